@@ -1,0 +1,100 @@
+package linstor
+
+import "time"
+
+// MaxGap is the longest time two reads of the same fact may lie apart for the fact to count as
+// having held without interruption. A longer gap restarts Since: nobody saw what happened in it.
+const MaxGap = 2 * time.Second
+
+// Fact is one observed value together with how long it has held.
+//
+// The zero Fact is "never observed". An observed fact may still be unknown: LINSTOR omits what it
+// does not know, and an omitted value is neither false nor 0.
+type Fact[T comparable] struct {
+	// Value is meaningful only while Known is true.
+	Value T
+	// Known is false when LINSTOR did not say.
+	Known bool
+	// Since is the time from which on every observation, none more than MaxGap after the one
+	// before, has said the same (an unknown counts as a value of its own).
+	Since time.Time
+	// Confirmed is the time of the newest observation that said so.
+	Confirmed time.Time
+}
+
+// Resource is everything known of one LINSTOR resource definition, as an immutable snapshot:
+// nothing in it changes after the store has handed it out, and the reader must not change it.
+type Resource struct {
+	// Name is the resource definition's display name.
+	Name string
+	// Confirmed is when the replica list was last read as a whole.
+	Confirmed time.Time
+	// SetSince is since when the set of nodes with a replica has been the same without a gap. It is
+	// the clock of "there is no replica on that node".
+	SetSince time.Time
+	// DRBD tells whether the resource's top layer is DRBD.
+	DRBD bool
+	// Replicas is sorted by node name.
+	Replicas []Replica
+}
+
+// Replica is one resource of a resource definition: what one node has of it.
+type Replica struct {
+	// Node is the LINSTOR node name in lower case. LINSTOR compares names case-insensitively;
+	// Kubernetes node names are lower case.
+	Node string
+
+	// Diskless is set for replicas without a local disk, tie-breakers included.
+	Diskless bool
+	// TieBreaker is set for the diskless replica that LINSTOR keeps for quorum only.
+	TieBreaker bool
+	// Leaving is set when the replica (DELETE, DRBD_DELETE, EVICTED, INACTIVE) or its node (DELETE,
+	// EVICTED) is on its way out: it can not take a volume over.
+	Leaving bool
+
+	// Online tells whether the node's satellite is ONLINE, the only connection status under which
+	// its values reach LINSTOR.
+	Online Fact[bool]
+	// Reports tells whether LINSTOR has any dynamic state of this replica at all.
+	Reports Fact[bool]
+	// MayPromote is DRBD's word that this replica could become Primary now.
+	MayPromote Fact[bool]
+	// InUse is true while DRBD's role is Primary. It says nothing of whether a file system is mounted.
+	InUse Fact[bool]
+	// Score is DRBD's promotion score; 0 on a Primary means that it lost quorum or its data.
+	Score Fact[int]
+	// Connections tells per peer node (lower case) whether this replica's DRBD connection to it is
+	// Connected. A peer without an entry is unknown.
+	Connections map[string]Fact[bool]
+
+	// Quorum is the value of DrbdOptions/Resource/quorum in force on this node, merged over resource,
+	// resource definition, resource group, node and controller; "off" when it is set nowhere, and
+	// empty while not all of these levels have been read.
+	Quorum string
+	// LastInUse is when this replica was last seen Primary by this process; zero when never.
+	LastInUse time.Time
+	// Remembered is what LINSTOR said while this replica's satellite was last seen ONLINE and reporting;
+	// nil when this process never saw it so. A setting changed later may not have reached the node.
+	Remembered *Memory
+}
+
+// Memory is the part of a replica's settings that decides whether its node can still commit a write
+// after LINSTOR has lost sight of it.
+type Memory struct {
+	// Time is when it was last read so.
+	Time time.Time
+	// Quorum is the effective value of DrbdOptions/Resource/quorum then.
+	Quorum string
+	// Diskful is the sorted list of nodes with a disk then.
+	Diskful []string
+}
+
+// Replica returns the replica on the named node.
+func (r Resource) Replica(node string) (Replica, bool) {
+	for _, replica := range r.Replicas {
+		if replica.Node == node {
+			return replica, true
+		}
+	}
+	return Replica{}, false
+}
