@@ -21,6 +21,7 @@ import (
 )
 
 func main() {
+	dieWithParent()
 	switch name := filepath.Base(os.Args[0]); name {
 	case "etcd":
 		etcdmain.Main(os.Args)

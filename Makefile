@@ -1,0 +1,83 @@
+# Piraeus High Availability Controller
+#
+# Needs Go, git, make and a shell. Everything else (Kubernetes' control plane, the CSI attacher, tools)
+# is built from Go modules, at the versions their go.mod names.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+MODULE  := github.com/piraeusdatastore/piraeus-ha-controller
+VERSION ?= $(shell git describe --tags --dirty --match 'v[0-9]*' 2>/dev/null | sed 's/^v//')
+
+# The race detector needs a C compiler; without one the tests run all the same.
+RACE := $(if $(shell command -v $$(go env CC) 2>/dev/null),-race)
+
+##@ General
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*## "; print "Usage: make <target>"} \
+		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Build and test
+
+.PHONY: build
+build: bin/piraeus-ha-controller ## Build the controller into bin/
+
+# Phony: go build itself knows best what has changed.
+.PHONY: bin/piraeus-ha-controller
+bin/piraeus-ha-controller:
+	@mkdir -p bin
+	@CGO_ENABLED=0 go build -trimpath $(if $(VERSION),-ldflags "-X $(MODULE)/internal/version.version=$(VERSION)") -o $@ .
+
+TEST_TIMEOUT  ?= 20m
+# Tests on the test bed mostly wait; more of them may run at a time than there are cores.
+TEST_PARALLEL ?= 16
+
+.PHONY: test
+test: testbed ## Run all tests, those on a real control plane included
+	go test $(RACE) -shuffle=on -timeout $(TEST_TIMEOUT) -parallel $(TEST_PARALLEL) ./...
+
+.PHONY: demo
+demo: testbed ## Watch a fail-over: a node is crashed in a cluster on this machine
+	@go run ./internal/testbed/cmd/demo
+
+.PHONY: playground
+playground: testbed ## Keep such a cluster running, to crash and return nodes by hand
+	@go run ./internal/testbed/cmd/playground
+
+##@ Test bed
+
+CONTROLPLANE := internal/testbed/controlplane
+COMPONENTS   := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl
+
+.PHONY: testbed
+testbed: bin/controlplane $(addprefix bin/,$(COMPONENTS)) bin/csi-attacher build ## Build what the test bed runs into bin/
+
+# $(call build-module,what,minutes,package,ldflags) builds a package of the control plane's module and
+# counts the compiled packages, so that a first build of minutes does not look like a hang.
+define build-module
+	@mkdir -p bin
+	@echo "building $(1): about $(2) minutes the first time, seconds afterwards"
+	@cd $(CONTROLPLANE) && CGO_ENABLED=0 go build -v -trimpath -ldflags "-s -w $(4)" -o $(CURDIR)/$@ $(3) 2>&1 \
+		| awk '/^[^ :]+$$/ {if (++n % 100 == 0) {print "  " n " packages compiled"; fflush()} next} {print}'; \
+		exit $${PIPESTATUS[0]}
+	@touch $@
+endef
+
+kubernetes-version = $(shell cd $(CONTROLPLANE) && go list -m -f '{{.Version}}' k8s.io/kubernetes)
+attacher-version   = $(shell cd $(CONTROLPLANE) && go list -m -f '{{.Version}}' github.com/kubernetes-csi/external-attacher/v4)
+
+bin/controlplane: $(CONTROLPLANE)/go.mod $(CONTROLPLANE)/go.sum $(wildcard $(CONTROLPLANE)/*.go)
+	$(call build-module,the control plane $(kubernetes-version),5,.,-X k8s.io/component-base/version.gitVersion=$(kubernetes-version))
+
+$(addprefix bin/,$(COMPONENTS)): | bin/controlplane
+	@ln -sf controlplane $@
+
+bin/csi-attacher: $(CONTROLPLANE)/go.mod $(CONTROLPLANE)/go.sum
+	$(call build-module,the CSI attacher $(attacher-version),4,github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher,-X main.version=$(attacher-version))
+
+.PHONY: clean
+clean: ## Remove what was built and the logs of the test bed
+	rm -rf bin .testbed
