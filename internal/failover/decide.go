@@ -1,0 +1,114 @@
+package failover
+
+import (
+	"fmt"
+	"time"
+)
+
+// lookAgain is how soon a state is looked at again from which a loss may follow. It is below MaxGap, so
+// that a running clock is not interrupted.
+const lookAgain = time.Second
+
+// settle is how long A's own state must have held in at least two readings when the grace ends: LINSTOR and DRBD
+// learn of a dead node at different times, in either order.
+const settle = time.Second
+
+// Decision is what follows from an input.
+type Decision struct {
+	// Verdict is what to do.
+	Verdict Verdict
+	// Reason is why.
+	Reason Reason
+	// State is A's state of R.
+	State State
+	// Message is the reason in words, for a log line or an Event.
+	Message string
+	// After is how soon R must be read and the decision taken again, although nothing may have happened;
+	// zero when only a change can alter the decision.
+	After time.Duration
+}
+
+// Decide answers whether the workload on A must be moved because its storage is lost there.
+func Decide(in Input) Decision {
+	last := assess(in)
+	if calm(last) {
+		f := find(last)
+		return Decision{Verdict: NotLost, Reason: f.reason, State: last.cond.state, Message: f.message}
+	}
+	return judge(assess(in.freshened()))
+}
+
+func judge(s situation) Decision {
+	f := find(s)
+	d := Decision{Reason: f.reason, State: s.cond.state, Message: f.message, After: lookAgain}
+	switch {
+	case f.unsure:
+		d.Verdict = Undecided
+		return d
+	case !f.lost:
+		d.Verdict = NotLost
+		return d
+	}
+	f = tempered(s, f)
+	if f.reason == VolumeStarting {
+		d.Verdict, d.Reason, d.Message = NotLost, f.reason, f.message
+		return d
+	}
+	if rest := remaining(s, f); rest > 0 {
+		d.Verdict, d.After = Pending, min(rest, lookAgain)
+		d.Message = fmt.Sprintf("%s; the grace of %s has not passed", f.message, f.grace)
+		return d
+	}
+	for _, g := range gates {
+		if reason, message := g.check(s); reason != "" {
+			d.Verdict, d.Reason, d.Message = Blocked, reason, message
+			return d
+		}
+	}
+	d.Verdict = Lost
+	return d
+}
+
+// tempered adjusts the grace of a loss to what is known of the workload and of the node.
+func tempered(s situation, f finding) finding {
+	if len(s.Pods) > 0 && !s.workloadHasRun() {
+		// Starting pods are the normal cause of every other picture, and one that was placed on a dead
+		// node twice must not be removed in a tight loop.
+		if f.reason != NodeUnreachable {
+			return finding{reason: VolumeStarting, message: "the pod has not run with the volume yet"}
+		}
+		f.grace = max(f.grace, s.Settings.KnownGrace)
+	}
+	if recallQuorum(s.Resource, s.Node.Name) == memoryMissing {
+		f.grace = max(f.grace, s.Settings.KnownGrace)
+	}
+	if s.Node.Shutdown {
+		f.grace = 0
+	}
+	return f
+}
+
+// remaining is how long the loss must still hold.
+func remaining(s situation, f finding) time.Duration {
+	rest := f.grace - s.Now.Sub(f.since)
+	if s.Resource.Confirmed.Sub(s.cond.since) < settle {
+		rest = max(rest, settle-s.Now.Sub(s.cond.since), time.Millisecond)
+	}
+	return rest
+}
+
+// calm tells, by the last known values however old, that no loss can follow unless something changes:
+// nobody could take over, or a volume that nobody need hold open is closed on a living node.
+func calm(s situation) bool {
+	if s.Node.leaseSilent(s.Settings.KubeletSilence) && s.survivor {
+		return false
+	}
+	switch s.cond.state {
+	case Unknown:
+		return !s.survivor
+	case Secondary:
+		return !s.survivor || s.Volume.Block || s.readOnly()
+	default:
+		return !s.survivor || s.Volume.NFSExport || !s.Resource.DRBD
+	}
+}

@@ -1,0 +1,117 @@
+package failover
+
+import (
+	"fmt"
+	"time"
+)
+
+// MaxSilence is how long LINSTOR may not have confirmed anything before its last word is too old to act on.
+const MaxSilence = 10 * time.Second
+
+// gate forbids a removal although the storage is lost; an empty reason lets it pass.
+type gate struct {
+	name  string
+	check func(situation) (Reason, string)
+}
+
+// gates are asked in this order once the grace has passed. The operator-wide gates that are not about this
+// volume (the guard against a suspect view, pause, dry run) belong at the end of this list.
+var gates = []gate{
+	{"the quorum setting fences the node", gateQuorum},
+	{"the node knew that setting", gateQuorumMemory},
+	{"a pod or a begun fail-over asks for it", gateAsked},
+	{"every pod on the node may be removed", gatePods},
+	{"LINSTOR has spoken recently", gateLinstor},
+}
+
+func gateQuorum(s situation) (Reason, string) {
+	if !quorumFencesAll(s.Resource, s.Node.Name) {
+		return NoQuorum, fmt.Sprintf("quorum of resource %s does not fence the node: set DrbdOptions/Resource/quorum to majority",
+			s.Resource.Name)
+	}
+	return "", ""
+}
+
+func gateQuorumMemory(s situation) (Reason, string) {
+	switch recallQuorum(s.Resource, s.Node.Name) {
+	case memoryDiffers:
+		return QuorumUnconfirmed, fmt.Sprintf(
+			"quorum or the diskful replicas of resource %s changed after LINSTOR last saw the node", s.Resource.Name)
+	case memoryMissing:
+		if !s.Node.leaseSilent(s.Settings.KubeletSilence) {
+			return QuorumUnconfirmed, fmt.Sprintf(
+				"resource %s was never seen with the node ONLINE, and the node's kubelet is not silent", s.Resource.Name)
+		}
+	case memoryConfirms:
+	}
+	return "", ""
+}
+
+func gateAsked(s situation) (Reason, string) {
+	if len(s.Pods) > 0 || s.Attachment != nil && (s.Attachment.Marked || s.Attachment.Awaited) {
+		return "", ""
+	}
+	return NotSelected, "no selected pod asks for the volume"
+}
+
+// gatePods looks at every pod of the volume on A. One that may not be removed keeps the others: they
+// would only wait for the volume elsewhere.
+func gatePods(s situation) (Reason, string) {
+	for _, pod := range s.Pods {
+		reason, message := gatePod(s, pod)
+		if reason == "" {
+			continue
+		}
+		if len(s.Pods) > 1 {
+			return SharedVolume, fmt.Sprintf("pod %s/%s uses the volume too and may not be removed (%s: %s)",
+				pod.Namespace, pod.Name, reason, message)
+		}
+		return reason, message
+	}
+	return "", ""
+}
+
+func gatePod(s situation, pod Pod) (Reason, string) {
+	switch {
+	case !pod.Selected:
+		return NotSelected, "the pod is not selected for fail-over"
+	case pod.Exempt:
+		return Exempt, "the pod's annotation exempts it from fail-over"
+	case !pod.Owned:
+		return NoOwner, "the pod has no controller that would re-create it"
+	case pod.NodeBound:
+		return NodeBound, "the pod's controller would re-create it on the same node"
+	case pod.UnsafeVolume != "" && !s.Settings.RemoveUnsafePods:
+		return UnsafeVolume, fmt.Sprintf("the pod's volume %q may not survive a move", pod.UnsafeVolume)
+	}
+	for _, other := range pod.Others {
+		if !availableElsewhere(other.Resource, s.Node.Name, s.cond.state == Unreachable) {
+			return OtherVolumeUnavailable, fmt.Sprintf("the pod's volume %s could not be used on another node", other.Name)
+		}
+	}
+	return "", ""
+}
+
+// availableElsewhere tells whether R could be used on another node: by a survivor or, while A answers
+// and would hand it over in peace, by a replica elsewhere that has quorum and data.
+func availableElsewhere(r Resource, node string, gone bool) bool {
+	if _, ok := survivorOf(r, node); ok {
+		return true
+	}
+	if gone {
+		return false
+	}
+	for _, replica := range r.Replicas {
+		if replica.Node != node && !replica.Leaving && replica.Online.is(true) && replica.Score.Known && replica.Score.Value > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func gateLinstor(s situation) (Reason, string) {
+	if s.Now.Sub(s.LinstorConfirmed) > MaxSilence {
+		return LinstorStale, fmt.Sprintf("LINSTOR has not confirmed anything for more than %s", MaxSilence)
+	}
+	return "", ""
+}

@@ -1,0 +1,217 @@
+package failover
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// MaxAge is the age from which on a value read from LINSTOR is unknown.
+const MaxAge = 2 * time.Second
+
+// Fact is one value LINSTOR reported, and how long it has held. Its fields mean what those of the
+// store's own facts mean.
+type Fact[T comparable] struct {
+	// Value is meaningful only while Known is true.
+	Value T
+	// Known is false when LINSTOR did not say.
+	Known bool
+	// Since is the time from which on every reading, without a gap, has said the same.
+	Since time.Time
+	// Confirmed is the time of the newest reading.
+	Confirmed time.Time
+}
+
+// is tells whether the fact is known to have the value v.
+func (f Fact[T]) is(v T) bool { return f.Known && f.Value == v }
+
+// Settings are the operator's settings that decide.
+type Settings struct {
+	// ConfirmedGrace is how long a loss that enough peers confirm must hold.
+	ConfirmedGrace time.Duration
+	// KnownGrace is how long a loss must hold that rests on weaker evidence.
+	KnownGrace time.Duration
+	// NewGrace takes the place of KnownGrace for a pod or volume younger than it.
+	NewGrace time.Duration
+	// KubeletSilence is how long a node's Lease must not have been renewed to count as silent.
+	KubeletSilence time.Duration
+	// DeletionGrace is the time a pod is given to stop on a node that still answers.
+	DeletionGrace time.Duration
+	// RemoveUnsafePods lets pods go although they have volumes that may not survive a move.
+	RemoveUnsafePods bool
+}
+
+// Input is everything a decision rests on: one volume on one node at one time.
+type Input struct {
+	Now      time.Time
+	Settings Settings
+	Volume   Volume
+	// Node is A.
+	Node Node
+	// Resource is R as LINSTOR shows it.
+	Resource Resource
+	// Attachment is the volume's attachment to A; nil when there is none.
+	Attachment *Attachment
+	// Pods are the pods bound to A that use the volume, those already terminating included.
+	Pods []Pod
+	// LinstorConfirmed is when LINSTOR last confirmed anything at all.
+	LinstorConfirmed time.Time
+}
+
+// Volume is what the PersistentVolume says.
+type Volume struct {
+	// Name is the PersistentVolume's name.
+	Name string
+	// Created is the PersistentVolume's creation time.
+	Created time.Time
+	// NFSExport is set for volumes that consumers mount by NFS.
+	NFSExport bool
+	// Block is set for raw block volumes, which nobody need hold open.
+	Block bool
+	// ReadOnly is set when no consumer writes by the volume's own words.
+	ReadOnly bool
+}
+
+// Node is A as Kubernetes shows it.
+type Node struct {
+	// Name is the node's name.
+	Name string
+	// LeaseSilence is how long no renewal of the node's Lease was seen, counted from what this process
+	// saw change; meaningful only while LeaseKnown is true.
+	LeaseSilence time.Duration
+	// LeaseKnown is false when the Lease was never seen, or so many Leases fell silent together that
+	// the API was away rather than the nodes.
+	LeaseKnown bool
+	// BootSince is since when the node has been seen with its present boot ID; zero when unknown.
+	BootSince time.Time
+	// Shutdown is set when a taint says that the node was switched off.
+	Shutdown bool
+}
+
+// leaseSilent tells whether no renewal was seen for at least d.
+func (n Node) leaseSilent(d time.Duration) bool { return n.LeaseKnown && n.LeaseSilence >= d }
+
+// leaseFresh tells whether the kubelet is known to be alive.
+func (n Node) leaseFresh(d time.Duration) bool { return n.LeaseKnown && n.LeaseSilence < d }
+
+// Attachment is the VolumeAttachment of the volume to A.
+type Attachment struct {
+	// Name is the VolumeAttachment's name.
+	Name string
+	// UID is its UID.
+	UID types.UID
+	// Attached is its status.
+	Attached bool
+	// Created is when it was created, the earliest time it can have been attached.
+	Created time.Time
+	// Marked is set when a fail-over has begun for it.
+	Marked bool
+	// Awaited is set when a selected pod with the same claim waits on another node.
+	Awaited bool
+}
+
+// Pod is a pod on A that uses the volume.
+type Pod struct {
+	// Namespace and Name name the pod.
+	Namespace, Name string
+	// UID is the pod's UID.
+	UID types.UID
+	// Created is when the pod was created, Bound when it was bound to A.
+	Created, Bound time.Time
+	// RunningSince is the start of its longest running container; zero when none runs.
+	RunningSince time.Time
+	// HasRun is set once a container of the pod has run on A.
+	HasRun bool
+	// ReadOnly is set when the pod mounts the claim read-only.
+	ReadOnly bool
+	// DeleteBy is the end of its deletion grace; zero when the pod is not terminating.
+	DeleteBy time.Time
+
+	// Selected is set when the pod's labels select it for fail-over.
+	Selected bool
+	// Exempt is set when its annotation exempts it.
+	Exempt bool
+	// Owned is set when a controller would re-create it.
+	Owned bool
+	// NodeBound is set when that controller would re-create it on the same node.
+	NodeBound bool
+	// UnsafeVolume names its first volume that may not survive a move; empty when all do.
+	UnsafeVolume string
+	// Others are the pod's other LINSTOR volumes.
+	Others []OtherVolume
+}
+
+// terminating tells whether the pod has been deleted and is still there.
+func (p Pod) terminating() bool { return !p.DeleteBy.IsZero() }
+
+// OtherVolume is another LINSTOR volume of a pod.
+type OtherVolume struct {
+	// Name is the PersistentVolume's name.
+	Name string
+	// Resource is its LINSTOR resource.
+	Resource Resource
+}
+
+// Resource is a LINSTOR resource definition with all its replicas.
+type Resource struct {
+	// Name is the resource definition's name.
+	Name string
+	// Known is false when LINSTOR's list of the resource has not been read.
+	Known bool
+	// DRBD tells whether the top layer is DRBD.
+	DRBD bool
+	// Volumes is the number of volumes; DRBD reports one score for all of them.
+	Volumes int
+	// Confirmed is when the list of replicas was last read.
+	Confirmed time.Time
+	// SetSince is since when the set of nodes with a replica has been the same.
+	SetSince time.Time
+	// Replicas are all replicas, A's included.
+	Replicas []Replica
+}
+
+// Replica is a resource on one node.
+type Replica struct {
+	// Node is the node's name.
+	Node string
+	// Diskless is set for replicas without a disk of their own, tie-breakers included.
+	Diskless bool
+	// Leaving is set when the replica or its node is being deleted, evicted or is inactive.
+	Leaving bool
+	// Online tells whether the node's satellite is ONLINE.
+	Online Fact[bool]
+	// Reports tells whether LINSTOR has any state of the replica at all.
+	Reports Fact[bool]
+	// MayPromote is DRBD's may promote.
+	MayPromote Fact[bool]
+	// InUse is true while the role is Primary.
+	InUse Fact[bool]
+	// Score is DRBD's promotion score.
+	Score Fact[int]
+	// Connections tells, per peer, whether the connection to it is Connected.
+	Connections map[string]Fact[bool]
+	// Quorum is the effective quorum setting; empty when not fully known.
+	Quorum string
+	// LastInUse is when the replica was last seen in use; zero when never.
+	LastInUse time.Time
+	// Remembered is what LINSTOR said while the satellite was last ONLINE; nil when never.
+	Remembered *Memory
+}
+
+// Memory is what was known to reach a node when LINSTOR last saw it.
+type Memory struct {
+	// Quorum is the effective quorum setting then.
+	Quorum string
+	// Diskful is the sorted list of nodes with a disk then.
+	Diskful []string
+}
+
+// replica returns the replica on the named node.
+func (r Resource) replica(node string) (Replica, bool) {
+	for _, replica := range r.Replicas {
+		if replica.Node == node {
+			return replica, true
+		}
+	}
+	return Replica{}, false
+}

@@ -1,0 +1,84 @@
+package failover
+
+// Verdict is what follows from the state of a volume on one node.
+type Verdict string
+
+const (
+	// NotLost means that there is nothing to do.
+	NotLost Verdict = "NotLost"
+	// Undecided means that what is known does not suffice; it must be read again.
+	Undecided Verdict = "Undecided"
+	// Pending means that the storage is lost and a grace period is running.
+	Pending Verdict = "Pending"
+	// Blocked means that the storage is lost and a gate forbids to move the workload.
+	Blocked Verdict = "Blocked"
+	// Lost means that the storage is lost, the grace has passed and every gate is open.
+	Lost Verdict = "Lost"
+)
+
+// Reason says why a verdict was reached. The same word appears in the log, in Events and in metrics.
+type Reason string
+
+// Reasons for a loss.
+const (
+	// QuorumLost : A is Primary without quorum, and its peers have no connection to it.
+	QuorumLost Reason = "QuorumLost"
+	// NodeUnreachable : neither LINSTOR nor the peers of R reach A.
+	NodeUnreachable Reason = "NodeUnreachable"
+	// ForcedIOErrors : DRBD demoted A by force and fails its IO.
+	ForcedIOErrors Reason = "ForcedIOErrors"
+	// Demoted : R is Secondary on A under a running pod that had it mounted.
+	Demoted Reason = "Demoted"
+	// ReplicaGone : A no longer has a replica of R under a running pod.
+	ReplicaGone Reason = "ReplicaGone"
+)
+
+// Reasons for no loss, or for not knowing.
+const (
+	// PrimaryHealthy : A is Primary and has quorum.
+	PrimaryHealthy Reason = "PrimaryHealthy"
+	// PrimaryConnected : a peer is connected to A, or another node is Primary.
+	PrimaryConnected Reason = "PrimaryConnected"
+	// NoSurvivor : no other node may promote R.
+	NoSurvivor Reason = "NoSurvivor"
+	// VolumeStarting : the pod has not run with the volume yet.
+	VolumeStarting Reason = "VolumeStarting"
+	// VolumeUnused : R need not be Primary on A (raw block, read-only, or never seen in use there).
+	VolumeUnused Reason = "VolumeUnused"
+	// TooFewWitnesses : A and the replicas that could not be asked might still hold quorum together.
+	TooFewWitnesses Reason = "TooFewWitnesses"
+	// StateUnknown : LINSTOR's word on A is incomplete or too old.
+	StateUnknown Reason = "StateUnknown"
+)
+
+// Reasons of gates: the storage is lost, and yet nothing is removed.
+const (
+	// NotDRBD : R has no DRBD layer, so nothing fences A.
+	NotDRBD Reason = "NotDRBD"
+	// NFSExport : the pod is an NFS client; A has no DRBD relation to R.
+	NFSExport Reason = "NFSExport"
+	// NoQuorum : R's quorum setting does not fence A.
+	NoQuorum Reason = "NoQuorum"
+	// QuorumUnconfirmed : R's quorum or its diskful replicas changed where A may never have heard of it.
+	QuorumUnconfirmed Reason = "QuorumUnconfirmed"
+	// NotSelected : no selected pod asks for the volume.
+	NotSelected Reason = "NotSelected"
+	// Exempt : the pod carries the annotation that exempts it.
+	Exempt Reason = "Exempt"
+	// NoOwner : nothing would re-create the pod.
+	NoOwner Reason = "NoOwner"
+	// NodeBound : the pod's owner would re-create it on A.
+	NodeBound Reason = "NodeBound"
+	// UnsafeVolume : the pod has another volume that may not survive a move.
+	UnsafeVolume Reason = "UnsafeVolume"
+	// OtherVolumeUnavailable : another LINSTOR volume of the pod could not be used elsewhere.
+	OtherVolumeUnavailable Reason = "OtherVolumeUnavailable"
+	// SharedVolume : another pod on A uses the volume and may not be removed.
+	SharedVolume Reason = "SharedVolume"
+	// LinstorStale : LINSTOR has not confirmed anything for too long.
+	LinstorStale Reason = "LinstorStale"
+	// KeepAwayFailed : A could not be tainted, so the replacement might be placed there again.
+	KeepAwayFailed Reason = "KeepAwayFailed"
+	// StuckOnNode : the pod does not terminate, and its node could still write.
+	StuckOnNode Reason = "StuckOnNode"
+)

@@ -1,0 +1,236 @@
+package failover
+
+import "time"
+
+// finding is what a rule says about the storage, before gates and grace.
+type finding struct {
+	reason  Reason
+	lost    bool
+	unsure  bool          // the same question, asked again in a second, may have another answer
+	grace   time.Duration // how long the loss must hold
+	since   time.Time     // the start of the clock
+	message string
+}
+
+// situation is an input together with what was derived from it once.
+type situation struct {
+	Input
+	cond     condition
+	witness  testimony
+	survivor bool
+	survives time.Time
+}
+
+func assess(in Input) situation {
+	s := situation{Input: in, witness: testimonyOn(in.Resource, in.Node.Name)}
+	s.survives, s.survivor = survivorOf(in.Resource, in.Node.Name)
+	s.cond = stateOf(in, s.witness)
+	return s
+}
+
+// rule answers the question "is the storage lost?", or passes.
+type rule struct {
+	name  string
+	apply func(situation) (finding, bool)
+}
+
+// rules is the table of the decision. The first rule that answers decides.
+var rules = []rule{
+	{"a volume without a DRBD layer is never judged", ruleNotDRBD},
+	{"an NFS client is never judged by the export's state", ruleNFSExport},
+	{"an unknown state is read again", ruleUnknown},
+	{"a healthy Primary is never lost", rulePrimaryHealthy},
+	{"nothing is lost while nobody could take over", ruleNoSurvivor},
+	{"nothing is lost while a peer reaches it or another node is Primary", rulePrimaryConnected},
+	{"a silent node or a Primary without quorum is lost once its peers agree", ruleIsolated},
+	{"a replica that fails its IO is lost if it was in use", ruleForcedIOErrors},
+	{"a missing replica is lost under a pod that has run", ruleReplicaGone},
+	{"a Secondary is lost under a running pod that had it mounted", ruleSecondary},
+}
+
+func find(s situation) finding {
+	for _, r := range rules {
+		if f, ok := r.apply(s); ok {
+			return f
+		}
+	}
+	return finding{reason: StateUnknown, unsure: true, message: "LINSTOR's word on the node fits no rule"}
+}
+
+func ruleNotDRBD(s situation) (finding, bool) {
+	return finding{reason: NotDRBD, message: "the resource has no DRBD layer: nothing fences the node"},
+		s.Resource.Known && !s.Resource.DRBD
+}
+
+func ruleNFSExport(s situation) (finding, bool) {
+	return finding{reason: NFSExport, message: "the pod mounts the volume by NFS: its node has no DRBD relation to it"},
+		s.Volume.NFSExport
+}
+
+func ruleUnknown(s situation) (finding, bool) {
+	return finding{
+		reason: StateUnknown, unsure: true,
+		message: "LINSTOR's word on the node is incomplete or too old",
+	}, s.cond.state == Unknown
+}
+
+func rulePrimaryHealthy(s situation) (finding, bool) {
+	return finding{reason: PrimaryHealthy, message: "the node is Primary and has quorum"}, s.cond.state == PrimaryUp
+}
+
+func ruleNoSurvivor(s situation) (finding, bool) {
+	return finding{reason: NoSurvivor, message: "no other node may promote the resource"}, !s.survivor
+}
+
+func rulePrimaryConnected(s situation) (finding, bool) {
+	if s.cond.state == IOErrors || s.cond.state == Secondary {
+		return finding{}, false
+	}
+	return finding{
+		reason:  PrimaryConnected,
+		message: "a replica is still connected to the node, or another node is Primary",
+	}, s.witness.connected
+}
+
+func ruleIsolated(s situation) (finding, bool) {
+	reason, what := NodeUnreachable, "neither LINSTOR nor any peer reaches the node"
+	switch s.cond.state {
+	case Unreachable:
+	case PrimaryWithoutQuorum:
+		reason, what = QuorumLost, "the node is Primary without quorum, and no peer reaches it"
+	default:
+		return finding{}, false
+	}
+	clock := latest(s.survives, s.witness.since, s.workloadSince())
+	switch {
+	case s.witness.full:
+		return finding{reason: reason, lost: true, grace: s.Settings.ConfirmedGrace, since: clock, message: what}, true
+	case s.Node.leaseSilent(s.Settings.KubeletSilence):
+		return finding{
+			reason: NodeUnreachable, lost: true, grace: s.Settings.KnownGrace, since: clock,
+			message: "no peer that could be asked reaches the node, and its kubelet is silent",
+		}, true
+	default:
+		return finding{
+			reason: TooFewWitnesses, unsure: true,
+			message: "the node and the replicas that could not be asked might still hold quorum together",
+		}, true
+	}
+}
+
+func ruleForcedIOErrors(s situation) (finding, bool) {
+	if s.cond.state != IOErrors {
+		return finding{}, false
+	}
+	replica, _ := s.Resource.replica(s.Node.Name)
+	if replica.LastInUse.IsZero() || replica.LastInUse.Before(s.workloadSince()) {
+		return s.notInUse(), true
+	}
+	return finding{
+		reason: ForcedIOErrors, lost: true, grace: s.Settings.ConfirmedGrace,
+		since:   latest(s.survives, s.workloadSince(), s.cond.since),
+		message: "DRBD demoted the node by force and fails its IO",
+	}, true
+}
+
+func ruleReplicaGone(s situation) (finding, bool) {
+	if s.cond.state != NoReplica {
+		return finding{}, false
+	}
+	if !s.workloadHasRun() || s.Attachment == nil || !s.Attachment.Attached {
+		return s.notInUse(), true
+	}
+	return finding{
+		reason: ReplicaGone, lost: true, grace: s.Settings.KnownGrace,
+		since:   latest(s.survives, s.workloadSince(), s.Resource.SetSince),
+		message: "the node no longer has a replica of the resource",
+	}, true
+}
+
+func ruleSecondary(s situation) (finding, bool) {
+	if s.cond.state != Secondary {
+		return finding{}, false
+	}
+	replica, _ := s.Resource.replica(s.Node.Name)
+	switch {
+	case !s.workloadHasRun(), s.Attachment == nil, !s.Attachment.Attached:
+		return s.notInUse(), true
+	case s.Volume.Block, s.readOnly(), !s.mountedSince(replica.LastInUse):
+		return finding{reason: VolumeUnused, message: "no pod is known to hold the volume open for writing"}, true
+	case !s.Node.leaseFresh(s.Settings.KubeletSilence), s.Node.BootSince.IsZero(), s.Node.BootSince.After(replica.LastInUse):
+		return finding{
+			reason: StateUnknown, unsure: true,
+			message: "the node's kubelet is silent or has restarted since the volume was in use",
+		}, true
+	}
+	return finding{
+		reason: Demoted, lost: true, grace: s.demotedGrace(),
+		since:   latest(s.survives, s.workloadSince(), s.cond.since),
+		message: "the volume is Secondary under a running pod that had it mounted",
+	}, true
+}
+
+// notInUse is the answer where A is not Primary and there is no sign that a pod ever needed it to be.
+func (s situation) notInUse() finding {
+	if s.workloadHasRun() && s.Attachment != nil && s.Attachment.Attached {
+		return finding{reason: VolumeUnused, message: "the volume was not seen in use on the node by this workload"}
+	}
+	return finding{reason: VolumeStarting, message: "the pod has not run with the volume yet"}
+}
+
+// workloadSince is the earliest time a clock may start: it never inherits time from before the
+// attachment or the pods it would remove.
+func (s situation) workloadSince() time.Time {
+	var since time.Time
+	if s.Attachment != nil {
+		since = s.Attachment.Created
+	}
+	for _, pod := range s.Pods {
+		since = latest(since, pod.Created, pod.Bound)
+	}
+	return since
+}
+
+// workloadHasRun tells whether a pod has run on A with the volume, or did before a fail-over that has
+// begun took it away.
+func (s situation) workloadHasRun() bool {
+	for _, pod := range s.Pods {
+		if pod.HasRun {
+			return true
+		}
+	}
+	return len(s.Pods) == 0 && s.Attachment != nil && s.Attachment.Marked
+}
+
+func (s situation) readOnly() bool {
+	if s.Volume.ReadOnly {
+		return true
+	}
+	for _, pod := range s.Pods {
+		if !pod.ReadOnly {
+			return false
+		}
+	}
+	return len(s.Pods) > 0
+}
+
+// mountedSince tells whether a container that runs now ran already when the volume was last in use.
+func (s situation) mountedSince(lastInUse time.Time) bool {
+	for _, pod := range s.Pods {
+		if !pod.ReadOnly && !pod.RunningSince.IsZero() && !pod.RunningSince.After(lastInUse) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s situation) demotedGrace() time.Duration {
+	youngest := s.Volume.Created
+	for _, pod := range s.Pods {
+		youngest = latest(youngest, pod.Created)
+	}
+	if s.Now.Sub(youngest) < s.Settings.NewGrace {
+		return s.Settings.NewGrace
+	}
+	return s.Settings.KnownGrace
+}

@@ -1,0 +1,82 @@
+package failover
+
+import "time"
+
+// survivorOf returns since when R could have been taken over by a node other than A, and whether it
+// still can: by a replica whose satellite is ONLINE, that is not on its way out, and that DRBD
+// says may be promoted.
+func survivorOf(r Resource, node string) (since time.Time, ok bool) {
+	for _, replica := range r.Replicas {
+		if replica.Node == node || !survives(replica) {
+			continue
+		}
+		s := latest(replica.MayPromote.Since, replica.Online.Since)
+		if !ok || s.Before(since) {
+			since = s
+		}
+		ok = true
+	}
+	return since, ok
+}
+
+func survives(r Replica) bool {
+	return !r.Leaving && r.Online.is(true) && r.MayPromote.is(true)
+}
+
+// testimony is what the other replicas of R say about A.
+type testimony struct {
+	// connected is set when a witness has a DRBD connection to A, or another node is Primary.
+	connected bool
+	// full is set when no witness is connected to A, and A could not hold quorum even together with
+	// every replica that could not be asked.
+	full bool
+	// since is since when all witnesses have said so.
+	since time.Time
+}
+
+// testimonyOn asks every witness of A: each replica on another node whose satellite is ONLINE and which
+// reports its DRBD connection to A explicitly. A peer that has no entry for A is unknown, not
+// disconnected; two diskless replicas never have one.
+func testimonyOn(r Resource, node string) testimony {
+	var t testimony
+	var diskful, diskfulHeld, diskless, disklessHeld int // held: by A, if it reaches everyone who is silent
+	for _, replica := range r.Replicas {
+		held := true
+		if replica.Node != node {
+			if replica.Online.is(true) && replica.InUse.is(true) {
+				t.connected = true
+			}
+			connection, ok := replica.Connections[node]
+			if witness := ok && connection.Known && replica.Online.is(true); witness {
+				held = false
+				t.connected = t.connected || connection.Value
+				t.since = latest(t.since, connection.Since, replica.Online.Since)
+			}
+		}
+		if replica.Diskless {
+			diskless += 1
+			disklessHeld += count(held)
+		} else {
+			diskful += 1
+			diskfulHeld += count(held)
+		}
+	}
+	t.full = !t.connected && diskful > 0 && !couldHoldQuorum(diskful, diskfulHeld, diskless, disklessHeld)
+	return t
+}
+
+// couldHoldQuorum is DRBD's rule (drbd_state.c, calc_quorum) at its most generous: a majority of
+// the diskful replicas has quorum; with exactly half of them the majority of the diskless ones decides.
+func couldHoldQuorum(diskful, diskfulHeld, diskless, disklessHeld int) bool {
+	if 2*diskfulHeld == diskful {
+		return 2*disklessHeld > diskless
+	}
+	return 2*diskfulHeld > diskful
+}
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
