@@ -25,9 +25,7 @@ type Flag struct {
 
 // Flags returns every option, sorted by name.
 func Flags() []Flag {
-	var o Options
-
-	o = Default()
+	o := Default()
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
 	o.addFlags(fs)
 

@@ -47,7 +47,7 @@ func TestCommit(t *testing.T) {
 		info *debug.BuildInfo
 		want string
 	}{
-		"no build information":      {},
+		"no build information":       {},
 		"a build without a revision": {info: &debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs.modified", Value: "true"}}}},
 		"a clean checkout": {
 			info: &debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}}},
