@@ -34,6 +34,9 @@ type Resource struct {
 	SetSince time.Time
 	// DRBD tells whether the resource's top layer is DRBD.
 	DRBD bool
+	// Volumes is the number of volumes of the resource definition, as its replicas show it; 0 when not known.
+	// DRBD reports one promotion score for all volumes of a resource.
+	Volumes int
 	// Replicas is sorted by node name.
 	Replicas []Replica
 }
