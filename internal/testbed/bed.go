@@ -1,0 +1,136 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Bed is a running cluster. Its methods may be called from several tests at a time.
+type Bed struct {
+	// Config reaches the API server as an administrator, without a client-side rate limit.
+	Config *rest.Config
+	// Client reads and writes the API as an administrator, without a cache.
+	Client client.Client
+	// Kubeconfig is the path of a kubeconfig for an administrator.
+	Kubeconfig string
+	// LogDir is the folder with the logs of all processes.
+	LogDir string
+
+	binDir  string
+	dir     string // temporary: etcd's data, keys, kubeconfigs, sockets
+	options Options
+	spawn   *spawner
+	control *controlPlane
+
+	mu        sync.Mutex
+	processes []*process // of the control plane, which have to run as long as the bed
+	cleanups  []func()   // undo what Start did, in the order it was done
+	stop      sync.Once
+}
+
+// Start brings up a bed, and cleans up behind itself if that fails. The bed runs until Stop; ctx bounds
+// only the start.
+func Start(ctx context.Context, options Options) (*Bed, error) {
+	options, err := options.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	b := &Bed{LogDir: options.LogDir, binDir: options.BinDir, options: options}
+	for _, step := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"folders", b.startSpawner},
+		{"etcd, kube-apiserver, kube-controller-manager and kube-scheduler", b.startControlPlane},
+	} {
+		options.Progress(step.what)
+		if err := errors.Join(ctx.Err(), step.do(ctx)); err != nil {
+			b.Stop()
+			return nil, fmt.Errorf("test bed: start %s: %w", step.what, err)
+		}
+	}
+	return b, nil
+}
+
+// Stop ends every process of the bed, waits for them and removes all files but the logs.
+func (b *Bed) Stop() {
+	b.stop.Do(func() {
+		b.mu.Lock()
+		cleanups := slices.Clone(b.cleanups)
+		b.mu.Unlock()
+		for _, cleanup := range slices.Backward(cleanups) {
+			cleanup()
+		}
+	})
+}
+
+// Err tells whether a process that the bed can not do without has ended.
+func (b *Bed) Err() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.processes {
+		if err := p.failed(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cleanup registers what Stop has to do, before everything registered earlier.
+func (b *Bed) cleanup(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cleanups = append(b.cleanups, f)
+}
+
+// supervise lets Err watch a process and Stop end it.
+func (b *Bed) supervise(p *process) {
+	b.mu.Lock()
+	b.processes = append(b.processes, p)
+	b.mu.Unlock()
+	b.cleanup(func() { p.stop(stopGrace) })
+}
+
+// stopGrace is how long a process may take to end by itself.
+const stopGrace = 2 * time.Second
+
+// startSpawner prepares the folder and the thread that all processes come from.
+func (b *Bed) startSpawner(context.Context) error {
+	var err error
+	if b.dir, err = os.MkdirTemp("", "piraeus-ha-testbed-"); err != nil {
+		return err
+	}
+	b.cleanup(func() { _ = os.RemoveAll(b.dir) })
+	b.spawn = newSpawner()
+	b.cleanup(b.spawn.close)
+	return nil
+}
+
+// startControlPlane starts the real Kubernetes.
+func (b *Bed) startControlPlane(context.Context) error {
+	var err error
+	if b.control, err = startControlPlane(b.spawn, b.binDir, b.dir, b.LogDir); err != nil {
+		return err
+	}
+	b.cleanup(b.control.stop)
+	b.Config = b.control.admin
+	if b.Client, err = client.New(b.Config, client.Options{}); err != nil {
+		return fmt.Errorf("client: %w", err)
+	}
+	if b.Kubeconfig, err = b.control.kubeconfig("admin", "system:masters"); err != nil {
+		return err
+	}
+	processes, err := b.control.startControllers(b.binDir, b.options)
+	for _, p := range processes {
+		b.supervise(p)
+	}
+	return err
+}

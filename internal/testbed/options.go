@@ -1,0 +1,103 @@
+package testbed
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Options say how a bed differs from the usual one. The zero value is fit for most tests.
+type Options struct {
+	// BinDir holds the binaries that `make testbed` builds; <module>/bin by default.
+	BinDir string
+	// LogDir takes one log file per process; it is created, and emptied of older logs.
+	// <module>/.testbed/<time> by default.
+	LogDir string
+	// KubeAPIQPS is the rate limit of the controller-manager and the scheduler towards the API, in
+	// requests per second, with twice as much in bursts. 0 leaves their defaults (20 and 50).
+	KubeAPIQPS int
+	// DRBDDetection is how long DRBD takes to notice that a peer is gone without a word: the rest of
+	// its ping interval of 10 s plus a timeout of 0.5 s. 10 s by default; negative for at once.
+	DRBDDetection time.Duration
+	// ControllerNodes is the number of nodes that are kept for the high availability controller, by the
+	// taint of control plane nodes: 3 by default, none if negative.
+	ControllerNodes int
+	// ControllerArgs are appended to the arguments that the manifest gives to the controller.
+	ControllerArgs []string
+	// Progress is called with what Start does next, for people who wait for it; nil keeps quiet.
+	Progress func(step string)
+}
+
+// withDefaults returns o with its zero fields filled in and its folders in place.
+func (o Options) withDefaults() (Options, error) {
+	root, err := moduleRoot()
+	if err != nil && (o.BinDir == "" || o.LogDir == "") {
+		return o, err
+	}
+	if o.BinDir == "" {
+		o.BinDir = filepath.Join(root, "bin")
+	}
+	if o.LogDir == "" {
+		o.LogDir = filepath.Join(root, ".testbed", time.Now().Format("2006-01-02T15-04-05"))
+	}
+	if o.DRBDDetection == 0 {
+		o.DRBDDetection = 10 * time.Second
+	}
+	if o.ControllerNodes == 0 {
+		o.ControllerNodes = 3
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	for _, binary := range []string{"controlplane", "etcd", "kube-apiserver", "kube-controller-manager",
+		"kube-scheduler", "kubectl", "csi-attacher"} {
+		if _, err := os.Stat(filepath.Join(o.BinDir, binary)); err != nil {
+			return o, fmt.Errorf("test bed: %w; run `make testbed` first", err)
+		}
+	}
+	return o, o.prepareLogDir()
+}
+
+// prepareLogDir creates the log folder and removes the logs of an earlier run.
+func (o Options) prepareLogDir() error {
+	if err := os.MkdirAll(o.LogDir, 0o755); err != nil {
+		return fmt.Errorf("test bed: log folder: %w", err)
+	}
+	old, err := filepath.Glob(filepath.Join(o.LogDir, "*.log"))
+	if err != nil {
+		return fmt.Errorf("test bed: log folder: %w", err)
+	}
+	for _, file := range old {
+		if err := os.Remove(file); err != nil {
+			return fmt.Errorf("test bed: old log: %w", err)
+		}
+	}
+	return nil
+}
+
+// modulePath is the first line of this module's go.mod.
+const modulePath = "module github.com/piraeusdatastore/piraeus-ha-controller"
+
+// moduleRoot finds the folder of this module's go.mod, upwards from the working directory, which is
+// the package's folder in a test.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("test bed: working directory: %w", err)
+	}
+	for {
+		content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil {
+			if first, _, _ := strings.Cut(string(content), "\n"); first == modulePath {
+				return dir, nil
+			}
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("test bed: run it in a checkout of the controller, or name BinDir and LogDir")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
