@@ -53,8 +53,9 @@ type Fleet struct {
 	pods      cache.Indexer
 	newClient func(g *gate) (kubernetes.Interface, error)
 
-	ctx    context.Context // of the kubelets; nil before Start
-	cancel context.CancelFunc
+	// newLife returns the context of one node from power-on to power-off; nil before Start.
+	newLife func() (context.Context, context.CancelFunc)
+	cancel  context.CancelFunc
 
 	mu       sync.Mutex
 	kubelets map[string]*Kubelet
@@ -124,7 +125,8 @@ func nodeOfPod(obj any) ([]string, error) {
 // Start begins to watch the API and returns when everything was read once. All kubelets stop, as
 // abruptly as by Crash, when ctx ends or Stop is called.
 func (f *Fleet) Start(ctx context.Context) error {
-	f.ctx, f.cancel = context.WithCancel(ctx)
+	ctx, f.cancel = context.WithCancel(ctx)
+	f.newLife = func() (context.Context, context.CancelFunc) { return context.WithCancel(ctx) }
 	f.factory.Core().V1().Nodes().Informer()
 	f.factory.Core().V1().PersistentVolumes().Informer()
 	f.factory.Core().V1().PersistentVolumeClaims().Informer()
@@ -137,8 +139,8 @@ func (f *Fleet) Start(ctx context.Context) error {
 	if _, err := f.factory.Core().V1().Pods().Informer().AddEventHandler(handler); err != nil {
 		return fmt.Errorf("kubelet fleet: watch pods: %w", err)
 	}
-	f.factory.StartWithContext(f.ctx)
-	if err := f.factory.WaitForCacheSyncWithContext(f.ctx).AsError(); err != nil {
+	f.factory.StartWithContext(ctx)
+	if err := f.factory.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
 		return fmt.Errorf("kubelet fleet: first read of pods, nodes and volumes: %w", err)
 	}
 	return nil
@@ -159,7 +161,7 @@ func (f *Fleet) Stop() {
 // AddNode registers a node and boots its kubelet. It returns when the API knows the node; Ready follows
 // within moments. A node that the API knows already is taken over.
 func (f *Fleet) AddNode(ctx context.Context, name string, options NodeOptions) (*Kubelet, error) {
-	if f.ctx == nil {
+	if f.newLife == nil {
 		return nil, fmt.Errorf("kubelet fleet: add node %s: start the fleet first", name)
 	}
 	k, err := f.newKubelet(name, options)

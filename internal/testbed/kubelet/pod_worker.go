@@ -1,0 +1,273 @@
+package kubelet
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// podWorker takes one pod through its life on a node: volumes, containers, termination.
+type podWorker struct {
+	l       *life
+	name    types.NamespacedName
+	uid     types.UID
+	changed chan struct{} // holds one token while something changed that run has not looked at
+	stop    context.CancelFunc
+	begin   func()
+
+	mu    sync.Mutex
+	pod   *corev1.Pod // as last seen
+	gone  bool        // the API has no such pod any more
+	state podState
+
+	volumes []volume // of the pod; only touched by run
+	opened  []volume // those that were opened and not closed yet; only touched by run
+}
+
+// newPodWorker returns the worker of a pod that the node has not known so far.
+func newPodWorker(l *life, pod *corev1.Pod) *podWorker {
+	w := &podWorker{
+		l:       l,
+		name:    types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name},
+		uid:     pod.UID,
+		changed: make(chan struct{}, 1),
+		pod:     pod,
+		state:   firstState(pod),
+	}
+	alive := make(chan struct{})
+	w.stop = sync.OnceFunc(func() { close(alive) })
+	w.begin = func() {
+		l.start(func(ctx context.Context) { w.run(ctx, alive) })
+	}
+	if mustStop(pod) {
+		w.stop()
+	}
+	return w
+}
+
+// mustStop tells whether the API wants a pod's containers to end: it is being deleted, or somebody
+// gave it a terminal phase.
+func mustStop(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil || terminal(pod.Status.Phase)
+}
+
+// terminal tells whether a pod of this phase never runs again.
+func terminal(phase corev1.PodPhase) bool {
+	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+}
+
+// update takes in the pod's current state in the API.
+func (w *podWorker) update(pod *corev1.Pod, gone bool) {
+	w.mu.Lock()
+	if pod != nil {
+		w.pod = pod
+	}
+	w.gone = w.gone || gone
+	end := w.gone || mustStop(w.pod)
+	w.mu.Unlock()
+	if end {
+		w.stop()
+	}
+	w.poke()
+}
+
+// poke makes run look at what changed.
+func (w *podWorker) poke() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// current returns the pod as last seen, and whether it is gone.
+func (w *podWorker) current() (pod *corev1.Pod, gone bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pod, w.gone
+}
+
+// run takes the pod through its life. It returns when the pod is gone from node and API, or when ctx
+// ends because the node crashed: then it leaves everything as it is.
+func (w *podWorker) run(ctx context.Context, stopped <-chan struct{}) {
+	alive, cancel := context.WithCancel(ctx)
+	defer cancel()
+	select {
+	case <-stopped: // it is too late for this pod: not even a volume may be opened
+		cancel()
+	default:
+		w.l.start(func(context.Context) {
+			select {
+			case <-stopped:
+				cancel()
+			case <-alive.Done():
+			}
+		})
+	}
+	if w.prepare(alive) {
+		w.runContainers(ctx, alive)
+	}
+	w.finish(ctx)
+	if ctx.Err() == nil {
+		w.l.forget(w)
+	}
+}
+
+// prepare brings the pod's volumes to the node, and tells whether its containers can start.
+func (w *podWorker) prepare(alive context.Context) bool {
+	if alive.Err() != nil {
+		return false
+	}
+	// Only for show, except after a reboot: then the API must learn that the containers it believes
+	// to be running are not. What fails is made up for by the next report.
+	_ = w.tryPostStatus(alive)
+	if !w.resolveVolumes(alive) {
+		return false
+	}
+	w.l.volumes.claim(w.uid, w.volumes)
+	w.l.wakeStatus()
+	for _, v := range w.volumes {
+		if !w.l.waitAttached(alive, v) {
+			return false
+		}
+	}
+	for _, v := range w.volumes {
+		if !v.block && !w.open(alive, v) {
+			return false
+		}
+	}
+	return sleep(alive, w.l.cfg.Timings.podStart())
+}
+
+// resolveVolumes finds the pod's volumes, and tells whether that came before ctx ended.
+func (w *podWorker) resolveVolumes(ctx context.Context) bool {
+	pod, _ := w.current()
+	for {
+		volumes, err := w.l.resolve(pod)
+		if err == nil {
+			w.volumes = volumes
+			return true
+		}
+		if !sleep(ctx, w.l.cfg.Timings.VolumeLoop) {
+			w.l.log.Info("the pod's volumes were never found", "pod", w.name, "error", err.Error())
+			return false
+		}
+	}
+}
+
+// open opens a volume if the pod ever does, and tells whether it succeeded before ctx ended.
+func (w *podWorker) open(ctx context.Context, v volume) bool {
+	pod, _ := w.current()
+	if !v.opened(pod) {
+		return true
+	}
+	t := w.l.cfg.Timings
+	ok := retry(ctx, t.RetryMin, t.RetryMax, func(context.Context) error {
+		err := w.l.cfg.Storage.Open(v.resource, w.l.node, v.readOnly)
+		if err != nil {
+			w.l.log.Info("can not open the volume, will retry", "pod", w.name, "volume", v.pv, "error", err.Error())
+		}
+		return err
+	})
+	if ok {
+		w.opened = append(w.opened, v)
+	}
+	return ok
+}
+
+// runContainers runs the pod's containers until they have ended by themselves, or alive or ctx ends.
+func (w *podWorker) runContainers(ctx, alive context.Context) {
+	for _, v := range w.volumes {
+		if v.block && !w.open(alive, v) {
+			return
+		}
+	}
+	pod, _ := w.current()
+	if runner := w.l.cfg.Runner; runner != nil && runner.Runs(pod) {
+		w.runProcesses(ctx, alive)
+		return
+	}
+	w.setState(func(s *podState) { s.started(time.Now()) })
+	var completed <-chan time.Time
+	if d := durationAnnotation(pod, AnnotationRunFor, 0); d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		completed = timer.C
+	}
+	if w.serve(alive, completed) {
+		return // completed by itself: no process has to be stopped
+	}
+	w.stopContainers(ctx)
+}
+
+// serve keeps the pod's status up to date until alive ends or completed fires, and tells whether the
+// latter came first.
+func (w *podWorker) serve(alive context.Context, completed <-chan time.Time) bool {
+	for {
+		w.postStatus(alive)
+		select {
+		case <-alive.Done():
+			return false
+		case <-completed:
+			return true
+		case <-w.changed:
+		}
+	}
+}
+
+// stopContainers waits until the modelled containers have stopped.
+func (w *podWorker) stopContainers(ctx context.Context) {
+	begin := time.Now()
+	for ctx.Err() == nil {
+		pod, _ := w.current()
+		delay := durationAnnotation(pod, AnnotationStopDelay, w.l.cfg.Timings.PodStop)
+		left := time.Until(begin.Add(min(delay, gracePeriod(pod))))
+		if left <= 0 && !w.hangs(pod) {
+			return
+		}
+		w.awaitChange(ctx, max(left, w.l.cfg.Timings.VolumeLoop))
+	}
+}
+
+// hangs tells whether the containers can not be stopped because they wait for IO.
+func (w *podWorker) hangs(pod *corev1.Pod) bool {
+	if stuck(pod) {
+		return true
+	}
+	storage, ok := w.l.cfg.Storage.(IOHanger)
+	if !ok {
+		return false
+	}
+	for _, v := range w.opened {
+		if storage.IOHangs(v.resource, w.l.node) {
+			return true
+		}
+	}
+	return false
+}
+
+// awaitChange waits until something changed, or for d.
+func (w *podWorker) awaitChange(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-w.changed:
+	}
+}
+
+// gracePeriod returns how long a pod's containers may take to stop. Like the real kubelet it gives
+// even those of a force-deleted pod one second.
+func gracePeriod(pod *corev1.Pod) time.Duration {
+	seconds := int64(30)
+	switch {
+	case pod.DeletionGracePeriodSeconds != nil:
+		seconds = *pod.DeletionGracePeriodSeconds
+	case pod.Spec.TerminationGracePeriodSeconds != nil:
+		seconds = *pod.Spec.TerminationGracePeriodSeconds
+	}
+	return time.Duration(max(seconds, 1)) * time.Second
+}
