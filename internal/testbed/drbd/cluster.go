@@ -1,0 +1,214 @@
+package drbd
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Default delays of a cluster; see [Options].
+const (
+	DefaultDetectionDelay = 10 * time.Second
+	DefaultReconnectDelay = time.Second
+)
+
+// Immediately stands for a delay of zero where zero means the default.
+const Immediately = time.Duration(-1)
+
+// Options are the delays of a cluster. Zero values mean the defaults.
+type Options struct {
+	// DetectionDelay is the time from a link or node going dead to its peers noticing. DRBD needs up to 10.5 s
+	// (ping-int 10 s, ping-timeout 0.5 s); [Immediately] is the connection reset of a dying machine's kernel.
+	DetectionDelay time.Duration
+	// Detect, when set, gives each end of a connection its own detection delay and replaces DetectionDelay. It
+	// is called with the cluster locked and must not call back.
+	Detect func(observer, peer string) time.Duration
+	// ReconnectDelay is the time from a link coming back to the DRBD handshake. Default 1 s.
+	ReconnectDelay time.Duration
+	// ResyncDuration is the time a replica with old data stays Inconsistent after the handshake. Default none.
+	ResyncDuration time.Duration
+}
+
+// Cluster is a set of nodes, the network between them and the DRBD resources on them. It is safe for
+// concurrent use.
+type Cluster struct {
+	mu        sync.Mutex
+	options   Options
+	nodes     map[string]*node
+	resources map[string]*resource
+	cut       map[link]bool
+	sessions  int
+	stopped   bool
+
+	listeners  []func(resource, node string)
+	changes    []change
+	delivering bool
+}
+
+// node is one machine.
+type node struct {
+	up       bool
+	isolated bool
+}
+
+// link is an unordered pair of node names.
+type link struct{ a, b string }
+
+func linkOf(a, b string) link { return link{min(a, b), max(a, b)} }
+
+// change is one replica whose observable state changed.
+type change struct{ resource, node string }
+
+// NewCluster returns a cluster without nodes.
+func NewCluster(options Options) *Cluster {
+	options.DetectionDelay = delay(options.DetectionDelay, DefaultDetectionDelay)
+	options.ReconnectDelay = delay(options.ReconnectDelay, DefaultReconnectDelay)
+	options.ResyncDuration = delay(options.ResyncDuration, 0)
+	return &Cluster{
+		options:   options,
+		nodes:     map[string]*node{},
+		resources: map[string]*resource{},
+		cut:       map[link]bool{},
+	}
+}
+
+func delay(set, standard time.Duration) time.Duration {
+	switch {
+	case set == 0:
+		return standard
+	case set < 0:
+		return 0
+	}
+	return set
+}
+
+// Stop ends everything that the cluster would do later on its own, and all notifications.
+func (c *Cluster) Stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped = true
+	c.changes = nil
+}
+
+// OnChange registers a function that is called after a replica's [State] changed, appeared or vanished, in
+// the order of the changes and never twice at a time. It may read the cluster and change it. Several changes in
+// one step may be told as one. It is called after the operation that caused the change, and before that returns
+// unless another goroutine is delivering already.
+func (c *Cluster) OnChange(f func(resource, node string)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listeners = append(c.listeners, f)
+}
+
+// SetDetectionDelay changes the detection delay for faults that happen from now on; 0 is none.
+func (c *Cluster) SetDetectionDelay(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.options.DetectionDelay = d
+	c.options.Detect = nil
+}
+
+// AddNode adds a running node that reaches all others. Adding a node twice changes nothing.
+func (c *Cluster) AddNode(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.nodes[name] == nil {
+		c.nodes[name] = &node{up: true}
+	}
+}
+
+// Nodes returns the names of all nodes, sorted.
+func (c *Cluster) Nodes() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.nodes))
+}
+
+// Resources returns the names of all resources, sorted.
+func (c *Cluster) Resources() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.resources))
+}
+
+// Up tells whether the node exists and runs.
+func (c *Cluster) Up(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.nodes[name] != nil && c.nodes[name].up
+}
+
+// do runs f with the cluster locked and delivers the changes it made.
+func (c *Cluster) do(f func() error) error {
+	c.mu.Lock()
+	err := f()
+	c.mu.Unlock()
+	c.deliver()
+	return err
+}
+
+// later runs f with the cluster locked after the delay; at once, in the caller's lock, when there is none.
+func (c *Cluster) later(d time.Duration, f func()) {
+	if d <= 0 {
+		f()
+		return
+	}
+	time.AfterFunc(d, func() {
+		_ = c.do(func() error {
+			if !c.stopped {
+				f()
+			}
+			return nil
+		})
+	})
+}
+
+// deliver tells the listeners of all changes, one at a time and in order.
+func (c *Cluster) deliver() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.delivering {
+		return
+	}
+	c.delivering = true
+	defer func() { c.delivering = false }()
+	for len(c.changes) > 0 {
+		next := c.changes[0]
+		c.changes = c.changes[1:]
+		listeners := slices.Clone(c.listeners)
+		c.mu.Unlock()
+		for _, listener := range listeners {
+			listener(next.resource, next.node)
+		}
+		c.mu.Lock()
+	}
+}
+
+// reaches tells whether the network carries packets between two nodes, both running.
+func (c *Cluster) reaches(a, b string) bool {
+	x, y := c.nodes[a], c.nodes[b]
+	return x != nil && y != nil && x.up && y.up && !x.isolated && !y.isolated && !c.cut[linkOf(a, b)]
+}
+
+// detection is how long an observer takes to notice that a peer fell silent.
+func (c *Cluster) detection(observer, peer string) time.Duration {
+	if c.options.Detect != nil {
+		return c.options.Detect(observer, peer)
+	}
+	return c.options.DetectionDelay
+}
+
+// find returns a resource and its replica on a node.
+func (c *Cluster) find(resourceName, nodeName string) (*resource, *replica, error) {
+	r := c.resources[resourceName]
+	if r == nil {
+		return nil, nil, fmt.Errorf("resource %s: %w", resourceName, ErrNotFound)
+	}
+	x := r.replicas[nodeName]
+	if x == nil {
+		return nil, nil, fmt.Errorf("resource %s on node %s: %w", resourceName, nodeName, ErrNotFound)
+	}
+	return r, x, nil
+}

@@ -1,0 +1,93 @@
+package drbd
+
+import "fmt"
+
+// Open opens the resource's device on a node, as mounting it or starting a pod with a raw block volume does. A
+// write open promotes the replica (auto-promote); a read-only open leaves it Secondary. Where DRBD would keep the
+// opener waiting for auto-promote-timeout, Open fails at once. The error wraps one of this package's errors.
+func (c *Cluster) Open(resourceName, nodeName string, readOnly bool) error {
+	return c.do(func() error {
+		r, x, err := c.find(resourceName, nodeName)
+		if err != nil {
+			return err
+		}
+		if err := r.mayOpen(x, readOnly); err != nil {
+			return fmt.Errorf("opening resource %s on node %s: %w", resourceName, nodeName, err)
+		}
+		if readOnly {
+			x.readers++
+		} else {
+			x.writers++
+			x.role = Primary
+		}
+		r.touch()
+		return nil
+	})
+}
+
+// Close ends one open of the resource's device on a node, a writer's before a reader's. The last writer's close
+// demotes the replica, the last close of all ends force-io-failures. Closing what is not open does nothing.
+func (c *Cluster) Close(resourceName, nodeName string) {
+	_ = c.do(func() error {
+		r, x, err := c.find(resourceName, nodeName)
+		if err != nil || !x.up {
+			return err
+		}
+		if x.writers > 0 {
+			x.writers--
+		} else {
+			x.readers = max(x.readers-1, 0)
+		}
+		if x.writers == 0 {
+			x.role = Secondary
+		}
+		if x.writers+x.readers == 0 {
+			x.forced = false
+		}
+		r.touch()
+		return nil
+	})
+}
+
+// mayOpen is the kernel's drbd_open and the checks of a promotion.
+func (r *resource) mayOpen(x *replica, readOnly bool) error {
+	switch {
+	case !x.up:
+		return ErrNodeDown
+	case x.forced:
+		return ErrForceIOFailures
+	case x.role == Primary:
+		return nil
+	case !x.hasQuorum():
+		return ErrNoQuorum
+	}
+	for v, disk := range x.disks {
+		if disk != UpToDate && !r.peerUpToDate(x, v) {
+			return ErrNoUpToDateDisk
+		}
+	}
+	members, pending := r.component(x)
+	for _, y := range members {
+		switch {
+		case y == x || x.twoPrimaries() && y.twoPrimaries():
+		case y.role == Primary:
+			return fmt.Errorf("%w: %s", ErrPeerPrimary, y.Node)
+		case y.readers > 0 && !readOnly:
+			return fmt.Errorf("%w: %s", ErrPeerOpen, y.Node)
+		}
+	}
+	if pending && !readOnly {
+		return ErrUnresponsive
+	}
+	return nil
+}
+
+// peerUpToDate tells whether a live peer has UpToDate data of a volume.
+func (r *resource) peerUpToDate(x *replica, volume int) bool {
+	for name := range x.peers {
+		if r.live(x.Node, name) && r.replicas[name].disks[volume] == UpToDate {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,255 @@
+package drbd
+
+import (
+	"reflect"
+	"slices"
+)
+
+// rounds bounds how often a resource is gone over until nothing changes any more. Every rule moves a replica
+// one way only, so a few rounds do; the bound guards against a mistake in the model.
+const rounds = 100
+
+// touch brings a resource to rest after something happened to it, and notes which replicas changed.
+func (r *resource) touch() {
+	for range rounds {
+		changed := r.connect()
+		r.exchange()
+		for _, name := range r.nodes() {
+			x := r.replicas[name]
+			if x.up {
+				changed = r.settleQuorum(x) || changed
+				changed = r.settleDisk(x) || changed
+				changed = r.settleData(x) || changed
+			}
+		}
+		if !changed {
+			break
+		}
+	}
+	r.exchange()
+	r.tell()
+}
+
+// tell notes a change for every replica whose state differs from what was told last.
+func (r *resource) tell() {
+	for _, name := range r.nodes() {
+		x := r.replicas[name]
+		if !x.up {
+			continue
+		}
+		now := r.state(x)
+		if before, ok := r.told[name]; !ok || !reflect.DeepEqual(before, now) {
+			r.told[name] = now
+			r.changed(name)
+		}
+	}
+	for name := range r.told {
+		if x := r.replicas[name]; x == nil || !x.up {
+			delete(r.told, name)
+			r.changed(name)
+		}
+	}
+}
+
+func (r *resource) changed(node string) {
+	if c := r.cluster; !c.stopped {
+		c.changes = append(c.changes, change{r.name, node})
+	}
+}
+
+// exchange makes the two ends of every live connection know each other's state. What an end knows of a peer
+// that it can not reach stays as it was.
+func (r *resource) exchange() {
+	for _, name := range r.nodes() {
+		x := r.replicas[name]
+		for _, other := range x.peerNames() {
+			if !r.live(name, other) {
+				continue
+			}
+			y, p := r.replicas[other], x.peers[other]
+			p.role, p.disks, p.quorum, p.stable = y.role, slices.Clone(y.disks), slices.Clone(y.quorum), y.stable()
+			p.outdated = false
+			if y.seen.newerThan(x.seen) {
+				x.seen = y.seen
+			}
+		}
+	}
+}
+
+// stable is the kernel's drbd_device_stable: a replica beside a Primary has data that change under it, so that a
+// third node must not take its word for being UpToDate.
+func (x *replica) stable() bool {
+	if x.role == Primary {
+		return true
+	}
+	for _, p := range x.peers {
+		if p.state == Connected && p.role == Primary {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *resource) settleQuorum(x *replica) bool {
+	before := slices.Clone(x.quorum)
+	for v := range x.quorum {
+		x.quorum[v] = r.quorumOf(x, v)
+	}
+	return !slices.Equal(before, x.quorum)
+}
+
+// settleDisk moves a Secondary's disks between Outdated, Consistent and UpToDate, and starts a resync.
+func (r *resource) settleDisk(x *replica) bool {
+	if x.diskless() || x.role == Primary {
+		return false
+	}
+	source := r.source(x)
+	switch {
+	case source != nil && source.data == x.data:
+		return x.moveDisks(UpToDate, Consistent, Outdated, Inconsistent)
+	case source != nil:
+		return r.resync(x, source)
+	}
+	reachable, pending := r.lostPrimary(x)
+	switch {
+	case reachable, x.seen.newerThan(x.data):
+		// The Primary, or somebody who knows what it wrote, is there and this replica gets nothing of it.
+		return x.moveDisks(Outdated, Consistent, UpToDate)
+	case pending || !x.hasQuorum():
+		// Only an agreement of everybody within reach makes UpToDate of Consistent.
+		return false
+	}
+	return x.moveDisks(UpToDate, Consistent)
+}
+
+// moveDisks moves the volumes that are in one of the given states to another one.
+func (x *replica) moveDisks(to string, from ...string) bool {
+	moved := false
+	for v, disk := range x.disks {
+		if disk != to && slices.Contains(from, disk) {
+			x.disks[v], moved = to, true
+		}
+	}
+	return moved
+}
+
+// source returns a live diskful peer that is UpToDate and whose data is the same as, or newer than, x's.
+func (r *resource) source(x *replica) *replica {
+	var found *replica
+	for _, name := range x.peerNames() {
+		y := r.replicas[name]
+		if y.diskless() || !r.live(x.Node, name) || !slices.Contains(y.disks, UpToDate) {
+			continue
+		}
+		if (y.data == x.data || y.data.newerThan(x.data)) && (found == nil || y.data.newerThan(found.data)) {
+			found = y
+		}
+	}
+	return found
+}
+
+// resync copies the source's data, at once or in the cluster's ResyncDuration.
+func (r *resource) resync(x, source *replica) bool {
+	p := x.peers[source.Node]
+	if p.resyncing {
+		return false
+	}
+	moved := x.moveDisks(Inconsistent, UpToDate, Consistent, Outdated)
+	session := p.session
+	p.resyncing = true
+	r.cluster.later(r.cluster.options.ResyncDuration, func() {
+		if x.peers[source.Node] != p || p.session != session || !p.resyncing {
+			return
+		}
+		p.resyncing = false
+		if r.live(x.Node, source.Node) && slices.Contains(source.disks, UpToDate) {
+			x.data, x.seen = source.data, source.seen
+			x.moveDisks(UpToDate, Inconsistent)
+			moved = true
+		}
+		if r.cluster.options.ResyncDuration > 0 {
+			r.touch()
+		}
+	})
+	return moved
+}
+
+// lostPrimary looks for a Primary that x has no connection to, through the nodes that x is connected to.
+// pending tells that some node on the way counts a peer as connected that does not answer: what that one is
+// nobody can say yet.
+func (r *resource) lostPrimary(x *replica) (reachable, pending bool) {
+	members, pending := r.component(x)
+	for _, y := range members {
+		p := x.peers[y.Node]
+		if y != x && y.role == Primary && (p == nil && !x.diskless() || p != nil && p.state != Connected) {
+			reachable = true
+		}
+	}
+	return reachable, pending
+}
+
+// component returns the replicas that a cluster-wide transaction started on x reaches, x first. pending tells
+// that one of them counts a peer as connected that does not answer.
+func (r *resource) component(x *replica) (members []*replica, pending bool) {
+	members = []*replica{x}
+	for i := 0; i < len(members); i++ {
+		y := members[i]
+		for _, name := range y.peerNames() {
+			switch z := r.replicas[name]; {
+			case r.live(y.Node, name):
+				if !slices.Contains(members, z) {
+					members = append(members, z)
+				}
+			case y.peers[name].state == Connected:
+				pending = true
+			}
+		}
+	}
+	return members, pending
+}
+
+// settleData starts a new generation where a Primary writes on without a diskful member, so that the absent
+// one's data can be told to be old.
+func (r *resource) settleData(x *replica) bool {
+	if !r.canWrite(x) {
+		return false
+	}
+	var holders []*replica
+	for v := range x.disks {
+		if x.quorum[v] {
+			holders = r.holders(x, v)
+		}
+		if len(holders) > 0 {
+			break
+		}
+	}
+	if len(holders) == 0 {
+		return false
+	}
+	current := holders[0].data
+	if !r.leavesBehind(x, holders, current) {
+		return false
+	}
+	next := &generation{parent: current}
+	for _, y := range holders {
+		y.data, y.seen = next, next
+	}
+	x.seen = next
+	return true
+}
+
+// leavesBehind tells whether some replica that the Primary's writes do not reach could pass for having them: a
+// disk of the same generation, or another Primary that works on it.
+func (r *resource) leavesBehind(x *replica, holders []*replica, current *generation) bool {
+	members, _ := r.component(x)
+	for _, y := range r.replicas {
+		switch {
+		case slices.Contains(holders, y):
+		case !y.diskless() && y.data == current:
+			return true
+		case y.role == Primary && y.base() == current && !slices.Contains(members, y):
+			return true
+		}
+	}
+	return false
+}

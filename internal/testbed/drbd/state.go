@@ -1,0 +1,174 @@
+package drbd
+
+import (
+	"slices"
+)
+
+// What becomes of a replica's reads and writes; see [State.IO].
+const (
+	IONormal    = "normal"
+	IOSuspended = "suspended"
+	IOFailing   = "failing"
+)
+
+// State is what one node's DRBD says of a resource, except where a field's comment says otherwise.
+type State struct {
+	// Role is [Primary] or [Secondary].
+	Role string
+	// MayPromote and Score are may_promote and promotion_score of drbdsetup events2.
+	MayPromote bool
+	Score      int
+	// Connections has this end's connection state per peer. Diskless replicas have none to each other.
+	Connections map[string]string
+	// DiskState is the state of the first volume, DiskStates those of all.
+	DiskState  string
+	DiskStates []string
+	// HasQuorum tells whether all volumes have quorum; always true where quorum is off.
+	HasQuorum bool
+	// ForceIOFailures is set after a demotion by force, until everybody has closed the device.
+	ForceIOFailures bool
+	// IO is what reads and writes do: [IONormal], [IOSuspended] (they hang) or [IOFailing]. LINSTOR never learns it.
+	IO string
+	// Open is the number of openers for writing and for reading only.
+	Open, OpenReadOnly int
+	// Quorum is the quorum setting that this node runs, "off" when it has none.
+	Quorum string
+}
+
+// Replica returns what a node's DRBD says of a resource, and whether there is such a replica on a running node.
+func (c *Cluster) Replica(resourceName, nodeName string) (State, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, x, err := c.find(resourceName, nodeName)
+	if err != nil || !x.up {
+		return State{}, false
+	}
+	return r.state(x), true
+}
+
+// CanWrite tells whether a write on this node could be committed now, for any volume of the resource. It is the
+// truth of the model and takes into account what no node has noticed yet.
+func (c *Cluster) CanWrite(resourceName, nodeName string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, x, err := c.find(resourceName, nodeName)
+	return err == nil && r.canWrite(x)
+}
+
+// Diverged tells whether two replicas of a resource hold data of which neither descends from the other: a
+// split brain, whether or not DRBD has found it yet.
+func (c *Cluster) Diverged(resourceName string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.resources[resourceName]
+	if r == nil {
+		return false
+	}
+	for _, x := range r.replicas {
+		for _, y := range r.replicas {
+			if x.data != y.data && !x.data.newerThan(y.data) && !y.data.newerThan(x.data) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (r *resource) state(x *replica) State {
+	s := State{
+		Role:            x.role,
+		Connections:     map[string]string{},
+		DiskState:       x.disks[0],
+		DiskStates:      slices.Clone(x.disks),
+		HasQuorum:       x.hasQuorum(),
+		ForceIOFailures: x.forced,
+		IO:              IONormal,
+		Open:            x.writers,
+		OpenReadOnly:    x.readers,
+		Quorum:          x.options[OptionQuorum],
+	}
+	if s.Quorum == "" {
+		s.Quorum = QuorumOff
+	}
+	for name, p := range x.peers {
+		s.Connections[name] = p.state
+	}
+	s.MayPromote, s.Score = r.promotion(x)
+	switch {
+	case x.forced:
+		s.IO = IOFailing
+	case !s.HasQuorum && x.options[OptionOnNoQuorum] == OnNoQuorumIOError:
+		s.IO = IOFailing
+	case !s.HasQuorum:
+		s.IO = IOSuspended
+	}
+	return s
+}
+
+// promotion computes may_promote and promotion_score from this node's view alone, as drbdsetup events2 does.
+func (r *resource) promotion(x *replica) (mayPromote bool, score int) {
+	if x.forced || !x.hasQuorum() {
+		return false, 0
+	}
+	const most = 99
+	mayPromote = x.role != Primary
+	withDisk, localUpToDate, fewest := true, 0, most
+	for v, disk := range x.disks {
+		copies, stable := 0, disk == UpToDate
+		if disk == UpToDate {
+			copies++
+			localUpToDate++
+		}
+		for _, p := range x.peers {
+			if p.state != Connected {
+				continue
+			}
+			mayPromote = mayPromote && p.role != Primary
+			if p.disks[v] == UpToDate {
+				copies++
+				stable = stable || p.stable
+			}
+		}
+		if copies == 0 {
+			return false, 0
+		}
+		mayPromote = mayPromote && stable
+		withDisk = withDisk && (disk == UpToDate || disk == Consistent || disk == Inconsistent)
+		fewest = min(fewest, copies)
+	}
+	if withDisk {
+		score = 10000
+	}
+	return mayPromote, score + 100*min(localUpToDate, most) + fewest
+}
+
+// canWrite is [Cluster.CanWrite].
+func (r *resource) canWrite(x *replica) bool {
+	if !x.up || x.role != Primary || x.forced {
+		return false
+	}
+	for name, p := range x.peers {
+		// A write waits for the acknowledgement of every diskful peer that is still taken for connected.
+		if p.state == Connected && !r.replicas[name].diskless() && !r.live(x.Node, name) {
+			return false
+		}
+	}
+	for v := range x.disks {
+		if x.quorum[v] && len(r.holders(x, v)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// holders are the replicas that a write on x reaches: x itself and its live peers, where UpToDate.
+func (r *resource) holders(x *replica, volume int) []*replica {
+	var holders []*replica
+	for _, name := range r.nodes() {
+		y := r.replicas[name]
+		if y.disks[volume] == UpToDate && (x == y || r.live(x.Node, name)) {
+			holders = append(holders, y)
+		}
+	}
+	return holders
+}
