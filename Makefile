@@ -81,3 +81,57 @@ bin/csi-attacher: $(CONTROLPLANE)/go.mod $(CONTROLPLANE)/go.sum
 .PHONY: clean
 clean: ## Remove what was built and the logs of the test bed
 	rm -rf bin .testbed
+
+##@ Ship
+
+IMG            ?= quay.io/piraeusdatastore/piraeus-ha-controller:2.0.0-dev
+CONTAINER_TOOL ?= docker
+PLATFORMS      ?= linux/amd64,linux/arm64
+
+# The tools are Go modules too: they are built when first used, which takes some minutes for the linter.
+TOOL           := go tool -modfile=$(CURDIR)/internal/tools/go.mod
+CONTROLLER_GEN  = $(TOOL) controller-gen rbac:roleName=ha-controller paths=. paths=./controllers/...
+# Kustomize drops comments, so that what a user must read is put in front; and IMG replaces the image that config/ names.
+ALL_YAML        = { cat config/default/header.txt && $(TOOL) kustomize build config/default; } \
+	| sed 's|^\( *image: \)quay.io/piraeusdatastore/piraeus-ha-controller:.*|\1$(IMG)|'
+
+.PHONY: manifests
+manifests: ## Generate config/rbac/role.yaml and deploy/all.yaml (IMG=... for another image)
+	@$(CONTROLLER_GEN) output:rbac:dir=config/rbac
+	@mkdir -p deploy
+	@set -o pipefail; $(ALL_YAML) > deploy/all.yaml.tmp && mv deploy/all.yaml.tmp deploy/all.yaml
+
+.PHONY: docker-build
+docker-build: ## Build the image IMG for this machine
+	$(CONTAINER_TOOL) build --build-arg VERSION=$(VERSION) --tag $(IMG) .
+
+.PHONY: docker-push
+docker-push: ## Push the image IMG
+	$(CONTAINER_TOOL) push $(IMG)
+
+.PHONY: docker-buildx
+docker-buildx: ## Build the image IMG for all PLATFORMS and push it
+	$(CONTAINER_TOOL) buildx build --platform=$(PLATFORMS) --build-arg VERSION=$(VERSION) --push --tag $(IMG) .
+
+##@ Check
+
+.PHONY: lint
+lint: ## Run the linters
+	$(TOOL) golangci-lint run
+
+.PHONY: fmt
+fmt: ## Format the code
+	$(TOOL) golangci-lint fmt
+
+.PHONY: vet
+vet: ## Run go vet
+	go vet ./...
+
+.PHONY: verify
+verify: ## Fail if what is generated, the format or go.mod is not current
+	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && set -o pipefail && \
+		$(CONTROLLER_GEN) output:rbac:dir=$$tmp && diff -u config/rbac/role.yaml $$tmp/role.yaml && \
+		$(ALL_YAML) | diff -u deploy/all.yaml - \
+		|| { echo 'Generated files are not current: run "make manifests" and commit the result.' >&2; exit 1; }
+	@$(TOOL) golangci-lint fmt --diff || { echo 'Files are not formatted: run "make fmt".' >&2; exit 1; }
+	@go mod tidy -diff || { echo 'go.mod or go.sum is not current: run "go mod tidy".' >&2; exit 1; }
