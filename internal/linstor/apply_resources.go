@@ -1,0 +1,229 @@
+package linstor
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ApplyEvent takes over what an event that arrived at the given time says. It returns whether the
+// resource should be read: when the event brought news, or LINSTOR knows of a replica that the store
+// does not have. Events create nothing: they may be older than a deletion.
+func (s *Store) ApplyEvent(ev PromotionEvent, at time.Time) (read bool) {
+	s.mu.Lock()
+	var replica *replicaEntry
+	e := s.resources[fold(ev.Resource)]
+	if e != nil {
+		replica = e.replicas[fold(ev.Node)]
+	}
+	if replica == nil {
+		s.mu.Unlock()
+		return true
+	}
+	before := replica.MayPromote
+	replica.MayPromote = observe(before, ev.MayPromote, instant(at))
+	changed, name := !same(before, replica.MayPromote), e.name
+	s.mu.Unlock()
+	if changed {
+		s.notify(name)
+	}
+	return changed
+}
+
+// applyResources takes over a per-definition list: replicas that are not in it are gone.
+func (s *Store) applyResources(name string, list []wireResource, at span) {
+	s.mu.Lock()
+	key := fold(name)
+	e := s.resources[key]
+	if e != nil && at.start.Before(e.set.Confirmed) {
+		s.mu.Unlock()
+		return
+	}
+	var before Resource
+	created := e == nil
+	if created {
+		if d := s.definitions[key]; d != nil {
+			name = d.name
+		}
+		e = &entry{name: name, replicas: map[string]*replicaEntry{}}
+		s.resources[key] = e
+	} else {
+		before = s.snapshot(e)
+	}
+	s.replace(e, list, at)
+	after := s.snapshot(e)
+	s.mu.Unlock()
+	if created || !sameValues(before, after) {
+		s.notify(after.Name)
+	}
+}
+
+// remove forgets a resource definition that LINSTOR did not find, unless it was read later.
+func (s *Store) remove(name string, at span) {
+	s.mu.Lock()
+	key := fold(name)
+	if d := s.definitions[key]; d != nil && !at.start.Before(d.read.start) {
+		delete(s.definitions, key)
+	}
+	e := s.resources[key]
+	gone := e != nil && !at.start.Before(e.set.Confirmed)
+	if gone {
+		delete(s.resources, key)
+	}
+	s.mu.Unlock()
+	if gone {
+		s.notify(e.name)
+	}
+}
+
+// applyView takes over the view of all resources, which hides resources without volumes. What it lacks is
+// therefore no evidence as long as the definition is listed; the names of such resources are returned, to
+// be read one by one. Resources whose definition is not listed either are gone, unless they were read
+// after that list. Everything that was read later than the view stays as it is.
+func (s *Store) applyView(all []wireResource, at span) (read []string) {
+	rows := map[string][]wireResource{}
+	for _, r := range all {
+		rows[fold(r.Name)] = append(rows[fold(r.Name)], r)
+	}
+	var changed []string
+	s.mu.Lock()
+	for key, list := range rows {
+		e := s.resources[key]
+		switch {
+		case e == nil:
+			e = &entry{name: list[0].Name, replicas: map[string]*replicaEntry{}}
+			s.resources[key] = e
+			s.replace(e, list, at)
+			changed = append(changed, e.name)
+		case at.start.Before(e.set.Confirmed):
+		default:
+			before := s.snapshot(e)
+			if lacks(list, e) {
+				read = append(read, e.name)
+				s.update(e, list, at)
+			} else {
+				s.replace(e, list, at)
+			}
+			if !sameValues(before, s.snapshot(e)) {
+				changed = append(changed, e.name)
+			}
+		}
+	}
+	for key, d := range s.definitions {
+		if rows[key] != nil {
+			continue
+		}
+		if e := s.resources[key]; e == nil {
+			s.resources[key] = &entry{name: d.name, replicas: map[string]*replicaEntry{}}
+			changed = append(changed, d.name)
+			read = append(read, d.name)
+		} else if len(e.replicas) > 0 || e.set.Confirmed.IsZero() {
+			read = append(read, e.name)
+		}
+	}
+	listed := s.definitionsRead.start
+	for key, e := range s.resources {
+		if rows[key] == nil && s.definitions[key] == nil && !listed.IsZero() && !e.set.Confirmed.After(listed) {
+			delete(s.resources, key)
+			changed = append(changed, e.name)
+		}
+	}
+	s.mu.Unlock()
+	s.notify(changed...)
+	return read
+}
+
+// lacks tells whether a replica of e is not in the list.
+func lacks(list []wireResource, e *entry) bool {
+	for node := range e.replicas {
+		if !slices.ContainsFunc(list, func(r wireResource) bool { return fold(r.NodeName) == node }) {
+			return true
+		}
+	}
+	return false
+}
+
+// replace makes the list the whole of e. The lock must be held.
+func (s *Store) replace(e *entry, list []wireResource, at span) {
+	listed := make(map[string]bool, len(list))
+	for _, r := range list {
+		listed[fold(r.NodeName)] = true
+	}
+	maps.DeleteFunc(e.replicas, func(node string, _ *replicaEntry) bool { return !listed[node] })
+	set := strings.Join(slices.Sorted(maps.Keys(listed)), "\n")
+	e.set = observe(e.set, &set, at)
+	s.update(e, list, at)
+}
+
+// update takes over the listed replicas and leaves the others alone. The lock must be held.
+func (s *Store) update(e *entry, list []wireResource, at span) {
+	for _, r := range list {
+		if r.Name != "" {
+			e.name = r.Name
+		}
+		node := fold(r.NodeName)
+		replica := e.replicas[node]
+		if replica == nil {
+			replica = &replicaEntry{Replica: Replica{Node: node}}
+			e.replicas[node] = replica
+		}
+		if !at.start.Before(replica.read) {
+			replica.take(r, at)
+		}
+	}
+	s.remember(e, at)
+}
+
+// take takes over what a list says of a replica.
+func (r *replicaEntry) take(w wireResource, at span) {
+	values := w.values()
+	r.read = at.start
+	r.drbd = w.drbd()
+	r.Diskless = anyFlag(w.Flags, flagDiskless, flagDRBDDiskless)
+	r.TieBreaker = anyFlag(w.Flags, flagTieBreaker)
+	r.leaving = anyFlag(w.Flags, flagDelete, flagDRBDDelete, flagEvicted, flagInactive)
+	r.quorum = observeLevel(r.quorum, w.Props, at)
+	r.Reports = observe(r.Reports, new(w.reports()), at)
+	r.MayPromote = observe(r.MayPromote, values.MayPromote, at)
+	r.Score = observe(r.Score, values.PromotionScore, at)
+	r.InUse = observe(r.InUse, w.inUse(), at)
+	if r.InUse.Known && r.InUse.Value && r.InUse.Confirmed.After(r.LastInUse) {
+		r.LastInUse = r.InUse.Confirmed
+	}
+	// A new map: the old one has been handed out.
+	connections := make(map[string]Fact[bool], len(values.Connections))
+	for peer, connection := range values.Connections {
+		connections[fold(peer)] = observe(r.Connections[fold(peer)], connection.connected(), at)
+	}
+	r.Connections = connections
+}
+
+// remember keeps, of each replica that this read shows reporting from an ONLINE node, under which quorum
+// it does so. A quorum counts only if LINSTOR was seen to have it before the read began: then the
+// node had heard of it. The lock must be held.
+func (s *Store) remember(e *entry, at span) {
+	var diskful []string
+	for node, replica := range e.replicas {
+		if !replica.Diskless {
+			diskful = append(diskful, node)
+		}
+	}
+	slices.Sort(diskful)
+	for _, replica := range e.replicas {
+		if !replica.read.Equal(at.start) || !isTrue(replica.Reports) {
+			continue
+		}
+		node := s.nodes[replica.Node]
+		if node == nil || !isTrue(node.Online) {
+			continue
+		}
+		quorum, since := s.quorum(e, replica)
+		if quorum == "" || since.After(at.start) {
+			continue
+		}
+		replica.Remembered = &Memory{Time: at.start, Quorum: quorum, Diskful: diskful}
+	}
+}
+
+func isTrue(f Fact[bool]) bool { return f.Known && f.Value }

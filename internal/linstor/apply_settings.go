@@ -1,0 +1,238 @@
+package linstor
+
+import (
+	"maps"
+	"time"
+)
+
+// Types of nodes that have no resources.
+const (
+	nodeTypeController = "CONTROLLER"
+	nodeTypeAuxiliary  = "AUXILIARY"
+)
+
+// applyNodes takes over the complete list of nodes.
+func (s *Store) applyNodes(list []wireNode, at span) {
+	s.mu.Lock()
+	if at.start.Before(s.nodesRead.start) {
+		s.mu.Unlock()
+		return
+	}
+	s.nodesRead = at
+	changed := map[string]bool{}
+	listed := make(map[string]bool, len(list))
+	for _, w := range list {
+		name := fold(w.Name)
+		listed[name] = true
+		n := s.nodes[name]
+		if n == nil {
+			n = &nodeEntry{Node: Node{Name: name}}
+			s.nodes[name] = n
+			changed[name] = true
+		}
+		before := *n
+		n.take(w, at)
+		if !same(before.Online, n.Online) || before.Leaving != n.Leaving || before.quorum != n.quorum {
+			changed[name] = true
+		}
+	}
+	maps.DeleteFunc(s.nodes, func(name string, _ *nodeEntry) bool {
+		if !listed[name] {
+			changed[name] = true
+		}
+		return !listed[name]
+	})
+	names := s.namesWhere(func(e *entry) bool {
+		for node := range changed {
+			if e.replicas[node] != nil {
+				return true
+			}
+		}
+		return false
+	})
+	s.mu.Unlock()
+	s.notify(names...)
+}
+
+// take takes over what a list says of a node.
+func (n *nodeEntry) take(w wireNode, at span) {
+	var online *bool
+	if w.ConnectionStatus != "" {
+		online = new(w.ConnectionStatus == statusOnline)
+	}
+	n.Online = observe(n.Online, online, at)
+	n.Satellite = w.Type != nodeTypeController && w.Type != nodeTypeAuxiliary
+	n.Leaving = anyFlag(w.Flags, flagDelete, flagEvicted)
+	n.Evacuating = anyFlag(w.Flags, flagEvacuate)
+	n.quorum = observeLevel(n.quorum, w.Props, at)
+}
+
+// applyDefinitions takes over the complete list of resource definitions. Those that were read one by one
+// later stay. It returns the resources whose quorum may have changed.
+func (s *Store) applyDefinitions(list []wireDefinition, at span) (changed []string) {
+	s.mu.Lock()
+	if !at.start.Before(s.definitionsRead.start) {
+		s.definitionsRead = at
+		listed := make(map[string]bool, len(list))
+		for _, w := range list {
+			listed[fold(w.Name)] = true
+			changed = append(changed, s.takeDefinition(w, at)...)
+		}
+		maps.DeleteFunc(s.definitions, func(key string, d *definitionEntry) bool {
+			return !listed[key] && !d.read.start.After(at.start)
+		})
+	}
+	s.mu.Unlock()
+	s.notify(changed...)
+	return changed
+}
+
+// applyDefinition takes over one resource definition.
+func (s *Store) applyDefinition(w wireDefinition, at span) {
+	s.mu.Lock()
+	changed := s.takeDefinition(w, at)
+	s.mu.Unlock()
+	s.notify(changed...)
+}
+
+// takeDefinition returns the name of the resource if that is affected. The lock must be held.
+func (s *Store) takeDefinition(w wireDefinition, at span) []string {
+	key := fold(w.Name)
+	d := s.definitions[key]
+	if d == nil {
+		d = &definitionEntry{}
+		s.definitions[key] = d
+	}
+	if at.start.Before(d.read.start) {
+		return nil
+	}
+	before := *d
+	d.name, d.group, d.read = w.Name, fold(w.ResourceGroupName), at
+	d.drbd = len(w.LayerData) > 0 && w.LayerData[0].Type == layerDRBD
+	d.quorum = observeLevel(d.quorum, w.Props, at)
+	if before.group == d.group && before.drbd == d.drbd && before.quorum == d.quorum {
+		return nil
+	}
+	if e := s.resources[key]; e != nil {
+		return []string{e.name}
+	}
+	return nil
+}
+
+// applyGroups takes over the complete list of resource groups. It returns the resources whose quorum may
+// have changed.
+func (s *Store) applyGroups(list []wireGroup, at span) (changed []string) {
+	s.mu.Lock()
+	listed := make(map[string]bool, len(list))
+	for _, w := range list {
+		listed[fold(w.Name)] = true
+		changed = append(changed, s.takeGroup(w, at)...)
+	}
+	maps.DeleteFunc(s.groups, func(key string, g *groupEntry) bool {
+		return !listed[key] && !g.read.start.After(at.start)
+	})
+	s.mu.Unlock()
+	s.notify(changed...)
+	return changed
+}
+
+// applyGroup takes over one resource group.
+func (s *Store) applyGroup(w wireGroup, at span) {
+	s.mu.Lock()
+	changed := s.takeGroup(w, at)
+	s.mu.Unlock()
+	s.notify(changed...)
+}
+
+// takeGroup returns the names of the affected resources. The lock must be held.
+func (s *Store) takeGroup(w wireGroup, at span) []string {
+	key := fold(w.Name)
+	g := s.groups[key]
+	if g == nil {
+		g = &groupEntry{}
+		s.groups[key] = g
+	}
+	if at.start.Before(g.read.start) {
+		return nil
+	}
+	before := g.quorum
+	g.read, g.quorum = at, observeLevel(g.quorum, w.Props, at)
+	if before == g.quorum {
+		return nil
+	}
+	return s.namesWhere(func(e *entry) bool {
+		d := s.definitions[fold(e.name)]
+		return d != nil && d.group == key
+	})
+}
+
+// applyControllerProps takes over the controller's properties. It returns the resources whose quorum may
+// have changed.
+func (s *Store) applyControllerProps(props map[string]string, at span) (changed []string) {
+	s.mu.Lock()
+	if !at.start.Before(s.controllerRead.start) {
+		before := s.controller
+		s.controllerRead, s.controller = at, observeLevel(s.controller, props, at)
+		if before != s.controller {
+			changed = s.namesWhere(func(*entry) bool { return true })
+		}
+	}
+	s.mu.Unlock()
+	s.notify(changed...)
+	return changed
+}
+
+// The functions below tell when the newest read of something began; the zero time when there was none.
+
+func (s *Store) nodesReadAt() time.Time {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.nodesRead.start
+}
+
+func (s *Store) controllerReadAt() time.Time {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.controllerRead.start
+}
+
+func (s *Store) definitionReadAt(name string) time.Time {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if d := s.definitions[fold(name)]; d != nil {
+		return d.read.start
+	}
+	return time.Time{}
+}
+
+func (s *Store) groupReadAt(name string) time.Time {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if g := s.groups[fold(name)]; g != nil {
+		return g.read.start
+	}
+	return time.Time{}
+}
+
+// groupOf returns the folded name of the definition's resource group, empty when unknown.
+func (s *Store) groupOf(name string) string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if d := s.definitions[fold(name)]; d != nil {
+		return d.group
+	}
+	return ""
+}
+
+// displayName returns the name in the case in which LINSTOR shows it, if it is known.
+func (s *Store) displayName(name string) string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if e := s.resources[fold(name)]; e != nil {
+		return e.name
+	}
+	if d := s.definitions[fold(name)]; d != nil {
+		return d.name
+	}
+	return name
+}

@@ -1,0 +1,137 @@
+package linstor
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// streamWatch finds out that an event stream is dead although its connection stands: it holds against
+// what REST reads say what the stream said last. One belongs to one connection.
+type streamWatch struct {
+	confirm time.Duration
+	// dead is closed once the stream is found dead.
+	dead chan struct{}
+	once sync.Once
+
+	mu   sync.Mutex
+	said map[replicaKey]*utterance
+}
+
+type replicaKey struct{ resource, node string }
+
+// utterance is the last word of the stream on one replica.
+type utterance struct {
+	word word
+	at   time.Time
+	// doubt is what REST said differently since doubted, without an event in between.
+	doubt   word
+	doubted time.Time
+}
+
+// word is a three-valued may promote.
+type word struct{ value, known bool }
+
+func wordOf(mayPromote *bool) word {
+	if mayPromote == nil {
+		return word{}
+	}
+	return word{*mayPromote, true}
+}
+
+func newStreamWatch(confirm time.Duration) *streamWatch {
+	return &streamWatch{confirm: confirm, dead: make(chan struct{}), said: map[replicaKey]*utterance{}}
+}
+
+// event notes what the stream says.
+func (w *streamWatch) event(ev PromotionEvent, at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.said[replicaKey{fold(ev.Resource), fold(ev.Node)}] = &utterance{word: wordOf(ev.MayPromote), at: at}
+}
+
+// look compares a list with what the stream said, and returns the resources that need a second look.
+// Where the stream has said nothing yet, the list becomes its word: from then on a change must come
+// as an event. The second look that still finds the same difference declares the stream dead.
+func (w *streamWatch) look(list []wireResource, at span) (doubtful []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range list {
+		if !r.drbd() {
+			continue
+		}
+		key, now := replicaKey{fold(r.Name), fold(r.NodeName)}, wordOf(r.values().MayPromote)
+		said := w.said[key]
+		switch {
+		case said == nil:
+			w.said[key] = &utterance{word: now, at: at.end}
+		case at.start.Before(said.at):
+			// The event is newer than the read.
+		case said.word == now:
+			said.doubted = time.Time{}
+		case said.doubted.IsZero() || said.doubt != now:
+			said.doubt, said.doubted = now, at.end
+			doubtful = append(doubtful, r.Name)
+		case at.start.Sub(said.doubted) >= w.confirm:
+			w.once.Do(func() { close(w.dead) })
+		}
+	}
+	return doubtful
+}
+
+// prune forgets the resources that are not in the store any more.
+func (w *streamWatch) prune(store *Store) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for key := range w.said {
+		if r, ok := store.Resource(key.resource); ok {
+			if _, ok := r.Replica(key.node); ok {
+				continue
+			}
+		}
+		delete(w.said, key)
+	}
+}
+
+// doubt compares a list with the stream, and asks for the second look.
+func (f *Feed) doubt(watch *streamWatch, list []wireResource, at span) {
+	if watch == nil {
+		return
+	}
+	for _, name := range watch.look(list, at) {
+		f.pollLater(name, f.opts.ConfirmDead)
+	}
+}
+
+// compareRegularly reads the settings and a sample of resources, each time the next ones. Their reads
+// compare them with the stream.
+func (f *Feed) compareRegularly(ctx context.Context) {
+	for sleep(ctx, f.opts.CompareInterval) {
+		if err := f.readSettings(ctx); err != nil {
+			f.failed(err)
+		}
+		if watch := f.watch.Load(); watch != nil {
+			watch.prune(f.store)
+		}
+		for _, name := range f.nextSample() {
+			f.Poll(name)
+		}
+	}
+}
+
+// nextSample returns the next few DRBD resources in turn.
+func (f *Feed) nextSample() []string {
+	names := f.store.Names()
+	var sample []string
+	for range names {
+		name := names[f.sample%len(names)]
+		f.sample++
+		if r, ok := f.store.Resource(name); ok && r.DRBD {
+			sample = append(sample, name)
+		}
+		if len(sample) == defaultCompareSample {
+			break
+		}
+	}
+	return sample
+}

@@ -1,0 +1,36 @@
+package linstor
+
+import "time"
+
+// span is when a read took place. Its values were true at some moment between start and end.
+//
+// The two are used so that doubt never counts as time that a condition has held: what was read
+// is confirmed only up to start, and what was new in it has held only since end.
+type span struct{ start, end time.Time }
+
+// instant is the span of an event, which is true when it arrives.
+func instant(at time.Time) span { return span{at, at} }
+
+// observe returns the fact after an observation; a nil value means unknown.
+//
+//   - An observation older than the newest one changes nothing: the newer one knew better.
+//   - The same word (unknown counts as one) at most MaxGap after the last one confirms it.
+//   - Anything else restarts the clock.
+func observe[T comparable](fact Fact[T], value *T, at span) Fact[T] {
+	if at.start.Before(fact.Confirmed) {
+		return fact
+	}
+	seen := Fact[T]{Since: at.end, Confirmed: at.start}
+	if value != nil {
+		seen.Value, seen.Known = *value, true
+	}
+	if same(fact, seen) && !fact.Confirmed.IsZero() && at.start.Sub(fact.Confirmed) <= MaxGap {
+		seen.Since = fact.Since
+	}
+	return seen
+}
+
+// same tells whether two facts say the same, whenever they do.
+func same[T comparable](a, b Fact[T]) bool {
+	return a.Known == b.Known && (!a.Known || a.Value == b.Value)
+}

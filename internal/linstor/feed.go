@@ -1,0 +1,159 @@
+package linstor
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+)
+
+const (
+	defaultResyncInterval  = 10 * time.Minute
+	defaultCompareInterval = time.Minute
+	defaultCompareSample   = 5
+	defaultConfirmDead     = 5 * time.Second
+	defaultReadsPerSecond  = 200
+	defaultWorkers         = 16
+	// The longest wait with its jitter is 10 s.
+	defaultBackoffStart  = 500 * time.Millisecond
+	defaultBackoffCap    = 8 * time.Second
+	defaultBackoffJitter = 0.25
+	// backoffReset is after how long the backoff starts from its beginning.
+	backoffReset = time.Minute
+
+	// sharedAge is how old a shared read (nodes, properties) may be for a decision that leads to a deletion.
+	sharedAge = time.Second
+	// pollNodesAge is how old the node list may be when a resource is polled. Who polls every second must
+	// not find a gap of more than MaxGap between two node lists.
+	pollNodesAge = 500 * time.Millisecond
+)
+
+// Options are the settings of a Feed. The zero value of each field means its default.
+type Options struct {
+	// ResyncInterval is how often everything is read again; default 10 min.
+	ResyncInterval time.Duration
+	// CompareInterval is how often the settings (definitions, groups, controller properties) are read, and a
+	// sample of resources is compared with what the event stream said; default 1 min.
+	CompareInterval time.Duration
+	// ConfirmDead is how long a difference between REST and the event stream must last for the stream to
+	// count as dead; default 5 s.
+	ConfirmDead time.Duration
+	// ReadsPerSecond limits the reads of single resource definitions; default 200.
+	ReadsPerSecond int
+	// Workers is how many of these reads run at once; default 16.
+	Workers int
+	// Backoff is how long to wait before connecting again; default 500 ms, doubling up to 10 s, with jitter.
+	Backoff wait.Backoff
+	// Metrics counts; default unregistered ones.
+	Metrics *Metrics
+}
+
+func (o Options) withDefaults() Options {
+	setDefault(&o.ResyncInterval, defaultResyncInterval)
+	setDefault(&o.CompareInterval, defaultCompareInterval)
+	setDefault(&o.ConfirmDead, defaultConfirmDead)
+	setDefault(&o.ReadsPerSecond, defaultReadsPerSecond)
+	setDefault(&o.Workers, defaultWorkers)
+	if o.Backoff.Duration == 0 {
+		o.Backoff = wait.Backoff{
+			Duration: defaultBackoffStart, Cap: defaultBackoffCap,
+			Factor: 2, Jitter: defaultBackoffJitter, Steps: 10,
+		}
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics()
+	}
+	return o
+}
+
+func setDefault[T comparable](field *T, value T) {
+	if *field == *new(T) {
+		*field = value
+	}
+}
+
+// Feed keeps a store true to LINSTOR. It is a runnable of the controller manager and runs on every
+// replica of the Deployment, leading or not.
+type Feed struct {
+	client  *Client
+	store   *Store
+	opts    Options
+	log     logr.Logger
+	metrics *Metrics
+
+	limiter *rate.Limiter
+	flights singleflight.Group
+	// queue is there while the feed runs.
+	queue atomic.Pointer[pollQueue]
+	// watch compares REST with the event stream, while there is one.
+	watch atomic.Pointer[streamWatch]
+	// sample is where the next sample of the comparison begins.
+	sample int
+
+	mu     sync.Mutex
+	status Status
+	// outage is set once an outage has been logged, so that it is logged once.
+	outage bool
+}
+
+type pollQueue = workqueue.TypedRateLimitingInterface[string]
+
+// NewFeed returns a feed of the store. Nothing runs before Start.
+func NewFeed(client *Client, store *Store, log logr.Logger, opts Options) *Feed {
+	opts = opts.withDefaults()
+	return &Feed{
+		client: client, store: store, opts: opts, log: log, metrics: opts.Metrics,
+		limiter: rate.NewLimiter(rate.Limit(opts.ReadsPerSecond), opts.Workers),
+	}
+}
+
+// NeedLeaderElection makes the manager run the feed on every replica: a new leader must know since when
+// a condition has held.
+func (f *Feed) NeedLeaderElection() bool { return false }
+
+// Start follows LINSTOR until ctx is done, and returns nil then. It absorbs every error: an outage of
+// LINSTOR must not end the process that is there for outages.
+func (f *Feed) Start(ctx context.Context) error {
+	queue := workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](defaultBackoffStart, defaultBackoffCap))
+	f.queue.Store(&queue)
+
+	var workers sync.WaitGroup
+	for range f.opts.Workers {
+		workers.Go(func() { f.work(ctx, queue) })
+	}
+	delay := f.opts.Backoff.DelayWithReset(clock.RealClock{}, backoffReset)
+	for ctx.Err() == nil {
+		err := f.follow(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		f.lost(err)
+		sleep(ctx, delay())
+	}
+	f.disconnected()
+	f.queue.Store(nil)
+	queue.ShutDown()
+	workers.Wait()
+	f.client.CloseIdleConnections()
+	return nil
+}
+
+// sleep waits for d, or until ctx is done, which it reports as false.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,217 @@
+package linstor
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+var (
+	errStreamDead    = errors.New("the event stream is silent although LINSTOR's values have changed")
+	errEndpointMoved = errors.New("another LINSTOR controller has taken over")
+)
+
+// follow makes one connection to LINSTOR's event stream and stays until that ends.
+//
+// The order matters. A cheap REST request finds the endpoint that answers. Then the stream is opened,
+// and as soon as its request is on the wire everything is read by REST: a change after that read
+// comes as an event, and LINSTOR begins the stream with every resource's value. The headers of the
+// stream are no sign of anything: LINSTOR sends them with the first event.
+func (f *Feed) follow(parent context.Context) error {
+	if err := f.readNodes(parent); err != nil {
+		return err
+	}
+	base, moved := f.client.endpoint()
+
+	ctx, end := context.WithCancelCause(parent)
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	defer end(nil)
+
+	watch := newStreamWatch(f.opts.ConfirmDead)
+	f.watch.Store(watch)
+	defer f.watch.Store(nil)
+
+	sent := make(chan struct{})
+	events := newMailbox()
+	tasks.Go(func() {
+		end(f.client.promotions(ctx, base, f.streamHandler(sent, events)))
+	})
+	select {
+	case <-sent:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	tasks.Go(func() { f.handleEvents(ctx, watch, events) })
+	tasks.Go(func() { f.keepSynced(ctx) })
+	tasks.Go(func() { f.compareRegularly(ctx) })
+	select {
+	case <-watch.dead:
+		end(errStreamDead)
+	case <-moved:
+		end(errEndpointMoved)
+	case <-ctx.Done():
+	}
+	return context.Cause(ctx)
+}
+
+// streamHandler takes what the stream brings off the wire at once, and leaves the work to others.
+func (f *Feed) streamHandler(sent chan<- struct{}, events *mailbox) streamHandler {
+	var logged sync.Once
+	return streamHandler{
+		sent: func() { close(sent) },
+		open: f.connected,
+		promotion: func(ev PromotionEvent) {
+			f.metrics.events.WithLabelValues(eventMayPromote).Inc()
+			events.put(arrival{ev, time.Now()})
+		},
+		skipped: func(eventType string, err error) {
+			label := eventLabelUnknown
+			if err != nil {
+				label = eventLabelUndecodable
+			}
+			f.metrics.events.WithLabelValues(label).Inc()
+			logged.Do(func() {
+				f.log.Info("Skipping an event of LINSTOR that can not be understood, and all like it",
+					"type", oneLine(eventType), "reason", errorText(err))
+			})
+		},
+	}
+}
+
+// handleEvents applies events in the order in which they came.
+func (f *Feed) handleEvents(ctx context.Context, watch *streamWatch, events *mailbox) {
+	for ended := false; !ended; {
+		select {
+		case <-ctx.Done():
+			// What came before the stream ended counts.
+			ended = true
+		case <-events.ready:
+		}
+		for _, a := range events.take() {
+			f.heard(a.at)
+			watch.event(a.event, a.at)
+			if f.store.ApplyEvent(a.event, a.at) {
+				f.Poll(a.event.Resource)
+			}
+		}
+	}
+}
+
+// keepSynced reads everything now and regularly. A failure does not end the stream, which may be fine.
+func (f *Feed) keepSynced(ctx context.Context) {
+	delay := f.opts.Backoff.DelayWithReset(clock.RealClock{}, backoffReset)
+	for {
+		pause := f.opts.ResyncInterval
+		if err := f.resync(ctx); err != nil {
+			f.failed(err)
+			pause = delay()
+		} else if ctx.Err() == nil {
+			f.synced()
+		}
+		if !sleep(ctx, pause) {
+			return
+		}
+	}
+}
+
+// resync reads everything. The settings come first, so that what the store remembers of a replica's
+// quorum is older than the state in which it reported.
+func (f *Feed) resync(ctx context.Context) error {
+	begin := time.Now()
+	if err := errors.Join(f.readNodesSince(ctx, begin), f.readSettings(ctx)); err != nil {
+		return err
+	}
+	at := span{start: time.Now()}
+	all, err := f.client.view(ctx)
+	at.end = time.Now()
+	if err != nil {
+		// The view fails when a satellite does. One by one the lists still come from LINSTOR's memory.
+		f.pollAll()
+		return err
+	}
+	f.confirmed(at.start)
+	for _, name := range f.store.applyView(all, at) {
+		f.Poll(name)
+	}
+	f.doubt(f.watch.Load(), all, at)
+	f.metrics.resync.Observe(time.Since(begin).Seconds())
+	return nil
+}
+
+// readSettings reads what decides on the quorum of all resources, and asks for a read of those whose
+// quorum may have changed: only a replica that reports afterwards has heard of it.
+func (f *Feed) readSettings(ctx context.Context) error {
+	at := span{start: time.Now()}
+	props, err := f.client.controllerProps(ctx)
+	if err != nil {
+		return err
+	}
+	at.end = time.Now()
+	f.confirmed(at.start)
+	changed := f.store.applyControllerProps(props, at)
+
+	at = span{start: time.Now()}
+	groups, err := f.client.groups(ctx)
+	if err != nil {
+		return err
+	}
+	at.end = time.Now()
+	changed = append(changed, f.store.applyGroups(groups, at)...)
+
+	at = span{start: time.Now()}
+	definitions, err := f.client.definitions(ctx)
+	if err != nil {
+		return err
+	}
+	at.end = time.Now()
+	changed = append(changed, f.store.applyDefinitions(definitions, at)...)
+	for _, name := range changed {
+		f.Poll(name)
+	}
+	return nil
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return "unknown type"
+	}
+	return oneLine(err.Error())
+}
+
+// arrival is an event and when it came.
+type arrival struct {
+	event PromotionEvent
+	at    time.Time
+}
+
+// mailbox is an unbounded queue: the stream must be read at once, and no event may be lost, since each
+// flap restarts a clock.
+type mailbox struct {
+	mu       sync.Mutex
+	arrivals []arrival
+	ready    chan struct{}
+}
+
+func newMailbox() *mailbox { return &mailbox{ready: make(chan struct{}, 1)} }
+
+func (m *mailbox) put(a arrival) {
+	m.mu.Lock()
+	m.arrivals = append(m.arrivals, a)
+	m.mu.Unlock()
+	select {
+	case m.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (m *mailbox) take() []arrival {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	arrivals := m.arrivals
+	m.arrivals = nil
+	return arrivals
+}

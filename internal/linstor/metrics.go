@@ -1,0 +1,85 @@
+package linstor
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const metricsPrefix = "piraeus_ha_controller_linstor_"
+
+// Values of the label "type" of the events counter.
+const (
+	eventLabelUnknown     = "unknown"
+	eventLabelUndecodable = "undecodable"
+)
+
+// Values of the label "reason" of the reconnects counter.
+const (
+	reconnectLost  = "lost"
+	reconnectDead  = "dead"
+	reconnectMoved = "moved"
+)
+
+// Metrics are what the client and the feed count. Nothing is registered until the owner registers
+// Collectors.
+type Metrics struct {
+	connected  prometheus.Gauge
+	reconnects *prometheus.CounterVec
+	events     *prometheus.CounterVec
+	resync     prometheus.Histogram
+	requests   *prometheus.CounterVec
+}
+
+// NewMetrics returns metrics of which all known label values start at 0.
+func NewMetrics() *Metrics {
+	m := &Metrics{
+		connected: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: metricsPrefix + "stream_connected",
+			Help: "1 while LINSTOR's promotion events are followed, else 0.",
+		}),
+		reconnects: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: metricsPrefix + "stream_reconnects_total",
+			Help: "Event streams that ended, by reason: lost (ended or could not be opened), dead (silent while REST showed changes), moved (another endpoint took over).",
+		}, []string{"reason"}),
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: metricsPrefix + "events_total",
+			Help: "Events received from LINSTOR, by type: may-promote-change, unknown, undecodable.",
+		}, []string{"type"}),
+		resync: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    metricsPrefix + "resync_duration_seconds",
+			Help:    "Time to read everything known of LINSTOR by REST, successful reads only.",
+			Buckets: []float64{.01, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120},
+		}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: metricsPrefix + "requests_total",
+			Help: "Requests to LINSTOR, by kind and by code: ok, canceled, error (no or an unusable answer) or the HTTP status of a failure.",
+		}, []string{"kind", "code"}),
+	}
+	for _, reason := range []string{reconnectLost, reconnectDead, reconnectMoved} {
+		m.reconnects.WithLabelValues(reason)
+	}
+	for _, eventType := range []string{eventMayPromote, eventLabelUnknown, eventLabelUndecodable} {
+		m.events.WithLabelValues(eventType)
+	}
+	return m
+}
+
+// Collectors returns what to register.
+func (m *Metrics) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.connected, m.reconnects, m.events, m.resync, m.requests}
+}
+
+func (m *Metrics) request(kind string, err error) {
+	code := "error"
+	if statusErr, ok := errors.AsType[*StatusError](err); ok {
+		code = strconv.Itoa(statusErr.Code)
+	} else if err == nil {
+		code = "ok"
+	} else if errors.Is(err, context.Canceled) {
+		code = "canceled"
+	}
+	m.requests.WithLabelValues(kind, code).Inc()
+}

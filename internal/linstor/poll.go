@@ -1,0 +1,114 @@
+package linstor
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Poll asks for a read of one resource definition soon. Requests for the same one are coalesced, the
+// oldest is served first, and all together are limited to Options.ReadsPerSecond. It never blocks.
+// Before the feed has started it does nothing: the first thing a feed does is to read everything.
+func (f *Feed) Poll(resource string) {
+	if queue := f.queue.Load(); queue != nil {
+		(*queue).Add(f.store.displayName(resource))
+	}
+}
+
+// pollLater asks for a read after a while.
+func (f *Feed) pollLater(resource string, delay time.Duration) {
+	if queue := f.queue.Load(); queue != nil {
+		(*queue).AddAfter(resource, delay)
+	}
+}
+
+func (f *Feed) pollAll() {
+	for _, name := range f.store.listedNames() {
+		f.Poll(name)
+	}
+}
+
+// work serves polls until the queue is shut down.
+func (f *Feed) work(ctx context.Context, queue pollQueue) {
+	for {
+		name, shutdown := queue.Get()
+		if shutdown {
+			return
+		}
+		err := f.poll(ctx, name)
+		switch {
+		case err == nil || errors.Is(err, ErrNotFound) || f.watch.Load() == nil:
+			// While there is no connection, the resync that follows the next one reads it.
+			queue.Forget(name)
+		default:
+			queue.AddRateLimited(name)
+		}
+		queue.Done(name)
+		if err != nil && ctx.Err() == nil {
+			f.failed(err)
+		}
+	}
+}
+
+// poll reads one resource definition, and what is not yet known around it.
+func (f *Feed) poll(ctx context.Context, name string) error {
+	if err := f.readNodesSince(ctx, time.Now().Add(-pollNodesAge)); err != nil {
+		return err
+	}
+	before, _ := f.store.Resource(name)
+	if err := f.readResources(ctx, name); err != nil {
+		return err
+	}
+	after, ok := f.store.Resource(name)
+	if !ok || !f.settingsInDoubt(name, before, after) {
+		return nil
+	}
+	// What LINSTOR sets by itself when replicas come and go must be known before the list is read: only
+	// then it is known of the nodes, too.
+	if err := f.readLevels(ctx, name, time.Now()); err != nil {
+		return err
+	}
+	return f.readResources(ctx, name)
+}
+
+// settingsInDoubt tells whether the definition's quorum may have changed: it was never read, or
+// replicas or their disks have changed, upon which LINSTOR adapts the definition's quorum.
+func (f *Feed) settingsInDoubt(name string, before, after Resource) bool {
+	group := f.store.groupOf(name)
+	if f.store.definitionReadAt(name).IsZero() || group != "" && f.store.groupReadAt(group).IsZero() {
+		return true
+	}
+	if len(before.Replicas) != len(after.Replicas) {
+		return true
+	}
+	for i, replica := range after.Replicas {
+		old := before.Replicas[i]
+		if old.Node != replica.Node || old.Diskless != replica.Diskless || old.Leaving != replica.Leaving {
+			return true
+		}
+	}
+	return false
+}
+
+// readResources reads the list of one resource definition into the store.
+func (f *Feed) readResources(ctx context.Context, name string) error {
+	if err := f.limiter.Wait(ctx); err != nil {
+		return err
+	}
+	// A difference counts against the stream only if it was there when the read began.
+	watch := f.watch.Load()
+	at := span{start: time.Now()}
+	list, err := f.client.resources(ctx, name)
+	at.end = time.Now()
+	if errors.Is(err, ErrNotFound) {
+		f.confirmed(at.start)
+		f.store.remove(name, at)
+	}
+	if err != nil {
+		return err
+	}
+	f.confirmed(at.start)
+	f.store.applyResources(name, list, at)
+	f.doubt(watch, list, at)
+	return nil
+}

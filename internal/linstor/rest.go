@@ -1,0 +1,94 @@
+package linstor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+)
+
+// Kinds of requests, as errors and metrics name them.
+const (
+	kindNodes       = "nodes"
+	kindController  = "controller properties"
+	kindDefinitions = "resource definitions"
+	kindDefinition  = "resource definition"
+	kindGroups      = "resource groups"
+	kindGroup       = "resource group"
+	kindResources   = "resources"
+	kindView        = "resource view"
+	kindStream      = "event stream"
+)
+
+func (c *Client) nodes(ctx context.Context) ([]wireNode, error) {
+	return getJSON[[]wireNode](ctx, c, kindNodes, "/v1/nodes")
+}
+
+func (c *Client) controllerProps(ctx context.Context) (map[string]string, error) {
+	return getJSON[map[string]string](ctx, c, kindController, "/v1/controller/properties")
+}
+
+func (c *Client) definitions(ctx context.Context) ([]wireDefinition, error) {
+	return getJSON[[]wireDefinition](ctx, c, kindDefinitions, "/v1/resource-definitions")
+}
+
+func (c *Client) definition(ctx context.Context, name string) (wireDefinition, error) {
+	return getJSON[wireDefinition](ctx, c, kindDefinition, "/v1/resource-definitions/"+url.PathEscape(name))
+}
+
+func (c *Client) groups(ctx context.Context) ([]wireGroup, error) {
+	return getJSON[[]wireGroup](ctx, c, kindGroups, "/v1/resource-groups")
+}
+
+func (c *Client) group(ctx context.Context, name string) (wireGroup, error) {
+	return getJSON[wireGroup](ctx, c, kindGroup, "/v1/resource-groups/"+url.PathEscape(name))
+}
+
+// resources reads the resources of one definition. LINSTOR answers it from memory, whatever state its
+// satellites are in.
+func (c *Client) resources(ctx context.Context, definition string) ([]wireResource, error) {
+	path := "/v1/resource-definitions/" + url.PathEscape(definition) + "/resources"
+	return getJSON[[]wireResource](ctx, c, kindResources, path)
+}
+
+// view reads all resources that have volumes. It is large, hence decoded element by element, and slow
+// while a satellite hangs.
+func (c *Client) view(ctx context.Context) ([]wireResource, error) {
+	var all []wireResource
+	err := c.get(ctx, kindView, c.viewTimeout, "/v1/view/resources", func(body io.Reader) error {
+		all = nil
+		return decodeList(body, func(r wireResource) { all = append(all, r) })
+	})
+	return all, err
+}
+
+func getJSON[T any](ctx context.Context, c *Client, kind, path string) (T, error) {
+	var value T
+	err := c.get(ctx, kind, c.requestTimeout, path, func(body io.Reader) error {
+		value = *new(T)
+		return json.NewDecoder(body).Decode(&value)
+	})
+	return value, err
+}
+
+// decodeList decodes a JSON list one element at a time.
+func decodeList[T any](body io.Reader, each func(T)) error {
+	decoder := json.NewDecoder(body)
+	if token, err := decoder.Token(); err != nil {
+		return err
+	} else if token != json.Delim('[') {
+		return errors.New("not a list")
+	}
+	for n := 0; decoder.More(); n++ {
+		var element T
+		if err := decoder.Decode(&element); err != nil {
+			return fmt.Errorf("element %d: %w", n, err)
+		}
+		each(element)
+	}
+	// Without its end the list is not complete.
+	_, err := decoder.Token()
+	return err
+}

@@ -1,0 +1,109 @@
+package linstor
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Status tells how well LINSTOR can be heard.
+type Status struct {
+	// Connected is set while the event stream stands: LINSTOR has answered on it, or everything could be
+	// read by REST since its request was sent (an idle LINSTOR answers with the first event only).
+	Connected bool
+	// Synced is set when everything has been read since the event stream was opened.
+	Synced bool
+	// LastConfirmed is the start of the newest successful REST read, or the arrival of the newest event if
+	// that was later; zero when LINSTOR never answered.
+	LastConfirmed time.Time
+	// LastEvent is when the newest event came; zero when none ever did.
+	LastEvent time.Time
+	// LastError is the newest failure since LINSTOR was last reached completely, else empty.
+	LastError string
+}
+
+// Status returns the feed's state.
+func (f *Feed) Status() Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.status
+}
+
+// confirmed notes a successful read that began at the given time.
+func (f *Feed) confirmed(at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if at.After(f.status.LastConfirmed) {
+		f.status.LastConfirmed = at
+	}
+}
+
+// heard notes the arrival of an event.
+func (f *Feed) heard(at time.Time) {
+	f.confirmed(at)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.status.LastEvent = at
+}
+
+// connected notes that the stream stands.
+func (f *Feed) connected() {
+	f.mu.Lock()
+	was := f.status.Connected
+	f.status.Connected, f.outage = true, false
+	f.mu.Unlock()
+	if was {
+		return
+	}
+	f.metrics.connected.Set(1)
+	base, _ := f.client.endpoint()
+	f.log.Info("Following LINSTOR's promotion events", "controller", base.Host)
+}
+
+// synced notes that everything has been read.
+func (f *Feed) synced() {
+	f.connected()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.status.Synced, f.status.LastError = true, ""
+}
+
+// failed notes a failure that does not end the connection.
+func (f *Feed) failed(err error) {
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	f.mu.Lock()
+	f.status.LastError = oneLine(err.Error())
+	f.mu.Unlock()
+	f.log.V(1).Info("A request to LINSTOR failed", "reason", err.Error())
+}
+
+// lost notes that the connection has ended, or could not be made. An outage is logged once.
+func (f *Feed) lost(err error) {
+	reason := reconnectLost
+	switch {
+	case errors.Is(err, errStreamDead):
+		reason = reconnectDead
+	case errors.Is(err, errEndpointMoved):
+		reason = reconnectMoved
+	}
+	f.metrics.reconnects.WithLabelValues(reason).Inc()
+	f.failed(err)
+	f.disconnected()
+
+	f.mu.Lock()
+	logged := f.outage
+	f.outage = true
+	f.mu.Unlock()
+	if !logged {
+		f.log.Info("No promotion events from LINSTOR, connecting again until it answers", "reason", oneLine(err.Error()))
+	}
+}
+
+func (f *Feed) disconnected() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.status.Connected, f.status.Synced = false, false
+	f.metrics.connected.Set(0)
+}

@@ -1,0 +1,253 @@
+package linstor
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Store is what LINSTOR has said, and since when. It is safe for concurrent use. Nothing stays in it that
+// LINSTOR no longer lists.
+type Store struct {
+	mu sync.RWMutex
+	// resources by folded name of the resource definition.
+	resources map[string]*entry
+	// nodes by folded name.
+	nodes map[string]*nodeEntry
+	// nodesRead is when the list behind nodes was read.
+	nodesRead span
+	// definitions by folded name.
+	definitions     map[string]*definitionEntry
+	definitionsRead span
+	// groups by folded name.
+	groups map[string]*groupEntry
+	// controller is the level of the controller's properties.
+	controller     level
+	controllerRead span
+
+	subscribers map[*func(string)]struct{}
+}
+
+// entry is one resource definition's replicas.
+type entry struct {
+	name string
+	// set is the sorted, joined names of the nodes with a replica. It is confirmed by lists only.
+	set      Fact[string]
+	replicas map[string]*replicaEntry
+}
+
+// replicaEntry keeps of its Replica everything but what the node and the levels above decide.
+type replicaEntry struct {
+	Replica
+	leaving bool
+	drbd    bool
+	quorum  level
+	// read is the start of the newest list that had this replica.
+	read time.Time
+}
+
+type nodeEntry struct {
+	Node
+	quorum level
+}
+
+type definitionEntry struct {
+	name   string
+	group  string // folded
+	drbd   bool
+	quorum level
+	read   span
+}
+
+type groupEntry struct {
+	quorum level
+	read   span
+}
+
+// Node is a LINSTOR node, as an immutable snapshot.
+type Node struct {
+	// Name is the LINSTOR node name in lower case.
+	Name string
+	// Satellite is set for nodes that can have resources: of type SATELLITE, COMBINED or a remote kind.
+	Satellite bool
+	// Online tells whether the node's satellite is ONLINE.
+	Online Fact[bool]
+	// Leaving is set while the node has the flag DELETE or EVICTED.
+	Leaving bool
+	// Evacuating is set while the node has the flag EVACUATE.
+	Evacuating bool
+}
+
+// NewStore returns an empty store.
+func NewStore() *Store {
+	return &Store{
+		resources:   map[string]*entry{},
+		nodes:       map[string]*nodeEntry{},
+		definitions: map[string]*definitionEntry{},
+		groups:      map[string]*groupEntry{},
+		subscribers: map[*func(string)]struct{}{},
+	}
+}
+
+// Resource returns what is known of a resource definition, named in any case. It is false for one that
+// LINSTOR has not listed so far, or no longer lists.
+func (s *Store) Resource(name string) (Resource, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	e, ok := s.resources[fold(name)]
+	if !ok {
+		return Resource{}, false
+	}
+	return s.snapshot(e), true
+}
+
+// Names returns the display names of all known resource definitions, sorted.
+func (s *Store) Names() []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	names := make([]string, 0, len(s.resources))
+	for _, e := range s.resources {
+		names = append(names, e.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Nodes returns all nodes that LINSTOR lists, sorted by name.
+func (s *Store) Nodes() []Node {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	nodes := make([]Node, 0, len(s.nodes))
+	for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
+		nodes = append(nodes, s.nodes[name].Node)
+	}
+	return nodes
+}
+
+// Node returns the named node, in any case.
+func (s *Store) Node(name string) (Node, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	n, ok := s.nodes[fold(name)]
+	if !ok {
+		return Node{}, false
+	}
+	return n.Node, true
+}
+
+// ResourcesOn returns the display names of the resource definitions with a replica on the node, sorted.
+func (s *Store) ResourcesOn(node string) []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Sorted(slices.Values(s.namesOn(fold(node))))
+}
+
+// Subscribe calls changed with a resource definition's display name whenever a value of it has changed:
+// a fact or whether it is known, the replicas, their flags or quorum; never for a mere confirmation. It
+// is called without any lock, from any goroutine, and should return soon. The returned function ends
+// the subscription.
+func (s *Store) Subscribe(changed func(resource string)) (unsubscribe func()) {
+	key := &changed
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.subscribers[key] = struct{}{}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.subscribers, key)
+	}
+}
+
+// notify must be called without the lock.
+func (s *Store) notify(names ...string) {
+	if len(names) == 0 {
+		return
+	}
+	s.mu.RLock()
+	subscribers := slices.Collect(maps.Keys(s.subscribers))
+	s.mu.RUnlock()
+	for _, name := range names {
+		for _, changed := range subscribers {
+			(*changed)(name)
+		}
+	}
+}
+
+// namesOn returns the names of the resources with a replica on a node. The lock must be held.
+func (s *Store) namesOn(node string) []string {
+	return s.namesWhere(func(e *entry) bool { return e.replicas[node] != nil })
+}
+
+// namesWhere returns the names of some resources. The lock must be held.
+func (s *Store) namesWhere(match func(*entry) bool) []string {
+	var names []string
+	for _, e := range s.resources {
+		if match(e) {
+			names = append(names, e.name)
+		}
+	}
+	return names
+}
+
+// snapshot composes the resource as it is handed out. The lock must be held.
+func (s *Store) snapshot(e *entry) Resource {
+	r := Resource{
+		Name:      e.name,
+		Confirmed: e.set.Confirmed,
+		SetSince:  e.set.Since,
+		Replicas:  make([]Replica, 0, len(e.replicas)),
+	}
+	definition := s.definitions[fold(e.name)]
+	r.DRBD = len(e.replicas) == 0 && definition != nil && definition.drbd
+	for _, replica := range e.replicas {
+		r.DRBD = r.DRBD || replica.drbd
+		out := replica.Replica
+		out.Leaving = replica.leaving
+		if node := s.nodes[out.Node]; node != nil {
+			out.Online = node.Online
+			out.Leaving = out.Leaving || node.Leaving
+		}
+		out.Quorum, _ = s.quorum(e, replica)
+		r.Replicas = append(r.Replicas, out)
+	}
+	slices.SortFunc(r.Replicas, func(a, b Replica) int { return strings.Compare(a.Node, b.Node) })
+	return r
+}
+
+// quorum returns the quorum in force for a replica, and since when all levels above the resource have been
+// seen as they are. The lock must be held.
+func (s *Store) quorum(e *entry, replica *replicaEntry) (string, time.Time) {
+	levels := [5]level{0: replica.quorum, 4: s.controller}
+	if definition := s.definitions[fold(e.name)]; definition != nil {
+		levels[1] = definition.quorum
+		if group := s.groups[definition.group]; group != nil {
+			levels[2] = group.quorum
+		}
+	}
+	if node := s.nodes[replica.Node]; node != nil {
+		levels[3] = node.quorum
+	}
+	var since time.Time
+	for _, l := range levels[1:] {
+		if l.since.After(since) {
+			since = l.since
+		}
+	}
+	return effectiveQuorum(levels[:]...), since
+}
+
+// listedNames returns the display names of all resource definitions that LINSTOR lists or that have replicas.
+func (s *Store) listedNames() []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	names := map[string]string{}
+	for key, e := range s.resources {
+		names[key] = e.name
+	}
+	for key, d := range s.definitions {
+		names[key] = d.name
+	}
+	return slices.Sorted(maps.Values(names))
+}

@@ -1,0 +1,46 @@
+package linstor
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	// dialTimeout and handshakeTimeout are short, because another endpoint may be waiting.
+	dialTimeout      = 3 * time.Second
+	handshakeTimeout = 5 * time.Second
+	// idleTimeout stays below the 30 s after which LINSTOR's HTTP server closes an idle connection.
+	idleTimeout = 20 * time.Second
+	// keepAlive* notice within about ten seconds that the controller's node is gone, also on an event
+	// stream on which neither side ever sends.
+	keepAliveIdle     = 4 * time.Second
+	keepAliveInterval = 2 * time.Second
+	keepAliveCount    = 3
+)
+
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+func defaultDial() dialFunc {
+	dialer := &net.Dialer{
+		Timeout: dialTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{
+			Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveCount,
+		},
+	}
+	return dialer.DialContext
+}
+
+// newTransport returns the one transport that REST requests and the event stream share. It has no
+// response-header timeout: LINSTOR sends the headers of an event stream with the first event.
+func newTransport(cfg Config, dial dialFunc) *http.Transport {
+	return &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         dial,
+		TLSClientConfig:     cfg.tls.config(),
+		TLSHandshakeTimeout: handshakeTimeout,
+		MaxIdleConnsPerHost: defaultWorkers,
+		IdleConnTimeout:     idleTimeout,
+	}
+}
