@@ -104,6 +104,8 @@ type Attachment struct {
 	Attached bool
 	// Created is when it was created, the earliest time it can have been attached.
 	Created time.Time
+	// Deleting is set once it has been deleted and waits for the attacher.
+	Deleting bool
 	// Marked is set when a fail-over has begun for it.
 	Marked bool
 	// Awaited is set when a selected pod with the same claim waits on another node.
@@ -126,6 +128,8 @@ type Pod struct {
 	ReadOnly bool
 	// DeleteBy is the end of its deletion grace; zero when the pod is not terminating.
 	DeleteBy time.Time
+	// Forced is set once it has been deleted without grace: only finalizers keep its object.
+	Forced bool
 
 	// Selected is set when the pod's labels select it for fail-over.
 	Selected bool

@@ -1,6 +1,10 @@
 package failover
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 // KeepAwayEffect is the effect of the taint that keeps replacements away from A: hard while A is out of reach
 // as a whole or every volume in use there is lost, soft while others there are well. The states are those of the
@@ -20,12 +24,12 @@ func KeepAwayEffect(lost State, others []State) corev1.TaintEffect {
 // KeepAwayHolds tells whether the cause of a taint on A persists: its satellite is not known to be ONLINE, its kubelet is
 // silent, or a resource that caused the taint has not got its quorum back there. What is unknown keeps the
 // taint, which then ends with its expiry.
-func KeepAwayHolds(node Node, settings Settings, online Fact[bool], causes []Resource) bool {
-	if !online.is(true) || node.leaseSilent(settings.KubeletSilence) {
+func KeepAwayHolds(now time.Time, node Node, settings Settings, online Fact[bool], causes []Resource) bool {
+	if !freshFact(online, now).is(true) || node.leaseSilent(settings.KubeletSilence) {
 		return true
 	}
 	for _, r := range causes {
-		replica, ok := r.replica(node.Name)
+		replica, ok := r.freshened(now).replica(node.Name)
 		if ok && !(replica.Score.Known && replica.Score.Value > 0) {
 			return true
 		}

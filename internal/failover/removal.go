@@ -14,7 +14,7 @@ const (
 	RemoveForce Removal = "Force"
 	// RemoveGracefully : delete with the deletion grace, or shorten a longer one.
 	RemoveGracefully Removal = "Graceful"
-	// RemovalRunning : the pod is terminating and has time left.
+	// RemovalRunning : the pod is terminating and has time left, or only finalizers keep it.
 	RemovalRunning Removal = "Running"
 	// RemovalStuck : the time is over and the node could still write one of the pod's volumes.
 	RemovalStuck Removal = "Stuck"
@@ -24,6 +24,9 @@ const (
 // to LINSTOR and to Kubernetes, for every LINSTOR volume of the pod; or a deletion grace that has passed
 // without any of those volumes being writable on A.
 func RemovalOf(in Input, pod Pod) Removal {
+	if pod.Forced {
+		return RemovalRunning
+	}
 	s := assess(in.freshened())
 	if s.cond.state == Unreachable && s.Node.leaseSilent(ForceSilence) && s.othersFenced(pod) {
 		return RemoveForce

@@ -40,7 +40,7 @@ func stateOf(in Input, t testimony) condition {
 		return condition{Unreachable, replica.Online.Since}
 	case replica.Reports.is(false):
 		return condition{Unreachable, replica.Reports.Since}
-	case t.full && in.Node.leaseSilent(in.Settings.KubeletSilence):
+	case replica.Online.is(true) && t.full && in.Node.leaseSilent(in.Settings.KubeletSilence):
 		// LINSTOR is known to leave dead nodes ONLINE; two independent witnesses overrule it.
 		return condition{Unreachable, t.since}
 	case !replica.Online.Known || !replica.InUse.Known || !replica.Score.Known:

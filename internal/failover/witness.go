@@ -36,9 +36,11 @@ type testimony struct {
 
 // testimonyOn asks every witness of A: each replica on another node whose satellite is ONLINE and which
 // reports its DRBD connection to A explicitly. A peer that has no entry for A is unknown, not
-// disconnected; two diskless replicas never have one.
+// disconnected. Two diskless replicas have no connection to each other in DRBD, so that an entry saying
+// "not connected" is no denial between them.
 func testimonyOn(r Resource, node string) testimony {
 	var t testimony
+	a, _ := r.replica(node)
 	var diskful, diskfulHeld, diskless, disklessHeld int // held: by A, if it reaches everyone who is silent
 	for _, replica := range r.Replicas {
 		held := true
@@ -48,7 +50,7 @@ func testimonyOn(r Resource, node string) testimony {
 			}
 			connection, ok := replica.Connections[node]
 			if witness := ok && connection.Known && replica.Online.is(true); witness {
-				held = false
+				held = a.Diskless && replica.Diskless
 				t.connected = t.connected || connection.Value
 				t.since = latest(t.since, connection.Since, replica.Online.Since)
 			}

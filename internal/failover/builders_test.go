@@ -1,0 +1,277 @@
+package failover
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The nodes of the tests: A and B have a disk, T is the tie-breaker. Cases that need a third disk add C.
+const (
+	nodeA = "node-a"
+	nodeB = "node-b"
+	nodeC = "node-c"
+	nodeT = "node-t"
+)
+
+var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) time.Time { return now.Add(-d) }
+
+// held is a fact that has held for d and was confirmed just now.
+func held[T comparable](value T, d time.Duration) Fact[T] {
+	return Fact[T]{Value: value, Known: true, Since: ago(d), Confirmed: now}
+}
+
+// untold is a fact that LINSTOR has left out for d.
+func untold[T comparable](d time.Duration) Fact[T] {
+	return Fact[T]{Since: ago(d), Confirmed: now}
+}
+
+// edit makes one input out of another.
+type edit func(*Input)
+
+// edited applies several edits one after the other.
+func edited(edits ...edit) edit {
+	return func(in *Input) {
+		for _, e := range edits {
+			e(in)
+		}
+	}
+}
+
+// healthy is a volume that has been Primary on A for an hour, in the hands of one selected pod.
+func healthy() Input {
+	return Input{
+		Now: now,
+		Settings: Settings{
+			ConfirmedGrace: 5 * time.Second,
+			KnownGrace:     45 * time.Second,
+			NewGrace:       45 * time.Second,
+			KubeletSilence: 20 * time.Second,
+			DeletionGrace:  10 * time.Second,
+		},
+		Volume: Volume{Name: "pv-1", Created: ago(time.Hour)},
+		Node:   Node{Name: nodeA, LeaseKnown: true, LeaseSilence: 3 * time.Second, BootSince: ago(2 * time.Hour)},
+		Resource: Resource{
+			Name: "pvc-1", Known: true, DRBD: true, Volumes: 1, Confirmed: now, SetSince: ago(time.Hour),
+			Replicas: []Replica{primary(nodeA), secondary(nodeB), tieBreaker(nodeT)},
+		},
+		Attachment:       &Attachment{Name: "csi-1", UID: "attachment", Attached: true, Created: ago(time.Hour)},
+		Pods:             []Pod{runningPod("web-0")},
+		LinstorConfirmed: now,
+	}
+}
+
+func primary(node string) Replica {
+	return Replica{
+		Node: node, Quorum: "majority", LastInUse: now,
+		Online: held(true, time.Hour), Reports: held(true, time.Hour), MayPromote: held(false, time.Hour),
+		InUse: held(true, time.Hour), Score: held(10102, time.Hour),
+		Connections: map[string]Fact[bool]{nodeB: held(true, time.Hour), nodeT: held(true, time.Hour)},
+		Remembered:  &Memory{Quorum: "majority", Diskful: []string{nodeA, nodeB}},
+	}
+}
+
+func secondary(node string) Replica {
+	return Replica{
+		Node: node, Quorum: "majority",
+		Online: held(true, time.Hour), Reports: held(true, time.Hour), MayPromote: held(false, time.Hour),
+		InUse: held(false, time.Hour), Score: held(10102, time.Hour),
+		Connections: map[string]Fact[bool]{nodeA: held(true, time.Hour)},
+		Remembered:  &Memory{Quorum: "majority", Diskful: []string{nodeA, nodeB}},
+	}
+}
+
+func tieBreaker(node string) Replica {
+	r := secondary(node)
+	r.Diskless = true
+	r.Score = held(2, time.Hour)
+	return r
+}
+
+func runningPod(name string) Pod {
+	return Pod{
+		Namespace: "default", Name: name, Created: ago(time.Hour), Bound: ago(time.Hour), RunningSince: ago(time.Hour),
+		HasRun: true, Selected: true, Owned: true,
+	}
+}
+
+// crashed is the same volume a minute after A lost power: LINSTOR says OFFLINE, no peer reaches A, the others may promote.
+func crashed() Input {
+	in := healthy()
+	unreachable(&in)
+	in.Node.LeaseSilence = time.Minute
+	return in
+}
+
+// isolated is the same volume a minute after A lost its DRBD network alone.
+func isolated() Input {
+	in := healthy()
+	takeover(&in)
+	a := replicaOf(&in, nodeA)
+	a.Score = held(0, time.Minute)
+	a.Connections = map[string]Fact[bool]{nodeB: held(false, time.Minute), nodeT: held(false, time.Minute)}
+	return in
+}
+
+// ioErrors is the same volume after A came back to peers that had gone on without it and was demoted by force.
+func ioErrors() Input {
+	in := healthy()
+	takeover(&in)
+	a := replicaOf(&in, nodeA)
+	a.InUse, a.Score, a.LastInUse = held(false, time.Minute), held(0, time.Minute), ago(time.Minute)
+	return in
+}
+
+// demoted is the same volume after A came back as Secondary under the pod that had it mounted.
+func demoted() Input {
+	in := healthy()
+	takeover(&in)
+	a := replicaOf(&in, nodeA)
+	a.InUse, a.Score, a.LastInUse = held(false, time.Minute), held(10102, time.Minute), ago(time.Minute)
+	connectedTo(nodeA, true)(&in)
+	return in
+}
+
+// gone is the same volume after LINSTOR removed A's replica.
+func gone() Input {
+	in := healthy()
+	takeover(&in)
+	in.Resource.SetSince = ago(time.Minute)
+	in.Resource.Replicas = in.Resource.Replicas[1:]
+	return in
+}
+
+// takeover lets the peers of A lose it and be promotable.
+func takeover(in *Input) {
+	connectedTo(nodeA, false)(in)
+	for i := range in.Resource.Replicas {
+		if in.Resource.Replicas[i].Node != nodeA {
+			in.Resource.Replicas[i].MayPromote = held(true, time.Minute)
+		}
+	}
+}
+
+func unreachable(in *Input) {
+	takeover(in)
+	a := replicaOf(in, nodeA)
+	a.Online, a.Reports = held(false, time.Minute), held(false, time.Minute)
+	a.MayPromote, a.InUse, a.Score = untold[bool](time.Minute), untold[bool](time.Minute), untold[int](time.Minute)
+	a.Connections, a.LastInUse = nil, ago(time.Minute)
+}
+
+// connectedTo lets every other replica report its connection to the node.
+func connectedTo(node string, connected bool) edit {
+	return func(in *Input) {
+		for i := range in.Resource.Replicas {
+			if r := &in.Resource.Replicas[i]; r.Node != node {
+				r.Connections = map[string]Fact[bool]{node: held(connected, time.Minute)}
+			}
+		}
+	}
+}
+
+// replicaOf returns the replica on a node for an edit in place.
+func replicaOf(in *Input, node string) *Replica {
+	for i := range in.Resource.Replicas {
+		if in.Resource.Replicas[i].Node == node {
+			return &in.Resource.Replicas[i]
+		}
+	}
+	return new(Replica{Node: node})
+}
+
+// at edits the replica on one node.
+func at(node string, change func(*Replica)) edit {
+	return func(in *Input) { change(replicaOf(in, node)) }
+}
+
+// silent lets LINSTOR know nothing of the replica on a node, whose satellite is OFFLINE.
+func silent(node string) edit {
+	return at(node, func(r *Replica) {
+		r.Online, r.Reports = held(false, time.Minute), held(false, time.Minute)
+		r.MayPromote, r.InUse, r.Score = untold[bool](time.Minute), untold[bool](time.Minute), untold[int](time.Minute)
+		r.Connections = nil
+	})
+}
+
+// withThirdDisk adds a diskful replica on C that looks like the one on B, and lets A remember it.
+func withThirdDisk(in *Input) {
+	c := *replicaOf(in, nodeB)
+	c.Node, c.Connections = nodeC, maps.Clone(c.Connections)
+	in.Resource.Replicas = append(in.Resource.Replicas, c)
+	replicaOf(in, nodeA).Remembered = &Memory{Quorum: "majority", Diskful: []string{nodeA, nodeB, nodeC}}
+}
+
+// withoutTieBreaker removes the replica on T.
+func withoutTieBreaker(in *Input) {
+	var kept []Replica
+	for _, r := range in.Resource.Replicas {
+		if r.Node != nodeT {
+			kept = append(kept, r)
+		}
+	}
+	in.Resource.Replicas = kept
+}
+
+func theLease(silence time.Duration) edit {
+	return func(in *Input) { in.Node.LeaseKnown, in.Node.LeaseSilence = true, silence }
+}
+
+func thePod(change func(*Pod)) edit {
+	return func(in *Input) { change(&in.Pods[0]) }
+}
+
+func otherVolume(change edit) edit {
+	return thePod(func(p *Pod) {
+		other := isolated()
+		change(&other)
+		p.Others = append(p.Others, OtherVolume{Name: "pv-2", Resource: other.Resource})
+	})
+}
+
+// scenario is one case of a table: a starting point, what is different, and the outcome.
+type scenario struct {
+	from   func() Input
+	edit   edit
+	want   Verdict
+	reason Reason
+	state  State // not compared when empty
+}
+
+func (s scenario) input() Input {
+	in := s.from()
+	if s.edit != nil {
+		s.edit(&in)
+	}
+	return in
+}
+
+type outcome struct {
+	Verdict Verdict
+	Reason  Reason
+	State   State
+}
+
+func runScenarios(t *testing.T, scenarios map[string]scenario) {
+	t.Helper()
+	for name, s := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := Decide(s.input())
+			got, want := outcome{d.Verdict, d.Reason, d.State}, outcome{s.want, s.reason, s.state}
+			if want.State == "" {
+				want.State = got.State
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("Decide (-want +got):\n%s%s", diff, d.Message)
+			}
+			if d.Message == "" {
+				t.Error("Decide explains nothing")
+			}
+		})
+	}
+}

@@ -1,0 +1,180 @@
+package failover
+
+import (
+	"testing"
+	"time"
+)
+
+func TestSurvivorOf(t *testing.T) {
+	t.Parallel()
+
+	noTieBreaker := at(nodeT, func(r *Replica) { r.MayPromote = held(false, time.Minute) })
+	cases := map[string]struct {
+		edit edit
+		want bool
+	}{
+		"a replica on an ONLINE node that may be promoted survives": {edit: noTieBreaker, want: true},
+		"a tie-breaker that may be promoted survives": {
+			edit: at(nodeB, func(r *Replica) { r.MayPromote = held(false, time.Minute) }), want: true,
+		},
+		"A itself is never its own survivor": {
+			edit: edited(noTieBreaker, at(nodeB, func(r *Replica) { r.MayPromote = held(false, time.Minute) }),
+				at(nodeA, func(r *Replica) { r.MayPromote, r.Online = held(true, time.Minute), held(true, time.Minute) })),
+		},
+		"an unknown may promote is not a true one": {
+			edit: edited(noTieBreaker, at(nodeB, func(r *Replica) { r.MayPromote = untold[bool](time.Minute) })),
+		},
+		"a replica on an OFFLINE node does not survive": {
+			edit: edited(noTieBreaker, at(nodeB, func(r *Replica) { r.Online = held(false, time.Minute) })),
+		},
+		"a replica on a node whose satellite is unknown does not survive": {
+			edit: edited(noTieBreaker, at(nodeB, func(r *Replica) { r.Online = untold[bool](time.Minute) })),
+		},
+		"a replica that is being deleted, evicted or is inactive does not survive": {
+			edit: edited(noTieBreaker, at(nodeB, func(r *Replica) { r.Leaving = true })),
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := (scenario{from: crashed, edit: c.edit}).input()
+			if _, got := survivorOf(in.Resource, nodeA); got != c.want {
+				t.Errorf("survivorOf = %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+// The clock of the survivors is that of the one that has survived longest, and of it the later of its two conditions.
+func TestSurvivorSince(t *testing.T) {
+	t.Parallel()
+
+	in := crashed()
+	at(nodeB, func(r *Replica) { r.MayPromote, r.Online = held(true, 30*time.Second), held(true, 20*time.Second) })(&in)
+	at(nodeT, func(r *Replica) { r.MayPromote, r.Online = held(true, 10*time.Second), held(true, time.Hour) })(&in)
+	if since, _ := survivorOf(in.Resource, nodeA); !since.Equal(ago(20 * time.Second)) {
+		t.Errorf("the survivor has held for %s, want 20s", now.Sub(since))
+	}
+}
+
+func TestTestimonyOn(t *testing.T) {
+	t.Parallel()
+
+	disklessA := at(nodeA, func(r *Replica) { r.Diskless = true })
+	forget := func(node string) edit { return at(node, func(r *Replica) { r.Connections = nil }) }
+	reaches := func(node string, connection Fact[bool]) edit {
+		return at(node, func(r *Replica) { r.Connections = map[string]Fact[bool]{nodeA: connection} })
+	}
+	cases := map[string]struct {
+		edit      edit
+		full      bool
+		connected bool
+	}{
+		"every witness denies": {full: true},
+		"one witness is connected": {
+			edit: reaches(nodeB, held(true, time.Minute)), connected: true,
+		},
+		"the tie-breaker alone is connected": {
+			edit: reaches(nodeT, held(true, time.Minute)), connected: true,
+		},
+		"a witness need not be a survivor": {
+			edit: at(nodeB, func(r *Replica) { r.Leaving, r.MayPromote = true, held(false, time.Minute) }), full: true,
+		},
+		"another ONLINE node is Primary": {
+			edit: at(nodeB, func(r *Replica) { r.InUse = held(true, time.Minute) }), full: false, connected: true,
+		},
+		"the last role of an OFFLINE node proves nothing": {
+			edit: edited(at(nodeB, func(r *Replica) { r.InUse, r.Online = held(true, time.Minute), held(false, time.Minute) })),
+			full: false,
+		},
+		"of two disks, one without an entry could hold quorum with A": {edit: forget(nodeB)},
+		"an entry that LINSTOR left out is no denial":                 {edit: reaches(nodeB, untold[bool](time.Minute))},
+		"the word of an OFFLINE node is no denial": {
+			edit: at(nodeB, func(r *Replica) { r.Online = held(false, time.Minute) }),
+		},
+		"the word of a node with an unknown satellite is no denial": {
+			edit: at(nodeB, func(r *Replica) { r.Online = untold[bool](time.Minute) }),
+		},
+		"a connection known from an OFFLINE node is no connection": {
+			edit: edited(reaches(nodeB, held(true, time.Minute)), at(nodeB, func(r *Replica) { r.Online = held(false, time.Minute) })),
+		},
+		"half of the disks and a silent tie-breaker could hold quorum": {edit: silent(nodeT)},
+		"half of the disks without any tie-breaker could not":          {edit: withoutTieBreaker, full: true},
+		"one of three disks could not hold quorum": {
+			edit: edited(withThirdDisk, withoutTieBreaker), full: true,
+		},
+		"one of three disks could not, not even with a silent tie-breaker": {
+			edit: edited(withThirdDisk, silent(nodeT)), full: true,
+		},
+		"two of three disks could hold quorum": {
+			edit: edited(withThirdDisk, withoutTieBreaker, silent(nodeC)),
+		},
+		"a diskless A could hold quorum only with disks that are silent": {
+			edit: edited(withThirdDisk, withoutTieBreaker, disklessA), full: true,
+		},
+		"a diskless A could hold quorum with one of two disks": {
+			edit: edited(withThirdDisk, withoutTieBreaker, disklessA, silent(nodeB)),
+		},
+		"two diskless replicas are no witnesses of each other": {
+			// T, which could not have a connection to A, would outvote A's side if its word counted.
+			edit: edited(withThirdDisk, disklessA, silent(nodeC)),
+		},
+		"A has no replica and nobody can have a connection to it": {
+			edit: func(in *Input) { in.Resource.Replicas = in.Resource.Replicas[1:]; forget(nodeB)(in); forget(nodeT)(in) },
+		},
+		"there is no disk": {
+			edit: edited(disklessA, at(nodeB, func(r *Replica) { r.Diskless = true })),
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := (scenario{from: crashed, edit: c.edit}).input()
+			got := testimonyOn(in.Resource, nodeA)
+			if got.full != c.full || got.connected != c.connected {
+				t.Errorf("full, connected = %t, %t, want %t, %t", got.full, got.connected, c.full, c.connected)
+			}
+		})
+	}
+}
+
+func TestTestimonySince(t *testing.T) {
+	t.Parallel()
+
+	in := crashed()
+	at(nodeB, func(r *Replica) { r.Connections[nodeA], r.Online = held(false, 30*time.Second), held(true, time.Hour) })(&in)
+	at(nodeT, func(r *Replica) { r.Connections[nodeA], r.Online = held(false, time.Minute), held(true, 9*time.Second) })(&in)
+	if got := testimonyOn(in.Resource, nodeA); !got.since.Equal(ago(9 * time.Second)) {
+		t.Errorf("the witnesses agree for %s, want 9s: the last of them decides", now.Sub(got.since))
+	}
+}
+
+func TestCouldHoldQuorum(t *testing.T) {
+	t.Parallel()
+
+	cases := map[string]struct {
+		diskful, diskfulHeld, diskless, disklessHeld int
+		want                                         bool
+	}{
+		"all of one disk":                           {1, 1, 0, 0, true},
+		"none of one disk":                          {1, 0, 1, 1, false},
+		"one of two without a tie-breaker":          {2, 1, 0, 0, false},
+		"one of two with the tie-breaker":           {2, 1, 1, 1, true},
+		"one of two without the tie-breaker's vote": {2, 1, 1, 0, false},
+		"one of two with one of two diskless":       {2, 1, 2, 1, false},
+		"one of two with two of three diskless":     {2, 1, 3, 2, true},
+		"one of three with every diskless":          {3, 1, 2, 2, false},
+		"two of three against every diskless":       {3, 2, 2, 0, true},
+		"two of four with the tie-breaker":          {4, 2, 1, 1, true},
+		"three of four against the tie-breaker":     {4, 3, 1, 0, true},
+		"two of five with every diskless":           {5, 2, 1, 1, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := couldHoldQuorum(c.diskful, c.diskfulHeld, c.diskless, c.disklessHeld); got != c.want {
+				t.Errorf("couldHoldQuorum = %t, want %t", got, c.want)
+			}
+		})
+	}
+}
