@@ -9,8 +9,12 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/kubelet"
 )
 
 // Bed is a running cluster. Its methods may be called from several tests at a time.
@@ -23,6 +27,10 @@ type Bed struct {
 	Kubeconfig string
 	// LogDir is the folder with the logs of all processes.
 	LogDir string
+	// DRBD is the model of DRBD: the oracle for who could write, and the place for faults of its own.
+	DRBD *drbd.Cluster
+	// Fleet is the simulated kubelets.
+	Fleet *kubelet.Fleet
 
 	binDir  string
 	dir     string // temporary: etcd's data, keys, kubeconfigs, sockets
@@ -30,9 +38,13 @@ type Bed struct {
 	spawn   *spawner
 	control *controlPlane
 
+	linstorAddr string // host and port of the simulated LINSTOR
+
 	mu        sync.Mutex
-	processes []*process // of the control plane, which have to run as long as the bed
-	cleanups  []func()   // undo what Start did, in the order it was done
+	networks  map[string]nodeNetwork // by node
+	processes []*process             // of the control plane, which have to run as long as the bed
+	failures  []error                // of servers in this process
+	cleanups  []func()               // undo what Start did, in the order it was done
 	stop      sync.Once
 }
 
@@ -43,13 +55,16 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bed{LogDir: options.LogDir, binDir: options.BinDir, options: options}
+	b := &Bed{LogDir: options.LogDir, binDir: options.BinDir, options: options, networks: map[string]nodeNetwork{}}
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error
 	}{
 		{"folders", b.startSpawner},
 		{"etcd, kube-apiserver, kube-controller-manager and kube-scheduler", b.startControlPlane},
+		{"simulated LINSTOR and DRBD", b.startStorage},
+		{"CSI attacher", b.startAttacher},
+		{"simulated kubelets", b.startNodes},
 	} {
 		options.Progress(step.what)
 		if err := errors.Join(ctx.Err(), step.do(ctx)); err != nil {
@@ -81,7 +96,7 @@ func (b *Bed) Err() error {
 			return err
 		}
 	}
-	return nil
+	return errors.Join(b.failures...)
 }
 
 // cleanup registers what Stop has to do, before everything registered earlier.
@@ -97,6 +112,30 @@ func (b *Bed) supervise(p *process) {
 	b.processes = append(b.processes, p)
 	b.mu.Unlock()
 	b.cleanup(func() { p.stop(stopGrace) })
+}
+
+// serve runs a server until Stop, which waits for it.
+func (b *Bed) serve(serve func(ctx context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := serve(ctx); err != nil {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.failures = append(b.failures, err)
+		}
+	}()
+	b.cleanup(func() { cancel(); <-done })
+}
+
+// clientset returns an administrator's client of the kind that knows subresources by name.
+func (b *Bed) clientset() (*kubernetes.Clientset, error) {
+	client, err := kubernetes.NewForConfig(b.Config)
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	return client, nil
 }
 
 // stopGrace is how long a process may take to end by itself.

@@ -1,23 +1,104 @@
-package testbed
+package testbed_test
 
 import (
+	"context"
+	"path/filepath"
+	"slices"
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/csidriver"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/kubelet"
 )
 
-func TestStart(t *testing.T) {
-	b, err := Start(t.Context(), Options{})
+// TestBedIsFaithful proves, without the high availability controller, that the bed behaves as
+// Kubernetes does where fail-over is decided: a StatefulSet's pod runs once its volume is attached, and
+// after its node has crashed, the volume is free for another node within a moment if the pod is
+// deleted by force, the volume taken out of the dead node's volumesInUse, and the attachment deleted;
+// without the second step it takes the attach/detach controller up to a minute to notice.
+func TestBedIsFaithful(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	b, err := testbed.Start(ctx, testbed.Options{
+		LogDir: filepath.Join("..", "..", ".testbed", "bed"), ControllerNodes: -1, DRBDDetection: -1, Progress: func(s string) { t.Log(s) },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Stop()
-	out, err := b.kubectl(t.Context(), "version")
-	t.Log(out, err)
-	ctx := t.Context()
-	if err := b.WaitFor(ctx, "service account", func() (bool, error) {
-		_, err := b.kubectl(t.Context(), "get", "sa", "default")
-		return err == nil, err
-	}); err != nil {
-		t.Fatal(err)
+	t.Cleanup(b.Stop)
+
+	t.Run("scenarios", func(t *testing.T) {
+		t.Run("with the entry of volumesInUse removed the volume moves at once", func(t *testing.T) {
+			t.Parallel()
+			took := loseNodeByHand(ctx, t, b, "fast", true)
+			if took > 5*time.Second {
+				t.Errorf("attached on the other node after %s, want about a second", took)
+			}
+		})
+		t.Run("with the attachment deleted only, Kubernetes notices when it verifies", func(t *testing.T) {
+			t.Parallel()
+			took := loseNodeByHand(ctx, t, b, "slow", false)
+			if took < 5*time.Second || took > 75*time.Second {
+				t.Errorf("attached on the other node after %s, want up to the verification's period of a minute", took)
+			}
+		})
+	})
+}
+
+// loseNodeByHand crashes the node of a StatefulSet's pod, does what the controller would do, and
+// returns the time from there until the volume is attached on another node.
+func loseNodeByHand(ctx context.Context, t *testing.T, b *testbed.Bed, name string, removeInUse bool) time.Duration {
+	t.Helper()
+	nodes, err := b.AddNodes(ctx, name, 3)
+	must(t, err)
+	w := testbed.Workload{
+		Namespace: name, Name: "db", Nodes: nodes[:2], PreferNode: nodes[0],
+		Volumes: []testbed.Volume{{Name: name, Nodes: nodes}},
 	}
-	t.Log(b.Err())
+	must(t, b.Deploy(ctx, w))
+	pod, err := b.WaitRunning(ctx, w, nodes[0])
+	must(t, err)
+
+	b.Crash(nodes[0])
+	began := time.Now()
+	must(t, cordon(ctx, b, nodes[0]))
+	must(t, b.Client.Delete(ctx, &pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}))
+	if removeInUse {
+		must(t, forgetVolume(ctx, b, nodes[0], name))
+	}
+	must(t, b.Client.Delete(ctx, &storagev1.VolumeAttachment{ObjectMeta: objectMeta(kubelet.AttachmentName(csidriver.Name, name, nodes[0]))}))
+	moved := &storagev1.VolumeAttachment{}
+	must(t, b.WaitFor(ctx, "the attachment of "+name+" on "+nodes[1], func() (bool, error) {
+		err := b.Client.Get(ctx, client.ObjectKey{Name: kubelet.AttachmentName(csidriver.Name, name, nodes[1])}, moved)
+		return moved.Status.Attached, err
+	}))
+	took := time.Since(began)
+	_, err = b.WaitRunning(ctx, w, nodes[1])
+	must(t, err)
+	t.Logf("attached after %s, Running after %s", took, time.Since(began))
+	return took
+}
+
+// cordon keeps new pods away from a node that Kubernetes still calls Ready.
+func cordon(ctx context.Context, b *testbed.Bed, name string) error {
+	node := &corev1.Node{ObjectMeta: objectMeta(name)}
+	return b.Client.Patch(ctx, node, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"unschedulable":true}}`)))
+}
+
+// forgetVolume removes a volume from the volumesInUse of a node.
+func forgetVolume(ctx context.Context, b *testbed.Bed, node, handle string) error {
+	var n corev1.Node
+	if err := b.Client.Get(ctx, client.ObjectKey{Name: node}, &n); err != nil {
+		return err
+	}
+	before := n.DeepCopy()
+	n.Status.VolumesInUse = slices.DeleteFunc(n.Status.VolumesInUse, func(v corev1.UniqueVolumeName) bool {
+		return v == kubelet.UniqueVolumeName(csidriver.Name, handle)
+	})
+	return b.Client.Status().Patch(ctx, &n, client.MergeFrom(before))
 }

@@ -80,7 +80,11 @@ func (c *controlPlane) configure(binDir string) error {
 	// envtest turns the ServiceAccount admission off, for lack of a controller-manager. Here is one.
 	api.Configure().Disable("disable-admission-plugins").
 		Set("authorization-mode", "Node", "RBAC")
-	return nil
+	flags, err := c.auditFlags()
+	for name, value := range flags {
+		api.Configure().Set(name, value)
+	}
+	return err
 }
 
 // startControllers starts the controller-manager and the scheduler.
@@ -146,7 +150,14 @@ func (c *controlPlane) kubeconfig(user string, groups ...string) (string, error)
 
 // kubectl runs bin/kubectl as an administrator and returns what it printed.
 func (b *Bed) kubectl(ctx context.Context, args ...string) (string, error) {
-	return run(ctx, filepath.Join(b.binDir, "kubectl"), append([]string{"--kubeconfig=" + b.Kubeconfig}, args...)...)
+	return run(ctx, filepath.Join(b.binDir, "kubectl"), append([]string{
+		"--kubeconfig=" + b.Kubeconfig, "--cache-dir=" + filepath.Join(b.dir, "kubectl"),
+	}, args...)...)
+}
+
+// address returns host and port of the API server.
+func (c *controlPlane) address() string {
+	return c.env.ControlPlane.GetAPIServer().SecureServing.HostPort()
 }
 
 // stop ends etcd and the API server.

@@ -85,16 +85,29 @@ func (s *spawner) start(cmd *exec.Cmd, name, logDir string) (*process, error) {
 	return p, nil
 }
 
+// signal sends a signal to the process group, unless the process has ended: its number may belong to
+// another one by then.
+func (p *process) signal(signal syscall.Signal) error {
+	select {
+	case <-p.done:
+		return nil
+	default:
+	}
+	if err := syscall.Kill(-p.cmd.Process.Pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("%s to %s: %w", signal, p.name, err)
+	}
+	return nil
+}
+
 // stop ends the process group: with SIGTERM, and with SIGKILL if that takes longer than grace.
 func (p *process) stop(grace time.Duration) {
-	if grace > 0 {
-		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM)
+	if grace > 0 && p.signal(syscall.SIGTERM) == nil {
 		select {
 		case <-p.done:
 		case <-time.After(grace):
 		}
 	}
-	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // also what the process itself left behind
+	_ = p.signal(syscall.SIGKILL)
 	<-p.done
 }
 

@@ -1,0 +1,152 @@
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/kubelet"
+)
+
+// nodeNetwork is what the processes on a node reach the API and LINSTOR through.
+type nodeNetwork struct{ api, linstor *relay }
+
+// storage is what kubelets see of DRBD.
+type storage struct{ *drbd.Cluster }
+
+// IOHangs implements kubelet.IOHanger.
+func (s storage) IOHangs(resource, node string) bool {
+	state, ok := s.Replica(resource, node)
+	return ok && state.IO == drbd.IOSuspended
+}
+
+// AddNodes adds n nodes, named <prefix>-1 and so on, each a Kubernetes node, a LINSTOR satellite and a
+// member of the DRBD network, and waits until Kubernetes calls them Ready.
+func (b *Bed) AddNodes(ctx context.Context, prefix string, n int) ([]string, error) {
+	return b.addNodes(ctx, prefix, n, kubelet.NodeOptions{})
+}
+
+// addNodes adds nodes with options of their own.
+func (b *Bed) addNodes(ctx context.Context, prefix string, n int, options kubelet.NodeOptions) ([]string, error) {
+	names := make([]string, n)
+	group, groupCtx := errgroup.WithContext(ctx)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s-%d", prefix, i+1)
+		b.DRBD.AddNode(names[i])
+		group.Go(func() error {
+			_, err := b.Fleet.AddNode(groupCtx, names[i], options)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return names, b.WaitFor(ctx, fmt.Sprintf("nodes %v to be Ready", names), func() (bool, error) {
+		for _, name := range names {
+			if ready, err := b.nodeReady(ctx, name); !ready {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+}
+
+// nodeReady tells whether Kubernetes calls a node Ready and would place pods on it.
+func (b *Bed) nodeReady(ctx context.Context, name string) (bool, error) {
+	var node corev1.Node
+	if err := b.Client.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+		return false, err
+	}
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == corev1.TaintNodeNotReady {
+			return false, fmt.Errorf("node %s has the taint %s", name, taint.Key)
+		}
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue, nil
+		}
+	}
+	return false, fmt.Errorf("node %s has no Ready condition", name)
+}
+
+// Crash takes the power from nodes: kubelet, containers, satellite, DRBD and processes are gone at once.
+func (b *Bed) Crash(nodes ...string) {
+	b.each(nodes, func(node string) {
+		b.DRBD.Crash(node)
+		if k := b.Fleet.Kubelet(node); k != nil {
+			k.Crash()
+		}
+	})
+}
+
+// Return boots nodes that crashed.
+func (b *Bed) Return(nodes ...string) {
+	b.each(nodes, func(node string) {
+		b.DRBD.Return(node)
+		if k := b.Fleet.Kubelet(node); k != nil {
+			k.Boot()
+		}
+	})
+}
+
+// PartitionAPI cuts nodes off from the Kubernetes API. Their containers run on.
+func (b *Bed) PartitionAPI(nodes ...string) { b.setAPI(nodes, true) }
+
+// HealAPI undoes PartitionAPI.
+func (b *Bed) HealAPI(nodes ...string) { b.setAPI(nodes, false) }
+
+// setAPI cuts or mends the way from nodes to the API.
+func (b *Bed) setAPI(nodes []string, cut bool) {
+	b.each(nodes, func(node string) {
+		if n, err := b.networkOf(node); err == nil {
+			n.api.setCut(cut)
+		}
+		switch k := b.Fleet.Kubelet(node); {
+		case k == nil:
+		case cut:
+			k.PartitionAPI()
+		default:
+			k.HealAPI()
+		}
+	})
+}
+
+// IsolateDRBD takes nodes off the DRBD network. The rest of them goes on.
+func (b *Bed) IsolateDRBD(nodes ...string) { b.each(nodes, b.DRBD.Isolate) }
+
+// RejoinDRBD undoes IsolateDRBD.
+func (b *Bed) RejoinDRBD(nodes ...string) { b.each(nodes, b.DRBD.Rejoin) }
+
+// each calls f for all nodes at the same time, since that is how things break.
+func (b *Bed) each(nodes []string, f func(node string)) {
+	var wg sync.WaitGroup
+	for _, node := range nodes {
+		wg.Go(func() { f(node) })
+	}
+	wg.Wait()
+}
+
+// networkOf returns the relays of a node, new ones if it has none yet.
+func (b *Bed) networkOf(node string) (nodeNetwork, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n, ok := b.networks[node]; ok {
+		return n, nil
+	}
+	api, apiErr := newRelay(b.control.address())
+	linstor, linstorErr := newRelay(b.linstorAddr)
+	if err := errors.Join(apiErr, linstorErr); err != nil {
+		return nodeNetwork{}, fmt.Errorf("network of node %s: %w", node, err)
+	}
+	n := nodeNetwork{api: api, linstor: linstor}
+	b.networks[node] = n
+	b.cleanups = append(b.cleanups, api.close, linstor.close)
+	return n, nil
+}

@@ -1,0 +1,87 @@
+package testbed
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/csidriver"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/kubelet"
+)
+
+// startStorage starts the model of DRBD and the simulated LINSTOR over it.
+func (b *Bed) startStorage(context.Context) error {
+	b.DRBD = drbd.NewCluster(drbd.Options{DetectionDelay: b.options.DRBDDetection})
+	b.cleanup(b.DRBD.Stop)
+	return nil
+}
+
+// startAttacher starts the CSI driver's controller service and the real external-attacher, which has no
+// leader to elect among one, and no other flag that differs from its defaults.
+func (b *Bed) startAttacher(ctx context.Context) error {
+	if err := b.Client.Create(ctx, csidriver.Object()); err != nil {
+		return fmt.Errorf("create the CSIDriver: %w", err)
+	}
+	socket := filepath.Join(b.dir, "csi.sock")
+	listener, err := csidriver.Listen(socket)
+	if err != nil {
+		return err
+	}
+	b.serve(func(ctx context.Context) error { return csidriver.New(backend{b.DRBD}).Serve(ctx, listener) })
+	// As an administrator: the attacher's own roles ship with LINSTOR's CSI driver.
+	kubeconfig, err := b.control.kubeconfig("csi-attacher", "system:masters")
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(filepath.Join(b.binDir, "csi-attacher"),
+		"--kubeconfig="+kubeconfig, "--csi-address="+socket, "--v=4")
+	p, err := b.spawn.start(cmd, "csi-attacher", b.LogDir)
+	if err != nil {
+		return err
+	}
+	b.supervise(p)
+	return nil
+}
+
+// startNodes starts the simulated kubelets and the nodes for the high availability controller.
+func (b *Bed) startNodes(ctx context.Context) error {
+	client, err := b.clientset()
+	if err != nil {
+		return err
+	}
+	log, err := b.logger("kubelets")
+	if err != nil {
+		return err
+	}
+	if b.Fleet, err = kubelet.NewFleet(kubelet.Config{
+		RestConfig: b.Config,
+		Storage:    storage{b.DRBD},
+		Runner:     &runner{bed: b, client: client},
+		Logger:     log,
+	}); err != nil {
+		return err
+	}
+	fleetCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	b.cleanup(func() { b.Fleet.Stop(); cancel() })
+	if err := b.Fleet.Start(fleetCtx); err != nil {
+		return err
+	}
+	_, err = b.addNodes(ctx, "control", max(b.options.ControllerNodes, 0), controlPlaneNode)
+	return err
+}
+
+// logger returns a logger to a file of its own.
+func (b *Bed) logger(name string) (logr.Logger, error) {
+	file, err := os.Create(filepath.Join(b.LogDir, name+".log"))
+	if err != nil {
+		return logr.Logger{}, fmt.Errorf("log of %s: %w", name, err)
+	}
+	b.cleanup(func() { _ = file.Close() })
+	return zap.New(zap.WriteTo(file), zap.UseDevMode(true)).WithName(name), nil
+}
