@@ -147,14 +147,21 @@ func (r *resource) canWrite(x *replica) bool {
 	if !x.up || x.role != Primary || x.forced {
 		return false
 	}
-	for name, p := range x.peers {
-		// A write waits for the acknowledgement of every diskful peer that is still taken for connected.
-		if p.state == Connected && !r.replicas[name].diskless() && !r.live(x.Node, name) {
-			return false
-		}
+	if r.awaitsAck(x) {
+		return false
 	}
 	for v := range x.disks {
 		if x.quorum[v] && len(r.holders(x, v)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// awaitsAck tells whether a write has to wait for a diskful peer that is taken for connected but is not there.
+func (r *resource) awaitsAck(x *replica) bool {
+	for name, p := range x.peers {
+		if p.state == Connected && !r.replicas[name].diskless() && !r.live(x.Node, name) {
 			return true
 		}
 	}
@@ -171,4 +178,16 @@ func (r *resource) holders(x *replica, volume int) []*replica {
 		}
 	}
 	return holders
+}
+
+// IOHangs tells whether somebody who has the device open on a node waits for a read or write that does not
+// come back: IO is suspended, or a peer that was not noticed yet to be gone owes the acknowledgement.
+func (c *Cluster) IOHangs(resourceName, nodeName string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, x, err := c.find(resourceName, nodeName)
+	if err != nil || !x.up || x.writers+x.readers == 0 {
+		return false
+	}
+	return r.state(x).IO == IOSuspended || x.role == Primary && r.awaitsAck(x)
 }

@@ -1,0 +1,19 @@
+// Package linstorsim is a simulated LINSTOR controller with its satellites: the REST calls that a fail-over
+// controller makes, and the server-sent promotion events, as LINSTOR 1.33/1.34 puts them on the wire, over the
+// DRBD of a [drbd.Cluster].
+//
+// What it shows is what satellites have reported, not what DRBD does: values freeze when a satellite is cut off,
+// vanish when the controller gives it up, and come back with it. The network between controller and satellites
+// is separate from DRBD's.
+//
+// # Locking
+//
+// The server's lock may be held while the cluster is read. It must not be held while the cluster is changed,
+// because the cluster tells the server of every change before the changing call returns.
+//
+// # What it leaves out
+//
+// Nothing can be changed over REST: the methods of [Server] stand for the administrator, the CSI driver and
+// LINSTOR's own automatics. There are no storage pools beyond their name, no snapshots, no authentication and no
+// automatic tie-breakers, evictions or evacuations.
+package linstorsim

@@ -1,0 +1,305 @@
+package linstorsim
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Kind is a kind of request that the server counts.
+type Kind string
+
+// Kinds of requests. Each is counted when it arrives, also when it fails or is still being answered.
+const (
+	KindEvents          Kind = "events"
+	KindView            Kind = "view"
+	KindDefinitions     Kind = "definitions"
+	KindDefinition      Kind = "definition"
+	KindResources       Kind = "resources"
+	KindResource        Kind = "resource"
+	KindNodes           Kind = "nodes"
+	KindNode            Kind = "node"
+	KindGroups          Kind = "groups"
+	KindGroup           Kind = "group"
+	KindControllerProps Kind = "controller-properties"
+	KindVersion         Kind = "version"
+	KindHealth          Kind = "health"
+	// KindOther is everything that the simulated LINSTOR does not have.
+	KindOther Kind = "other"
+)
+
+// Requests returns how many requests of each kind have been made. Those that an interceptor handled or that
+// arrived while the controller was down are not among them.
+func (s *Server) Requests() map[Kind]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.requests)
+}
+
+// ResetRequests sets the counts of [Server.Requests] to zero.
+func (s *Server) ResetRequests() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.requests)
+}
+
+// routes is LINSTOR's REST API, as far as it is here.
+func (s *Server) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	handle := func(pattern string, kind Kind, handler http.HandlerFunc) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			s.mu.Lock()
+			s.requests[kind]++
+			s.mu.Unlock()
+			handler(w, r)
+		})
+	}
+	handle("GET /v1/events/drbd/promotion", KindEvents, s.servePromotion)
+	handle("GET /v1/view/resources", KindView, s.serveView)
+	handle("GET /v1/resource-definitions", KindDefinitions, s.serveDefinitions)
+	handle("GET /v1/resource-definitions/{definition}", KindDefinition, s.serveDefinition)
+	handle("GET /v1/resource-definitions/{definition}/resources", KindResources, s.serveResources)
+	handle("GET /v1/resource-definitions/{definition}/resources/{node}", KindResource, s.serveResource)
+	handle("GET /v1/nodes", KindNodes, s.serveNodes)
+	handle("GET /v1/nodes/{node}", KindNode, s.serveNode)
+	handle("GET /v1/resource-groups", KindGroups, s.serveGroups)
+	handle("GET /v1/resource-groups/{group}", KindGroup, s.serveGroup)
+	handle("GET /v1/controller/properties", KindControllerProps, s.serveControllerProps)
+	handle("GET /v1/controller/version", KindVersion, s.serveVersion)
+	handle("GET /health", KindHealth, func(http.ResponseWriter, *http.Request) {})
+	handle("/", KindOther, func(w http.ResponseWriter, r *http.Request) {
+		notFound(w, "path", r.URL.Path)
+	})
+	return mux
+}
+
+// serveView answers with all resources that have volumes, after asking the satellites for the fill of their thin
+// pools.
+func (s *Server) serveView(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	if err := s.askSatellites(r.Context(), query); err != nil {
+		return
+	}
+	list := []resourceJSON{}
+	s.mu.Lock()
+	for _, key := range slices.Sorted(maps.Keys(s.definitions)) {
+		d := s.definitions[key]
+		if d.volumes == 0 {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(d.resources)) {
+			if rsc := d.resources[name]; selected(query, d, rsc) {
+				list = append(list, s.resource(d, rsc, true))
+			}
+		}
+	}
+	s.mu.Unlock()
+	answer(w, page(query, list))
+}
+
+// askSatellites waits for every satellite with thin volumes of the selected resources to answer, or for the
+// controller to give it up.
+func (s *Server) askSatellites(ctx context.Context, query url.Values) error {
+	if s.options.ThickPools {
+		return nil
+	}
+	var silent []<-chan struct{}
+	s.mu.Lock()
+	for _, d := range s.definitions {
+		for _, rsc := range d.resources {
+			n := rsc.node
+			if selected(query, d, rsc) && !rsc.has(FlagDiskless) && n.unsettled != nil && !n.frozen {
+				silent = append(silent, n.unsettled)
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, unsettled := range silent {
+		select {
+		case <-unsettled:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// selected applies the filters of view/resources.
+func selected(query url.Values, d *definition, rsc *resource) bool {
+	if !among(query["resources"], d.name) || !among(query["nodes"], rsc.node.name) ||
+		!among(query["storage_pools"], rsc.props["StorPoolName"]) {
+		return false
+	}
+	for _, filter := range query["props"] {
+		key, value, hasValue := strings.Cut(filter, "=")
+		if set, ok := rsc.props[key]; !ok || hasValue && set != value {
+			return false
+		}
+	}
+	return true
+}
+
+// among tells whether a filter lets a name through; an empty one lets everything through.
+func among(filter []string, name string) bool {
+	return len(filter) == 0 || slices.ContainsFunc(filter, func(f string) bool { return strings.EqualFold(f, name) })
+}
+
+// page applies limit and offset; the offset counts only together with a limit.
+func page[T any](query url.Values, list []T) []T {
+	limit, _ := strconv.Atoi(query.Get("limit"))
+	offset, _ := strconv.Atoi(query.Get("offset"))
+	if limit <= 0 {
+		return list
+	}
+	offset = min(max(offset, 0), len(list))
+	return list[offset:min(offset+limit, len(list))]
+}
+
+func (s *Server) serveDefinitions(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	withVolumes := query.Get("with_volume_definitions") == "true"
+	list := []definitionJSON{}
+	s.mu.Lock()
+	for _, key := range slices.Sorted(maps.Keys(s.definitions)) {
+		if d := s.definitions[key]; among(query["resource_definitions"], d.name) {
+			list = append(list, s.definition(d, withVolumes))
+		}
+	}
+	s.mu.Unlock()
+	answer(w, page(query, list))
+}
+
+func (s *Server) serveDefinition(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	d := s.definitions[fold(r.PathValue("definition"))]
+	var out definitionJSON
+	if d != nil {
+		out = s.definition(d, r.URL.Query().Get("with_volume_definitions") == "true")
+	}
+	s.mu.Unlock()
+	answerIf(w, d != nil, out, "resource definition", r.PathValue("definition"))
+}
+
+// serveResources answers from memory alone: it never waits for a satellite.
+func (s *Server) serveResources(w http.ResponseWriter, r *http.Request) {
+	list := []resourceJSON{}
+	s.mu.Lock()
+	d := s.definitions[fold(r.PathValue("definition"))]
+	if d != nil {
+		for _, name := range slices.Sorted(maps.Keys(d.resources)) {
+			list = append(list, s.resource(d, d.resources[name], false))
+		}
+	}
+	s.mu.Unlock()
+	answerIf(w, d != nil, page(r.URL.Query(), list), "resource definition", r.PathValue("definition"))
+}
+
+func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	var out resourceJSON
+	var rsc *resource
+	if d := s.definitions[fold(r.PathValue("definition"))]; d != nil {
+		if rsc = d.resources[fold(r.PathValue("node"))]; rsc != nil {
+			out = s.resource(d, rsc, false)
+		}
+	}
+	s.mu.Unlock()
+	answerIf(w, rsc != nil, out, "resource", r.PathValue("definition")+" on node "+r.PathValue("node"))
+}
+
+func (s *Server) serveNodes(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	list := []nodeJSON{}
+	s.mu.Lock()
+	for _, key := range slices.Sorted(maps.Keys(s.nodes)) {
+		if n := s.nodes[key]; among(query["nodes"], n.name) {
+			list = append(list, s.node(n))
+		}
+	}
+	s.mu.Unlock()
+	answer(w, page(query, list))
+}
+
+func (s *Server) serveNode(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	n := s.nodes[fold(r.PathValue("node"))]
+	var out nodeJSON
+	if n != nil {
+		out = s.node(n)
+	}
+	s.mu.Unlock()
+	answerIf(w, n != nil, out, "node", r.PathValue("node"))
+}
+
+func (s *Server) serveGroups(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	list := []groupJSON{}
+	s.mu.Lock()
+	for _, name := range slices.Sorted(maps.Keys(s.groups)) {
+		if among(query["resource_groups"], name) {
+			list = append(list, s.group(name))
+		}
+	}
+	s.mu.Unlock()
+	answer(w, page(query, list))
+}
+
+func (s *Server) serveGroup(w http.ResponseWriter, r *http.Request) {
+	var out *groupJSON
+	s.mu.Lock()
+	for name := range s.groups {
+		if strings.EqualFold(name, r.PathValue("group")) {
+			out = new(s.group(name))
+		}
+	}
+	s.mu.Unlock()
+	answerIf(w, out != nil, out, "resource group", r.PathValue("group"))
+}
+
+func (s *Server) serveControllerProps(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	props := maps.Clone(s.props)
+	s.mu.Unlock()
+	answer(w, props)
+}
+
+func (s *Server) serveVersion(w http.ResponseWriter, _ *http.Request) {
+	answer(w, versionJSON{
+		Version: "1.33.3", GitHash: "simulated", BuildTime: "2026-01-01T00:00:00+00:00", RestAPIVersion: "1.27.0",
+	})
+}
+
+func answer(w http.ResponseWriter, body any) {
+	var buffer bytes.Buffer
+	encoder := json.NewEncoder(&buffer)
+	// LINSTOR's JSON writer does not escape for HTML. The wire types can not fail to encode.
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(body)
+	w.Header().Set("Content-Type", "application/json")
+	// An error here is a client that left.
+	_, _ = w.Write(bytes.TrimSuffix(buffer.Bytes(), []byte("\n")))
+}
+
+func answerIf(w http.ResponseWriter, found bool, body any, kind, name string) {
+	if !found {
+		notFound(w, kind, name)
+		return
+	}
+	answer(w, body)
+}
+
+// notFound answers as LINSTOR does for objects that it does not have: 404 with a list of return codes.
+func notFound(w http.ResponseWriter, kind, name string) {
+	// MASK_ERROR with FAIL_NOT_FOUND_RSC_DFN; clients look at the HTTP status.
+	const retCode = -4611686018427387904 | 301
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusNotFound)
+	_ = json.NewEncoder(w).Encode([]apiCallRC{{retCode, fmt.Sprintf("The %s '%s' does not exist.", kind, name)}})
+}

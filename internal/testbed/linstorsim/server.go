@@ -1,0 +1,240 @@
+package linstorsim
+
+import (
+	"errors"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
+)
+
+// Immediately stands for a delay of zero where zero means the default.
+const Immediately = time.Duration(-1)
+
+// Options are the delays and settings of a simulated LINSTOR. Zero values mean the defaults, which are
+// LINSTOR's own where LINSTOR has one.
+type Options struct {
+	// PingTimeout is the time from a satellite falling silent to the controller giving it up. LINSTOR takes 5 to
+	// 7 s; default 6 s.
+	PingTimeout time.Duration
+	// StatusLag is how long a node still reads ONLINE after its satellite closed the connection. LINSTOR takes up
+	// to 1 s; default 1 s.
+	StatusLag time.Duration
+	// ReconnectInterval is the time between two attempts to reach a lost satellite. Default 10 s.
+	ReconnectInterval time.Duration
+	// SyncDuration is the time a returning satellite is CONNECTED before it is ONLINE. Default 500 ms.
+	SyncDuration time.Duration
+	// StartDuration is the time that [Server.Restart] leaves REST unanswered. Default 1 s.
+	StartDuration time.Duration
+	// ReplayDelay is the time between taking the snapshot for "Last-Event-ID: current" and sending it. Changes in
+	// between reach the subscribers before their own older value. Default none.
+	ReplayDelay time.Duration
+	// ThickPools makes the storage pools LVM instead of LVM_THIN. With thin pools, view/resources waits for
+	// satellites that are silent and not yet given up, as LINSTOR does.
+	ThickPools bool
+	// ControllerProps are the controller's properties; nil means those that Piraeus sets.
+	ControllerProps map[string]string
+}
+
+// Server is the simulated LINSTOR. It is an [http.Handler] for LINSTOR's REST API and safe for concurrent use.
+// Node and resource names are compared without regard to case.
+type Server struct {
+	cluster *drbd.Cluster
+	options Options
+	mux     *http.ServeMux
+
+	mu          sync.Mutex
+	nodes       map[string]*node
+	definitions map[string]*definition
+	groups      map[string]map[string]string
+	props       map[string]string
+	subscribers map[*subscriber]struct{}
+	requests    map[Kind]int
+	intercept   func(http.ResponseWriter, *http.Request) bool
+	servers     []*http.Server
+	// ports counts the definitions that there have ever been.
+	ports int
+	// process counts the controller's processes; what an earlier one had planned does not happen.
+	process int
+	down    bool
+	closed  bool
+}
+
+// DefaultGroup is the resource group of definitions that name none.
+const DefaultGroup = "DfltRscGrp"
+
+// New returns a running LINSTOR without nodes. It listens to the cluster from now on; resources that the
+// cluster has already are unknown to it.
+func New(cluster *drbd.Cluster, options Options) *Server {
+	for _, d := range []struct {
+		value    *time.Duration
+		standard time.Duration
+	}{
+		{&options.PingTimeout, 6 * time.Second},
+		{&options.StatusLag, time.Second},
+		{&options.ReconnectInterval, 10 * time.Second},
+		{&options.SyncDuration, 500 * time.Millisecond},
+		{&options.StartDuration, time.Second},
+		{&options.ReplayDelay, 0},
+	} {
+		if *d.value == 0 {
+			*d.value = d.standard
+		}
+		*d.value = max(*d.value, 0)
+	}
+	if options.ControllerProps == nil {
+		options.ControllerProps = PiraeusProps()
+	}
+	s := &Server{
+		cluster:     cluster,
+		options:     options,
+		nodes:       map[string]*node{},
+		definitions: map[string]*definition{},
+		groups:      map[string]map[string]string{DefaultGroup: {}},
+		props:       maps.Clone(options.ControllerProps),
+		subscribers: map[*subscriber]struct{}{},
+		requests:    map[Kind]int{},
+		process:     1,
+	}
+	s.mux = s.routes()
+	cluster.OnChange(s.changed)
+	return s
+}
+
+// Serve answers HTTP on a listener until Close. It returns nil when it was closed.
+func (s *Server) Serve(listener net.Listener) error {
+	server := &http.Server{Handler: s, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: time.Minute}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return errors.Join(listener.Close(), http.ErrServerClosed)
+	}
+	s.servers = append(s.servers, server)
+	s.mu.Unlock()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Close ends all listeners, requests and streams, and everything that would happen later. It does not touch
+// the cluster.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.process++
+	servers := s.servers
+	s.endStreams(true)
+	for _, n := range s.nodes {
+		n.settle()
+	}
+	s.mu.Unlock()
+	for _, server := range servers {
+		_ = server.Close()
+	}
+}
+
+// Intercept sets a function that sees every request first, and handles it alone if it returns true; nil
+// removes it. It runs without the server's lock, may take its time and may panic with [http.ErrAbortHandler]
+// to cut the connection.
+func (s *Server) Intercept(f func(http.ResponseWriter, *http.Request) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.intercept = f
+}
+
+// ServeHTTP answers one request of LINSTOR's REST API.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	intercept := s.intercept
+	s.mu.Unlock()
+	if intercept != nil && intercept(w, r) {
+		return
+	}
+	s.mu.Lock()
+	away := s.down || s.closed
+	s.mu.Unlock()
+	if away {
+		panic(http.ErrAbortHandler)
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+// Stop ends the controller process: REST answers nothing, streams end, all values are forgotten. The satellites
+// and DRBD go on.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.process++
+	s.down = true
+	s.endStreams(true)
+	for _, n := range s.nodes {
+		n.settle()
+		n.connected, n.status, n.frozen = false, Offline, false
+	}
+	for _, d := range s.definitions {
+		for _, rsc := range d.resources {
+			rsc.values = nil
+		}
+	}
+}
+
+// Start begins a new controller process after [Server.Stop]. Satellites that can be reached are ONLINE again
+// after the sync duration.
+func (s *Server) Start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.down || s.closed {
+		return
+	}
+	s.process++
+	s.down = false
+	for _, key := range slices.Sorted(maps.Keys(s.nodes)) {
+		n := s.nodes[key]
+		n.lost = time.Now()
+		s.join(n, n.attempt)
+	}
+}
+
+// Restart stops the controller process and starts a new one after the start duration.
+func (s *Server) Restart() {
+	s.Stop()
+	s.mu.Lock()
+	process := s.process
+	s.mu.Unlock()
+	time.AfterFunc(s.options.StartDuration, func() {
+		s.mu.Lock()
+		stale := s.process != process
+		s.mu.Unlock()
+		if !stale {
+			s.Start()
+		}
+	})
+}
+
+// later runs f with the lock held after a delay, unless the controller process has ended by then. It is called
+// with the lock held; without a delay, so is f.
+func (s *Server) later(d time.Duration, f func()) {
+	if d <= 0 {
+		f()
+		return
+	}
+	process := s.process
+	time.AfterFunc(d, func() {
+		s.mu.Lock()
+		if s.process == process {
+			f()
+		}
+		s.mu.Unlock()
+	})
+}
+
+// fold is the key of a name: LINSTOR compares names without regard to case.
+func fold(name string) string { return strings.ToLower(name) }
