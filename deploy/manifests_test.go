@@ -40,7 +40,7 @@ type objects struct {
 	names []string
 }
 
-// load decodes all.yaml as strictly as "kubectl apply" does, so that a misspelt field is an error.
+// load decodes all.yaml as strictly as "kubectl apply" does, so that a misspelled field is an error.
 func load(t *testing.T) objects {
 	t.Helper()
 
