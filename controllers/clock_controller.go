@@ -1,0 +1,65 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// ClockReconciler keeps the clocks of the grace periods running on every replica: as long as a loss could follow for a
+// volume, it has LINSTOR's word on it read every second. LINSTOR announces neither a lost quorum nor a changed role,
+// and a condition counts only while somebody confirms it. It changes nothing in Kubernetes.
+type ClockReconciler struct {
+	gatherer
+}
+
+func (r *ClockReconciler) setup(mgr ctrl.Manager, options controller.Options) error {
+	options.NeedLeaderElection = new(false)
+	return watchVolumes(ctrl.NewControllerManagedBy(mgr).Named("clock").WithOptions(options), &r.gatherer).Complete(r)
+}
+
+// Reconcile asks for a reading of every resource that the decision about the volume rests on.
+func (r *ClockReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var pv corev1.PersistentVolume
+	if err := r.cache.Get(ctx, req.NamespacedName, &pv); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	resource, ours := resourceOf(&pv, r.driver)
+	if !ours {
+		return reconcile.Result{}, nil
+	}
+	inputs, err := r.candidates(ctx, &pv)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("gathering what is known of volume %s: %w", pv.Name, err)
+	}
+	var next soonest
+	for _, in := range inputs {
+		d := failover.Decide(in)
+		next.add(d.After)
+		if d.After > 0 {
+			r.linstor.Poll(resource)
+			pollOthers(r.linstor, in)
+		}
+	}
+	if next > 0 {
+		// A pending grace may end sooner, but a reading is due every second and no earlier.
+		next = soonest(time.Second)
+	}
+	return reconcile.Result{RequeueAfter: time.Duration(next)}, nil
+}
+
+func pollOthers(l Linstor, in failover.Input) {
+	for _, pod := range in.Pods {
+		for _, other := range pod.Others {
+			l.Poll(other.Resource.Name)
+		}
+	}
+}

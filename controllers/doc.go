@@ -1,0 +1,38 @@
+// Package controllers connects what LINSTOR and Kubernetes say with the policy of internal/failover, and does what the
+// policy decides.
+//
+// Everything is keyed by PersistentVolume, because that is what a pod, an attachment and a LINSTOR resource
+// have in common. Three reconcilers share one way of gathering the input of a decision:
+//
+//   - ClockReconciler runs on every replica. It has LINSTOR read again as long as a loss could follow, so that the
+//     clocks of a grace period run everywhere and a new leader continues them.
+//   - FailoverReconciler runs on the leader only: it decides, and acts.
+//   - KeepAwayReconciler runs on the leader only and takes the taints away again that a fail-over has set.
+package controllers
+
+import (
+	"context"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+)
+
+const (
+	// AnnotationIgnore on a pod exempts it from fail-over, whatever its value.
+	AnnotationIgnore = "drbd.linbit.com/ignore-fail-over"
+	// AnnotationFailOver on a VolumeAttachment marks a fail-over that has begun.
+	AnnotationFailOver = "drbd.linbit.com/fail-over"
+	// AnnotationKeepAway on a node describes who keeps pods away from it, why, and until when.
+	AnnotationKeepAway = "drbd.linbit.com/keep-away"
+	// TaintLostQuorum is the key of the taint on a node that has lost its storage.
+	TaintLostQuorum = "drbd.linbit.com/lost-quorum"
+)
+
+// Linstor is what the controllers need of LINSTOR. Refresh asks LINSTOR now, Poll soon; Resource and Node answer from memory.
+type Linstor interface {
+	Resource(name string) (linstor.Resource, bool)
+	Refresh(ctx context.Context, name string) (linstor.Resource, error)
+	Poll(name string)
+	Status() linstor.Status
+	Subscribe(changed func(resource string)) (unsubscribe func())
+	Node(name string) (linstor.Node, bool)
+}

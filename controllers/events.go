@@ -1,0 +1,142 @@
+package controllers
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// Reasons of Events. Dashboards know the first four from the designs before this one.
+const (
+	// EventForceDeleted on a pod: it was deleted because it lost its storage.
+	EventForceDeleted = "ForceDeleted"
+	// EventForceDetached on an attachment: it was deleted because its node lost the volume.
+	EventForceDetached = "ForceDetached"
+	// EventNodeLost on a node: it has lost storage, and new pods are kept away from it.
+	EventNodeLost = "NodeStorageQuorumLost"
+	// EventNodeRegained on a node: it takes pods again.
+	EventNodeRegained = "NodeStorageQuorumRegained"
+	// EventFailedOver on a claim: its workload was moved off a node that lost the volume.
+	EventFailedOver = "FailedOver"
+)
+
+// Actions of Events: what was done, or not done.
+const (
+	actionDelete  = "Deleting"
+	actionDetach  = "Detaching"
+	actionTaint   = "Tainting"
+	actionUntaint = "Untainting"
+	actionRefuse  = "FailOver"
+)
+
+// noteLimit is the length from which on the API server rejects the note of an Event.
+const noteLimit = 1024
+
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// report says what was decided when it is news: one line in the log, and an Event on each pod that a gate keeps.
+func (r *FailoverReconciler) report(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision) {
+	if !r.reports.changed(pv.Name, in.Node.Name, d) {
+		return
+	}
+	ctrl.LoggerFrom(ctx).Info("Decided", "volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,
+		"verdict", d.Verdict, "reason", d.Reason, "state", d.State, "message", d.Message)
+	if d.Verdict != failover.Blocked {
+		return
+	}
+	for _, pod := range in.Pods {
+		if pod.Selected {
+			r.event(podRef(pod), pvRef(pv), string(d.Reason), actionRefuse, d.Message)
+		}
+	}
+}
+
+func (r *FailoverReconciler) reportStuck(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, pod failover.Pod) {
+	name := key(pod.Namespace, pod.Name)
+	if !r.reports.stuckPod(pv.Name, in.Node.Name, name) {
+		return
+	}
+	const message = "the pod does not terminate and its node could still write one of its volumes; DRBD frees such a node with " +
+		"DrbdOptions/Resource/on-suspended-primary-outdated=force-secondary and DrbdOptions/Net/rr-conflict=retry-connect"
+	ctrl.LoggerFrom(ctx).Info("Pod is stuck", "volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,
+		"pod", name, "reason", failover.StuckOnNode, "message", message)
+	r.event(podRef(pod), pvRef(pv), string(failover.StuckOnNode), actionDelete, message)
+}
+
+func (r *FailoverReconciler) recordRemoval(pv *corev1.PersistentVolume, pod *corev1.Pod, d failover.Decision) {
+	ref := typed(&corev1.Pod{ObjectMeta: pod.ObjectMeta}, "v1", "Pod")
+	r.event(ref, pvRef(pv), EventForceDeleted, actionDelete, "pod deleted because a used volume is marked as failing: "+d.Message)
+	if claim := claimRef(pv); claim != nil {
+		r.event(claim, ref, EventFailedOver, actionDelete, string(d.Reason)+": "+d.Message)
+	}
+}
+
+func (r *FailoverReconciler) recordDetach(pv *corev1.PersistentVolume, va *storagev1.VolumeAttachment, d failover.Decision) {
+	r.reports.metrics.AttachmentDeleted()
+	r.event(typed(&storagev1.VolumeAttachment{ObjectMeta: va.ObjectMeta}, "storage.k8s.io/v1", "VolumeAttachment"), pvRef(pv),
+		EventForceDetached, actionDetach, "volume detached because it is marked as failing: "+d.Message)
+}
+
+func (r *FailoverReconciler) event(regarding, related runtime.Object, reason, action, note string) {
+	r.recorder.Eventf(regarding, related, corev1.EventTypeWarning, reason, action, "%s", truncated(note))
+}
+
+func (k *KeepAway) recordTaint(node string, d failover.Decision) {
+	k.metrics.Taint("set")
+	k.recorder.Eventf(nodeRef(node), nil, corev1.EventTypeWarning, EventNodeLost, actionTaint, "%s",
+		truncated("new pods are kept away: "+d.Message))
+}
+
+func (k *KeepAway) recordUntaint(node string, expired bool) {
+	if expired {
+		k.metrics.Taint("expired")
+		k.recorder.Eventf(nodeRef(node), nil, corev1.EventTypeNormal, EventNodeRegained, actionUntaint, "%s",
+			"new pods are no longer kept away: nobody has confirmed the cause for too long")
+		return
+	}
+	k.metrics.Taint("removed")
+	k.recorder.Eventf(nodeRef(node), nil, corev1.EventTypeNormal, EventNodeRegained, actionUntaint, "%s",
+		"new pods are no longer kept away: the node has its storage back")
+}
+
+func truncated(note string) string {
+	if len(note) > noteLimit {
+		return note[:noteLimit]
+	}
+	return note
+}
+
+func podRef(pod failover.Pod) runtime.Object {
+	return typed(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}, "v1", "Pod")
+}
+
+func pvRef(pv *corev1.PersistentVolume) runtime.Object {
+	return typed(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: pv.Name, UID: pv.UID}}, "v1", "PersistentVolume")
+}
+
+func nodeRef(name string) runtime.Object {
+	return typed(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, "v1", "Node")
+}
+
+func claimRef(pv *corev1.PersistentVolume) runtime.Object {
+	ref := pv.Spec.ClaimRef
+	if ref == nil {
+		return nil
+	}
+	return typed(&corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID},
+	}, "v1", "PersistentVolumeClaim")
+}
+
+// typed names the kind in the object itself, as Events want it.
+func typed[T runtime.Object](o T, apiVersion, kind string) T {
+	o.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
+	return o
+}

@@ -1,0 +1,192 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+const (
+	// retryAct is how soon an act that is under way is looked at again when nothing else calls for it.
+	retryAct = time.Second
+	// maxTurns bounds how often one call goes round; what is not done by then is done by the next.
+	maxTurns = 4
+)
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=delete
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=patch;delete
+
+// act moves the workload of the volume off the node, in one order: confirm, keep new pods away, mark the attachment,
+// remove the pods, see that they are gone, release and delete the attachment. Each step is idempotent, and each
+// deletion follows a confirmation of its own; whoever leads next begins at the top.
+//
+// The decision returned is the newest one; its After says when to come back.
+func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolume, node string) (failover.Decision, error) {
+	var d failover.Decision
+	for range maxTurns {
+		in, err := r.confirm(ctx, pv, node)
+		if err != nil {
+			return d, err
+		}
+		d = failover.Decide(in)
+		if d.Verdict != failover.Lost {
+			r.report(ctx, pv, in, d)
+			return d, nil
+		}
+		r.report(ctx, pv, in, d)
+		d.After = retryAct
+		if len(in.Pods) == 0 {
+			return d, r.detach(ctx, pv, in, d)
+		}
+		if err := r.keepAway.Ensure(ctx, in, d); err != nil {
+			d.Verdict, d.Reason, d.Message = failover.Blocked, failover.KeepAwayFailed, err.Error()
+			r.report(ctx, pv, in, d)
+			return d, nil
+		}
+		if err := r.mark(ctx, in, d); err != nil {
+			return d, err
+		}
+		removed, err := r.removeNext(ctx, pv, in, d)
+		if err != nil || !removed {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+// removeNext removes the first pod for which there is something to do, and tells whether there was one. Only
+// one, because the next deletion wants a confirmation of its own.
+func (r *FailoverReconciler) removeNext(
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision,
+) (bool, error) {
+	for _, pod := range in.Pods {
+		switch removal := failover.RemovalOf(in, pod); removal {
+		case failover.RemoveForce, failover.RemoveGracefully:
+			return true, r.remove(ctx, pv, in, d, pod, removal)
+		case failover.RemovalStuck:
+			r.reportStuck(ctx, pv, in, pod)
+		case failover.RemovalRunning:
+		}
+	}
+	return false, nil
+}
+
+func (r *FailoverReconciler) remove(
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision, facts failover.Pod, removal failover.Removal,
+) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: facts.Namespace, Name: facts.Name, UID: facts.UID}}
+	grace := int64(r.settings.DeletionGrace / time.Second)
+	if removal == failover.RemoveForce {
+		grace = 0
+	}
+	log := ctrl.LoggerFrom(ctx).WithValues("volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,
+		"pod", key(facts.Namespace, facts.Name), "reason", d.Reason, "gracePeriodSeconds", grace)
+	if err := r.markDisrupted(ctx, pod, d, removal == failover.RemoveForce); client.IgnoreNotFound(err) != nil {
+		// The condition is a courtesy to the pod's owner; the removal does not depend on it.
+		log.Error(err, "Cannot set the pod's DisruptionTarget condition")
+	}
+	log.Info("Deleting pod", "message", d.Message)
+	err := r.client.Delete(ctx, pod, client.GracePeriodSeconds(grace), client.Preconditions{UID: &facts.UID})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return nil // gone, or another pod of that name: the next confirmation shows it
+	case err != nil:
+		return fmt.Errorf("deleting pod %s: %w", key(facts.Namespace, facts.Name), err)
+	}
+	r.reports.podRemoved(pv.Name, in, d, removal)
+	r.recordRemoval(pv, pod, d)
+	return nil
+}
+
+// markDisrupted tells the pod's owner why the pod goes, as Kubernetes' own pod garbage collection does. With force the
+// phase changes in the same patch: no kubelet is left to end the pod, and the finalizer of a Job's pod waits for it.
+func (r *FailoverReconciler) markDisrupted(ctx context.Context, pod *corev1.Pod, d failover.Decision, force bool) error {
+	status := map[string]any{"conditions": []corev1.PodCondition{{
+		Type:               corev1.DisruptionTarget,
+		Status:             corev1.ConditionTrue,
+		Reason:             string(d.Reason),
+		Message:            "PiraeusHAController: " + d.Message,
+		LastTransitionTime: metav1.NewTime(r.clock.Now()),
+	}}}
+	if force {
+		status["phase"] = corev1.PodFailed
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
+	if err != nil {
+		return err
+	}
+	return r.client.Status().Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
+}
+
+// failOverMark is the value of AnnotationFailOver.
+type failOverMark struct {
+	Pods   []types.UID     `json:"pods"`
+	Reason failover.Reason `json:"reason"`
+	Time   time.Time       `json:"time"`
+}
+
+// mark notes on the attachment that its fail-over has begun, so that any later leader finishes it although the pods
+// that were the cause are gone.
+func (r *FailoverReconciler) mark(ctx context.Context, in failover.Input, d failover.Decision) error {
+	if in.Attachment == nil || in.Attachment.Marked {
+		return nil
+	}
+	value := failOverMark{Reason: d.Reason, Time: in.Now.UTC()}
+	for _, pod := range in.Pods {
+		value.Pods = append(value.Pods, pod.UID)
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": in.Attachment.UID, "annotations": map[string]string{AnnotationFailOver: string(text)},
+	}})
+	if err != nil {
+		return err
+	}
+	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: in.Attachment.Name}}
+	if err := r.client.Patch(ctx, va, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("marking VolumeAttachment %s: %w", in.Attachment.Name, err)
+	}
+	return nil
+}
+
+// detach takes the volume off the node after the last pod there that used it is gone. in is the confirmation of that.
+func (r *FailoverReconciler) detach(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision) error {
+	r.reports.podsGone(pv.Name, in)
+	if r.fastDetach {
+		// Kubernetes waits for the kubelet's word that the volume is unmounted, which a dead one never gives.
+		if err := r.inUse.release(ctx, in.Node.Name, r.driver, pv.Spec.CSI.VolumeHandle); err != nil {
+			return err
+		}
+		r.reports.released(pv.Name, in)
+	}
+	if in.Attachment == nil || in.Attachment.Deleting {
+		return nil
+	}
+	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: in.Attachment.Name, UID: in.Attachment.UID}}
+	ctrl.LoggerFrom(ctx).Info("Deleting attachment", "volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,
+		"volumeAttachment", va.Name, "reason", d.Reason, "message", d.Message)
+	err := r.client.Delete(ctx, va, client.Preconditions{UID: &in.Attachment.UID})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("deleting VolumeAttachment %s: %w", va.Name, err)
+	}
+	r.recordDetach(pv, va, d)
+	return nil
+}

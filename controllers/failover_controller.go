@@ -1,0 +1,83 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// FailoverReconciler moves the workload of one PersistentVolume away from each node that has lost the volume's
+// storage: it removes the selected pods there, then the attachment. It runs on the leader only. It never creates
+// pods: that is for their owners.
+type FailoverReconciler struct {
+	gatherer
+	client   client.Client
+	keepAway *KeepAway
+	inUse    *volumesInUse
+	recorder events.EventRecorder
+	reports  *reports
+
+	fastDetach        bool
+	reconcileInterval time.Duration
+}
+
+// +kubebuilder:rbac:groups="",resources=persistentvolumes;pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=get;list;watch
+
+func (r *FailoverReconciler) setup(mgr ctrl.Manager, options controller.Options) error {
+	return watchVolumes(ctrl.NewControllerManagedBy(mgr).Named("failover").WithOptions(options), &r.gatherer).Complete(r)
+}
+
+// Reconcile decides for every node the volume is used on, and acts where the storage is lost. It asks to be called
+// again while a loss could follow without anything happening; changes call it by themselves.
+func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var pv corev1.PersistentVolume
+	if err := r.cache.Get(ctx, req.NamespacedName, &pv); err != nil {
+		r.reports.forget(req.Name)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !r.isOurs(&pv) {
+		return reconcile.Result{}, nil
+	}
+	inputs, err := r.candidates(ctx, &pv)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("gathering what is known of volume %s: %w", pv.Name, err)
+	}
+	r.reports.keep(pv.Name, inputs)
+
+	var next soonest
+	for _, in := range inputs {
+		d := failover.Decide(in)
+		if d.Verdict == failover.Lost {
+			d, err = r.act(ctx, &pv, in.Node.Name)
+			if err != nil {
+				return reconcile.Result{}, fmt.Errorf("moving volume %s away from node %s: %w", pv.Name, in.Node.Name, err)
+			}
+		} else {
+			r.report(ctx, &pv, in, d)
+		}
+		next.add(d.After)
+		if d.Reason != failover.PrimaryHealthy {
+			next.add(r.reconcileInterval)
+		}
+	}
+	return reconcile.Result{RequeueAfter: time.Duration(next)}, nil
+}
+
+// soonest is the smallest of the added durations; zero when none was.
+type soonest time.Duration
+
+func (s *soonest) add(d time.Duration) {
+	if d > 0 && (*s == 0 || d < time.Duration(*s)) {
+		*s = soonest(d)
+	}
+}

@@ -1,0 +1,302 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+)
+
+// nfsExport is the volume attribute that linstor-csi sets where consumers mount the volume by NFS.
+const nfsExport = "linstor.csi.linbit.com/nfs-export"
+
+// gatherer collects the input of a decision. It reads, and changes nothing.
+type gatherer struct {
+	cache    client.Reader // selected pods only
+	live     client.Reader
+	linstor  Linstor
+	kubelets *Kubelets
+	clock    clock.PassiveClock
+	driver   string
+	selector labels.Selector
+	settings failover.Settings
+}
+
+func (g *gatherer) isOurs(pv *corev1.PersistentVolume) bool {
+	_, ok := resourceOf(pv, g.driver)
+	return ok
+}
+
+// claimOf returns the claim that a volume is bound to as "namespace/claim", empty when none.
+func claimOf(pv *corev1.PersistentVolume) string {
+	if pv.Spec.ClaimRef == nil {
+		return ""
+	}
+	return key(pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)
+}
+
+// candidates returns from the cache an input for each node on which the volume has a selected pod, or an attachment that
+// a fail-over has to finish. A volume that no selected pod asks for has none.
+func (g *gatherer) candidates(ctx context.Context, pv *corev1.PersistentVolume) ([]failover.Input, error) {
+	pods, err := g.podsOf(ctx, claimOf(pv))
+	if err != nil {
+		return nil, err
+	}
+	attachments, err := g.attachmentsOf(ctx, pv.Name)
+	if err != nil {
+		return nil, err
+	}
+	var nodes []string
+	for _, va := range attachments {
+		nodes = append(nodes, va.Spec.NodeName)
+	}
+	for _, pod := range pods {
+		nodes = append(nodes, pod.Spec.NodeName)
+	}
+	slices.Sort(nodes)
+	var inputs []failover.Input
+	for _, node := range slices.Compact(nodes) {
+		if node == "" {
+			continue
+		}
+		in, err := g.input(ctx, pv, node, onNode(pods, node), attachmentFacts(attachments, pods, node))
+		if err != nil {
+			return nil, err
+		}
+		if len(in.Pods) > 0 || in.Attachment != nil && (in.Attachment.Marked || in.Attachment.Awaited) {
+			inputs = append(inputs, in)
+		}
+	}
+	return inputs, nil
+}
+
+// confirm reads everything that a removal rests on again: LINSTOR's word on all volumes concerned, all pods of the node,
+// selected or not, and the attachment.
+func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, node string) (failover.Input, error) {
+	var onNodePods corev1.PodList
+	if err := g.live.List(ctx, &onNodePods, client.MatchingFields{"spec.nodeName": node}); err != nil {
+		return failover.Input{}, fmt.Errorf("listing the pods on node %s: %w", node, err)
+	}
+	pods := onNodePods.Items
+	pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return !uses(&pod, claimOf(pv)) })
+
+	attachment, err := g.confirmAttachment(ctx, pv, node)
+	if err != nil {
+		return failover.Input{}, err
+	}
+	resources, err := g.resourcesOf(ctx, pv, pods)
+	if err != nil {
+		return failover.Input{}, err
+	}
+	for _, resource := range resources {
+		if _, err := g.linstor.Refresh(ctx, resource); err != nil {
+			return failover.Input{}, fmt.Errorf("reading resource %s from LINSTOR: %w", resource, err)
+		}
+	}
+	return g.input(ctx, pv, node, pods, attachment)
+}
+
+func (g *gatherer) confirmAttachment(ctx context.Context, pv *corev1.PersistentVolume, node string) (*failover.Attachment, error) {
+	attachments, err := g.attachmentsOf(ctx, pv.Name)
+	if err != nil {
+		return nil, err
+	}
+	selected, err := g.podsOf(ctx, claimOf(pv))
+	if err != nil {
+		return nil, err
+	}
+	var confirmed []storagev1.VolumeAttachment
+	for _, va := range attachments {
+		if va.Spec.NodeName != node {
+			continue
+		}
+		var fresh storagev1.VolumeAttachment
+		if err := g.live.Get(ctx, client.ObjectKeyFromObject(&va), &fresh); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading VolumeAttachment %s: %w", va.Name, err)
+		} else if err == nil {
+			confirmed = append(confirmed, fresh)
+		}
+	}
+	return attachmentFacts(confirmed, selected, node), nil
+}
+
+// resourcesOf returns the LINSTOR resources of the volume and of all volumes of the pods.
+func (g *gatherer) resourcesOf(ctx context.Context, pv *corev1.PersistentVolume, pods []corev1.Pod) ([]string, error) {
+	resource, _ := resourceOf(pv, g.driver)
+	resources := []string{resource}
+	for i := range pods {
+		others, _, err := g.podVolumes(ctx, &pods[i], pv.Name)
+		if err != nil {
+			return nil, err
+		}
+		for _, other := range others {
+			name, _ := resourceOf(other, g.driver)
+			if !slices.Contains(resources, name) {
+				resources = append(resources, name)
+			}
+		}
+	}
+	return resources, nil
+}
+
+func (g *gatherer) input(
+	ctx context.Context, pv *corev1.PersistentVolume, node string, pods []corev1.Pod, attachment *failover.Attachment,
+) (failover.Input, error) {
+	in := failover.Input{
+		Now:              g.clock.Now(),
+		Settings:         g.settings,
+		Volume:           volumeFacts(pv),
+		Node:             g.kubelets.Node(node),
+		Attachment:       attachment,
+		LinstorConfirmed: g.linstor.Status().LastConfirmed,
+	}
+	in.Resource = g.resource(pv)
+	for i := range pods {
+		facts := podFacts(&pods[i], g.selector, claimOf(pv))
+		others, unsafe, err := g.podVolumes(ctx, &pods[i], pv.Name)
+		if err != nil {
+			return failover.Input{}, err
+		}
+		facts.UnsafeVolume = unsafe
+		for _, other := range others {
+			facts.Others = append(facts.Others, failover.OtherVolume{Name: other.Name, Resource: g.resource(other)})
+		}
+		in.Pods = append(in.Pods, facts)
+	}
+	return in, nil
+}
+
+func volumeFacts(pv *corev1.PersistentVolume) failover.Volume {
+	modes := pv.Spec.AccessModes
+	readOnly := pv.Spec.CSI.ReadOnly || len(modes) > 0 && !slices.ContainsFunc(modes,
+		func(m corev1.PersistentVolumeAccessMode) bool { return m != corev1.ReadOnlyMany })
+	_, nfs := pv.Spec.CSI.VolumeAttributes[nfsExport]
+	return failover.Volume{
+		Name:      pv.Name,
+		Created:   pv.CreationTimestamp.Time,
+		NFSExport: nfs,
+		Block:     pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock,
+		ReadOnly:  readOnly,
+	}
+}
+
+// attachmentFacts returns the attachment to the node; selected are all selected pods that use the volume.
+func attachmentFacts(attachments []storagev1.VolumeAttachment, selected []corev1.Pod, node string) *failover.Attachment {
+	for _, va := range attachments {
+		if va.Spec.NodeName != node {
+			continue
+		}
+		_, marked := va.Annotations[AnnotationFailOver]
+		return &failover.Attachment{
+			Name:     va.Name,
+			UID:      va.UID,
+			Attached: va.Status.Attached,
+			Created:  va.CreationTimestamp.Time,
+			Deleting: va.DeletionTimestamp != nil,
+			Marked:   marked,
+			Awaited: slices.ContainsFunc(selected, func(pod corev1.Pod) bool {
+				return pod.Spec.NodeName != "" && pod.Spec.NodeName != node && pod.DeletionTimestamp == nil && !hasRun(&pod)
+			}),
+		}
+	}
+	return nil
+}
+
+func (g *gatherer) podsOf(ctx context.Context, claim string) ([]corev1.Pod, error) {
+	if claim == "" {
+		return nil, nil
+	}
+	var pods corev1.PodList
+	if err := g.cache.List(ctx, &pods, client.MatchingFields{indexPodClaims: claim}); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !uses(&pod, claim) }), nil
+}
+
+func onNode(pods []corev1.Pod, node string) []corev1.Pod {
+	var result []corev1.Pod
+	for _, pod := range pods {
+		if pod.Spec.NodeName == node {
+			result = append(result, pod)
+		}
+	}
+	return result
+}
+
+// attachmentsOf returns the attachments of a volume by our driver.
+func (g *gatherer) attachmentsOf(ctx context.Context, volume string) ([]storagev1.VolumeAttachment, error) {
+	var attachments storagev1.VolumeAttachmentList
+	if err := g.cache.List(ctx, &attachments, client.MatchingFields{indexAttachmentVolume: volume}); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(attachments.Items, func(va storagev1.VolumeAttachment) bool { return va.Spec.Attacher != g.driver }), nil
+}
+
+// attachmentsOn returns the attachments of our driver to a node.
+func (g *gatherer) attachmentsOn(ctx context.Context, node string) ([]storagev1.VolumeAttachment, error) {
+	var attachments storagev1.VolumeAttachmentList
+	if err := g.cache.List(ctx, &attachments, client.MatchingFields{indexAttachmentNode: node}); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(attachments.Items, func(va storagev1.VolumeAttachment) bool {
+		return va.Spec.Attacher != g.driver || va.Spec.Source.PersistentVolumeName == nil
+	}), nil
+}
+
+// resource returns LINSTOR's last word on the resource of a volume, in the policy's terms.
+func (g *gatherer) resource(pv *corev1.PersistentVolume) failover.Resource {
+	name, _ := resourceOf(pv, g.driver)
+	known, ok := g.linstor.Resource(name)
+	if !ok {
+		return failover.Resource{Name: name}
+	}
+	return resourceFacts(known)
+}
+
+func resourceFacts(r linstor.Resource) failover.Resource {
+	facts := failover.Resource{
+		Name:      r.Name,
+		Known:     !r.Confirmed.IsZero(),
+		DRBD:      r.DRBD,
+		Volumes:   r.Volumes,
+		Confirmed: r.Confirmed,
+		SetSince:  r.SetSince,
+		Replicas:  make([]failover.Replica, 0, len(r.Replicas)),
+	}
+	for _, replica := range r.Replicas {
+		connections := make(map[string]failover.Fact[bool], len(replica.Connections))
+		for peer, connection := range replica.Connections {
+			connections[peer] = failover.Fact[bool](connection)
+		}
+		facts.Replicas = append(facts.Replicas, failover.Replica{
+			Node:        replica.Node,
+			Diskless:    replica.Diskless,
+			Leaving:     replica.Leaving,
+			Online:      failover.Fact[bool](replica.Online),
+			Reports:     failover.Fact[bool](replica.Reports),
+			MayPromote:  failover.Fact[bool](replica.MayPromote),
+			InUse:       failover.Fact[bool](replica.InUse),
+			Score:       failover.Fact[int](replica.Score),
+			Connections: connections,
+			Quorum:      replica.Quorum,
+			LastInUse:   replica.LastInUse,
+			Remembered:  memoryFacts(replica.Remembered),
+		})
+	}
+	return facts
+}
+
+func memoryFacts(m *linstor.Memory) *failover.Memory {
+	if m == nil {
+		return nil
+	}
+	return &failover.Memory{Quorum: m.Quorum, Diskful: m.Diskful}
+}

@@ -1,0 +1,209 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/retry"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+)
+
+const (
+	// keepAwayExpiry is for how long a taint holds that nobody renews.
+	keepAwayExpiry = 10 * time.Minute
+	// keepAwayResources is how many causes are remembered; the taint of a node with more ends with those.
+	keepAwayResources = 20
+)
+
+// keepAwayMark is the value of AnnotationKeepAway. The taint is ours only while it is there.
+type keepAwayMark struct {
+	Owner     string             `json:"owner"`
+	Reason    failover.Reason    `json:"reason"`
+	Effect    corev1.TaintEffect `json:"effect"`
+	Resources []string           `json:"resources"`
+	Since     time.Time          `json:"since"`
+	Expires   time.Time          `json:"expires"`
+}
+
+// KeepAway taints nodes that have lost their storage, so that the scheduler does not place the replacement there
+// again: Kubernetes itself takes a dead node for ready for up to 50 seconds.
+type KeepAway struct {
+	gatherer
+	client   client.Client
+	recorder events.EventRecorder
+	metrics  *metrics.Metrics
+	owner    string
+	disabled bool
+
+	mu      sync.Mutex
+	ensured map[string]ensured
+}
+
+// ensured is a taint that was seen a moment ago; a node with a hundred volumes is not asked a hundred times.
+type ensured struct {
+	effect corev1.TaintEffect
+	at     time.Time
+}
+
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=patch
+
+// Ensure taints the node of a lost volume, unless that is switched off or the node takes no pods anyway.
+func (k *KeepAway) Ensure(ctx context.Context, in failover.Input, d failover.Decision) error {
+	if k.disabled {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.forgetOld(in.Now)
+	others, err := k.otherStates(ctx, in)
+	if err != nil {
+		return err
+	}
+	effect := failover.KeepAwayEffect(d.State, others)
+	if last, ok := k.ensured[in.Node.Name]; ok && (last.effect == effect || last.effect == corev1.TaintEffectNoSchedule) {
+		return nil
+	}
+	set := false
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var node corev1.Node
+		if err := k.live.Get(ctx, client.ObjectKey{Name: in.Node.Name}, &node); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		set, err = k.taint(ctx, &node, keepAwayMark{
+			Owner: k.owner, Reason: d.Reason, Effect: effect, Resources: []string{in.Resource.Name},
+			Since: in.Now.UTC(), Expires: in.Now.Add(keepAwayExpiry).UTC(),
+		})
+		if node.Spec.Unschedulable {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("keeping pods away from node %s: %w", in.Node.Name, err)
+	}
+	k.ensured[in.Node.Name] = ensured{effect: effect, at: in.Now}
+	if set {
+		k.recordTaint(in.Node.Name, d)
+	}
+	return nil
+}
+
+func (k *KeepAway) forgetOld(now time.Time) {
+	for node, last := range k.ensured {
+		if now.Sub(last.at) > time.Second {
+			delete(k.ensured, node)
+		}
+	}
+}
+
+// otherStates returns the states of the other volumes attached to the node.
+func (k *KeepAway) otherStates(ctx context.Context, in failover.Input) ([]failover.State, error) {
+	attachments, err := k.attachmentsOn(ctx, in.Node.Name)
+	if err != nil {
+		return nil, err
+	}
+	var states []failover.State
+	for _, va := range attachments {
+		name := *va.Spec.Source.PersistentVolumeName
+		if name == in.Volume.Name {
+			continue
+		}
+		var pv corev1.PersistentVolume
+		if err := k.cache.Get(ctx, client.ObjectKey{Name: name}, &pv); client.IgnoreNotFound(err) != nil {
+			return nil, err
+		} else if err != nil || !k.isOurs(&pv) {
+			continue
+		}
+		states = append(states, failover.StateOf(failover.Input{
+			Now: in.Now, Settings: in.Settings, Node: in.Node, Resource: k.resource(&pv),
+		}))
+	}
+	return states, nil
+}
+
+// taint sets the taint and its mark where they are not there yet, and tells whether the node was changed.
+func (k *KeepAway) taint(ctx context.Context, node *corev1.Node, mark keepAwayMark) (bool, error) {
+	before := node.DeepCopy()
+	if old, ok := markOf(node); ok {
+		mark.Since = old.Since
+		for _, resource := range mark.Resources {
+			if !slices.Contains(old.Resources, resource) && len(old.Resources) < keepAwayResources {
+				old.Resources = append(old.Resources, resource)
+			}
+		}
+		mark.Resources = old.Resources
+		if old.Effect == corev1.TaintEffectNoSchedule {
+			mark.Effect = old.Effect
+		}
+	} else if hasTaint(node, TaintLostQuorum, "") {
+		return false, nil // set by somebody else, who will take it away
+	}
+	if !takenOver(node) {
+		setTaint(node, mark.Effect)
+	}
+	return k.write(ctx, before, node, &mark)
+}
+
+// write patches the node's taints and mark; a nil mark takes it away.
+func (k *KeepAway) write(ctx context.Context, before, node *corev1.Node, mark *keepAwayMark) (bool, error) {
+	if mark == nil {
+		delete(node.Annotations, AnnotationKeepAway)
+	} else {
+		text, err := json.Marshal(mark)
+		if err != nil {
+			return false, err
+		}
+		if node.Annotations == nil {
+			node.Annotations = make(map[string]string)
+		}
+		node.Annotations[AnnotationKeepAway] = string(text)
+	}
+	changed := len(before.Spec.Taints) != len(node.Spec.Taints)
+	// The list of taints is replaced as a whole: the patch holds only against the version that was read.
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := k.client.Patch(ctx, node, patch); err != nil {
+		return false, err
+	}
+	ctrl.LoggerFrom(ctx).V(1).Info("Wrote keep-away taint", "node", node.Name, "taints", node.Spec.Taints)
+	return changed, nil
+}
+
+func markOf(node *corev1.Node) (keepAwayMark, bool) {
+	var mark keepAwayMark
+	text, ok := node.Annotations[AnnotationKeepAway]
+	if !ok {
+		return mark, false
+	}
+	if err := json.Unmarshal([]byte(text), &mark); err != nil {
+		return keepAwayMark{}, true // ours, and unreadable: it has expired
+	}
+	return mark, true
+}
+
+func hasTaint(node *corev1.Node, key string, effect corev1.TaintEffect) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == key && (effect == "" || t.Effect == effect)
+	})
+}
+
+// takenOver tells whether Kubernetes itself keeps new pods away from the node by now.
+func takenOver(node *corev1.Node) bool { return hasTaint(node, corev1.TaintNodeUnreachable, "") }
+
+func setTaint(node *corev1.Node, effect corev1.TaintEffect) {
+	clearTaint(node)
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: TaintLostQuorum, Effect: effect})
+}
+
+func clearTaint(node *corev1.Node) {
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == TaintLostQuorum })
+}

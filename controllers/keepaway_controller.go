@@ -1,0 +1,96 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// keepAwayInterval is how often the cause of a taint is looked at.
+const keepAwayInterval = 5 * time.Second
+
+// KeepAwayReconciler owns the taints that KeepAway has set, whichever process did: it takes each away when
+// its cause is gone, when Kubernetes' own taint has taken over, or when it has expired.
+type KeepAwayReconciler struct {
+	*KeepAway
+}
+
+func (r *KeepAwayReconciler) setup(mgr ctrl.Manager, options controller.Options) error {
+	marked := predicate.NewPredicateFuncs(func(o client.Object) bool {
+		_, ok := o.GetAnnotations()[AnnotationKeepAway]
+		return ok
+	})
+	return ctrl.NewControllerManagedBy(mgr).Named("keepaway").WithOptions(options).
+		For(&corev1.Node{}, builder.WithPredicates(marked)).Complete(r)
+}
+
+// Reconcile looks at one tainted node.
+func (r *KeepAwayReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var node corev1.Node
+	if err := r.live.Get(ctx, req.NamespacedName, &node); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	mark, ours := markOf(&node)
+	if !ours {
+		return reconcile.Result{}, nil
+	}
+	before := node.DeepCopy()
+	now := r.clock.Now()
+	holds := r.holds(ctx, node.Name, mark)
+	switch tainted := hasTaint(&node, TaintLostQuorum, ""); {
+	case !holds, now.After(mark.Expires):
+		clearTaint(&node)
+		if _, err := r.write(ctx, before, &node, nil); err != nil {
+			return reconcile.Result{}, fmt.Errorf("letting pods return to node %s: %w", node.Name, err)
+		}
+		r.forget(node.Name)
+		r.recordUntaint(node.Name, holds)
+		return reconcile.Result{}, nil
+	case takenOver(&node) && tainted:
+		clearTaint(&node)
+	case !takenOver(&node) && !tainted:
+		setTaint(&node, mark.Effect)
+	case mark.Expires.Sub(now) > keepAwayExpiry/2:
+		return reconcile.Result{RequeueAfter: keepAwayInterval}, nil
+	}
+	mark.Owner, mark.Expires = r.owner, now.Add(keepAwayExpiry).UTC()
+	if _, err := r.write(ctx, before, &node, &mark); err != nil {
+		return reconcile.Result{}, fmt.Errorf("renewing the taint of node %s: %w", node.Name, err)
+	}
+	return reconcile.Result{RequeueAfter: keepAwayInterval}, nil
+}
+
+// holds asks LINSTOR whether the cause persists. While it cannot be asked, the cause does.
+func (r *KeepAwayReconciler) holds(ctx context.Context, node string, mark keepAwayMark) bool {
+	var causes []failover.Resource
+	for _, name := range mark.Resources {
+		fresh, err := r.linstor.Refresh(ctx, name)
+		if err != nil {
+			known, ok := r.linstor.Resource(name)
+			if !ok {
+				continue // LINSTOR no longer lists it
+			}
+			fresh = known
+		}
+		causes = append(causes, resourceFacts(fresh))
+	}
+	satellite, _ := r.linstor.Node(node)
+	return failover.KeepAwayHolds(r.clock.Now(), r.kubelets.Node(node), r.settings,
+		failover.Fact[bool](satellite.Online), causes)
+}
+
+func (r *KeepAwayReconciler) forget(node string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.ensured, node)
+}

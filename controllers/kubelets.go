@@ -1,0 +1,171 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+const (
+	// LeaseNamespace is where kubelets keep their Leases.
+	LeaseNamespace = "kube-node-lease"
+	// forgotten is after how long a silent Lease says nothing about the API any more: its node is long gone.
+	forgotten = 5 * time.Minute
+)
+
+// Kubelets remembers when each kubelet was last seen alive, by what this process saw change: the clocks of
+// other machines prove nothing. It is safe for concurrent use.
+type Kubelets struct {
+	clock         clock.PassiveClock
+	shutdownTaint []string
+
+	mu     sync.Mutex
+	leases map[string]leaseSeen
+	boots  map[string]bootSeen
+}
+
+// leaseSeen is the newest renewal of a node's Lease.
+type leaseSeen struct {
+	renewed time.Time // by the kubelet's clock, only compared for equality
+	seen    time.Time // by ours
+}
+
+// bootSeen is a node's present boot.
+type bootSeen struct {
+	id       string
+	seen     time.Time
+	shutdown bool
+}
+
+// NewKubelets returns an empty memory. shutdownTaints are the keys of taints that say that a node was switched off.
+func NewKubelets(clock clock.PassiveClock, shutdownTaints []string) *Kubelets {
+	return &Kubelets{
+		clock:         clock,
+		shutdownTaint: shutdownTaints,
+		leases:        make(map[string]leaseSeen),
+		boots:         make(map[string]bootSeen),
+	}
+}
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch,namespace=kube-node-lease
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+
+// Follow keeps the memory up to date from the cache, on every replica.
+func (k *Kubelets) Follow(ctx context.Context, informers cache.Informers) error {
+	leases, err := informers.GetInformer(ctx, &coordinationv1.Lease{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching Leases in namespace %s: %w", LeaseNamespace, err)
+	}
+	nodes, err := informers.GetInformer(ctx, &corev1.Node{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("watching nodes: %w", err)
+	}
+	if _, err := leases.AddEventHandler(onChange(k.ObserveLease, k.forgetLease)); err != nil {
+		return fmt.Errorf("watching Leases in namespace %s: %w", LeaseNamespace, err)
+	}
+	if _, err := nodes.AddEventHandler(onChange(k.ObserveNode, k.forgetNode)); err != nil {
+		return fmt.Errorf("watching nodes: %w", err)
+	}
+	return nil
+}
+
+func onChange[T any](observe, forget func(*T)) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { apply(o, observe) },
+		UpdateFunc: func(_, o any) { apply(o, observe) },
+		DeleteFunc: func(o any) {
+			if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+				o = last.Obj
+			}
+			apply(o, forget)
+		},
+	}
+}
+
+func apply[T any](o any, f func(*T)) {
+	if object, ok := o.(*T); ok {
+		f(object)
+	}
+}
+
+// ObserveLease records a Lease of a kubelet.
+func (k *Kubelets) ObserveLease(lease *coordinationv1.Lease) {
+	if lease.Namespace != LeaseNamespace || lease.Spec.RenewTime == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	renewed := lease.Spec.RenewTime.Time
+	if last, ok := k.leases[lease.Name]; !ok || !last.renewed.Equal(renewed) {
+		k.leases[lease.Name] = leaseSeen{renewed: renewed, seen: k.clock.Now()}
+	}
+}
+
+// ObserveNode records a node's boot and whether it is said to be switched off.
+func (k *Kubelets) ObserveNode(node *corev1.Node) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	boot := k.boots[node.Name]
+	if id := node.Status.NodeInfo.BootID; boot.id != id || boot.seen.IsZero() {
+		boot = bootSeen{id: id, seen: k.clock.Now()}
+	}
+	boot.shutdown = slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return slices.Contains(k.shutdownTaint, t.Key) })
+	k.boots[node.Name] = boot
+}
+
+func (k *Kubelets) forgetLease(lease *coordinationv1.Lease) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.leases, lease.Name)
+}
+
+func (k *Kubelets) forgetNode(node *corev1.Node) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.boots, node.Name)
+}
+
+// Node returns what is known of a node now.
+func (k *Kubelets) Node(name string) failover.Node {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.clock.Now()
+	lease, known := k.leases[name]
+	boot := k.boots[name]
+	node := failover.Node{Name: name, Shutdown: boot.shutdown}
+	if boot.id != "" {
+		node.BootSince = boot.seen
+	}
+	if known && k.watchAlive(now) {
+		node.LeaseKnown = true
+		node.LeaseSilence = now.Sub(lease.seen)
+	}
+	return node
+}
+
+// watchAlive tells whether Leases can be believed: when most of them fall silent together, it is the API that was
+// away, or this process, and not the nodes.
+func (k *Kubelets) watchAlive(now time.Time) bool {
+	silent, counted := 0, 0
+	for _, lease := range k.leases {
+		switch silence := now.Sub(lease.seen); {
+		case silence >= forgotten:
+		case silence >= failover.ForceSilence:
+			silent++
+			counted++
+		default:
+			counted++
+		}
+	}
+	return counted == 0 || 2*silent <= counted
+}

@@ -1,0 +1,167 @@
+package controllers
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// podFacts translates one pod into what the policy wants to know of it, its other volumes excepted.
+func podFacts(pod *corev1.Pod, selector labels.Selector, claim string) failover.Pod {
+	owner := metav1.GetControllerOf(pod)
+	_, exempt := pod.Annotations[AnnotationIgnore]
+	facts := failover.Pod{
+		Namespace: pod.Namespace,
+		Name:      pod.Name,
+		UID:       pod.UID,
+		Created:   pod.CreationTimestamp.Time,
+		Bound:     boundAt(pod),
+		HasRun:    hasRun(pod),
+		ReadOnly:  mountsReadOnly(pod, claim),
+		Selected:  selector.Matches(labels.Set(pod.Labels)),
+		Exempt:    exempt,
+		Owned:     owner != nil,
+		NodeBound: owner != nil && (owner.Kind == "DaemonSet" || owner.Kind == "Node"),
+	}
+	facts.RunningSince = runningSince(pod)
+	if pod.DeletionTimestamp != nil {
+		// The API server sets it to the end of the grace, not to its start.
+		facts.DeleteBy = pod.DeletionTimestamp.Time
+		facts.Forced = pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
+	}
+	return facts
+}
+
+func boundAt(pod *corev1.Pod) time.Time {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return pod.CreationTimestamp.Time
+}
+
+func hasRun(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil
+	})
+}
+
+func runningSince(pod *corev1.Pod) time.Time {
+	var since time.Time
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.State.Running == nil {
+			continue
+		}
+		if started := c.State.Running.StartedAt.Time; since.IsZero() || started.Before(since) {
+			since = started
+		}
+	}
+	return since
+}
+
+// mountsReadOnly tells whether the pod asks for the claim ("namespace/claim") read-only everywhere it uses it.
+func mountsReadOnly(pod *corev1.Pod, claim string) bool {
+	used := false
+	for _, volume := range pod.Spec.Volumes {
+		if name := claimName(pod, volume); name == "" || key(pod.Namespace, name) != claim {
+			continue
+		}
+		if volume.PersistentVolumeClaim == nil || !volume.PersistentVolumeClaim.ReadOnly {
+			return false
+		}
+		used = true
+	}
+	return used
+}
+
+// uses tells whether the pod is one of those that hold the claim ("namespace/claim"). A pod that has ended by itself
+// holds nothing any more, as for Kubernetes' attach/detach controller; one that a fail-over has marked as
+// failed does, until its object is gone.
+func uses(pod *corev1.Pod, claim string) bool {
+	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+	if ended && pod.DeletionTimestamp == nil && !disrupted(pod) {
+		return false
+	}
+	return slices.Contains(claimsOf(pod), claim)
+}
+
+func disrupted(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+	})
+}
+
+// podVolumes sorts a pod's volumes: the PersistentVolumes of our driver other than the given one, and the name of the
+// first volume that may not survive a move.
+func (g *gatherer) podVolumes(ctx context.Context, pod *corev1.Pod, except string) ([]*corev1.PersistentVolume, string, error) {
+	var ours []*corev1.PersistentVolume
+	unsafe := ""
+	for _, volume := range pod.Spec.Volumes {
+		name := claimName(pod, volume)
+		if name == "" {
+			if unsafe == "" && !safeSource(volume.VolumeSource) {
+				unsafe = volume.Name
+			}
+			continue
+		}
+		pv, err := g.volumeOfClaim(ctx, key(pod.Namespace, name))
+		if err != nil {
+			return nil, "", err
+		}
+		switch {
+		case pv != nil && pv.Name == except:
+		case pv != nil && g.isOurs(pv):
+			ours = append(ours, pv)
+		case unsafe == "":
+			safe := volume.Ephemeral != nil
+			if !safe && pv != nil {
+				if safe, err = g.sharedWithoutAttachment(ctx, pv, pod.Spec.NodeName); err != nil {
+					return nil, "", err
+				}
+			}
+			if !safe {
+				unsafe = volume.Name
+			}
+		}
+	}
+	return ours, unsafe, nil
+}
+
+// safeSource tells whether a volume that is no claim can be had on any node.
+func safeSource(source corev1.VolumeSource) bool {
+	return source.ConfigMap != nil || source.Secret != nil || source.Projected != nil ||
+		source.DownwardAPI != nil || source.EmptyDir != nil
+}
+
+// sharedWithoutAttachment tells whether a volume may be used by many nodes and is not attached to this one,
+// like a network file system.
+func (g *gatherer) sharedWithoutAttachment(ctx context.Context, pv *corev1.PersistentVolume, node string) (bool, error) {
+	if !slices.Contains(pv.Spec.AccessModes, corev1.ReadWriteMany) {
+		return false, nil
+	}
+	attachments, err := g.attachmentsOf(ctx, pv.Name)
+	if err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(attachments, func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName == node }), nil
+}
+
+func (g *gatherer) volumeOfClaim(ctx context.Context, claim string) (*corev1.PersistentVolume, error) {
+	var volumes corev1.PersistentVolumeList
+	if err := g.cache.List(ctx, &volumes, client.MatchingFields{indexVolumeClaim: claim}); err != nil {
+		return nil, err
+	}
+	if len(volumes.Items) == 0 {
+		return nil, nil
+	}
+	return &volumes.Items[0], nil
+}

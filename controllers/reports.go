@@ -1,0 +1,143 @@
+package controllers
+
+import (
+	"sync"
+	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+)
+
+// reports remembers what was last said about each volume on each node, so that only changes are said, and when the
+// stages of a fail-over began.
+type reports struct {
+	metrics *metrics.Metrics
+	now     func() time.Time
+
+	mu   sync.Mutex
+	said map[string]map[string]*story // by volume and node
+}
+
+// story is one volume on one node.
+type story struct {
+	verdict  failover.Verdict
+	reason   failover.Reason
+	suspect  time.Time // since when the loss has been suspected
+	removing time.Time // first removal
+	gone     time.Time // last pod gone
+	stuck    map[string]bool
+}
+
+func newReports(m *metrics.Metrics, now func() time.Time) *reports {
+	return &reports{metrics: m, now: now, said: make(map[string]map[string]*story)}
+}
+
+// keep forgets every node of the volume that is not among the inputs.
+func (r *reports) keep(volume string, inputs []failover.Input) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	nodes := r.said[volume]
+	for node := range nodes {
+		wanted := false
+		for _, in := range inputs {
+			wanted = wanted || in.Node.Name == node
+		}
+		if !wanted {
+			delete(nodes, node)
+		}
+	}
+	if len(nodes) == 0 {
+		delete(r.said, volume)
+	}
+}
+
+func (r *reports) forget(volume string) { r.keep(volume, nil) }
+
+// changed notes a decision and tells whether it is news. The normal state is never news, and leaves nothing behind.
+func (r *reports) changed(volume, node string, d failover.Decision) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if d.Verdict == failover.NotLost || d.Verdict == failover.Undecided {
+		s, told := r.said[volume][node]
+		if told && s.removing.IsZero() {
+			delete(r.said[volume], node)
+			return s.verdict != d.Verdict
+		}
+		return false
+	}
+	s := r.story(volume, node)
+	if s.suspect.IsZero() {
+		s.suspect = r.now()
+	}
+	if s.verdict == d.Verdict && s.reason == d.Reason {
+		return false
+	}
+	s.verdict, s.reason = d.Verdict, d.Reason
+	if d.Verdict == failover.Blocked {
+		r.metrics.Blocked(d.Reason)
+	}
+	return true
+}
+
+// stuck notes that a pod does not terminate and tells whether that is news.
+func (r *reports) stuckPod(volume, node, pod string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.story(volume, node)
+	if s.stuck[pod] {
+		return false
+	}
+	if s.stuck == nil {
+		s.stuck = make(map[string]bool)
+	}
+	s.stuck[pod] = true
+	r.metrics.Blocked(failover.StuckOnNode)
+	return true
+}
+
+func (r *reports) podRemoved(volume string, in failover.Input, d failover.Decision, mode failover.Removal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.metrics.PodDeleted(mode)
+	s := r.story(volume, in.Node.Name)
+	if s.removing.IsZero() {
+		s.removing = r.now()
+		r.metrics.FailoverBegun(d.Reason)
+		if !s.suspect.IsZero() {
+			r.metrics.Took(metrics.StageDecide, s.removing.Sub(s.suspect))
+		}
+	}
+}
+
+func (r *reports) podsGone(volume string, in failover.Input) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.story(volume, in.Node.Name)
+	if s.gone.IsZero() {
+		s.gone = r.now()
+		if !s.removing.IsZero() {
+			r.metrics.Took(metrics.StagePodsGone, s.gone.Sub(s.removing))
+		}
+	}
+}
+
+func (r *reports) released(volume string, in failover.Input) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.story(volume, in.Node.Name); !s.gone.IsZero() {
+		r.metrics.Took(metrics.StageRelease, r.now().Sub(s.gone))
+	}
+}
+
+// story returns the volume's story on the node; the caller holds the lock.
+func (r *reports) story(volume, node string) *story {
+	nodes := r.said[volume]
+	if nodes == nil {
+		nodes = make(map[string]*story)
+		r.said[volume] = nodes
+	}
+	if nodes[node] == nil {
+		nodes[node] = &story{}
+	}
+	return nodes[node]
+}

@@ -1,0 +1,115 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+)
+
+// Config is what the controllers are made of. Every field is required unless it says otherwise.
+type Config struct {
+	// Driver is the CSI driver's name, which is also the attacher's.
+	Driver string
+	// Selector selects the pods that may be removed.
+	Selector labels.Selector
+	// Settings are the policy's settings.
+	Settings failover.Settings
+	// Linstor is LINSTOR's word.
+	Linstor Linstor
+	// Metrics are counted in.
+	Metrics *metrics.Metrics
+	// Clock defaults to the real one.
+	Clock clock.PassiveClock
+	// Owner is this process's name in the mark of a taint.
+	Owner string
+	// ShutdownTaints are keys of taints that say that a node was switched off.
+	ShutdownTaints []string
+	// FastDetach releases volumes from their lost node, so that Kubernetes need not wait for its kubelet.
+	FastDetach bool
+	// DisableNodeTaints leaves nodes that lost their storage untainted.
+	DisableNodeTaints bool
+	// ReconcileInterval is how often a volume that is not in its normal state is looked at again.
+	ReconcileInterval time.Duration
+	// OperationsTimeout bounds one reconciliation.
+	OperationsTimeout time.Duration
+	// Concurrency is how many volumes are worked on at a time.
+	Concurrency int
+	// SkipNameValidation lets several managers run in one process, for tests.
+	SkipNameValidation bool
+}
+
+// retryLimit is the longest time until something that failed is tried again.
+const retryLimit = 5 * time.Second
+
+// SetUp adds the controllers and what they remember to the manager. Only FailoverReconciler and KeepAwayReconciler wait
+// for leadership.
+func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	if err := AddIndexes(ctx, mgr.GetFieldIndexer(), cfg.Driver); err != nil {
+		return err
+	}
+	kubelets := NewKubelets(cfg.Clock, cfg.ShutdownTaints)
+	if err := kubelets.Follow(ctx, mgr.GetCache()); err != nil {
+		return err
+	}
+	parts := assemble(cfg, kubelets, mgr.GetClient(), mgr.GetCache(), mgr.GetAPIReader(), mgr.GetEventRecorder("piraeus-ha-controller"))
+	for _, part := range []interface {
+		setup(ctrl.Manager, controller.Options) error
+	}{parts.clock, parts.failover, parts.keepAway} {
+		if err := part.setup(mgr, controllerOptions(cfg)); err != nil {
+			return fmt.Errorf("adding %T: %w", part, err)
+		}
+	}
+	return nil
+}
+
+func controllerOptions(cfg Config) controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: cfg.Concurrency,
+		ReconciliationTimeout:   cfg.OperationsTimeout,
+		EnableWarmup:            new(true),
+		SkipNameValidation:      new(cfg.SkipNameValidation),
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+			50*time.Millisecond, retryLimit),
+	}
+}
+
+// parts are the reconcilers, wired.
+type parts struct {
+	clock    *ClockReconciler
+	failover *FailoverReconciler
+	keepAway *KeepAwayReconciler
+}
+
+func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) parts {
+	g := gatherer{
+		cache: cache, live: live, linstor: cfg.Linstor, kubelets: kubelets, clock: cfg.Clock,
+		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings,
+	}
+	keepAway := &KeepAway{
+		gatherer: g, client: c, recorder: recorder, metrics: cfg.Metrics, owner: cfg.Owner,
+		disabled: cfg.DisableNodeTaints, ensured: make(map[string]ensured),
+	}
+	return parts{
+		clock: &ClockReconciler{gatherer: g},
+		failover: &FailoverReconciler{
+			gatherer: g, client: c, keepAway: keepAway, inUse: newVolumesInUse(c, live), recorder: recorder,
+			reports: newReports(cfg.Metrics, cfg.Clock.Now), fastDetach: cfg.FastDetach, reconcileInterval: cfg.ReconcileInterval,
+		},
+		keepAway: &KeepAwayReconciler{KeepAway: keepAway},
+	}
+}

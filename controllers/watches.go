@@ -1,0 +1,77 @@
+package controllers
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// watchVolumes has a controller look at a PersistentVolume when it, a selected pod, an attachment or
+// LINSTOR's word on its resource changes.
+func watchVolumes(b *ctrl.Builder, g *gatherer) *ctrl.Builder {
+	return b.
+		For(&corev1.PersistentVolume{}).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(g.volumesOfPod)).
+		Watches(&storagev1.VolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(g.volumesOfAttachment)).
+		WatchesRawSource(g.doorbell())
+}
+
+// doorbell rings for the volumes of a resource when LINSTOR's word on it changes. The change itself is not carried:
+// who answers reads the store.
+func (g *gatherer) doorbell() source.Source {
+	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		unsubscribe := g.linstor.Subscribe(func(resource string) {
+			for _, request := range g.volumesOfResource(ctx, resource) {
+				queue.Add(request)
+			}
+		})
+		context.AfterFunc(ctx, unsubscribe)
+		return nil
+	})
+}
+
+func (g *gatherer) volumesOfResource(ctx context.Context, resource string) []reconcile.Request {
+	return g.requests(ctx, client.MatchingFields{indexVolumeResource: strings.ToLower(resource)})
+}
+
+func (g *gatherer) volumesOfPod(ctx context.Context, o client.Object) []reconcile.Request {
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return nil
+	}
+	var requests []reconcile.Request
+	for _, claim := range claimsOf(pod) {
+		requests = append(requests, g.requests(ctx, client.MatchingFields{indexVolumeClaim: claim})...)
+	}
+	return requests
+}
+
+func (g *gatherer) volumesOfAttachment(_ context.Context, o client.Object) []reconcile.Request {
+	va, ok := o.(*storagev1.VolumeAttachment)
+	if !ok || va.Spec.Attacher != g.driver || va.Spec.Source.PersistentVolumeName == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: *va.Spec.Source.PersistentVolumeName}}}
+}
+
+func (g *gatherer) requests(ctx context.Context, fields client.MatchingFields) []reconcile.Request {
+	var volumes corev1.PersistentVolumeList
+	if err := g.cache.List(ctx, &volumes, fields); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot look volumes up in the cache", "fields", fields)
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(volumes.Items))
+	for i := range volumes.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&volumes.Items[i])})
+	}
+	return requests
+}

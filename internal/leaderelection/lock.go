@@ -1,0 +1,49 @@
+// Package leaderelection makes the Lease by which the replicas of the controller agree on a leader.
+package leaderelection
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
+)
+
+// namespaceFile is where Kubernetes mounts the namespace of a pod.
+const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// Lock returns the Lease with the identity and the name that the options give. It has a client of its own, so that no
+// other request can delay a renewal. Outside of a cluster the namespace must be given.
+func Lock(opts options.Options, config *rest.Config) (resourcelock.Interface, error) {
+	namespace, err := namespaceOf(opts)
+	if err != nil {
+		return nil, err
+	}
+	config = rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
+	config.Timeout = opts.RenewDeadline / 2
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the Kubernetes API for the leader election: %w", err)
+	}
+	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, namespace, opts.LeaderElectionResourceName,
+		clients.CoreV1(), clients.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: opts.LeaderElectionLeaseName})
+	if err != nil {
+		return nil, fmt.Errorf("making Lease %s/%s: %w", namespace, opts.LeaderElectionResourceName, err)
+	}
+	return lock, nil
+}
+
+func namespaceOf(opts options.Options) (string, error) {
+	if opts.LeaderElectionNamespace != "" {
+		return opts.LeaderElectionNamespace, nil
+	}
+	namespace, err := os.ReadFile(namespaceFile)
+	if err != nil {
+		return "", fmt.Errorf("--leader-election-namespace is not set and this is no pod: %w", err)
+	}
+	return strings.TrimSpace(string(namespace)), nil
+}

@@ -1,0 +1,107 @@
+// Package metrics holds what the controllers count. Events may be dropped and log lines sampled; these are not.
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+const namespace = "piraeus_ha_controller"
+
+// Stage is a part of a fail-over that is timed on its own.
+type Stage string
+
+const (
+	// StageDecide is from the start of the grace's clock to the first removal.
+	StageDecide Stage = "decide"
+	// StagePodsGone is from the first removal to the last pod object's disappearance.
+	StagePodsGone Stage = "pods_gone"
+	// StageRelease is from there to the volume's release from the node.
+	StageRelease Stage = "release"
+)
+
+// Metrics are the counters of the fail-overs. Nothing is registered until the owner registers Collectors.
+type Metrics struct {
+	failovers   *prometheus.CounterVec
+	pods        *prometheus.CounterVec
+	attachments prometheus.Counter
+	blocked     *prometheus.CounterVec
+	stages      *prometheus.HistogramVec
+	taints      *prometheus.CounterVec
+}
+
+// New returns metrics of which all known label values start at 0, so that rates see the first increment.
+func New() *Metrics {
+	m := &Metrics{
+		failovers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "failovers_total",
+			Help: "Fail-overs of one volume on one node that were begun, by reason of the loss.",
+		}, []string{"reason"}),
+		pods: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "pods_deleted_total",
+			Help: "Pods deleted because they lost their storage, by mode: Force or Graceful.",
+		}, []string{"mode"}),
+		attachments: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: namespace, Name: "volume_attachments_deleted_total",
+			Help: "VolumeAttachments deleted because their node lost the volume.",
+		}),
+		blocked: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "failovers_blocked_total",
+			Help: "Times a volume on a node was found lost and not moved, by the reason that forbade it; counted when the reason changes.",
+		}, []string{"reason"}),
+		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "failover_duration_seconds",
+			Help:    "Duration of the stages of a fail-over: decide, pods_gone, release.",
+			Buckets: []float64{.05, .1, .25, .5, 1, 2, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300},
+		}, []string{"stage"}),
+		taints: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "node_taints_total",
+			Help: "Keep-away taints, by change: set, removed, expired.",
+		}, []string{"change"}),
+	}
+	for _, reason := range []failover.Reason{
+		failover.QuorumLost, failover.NodeUnreachable, failover.ForcedIOErrors, failover.Demoted, failover.ReplicaGone,
+	} {
+		m.failovers.WithLabelValues(string(reason))
+	}
+	for _, mode := range []failover.Removal{failover.RemoveForce, failover.RemoveGracefully} {
+		m.pods.WithLabelValues(string(mode))
+	}
+	for _, stage := range []Stage{StageDecide, StagePodsGone, StageRelease} {
+		m.stages.WithLabelValues(string(stage))
+	}
+	for _, change := range []string{"set", "removed", "expired"} {
+		m.taints.WithLabelValues(change)
+	}
+	return m
+}
+
+// Collectors returns everything to register.
+func (m *Metrics) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.failovers, m.pods, m.attachments, m.blocked, m.stages, m.taints}
+}
+
+// FailoverBegun counts a fail-over.
+func (m *Metrics) FailoverBegun(reason failover.Reason) {
+	m.failovers.WithLabelValues(string(reason)).Inc()
+}
+
+// PodDeleted counts a deleted pod.
+func (m *Metrics) PodDeleted(mode failover.Removal) { m.pods.WithLabelValues(string(mode)).Inc() }
+
+// AttachmentDeleted counts a deleted VolumeAttachment.
+func (m *Metrics) AttachmentDeleted() { m.attachments.Inc() }
+
+// Blocked counts a fail-over that a gate forbids.
+func (m *Metrics) Blocked(reason failover.Reason) { m.blocked.WithLabelValues(string(reason)).Inc() }
+
+// Took records how long a stage took.
+func (m *Metrics) Took(stage Stage, d time.Duration) {
+	m.stages.WithLabelValues(string(stage)).Observe(d.Seconds())
+}
+
+// Taint counts a change of a keep-away taint: "set", "removed" or "expired".
+func (m *Metrics) Taint(change string) { m.taints.WithLabelValues(change).Inc() }

@@ -1,0 +1,215 @@
+// Command piraeus-ha-controller moves stateful workloads away from nodes that have lost their LINSTOR storage.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/leaderelection"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	failovermetrics "github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/version"
+)
+
+// shutdownTimeout is how long running reconciliations may take to end before the leader's Lease is released. It is
+// shorter than the pod's termination grace, or the Lease would not be released at all.
+const shutdownTimeout = 8 * time.Second
+
+// readyTimeout is how long a readiness probe waits; the kubelet gives up after a second.
+const readyTimeout = 500 * time.Millisecond
+
+func main() {
+	if err := run(ctrl.SetupSignalHandler(), os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "piraeus-ha-controller:", err)
+		os.Exit(1)
+	}
+}
+
+// run is the program: options, manager, wiring. It returns when ctx ends, or at once with a fault of the settings.
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	opts, err := options.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return options.Usage(stdout)
+	}
+	if err != nil {
+		return err
+	}
+	if opts.Version {
+		_, err := fmt.Fprintln(stdout, version.String())
+		return err
+	}
+	log := options.Logger(opts)
+	ctrl.SetLogger(log)
+	klog.SetLogger(log.WithName("client-go"))
+
+	feed, view, err := newFeed(opts, log)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(opts, log)
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(feed); err != nil {
+		return fmt.Errorf("adding the LINSTOR feed: %w", err)
+	}
+	if err := controllers.SetUp(ctx, mgr, controllerConfig(opts, view)); err != nil {
+		return err
+	}
+	if err := addProbes(mgr); err != nil {
+		return err
+	}
+	log.Info("Starting", "version", version.String(), "attacher", opts.AttacherName, "podLabelSelector", opts.PodLabelSelector)
+	return mgr.Start(ctx)
+}
+
+// linstorView is LINSTOR as the controllers see it: the store to look at, the feed to ask.
+type linstorView struct {
+	*linstor.Store
+	*linstor.Feed
+}
+
+func newFeed(opts options.Options, log logr.Logger) (*linstor.Feed, linstorView, error) {
+	config, err := linstor.ConfigFromEnv(os.LookupEnv)
+	if err != nil {
+		return nil, linstorView{}, err
+	}
+	counters := linstor.NewMetrics()
+	metrics.Registry.MustRegister(counters.Collectors()...)
+	client, err := linstor.NewClient(config, linstor.WithUserAgent(version.UserAgent()),
+		linstor.WithRequestTimeout(opts.OperationsTimeout), linstor.WithMetrics(counters))
+	if err != nil {
+		return nil, linstorView{}, err
+	}
+	store := linstor.NewStore()
+	feed := linstor.NewFeed(client, store, log.WithName("linstor"), linstor.Options{
+		ResyncInterval: opts.ResyncInterval, Metrics: counters,
+	})
+	return feed, linstorView{Store: store, Feed: feed}, nil
+}
+
+func newManager(opts options.Options, log logr.Logger) (ctrl.Manager, error) {
+	config, err := opts.RESTConfig()
+	if err != nil {
+		return nil, err
+	}
+	scheme := runtime.NewScheme()
+	utilruntime.Must(corev1.AddToScheme(scheme))
+	utilruntime.Must(storagev1.AddToScheme(scheme))
+	utilruntime.Must(coordinationv1.AddToScheme(scheme))
+	var lock resourcelock.Interface
+	if opts.LeaderElection {
+		if lock, err = leaderelection.Lock(opts, config); err != nil {
+			return nil, err
+		}
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme: scheme,
+		Logger: log,
+		Cache: cache.Options{
+			DefaultTransform:            cache.TransformStripManagedFields(),
+			ReaderFailOnMissingInformer: true,
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.Pod{}:           {Label: opts.PodSelector},
+				&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{controllers.LeaseNamespace: {}}},
+			},
+		},
+		Metrics:                             metricsOptions(opts),
+		HealthProbeBindAddress:              net.JoinHostPort("", strconv.Itoa(opts.LeaderElectionHealthzPort)),
+		LeaderElection:                      opts.LeaderElection,
+		LeaderElectionResourceLockInterface: lock,
+		LeaderElectionReleaseOnCancel:       true,
+		LeaseDuration:                       &opts.LeaseDuration,
+		RenewDeadline:                       &opts.RenewDeadline,
+		RetryPeriod:                         &opts.RetryPeriod,
+		GracefulShutdownTimeout:             new(shutdownTimeout),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the Kubernetes API: %w", err)
+	}
+	return mgr, nil
+}
+
+func metricsOptions(opts options.Options) metricsserver.Options {
+	result := metricsserver.Options{BindAddress: opts.MetricsBindAddress, SecureServing: opts.MetricsSecure}
+	if opts.MetricsSecure {
+		result.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	return result
+}
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update,namespace=ha-controller
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+func controllerConfig(opts options.Options, view linstorView) controllers.Config {
+	counters := failovermetrics.New()
+	metrics.Registry.MustRegister(counters.Collectors()...)
+	return controllers.Config{
+		Driver:   opts.AttacherName,
+		Selector: opts.PodSelector,
+		Settings: failover.Settings{
+			ConfirmedGrace:   opts.ConfirmedLossGracePeriod,
+			KnownGrace:       opts.KnownResourceGracePeriod,
+			NewGrace:         opts.NewResourceGracePeriod,
+			KubeletSilence:   opts.KubeletSilence,
+			DeletionGrace:    time.Duration(opts.GracePeriodSeconds) * time.Second,
+			RemoveUnsafePods: opts.FailOverUnsafePods,
+		},
+		Linstor:           view,
+		Metrics:           counters,
+		Owner:             opts.LeaderElectionLeaseName,
+		ShutdownTaints:    opts.ShutdownTaints,
+		FastDetach:        opts.FastDetach,
+		DisableNodeTaints: opts.DisableNodeTaints,
+		ReconcileInterval: opts.ReconcileInterval,
+		OperationsTimeout: opts.OperationsTimeout,
+		Concurrency:       opts.Concurrency,
+	}
+}
+
+// addProbes serves /healthz, which says that the process is alive whatever LINSTOR does, and /readyz.
+func addProbes(mgr ctrl.Manager) error {
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("adding /healthz: %w", err)
+	}
+	ready := func(req *http.Request) error {
+		ctx, cancel := context.WithTimeout(req.Context(), readyTimeout)
+		defer cancel()
+		if !mgr.GetCache().WaitForCacheSync(ctx) {
+			return errors.New("the state of the cluster has not been read yet")
+		}
+		return nil
+	}
+	if err := mgr.AddReadyzCheck("cache", ready); err != nil {
+		return fmt.Errorf("adding /readyz: %w", err)
+	}
+	return nil
+}
