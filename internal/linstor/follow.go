@@ -9,6 +9,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// streamSettle is how long a stream without events must stand before it counts as connected: where LINSTOR
+// refuses it, that comes sooner.
+const streamSettle = time.Second
+
 var (
 	errStreamDead    = errors.New("the event stream is silent although LINSTOR's values have changed")
 	errEndpointMoved = errors.New("another LINSTOR controller has taken over")
@@ -109,7 +113,7 @@ func (f *Feed) keepSynced(ctx context.Context) {
 		if err := f.resync(ctx); err != nil {
 			f.failed(err)
 			pause = delay()
-		} else if ctx.Err() == nil {
+		} else if f.Status().Connected || sleep(ctx, streamSettle) {
 			f.synced()
 		}
 		if !sleep(ctx, pause) {

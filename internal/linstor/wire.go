@@ -39,9 +39,11 @@ type wireResource struct {
 		Type string    `json:"type"`
 		DRBD *wireDRBD `json:"drbd"`
 	} `json:"layer_object"`
-	State *struct {
-		InUse *bool `json:"in_use"`
-	} `json:"state"`
+	State *wireState `json:"state"`
+}
+
+type wireState struct {
+	InUse *bool `json:"in_use"`
 }
 
 type wireDRBD struct {

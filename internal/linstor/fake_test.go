@@ -1,0 +1,388 @@
+package linstor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+)
+
+// network connects clients and servers without sockets, so that tests can run in synctest bubbles.
+type network struct {
+	mu    sync.Mutex
+	hosts map[string]func(net.Conn)
+	conns []net.Conn
+}
+
+func newNetwork() *network { return &network{hosts: map[string]func(net.Conn){}} }
+
+func (n *network) dial(_ context.Context, _, address string) (net.Conn, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	accept := n.hosts[address]
+	if accept == nil {
+		return nil, &net.OpError{Op: "dial", Net: "pipe", Err: errors.New("connection refused")}
+	}
+	client, server := net.Pipe()
+	n.conns = append(n.conns, server)
+	accept(server)
+	return client, nil
+}
+
+// silence makes a host accept connections and requests, and never answer.
+func (n *network) silence(address string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hosts[address] = func(conn net.Conn) { go func() { _, _ = io.Copy(io.Discard, conn) }() }
+}
+
+func (n *network) close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, conn := range n.conns {
+		conn.Close()
+	}
+}
+
+// serve runs a handler on an address until the test ends.
+func (n *network) serve(t *testing.T, address string, handler http.Handler) {
+	t.Helper()
+	listener := &pipeListener{conns: make(chan net.Conn, 100), done: make(chan struct{})}
+	n.mu.Lock()
+	n.hosts[address] = func(conn net.Conn) { listener.conns <- conn }
+	n.mu.Unlock()
+	server := &http.Server{Handler: handler}
+	go server.Serve(listener)
+	t.Cleanup(func() { server.Close(); n.close() })
+}
+
+type pipeListener struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.conns:
+		return conn, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.done) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+// fakeLinstor is as much of a LINSTOR controller as these tests need. Its state is what REST shows; events are
+// sent by hand.
+type fakeLinstor struct {
+	mu          sync.Mutex
+	nodes       []wireNode
+	definitions []wireDefinition
+	groups      []wireGroup
+	controller  map[string]string
+	resources   []wireResource
+	// intercept may answer a request instead.
+	intercept func(http.ResponseWriter, *http.Request) bool
+	// mute drops events on the way, as a half-open connection does.
+	mute     bool
+	streams  map[chan string]struct{}
+	opened   int
+	requests map[string]int
+}
+
+func newFakeLinstor() *fakeLinstor {
+	return &fakeLinstor{
+		groups:     []wireGroup{{Name: "DfltRscGrp"}},
+		controller: map[string]string{},
+		streams:    map[chan string]struct{}{},
+		requests:   map[string]int{},
+	}
+}
+
+// change changes the state under the lock.
+func (f *fakeLinstor) change(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+func (f *fakeLinstor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	f.requests[r.URL.Path]++
+	intercept := f.intercept
+	f.mu.Unlock()
+	if intercept != nil && intercept(w, r) {
+		return
+	}
+	switch path := r.URL.Path; {
+	case path == streamPath:
+		f.stream(w, r)
+	case path == "/v1/nodes":
+		f.answer(w, f.nodes)
+	case path == "/v1/controller/properties":
+		f.answer(w, f.controller)
+	case path == "/v1/resource-groups":
+		f.answer(w, f.groups)
+	case path == "/v1/resource-definitions":
+		f.answer(w, f.definitions)
+	case path == "/v1/view/resources":
+		f.answer(w, f.resources)
+	default:
+		f.one(w, strings.Split(strings.Trim(path, "/"), "/"))
+	}
+}
+
+func (f *fakeLinstor) one(w http.ResponseWriter, path []string) {
+	f.mu.Lock()
+	groups, definitions, resources := f.groups, f.definitions, f.resources
+	f.mu.Unlock()
+	switch {
+	case len(path) == 3 && path[1] == "resource-groups":
+		for _, g := range groups {
+			if fold(g.Name) == fold(path[2]) {
+				f.answer(w, g)
+				return
+			}
+		}
+	case path[1] == "resource-definitions":
+		for _, d := range definitions {
+			if d.Name != path[2] {
+				continue
+			}
+			if len(path) == 3 {
+				f.answer(w, d)
+				return
+			}
+			list := []wireResource{}
+			for _, r := range resources {
+				if r.Name == d.Name {
+					list = append(list, r)
+				}
+			}
+			f.answer(w, list)
+			return
+		}
+	}
+	notFound(w)
+}
+
+func notFound(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusNotFound)
+	io.WriteString(w, `[{"ret_code":-4611686018427387594,"message":"not found."}]`)
+}
+
+// answer encodes the value as LINSTOR does: without keys that have no value.
+func (f *fakeLinstor) answer(w http.ResponseWriter, value any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	raw, _ := json.Marshal(value)
+	var document any
+	_ = json.Unmarshal(raw, &document)
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(withoutNulls(document))
+}
+
+func withoutNulls(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, element := range v {
+			if element == nil {
+				delete(v, key)
+			} else {
+				v[key] = withoutNulls(element)
+			}
+		}
+	case []any:
+		for i := range v {
+			v[i] = withoutNulls(v[i])
+		}
+	case nil:
+		return []any{}
+	}
+	return value
+}
+
+// stream withholds the headers until the first event, as LINSTOR does.
+func (f *fakeLinstor) stream(w http.ResponseWriter, r *http.Request) {
+	events := make(chan string, 1000)
+	f.mu.Lock()
+	f.streams[events] = struct{}{}
+	f.opened++
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		delete(f.streams, events)
+		f.mu.Unlock()
+	}()
+	w.Header().Set("Content-Type", "text/event-stream")
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case event, ok := <-events:
+			if !ok {
+				return
+			}
+			io.WriteString(w, event)
+			w.(http.Flusher).Flush()
+		}
+	}
+}
+
+// send broadcasts an event.
+func (f *fakeLinstor) send(eventType, data string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for events := range f.streams {
+		if !f.mute {
+			events <- "event: " + eventType + "\ndata: " + data + "\n\n"
+		}
+	}
+}
+
+func (f *fakeLinstor) promotion(resource, node string, mayPromote *bool) {
+	raw, _ := json.Marshal(PromotionEvent{Resource: resource, Node: node, MayPromote: mayPromote})
+	f.send(eventMayPromote, strings.Replace(string(raw), `,"may_promote":null`, "", 1))
+}
+
+// cut ends all streams.
+func (f *fakeLinstor) cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for events := range f.streams {
+		close(events)
+		delete(f.streams, events)
+	}
+}
+
+func (f *fakeLinstor) count(path string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.requests[path]
+}
+
+func (f *fakeLinstor) streamsOpened() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.opened
+}
+
+// resource makes a DRBD resource that reports: in use or not, with a score, and may be promoted or not.
+func resource(name, node string, inUse bool, score int, mayPromote bool) wireResource {
+	r := wireResource{Name: name, NodeName: node}
+	r.LayerObject.Type = layerDRBD
+	r.LayerObject.DRBD = &wireDRBD{PromotionScore: new(score), MayPromote: new(mayPromote)}
+	r.State = &wireState{InUse: new(inUse)}
+	return r
+}
+
+// silent makes a DRBD resource of which LINSTOR knows nothing dynamic.
+func silent(name, node string) wireResource {
+	r := wireResource{Name: name, NodeName: node}
+	r.LayerObject.Type = layerDRBD
+	r.LayerObject.DRBD = &wireDRBD{}
+	return r
+}
+
+// pvc1 sets up one healthy resource definition with a Primary on node-a, as most tests begin.
+func (f *fakeLinstor) pvc1() {
+	f.nodes = []wireNode{
+		{Name: "Node-A", Type: "SATELLITE", ConnectionStatus: statusOnline},
+		{Name: "node-b", Type: "SATELLITE", ConnectionStatus: statusOnline},
+	}
+	f.definitions = []wireDefinition{definition("PVC-1", "majority")}
+	f.resources = []wireResource{
+		resource("PVC-1", "Node-A", true, 10102, false),
+		resource("PVC-1", "node-b", false, 10102, false),
+	}
+}
+
+func definition(name, quorum string) wireDefinition {
+	d := wireDefinition{Name: name, ResourceGroupName: "DfltRscGrp", Props: map[string]string{}}
+	if quorum != "" {
+		d.Props[propQuorum] = quorum
+	}
+	d.LayerData = append(d.LayerData, struct {
+		Type string `json:"type"`
+	}{layerDRBD})
+	return d
+}
+
+func env(variables map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		value, ok := variables[name]
+		return value, ok
+	}
+}
+
+func testClient(t *testing.T, n *network, controllers string) *Client {
+	t.Helper()
+	cfg, err := ConfigFromEnv(env(map[string]string{envControllers: controllers}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := NewClient(cfg, WithDialContext(n.dial))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.CloseIdleConnections)
+	return client
+}
+
+// logLines collects what is logged at V(0).
+type logLines struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *logLines) logger() logr.Logger {
+	return funcr.New(func(_, args string) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.lines = append(l.lines, args)
+	}, funcr.Options{})
+}
+
+func (l *logLines) all() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.lines, "\n")
+}
+
+// startFeed runs a feed of the controllers until the test ends. It must be called in a bubble.
+func startFeed(t *testing.T, n *network, controllers string, log logr.Logger) *Feed {
+	t.Helper()
+	feed := NewFeed(testClient(t, n, controllers), NewStore(), log, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := feed.Start(ctx); err != nil {
+			t.Errorf("Start returned %v", err)
+		}
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return feed
+}
+
+// settle lets time pass and everything that is due in it happen.
+func settle(d time.Duration) {
+	time.Sleep(d) // virtual time: only ever called in a bubble
+	synctest.Wait()
+}

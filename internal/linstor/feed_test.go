@@ -1,0 +1,324 @@
+package linstor
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+// The feed's tests run in bubbles: time is virtual, and a bubble fails when a goroutine outlives the feed.
+
+const host = "linstor:3370"
+
+func TestFeedSyncsFromALinstorThatWithholdsHeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		n.serve(t, host, fake)
+		feed := startFeed(t, n, "http://linstor", logr.Discard())
+		settle(time.Second)
+
+		status := feed.Status()
+		if !status.Connected || !status.Synced || !status.LastEvent.IsZero() || status.LastError != "" {
+			t.Errorf("status of an idle LINSTOR: %+v", status)
+		}
+		r, ok := feed.store.Resource("pvc-1")
+		if !ok || len(r.Replicas) != 2 || !r.DRBD || r.Name != "PVC-1" {
+			t.Fatalf("resource: %+v, %v", r, ok)
+		}
+		a, _ := r.Replica("node-a")
+		if !isTrue(a.Online) || !isTrue(a.InUse) || a.Score.Value != 10102 || a.Quorum != "majority" || a.Remembered == nil {
+			t.Errorf("replica on node-a: %+v", a)
+		}
+	})
+}
+
+func TestFeedTakesOverEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		n.serve(t, host, fake)
+		feed := startFeed(t, n, "http://linstor", logr.Discard())
+		settle(time.Second)
+
+		fake.change(func() {
+			fake.resources[0], fake.resources[1] = silent("PVC-1", "Node-A"), resource("PVC-1", "node-b", false, 10101, true)
+		})
+		fake.promotion("PVC-1", "Node-A", nil)
+		fake.promotion("PVC-1", "node-b", new(true))
+		lost := time.Now()
+		settle(100 * time.Millisecond)
+
+		r, _ := feed.store.Resource("PVC-1")
+		a, _ := r.Replica("node-a")
+		b, _ := r.Replica("node-b")
+		if a.MayPromote.Known || !a.MayPromote.Since.Equal(lost) || a.Reports.Value || !a.Reports.Known {
+			t.Errorf("the lost replica must be unknown: %+v", a)
+		}
+		if !isTrue(b.MayPromote) || !b.MayPromote.Since.Equal(lost) || b.Score.Value != 10101 {
+			t.Errorf("the survivor: %+v", b)
+		}
+		if got := feed.Status().LastEvent; !got.Equal(lost) {
+			t.Errorf("last event at %v, want %v", got, lost)
+		}
+	})
+}
+
+func TestFeedReconnectsAfterADroppedStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		n.serve(t, host, fake)
+		lines := &logLines{}
+		feed := startFeed(t, n, "http://linstor", lines.logger())
+		for range 3 {
+			settle(time.Minute)
+			fake.promotion("PVC-1", "node-b", new(false))
+			settle(time.Second)
+			if !feed.Status().Synced {
+				t.Fatalf("not synced: %+v", feed.Status())
+			}
+			fake.change(func() { fake.resources = append(fake.resources, resource("PVC-1", "node-c", false, 1, false)) })
+			fake.cut()
+			settle(0)
+			if feed.Status().Connected {
+				t.Fatal("still connected after the stream ended")
+			}
+		}
+		settle(2 * time.Second)
+		if got := fake.streamsOpened(); got != 4 {
+			t.Errorf("%d streams opened, want 4", got)
+		}
+		if r, _ := feed.store.Resource("PVC-1"); len(r.Replicas) != 3 {
+			t.Errorf("what changed meanwhile was not read: %+v", r)
+		}
+		if got := strings.Count(lines.all(), "Following LINSTOR"); got != 4 {
+			t.Errorf("%d connects logged, want 4:\n%s", got, lines.all())
+		}
+	})
+}
+
+func TestFeedNoticesAHalfOpenStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		n.serve(t, host, fake)
+		lines := &logLines{}
+		feed := startFeed(t, n, "http://linstor", lines.logger())
+		settle(10 * time.Second)
+
+		fake.change(func() {
+			fake.mute = true
+			fake.resources[1] = resource("PVC-1", "node-b", false, 10101, true)
+		})
+		settle(70 * time.Second)
+		if got := fake.streamsOpened(); got != 2 {
+			t.Errorf("%d streams opened, want 2", got)
+		}
+		if !strings.Contains(lines.all(), "silent although") {
+			t.Errorf("the dead stream is not in the log:\n%s", lines.all())
+		}
+		settle(10 * time.Minute)
+		if got := fake.streamsOpened(); got != 2 {
+			t.Errorf("a stream that agrees with REST was given up: %d opened", got)
+		}
+		if !feed.Status().Connected {
+			t.Errorf("status: %+v", feed.Status())
+		}
+	})
+}
+
+func TestFeedKeepsAStreamWhoseEventsCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		n.serve(t, host, fake)
+		startFeed(t, n, "http://linstor", logr.Discard())
+		for i := range 40 {
+			may := i%2 == 0
+			fake.change(func() { fake.resources[1] = resource("PVC-1", "node-b", false, 10101, may) })
+			fake.promotion("PVC-1", "node-b", new(may))
+			settle(31 * time.Second)
+		}
+		if got := fake.streamsOpened(); got != 1 {
+			t.Errorf("%d streams opened, want 1", got)
+		}
+	})
+}
+
+func TestFeedRepairsAStaleReplayByREST(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		n.serve(t, host, fake)
+		feed := startFeed(t, n, "http://linstor", logr.Discard())
+		settle(time.Second)
+
+		fake.change(func() { fake.resources[1] = resource("PVC-1", "node-b", false, 10101, true) })
+		fake.promotion("PVC-1", "node-b", new(true))
+		fake.promotion("PVC-1", "node-b", new(false)) // the older snapshot, delivered after the change
+		settle(100 * time.Millisecond)
+		r, _ := feed.store.Resource("PVC-1")
+		if b, _ := r.Replica("node-b"); !isTrue(b.MayPromote) {
+			t.Errorf("the stale replay stands: %+v", b.MayPromote)
+		}
+	})
+}
+
+func TestFeedReportsTheErrorEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		fake.intercept = func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path != streamPath {
+				return false
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(w, "event: error\ndata: [{\"message\":\"Access\\nto NODES_MAP denied\"}]\n\n")
+			return true
+		}
+		n.serve(t, host, fake)
+		lines := &logLines{}
+		feed := startFeed(t, n, "http://linstor", lines.logger())
+		settle(5 * time.Minute)
+		if status := feed.Status(); status.Connected || !strings.Contains(status.LastError, "Access to NODES_MAP denied") {
+			t.Errorf("status: %+v", status)
+		}
+		if got := strings.Count(lines.all(), "\n"); got > 1 {
+			t.Errorf("the log is flooded:\n%s", lines.all())
+		}
+	})
+}
+
+func TestFeedSkipsWhatItDoesNotUnderstand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		n.serve(t, host, fake)
+		lines := &logLines{}
+		feed := startFeed(t, n, "http://linstor", lines.logger())
+		settle(time.Second)
+		fake.send("brand-new", "{}")
+		fake.send(eventMayPromote, "{not json")
+		fake.send(eventMayPromote, `{"node_name":"node-b","may_promote":true}`)
+		fake.send(eventMayPromote, strings.Repeat("x", 200_000))
+		fake.promotion("pvc-1", "NODE-B", new(true))
+		settle(0)
+		r, _ := feed.store.Resource("PVC-1")
+		if b, _ := r.Replica("node-b"); b.MayPromote.Confirmed.IsZero() || fake.streamsOpened() != 1 {
+			t.Errorf("the event after the odd ones was lost: %+v", b)
+		}
+		if got := strings.Count(lines.all(), "Skipping"); got != 1 {
+			t.Errorf("logged %d times:\n%s", got, lines.all())
+		}
+	})
+}
+
+func TestFeedWaitsQuietlyForALinstorThatIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		lines := &logLines{}
+		feed := startFeed(t, n, "http://linstor", lines.logger())
+		settle(time.Hour)
+		if got := strings.Count(lines.all(), "\n"); got > 0 {
+			t.Errorf("the log is flooded:\n%s", lines.all())
+		}
+		if status := feed.Status(); status.LastError == "" || !status.LastConfirmed.IsZero() {
+			t.Errorf("status: %+v", status)
+		}
+		n.serve(t, host, fake)
+		settle(11 * time.Second)
+		if status := feed.Status(); !status.Synced || status.LastError != "" {
+			t.Errorf("status: %+v", status)
+		}
+	})
+}
+
+func TestFeedFollowsTheEndpointThatAnswers(t *testing.T) {
+	for name, first := range map[string]func(*testing.T, *network){
+		"the first refuses connections":            func(*testing.T, *network) {},
+		"the first accepts requests and is silent": func(_ *testing.T, n *network) { n.silence("one:3370") },
+		"the first is another kind of server": func(t *testing.T, n *network) {
+			t.Helper()
+			n.serve(t, "one:3370", http.NotFoundHandler())
+		},
+		"the first fails with 503": func(t *testing.T, n *network) {
+			t.Helper()
+			n.serve(t, "one:3370", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n, fake := newNetwork(), newFakeLinstor()
+				fake.pvc1()
+				first(t, n)
+				n.serve(t, "two:3370", fake)
+				feed := startFeed(t, n, "http://one,http://two", logr.Discard())
+				settle(8 * time.Second)
+				if !feed.Status().Synced || fake.streamsOpened() != 1 {
+					t.Errorf("status: %+v, %d streams", feed.Status(), fake.streamsOpened())
+				}
+				fake.promotion("PVC-1", "node-b", new(true))
+				settle(0)
+				if feed.Status().LastEvent.IsZero() {
+					t.Error("the stream does not come from the endpoint that answers")
+				}
+			})
+		})
+	}
+}
+
+func TestFeedMovesItsStreamWithTheEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, one, two := newNetwork(), newFakeLinstor(), newFakeLinstor()
+		one.pvc1()
+		two.pvc1()
+		n.serve(t, "one:3370", one)
+		n.serve(t, "two:3370", two)
+		feed := startFeed(t, n, "http://one,http://two", logr.Discard())
+		settle(time.Second)
+		// The stream of the first stays open, but its REST API fails: the active controller is the second.
+		one.change(func() {
+			one.intercept = func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(503); return true }
+		})
+		if _, err := feed.Refresh(t.Context(), "PVC-1"); err != nil {
+			t.Fatal(err)
+		}
+		settle(2 * time.Second)
+		if two.streamsOpened() != 1 || !feed.Status().Synced {
+			t.Errorf("%d streams to the second endpoint, status %+v", two.streamsOpened(), feed.Status())
+		}
+	})
+}
+
+func TestFeedReadsOneByOneWhenTheViewFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		fake.intercept = func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == "/v1/view/resources" {
+				<-r.Context().Done() // a satellite hangs
+				return true
+			}
+			return false
+		}
+		n.serve(t, host, fake)
+		feed := startFeed(t, n, "http://linstor", logr.Discard())
+		settle(DefaultViewTimeout + time.Second)
+		if r, _ := feed.store.Resource("PVC-1"); len(r.Replicas) != 2 {
+			t.Errorf("resource: %+v", r)
+		}
+		if status := feed.Status(); status.Synced || !strings.Contains(status.LastError, "no answer within") {
+			t.Errorf("status: %+v", status)
+		}
+		if got := fake.streamsOpened(); got != 1 {
+			t.Errorf("%d streams opened, want 1", got)
+		}
+	})
+}
