@@ -15,6 +15,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/kubelet"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 )
 
 // Bed is a running cluster. Its methods may be called from several tests at a time.
@@ -29,6 +30,8 @@ type Bed struct {
 	LogDir string
 	// DRBD is the model of DRBD: the oracle for who could write, and the place for faults of its own.
 	DRBD *drbd.Cluster
+	// LINSTOR is the simulated LINSTOR controller with its satellites.
+	LINSTOR *linstorsim.Server
 	// Fleet is the simulated kubelets.
 	Fleet *kubelet.Fleet
 

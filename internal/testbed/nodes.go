@@ -38,7 +38,7 @@ func (b *Bed) addNodes(ctx context.Context, prefix string, n int, options kubele
 	group, groupCtx := errgroup.WithContext(ctx)
 	for i := range names {
 		names[i] = fmt.Sprintf("%s-%d", prefix, i+1)
-		b.DRBD.AddNode(names[i])
+		b.LINSTOR.AddNode(names[i])
 		group.Go(func() error {
 			_, err := b.Fleet.AddNode(groupCtx, names[i], options)
 			return err
@@ -79,7 +79,7 @@ func (b *Bed) nodeReady(ctx context.Context, name string) (bool, error) {
 // Crash takes the power from nodes: kubelet, containers, satellite, DRBD and processes are gone at once.
 func (b *Bed) Crash(nodes ...string) {
 	b.each(nodes, func(node string) {
-		b.DRBD.Crash(node)
+		b.LINSTOR.Crash(node)
 		if k := b.Fleet.Kubelet(node); k != nil {
 			k.Crash()
 		}
@@ -89,7 +89,7 @@ func (b *Bed) Crash(nodes ...string) {
 // Return boots nodes that crashed.
 func (b *Bed) Return(nodes ...string) {
 	b.each(nodes, func(node string) {
-		b.DRBD.Return(node)
+		b.LINSTOR.Return(node)
 		if k := b.Fleet.Kubelet(node); k != nil {
 			k.Boot()
 		}
@@ -123,6 +123,40 @@ func (b *Bed) IsolateDRBD(nodes ...string) { b.each(nodes, b.DRBD.Isolate) }
 
 // RejoinDRBD undoes IsolateDRBD.
 func (b *Bed) RejoinDRBD(nodes ...string) { b.each(nodes, b.DRBD.Rejoin) }
+
+// CutLINSTOR cuts nodes off from LINSTOR: their satellites, and the processes on them.
+func (b *Bed) CutLINSTOR(nodes ...string) { b.setLINSTOR(nodes, true) }
+
+// HealLINSTOR undoes CutLINSTOR.
+func (b *Bed) HealLINSTOR(nodes ...string) { b.setLINSTOR(nodes, false) }
+
+// setLINSTOR cuts or mends the way from nodes to LINSTOR.
+func (b *Bed) setLINSTOR(nodes []string, cut bool) {
+	b.each(nodes, func(node string) {
+		if n, err := b.networkOf(node); err == nil {
+			n.linstor.setCut(cut)
+		}
+		if cut {
+			b.LINSTOR.CutSatellite(node)
+		} else {
+			b.LINSTOR.RestoreSatellite(node)
+		}
+	})
+}
+
+// Isolate takes the network from running nodes: the API, LINSTOR and DRBD are out of reach.
+func (b *Bed) Isolate(nodes ...string) {
+	b.IsolateDRBD(nodes...)
+	b.CutLINSTOR(nodes...)
+	b.PartitionAPI(nodes...)
+}
+
+// Rejoin undoes Isolate.
+func (b *Bed) Rejoin(nodes ...string) {
+	b.RejoinDRBD(nodes...)
+	b.HealLINSTOR(nodes...)
+	b.HealAPI(nodes...)
+}
 
 // each calls f for all nodes at the same time, since that is how things break.
 func (b *Bed) each(nodes []string, f func(node string)) {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 )
 
 // Options say how a bed differs from the usual one. The zero value is fit for most tests.
@@ -22,6 +24,8 @@ type Options struct {
 	// DRBDDetection is how long DRBD takes to notice that a peer is gone without a word: the rest of
 	// its ping interval of 10 s plus a timeout of 0.5 s. 10 s by default; negative for at once.
 	DRBDDetection time.Duration
+	// LINSTOR are the delays and settings of the simulated LINSTOR controller.
+	LINSTOR linstorsim.Options
 	// ControllerNodes is the number of nodes that are kept for the high availability controller, by the
 	// taint of control plane nodes: 3 by default, none if negative.
 	ControllerNodes int

@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,12 +14,21 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/csidriver"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/kubelet"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 )
 
 // startStorage starts the model of DRBD and the simulated LINSTOR over it.
 func (b *Bed) startStorage(context.Context) error {
 	b.DRBD = drbd.NewCluster(drbd.Options{DetectionDelay: b.options.DRBDDetection})
 	b.cleanup(b.DRBD.Stop)
+	b.LINSTOR = linstorsim.New(b.DRBD, b.options.LINSTOR)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("LINSTOR's port: %w", err)
+	}
+	b.linstorAddr = listener.Addr().String()
+	b.serve(func(context.Context) error { return b.LINSTOR.Serve(listener) })
+	b.cleanup(b.LINSTOR.Close)
 	return nil
 }
 
@@ -33,7 +43,8 @@ func (b *Bed) startAttacher(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.serve(func(ctx context.Context) error { return csidriver.New(backend{b.DRBD}).Serve(ctx, listener) })
+	driver := csidriver.New(backend{server: b.LINSTOR, url: "http://" + b.linstorAddr})
+	b.serve(func(ctx context.Context) error { return driver.Serve(ctx, listener) })
 	// As an administrator: the attacher's own roles ship with LINSTOR's CSI driver.
 	kubeconfig, err := b.control.kubeconfig("csi-attacher", "system:masters")
 	if err != nil {

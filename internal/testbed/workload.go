@@ -12,6 +12,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/csidriver"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 )
 
 // SelectedLabel is the label by which users let the high availability controller remove a pod.
@@ -25,11 +26,15 @@ type Volume struct {
 	Nodes []string
 	// Diskful gives every node of Nodes a disk.
 	Diskful bool
-	// Quorum as in drbd.Spec, "majority" by default.
+	// Quorum is majority, all, off or a number. Empty leaves it to LINSTOR, which sets majority where the
+	// replicas allow it.
 	Quorum string
+	// Volumes is the number of volumes of the resource; 0 means 1.
+	Volumes int
 	// Options are further DRBD options.
 	Options map[string]string
-	// Volume has what else there is to say: access modes, block, read-only, NFS. Its names are set here.
+	// Kubernetes has what else there is to say: access modes, block, read-only, NFS. Name and handle
+	// default to the volume's Name.
 	Kubernetes csidriver.Volume
 }
 
@@ -75,7 +80,7 @@ func (b *Bed) Deploy(ctx context.Context, w Workload) error {
 
 // CreateVolume creates the resource with its PersistentVolume and a claim in a namespace.
 func (b *Bed) CreateVolume(ctx context.Context, namespace string, v Volume) error {
-	if err := b.DRBD.CreateResource(v.spec()); err != nil {
+	if err := b.LINSTOR.CreateResource(v.spec()); err != nil {
 		return fmt.Errorf("create resource of volume %s: %w", v.Name, err)
 	}
 	k := v.Kubernetes
@@ -86,20 +91,26 @@ func (b *Bed) CreateVolume(ctx context.Context, namespace string, v Volume) erro
 	if k.Name == "" {
 		k.Name = v.Name
 	}
-	for _, object := range []client.Object{k.PersistentVolume(), k.PersistentVolumeClaim()} {
-		if err := b.Client.Create(ctx, object); err != nil {
-			return fmt.Errorf("create volume %s: %w", v.Name, err)
-		}
+	// The volume finds the claim and not the other way round: its event binds the two at once, while
+	// a claim that comes too early for the volume it names waits for a resync of 15 s.
+	claim := k.PersistentVolumeClaim()
+	claim.Spec.VolumeName = ""
+	if err := b.Client.Create(ctx, claim); err != nil {
+		return fmt.Errorf("create the claim of volume %s: %w", v.Name, err)
+	}
+	volume := k.PersistentVolume()
+	volume.Spec.ClaimRef.UID = claim.UID
+	if err := b.Client.Create(ctx, volume); err != nil {
+		return fmt.Errorf("create volume %s: %w", v.Name, err)
 	}
 	return nil
 }
 
-// spec returns the resource in DRBD's terms.
-func (v Volume) spec() drbd.Spec {
-	spec := drbd.Spec{Name: v.Name, Quorum: v.Quorum, Options: v.Options}
-	if spec.Quorum == "" {
-		spec.Quorum = drbd.QuorumMajority
-	}
+// spec returns the resource in LINSTOR's terms.
+func (v Volume) spec() linstorsim.ResourceSpec {
+	spec := linstorsim.ResourceSpec{Spec: drbd.Spec{
+		Name: v.Name, Quorum: v.Quorum, Options: v.Options, Volumes: v.Volumes,
+	}}
 	for i, node := range v.Nodes {
 		tieBreaker := !v.Diskful && len(v.Nodes) == 3 && i == 2
 		spec.Replicas = append(spec.Replicas, drbd.ReplicaSpec{Node: node, TieBreaker: tieBreaker})
