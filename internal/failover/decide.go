@@ -33,7 +33,11 @@ func Decide(in Input) Decision {
 	last := assess(in)
 	if calm(last) {
 		f := find(last)
-		return Decision{Verdict: NotLost, Reason: f.reason, State: last.cond.state, Message: f.message}
+		d := Decision{Verdict: NotLost, Reason: f.reason, State: last.cond.state, Message: f.message}
+		if f.unsure {
+			d.Verdict = Undecided
+		}
+		return d
 	}
 	return judge(assess(in.freshened()))
 }
@@ -91,8 +95,8 @@ func tempered(s situation, f finding) finding {
 // remaining is how long the loss must still hold.
 func remaining(s situation, f finding) time.Duration {
 	rest := f.grace - s.Now.Sub(f.since)
-	if s.Resource.Confirmed.Sub(s.cond.since) < settle {
-		rest = max(rest, settle-s.Now.Sub(s.cond.since), time.Millisecond)
+	if s.cond.confirmed.Sub(s.cond.since) < settle {
+		rest = max(rest, settle-s.Now.Sub(s.cond.since), settle/10) // one more reading, soon but not in a tight loop
 	}
 	return rest
 }

@@ -1,6 +1,9 @@
 package failover
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // freshened returns the input with every value that was read from LINSTOR longer ago than MaxAge turned unknown.
 func (in Input) freshened() Input {
@@ -60,3 +63,6 @@ func latest(times ...time.Time) time.Time {
 	}
 	return result
 }
+
+// earliest returns the earliest of the given times.
+func earliest(times ...time.Time) time.Time { return slices.MinFunc(times, time.Time.Compare) }

@@ -22,10 +22,10 @@ const (
 	Unknown State = "Unknown"
 )
 
-// condition is a state and since when it has held.
+// condition is a state, since when it has held, and when that was last read.
 type condition struct {
-	state State
-	since time.Time
+	state            State
+	since, confirmed time.Time
 }
 
 // stateOf reads A's state of R. The order is part of the rule: the first match wins.
@@ -35,29 +35,32 @@ func stateOf(in Input, t testimony) condition {
 	case !in.Resource.Known:
 		return condition{state: Unknown, since: in.Now}
 	case !ok:
-		return condition{NoReplica, in.Resource.SetSince}
+		return condition{NoReplica, in.Resource.SetSince, in.Resource.Confirmed}
 	case replica.Online.is(false):
-		return condition{Unreachable, replica.Online.Since}
+		return condition{Unreachable, replica.Online.Since, replica.Online.Confirmed}
 	case replica.Reports.is(false):
-		return condition{Unreachable, replica.Reports.Since}
+		return condition{Unreachable, replica.Reports.Since, replica.Reports.Confirmed}
 	case replica.Online.is(true) && t.full && in.Node.leaseSilent(in.Settings.KubeletSilence):
-		// LINSTOR is known to leave dead nodes ONLINE; two independent witnesses overrule it.
-		return condition{Unreachable, t.since}
+		// LINSTOR is known to leave dead nodes ONLINE; two independent witnesses overrule it, from the
+		// moment on when the second of them spoke.
+		silent := in.Now.Add(in.Settings.KubeletSilence - in.Node.LeaseSilence)
+		return condition{Unreachable, latest(t.since, silent), in.Resource.Confirmed}
 	case !replica.Online.Known || !replica.InUse.Known || !replica.Score.Known:
 		return condition{state: Unknown, since: in.Now}
 	}
-	since := latest(replica.InUse.Since, replica.Online.Since)
-	if replica.Score.Value == 0 || replica.InUse.Value {
-		since = latest(since, replica.Score.Since)
+	c := condition{
+		since:     latest(replica.Online.Since, replica.InUse.Since, replica.Score.Since),
+		confirmed: earliest(replica.Online.Confirmed, replica.InUse.Confirmed, replica.Score.Confirmed),
 	}
 	switch inUse, quorate := replica.InUse.Value, replica.Score.Value > 0; {
 	case inUse && quorate:
-		return condition{PrimaryUp, since}
+		c.state = PrimaryUp
 	case inUse:
-		return condition{PrimaryWithoutQuorum, since}
+		c.state = PrimaryWithoutQuorum
 	case !quorate:
-		return condition{IOErrors, since}
+		c.state = IOErrors
 	default:
-		return condition{Secondary, since}
+		c.state = Secondary
 	}
+	return c
 }

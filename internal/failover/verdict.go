@@ -107,7 +107,8 @@ func ruleIsolated(s situation) (finding, bool) {
 		return finding{reason: reason, lost: true, grace: s.Settings.ConfirmedGrace, since: clock, message: what}, true
 	case s.Node.leaseSilent(s.Settings.KubeletSilence):
 		return finding{
-			reason: NodeUnreachable, lost: true, grace: s.Settings.KnownGrace, since: clock,
+			reason: NodeUnreachable, lost: true, grace: s.Settings.KnownGrace,
+			since:   latest(clock, s.Now.Add(-s.Node.LeaseSilence)), // the silence takes the missing witnesses' place
 			message: "no peer that could be asked reaches the node, and its kubelet is silent",
 		}, true
 	default:
@@ -123,7 +124,7 @@ func ruleForcedIOErrors(s situation) (finding, bool) {
 		return finding{}, false
 	}
 	replica, _ := s.Resource.replica(s.Node.Name)
-	if replica.LastInUse.IsZero() || replica.LastInUse.Before(s.workloadSince()) {
+	if !s.started() || replica.LastInUse.IsZero() || replica.LastInUse.Before(s.workloadSince()) {
 		return s.notInUse(), true
 	}
 	return finding{
@@ -137,7 +138,7 @@ func ruleReplicaGone(s situation) (finding, bool) {
 	if s.cond.state != NoReplica {
 		return finding{}, false
 	}
-	if !s.workloadHasRun() || s.Attachment == nil || !s.Attachment.Attached {
+	if !s.started() {
 		return s.notInUse(), true
 	}
 	return finding{
@@ -153,7 +154,7 @@ func ruleSecondary(s situation) (finding, bool) {
 	}
 	replica, _ := s.Resource.replica(s.Node.Name)
 	switch {
-	case !s.workloadHasRun(), s.Attachment == nil, !s.Attachment.Attached:
+	case !s.started():
 		return s.notInUse(), true
 	case s.Volume.Block, s.readOnly(), !s.mountedSince(replica.LastInUse):
 		return finding{reason: VolumeUnused, message: "no pod is known to hold the volume open for writing"}, true
@@ -172,7 +173,7 @@ func ruleSecondary(s situation) (finding, bool) {
 
 // notInUse is the answer where A is not Primary and there is no sign that a pod ever needed it to be.
 func (s situation) notInUse() finding {
-	if s.workloadHasRun() && s.Attachment != nil && s.Attachment.Attached {
+	if s.started() {
 		return finding{reason: VolumeUnused, message: "the volume was not seen in use on the node by this workload"}
 	}
 	return finding{reason: VolumeStarting, message: "the pod has not run with the volume yet"}
@@ -200,6 +201,12 @@ func (s situation) workloadHasRun() bool {
 		}
 	}
 	return len(s.Pods) == 0 && s.Attachment != nil && s.Attachment.Marked
+}
+
+// started tells whether a pod has run on A and the volume is attached there. Before that, a replica that is not
+// Primary is the normal picture.
+func (s situation) started() bool {
+	return s.workloadHasRun() && s.Attachment != nil && s.Attachment.Attached
 }
 
 func (s situation) readOnly() bool {

@@ -1,0 +1,190 @@
+package failover
+
+import (
+	"testing"
+	"time"
+)
+
+func TestGates(t *testing.T) {
+	t.Parallel()
+	runScenarios(t, gateScenarios())
+}
+
+// gateScenarios are losses whose grace has passed.
+func gateScenarios() map[string]scenario {
+	quorum := func(node, value string) edit { return at(node, func(r *Replica) { r.Quorum = value }) }
+	everywhere := func(value string) edit {
+		return edited(quorum(nodeA, value), quorum(nodeB, value), quorum(nodeT, value))
+	}
+	remembers := func(value string, diskful ...string) edit {
+		return at(nodeA, func(r *Replica) { r.Remembered = &Memory{Quorum: value, Diskful: diskful} })
+	}
+	forgotten := at(nodeA, func(r *Replica) { r.Remembered = nil })
+	alive := theLease(3 * time.Second)
+	nobody := func(in *Input) { in.Pods = nil }
+	second := func(change func(*Pod)) edit {
+		return func(in *Input) {
+			in.Pods = append(in.Pods, runningPod("web-1"))
+			change(&in.Pods[1])
+		}
+	}
+	unselected := func(p *Pod) { p.Selected = false }
+	noSurvivor := edited(
+		at(nodeB, func(r *Replica) { r.MayPromote = held(false, time.Minute) }),
+		at(nodeT, func(r *Replica) { r.MayPromote = held(false, time.Minute) }))
+
+	blocked := func(reason Reason, edits ...edit) scenario {
+		return scenario{from: crashed, edit: edited(edits...), want: Blocked, reason: reason}
+	}
+	open := func(edits ...edit) scenario {
+		return scenario{from: crashed, edit: edited(edits...), want: Lost, reason: NodeUnreachable}
+	}
+	return map[string]scenario{
+		"quorum off on A does not fence":            blocked(NoQuorum, quorum(nodeA, "off")),
+		"quorum off on a survivor does not fence":   blocked(NoQuorum, quorum(nodeB, "off")),
+		"a quorum that is not known does not fence": blocked(NoQuorum, quorum(nodeA, "")),
+		"quorum all fences":                         open(everywhere("all")),
+		"a number above half of the disks fences":   open(everywhere("2")),
+		"a number of half of the disks does not":    blocked(NoQuorum, everywhere("1")),
+		"a word that is no setting does not fence":  blocked(NoQuorum, everywhere("most")),
+		"quorum off on a replica that could not take over does not matter": open(
+			withThirdDisk, quorum(nodeC, "off"), at(nodeC, func(r *Replica) { r.MayPromote = held(false, time.Minute) })),
+		"quorum matters on the survivors of a missing replica": {
+			from: gone, edit: quorum(nodeB, "off"), want: Blocked, reason: NoQuorum,
+		},
+		"no quorum is remembered of a missing replica": {from: gone, want: Lost, reason: ReplicaGone},
+
+		"quorum was off when A was last seen":               blocked(QuorumUnconfirmed, remembers("off", nodeA, nodeB)),
+		"quorum was not known when A was last seen":         blocked(QuorumUnconfirmed, remembers("", nodeA, nodeB)),
+		"a disk was added since A was last seen":            blocked(QuorumUnconfirmed, remembers("majority", nodeA)),
+		"a disk was removed since A was last seen":          blocked(QuorumUnconfirmed, remembers("majority", nodeA, nodeB, nodeC)),
+		"a disk was moved since A was last seen":            blocked(QuorumUnconfirmed, remembers("majority", nodeA, nodeC)),
+		"a number that was too small for the disks of then": blocked(QuorumUnconfirmed, remembers("1", nodeA, nodeB)),
+		"a setting that fenced and one that fences":         open(remembers("all", nodeA, nodeB)),
+		"A was never seen ONLINE and its kubelet is alive":  blocked(QuorumUnconfirmed, forgotten, alive),
+		"A was never seen ONLINE and nobody knows its Lease": blocked(QuorumUnconfirmed, forgotten,
+			func(in *Input) { in.Node.LeaseKnown = false }),
+		"A was never seen ONLINE and its kubelet is silent": open(forgotten),
+
+		"nobody asks for a volume without pods":                blocked(NotSelected, nobody),
+		"nobody asks for a volume without pods and attachment": blocked(NotSelected, nobody, func(in *Input) { in.Attachment = nil }),
+		"a fail-over that has begun is finished":               open(nobody, func(in *Input) { in.Attachment.Marked = true }),
+		"a volume that a pod elsewhere awaits is freed":        open(nobody, func(in *Input) { in.Attachment.Awaited = true }),
+
+		"a pod that is not selected stays": blocked(NotSelected, thePod(unselected)),
+		"a pod that is not selected stays although the attachment is marked": blocked(NotSelected, thePod(unselected),
+			func(in *Input) { in.Attachment.Marked = true }),
+		"an exempt pod stays":               blocked(Exempt, thePod(func(p *Pod) { p.Exempt = true })),
+		"a pod without a controller stays":  blocked(NoOwner, thePod(func(p *Pod) { p.Owned = false })),
+		"a pod of a DaemonSet stays":        blocked(NodeBound, thePod(func(p *Pod) { p.NodeBound = true })),
+		"a pod with an unsafe volume stays": blocked(UnsafeVolume, thePod(func(p *Pod) { p.UnsafeVolume = "cache" })),
+		"a pod with an unsafe volume goes when allowed": open(thePod(func(p *Pod) { p.UnsafeVolume = "cache" }),
+			func(in *Input) { in.Settings.RemoveUnsafePods = true }),
+		"a terminating pod passes the same gates": blocked(Exempt, thePod(func(p *Pod) { p.Exempt, p.DeleteBy = true, ago(time.Minute) })),
+
+		"another volume with a survivor moves along":             open(otherVolume(func(*Input) {})),
+		"another volume without a survivor stays on a dead node": blocked(OtherVolumeUnavailable, otherVolume(noSurvivor)),
+		"another volume that was never read stays":               blocked(OtherVolumeUnavailable, otherVolume(func(in *Input) { in.Resource = Resource{} })),
+		"another volume with old values stays": blocked(OtherVolumeUnavailable, otherVolume(edited(
+			at(nodeB, func(r *Replica) { r.MayPromote.Confirmed = ago(3 * time.Second) }),
+			at(nodeT, func(r *Replica) { r.MayPromote.Confirmed = ago(3 * time.Second) })))),
+		"another volume that A would hand over in peace moves along": {
+			from: isolated, edit: otherVolume(edited(noSurvivor, connectedTo(nodeA, true))), want: Lost, reason: QuorumLost,
+		},
+		"another volume that has neither quorum nor data elsewhere stays": {
+			from: isolated, edit: otherVolume(edited(noSurvivor,
+				at(nodeB, func(r *Replica) { r.Score = held(0, time.Minute) }), at(nodeT, func(r *Replica) { r.Score = held(0, time.Minute) }))),
+			want: Blocked, reason: OtherVolumeUnavailable,
+		},
+		"another volume whose only other replica is leaving stays": {
+			from: isolated, edit: otherVolume(edited(noSurvivor, withoutTieBreaker, at(nodeB, func(r *Replica) { r.Leaving = true }))),
+			want: Blocked, reason: OtherVolumeUnavailable,
+		},
+		"one volume of several keeps the pod": blocked(OtherVolumeUnavailable, otherVolume(func(*Input) {}), otherVolume(noSurvivor)),
+
+		"two pods that may go both go":                   open(second(func(*Pod) {})),
+		"one pod that may not go keeps the other":        blocked(SharedVolume, second(unselected)),
+		"the first pod that may not go keeps the second": blocked(SharedVolume, second(func(*Pod) {}), thePod(unselected)),
+		"another volume of the second pod keeps the first": blocked(SharedVolume, second(func(p *Pod) {
+			p.Others = []OtherVolume{{Name: "pv-2"}}
+		})),
+
+		"LINSTOR's last word is just recent enough": open(func(in *Input) { in.LinstorConfirmed = ago(10 * time.Second) }),
+		"LINSTOR's last word is too old":            blocked(LinstorStale, func(in *Input) { in.LinstorConfirmed = ago(10*time.Second + 1) }),
+		"LINSTOR has never said anything":           blocked(LinstorStale, func(in *Input) { in.LinstorConfirmed = time.Time{} }),
+	}
+}
+
+// The order of the gates is part of the policy: a volume that stands before all of them names the first,
+// and each one that opens uncovers the next. The grace comes before every gate.
+func TestOrderOfGates(t *testing.T) {
+	t.Parallel()
+
+	in := crashed()
+	in.LinstorConfirmed = ago(time.Minute)
+	in.Pods[0] = Pod{Exempt: true, NodeBound: true, UnsafeVolume: "cache", Others: []OtherVolume{{Name: "pv-2"}}}
+	at(nodeA, func(r *Replica) { r.Quorum, r.Remembered.Quorum = "off", "off" })(&in)
+	at(nodeT, func(r *Replica) { r.Connections[nodeA] = held(false, time.Second) })(&in)
+
+	steps := []struct {
+		change edit
+		want   Reason
+	}{
+		// A grace that runs names the loss and the verdict is pending; from the second step on the gates speak.
+		{thePod(func(p *Pod) { p.HasRun = true }), NodeUnreachable},
+		{at(nodeT, func(r *Replica) { r.Connections[nodeA] = held(false, time.Minute) }), NoQuorum},
+		{at(nodeA, func(r *Replica) { r.Quorum = "majority" }), QuorumUnconfirmed},
+		{at(nodeA, func(r *Replica) { r.Remembered.Quorum = "majority" }), NotSelected},
+		{thePod(func(p *Pod) { p.Selected = true }), Exempt},
+		{thePod(func(p *Pod) { p.Exempt = false }), NoOwner},
+		{thePod(func(p *Pod) { p.Owned = true }), NodeBound},
+		{thePod(func(p *Pod) { p.NodeBound = false }), UnsafeVolume},
+		{thePod(func(p *Pod) { p.UnsafeVolume = "" }), OtherVolumeUnavailable},
+		{thePod(func(p *Pod) { p.Others = nil }), LinstorStale},
+	}
+	for i, step := range steps {
+		step.change(&in)
+		want := Blocked
+		if i == 0 {
+			want = Pending
+		}
+		if d := Decide(in); d.Verdict != want || d.Reason != step.want {
+			t.Fatalf("step %d: %s (%s: %s), want %s (%s)", i, d.Verdict, d.Reason, d.Message, want, step.want)
+		}
+	}
+	in.LinstorConfirmed = now
+	if d := Decide(in); d.Verdict != Lost {
+		t.Errorf("with every gate open: %s (%s: %s), want %s", d.Verdict, d.Reason, d.Message, Lost)
+	}
+}
+
+func TestFences(t *testing.T) {
+	t.Parallel()
+
+	cases := map[string]struct {
+		quorum  string
+		diskful int
+		want    bool
+	}{
+		"majority":                           {"majority", 3, true},
+		"all":                                {"all", 3, true},
+		"off":                                {"off", 3, false},
+		"an empty value":                     {"", 3, false},
+		"a number above half":                {"2", 3, true},
+		"a number above half of an even set": {"3", 4, true},
+		"exactly half":                       {"2", 4, false},
+		"below half":                         {"1", 3, false},
+		"more than there are":                {"32", 3, true},
+		"a negative number":                  {"-5", 3, false},
+		"a number too large to be one":       {"99999999999999999999", 3, false},
+		"a number with a blank":              {" 2", 3, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := fences(c.quorum, c.diskful); got != c.want {
+				t.Errorf("fences(%q, %d) = %t, want %t", c.quorum, c.diskful, got, c.want)
+			}
+		})
+	}
+}
