@@ -78,7 +78,7 @@ func (o *Options) addFlags(fs *flag.FlagSet) {
 	fs.BoolVar(&o.Version, "version", o.Version,
 		"print the version and exit")
 	fs.Var(verbosity{o}, "v",
-		"verbosity of the log, a number: 0 shows decisions and actions, 1 also why nothing happens, 4 everything; short for --zap-log-level")
+		"verbosity of the log, a number: 0 shows decisions and actions, more shows details; short for --zap-log-level")
 	o.Zap.BindFlags(fs)
 }
 
