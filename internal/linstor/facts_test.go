@@ -1,0 +1,82 @@
+package linstor
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestObserve(t *testing.T) {
+	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(seconds float64) time.Time { return t0.Add(time.Duration(seconds * float64(time.Second))) }
+	// confirmed says "yes" since 0, last at 10.
+	confirmed := Fact[bool]{Value: true, Known: true, Since: at(0), Confirmed: at(10)}
+	unknown := Fact[bool]{Since: at(0), Confirmed: at(10)}
+	for name, tc := range map[string]struct {
+		before Fact[bool]
+		value  *bool
+		at     span
+		want   Fact[bool]
+	}{
+		"the first word starts the clock at the end of the read": {
+			Fact[bool]{}, new(false), span{at(1), at(3)}, Fact[bool]{Known: true, Since: at(3), Confirmed: at(1)},
+		},
+		"the first word may be unknown": {
+			Fact[bool]{}, nil, instant(at(1)), Fact[bool]{Since: at(1), Confirmed: at(1)},
+		},
+		"the same word within the gap confirms": {
+			confirmed, new(true), span{at(12), at(13)}, Fact[bool]{Value: true, Known: true, Since: at(0), Confirmed: at(12)},
+		},
+		"the same word after the gap restarts": {
+			confirmed, new(true), span{at(12.001), at(13)}, Fact[bool]{Value: true, Known: true, Since: at(13), Confirmed: at(12.001)},
+		},
+		"another word restarts": {
+			confirmed, new(false), span{at(11), at(11.5)}, Fact[bool]{Known: true, Since: at(11.5), Confirmed: at(11)},
+		},
+		"unknown restarts": {
+			confirmed, nil, instant(at(11)), Fact[bool]{Since: at(11), Confirmed: at(11)},
+		},
+		"unknown confirms unknown": {
+			unknown, nil, instant(at(11)), Fact[bool]{Since: at(0), Confirmed: at(11)},
+		},
+		"false is not unknown": {
+			unknown, new(false), instant(at(11)), Fact[bool]{Known: true, Since: at(11), Confirmed: at(11)},
+		},
+		"an older read changes nothing": {
+			confirmed, new(false), span{at(9), at(12)}, confirmed,
+		},
+		"an older read does not confirm either": {
+			confirmed, new(true), span{at(9), at(12)}, confirmed,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, observe(tc.before, tc.value, tc.at)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestEffectiveQuorum(t *testing.T) {
+	read := func(value string) level { return level{value: value, since: time.Unix(1, 0)} }
+	for name, tc := range map[string]struct {
+		levels [5]level
+		want   string
+	}{
+		"set nowhere is off":                      {[5]level{read(""), read(""), read(""), read(""), read("")}, "off"},
+		"the controller alone":                    {[5]level{read(""), read(""), read(""), read(""), read("majority")}, "majority"},
+		"the node over the controller":            {[5]level{read(""), read(""), read(""), read("all"), read("majority")}, "all"},
+		"the group over the node":                 {[5]level{read(""), read(""), read("2"), read("all"), read("majority")}, "2"},
+		"the definition over the group":           {[5]level{read(""), read("off"), read("2"), read("all"), read("majority")}, "off"},
+		"the resource over all":                   {[5]level{read("1"), read("off"), read("2"), read("all"), read("majority")}, "1"},
+		"unknown while one level is unread":       {[5]level{read(""), read("majority"), {}, read(""), read("")}, ""},
+		"unknown even where a higher level is so": {[5]level{read("majority"), read(""), read(""), read(""), {}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := effectiveQuorum(tc.levels[:]...); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
