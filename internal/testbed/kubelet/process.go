@@ -61,7 +61,9 @@ func (w *podWorker) runProcess(ctx, alive context.Context) bool {
 	})
 	if err != nil {
 		w.l.log.Info("can not start the pod's process, will retry", "pod", w.name, "error", err.Error())
-		w.setState(func(s *podState) { s.running, s.ready, s.waiting, s.message = false, false, "RunContainerError", err.Error() })
+		w.setState(func(s *podState) {
+			s.running, s.ready, s.waiting, s.message = false, false, "RunContainerError", err.Error()
+		})
 		return true
 	}
 	ended := make(chan int, 1)
