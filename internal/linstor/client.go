@@ -159,7 +159,12 @@ func (c *Client) once(
 	attempt, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err := do(attempt, base)
-	if err != nil && attempt.Err() != nil && ctx.Err() == nil {
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		// net/http answers with the context's cause, which can be anything: another request's 404, say.
+		err = ctx.Err()
+	case attempt.Err() != nil:
 		// Not the caller's deadline: callers that share a request must be able to tell.
 		err = errNoAnswer{timeout}
 	}

@@ -51,7 +51,7 @@ type Options struct {
 	Workers int
 	// Backoff is how long to wait before connecting again; default 500 ms, doubling up to 10 s, with jitter.
 	Backoff wait.Backoff
-	// Metrics counts; default unregistered ones.
+	// Metrics counts; the default is the client's.
 	Metrics *Metrics
 }
 
@@ -66,9 +66,6 @@ func (o Options) withDefaults() Options {
 			Duration: defaultBackoffStart, Cap: defaultBackoffCap,
 			Factor: 2, Jitter: defaultBackoffJitter, Steps: 10,
 		}
-	}
-	if o.Metrics == nil {
-		o.Metrics = NewMetrics()
 	}
 	return o
 }
@@ -108,6 +105,9 @@ type pollQueue = workqueue.TypedRateLimitingInterface[string]
 // NewFeed returns a feed of the store. Nothing runs before Start.
 func NewFeed(client *Client, store *Store, log logr.Logger, opts Options) *Feed {
 	opts = opts.withDefaults()
+	if opts.Metrics == nil {
+		opts.Metrics = client.metrics
+	}
 	return &Feed{
 		client: client, store: store, opts: opts, log: log, metrics: opts.Metrics,
 		limiter: rate.NewLimiter(rate.Limit(opts.ReadsPerSecond), opts.Workers),

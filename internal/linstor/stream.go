@@ -52,6 +52,9 @@ type streamHandler struct {
 // stream ends. It always returns an error.
 func (c *Client) promotions(ctx context.Context, base *url.URL, handler streamHandler) error {
 	err := c.followPromotions(ctx, base, handler)
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
 	c.metrics.request(kindStream, err)
 	return fmt.Errorf("LINSTOR controller %s: %s: %w", base.Host, kindStream, err)
 }
@@ -86,9 +89,6 @@ func (c *Client) followPromotions(ctx context.Context, base *url.URL, handler st
 		if err := handleEvent(event, handler); err != nil {
 			return err
 		}
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
 	}
 	return errStreamClosed
 }

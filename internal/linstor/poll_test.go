@@ -1,0 +1,287 @@
+package linstor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func TestRefreshReadsEverythingThatDecides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		n.serve(t, host, fake)
+		feed := startFeed(t, n, "http://linstor", logr.Discard())
+		settle(time.Minute + 5*time.Second)
+
+		fake.change(func() {
+			fake.nodes[0].ConnectionStatus = "OFFLINE"
+			fake.definitions[0].Props[propQuorum] = "off"
+			fake.resources[0] = silent("PVC-1", "Node-A")
+		})
+		now := time.Now()
+		r, err := feed.Refresh(t.Context(), "pvc-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, _ := r.Replica("node-a")
+		if a.Online.Value || !a.Online.Known || a.Quorum != "off" || a.Reports.Value || !r.Confirmed.Equal(now) {
+			t.Errorf("resource: %+v", r)
+		}
+		if a.Remembered == nil || a.Remembered.Quorum != "majority" {
+			t.Errorf("remembered: %+v", a.Remembered)
+		}
+	})
+}
+
+func TestRefreshSharesWhatResourcesHaveInCommon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		for i := range 20 {
+			name := fmt.Sprintf("r%d", i)
+			fake.definitions = append(fake.definitions, definition(name, "majority"))
+			fake.resources = append(fake.resources, resource(name, "node-b", false, 1, false))
+		}
+		n.serve(t, host, fake)
+		feed := startFeed(t, n, "http://linstor", logr.Discard())
+		settle(10 * time.Second)
+		before := fake.count("/v1/nodes")
+		var callers sync.WaitGroup
+		for i := range 20 {
+			callers.Go(func() {
+				if _, err := feed.Refresh(t.Context(), fmt.Sprintf("r%d", i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		callers.Wait()
+		if got := fake.count("/v1/nodes") - before; got != 1 {
+			t.Errorf("%d node lists read, want 1", got)
+		}
+		if got := fake.count("/v1/resource-definitions/r7/resources"); got != 1 {
+			t.Errorf("%d lists of r7 read, want 1", got)
+		}
+	})
+}
+
+func TestRefreshFailsWhenLinstorCanNotBeAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		n.serve(t, host, fake)
+		feed := startFeed(t, n, "http://linstor", logr.Discard())
+		settle(10 * time.Second)
+
+		if _, err := feed.Refresh(t.Context(), "nothing"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("a definition that does not exist: %v", err)
+		}
+		fake.change(func() {
+			fake.intercept = func(_ http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true }
+		})
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := feed.Refresh(ctx, "PVC-1")
+		if err == nil || errors.Is(err, ErrNotFound) || time.Since(begin) != 2*time.Second {
+			t.Errorf("after %v: %v", time.Since(begin), err)
+		}
+		// A caller that goes away does not take the others' answer along.
+		fake.change(func() { fake.intercept = nil })
+		if _, err := feed.Refresh(t.Context(), "PVC-1"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestADeletedDefinitionIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		n.serve(t, host, fake)
+		feed := startFeed(t, n, "http://linstor", logr.Discard())
+		settle(10 * time.Second)
+		fake.change(func() { fake.definitions, fake.resources = nil, nil })
+		fake.promotion("PVC-1", "node-b", nil)
+		settle(time.Second)
+		if names := feed.store.Names(); len(names) != 0 {
+			t.Errorf("still there: %v", names)
+		}
+	})
+}
+
+func TestAForeign404IsNoDeletion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		n.serve(t, host, fake)
+		feed := startFeed(t, n, "http://linstor", logr.Discard())
+		settle(10 * time.Second)
+		fake.change(func() {
+			fake.intercept = func(w http.ResponseWriter, r *http.Request) bool { http.NotFound(w, r); return true }
+		})
+		feed.Poll("PVC-1")
+		settle(time.Second)
+		if _, ok := feed.store.Resource("PVC-1"); !ok {
+			t.Error("an ingress without a backend made the store forget")
+		}
+	})
+}
+
+func TestPollLearnsANewDefinitionWithItsQuorum(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		n.serve(t, host, fake)
+		feed := startFeed(t, n, "http://linstor", logr.Discard())
+		settle(10 * time.Second)
+		fake.change(func() {
+			fake.definitions = append(fake.definitions, definition("new", "majority"))
+			fake.resources = append(fake.resources, resource("new", "node-b", true, 1, false))
+		})
+		fake.promotion("new", "node-b", new(false))
+		settle(time.Second)
+		r, _ := feed.store.Resource("new")
+		if b, ok := r.Replica("node-b"); !ok || b.Quorum != "majority" || b.Remembered == nil {
+			t.Errorf("resource: %+v", r)
+		}
+		// LINSTOR turns quorum off by itself when too few replicas are left.
+		fake.change(func() {
+			fake.definitions[1] = definition("new", "off")
+			fake.resources = append(fake.resources, resource("new", "node-a", false, 1, false))
+		})
+		feed.Poll("new")
+		settle(time.Second)
+		r, _ = feed.store.Resource("new")
+		if b, _ := r.Replica("node-b"); b.Quorum != "off" || b.Remembered.Quorum != "off" {
+			t.Errorf("replica: %+v", b)
+		}
+	})
+}
+
+func TestPollsAreCoalescedAndLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		for i := range 600 {
+			name := fmt.Sprintf("r%d", i)
+			fake.definitions = append(fake.definitions, definition(name, "majority"))
+			fake.resources = append(fake.resources, resource(name, "node-b", false, 1, false))
+		}
+		n.serve(t, host, fake)
+		feed := startFeed(t, n, "http://linstor", logr.Discard())
+		settle(10 * time.Second)
+		for range 3 {
+			for i := range 600 {
+				feed.Poll(fmt.Sprintf("R%d", i))
+			}
+		}
+		read := func() (total int) {
+			for i := range 600 {
+				total += fake.count(fmt.Sprintf("/v1/resource-definitions/r%d/resources", i))
+			}
+			return total
+		}
+		settle(time.Second)
+		if got := read(); got < 200 || got > 220 {
+			t.Errorf("%d reads in the first second, want about 200", got)
+		}
+		settle(10 * time.Second)
+		if got := read(); got > 650 { // those that were under way are read once more
+			t.Errorf("%d reads for 600 resources", got)
+		}
+	})
+}
+
+func TestAPollEverySecondKeepsAllClocksRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		n.serve(t, host, fake)
+		feed := startFeed(t, n, "http://linstor", logr.Discard())
+		settle(10 * time.Second)
+		feed.Poll("PVC-1")
+		settle(0)
+		begin := time.Now()
+		for range 90 {
+			settle(time.Second + 3*time.Millisecond)
+			feed.Poll("PVC-1")
+		}
+		settle(0)
+		r, _ := feed.store.Resource("PVC-1")
+		a, _ := r.Replica("node-a")
+		for name, since := range map[string]time.Time{
+			"online": a.Online.Since, "in use": a.InUse.Since, "score": a.Score.Since, "set": r.SetSince,
+		} {
+			if since.After(begin) {
+				t.Errorf("%s restarted %v after the first poll", name, since.Sub(begin))
+			}
+		}
+	})
+}
+
+func TestMetricsCountWithoutBeingRegistered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		n.serve(t, host, fake)
+		feed := startFeed(t, n, "http://linstor", logr.Discard())
+		settle(10 * time.Second)
+		fake.promotion("PVC-1", "node-b", new(true))
+		settle(time.Second)
+		fake.cut()
+		settle(0)
+		for name, want := range map[string]float64{
+			"stream_connected":                        0,
+			"stream_reconnects_total lost":            1,
+			"stream_reconnects_total dead":            0,
+			"events_total may-promote-change":         1,
+			"requests_total resource view ok":         1,
+			"resync_duration_seconds":                 1,
+			"requests_total event stream error":       1,
+			"requests_total controller properties ok": 1,
+		} {
+			if got := gather(t, feed.metrics)[name]; got != want {
+				t.Errorf("%s is %v, want %v", name, got, want)
+			}
+		}
+	})
+}
+
+// gather returns the metrics by name and label values.
+func gather(t *testing.T, metrics *Metrics) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(metrics.Collectors()...)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			key := strings.TrimPrefix(family.GetName(), metricsPrefix)
+			labels := map[string]string{}
+			for _, label := range metric.GetLabel() {
+				labels[label.GetName()] = label.GetValue()
+			}
+			for _, name := range []string{"kind", "code", "type", "reason"} {
+				if value, ok := labels[name]; ok {
+					key += " " + value
+				}
+			}
+			values[key] = metric.GetGauge().GetValue() + metric.GetCounter().GetValue() +
+				float64(metric.GetHistogram().GetSampleCount())
+		}
+	}
+	return values
+}

@@ -1,0 +1,328 @@
+package linstor
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// storeTest drives a store along a time line.
+type storeTest struct {
+	*Store
+	t0      time.Time
+	changed []string
+}
+
+func newStoreTest() *storeTest {
+	s := &storeTest{Store: NewStore(), t0: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	s.Subscribe(func(resource string) { s.changed = append(s.changed, resource) })
+	return s
+}
+
+func (s *storeTest) at(seconds float64) time.Time {
+	return s.t0.Add(time.Duration(seconds * float64(time.Second)))
+}
+
+// read is an instant read at the given second.
+func (s *storeTest) read(seconds float64) span { return instant(s.at(seconds)) }
+
+// settings makes all levels of quorum known: majority by the definition, nodes ONLINE.
+func (s *storeTest) settings(seconds float64, quorum string, nodes ...string) {
+	s.applyControllerProps(nil, s.read(seconds))
+	s.applyGroups([]wireGroup{{Name: "DfltRscGrp"}}, s.read(seconds))
+	s.applyDefinitions([]wireDefinition{definition("R", quorum)}, s.read(seconds))
+	s.online(seconds, nodes...)
+}
+
+func (s *storeTest) online(seconds float64, nodes ...string) {
+	var list []wireNode
+	for _, node := range nodes {
+		list = append(list, wireNode{Name: node, ConnectionStatus: statusOnline})
+	}
+	s.applyNodes(list, s.read(seconds))
+}
+
+func (s *storeTest) replica(t *testing.T, node string) Replica {
+	t.Helper()
+	r, _ := s.Resource("r")
+	replica, ok := r.Replica(node)
+	if !ok {
+		t.Fatalf("no replica on %s in %+v", node, r)
+	}
+	return replica
+}
+
+func (s *storeTest) nodesOf(name string) []string {
+	r, _ := s.Resource(name)
+	nodes := []string{}
+	for _, replica := range r.Replicas {
+		nodes = append(nodes, replica.Node)
+	}
+	return nodes
+}
+
+func TestStoreKeepsAClockThroughConfirmations(t *testing.T) {
+	s := newStoreTest()
+	list := []wireResource{resource("R", "a", true, 0, false)}
+	for second := range 5 {
+		s.applyResources("R", list, s.read(float64(second)))
+	}
+	if got := s.replica(t, "a").Score; !got.Since.Equal(s.at(0)) || !got.Confirmed.Equal(s.at(4)) {
+		t.Errorf("score: %+v", got)
+	}
+	r, _ := s.Resource("R")
+	if !r.SetSince.Equal(s.at(0)) || !r.Confirmed.Equal(s.at(4)) {
+		t.Errorf("set since %v, confirmed %v", r.SetSince, r.Confirmed)
+	}
+	s.applyResources("R", list, s.read(6.5))
+	if got := s.replica(t, "a").Score; !got.Since.Equal(s.at(6.5)) {
+		t.Errorf("the gap did not restart the clock: %+v", got)
+	}
+	if r, _ := s.Resource("R"); !r.SetSince.Equal(s.at(6.5)) {
+		t.Errorf("the gap did not restart the set's clock: %v", r.SetSince)
+	}
+	if diff := cmp.Diff([]string{"R"}, s.changed); diff != "" {
+		t.Errorf("notifications: %s", diff)
+	}
+}
+
+func TestStoreIgnoresAReadOlderThanWhatItHas(t *testing.T) {
+	s := newStoreTest()
+	s.applyResources("R", []wireResource{resource("R", "a", false, 1, false)}, s.read(0))
+	s.ApplyEvent(PromotionEvent{Resource: "r", Node: "A", MayPromote: new(true)}, s.at(2))
+	// This read began before the event and comes after it.
+	s.applyResources("R", []wireResource{resource("R", "a", false, 2, false)}, span{s.at(1), s.at(3)})
+	if got := s.replica(t, "a"); !got.MayPromote.Value || got.Score.Value != 2 {
+		t.Errorf("replica: %+v", got)
+	}
+	s.applyResources("R", nil, s.read(5))
+	s.applyResources("R", []wireResource{resource("R", "a", false, 3, false)}, s.read(4))
+	if got := s.nodesOf("R"); len(got) != 0 {
+		t.Errorf("an older list brought replicas back: %v", got)
+	}
+	s.applyView([]wireResource{resource("R", "a", false, 3, false)}, s.read(4))
+	if got := s.nodesOf("R"); len(got) != 0 {
+		t.Errorf("an older view brought replicas back: %v", got)
+	}
+}
+
+func TestStoreAsksForAReadOfWhatAnEventShows(t *testing.T) {
+	s := newStoreTest()
+	s.applyResources("R", []wireResource{resource("R", "a", false, 1, false)}, s.read(0))
+	for name, tc := range map[string]struct {
+		event PromotionEvent
+		want  bool
+	}{
+		"an unknown resource":     {PromotionEvent{Resource: "X", Node: "a", MayPromote: new(true)}, true},
+		"an unknown replica":      {PromotionEvent{Resource: "R", Node: "x", MayPromote: new(true)}, true},
+		"the value already known": {PromotionEvent{Resource: "R", Node: "A", MayPromote: new(false)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := s.ApplyEvent(tc.event, s.at(1)); got != tc.want {
+				t.Errorf("read: %v", got)
+			}
+		})
+	}
+	if !s.ApplyEvent(PromotionEvent{Resource: "R", Node: "a"}, s.at(2)) || s.replica(t, "a").MayPromote.Known {
+		t.Error("an absent value is news: unknown")
+	}
+	if diff := cmp.Diff([]string{"R"}, s.Names()); diff != "" {
+		t.Errorf("events created something: %s", diff)
+	}
+	if diff := cmp.Diff([]string{"R", "R"}, s.changed); diff != "" {
+		t.Errorf("notifications: %s", diff)
+	}
+}
+
+func TestStoreTakesAViewForNoEvidenceOfAbsence(t *testing.T) {
+	s := newStoreTest()
+	one, two := resource("R", "a", true, 1, false), resource("R", "b", false, 1, false)
+	gone, unlisted := resource("GONE", "a", true, 1, false), resource("NEW", "a", true, 1, false)
+	s.applyDefinitions([]wireDefinition{definition("R", ""), definition("EMPTY", ""), definition("GONE", "")}, s.read(0))
+	s.applyView([]wireResource{one, two, gone}, s.read(0))
+	s.applyResources("NEW", []wireResource{unlisted}, s.read(11))
+
+	s.applyDefinitions([]wireDefinition{definition("R", ""), definition("EMPTY", "")}, s.read(10))
+	read := s.applyView([]wireResource{one}, s.read(12))
+	if diff := cmp.Diff([]string{"EMPTY", "R"}, slices.Sorted(slices.Values(read))); diff != "" {
+		t.Errorf("to be read: %s", diff)
+	}
+	if diff := cmp.Diff([]string{"a", "b"}, s.nodesOf("R")); diff != "" {
+		t.Errorf("the view alone removed a replica: %s", diff)
+	}
+	if diff := cmp.Diff([]string{"EMPTY", "NEW", "R"}, s.Names()); diff != "" {
+		t.Errorf("resources: %s", diff)
+	}
+	s.applyResources("R", []wireResource{one}, s.read(13))
+	if diff := cmp.Diff([]string{"a"}, s.nodesOf("R")); diff != "" {
+		t.Errorf("the list did not remove the replica: %s", diff)
+	}
+	s.remove("r", s.read(12))
+	s.remove("new", s.read(14))
+	if diff := cmp.Diff([]string{"EMPTY", "R"}, s.Names()); diff != "" {
+		t.Errorf("resources: %s", diff)
+	}
+}
+
+func TestStoreRemembersWhatAReplicaRanUnder(t *testing.T) {
+	s := newStoreTest()
+	up := []wireResource{resource("R", "a", true, 1, false), resource("R", "b", false, 1, false)}
+	down := []wireResource{silent("R", "a"), resource("R", "b", false, 1, true)}
+	diskful := []string{"a", "b"}
+
+	s.applyResources("R", up, s.read(0))
+	if got := s.replica(t, "a"); got.Remembered != nil || got.Quorum != "" {
+		t.Errorf("remembered before the settings were read: %+v", got)
+	}
+	s.settings(1, "majority", "a", "b")
+	if got := s.replica(t, "a"); got.Remembered != nil || got.Quorum != "majority" {
+		t.Errorf("remembered without having reported since: %+v", got)
+	}
+	s.applyResources("R", up, s.read(2))
+	want := &Memory{Time: s.at(2), Quorum: "majority", Diskful: diskful}
+	if diff := cmp.Diff(want, s.replica(t, "a").Remembered); diff != "" {
+		t.Error(diff)
+	}
+
+	// a falls silent; what LINSTOR is told afterwards never reaches it.
+	s.applyResources("R", down, s.read(3))
+	s.settings(4, "off", "b")
+	s.applyResources("R", append(down, resource("R", "c", false, 1, true)), s.read(5))
+	if diff := cmp.Diff(want, s.replica(t, "a").Remembered); diff != "" {
+		t.Errorf("the memory of a silent replica changed: %s", diff)
+	}
+	if got := s.replica(t, "a").LastInUse; !got.Equal(s.at(2)) {
+		t.Errorf("last in use %v", got)
+	}
+	if got := s.replica(t, "b").Remembered; got.Quorum != "off" || !got.Time.Equal(s.at(5)) {
+		t.Errorf("b: %+v", got)
+	}
+
+	// A quorum that was set while the list was under way may not have reached the node.
+	s.settings(6, "majority", "a", "b", "c")
+	s.applyResources("R", up, span{s.at(5.5), s.at(7)})
+	if got := s.replica(t, "b").Remembered; got.Quorum != "off" {
+		t.Errorf("b: %+v", got)
+	}
+
+	// With the replica the memory dies.
+	s.applyResources("R", up[1:], s.read(8))
+	s.applyResources("R", down, s.read(9))
+	if got := s.replica(t, "a"); got.Remembered != nil || !got.LastInUse.IsZero() {
+		t.Errorf("a new replica inherited a memory: %+v", got)
+	}
+}
+
+func TestStoreMergesTheNode(t *testing.T) {
+	s := newStoreTest()
+	s.applyResources("R", []wireResource{resource("R", "Node-A", false, 1, false)}, s.read(0))
+	s.applyResources("OTHER", []wireResource{resource("OTHER", "b", false, 1, false)}, s.read(0))
+	if got := s.replica(t, "node-a").Online; got.Known {
+		t.Errorf("online before any node list: %+v", got)
+	}
+	s.changed = nil
+	for i, tc := range []struct {
+		node   wireNode
+		online Fact[bool]
+		leaves bool
+		tells  bool
+	}{
+		{wireNode{Name: "NODE-A", ConnectionStatus: "ONLINE"}, Fact[bool]{Value: true, Known: true}, false, true},
+		{wireNode{Name: "NODE-A", ConnectionStatus: "ONLINE"}, Fact[bool]{Value: true, Known: true}, false, false},
+		{wireNode{Name: "NODE-A", ConnectionStatus: "CONNECTED"}, Fact[bool]{Known: true}, false, true},
+		{wireNode{Name: "NODE-A"}, Fact[bool]{}, false, true},
+		{wireNode{Name: "NODE-A", Flags: []string{"DELETE", "EVICTED"}}, Fact[bool]{}, true, true},
+		{wireNode{Name: "elsewhere"}, Fact[bool]{}, false, true},
+	} {
+		s.changed = nil
+		s.applyNodes([]wireNode{tc.node}, s.read(float64(i+1)))
+		got := s.replica(t, "node-a")
+		if !same(got.Online, tc.online) || got.Leaving != tc.leaves {
+			t.Errorf("step %d: online %+v, leaving %v", i, got.Online, got.Leaving)
+		}
+		if tells := slices.Equal(s.changed, []string{"R"}); tells != tc.tells || !tells && len(s.changed) > 0 {
+			t.Errorf("step %d: notifications %v", i, s.changed)
+		}
+	}
+	if got := len(s.Nodes()); got != 1 {
+		t.Errorf("%d nodes, want the listed one", got)
+	}
+}
+
+func TestStoreReadsFlags(t *testing.T) {
+	for name, tc := range map[string]struct {
+		flags []string
+		want  Replica
+	}{
+		"diskful":     {nil, Replica{}},
+		"diskless":    {[]string{"DISKLESS", "DRBD_DISKLESS"}, Replica{Diskless: true}},
+		"tie-breaker": {[]string{"DISKLESS", "DRBD_DISKLESS", "TIE_BREAKER"}, Replica{Diskless: true, TieBreaker: true}},
+		"deleted":     {[]string{"DELETE"}, Replica{Leaving: true}},
+		"deleting":    {[]string{"DELETE", "DRBD_DELETE"}, Replica{Leaving: true}},
+		"evicted":     {[]string{"INACTIVE", "EVICTED"}, Replica{Leaving: true}},
+		"inactive":    {[]string{"INACTIVE"}, Replica{Leaving: true}},
+		"evacuating":  {[]string{"EVACUATE"}, Replica{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStoreTest()
+			w := resource("R", "a", false, 1, false)
+			w.Flags = tc.flags
+			s.applyResources("R", []wireResource{w}, s.read(0))
+			got := s.replica(t, "a")
+			if got.Diskless != tc.want.Diskless || got.TieBreaker != tc.want.TieBreaker || got.Leaving != tc.want.Leaving {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestStoreTellsOfEveryChangeOfQuorum(t *testing.T) {
+	s := newStoreTest()
+	s.applyResources("R", []wireResource{resource("R", "a", false, 1, false)}, s.read(0))
+	s.settings(1, "", "a")
+	prop := func(value string) map[string]string { return map[string]string{propQuorum: value} }
+	own := resource("R", "a", false, 1, false)
+	own.Props = prop("3")
+	for _, step := range []struct {
+		name  string
+		apply func(span)
+		want  string
+	}{
+		{"controller", func(at span) { s.applyControllerProps(prop("majority"), at) }, "majority"},
+		{"node", func(at span) { s.applyNodes([]wireNode{{Name: "a", Props: prop("all")}}, at) }, "all"},
+		{"group", func(at span) { s.applyGroup(wireGroup{Name: "dfltrscgrp", Props: prop("1")}, at) }, "1"},
+		{"definition", func(at span) { s.applyDefinition(definition("r", "2"), at) }, "2"},
+		{"resource", func(at span) { s.applyResources("R", []wireResource{own}, at) }, "3"},
+	} {
+		s.changed = nil
+		s.t0 = s.t0.Add(time.Minute)
+		step.apply(s.read(0))
+		if got := s.replica(t, "a").Quorum; got != step.want || !slices.Equal(s.changed, []string{"R"}) {
+			t.Errorf("%s: quorum %q, notifications %v", step.name, got, s.changed)
+		}
+	}
+}
+
+func TestSnapshotsDoNotChange(t *testing.T) {
+	s := newStoreTest()
+	w := resource("R", "a", true, 1, false)
+	w.LayerObject.DRBD.Connections = map[string]wireConnection{"b": {Connected: new(true), Message: "Connected"}}
+	s.applyResources("R", []wireResource{w}, s.read(0))
+	before, _ := s.Resource("R")
+	copied := maps.Clone(before.Replicas[0].Connections)
+
+	w.LayerObject.DRBD.Connections = map[string]wireConnection{"b": {Connected: new(false), Message: "Connecting"}}
+	s.applyResources("R", []wireResource{w, resource("R", "0", false, 1, false)}, s.read(1))
+	if len(before.Replicas) != 1 || before.Replicas[0].Node != "a" {
+		t.Errorf("replicas changed: %+v", before.Replicas)
+	}
+	if diff := cmp.Diff(copied, before.Replicas[0].Connections); diff != "" {
+		t.Error(diff)
+	}
+	if got := s.replica(t, "a").Connections["b"]; got.Value || !got.Since.Equal(s.at(1)) {
+		t.Errorf("connection: %+v", got)
+	}
+}
