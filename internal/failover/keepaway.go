@@ -29,8 +29,9 @@ func KeepAwayHolds(now time.Time, node Node, settings Settings, online Fact[bool
 		return true
 	}
 	for _, r := range causes {
-		replica, ok := r.freshened(now).replica(node.Name)
-		if ok && !(replica.Score.Known && replica.Score.Value > 0) {
+		fresh := r.freshened(now)
+		replica, ok := fresh.replica(node.Name)
+		if !fresh.Known || ok && !(replica.Score.Known && replica.Score.Value > 0) {
 			return true
 		}
 	}

@@ -49,7 +49,7 @@ func (s situation) othersFenced(pod Pod) bool {
 	for _, other := range pod.Others {
 		r := other.Resource.freshened(s.Now)
 		_, survivor := survivorOf(r, s.Node.Name)
-		cutOff := survivor && !testimonyOn(r, s.Node.Name).connected && quorumHeld(r, s.Node.Name)
+		cutOff := survivor && !testimonyOn(r, s.Node.Name).connected && s.quorumHeld(r)
 		if !cutOff && s.writable(r) {
 			return false
 		}
@@ -66,21 +66,36 @@ func (s situation) anyOtherWritable(pod Pod) bool {
 	return false
 }
 
-// writable tells whether A could still commit a write to R, for all that is known. Only a score of 0, or
-// a quorum that A cannot have, proves the contrary; the score of a resource with several volumes
-// is 0 as soon as one of them is without quorum or data, and says nothing about the others.
+// writable tells whether A could still commit a write to R, for all that is known. A score above 0 says that it can.
+// Only a score of 0 or, where LINSTOR has none, a quorum that A cannot have proves the contrary; the score of a
+// resource with several volumes is 0 as soon as one of them is without quorum or data, and says nothing
+// about the others.
 func (s situation) writable(r Resource) bool {
-	if !r.Known {
-		return true
-	}
 	replica, ok := r.replica(s.Node.Name)
-	if !ok || r.Volumes == 1 && replica.Score.is(0) {
+	switch {
+	case !r.Known:
+		return true
+	case !ok:
 		return false
+	case replica.Score.Known:
+		return replica.Score.Value > 0 || r.Volumes != 1
+	default:
+		return !testimonyOn(r, s.Node.Name).full || !s.quorumHeld(r)
 	}
-	return !testimonyOn(r, s.Node.Name).full || !quorumHeld(r, s.Node.Name)
 }
 
 // quorumHeld tells whether quorum fences A, by the present settings and by those it is known to have heard of.
-func quorumHeld(r Resource, node string) bool {
-	return quorumFencesAll(r, node) && recallQuorum(r, node) == memoryConfirms
+// Where nobody remembers A, a silence of the kubelet for the known grace takes the memory's place.
+func (s situation) quorumHeld(r Resource) bool {
+	if !quorumFencesAll(r, s.Node.Name) {
+		return false
+	}
+	switch recallQuorum(r, s.Node.Name) {
+	case memoryConfirms:
+		return true
+	case memoryMissing:
+		return s.Node.leaseSilent(max(s.Settings.KnownGrace, s.Settings.KubeletSilence))
+	default:
+		return false
+	}
 }

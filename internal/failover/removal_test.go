@@ -1,0 +1,137 @@
+package failover
+
+import (
+	"testing"
+	"time"
+)
+
+func TestRemovalOf(t *testing.T) {
+	t.Parallel()
+
+	deleteBy := func(left time.Duration) edit { return thePod(func(p *Pod) { p.DeleteBy = now.Add(left) }) }
+	over := deleteBy(-1)
+	alive := theLease(3 * time.Second)
+	twoVolumes := func(in *Input) { in.Resource.Volumes = 2 }
+	forgotten := at(nodeA, func(r *Replica) { r.Remembered = nil })
+	scoreOf := func(v int) edit { return at(nodeA, func(r *Replica) { r.Score = held(v, time.Minute) }) }
+	noScore := at(nodeA, func(r *Replica) { r.Score = untold[int](time.Minute) })
+	noSurvivor := edited(
+		at(nodeB, func(r *Replica) { r.MayPromote = held(false, time.Minute) }),
+		at(nodeT, func(r *Replica) { r.MayPromote = held(false, time.Minute) }))
+
+	cases := map[string]struct {
+		from func() Input
+		edit edit
+		want Removal
+	}{
+		"a pod on a dead node goes by force":                      {from: crashed, want: RemoveForce},
+		"a pod on a dead node goes by force from 12 s of silence": {from: crashed, edit: theLease(12 * time.Second), want: RemoveForce},
+		"a pod on a node that was silent for less than 12 s goes in peace": {
+			from: crashed, edit: theLease(12*time.Second - 1), want: RemoveGracefully,
+		},
+		"a pod on a node whose Lease nobody knows goes in peace": {
+			from: crashed, edit: func(in *Input) { in.Node.LeaseKnown = false }, want: RemoveGracefully,
+		},
+		"a pod on a node with a silent kubelet that LINSTOR still reaches goes in peace": {
+			from: isolated, edit: theLease(19 * time.Second), want: RemoveGracefully,
+		},
+		"a pod on a node that only LINSTOR's view keeps ONLINE goes by force": {
+			from: isolated, edit: theLease(20 * time.Second), want: RemoveForce,
+		},
+		"an old word of OFFLINE is no reason for force": {
+			from: crashed, edit: func(in *Input) { in.Now = now.Add(3 * time.Second) }, want: RemoveGracefully,
+		},
+		"a terminating pod on a dead node is finished by force": {
+			from: crashed, edit: deleteBy(time.Hour), want: RemoveForce,
+		},
+		"a terminating pod has its time":            {from: isolated, edit: deleteBy(10 * time.Second), want: RemovalRunning},
+		"a terminating pod has its time to the end": {from: isolated, edit: deleteBy(1), want: RemovalRunning},
+		"a longer time to terminate is shortened":   {from: isolated, edit: deleteBy(10*time.Second + 1), want: RemoveGracefully},
+		"a pod that cannot write any more goes by force when its time is over": {
+			from: isolated, edit: over, want: RemoveForce,
+		},
+		"its time is over at its very end":                    {from: isolated, edit: deleteBy(0), want: RemoveForce},
+		"failed IO does not write":                            {from: ioErrors, edit: over, want: RemoveForce},
+		"a missing replica does not write":                    {from: gone, edit: over, want: RemoveForce},
+		"a Secondary could write again: its pod stays":        {from: demoted, edit: over, want: RemovalStuck},
+		"a score above 0 could write, whatever its peers say": {from: isolated, edit: edited(over, scoreOf(1)), want: RemovalStuck},
+		"a score of 0 says nothing of several volumes": {
+			from: isolated, edit: edited(over, twoVolumes), want: RemovalStuck,
+		},
+		"a score of 0 says nothing of an unknown number of volumes": {
+			from: isolated, edit: edited(over, func(in *Input) { in.Resource.Volumes = 0 }), want: RemovalStuck,
+		},
+		"a score of 0 proves it even with too few witnesses": {from: isolated, edit: edited(over, silent(nodeT)), want: RemoveForce},
+		"an old score proves nothing": {
+			from: isolated, edit: edited(over, silent(nodeT), at(nodeA, func(r *Replica) { r.Score.Confirmed = ago(3 * time.Second) })),
+			want: RemovalStuck,
+		},
+		"without a score the witnesses prove it": {from: crashed, edit: edited(over, alive), want: RemoveForce},
+		"without a score too few witnesses prove nothing": {
+			from: crashed, edit: edited(over, alive, silent(nodeT)), want: RemovalStuck,
+		},
+		"without a score a witness that reaches the node disproves it": {
+			from: crashed, edit: edited(over, alive, connectedTo(nodeA, true)), want: RemovalStuck,
+		},
+		"witnesses prove nothing when quorum does not fence": {
+			from: crashed, edit: edited(over, alive, at(nodeA, func(r *Replica) { r.Quorum = "off" })), want: RemovalStuck,
+		},
+		"witnesses prove nothing when the node may not know its quorum": {
+			from: crashed, edit: edited(over, alive, forgotten), want: RemovalStuck,
+		},
+		"a list that was not read proves nothing": {
+			from: isolated, edit: edited(over, func(in *Input) { in.Resource.Known = false }), want: RemovalStuck,
+		},
+
+		"a pod that was deleted without grace is left to its finalizers": {
+			from: crashed, edit: thePod(func(p *Pod) { p.Forced, p.DeleteBy = true, ago(time.Minute) }), want: RemovalRunning,
+		},
+
+		"another volume that is cut off too goes by force": {from: crashed, edit: otherVolume(unreachable), want: RemoveForce},
+		"another volume that a peer reaches asks for peace": {
+			from: crashed, edit: otherVolume(edited(unreachable, connectedTo(nodeA, true))), want: RemoveGracefully,
+		},
+		"another volume without a survivor and without witnesses asks for peace": {
+			from: crashed, edit: otherVolume(edited(unreachable, noSurvivor, silent(nodeT))), want: RemoveGracefully,
+		},
+		"another volume that quorum does not fence asks for peace": {
+			from: crashed, edit: otherVolume(edited(unreachable, at(nodeB, func(r *Replica) { r.Quorum = "off" }))), want: RemoveGracefully,
+		},
+		"another volume that was never read asks for peace": {
+			from: crashed, edit: otherVolume(func(in *Input) { in.Resource = Resource{} }), want: RemoveGracefully,
+		},
+		"another volume without a replica on the node needs no fence": {
+			from: crashed, edit: otherVolume(func(in *Input) {
+				in.Resource.SetSince, in.Resource.Replicas = ago(time.Minute), in.Resource.Replicas[1:]
+			}), want: RemoveForce,
+		},
+		"another volume that nobody remembers asks for peace while the known grace runs": {
+			from: crashed, edit: edited(theLease(45*time.Second-1), otherVolume(edited(unreachable, forgotten))), want: RemoveGracefully,
+		},
+		"another volume that nobody remembers goes by force after the known grace of silence": {
+			from: crashed, edit: edited(theLease(45*time.Second), otherVolume(edited(unreachable, forgotten))), want: RemoveForce,
+		},
+		"another volume whose quorum changed meanwhile asks for peace": {
+			from: crashed, want: RemoveGracefully,
+			edit: otherVolume(edited(unreachable, at(nodeA, func(r *Replica) { r.Remembered = &Memory{Quorum: "off"} }))),
+		},
+		"another volume that could write keeps a pod whose time is over": {
+			from: isolated, edit: edited(over, otherVolume(scoreOf(10102))), want: RemovalStuck,
+		},
+		"another volume without a score keeps a pod unless witnesses prove it": {
+			from: isolated, edit: edited(over, otherVolume(edited(noScore, silent(nodeT)))), want: RemovalStuck,
+		},
+		"another volume that cannot write either lets go": {
+			from: isolated, edit: edited(over, otherVolume(scoreOf(0))), want: RemoveForce,
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := (scenario{from: c.from, edit: c.edit}).input()
+			if got := RemovalOf(in, in.Pods[0]); got != c.want {
+				t.Errorf("RemovalOf = %s, want %s", got, c.want)
+			}
+		})
+	}
+}
