@@ -1,0 +1,94 @@
+package apimodel
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func (w writer) delete(ctx context.Context, store client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+	options := new(client.DeleteOptions).ApplyOptions(opts)
+	change := Change{Request: requestFor(w.actor, VerbDelete, o, false), GracePeriodSeconds: options.GracePeriodSeconds}
+	return w.record(ctx, change, o, func(old client.Object) error {
+		if old == nil {
+			return notFound(o, o.GetName())
+		}
+		if p := options.Preconditions; p != nil {
+			if p.UID != nil && *p.UID != old.GetUID() {
+				return conflict(o, "the UID in the precondition (%s) does not match the UID in record (%s)", *p.UID, old.GetUID())
+			}
+			if p.ResourceVersion != nil && *p.ResourceVersion != old.GetResourceVersion() {
+				return conflict(o, "the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s)",
+					*p.ResourceVersion, old.GetResourceVersion())
+			}
+		}
+		pod, ok := old.(*corev1.Pod)
+		if !ok {
+			return store.Delete(ctx, o)
+		}
+		return w.deletePod(ctx, pod.DeepCopy(), options.GracePeriodSeconds)
+	})
+}
+
+// deletePod follows the API server (rest.BeforeDelete and the strategy of pods): the grace begins with the first
+// deletion and may only become shorter; without any left the object goes as soon as it has no finalizers.
+func (w writer) deletePod(ctx context.Context, pod *corev1.Pod, asked *int64) error {
+	grace := deletionGrace(pod, asked)
+	if pod.DeletionTimestamp != nil {
+		left := *pod.DeletionGracePeriodSeconds
+		if left > 0 && (asked == nil || grace >= left) {
+			return nil
+		}
+		grace = min(grace, left)
+		started := pod.DeletionTimestamp.Add(-time.Duration(left) * time.Second)
+		pod.DeletionTimestamp = new(metav1.NewTime(started.Add(time.Duration(grace) * time.Second)))
+	} else {
+		pod.DeletionTimestamp = new(metav1.NewTime(now().Add(time.Duration(grace) * time.Second)))
+	}
+	pod.DeletionGracePeriodSeconds = &grace
+
+	conceal(pod)
+	if grace == 0 && len(pod.Finalizers) == 0 {
+		return w.tracker.Delete(resourceOf(pod), pod.Namespace, pod.Name)
+	}
+	if grace > 0 {
+		pod.Finalizers = append(pod.Finalizers, terminating)
+	}
+	return w.storeDeletion(ctx, pod)
+}
+
+func deletionGrace(pod *corev1.Pod, asked *int64) int64 {
+	grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
+	if pod.Spec.TerminationGracePeriodSeconds != nil {
+		grace = *pod.Spec.TerminationGracePeriodSeconds
+	}
+	if asked != nil {
+		grace = *asked
+	}
+	if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		grace = 0
+	}
+	if grace < 0 {
+		grace = 1
+	}
+	return grace
+}
+
+// storeDeletion stores the deletion fields, which the fake client does not let anybody change. A write of the
+// finalizers through it gives the new resourceVersion.
+func (w writer) storeDeletion(ctx context.Context, pod *corev1.Pod) error {
+	carrier := &corev1.Pod{}
+	if err := w.store.Get(ctx, client.ObjectKeyFromObject(pod), carrier); err != nil {
+		return err
+	}
+	// Both finalizer sets are there for a moment, so that the carrier is never without one.
+	carrier.Finalizers = append(carrier.Finalizers, terminating)
+	if err := w.store.Update(ctx, carrier); err != nil {
+		return err
+	}
+	pod.ResourceVersion = carrier.ResourceVersion
+	return w.tracker.Update(resourceOf(pod), pod, pod.Namespace)
+}

@@ -1,0 +1,229 @@
+package apimodel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// Verb says what a request does.
+type Verb string
+
+// The verbs of requests. Requests for a subresource have the verb of the main resource.
+const (
+	VerbGet    Verb = "get"
+	VerbList   Verb = "list"
+	VerbCreate Verb = "create"
+	VerbUpdate Verb = "update"
+	VerbPatch  Verb = "patch"
+	VerbDelete Verb = "delete"
+)
+
+// Request is a request to the API, as a fault sees it.
+type Request struct {
+	// Actor is the name of the client.
+	Actor string
+	// Verb says what it does.
+	Verb Verb
+	// Kind is the object's kind, such as "Pod"; of a list it is that of the items.
+	Kind string
+	// Namespace and Name name the object; both are empty for lists of everything.
+	Namespace, Name string
+	// Status is set for requests to the status subresource.
+	Status bool
+}
+
+// Change is one write that happened.
+type Change struct {
+	Request
+	// Time is when it happened.
+	Time time.Time
+	// Old and New are the object before and after; nil where there was or is none. Both must not be changed.
+	Old, New client.Object
+	// GracePeriodSeconds is the grace that a deletion asked for; nil when it left that to the API.
+	GracePeriodSeconds *int64
+}
+
+// Model is the API. It is safe for concurrent use.
+type Model struct {
+	store   client.WithWatch
+	tracker clienttesting.ObjectTracker
+
+	// writing is held during each write, so that its preconditions hold until it is done.
+	writing sync.Mutex
+	uids    int
+
+	mu         sync.Mutex
+	fault      func(Request) error
+	listeners  []*func(Change)
+	changes    []Change
+	delivering bool
+}
+
+// New returns an API without objects.
+func New() *Model {
+	codecs := serializer.NewCodecFactory(scheme.Scheme)
+	m := &Model{tracker: clienttesting.NewObjectTracker(scheme.Scheme, codecs.UniversalDecoder())}
+	m.store = fake.NewClientBuilder().
+		WithScheme(scheme.Scheme).
+		WithObjectTracker(m.tracker).
+		WithGlobalResourceVersionCounter().
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
+			return []string{o.(*corev1.Pod).Spec.NodeName}
+		}).
+		Build()
+	return m
+}
+
+// Client returns a client that reads and writes the API itself, past every cache. Its changes carry the
+// actor's name. Lists can be selected by label and, for pods, by the field spec.nodeName.
+func (m *Model) Client(actor string) client.Client {
+	w := writer{m, actor}
+	return interceptor.NewClient(m.store, interceptor.Funcs{
+		Get:    w.get,
+		List:   w.list,
+		Create: w.create,
+		Update: func(ctx context.Context, store client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			return w.update(o, false, func() error { return store.Update(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, store client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return w.patch(o, p, false, func() error { return store.Patch(ctx, o, p, opts...) })
+		},
+		Delete: w.delete,
+		DeleteAllOf: func(context.Context, client.WithWatch, client.Object, ...client.DeleteAllOfOption) error {
+			return errors.New("the model has no deletion of collections")
+		},
+		SubResourceUpdate: func(ctx context.Context, store client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			return w.update(o, true, func() error { return store.SubResource(sub).Update(ctx, o, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, store client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return w.patch(o, p, true, func() error { return store.SubResource(sub).Patch(ctx, o, p, opts...) })
+		},
+	})
+}
+
+// Fail makes each request fail for which f returns an error, such as one of package
+// k8s.io/apimachinery/pkg/api/errors; nil ends that. f must not use the API.
+func (m *Model) Fail(f func(Request) error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fault = f
+}
+
+func (m *Model) failure(r Request) error {
+	m.mu.Lock()
+	f := m.fault
+	m.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	return f(r)
+}
+
+// OnChange calls f after each write that changed something, in order and never twice at a time, with no lock held.
+// A write returns after its change was delivered, unless another goroutine is delivering already. The returned
+// function ends that.
+func (m *Model) OnChange(f func(Change)) (stop func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := &f
+	m.listeners = append(m.listeners, key)
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.listeners = slices.DeleteFunc(m.listeners, func(l *func(Change)) bool { return l == key })
+	}
+}
+
+// changed queues a change for the listeners; writing is held.
+func (m *Model) changed(c Change) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.changes = append(m.changes, c)
+}
+
+func (m *Model) deliver() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.delivering {
+		return
+	}
+	m.delivering = true
+	defer func() { m.delivering = false }()
+	for len(m.changes) > 0 {
+		next := m.changes[0]
+		m.changes = m.changes[1:]
+		listeners := slices.Clone(m.listeners)
+		m.mu.Unlock()
+		for _, f := range listeners {
+			(*f)(next)
+		}
+		m.mu.Lock()
+	}
+}
+
+// current returns the object as it is stored, nil when there is none.
+func (m *Model) current(ctx context.Context, like client.Object) (client.Object, error) {
+	o, ok := reflect.New(reflect.TypeOf(like).Elem()).Interface().(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("%T is not an object", like)
+	}
+	err := m.store.Get(ctx, client.ObjectKeyFromObject(like), o)
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // no object is an answer
+	}
+	return o, err
+}
+
+// nextUID returns a UID that depends on nothing but how many were given out before.
+func (m *Model) nextUID() types.UID {
+	m.uids++
+	return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", m.uids))
+}
+
+func requestFor(actor string, verb Verb, o client.Object, status bool) Request {
+	return Request{Actor: actor, Verb: verb, Kind: kindOf(o), Namespace: o.GetNamespace(), Name: o.GetName(), Status: status}
+}
+
+func kindOf(o client.Object) string {
+	gvk, err := apiutil.GVKForObject(o, scheme.Scheme)
+	if err != nil {
+		return fmt.Sprintf("%T", o)
+	}
+	return gvk.Kind
+}
+
+func resourceOf(o client.Object) schema.GroupVersionResource {
+	gvk, _ := apiutil.GVKForObject(o, scheme.Scheme)
+	gvr, _ := meta.UnsafeGuessKindToResource(gvk)
+	return gvr
+}
+
+func conflict(o client.Object, format string, args ...any) error {
+	return apierrors.NewConflict(resourceOf(o).GroupResource(), o.GetName(), fmt.Errorf(format, args...))
+}
+
+func notFound(o client.Object, name string) error {
+	return apierrors.NewNotFound(resourceOf(o).GroupResource(), name)
+}
+
+// now is the present time as the API keeps it.
+func now() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }

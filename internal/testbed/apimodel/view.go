@@ -1,0 +1,246 @@
+package apimodel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// View is a cache of the API as informers keep one: what it returns was true a while ago, all of it at the same time.
+// Objects must not be written before the View is made; it holds what was written since. It is safe for concurrent use.
+type View struct {
+	selects func(client.Object) bool
+	lag     time.Duration
+
+	mu       sync.Mutex
+	kinds    map[string]toolscache.Indexer
+	indexers map[string]toolscache.Indexers
+	handlers []*func(Update)
+	queue    []Change
+	paused   bool
+	draining bool
+}
+
+// Update is one change of a View; Old or New is nil for an object that was not or is no longer in it.
+type Update struct{ Old, New client.Object }
+
+var (
+	_ client.Reader       = (*View)(nil)
+	_ client.FieldIndexer = (*View)(nil)
+)
+
+// View returns a new cache of the objects for which selects returns true (nil: all), which runs behind the API by
+// the lag.
+func (m *Model) View(lag time.Duration, selects func(client.Object) bool) *View {
+	if selects == nil {
+		selects = func(client.Object) bool { return true }
+	}
+	v := &View{
+		selects: selects, lag: lag,
+		kinds: make(map[string]toolscache.Indexer), indexers: make(map[string]toolscache.Indexers),
+	}
+	m.OnChange(v.take)
+	return v
+}
+
+// OnUpdate calls f after each update, in order and with no lock held; the objects must not be changed. What is
+// in the View already comes first, as for a new informer. The returned function ends that.
+func (v *View) OnUpdate(f func(Update)) (stop func()) {
+	v.mu.Lock()
+	key := &f
+	v.handlers = append(v.handlers, key)
+	var present []client.Object
+	for _, indexer := range v.kinds {
+		for _, o := range indexer.List() {
+			present = append(present, o.(client.Object))
+		}
+	}
+	v.mu.Unlock()
+	for _, o := range present {
+		f(Update{New: o})
+	}
+	return func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.handlers = slices.DeleteFunc(v.handlers, func(h *func(Update)) bool { return h == key })
+	}
+}
+
+// Pause lets the View see nothing more, like a watch that is dead and does not know it.
+func (v *View) Pause() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.paused = true
+}
+
+// Resume undoes Pause: everything that was missed comes at once.
+func (v *View) Resume() {
+	v.mu.Lock()
+	v.paused = false
+	v.mu.Unlock()
+	v.drain()
+}
+
+func (v *View) take(c Change) {
+	v.mu.Lock()
+	v.queue = append(v.queue, c)
+	v.mu.Unlock()
+	if v.lag > 0 {
+		time.AfterFunc(v.lag, v.drain)
+		return
+	}
+	v.drain()
+}
+
+// drain applies what is old enough by now.
+func (v *View) drain() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.draining {
+		return
+	}
+	v.draining = true
+	defer func() { v.draining = false }()
+	for len(v.queue) > 0 && !v.paused && time.Since(v.queue[0].Time) >= v.lag {
+		next := v.queue[0]
+		v.queue = v.queue[1:]
+		update := v.apply(next)
+		if update == (Update{}) {
+			continue
+		}
+		handlers := slices.Clone(v.handlers)
+		v.mu.Unlock()
+		for _, f := range handlers {
+			(*f)(update)
+		}
+		v.mu.Lock()
+	}
+}
+
+// apply stores one change; the lock is held.
+func (v *View) apply(c Change) Update {
+	indexer := v.kind(c.Kind)
+	var update Update
+	if old, ok, _ := indexer.GetByKey(keyOf(c.Namespace, c.Name)); ok {
+		update.Old = old.(client.Object)
+	}
+	if c.New != nil && v.selects(c.New) {
+		update.New = c.New
+		_ = indexer.Update(c.New)
+	} else if update.Old != nil {
+		_ = indexer.Delete(update.Old)
+	}
+	return update
+}
+
+// kind returns the store of a kind; the lock is held.
+func (v *View) kind(kind string) toolscache.Indexer {
+	if v.kinds[kind] == nil {
+		v.kinds[kind] = toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, v.indexers[kind])
+	}
+	return v.kinds[kind]
+}
+
+// IndexField lets List find objects of a kind by a field. All fields of a kind must be indexed before its first object
+// is written.
+func (v *View) IndexField(_ context.Context, o client.Object, field string, extract client.IndexerFunc) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	kind := kindOf(o)
+	if v.kinds[kind] != nil {
+		return fmt.Errorf("index %s of kind %s comes after the first object", field, kind)
+	}
+	if v.indexers[kind] == nil {
+		v.indexers[kind] = toolscache.Indexers{}
+	}
+	v.indexers[kind][field] = func(o any) ([]string, error) { return extract(o.(client.Object)), nil }
+	return nil
+}
+
+// Get reads one object from the cache.
+func (v *View) Get(_ context.Context, key client.ObjectKey, out client.Object, _ ...client.GetOption) error {
+	v.mu.Lock()
+	found, ok, err := v.kind(kindOf(out)).GetByKey(keyOf(key.Namespace, key.Name))
+	v.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return notFound(out, key.Name)
+	}
+	copied := found.(client.Object).DeepCopyObject()
+	reflect.ValueOf(out).Elem().Set(reflect.ValueOf(copied).Elem())
+	return nil
+}
+
+// List reads objects from the cache, sorted by name. It knows namespaces, label selectors and one indexed field.
+func (v *View) List(_ context.Context, out client.ObjectList, opts ...client.ListOption) error {
+	options := new(client.ListOptions).ApplyOptions(opts)
+	gvk, err := apiutil.GVKForObject(out, scheme.Scheme)
+	if err != nil {
+		return err
+	}
+	found, err := v.find(strings.TrimSuffix(gvk.Kind, "List"), options)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(found, func(a, b client.Object) int {
+		return strings.Compare(keyOf(a.GetNamespace(), a.GetName()), keyOf(b.GetNamespace(), b.GetName()))
+	})
+	items := make([]runtime.Object, 0, len(found))
+	for _, o := range found {
+		items = append(items, o.DeepCopyObject())
+	}
+	return meta.SetList(out, items)
+}
+
+func (v *View) find(kind string, options *client.ListOptions) ([]client.Object, error) {
+	v.mu.Lock()
+	indexer := v.kind(kind)
+	v.mu.Unlock()
+	var all []any
+	if options.FieldSelector != nil && !options.FieldSelector.Empty() {
+		requirements := options.FieldSelector.Requirements()
+		if len(requirements) != 1 {
+			return nil, errors.New("a cache is searched by one field only")
+		}
+		var err error
+		if all, err = indexer.ByIndex(requirements[0].Field, requirements[0].Value); err != nil {
+			return nil, fmt.Errorf("searching the cache of kind %s: %w", kind, err)
+		}
+	} else {
+		all = indexer.List()
+	}
+	var found []client.Object
+	for _, item := range all {
+		o := item.(client.Object)
+		if options.Namespace != "" && o.GetNamespace() != options.Namespace {
+			continue
+		}
+		if options.LabelSelector != nil && !options.LabelSelector.Matches(labelsOf(o)) {
+			continue
+		}
+		found = append(found, o)
+	}
+	return found, nil
+}
+
+func labelsOf(o client.Object) labels.Set { return o.GetLabels() }
+
+// keyOf is toolscache.MetaNamespaceKeyFunc of the named object.
+func keyOf(namespace, name string) string {
+	return toolscache.ObjectName{Namespace: namespace, Name: name}.String()
+}

@@ -1,0 +1,198 @@
+package apimodel
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// terminating is a finalizer that nobody sees. It keeps the fake client from removing an object whose deletion
+// grace runs.
+const terminating = "apimodel.internal/terminating"
+
+// writer serves one client.
+type writer struct {
+	*Model
+	actor string
+}
+
+func (w writer) get(ctx context.Context, store client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	request := Request{Actor: w.actor, Verb: VerbGet, Kind: kindOf(o), Namespace: key.Namespace, Name: key.Name}
+	if err := w.failure(request); err != nil {
+		return err
+	}
+	if err := store.Get(ctx, key, o, opts...); err != nil {
+		return err
+	}
+	conceal(o)
+	return nil
+}
+
+func (w writer) list(ctx context.Context, store client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+	gvk, err := store.GroupVersionKindFor(list)
+	if err != nil {
+		return err
+	}
+	request := Request{Actor: w.actor, Verb: VerbList, Kind: strings.TrimSuffix(gvk.Kind, "List")}
+	if err := w.failure(request); err != nil {
+		return err
+	}
+	if err := store.List(ctx, list, opts...); err != nil {
+		return err
+	}
+	return meta.EachListItem(list, func(item runtime.Object) error {
+		if o, ok := item.(client.Object); ok {
+			conceal(o)
+		}
+		return nil
+	})
+}
+
+func (w writer) create(ctx context.Context, store client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+	return w.write(ctx, requestFor(w.actor, VerbCreate, o, false), o, func(client.Object) error {
+		o.SetUID(w.nextUID())
+		o.SetCreationTimestamp(now())
+		switch o := o.(type) {
+		case *corev1.Pod:
+			o.Status = corev1.PodStatus{Phase: corev1.PodPending}
+		case *storagev1.VolumeAttachment:
+			o.Status = storagev1.VolumeAttachmentStatus{}
+		}
+		return store.Create(ctx, o, opts...)
+	})
+}
+
+func (w writer) update(o client.Object, status bool, do func() error) error {
+	return w.write(context.Background(), requestFor(w.actor, VerbUpdate, o, status), o, func(old client.Object) error {
+		if old == nil {
+			return notFound(o, o.GetName())
+		}
+		if uid := o.GetUID(); uid != "" && uid != old.GetUID() {
+			return conflict(o, "the UID in the request is %s, the object's is %s", uid, old.GetUID())
+		}
+		reveal(o, old)
+		return do()
+	})
+}
+
+func (w writer) patch(o client.Object, patch client.Patch, status bool, do func() error) error {
+	return w.write(context.Background(), requestFor(w.actor, VerbPatch, o, status), o, func(old client.Object) error {
+		if old == nil {
+			return notFound(o, o.GetName())
+		}
+		if err := checkPatch(o, old, patch); err != nil {
+			return err
+		}
+		return do()
+	})
+}
+
+// checkPatch enforces what a patch says of the object that it is for. The API server does so because UIDs cannot be
+// changed; the fake client changes them.
+func checkPatch(o, old client.Object, patch client.Patch) error {
+	data, err := patch.Data(o)
+	if err != nil {
+		return fmt.Errorf("computing the patch: %w", err)
+	}
+	if patch.Type() != types.MergePatchType && patch.Type() != types.StrategicMergePatchType {
+		return fmt.Errorf("the model has no patches of type %s", patch.Type())
+	}
+	var named struct {
+		Metadata struct {
+			UID             types.UID `json:"uid"`
+			ResourceVersion string    `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(data, &named); err != nil {
+		return fmt.Errorf("reading the patch: %w", err)
+	}
+	if uid := named.Metadata.UID; uid != "" && uid != old.GetUID() {
+		return conflict(o, "the UID in the patch is %s, the object's is %s", uid, old.GetUID())
+	}
+	if v := named.Metadata.ResourceVersion; v != "" && v != old.GetResourceVersion() {
+		return conflict(o, "the object has been modified; please apply your changes to the latest version and try again")
+	}
+	return nil
+}
+
+// write does one write with nobody else writing, and tells the listeners what became of it.
+func (w writer) write(ctx context.Context, request Request, o client.Object, do func(old client.Object) error) error {
+	return w.record(ctx, Change{Request: request}, o, do)
+}
+
+func (w writer) record(ctx context.Context, change Change, o client.Object, do func(old client.Object) error) error {
+	if err := w.failure(change.Request); err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	err := func() error {
+		w.writing.Lock()
+		defer w.writing.Unlock()
+		old, err := w.current(ctx, o)
+		if err != nil {
+			return err
+		}
+		if err := do(old); err != nil {
+			return err
+		}
+		conceal(o)
+		change.Time, change.Name = time.Now(), o.GetName()
+		if change.New, err = w.current(ctx, o); err != nil {
+			return err
+		}
+		if old != nil {
+			conceal(old)
+			change.Old = old
+		}
+		if change.New != nil {
+			conceal(change.New)
+		}
+		if !sameContent(change.Old, change.New) {
+			w.changed(change)
+		}
+		return nil
+	}()
+	w.deliver()
+	return err
+}
+
+// sameContent tells whether a write changed nothing; the API server has no events for such a one.
+func sameContent(before, after client.Object) bool {
+	if before == nil || after == nil {
+		return before == nil && after == nil
+	}
+	copied, ok := before.DeepCopyObject().(client.Object)
+	if !ok {
+		return false
+	}
+	copied.SetResourceVersion(after.GetResourceVersion())
+	return equality.Semantic.DeepEqual(copied, after)
+}
+
+// conceal takes the model's own finalizer out of what clients see.
+func conceal(o metav1.Object) {
+	kept := slices.DeleteFunc(o.GetFinalizers(), func(f string) bool { return f == terminating })
+	if len(kept) == 0 {
+		kept = nil
+	}
+	o.SetFinalizers(kept)
+}
+
+// reveal puts it back into what a client wants to store.
+func reveal(o, stored metav1.Object) {
+	if slices.Contains(stored.GetFinalizers(), terminating) && !slices.Contains(o.GetFinalizers(), terminating) {
+		o.SetFinalizers(append(o.GetFinalizers(), terminating))
+	}
+}
