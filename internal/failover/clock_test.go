@@ -132,6 +132,9 @@ func TestClockStartsAtTheLatest(t *testing.T) {
 		"the replica is gone": {gone, func(d time.Duration) edit {
 			return func(in *Input) { in.Resource.SetSince = ago(d) }
 		}},
+		"nobody is Primary in place of a replica that is gone": {gone, func(d time.Duration) edit {
+			return at(nodeB, func(r *Replica) { r.InUse = held(false, d) })
+		}},
 		"the kubelet fell silent, where its silence stands for witnesses": {
 			func() Input { in := crashed(); silent(nodeT)(&in); return in }, theLease,
 		},

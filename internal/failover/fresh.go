@@ -42,9 +42,10 @@ func (r Resource) freshened(now time.Time) Resource {
 	return r
 }
 
+// freshFact returns the fact or, when it is older than MaxAge, the unknown it has been since it reached that age.
 func freshFact[T comparable](f Fact[T], now time.Time) Fact[T] {
-	if !fresh(f.Confirmed, now) {
-		f.Known = false
+	if f.Known && !fresh(f.Confirmed, now) {
+		f.Known, f.Since = false, latest(f.Since, f.Confirmed.Add(MaxAge))
 	}
 	return f
 }

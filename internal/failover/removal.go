@@ -78,7 +78,7 @@ func (s situation) writable(r Resource) bool {
 	case !ok:
 		return false
 	case replica.Score.Known:
-		return replica.Score.Value > 0 || r.Volumes != 1
+		return replica.Score.Value != 0 || r.Volumes != 1
 	default:
 		return !testimonyOn(r, s.Node.Name).full || !s.quorumHeld(r)
 	}

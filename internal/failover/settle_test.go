@@ -132,6 +132,23 @@ func TestFreshness(t *testing.T) {
 	}
 }
 
+// A value that has become too old is unknown from then on, and that restarts the clock: nobody saw what it did.
+func TestFreshnessRestartsTheClock(t *testing.T) {
+	t.Parallel()
+
+	in := crashed()
+	withThirdDisk(&in)
+	reached := Fact[bool]{Value: true, Known: true, Since: ago(time.Hour), Confirmed: ago(MaxAge + time.Second)}
+	at(nodeC, func(r *Replica) { r.Diskless, r.Connections = true, map[string]Fact[bool]{nodeA: reached} })(&in)
+	at(nodeA, func(r *Replica) { r.Remembered.Diskful = []string{nodeA, nodeB} })(&in)
+	if got := testimonyOn(in.freshened().Resource, nodeA); !got.full || !got.since.Equal(ago(time.Second)) {
+		t.Errorf("the others agree: %t, for %s, want it for 1s", got.full, now.Sub(got.since))
+	}
+	if d := Decide(in); d.Verdict != Pending {
+		t.Errorf("%s (%s: %s), want %s", d.Verdict, d.Reason, d.Message, Pending)
+	}
+}
+
 // A never-read value has no time; it is as unknown as an old one.
 func TestFreshnessOfNothing(t *testing.T) {
 	t.Parallel()

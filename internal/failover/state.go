@@ -45,7 +45,7 @@ func stateOf(in Input, t testimony) condition {
 		// moment on when the second of them spoke.
 		silent := in.Now.Add(in.Settings.KubeletSilence - in.Node.LeaseSilence)
 		return condition{Unreachable, latest(t.since, silent), in.Resource.Confirmed}
-	case !replica.Online.Known || !replica.InUse.Known || !replica.Score.Known:
+	case !replica.Online.Known, !replica.InUse.Known, !replica.Score.Known, replica.Score.Value < 0:
 		return condition{state: Unknown, since: in.Now}
 	}
 	c := condition{

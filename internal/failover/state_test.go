@@ -57,6 +57,9 @@ func TestStateOf(t *testing.T) {
 		"a Primary without a score is unknown": {
 			from: isolated, edit: at(nodeA, func(r *Replica) { r.Score = untold[int](time.Minute) }), want: Unknown,
 		},
+		"a score that DRBD never gives is unknown": {
+			from: isolated, edit: at(nodeA, func(r *Replica) { r.Score = held(-1, time.Minute) }), want: Unknown,
+		},
 		"a score without a role is unknown": {
 			from: isolated, edit: at(nodeA, func(r *Replica) { r.InUse = untold[bool](time.Minute) }), want: Unknown,
 		},

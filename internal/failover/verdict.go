@@ -143,7 +143,7 @@ func ruleReplicaGone(s situation) (finding, bool) {
 	}
 	return finding{
 		reason: ReplicaGone, lost: true, grace: s.Settings.KnownGrace,
-		since:   latest(s.survives, s.workloadSince(), s.Resource.SetSince),
+		since:   latest(s.survives, s.witness.since, s.workloadSince(), s.Resource.SetSince),
 		message: "the node no longer has a replica of the resource",
 	}, true
 }

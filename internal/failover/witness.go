@@ -30,7 +30,7 @@ type testimony struct {
 	// full is set when no witness is connected to A, and A could not hold quorum even together with
 	// every replica that could not be asked.
 	full bool
-	// since is since when all witnesses have said so.
+	// since is since when all witnesses have said so, and no replica has fallen silent.
 	since time.Time
 }
 
@@ -49,10 +49,11 @@ func testimonyOn(r Resource, node string) testimony {
 				t.connected = true
 			}
 			connection, ok := replica.Connections[node]
+			// A silence has a beginning too: until then, the replica may have been connected to A or Primary.
+			t.since = latest(t.since, connection.Since, replica.Online.Since, replica.Reports.Since, replica.InUse.Since)
 			if witness := ok && connection.Known && replica.Online.is(true); witness {
 				held = a.Diskless && replica.Diskless
 				t.connected = t.connected || connection.Value
-				t.since = latest(t.since, connection.Since, replica.Online.Since)
 			}
 		}
 		if replica.Diskless {

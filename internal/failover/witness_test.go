@@ -138,14 +138,30 @@ func TestTestimonyOn(t *testing.T) {
 	}
 }
 
+// The witnesses agree since the last change of what any replica says or does not say: one that was connected
+// until a moment ago and has fallen silent since must not leave an old agreement of the others behind.
 func TestTestimonySince(t *testing.T) {
 	t.Parallel()
 
-	in := crashed()
-	at(nodeB, func(r *Replica) { r.Connections[nodeA], r.Online = held(false, 30*time.Second), held(true, time.Hour) })(&in)
-	at(nodeT, func(r *Replica) { r.Connections[nodeA], r.Online = held(false, time.Minute), held(true, 9*time.Second) })(&in)
-	if got := testimonyOn(in.Resource, nodeA); !got.since.Equal(ago(9 * time.Second)) {
-		t.Errorf("the witnesses agree for %s, want 9s: the last of them decides", now.Sub(got.since))
+	const young = 9 * time.Second
+	cases := map[string]edit{
+		"a witness denies":                  at(nodeT, func(r *Replica) { r.Connections[nodeA] = held(false, young) }),
+		"a witness is ONLINE":               at(nodeT, func(r *Replica) { r.Online = held(true, young) }),
+		"a replica is no longer in use":     at(nodeT, func(r *Replica) { r.InUse = held(false, young) }),
+		"a replica's role is unknown":       at(nodeT, func(r *Replica) { r.InUse = untold[bool](young) }),
+		"a replica's connection is unknown": at(nodeC, func(r *Replica) { r.Connections[nodeA] = untold[bool](young) }),
+		"a replica's satellite is OFFLINE":  at(nodeC, func(r *Replica) { r.Online, r.Connections = held(false, young), nil }),
+		"a replica's state is absent":       at(nodeC, func(r *Replica) { r.Reports, r.Connections = held(false, young), nil }),
+		"a replica's satellite is unknown":  at(nodeC, func(r *Replica) { r.Online, r.Connections = untold[bool](young), nil }),
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := (scenario{from: crashed, edit: edited(withThirdDisk, change)}).input()
+			if got := testimonyOn(in.Resource, nodeA); !got.since.Equal(ago(young)) {
+				t.Errorf("the witnesses agree for %s, want %s", now.Sub(got.since), young)
+			}
+		})
 	}
 }
 
