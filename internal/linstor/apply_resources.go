@@ -89,49 +89,58 @@ func (s *Store) applyView(all []wireResource, at span) (read []string) {
 	var changed []string
 	s.mu.Lock()
 	for key, list := range rows {
-		e := s.resources[key]
-		switch {
-		case e == nil:
-			e = &entry{name: list[0].Name, replicas: map[string]*replicaEntry{}}
-			s.resources[key] = e
-			s.replace(e, list, at)
-			changed = append(changed, e.name)
-		case at.start.Before(e.set.Confirmed):
-		default:
-			before := s.snapshot(e)
-			if lacks(list, e) {
-				read = append(read, e.name)
-				s.update(e, list, at)
-			} else {
-				s.replace(e, list, at)
-			}
-			if !sameValues(before, s.snapshot(e)) {
-				changed = append(changed, e.name)
-			}
+		isChanged, lacking := s.takeRows(key, list, at)
+		if isChanged {
+			changed = append(changed, s.resources[key].name)
+		}
+		if lacking {
+			read = append(read, s.resources[key].name)
 		}
 	}
 	for key, d := range s.definitions {
-		if rows[key] != nil {
-			continue
+		e := s.resources[key]
+		if e == nil {
+			e = &entry{name: d.name, replicas: map[string]*replicaEntry{}}
+			s.resources[key] = e
+			changed = append(changed, e.name)
 		}
-		if e := s.resources[key]; e == nil {
-			s.resources[key] = &entry{name: d.name, replicas: map[string]*replicaEntry{}}
-			changed = append(changed, d.name)
-			read = append(read, d.name)
-		} else if len(e.replicas) > 0 || e.set.Confirmed.IsZero() {
+		if rows[key] == nil && (len(e.replicas) > 0 || e.set.Confirmed.IsZero()) {
 			read = append(read, e.name)
 		}
 	}
-	listed := s.definitionsRead.start
-	for key, e := range s.resources {
-		if rows[key] == nil && s.definitions[key] == nil && !listed.IsZero() && !e.set.Confirmed.After(listed) {
-			delete(s.resources, key)
+	maps.DeleteFunc(s.resources, func(key string, e *entry) bool {
+		gone := rows[key] == nil && s.definitions[key] == nil &&
+			!s.definitionsRead.start.IsZero() && !e.set.Confirmed.After(s.definitionsRead.start)
+		if gone {
 			changed = append(changed, e.name)
 		}
-	}
+		return gone
+	})
 	s.mu.Unlock()
 	s.notify(changed...)
 	return read
+}
+
+// takeRows takes over what the view says of one resource definition, and tells whether that changed
+// anything and whether it lacks replicas. The lock must be held.
+func (s *Store) takeRows(key string, list []wireResource, at span) (changed, lacking bool) {
+	e := s.resources[key]
+	if e == nil {
+		e = &entry{name: list[0].Name, replicas: map[string]*replicaEntry{}}
+		s.resources[key] = e
+		s.replace(e, list, at)
+		return true, false
+	}
+	if at.start.Before(e.set.Confirmed) {
+		return false, false
+	}
+	before := s.snapshot(e)
+	if lacking = lacks(list, e); lacking {
+		s.update(e, list, at)
+	} else {
+		s.replace(e, list, at)
+	}
+	return !sameValues(before, s.snapshot(e)), lacking
 }
 
 // lacks tells whether a replica of e is not in the list.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"sync"
@@ -166,7 +167,7 @@ func (c *Client) once(
 		err = ctx.Err()
 	case attempt.Err() != nil:
 		// Not the caller's deadline: callers that share a request must be able to tell.
-		err = errNoAnswer{timeout}
+		err = noAnswerError{timeout}
 	}
 	c.metrics.request(kind, err)
 	if err != nil {
@@ -175,10 +176,10 @@ func (c *Client) once(
 	return nil
 }
 
-// errNoAnswer is a request that ran into its deadline.
-type errNoAnswer struct{ timeout time.Duration }
+// noAnswerError is a request that ran into its deadline.
+type noAnswerError struct{ timeout time.Duration }
 
-func (e errNoAnswer) Error() string { return fmt.Sprintf("no answer within %s", e.timeout) }
+func (e noAnswerError) Error() string { return fmt.Sprintf("no answer within %s", e.timeout) }
 
 // get asks for a JSON document and hands its body to decode.
 func (c *Client) get(ctx context.Context, kind string, timeout time.Duration, path string, decode func(io.Reader) error) error {
@@ -187,7 +188,7 @@ func (c *Client) get(ctx context.Context, kind string, timeout time.Duration, pa
 		if err != nil {
 			return err
 		}
-		defer resp.Body.Close()
+		defer closeBody(resp)
 		if err := checkResponse(resp, "application/json"); err != nil {
 			return err
 		}
@@ -207,12 +208,13 @@ func (c *Client) send(ctx context.Context, base *url.URL, path, accept string, h
 		return nil, fmt.Errorf("make request: %w", err)
 	}
 	req.Header.Set("Accept", accept)
-	for key, values := range header {
-		req.Header[key] = values
-	}
+	maps.Copy(req.Header, header)
 	resp, err := c.http.Do(req)
 	if urlErr, ok := errors.AsType[*url.Error](err); ok {
 		err = urlErr.Err
 	}
 	return resp, err
 }
+
+// closeBody ends a response. There is nothing to do about an error: what was needed has been read.
+func closeBody(resp *http.Response) { _ = resp.Body.Close() }

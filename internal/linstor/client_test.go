@@ -11,31 +11,39 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// page is an answer of whoever listens where LINSTOR is expected.
+type page struct {
+	code              int
+	contentType, body string
+}
+
 func TestClientSaysWhatIsWrongInOneLine(t *testing.T) {
 	const secret = "geheim"
 	for name, tc := range map[string]struct {
-		answer   *http.Response
+		answer   page
 		want     string
 		notFound bool
 	}{
 		"LINSTOR's own 404": {
-			response(404, "application/json", `[{"message":"Resource definition 'x' not found."}]`), "Resource definition 'x' not found.", true,
+			page{404, "application/json", `[{"message":"Resource definition 'x' not found."}]`}, "Resource definition 'x' not found.", true,
 		},
-		"another server's 404":      {response(404, "text/html", "<html>"), "text/html", false},
-		"a 404 without a body":      {response(404, "", ""), "404 Not Found", false},
-		"HTML with a status of 200": {response(200, "text/html; charset=utf-8", "<html>"), "does LS_CONTROLLERS point to", false},
-		"401":                       {response(401, "application/json", `[{"message":"Unauthorized: token invalid"}]`), "check LS_BEARER_TOKEN_FILE", false},
-		"403":                       {response(403, "text/plain", "no"), "403 Forbidden", false},
+		"another server's 404":      {page{404, "text/html", "<html>"}, "text/html", false},
+		"a 404 without a body":      {page{404, "", ""}, "404 Not Found", false},
+		"HTML with a status of 200": {page{200, "text/html; charset=utf-8", "<html>"}, "does LS_CONTROLLERS point to", false},
+		"401":                       {page{401, "application/json", `[{"message":"Unauthorized: token invalid"}]`}, "check LS_BEARER_TOKEN_FILE", false},
+		"403":                       {page{403, "text/plain", "no"}, "403 Forbidden", false},
 		"LINSTOR's own 500 over several lines": {
-			response(500, "application/json", `[{"message":"one\ntwo"},{"message":"three"}]`), "500 Internal Server Error: one two; three", false,
+			page{500, "application/json", `[{"message":"one\ntwo"},{"message":"three"}]`}, "500 Internal Server Error: one two; three", false,
 		},
-		"503":                   {response(503, "text/html", "<html>\n</html>"), "503 Service Unavailable", false},
-		"JSON that breaks off":  {response(200, "application/json", `[{"name":"a"`), "can not decode the answer", false},
-		"JSON of another shape": {response(200, "application/json", `{"a":1}`), "can not decode the answer", false},
+		"503":                   {page{503, "text/html", "<html>\n</html>"}, "503 Service Unavailable", false},
+		"JSON that breaks off":  {page{200, "application/json", `[{"name":"a"`}, "can not decode the answer", false},
+		"JSON of another shape": {page{200, "application/json", `{"a":1}`}, "can not decode the answer", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			variables := map[string]string{envControllers: "http://u:" + secret + "@linstor", envPassword: secret}
-			client, _ := recordingClient(t, variables, func(*http.Request) *http.Response { return tc.answer })
+			client, _ := recordingClient(t, variables, func(*http.Request) *http.Response {
+				return response(tc.answer.code, tc.answer.contentType, tc.answer.body)
+			})
 			_, err := client.nodes(t.Context())
 			if err == nil {
 				t.Fatal("no error")

@@ -11,7 +11,7 @@ const (
 	envControllers     = "LS_CONTROLLERS"
 	envUsername        = "LS_USERNAME"
 	envPassword        = "LS_PASSWORD"
-	envBearerTokenFile = "LS_BEARER_TOKEN_FILE"
+	envBearerTokenFile = "LS_BEARER_TOKEN_FILE" //nolint:gosec // the name of a variable, not a credential
 	envUserCert        = "LS_USER_CERTIFICATE"
 	envUserKey         = "LS_USER_KEY"
 	envRootCA          = "LS_ROOT_CA"
@@ -85,7 +85,7 @@ func (c Config) MarshalLog() any { return c.Endpoints() }
 
 // readFile returns the content of a file that a variable points to.
 func readFile(path string) ([]byte, error) {
-	content, err := os.ReadFile(path)
+	content, err := os.ReadFile(path) //nolint:gosec // reading what the operator names is the purpose
 	if err != nil {
 		return nil, fmt.Errorf("can not read the file it names: %w", err)
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -130,56 +132,47 @@ func (f *fakeLinstor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if intercept != nil && intercept(w, r) {
 		return
 	}
-	switch path := r.URL.Path; {
-	case path == streamPath:
+	switch r.URL.Path {
+	case streamPath:
 		f.stream(w, r)
-	case path == "/v1/nodes":
-		f.answer(w, f.nodes)
-	case path == "/v1/controller/properties":
-		f.answer(w, f.controller)
-	case path == "/v1/resource-groups":
-		f.answer(w, f.groups)
-	case path == "/v1/resource-definitions":
-		f.answer(w, f.definitions)
-	case path == "/v1/view/resources":
-		f.answer(w, f.resources)
+	case "/v1/nodes":
+		f.answer(w, func() any { return f.nodes })
+	case "/v1/controller/properties":
+		f.answer(w, func() any { return f.controller })
+	case "/v1/resource-groups":
+		f.answer(w, func() any { return f.groups })
+	case "/v1/resource-definitions":
+		f.answer(w, func() any { return f.definitions })
+	case "/v1/view/resources":
+		f.answer(w, func() any { return f.resources })
 	default:
-		f.one(w, strings.Split(strings.Trim(path, "/"), "/"))
+		f.answerOne(w, strings.Split(strings.Trim(r.URL.Path, "/"), "/"))
 	}
 }
 
-func (f *fakeLinstor) one(w http.ResponseWriter, path []string) {
-	f.mu.Lock()
-	groups, definitions, resources := f.groups, f.definitions, f.resources
-	f.mu.Unlock()
-	switch {
-	case len(path) == 3 && path[1] == "resource-groups":
-		for _, g := range groups {
-			if fold(g.Name) == fold(path[2]) {
-				f.answer(w, g)
-				return
+// answerOne answers a request for one object: /v1/<kind>/<name>[/resources].
+func (f *fakeLinstor) answerOne(w http.ResponseWriter, path []string) {
+	var found any
+	f.change(func() {
+		switch path[1] {
+		case "resource-groups":
+			if i := slices.IndexFunc(f.groups, func(g wireGroup) bool { return fold(g.Name) == fold(path[2]) }); i >= 0 {
+				found = f.groups[i]
+			}
+		case "resource-definitions":
+			i := slices.IndexFunc(f.definitions, func(d wireDefinition) bool { return d.Name == path[2] })
+			if i >= 0 && len(path) == 3 {
+				found = f.definitions[i]
+			} else if i >= 0 {
+				found = slices.DeleteFunc(slices.Clone(f.resources), func(r wireResource) bool { return r.Name != path[2] })
 			}
 		}
-	case path[1] == "resource-definitions":
-		for _, d := range definitions {
-			if d.Name != path[2] {
-				continue
-			}
-			if len(path) == 3 {
-				f.answer(w, d)
-				return
-			}
-			list := []wireResource{}
-			for _, r := range resources {
-				if r.Name == d.Name {
-					list = append(list, r)
-				}
-			}
-			f.answer(w, list)
-			return
-		}
+	})
+	if found == nil {
+		notFound(w)
+		return
 	}
-	notFound(w)
+	f.answer(w, func() any { return found })
 }
 
 func notFound(w http.ResponseWriter) {
@@ -189,14 +182,23 @@ func notFound(w http.ResponseWriter) {
 }
 
 // answer encodes the value as LINSTOR does: without keys that have no value.
-func (f *fakeLinstor) answer(w http.ResponseWriter, value any) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	raw, _ := json.Marshal(value)
+func (f *fakeLinstor) answer(w http.ResponseWriter, value func() any) {
 	var document any
-	_ = json.Unmarshal(raw, &document)
+	f.change(func() {
+		raw, err := json.Marshal(value())
+		if err == nil {
+			err = json.Unmarshal(raw, &document)
+		}
+		if err != nil {
+			panic(err)
+		}
+	})
+	raw, err := json.Marshal(withoutNulls(document))
+	if err != nil {
+		panic(err)
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(withoutNulls(document))
+	w.Write(raw)
 }
 
 func withoutNulls(value any) any {
@@ -258,8 +260,11 @@ func (f *fakeLinstor) send(eventType, data string) {
 }
 
 func (f *fakeLinstor) promotion(resource, node string, mayPromote *bool) {
-	raw, _ := json.Marshal(PromotionEvent{Resource: resource, Node: node, MayPromote: mayPromote})
-	f.send(eventMayPromote, strings.Replace(string(raw), `,"may_promote":null`, "", 1))
+	data := fmt.Sprintf(`{"resource_name":%q,"node_name":%q`, resource, node)
+	if mayPromote != nil {
+		data += fmt.Sprintf(`,"may_promote":%t`, *mayPromote)
+	}
+	f.send(eventMayPromote, data+"}")
 }
 
 // cut ends all streams.
@@ -383,6 +388,6 @@ func startFeed(t *testing.T, n *network, controllers string, log logr.Logger) *F
 
 // settle lets time pass and everything that is due in it happen.
 func settle(d time.Duration) {
-	time.Sleep(d) // virtual time: only ever called in a bubble
+	<-time.After(d) // virtual time: only ever called in a bubble
 	synctest.Wait()
 }

@@ -129,21 +129,26 @@ func (f *Feed) Start(ctx context.Context) error {
 	for range f.opts.Workers {
 		workers.Go(func() { f.work(ctx, queue) })
 	}
-	delay := f.opts.Backoff.DelayWithReset(clock.RealClock{}, backoffReset)
-	for ctx.Err() == nil {
-		err := f.follow(ctx)
-		if ctx.Err() != nil {
-			break
-		}
-		f.lost(err)
-		sleep(ctx, delay())
-	}
+	f.keepFollowing(ctx)
 	f.disconnected()
 	f.queue.Store(nil)
 	queue.ShutDown()
 	workers.Wait()
 	f.client.CloseIdleConnections()
 	return nil
+}
+
+// keepFollowing makes one connection after the other until ctx is done.
+func (f *Feed) keepFollowing(ctx context.Context) {
+	delay := f.opts.Backoff.DelayWithReset(clock.RealClock{}, backoffReset)
+	for {
+		err := f.follow(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		f.lost(err)
+		sleep(ctx, delay())
+	}
 }
 
 // sleep waits for d, or until ctx is done, which it reports as false.

@@ -250,7 +250,7 @@ func TestFeedFollowsTheEndpointThatAnswers(t *testing.T) {
 		},
 		"the first fails with 503": func(t *testing.T, n *network) {
 			t.Helper()
-			n.serve(t, "one:3370", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }))
+			n.serve(t, "one:3370", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -285,7 +285,10 @@ func TestFeedMovesItsStreamWithTheEndpoint(t *testing.T) {
 		settle(time.Second)
 		// The stream of the first stays open, but its REST API fails: the active controller is the second.
 		one.change(func() {
-			one.intercept = func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(503); return true }
+			one.intercept = func(w http.ResponseWriter, _ *http.Request) bool {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return true
+			}
 		})
 		if _, err := feed.Refresh(t.Context(), "PVC-1"); err != nil {
 			t.Fatal(err)
@@ -301,7 +304,7 @@ func TestFeedReadsOneByOneWhenTheViewFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, fake := newNetwork(), newFakeLinstor()
 		fake.pvc1()
-		fake.intercept = func(w http.ResponseWriter, r *http.Request) bool {
+		fake.intercept = func(_ http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path == "/v1/view/resources" {
 				<-r.Context().Done() // a satellite hangs
 				return true

@@ -269,17 +269,17 @@ func gather(t *testing.T, metrics *Metrics) map[string]float64 {
 	values := map[string]float64{}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
-			key := strings.TrimPrefix(family.GetName(), metricsPrefix)
+			key := []string{strings.TrimPrefix(family.GetName(), metricsPrefix)}
 			labels := map[string]string{}
 			for _, label := range metric.GetLabel() {
 				labels[label.GetName()] = label.GetValue()
 			}
 			for _, name := range []string{"kind", "code", "type", "reason"} {
 				if value, ok := labels[name]; ok {
-					key += " " + value
+					key = append(key, value)
 				}
 			}
-			values[key] = metric.GetGauge().GetValue() + metric.GetCounter().GetValue() +
+			values[strings.Join(key, " ")] = metric.GetGauge().GetValue() + metric.GetCounter().GetValue() +
 				float64(metric.GetHistogram().GetSampleCount())
 		}
 	}

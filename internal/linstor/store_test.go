@@ -38,7 +38,7 @@ func (s *storeTest) settings(seconds float64, quorum string, nodes ...string) {
 }
 
 func (s *storeTest) online(seconds float64, nodes ...string) {
-	var list []wireNode
+	list := make([]wireNode, 0, len(nodes))
 	for _, node := range nodes {
 		list = append(list, wireNode{Name: node, ConnectionStatus: statusOnline})
 	}
@@ -57,7 +57,7 @@ func (s *storeTest) replica(t *testing.T, node string) Replica {
 
 func (s *storeTest) nodesOf(name string) []string {
 	r, _ := s.Resource(name)
-	nodes := []string{}
+	nodes := make([]string, 0, len(r.Replicas))
 	for _, replica := range r.Replicas {
 		nodes = append(nodes, replica.Node)
 	}
@@ -190,7 +190,7 @@ func TestStoreRemembersWhatAReplicaRanUnder(t *testing.T) {
 	// a falls silent; what LINSTOR is told afterwards never reaches it.
 	s.applyResources("R", down, s.read(3))
 	s.settings(4, "off", "b")
-	s.applyResources("R", append(down, resource("R", "c", false, 1, true)), s.read(5))
+	s.applyResources("R", slices.Concat(down, []wireResource{resource("R", "c", false, 1, true)}), s.read(5))
 	if diff := cmp.Diff(want, s.replica(t, "a").Remembered); diff != "" {
 		t.Errorf("the memory of a silent replica changed: %s", diff)
 	}

@@ -73,7 +73,7 @@ func (c *Client) followPromotions(ctx context.Context, base *url.URL, handler st
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
+	defer closeBody(resp)
 	if err := checkResponse(resp, "text/event-stream"); err != nil {
 		return err
 	}
