@@ -32,7 +32,7 @@ var controlPlaneNode = kubelet.NodeOptions{
 // DeployController applies the shipped manifest by kubectl and waits until all replicas of the high
 // availability controller are ready and one of them leads.
 func (b *Bed) DeployController(ctx context.Context) error {
-	root, err := moduleRoot()
+	root, err := Root()
 	if err != nil {
 		return err
 	}

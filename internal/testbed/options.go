@@ -37,7 +37,7 @@ type Options struct {
 
 // withDefaults returns o with its zero fields filled in and its folders in place.
 func (o Options) withDefaults() (Options, error) {
-	root, err := moduleRoot()
+	root, err := Root()
 	if err != nil && (o.BinDir == "" || o.LogDir == "") {
 		return o, err
 	}
@@ -85,9 +85,9 @@ func (o Options) prepareLogDir() error {
 // modulePath is the first line of this module's go.mod.
 const modulePath = "module github.com/piraeusdatastore/piraeus-ha-controller"
 
-// moduleRoot finds the folder of this module's go.mod, upwards from the working directory, which is
-// the package's folder in a test.
-func moduleRoot() (string, error) {
+// Root finds the folder of this module's go.mod, upwards from the working directory, which is the
+// package's folder in a test. It fails outside of a checkout.
+func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("test bed: working directory: %w", err)

@@ -32,6 +32,9 @@ func (b *Bed) startStorage(context.Context) error {
 	return nil
 }
 
+// LINSTORURL returns the URL of the simulated LINSTOR's REST API.
+func (b *Bed) LINSTORURL() string { return "http://" + b.linstorAddr }
+
 // startAttacher starts the CSI driver's controller service and the real external-attacher, which has no
 // leader to elect among one, and no other flag that differs from its defaults.
 func (b *Bed) startAttacher(ctx context.Context) error {
@@ -43,7 +46,7 @@ func (b *Bed) startAttacher(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	driver := csidriver.New(backend{server: b.LINSTOR, url: "http://" + b.linstorAddr})
+	driver := csidriver.New(backend{server: b.LINSTOR, url: b.LINSTORURL()})
 	b.serve(func(ctx context.Context) error { return driver.Serve(ctx, listener) })
 	// As an administrator: the attacher's own roles ship with LINSTOR's CSI driver.
 	kubeconfig, err := b.control.kubeconfig("csi-attacher", "system:masters")

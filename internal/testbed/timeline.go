@@ -159,17 +159,17 @@ func (t *Timeline) Steps(since time.Time) ([]Step, error) {
 	return steps, nil
 }
 
-// find returns who sent the last such request shortly before a step was seen.
+// find returns who sent such a request at about the time a step was seen. The audit log's time is that of the
+// answer, which may come before or after watchers are told.
 func (a author) find(requests []Request, seen time.Time) string {
-	// The API server writes its log line after it has told the watchers.
-	const slack, window = 250 * time.Millisecond, time.Second
-	for _, r := range slices.Backward(requests) {
-		if a.verb == r.Verb && a.resource == r.Resource && a.namespace == r.Namespace && a.name == r.Name &&
-			r.Code < 300 && !r.At.After(seen.Add(slack)) && r.At.After(seen.Add(-window)) {
-			return r.User
+	who, nearest := "", time.Second
+	for _, r := range requests {
+		distance := r.At.Sub(seen).Abs()
+		if a == (author{r.Verb, r.Resource, r.Namespace, r.Name}) && r.Code < 300 && distance < nearest {
+			who, nearest = r.User, distance
 		}
 	}
-	return ""
+	return who
 }
 
 // PrintSteps prints steps with the seconds since zero, one per line.

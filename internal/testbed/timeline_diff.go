@@ -28,11 +28,7 @@ func (t *Timeline) pod(before, after *corev1.Pod) {
 		return author{verb, resource, pod.Namespace, pod.Name}
 	}
 	if after == nil {
-		how := ""
-		if before.DeletionTimestamp == nil {
-			how = " by force"
-		}
-		t.add("?", by("delete", "pods", before), "pod %s on %s deleted%s", before.Name, before.Spec.NodeName, how)
+		t.add("?", by("delete", "pods", before), "pod %s on %s deleted", before.Name, before.Spec.NodeName)
 		return
 	}
 	if before == nil {
@@ -44,9 +40,9 @@ func (t *Timeline) pod(before, after *corev1.Pod) {
 		t.add("kube-scheduler", by("create", "pods/binding", after), "pod %s placed on %s", after.Name, node)
 	}
 	if c := podCondition(after, corev1.DisruptionTarget); c != nil && podCondition(before, corev1.DisruptionTarget) == nil {
-		t.add("?", by("patch", "pods/status", after), "pod %s on %s marked: %s (%s)", after.Name, node, c.Reason, c.Message)
+		t.add("?", by("patch", "pods/status", after), "pod %s on %s marked %s: %s", after.Name, node, after.Status.Phase, c.Reason)
 	}
-	if after.DeletionTimestamp != nil && before.DeletionTimestamp == nil {
+	if after.DeletionTimestamp != nil && before.DeletionTimestamp == nil && *after.DeletionGracePeriodSeconds > 0 {
 		t.add("?", by("delete", "pods", after), "pod %s on %s asked to stop", after.Name, node)
 	}
 	if podReady(after) && !podReady(before) {

@@ -1,0 +1,41 @@
+// Command playground keeps a cluster running on this machine, to watch fail-over by hand.
+//
+// Without arguments it brings up the cluster of `make demo` and prints what can be done with it. With
+// arguments it talks to the playground that runs in the same checkout:
+//
+//	playground crash node-1      takes the power from a node
+//	playground return node-1     boots it again
+//	playground isolate node-1    takes the network from a node that goes on running
+//	playground rejoin node-1     gives it back
+//	playground status            shows nodes, LINSTOR's view of them, and pods
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+func main() {
+	klog.SetLogger(logr.Discard())
+	ctrllog.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var err error
+	if args := os.Args[1:]; len(args) > 0 {
+		err = command(ctx, args)
+	} else {
+		err = serve(ctx)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "playground:", err)
+		stop()
+		os.Exit(1)
+	}
+}
