@@ -6,7 +6,7 @@ import (
 
 // containerStatuses returns the status of a pod's containers.
 func (s podState) containerStatuses(pod *corev1.Pod, containers []corev1.Container) []corev1.ContainerStatus {
-	var statuses []corev1.ContainerStatus
+	statuses := make([]corev1.ContainerStatus, 0, len(containers))
 	for i := range containers {
 		status := s.containerStatus(pod, &containers[i])
 		status.State = s.containerState()

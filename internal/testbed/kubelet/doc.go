@@ -4,7 +4,7 @@
 // once their volumes are attached and opened, graceful deletion. A simulated node can crash, return
 // with a new boot ID, and lose the API while its containers run on.
 //
-// What is modelled and what is not:
+// What is modeled and what is not:
 //
 //   - A volume enters status.volumesInUse before it is mounted and leaves it after it was unmounted,
 //     and it is mounted only when both node.status.volumesAttached and its VolumeAttachment say that

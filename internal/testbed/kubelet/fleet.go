@@ -177,7 +177,7 @@ func (f *Fleet) AddNode(ctx context.Context, name string, options NodeOptions) (
 	if exists {
 		return nil, fmt.Errorf("kubelet fleet: add node %s: there is one already", name)
 	}
-	k.Boot()
+	k.Boot() //nolint:contextcheck // the node outlives the call
 	if err := k.waitRegistered(ctx); err != nil {
 		return nil, fmt.Errorf("kubelet fleet: add node %s: %w", name, err)
 	}
@@ -195,7 +195,7 @@ func (f *Fleet) Kubelet(node string) *Kubelet {
 func (f *Fleet) Kubelets() []*Kubelet {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var all []*Kubelet
+	all := make([]*Kubelet, 0, len(f.kubelets))
 	for _, name := range slices.Sorted(maps.Keys(f.kubelets)) {
 		all = append(all, f.kubelets[name])
 	}

@@ -43,7 +43,8 @@ type bench struct {
 func onBench(t *testing.T, cfg Config, test func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, client: fake.NewClientset(), storage: &fakeStorage{open: map[string]int{}}}
+		// The client without field management is set up ten times as fast as the one with it.
+		b := &bench{T: t, client: fake.NewSimpleClientset(), storage: &fakeStorage{open: map[string]int{}}}
 		cfg.Storage = b.storage
 		b.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if g := b.gate.Load(); g != nil && !g.reachable() && !b.asAPI.Load() {
@@ -280,7 +281,7 @@ type fakeStorage struct {
 	tries  int
 }
 
-// set changes the storage's behaviour.
+// set changes how the storage behaves.
 func (s *fakeStorage) set(change func(*fakeStorage)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

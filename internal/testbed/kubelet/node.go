@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"maps"
 	goruntime "runtime"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,9 +55,7 @@ func (l *life) setMeta(node *corev1.Node) {
 		corev1.LabelArchStable: goruntime.GOARCH,
 		hostnameTopologyKey:    l.node,
 	}
-	for key, value := range l.options.Labels {
-		labels[key] = value
-	}
+	maps.Copy(labels, l.options.Labels)
 	for key, value := range labels {
 		metav1.SetMetaDataLabel(&node.ObjectMeta, key, value)
 	}

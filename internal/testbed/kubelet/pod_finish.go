@@ -5,9 +5,65 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+// stopContainers waits until the modeled containers have stopped.
+func (w *podWorker) stopContainers(ctx context.Context) {
+	begin := time.Now()
+	for ctx.Err() == nil {
+		pod, _ := w.current()
+		delay := durationAnnotation(pod, AnnotationStopDelay, w.l.cfg.Timings.PodStop)
+		left := time.Until(begin.Add(min(delay, gracePeriod(pod))))
+		if left <= 0 && !w.hangs(pod) {
+			return
+		}
+		w.awaitChange(ctx, max(left, w.l.cfg.Timings.VolumeLoop))
+	}
+}
+
+// hangs tells whether the containers can not be stopped because they wait for IO.
+func (w *podWorker) hangs(pod *corev1.Pod) bool {
+	if stuck(pod) {
+		return true
+	}
+	storage, ok := w.l.cfg.Storage.(IOHanger)
+	if !ok {
+		return false
+	}
+	for _, v := range w.opened {
+		if storage.IOHangs(v.resource, w.l.node) {
+			return true
+		}
+	}
+	return false
+}
+
+// awaitChange waits until something changed, or for d.
+func (w *podWorker) awaitChange(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-w.changed:
+	}
+}
+
+// gracePeriod returns how long a pod's containers may take to stop. Like the real kubelet it gives
+// even those of a force-deleted pod one second.
+func gracePeriod(pod *corev1.Pod) time.Duration {
+	seconds := int64(30)
+	switch {
+	case pod.DeletionGracePeriodSeconds != nil:
+		seconds = *pod.DeletionGracePeriodSeconds
+	case pod.Spec.TerminationGracePeriodSeconds != nil:
+		seconds = *pod.Spec.TerminationGracePeriodSeconds
+	}
+	return time.Duration(max(seconds, 1)) * time.Second
+}
 
 // finish ends the pod after its containers have stopped, in the order of the real kubelet: terminal
 // status, unmount, volumesInUse, and the deletion of the pod once the API asks for it.

@@ -122,7 +122,7 @@ func (w *podWorker) status(pod *corev1.Pod, s podState) corev1.PodStatus {
 	status.PodIP = podIP(w.uid)
 	status.PodIPs = []corev1.PodIP{{IP: status.PodIP}}
 	if !terminal(status.Phase) { // a phase that is terminal stays, whoever set it
-		status.Phase = s.phase(pod)
+		status.Phase = s.phase()
 	}
 	reason := ""
 	if !s.ready {
@@ -141,7 +141,7 @@ func (w *podWorker) status(pod *corev1.Pod, s podState) corev1.PodStatus {
 }
 
 // phase returns the pod's phase.
-func (s podState) phase(pod *corev1.Pod) corev1.PodPhase {
+func (s podState) phase() corev1.PodPhase {
 	switch {
 	case s.over && s.exitCode == 0 && !s.startedAt.IsZero():
 		return corev1.PodSucceeded

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -49,12 +50,7 @@ func (v *volumesInUse) release(pod types.UID) {
 func (v *volumesInUse) list() []corev1.UniqueVolumeName {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var names []corev1.UniqueVolumeName
-	for name := range v.users {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(v.users))
 }
 
 // setReported records what the node's status says.
