@@ -17,17 +17,22 @@ func (c *Cluster) Crash(nodeName string) {
 }
 
 // Shutdown stops a node in an orderly way: its devices are closed, and the peers it reaches know at once that it
-// left and that its data is Outdated, so that it does not count for quorum any more.
+// left. If one of them has the data as well, the leaving node's is Outdated, and it does not count for quorum.
 func (c *Cluster) Shutdown(nodeName string) {
 	c.down(nodeName, func(r *resource, x *replica, reached []string) {
-		x.moveDisks(Outdated, UpToDate, Consistent)
+		for _, name := range reached {
+			if slices.Contains(r.replicas[name].disks, UpToDate) {
+				// Those who stay may write on without this one.
+				x.moveDisks(Outdated, UpToDate, Consistent)
+			}
+		}
 		for _, name := range x.peerNames() {
 			p := r.replicas[name].peers[nodeName]
 			if !slices.Contains(reached, name) {
 				r.breakLink(nodeName, name)
 				continue
 			}
-			p.role, p.outdated = Secondary, !x.diskless()
+			p.role, p.outdated = Secondary, slices.Contains(x.disks, Outdated)
 			r.lose(r.replicas[name], nodeName)
 		}
 	})
@@ -54,7 +59,7 @@ func (c *Cluster) down(nodeName string, leave func(r *resource, x *replica, reac
 			x := r.replicas[nodeName]
 			x.up, x.role, x.writers, x.readers, x.forced = false, Secondary, 0, 0, false
 			for _, p := range x.peers {
-				*p = peer{state: Connecting, session: p.session, waiting: p.waiting}
+				*p = peer{state: Connecting, session: p.session, connectAt: p.connectAt}
 			}
 			leave(r, x, reached[r])
 			r.touch()

@@ -7,11 +7,11 @@ import (
 
 // connect lets every pair of ends that look for each other, and can reach each other, do the handshake.
 func (r *resource) connect() (changed bool) {
-	nodes := r.nodes()
+	now, nodes := time.Now(), r.nodes()
 	for i, a := range nodes {
 		for _, b := range nodes[i+1:] {
 			p, q := r.replicas[a].peers[b], r.replicas[b].peers[a]
-			if p == nil || p.waiting || q.waiting || !r.reaches(a, b) || p.state == StandAlone || q.state == StandAlone {
+			if p == nil || now.Before(p.connectAt) || !r.reaches(a, b) || p.state == StandAlone || q.state == StandAlone {
 				continue
 			}
 			if r.live(a, b) {
@@ -36,6 +36,9 @@ func (r *resource) handshake(a, b string) (changed bool) {
 			changed = true
 		}
 	}
+	if changed {
+		return true
+	}
 	if x.data != y.data && !x.diskless() && !y.diskless() && !x.data.newerThan(y.data) && !y.data.newerThan(x.data) {
 		x.peers[b].state, y.peers[a].state = StandAlone, StandAlone
 		return true
@@ -49,7 +52,7 @@ func (r *resource) handshake(a, b string) (changed bool) {
 			refused = refused || z.options[OptionOnSuspendedPrimary] != OnSuspendedPrimaryForceSecond
 		}
 		if refused {
-			return r.refuse(x, y, old) || changed
+			return r.refuse(x, y, old)
 		}
 		for _, z := range old {
 			z.role, z.forced = Secondary, true
@@ -121,11 +124,12 @@ func (r *resource) lose(x *replica, name string) {
 			// What the Primary wrote last is not known here.
 			x.moveDisks(Consistent, UpToDate)
 		}
-		*p = peer{state: Connecting, session: p.session, outdated: p.outdated, waiting: p.waiting}
+		*p = peer{state: Connecting, session: p.session, outdated: p.outdated, quorumless: p.quorumless, connectAt: p.connectAt}
 	}
 }
 
-// breakLink starts the clocks of both ends of a connection that has just gone dead.
+// breakLink starts the clocks of both ends of a connection that has just gone dead. The caller touches the
+// resource when all links of one fault are broken.
 func (r *resource) breakLink(a, b string) {
 	for _, end := range []link{{a, b}, {b, a}} {
 		x := r.replicas[end.a]
@@ -138,21 +142,28 @@ func (r *resource) breakLink(a, b string) {
 		}
 		d := r.cluster.detection(end.a, end.b)
 		p.noticeAt = time.Now().Add(d)
-		r.cluster.later(d, func() { r.notice(x, end.b, p) })
+		if d > 0 {
+			r.cluster.later(d, r.touch)
+		}
 	}
 }
 
-// notice is the end of a detection delay.
-func (r *resource) notice(x *replica, name string, p *peer) {
-	if !x.up || x.peers[name] != p || p.state != Connected || p.noticeAt.IsZero() || time.Now().Before(p.noticeAt) {
-		return
+// notice lets every end whose detection delay is over lose its connection.
+func (r *resource) notice() {
+	now := time.Now()
+	for _, name := range r.nodes() {
+		x := r.replicas[name]
+		for _, other := range x.peerNames() {
+			p := x.peers[other]
+			if x.up && p.state == Connected && !p.noticeAt.IsZero() && !now.Before(p.noticeAt) {
+				r.lose(x, other)
+			}
+		}
 	}
-	r.lose(x, name)
-	r.touch()
 }
 
 // mendLink is called when two replicas can reach each other again. A connection of which neither end has noticed
-// anything goes on; any other begins anew after the reconnect delay.
+// anything goes on; any other begins anew after the reconnect delay. The caller touches the resource.
 func (r *resource) mendLink(a, b string) {
 	x, y := r.replicas[a], r.replicas[b]
 	if x == nil || y == nil || x.peers[b] == nil || y.peers[a] == nil || !r.reaches(a, b) {
@@ -163,12 +174,10 @@ func (r *resource) mendLink(a, b string) {
 		p.noticeAt, q.noticeAt = time.Time{}, time.Time{}
 		return
 	}
-	if p.waiting || p.state == StandAlone || q.state == StandAlone {
-		return
+	d := r.cluster.options.ReconnectDelay
+	p.connectAt = time.Now().Add(d)
+	q.connectAt = p.connectAt
+	if d > 0 {
+		r.cluster.later(d, r.touch)
 	}
-	p.waiting, q.waiting = true, true
-	r.cluster.later(r.cluster.options.ReconnectDelay, func() {
-		p.waiting, q.waiting = false, false
-		r.touch()
-	})
 }

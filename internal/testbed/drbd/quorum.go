@@ -12,12 +12,9 @@ func (r *resource) quorumOf(x *replica, volume int) bool {
 		return true
 	}
 
-	var upToDate, present, outdated, unknown, diskless, missingDiskless int
+	var upToDate, present, outdated, quorumless, unknown, diskless, missingDiskless int
 	switch {
 	case x.diskless():
-		if !x.Client {
-			diskless++
-		}
 	case x.disks[volume] == UpToDate:
 		upToDate++
 	case x.disks[volume] == Diskless || x.disks[volume] == Failed:
@@ -36,6 +33,8 @@ func (r *resource) quorumOf(x *replica, volume int) bool {
 			missingDiskless++
 		case p.state != Connected && p.outdated:
 			outdated++
+		case p.state != Connected && p.quorumless:
+			quorumless++
 		case p.state != Connected:
 			unknown++
 		case p.disks[volume] == UpToDate:
@@ -46,13 +45,21 @@ func (r *resource) quorumOf(x *replica, volume int) bool {
 	}
 
 	voters := upToDate + present
-	if unknown > 0 {
-		// Only when every absent member is known to be Outdated can none of them be promoted elsewhere.
-		voters += outdated + unknown
+	absent := outdated + quorumless + unknown
+	// Absent members have no vote only when none of them can be promoted elsewhere: because all of them are known
+	// to be Outdated, or because some lost their quorum and all together are too few to get it back.
+	together := quorumless > 0 && absent >= votesNeeded(setting, voters+absent)
+	if unknown > 0 || together {
+		voters += absent
 	}
 	quorumAt := votesNeeded(setting, voters)
 	if upToDate+present >= quorumAt {
 		return true
+	}
+	if x.diskless() {
+		// Beyond a majority that it sees itself, a diskless node depends on the word of its peers: were it to
+		// break ties in its own favour, two of them could do so on two sides of a partition.
+		return false
 	}
 	// The tie-breakers decide an even split, but only to keep a quorum: a node that lost it, or that was
 	// rebooted, does not get it back from them.
@@ -81,4 +88,19 @@ func votesNeeded(setting string, voters int) int {
 	}
 	n, _ := strconv.Atoi(setting)
 	return n
+}
+
+// fences tells whether a replica's quorum setting keeps two halves of the disks from having quorum at once.
+func (r *resource) fences(x *replica) bool {
+	setting := x.options[OptionQuorum]
+	if setting == "" || setting == QuorumOff {
+		return false
+	}
+	disks := 0
+	for _, y := range r.replicas {
+		if !y.diskless() {
+			disks++
+		}
+	}
+	return votesNeeded(setting, disks) > disks/2
 }

@@ -65,8 +65,8 @@ type peer struct {
 	state string
 	// session tells an established connection from an earlier one between the same nodes.
 	session int
-	// waiting is set while the next handshake has a time of its own.
-	waiting bool
+	// connectAt is the time before which there is no new handshake; the same at both ends.
+	connectAt time.Time
 	// noticeAt is when this end notices that the connection is dead; zero while it is alive.
 	noticeAt time.Time
 	// resyncing is set while this end copies data from the other.
@@ -77,8 +77,9 @@ type peer struct {
 	disks  []string
 	quorum []bool
 	stable bool
-	// outdated is set when the other end left in an orderly way.
-	outdated bool
+	// outdated is set when the other end left in an orderly way, quorumless when it was left behind by a group
+	// that has quorum. Neither can be promoted on its own.
+	outdated, quorumless bool
 }
 
 // generation is one state of the data in its line of descent.

@@ -11,18 +11,24 @@ const rounds = 100
 
 // touch brings a resource to rest after something happened to it, and notes which replicas changed.
 func (r *resource) touch() {
+	r.notice()
 	for range rounds {
-		changed := r.connect()
+		changed := false
 		r.exchange()
 		for _, name := range r.nodes() {
-			x := r.replicas[name]
-			if x.up {
+			if x := r.replicas[name]; x.up {
 				changed = r.settleQuorum(x) || changed
 				changed = r.settleDisk(x) || changed
 				changed = r.settleData(x) || changed
 			}
 		}
-		if !changed {
+		// Only who has drawn the consequences of a loss meets the others again: a quorum that is gone must not
+		// look as if it had been kept.
+		if changed {
+			continue
+		}
+		r.leaveBehind()
+		if !r.connect() {
 			break
 		}
 	}
@@ -98,28 +104,64 @@ func (r *resource) settleQuorum(x *replica) bool {
 	return !slices.Equal(before, x.quorum)
 }
 
+// leaveBehind lets the diskful members of a quorate group note who is beyond their reach: such a node has no
+// quorum, and can not get one without somebody of the group.
+func (r *resource) leaveBehind() {
+	for _, x := range r.replicas {
+		members, pending := r.component(x)
+		if !x.up || x.diskless() || pending || !x.hasQuorum() || !r.fences(x) {
+			continue
+		}
+		for name, p := range x.peers {
+			if p.state != Connected && !slices.Contains(members, r.replicas[name]) {
+				p.quorumless = true
+			}
+		}
+	}
+}
+
 // settleDisk moves a Secondary's disks between Outdated, Consistent and UpToDate, and starts a resync.
 func (r *resource) settleDisk(x *replica) bool {
 	if x.diskless() || x.role == Primary {
 		return false
 	}
+	reachable, pending := r.lostPrimary(x)
 	source := r.source(x)
 	switch {
+	case reachable:
+		// The Primary is there and this replica gets nothing of what it writes.
+		return x.moveDisks(Outdated, Consistent, UpToDate)
+	case pending:
+		// Only an agreement of everybody within reach makes UpToDate of Consistent.
+		return false
 	case source != nil && source.data == x.data:
 		return x.moveDisks(UpToDate, Consistent, Outdated, Inconsistent)
 	case source != nil:
 		return r.resync(x, source)
-	}
-	reachable, pending := r.lostPrimary(x)
-	switch {
-	case reachable, x.seen.newerThan(x.data):
-		// The Primary, or somebody who knows what it wrote, is there and this replica gets nothing of it.
+	case x.seen.newerThan(x.data):
 		return x.moveDisks(Outdated, Consistent, UpToDate)
-	case pending || !x.hasQuorum():
-		// Only an agreement of everybody within reach makes UpToDate of Consistent.
+	case r.vouched(x):
+		return x.moveDisks(UpToDate, Consistent, Outdated)
+	case !x.hasQuorum():
 		return false
 	}
 	return x.moveDisks(UpToDate, Consistent)
+}
+
+// vouched tells whether a replica's data is known to be the newest there is: because a Primary that it is
+// connected to works on it, or because all disks are there and none has newer data.
+func (r *resource) vouched(x *replica) bool {
+	all := true
+	for name, y := range r.replicas {
+		live := r.live(x.Node, name)
+		if live && y.role == Primary && y.base() == x.data {
+			return true
+		}
+		if !y.diskless() && y != x {
+			all = all && live && !y.data.newerThan(x.data)
+		}
+	}
+	return all && x.hasQuorum()
 }
 
 // moveDisks moves the volumes that are in one of the given states to another one.
@@ -181,7 +223,7 @@ func (r *resource) lostPrimary(x *replica) (reachable, pending bool) {
 	members, pending := r.component(x)
 	for _, y := range members {
 		p := x.peers[y.Node]
-		if y != x && y.role == Primary && (p == nil && !x.diskless() || p != nil && p.state != Connected) {
+		if p != nil && p.state != Connected && y.role == Primary {
 			reachable = true
 		}
 	}
@@ -239,13 +281,13 @@ func (r *resource) settleData(x *replica) bool {
 }
 
 // leavesBehind tells whether some replica that the Primary's writes do not reach could pass for having them: a
-// disk of the same generation, or another Primary that works on it.
+// disk of the same or a later generation, or another Primary that works on it.
 func (r *resource) leavesBehind(x *replica, holders []*replica, current *generation) bool {
 	members, _ := r.component(x)
 	for _, y := range r.replicas {
 		switch {
 		case slices.Contains(holders, y):
-		case !y.diskless() && y.data == current:
+		case !y.diskless() && (y.data == current || y.data.newerThan(current)):
 			return true
 		case y.role == Primary && y.base() == current && !slices.Contains(members, y):
 			return true

@@ -55,6 +55,32 @@ func (c *Cluster) CanWrite(resourceName, nodeName string) bool {
 	return err == nil && r.canWrite(x)
 }
 
+// Truth is a replica's state together with what nobody is told.
+type Truth struct {
+	State
+	// CanWrite is [Cluster.CanWrite].
+	CanWrite bool
+	// Unnoticed is set while this node, or one that it is connected with over others, takes a connection for
+	// alive that is dead: State may be about to change without anything happening.
+	Unnoticed bool
+}
+
+// Inspect returns the truth of all replicas of a resource on running nodes at one moment, by node.
+func (c *Cluster) Inspect(resourceName string) map[string]Truth {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := map[string]Truth{}
+	if r := c.resources[resourceName]; r != nil {
+		for name, x := range r.replicas {
+			if x.up {
+				_, pending := r.component(x)
+				all[name] = Truth{State: r.state(x), CanWrite: r.canWrite(x), Unnoticed: pending}
+			}
+		}
+	}
+	return all
+}
+
 // Diverged tells whether two replicas of a resource hold data of which neither descends from the other: a
 // split brain, whether or not DRBD has found it yet.
 func (c *Cluster) Diverged(resourceName string) bool {
@@ -158,10 +184,12 @@ func (r *resource) canWrite(x *replica) bool {
 	return false
 }
 
-// awaitsAck tells whether a write has to wait for a diskful peer that is taken for connected but is not there.
+// awaitsAck tells whether a write has to wait for a diskful peer that is taken for connected but is not there. A
+// diskless Primary waits with its peers, on whose word it has quorum.
 func (r *resource) awaitsAck(x *replica) bool {
 	for name, p := range x.peers {
-		if p.state == Connected && !r.replicas[name].diskless() && !r.live(x.Node, name) {
+		y := r.replicas[name]
+		if p.state == Connected && !y.diskless() && (!r.live(x.Node, name) || x.diskless() && r.awaitsAck(y)) {
 			return true
 		}
 	}
