@@ -1,0 +1,202 @@
+package virtual
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/pipenet"
+)
+
+// Driver is the name of the CSI driver of all volumes.
+const Driver = "linstor.csi.linbit.com"
+
+// Actors, as they appear in the changes of the API. Kubelets are named "kubelet/<node>".
+const (
+	ActorUser      = "user"
+	ActorOwner     = "owner"
+	ActorScheduler = "scheduler"
+	ActorAttach    = "attach-detach"
+	ActorAttacher  = "csi-attacher"
+	ActorNodes     = "node-lifecycle"
+)
+
+const (
+	// again is how soon a component looks again at what it could not finish.
+	again = time.Second
+	// idle is how soon a component looks again although nothing happened.
+	idle = 10 * time.Second
+)
+
+// Options are the delays of the parts; the zero value means their defaults.
+type Options struct {
+	DRBD    drbd.Options
+	Linstor linstorsim.Options
+}
+
+// Cluster is a running cluster. Use [New].
+type Cluster struct {
+	// API is the Kubernetes API.
+	API *apimodel.Model
+	// DRBD is the truth about the storage.
+	DRBD *drbd.Cluster
+	// Linstor is the LINSTOR controller and its satellites.
+	Linstor *linstorsim.Server
+	// Network leads to LINSTOR's REST API.
+	Network *pipenet.Listener
+
+	user  client.Client
+	view  *apimodel.View
+	tasks sync.WaitGroup
+
+	mu        sync.Mutex
+	kubelets  map[string]*kubelet
+	workloads map[client.ObjectKey]*Workload
+	volumes   map[string]Volume // by PersistentVolume
+	wakers    map[string][]*waker
+}
+
+// New returns a cluster without nodes, which runs until the context ends. Call Wait then.
+func New(ctx context.Context, options Options) *Cluster {
+	storage := drbd.NewCluster(options.DRBD)
+	c := &Cluster{
+		API: apimodel.New(), DRBD: storage, Linstor: linstorsim.New(storage, options.Linstor), Network: pipenet.Listen(),
+		kubelets: make(map[string]*kubelet), workloads: make(map[client.ObjectKey]*Workload),
+		volumes: make(map[string]Volume), wakers: make(map[string][]*waker),
+	}
+	c.user = c.API.Client(ActorUser)
+	c.view = c.API.View(0, nil)
+	_ = c.view.IndexField(ctx, &corev1.Pod{}, nodeField, func(o client.Object) []string {
+		return []string{o.(*corev1.Pod).Spec.NodeName}
+	})
+	c.view.OnUpdate(c.wake)
+	c.tasks.Go(func() { _ = c.Linstor.Serve(c.Network) })
+	c.run(ctx, newOwners(c).sync, "Pod", "Node")
+	c.run(ctx, newAttachDetach(c).sync, "Pod", "Node", "VolumeAttachment")
+	c.run(ctx, newAttacher(c).sync, "VolumeAttachment")
+	c.run(ctx, newNodeLifecycle(c).sync, "Lease")
+	return c
+}
+
+const nodeField = "node"
+
+// Stop ends what has no context: LINSTOR and DRBD.
+func (c *Cluster) Stop() {
+	c.Linstor.Close()
+	c.DRBD.Stop()
+	c.tasks.Wait()
+}
+
+// Client returns a client of the API that acts as the user.
+func (c *Cluster) Client() client.Client { return c.user }
+
+// waker lets a component run soon.
+type waker struct{ due chan struct{} }
+
+func (w *waker) ring() {
+	select {
+	case w.due <- struct{}{}:
+	default:
+	}
+}
+
+// run runs a component: after each change of one of the kinds, and when its last run asked to.
+func (c *Cluster) run(ctx context.Context, sync func(context.Context) time.Duration, kinds ...string) *waker {
+	w := &waker{due: make(chan struct{}, 1)}
+	c.mu.Lock()
+	for _, kind := range kinds {
+		c.wakers[kind] = append(c.wakers[kind], w)
+	}
+	c.mu.Unlock()
+	c.tasks.Go(func() {
+		for {
+			timer := time.NewTimer(sync(ctx))
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			case <-timer.C:
+			case <-w.due:
+				timer.Stop()
+			}
+		}
+	})
+	return w
+}
+
+func (c *Cluster) wake(u apimodel.Update) {
+	o := u.New
+	if o == nil {
+		o = u.Old
+	}
+	kind := ""
+	switch o.(type) {
+	case *corev1.Pod:
+		kind = "Pod"
+	case *corev1.Node:
+		kind = "Node"
+	case *storagev1.VolumeAttachment:
+		kind = "VolumeAttachment"
+	default:
+		kind = "Lease"
+	}
+	c.mu.Lock()
+	wakers := slices.Clone(c.wakers[kind])
+	c.mu.Unlock()
+	for _, w := range wakers {
+		w.ring()
+	}
+}
+
+func (c *Cluster) workload(key client.ObjectKey) *Workload {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.workloads[key]
+}
+
+func (c *Cluster) allWorkloads() []*Workload {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := slices.Collect(maps.Values(c.workloads))
+	slices.SortFunc(all, func(a, b *Workload) int { return a.order - b.order })
+	return all
+}
+
+// volumesOf returns the volumes of ours behind a pod's claims, with whether the pod mounts each read-only.
+func (c *Cluster) volumesOf(pod *corev1.Pod) []mount {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var mounts []mount
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim == nil {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(c.volumes)) {
+			volume := c.volumes[name]
+			if volume.Namespace == pod.Namespace && volume.Claim == v.PersistentVolumeClaim.ClaimName {
+				mounts = append(mounts, mount{volume, v.PersistentVolumeClaim.ReadOnly || volume.ReadOnly})
+			}
+		}
+	}
+	return mounts
+}
+
+// mount is a volume as one pod uses it.
+type mount struct {
+	Volume
+	readOnly bool
+}
+
+// inUse is the volume's name in status.volumesInUse.
+func (v Volume) inUse() corev1.UniqueVolumeName {
+	return corev1.UniqueVolumeName("kubernetes.io/csi/" + Driver + "^" + v.Handle)
+}

@@ -1,0 +1,17 @@
+// Package virtual is a small cluster inside one process and in virtual time: the model of the Kubernetes API
+// (apimodel) with simulated kubelets, a scheduler, owners that re-create their pods and an attach/detach
+// controller, over the simulated LINSTOR (linstorsim) and DRBD (drbd).
+//
+// It is made for testing/synctest bubbles: hours pass in milliseconds, and nothing opens a socket. What it does
+// follows what was measured on a real control plane:
+//
+//   - A kubelet renews its Lease every 10 s, starts a pod once its volumes are attached, opens their devices, stops pods
+//     gracefully, and keeps the node's status.volumesInUse. A process whose IO hangs does not stop.
+//   - The attach/detach controller attaches a volume to one node only, waits for volumesInUse before it detaches, up
+//     to six minutes, and finds out that somebody else deleted an attachment only every 60 s.
+//   - A node whose Lease is 50 s old gets Kubernetes' own unreachable taints. Pods are not evicted by them: their
+//     toleration of 300 s is longer than any story here.
+//   - Every owner keeps one pod of a given name, as a StatefulSet does.
+//
+// All components are level-triggered, look at the API through one view without a lag, and try again after a second.
+package virtual

@@ -1,0 +1,48 @@
+package virtual
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Crash takes the power from a node: machine, kubelet, satellite and DRBD are gone without a word.
+func (c *Cluster) Crash(node string) {
+	c.Linstor.Crash(node)
+	c.onKubelet(node, func(k *kubelet) {
+		k.up = false
+		k.pods = make(map[types.UID]*running)
+	})
+}
+
+// Return boots a node that has crashed. Pods that are still bound to it are started again.
+func (c *Cluster) Return(node string) {
+	c.Linstor.Return(node)
+	c.onKubelet(node, func(k *kubelet) {
+		if !k.up {
+			k.up = true
+			k.boot++
+		}
+	})
+}
+
+// SilenceKubelet stops a kubelet, or cuts it off from the API. Containers go on.
+func (c *Cluster) SilenceKubelet(node string) {
+	c.onKubelet(node, func(k *kubelet) { k.heard = false })
+}
+
+// RestoreKubelet undoes SilenceKubelet.
+func (c *Cluster) RestoreKubelet(node string) {
+	c.onKubelet(node, func(k *kubelet) { k.heard = true })
+}
+
+func (c *Cluster) onKubelet(node string, f func(*kubelet)) {
+	c.mu.Lock()
+	k := c.kubelets[node]
+	c.mu.Unlock()
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	f(k)
+	k.mu.Unlock()
+	k.waker.ring()
+}

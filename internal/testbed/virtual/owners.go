@@ -1,0 +1,89 @@
+package virtual
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// owners are the controllers of all workloads, and the scheduler.
+type owners struct {
+	*Cluster
+	owner, scheduler client.Client
+}
+
+func newOwners(c *Cluster) *owners {
+	return &owners{c, c.API.Client(ActorOwner), c.API.Client(ActorScheduler)}
+}
+
+func (o *owners) sync(ctx context.Context) time.Duration {
+	next := idle
+	for _, w := range o.allWorkloads() {
+		if !o.keep(ctx, w) {
+			next = again
+		}
+	}
+	return next
+}
+
+// keep tells whether nothing is left to do for the workload.
+func (o *owners) keep(ctx context.Context, w *Workload) bool {
+	pod := &corev1.Pod{}
+	err := o.view.Get(ctx, w.Key(), pod)
+	switch {
+	case apierrors.IsNotFound(err) && w.Gone:
+		return true
+	case apierrors.IsNotFound(err):
+		pod = w.pod()
+		if o.owner.Create(ctx, pod) != nil {
+			return false
+		}
+	case err != nil:
+		return false
+	}
+	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
+		return true
+	}
+	node := o.choose(ctx, w.Nodes)
+	return node != "" && o.bind(ctx, pod, node) == nil
+}
+
+// choose returns the first node that takes pods, one that takes them only reluctantly if there is no other.
+func (o *owners) choose(ctx context.Context, nodes []string) string {
+	reluctant := ""
+	for _, name := range nodes {
+		var node corev1.Node
+		if o.view.Get(ctx, client.ObjectKey{Name: name}, &node) != nil || node.Spec.Unschedulable {
+			continue
+		}
+		effects := func(effect corev1.TaintEffect) bool {
+			return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == effect })
+		}
+		switch {
+		case effects(corev1.TaintEffectNoSchedule), effects(corev1.TaintEffectNoExecute):
+		case effects(corev1.TaintEffectPreferNoSchedule):
+			if reluctant == "" {
+				reluctant = name
+			}
+		default:
+			return name
+		}
+	}
+	return reluctant
+}
+
+func (o *owners) bind(ctx context.Context, pod *corev1.Pod, node string) error {
+	pod.Spec.NodeName = node
+	if err := o.scheduler.Update(ctx, pod); err != nil {
+		return err
+	}
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(),
+	})
+	return o.scheduler.Status().Update(ctx, pod)
+}

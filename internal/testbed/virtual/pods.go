@@ -1,0 +1,168 @@
+package virtual
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// podState is what a kubelet is about to do with a pod.
+type podState int
+
+const (
+	waiting podState = iota // for its volumes to be attached
+	starting
+	started
+	stopping
+	stopped
+)
+
+// running is one pod on a node, until its object is gone and its containers have stopped.
+type running struct {
+	uid   types.UID
+	pod   *corev1.Pod
+	state podState
+	// at is when the containers have started or stopped.
+	at time.Time
+	// opened are the volumes whose devices its containers hold open.
+	opened []mount
+	// started is set if a container of the pod has run before.
+	started bool
+	// reported is set while the node's status shows its volumes.
+	reported bool
+	// gone is set once the object is gone.
+	gone bool
+}
+
+// stop begins to stop the containers, within d.
+func (r *running) stop(d time.Duration) {
+	switch r.state {
+	case waiting, starting:
+		r.state = stopped
+	case started:
+		r.state, r.at = stopping, time.Now().Add(d)
+	case stopping:
+		r.at = minTime(r.at, time.Now().Add(d))
+	case stopped:
+	}
+}
+
+func minTime(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// work goes on with one pod and returns when to look again.
+func (k *kubelet) work(ctx context.Context, r *running) time.Duration {
+	switch r.state {
+	case waiting:
+		if !k.heard || !k.attached(ctx, r.pod) {
+			return again
+		}
+		start := time.Second
+		if w := k.workload(client.ObjectKeyFromObject(r.pod)); w != nil {
+			start = w.StartTime
+		}
+		r.state, r.at = starting, time.Now().Add(start)
+		return start
+	case starting:
+		if wait := time.Until(r.at); wait > 0 {
+			return wait
+		}
+		if !k.open(r) {
+			return again
+		}
+		r.state = started
+		k.post(ctx, r, k.runningStatus(r))
+		return idle
+	case started:
+		return idle
+	case stopping:
+		if wait := time.Until(r.at); wait > 0 {
+			return wait
+		}
+		if slices.ContainsFunc(r.opened, func(v mount) bool { return k.DRBD.IOHangs(v.Resource(), k.node) }) {
+			return again
+		}
+		for _, v := range r.opened {
+			k.DRBD.Close(v.Resource(), k.node)
+		}
+		r.opened, r.state = nil, stopped
+		fallthrough
+	case stopped:
+		return k.leave(ctx, r)
+	}
+	return idle
+}
+
+// attached tells whether all volumes of a pod are attached here.
+func (k *kubelet) attached(ctx context.Context, pod *corev1.Pod) bool {
+	for _, v := range k.volumesOf(pod) {
+		var va storagev1.VolumeAttachment
+		err := k.view.Get(ctx, client.ObjectKey{Name: attachmentName(place{v.Name, k.node})}, &va)
+		if err != nil || !va.Status.Attached || va.DeletionTimestamp != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// open opens the devices of a pod's volumes: all of them or none. Nobody opens raw block volumes and the clients of
+// NFS exports, whose devices are open where the export is.
+func (k *kubelet) open(r *running) bool {
+	for _, v := range k.volumesOf(r.pod) {
+		if v.Block || len(v.Attributes) > 0 {
+			continue
+		}
+		if err := k.DRBD.Open(v.Resource(), k.node, v.readOnly); err != nil {
+			for _, opened := range r.opened {
+				k.DRBD.Close(opened.Resource(), k.node)
+			}
+			r.opened = nil
+			return false
+		}
+		r.opened = append(r.opened, v)
+	}
+	return true
+}
+
+// leave removes the object of a pod that has stopped and is being deleted.
+func (k *kubelet) leave(ctx context.Context, r *running) time.Duration {
+	if !k.heard || r.gone {
+		return idle
+	}
+	k.report(ctx, false)
+	err := k.client.Delete(ctx, r.pod.DeepCopy(), client.GracePeriodSeconds(0), client.Preconditions{UID: &r.uid})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return again
+	}
+	return idle
+}
+
+func (k *kubelet) post(ctx context.Context, r *running, status corev1.PodStatus) {
+	pod := r.pod.DeepCopy()
+	before := pod.DeepCopy()
+	pod.Status.Phase, pod.Status.ContainerStatuses = status.Phase, status.ContainerStatuses
+	_ = k.client.Status().Patch(ctx, pod, client.StrategicMergeFrom(before))
+}
+
+func (k *kubelet) runningStatus(r *running) corev1.PodStatus {
+	container := corev1.ContainerStatus{
+		Name: "main", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
+	}
+	if r.started {
+		container.RestartCount = 1
+		container.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 255, Reason: "Unknown"}
+	}
+	r.started = true
+	return corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{container}}
+}
