@@ -1,7 +1,9 @@
 package linstor
 
 import (
+	"crypto/tls"
 	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -76,6 +78,47 @@ func TestClientStaysWithTheEndpointThatAnswered(t *testing.T) {
 			}
 			if got := time.Since(begin); got != want {
 				t.Errorf("answered after %v, want %v", got, want)
+			}
+		}
+	})
+}
+
+func TestClientTrustsTheGivenCAOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cert, key := certificate(t)
+		otherCert, _ := certificate(t)
+		pair, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, fake := newNetwork(), newFakeLinstor()
+		n.serve(t, "plain", fake)
+		n.hosts["linstor:3371"] = func(conn net.Conn) {
+			n.hosts["plain"](tls.Server(conn, &tls.Config{
+				Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAnyClientCert,
+			}))
+		}
+		for name, tc := range map[string]struct {
+			ca      []byte
+			trusted bool
+		}{
+			"its CA":     {cert, true},
+			"another CA": {otherCert, false},
+		} {
+			cfg, err := ConfigFromEnv(env(map[string]string{
+				envControllers: "linstor", envRootCA: string(tc.ca), envUserCert: string(cert), envUserKey: string(key),
+			}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			client, err := NewClient(cfg, WithDialContext(n.dial))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = client.nodes(t.Context())
+			client.CloseIdleConnections()
+			if (err == nil) != tc.trusted {
+				t.Errorf("%s: %v", name, err)
 			}
 		}
 	})

@@ -1,6 +1,8 @@
 package linstor
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -322,6 +324,35 @@ func TestFeedReadsOneByOneWhenTheViewFails(t *testing.T) {
 		}
 		if got := fake.streamsOpened(); got != 1 {
 			t.Errorf("%d streams opened, want 1", got)
+		}
+	})
+}
+
+func TestFeedLogsNoSecret(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const secret = "geheim"
+		cfg, err := ConfigFromEnv(env(map[string]string{
+			envControllers: "http://admin:" + secret + "@linstor,http://admin:" + secret + "@refused",
+			envUsername:    "admin", envPassword: secret,
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, lines := newNetwork(), &logLines{}
+		n.serve(t, host, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+		client, err := NewClient(cfg, WithDialContext(n.dial))
+		if err != nil {
+			t.Fatal(err)
+		}
+		feed := NewFeed(client, NewStore(), lines.verbose(), Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := feed.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		logged := lines.all() + fmt.Sprintf("%+v %+v %#v", feed.Status(), cfg, cfg)
+		if strings.Contains(logged, secret) || !strings.Contains(logged, "401 Unauthorized") {
+			t.Errorf("logged:\n%s", logged)
 		}
 	})
 }
