@@ -177,7 +177,7 @@ func (f *Fleet) AddNode(ctx context.Context, name string, options NodeOptions) (
 	if exists {
 		return nil, fmt.Errorf("kubelet fleet: add node %s: there is one already", name)
 	}
-	k.Boot() //nolint:contextcheck // the node outlives the call
+	k.Boot() //nolint:contextcheck,nolintlint // the node outlives the call; contextcheck notices only at times
 	if err := k.waitRegistered(ctx); err != nil {
 		return nil, fmt.Errorf("kubelet fleet: add node %s: %w", name, err)
 	}
