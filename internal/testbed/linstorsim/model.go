@@ -167,7 +167,7 @@ func (s *Server) define(spec ResourceSpec) (*definition, error) {
 // add adds a resource to a definition.
 func (d *definition) add(n *node, rs drbd.ReplicaSpec) {
 	rsc := &resource{
-		node: n, id: len(d.resources), client: rs.Client, created: time.Now(), fresh: true,
+		node: n, id: d.freeID(), client: rs.Client, created: time.Now(), fresh: true,
 		props: map[string]string{"StorPoolName": "thin"},
 	}
 	switch {
@@ -180,6 +180,19 @@ func (d *definition) add(n *node, rs drbd.ReplicaSpec) {
 		rsc.props["StorPoolName"] = "DfltDisklessStorPool"
 	}
 	d.resources[fold(n.name)] = rsc
+}
+
+// freeID returns the lowest DRBD node id that no resource has.
+func (d *definition) freeID() int {
+	used := map[int]bool{}
+	for _, rsc := range d.resources {
+		used[rsc.id] = true
+	}
+	id := 0
+	for used[id] {
+		id++
+	}
+	return id
 }
 
 // MakeAvailable makes a volume usable on a node, as the CSI driver's attach does: where there is no replica, a

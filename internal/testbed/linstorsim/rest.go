@@ -276,13 +276,16 @@ func (s *Server) serveVersion(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-func answer(w http.ResponseWriter, body any) {
+func answer(w http.ResponseWriter, body any) { send(w, http.StatusOK, body) }
+
+func send(w http.ResponseWriter, status int, body any) {
 	var buffer bytes.Buffer
 	encoder := json.NewEncoder(&buffer)
 	// LINSTOR's JSON writer does not escape for HTML. The wire types can not fail to encode.
 	encoder.SetEscapeHTML(false)
 	_ = encoder.Encode(body)
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
 	// An error here is a client that left.
 	_, _ = w.Write(bytes.TrimSuffix(buffer.Bytes(), []byte("\n")))
 }
@@ -299,7 +302,5 @@ func answerIf(w http.ResponseWriter, found bool, body any, kind, name string) {
 func notFound(w http.ResponseWriter, kind, name string) {
 	// MASK_ERROR with FAIL_NOT_FOUND_RSC_DFN; clients look at the HTTP status.
 	const retCode = -4611686018427387904 | 301
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusNotFound)
-	_ = json.NewEncoder(w).Encode([]apiCallRC{{retCode, fmt.Sprintf("The %s '%s' does not exist.", kind, name)}})
+	send(w, http.StatusNotFound, []apiCallRC{{retCode, fmt.Sprintf("The %s '%s' does not exist.", kind, name)}})
 }
