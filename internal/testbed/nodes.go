@@ -29,16 +29,21 @@ func (s storage) IOHangs(resource, node string) bool {
 // AddNodes adds n nodes, named <prefix>-1 and so on, each a Kubernetes node, a LINSTOR satellite and a
 // member of the DRBD network, and waits until Kubernetes calls them Ready.
 func (b *Bed) AddNodes(ctx context.Context, prefix string, n int) ([]string, error) {
+	for i := range n {
+		b.LINSTOR.AddNode(nodeName(prefix, i))
+	}
 	return b.addNodes(ctx, prefix, n, kubelet.NodeOptions{})
 }
 
-// addNodes adds nodes with options of their own.
+// nodeName returns the name of the i-th node that AddNodes adds.
+func nodeName(prefix string, i int) string { return fmt.Sprintf("%s-%d", prefix, i+1) }
+
+// addNodes adds Kubernetes nodes, which LINSTOR need not know, with options of their own.
 func (b *Bed) addNodes(ctx context.Context, prefix string, n int, options kubelet.NodeOptions) ([]string, error) {
 	names := make([]string, n)
 	group, groupCtx := errgroup.WithContext(ctx)
 	for i := range names {
-		names[i] = fmt.Sprintf("%s-%d", prefix, i+1)
-		b.LINSTOR.AddNode(names[i])
+		names[i] = nodeName(prefix, i)
 		group.Go(func() error {
 			_, err := b.Fleet.AddNode(groupCtx, names[i], options)
 			return err
