@@ -1,0 +1,122 @@
+package linstorsim
+
+import "time"
+
+// ConnectionStatus returns the status that LINSTOR shows of a node; empty for unknown nodes.
+func (s *Server) ConnectionStatus(nodeName string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.nodes[fold(nodeName)]; n != nil {
+		return n.status
+	}
+	return ""
+}
+
+// StopSatellite ends the satellite process on a node. It closes its connection: the controller knows at once.
+func (s *Server) StopSatellite(nodeName string) {
+	s.onNode(nodeName, func(n *node) {
+		n.running = false
+		if n.reachable {
+			s.closedByPeer(n)
+		} else {
+			n.broken = true
+		}
+	})
+}
+
+// CutSatellite stops all traffic between the controller and a node's satellite; the controller gives it up after
+// the ping timeout.
+func (s *Server) CutSatellite(nodeName string) {
+	s.onNode(nodeName, func(n *node) {
+		n.reachable = false
+		s.fallSilent(n)
+	})
+}
+
+// RestoreSatellite starts the satellite process on a node if it does not run, and lets traffic through. A
+// connection that nobody has given up goes on; otherwise the controller's next attempt succeeds.
+func (s *Server) RestoreSatellite(nodeName string) {
+	s.onNode(nodeName, func(n *node) {
+		n.running, n.reachable = true, true
+		switch {
+		case n.connected && n.broken:
+			s.closedByPeer(n)
+		case n.connected:
+			n.attempt++
+			n.settle()
+			s.reportAll(n)
+		default:
+			s.reconnect(n)
+		}
+	})
+	s.adjust(nodeName)
+}
+
+// FreezeSatellite makes a node stay ONLINE with the values it has, whatever happens to the satellite, the node or
+// DRBD there, until [Server.UnfreezeSatellite].
+func (s *Server) FreezeSatellite(nodeName string) {
+	s.onNode(nodeName, func(n *node) { n.frozen = true })
+}
+
+// UnfreezeSatellite undoes FreezeSatellite: the controller catches up with the satellite, or finds it gone.
+func (s *Server) UnfreezeSatellite(nodeName string) {
+	s.onNode(nodeName, func(n *node) {
+		n.frozen = false
+		switch {
+		case !n.connected:
+		case n.reports():
+			s.reportAll(n)
+		default:
+			s.lose(n, 0)
+		}
+	})
+	s.adjust(nodeName)
+}
+
+// RestartEvents restarts a satellite's drbdsetup events2: every value of the node is absent for a moment, and
+// in_use reads false where the role is not known yet.
+func (s *Server) RestartEvents(nodeName string) {
+	const moment = 5 * time.Millisecond
+	s.onNode(nodeName, func(n *node) {
+		if !n.reports() {
+			return
+		}
+		s.eachOn(n, func(d *definition, rsc *resource) {
+			if rsc.values != nil {
+				s.store(d, rsc, &values{inUse: new(false)})
+			}
+		})
+		s.later(moment, func() {
+			if n.reports() {
+				s.reportAll(n)
+			}
+		})
+	})
+}
+
+// Crash takes the power from a node: DRBD and satellite are gone without a word.
+func (s *Server) Crash(nodeName string) {
+	s.onNode(nodeName, func(n *node) {
+		n.running, n.broken = false, true
+		s.fallSilent(n)
+	})
+	s.cluster.Crash(s.displayName(nodeName))
+}
+
+// Return boots a crashed node, DRBD and satellite.
+func (s *Server) Return(nodeName string) {
+	s.cluster.Return(s.displayName(nodeName))
+	s.RestoreSatellite(nodeName)
+}
+
+// Isolate takes a running node off the network, DRBD's and LINSTOR's.
+func (s *Server) Isolate(nodeName string) {
+	s.CutSatellite(nodeName)
+	s.cluster.Isolate(s.displayName(nodeName))
+}
+
+// Rejoin undoes Isolate.
+func (s *Server) Rejoin(nodeName string) {
+	s.cluster.Rejoin(s.displayName(nodeName))
+	s.RestoreSatellite(nodeName)
+}
