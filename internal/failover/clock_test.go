@@ -14,6 +14,7 @@ func TestGraces(t *testing.T) {
 	survivors := func(d time.Duration) edit {
 		return edited(at(nodeB, func(r *Replica) { r.MayPromote = held(true, d) }), at(nodeT, func(r *Replica) { r.MayPromote = held(true, d) }))
 	}
+	shutDown := func(in *Input) { in.Node.Shutdown = true }
 	notRun := thePod(func(p *Pod) { p.HasRun, p.RunningSince = false, time.Time{} })
 	noMemory := at(nodeA, func(r *Replica) { r.Remembered = nil })
 	newGrace := func(d time.Duration) edit { return func(in *Input) { in.Settings.NewGrace = d } }
@@ -55,12 +56,12 @@ func TestGraces(t *testing.T) {
 			from: crashed, edit: edited(newGrace(50*time.Second), podAge(49*time.Second)), clock: survivors, want: confirmed,
 		},
 		"the grace of a node that was shut down is zero, and what remains is to read its state twice": {
-			from: crashed, edit: func(in *Input) { in.Node.Shutdown = true }, want: settle,
+			from: crashed, edit: edited(shutDown, survivors(2*time.Second)), want: settle,
 			clock: func(d time.Duration) edit { return at(nodeA, func(r *Replica) { r.Online = held(false, d) }) },
 		},
 		"a shutdown ends the known grace too": {
 			from: crashed, want: settle,
-			edit:  edited(silent(nodeT), noMemory, notRun, func(in *Input) { in.Node.Shutdown = true }),
+			edit:  edited(silent(nodeT), noMemory, notRun, shutDown, survivors(2*time.Second)),
 			clock: func(d time.Duration) edit { return at(nodeA, func(r *Replica) { r.Online = held(false, d) }) },
 		},
 	}

@@ -163,6 +163,12 @@ func verdictScenarios() map[string]scenario {
 		"a missing replica is not lost without an attachment": {
 			from: gone, edit: noAttachment, want: NotLost, reason: VolumeStarting,
 		},
+		"a missing replica is lost after the fail-over that has begun took its pods": {
+			from: gone, edit: func(in *Input) { in.Pods, in.Attachment.Marked = nil, true }, want: Lost, reason: ReplicaGone,
+		},
+		"a missing replica without pods is not lost although a pod elsewhere awaits the volume": {
+			from: gone, edit: func(in *Input) { in.Pods, in.Attachment.Awaited = nil, true }, want: NotLost, reason: VolumeStarting,
+		},
 		"a healthy Primary is not lost": {from: healthy, want: NotLost, reason: PrimaryHealthy, state: PrimaryUp},
 		"a healthy Primary is not lost, whatever its peers say": {
 			from: healthy, edit: takeover, want: NotLost, reason: PrimaryHealthy,
