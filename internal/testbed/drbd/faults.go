@@ -199,18 +199,22 @@ func (c *Cluster) SetOption(resourceName, option, value string, heardBy ...strin
 				return err
 			}
 		}
+		changed := false
 		for _, name := range r.nodes() {
 			x := r.replicas[name]
-			switch {
-			case len(heardBy) == 0 && !x.up, len(heardBy) > 0 && !slices.Contains(heardBy, name):
+			if len(heardBy) == 0 && !x.up || len(heardBy) > 0 && !slices.Contains(heardBy, name) || x.options[option] == value {
 				continue
-			case value == "":
+			}
+			changed = true
+			if value == "" {
 				delete(x.options, option)
-			default:
+			} else {
 				x.options[option] = value
 			}
 		}
-		r.touch()
+		if changed {
+			r.touch()
+		}
 		return nil
 	})
 }
