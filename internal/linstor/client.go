@@ -94,9 +94,14 @@ func NewClient(cfg Config, opts ...ClientOption) (*Client, error) {
 	if o.metrics == nil {
 		o.metrics = NewMetrics()
 	}
+	transport := newAuthTransport(o.base, cfg, o.userAgent)
+	endpoints, err := withGolinstor(cfg.endpoints, transport)
+	if err != nil {
+		return nil, err
+	}
 	return &Client{
-		http:           &http.Client{Transport: newAuthTransport(o.base, cfg, o.userAgent)},
-		endpoints:      cfg.endpoints,
+		http:           &http.Client{Transport: transport},
+		endpoints:      endpoints,
 		requestTimeout: max(o.requestTimeout/time.Duration(len(cfg.endpoints)), min(minRequestTimeout, o.requestTimeout)),
 		viewTimeout:    o.viewTimeout,
 		metrics:        o.metrics,
@@ -127,7 +132,7 @@ func (c *Client) moveTo(n int) {
 }
 
 // try runs do against the endpoint in use, and against each of the others while they fail.
-func (c *Client) try(ctx context.Context, kind string, timeout time.Duration, do func(context.Context, *url.URL) error) error {
+func (c *Client) try(ctx context.Context, kind string, timeout time.Duration, do func(context.Context, endpoint) error) error {
 	c.mu.Lock()
 	first := c.current
 	c.mu.Unlock()
@@ -135,8 +140,7 @@ func (c *Client) try(ctx context.Context, kind string, timeout time.Duration, do
 	var failures error
 	for i := range c.endpoints {
 		n := (first + i) % len(c.endpoints)
-		base := c.endpoints[n].url
-		err := c.once(ctx, kind, timeout, base, do)
+		err := c.once(ctx, kind, timeout, c.endpoints[n], do)
 		if statusErr, ok := errors.AsType[*StatusError](err); err == nil || ok && statusErr.final() {
 			c.moveTo(n)
 			return err
@@ -155,11 +159,11 @@ func (c *Client) try(ctx context.Context, kind string, timeout time.Duration, do
 
 // once runs do with a deadline of its own.
 func (c *Client) once(
-	ctx context.Context, kind string, timeout time.Duration, base *url.URL, do func(context.Context, *url.URL) error,
+	ctx context.Context, kind string, timeout time.Duration, e endpoint, do func(context.Context, endpoint) error,
 ) error {
 	attempt, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := do(attempt, base)
+	err := do(attempt, e)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -171,7 +175,7 @@ func (c *Client) once(
 	}
 	c.metrics.request(kind, err)
 	if err != nil {
-		return fmt.Errorf("LINSTOR controller %s: read %s: %w", base.Host, kind, err)
+		return fmt.Errorf("LINSTOR controller %s: read %s: %w", e.url.Host, kind, err)
 	}
 	return nil
 }
@@ -183,8 +187,8 @@ func (e noAnswerError) Error() string { return fmt.Sprintf("no answer within %s"
 
 // get asks for a JSON document and hands its body to decode.
 func (c *Client) get(ctx context.Context, kind string, timeout time.Duration, path string, decode func(io.Reader) error) error {
-	return c.try(ctx, kind, timeout, func(ctx context.Context, base *url.URL) error {
-		resp, err := c.send(ctx, base, path, "application/json", nil)
+	return c.try(ctx, kind, timeout, func(ctx context.Context, e endpoint) error {
+		resp, err := c.send(ctx, e.url, path, "application/json", nil)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+
+	lapi "github.com/LINBIT/golinstor/client"
 )
 
 // Kinds of requests, as errors and metrics name them.
@@ -23,11 +25,15 @@ const (
 )
 
 func (c *Client) nodes(ctx context.Context) ([]wireNode, error) {
-	return getJSON[[]wireNode](ctx, c, kindNodes, "/v1/nodes")
+	return ask(ctx, c, kindNodes, func(ctx context.Context, api *lapi.Client) ([]wireNode, error) {
+		return api.Nodes.GetAll(ctx)
+	})
 }
 
 func (c *Client) controllerProps(ctx context.Context) (map[string]string, error) {
-	return getJSON[map[string]string](ctx, c, kindController, "/v1/controller/properties")
+	return ask(ctx, c, kindController, func(ctx context.Context, api *lapi.Client) (map[string]string, error) {
+		return api.Controller.GetProps(ctx)
+	})
 }
 
 func (c *Client) definitions(ctx context.Context) ([]wireDefinition, error) {
@@ -39,11 +45,15 @@ func (c *Client) definition(ctx context.Context, name string) (wireDefinition, e
 }
 
 func (c *Client) groups(ctx context.Context) ([]wireGroup, error) {
-	return getJSON[[]wireGroup](ctx, c, kindGroups, "/v1/resource-groups")
+	return ask(ctx, c, kindGroups, func(ctx context.Context, api *lapi.Client) ([]wireGroup, error) {
+		return api.ResourceGroups.GetAll(ctx)
+	})
 }
 
 func (c *Client) group(ctx context.Context, name string) (wireGroup, error) {
-	return getJSON[wireGroup](ctx, c, kindGroup, "/v1/resource-groups/"+url.PathEscape(name))
+	return ask(ctx, c, kindGroup, func(ctx context.Context, api *lapi.Client) (wireGroup, error) {
+		return api.ResourceGroups.Get(ctx, name)
+	})
 }
 
 // resources reads the resources of one definition. LINSTOR answers it from memory, whatever state its

@@ -3,6 +3,8 @@ package linstor
 import (
 	"slices"
 	"strings"
+
+	lapi "github.com/LINBIT/golinstor/client"
 )
 
 // Names of LINSTOR that the answers use.
@@ -57,16 +59,11 @@ type wireConnection struct {
 	Message   string `json:"message"`
 }
 
-// wireNode is a node of /v1/nodes.
-type wireNode struct {
-	Name             string            `json:"name"`
-	Type             string            `json:"type"`
-	Flags            []string          `json:"flags"`
-	Props            map[string]string `json:"props"`
-	ConnectionStatus string            `json:"connection_status"`
-}
+// wireNode is a node of /v1/nodes; golinstor loses nothing of it.
+type wireNode = lapi.Node
 
-// wireDefinition is a resource definition of /v1/resource-definitions.
+// wireDefinition is a resource definition of /v1/resource-definitions. It is not golinstor's, which fails on the
+// whole list when one definition has a kind of layer that it does not know.
 type wireDefinition struct {
 	Name              string            `json:"name"`
 	Props             map[string]string `json:"props"`
@@ -76,11 +73,8 @@ type wireDefinition struct {
 	} `json:"layer_data"`
 }
 
-// wireGroup is a resource group of /v1/resource-groups.
-type wireGroup struct {
-	Name  string            `json:"name"`
-	Props map[string]string `json:"props"`
-}
+// wireGroup is a resource group of /v1/resource-groups; golinstor loses nothing of it.
+type wireGroup = lapi.ResourceGroup
 
 // fold makes a LINSTOR name comparable: LINSTOR compares names without regard to case.
 func fold(name string) string { return strings.ToLower(name) }
