@@ -41,25 +41,30 @@ func anyFact[T comparable](t *rapid.T, values ...T) Fact[T] {
 
 func anyBool(t *rapid.T) Fact[bool] { return anyFact(t, false, true) }
 
-var (
-	anyNode    = rapid.SampledFrom([]string{nodeA, nodeB, nodeC, nodeT})
-	anySetting = rapid.SampledFrom([]string{"majority", "all", "off", "", "1", "2", "many"})
-)
+// A generator names itself on first use, so that parallel tests must not share one.
+
+func anyNode() *rapid.Generator[string] {
+	return rapid.SampledFrom([]string{nodeA, nodeB, nodeC, nodeT})
+}
+
+func anySetting() *rapid.Generator[string] {
+	return rapid.SampledFrom([]string{"majority", "all", "off", "", "1", "2", "many"})
+}
 
 func anyReplica(t *rapid.T, node string) Replica {
 	r := Replica{
 		Node: node, Diskless: rapid.Bool().Draw(t, "diskless"), Leaving: rapid.IntRange(0, 4).Draw(t, "leaving") == 0,
 		Online: anyBool(t), Reports: anyBool(t), MayPromote: anyBool(t), InUse: anyBool(t),
-		Score: anyFact(t, -1, 0, 1, 10102), Quorum: anySetting.Draw(t, "quorum"), LastInUse: anyTime(t),
+		Score: anyFact(t, -1, 0, 1, 10102), Quorum: anySetting().Draw(t, "quorum"), LastInUse: anyTime(t),
 		Connections: map[string]Fact[bool]{},
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "connections") {
-		r.Connections[anyNode.Draw(t, "peer")] = anyBool(t)
+		r.Connections[anyNode().Draw(t, "peer")] = anyBool(t)
 	}
 	if rapid.Bool().Draw(t, "remembered") {
 		r.Remembered = &Memory{
-			Quorum:  anySetting.Draw(t, "remembered quorum"),
-			Diskful: slices.Sorted(slices.Values(rapid.SliceOfDistinct(anyNode, rapid.ID).Draw(t, "remembered disks"))),
+			Quorum:  anySetting().Draw(t, "remembered quorum"),
+			Diskful: slices.Sorted(slices.Values(rapid.SliceOfDistinct(anyNode(), rapid.ID).Draw(t, "remembered disks"))),
 		}
 	}
 	return r
@@ -70,7 +75,7 @@ func anyResource(t *rapid.T) Resource {
 		Name: "pvc-1", Known: rapid.IntRange(0, 4).Draw(t, "list read") > 0, DRBD: rapid.IntRange(0, 4).Draw(t, "drbd") > 0,
 		Volumes: rapid.IntRange(0, 2).Draw(t, "volumes"), Confirmed: now, SetSince: anyTime(t),
 	}
-	for _, node := range rapid.SliceOfNDistinct(anyNode, 0, 4, rapid.ID).Draw(t, "nodes") {
+	for _, node := range rapid.SliceOfNDistinct(anyNode(), 0, 4, rapid.ID).Draw(t, "nodes") {
 		r.Replicas = append(r.Replicas, anyReplica(t, node))
 	}
 	return r
@@ -123,7 +128,7 @@ func anyStory(t *rapid.T) Input {
 		withoutTieBreaker(&in)
 	}
 	for range rapid.IntRange(0, 4).Draw(t, "changes") {
-		r := replicaOf(&in, anyNode.Draw(t, "node"))
+		r := replicaOf(&in, anyNode().Draw(t, "node"))
 		r.Connections = maps.Clone(r.Connections)
 		if r.Connections == nil {
 			r.Connections = map[string]Fact[bool]{}
