@@ -28,14 +28,15 @@ func anyTime(t *rapid.T) time.Time {
 	}
 }
 
+// anyFact has held for some time until now, or until some time ago.
 func anyFact[T comparable](t *rapid.T, values ...T) Fact[T] {
 	confirmed := now
 	if rapid.IntRange(0, 4).Draw(t, "aged") == 0 {
-		confirmed = anyTime(t)
+		confirmed = ago(anyAge(t))
 	}
 	return Fact[T]{
 		Value: rapid.SampledFrom(values).Draw(t, "value"), Known: rapid.IntRange(0, 4).Draw(t, "known") > 0,
-		Since: anyTime(t), Confirmed: confirmed,
+		Since: confirmed.Add(-anyAge(t)), Confirmed: confirmed,
 	}
 }
 

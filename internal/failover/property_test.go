@@ -126,6 +126,9 @@ func TestForgettingAFactNeverMakesALoss(t *testing.T) {
 		if after.Verdict != Lost {
 			return
 		}
+		if before.State == Unreachable && after.State == IOErrors {
+			return // witnesses no longer overrule A's own word, which is a loss by its own evidence
+		}
 		if before.Verdict != Lost {
 			t.Fatalf("%s (%s) became %s (%s)", before.Verdict, before.Reason, after.Verdict, after.Reason)
 		}
