@@ -7,11 +7,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/csidriver"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/kubelet"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 )
 
@@ -217,6 +219,16 @@ func (b *Bed) WaitRunning(ctx context.Context, w Workload, nodes ...string) (cor
 		return false, fmt.Errorf("its pods are: %s", describePods(pods))
 	})
 	return running, err
+}
+
+// Attached tells whether a volume is attached to a node. Volumes are named by their handle.
+func (b *Bed) Attached(ctx context.Context, handle, node string) (bool, error) {
+	var attachment storagev1.VolumeAttachment
+	name := kubelet.AttachmentName(csidriver.Name, handle, node)
+	if err := b.Client.Get(ctx, client.ObjectKey{Name: name}, &attachment); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return attachment.Status.Attached && attachment.DeletionTimestamp == nil, nil
 }
 
 // podReady tells whether a pod serves and is not being deleted.

@@ -1,0 +1,94 @@
+// Package bedtest lets the tests of a package share one test bed with the high availability controller
+// on it.
+//
+// Bringing up a bed takes ten seconds, and scenarios mostly wait: they run in parallel, each with nodes
+// and a namespace of its own. What disturbs everybody (a restart of LINSTOR, other arguments for the
+// controller, the loss of most nodes) needs a bed of its own.
+package bedtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+)
+
+// startTimeout bounds bringing up a bed with the controller, on a machine that has other things to do.
+const startTimeout = 3 * time.Minute
+
+var shared struct {
+	once sync.Once
+	bed  *testbed.Bed
+	err  error
+}
+
+// Main runs the tests of a package, stops the shared bed if one of them has started it, and exits. Call
+// it from TestMain.
+func Main(m *testing.M) {
+	Quiet()
+	code := m.Run()
+	if shared.bed != nil {
+		shared.bed.Stop()
+	}
+	os.Exit(code)
+}
+
+// Quiet keeps the Kubernetes libraries from writing to standard error.
+func Quiet() {
+	klog.SetLogger(logr.Discard())
+	ctrllog.SetLogger(logr.Discard())
+}
+
+// Shared returns the bed that all tests of the process share, with the controller deployed. The first
+// call brings it up. Its logs are in .testbed, in a folder named after the time and the test binary.
+func Shared(t *testing.T) *testbed.Bed {
+	t.Helper()
+	shared.once.Do(func() {
+		shared.bed, shared.err = start(filepath.Base(os.Args[0]), testbed.Options{})
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.bed
+}
+
+// Own returns a bed for one test alone, with the controller deployed, and stops it when the test ends.
+// Name is part of the name of its folder of logs in .testbed.
+func Own(t *testing.T, name string, options testbed.Options) *testbed.Bed {
+	t.Helper()
+	bed, err := start(name, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(bed.Stop)
+	return bed
+}
+
+// start brings up a bed and the controller on it.
+func start(name string, options testbed.Options) (*testbed.Bed, error) {
+	root, err := testbed.Root()
+	if err != nil {
+		return nil, err
+	}
+	options.LogDir = filepath.Join(root, ".testbed", time.Now().Format("2006-01-02T15-04-05-")+name)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	bed, err := testbed.Start(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	if err := bed.DeployController(ctx); err != nil {
+		bed.Stop()
+		return nil, fmt.Errorf("deploy the controller: %w", err)
+	}
+	return bed, nil
+}
