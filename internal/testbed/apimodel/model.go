@@ -102,20 +102,20 @@ func (m *Model) Client(actor string) client.Client {
 		List:   w.list,
 		Create: w.create,
 		Update: func(ctx context.Context, store client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			return w.update(o, false, func() error { return store.Update(ctx, o, opts...) })
+			return w.update(ctx, o, false, func() error { return store.Update(ctx, o, opts...) })
 		},
 		Patch: func(ctx context.Context, store client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return w.patch(o, p, false, func() error { return store.Patch(ctx, o, p, opts...) })
+			return w.patch(ctx, o, p, false, func() error { return store.Patch(ctx, o, p, opts...) })
 		},
 		Delete: w.delete,
 		DeleteAllOf: func(context.Context, client.WithWatch, client.Object, ...client.DeleteAllOfOption) error {
 			return errors.New("the model has no deletion of collections")
 		},
 		SubResourceUpdate: func(ctx context.Context, store client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
-			return w.update(o, true, func() error { return store.SubResource(sub).Update(ctx, o, opts...) })
+			return w.update(ctx, o, true, func() error { return store.SubResource(sub).Update(ctx, o, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, store client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			return w.patch(o, p, true, func() error { return store.SubResource(sub).Patch(ctx, o, p, opts...) })
+			return w.patch(ctx, o, p, true, func() error { return store.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
 	})
 }

@@ -336,3 +336,33 @@ func TestRequestsFailOnDemand(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAWriteThatChangesNothingGivesNoNewVersion(t *testing.T) {
+	m := apimodel.New()
+	api := m.Client("test")
+	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-1", Finalizers: []string{"attacher"}}}
+	if err := api.Create(t.Context(), va); err != nil {
+		t.Fatal(err)
+	}
+	if err := api.Delete(t.Context(), va.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(va), va); err != nil {
+		t.Fatal(err)
+	}
+	m.OnChange(func(c apimodel.Change) { t.Errorf("told of %s %s", c.Verb, c.Name) })
+	if err := api.Delete(t.Context(), va.DeepCopy()); err != nil {
+		t.Fatal(err)
+	}
+	patched := va.DeepCopy()
+	if err := api.Patch(t.Context(), patched, client.RawPatch(types.MergePatchType, []byte(`{}`))); err != nil {
+		t.Fatal(err)
+	}
+	var after storagev1.VolumeAttachment
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(va), &after); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(va, &after); diff != "" || patched.ResourceVersion != va.ResourceVersion {
+		t.Errorf("version %s, %s in the answer (-want +got):\n%s", after.ResourceVersion, patched.ResourceVersion, diff)
+	}
+}

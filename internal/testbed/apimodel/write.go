@@ -74,8 +74,8 @@ func (w writer) create(ctx context.Context, store client.WithWatch, o client.Obj
 	})
 }
 
-func (w writer) update(o client.Object, status bool, do func() error) error {
-	return w.write(context.Background(), requestFor(w.actor, VerbUpdate, o, status), o, func(old client.Object) error {
+func (w writer) update(ctx context.Context, o client.Object, status bool, do func() error) error {
+	return w.write(ctx, requestFor(w.actor, VerbUpdate, o, status), o, func(old client.Object) error {
 		if old == nil {
 			return notFound(o, o.GetName())
 		}
@@ -87,8 +87,8 @@ func (w writer) update(o client.Object, status bool, do func() error) error {
 	})
 }
 
-func (w writer) patch(o client.Object, patch client.Patch, status bool, do func() error) error {
-	return w.write(context.Background(), requestFor(w.actor, VerbPatch, o, status), o, func(old client.Object) error {
+func (w writer) patch(ctx context.Context, o client.Object, patch client.Patch, status bool, do func() error) error {
+	return w.write(ctx, requestFor(w.actor, VerbPatch, o, status), o, func(old client.Object) error {
 		if old == nil {
 			return notFound(o, o.GetName())
 		}
@@ -144,6 +144,7 @@ func (w writer) record(ctx context.Context, change Change, o client.Object, do f
 		if err != nil {
 			return err
 		}
+		stored := deepCopy(old)
 		if err := do(old); err != nil {
 			return err
 		}
@@ -161,11 +162,30 @@ func (w writer) record(ctx context.Context, change Change, o client.Object, do f
 		}
 		if !sameContent(change.Old, change.New) {
 			w.changed(change)
+			return nil
 		}
-		return nil
+		return w.undo(o, stored)
 	}()
 	w.deliver()
 	return err
+}
+
+// undo gives an object the version back that it had before a write that changed nothing: the API server gives it no
+// new one, and who has the old one must not get a conflict.
+func (w writer) undo(o, stored client.Object) error {
+	if stored == nil {
+		return nil
+	}
+	o.SetResourceVersion(stored.GetResourceVersion())
+	return w.tracker.Update(resourceOf(stored), stored, stored.GetNamespace())
+}
+
+func deepCopy(o client.Object) client.Object {
+	if o == nil {
+		return nil
+	}
+	copied, _ := o.DeepCopyObject().(client.Object)
+	return copied
 }
 
 // sameContent tells whether a write changed nothing; the API server has no events for such a one.
@@ -173,10 +193,7 @@ func sameContent(before, after client.Object) bool {
 	if before == nil || after == nil {
 		return before == nil && after == nil
 	}
-	copied, ok := before.DeepCopyObject().(client.Object)
-	if !ok {
-		return false
-	}
+	copied := deepCopy(before)
 	copied.SetResourceVersion(after.GetResourceVersion())
 	return equality.Semantic.DeepEqual(copied, after)
 }
