@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
@@ -172,6 +173,7 @@ func metricsOptions(opts options.Options) metricsserver.Options {
 func controllerConfig(opts options.Options, view linstorView) controllers.Config {
 	counters := failovermetrics.New()
 	metrics.Registry.MustRegister(counters.Collectors()...)
+	limit, _ := failover.ParseLimit(opts.MaxLostNodes) // validated with the options
 	return controllers.Config{
 		Driver:   opts.AttacherName,
 		Selector: opts.PodSelector,
@@ -188,6 +190,9 @@ func controllerConfig(opts options.Options, view linstorView) controllers.Config
 		Owner:             opts.LeaderElectionLeaseName,
 		ShutdownTaints:    opts.ShutdownTaints,
 		FastDetach:        opts.FastDetach,
+		MaxLostNodes:      limit,
+		PauseDeployment:   types.NamespacedName{Namespace: leaderelection.Namespace(opts), Name: opts.PauseDeployment},
+		DryRun:            opts.DryRun,
 		DisableNodeTaints: opts.DisableNodeTaints,
 		ReconcileInterval: opts.ReconcileInterval,
 		OperationsTimeout: opts.OperationsTimeout,

@@ -19,6 +19,8 @@ import (
 const (
 	// AnnotationIgnore on a pod exempts it from fail-over, whatever its value.
 	AnnotationIgnore = "drbd.linbit.com/ignore-fail-over"
+	// AnnotationPause on the controller's own Deployment pauses fail-over for all, unless its value is "false".
+	AnnotationPause = "drbd.linbit.com/pause-fail-over"
 	// AnnotationFailOver on a VolumeAttachment marks a fail-over that has begun.
 	AnnotationFailOver = "drbd.linbit.com/fail-over"
 	// AnnotationKeepAway on a node describes who keeps pods away from it, why, and until when.
@@ -27,7 +29,7 @@ const (
 	TaintLostQuorum = "drbd.linbit.com/lost-quorum"
 )
 
-// Linstor is what the controllers need of LINSTOR. Refresh asks LINSTOR now, Poll soon; Resource and Node answer from memory.
+// Linstor is what the controllers need of LINSTOR. Refresh asks LINSTOR now, Poll soon; everything else answers from memory.
 type Linstor interface {
 	Resource(name string) (linstor.Resource, bool)
 	Refresh(ctx context.Context, name string) (linstor.Resource, error)
@@ -35,4 +37,6 @@ type Linstor interface {
 	Status() linstor.Status
 	Subscribe(changed func(resource string)) (unsubscribe func())
 	Node(name string) (linstor.Node, bool)
+	Nodes() []linstor.Node
+	Counts() (replicas, reporting int)
 }

@@ -23,6 +23,10 @@ const (
 	EventNodeLost = "NodeStorageQuorumLost"
 	// EventNodeRegained on a node: it takes pods again.
 	EventNodeRegained = "NodeStorageQuorumRegained"
+	// EventGuardTripped on the controller's Deployment: so much seems lost at once that nothing is removed.
+	EventGuardTripped = "GuardTripped"
+	// EventGuardOpened on the controller's Deployment: the view of the cluster is no longer suspect.
+	EventGuardOpened = "GuardOpened"
 	// EventFailedOver on a claim: its workload was moved off a node that lost the volume.
 	EventFailedOver = "FailedOver"
 )

@@ -33,19 +33,25 @@ const (
 // deletion follows a confirmation of its own; whoever leads next begins at the top.
 //
 // The decision returned is the newest one; its After says when to come back.
-func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolume, node string) (failover.Decision, error) {
+func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input) (failover.Decision, error) {
+	if in.Halt = r.halt.now(ctx); in.Halt.Guard != "" || in.Halt.Paused != "" {
+		// Nothing will follow, so nobody need be asked.
+		d := failover.Decide(in)
+		r.report(ctx, pv, in, d)
+		return d, nil
+	}
 	var d failover.Decision
 	for range maxTurns {
-		in, err := r.confirm(ctx, pv, node)
+		in, err := r.confirm(ctx, pv, in.Node.Name)
 		if err != nil {
 			return d, err
 		}
+		in.Halt = r.halt.now(ctx)
 		d = failover.Decide(in)
+		r.report(ctx, pv, in, d)
 		if d.Verdict != failover.Lost {
-			r.report(ctx, pv, in, d)
 			return d, nil
 		}
-		r.report(ctx, pv, in, d)
 		d.After = retryAct
 		if len(in.Pods) == 0 {
 			return d, r.detach(ctx, pv, in, d)

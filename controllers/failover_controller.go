@@ -25,6 +25,7 @@ type FailoverReconciler struct {
 	inUse    *volumesInUse
 	recorder events.EventRecorder
 	reports  *reports
+	halt     *haltSwitch
 
 	fastDetach        bool
 	reconcileInterval time.Duration
@@ -58,7 +59,7 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 	for _, in := range inputs {
 		d := failover.Decide(in)
 		if d.Verdict == failover.Lost {
-			d, err = r.act(ctx, &pv, in.Node.Name)
+			d, err = r.act(ctx, &pv, in)
 			if err != nil {
 				return reconcile.Result{}, fmt.Errorf("moving volume %s away from node %s: %w", pv.Name, in.Node.Name, err)
 			}

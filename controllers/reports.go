@@ -79,7 +79,22 @@ func (r *reports) changed(volume, node string, d failover.Decision) bool {
 	return true
 }
 
-// stuck notes that a pod does not terminate and tells whether that is news.
+// lostNodes returns the nodes on which a volume has a lost verdict, whether or not anything follows from it.
+func (r *reports) lostNodes() map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lost := make(map[string]bool)
+	for _, nodes := range r.said {
+		for node, s := range nodes {
+			if s.verdict != "" {
+				lost[node] = true
+			}
+		}
+	}
+	return lost
+}
+
+// stuckPod notes that a pod does not terminate and tells whether that is news.
 func (r *reports) stuckPod(volume, node, pod string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -38,6 +39,12 @@ type Config struct {
 	ShutdownTaints []string
 	// FastDetach releases volumes from their lost node, so that Kubernetes need not wait for its kubelet.
 	FastDetach bool
+	// MaxLostNodes is how much of the cluster may seem lost at once before nothing is removed any more.
+	MaxLostNodes failover.Limit
+	// PauseDeployment is the Deployment whose annotation pauses fail-over for all; an empty name means none.
+	PauseDeployment types.NamespacedName
+	// DryRun makes the controllers only say what they would do.
+	DryRun bool
 	// DisableNodeTaints leaves nodes that lost their storage untainted.
 	DisableNodeTaints bool
 	// ReconcileInterval is how often a volume that is not in its normal state is looked at again.
@@ -70,6 +77,9 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 	for _, part := range []interface {
 		setup(ctrl.Manager, controller.Options) error
 	}{parts.clock, parts.failover, parts.keepAway} {
+		if part == parts.keepAway && cfg.DryRun {
+			continue // a dry run writes nothing, so it leaves the taints of others alone
+		}
 		if err := part.setup(mgr, controllerOptions(cfg)); err != nil {
 			return fmt.Errorf("adding %T: %w", part, err)
 		}
@@ -104,11 +114,16 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 		gatherer: g, client: c, recorder: recorder, metrics: cfg.Metrics, owner: cfg.Owner,
 		disabled: cfg.DisableNodeTaints, ensured: make(map[string]ensured),
 	}
+	reports := newReports(cfg.Metrics, cfg.Clock.Now)
+	halt := &haltSwitch{
+		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: recorder, lost: reports.lostNodes,
+		limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, dryRun: cfg.DryRun,
+	}
 	return parts{
 		clock: &ClockReconciler{gatherer: g},
 		failover: &FailoverReconciler{
 			gatherer: g, client: c, keepAway: keepAway, inUse: newVolumesInUse(c, live), recorder: recorder,
-			reports: newReports(cfg.Metrics, cfg.Clock.Now), fastDetach: cfg.FastDetach, reconcileInterval: cfg.ReconcileInterval,
+			reports: reports, halt: halt, fastDetach: cfg.FastDetach, reconcileInterval: cfg.ReconcileInterval,
 		},
 		keepAway: &KeepAwayReconciler{KeepAway: keepAway},
 	}

@@ -2,6 +2,7 @@ package failover
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -14,14 +15,16 @@ type gate struct {
 	check func(situation) (Reason, string)
 }
 
-// gates are asked in this order once the grace has passed. The operator-wide gates that are not about this
-// volume (the guard against a suspect view, pause, dry run) belong at the end of this list.
+// gates are asked in this order once the grace has passed: those of the volume, of its pods, of the moment.
 var gates = []gate{
 	{"the quorum setting fences the node", gateQuorum},
 	{"the node knew that setting", gateQuorumMemory},
 	{"a pod or a begun fail-over asks for it", gateAsked},
 	{"every pod on the node may be removed", gatePods},
 	{"LINSTOR has spoken recently", gateLinstor},
+	{"the view of the cluster is not suspect", gateGuard},
+	{"nobody has paused fail-over", gatePause},
+	{"the controller may act", gateDryRun},
 }
 
 func gateQuorum(s situation) (Reason, string) {
@@ -114,4 +117,33 @@ func gateLinstor(s situation) (Reason, string) {
 		return LinstorStale, fmt.Sprintf("LINSTOR has not confirmed anything for more than %s", MaxSilence)
 	}
 	return "", ""
+}
+
+func gateGuard(s situation) (Reason, string) {
+	if s.Halt.Guard != "" {
+		return GuardTripped, s.Halt.Guard
+	}
+	return "", ""
+}
+
+func gatePause(s situation) (Reason, string) {
+	if s.Halt.Paused != "" {
+		return Paused, s.Halt.Paused
+	}
+	return "", ""
+}
+
+// gateDryRun is the last one, so that its message tells what would have been done if it were not there.
+func gateDryRun(s situation) (Reason, string) {
+	if !s.Halt.DryRun {
+		return "", ""
+	}
+	var deeds []string
+	for _, pod := range s.Pods {
+		deeds = append(deeds, fmt.Sprintf("remove pod %s/%s (%s)", pod.Namespace, pod.Name, RemovalOf(s.Input, pod)))
+	}
+	if s.Attachment != nil {
+		deeds = append(deeds, "delete VolumeAttachment "+s.Attachment.Name)
+	}
+	return DryRun, "would " + strings.Join(deeds, ", then ")
 }

@@ -112,6 +112,10 @@ func gateScenarios() map[string]scenario {
 		"LINSTOR's last word is just recent enough": open(func(in *Input) { in.LinstorConfirmed = ago(10 * time.Second) }),
 		"LINSTOR's last word is too old":            blocked(LinstorStale, func(in *Input) { in.LinstorConfirmed = ago(10*time.Second + 1) }),
 		"LINSTOR has never said anything":           blocked(LinstorStale, func(in *Input) { in.LinstorConfirmed = time.Time{} }),
+
+		"a suspect view of the cluster stops everything": blocked(GuardTripped, func(in *Input) { in.Halt.Guard = "3 of 4 nodes are lost" }),
+		"a pause stops everything":                       blocked(Paused, func(in *Input) { in.Halt.Paused = "by the annotation" }),
+		"a dry run acts on nothing":                      blocked(DryRun, func(in *Input) { in.Halt.DryRun = true }),
 	}
 }
 
@@ -122,6 +126,7 @@ func TestOrderOfGates(t *testing.T) {
 
 	in := crashed()
 	in.LinstorConfirmed = ago(time.Minute)
+	in.Halt = Halt{Guard: "too many", Paused: "by hand", DryRun: true}
 	in.Pods[0] = Pod{Exempt: true, NodeBound: true, UnsafeVolume: "cache", Others: []OtherVolume{{Name: "pv-2"}}}
 	at(nodeA, func(r *Replica) { r.Quorum, r.Remembered.Quorum = "off", "off" })(&in)
 	at(nodeT, func(r *Replica) { r.Connections[nodeA] = held(false, time.Second) })(&in)
@@ -141,6 +146,9 @@ func TestOrderOfGates(t *testing.T) {
 		{thePod(func(p *Pod) { p.NodeBound = false }), UnsafeVolume},
 		{thePod(func(p *Pod) { p.UnsafeVolume = "" }), OtherVolumeUnavailable},
 		{thePod(func(p *Pod) { p.Others = nil }), LinstorStale},
+		{func(in *Input) { in.LinstorConfirmed = now }, GuardTripped},
+		{func(in *Input) { in.Halt.Guard = "" }, Paused},
+		{func(in *Input) { in.Halt.Paused = "" }, DryRun},
 	}
 	for i, step := range steps {
 		step.change(&in)
@@ -152,7 +160,7 @@ func TestOrderOfGates(t *testing.T) {
 			t.Fatalf("step %d: %s (%s: %s), want %s (%s)", i, d.Verdict, d.Reason, d.Message, want, step.want)
 		}
 	}
-	in.LinstorConfirmed = now
+	in.Halt.DryRun = false
 	if d := Decide(in); d.Verdict != Lost {
 		t.Errorf("with every gate open: %s (%s: %s), want %s", d.Verdict, d.Reason, d.Message, Lost)
 	}

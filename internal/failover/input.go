@@ -56,6 +56,18 @@ type Input struct {
 	Pods []Pod
 	// LinstorConfirmed is when LINSTOR last confirmed anything at all.
 	LinstorConfirmed time.Time
+	// Halt holds what forbids every removal at the moment, whatever the volume.
+	Halt Halt
+}
+
+// Halt is what forbids every removal at the moment.
+type Halt struct {
+	// Guard says why the view of the cluster is suspect; empty while it is not.
+	Guard string
+	// Paused says who or what paused fail-over; empty while nobody did.
+	Paused string
+	// DryRun is set when the controller only says what it would do.
+	DryRun bool
 }
 
 // Volume is what the PersistentVolume says.

@@ -77,6 +77,12 @@ const (
 	SharedVolume Reason = "SharedVolume"
 	// LinstorStale : LINSTOR has not confirmed anything for too long.
 	LinstorStale Reason = "LinstorStale"
+	// GuardTripped : so much is lost at once that the view is suspect, not the cluster.
+	GuardTripped Reason = "GuardTripped"
+	// Paused : fail-over is paused for all workloads, or it cannot be read whether it is.
+	Paused Reason = "Paused"
+	// DryRun : the controller only says what it would do.
+	DryRun Reason = "DryRun"
 	// KeepAwayFailed : A could not be tainted, so the replacement might be placed there again.
 	KeepAwayFailed Reason = "KeepAwayFailed"
 	// StuckOnNode : the pod does not terminate, and its node could still write.

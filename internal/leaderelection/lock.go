@@ -16,13 +16,13 @@ import (
 // namespaceFile is where Kubernetes mounts the namespace of a pod.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
+// defaultNamespace is the one that deploy/all.yaml creates.
+const defaultNamespace = "ha-controller"
+
 // Lock returns the Lease with the identity and the name that the options give. It has a client of its own, so that no
-// other request can delay a renewal. Outside of a cluster the namespace must be given.
+// other request can delay a renewal.
 func Lock(opts options.Options, config *rest.Config) (resourcelock.Interface, error) {
-	namespace, err := namespaceOf(opts)
-	if err != nil {
-		return nil, err
-	}
+	namespace := Namespace(opts)
 	config = rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
 	config.Timeout = opts.RenewDeadline / 2
 	clients, err := kubernetes.NewForConfig(config)
@@ -37,13 +37,15 @@ func Lock(opts options.Options, config *rest.Config) (resourcelock.Interface, er
 	return lock, nil
 }
 
-func namespaceOf(opts options.Options) (string, error) {
+// Namespace returns where the controller's own objects are: the namespace that the options give, else that of the pod,
+// else the one of the shipped manifest.
+func Namespace(opts options.Options) string {
 	if opts.LeaderElectionNamespace != "" {
-		return opts.LeaderElectionNamespace, nil
+		return opts.LeaderElectionNamespace
 	}
 	namespace, err := os.ReadFile(namespaceFile)
 	if err != nil {
-		return "", fmt.Errorf("--leader-election-namespace is not set and this is no pod: %w", err)
+		return defaultNamespace
 	}
-	return strings.TrimSpace(string(namespace)), nil
+	return strings.TrimSpace(string(namespace))
 }

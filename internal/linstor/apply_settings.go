@@ -63,7 +63,9 @@ func (n *nodeEntry) take(w wireNode, at span) {
 	n.Online = observe(n.Online, online, at)
 	n.Satellite = w.Type != nodeTypeController && w.Type != nodeTypeAuxiliary
 	n.Leaving = anyFlag(w.Flags, flagDelete, flagEvicted)
-	n.Evacuating = anyFlag(w.Flags, flagEvacuate)
+	if isTrue(n.Online) {
+		n.LastOnline = at.start
+	}
 	n.quorum = observeLevel(n.quorum, w.Props, at)
 }
 

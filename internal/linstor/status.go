@@ -13,6 +13,8 @@ type Status struct {
 	Connected bool
 	// Synced is set when everything has been read since the event stream was opened.
 	Synced bool
+	// SyncedSince is since when Synced has been set; zero while it is not.
+	SyncedSince time.Time
 	// LastConfirmed is the start of the newest successful REST read, or the arrival of the newest event if
 	// that was later; zero when LINSTOR never answered.
 	LastConfirmed time.Time
@@ -65,6 +67,9 @@ func (f *Feed) synced() {
 	f.connected()
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if !f.status.Synced {
+		f.status.SyncedSince = time.Now()
+	}
 	f.status.Synced, f.status.LastError = true, ""
 }
 
@@ -104,6 +109,6 @@ func (f *Feed) lost(err error) {
 func (f *Feed) disconnected() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.status.Connected, f.status.Synced = false, false
+	f.status.Connected, f.status.Synced, f.status.SyncedSince = false, false, time.Time{}
 	f.metrics.connected.Set(0)
 }

@@ -76,8 +76,8 @@ type Node struct {
 	Online Fact[bool]
 	// Leaving is set while the node has the flag DELETE or EVICTED.
 	Leaving bool
-	// Evacuating is set while the node has the flag EVACUATE.
-	Evacuating bool
+	// LastOnline is when it was last read as ONLINE; zero when never.
+	LastOnline time.Time
 }
 
 // NewStore returns an empty store.
@@ -135,6 +135,21 @@ func (s *Store) Node(name string) (Node, bool) {
 		return Node{}, false
 	}
 	return n.Node, true
+}
+
+// Counts returns how many replicas LINSTOR lists, and of how many it has any state.
+func (s *Store) Counts() (replicas, reporting int) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, e := range s.resources {
+		for _, r := range e.replicas {
+			replicas++
+			if isTrue(r.Reports) {
+				reporting++
+			}
+		}
+	}
+	return replicas, reporting
 }
 
 // ResourcesOn returns the display names of the resource definitions with a replica on the node, sorted.

@@ -16,7 +16,6 @@ const (
 	flagDelete       = "DELETE"
 	flagDRBDDelete   = "DRBD_DELETE"
 	flagEvicted      = "EVICTED"
-	flagEvacuate     = "EVACUATE"
 	flagInactive     = "INACTIVE"
 	flagDiskless     = "DISKLESS"
 	flagDRBDDiskless = "DRBD_DISKLESS"

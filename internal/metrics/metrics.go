@@ -31,6 +31,7 @@ type Metrics struct {
 	blocked     *prometheus.CounterVec
 	stages      *prometheus.HistogramVec
 	taints      *prometheus.CounterVec
+	guard       prometheus.Gauge
 }
 
 // New returns metrics of which all known label values start at 0, so that rates see the first increment.
@@ -61,6 +62,10 @@ func New() *Metrics {
 			Namespace: namespace, Name: "node_taints_total",
 			Help: "Keep-away taints, by change: set, removed, expired.",
 		}, []string{"change"}),
+		guard: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "guard_tripped",
+			Help: "1 while so much of the cluster seems lost at once that nothing is removed, else 0.",
+		}),
 	}
 	for _, reason := range []failover.Reason{
 		failover.QuorumLost, failover.NodeUnreachable, failover.ForcedIOErrors, failover.Demoted, failover.ReplicaGone,
@@ -81,7 +86,7 @@ func New() *Metrics {
 
 // Collectors returns everything to register.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.failovers, m.pods, m.attachments, m.blocked, m.stages, m.taints}
+	return []prometheus.Collector{m.failovers, m.pods, m.attachments, m.blocked, m.stages, m.taints, m.guard}
 }
 
 // FailoverBegun counts a fail-over.
@@ -105,3 +110,12 @@ func (m *Metrics) Took(stage Stage, d time.Duration) {
 
 // Taint counts a change of a keep-away taint: "set", "removed" or "expired".
 func (m *Metrics) Taint(change string) { m.taints.WithLabelValues(change).Inc() }
+
+// Guard shows whether the guard is closed.
+func (m *Metrics) Guard(closed bool) {
+	if closed {
+		m.guard.Set(1)
+	} else {
+		m.guard.Set(0)
+	}
+}

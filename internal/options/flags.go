@@ -101,6 +101,10 @@ func (o *Options) addDecisionFlags(fs *flag.FlagSet) {
 		"how often everything known of LINSTOR is read again")
 	fs.Var(taintKeys{&o.ShutdownTaints}, "shutdown-taint",
 		"key of a further taint that says that a node is shut down, beside "+ShutdownTaint+"; may be repeated")
+	fs.StringVar(&o.MaxLostNodes, "max-lost-nodes", o.MaxLostNodes,
+		"how many nodes, or which percentage of them, may seem lost at once before nothing is removed any more")
+	fs.StringVar(&o.PauseDeployment, "pause-deployment", o.PauseDeployment,
+		"Deployment, in the namespace of the leader election, whose annotation drbd.linbit.com/pause-fail-over pauses all fail-over; empty for none")
 	fs.BoolVar(&o.FailOverUnsafePods, "fail-over-unsafe-pods", o.FailOverUnsafePods,
 		"remove also pods with volumes that may not be available elsewhere, such as hostPath")
 }
@@ -108,6 +112,8 @@ func (o *Options) addDecisionFlags(fs *flag.FlagSet) {
 func (o *Options) addActionFlags(fs *flag.FlagSet) {
 	fs.BoolVar(&o.FastDetach, "fast-detach", o.FastDetach,
 		"make Kubernetes detach at once by removing the volume from the volumesInUse of the lost node")
+	fs.BoolVar(&o.DryRun, "dry-run", o.DryRun,
+		"only say what would be done, in the log, in Events and in metrics")
 	fs.BoolVar(&o.DisableNodeTaints, "disable-node-taints", o.DisableNodeTaints,
 		"do not taint nodes that lost their storage")
 	fs.Int64Var(&o.GracePeriodSeconds, "grace-period-seconds", o.GracePeriodSeconds,

@@ -102,6 +102,17 @@ type Options struct {
 	// available on another node, such as hostPath.
 	FailOverUnsafePods bool
 
+	// MaxLostNodes is how much of the cluster may seem lost at once before nothing is removed any more, as
+	// failover.ParseLimit reads it: a number of nodes, or a percentage.
+	MaxLostNodes string
+
+	// PauseDeployment is the name of the Deployment whose annotation drbd.linbit.com/pause-fail-over pauses fail-over
+	// for all workloads; it is looked up in LeaderElectionNamespace. Empty switches that off.
+	PauseDeployment string
+
+	// DryRun says whether the controller only says what it would do.
+	DryRun bool
+
 	// DisableNodeTaints says whether nodes that lost their storage are left without the taint that keeps new pods away.
 	DisableNodeTaints bool
 
@@ -146,6 +157,8 @@ func Default() Options {
 		GracePeriodSeconds:         10,
 		OperationsTimeout:          30 * time.Second,
 		ShutdownTaints:             []string{ShutdownTaint},
+		MaxLostNodes:               "50%",
+		PauseDeployment:            "piraeus-ha-controller",
 		MetricsBindAddress:         ":8443",
 		MetricsSecure:              true,
 		Concurrency:                10,

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/leaderelection"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
 // MinKubeletSilence is the least value of --kubelet-silence. A kubelet renews its Lease every 10 seconds, so that a
@@ -50,6 +52,16 @@ func (o *Options) validateNames() error {
 		errs = append(errs, invalid("attacher-name", o.AttacherName, fmt.Sprintf("must be no longer than %d characters", maxDriverName)))
 	} else if faults := validation.IsDNS1123Subdomain(o.AttacherName); len(faults) > 0 {
 		errs = append(errs, invalid("attacher-name", o.AttacherName, faults[0]))
+	}
+
+	if _, err := failover.ParseLimit(o.MaxLostNodes); err != nil {
+		errs = append(errs, invalid("max-lost-nodes", o.MaxLostNodes, err.Error()))
+	}
+
+	if name := o.PauseDeployment; name != "" {
+		if faults := validation.IsDNS1123Subdomain(name); len(faults) > 0 {
+			errs = append(errs, invalid("pause-deployment", name, faults[0]))
+		}
 	}
 
 	for _, key := range o.ShutdownTaints {
