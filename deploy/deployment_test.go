@@ -230,6 +230,14 @@ func TestArgumentsAreUnderstood(t *testing.T) {
 	}
 }
 
+func TestPauseIsReadFromThisDeployment(t *testing.T) {
+	t.Parallel()
+
+	if got := load(t).deployment.Name; got != options.Default().PauseDeployment {
+		t.Errorf("the Deployment is %q, and %q is asked whether fail-over is paused", got, options.Default().PauseDeployment)
+	}
+}
+
 func TestImage(t *testing.T) {
 	t.Parallel()
 
