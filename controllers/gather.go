@@ -298,5 +298,5 @@ func memoryFacts(m *linstor.Memory) *failover.Memory {
 	if m == nil {
 		return nil
 	}
-	return &failover.Memory{Quorum: m.Quorum, Diskful: m.Diskful}
+	return &failover.Memory{Quorum: m.Quorum, Diskful: m.Diskful, Diskless: m.Diskless}
 }

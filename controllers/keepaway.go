@@ -69,26 +69,28 @@ func (k *KeepAway) Ensure(ctx context.Context, in failover.Input, d failover.Dec
 	if err != nil {
 		return err
 	}
-	effect := failover.KeepAwayEffect(d.State, others)
+	state := d.State
+	if state == failover.Unreachable && in.Node.LeaseKnown && in.Node.LeaseSilence < failover.ForceSilence {
+		state = failover.Unknown // its kubelet lives: what the other volumes there say decides
+	}
+	effect := failover.KeepAwayEffect(state, others)
 	if last, ok := k.ensured[in.Node.Name]; ok && (last.effect == effect || last.effect == corev1.TaintEffectNoSchedule) {
 		return nil
 	}
-	set := false
-	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	set, unschedulable := false, false
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
 		var node corev1.Node
 		if err := k.live.Get(ctx, client.ObjectKey{Name: in.Node.Name}, &node); err != nil {
 			return client.IgnoreNotFound(err)
 		}
+		unschedulable = node.Spec.Unschedulable
 		set, err = k.taint(ctx, &node, keepAwayMark{
 			Owner: k.owner, Reason: d.Reason, Effect: effect, Resources: []string{in.Resource.Name},
 			Since: in.Now.UTC(), Expires: in.Now.Add(keepAwayExpiry).UTC(),
 		})
-		if node.Spec.Unschedulable {
-			return nil
-		}
 		return err
 	})
-	if err != nil {
+	if err != nil && !unschedulable {
 		return fmt.Errorf("keeping pods away from node %s: %w", in.Node.Name, err)
 	}
 	k.ensured[in.Node.Name] = ensured{effect: effect, at: in.Now}
@@ -131,27 +133,44 @@ func (k *KeepAway) otherStates(ctx context.Context, in failover.Input) ([]failov
 	return states, nil
 }
 
-// taint sets the taint and its mark where they are not there yet, and tells whether the node was changed.
+// taint sets the taint and its mark where they are not there yet, and tells whether the taints were changed.
 func (k *KeepAway) taint(ctx context.Context, node *corev1.Node, mark keepAwayMark) (bool, error) {
 	before := node.DeepCopy()
-	if old, ok := markOf(node); ok {
-		mark.Since = old.Since
-		for _, resource := range mark.Resources {
-			if !slices.Contains(old.Resources, resource) && len(old.Resources) < keepAwayResources {
-				old.Resources = append(old.Resources, resource)
-			}
-		}
-		mark.Resources = old.Resources
-		if old.Effect == corev1.TaintEffectNoSchedule {
-			mark.Effect = old.Effect
-		}
+	old, ours := markOf(node)
+	if ours {
+		mark = old.with(mark)
 	} else if hasTaint(node, TaintLostQuorum, "") {
 		return false, nil // set by somebody else, who will take it away
 	}
-	if !takenOver(node) {
+	if !takenOver(node) && !hasTaint(node, TaintLostQuorum, mark.Effect) {
 		setTaint(node, mark.Effect)
+	} else if ours && mark.equal(old) {
+		return false, nil
 	}
 	return k.write(ctx, before, node, &mark)
+}
+
+// with returns the mark with a further cause. A hard taint stays hard; an expiry is put off only when half of it is
+// over, so that a node with many lost volumes is not written for each.
+func (m keepAwayMark) with(cause keepAwayMark) keepAwayMark {
+	resources := slices.Clone(m.Resources)
+	for _, resource := range cause.Resources {
+		if !slices.Contains(resources, resource) && len(resources) < keepAwayResources {
+			resources = append(resources, resource)
+		}
+	}
+	m.Resources = resources
+	if m.Effect != corev1.TaintEffectNoSchedule {
+		m.Effect = cause.Effect
+	}
+	if cause.Expires.Sub(m.Expires) > keepAwayExpiry/2 {
+		m.Owner, m.Expires = cause.Owner, cause.Expires
+	}
+	return m
+}
+
+func (m keepAwayMark) equal(other keepAwayMark) bool {
+	return m.Effect == other.Effect && m.Expires.Equal(other.Expires) && slices.Equal(m.Resources, other.Resources)
 }
 
 // write patches the node's taints and mark; a nil mark takes it away.

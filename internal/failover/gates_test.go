@@ -19,6 +19,11 @@ func gateScenarios() map[string]scenario {
 	remembers := func(value string, diskful ...string) edit {
 		return at(nodeA, func(r *Replica) { r.Remembered = &Memory{Quorum: value, Diskful: diskful} })
 	}
+	rememberedTieBreaker := func(node string) edit {
+		return at(nodeA, func(r *Replica) {
+			r.Remembered = &Memory{Quorum: "majority", Diskful: []string{nodeA, nodeB}, Diskless: []string{node}}
+		})
+	}
 	forgotten := at(nodeA, func(r *Replica) { r.Remembered = nil })
 	alive := theLease(3 * time.Second)
 	nobody := func(in *Input) { in.Pods = nil }
@@ -59,6 +64,8 @@ func gateScenarios() map[string]scenario {
 		"a disk was added since A was last seen":            blocked(QuorumUnconfirmed, remembers("majority", nodeA)),
 		"a disk was removed since A was last seen":          blocked(QuorumUnconfirmed, remembers("majority", nodeA, nodeB, nodeC)),
 		"a disk was moved since A was last seen":            blocked(QuorumUnconfirmed, remembers("majority", nodeA, nodeC)),
+		"a tie-breaker that A knew is gone":                 blocked(QuorumUnconfirmed, rememberedTieBreaker(nodeC)),
+		"a tie-breaker that A knew is still there":          open(rememberedTieBreaker(nodeT)),
 		"a number that was too small for the disks of then": blocked(QuorumUnconfirmed, remembers("1", nodeA, nodeB)),
 		"a setting that fenced and one that fences":         open(remembers("all", nodeA, nodeB)),
 		"A was never seen ONLINE and its kubelet is alive":  blocked(QuorumUnconfirmed, forgotten, alive),

@@ -13,7 +13,9 @@ func TestGuard(t *testing.T) {
 	gone := func(name string, since time.Duration) Satellite {
 		return Satellite{Name: name, LastOnline: now.Add(-since)}
 	}
-	sick := func(name string) Satellite { return Satellite{Name: name, Online: true, LastOnline: now, LostVolume: true} }
+	sick := func(name string) Satellite {
+		return Satellite{Name: name, Online: true, LastOnline: now, LostVolume: true}
+	}
 	half := Limit{Percent: true, Value: 50}
 
 	for name, tc := range map[string]struct {

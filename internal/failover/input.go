@@ -220,6 +220,8 @@ type Memory struct {
 	Quorum string
 	// Diskful is the sorted list of nodes with a disk then.
 	Diskful []string
+	// Diskless is the sorted list of nodes with a replica without a disk then.
+	Diskless []string
 }
 
 // replica returns the replica on the named node.

@@ -29,6 +29,15 @@ func (r Resource) diskful() []string {
 	return nodes
 }
 
+// lacksAny tells whether one of the nodes no longer has a replica of R. A tie-breaker that LINSTOR has given up may
+// still vote for A; one that is new does not yet.
+func (r Resource) lacksAny(nodes []string) bool {
+	return slices.ContainsFunc(nodes, func(node string) bool {
+		_, ok := r.replica(node)
+		return !ok
+	})
+}
+
 // quorumFencesAll tells whether the setting in force on A and on every survivor fences. Where A has no
 // replica it cannot write, and only the survivors count.
 func quorumFencesAll(r Resource, node string) bool {
@@ -60,7 +69,8 @@ func recallQuorum(r Resource, node string) quorumMemory {
 	case replica.Remembered == nil:
 		return memoryMissing
 	case !fences(replica.Remembered.Quorum, len(replica.Remembered.Diskful)),
-		!slices.Equal(replica.Remembered.Diskful, r.diskful()):
+		!slices.Equal(replica.Remembered.Diskful, r.diskful()),
+		r.lacksAny(replica.Remembered.Diskless):
 		return memoryDiffers
 	default:
 		return memoryConfirms

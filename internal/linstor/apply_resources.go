@@ -189,6 +189,7 @@ func (r *replicaEntry) take(w wireResource, at span) {
 	values := w.values()
 	r.read = at.start
 	r.drbd = w.drbd()
+	r.volumes = len(values.Volumes)
 	r.Diskless = anyFlag(w.Flags, flagDiskless, flagDRBDDiskless)
 	r.TieBreaker = anyFlag(w.Flags, flagTieBreaker)
 	r.leaving = anyFlag(w.Flags, flagDelete, flagDRBDDelete, flagEvicted, flagInactive)
@@ -212,13 +213,16 @@ func (r *replicaEntry) take(w wireResource, at span) {
 // it does so. A quorum counts only if LINSTOR was seen to have it before the read began: then the
 // node had heard of it. The lock must be held.
 func (s *Store) remember(e *entry, at span) {
-	var diskful []string
+	var diskful, diskless []string
 	for node, replica := range e.replicas {
-		if !replica.Diskless {
+		if replica.Diskless {
+			diskless = append(diskless, node)
+		} else {
 			diskful = append(diskful, node)
 		}
 	}
 	slices.Sort(diskful)
+	slices.Sort(diskless)
 	for _, replica := range e.replicas {
 		if !replica.read.Equal(at.start) || !isTrue(replica.Reports) {
 			continue
@@ -231,7 +235,7 @@ func (s *Store) remember(e *entry, at span) {
 		if quorum == "" || since.After(at.start) {
 			continue
 		}
-		replica.Remembered = &Memory{Time: at.start, Quorum: quorum, Diskful: diskful}
+		replica.Remembered = &Memory{Time: at.start, Quorum: quorum, Diskful: diskful, Diskless: diskless}
 	}
 }
 

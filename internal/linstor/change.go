@@ -7,7 +7,7 @@ import (
 
 // sameValues tells whether two snapshots of a resource differ in nothing but time.
 func sameValues(a, b Resource) bool {
-	return a.Name == b.Name && a.DRBD == b.DRBD && slices.EqualFunc(a.Replicas, b.Replicas, sameReplica)
+	return a.Name == b.Name && a.DRBD == b.DRBD && a.Volumes == b.Volumes && slices.EqualFunc(a.Replicas, b.Replicas, sameReplica)
 }
 
 func sameReplica(a, b Replica) bool {
@@ -23,5 +23,5 @@ func sameMemory(a, b *Memory) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.Quorum == b.Quorum && slices.Equal(a.Diskful, b.Diskful)
+	return a.Quorum == b.Quorum && slices.Equal(a.Diskful, b.Diskful) && slices.Equal(a.Diskless, b.Diskless)
 }

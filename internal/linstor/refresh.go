@@ -109,7 +109,12 @@ func (f *Feed) shared(
 		if at := readAt(); !at.IsZero() && !at.Before(notBefore) {
 			return nil
 		}
-		flight := f.flights.DoChan(key, func() (any, error) { return nil, read(ctx) })
+		flight := f.flights.DoChan(key, func() (any, error) {
+			if at := readAt(); !at.IsZero() && !at.Before(notBefore) {
+				return nil, nil // by a flight that ended in between
+			}
+			return nil, read(ctx)
+		})
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

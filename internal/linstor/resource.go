@@ -90,6 +90,9 @@ type Memory struct {
 	Quorum string
 	// Diskful is the sorted list of nodes with a disk then.
 	Diskful []string
+	// Diskless is the sorted list of nodes with a replica without a disk then; their word may decide where exactly
+	// half of the disks is out of reach.
+	Diskless []string
 }
 
 // Replica returns the replica on the named node.

@@ -43,6 +43,7 @@ type replicaEntry struct {
 	Replica
 	leaving bool
 	drbd    bool
+	volumes int
 	quorum  level
 	// read is the start of the newest list that had this replica.
 	read time.Time
@@ -218,6 +219,7 @@ func (s *Store) snapshot(e *entry) Resource {
 	r.DRBD = len(e.replicas) == 0 && definition != nil && definition.drbd
 	for _, replica := range e.replicas {
 		r.DRBD = r.DRBD || replica.drbd
+		r.Volumes = max(r.Volumes, replica.volumes)
 		out := replica.Replica
 		out.Leaving = replica.leaving
 		if node := s.nodes[out.Node]; node != nil {

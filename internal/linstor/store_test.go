@@ -326,3 +326,25 @@ func TestSnapshotsDoNotChange(t *testing.T) {
 		t.Errorf("connection: %+v", got)
 	}
 }
+
+func TestStoreCountsTheVolumesOfAResource(t *testing.T) {
+	s := newStoreTest()
+	one, two := resource("R", "a", true, 1, false), resource("R", "b", false, 1, false)
+	two.LayerObject.DRBD.Volumes = make([]struct{}, 2)
+	s.applyResources("R", []wireResource{one, two}, s.read(0))
+	if got, _ := s.Resource("R"); got.Volumes != 2 {
+		t.Errorf("volumes = %d, want 2", got.Volumes)
+	}
+}
+
+func TestStoreRemembersTheTieBreakers(t *testing.T) {
+	s := newStoreTest()
+	breaker := resource("R", "t", false, 1, false)
+	breaker.Flags = []string{flagDiskless, flagDRBDDiskless, flagTieBreaker}
+	s.settings(0, "majority", "a", "t")
+	s.applyResources("R", []wireResource{resource("R", "a", true, 1, false), breaker}, s.read(1))
+	want := &Memory{Time: s.at(1), Quorum: "majority", Diskful: []string{"a"}, Diskless: []string{"t"}}
+	if diff := cmp.Diff(want, s.replica(t, "a").Remembered); diff != "" {
+		t.Error(diff)
+	}
+}

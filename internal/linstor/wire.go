@@ -51,6 +51,8 @@ type wireDRBD struct {
 	PromotionScore *int                      `json:"promotion_score"`
 	MayPromote     *bool                     `json:"may_promote"`
 	Connections    map[string]wireConnection `json:"connections"`
+	// Volumes are only counted.
+	Volumes []struct{} `json:"drbd_volumes"`
 }
 
 type wireConnection struct {
