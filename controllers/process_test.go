@@ -1,0 +1,259 @@
+package controllers
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// process is one replica of the Deployment: feed, cache and controllers are the real ones, put together without a
+// manager.
+type process struct {
+	world    *world
+	name     string
+	parts    parts
+	feed     *linstor.Feed
+	store    *linstor.Store
+	view     *apimodel.View
+	kubelets *Kubelets
+	events   *eventLog
+	log      logr.Logger
+
+	ctx   context.Context //nolint:containedctx // of the process
+	end   context.CancelFunc
+	tasks sync.WaitGroup
+	lead  context.CancelFunc
+}
+
+type memory struct {
+	*linstor.Store
+	*linstor.Feed
+}
+
+// defaults are the settings of a command line without options.
+func defaults() Config {
+	selector, _ := labels.Parse("linstor.csi.linbit.com/on-storage-lost=remove")
+	limit, _ := failover.ParseLimit("50%")
+	return Config{
+		MaxLostNodes: limit,
+		Driver:       virtual.Driver,
+		Selector:     selector,
+		Settings: failover.Settings{
+			ConfirmedGrace: 5 * time.Second, KnownGrace: 45 * time.Second, NewGrace: 45 * time.Second,
+			KubeletSilence: 20 * time.Second, DeletionGrace: 10 * time.Second,
+		},
+		Clock:             clock.RealClock{},
+		ShutdownTaints:    []string{"node.cloudprovider.kubernetes.io/shutdown"},
+		FastDetach:        true,
+		ReconcileInterval: 10 * time.Second,
+		OperationsTimeout: 30 * time.Second,
+		Concurrency:       10,
+	}
+}
+
+// startProcess starts a replica that does not lead.
+func (w *world) startProcess(name string, cfg Config) *process {
+	w.Helper()
+	p := &process{world: w, name: name, store: linstor.NewStore(), events: &eventLog{}}
+	p.ctx, p.end = context.WithCancel(w.ctx)
+	p.log = w.logger(name)
+	config, err := linstor.ConfigFromEnv(func(key string) (string, bool) { return "http://linstor:3370", key == "LS_CONTROLLERS" })
+	if err != nil {
+		w.Fatal(err)
+	}
+	linstorClient, err := linstor.NewClient(config, linstor.WithDialContext(w.Network.DialContext))
+	if err != nil {
+		w.Fatal(err)
+	}
+	p.feed = linstor.NewFeed(linstorClient, p.store, logr.Discard(), linstor.Options{})
+	p.view = w.API.View(w.lag, func(o client.Object) bool {
+		_, isPod := o.(*corev1.Pod)
+		return !isPod || cfg.Selector.Matches(labels.Set(o.GetLabels()))
+	})
+	if err := AddIndexes(p.ctx, p.view, cfg.Driver); err != nil {
+		w.Fatal(err)
+	}
+	p.kubelets = NewKubelets(cfg.Clock, cfg.ShutdownTaints)
+	p.view.OnUpdate(p.observe)
+
+	cfg.Linstor, cfg.Metrics, cfg.Owner = memory{p.store, p.feed}, metrics.New(), name
+	api := w.API.Client(controllerActor + name)
+	p.parts = assemble(cfg, p.kubelets, api, p.view, api, p.events)
+	p.tasks.Go(func() { _ = p.feed.Start(p.ctx) })
+	p.run(p.ctx, "clock", cfg, p.parts.clock, p.volumes(&p.parts.clock.gatherer))
+	w.processes = append(w.processes, p)
+	p.lead = func() {}
+	return p
+}
+
+// leads lets the process lead until it is stopped or resigns.
+func (p *process) leads(cfg Config) {
+	ctx, cancel := context.WithCancel(p.ctx)
+	p.lead = cancel
+	p.run(ctx, "failover", cfg, p.parts.failover, p.volumes(&p.parts.failover.gatherer))
+	p.run(ctx, "keepaway", cfg, p.parts.keepAway, source.Func(p.markedNodes))
+}
+
+// resigns ends the leadership; the process goes on.
+func (p *process) resigns() { p.lead() }
+
+// stops ends the process.
+func (p *process) stops() {
+	p.end()
+	p.tasks.Wait()
+}
+
+// run runs a controller as its setup would have the manager do.
+func (p *process) run(ctx context.Context, name string, cfg Config, r reconcile.Reconciler, sources ...source.Source) {
+	options := controllerOptions(cfg)
+	options.SkipNameValidation = new(true)
+	options.Reconciler = r
+	options.LogConstructor = func(*reconcile.Request) logr.Logger { return p.log.WithName(name) }
+	c, err := controller.NewUnmanaged(name, options)
+	if err != nil {
+		p.world.Fatal(err)
+	}
+	for _, s := range sources {
+		if err := c.Watch(s); err != nil {
+			p.world.Fatal(err)
+		}
+	}
+	p.tasks.Go(func() { _ = c.Start(ctx) })
+}
+
+type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// volumes is what watchVolumes watches.
+func (p *process) volumes(g *gatherer) source.Source {
+	return source.Func(func(ctx context.Context, queue requestQueue) error {
+		context.AfterFunc(ctx, p.view.OnUpdate(func(u apimodel.Update) {
+			switch present(u).(type) {
+			case *corev1.PersistentVolume:
+				enqueue(ctx, &handler.EnqueueRequestForObject{}, u, queue)
+			case *corev1.Pod:
+				enqueue(ctx, handler.EnqueueRequestsFromMapFunc(g.volumesOfPod), u, queue)
+			case *storagev1.VolumeAttachment:
+				enqueue(ctx, handler.EnqueueRequestsFromMapFunc(g.volumesOfAttachment), u, queue)
+			}
+		}))
+		return g.doorbell().Start(ctx, queue)
+	})
+}
+
+// markedNodes is what the KeepAwayReconciler watches.
+func (p *process) markedNodes(ctx context.Context, queue requestQueue) error {
+	context.AfterFunc(ctx, p.view.OnUpdate(func(u apimodel.Update) {
+		marked := func(o client.Object) bool { return o != nil && o.GetAnnotations()[AnnotationKeepAway] != "" }
+		if _, ok := present(u).(*corev1.Node); ok && marked(u.New) {
+			enqueue(ctx, &handler.EnqueueRequestForObject{}, u, queue)
+		}
+	}))
+	return nil
+}
+
+func enqueue(ctx context.Context, h handler.EventHandler, u apimodel.Update, queue requestQueue) {
+	switch {
+	case u.Old == nil:
+		h.Create(ctx, event.CreateEvent{Object: u.New}, queue)
+	case u.New == nil:
+		h.Delete(ctx, event.DeleteEvent{Object: u.Old}, queue)
+	default:
+		h.Update(ctx, event.UpdateEvent{ObjectOld: u.Old, ObjectNew: u.New}, queue)
+	}
+}
+
+func present(u apimodel.Update) client.Object {
+	if u.New == nil {
+		return u.Old
+	}
+	return u.New
+}
+
+// observe is what Kubelets.Follow subscribes to.
+func (p *process) observe(u apimodel.Update) {
+	switch o := present(u).(type) {
+	case *coordinationv1.Lease:
+		if u.New == nil {
+			p.kubelets.forgetLease(o)
+		} else {
+			p.kubelets.ObserveLease(o)
+		}
+	case *corev1.Node:
+		if u.New == nil {
+			p.kubelets.forgetNode(o)
+		} else {
+			p.kubelets.ObserveNode(o)
+		}
+	}
+}
+
+// recorded is one Event.
+type recorded struct{ reason, kind, name, note string }
+
+// eventLog is a recorder that remembers.
+type eventLog struct {
+	mu     sync.Mutex
+	events []recorded
+}
+
+func (l *eventLog) Eventf(regarding, _ runtime.Object, _, reason, _, note string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	accessor, err := meta.Accessor(regarding)
+	if err != nil {
+		return
+	}
+	text := note
+	if len(args) == 1 {
+		text, _ = args[0].(string)
+	}
+	l.events = append(l.events, recorded{reason, regarding.GetObjectKind().GroupVersionKind().Kind, accessor.GetName(), text})
+}
+
+// reasons returns the reasons of all Events regarding an object, in order.
+func (l *eventLog) reasons(kind, name string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var reasons []string
+	for _, e := range l.events {
+		if e.kind == kind && e.name == name {
+			reasons = append(reasons, e.reason)
+		}
+	}
+	return reasons
+}
+
+func (l *eventLog) has(reason, kind, name string) bool {
+	return slices.Contains(l.reasons(kind, name), reason)
+}
+
+// logger shows the log of a failed test, with virtual time.
+func (w *world) logger(name string) logr.Logger {
+	return funcr.New(func(prefix, args string) {
+		w.note(prefix + " " + args)
+	}, funcr.Options{Verbosity: 0}).WithName(name)
+}

@@ -1,0 +1,212 @@
+package controllers
+
+import (
+	"testing"
+	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// survivorReady waits until DRBD lets B take over the volume and returns how long that took.
+func (w *world) survivorReady(volume string) time.Duration {
+	w.Helper()
+	return w.until(15*time.Second, "B may be promoted", func() bool {
+		b, _ := w.DRBD.Replica("pvc-"+volume, nodeB)
+		return b.MayPromote
+	})
+}
+
+// untilRemoved waits until the controller has deleted the pod for the first time.
+func (w *world) untilRemoved(limit time.Duration, name string) time.Duration {
+	w.Helper()
+	return w.until(limit, "pod "+name+" is deleted", func() bool { return len(w.removed(name)) > 0 })
+}
+
+func TestANodeCrashesByAllDefaults(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		first, other := w.pod("db-0"), w.pod("other-0")
+		w.Crash(nodeA)
+		noticed := w.survivorReady("db")
+		gone := w.until(12*time.Second, "the pod is gone", func() bool {
+			now := w.pod("db-0")
+			return now == nil || now.UID != first.UID
+		})
+		if limit := 7 * time.Second; gone > limit {
+			t.Errorf("the pod was gone %s after the survivor's event, want %s", gone, limit)
+		}
+		detached := w.until(2*time.Second, "the attachment is gone", func() bool { return w.attachment("db", nodeA) == nil })
+		if w.inUse("db", nodeA) {
+			t.Error("the volume is still in the dead node's volumesInUse")
+		}
+		running := w.until(10*time.Second, "the replacement runs on B", func() bool { return w.runs("db-0", nodeB) })
+		t.Logf("DRBD noticed after %s, pod gone %s later, detached %s later, running %s later", noticed, gone, detached, running)
+		if w.tainted(nodeA) != "NoSchedule" {
+			t.Errorf("the dead node's taint is %q", w.tainted(nodeA))
+		}
+		w.pass(time.Minute)
+		w.wantStill(other)
+		if w.attachment("other", nodeA) == nil || !w.inUse("other", nodeA) {
+			t.Error("the volume of the pod that was not selected was detached")
+		}
+		if got := len(w.removed("db-0")); got != 1 {
+			t.Errorf("pod deleted %d times, want once", got)
+		}
+		if !p.events.has(EventForceDeleted, "Pod", "db-0") || !p.events.has(EventNodeLost, "Node", nodeA) {
+			t.Errorf("events: %+v", p.events.events)
+		}
+	})
+}
+
+func TestTheSameVolumeFailsOverTenTimesInOneProcess(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		on, other := nodeA, nodeB
+		for range 10 {
+			w.Crash(on)
+			w.until(40*time.Second, "the workload runs on "+other, func() bool { return w.runs("db-0", other) })
+			w.Return(on)
+			w.until(2*time.Minute, on+" takes pods again", func() bool { return w.tainted(on) == "" })
+			w.pass(time.Minute)
+			on, other = other, on
+		}
+		if got := len(w.removed("db-0")); got != 10 {
+			t.Errorf("pod deleted %d times, want 10", got)
+		}
+	})
+}
+
+func TestLinstorRestartsBetweenTwoFailOvers(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.Crash(nodeA)
+		w.until(40*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		w.Return(nodeA)
+		w.pass(2 * time.Minute)
+		w.Linstor.Restart()
+		w.pass(2 * time.Minute)
+		w.wantRunning("db-0", nodeB)
+		w.Crash(nodeB)
+		w.until(40*time.Second, "the workload runs on A", func() bool { return w.runs("db-0", nodeA) })
+	})
+}
+
+func TestLinstorRestartsDuringTheGrace(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.Crash(nodeA)
+		w.survivorReady("db")
+		w.pass(3 * time.Second)
+		w.Linstor.Restart()
+		removed := w.untilRemoved(time.Minute, "db-0")
+		if removed < 5*time.Second {
+			t.Errorf("the pod was removed %s after LINSTOR's restart: the clock did not begin again", removed)
+		}
+		w.until(20*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
+}
+
+func TestNothingHappensWithoutLinstor(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.Linstor.Stop()
+		w.pass(30 * time.Second)
+		w.Crash(nodeA)
+		w.pass(5 * time.Minute)
+		w.wantUntouched()
+		w.Linstor.Start()
+		w.until(2*time.Minute, "the workload runs on B once LINSTOR is back", func() bool { return w.runs("db-0", nodeB) })
+	})
+}
+
+func TestAFlapBeginsTheGraceAgain(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.DRBD.SetDetectionDelay(0)
+		w.DRBD.Isolate(nodeA)
+		w.survivorReady("db")
+		w.pass(4 * time.Second)
+		w.DRBD.Rejoin(nodeA)
+		w.pass(2 * time.Second)
+		w.DRBD.Isolate(nodeA)
+		removed := w.survivorReady("db") + w.untilRemoved(30*time.Second, "db-0")
+		if removed < 5*time.Second || removed > 8*time.Second {
+			t.Errorf("the pod was removed %s after the second loss, want 5 s to 8 s", removed)
+		}
+	})
+}
+
+func TestLossesThatAreShorterThanTheGraceNeverAddUp(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.DRBD.SetDetectionDelay(0)
+		for range 20 {
+			w.DRBD.Isolate(nodeA)
+			w.pass(4 * time.Second)
+			w.DRBD.Rejoin(nodeA)
+			w.pass(3 * time.Second)
+		}
+		w.pass(time.Minute)
+		w.wantUntouched()
+	})
+}
+
+func TestANewLeaderContinuesTheGrace(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		cfg := defaults()
+		first, second := w.startProcess("one", cfg), w.startProcess("two", cfg)
+		first.leads(cfg)
+		w.volume("db")
+		w.workload("db", selected)
+		w.pass(2 * time.Minute)
+		w.Crash(nodeA)
+		w.survivorReady("db")
+		w.pass(3 * time.Second)
+		first.stops()
+		w.pass(time.Second)
+		second.leads(cfg)
+		if removed := w.untilRemoved(30*time.Second, "db-0"); removed > 3*time.Second {
+			t.Errorf("the pod was removed %s after the change of leaders, want the second that was left of the grace", removed)
+		}
+		w.until(10*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
+}
+
+func TestTheNextLeaderFinishesWhatTheLastOneBegan(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		cfg := defaults()
+		first, second := w.startProcess("one", cfg), w.startProcess("two", cfg)
+		first.leads(cfg)
+		w.volume("db")
+		w.workload("db", selected)
+		w.pass(2 * time.Minute)
+		w.API.OnChange(func(c apimodel.Change) {
+			if c.Actor == controllerActor+"one" && c.Verb == apimodel.VerbDelete {
+				first.end() // before it comes to the attachment
+			}
+		})
+		w.Crash(nodeA)
+		w.untilRemoved(30*time.Second, "db-0")
+		w.pass(20 * time.Second)
+		if w.attachment("db", nodeA) == nil || w.runs("db-0", nodeB) {
+			t.Fatal("the first leader has finished: the story is not the one that was meant")
+		}
+		second.leads(cfg)
+		w.until(5*time.Second, "the attachment is gone", func() bool { return w.attachment("db", nodeA) == nil })
+		w.until(5*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
+}
+
+func TestAnAttachmentWithoutPods(t *testing.T) {
+	// Somebody else force-deletes both pods right after the crash: the workloads wait on B for their volumes.
+	scene(t, func(w *world, p *process) {
+		w.Crash(nodeA)
+		w.forceDelete("db-0")
+		w.forceDelete("other-0")
+		w.must(w.cordon(nodeA)) // the replacements go to B
+		w.until(2*time.Minute, "the awaited attachment is gone", func() bool { return w.attachment("db", nodeA) == nil })
+		w.until(5*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		w.pass(time.Minute)
+		if w.attachment("other", nodeA) == nil {
+			t.Error("an attachment that no selected pod waits for was deleted")
+		}
+		if v, _ := p.said("db", nodeA); v == failover.Lost {
+			t.Error("a fail-over that is over is still told as lost")
+		}
+	})
+}

@@ -1,0 +1,136 @@
+package controllers
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// unplug takes a node off the storage network; LINSTOR loses it, too. Its kubelet goes on.
+func (w *world) unplug(node string) { w.Linstor.Isolate(node) }
+
+func (w *world) plugIn(node string) { w.Linstor.Rejoin(node) }
+
+func TestTheTaintIsSetBeforeTheFirstRemoval(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.Crash(nodeA)
+		w.untilRemoved(time.Minute, "db-0")
+		w.mu.Lock()
+		first := w.changes[0]
+		w.mu.Unlock()
+		node, ok := first.New.(*corev1.Node)
+		if !ok || !hasTaint(node, TaintLostQuorum, corev1.TaintEffectNoSchedule) {
+			t.Errorf("the first deed was %s %s %s", first.Verb, first.Kind, first.Name)
+		}
+	})
+}
+
+func TestANodeWithOtherHealthyVolumesIsTaintedSoftly(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.DRBD.CutResourceLink("pvc-db", nodeA, nodeB)
+		w.DRBD.CutResourceLink("pvc-db", nodeA, nodeT)
+		w.untilRemoved(time.Minute, "db-0")
+		if got := w.tainted(nodeA); got != corev1.TaintEffectPreferNoSchedule {
+			t.Errorf("taint %q, want PreferNoSchedule", got)
+		}
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		w.wantRunning("other-0", nodeA)
+		w.DRBD.HealResourceLink("pvc-db", nodeA, nodeB)
+		w.DRBD.HealResourceLink("pvc-db", nodeA, nodeT)
+		w.until(time.Minute, "A is untainted", func() bool { return w.tainted(nodeA) == "" })
+	})
+}
+
+func TestTheTaintGoesWhenTheNodeIsBack(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		w.Crash(nodeA)
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		w.Return(nodeA)
+		w.until(time.Minute, "A is untainted", func() bool { return w.tainted(nodeA) == "" && w.node(nodeA).Annotations[AnnotationKeepAway] == "" })
+		if !p.events.has(EventNodeRegained, "Node", nodeA) {
+			t.Errorf("events: %v", p.events.reasons("Node", nodeA))
+		}
+	})
+}
+
+func TestTheTaintIsHandedToKubernetesAndTakenBack(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.unplug(nodeA)
+		w.SilenceKubelet(nodeA)
+		w.until(time.Minute, "A is tainted", func() bool { return w.tainted(nodeA) != "" })
+		w.until(2*time.Minute, "Kubernetes' own taint has taken over", func() bool {
+			return hasTaint(w.node(nodeA), corev1.TaintNodeUnreachable, "") && w.tainted(nodeA) == ""
+		})
+		w.RestoreKubelet(nodeA)
+		w.until(time.Minute, "A is tainted again, since its storage is still lost", func() bool {
+			return !hasTaint(w.node(nodeA), corev1.TaintNodeUnreachable, "") && w.tainted(nodeA) == corev1.TaintEffectNoSchedule
+		})
+		w.plugIn(nodeA)
+		w.until(2*time.Minute, "A is untainted", func() bool { return w.tainted(nodeA) == "" && w.node(nodeA).Annotations[AnnotationKeepAway] == "" })
+	})
+}
+
+func TestTheTaintStaysAsLongAsItsCause(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.unplug(nodeA)
+		w.until(time.Minute, "A is tainted", func() bool { return w.tainted(nodeA) != "" })
+		for range 60 {
+			w.pass(time.Minute)
+			if w.tainted(nodeA) == "" {
+				t.Fatal("the taint is gone although the node has not come back")
+			}
+		}
+	})
+}
+
+func TestAnotherLeaderRemovesAnExpiredTaint(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		cfg := defaults()
+		first, second := w.startProcess("one", cfg), w.startProcess("two", cfg)
+		first.leads(cfg)
+		w.volume("db")
+		w.workload("db", selected)
+		w.pass(2 * time.Minute)
+		w.unplug(nodeA)
+		w.until(time.Minute, "A is tainted", func() bool { return w.tainted(nodeA) != "" })
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		first.stops()
+		w.pass(11 * time.Minute)
+		if w.tainted(nodeA) == "" {
+			t.Fatal("somebody has removed the taint")
+		}
+		second.leads(cfg)
+		w.until(time.Minute, "A is untainted", func() bool { return w.tainted(nodeA) == "" && w.node(nodeA).Annotations[AnnotationKeepAway] == "" })
+	})
+}
+
+func TestAForeignTaintWithTheSameKeyIsLeftAlone(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		node := w.node(nodeA)
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: TaintLostQuorum, Effect: corev1.TaintEffectNoSchedule})
+		w.must(w.Client().Update(w.ctx, node))
+		w.Crash(nodeA)
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		w.Return(nodeA)
+		w.pass(15 * time.Minute)
+		if w.tainted(nodeA) != corev1.TaintEffectNoSchedule || w.node(nodeA).Annotations[AnnotationKeepAway] != "" {
+			t.Errorf("the foreign taint was changed: %v, %v", w.node(nodeA).Spec.Taints, w.node(nodeA).Annotations)
+		}
+	})
+}
+
+func TestNoTaintIsSetWhereThatIsSwitchedOff(t *testing.T) {
+	cfg := defaults()
+	cfg.DisableNodeTaints = true
+	sceneWith(t, virtual.Options{}, cfg, func(w *world, _ *process) {
+		w.Crash(nodeA)
+		w.untilRemoved(time.Minute, "db-0")
+		w.pass(time.Minute)
+		if w.tainted(nodeA) != "" {
+			t.Error("the node is tainted")
+		}
+	})
+}

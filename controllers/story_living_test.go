@@ -1,0 +1,182 @@
+package controllers
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// graces returns the grace of each deletion of the pod by the controller.
+func (w *world) graces(name string) []int64 {
+	var graces []int64
+	for _, c := range w.did(apimodel.VerbDelete, "Pod") {
+		if c.Name == name {
+			graces = append(graces, *c.GracePeriodSeconds)
+		}
+	}
+	return graces
+}
+
+func TestALivingNodeLosesItsStorageNetwork(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		other := w.pod("other-0")
+		w.DRBD.Isolate(nodeA)
+		w.survivorReady("db")
+		w.untilRemoved(10*time.Second, "db-0")
+		if got := w.graces("db-0")[0]; got != 10 {
+			t.Errorf("the pod of a living node was deleted with a grace of %d s, want 10", got)
+		}
+		// Its process hangs in a write, so that it does not stop within the grace.
+		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		w.wantStill(other)
+		w.DRBD.Rejoin(nodeA)
+		w.until(time.Minute, "A takes pods again", func() bool { return w.tainted(nodeA) == "" })
+		if a, _ := w.DRBD.Replica("pvc-db", nodeA); a.Open != 0 {
+			t.Errorf("the device on A is still open: %+v", a)
+		}
+		if w.DRBD.Diverged("pvc-db") {
+			t.Error("the data has diverged")
+		}
+		w.pass(2 * time.Minute)
+		w.wantRunning("db-0", nodeB)
+	})
+}
+
+func TestAPodWhoseOtherVolumeIsWritableIsNeverForced(t *testing.T) {
+	storyOfTwoVolumes := func(w *world) {
+		w.volume("wal")
+		w.workload("both", selected, func(v *virtual.Workload) { v.Claims = []string{"data-db", "data-wal"} })
+	}
+	inWorld(t, virtual.Options{}, func(w *world) {
+		p := w.startProcess("one", defaults())
+		p.leads(defaults())
+		w.volume("db")
+		storyOfTwoVolumes(w)
+		w.pass(2 * time.Minute)
+		w.wantRunning("both-0", nodeA)
+		w.DRBD.CutResourceLink("pvc-db", nodeA, nodeB)
+		w.DRBD.CutResourceLink("pvc-db", nodeA, nodeT)
+		w.untilRemoved(30*time.Second, "both-0")
+		w.pass(10 * time.Minute)
+		if pod := w.pod("both-0"); pod == nil || pod.DeletionTimestamp == nil {
+			t.Fatalf("the pod should be stuck: its process hangs and can write the other volume: %+v", pod)
+		}
+		if got := w.graces("both-0"); len(got) != 1 || got[0] != 10 {
+			t.Errorf("graces of the deletions: %v, want one of 10 s", got)
+		}
+		if !p.events.has(string(failover.StuckOnNode), "Pod", "both-0") {
+			t.Errorf("events: %v", p.events.reasons("Pod", "both-0"))
+		}
+		if w.attachment("wal", nodeA) == nil || w.attachment("db", nodeA) == nil {
+			t.Error("a volume was detached under a pod that holds it")
+		}
+	})
+}
+
+func TestAPodThatIsTerminatingAlreadyIsFinished(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		first := w.pod("db-0")
+		w.Crash(nodeA)
+		w.must(w.Client().Delete(w.ctx, first.DeepCopy(), client.GracePeriodSeconds(3600)))
+		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
+}
+
+func TestTwoPodsOnOneClaimBothGoBeforeTheAttachment(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.workload("second", selected, func(v *virtual.Workload) { v.Claims = []string{"data-db"} })
+		w.pass(time.Minute)
+		w.wantRunning("second-0", nodeA)
+		w.Crash(nodeA)
+		w.until(40*time.Second, "both run on B", func() bool { return w.runs("db-0", nodeB) && w.runs("second-0", nodeB) })
+	})
+}
+
+func TestAPodThatMayNotGoKeepsTheOthersOnItsClaim(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		w.workload("second", nil, func(v *virtual.Workload) { v.Claims = []string{"data-db"} })
+		w.pass(time.Minute)
+		w.wantRunning("second-0", nodeA)
+		w.Crash(nodeA)
+		w.pass(3 * time.Minute)
+		w.wantUntouched()
+		if verdict, reason := p.said("db", nodeA); verdict != failover.Blocked || reason != failover.SharedVolume {
+			t.Errorf("told %s: %s", verdict, reason)
+		}
+		if !p.events.has(string(failover.SharedVolume), "Pod", "db-0") || p.events.has(string(failover.SharedVolume), "Pod", "second-0") {
+			t.Errorf("events: %+v", p.events.events)
+		}
+	})
+}
+
+func TestASameNamedPodThatAppearsDuringTheActSurvives(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		var fresh *corev1.Pod
+		w.API.OnChange(func(c apimodel.Change) {
+			if c.Actor != controllerActor+"one" || c.Kind != "Pod" || c.Verb != apimodel.VerbPatch || fresh != nil {
+				return
+			}
+			// Between the controller's last look and its deletion the pod is replaced.
+			old := c.New.(*corev1.Pod)
+			fresh = old.DeepCopy()
+			fresh.ObjectMeta = metav1.ObjectMeta{
+				Namespace: old.Namespace, Name: old.Name, Labels: maps.Clone(old.Labels), OwnerReferences: old.OwnerReferences,
+			}
+			fresh.Spec.NodeName = nodeB
+			if err := w.Client().Delete(w.ctx, old.DeepCopy(), client.GracePeriodSeconds(0)); err != nil {
+				t.Error(err)
+			}
+			if err := w.Client().Create(w.ctx, fresh); err != nil {
+				t.Error(err)
+			}
+		})
+		w.Crash(nodeA)
+		w.until(40*time.Second, "the replacement runs on B", func() bool { return w.runs("db-0", nodeB) })
+		if got := w.pod("db-0").UID; fresh == nil || got != fresh.UID {
+			t.Errorf("the replacement was replaced: %s", got)
+		}
+		if removed := w.removed("db-0"); len(removed) != 0 {
+			t.Errorf("pods deleted: %v, want none", removed)
+		}
+	})
+}
+
+func TestAFinalizerThatStaysIsNoTightLoop(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		p := w.startProcess("one", defaults())
+		p.leads(defaults())
+		w.volume("db")
+		w.workload("db", selected, func(v *virtual.Workload) { v.Finalizers = []string{"test/keep"} })
+		w.pass(2 * time.Minute)
+		requests := 0
+		w.Crash(nodeA)
+		w.untilRemoved(30*time.Second, "db-0")
+		w.API.Fail(func(r apimodel.Request) error {
+			if r.Actor == controllerActor+"one" && r.Kind == "Pod" && r.Verb != apimodel.VerbGet && r.Verb != apimodel.VerbList {
+				requests++
+			}
+			return nil
+		})
+		w.pass(10 * time.Minute)
+		if requests > 0 {
+			t.Errorf("%d more writes to a pod that only its finalizer keeps", requests)
+		}
+		// After six minutes the attach/detach controller detaches by itself.
+		if len(w.did(apimodel.VerbDelete, "VolumeAttachment")) > 0 {
+			t.Error("the volume was detached while the pod object is there")
+		}
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		w.must(w.Client().Patch(w.ctx, w.pod("db-0"), patch))
+		w.Change(client.ObjectKey{Namespace: "default", Name: "db-0"}, func(v *virtual.Workload) { v.Finalizers = nil })
+		w.until(20*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
+}

@@ -1,0 +1,364 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// The nodes of the stories: A and B have a disk of every volume, T is the tie-breaker.
+const (
+	nodeA = "node-a"
+	nodeB = "node-b"
+	nodeT = "node-t"
+)
+
+const controllerActor = "controller/"
+
+// selected are the labels of a pod that asks for fail-over.
+var selected = map[string]string{"linstor.csi.linbit.com/on-storage-lost": "remove"}
+
+// world is a cluster in a bubble, with replicas of the controller. It fails the test as soon as the controller breaks one
+// of the rules that hold in every story.
+type world struct {
+	*testing.T
+	*virtual.Cluster
+	ctx       context.Context //nolint:containedctx // of the bubble
+	started   time.Time
+	lag       time.Duration
+	processes []*process
+
+	mu      sync.Mutex
+	changes []apimodel.Change
+	lines   []string
+}
+
+// inWorld runs a story in a bubble with three nodes and nothing else.
+func inWorld(t *testing.T, options virtual.Options, story func(*world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := &world{T: t, Cluster: virtual.New(ctx, options), ctx: ctx, started: time.Now()}
+		w.API.OnChange(w.audit)
+		defer func() {
+			cancel()
+			for _, p := range w.processes {
+				p.stops()
+			}
+			w.Stop()
+			if t.Failed() {
+				t.Log("what happened:\n" + strings.Join(w.lines, "\n"))
+			}
+		}()
+		for _, node := range []string{nodeA, nodeB, nodeT} {
+			w.must(w.AddNode(ctx, node))
+		}
+		story(w)
+	})
+}
+
+// scene is inWorld with a controller that leads by default settings, one volume "db" with its workload "db-0" that
+// is selected and prefers A, and the same again named "other" that is not selected. Both have been running for a while.
+func scene(t *testing.T, tell func(w *world, p *process)) {
+	t.Helper()
+	sceneWith(t, virtual.Options{}, defaults(), tell)
+}
+
+func sceneWith(t *testing.T, options virtual.Options, cfg Config, tell func(w *world, p *process)) {
+	t.Helper()
+	inWorld(t, options, func(w *world) {
+		p := w.startProcess("one", cfg)
+		p.leads(cfg)
+		w.volume("db")
+		w.workload("db", selected)
+		w.volume("other")
+		w.workload("other", nil)
+		w.pass(2 * time.Minute)
+		w.wantRunning("db-0", nodeA)
+		w.wantRunning("other-0", nodeA)
+		tell(w, p)
+	})
+}
+
+// volume adds a volume with its claim "data-<name>".
+func (w *world) volume(name string, change ...func(*virtual.Volume)) {
+	w.Helper()
+	v := virtual.Volume{Name: name, Diskful: []string{nodeA, nodeB}, TieBreaker: nodeT}
+	for _, f := range change {
+		f(&v)
+	}
+	w.must(w.AddVolume(w.ctx, v))
+}
+
+// workload adds the workload "<name>-0" on the volume of that name.
+func (w *world) workload(name string, labels map[string]string, change ...func(*virtual.Workload)) {
+	workload := virtual.Workload{
+		Name: name + "-0", Claims: []string{"data-" + name}, Labels: maps.Clone(labels), Nodes: []string{nodeA, nodeB},
+	}
+	for _, f := range change {
+		f(&workload)
+	}
+	w.AddWorkload(workload)
+}
+
+// pass lets time pass.
+func (w *world) pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// until lets time pass until something is so, and returns how long that took.
+func (w *world) until(limit time.Duration, what string, so func() bool) time.Duration {
+	w.Helper()
+	const step = 100 * time.Millisecond
+	for passed := time.Duration(0); ; passed += step {
+		synctest.Wait()
+		if so() {
+			return passed
+		}
+		if passed >= limit {
+			w.Fatalf("not within %s: %s", limit, what)
+		}
+		w.pass(step)
+	}
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// pod returns the pod, nil when it is gone.
+func (w *world) pod(name string) *corev1.Pod {
+	w.Helper()
+	return read[corev1.Pod](w, "default", name)
+}
+
+func (w *world) node(name string) *corev1.Node {
+	w.Helper()
+	return read[corev1.Node](w, "", name)
+}
+
+// attachment returns the attachment of a volume to a node, nil when there is none.
+func (w *world) attachment(volume, node string) *storagev1.VolumeAttachment {
+	w.Helper()
+	return read[storagev1.VolumeAttachment](w, "", "csi-"+volume+"-"+node)
+}
+
+func read[T any, P interface {
+	*T
+	client.Object
+}](w *world, namespace, name string) P {
+	w.Helper()
+	o := P(new(T))
+	err := w.Client().Get(w.ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	w.must(err)
+	return o
+}
+
+// runs tells whether the pod runs on the node.
+func (w *world) runs(name, node string) bool {
+	w.Helper()
+	pod := w.pod(name)
+	return pod != nil && pod.Spec.NodeName == node && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning
+}
+
+func (w *world) wantRunning(name, node string) {
+	w.Helper()
+	if !w.runs(name, node) {
+		w.Fatalf("pod %s does not run on %s: %+v", name, node, w.pod(name))
+	}
+}
+
+// inUse tells whether the node's status names the volume among those in use.
+func (w *world) inUse(volume, node string) bool {
+	w.Helper()
+	return slices.Contains(w.node(node).Status.VolumesInUse, corev1.UniqueVolumeName("kubernetes.io/csi/"+virtual.Driver+"^pvc-"+volume))
+}
+
+// tainted returns the effect of the keep-away taint, empty when there is none.
+func (w *world) tainted(node string) corev1.TaintEffect {
+	w.Helper()
+	for _, taint := range w.node(node).Spec.Taints {
+		if taint.Key == TaintLostQuorum {
+			return taint.Effect
+		}
+	}
+	return ""
+}
+
+// did returns what the controller has done so far to objects of a kind.
+func (w *world) did(verb apimodel.Verb, kind string) []apimodel.Change {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var changes []apimodel.Change
+	for _, c := range w.changes {
+		if c.Verb == verb && c.Kind == kind {
+			changes = append(changes, c)
+		}
+	}
+	return changes
+}
+
+// wantUntouched fails the story if the controller has changed anything at all.
+func (w *world) wantUntouched() {
+	w.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.changes {
+		w.Errorf("after %s: %s %s %s", c.Time.Sub(w.started), c.Verb, c.Kind, c.Name)
+	}
+}
+
+// wantStill fails the story unless the pod of that name is the same as before and untouched.
+func (w *world) wantStill(before *corev1.Pod) {
+	w.Helper()
+	after := w.pod(before.Name)
+	if after == nil || after.UID != before.UID || after.DeletionTimestamp != nil {
+		w.Errorf("pod %s was replaced or deleted: %+v", before.Name, after)
+	}
+}
+
+// audit checks every change of the controller when it happens.
+func (w *world) audit(c apimodel.Change) {
+	if c.Kind != "Lease" {
+		w.note(fmt.Sprintf("%s %s %s %s %s", c.Actor, c.Verb, c.Kind, c.Name, subresource(c)))
+	}
+	if !strings.HasPrefix(c.Actor, controllerActor) {
+		return
+	}
+	w.mu.Lock()
+	w.changes = append(w.changes, c)
+	w.mu.Unlock()
+	if c.Verb != apimodel.VerbDelete {
+		return
+	}
+	switch old := c.Old.(type) {
+	case *corev1.Pod:
+		w.auditRemoval(c, old)
+	case *storagev1.VolumeAttachment:
+		w.auditDetach(c, old)
+	}
+}
+
+func subresource(c apimodel.Change) string {
+	if c.Status {
+		return "(status)"
+	}
+	return ""
+}
+
+// note adds a line to what is shown when the story fails.
+func (w *world) note(line string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lines = append(w.lines, time.Since(w.started).String()+" "+line)
+}
+
+// auditRemoval: never a pod that was not selected, never one that can write the lost storage, and never by
+// force one that can write any.
+func (w *world) auditRemoval(c apimodel.Change, pod *corev1.Pod) {
+	at := time.Since(w.started)
+	if pod.Labels["linstor.csi.linbit.com/on-storage-lost"] != "remove" {
+		w.Errorf("after %s: pod %s was removed and not selected", at, pod.Name)
+	}
+	var writable []string
+	claims := claimsOf(pod)
+	for _, claim := range claims {
+		resource := "pvc-" + strings.TrimPrefix(claim, pod.Namespace+"/data-")
+		if w.DRBD.CanWrite(resource, pod.Spec.NodeName) {
+			writable = append(writable, resource)
+		}
+	}
+	forced := c.GracePeriodSeconds != nil && *c.GracePeriodSeconds == 0
+	if len(writable) == len(claims) || forced && len(writable) > 0 {
+		w.Errorf("after %s: pod %s was removed (by force: %t) although it can write %v", at, pod.Name, forced, writable)
+	}
+}
+
+// auditDetach: never an attachment of somebody else, and never under a pod that the controller could have seen in the two
+// seconds that a look at the API is good for.
+func (w *world) auditDetach(_ apimodel.Change, va *storagev1.VolumeAttachment) {
+	at := time.Since(w.started)
+	volume := *va.Spec.Source.PersistentVolumeName
+	if va.Spec.Attacher != virtual.Driver {
+		w.Errorf("after %s: attachment %s of %s was deleted", at, va.Name, va.Spec.Attacher)
+	}
+	if w.DRBD.CanWrite("pvc-"+volume, va.Spec.NodeName) {
+		w.Errorf("after %s: attachment %s was deleted although the node can write", at, va.Name)
+	}
+	var pods corev1.PodList
+	if err := w.API.Client("audit").List(context.WithoutCancel(w.ctx), &pods, client.MatchingFields{"spec.nodeName": va.Spec.NodeName}); err != nil {
+		w.Error(err)
+	}
+	for i := range pods.Items {
+		seen := time.Since(pods.Items[i].CreationTimestamp.Time) > failover.MaxAge || hasRun(&pods.Items[i])
+		if seen && slices.Contains(claimsOf(&pods.Items[i]), "default/data-"+volume) {
+			w.Errorf("after %s: attachment %s was deleted under pod %s", at, va.Name, pods.Items[i].Name)
+		}
+	}
+}
+
+// uids returns the UIDs of the pods that the controller deleted, each as often as it did.
+func (w *world) removed(name string) []types.UID {
+	var uids []types.UID
+	for _, c := range w.did(apimodel.VerbDelete, "Pod") {
+		if c.Name == name {
+			uids = append(uids, c.Old.GetUID())
+		}
+	}
+	return uids
+}
+
+// forceDelete is what an impatient user does.
+func (w *world) forceDelete(name string) {
+	w.Helper()
+	w.must(w.Client().Delete(w.ctx, w.pod(name), client.GracePeriodSeconds(0)))
+}
+
+func (w *world) cordon(name string) error {
+	node := w.node(name)
+	node.Spec.Unschedulable = true
+	return w.Client().Update(w.ctx, node)
+}
+
+// said returns what the process told last about a volume on a node; nothing when all is well.
+func (p *process) said(volume, node string) (failover.Verdict, failover.Reason) {
+	r := p.parts.failover.reports
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s := r.said[volume][node]; s != nil {
+		return s.verdict, s.reason
+	}
+	return "", ""
+}
+
+// bystanders adds nodes without any storage in the story, so that two lost ones are no majority.
+func (w *world) bystanders() {
+	w.Helper()
+	for _, node := range []string{"node-x", "node-y"} {
+		w.must(w.AddNode(w.ctx, node))
+	}
+	w.pass(time.Minute)
+}
