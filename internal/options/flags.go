@@ -119,7 +119,7 @@ func (o *Options) addActionFlags(fs *flag.FlagSet) {
 	fs.Int64Var(&o.GracePeriodSeconds, "grace-period-seconds", o.GracePeriodSeconds,
 		"termination grace in seconds of pods on a node that may still be alive")
 	fs.DurationVar(&o.OperationsTimeout, "operations-timeout", o.OperationsTimeout,
-		"deadline of each request to LINSTOR or Kubernetes")
+		"deadline of one look at a volume, with all that follows from it, and of each request to LINSTOR")
 }
 
 func (o *Options) addLeaderElectionFlags(fs *flag.FlagSet) {

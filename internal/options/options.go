@@ -94,8 +94,8 @@ type Options struct {
 	// alive. One or more: to the Kubernetes API zero means to forget the pod without asking its node.
 	GracePeriodSeconds int64
 
-	// OperationsTimeout is the deadline of each request to LINSTOR or Kubernetes that is not a watch or an event stream.
-	// Greater than zero.
+	// OperationsTimeout is the deadline of one look at a volume, with all that follows from it, and of each request to
+	// LINSTOR that is no event stream. Greater than zero.
 	OperationsTimeout time.Duration
 
 	// FailOverUnsafePods says whether pods are removed that also use volumes of a kind that cannot be known to be
