@@ -59,11 +59,13 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 		return nil, err
 	}
 	b := &Bed{LogDir: options.LogDir, binDir: options.BinDir, options: options, networks: map[string]nodeNetwork{}}
+	if err := b.startSpawner(); err != nil {
+		return nil, err
+	}
 	for _, step := range []struct {
 		what string
 		do   func(context.Context) error
 	}{
-		{"folders", b.startSpawner},
 		{"etcd, kube-apiserver, kube-controller-manager and kube-scheduler", b.startControlPlane},
 		{"simulated LINSTOR and DRBD", b.startStorage},
 		{"CSI attacher", b.startAttacher},
@@ -145,10 +147,10 @@ func (b *Bed) clientset() (*kubernetes.Clientset, error) {
 const stopGrace = 2 * time.Second
 
 // startSpawner prepares the folder and the thread that all processes come from.
-func (b *Bed) startSpawner(context.Context) error {
+func (b *Bed) startSpawner() error {
 	var err error
 	if b.dir, err = os.MkdirTemp("", "piraeus-ha-testbed-"); err != nil {
-		return err
+		return fmt.Errorf("test bed: %w", err)
 	}
 	b.cleanup(func() { _ = os.RemoveAll(b.dir) })
 	b.spawn = newSpawner()

@@ -2,17 +2,20 @@ package testbed_test
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/csidriver"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/kubelet"
 )
 
@@ -22,15 +25,16 @@ import (
 // deleted by force, the volume taken out of the dead node's volumesInUse, and the attachment deleted;
 // without the second step it takes the attach/detach controller up to a minute to notice.
 func TestBedIsFaithful(t *testing.T) {
+	klog.SetLogger(logr.Discard())
+	log.SetLogger(logr.Discard())
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	b, err := testbed.Start(ctx, testbed.Options{
-		LogDir: filepath.Join("..", "..", ".testbed", "bed"), ControllerNodes: -1, DRBDDetection: -1, Progress: func(s string) { t.Log(s) },
-	})
+	b, err := testbed.Start(ctx, testbed.Options{ControllerNodes: -1, DRBDDetection: drbd.Immediately})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Stop)
+	t.Logf("logs in %s", b.LogDir)
 
 	t.Run("scenarios", func(t *testing.T) {
 		t.Run("with the entry of volumesInUse removed the volume moves at once", func(t *testing.T) {

@@ -16,13 +16,14 @@ type Options struct {
 	// BinDir holds the binaries that `make testbed` builds; <module>/bin by default.
 	BinDir string
 	// LogDir takes one log file per process; it is created, and emptied of older logs.
-	// <module>/.testbed/<time> by default.
+	// <module>/.testbed/<time>-<process> by default.
 	LogDir string
 	// KubeAPIQPS is the rate limit of the controller-manager and the scheduler towards the API, in
 	// requests per second, with twice as much in bursts. 0 leaves their defaults (20 and 50).
 	KubeAPIQPS int
 	// DRBDDetection is how long DRBD takes to notice that a peer is gone without a word: the rest of
-	// its ping interval of 10 s plus a timeout of 0.5 s. 10 s by default; negative for at once.
+	// its ping interval of 10 s plus a timeout of 0.5 s. 10 s by default; drbd.Immediately
+	// for at once.
 	DRBDDetection time.Duration
 	// LINSTOR are the delays and settings of the simulated LINSTOR controller.
 	LINSTOR linstorsim.Options
@@ -45,7 +46,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.BinDir = filepath.Join(root, "bin")
 	}
 	if o.LogDir == "" {
-		o.LogDir = filepath.Join(root, ".testbed", time.Now().Format("2006-01-02T15-04-05"))
+		o.LogDir = filepath.Join(root, ".testbed", fmt.Sprintf("%s-%d", time.Now().Format("2006-01-02T15-04-05"), os.Getpid()))
 	}
 	if o.DRBDDetection == 0 {
 		o.DRBDDetection = 10 * time.Second
@@ -56,8 +57,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
-	for _, binary := range []string{"controlplane", "etcd", "kube-apiserver", "kube-controller-manager",
-		"kube-scheduler", "kubectl", "csi-attacher"} {
+	for _, binary := range []string{
+		"controlplane", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "csi-attacher",
+	} {
 		if _, err := os.Stat(filepath.Join(o.BinDir, binary)); err != nil {
 			return o, fmt.Errorf("test bed: %w; run `make testbed` first", err)
 		}

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -37,7 +38,7 @@ func valueFrom(pod *corev1.Pod, container *corev1.Container, source *corev1.EnvV
 	case source.ResourceFieldRef != nil:
 		return resourceValue(container, source.ResourceFieldRef)
 	default:
-		return "", fmt.Errorf("the test bed knows values from fields and resources only")
+		return "", errors.New("the test bed knows values from fields and resources only")
 	}
 }
 

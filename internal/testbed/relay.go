@@ -13,7 +13,7 @@ import (
 type relay struct {
 	listener net.Listener
 	target   string
-	ctx      context.Context
+	ctx      context.Context //nolint:containedctx // ends with the relay, as its goroutines do
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
 

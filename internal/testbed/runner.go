@@ -2,11 +2,13 @@ package testbed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -58,7 +60,7 @@ func (r *runner) Start(ctx context.Context, pod *corev1.Pod, ready func(bool)) (
 	env = append(env,
 		corev1.EnvVar{Name: "KUBECONFIG", Value: kubeconfig},
 		corev1.EnvVar{Name: "LS_CONTROLLERS", Value: "http://" + network.linstor.addr()})
-	args := append(container.Args[:len(container.Args):len(container.Args)],
+	args := append(slices.Clone(container.Args),
 		"--leader-election-healtz-port="+strconv.Itoa(probes),
 		"--metrics-bind-address=127.0.0.1:"+strconv.Itoa(metrics))
 	args = append(args, r.bed.options.ControllerArgs...)
@@ -157,14 +159,11 @@ func readinessPath(container *corev1.Container) string {
 
 // freePorts returns two ports of the loopback interface that nobody listens on.
 func freePorts() (first, second int, err error) {
-	var ports [2]int
-	for i := range ports {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return 0, 0, fmt.Errorf("free port: %w", err)
-		}
-		defer func() { _ = listener.Close() }() // not before both are known
-		ports[i] = listener.Addr().(*net.TCPAddr).Port
+	one, oneErr := net.Listen("tcp", "127.0.0.1:0")
+	two, twoErr := net.Listen("tcp", "127.0.0.1:0")
+	if err := errors.Join(oneErr, twoErr); err != nil {
+		return 0, 0, fmt.Errorf("free ports: %w", err)
 	}
-	return ports[0], ports[1], nil
+	first, second = one.Addr().(*net.TCPAddr).Port, two.Addr().(*net.TCPAddr).Port
+	return first, second, errors.Join(one.Close(), two.Close())
 }

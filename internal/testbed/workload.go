@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,8 +18,12 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 )
 
-// SelectedLabel is the label by which users let the high availability controller remove a pod.
-const SelectedLabel, SelectedValue = "linstor.csi.linbit.com/on-storage-lost", "remove"
+const (
+	// SelectedLabel is the label by which users let the high availability controller remove a pod.
+	SelectedLabel = "linstor.csi.linbit.com/on-storage-lost"
+	// SelectedValue is its value.
+	SelectedValue = "remove"
+)
 
 // Volume describes a LINSTOR resource with a PersistentVolume and a claim.
 type Volume struct {
@@ -150,9 +155,7 @@ func (w Workload) template() corev1.PodTemplateSpec {
 	if !w.Unselected {
 		t.Labels[SelectedLabel] = SelectedValue
 	}
-	for key, value := range w.Labels {
-		t.Labels[key] = value
-	}
+	maps.Copy(t.Labels, w.Labels)
 	container := &t.Spec.Containers[0]
 	for _, v := range w.Volumes {
 		t.Spec.Volumes = append(t.Spec.Volumes, corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{

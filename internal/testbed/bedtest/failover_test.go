@@ -15,6 +15,7 @@ func TestMain(m *testing.M) { bedtest.Main(m) }
 const promised = 40 * time.Second
 
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	bed := bedtest.Shared(t)
 
 	t.Run("a selected pod moves when its node crashes, one that is not selected stays", func(t *testing.T) {

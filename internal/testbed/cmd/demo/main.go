@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -25,17 +26,28 @@ import (
 func main() {
 	compare := flag.Bool("compare", false, "also run the same loss with --fast-detach=false, which takes up to 90 seconds more")
 	flag.Parse()
-	// The libraries' own words belong into logs; what matters is printed here.
-	klog.SetLogger(logr.Discard())
-	ctrllog.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *compare); err != nil {
+	if err := demo(*compare); err != nil {
 		fmt.Fprintln(os.Stderr, "\ndemo:", err)
-		stop()
 		os.Exit(1)
 	}
 }
+
+// demo runs the demo and translates the end by a signal.
+func demo(compare bool) error {
+	// The libraries' own words belong into logs; what matters is printed here.
+	klog.SetLogger(logr.Discard())
+	ctrllog.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	err := run(ctx, compare)
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	return err
+}
+
+// errInterrupted takes the place of whatever Ctrl-C broke off.
+var errInterrupted = errors.New("interrupted; everything it started has been stopped")
 
 // run runs the demo.
 func run(ctx context.Context, compare bool) error {

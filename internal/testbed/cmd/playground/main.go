@@ -23,19 +23,20 @@ import (
 )
 
 func main() {
-	klog.SetLogger(logr.Discard())
-	ctrllog.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	var err error
-	if args := os.Args[1:]; len(args) > 0 {
-		err = command(ctx, args)
-	} else {
-		err = serve(ctx)
-	}
-	if err != nil {
+	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "playground:", err)
-		stop()
 		os.Exit(1)
 	}
+}
+
+// run serves a playground, or talks to the one that runs.
+func run(args []string) error {
+	klog.SetLogger(logr.Discard())
+	ctrllog.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	if len(args) > 0 {
+		return command(ctx, args)
+	}
+	return serve(ctx)
 }

@@ -1,0 +1,69 @@
+package testbed
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// echo listens and answers each line with itself until the test ends.
+func echo(t *testing.T) net.Listener {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = conn.Close() }()
+				for lines := bufio.NewScanner(conn); lines.Scan(); {
+					_, _ = fmt.Fprintln(conn, lines.Text())
+				}
+			}()
+		}
+	}()
+	return listener
+}
+
+func TestRelay(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	target := echo(t)
+	defer func() { _ = target.Close() }()
+	r, err := newRelay(target.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	conn, err := net.Dial("tcp", r.addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	answers := bufio.NewReader(conn)
+	ask := func(line string, patience time.Duration) (string, error) {
+		_, _ = fmt.Fprint(conn, line)
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
+		return answers.ReadString('\n')
+	}
+
+	if answer, err := ask("hello\n", 10*time.Second); answer != "hello\n" {
+		t.Fatalf("a whole cable passed %q, %v", answer, err)
+	}
+	r.setCut(true)
+	if answer, err := ask("lost?\n", 100*time.Millisecond); err == nil {
+		t.Fatalf("a cut cable passed %q", answer)
+	}
+	r.setCut(false)
+	if answer, err := ask("", 10*time.Second); answer != "lost?\n" {
+		t.Fatalf("the mended cable did not deliver what was sent: %q, %v", answer, err)
+	}
+}
