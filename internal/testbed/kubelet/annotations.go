@@ -12,6 +12,10 @@ const (
 	// Otherwise they open them when they start.
 	AnnotationOpenBlock = "testbed.piraeus.io/open-block"
 
+	// AnnotationMountDelay is how long it takes, once the pod's volumes are attached, until the kubelet
+	// opens the first of them, as a Go duration. Without it that happens at once.
+	AnnotationMountDelay = "testbed.piraeus.io/mount-delay"
+
 	// AnnotationStuck set to "true" makes the containers impossible to stop, like processes that
 	// wait for hanging IO: the pod stays Terminating and its volumes stay mounted until the
 	// annotation goes or the node crashes. It may be set and removed while the pod runs.

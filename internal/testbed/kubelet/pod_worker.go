@@ -133,6 +133,9 @@ func (w *podWorker) prepare(alive context.Context) bool {
 			return false
 		}
 	}
+	if pod, _ := w.current(); !sleep(alive, durationAnnotation(pod, AnnotationMountDelay, 0)) {
+		return false
+	}
 	for _, v := range w.volumes {
 		if !v.block && !w.open(alive, v) {
 			return false

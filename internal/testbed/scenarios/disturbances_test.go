@@ -1,0 +1,169 @@
+package scenarios_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bedtest"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
+)
+
+// TestDisturbances plays what would disturb other scenarios, one after the other on a bed of its own:
+// crowds that use up the control plane's rate limits, and the end of LINSTOR or of the leader. DRBD and
+// the grace are quick there, so that many fail-overs fit into little time.
+func TestDisturbances(t *testing.T) {
+	t.Parallel()
+	bed := bedtest.Own(t, "scenarios-disturbances", testbed.Options{
+		DRBDDetection: time.Second, ControllerArgs: []string{"--confirmed-loss-grace-period=2s"},
+	})
+	for _, scenario := range []struct {
+		name string
+		play func(*bedtest.Scenario)
+	}{
+		{"thirty volumes of one node move together", crowd},
+		{"one volume moves ten times, also after a restart of LINSTOR", tenTimes},
+		{"a new leader finishes what the old one began", leaderDies},
+	} {
+		t.Run(scenario.name, func(t *testing.T) { scenario.play(bedtest.New(t, bed, 3)) })
+	}
+	nothingForbidden(t, bed)
+}
+
+// crowd is the crash of a node with thirty volumes. Each that would have to wait until Kubernetes itself
+// verifies its attachments would take up to a minute.
+func crowd(s *bedtest.Scenario) {
+	const volumes = 30
+	lost := s.Nodes[0]
+	var workloads []testbed.Workload
+	var names []string
+	for i := range volumes {
+		w := s.Workload(fmt.Sprintf("db%02d", i))
+		w.Nodes = s.Nodes[:2]
+		workloads, names = append(workloads, w), append(names, volumeOf(w))
+		s.Must(s.Deploy(s.Ctx, w))
+	}
+	for _, w := range workloads {
+		_, err := s.WaitRunning(s.Ctx, w, lost)
+		s.Must(err)
+	}
+	crashed := time.Now()
+	s.Crash(lost)
+	for _, w := range workloads {
+		_, err := s.WaitRunning(s.Ctx, w, s.Nodes[1])
+		s.Must(err)
+	}
+	delay := attachDelay(s, s.Nodes[1], names...)
+	s.T.Logf("%d pods run elsewhere %s after the crash, all attached %s after the first was removed",
+		volumes, time.Since(crashed), delay)
+	if delay > 30*time.Second {
+		s.T.Errorf("the last volume was attached %s after the first pod was removed, want no wait for a verification", delay)
+	}
+	for _, w := range workloads {
+		movedCleanly(s, w, lost)
+	}
+	if n := podsCreated(s); n != 2*volumes {
+		s.T.Errorf("%d pods were created, want %d", n, 2*volumes)
+	}
+}
+
+// tenTimes crashes the node of a pod, or takes DRBD's network from it, again and again. LINSTOR restarts
+// in between.
+func tenTimes(s *bedtest.Scenario) {
+	ctx, cancel := context.WithTimeout(s.T.Context(), 2*bedtest.Timeout)
+	s.T.Cleanup(cancel)
+	s.Ctx = ctx
+	w := s.Workload("db")
+	w.Volumes[0].Diskful = true
+	w.Volumes[0].Options = map[string]string{drbd.OptionOnNoQuorum: drbd.OnNoQuorumIOError}
+	pod := s.Start(w)
+	for round := range 10 {
+		lost := pod.Spec.NodeName
+		began := time.Now()
+		if round%2 == 0 {
+			s.Crash(lost)
+		} else {
+			s.IsolateDRBD(lost)
+		}
+		if took := s.WaitMoved(w, lost, began); took > promised+5*time.Second {
+			s.T.Errorf("round %d took %s, want the last as quick as the first", round+1, took)
+		}
+		movedCleanly(s, w, lost)
+		s.RejoinDRBD(lost)
+		s.Return(lost)
+		if round == 4 {
+			s.LINSTOR.Restart()
+		}
+		waitHealthy(s, volumeOf(w))
+		var err error
+		pod, err = s.WaitRunning(s.Ctx, w)
+		s.Must(err)
+	}
+	if n := podsCreated(s); n != 11 {
+		s.T.Errorf("%d pods were created, want one and ten replacements", n)
+	}
+}
+
+// waitHealthy waits until all nodes of the scenario have their data, LINSTOR says so, and they take pods.
+func waitHealthy(s *bedtest.Scenario, resource string) {
+	s.T.Helper()
+	waitUntil(s, "all nodes to be healthy", func() bool {
+		return !slices.ContainsFunc(s.Nodes, func(node string) bool {
+			state, _ := s.DRBD.Replica(resource, node)
+			return state.DiskState != drbd.UpToDate || s.LINSTOR.ConnectionStatus(node) != "ONLINE" ||
+				len(nodeOf(s, node).Spec.Taints) > 0
+		})
+	})
+}
+
+// leaderDies takes the power from the leader's node after it has removed a pod and before that is gone,
+// for which a finalizer gives the time.
+func leaderDies(s *bedtest.Scenario) {
+	const finalizer = "testbed.piraeus.io/wait"
+	lost := s.Nodes[0]
+	w := s.Workload("db")
+	pod := s.Start(w)
+	setFinalizers(s, &pod, finalizer)
+	crashed := time.Now()
+	s.Crash(lost)
+	waitUntil(s, "the controller to delete the pod", func() bool {
+		s.Must(s.Client.Get(s.Ctx, client.ObjectKeyFromObject(&pod), &pod))
+		return pod.DeletionTimestamp != nil
+	})
+	leader, err := s.Leader(s.Ctx)
+	s.Must(err)
+	var leading corev1.Pod
+	s.Must(s.Client.Get(s.Ctx, client.ObjectKey{Namespace: testbed.ControllerNamespace, Name: leader}, &leading))
+	s.Crash(leading.Spec.NodeName)
+	s.T.Cleanup(func() { s.Return(leading.Spec.NodeName) })
+	if attachmentOf(s, volumeOf(w), lost) == "" {
+		s.T.Error("the volume was detached under a pod")
+	}
+	setFinalizers(s, &pod)
+
+	s.WaitMoved(w, lost, crashed)
+	movedCleanly(s, w, lost)
+	next, err := s.Leader(s.Ctx)
+	s.Must(err)
+	if next == leader {
+		s.T.Errorf("%s still leads", next)
+	}
+	if n := podsCreated(s); n != 2 {
+		s.T.Errorf("%d pods were created, want one and one replacement", n)
+	}
+}
+
+// setFinalizers gives a pod some finalizers, or takes them away.
+func setFinalizers(s *bedtest.Scenario, pod *corev1.Pod, finalizers ...string) {
+	s.T.Helper()
+	changed := pod.DeepCopy()
+	changed.Finalizers = finalizers
+	s.Must(s.Client.Patch(s.Ctx, changed, client.MergeFrom(pod)))
+	s.T.Logf("pod %s has finalizers %v", pod.Name, finalizers)
+}

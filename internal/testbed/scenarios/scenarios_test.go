@@ -1,0 +1,86 @@
+package scenarios_test
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bedtest"
+)
+
+// TestScenarios plays what one workload at a time notices.
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	bed := bedtest.Shared(t)
+	t.Run("scenarios", func(t *testing.T) {
+		for name, play := range map[string]func(*bedtest.Scenario){
+			"the selected pod of a crashed node moves, the other stays":     crash,
+			"a pod that was stopping when its node crashed moves":           crashWhileTerminating,
+			"two selected pods on one claim move together":                  twoOnOneClaim,
+			"a selected pod stays that shares a claim with another":         sharedWithUnselected,
+			"a replacement is spared that somebody asked for meanwhile":     recreatedByHand,
+			"a replacement that was put back on the dead node moves":        putBack,
+			"a pod stays while a peer is connected, whatever LINSTOR says":  frozenSurvivor,
+			"a pod stays that takes its time to restart":                    slowRestart,
+			"a pod stays that never opened its raw block volume":            unopenedBlock,
+			"a pod stays whose node is out of Kubernetes' reach":            withoutAPI,
+			"a pod stays whose node is out of LINSTOR's reach":              withoutLINSTOR,
+			"a pod with hanging IO moves off a node without DRBD's network": cutSuspended,
+			"a pod with failing IO moves off a node without DRBD's network": cutFailing,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				play(bedtest.New(t, bed, 3))
+			})
+		}
+	})
+	if err := bed.Err(); err != nil {
+		t.Error(err)
+	}
+	nothingForbidden(t, bed)
+	t.Run("the API keeps its word", func(t *testing.T) { apiSemantics(bedtest.New(t, bed, 3)) })
+}
+
+// nothingForbidden checks that the shipped roles let the controller do all it tried on this bed.
+func nothingForbidden(t *testing.T, bed *testbed.Bed) {
+	t.Helper()
+	all, err := bed.ControllerRequests(time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		if r.Code == 401 || r.Code == 403 {
+			t.Errorf("the controller may not %s %s %s/%s: %d", r.Verb, r.Resource, r.Namespace, r.Name, r.Code)
+		}
+	}
+	t.Logf("the API granted %d changes to the controller", len(all))
+	logs, err := filepath.Glob(filepath.Join(bed.LogDir, testbed.ControllerName+"-*.log"))
+	if err != nil || len(logs) < 3 {
+		t.Fatalf("logs of the controller: %v, %v; want three or more", logs, err)
+	}
+	for _, log := range logs {
+		complainsOf(t, log, "forbidden", "unauthorized", "panic")
+	}
+}
+
+// complainsOf reports the first line of a log with one of some words.
+func complainsOf(t *testing.T, log string, words ...string) {
+	t.Helper()
+	file, err := os.Open(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		for _, word := range words {
+			if strings.Contains(strings.ToLower(lines.Text()), word) {
+				t.Errorf("%s: %s", filepath.Base(log), lines.Text())
+				return
+			}
+		}
+	}
+}
