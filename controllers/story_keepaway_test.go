@@ -77,7 +77,7 @@ func TestTheTaintStaysAsLongAsItsCause(t *testing.T) {
 	scene(t, func(w *world, _ *process) {
 		w.unplug(nodeA)
 		w.until(time.Minute, "A is tainted", func() bool { return w.tainted(nodeA) != "" })
-		for range 60 {
+		for range 15 {
 			w.pass(time.Minute)
 			if w.tainted(nodeA) == "" {
 				t.Fatal("the taint is gone although the node has not come back")

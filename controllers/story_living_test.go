@@ -66,7 +66,7 @@ func TestAPodWhoseOtherVolumeIsWritableIsNeverForced(t *testing.T) {
 		w.DRBD.CutResourceLink("pvc-db", nodeA, nodeB)
 		w.DRBD.CutResourceLink("pvc-db", nodeA, nodeT)
 		w.untilRemoved(30*time.Second, "both-0")
-		w.pass(10 * time.Minute)
+		w.pass(4 * time.Minute)
 		if pod := w.pod("both-0"); pod == nil || pod.DeletionTimestamp == nil {
 			t.Fatalf("the pod should be stuck: its process hangs and can write the other volume: %+v", pod)
 		}
@@ -166,7 +166,7 @@ func TestAFinalizerThatStaysIsNoTightLoop(t *testing.T) {
 			}
 			return nil
 		})
-		w.pass(10 * time.Minute)
+		w.pass(4 * time.Minute)
 		if requests > 0 {
 			t.Errorf("%d more writes to a pod that only its finalizer keeps", requests)
 		}

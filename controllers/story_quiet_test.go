@@ -14,6 +14,7 @@ import (
 
 // In none of these stories may the controller change anything.
 func TestTheControllerLeavesAlone(t *testing.T) {
+	t.Parallel()
 	cases := map[string]struct {
 		volume   func(*virtual.Volume)
 		workload func(*virtual.Workload)
@@ -21,7 +22,7 @@ func TestTheControllerLeavesAlone(t *testing.T) {
 		verdict  failover.Verdict // at the end, when not empty
 		reason   failover.Reason
 	}{
-		"a workload that runs": {tell: func(w *world) { w.pass(10 * time.Minute) }},
+		"a workload that runs": {tell: func(w *world) { w.pass(5 * time.Minute) }},
 		"a pod that is restarted and takes longer to start than every grace": {
 			tell: func(w *world) {
 				w.Change(client.ObjectKey{Namespace: "default", Name: "db-0"}, func(v *virtual.Workload) { v.StartTime = 5 * time.Minute })
@@ -38,30 +39,30 @@ func TestTheControllerLeavesAlone(t *testing.T) {
 			workload: func(v *virtual.Workload) { v.StopTime = 5 * time.Minute },
 			tell: func(w *world) {
 				w.must(w.Client().Delete(w.ctx, w.pod("db-0"), client.GracePeriodSeconds(300)))
-				w.pass(10 * time.Minute)
+				w.pass(6 * time.Minute)
 				w.wantRunning("db-0", nodeA)
 			},
 		},
 		"a raw block volume that nobody opens": {
 			volume: func(v *virtual.Volume) { v.Block = true },
-			tell:   func(w *world) { w.pass(10 * time.Minute) },
+			tell:   func(w *world) { w.pass(5 * time.Minute) },
 		},
 		"a volume that is read-only": {
 			volume: func(v *virtual.Volume) { v.ReadOnly = true },
-			tell:   func(w *world) { w.pass(10 * time.Minute) },
+			tell:   func(w *world) { w.pass(5 * time.Minute) },
 		},
 		"a pod that mounts its volume read-only": {
 			workload: func(v *virtual.Workload) { v.ReadOnly = true },
-			tell:     func(w *world) { w.pass(10 * time.Minute) },
+			tell:     func(w *world) { w.pass(5 * time.Minute) },
 		},
 		"a volume for many readers": {
 			volume:   func(v *virtual.Volume) { v.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany} },
 			workload: func(v *virtual.Workload) { v.ReadOnly = true },
-			tell:     func(w *world) { w.pass(10 * time.Minute) },
+			tell:     func(w *world) { w.pass(5 * time.Minute) },
 		},
 		"the client of an NFS export, even when its node crashes": {
 			volume: func(v *virtual.Volume) { v.Attributes = map[string]string{nfsExport: "true"} },
-			tell:   func(w *world) { w.pass(time.Minute); w.Crash(nodeA); w.pass(5 * time.Minute) },
+			tell:   func(w *world) { w.pass(time.Minute); w.Crash(nodeA); w.pass(2 * time.Minute) },
 		},
 		"a satellite that stops while DRBD goes on": {
 			tell: func(w *world) { w.Linstor.StopSatellite(nodeA); w.pass(5 * time.Minute) },
@@ -78,14 +79,14 @@ func TestTheControllerLeavesAlone(t *testing.T) {
 			},
 		},
 		"a kubelet that is silent while its storage is well": {
-			tell: func(w *world) { w.SilenceKubelet(nodeA); w.pass(10 * time.Minute) },
+			tell: func(w *world) { w.SilenceKubelet(nodeA); w.pass(5 * time.Minute) },
 		},
 		"all kubelets silent at once": {
 			tell: func(w *world) {
 				for _, node := range []string{nodeA, nodeB, nodeT} {
 					w.SilenceKubelet(node)
 				}
-				w.pass(10 * time.Minute)
+				w.pass(5 * time.Minute)
 			},
 		},
 		"a Primary that keeps its quorum with the tie-breaker": {
@@ -96,34 +97,34 @@ func TestTheControllerLeavesAlone(t *testing.T) {
 		},
 		"a resource without quorum": {
 			volume:  func(v *virtual.Volume) { v.Quorum = "off" },
-			tell:    func(w *world) { w.Crash(nodeA); w.pass(5 * time.Minute) },
+			tell:    func(w *world) { w.Crash(nodeA); w.pass(2 * time.Minute) },
 			verdict: failover.Blocked, reason: failover.NoQuorum,
 		},
 		"an exempt pod": {
 			workload: func(v *virtual.Workload) { v.Annotations = map[string]string{AnnotationIgnore: ""} },
-			tell:     func(w *world) { w.Crash(nodeA); w.pass(5 * time.Minute) },
+			tell:     func(w *world) { w.Crash(nodeA); w.pass(2 * time.Minute) },
 			verdict:  failover.Blocked, reason: failover.Exempt,
 		},
 		"a pod without an owner": {
 			workload: func(v *virtual.Workload) { v.Owner = "None" },
-			tell:     func(w *world) { w.Crash(nodeA); w.pass(5 * time.Minute) },
+			tell:     func(w *world) { w.Crash(nodeA); w.pass(2 * time.Minute) },
 			verdict:  failover.Blocked, reason: failover.NoOwner,
 		},
 		"a DaemonSet's pod": {
 			workload: func(v *virtual.Workload) { v.Owner = "DaemonSet" },
-			tell:     func(w *world) { w.Crash(nodeA); w.pass(5 * time.Minute) },
+			tell:     func(w *world) { w.Crash(nodeA); w.pass(2 * time.Minute) },
 			verdict:  failover.Blocked, reason: failover.NodeBound,
 		},
 		"a pod with a directory of its node": {
 			workload: func(v *virtual.Workload) {
 				v.Volumes = []corev1.Volume{{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
 			},
-			tell:    func(w *world) { w.Crash(nodeA); w.pass(5 * time.Minute) },
+			tell:    func(w *world) { w.Crash(nodeA); w.pass(2 * time.Minute) },
 			verdict: failover.Blocked, reason: failover.UnsafeVolume,
 		},
 		"a node without a survivor": {
 			volume: func(v *virtual.Volume) { v.Diskful, v.TieBreaker = []string{nodeA}, "" },
-			tell:   func(w *world) { w.Crash(nodeA); w.pass(5 * time.Minute) },
+			tell:   func(w *world) { w.Crash(nodeA); w.pass(2 * time.Minute) },
 		},
 		"a node that too few witnesses miss while the API was away": {
 			// The tie-breaker's satellite is silent: only the Lease could tell, and most of them are silent.

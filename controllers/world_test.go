@@ -52,6 +52,7 @@ type world struct {
 // inWorld runs a story in a bubble with three nodes and nothing else.
 func inWorld(t *testing.T, options virtual.Options, story func(*world)) {
 	t.Helper()
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := &world{T: t, Cluster: virtual.New(ctx, options), ctx: ctx, started: time.Now()}

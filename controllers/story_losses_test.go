@@ -1,0 +1,228 @@
+package controllers
+
+import (
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+func TestAReplicaThatDRBDDemotedByForce(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		// A is cut off, and before the grace is over something else works on B for a while.
+		w.DRBD.SetDetectionDelay(0)
+		w.DRBD.Isolate(nodeA)
+		w.survivorReady("db")
+		w.must(w.DRBD.Open("pvc-db", nodeB, false))
+		w.pass(20 * time.Second)
+		w.DRBD.Rejoin(nodeA)
+		w.pass(5 * time.Second)
+		if a, _ := w.DRBD.Replica("pvc-db", nodeA); !a.ForceIOFailures {
+			t.Fatalf("A should have been demoted by force: %+v", a)
+		}
+		w.pass(time.Minute)
+		w.wantUntouched() // B is in use
+		first := w.pod("db-0")
+		w.DRBD.Close("pvc-db", nodeB)
+		if removed := w.untilRemoved(time.Minute, "db-0"); removed < 5*time.Second || removed > 8*time.Second {
+			t.Errorf("the pod was removed after %s, want the confirmed grace", removed)
+		}
+		if got := w.graces("db-0")[0]; got != 10 {
+			t.Errorf("the pod of a living node was deleted with a grace of %d s", got)
+		}
+		w.until(30*time.Second, "the replacement runs", func() bool {
+			pod := w.pod("db-0")
+			return pod != nil && pod.UID != first.UID && pod.Status.Phase == corev1.PodRunning
+		})
+	})
+}
+
+func TestAVolumeThatIsSecondaryUnderItsPod(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		w.DRBD.Close("pvc-db", nodeA)
+		if removed := w.untilRemoved(2*time.Minute, "db-0"); removed < 45*time.Second || removed > 50*time.Second {
+			t.Errorf("the pod was removed after %s, want the known grace", removed)
+		}
+		if _, reason := p.said("db", nodeA); reason != failover.Demoted {
+			t.Errorf("reason %q", reason)
+		}
+	})
+}
+
+func TestAReplicaThatIsGoneUnderItsPod(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		// Two disks must remain, or LINSTOR takes the quorum away.
+		w.bystanders()
+		w.must(w.Linstor.AddReplica("pvc-db", drbd.ReplicaSpec{Node: "node-x"}))
+		w.pass(time.Minute)
+		w.DRBD.Close("pvc-db", nodeA)
+		w.must(w.Linstor.RemoveReplica("pvc-db", nodeA))
+		if removed := w.untilRemoved(2*time.Minute, "db-0"); removed < 45*time.Second || removed > 51*time.Second {
+			t.Errorf("the pod was removed after %s, want the known grace", removed)
+		}
+		if _, reason := p.said("db", nodeA); reason != failover.ReplicaGone {
+			t.Errorf("reason %q", reason)
+		}
+	})
+}
+
+func TestANodeThatIsKnownToBeSwitchedOffHasNoGrace(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.DRBD.SetDetectionDelay(0)
+		w.Crash(nodeA)
+		node := w.node(nodeA)
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: defaults().ShutdownTaints[0], Effect: corev1.TaintEffectNoSchedule})
+		w.must(w.Client().Update(w.ctx, node))
+		if removed := w.untilRemoved(20*time.Second, "db-0"); removed > 9*time.Second {
+			// LINSTOR needs 6 s to miss the satellite.
+			t.Errorf("the pod was removed %s after the crash", removed)
+		}
+	})
+}
+
+func TestQuorumThatTheNodeNeverHeardOfIsNoFence(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		p := w.startProcess("one", defaults())
+		p.leads(defaults())
+		w.volume("db", func(v *virtual.Volume) { v.Quorum = "off" })
+		w.workload("db", selected)
+		w.pass(2 * time.Minute)
+		w.unplug(nodeA)
+		w.SilenceKubelet(nodeA)
+		w.pass(time.Minute)
+		w.Linstor.SetDefinitionProperty("pvc-db", linstorsim.PropQuorum, "majority")
+		w.pass(3 * time.Minute)
+		if !w.DRBD.CanWrite("pvc-db", nodeA) {
+			t.Fatal("A should be able to write: it has never heard of the quorum")
+		}
+		w.wantUntouched()
+		if _, reason := p.said("db", nodeA); reason != failover.QuorumUnconfirmed {
+			t.Errorf("reason %q", reason)
+		}
+	})
+}
+
+func TestAPodWithTwoVolumesMovesWithBoth(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		p := w.startProcess("one", defaults())
+		p.leads(defaults())
+		w.volume("db")
+		w.volume("wal")
+		w.workload("both", selected, func(v *virtual.Workload) { v.Claims = []string{"data-db", "data-wal"} })
+		w.pass(2 * time.Minute)
+		w.wantRunning("both-0", nodeA)
+		w.Crash(nodeA)
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("both-0", nodeB) })
+	})
+}
+
+func TestManyVolumesOfOneNodeMoveTogether(t *testing.T) {
+	names := []string{"v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12"}
+	inWorld(t, virtual.Options{}, func(w *world) {
+		p := w.startProcess("one", defaults())
+		p.leads(defaults())
+		for _, name := range names {
+			w.volume(name)
+			w.workload(name, selected)
+		}
+		w.pass(2 * time.Minute)
+		w.Crash(nodeA)
+		w.until(time.Minute, "all workloads run on B", func() bool {
+			for _, name := range names {
+				if !w.runs(name+"-0", nodeB) {
+					return false
+				}
+			}
+			return true
+		})
+		if left := w.node(nodeA).Status.VolumesInUse; len(left) > 0 {
+			t.Errorf("the dead node still has %v in use", left)
+		}
+	})
+}
+
+func TestACacheThatIsBehindChangesNothingButTime(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		w.lag = 700 * time.Millisecond
+		p := w.startProcess("one", defaults())
+		p.leads(defaults())
+		w.volume("db")
+		w.workload("db", selected)
+		w.pass(2 * time.Minute)
+		on, other := nodeA, nodeB
+		for range 4 {
+			w.Crash(on)
+			w.until(50*time.Second, "the workload runs on "+other, func() bool { return w.runs("db-0", other) })
+			w.pass(10 * time.Second)
+			w.Return(on)
+			w.pass(2 * time.Minute)
+			w.wantRunning("db-0", other)
+			on, other = other, on
+		}
+		if got := len(w.removed("db-0")); got != 4 {
+			t.Errorf("pod deleted %d times, want 4", got)
+		}
+	})
+}
+
+func TestADryRunOnlySaysWhatItWouldDo(t *testing.T) {
+	cfg := defaults()
+	cfg.DryRun = true
+	sceneWith(t, virtual.Options{}, cfg, func(w *world, p *process) {
+		w.Crash(nodeA)
+		w.pass(2 * time.Minute)
+		w.wantUntouched()
+		if !p.events.has(string(failover.DryRun), "Pod", "db-0") {
+			t.Errorf("events: %+v", p.events.events)
+		}
+	})
+}
+
+func TestAPauseHoldsFailOverUntilItEnds(t *testing.T) {
+	cfg := defaults()
+	cfg.PauseDeployment = types.NamespacedName{Namespace: "ha-controller", Name: "piraeus-ha-controller"}
+	inWorld(t, virtual.Options{}, func(w *world) {
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+			Namespace: cfg.PauseDeployment.Namespace, Name: cfg.PauseDeployment.Name, Annotations: map[string]string{AnnotationPause: ""},
+		}}
+		w.must(w.Client().Create(w.ctx, deployment))
+		p := w.startProcess("one", cfg)
+		p.leads(cfg)
+		w.volume("db")
+		w.workload("db", selected)
+		w.pass(2 * time.Minute)
+		w.Crash(nodeA)
+		w.pass(2 * time.Minute)
+		w.wantUntouched()
+		if _, reason := p.said("db", nodeA); reason != failover.Paused {
+			t.Errorf("reason %q", reason)
+		}
+		deployment.Annotations = nil
+		w.must(w.Client().Update(w.ctx, deployment))
+		w.until(20*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
+}
+
+func TestTheGuardHoldsAndOpensByItself(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		// LINSTOR loses the tie-breaker's satellite along with A: two of three nodes.
+		w.Linstor.CutSatellite(nodeT)
+		w.pass(10 * time.Second)
+		w.Crash(nodeA)
+		w.pass(2 * time.Minute)
+		w.wantUntouched()
+		if _, reason := p.said("db", nodeA); reason != failover.GuardTripped {
+			t.Errorf("reason %q", reason)
+		}
+		w.Linstor.RestoreSatellite(nodeT)
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
+}
