@@ -142,17 +142,17 @@ func safeSource(source corev1.VolumeSource) bool {
 		source.DownwardAPI != nil || source.EmptyDir != nil
 }
 
-// sharedWithoutAttachment tells whether a volume may be used by many nodes and is not attached to this one,
-// like a network file system.
+// sharedWithoutAttachment tells whether a volume may be used by many nodes and is not attached to this one by
+// any driver, like a network file system.
 func (g *gatherer) sharedWithoutAttachment(ctx context.Context, pv *corev1.PersistentVolume, node string) (bool, error) {
 	if !slices.Contains(pv.Spec.AccessModes, corev1.ReadWriteMany) {
 		return false, nil
 	}
-	attachments, err := g.attachmentsOf(ctx, pv.Name)
-	if err != nil {
+	var attachments storagev1.VolumeAttachmentList
+	if err := g.cache.List(ctx, &attachments, client.MatchingFields{indexAttachmentVolume: pv.Name}); err != nil {
 		return false, err
 	}
-	return !slices.ContainsFunc(attachments, func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName == node }), nil
+	return !slices.ContainsFunc(attachments.Items, func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName == node }), nil
 }
 
 func (g *gatherer) volumeOfClaim(ctx context.Context, claim string) (*corev1.PersistentVolume, error) {

@@ -1,0 +1,292 @@
+package controllers
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+var start = metav1.NewTime(time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC))
+
+func after(d time.Duration) metav1.Time { return metav1.NewTime(start.Add(d)) }
+
+func claimVolume(name string, readOnly bool) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name, ReadOnly: readOnly},
+	}}
+}
+
+func TestResourceOf(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		source corev1.PersistentVolumeSource
+		want   string
+		ours   bool
+	}{
+		"the handle is the resource, not the volume's name": {
+			source: csi(virtual.Driver, "Another-Name"), want: "Another-Name", ours: true,
+		},
+		"a volume in a consistency group": {source: csi(virtual.Driver, "group/3"), want: "group", ours: true},
+		"an empty handle":                 {source: csi(virtual.Driver, "")},
+		"a handle without a resource":     {source: csi(virtual.Driver, "/0")},
+		"another driver":                  {source: csi("other.example.com", "pvc-1")},
+		"no CSI volume":                   {source: corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{}}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pv := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: c.source}}
+			got, ours := resourceOf(pv, virtual.Driver)
+			if ours != c.ours || ours && got != c.want {
+				t.Errorf("resourceOf = %q, %t, want %q, %t", got, ours, c.want, c.ours)
+			}
+		})
+	}
+}
+
+func csi(driver, handle string) corev1.PersistentVolumeSource {
+	return corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: handle}}
+}
+
+func TestClaimsOf(t *testing.T) {
+	t.Parallel()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}}
+	pod.Spec.Volumes = []corev1.Volume{
+		claimVolume("data", false),
+		{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
+		{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}},
+	}
+	if diff := cmp.Diff([]string{"shop/data", "shop/web-0-scratch"}, claimsOf(pod)); diff != "" {
+		t.Errorf("claims (-want +got):\n%s", diff)
+	}
+}
+
+func TestPodFacts(t *testing.T) {
+	t.Parallel()
+	selector := labels.SelectorFromSet(selected)
+	owner := func(kind string, controls bool) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "o", Controller: &controls}}
+		}
+	}
+	status := func(s ...corev1.ContainerStatus) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Status.ContainerStatuses = s }
+	}
+	running := func(since metav1.Time) corev1.ContainerStatus {
+		return corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: since}}}
+	}
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+	cases := map[string]struct {
+		pod  func(*corev1.Pod)
+		want func(*failover.Pod)
+	}{
+		"a bare pod": {},
+		"a selected pod": {
+			pod:  func(p *corev1.Pod) { p.Labels = selected },
+			want: func(f *failover.Pod) { f.Selected = true },
+		},
+		"an exempt pod, whatever the annotation says": {
+			pod:  func(p *corev1.Pod) { p.Annotations = map[string]string{AnnotationIgnore: "false"} },
+			want: func(f *failover.Pod) { f.Exempt = true },
+		},
+		"a pod that is controlled": {
+			pod:  owner("StatefulSet", true),
+			want: func(f *failover.Pod) { f.Owned = true },
+		},
+		"an owner that does not control does not re-create": {pod: owner("StatefulSet", false)},
+		"a DaemonSet's pod is bound to its node": {
+			pod:  owner("DaemonSet", true),
+			want: func(f *failover.Pod) { f.Owned, f.NodeBound = true, true },
+		},
+		"a static pod is bound to its node": {
+			pod:  owner("Node", true),
+			want: func(f *failover.Pod) { f.Owned, f.NodeBound = true, true },
+		},
+		"a pod is bound when it was scheduled": {
+			pod: func(p *corev1.Pod) {
+				p.Status.Conditions = []corev1.PodCondition{
+					{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: after(time.Minute)},
+				}
+			},
+			want: func(f *failover.Pod) { f.Bound = after(time.Minute).Time },
+		},
+		"it runs since its longest running container": {
+			pod:  status(running(after(2*time.Minute)), running(after(time.Minute)), corev1.ContainerStatus{State: ended}),
+			want: func(f *failover.Pod) { f.HasRun, f.RunningSince = true, after(time.Minute).Time },
+		},
+		"it has run when a container has ended": {
+			pod:  status(corev1.ContainerStatus{State: ended}),
+			want: func(f *failover.Pod) { f.HasRun = true },
+		},
+		"it has run when a container ran before its restart": {
+			pod:  status(corev1.ContainerStatus{LastTerminationState: ended}),
+			want: func(f *failover.Pod) { f.HasRun = true },
+		},
+		"it has not run while its containers wait": {
+			pod: status(corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}),
+		},
+		"a claim that is mounted read-only": {
+			pod:  func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{claimVolume("data", true)} },
+			want: func(f *failover.Pod) { f.ReadOnly = true },
+		},
+		"a claim that is mounted twice, once to write": {
+			pod: func(p *corev1.Pod) {
+				p.Spec.Volumes = []corev1.Volume{claimVolume("data", true), claimVolume("data", false)}
+			},
+		},
+		"another claim that is mounted read-only": {
+			pod: func(p *corev1.Pod) {
+				p.Spec.Volumes = []corev1.Volume{claimVolume("data", false), claimVolume("more", true)}
+			},
+		},
+		"a terminating pod": {
+			pod: func(p *corev1.Pod) {
+				p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(after(time.Hour)), new(int64(30))
+			},
+			want: func(f *failover.Pod) { f.DeleteBy = after(time.Hour).Time },
+		},
+		"a pod that was deleted by force": {
+			pod: func(p *corev1.Pod) {
+				p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(after(time.Hour)), new(int64(0))
+			},
+			want: func(f *failover.Pod) { f.DeleteBy, f.Forced = after(time.Hour).Time, true },
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0", UID: "uid", CreationTimestamp: start}}
+			want := failover.Pod{Namespace: "shop", Name: "web-0", UID: "uid", Created: start.Time, Bound: start.Time}
+			orNothing(c.pod)(pod)
+			orNothing(c.want)(&want)
+			if diff := cmp.Diff(want, podFacts(pod, selector, "shop/data")); diff != "" {
+				t.Errorf("podFacts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestUses(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		pod  func(*corev1.Pod)
+		want bool
+	}{
+		"a pod that is pending":                 {want: true},
+		"a pod that has succeeded":              {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }},
+		"a pod that has failed":                 {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }},
+		"a pod with another claim":              {pod: func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{claimVolume("more", false)} }},
+		"a pod with such a claim elsewhere":     {pod: func(p *corev1.Pod) { p.Namespace = "other" }},
+		"a pod that failed and is not gone yet": {want: true, pod: func(p *corev1.Pod) { p.Status.Phase, p.DeletionTimestamp = corev1.PodFailed, &start }},
+		"a pod that a fail-over has marked as failed": {want: true, pod: func(p *corev1.Pod) {
+			p.Status.Phase = corev1.PodFailed
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
+		}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}}
+			pod.Spec.Volumes = []corev1.Volume{claimVolume("data", false)}
+			orNothing(c.pod)(pod)
+			if got := uses(pod, "shop/data"); got != c.want {
+				t.Errorf("uses = %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+// volumesWorld is a cache with volumes of several kinds.
+func volumesWorld(t *testing.T) *gatherer {
+	t.Helper()
+	m := apimodel.New()
+	view := m.View(0, nil)
+	if err := AddIndexes(t.Context(), view, virtual.Driver); err != nil {
+		t.Fatal(err)
+	}
+	api := m.Client("test")
+	add := func(name string, source corev1.PersistentVolumeSource, modes ...corev1.PersistentVolumeAccessMode) {
+		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		pv.Spec.PersistentVolumeSource, pv.Spec.AccessModes = source, modes
+		pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: name}
+		if err := api.Create(t.Context(), pv); err != nil {
+			t.Fatal(err)
+		}
+	}
+	foreign := csi("other.example.com", "x")
+	add("data", csi(virtual.Driver, "pvc-data"), corev1.ReadWriteOnce)
+	add("wal", csi(virtual.Driver, "pvc-wal"), corev1.ReadWriteOnce)
+	add("foreign", foreign, corev1.ReadWriteOnce)
+	add("share", foreign, corev1.ReadWriteMany)
+	add("attached-share", foreign, corev1.ReadWriteMany)
+	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-share"}}
+	va.Spec = storagev1.VolumeAttachmentSpec{
+		Attacher: "other.example.com", NodeName: nodeA, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("attached-share")},
+	}
+	if err := api.Create(t.Context(), va); err != nil {
+		t.Fatal(err)
+	}
+	return &gatherer{cache: view, driver: virtual.Driver}
+}
+
+func TestVolumesOfAPod(t *testing.T) {
+	t.Parallel()
+	source := func(s corev1.VolumeSource) []corev1.Volume { return []corev1.Volume{{Name: "v", VolumeSource: s}} }
+	claims := func(names ...string) []corev1.Volume {
+		var volumes []corev1.Volume
+		for _, name := range names {
+			volumes = append(volumes, claimVolume(name, false))
+		}
+		return volumes
+	}
+	cases := map[string]struct {
+		volumes []corev1.Volume
+		others  []string
+		unsafe  string
+	}{
+		"the volume itself is neither":               {volumes: claims("data")},
+		"another volume of ours":                     {volumes: claims("data", "wal"), others: []string{"wal"}},
+		"a volume of another driver is unsafe":       {volumes: claims("data", "foreign"), unsafe: "foreign"},
+		"a claim without a volume is unsafe":         {volumes: claims("data", "unbound"), unsafe: "unbound"},
+		"a shared volume without attachment":         {volumes: claims("data", "share")},
+		"a shared volume that is attached is unsafe": {volumes: claims("data", "attached-share"), unsafe: "attached-share"},
+		"the first unsafe one is named":              {volumes: claims("foreign", "unbound"), unsafe: "foreign"},
+		"a config map":                               {volumes: source(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}})},
+		"a secret":                                   {volumes: source(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}})},
+		"a projected volume":                         {volumes: source(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}})},
+		"the downward API":                           {volumes: source(corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{}})},
+		"an empty directory":                         {volumes: source(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})},
+		"a generic ephemeral volume":                 {volumes: source(corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}})},
+		"a directory of the node is unsafe":          {volumes: source(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}), unsafe: "v"},
+		"an inline CSI volume is unsafe":             {volumes: source(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{}}), unsafe: "v"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}}
+			pod.Spec.NodeName, pod.Spec.Volumes = nodeA, c.volumes
+			ours, unsafe, err := volumesWorld(t).podVolumes(t.Context(), pod, "data")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var others []string
+			for _, pv := range ours {
+				others = append(others, pv.Name)
+			}
+			slices.Sort(others)
+			if diff := cmp.Diff(c.others, others); diff != "" || unsafe != c.unsafe {
+				t.Errorf("unsafe volume %q, want %q; other volumes (-want +got):\n%s", unsafe, c.unsafe, diff)
+			}
+		})
+	}
+}
