@@ -99,15 +99,19 @@ func (r *FailoverReconciler) remove(
 	}
 	log := ctrl.LoggerFrom(ctx).WithValues("volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,
 		"pod", key(facts.Namespace, facts.Name), "reason", d.Reason, "gracePeriodSeconds", grace)
-	if err := r.markDisrupted(ctx, pod, d, removal == failover.RemoveForce); client.IgnoreNotFound(err) != nil {
+	err := r.markDisrupted(ctx, pod, d, removal == failover.RemoveForce)
+	if client.IgnoreNotFound(err) != nil {
 		// The condition is a courtesy to the pod's owner; the removal does not depend on it.
 		log.Error(err, "Cannot set the pod's DisruptionTarget condition")
 	}
+	ended := err == nil && removal == failover.RemoveForce
 	log.Info("Deleting pod", "message", d.Message)
-	err := r.client.Delete(ctx, pod, client.GracePeriodSeconds(grace), client.Preconditions{UID: &facts.UID})
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return nil // gone, or another pod of that name: the next confirmation shows it
+	err = r.client.Delete(ctx, pod, client.GracePeriodSeconds(grace), client.Preconditions{UID: &facts.UID})
+	switch gone := apierrors.IsNotFound(err) || apierrors.IsConflict(err); {
+	case gone && ended:
+		// A StatefulSet deletes a pod whose phase is Failed at once, and may be quicker: the removal is ours all the same.
+	case gone:
+		return nil // or another pod of that name: the next confirmation shows it
 	case err != nil:
 		return fmt.Errorf("deleting pod %s: %w", key(facts.Namespace, facts.Name), err)
 	}
