@@ -31,7 +31,7 @@ func crash(s *bedtest.Scenario) {
 		s.T.Errorf("node %s has no taint %s", lost, taintLostQuorum)
 	}
 	movedCleanly(s, selected, lost)
-	delay := attachDelay(s, s.Nodes[1], volumeOf(selected))
+	delay := attachDelay(s, volumeOf(selected))
 	s.T.Logf("attached elsewhere %s after the pod was removed", delay)
 	if delay > 10*time.Second {
 		s.T.Errorf("attached elsewhere %s after the pod was removed, want seconds", delay)
@@ -91,8 +91,7 @@ func twoOnOneClaim(s *bedtest.Scenario) {
 	first := s.Workload("first")
 	first.Nodes = s.Nodes[:2] // together again: the volume is ReadWriteOnce
 	second := sharing(s, first)
-	s.Start(first)
-	s.Start(second)
+	pods := []corev1.Pod{s.Start(first), s.Start(second)}
 	crashed := time.Now()
 	s.Crash(s.Nodes[0])
 	s.WaitMoved(first, s.Nodes[0], crashed)
@@ -101,13 +100,15 @@ func twoOnOneClaim(s *bedtest.Scenario) {
 	}
 	movedCleanly(s, first, s.Nodes[0])
 
-	own := s.ControllerRequests()
-	removals, detaches := requests(s, own, "delete", "pods"), requests(s, own, "delete", attachmentsOfStorage)
-	if len(removals) != 2 || len(detaches) != 1 {
-		s.T.Fatalf("the controller deleted %d pods and %d attachments, want 2 and 1", len(removals), len(detaches))
+	detaches := requests(s, s.ControllerRequests(), "delete", attachmentsOfStorage)
+	if len(detaches) != 1 {
+		s.T.Fatalf("the controller deleted %d attachments, want 1", len(detaches))
 	}
-	if removals[1].At.After(detaches[0].At) {
-		s.T.Error("the attachment was deleted while a pod was left")
+	for _, pod := range pods {
+		waitEvent(s, eventForceDeleted, "Pod", s.Name, pod.Name)
+		if gone := goneAt(s, pod.Name); gone.IsZero() || gone.After(detaches[0].At) {
+			s.T.Errorf("the attachment was deleted at %s and pod %s at %s, want it first", detaches[0].At, pod.Name, gone)
+		}
 	}
 	if n := podsCreated(s); n != 4 {
 		s.T.Errorf("%d pods were created, want two and two replacements", n)

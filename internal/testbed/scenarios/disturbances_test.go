@@ -59,7 +59,7 @@ func crowd(s *bedtest.Scenario) {
 		_, err := s.WaitRunning(s.Ctx, w, s.Nodes[1])
 		s.Must(err)
 	}
-	delay := attachDelay(s, s.Nodes[1], names...)
+	delay := attachDelay(s, names...)
 	s.T.Logf("%d pods run elsewhere %s after the crash, all attached %s after the first was removed",
 		volumes, time.Since(crashed), delay)
 	if delay > 30*time.Second {

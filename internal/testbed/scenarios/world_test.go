@@ -193,25 +193,41 @@ func gracesGiven(s *bedtest.Scenario) []int64 {
 	return graces
 }
 
-// attachDelay is the time from the controller's first removal of a pod until the last of the volumes was
-// attached to the node.
-func attachDelay(s *bedtest.Scenario, to string, volumes ...string) time.Duration {
+// goneAt is when the first pod of a name was deleted, be it by its owner, which does so at once when the
+// controller has set its phase to Failed. Zero if it never was.
+func goneAt(s *bedtest.Scenario, name string) time.Time {
 	s.T.Helper()
-	removals := requests(s, s.ControllerRequests(), "delete", "pods")
-	if len(removals) == 0 {
+	all, err := s.Requests(s.Began)
+	s.Must(err)
+	for _, r := range requests(s, all, "delete", "pods") {
+		if r.Name == name && r.Namespace == s.Name {
+			return r.At
+		}
+	}
+	return time.Time{}
+}
+
+// attachDelay is the time from the controller's first removal of a pod until the last of the volumes was
+// attached to another node than the first.
+func attachDelay(s *bedtest.Scenario, volumes ...string) time.Duration {
+	s.T.Helper()
+	marks := requests(s, s.ControllerRequests(), "patch", "pods/status")
+	if len(marks) == 0 {
 		s.T.Fatal("the controller removed no pod")
 	}
 	var names []string
 	for _, volume := range volumes {
-		names = append(names, kubelet.AttachmentName(csidriver.Name, volume, to))
+		for _, node := range s.Nodes[1:] {
+			names = append(names, kubelet.AttachmentName(csidriver.Name, volume, node))
+		}
 	}
 	all, err := s.Requests(s.Began)
 	s.Must(err)
-	last := removals[0].At
+	last := marks[0].At
 	for _, r := range requests(s, all, "patch", attachmentsOfStorage+"/status") {
 		if r.User == "csi-attacher" && slices.Contains(names, r.Name) && r.At.After(last) {
 			last = r.At
 		}
 	}
-	return last.Sub(removals[0].At)
+	return last.Sub(marks[0].At)
 }
