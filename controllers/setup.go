@@ -84,6 +84,9 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 			return fmt.Errorf("adding %T: %w", part, err)
 		}
 	}
+	if err := mgr.Add(parts.protection); err != nil {
+		return fmt.Errorf("adding %T: %w", parts.protection, err)
+	}
 	return nil
 }
 
@@ -100,9 +103,10 @@ func controllerOptions(cfg Config) controller.Options {
 
 // parts are the reconcilers, wired.
 type parts struct {
-	clock    *ClockReconciler
-	failover *FailoverReconciler
-	keepAway *KeepAwayReconciler
+	clock      *ClockReconciler
+	failover   *FailoverReconciler
+	keepAway   *KeepAwayReconciler
+	protection *Protection
 }
 
 func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) parts {
@@ -125,6 +129,7 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 			gatherer: g, client: c, keepAway: keepAway, inUse: newVolumesInUse(c, live), recorder: recorder,
 			reports: reports, halt: halt, fastDetach: cfg.FastDetach, reconcileInterval: cfg.ReconcileInterval,
 		},
-		keepAway: &KeepAwayReconciler{KeepAway: keepAway},
+		keepAway:   &KeepAwayReconciler{KeepAway: keepAway},
+		protection: &Protection{Survey: NewSurvey(cfg, kubelets, cache), halt: halt, metrics: cfg.Metrics},
 	}
 }

@@ -32,6 +32,7 @@ type Metrics struct {
 	stages      *prometheus.HistogramVec
 	taints      *prometheus.CounterVec
 	guard       prometheus.Gauge
+	unprotected *prometheus.GaugeVec
 }
 
 // New returns metrics of which all known label values start at 0, so that rates see the first increment.
@@ -66,6 +67,10 @@ func New() *Metrics {
 			Namespace: namespace, Name: "guard_tripped",
 			Help: "1 while so much of the cluster seems lost at once that nothing is removed, else 0.",
 		}),
+		unprotected: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "unprotected_pods",
+			Help: "Selected pods that would not be moved if their node were lost now, each under the first reason; known to the leader only.",
+		}, []string{"reason"}),
 	}
 	for _, reason := range []failover.Reason{
 		failover.QuorumLost, failover.NodeUnreachable, failover.ForcedIOErrors, failover.Demoted, failover.ReplicaGone,
@@ -81,12 +86,13 @@ func New() *Metrics {
 	for _, change := range []string{"set", "removed", "expired"} {
 		m.taints.WithLabelValues(change)
 	}
+	m.Unprotected(nil)
 	return m
 }
 
 // Collectors returns everything to register.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.failovers, m.pods, m.attachments, m.blocked, m.stages, m.taints, m.guard}
+	return []prometheus.Collector{m.failovers, m.pods, m.attachments, m.blocked, m.stages, m.taints, m.guard, m.unprotected}
 }
 
 // FailoverBegun counts a fail-over.
@@ -117,5 +123,12 @@ func (m *Metrics) Guard(closed bool) {
 		m.guard.Set(1)
 	} else {
 		m.guard.Set(0)
+	}
+}
+
+// Unprotected shows how many pods are unprotected for which reason; a reason that is not given has none.
+func (m *Metrics) Unprotected(pods map[failover.Reason]int) {
+	for _, reason := range failover.Hindrances() {
+		m.unprotected.WithLabelValues(string(reason)).Set(float64(pods[reason]))
 	}
 }

@@ -1,0 +1,64 @@
+package controllers
+
+import (
+	"context"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+)
+
+// protectionInterval is how often the forecast for all selected pods is made again.
+const protectionInterval = 30 * time.Second
+
+// Protection keeps the metric of unprotected pods: those that would not be moved if their node were lost now. It runs
+// on the leader only, and asks nobody: what it looks at is in memory.
+type Protection struct {
+	*Survey
+	halt    *haltSwitch
+	metrics *metrics.Metrics
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable, so that each pod is counted once.
+func (*Protection) NeedLeaderElection() bool { return true }
+
+// Start implements manager.Runnable. What cannot be read now is read the next time.
+func (p *Protection) Start(ctx context.Context) error {
+	ticker := time.NewTicker(protectionInterval)
+	defer ticker.Stop()
+	for {
+		if err := p.count(ctx); err != nil && ctx.Err() == nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot tell how many pods are protected")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+func (p *Protection) count(ctx context.Context) error {
+	uses, _, err := p.Uses(ctx, "")
+	if err != nil {
+		return err
+	}
+	halt := p.halt.now(ctx)
+	counts := make(map[failover.Reason]int)
+	counted := make(map[string]bool)
+	for _, use := range uses {
+		pod := key(use.Namespace, use.Pod)
+		if counted[pod] || use.Input.Node.Name == "" {
+			continue
+		}
+		use.Input.Halt = halt
+		if f := failover.Foresee(use.Input); f.Outlook == failover.Unprotected || f.Outlook == failover.Untold {
+			counted[pod] = true
+			counts[f.Reason]++
+		}
+	}
+	p.metrics.Unprotected(counts)
+	return nil
+}

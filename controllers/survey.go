@@ -1,0 +1,127 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// Use is one volume of ours as one selected pod uses it.
+type Use struct {
+	// Namespace and Pod name the pod, Claim its PersistentVolumeClaim.
+	Namespace, Pod, Claim string
+	// Volume is the PersistentVolume, empty while the claim is not bound to one.
+	Volume string
+	// Input is what is known of the volume on the pod's node. Its node has no name while the pod is not bound.
+	Input failover.Input
+}
+
+// Survey looks at every selected pod, whatever its state, to say what would become of it. It reads, and changes nothing.
+type Survey struct {
+	gatherer
+}
+
+// NewSurvey returns a survey by the configuration's driver, selector, settings and LINSTOR; the rest of the
+// configuration is not used. The cache must have the indexes of AddIndexes. Where it holds pods that are not selected
+// too, the survey sees those that share a volume with a selected one.
+func NewSurvey(cfg Config, kubelets *Kubelets, cache client.Reader) *Survey {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	return &Survey{gatherer{
+		cache: cache, linstor: cfg.Linstor, kubelets: kubelets, clock: cfg.Clock,
+		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings,
+	}}
+}
+
+// Uses returns the volumes of ours of all selected pods of a namespace, or of all with an empty one, sorted by pod and
+// claim. Pods that have ended are left out. Idle are the selected pods, as "namespace/name", that use no volume
+// of ours at all.
+func (s *Survey) Uses(ctx context.Context, namespace string) (uses []Use, idle []string, err error) {
+	var pods corev1.PodList
+	if err := s.cache.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+		return nil, nil, fmt.Errorf("listing pods: %w", err)
+	}
+	inputs := map[string]failover.Input{} // by volume and node
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if !s.selector.Matches(labels.Set(pod.Labels)) || ended(pod) {
+			continue
+		}
+		found := 0
+		for _, claim := range claimsOf(pod) {
+			use, ok, err := s.use(ctx, pod, claim, inputs)
+			if err != nil {
+				return nil, nil, err
+			}
+			if ok {
+				uses = append(uses, use)
+				found++
+			}
+		}
+		if found == 0 {
+			idle = append(idle, key(pod.Namespace, pod.Name))
+		}
+	}
+	slices.SortFunc(uses, func(a, b Use) int {
+		return slices.Compare([]string{a.Namespace, a.Pod, a.Claim}, []string{b.Namespace, b.Pod, b.Claim})
+	})
+	slices.Sort(idle)
+	return uses, idle, nil
+}
+
+// use returns one claim of a pod, unless its volume is of another driver.
+func (s *Survey) use(ctx context.Context, pod *corev1.Pod, claim string, inputs map[string]failover.Input) (Use, bool, error) {
+	use := Use{Namespace: pod.Namespace, Pod: pod.Name, Claim: strings.TrimPrefix(claim, pod.Namespace+"/")}
+	pv, err := s.volumeOfClaim(ctx, claim)
+	if err != nil {
+		return Use{}, false, fmt.Errorf("finding the volume of claim %s: %w", claim, err)
+	}
+	if pv == nil {
+		return use, true, nil
+	}
+	if !s.isOurs(pv) {
+		return Use{}, false, nil
+	}
+	use.Volume = pv.Name
+	id := pv.Name + "@" + pod.Spec.NodeName
+	in, ok := inputs[id]
+	if !ok {
+		if in, err = s.inputOn(ctx, pv, pod.Spec.NodeName); err != nil {
+			return Use{}, false, fmt.Errorf("gathering what is known of volume %s: %w", pv.Name, err)
+		}
+		inputs[id] = in
+	}
+	use.Input = in
+	return use, true, nil
+}
+
+func (s *Survey) inputOn(ctx context.Context, pv *corev1.PersistentVolume, node string) (failover.Input, error) {
+	pods, err := s.podsOf(ctx, claimOf(pv))
+	if err != nil {
+		return failover.Input{}, err
+	}
+	attachments, err := s.attachmentsOf(ctx, pv.Name)
+	if err != nil {
+		return failover.Input{}, err
+	}
+	in, err := s.input(ctx, pv, node, onNode(pods, node), attachmentFacts(attachments, pods, node))
+	if s.linstor.Status().Connected {
+		// What has not changed is not confirmed every few seconds; it would be before anything is done.
+		in.LinstorConfirmed = in.Now
+	}
+	return in, err
+}
+
+// ended tells whether a pod has run to its end and holds nothing any more.
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}

@@ -1,0 +1,211 @@
+package failover
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// wired is a healthy volume in which every replica reports all its connections.
+func wired() Input {
+	in := healthy()
+	wire(&in)
+	return in
+}
+
+func wire(in *Input) {
+	for i := range in.Resource.Replicas {
+		r := &in.Resource.Replicas[i]
+		r.Connections = map[string]Fact[bool]{}
+		for _, peer := range in.Resource.Replicas {
+			if peer.Node != r.Node && !(peer.Diskless && r.Diskless) {
+				r.Connections[peer.Node] = held(true, time.Hour)
+			}
+		}
+	}
+}
+
+// forecast is one case of the table of forecasts.
+type forecast struct {
+	from    func() Input
+	edit    edit
+	want    Outlook
+	reason  Reason
+	message string // what the message contains
+}
+
+func forecasts() map[string]forecast {
+	quorum := func(value string) edit {
+		return func(in *Input) {
+			for i := range in.Resource.Replicas {
+				in.Resource.Replicas[i].Quorum = value
+			}
+		}
+	}
+	score := func(node string, value int) edit {
+		return at(node, func(r *Replica) { r.Score = held(value, time.Hour) })
+	}
+	second := func(change func(*Pod)) edit {
+		return func(in *Input) {
+			in.Pods = append(in.Pods, runningPod("web-1"))
+			change(&in.Pods[1])
+		}
+	}
+	halt := func(h Halt) edit { return func(in *Input) { in.Halt = h } }
+	other := func(change edit) edit {
+		return thePod(func(p *Pod) {
+			o := wired()
+			change(&o)
+			p.Others = append(p.Others, OtherVolume{Name: "pv-2", Resource: o.Resource})
+		})
+	}
+	cut := func(a, b string) edit {
+		return edited(
+			at(a, func(r *Replica) { r.Connections[b] = held(false, time.Hour) }),
+			at(b, func(r *Replica) { r.Connections[a] = held(false, time.Hour) }))
+	}
+	onlyA := func(in *Input) { in.Resource.Replicas = in.Resource.Replicas[:1] }
+	good := func(reason Reason, edits ...edit) forecast {
+		return forecast{from: wired, edit: edited(edits...), want: Protected, reason: reason}
+	}
+	bad := func(reason Reason, message string, edits ...edit) forecast {
+		return forecast{from: wired, edit: edited(edits...), want: Unprotected, reason: reason, message: message}
+	}
+	return map[string]forecast{
+		"two disks and a tie-breaker protect": good(PrimaryHealthy),
+		"three disks protect": good(PrimaryHealthy, withoutTieBreaker, withThirdDisk, wire,
+			score(nodeA, 10103), score(nodeB, 10103), score(nodeC, 10103)),
+		"values of an hour ago serve as well": good(PrimaryHealthy, func(in *Input) {
+			in.Now = now.Add(time.Hour)
+			in.LinstorConfirmed = in.Now
+		}),
+		"a diskless Primary on a third node is protected": good(PrimaryHealthy, withoutTieBreaker, withThirdDisk, wire,
+			at(nodeA, func(r *Replica) {
+				r.Diskless, r.Remembered = true, &Memory{Quorum: "majority", Diskful: []string{nodeB, nodeC}}
+			}),
+			score(nodeB, 10102), score(nodeC, 10102)),
+		"a raw block volume that nobody has opened is protected": good(VolumeUnused, func(in *Input) { in.Volume.Block = true },
+			at(nodeA, func(r *Replica) { r.InUse = held(false, time.Hour) }),
+			at(nodeB, func(r *Replica) { r.MayPromote = held(true, time.Hour) })),
+		"an unsafe volume does not matter where that is allowed": good(PrimaryHealthy,
+			thePod(func(p *Pod) { p.UnsafeVolume = "cache" }), func(in *Input) { in.Settings.RemoveUnsafePods = true }),
+		"another volume that is protected as well moves along": good(PrimaryHealthy, other(func(*Input) {})),
+		"a node whose kubelet cannot be heard is protected":    good(PrimaryHealthy, func(in *Input) { in.Node.LeaseKnown = false }),
+		"a satellite that LINSTOR has lost does not matter": {
+			from: wired, edit: edited(silent(nodeA), func(in *Input) { in.Resource.Replicas[0].Connections = nil }),
+			want: Protected, reason: NoSurvivor,
+		},
+
+		"one replica alone":                      bad(NoSurvivor, "there is no other replica", onlyA),
+		"two disks and no tie-breaker":           bad(NoSurvivor, "node-b would have no quorum", withoutTieBreaker, wire),
+		"the other disk is synchronizing":        bad(NoSurvivor, "node-b would have no up-to-date data", score(nodeB, 10001), score(nodeT, 1)),
+		"the other disk's satellite is away":     bad(NoSurvivor, "node-b is not ONLINE in LINSTOR", silent(nodeB), score(nodeT, 1)),
+		"the other disk's replica is being left": bad(NoSurvivor, "node-b is being removed", withoutTieBreaker, wire, at(nodeB, func(r *Replica) { r.Leaving = true })),
+		"the other disk has no quorum even now":  bad(NoSurvivor, "node-b has no quorum or no data even now", withoutTieBreaker, wire, score(nodeB, 0)),
+		"the other disk says nothing": bad(NoSurvivor, "node-b does not report its state", withoutTieBreaker, wire,
+			at(nodeB, func(r *Replica) { r.Score = untold[int](time.Hour) })),
+		"disk and tie-breaker are not connected": bad(NoSurvivor, "node-b would have no quorum", cut(nodeB, nodeT), score(nodeT, 1)),
+		"quorum all":                             bad(NoSurvivor, "node-b would have no quorum", quorum("all")),
+		"a quorum of both disks":                 bad(NoSurvivor, "node-b would have no quorum", quorum("2")),
+		"the other replica is Primary too": bad(NoSurvivor, "node-b is Primary itself; node-t is connected to node-b, which is Primary",
+			at(nodeB, func(r *Replica) { r.InUse = held(true, time.Hour) })),
+		"a Primary that the survivors do not reach": bad(PrimaryConnected, "another node is Primary",
+			withThirdDisk, wire, cut(nodeC, nodeB), cut(nodeT, nodeB), score(nodeC, 10102), score(nodeT, 10102),
+			at(nodeT, func(r *Replica) { r.Diskless = false }),
+			at(nodeB, func(r *Replica) { r.InUse, r.Score = held(true, time.Hour), held(0, time.Hour) }),
+			at(nodeA, func(r *Replica) {
+				r.Diskless, r.Remembered = true, &Memory{Quorum: "majority", Diskful: []string{nodeB, nodeC, nodeT}}
+			})),
+
+		"LINSTOR does not list the resource": {
+			from: wired, edit: func(in *Input) { in.Resource = Resource{Name: "pvc-1"} }, want: Untold, reason: StateUnknown,
+		},
+		"a volume without DRBD":        bad(NotDRBD, "no DRBD layer", func(in *Input) { in.Resource.DRBD = false }),
+		"an NFS export":                bad(NFSExport, "by NFS", func(in *Input) { in.Volume.NFSExport = true }),
+		"quorum off":                   bad(NoQuorum, "does not fence", quorum("off")),
+		"quorum that is not known":     bad(NoQuorum, "does not fence", quorum("")),
+		"a quorum of one":              bad(NoQuorum, "does not fence", quorum("1")),
+		"A may not know of its quorum": bad(QuorumUnconfirmed, "changed after", at(nodeA, func(r *Replica) { r.Remembered.Quorum = "off" })),
+		"no pod asks any more":         bad(NotSelected, "no selected pod", func(in *Input) { in.Pods = nil }, func(in *Input) { in.Attachment = nil }),
+		"an exempt pod":                bad(Exempt, "exempts", thePod(func(p *Pod) { p.Exempt = true })),
+		"a pod without an owner":       bad(NoOwner, "no controller", thePod(func(p *Pod) { p.Owned = false })),
+		"a pod of a DaemonSet":         bad(NodeBound, "same node", thePod(func(p *Pod) { p.NodeBound = true })),
+		"an unsafe volume":             bad(UnsafeVolume, `"cache"`, thePod(func(p *Pod) { p.UnsafeVolume = "cache" })),
+		"another volume of one replica": bad(OtherVolumeUnavailable, "pv-2",
+			other(func(in *Input) { onlyA(in) })),
+		"a pod beside it that is not selected": bad(SharedVolume, "web-1", second(func(p *Pod) { p.Selected = false })),
+		"LINSTOR is away":                      bad(LinstorStale, "not confirmed", func(in *Input) { in.LinstorConfirmed = ago(time.Minute) }),
+		"a suspect view":                       bad(GuardTripped, "too many", halt(Halt{Guard: "too many"})),
+		"a pause":                              bad(Paused, "by hand", halt(Halt{Paused: "by hand"})),
+		"a dry run":                            bad(DryRun, "would remove pod default/web-0", halt(Halt{DryRun: true})),
+
+		"a pod that has not run on a node without a replica": {
+			from: gone, edit: thePod(func(p *Pod) { p.HasRun = false }), want: Starting, reason: VolumeStarting,
+		},
+		"a node that is lost now":              {from: crashed, want: Failing, reason: NodeUnreachable},
+		"a node that is lost now and a pause":  {from: crashed, edit: halt(Halt{Paused: "by hand"}), want: Unprotected, reason: Paused},
+		"a Primary without quorum and its pod": {from: isolated, want: Failing, reason: QuorumLost},
+	}
+}
+
+func TestForesee(t *testing.T) {
+	t.Parallel()
+	for name, c := range forecasts() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := c.from()
+			if c.edit != nil {
+				c.edit(&in)
+			}
+			f := Foresee(in)
+			if f.Outlook != c.want || f.Reason != c.reason || !strings.Contains(f.Message, c.message) || f.Message == "" {
+				t.Errorf("got %s (%s: %s), want %s (%s: ...%s...)", f.Outlook, f.Reason, f.Message, c.want, c.reason, c.message)
+			}
+		})
+	}
+}
+
+// Every hindrance that is announced is met, and none other.
+func TestEveryHindranceIsForeseen(t *testing.T) {
+	t.Parallel()
+	met := map[Reason]bool{}
+	for _, c := range forecasts() {
+		in := c.from()
+		if c.edit != nil {
+			c.edit(&in)
+		}
+		if f := Foresee(in); f.Outlook == Unprotected || f.Outlook == Untold {
+			met[f.Reason] = true
+		}
+	}
+	if diff := cmp.Diff(slices.Sorted(slices.Values(Hindrances())), slices.Sorted(maps.Keys(met))); diff != "" {
+		t.Errorf("hindrances (-announced +met):\n%s", diff)
+	}
+}
+
+// What is imagined must not leak into what is known.
+func TestForeseeLeavesItsInputAlone(t *testing.T) {
+	t.Parallel()
+	in, before := wired(), wired()
+	Foresee(in)
+	if diff := cmp.Diff(before, in); diff != "" {
+		t.Errorf("the input has changed (-before +after):\n%s", diff)
+	}
+}
+
+// The grace that is announced is the one that applies.
+func TestForeseenGrace(t *testing.T) {
+	t.Parallel()
+	in := wired()
+	if f := Foresee(in); f.Grace != in.Settings.ConfirmedGrace {
+		t.Errorf("with all peers as witnesses the grace is %s, want %s", f.Grace, in.Settings.ConfirmedGrace)
+	}
+	at(nodeA, func(r *Replica) { r.Remembered = nil })(&in)
+	if f := Foresee(in); f.Grace != in.Settings.KnownGrace {
+		t.Errorf("where nobody remembers the node the grace is %s, want %s", f.Grace, in.Settings.KnownGrace)
+	}
+}

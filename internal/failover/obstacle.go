@@ -1,0 +1,82 @@
+package failover
+
+import "strconv"
+
+// obstacle says why DRBD would not let a replica be promoted after the node was lost, empty when it would. It follows
+// drbd-utils' may promote (drbdsetup_events2.c, compute_promotion_info): a replica may be promoted if it has
+// quorum, reaches an UpToDate copy of every volume, and neither it nor a peer it reaches is Primary.
+func obstacle(r Resource, replica Replica, lost string) string {
+	switch {
+	case replica.Leaving:
+		return "is being removed or is inactive"
+	case !replica.Online.is(true):
+		return "is not ONLINE in LINSTOR"
+	case !replica.Score.Known:
+		return "does not report its state to LINSTOR"
+	case replica.Score.Value <= 0:
+		return "has no quorum or no data even now"
+	case !dataWithout(r, replica, lost):
+		return "would have no up-to-date data"
+	case !quorateWithout(r, replica, lost):
+		return "would have no quorum"
+	}
+	if replica.InUse.is(true) {
+		return "is Primary itself"
+	}
+	for _, peer := range r.Replicas {
+		if peer.Node != lost && reaches(replica, peer) && peer.InUse.is(true) {
+			return "is connected to " + peer.Node + ", which is Primary"
+		}
+	}
+	return ""
+}
+
+// reaches tells whether a replica is or is connected to a peer.
+func reaches(replica, peer Replica) bool {
+	return replica.Node == peer.Node || replica.Connections[peer.Node].is(true)
+}
+
+// DRBD's promotion score is 10000 for a local disk, 100 for each volume that is UpToDate on it, and the number of
+// UpToDate copies within reach, each at most 99.
+const (
+	scoreOfDisk     = 10000
+	scoreOfUpToDate = 100
+)
+
+// dataWithout tells whether a replica reaches an UpToDate copy of every volume without the lost node.
+func dataWithout(r Resource, replica Replica, lost string) bool {
+	copies := replica.Score.Value % scoreOfUpToDate
+	a, ok := r.replica(lost)
+	if !ok || a.Diskless || !replica.Connections[lost].is(true) {
+		return copies > 0
+	}
+	if a.Score.Known && a.Score.Value%scoreOfDisk < scoreOfUpToDate {
+		return copies > 0 // nothing on the lost node is UpToDate
+	}
+	return copies > 1
+}
+
+// quorateWithout tells whether a replica has quorum with the replicas that it reaches now, but for the lost node.
+func quorateWithout(r Resource, replica Replica, lost string) bool {
+	var diskful, diskfulHeld, diskless, disklessHeld int
+	for _, peer := range r.Replicas {
+		held := count(peer.Node != lost && reaches(replica, peer))
+		if peer.Diskless {
+			diskless++
+			disklessHeld += held
+		} else {
+			diskful++
+			diskfulHeld += held
+		}
+	}
+	switch replica.Quorum {
+	case "off", "":
+		return true // a gate of its own finds that
+	case "majority":
+		return couldHoldQuorum(diskful, diskfulHeld, diskless, disklessHeld)
+	case "all":
+		return diskfulHeld == diskful
+	}
+	n, err := strconv.Atoi(replica.Quorum)
+	return err != nil || diskfulHeld >= n
+}
