@@ -59,7 +59,9 @@ func (r *reports) changed(volume, node string, d failover.Decision) bool {
 	defer r.mu.Unlock()
 	if d.Verdict == failover.NotLost || d.Verdict == failover.Undecided {
 		s, told := r.said[volume][node]
-		if told && s.removing.IsZero() {
+		// A moment of not knowing ends no fail-over that has begun. That nothing is lost does, also where the
+		// workload came back to the same node and attachment.
+		if told && (s.removing.IsZero() || d.Verdict == failover.NotLost) {
 			delete(r.said[volume], node)
 			return s.verdict != d.Verdict
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 func TestAReplicaThatDRBDDemotedByForce(t *testing.T) {
-	scene(t, func(w *world, _ *process) {
+	scene(t, func(w *world, p *process) {
 		// A is cut off, and before the grace is over something else works on B for a while.
 		w.DRBD.SetDetectionDelay(0)
 		w.DRBD.Isolate(nodeA)
@@ -42,6 +42,8 @@ func TestAReplicaThatDRBDDemotedByForce(t *testing.T) {
 			pod := w.pod("db-0")
 			return pod != nil && pod.UID != first.UID && pod.Status.Phase == corev1.PodRunning
 		})
+		w.pass(5 * time.Minute)
+		p.wantNothingLeft()
 	})
 }
 
@@ -224,5 +226,31 @@ func TestTheGuardHoldsAndOpensByItself(t *testing.T) {
 		}
 		w.Linstor.RestoreSatellite(nodeT)
 		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
+}
+
+func TestAPodThatReturnsToTheSameNodeAndAttachment(t *testing.T) {
+	cfg := defaults()
+	cfg.DisableNodeTaints = true
+	inWorld(t, virtual.Options{}, func(w *world) {
+		p := w.startProcess("one", cfg)
+		p.leads(cfg)
+		w.volume("db")
+		w.workload("db", selected, func(v *virtual.Workload) { v.Nodes = []string{nodeA} })
+		w.pass(2 * time.Minute)
+		first := w.pod("db-0")
+		w.DRBD.Close("pvc-db", nodeA) // nobody writes, and nobody could
+		w.until(2*time.Minute, "the replacement runs on A", func() bool {
+			pod := w.pod("db-0")
+			return w.runs("db-0", nodeA) && pod.UID != first.UID
+		})
+		w.pass(5 * time.Minute)
+		if a, _ := w.DRBD.Replica("pvc-db", nodeA); a.Role != drbd.Primary {
+			t.Fatalf("A should be Primary again: %+v", a)
+		}
+		p.wantNothingLeft()
+		if lost := p.parts.failover.reports.lostNodes(); len(lost) > 0 {
+			t.Errorf("the guard still counts %v as lost", lost)
+		}
 	})
 }

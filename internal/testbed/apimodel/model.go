@@ -121,7 +121,8 @@ func (m *Model) Client(actor string) client.Client {
 }
 
 // Fail makes each request fail for which f returns an error, such as one of package
-// k8s.io/apimachinery/pkg/api/errors; nil ends that. f must not use the API.
+// k8s.io/apimachinery/pkg/api/errors; nil ends that. f is called with no lock held: it may take its time, and may use
+// the API itself by a client that it does not let fail.
 func (m *Model) Fail(f func(Request) error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,0 +1,171 @@
+package controllers
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// lease returns a Lease whose kubelet's clock is a year behind.
+func lease(node string, renewals int) *coordinationv1.Lease {
+	renewed := metav1.NewMicroTime(start.AddDate(-1, 0, 0).Add(time.Duration(renewals) * 10 * time.Second))
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: LeaseNamespace, Name: node},
+		Spec:       coordinationv1.LeaseSpec{RenewTime: &renewed},
+	}
+}
+
+func TestLeaseSilence(t *testing.T) {
+	t.Parallel()
+	const a, b, c = nodeA, nodeB, nodeT
+	everybody := func(k *Kubelets, renewals int, nodes ...string) {
+		for _, node := range nodes {
+			k.ObserveLease(lease(node, renewals))
+		}
+	}
+	cases := map[string]struct {
+		tell    func(*Kubelets)
+		known   bool
+		silence time.Duration
+	}{
+		"a Lease that was never seen says nothing": {tell: func(*Kubelets) {}},
+		"silence counts from what was seen, not from the kubelet's clock": {
+			tell: func(k *Kubelets) {
+				everybody(k, 0, a, b, c)
+				<-time.After(11 * time.Second)
+			},
+			known: true, silence: 11 * time.Second,
+		},
+		"a renewal ends it": {
+			tell: func(k *Kubelets) {
+				everybody(k, 0, a, b, c)
+				<-time.After(11 * time.Second)
+				everybody(k, 1, a, b)
+				<-time.After(time.Second)
+			},
+			known: true, silence: time.Second,
+		},
+		"the same renewal seen again does not": {
+			tell: func(k *Kubelets) {
+				everybody(k, 0, a, b, c)
+				<-time.After(5 * time.Second)
+				everybody(k, 0, a)
+				<-time.After(5 * time.Second)
+			},
+			known: true, silence: 10 * time.Second,
+		},
+		"a clock that is set back is a renewal, too": {
+			tell: func(k *Kubelets) {
+				everybody(k, 9, a, b, c)
+				<-time.After(10 * time.Second)
+				everybody(k, 3, a)
+			},
+			known: true,
+		},
+		"one of three may be silent": {
+			tell: func(k *Kubelets) {
+				everybody(k, 0, a, b, c)
+				<-time.After(30 * time.Second)
+				everybody(k, 1, b, c)
+			},
+			known: true, silence: 30 * time.Second,
+		},
+		"two of three silent at once say nothing": {
+			tell: func(k *Kubelets) {
+				everybody(k, 0, a, b, c)
+				<-time.After(30 * time.Second)
+				everybody(k, 1, c)
+			},
+		},
+		"one of two may be silent": {
+			tell: func(k *Kubelets) {
+				everybody(k, 0, a, b)
+				<-time.After(30 * time.Second)
+				everybody(k, 1, b)
+			},
+			known: true, silence: 30 * time.Second,
+		},
+		"nodes that went long ago do not count": {
+			tell: func(k *Kubelets) {
+				everybody(k, 0, b, c)
+				<-time.After(forgotten)
+				everybody(k, 0, a, "node-x")
+				<-time.After(30 * time.Second)
+				everybody(k, 1, "node-x")
+			},
+			known: true, silence: 30 * time.Second,
+		},
+		"a Lease that was deleted says nothing": {
+			tell: func(k *Kubelets) {
+				everybody(k, 0, a, b, c)
+				k.forgetLease(lease(a, 0))
+			},
+		},
+		"Leases of others than kubelets do not count": {
+			tell: func(k *Kubelets) {
+				other := lease(a, 0)
+				other.Namespace = "default"
+				k.ObserveLease(other)
+			},
+		},
+		"a Lease that was never renewed does not count": {
+			tell: func(k *Kubelets) {
+				empty := lease(a, 0)
+				empty.Spec.RenewTime = nil
+				k.ObserveLease(empty)
+			},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				k := NewKubelets(clock.RealClock{}, nil)
+				c.tell(k)
+				got := k.Node(nodeA)
+				if got.LeaseKnown != c.known || got.LeaseKnown && got.LeaseSilence != c.silence {
+					t.Errorf("known: %t, silence %s, want %t, %s", got.LeaseKnown, got.LeaseSilence, c.known, c.silence)
+				}
+			})
+		})
+	}
+}
+
+func TestBoots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := NewKubelets(clock.RealClock{}, []string{"off"})
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeA}}
+		k.ObserveNode(node)
+		if got := k.Node(nodeA); !got.BootSince.IsZero() {
+			t.Errorf("a node without a boot ID has booted at %s", got.BootSince)
+		}
+		<-time.After(time.Minute)
+		first := time.Now()
+		node.Status.NodeInfo.BootID = "1"
+		k.ObserveNode(node)
+		<-time.After(time.Minute)
+		node.Spec.Taints = []corev1.Taint{{Key: "off"}}
+		k.ObserveNode(node)
+		if got, want := k.Node(nodeA), (failover.Node{Name: nodeA, BootSince: first, Shutdown: true}); got != want {
+			t.Errorf("node %+v, want %+v", got, want)
+		}
+		second := time.Now()
+		node.Status.NodeInfo.BootID, node.Spec.Taints = "2", []corev1.Taint{{Key: "other"}}
+		k.ObserveNode(node)
+		if got, want := k.Node(nodeA), (failover.Node{Name: nodeA, BootSince: second}); got != want {
+			t.Errorf("node %+v, want %+v", got, want)
+		}
+		k.forgetNode(node)
+		if got, want := k.Node(nodeA), (failover.Node{Name: nodeA}); got != want {
+			t.Errorf("node %+v, want %+v", got, want)
+		}
+	})
+}
