@@ -174,6 +174,26 @@ func (r *FailoverReconciler) mark(ctx context.Context, in failover.Input, d fail
 	return nil
 }
 
+// unmark takes the mark off an attachment whose fail-over was overtaken: the volume is in use and well there again, by
+// pods that the mark knows nothing of.
+func (r *FailoverReconciler) unmark(ctx context.Context, in failover.Input, d failover.Decision) error {
+	if d.Reason != failover.PrimaryHealthy || len(in.Pods) == 0 || in.Attachment == nil || !in.Attachment.Marked || r.halt.dryRun {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": in.Attachment.UID, "annotations": map[string]any{AnnotationFailOver: nil},
+	}})
+	if err != nil {
+		return err
+	}
+	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: in.Attachment.Name}}
+	err = r.client.Patch(ctx, va, client.RawPatch(types.MergePatchType, patch))
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("taking the mark off VolumeAttachment %s: %w", in.Attachment.Name, err)
+	}
+	return nil
+}
+
 // detach takes the volume off the node after the last pod there that used it is gone. in is the confirmation of that.
 func (r *FailoverReconciler) detach(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision) error {
 	r.reports.podsGone(pv.Name, in)

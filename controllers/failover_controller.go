@@ -65,6 +65,9 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 			}
 		} else {
 			r.report(ctx, &pv, in, d)
+			if err := r.unmark(ctx, in, d); err != nil {
+				return reconcile.Result{}, err
+			}
 		}
 		next.add(d.After)
 		if d.Reason != failover.PrimaryHealthy {

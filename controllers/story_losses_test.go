@@ -6,10 +6,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
@@ -252,5 +254,36 @@ func TestAPodThatReturnsToTheSameNodeAndAttachment(t *testing.T) {
 		if lost := p.parts.failover.reports.lostNodes(); len(lost) > 0 {
 			t.Errorf("the guard still counts %v as lost", lost)
 		}
+	})
+}
+
+func TestAMarkGoesWhenTheWorkloadIsWellWithTheSameAttachment(t *testing.T) {
+	cfg := defaults()
+	cfg.DisableNodeTaints = true
+	inWorld(t, virtual.Options{}, func(w *world) {
+		p := w.startProcess("one", cfg)
+		p.leads(cfg)
+		w.volume("db")
+		w.workload("db", selected, func(v *virtual.Workload) { v.Nodes = []string{nodeA} })
+		w.pass(2 * time.Minute)
+		// The attach/detach controller is slower than owner and scheduler.
+		w.API.Fail(func(r apimodel.Request) error {
+			if r.Actor == virtual.ActorAttach && r.Verb == apimodel.VerbDelete {
+				return apierrors.NewTooManyRequests("later", 1)
+			}
+			return nil
+		})
+		attachment := w.attachment("db", nodeA)
+		w.DRBD.Close("pvc-db", nodeA)
+		w.untilRemoved(2*time.Minute, "db-0")
+		if w.attachment("db", nodeA).Annotations[AnnotationFailOver] == "" {
+			t.Error("the attachment is not marked")
+		}
+		w.until(time.Minute, "the replacement runs on A", func() bool { return w.runs("db-0", nodeA) })
+		w.pass(time.Minute)
+		if got := w.attachment("db", nodeA); got == nil || got.UID != attachment.UID {
+			t.Fatalf("not the same attachment: %+v", got)
+		}
+		p.wantNothingLeft()
 	})
 }
