@@ -27,6 +27,8 @@ const (
 	eventForceDetached   = "ForceDetached"
 	eventNodeLost        = "NodeStorageQuorumLost"
 	eventNodeRegained    = "NodeStorageQuorumRegained"
+	eventGuardTripped    = "GuardTripped"
+	eventGuardOpened     = "GuardOpened"
 	eventSharedVolume    = "SharedVolume"
 	attachmentsOfStorage = "volumeattachments"
 )
