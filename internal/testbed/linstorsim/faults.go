@@ -12,6 +12,14 @@ func (s *Server) ConnectionStatus(nodeName string) string {
 	return ""
 }
 
+// Hears tells whether what a node's satellite says reaches LINSTOR now.
+func (s *Server) Hears(nodeName string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.nodes[fold(nodeName)]
+	return n != nil && n.reports()
+}
+
 // StopSatellite ends the satellite process on a node. It closes its connection: the controller knows at once.
 func (s *Server) StopSatellite(nodeName string) {
 	s.onNode(nodeName, func(n *node) {

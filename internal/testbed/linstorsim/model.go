@@ -311,6 +311,20 @@ func (s *Server) DeleteResource(resourceName string) error {
 	return nil
 }
 
+// ReplicaNodes returns the names of the nodes with a resource of a definition, sorted.
+func (s *Server) ReplicaNodes(resourceName string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	if d := s.definitions[fold(resourceName)]; d != nil {
+		for _, rsc := range d.resources {
+			names = append(names, rsc.node.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // SetNodeFlags replaces a node's flags, such as [FlagEvicted] (which implies [FlagDelete]) or [FlagEvacuate].
 func (s *Server) SetNodeFlags(nodeName string, flags ...string) {
 	s.onNode(nodeName, func(n *node) { n.flags = flags })

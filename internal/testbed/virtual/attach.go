@@ -161,9 +161,13 @@ func attachmentName(at place) string { return "csi-" + at.volume + "-" + at.node
 type attacher struct {
 	*Cluster
 	client client.Client
+	// made are the diskless replicas that an attach has made.
+	made map[place]bool // by resource instead of volume
 }
 
-func newAttacher(c *Cluster) *attacher { return &attacher{c, c.API.Client(ActorAttacher)} }
+func newAttacher(c *Cluster) *attacher {
+	return &attacher{c, c.API.Client(ActorAttacher), make(map[place]bool)}
+}
 
 func (a *attacher) sync(ctx context.Context) time.Duration {
 	next := idle
@@ -182,6 +186,9 @@ func (a *attacher) sync(ctx context.Context) time.Duration {
 func (a *attacher) serve(ctx context.Context, va *storagev1.VolumeAttachment) bool {
 	marked := slices.Contains(va.Finalizers, attacherFinalizer)
 	if va.DeletionTimestamp != nil {
+		if marked {
+			a.unpublish(ctx, va)
+		}
 		va.Finalizers = slices.DeleteFunc(va.Finalizers, func(f string) bool { return f == attacherFinalizer })
 		return !marked || a.client.Update(ctx, va) == nil
 	}
@@ -197,9 +204,37 @@ func (a *attacher) serve(ctx context.Context, va *storagev1.VolumeAttachment) bo
 	a.mu.Lock()
 	volume := a.volumes[*va.Spec.Source.PersistentVolumeName]
 	a.mu.Unlock()
-	if a.Linstor.MakeAvailable(volume.Resource(), va.Spec.NodeName) != nil {
+	at := place{volume.Resource(), va.Spec.NodeName}
+	replicas := a.Linstor.ReplicaNodes(at.volume)
+	if a.Linstor.MakeAvailable(at.volume, at.node) != nil {
 		return false
+	}
+	if !slices.Contains(replicas, at.node) {
+		a.made[at] = true
 	}
 	va.Status.Attached = true
 	return a.client.Status().Update(ctx, va) == nil
+}
+
+// unpublish deletes the diskless replica that the attach has made, once nothing else on the node needs it. What LINSTOR
+// refuses stays.
+func (a *attacher) unpublish(ctx context.Context, va *storagev1.VolumeAttachment) {
+	a.mu.Lock()
+	resource := func(name *string) string { return a.volumes[*name].Resource() }
+	at := place{resource(va.Spec.Source.PersistentVolumeName), va.Spec.NodeName}
+	a.mu.Unlock()
+	if !a.made[at] {
+		return
+	}
+	var all storagev1.VolumeAttachmentList
+	_ = a.view.List(ctx, &all)
+	a.mu.Lock()
+	needed := slices.ContainsFunc(all.Items, func(other storagev1.VolumeAttachment) bool {
+		return other.Spec.Attacher == Driver && other.Name != va.Name && other.Spec.NodeName == at.node &&
+			resource(other.Spec.Source.PersistentVolumeName) == at.volume
+	})
+	a.mu.Unlock()
+	if !needed && a.Linstor.RemoveReplica(at.volume, at.node) == nil {
+		delete(a.made, at)
+	}
 }

@@ -24,13 +24,15 @@ type Volume struct {
 	Namespace, Claim string
 	// Handle is the CSI volume handle, "<resource>" or "<resource>/<number>"; the default is "pvc-" with the name.
 	Handle string
+	// Count is the number of volumes of the resource, for the first PersistentVolume of a consistency group; 0 means 1.
+	Count int
 	// Diskful are the nodes with a disk; TieBreaker, where given, is one more without.
 	Diskful    []string
 	TieBreaker string
 	// Quorum is the resource definition's own; empty leaves it to LINSTOR.
 	Quorum string
-	// Block makes it a raw block volume. Its pods do not open it.
-	Block bool
+	// Block makes it a raw block volume. Its pods do not open it, unless Opened is set too.
+	Block, Opened bool
 	// ReadOnly makes every pod open it read-only.
 	ReadOnly bool
 	// AccessModes defaults to ReadWriteOnce.
@@ -115,7 +117,7 @@ func (c *Cluster) AddVolume(ctx context.Context, v Volume) error {
 	if len(v.AccessModes) == 0 {
 		v.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	}
-	spec := linstorsim.ResourceSpec{Spec: drbd.Spec{Name: v.Resource(), Quorum: v.Quorum}}
+	spec := linstorsim.ResourceSpec{Spec: drbd.Spec{Name: v.Resource(), Quorum: v.Quorum, Volumes: v.Count}}
 	for _, node := range v.Diskful {
 		spec.Replicas = append(spec.Replicas, drbd.ReplicaSpec{Node: node})
 	}

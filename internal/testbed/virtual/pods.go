@@ -116,11 +116,11 @@ func (k *kubelet) attached(ctx context.Context, pod *corev1.Pod) bool {
 	return true
 }
 
-// open opens the devices of a pod's volumes: all of them or none. Nobody opens raw block volumes and the clients of
-// NFS exports, whose devices are open where the export is.
+// open opens the devices of a pod's volumes: all of them or none. The clients of NFS exports open none: those devices
+// are open where the export is.
 func (k *kubelet) open(r *running) bool {
 	for _, v := range k.volumesOf(r.pod) {
-		if v.Block || len(v.Attributes) > 0 {
+		if v.Block && !v.Opened || len(v.Attributes) > 0 {
 			continue
 		}
 		if err := k.DRBD.Open(v.Resource(), k.node, v.readOnly); err != nil {

@@ -1,0 +1,104 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// Assembly is the controllers put together without a manager, for a simulation that runs them over models of the API and
+// of LINSTOR in virtual time. Who assembles them indexes the cache by [AddIndexes], tells the Kubelets what changes, and
+// feeds the queues as SetUp would.
+type Assembly struct {
+	parts parts
+}
+
+// Assemble puts the controllers together. live reads past the cache.
+func Assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) *Assembly {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	return &Assembly{parts: assemble(cfg, kubelets, c, cache, live, recorder)}
+}
+
+// Clock returns the reconciler of volumes that runs on every replica.
+func (a *Assembly) Clock() reconcile.Reconciler { return a.parts.clock }
+
+// Failover returns the reconciler of volumes that runs on the leader.
+func (a *Assembly) Failover() reconcile.Reconciler { return a.parts.failover }
+
+// KeepAway returns the reconciler of nodes that runs on the leader.
+func (a *Assembly) KeepAway() reconcile.Reconciler { return a.parts.keepAway }
+
+// Volumes returns which volumes have to be looked at when an object of the API has changed.
+func (a *Assembly) Volumes(ctx context.Context, o client.Object) []reconcile.Request {
+	switch o := o.(type) {
+	case *corev1.PersistentVolume:
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.Name}}}
+	case *corev1.Pod:
+		return a.parts.failover.volumesOfPod(ctx, o)
+	case *storagev1.VolumeAttachment:
+		return a.parts.failover.volumesOfAttachment(ctx, o)
+	}
+	return nil
+}
+
+// Doorbell returns the source that rings for the volumes of a resource when LINSTOR's word on it changes.
+func (a *Assembly) Doorbell() source.Source { return a.parts.failover.doorbell() }
+
+// Options returns with which options a controller runs by this configuration.
+func (c Config) Options() controller.Options { return controllerOptions(c) }
+
+// Remembered lists what the controllers keep in memory of fail-overs: one line for each volume that something was said of,
+// for each taint that was seen a moment ago and for each release of a volume that is under way. Nothing is left of
+// it when all is well.
+func (a *Assembly) Remembered() []string {
+	var lines []string
+	keepAway := a.parts.keepAway.KeepAway
+	keepAway.mu.Lock()
+	for _, node := range slices.Sorted(maps.Keys(keepAway.ensured)) {
+		lines = append(lines, "the taint of node "+node)
+	}
+	keepAway.mu.Unlock()
+	reports := a.parts.failover.reports
+	reports.mu.Lock()
+	for _, volume := range slices.Sorted(maps.Keys(reports.said)) {
+		for _, node := range slices.Sorted(maps.Keys(reports.said[volume])) {
+			s := reports.said[volume][node]
+			lines = append(lines, fmt.Sprintf("said of volume %s on node %s: %s %s", volume, node, s.verdict, s.reason))
+		}
+	}
+	reports.mu.Unlock()
+	inUse := a.parts.failover.inUse
+	inUse.mu.Lock()
+	for _, node := range slices.Sorted(maps.Keys(inUse.pending)) {
+		lines = append(lines, "volumes to be released from node "+node)
+	}
+	for _, node := range slices.Sorted(maps.Keys(inUse.busy)) {
+		lines = append(lines, "a release of volumes from node "+node)
+	}
+	inUse.mu.Unlock()
+	return lines
+}
+
+// Forget takes it that an object of a kind that the Kubelets observe was deleted.
+func (k *Kubelets) Forget(o client.Object) {
+	switch o := o.(type) {
+	case *coordinationv1.Lease:
+		k.forgetLease(o)
+	case *corev1.Node:
+		k.forgetNode(o)
+	}
+}

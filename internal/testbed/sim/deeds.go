@@ -1,0 +1,359 @@
+package sim
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// faults is the truth about what is broken at the moment, as far as the models do not tell.
+type faults struct {
+	// frozen are the nodes whose satellites LINSTOR takes for ONLINE whatever happens.
+	frozen map[string]bool
+	// silent is since when a node's satellite has not been heard.
+	silent map[string]time.Time
+	// kubelet are the nodes whose kubelets do not reach the API.
+	kubelet map[string]bool
+	// apiDown is set while no API server runs.
+	apiDown atomic.Bool
+	// answer is how long LINSTOR takes to answer.
+	answer atomic.Int64
+	// linstorDown is set while LINSTOR does not run, linstorUp since when it has.
+	linstorDown bool
+	linstorUp   time.Time
+	// changed are the resources whose quorum or replicas somebody has changed.
+	changed map[string]bool
+	// mounts counts how often a volume was closed under its pod, by resource and node.
+	mounts map[place]int
+	// migrations are the second pods of live migrations by volume.
+	migrations map[string]string
+}
+
+func newFaults() faults {
+	return faults{
+		frozen: make(map[string]bool), silent: make(map[string]time.Time), kubelet: make(map[string]bool),
+		linstorUp: time.Now(), changed: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
+	}
+}
+
+// onNode is what happens to a node.
+var onNode = map[Deed]func(w *world, node string){
+	Crash:             func(w *world, node string) { w.Crash(node) },
+	Return:            func(w *world, node string) { w.Return(node) },
+	Isolate:           func(w *world, node string) { w.Linstor.Isolate(node); w.cutKubelet(node, true) },
+	Rejoin:            func(w *world, node string) { w.Linstor.Rejoin(node); w.cutKubelet(node, false) },
+	IsolateDRBD:       func(w *world, node string) { w.DRBD.Isolate(node) },
+	RejoinDRBD:        func(w *world, node string) { w.DRBD.Rejoin(node) },
+	CutSatellite:      func(w *world, node string) { w.Linstor.CutSatellite(node) },
+	StopSatellite:     func(w *world, node string) { w.Linstor.StopSatellite(node) },
+	RestoreSatellite:  (*world).restoreSatellite,
+	FreezeSatellite:   (*world).freeze,
+	UnfreezeSatellite: (*world).unfreeze,
+	SilenceKubelet:    func(w *world, node string) { w.cutKubelet(node, true) },
+	RestoreKubelet:    func(w *world, node string) { w.cutKubelet(node, false) },
+	RestartEvents:     func(w *world, node string) { w.Linstor.RestartEvents(node) },
+	ShutdownTaint:     func(w *world, node string) { w.taint(node, true) },
+	ShutdownUntaint:   func(w *world, node string) { w.taint(node, false) },
+}
+
+// onLinstor is what happens to LINSTOR as a whole.
+var onLinstor = map[Deed]func(w *world, s Step){
+	StopLinstor:    func(w *world, _ Step) { w.linstorDown = true; w.Linstor.Stop() },
+	StartLinstor:   func(w *world, _ Step) { w.linstorDown, w.linstorUp = false, time.Now(); w.Linstor.Start() },
+	RestartLinstor: func(w *world, _ Step) { w.linstorDown, w.linstorUp = false, time.Now(); w.Linstor.Restart() },
+	SlowLinstor:    func(w *world, s Step) { w.answer.Store(int64(s.For)) },
+	FastLinstor:    func(w *world, _ Step) { w.answer.Store(0) },
+	DropStreams:    func(w *world, _ Step) { w.Linstor.DropStreams() },
+	ResetStreams:   func(w *world, _ Step) { w.Linstor.ResetStreams() },
+	SilenceStreams: func(w *world, _ Step) { w.Linstor.SilenceStreams() },
+	Replay:         func(w *world, _ Step) { w.subscribe() },
+	CutLink:        func(w *world, s Step) { w.DRBD.CutLink(s.Node, s.Peer) },
+	HealLink:       func(w *world, s Step) { w.DRBD.HealLink(s.Node, s.Peer) },
+	CutResource:    func(w *world, s Step) { w.DRBD.CutResourceLink(w.resource(s.On), s.Node, s.Peer) },
+	HealResource:   func(w *world, s Step) { w.DRBD.HealResourceLink(w.resource(s.On), s.Node, s.Peer) },
+	SetQuorum:      (*world).setQuorum,
+	RemoveReplica:  (*world).removeReplica,
+	FailDisk:       func(w *world, s Step) { _ = w.DRBD.SetDisk(w.resource(s.On), s.Node, 0, drbd.Failed) },
+	ReplaceDisk:    func(w *world, s Step) { w.replaceDisk(w.resource(s.On), s.Node) },
+	CloseVolume:    (*world).closeVolume,
+	OpenVolume:     (*world).openVolume,
+	FailAPI:        func(w *world, _ Step) { w.failAPI(true) },
+	RecoverAPI:     func(w *world, _ Step) { w.failAPI(false) },
+	ChangeLeader:   func(w *world, _ Step) { w.changeLeader() },
+	DeletePod:      func(w *world, s Step) { w.deletePod(s.On) },
+	ForceDeletePod: func(w *world, s Step) { w.deletePod(s.On, client.GracePeriodSeconds(0)) },
+	StopSlowly: func(w *world, s Step) {
+		w.Change(podKey(s.On), func(p *virtual.Workload) { p.StopTime = s.For })
+	},
+	MigrateTo:       (*world).migrate,
+	EndMigration:    (*world).endMigration,
+	RemoveFinalizer: func(w *world, s Step) { w.removeFinalizer(s.On) },
+}
+
+// onProcess is what happens to one replica of the controller.
+var onProcess = map[Deed]func(w *world, p *process){
+	CutLinstor:     func(_ *world, p *process) { p.network.shut() },
+	RestoreLinstor: func(_ *world, p *process) { p.network.open() },
+	CutAPI:         func(_ *world, p *process) { p.cutAPI(true) },
+	RestoreAPI:     func(_ *world, p *process) { p.cutAPI(false) },
+	PauseCache:     func(_ *world, p *process) { p.view.Pause() },
+	ResumeCache:    func(_ *world, p *process) { p.view.Resume() },
+	RestartProcess: (*world).restartProcess,
+}
+
+// do lets a step happen. What makes no sense at the moment does nothing.
+func (w *world) do(s Step) {
+	w.count("step: " + string(s.What))
+	if f := onNode[s.What]; f != nil {
+		f(w, s.Node)
+	}
+	if f := onLinstor[s.What]; f != nil {
+		f(w, s)
+	}
+	if f := onProcess[s.What]; f != nil {
+		if i, err := strconv.Atoi(s.On); err == nil && i < len(w.processes) {
+			f(w, w.processes[i])
+		}
+	}
+	w.listen()
+}
+
+// restoreSatellite starts the satellite of a node that runs.
+func (w *world) restoreSatellite(node string) {
+	if w.DRBD.Up(node) {
+		w.Linstor.RestoreSatellite(node)
+	}
+}
+
+func (w *world) freeze(node string) {
+	w.mu.Lock()
+	w.frozen[node] = true
+	w.mu.Unlock()
+	w.Linstor.FreezeSatellite(node)
+}
+
+func (w *world) unfreeze(node string) {
+	w.mu.Lock()
+	delete(w.frozen, node)
+	w.mu.Unlock()
+	w.Linstor.UnfreezeSatellite(node)
+}
+
+// listen notes whose satellites are not heard now.
+func (w *world) listen() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, node := range w.history.World.Nodes {
+		if w.Linstor.Hears(node) {
+			delete(w.silent, node)
+		} else if w.silent[node].IsZero() {
+			w.silent[node] = time.Now()
+		}
+	}
+}
+
+func (w *world) cutKubelet(node string, cut bool) {
+	w.kubelet[node] = cut
+	if cut {
+		w.SilenceKubelet(node)
+	} else {
+		w.RestoreKubelet(node)
+	}
+}
+
+func (w *world) taint(name string, off bool) {
+	var node corev1.Node
+	w.must(w.Client().Get(w.ctx, client.ObjectKey{Name: name}, &node))
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == shutdownTaint })
+	if off {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: shutdownTaint, Effect: corev1.TaintEffectNoSchedule})
+	}
+	w.must(w.Client().Update(w.ctx, &node))
+}
+
+// volume returns the volume of that name.
+func (w *world) volume(name string) Volume {
+	i := slices.IndexFunc(w.history.World.Volumes, func(v Volume) bool { return v.Name == name })
+	if i < 0 {
+		panic("no volume " + name)
+	}
+	return w.history.World.Volumes[i]
+}
+
+func (w *world) resource(volume string) string { return w.volume(volume).Resource() }
+
+// subscribe makes LINSTOR replay its state to everybody, as one more subscriber does.
+func (w *world) subscribe() {
+	near := newGate(w.Network.DialContext)
+	transport := &http.Transport{DialContext: near.dial}
+	request, err := http.NewRequestWithContext(w.ctx, http.MethodGet, "http://linstor:3370/v1/events/drbd/promotion", http.NoBody)
+	w.must(err)
+	request.Header.Set("Last-Event-ID", "current")
+	go func() {
+		if response, err := transport.RoundTrip(request); err == nil {
+			_ = response.Body.Close()
+		}
+		near.close()
+	}()
+	time.AfterFunc(5*time.Second, near.close)
+}
+
+func (w *world) setQuorum(s Step) {
+	resource := w.resource(s.On)
+	w.changed[resource] = true
+	w.Linstor.SetDefinitionProperty(resource, linstorsim.PropQuorum, s.Value)
+}
+
+func (w *world) removeReplica(s Step) {
+	resource := w.resource(s.On)
+	w.changed[resource] = true
+	_ = w.Linstor.RemoveReplica(resource, s.Node)
+}
+
+// replaceDisk puts a new disk where one has failed; DRBD copies the data there.
+func (w *world) replaceDisk(resource, node string) {
+	if state, ok := w.DRBD.Replica(resource, node); ok && state.DiskState == drbd.Failed {
+		_ = w.DRBD.SetDisk(resource, node, 0, drbd.Inconsistent)
+	}
+}
+
+// closeVolume demotes the replica under its pod, which does not know.
+func (w *world) closeVolume(s Step) {
+	at := place{w.resource(s.On), s.Node}
+	if state, ok := w.DRBD.Replica(at.what, at.node); !ok || state.Open == 0 {
+		return
+	}
+	w.mounts[at]++
+	w.DRBD.Close(at.what, at.node)
+}
+
+func (w *world) openVolume(s Step) {
+	at := place{w.resource(s.On), s.Node}
+	if w.mounts[at] > 0 && w.runsOn(s.On, s.Node) && w.DRBD.Open(at.what, at.node, false) == nil {
+		w.mounts[at]--
+	}
+}
+
+// runsOn tells whether a pod with the volume runs on the node.
+func (w *world) runsOn(volume, node string) bool {
+	for _, p := range w.history.World.Workloads {
+		var pod corev1.Pod
+		if !slices.Contains(p.Volumes, volume) || w.Client().Get(w.ctx, podKey(p.Name), &pod) != nil {
+			continue
+		}
+		if pod.Spec.NodeName == node && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *world) failAPI(down bool) {
+	w.apiDown.Store(down)
+	for _, p := range w.processes {
+		p.cutAPI(down)
+	}
+}
+
+// refuse is the fault of the API: nobody reaches it while it is down, and a process not while it is cut off.
+func (w *world) refuse(r apimodel.Request) error {
+	if r.Actor == virtual.ActorUser || r.Actor == actorOracle {
+		return nil
+	}
+	if w.apiDown.Load() {
+		return errAway
+	}
+	name, ok := strings.CutPrefix(r.Actor, actorPrefix)
+	if !ok {
+		return nil
+	}
+	for _, p := range w.allProcesses() {
+		if p.name == name && !p.reachesAPI() {
+			return errAway
+		}
+	}
+	return nil
+}
+
+func (w *world) allProcesses() []*process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.processes)
+}
+
+// changeLeader lets the next process lead.
+func (w *world) changeLeader() {
+	w.processes[w.leader].resigns()
+	w.leader = (w.leader + 1) % len(w.processes)
+	w.processes[w.leader].leads()
+}
+
+// restartProcess puts a process without memory in the place of another.
+func (w *world) restartProcess(p *process) {
+	i := slices.Index(w.processes, p)
+	if len(w.views) == 0 {
+		return
+	}
+	led := w.leader == i
+	p.stops()
+	fresh := w.startProcess(fmt.Sprintf("%s'", p.name))
+	w.mu.Lock()
+	w.processes[i] = fresh
+	w.mu.Unlock()
+	if led {
+		w.processes[i].leads()
+	}
+}
+
+func podKey(name string) types.NamespacedName { return types.NamespacedName{Namespace: "default", Name: name} }
+
+func (w *world) deletePod(name string, opts ...client.DeleteOption) {
+	pod := &corev1.Pod{}
+	pod.Namespace, pod.Name = "default", name
+	_ = w.Client().Delete(w.ctx, pod, opts...)
+}
+
+func (w *world) removeFinalizer(name string) {
+	w.Change(podKey(name), func(p *virtual.Workload) { p.Finalizers = nil })
+	var pod corev1.Pod
+	if w.Client().Get(w.ctx, podKey(name), &pod) == nil && len(pod.Finalizers) > 0 {
+		pod.Finalizers = nil
+		_ = w.Client().Update(w.ctx, &pod)
+	}
+}
+
+// migrate lets a second pod use the volume of a first on another node, both as Primary.
+func (w *world) migrate(s Step) {
+	name := s.On + "-target"
+	if w.migrations[s.On] != "" {
+		return
+	}
+	w.migrations[s.On] = name
+	w.Linstor.SetDefinitionProperty(w.resource(s.On), linstorsim.PropAllowTwoPrimaries, "yes")
+	w.AddWorkload(virtual.Workload{
+		Name: name, Claims: []string{"data-" + s.On}, Nodes: []string{s.Node}, Labels: map[string]string{selectedLabel: "remove"},
+	})
+}
+
+func (w *world) endMigration(s Step) {
+	name := w.migrations[s.On]
+	if name == "" {
+		return
+	}
+	delete(w.migrations, s.On)
+	w.Change(podKey(name), func(p *virtual.Workload) { p.Gone = true })
+	w.deletePod(name)
+}

@@ -1,0 +1,12 @@
+// Package sim tries to break the controller. It lets the real feed, store, policy and reconcilers run in virtual
+// time over the models of DRBD, LINSTOR and the Kubernetes API, lets a seed decide what happens to them, and holds
+// everything the controller does against the truth of the models.
+//
+// A [History] is data: a small cluster and what happens to it, at which time. [Generate] makes one of a seed and of
+// nothing else, so that a seed names it; [Run] plays it in a bubble and returns what was broken; [Shrink] drops steps until
+// every one that is left is needed. The invariants are documented where they are checked: oracle.go for what is
+// never done, liveness.go for what is done in time, leftovers.go for what must be gone when all is well again.
+//
+// Two runs of a history are not identical: goroutines that are due at the same instant run in any order, as they
+// do in production.
+package sim

@@ -1,0 +1,231 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// History is a small cluster and what happens to it.
+type History struct {
+	// Seed is what it was generated from; 0 for one written by hand.
+	Seed uint64
+	// World is the cluster before anything happens.
+	World World
+	// Steps happen in the order of their times.
+	Steps []Step
+	// Length is how long the steps take altogether, before all is mended.
+	Length time.Duration
+}
+
+// World is a cluster: nodes, volumes, workloads, and the settings of all parts.
+type World struct {
+	Nodes     []string
+	Volumes   []Volume
+	Workloads []Workload
+	// Processes is the number of replicas of the controller; the first leads.
+	Processes int
+	// DryRun lets the controller only say what it would do.
+	DryRun bool
+	// Lag is how old the controller's cache is.
+	Lag time.Duration
+	// Detect is how long each node's DRBD takes to notice that a peer is gone.
+	Detect map[string]time.Duration
+	// PingTimeout is how long LINSTOR takes to notice that a satellite is gone.
+	PingTimeout time.Duration
+	// Replay is how old the state is that LINSTOR replays to new subscribers.
+	Replay time.Duration
+	// IOError lets DRBD fail requests without quorum instead of holding them.
+	IOError bool
+	// Disconnect leaves a suspended Primary with old data alone, instead of demoting it by force.
+	Disconnect bool
+}
+
+// Kinds of volumes.
+const (
+	Filesystem  = "filesystem"
+	Block       = "raw block, held open"
+	BlockUnused = "raw block, not opened"
+	ReadOnly    = "read-only"
+	NFSExport   = "NFS export"
+)
+
+// Volume is a PersistentVolume with its LINSTOR resource.
+type Volume struct {
+	Name string
+	// Handle is the CSI volume handle; of a consistency group it is "<resource>/<number>".
+	Handle     string
+	Kind       string
+	Diskful    []string
+	TieBreaker string
+	// Quorum is the definition's own setting; empty leaves it to LINSTOR.
+	Quorum string
+	// Shared lets pods on several nodes use it at once.
+	Shared bool
+}
+
+// Resource is the name of the LINSTOR resource.
+func (v Volume) Resource() string {
+	resource, _, _ := strings.Cut(v.Handle, "/")
+	return resource
+}
+
+// Workload is a pod with its owner.
+type Workload struct {
+	Name    string
+	Volumes []string
+	// Nodes are the nodes it may run on, the preferred one first.
+	Nodes []string
+	// Selected, Exempt, Owner, Unsafe and Finalizer are what the gates ask for.
+	Selected, Exempt  bool
+	Owner             string
+	Unsafe, Finalizer bool
+	// Stop is how long its containers take to stop.
+	Stop time.Duration
+}
+
+// removable tells whether every gate of the pod is open.
+func (w Workload) removable() bool {
+	return w.Selected && !w.Exempt && w.Owner == "" && !w.Unsafe && !w.Finalizer
+}
+
+// Deed is what happens in a step.
+type Deed string
+
+// What can happen. The word that undoes a fault follows it.
+const (
+	Crash             Deed = "crash"
+	Return            Deed = "return"
+	Isolate           Deed = "isolate from all networks"
+	Rejoin            Deed = "rejoin all networks"
+	IsolateDRBD       Deed = "isolate from the DRBD network"
+	RejoinDRBD        Deed = "rejoin the DRBD network"
+	CutLink           Deed = "cut the DRBD link"
+	HealLink          Deed = "heal the DRBD link"
+	CutResource       Deed = "cut the resource's link"
+	HealResource      Deed = "heal the resource's link"
+	CutSatellite      Deed = "cut off from LINSTOR"
+	RestoreSatellite  Deed = "restore to LINSTOR"
+	StopSatellite     Deed = "stop the satellite"
+	FreezeSatellite   Deed = "freeze as ONLINE"
+	UnfreezeSatellite Deed = "unfreeze"
+	SilenceKubelet    Deed = "cut the kubelet off from the API"
+	RestoreKubelet    Deed = "restore the kubelet"
+	RestartEvents     Deed = "restart events2"
+	ShutdownTaint     Deed = "taint as switched off"
+	ShutdownUntaint   Deed = "remove the taint"
+
+	StopLinstor    Deed = "stop LINSTOR"
+	StartLinstor   Deed = "start LINSTOR"
+	RestartLinstor Deed = "restart LINSTOR"
+	SlowLinstor    Deed = "slow LINSTOR's answers"
+	FastLinstor    Deed = "let LINSTOR answer at once"
+	DropStreams    Deed = "end the event streams"
+	ResetStreams   Deed = "reset the event streams"
+	SilenceStreams Deed = "leave the event streams half-open"
+	Replay         Deed = "subscribe, so that LINSTOR replays old values"
+	SetQuorum      Deed = "set quorum"
+	RemoveReplica  Deed = "remove the replica"
+	FailDisk       Deed = "fail the disk"
+	ReplaceDisk    Deed = "replace the disk"
+	CloseVolume    Deed = "close the volume under its pod"
+	OpenVolume     Deed = "open the volume again"
+
+	CutLinstor      Deed = "cut the controller off from LINSTOR"
+	RestoreLinstor  Deed = "restore the controller to LINSTOR"
+	CutAPI          Deed = "cut the controller off from the API"
+	RestoreAPI      Deed = "restore the controller to the API"
+	FailAPI         Deed = "stop the API server"
+	RecoverAPI      Deed = "start the API server"
+	PauseCache      Deed = "let the controller's cache grow old"
+	ResumeCache     Deed = "let the controller's cache catch up"
+	ChangeLeader    Deed = "change the leader"
+	RestartProcess  Deed = "restart the controller"
+	DeletePod       Deed = "delete the pod"
+	ForceDeletePod  Deed = "delete the pod by force"
+	StopSlowly      Deed = "let the pod stop slowly"
+	MigrateTo       Deed = "begin a live migration"
+	EndMigration    Deed = "end the live migration"
+	RemoveFinalizer Deed = "remove the pod's finalizer"
+)
+
+// Step is one thing that happens.
+type Step struct {
+	// At is when, after the workloads have settled.
+	At   time.Duration
+	What Deed
+	// Node is where; Peer is the other end of a link.
+	Node, Peer string
+	// On is the volume, the pod or the number of the process that it happens to.
+	On string
+	// Value is a setting; For is a duration that belongs to the deed.
+	Value string
+	For   time.Duration
+}
+
+// String is a line of the story.
+func (s Step) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%8s  %s", s.At, s.What)
+	for _, word := range []string{s.On, s.Node, s.Peer, s.Value} {
+		if word != "" {
+			b.WriteString(" " + word)
+		}
+	}
+	if s.For > 0 {
+		fmt.Fprintf(&b, " (%s)", s.For)
+	}
+	return b.String()
+}
+
+// Only returns the history with no other steps than those of the given numbers, counted from 0.
+func (h History) Only(steps []int) History {
+	all := h.Steps
+	h.Steps = nil
+	for i, s := range all {
+		if slices.Contains(steps, i) {
+			h.Steps = append(h.Steps, s)
+		}
+	}
+	return h
+}
+
+// String tells the history as a story.
+func (h History) String() string {
+	var b strings.Builder
+	w := h.World
+	fmt.Fprintf(&b, "nodes %s; %d controllers", strings.Join(w.Nodes, " "), w.Processes)
+	if w.DryRun {
+		b.WriteString(", dry run")
+	}
+	fmt.Fprintf(&b, "; cache lags %s; LINSTOR notices after %s, replays after %s; DRBD notices after %v\n",
+		w.Lag, w.PingTimeout, w.Replay, w.Detect)
+	for _, v := range w.Volumes {
+		fmt.Fprintf(&b, "volume %s: %s, handle %s, disks on %s", v.Name, v.Kind, v.Handle, strings.Join(v.Diskful, " "))
+		if v.TieBreaker != "" {
+			b.WriteString(", tie-breaker on " + v.TieBreaker)
+		}
+		if v.Quorum != "" {
+			b.WriteString(", quorum " + v.Quorum)
+		}
+		b.WriteString("\n")
+	}
+	for _, p := range w.Workloads {
+		fmt.Fprintf(&b, "pod %s: volumes %s, prefers %s", p.Name, strings.Join(p.Volumes, " "), strings.Join(p.Nodes, " "))
+		for word, is := range map[string]bool{
+			"not selected": !p.Selected, "exempt": p.Exempt, "owner " + p.Owner: p.Owner != "", "unsafe": p.Unsafe,
+			"finalizer": p.Finalizer, "stops in " + p.Stop.String(): p.Stop > time.Second,
+		} {
+			if is {
+				b.WriteString(", " + word)
+			}
+		}
+		b.WriteString("\n")
+	}
+	for i, s := range h.Steps {
+		fmt.Fprintf(&b, "%3d %s\n", i, s)
+	}
+	fmt.Fprintf(&b, "    %8s  all is mended", h.Length)
+	return b.String()
+}

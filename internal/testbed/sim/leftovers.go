@@ -1,0 +1,159 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+)
+
+// ruleLeftovers: when all is healthy again, no timer, queue entry, store entry, taint or mark of the controller remains.
+const ruleLeftovers = "something was left over when all was well again"
+
+// mend undoes every fault.
+func (w *world) mend() {
+	nodes := w.history.World.Nodes
+	w.do(Step{What: RecoverAPI})
+	w.do(Step{What: FastLinstor})
+	w.Linstor.Start()
+	for i := range w.processes {
+		for _, deed := range []Deed{RestoreLinstor, RestoreAPI, ResumeCache} {
+			w.do(Step{What: deed, On: fmt.Sprint(i)})
+		}
+	}
+	for _, v := range w.history.World.Volumes {
+		w.do(Step{What: EndMigration, On: v.Name})
+		if w.changed[v.Resource()] {
+			w.Linstor.SetDefinitionProperty(v.Resource(), linstorsim.PropQuorum, v.Quorum)
+		}
+		w.Linstor.SetDefinitionProperty(v.Resource(), linstorsim.PropAllowTwoPrimaries, "")
+	}
+	for _, p := range w.history.World.Workloads {
+		w.do(Step{What: RemoveFinalizer, On: p.Name})
+		w.do(Step{What: StopSlowly, On: p.Name, For: time.Second})
+	}
+	for _, node := range nodes {
+		for _, deed := range []Deed{UnfreezeSatellite, Return, Rejoin, RejoinDRBD, RestoreSatellite, RestoreKubelet, ShutdownUntaint} {
+			w.do(Step{What: deed, Node: node})
+		}
+		for _, peer := range nodes {
+			w.DRBD.HealLink(node, peer)
+			for _, v := range w.history.World.Volumes {
+				w.DRBD.HealResourceLink(v.Resource(), node, peer)
+			}
+		}
+		for _, v := range w.history.World.Volumes {
+			w.replaceDisk(v.Resource(), node)
+			_ = w.DRBD.Reconnect(v.Resource(), node)
+		}
+	}
+}
+
+// well tells whether every pod runs and every resource is whole; if not, why.
+func (w *world) well() string {
+	for _, name := range w.DRBD.Resources() {
+		for node, state := range w.DRBD.Inspect(name) {
+			if state.Score == 0 || state.Unnoticed {
+				return "resource " + name + " on " + node
+			}
+			for peer, connection := range state.Connections {
+				if connection != drbd.Connected {
+					return "connection of " + name + " from " + node + " to " + peer
+				}
+			}
+		}
+	}
+	for _, node := range w.history.World.Nodes {
+		if !w.Linstor.Hears(node) {
+			return "satellite " + node
+		}
+	}
+	for _, p := range w.history.World.Workloads {
+		var pod corev1.Pod
+		if w.oracle.Get(w.ctx, podKey(p.Name), &pod) != nil || pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil {
+			return "pod " + p.Name
+		}
+		for _, v := range w.volumesOf(&pod) {
+			if opens(v) && !w.isPrimary(v.Resource(), pod.Spec.NodeName) {
+				return "volume " + v.Name
+			}
+		}
+	}
+	return ""
+}
+
+// opens tells whether a pod holds such a volume open for writing.
+func opens(v Volume) bool { return v.Kind == Filesystem || v.Kind == Block }
+
+func (w *world) isPrimary(resource, node string) bool {
+	state, ok := w.DRBD.Replica(resource, node)
+	return ok && state.Role == drbd.Primary
+}
+
+// checkLeftovers looks for what the controller has left behind.
+func (w *world) checkLeftovers() {
+	if why := w.well(); why != "" {
+		w.count("not well in the end")
+		w.note("NOT WELL in the end: " + why)
+		return
+	}
+	w.count("well in the end")
+	var nodes corev1.NodeList
+	w.must(w.oracle.List(w.ctx, &nodes))
+	for _, node := range nodes.Items {
+		_, marked := node.Annotations[controllers.AnnotationKeepAway]
+		tainted := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == controllers.TaintLostQuorum })
+		if marked || tainted {
+			w.violated(ruleLeftovers, "node %s: marked %t, tainted %t: %s", node.Name, marked, tainted,
+				node.Annotations[controllers.AnnotationKeepAway])
+		}
+	}
+	var attachments storagev1.VolumeAttachmentList
+	w.must(w.oracle.List(w.ctx, &attachments))
+	for _, va := range attachments.Items {
+		if mark, marked := va.Annotations[controllers.AnnotationFailOver]; marked {
+			w.violated(ruleLeftovers, "attachment %s is marked: %s", va.Name, mark)
+		}
+	}
+	for _, p := range w.processes {
+		if lines := p.assembly.Remembered(); len(lines) > 0 {
+			w.violated(ruleLeftovers, "%s remembers: %s", p.name, strings.Join(lines, "; "))
+		}
+		w.checkTimers(p)
+		for _, name := range p.store.Names() {
+			if !slices.Contains(w.DRBD.Resources(), name) {
+				w.violated(ruleLeftovers, "%s stores resource %s", p.name, name)
+			}
+		}
+	}
+}
+
+// checkTimers: of a volume that is in use where it should be, nobody asks for another look.
+func (w *world) checkTimers(p *process) {
+	p.mu.Lock()
+	again := maps.Clone(p.again)
+	p.mu.Unlock()
+	for _, v := range w.history.World.Volumes {
+		for _, name := range []string{"clock", "failover"} {
+			after, looked := again[name+" "+v.Name]
+			if looked && after != 0 && opens(v) && !(name == "failover" && w.history.World.shared(v)) {
+				w.violated(ruleLeftovers, "%s: %s looks at volume %s again after %s", p.name, name, v.Name, after)
+			}
+		}
+	}
+}
+
+// shared tells whether several volumes have one resource.
+func (world World) shared(v Volume) bool {
+	return slices.ContainsFunc(world.Volumes, func(other Volume) bool {
+		return other.Name != v.Name && other.Resource() == v.Resource()
+	})
+}

@@ -1,0 +1,274 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// selectedLabel is the label of pods that ask for fail-over.
+const selectedLabel = "linstor.csi.linbit.com/on-storage-lost"
+
+// podSelector selects them.
+var podSelector = labels.SelectorFromSet(labels.Set{selectedLabel: "remove"})
+
+// shutdownTaint says that a node was switched off.
+const shutdownTaint = "node.cloudprovider.kubernetes.io/shutdown"
+
+// actorPrefix begins the names under which the processes write to the API.
+const actorPrefix = "controller/"
+
+// grace are the grace periods and silences of all runs: those of a command line without options.
+var grace = failover.Settings{
+	ConfirmedGrace: 5 * time.Second, KnownGrace: 45 * time.Second, NewGrace: 45 * time.Second,
+	KubeletSilence: 20 * time.Second, DeletionGrace: 10 * time.Second,
+}
+
+// process is one replica of the Deployment: feed, store, policy and reconcilers are the real ones.
+type process struct {
+	world    *world
+	name     string
+	config   controllers.Config
+	assembly *controllers.Assembly
+	feed     *linstor.Feed
+	store    *linstor.Store
+	view     *apimodel.View
+	kubelets *controllers.Kubelets
+	network  *gate
+	log      logr.Logger
+	started  time.Time
+	leading  time.Time // since when it leads; zero while it does not
+
+	ctx   context.Context //nolint:containedctx // of the process
+	end   context.CancelFunc
+	tasks sync.WaitGroup
+	lead  context.CancelFunc
+	acts  acts
+
+	mu sync.Mutex
+	// apiAway is set while the process does not reach the API.
+	apiAway bool
+	// again is what the reconcilers asked for last, by reconciler and key.
+	again map[string]time.Duration
+}
+
+// memory is what the controllers know of LINSTOR.
+type memory struct {
+	*linstor.Store
+	*linstor.Feed
+}
+
+// startProcess starts a replica that does not lead.
+func (w *world) startProcess(name string) *process {
+	p := &process{
+		world: w, name: name, store: linstor.NewStore(), network: newGate(w.Network.DialContext), started: time.Now(),
+		again: make(map[string]time.Duration), lead: func() {},
+	}
+	p.ctx, p.end = context.WithCancel(w.ctx)
+	p.log = logr.New(&sink{world: w, name: name})
+	environment := func(key string) (string, bool) { return "http://linstor:3370", key == "LS_CONTROLLERS" }
+	config, err := linstor.ConfigFromEnv(environment)
+	w.must(err)
+	linstorClient, err := linstor.NewClient(config, linstor.WithDialContext(p.network.dial))
+	w.must(err)
+	p.feed = linstor.NewFeed(linstorClient, p.store, logr.Discard(), linstor.Options{Workers: 4})
+
+	p.view = w.nextView()
+	p.kubelets = controllers.NewKubelets(clock.RealClock{}, []string{shutdownTaint})
+	p.view.OnUpdate(p.observe)
+
+	p.config = controllers.Config{
+		Driver: virtual.Driver, Selector: podSelector, Settings: grace,
+		Linstor: &witness{memory: memory{p.store, p.feed}, process: p}, Metrics: metrics.New(), Owner: name,
+		ShutdownTaints: []string{shutdownTaint}, FastDetach: true, MaxLostNodes: failover.Limit{Percent: true, Value: 50},
+		DryRun: w.history.World.DryRun, ReconcileInterval: 10 * time.Second, OperationsTimeout: 30 * time.Second, Concurrency: 3,
+		SkipNameValidation: true,
+	}
+	api := &auditedClient{Client: w.API.Client(actorPrefix + name), process: p}
+	p.assembly = controllers.Assemble(p.config, p.kubelets, api, p.view, api, &recorder{world: w, process: p})
+	p.tasks.Go(func() { _ = p.feed.Start(p.ctx) })
+	p.run(p.ctx, "clock", p.assembly.Clock(), p.volumes())
+	return p
+}
+
+// leads lets the process lead until it resigns or stops.
+func (p *process) leads() {
+	ctx, cancel := context.WithCancel(p.ctx)
+	p.lead, p.leading = cancel, time.Now()
+	p.run(ctx, "failover", p.assembly.Failover(), p.volumes())
+	if !p.config.DryRun {
+		p.run(ctx, "keepaway", p.assembly.KeepAway(), source.Func(p.markedNodes))
+	}
+}
+
+func (p *process) resigns() {
+	p.lead()
+	p.leading = time.Time{}
+}
+
+// stops ends the process.
+func (p *process) stops() {
+	p.resigns()
+	p.end()
+	p.tasks.Wait()
+	p.network.close()
+}
+
+// run runs a controller as its setup would have the manager do.
+func (p *process) run(ctx context.Context, name string, r reconcile.Reconciler, s source.Source) {
+	options := p.config.Options()
+	options.Reconciler = &noted{Reconciler: r, process: p, name: name}
+	options.LogConstructor = func(*reconcile.Request) logr.Logger { return p.log }
+	c, err := controller.NewUnmanaged(name, options)
+	p.world.must(err)
+	p.world.must(c.Watch(s))
+	p.tasks.Go(func() { _ = c.Start(ctx) })
+}
+
+// noted notes what a reconciler asks for.
+type noted struct {
+	reconcile.Reconciler
+	process *process
+	name    string
+}
+
+func (n *noted) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	result, err := n.Reconciler.Reconcile(ctx, req)
+	after := result.RequeueAfter
+	if err != nil {
+		after = -1
+	}
+	n.process.mu.Lock()
+	defer n.process.mu.Unlock()
+	n.process.again[n.name+" "+req.Name] = after
+	return result, err
+}
+
+type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// volumes is what the reconcilers of volumes watch.
+func (p *process) volumes() source.Source {
+	return source.Func(func(ctx context.Context, queue requestQueue) error {
+		context.AfterFunc(ctx, p.view.OnUpdate(func(u apimodel.Update) {
+			for _, o := range []client.Object{u.Old, u.New} {
+				if o == nil {
+					continue
+				}
+				for _, request := range p.assembly.Volumes(ctx, o) {
+					queue.Add(request)
+				}
+			}
+		}))
+		return p.assembly.Doorbell().Start(ctx, queue)
+	})
+}
+
+// markedNodes is what the reconciler of taints watches.
+func (p *process) markedNodes(ctx context.Context, queue requestQueue) error {
+	context.AfterFunc(ctx, p.view.OnUpdate(func(u apimodel.Update) {
+		if node, ok := u.New.(*corev1.Node); ok && node.Annotations[controllers.AnnotationKeepAway] != "" {
+			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(node)})
+		}
+	}))
+	return nil
+}
+
+// observe is what the Kubelets follow.
+func (p *process) observe(u apimodel.Update) {
+	if u.New == nil {
+		p.kubelets.Forget(u.Old)
+		return
+	}
+	switch o := u.New.(type) {
+	case *coordinationv1.Lease:
+		p.kubelets.ObserveLease(o)
+	case *corev1.Node:
+		p.kubelets.ObserveNode(o)
+	}
+}
+
+// cutAPI takes the API away from the process, or gives it back.
+func (p *process) cutAPI(away bool) {
+	p.mu.Lock()
+	p.apiAway = away
+	p.mu.Unlock()
+	if away {
+		p.view.Pause()
+	} else {
+		p.view.Resume()
+	}
+}
+
+func (p *process) reachesAPI() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.apiAway
+}
+
+// errAway is what a request to an API server ends with that is not there.
+var errAway = errors.New("connection refused")
+
+// gate is a network that can be cut: connections that are open then are reset, and new ones are refused.
+type gate struct {
+	through func(ctx context.Context, network, address string) (net.Conn, error)
+	cut     atomic.Bool
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{}
+}
+
+func newGate(through func(ctx context.Context, network, address string) (net.Conn, error)) *gate {
+	return &gate{through: through, conns: make(map[net.Conn]struct{})}
+}
+
+func (g *gate) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if g.cut.Load() {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: errAway}
+	}
+	c, err := g.through(ctx, network, address)
+	if err != nil {
+		return nil, fmt.Errorf("through the gate: %w", err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.conns[c] = struct{}{}
+	return c, nil
+}
+
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for c := range g.conns {
+		_ = c.Close()
+	}
+	clear(g.conns)
+}
+
+func (g *gate) shut() {
+	g.cut.Store(true)
+	g.close()
+}
+
+func (g *gate) open() { g.cut.Store(false) }

@@ -1,0 +1,156 @@
+package sim
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+)
+
+// observe notes what happens in the API.
+func (w *world) observe(c apimodel.Change) {
+	if lease, ok := c.New.(*coordinationv1.Lease); ok {
+		w.mu.Lock()
+		w.renewed[lease.Name] = c.Time
+		w.mu.Unlock()
+		return
+	}
+	if !w.trace {
+		return
+	}
+	detail := ""
+	if pod, ok := c.New.(*corev1.Pod); ok {
+		detail = fmt.Sprintf(" %s on %s, uid …%s", pod.Status.Phase, pod.Spec.NodeName, pod.UID[len(pod.UID)-3:])
+		if pod.DeletionTimestamp != nil {
+			detail += ", terminating"
+		}
+	}
+	if node, ok := c.New.(*corev1.Node); ok {
+		detail = fmt.Sprintf(" in use %v, taints %v", node.Status.VolumesInUse, node.Spec.Taints)
+	}
+	w.note(fmt.Sprintf("%s %s %s %s%s", c.Actor, c.Verb, c.Kind, c.Name, detail))
+}
+
+// observeStorage notes what happens to the storage.
+func (w *world) observeStorage(resource, node string) {
+	state, ok := w.DRBD.Replica(resource, node)
+	at := place{resource, node}
+	w.mu.Lock()
+	switch before, known := w.closed[at]; {
+	case ok && state.Open > 0:
+		w.closed[at] = time.Time{}
+	case !known || before.IsZero():
+		w.closed[at] = time.Now()
+	}
+	w.mu.Unlock()
+	if w.trace {
+		w.note(fmt.Sprintf("drbd %s on %s: %s, may promote %t, score %d, open %d+%d, %v, disk %s, quorum %t, io %s, can write %t",
+			resource, node, state.Role, state.MayPromote, state.Score, state.Open, state.OpenReadOnly, state.Connections,
+			state.DiskState, state.HasQuorum, state.IO, w.DRBD.CanWrite(resource, node)))
+	}
+}
+
+// delayAnswer lets LINSTOR take its time.
+func (w *world) delayAnswer(_ http.ResponseWriter, r *http.Request) bool {
+	delay := time.Duration(w.answer.Load())
+	if delay == 0 || strings.HasPrefix(r.URL.Path, "/v1/events") {
+		return false
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.Context().Done():
+	}
+	return false
+}
+
+// recorder counts Events and knows which pods were reported as stuck.
+type recorder struct {
+	world   *world
+	process *process
+}
+
+// Eventf notes one Event.
+func (r *recorder) Eventf(regarding, _ runtime.Object, _, reason, _, _ string, _ ...any) {
+	r.world.count("event: " + reason)
+	if reason != string(failover.StuckOnNode) {
+		return
+	}
+	accessor, err := meta.Accessor(regarding)
+	r.world.must(err)
+	r.world.mu.Lock()
+	defer r.world.mu.Unlock()
+	r.world.stuck[accessor.GetUID()] = true
+}
+
+// sink takes the controllers' log: it counts the decisions, and keeps all lines for the story.
+type sink struct {
+	world  *world
+	name   string
+	values []any
+}
+
+var _ logr.LogSink = (*sink)(nil)
+
+// Init does nothing.
+func (*sink) Init(logr.RuntimeInfo) {}
+
+// Enabled tells that only the normal level is of interest.
+func (*sink) Enabled(level int) bool { return level == 0 }
+
+// Info takes a line.
+func (s *sink) Info(_ int, message string, values ...any) {
+	if message == "Decided" {
+		s.world.count(fmt.Sprintf("decided: %v %v", valueOf(values, "verdict"), valueOf(values, "reason")))
+	}
+	s.line(message, values)
+}
+
+// Error takes an error.
+func (s *sink) Error(err error, message string, values ...any) {
+	s.line(message+": "+fmt.Sprint(err), values)
+}
+
+func (s *sink) line(message string, values []any) {
+	if !s.world.trace {
+		return
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s", s.name, message)
+	all := append(append([]any{}, s.values...), values...)
+	for i := 0; i+1 < len(all); i += 2 {
+		switch key := fmt.Sprint(all[i]); key {
+		case "controller", "controllerGroup", "controllerKind", "namespace", "name", "reconcileID":
+		default:
+			fmt.Fprintf(&b, " %s=%v", key, all[i+1])
+		}
+	}
+	s.world.note(b.String())
+}
+
+func valueOf(values []any, key string) any {
+	for i := 0; i+1 < len(values); i += 2 {
+		if values[i] == key {
+			return values[i+1]
+		}
+	}
+	return nil
+}
+
+// WithValues returns a sink that adds values to every line.
+func (s *sink) WithValues(values ...any) logr.LogSink {
+	return &sink{s.world, s.name, append(append([]any{}, s.values...), values...)}
+}
+
+// WithName returns the same sink: the process's name says enough.
+func (s *sink) WithName(string) logr.LogSink { return s }
