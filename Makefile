@@ -39,6 +39,15 @@ TEST_PARALLEL ?= 16
 test: testbed ## Run all tests, those on a real control plane included
 	go test $(RACE) -shuffle=on -timeout $(TEST_TIMEOUT) -parallel $(TEST_PARALLEL) ./...
 
+FUZZTIME ?= 30s
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (default 30s)
+	@set -o pipefail; grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed 's|/[^/]*:func | |' | sort \
+		| while read -r dir target; do \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir" </dev/null || exit 1; \
+		done
+
 .PHONY: demo
 demo: testbed ## Watch a fail-over: a node is crashed in a cluster on this machine
 	@go run ./internal/testbed/cmd/demo
