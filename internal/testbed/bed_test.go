@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/klog/v2"
@@ -27,6 +28,8 @@ import (
 func TestBedIsFaithful(t *testing.T) {
 	klog.SetLogger(logr.Discard())
 	log.SetLogger(logr.Discard())
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, before) }) // after Stop
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	b, err := testbed.Start(ctx, testbed.Options{ControllerNodes: -1, DRBDDetection: drbd.Immediately})

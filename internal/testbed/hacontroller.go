@@ -70,3 +70,16 @@ func (b *Bed) Leader(ctx context.Context) (string, error) {
 	}
 	return *lease.Spec.HolderIdentity, nil
 }
+
+// LeaderNode returns the node that the leader of the high availability controller runs on.
+func (b *Bed) LeaderNode(ctx context.Context) (string, error) {
+	leader, err := b.Leader(ctx)
+	if err != nil {
+		return "", err
+	}
+	var pod corev1.Pod
+	if err := b.Client.Get(ctx, client.ObjectKey{Namespace: ControllerNamespace, Name: leader}, &pod); err != nil {
+		return "", fmt.Errorf("pod of the leader: %w", err)
+	}
+	return pod.Spec.NodeName, nil
+}

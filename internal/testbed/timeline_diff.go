@@ -86,12 +86,11 @@ func (t *Timeline) node(before, after *corev1.Node) {
 	if before == nil || after == nil {
 		return
 	}
-	spec := author{"patch", "nodes", "", after.Name}
 	for _, taint := range missing(after.Spec.Taints, before.Spec.Taints) {
-		t.add("?", spec, "node %s tainted %s", after.Name, taint)
+		t.add(taintOwner(taint), author{}, "node %s tainted %s", after.Name, taint)
 	}
 	for _, taint := range missing(before.Spec.Taints, after.Spec.Taints) {
-		t.add("?", spec, "node %s relieved of taint %s", after.Name, taint)
+		t.add(taintOwner(taint), author{}, "node %s relieved of taint %s", after.Name, taint)
 	}
 	for _, volume := range before.Status.VolumesInUse {
 		if !slices.Contains(after.Status.VolumesInUse, volume) {
@@ -99,6 +98,19 @@ func (t *Timeline) node(before, after *corev1.Node) {
 			t.add("kubelet of "+after.Name, author{"patch", "nodes/status", "", after.Name},
 				"volume %s taken out of %s's volumesInUse", handle, after.Name)
 		}
+	}
+}
+
+// taintOwner returns who sets and removes a taint. The audit log would not do: on the loss of a node two
+// controllers write its taints at the same moment.
+func taintOwner(taint string) string {
+	switch {
+	case strings.HasPrefix(taint, "drbd.linbit.com/"):
+		return ControllerName
+	case strings.HasPrefix(taint, "node.kubernetes.io/"):
+		return "node-controller"
+	default:
+		return "?"
 	}
 }
 
