@@ -31,6 +31,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/check"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/leaderelection"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
@@ -47,7 +48,11 @@ const shutdownTimeout = 8 * time.Second
 const readyTimeout = 500 * time.Millisecond
 
 func main() {
-	if err := run(ctrl.SetupSignalHandler(), os.Args[1:], os.Stdout); err != nil {
+	ctx := ctrl.SetupSignalHandler()
+	if len(os.Args) > 1 && os.Args[1] == "check" {
+		os.Exit(int(check.Run(ctx, os.Args[2:], os.Stdout, os.Stderr)))
+	}
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "piraeus-ha-controller:", err)
 		os.Exit(1)
 	}
@@ -175,16 +180,9 @@ func controllerConfig(opts options.Options, view linstorView) controllers.Config
 	metrics.Registry.MustRegister(counters.Collectors()...)
 	limit, _ := failover.ParseLimit(opts.MaxLostNodes) // validated with the options
 	return controllers.Config{
-		Driver:   opts.AttacherName,
-		Selector: opts.PodSelector,
-		Settings: failover.Settings{
-			ConfirmedGrace:   opts.ConfirmedLossGracePeriod,
-			KnownGrace:       opts.KnownResourceGracePeriod,
-			NewGrace:         opts.NewResourceGracePeriod,
-			KubeletSilence:   opts.KubeletSilence,
-			DeletionGrace:    time.Duration(opts.GracePeriodSeconds) * time.Second,
-			RemoveUnsafePods: opts.FailOverUnsafePods,
-		},
+		Driver:            opts.AttacherName,
+		Selector:          opts.PodSelector,
+		Settings:          opts.Settings(),
 		Linstor:           view,
 		Metrics:           counters,
 		Owner:             opts.LeaderElectionLeaseName,

@@ -1,0 +1,97 @@
+package check
+
+import (
+	"context"
+	"regexp"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
+)
+
+const (
+	// containerName is the controller's container in the shipped manifest.
+	containerName = "controller"
+	// defaultAccount is the ServiceAccount of the shipped manifest.
+	defaultAccount = "ha-controller"
+)
+
+// deployment is what the controller's Deployment says.
+type deployment struct {
+	Controller
+	options options.Options
+	account string // user name of its ServiceAccount
+	paused  string // why fail-over is paused; empty while it is not
+}
+
+// readDeployment reads the controller's Deployment. Whatever cannot be known is as in the shipped manifest.
+func readDeployment(ctx context.Context, c client.Reader, name types.NamespacedName, overrides []string) (deployment, error) {
+	result := deployment{Controller: Controller{Name: name.String()}, account: accountUser(name.Namespace, defaultAccount)}
+	var d appsv1.Deployment
+	err := c.Get(ctx, name, &d)
+	var args []string
+	switch {
+	case apierrors.IsNotFound(err):
+		result.Missing = true
+	case err != nil:
+		result.Error = err.Error()
+	default:
+		result.Available = d.Status.AvailableReplicas
+		args = arguments(d)
+		if account := d.Spec.Template.Spec.ServiceAccountName; account != "" {
+			result.account = accountUser(name.Namespace, account)
+		}
+		if value, ok := d.Annotations[controllers.AnnotationPause]; ok && value != "false" {
+			result.paused = "annotation " + controllers.AnnotationPause + " of Deployment " + name.String() + " pauses all fail-over"
+		}
+	}
+	result.options, err = options.Parse(slices.Concat(args, overrides))
+	if err != nil && len(args) > 0 {
+		// The controller refuses them as well, unless its release is another one.
+		result.Error = "its arguments are not understood: " + err.Error()
+		result.options, err = options.Parse(overrides)
+	}
+	if result.options.PauseDeployment != name.Name {
+		result.paused = ""
+	}
+	return result, err
+}
+
+// reference is how Kubernetes spells the use of an environment variable in an argument.
+var reference = regexp.MustCompile(`\$\(([A-Za-z_][A-Za-z0-9_]*)\)`)
+
+// arguments returns the arguments of the controller's container as its process gets them, but for its pod's name.
+func arguments(d appsv1.Deployment) []string {
+	containers := d.Spec.Template.Spec.Containers
+	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == containerName })
+	if i < 0 && len(containers) == 0 {
+		return nil
+	}
+	c := containers[max(i, 0)]
+	env := map[string]string{}
+	for _, e := range c.Env {
+		env[e.Name] = e.Value
+		if e.ValueFrom != nil && e.ValueFrom.FieldRef != nil {
+			env[e.Name] = map[string]string{"metadata.namespace": d.Namespace}[e.ValueFrom.FieldRef.FieldPath]
+			if env[e.Name] == "" {
+				env[e.Name] = d.Name
+			}
+		}
+	}
+	args := make([]string, len(c.Args))
+	for n, arg := range c.Args {
+		args[n] = reference.ReplaceAllStringFunc(arg, func(ref string) string {
+			if value, ok := env[reference.FindStringSubmatch(ref)[1]]; ok {
+				return value
+			}
+			return ref
+		})
+	}
+	return args
+}

@@ -1,0 +1,126 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// Evaluate makes a report of the facts. It asks nobody.
+func Evaluate(f Facts) Report {
+	report := Report{Selector: f.Selector, Driver: f.Driver, Volumes: []Row{}}
+	for _, use := range f.Uses {
+		report.Volumes = append(report.Volumes, row(use))
+	}
+	report.Findings = findings(f, report.Volumes)
+	report.Verdict, report.Message = verdict(f, report)
+	return report
+}
+
+func row(use controllers.Use) Row {
+	in := use.Input
+	r := Row{
+		Namespace: use.Namespace, Pod: use.Pod, Node: in.Node.Name,
+		Claim: use.Claim, Volume: use.Volume, Resource: in.Resource.Name,
+	}
+	for _, replica := range in.Resource.Replicas {
+		if replica.Diskless {
+			r.Diskless++
+		} else {
+			r.Diskful++
+		}
+		if !replica.Online.Known || !replica.Online.Value {
+			r.Offline++
+		}
+	}
+	r.Quorum = quorum(in)
+	switch {
+	case use.Volume == "":
+		r.Verdict, r.Reason, r.Message = failover.Starting, failover.VolumeStarting, "the claim is not bound to a volume"
+	case r.Node == "":
+		r.Verdict, r.Reason, r.Message = failover.Starting, failover.VolumeStarting, "the pod is not bound to a node"
+	default:
+		forecast := failover.Foresee(in)
+		r.State, r.Verdict, r.Reason, r.Message = forecast.State, forecast.Outlook, forecast.Reason, forecast.Message
+		if r.Verdict == failover.Protected {
+			r.Grace = forecast.Grace.String()
+		}
+	}
+	return r
+}
+
+// quorum returns the settings in force, that of the pod's node first.
+func quorum(in failover.Input) string {
+	var values []string
+	for _, replica := range slices.SortedFunc(slices.Values(in.Resource.Replicas), func(a, b failover.Replica) int {
+		return cmp.Or(-cmpBool(a.Node == in.Node.Name, b.Node == in.Node.Name), strings.Compare(a.Quorum, b.Quorum))
+	}) {
+		value := replica.Quorum
+		if value == "" {
+			value = "unknown"
+		}
+		if !slices.Contains(values, value) {
+			values = append(values, value)
+		}
+	}
+	return strings.Join(values, "/")
+}
+
+// cmpBool orders false before true.
+func cmpBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	default:
+		return -1
+	}
+}
+
+// verdict sums the report up. What is known to be unprotected outweighs what could not be told.
+func verdict(f Facts, report Report) (failover.Outlook, string) {
+	if f.KubernetesError != "" {
+		return failover.Untold, "could not tell: the Kubernetes API could not be read"
+	}
+	selected := fmt.Sprintf("pod selected by %q", f.Selector)
+	if f.Namespace != "" {
+		selected += " in namespace " + f.Namespace
+	}
+	if len(report.Volumes) == 0 {
+		return failover.Protected, fmt.Sprintf("no %s uses a volume of %s: there is nothing to protect", selected, f.Driver)
+	}
+	pods := worst(report.Volumes)
+	bad, unknown := pods[failover.Unprotected]+pods[failover.Failing], pods[failover.Untold]
+	counted := fmt.Sprintf("%d protected, %d not, %d unknown, %d starting",
+		pods[failover.Protected], bad, unknown, pods[failover.Starting])
+	switch {
+	case bad > 0:
+		return failover.Unprotected, "some pods would not survive the loss of their node: " + counted
+	case slices.ContainsFunc(report.Findings, func(x Finding) bool { return x.Severity == Error && x.Code != LinstorUnreachable && !isReason(x.Code) }):
+		return failover.Unprotected, "the controller could not do its work, see the findings: " + counted
+	case unknown > 0:
+		return failover.Untold, "could not tell for all pods: " + counted
+	default:
+		return failover.Protected, "every pod would survive the loss of its node: " + counted
+	}
+}
+
+// worst counts the pods by the worst verdict of their volumes.
+func worst(rows []Row) map[failover.Outlook]int {
+	order := []failover.Outlook{failover.Protected, failover.Starting, failover.Untold, failover.Failing, failover.Unprotected}
+	pods := map[string]int{}
+	for _, r := range rows {
+		name := r.Namespace + "/" + r.Pod
+		pods[name] = max(pods[name], slices.Index(order, r.Verdict))
+	}
+	counts := map[failover.Outlook]int{}
+	for _, i := range pods {
+		counts[order[i]]++
+	}
+	return counts
+}

@@ -1,0 +1,44 @@
+package check
+
+import (
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+)
+
+// Facts are everything a report is made of.
+type Facts struct {
+	// Selector and Driver are by what pods and volumes were looked for.
+	Selector, Driver string
+	// Namespace is the one the question is about; empty for all.
+	Namespace string
+	// KubernetesError says why the Kubernetes API could not be read; empty when it could.
+	KubernetesError string
+	// LinstorError says why LINSTOR could not be read; empty when it could.
+	LinstorError string
+	// Uses are the volumes of the selected pods, with what holds back every removal at the moment in their inputs.
+	Uses []controllers.Use
+	// Idle are the selected pods, as "namespace/name", without a volume of the driver.
+	Idle []string
+	// Settings are the DRBD options in force.
+	Settings []linstor.Setting
+	// Controller is what is known of the controller's Deployment.
+	Controller Controller
+	// Denied are the permissions that the controller lacks.
+	Denied []Permission
+	// PermissionsError says why the permissions could not be found out; empty when they could.
+	PermissionsError string
+	// Agents are the DaemonSets, as "namespace/name", that run the controller of 1.x.
+	Agents []string
+}
+
+// Controller is the Deployment of the controller.
+type Controller struct {
+	// Name is its "namespace/name".
+	Name string
+	// Error says why it could not be read; empty when it could.
+	Error string
+	// Missing is set when there is no such Deployment.
+	Missing bool
+	// Available is the number of its available replicas.
+	Available int32
+}

@@ -1,0 +1,163 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// findings returns everything that should be changed, sorted by severity.
+func findings(f Facts, rows []Row) []Finding {
+	all := slices.Concat(access(f), installation(f), topology(rows), hindrances(rows), drbdOptions(f.Settings), labelling(f))
+	order := []Severity{Error, Warning, Info}
+	slices.SortStableFunc(all, func(a, b Finding) int {
+		return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
+	})
+	if all == nil {
+		return []Finding{} // an empty list in JSON, not null
+	}
+	return all
+}
+
+// access tells what could not be read.
+func access(f Facts) []Finding {
+	var all []Finding
+	if f.KubernetesError != "" {
+		all = append(all, Finding{
+			Severity: Error, Code: KubernetesUnreadable, Message: f.KubernetesError,
+			Remedy: "outside of the cluster, name a kubeconfig file by --kubeconfig whose user may list pods, persistentvolumes, " +
+				"volumeattachments, nodes, and the leases in kube-node-lease",
+		})
+	}
+	if f.LinstorError != "" {
+		all = append(all, Finding{
+			Severity: Error, Code: LinstorUnreachable, Message: f.LinstorError,
+			Remedy: "name the LINSTOR controllers by the environment variable LS_CONTROLLERS and check LS_ROOT_CA_FILE and the other " +
+				"LS_* variables; without LINSTOR nothing is ever moved",
+		})
+	}
+	return all
+}
+
+// installation tells what is wrong with the controller itself.
+func installation(f Facts) []Finding {
+	var all []Finding
+	switch c := f.Controller; {
+	case c.Missing:
+		all = append(all, Finding{
+			Severity: Error, Code: ControllerNotRunning, Message: "there is no Deployment " + c.Name,
+			Remedy: "install the controller by deploy/all.yaml, or name its Deployment by --controller=namespace/name",
+		})
+	case c.Error != "":
+		all = append(all, Finding{
+			Severity: Info, Code: ControllerUnknown,
+			Message: "could not read Deployment " + c.Name + ", its options are taken to be the defaults: " + c.Error,
+			Remedy:  "use an account that may get the Deployment, or name it by --controller=namespace/name",
+		})
+	case c.Name != "" && c.Available == 0:
+		all = append(all, Finding{
+			Severity: Error, Code: ControllerNotRunning, Message: "no replica of Deployment " + c.Name + " is available",
+			Remedy: "look at its pods and their logs",
+		})
+	}
+	if len(f.Denied) > 0 {
+		finding := Finding{
+			Severity: Error, Code: MissingPermission, Message: "the controller lacks permissions",
+			Remedy: "apply the roles of deploy/all.yaml again",
+		}
+		for _, p := range f.Denied {
+			finding.Objects = append(finding.Objects, p.String())
+		}
+		all = append(all, finding)
+	}
+	if f.PermissionsError != "" {
+		all = append(all, Finding{
+			Severity: Info, Code: PermissionsUnknown, Message: "could not tell what the controller may do: " + f.PermissionsError,
+			Remedy: "run the check inside of the controller's pod, by kubectl exec",
+		})
+	}
+	if len(f.Agents) > 0 {
+		all = append(all, Finding{
+			Severity: Warning, Code: NodeAgent, Objects: f.Agents,
+			Message: "the node agents of 1.x run beside this controller and do the same work by other rules, on pods that are not selected too",
+			Remedy:  "delete the DaemonSet, or disable the HA controller in the Piraeus Operator's LinstorCluster: spec.highAvailabilityController.enabled: false",
+		})
+	}
+	return all
+}
+
+// topology looks at the replicas of each resource.
+func topology(rows []Row) []Finding {
+	few := Finding{
+		Severity: Error, Code: TooFewReplicas, Message: "only one node has a disk of these resources, so that no other can take over",
+		Remedy: "place another replica: linstor resource-definition auto-place --place-count 2 RESOURCE, and raise the place count of " +
+			"the resource group or StorageClass",
+	}
+	tie := Finding{
+		Severity: Error, Code: NoTieBreaker,
+		Message: "the number of disks is even and no diskless replica breaks the tie, so that the loss of a node takes quorum from all",
+		Remedy: "let LINSTOR add a tie-breaker on a third node: linstor resource-definition set-property RESOURCE " +
+			"DrbdOptions/auto-add-quorum-tiebreaker true; or place a third replica",
+	}
+	for _, r := range rows {
+		switch {
+		case r.Reason == failover.NotDRBD || r.Reason == failover.NFSExport:
+		case r.Diskful == 1:
+			few.Objects = appendNew(few.Objects, r.Resource)
+		case r.Diskful > 0 && r.Diskful%2 == 0 && r.Diskless == 0:
+			tie.Objects = appendNew(tie.Objects, r.Resource)
+		}
+	}
+	return withObjects(few, tie)
+}
+
+// hindrances tells the reasons for which pods would not be moved, but for those that the topology explains.
+func hindrances(rows []Row) []Finding {
+	explained := map[string]bool{}
+	for _, finding := range topology(rows) {
+		for _, resource := range finding.Objects {
+			explained[resource] = true
+		}
+	}
+	var all []Finding
+	for _, reason := range failover.Hindrances() {
+		finding := Finding{Severity: Error, Code: Code(reason), Message: "would not be moved", Remedy: remedies[reason]}
+		if reason == failover.StateUnknown {
+			finding.Message = "could not be told"
+		}
+		for _, r := range rows {
+			relevant := r.Verdict == failover.Unprotected || r.Verdict == failover.Untold
+			if r.Reason != reason || !relevant || reason == failover.NoSurvivor && explained[r.Resource] {
+				continue
+			}
+			finding.Objects = append(finding.Objects, fmt.Sprintf("pod %s/%s, resource %s: %s", r.Namespace, r.Pod, r.Resource, r.Message))
+		}
+		all = append(all, withObjects(finding)...)
+	}
+	return all
+}
+
+// labelling tells of pods that are selected in vain.
+func labelling(f Facts) []Finding {
+	return withObjects(Finding{
+		Severity: Info, Code: NoVolume, Objects: f.Idle, Message: "selected, but without a volume of " + f.Driver + ": never moved",
+		Remedy: "remove the label, or name the CSI driver by --attacher-name",
+	})
+}
+
+// withObjects returns the findings that were found of something.
+func withObjects(findings ...Finding) []Finding {
+	return slices.DeleteFunc(findings, func(f Finding) bool { return len(f.Objects) == 0 })
+}
+
+func appendNew(list []string, s string) []string {
+	if slices.Contains(list, s) {
+		return list
+	}
+	return append(list, s)
+}
+
+// isReason tells whether a code is the reason of a decision.
+func isReason(code Code) bool { return slices.Contains(failover.Hindrances(), failover.Reason(code)) }

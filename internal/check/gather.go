@@ -1,0 +1,191 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+)
+
+// sources is where the facts come from.
+type sources struct {
+	// api asks the API server.
+	api client.Client
+	// own tells whether api acts as the controller's own account.
+	own bool
+	// open returns a reader of everything that a survey reads, with the indexes for a driver, and lets kubelets know
+	// the nodes and Leases.
+	open func(ctx context.Context, driver string, kubelets *controllers.Kubelets) (client.Reader, error)
+	// linstor asks LINSTOR; nil where linstorError says why it cannot.
+	linstor      *linstor.Client
+	linstorError error
+}
+
+// view is LINSTOR as the survey sees it.
+type view struct {
+	*linstor.Store
+	*linstor.Feed
+}
+
+// parallelReads is how many resources are read from LINSTOR at a time.
+const parallelReads = 8
+
+// gather collects the facts. What cannot be read is a fact, too; an error is a fault of the command line.
+func (s sources) gather(ctx context.Context, c commandLine) (Facts, error) {
+	d, err := readDeployment(ctx, s.api, c.controller, c.overrides)
+	if err != nil {
+		return Facts{}, err
+	}
+	facts := Facts{
+		Namespace: c.namespace, Selector: d.options.PodLabelSelector, Driver: d.options.AttacherName, Controller: d.Controller,
+	}
+	account := d.account
+	if s.own {
+		account = ""
+	}
+	if facts.Denied, err = deniedPermissions(ctx, s.api, account, requiredPermissions(c.controller.Namespace)); err != nil {
+		facts.PermissionsError = err.Error()
+	}
+	kubelets := controllers.NewKubelets(clock.RealClock{}, d.options.ShutdownTaints)
+	reader, err := s.open(ctx, d.options.AttacherName, kubelets)
+	if err != nil {
+		facts.KubernetesError = err.Error()
+		return facts, nil
+	}
+	if facts.Agents, err = agents(ctx, reader); err != nil {
+		facts.KubernetesError = err.Error()
+		return facts, nil
+	}
+	s.survey(ctx, d, reader, kubelets, &facts)
+	return facts, nil
+}
+
+// survey looks at the volumes of the selected pods.
+func (s sources) survey(ctx context.Context, d deployment, reader client.Reader, kubelets *controllers.Kubelets, facts *Facts) {
+	memory := linstor.NewStore()
+	feed := linstor.NewFeed(s.linstor, memory, logr.Discard(), linstor.Options{Metrics: linstor.NewMetrics()})
+	survey := controllers.NewSurvey(controllers.Config{
+		Driver: d.options.AttacherName, Selector: d.options.PodSelector, Settings: d.options.Settings(), Linstor: view{memory, feed},
+	}, kubelets, reader)
+	uses, _, err := survey.Uses(ctx, facts.Namespace)
+	if err != nil {
+		facts.KubernetesError = err.Error()
+		return
+	}
+	if err := s.readLinstor(ctx, feed, resources(uses), facts); err != nil {
+		facts.LinstorError = err.Error()
+	}
+	// Now the same with what LINSTOR says.
+	if facts.Uses, facts.Idle, err = survey.Uses(ctx, facts.Namespace); err != nil {
+		facts.KubernetesError = err.Error()
+		return
+	}
+	halt := failover.Halt{Paused: d.paused, DryRun: d.options.DryRun, Guard: guard(memory, d.options.MaxLostNodes)}
+	for i := range facts.Uses {
+		facts.Uses[i].Input.Halt = halt
+	}
+}
+
+// readLinstor reads the DRBD options, then the state of the resources.
+func (s sources) readLinstor(ctx context.Context, feed *linstor.Feed, names []string, facts *Facts) error {
+	if s.linstorError != nil {
+		return s.linstorError
+	}
+	var err error
+	if facts.Settings, err = s.linstor.Settings(ctx, names, optionKeys()); err != nil {
+		return err
+	}
+	tasks, ctx := errgroup.WithContext(ctx)
+	tasks.SetLimit(parallelReads)
+	for _, name := range names {
+		tasks.Go(func() error {
+			if _, err := feed.Refresh(ctx, name); err != nil && !errors.Is(err, linstor.ErrNotFound) {
+				return err
+			}
+			return nil
+		})
+	}
+	return tasks.Wait()
+}
+
+// resources returns the names of all LINSTOR resources that the uses rest on, sorted.
+func resources(uses []controllers.Use) []string {
+	names := map[string]bool{}
+	for _, use := range uses {
+		if use.Volume == "" {
+			continue
+		}
+		names[use.Input.Resource.Name] = true
+		for _, pod := range use.Input.Pods {
+			for _, other := range pod.Others {
+				names[other.Resource.Name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// guard asks the controller's guard about the satellites. A process that has just started does not remember who was
+// healthy before, hence every node that is not ONLINE counts as lost, as it does just after LINSTOR came back.
+func guard(store *linstor.Store, maxLostNodes string) string {
+	limit, err := failover.ParseLimit(maxLostNodes)
+	if err != nil {
+		return "" // validated with the options
+	}
+	var satellites []failover.Satellite
+	for _, node := range store.Nodes() {
+		if node.Satellite {
+			satellites = append(satellites, failover.Satellite{Name: node.Name, Online: node.Online.Known && node.Online.Value})
+		}
+	}
+	return failover.Guard(failover.View{Satellites: satellites}, limit)
+}
+
+// agentNames are the images of the agent design, and the DaemonSets that its installers create.
+var agentNames = []string{"piraeus-ha-controller", "linstor-ha-controller", "ha-controller"}
+
+// agents returns the DaemonSets whose pods are node agents of the high availability controller. Reading pods suffices
+// for that, which the controller may anyway.
+func agents(ctx context.Context, reader client.Reader) ([]string, error) {
+	var pods corev1.PodList
+	if err := reader.List(ctx, &pods); err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	found := map[string]bool{}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		owner := metav1.GetControllerOf(pod)
+		if owner == nil || owner.Kind != "DaemonSet" {
+			continue
+		}
+		agent := slices.Contains(agentNames, owner.Name)
+		for _, c := range pod.Spec.Containers {
+			agent = agent || slices.Contains(agentNames, imageName(c.Image))
+		}
+		if agent {
+			found[pod.Namespace+"/"+owner.Name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), nil
+}
+
+// imageName returns the last part of an image's repository.
+func imageName(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	image = image[strings.LastIndex(image, "/")+1:]
+	name, _, _ := strings.Cut(image, ":")
+	return name
+}

@@ -1,0 +1,131 @@
+package check
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// write prints the report in one of the formats.
+func (r Report) write(w io.Writer, format string) error {
+	var text []byte
+	var err error
+	switch format {
+	case formatJSON:
+		text, err = json.MarshalIndent(r, "", "  ")
+		text = append(text, '\n')
+	case formatYAML:
+		text, err = yaml.Marshal(r)
+	default:
+		text = r.table()
+	}
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+const (
+	// lineWidth is where the text of findings is wrapped.
+	lineWidth = 110
+	// listed is how many objects of a finding the table names; the other formats name all.
+	listed = 10
+)
+
+// Widths of the columns that can be long. LINSTOR's names are long where CSI made them, and tell little.
+const (
+	podWidth      = 36
+	resourceWidth = 16
+	nodeWidth     = 20
+)
+
+func (r Report) table() []byte {
+	var b bytes.Buffer
+	if len(r.Volumes) > 0 {
+		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "POD\tRESOURCE\tNODE\tREPLICAS\tQUORUM\tSTATE\tVERDICT\tREASON")
+		for _, row := range r.Volumes {
+			fmt.Fprintln(t, strings.Join(row.columns(), "\t"))
+		}
+		_ = t.Flush() // a buffer does not fail
+		b.WriteString("\n")
+	}
+	for _, f := range r.Findings {
+		f.print(&b)
+	}
+	fmt.Fprintln(&b, strings.ToUpper(r.Message[:1])+r.Message[1:]+".")
+	return b.Bytes()
+}
+
+func (r Row) columns() []string {
+	replicas := "-"
+	if r.Diskful+r.Diskless > 0 {
+		replicas = strconv.Itoa(r.Diskful) + "+" + strconv.Itoa(r.Diskless)
+	}
+	if r.Offline > 0 {
+		replicas += fmt.Sprintf(" (%d off)", r.Offline)
+	}
+	verdict, reason := string(r.Verdict), string(r.Reason)
+	if r.Verdict == failover.Protected {
+		verdict, reason = verdict+" "+r.Grace, "-"
+	}
+	return []string{
+		shortened(r.Namespace+"/"+r.Pod, podWidth), shortened(dashed(r.Resource), resourceWidth), shortened(dashed(r.Node), nodeWidth),
+		replicas, dashed(r.Quorum), dashed(string(r.State)), verdict, reason,
+	}
+}
+
+func dashed(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// shortened leaves out the middle of what is too long: names often differ at their end.
+func shortened(s string, width int) string {
+	if len(s) <= width {
+		return s
+	}
+	head := (width - 1) * 2 / 3
+	return s[:head] + "…" + s[len(s)-(width-1-head):]
+}
+
+func (f Finding) print(b *bytes.Buffer) {
+	wrap(b, fmt.Sprintf("%s %s: ", strings.ToUpper(string(f.Severity)), f.Code), f.Message, "  ")
+	for i, o := range f.Objects {
+		if i == listed {
+			fmt.Fprintf(b, "  - and %d more, see -o yaml\n", len(f.Objects)-listed)
+			break
+		}
+		wrap(b, "  - ", o, "    ")
+	}
+	wrap(b, "  Remedy: ", f.Remedy, "    ")
+	b.WriteString("\n")
+}
+
+// wrap writes text after a head, in lines of lineWidth; all but the first are indented.
+func wrap(b *bytes.Buffer, head, text, indent string) {
+	line := head
+	empty := true
+	for _, word := range strings.Fields(text) {
+		if !empty && len(line)+1+len(word) > lineWidth {
+			b.WriteString(line + "\n")
+			line, empty = indent, true
+		}
+		if !empty {
+			line += " "
+		}
+		line, empty = line+word, false
+	}
+	b.WriteString(line + "\n")
+}

@@ -1,0 +1,27 @@
+package check
+
+import "github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+
+// remedies are what to do about each reason for which a pod would not be moved. docs/reasons.md says the same.
+var remedies = map[failover.Reason]string{
+	failover.PrimaryConnected: "nothing, if two nodes may use the volume at once; else stop the workload on the other node",
+	failover.NoSurvivor: "look at linstor node list and linstor resource list: bring nodes back, let synchronizations end, " +
+		"or place another replica",
+	failover.StateUnknown:      "look at linstor resource list; the resource must exist, and LINSTOR must be able to be asked",
+	failover.NotDRBD:           "use a StorageClass whose layerList has drbd",
+	failover.NFSExport:         "nothing: the export is moved by LINSTOR's own means, and the pods stay",
+	failover.NoQuorum:          "linstor resource-definition set-property RESOURCE DrbdOptions/Resource/quorum majority, with three replicas or a tie-breaker",
+	failover.QuorumUnconfirmed: "bring the node back, so that LINSTOR can tell it; it passes then",
+	failover.NotSelected:       "set the label linstor.csi.linbit.com/on-storage-lost: remove in the template of the pod",
+	failover.Exempt:            "remove the annotation drbd.linbit.com/ignore-fail-over from the template of the pod",
+	failover.NoOwner:           "let a StatefulSet, Deployment or another controller own the pod",
+	failover.NodeBound:         "let a StatefulSet or Deployment own the pod, not a DaemonSet or the node itself",
+	failover.UnsafeVolume:      "use no such volume, or set --fail-over-unsafe-pods if the pod can start without what is in it",
+	failover.OtherVolumeUnavailable: "see to the other volume first: it needs a replica elsewhere, quorum, and its nodes ONLINE; " +
+		"linstor resource list shows them",
+	failover.SharedVolume: "select the other pods too, or give them a volume of their own",
+	failover.LinstorStale: "look at the LINSTOR controller, and whether LS_CONTROLLERS leads to it",
+	failover.GuardTripped: "look at linstor node list; it opens by itself when enough nodes are back; --max-lost-nodes is the limit",
+	failover.Paused:       "remove the annotation drbd.linbit.com/pause-fail-over from the controller's Deployment; let the controller read it",
+	failover.DryRun:       "remove --dry-run from the controller's arguments",
+}

@@ -1,0 +1,135 @@
+package check
+
+import (
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// Status is the exit status of the command.
+type Status int
+
+const (
+	// StatusProtected : every selected pod would be moved if its node were lost now, or none is selected.
+	StatusProtected Status = 0
+	// StatusUnprotected : some would not.
+	StatusUnprotected Status = 1
+	// StatusUnknown : it could not be told, and nothing is known to be unprotected.
+	StatusUnknown Status = 2
+)
+
+// Report is the answer, as -o json and -o yaml print it. Lists are sorted, so that two reports of the same state are the
+// same.
+type Report struct {
+	// Verdict sums up: Protected, Unprotected or Unknown.
+	Verdict failover.Outlook `json:"verdict"`
+	// Message is the verdict in words.
+	Message string `json:"message"`
+	// Selector and Driver are by what pods and volumes were looked for.
+	Selector string `json:"selector"`
+	Driver   string `json:"driver"`
+	// Volumes has one row for each volume of each selected pod.
+	Volumes []Row `json:"volumes"`
+	// Findings are what should be changed, the most severe first.
+	Findings []Finding `json:"findings"`
+}
+
+// Row is one volume of one selected pod.
+type Row struct {
+	// Namespace and Pod name the pod, Node the node it is bound to.
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Node      string `json:"node,omitempty"`
+	// Claim, Volume and Resource are the PersistentVolumeClaim, the PersistentVolume and LINSTOR's resource definition.
+	Claim    string `json:"claim"`
+	Volume   string `json:"volume,omitempty"`
+	Resource string `json:"resource,omitempty"`
+	// Diskful and Diskless are the numbers of replicas with and without a disk, tie-breakers included. Offline is how many
+	// of both have a satellite that is not ONLINE.
+	Diskful  int `json:"diskful"`
+	Diskless int `json:"diskless"`
+	Offline  int `json:"offline,omitempty"`
+	// Quorum is the setting in force on the pod's node, and, after a slash, those of other replicas that differ.
+	Quorum string `json:"quorum,omitempty"`
+	// State is the state of the resource on the pod's node.
+	State failover.State `json:"state,omitempty"`
+	// Verdict is what would become of the pod, as far as this volume decides it.
+	Verdict failover.Outlook `json:"verdict"`
+	// Reason and Message say why; docs/reasons.md explains each reason.
+	Reason  failover.Reason `json:"reason,omitempty"`
+	Message string          `json:"message,omitempty"`
+	// Grace is how long a loss has to last before the pod is moved, such as "5s"; only where it is protected.
+	Grace string `json:"grace,omitempty"`
+}
+
+// Severity says what a finding means for the selected pods.
+type Severity string
+
+const (
+	// Error : some would not be moved.
+	Error Severity = "Error"
+	// Warning : they would be moved, but something else would go wrong.
+	Warning Severity = "Warning"
+	// Info : something is not as its user may expect.
+	Info Severity = "Info"
+)
+
+// Code names a kind of finding: one of the codes below, or a failover.Reason.
+type Code string
+
+// Codes of findings that are no reason of a decision.
+const (
+	// KubernetesUnreadable : the Kubernetes API cannot be reached or read, so that nothing can be told.
+	KubernetesUnreadable Code = "KubernetesUnreadable"
+	// LinstorUnreachable : LINSTOR cannot be reached or read.
+	LinstorUnreachable Code = "LinstorUnreachable"
+	// ControllerNotRunning : no replica of the controller is available.
+	ControllerNotRunning Code = "ControllerNotRunning"
+	// ControllerUnknown : the controller's Deployment could not be read, so that its options are not known.
+	ControllerUnknown Code = "ControllerUnknown"
+	// MissingPermission : the controller may not do what it has to.
+	MissingPermission Code = "MissingPermission"
+	// PermissionsUnknown : what the controller may do could not be found out.
+	PermissionsUnknown Code = "PermissionsUnknown"
+	// TooFewReplicas : only one node has a disk of the resource.
+	TooFewReplicas Code = "TooFewReplicas"
+	// NoTieBreaker : the number of disks is even and no diskless replica breaks the tie, so that the loss of half of them
+	// takes quorum from all.
+	NoTieBreaker Code = "NoTieBreaker"
+	// DRBDOption : a DRBD option leaves a node that lost its quorum or its data in need of help by hand.
+	DRBDOption Code = "DRBDOption"
+	// NodeAgent : the high availability controller of 1.x, an agent on every node, runs beside this one.
+	NodeAgent Code = "NodeAgent"
+	// NoVolume : a selected pod uses no volume of the driver, so that it is never moved.
+	NoVolume Code = "NoVolume"
+)
+
+// Codes returns all codes that are no reason of a decision.
+func Codes() []Code {
+	return []Code{
+		KubernetesUnreadable, LinstorUnreachable, ControllerNotRunning, ControllerUnknown, MissingPermission, PermissionsUnknown,
+		TooFewReplicas, NoTieBreaker, DRBDOption, NodeAgent, NoVolume,
+	}
+}
+
+// Finding is something that should be changed, or known.
+type Finding struct {
+	Severity Severity `json:"severity"`
+	Code     Code     `json:"code"`
+	// Message says what was found.
+	Message string `json:"message"`
+	// Objects are what it was found of: pods, resources, permissions.
+	Objects []string `json:"objects,omitempty"`
+	// Remedy says what to do.
+	Remedy string `json:"remedy"`
+}
+
+// Status returns the exit status that the report stands for.
+func (r Report) Status() Status {
+	switch r.Verdict {
+	case failover.Protected:
+		return StatusProtected
+	case failover.Unprotected:
+		return StatusUnprotected
+	default:
+		return StatusUnknown
+	}
+}
