@@ -1,11 +1,16 @@
 package controllers
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -83,6 +88,9 @@ func TestTheTaintStaysAsLongAsItsCause(t *testing.T) {
 				t.Fatal("the taint is gone although the node has not come back")
 			}
 		}
+		if got := w.nodePatches(); got > 6 {
+			t.Errorf("the node was written %d times in a quarter of an hour", got)
+		}
 	})
 }
 
@@ -132,5 +140,24 @@ func TestNoTaintIsSetWhereThatIsSwitchedOff(t *testing.T) {
 		if w.tainted(nodeA) != "" {
 			t.Error("the node is tainted")
 		}
+	})
+}
+
+func TestNothingIsRemovedFromANodeThatCannotBeTainted(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		w.API.Fail(func(r apimodel.Request) error {
+			if r.Actor == controllerActor+"one" && r.Verb == apimodel.VerbPatch && r.Kind == "Node" {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, r.Name, errors.New("no"))
+			}
+			return nil
+		})
+		w.Crash(nodeA)
+		w.pass(40 * time.Second)
+		w.wantUntouched()
+		if verdict, reason := p.said("db", nodeA); verdict != failover.Blocked || reason != failover.KeepAwayFailed {
+			t.Errorf("told %s: %s", verdict, reason)
+		}
+		w.must(w.cordon(nodeA)) // then nothing need be tainted
+		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 	})
 }

@@ -76,6 +76,9 @@ func TestAPodWhoseOtherVolumeIsWritableIsNeverForced(t *testing.T) {
 		if !p.events.has(string(failover.StuckOnNode), "Pod", "both-0") {
 			t.Errorf("events: %v", p.events.reasons("Pod", "both-0"))
 		}
+		if got := w.nodePatches(); got > 3 {
+			t.Errorf("the node was written %d times in four minutes", got)
+		}
 		if w.attachment("wal", nodeA) == nil || w.attachment("db", nodeA) == nil {
 			t.Error("a volume was detached under a pod that holds it")
 		}

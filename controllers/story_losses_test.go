@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -285,5 +286,43 @@ func TestAMarkGoesWhenTheWorkloadIsWellWithTheSameAttachment(t *testing.T) {
 			t.Fatalf("not the same attachment: %+v", got)
 		}
 		p.wantNothingLeft()
+	})
+}
+
+// consistencyGroup is a world with two volumes of one resource in the hands of the pod "both-0" on A.
+func consistencyGroup(t *testing.T, tell func(*world, *process)) {
+	t.Helper()
+	inWorld(t, virtual.Options{}, func(w *world) {
+		p := w.startProcess("one", defaults())
+		p.leads(defaults())
+		w.volume("first", func(v *virtual.Volume) { v.Handle, v.Count = "pvc-group/0", 2 })
+		w.volume("second", func(v *virtual.Volume) { v.Handle = "pvc-group/1" })
+		w.workload("both", selected, func(v *virtual.Workload) { v.Claims = []string{"data-first", "data-second"} })
+		w.pass(2 * time.Minute)
+		w.wantRunning("both-0", nodeA)
+		tell(w, p)
+	})
+}
+
+func TestAConsistencyGroupMovesAsOne(t *testing.T) {
+	consistencyGroup(t, func(w *world, _ *process) {
+		w.Crash(nodeA)
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("both-0", nodeB) })
+	})
+}
+
+func TestAConsistencyGroupIsNeverForcedOffALivingNode(t *testing.T) {
+	// DRBD reports one score for all volumes: 0 says nothing about each of them.
+	consistencyGroup(t, func(w *world, p *process) {
+		w.DRBD.Isolate(nodeA)
+		w.pass(2 * time.Minute)
+		if got := w.graces("both-0"); slices.Contains(got, 0) || len(got) == 0 {
+			t.Errorf("graces of the deletions: %v", got)
+		}
+		if !p.events.has(string(failover.StuckOnNode), "Pod", "both-0") {
+			t.Errorf("events: %v", p.events.reasons("Pod", "both-0"))
+		}
+		w.DRBD.Rejoin(nodeA)
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("both-0", nodeB) })
 	})
 }

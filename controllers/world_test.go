@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -95,6 +94,17 @@ func sceneWith(t *testing.T, options virtual.Options, cfg Config, tell func(w *w
 		w.wantRunning("other-0", nodeA)
 		tell(w, p)
 	})
+}
+
+// nodePatches returns how often the controller has written a node other than its status.
+func (w *world) nodePatches() int {
+	count := 0
+	for _, c := range w.did(apimodel.VerbPatch, "Node") {
+		if !c.Status {
+			count++
+		}
+	}
+	return count
 }
 
 // volume adds a volume with its claim "data-<name>".
@@ -241,87 +251,7 @@ func (w *world) wantStill(before *corev1.Pod) {
 	}
 }
 
-// audit checks every change of the controller when it happens.
-func (w *world) audit(c apimodel.Change) {
-	if c.Kind != "Lease" {
-		w.note(fmt.Sprintf("%s %s %s %s %s", c.Actor, c.Verb, c.Kind, c.Name, subresource(c)))
-	}
-	if !strings.HasPrefix(c.Actor, controllerActor) {
-		return
-	}
-	w.mu.Lock()
-	w.changes = append(w.changes, c)
-	w.mu.Unlock()
-	if c.Verb != apimodel.VerbDelete {
-		return
-	}
-	switch old := c.Old.(type) {
-	case *corev1.Pod:
-		w.auditRemoval(c, old)
-	case *storagev1.VolumeAttachment:
-		w.auditDetach(c, old)
-	}
-}
-
-func subresource(c apimodel.Change) string {
-	if c.Status {
-		return "(status)"
-	}
-	return ""
-}
-
-// note adds a line to what is shown when the story fails.
-func (w *world) note(line string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.lines = append(w.lines, time.Since(w.started).String()+" "+line)
-}
-
-// auditRemoval: never a pod that was not selected, never one that can write the lost storage, and never by
-// force one that can write any.
-func (w *world) auditRemoval(c apimodel.Change, pod *corev1.Pod) {
-	at := time.Since(w.started)
-	if pod.Labels["linstor.csi.linbit.com/on-storage-lost"] != "remove" {
-		w.Errorf("after %s: pod %s was removed and not selected", at, pod.Name)
-	}
-	var writable []string
-	claims := claimsOf(pod)
-	for _, claim := range claims {
-		resource := "pvc-" + strings.TrimPrefix(claim, pod.Namespace+"/data-")
-		if w.DRBD.CanWrite(resource, pod.Spec.NodeName) {
-			writable = append(writable, resource)
-		}
-	}
-	forced := c.GracePeriodSeconds != nil && *c.GracePeriodSeconds == 0
-	if len(writable) == len(claims) || forced && len(writable) > 0 {
-		w.Errorf("after %s: pod %s was removed (by force: %t) although it can write %v", at, pod.Name, forced, writable)
-	}
-}
-
-// auditDetach: never an attachment of somebody else, and never under a pod that the controller could have seen in the two
-// seconds that a look at the API is good for.
-func (w *world) auditDetach(_ apimodel.Change, va *storagev1.VolumeAttachment) {
-	at := time.Since(w.started)
-	volume := *va.Spec.Source.PersistentVolumeName
-	if va.Spec.Attacher != virtual.Driver {
-		w.Errorf("after %s: attachment %s of %s was deleted", at, va.Name, va.Spec.Attacher)
-	}
-	if w.DRBD.CanWrite("pvc-"+volume, va.Spec.NodeName) {
-		w.Errorf("after %s: attachment %s was deleted although the node can write", at, va.Name)
-	}
-	var pods corev1.PodList
-	if err := w.API.Client("audit").List(context.WithoutCancel(w.ctx), &pods, client.MatchingFields{"spec.nodeName": va.Spec.NodeName}); err != nil {
-		w.Error(err)
-	}
-	for i := range pods.Items {
-		seen := time.Since(pods.Items[i].CreationTimestamp.Time) > failover.MaxAge || hasRun(&pods.Items[i])
-		if seen && slices.Contains(claimsOf(&pods.Items[i]), "default/data-"+volume) {
-			w.Errorf("after %s: attachment %s was deleted under pod %s", at, va.Name, pods.Items[i].Name)
-		}
-	}
-}
-
-// uids returns the UIDs of the pods that the controller deleted, each as often as it did.
+// removed returns the UIDs of the pods of that name that the controller deleted, each as often as it did.
 func (w *world) removed(name string) []types.UID {
 	var uids []types.UID
 	for _, c := range w.did(apimodel.VerbDelete, "Pod") {

@@ -190,6 +190,22 @@ func (c *Cluster) volumesOf(pod *corev1.Pod) []mount {
 	return mounts
 }
 
+// VolumesOf returns the volumes behind a pod's claims.
+func (c *Cluster) VolumesOf(pod *corev1.Pod) []Volume {
+	var volumes []Volume
+	for _, m := range c.volumesOf(pod) {
+		volumes = append(volumes, m.Volume)
+	}
+	return volumes
+}
+
+// VolumeNamed returns the volume of a PersistentVolume; its zero value when there is none.
+func (c *Cluster) VolumeNamed(name string) Volume {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.volumes[name]
+}
+
 // mount is a volume as one pod uses it.
 type mount struct {
 	Volume

@@ -1,0 +1,178 @@
+package virtual_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// The tests hold the cluster against what was measured on a real control plane without any fail-over controller.
+
+type cluster struct {
+	*testing.T
+	*virtual.Cluster
+	ctx context.Context //nolint:containedctx // of the bubble
+}
+
+// inCluster runs a test with three nodes, a volume and a workload that has run on node-a for a minute.
+func inCluster(t *testing.T, test func(*cluster)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := &cluster{t, virtual.New(ctx, virtual.Options{}), ctx}
+		defer func() {
+			cancel()
+			c.Stop()
+		}()
+		for _, node := range []string{"node-a", "node-b", "node-t"} {
+			c.must(c.AddNode(ctx, node))
+		}
+		c.must(c.AddVolume(ctx, virtual.Volume{Name: "db", Diskful: []string{"node-a", "node-b"}, TieBreaker: "node-t"}))
+		c.AddWorkload(virtual.Workload{Name: "db-0", Claims: []string{"data-db"}, Nodes: []string{"node-a", "node-b"}})
+		c.pass(time.Minute)
+		if !c.runs("node-a") {
+			t.Fatal("the workload does not run")
+		}
+		test(c)
+	})
+}
+
+func (c *cluster) must(err error) {
+	c.Helper()
+	if err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c *cluster) pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func (c *cluster) pod() *corev1.Pod {
+	var pod corev1.Pod
+	c.must(c.Client().Get(c.ctx, client.ObjectKey{Namespace: "default", Name: "db-0"}, &pod))
+	return &pod
+}
+
+func (c *cluster) runs(node string) bool {
+	pod := c.pod()
+	replica, _ := c.DRBD.Replica("pvc-db", node)
+	return pod.Spec.NodeName == node && pod.Status.Phase == corev1.PodRunning && replica.Role == drbd.Primary
+}
+
+func (c *cluster) remove(grace int64) {
+	c.must(c.Client().Delete(c.ctx, c.pod(), client.GracePeriodSeconds(grace)))
+}
+
+func TestADeletedPodIsStoppedAndStartedAgain(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		first := c.pod()
+		c.remove(10)
+		c.pass(10 * time.Second)
+		if !c.runs("node-a") || c.pod().UID == first.UID {
+			t.Errorf("pod: %+v", c.pod())
+		}
+	})
+}
+
+func TestAStatefulPodIsNeverReplacedOnADeadNode(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		first := c.pod()
+		c.Crash("node-a")
+		c.pass(30 * time.Minute)
+		if got := c.pod(); got.UID != first.UID {
+			t.Error("the pod was replaced")
+		}
+		var node corev1.Node
+		c.must(c.Client().Get(c.ctx, client.ObjectKey{Name: "node-a"}, &node))
+		if !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable }) {
+			t.Error("the dead node is not tainted")
+		}
+	})
+}
+
+func TestAForcedDeletionAloneTakesSixMinutes(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.Crash("node-a")
+		c.pass(time.Minute) // until the scheduler knows that the node is dead
+		c.remove(0)
+		c.pass(5*time.Minute + 55*time.Second)
+		if c.runs("node-b") {
+			t.Error("the volume was detached too early")
+		}
+		c.pass(15 * time.Second)
+		if !c.runs("node-b") {
+			t.Errorf("pod: %+v", c.pod())
+		}
+	})
+}
+
+func TestReleasingTheVolumeOfADeletedPodDetachesItAtOnce(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.Crash("node-a")
+		c.pass(time.Minute)
+		c.remove(0)
+		var node corev1.Node
+		c.must(c.Client().Get(c.ctx, client.ObjectKey{Name: "node-a"}, &node))
+		node.Status.VolumesInUse = nil
+		c.must(c.Client().Status().Update(c.ctx, &node))
+		c.pass(3 * time.Second)
+		if !c.runs("node-b") {
+			t.Errorf("pod: %+v", c.pod())
+		}
+	})
+}
+
+func TestALivingKubeletWritesItsVolumesBack(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		var node corev1.Node
+		c.must(c.Client().Get(c.ctx, client.ObjectKey{Name: "node-a"}, &node))
+		node.Status.VolumesInUse = nil
+		c.must(c.Client().Status().Update(c.ctx, &node))
+		c.pass(11 * time.Second)
+		c.must(c.Client().Get(c.ctx, client.ObjectKey{Name: "node-a"}, &node))
+		if len(node.Status.VolumesInUse) != 1 {
+			t.Errorf("volumes in use: %v", node.Status.VolumesInUse)
+		}
+	})
+}
+
+func TestAProcessWhoseIOHangsDoesNotStop(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.DRBD.Isolate("node-a")
+		c.pass(time.Minute)
+		c.remove(10)
+		c.pass(5 * time.Minute)
+		if c.pod().DeletionTimestamp == nil {
+			t.Fatal("the pod was replaced")
+		}
+		c.DRBD.Rejoin("node-a")
+		c.pass(20 * time.Second)
+		if !c.runs("node-a") {
+			t.Errorf("pod: %+v", c.pod())
+		}
+	})
+}
+
+func TestANodeThatReturnsStartsItsPodsAgain(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		first := c.pod()
+		c.Crash("node-a")
+		c.pass(30 * time.Second)
+		c.Return("node-a")
+		c.pass(time.Minute)
+		if got := c.pod(); got.UID != first.UID || !c.runs("node-a") || got.Status.ContainerStatuses[0].RestartCount != 1 {
+			t.Errorf("pod: %+v", got)
+		}
+	})
+}
