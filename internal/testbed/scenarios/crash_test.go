@@ -72,7 +72,7 @@ func crashWhileTerminating(s *bedtest.Scenario) {
 }
 
 // sharing returns a second workload beside w that uses w's volume too.
-func sharing(s *bedtest.Scenario, w testbed.Workload) testbed.Workload {
+func sharing(w testbed.Workload) testbed.Workload {
 	second := w
 	second.Name, second.Volumes = "second", nil
 	second.Mutate = func(template *corev1.PodTemplateSpec) {
@@ -90,7 +90,7 @@ func sharing(s *bedtest.Scenario, w testbed.Workload) testbed.Workload {
 func twoOnOneClaim(s *bedtest.Scenario) {
 	first := s.Workload("first")
 	first.Nodes = s.Nodes[:2] // together again: the volume is ReadWriteOnce
-	second := sharing(s, first)
+	second := sharing(first)
 	pods := []corev1.Pod{s.Start(first), s.Start(second)}
 	crashed := time.Now()
 	s.Crash(s.Nodes[0])
@@ -118,7 +118,7 @@ func twoOnOneClaim(s *bedtest.Scenario) {
 // sharedWithUnselected is a crash under two pods that share a claim, one of which is not selected.
 func sharedWithUnselected(s *bedtest.Scenario) {
 	first := s.Workload("first")
-	second := sharing(s, first)
+	second := sharing(first)
 	second.Unselected = true
 	pod, bystander := s.Start(first), s.Start(second)
 	s.Crash(s.Nodes[0])
@@ -138,14 +138,37 @@ func recreatedByHand(s *bedtest.Scenario) {
 	s.T.Logf("deleting the pod by hand: %v", err)
 	s.WaitMoved(w, s.Nodes[0], crashed)
 	movedCleanly(s, w, s.Nodes[0])
+	gracesGiven(s)
 	if n := podsCreated(s); n != 2 {
 		s.T.Errorf("%d pods were created, want one and one replacement", n)
+	}
+}
+
+// removedByHand is somebody who knows what to do about a dead node, except for its attachments. The
+// replacement waits elsewhere for the volume, and no pod is left for the controller to remove.
+func removedByHand(s *bedtest.Scenario) {
+	w := s.Workload("db")
+	pod := s.Start(w)
+	crashed := time.Now()
+	s.Crash(s.Nodes[0])
+	node := nodeOf(s, s.Nodes[0])
+	cordoned := node.DeepCopy()
+	cordoned.Spec.Unschedulable = true
+	s.Must(s.Client.Patch(s.Ctx, cordoned, client.MergeFrom(node)))
+	s.Must(s.Client.Delete(s.Ctx, &pod, client.GracePeriodSeconds(0)))
+	if took := s.WaitMoved(w, s.Nodes[0], crashed); took > promised {
+		s.T.Errorf("that took %s, want at most %s", took, promised)
+	}
+	movedCleanly(s, w, s.Nodes[0])
+	if graces := gracesGiven(s); len(graces) > 0 || podsCreated(s) != 2 {
+		s.T.Errorf("the controller removed %d pods, and %d were created; want none, and one and one replacement", len(graces), podsCreated(s))
 	}
 }
 
 // putBack is somebody who is quicker than the controller, and so gets the replacement placed on the dead
 // node, which Kubernetes takes for a good one for most of a minute.
 func putBack(s *bedtest.Scenario) {
+	takeTime(s) // each gap in what is known of LINSTOR begins the grace of 45 s anew
 	w := s.Workload("db")
 	pod := s.Start(w)
 	crashed := time.Now()

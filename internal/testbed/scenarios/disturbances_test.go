@@ -1,7 +1,6 @@
 package scenarios_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -19,6 +18,8 @@ import (
 // TestDisturbances plays what would disturb other scenarios, one after the other on a bed of its own:
 // crowds that use up the control plane's rate limits, and the end of LINSTOR, of the leader, or of most
 // nodes. DRBD and the grace are quick there, so that many fail-overs fit into little time.
+//
+//nolint:tparallel // each scenario disturbs the whole bed
 func TestDisturbances(t *testing.T) {
 	t.Parallel()
 	bed := bedtest.Own(t, "scenarios-disturbances", testbed.Options{
@@ -84,9 +85,7 @@ func crowd(s *bedtest.Scenario) {
 // tenTimes crashes the node of a pod, or takes DRBD's network from it, again and again. LINSTOR restarts
 // in between.
 func tenTimes(s *bedtest.Scenario) {
-	ctx, cancel := context.WithTimeout(s.T.Context(), 2*bedtest.Timeout)
-	s.T.Cleanup(cancel)
-	s.Ctx = ctx
+	takeTime(s)
 	w := s.Workload("db")
 	w.Volumes[0].Diskful = true
 	w.Volumes[0].Options = map[string]string{drbd.OptionOnNoQuorum: drbd.OnNoQuorumIOError}

@@ -2,6 +2,7 @@ package scenarios_test
 
 import (
 	"bufio"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,8 @@ import (
 )
 
 // TestScenarios plays what one workload at a time notices.
+//
+//nolint:tparallel // the scenarios are parallel; what looks back on them is not
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	bed := bedtest.Shared(t)
@@ -23,6 +26,7 @@ func TestScenarios(t *testing.T) {
 			"two selected pods on one claim move together":                  twoOnOneClaim,
 			"a selected pod stays that shares a claim with another":         sharedWithUnselected,
 			"a replacement is spared that somebody asked for meanwhile":     recreatedByHand,
+			"a volume is freed whose pod was removed by hand":               removedByHand,
 			"a replacement that was put back on the dead node moves":        putBack,
 			"a pod stays while a peer is connected, whatever LINSTOR says":  frozenSurvivor,
 			"a pod stays that takes its time to restart":                    slowRestart,
@@ -53,7 +57,7 @@ func nothingForbidden(t *testing.T, bed *testbed.Bed) {
 		t.Fatal(err)
 	}
 	for _, r := range all {
-		if r.Code == 401 || r.Code == 403 {
+		if r.Code == http.StatusUnauthorized || r.Code == http.StatusForbidden {
 			t.Errorf("the controller may not %s %s %s/%s: %d", r.Verb, r.Resource, r.Namespace, r.Name, r.Code)
 		}
 	}
