@@ -1,17 +1,320 @@
 package check
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
-func TestAProtectedWorkload(t *testing.T) {
+// other is a second workload with what makes it differ from a protected one.
+func other(volume virtual.Volume, change func(*virtual.Workload)) func(*bench) {
+	return func(b *bench) {
+		volume.Name = "other"
+		b.volume(volume)
+		w := virtual.Workload{Name: "other-0", Claims: []string{"data-other"}}
+		if change != nil {
+			change(&w)
+		}
+		b.workload(w)
+		b.pass(time.Minute)
+	}
+}
+
+func property(key, value string) func(*bench) {
+	return func(b *bench) { b.Linstor.SetControllerProperty(key, value) }
+}
+
+// complaint is something that is wrong with a cluster, and what the check says of it.
+type complaint struct {
+	provoke func(*bench)
+	args    []string
+	status  Status
+	says    []string // each on the screen, in this order
+	silent  []string // nowhere on the screen
+}
+
+func complaints() map[string]complaint {
+	hostPath := []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp"}}}}
+	return map[string]complaint{
+		"nothing is wrong": {
+			provoke: func(*bench) {}, status: StatusProtected,
+			says:   []string{"default/db-0", "pvc-db", "node-a", "2+1", "majority", "PrimaryHealthy", "Protected 5s", "Every pod would survive"},
+			silent: []string{"ERROR", "WARNING", "INFO", "Remedy"},
+		},
+		"no pod is selected": {
+			provoke: func(*bench) {}, args: []string{"--pod-label-selector=app=none"}, status: StatusProtected,
+			says: []string{`No pod selected by "app=none"`, "nothing to protect"}, silent: []string{"POD"},
+		},
+		"the namespace has none": {
+			provoke: func(*bench) {}, args: []string{"-n", "empty"}, status: StatusProtected,
+			says: []string{"in namespace empty", "nothing to protect"},
+		},
+		"quorum is off": {
+			provoke: other(virtual.Volume{Quorum: "off"}, nil), status: StatusUnprotected,
+			says: []string{
+				"other-0", "off", "Unprotected", "NoQuorum", "ERROR NoQuorum", "pod default/other-0, resource pvc-other",
+				"Remedy: linstor resource-definition set-property RESOURCE DrbdOptions/Resource/quorum majority", "1 protected, 1 not",
+			},
+		},
+		"there is one replica": {
+			provoke: other(virtual.Volume{Diskful: []string{nodeA}}, nil), status: StatusUnprotected,
+			says:   []string{"other-0", "1+0", "NoSurvivor", "ERROR TooFewReplicas", "- pvc-other", "--place-count 2"},
+			silent: []string{"ERROR NoSurvivor"},
+		},
+		"there is no tie-breaker": {
+			provoke: other(virtual.Volume{Diskful: []string{nodeA, nodeB}, Quorum: "majority"}, nil), status: StatusUnprotected,
+			says: []string{"other-0", "2+0", "NoSurvivor", "ERROR NoTieBreaker", "- pvc-other", "auto-add-quorum-tiebreaker"},
+		},
+		"the other disk's node is away": {
+			provoke: func(b *bench) { b.Crash(nodeB); b.pass(time.Minute) }, status: StatusUnprotected,
+			says: []string{"2+1 (1 off)", "NoSurvivor", "ERROR NoSurvivor", "node-b is not ONLINE in LINSTOR", "linstor node list"},
+		},
+		"a volume is not safe": {
+			provoke: other(virtual.Volume{}, func(w *virtual.Workload) { w.Volumes = hostPath }), status: StatusUnprotected,
+			says: []string{"UnsafeVolume", "ERROR UnsafeVolume", `"scratch"`, "--fail-over-unsafe-pods"},
+		},
+		"a volume is not safe and the controller may": {
+			provoke: func(b *bench) {
+				c := &b.deployment.Spec.Template.Spec.Containers[0]
+				c.Args = append(c.Args, "--fail-over-unsafe-pods")
+				other(virtual.Volume{}, func(w *virtual.Workload) { w.Volumes = hostPath })(b)
+			}, status: StatusProtected, says: []string{"2 protected, 0 not"},
+		},
+		"a pod has no owner": {
+			provoke: other(virtual.Volume{}, func(w *virtual.Workload) { w.Owner = "None" }), status: StatusUnprotected,
+			says: []string{"ERROR NoOwner", "pod default/other-0", "let a StatefulSet"},
+		},
+		"a pod is exempt": {
+			provoke: other(virtual.Volume{}, func(w *virtual.Workload) {
+				w.Annotations = map[string]string{controllers.AnnotationIgnore: ""}
+			}), status: StatusUnprotected, says: []string{"ERROR Exempt", controllers.AnnotationIgnore},
+		},
+		"a pod that is not selected shares the volume": {
+			provoke: func(b *bench) {
+				b.workload(virtual.Workload{Name: "guest-0", Claims: []string{"data-db"}, Labels: map[string]string{"app": "guest"}})
+				b.pass(time.Minute)
+			}, status: StatusUnprotected, says: []string{"ERROR SharedVolume", "guest-0", "select the other pods too"},
+		},
+		"a selected pod has no volume of ours": {
+			provoke: func(b *bench) { b.workload(virtual.Workload{Name: "idle-0"}); b.pass(time.Minute) }, status: StatusProtected,
+			says: []string{"INFO NoVolume", "- default/idle-0", "remove the label"},
+		},
+		"a pod has not been scheduled": {
+			provoke: func(b *bench) {
+				b.volume(virtual.Volume{Name: "other"})
+				b.workload(virtual.Workload{Name: "other-0", Claims: []string{"data-other"}, Nodes: []string{"none"}})
+				b.pass(time.Minute)
+			}, status: StatusProtected, says: []string{"other-0", "Starting", "VolumeStarting", "1 starting"},
+		},
+		"a node is lost at this moment": {
+			provoke: func(b *bench) { b.Crash(nodeA); b.pass(time.Minute) }, status: StatusUnprotected,
+			says: []string{"default/db-0", "Unreachable", "Failing", "NodeUnreachable", "0 protected, 1 not"},
+		},
+		"DRBD options leave a node stuck": {
+			provoke: func(b *bench) {
+				property(linstor.OptionOnSuspendedPrimaryOutdated, "")(b)
+				property(linstor.OptionRRConflict, "disconnect")(b)
+			}, status: StatusProtected,
+			says: []string{
+				"WARNING DRBDOption: DrbdOptions/Resource/on-suspended-primary-outdated is disconnect by default", "- pvc-db",
+				"linstor controller set-property DrbdOptions/Resource/on-suspended-primary-outdated force-secondary",
+				"WARNING DRBDOption: DrbdOptions/Net/rr-conflict is disconnect for the whole cluster",
+				"linstor controller set-property DrbdOptions/Net/rr-conflict retry-connect",
+			},
+		},
+		"DRBD options fail reads and writes": {
+			provoke: func(b *bench) {
+				property(linstor.OptionOnNoDataAccessible, "io-error")(b)
+				b.Linstor.SetDefinitionProperty("pvc-db", linstor.OptionOnNoQuorum, "io-error")
+				property(linstor.OptionOnSuspendedPrimaryOutdated, "")(b)
+			}, status: StatusProtected,
+			says: []string{
+				"DrbdOptions/Resource/on-no-quorum is io-error on the resource definitions", "read-only",
+				"linstor resource-definition set-property RESOURCE DrbdOptions/Resource/on-no-quorum suspend-io",
+				"DrbdOptions/Resource/on-no-data-accessible is io-error for the whole cluster",
+			},
+			silent: []string{"on-suspended-primary-outdated is"}, // nothing suspends
+		},
+		"a permission is missing": {
+			provoke: func(b *bench) {
+				b.denied = func(a authorizationv1.ResourceAttributes, _ string) bool {
+					return a.Resource == "nodes" && a.Subresource == "status" && a.Verb == "patch"
+				}
+			}, status: StatusUnprotected,
+			says: []string{"ERROR MissingPermission", "- patch nodes --subresource=status", "deploy/all.yaml", "could not do its work"},
+		},
+		"a permission of the controller's account is missing, asked from outside": {
+			provoke: func(b *bench) {
+				b.own = false
+				b.denied = func(a authorizationv1.ResourceAttributes, user string) bool {
+					return a.Resource == "leases" && user == "system:serviceaccount:ha-controller:ha-controller"
+				}
+			}, status: StatusUnprotected,
+			says: []string{"ERROR MissingPermission", "- get leases.coordination.k8s.io --namespace=kube-node-lease"},
+		},
+		"LINSTOR is away": {
+			provoke: func(b *bench) { b.Linstor.Stop() }, status: StatusUnknown,
+			says: []string{"default/db-0", "Unknown", "StateUnknown", "ERROR LinstorUnreachable", "LS_CONTROLLERS", "Could not tell"},
+		},
+		"LINSTOR's address is none": {
+			provoke: func(b *bench) {
+				b.lookup = func(name string) (string, bool) { return "ftp://linstor", name == "LS_CONTROLLERS" }
+			}, status: StatusUnknown, says: []string{"ERROR LinstorUnreachable", "ftp"},
+		},
+		"LINSTOR does not know the resource": {
+			provoke: func(b *bench) {
+				pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "ghost"}}
+				pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: virtual.Driver, VolumeHandle: "ghost"}
+				pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data-ghost"}
+				b.must(b.Client().Create(b.ctx, pv))
+				b.workload(virtual.Workload{Name: "ghost-0", Claims: []string{"data-ghost"}})
+				b.pass(time.Minute)
+			}, status: StatusUnknown, says: []string{"ghost-0", "StateUnknown", "1 protected, 0 not, 1 unknown"},
+		},
+		"the Kubernetes API refuses": {
+			provoke: func(b *bench) { b.refused = errors.New("pods is forbidden") }, status: StatusUnknown,
+			says: []string{"ERROR KubernetesUnreadable", "pods is forbidden", "--kubeconfig", "Could not tell"},
+		},
+		"the controller is not installed": {
+			provoke: func(b *bench) { b.deployment = nil }, status: StatusUnprotected,
+			says: []string{"ERROR ControllerNotRunning", "there is no Deployment ha-controller/piraeus-ha-controller"},
+		},
+		"the controller does not run": {
+			provoke: func(b *bench) { b.deployment.Status.AvailableReplicas = 0 }, status: StatusUnprotected,
+			says: []string{"ERROR ControllerNotRunning", "no replica"},
+		},
+		"the controller's arguments are of another release": {
+			provoke: func(b *bench) {
+				c := &b.deployment.Spec.Template.Spec.Containers[0]
+				c.Args = append(c.Args, "--reboot-nodes")
+			}, status: StatusProtected, says: []string{"INFO ControllerUnknown", "reboot-nodes"},
+		},
+		"the node agents of 1.x run as well": {
+			provoke: func(b *bench) {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+					Namespace: "piraeus-datastore", Name: "ha-controller-x7k2p",
+					OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agents", UID: "1", Controller: new(true)}},
+				}}
+				pod.Spec.Containers = []corev1.Container{{Name: "agent", Image: "registry.example.com/piraeusdatastore/piraeus-ha-controller:v1.3.2"}}
+				b.must(b.Client().Create(b.ctx, pod))
+			}, status: StatusProtected, says: []string{"WARNING NodeAgent", "- piraeus-datastore/agents", "delete the DaemonSet"},
+		},
+		"fail-over is paused": {
+			provoke: func(b *bench) { b.deployment.Annotations = map[string]string{controllers.AnnotationPause: "true"} },
+			status:  StatusUnprotected, says: []string{"ERROR Paused", "pauses all fail-over", "remove the annotation"},
+		},
+		"the controller only rehearses": {
+			provoke: func(b *bench) {
+				c := &b.deployment.Spec.Template.Spec.Containers[0]
+				c.Args = append(c.Args, "--dry-run")
+			}, status: StatusUnprotected, says: []string{"ERROR DryRun", "would remove pod default/db-0", "remove --dry-run"},
+		},
+		"most satellites are away": {
+			provoke: func(b *bench) {
+				for i := range 7 {
+					node := fmt.Sprintf("node-%d", i)
+					b.Linstor.AddNode(node)
+					b.Linstor.StopSatellite(node)
+				}
+				b.pass(time.Minute)
+			}, status: StatusUnprotected, says: []string{"ERROR GuardTripped", "7 of 10 nodes", "--max-lost-nodes"},
+		},
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	for name, c := range complaints() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBench(t, func(b *bench) {
+				c.provoke(b)
+				out, status := b.check(c.args...)
+				if status != c.status {
+					t.Errorf("exit status %d, want %d", status, c.status)
+				}
+				// Lines are wrapped anywhere between words.
+				rest := strings.Join(strings.Fields(out), " ")
+				for _, words := range c.says {
+					i := strings.Index(rest, words)
+					if i < 0 {
+						t.Fatalf("%q is not said where it is expected:\n%s", words, out)
+					}
+					rest = rest[i+len(words):]
+				}
+				for _, words := range c.silent {
+					if strings.Contains(out, words) {
+						t.Errorf("%q is said:\n%s", words, out)
+					}
+				}
+				for line := range strings.Lines(out) {
+					if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 120 {
+						t.Errorf("a line is %d characters wide: %s", n, line)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Every code is provoked by the table above.
+func TestEveryCodeIsProvoked(t *testing.T) {
+	t.Parallel()
+	said := ""
+	for _, c := range complaints() {
+		said += strings.Join(c.says, "\n") + "\n"
+	}
+	for _, code := range Codes() {
+		if code != PermissionsUnknown && !strings.Contains(said, " "+string(code)) {
+			t.Errorf("no case of TestCheck provokes %s", code)
+		}
+	}
+}
+
+func TestTheFormatsSayTheSame(t *testing.T) {
 	t.Parallel()
 	onBench(t, func(b *bench) {
-		out, status := b.check()
-		t.Log("\n" + out)
-		if status != StatusProtected || !strings.Contains(out, "Every pod would survive") {
-			t.Errorf("status %d", status)
+		other(virtual.Volume{Quorum: "off"}, nil)(b)
+		b.Linstor.SetControllerProperty(linstorsim.PropRRConflict, "disconnect")
+		var fromJSON, fromYAML Report
+		text, status := b.check("-o", "json")
+		b.must(json.Unmarshal([]byte(text), &fromJSON))
+		if status != StatusUnprotected || len(fromJSON.Volumes) != 2 || len(fromJSON.Findings) != 2 {
+			t.Errorf("status %d, report:\n%s", status, text)
+		}
+		text, _ = b.check("-o", "yaml")
+		b.must(yaml.UnmarshalStrict([]byte(text), &fromYAML))
+		if diff := cmp.Diff(fromJSON, fromYAML); diff != "" {
+			t.Errorf("JSON and YAML differ (-JSON +YAML):\n%s", diff)
+		}
+		again, _ := b.check("-o", "yaml")
+		if diff := cmp.Diff(text, again); diff != "" {
+			t.Errorf("a second report of the same state differs:\n%s", diff)
+		}
+	})
+}
+
+func TestNothingSelectedIsAnEmptyList(t *testing.T) {
+	t.Parallel()
+	onBench(t, func(b *bench) {
+		out, _ := b.check("-o", "json", "-n", "empty")
+		if !strings.Contains(out, `"volumes": []`) || !strings.Contains(out, `"findings": []`) {
+			t.Errorf("lists are not empty lists:\n%s", out)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -93,6 +94,10 @@ func (s sources) survey(ctx context.Context, d deployment, reader client.Reader,
 		facts.KubernetesError = err.Error()
 		return
 	}
+	if err := ageLeases(ctx, reader, facts.Uses); err != nil {
+		facts.KubernetesError = err.Error()
+		return
+	}
 	halt := failover.Halt{Paused: d.paused, DryRun: d.options.DryRun, Guard: guard(memory, d.options.MaxLostNodes)}
 	for i := range facts.Uses {
 		facts.Uses[i].Input.Halt = halt
@@ -119,6 +124,27 @@ func (s sources) readLinstor(ctx context.Context, feed *linstor.Feed, names []st
 		})
 	}
 	return tasks.Wait()
+}
+
+// ageLeases takes the kubelets' silence from the times in their Leases. To remove a pod the controller trusts only what it
+// saw change itself; who has just come and removes nothing may trust the clocks of other machines.
+func ageLeases(ctx context.Context, reader client.Reader, uses []controllers.Use) error {
+	for i := range uses {
+		node := &uses[i].Input.Node
+		if node.Name == "" {
+			continue
+		}
+		var lease coordinationv1.Lease
+		err := reader.Get(ctx, client.ObjectKey{Namespace: controllers.LeaseNamespace, Name: node.Name}, &lease)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading the Lease of node %s: %w", node.Name, err)
+		}
+		if err == nil && lease.Spec.RenewTime != nil {
+			node.LeaseKnown = true
+			node.LeaseSilence = max(node.LeaseSilence, uses[i].Input.Now.Sub(lease.Spec.RenewTime.Time))
+		}
+	}
+	return nil
 }
 
 // resources returns the names of all LINSTOR resources that the uses rest on, sorted.

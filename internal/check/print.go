@@ -43,9 +43,9 @@ const (
 
 // Widths of the columns that can be long. LINSTOR's names are long where CSI made them, and tell little.
 const (
-	podWidth      = 36
+	podWidth      = 30
 	resourceWidth = 16
-	nodeWidth     = 20
+	nodeWidth     = 16
 )
 
 func (r Report) table() []byte {
@@ -62,7 +62,7 @@ func (r Report) table() []byte {
 	for _, f := range r.Findings {
 		f.print(&b)
 	}
-	fmt.Fprintln(&b, strings.ToUpper(r.Message[:1])+r.Message[1:]+".")
+	wrap(&b, "", strings.ToUpper(r.Message[:1])+r.Message[1:]+".", "")
 	return b.Bytes()
 }
 

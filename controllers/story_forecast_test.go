@@ -1,0 +1,164 @@
+package controllers
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// forecastOf returns what the process foresees for a pod with one volume.
+func forecastOf(w *world, p *process, pod string) failover.Forecast {
+	w.Helper()
+	uses, _, err := p.parts.protection.Uses(w.ctx, "default")
+	w.must(err)
+	for _, use := range uses {
+		if use.Pod == pod {
+			return failover.Foresee(use.Input)
+		}
+	}
+	w.Fatalf("no volume of pod %s is known", pod)
+	return failover.Forecast{}
+}
+
+// A forecast is worth what comes true: whatever is wrong with a workload, the pod moves after its node is lost exactly
+// if that was foreseen.
+func TestForecastsComeTrue(t *testing.T) {
+	t.Parallel()
+	const nodeC = "node-c"
+	disks := func(nodes ...string) func(*virtual.Volume) {
+		return func(v *virtual.Volume) { v.Diskful, v.TieBreaker = nodes, "" }
+	}
+	quorum := func(value string) func(*virtual.Volume) { return func(v *virtual.Volume) { v.Quorum = value } }
+	hostPath := corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp"}}}
+	cases := map[string]struct {
+		volume   []func(*virtual.Volume)
+		workload func(*virtual.Workload)
+		before   func(*world)
+		want     failover.Outlook
+		reason   failover.Reason
+	}{
+		"two disks and a tie-breaker": {want: failover.Protected, reason: failover.PrimaryHealthy},
+		"three disks": {
+			volume: []func(*virtual.Volume){disks(nodeA, nodeB, nodeC)}, want: failover.Protected, reason: failover.PrimaryHealthy,
+		},
+		"two disks alone": {
+			volume: []func(*virtual.Volume){disks(nodeA, nodeB), quorum("majority")}, want: failover.Unprotected, reason: failover.NoSurvivor,
+		},
+		"one disk": {
+			volume: []func(*virtual.Volume){disks(nodeA), quorum("majority")}, want: failover.Unprotected, reason: failover.NoSurvivor,
+		},
+		"quorum all": {
+			volume: []func(*virtual.Volume){disks(nodeA, nodeB, nodeC), quorum("all")}, want: failover.Unprotected, reason: failover.NoSurvivor,
+		},
+		"quorum 2 of 3": {
+			volume: []func(*virtual.Volume){disks(nodeA, nodeB, nodeC), quorum("2")}, want: failover.Protected, reason: failover.PrimaryHealthy,
+		},
+		"quorum off":      {volume: []func(*virtual.Volume){quorum("off")}, want: failover.Unprotected, reason: failover.NoQuorum},
+		"an exempt pod":   {workload: exempt, want: failover.Unprotected, reason: failover.Exempt},
+		"an unsafe pod":   {workload: func(x *virtual.Workload) { x.Volumes = []corev1.Volume{hostPath} }, want: failover.Unprotected, reason: failover.UnsafeVolume},
+		"a DaemonSet's":   {workload: func(x *virtual.Workload) { x.Owner = "DaemonSet" }, want: failover.Unprotected, reason: failover.NodeBound},
+		"a read-only pod": {workload: func(x *virtual.Workload) { x.ReadOnly = true }, want: failover.Protected, reason: failover.VolumeUnused},
+		"the other disk is lost already": {
+			before: func(w *world) { w.Crash(nodeB) }, want: failover.Unprotected, reason: failover.NoSurvivor,
+		},
+		"the tie-breaker is lost already": {
+			before: func(w *world) { w.Crash(nodeT) }, want: failover.Unprotected, reason: failover.NoSurvivor,
+		},
+		"one of three disks is lost already": {
+			volume: []func(*virtual.Volume){disks(nodeA, nodeB, nodeC)}, before: func(w *world) { w.Crash(nodeC) },
+			want: failover.Unprotected, reason: failover.NoSurvivor,
+		},
+		"survivor and tie-breaker have lost each other": {
+			before: func(w *world) { w.DRBD.CutLink(nodeB, nodeT) }, want: failover.Unprotected, reason: failover.NoSurvivor,
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			cfg := defaults()
+			cfg.MaxLostNodes = failover.Limit{Percent: true, Value: 100}
+			inWorld(t, virtual.Options{}, func(w *world) {
+				w.must(w.AddNode(w.ctx, nodeC))
+				// Enough nodes that live on for Leases to be believed.
+				for _, spare := range []string{"spare-1", "spare-2", "spare-3"} {
+					w.must(w.AddNode(w.ctx, spare))
+				}
+				p := w.startProcess("one", cfg)
+				p.leads(cfg)
+				w.volume("db", c.volume...)
+				w.workload("db", selected, func(x *virtual.Workload) {
+					x.Nodes = []string{nodeA, nodeB, nodeC}
+					if c.workload != nil {
+						c.workload(x)
+					}
+				})
+				w.pass(2 * time.Minute)
+				w.wantRunning("db-0", nodeA)
+				if c.before != nil {
+					c.before(w)
+					// What no event announces is known with the next resync.
+					w.pass(11 * time.Minute)
+				}
+				if f := forecastOf(w, p, "db-0"); f.Outlook != c.want || f.Reason != c.reason {
+					t.Errorf("the forecast is %s (%s: %s), want %s (%s)", f.Outlook, f.Reason, f.Message, c.want, c.reason)
+				}
+				w.must(p.parts.protection.count(w.ctx))
+				w.Crash(nodeA)
+				w.pass(3 * time.Minute)
+				if moved := len(w.removed("db-0")) > 0; moved != (c.want == failover.Protected) {
+					t.Errorf("the pod was moved: %t", moved)
+				}
+			})
+		})
+	}
+}
+
+func exempt(x *virtual.Workload) { x.Annotations = map[string]string{AnnotationIgnore: ""} }
+
+// The leader counts each unprotected pod once, and forgets those that are protected again.
+func TestUnprotectedPodsAreCounted(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		count := func(reason failover.Reason) float64 {
+			w.must(p.parts.protection.count(w.ctx))
+			return unprotected(t, p, reason)
+		}
+		if n := count(failover.NoSurvivor); n != 0 {
+			t.Errorf("%g pods without survivor, want none", n)
+		}
+		w.Crash(nodeB)
+		w.until(11*time.Minute, "the pod is known to be unprotected", func() bool { return count(failover.NoSurvivor) == 1 })
+		w.Return(nodeB)
+		w.until(11*time.Minute, "the pod is known to be protected again", func() bool { return count(failover.NoSurvivor) == 0 })
+		w.Linstor.Stop()
+		w.pass(time.Minute)
+		if n := count(failover.LinstorStale); n != 1 {
+			t.Errorf("%g pods are unprotected because LINSTOR is away, want 1", n)
+		}
+	})
+}
+
+func unprotected(t *testing.T, p *process, reason failover.Reason) float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(p.parts.protection.metrics.Collectors()...)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "piraeus_ha_controller_unprotected_pods" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			if m.GetLabel()[0].GetValue() == string(reason) {
+				return m.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatalf("there is no metric piraeus_ha_controller_unprotected_pods of reason %s", reason)
+	return 0
+}

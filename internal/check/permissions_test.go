@@ -1,0 +1,53 @@
+package check
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// The roles are generated from the code that needs the permissions; the check must ask for neither more nor less.
+func TestRequiredPermissionsAreThoseOfTheRoles(t *testing.T) {
+	t.Parallel()
+	content, err := os.ReadFile("../../config/rbac/role.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var granted []Permission
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
+	for {
+		var role rbacv1.Role // a ClusterRole has the same fields
+		if err := decoder.Decode(&role); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					for _, verb := range rule.Verbs {
+						granted = append(granted, Permission{Namespace: role.Namespace, Group: group, Resource: resource, Verb: verb})
+					}
+				}
+			}
+		}
+	}
+	required := requiredPermissions("ha-controller")
+	for _, list := range [][]Permission{granted, required} {
+		slices.SortFunc(list, func(a, b Permission) int {
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Group, b.Group),
+				cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Verb, b.Verb))
+		})
+	}
+	if diff := gocmp.Diff(granted, required); diff != "" {
+		t.Errorf("permissions (-role.yaml +check):\n%s", diff)
+	}
+}
