@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
@@ -116,7 +116,6 @@ var onProcess = map[Deed]func(w *world, p *process){
 
 // do lets a step happen. What makes no sense at the moment does nothing.
 func (w *world) do(s Step) {
-	w.count("step: " + string(s.What))
 	if f := onNode[s.What]; f != nil {
 		f(w, s.Node)
 	}
@@ -175,13 +174,21 @@ func (w *world) cutKubelet(node string, cut bool) {
 }
 
 func (w *world) taint(name string, off bool) {
-	var node corev1.Node
-	w.must(w.Client().Get(w.ctx, client.ObjectKey{Name: name}, &node))
-	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == shutdownTaint })
-	if off {
-		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: shutdownTaint, Effect: corev1.TaintEffectNoSchedule})
-	}
-	w.must(w.Client().Update(w.ctx, &node))
+	w.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		var node corev1.Node
+		if err := w.oracle.Get(w.ctx, client.ObjectKey{Name: name}, &node); err != nil {
+			return err
+		}
+		kept := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.Key == shutdownTaint })
+		if off {
+			kept = append(kept, corev1.Taint{Key: shutdownTaint, Effect: corev1.TaintEffectNoSchedule})
+		}
+		if len(kept) == len(node.Spec.Taints) {
+			return nil
+		}
+		node.Spec.Taints = kept
+		return w.Client().Update(w.ctx, &node)
+	}))
 }
 
 // volume returns the volume of that name.
@@ -294,31 +301,35 @@ func (w *world) allProcesses() []*process {
 	return slices.Clone(w.processes)
 }
 
-// changeLeader lets the next process lead.
+// changeLeader lets the next process lead. The one that led ends, as a manager does that loses its lease.
 func (w *world) changeLeader() {
-	w.processes[w.leader].resigns()
+	old := w.processes[w.leader]
 	w.leader = (w.leader + 1) % len(w.processes)
-	w.processes[w.leader].leads()
+	if next := w.processes[w.leader]; next != old {
+		next.leads()
+	}
+	w.restartProcess(old)
 }
 
 // restartProcess puts a process without memory in the place of another.
-func (w *world) restartProcess(p *process) {
-	i := slices.Index(w.processes, p)
-	if len(w.views) == 0 {
-		return
-	}
-	led := w.leader == i
-	p.stops()
-	fresh := w.startProcess(fmt.Sprintf("%s'", p.name))
+func (w *world) restartProcess(old *process) {
+	i := slices.Index(w.processes, old)
+	old.stops()
+	fresh := w.startProcess(old.name + "'")
 	w.mu.Lock()
 	w.processes[i] = fresh
 	w.mu.Unlock()
-	if led {
-		w.processes[i].leads()
+	if w.leader == i {
+		fresh.leads()
+	}
+	if w.apiDown.Load() {
+		fresh.cutAPI(true)
 	}
 }
 
-func podKey(name string) types.NamespacedName { return types.NamespacedName{Namespace: "default", Name: name} }
+func podKey(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "default", Name: name}
+}
 
 func (w *world) deletePod(name string, opts ...client.DeleteOption) {
 	pod := &corev1.Pod{}

@@ -158,7 +158,8 @@ func (g *generator) anyFault(at, span time.Duration) {
 		deed := pick(g, faultsOfProcesses...)
 		g.fault(at, min(span, 40*time.Second), Step{What: deed, On: g.process()}, undo[deed])
 	case 6:
-		g.fault(at, min(span, 30*time.Second), g.faultOfAll(), "")
+		s := g.faultOfAll()
+		g.fault(at, min(span, 30*time.Second), s, undo[s.What])
 	case 7:
 		g.volumeFault(at, span)
 	default:

@@ -82,6 +82,9 @@ func (w *world) well() string {
 			return "pod " + p.Name
 		}
 		for _, v := range w.volumesOf(&pod) {
+			if _, ok := w.DRBD.Replica(v.Resource(), pod.Spec.NodeName); !ok && v.Kind != NFSExport {
+				return "no replica of volume " + v.Name + " under pod " + p.Name
+			}
 			if opens(v) && !w.isPrimary(v.Resource(), pod.Spec.NodeName) {
 				return "volume " + v.Name
 			}

@@ -58,13 +58,14 @@ const excuse = 7 * time.Second
 
 // reading is what one reconciliation has read of one resource, and the truth at that moment.
 type reading struct {
+	// at is when the list of replicas was asked for.
 	at       time.Time
 	resource linstor.Resource
 	// writable are the nodes that could write both when the reading began and when it ended.
 	writable map[string]bool
 	// promotable are the nodes that had it closed and could have opened it.
 	promotable map[string]bool
-	silent       map[string]time.Time
+	silent     map[string]time.Time
 }
 
 // act is what one reconciliation has read so far.
@@ -106,7 +107,7 @@ var _ controllers.Linstor = (*witness)(nil)
 // Refresh is the reading that precedes a deletion.
 func (l *witness) Refresh(ctx context.Context, name string) (linstor.Resource, error) {
 	w := l.process.world
-	at, before := time.Now(), w.writers(name)
+	before := w.writers(name)
 	r, err := l.memory.Refresh(ctx, name)
 	if err != nil {
 		return r, err
@@ -124,7 +125,7 @@ func (l *witness) Refresh(ctx context.Context, name string) (linstor.Resource, e
 		promotable[node] = truth.MayPromote && !truth.Unnoticed && truth.Open == 0
 	}
 	l.process.acts.of(ctx, func(a *act) {
-		a.readings[strings.ToLower(name)] = reading{at, r, writable, promotable, silent}
+		a.readings[strings.ToLower(name)] = reading{r.Confirmed, r, writable, promotable, silent}
 	})
 	return r, nil
 }
@@ -306,7 +307,7 @@ func (w *world) auditRemoval(a *act, pod *corev1.Pod, options *client.DeleteOpti
 	if !evidence {
 		w.violated(ruleUnknown, "%s", what)
 	}
-	if reason == failover.Demoted && open < grace.KnownGrace {
+	if reason == failover.Demoted && open < grace.KnownGrace && !w.switchedOff(node) {
 		w.violated(ruleDemoted, "%s: closed for %s", what, open)
 	}
 }
@@ -355,6 +356,13 @@ func (w *world) positive(r reading, node string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return survivor && (about || time.Since(w.renewed[node]) >= grace.KubeletSilence)
+}
+
+// switchedOff tells whether somebody has said that the node was switched off: then there is no grace.
+func (w *world) switchedOff(name string) bool {
+	var node corev1.Node
+	w.must(w.oracle.Get(w.ctx, client.ObjectKey{Name: name}, &node))
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == shutdownTaint })
 }
 
 // closedFor is how long a resource has not been open for writing on a node.
