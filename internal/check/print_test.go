@@ -31,9 +31,9 @@ func TestTable(t *testing.T) {
 		Findings: []Finding{long},
 	}
 	want := strings.Join([]string{
-		"POD                                   RESOURCE          NODE                  REPLICAS  QUORUM    STATE           VERDICT       REASON",
-		"databases/orders-postgr…ry-cluster-0  pvc-0f9d3a…e7a10  worker-17.ra…ple.com  2+1       majority  PrimaryHealthy  Protected 5s  -",
-		"default/web-0                         -                 -                     -         -         -               Starting      VolumeStarting",
+		"POD                             RESOURCE          NODE              REPLICAS  QUORUM    STATE           VERDICT       REASON",
+		"databases/orders-po…-cluster-0  pvc-0f9d3a…e7a10  worker-17.…e.com  2+1       majority  PrimaryHealthy  Protected 5s  -",
+		"default/web-0                   -                 -                 -         -         -               Starting      VolumeStarting",
 		"",
 		"WARNING DRBDOption: an option is not as it should be",
 		"  - pvc-00", "  - pvc-01", "  - pvc-02", "  - pvc-03", "  - pvc-04", "  - pvc-05", "  - pvc-06", "  - pvc-07", "  - pvc-08", "  - pvc-09",
@@ -45,5 +45,14 @@ func TestTable(t *testing.T) {
 	}, "\n")
 	if diff := cmp.Diff(want, string(r.table())); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
+	}
+}
+
+func TestEveryHindranceHasARemedy(t *testing.T) {
+	t.Parallel()
+	for _, reason := range failover.Hindrances() {
+		if Remedy(reason) == "" {
+			t.Errorf("there is no remedy for %s", reason)
+		}
 	}
 }

@@ -25,3 +25,6 @@ var remedies = map[failover.Reason]string{
 	failover.Paused:       "remove the annotation drbd.linbit.com/pause-fail-over from the controller's Deployment; let the controller read it",
 	failover.DryRun:       "remove --dry-run from the controller's arguments",
 }
+
+// Remedy returns what to do about a reason for which a pod would not be moved, empty for any other reason.
+func Remedy(reason failover.Reason) string { return remedies[reason] }

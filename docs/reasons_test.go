@@ -1,0 +1,140 @@
+// Package docs has no code: it tests what the documentation says of the code.
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/check"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// row is a row of a table whose first column is one word of code.
+var row = regexp.MustCompile("(?m)^\\| `([A-Z][A-Za-z]+)` \\|(.*)\\|$")
+
+// rows returns the rows of reasons.md, those of the reasons and those of the codes of check: the name and the other
+// columns without marks of code.
+func rows(t *testing.T) (reasons, codes [][]string) {
+	t.Helper()
+
+	page, err := os.ReadFile("reasons.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	above, below, found := strings.Cut(string(page), "## Further findings")
+	if !found {
+		t.Fatal("reasons.md has no section of the further findings of check")
+	}
+
+	parse := func(text string) (all [][]string) {
+		for _, match := range row.FindAllStringSubmatch(text, -1) {
+			columns := []string{match[1]}
+			for column := range strings.SplitSeq(match[2], "|") {
+				columns = append(columns, strings.ReplaceAll(strings.TrimSpace(column), "`", ""))
+			}
+
+			all = append(all, columns)
+		}
+
+		return all
+	}
+
+	return parse(above), parse(below)
+}
+
+func names(rows [][]string) []string {
+	all := make([]string, len(rows))
+	for i, columns := range rows {
+		all[i] = columns[0]
+	}
+
+	return all
+}
+
+func TestEveryReasonIsExplained(t *testing.T) {
+	t.Parallel()
+
+	documented, _ := rows(t)
+	if diff := cmp.Diff(reasons(t), names(documented)); diff != "" {
+		t.Errorf("reasons in reasons.md, in the order of the source (-want +got):\n%s", diff)
+	}
+
+	for _, columns := range documented {
+		if len(columns) != 4 || slices.Contains(columns, "") {
+			t.Errorf("%s has no meaning, effect or remedy: %q", columns[0], columns)
+		}
+	}
+}
+
+func TestTheCheckGivesTheSameRemedies(t *testing.T) {
+	t.Parallel()
+
+	documented, _ := rows(t)
+	for _, columns := range documented {
+		if remedy := check.Remedy(failover.Reason(columns[0])); remedy != "" && remedy != columns[3] {
+			t.Errorf("remedy of %s in reasons.md and in the check differ:\n%s\n%s", columns[0], columns[3], remedy)
+		}
+	}
+}
+
+func TestEveryCodeOfTheCheckIsExplained(t *testing.T) {
+	t.Parallel()
+
+	var want []string
+	for _, code := range check.Codes() {
+		want = append(want, string(code))
+	}
+
+	_, documented := rows(t)
+	if diff := cmp.Diff(want, names(documented)); diff != "" {
+		t.Errorf("codes in reasons.md, in the order of the source (-want +got):\n%s", diff)
+	}
+}
+
+// reasons returns the constants of type Reason in the order of the source.
+func reasons(t *testing.T) []string {
+	t.Helper()
+
+	file, err := parser.ParseFile(token.NewFileSet(), "../internal/failover/reason.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var all []string
+
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+
+		if kind, ok := spec.Type.(*ast.Ident); !ok || kind.Name != "Reason" {
+			return true
+		}
+
+		for _, value := range spec.Values {
+			if literal, ok := value.(*ast.BasicLit); ok {
+				reason, err := strconv.Unquote(literal.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+
+				all = append(all, reason)
+			}
+		}
+
+		return true
+	})
+
+	return all
+}
