@@ -48,6 +48,10 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 30s)
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir" </dev/null || exit 1; \
 		done
 
+.PHONY: mutants
+mutants: ## Break every rule once and see that a test notices (ARGS=-help for more)
+	go run ./internal/mutants $(ARGS)
+
 .PHONY: demo
 demo: testbed ## Watch a fail-over: a node is crashed in a cluster on this machine
 	@go run ./internal/testbed/cmd/demo

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// testTimeout ends tests that a mutant has made endless.
+const testTimeout = 2 * time.Minute
+
+// outcome is what became of a mutant.
+type outcome struct {
+	mutant
+	// noticed names the test that failed; empty when none did.
+	noticed string
+	// broken holds the compiler's words when the mutant is no Go.
+	broken string
+	took   time.Duration
+}
+
+// runner shows mutants to tests.
+type runner struct {
+	root string
+	// scratch is a folder for changed files and compiled tests.
+	scratch string
+	// programs are the compiled tests with all switches, by package.
+	programs map[string]string
+}
+
+// compile compiles the tests that can notice a change of the files with all switches, and makes sure that they pass
+// while all are off.
+func (r *runner) compile(ctx context.Context, all []mutant) error {
+	overlay, err := writeSwitches(r.root, r.scratch, all)
+	if err != nil {
+		return err
+	}
+	r.programs = map[string]string{}
+	for _, m := range all {
+		for _, t := range testsOf(m.file) {
+			if r.programs[t.folder] != "" || !t.exist(r.root) {
+				continue
+			}
+			program := filepath.Join(r.scratch, strings.ReplaceAll(t.folder, "/", "_")+".test")
+			r.programs[t.folder] = program
+			output, failed, err := r.command(ctx, "", nil, "go", "test", "-c", "-overlay", overlay, "-o", program, "./"+t.folder)
+			if err != nil || failed {
+				return fmt.Errorf("compiling the tests of %s: %w\n%s", t.folder, err, output)
+			}
+			if output, failed, err = r.ask(ctx, t, 0); err != nil {
+				return err
+			} else if failed {
+				return fmt.Errorf("the tests of %s fail by themselves, so that they can show nothing:\n%s", t.folder, lastLines(output, 40))
+			}
+		}
+	}
+	return nil
+}
+
+// show asks one package's tests after the other until one notices the mutant.
+func (r *runner) show(ctx context.Context, m mutant, id int) (outcome, error) {
+	begin := time.Now()
+	result := outcome{mutant: m}
+	for _, t := range testsOf(m.file) {
+		if !t.exist(r.root) {
+			continue
+		}
+		ask := r.ask
+		if !m.isSwitch() {
+			ask = func(ctx context.Context, t tests, id int) (string, bool, error) { return r.askReplaced(ctx, t, m, id) }
+		}
+		output, failed, err := ask(ctx, t, id)
+		if err != nil {
+			return result, err
+		}
+		if !failed {
+			continue
+		}
+		if doesNotBuild(output) {
+			result.broken = output
+			break
+		}
+		name := failedTest(output)
+		if fails, err := r.failsAnyway(ctx, t, name); err != nil {
+			return result, err
+		} else if fails {
+			result.broken = fmt.Sprintf("test %s of %s fails without it too, if not always", name, t.folder)
+			continue
+		}
+		result.noticed, result.broken = t.folder+" "+name, ""
+		break
+	}
+	result.took = time.Since(begin)
+	return result, nil
+}
+
+// failsAnyway runs the test again while all switches are off.
+func (r *runner) failsAnyway(ctx context.Context, t tests, name string) (bool, error) {
+	top, _, _ := strings.Cut(name, "/")
+	if top == "" {
+		return false, nil
+	}
+	again := tests{t.folder, append([]string{"-test.run=^" + top + "$"}, t.args...)}
+	_, failed, err := r.ask(ctx, again, 0)
+	return failed, err
+}
+
+// ask runs compiled tests with a switch on; 0 is none.
+func (r *runner) ask(ctx context.Context, t tests, id int) (output string, failed bool, err error) {
+	args := append([]string{"-test.failfast", "-test.timeout", testTimeout.String()}, t.args...)
+	return r.command(ctx, t.folder, []string{variable + "=" + strconv.Itoa(id)}, r.programs[t.folder], args...)
+}
+
+// askReplaced compiles and runs tests with a mutant that is no switch.
+func (r *runner) askReplaced(ctx context.Context, t tests, m mutant, id int) (output string, failed bool, err error) {
+	source, err := os.ReadFile(filepath.Join(r.root, m.file))
+	if err != nil {
+		return "", false, err
+	}
+	changed := filepath.Join(r.scratch, strconv.Itoa(id)+".go")
+	if err := os.WriteFile(changed, m.replaced(source), 0o600); err != nil {
+		return "", false, err
+	}
+	overlay, err := writeOverlay(r.scratch, strconv.Itoa(id)+".json", map[string]string{filepath.Join(r.root, m.file): changed})
+	if err != nil {
+		return "", false, err
+	}
+	args := []string{
+		"test", "-overlay", overlay, "-count=1", "-vet=off", "-failfast", "-timeout", testTimeout.String(), "./" + t.folder,
+	}
+	return r.command(ctx, "", nil, "go", append(args, t.args...)...)
+}
+
+// command runs a program in a folder, and tells a program that failed from one that could not be run.
+func (r *runner) command(ctx context.Context, folder string, env []string, name string, args ...string) (string, bool, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = filepath.Join(r.root, folder)
+	cmd.Env = append(os.Environ(), env...)
+	var text bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &text, &text
+	err := cmd.Run()
+	if _, ok := errors.AsType[*exec.ExitError](err); ok && ctx.Err() == nil {
+		return text.String(), true, nil
+	}
+	return text.String(), false, err
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// target is where mutants are derived from the source.
+type target struct {
+	// folder is a package, relative to the root of the module.
+	folder string
+	// only names files of it; none means all but tests, and those in except.
+	only, except []string
+	// skip names functions that decide nothing.
+	skip []string
+}
+
+// targets are the policy as a whole, and of the controllers what gathers and acts.
+var targets = []target{
+	{
+		folder: "internal/failover",
+		except: []string{"foresee.go", "obstacle.go"}, // forecasts, on which nothing is done
+		skip:   []string{"String", "abbreviated"},     // words
+	},
+	{
+		folder: "controllers",
+		only: []string{
+			"failover_actions.go", "failover_controller.go", "gather.go", "halt.go", "indexes.go", "keepaway.go",
+			"keepaway_controller.go", "kubelets.go", "pods.go", "volumes_in_use.go",
+		},
+		skip: []string{"tell"}, // words
+	},
+}
+
+// files returns the files of the target below root.
+func (t target) files(root string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(root, t.folder))
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, entry := range entries {
+		name := entry.Name()
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		if (len(t.only) == 0 || slices.Contains(t.only, name)) && !slices.Contains(t.except, name) {
+			files = append(files, filepath.ToSlash(filepath.Join(t.folder, name)))
+		}
+	}
+	if len(t.only) > 0 && len(files) != len(t.only) {
+		return nil, fmt.Errorf("package %s has not all of the files that targets.go names: %s", t.folder, strings.Join(t.only, ", "))
+	}
+	return files, nil
+}
+
+// tests are the tests of one package.
+type tests struct {
+	folder string
+	// args are arguments for the compiled tests.
+	args []string
+}
+
+var (
+	// What is random is drawn alike each time, and leaves nothing behind.
+	policyTests = tests{"internal/failover", []string{"-rapid.seed=1", "-rapid.nofailfile", "-rapid.shrinktime=0s"}}
+	actTests    = tests{"controllers", nil}
+	storyTests  = tests{"internal/testbed/sim", []string{"-sim.failures=1"}}
+)
+
+// testsOf returns the tests that can notice a change of a file, the nearest first.
+func testsOf(file string) []tests {
+	if strings.HasPrefix(file, "internal/failover/") {
+		return []tests{policyTests, actTests, storyTests}
+	}
+	return []tests{actTests, storyTests}
+}
+
+// exist tells whether there are any such tests.
+func (t tests) exist(root string) bool {
+	found, err := filepath.Glob(filepath.Join(root, t.folder, "*_test.go"))
+	return err == nil && len(found) > 0
+}
