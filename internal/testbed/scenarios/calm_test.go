@@ -139,3 +139,27 @@ func withoutLINSTOR(s *bedtest.Scenario) {
 	s.HealLINSTOR(s.Nodes[0])
 	leftAlone(s, 5*time.Second, pod)
 }
+
+// harmless is how long a pod is watched that nothing threatens.
+const harmless = 30 * time.Second
+
+// oneLinkCut leaves the tie-breaker between two disks that no longer see each other.
+func oneLinkCut(s *bedtest.Scenario) {
+	pod := s.Start(s.Workload("db"))
+	s.DRBD.CutLink(s.Nodes[0], s.Nodes[1])
+	s.T.Cleanup(func() { s.DRBD.HealLink(s.Nodes[0], s.Nodes[1]) })
+	leftAlone(s, harmless, pod)
+}
+
+func otherNodeCrashed(s *bedtest.Scenario) {
+	pod := s.Start(s.Workload("db"))
+	s.Crash(s.Nodes[1])
+	leftAlone(s, harmless, pod)
+}
+
+// othersIsolated takes the quorum away from everybody.
+func othersIsolated(s *bedtest.Scenario) {
+	pod := s.Start(s.Workload("db"))
+	s.IsolateDRBD(s.Nodes[1:]...)
+	leftAlone(s, harmless, pod)
+}

@@ -60,7 +60,6 @@ func runCheck(s *bedtest.Scenario, kubeconfig string) (check.Report, check.Statu
 	s.T.Helper()
 	root, err := testbed.Root()
 	s.Must(err)
-	//nolint:gosec // the product's own binary
 	cmd := exec.CommandContext(s.Ctx, filepath.Join(root, "bin", "piraeus-ha-controller"),
 		"check", "--kubeconfig="+kubeconfig, "--namespace="+s.Name, "-o", "json")
 	cmd.Env = []string{"LS_CONTROLLERS=" + s.LINSTORURL()}
