@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,7 +48,7 @@ func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolum
 			return d, err
 		}
 		in.Halt = r.halt.now(ctx)
-		d = failover.Decide(in)
+		d = r.keepPodsAway(ctx, in, failover.Decide(in))
 		r.report(ctx, pv, in, d)
 		if d.Verdict != failover.Lost {
 			return d, nil
@@ -55,11 +56,6 @@ func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolum
 		d.After = retryAct
 		if len(in.Pods) == 0 {
 			return d, r.detach(ctx, pv, in, d)
-		}
-		if err := r.keepAway.Ensure(ctx, in, d); err != nil {
-			d.Verdict, d.Reason, d.Message = failover.Blocked, failover.KeepAwayFailed, err.Error()
-			r.report(ctx, pv, in, d)
-			return d, nil
 		}
 		if err := r.mark(ctx, in, d); err != nil {
 			return d, err
@@ -70,6 +66,18 @@ func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolum
 		}
 	}
 	return d, nil
+}
+
+// keepPodsAway keeps new pods away from the node before the first of its pods is removed. Where that fails, the
+// replacement might be placed there again, and the decision is to wait.
+func (r *FailoverReconciler) keepPodsAway(ctx context.Context, in failover.Input, d failover.Decision) failover.Decision {
+	if d.Verdict != failover.Lost || len(in.Pods) == 0 {
+		return d
+	}
+	if err := r.keepAway.Ensure(ctx, in, d); err != nil {
+		d.Verdict, d.Reason, d.Message, d.After = failover.Blocked, failover.KeepAwayFailed, err.Error(), retryAct
+	}
+	return d
 }
 
 // removeNext removes the first pod for which there is something to do, and tells whether there was one. Only
@@ -174,10 +182,14 @@ func (r *FailoverReconciler) mark(ctx context.Context, in failover.Input, d fail
 	return nil
 }
 
-// unmark takes the mark off an attachment whose fail-over was overtaken: the volume is in use and well there again, by
-// pods that the mark knows nothing of.
+// unmark takes the mark off an attachment whose fail-over was overtaken: nothing is lost there any more, and none of the
+// pods that use the volume there is on its way out.
 func (r *FailoverReconciler) unmark(ctx context.Context, in failover.Input, d failover.Decision) error {
-	if d.Reason != failover.PrimaryHealthy || len(in.Pods) == 0 || in.Attachment == nil || !in.Attachment.Marked || r.halt.dryRun {
+	if in.Attachment == nil || !in.Attachment.Marked || d.Verdict != failover.NotLost || r.halt.dryRun {
+		return nil
+	}
+	leaving := func(pod failover.Pod) bool { return !pod.DeleteBy.IsZero() }
+	if len(in.Pods) == 0 || slices.ContainsFunc(in.Pods, leaving) {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{

@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,10 +14,8 @@ func KeepAwayEffect(lost State, others []State) corev1.TaintEffect {
 	if lost == Unreachable {
 		return corev1.TaintEffectNoSchedule
 	}
-	for _, state := range others {
-		if state == PrimaryUp {
-			return corev1.TaintEffectPreferNoSchedule
-		}
+	if slices.Contains(others, PrimaryUp) {
+		return corev1.TaintEffectPreferNoSchedule
 	}
 	return corev1.TaintEffectNoSchedule
 }

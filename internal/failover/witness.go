@@ -57,10 +57,10 @@ func testimonyOn(r Resource, node string) testimony {
 			}
 		}
 		if replica.Diskless {
-			diskless += 1
+			diskless++
 			disklessHeld += count(held)
 		} else {
-			diskful += 1
+			diskful++
 			diskfulHeld += count(held)
 		}
 	}

@@ -63,7 +63,7 @@ func (t jsonTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	if err := checkResponse(resp, "application/json"); err != nil {
-		resp.Body.Close()
+		_ = resp.Body.Close()
 		return nil, err
 	}
 	resp.Body = drained{resp.Body}
