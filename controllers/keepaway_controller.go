@@ -3,9 +3,11 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -85,8 +87,17 @@ func (r *KeepAwayReconciler) holds(ctx context.Context, node string, mark keepAw
 		causes = append(causes, resourceFacts(fresh))
 	}
 	satellite, _ := r.linstor.Node(node)
-	return failover.KeepAwayHolds(r.clock.Now(), r.kubelets.Node(node), r.settings,
+	return r.leaving(ctx, node) || failover.KeepAwayHolds(r.clock.Now(), r.kubelets.Node(node), r.settings,
 		failover.Fact[bool](satellite.Online), causes)
+}
+
+// leaving tells whether a volume is still being moved off the node. Until that is done no pod must return there, even
+// where the node itself could use the volume again: the attachment would be taken from under it.
+func (r *KeepAwayReconciler) leaving(ctx context.Context, node string) bool {
+	attachments, err := r.attachmentsOn(ctx, node)
+	return err != nil || slices.ContainsFunc(attachments, func(va storagev1.VolumeAttachment) bool {
+		return va.Annotations[AnnotationFailOver] != ""
+	})
 }
 
 func (r *KeepAwayReconciler) forget(node string) {
