@@ -67,7 +67,7 @@ func TestTheSameVolumeFailsOverTenTimesInOneProcess(t *testing.T) {
 			w.until(40*time.Second, "the workload runs on "+other, func() bool { return w.runs("db-0", other) })
 			w.Return(on)
 			w.until(2*time.Minute, on+" takes pods again", func() bool { return w.tainted(on) == "" })
-			w.pass(time.Minute)
+			w.pass(20 * time.Second)
 			on, other = other, on
 		}
 		if got := len(w.removed("db-0")); got != 10 {
@@ -135,7 +135,7 @@ func TestAFlapBeginsTheGraceAgain(t *testing.T) {
 func TestLossesThatAreShorterThanTheGraceNeverAddUp(t *testing.T) {
 	scene(t, func(w *world, _ *process) {
 		w.DRBD.SetDetectionDelay(0)
-		for range 20 {
+		for range 12 {
 			w.DRBD.Isolate(nodeA)
 			w.pass(4 * time.Second)
 			w.DRBD.Rejoin(nodeA)
@@ -153,7 +153,7 @@ func TestANewLeaderContinuesTheGrace(t *testing.T) {
 		first.leads(cfg)
 		w.volume("db")
 		w.workload("db", selected)
-		w.pass(2 * time.Minute)
+		w.pass(time.Minute)
 		w.Crash(nodeA)
 		w.survivorReady("db")
 		w.pass(3 * time.Second)
@@ -174,7 +174,7 @@ func TestTheNextLeaderFinishesWhatTheLastOneBegan(t *testing.T) {
 		first.leads(cfg)
 		w.volume("db")
 		w.workload("db", selected)
-		w.pass(2 * time.Minute)
+		w.pass(time.Minute)
 		w.API.OnChange(func(c apimodel.Change) {
 			if c.Actor == controllerActor+"one" && c.Verb == apimodel.VerbDelete {
 				first.end() // before it comes to the attachment

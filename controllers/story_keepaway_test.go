@@ -82,14 +82,14 @@ func TestTheTaintStaysAsLongAsItsCause(t *testing.T) {
 	scene(t, func(w *world, _ *process) {
 		w.unplug(nodeA)
 		w.until(time.Minute, "A is tainted", func() bool { return w.tainted(nodeA) != "" })
-		for range 15 {
+		for range 12 {
 			w.pass(time.Minute)
 			if w.tainted(nodeA) == "" {
 				t.Fatal("the taint is gone although the node has not come back")
 			}
 		}
 		if got := w.nodePatches(); got > 6 {
-			t.Errorf("the node was written %d times in a quarter of an hour", got)
+			t.Errorf("the node was written %d times in twelve minutes", got)
 		}
 	})
 }
@@ -101,7 +101,7 @@ func TestAnotherLeaderRemovesAnExpiredTaint(t *testing.T) {
 		first.leads(cfg)
 		w.volume("db")
 		w.workload("db", selected)
-		w.pass(2 * time.Minute)
+		w.pass(time.Minute)
 		w.unplug(nodeA)
 		w.until(time.Minute, "A is tainted", func() bool { return w.tainted(nodeA) != "" })
 		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
@@ -123,7 +123,7 @@ func TestAForeignTaintWithTheSameKeyIsLeftAlone(t *testing.T) {
 		w.Crash(nodeA)
 		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 		w.Return(nodeA)
-		w.pass(15 * time.Minute)
+		w.pass(5 * time.Minute)
 		if w.tainted(nodeA) != corev1.TaintEffectNoSchedule || w.node(nodeA).Annotations[AnnotationKeepAway] != "" {
 			t.Errorf("the foreign taint was changed: %v, %v", w.node(nodeA).Spec.Taints, w.node(nodeA).Annotations)
 		}

@@ -66,7 +66,7 @@ func TestAPodWhoseOtherVolumeIsWritableIsNeverForced(t *testing.T) {
 		w.DRBD.CutResourceLink("pvc-db", nodeA, nodeB)
 		w.DRBD.CutResourceLink("pvc-db", nodeA, nodeT)
 		w.untilRemoved(30*time.Second, "both-0")
-		w.pass(4 * time.Minute)
+		w.pass(3 * time.Minute)
 		if pod := w.pod("both-0"); pod == nil || pod.DeletionTimestamp == nil {
 			t.Fatalf("the pod should be stuck: its process hangs and can write the other volume: %+v", pod)
 		}
@@ -77,7 +77,7 @@ func TestAPodWhoseOtherVolumeIsWritableIsNeverForced(t *testing.T) {
 			t.Errorf("events: %v", p.events.reasons("Pod", "both-0"))
 		}
 		if got := w.nodePatches(); got > 3 {
-			t.Errorf("the node was written %d times in four minutes", got)
+			t.Errorf("the node was written %d times in three minutes", got)
 		}
 		if w.attachment("wal", nodeA) == nil || w.attachment("db", nodeA) == nil {
 			t.Error("a volume was detached under a pod that holds it")
@@ -159,7 +159,7 @@ func TestAFinalizerThatStaysIsNoTightLoop(t *testing.T) {
 		p.leads(defaults())
 		w.volume("db")
 		w.workload("db", selected, func(v *virtual.Workload) { v.Finalizers = []string{"test/keep"} })
-		w.pass(2 * time.Minute)
+		w.pass(time.Minute)
 		requests := 0
 		w.Crash(nodeA)
 		w.untilRemoved(30*time.Second, "db-0")
@@ -169,7 +169,7 @@ func TestAFinalizerThatStaysIsNoTightLoop(t *testing.T) {
 			}
 			return nil
 		})
-		w.pass(4 * time.Minute)
+		w.pass(3 * time.Minute)
 		if requests > 0 {
 			t.Errorf("%d more writes to a pod that only its finalizer keeps", requests)
 		}

@@ -99,7 +99,7 @@ func TestQuorumThatTheNodeNeverHeardOfIsNoFence(t *testing.T) {
 		p.leads(defaults())
 		w.volume("db", func(v *virtual.Volume) { v.Quorum = "off" })
 		w.workload("db", selected)
-		w.pass(2 * time.Minute)
+		w.pass(time.Minute)
 		w.unplug(nodeA)
 		w.SilenceKubelet(nodeA)
 		w.pass(time.Minute)
@@ -122,7 +122,7 @@ func TestAPodWithTwoVolumesMovesWithBoth(t *testing.T) {
 		w.volume("db")
 		w.volume("wal")
 		w.workload("both", selected, func(v *virtual.Workload) { v.Claims = []string{"data-db", "data-wal"} })
-		w.pass(2 * time.Minute)
+		w.pass(time.Minute)
 		w.wantRunning("both-0", nodeA)
 		w.Crash(nodeA)
 		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("both-0", nodeB) })
@@ -161,7 +161,7 @@ func TestACacheThatIsBehindChangesNothingButTime(t *testing.T) {
 		p.leads(defaults())
 		w.volume("db")
 		w.workload("db", selected)
-		w.pass(2 * time.Minute)
+		w.pass(time.Minute)
 		on, other := nodeA, nodeB
 		for range 4 {
 			w.Crash(on)
@@ -203,7 +203,7 @@ func TestAPauseHoldsFailOverUntilItEnds(t *testing.T) {
 		p.leads(cfg)
 		w.volume("db")
 		w.workload("db", selected)
-		w.pass(2 * time.Minute)
+		w.pass(time.Minute)
 		w.Crash(nodeA)
 		w.pass(2 * time.Minute)
 		w.wantUntouched()
@@ -240,7 +240,7 @@ func TestAPodThatReturnsToTheSameNodeAndAttachment(t *testing.T) {
 		p.leads(cfg)
 		w.volume("db")
 		w.workload("db", selected, func(v *virtual.Workload) { v.Nodes = []string{nodeA} })
-		w.pass(2 * time.Minute)
+		w.pass(time.Minute)
 		first := w.pod("db-0")
 		w.DRBD.Close("pvc-db", nodeA) // nobody writes, and nobody could
 		w.until(2*time.Minute, "the replacement runs on A", func() bool {
@@ -266,7 +266,7 @@ func TestAMarkGoesWhenTheWorkloadIsWellWithTheSameAttachment(t *testing.T) {
 		p.leads(cfg)
 		w.volume("db")
 		w.workload("db", selected, func(v *virtual.Workload) { v.Nodes = []string{nodeA} })
-		w.pass(2 * time.Minute)
+		w.pass(time.Minute)
 		// The attach/detach controller is slower than owner and scheduler.
 		w.API.Fail(func(r apimodel.Request) error {
 			if r.Actor == virtual.ActorAttach && r.Verb == apimodel.VerbDelete {
@@ -298,7 +298,7 @@ func consistencyGroup(t *testing.T, tell func(*world, *process)) {
 		w.volume("first", func(v *virtual.Volume) { v.Handle, v.Count = "pvc-group/0", 2 })
 		w.volume("second", func(v *virtual.Volume) { v.Handle = "pvc-group/1" })
 		w.workload("both", selected, func(v *virtual.Workload) { v.Claims = []string{"data-first", "data-second"} })
-		w.pass(2 * time.Minute)
+		w.pass(time.Minute)
 		w.wantRunning("both-0", nodeA)
 		tell(w, p)
 	})

@@ -22,7 +22,7 @@ func TestTheControllerLeavesAlone(t *testing.T) {
 		verdict  failover.Verdict // at the end, when not empty
 		reason   failover.Reason
 	}{
-		"a workload that runs": {tell: func(w *world) { w.pass(5 * time.Minute) }},
+		"a workload that runs": {tell: func(w *world) { w.pass(3 * time.Minute) }},
 		"a pod that is restarted and takes longer to start than every grace": {
 			tell: func(w *world) {
 				w.Change(client.ObjectKey{Namespace: "default", Name: "db-0"}, func(v *virtual.Workload) { v.StartTime = 5 * time.Minute })
@@ -45,30 +45,30 @@ func TestTheControllerLeavesAlone(t *testing.T) {
 		},
 		"a raw block volume that nobody opens": {
 			volume: func(v *virtual.Volume) { v.Block = true },
-			tell:   func(w *world) { w.pass(5 * time.Minute) },
+			tell:   func(w *world) { w.pass(3 * time.Minute) },
 		},
 		"a volume that is read-only": {
 			volume: func(v *virtual.Volume) { v.ReadOnly = true },
-			tell:   func(w *world) { w.pass(5 * time.Minute) },
+			tell:   func(w *world) { w.pass(3 * time.Minute) },
 		},
 		"a pod that mounts its volume read-only": {
 			workload: func(v *virtual.Workload) { v.ReadOnly = true },
-			tell:     func(w *world) { w.pass(5 * time.Minute) },
+			tell:     func(w *world) { w.pass(3 * time.Minute) },
 		},
 		"a volume for many readers": {
 			volume:   func(v *virtual.Volume) { v.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany} },
 			workload: func(v *virtual.Workload) { v.ReadOnly = true },
-			tell:     func(w *world) { w.pass(5 * time.Minute) },
+			tell:     func(w *world) { w.pass(3 * time.Minute) },
 		},
 		"the client of an NFS export, even when its node crashes": {
 			volume: func(v *virtual.Volume) { v.Attributes = map[string]string{nfsExport: "true"} },
 			tell:   func(w *world) { w.pass(time.Minute); w.Crash(nodeA); w.pass(2 * time.Minute) },
 		},
 		"a satellite that stops while DRBD goes on": {
-			tell: func(w *world) { w.Linstor.StopSatellite(nodeA); w.pass(5 * time.Minute) },
+			tell: func(w *world) { w.Linstor.StopSatellite(nodeA); w.pass(3 * time.Minute) },
 		},
 		"a node that LINSTOR cannot reach while DRBD goes on": {
-			tell: func(w *world) { w.Linstor.CutSatellite(nodeA); w.pass(5 * time.Minute) },
+			tell: func(w *world) { w.Linstor.CutSatellite(nodeA); w.pass(3 * time.Minute) },
 		},
 		"a LINSTOR controller that restarts again and again": {
 			tell: func(w *world) {
@@ -79,7 +79,7 @@ func TestTheControllerLeavesAlone(t *testing.T) {
 			},
 		},
 		"a kubelet that is silent while its storage is well": {
-			tell: func(w *world) { w.SilenceKubelet(nodeA); w.pass(5 * time.Minute) },
+			tell: func(w *world) { w.SilenceKubelet(nodeA); w.pass(3 * time.Minute) },
 		},
 		"all kubelets silent at once": {
 			tell: func(w *world) {
@@ -90,10 +90,10 @@ func TestTheControllerLeavesAlone(t *testing.T) {
 			},
 		},
 		"a Primary that keeps its quorum with the tie-breaker": {
-			tell: func(w *world) { w.DRBD.CutLink(nodeA, nodeB); w.pass(5 * time.Minute) },
+			tell: func(w *world) { w.DRBD.CutLink(nodeA, nodeB); w.pass(3 * time.Minute) },
 		},
 		"a survivor's crash": {
-			tell: func(w *world) { w.Crash(nodeB); w.pass(5 * time.Minute) },
+			tell: func(w *world) { w.Crash(nodeB); w.pass(3 * time.Minute) },
 		},
 		"a resource without quorum": {
 			volume:  func(v *virtual.Volume) { v.Quorum = "off" },
@@ -146,7 +146,7 @@ func TestTheControllerLeavesAlone(t *testing.T) {
 				p.leads(defaults())
 				w.volume("db", orNothing(c.volume))
 				w.workload("db", selected, orNothing(c.workload))
-				w.pass(2 * time.Minute)
+				w.pass(time.Minute)
 				w.wantRunning("db-0", nodeA)
 				c.tell(w)
 				w.wantUntouched()
@@ -207,7 +207,7 @@ func TestARawBlockVolumeIsMovedOffADeadNode(t *testing.T) {
 		p.leads(defaults())
 		w.volume("db", func(v *virtual.Volume) { v.Block = true })
 		w.workload("db", selected)
-		w.pass(2 * time.Minute)
+		w.pass(time.Minute)
 		w.Crash(nodeA)
 		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 	})

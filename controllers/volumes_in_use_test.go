@@ -10,11 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
@@ -169,7 +171,7 @@ func TestReleasing(t *testing.T) {
 			if c.node == "" {
 				c.node = nodeA
 			}
-			if err := inUse.release(t.Context(), c.node, virtual.Driver, c.handle); (err != nil) != c.failed {
+			if err := inUse.release(ctrl.LoggerInto(t.Context(), logr.Discard()), c.node, virtual.Driver, c.handle); (err != nil) != c.failed {
 				t.Errorf("error: %v", err)
 			}
 			var want []corev1.UniqueVolumeName

@@ -42,6 +42,7 @@ type world struct {
 	started   time.Time
 	lag       time.Duration
 	processes []*process
+	state     *apimodel.View
 
 	mu      sync.Mutex
 	changes []apimodel.Change
@@ -55,6 +56,7 @@ func inWorld(t *testing.T, options virtual.Options, story func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := &world{T: t, Cluster: virtual.New(ctx, options), ctx: ctx, started: time.Now()}
+		w.state = w.API.View(0, nil)
 		w.API.OnChange(w.audit)
 		defer func() {
 			cancel()
@@ -89,7 +91,7 @@ func sceneWith(t *testing.T, options virtual.Options, cfg Config, tell func(w *w
 		w.workload("db", selected)
 		w.volume("other")
 		w.workload("other", nil)
-		w.pass(2 * time.Minute)
+		w.pass(time.Minute)
 		w.wantRunning("db-0", nodeA)
 		w.wantRunning("other-0", nodeA)
 		tell(w, p)
@@ -137,7 +139,7 @@ func (w *world) pass(d time.Duration) {
 // until lets time pass until something is so, and returns how long that took.
 func (w *world) until(limit time.Duration, what string, so func() bool) time.Duration {
 	w.Helper()
-	const step = 100 * time.Millisecond
+	const step = 200 * time.Millisecond
 	for passed := time.Duration(0); ; passed += step {
 		synctest.Wait()
 		if so() {
@@ -180,7 +182,7 @@ func read[T any, P interface {
 }](w *world, namespace, name string) P {
 	w.Helper()
 	o := P(new(T))
-	err := w.Client().Get(w.ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
+	err := w.state.Get(w.ctx, client.ObjectKey{Namespace: namespace, Name: name}, o)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -32,13 +32,15 @@ type attachDetach struct {
 	attached map[place]bool
 	// unwanted is since when nobody has wanted the volume there.
 	unwanted map[place]time.Time
-	verified time.Time
+	// detaching is set once a detach has begun. A pod that wants the volume again comes too late to stop it.
+	detaching map[place]bool
+	verified  time.Time
 }
 
 func newAttachDetach(c *Cluster) *attachDetach {
 	return &attachDetach{
 		Cluster: c, client: c.API.Client(ActorAttach),
-		attached: make(map[place]bool), unwanted: make(map[place]time.Time), verified: time.Now(),
+		attached: make(map[place]bool), unwanted: make(map[place]time.Time), detaching: make(map[place]bool), verified: time.Now(),
 	}
 }
 
@@ -47,7 +49,7 @@ func (a *attachDetach) sync(ctx context.Context) time.Duration {
 	wanted := a.wanted(ctx)
 	next := idle
 	for at := range a.attached {
-		if wanted[at] {
+		if wanted[at] && !a.detaching[at] {
 			delete(a.unwanted, at)
 		} else if !a.detach(ctx, at) {
 			next = again
@@ -113,20 +115,19 @@ func (a *attachDetach) detach(ctx context.Context, at place) bool {
 	if a.unwanted[at].IsZero() {
 		a.unwanted[at] = time.Now()
 	}
-	if a.isInUse(ctx, at) && time.Since(a.unwanted[at]) < maxWaitForUnmount {
+	if !a.detaching[at] && a.isInUse(ctx, at) && time.Since(a.unwanted[at]) < maxWaitForUnmount {
 		return false
 	}
 	var va storagev1.VolumeAttachment
 	err := a.view.Get(ctx, client.ObjectKey{Name: attachmentName(at)}, &va)
 	if err == nil && va.DeletionTimestamp == nil {
-		_ = a.client.Delete(ctx, &va)
+		a.detaching[at] = a.client.Delete(ctx, &va) == nil
 		err = a.view.Get(ctx, client.ObjectKey{Name: attachmentName(at)}, &va)
 	}
 	if !apierrors.IsNotFound(err) {
 		return false
 	}
-	delete(a.attached, at)
-	delete(a.unwanted, at)
+	a.forget(at)
 	return true
 }
 
@@ -149,10 +150,15 @@ func (a *attachDetach) verify(ctx context.Context) {
 	for at := range a.attached {
 		var va storagev1.VolumeAttachment
 		if apierrors.IsNotFound(a.view.Get(ctx, client.ObjectKey{Name: attachmentName(at)}, &va)) {
-			delete(a.attached, at)
-			delete(a.unwanted, at)
+			a.forget(at)
 		}
 	}
+}
+
+func (a *attachDetach) forget(at place) {
+	delete(a.attached, at)
+	delete(a.unwanted, at)
+	delete(a.detaching, at)
 }
 
 func attachmentName(at place) string { return "csi-" + at.volume + "-" + at.node }
