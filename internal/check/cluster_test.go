@@ -38,6 +38,8 @@ type bench struct {
 	deployment *appsv1.Deployment
 	// denied tells which reviews the API server answers with no.
 	denied func(authorizationv1.ResourceAttributes, string) bool
+	// unanswered is the error of such a review.
+	unanswered error
 	// refused is the error of reading the Kubernetes API.
 	refused error
 	own     bool
@@ -148,6 +150,9 @@ func (b *bench) sources() sources {
 func (b *bench) api() client.Client {
 	builder := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+			if b.unanswered != nil {
+				return b.unanswered
+			}
 			switch review := o.(type) {
 			case *authorizationv1.SelfSubjectAccessReview:
 				review.Status.Allowed = !b.denied(*review.Spec.ResourceAttributes, "")

@@ -56,30 +56,19 @@ func row(use controllers.Use) Row {
 // quorum returns the settings in force, that of the pod's node first.
 func quorum(in failover.Input) string {
 	var values []string
-	for _, replica := range slices.SortedFunc(slices.Values(in.Resource.Replicas), func(a, b failover.Replica) int {
-		return cmp.Or(-cmpBool(a.Node == in.Node.Name, b.Node == in.Node.Name), strings.Compare(a.Quorum, b.Quorum))
-	}) {
-		value := replica.Quorum
-		if value == "" {
-			value = "unknown"
-		}
-		if !slices.Contains(values, value) {
+	for _, replica := range in.Resource.Replicas {
+		value := cmp.Or(replica.Quorum, "unknown")
+		if replica.Node == in.Node.Name {
+			values = slices.Insert(values, 0, value)
+		} else {
 			values = append(values, value)
 		}
 	}
-	return strings.Join(values, "/")
-}
-
-// cmpBool orders false before true.
-func cmpBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	default:
-		return -1
+	var distinct []string
+	for _, value := range values {
+		distinct = appendNew(distinct, value)
 	}
+	return strings.Join(distinct, "/")
 }
 
 // verdict sums the report up. What is known to be unprotected outweighs what could not be told.
@@ -101,7 +90,7 @@ func verdict(f Facts, report Report) (failover.Outlook, string) {
 	switch {
 	case bad > 0:
 		return failover.Unprotected, "some pods would not survive the loss of their node: " + counted
-	case slices.ContainsFunc(report.Findings, func(x Finding) bool { return x.Severity == Error && x.Code != LinstorUnreachable && !isReason(x.Code) }):
+	case slices.ContainsFunc(report.Findings, disables):
 		return failover.Unprotected, "the controller could not do its work, see the findings: " + counted
 	case unknown > 0:
 		return failover.Untold, "could not tell for all pods: " + counted
@@ -109,6 +98,9 @@ func verdict(f Facts, report Report) (failover.Outlook, string) {
 		return failover.Protected, "every pod would survive the loss of its node: " + counted
 	}
 }
+
+// disables tells whether a finding keeps the controller from moving anything, whatever it is.
+func disables(f Finding) bool { return f.Code == ControllerNotRunning || f.Code == MissingPermission }
 
 // worst counts the pods by the worst verdict of their volumes.
 func worst(rows []Row) map[failover.Outlook]int {

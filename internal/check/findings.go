@@ -88,7 +88,7 @@ func installation(f Facts) []Finding {
 	return all
 }
 
-// topology looks at the replicas of each resource.
+// topology explains by the replicas of a resource why no other node could take over, or why LINSTOR leaves quorum off.
 func topology(rows []Row) []Finding {
 	few := Finding{
 		Severity: Error, Code: TooFewReplicas, Message: "only one node has a disk of these resources, so that no other can take over",
@@ -97,16 +97,16 @@ func topology(rows []Row) []Finding {
 	}
 	tie := Finding{
 		Severity: Error, Code: NoTieBreaker,
-		Message: "the number of disks is even and no diskless replica breaks the tie, so that the loss of a node takes quorum from all",
+		Message: "there are two disks and no diskless replica that breaks the tie, so that the loss of a node takes quorum from both",
 		Remedy: "let LINSTOR add a tie-breaker on a third node: linstor resource-definition set-property RESOURCE " +
 			"DrbdOptions/auto-add-quorum-tiebreaker true; or place a third replica",
 	}
 	for _, r := range rows {
 		switch {
-		case r.Reason == failover.NotDRBD || r.Reason == failover.NFSExport:
+		case r.Verdict != failover.Unprotected, r.Reason != failover.NoSurvivor && r.Reason != failover.NoQuorum:
 		case r.Diskful == 1:
 			few.Objects = appendNew(few.Objects, r.Resource)
-		case r.Diskful > 0 && r.Diskful%2 == 0 && r.Diskless == 0:
+		case r.Diskful == 2 && r.Diskless == 0:
 			tie.Objects = appendNew(tie.Objects, r.Resource)
 		}
 	}
@@ -158,6 +158,3 @@ func appendNew(list []string, s string) []string {
 	}
 	return append(list, s)
 }
-
-// isReason tells whether a code is the reason of a decision.
-func isReason(code Code) bool { return slices.Contains(failover.Hindrances(), failover.Reason(code)) }

@@ -60,22 +60,22 @@ func (s sources) gather(ctx context.Context, c commandLine) (Facts, error) {
 	if facts.Denied, err = deniedPermissions(ctx, s.api, account, requiredPermissions(c.controller.Namespace)); err != nil {
 		facts.PermissionsError = err.Error()
 	}
-	kubelets := controllers.NewKubelets(clock.RealClock{}, d.options.ShutdownTaints)
-	reader, err := s.open(ctx, d.options.AttacherName, kubelets)
-	if err != nil {
+	if err := s.readCluster(ctx, d, &facts); err != nil {
 		facts.KubernetesError = err.Error()
-		return facts, nil
 	}
-	if facts.Agents, err = agents(ctx, reader); err != nil {
-		facts.KubernetesError = err.Error()
-		return facts, nil
-	}
-	s.survey(ctx, d, reader, kubelets, &facts)
 	return facts, nil
 }
 
-// survey looks at the volumes of the selected pods.
-func (s sources) survey(ctx context.Context, d deployment, reader client.Reader, kubelets *controllers.Kubelets, facts *Facts) {
+// readCluster looks at the volumes of the selected pods, in Kubernetes and in LINSTOR. The error is that of Kubernetes.
+func (s sources) readCluster(ctx context.Context, d deployment, facts *Facts) error {
+	kubelets := controllers.NewKubelets(clock.RealClock{}, d.options.ShutdownTaints)
+	reader, err := s.open(ctx, d.options.AttacherName, kubelets)
+	if err != nil {
+		return err
+	}
+	if facts.Agents, err = agents(ctx, reader); err != nil {
+		return err
+	}
 	memory := linstor.NewStore()
 	feed := linstor.NewFeed(s.linstor, memory, logr.Discard(), linstor.Options{Metrics: linstor.NewMetrics()})
 	survey := controllers.NewSurvey(controllers.Config{
@@ -83,25 +83,20 @@ func (s sources) survey(ctx context.Context, d deployment, reader client.Reader,
 	}, kubelets, reader)
 	uses, _, err := survey.Uses(ctx, facts.Namespace)
 	if err != nil {
-		facts.KubernetesError = err.Error()
-		return
+		return err
 	}
 	if err := s.readLinstor(ctx, feed, resources(uses), facts); err != nil {
 		facts.LinstorError = err.Error()
 	}
 	// Now the same with what LINSTOR says.
 	if facts.Uses, facts.Idle, err = survey.Uses(ctx, facts.Namespace); err != nil {
-		facts.KubernetesError = err.Error()
-		return
-	}
-	if err := ageLeases(ctx, reader, facts.Uses); err != nil {
-		facts.KubernetesError = err.Error()
-		return
+		return err
 	}
 	halt := failover.Halt{Paused: d.paused, DryRun: d.options.DryRun, Guard: guard(memory, d.options.MaxLostNodes)}
 	for i := range facts.Uses {
 		facts.Uses[i].Input.Halt = halt
 	}
+	return ageLeases(ctx, reader, facts.Uses)
 }
 
 // readLinstor reads the DRBD options, then the state of the resources.

@@ -49,14 +49,14 @@ const (
 )
 
 func (r Report) table() []byte {
-	var b bytes.Buffer
+	var b bytes.Buffer // writing to it does not fail
 	if len(r.Volumes) > 0 {
 		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "POD\tRESOURCE\tNODE\tREPLICAS\tQUORUM\tSTATE\tVERDICT\tREASON")
+		_, _ = fmt.Fprintln(t, "POD\tRESOURCE\tNODE\tREPLICAS\tQUORUM\tSTATE\tVERDICT\tREASON")
 		for _, row := range r.Volumes {
-			fmt.Fprintln(t, strings.Join(row.columns(), "\t"))
+			_, _ = fmt.Fprintln(t, strings.Join(row.columns(), "\t"))
 		}
-		_ = t.Flush() // a buffer does not fail
+		_ = t.Flush()
 		b.WriteString("\n")
 	}
 	for _, f := range r.Findings {
@@ -117,7 +117,7 @@ func (f Finding) print(b *bytes.Buffer) {
 func wrap(b *bytes.Buffer, head, text, indent string) {
 	line := head
 	empty := true
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		if !empty && len(line)+1+len(word) > lineWidth {
 			b.WriteString(line + "\n")
 			line, empty = indent, true

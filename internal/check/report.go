@@ -91,8 +91,8 @@ const (
 	PermissionsUnknown Code = "PermissionsUnknown"
 	// TooFewReplicas : only one node has a disk of the resource.
 	TooFewReplicas Code = "TooFewReplicas"
-	// NoTieBreaker : the number of disks is even and no diskless replica breaks the tie, so that the loss of half of them
-	// takes quorum from all.
+	// NoTieBreaker : two nodes have a disk and no diskless replica breaks the tie, so that the loss of one takes quorum
+	// from both.
 	NoTieBreaker Code = "NoTieBreaker"
 	// DRBDOption : a DRBD option leaves a node that lost its quorum or its data in need of help by hand.
 	DRBDOption Code = "DRBDOption"

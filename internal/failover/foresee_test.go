@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 )
 
 // wired is a healthy volume in which every replica reports all its connections.
@@ -195,6 +196,34 @@ func TestForeseeLeavesItsInputAlone(t *testing.T) {
 	if diff := cmp.Diff(before, in); diff != "" {
 		t.Errorf("the input has changed (-before +after):\n%s", diff)
 	}
+}
+
+// Whatever is known, the forecast is complete, and gives no reason that is not announced; and no workload counts as
+// protected that a gate would keep.
+func TestAnythingIsForeseen(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		in := eitherInput(t)
+		f := Foresee(in)
+		if f.Outlook == "" || f.State == "" || f.Reason == "" || f.Message == "" {
+			t.Fatalf("the forecast is incomplete: %+v", f)
+		}
+		hindered := f.Outlook == Unprotected || f.Outlook == Untold
+		if hindered && !slices.Contains(Hindrances(), f.Reason) {
+			t.Fatalf("%s for the reason %s, which is not announced", f.Outlook, f.Reason)
+		}
+		if f.Outlook != Protected && f.Outlook != Failing {
+			return
+		}
+		if !quorumFencesAll(in.Resource, in.Node.Name) || in.Halt != (Halt{}) {
+			t.Fatalf("%s although quorum does not fence or everything is halted: %+v", f.Outlook, in.Halt)
+		}
+		for _, pod := range in.Pods {
+			if !pod.Selected || pod.Exempt || !pod.Owned || pod.NodeBound {
+				t.Fatalf("%s although a pod may not be removed: %+v", f.Outlook, pod)
+			}
+		}
+	})
 }
 
 // The grace that is announced is the one that applies.

@@ -1,0 +1,97 @@
+package check
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// What is dropped from a pod to save memory must not change what is known of it.
+func TestATrimmedPodTellsTheSame(t *testing.T) {
+	t.Parallel()
+	at := metav1.NewTime(time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC))
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "db-0", UID: "pod", CreationTimestamp: at, Labels: map[string]string{"move": "me"},
+			Annotations:     map[string]string{controllers.AnnotationIgnore: "", "large": "value"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "db", UID: "owner", Controller: new(true)}},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: nodeA, ServiceAccountName: "db", Tolerations: []corev1.Toleration{{Key: "any"}},
+			Containers: []corev1.Container{{Name: "db", Image: "db:1", Command: []string{"db"}, Env: []corev1.EnvVar{{Name: "A", Value: "b"}}}},
+			Volumes: []corev1.Volume{
+				{Name: "data", VolumeSource: corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-db", ReadOnly: true},
+				}},
+				{Name: "scratch", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp"}}},
+			},
+		},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, PodIP: "10.0.0.1",
+			Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at}},
+			ContainerStatuses: []corev1.ContainerStatus{{
+				Name: "db", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: at}},
+			}},
+		},
+	}
+	o, err := trimPod(pod.DeepCopy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	trimmed := o.(*corev1.Pod)
+	if trimmed.Annotations["large"] != "" || trimmed.Status.PodIP != "" || trimmed.Spec.Containers[0].Env != nil {
+		t.Errorf("nothing was dropped: %+v", trimmed)
+	}
+	if diff := cmp.Diff(surveyed(t, pod), surveyed(t, trimmed)); diff != "" {
+		t.Errorf("what is known of the pod (-whole +trimmed):\n%s", diff)
+	}
+}
+
+// indexer registers the indexes of a cache with a fake client.
+type indexer struct{ *fake.ClientBuilder }
+
+func (i indexer) IndexField(_ context.Context, o client.Object, field string, extract client.IndexerFunc) error {
+	i.WithIndex(o, field, extract)
+	return nil
+}
+
+// surveyed returns what a survey knows of a pod that uses a volume of ours.
+func surveyed(t *testing.T, pod *corev1.Pod) []controllers.Use {
+	t.Helper()
+	clock := clocktesting.NewFakePassiveClock(time.Date(2026, time.March, 1, 13, 0, 0, 0, time.UTC))
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "db"}}
+	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: virtual.Driver, VolumeHandle: "pvc-db"}
+	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data-db"}
+	builder := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pv, pod.DeepCopy())
+	if err := controllers.AddIndexes(t.Context(), indexer{builder}, virtual.Driver); err != nil {
+		t.Fatal(err)
+	}
+	selector, err := labels.Parse("move=me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory := linstor.NewStore()
+	survey := controllers.NewSurvey(controllers.Config{
+		Driver: virtual.Driver, Selector: selector, Clock: clock,
+		Linstor: view{memory, linstor.NewFeed(nil, memory, logr.Discard(), linstor.Options{Metrics: linstor.NewMetrics()})},
+	}, controllers.NewKubelets(clock, nil), builder.Build())
+	uses, idle, err := survey.Uses(t.Context(), "")
+	if err != nil || len(uses) != 1 || len(idle) > 0 {
+		t.Fatalf("%d uses, %d idle pods, %v", len(uses), len(idle), err)
+	}
+	return uses
+}
