@@ -50,13 +50,13 @@ func installation(f Facts) []Finding {
 			Severity: Error, Code: ControllerNotRunning, Message: "there is no Deployment " + c.Name,
 			Remedy: "install the controller by deploy/all.yaml, or name its Deployment by --controller=namespace/name",
 		})
-	case c.Error != "":
+	case c.Error != "" && f.KubernetesError == "":
 		all = append(all, Finding{
 			Severity: Info, Code: ControllerUnknown,
 			Message: "could not read Deployment " + c.Name + ", its options are taken to be the defaults: " + c.Error,
 			Remedy:  "use an account that may get the Deployment, or name it by --controller=namespace/name",
 		})
-	case c.Name != "" && c.Available == 0:
+	case c.Error == "" && c.Available == 0:
 		all = append(all, Finding{
 			Severity: Error, Code: ControllerNotRunning, Message: "no replica of Deployment " + c.Name + " is available",
 			Remedy: "look at its pods and their logs",
@@ -72,7 +72,7 @@ func installation(f Facts) []Finding {
 		}
 		all = append(all, finding)
 	}
-	if f.PermissionsError != "" {
+	if f.PermissionsError != "" && f.KubernetesError == "" {
 		all = append(all, Finding{
 			Severity: Info, Code: PermissionsUnknown, Message: "could not tell what the controller may do: " + f.PermissionsError,
 			Remedy: "run the check inside of the controller's pod, by kubectl exec",

@@ -82,7 +82,9 @@ func (c *commandLine) flags(controller, driver, selector *string) *flag.FlagSet 
 	fs := flag.NewFlagSet("check", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
-	fs.StringVar(&c.format, "o", formatTable, "output: table, json or yaml")
+	for _, name := range []string{"o", "output"} {
+		fs.StringVar(&c.format, name, formatTable, "format of the report: table, json or yaml")
+	}
 	for _, name := range []string{"n", "namespace"} {
 		fs.StringVar(&c.namespace, name, "", "only look at pods of this namespace")
 	}
