@@ -40,12 +40,15 @@ type faults struct {
 	mounts map[place]int
 	// migrations are the second pods of live migrations by volume.
 	migrations map[string]string
+	// migrated are the volumes that ever had one.
+	migrated map[string]bool
 }
 
 func newFaults() faults {
 	return faults{
 		frozen: make(map[string]bool), silent: make(map[string]time.Time), kubelet: make(map[string]bool),
 		linstorUp: time.Now(), changed: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
+		migrated: make(map[string]bool),
 	}
 }
 
@@ -109,8 +112,8 @@ var onProcess = map[Deed]func(w *world, p *process){
 	RestoreLinstor: func(_ *world, p *process) { p.network.open() },
 	CutAPI:         func(_ *world, p *process) { p.cutAPI(true) },
 	RestoreAPI:     func(_ *world, p *process) { p.cutAPI(false) },
-	PauseCache:     func(_ *world, p *process) { p.view.Pause() },
-	ResumeCache:    func(_ *world, p *process) { p.view.Resume() },
+	PauseCache:     func(_ *world, p *process) { p.cacheOld = true; p.view.Pause() },
+	ResumeCache:    func(_ *world, p *process) { p.cacheOld = false; p.view.Resume() },
 	RestartProcess: (*world).restartProcess,
 }
 
@@ -352,7 +355,7 @@ func (w *world) migrate(s Step) {
 	if w.migrations[s.On] != "" {
 		return
 	}
-	w.migrations[s.On] = name
+	w.migrations[s.On], w.migrated[s.On] = name, true
 	w.Linstor.SetDefinitionProperty(w.resource(s.On), linstorsim.PropAllowTwoPrimaries, "yes")
 	w.AddWorkload(virtual.Workload{
 		Name: name, Claims: []string{"data-" + s.On}, Nodes: []string{s.Node}, Labels: map[string]string{selectedLabel: "remove"},

@@ -1,11 +1,25 @@
 package sim
 
 import (
+	"maps"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 )
 
+// ruleLiveness: a pod whose storage is lost for good is gone in time, or reported as stuck, while a survivor, enough
+// witnesses and a reachable LINSTOR exist and no gate holds it.
+const ruleLiveness = "a pod was not removed in time"
+
+// patience is what a fail-over may take beyond its grace: the pod is first asked to go, for 10 s.
+const patience = 15 * time.Second
+
+// liveness is what must happen in time.
 type liveness struct {
 	// stuck are the pods that were reported as StuckOnNode.
 	stuck map[types.UID]bool
@@ -17,12 +31,149 @@ func newLiveness() liveness {
 	return liveness{stuck: make(map[types.UID]bool), lost: make(map[types.UID]time.Time)}
 }
 
-func (w *world) settled() {}
-
 // check holds the world as it is against the invariants that no single act can break.
 func (w *world) check() {
 	w.listen()
 	w.checkWriters()
+	w.checkLiveness()
+}
+
+// checkLiveness looks for pods that have had to go for too long.
+func (w *world) checkLiveness() {
+	due := make(map[types.UID]time.Time)
+	if w.canAct() {
+		for _, p := range w.history.World.Workloads {
+			pod := w.pods[podKey(p.Name)]
+			if pod == nil || !w.mustGo(p, pod) {
+				continue
+			}
+			since, known := w.lost[pod.UID]
+			if !known {
+				since = time.Now()
+			}
+			due[pod.UID] = since
+			if time.Since(since) > w.applicable(pod.Spec.NodeName)+patience && !w.isStuck(pod.UID) {
+				w.violated(ruleLiveness, "pod %s on %s has been there for %s", pod.Name, pod.Spec.NodeName, time.Since(since))
+				due[pod.UID] = time.Now() // once per grace
+			}
+		}
+	}
+	w.lost = due
+}
+
+// applicable is the grace that applies: the longer one for a leader that does not remember the node, which then also
+// needs the kubelet's silence.
+func (w *world) applicable(node string) time.Duration {
+	since, silent := w.silent[node]
+	if leader := w.processes[w.leader]; silent && leader.started.Add(memoryAge).After(since) {
+		return grace.KnownGrace + grace.KubeletSilence
+	}
+	return grace.ConfirmedGrace
+}
+
+// memoryAge is how long a process takes at most until it has heard of every node.
+const memoryAge = 5 * time.Second
+
+func (w *world) isStuck(uid types.UID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stuck[uid]
+}
+
+// canAct tells whether the leader hears LINSTOR and the API, has done so long enough to remember the time before a
+// loss, and the guard is open: not more than half of the nodes are in any way unwell.
+func (w *world) canAct() bool {
+	leader := w.processes[w.leader]
+	if w.history.World.DryRun || w.linstorDown || w.answer.Load() > 0 || w.apiDown.Load() || !leader.reachesAPI() ||
+		leader.cacheOld || leader.network.cut.Load() || time.Since(w.linstorUp) < settling {
+		return false
+	}
+	if status := leader.feed.Status(); !status.Synced {
+		return false
+	}
+	unwell := 0
+	for _, node := range w.history.World.Nodes {
+		if !w.nodeIsWell(node) {
+			unwell++
+		}
+	}
+	return 2*unwell <= len(w.history.World.Nodes)
+}
+
+// nodeIsWell tells whether nothing at all is wrong with a node.
+func (w *world) nodeIsWell(node string) bool {
+	if !w.Linstor.Hears(node) || w.kubelet[node] {
+		return false
+	}
+	for _, v := range w.history.World.Volumes {
+		if state, ok := w.DRBD.Replica(v.Resource(), node); ok && state.Score == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// mustGo tells whether the pod is one that has lost its storage for all to see.
+func (w *world) mustGo(p Workload, pod *corev1.Pod) bool {
+	node := pod.Spec.NodeName
+	if !p.removable() || node == "" || pod.Status.Phase != corev1.PodRunning {
+		return false
+	}
+	lost := false
+	for _, name := range p.Volumes {
+		v := w.volume(name)
+		if !w.movable(v, node) {
+			return false
+		}
+		lost = lost || w.isLost(v, node)
+	}
+	if !lost || w.applicable(node) > grace.ConfirmedGrace && w.DRBD.Up(node) && !w.kubelet[node] {
+		return false
+	}
+	// One pod that may not be removed blocks the others of its volume.
+	for _, other := range w.history.World.Workloads {
+		shares := slices.ContainsFunc(other.Volumes, func(name string) bool { return slices.Contains(p.Volumes, name) })
+		if shares && (!other.removable() || !slices.Equal(other.Volumes, p.Volumes)) {
+			return false
+		}
+	}
+	return true
+}
+
+// movable tells whether a volume could be used elsewhere, if it is lost here, and enough others say so.
+func (w *world) movable(v Volume, node string) bool {
+	if v.Kind == NFSExport || w.changed[v.Resource()] || !w.fenced(v) || w.migrated[v.Name] {
+		return false
+	}
+	all := w.DRBD.Inspect(v.Resource())
+	survivor, diskful, heard, connected := false, len(v.Diskful), 0, false
+	for _, other := range slices.Sorted(maps.Keys(all)) {
+		state := all[other]
+		if other == node || !w.Linstor.Hears(other) {
+			continue
+		}
+		if slices.Contains(v.Diskful, other) {
+			heard++
+		}
+		survivor = survivor || state.MayPromote && !state.Unnoticed
+		connected = connected || state.Connections[node] == drbd.Connected || state.Role == drbd.Primary
+	}
+	return survivor && !connected && 2*heard > diskful-boolInt(v.TieBreaker != "" && w.Linstor.Hears(v.TieBreaker) && v.TieBreaker != node)
+}
+
+// isLost tells whether a node has lost a volume: it is down, or Primary without quorum, and LINSTOR has noticed.
+func (w *world) isLost(v Volume, node string) bool {
+	if w.frozen[node] || !slices.Contains(w.Linstor.ReplicaNodes(v.Resource()), node) {
+		return false
+	}
+	state, ok := w.DRBD.Replica(v.Resource(), node)
+	switch {
+	case !ok:
+		return w.Linstor.ConnectionStatus(node) == linstorsim.Offline
+	case state.Role == drbd.Primary && !state.HasQuorum:
+		return w.Linstor.Hears(node) || w.Linstor.ConnectionStatus(node) == linstorsim.Offline
+	}
+	return false
 }
 
 // checkWriters: where quorum fences, and nobody has changed that, two nodes never write and the data never diverges.

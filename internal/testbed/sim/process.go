@@ -66,6 +66,8 @@ type process struct {
 	tasks sync.WaitGroup
 	lead  context.CancelFunc
 	acts  acts
+	// cacheOld is set while the cache sees nothing.
+	cacheOld bool
 
 	mu sync.Mutex
 	// apiAway is set while the process does not reach the API.

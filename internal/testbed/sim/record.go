@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
@@ -23,6 +24,16 @@ func (w *world) observe(c apimodel.Change) {
 		w.renewed[lease.Name] = c.Time
 		w.mu.Unlock()
 		return
+	}
+	if _, ok := c.Old.(*corev1.Pod); ok && c.New == nil {
+		w.mu.Lock()
+		delete(w.pods, client.ObjectKeyFromObject(c.Old))
+		w.mu.Unlock()
+	}
+	if pod, ok := c.New.(*corev1.Pod); ok {
+		w.mu.Lock()
+		w.pods[client.ObjectKeyFromObject(pod)] = pod
+		w.mu.Unlock()
 	}
 	if !w.trace {
 		return

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
@@ -50,6 +51,8 @@ type world struct {
 	closed map[place]time.Time
 	// renewed is when a kubelet's Lease was last renewed.
 	renewed map[string]time.Time
+	// pods are all pods of the API.
+	pods map[types.NamespacedName]*corev1.Pod
 }
 
 // place is a resource, or a volume, on a node.
@@ -97,6 +100,7 @@ func newWorld(ctx context.Context, h History, story bool) *world {
 	w := &world{
 		ctx: ctx, history: h, started: time.Now(), trace: story,
 		outcome: Outcome{Counts: make(map[string]int)}, faults: newFaults(), closed: make(map[place]time.Time), renewed: make(map[string]time.Time),
+		pods:     make(map[types.NamespacedName]*corev1.Pod),
 		liveness: newLiveness(),
 	}
 	w.Cluster = virtual.New(ctx, virtual.Options{
@@ -237,7 +241,6 @@ func (w *world) addWorkload(p Workload) {
 // play lets the workloads settle, the steps happen, and everything get well again.
 func (w *world) play() {
 	w.pass(settling)
-	w.settled()
 	begin := time.Now()
 	for _, step := range w.history.Steps {
 		w.pass(time.Until(begin.Add(step.At)))
