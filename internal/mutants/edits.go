@@ -86,7 +86,7 @@ var edits = []edit{
 	},
 	{
 		"pods are removed although the next can not be kept away", actionsFile,
-		"\t\t\tr.report(ctx, pv, in, d)\n\t\t\treturn d, nil\n\t\t}\n\t\tif err := r.mark", "\t\t\tr.report(ctx, pv, in, d)\n\t\t}\n\t\tif err := r.mark",
+		"d.Verdict, d.Reason, d.Message, d.After = failover.Blocked, failover.KeepAwayFailed, err.Error(), retryAct", "return d",
 	},
 	{
 		"pods are removed without a mark", actionsFile, "if err := r.mark(ctx, in, d); err != nil {", "if err := ctx.Err(); err != nil {",
@@ -137,7 +137,7 @@ var edits = []edit{
 
 	// What holds everything back.
 	{
-		"what holds back is not asked for before a removal", actionsFile, "in.Halt = r.halt.now(ctx)\n\t\td = failover.Decide(in)", "d = failover.Decide(in)",
+		"what holds back is not asked for before a removal", actionsFile, "\t\tin.Halt = r.halt.now(ctx)\n\t\td = ", "\t\td = ",
 	},
 	{
 		"an unreadable pause is none", haltFile,

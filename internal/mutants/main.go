@@ -32,6 +32,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	list := flags.Bool("list", false, "only name the mutants")
 	only := flags.String("run", "", "only mutants whose names match this regular expression")
+	near := flags.Bool("near", false, "only ask the tests of the package of each mutant, not those above")
 	jobs := flags.Int("j", runtime.GOMAXPROCS(0), "how many mutants are tried at a time")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -64,7 +65,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	defer os.RemoveAll(scratch)
 	begin := time.Now()
-	outcomes, err := try(ctx, &runner{root: root, scratch: scratch}, all, *jobs, out)
+	outcomes, err := try(ctx, &runner{root: root, scratch: scratch, near: *near}, all, *jobs, out)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,8 +32,19 @@ type runner struct {
 	root string
 	// scratch is a folder for changed files and compiled tests.
 	scratch string
+	// near leaves out the tests of the packages above.
+	near bool
 	// programs are the compiled tests with all switches, by package.
 	programs map[string]string
+}
+
+// testsOf returns the tests that are asked, the nearest first. Of what is harmless only those are.
+func (r *runner) testsOf(m mutant) []tests {
+	all := slices.DeleteFunc(testsOf(m.file), func(t tests) bool { return !t.exist(r.root) })
+	if r.near || harmless[m.name] != "" {
+		all = all[:min(len(all), 1)]
+	}
+	return all
 }
 
 // compile compiles the tests that can notice a change of the files with all switches, and makes sure that they pass
@@ -44,8 +56,8 @@ func (r *runner) compile(ctx context.Context, all []mutant) error {
 	}
 	r.programs = map[string]string{}
 	for _, m := range all {
-		for _, t := range testsOf(m.file) {
-			if r.programs[t.folder] != "" || !t.exist(r.root) {
+		for _, t := range r.testsOf(m) {
+			if r.programs[t.folder] != "" {
 				continue
 			}
 			program := filepath.Join(r.scratch, strings.ReplaceAll(t.folder, "/", "_")+".test")
@@ -68,10 +80,7 @@ func (r *runner) compile(ctx context.Context, all []mutant) error {
 func (r *runner) show(ctx context.Context, m mutant, id int) (outcome, error) {
 	begin := time.Now()
 	result := outcome{mutant: m}
-	for _, t := range testsOf(m.file) {
-		if !t.exist(r.root) {
-			continue
-		}
+	for _, t := range r.testsOf(m) {
 		ask := r.ask
 		if !m.isSwitch() {
 			ask = func(ctx context.Context, t tests, id int) (string, bool, error) { return r.askReplaced(ctx, t, m, id) }
