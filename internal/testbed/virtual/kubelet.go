@@ -51,7 +51,9 @@ func (k *kubelet) sync(ctx context.Context) time.Duration {
 		if due {
 			k.renew(ctx)
 		}
-		next = renewInterval - time.Since(k.renewed)
+		if next = renewInterval - time.Since(k.renewed); next <= 0 {
+			next = again // the API did not answer
+		}
 		next = min(next, k.observe(ctx))
 		k.report(ctx, due)
 	}
