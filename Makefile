@@ -52,6 +52,14 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 30s)
 mutants: ## Break every rule once and see that a test notices (ARGS=-help for more)
 	go run ./internal/mutants $(ARGS)
 
+SEEDS ?= 1000
+FRESH ?= 0
+
+.PHONY: sim
+sim: ## Play random histories against the controller in virtual time (SEEDS=20000 FRESH=200, or SEED=17 to tell one)
+	@GOGC=400 go test ./internal/testbed/sim -run '^TestSimulation$$' -count=1 -v -timeout 60m -args \
+		$(if $(SEED),-sim.seed=$(SEED) -sim.only=$(ONLY),-sim.seeds=$(SEEDS) -sim.fresh=$(FRESH)) | grep -v '^=== '; exit $${PIPESTATUS[0]}
+
 .PHONY: demo
 demo: testbed ## Watch a fail-over: a node is crashed in a cluster on this machine
 	@go run ./internal/testbed/cmd/demo

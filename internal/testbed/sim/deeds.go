@@ -8,11 +8,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
@@ -29,6 +32,12 @@ type faults struct {
 	kubelet map[string]bool
 	// apiDown is set while no API server runs.
 	apiDown atomic.Bool
+	// forbidTaints, forbidRelease and disturbed are what else is wrong with the API, for the controllers only.
+	forbidTaints, forbidRelease, disturbed atomic.Bool
+	requests                               atomic.Int64
+	// paused is set while somebody has paused fail-over; evicted are nodes that LINSTOR has given up.
+	paused  bool
+	evicted map[string]bool
 	// answer is how long LINSTOR takes to answer.
 	answer atomic.Int64
 	// linstorDown is set while LINSTOR does not run, linstorUp since when it has.
@@ -48,7 +57,7 @@ func newFaults() faults {
 	return faults{
 		frozen: make(map[string]bool), silent: make(map[string]time.Time), kubelet: make(map[string]bool),
 		linstorUp: time.Now(), changed: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
-		migrated: make(map[string]bool),
+		migrated: make(map[string]bool), evicted: make(map[string]bool),
 	}
 }
 
@@ -70,6 +79,8 @@ var onNode = map[Deed]func(w *world, node string){
 	RestartEvents:     func(w *world, node string) { w.Linstor.RestartEvents(node) },
 	ShutdownTaint:     func(w *world, node string) { w.taint(node, true) },
 	ShutdownUntaint:   func(w *world, node string) { w.taint(node, false) },
+	Evict:             func(w *world, node string) { w.evict(node, true) },
+	RestoreNode:       func(w *world, node string) { w.evict(node, false) },
 }
 
 // onLinstor is what happens to LINSTOR as a whole.
@@ -104,6 +115,14 @@ var onLinstor = map[Deed]func(w *world, s Step){
 	MigrateTo:       (*world).migrate,
 	EndMigration:    (*world).endMigration,
 	RemoveFinalizer: func(w *world, s Step) { w.removeFinalizer(s.On) },
+	ForbidTaints:    func(w *world, _ Step) { w.forbidTaints.Store(true) },
+	AllowTaints:     func(w *world, _ Step) { w.forbidTaints.Store(false) },
+	ForbidRelease:   func(w *world, _ Step) { w.forbidRelease.Store(true) },
+	AllowRelease:    func(w *world, _ Step) { w.forbidRelease.Store(false) },
+	DisturbAPI:      func(w *world, _ Step) { w.disturbed.Store(true) },
+	CalmAPI:         func(w *world, _ Step) { w.disturbed.Store(false) },
+	Pause:           func(w *world, _ Step) { w.pause("true") },
+	Unpause:         func(w *world, _ Step) { w.pause("false") },
 }
 
 // onProcess is what happens to one replica of the controller.
@@ -194,6 +213,26 @@ func (w *world) taint(name string, off bool) {
 	}))
 }
 
+// deployment is the controller's own, whose annotation pauses fail-over.
+var deployment = types.NamespacedName{Namespace: "ha-controller", Name: "piraeus-ha-controller"}
+
+func (w *world) pause(value string) {
+	w.paused = value == "true"
+	var d appsv1.Deployment
+	w.must(w.Client().Get(w.ctx, deployment, &d))
+	d.Annotations = map[string]string{controllers.AnnotationPause: value}
+	w.must(w.Client().Update(w.ctx, &d))
+}
+
+func (w *world) evict(node string, evicted bool) {
+	w.evicted[node] = evicted
+	if evicted {
+		w.Linstor.SetNodeFlags(node, linstorsim.FlagDelete, linstorsim.FlagEvicted)
+	} else {
+		w.Linstor.SetNodeFlags(node)
+	}
+}
+
 // volume returns the volume of that name.
 func (w *world) volume(name string) Volume {
 	i := slices.IndexFunc(w.history.World.Volumes, func(v Volume) bool { return v.Name == name })
@@ -243,11 +282,11 @@ func (w *world) replaceDisk(resource, node string) {
 // closeVolume demotes the replica under its pod, which does not know.
 func (w *world) closeVolume(s Step) {
 	at := place{w.resource(s.On), s.Node}
-	if state, ok := w.DRBD.Replica(at.what, at.node); !ok || state.Open == 0 {
-		return
+	state, _ := w.DRBD.Replica(at.what, at.node)
+	for range state.Open {
+		w.mounts[at]++
+		w.DRBD.Close(at.what, at.node)
 	}
-	w.mounts[at]++
-	w.DRBD.Close(at.what, at.node)
 }
 
 func (w *world) openVolume(s Step) {
@@ -289,6 +328,13 @@ func (w *world) refuse(r apimodel.Request) error {
 	name, ok := strings.CutPrefix(r.Actor, actorPrefix)
 	if !ok {
 		return nil
+	}
+	patchOfNode := r.Verb == apimodel.VerbPatch && r.Kind == "Node"
+	switch {
+	case patchOfNode && (r.Status && w.forbidRelease.Load() || !r.Status && w.forbidTaints.Load()):
+		return apierrors.NewForbidden(corev1.Resource("nodes"), r.Name, errAway)
+	case w.disturbed.Load() && w.requests.Add(1)%3 == 0:
+		return apierrors.NewServerTimeout(corev1.Resource(strings.ToLower(r.Kind)), string(r.Verb), 1)
 	}
 	for _, p := range w.allProcesses() {
 		if p.name == name && !p.reachesAPI() {

@@ -128,17 +128,18 @@ var undo = map[Deed]Deed{
 	CutSatellite: RestoreSatellite, StopSatellite: RestoreSatellite, FreezeSatellite: UnfreezeSatellite,
 	SilenceKubelet: RestoreKubelet, ShutdownTaint: ShutdownUntaint, StopLinstor: StartLinstor, SlowLinstor: FastLinstor,
 	CutLinstor: RestoreLinstor, CutAPI: RestoreAPI, FailAPI: RecoverAPI, PauseCache: ResumeCache, CloseVolume: OpenVolume,
-	FailDisk: ReplaceDisk, MigrateTo: EndMigration,
+	FailDisk: ReplaceDisk, MigrateTo: EndMigration, ForbidTaints: AllowTaints, ForbidRelease: AllowRelease, DisturbAPI: CalmAPI,
+	Pause: Unpause, Evict: RestoreNode,
 }
 
 // faultsOfNodes, faultsOfProcesses and faultsOfAll can happen at any time.
 var (
 	faultsOfNodes = []Deed{
 		Crash, Crash, Isolate, Isolate, IsolateDRBD, IsolateDRBD, CutSatellite, StopSatellite, FreezeSatellite, SilenceKubelet,
-		ShutdownTaint,
+		ShutdownTaint, Evict,
 	}
 	faultsOfProcesses = []Deed{CutLinstor, CutAPI, PauseCache}
-	faultsOfAll       = []Deed{StopLinstor, SlowLinstor, FailAPI}
+	faultsOfAll       = []Deed{StopLinstor, SlowLinstor, FailAPI, ForbidTaints, ForbidRelease, DisturbAPI, DisturbAPI, Pause}
 	momentary         = []Deed{
 		RestartEvents, RestartLinstor, DropStreams, ResetStreams, SilenceStreams, Replay, ChangeLeader, RestartProcess,
 		DeletePod, ForceDeletePod, StopSlowly,

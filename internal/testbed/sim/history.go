@@ -148,6 +148,16 @@ const (
 	MigrateTo       Deed = "begin a live migration"
 	EndMigration    Deed = "end the live migration"
 	RemoveFinalizer Deed = "remove the pod's finalizer"
+	ForbidTaints    Deed = "forbid the controller to taint"
+	AllowTaints     Deed = "allow it to taint"
+	ForbidRelease   Deed = "forbid the controller to release volumes"
+	AllowRelease    Deed = "allow it to release volumes"
+	DisturbAPI      Deed = "let every third request of the controller to the API fail"
+	CalmAPI         Deed = "let the controller's requests succeed"
+	Pause           Deed = "pause fail-over"
+	Unpause         Deed = "end the pause"
+	Evict           Deed = "evict the node from LINSTOR"
+	RestoreNode     Deed = "restore the node in LINSTOR"
 )
 
 // Step is one thing that happens.

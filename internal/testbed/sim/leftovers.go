@@ -21,8 +21,9 @@ const ruleLeftovers = "something was left over when all was well again"
 // mend undoes every fault.
 func (w *world) mend() {
 	nodes := w.history.World.Nodes
-	w.do(Step{What: RecoverAPI})
-	w.do(Step{What: FastLinstor})
+	for _, deed := range []Deed{RecoverAPI, AllowTaints, AllowRelease, CalmAPI, Unpause, FastLinstor} {
+		w.do(Step{What: deed})
+	}
 	w.Linstor.Start()
 	for i := range w.processes {
 		for _, deed := range []Deed{RestoreLinstor, RestoreAPI, ResumeCache} {
@@ -41,7 +42,7 @@ func (w *world) mend() {
 		w.do(Step{What: StopSlowly, On: p.Name, For: time.Second})
 	}
 	for _, node := range nodes {
-		for _, deed := range []Deed{UnfreezeSatellite, Return, Rejoin, RejoinDRBD, RestoreSatellite, RestoreKubelet, ShutdownUntaint} {
+		for _, deed := range []Deed{UnfreezeSatellite, Return, Rejoin, RejoinDRBD, RestoreSatellite, RestoreKubelet, ShutdownUntaint, RestoreNode} {
 			w.do(Step{What: deed, Node: node})
 		}
 		for _, peer := range nodes {

@@ -84,7 +84,7 @@ func (w *world) isStuck(uid types.UID) bool {
 // loss, and the guard is open: not more than half of the nodes are in any way unwell.
 func (w *world) canAct() bool {
 	leader := w.processes[w.leader]
-	if w.history.World.DryRun || w.linstorDown || w.answer.Load() > 0 || w.apiDown.Load() || !leader.reachesAPI() ||
+	if w.history.World.DryRun || w.paused || w.forbidTaints.Load() || w.disturbed.Load() || w.linstorDown || w.answer.Load() > 0 || w.apiDown.Load() || !leader.reachesAPI() ||
 		leader.cacheOld || leader.network.cut.Load() || time.Since(w.linstorUp) < settling {
 		return false
 	}
@@ -149,7 +149,7 @@ func (w *world) movable(v Volume, node string) bool {
 	survivor, diskful, heard, connected := false, len(v.Diskful), 0, false
 	for _, other := range slices.Sorted(maps.Keys(all)) {
 		state := all[other]
-		if other == node || !w.Linstor.Hears(other) {
+		if other == node || !w.Linstor.Hears(other) || w.evicted[other] {
 			continue
 		}
 		if slices.Contains(v.Diskful, other) {

@@ -9,9 +9,9 @@ var (
 	plots = []func(*generator){
 		plotNodeLost, plotNodeIsolated, plotStorageIsolated, plotFlap, plotManagementLost, plotFrozen, plotQuorumChanged,
 		plotDemoted, plotQuickReboot, plotManyLost, plotLeaderChanges, plotLinstorAway, plotAPIAway, plotPodsChange, plotMigration,
-		plotPartialMesh, plotReplicaGone, plotNodeIsolated, plotSlowly,
+		plotPartialMesh, plotReplicaGone, plotNodeIsolated, plotSlowly, plotOldWords, plotLies,
 	}
-	plotWeights = []int{10, 6, 8, 7, 6, 6, 5, 6, 5, 3, 5, 5, 4, 5, 4, 5, 3, 4, 4}
+	plotWeights = []int{10, 6, 8, 7, 6, 6, 5, 6, 5, 3, 5, 5, 4, 5, 4, 5, 5, 4, 4, 4, 5}
 )
 
 // later is a while after a moment, in which something else happens because of it.
@@ -200,7 +200,7 @@ func plotPartialMesh(g *generator) {
 // plotReplicaGone deletes the replica under a pod whose volume was closed.
 func plotReplicaGone(g *generator) {
 	at, p := g.moment(), g.workload()
-	g.fault(at, g.span(), Step{What: CloseVolume, On: p.Volumes[0], Node: p.Nodes[0]}, OpenVolume)
+	g.add(at, Step{What: CloseVolume, On: p.Volumes[0], Node: p.Nodes[0]})
 	g.add(at+g.milliseconds(100*time.Millisecond, 5*time.Second), Step{What: RemoveReplica, On: p.Volumes[0], Node: p.Nodes[0]})
 }
 
@@ -209,4 +209,47 @@ func plotSlowly(g *generator) {
 	at := g.moment()
 	g.fault(at, g.span(), Step{What: SlowLinstor, For: g.milliseconds(50*time.Millisecond, 4*time.Second)}, FastLinstor)
 	g.nodeFault(g.later(at), g.span(), pick(g, Crash, Isolate, IsolateDRBD, CutSatellite), g.home())
+}
+
+// plotOldWords cuts the witnesses off from LINSTOR just when the node comes back that they have given up: for some seconds
+// LINSTOR does not know that what they have said is over.
+func plotOldWords(g *generator) {
+	node, at := g.home(), g.moment()
+	g.add(at, Step{What: Isolate, Node: node})
+	back := at + g.milliseconds(5*time.Second, 25*time.Second)
+	for _, witness := range g.history.World.Nodes {
+		if witness != node && g.chance(90) {
+			g.nodeFault(back-g.milliseconds(0, time.Second), g.span(), CutSatellite, witness)
+		}
+	}
+	g.add(back, Step{What: RejoinDRBD, Node: node})
+	if g.chance(30) {
+		g.add(g.later(back), Step{What: Rejoin, Node: node})
+	}
+}
+
+// plotLies lets a satellite's old words stand for ever while the node that they are about comes back, and the others lose
+// sight of that one in their own ways.
+func plotLies(g *generator) {
+	node, at := g.home(), g.moment()
+	liar := g.other(node)
+	g.add(at, Step{What: IsolateDRBD, Node: node})
+	at += g.milliseconds(time.Second, 15*time.Second)
+	g.add(at, Step{What: FreezeSatellite, Node: liar})
+	if g.chance(30) {
+		g.add(at, Step{What: FreezeSatellite, Node: g.other(node, liar)})
+	}
+	at += g.milliseconds(0, 5*time.Second)
+	g.add(at, Step{What: RejoinDRBD, Node: node})
+	g.nodeFault(g.later(at), g.span(), pick(g, CutSatellite, StopSatellite, Isolate), node)
+	g.nodeFault(g.later(at), g.span(), SilenceKubelet, node)
+	for _, other := range g.history.World.Nodes {
+		switch {
+		case other == node || other == liar:
+		case g.chance(50):
+			g.fault(g.later(at), g.span(), Step{What: CutLink, Node: node, Peer: other}, HealLink)
+		case g.chance(50):
+			g.nodeFault(g.later(at), g.span(), pick(g, CutSatellite, Crash, StopSatellite), other)
+		}
+	}
 }

@@ -106,7 +106,7 @@ func (w *world) startProcess(name string) *process {
 		Linstor: &witness{memory: memory{p.store, p.feed}, process: p}, Metrics: metrics.New(), Owner: name,
 		ShutdownTaints: []string{shutdownTaint}, FastDetach: true, MaxLostNodes: failover.Limit{Percent: true, Value: 50},
 		DryRun: w.history.World.DryRun, ReconcileInterval: 10 * time.Second, OperationsTimeout: 30 * time.Second, Concurrency: 3,
-		SkipNameValidation: true,
+		PauseDeployment: deployment, SkipNameValidation: true,
 	}
 	api := &auditedClient{Client: w.API.Client(actorPrefix + name), process: p}
 	p.assembly = controllers.Assemble(p.config, p.kubelets, api, p.view, api, &recorder{world: w, process: p})

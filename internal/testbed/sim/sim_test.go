@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strconv"
@@ -11,32 +12,48 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/sim"
 )
 
+// Few histories are played with all other tests; "make sim" plays many.
 var (
-	seeds  = flag.Int("sim.seeds", 100, "how many histories are played")
-	first  = flag.Uint64("sim.first", 1, "the seed of the first of them")
-	only   = flag.String("sim.only", "", "the numbers of the only steps that happen, with commas; - is none")
-	unique = flag.Int("sim.failures", 5, "after how many failing histories to stop")
+	seeds    = flag.Int("sim.seeds", 40, "how many histories are played, of the seeds from 1 on")
+	fresh    = flag.Int("sim.fresh", 0, "how many more are played, of seeds that are new each time")
+	seed     = flag.Uint64("sim.seed", 0, "the only seed to play, and to tell as a story")
+	only     = flag.String("sim.only", "", "the numbers of the only steps of that seed, separated by commas; - is none")
+	failures = flag.Int("sim.failures", 5, "after how many failing histories to stop")
 )
 
 // TestSimulation plays the histories of many seeds. One that breaks an invariant is shrunk and told as a story.
 func TestSimulation(t *testing.T) {
+	if *seed != 0 {
+		replay(t)
+		return
+	}
+	first := rand.Uint64() >> 20 //nolint:gosec // not a secret
+	if *fresh > 0 {
+		t.Logf("%d fresh seeds from %d on", *fresh, first)
+	}
 	var next, failed atomic.Int64
-	total := sim.Outcome{Counts: map[string]int{}}
+	total := map[string]int{}
 	var mu sync.Mutex
+	begin := time.Now()
 	t.Run("seeds", func(t *testing.T) {
 		for i := range runtime.GOMAXPROCS(0) {
 			t.Run(fmt.Sprintf("worker %d", i), func(t *testing.T) {
 				t.Parallel()
-				for n := next.Add(1) - 1; n < int64(*seeds) && failed.Load() < int64(*unique); n = next.Add(1) - 1 {
-					h := sim.Generate(*first + uint64(n))
+				for n := next.Add(1); n <= int64(*seeds+*fresh) && failed.Load() < int64(*failures); n = next.Add(1) {
+					s := uint64(n)
+					if n > int64(*seeds) {
+						s = first + uint64(n)
+					}
+					h := sim.Generate(s)
 					o := sim.Run(t, h, false)
 					mu.Lock()
 					for what, count := range o.Counts {
-						total.Counts[what] += count
+						total[what] += count
 					}
 					mu.Unlock()
 					if len(o.Violations) > 0 {
@@ -47,8 +64,54 @@ func TestSimulation(t *testing.T) {
 			})
 		}
 	})
-	for _, what := range slices.Sorted(maps.Keys(total.Counts)) {
-		t.Logf("%8d %s", total.Counts[what], what)
+	for _, what := range slices.Sorted(maps.Keys(total)) {
+		t.Logf("%8d %s", total[what], what)
+	}
+	t.Logf("%d histories in %s", *seeds+*fresh, time.Since(begin).Round(time.Second))
+	if *seeds >= enough {
+		checkReached(t, total)
+	}
+}
+
+// enough is how many histories reach everything.
+const enough = 800
+
+// reached is what the generator must produce: every reason for a loss, every gate, each way to remove a pod.
+var reached = []string{
+	"removed: QuorumLost", "removed: NodeUnreachable", "removed: ForcedIOErrors", "removed: Demoted", "removed: ReplicaGone",
+	"removed by force: true", "removed by force: false", "attachment deleted", "volumes released",
+	"decided: Blocked DryRun", "decided: Blocked Exempt", "decided: Blocked GuardTripped", "decided: Blocked NoOwner",
+	"decided: Blocked NoQuorum", "decided: Blocked NodeBound", "decided: Blocked NotSelected", "decided: Blocked Paused",
+	"decided: Blocked OtherVolumeUnavailable", "decided: Blocked QuorumUnconfirmed", "decided: Blocked SharedVolume",
+	"decided: Blocked UnsafeVolume", "decided: Blocked KeepAwayFailed", "event: StuckOnNode",
+	"decided: NotLost NoSurvivor", "decided: NotLost PrimaryConnected", "decided: NotLost PrimaryHealthy",
+	"decided: NotLost VolumeStarting", "decided: NotLost VolumeUnused", "decided: Undecided StateUnknown",
+	"decided: Undecided TooFewWitnesses", "well in the end",
+}
+
+func checkReached(t *testing.T, total map[string]int) {
+	t.Helper()
+	for _, what := range reached {
+		if total[what] == 0 {
+			t.Errorf("none of the histories has led to %q", what)
+		}
+	}
+}
+
+// replay tells one seed.
+func replay(t *testing.T) {
+	t.Helper()
+	h := sim.Generate(*seed)
+	if *only != "" {
+		h = h.Only(parse(t, *only))
+	}
+	o := sim.Run(t, h, true)
+	for attempt := 1; attempt < 10 && len(o.Violations) == 0 && *only != ""; attempt++ {
+		o = sim.Run(t, h, true)
+	}
+	t.Logf("seed %d\n%s\n\n%s", *seed, h, strings.Join(o.Story, "\n"))
+	for _, v := range o.Violations {
+		t.Errorf("%s", v)
 	}
 }
 
@@ -58,17 +121,35 @@ func report(t *testing.T, h sim.History, o sim.Outcome) {
 	rule := o.Violations[0].Rule
 	steps := sim.Shrink(t, h, rule)
 	told := sim.Tell(t, h.Only(steps), rule)
-	t.Errorf("seed %d: %s\n%s\n%s\nreplay: make sim SEED=%d ONLY=%s",
+	t.Errorf("seed %d: %s\n%s\n\n%s\n\nreplay: make sim SEED=%d ONLY=%s",
 		h.Seed, o.Violations[0], h.Only(steps), strings.Join(told.Story, "\n"), h.Seed, numbers(steps))
 }
 
+const none = "-"
+
 func numbers(steps []int) string {
 	if len(steps) == 0 {
-		return "-"
+		return none
 	}
 	var words []string
 	for _, step := range steps {
 		words = append(words, strconv.Itoa(step))
 	}
 	return strings.Join(words, ",")
+}
+
+func parse(t *testing.T, text string) []int {
+	t.Helper()
+	if text == none {
+		return nil
+	}
+	var steps []int
+	for word := range strings.SplitSeq(text, ",") {
+		step, err := strconv.Atoi(word)
+		if err != nil {
+			t.Fatalf("-sim.only: %v", err)
+		}
+		steps = append(steps, step)
+	}
+	return steps
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -157,6 +158,9 @@ func (w *world) nextView() *apimodel.View {
 
 // build makes the cluster of the history.
 func (w *world) build() {
+	w.must(w.Client().Create(w.ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: deployment.Name},
+	}))
 	for _, node := range w.history.World.Nodes {
 		w.must(w.AddNode(w.ctx, node))
 	}
