@@ -1,4 +1,15 @@
 package main
 
 // harmless are the mutants that no test needs to notice, and why. One that a test does notice must be taken off the list.
-var harmless = map[string]string{}
+var harmless = map[string]string{
+	"internal/failover/decide.go: calm: no case Unknown":                                   "what is never judged is read again without need",
+	"internal/failover/fresh.go: fresh: without !confirmed.IsZero()":                       "the zero time is too long ago in any case",
+	"internal/failover/gates.go: gateQuorumMemory: no case memoryConfirms":                 "the case says that nothing follows",
+	"internal/failover/guard.go: Guard: without s.LastOnline.IsZero()":                     "the zero time is too long ago in any case",
+	"internal/failover/verdict.go: readOnly: len(s.Pods) > 0 with >=":                      "without a pod a Secondary is unused in any case",
+	"internal/failover/verdict.go: ruleForcedIOErrors: latest without s.workloadSince()":   "the state began after A was in use, and that after the workload came",
+	"internal/failover/verdict.go: ruleForcedIOErrors: without replica.LastInUse.IsZero()": "the zero time is before the workload came in any case",
+	"internal/failover/verdict.go: ruleSecondary: never s.cond.state != Secondary":         "the last rule: every other state has its answer by then",
+	"internal/failover/witness.go: couldHoldQuorum: 2*diskfulHeld > diskful with >=":       "exactly half is answered before",
+	"internal/failover/witness.go: testimonyOn: without ok":                                "what is not there is not known either",
+}
