@@ -46,7 +46,6 @@ type process struct {
 	ctx   context.Context //nolint:containedctx // of the process
 	end   context.CancelFunc
 	tasks sync.WaitGroup
-	lead  context.CancelFunc
 }
 
 type memory struct {
@@ -106,20 +105,14 @@ func (w *world) startProcess(name string, cfg Config) *process {
 	p.tasks.Go(func() { _ = p.feed.Start(p.ctx) })
 	p.run(p.ctx, "clock", cfg, p.parts.clock, p.volumes(&p.parts.clock.gatherer))
 	w.processes = append(w.processes, p)
-	p.lead = func() {}
 	return p
 }
 
-// leads lets the process lead until it is stopped or resigns.
+// leads lets the process lead until it is stopped.
 func (p *process) leads(cfg Config) {
-	ctx, cancel := context.WithCancel(p.ctx)
-	p.lead = cancel
-	p.run(ctx, "failover", cfg, p.parts.failover, p.volumes(&p.parts.failover.gatherer))
-	p.run(ctx, "keepaway", cfg, p.parts.keepAway, source.Func(p.markedNodes))
+	p.run(p.ctx, "failover", cfg, p.parts.failover, p.volumes(&p.parts.failover.gatherer))
+	p.run(p.ctx, "keepaway", cfg, p.parts.keepAway, source.Func(p.markedNodes))
 }
-
-// resigns ends the leadership; the process goes on.
-func (p *process) resigns() { p.lead() }
 
 // stops ends the process.
 func (p *process) stops() {

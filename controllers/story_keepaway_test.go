@@ -157,6 +157,9 @@ func TestNothingIsRemovedFromANodeThatCannotBeTainted(t *testing.T) {
 		if verdict, reason := p.said("db", nodeA); verdict != failover.Blocked || reason != failover.KeepAwayFailed {
 			t.Errorf("told %s: %s", verdict, reason)
 		}
+		if got := p.events.reasons("Pod", "db-0"); len(got) != 1 {
+			t.Errorf("Events of the pod: %v, want one", got)
+		}
 		w.must(w.cordon(nodeA)) // then nothing need be tainted
 		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 	})

@@ -183,7 +183,7 @@ func (m *Model) deliver() {
 
 // current returns the object as it is stored, nil when there is none.
 func (m *Model) current(ctx context.Context, like client.Object) (client.Object, error) {
-	o, ok := reflect.New(reflect.TypeOf(like).Elem()).Interface().(client.Object)
+	o, ok := reflect.TypeAssert[client.Object](reflect.New(reflect.TypeOf(like).Elem()))
 	if !ok {
 		return nil, fmt.Errorf("%T is not an object", like)
 	}

@@ -263,8 +263,9 @@ func TestWhatDoesNotExistIsNotFound(t *testing.T) {
 
 func TestStatusIsASubresource(t *testing.T) {
 	api := apimodel.New().Client("test")
-	pod := createPod(t, api, func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning })
-	if pod = getPod(t, api); pod.Status.Phase != corev1.PodPending {
+	createPod(t, api, func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning })
+	pod := getPod(t, api)
+	if pod.Status.Phase != corev1.PodPending {
 		t.Errorf("a created pod is %s", pod.Status.Phase)
 	}
 	pod.Status.Phase, pod.Labels["x"] = corev1.PodFailed, "y"

@@ -254,7 +254,8 @@ func TestRestartForgetsEverythingAndLearnsItAgain(t *testing.T) {
 		must(t, b.cluster.Open(pvc, "node-a", false))
 		b.linstor.StopSatellite("node-c")
 		b.linstor.Restart()
-		if _, err := b.client.Get(base + "/v1/nodes"); err == nil {
+		if resp, err := b.client.Get(base + "/v1/nodes"); err == nil {
+			_ = resp.Body.Close()
 			t.Error("a controller that restarts answers")
 		}
 		pass(time.Second)

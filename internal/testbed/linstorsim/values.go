@@ -1,9 +1,9 @@
 package linstorsim
 
 import (
-	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
 )
@@ -91,5 +91,5 @@ func (v *values) promotable() string {
 	if p == nil {
 		return "unknown"
 	}
-	return fmt.Sprint(*p)
+	return strconv.FormatBool(*p)
 }

@@ -33,9 +33,9 @@ func TestScenarios(t *testing.T) {
 			"a pod stays that never opened its raw block volume":            unopenedBlock,
 			"a pod stays whose node is out of Kubernetes' reach":            withoutAPI,
 			"a pod stays whose node is out of LINSTOR's reach":              withoutLINSTOR,
-			"a pod stays when one DRBD link of its node is cut":            oneLinkCut,
-			"a pod stays when another node of its volume crashes":          otherNodeCrashed,
-			"a pod stays when the other nodes lose DRBD's network":         othersIsolated,
+			"a pod stays when one DRBD link of its node is cut":             oneLinkCut,
+			"a pod stays when another node of its volume crashes":           otherNodeCrashed,
+			"a pod stays when the other nodes lose DRBD's network":          othersIsolated,
 			"a pod with hanging IO moves off a node without DRBD's network": cutSuspended,
 			"a pod with failing IO moves off a node without DRBD's network": cutFailing,
 		} {
