@@ -118,7 +118,11 @@ func (r Resource) bereft(node string, now time.Time) Resource {
 			replica.MayPromote, replica.InUse = untoldFact[bool](now), untoldFact[bool](now)
 			replica.Score, replica.Connections = untoldFact[int](now), nil
 		} else {
-			replica.MayPromote = settled(obstacle(before, replica, node) == "", now)
+			promotable := obstacle(before, replica, node) == ""
+			replica.MayPromote = settled(promotable, now)
+			if !promotable {
+				replica.Score = settled(0, now) // a score says that there is a Primary
+			}
 			replica.Connections = severed(replica.Connections, node, now)
 		}
 		r.Replicas[i] = replica

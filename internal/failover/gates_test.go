@@ -53,7 +53,8 @@ func gateScenarios() map[string]scenario {
 		"a number of half of the disks does not":    blocked(NoQuorum, everywhere("1")),
 		"a word that is no setting does not fence":  blocked(NoQuorum, everywhere("most")),
 		"quorum off on a replica that could not take over does not matter": open(
-			withThirdDisk, quorum(nodeC, "off"), at(nodeC, func(r *Replica) { r.MayPromote = held(false, time.Minute) })),
+			withThirdDisk, quorum(nodeC, "off"),
+			at(nodeC, func(r *Replica) { r.MayPromote, r.Score = held(false, time.Minute), held(0, time.Minute) })),
 		"quorum matters on the survivors of a missing replica": {
 			from: gone, edit: quorum(nodeB, "off"), want: Blocked, reason: NoQuorum,
 		},

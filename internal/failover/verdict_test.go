@@ -226,7 +226,7 @@ func TestOrderOfRules(t *testing.T) {
 		{score(10102), PrimaryHealthy},
 		{score(0), NoSurvivor},
 		{at(nodeT, func(r *Replica) { r.MayPromote = held(true, time.Minute) }), PrimaryConnected},
-		{at(nodeB, func(r *Replica) { r.InUse = held(false, time.Minute) }), QuorumLost},
+		{at(nodeB, func(r *Replica) { r.InUse, r.Score = held(false, time.Minute), held(0, time.Minute) }), QuorumLost},
 		{at(nodeA, func(r *Replica) { r.InUse, r.LastInUse = held(false, time.Minute), ago(time.Minute) }), ForcedIOErrors},
 		{score(10102), Demoted},
 	}

@@ -25,7 +25,7 @@ func survives(r Replica) bool {
 
 // testimony is what the other replicas of R say about A.
 type testimony struct {
-	// connected is set when a witness has a DRBD connection to A, or another node is Primary.
+	// connected is set when a witness has a DRBD connection to A or sees a Primary, or another node is Primary.
 	connected bool
 	// full is set when no witness is connected to A, and A could not hold quorum even together with
 	// every replica that could not be asked.
@@ -45,12 +45,15 @@ func testimonyOn(r Resource, node string) testimony {
 	for _, replica := range r.Replicas {
 		held := true
 		if replica.Node != node {
-			if replica.Online.is(true) && replica.InUse.is(true) {
+			if replica.Online.is(true) && (replica.InUse.is(true) || seesPrimary(replica)) {
 				t.connected = true
 			}
 			connection, ok := replica.Connections[node]
 			// A silence has a beginning too: until then, the replica may have been connected to A or Primary.
 			t.since = latest(t.since, connection.Since, replica.Online.Since, replica.Reports.Since, replica.InUse.Since)
+			if replica.MayPromote.is(true) {
+				t.since = latest(t.since, replica.MayPromote.Since)
+			}
 			if witness := ok && connection.Known && replica.Online.is(true); witness {
 				held = a.Diskless && replica.Diskless
 				t.connected = t.connected || connection.Value
@@ -66,6 +69,13 @@ func testimonyOn(r Resource, node string) testimony {
 	}
 	t.full = !t.connected && diskful > 0 && !couldHoldQuorum(diskful, diskfulHeld, diskless, disklessHeld)
 	return t
+}
+
+// seesPrimary tells whether a replica knows of a Primary, be it beyond a peer: with quorum and data within reach (a score
+// above 0) DRBD forbids a promotion only where a connected peer is Primary or the data comes from neighbours of one
+// (drbdsetup_events2.c, compute_promotion_info). It contradicts a peer whose own word is seconds old.
+func seesPrimary(r Replica) bool {
+	return r.MayPromote.is(false) && r.Score.Known && r.Score.Value > 0
 }
 
 // couldHoldQuorum is DRBD's rule (drbd_state.c, calc_quorum) at its most generous: a majority of

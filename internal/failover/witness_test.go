@@ -78,7 +78,18 @@ func TestTestimonyOn(t *testing.T) {
 			edit: reaches(nodeT, held(true, time.Minute)), connected: true,
 		},
 		"a witness need not be a survivor": {
-			edit: at(nodeB, func(r *Replica) { r.Leaving, r.MayPromote = true, held(false, time.Minute) }), full: true,
+			edit: at(nodeB, func(r *Replica) {
+				r.Leaving, r.MayPromote, r.Score = true, held(false, time.Minute), held(0, time.Minute)
+			}), full: true,
+		},
+		"a witness that may not be promoted although it has quorum sees a Primary": {
+			edit: at(nodeT, func(r *Replica) { r.MayPromote, r.Score = held(false, time.Minute), held(1, time.Minute) }), connected: true,
+		},
+		"what sees a Primary does so only while its satellite is ONLINE": {
+			edit: at(nodeT, func(r *Replica) { r.MayPromote, r.Online = held(false, time.Minute), held(false, time.Minute) }),
+		},
+		"a witness whose score is not told sees nothing": {
+			edit: at(nodeT, func(r *Replica) { r.MayPromote, r.Score = held(false, time.Minute), untold[int](time.Minute) }), full: true,
 		},
 		"another ONLINE node is Primary": {
 			edit: at(nodeB, func(r *Replica) { r.InUse = held(true, time.Minute) }), full: false, connected: true,
