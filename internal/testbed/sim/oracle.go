@@ -65,7 +65,9 @@ type reading struct {
 	writable map[string]bool
 	// promotable are the nodes that had it closed and could have opened it.
 	promotable map[string]bool
-	silent     map[string]time.Time
+	// silent is since when satellites have not been heard; frozen are those that LINSTOR takes for ONLINE all the same.
+	silent map[string]time.Time
+	frozen map[string]bool
 }
 
 // act is what one reconciliation has read so far.
@@ -118,14 +120,14 @@ func (l *witness) Refresh(ctx context.Context, name string) (linstor.Resource, e
 		writable[node] = after[node]
 	}
 	w.mu.Lock()
-	silent := maps.Clone(w.silent)
+	silent, frozen := maps.Clone(w.silent), maps.Clone(w.frozen)
 	w.mu.Unlock()
 	promotable := make(map[string]bool)
 	for node, truth := range w.DRBD.Inspect(name) {
 		promotable[node] = truth.MayPromote && !truth.Unnoticed && truth.Open == 0
 	}
 	l.process.acts.of(ctx, func(a *act) {
-		a.readings[strings.ToLower(name)] = reading{r.Confirmed, r, writable, promotable, silent}
+		a.readings[strings.ToLower(name)] = reading{r.Confirmed, r, writable, promotable, silent, frozen}
 	})
 	return r, nil
 }
@@ -322,14 +324,15 @@ func (w *world) breach(rule, what string, writable []string, excused bool) {
 	w.violated(rule, "%s can write %v", what, writable)
 }
 
-// excused tells whether the satellite of every witness that was asked had been cut off a moment before.
+// excused tells whether the satellite of every witness that was asked had been cut off a moment before, or is one of
+// those that LINSTOR wrongly takes for ONLINE: then nobody is left who could tell the truth.
 func (r reading) excused(node string) bool {
 	for _, replica := range r.resource.Replicas {
 		connection, ok := replica.Connections[node]
 		if replica.Node == node || !ok || !connection.Known || !replica.Online.Known || !replica.Online.Value {
 			continue
 		}
-		if since, silent := r.silent[replica.Node]; !silent || r.at.Sub(since) >= excuse {
+		if since, silent := r.silent[replica.Node]; !silent || r.at.Sub(since) >= excuse && !r.frozen[replica.Node] {
 			return false
 		}
 	}
