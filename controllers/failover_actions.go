@@ -209,6 +209,10 @@ func (r *FailoverReconciler) unmark(ctx context.Context, in failover.Input, d fa
 // detach takes the volume off the node after the last pod there that used it is gone. in is the confirmation of that.
 func (r *FailoverReconciler) detach(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision) error {
 	r.reports.podsGone(pv.Name, in)
+	// A pod may have come back with its node while LINSTOR was asked: each write follows a look of its own.
+	if pods, err := r.confirmPods(ctx, pv, in.Node.Name); err != nil || len(pods) > 0 {
+		return err
+	}
 	if r.fastDetach {
 		// Kubernetes waits for the kubelet's word that the volume is unmounted, which a dead one never gives.
 		if err := r.inUse.release(ctx, in.Node.Name, r.driver, pv.Spec.CSI.VolumeHandle); err != nil {
@@ -218,6 +222,9 @@ func (r *FailoverReconciler) detach(ctx context.Context, pv *corev1.PersistentVo
 	}
 	if in.Attachment == nil || in.Attachment.Deleting {
 		return nil
+	}
+	if pods, err := r.confirmPods(ctx, pv, in.Node.Name); err != nil || len(pods) > 0 {
+		return err
 	}
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: in.Attachment.Name, UID: in.Attachment.UID}}
 	ctrl.LoggerFrom(ctx).Info("Deleting attachment", "volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,

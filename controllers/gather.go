@@ -81,13 +81,10 @@ func (g *gatherer) candidates(ctx context.Context, pv *corev1.PersistentVolume) 
 // confirm reads everything that a removal rests on again: LINSTOR's word on all volumes concerned, all pods of the node,
 // selected or not, and the attachment.
 func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, node string) (failover.Input, error) {
-	var onNodePods corev1.PodList
-	if err := g.live.List(ctx, &onNodePods, client.MatchingFields{"spec.nodeName": node}); err != nil {
-		return failover.Input{}, fmt.Errorf("listing the pods on node %s: %w", node, err)
+	pods, err := g.confirmPods(ctx, pv, node)
+	if err != nil {
+		return failover.Input{}, err
 	}
-	pods := onNodePods.Items
-	pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return !uses(&pod, claimOf(pv)) })
-
 	attachment, err := g.confirmAttachment(ctx, pv, node)
 	if err != nil {
 		return failover.Input{}, err
@@ -102,6 +99,15 @@ func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, nod
 		}
 	}
 	return g.input(ctx, pv, node, pods, attachment)
+}
+
+// confirmPods reads which pods on the node use the volume, selected or not.
+func (g *gatherer) confirmPods(ctx context.Context, pv *corev1.PersistentVolume, node string) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	if err := g.live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
+		return nil, fmt.Errorf("listing the pods on node %s: %w", node, err)
+	}
+	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !uses(&pod, claimOf(pv)) }), nil
 }
 
 func (g *gatherer) confirmAttachment(ctx context.Context, pv *corev1.PersistentVolume, node string) (*failover.Attachment, error) {
