@@ -10,14 +10,14 @@ import (
 	"strconv"
 )
 
-// derived returns the mutants that the source of a file shows by itself, those of the functions in skip excepted.
+// derived returns the mutants that the source of a file shows by itself, but for the functions and constants in skip.
 func derived(file string, source []byte, skip []string) ([]mutant, error) {
 	fset := token.NewFileSet()
 	tree, err := parser.ParseFile(fset, file, source, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
 	}
-	d := &deriver{file: file, source: source, base: fset.File(tree.FileStart).Base()}
+	d := &deriver{file: file, source: source, skip: skip, base: fset.File(tree.FileStart).Base()}
 	for _, decl := range tree.Decls {
 		switch decl := decl.(type) {
 		case *ast.GenDecl:
@@ -37,6 +37,7 @@ type deriver struct {
 	file   string
 	source []byte
 	base   int
+	skip   []string
 	where  string // the function, empty outside
 	found  []mutant
 }
@@ -104,8 +105,8 @@ func (d *deriver) limits(decl *ast.GenDecl) {
 			continue
 		}
 		for i, v := range value.Values {
-			if text := d.textOf(v); duration.MatchString(text) {
-				name := value.Names[i].Name
+			name := value.Names[i].Name
+			if text := d.textOf(v); duration.MatchString(text) && !slices.Contains(d.skip, name) {
 				d.replace(v.Pos(), v.End(), "2 * ("+text+")", name+" is twice as long")
 				d.replace(v.Pos(), v.End(), "("+text+") / 2", name+" is half as long")
 			}

@@ -59,8 +59,8 @@ var edits = []edit{
 	},
 	{
 		"only selected pods are looked at before a removal", gatherFile,
-		"pods := onNodePods.Items\n",
-		"pods := slices.DeleteFunc(onNodePods.Items, func(pod corev1.Pod) bool { return !g.selector.Matches(labels.Set(pod.Labels)) })\n",
+		"return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !uses(&pod, claimOf(pv)) }), nil",
+		"return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {\n\t\treturn !uses(&pod, claimOf(pv)) || !g.selector.Matches(labels.Set(pod.Labels))\n\t}), nil",
 	},
 	{
 		"the attachment is taken from the cache before a removal", gatherFile,
@@ -113,7 +113,7 @@ var edits = []edit{
 	},
 	{
 		"pods that do not use the volume count", gatherFile,
-		"func(pod corev1.Pod) bool { return !uses(&pod, claimOf(pv)) })\n\n", "func(pod corev1.Pod) bool { return false })\n\n",
+		"return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !uses(&pod, claimOf(pv)) }), nil", "return pods.Items, nil",
 	},
 	{
 		"every pod is selected", podsFile, "Selected:  selector.Matches(labels.Set(pod.Labels)),", "Selected:  true,",

@@ -146,3 +146,10 @@ func TestFailedTest(t *testing.T) {
 		})
 	}
 }
+
+func TestSlowTests(t *testing.T) {
+	const output = "=== RUN   TestA\n--- PASS: TestA (1.20s)\n    --- PASS: TestA/x (1.20s)\n--- PASS: TestB (0.01s)\n--- PASS: TestC (0.30s)\nPASS\n"
+	if got, want := slowTests(output), "^(TestA|TestC)$"; got != want {
+		t.Errorf("slowTests = %q, want %q", got, want)
+	}
+}

@@ -36,6 +36,8 @@ type runner struct {
 	near bool
 	// programs are the compiled tests with all switches, by package.
 	programs map[string]string
+	// slow are the tests that take their time, by package, as a regular expression. They are asked last.
+	slow map[string]string
 }
 
 // testsOf returns the tests that are asked, the nearest first. Of what is harmless only those are.
@@ -54,7 +56,7 @@ func (r *runner) compile(ctx context.Context, all []mutant) error {
 	if err != nil {
 		return err
 	}
-	r.programs = map[string]string{}
+	r.programs, r.slow = map[string]string{}, map[string]string{}
 	for _, m := range all {
 		for _, t := range r.testsOf(m) {
 			if r.programs[t.folder] != "" {
@@ -62,15 +64,16 @@ func (r *runner) compile(ctx context.Context, all []mutant) error {
 			}
 			program := filepath.Join(r.scratch, strings.ReplaceAll(t.folder, "/", "_")+".test")
 			r.programs[t.folder] = program
-			output, failed, err := r.command(ctx, "", nil, "go", "test", "-c", "-overlay", overlay, "-o", program, "./"+t.folder)
-			if err != nil || failed {
+			if output, failed, err := r.build(ctx, t, overlay, program); err != nil || failed {
 				return fmt.Errorf("compiling the tests of %s: %w\n%s", t.folder, err, output)
 			}
-			if output, failed, err = r.ask(ctx, t, 0); err != nil {
+			output, failed, err := r.run(ctx, t, program, 0, "-test.v")
+			if err != nil {
 				return err
 			} else if failed {
 				return fmt.Errorf("the tests of %s fail by themselves, so that they can show nothing:\n%s", t.folder, lastLines(output, 40))
 			}
+			r.slow[t.folder] = slowTests(output)
 		}
 	}
 	return nil
@@ -116,35 +119,57 @@ func (r *runner) failsAnyway(ctx context.Context, t tests, name string) (bool, e
 	if top == "" {
 		return false, nil
 	}
-	again := tests{t.folder, append([]string{"-test.run=^" + top + "$"}, t.args...)}
-	_, failed, err := r.ask(ctx, again, 0)
+	_, failed, err := r.run(ctx, t, r.programs[t.folder], 0, "-test.run=^"+top+"$")
 	return failed, err
 }
 
-// ask runs compiled tests with a switch on; 0 is none.
+// ask runs the tests with a switch on.
 func (r *runner) ask(ctx context.Context, t tests, id int) (output string, failed bool, err error) {
-	args := append([]string{"-test.failfast", "-test.timeout", testTimeout.String()}, t.args...)
-	return r.command(ctx, t.folder, []string{variable + "=" + strconv.Itoa(id)}, r.programs[t.folder], args...)
+	return r.quickFirst(ctx, t, r.programs[t.folder], id)
 }
 
-// askReplaced compiles and runs tests with a mutant that is no switch.
+// askReplaced compiles and runs the tests with a mutant that is no switch.
 func (r *runner) askReplaced(ctx context.Context, t tests, m mutant, id int) (output string, failed bool, err error) {
 	source, err := os.ReadFile(filepath.Join(r.root, m.file))
 	if err != nil {
 		return "", false, err
 	}
-	changed := filepath.Join(r.scratch, strconv.Itoa(id)+".go")
-	if err := os.WriteFile(changed, m.replaced(source), 0o600); err != nil {
+	name := filepath.Join(r.scratch, strconv.Itoa(id))
+	if err := os.WriteFile(name+".go", m.replaced(source), 0o600); err != nil {
 		return "", false, err
 	}
-	overlay, err := writeOverlay(r.scratch, strconv.Itoa(id)+".json", map[string]string{filepath.Join(r.root, m.file): changed})
+	overlay, err := writeOverlay(r.scratch, strconv.Itoa(id)+".json", map[string]string{filepath.Join(r.root, m.file): name + ".go"})
 	if err != nil {
 		return "", false, err
 	}
-	args := []string{
-		"test", "-overlay", overlay, "-count=1", "-vet=off", "-failfast", "-timeout", testTimeout.String(), "./" + t.folder,
+	program := name + ".test"
+	if output, failed, err = r.build(ctx, t, overlay, program); err != nil || failed {
+		return output, failed, err
 	}
-	return r.command(ctx, "", nil, "go", append(args, t.args...)...)
+	output, failed, err = r.quickFirst(ctx, t, program, 0)
+	return output, failed, errors.Join(err, os.Remove(program)) // which is large
+}
+
+// quickFirst runs compiled tests, and those that take their time only when the others have noticed nothing.
+func (r *runner) quickFirst(ctx context.Context, t tests, program string, id int) (output string, failed bool, err error) {
+	slow := r.slow[t.folder]
+	if slow == "" {
+		return r.run(ctx, t, program, id)
+	}
+	if output, failed, err = r.run(ctx, t, program, id, "-test.skip="+slow); failed || err != nil {
+		return output, failed, err
+	}
+	return r.run(ctx, t, program, id, "-test.run="+slow)
+}
+
+func (r *runner) build(ctx context.Context, t tests, overlay, program string) (output string, failed bool, err error) {
+	return r.command(ctx, "", nil, "go", "test", "-c", "-overlay", overlay, "-o", program, "./"+t.folder)
+}
+
+// run runs compiled tests with a switch on; 0 is none.
+func (r *runner) run(ctx context.Context, t tests, program string, id int, args ...string) (output string, failed bool, err error) {
+	args = append(args, "-test.failfast", "-test.timeout", testTimeout.String())
+	return r.command(ctx, t.folder, []string{variable + "=" + strconv.Itoa(id)}, program, append(args, t.args...)...)
 }
 
 // command runs a program in a folder, and tells a program that failed from one that could not be run.

@@ -1,0 +1,390 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// steps is one pod with a volume that is attached to A, and the reconciler whose steps are taken one by one. in and d
+// are what was decided on them.
+type steps struct {
+	*testing.T
+	ctx    context.Context //nolint:containedctx // of the test
+	api    client.Client
+	model  *apimodel.Model
+	r      *FailoverReconciler
+	events *eventLog
+	pv     *corev1.PersistentVolume
+	in     failover.Input
+	d      failover.Decision
+}
+
+func newSteps(t *testing.T) *steps {
+	t.Helper()
+	s := &steps{T: t, ctx: ctrl.LoggerInto(t.Context(), logr.Discard()), model: apimodel.New(), events: &eventLog{}}
+	s.api = s.model.Client("test")
+	cfg := defaults()
+	cfg.Metrics = metrics.New()
+	view := s.model.View(0, func(client.Object) bool { return true })
+	s.must(AddIndexes(s.ctx, view, cfg.Driver))
+	controller := s.model.Client(controllerActor + "one")
+	s.r = assemble(cfg, NewKubelets(cfg.Clock, nil), controller, view, controller, s.events).failover
+
+	s.pv = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "db"}}
+	s.pv.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-db")
+	s.pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data-db"}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-0"}}
+	pod.Spec.NodeName, pod.Spec.Volumes = nodeA, []corev1.Volume{claimVolume("data-db", false)}
+	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-db"}}
+	va.Spec.Attacher, va.Spec.NodeName, va.Spec.Source.PersistentVolumeName = virtual.Driver, nodeA, &s.pv.Name
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeA}}
+	node.Status.VolumesInUse = []corev1.UniqueVolumeName{inUseName("pvc-db"), inUseName("pvc-other")}
+	for _, o := range []client.Object{s.pv, pod, va, node} {
+		s.must(s.api.Create(s.ctx, o))
+	}
+	s.d = failover.Decision{Verdict: failover.Lost, Reason: failover.NodeUnreachable, State: failover.Unreachable, Message: "gone"}
+	s.in = failover.Input{
+		Now: time.Now(), Settings: cfg.Settings, Volume: failover.Volume{Name: "db"}, Node: failover.Node{Name: nodeA},
+		Pods:       []failover.Pod{{Namespace: "default", Name: "db-0", UID: pod.UID, Created: time.Now()}},
+		Attachment: &failover.Attachment{Name: "csi-db", UID: va.UID, Attached: true},
+	}
+	return s
+}
+
+func (s *steps) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// exists reads an object, and tells whether it is there.
+func (s *steps) exists(o client.Object, name string) bool {
+	s.Helper()
+	key := client.ObjectKey{Name: name}
+	if _, ok := o.(*corev1.Pod); ok {
+		key.Namespace = "default"
+	}
+	err := s.api.Get(s.ctx, key, o)
+	s.must(client.IgnoreNotFound(err))
+	return err == nil
+}
+
+func (s *steps) pod() *corev1.Pod {
+	s.Helper()
+	var pod corev1.Pod
+	if !s.exists(&pod, "db-0") {
+		return nil
+	}
+	return &pod
+}
+
+func (s *steps) attachment() *storagev1.VolumeAttachment {
+	s.Helper()
+	var va storagev1.VolumeAttachment
+	if !s.exists(&va, "csi-db") {
+		return nil
+	}
+	return &va
+}
+
+func (s *steps) marked() string { return s.attachment().Annotations[AnnotationFailOver] }
+
+// setMark lets a fail-over have begun.
+func (s *steps) setMark(mark string) {
+	s.Helper()
+	va := s.attachment()
+	va.Annotations = map[string]string{AnnotationFailOver: mark}
+	s.must(s.api.Update(s.ctx, va))
+	s.in.Attachment.Marked = true
+}
+
+// withoutPod lets the pod be gone.
+func (s *steps) withoutPod() {
+	s.Helper()
+	s.must(s.api.Delete(s.ctx, s.pod(), client.GracePeriodSeconds(0)))
+	s.in.Pods = nil
+}
+
+func (s *steps) released() bool {
+	s.Helper()
+	var node corev1.Node
+	s.exists(&node, nodeA)
+	return cmp.Equal(node.Status.VolumesInUse, []corev1.UniqueVolumeName{inUseName("pvc-other")})
+}
+
+const earlier = types.UID("the object of that name before this one")
+
+// A step is for the object that was decided about, and never for the next one of its name.
+func TestNoStepIsForAnotherObjectOfThatName(t *testing.T) {
+	t.Parallel()
+	t.Run("the removal of a pod", func(t *testing.T) {
+		t.Parallel()
+		for _, how := range []failover.Removal{failover.RemoveForce, failover.RemoveGracefully} {
+			s := newSteps(t)
+			s.in.Pods[0].UID = earlier
+			s.must(s.r.remove(s.ctx, s.pv, s.in, s.d, s.in.Pods[0], how))
+			pod := s.pod()
+			if pod == nil || pod.DeletionTimestamp != nil || len(pod.Status.Conditions) > 0 || pod.Status.Phase == corev1.PodFailed {
+				t.Errorf("%s has touched the pod", how)
+			}
+			if got := s.events.reasons("Pod", "db-0"); len(got) > 0 {
+				t.Errorf("%s is told of a pod that was not removed: %v", how, got)
+			}
+		}
+	})
+	t.Run("the mark of an attachment", func(t *testing.T) {
+		t.Parallel()
+		s := newSteps(t)
+		s.in.Attachment.UID = earlier
+		if err := s.r.mark(s.ctx, s.in, s.d); err == nil {
+			t.Error("who marks is not told that it did not happen")
+		}
+		if s.marked() != "" {
+			t.Error("another attachment is marked")
+		}
+	})
+	t.Run("the end of a mark", func(t *testing.T) {
+		t.Parallel()
+		s := newSteps(t)
+		s.setMark("theirs")
+		s.in.Attachment.UID, s.d.Verdict = earlier, failover.NotLost
+		s.must(s.r.unmark(s.ctx, s.in, s.d))
+		if s.marked() != "theirs" {
+			t.Error("the mark of another attachment is gone")
+		}
+	})
+	t.Run("the deletion of an attachment", func(t *testing.T) {
+		t.Parallel()
+		s := newSteps(t)
+		s.withoutPod()
+		s.in.Attachment.UID = earlier
+		s.must(s.r.detach(s.ctx, s.pv, s.in, s.d))
+		if s.attachment() == nil {
+			t.Error("another attachment is gone")
+		}
+		if got := s.events.reasons("VolumeAttachment", "csi-db"); len(got) > 0 {
+			t.Errorf("told of an attachment that was not deleted: %v", got)
+		}
+	})
+}
+
+// Force asks nobody and says that the pod has ended; otherwise the kubelet has its time and says so itself.
+func TestHowAPodIsRemoved(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		how   failover.Removal
+		grace int64
+		phase corev1.PodPhase
+	}{
+		"by force": {failover.RemoveForce, 0, corev1.PodFailed},
+		"in peace": {failover.RemoveGracefully, 10, corev1.PodPending},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSteps(t)
+			var deleted []apimodel.Change
+			s.model.OnChange(func(c apimodel.Change) {
+				if c.Verb == apimodel.VerbDelete && c.Kind == "Pod" {
+					deleted = append(deleted, c)
+				}
+			})
+			s.must(s.r.remove(s.ctx, s.pv, s.in, s.d, s.in.Pods[0], tc.how))
+			if len(deleted) != 1 {
+				t.Fatalf("deleted: %+v", deleted)
+			}
+			pod := deleted[0].Old.(*corev1.Pod)
+			if grace := deleted[0].GracePeriodSeconds; grace == nil || *grace != tc.grace || pod.Status.Phase != tc.phase || !disrupted(pod) {
+				t.Errorf("phase %s, conditions %+v; want the grace %d and the phase %s", pod.Status.Phase, pod.Status.Conditions, tc.grace, tc.phase)
+			}
+			if !s.events.has(EventForceDeleted, "Pod", "db-0") {
+				t.Error("nobody is told")
+			}
+		})
+	}
+}
+
+// A pod may go by itself between the two writes of a removal. It was ours only if we had ended it.
+func TestAPodThatIsGoneBeforeItsDeletion(t *testing.T) {
+	t.Parallel()
+	for how, told := range map[failover.Removal]bool{failover.RemoveForce: true, failover.RemoveGracefully: false} {
+		s := newSteps(t)
+		s.model.Fail(func(r apimodel.Request) error {
+			if r.Verb == apimodel.VerbDelete && r.Kind == "Pod" && r.Actor != "test" {
+				s.must(s.api.Delete(s.ctx, s.pod(), client.GracePeriodSeconds(0)))
+			}
+			return nil
+		})
+		s.must(s.r.remove(s.ctx, s.pv, s.in, s.d, s.in.Pods[0], how))
+		if got := s.events.has(EventForceDeleted, "Pod", "db-0"); got != told {
+			t.Errorf("%s: told is %t, want %t", how, got, told)
+		}
+	}
+}
+
+func TestOneConfirmationIsForOneRemoval(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	second := s.pod()
+	second.ObjectMeta = metav1.ObjectMeta{Namespace: "default", Name: "db-1"}
+	s.must(s.api.Create(s.ctx, second))
+	s.in.Pods = append(s.in.Pods, failover.Pod{Namespace: "default", Name: "db-1", UID: second.UID})
+	removed, err := s.r.removeNext(s.ctx, s.pv, s.in, s.d)
+	if err != nil || !removed {
+		t.Fatalf("removeNext = %t, %v", removed, err)
+	}
+	var other corev1.Pod
+	if !s.exists(&other, "db-1") || other.DeletionTimestamp != nil {
+		t.Error("both are removed")
+	}
+}
+
+func TestAMarkIsSetOnce(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	s.must(s.r.mark(s.ctx, s.in, s.d))
+	if s.marked() == "" {
+		t.Fatal("the attachment is not marked")
+	}
+	s.setMark("the first one")
+	s.must(s.r.mark(s.ctx, s.in, s.d))
+	if s.marked() != "the first one" {
+		t.Errorf("the mark has become %s", s.marked())
+	}
+	s.in.Attachment = nil
+	s.must(s.r.mark(s.ctx, s.in, s.d))
+}
+
+func TestWhenAMarkEnds(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*steps)
+		stays  bool
+	}{
+		"when nothing is lost any more":    {func(*steps) {}, false},
+		"not while something is lost":      {func(s *steps) { s.d.Verdict = failover.Blocked }, true},
+		"not while that is not known":      {func(s *steps) { s.d.Verdict = failover.Undecided }, true},
+		"not while nobody uses the volume": {func(s *steps) { s.in.Pods = nil }, true},
+		"not while a pod is on its way out": {func(s *steps) {
+			s.in.Pods = append(s.in.Pods, failover.Pod{DeleteBy: time.Now()})
+		}, true},
+		"not in a dry run":                 {func(s *steps) { s.r.halt.dryRun = true }, true},
+		"not where there is none":          {func(s *steps) { s.in.Attachment.Marked = false }, true},
+		"not where there is no attachment": {func(s *steps) { s.in.Attachment = nil }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSteps(t)
+			s.setMark("begun")
+			s.d.Verdict = failover.NotLost
+			tc.change(s)
+			s.must(s.r.unmark(s.ctx, s.in, s.d))
+			if stays := s.marked() != ""; stays != tc.stays {
+				t.Errorf("the mark stays: %t, want %t", stays, tc.stays)
+			}
+		})
+	}
+}
+
+func TestDetaching(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change             func(*steps)
+		attached, released bool
+	}{
+		"takes the volume off the node": {func(*steps) {}, false, true},
+		"does nothing under a pod that has come meanwhile": {func(s *steps) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-1"}}
+			pod.Spec.NodeName, pod.Spec.Volumes = nodeA, []corev1.Volume{claimVolume("data-db", false)}
+			s.must(s.api.Create(s.ctx, pod))
+		}, true, false},
+		"leaves the node's list alone where that is switched off": {func(s *steps) { s.r.fastDetach = false }, false, false},
+		"leaves an attachment alone that is being deleted":        {func(s *steps) { s.in.Attachment.Deleting = true }, true, true},
+		"releases a volume that has no attachment":                {func(s *steps) { s.in.Attachment = nil }, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSteps(t)
+			s.withoutPod()
+			tc.change(s)
+			s.must(s.r.detach(s.ctx, s.pv, s.in, s.d))
+			if attached := s.attachment() != nil; attached != tc.attached || s.released() != tc.released {
+				t.Errorf("attached %t, released %t, want %t and %t", attached, s.released(), tc.attached, tc.released)
+			}
+		})
+	}
+}
+
+// A pod that comes while the volume is released keeps its attachment.
+func TestAPodThatComesBetweenReleaseAndDetach(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	s.withoutPod()
+	s.model.Fail(func(r apimodel.Request) error {
+		if r.Verb == apimodel.VerbPatch && r.Kind == "Node" {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-1"}}
+			pod.Spec.NodeName, pod.Spec.Volumes = nodeA, []corev1.Volume{claimVolume("data-db", false)}
+			s.must(s.api.Create(s.ctx, pod))
+		}
+		return nil
+	})
+	s.must(s.r.detach(s.ctx, s.pv, s.in, s.d))
+	if s.attachment() == nil {
+		t.Error("the attachment is gone from under it")
+	}
+}
+
+func TestPodsAreKeptAwayBeforeARemovalOnly(t *testing.T) {
+	t.Parallel()
+	tainted := func(s *steps) bool {
+		var node corev1.Node
+		s.exists(&node, nodeA)
+		return hasTaint(&node, TaintLostQuorum, "")
+	}
+	for name, tc := range map[string]struct {
+		change func(*steps)
+		want   bool
+	}{
+		"before a removal":         {func(*steps) {}, true},
+		"not where none is lost":   {func(s *steps) { s.d.Verdict = failover.Pending }, false},
+		"not where no pod is left": {func(s *steps) { s.in.Pods = nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSteps(t)
+			tc.change(s)
+			if d := s.r.keepPodsAway(s.ctx, s.in, s.d); d != s.d || tainted(s) != tc.want {
+				t.Errorf("tainted: %t, want %t (%s: %s)", tainted(s), tc.want, d.Reason, d.Message)
+			}
+		})
+	}
+	t.Run("and where that fails nothing is removed", func(t *testing.T) {
+		t.Parallel()
+		s := newSteps(t)
+		s.model.Fail(func(r apimodel.Request) error {
+			if r.Verb == apimodel.VerbPatch && r.Kind == "Node" {
+				return errors.New("no")
+			}
+			return nil
+		})
+		if d := s.r.keepPodsAway(s.ctx, s.in, s.d); d.Verdict != failover.Blocked || d.Reason != failover.KeepAwayFailed {
+			t.Errorf("%s (%s)", d.Verdict, d.Reason)
+		}
+	})
+}
