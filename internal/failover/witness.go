@@ -4,13 +4,17 @@ import "time"
 
 // survivorOf returns since when R could have been taken over by a node other than A, and whether it
 // still can: by a replica whose satellite is ONLINE, that is not on its way out, and that DRBD
-// says may be promoted.
+// says may be promoted; unless its peers contradict it.
 func survivorOf(r Resource, node string) (since time.Time, ok bool) {
 	for _, replica := range r.Replicas {
 		if replica.Node == node || !survives(replica) {
 			continue
 		}
-		s := latest(replica.MayPromote.Since, replica.Online.Since)
+		agreed, contradicted := hearPeers(r, replica, node)
+		if contradicted {
+			continue
+		}
+		s := latest(replica.MayPromote.Since, replica.Online.Since, agreed)
 		if !ok || s.Before(since) {
 			since = s
 		}
@@ -21,6 +25,31 @@ func survivorOf(r Resource, node string) (since time.Time, ok bool) {
 
 func survives(r Replica) bool {
 	return !r.Leaving && r.Online.is(true) && r.MayPromote.is(true)
+}
+
+// hearPeers tells since when the peers of a survivor other than A, as far as they report, have agreed with it, or that one
+// contradicts it. LINSTOR is known to show the last words of a satellite that nobody hears any more. Then one end of a
+// connection says Connected and the other does not; or a replica without a disk says that it may be promoted while all
+// peers whose data that would need have none, or no quorum.
+func hearPeers(r Resource, survivor Replica, node string) (agreed time.Time, contradicted bool) {
+	sources, dry := 0, 0
+	for _, peer := range r.Replicas {
+		there := survivor.Connections[peer.Node]
+		if peer.Node == node || peer.Node == survivor.Node || !there.Known {
+			continue
+		}
+		if back := peer.Connections[survivor.Node]; back.Known && peer.Online.is(true) {
+			if back.Value != there.Value {
+				return time.Time{}, true
+			}
+			agreed = latest(agreed, there.Since, back.Since)
+		}
+		if there.Value && !peer.Diskless {
+			sources++
+			dry += count(peer.Online.is(true) && peer.Score.is(0))
+		}
+	}
+	return agreed, survivor.Diskless && sources > 0 && sources == dry
 }
 
 // testimony is what the other replicas of R say about A.

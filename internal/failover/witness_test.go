@@ -1,18 +1,21 @@
 package failover
 
 import (
+	"maps"
 	"testing"
 	"time"
 )
+
+type survivorCase struct {
+	edit edit
+	want bool
+}
 
 func TestSurvivorOf(t *testing.T) {
 	t.Parallel()
 
 	noTieBreaker := at(nodeT, func(r *Replica) { r.MayPromote = held(false, time.Minute) })
-	cases := map[string]struct {
-		edit edit
-		want bool
-	}{
+	cases := map[string]survivorCase{
 		"a replica on an ONLINE node that may be promoted survives": {edit: noTieBreaker, want: true},
 		"a tie-breaker that may be promoted survives": {
 			edit: at(nodeB, func(r *Replica) { r.MayPromote = held(false, time.Minute) }), want: true,
@@ -34,6 +37,30 @@ func TestSurvivorOf(t *testing.T) {
 			edit: edited(noTieBreaker, at(nodeB, func(r *Replica) { r.Leaving = true })),
 		},
 	}
+	joined := func(node, peer string, connected bool) edit {
+		return at(node, func(r *Replica) {
+			r.Connections = maps.Clone(r.Connections)
+			r.Connections[peer] = held(connected, time.Minute)
+		})
+	}
+	sick := at(nodeB, func(r *Replica) { r.MayPromote, r.Score = held(false, time.Minute), held(0, time.Minute) })
+	cases["a replica that its peer agrees with survives"] = survivorCase{
+		edit: edited(noTieBreaker, joined(nodeB, nodeT, true), joined(nodeT, nodeB, true)), want: true,
+	}
+	cases["a replica that its peer denies a connection to does not"] = survivorCase{
+		edit: edited(noTieBreaker, joined(nodeB, nodeT, true), joined(nodeT, nodeB, false)),
+	}
+	cases["a replica that denies its peer's connection does not"] = survivorCase{
+		edit: edited(noTieBreaker, joined(nodeB, nodeT, false), joined(nodeT, nodeB, true)),
+	}
+	cases["the word of an OFFLINE peer contradicts nobody"] = survivorCase{
+		edit: edited(noTieBreaker, joined(nodeB, nodeT, true), joined(nodeT, nodeB, false),
+			at(nodeT, func(r *Replica) { r.Online = held(false, time.Minute) })), want: true,
+	}
+	cases["a tie-breaker whose only source has no quorum does not"] = survivorCase{edit: edited(sick, joined(nodeT, nodeB, true))}
+	cases["a tie-breaker whose source is not heard survives"] = survivorCase{
+		edit: edited(sick, joined(nodeT, nodeB, true), at(nodeB, func(r *Replica) { r.Online = held(false, time.Minute) })), want: true,
+	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -42,6 +69,23 @@ func TestSurvivorOf(t *testing.T) {
 				t.Errorf("survivorOf = %t, want %t", got, c.want)
 			}
 		})
+	}
+}
+
+// A contradiction that has ended restarts the clock.
+func TestSurvivorSinceItsPeersAgree(t *testing.T) {
+	t.Parallel()
+
+	in := crashed()
+	at(nodeT, func(r *Replica) {
+		r.MayPromote = held(false, time.Minute)
+		r.Connections = map[string]Fact[bool]{nodeA: held(false, time.Minute), nodeB: held(true, 3*time.Second)}
+	})(&in)
+	at(nodeB, func(r *Replica) {
+		r.Connections = map[string]Fact[bool]{nodeA: held(false, time.Minute), nodeT: held(true, time.Hour)}
+	})(&in)
+	if since, ok := survivorOf(in.Resource, nodeA); !ok || !since.Equal(ago(3*time.Second)) {
+		t.Errorf("the survivor has held for %s (%t), want 3s", now.Sub(since), ok)
 	}
 }
 
