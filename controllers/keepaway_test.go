@@ -1,0 +1,206 @@
+package controllers
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// wellOn is a LINSTOR whose every resource is Primary on A and well.
+type wellOn struct{ noLinstor }
+
+func (wellOn) Resource(name string) (linstor.Resource, bool) {
+	now := time.Now()
+	return linstor.Resource{Name: name, DRBD: true, Volumes: 1, Confirmed: now, Replicas: []linstor.Replica{{
+		Node: nodeA, Online: linstor.Fact[bool]{Value: true, Known: true, Confirmed: now},
+		Reports: linstor.Fact[bool]{Value: true, Known: true, Confirmed: now},
+		InUse:   linstor.Fact[bool]{Value: true, Known: true, Confirmed: now},
+		Score:   linstor.Fact[int]{Value: 10102, Known: true, Confirmed: now},
+	}}}, true
+}
+
+// nodeRequests counts what the controller asks of nodes.
+func (s *steps) nodeRequests(verb apimodel.Verb) *int {
+	n := new(int)
+	s.model.Fail(func(r apimodel.Request) error {
+		if r.Actor != "test" && r.Kind == "Node" && r.Verb == verb {
+			*n++
+		}
+		return nil
+	})
+	return n
+}
+
+func (s *steps) node() *corev1.Node {
+	s.Helper()
+	var node corev1.Node
+	if !s.exists(&node, nodeA) {
+		s.Fatal("the node is gone")
+	}
+	return &node
+}
+
+func (s *steps) effect() corev1.TaintEffect {
+	s.Helper()
+	for _, taint := range s.node().Spec.Taints {
+		if taint.Key == TaintLostQuorum {
+			return taint.Effect
+		}
+	}
+	return ""
+}
+
+// otherVolume adds a volume that is attached to A as well.
+func (s *steps) otherVolume(name, driver string) {
+	s.Helper()
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	pv.Spec.PersistentVolumeSource = csi(driver, "pvc-"+name)
+	s.must(s.api.Create(s.ctx, pv))
+	s.attach("csi-"+name, nodeA, func(va *storagev1.VolumeAttachment) { va.Spec.Source.PersistentVolumeName = &name })
+}
+
+// ensure keeps pods away for the loss of a resource, some time after the others.
+func (s *steps) ensure(resource string, state failover.State, later time.Duration) {
+	s.Helper()
+	in := s.in
+	in.Now, in.Resource.Name = in.Now.Add(later), resource
+	d := s.d
+	d.State = state
+	s.must(s.r.keepAway.Ensure(s.ctx, in, d))
+}
+
+func TestTheTaintHasTheEffectThatTheOtherVolumesAllow(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*steps)
+		state  failover.State
+		want   corev1.TaintEffect
+	}{
+		"the only volume is lost": {func(*steps) {}, failover.PrimaryWithoutQuorum, corev1.TaintEffectNoSchedule},
+		"another volume is well": {
+			func(s *steps) { s.otherVolume("other", virtual.Driver) }, failover.PrimaryWithoutQuorum, corev1.TaintEffectPreferNoSchedule,
+		},
+		"a volume of another driver is attached": {
+			func(s *steps) { s.otherVolume("other", "other.example.com") }, failover.PrimaryWithoutQuorum, corev1.TaintEffectNoSchedule,
+		},
+		"the node is gone": {
+			func(s *steps) { s.otherVolume("other", virtual.Driver) }, failover.Unreachable, corev1.TaintEffectNoSchedule,
+		},
+		"LINSTOR can not reach the node, and its kubelet lives": {func(s *steps) {
+			s.otherVolume("other", virtual.Driver)
+			s.in.Node.LeaseKnown, s.in.Node.LeaseSilence = true, failover.ForceSilence-1
+		}, failover.Unreachable, corev1.TaintEffectPreferNoSchedule},
+		"LINSTOR can not reach the node, and its kubelet is silent": {func(s *steps) {
+			s.otherVolume("other", virtual.Driver)
+			s.in.Node.LeaseKnown, s.in.Node.LeaseSilence = true, failover.ForceSilence
+		}, failover.Unreachable, corev1.TaintEffectNoSchedule},
+		"Kubernetes keeps pods away itself": {func(s *steps) {
+			node := s.node()
+			node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}}
+			s.must(s.api.Update(s.ctx, node))
+		}, failover.Unreachable, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSteps(t)
+			s.r.keepAway.linstor = wellOn{}
+			tc.change(s)
+			s.ensure("pvc-db", tc.state, 0)
+			if got := s.effect(); got != tc.want {
+				t.Errorf("the effect is %q, want %q", got, tc.want)
+			}
+			if _, ours := markOf(s.node()); !ours {
+				t.Error("the node has no mark")
+			}
+		})
+	}
+}
+
+func TestATaintHasManyCausesAndOneWriter(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	s.r.keepAway.linstor = wellOn{}
+	s.otherVolume("other", virtual.Driver)
+	reads := s.nodeRequests(apimodel.VerbGet)
+	for _, step := range []struct {
+		what     string
+		resource string
+		state    failover.State
+		later    time.Duration
+		reads    int
+		effect   corev1.TaintEffect
+	}{
+		{"the first cause", "pvc-db", failover.IOErrors, 0, 1, corev1.TaintEffectPreferNoSchedule},
+		{"the same within the second", "pvc-db", failover.IOErrors, time.Second, 1, corev1.TaintEffectPreferNoSchedule},
+		{"a harder one within the second", "pvc-db", failover.Unreachable, time.Second, 2, corev1.TaintEffectNoSchedule},
+		{"a softer one within the second", "pvc-db", failover.IOErrors, time.Second, 2, corev1.TaintEffectNoSchedule},
+		{"a softer one later", "pvc-two", failover.IOErrors, 3 * time.Second, 3, corev1.TaintEffectNoSchedule},
+	} {
+		s.ensure(step.resource, step.state, step.later)
+		if *reads != step.reads || s.effect() != step.effect {
+			t.Errorf("%s: the node was read %d times and is %q, want %d and %q", step.what, *reads, s.effect(), step.reads, step.effect)
+		}
+	}
+	mark, _ := markOf(s.node())
+	if want := []string{"pvc-db", "pvc-two"}; !slices.Equal(mark.Resources, want) || !mark.Since.Equal(s.in.Now.UTC()) {
+		t.Errorf("causes %v since %s, want %v since %s", mark.Resources, mark.Since, want, s.in.Now.UTC())
+	}
+	writes := s.nodeRequests(apimodel.VerbPatch)
+	s.ensure("pvc-db", failover.Unreachable, time.Minute)
+	if *writes != 0 {
+		t.Error("the node is written although nothing has changed")
+	}
+	s.ensure("pvc-db", failover.Unreachable, keepAwayExpiry)
+	if *writes != 1 {
+		t.Errorf("the node is written %d times when its taint is about to expire, want once", *writes)
+	}
+}
+
+func TestMarksOfTaints(t *testing.T) {
+	t.Parallel()
+	expires := start.Add(keepAwayExpiry)
+	mark := func(effect corev1.TaintEffect, expires time.Time, resources ...string) keepAwayMark {
+		return keepAwayMark{Effect: effect, Resources: resources, Expires: expires}
+	}
+	const hard, soft = corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule
+	many := make([]string, keepAwayResources)
+	for i := range many {
+		many[i] = "pvc-" + string(rune('a'+i))
+	}
+	for name, tc := range map[string]struct{ old, cause, want keepAwayMark }{
+		"the same cause": {mark(soft, expires, "a"), mark(soft, expires, "a"), mark(soft, expires, "a")},
+		"a further one":  {mark(soft, expires, "a"), mark(soft, expires, "b"), mark(soft, expires, "a", "b")},
+		"a harder one":   {mark(soft, expires, "a"), mark(hard, expires, "a"), mark(hard, expires, "a")},
+		"a softer one":   {mark(hard, expires, "a"), mark(soft, expires, "a"), mark(hard, expires, "a")},
+		"one too many":   {mark(soft, expires, many...), mark(soft, expires, "z"), mark(soft, expires, many...)},
+		"one within the first half of the time": {
+			mark(soft, expires, "a"), mark(soft, expires.Add(keepAwayExpiry/2), "a"), mark(soft, expires, "a"),
+		},
+		"one within the second half of the time": {
+			mark(soft, expires, "a"), mark(soft, expires.Add(keepAwayExpiry/2+1), "a"), mark(soft, expires.Add(keepAwayExpiry/2+1), "a"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := tc.old.with(tc.cause); !got.equal(tc.want) {
+				t.Errorf("with = %+v, want %+v", got, tc.want)
+			}
+		})
+	}
+	for name, other := range map[string]keepAwayMark{
+		"effect": mark(hard, expires, "a"), "expiry": mark(soft, expires.Add(1), "a"), "causes": mark(soft, expires, "b"),
+	} {
+		if mark(soft, expires, "a").equal(other) {
+			t.Errorf("marks that differ in their %s are taken for equal", name)
+		}
+	}
+}
