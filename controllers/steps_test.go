@@ -238,6 +238,22 @@ func TestAPodThatIsGoneBeforeItsDeletion(t *testing.T) {
 	}
 }
 
+func TestARemovalThatFailsIsTold(t *testing.T) {
+	t.Parallel()
+	for _, how := range []failover.Removal{failover.RemoveForce, failover.RemoveGracefully} {
+		s := newSteps(t)
+		s.model.Fail(func(r apimodel.Request) error {
+			if r.Verb == apimodel.VerbDelete {
+				return errors.New("no")
+			}
+			return nil
+		})
+		if err := s.r.remove(s.ctx, s.pv, s.in, s.d, s.in.Pods[0], how); err == nil || s.events.has(EventForceDeleted, "Pod", "db-0") {
+			t.Errorf("%s: %v, events %v", how, err, s.events.reasons("Pod", "db-0"))
+		}
+	}
+}
+
 func TestOneConfirmationIsForOneRemoval(t *testing.T) {
 	t.Parallel()
 	s := newSteps(t)
