@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -203,4 +204,43 @@ func TestMarksOfTaints(t *testing.T) {
 			t.Errorf("marks that differ in their %s are taken for equal", name)
 		}
 	}
+}
+
+func TestPodsAreKeptAwayBeforeARemovalOnly(t *testing.T) {
+	t.Parallel()
+	tainted := func(s *steps) bool {
+		var node corev1.Node
+		s.exists(&node, nodeA)
+		return hasTaint(&node, TaintLostQuorum, "")
+	}
+	for name, tc := range map[string]struct {
+		change func(*steps)
+		want   bool
+	}{
+		"before a removal":         {func(*steps) {}, true},
+		"not where none is lost":   {func(s *steps) { s.d.Verdict = failover.Pending }, false},
+		"not where no pod is left": {func(s *steps) { s.in.Pods = nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSteps(t)
+			tc.change(s)
+			if d := s.r.keepPodsAway(s.ctx, s.in, s.d); d != s.d || tainted(s) != tc.want {
+				t.Errorf("tainted: %t, want %t (%s: %s)", tainted(s), tc.want, d.Reason, d.Message)
+			}
+		})
+	}
+	t.Run("and where that fails nothing is removed", func(t *testing.T) {
+		t.Parallel()
+		s := newSteps(t)
+		s.model.Fail(func(r apimodel.Request) error {
+			if r.Verb == apimodel.VerbPatch && r.Kind == "Node" {
+				return errors.New("no")
+			}
+			return nil
+		})
+		if d := s.r.keepPodsAway(s.ctx, s.in, s.d); d.Verdict != failover.Blocked || d.Reason != failover.KeepAwayFailed {
+			t.Errorf("%s (%s)", d.Verdict, d.Reason)
+		}
+	})
 }
