@@ -12,4 +12,13 @@ var harmless = map[string]string{
 	"internal/failover/verdict.go: ruleSecondary: never s.cond.state != Secondary":         "the last rule: every other state has its answer by then",
 	"internal/failover/witness.go: couldHoldQuorum: 2*diskfulHeld > diskful with >=":       "exactly half is answered before",
 	"internal/failover/witness.go: testimonyOn: without ok":                                "what is not there is not known either",
+
+	"controllers/failover_actions.go: act: without in.Halt.Guard != \"\"":         "the same is asked again after the reading that it spares",
+	"controllers/failover_actions.go: act: without in.Halt.Paused != \"\"":        "the same is asked again after the reading that it spares",
+	"controllers/failover_actions.go: act: without !removed":                      "it goes round in vain, and not for ever",
+	"controllers/gather.go: candidates: without in.Attachment != nil":             "a node without pods is a candidate by its attachment only",
+	"controllers/gather.go: confirmAttachment: never va.Spec.NodeName != node":    "what is read too much is sorted out afterwards",
+	"controllers/gather.go: resourcesOf: never !slices.Contains(resources, name)": "one resource is read twice",
+	"controllers/gather.go: podsOf: never claim == \"\"":                          "no pod has a claim without a name",
+	"controllers/halt.go: now: without !h.asked.IsZero()":                         "the zero time is too long ago in any case",
 }
