@@ -66,7 +66,7 @@ var onNode = map[Deed]func(w *world, node string){
 	Crash:             func(w *world, node string) { w.Crash(node) },
 	Return:            func(w *world, node string) { w.Return(node) },
 	Isolate:           func(w *world, node string) { w.Linstor.Isolate(node); w.cutKubelet(node, true) },
-	Rejoin:            func(w *world, node string) { w.Linstor.Rejoin(node); w.cutKubelet(node, false) },
+	Rejoin:            (*world).rejoin,
 	IsolateDRBD:       func(w *world, node string) { w.DRBD.Isolate(node) },
 	RejoinDRBD:        func(w *world, node string) { w.DRBD.Rejoin(node) },
 	CutSatellite:      func(w *world, node string) { w.Linstor.CutSatellite(node) },
@@ -184,6 +184,12 @@ func (w *world) listen() {
 			w.silent[node] = time.Now()
 		}
 	}
+}
+
+func (w *world) rejoin(node string) {
+	w.DRBD.Rejoin(node)
+	w.restoreSatellite(node)
+	w.cutKubelet(node, false)
 }
 
 func (w *world) cutKubelet(node string, cut bool) {

@@ -68,6 +68,8 @@ type reading struct {
 	// silent is since when satellites have not been heard; frozen are those that LINSTOR takes for ONLINE all the same.
 	silent map[string]time.Time
 	frozen map[string]bool
+	// unnoticed are the nodes whose DRBD takes a connection for alive that is dead.
+	unnoticed map[string]bool
 }
 
 // act is what one reconciliation has read so far.
@@ -122,12 +124,13 @@ func (l *witness) Refresh(ctx context.Context, name string) (linstor.Resource, e
 	w.mu.Lock()
 	silent, frozen := maps.Clone(w.silent), maps.Clone(w.frozen)
 	w.mu.Unlock()
-	promotable := make(map[string]bool)
+	promotable, unnoticed := make(map[string]bool), make(map[string]bool)
 	for node, truth := range w.DRBD.Inspect(name) {
+		unnoticed[node] = truth.Unnoticed
 		promotable[node] = truth.MayPromote && !truth.Unnoticed && truth.Open == 0
 	}
 	l.process.acts.of(ctx, func(a *act) {
-		a.readings[strings.ToLower(name)] = reading{r.Confirmed, r, writable, promotable, silent, frozen}
+		a.readings[strings.ToLower(name)] = reading{r.Confirmed, r, writable, promotable, silent, frozen, unnoticed}
 	})
 	return r, nil
 }
@@ -324,15 +327,16 @@ func (w *world) breach(rule, what string, writable []string, excused bool) {
 	w.violated(rule, "%s can write %v", what, writable)
 }
 
-// excused tells whether the satellite of every witness that was asked had been cut off a moment before, or is one of
-// those that LINSTOR wrongly takes for ONLINE: then nobody is left who could tell the truth.
+// excused tells whether no witness that was asked could tell the truth: its satellite had been cut off a moment before,
+// or LINSTOR wrongly takes it for ONLINE, or its DRBD has not noticed yet that a connection is gone.
 func (r reading) excused(node string) bool {
 	for _, replica := range r.resource.Replicas {
 		connection, ok := replica.Connections[node]
 		if replica.Node == node || !ok || !connection.Known || !replica.Online.Known || !replica.Online.Value {
 			continue
 		}
-		if since, silent := r.silent[replica.Node]; !silent || r.at.Sub(since) >= excuse && !r.frozen[replica.Node] {
+		since, silent := r.silent[replica.Node]
+		if old := silent && (r.at.Sub(since) < excuse || r.frozen[replica.Node]); !old && !r.unnoticed[replica.Node] {
 			return false
 		}
 	}
