@@ -18,7 +18,7 @@ type generator struct {
 
 // Generate returns the history of a seed. It is a function of the seed alone.
 func Generate(seed uint64) History {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), history: History{Seed: seed}} //nolint:gosec // not a secret
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), history: History{Seed: seed}}
 	g.drawWorld()
 	for range 1 + g.IntN(3) {
 		plots[g.weighted(plotWeights)](g)
@@ -196,15 +196,17 @@ func (g *generator) volumeFault(at, span time.Duration) {
 
 func (g *generator) momentary(at time.Duration) {
 	s := Step{What: pick(g, momentary...)}
-	switch s.What {
-	case RestartEvents:
+	if s.What == RestartEvents {
 		s.Node = g.node()
-	case RestartProcess:
+	}
+	if s.What == RestartProcess {
 		s.On = g.process()
-	case DeletePod, ForceDeletePod:
+	}
+	if slices.Contains([]Deed{DeletePod, ForceDeletePod, StopSlowly}, s.What) {
 		s.On = g.workload().Name
-	case StopSlowly:
-		s.On, s.For = g.workload().Name, pick(g, 5*time.Second, 20*time.Second, time.Minute)
+	}
+	if s.What == StopSlowly {
+		s.For = pick(g, 5*time.Second, 20*time.Second, time.Minute)
 	}
 	g.add(at, s)
 }

@@ -1,9 +1,9 @@
 package sim
 
 import (
-	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,7 +27,7 @@ func (w *world) mend() {
 	w.Linstor.Start()
 	for i := range w.processes {
 		for _, deed := range []Deed{RestoreLinstor, RestoreAPI, ResumeCache} {
-			w.do(Step{What: deed, On: fmt.Sprint(i)})
+			w.do(Step{What: deed, On: strconv.Itoa(i)})
 		}
 	}
 	for _, v := range w.history.World.Volumes {

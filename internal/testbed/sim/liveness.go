@@ -43,7 +43,7 @@ func (w *world) checkLiveness() {
 	due := make(map[types.UID]time.Time)
 	if w.canAct() {
 		for _, p := range w.history.World.Workloads {
-			pod := w.pods[podKey(p.Name)]
+			pod := w.pod(p.Name)
 			if pod == nil || !w.mustGo(p, pod) {
 				continue
 			}
@@ -59,6 +59,12 @@ func (w *world) checkLiveness() {
 		}
 	}
 	w.lost = due
+}
+
+func (w *world) pod(name string) *corev1.Pod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pods[podKey(name)]
 }
 
 // applicable is the grace that applies: the longer one for a leader that does not remember the node, which then also

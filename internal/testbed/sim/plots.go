@@ -244,11 +244,13 @@ func plotLies(g *generator) {
 	g.nodeFault(g.later(at), g.span(), pick(g, CutSatellite, StopSatellite, Isolate), node)
 	g.nodeFault(g.later(at), g.span(), SilenceKubelet, node)
 	for _, other := range g.history.World.Nodes {
-		switch {
-		case other == node || other == liar:
-		case g.chance(50):
+		if other == node || other == liar {
+			continue
+		}
+		switch g.IntN(4) {
+		case 0, 1:
 			g.fault(g.later(at), g.span(), Step{What: CutLink, Node: node, Peer: other}, HealLink)
-		case g.chance(50):
+		case 2:
 			g.nodeFault(g.later(at), g.span(), pick(g, CutSatellite, Crash, StopSatellite), other)
 		}
 	}

@@ -32,7 +32,7 @@ func TestSimulation(t *testing.T) {
 		replay(t)
 		return
 	}
-	first := rand.Uint64() >> 20 //nolint:gosec // not a secret
+	first := rand.Uint64() >> 20
 	if *fresh > 0 {
 		t.Logf("%d fresh seeds from %d on", *fresh, first)
 	}

@@ -169,7 +169,10 @@ func (w *world) build() {
 	}
 	w.addForeign()
 	for range w.history.World.Processes {
-		w.processes = append(w.processes, w.startProcess(fmt.Sprintf("p%d", len(w.processes))))
+		p := w.startProcess(fmt.Sprintf("p%d", len(w.processes)))
+		w.mu.Lock()
+		w.processes = append(w.processes, p)
+		w.mu.Unlock()
 	}
 	w.processes[0].leads()
 	for _, p := range w.history.World.Workloads {
