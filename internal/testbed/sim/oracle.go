@@ -135,6 +135,20 @@ func (l *witness) Refresh(ctx context.Context, name string) (linstor.Resource, e
 	return r, nil
 }
 
+// reading returns what an act has read of a resource, and whether that is fresh. A poll may have read it again since.
+func (p *process) reading(a *act, resource string) (reading, bool) {
+	r, ok := a.readings[strings.ToLower(resource)]
+	if !ok {
+		return r, false
+	}
+	if again, known := p.store.Resource(resource); known && time.Since(r.at) > failover.MaxAge {
+		r.at, r.resource = again.Confirmed, again
+		now := p.world.writers(resource)
+		maps.DeleteFunc(r.writable, func(node string, _ bool) bool { return !now[node] })
+	}
+	return r, time.Since(r.at) <= failover.MaxAge
+}
+
 // writers returns the nodes that can write a resource now.
 func (w *world) writers(resource string) map[string]bool {
 	nodes := make(map[string]bool)
@@ -187,7 +201,7 @@ func (c *auditedClient) Delete(ctx context.Context, o client.Object, opts ...cli
 		}
 		err := c.Client.Delete(ctx, o, opts...)
 		if err == nil {
-			c.process.acts.of(ctx, func(a *act) { w.auditRemoval(a, &pod, options) })
+			c.process.acts.of(ctx, func(a *act) { w.auditRemoval(c.process, a, &pod, options) })
 		}
 		return err
 	case *storagev1.VolumeAttachment:
@@ -199,7 +213,7 @@ func (c *auditedClient) Delete(ctx context.Context, o client.Object, opts ...cli
 		err := c.Client.Delete(ctx, o, opts...)
 		if err == nil {
 			w.count("attachment deleted")
-			c.process.acts.of(ctx, func(a *act) { w.auditDetach(a, &va, users) })
+			c.process.acts.of(ctx, func(a *act) { w.auditDetach(c.process, a, &va, users) })
 		}
 		return err
 	}
@@ -270,7 +284,7 @@ func (w *world) volumesOf(pod *corev1.Pod) []Volume {
 }
 
 // auditRemoval holds the deletion of a pod against the invariants.
-func (w *world) auditRemoval(a *act, pod *corev1.Pod, options *client.DeleteOptions) {
+func (w *world) auditRemoval(p *process, a *act, pod *corev1.Pod, options *client.DeleteOptions) {
 	node, reason := pod.Spec.NodeName, a.reasons[pod.UID]
 	forced := options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0
 	what := fmt.Sprintf("pod %s on %s (%s, by force: %t)", pod.Name, node, reason, forced)
@@ -290,8 +304,8 @@ func (w *world) auditRemoval(a *act, pod *corev1.Pod, options *client.DeleteOpti
 		if v.Kind == NFSExport {
 			continue
 		}
-		r, ok := a.readings[strings.ToLower(v.Resource())]
-		if !ok || time.Since(r.at) > failover.MaxAge {
+		r, ok := p.reading(a, v.Resource())
+		if !ok {
 			w.violated(ruleFresh, "%s: resource %s was read at %s", what, v.Resource(), r.at.Sub(w.started)-settling)
 			continue
 		}
@@ -426,7 +440,7 @@ func (w *world) auditRelease(node string, released, users []string) {
 }
 
 // auditDetach holds the deletion of an attachment against the invariants.
-func (w *world) auditDetach(a *act, va *storagev1.VolumeAttachment, users []string) {
+func (w *world) auditDetach(p *process, a *act, va *storagev1.VolumeAttachment, users []string) {
 	node, name := va.Spec.NodeName, *va.Spec.Source.PersistentVolumeName
 	if va.Spec.Attacher != virtual.Driver {
 		w.violated(ruleForeign, "attachment %s of %s was deleted", va.Name, va.Spec.Attacher)
@@ -436,8 +450,8 @@ func (w *world) auditDetach(a *act, va *storagev1.VolumeAttachment, users []stri
 		w.violated(ruleInUse, "attachment %s was deleted under %v", va.Name, users)
 	}
 	v := w.volume(name)
-	r, ok := a.readings[strings.ToLower(v.Resource())]
-	if !ok || time.Since(r.at) > failover.MaxAge {
+	r, ok := p.reading(a, v.Resource())
+	if !ok {
 		w.violated(ruleFresh, "attachment %s", va.Name)
 		return
 	}
