@@ -45,6 +45,8 @@ type faults struct {
 	linstorUp   time.Time
 	// changed are the resources whose quorum or replicas somebody has changed.
 	changed map[string]bool
+	// damaged are the resources of which a disk has failed: what was written there only is gone.
+	damaged map[string]bool
 	// mounts counts how often a volume was closed under its pod, by resource and node.
 	mounts map[place]int
 	// migrations are the second pods of live migrations by volume.
@@ -56,7 +58,7 @@ type faults struct {
 func newFaults() faults {
 	return faults{
 		frozen: make(map[string]bool), silent: make(map[string]time.Time), kubelet: make(map[string]bool),
-		linstorUp: time.Now(), changed: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
+		linstorUp: time.Now(), changed: make(map[string]bool), damaged: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
 		migrated: make(map[string]bool), evicted: make(map[string]bool),
 	}
 }
@@ -100,7 +102,7 @@ var onLinstor = map[Deed]func(w *world, s Step){
 	HealResource:   func(w *world, s Step) { w.DRBD.HealResourceLink(w.resource(s.On), s.Node, s.Peer) },
 	SetQuorum:      (*world).setQuorum,
 	RemoveReplica:  (*world).removeReplica,
-	FailDisk:       func(w *world, s Step) { _ = w.DRBD.SetDisk(w.resource(s.On), s.Node, 0, drbd.Failed) },
+	FailDisk:       (*world).failDisk,
 	ReplaceDisk:    func(w *world, s Step) { w.replaceDisk(w.resource(s.On), s.Node) },
 	CloseVolume:    (*world).closeVolume,
 	OpenVolume:     (*world).openVolume,
@@ -276,6 +278,11 @@ func (w *world) removeReplica(s Step) {
 	resource := w.resource(s.On)
 	w.changed[resource] = true
 	_ = w.Linstor.RemoveReplica(resource, s.Node)
+}
+
+func (w *world) failDisk(s Step) {
+	w.damaged[w.resource(s.On)] = true
+	_ = w.DRBD.SetDisk(w.resource(s.On), s.Node, 0, drbd.Failed)
 }
 
 // replaceDisk puts a new disk where one has failed; DRBD copies the data there.

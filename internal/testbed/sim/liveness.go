@@ -25,10 +25,12 @@ type liveness struct {
 	stuck map[types.UID]bool
 	// lost is since when a pod has had to go.
 	lost map[types.UID]time.Time
+	// split are the resources whose split brain was reported.
+	split map[string]bool
 }
 
 func newLiveness() liveness {
-	return liveness{stuck: make(map[types.UID]bool), lost: make(map[types.UID]time.Time)}
+	return liveness{stuck: make(map[types.UID]bool), lost: make(map[types.UID]time.Time), split: make(map[string]bool)}
 }
 
 // check holds the world as it is against the invariants that no single act can break.
@@ -186,14 +188,16 @@ func (w *world) isLost(v Volume, node string) bool {
 func (w *world) checkWriters() {
 	for _, v := range w.history.World.Volumes {
 		resource := v.Resource()
-		if w.changed[resource] || !w.fenced(v) || v.Shared {
+		if w.changed[resource] || !w.fenced(v) || v.Shared || w.split[resource] {
 			continue
 		}
 		if writers := w.writers(resource); len(writers) > 1 {
 			w.violated(ruleTwoPrimaries, "resource %s: %v", resource, writers)
+			w.split[resource] = true
 		}
-		if w.DRBD.Diverged(resource) {
+		if w.DRBD.Diverged(resource) && !w.damaged[resource] {
 			w.violated(ruleTwoPrimaries, "resource %s has diverged", resource)
+			w.split[resource] = true
 		}
 	}
 }
