@@ -21,4 +21,6 @@ var harmless = map[string]string{
 	"controllers/gather.go: resourcesOf: never !slices.Contains(resources, name)": "one resource is read twice",
 	"controllers/gather.go: podsOf: never claim == \"\"":                          "no pod has a claim without a name",
 	"controllers/halt.go: now: without !h.asked.IsZero()":                         "the zero time is too long ago in any case",
+	"controllers/halt.go: guard: without node.Online.Known":                       "what is not known has the value false",
+	"controllers/keepaway.go: Ensure: without state == failover.Unreachable":      "all other states allow the same effect as an unknown one",
 }

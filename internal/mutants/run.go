@@ -17,6 +17,9 @@ import (
 // testTimeout ends tests that a mutant has made endless.
 const testTimeout = 2 * time.Minute
 
+// limited runs a program with 6 GiB of address space: a mutant may well take all that there is.
+const limited = `ulimit -v 6291456; exec "$0" "$@"`
+
 // outcome is what became of a mutant.
 type outcome struct {
 	mutant
@@ -169,7 +172,8 @@ func (r *runner) build(ctx context.Context, t tests, overlay, program string) (o
 // run runs compiled tests with a switch on; 0 is none.
 func (r *runner) run(ctx context.Context, t tests, program string, id int, args ...string) (output string, failed bool, err error) {
 	args = append(args, "-test.failfast", "-test.timeout", testTimeout.String())
-	return r.command(ctx, t.folder, []string{variable + "=" + strconv.Itoa(id)}, program, append(args, t.args...)...)
+	args = append([]string{"-c", limited, program}, args...)
+	return r.command(ctx, t.folder, []string{variable + "=" + strconv.Itoa(id)}, "sh", append(args, t.args...)...)
 }
 
 // command runs a program in a folder, and tells a program that failed from one that could not be run.
@@ -180,8 +184,12 @@ func (r *runner) command(ctx context.Context, folder string, env []string, name 
 	var text bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &text, &text
 	err := cmd.Run()
-	if _, ok := errors.AsType[*exec.ExitError](err); ok && ctx.Err() == nil {
-		return text.String(), true, nil
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	switch {
+	case !ok || ctx.Err() != nil:
+		return text.String(), false, err
+	case !exit.Exited() || strings.Contains(text.String(), "signal: killed"):
+		return text.String(), false, fmt.Errorf("%s was ended from outside (%w); where memory is short, try fewer at a time (-j 1)", name, err)
 	}
-	return text.String(), false, err
+	return text.String(), true, nil
 }
