@@ -100,14 +100,16 @@ func twoOnOneClaim(s *bedtest.Scenario) {
 	}
 	movedCleanly(s, first, s.Nodes[0])
 
-	detaches := requests(s, s.ControllerRequests(), "delete", attachmentsOfStorage)
-	if len(detaches) != 1 {
-		s.T.Fatalf("the controller deleted %d attachments, want 1", len(detaches))
+	// Once the volume is released, Kubernetes may be quicker to delete the attachment than the controller.
+	detaches := append(requests(s, s.ControllerRequests(), "patch", "nodes/status"),
+		requests(s, s.ControllerRequests(), "delete", attachmentsOfStorage)...)
+	if len(detaches) == 0 {
+		s.T.Fatal("the controller did not take the volume off the node")
 	}
 	for _, pod := range pods {
 		waitEvent(s, eventForceDeleted, "Pod", s.Name, pod.Name)
 		if gone := goneAt(s, pod.Name); gone.IsZero() || gone.After(detaches[0].At) {
-			s.T.Errorf("the attachment was deleted at %s and pod %s at %s, want it first", detaches[0].At, pod.Name, gone)
+			s.T.Errorf("the volume was taken off at %s and pod %s at %s, want it first", detaches[0].At, pod.Name, gone)
 		}
 	}
 	if n := podsCreated(s); n != 4 {
