@@ -231,6 +231,8 @@ func (r *FailoverReconciler) detach(ctx context.Context, pv *corev1.PersistentVo
 		"volumeAttachment", va.Name, "reason", d.Reason, "message", d.Message)
 	err := r.client.Delete(ctx, va, client.Preconditions{UID: &in.Attachment.UID})
 	switch {
+	case apierrors.IsNotFound(err) && r.fastDetach:
+		// Kubernetes deletes the attachment of a released volume, and may be quicker: the detach is ours all the same.
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return nil
 	case err != nil:
