@@ -131,13 +131,14 @@ func (r *resource) settleDisk(x *replica) bool {
 	case reachable:
 		// The Primary is there and this replica gets nothing of what it writes.
 		return x.moveDisks(Outdated, Consistent, UpToDate)
+	case source != nil && source.data.newerThan(x.data):
+		// The two ends of a connection settle this between them, whatever else is pending.
+		return r.resync(x, source)
 	case pending:
 		// Only an agreement of everybody within reach makes UpToDate of Consistent.
 		return false
-	case source != nil && source.data == x.data:
-		return x.moveDisks(UpToDate, Consistent, Outdated, Inconsistent)
 	case source != nil:
-		return r.resync(x, source)
+		return x.moveDisks(UpToDate, Consistent, Outdated, Inconsistent)
 	case x.seen.newerThan(x.data):
 		return x.moveDisks(Outdated, Consistent, UpToDate)
 	case r.vouched(x):
