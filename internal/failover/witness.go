@@ -27,27 +27,43 @@ func survives(r Replica) bool {
 	return !r.Leaving && r.Online.is(true) && r.MayPromote.is(true)
 }
 
-// hearPeers tells since when the peers of a survivor other than A, as far as they report, have agreed with it, or that one
-// contradicts it. LINSTOR is known to show the last words of a satellite that nobody hears any more. Then one end of a
-// connection says Connected and the other does not; or a replica without a disk says that it may be promoted while all
-// peers whose data that would need have none, or no quorum.
+// hearPeers tells since when the peers of a survivor other than A, as far as they report, have agreed with it, or that
+// they contradict it. LINSTOR is known to show the last words of a satellite that nobody hears any more. Then one end of a
+// connection says Connected and the other does not, and the survivor could not have the quorum that it claims with those
+// peers alone that do not deny it; or a replica without a disk says that it may be promoted while all peers whose
+// data that would need have none, or no quorum.
 func hearPeers(r Resource, survivor Replica, node string) (agreed time.Time, contradicted bool) {
-	sources, dry := 0, 0
+	var denied bool
+	var sources, dry int
+	var diskful, diskfulHeld, diskless, disklessHeld int // held: by the survivor, with whom nobody denies
 	for _, peer := range r.Replicas {
-		there := survivor.Connections[peer.Node]
-		if peer.Node == node || peer.Node == survivor.Node || !there.Known {
-			continue
-		}
-		if back := peer.Connections[survivor.Node]; back.Known && peer.Online.is(true) {
-			if back.Value != there.Value {
-				return time.Time{}, true
+		there, back := survivor.Connections[peer.Node], peer.Connections[survivor.Node]
+		held := peer.Node == survivor.Node
+		if peer.Node != node && !held {
+			held = !there.Known || there.Value
+			if there.Known && back.Known && peer.Online.is(true) {
+				agrees := there.Value == back.Value
+				held = held && agrees
+				denied = denied || !agrees
+				if agrees {
+					agreed = latest(agreed, there.Since, back.Since)
+				}
 			}
-			agreed = latest(agreed, there.Since, back.Since)
+			if there.is(true) && !peer.Diskless {
+				sources++
+				dry += count(peer.Online.is(true) && peer.Score.is(0))
+			}
 		}
-		if there.Value && !peer.Diskless {
-			sources++
-			dry += count(peer.Online.is(true) && peer.Score.is(0))
+		if peer.Diskless {
+			diskless++
+			disklessHeld += count(held)
+		} else {
+			diskful++
+			diskfulHeld += count(held)
 		}
+	}
+	if denied && !couldHoldQuorum(diskful, diskfulHeld, diskless, disklessHeld) {
+		return time.Time{}, true
 	}
 	return agreed, survivor.Diskless && sources > 0 && sources == dry
 }

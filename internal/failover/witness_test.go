@@ -53,6 +53,10 @@ func TestSurvivorOf(t *testing.T) {
 	cases["a replica that denies its peer's connection does not"] = survivorCase{
 		edit: edited(noTieBreaker, joined(nodeB, nodeT, false), joined(nodeT, nodeB, true)),
 	}
+	cases["a denial does not matter where the others make a quorum"] = survivorCase{
+		edit: edited(withThirdDisk, noTieBreaker, at(nodeC, func(r *Replica) { r.MayPromote = held(false, time.Minute) }),
+			joined(nodeB, nodeC, true), joined(nodeC, nodeB, true), joined(nodeB, nodeT, true), joined(nodeT, nodeB, false)), want: true,
+	}
 	cases["the word of an OFFLINE peer contradicts nobody"] = survivorCase{
 		edit: edited(noTieBreaker, joined(nodeB, nodeT, true), joined(nodeT, nodeB, false),
 			at(nodeT, func(r *Replica) { r.Online = held(false, time.Minute) })), want: true,
