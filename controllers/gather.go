@@ -292,6 +292,8 @@ func resourceFacts(r linstor.Resource) failover.Resource {
 			InUse:       failover.Fact[bool](replica.InUse),
 			Score:       failover.Fact[int](replica.Score),
 			Connections: connections,
+			Heard:       replica.Heard,
+			Rejoined:    replica.Rejoined,
 			Quorum:      replica.Quorum,
 			LastInUse:   replica.LastInUse,
 			Remembered:  memoryFacts(replica.Remembered),

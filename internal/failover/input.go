@@ -206,6 +206,11 @@ type Replica struct {
 	Score Fact[int]
 	// Connections tells, per peer, whether the connection to it is Connected.
 	Connections map[string]Fact[bool]
+	// Heard is when LINSTOR last had news of the replica's state.
+	Heard time.Time
+	// Rejoined tells, per peer, when the replica was last seen to turn Connected to it; a peer that it has
+	// lost since has no entry.
+	Rejoined map[string]time.Time
 	// Quorum is the effective quorum setting; empty when not fully known.
 	Quorum string
 	// LastInUse is when the replica was last seen in use; zero when never.

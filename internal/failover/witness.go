@@ -4,10 +4,11 @@ import "time"
 
 // survivorOf returns since when R could have been taken over by a node other than A, and whether it
 // still can: by a replica whose satellite is ONLINE, that is not on its way out, and that DRBD
-// says may be promoted; unless its peers contradict it.
+// says may be promoted; unless its peers contradict it, or A did.
 func survivorOf(r Resource, node string) (since time.Time, ok bool) {
+	a, _ := r.replica(node)
 	for _, replica := range r.Replicas {
-		if replica.Node == node || !survives(replica) {
+		if replica.Node == node || !survives(replica) || a.outdates(replica) {
 			continue
 		}
 		agreed, contradicted := hearPeers(r, replica, node)
@@ -21,6 +22,13 @@ func survivorOf(r Resource, node string) (since time.Time, ok bool) {
 		ok = true
 	}
 	return since, ok
+}
+
+// outdates tells whether what LINSTOR shows of a peer's connection to A is older than what A said of it itself: A was seen to
+// connect to the peer anew, which the peer, of whom there was no news since, still denies. A connection has two
+// ends; the satellite of the one that has not noticed it is not heard any more, whatever LINSTOR takes it for.
+func (a Replica) outdates(peer Replica) bool {
+	return peer.Connections[a.Node].is(false) && a.Rejoined[peer.Node].After(peer.Heard)
 }
 
 func survives(r Replica) bool {
@@ -80,7 +88,7 @@ type testimony struct {
 }
 
 // testimonyOn asks every witness of A: each replica on another node whose satellite is ONLINE and which
-// reports its DRBD connection to A explicitly. A peer that has no entry for A is unknown, not
+// reports its DRBD connection to A explicitly, in words no older than A's own. A peer that has no entry for A is unknown, not
 // disconnected. Two diskless replicas have no connection to each other in DRBD, so that an entry saying
 // "not connected" is no denial between them.
 func testimonyOn(r Resource, node string) testimony {
@@ -95,11 +103,11 @@ func testimonyOn(r Resource, node string) testimony {
 			}
 			connection, ok := replica.Connections[node]
 			// A silence has a beginning too: until then, the replica may have been connected to A or Primary.
-			t.since = latest(t.since, connection.Since, replica.Online.Since, replica.Reports.Since, replica.InUse.Since)
-			if replica.MayPromote.is(true) {
-				t.since = latest(t.since, replica.MayPromote.Since)
+			t.since = latest(t.since, connection.Since, replica.Online.Since, replica.Reports.Since, replica.InUse.Since, replica.MayPromote.Since)
+			if !replica.MayPromote.is(true) {
+				t.since = latest(t.since, replica.Score.Since)
 			}
-			if witness := ok && connection.Known && replica.Online.is(true); witness {
+			if witness := ok && connection.Known && replica.Online.is(true) && !a.outdates(replica); witness {
 				held = a.Diskless && replica.Diskless
 				t.connected = t.connected || connection.Value
 			}

@@ -65,6 +65,12 @@ func TestSurvivorOf(t *testing.T) {
 	cases["a tie-breaker whose source is not heard survives"] = survivorCase{
 		edit: edited(sick, joined(nodeT, nodeB, true), at(nodeB, func(r *Replica) { r.Online = held(false, time.Minute) })), want: true,
 	}
+	rejoined := func(heard time.Duration) edit {
+		return edited(noTieBreaker, at(nodeB, func(r *Replica) { r.Heard = ago(heard) }),
+			at(nodeA, func(r *Replica) { r.Rejoined = map[string]time.Time{nodeB: ago(30 * time.Second)} }))
+	}
+	cases["a replica that A has connected to since its last news does not"] = survivorCase{edit: rejoined(31 * time.Second)}
+	cases["a replica that has spoken since A connected to it survives"] = survivorCase{edit: rejoined(30 * time.Second), want: true}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -181,6 +187,15 @@ func TestTestimonyOn(t *testing.T) {
 		"A has no replica and nobody can have a connection to it": {
 			edit: func(in *Input) { in.Resource.Replicas = in.Resource.Replicas[1:]; forget(nodeB)(in); forget(nodeT)(in) },
 		},
+		"a denial older than A's own connection is none": {
+			edit: edited(at(nodeB, func(r *Replica) { r.Heard = ago(time.Minute) }),
+				at(nodeA, func(r *Replica) { r.Rejoined = map[string]time.Time{nodeB: ago(30 * time.Second)} })),
+		},
+		"a connection that A has made since does not outdate who says Connected": {
+			edit: edited(reaches(nodeB, held(true, time.Hour)),
+				at(nodeA, func(r *Replica) { r.Rejoined = map[string]time.Time{nodeB: ago(30 * time.Second)} })),
+			connected: true,
+		},
 		"there is no disk": {
 			edit: edited(disklessA, at(nodeB, func(r *Replica) { r.Diskless = true })),
 		},
@@ -204,14 +219,22 @@ func TestTestimonySince(t *testing.T) {
 
 	const young = 9 * time.Second
 	cases := map[string]edit{
-		"a witness denies":                  at(nodeT, func(r *Replica) { r.Connections[nodeA] = held(false, young) }),
-		"a witness is ONLINE":               at(nodeT, func(r *Replica) { r.Online = held(true, young) }),
-		"a replica is no longer in use":     at(nodeT, func(r *Replica) { r.InUse = held(false, young) }),
-		"a replica's role is unknown":       at(nodeT, func(r *Replica) { r.InUse = untold[bool](young) }),
-		"a replica's connection is unknown": at(nodeC, func(r *Replica) { r.Connections[nodeA] = untold[bool](young) }),
-		"a replica's satellite is OFFLINE":  at(nodeC, func(r *Replica) { r.Online, r.Connections = held(false, young), nil }),
-		"a replica's state is absent":       at(nodeC, func(r *Replica) { r.Reports, r.Connections = held(false, young), nil }),
-		"a replica's satellite is unknown":  at(nodeC, func(r *Replica) { r.Online, r.Connections = untold[bool](young), nil }),
+		"a witness denies":              at(nodeT, func(r *Replica) { r.Connections[nodeA] = held(false, young) }),
+		"a witness is ONLINE":           at(nodeT, func(r *Replica) { r.Online = held(true, young) }),
+		"a replica is no longer in use": at(nodeT, func(r *Replica) { r.InUse = held(false, young) }),
+		"a replica may be promoted":     at(nodeT, func(r *Replica) { r.MayPromote = held(true, young) }),
+		"a replica that may not be promoted has lost its quorum": at(nodeT, func(r *Replica) {
+			r.MayPromote, r.Score = held(false, time.Minute), held(0, young)
+		}),
+		"a replica's score is unknown": at(nodeT, func(r *Replica) {
+			r.MayPromote, r.Score = held(false, time.Minute), untold[int](young)
+		}),
+		"a replica's may promote is unknown": at(nodeT, func(r *Replica) { r.MayPromote = untold[bool](young) }),
+		"a replica's role is unknown":        at(nodeT, func(r *Replica) { r.InUse = untold[bool](young) }),
+		"a replica's connection is unknown":  at(nodeC, func(r *Replica) { r.Connections[nodeA] = untold[bool](young) }),
+		"a replica's satellite is OFFLINE":   at(nodeC, func(r *Replica) { r.Online, r.Connections = held(false, young), nil }),
+		"a replica's state is absent":        at(nodeC, func(r *Replica) { r.Reports, r.Connections = held(false, young), nil }),
+		"a replica's satellite is unknown":   at(nodeC, func(r *Replica) { r.Online, r.Connections = untold[bool](young), nil }),
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -186,7 +186,7 @@ func (s *Store) update(e *entry, list []wireResource, at span) {
 
 // take takes over what a list says of a replica.
 func (r *replicaEntry) take(w wireResource, at span) {
-	values := w.values()
+	values, before := w.values(), r.Replica
 	r.read = at.start
 	r.drbd = w.drbd()
 	r.volumes = len(values.Volumes)
@@ -207,7 +207,43 @@ func (r *replicaEntry) take(w wireResource, at span) {
 		connections[fold(peer)] = observe(r.Connections[fold(peer)], connection.connected(), at)
 	}
 	r.Connections = connections
+	r.Rejoined = rejoined(before, connections, at.end)
+	if isNews(before, r.Replica) {
+		r.Heard = at.end
+	}
 }
+
+// rejoined returns since when a replica has been Connected to those peers that it was seen to connect to.
+func rejoined(before Replica, connections map[string]Fact[bool], now time.Time) map[string]time.Time {
+	all := maps.Clone(before.Rejoined)
+	for peer, connection := range connections {
+		old := before.Connections[peer]
+		switch {
+		case !connection.Known:
+		case !connection.Value:
+			delete(all, peer)
+		case old.Known && !old.Value:
+			if all == nil {
+				all = map[string]time.Time{}
+			}
+			all[peer] = now
+		}
+	}
+	return all
+}
+
+// isNews tells whether a satellite must have said something between two readings of its replica. What LINSTOR no longer
+// knows is no news from there.
+func isNews(before, after Replica) bool {
+	for peer, connection := range after.Connections {
+		if differs(before.Connections[peer], connection) {
+			return true
+		}
+	}
+	return differs(before.MayPromote, after.MayPromote) || differs(before.InUse, after.InUse) || differs(before.Score, after.Score)
+}
+
+func differs[T comparable](before, after Fact[T]) bool { return after.Known && !same(before, after) }
 
 // remember keeps, of each replica that this read shows reporting from an ONLINE node, under which quorum
 // it does so. A quorum counts only if LINSTOR was seen to have it before the read began: then the

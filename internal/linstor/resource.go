@@ -70,6 +70,12 @@ type Replica struct {
 	// Connected. A peer without an entry is unknown.
 	Connections map[string]Fact[bool]
 
+	// Heard is when a list last brought news of this replica's state: its satellite was alive shortly before.
+	Heard time.Time
+	// Rejoined tells per peer node (lower case) when this replica was last seen to turn Connected to it. It stays
+	// until the replica says that the connection is gone, also while LINSTOR has no state of the replica.
+	Rejoined map[string]time.Time
+
 	// Quorum is the value of DrbdOptions/Resource/quorum in force on this node, merged over resource,
 	// resource definition, resource group, node and controller; "off" when it is set nowhere, and
 	// empty while not all of these levels have been read.

@@ -348,3 +348,38 @@ func TestStoreRemembersTheTieBreakers(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// Who has lost a connection and got it back tells by that how old a peer's word may be that still denies it.
+func TestStoreRemembersWhoConnectedAnew(t *testing.T) {
+	linked := func(node, peer string, connected bool) wireResource {
+		r := resource("R", node, false, 1, false)
+		r.LayerObject.DRBD.Connections = map[string]wireConnection{peer: {Connected: new(connected)}}
+		return r
+	}
+	s := newStoreTest()
+	read := func(second float64, list ...wireResource) { s.applyResources("R", list, s.read(second)) }
+
+	read(0, linked("a", "B", true), linked("b", "a", true))
+	if got := s.replica(t, "a"); len(got.Rejoined) > 0 || !got.Heard.Equal(s.at(0)) {
+		t.Errorf("first reading: %+v", got)
+	}
+	read(1, linked("a", "B", false), linked("b", "a", false))
+	read(2, linked("a", "B", true), linked("b", "a", false))
+	if got := s.replica(t, "a"); !got.Rejoined["b"].Equal(s.at(2)) || !got.Heard.Equal(s.at(2)) {
+		t.Errorf("after a reconnect: %+v", got)
+	}
+	read(3, silent("R", "a"), linked("b", "a", false))
+	if got := s.replica(t, "a"); !got.Rejoined["b"].Equal(s.at(2)) || !got.Heard.Equal(s.at(2)) {
+		t.Errorf("after LINSTOR lost sight of the node: %+v", got)
+	}
+	if got := s.replica(t, "b"); !got.Heard.Equal(s.at(1)) {
+		t.Errorf("the peer was heard at %v without news", got.Heard)
+	}
+	read(4, linked("a", "B", false), linked("b", "a", true))
+	if got := s.replica(t, "a"); len(got.Rejoined) > 0 {
+		t.Errorf("after the connection was lost again: %+v", got)
+	}
+	if got := s.replica(t, "b"); !got.Heard.Equal(s.at(4)) {
+		t.Errorf("the peer's news came at %v", got.Heard)
+	}
+}
