@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
@@ -41,6 +42,9 @@ func (a *Assembly) Failover() reconcile.Reconciler { return a.parts.failover }
 
 // KeepAway returns the reconciler of nodes that runs on the leader.
 func (a *Assembly) KeepAway() reconcile.Reconciler { return a.parts.keepAway }
+
+// Vigil returns the runnable that runs on every replica.
+func (a *Assembly) Vigil() manager.Runnable { return a.parts.vigil }
 
 // Volumes returns which volumes have to be looked at when an object of the API has changed.
 func (a *Assembly) Volumes(ctx context.Context, o client.Object) []reconcile.Request {

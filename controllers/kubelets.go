@@ -153,6 +153,24 @@ func (k *Kubelets) Node(name string) failover.Node {
 	return node
 }
 
+// silent returns the nodes whose kubelets have been silent for at least so long, but not for longer than that. As long as
+// Leases cannot be believed there are none.
+func (k *Kubelets) silent(atLeast, atMost time.Duration) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.clock.Now()
+	if !k.watchAlive(now) {
+		return nil
+	}
+	var nodes []string
+	for node, lease := range k.leases {
+		if silence := now.Sub(lease.seen); silence >= atLeast && silence <= atMost {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
 // watchAlive tells whether Leases can be believed: when most of them fall silent together, it is the API that was
 // away, or this process, and not the nodes.
 func (k *Kubelets) watchAlive(now time.Time) bool {

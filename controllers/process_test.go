@@ -103,6 +103,7 @@ func (w *world) startProcess(name string, cfg Config) *process {
 	api := w.API.Client(controllerActor + name)
 	p.parts = assemble(cfg, p.kubelets, api, p.view, api, p.events)
 	p.tasks.Go(func() { _ = p.feed.Start(p.ctx) })
+	p.tasks.Go(func() { _ = p.parts.vigil.Start(p.ctx) })
 	p.run(p.ctx, "clock", cfg, p.parts.clock, p.volumes(&p.parts.clock.gatherer))
 	w.processes = append(w.processes, p)
 	return p

@@ -13,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -84,8 +85,10 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 			return fmt.Errorf("adding %T: %w", part, err)
 		}
 	}
-	if err := mgr.Add(parts.protection); err != nil {
-		return fmt.Errorf("adding %T: %w", parts.protection, err)
+	for _, runnable := range []manager.Runnable{parts.protection, parts.vigil} {
+		if err := mgr.Add(runnable); err != nil {
+			return fmt.Errorf("adding %T: %w", runnable, err)
+		}
 	}
 	return nil
 }
@@ -101,12 +104,13 @@ func controllerOptions(cfg Config) controller.Options {
 	}
 }
 
-// parts are the reconcilers, wired.
+// parts are the reconcilers and runnables, wired.
 type parts struct {
 	clock      *ClockReconciler
 	failover   *FailoverReconciler
 	keepAway   *KeepAwayReconciler
 	protection *Protection
+	vigil      *Vigil
 }
 
 func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) parts {
@@ -130,6 +134,7 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 			reports: reports, halt: halt, fastDetach: cfg.FastDetach, reconcileInterval: cfg.ReconcileInterval,
 		},
 		keepAway:   &KeepAwayReconciler{KeepAway: keepAway},
+		vigil:      &Vigil{gatherer: g},
 		protection: &Protection{Survey: NewSurvey(cfg, kubelets, cache), halt: halt, metrics: cfg.Metrics},
 	}
 }

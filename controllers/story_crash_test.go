@@ -104,6 +104,16 @@ func TestLinstorRestartsDuringTheGrace(t *testing.T) {
 	})
 }
 
+// Nobody tells the controller anything, but the kubelet's silence makes it ask.
+func TestANodeCrashesWhileTheEventStreamIsHalfOpen(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.Linstor.SilenceStreams()
+		w.pass(5 * time.Second)
+		w.Crash(nodeA)
+		w.until(25*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
+}
+
 func TestNothingHappensWithoutLinstor(t *testing.T) {
 	scene(t, func(w *world, _ *process) {
 		w.Linstor.Stop()

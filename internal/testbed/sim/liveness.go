@@ -166,7 +166,23 @@ func (w *world) movable(v Volume, node string) bool {
 		survivor = survivor || state.MayPromote && !state.Unnoticed
 		connected = connected || state.Connections[node] == drbd.Connected || state.Role == drbd.Primary
 	}
+	connected = connected || w.oldWordsSpeakOf(v, node)
 	return survivor && !connected && 2*heard > diskful-boolInt(v.TieBreaker != "" && w.Linstor.Hears(v.TieBreaker) && v.TieBreaker != node)
+}
+
+// oldWordsSpeakOf tells whether LINSTOR shows, of a satellite that it wrongly takes for ONLINE, that it reaches the node or
+// knows of a Primary. Nobody can tell that from the truth, so it has to hold a fail-over up.
+func (w *world) oldWordsSpeakOf(v Volume, node string) bool {
+	shown, _ := w.processes[w.leader].store.Resource(v.Resource())
+	for _, r := range shown.Replicas {
+		if r.Node == node || !w.frozen[r.Node] {
+			continue
+		}
+		if r.Connections[node].Value || r.InUse.Value || r.MayPromote.Known && !r.MayPromote.Value && r.Score.Value > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // isLost tells whether a node has lost a volume: it is down, or Primary without quorum, and LINSTOR has noticed.

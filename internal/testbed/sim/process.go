@@ -111,6 +111,7 @@ func (w *world) startProcess(name string) *process {
 	api := &auditedClient{Client: w.API.Client(actorPrefix + name), process: p}
 	p.assembly = controllers.Assemble(p.config, p.kubelets, api, p.view, api, &recorder{world: w, process: p})
 	p.tasks.Go(func() { _ = p.feed.Start(p.ctx) })
+	p.tasks.Go(func() { _ = p.assembly.Vigil().Start(p.ctx) })
 	p.run(p.ctx, "clock", p.assembly.Clock(), p.volumes())
 	return p
 }

@@ -101,6 +101,12 @@ func TestRegressions(t *testing.T) {
 			},
 			Length: 101 * time.Second,
 		},
+		"a node crashes while the event stream is half-open": {
+			World: world(3, []sim.Volume{{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b", "c")}},
+				pod("pod-0", "b", "v0")),
+			Steps:  []sim.Step{{At: 16378 * time.Millisecond, What: sim.SilenceStreams}, at("31.098s", sim.Crash, "b", "")},
+			Length: 60 * time.Second,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

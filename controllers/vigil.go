@@ -1,0 +1,70 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+const (
+	// vigilInterval is how often the kubelets are looked at, and what a silent one's node has is read.
+	vigilInterval = 2 * time.Second
+	// vigilEnd is how long a kubelet must have been silent for a reading to be of no more use: who has noticed the loss
+	// of a node by now keeps its clocks running, and nobody else will.
+	vigilEnd = 40 * time.Second
+)
+
+// Vigil asks LINSTOR about the volumes of a node whose kubelet has fallen silent. LINSTOR's events tell of the loss of a node
+// sooner, but a stream that a firewall has forgotten tells nothing for as long as nobody compares it. It runs on every
+// replica, and changes nothing.
+type Vigil struct {
+	gatherer
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: all replicas keep the clocks.
+func (*Vigil) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (v *Vigil) Start(ctx context.Context) error {
+	ticker := time.NewTicker(vigilInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		for _, node := range v.kubelets.silent(failover.ForceSilence, vigilEnd) {
+			if err := v.read(ctx, node); err != nil && ctx.Err() == nil {
+				ctrl.LoggerFrom(ctx).Error(err, "Cannot ask LINSTOR about a node whose kubelet is silent", "node", node)
+			}
+		}
+	}
+}
+
+// read has LINSTOR's word on all volumes that are attached to the node read again.
+func (v *Vigil) read(ctx context.Context, node string) error {
+	attachments, err := v.attachmentsOn(ctx, node)
+	if err != nil {
+		return fmt.Errorf("looking up the attachments on node %s: %w", node, err)
+	}
+	for _, va := range attachments {
+		var pv corev1.PersistentVolume
+		if err := v.cache.Get(ctx, client.ObjectKey{Name: *va.Spec.Source.PersistentVolumeName}, &pv); err != nil {
+			if client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("looking up volume %s: %w", *va.Spec.Source.PersistentVolumeName, err)
+			}
+			continue
+		}
+		if resource, ours := resourceOf(&pv, v.driver); ours {
+			v.linstor.Poll(resource)
+		}
+	}
+	return nil
+}
