@@ -182,6 +182,7 @@ func controllerConfig(opts options.Options, view linstorView) controllers.Config
 	return controllers.Config{
 		Driver:            opts.AttacherName,
 		Selector:          opts.PodSelector,
+		RecoverSelector:   opts.RecoverSelector,
 		Settings:          opts.Settings(),
 		Linstor:           view,
 		Metrics:           counters,

@@ -46,6 +46,9 @@ func (a *Assembly) KeepAway() reconcile.Reconciler { return a.parts.keepAway }
 // Vigil returns the runnable that runs on every replica.
 func (a *Assembly) Vigil() manager.Runnable { return a.parts.vigil }
 
+// Recovery returns what brings LINSTOR's own pods back, which runs on the leader.
+func (a *Assembly) Recovery() *Recovery { return a.parts.recovery }
+
 // Volumes returns which volumes have to be looked at when an object of the API has changed.
 func (a *Assembly) Volumes(ctx context.Context, o client.Object) []reconcile.Request {
 	switch o := o.(type) {

@@ -56,6 +56,10 @@ func (w *world) note(line string) {
 // force one that can write any.
 func (w *world) auditRemoval(c apimodel.Change, pod *corev1.Pod) {
 	at := time.Since(w.started)
+	if isLinstor(pod) {
+		w.auditRecovery(c, pod)
+		return
+	}
 	if pod.Labels["linstor.csi.linbit.com/on-storage-lost"] != "remove" {
 		w.Errorf("after %s: pod %s was removed and not selected", at, pod.Name)
 	}

@@ -8,6 +8,8 @@
 //     clocks of a grace period run everywhere and a new leader continues them.
 //   - FailoverReconciler runs on the leader only: it decides, and acts.
 //   - KeepAwayReconciler runs on the leader only and takes the taints away again that a fail-over has set.
+//
+// Beside them, Recovery brings LINSTOR's own pods back where they were lost together with a node.
 package controllers
 
 import (
@@ -29,7 +31,7 @@ const (
 	TaintLostQuorum = "drbd.linbit.com/lost-quorum"
 )
 
-// Linstor is what the controllers need of LINSTOR. Refresh asks LINSTOR now, Poll soon; everything else answers from memory.
+// Linstor is what the controllers need of LINSTOR. Refresh and Answers ask LINSTOR now, Poll soon; everything else answers from memory.
 type Linstor interface {
 	Resource(name string) (linstor.Resource, bool)
 	Refresh(ctx context.Context, name string) (linstor.Resource, error)
@@ -39,4 +41,5 @@ type Linstor interface {
 	Node(name string) (linstor.Node, bool)
 	Nodes() []linstor.Node
 	Counts() (replicas, reporting int)
+	Answers(ctx context.Context) error
 }

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -239,6 +240,7 @@ func TestHaltIsAskedForTwiceASecond(t *testing.T) {
 }
 
 func (noLinstor) Nodes() []linstor.Node             { return nil }
+func (noLinstor) Answers(context.Context) error     { return nil }
 func (noLinstor) Counts() (replicas, reporting int) { return 0, 0 }
 
 // clockAt shows the time that it points to.

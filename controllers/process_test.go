@@ -113,6 +113,7 @@ func (w *world) startProcess(name string, cfg Config) *process {
 func (p *process) leads(cfg Config) {
 	p.run(p.ctx, "failover", cfg, p.parts.failover, p.volumes(&p.parts.failover.gatherer))
 	p.run(p.ctx, "keepaway", cfg, p.parts.keepAway, source.Func(p.markedNodes))
+	p.tasks.Go(func() { _ = p.parts.recovery.Start(logr.NewContext(p.ctx, p.log)) })
 }
 
 // stops ends the process.

@@ -26,6 +26,8 @@ type Config struct {
 	Driver string
 	// Selector selects the pods that may be removed.
 	Selector labels.Selector
+	// RecoverSelector selects the pods of LINSTOR itself that may be replaced when their node is lost; nil selects none.
+	RecoverSelector labels.Selector
 	// Settings are the policy's settings.
 	Settings failover.Settings
 	// Linstor is LINSTOR's word.
@@ -85,7 +87,7 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 			return fmt.Errorf("adding %T: %w", part, err)
 		}
 	}
-	for _, runnable := range []manager.Runnable{parts.protection, parts.vigil} {
+	for _, runnable := range []manager.Runnable{parts.protection, parts.vigil, parts.recovery} {
 		if err := mgr.Add(runnable); err != nil {
 			return fmt.Errorf("adding %T: %w", runnable, err)
 		}
@@ -111,6 +113,7 @@ type parts struct {
 	keepAway   *KeepAwayReconciler
 	protection *Protection
 	vigil      *Vigil
+	recovery   *Recovery
 }
 
 func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) parts {
@@ -136,5 +139,14 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 		keepAway:   &KeepAwayReconciler{KeepAway: keepAway},
 		vigil:      &Vigil{gatherer: g},
 		protection: &Protection{Survey: NewSurvey(cfg, kubelets, cache), halt: halt, metrics: cfg.Metrics},
+		recovery: &Recovery{
+			gatherer: g, client: c, recorder: recorder, metrics: cfg.Metrics, halt: halt, selector: cfg.RecoverSelector,
+			limit: cfg.MaxLostNodes, timeout: cfg.OperationsTimeout,
+			taints: silenceTaints{
+				client: c, live: live, kubelets: kubelets, clock: cfg.Clock, silence: cfg.Settings.KubeletSilence,
+				disabled: cfg.DisableNodeTaints, confirmed: make(map[string]time.Time),
+			},
+			told: make(map[types.UID]failover.Reason), replaced: make(map[types.UID]time.Time),
+		},
 	}
 }

@@ -225,6 +225,13 @@ func TestArgumentsAreUnderstood(t *testing.T) {
 		t.Errorf("leader election %t as %q in %q", o.LeaderElection, o.LeaderElectionLeaseName, o.LeaderElectionNamespace)
 	}
 
+	// The labels that the Piraeus Operator gives to the pods without which nothing can fail over.
+	for _, component := range []string{"linstor-controller", "linstor-csi-controller"} {
+		if o.RecoverSelector == nil || !o.RecoverSelector.Matches(labels.Set{"app.kubernetes.io/component": component}) {
+			t.Errorf("the pods of %s are not brought back: %q", component, o.RecoverPodSelector)
+		}
+	}
+
 	if !strings.HasPrefix(env["LS_CONTROLLERS"], "http") {
 		t.Errorf("LS_CONTROLLERS = %q, want the address of LINSTOR", env["LS_CONTROLLERS"])
 	}

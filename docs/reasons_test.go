@@ -21,9 +21,9 @@ import (
 // row is a row of a table whose first column is one word of code.
 var row = regexp.MustCompile("(?m)^\\| `([A-Z][A-Za-z]+)` \\|(.*)\\|$")
 
-// rows returns the rows of reasons.md, those of the reasons and those of the codes of check: the name and the other
+// rows returns the rows of reasons.md, those of the reasons, those of the codes of check and those of LINSTOR's own pods: the name and the other
 // columns without marks of code.
-func rows(t *testing.T) (reasons, codes [][]string) {
+func rows(t *testing.T) (reasons, codes, recoveries [][]string) {
 	t.Helper()
 
 	page, err := os.ReadFile("reasons.md")
@@ -34,6 +34,11 @@ func rows(t *testing.T) (reasons, codes [][]string) {
 	above, below, found := strings.Cut(string(page), "## Further findings")
 	if !found {
 		t.Fatal("reasons.md has no section of the further findings of check")
+	}
+
+	below, recovery, found := strings.Cut(below, "## LINSTOR's own pods")
+	if !found {
+		t.Fatal("reasons.md has no section of LINSTOR's own pods")
 	}
 
 	parse := func(text string) (all [][]string) {
@@ -49,7 +54,7 @@ func rows(t *testing.T) (reasons, codes [][]string) {
 		return all
 	}
 
-	return parse(above), parse(below)
+	return parse(above), parse(below), parse(recovery)
 }
 
 func names(rows [][]string) []string {
@@ -64,12 +69,16 @@ func names(rows [][]string) []string {
 func TestEveryReasonIsExplained(t *testing.T) {
 	t.Parallel()
 
-	documented, _ := rows(t)
-	if diff := cmp.Diff(reasons(t), names(documented)); diff != "" {
+	documented, _, recoveries := rows(t)
+	if diff := cmp.Diff(reasons(t, "reason.go"), names(documented)); diff != "" {
 		t.Errorf("reasons in reasons.md, in the order of the source (-want +got):\n%s", diff)
 	}
 
-	for _, columns := range documented {
+	if diff := cmp.Diff(reasons(t, "recover.go"), names(recoveries)); diff != "" {
+		t.Errorf("reasons of LINSTOR's own pods in reasons.md, in the order of the source (-want +got):\n%s", diff)
+	}
+
+	for _, columns := range slices.Concat(documented, recoveries) {
 		if len(columns) != 4 || slices.Contains(columns, "") {
 			t.Errorf("%s has no meaning, effect or remedy: %q", columns[0], columns)
 		}
@@ -79,7 +88,7 @@ func TestEveryReasonIsExplained(t *testing.T) {
 func TestTheCheckGivesTheSameRemedies(t *testing.T) {
 	t.Parallel()
 
-	documented, _ := rows(t)
+	documented, _, _ := rows(t)
 	for _, columns := range documented {
 		if remedy := check.Remedy(failover.Reason(columns[0])); remedy != "" && remedy != columns[3] {
 			t.Errorf("remedy of %s in reasons.md and in the check differ:\n%s\n%s", columns[0], columns[3], remedy)
@@ -95,17 +104,17 @@ func TestEveryCodeOfTheCheckIsExplained(t *testing.T) {
 		want = append(want, string(code))
 	}
 
-	_, documented := rows(t)
+	_, documented, _ := rows(t)
 	if diff := cmp.Diff(want, names(documented)); diff != "" {
 		t.Errorf("codes in reasons.md, in the order of the source (-want +got):\n%s", diff)
 	}
 }
 
-// reasons returns the constants of type Reason in the order of the source.
-func reasons(t *testing.T) []string {
+// reasons returns the constants of type Reason of a file of the policy, in the order of the source.
+func reasons(t *testing.T, name string) []string {
 	t.Helper()
 
-	file, err := parser.ParseFile(token.NewFileSet(), "../internal/failover/reason.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../internal/failover/"+name, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,7 @@ type Metrics struct {
 	taints      *prometheus.CounterVec
 	guard       prometheus.Gauge
 	unprotected *prometheus.GaugeVec
+	recovered   prometheus.Counter
 }
 
 // New returns metrics of which all known label values start at 0, so that rates see the first increment.
@@ -72,6 +73,10 @@ func New() *Metrics {
 			Help: "Selected pods that would not be moved if their node were lost now, each under the first reason; known to the leader only.",
 		}, []string{"reason"}),
 	}
+	m.recovered = prometheus.NewCounter(prometheus.CounterOpts{
+		Namespace: namespace, Name: "linstor_pods_deleted_total",
+		Help: "Pods of LINSTOR itself that were deleted because they were lost with their node.",
+	})
 	for _, reason := range []failover.Reason{
 		failover.QuorumLost, failover.NodeUnreachable, failover.ForcedIOErrors, failover.Demoted, failover.ReplicaGone,
 	} {
@@ -92,7 +97,7 @@ func New() *Metrics {
 
 // Collectors returns everything to register.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.failovers, m.pods, m.attachments, m.blocked, m.stages, m.taints, m.guard, m.unprotected}
+	return []prometheus.Collector{m.failovers, m.pods, m.attachments, m.blocked, m.stages, m.taints, m.guard, m.unprotected, m.recovered}
 }
 
 // FailoverBegun counts a fail-over.
@@ -105,6 +110,9 @@ func (m *Metrics) PodDeleted(mode failover.Removal) { m.pods.WithLabelValues(str
 
 // AttachmentDeleted counts a deleted VolumeAttachment.
 func (m *Metrics) AttachmentDeleted() { m.attachments.Inc() }
+
+// Recovered counts a deleted pod of LINSTOR itself.
+func (m *Metrics) Recovered() { m.recovered.Inc() }
 
 // Blocked counts a fail-over that a gate forbids.
 func (m *Metrics) Blocked(reason failover.Reason) { m.blocked.WithLabelValues(string(reason)).Inc() }

@@ -106,6 +106,8 @@ func (o *Options) addDecisionFlags(fs *flag.FlagSet) {
 		"how many nodes, or which percentage of them, may seem lost at once before nothing is removed any more")
 	fs.StringVar(&o.PauseDeployment, "pause-deployment", o.PauseDeployment,
 		"Deployment, in the namespace of the leader election, whose annotation drbd.linbit.com/pause-fail-over pauses all fail-over; empty for none")
+	fs.StringVar(&o.RecoverPodSelector, "recover-pod-selector", o.RecoverPodSelector,
+		"label selector of the pods of LINSTOR itself that are deleted when they are lost with their node; empty for none")
 	fs.BoolVar(&o.FailOverUnsafePods, "fail-over-unsafe-pods", o.FailOverUnsafePods,
 		"remove also pods with volumes that may not be available elsewhere, such as hostPath")
 }

@@ -60,6 +60,13 @@ type Options struct {
 	// PodSelector is PodLabelSelector, parsed by Parse.
 	PodSelector labels.Selector
 
+	// RecoverPodSelector selects the pods of LINSTOR itself that may be deleted when they are lost together with their
+	// node, in the syntax of kubectl --selector. Empty selects none.
+	RecoverPodSelector string
+
+	// RecoverSelector is RecoverPodSelector, parsed by Parse; nil where that is empty.
+	RecoverSelector labels.Selector
+
 	// Kubeconfig is the path of a kubeconfig file. Empty means the KUBECONFIG environment variable, then the
 	// ServiceAccount of the pod, then the default file of the user.
 	Kubeconfig string
@@ -210,6 +217,12 @@ func Parse(args []string) (Options, error) {
 	var err error
 	if o.PodSelector, err = labels.Parse(o.PodLabelSelector); err != nil {
 		return Options{}, invalid("pod-label-selector", o.PodLabelSelector, err.Error())
+	}
+
+	if o.RecoverPodSelector != "" {
+		if o.RecoverSelector, err = labels.Parse(o.RecoverPodSelector); err != nil {
+			return Options{}, invalid("recover-pod-selector", o.RecoverPodSelector, err.Error())
+		}
 	}
 
 	return o, nil

@@ -81,6 +81,15 @@ func (o *Options) validateSelector() error {
 		return invalid("pod-label-selector", o.PodLabelSelector, err.Error())
 	case selector.Empty():
 		return invalid("pod-label-selector", o.PodLabelSelector, "must name a label, because an empty selector selects every pod")
+	}
+
+	recovered, err := labels.Parse(o.RecoverPodSelector)
+
+	switch {
+	case err != nil:
+		return invalid("recover-pod-selector", o.RecoverPodSelector, err.Error())
+	case o.RecoverPodSelector != "" && recovered.Empty():
+		return invalid("recover-pod-selector", o.RecoverPodSelector, "must name a label, because this selects every pod")
 	default:
 		return nil
 	}
@@ -112,13 +121,18 @@ func (o *Options) validateMetricsAddress() error {
 
 	const want = "must be host:port, :port, or 0 to switch metrics off"
 
-	_, port, err := net.SplitHostPort(o.MetricsBindAddress)
+	host, port, err := net.SplitHostPort(o.MetricsBindAddress)
 	if err != nil {
 		return invalid("metrics-bind-address", o.MetricsBindAddress, want)
 	}
 
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return invalid("metrics-bind-address", o.MetricsBindAddress, want)
+	}
+
+	if ip := net.ParseIP(host); !o.MetricsSecure && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return invalid("metrics-bind-address", o.MetricsBindAddress,
+			"must be one of this host only, such as 127.0.0.1:8443, where --metrics-secure=false leaves metrics open to everybody")
 	}
 
 	return nil

@@ -1,0 +1,217 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+)
+
+const (
+	// recoveryInterval is how often pods of LINSTOR itself are looked at while a kubelet is silent.
+	recoveryInterval = 2 * time.Second
+	// answerTimeout is how long LINSTOR may take to answer whether it is there.
+	answerTimeout = 5 * time.Second
+)
+
+// Recovery brings back LINSTOR itself where it was lost together with a node: without the LINSTOR controller and the CSI
+// controller no volume can be moved, and Kubernetes takes minutes to start them elsewhere. It deletes their pods
+// plainly, so that their ReplicaSets replace them, and keeps the replacements away from the lost node. It runs on the
+// leader only.
+type Recovery struct {
+	gatherer
+	client   client.Client
+	recorder events.EventRecorder
+	metrics  *metrics.Metrics
+	halt     *haltSwitch
+	// selector selects the pods; nil means none.
+	selector labels.Selector
+	limit    failover.Limit
+	timeout  time.Duration
+	taints   silenceTaints
+
+	// The following is of one goroutine only.
+
+	told     map[types.UID]failover.Reason // by pod
+	replaced map[types.UID]time.Time       // by owner
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (*Recovery) NeedLeaderElection() bool { return true }
+
+// Start implements manager.Runnable. What fails is tried again with the next look.
+func (r *Recovery) Start(ctx context.Context) error {
+	ticker := time.NewTicker(recoveryInterval)
+	defer ticker.Stop()
+	for {
+		if err := r.look(ctx); err != nil && ctx.Err() == nil {
+			ctrl.LoggerFrom(ctx).WithName("recovery").Error(err, "Cannot look after the pods of LINSTOR itself")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// look takes away taints that have had their day and replaces the pods that are lost. While all kubelets are heard of, and
+// no node is tainted, it asks nobody.
+func (r *Recovery) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	var nodes corev1.NodeList
+	if err := r.cache.List(ctx, &nodes); err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	if !r.halt.dryRun {
+		if err := r.taints.tidy(ctx, nodes.Items); err != nil {
+			return err
+		}
+	}
+	silent := slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return r.silent(n.Name) })
+	if r.selector == nil || !silent {
+		clear(r.told)
+		clear(r.replaced)
+		return nil
+	}
+	return r.replace(ctx)
+}
+
+// silent tells whether the kubelet of a node is known to be silent.
+func (r *Recovery) silent(node string) bool {
+	n := r.kubelets.Node(node)
+	return n.LeaseKnown && n.LeaseSilence >= r.settings.KubeletSilence
+}
+
+// replace decides on each of the pods on silent nodes, from a fresh look at everything.
+func (r *Recovery) replace(ctx context.Context) error {
+	var pods corev1.PodList
+	if err := r.live.List(ctx, &pods, client.MatchingLabelsSelector{Selector: r.selector}); err != nil {
+		return fmt.Errorf("listing the pods %s: %w", r.selector, err)
+	}
+	lost := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return ended(&p) || p.Spec.NodeName == "" || !r.silent(p.Spec.NodeName) })
+	if len(lost) == 0 {
+		return nil
+	}
+	var nodes corev1.NodeList
+	if err := r.live.List(ctx, &nodes); err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	asking, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	answers := r.linstor.Answers(asking) == nil
+	now := r.clock.Now()
+	for i := range lost {
+		in, err := r.input(ctx, now, answers, &lost[i], nodes.Items)
+		if err != nil {
+			return err
+		}
+		if err := r.follow(ctx, now, &lost[i], failover.Recover(in)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// input collects what the decision on one pod rests on.
+func (r *Recovery) input(
+	ctx context.Context, now time.Time, answers bool, pod *corev1.Pod, nodes []corev1.Node,
+) (failover.Recovery, error) {
+	in := failover.Recovery{
+		Now: now, Silence: r.settings.KubeletSilence, Answers: answers, Node: r.kubelets.Node(pod.Spec.NodeName),
+		Limit: r.limit, Halt: r.halt.now(ctx),
+	}
+	if known, ok := r.linstor.Node(pod.Spec.NodeName); ok {
+		in.Online = failover.Fact[bool](known.Online)
+	}
+	in.Silent, in.Kubelets = r.kubelets.count(r.settings.KubeletSilence)
+	in.ReadyNode = slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Name != pod.Spec.NodeName && r.ready(ctx, &n, pod) })
+	in.Pod.Leaving = pod.DeletionTimestamp != nil
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		in.Pod.Replaced = owner.Kind == "ReplicaSet"
+		at, ok := r.replaced[owner.UID]
+		in.Pod.Leaving = in.Pod.Leaving || ok && at != now && now.Sub(at) < r.settings.KubeletSilence
+	}
+	for _, claim := range claimsOf(pod) {
+		pv, err := r.volumeOfClaim(ctx, claim)
+		if err != nil {
+			return in, fmt.Errorf("finding the volume of claim %s: %w", claim, err)
+		}
+		// Of a claim without a volume nobody knows what it will be.
+		if in.Pod.Storage == "" && (pv == nil || r.isOurs(pv)) {
+			in.Pod.Storage = claim
+		}
+	}
+	return in, nil
+}
+
+// ready tells whether a node could run the pod: its kubelet is alive, and the pod's affinity and tolerations let it go
+// there. Kubernetes marks nodes that are not ready by taints. Whether there is room is for the scheduler.
+func (r *Recovery) ready(ctx context.Context, node *corev1.Node, pod *corev1.Pod) bool {
+	known := r.kubelets.Node(node.Name)
+	if node.Spec.Unschedulable || !known.LeaseKnown || known.LeaseSilence >= failover.ForceSilence {
+		return false
+	}
+	if fits, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !fits {
+		return false
+	}
+	forbids := func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
+	_, tainted := schedulingcorev1.FindMatchingUntoleratedTaint(klog.FromContext(ctx), node.Spec.Taints, pod.Spec.Tolerations, forbids, false)
+	return !tainted
+}
+
+// follow does what was decided on a pod, and says so once.
+func (r *Recovery) follow(ctx context.Context, now time.Time, pod *corev1.Pod, d failover.Decision) error {
+	if d.Verdict == failover.Lost {
+		if err := r.taints.keepAway(ctx, pod.Spec.NodeName); err != nil {
+			d.Verdict, d.Reason, d.Message = failover.Blocked, failover.KeepAwayFailed, err.Error()
+		}
+	}
+	if d.Verdict != failover.Lost {
+		r.tell(ctx, pod, d, actionRefuse)
+		return nil
+	}
+	ctrl.LoggerFrom(ctx).Info("Deleting pod of LINSTOR", "pod", key(pod.Namespace, pod.Name), "node", pod.Spec.NodeName,
+		"reason", d.Reason, "message", d.Message)
+	err := r.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting pod %s: %w", key(pod.Namespace, pod.Name), err)
+	}
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		r.replaced[owner.UID] = now
+	}
+	r.metrics.Recovered()
+	r.tell(ctx, pod, d, actionDelete)
+	return nil
+}
+
+// tell says what was decided on a pod when it is news; that nothing is lost is none.
+func (r *Recovery) tell(ctx context.Context, pod *corev1.Pod, d failover.Decision, action string) {
+	if d.Verdict == failover.NotLost || r.told[pod.UID] == d.Reason {
+		return
+	}
+	r.told[pod.UID] = d.Reason
+	if d.Verdict == failover.Blocked {
+		ctrl.LoggerFrom(ctx).Info("Decided", "pod", key(pod.Namespace, pod.Name), "node", pod.Spec.NodeName,
+			"verdict", d.Verdict, "reason", d.Reason, "message", d.Message)
+	}
+	ref := typed(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}, "v1", "Pod")
+	note := "a pod that every fail-over needs is lost with its node: " + strings.TrimSpace(d.Message)
+	r.recorder.Eventf(ref, nil, corev1.EventTypeWarning, string(d.Reason), action, "%s", truncated(note))
+}

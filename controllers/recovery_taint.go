@@ -1,0 +1,113 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// TaintNodeSilent is the key of the taint on a node whose kubelet is silent and that ran a pod of LINSTOR itself. It is
+// not TaintLostQuorum, because the pods of LINSTOR tolerate that one: they need no storage.
+const TaintNodeSilent = "drbd.linbit.com/node-silent"
+
+// silenceTaints keeps replacements of LINSTOR's pods away from silent nodes, which Kubernetes takes for ready for up to 50
+// seconds. It is of one goroutine only.
+type silenceTaints struct {
+	client   client.Client
+	live     client.Reader
+	kubelets *Kubelets
+	clock    clock.PassiveClock
+	silence  time.Duration
+	disabled bool
+	// confirmed is when the cause of each taint was last seen, by node.
+	confirmed map[string]time.Time
+}
+
+// keepAway sees that no new pod comes to the node.
+func (s *silenceTaints) keepAway(ctx context.Context, name string) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var node corev1.Node
+		if err := s.live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if node.Spec.Unschedulable || takenOver(&node) || hasTaint(&node, TaintNodeSilent, "") {
+			return nil
+		}
+		if s.disabled {
+			return errors.New("--disable-node-taints forbids to keep the replacement away: waiting until Kubernetes calls the node unreachable")
+		}
+		before := node.DeepCopy()
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: TaintNodeSilent, Effect: corev1.TaintEffectNoSchedule})
+		if err := s.patch(ctx, before, &node); err != nil {
+			return fmt.Errorf("keeping pods away from node %s: %w", name, err)
+		}
+		s.confirmed[name] = s.clock.Now()
+		return nil
+	})
+}
+
+// tidy takes the taint off every node whose kubelet is heard of again, that Kubernetes itself keeps pods away from by
+// now, or of which nobody has known anything for so long that the taint has expired.
+func (s *silenceTaints) tidy(ctx context.Context, nodes []corev1.Node) error {
+	now := s.clock.Now()
+	for i := range nodes {
+		node := &nodes[i]
+		if !hasTaint(node, TaintNodeSilent, "") {
+			delete(s.confirmed, node.Name)
+			continue
+		}
+		known := s.kubelets.Node(node.Name)
+		silent := known.LeaseKnown && known.LeaseSilence >= s.silence
+		if _, seen := s.confirmed[node.Name]; !seen || silent {
+			s.confirmed[node.Name] = now
+		}
+		alive := known.LeaseKnown && known.LeaseSilence < failover.ForceSilence
+		if !alive && !takenOver(node) && now.Sub(s.confirmed[node.Name]) < keepAwayExpiry {
+			continue
+		}
+		before := node.DeepCopy()
+		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == TaintNodeSilent })
+		if err := s.patch(ctx, before, node); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("letting pods return to node %s: %w", node.Name, err)
+		}
+	}
+	return nil
+}
+
+// patch writes the taints. The list is replaced as a whole: the patch holds only against the version that was read.
+func (s *silenceTaints) patch(ctx context.Context, before, node *corev1.Node) error {
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := s.client.Patch(ctx, node, patch); err != nil {
+		return err
+	}
+	ctrl.LoggerFrom(ctx).V(1).Info("Wrote taints", "node", node.Name, "taints", node.Spec.Taints)
+	return nil
+}
+
+// count returns how many kubelets have been silent for that long, and how many were heard of lately at all.
+func (k *Kubelets) count(silence time.Duration) (silent, counted int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.clock.Now()
+	for _, lease := range k.leases {
+		since := now.Sub(lease.seen)
+		if since >= forgotten {
+			continue
+		}
+		counted++
+		if since >= silence {
+			silent++
+		}
+	}
+	return silent, counted
+}

@@ -1,0 +1,291 @@
+package controllers
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// linstorLabels are those of LINSTOR's own pods in the stories.
+var linstorLabels = map[string]string{"app.kubernetes.io/component": "linstor-controller"}
+
+func isLinstor(pod *corev1.Pod) bool {
+	return labels.SelectorFromSet(linstorLabels).Matches(labels.Set(pod.Labels))
+}
+
+// auditRecovery: never by force, never off a node that was heard of lately, never one that nothing replaces at once.
+func (w *world) auditRecovery(c apimodel.Change, pod *corev1.Pod) {
+	at := time.Since(w.started)
+	if c.GracePeriodSeconds != nil {
+		w.Errorf("after %s: pod %s of LINSTOR was deleted with a grace of %d s of the controller's own", at, pod.Name, *c.GracePeriodSeconds)
+	}
+	if owner := metav1.GetControllerOf(pod); owner == nil || owner.Kind != "ReplicaSet" {
+		w.Errorf("after %s: pod %s of LINSTOR was deleted and nothing replaces it", at, pod.Name)
+	}
+	if pod.DeletionTimestamp != nil {
+		w.Errorf("after %s: pod %s of LINSTOR was deleted again", at, pod.Name)
+	}
+}
+
+// recovering are default settings with LINSTOR's own pods selected.
+func recovering() Config {
+	cfg := defaults()
+	cfg.RecoverSelector = labels.SelectorFromSet(linstorLabels)
+	return cfg
+}
+
+// linstorPod adds a pod of LINSTOR on a node.
+func (w *world) linstorPod(name, node string, change ...func(*corev1.Pod)) {
+	w.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: name, Labels: linstorLabels,
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "linstor", UID: "replicaset", Controller: new(true),
+		}},
+	}}
+	pod.Spec.Containers = []corev1.Container{{Name: "main"}}
+	pod.Spec.NodeName = node
+	for _, f := range change {
+		f(pod)
+	}
+	w.must(w.Client().Create(w.ctx, pod))
+}
+
+// linstorOnA is a scene whose LINSTOR runs in a pod on A: the crash of A ends it, and when the pod is deleted, a
+// replacement takes ten seconds to start on the first node that takes pods.
+func linstorOnA(t *testing.T, cfg Config, tell func(w *world, p *process), change ...func(*corev1.Pod)) {
+	t.Helper()
+	sceneWith(t, virtual.Options{}, cfg, func(w *world, p *process) {
+		w.linstorPod("linstor-1", nodeA, change...)
+		w.API.OnChange(func(c apimodel.Change) {
+			if !strings.HasPrefix(c.Actor, controllerActor) || c.Verb != apimodel.VerbDelete || c.Kind != "Pod" || c.Name != "linstor-1" {
+				return
+			}
+			for _, taint := range w.node(nodeA).Spec.Taints {
+				if taint.Effect == corev1.TaintEffectNoSchedule && taint.Key != TaintLostQuorum {
+					time.AfterFunc(10*time.Second, w.Linstor.Start)
+					return
+				}
+			}
+			w.Error("the replacement of LINSTOR's pod is placed on the dead node again")
+		})
+		w.pass(10 * time.Second)
+		tell(w, p)
+	})
+}
+
+func (w *world) crashWithLinstor() {
+	w.Linstor.Stop()
+	w.Crash(nodeA)
+}
+
+func (w *world) silenced(node string) bool {
+	w.Helper()
+	return hasTaint(w.node(node), TaintNodeSilent, corev1.TaintEffectNoSchedule)
+}
+
+func TestLinstorItselfWasOnTheNodeThatCrashed(t *testing.T) {
+	linstorOnA(t, recovering(), func(w *world, p *process) {
+		w.crashWithLinstor()
+		deleted := w.until(25*time.Second, "LINSTOR's pod is deleted", func() bool { return len(w.removed("linstor-1")) > 0 })
+		if deleted < 10*time.Second {
+			t.Errorf("LINSTOR's pod was deleted %s after the crash: its kubelet had not been silent for 20 s", deleted)
+		}
+		running := w.until(time.Minute-deleted, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		t.Logf("LINSTOR's pod deleted %s after the crash, workload runs %s later", deleted, running)
+		if got := len(w.removed("linstor-1")); got != 1 {
+			t.Errorf("LINSTOR's pod was deleted %d times, want once", got)
+		}
+		if !p.events.has(string(failover.LinstorGone), "Pod", "linstor-1") {
+			t.Errorf("no Event says why LINSTOR's pod was deleted: %+v", p.events.events)
+		}
+		w.until(time.Minute, "Kubernetes' own taint has taken over", func() bool { return !w.silenced(nodeA) })
+		w.Return(nodeA)
+		w.until(2*time.Minute, "the node takes pods again", func() bool { return len(w.node(nodeA).Spec.Taints) == 0 })
+	})
+}
+
+func TestAStuckLinstorOnALivingNodeIsLeftAlone(t *testing.T) {
+	linstorOnA(t, recovering(), func(w *world, _ *process) {
+		w.Linstor.Stop()
+		w.pass(5 * time.Minute)
+		w.wantUntouched()
+	})
+}
+
+func TestASilentKubeletUnderAnAnsweringLinstorIsLeftAlone(t *testing.T) {
+	linstorOnA(t, recovering(), func(w *world, _ *process) {
+		w.SilenceKubelet(nodeA)
+		w.pass(5 * time.Minute)
+		w.wantUntouched()
+	})
+}
+
+func TestAPodThatLinstorNeedsGoesWhenLinstorItselfLivesElsewhere(t *testing.T) {
+	linstorOnA(t, recovering(), func(w *world, _ *process) {
+		w.Crash(nodeA)
+		w.until(25*time.Second, "the pod is deleted", func() bool { return len(w.removed("linstor-1")) > 0 })
+	})
+}
+
+// Nothing is done for LINSTOR's pods by default.
+func TestNoPodOfLinstorIsSelectedByDefault(t *testing.T) {
+	linstorOnA(t, defaults(), func(w *world, _ *process) {
+		w.crashWithLinstor()
+		w.pass(5 * time.Minute)
+		w.wantUntouched()
+	})
+}
+
+func TestWhatKeepsAPodOfLinstor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pod   func(*corev1.Pod)
+		cfg   func(*Config)
+		world func(*world)
+		want  failover.Reason
+	}{
+		"no ReplicaSet owns it": {
+			pod:  func(pod *corev1.Pod) { pod.OwnerReferences[0].Kind = "StatefulSet" },
+			want: failover.NoOwner,
+		},
+		"it has a volume of LINSTOR": {
+			pod: func(pod *corev1.Pod) {
+				pod.Spec.Volumes = []corev1.Volume{{Name: "db", VolumeSource: corev1.VolumeSource{
+					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-other"},
+				}}}
+			},
+			want: failover.NeedsStorage,
+		},
+		"no other node may run it": {
+			pod:  func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": nodeA} },
+			want: failover.NoReadyNode,
+		},
+		"all other nodes are closed": {
+			world: func(w *world) {
+				w.must(w.cordon(nodeB))
+				w.must(w.cordon(nodeT))
+			},
+			want: failover.NoReadyNode,
+		},
+		"as many nodes are silent as may be": {
+			cfg:  func(cfg *Config) { cfg.MaxLostNodes = failover.Limit{} },
+			want: failover.GuardTripped,
+		},
+		"a dry run": {
+			cfg:  func(cfg *Config) { cfg.DryRun = true },
+			want: failover.DryRun,
+		},
+		"a Deployment that cannot be read may say that all is paused": {
+			cfg: func(cfg *Config) {
+				cfg.PauseDeployment = types.NamespacedName{Namespace: "ha-controller", Name: "absent"}
+			},
+			want: failover.Paused,
+		},
+		"its node cannot be tainted": {
+			world: func(w *world) {
+				w.API.Fail(func(r apimodel.Request) error {
+					if r.Verb == apimodel.VerbPatch && r.Kind == "Node" {
+						return errors.New("no")
+					}
+					return nil
+				})
+			},
+			want: failover.KeepAwayFailed,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := recovering()
+			if tc.cfg != nil {
+				tc.cfg(&cfg)
+			}
+			var change []func(*corev1.Pod)
+			if tc.pod != nil {
+				change = append(change, tc.pod)
+			}
+			linstorOnA(t, cfg, func(w *world, p *process) {
+				if tc.world != nil {
+					tc.world(w)
+				}
+				w.crashWithLinstor()
+				w.until(45*time.Second, "an Event tells why", func() bool { return p.events.has(string(tc.want), "Pod", "linstor-1") })
+				w.pass(20 * time.Second)
+				w.wantUntouched()
+				if got := p.events.reasons("Pod", "linstor-1"); len(got) != 1 {
+					t.Errorf("Events of LINSTOR's pod: %q, want one", got)
+				}
+			}, change...)
+		})
+	}
+}
+
+func TestWhereNodesMayNotBeTaintedLinstorWaitsForKubernetesOwnTaint(t *testing.T) {
+	cfg := recovering()
+	cfg.DisableNodeTaints = true
+	linstorOnA(t, cfg, func(w *world, p *process) {
+		w.crashWithLinstor()
+		w.until(30*time.Second, "an Event tells why nothing happens", func() bool {
+			return p.events.has(string(failover.KeepAwayFailed), "Pod", "linstor-1")
+		})
+		w.wantUntouched()
+		w.until(time.Minute, "LINSTOR's pod is deleted", func() bool { return len(w.removed("linstor-1")) > 0 })
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		if w.nodePatches() != 0 {
+			t.Errorf("%d nodes were patched", w.nodePatches())
+		}
+	})
+}
+
+// A replacement that tolerates everything may come to the dead node again. It gets the time that another one had.
+func TestAPodOfLinstorThatComesBackToTheDeadNodeIsNoTightLoop(t *testing.T) {
+	cfg := recovering()
+	linstorOnA(t, cfg, func(w *world, _ *process) {
+		w.API.OnChange(func(c apimodel.Change) {
+			if c.Verb == apimodel.VerbDelete && c.Kind == "Pod" && isLinstor(c.Old.(*corev1.Pod)) {
+				w.linstorPod(c.Name+"x", nodeA)
+			}
+		})
+		w.crashWithLinstor()
+		w.pass(2 * time.Minute)
+		count := 0
+		for _, c := range w.did(apimodel.VerbDelete, "Pod") {
+			if isLinstor(c.Old.(*corev1.Pod)) {
+				count++
+			}
+		}
+		if count < 2 || count > 6 {
+			t.Errorf("%d pods of LINSTOR were deleted in two minutes, want one every 20 s", count)
+		}
+	})
+}
+
+// The taint of a leader that is gone is taken off by the next one, also where it does not look after LINSTOR's pods.
+func TestTheTaintOfASilentNodeGoesWithItsCause(t *testing.T) {
+	linstorOnA(t, defaults(), func(w *world, _ *process) {
+		for _, node := range []string{nodeA, nodeB} {
+			tainted := w.node(node)
+			tainted.Spec.Taints = append(tainted.Spec.Taints, corev1.Taint{Key: TaintNodeSilent, Effect: corev1.TaintEffectNoSchedule})
+			if node == nodeA {
+				w.SilenceKubelet(nodeA)
+				w.pass(25 * time.Second)
+				tainted.ResourceVersion = w.node(node).ResourceVersion
+			}
+			w.must(w.Client().Update(w.ctx, tainted))
+		}
+		w.until(5*time.Second, "the taint is off the node whose kubelet is heard of", func() bool { return !w.silenced(nodeB) })
+		if !w.silenced(nodeA) {
+			t.Error("the taint is off the node whose kubelet is silent")
+		}
+		w.RestoreKubelet(nodeA)
+		w.until(15*time.Second, "the taint is off the node whose kubelet is heard of again", func() bool { return !w.silenced(nodeA) })
+	})
+}

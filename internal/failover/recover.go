@@ -1,0 +1,99 @@
+package failover
+
+import (
+	"fmt"
+	"time"
+)
+
+// Reasons of decisions on pods of LINSTOR itself. Where one of the other reasons fits, that one is given.
+const (
+	// LinstorGone : the pod's node is gone, and without the pod nothing can fail over.
+	LinstorGone Reason = "LinstorGone"
+	// NodeAlive : the kubelet of the pod's node is not known to be silent.
+	NodeAlive Reason = "NodeAlive"
+	// LinstorAnswers : LINSTOR answers, and does not say that the pod's node is gone.
+	LinstorAnswers Reason = "LinstorAnswers"
+	// PodLeaving : the pod is being deleted already, or another of its owner's was a moment ago.
+	PodLeaving Reason = "PodLeaving"
+	// NeedsStorage : the pod uses a volume that cannot be attached elsewhere before LINSTOR runs.
+	NeedsStorage Reason = "NeedsStorage"
+	// NoReadyNode : no other node is ready for the pod.
+	NoReadyNode Reason = "NoReadyNode"
+)
+
+// Recovery is everything that the decision on one pod of LINSTOR itself rests on: the LINSTOR controller, or what
+// attaches its volumes.
+type Recovery struct {
+	Now time.Time
+	// Silence is how long the kubelet of the pod's node must have been silent.
+	Silence time.Duration
+	// Answers tells whether LINSTOR has just answered.
+	Answers bool
+	// Online is LINSTOR's word on the pod's node.
+	Online Fact[bool]
+	// Node is the pod's node.
+	Node Node
+	// Kubelets is the number of kubelets heard of lately, Silent that of those that are silent now. More than Limit
+	// are no lost nodes but a suspect view.
+	Kubelets, Silent int
+	Limit            Limit
+	// ReadyNode is set when another node is ready for the pod.
+	ReadyNode bool
+	// Pod is the pod.
+	Pod RecoveryPod
+	// Halt holds what forbids every removal. The guard is one against LINSTOR's view: it counts while LINSTOR answers.
+	Halt Halt
+}
+
+// RecoveryPod is a pod of LINSTOR itself.
+type RecoveryPod struct {
+	// Leaving is set when it is being deleted, or another pod of its owner was deleted so lately that the node of its
+	// replacement need not have been known to be gone.
+	Leaving bool
+	// Replaced is set when a ReplicaSet owns it: that one replaces a pod as soon as it is being deleted, while other
+	// owners wait until it is gone, and a dead node never lets it go.
+	Replaced bool
+	// Storage names its first claim with a volume of LINSTOR; empty when it has none.
+	Storage string
+}
+
+// Recover decides whether a pod of LINSTOR itself is to be deleted, so that its owner starts another one on a node that
+// lives. Kubernetes does so by itself, but only minutes later, and until then no volume can be moved.
+//
+// A pod is deleted plainly and never by force: nobody knows that it has stopped. So it must not matter if the old one
+// still runs, cut off from the cluster. It is the same that Kubernetes does, only earlier.
+func Recover(in Recovery) Decision {
+	switch {
+	case in.Pod.Leaving:
+		return Decision{Verdict: NotLost, Reason: PodLeaving, Message: "it is being replaced already"}
+	case !in.Node.leaseSilent(in.Silence):
+		return Decision{Verdict: NotLost, Reason: NodeAlive, Message: "its kubelet is not known to be silent"}
+	case in.Answers && !freshFact(in.Online, in.Now).is(false):
+		return Decision{Verdict: NotLost, Reason: LinstorAnswers, Message: "LINSTOR answers, and does not say that the node is gone"}
+	}
+	d := Decision{Verdict: Blocked}
+	switch {
+	case !in.Pod.Replaced:
+		d.Reason, d.Message = NoOwner, "no ReplicaSet owns the pod, so that nothing would replace it at once"
+	case in.Pod.Storage != "":
+		d.Reason, d.Message = NeedsStorage, fmt.Sprintf("its claim %s is a volume of LINSTOR, which cannot be attached without LINSTOR", in.Pod.Storage)
+	case in.Limit.exceeded(in.Silent, in.Kubelets):
+		d.Reason = GuardTripped
+		d.Message = fmt.Sprintf("%d of %d kubelets are silent at once, more than --max-lost-nodes=%s allows", in.Silent, in.Kubelets, in.Limit)
+	case in.Answers && in.Halt.Guard != "":
+		d.Reason, d.Message = GuardTripped, in.Halt.Guard
+	case !in.ReadyNode:
+		d.Reason, d.Message = NoReadyNode, "no other node is ready for the pod"
+	case in.Halt.Paused != "":
+		d.Reason, d.Message = Paused, in.Halt.Paused
+	case in.Halt.DryRun:
+		d.Reason, d.Message = DryRun, "--dry-run forbids every removal"
+	default:
+		d.Verdict, d.Reason = Lost, LinstorGone
+		d.Message = fmt.Sprintf("its node has been silent for %s and LINSTOR does not answer", in.Node.LeaseSilence.Round(time.Second))
+		if in.Answers {
+			d.Message = fmt.Sprintf("its node has been silent for %s and LINSTOR does not reach it either", in.Node.LeaseSilence.Round(time.Second))
+		}
+	}
+	return d
+}
