@@ -26,7 +26,7 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	s := bedtest.New(t, bedtest.Shared(t), 3)
 	s.Start(s.Workload("db"))
-	report, status := runCheck(s, accountKubeconfig(s))
+	report, status := runCheck(s, accountKubeconfig(s), s.LINSTORURL())
 	if status != check.StatusProtected || len(report.Volumes) != 1 || len(report.Findings) != 0 {
 		t.Errorf("exit status %d for a protected workload, report %+v", status, report)
 	}
@@ -36,7 +36,7 @@ func TestCheck(t *testing.T) {
 	w.Nodes = s.Nodes[:2]
 	w.Volumes[0].Quorum = "majority"
 	s.Start(w)
-	report, status = runCheck(s, accountKubeconfig(s))
+	report, status = runCheck(s, accountKubeconfig(s), s.LINSTORURL())
 	if status != check.StatusUnprotected || len(report.Volumes) != 2 || report.Volumes[0].Reason != failover.NoSurvivor {
 		t.Errorf("exit status %d beside a workload without tie-breaker, report %+v", status, report)
 	}
@@ -49,20 +49,20 @@ func TestCheck(t *testing.T) {
 func TestCheckWithoutPermissions(t *testing.T) {
 	t.Parallel()
 	s := bedtest.New(t, bedtest.Shared(t), 0)
-	report, status := runCheck(s, kubeconfig(s, "kube-system", "default"))
+	report, status := runCheck(s, kubeconfig(s, "kube-system", "default"), s.LINSTORURL())
 	if status != check.StatusUnknown || len(report.Findings) == 0 || report.Findings[0].Code != check.KubernetesUnreadable {
 		t.Errorf("exit status %d, report %+v, want that the API cannot be read", status, report)
 	}
 }
 
 // runCheck runs the command for the scenario's namespace.
-func runCheck(s *bedtest.Scenario, kubeconfig string) (check.Report, check.Status) {
+func runCheck(s *bedtest.Scenario, kubeconfig, linstor string) (check.Report, check.Status) {
 	s.T.Helper()
 	root, err := testbed.Root()
 	s.Must(err)
 	cmd := exec.CommandContext(s.Ctx, filepath.Join(root, "bin", "piraeus-ha-controller"),
 		"check", "--kubeconfig="+kubeconfig, "--namespace="+s.Name, "-o", "json")
-	cmd.Env = []string{"LS_CONTROLLERS=" + s.LINSTORURL()}
+	cmd.Env = []string{"LS_CONTROLLERS=" + linstor}
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	err = cmd.Run()

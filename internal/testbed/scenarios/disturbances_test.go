@@ -34,6 +34,7 @@ func TestDisturbances(t *testing.T) {
 		{"a new leader finishes what the old one began", leaderDies},
 		{"a node that crashes together with LINSTOR is lost once LINSTOR is back", linstorDiesToo},
 		{"nothing moves while most nodes seem lost, and then it does", mostLost},
+		{"the check names all that is wrong", checkNamesAll},
 		{"thirty volumes of one node move together", crowd},
 	} {
 		t.Run(scenario.name, func(t *testing.T) { scenario.play(bedtest.New(t, bed, 3)) })
