@@ -86,9 +86,11 @@ func TestRegressions(t *testing.T) {
 				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b"), TieBreaker: "node-c"},
 			}, pod("pod-0", "a", "v0")),
 			Steps: []sim.Step{
-				at("36.464s", sim.IsolateDRBD, "a", ""), {At: 40028 * time.Millisecond, What: sim.CutLink, Node: "node-c", Peer: "node-b"},
+				at("36.464s", sim.IsolateDRBD, "a", ""),
+				{At: 40028 * time.Millisecond, What: sim.CutLink, Node: "node-c", Peer: "node-b"},
 				at("43.327s", sim.FreezeSatellite, "b", ""), at("43.924s", sim.RejoinDRBD, "a", ""), at("44.585s", sim.SilenceKubelet, "a", ""),
-				{At: 46746 * time.Millisecond, What: sim.CutLink, Node: "node-a", Peer: "node-c"}, at("48.599s", sim.StopSatellite, "a", ""),
+				{At: 46746 * time.Millisecond, What: sim.CutLink, Node: "node-a", Peer: "node-c"},
+				at("48.599s", sim.StopSatellite, "a", ""),
 			},
 			Length: 134 * time.Second,
 		},
@@ -96,7 +98,8 @@ func TestRegressions(t *testing.T) {
 			World: slowly(world(4, []sim.Volume{{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("b", "c", "d")}},
 				pod("pod-0", "b", "v0")), "c", 7303*time.Millisecond),
 			Steps: []sim.Step{
-				at("10.733s", sim.Isolate, "b", ""), {At: 55749 * time.Millisecond, What: sim.CutLink, Node: "node-d", Peer: "node-c", On: "v0"},
+				at("10.733s", sim.Isolate, "b", ""),
+				{At: 55749 * time.Millisecond, What: sim.CutLink, Node: "node-d", Peer: "node-c", On: "v0"},
 				at("61.634s", sim.Rejoin, "b", ""),
 			},
 			Length: 101 * time.Second,

@@ -1,0 +1,230 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+)
+
+// reading is what one reconciliation has read of one resource, and the truth at that moment.
+type reading struct {
+	// at is when the list of replicas was asked for.
+	at       time.Time
+	resource linstor.Resource
+	// writable are the nodes that could write both when the reading began and when it ended.
+	writable map[string]bool
+	// promotable are the nodes that had it closed and could have opened it.
+	promotable map[string]bool
+	// silent is since when satellites have not been heard; frozen are those that LINSTOR takes for ONLINE all the same.
+	silent map[string]time.Time
+	frozen map[string]bool
+	// unnoticed are the nodes whose DRBD takes a connection for alive that is dead.
+	unnoticed map[string]bool
+}
+
+// act is what one reconciliation has read so far.
+type act struct {
+	readings map[string]reading // by resource
+	pods     map[types.UID]bool // seen by a live list
+	reasons  map[types.UID]failover.Reason
+}
+
+// acts keeps the acts of a process, by reconciliation.
+type acts struct {
+	mu  sync.Mutex
+	all map[types.UID]*act
+}
+
+func (a *acts) of(ctx context.Context, f func(*act)) {
+	id := controller.ReconcileIDFromContext(ctx)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.all == nil {
+		a.all = make(map[types.UID]*act)
+	}
+	if a.all[id] == nil {
+		a.all[id] = &act{
+			readings: make(map[string]reading), pods: make(map[types.UID]bool), reasons: make(map[types.UID]failover.Reason),
+		}
+	}
+	f(a.all[id])
+}
+
+// witness is LINSTOR's word as the controllers hear it; it notes the truth behind every fresh reading.
+type witness struct {
+	memory
+	process *process
+}
+
+var _ controllers.Linstor = (*witness)(nil)
+
+// Refresh is the reading that precedes a deletion.
+func (l *witness) Refresh(ctx context.Context, name string) (linstor.Resource, error) {
+	w := l.process.world
+	before := w.writers(name)
+	r, err := l.memory.Refresh(ctx, name)
+	if err != nil {
+		return r, err
+	}
+	after := w.writers(name)
+	writable := make(map[string]bool)
+	for node := range before {
+		writable[node] = after[node]
+	}
+	w.mu.Lock()
+	silent, frozen := maps.Clone(w.silent), maps.Clone(w.frozen)
+	w.mu.Unlock()
+	promotable, unnoticed := make(map[string]bool), make(map[string]bool)
+	for node, truth := range w.DRBD.Inspect(name) {
+		unnoticed[node] = truth.Unnoticed
+		promotable[node] = truth.MayPromote && !truth.Unnoticed && truth.Open == 0
+	}
+	l.process.acts.of(ctx, func(a *act) {
+		a.readings[strings.ToLower(name)] = reading{r.Confirmed, r, writable, promotable, silent, frozen, unnoticed}
+	})
+	return r, nil
+}
+
+// reading returns what an act has read of a resource, and whether that is fresh. A poll may have read it again since.
+func (p *process) reading(a *act, resource string) (reading, bool) {
+	r, ok := a.readings[strings.ToLower(resource)]
+	if !ok {
+		return r, false
+	}
+	if again, known := p.store.Resource(resource); known && time.Since(r.at) > failover.MaxAge {
+		r.at, r.resource = again.Confirmed, again
+		now := p.world.writers(resource)
+		maps.DeleteFunc(r.writable, func(node string, _ bool) bool { return !now[node] })
+	}
+	return r, time.Since(r.at) <= failover.MaxAge
+}
+
+// writers returns the nodes that can write a resource now.
+func (w *world) writers(resource string) map[string]bool {
+	nodes := make(map[string]bool)
+	for _, node := range w.history.World.Nodes {
+		if w.DRBD.CanWrite(resource, node) {
+			nodes[node] = true
+		}
+	}
+	return nodes
+}
+
+// auditedClient is the API as the controllers write to it. Each write is held against the invariants.
+type auditedClient struct {
+	client.Client
+	process *process
+}
+
+func (c *auditedClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if err := c.Client.List(ctx, list, opts...); err != nil {
+		return err
+	}
+	if pods, ok := list.(*corev1.PodList); ok {
+		c.process.acts.of(ctx, func(a *act) {
+			for i := range pods.Items {
+				a.pods[pods.Items[i].UID] = true
+			}
+		})
+	}
+	return nil
+}
+
+func (c *auditedClient) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	c.process.world.auditWrite(o)
+	return c.Client.Patch(ctx, o, patch, opts...)
+}
+
+func (c *auditedClient) Status() client.SubResourceWriter {
+	return &auditedStatus{SubResourceWriter: c.Client.Status(), process: c.process}
+}
+
+func (c *auditedClient) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+	w := c.process.world
+	w.auditWrite(o)
+	options := new(client.DeleteOptions).ApplyOptions(opts)
+	switch o := o.(type) {
+	case *corev1.Pod:
+		var pod corev1.Pod
+		if err := w.oracle.Get(ctx, client.ObjectKeyFromObject(o), &pod); err != nil {
+			return c.Client.Delete(ctx, o, opts...)
+		}
+		err := c.Client.Delete(ctx, o, opts...)
+		if err == nil {
+			c.process.acts.of(ctx, func(a *act) { w.auditRemoval(c.process, a, &pod, options) })
+		}
+		return err
+	case *storagev1.VolumeAttachment:
+		var va storagev1.VolumeAttachment
+		if err := w.oracle.Get(ctx, client.ObjectKeyFromObject(o), &va); err != nil {
+			return c.Client.Delete(ctx, o, opts...)
+		}
+		users := w.users(ctx, va.Spec.NodeName, *va.Spec.Source.PersistentVolumeName)
+		err := c.Client.Delete(ctx, o, opts...)
+		if err == nil {
+			w.count("attachment deleted")
+			c.process.acts.of(ctx, func(a *act) { w.auditDetach(c.process, a, &va, users) })
+		}
+		return err
+	}
+	w.violated(ruleForeign, "%T %s was deleted", o, o.GetName())
+	return c.Client.Delete(ctx, o, opts...)
+}
+
+// auditedStatus is the status of the API's objects as the controllers write it.
+type auditedStatus struct {
+	client.SubResourceWriter
+	process *process
+}
+
+func (s *auditedStatus) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	w := s.process.world
+	w.auditWrite(o)
+	data, err := patch.Data(o)
+	w.must(err)
+	var content struct {
+		Status struct {
+			Conditions   []corev1.PodCondition     `json:"conditions"`
+			VolumesInUse []corev1.UniqueVolumeName `json:"volumesInUse"`
+		} `json:"status"`
+	}
+	w.must(json.Unmarshal(data, &content))
+	switch o := o.(type) {
+	case *corev1.Pod:
+		for _, condition := range content.Status.Conditions {
+			s.process.acts.of(ctx, func(a *act) { a.reasons[o.UID] = failover.Reason(condition.Reason) })
+		}
+	case *corev1.Node:
+		var node corev1.Node
+		w.must(w.oracle.Get(ctx, client.ObjectKeyFromObject(o), &node))
+		var released []string
+		var inUse []string
+		for _, name := range node.Status.VolumesInUse {
+			if slices.Contains(content.Status.VolumesInUse, name) {
+				continue
+			}
+			released = append(released, string(name))
+			inUse = append(inUse, w.usersOfHandle(ctx, o.Name, string(name))...)
+		}
+		err := s.SubResourceWriter.Patch(ctx, o, patch, opts...)
+		if err == nil {
+			w.auditRelease(o.Name, released, inUse)
+		}
+		return err
+	}
+	return s.SubResourceWriter.Patch(ctx, o, patch, opts...)
+}
