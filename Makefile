@@ -68,6 +68,23 @@ demo: testbed ## Watch a fail-over: a node is crashed in a cluster on this machi
 playground: testbed ## Keep such a cluster running, to crash and return nodes by hand
 	@go run ./internal/testbed/cmd/playground
 
+RUNS ?= 10
+
+.PHONY: bench
+bench: testbed ## Measure what docs/benchmarks.md claims (ROWS=crash,cut RUNS=3 for less, ARGS=-help for more)
+	@go run ./internal/testbed/cmd/bench -runs $(RUNS) $(if $(ROWS),-rows $(ROWS)) $(ARGS)
+
+# Which benchmarks, and how often each is run.
+BENCH       ?= .
+BENCH_COUNT ?= 6
+
+.PHONY: microbench
+microbench: ## Run the Go benchmarks BENCH_COUNT times (default 6) and print them by benchstat
+	@mkdir -p .testbed
+	@set -o pipefail; go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) ./controllers/... ./internal/failover/... \
+		./internal/linstor/... | tee .testbed/microbench.txt
+	@$(TOOL) benchstat .testbed/microbench.txt
+
 ##@ Test bed
 
 CONTROLPLANE := internal/testbed/controlplane

@@ -51,6 +51,12 @@ type Bed struct {
 	stop      sync.Once
 }
 
+// step is a step of Start.
+type step struct {
+	what string
+	do   func(context.Context) error
+}
+
 // Start brings up a bed, and cleans up behind itself if that fails. The bed runs until Stop; ctx bounds
 // only the start.
 func Start(ctx context.Context, options Options) (*Bed, error) {
@@ -62,15 +68,17 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 	if err := b.startSpawner(); err != nil {
 		return nil, err
 	}
-	for _, step := range []struct {
-		what string
-		do   func(context.Context) error
-	}{
-		{"etcd, kube-apiserver, kube-controller-manager and kube-scheduler", b.startControlPlane},
+	steps := []step{
+		{"etcd and kube-apiserver", b.startControlPlane},
 		{"simulated LINSTOR and DRBD", b.startStorage},
-		{"CSI attacher", b.startAttacher},
-		{"simulated kubelets", b.startNodes},
-	} {
+	}
+	if !options.Bare {
+		steps = append(steps,
+			step{"kube-controller-manager and kube-scheduler", b.startControllers},
+			step{"CSI attacher", b.startAttacher},
+			step{"simulated kubelets", b.startNodes})
+	}
+	for _, step := range steps {
 		options.Progress(step.what)
 		if err := errors.Join(ctx.Err(), step.do(ctx)); err != nil {
 			b.Stop()
@@ -158,7 +166,7 @@ func (b *Bed) startSpawner() error {
 	return nil
 }
 
-// startControlPlane starts the real Kubernetes.
+// startControlPlane starts the real etcd and API server.
 func (b *Bed) startControlPlane(context.Context) error {
 	var err error
 	if b.control, err = startControlPlane(b.spawn, b.binDir, b.dir, b.LogDir); err != nil {
@@ -169,9 +177,12 @@ func (b *Bed) startControlPlane(context.Context) error {
 	if b.Client, err = client.New(b.Config, client.Options{}); err != nil {
 		return fmt.Errorf("client: %w", err)
 	}
-	if b.Kubeconfig, err = b.control.kubeconfig("admin", "system:masters"); err != nil {
-		return err
-	}
+	b.Kubeconfig, err = b.control.kubeconfig("admin", "system:masters")
+	return err
+}
+
+// startControllers starts the rest of the real Kubernetes.
+func (b *Bed) startControllers(context.Context) error {
 	processes, err := b.control.startControllers(b.binDir, b.options)
 	for _, p := range processes {
 		b.supervise(p)

@@ -94,25 +94,18 @@ func (c *controlPlane) startControllers(binDir string, options Options) ([]*proc
 	if err := os.WriteFile(caFile, c.admin.CAData, 0o600); err != nil {
 		return nil, fmt.Errorf("write the API server's CA: %w", err)
 	}
-	qps := func(args []string) []string {
-		if options.KubeAPIQPS > 0 {
-			args = append(args, fmt.Sprintf("--kube-api-qps=%d", options.KubeAPIQPS),
-				fmt.Sprintf("--kube-api-burst=%d", 2*options.KubeAPIQPS))
-		}
-		return args
-	}
 	var started []*process
 	for _, component := range []struct {
 		name string
 		args []string
 	}{
-		{"kube-controller-manager", qps([]string{
+		{"kube-controller-manager", append([]string{
 			"--use-service-account-credentials=true",
 			"--service-account-private-key-file=" + filepath.Join(certDir, "sa-signer.key"),
 			"--root-ca-file=" + caFile,
 			"--flex-volume-plugin-dir=" + filepath.Join(c.dir, "flexvolume"),
-		})},
-		{"kube-scheduler", qps(nil)},
+		}, rateLimit(options.KubeAPIQPS)...)},
+		{"kube-scheduler", rateLimit(options.SchedulerQPS)},
 	} {
 		kubeconfig, err := c.kubeconfig("system:" + component.name)
 		if err != nil {
@@ -128,6 +121,14 @@ func (c *controlPlane) startControllers(binDir string, options Options) ([]*proc
 		started = append(started, p)
 	}
 	return started, nil
+}
+
+// rateLimit returns the flags by which a component may send qps requests per second to the API, none for 0.
+func rateLimit(qps int) []string {
+	if qps == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("--kube-api-qps=%d", qps), fmt.Sprintf("--kube-api-burst=%d", 2*qps)}
 }
 
 // kubeconfig writes a kubeconfig with a certificate for a user and returns its path. Users named

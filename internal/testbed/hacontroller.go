@@ -3,7 +3,6 @@ package testbed
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -32,14 +31,15 @@ var controlPlaneNode = kubelet.NodeOptions{
 // DeployController applies the shipped manifest by kubectl and waits until all replicas of the high
 // availability controller are ready and one of them leads.
 func (b *Bed) DeployController(ctx context.Context) error {
-	root, err := Root()
-	if err != nil {
+	if err := b.ApplyManifest(ctx); err != nil {
 		return err
 	}
-	manifest := filepath.Join(root, "deploy", "all.yaml")
-	if _, err := b.kubectl(ctx, "apply", "--filename", manifest); err != nil {
-		return fmt.Errorf("apply %s: %w", manifest, err)
-	}
+	return b.WaitController(ctx)
+}
+
+// WaitController waits until all replicas of the high availability controller are ready and one of them
+// leads.
+func (b *Bed) WaitController(ctx context.Context) error {
 	if err := b.WaitFor(ctx, "the replicas of the high availability controller to be ready (their logs are in "+b.LogDir+")",
 		func() (bool, error) {
 			var d appsv1.Deployment

@@ -18,9 +18,16 @@ type Options struct {
 	// LogDir takes one log file per process; it is created, and emptied of older logs.
 	// <module>/.testbed/<time>-<process> by default.
 	LogDir string
-	// KubeAPIQPS is the rate limit of the controller-manager and the scheduler towards the API, in
-	// requests per second, with twice as much in bursts. 0 leaves their defaults (20 and 50).
+	// KubeAPIQPS is the rate limit of the controller-manager and the CSI attacher towards the API, in
+	// requests per second, with twice as much in bursts. 0 leaves their defaults (20 and 5, with 30 and
+	// 10 in bursts).
 	KubeAPIQPS int
+	// SchedulerQPS is the same of the scheduler. 0 leaves its defaults (50, with 100 in bursts).
+	SchedulerQPS int
+	// Bare leaves out the controller-manager, the scheduler, the CSI attacher and all nodes: only etcd,
+	// the API server and LINSTOR run, for clusters that are too large to be simulated as a whole. The
+	// controller is started by StartReplica there.
+	Bare bool
 	// DRBDDetection is how long DRBD takes to notice that a peer is gone without a word: the rest of
 	// its ping interval of 10 s plus a timeout of 0.5 s. 10 s by default; drbd.Immediately
 	// for at once.

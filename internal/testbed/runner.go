@@ -40,6 +40,24 @@ func (r *runner) Runs(pod *corev1.Pod) bool {
 
 // Start implements kubelet.Runner.
 func (r *runner) Start(ctx context.Context, pod *corev1.Pod, ready func(bool)) (kubelet.Process, error) {
+	p, err := r.launch(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() { p.stop(0) })
+	go probe(p.done, p.readiness, ready)
+	return podProcess{p.process}, nil
+}
+
+// launched is a process that runs a pod.
+type launched struct {
+	*process
+	readiness string // URL
+	metrics   int    // port
+}
+
+// launch starts the process of a pod.
+func (r *runner) launch(ctx context.Context, pod *corev1.Pod) (*launched, error) {
 	network, err := r.bed.networkOf(pod.Spec.NodeName)
 	if err != nil {
 		return nil, err
@@ -75,9 +93,8 @@ func (r *runner) Start(ctx context.Context, pod *corev1.Pod, ready func(bool)) (
 	if err != nil {
 		return nil, err
 	}
-	context.AfterFunc(ctx, func() { p.stop(0) })
-	go probe(p.done, fmt.Sprintf("http://127.0.0.1:%d%s", probes, readinessPath(container)), ready)
-	return podProcess{p}, nil
+	readiness := fmt.Sprintf("http://127.0.0.1:%d%s", probes, readinessPath(container))
+	return &launched{process: p, readiness: readiness, metrics: metrics}, nil
 }
 
 // kubeconfig writes a kubeconfig that reaches the API at addr as the pod's ServiceAccount.

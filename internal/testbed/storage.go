@@ -36,7 +36,7 @@ func (b *Bed) startStorage(context.Context) error {
 func (b *Bed) LINSTORURL() string { return "http://" + b.linstorAddr }
 
 // startAttacher starts the CSI driver's controller service and the real external-attacher, which has no
-// leader to elect among one, and no other flag that differs from its defaults.
+// leader to elect among one, and no other flag that differs from its defaults unless the options say so.
 func (b *Bed) startAttacher(ctx context.Context) error {
 	if err := b.Client.Create(ctx, csidriver.Object()); err != nil {
 		return fmt.Errorf("create the CSIDriver: %w", err)
@@ -53,8 +53,8 @@ func (b *Bed) startAttacher(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(filepath.Join(b.binDir, "csi-attacher"),
-		"--kubeconfig="+kubeconfig, "--csi-address="+socket, "--v=4")
+	args := append([]string{"--kubeconfig=" + kubeconfig, "--csi-address=" + socket, "--v=4"}, rateLimit(b.options.KubeAPIQPS)...)
+	cmd := exec.Command(filepath.Join(b.binDir, "csi-attacher"), args...)
 	p, err := b.spawn.start(cmd, "csi-attacher", b.LogDir)
 	if err != nil {
 		return err

@@ -1,0 +1,91 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+)
+
+// cluster is a bed with an observer.
+type cluster struct {
+	*testbed.Bed
+	seen *observer
+	name string
+	log  io.Writer
+}
+
+// startTimeout bounds bringing up a bed.
+const startTimeout = 3 * time.Minute
+
+// withCluster brings up a bed, with the controller deployed unless it is bare, calls play and stops the bed.
+func withCluster(ctx context.Context, s Settings, name string, options testbed.Options, play func(ctx context.Context, c *cluster) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	startCtx, stopStarting := context.WithTimeout(ctx, startTimeout)
+	defer stopStarting()
+	root, err := testbed.Root()
+	if err != nil {
+		return err
+	}
+	options.LogDir = fmt.Sprintf("%s/.testbed/bench-%s", root, name)
+	bed, err := testbed.Start(startCtx, options)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	defer bed.Stop()
+	c := &cluster{Bed: bed, name: name, log: s.Log}
+	if !options.Bare {
+		if err := bed.DeployController(startCtx); err != nil {
+			return fmt.Errorf("%s: deploy the controller: %w", name, err)
+		}
+		ns := &corev1.Namespace{}
+		ns.Name = namespace
+		if err := bed.Client.Create(ctx, ns); err != nil {
+			return fmt.Errorf("%s: create namespace: %w", name, err)
+		}
+		if c.seen, err = observe(ctx, bed); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if err := play(ctx, c); err != nil {
+		return fmt.Errorf("%s (logs in %s): %w", name, bed.LogDir, err)
+	}
+	return bed.Err()
+}
+
+// say tells what goes on.
+func (c *cluster) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(c.log, "%s  %s: %s\n", time.Now().Format(time.TimeOnly), c.name, fmt.Sprintf(format, args...))
+}
+
+// cordon keeps the scheduler from nodes, or lets it use them again.
+func (c *cluster) cordon(ctx context.Context, unschedulable bool, nodes ...string) error {
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, unschedulable))
+	for _, name := range nodes {
+		node := &corev1.Node{}
+		node.Name = name
+		if err := c.Client.Patch(ctx, node, patch); err != nil {
+			return fmt.Errorf("cordon node %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// pause waits, and tells whether ctx is still alive then.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

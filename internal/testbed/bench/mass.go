@@ -1,0 +1,170 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+)
+
+// crowdSize is what a node of Kubernetes takes by default.
+const crowdSize = 110
+
+// Targets of mass losses.
+const (
+	massActs    = 3   // s from our first action to our last
+	massFactor  = 1.2 // of the time that the same takes by hand
+	deleteAfter = 5   // s from the end of the grace to the last deletion of a pod
+)
+
+// raised is the rate limit that docs/benchmarks.md recommends for controller-manager and attacher.
+const raised = 200
+
+// groupMass and groupStock lose 110 pods of one node.
+var (
+	groupMass = Group{
+		Name: "110 pods, raised rate limits", Rows: []string{rowMass.Key},
+		run: func(ctx context.Context, s Settings) (Results, error) {
+			ours, hand, err := loseMass(ctx, s, "mass", testbed.Options{KubeAPIQPS: raised}, s.MassRuns)
+			if err != nil {
+				return nil, err
+			}
+			running := seconds("our first action → last Running, as shipped", betweenMass(ours, firstAction, lastRunning))
+			handRunning := baseline(seconds("our first action → last Running, by hand at once", betweenMass(hand, firstAction, lastRunning)))
+			running.Limits = []Limit{{Median, massFactor * handRunning.Of(Median)}}
+			return Results{rowMass.Key: append(massMeasures(ours, hand, true), running, handRunning)}, nil
+		},
+	}
+	groupStock = Group{
+		Name: "110 pods, stock rate limits", Rows: []string{rowStock.Key},
+		run: func(ctx context.Context, s Settings) (Results, error) {
+			ours, hand, err := loseMass(ctx, s, "stock", testbed.Options{}, s.MassStockRuns)
+			if err != nil {
+				return nil, err
+			}
+			return Results{rowStock.Key: append(massMeasures(ours, hand, false),
+				seconds("our first action → last Running, as shipped", betweenMass(ours, firstAction, lastRunning)),
+				baseline(seconds("our first action → last Running, by hand at once", betweenMass(hand, firstAction, lastRunning))))}, nil
+		},
+	}
+)
+
+// loseMass crashes nodes with 110 pods one after the other: half of them with the controller, half by hand.
+func loseMass(ctx context.Context, s Settings, slug string, options testbed.Options, runs int) (ours, hand []massLoss, err error) {
+	err = withCluster(ctx, s, slug, options, func(ctx context.Context, c *cluster) error {
+		nodes, err := c.AddNodes(ctx, "crowded", 2*runs)
+		if err != nil {
+			return err
+		}
+		spares, err := c.AddNodes(ctx, "spare", 2*runs+3)
+		if err != nil {
+			return err
+		}
+		crowds, err := newCrowds(ctx, c, nodes, spares, crowdSize)
+		if err != nil {
+			return err
+		}
+		for i, w := range crowds {
+			act := byHand
+			if i < runs {
+				act = nil
+			}
+			if i == runs {
+				if err := c.removeController(ctx); err != nil {
+					return err
+				}
+			}
+			m, err := loseCrowds(ctx, []*crowd{w}, act)
+			if err != nil {
+				return err
+			}
+			if i < runs {
+				ours = append(ours, m)
+				err = c.healNodes(ctx, w.node)
+			} else {
+				hand = append(hand, m)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return ours, hand, err
+}
+
+// massMeasures are those that the rows of mass losses have in common.
+func massMeasures(ours, hand []massLoss, targets bool) []Measure {
+	acts := seconds("our first action → our last, as shipped", betweenMass(ours, firstAction, lastAction))
+	back := Measure{What: "placed back on the dead node, as shipped"}
+	for _, m := range ours {
+		back.Values = append(back.Values, float64(m.back))
+	}
+	if targets {
+		acts.Limits = []Limit{{Worst, massActs}}
+		back.Limits = []Limit{never}
+	}
+	return []Measure{
+		acts, back,
+		seconds("crash → last Running, as shipped", betweenMass(ours, massBegan, lastRunning)),
+		baseline(seconds("crash → last Running, by hand at once", betweenMass(hand, massBegan, lastRunning))),
+	}
+}
+
+// betweenMass returns the durations between two moments of mass losses.
+func betweenMass(losses []massLoss, from, to func(massLoss) time.Time) []time.Duration {
+	var took []time.Duration
+	for _, m := range losses {
+		took = append(took, to(m).Sub(from(m)))
+	}
+	return took
+}
+
+func massBegan(m massLoss) time.Time    { return m.began }
+func graceEnd(m massLoss) time.Time     { return m.graceEnd }
+func firstAction(m massLoss) time.Time  { return m.firstAction }
+func lastDelete(m massLoss) time.Time   { return m.lastDelete }
+func lastGone(m massLoss) time.Time     { return m.lastGone }
+func lastAction(m massLoss) time.Time   { return m.lastAction }
+func lastAttached(m massLoss) time.Time { return m.lastAttached }
+func lastRunning(m massLoss) time.Time  { return m.lastRunning }
+
+// groupThousand loses ten of forty nodes with a hundred pods each.
+var groupThousand = Group{
+	Name: "1,000 pods on 10 of 40 nodes", Rows: []string{rowThousand.Key},
+	run: func(ctx context.Context, s Settings) (Results, error) {
+		var m massLoss
+		options := testbed.Options{KubeAPIQPS: raised, SchedulerQPS: raised}
+		err := withCluster(ctx, s, "thousand", options, func(ctx context.Context, c *cluster) error {
+			nodes, err := c.AddNodes(ctx, "crowded", 10)
+			if err != nil {
+				return err
+			}
+			spares, err := c.AddNodes(ctx, "spare", 30)
+			if err != nil {
+				return err
+			}
+			crowds, err := newCrowds(ctx, c, nodes, spares, 100)
+			if err != nil {
+				return err
+			}
+			m, err = loseCrowds(ctx, crowds, nil)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		one := func(what string, to func(massLoss) time.Time, limits ...Limit) Measure {
+			return seconds("end of the grace → "+what, betweenMass([]massLoss{m}, graceEnd, to), limits...)
+		}
+		all := one("last Running", lastRunning)
+		ours := one("our last action", lastAction)
+		ours.Note = fmt.Sprintf("%.0f %% of the time to the last Running", 100*ours.Values[0]/all.Values[0])
+		return Results{rowThousand.Key: {
+			one("last pod delete", lastDelete, Limit{Worst, deleteAfter}),
+			one("last pod gone", lastGone), ours, one("last volume attached", lastAttached), all,
+			count("placed back on a dead node", m.back, never),
+		}}, nil
+	},
+}

@@ -1,0 +1,203 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+)
+
+// Targets on the large state.
+const (
+	maxRSS      = 150 // MiB
+	maxCPU      = 1   // % of a core
+	maxRequests = 30  // of the Deployment to LINSTOR in a minute
+	maxReady    = 10  // s
+	maxDecision = 50  // ms
+)
+
+const (
+	scaleTimeout = 15 * time.Minute
+	restarts     = 3
+	idleMinutes  = 2
+	// settle is how long the processes are left alone before they are watched: what follows a start is over then.
+	settle = 30 * time.Second
+)
+
+// groupScale fills a large state and measures the controller on it.
+var groupScale = Group{
+	Name: "10,000 volumes", Rows: []string{rowIdle.Key, rowStorm.Key, rowRestart.Key},
+	run: func(ctx context.Context, s Settings) (Results, error) {
+		results := Results{}
+		options := testbed.Options{Bare: true, ControllerArgs: []string{"--metrics-secure=false"}}
+		return results, withCluster(ctx, s, "scale", options, func(ctx context.Context, c *cluster) error {
+			ctx, cancel := context.WithTimeout(ctx, scaleTimeout)
+			defer cancel()
+			if err := c.ApplyManifest(ctx); err != nil {
+				return err
+			}
+			state, err := newState(ctx, c)
+			if err != nil {
+				return err
+			}
+			leasesCtx, stopLeases := context.WithCancel(ctx)
+			leases := make(chan struct{})
+			go func() { defer close(leases); state.keepLeases(leasesCtx) }()
+			defer func() { stopLeases(); <-leases }()
+			return state.measure(ctx, s, results)
+		})
+	},
+}
+
+// measure measures all rows of the large state.
+func (s *state) measure(ctx context.Context, settings Settings, results Results) error {
+	var err error
+	if results[rowRestart.Key], err = s.restarts(ctx); err != nil {
+		return err
+	}
+	replicas, err := s.startReplicas(ctx)
+	if err != nil {
+		return err
+	}
+	if results[rowIdle.Key], err = s.idle(ctx, replicas); err != nil {
+		return err
+	}
+	profile := ""
+	if settings.ProfileDir != "" {
+		profile = filepath.Join(settings.ProfileDir, "storm.pprof")
+	}
+	results[rowStorm.Key], err = s.storms(ctx, replicas, profile)
+	return err
+}
+
+// synced waits until a process follows LINSTOR and has read everything, and returns how long after its
+// start that was.
+func (s *state) synced(ctx context.Context, r *testbed.Replica) (time.Duration, error) {
+	err := s.WaitFor(ctx, r.Name+" to have read LINSTOR", func() (bool, error) {
+		m, err := scrape(ctx, r.MetricsURL)
+		return err == nil && m.value("piraeus_ha_controller_linstor_resync_duration_seconds", "") > 0, err
+	})
+	return time.Since(r.Started), err
+}
+
+// restarts starts a single process again and again.
+func (s *state) restarts(ctx context.Context) ([]Measure, error) {
+	var ready, synced []time.Duration
+	views := Measure{What: "views of all resources that LINSTOR was asked for", Limits: []Limit{{Worst, 1}}}
+	others := Measure{What: "all requests to LINSTOR"}
+	for i := range restarts {
+		s.LINSTOR.ResetRequests()
+		r, err := s.StartReplica(ctx, fmt.Sprintf("restart-%d", i))
+		if err != nil {
+			return nil, err
+		}
+		readyAfter, err := r.WaitReady(ctx)
+		if err != nil {
+			return nil, err
+		}
+		syncedAfter, err := s.synced(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		// Reads of single resources would follow at once.
+		if err := pause(ctx, 2*time.Second); err != nil {
+			return nil, err
+		}
+		requests := s.LINSTOR.Requests()
+		r.Stop()
+		all := 0
+		for _, n := range requests {
+			all += n
+		}
+		s.say("restart: ready after %.1f s, LINSTOR read after %.1f s, requests %v", readyAfter.Seconds(), syncedAfter.Seconds(), requests)
+		ready, synced = append(ready, readyAfter), append(synced, syncedAfter)
+		views.Values = append(views.Values, float64(requests[linstorsim.KindView]))
+		others.Values = append(others.Values, float64(all))
+	}
+	return []Measure{
+		seconds("start → ready", ready, Limit{Worst, maxReady}),
+		seconds("start → everything of LINSTOR read", synced, Limit{Worst, maxReady}),
+		views, others,
+	}, nil
+}
+
+// startReplicas starts as many processes as the manifest does.
+func (s *state) startReplicas(ctx context.Context) ([]*testbed.Replica, error) {
+	replicas := make([]*testbed.Replica, 3)
+	for i := range replicas {
+		var err error
+		if replicas[i], err = s.StartReplica(ctx, fmt.Sprintf("replica-%d", i)); err != nil {
+			return nil, err
+		}
+	}
+	for _, r := range replicas {
+		if _, err := r.WaitReady(ctx); err != nil {
+			return nil, err
+		}
+		if _, err := s.synced(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	return replicas, s.WaitFor(ctx, "a leader", func() (bool, error) {
+		leader, err := s.Leader(ctx)
+		return leader != "", err
+	})
+}
+
+// idle watches processes that have nothing to do.
+func (s *state) idle(ctx context.Context, replicas []*testbed.Replica) ([]Measure, error) {
+	if err := pause(ctx, settle); err != nil {
+		return nil, err
+	}
+	rss := Measure{What: "RSS of a process", Unit: "MiB", Limits: []Limit{{Worst, maxRSS}}}
+	peak := Measure{What: "greatest RSS of a process since its start", Unit: "MiB"}
+	load := Measure{What: "CPU of a process, of one core", Unit: "%", Limits: []Limit{{Worst, maxCPU}}}
+	requests := Measure{What: "requests of all processes to LINSTOR in a minute", Limits: []Limit{{Worst, maxRequests}}}
+	for range idleMinutes {
+		s.LINSTOR.ResetRequests()
+		before := make([]time.Duration, len(replicas))
+		for i, r := range replicas {
+			var err error
+			if before[i], err = cpuTime(r.PID); err != nil {
+				return nil, err
+			}
+		}
+		began := time.Now()
+		if err := pause(ctx, time.Minute); err != nil {
+			return nil, err
+		}
+		for i, r := range replicas {
+			used, err := cpuTime(r.PID)
+			if err != nil {
+				return nil, err
+			}
+			load.Values = append(load.Values, 100*float64(used-before[i])/float64(time.Since(began)))
+			now, err := memory(r.PID, "VmRSS")
+			if err != nil {
+				return nil, err
+			}
+			rss.Values = append(rss.Values, now)
+		}
+		n := 0
+		for _, of := range s.LINSTOR.Requests() {
+			n += of
+		}
+		requests.Values = append(requests.Values, float64(n))
+		s.say("idle: RSS %.0f MiB, CPU %.2f %%, LINSTOR %v", rss.Values, load.Values, s.LINSTOR.Requests())
+	}
+	for _, r := range replicas {
+		most, err := memory(r.PID, "VmHWM")
+		if err != nil {
+			return nil, err
+		}
+		peak.Values = append(peak.Values, most)
+	}
+	return []Measure{rss, load, requests, peak}, nil
+}
+
+// round3 rounds to three digits after the point, so that nobody takes more for measured.
+func round3(x float64) float64 { return math.Round(x*1000) / 1000 }
