@@ -82,10 +82,7 @@ func (s *Store) remove(name string, at span) {
 // be read one by one. Resources whose definition is not listed either are gone, unless they were read
 // after that list. Everything that was read later than the view stays as it is.
 func (s *Store) applyView(all []wireResource, at span) (read []string) {
-	rows := map[string][]wireResource{}
-	for _, r := range all {
-		rows[fold(r.Name)] = append(rows[fold(r.Name)], r)
-	}
+	rows := byResource(all)
 	var changed []string
 	s.mu.Lock()
 	for key, list := range rows {
@@ -119,6 +116,32 @@ func (s *Store) applyView(all []wireResource, at span) (read []string) {
 	s.mu.Unlock()
 	s.notify(changed...)
 	return read
+}
+
+// applySome takes over what the view says of some resources, and returns the folded names of those of which it says
+// everything. The others have no volumes, lack a replica that was there, or do not exist: the view cannot tell which.
+func (s *Store) applySome(list []wireResource, at span) map[string]bool {
+	complete := map[string]bool{}
+	var changed []string
+	s.mu.Lock()
+	for key, rows := range byResource(list) {
+		isChanged, lacking := s.takeRows(key, rows, at)
+		complete[key] = !lacking
+		if isChanged {
+			changed = append(changed, s.resources[key].name)
+		}
+	}
+	s.mu.Unlock()
+	s.notify(changed...)
+	return complete
+}
+
+func byResource(list []wireResource) map[string][]wireResource {
+	rows := map[string][]wireResource{}
+	for _, r := range list {
+		rows[fold(r.Name)] = append(rows[fold(r.Name)], r)
+	}
+	return rows
 }
 
 // takeRows takes over what the view says of one resource definition, and tells whether that changed

@@ -53,7 +53,11 @@ func (f *fakeLinstor) change(change func()) {
 
 func (f *fakeLinstor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
-	f.requests[r.URL.Path]++
+	path := r.URL.Path
+	if r.URL.RawQuery != "" {
+		path += "?"
+	}
+	f.requests[path]++
 	intercept := f.intercept
 	f.mu.Unlock()
 	if intercept != nil && intercept(w, r) {
@@ -69,12 +73,28 @@ func (f *fakeLinstor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/v1/resource-groups":
 		f.answer(w, func() any { return f.groups })
 	case "/v1/resource-definitions":
-		f.answer(w, func() any { return f.definitions })
+		f.answer(w, func() any {
+			return chosen(f.definitions, r.URL.Query()["resource_definitions"], func(d wireDefinition) string { return d.Name })
+		})
 	case "/v1/view/resources":
-		f.answer(w, func() any { return f.resources })
+		f.answer(w, func() any {
+			return chosen(f.resources, r.URL.Query()["resources"], func(r wireResource) string { return r.Name })
+		})
 	default:
 		f.answerOne(w, strings.Split(strings.Trim(r.URL.Path, "/"), "/"))
 	}
+}
+
+// chosen applies a filter by name; an empty one lets everything through.
+func chosen[T any](all []T, filter []string, name func(T) string) []T {
+	if len(filter) == 0 {
+		return all
+	}
+	wanted := map[string]bool{}
+	for _, n := range filter {
+		wanted[fold(n)] = true
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(element T) bool { return !wanted[fold(name(element))] })
 }
 
 // answerOne answers a request for one object: /v1/<kind>/<name>[/resources].

@@ -30,6 +30,11 @@ const (
 
 	// sharedAge is how old a shared read (nodes, properties) may be for a decision that leads to a deletion.
 	sharedAge = time.Second
+	// polls is how many polls are under way at once; most of them wait for a bulk answer.
+	polls = 2048
+	// definitionReads is how many resource definitions are read one by one at once; more are read in bulk.
+	definitionReads = 8
+
 	// pollNodesAge is how old the node list may be when a resource is polled. Who polls every second must
 	// not find a gap of more than MaxGap between two node lists.
 	pollNodesAge = 500 * time.Millisecond
@@ -45,9 +50,10 @@ type Options struct {
 	// ConfirmDead is how long a difference between REST and the event stream must last for the stream to
 	// count as dead; default 5 s.
 	ConfirmDead time.Duration
-	// ReadsPerSecond limits the reads of single resource definitions; default 200.
+	// ReadsPerSecond limits the reads of single resource definitions; default 200. Those who would have to wait are
+	// served in bulk.
 	ReadsPerSecond int
-	// Workers is how many of these reads run at once; default 16.
+	// Workers is how many of these reads run at once for polls; default 16.
 	Workers int
 	// Backoff is how long to wait before connecting again; default 500 ms, doubling up to 10 s, with jitter.
 	Backoff wait.Backoff
@@ -86,7 +92,13 @@ type Feed struct {
 	metrics *Metrics
 
 	limiter *rate.Limiter
+	// turns are held by polls that read a single resource definition, so that a fresh read before a deletion never
+	// queues behind all of them.
+	turns   chan struct{}
 	flights singleflight.Group
+	// lists and definitions read many at once; singles are the definitions that are being read one by one.
+	lists, definitions *bulkReader
+	singles            chan struct{}
 	// queue is there while the feed runs.
 	queue atomic.Pointer[pollQueue]
 	// watch compares REST with the event stream, while there is one.
@@ -108,10 +120,14 @@ func NewFeed(client *Client, store *Store, log logr.Logger, opts Options) *Feed 
 	if opts.Metrics == nil {
 		opts.Metrics = client.metrics
 	}
-	return &Feed{
+	f := &Feed{
 		client: client, store: store, opts: opts, log: log, metrics: opts.Metrics,
 		limiter: rate.NewLimiter(rate.Limit(opts.ReadsPerSecond), opts.Workers),
+		turns:   make(chan struct{}, opts.Workers),
+		singles: make(chan struct{}, definitionReads),
 	}
+	f.lists, f.definitions = newBulkReader(f.readSomeResources), newBulkReader(f.readSomeDefinitions)
+	return f
 }
 
 // NeedLeaderElection makes the manager run the feed on every replica: a new leader must know since when
@@ -125,15 +141,13 @@ func (f *Feed) Start(ctx context.Context) error {
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](defaultBackoffStart, defaultBackoffCap))
 	f.queue.Store(&queue)
 
-	var workers sync.WaitGroup
-	for range f.opts.Workers {
-		workers.Go(func() { f.work(ctx, queue) })
-	}
+	var worker sync.WaitGroup
+	worker.Go(func() { f.work(ctx, queue) })
 	f.keepFollowing(ctx)
 	f.disconnected()
 	f.queue.Store(nil)
 	queue.ShutDown()
-	workers.Wait()
+	worker.Wait()
 	f.client.CloseIdleConnections()
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Poll asks for a read of one resource definition soon. Requests for the same one are coalesced, the
@@ -28,25 +30,35 @@ func (f *Feed) pollAll() {
 	}
 }
 
-// work serves polls until the queue is shut down.
+// work serves polls until the queue is shut down and all are done.
 func (f *Feed) work(ctx context.Context, queue pollQueue) {
+	var running errgroup.Group
+	running.SetLimit(polls)
 	for {
 		name, shutdown := queue.Get()
 		if shutdown {
+			_ = running.Wait() // their errors have been told
 			return
 		}
-		err := f.poll(ctx, name)
-		switch {
-		case err == nil || errors.Is(err, ErrNotFound) || f.watch.Load() == nil:
-			// While there is no connection, the resync that follows the next one reads it.
-			queue.Forget(name)
-		default:
-			queue.AddRateLimited(name)
-		}
-		queue.Done(name)
-		if err != nil && ctx.Err() == nil {
-			f.failed(err)
-		}
+		running.Go(func() error {
+			f.serve(ctx, queue, name)
+			return nil
+		})
+	}
+}
+
+func (f *Feed) serve(ctx context.Context, queue pollQueue, name string) {
+	err := f.poll(ctx, name)
+	switch {
+	case err == nil || errors.Is(err, ErrNotFound) || f.watch.Load() == nil:
+		// While there is no connection, the resync that follows the next one reads it.
+		queue.Forget(name)
+	default:
+		queue.AddRateLimited(name)
+	}
+	queue.Done(name)
+	if err != nil && ctx.Err() == nil {
+		f.failed(err)
 	}
 }
 
@@ -56,7 +68,7 @@ func (f *Feed) poll(ctx context.Context, name string) error {
 		return err
 	}
 	before, _ := f.store.Resource(name)
-	if err := f.readResources(ctx, name); err != nil {
+	if err := f.pollResources(ctx, name); err != nil {
 		return err
 	}
 	after, ok := f.store.Resource(name)
@@ -68,7 +80,7 @@ func (f *Feed) poll(ctx context.Context, name string) error {
 	if err := f.readLevels(ctx, name, time.Now()); err != nil {
 		return err
 	}
-	return f.readResources(ctx, name)
+	return f.pollResources(ctx, name)
 }
 
 // settingsInDoubt tells whether the definition's quorum may have changed: it was never read, or
@@ -90,11 +102,56 @@ func (f *Feed) settingsInDoubt(name string, before, after Resource) bool {
 	return false
 }
 
-// readResources reads the list of one resource definition into the store.
+// readResources reads the list of one resource definition into the store, alone or with others.
 func (f *Feed) readResources(ctx context.Context, name string) error {
+	if f.limiter.Allow() {
+		return f.readList(ctx, name)
+	}
+	if f.joinLists(ctx, name) {
+		return nil
+	}
 	if err := f.limiter.Wait(ctx); err != nil {
 		return err
 	}
+	return f.readList(ctx, name)
+}
+
+// pollResources is readResources for whoever can wait: only so many polls queue for a list of their own at a time, and
+// the others try again in bulk.
+func (f *Feed) pollResources(ctx context.Context, name string) error {
+	for {
+		if f.limiter.Allow() {
+			return f.readList(ctx, name)
+		}
+		if f.joinLists(ctx, name) {
+			return nil
+		}
+		retry := time.NewTimer(bulkPause / 2)
+		select {
+		case f.turns <- struct{}{}:
+			retry.Stop()
+			err := f.limiter.Wait(ctx)
+			if err == nil {
+				err = f.readList(ctx, name)
+			}
+			<-f.turns
+			return err
+		case <-retry.C:
+		case <-ctx.Done():
+			retry.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// joinLists has the list read together with others, unless it takes an answer of its own: the view is silent on
+// what does not exist, and refuses names that could not.
+func (f *Feed) joinLists(ctx context.Context, name string) bool {
+	r, ok := f.store.Resource(name)
+	return ok && len(r.Replicas) > 0 && f.lists.join(ctx, name)
+}
+
+func (f *Feed) readList(ctx context.Context, name string) error {
 	// A difference counts against the stream only if it was there when the read began.
 	watch := f.watch.Load()
 	at := span{start: time.Now()}
@@ -111,4 +168,19 @@ func (f *Feed) readResources(ctx context.Context, name string) error {
 	f.store.applyResources(name, list, at)
 	f.doubt(watch, list, at)
 	return nil
+}
+
+// readSomeResources reads the lists of many resource definitions into the store by one request.
+func (f *Feed) readSomeResources(ctx context.Context, names []string) (map[string]bool, error) {
+	watch := f.watch.Load()
+	at := span{start: time.Now()}
+	list, err := f.client.someResources(ctx, names)
+	at.end = time.Now()
+	if err != nil {
+		return nil, err
+	}
+	f.confirmed(at.start)
+	complete := f.store.applySome(list, at)
+	f.doubt(watch, list, at)
+	return complete, nil
 }

@@ -168,40 +168,6 @@ func TestPollLearnsANewDefinitionWithItsQuorum(t *testing.T) {
 	})
 }
 
-func TestPollsAreCoalescedAndLimited(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n, fake := newNetwork(), newFakeLinstor()
-		fake.pvc1()
-		for i := range 600 {
-			name := fmt.Sprintf("r%d", i)
-			fake.definitions = append(fake.definitions, definition(name, "majority"))
-			fake.resources = append(fake.resources, resource(name, "node-b", false, 1, false))
-		}
-		n.serve(t, host, fake)
-		feed := startFeed(t, n, "http://linstor", logr.Discard())
-		settle(10 * time.Second)
-		for range 3 {
-			for i := range 600 {
-				feed.Poll(fmt.Sprintf("R%d", i))
-			}
-		}
-		read := func() (total int) {
-			for i := range 600 {
-				total += fake.count(fmt.Sprintf("/v1/resource-definitions/r%d/resources", i))
-			}
-			return total
-		}
-		settle(time.Second)
-		if got := read(); got < 200 || got > 220 {
-			t.Errorf("%d reads in the first second, want about 200", got)
-		}
-		settle(10 * time.Second)
-		if got := read(); got > 650 { // those that were under way are read once more
-			t.Errorf("%d reads for 600 resources", got)
-		}
-	})
-}
-
 func TestAPollEverySecondKeepsAllClocksRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, fake := newNetwork(), newFakeLinstor()

@@ -69,17 +69,7 @@ func (f *Feed) readControllerProps(ctx context.Context) error {
 func (f *Feed) readLevels(ctx context.Context, name string, notBefore time.Time) error {
 	definitionReadAt := func() time.Time { return f.store.definitionReadAt(name) }
 	err := f.shared(ctx, kindDefinition+"/"+fold(name), notBefore, definitionReadAt, func(ctx context.Context) error {
-		at := span{start: time.Now()}
-		definition, err := f.client.definition(ctx, name)
-		at.end = time.Now()
-		if errors.Is(err, ErrNotFound) {
-			f.store.remove(name, at)
-		}
-		if err != nil {
-			return err
-		}
-		f.store.applyDefinition(definition, at)
-		return nil
+		return f.readDefinition(ctx, name)
 	})
 	if err != nil {
 		return err
@@ -99,6 +89,50 @@ func (f *Feed) readLevels(ctx context.Context, name string, notBefore time.Time)
 		f.store.applyGroup(g, at)
 		return nil
 	})
+}
+
+// readDefinition reads a resource definition, alone or, where many are wanted, with others.
+func (f *Feed) readDefinition(ctx context.Context, name string) error {
+	select {
+	case f.singles <- struct{}{}:
+	default:
+		if !f.store.definitionReadAt(name).IsZero() && f.definitions.join(ctx, name) {
+			return nil
+		}
+		select {
+		case f.singles <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	defer func() { <-f.singles }()
+	at := span{start: time.Now()}
+	definition, err := f.client.definition(ctx, name)
+	at.end = time.Now()
+	if errors.Is(err, ErrNotFound) {
+		f.store.remove(name, at)
+	}
+	if err != nil {
+		return err
+	}
+	f.store.applyDefinition(definition, at)
+	return nil
+}
+
+// readSomeDefinitions reads many resource definitions by one request.
+func (f *Feed) readSomeDefinitions(ctx context.Context, names []string) (map[string]bool, error) {
+	at := span{start: time.Now()}
+	list, err := f.client.someDefinitions(ctx, names)
+	at.end = time.Now()
+	if err != nil {
+		return nil, err
+	}
+	read := make(map[string]bool, len(list))
+	for _, definition := range list {
+		f.store.applyDefinition(definition, at)
+		read[fold(definition.Name)] = true
+	}
+	return read, nil
 }
 
 // shared runs read unless readAt is at or after notBefore already. Concurrent callers share one read.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 
 	lapi "github.com/LINBIT/golinstor/client"
 )
@@ -21,6 +22,8 @@ const (
 	kindGroup       = "resource group"
 	kindResources   = "resources"
 	kindView        = "resource view"
+	kindSome        = "some resources"
+	kindSomeDefs    = "some resource definitions"
 	kindStream      = "event stream"
 )
 
@@ -70,6 +73,34 @@ func (c *Client) view(ctx context.Context) ([]wireResource, error) {
 	err := c.get(ctx, kindView, c.viewTimeout, "/v1/view/resources", func(body io.Reader) error {
 		all = nil
 		return decodeList(body, func(r wireResource) { all = append(all, r) })
+	})
+	return all, err
+}
+
+// someResources reads the named resources as far as they have volumes. Like the whole view it is slow while a satellite
+// hangs.
+func (c *Client) someResources(ctx context.Context, names []string) ([]wireResource, error) {
+	return getSome[wireResource](ctx, c, kindSome, "/v1/view/resources?resources=", "&resources=", names)
+}
+
+// someDefinitions reads the named resource definitions; those that do not exist are left out.
+func (c *Client) someDefinitions(ctx context.Context, names []string) ([]wireDefinition, error) {
+	return getSome[wireDefinition](ctx, c, kindSomeDefs,
+		"/v1/resource-definitions?resource_definitions=", "&resource_definitions=", names)
+}
+
+func getSome[T any](ctx context.Context, c *Client, kind, path, and string, names []string) ([]T, error) {
+	var query strings.Builder
+	for i, name := range names {
+		if i > 0 {
+			query.WriteString(and)
+		}
+		query.WriteString(url.QueryEscape(name))
+	}
+	var all []T
+	err := c.get(ctx, kind, c.requestTimeout, path+query.String(), func(body io.Reader) error {
+		all = nil
+		return decodeList(body, func(element T) { all = append(all, element) })
 	})
 	return all, err
 }

@@ -13,6 +13,8 @@ const (
 	handshakeTimeout = 5 * time.Second
 	// idleTimeout stays below the 30 s after which LINSTOR's HTTP server closes an idle connection.
 	idleTimeout = 20 * time.Second
+	// idleConnections are kept for the next burst of reads; opening one costs more than the read.
+	idleConnections = 32
 	// keepAlive* notice within about ten seconds that the controller's node is gone, also on an event
 	// stream on which neither side ever sends.
 	keepAliveIdle     = 4 * time.Second
@@ -40,7 +42,7 @@ func newTransport(cfg Config, dial dialFunc) *http.Transport {
 		DialContext:         dial,
 		TLSClientConfig:     cfg.tls.config(),
 		TLSHandshakeTimeout: handshakeTimeout,
-		MaxIdleConnsPerHost: defaultWorkers,
+		MaxIdleConnsPerHost: idleConnections,
 		IdleConnTimeout:     idleTimeout,
 	}
 }

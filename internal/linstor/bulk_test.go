@@ -1,0 +1,289 @@
+package linstor
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+const (
+	bulkLists       = "/v1/view/resources?"
+	bulkDefinitions = "/v1/resource-definitions?"
+)
+
+// inCrowd runs a story with a feed of many resources r0, r1, … that have one replica each.
+func inCrowd(t *testing.T, many int, story func(t *testing.T, fake *fakeLinstor, feed *Feed)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		for i := range many {
+			name := fmt.Sprintf("r%d", i)
+			fake.definitions = append(fake.definitions, definition(name, "majority"))
+			fake.resources = append(fake.resources, resource(name, "node-b", true, 0, false))
+		}
+		n.serve(t, host, fake)
+		feed := startFeed(t, n, "http://linstor", logr.Discard())
+		settle(10 * time.Second)
+		clear(fake.requests)
+		story(t, fake, feed)
+	})
+}
+
+// delayBulk makes every bulk list take a while.
+func (f *fakeLinstor) delayBulk(d time.Duration) {
+	f.change(func() {
+		f.intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path+"?" == bulkLists && r.URL.RawQuery != "" {
+				select {
+				case <-time.After(d):
+				case <-r.Context().Done():
+					return true
+				}
+			}
+			return false
+		}
+	})
+}
+
+// singles counts the lists that were read one by one.
+func (f *fakeLinstor) singles() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	total := 0
+	for path, n := range f.requests {
+		if strings.HasSuffix(path, "/resources") && path != "/v1/view/resources" {
+			total += n
+		}
+	}
+	return total
+}
+
+func pollAll(feed *Feed, many int) {
+	for i := range many {
+		feed.Poll(fmt.Sprintf("R%d", i))
+	}
+}
+
+// restarted counts the clocks that did not run on since begin.
+func restarted(feed *Feed, many int, begin time.Time) int {
+	count := 0
+	for i := range many {
+		r, _ := feed.store.Resource(fmt.Sprintf("r%d", i))
+		b, _ := r.Replica("node-b")
+		if b.Score.Since.After(begin) || r.SetSince.After(begin) {
+			count++
+		}
+	}
+	return count
+}
+
+func TestAFewPollsAreCoalescedAndReadOneByOne(t *testing.T) {
+	inCrowd(t, 100, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+		for i := range 100 {
+			for range 3 {
+				feed.Poll(fmt.Sprintf("R%d", i))
+			}
+			settle(6 * time.Millisecond)
+		}
+		settle(time.Second)
+		if fake.count(bulkLists) != 0 || fake.singles() != 100 {
+			t.Errorf("%d lists read one by one, %d in bulk; want 100 and none", fake.singles(), fake.count(bulkLists))
+		}
+	})
+}
+
+func TestThousandPollsEverySecondKeepAllClocksRunning(t *testing.T) {
+	const many = 1000
+	inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+		fake.delayBulk(500 * time.Millisecond)
+		for range 3 {
+			pollAll(feed, many)
+			settle(time.Second)
+		}
+		begin := time.Now()
+		clear(fake.requests)
+		for range 20 {
+			pollAll(feed, many)
+			settle(time.Second)
+		}
+		if got := restarted(feed, many, begin); got > 0 {
+			t.Errorf("%d clocks of %d restarted", got, many)
+		}
+		if got := fake.singles(); got > 20*200+16 {
+			t.Errorf("%d lists read one by one in 20 s, want at most 200 a second", got)
+		}
+		if got := fake.count(bulkLists); got > 20*10 {
+			t.Errorf("%d bulk lists read in 20 s, want at most 10 a second", got)
+		}
+	})
+}
+
+func TestABulkReadThatHangsHoldsUpNobody(t *testing.T) {
+	const many = 600
+	inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+		fake.delayBulk(time.Hour)
+		begin := time.Now()
+		pollAll(feed, many)
+		for range 10 {
+			settle(300 * time.Millisecond)
+			asked := time.Now()
+			if _, err := feed.Refresh(t.Context(), "PVC-1"); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(asked); took > bulkTimeout+bulkGather+200*time.Millisecond {
+				t.Errorf("a fresh read took %s", took)
+			}
+		}
+		settle(3 * time.Second)
+		for i := range many {
+			if r, _ := feed.store.Resource(fmt.Sprintf("r%d", i)); r.Confirmed.Before(begin) {
+				t.Errorf("%s was not read within %s", r.Name, time.Since(begin))
+			}
+		}
+		if got := fake.singles(); got > int(time.Since(begin).Seconds()*200)+16+10 {
+			t.Errorf("%d lists read one by one within %s", got, time.Since(begin))
+		}
+		if got := fake.count(bulkLists); got > 10 {
+			t.Errorf("%d bulk reads tried", got)
+		}
+		// It is tried again, and used once it works.
+		fake.delayBulk(0)
+		settle(bulkPauseMax)
+		pollAll(feed, many)
+		settle(2 * bulkPause)
+		clear(fake.requests)
+		pollAll(feed, many)
+		settle(100 * time.Millisecond)
+		if fake.count(bulkLists) < 3 {
+			t.Errorf("%d lists read one by one and %d in bulk after LINSTOR has recovered", fake.singles(), fake.count(bulkLists))
+		}
+	})
+}
+
+func TestABulkAnswerIsAsOldAsItsRequest(t *testing.T) {
+	const many, slow = 300, time.Second
+	inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+		fake.delayBulk(slow)
+		asked := time.Now()
+		var callers sync.WaitGroup
+		for i := range many {
+			callers.Go(func() {
+				r, err := feed.Refresh(t.Context(), fmt.Sprintf("r%d", i))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				b, _ := r.Replica("node-b")
+				if r.Confirmed.Before(asked) || r.Confirmed.After(asked.Add(slow/2)) || !b.Score.Confirmed.Equal(r.Confirmed) {
+					t.Errorf("%s was asked for at 0 s, and counts as read at %s", r.Name, r.Confirmed.Sub(asked))
+				}
+			})
+		}
+		callers.Wait()
+		if lists, definitions := fake.count(bulkLists), fake.count(bulkDefinitions); lists == 0 || lists > 5 || definitions == 0 || definitions > 5 {
+			t.Errorf("%d bulk reads of lists and %d of definitions for %d resources", lists, definitions, many)
+		}
+	})
+}
+
+func TestABulkAnswerIsNoEvidenceForWhatItLacks(t *testing.T) {
+	const many = 300
+	inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+		hidden := map[string]bool{}
+		fake.change(func() {
+			for i := range 20 {
+				hidden[fmt.Sprintf("r%d", i)] = true // resources without volumes, which the view does not list
+			}
+			fake.definitions = slices.DeleteFunc(fake.definitions, func(d wireDefinition) bool { return d.Name == "r299" })
+			fake.resources = slices.DeleteFunc(fake.resources, func(r wireResource) bool { return r.Name == "r299" })
+			fake.intercept = func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path+"?" != bulkLists || r.URL.RawQuery == "" {
+					return false
+				}
+				fake.answer(w, func() any {
+					return slices.DeleteFunc(chosen(fake.resources, r.URL.Query()["resources"],
+						func(r wireResource) string { return r.Name }), func(r wireResource) bool { return hidden[r.Name] })
+				})
+				return true
+			}
+		})
+		begin := time.Now()
+		pollAll(feed, many)
+		pollAll(feed, many)
+		settle(2 * time.Second)
+		if fake.count(bulkLists) == 0 {
+			t.Fatal("nothing was read in bulk")
+		}
+		for i := range 20 {
+			r, ok := feed.store.Resource(fmt.Sprintf("r%d", i))
+			if !ok || len(r.Replicas) != 1 || r.Confirmed.Before(begin) {
+				t.Errorf("a resource that the view hides: %+v", r)
+			}
+		}
+		if r, ok := feed.store.Resource("r299"); ok {
+			t.Errorf("a resource that is gone: %+v", r)
+		}
+	})
+}
+
+func TestPollsAreLimitedWhereLinstorAnswersNothingInBulk(t *testing.T) {
+	const many = 600
+	inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+		fake.change(func() {
+			fake.intercept = func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.RawQuery == "" {
+					return false
+				}
+				w.WriteHeader(http.StatusBadRequest) // the request line is too long for a proxy, say
+				return true
+			}
+		})
+		for range 3 {
+			pollAll(feed, many)
+		}
+		settle(time.Second)
+		if got := fake.singles(); got < 190 || got > 220 {
+			t.Errorf("%d reads in the first second, want about 200", got)
+		}
+		settle(10 * time.Second)
+		if got := fake.singles(); got < many || got > 2*many+many/10 { // those that were under way are read once more
+			t.Errorf("%d reads for %d resources", got, many)
+		}
+	})
+}
+
+func TestABulkRequestFitsIntoOneHeader(t *testing.T) {
+	const many = 500
+	inCrowd(t, 0, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+		fake.change(func() {
+			for i := range many {
+				name := fmt.Sprintf("pvc-00000000-0000-4000-8000-%012d", i)
+				fake.definitions = append(fake.definitions, definition(name, "majority"))
+				fake.resources = append(fake.resources, resource(name, "node-b", true, 0, false))
+			}
+			fake.intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+				if len(r.URL.RequestURI()) > 7000 {
+					t.Errorf("a request of %d bytes", len(r.URL.RequestURI()))
+				}
+				return false
+			}
+		})
+		settle(defaultResyncInterval)
+		clear(fake.requests)
+		for _, name := range feed.store.Names() {
+			feed.Poll(name)
+		}
+		settle(time.Second)
+		if got := fake.count(bulkLists); got < 3 || got > 8 {
+			t.Errorf("%d bulk requests for %d resources", got, many)
+		}
+	})
+}
