@@ -88,15 +88,12 @@ func (a *Assembly) Remembered() []string {
 		}
 	}
 	reports.mu.Unlock()
-	inUse := a.parts.failover.inUse
-	inUse.mu.Lock()
-	for _, node := range slices.Sorted(maps.Keys(inUse.pending)) {
-		lines = append(lines, "volumes to be released from node "+node)
-	}
-	for _, node := range slices.Sorted(maps.Keys(inUse.busy)) {
+	for _, node := range a.parts.failover.inUse.batches.objects() {
 		lines = append(lines, "a release of volumes from node "+node)
 	}
-	inUse.mu.Unlock()
+	for _, node := range a.parts.failover.podLists.objects() {
+		lines = append(lines, "a list of the pods on node "+node)
+	}
 	return lines
 }
 

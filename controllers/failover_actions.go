@@ -60,6 +60,9 @@ func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolum
 		if err := r.mark(ctx, in, d); err != nil {
 			return d, err
 		}
+		if r.clock.Now().Sub(in.Now) > failover.MaxAge {
+			continue // the taint or the mark has taken so long that the reading is old
+		}
 		removed, err := r.removeNext(ctx, pv, in, d)
 		if err != nil || !removed {
 			return d, err

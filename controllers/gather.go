@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -28,6 +29,20 @@ type gatherer struct {
 	driver   string
 	selector labels.Selector
 	settings failover.Settings
+	// podLists are the lists of pods that are being read, by node.
+	podLists *batches[struct{}, []corev1.Pod]
+}
+
+// listPods reads the pods on a node, past the cache: that holds selected pods only. The list has no resourceVersion, by
+// which the API server answers with nothing older than the request.
+func listPods(live client.Reader) *batches[struct{}, []corev1.Pod] {
+	return newBatches(func(ctx context.Context, node string, _ []struct{}) ([]corev1.Pod, error) {
+		var pods corev1.PodList
+		if err := live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
+			return nil, fmt.Errorf("listing the pods on node %s: %w", node, err)
+		}
+		return pods.Items, nil
+	})
 }
 
 func (g *gatherer) isOurs(pv *corev1.PersistentVolume) bool {
@@ -81,11 +96,8 @@ func (g *gatherer) candidates(ctx context.Context, pv *corev1.PersistentVolume) 
 // confirm reads everything that a removal rests on again: LINSTOR's word on all volumes concerned, all pods of the node,
 // selected or not, and the attachment.
 func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, node string) (failover.Input, error) {
-	pods, err := g.confirmPods(ctx, pv, node)
-	if err != nil {
-		return failover.Input{}, err
-	}
-	attachment, err := g.confirmAttachment(ctx, pv, node)
+	begin := g.clock.Now()
+	pods, attachment, err := g.confirmObjects(ctx, pv, node)
 	if err != nil {
 		return failover.Input{}, err
 	}
@@ -93,21 +105,57 @@ func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, nod
 	if err != nil {
 		return failover.Input{}, err
 	}
+	reads, readsCtx := errgroup.WithContext(ctx)
 	for _, resource := range resources {
-		if _, err := g.linstor.Refresh(ctx, resource); err != nil {
-			return failover.Input{}, fmt.Errorf("reading resource %s from LINSTOR: %w", resource, err)
+		reads.Go(func() error {
+			if _, err := g.linstor.Refresh(readsCtx, resource); err != nil {
+				return fmt.Errorf("reading resource %s from LINSTOR: %w", resource, err)
+			}
+			return nil
+		})
+	}
+	if err := reads.Wait(); err != nil {
+		return failover.Input{}, err
+	}
+	if g.clock.Now().Sub(begin) > failover.MaxAge {
+		// LINSTOR took its time, in which the pods and the attachment may have changed.
+		if pods, attachment, err = g.confirmObjects(ctx, pv, node); err != nil {
+			return failover.Input{}, err
 		}
 	}
 	return g.input(ctx, pv, node, pods, attachment)
 }
 
+// confirmObjects reads the pods on the node that use the volume, and the attachment.
+func (g *gatherer) confirmObjects(
+	ctx context.Context, pv *corev1.PersistentVolume, node string,
+) (pods []corev1.Pod, attachment *failover.Attachment, err error) {
+	reads, readsCtx := errgroup.WithContext(ctx)
+	reads.Go(func() (err error) {
+		pods, err = g.confirmPods(readsCtx, pv, node)
+		return err
+	})
+	reads.Go(func() (err error) {
+		attachment, err = g.confirmAttachment(readsCtx, pv, node)
+		return err
+	})
+	err = reads.Wait()
+	return pods, attachment, err
+}
+
 // confirmPods reads which pods on the node use the volume, selected or not.
 func (g *gatherer) confirmPods(ctx context.Context, pv *corev1.PersistentVolume, node string) ([]corev1.Pod, error) {
-	var pods corev1.PodList
-	if err := g.live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
-		return nil, fmt.Errorf("listing the pods on node %s: %w", node, err)
+	all, err := g.podLists.do(ctx, node, struct{}{})
+	if err != nil {
+		return nil, err
 	}
-	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !uses(&pod, claimOf(pv)) }), nil
+	var pods []corev1.Pod // a list of its own: others read the same answer
+	for i := range all {
+		if uses(&all[i], claimOf(pv)) {
+			pods = append(pods, all[i])
+		}
+	}
+	return pods, nil
 }
 
 func (g *gatherer) confirmAttachment(ctx context.Context, pv *corev1.PersistentVolume, node string) (*failover.Attachment, error) {

@@ -3,7 +3,6 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -34,15 +33,18 @@ type haltSwitch struct {
 	deployment types.NamespacedName // whose annotation pauses; empty for none
 	dryRun     bool
 
-	mu    sync.Mutex
+	turns turns // of those who ask
 	halt  failover.Halt
 	asked time.Time
 }
 
 // now returns what forbids every removal, at most haltAge old.
 func (h *haltSwitch) now(ctx context.Context) failover.Halt {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	end, err := h.turns.take(ctx, "")
+	if err != nil {
+		return failover.Halt{Paused: fmt.Sprintf("cannot ask in time whether fail-over is paused: %v", err)}
+	}
+	defer end()
 	now := h.clock.Now()
 	if !h.asked.IsZero() && now.Sub(h.asked) < haltAge {
 		return h.halt

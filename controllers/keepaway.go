@@ -45,6 +45,7 @@ type KeepAway struct {
 	owner    string
 	disabled bool
 
+	turns   turns // of those who write a node
 	mu      sync.Mutex
 	ensured map[string]ensured
 }
@@ -62,9 +63,17 @@ func (k *KeepAway) Ensure(ctx context.Context, in failover.Input, d failover.Dec
 	if k.disabled {
 		return nil
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.forgetOld(in.Now)
+	if k.seen(in, corev1.TaintEffectNoSchedule) {
+		return nil
+	}
+	end, err := k.turns.take(ctx, in.Node.Name)
+	if err != nil {
+		return fmt.Errorf("keeping pods away from node %s: %w", in.Node.Name, err)
+	}
+	defer end()
+	if k.seen(in, corev1.TaintEffectNoSchedule) {
+		return nil // by whoever had the turn before
+	}
 	others, err := k.otherStates(ctx, in)
 	if err != nil {
 		return err
@@ -74,7 +83,7 @@ func (k *KeepAway) Ensure(ctx context.Context, in failover.Input, d failover.Dec
 		state = failover.Unknown // its kubelet lives: what the other volumes there say decides
 	}
 	effect := failover.KeepAwayEffect(state, others)
-	if last, ok := k.ensured[in.Node.Name]; ok && (last.effect == effect || last.effect == corev1.TaintEffectNoSchedule) {
+	if k.seen(in, effect) {
 		return nil
 	}
 	set, unschedulable := false, false
@@ -93,13 +102,25 @@ func (k *KeepAway) Ensure(ctx context.Context, in failover.Input, d failover.Dec
 	if err != nil && !unschedulable {
 		return fmt.Errorf("keeping pods away from node %s: %w", in.Node.Name, err)
 	}
+	k.mu.Lock()
 	k.ensured[in.Node.Name] = ensured{effect: effect, at: in.Now}
+	k.mu.Unlock()
 	if set {
 		k.recordTaint(in.Node.Name, d)
 	}
 	return nil
 }
 
+// seen tells whether a taint of that effect was seen on the node a moment ago.
+func (k *KeepAway) seen(in failover.Input, effect corev1.TaintEffect) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.forgetOld(in.Now)
+	last, ok := k.ensured[in.Node.Name]
+	return ok && last.effect == effect
+}
+
+// forgetOld forgets what is too old; the caller holds the lock.
 func (k *KeepAway) forgetOld(now time.Time) {
 	for node, last := range k.ensured {
 		if now.Sub(last.at) > time.Second {

@@ -119,7 +119,7 @@ type parts struct {
 func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) parts {
 	g := gatherer{
 		cache: cache, live: live, linstor: cfg.Linstor, kubelets: kubelets, clock: cfg.Clock,
-		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings,
+		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings, podLists: listPods(live),
 	}
 	keepAway := &KeepAway{
 		gatherer: g, client: c, recorder: recorder, metrics: cfg.Metrics, owner: cfg.Owner,

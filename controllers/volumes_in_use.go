@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,24 +19,23 @@ import (
 // volumesInUse takes volumes out of nodes' status.volumesInUse, the field by which a kubelet holds back a detach. The
 // list is replaced as a whole, so each node has one writer here, which takes along what has gathered meanwhile.
 type volumesInUse struct {
-	client client.Client
-	live   client.Reader
-
-	mu       sync.Mutex
-	pending  map[string]*releaseBatch
-	busy     map[string]bool
+	client   client.Client
+	live     client.Reader
+	batches  *batches[corev1.UniqueVolumeName, struct{}]
 	deniedBy sync.Once
 }
 
-// releaseBatch is the volumes that one patch takes out.
-type releaseBatch struct {
-	names []corev1.UniqueVolumeName
-	done  chan struct{}
-	err   error // valid once done is closed
-}
+// releaseTimeout ends the writing of a node that does not come to an end.
+const releaseTimeout = 10 * time.Second
 
 func newVolumesInUse(c client.Client, live client.Reader) *volumesInUse {
-	return &volumesInUse{client: c, live: live, pending: make(map[string]*releaseBatch), busy: make(map[string]bool)}
+	v := &volumesInUse{client: c, live: live}
+	v.batches = newBatches(func(ctx context.Context, node string, release []corev1.UniqueVolumeName) (struct{}, error) {
+		ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+		defer cancel()
+		return struct{}{}, v.patch(ctx, node, release)
+	})
+	return v
 }
 
 // +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
@@ -43,58 +43,15 @@ func newVolumesInUse(c client.Client, live client.Reader) *volumesInUse {
 // release removes the volume from the node's list. The caller has seen that no pod on the node uses it. A
 // missing permission is no error: it is reported once, and Kubernetes detaches in its own time.
 func (v *volumesInUse) release(ctx context.Context, node, driver, handle string) error {
-	name := corev1.UniqueVolumeName("kubernetes.io/csi/" + driver + "^" + handle)
-	batch, writer := v.join(node, name)
-	if writer {
-		v.write(ctx, node)
-	}
-	select {
-	case <-batch.done:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if apierrors.IsForbidden(batch.err) {
+	_, err := v.batches.do(ctx, node, corev1.UniqueVolumeName("kubernetes.io/csi/"+driver+"^"+handle))
+	if apierrors.IsForbidden(err) {
 		v.deniedBy.Do(func() {
-			ctrl.LoggerFrom(ctx).Error(batch.err, "Cannot release volumes from dead nodes, so that Kubernetes takes up to a minute "+
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot release volumes from dead nodes, so that Kubernetes takes up to a minute "+
 				"longer to attach them elsewhere; grant patch on nodes/status or set --fast-detach=false")
 		})
 		return nil
 	}
-	return batch.err
-}
-
-// join adds the volume to the node's next batch and tells whether the caller has to write.
-func (v *volumesInUse) join(node string, name corev1.UniqueVolumeName) (*releaseBatch, bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	batch := v.pending[node]
-	if batch == nil {
-		batch = &releaseBatch{done: make(chan struct{})}
-		v.pending[node] = batch
-	}
-	batch.names = append(batch.names, name)
-	if v.busy[node] {
-		return batch, false
-	}
-	v.busy[node] = true
-	return batch, true
-}
-
-// write empties the node's batches until none is left.
-func (v *volumesInUse) write(ctx context.Context, node string) {
-	for {
-		v.mu.Lock()
-		batch := v.pending[node]
-		delete(v.pending, node)
-		if batch == nil {
-			delete(v.busy, node)
-			v.mu.Unlock()
-			return
-		}
-		v.mu.Unlock()
-		batch.err = v.patch(ctx, node, batch.names)
-		close(batch.done)
-	}
+	return err
 }
 
 func (v *volumesInUse) patch(ctx context.Context, name string, release []corev1.UniqueVolumeName) error {

@@ -89,8 +89,9 @@ func TestManyReleasesAreFewPatches(t *testing.T) {
 		if patches > 2 {
 			t.Errorf("%d patches, want at most 2", patches)
 		}
-		if len(inUse.pending)+len(inUse.busy) > 0 {
-			t.Errorf("left behind: %v, %v", inUse.pending, inUse.busy)
+		synctest.Wait()
+		if left := inUse.batches.objects(); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
 		}
 	})
 }

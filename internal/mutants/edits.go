@@ -55,16 +55,26 @@ var edits = []edit{
 	},
 	{
 		"LINSTOR is not asked before a removal", gatherFile,
-		"if _, err := g.linstor.Refresh(ctx, resource); err != nil {", "if err := ctx.Err(); err != nil {",
+		"if _, err := g.linstor.Refresh(readsCtx, resource); err != nil {", "if err := ctx.Err(); err != nil {",
 	},
 	{
 		"only selected pods are looked at before a removal", gatherFile,
-		"return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !uses(&pod, claimOf(pv)) }), nil",
-		"return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {\n\t\treturn !uses(&pod, claimOf(pv)) || !g.selector.Matches(labels.Set(pod.Labels))\n\t}), nil",
+		"if uses(&all[i], claimOf(pv)) {", "if uses(&all[i], claimOf(pv)) && g.selector.Matches(labels.Set(all[i].Labels)) {",
 	},
 	{
 		"the attachment is taken from the cache before a removal", gatherFile,
 		"g.live.Get(ctx, client.ObjectKeyFromObject(&va), &fresh)", "g.cache.Get(ctx, client.ObjectKeyFromObject(&va), &fresh)",
+	},
+	{
+		"pods are removed by a reading that has become old", actionsFile,
+		"if r.clock.Now().Sub(in.Now) > failover.MaxAge {", "if false {",
+	},
+	{
+		"the pods may be read long before LINSTOR", gatherFile, "if g.clock.Now().Sub(begin) > failover.MaxAge {", "if g.clock.Now().Sub(begin) > 1000*failover.MaxAge {",
+	},
+	{
+		"a list of pods may be sent before it is asked for", "controllers/batches.go", "own := b.next[object]\n\tif own == nil ||",
+		"own := b.next[object]\n\tif own == nil {\n\t\town = b.running[object]\n\t}\n\tif own == nil ||",
 	},
 	{
 		"volumesInUse is taken from an old read", inUseFile,
@@ -113,7 +123,7 @@ var edits = []edit{
 	},
 	{
 		"pods that do not use the volume count", gatherFile,
-		"return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !uses(&pod, claimOf(pv)) }), nil", "return pods.Items, nil",
+		"if uses(&all[i], claimOf(pv)) {", "if true {",
 	},
 	{
 		"every pod is selected", podsFile, "Selected:  selector.Matches(labels.Set(pod.Labels)),", "Selected:  true,",

@@ -73,6 +73,7 @@ type Model struct {
 
 	mu         sync.Mutex
 	fault      func(Request) error
+	delay      func(Request) time.Duration
 	listeners  []*func(Change)
 	changes    []Change
 	delivering bool
@@ -129,14 +130,34 @@ func (m *Model) Fail(f func(Request) error) {
 	m.fault = f
 }
 
-func (m *Model) failure(r Request) error {
+// Delay makes each request take as long as f says before it has any effect, or until its context ends; nil ends that. f
+// is called with no lock held.
+func (m *Model) Delay(f func(Request) time.Duration) {
 	m.mu.Lock()
-	f := m.fault
+	defer m.mu.Unlock()
+	m.delay = f
+}
+
+// arrive lets the request's time pass and tells whether it fails.
+func (m *Model) arrive(ctx context.Context, r Request) error {
+	m.mu.Lock()
+	fault, delay := m.fault, m.delay
 	m.mu.Unlock()
-	if f == nil {
+	if delay != nil {
+		if d := delay(r); d > 0 {
+			timer := time.NewTimer(d)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	if fault == nil {
 		return nil
 	}
-	return f(r)
+	return fault(r)
 }
 
 // OnChange calls f after each write that changed something, in order and never twice at a time, with no lock held.

@@ -2,6 +2,7 @@ package apimodel_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -366,4 +367,31 @@ func TestAWriteThatChangesNothingGivesNoNewVersion(t *testing.T) {
 	if diff := cmp.Diff(va, &after); diff != "" || patched.ResourceVersion != va.ResourceVersion {
 		t.Errorf("version %s, %s in the answer (-want +got):\n%s", after.ResourceVersion, patched.ResourceVersion, diff)
 	}
+}
+
+func TestARequestTakesItsTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := apimodel.New()
+		m.Delay(func(r apimodel.Request) time.Duration {
+			if r.Verb == apimodel.VerbCreate {
+				return time.Second
+			}
+			return 0
+		})
+		c, began := m.Client("test"), time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "slow"}}
+		if err := c.Create(ctx, node.DeepCopy()); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 100*time.Millisecond {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(node), &corev1.Node{}); !apierrors.IsNotFound(err) {
+			t.Errorf("a request that was given up had an effect: %v", err)
+		}
+		began = time.Now()
+		if err := c.Create(t.Context(), node); err != nil || time.Since(began) != time.Second {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+	})
 }

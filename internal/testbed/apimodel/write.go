@@ -30,7 +30,7 @@ type writer struct {
 
 func (w writer) get(ctx context.Context, store client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 	request := Request{Actor: w.actor, Verb: VerbGet, Kind: kindOf(o), Namespace: key.Namespace, Name: key.Name}
-	if err := w.failure(request); err != nil {
+	if err := w.arrive(ctx, request); err != nil {
 		return err
 	}
 	if err := store.Get(ctx, key, o, opts...); err != nil {
@@ -46,7 +46,7 @@ func (w writer) list(ctx context.Context, store client.WithWatch, list client.Ob
 		return err
 	}
 	request := Request{Actor: w.actor, Verb: VerbList, Kind: strings.TrimSuffix(gvk.Kind, "List")}
-	if err := w.failure(request); err != nil {
+	if err := w.arrive(ctx, request); err != nil {
 		return err
 	}
 	if err := store.List(ctx, list, opts...); err != nil {
@@ -133,7 +133,7 @@ func (w writer) write(ctx context.Context, request Request, o client.Object, do 
 }
 
 func (w writer) record(ctx context.Context, change Change, o client.Object, do func(old client.Object) error) error {
-	if err := w.failure(change.Request); err != nil {
+	if err := w.arrive(ctx, change.Request); err != nil {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
