@@ -148,6 +148,7 @@ func newManager(opts options.Options, log logr.Logger) (ctrl.Manager, error) {
 			},
 		},
 		Metrics:                             metricsOptions(opts),
+		PprofBindAddress:                    opts.PprofBindAddress,
 		HealthProbeBindAddress:              net.JoinHostPort("", strconv.Itoa(opts.LeaderElectionHealthzPort)),
 		LeaderElection:                      opts.LeaderElection,
 		LeaderElectionResourceLockInterface: lock,

@@ -74,6 +74,8 @@ func (o *Options) addFlags(fs *flag.FlagSet) {
 		"address of the metrics server, or 0 to switch it off")
 	fs.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure,
 		"serve metrics by HTTPS and only to clients that Kubernetes authorizes")
+	fs.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress,
+		"address of Go's profiler, of this host only; off if not given")
 	fs.IntVar(&o.Concurrency, "concurrency", o.Concurrency,
 		"how many volumes are worked on at the same time")
 	fs.BoolVar(&o.Version, "version", o.Version,

@@ -127,6 +127,10 @@ type Options struct {
 	// those given by --shutdown-taint.
 	ShutdownTaints []string
 
+	// PprofBindAddress is the address of Go's profiler, host:port of this host only, because it asks nobody who
+	// he is. Empty switches it off.
+	PprofBindAddress string
+
 	// MetricsBindAddress is the address of the metrics server, host:port or :port. "0" switches it off.
 	MetricsBindAddress string
 

@@ -76,6 +76,10 @@ func TestParse(t *testing.T) {
 			args: []string{"--metrics-bind-address=127.0.0.1:9090", "--metrics-secure=false"},
 			want: func(o *Options) { o.MetricsBindAddress, o.MetricsSecure = "127.0.0.1:9090", false },
 		},
+		"the profiler can be switched on for this host": {
+			args: []string{"--pprof-bind-address=localhost:6060"},
+			want: func(o *Options) { o.PprofBindAddress = "localhost:6060" },
+		},
 		"the pods of LINSTOR itself are selected on request": {
 			args: []string{"--recover-pod-selector=app in (linstor)"},
 			want: func(o *Options) {
@@ -144,6 +148,8 @@ func TestParseNamesTheOptionAndTheFault(t *testing.T) {
 		"a selector of LINSTOR's pods that selects all":     {[]string{"--recover-pod-selector= "}, []string{"--recover-pod-selector", "every pod"}},
 		"metrics that everybody in the network could read":  {[]string{"--metrics-secure=false"}, []string{"--metrics-bind-address", "127.0.0.1"}},
 		"metrics on a named host that everybody could read": {[]string{"--metrics-secure=false", "--metrics-bind-address=example.com:80"}, []string{"--metrics-bind-address"}},
+		"a profiler that everybody in the network reaches":  {[]string{"--pprof-bind-address=:6060"}, []string{"--pprof-bind-address", "127.0.0.1"}},
+		"a profiler's address without a port":               {[]string{"--pprof-bind-address=localhost"}, []string{"--pprof-bind-address", "host:port"}},
 		"a selector that selects every pod":                 {[]string{"--pod-label-selector="}, []string{"--pod-label-selector", "every pod"}},
 		"a shutdown taint that is no key":                   {[]string{"--shutdown-taint=a b"}, []string{"--shutdown-taint", `"a b"`}},
 		"a shutdown taint with an effect":                   {[]string{"--shutdown-taint=a:NoSchedule"}, []string{"--shutdown-taint", "key of a taint"}},

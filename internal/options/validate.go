@@ -111,7 +111,7 @@ func (o *Options) validateNumbers() error {
 		errs = append(errs, invalid("leader-election-healtz-port", strconv.Itoa(p), "must be a port, 1 to 65535"))
 	}
 
-	return errors.Join(append(errs, o.validateMetricsAddress())...)
+	return errors.Join(append(errs, o.validateMetricsAddress(), o.validatePprofAddress())...)
 }
 
 func (o *Options) validateMetricsAddress() error {
@@ -130,12 +130,37 @@ func (o *Options) validateMetricsAddress() error {
 		return invalid("metrics-bind-address", o.MetricsBindAddress, want)
 	}
 
-	if ip := net.ParseIP(host); !o.MetricsSecure && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if !o.MetricsSecure && !isThisHost(host) {
 		return invalid("metrics-bind-address", o.MetricsBindAddress,
 			"must be one of this host only, such as 127.0.0.1:8443, where --metrics-secure=false leaves metrics open to everybody")
 	}
 
 	return nil
+}
+
+func (o *Options) validatePprofAddress() error {
+	if o.PprofBindAddress == "" {
+		return nil
+	}
+
+	host, port, err := net.SplitHostPort(o.PprofBindAddress)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+
+	if err != nil || !isThisHost(host) {
+		return invalid("pprof-bind-address", o.PprofBindAddress,
+			"must be host:port of this host only, such as 127.0.0.1:6060, because the profiler is open to everybody")
+	}
+
+	return nil
+}
+
+// isThisHost tells whether only this host can reach what listens there.
+func isThisHost(host string) bool {
+	ip := net.ParseIP(host)
+
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func (o *Options) validateLeaderElection() error {

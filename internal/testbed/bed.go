@@ -45,6 +45,7 @@ type Bed struct {
 
 	mu        sync.Mutex
 	networks  map[string]nodeNetwork // by node
+	profilers map[string]int         // ports of Go's profiler, by pod of the controller
 	processes []*process             // of the control plane, which have to run as long as the bed
 	failures  []error                // of servers in this process
 	cleanups  []func()               // undo what Start did, in the order it was done
@@ -64,7 +65,7 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bed{LogDir: options.LogDir, binDir: options.BinDir, options: options, networks: map[string]nodeNetwork{}}
+	b := &Bed{LogDir: options.LogDir, binDir: options.BinDir, options: options, networks: map[string]nodeNetwork{}, profilers: map[string]int{}}
 	if err := b.startSpawner(); err != nil {
 		return nil, err
 	}

@@ -39,6 +39,8 @@ type Options struct {
 	ControllerNodes int
 	// ControllerArgs are appended to the arguments that the manifest gives to the controller.
 	ControllerArgs []string
+	// Profiling lets Profile look into the controller.
+	Profiling bool
 	// Progress is called with what Start does next, for people who wait for it; nil keeps quiet.
 	Progress func(step string)
 }

@@ -2,7 +2,6 @@ package testbed
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -71,16 +70,23 @@ func (r *runner) launch(ctx context.Context, pod *corev1.Pod) (*launched, error)
 	if err != nil {
 		return nil, err
 	}
-	probes, metrics, err := freePorts()
+	ports, err := freePorts(3)
 	if err != nil {
 		return nil, err
 	}
+	probes, metrics, profiler := ports[0], ports[1], ports[2]
 	env = append(env,
 		corev1.EnvVar{Name: "KUBECONFIG", Value: kubeconfig},
 		corev1.EnvVar{Name: "LS_CONTROLLERS", Value: "http://" + network.linstor.addr()})
 	args := append(slices.Clone(container.Args),
 		"--leader-election-healtz-port="+strconv.Itoa(probes),
 		"--metrics-bind-address=127.0.0.1:"+strconv.Itoa(metrics))
+	if r.bed.options.Profiling {
+		args = append(args, "--pprof-bind-address=127.0.0.1:"+strconv.Itoa(profiler))
+		r.bed.mu.Lock()
+		r.bed.profilers[pod.Name] = profiler
+		r.bed.mu.Unlock()
+	}
 	args = append(args, r.bed.options.ControllerArgs...)
 	cmd := exec.Command(filepath.Join(r.bed.binDir, "piraeus-ha-controller"))
 	for _, arg := range args {
@@ -174,13 +180,16 @@ func readinessPath(container *corev1.Container) string {
 	return "/readyz"
 }
 
-// freePorts returns two ports of the loopback interface that nobody listens on.
-func freePorts() (first, second int, err error) {
-	one, oneErr := net.Listen("tcp", "127.0.0.1:0")
-	two, twoErr := net.Listen("tcp", "127.0.0.1:0")
-	if err := errors.Join(oneErr, twoErr); err != nil {
-		return 0, 0, fmt.Errorf("free ports: %w", err)
+// freePorts returns n ports of the loopback interface that nobody listens on.
+func freePorts(n int) ([]int, error) {
+	ports := make([]int, n)
+	for i := range ports {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("free ports: %w", err)
+		}
+		defer func() { _ = listener.Close() }() // at the end, so that no port is given twice
+		ports[i] = listener.Addr().(*net.TCPAddr).Port
 	}
-	first, second = one.Addr().(*net.TCPAddr).Port, two.Addr().(*net.TCPAddr).Port
-	return first, second, errors.Join(one.Close(), two.Close())
+	return ports, nil
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,6 +79,34 @@ func (c *cluster) cordon(ctx context.Context, unschedulable bool, nodes ...strin
 		}
 	}
 	return nil
+}
+
+// profileLeader profiles the controller's leader for a while, into a file of the folder for profiles, if there is
+// one. The returned function waits for the end.
+func (c *cluster) profileLeader(ctx context.Context, path string, duration time.Duration) func() error {
+	if path == "" {
+		return func() error { return nil }
+	}
+	var group errgroup.Group
+	group.Go(func() error {
+		leader, err := c.Leader(ctx)
+		if err != nil {
+			return err
+		}
+		return c.Profile(ctx, leader, duration, path)
+	})
+	return group.Wait
+}
+
+// profilePath returns the file of a profile, empty if none are wanted.
+func (s Settings) profilePath(name string) (string, error) {
+	if s.ProfileDir == "" {
+		return "", nil
+	}
+	if err := os.MkdirAll(s.ProfileDir, 0o755); err != nil {
+		return "", fmt.Errorf("folder for profiles: %w", err)
+	}
+	return filepath.Join(s.ProfileDir, name+".pprof"), nil
 }
 
 // pause waits, and tells whether ctx is still alive then.

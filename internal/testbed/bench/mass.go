@@ -130,13 +130,20 @@ func lastAction(m massLoss) time.Time   { return m.lastAction }
 func lastAttached(m massLoss) time.Time { return m.lastAttached }
 func lastRunning(m massLoss) time.Time  { return m.lastRunning }
 
+// profileLasts is from the crash of the nodes until what follows is over.
+const profileLasts = 40 * time.Second
+
 // groupThousand loses ten of forty nodes with a hundred pods each.
 var groupThousand = Group{
 	Name: "1,000 pods on 10 of 40 nodes", Rows: []string{rowThousand.Key},
 	run: func(ctx context.Context, s Settings) (Results, error) {
 		var m massLoss
-		options := testbed.Options{KubeAPIQPS: raised, SchedulerQPS: raised}
-		err := withCluster(ctx, s, "thousand", options, func(ctx context.Context, c *cluster) error {
+		options := testbed.Options{KubeAPIQPS: raised, SchedulerQPS: raised, Profiling: s.ProfileDir != ""}
+		profile, err := s.profilePath("thousand")
+		if err != nil {
+			return nil, err
+		}
+		err = withCluster(ctx, s, "thousand", options, func(ctx context.Context, c *cluster) error {
 			nodes, err := c.AddNodes(ctx, "crowded", 10)
 			if err != nil {
 				return err
@@ -149,8 +156,11 @@ var groupThousand = Group{
 			if err != nil {
 				return err
 			}
-			m, err = loseCrowds(ctx, crowds, nil)
-			return err
+			profiled := c.profileLeader(ctx, profile, profileLasts)
+			if m, err = loseCrowds(ctx, crowds, nil); err != nil {
+				return err
+			}
+			return profiled()
 		})
 		if err != nil {
 			return nil, err

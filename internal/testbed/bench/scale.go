@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"path/filepath"
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
@@ -17,12 +16,14 @@ const (
 	maxCPU      = 1   // % of a core
 	maxRequests = 30  // of the Deployment to LINSTOR in a minute
 	maxReady    = 10  // s
+	maxReads    = 100 // of single resources after a start, of 10,000
 	maxDecision = 50  // ms
 )
 
 const (
 	scaleTimeout = 15 * time.Minute
 	restarts     = 3
+	afterStart   = 20 * time.Second
 	idleMinutes  = 2
 	// settle is how long the processes are left alone before they are watched: what follows a start is over then.
 	settle = 30 * time.Second
@@ -33,7 +34,7 @@ var groupScale = Group{
 	Name: "10,000 volumes", Rows: []string{rowIdle.Key, rowStorm.Key, rowRestart.Key},
 	run: func(ctx context.Context, s Settings) (Results, error) {
 		results := Results{}
-		options := testbed.Options{Bare: true, ControllerArgs: []string{"--metrics-secure=false"}}
+		options := testbed.Options{Bare: true, Profiling: s.ProfileDir != "", ControllerArgs: []string{"--metrics-secure=false"}}
 		return results, withCluster(ctx, s, "scale", options, func(ctx context.Context, c *cluster) error {
 			ctx, cancel := context.WithTimeout(ctx, scaleTimeout)
 			defer cancel()
@@ -66,9 +67,9 @@ func (s *state) measure(ctx context.Context, settings Settings, results Results)
 	if results[rowIdle.Key], err = s.idle(ctx, replicas); err != nil {
 		return err
 	}
-	profile := ""
-	if settings.ProfileDir != "" {
-		profile = filepath.Join(settings.ProfileDir, "storm.pprof")
+	profile, err := settings.profilePath("storm")
+	if err != nil {
+		return err
 	}
 	results[rowStorm.Key], err = s.storms(ctx, replicas, profile)
 	return err
@@ -88,7 +89,11 @@ func (s *state) synced(ctx context.Context, r *testbed.Replica) (time.Duration, 
 func (s *state) restarts(ctx context.Context) ([]Measure, error) {
 	var ready, synced []time.Duration
 	views := Measure{What: "views of all resources that LINSTOR was asked for", Limits: []Limit{{Worst, 1}}}
-	others := Measure{What: "all requests to LINSTOR"}
+	reads := Measure{
+		What:   fmt.Sprintf("reads of single resources within %s of being ready", afterStart),
+		Limits: []Limit{{Worst, maxReads}},
+	}
+	others := Measure{What: "all requests to LINSTOR by then"}
 	for i := range restarts {
 		s.LINSTOR.ResetRequests()
 		r, err := s.StartReplica(ctx, fmt.Sprintf("restart-%d", i))
@@ -103,8 +108,7 @@ func (s *state) restarts(ctx context.Context) ([]Measure, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Reads of single resources would follow at once.
-		if err := pause(ctx, 2*time.Second); err != nil {
+		if err := pause(ctx, time.Until(r.Started.Add(readyAfter+afterStart))); err != nil {
 			return nil, err
 		}
 		requests := s.LINSTOR.Requests()
@@ -116,12 +120,13 @@ func (s *state) restarts(ctx context.Context) ([]Measure, error) {
 		s.say("restart: ready after %.1f s, LINSTOR read after %.1f s, requests %v", readyAfter.Seconds(), syncedAfter.Seconds(), requests)
 		ready, synced = append(ready, readyAfter), append(synced, syncedAfter)
 		views.Values = append(views.Values, float64(requests[linstorsim.KindView]))
+		reads.Values = append(reads.Values, float64(requests[linstorsim.KindResources]))
 		others.Values = append(others.Values, float64(all))
 	}
 	return []Measure{
 		seconds("start → ready", ready, Limit{Worst, maxReady}),
 		seconds("start → everything of LINSTOR read", synced, Limit{Worst, maxReady}),
-		views, others,
+		views, reads, others,
 	}, nil
 }
 

@@ -44,6 +44,7 @@ func (s *state) storms(ctx context.Context, replicas []*testbed.Replica, profile
 	direct := false
 	decision := Measure{What: "event → decision, p99 of a storm, upper end of the histogram's bucket", Unit: "ms", Limits: []Limit{{Worst, maxDecision}}}
 	wire := Measure{What: "last event sent → last event received", Unit: "ms"}
+	profiled := s.profileLeader(ctx, profile, storms*(stormLasts+betweenStorms))
 	gaps := Measure{What: "events missing or streams lost", Limits: []Limit{never}}
 	for i := range storms {
 		before, err := scrape(ctx, leader.MetricsURL)
@@ -82,8 +83,7 @@ func (s *state) storms(ctx context.Context, replicas []*testbed.Replica, profile
 	if !direct {
 		decision.Note = "bounded by the p99 of the queue plus the p99 of a reconciliation"
 	}
-	_ = profile
-	return []Measure{decision, wire, gaps}, nil
+	return []Measure{decision, wire, gaps}, profiled()
 }
 
 // leaderOf returns the process that leads.

@@ -111,6 +111,7 @@ func (t *trio) lose(ctx context.Context, what string, fault func(node string)) (
 	}); err != nil {
 		return loss{}, err
 	}
+	l.promotable = t.seen.promotableAt(t.volume, next.node)
 	l.placed, l.running = next.placed, next.ready
 	l.marked, l.gone = t.seen.life(lost.uid).marked, t.seen.life(lost.uid).end
 	l.attached = t.seen.attachedAt(t.volume, next.node, l.began)
