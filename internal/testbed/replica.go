@@ -27,7 +27,8 @@ type Replica struct {
 	Started time.Time
 
 	process *process
-	ready   chan struct{}
+	ready   chan struct{} // closed once readyAt is set
+	readyAt time.Time
 }
 
 // ApplyManifest applies the shipped manifest by kubectl.
@@ -66,7 +67,10 @@ func (b *Bed) StartReplica(ctx context.Context, name string) (*Replica, error) {
 	var first sync.Once
 	go probe(p.done, p.readiness, func(ready bool) {
 		if ready {
-			first.Do(func() { close(r.ready) })
+			first.Do(func() {
+				r.readyAt = time.Now()
+				close(r.ready)
+			})
 		}
 	})
 	return r, nil
@@ -93,11 +97,17 @@ func (b *Bed) replicaPod(ctx context.Context, name string) (*corev1.Pod, error) 
 	return pod, err
 }
 
-// WaitReady waits until the process says that it is ready, and returns how long after its start that was.
+// WaitReady waits until the process has said that it is ready, and returns how long after its start that was.
 func (r *Replica) WaitReady(ctx context.Context) (time.Duration, error) {
+	ready := func() (time.Duration, error) { return r.readyAt.Sub(r.Started), nil }
+	select {
+	case <-r.ready: // also if it has ended since
+		return ready()
+	default:
+	}
 	select {
 	case <-r.ready:
-		return time.Since(r.Started), nil
+		return ready()
 	case <-r.process.done:
 		return 0, r.process.failed()
 	case <-ctx.Done():

@@ -138,7 +138,7 @@ func toAttached(v variant, losses []loss, limits ...Limit) Measure {
 func stepMeasures(losses []loss) []Measure {
 	limit := Measure{What: "the physical limit: all of these but the grace and what the controller does", Unit: "s"}
 	for _, l := range losses {
-		limit.Values = append(limit.Values, (l.promotable.Sub(l.began) + l.running.Sub(l.gone)).Seconds())
+		limit.Values = append(limit.Values, round3((l.promotable.Sub(l.began) + l.running.Sub(l.gone)).Seconds()))
 	}
 	return []Measure{
 		seconds("DRBD: crash → a survivor may be promoted", between(losses, began, promotable)),

@@ -70,7 +70,7 @@ func (m *Measure) Reached() bool {
 func seconds(what string, took []time.Duration, limits ...Limit) Measure {
 	m := Measure{What: what, Unit: "s", Limits: limits}
 	for _, d := range took {
-		m.Values = append(m.Values, d.Seconds())
+		m.Values = append(m.Values, round3(d.Seconds()))
 	}
 	return m
 }
@@ -91,3 +91,6 @@ var never = Limit{Worst, 0}
 
 // share says how many of all.
 func share(n, all int) string { return fmt.Sprintf("%d of %d", n, all) }
+
+// round3 rounds to three digits after the point, so that nobody takes more for measured.
+func round3(x float64) float64 { return math.Round(x*1000) / 1000 }

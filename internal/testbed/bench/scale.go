@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
@@ -180,12 +179,12 @@ func (s *state) idle(ctx context.Context, replicas []*testbed.Replica) ([]Measur
 			if err != nil {
 				return nil, err
 			}
-			load.Values = append(load.Values, 100*float64(used-before[i])/float64(time.Since(began)))
+			load.Values = append(load.Values, round3(100*float64(used-before[i])/float64(time.Since(began))))
 			now, err := memory(r.PID, "VmRSS")
 			if err != nil {
 				return nil, err
 			}
-			rss.Values = append(rss.Values, now)
+			rss.Values = append(rss.Values, round3(now))
 		}
 		n := 0
 		for _, of := range s.LINSTOR.Requests() {
@@ -199,10 +198,7 @@ func (s *state) idle(ctx context.Context, replicas []*testbed.Replica) ([]Measur
 		if err != nil {
 			return nil, err
 		}
-		peak.Values = append(peak.Values, most)
+		peak.Values = append(peak.Values, round3(most))
 	}
 	return []Measure{rss, load, requests, peak}, nil
 }
-
-// round3 rounds to three digits after the point, so that nobody takes more for measured.
-func round3(x float64) float64 { return math.Round(x*1000) / 1000 }
