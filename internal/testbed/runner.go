@@ -182,13 +182,19 @@ func readinessPath(container *corev1.Container) string {
 
 // freePorts returns n ports of the loopback interface that nobody listens on.
 func freePorts(n int) ([]int, error) {
+	var listeners []net.Listener
+	defer func() { // at the end, so that no port is given twice
+		for _, listener := range listeners {
+			_ = listener.Close()
+		}
+	}()
 	ports := make([]int, n)
 	for i := range ports {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return nil, fmt.Errorf("free ports: %w", err)
 		}
-		defer func() { _ = listener.Close() }() // at the end, so that no port is given twice
+		listeners = append(listeners, listener)
 		ports[i] = listener.Addr().(*net.TCPAddr).Port
 	}
 	return ports, nil
