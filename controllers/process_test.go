@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -42,6 +43,7 @@ type process struct {
 	kubelets *Kubelets
 	events   *eventLog
 	log      logr.Logger
+	counters []prometheus.Collector
 
 	ctx   context.Context //nolint:containedctx // of the process
 	end   context.CancelFunc
@@ -84,7 +86,9 @@ func (w *world) startProcess(name string, cfg Config) *process {
 	if err != nil {
 		w.Fatal(err)
 	}
-	linstorClient, err := linstor.NewClient(config, linstor.WithDialContext(w.Network.DialContext))
+	ofLinstor, ofFailovers := linstor.NewMetrics(), metrics.New()
+	p.counters = slices.Concat(ofLinstor.Collectors(), ofFailovers.Collectors())
+	linstorClient, err := linstor.NewClient(config, linstor.WithDialContext(w.Network.DialContext), linstor.WithMetrics(ofLinstor))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -99,7 +103,7 @@ func (w *world) startProcess(name string, cfg Config) *process {
 	p.kubelets = NewKubelets(cfg.Clock, cfg.ShutdownTaints)
 	p.view.OnUpdate(p.observe)
 
-	cfg.Linstor, cfg.Metrics, cfg.Owner = memory{p.store, p.feed}, metrics.New(), name
+	cfg.Linstor, cfg.Metrics, cfg.Owner = memory{p.store, p.feed}, ofFailovers, name
 	api := w.API.Client(controllerActor + name)
 	p.parts = assemble(cfg, p.kubelets, api, p.view, api, p.events)
 	p.tasks.Go(func() { _ = p.feed.Start(p.ctx) })

@@ -24,9 +24,9 @@ import (
 
 const (
 	// recoveryInterval is how often pods of LINSTOR itself are looked at while a kubelet is silent.
-	recoveryInterval = 2 * time.Second
-	// answerTimeout is how long LINSTOR may take to answer whether it is there.
-	answerTimeout = 5 * time.Second
+	recoveryInterval = time.Second
+	// answerTimeout is how long LINSTOR may take to answer whether it is there, which it does from memory.
+	answerTimeout = 3 * time.Second
 )
 
 // Recovery brings back LINSTOR itself where it was lost together with a node: without the LINSTOR controller and the CSI

@@ -1,6 +1,8 @@
 package virtual
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -32,6 +34,11 @@ func (c *Cluster) SilenceKubelet(node string) {
 // RestoreKubelet undoes SilenceKubelet.
 func (c *Cluster) RestoreKubelet(node string) {
 	c.onKubelet(node, func(k *kubelet) { k.heard = true })
+}
+
+// SetClock lets the clock of a node be wrong by so much. Its kubelet writes it into its Lease.
+func (c *Cluster) SetClock(node string, skew time.Duration) {
+	c.onKubelet(node, func(k *kubelet) { k.skew = skew })
 }
 
 func (c *Cluster) onKubelet(node string, f func(*kubelet)) {

@@ -29,7 +29,9 @@ type kubelet struct {
 	heard   bool // the kubelet runs and reaches the API
 	boot    int
 	renewed time.Time
-	pods    map[types.UID]*running
+	// skew is by how much the node's clock is wrong.
+	skew time.Duration
+	pods map[types.UID]*running
 }
 
 func newKubelet(c *Cluster, node string) *kubelet {
@@ -73,7 +75,7 @@ func (k *kubelet) renew(ctx context.Context) {
 	if k.client.Get(ctx, client.ObjectKey{Namespace: LeaseNamespace, Name: k.node}, &lease) != nil {
 		return
 	}
-	lease.Spec.RenewTime = new(metav1.NowMicro())
+	lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now().Add(k.skew)))
 	if k.client.Update(ctx, &lease) == nil {
 		k.renewed = time.Now()
 	}

@@ -1,0 +1,150 @@
+package controllers
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// fault is something around the controller that breaks while a node is lost, and heals later.
+type fault struct {
+	// begin breaks it, end heals it. They may be nil: what began before the process was started, or heals by itself.
+	begin, end func(w *world, p *process)
+	// cfg changes the default settings; nil changes nothing.
+	cfg func(*Config)
+	// stops tells that the workload must not move before the fault ends.
+	stops bool
+	// limit is how long the move may take: from the crash, or from the end of a fault that stops it.
+	limit time.Duration
+	// lasts is how long after the crash the fault ends.
+	lasts time.Duration
+	// seen tells, at the end of the fault, whether its reason could be seen in metrics or Events.
+	seen func(w *world, p *process) bool
+}
+
+// befalls plays the fault: it begins, half a minute later a node crashes, and later it ends. The workload moves, once, and
+// nothing is left of it when the node is back.
+func (f fault) befalls(t *testing.T) {
+	t.Helper()
+	cfg := defaults()
+	if f.cfg != nil {
+		f.cfg(&cfg)
+	}
+	sceneWith(t, virtual.Options{}, cfg, func(w *world, p *process) {
+		other := w.pod("other-0")
+		if f.begin != nil {
+			f.begin(w, p)
+		}
+		w.pass(30 * time.Second)
+		crashed := time.Now()
+		w.Crash(nodeA)
+		moved := func() bool { return w.runs("db-0", nodeB) }
+		if f.stops {
+			w.pass(f.lasts)
+			if len(w.removed("db-0")) > 0 {
+				t.Errorf("the workload was removed while nobody could know that it may")
+			}
+		} else {
+			t.Logf("moved %s after the crash", w.until(f.limit, "the workload runs on B", moved))
+			if left := f.lasts - time.Since(crashed); left > 0 {
+				w.pass(left)
+			}
+		}
+		if f.seen != nil && !f.seen(w, p) {
+			t.Errorf("while it lasted nobody could see why: %+v\n%s", p.events.events, p.metrics())
+		}
+		if f.end != nil {
+			f.end(w, p)
+		}
+		if f.stops {
+			t.Logf("moved %s after the fault ended", w.until(f.limit, "the workload runs on B", moved))
+		}
+		w.until(30*time.Second, "the attachment is gone", func() bool { return w.attachment("db", nodeA) == nil })
+		w.Return(nodeA)
+		w.pass(3 * time.Minute)
+		w.wantNothingLeft(p)
+		w.wantStill(other)
+		w.wantRunning("db-0", nodeB)
+	})
+}
+
+// wantNothingLeft fails the story if the controller has left anything behind in a cluster that is well again.
+func (w *world) wantNothingLeft(p *process) {
+	w.Helper()
+	for _, name := range []string{nodeA, nodeB, nodeT} {
+		if node := w.node(name); len(node.Spec.Taints) > 0 || node.Annotations[AnnotationKeepAway] != "" {
+			w.Errorf("node %s: taints %v, annotations %v", name, node.Spec.Taints, node.Annotations)
+		}
+		for _, volume := range []string{"db", "other"} {
+			if va := w.attachment(volume, name); va != nil && va.Annotations[AnnotationFailOver] != "" {
+				w.Errorf("attachment %s is marked: %s", va.Name, va.Annotations[AnnotationFailOver])
+			}
+		}
+	}
+	if lines := (&Assembly{parts: p.parts}).Remembered(); len(lines) > 0 {
+		w.Errorf("%s remembers: %s", p.name, strings.Join(lines, "; "))
+	}
+	if status := p.feed.Status(); !status.Synced || status.LastError != "" {
+		w.Errorf("%s has not got over it: %+v", p.name, status)
+	}
+}
+
+// metrics returns what is counted of LINSTOR and of fail-overs, one line for each series that is not zero.
+func (p *process) metrics() string {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(p.counters...)
+	families, err := registry.Gather()
+	if err != nil {
+		return err.Error()
+	}
+	var lines []string
+	for _, family := range families {
+		for _, m := range family.Metric {
+			if value := valueOf(m); value != 0 {
+				line := family.GetName()
+				for _, label := range m.Label {
+					line += " " + label.GetName() + "=" + label.GetValue()
+				}
+				lines = append(lines, line)
+			}
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func valueOf(m *dto.Metric) float64 {
+	switch {
+	case m.Counter != nil:
+		return m.Counter.GetValue()
+	case m.Gauge != nil:
+		return m.Gauge.GetValue()
+	default:
+		return 0
+	}
+}
+
+// counts tells whether a series whose line has all of the words is not zero.
+func counts(words ...string) func(*world, *process) bool {
+	return func(_ *world, p *process) bool {
+		return slices.ContainsFunc(strings.Split(p.metrics(), "\n"), func(line string) bool {
+			return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) })
+		})
+	}
+}
+
+// disconnected tells whether the metric says that LINSTOR's events are not followed.
+func disconnected(w *world, p *process) bool { return !counts("linstor_stream_connected")(w, p) }
+
+// any of several signs.
+func either(signs ...func(*world, *process) bool) func(*world, *process) bool {
+	return func(w *world, p *process) bool {
+		return slices.ContainsFunc(signs, func(sign func(*world, *process) bool) bool { return sign(w, p) })
+	}
+}

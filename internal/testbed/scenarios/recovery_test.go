@@ -1,0 +1,78 @@
+package scenarios_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bedtest"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+)
+
+// promisedWithoutLINSTOR is the time from the crash of a node that ran LINSTOR itself to the replacement of a workload
+// running: until the kubelet counts as silent, until LINSTOR has started elsewhere, the grace, and the rest for
+// Kubernetes.
+const promisedWithoutLINSTOR = time.Minute
+
+// TestLinstorRunsOnTheLostNode crashes the node of a workload that also runs LINSTOR, and leaves a LINSTOR alone that
+// does not answer on a node that lives. By all defaults of the shipped manifest.
+//
+//nolint:tparallel // the second begins where the first ends
+func TestLinstorRunsOnTheLostNode(t *testing.T) {
+	t.Parallel()
+	bed := bedtest.Own(t, "scenarios-recovery", testbed.Options{})
+	s := bedtest.New(t, bed, 3)
+	linstor := testbed.Workload{
+		Namespace: s.Name, Name: "linstor-controller", Deployment: true, Unselected: true, Nodes: s.Nodes, PreferNode: s.Nodes[0],
+		Labels: map[string]string{testbed.ComponentLabel: testbed.LINSTORComponent},
+		// As the Piraeus Operator has it: tolerations that would let it return to a node without storage.
+		Mutate: func(template *corev1.PodTemplateSpec) {
+			template.Spec.Tolerations = []corev1.Toleration{
+				{Key: taintLostQuorum, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+			}
+		},
+	}
+	s.LINSTOR.ResetRequests()
+	first := s.Start(linstor)
+	w := s.Workload("db")
+	s.Start(w)
+	// Who has never heard of the workload's quorum gives it more time: that is not what is measured here.
+	waitUntil(s, "all replicas of the controller to have read everything", func() bool {
+		return s.LINSTOR.Requests()[linstorsim.KindView] >= 3
+	})
+
+	crashed := time.Now()
+	s.Crash(s.Nodes[0])
+	waitUntil(s, "LINSTOR's pod to be deleted", func() bool {
+		var pod corev1.Pod
+		s.Must(client.IgnoreNotFound(s.Client.Get(s.Ctx, client.ObjectKeyFromObject(&first), &pod)))
+		return pod.UID == "" || pod.DeletionTimestamp != nil
+	})
+	t.Logf("LINSTOR's pod was deleted %.1f s after the crash", time.Since(crashed).Seconds())
+	second, err := s.WaitRunning(s.Ctx, linstor, s.Nodes[1:]...)
+	s.Must(err)
+	t.Logf("LINSTOR answers %.1f s after the crash, on %s", time.Since(crashed).Seconds(), second.Spec.NodeName)
+	if took := s.WaitMoved(w, s.Nodes[0], crashed); took > promisedWithoutLINSTOR {
+		t.Errorf("the workload ran elsewhere %s after the crash, want at most %s", took, promisedWithoutLINSTOR)
+	}
+	movedCleanly(s, w, s.Nodes[0])
+	waitEvent(s, "LinstorGone", "Pod", first.Namespace, first.Name)
+	if n := podsCreated(s); n != 4 {
+		t.Errorf("%d pods were created, want two and a replacement of each", n)
+	}
+
+	s.Return(s.Nodes[0])
+	waitUntil(s, "the node to take pods again", func() bool { return len(nodeOf(s, s.Nodes[0]).Spec.Taints) == 0 })
+
+	t.Run("a LINSTOR that is stuck on a node that lives is left alone", func(t *testing.T) {
+		pod, err := s.WaitRunning(s.Ctx, w)
+		s.Must(err)
+		s.LINSTOR.Stop()
+		leftAlone(s, 30*time.Second, pod, second)
+		s.LINSTOR.Start()
+	})
+	nothingForbidden(t, bed)
+}
