@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -40,6 +41,9 @@ const (
 	actionRefuse  = "FailOver"
 )
 
+// heldAfter is how long the object of a pod that was deleted without grace may stay before that is worth an Event.
+const heldAfter = time.Minute
+
 // noteLimit is the length from which on the API server rejects the note of an Event.
 const noteLimit = 1024
 
@@ -64,7 +68,7 @@ func (r *FailoverReconciler) report(ctx context.Context, pv *corev1.PersistentVo
 
 func (r *FailoverReconciler) reportStuck(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, pod failover.Pod) {
 	name := key(pod.Namespace, pod.Name)
-	if !r.reports.stuckPod(pv.Name, in.Node.Name, name) {
+	if !r.reports.stuckPod(pv.Name, in.Node.Name, name, failover.StuckOnNode) {
 		return
 	}
 	const message = "the pod does not terminate and its node could still write one of its volumes; DRBD frees such a node with " +
@@ -72,6 +76,19 @@ func (r *FailoverReconciler) reportStuck(ctx context.Context, pv *corev1.Persist
 	ctrl.LoggerFrom(ctx).Info("Pod is stuck", "volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,
 		"pod", name, "reason", failover.StuckOnNode, "message", message)
 	r.event(podRef(pod), pvRef(pv), string(failover.StuckOnNode), actionDelete, message)
+}
+
+// reportHeld says that the object of a pod stays that was deleted without grace: only finalizers can keep it.
+func (r *FailoverReconciler) reportHeld(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, pod failover.Pod) {
+	name := key(pod.Namespace, pod.Name)
+	if !pod.Forced || in.Now.Sub(pod.DeleteBy) < heldAfter || !r.reports.stuckPod(pv.Name, in.Node.Name, name, failover.HeldByFinalizer) {
+		return
+	}
+	const message = "the pod was deleted without grace and its finalizers keep its object; the volume is detached once they are gone, " +
+		"which is for those who set them"
+	ctrl.LoggerFrom(ctx).Info("Pod is held", "volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,
+		"pod", name, "reason", failover.HeldByFinalizer, "message", message)
+	r.event(podRef(pod), pvRef(pv), string(failover.HeldByFinalizer), actionDelete, message)
 }
 
 func (r *FailoverReconciler) recordRemoval(pv *corev1.PersistentVolume, pod *corev1.Pod, d failover.Decision) {

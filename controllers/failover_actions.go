@@ -95,6 +95,7 @@ func (r *FailoverReconciler) removeNext(
 		case failover.RemovalStuck:
 			r.reportStuck(ctx, pv, in, pod)
 		case failover.RemovalRunning:
+			r.reportHeld(ctx, pv, in, pod)
 		}
 	}
 	return false, nil

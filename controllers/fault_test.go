@@ -107,11 +107,11 @@ func (p *process) metrics() string {
 	for _, family := range families {
 		for _, m := range family.Metric {
 			if value := valueOf(m); value != 0 {
-				line := family.GetName()
+				words := []string{family.GetName()}
 				for _, label := range m.Label {
-					line += " " + label.GetName() + "=" + label.GetValue()
+					words = append(words, label.GetName()+"="+label.GetValue())
 				}
-				lines = append(lines, line)
+				lines = append(lines, strings.Join(words, " "))
 			}
 		}
 	}
@@ -141,10 +141,3 @@ func counts(words ...string) func(*world, *process) bool {
 
 // disconnected tells whether the metric says that LINSTOR's events are not followed.
 func disconnected(w *world, p *process) bool { return !counts("linstor_stream_connected")(w, p) }
-
-// any of several signs.
-func either(signs ...func(*world, *process) bool) func(*world, *process) bool {
-	return func(w *world, p *process) bool {
-		return slices.ContainsFunc(signs, func(sign func(*world, *process) bool) bool { return sign(w, p) })
-	}
-}

@@ -22,10 +22,10 @@ type reports struct {
 type story struct {
 	verdict  failover.Verdict
 	reason   failover.Reason
-	suspect  time.Time // since when the loss has been suspected
-	removing time.Time // first removal
-	gone     time.Time // last pod gone
-	stuck    map[string]bool
+	suspect  time.Time                  // since when the loss has been suspected
+	removing time.Time                  // first removal
+	gone     time.Time                  // last pod gone
+	stuck    map[string]failover.Reason // by pod
 }
 
 func newReports(m *metrics.Metrics, now func() time.Time) *reports {
@@ -96,19 +96,19 @@ func (r *reports) lostNodes() map[string]bool {
 	return lost
 }
 
-// stuckPod notes that a pod does not terminate and tells whether that is news.
-func (r *reports) stuckPod(volume, node, pod string) bool {
+// stuckPod notes that a pod does not terminate, for what reason, and tells whether that is news.
+func (r *reports) stuckPod(volume, node, pod string, reason failover.Reason) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.story(volume, node)
-	if s.stuck[pod] {
+	if s.stuck[pod] == reason {
 		return false
 	}
 	if s.stuck == nil {
-		s.stuck = make(map[string]bool)
+		s.stuck = make(map[string]failover.Reason)
 	}
-	s.stuck[pod] = true
-	r.metrics.Blocked(failover.StuckOnNode)
+	s.stuck[pod] = reason
+	r.metrics.Blocked(reason)
 	return true
 }
 

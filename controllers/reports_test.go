@@ -54,7 +54,7 @@ func TestReportsForgetWhatIsOver(t *testing.T) {
 	for _, node := range []string{nodeA, nodeB} {
 		r.changed("pv", node, lost)
 		r.podRemoved("pv", on(node), lost, failover.RemoveForce)
-		r.stuckPod("pv", node, "default/web-0")
+		r.stuckPod("pv", node, "default/web-0", failover.StuckOnNode)
 		r.podsGone("pv", on(node))
 		r.released("pv", on(node))
 	}
@@ -76,11 +76,11 @@ func TestAStuckPodIsNewsOnce(t *testing.T) {
 	t.Parallel()
 	r := newReports(metrics.New(), time.Now)
 	for i, want := range []bool{true, false} {
-		if got := r.stuckPod("pv", nodeA, "default/web-0"); got != want {
+		if got := r.stuckPod("pv", nodeA, "default/web-0", failover.StuckOnNode); got != want {
 			t.Errorf("told %d times is news: %t", i+1, got)
 		}
 	}
-	if !r.stuckPod("pv", nodeA, "default/web-1") {
+	if !r.stuckPod("pv", nodeA, "default/web-1", failover.StuckOnNode) {
 		t.Error("another pod is news")
 	}
 }

@@ -169,7 +169,15 @@ func TestAFinalizerThatStaysIsNoTightLoop(t *testing.T) {
 			}
 			return nil
 		})
-		w.pass(3 * time.Minute)
+		w.pass(50 * time.Second)
+		if p.events.has(string(failover.HeldByFinalizer), "Pod", "db-0") {
+			t.Error("an Event calls the pod held after less than a minute")
+		}
+		w.pass(20 * time.Second)
+		if !p.events.has(string(failover.HeldByFinalizer), "Pod", "db-0") {
+			t.Error("no Event says what keeps the pod after a minute")
+		}
+		w.pass(2 * time.Minute)
 		if requests > 0 {
 			t.Errorf("%d more writes to a pod that only its finalizer keeps", requests)
 		}

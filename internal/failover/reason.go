@@ -87,4 +87,6 @@ const (
 	KeepAwayFailed Reason = "KeepAwayFailed"
 	// StuckOnNode : the pod does not terminate, and its node could still write.
 	StuckOnNode Reason = "StuckOnNode"
+	// HeldByFinalizer : the pod was deleted without grace, and its finalizers keep its object.
+	HeldByFinalizer Reason = "HeldByFinalizer"
 )

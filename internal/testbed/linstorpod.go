@@ -24,7 +24,9 @@ const (
 type linstorRunner struct{ bed *Bed }
 
 // runs tells whether a pod is one of the LINSTOR controller.
-func (linstorRunner) runs(pod *corev1.Pod) bool { return pod.Labels[ComponentLabel] == LINSTORComponent }
+func (linstorRunner) runs(pod *corev1.Pod) bool {
+	return pod.Labels[ComponentLabel] == LINSTORComponent
+}
 
 // start starts LINSTOR in a pod. Where the pod's node crashes, nobody is told: connections to LINSTOR are silent until
 // another one answers at its address, and end then.

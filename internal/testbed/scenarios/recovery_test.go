@@ -67,7 +67,7 @@ func TestLinstorRunsOnTheLostNode(t *testing.T) {
 	s.Return(s.Nodes[0])
 	waitUntil(s, "the node to take pods again", func() bool { return len(nodeOf(s, s.Nodes[0]).Spec.Taints) == 0 })
 
-	t.Run("a LINSTOR that is stuck on a node that lives is left alone", func(t *testing.T) {
+	t.Run("a LINSTOR that is stuck on a node that lives is left alone", func(*testing.T) {
 		pod, err := s.WaitRunning(s.Ctx, w)
 		s.Must(err)
 		s.LINSTOR.Stop()
