@@ -140,7 +140,7 @@ func newManager(opts options.Options, log logr.Logger) (ctrl.Manager, error) {
 		Scheme: scheme,
 		Logger: log,
 		Cache: cache.Options{
-			DefaultTransform:            cache.TransformStripManagedFields(),
+			DefaultTransform:            controllers.Trim,
 			ReaderFailOnMissingInformer: true,
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Pod{}:           {Label: opts.PodSelector},

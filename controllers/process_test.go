@@ -97,6 +97,7 @@ func (w *world) startProcess(name string, cfg Config) *process {
 		_, isPod := o.(*corev1.Pod)
 		return !isPod || cfg.Selector.Matches(labels.Set(o.GetLabels()))
 	})
+	p.view.Transform(Trim)
 	if err := AddIndexes(p.ctx, p.view, cfg.Driver); err != nil {
 		w.Fatal(err)
 	}

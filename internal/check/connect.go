@@ -71,7 +71,7 @@ func openCache(
 	c, err := cache.New(config, cache.Options{
 		Scheme:                      scheme,
 		ReaderFailOnMissingInformer: true,
-		DefaultTransform:            cache.TransformStripManagedFields(),
+		DefaultTransform:            controllers.Trim,
 		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) {
 			failure.set(err)
 			if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
@@ -79,7 +79,6 @@ func openCache(
 			}
 		},
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}:           {Transform: trimPod},
 			&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{controllers.LeaseNamespace: {}}},
 		},
 	})
@@ -119,28 +118,4 @@ func (l *lastError) get() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.err
-}
-
-// trimPod drops what a survey does not look at: the check may run within the memory limit of the controller's container,
-// and reads the pods of the whole cluster.
-func trimPod(o any) (any, error) {
-	pod, ok := o.(*corev1.Pod)
-	if !ok {
-		return o, nil
-	}
-	pod.ManagedFields = nil
-	annotations := pod.Annotations
-	pod.Annotations = nil
-	if value, exempt := annotations[controllers.AnnotationIgnore]; exempt {
-		pod.Annotations = map[string]string{controllers.AnnotationIgnore: value}
-	}
-	containers := make([]corev1.Container, len(pod.Spec.Containers))
-	for i, c := range pod.Spec.Containers {
-		containers[i] = corev1.Container{Name: c.Name, Image: c.Image}
-	}
-	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Volumes: pod.Spec.Volumes, Containers: containers}
-	pod.Status = corev1.PodStatus{
-		Phase: pod.Status.Phase, Conditions: pod.Status.Conditions, ContainerStatuses: pod.Status.ContainerStatuses,
-	}
-	return pod, nil
 }

@@ -48,7 +48,7 @@ func TestATrimmedPodTellsTheSame(t *testing.T) {
 			}},
 		},
 	}
-	o, err := trimPod(pod.DeepCopy())
+	o, err := controllers.Trim(pod.DeepCopy())
 	if err != nil {
 		t.Fatal(err)
 	}

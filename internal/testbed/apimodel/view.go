@@ -22,8 +22,9 @@ import (
 // View is a cache of the API as informers keep one: what it returns was true a while ago, all of it at the same time.
 // Objects must not be written before the View is made; it holds what was written since. It is safe for concurrent use.
 type View struct {
-	selects func(client.Object) bool
-	lag     time.Duration
+	selects   func(client.Object) bool
+	transform toolscache.TransformFunc
+	lag       time.Duration
 
 	mu       sync.Mutex
 	kinds    map[string]toolscache.Indexer
@@ -54,6 +55,13 @@ func (m *Model) View(lag time.Duration, selects func(client.Object) bool) *View 
 	}
 	m.OnChange(v.take)
 	return v
+}
+
+// Transform lets the View keep of each object what f makes of a copy. It must be called before any object is written.
+func (v *View) Transform(f toolscache.TransformFunc) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.transform = f
 }
 
 // OnUpdate calls f after each update, in order and with no lock held; the objects must not be changed. What is
@@ -138,12 +146,24 @@ func (v *View) apply(c Change) Update {
 		update.Old = old.(client.Object)
 	}
 	if c.New != nil && v.selects(c.New) {
-		update.New = c.New
-		_ = indexer.Update(c.New)
+		update.New = v.transformed(c.New)
+		_ = indexer.Update(update.New)
 	} else if update.Old != nil {
 		_ = indexer.Delete(update.Old)
 	}
 	return update
+}
+
+// transformed returns what the View keeps of an object; the lock is held.
+func (v *View) transformed(o client.Object) client.Object {
+	if v.transform == nil {
+		return o
+	}
+	kept, err := v.transform(o.DeepCopyObject())
+	if err != nil {
+		panic(fmt.Sprintf("transform %T: %v", o, err))
+	}
+	return kept.(client.Object)
 }
 
 // kind returns the store of a kind; the lock is held.

@@ -145,6 +145,7 @@ func (w *world) prepareViews() {
 			pod, isPod := o.(*corev1.Pod)
 			return !isPod || pod.Labels[selectedLabel] == "remove"
 		})
+		view.Transform(controllers.Trim)
 		w.must(controllers.AddIndexes(w.ctx, view, virtual.Driver))
 		w.views = append(w.views, view)
 	}
