@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// ApplyEvent takes over what an event that arrived at the given time says. It returns whether the
-// resource should be read: when the event brought news, or LINSTOR knows of a replica that the store
-// does not have. Events create nothing: they may be older than a deletion.
-func (s *Store) ApplyEvent(ev PromotionEvent, at time.Time) (read bool) {
+// ApplyEvent takes over what an event that arrived at the given time says. It returns whether the store has the
+// replica that the event is of, and whether it brought news. Events create nothing: they may be older than a deletion.
+func (s *Store) ApplyEvent(ev PromotionEvent, at time.Time) (known, changed bool) {
 	s.mu.Lock()
 	var replica *replicaEntry
 	e := s.resources[fold(ev.Resource)]
@@ -19,16 +18,17 @@ func (s *Store) ApplyEvent(ev PromotionEvent, at time.Time) (read bool) {
 	}
 	if replica == nil {
 		s.mu.Unlock()
-		return true
+		return false, false
 	}
 	before := replica.MayPromote
 	replica.MayPromote = observe(before, ev.MayPromote, instant(at))
-	changed, name := !same(before, replica.MayPromote), e.name
+	changed = !same(before, replica.MayPromote)
+	name := e.name
 	s.mu.Unlock()
 	if changed {
 		s.notify(name)
 	}
-	return changed
+	return true, changed
 }
 
 // applyResources takes over a per-definition list: replicas that are not in it are gone.

@@ -168,7 +168,7 @@ func TestWireKeepsAbsenceApart(t *testing.T) {
 		},
 		{
 			Node: "zero", Reports: yes, MayPromote: no, InUse: no, Score: Fact[int]{Known: true, Since: now, Confirmed: now},
-			Connections: map[string]Fact[bool]{"absent": no, "odd": unknown},
+			Connections: map[string]Fact[bool]{"absent": no, "odd": unknown}, Heard: now,
 		},
 	}
 	if diff := cmp.Diff(want, r.Replicas); diff != "" {

@@ -103,6 +103,8 @@ type Feed struct {
 	queue atomic.Pointer[pollQueue]
 	// watch compares REST with the event stream, while there is one.
 	watch atomic.Pointer[streamWatch]
+	// view is the first view of all resources, from before it is asked for.
+	view firstView
 	// sample is where the next sample of the comparison begins.
 	sample int
 

@@ -328,6 +328,61 @@ func TestFeedReadsOneByOneWhenTheViewFails(t *testing.T) {
 	})
 }
 
+// A stream begins with an event for every replica, long before the view of thousands has come.
+func TestFeedWaitsForTheFirstViewOfALargeCluster(t *testing.T) {
+	for name, tc := range map[string]struct {
+		resources, reads int
+		view, within     time.Duration
+	}{
+		"a large cluster reads few resources one by one": {resources: 300, reads: readsBeforeView, view: 10 * time.Second, within: 11 * time.Second},
+		"a small cluster does not wait for its view":     {resources: 20, reads: 20, view: time.Minute, within: time.Second},
+		"a view that hangs holds nothing up for long": {
+			resources: 300, reads: 300, view: time.Hour, within: viewPatience + 3*time.Second,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n, fake := newNetwork(), newFakeLinstor()
+				fake.pvc1()
+				fake.resources, fake.definitions = nil, nil
+				for i := range tc.resources {
+					name := fmt.Sprintf("PVC-%d", i)
+					fake.definitions = append(fake.definitions, definition(name, "majority"))
+					fake.resources = append(fake.resources, resource(name, "Node-A", true, 10102, false))
+				}
+				singles := map[string]bool{}
+				fake.intercept = func(w http.ResponseWriter, r *http.Request) bool {
+					switch {
+					case r.URL.Path == "/v1/view/resources" && r.URL.RawQuery == "":
+						sleep(r.Context(), tc.view)
+					case strings.HasPrefix(r.URL.Path, "/v1/resource-definitions/"):
+						fake.change(func() { singles[r.URL.Path] = true })
+					case r.URL.Path == streamPath:
+						go func() {
+							time.Sleep(time.Millisecond)
+							for _, r := range fake.resources {
+								fake.promotion(r.Name, r.NodeName, new(false))
+							}
+						}()
+					}
+					return false
+				}
+				n.serve(t, host, fake)
+				feed := startFeed(t, n, "http://linstor", logr.Discard())
+				settle(tc.within)
+				if replicas, _ := feed.store.Counts(); replicas != tc.resources {
+					t.Errorf("%d replicas are known after %s, want %d", replicas, tc.within, tc.resources)
+				}
+				fake.change(func() {
+					if len(singles) > tc.reads {
+						t.Errorf("%d resources were read one by one, want at most %d", len(singles), tc.reads)
+					}
+				})
+			})
+		})
+	}
+}
+
 func TestFeedLogsNoSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const secret = "geheim"

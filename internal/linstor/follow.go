@@ -52,6 +52,11 @@ func (f *Feed) follow(parent context.Context) error {
 	tasks.Go(func() { f.handleEvents(ctx, watch, events) })
 	tasks.Go(func() { f.keepSynced(ctx) })
 	tasks.Go(func() { f.compareRegularly(ctx) })
+	tasks.Go(func() {
+		if sleep(ctx, viewPatience) {
+			f.pollUnseen()
+		}
+	})
 	select {
 	case <-watch.dead:
 		end(errStreamDead)
@@ -98,7 +103,8 @@ func (f *Feed) handleEvents(ctx context.Context, watch *streamWatch, events *mai
 		for _, a := range events.take() {
 			f.heard(a.at)
 			watch.event(a.event, a.at)
-			if f.store.ApplyEvent(a.event, a.at) {
+			known, changed := f.store.ApplyEvent(a.event, a.at)
+			if changed || !known && !f.view.brings(a.event) {
 				f.Poll(a.event.Resource)
 			}
 		}
@@ -141,6 +147,7 @@ func (f *Feed) resync(ctx context.Context) error {
 	for _, name := range f.store.applyView(all, at) {
 		f.Poll(name)
 	}
+	f.pollUnseen()
 	f.doubt(f.watch.Load(), all, at)
 	f.metrics.resync.Observe(time.Since(begin).Seconds())
 	return nil

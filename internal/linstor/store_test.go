@@ -109,24 +109,24 @@ func TestStoreIgnoresAReadOlderThanWhatItHas(t *testing.T) {
 	}
 }
 
-func TestStoreAsksForAReadOfWhatAnEventShows(t *testing.T) {
+func TestStoreTellsWhatAnEventIsTo(t *testing.T) {
 	s := newStoreTest()
 	s.applyResources("R", []wireResource{resource("R", "a", false, 1, false)}, s.read(0))
 	for name, tc := range map[string]struct {
 		event PromotionEvent
-		want  bool
+		known bool
 	}{
-		"an unknown resource":     {PromotionEvent{Resource: "X", Node: "a", MayPromote: new(true)}, true},
-		"an unknown replica":      {PromotionEvent{Resource: "R", Node: "x", MayPromote: new(true)}, true},
-		"the value already known": {PromotionEvent{Resource: "R", Node: "A", MayPromote: new(false)}, false},
+		"an unknown resource":     {PromotionEvent{Resource: "X", Node: "a", MayPromote: new(true)}, false},
+		"an unknown replica":      {PromotionEvent{Resource: "R", Node: "x", MayPromote: new(true)}, false},
+		"the value already known": {PromotionEvent{Resource: "R", Node: "A", MayPromote: new(false)}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := s.ApplyEvent(tc.event, s.at(1)); got != tc.want {
-				t.Errorf("read: %v", got)
+			if known, changed := s.ApplyEvent(tc.event, s.at(1)); known != tc.known || changed {
+				t.Errorf("known: %v, changed: %v", known, changed)
 			}
 		})
 	}
-	if !s.ApplyEvent(PromotionEvent{Resource: "R", Node: "a"}, s.at(2)) || s.replica(t, "a").MayPromote.Known {
+	if _, changed := s.ApplyEvent(PromotionEvent{Resource: "R", Node: "a"}, s.at(2)); !changed || s.replica(t, "a").MayPromote.Known {
 		t.Error("an absent value is news: unknown")
 	}
 	if diff := cmp.Diff([]string{"R"}, s.Names()); diff != "" {
