@@ -355,7 +355,7 @@ func TestFeedWaitsForTheFirstViewOfALargeCluster(t *testing.T) {
 					switch {
 					case r.URL.Path == "/v1/view/resources" && r.URL.RawQuery == "":
 						sleep(r.Context(), tc.view)
-					case strings.HasPrefix(r.URL.Path, "/v1/resource-definitions/"):
+					case strings.HasPrefix(r.URL.Path, "/v1/resource-definitions/") && strings.HasSuffix(r.URL.Path, "/resources"):
 						fake.change(func() { singles[r.URL.Path] = true })
 					case r.URL.Path == streamPath:
 						go func() {
