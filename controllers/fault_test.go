@@ -74,8 +74,20 @@ func (f fault) befalls(t *testing.T) {
 	})
 }
 
-// wantNothingLeft fails the story if the controller has left anything behind in a cluster that is well again.
+// wantNothingLeft fails the story if the controller has left anything behind, in a cluster that is well again or in memory.
 func (w *world) wantNothingLeft(p *process) {
+	w.Helper()
+	w.wantUnmarked()
+	if lines := (&Assembly{parts: p.parts}).Remembered(); len(lines) > 0 {
+		w.Errorf("%s remembers: %s", p.name, strings.Join(lines, "; "))
+	}
+	if status := p.feed.Status(); !status.Synced || status.LastError != "" {
+		w.Errorf("%s has not got over it: %+v", p.name, status)
+	}
+}
+
+// wantUnmarked fails the story if a taint or a mark of the controller is left.
+func (w *world) wantUnmarked() {
 	w.Helper()
 	for _, name := range []string{nodeA, nodeB, nodeT} {
 		if node := w.node(name); len(node.Spec.Taints) > 0 || node.Annotations[AnnotationKeepAway] != "" {
@@ -86,12 +98,6 @@ func (w *world) wantNothingLeft(p *process) {
 				w.Errorf("attachment %s is marked: %s", va.Name, va.Annotations[AnnotationFailOver])
 			}
 		}
-	}
-	if lines := (&Assembly{parts: p.parts}).Remembered(); len(lines) > 0 {
-		w.Errorf("%s remembers: %s", p.name, strings.Join(lines, "; "))
-	}
-	if status := p.feed.Status(); !status.Synced || status.LastError != "" {
-		w.Errorf("%s has not got over it: %+v", p.name, status)
 	}
 }
 

@@ -167,7 +167,13 @@ func (p *process) volumes(g *gatherer) source.Source {
 // markedNodes is what the KeepAwayReconciler watches.
 func (p *process) markedNodes(ctx context.Context, queue requestQueue) error {
 	context.AfterFunc(ctx, p.view.OnUpdate(func(u apimodel.Update) {
-		marked := func(o client.Object) bool { return o != nil && o.GetAnnotations()[AnnotationKeepAway] != "" }
+		marked := func(o client.Object) bool {
+			if o == nil {
+				return false
+			}
+			_, ok := o.GetAnnotations()[AnnotationKeepAway]
+			return ok
+		}
 		if _, ok := present(u).(*corev1.Node); ok && marked(u.New) {
 			enqueue(ctx, &handler.EnqueueRequestForObject{}, u, queue)
 		}

@@ -323,6 +323,13 @@ func (l *logLines) all() string {
 func startFeed(t *testing.T, n *network, controllers string, log logr.Logger) *Feed {
 	t.Helper()
 	feed := NewFeed(testClient(t, n, controllers), NewStore(), log, Options{})
+	runFeed(t, feed)
+	return feed
+}
+
+// runFeed runs a feed until the test ends.
+func runFeed(t *testing.T, feed *Feed) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -331,7 +338,6 @@ func startFeed(t *testing.T, n *network, controllers string, log logr.Logger) *F
 		}
 	})
 	t.Cleanup(func() { cancel(); running.Wait() })
-	return feed
 }
 
 // settle lets time pass and everything that is due in it happen.

@@ -1,0 +1,196 @@
+package controllers
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// pair is a scene with two replicas, the first of which leads.
+func pair(t *testing.T, cfg Config, tell func(w *world, first, second *process)) {
+	t.Helper()
+	inWorld(t, virtual.Options{}, func(w *world) {
+		first, second := w.startProcess("one", cfg), w.startProcess("two", cfg)
+		first.leads(cfg)
+		w.volume("db")
+		w.workload("db", selected)
+		w.volume("other")
+		w.workload("other", nil)
+		w.pass(time.Minute)
+		w.wantRunning("db-0", nodeA)
+		tell(w, first, second)
+	})
+}
+
+// wantMovedCleanly waits until the workload runs on B, brings A back, and looks for anything left.
+func (w *world) wantMovedCleanly(limit time.Duration, p *process) {
+	w.Helper()
+	w.Logf("moved %s later", w.until(limit, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) }))
+	w.until(30*time.Second, "the attachment is gone", func() bool { return w.attachment("db", nodeA) == nil })
+	if got := len(w.removed("db-0")); got > 1 {
+		w.Errorf("pods of that name were deleted %d times", got)
+	}
+	w.Return(nodeA)
+	w.pass(3 * time.Minute)
+	w.wantNothingLeft(p)
+	w.wantRunning("other-0", nodeA)
+}
+
+// The leader is killed, by a signal, by its memory limit or with its node: before each write of a fail-over, and when the
+// API has done it but the leader has not heard of it. The next one leads when the Lease has expired, and finishes.
+func TestTheLeaderIsKilledAtEachStep(t *testing.T) {
+	const expiry = 12 * time.Second
+	for _, write := range writes {
+		t.Run("before it may "+write.String(), func(t *testing.T) {
+			pair(t, defaults(), func(w *world, first, second *process) {
+				var killed atomic.Bool
+				w.ofController(func(r apimodel.Request) error {
+					if needs(r) == write && strings.HasSuffix(r.Actor, "/one") {
+						killed.Store(true)
+						first.end()
+						return first.ctx.Err()
+					}
+					return nil
+				})
+				w.Crash(nodeA)
+				// Kubernetes deletes the attachment of a released volume too, and may be quicker.
+				w.until(40*time.Second, "the first leader is killed", func() bool { return killed.Load() || w.attachment("db", nodeA) == nil })
+				first.end()
+				w.pass(expiry)
+				second.leads(defaults())
+				w.wantMovedCleanly(40*time.Second, second)
+			})
+		})
+		t.Run("after it could "+write.String(), func(t *testing.T) {
+			pair(t, defaults(), func(w *world, first, second *process) {
+				var killed atomic.Bool
+				w.API.OnChange(func(c apimodel.Change) {
+					if needs(c.Request) == write && strings.HasSuffix(c.Actor, "/one") {
+						killed.Store(true)
+						first.end()
+					}
+				})
+				w.Crash(nodeA)
+				// Kubernetes deletes the attachment of a released volume too, and may be quicker.
+				w.until(40*time.Second, "the first leader is killed", func() bool { return killed.Load() || w.attachment("db", nodeA) == nil })
+				first.end()
+				w.pass(expiry)
+				second.leads(defaults())
+				w.wantMovedCleanly(40*time.Second, second)
+			})
+		})
+	}
+}
+
+// An election that fails lets two act at the same time: each delete and patch names what it means, and nobody is harmed.
+func TestTwoLeadersAtATime(t *testing.T) {
+	pair(t, defaults(), func(w *world, _, second *process) {
+		second.leads(defaults())
+		w.Crash(nodeA)
+		w.until(40*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		uids := map[string]int{}
+		for _, uid := range w.removed("db-0") {
+			uids[string(uid)]++
+		}
+		if len(uids) != 1 {
+			t.Errorf("pods that were deleted: %v, want the one that was lost", uids)
+		}
+		w.Return(nodeA)
+		w.pass(3 * time.Minute)
+		w.wantUnmarked()
+	})
+}
+
+// A leader that the API has left, and that LINSTOR has not, changes nothing, whatever it learns. (That it gives up its
+// leadership in time is for the election of client-go.)
+func TestALeaderThatTheAPIHasLeft(t *testing.T) {
+	pair(t, defaults(), func(w *world, first, second *process) {
+		w.API.Fail(func(r apimodel.Request) error {
+			if strings.HasSuffix(r.Actor, "/one") {
+				return errors.New("connection refused")
+			}
+			return nil
+		})
+		first.view.Pause()
+		w.Crash(nodeA)
+		w.pass(20 * time.Second)
+		w.wantUntouched()
+		second.leads(defaults())
+		w.wantMovedCleanly(20*time.Second, second)
+	})
+}
+
+// A leader that LINSTOR has left, and that the API has not, cannot know of any loss: nothing happens, the metric says why,
+// and everything is made up for when LINSTOR is back.
+func TestALeaderThatLinstorHasLeft(t *testing.T) {
+	t.Run("LINSTOR cannot be reached", fault{
+		begin: func(w *world, _ *process) { w.Linstor.Stop() }, end: func(w *world, _ *process) { w.Linstor.Start() },
+		stops: true, lasts: 2 * time.Minute, limit: 30 * time.Second, seen: disconnected,
+	}.befalls)
+}
+
+// panics is a LINSTOR whose answer the code does not stand, the first few times.
+type panics struct {
+	Linstor
+	left *atomic.Int32
+}
+
+func (p panics) Resource(name string) (linstor.Resource, bool) {
+	if p.left.Add(-1) >= 0 {
+		panic("a bug")
+	}
+	return p.Linstor.Resource(name)
+}
+
+// A panic while a volume is looked at ends this look and no more.
+func TestAPanicInAReconciler(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		var left atomic.Int32
+		for _, g := range []*gatherer{&p.parts.clock.gatherer, &p.parts.failover.gatherer} {
+			g.linstor = panics{g.linstor, &left}
+		}
+		left.Store(20)
+		w.Crash(nodeA)
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		if !w.told(p, "a bug", "panic") {
+			t.Error("the log does not tell of the panic")
+		}
+	})
+}
+
+// During a rollout the marks of a newer or older release are found: with fields that this one does not know, or in another
+// form. A mark that is understood is kept to; one that is not is taken for expired, and never for a reason to remove.
+func TestMarksOfAnotherRelease(t *testing.T) {
+	for name, mark := range map[string]string{
+		"with more fields": `{"owner":"newer","reason":"NodeUnreachable","effect":"NoSchedule","resources":["pvc-db"],` +
+			`"since":"2026-01-01T00:00:00Z","expires":"2126-01-01T00:00:00Z","zone":{"name":"a"}}`,
+		"in another form": `v3 owner=newer`,
+		"as a list":       `[1,2,3]`,
+		"empty":           ``,
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene(t, func(w *world, p *process) {
+				node := w.node(nodeA)
+				node.Annotations = map[string]string{AnnotationKeepAway: mark}
+				node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: TaintLostQuorum, Effect: corev1.TaintEffectNoSchedule})
+				w.must(w.Client().Update(w.ctx, node))
+				va := w.attachment("db", nodeA)
+				va.Annotations = map[string]string{AnnotationFailOver: mark}
+				w.must(w.Client().Update(w.ctx, va))
+				first := w.pod("db-0")
+				w.until(2*time.Minute, "the taint of a node that is well is gone", func() bool { return w.tainted(nodeA) == "" })
+				w.pass(time.Minute)
+				w.wantStill(first)
+				w.wantNothingLeft(p)
+			})
+		})
+	}
+}
