@@ -3,6 +3,8 @@ package bench
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -126,7 +128,23 @@ func placedBack(losses []loss) int {
 
 // toRunning is the measure of crash → Running under a variant.
 func toRunning(v variant, losses []loss, limits ...Limit) Measure {
-	return seconds("crash → Running, "+v.name, between(losses, began, running), limits...)
+	m := seconds("crash → Running, "+v.name, between(losses, began, running), limits...)
+	m.Note = unfinished(losses)
+	return m
+}
+
+// unfinished says how many losses were not over in time, if any.
+func unfinished(losses []loss) string {
+	n := 0
+	for _, l := range losses {
+		if l.unfinished {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s did not run after %s", share(n, len(losses)), lossTimeout)
 }
 
 // toAttached is the measure of pod gone → attached under a variant.
@@ -157,10 +175,9 @@ func cutMeasures(v variant, cuts []loss, limits ...Limit) []Measure {
 	if len(limits) > 0 {
 		back.Limits = []Limit{never}
 	}
-	return []Measure{
-		seconds("survivor promotable → Running, "+v.name, between(cuts, promotable, running), limits...),
-		back,
-	}
+	all := seconds("survivor promotable → Running, "+v.name, between(cuts, promotable, running), limits...)
+	all.Note = unfinished(cuts)
+	return []Measure{all, back}
 }
 
 // groupShipped plays single losses with the controller as shipped.
@@ -232,7 +249,7 @@ var (
 		run: func(ctx context.Context, s Settings) (Results, error) {
 			seen, err := play{variant: withoutTaints, slug: "without-keep-away", crashes: s.Runs, cuts: true}.run(ctx, s)
 			crash := toRunning(withoutTaints, seen.crashes)
-			crash.Note = "placed back on the dead node: " + share(placedBack(seen.crashes), len(seen.crashes))
+			crash.Note = strings.TrimPrefix(crash.Note+"; placed back on the dead node: "+strconv.Itoa(placedBack(seen.crashes)), "; ")
 			cuts := cutMeasures(withoutTaints, seen.cuts)
 			for i := range cuts {
 				cuts[i].Baseline = true

@@ -3,6 +3,8 @@ package bench
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
@@ -87,6 +89,10 @@ func (s *state) synced(ctx context.Context, r *testbed.Replica) (time.Duration, 
 // restarts starts a single process again and again.
 func (s *state) restarts(ctx context.Context) ([]Measure, error) {
 	var ready, synced []time.Duration
+	size, own, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
 	views := Measure{What: "views of all resources that LINSTOR was asked for", Limits: []Limit{{Worst, 1}}}
 	reads := Measure{
 		What:   fmt.Sprintf("reads of single resources within %s of being ready", afterStart),
@@ -126,7 +132,28 @@ func (s *state) restarts(ctx context.Context) ([]Measure, error) {
 		seconds("start → ready", ready, Limit{Worst, maxReady}),
 		seconds("start → everything of LINSTOR read", synced, Limit{Worst, maxReady}),
 		views, reads, others,
+		{What: "size of the view", Unit: "MiB", Values: []float64{size}},
+		seconds("time that the simulated LINSTOR and the network take for the view alone", []time.Duration{own}),
 	}, nil
+}
+
+// view reads LINSTOR's view of all resources once, for its size and for the time that is not the controller's.
+func (s *state) view(ctx context.Context) (mib float64, took time.Duration, err error) {
+	began := time.Now()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.LINSTORURL()+"/v1/view/resources", nil)
+	if err != nil {
+		return 0, 0, fmt.Errorf("view: %w", err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, 0, fmt.Errorf("view: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	n, err := io.Copy(io.Discard, resp.Body)
+	if err != nil {
+		return 0, 0, fmt.Errorf("view: %w", err)
+	}
+	return round3(float64(n) / (1 << 20)), time.Since(began), nil
 }
 
 // startReplicas starts as many processes as the manifest does.

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -38,6 +39,8 @@ type loss struct {
 	marked, gone, placed, attached, running time.Time
 	// back is how many replacements were placed on the lost node.
 	back int
+	// unfinished is set if no replacement ran within lossTimeout; all times that were not reached are that of giving up.
+	unfinished bool
 }
 
 const (
@@ -105,22 +108,42 @@ func (t *trio) lose(ctx context.Context, what string, fault func(node string)) (
 	l := loss{began: time.Now(), silent: silent}
 	fault(lost.node)
 	var next podLife
-	if err := t.WaitFor(ctx, "a replacement of "+t.pod()+" on another node than "+lost.node, func() (bool, error) {
+	err = t.WaitFor(ctx, "a replacement of "+t.pod()+" on another node than "+lost.node, func() (bool, error) {
 		next, ok = t.seen.replacement(lost, l.began)
 		return ok, nil
-	}); err != nil {
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		l.back = t.seen.placedBack(lost.node, l.began, t.isPod)
+		t.say("%s on %s: no replacement runs after %s", what, lost.node, lossTimeout)
+		return l.giveUp(time.Now()), nil
+	}
+	if err != nil {
 		return loss{}, err
 	}
 	l.promotable = t.seen.promotableAt(t.volume, next.node)
 	l.placed, l.running = next.placed, next.ready
 	l.marked, l.gone = t.seen.life(lost.uid).marked, t.seen.life(lost.uid).end
 	l.attached = t.seen.attachedAt(t.volume, next.node, l.began)
-	l.back = t.seen.placedBack(lost.node, l.began, func(name string) bool { return name == t.pod() })
+	l.back = t.seen.placedBack(lost.node, l.began, t.isPod)
 	if l.marked.IsZero() || l.gone.IsZero() || l.attached.IsZero() || l.promotable.IsZero() {
 		return l, fmt.Errorf("pod %s: the replacement runs, but not all was seen that has to happen before: %+v", t.pod(), l)
 	}
 	t.say("%s on %s: Running on %s after %.1f s", what, lost.node, next.node, l.running.Sub(l.began).Seconds())
 	return l, nil
+}
+
+// isPod tells whether a name is that of the trio's pod.
+func (t *trio) isPod(name string) bool { return name == t.pod() }
+
+// giveUp returns a loss that was not over by a time.
+func (l loss) giveUp(now time.Time) loss {
+	l.unfinished = true
+	for _, at := range []*time.Time{&l.promotable, &l.marked, &l.gone, &l.placed, &l.attached, &l.running} {
+		if at.IsZero() {
+			*at = now
+		}
+	}
+	return l
 }
 
 // silence returns how long ago a node's Lease was renewed.
