@@ -84,18 +84,19 @@ func (s *Server) routes() *http.ServeMux {
 // pools.
 func (s *Server) serveView(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	if err := s.askSatellites(r.Context(), query); err != nil {
+	filter := newViewFilter(query)
+	if err := s.askSatellites(r.Context(), filter); err != nil {
 		return
 	}
 	list := []resourceJSON{}
 	s.mu.Lock()
-	for _, key := range slices.Sorted(maps.Keys(s.definitions)) {
+	for _, key := range filter.resources.keys(s.definitions) {
 		d := s.definitions[key]
 		if d.volumes == 0 {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(d.resources)) {
-			if rsc := d.resources[name]; selected(query, d, rsc) {
+			if rsc := d.resources[name]; filter.selects(rsc) {
 				list = append(list, s.resource(d, rsc, true))
 			}
 		}
@@ -106,16 +107,16 @@ func (s *Server) serveView(w http.ResponseWriter, r *http.Request) {
 
 // askSatellites waits for every satellite with thin volumes of the selected resources to answer, or for the
 // controller to give it up.
-func (s *Server) askSatellites(ctx context.Context, query url.Values) error {
+func (s *Server) askSatellites(ctx context.Context, filter viewFilter) error {
 	if s.options.ThickPools {
 		return nil
 	}
 	var silent []<-chan struct{}
 	s.mu.Lock()
-	for _, d := range s.definitions {
-		for _, rsc := range d.resources {
+	for _, key := range filter.resources.keys(s.definitions) {
+		for _, rsc := range s.definitions[key].resources {
 			n := rsc.node
-			if selected(query, d, rsc) && !rsc.has(FlagDiskless) && n.unsettled != nil && !n.frozen {
+			if n.unsettled != nil && !n.frozen && !rsc.has(FlagDiskless) && filter.selects(rsc) {
 				silent = append(silent, n.unsettled)
 			}
 		}
@@ -131,14 +132,26 @@ func (s *Server) askSatellites(ctx context.Context, query url.Values) error {
 	return nil
 }
 
-// selected applies the filters of view/resources.
-func selected(query url.Values, d *definition, rsc *resource) bool {
-	if !among(query["resources"], d.name) || !among(query["nodes"], rsc.node.name) ||
-		!among(query["storage_pools"], rsc.props["StorPoolName"]) {
+// viewFilter is the filters of view/resources.
+type viewFilter struct {
+	resources, nodes, pools filter
+	props                   []string
+}
+
+func newViewFilter(query url.Values) viewFilter {
+	return viewFilter{
+		resources: newFilter(query["resources"]), nodes: newFilter(query["nodes"]), pools: newFilter(query["storage_pools"]),
+		props: query["props"],
+	}
+}
+
+// selects applies the filters but for the one of definitions.
+func (f viewFilter) selects(rsc *resource) bool {
+	if !f.nodes.passes(rsc.node.name) || !f.pools.passes(rsc.props["StorPoolName"]) {
 		return false
 	}
-	for _, filter := range query["props"] {
-		key, value, hasValue := strings.Cut(filter, "=")
+	for _, prop := range f.props {
+		key, value, hasValue := strings.Cut(prop, "=")
 		if set, ok := rsc.props[key]; !ok || hasValue && set != value {
 			return false
 		}
@@ -146,9 +159,31 @@ func selected(query url.Values, d *definition, rsc *resource) bool {
 	return true
 }
 
-// among tells whether a filter lets a name through; an empty one lets everything through.
-func among(filter []string, name string) bool {
-	return len(filter) == 0 || slices.ContainsFunc(filter, func(f string) bool { return strings.EqualFold(f, name) })
+// filter is a set of names, folded. An empty one lets everything through.
+type filter map[string]bool
+
+func newFilter(names []string) filter {
+	f := filter{}
+	for _, name := range names {
+		f[fold(name)] = true
+	}
+	return f
+}
+
+func (f filter) passes(name string) bool { return len(f) == 0 || f[fold(name)] }
+
+// keys returns the keys of the definitions that the filter lets through, sorted, without a look at each of them.
+func (f filter) keys(definitions map[string]*definition) []string {
+	if len(f) == 0 {
+		return slices.Sorted(maps.Keys(definitions))
+	}
+	var keys []string
+	for _, key := range slices.Sorted(maps.Keys(f)) {
+		if definitions[key] != nil {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // page applies limit and offset; the offset counts only together with a limit.
@@ -167,10 +202,8 @@ func (s *Server) serveDefinitions(w http.ResponseWriter, r *http.Request) {
 	withVolumes := query.Get("with_volume_definitions") == "true"
 	list := []definitionJSON{}
 	s.mu.Lock()
-	for _, key := range slices.Sorted(maps.Keys(s.definitions)) {
-		if d := s.definitions[key]; among(query["resource_definitions"], d.name) {
-			list = append(list, s.definition(d, withVolumes))
-		}
+	for _, key := range newFilter(query["resource_definitions"]).keys(s.definitions) {
+		list = append(list, s.definition(s.definitions[key], withVolumes))
 	}
 	s.mu.Unlock()
 	answer(w, page(query, list))
@@ -216,10 +249,11 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) serveNodes(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
+	filter := newFilter(query["nodes"])
 	list := []nodeJSON{}
 	s.mu.Lock()
 	for _, key := range slices.Sorted(maps.Keys(s.nodes)) {
-		if n := s.nodes[key]; among(query["nodes"], n.name) {
+		if n := s.nodes[key]; filter.passes(n.name) {
 			list = append(list, s.node(n))
 		}
 	}
@@ -240,10 +274,11 @@ func (s *Server) serveNode(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) serveGroups(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
+	filter := newFilter(query["resource_groups"])
 	list := []groupJSON{}
 	s.mu.Lock()
 	for _, name := range slices.Sorted(maps.Keys(s.groups)) {
-		if among(query["resource_groups"], name) {
+		if filter.passes(name) {
 			list = append(list, s.group(name))
 		}
 	}
