@@ -131,7 +131,7 @@ func TestAFlapBeginsTheGraceAgain(t *testing.T) {
 		w.DRBD.SetDetectionDelay(0)
 		w.DRBD.Isolate(nodeA)
 		w.survivorReady("db")
-		w.pass(4 * time.Second)
+		w.pass(3 * time.Second) // and a second until DRBD is connected again
 		w.DRBD.Rejoin(nodeA)
 		w.pass(2 * time.Second)
 		w.DRBD.Isolate(nodeA)
@@ -147,7 +147,7 @@ func TestLossesThatAreShorterThanTheGraceNeverAddUp(t *testing.T) {
 		w.DRBD.SetDetectionDelay(0)
 		for range 12 {
 			w.DRBD.Isolate(nodeA)
-			w.pass(4 * time.Second)
+			w.pass(3 * time.Second) // and a second until DRBD is connected again
 			w.DRBD.Rejoin(nodeA)
 			w.pass(3 * time.Second)
 		}
