@@ -192,16 +192,11 @@ func (d *deriver) cases(s *ast.SwitchStmt) {
 		if !ok {
 			continue
 		}
-		for i, value := range clause.List {
-			switch {
-			case s.Tag == nil:
+		for _, value := range clause.List {
+			if s.Tag == nil {
 				d.never(value)
-			case len(clause.List) == 1:
-				d.replace(clause.Pos(), clause.End(), "", "no case "+d.textOf(value))
-			case i+1 < len(clause.List):
-				d.replace(value.Pos(), clause.List[i+1].Pos(), "", "no case "+d.textOf(value))
-			default:
-				d.replace(clause.List[i-1].End(), value.End(), "", "no case "+d.textOf(value))
+			} else {
+				d.wrap(value, "mutantOther(§, ", ")", "no case "+d.textOf(value))
 			}
 		}
 	}

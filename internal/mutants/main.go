@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	defer os.RemoveAll(scratch)
 	begin := time.Now()
-	outcomes, err := try(ctx, &runner{root: root, scratch: scratch, near: *near}, all, *jobs, out)
+	outcomes, err := try(ctx, &runner{root: root, scratch: scratch, near: *near, jobs: *jobs}, all, out)
 	if err != nil {
 		return err
 	}
@@ -84,14 +84,14 @@ func checkHarmless(all []mutant) error {
 }
 
 // try shows all mutants to the tests, several at a time, and says what becomes of each.
-func try(ctx context.Context, r *runner, all []mutant, jobs int, out io.Writer) ([]outcome, error) {
+func try(ctx context.Context, r *runner, all []mutant, out io.Writer) ([]outcome, error) {
 	if err := r.compile(ctx, all); err != nil {
 		return nil, err
 	}
 	var mu sync.Mutex
 	var outcomes []outcome
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(jobs)
+	group.SetLimit(r.jobs)
 	for id, m := range all {
 		group.Go(func() error {
 			result, err := r.show(ctx, m, id+1)

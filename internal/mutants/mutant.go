@@ -83,8 +83,10 @@ type edit struct {
 	name string
 	// file is relative to the root of the module.
 	file string
-	// old occurs in the file exactly once; text takes its place.
-	old, text string
+	// old occurs in the file exactly once. What stands in it between « and », or else all of it, is changed.
+	old string
+	// text takes the place of that. It is a switch when it holds … for what was there, and § for the mutant's number.
+	text string
 }
 
 func (e edit) mutant(root string) (mutant, error) {
@@ -92,12 +94,23 @@ func (e edit) mutant(root string) (mutant, error) {
 	if err != nil {
 		return mutant{}, err
 	}
-	if n := bytes.Count(source, []byte(e.old)); n != 1 {
-		return mutant{}, fmt.Errorf("%s: the text of the edit %q occurs %d times, not once; adapt edits.go:\n\t%s",
-			e.file, e.name, n, oneLine(e.old))
+	before, changed, after := "", e.old, ""
+	if head, rest, ok := strings.Cut(e.old, "«"); ok {
+		before = head
+		changed, after, _ = strings.Cut(rest, "»")
 	}
-	start := bytes.Index(source, []byte(e.old))
-	return mutant{name: e.file + ": " + e.name, file: e.file, start: start, end: start + len(e.old), text: e.text}, nil
+	old := []byte(before + changed + after)
+	if n := bytes.Count(source, old); n != 1 {
+		return mutant{}, fmt.Errorf("%s: the text of the edit %q occurs %d times, not once; adapt edits.go:\n\t%s",
+			e.file, e.name, n, oneLine(string(old)))
+	}
+	start := bytes.Index(source, old) + len(before)
+	m := mutant{name: e.file + ": " + e.name, file: e.file, start: start, end: start + len(changed)}
+	var isSwitch bool
+	if m.open, m.close, isSwitch = strings.Cut(e.text, "…"); !isSwitch {
+		m.open, m.text = "", e.text
+	}
+	return m, nil
 }
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -71,9 +72,9 @@ func TestDerivedMutants(t *testing.T) {
 			"func f(a bool, b int) { switch { case a: }; switch b { case 1, 2: case 3: } }",
 			map[string]string{
 				"f: never a":   "func f(a bool, b int) { switch { case ((a) && !mutantIs(§)): }; switch b { case 1, 2: case 3: } }",
-				"f: no case 1": "func f(a bool, b int) { switch { case a: }; switch b { case 2: case 3: } }",
-				"f: no case 2": "func f(a bool, b int) { switch { case a: }; switch b { case 1: case 3: } }",
-				"f: no case 3": "func f(a bool, b int) { switch { case a: }; switch b { case 1, 2:  } }",
+				"f: no case 1": "func f(a bool, b int) { switch { case a: }; switch b { case mutantOther(§, 1), 2: case 3: } }",
+				"f: no case 2": "func f(a bool, b int) { switch { case a: }; switch b { case 1, mutantOther(§, 2): case 3: } }",
+				"f: no case 3": "func f(a bool, b int) { switch { case a: }; switch b { case 1, 2: case mutantOther(§, 3): } }",
 			},
 		},
 		"the times that a clock starts at": {
@@ -147,9 +148,22 @@ func TestFailedTest(t *testing.T) {
 	}
 }
 
-func TestSlowTests(t *testing.T) {
-	const output = "=== RUN   TestA\n--- PASS: TestA (1.20s)\n    --- PASS: TestA/x (1.20s)\n--- PASS: TestB (0.01s)\n--- PASS: TestC (0.30s)\nPASS\n"
-	if got, want := slowTests(output), "^(TestA|TestC)$"; got != want {
-		t.Errorf("slowTests = %q, want %q", got, want)
+func TestBatches(t *testing.T) {
+	p := program{tests: []surveyed{
+		{"TestSlow", 100 * time.Millisecond, map[int]bool{1: true}}, {"TestQuick", time.Millisecond, map[int]bool{1: true}},
+		{"TestElsewhere", time.Millisecond, map[int]bool{2: true}}, {"TestMiddling", 10 * time.Millisecond, map[int]bool{1: true, 2: true}},
+	}}
+	for name, tc := range map[string]struct {
+		m    mutant
+		want [][]string
+	}{
+		"only what comes by a switch, the quick ones first": {mutant{open: "("}, [][]string{{"TestQuick"}, {"TestMiddling"}, {"TestSlow"}}},
+		"all where there is no switch":                      {mutant{text: "x"}, [][]string{{"TestQuick", "TestElsewhere"}, {"TestMiddling"}, {"TestSlow"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, p.batches(tc.m, 1)); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }

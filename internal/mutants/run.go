@@ -1,24 +1,17 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
-
-// testTimeout ends tests that a mutant has made endless.
-const testTimeout = 2 * time.Minute
-
-// limited runs a program with 6 GiB of address space: a mutant may well take all that there is.
-const limited = `ulimit -v 6291456; exec "$0" "$@"`
 
 // outcome is what became of a mutant.
 type outcome struct {
@@ -37,10 +30,10 @@ type runner struct {
 	scratch string
 	// near leaves out the tests of the packages above.
 	near bool
+	// jobs is how many programs run at a time.
+	jobs int
 	// programs are the compiled tests with all switches, by package.
-	programs map[string]string
-	// slow are the tests that take their time, by package, as a regular expression. They are asked last.
-	slow map[string]string
+	programs map[string]program
 }
 
 // testsOf returns the tests that are asked, the nearest first. Of what is harmless only those are.
@@ -52,31 +45,26 @@ func (r *runner) testsOf(m mutant) []tests {
 	return all
 }
 
-// compile compiles the tests that can notice a change of the files with all switches, and makes sure that they pass
-// while all are off.
+// compile compiles the tests that can notice a change of the files with all switches, and looks at each while all
+// are off.
 func (r *runner) compile(ctx context.Context, all []mutant) error {
 	overlay, err := writeSwitches(r.root, r.scratch, all)
 	if err != nil {
 		return err
 	}
-	r.programs, r.slow = map[string]string{}, map[string]string{}
+	r.programs = map[string]program{}
 	for _, m := range all {
 		for _, t := range r.testsOf(m) {
-			if r.programs[t.folder] != "" {
+			if r.programs[t.folder].file != "" {
 				continue
 			}
-			program := filepath.Join(r.scratch, strings.ReplaceAll(t.folder, "/", "_")+".test")
-			r.programs[t.folder] = program
-			if output, failed, err := r.build(ctx, t, overlay, program); err != nil || failed {
+			file := filepath.Join(r.scratch, strings.ReplaceAll(t.folder, "/", "_")+".test")
+			if output, failed, err := r.build(ctx, t, overlay, file); err != nil || failed {
 				return fmt.Errorf("compiling the tests of %s: %w\n%s", t.folder, err, output)
 			}
-			output, failed, err := r.run(ctx, t, program, 0, "-test.v")
-			if err != nil {
+			if r.programs[t.folder], err = r.survey(ctx, t, file); err != nil {
 				return err
-			} else if failed {
-				return fmt.Errorf("the tests of %s fail by themselves, so that they can show nothing:\n%s", t.folder, lastLines(output, 40))
 			}
-			r.slow[t.folder] = slowTests(output)
 		}
 	}
 	return nil
@@ -87,11 +75,7 @@ func (r *runner) show(ctx context.Context, m mutant, id int) (outcome, error) {
 	begin := time.Now()
 	result := outcome{mutant: m}
 	for _, t := range r.testsOf(m) {
-		ask := r.ask
-		if !m.isSwitch() {
-			ask = func(ctx context.Context, t tests, id int) (string, bool, error) { return r.askReplaced(ctx, t, m, id) }
-		}
-		output, failed, err := ask(ctx, t, id)
+		output, failed, err := r.ask(ctx, t, m, id)
 		if err != nil {
 			return result, err
 		}
@@ -122,74 +106,60 @@ func (r *runner) failsAnyway(ctx context.Context, t tests, name string) (bool, e
 	if top == "" {
 		return false, nil
 	}
-	_, failed, err := r.run(ctx, t, r.programs[t.folder], 0, "-test.run=^"+top+"$")
+	_, failed, err := r.run(ctx, t, r.programs[t.folder].file, nil, pattern([]string{top}))
 	return failed, err
 }
 
-// ask runs the tests with a switch on.
-func (r *runner) ask(ctx context.Context, t tests, id int) (output string, failed bool, err error) {
-	return r.quickFirst(ctx, t, r.programs[t.folder], id)
+// ask runs the tests of one package with a mutant, those that are done soonest first.
+func (r *runner) ask(ctx context.Context, t tests, m mutant, id int) (output string, failed bool, err error) {
+	p := r.programs[t.folder]
+	file, env := p.file, []string{variable + "=" + strconv.Itoa(id)}
+	if !m.isSwitch() {
+		file, env = filepath.Join(r.scratch, strconv.Itoa(id)+".test"), nil
+		if output, failed, err = r.buildReplaced(ctx, t, m, file); err != nil || failed {
+			return output, failed, err
+		}
+		defer func() { err = errors.Join(err, os.Remove(file)) }() // which is large
+	}
+	for _, names := range p.batches(m, id) {
+		if output, failed, err = r.run(ctx, t, file, env, pattern(names)); failed || err != nil {
+			return output, failed, err
+		}
+	}
+	return "", false, nil
 }
 
-// askReplaced compiles and runs the tests with a mutant that is no switch.
-func (r *runner) askReplaced(ctx context.Context, t tests, m mutant, id int) (output string, failed bool, err error) {
-	source, err := os.ReadFile(filepath.Join(r.root, m.file))
-	if err != nil {
-		return "", false, err
-	}
-	name := filepath.Join(r.scratch, strconv.Itoa(id))
-	if err := os.WriteFile(name+".go", m.replaced(source), 0o600); err != nil {
-		return "", false, err
-	}
-	overlay, err := writeOverlay(r.scratch, strconv.Itoa(id)+".json", map[string]string{filepath.Join(r.root, m.file): name + ".go"})
-	if err != nil {
-		return "", false, err
-	}
-	program := name + ".test"
-	if output, failed, err = r.build(ctx, t, overlay, program); err != nil || failed {
-		return output, failed, err
-	}
-	output, failed, err = r.quickFirst(ctx, t, program, 0)
-	return output, failed, errors.Join(err, os.Remove(program)) // which is large
+// program is compiled tests with all switches.
+type program struct {
+	file  string
+	tests []surveyed
 }
 
-// quickFirst runs compiled tests, and those that take their time only when the others have noticed nothing.
-func (r *runner) quickFirst(ctx context.Context, t tests, program string, id int) (output string, failed bool, err error) {
-	slow := r.slow[t.folder]
-	if slow == "" {
-		return r.run(ctx, t, program, id)
-	}
-	if output, failed, err = r.run(ctx, t, program, id, "-test.skip="+slow); failed || err != nil {
-		return output, failed, err
-	}
-	return r.run(ctx, t, program, id, "-test.run="+slow)
+// surveyed is a test, and what was seen of it while all switches were off.
+type surveyed struct {
+	name string
+	took time.Duration
+	// reaches are the numbers of the mutants whose switches it comes by.
+	reaches map[int]bool
 }
 
-func (r *runner) build(ctx context.Context, t tests, overlay, program string) (output string, failed bool, err error) {
-	return r.command(ctx, "", nil, "go", "test", "-c", "-overlay", overlay, "-o", program, "./"+t.folder)
-}
-
-// run runs compiled tests with a switch on; 0 is none.
-func (r *runner) run(ctx context.Context, t tests, program string, id int, args ...string) (output string, failed bool, err error) {
-	args = append(args, "-test.failfast", "-test.timeout", testTimeout.String())
-	args = append([]string{"-c", limited, program}, args...)
-	return r.command(ctx, t.folder, []string{variable + "=" + strconv.Itoa(id)}, "sh", append(args, t.args...)...)
-}
-
-// command runs a program in a folder, and tells a program that failed from one that could not be run.
-func (r *runner) command(ctx context.Context, folder string, env []string, name string, args ...string) (string, bool, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = filepath.Join(r.root, folder)
-	cmd.Env = append(os.Environ(), env...)
-	var text bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &text, &text
-	err := cmd.Run()
-	exit, ok := errors.AsType[*exec.ExitError](err)
-	switch {
-	case !ok || ctx.Err() != nil:
-		return text.String(), false, err
-	case !exit.Exited() || strings.Contains(text.String(), "signal: killed"):
-		return text.String(), false, fmt.Errorf("%s was ended from outside (%w); where memory is short, try fewer at a time (-j 1)", name, err)
+// batches returns the names of the tests that can notice a mutant: few that are done soon, then more, then all others.
+func (p program) batches(m mutant, id int) [][]string {
+	able := slices.Clone(p.tests)
+	if m.open != "" {
+		able = slices.DeleteFunc(able, func(s surveyed) bool { return !s.reaches[id] })
 	}
-	return text.String(), true, nil
+	slices.SortStableFunc(able, func(a, b surveyed) int { return cmp.Compare(a.took, b.took) })
+	var total, begun time.Duration
+	for _, s := range able {
+		total += s.took
+	}
+	shares := []time.Duration{total / 20, total / 4, total}
+	batches := make([][]string, len(shares))
+	for _, s := range able {
+		begun += s.took
+		i := slices.IndexFunc(shares, func(share time.Duration) bool { return begun <= share })
+		batches[i] = append(batches[i], s.name)
+	}
+	return slices.DeleteFunc(batches, func(names []string) bool { return len(names) == 0 })
 }

@@ -14,24 +14,67 @@ import (
 	"strings"
 )
 
-// variable is the variable of the environment that holds the number of the mutant that is on.
-const variable = "MUTANT"
+// Variables of the environment that the changed sources read.
+const (
+	// variable holds the number of the mutant that is on.
+	variable = "MUTANT"
+	// reachedVariable holds the name of a file for the numbers of the switches that the program comes by; empty is none.
+	reachedVariable = "MUTANTS_REACHED"
+)
 
 // switchFile is the file that is added to each package with switches.
 const switchFile = "zz_mutants.go"
 
 // switchSource is its text but for the statements.
-const switchSource = `package %s
+const switchSource = `package %[1]s
 
 import (
 	"os"
+	"reflect"
 	"strconv"
+	"sync"
 	"time"
 )
 
-var mutantOn, _ = strconv.Atoi(os.Getenv(%q))
+var (
+	mutantOn, _    = strconv.Atoi(os.Getenv(%[2]q))
+	mutantsReached = os.Getenv(%[3]q)
+	mutantsSeen    sync.Map
+)
 
-func mutantIs(id int) bool { return id == mutantOn }
+func mutantIs(id int) bool {
+	if mutantsReached != "" {
+		mutantReached(id)
+	}
+	return id == mutantOn
+}
+
+func mutantReached(id int) {
+	if _, seen := mutantsSeen.LoadOrStore(id, true); seen {
+		return
+	}
+	file, err := os.OpenFile(mutantsReached, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	defer file.Close()
+	if _, err := file.WriteString(strconv.Itoa(id) + "\n"); err != nil {
+		panic(err)
+	}
+}
+
+// mutantOther returns a value that is none of the program's.
+func mutantOther[T any](id int, value T) T {
+	if mutantIs(id) {
+		switch v := reflect.ValueOf(&value).Elem(); v.Kind() {
+		case reflect.String:
+			v.SetString(v.String() + "?")
+		default:
+			v.SetInt(-1 - int64(id))
+		}
+	}
+	return value
+}
 
 func mutantInstead[T any](id int, instead, value T) T {
 	if mutantIs(id) {
@@ -49,7 +92,7 @@ func mutantYears(id, years int, value time.Time) time.Time {
 
 func init() {
 	switch mutantOn {
-%s	}
+%[4]s	}
 }
 `
 
@@ -86,7 +129,7 @@ func writeSwitches(root, folder string, all []mutant) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		text := fmt.Sprintf(switchSource, tree.Name.Name, variable, statements[pkg])
+		text := fmt.Sprintf(switchSource, tree.Name.Name, variable, reachedVariable, statements[pkg])
 		if err := put(replace, root, folder, path.Join(pkg, switchFile), []byte(text)); err != nil {
 			return "", err
 		}
