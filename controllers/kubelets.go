@@ -116,7 +116,7 @@ func (k *Kubelets) ObserveNode(node *corev1.Node) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	boot := k.boots[node.Name]
-	if id := node.Status.NodeInfo.BootID; boot.id != id || boot.seen.IsZero() {
+	if id := node.Status.NodeInfo.BootID; boot.id != id {
 		boot = bootSeen{id: id, seen: k.clock.Now()}
 	}
 	boot.shutdown = slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return slices.Contains(k.shutdownTaint, t.Key) })
@@ -185,5 +185,5 @@ func (k *Kubelets) watchAlive(now time.Time) bool {
 			counted++
 		}
 	}
-	return counted == 0 || 2*silent <= counted
+	return 2*silent <= counted
 }

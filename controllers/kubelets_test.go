@@ -1,13 +1,17 @@
 package controllers
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -95,12 +99,28 @@ func TestLeaseSilence(t *testing.T) {
 		"nodes that went long ago do not count": {
 			tell: func(k *Kubelets) {
 				everybody(k, 0, b, c)
-				<-time.After(forgotten)
+				<-time.After(4*time.Minute + 30*time.Second)
 				everybody(k, 0, a, "node-x")
 				<-time.After(30 * time.Second)
 				everybody(k, 1, "node-x")
 			},
 			known: true, silence: 30 * time.Second,
+		},
+		"nodes that went less than five minutes ago do": {
+			tell: func(k *Kubelets) {
+				everybody(k, 0, b, c)
+				<-time.After(4*time.Minute + 29*time.Second)
+				everybody(k, 0, a, "node-x")
+				<-time.After(30 * time.Second)
+				everybody(k, 1, "node-x")
+			},
+		},
+		"two of three silent for just long enough say nothing": {
+			tell: func(k *Kubelets) {
+				everybody(k, 0, a, b, c)
+				<-time.After(failover.ForceSilence)
+				everybody(k, 1, c)
+			},
 		},
 		"a Lease that was deleted says nothing": {
 			tell: func(k *Kubelets) {
@@ -135,6 +155,55 @@ func TestLeaseSilence(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestSilentKubelets(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := NewKubelets(clock.RealClock{}, nil)
+		k.ObserveLease(lease("more", 0))
+		<-time.After(time.Second)
+		k.ObserveLease(lease("most", 0))
+		<-time.After(10 * time.Second)
+		k.ObserveLease(lease("least", 0))
+		<-time.After(time.Second)
+		k.ObserveLease(lease("young", 0))
+		<-time.After(20 * time.Second)
+		for i := range 4 {
+			k.ObserveLease(lease(fmt.Sprintf("alive-%d", i), 0))
+		}
+		got := k.silent(21*time.Second, 31*time.Second)
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"least", "most"}, got); diff != "" {
+			t.Errorf("silent for 21 s to 31 s (-want +got):\n%s", diff)
+		}
+		k.forgetLease(lease("alive-0", 0))
+		if got := k.silent(0, time.Hour); got != nil {
+			t.Errorf("while most are silent, %v count", got)
+		}
+	})
+}
+
+func TestWhatIsWatched(t *testing.T) {
+	t.Parallel()
+	k := NewKubelets(clock.RealClock{}, nil)
+	known := func() bool { return k.Node(nodeA).LeaseKnown }
+	handler := onChange(k.ObserveLease, k.forgetLease)
+	handler.OnAdd("something else", true)
+	for _, forget := range []any{lease(nodeA, 0), toolscache.DeletedFinalStateUnknown{Obj: lease(nodeA, 0)}} {
+		handler.OnAdd(lease(nodeA, 0), true)
+		if !known() {
+			t.Error("a Lease that was added is not known")
+		}
+		handler.OnDelete(forget)
+		if known() {
+			t.Errorf("a Lease that was deleted is still known: %T", forget)
+		}
+	}
+	handler.OnUpdate(lease(nodeA, 0), lease(nodeA, 1))
+	if !known() {
+		t.Error("a Lease that was renewed is not known")
 	}
 }
 

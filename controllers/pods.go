@@ -72,7 +72,7 @@ func runningSince(pod *corev1.Pod) time.Time {
 func mountsReadOnly(pod *corev1.Pod, claim string) bool {
 	used := false
 	for _, volume := range pod.Spec.Volumes {
-		if name := claimName(pod, volume); name == "" || key(pod.Namespace, name) != claim {
+		if key(pod.Namespace, claimName(pod, volume)) != claim {
 			continue
 		}
 		if volume.PersistentVolumeClaim == nil || !volume.PersistentVolumeClaim.ReadOnly {

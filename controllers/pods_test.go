@@ -120,6 +120,14 @@ func TestPodFacts(t *testing.T) {
 			},
 			want: func(f *failover.Pod) { f.Bound = after(time.Minute).Time },
 		},
+		"a pod is not bound by other conditions, nor while it can not be scheduled": {
+			pod: func(p *corev1.Pod) {
+				p.Status.Conditions = []corev1.PodCondition{
+					{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: after(time.Minute)},
+					{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, LastTransitionTime: after(time.Hour)},
+				}
+			},
+		},
 		"it runs since its longest running container": {
 			pod:  status(running(after(2*time.Minute)), running(after(time.Minute)), corev1.ContainerStatus{State: ended}),
 			want: func(f *failover.Pod) { f.HasRun, f.RunningSince = true, after(time.Minute).Time },
@@ -149,6 +157,16 @@ func TestPodFacts(t *testing.T) {
 				p.Spec.Volumes = []corev1.Volume{claimVolume("data", false), claimVolume("more", true)}
 			},
 		},
+		"a claim that is mounted read-only beside another": {
+			pod: func(p *corev1.Pod) {
+				p.Spec.Volumes = []corev1.Volume{claimVolume("data", true), claimVolume("more", false)}
+			},
+			want: func(f *failover.Pod) { f.ReadOnly = true },
+		},
+		"a terminating pod of which no grace is told": {
+			pod:  func(p *corev1.Pod) { p.DeletionTimestamp = new(after(time.Hour)) },
+			want: func(f *failover.Pod) { f.DeleteBy = after(time.Hour).Time },
+		},
 		"a terminating pod": {
 			pod: func(p *corev1.Pod) {
 				p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(after(time.Hour)), new(int64(30))
@@ -176,6 +194,18 @@ func TestPodFacts(t *testing.T) {
 	}
 }
 
+// The claim of an ephemeral volume is the pod's own, to write.
+func TestAnEphemeralVolumeIsNotReadOnly(t *testing.T) {
+	t.Parallel()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}}
+	pod.Spec.Volumes = []corev1.Volume{
+		{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
+	}
+	if mountsReadOnly(pod, "shop/web-0-scratch") {
+		t.Error("it counts as read-only")
+	}
+}
+
 func TestUses(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -191,6 +221,12 @@ func TestUses(t *testing.T) {
 		"a pod that a fail-over has marked as failed": {want: true, pod: func(p *corev1.Pod) {
 			p.Status.Phase = corev1.PodFailed
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
+		}},
+		"a pod that has failed and was not disrupted": {pod: func(p *corev1.Pod) {
+			p.Status.Phase = corev1.PodFailed
+			p.Status.Conditions = []corev1.PodCondition{
+				{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse}, {Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
+			}
 		}},
 	}
 	for name, c := range cases {
@@ -227,6 +263,7 @@ func volumesWorld(t *testing.T) *gatherer {
 	add("data", csi(virtual.Driver, "pvc-data"), corev1.ReadWriteOnce)
 	add("wal", csi(virtual.Driver, "pvc-wal"), corev1.ReadWriteOnce)
 	add("foreign", foreign, corev1.ReadWriteOnce)
+	add("web-0-scratch", foreign, corev1.ReadWriteOnce)
 	add("share", foreign, corev1.ReadWriteMany)
 	add("attached-share", foreign, corev1.ReadWriteMany)
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-share"}}
@@ -242,6 +279,7 @@ func volumesWorld(t *testing.T) *gatherer {
 func TestVolumesOfAPod(t *testing.T) {
 	t.Parallel()
 	source := func(s corev1.VolumeSource) []corev1.Volume { return []corev1.Volume{{Name: "v", VolumeSource: s}} }
+	directory := corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}
 	claims := func(names ...string) []corev1.Volume {
 		var volumes []corev1.Volume
 		for _, name := range names {
@@ -267,8 +305,12 @@ func TestVolumesOfAPod(t *testing.T) {
 		"the downward API":                           {volumes: source(corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{}})},
 		"an empty directory":                         {volumes: source(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})},
 		"a generic ephemeral volume":                 {volumes: source(corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}})},
-		"a directory of the node is unsafe":          {volumes: source(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}), unsafe: "v"},
-		"an inline CSI volume is unsafe":             {volumes: source(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{}}), unsafe: "v"},
+		"an ephemeral volume of another driver": {volumes: []corev1.Volume{
+			{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
+		}},
+		"a directory of the node is unsafe":     {volumes: source(directory), unsafe: "v"},
+		"the first of two directories is named": {volumes: append(source(directory), corev1.Volume{Name: "w", VolumeSource: directory}), unsafe: "v"},
+		"an inline CSI volume is unsafe":        {volumes: source(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{}}), unsafe: "v"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -347,6 +347,22 @@ func TestDetaching(t *testing.T) {
 	}
 }
 
+// Kubernetes deletes the attachment of a volume that was released, and may be quicker. The detach was ours only if we had
+// released the volume.
+func TestAnAttachmentThatIsGoneBeforeItsDeletion(t *testing.T) {
+	t.Parallel()
+	for _, released := range []bool{true, false} {
+		s := newSteps(t)
+		s.withoutPod()
+		s.r.fastDetach = released
+		s.must(s.api.Delete(s.ctx, s.attachment()))
+		s.must(s.r.detach(s.ctx, s.pv, s.in, s.d))
+		if got := s.events.has(EventForceDetached, "VolumeAttachment", "csi-db"); got != released {
+			t.Errorf("released %t: told is %t", released, got)
+		}
+	}
+}
+
 // A pod that comes while the volume is released keeps its attachment.
 func TestAPodThatComesBetweenReleaseAndDetach(t *testing.T) {
 	t.Parallel()

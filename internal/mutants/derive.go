@@ -185,11 +185,15 @@ func (d *deriver) never(condition ast.Expr) {
 	}
 }
 
-// cases makes each value of a switch without effect.
+// cases makes each value of a switch without effect, unless it has none.
 func (d *deriver) cases(s *ast.SwitchStmt) {
+	otherwise := slices.ContainsFunc(s.Body.List, func(statement ast.Stmt) bool {
+		clause, ok := statement.(*ast.CaseClause)
+		return ok && clause.List == nil
+	})
 	for _, statement := range s.Body.List {
 		clause, ok := statement.(*ast.CaseClause)
-		if !ok {
+		if !ok || s.Tag != nil && len(clause.Body) == 0 && !otherwise {
 			continue
 		}
 		for _, value := range clause.List {

@@ -69,14 +69,15 @@ func TestDerivedMutants(t *testing.T) {
 			map[string]string{"f: a < b with <=": "func f(a, b int) bool { return ((a < b) != (mutantIs(§) && (a) == (b))) }"},
 		},
 		"the cases of a switch": {
-			"func f(a bool, b int) { switch { case a: }; switch b { case 1, 2: case 3: } }",
+			"func f(a bool, b int) { switch { case a: }; switch b { case 1, 2: case 3: default: } }",
 			map[string]string{
-				"f: never a":   "func f(a bool, b int) { switch { case ((a) && !mutantIs(§)): }; switch b { case 1, 2: case 3: } }",
-				"f: no case 1": "func f(a bool, b int) { switch { case a: }; switch b { case mutantOther(§, 1), 2: case 3: } }",
-				"f: no case 2": "func f(a bool, b int) { switch { case a: }; switch b { case 1, mutantOther(§, 2): case 3: } }",
-				"f: no case 3": "func f(a bool, b int) { switch { case a: }; switch b { case 1, 2: case mutantOther(§, 3): } }",
+				"f: never a":   "func f(a bool, b int) { switch { case ((a) && !mutantIs(§)): }; switch b { case 1, 2: case 3: default: } }",
+				"f: no case 1": "func f(a bool, b int) { switch { case a: }; switch b { case mutantOther(§, 1), 2: case 3: default: } }",
+				"f: no case 2": "func f(a bool, b int) { switch { case a: }; switch b { case 1, mutantOther(§, 2): case 3: default: } }",
+				"f: no case 3": "func f(a bool, b int) { switch { case a: }; switch b { case 1, 2: case mutantOther(§, 3): default: } }",
 			},
 		},
+		"a case that says that nothing follows": {"func f(b int) { switch b { case 1: } }", map[string]string{}},
 		"the times that a clock starts at": {
 			"func f() { latest(a, b); max(c, d) }",
 			map[string]string{
