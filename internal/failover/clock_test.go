@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"maps"
 	"testing"
 	"time"
 )
@@ -88,12 +89,23 @@ func TestClockStartsAtTheLatest(t *testing.T) {
 			return edited(at(nodeB, func(r *Replica) { change(r, d) }), at(nodeT, func(r *Replica) { change(r, d) }))
 		}
 	}
+	agreeing := func(d time.Duration) edit {
+		joined := func(peer string, d time.Duration) func(*Replica) {
+			return func(r *Replica) {
+				r.Connections = maps.Clone(r.Connections)
+				r.Connections[peer] = held(true, d)
+			}
+		}
+		return edited(at(nodeB, joined(nodeT, d)), at(nodeT, joined(nodeB, time.Minute)))
+	}
 	cases := map[string]struct {
 		from  func() Input
 		clock func(time.Duration) edit
 	}{
-		"the survivors may promote": {isolated, peers(func(r *Replica, d time.Duration) { r.MayPromote = held(true, d) })},
-		"the survivors are ONLINE":  {isolated, peers(func(r *Replica, d time.Duration) { r.Online = held(true, d) })},
+		"the survivors may promote":                                   {isolated, peers(func(r *Replica, d time.Duration) { r.MayPromote = held(true, d) })},
+		"the survivors are ONLINE":                                    {isolated, peers(func(r *Replica, d time.Duration) { r.Online = held(true, d) })},
+		"a survivor's peer agrees with it":                            {isolated, agreeing},
+		"a survivor's peer agrees with it, where the replica is gone": {gone, agreeing},
 		"the last witness denies": {isolated, func(d time.Duration) edit {
 			return at(nodeT, func(r *Replica) { r.Connections[nodeA] = held(false, d) })
 		}},

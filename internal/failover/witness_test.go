@@ -65,6 +65,36 @@ func TestSurvivorOf(t *testing.T) {
 	cases["a tie-breaker whose source is not heard survives"] = survivorCase{
 		edit: edited(sick, joined(nodeT, nodeB, true), at(nodeB, func(r *Replica) { r.Online = held(false, time.Minute) })), want: true,
 	}
+	notPromotable := func(node string, score int) edit {
+		return at(node, func(r *Replica) { r.MayPromote, r.Score = held(false, time.Minute), held(score, time.Minute) })
+	}
+	cases["a tie-breaker whose source has quorum survives"] = survivorCase{
+		edit: edited(notPromotable(nodeB, 10102), joined(nodeT, nodeB, true)), want: true,
+	}
+	cases["another diskless replica is no source of a tie-breaker"] = survivorCase{
+		edit: edited(sick, withThirdDisk, notPromotable(nodeC, 1), at(nodeC, func(r *Replica) { r.Diskless = true }),
+			joined(nodeT, nodeB, true), joined(nodeT, nodeC, true)),
+	}
+	// Of three disks, B has to have one more.
+	threeDisks := edited(withThirdDisk, noTieBreaker, notPromotable(nodeC, 0))
+	deniedByT := edited(joined(nodeB, nodeT, true), joined(nodeT, nodeB, false))
+	cases["a replica with a disk needs no source"] = survivorCase{edit: edited(threeDisks, joined(nodeB, nodeC, true)), want: true}
+	cases["peers that agree not to be connected contradict nobody"] = survivorCase{
+		edit: edited(noTieBreaker, joined(nodeB, nodeT, false), joined(nodeT, nodeB, false)), want: true,
+	}
+	cases["a peer that is not connected makes no quorum against a denial"] = survivorCase{
+		edit: edited(threeDisks, deniedByT, joined(nodeB, nodeC, false), joined(nodeC, nodeB, false)),
+	}
+	cases["a peer whose connection is not told might make the quorum"] = survivorCase{edit: edited(threeDisks, deniedByT), want: true}
+	cases["A makes no quorum for who would take over from it"] = survivorCase{
+		edit: edited(threeDisks, deniedByT, joined(nodeB, nodeC, false), at(nodeB, func(r *Replica) { delete(r.Connections, nodeA) })),
+	}
+	cases["a connection that only the peer tells of denies nothing"] = survivorCase{
+		edit: edited(noTieBreaker, joined(nodeT, nodeB, true)), want: true,
+	}
+	cases["a connection that the peer does not tell of is not denied"] = survivorCase{
+		edit: edited(noTieBreaker, joined(nodeB, nodeT, true)), want: true,
+	}
 	rejoined := func(heard time.Duration) edit {
 		return edited(noTieBreaker, at(nodeB, func(r *Replica) { r.Heard = ago(heard) }),
 			at(nodeA, func(r *Replica) { r.Rejoined = map[string]time.Time{nodeB: ago(30 * time.Second)} }))
@@ -94,9 +124,21 @@ func TestSurvivorSinceItsPeersAgree(t *testing.T) {
 	at(nodeB, func(r *Replica) {
 		r.Connections = map[string]Fact[bool]{nodeA: held(false, time.Minute), nodeT: held(true, time.Hour)}
 	})(&in)
-	if since, ok := survivorOf(in.Resource, nodeA); !ok || !since.Equal(ago(3*time.Second)) {
-		t.Errorf("the survivor has held for %s (%t), want 3s", now.Sub(since), ok)
+	want := func(d time.Duration) {
+		t.Helper()
+		if since, ok := survivorOf(in.Resource, nodeA); !ok || !since.Equal(ago(d)) {
+			t.Errorf("the survivor has held for %s (%t), want %s", now.Sub(since), ok, d)
+		}
 	}
+	want(3 * time.Second)
+
+	// One peer has agreed for long, the other not.
+	withThirdDisk(&in)
+	replicaOf(&in, nodeB).Connections[nodeC] = held(true, time.Hour)
+	at(nodeC, func(r *Replica) {
+		r.MayPromote, r.Connections = held(false, time.Minute), map[string]Fact[bool]{nodeB: held(true, time.Minute)}
+	})(&in)
+	want(3 * time.Second)
 }
 
 // The clock of the survivors is that of the one that has survived longest, and of it the later of its two conditions.
@@ -144,6 +186,11 @@ func TestTestimonyOn(t *testing.T) {
 		},
 		"a witness whose score is not told sees nothing": {
 			edit: at(nodeT, func(r *Replica) { r.MayPromote, r.Score = held(false, time.Minute), untold[int](time.Minute) }), full: true,
+		},
+		"a witness whose score is too old sees nothing": {
+			edit: at(nodeT, func(r *Replica) {
+				r.MayPromote, r.Score = held(false, time.Minute), Fact[int]{Value: 1, Since: ago(time.Minute)}
+			}), full: true,
 		},
 		"another ONLINE node is Primary": {
 			edit: at(nodeB, func(r *Replica) { r.InUse = held(true, time.Minute) }), full: false, connected: true,

@@ -57,16 +57,27 @@ var edits = []edit{
 	},
 	{
 		"LINSTOR is not asked before a removal", gatherFile,
-		"if _, err := «g.linstor.Refresh(ctx, resource)»; err != nil {",
+		"if _, err := «g.linstor.Refresh(readsCtx, resource)»; err != nil {",
 		"func() (any, error) { if mutantIs(§) { return nil, nil }; return … }()",
 	},
 	{
 		"only selected pods are looked at before a removal", gatherFile,
-		"«!uses(&pod, claimOf(pv))»", "(… || mutantIs(§) && !g.selector.Matches(labels.Set(pod.Labels)))",
+		"if «uses(&all[i], claimOf(pv))» {", "(… && (!mutantIs(§) || g.selector.Matches(labels.Set(all[i].Labels))))",
 	},
 	{
 		"the attachment is taken from the cache before a removal", gatherFile,
 		"«g.live».Get(ctx, client.ObjectKeyFromObject(&va), &fresh)", "mutantInstead[client.Reader](§, g.cache, …)",
+	},
+	{
+		"pods are removed by a reading that has become old", actionsFile,
+		"if «r.clock.Now().Sub(in.Now) > failover.MaxAge» {", "(… && !mutantIs(§))",
+	},
+	{
+		"the pods may be read long before LINSTOR", gatherFile, "if «g.clock.Now().Sub(begin) > failover.MaxAge» {", "(… && !mutantIs(§))",
+	},
+	{
+		"a list of pods may be sent before it is asked for", "controllers/batches.go", "own := «b.next[object]»\n\tif own == nil ||",
+		"mutantInstead(§, b.running[object], …)",
 	},
 	{
 		"volumesInUse is taken from an old read", inUseFile,
@@ -112,7 +123,7 @@ var edits = []edit{
 	},
 	{
 		"pods that do not use the volume count", gatherFile,
-		"«!uses(&pod, claimOf(pv))»", "(… && !mutantIs(§))",
+		"if «uses(&all[i], claimOf(pv))» {", "(… || mutantIs(§))",
 	},
 	{
 		"every pod is selected", podsFile, "Selected:  «selector.Matches(labels.Set(pod.Labels))»,", "(… || mutantIs(§))",

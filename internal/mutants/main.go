@@ -75,12 +75,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // checkHarmless makes sure that what is declared harmless exists.
 func checkHarmless(all []mutant) error {
+	var errs []error
 	for name := range harmless {
 		if !slices.ContainsFunc(all, func(m mutant) bool { return m.name == name }) {
-			return fmt.Errorf("harmless.go names a mutant that does not exist (any more): %s", name)
+			errs = append(errs, fmt.Errorf("harmless.go names a mutant that does not exist (any more): %s", name))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // try shows all mutants to the tests, several at a time, and says what becomes of each.
