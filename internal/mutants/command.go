@@ -59,7 +59,7 @@ func numbersIn(file string) (map[int]bool, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return numbers, nil
 	}
-	for _, word := range strings.Fields(string(text)) {
+	for word := range strings.FieldsSeq(string(text)) {
 		number, err := strconv.Atoi(word)
 		if err != nil {
 			return nil, err

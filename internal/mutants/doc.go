@@ -9,8 +9,10 @@
 //   - What is written down by hand (edits.go), because the source does not show that it protects: preconditions,
 //     fresh reads, the order of the steps. Where the source no longer has the text, the program says so and fails.
 //
-// Each is first shown to the tests of its own package, and then, if those notice nothing, to those of the packages
-// above. What no test notices survives. The program fails when anything survives that is not declared harmless
+// Almost all are switches, which are compiled into the tests at once; a variable of the environment turns one of them on. A
+// look at each test alone shows which switches it comes by, so that a mutant is shown to the tests that can notice it, the
+// quick ones first, until one fails: first to those of its own package, and then, if they notice nothing, to those of
+// the packages above, the simulation last. What no test notices survives. The program fails when anything survives that is not declared harmless
 // (harmless.go).
 //
 // Run it by "make mutants"; with ARGS="-run gates" for some of them, with ARGS=-list to read their names.

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"regexp"
@@ -126,7 +127,7 @@ func (o outcome) String() string {
 // conclude sums up, and returns an error unless every mutant was noticed or is harmless.
 func conclude(outcomes []outcome, took time.Duration, out io.Writer) error {
 	var survivors, faults []string
-	noticed := 0
+	noticed, by := 0, map[string]int{}
 	for _, o := range outcomes {
 		switch {
 		case o.broken != "":
@@ -135,12 +136,20 @@ func conclude(outcomes []outcome, took time.Duration, out io.Writer) error {
 			faults = append(faults, o.name+" is declared harmless, and noticed by "+o.noticed)
 		case o.noticed != "":
 			noticed++
+			folder, _, _ := strings.Cut(o.noticed, " ")
+			by[folder]++
 		case harmless[o.name] == "":
 			survivors = append(survivors, o.name)
 		}
 	}
 	fmt.Fprintf(out, "\n%d mutants in %s: %d noticed, %d harmless, %d survive\n", len(outcomes), took.Round(time.Second),
 		noticed, len(outcomes)-noticed-len(survivors)-len(faults), len(survivors))
+	for _, folder := range slices.Sorted(maps.Keys(by)) {
+		fmt.Fprintf(out, "%5d noticed by the tests of %s\n", by[folder], folder)
+	}
+	if len(survivors)+len(faults) == 0 {
+		fmt.Fprintln(out, "no survivor")
+	}
 	var errs []error
 	if len(survivors) > 0 {
 		slices.Sort(survivors)

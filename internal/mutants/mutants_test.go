@@ -151,8 +151,10 @@ func TestFailedTest(t *testing.T) {
 
 func TestBatches(t *testing.T) {
 	p := program{tests: []surveyed{
-		{"TestSlow", 100 * time.Millisecond, map[int]bool{1: true}}, {"TestQuick", time.Millisecond, map[int]bool{1: true}},
-		{"TestElsewhere", time.Millisecond, map[int]bool{2: true}}, {"TestMiddling", 10 * time.Millisecond, map[int]bool{1: true, 2: true}},
+		{"TestSlow", 100 * time.Millisecond, map[int]bool{1: true}},
+		{"TestQuick", time.Millisecond, map[int]bool{1: true}},
+		{"TestElsewhere", time.Millisecond, map[int]bool{2: true}},
+		{"TestMiddling", 10 * time.Millisecond, map[int]bool{1: true, 2: true}},
 	}}
 	for name, tc := range map[string]struct {
 		m    mutant
