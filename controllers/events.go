@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -127,9 +128,11 @@ func (k *KeepAway) recordUntaint(node string, expired bool) {
 		"new pods are no longer kept away: the node has its storage back")
 }
 
+// truncated makes a text that has words of others in it fit for the note of an Event: one line, valid, and not too long.
 func truncated(note string) string {
+	note = strings.ToValidUTF8(strings.Join(strings.Fields(note), " "), "?")
 	if len(note) > noteLimit {
-		return note[:noteLimit]
+		note = strings.ToValidUTF8(note[:noteLimit], "") // what was cut in the middle of a character
 	}
 	return note
 }

@@ -31,7 +31,7 @@ type FailoverReconciler struct {
 	reconcileInterval time.Duration
 }
 
-// +kubebuilder:rbac:groups="",resources=persistentvolumes;pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=persistentvolumes;pods,verbs=list;watch
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=get;list;watch
 
 func (r *FailoverReconciler) setup(mgr ctrl.Manager, options controller.Options) error {

@@ -227,6 +227,8 @@ func markOf(node *corev1.Node) (keepAwayMark, bool) {
 	if err := json.Unmarshal([]byte(text), &mark); err != nil {
 		return keepAwayMark{}, true // ours, and unreadable: it has expired
 	}
+	// Whoever may annotate nodes must not have us ask LINSTOR a thousand questions.
+	mark.Resources = mark.Resources[:min(len(mark.Resources), keepAwayResources)]
 	return mark, true
 }
 

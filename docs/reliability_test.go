@@ -74,6 +74,28 @@ func TestEveryFaultHasItsTest(t *testing.T) {
 	}
 }
 
+func TestEveryThreatNamesTestsThatExist(t *testing.T) {
+	t.Parallel()
+
+	page, err := os.ReadFile("security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	declared, _ := testsOfTheModule(t)
+
+	tests := testName.FindAllStringSubmatch(string(page), -1)
+	if len(tests) == 0 {
+		t.Error("security.md names no test")
+	}
+
+	for _, test := range tests {
+		if !declared[test[1]] {
+			t.Errorf("there is no test %s", test[1])
+		}
+	}
+}
+
 // testsOfTheModule returns the tests and fuzz targets of the module, and the literal keys of the tables of each that have
 // blanks, as the names of rows do.
 func testsOfTheModule(t *testing.T) (declared map[string]bool, rows map[string][]string) {

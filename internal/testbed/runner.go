@@ -81,6 +81,9 @@ func (r *runner) launch(ctx context.Context, pod *corev1.Pod) (*launched, error)
 	env = append(env,
 		corev1.EnvVar{Name: "KUBECONFIG", Value: kubeconfig},
 		corev1.EnvVar{Name: "LS_CONTROLLERS", Value: "http://" + network.linstor.addr()})
+	for name, value := range secretEnv {
+		env = append(env, corev1.EnvVar{Name: name, Value: value})
+	}
 	args := append(slices.Clone(container.Args),
 		"--leader-election-healtz-port="+strconv.Itoa(probes),
 		"--metrics-bind-address=127.0.0.1:"+strconv.Itoa(metrics))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -62,12 +63,15 @@ func runCheck(s *bedtest.Scenario, kubeconfig, linstor string) (check.Report, ch
 	s.Must(err)
 	cmd := exec.CommandContext(s.Ctx, filepath.Join(root, "bin", "piraeus-ha-controller"),
 		"check", "--kubeconfig="+kubeconfig, "--namespace="+s.Name, "-o", "json")
-	cmd.Env = []string{"LS_CONTROLLERS=" + linstor}
+	cmd.Env = []string{"LS_CONTROLLERS=" + linstor, "LS_USERNAME=testbed", "LS_PASSWORD=" + testbed.PlantedSecret}
 	var out, problems bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	err = cmd.Run()
 	if exit, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed || failed && exit.ExitCode() < 0 {
 		s.T.Fatal(err)
+	}
+	if strings.Contains(out.String()+problems.String(), testbed.PlantedSecret) {
+		s.T.Error("the check tells a secret")
 	}
 	if problems.Len() > 0 {
 		s.T.Errorf("the check writes to standard error: %s", problems.String())

@@ -2,12 +2,15 @@ package scenarios_test
 
 import (
 	"bufio"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	eventsv1 "k8s.io/api/events/v1"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bedtest"
@@ -71,6 +74,28 @@ func nothingForbidden(t *testing.T, bed *testbed.Bed) {
 	}
 	for _, log := range logs {
 		complainsOf(t, log, "forbidden", "unauthorized", "panic")
+	}
+	nothingTold(t, bed)
+}
+
+// nothingTold checks that no log and no Event of the bed has the planted secret.
+func nothingTold(t *testing.T, bed *testbed.Bed) {
+	t.Helper()
+	logs, err := filepath.Glob(filepath.Join(bed.LogDir, "*.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, log := range logs {
+		complainsOf(t, log, strings.ToLower(testbed.PlantedSecret))
+	}
+	var events eventsv1.EventList
+	if err := bed.Client.List(t.Context(), &events); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events.Items {
+		if strings.Contains(fmt.Sprintf("%+v", e), testbed.PlantedSecret) {
+			t.Errorf("Event %s of %s tells a secret", e.Reason, e.Regarding.Name)
+		}
 	}
 }
 
