@@ -72,7 +72,7 @@ func defaults() Config {
 		FastDetach:        true,
 		ReconcileInterval: 10 * time.Second,
 		OperationsTimeout: 30 * time.Second,
-		Concurrency:       10,
+		Concurrency:       200,
 	}
 }
 

@@ -63,6 +63,9 @@ type Config struct {
 // retryLimit is the longest time until something that failed is tried again.
 const retryLimit = 5 * time.Second
 
+// few is how many keys of a kind are worked on at a time where none of them takes long.
+const few = 10
+
 // SetUp adds the controllers and what they remember to the manager. Only FailoverReconciler and KeepAwayReconciler wait
 // for leadership.
 func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
@@ -83,7 +86,11 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 		if part == parts.keepAway && cfg.DryRun {
 			continue // a dry run writes nothing, so it leaves the taints of others alone
 		}
-		if err := part.setup(mgr, controllerOptions(cfg)); err != nil {
+		options := controllerOptions(cfg)
+		if part != parts.failover {
+			options.MaxConcurrentReconciles = min(options.MaxConcurrentReconciles, few) // they do not wait for each step
+		}
+		if err := part.setup(mgr, options); err != nil {
 			return fmt.Errorf("adding %T: %w", part, err)
 		}
 	}

@@ -11,12 +11,12 @@ const (
 	nodeTypeAuxiliary  = "AUXILIARY"
 )
 
-// applyNodes takes over the complete list of nodes.
-func (s *Store) applyNodes(list []wireNode, at span) {
+// applyNodes takes over the complete list of nodes and tells whether anything about a node has changed.
+func (s *Store) applyNodes(list []wireNode, at span) bool {
 	s.mu.Lock()
 	if at.start.Before(s.nodesRead.start) {
 		s.mu.Unlock()
-		return
+		return false
 	}
 	s.nodesRead = at
 	changed := map[string]bool{}
@@ -52,6 +52,7 @@ func (s *Store) applyNodes(list []wireNode, at span) {
 	})
 	s.mu.Unlock()
 	s.notify(names...)
+	return len(changed) > 0
 }
 
 // take takes over what a list says of a node.

@@ -161,7 +161,7 @@ func TestABulkReadThatHangsHoldsUpNobody(t *testing.T) {
 		settle(2 * bulkPause)
 		clear(fake.requests)
 		pollAll(feed, many)
-		settle(100 * time.Millisecond)
+		settle(300 * time.Millisecond)
 		if fake.count(bulkLists) < 3 {
 			t.Errorf("%d lists read one by one and %d in bulk after LINSTOR has recovered", fake.singles(), fake.count(bulkLists))
 		}

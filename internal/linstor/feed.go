@@ -33,7 +33,11 @@ const (
 	// polls is how many polls are under way at once; most of them wait for a bulk answer.
 	polls = 2048
 	// definitionReads is how many resource definitions are read one by one at once; more are read in bulk.
-	definitionReads = 8
+	definitionReads = 16
+	// pollQueueLimit is how many polls queue for a read of their own, which takes a third of a second at the default rate.
+	pollQueueLimit = 60
+	// soon is how long a fresh read waits for one of its own.
+	soon = 150 * time.Millisecond
 
 	// pollNodesAge is how old the node list may be when a resource is polled. Who polls every second must
 	// not find a gap of more than MaxGap between two node lists.
@@ -50,10 +54,10 @@ type Options struct {
 	// ConfirmDead is how long a difference between REST and the event stream must last for the stream to
 	// count as dead; default 5 s.
 	ConfirmDead time.Duration
-	// ReadsPerSecond limits the reads of single resource definitions; default 200. Those who would have to wait are
-	// served in bulk.
+	// ReadsPerSecond limits the reads of single resource definitions; default 200. Those who would have to wait long
+	// are served in bulk.
 	ReadsPerSecond int
-	// Workers is how many of these reads run at once for polls; default 16.
+	// Workers is how many of these reads may begin at once, and twice as many as run at once for polls; default 16.
 	Workers int
 	// Backoff is how long to wait before connecting again; default 500 ms, doubling up to 10 s, with jitter.
 	Backoff wait.Backoff
@@ -95,6 +99,7 @@ type Feed struct {
 	// turns are held by polls that read a single resource definition, so that a fresh read before a deletion never
 	// queues behind all of them.
 	turns   chan struct{}
+	queued  atomic.Int32 // polls that wait for a turn
 	flights singleflight.Group
 	// lists and definitions read many at once; singles are the definitions that are being read one by one.
 	lists, definitions *bulkReader
@@ -125,7 +130,7 @@ func NewFeed(client *Client, store *Store, log logr.Logger, opts Options) *Feed 
 	f := &Feed{
 		client: client, store: store, opts: opts, log: log, metrics: opts.Metrics,
 		limiter: rate.NewLimiter(rate.Limit(opts.ReadsPerSecond), opts.Workers),
-		turns:   make(chan struct{}, opts.Workers),
+		turns:   make(chan struct{}, max(opts.Workers/2, 1)),
 		singles: make(chan struct{}, definitionReads),
 	}
 	f.lists, f.definitions = newBulkReader(f.readSomeResources), newBulkReader(f.readSomeDefinitions)

@@ -102,11 +102,17 @@ func (f *Feed) settingsInDoubt(name string, before, after Resource) bool {
 	return false
 }
 
-// readResources reads the list of one resource definition into the store, alone or with others.
+// readResources reads the list of one resource definition into the store: alone if that is possible soon, else together
+// with others.
 func (f *Feed) readResources(ctx context.Context, name string) error {
-	if f.limiter.Allow() {
+	reservation := f.limiter.Reserve()
+	if delay := reservation.Delay(); delay <= soon {
+		if !sleep(ctx, delay) {
+			return ctx.Err()
+		}
 		return f.readList(ctx, name)
 	}
+	reservation.Cancel()
 	if f.joinLists(ctx, name) {
 		return nil
 	}
@@ -116,32 +122,41 @@ func (f *Feed) readResources(ctx context.Context, name string) error {
 	return f.readList(ctx, name)
 }
 
-// pollResources is readResources for whoever can wait: only so many polls queue for a list of their own at a time, and
-// the others try again in bulk.
+// pollResources is readResources for whoever can wait. Only some polls queue for a list of their own at a time, and
+// where the queue is long, the others are read together.
 func (f *Feed) pollResources(ctx context.Context, name string) error {
 	for {
-		if f.limiter.Allow() {
-			return f.readList(ctx, name)
-		}
-		if f.joinLists(ctx, name) {
+		opened := f.lists.opened()
+		f.lists.try(ctx, name)
+		if f.queued.Load() >= f.pollQueue() && f.joinLists(ctx, name) {
 			return nil
 		}
-		retry := time.NewTimer(bulkPause / 2)
+		f.queued.Add(1)
 		select {
 		case f.turns <- struct{}{}:
-			retry.Stop()
+			f.queued.Add(-1)
 			err := f.limiter.Wait(ctx)
 			if err == nil {
 				err = f.readList(ctx, name)
 			}
 			<-f.turns
 			return err
-		case <-retry.C:
+		case <-opened:
+			f.queued.Add(-1)
 		case <-ctx.Done():
-			retry.Stop()
+			f.queued.Add(-1)
 			return ctx.Err()
 		}
 	}
+}
+
+// pollQueue is how many polls may queue for a list of their own. Where fresh reads take most of the rate it is short, so
+// that a poll every second keeps a clock running.
+func (f *Feed) pollQueue() int32 {
+	if f.limiter.Tokens() < -float64(f.opts.Workers) {
+		return pollQueueLimit / 4
+	}
+	return pollQueueLimit
 }
 
 // joinLists has the list read together with others, unless it takes an answer of its own: the view is silent on

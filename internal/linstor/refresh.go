@@ -49,7 +49,9 @@ func (f *Feed) readNodesSince(ctx context.Context, notBefore time.Time) error {
 		}
 		at.end = time.Now()
 		f.confirmed(at.start)
-		f.store.applyNodes(nodes, at)
+		if f.store.applyNodes(nodes, at) {
+			f.lists.hope()
+		}
 		return nil
 	})
 }

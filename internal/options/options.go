@@ -138,7 +138,8 @@ type Options struct {
 	// authorizes for the path.
 	MetricsSecure bool
 
-	// Concurrency is how many volumes are worked on at the same time. One or more.
+	// Concurrency is how many volumes are worked on at the same time. One or more. Each of them waits for answers of the
+	// API and of LINSTOR nearly all the time.
 	Concurrency int
 
 	// Version asks to print the version and exit.
@@ -172,7 +173,7 @@ func Default() Options {
 		PauseDeployment:            "piraeus-ha-controller",
 		MetricsBindAddress:         ":8443",
 		MetricsSecure:              true,
-		Concurrency:                10,
+		Concurrency:                200,
 		Zap:                        zap.Options{StacktraceLevel: stacktraceLevel},
 	}
 	o.PodSelector, _ = labels.Parse(o.PodLabelSelector)

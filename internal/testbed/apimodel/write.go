@@ -49,12 +49,43 @@ func (w writer) list(ctx context.Context, store client.WithWatch, list client.Ob
 	if err := w.arrive(ctx, request); err != nil {
 		return err
 	}
+	if pods, ok := list.(*corev1.PodList); ok {
+		if node, ok := nodeSelected(opts); ok {
+			return w.podsOn(node, pods)
+		}
+	}
 	if err := store.List(ctx, list, opts...); err != nil {
 		return err
 	}
 	return meta.EachListItem(list, func(item runtime.Object) error {
 		if o, ok := item.(client.Object); ok {
 			conceal(o)
+		}
+		return nil
+	})
+}
+
+// nodeSelected returns the node if the options select pods by nothing but that.
+func nodeSelected(opts []client.ListOption) (string, bool) {
+	options := new(client.ListOptions).ApplyOptions(opts)
+	if options.FieldSelector == nil || options.LabelSelector != nil || options.Namespace != "" {
+		return "", false
+	}
+	node, ok := options.FieldSelector.RequiresExactMatch("spec.nodeName")
+	return node, ok && len(options.FieldSelector.Requirements()) == 1
+}
+
+// podsOn lists the pods on a node. The fake client would encode and decode all pods for that.
+func (w writer) podsOn(node string, list *corev1.PodList) error {
+	all, err := w.tracker.List(corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithKind("Pod"), "")
+	if err != nil {
+		return err
+	}
+	list.Items = []corev1.Pod{}
+	return meta.EachListItem(all, func(item runtime.Object) error {
+		if pod, ok := item.(*corev1.Pod); ok && pod.Spec.NodeName == node {
+			conceal(pod)
+			list.Items = append(list.Items, *pod)
 		}
 		return nil
 	})
