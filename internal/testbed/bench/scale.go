@@ -93,7 +93,7 @@ func (s *state) restarts(ctx context.Context) ([]Measure, error) {
 	if err != nil {
 		return nil, err
 	}
-	views := Measure{What: "views of all resources that LINSTOR was asked for", Limits: []Limit{{Worst, 1}}}
+	views := Measure{What: "views of everything that LINSTOR was asked for", Limits: []Limit{{Worst, 1}}}
 	reads := Measure{
 		What:   fmt.Sprintf("reads of single resources within %s of being ready", afterStart),
 		Limits: []Limit{{Worst, maxReads}},

@@ -18,8 +18,10 @@ type Kind string
 
 // Kinds of requests. Each is counted when it arrives, also when it fails or is still being answered.
 const (
-	KindEvents          Kind = "events"
-	KindView            Kind = "view"
+	KindEvents Kind = "events"
+	KindView   Kind = "view"
+	// KindViewPart is a view of some resources or nodes only.
+	KindViewPart        Kind = "view-part"
 	KindDefinitions     Kind = "definitions"
 	KindDefinition      Kind = "definition"
 	KindResources       Kind = "resources"
@@ -55,6 +57,10 @@ func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	handle := func(pattern string, kind Kind, handler http.HandlerFunc) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			kind := kind
+			if query := r.URL.Query(); kind == KindView && (query.Has("resources") || query.Has("nodes")) {
+				kind = KindViewPart
+			}
 			s.mu.Lock()
 			s.requests[kind]++
 			s.mu.Unlock()

@@ -314,10 +314,10 @@ func TestEvictedImpliesDelete(t *testing.T) {
 func TestRequestsAreCountedAndIntercepted(t *testing.T) {
 	inBubble(t, linstorsim.Options{}, func(t *testing.T, b *bed) {
 		must(t, b.linstor.CreateResource(standard()))
-		for _, path := range []string{"/v1/nodes", "/v1/nodes", "/v1/view/resources", "/v1/resource-definitions/pvc-1/resources"} {
+		for _, path := range []string{"/v1/nodes", "/v1/nodes", "/v1/view/resources", "/v1/view/resources?resources=pvc-1", "/v1/resource-definitions/pvc-1/resources"} {
 			b.get(path)
 		}
-		want := map[linstorsim.Kind]int{linstorsim.KindNodes: 2, linstorsim.KindView: 1, linstorsim.KindResources: 1}
+		want := map[linstorsim.Kind]int{linstorsim.KindNodes: 2, linstorsim.KindView: 1, linstorsim.KindViewPart: 1, linstorsim.KindResources: 1}
 		if diff := cmp.Diff(want, b.linstor.Requests()); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
