@@ -242,6 +242,7 @@ func (r *FailoverReconciler) detach(ctx context.Context, pv *corev1.PersistentVo
 	case err != nil:
 		return fmt.Errorf("deleting VolumeAttachment %s: %w", va.Name, err)
 	}
+	r.reports.left(pv.Name, in.Node.Name)
 	r.recordDetach(pv, va, d)
 	return nil
 }

@@ -49,6 +49,9 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 	if !r.isOurs(&pv) {
 		return reconcile.Result{}, nil
 	}
+	if err := r.noteArrival(ctx, pv.Name); err != nil {
+		return reconcile.Result{}, err
+	}
 	inputs, err := r.candidates(ctx, &pv)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("gathering what is known of volume %s: %w", pv.Name, err)
@@ -75,6 +78,24 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 		}
 	}
 	return reconcile.Result{RequeueAfter: time.Duration(next)}, nil
+}
+
+// noteArrival sees whether a volume that was taken off a lost node is attached elsewhere by now.
+func (r *FailoverReconciler) noteArrival(ctx context.Context, volume string) error {
+	from, ok := r.reports.leftFrom(volume)
+	if !ok {
+		return nil
+	}
+	attachments, err := r.attachmentsOf(ctx, volume)
+	if err != nil {
+		return fmt.Errorf("looking up the attachments of volume %s: %w", volume, err)
+	}
+	for _, va := range attachments {
+		if va.Spec.NodeName != from && va.Status.Attached {
+			r.reports.arrived(volume)
+		}
+	}
+	return nil
 }
 
 // soonest is the smallest of the added durations; zero when none was.

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -16,7 +17,18 @@ type reports struct {
 
 	mu   sync.Mutex
 	said map[string]map[string]*story // by volume and node
+	// detached are the volumes that were taken off a node and are not attached to another one yet.
+	detached map[string]departure
 }
+
+// departure is a volume's detachment from a lost node.
+type departure struct {
+	node string
+	at   time.Time
+}
+
+// departureMemory is for how long a volume is expected to be attached again.
+const departureMemory = 10 * time.Minute
 
 // story is one volume on one node.
 type story struct {
@@ -25,11 +37,12 @@ type story struct {
 	suspect  time.Time                  // since when the loss has been suspected
 	removing time.Time                  // first removal
 	gone     time.Time                  // last pod gone
+	released bool                       // from the volumes in use there, for the first time
 	stuck    map[string]failover.Reason // by pod
 }
 
 func newReports(m *metrics.Metrics, now func() time.Time) *reports {
-	return &reports{metrics: m, now: now, said: make(map[string]map[string]*story)}
+	return &reports{metrics: m, now: now, said: make(map[string]map[string]*story), detached: make(map[string]departure)}
 }
 
 // keep forgets every node of the volume that is not among the inputs.
@@ -141,7 +154,8 @@ func (r *reports) podsGone(volume string, in failover.Input) {
 func (r *reports) released(volume string, in failover.Input) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s := r.story(volume, in.Node.Name); !s.gone.IsZero() {
+	if s := r.story(volume, in.Node.Name); !s.gone.IsZero() && !s.released {
+		s.released = true
 		r.metrics.Took(metrics.StageRelease, r.now().Sub(s.gone))
 	}
 }
@@ -157,4 +171,30 @@ func (r *reports) story(volume, node string) *story {
 		nodes[node] = &story{}
 	}
 	return nodes[node]
+}
+
+// left notes that the volume was taken off a lost node.
+func (r *reports) left(volume, node string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.detached, func(_ string, d departure) bool { return r.now().Sub(d.at) > departureMemory })
+	r.detached[volume] = departure{node: node, at: r.now()}
+}
+
+// leftFrom returns the node that a volume was taken off and from which it has not arrived elsewhere yet.
+func (r *reports) leftFrom(volume string) (node string, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d, ok := r.detached[volume]
+	return d.node, ok
+}
+
+// arrived notes that a volume that was taken off a lost node is attached to another one.
+func (r *reports) arrived(volume string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if d, ok := r.detached[volume]; ok {
+		r.metrics.Took(metrics.StageAttached, r.now().Sub(d.at))
+		delete(r.detached, volume)
+	}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -63,6 +65,34 @@ func TestPodsThatComeWhileLinstorIsAskedAreSeen(t *testing.T) {
 		w.wantStill(before)
 		if verdict, reason := p.said("db", nodeA); verdict != failover.Blocked || reason != failover.SharedVolume {
 			t.Errorf("told %s: %s", verdict, reason)
+		}
+	})
+}
+
+func TestEachStageOfAFailOverIsTimed(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		w.Crash(nodeA)
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		w.Return(nodeA)
+		w.pass(5 * time.Minute)
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(p.parts.failover.reports.metrics.Collectors()...)
+		families, err := registry.Gather()
+		w.must(err)
+		timed := map[string]uint64{}
+		for _, family := range families {
+			if family.GetName() == "piraeus_ha_controller_failover_duration_seconds" {
+				for _, m := range family.GetMetric() {
+					timed[m.GetLabel()[0].GetValue()] = m.GetHistogram().GetSampleCount()
+				}
+			}
+		}
+		want := map[string]uint64{"decide": 1, "pods_gone": 1, "release": 1, "attached": 1}
+		if diff := cmp.Diff(want, timed); diff != "" {
+			t.Errorf("stages (-want +got):\n%s", diff)
+		}
+		if left := p.parts.failover.reports.detached; len(left) > 0 {
+			t.Errorf("still expected to arrive: %v", left)
 		}
 	})
 }

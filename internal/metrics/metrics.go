@@ -21,6 +21,9 @@ const (
 	StagePodsGone Stage = "pods_gone"
 	// StageRelease is from there to the volume's release from the node.
 	StageRelease Stage = "release"
+	// StageAttached is from the deletion of the attachment to the volume's attachment to another node. It is known where
+	// the process that deleted the one sees the other within ten minutes.
+	StageAttached Stage = "attached"
 )
 
 // Metrics are the counters of the fail-overs. Nothing is registered until the owner registers Collectors.
@@ -57,7 +60,7 @@ func New() *Metrics {
 		}, []string{"reason"}),
 		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "failover_duration_seconds",
-			Help:    "Duration of the stages of a fail-over: decide, pods_gone, release.",
+			Help:    "Duration of the stages of a fail-over: decide, pods_gone, release, attached.",
 			Buckets: []float64{.05, .1, .25, .5, 1, 2, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300},
 		}, []string{"stage"}),
 		taints: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -85,7 +88,7 @@ func New() *Metrics {
 	for _, mode := range []failover.Removal{failover.RemoveForce, failover.RemoveGracefully} {
 		m.pods.WithLabelValues(string(mode))
 	}
-	for _, stage := range []Stage{StageDecide, StagePodsGone, StageRelease} {
+	for _, stage := range []Stage{StageDecide, StagePodsGone, StageRelease, StageAttached} {
 		m.stages.WithLabelValues(string(stage))
 	}
 	for _, change := range []string{"set", "removed", "expired"} {
