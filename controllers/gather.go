@@ -327,8 +327,8 @@ func resourceFacts(r linstor.Resource) failover.Resource {
 	}
 	for _, replica := range r.Replicas {
 		connections := make(map[string]failover.Fact[bool], len(replica.Connections))
-		for peer, connection := range replica.Connections {
-			connections[peer] = failover.Fact[bool](connection)
+		for _, c := range replica.Connections {
+			connections[c.Peer] = failover.Fact[bool](c.Connected)
 		}
 		facts.Replicas = append(facts.Replicas, failover.Replica{
 			Node:        replica.Node,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -11,7 +12,7 @@ import (
 )
 
 // protectionInterval is how often the forecast for all selected pods is made again.
-const protectionInterval = 30 * time.Second
+const protectionInterval = time.Minute
 
 // Protection keeps the metric of unprotected pods: those that would not be moved if their node were lost now. It runs
 // on the leader only, and asks nobody: what it looks at is in memory.
@@ -41,23 +42,22 @@ func (p *Protection) Start(ctx context.Context) error {
 }
 
 func (p *Protection) count(ctx context.Context) error {
-	uses, _, err := p.Uses(ctx, "")
-	if err != nil {
-		return err
-	}
 	halt := p.halt.now(ctx)
 	counts := make(map[failover.Reason]int)
-	counted := make(map[string]bool)
-	for _, use := range uses {
-		pod := key(use.Namespace, use.Pod)
-		if counted[pod] || use.Input.Node.Name == "" {
-			continue
+	err := p.each(ctx, "", func(_ *corev1.Pod, uses []Use) {
+		for _, use := range uses {
+			if use.Input.Node.Name == "" {
+				continue
+			}
+			use.Input.Halt = halt
+			if f := failover.Foresee(use.Input); f.Outlook == failover.Unprotected || f.Outlook == failover.Untold {
+				counts[f.Reason]++
+				return // each pod counts once
+			}
 		}
-		use.Input.Halt = halt
-		if f := failover.Foresee(use.Input); f.Outlook == failover.Unprotected || f.Outlook == failover.Untold {
-			counted[pod] = true
-			counts[f.Reason]++
-		}
+	})
+	if err != nil {
+		return err
 	}
 	p.metrics.Unprotected(counts)
 	return nil

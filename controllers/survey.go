@@ -46,30 +46,14 @@ func NewSurvey(cfg Config, kubelets *Kubelets, cache client.Reader) *Survey {
 // claim. Pods that have ended are left out. Idle are the selected pods, as "namespace/name", that use no volume
 // of ours at all.
 func (s *Survey) Uses(ctx context.Context, namespace string) (uses []Use, idle []string, err error) {
-	var pods corev1.PodList
-	if err := s.cache.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
-		return nil, nil, fmt.Errorf("listing pods: %w", err)
-	}
-	inputs := map[string]failover.Input{} // by volume and node
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if !s.selector.Matches(labels.Set(pod.Labels)) || ended(pod) {
-			continue
-		}
-		found := 0
-		for _, claim := range claimsOf(pod) {
-			use, ok, err := s.use(ctx, pod, claim, inputs)
-			if err != nil {
-				return nil, nil, err
-			}
-			if ok {
-				uses = append(uses, use)
-				found++
-			}
-		}
-		if found == 0 {
+	err = s.each(ctx, namespace, func(pod *corev1.Pod, found []Use) {
+		uses = append(uses, found...)
+		if len(found) == 0 {
 			idle = append(idle, key(pod.Namespace, pod.Name))
 		}
+	})
+	if err != nil {
+		return nil, nil, err
 	}
 	slices.SortFunc(uses, func(a, b Use) int {
 		return slices.Compare([]string{a.Namespace, a.Pod, a.Claim}, []string{b.Namespace, b.Pod, b.Claim})
@@ -78,8 +62,35 @@ func (s *Survey) Uses(ctx context.Context, namespace string) (uses []Use, idle [
 	return uses, idle, nil
 }
 
+// each visits all selected pods of a namespace, or of all, with the volumes of ours that each uses. Of thousands it holds
+// one at a time; the pods are the cache's own.
+func (s *Survey) each(ctx context.Context, namespace string, visit func(*corev1.Pod, []Use)) error {
+	var pods corev1.PodList
+	if err := s.cache.List(ctx, &pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing pods: %w", err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if !s.selector.Matches(labels.Set(pod.Labels)) || ended(pod) {
+			continue
+		}
+		var uses []Use
+		for _, claim := range claimsOf(pod) {
+			use, ok, err := s.use(ctx, pod, claim)
+			if err != nil {
+				return err
+			}
+			if ok {
+				uses = append(uses, use)
+			}
+		}
+		visit(pod, uses)
+	}
+	return nil
+}
+
 // use returns one claim of a pod, unless its volume is of another driver.
-func (s *Survey) use(ctx context.Context, pod *corev1.Pod, claim string, inputs map[string]failover.Input) (Use, bool, error) {
+func (s *Survey) use(ctx context.Context, pod *corev1.Pod, claim string) (Use, bool, error) {
 	use := Use{Namespace: pod.Namespace, Pod: pod.Name, Claim: strings.TrimPrefix(claim, pod.Namespace+"/")}
 	pv, err := s.volumeOfClaim(ctx, claim)
 	if err != nil {
@@ -92,15 +103,9 @@ func (s *Survey) use(ctx context.Context, pod *corev1.Pod, claim string, inputs 
 		return Use{}, false, nil
 	}
 	use.Volume = pv.Name
-	id := pv.Name + "@" + pod.Spec.NodeName
-	in, ok := inputs[id]
-	if !ok {
-		if in, err = s.inputOn(ctx, pv, pod.Spec.NodeName); err != nil {
-			return Use{}, false, fmt.Errorf("gathering what is known of volume %s: %w", pv.Name, err)
-		}
-		inputs[id] = in
+	if use.Input, err = s.inputOn(ctx, pv, pod.Spec.NodeName); err != nil {
+		return Use{}, false, fmt.Errorf("gathering what is known of volume %s: %w", pv.Name, err)
 	}
-	use.Input = in
 	return use, true, nil
 }
 

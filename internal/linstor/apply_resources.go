@@ -224,32 +224,39 @@ func (r *replicaEntry) take(w wireResource, at span) {
 	if r.InUse.Known && r.InUse.Value && r.InUse.Confirmed.After(r.LastInUse) {
 		r.LastInUse = r.InUse.Confirmed
 	}
-	// A new map: the old one has been handed out.
-	connections := make(map[string]Fact[bool], len(values.Connections))
-	for peer, connection := range values.Connections {
-		connections[fold(peer)] = observe(r.Connections[fold(peer)], connection.connected(), at)
-	}
-	r.Connections = connections
-	r.Rejoined = rejoined(before, connections, at.end)
+	r.Connections = connections(before, values, at)
+	r.Rejoined = rejoined(before, r.Connections, at.end)
 	if isNews(before, r.Replica) {
 		r.Heard = at.end
 	}
 }
 
+// connections returns what a list says of a replica's connections. The old slice has been handed out and stays.
+func connections(before Replica, values wireDRBD, at span) []Connection {
+	all := make([]Connection, 0, len(values.Connections))
+	for name, connection := range values.Connections {
+		peer := fold(name)
+		old, _ := before.Connection(peer)
+		all = append(all, Connection{peer, observe(old, connection.connected(), at)})
+	}
+	slices.SortFunc(all, func(a, b Connection) int { return strings.Compare(a.Peer, b.Peer) })
+	return slices.CompactFunc(all, func(a, b Connection) bool { return a.Peer == b.Peer })
+}
+
 // rejoined returns since when a replica has been Connected to those peers that it was seen to connect to.
-func rejoined(before Replica, connections map[string]Fact[bool], now time.Time) map[string]time.Time {
+func rejoined(before Replica, connections []Connection, now time.Time) map[string]time.Time {
 	all := maps.Clone(before.Rejoined)
-	for peer, connection := range connections {
-		old := before.Connections[peer]
+	for _, c := range connections {
+		old, _ := before.Connection(c.Peer)
 		switch {
-		case !connection.Known:
-		case !connection.Value:
-			delete(all, peer)
+		case !c.Connected.Known:
+		case !c.Connected.Value:
+			delete(all, c.Peer)
 		case old.Known && !old.Value:
 			if all == nil {
 				all = map[string]time.Time{}
 			}
-			all[peer] = now
+			all[c.Peer] = now
 		}
 	}
 	return all
@@ -258,8 +265,8 @@ func rejoined(before Replica, connections map[string]Fact[bool], now time.Time) 
 // isNews tells whether a satellite must have said something between two readings of its replica. What LINSTOR no longer
 // knows is no news from there.
 func isNews(before, after Replica) bool {
-	for peer, connection := range after.Connections {
-		if differs(before.Connections[peer], connection) {
+	for _, c := range after.Connections {
+		if old, _ := before.Connection(c.Peer); differs(old, c.Connected) {
 			return true
 		}
 	}

@@ -1,7 +1,6 @@
 package linstor
 
 import (
-	"maps"
 	"slices"
 )
 
@@ -15,9 +14,11 @@ func sameReplica(a, b Replica) bool {
 		a.Diskless == b.Diskless && a.TieBreaker == b.TieBreaker && a.Leaving == b.Leaving &&
 		same(a.Online, b.Online) && same(a.Reports, b.Reports) &&
 		same(a.MayPromote, b.MayPromote) && same(a.InUse, b.InUse) && same(a.Score, b.Score) &&
-		maps.EqualFunc(a.Connections, b.Connections, same[bool]) &&
+		slices.EqualFunc(a.Connections, b.Connections, sameConnection) &&
 		a.Quorum == b.Quorum && sameMemory(a.Remembered, b.Remembered)
 }
+
+func sameConnection(a, b Connection) bool { return a.Peer == b.Peer && same(a.Connected, b.Connected) }
 
 func sameMemory(a, b *Memory) bool {
 	if a == nil || b == nil {

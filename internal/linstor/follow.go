@@ -3,6 +3,7 @@ package linstor
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -12,6 +13,10 @@ import (
 // streamSettle is how long a stream without events must stand before it counts as connected: where LINSTOR
 // refuses it, that comes sooner.
 const streamSettle = time.Second
+
+// manyReplicas is from how many replicas on the memory that a view has taken is given back to the system at once.
+// It is several times of what is kept, and not needed again before the next one.
+const manyReplicas = 10000
 
 var (
 	errStreamDead    = errors.New("the event stream is silent although LINSTOR's values have changed")
@@ -149,6 +154,10 @@ func (f *Feed) resync(ctx context.Context) error {
 	}
 	f.pollUnseen()
 	f.doubt(f.watch.Load(), all, at)
+	if len(all) > manyReplicas {
+		all = nil
+		debug.FreeOSMemory()
+	}
 	f.metrics.resync.Observe(time.Since(begin).Seconds())
 	return nil
 }

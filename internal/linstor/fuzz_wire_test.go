@@ -3,7 +3,7 @@ package linstor
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,11 +18,11 @@ func FuzzResources(f *testing.F) {
 		"may_promote":     func(r *Replica) { r.MayPromote = unknownAt[bool]() },
 		"promotion_score": func(r *Replica) { r.Score = unknownAt[int]() },
 		"in_use":          func(r *Replica) { r.InUse = unknownAt[bool]() },
-		"connections":     func(r *Replica) { r.Connections = map[string]Fact[bool]{} },
+		"connections":     func(r *Replica) { r.Connections = []Connection{} },
 		"connected": func(r *Replica) {
-			r.Connections = maps.Clone(r.Connections)
-			for peer := range r.Connections {
-				r.Connections[peer] = unknownAt[bool]()
+			r.Connections = slices.Clone(r.Connections)
+			for i := range r.Connections {
+				r.Connections[i].Connected = unknownAt[bool]()
 			}
 		},
 	}

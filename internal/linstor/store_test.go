@@ -1,7 +1,6 @@
 package linstor
 
 import (
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -312,7 +311,7 @@ func TestSnapshotsDoNotChange(t *testing.T) {
 	w.LayerObject.DRBD.Connections = map[string]wireConnection{"b": {Connected: new(true), Message: "Connected"}}
 	s.applyResources("R", []wireResource{w}, s.read(0))
 	before, _ := s.Resource("R")
-	copied := maps.Clone(before.Replicas[0].Connections)
+	copied := slices.Clone(before.Replicas[0].Connections)
 
 	w.LayerObject.DRBD.Connections = map[string]wireConnection{"b": {Connected: new(false), Message: "Connecting"}}
 	s.applyResources("R", []wireResource{w, resource("R", "0", false, 1, false)}, s.read(1))
@@ -322,7 +321,7 @@ func TestSnapshotsDoNotChange(t *testing.T) {
 	if diff := cmp.Diff(copied, before.Replicas[0].Connections); diff != "" {
 		t.Error(diff)
 	}
-	if got := s.replica(t, "a").Connections["b"]; got.Value || !got.Since.Equal(s.at(1)) {
+	if got, _ := s.replica(t, "a").Connection("b"); got.Value || !got.Since.Equal(s.at(1)) {
 		t.Errorf("connection: %+v", got)
 	}
 }

@@ -178,7 +178,7 @@ func (w *world) oldWordsSpeakOf(v Volume, node string) bool {
 		if r.Node == node || !w.frozen[r.Node] {
 			continue
 		}
-		if r.Connections[node].Value || r.InUse.Value || r.MayPromote.Known && !r.MayPromote.Value && r.Score.Value > 0 {
+		if connection, _ := r.Connection(node); connection.Value || r.InUse.Value || r.MayPromote.Known && !r.MayPromote.Value && r.Score.Value > 0 {
 			return true
 		}
 	}

@@ -129,7 +129,7 @@ func (w *world) breach(rule, what string, writable []string, excused bool) {
 // or LINSTOR wrongly takes it for ONLINE, or its DRBD has not noticed yet that a connection is gone.
 func (r reading) excused(node string) bool {
 	for _, replica := range r.resource.Replicas {
-		connection, ok := replica.Connections[node]
+		connection, ok := replica.Connection(node)
 		if replica.Node == node || !ok || !connection.Known || !replica.Online.Known || !replica.Online.Value {
 			continue
 		}
@@ -155,7 +155,7 @@ func (w *world) positive(r reading, node string) bool {
 		survivor = survivor || online && replica.MayPromote.Known && replica.MayPromote.Value
 	}
 	for _, replica := range r.resource.Replicas {
-		connection, ok := replica.Connections[node]
+		connection, ok := replica.Connection(node)
 		about = about || replica.Node != node && ok && connection.Known && !connection.Value
 	}
 	w.mu.Lock()
