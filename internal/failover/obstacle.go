@@ -58,25 +58,18 @@ func dataWithout(r Resource, replica Replica, lost string) bool {
 
 // quorateWithout tells whether a replica has quorum with the replicas that it reaches now, but for the lost node.
 func quorateWithout(r Resource, replica Replica, lost string) bool {
-	var diskful, diskfulHeld, diskless, disklessHeld int
+	var votes votes
 	for _, peer := range r.Replicas {
-		held := count(peer.Node != lost && reaches(replica, peer))
-		if peer.Diskless {
-			diskless++
-			disklessHeld += held
-		} else {
-			diskful++
-			diskfulHeld += held
-		}
+		votes.add(peer, peer.Node != lost && reaches(replica, peer))
 	}
 	switch replica.Quorum {
 	case "off", "":
 		return true // a gate of its own finds that
 	case "majority":
-		return couldHoldQuorum(diskful, diskfulHeld, diskless, disklessHeld)
+		return votes.couldHoldQuorum()
 	case "all":
-		return diskfulHeld == diskful
+		return votes.diskfulHeld == votes.diskful
 	}
 	n, err := strconv.Atoi(replica.Quorum)
-	return err != nil || diskfulHeld >= n
+	return err != nil || votes.diskfulHeld >= n
 }

@@ -41,39 +41,48 @@ func survives(r Replica) bool {
 // peers alone that do not deny it; or a replica without a disk says that it may be promoted while all peers whose
 // data that would need have none, or no quorum.
 func hearPeers(r Resource, survivor Replica, node string) (agreed time.Time, contradicted bool) {
-	var denied bool
-	var sources, dry int
-	var diskful, diskfulHeld, diskless, disklessHeld int // held: by the survivor, with whom nobody denies
+	var votes votes // held: by the survivor, with whom nobody denies; it does not deny itself
+	denied := false
 	for _, peer := range r.Replicas {
-		there, back := survivor.Connections[peer.Node], peer.Connections[survivor.Node]
-		held := peer.Node == survivor.Node
-		if peer.Node != node && !held {
-			held = !there.Known || there.Value
-			if there.Known && back.Known && peer.Online.is(true) {
-				agrees := there.Value == back.Value
-				held = held && agrees
-				denied = denied || !agrees
-				if agrees {
-					agreed = latest(agreed, there.Since, back.Since)
-				}
-			}
-			if there.is(true) && !peer.Diskless {
-				sources++
-				dry += count(peer.Online.is(true) && peer.Score.is(0))
-			}
+		if peer.Node == node {
+			votes.add(peer, false)
+			continue
 		}
-		if peer.Diskless {
-			diskless++
-			disklessHeld += count(held)
-		} else {
-			diskful++
-			diskfulHeld += count(held)
-		}
+		since, denies := compareEnds(survivor, peer)
+		agreed = latest(agreed, since)
+		denied = denied || denies
+		there := survivor.Connections[peer.Node]
+		votes.add(peer, !denies && (!there.Known || there.Value))
 	}
-	if denied && !couldHoldQuorum(diskful, diskfulHeld, diskless, disklessHeld) {
+	return agreed, denied && !votes.couldHoldQuorum() || hasNoSource(r, survivor, node)
+}
+
+// compareEnds compares what a survivor and a peer say of their connection: since when they have agreed, or that the peer
+// denies it. Who says nothing does neither.
+func compareEnds(survivor, peer Replica) (since time.Time, denies bool) {
+	there, back := survivor.Connections[peer.Node], peer.Connections[survivor.Node]
+	switch {
+	case !there.Known, !back.Known, !peer.Online.is(true):
+		return time.Time{}, false
+	case there.Value != back.Value:
 		return time.Time{}, true
 	}
-	return agreed, survivor.Diskless && sources > 0 && sources == dry
+	return latest(there.Since, back.Since), false
+}
+
+// hasNoSource tells whether all disks are known to be without data or quorum that a survivor without one is connected to.
+func hasNoSource(r Resource, survivor Replica, node string) bool {
+	if !survivor.Diskless {
+		return false
+	}
+	sources, dry := 0, 0
+	for _, peer := range r.Replicas {
+		if peer.Node != node && !peer.Diskless && survivor.Connections[peer.Node].is(true) {
+			sources++
+			dry += count(peer.Online.is(true) && peer.Score.is(0))
+		}
+	}
+	return sources > 0 && sources == dry
 }
 
 // testimony is what the other replicas of R say about A.
@@ -93,35 +102,32 @@ type testimony struct {
 // "not connected" is no denial between them.
 func testimonyOn(r Resource, node string) testimony {
 	var t testimony
+	var votes votes // held: by A, if it reaches everyone who is silent
 	a, _ := r.replica(node)
-	var diskful, diskfulHeld, diskless, disklessHeld int // held: by A, if it reaches everyone who is silent
 	for _, replica := range r.Replicas {
-		held := true
-		if replica.Node != node {
-			if replica.Online.is(true) && (replica.InUse.is(true) || seesPrimary(replica)) {
-				t.connected = true
-			}
-			connection, ok := replica.Connections[node]
-			// A silence has a beginning too: until then, the replica may have been connected to A or Primary.
-			t.since = latest(t.since, connection.Since, replica.Online.Since, replica.Reports.Since, replica.InUse.Since, replica.MayPromote.Since)
-			if !replica.MayPromote.is(true) {
-				t.since = latest(t.since, replica.Score.Since)
-			}
-			if witness := ok && connection.Known && replica.Online.is(true) && !a.outdates(replica); witness {
-				held = a.Diskless && replica.Diskless
-				t.connected = t.connected || connection.Value
-			}
+		if replica.Node == node {
+			votes.add(replica, true)
+			continue
 		}
-		if replica.Diskless {
-			diskless++
-			disklessHeld += count(held)
-		} else {
-			diskful++
-			diskfulHeld += count(held)
-		}
+		online := replica.Online.is(true)
+		connection := replica.Connections[node]
+		witness := online && connection.Known && !a.outdates(replica)
+		t.connected = t.connected || witness && connection.Value || online && (replica.InUse.is(true) || seesPrimary(replica))
+		t.since = latest(t.since, connection.Since, spokenSince(replica))
+		votes.add(replica, !witness || a.Diskless && replica.Diskless)
 	}
-	t.full = !t.connected && diskful > 0 && !couldHoldQuorum(diskful, diskfulHeld, diskless, disklessHeld)
+	t.full = !t.connected && votes.diskful > 0 && !votes.couldHoldQuorum()
 	return t
+}
+
+// spokenSince is since when a replica has said the same, be it nothing, of whether there is a Primary. A silence has a
+// beginning too: until then, the replica may have been connected to A or Primary.
+func spokenSince(r Replica) time.Time {
+	since := latest(r.Online.Since, r.Reports.Since, r.InUse.Since, r.MayPromote.Since)
+	if !r.MayPromote.is(true) {
+		since = latest(since, r.Score.Since) // see seesPrimary
+	}
+	return since
 }
 
 // seesPrimary tells whether a replica knows of a Primary, be it beyond a peer: with quorum and data within reach (a score
@@ -131,13 +137,26 @@ func seesPrimary(r Replica) bool {
 	return r.MayPromote.is(false) && r.Score.Known && r.Score.Value > 0
 }
 
+// votes counts replicas with and without a disk, and those of them that a side could hold.
+type votes struct{ diskful, diskfulHeld, diskless, disklessHeld int }
+
+func (v *votes) add(r Replica, held bool) {
+	if r.Diskless {
+		v.diskless++
+		v.disklessHeld += count(held)
+	} else {
+		v.diskful++
+		v.diskfulHeld += count(held)
+	}
+}
+
 // couldHoldQuorum is DRBD's rule (drbd_state.c, calc_quorum) at its most generous: a majority of
 // the diskful replicas has quorum; with exactly half of them the majority of the diskless ones decides.
-func couldHoldQuorum(diskful, diskfulHeld, diskless, disklessHeld int) bool {
-	if 2*diskfulHeld == diskful {
-		return 2*disklessHeld > diskless
+func (v votes) couldHoldQuorum() bool {
+	if 2*v.diskfulHeld == v.diskful {
+		return 2*v.disklessHeld > v.diskless
 	}
-	return 2*diskfulHeld > diskful
+	return 2*v.diskfulHeld > v.diskful
 }
 
 func count(b bool) int {

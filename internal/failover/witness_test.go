@@ -62,6 +62,10 @@ func TestSurvivorOf(t *testing.T) {
 			at(nodeT, func(r *Replica) { r.Online = held(false, time.Minute) })), want: true,
 	}
 	cases["a tie-breaker whose only source has no quorum does not"] = survivorCase{edit: edited(sick, joined(nodeT, nodeB, true))}
+	cases["a tie-breaker whose other source is A does not"] = survivorCase{edit: edited(sick, func(in *Input) {
+		in.Resource.Replicas[0] = primary(nodeA)
+		replicaOf(in, nodeT).Connections = map[string]Fact[bool]{nodeA: held(true, time.Minute), nodeB: held(true, time.Minute)}
+	})}
 	cases["a tie-breaker whose source is not heard survives"] = survivorCase{
 		edit: edited(sick, joined(nodeT, nodeB, true), at(nodeB, func(r *Replica) { r.Online = held(false, time.Minute) })), want: true,
 	}
@@ -298,26 +302,26 @@ func TestCouldHoldQuorum(t *testing.T) {
 	t.Parallel()
 
 	cases := map[string]struct {
-		diskful, diskfulHeld, diskless, disklessHeld int
-		want                                         bool
+		votes votes
+		want  bool
 	}{
-		"all of one disk":                           {1, 1, 0, 0, true},
-		"none of one disk":                          {1, 0, 1, 1, false},
-		"one of two without a tie-breaker":          {2, 1, 0, 0, false},
-		"one of two with the tie-breaker":           {2, 1, 1, 1, true},
-		"one of two without the tie-breaker's vote": {2, 1, 1, 0, false},
-		"one of two with one of two diskless":       {2, 1, 2, 1, false},
-		"one of two with two of three diskless":     {2, 1, 3, 2, true},
-		"one of three with every diskless":          {3, 1, 2, 2, false},
-		"two of three against every diskless":       {3, 2, 2, 0, true},
-		"two of four with the tie-breaker":          {4, 2, 1, 1, true},
-		"three of four against the tie-breaker":     {4, 3, 1, 0, true},
-		"two of five with every diskless":           {5, 2, 1, 1, false},
+		"all of one disk":                           {votes{1, 1, 0, 0}, true},
+		"none of one disk":                          {votes{1, 0, 1, 1}, false},
+		"one of two without a tie-breaker":          {votes{2, 1, 0, 0}, false},
+		"one of two with the tie-breaker":           {votes{2, 1, 1, 1}, true},
+		"one of two without the tie-breaker's vote": {votes{2, 1, 1, 0}, false},
+		"one of two with one of two diskless":       {votes{2, 1, 2, 1}, false},
+		"one of two with two of three diskless":     {votes{2, 1, 3, 2}, true},
+		"one of three with every diskless":          {votes{3, 1, 2, 2}, false},
+		"two of three against every diskless":       {votes{3, 2, 2, 0}, true},
+		"two of four with the tie-breaker":          {votes{4, 2, 1, 1}, true},
+		"three of four against the tie-breaker":     {votes{4, 3, 1, 0}, true},
+		"two of five with every diskless":           {votes{5, 2, 1, 1}, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := couldHoldQuorum(c.diskful, c.diskfulHeld, c.diskless, c.disklessHeld); got != c.want {
+			if got := c.votes.couldHoldQuorum(); got != c.want {
 				t.Errorf("couldHoldQuorum = %t, want %t", got, c.want)
 			}
 		})

@@ -59,8 +59,11 @@ func (r *runner) compile(ctx context.Context, all []mutant) error {
 				continue
 			}
 			file := filepath.Join(r.scratch, strings.ReplaceAll(t.folder, "/", "_")+".test")
-			if output, failed, err := r.build(ctx, t, overlay, file); err != nil || failed {
+			switch output, failed, err := r.build(ctx, t, overlay, file); {
+			case err != nil:
 				return fmt.Errorf("compiling the tests of %s: %w\n%s", t.folder, err, output)
+			case failed:
+				return fmt.Errorf("the tests of %s do not compile:\n%s", t.folder, output)
 			}
 			if r.programs[t.folder], err = r.survey(ctx, t, file); err != nil {
 				return err
