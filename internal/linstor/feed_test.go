@@ -351,7 +351,7 @@ func TestFeedWaitsForTheFirstViewOfALargeCluster(t *testing.T) {
 					fake.resources = append(fake.resources, resource(name, "Node-A", true, 10102, false))
 				}
 				singles := map[string]bool{}
-				fake.intercept = func(w http.ResponseWriter, r *http.Request) bool {
+				fake.intercept = func(_ http.ResponseWriter, r *http.Request) bool {
 					switch {
 					case r.URL.Path == "/v1/view/resources" && r.URL.RawQuery == "":
 						sleep(r.Context(), tc.view)
@@ -359,7 +359,7 @@ func TestFeedWaitsForTheFirstViewOfALargeCluster(t *testing.T) {
 						fake.change(func() { singles[r.URL.Path] = true })
 					case r.URL.Path == streamPath:
 						go func() {
-							time.Sleep(time.Millisecond)
+							sleep(r.Context(), time.Millisecond)
 							for _, r := range fake.resources {
 								fake.promotion(r.Name, r.NodeName, new(false))
 							}

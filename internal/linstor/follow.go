@@ -140,13 +140,26 @@ func (f *Feed) resync(ctx context.Context) error {
 	if err := errors.Join(f.readNodesSince(ctx, begin), f.readSettings(ctx)); err != nil {
 		return err
 	}
-	at := span{start: time.Now()}
-	all, err := f.client.view(ctx)
-	at.end = time.Now()
+	replicas, err := f.readView(ctx)
 	if err != nil {
 		// The view fails when a satellite does. One by one the lists still come from LINSTOR's memory.
 		f.pollAll()
 		return err
+	}
+	if replicas > manyReplicas {
+		debug.FreeOSMemory()
+	}
+	f.metrics.resync.Observe(time.Since(begin).Seconds())
+	return nil
+}
+
+// readView reads all resources, and returns of how many replicas it was told.
+func (f *Feed) readView(ctx context.Context) (replicas int, err error) {
+	at := span{start: time.Now()}
+	all, err := f.client.view(ctx)
+	at.end = time.Now()
+	if err != nil {
+		return 0, err
 	}
 	f.confirmed(at.start)
 	for _, name := range f.store.applyView(all, at) {
@@ -154,12 +167,7 @@ func (f *Feed) resync(ctx context.Context) error {
 	}
 	f.pollUnseen()
 	f.doubt(f.watch.Load(), all, at)
-	if len(all) > manyReplicas {
-		all = nil
-		debug.FreeOSMemory()
-	}
-	f.metrics.resync.Observe(time.Since(begin).Seconds())
-	return nil
+	return len(all), nil
 }
 
 // readSettings reads what decides on the quorum of all resources, and asks for a read of those whose
