@@ -60,6 +60,12 @@ sim: ## Play random histories against the controller in virtual time (SEEDS=2000
 	@GOGC=400 go test ./internal/testbed/sim -run '^TestSimulation$$' -count=1 -v -timeout 60m -args \
 		$(if $(SEED),-sim.seed=$(SEED) -sim.only=$(ONLY),-sim.seeds=$(SEEDS) -sim.fresh=$(FRESH)) | grep -v '^=== '; exit $${PIPESTATUS[0]}
 
+MINUTES ?= 30
+
+.PHONY: soak
+soak: testbed ## Break things at random on the test bed for MINUTES (default 30; SEED=17 to repeat the choice)
+	@go run ./internal/testbed/cmd/soak -duration=$(MINUTES)m $(if $(SEED),-seed=$(SEED))
+
 .PHONY: demo
 demo: testbed ## Watch a fail-over: a node is crashed in a cluster on this machine
 	@go run ./internal/testbed/cmd/demo

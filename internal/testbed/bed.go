@@ -43,13 +43,14 @@ type Bed struct {
 
 	linstorAddr string // host and port of the simulated LINSTOR
 
-	mu        sync.Mutex
-	networks  map[string]nodeNetwork // by node
-	profilers map[string]int         // ports of Go's profiler, by pod of the controller
-	processes []*process             // of the control plane, which have to run as long as the bed
-	failures  []error                // of servers in this process
-	cleanups  []func()               // undo what Start did, in the order it was done
-	stop      sync.Once
+	mu          sync.Mutex
+	networks    map[string]nodeNetwork       // by node
+	profilers   map[string]int               // ports of Go's profiler, by pod of the controller
+	processes   []*process                   // of the control plane, which have to run as long as the bed
+	controllers map[string]ControllerProcess // by pod
+	failures    []error                      // of servers in this process
+	cleanups    []func()                     // undo what Start did, in the order it was done
+	stop        sync.Once
 }
 
 // step is a step of Start.

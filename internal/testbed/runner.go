@@ -105,6 +105,7 @@ func (r *runner) launch(ctx context.Context, pod *corev1.Pod) (*launched, error)
 	if err != nil {
 		return nil, err
 	}
+	r.bed.noteProcess(ControllerProcess{Pod: pod.Name, PID: p.cmd.Process.Pid, MetricsURL: fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics)})
 	readiness := fmt.Sprintf("http://127.0.0.1:%d%s", probes, readinessPath(container))
 	return &launched{process: p, readiness: readiness, metrics: metrics}, nil
 }
