@@ -60,6 +60,17 @@ sim: ## Play random histories against the controller in virtual time (SEEDS=2000
 	@GOGC=400 go test ./internal/testbed/sim -run '^TestSimulation$$' -count=1 -v -timeout 60m -args \
 		$(if $(SEED),-sim.seed=$(SEED) -sim.only=$(ONLY),-sim.seeds=$(SEEDS) -sim.fresh=$(FRESH)) | grep -v '^=== '; exit $${PIPESTATUS[0]}
 
+# The times stand at the end of the page, below its last heading.
+.PHONY: reliability
+reliability: ## Measure again the recovery times in docs/reliability.md
+	@set -o pipefail; page=docs/reliability.md; go test -count=1 -v \
+		-run 'TestFaultsOf[LTPC]|TestTheLeaderIsKilled|TestALeaderThat|TestLinstorItselfWas' ./controllers \
+		| awk '/^=== (RUN|NAME|CONT)/ {name = $$0; sub(/^=== [A-Z]+ +/, "", name); gsub(/_/, " ", name)} \
+			/_test.go:[0-9]+: .*(moved|workload runs)/ {text = $$0; sub(/^[^:]*:[0-9]+: /, "", text); print "| " name " | " text " |"}' \
+		| LC_ALL=C sort > $$page.tmp \
+		&& { sed '/^| Test | Measured |/,$$d' $$page; printf '| Test | Measured |\n| --- | --- |\n'; cat $$page.tmp; } > $$page.new \
+		&& mv $$page.new $$page; code=$$?; rm -f $$page.tmp $$page.new; exit $$code
+
 MINUTES ?= 30
 
 .PHONY: soak
