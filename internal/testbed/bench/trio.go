@@ -114,6 +114,11 @@ func (t *trio) lose(ctx context.Context, what string, fault func(node string)) (
 	})
 	if errors.Is(err, context.DeadlineExceeded) {
 		l.back = t.seen.placedBack(lost.node, l.began, t.isPod)
+		for _, node := range t.workload.Nodes {
+			if node != lost.node {
+				l.promotable = t.seen.promotableAt(t.volume, node)
+			}
+		}
 		t.say("%s on %s: no replacement runs after %s", what, lost.node, lossTimeout)
 		return l.giveUp(time.Now()), nil
 	}
