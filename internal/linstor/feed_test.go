@@ -358,12 +358,12 @@ func TestFeedWaitsForTheFirstViewOfALargeCluster(t *testing.T) {
 					case strings.HasPrefix(r.URL.Path, "/v1/resource-definitions/") && strings.HasSuffix(r.URL.Path, "/resources"):
 						fake.change(func() { singles[r.URL.Path] = true })
 					case r.URL.Path == streamPath:
-						go func() {
-							sleep(r.Context(), time.Millisecond)
+						go func(ctx context.Context) {
+							sleep(ctx, time.Millisecond)
 							for _, r := range fake.resources {
 								fake.promotion(r.Name, r.NodeName, new(false))
 							}
-						}()
+						}(r.Context())
 					}
 					return false
 				}
