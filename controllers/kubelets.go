@@ -45,6 +45,8 @@ type bootSeen struct {
 	id       string
 	seen     time.Time
 	shutdown bool
+	// outOfService is set while Kubernetes itself moves the pods of the node.
+	outOfService bool
 }
 
 // NewKubelets returns an empty memory. shutdownTaints are the keys of taints that say that a node was switched off.
@@ -120,6 +122,7 @@ func (k *Kubelets) ObserveNode(node *corev1.Node) {
 		boot = bootSeen{id: id, seen: k.clock.Now()}
 	}
 	boot.shutdown = slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return slices.Contains(k.shutdownTaint, t.Key) })
+	boot.outOfService = hasTaint(node, corev1.TaintNodeOutOfService, "")
 	k.boots[node.Name] = boot
 }
 
@@ -142,7 +145,7 @@ func (k *Kubelets) Node(name string) failover.Node {
 	now := k.clock.Now()
 	lease, known := k.leases[name]
 	boot := k.boots[name]
-	node := failover.Node{Name: name, Shutdown: boot.shutdown}
+	node := failover.Node{Name: name, Shutdown: boot.shutdown, OutOfService: boot.outOfService}
 	if boot.id != "" {
 		node.BootSince = boot.seen
 	}

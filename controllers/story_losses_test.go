@@ -357,3 +357,21 @@ func TestAConsistencyGroupIsNeverForcedOffALivingNode(t *testing.T) {
 		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("both-0", nodeB) })
 	})
 }
+
+func TestPodsOfANodeThatIsOutOfServiceAreLeftToKubernetes(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		before, node := w.pod("db-0"), w.node(nodeA)
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute})
+		w.must(w.Client().Update(w.ctx, node))
+		w.Crash(nodeA)
+		w.pass(40 * time.Second)
+		w.wantStill(before)
+		if verdict, reason := p.said("db", nodeA); verdict != failover.Blocked || reason != failover.OutOfService {
+			t.Errorf("told %s: %s", verdict, reason)
+		}
+		node = w.node(nodeA)
+		node.Spec.Taints = nil
+		w.must(w.Client().Update(w.ctx, node))
+		w.until(30*time.Second, "the workload runs on B once the taint is gone", func() bool { return w.runs("db-0", nodeB) })
+	})
+}

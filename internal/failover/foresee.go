@@ -40,7 +40,7 @@ type Forecast struct {
 func Hindrances() []Reason {
 	return []Reason{
 		PrimaryConnected, NoSurvivor, StateUnknown, NotDRBD, NFSExport, NoQuorum, QuorumUnconfirmed, NotSelected, Exempt,
-		NoOwner, NodeBound, UnsafeVolume, OtherVolumeUnavailable, SharedVolume, LinstorStale, GuardTripped, Paused, DryRun,
+		NoOwner, NodeBound, UnsafeVolume, OtherVolumeUnavailable, SharedVolume, OutOfService, LinstorStale, GuardTripped, Paused, DryRun,
 	}
 }
 

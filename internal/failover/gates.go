@@ -21,6 +21,7 @@ var gates = []gate{
 	{"the node knew that setting", gateQuorumMemory},
 	{"a pod or a begun fail-over asks for it", gateAsked},
 	{"every pod on the node may be removed", gatePods},
+	{"Kubernetes itself does not move the pods", gateOutOfService},
 	{"LINSTOR has spoken recently", gateLinstor},
 	{"the view of the cluster is not suspect", gateGuard},
 	{"nobody has paused fail-over", gatePause},
@@ -110,6 +111,15 @@ func availableElsewhere(r Resource, node string, gone bool) bool {
 		}
 	}
 	return false
+}
+
+// gateOutOfService leaves pods to Kubernetes where somebody has asked it to move them. Its taint eviction deletes by name,
+// and would hit the replacement of a pod that was removed meanwhile. What is left of the attachments is still finished.
+func gateOutOfService(s situation) (Reason, string) {
+	if s.Node.OutOfService && len(s.Pods) > 0 {
+		return OutOfService, "the node has the taint node.kubernetes.io/out-of-service, by which Kubernetes itself moves its pods"
+	}
+	return "", ""
 }
 
 func gateLinstor(s situation) (Reason, string) {

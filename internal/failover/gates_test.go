@@ -121,9 +121,13 @@ func gateScenarios() map[string]scenario {
 		"LINSTOR's last word is too old":            blocked(LinstorStale, func(in *Input) { in.LinstorConfirmed = ago(10*time.Second + 1) }),
 		"LINSTOR has never said anything":           blocked(LinstorStale, func(in *Input) { in.LinstorConfirmed = time.Time{} }),
 
-		"a suspect view of the cluster stops everything": blocked(GuardTripped, func(in *Input) { in.Halt.Guard = "3 of 4 nodes are lost" }),
-		"a pause stops everything":                       blocked(Paused, func(in *Input) { in.Halt.Paused = "by the annotation" }),
-		"a dry run acts on nothing":                      blocked(DryRun, func(in *Input) { in.Halt.DryRun = true }),
+		"a suspect view of the cluster stops everything":               blocked(GuardTripped, func(in *Input) { in.Halt.Guard = "3 of 4 nodes are lost" }),
+		"pods of a node that is out of service are left to Kubernetes": blocked(OutOfService, func(in *Input) { in.Node.OutOfService = true }),
+		"what is left of a node that is out of service is finished": open(nobody, func(in *Input) {
+			in.Node.OutOfService, in.Attachment.Marked = true, true
+		}),
+		"a pause stops everything":  blocked(Paused, func(in *Input) { in.Halt.Paused = "by the annotation" }),
+		"a dry run acts on nothing": blocked(DryRun, func(in *Input) { in.Halt.DryRun = true }),
 	}
 }
 

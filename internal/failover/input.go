@@ -98,6 +98,9 @@ type Node struct {
 	BootSince time.Time
 	// Shutdown is set when a taint says that the node was switched off.
 	Shutdown bool
+	// OutOfService is set while the node has Kubernetes' taint node.kubernetes.io/out-of-service, upon which Kubernetes
+	// removes its pods and detaches their volumes.
+	OutOfService bool
 }
 
 // leaseSilent tells whether no renewal was seen for at least d.

@@ -75,6 +75,8 @@ const (
 	OtherVolumeUnavailable Reason = "OtherVolumeUnavailable"
 	// SharedVolume : another pod on A uses the volume and may not be removed.
 	SharedVolume Reason = "SharedVolume"
+	// OutOfService : Kubernetes itself moves the pods of A, which somebody has declared out of service.
+	OutOfService Reason = "OutOfService"
 	// LinstorStale : LINSTOR has not confirmed anything for too long.
 	LinstorStale Reason = "LinstorStale"
 	// GuardTripped : so much is lost at once that the view is suspect, not the cluster.
