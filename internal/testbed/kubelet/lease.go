@@ -40,7 +40,11 @@ func (l *life) renewLease(ctx context.Context, last *coordinationv1.Lease) (*coo
 			return nil, err
 		}
 	}
-	return leases.Update(ctx, l.renewed(last), metav1.UpdateOptions{})
+	updated, err := leases.Update(ctx, l.renewed(last), metav1.UpdateOptions{})
+	if err != nil {
+		return nil, err // client-go returns an empty Lease beside the error
+	}
+	return updated, nil
 }
 
 // renewed returns a copy of lease that the node holds from now on.

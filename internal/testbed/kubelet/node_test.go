@@ -154,3 +154,28 @@ func TestPartitionedNodeRunsOnAndCatchesUp(t *testing.T) {
 		}
 	})
 }
+
+// A Lease that could not be renewed is read again before the next try: the API refuses one without its version.
+func TestALeaseThatCouldNotBeRenewedIsReadAgain(t *testing.T) {
+	onBench(t, Config{}, func(b *bench) {
+		leases := b.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+		b.k.PartitionAPI()
+		b.pass(30 * time.Second)
+		b.behindGate(func() {
+			lease, err := leases.Get(b.Context(), node, metav1.GetOptions{})
+			b.must(err)
+			lease.Labels = map[string]string{"of": "somebody"}
+			_, err = leases.Update(b.Context(), lease, metav1.UpdateOptions{})
+			b.must(err)
+		})
+		b.k.HealAPI()
+		b.pass(30 * time.Second)
+		b.behindGate(func() {
+			lease, err := leases.Get(b.Context(), node, metav1.GetOptions{})
+			b.must(err)
+			if lease.Labels["of"] != "somebody" {
+				t.Errorf("the Lease was replaced by one that nobody had read: %+v", lease.ObjectMeta)
+			}
+		})
+	})
+}

@@ -108,7 +108,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	for _, p := range bed.ControllerProcesses() {
 		r.report.Restarts += p.Starts - 1
 	}
-	r.report.Restarts -= r.kills
+	r.report.Restarts = max(0, r.report.Restarts-r.kills)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.report, ctx.Err()
@@ -162,7 +162,8 @@ func (r *runner) round(ctx context.Context, number int) error {
 	if err := sleep(ctx, lead); err != nil {
 		return err
 	}
-	if strings.HasPrefix(disturbance.name, "the leader is") {
+	// Without the API, the leader gives up its leadership, and ends.
+	if strings.HasPrefix(disturbance.name, "the leader is") || strings.Contains(disturbance.name, "loses the API") {
 		r.kills++
 	}
 	if err := disturbance.do(ctx, r); err != nil {
@@ -191,15 +192,16 @@ func (r *runner) round(ctx context.Context, number int) error {
 func (r *runner) settle(ctx context.Context, w testbed.Workload, what string) error {
 	settling, cancel := context.WithTimeout(ctx, healing)
 	defer cancel()
+	last := ""
 	err := r.bed.WaitFor(settling, "everything to be well again", func() (bool, error) {
 		left, err := r.left(settling, w)
 		if left != "" && err == nil {
-			err = fmt.Errorf("left: %s", left)
+			last, err = left, fmt.Errorf("left: %s", left)
 		}
 		return left == "" && err == nil, err
 	})
 	if err != nil && ctx.Err() == nil {
-		r.note(func(report *Report) { report.Leftover = append(report.Leftover, what+": "+err.Error()) })
+		r.note(func(report *Report) { report.Leftover = append(report.Leftover, what+": "+last+": "+err.Error()) })
 	}
 	if err := r.bed.Err(); err != nil {
 		return err
