@@ -34,14 +34,17 @@ const (
 	polls = 2048
 	// definitionReads is how many resource definitions are read one by one at once; more are read in bulk.
 	definitionReads = 16
-	// pollQueueLimit is how many polls queue for a read of their own, which takes a third of a second at the default rate.
-	pollQueueLimit = 60
+	// pollQueueLimit is how many polls queue for a read of their own. More are read together: on every replica, each
+	// would cost itself and LINSTOR as much as a request for a hundred does.
+	pollQueueLimit = 20
 	// soon is how long a fresh read waits for one of its own.
 	soon = 150 * time.Millisecond
 
 	// pollNodesAge is how old the node list may be when a resource is polled. Who polls every second must
 	// not find a gap of more than MaxGap between two node lists.
 	pollNodesAge = 500 * time.Millisecond
+	// pollLevelsAge is how old the settings of a resource may be when it is polled.
+	pollLevelsAge = 10 * time.Second
 )
 
 // Options are the settings of a Feed. The zero value of each field means its default.

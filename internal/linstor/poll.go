@@ -67,6 +67,12 @@ func (f *Feed) poll(ctx context.Context, name string) error {
 	if err := f.readNodesSince(ctx, time.Now().Add(-pollNodesAge)); err != nil {
 		return err
 	}
+	// The quorum that A runs must have been seen while A was: LINSTOR's event is often the last chance.
+	if !f.store.definitionReadAt(name).IsZero() {
+		if err := f.readLevels(ctx, name, time.Now().Add(-pollLevelsAge)); err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+	}
 	before, _ := f.store.Resource(name)
 	if err := f.pollResources(ctx, name); err != nil {
 		return err

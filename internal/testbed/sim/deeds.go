@@ -25,6 +25,8 @@ type faults struct {
 	frozen map[string]bool
 	// silent is since when a node's satellite has not been heard.
 	silent map[string]time.Time
+	// silenced is when the event streams were last left half-open.
+	silenced time.Time
 	// kubelet are the nodes whose kubelets do not reach the API.
 	kubelet map[string]bool
 	// apiDown is set while no API server runs.
@@ -91,7 +93,7 @@ var onLinstor = map[Deed]func(w *world, s Step){
 	FastLinstor:    func(w *world, _ Step) { w.answer.Store(0) },
 	DropStreams:    func(w *world, _ Step) { w.Linstor.DropStreams() },
 	ResetStreams:   func(w *world, _ Step) { w.Linstor.ResetStreams() },
-	SilenceStreams: func(w *world, _ Step) { w.Linstor.SilenceStreams() },
+	SilenceStreams: func(w *world, _ Step) { w.silenced = time.Now(); w.Linstor.SilenceStreams() },
 	Replay:         func(w *world, _ Step) { w.subscribe() },
 	CutLink:        func(w *world, s Step) { w.DRBD.CutLink(s.Node, s.Peer) },
 	HealLink:       func(w *world, s Step) { w.DRBD.HealLink(s.Node, s.Peer) },

@@ -36,6 +36,11 @@ func newLiveness() liveness {
 // check holds the world as it is against the invariants that no single act can break.
 func (w *world) check() {
 	w.listen()
+	for _, p := range w.processes {
+		if p.synced.IsZero() && p.feed.Status().Synced {
+			p.synced = time.Now()
+		}
+	}
 	w.checkWriters()
 	w.checkLiveness()
 }
@@ -73,11 +78,16 @@ func (w *world) pod(name string) *corev1.Pod {
 // needs the kubelet's silence.
 func (w *world) applicable(node string) time.Duration {
 	since, silent := w.silent[node]
-	if leader := w.processes[w.leader]; silent && leader.started.Add(memoryAge).After(since) {
+	leader := w.processes[w.leader]
+	if silent && (leader.synced.IsZero() || leader.synced.Add(memoryAge).After(since)) {
 		return grace.KnownGrace + grace.KubeletSilence
 	}
 	return grace.ConfirmedGrace
 }
+
+// compared is how long the feed may take to find out that its stream is dead: it compares what it was told once a minute, and
+// looks twice. The kubelet's silence is sooner, but there need be none.
+const compared = 80 * time.Second
 
 // memoryAge is how long a process takes at most until it has heard of every node.
 const memoryAge = 5 * time.Second
@@ -97,6 +107,9 @@ func (w *world) canAct() bool {
 		return false
 	}
 	if status := leader.feed.Status(); !status.Synced {
+		return false
+	}
+	if !w.silenced.IsZero() && time.Since(w.silenced) < compared {
 		return false
 	}
 	unwell := 0
@@ -167,7 +180,13 @@ func (w *world) movable(v Volume, node string) bool {
 		connected = connected || state.Connections[node] == drbd.Connected || state.Role == drbd.Primary
 	}
 	connected = connected || w.oldWordsSpeakOf(v, node)
-	return survivor && !connected && 2*heard > diskful-boolInt(v.TieBreaker != "" && w.Linstor.Hears(v.TieBreaker) && v.TieBreaker != node)
+	return survivor && !connected && 2*heard > diskful-boolInt(w.breaksTie(v, node))
+}
+
+// breaksTie tells whether a tie-breaker can tell what became of a node: the node has a disk, as there is no connection
+// between two that have none.
+func (w *world) breaksTie(v Volume, node string) bool {
+	return v.TieBreaker != "" && v.TieBreaker != node && w.Linstor.Hears(v.TieBreaker) && slices.Contains(v.Diskful, node)
 }
 
 // oldWordsSpeakOf tells whether LINSTOR shows, of a satellite that it wrongly takes for ONLINE, that it reaches the node or

@@ -58,8 +58,9 @@ type process struct {
 	kubelets *controllers.Kubelets
 	network  *gate
 	log      logr.Logger
-	started  time.Time
-	leading  time.Time // since when it leads; zero while it does not
+	// synced is since when it knows LINSTOR.
+	synced  time.Time
+	leading time.Time // since when it leads; zero while it does not
 
 	ctx   context.Context //nolint:containedctx // of the process
 	end   context.CancelFunc
@@ -85,7 +86,7 @@ type memory struct {
 // startProcess starts a replica that does not lead.
 func (w *world) startProcess(name string) *process {
 	p := &process{
-		world: w, name: name, store: linstor.NewStore(), network: newGate(w.Network.DialContext), started: time.Now(),
+		world: w, name: name, store: linstor.NewStore(), network: newGate(w.Network.DialContext),
 		again: make(map[string]time.Duration), lead: func() {},
 	}
 	p.ctx, p.end = context.WithCancel(w.ctx)

@@ -104,6 +104,16 @@ func TestRegressions(t *testing.T) {
 			},
 			Length: 101 * time.Second,
 		},
+		"quorum is switched off and, where the node never hears of it, on again": {
+			World: slowly(world(4, []sim.Volume{{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b", "c")}},
+				pod("pod-0", "a", "v0")), "c", 226*time.Millisecond),
+			Steps: []sim.Step{
+				{At: 691 * time.Millisecond, What: sim.SetQuorum, On: "v0", Value: "off"},
+				at("7.889s", sim.Isolate, "a", ""),
+				{At: 12488 * time.Millisecond, What: sim.SetQuorum, On: "v0", Value: "2"},
+			},
+			Length: 81 * time.Second,
+		},
 		"a node crashes while the event stream is half-open": {
 			World: world(3, []sim.Volume{{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b", "c")}},
 				pod("pod-0", "b", "v0")),
