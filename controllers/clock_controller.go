@@ -28,6 +28,7 @@ func (r *ClockReconciler) setup(mgr ctrl.Manager, options controller.Options) er
 
 // Reconcile asks for a reading of every resource that the decision about the volume rests on.
 func (r *ClockReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	began := time.Now()
 	var pv corev1.PersistentVolume
 	if err := r.cache.Get(ctx, req.NamespacedName, &pv); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -49,6 +50,7 @@ func (r *ClockReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 			pollOthers(r.linstor, in)
 		}
 	}
+	r.decided(resource, began)
 	if next > 0 {
 		// A pending grace may end sooner, but a reading is due every second and no earlier.
 		next = soonest(time.Second)

@@ -14,6 +14,7 @@ package controllers
 
 import (
 	"context"
+	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
@@ -41,5 +42,6 @@ type Linstor interface {
 	Node(name string) (linstor.Node, bool)
 	Nodes() []linstor.Node
 	Counts() (replicas, reporting int)
+	Undecided(name string, before time.Time) (arrivals []time.Time)
 	Answers(ctx context.Context) error
 }

@@ -53,7 +53,7 @@ func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolum
 		if d.Verdict != failover.Lost {
 			return d, nil
 		}
-		d.After = retryAct
+		d.After = untilDue(in)
 		if len(in.Pods) == 0 {
 			return d, r.detach(ctx, pv, in, d)
 		}
@@ -69,6 +69,18 @@ func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolum
 		}
 	}
 	return d, nil
+}
+
+// untilDue is how soon an act is looked at again when nothing else calls for it: soon, and when the time is up that a pod
+// was given to stop.
+func untilDue(in failover.Input) time.Duration {
+	after := retryAct
+	for _, pod := range in.Pods {
+		if left := pod.DeleteBy.Sub(in.Now); left > 0 {
+			after = min(after, left)
+		}
+	}
+	return after
 }
 
 // keepPodsAway keeps new pods away from the node before the first of its pods is removed. Where that fails, the

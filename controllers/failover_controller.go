@@ -41,12 +41,14 @@ func (r *FailoverReconciler) setup(mgr ctrl.Manager, options controller.Options)
 // Reconcile decides for every node the volume is used on, and acts where the storage is lost. It asks to be called
 // again while a loss could follow without anything happening; changes call it by themselves.
 func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	began := time.Now()
 	var pv corev1.PersistentVolume
 	if err := r.cache.Get(ctx, req.NamespacedName, &pv); err != nil {
 		r.reports.forget(req.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !r.isOurs(&pv) {
+	resource, ours := resourceOf(&pv, r.driver)
+	if !ours {
 		return reconcile.Result{}, nil
 	}
 	if err := r.noteArrival(ctx, pv.Name); err != nil {
@@ -61,6 +63,7 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 	var next soonest
 	for _, in := range inputs {
 		d := failover.Decide(in)
+		r.decided(resource, began)
 		if d.Verdict == failover.Lost {
 			d, err = r.act(ctx, &pv, in)
 			if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -14,10 +15,15 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
 
 // nfsExport is the volume attribute that linstor-csi sets where consumers mount the volume by NFS.
 const nfsExport = "linstor.csi.linbit.com/nfs-export"
+
+// shared lets the cache hand out its own objects, which must not be changed: each event of LINSTOR leads to several lists, of
+// which copies would cost more than all the rest.
+const shared = client.UnsafeDisableDeepCopy
 
 // gatherer collects the input of a decision. It reads, and changes nothing.
 type gatherer struct {
@@ -29,6 +35,7 @@ type gatherer struct {
 	driver   string
 	selector labels.Selector
 	settings failover.Settings
+	metrics  *metrics.Metrics
 	// podLists are the lists of pods that are being read, by node.
 	podLists *batches[struct{}, []corev1.Pod]
 }
@@ -43,6 +50,14 @@ func listPods(live client.Reader) *batches[struct{}, []corev1.Pod] {
 		}
 		return pods.Items, nil
 	})
+}
+
+// decided counts how long the events of a resource have waited that came before a decision on it began. Time is the machine's
+// here, as the events' is: nothing is decided by it.
+func (g *gatherer) decided(resource string, began time.Time) {
+	for _, arrival := range g.linstor.Undecided(resource, began) {
+		g.metrics.EventDecided(time.Since(arrival))
+	}
 }
 
 func (g *gatherer) isOurs(pv *corev1.PersistentVolume) bool {
@@ -269,7 +284,7 @@ func (g *gatherer) podsOf(ctx context.Context, claim string) ([]corev1.Pod, erro
 		return nil, nil
 	}
 	var pods corev1.PodList
-	if err := g.cache.List(ctx, &pods, client.MatchingFields{indexPodClaims: claim}); err != nil {
+	if err := g.cache.List(ctx, &pods, client.MatchingFields{indexPodClaims: claim}, shared); err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !uses(&pod, claim) }), nil
@@ -288,7 +303,7 @@ func onNode(pods []corev1.Pod, node string) []corev1.Pod {
 // attachmentsOf returns the attachments of a volume by our driver.
 func (g *gatherer) attachmentsOf(ctx context.Context, volume string) ([]storagev1.VolumeAttachment, error) {
 	var attachments storagev1.VolumeAttachmentList
-	if err := g.cache.List(ctx, &attachments, client.MatchingFields{indexAttachmentVolume: volume}); err != nil {
+	if err := g.cache.List(ctx, &attachments, client.MatchingFields{indexAttachmentVolume: volume}, shared); err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(attachments.Items, func(va storagev1.VolumeAttachment) bool { return va.Spec.Attacher != g.driver }), nil
@@ -297,7 +312,7 @@ func (g *gatherer) attachmentsOf(ctx context.Context, volume string) ([]storagev
 // attachmentsOn returns the attachments of our driver to a node.
 func (g *gatherer) attachmentsOn(ctx context.Context, node string) ([]storagev1.VolumeAttachment, error) {
 	var attachments storagev1.VolumeAttachmentList
-	if err := g.cache.List(ctx, &attachments, client.MatchingFields{indexAttachmentNode: node}); err != nil {
+	if err := g.cache.List(ctx, &attachments, client.MatchingFields{indexAttachmentNode: node}, shared); err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(attachments.Items, func(va storagev1.VolumeAttachment) bool {

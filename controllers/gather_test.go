@@ -99,7 +99,8 @@ type noLinstor struct{ Linstor }
 func (noLinstor) Resource(string) (linstor.Resource, bool) {
 	return linstor.Resource{Name: "not this"}, false
 }
-func (noLinstor) Status() linstor.Status { return linstor.Status{} }
+func (noLinstor) Status() linstor.Status                  { return linstor.Status{} }
+func (noLinstor) Undecided(string, time.Time) []time.Time { return nil }
 
 // A node is looked at for a selected pod there, and for an attachment only when a fail-over has begun for it or a
 // selected pod awaits the volume elsewhere.

@@ -149,7 +149,7 @@ func (g *gatherer) sharedWithoutAttachment(ctx context.Context, pv *corev1.Persi
 		return false, nil
 	}
 	var attachments storagev1.VolumeAttachmentList
-	if err := g.cache.List(ctx, &attachments, client.MatchingFields{indexAttachmentVolume: pv.Name}); err != nil {
+	if err := g.cache.List(ctx, &attachments, client.MatchingFields{indexAttachmentVolume: pv.Name}, shared); err != nil {
 		return false, err
 	}
 	return !slices.ContainsFunc(attachments.Items, func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName == node }), nil
@@ -157,7 +157,7 @@ func (g *gatherer) sharedWithoutAttachment(ctx context.Context, pv *corev1.Persi
 
 func (g *gatherer) volumeOfClaim(ctx context.Context, claim string) (*corev1.PersistentVolume, error) {
 	var volumes corev1.PersistentVolumeList
-	if err := g.cache.List(ctx, &volumes, client.MatchingFields{indexVolumeClaim: claim}); err != nil {
+	if err := g.cache.List(ctx, &volumes, client.MatchingFields{indexVolumeClaim: claim}, shared); err != nil {
 		return nil, err
 	}
 	if len(volumes.Items) == 0 {

@@ -79,7 +79,11 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 	if err := kubelets.Follow(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	parts := assemble(cfg, kubelets, mgr.GetClient(), mgr.GetCache(), mgr.GetAPIReader(), mgr.GetEventRecorder("piraeus-ha-controller"))
+	recorder, err := newRecorder(mgr)
+	if err != nil {
+		return err
+	}
+	parts := assemble(cfg, kubelets, mgr.GetClient(), mgr.GetCache(), mgr.GetAPIReader(), recorder)
 	for _, part := range []interface {
 		setup(ctrl.Manager, controller.Options) error
 	}{parts.clock, parts.failover, parts.keepAway} {
@@ -126,7 +130,7 @@ type parts struct {
 func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) parts {
 	g := gatherer{
 		cache: cache, live: live, linstor: cfg.Linstor, kubelets: kubelets, clock: cfg.Clock,
-		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings, podLists: listPods(live),
+		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings, metrics: cfg.Metrics, podLists: listPods(live),
 	}
 	keepAway := &KeepAway{
 		gatherer: g, client: c, recorder: recorder, metrics: cfg.Metrics, owner: cfg.Owner,

@@ -66,7 +66,7 @@ func (s *Survey) Uses(ctx context.Context, namespace string) (uses []Use, idle [
 // one at a time; the pods are the cache's own.
 func (s *Survey) each(ctx context.Context, namespace string, visit func(*corev1.Pod, []Use)) error {
 	var pods corev1.PodList
-	if err := s.cache.List(ctx, &pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.cache.List(ctx, &pods, client.InNamespace(namespace), shared); err != nil {
 		return fmt.Errorf("listing pods: %w", err)
 	}
 	for i := range pods.Items {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +25,10 @@ type volumesInUse struct {
 	batches  *batches[corev1.UniqueVolumeName, struct{}]
 	deniedBy sync.Once
 }
+
+// releaseRetry is how a release is tried again that somebody else's change to the node has overtaken: at once, as each
+// volume of the node waits for it, and Kubernetes writes the node's status for each volume that it detaches.
+var releaseRetry = wait.Backoff{Steps: 12, Duration: 5 * time.Millisecond, Factor: 1.5, Jitter: 0.1, Cap: 200 * time.Millisecond}
 
 // releaseTimeout ends the writing of a node that does not come to an end.
 const releaseTimeout = 10 * time.Second
@@ -55,7 +60,7 @@ func (v *volumesInUse) release(ctx context.Context, node, driver, handle string)
 }
 
 func (v *volumesInUse) patch(ctx context.Context, name string, release []corev1.UniqueVolumeName) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	return retry.RetryOnConflict(releaseRetry, func() error {
 		var node corev1.Node
 		if err := v.live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 			return client.IgnoreNotFound(err)

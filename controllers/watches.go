@@ -65,7 +65,7 @@ func (g *gatherer) volumesOfAttachment(_ context.Context, o client.Object) []rec
 
 func (g *gatherer) requests(ctx context.Context, fields client.MatchingFields) []reconcile.Request {
 	var volumes corev1.PersistentVolumeList
-	if err := g.cache.List(ctx, &volumes, fields); err != nil {
+	if err := g.cache.List(ctx, &volumes, fields, shared); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot look volumes up in the cache", "fields", fields)
 		return nil
 	}

@@ -23,12 +23,35 @@ func (s *Store) ApplyEvent(ev PromotionEvent, at time.Time) (known, changed bool
 	before := replica.MayPromote
 	replica.MayPromote = observe(before, ev.MayPromote, instant(at))
 	changed = !same(before, replica.MayPromote)
+	if changed && len(e.undecided) < maxUndecided {
+		e.undecided = append(e.undecided, at)
+	}
 	name := e.name
 	s.mu.Unlock()
 	if changed {
 		s.notify(name)
 	}
 	return true, changed
+}
+
+// maxUndecided bounds how many arrivals are kept of a resource that nobody decides on.
+const maxUndecided = 16
+
+// Undecided returns, once, when those events on a resource arrived that changed something, before the given time. It is for
+// whoever measures how long events wait; where nobody asks, the oldest few are kept.
+func (s *Store) Undecided(resource string, before time.Time) (arrivals []time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.resources[fold(resource)]
+	if e == nil {
+		return nil
+	}
+	n := 0
+	for n < len(e.undecided) && !e.undecided[n].After(before) {
+		n++
+	}
+	arrivals, e.undecided = e.undecided[:n:n], e.undecided[n:]
+	return arrivals
 }
 
 // applyResources takes over a per-definition list: replicas that are not in it are gone.

@@ -36,6 +36,8 @@ type entry struct {
 	// set is the sorted, joined names of the nodes with a replica. It is confirmed by lists only.
 	set      Fact[string]
 	replicas map[string]*replicaEntry
+	// undecided is when events came that changed something and were not decided on yet.
+	undecided []time.Time
 }
 
 // replicaEntry keeps of its Replica everything but what the node and the levels above decide.

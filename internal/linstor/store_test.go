@@ -382,3 +382,27 @@ func TestStoreRemembersWhoConnectedAnew(t *testing.T) {
 		t.Errorf("the peer's news came at %v", got.Heard)
 	}
 }
+
+// Each event that changes something is asked for once, by a decision that began after it came.
+func TestStoreTellsWhichEventsWaitForADecision(t *testing.T) {
+	s := newStoreTest()
+	s.applyResources("R", []wireResource{resource("R", "a", false, 1, false)}, s.read(0))
+	for second, mayPromote := range []bool{false, true, true, false} {
+		s.ApplyEvent(PromotionEvent{Resource: "R", Node: "a", MayPromote: new(mayPromote)}, s.at(float64(second)))
+	}
+	if diff := cmp.Diff([]time.Time{s.at(1)}, s.Undecided("r", s.at(2))); diff != "" {
+		t.Errorf("before the last one: %s", diff)
+	}
+	if diff := cmp.Diff([]time.Time{s.at(3)}, s.Undecided("r", s.at(4))); diff != "" {
+		t.Errorf("afterwards: %s", diff)
+	}
+	if again := s.Undecided("r", s.at(5)); len(again) > 0 {
+		t.Errorf("events were told twice: %v", again)
+	}
+	for second := range 100 {
+		s.ApplyEvent(PromotionEvent{Resource: "R", Node: "a", MayPromote: new(second%2 == 0)}, s.at(float64(10+second)))
+	}
+	if got := len(s.Undecided("r", s.at(1000))); got != maxUndecided {
+		t.Errorf("%d events were kept of a resource that nobody decides on, want %d", got, maxUndecided)
+	}
+}

@@ -37,6 +37,7 @@ type Metrics struct {
 	guard       prometheus.Gauge
 	unprotected *prometheus.GaugeVec
 	recovered   prometheus.Counter
+	latency     prometheus.Histogram
 }
 
 // New returns metrics of which all known label values start at 0, so that rates see the first increment.
@@ -80,6 +81,11 @@ func New() *Metrics {
 		Namespace: namespace, Name: "linstor_pods_deleted_total",
 		Help: "Pods of LINSTOR itself that were deleted because they were lost with their node.",
 	})
+	m.latency = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: namespace, Name: "event_to_decision_seconds",
+		Help:    "Time from the arrival of an event of LINSTOR that changed something to the first decision that knew of it.",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+	})
 	for _, reason := range []failover.Reason{
 		failover.QuorumLost, failover.NodeUnreachable, failover.ForcedIOErrors, failover.Demoted, failover.ReplicaGone,
 	} {
@@ -100,7 +106,7 @@ func New() *Metrics {
 
 // Collectors returns everything to register.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.failovers, m.pods, m.attachments, m.blocked, m.stages, m.taints, m.guard, m.unprotected, m.recovered}
+	return []prometheus.Collector{m.failovers, m.pods, m.attachments, m.blocked, m.stages, m.taints, m.guard, m.unprotected, m.recovered, m.latency}
 }
 
 // FailoverBegun counts a fail-over.
@@ -124,6 +130,9 @@ func (m *Metrics) Blocked(reason failover.Reason) { m.blocked.WithLabelValues(st
 func (m *Metrics) Took(stage Stage, d time.Duration) {
 	m.stages.WithLabelValues(string(stage)).Observe(d.Seconds())
 }
+
+// EventDecided records how long an event of LINSTOR waited for a decision.
+func (m *Metrics) EventDecided(d time.Duration) { m.latency.Observe(d.Seconds()) }
 
 // Taint counts a change of a keep-away taint: "set", "removed" or "expired".
 func (m *Metrics) Taint(change string) { m.taints.WithLabelValues(change).Inc() }

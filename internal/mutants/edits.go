@@ -81,8 +81,8 @@ var edits = []edit{
 	},
 	{
 		"volumesInUse is taken from an old read", inUseFile,
-		"return retry.RetryOnConflict(retry.DefaultBackoff, func() error {\n\t\tvar node corev1.Node\n\t\tif err :=",
-		"var node corev1.Node\n\treturn retry.RetryOnConflict(retry.DefaultBackoff, func() error {\n\t\tif node.Name != \"\" {\n\t\t} else if err :=",
+		"return retry.RetryOnConflict(releaseRetry, func() error {\n\t\tvar node corev1.Node\n\t\tif err :=",
+		"var node corev1.Node\n\treturn retry.RetryOnConflict(releaseRetry, func() error {\n\t\tif node.Name != \"\" {\n\t\t} else if err :=",
 	},
 
 	// The order of the steps.
