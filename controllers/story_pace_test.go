@@ -49,6 +49,7 @@ func TestPodsThatComeWhileLinstorIsAskedAreSeen(t *testing.T) {
 	scene(t, func(w *world, p *process) {
 		w.Crash(nodeA)
 		w.survivorReady("db")
+		w.pass(4 * time.Second) // of the grace; the definition is read again when that is over
 		before := w.pod("db-0")
 		var once sync.Once
 		w.Linstor.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {

@@ -31,6 +31,12 @@ func TestOnlyWhatMayBecomeALossIsReadAgain(t *testing.T) {
 		"an unknown state beside a survivor": {
 			from: isolated, edit: at(nodeA, func(r *Replica) { r.Score = untold[int](time.Minute) }), want: time.Second,
 		},
+		"a replica that may be promoted where LINSTOR does not yet call the satellite ONLINE": {
+			from: crashed, edit: edited(theLease(time.Second), at(nodeT, func(r *Replica) { r.MayPromote = untold[bool](time.Minute) }),
+				at(nodeB, func(r *Replica) { r.Online = held(false, time.Minute) })), want: time.Second,
+		},
+		"a dead node that itself may be promoted": {from: crashed, edit: edited(noSurvivor, theLease(time.Second),
+			at(nodeA, func(r *Replica) { r.MayPromote = held(true, time.Minute) }))},
 		"a Secondary with a file system":   {from: demoted, want: time.Second},
 		"a dead node with a survivor":      {from: crashed, want: time.Second},
 		"a loss that a gate holds back":    {from: crashed, edit: thePod(func(p *Pod) { p.Exempt = true }), want: time.Second},

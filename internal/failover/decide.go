@@ -2,6 +2,7 @@ package failover
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -104,15 +105,24 @@ func remaining(s situation, f finding) time.Duration {
 // calm tells, by the last known values however old, that no loss can follow unless something changes:
 // nobody could take over, or a volume that nobody need hold open is closed on a living node.
 func calm(s situation) bool {
-	if s.Node.leaseSilent(s.Settings.KubeletSilence) && s.survivor {
+	successor := mayGetSurvivor(s.Resource, s.Node.Name)
+	if s.Node.leaseSilent(s.Settings.KubeletSilence) && successor {
 		return false
 	}
 	switch s.cond.state {
 	case Unknown:
-		return !s.survivor
+		return !successor
 	case Secondary:
-		return !s.survivor || s.Volume.Block || s.readOnly()
+		return !successor || s.Volume.Block || s.readOnly()
 	default:
-		return !s.survivor || s.Volume.NFSExport || !s.Resource.DRBD
+		return !successor || s.Volume.NFSExport || !s.Resource.DRBD
 	}
+}
+
+// mayGetSurvivor tells whether a node other than A could take R over, or could as soon as LINSTOR calls it ONLINE, of which
+// no event tells.
+func mayGetSurvivor(r Resource, node string) bool {
+	return slices.ContainsFunc(r.Replicas, func(replica Replica) bool {
+		return replica.Node != node && replica.MayPromote.is(true)
+	})
 }
