@@ -88,14 +88,14 @@ func restarted(feed *Feed, many int, begin time.Time) int {
 func TestAFewPollsAreCoalescedAndReadOneByOne(t *testing.T) {
 	inCrowd(t, 100, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
 		for i := range 100 {
-			for range 3 {
+			for range 10 { // the first is served at once, and what comes meanwhile by one more
 				feed.Poll(fmt.Sprintf("R%d", i))
 			}
 			settle(6 * time.Millisecond)
 		}
 		settle(time.Second)
-		if fake.count(bulkLists) != 0 || fake.singles() != 100 {
-			t.Errorf("%d lists read one by one, %d in bulk; want 100 and none", fake.singles(), fake.count(bulkLists))
+		if n := fake.singles(); fake.count(bulkLists) != 0 || n < 100 || n > 200 {
+			t.Errorf("%d lists read one by one, %d in bulk; want 100 to 200 and none", n, fake.count(bulkLists))
 		}
 	})
 }

@@ -50,7 +50,7 @@ func FuzzResources(f *testing.F) {
 			var want []Replica
 			for i, r := range all {
 				forget(&r)
-				r.Reports, r.LastInUse = got[i].Reports, got[i].LastInUse // they follow from the others
+				r.Reports, r.LastInUse, r.Heard = got[i].Reports, got[i].LastInUse, got[i].Heard // they follow from the others
 				want = append(want, r)
 			}
 			if diff := cmp.Diff(want, got); diff != "" {

@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,10 +97,11 @@ func TestAnExpiredCertificateIsRefusedUntilItIsRenewed(t *testing.T) {
 		n, fake, lines := newNetwork(), newFakeLinstor(), &logLines{}
 		fake.pvc1()
 		ca := newAuthority(t)
-		cert := ca.issue(t, time.Hour)
+		var cert atomic.Pointer[tls.Certificate]
+		cert.Store(new(ca.issue(t, time.Hour)))
 		// With TLS 1.3 both ends would write at the same time, which a pipe without a buffer does not stand.
 		secured(t, n, fake, func() *tls.Config {
-			return &tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: tls.VersionTLS12}
+			return &tls.Config{Certificates: []tls.Certificate{*cert.Load()}, MaxVersion: tls.VersionTLS12}
 		})
 		feed := securedFeed(t, n, pemOf(ca.cert), lines)
 		settle(time.Second)
@@ -116,7 +118,7 @@ func TestAnExpiredCertificateIsRefusedUntilItIsRenewed(t *testing.T) {
 		if err := feed.Answers(t.Context()); err == nil {
 			t.Error("a LINSTOR with an expired certificate counts as one that answers")
 		}
-		cert = ca.issue(t, time.Hour)
+		cert.Store(new(ca.issue(t, time.Hour)))
 		settle(11 * time.Second)
 		if !feed.Status().Synced {
 			t.Errorf("status with the renewed certificate: %+v", feed.Status())
