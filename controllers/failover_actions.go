@@ -60,7 +60,7 @@ func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolum
 		if err := r.mark(ctx, in, d); err != nil {
 			return d, err
 		}
-		if r.clock.Now().Sub(in.Now) > failover.MaxAge {
+		if r.isOld(in) {
 			continue // the taint or the mark has taken so long that the reading is old
 		}
 		removed, err := r.removeNext(ctx, pv, in, d)
@@ -123,12 +123,17 @@ func (r *FailoverReconciler) remove(
 	}
 	log := ctrl.LoggerFrom(ctx).WithValues("volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,
 		"pod", key(facts.Namespace, facts.Name), "reason", d.Reason, "gracePeriodSeconds", grace)
-	err := r.markDisrupted(ctx, pod, d, removal == failover.RemoveForce)
+	// The condition is a courtesy to the pod's owner; the removal does not depend on it, nor wait until what was read is old.
+	markCtx, cancel := context.WithTimeout(ctx, (failover.MaxAge-r.clock.Now().Sub(in.Now))/2)
+	defer cancel()
+	err := r.markDisrupted(markCtx, pod, d, removal == failover.RemoveForce)
 	if client.IgnoreNotFound(err) != nil {
-		// The condition is a courtesy to the pod's owner; the removal does not depend on it.
 		log.Error(err, "Cannot set the pod's DisruptionTarget condition")
 	}
 	ended := err == nil && removal == failover.RemoveForce
+	if r.isOld(in) {
+		return nil // the next turn confirms again
+	}
 	log.Info("Deleting pod", "message", d.Message)
 	err = r.client.Delete(ctx, pod, client.GracePeriodSeconds(grace), client.Preconditions{UID: &facts.UID})
 	switch gone := apierrors.IsNotFound(err) || apierrors.IsConflict(err); {
@@ -142,6 +147,11 @@ func (r *FailoverReconciler) remove(
 	r.reports.podRemoved(pv.Name, in, d, removal)
 	r.recordRemoval(pv, pod, d)
 	return nil
+}
+
+// isOld tells whether so much time has passed since a confirmation that nothing may be deleted by it any more.
+func (r *FailoverReconciler) isOld(in failover.Input) bool {
+	return r.clock.Now().Sub(in.Now) > failover.MaxAge
 }
 
 // markDisrupted tells the pod's owner why the pod goes, as Kubernetes' own pod garbage collection does. With force the
@@ -236,8 +246,8 @@ func (r *FailoverReconciler) detach(ctx context.Context, pv *corev1.PersistentVo
 		}
 		r.reports.released(pv.Name, in)
 	}
-	if in.Attachment == nil || in.Attachment.Deleting {
-		return nil
+	if in.Attachment == nil || in.Attachment.Deleting || r.isOld(in) {
+		return nil // the next look goes on from here
 	}
 	if pods, err := r.confirmPods(ctx, pv, in.Node.Name); err != nil || len(pods) > 0 {
 		return err

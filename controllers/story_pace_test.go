@@ -14,6 +14,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
 // intruder is a pod on A that uses the volume "db" and is not selected.
@@ -42,6 +43,98 @@ func TestATaintThatTakesItsTimeIsFollowedByAnotherLook(t *testing.T) {
 		w.until(20*time.Second, "A is tainted", func() bool { return w.tainted(nodeA) != "" })
 		w.pass(20 * time.Second)
 		w.wantStill(before)
+	})
+}
+
+func TestATaintThatTakesItsTimeEndsNoPod(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		var once sync.Once
+		w.API.Delay(func(r apimodel.Request) time.Duration {
+			if r.Actor != controllerActor+"one" || r.Verb != apimodel.VerbPatch || r.Kind != "Node" {
+				return 0
+			}
+			once.Do(func() { time.AfterFunc(time.Second, w.Linstor.Stop) })
+			return 3 * time.Second
+		})
+		w.Crash(nodeA)
+		w.until(20*time.Second, "A is tainted", func() bool { return w.tainted(nodeA) != "" })
+		w.pass(20 * time.Second)
+		if phase := w.pod("db-0").Status.Phase; phase != corev1.PodRunning {
+			t.Errorf("the pod's phase was set to %s by a word of LINSTOR that was 3 s old", phase)
+		}
+	})
+}
+
+func TestAConditionThatTakesItsTimeHoldsNothingUp(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		var asked time.Time
+		w.API.Delay(func(r apimodel.Request) time.Duration {
+			if r.Actor != controllerActor+"one" || r.Verb != apimodel.VerbPatch || r.Kind != "Pod" {
+				return 0
+			}
+			asked = time.Now()
+			return 3 * time.Second
+		})
+		w.DRBD.SetDetectionDelay(0)
+		w.DRBD.Isolate(nodeA)
+		w.until(40*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		if deleted := w.did(apimodel.VerbDelete, "Pod"); deleted[0].Time.Sub(asked) >= failover.MaxAge {
+			t.Errorf("the pod was deleted %s after its confirmation", deleted[0].Time.Sub(asked))
+		}
+	})
+}
+
+func TestAProcessThatStoodStillLooksAgain(t *testing.T) {
+	for name, returns := range map[string]bool{"A is well again": true, "A is still cut off": false} {
+		t.Run(name, func(t *testing.T) {
+			scene(t, func(w *world, _ *process) {
+				before := w.pod("db-0")
+				var once sync.Once
+				w.API.Delay(func(r apimodel.Request) time.Duration {
+					if r.Actor == controllerActor+"one" && r.Verb == apimodel.VerbPatch && r.Kind == "Pod" {
+						once.Do(func() {
+							if returns {
+								w.DRBD.Rejoin(nodeA)
+							}
+							time.Sleep(3 * time.Second) // no deadline ends this
+						})
+					}
+					return 0
+				})
+				w.DRBD.SetDetectionDelay(0)
+				w.DRBD.Isolate(nodeA)
+				if returns {
+					w.pass(40 * time.Second)
+					w.wantStill(before)
+					return
+				}
+				w.until(40*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+			})
+		})
+	}
+}
+
+func TestAReleaseThatTakesItsTimeIsFollowedByAnotherLook(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		var once sync.Once
+		w.API.Delay(func(r apimodel.Request) time.Duration {
+			switch {
+			case r.Actor == virtual.ActorAttach && r.Verb == apimodel.VerbDelete:
+				return time.Hour // Kubernetes is not quicker here
+			case r.Actor == controllerActor+"one" && r.Verb == apimodel.VerbPatch && r.Kind == "Node" && r.Status:
+				once.Do(func() { time.AfterFunc(time.Second, w.Linstor.Stop) })
+				return 3 * time.Second
+			}
+			return 0
+		})
+		w.Crash(nodeA)
+		w.pass(time.Minute)
+		if w.inUse("db", nodeA) {
+			t.Fatal("the volume was not released")
+		}
+		if deleted := w.did(apimodel.VerbDelete, "VolumeAttachment"); len(deleted) > 0 {
+			t.Errorf("attachments were deleted by a word of LINSTOR that was 3 s old: %d", len(deleted))
+		}
 	})
 }
 

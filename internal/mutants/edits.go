@@ -52,7 +52,7 @@ var edits = []edit{
 	// Fresh reads.
 	{
 		"nothing is confirmed before a removal", actionsFile,
-		"in, err := «r.confirm(ctx, pv, in.Node.Name)»",
+		"for range maxTurns {\n\t\tin, err := «r.confirm(ctx, pv, in.Node.Name)»",
 		"func() (failover.Input, error) { if mutantIs(§) { return in, nil }; return … }()",
 	},
 	{
@@ -69,8 +69,8 @@ var edits = []edit{
 		"«g.live».Get(ctx, client.ObjectKeyFromObject(&va), &fresh)", "mutantInstead[client.Reader](§, g.cache, …)",
 	},
 	{
-		"pods are removed by a reading that has become old", actionsFile,
-		"if «r.clock.Now().Sub(in.Now) > failover.MaxAge» {", "(… && !mutantIs(§))",
+		"something is deleted by a reading that has become old", actionsFile,
+		"return «r.clock.Now().Sub(in.Now) > failover.MaxAge»", "(… && !mutantIs(§))",
 	},
 	{
 		"the pods may be read long before LINSTOR", gatherFile, "if «g.clock.Now().Sub(begin) > failover.MaxAge» {", "(… && !mutantIs(§))",

@@ -21,7 +21,7 @@ var harmless = map[string]string{
 	"controllers/gather.go: podsOf: never claim == \"\"":                                              "no pod has a claim without a name",
 	"controllers/halt.go: now: without !h.asked.IsZero()":                                             "the zero time is too long ago in any case",
 	"controllers/halt.go: guard: without node.Online.Known":                                           "what is not known has the value false",
-	"controllers/failover_actions.go: act: r.clock.Now().Sub(in.Now) > failover.MaxAge with >=":       "what is exactly so old is read once more",
+	"controllers/failover_actions.go: isOld: r.clock.Now().Sub(in.Now) > failover.MaxAge with >=":     "what is exactly so old is read once more",
 	"controllers/gather.go: confirm: g.clock.Now().Sub(begin) > failover.MaxAge with >=":              "what is exactly so old is read once more",
 	"controllers/keepaway.go: Ensure: never k.seen(in, corev1.TaintEffectNoSchedule)":                 "the same is asked again once it is this volume's turn",
 	"controllers/keepaway.go: Ensure: never k.seen(in, corev1.TaintEffectNoSchedule) (2)":             "it only spares a reading of the node, which shows that its taint is there",
