@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
@@ -163,4 +164,38 @@ func TestNothingIsRemovedFromANodeThatCannotBeTainted(t *testing.T) {
 		w.must(w.cordon(nodeA)) // then nothing need be tainted
 		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 	})
+}
+
+func TestAReplacementOnTheLostNodeIsRemovedMoreAndMoreRarely(t *testing.T) {
+	for name, shutDown := range map[string]bool{"a dead node": false, "a node that was shut down": true} {
+		t.Run(name, func(t *testing.T) {
+			scene(t, func(w *world, _ *process) {
+				w.Change(client.ObjectKey{Namespace: "default", Name: "db-0"}, func(w *virtual.Workload) { w.Tolerant = true })
+				w.Crash(nodeA)
+				if shutDown {
+					w.shutDown(nodeA)
+				}
+				w.untilRemoved(time.Minute, "db-0")
+				w.pass(20 * time.Minute)
+				var stays []time.Duration
+				removed := w.did(apimodel.VerbDelete, "Pod")
+				for i, c := range removed[1:] {
+					stays = append(stays, c.Time.Sub(removed[i].Time).Round(time.Second))
+				}
+				if len(stays) < 4 || len(stays) > 20 {
+					t.Fatalf("the replacements stayed %v", stays)
+				}
+				for i, stay := range stays[1:] {
+					if stay < stays[i] {
+						t.Errorf("one replacement stayed %s, the next one %s", stays[i], stay)
+					}
+				}
+				if last := stays[len(stays)-1]; last < 4*time.Minute {
+					t.Errorf("after 20 minutes one stays %s", last)
+				}
+				w.Change(client.ObjectKey{Namespace: "default", Name: "db-0"}, func(w *virtual.Workload) { w.Nodes = []string{nodeB} })
+				w.until(6*time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+			})
+		})
+	}
 }

@@ -79,13 +79,19 @@ func TestAReplicaThatIsGoneUnderItsPod(t *testing.T) {
 	})
 }
 
+// shutDown lets the cloud provider say that the node is switched off.
+func (w *world) shutDown(name string) {
+	w.Helper()
+	node := w.node(name)
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: defaults().ShutdownTaints[0], Effect: corev1.TaintEffectNoSchedule})
+	w.must(w.Client().Update(w.ctx, node))
+}
+
 func TestANodeThatIsKnownToBeSwitchedOffHasNoGrace(t *testing.T) {
 	scene(t, func(w *world, _ *process) {
 		w.DRBD.SetDetectionDelay(0)
 		w.Crash(nodeA)
-		node := w.node(nodeA)
-		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: defaults().ShutdownTaints[0], Effect: corev1.TaintEffectNoSchedule})
-		w.must(w.Client().Update(w.ctx, node))
+		w.shutDown(nodeA)
 		if removed := w.untilRemoved(20*time.Second, "db-0"); removed > 9*time.Second {
 			// LINSTOR needs 6 s to miss the satellite.
 			t.Errorf("the pod was removed %s after the crash", removed)

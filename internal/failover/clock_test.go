@@ -19,6 +19,13 @@ func TestGraces(t *testing.T) {
 	notRun := thePod(func(p *Pod) { p.HasRun, p.RunningSince = false, time.Time{} })
 	noMemory := at(nodeA, func(r *Replica) { r.Remembered = nil })
 	newGrace := func(d time.Duration) edit { return func(in *Input) { in.Settings.NewGrace = d } }
+	lostFor := func(d time.Duration) edit {
+		return edited(survivors(d), at(nodeA, func(r *Replica) { r.Online, r.Reports = held(false, d), held(false, d) }), func(in *Input) {
+			for _, node := range []string{nodeB, nodeT} {
+				at(node, func(r *Replica) { r.Connections = map[string]Fact[bool]{nodeA: held(false, d)} })(in)
+			}
+		})
+	}
 	podAge := func(d time.Duration) edit { return thePod(func(p *Pod) { p.Created, p.Bound = ago(d), ago(d) }) }
 	volumeAge := func(d time.Duration) edit { return func(in *Input) { in.Volume.Created = ago(d) } }
 
@@ -59,6 +66,15 @@ func TestGraces(t *testing.T) {
 		"the grace of a node that was shut down is zero, and what remains is to read its state twice": {
 			from: crashed, edit: edited(shutDown, survivors(2*time.Second)), want: settle,
 			clock: func(d time.Duration) edit { return at(nodeA, func(r *Replica) { r.Online = held(false, d) }) },
+		},
+		"a pod that was placed on a node lost for minutes waits half as long again": {
+			from: crashed, edit: edited(notRun, lostFor(4*time.Minute)), want: 80 * time.Second, clock: podAge,
+		},
+		"a pod that was placed on a node lost for an hour waits five minutes": {
+			from: crashed, edit: edited(notRun, lostFor(time.Hour)), want: 5 * time.Minute, clock: podAge,
+		},
+		"a pod that was placed on a node that was shut down waits half as long as that is ago": {
+			from: crashed, edit: edited(notRun, shutDown, lostFor(30*time.Second)), want: 10 * time.Second, clock: podAge,
 		},
 		"a shutdown ends the known grace too": {
 			from: crashed, want: settle,

@@ -76,9 +76,9 @@ func judge(s situation) Decision {
 
 // tempered adjusts the grace of a loss to what is known of the workload and of the node.
 func tempered(s situation, f finding) finding {
-	if len(s.Pods) > 0 && !s.workloadHasRun() {
-		// Starting pods are the normal cause of every other picture, and one that was placed on a dead
-		// node twice must not be removed in a tight loop.
+	starting := len(s.Pods) > 0 && !s.workloadHasRun()
+	if starting {
+		// Starting pods are the normal cause of every other picture.
 		if f.reason != NodeUnreachable {
 			return finding{reason: VolumeStarting, message: "the pod has not run with the volume yet"}
 		}
@@ -90,7 +90,20 @@ func tempered(s situation, f finding) finding {
 	if s.Node.Shutdown {
 		f.grace = 0
 	}
+	if starting {
+		f.grace = max(f.grace, backoff(s))
+	}
 	return f
+}
+
+// maxBackoff is how long a pod that was placed on a lost node may have to wait there at most.
+const maxBackoff = 5 * time.Minute
+
+// backoff is how long a pod stays that was placed on A after A was lost, and so can not start: half as long as A had been
+// lost by then. Where Kubernetes places one replacement after the other there, each stays half as long again as the one
+// before, and no memory is needed for that.
+func backoff(s situation) time.Duration {
+	return min(s.workloadSince().Sub(s.cond.since)/2, maxBackoff)
 }
 
 // remaining is how long the loss must still hold.

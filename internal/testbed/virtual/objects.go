@@ -62,6 +62,8 @@ type Workload struct {
 	Owner string
 	// Nodes are the nodes it may run on, the preferred one first.
 	Nodes []string
+	// Tolerant lets it run there whatever taints they have.
+	Tolerant bool
 	// Volumes are further volumes of the pod.
 	Volumes []corev1.Volume
 	// StartTime and StopTime are how long its containers take to start and to stop; the default is a second each.

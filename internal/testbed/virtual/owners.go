@@ -49,12 +49,12 @@ func (o *owners) keep(ctx context.Context, w *Workload) bool {
 	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 		return true
 	}
-	node := o.choose(ctx, w.Nodes)
+	node := o.choose(ctx, w.Nodes, w.Tolerant)
 	return node != "" && o.bind(ctx, pod, node) == nil
 }
 
 // choose returns the first node that takes pods, one that takes them only reluctantly if there is no other.
-func (o *owners) choose(ctx context.Context, nodes []string) string {
+func (o *owners) choose(ctx context.Context, nodes []string, tolerant bool) string {
 	reluctant := ""
 	for _, name := range nodes {
 		var node corev1.Node
@@ -65,6 +65,8 @@ func (o *owners) choose(ctx context.Context, nodes []string) string {
 			return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == effect })
 		}
 		switch {
+		case tolerant:
+			return name
 		case effects(corev1.TaintEffectNoSchedule), effects(corev1.TaintEffectNoExecute):
 		case effects(corev1.TaintEffectPreferNoSchedule):
 			if reluctant == "" {
