@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -34,6 +33,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/check"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/garbage"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/leaderelection"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	failovermetrics "github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
@@ -59,10 +59,6 @@ func main() {
 	}
 }
 
-// gcPercent is how much garbage may gather beside what is in use, in percent, unless GOGC says otherwise: nearly all of the
-// memory are caches that stay, and little is done while all is well, so that collecting it more often costs next to nothing.
-const gcPercent = 30
-
 // run is the program: options, manager, wiring. It returns when ctx ends, or at once with a fault of the settings.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	opts, err := options.Parse(args)
@@ -77,7 +73,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	if _, set := os.LookupEnv("GOGC"); !set {
-		debug.SetGCPercent(gcPercent)
+		garbage.Pace()
 	}
 	log := options.Logger(opts)
 	ctrl.SetLogger(log)
@@ -148,7 +144,7 @@ func newManager(opts options.Options, log logr.Logger) (ctrl.Manager, error) {
 		Scheme: scheme,
 		Logger: log,
 		Cache: cache.Options{
-			DefaultTransform:            controllers.Trim,
+			DefaultTransform:            controllers.Trim(opts.PodSelector),
 			ReaderFailOnMissingInformer: true,
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Pod{}:           {Label: opts.PodSelector},

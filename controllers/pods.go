@@ -29,7 +29,7 @@ func podFacts(pod *corev1.Pod, selector labels.Selector, claim string) failover.
 		Selected:  selector.Matches(labels.Set(pod.Labels)),
 		Exempt:    exempt,
 		Owned:     owner != nil,
-		NodeBound: owner != nil && (owner.Kind == "DaemonSet" || owner.Kind == "Node"),
+		NodeBound: owner != nil && (owner.Kind == daemonSet || owner.Kind == "Node"),
 	}
 	facts.RunningSince = runningSince(pod)
 	if pod.DeletionTimestamp != nil {

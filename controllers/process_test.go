@@ -97,7 +97,7 @@ func (w *world) startProcess(name string, cfg Config) *process {
 		_, isPod := o.(*corev1.Pod)
 		return !isPod || cfg.Selector.Matches(labels.Set(o.GetLabels()))
 	})
-	p.view.Transform(Trim)
+	p.view.Transform(Trim(cfg.Selector))
 	if err := AddIndexes(p.ctx, p.view, cfg.Driver); err != nil {
 		w.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -76,7 +77,7 @@ func (r *Recovery) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	var nodes corev1.NodeList
-	if err := r.cache.List(ctx, &nodes); err != nil {
+	if err := r.cache.List(ctx, &nodes, shared); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
 	if !r.halt.dryRun {
@@ -84,8 +85,9 @@ func (r *Recovery) look(ctx context.Context) error {
 			return err
 		}
 	}
-	silent := slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return r.silent(n.Name) })
-	if r.selector == nil || !silent {
+	silent := r.kubelets.silent(r.settings.KubeletSilence, math.MaxInt64)
+	known := func(n corev1.Node) bool { return slices.Contains(silent, n.Name) }
+	if r.selector == nil || len(silent) == 0 || !slices.ContainsFunc(nodes.Items, known) {
 		clear(r.told)
 		clear(r.replaced)
 		return nil

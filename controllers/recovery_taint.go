@@ -57,7 +57,7 @@ func (s *silenceTaints) keepAway(ctx context.Context, name string) error {
 }
 
 // tidy takes the taint off every node whose kubelet is heard of again, that Kubernetes itself keeps pods away from by
-// now, or of which nobody has known anything for so long that the taint has expired.
+// now, or of which nobody has known anything for so long that the taint has expired. The nodes may be the cache's own.
 func (s *silenceTaints) tidy(ctx context.Context, nodes []corev1.Node) error {
 	now := s.clock.Now()
 	for i := range nodes {
@@ -75,7 +75,8 @@ func (s *silenceTaints) tidy(ctx context.Context, nodes []corev1.Node) error {
 		if !alive && !takenOver(node) && now.Sub(s.confirmed[node.Name]) < keepAwayExpiry {
 			continue
 		}
-		before := node.DeepCopy()
+		before := node
+		node = node.DeepCopy() // it is the cache's own
 		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == TaintNodeSilent })
 		if err := s.patch(ctx, before, node); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("letting pods return to node %s: %w", node.Name, err)

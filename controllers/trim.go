@@ -2,31 +2,75 @@ package controllers
 
 import (
 	"maps"
+	"slices"
+	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-var _ toolscache.TransformFunc = Trim
+// Trim returns a function that drops from an object what nobody here looks at before it goes into a cache: most of what
+// thousands of pods, volumes and attachments consist of. What it leaves, many objects share. Of a pod's labels it leaves
+// those that the selector asks for, or all without one.
+//
+// The function changes the object itself and returns it. A trimmed object may be patched by what has changed, and must never
+// be updated as a whole.
+func Trim(selector labels.Selector) toolscache.TransformFunc {
+	t := &trimmer{same: make(map[string]string), labels: make(map[string]map[string]string)}
+	if selector != nil {
+		t.keys = make(map[string]bool)
+		requirements, _ := selector.Requirements()
+		for _, requirement := range requirements {
+			t.keys[requirement.Key()] = true
+		}
+	}
+	return t.trim
+}
 
-// Trim drops from an object what nobody here looks at before it goes into a cache: most of what thousands of pods, volumes
-// and attachments consist of. It changes the object itself and returns it. A trimmed object may be patched by what has
-// changed, and must never be updated as a whole.
-func Trim(o any) (any, error) {
+// trimmer knows what many objects have in common, so that it is kept once.
+type trimmer struct {
+	// keys of the labels that are kept; nil for all.
+	keys map[string]bool
+
+	mu     sync.Mutex
+	same   map[string]string
+	labels map[string]map[string]string
+}
+
+// manySame bounds how many strings and sets of labels are kept for sharing. In a larger cluster they are shared less well.
+const manySame = 10000
+
+const daemonSet = "DaemonSet"
+
+// The values that objects share in which they are pointers.
+var (
+	filesystemMode = corev1.PersistentVolumeFilesystem
+	blockMode      = corev1.PersistentVolumeBlock
+	controlling    = true
+)
+
+func (t *trimmer) trim(o any) (any, error) {
 	object, ok := o.(metav1.Object)
 	if !ok {
 		return o, nil // of an object that is gone only its name is left
 	}
 	object.SetManagedFields(nil)
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	switch o := o.(type) {
 	case *corev1.Pod:
-		trimPod(o)
+		t.meta(&o.ObjectMeta, AnnotationIgnore)
+		t.pod(o)
 	case *corev1.PersistentVolume:
-		trimVolume(o)
+		t.meta(&o.ObjectMeta, "")
+		t.volume(o)
 	case *storagev1.VolumeAttachment:
-		trimMeta(&o.ObjectMeta, AnnotationFailOver)
+		t.meta(&o.ObjectMeta, AnnotationFailOver)
+		o.Spec.Attacher, o.Spec.NodeName = t.once(o.Spec.Attacher), t.once(o.Spec.NodeName)
 		o.Status = storagev1.VolumeAttachmentStatus{Attached: o.Status.Attached}
 	case *corev1.Node:
 		o.Status = corev1.NodeStatus{
@@ -37,47 +81,121 @@ func Trim(o any) (any, error) {
 	return o, nil
 }
 
-// trimMeta keeps one annotation only.
-func trimMeta(m *metav1.ObjectMeta, annotation string) {
+// once returns the string of that content which other objects have already.
+func (t *trimmer) once(s string) string {
+	if known, ok := t.same[s]; ok {
+		return known
+	}
+	if len(t.same) >= manySame {
+		clear(t.same)
+	}
+	s = strings.Clone(s)
+	t.same[s] = s
+	return s
+}
+
+// meta keeps one annotation, the labels that are selected by, and what owner controls the object.
+func (t *trimmer) meta(m *metav1.ObjectMeta, annotation string) {
+	m.Namespace, m.GenerateName, m.Finalizers = t.once(m.Namespace), "", nil
 	maps.DeleteFunc(m.Annotations, func(key, _ string) bool { return key != annotation })
 	if len(m.Annotations) == 0 {
 		m.Annotations = nil
 	}
+	if t.keys != nil {
+		maps.DeleteFunc(m.Labels, func(key, _ string) bool { return !t.keys[key] })
+		m.Labels = t.labelsOnce(m.Labels)
+	}
+	m.OwnerReferences = slices.DeleteFunc(m.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Controller == nil || !*r.Controller })
+	for i, owner := range m.OwnerReferences {
+		kept := metav1.OwnerReference{Kind: t.once(owner.Kind), Controller: &controlling}
+		if owner.Kind == daemonSet {
+			kept.Name = owner.Name
+		}
+		m.OwnerReferences[i] = kept
+	}
 }
 
-func trimPod(pod *corev1.Pod) {
-	trimMeta(&pod.ObjectMeta, AnnotationIgnore)
-	containers := make([]corev1.Container, len(pod.Spec.Containers))
-	for i, c := range pod.Spec.Containers {
-		containers[i] = corev1.Container{Name: c.Name, Image: c.Image}
+// labelsOnce returns the set of labels of that content which other objects have already.
+func (t *trimmer) labelsOnce(set map[string]string) map[string]string {
+	if len(set) == 0 {
+		return nil
 	}
-	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, Volumes: pod.Spec.Volumes, Containers: containers}
-	for i := range pod.Spec.Volumes {
-		// Of what a volume is made from only the kind counts.
-		if v := &pod.Spec.Volumes[i]; v.Projected != nil {
-			v.Projected = &corev1.ProjectedVolumeSource{}
+	content := labels.Set(set).String()
+	if known, ok := t.labels[content]; ok {
+		return known
+	}
+	if len(t.labels) >= manySame {
+		clear(t.labels)
+	}
+	t.labels[content] = maps.Clone(set)
+	return t.labels[content]
+}
+
+func (t *trimmer) pod(pod *corev1.Pod) {
+	spec := corev1.PodSpec{NodeName: t.once(pod.Spec.NodeName), Volumes: decisiveVolumes(pod.Spec.Volumes)}
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == daemonSet {
+		// Its name and the images tell which are node agents.
+		for _, c := range pod.Spec.Containers {
+			spec.Containers = append(spec.Containers, corev1.Container{Image: t.once(c.Image)})
+		}
+	}
+	pod.Spec = spec
+	conditions := make([]corev1.PodCondition, 0, 1)
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled || c.Type == corev1.DisruptionTarget {
+			conditions = append(conditions, corev1.PodCondition{
+				Type:   corev1.PodConditionType(t.once(string(c.Type))),
+				Status: corev1.ConditionStatus(t.once(string(c.Status))), LastTransitionTime: c.LastTransitionTime,
+			})
 		}
 	}
 	statuses := make([]corev1.ContainerStatus, len(pod.Status.ContainerStatuses))
 	for i, c := range pod.Status.ContainerStatuses {
-		statuses[i] = corev1.ContainerStatus{Name: c.Name, State: c.State, LastTerminationState: c.LastTerminationState}
+		statuses[i] = corev1.ContainerStatus{State: c.State, LastTerminationState: c.LastTerminationState}
 	}
-	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, Conditions: pod.Status.Conditions, ContainerStatuses: statuses}
+	phase := corev1.PodPhase(t.once(string(pod.Status.Phase)))
+	pod.Status = corev1.PodStatus{Phase: phase, Conditions: conditions, ContainerStatuses: statuses}
 }
 
-func trimVolume(pv *corev1.PersistentVolume) {
-	trimMeta(&pv.ObjectMeta, "")
-	pv.Labels, pv.Finalizers = nil, nil
-	spec := corev1.PersistentVolumeSpec{AccessModes: pv.Spec.AccessModes, VolumeMode: pv.Spec.VolumeMode}
+// decisiveVolumes leaves the volumes that are claims, or that may not survive a move.
+func decisiveVolumes(all []corev1.Volume) []corev1.Volume {
+	safe := func(v corev1.Volume) bool {
+		return v.PersistentVolumeClaim == nil && v.Ephemeral == nil && safeSource(v.VolumeSource)
+	}
+	kept := slices.Clone(slices.DeleteFunc(all, safe)) // in an array no larger than it need be
+	for i := range kept {
+		if kept[i].Ephemeral != nil {
+			kept[i].Ephemeral = &corev1.EphemeralVolumeSource{} // only the kind counts
+		}
+	}
+	return kept
+}
+
+func (t *trimmer) volume(pv *corev1.PersistentVolume) {
+	spec := corev1.PersistentVolumeSpec{}
+	for _, mode := range pv.Spec.AccessModes {
+		spec.AccessModes = append(spec.AccessModes, corev1.PersistentVolumeAccessMode(t.once(string(mode))))
+	}
+	if mode := pv.Spec.VolumeMode; mode != nil {
+		spec.VolumeMode = &filesystemMode
+		if *mode == corev1.PersistentVolumeBlock {
+			spec.VolumeMode = &blockMode
+		}
+	}
 	if claim := pv.Spec.ClaimRef; claim != nil {
-		spec.ClaimRef = &corev1.ObjectReference{Kind: claim.Kind, APIVersion: claim.APIVersion, Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
+		spec.ClaimRef = &corev1.ObjectReference{
+			Kind: t.once(claim.Kind), APIVersion: t.once(claim.APIVersion), Namespace: t.once(claim.Namespace), Name: claim.Name, UID: claim.UID,
+		}
 	}
 	if csi := pv.Spec.CSI; csi != nil {
-		spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: csi.Driver, VolumeHandle: csi.VolumeHandle, ReadOnly: csi.ReadOnly}
+		spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: t.once(csi.Driver), VolumeHandle: csi.VolumeHandle, ReadOnly: csi.ReadOnly}
+		if csi.VolumeHandle == pv.Name {
+			spec.CSI.VolumeHandle = pv.Name
+		}
 		if value, ok := csi.VolumeAttributes[nfsExport]; ok {
 			spec.CSI.VolumeAttributes = map[string]string{nfsExport: value}
 		}
 	}
 	pv.Spec = spec
-	pv.Status = corev1.PersistentVolumeStatus{Phase: pv.Status.Phase}
+	pv.Status = corev1.PersistentVolumeStatus{}
 }

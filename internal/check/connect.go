@@ -71,7 +71,7 @@ func openCache(
 	c, err := cache.New(config, cache.Options{
 		Scheme:                      scheme,
 		ReaderFailOnMissingInformer: true,
-		DefaultTransform:            controllers.Trim,
+		DefaultTransform:            controllers.Trim(nil),
 		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) {
 			failure.set(err)
 			if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {

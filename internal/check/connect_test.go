@@ -26,7 +26,7 @@ func TestATrimmedPodTellsTheSame(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC))
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: "db-0", UID: "pod", CreationTimestamp: at, Labels: map[string]string{"move": "me"},
+			Namespace: "default", Name: "db-0", UID: "pod", CreationTimestamp: at, Labels: map[string]string{"move": "me", "app": "db"},
 			Annotations:     map[string]string{controllers.AnnotationIgnore: "", "large": "value"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "db", UID: "owner", Controller: new(true)}},
 		},
@@ -48,17 +48,34 @@ func TestATrimmedPodTellsTheSame(t *testing.T) {
 			}},
 		},
 	}
-	o, err := controllers.Trim(pod.DeepCopy())
+	for name, selector := range map[string]labels.Selector{"all labels": nil, "selected labels": movable(t)} {
+		t.Run(name, func(t *testing.T) {
+			o, err := controllers.Trim(selector)(pod.DeepCopy())
+			if err != nil {
+				t.Fatal(err)
+			}
+			trimmed := o.(*corev1.Pod)
+			if trimmed.Annotations["large"] != "" || trimmed.Status.PodIP != "" || trimmed.Spec.Containers[0].Env != nil {
+				t.Errorf("nothing was dropped: %+v", trimmed)
+			}
+			if _, kept := trimmed.Labels["app"]; kept != (selector == nil) {
+				t.Errorf("labels left: %v", trimmed.Labels)
+			}
+			if diff := cmp.Diff(surveyed(t, pod), surveyed(t, trimmed)); diff != "" {
+				t.Errorf("what is known of the pod (-whole +trimmed):\n%s", diff)
+			}
+		})
+	}
+}
+
+// movable selects the pods that may be moved.
+func movable(t *testing.T) labels.Selector {
+	t.Helper()
+	selector, err := labels.Parse("move=me")
 	if err != nil {
 		t.Fatal(err)
 	}
-	trimmed := o.(*corev1.Pod)
-	if trimmed.Annotations["large"] != "" || trimmed.Status.PodIP != "" || trimmed.Spec.Containers[0].Env != nil {
-		t.Errorf("nothing was dropped: %+v", trimmed)
-	}
-	if diff := cmp.Diff(surveyed(t, pod), surveyed(t, trimmed)); diff != "" {
-		t.Errorf("what is known of the pod (-whole +trimmed):\n%s", diff)
-	}
+	return selector
 }
 
 // indexer registers the indexes of a cache with a fake client.
@@ -80,13 +97,9 @@ func surveyed(t *testing.T, pod *corev1.Pod) []controllers.Use {
 	if err := controllers.AddIndexes(t.Context(), indexer{builder}, virtual.Driver); err != nil {
 		t.Fatal(err)
 	}
-	selector, err := labels.Parse("move=me")
-	if err != nil {
-		t.Fatal(err)
-	}
 	memory := linstor.NewStore()
 	survey := controllers.NewSurvey(controllers.Config{
-		Driver: virtual.Driver, Selector: selector, Clock: clock,
+		Driver: virtual.Driver, Selector: movable(t), Clock: clock,
 		Linstor: view{memory, linstor.NewFeed(nil, memory, logr.Discard(), linstor.Options{Metrics: linstor.NewMetrics()})},
 	}, controllers.NewKubelets(clock, nil), builder.Build())
 	uses, idle, err := survey.Uses(t.Context(), "")

@@ -14,15 +14,16 @@ func (s *Store) ApplyEvent(ev PromotionEvent, at time.Time) (known, changed bool
 	var replica *replicaEntry
 	e := s.resources[fold(ev.Resource)]
 	if e != nil {
-		replica = e.replicas[fold(ev.Node)]
+		replica = e.replica(fold(ev.Node))
 	}
 	if replica == nil {
 		s.mu.Unlock()
 		return false, false
 	}
-	before := replica.MayPromote
-	replica.MayPromote = observe(before, ev.MayPromote, instant(at))
-	changed = !same(before, replica.MayPromote)
+	before := replica.mayPromoteFact()
+	after := observe(before, ev.MayPromote, instant(at))
+	replica.mayPromote, replica.mayPromoteConfirmed = keep(after), stampOf(after.Confirmed)
+	changed = !same(before, after)
 	if changed && len(e.undecided) < maxUndecided {
 		e.undecided = append(e.undecided, at)
 	}
@@ -59,7 +60,7 @@ func (s *Store) applyResources(name string, list []wireResource, at span) {
 	s.mu.Lock()
 	key := fold(name)
 	e := s.resources[key]
-	if e != nil && at.start.Before(e.set.Confirmed) {
+	if e != nil && stampOf(at.start) < e.setConfirmed {
 		s.mu.Unlock()
 		return
 	}
@@ -69,8 +70,7 @@ func (s *Store) applyResources(name string, list []wireResource, at span) {
 		if d := s.definitions[key]; d != nil {
 			name = d.name
 		}
-		e = &entry{name: name, replicas: map[string]*replicaEntry{}}
-		s.resources[key] = e
+		e = s.add(name)
 	} else {
 		before = s.snapshot(e)
 	}
@@ -86,11 +86,11 @@ func (s *Store) applyResources(name string, list []wireResource, at span) {
 func (s *Store) remove(name string, at span) {
 	s.mu.Lock()
 	key := fold(name)
-	if d := s.definitions[key]; d != nil && !at.start.Before(d.read.start) {
+	if d := s.definitions[key]; d != nil && stampOf(at.start) >= d.read {
 		delete(s.definitions, key)
 	}
 	e := s.resources[key]
-	gone := e != nil && !at.start.Before(e.set.Confirmed)
+	gone := e != nil && stampOf(at.start) >= e.setConfirmed
 	if gone {
 		delete(s.resources, key)
 	}
@@ -120,17 +120,16 @@ func (s *Store) applyView(all []wireResource, at span) (read []string) {
 	for key, d := range s.definitions {
 		e := s.resources[key]
 		if e == nil {
-			e = &entry{name: d.name, replicas: map[string]*replicaEntry{}}
-			s.resources[key] = e
+			e = s.add(d.name)
 			changed = append(changed, e.name)
 		}
-		if rows[key] == nil && (len(e.replicas) > 0 || e.set.Confirmed.IsZero()) {
+		if rows[key] == nil && (len(e.replicas) > 0 || e.setConfirmed == 0) {
 			read = append(read, e.name)
 		}
 	}
 	maps.DeleteFunc(s.resources, func(key string, e *entry) bool {
 		gone := rows[key] == nil && s.definitions[key] == nil &&
-			!s.definitionsRead.start.IsZero() && !e.set.Confirmed.After(s.definitionsRead.start)
+			!s.definitionsRead.start.IsZero() && e.setConfirmed <= stampOf(s.definitionsRead.start)
 		if gone {
 			changed = append(changed, e.name)
 		}
@@ -172,12 +171,10 @@ func byResource(list []wireResource) map[string][]wireResource {
 func (s *Store) takeRows(key string, list []wireResource, at span) (changed, lacking bool) {
 	e := s.resources[key]
 	if e == nil {
-		e = &entry{name: list[0].Name, replicas: map[string]*replicaEntry{}}
-		s.resources[key] = e
-		s.replace(e, list, at)
+		s.replace(s.add(list[0].Name), list, at)
 		return true, false
 	}
-	if at.start.Before(e.set.Confirmed) {
+	if stampOf(at.start) < e.setConfirmed {
 		return false, false
 	}
 	before := s.snapshot(e)
@@ -191,140 +188,109 @@ func (s *Store) takeRows(key string, list []wireResource, at span) (changed, lac
 
 // lacks tells whether a replica of e is not in the list.
 func lacks(list []wireResource, e *entry) bool {
-	for node := range e.replicas {
-		if !slices.ContainsFunc(list, func(r wireResource) bool { return fold(r.NodeName) == node }) {
-			return true
-		}
+	return slices.ContainsFunc(e.replicas, func(replica replicaEntry) bool { return !lists(list, replica.node) })
+}
+
+// lists tells whether a replica on a node is in the list.
+func lists(list []wireResource, node string) bool {
+	return slices.ContainsFunc(list, func(r wireResource) bool { return fold(r.NodeName) == node })
+}
+
+// add creates the entry of a resource definition. The lock must be held.
+func (s *Store) add(name string) *entry {
+	if d := s.definitions[fold(name)]; d != nil && d.name == name {
+		name = d.name // one string for both
 	}
-	return false
+	e := &entry{name: name}
+	s.resources[fold(name)] = e
+	return e
 }
 
 // replace makes the list the whole of e. The lock must be held.
 func (s *Store) replace(e *entry, list []wireResource, at span) {
-	listed := make(map[string]bool, len(list))
+	e.replicas = slices.DeleteFunc(e.replicas, func(replica replicaEntry) bool { return !lists(list, replica.node) })
+	nodes := make([]string, 0, len(list))
 	for _, r := range list {
-		listed[fold(r.NodeName)] = true
+		nodes = append(nodes, fold(r.NodeName))
 	}
-	maps.DeleteFunc(e.replicas, func(node string, _ *replicaEntry) bool { return !listed[node] })
-	set := strings.Join(slices.Sorted(maps.Keys(listed)), "\n")
-	e.set = observe(e.set, &set, at)
+	slices.Sort(nodes)
+	set := strings.Join(slices.Compact(nodes), "\n")
+	if e.set.value == set {
+		set = e.set.value // the string that is there already
+	}
+	seen := observe(e.set.fact(e.setConfirmed), &set, at)
+	e.set, e.setConfirmed = keep(seen), stampOf(seen.Confirmed)
 	s.update(e, list, at)
 }
 
 // update takes over the listed replicas and leaves the others alone. The lock must be held.
 func (s *Store) update(e *entry, list []wireResource, at span) {
+	if len(e.replicas) == 0 {
+		e.replicas = make([]replicaEntry, 0, len(list)) // no larger than it need be
+	}
 	for _, r := range list {
-		if r.Name != "" {
+		if r.Name != "" && r.Name != e.name {
 			e.name = r.Name
 		}
-		node := fold(r.NodeName)
-		replica := e.replicas[node]
+		node := s.nodeName(r.NodeName)
+		replica := e.replica(node)
 		if replica == nil {
-			replica = &replicaEntry{Replica: Replica{Node: node}}
-			e.replicas[node] = replica
+			i, _ := slices.BinarySearchFunc(e.replicas, node, func(r replicaEntry, node string) int { return strings.Compare(r.node, node) })
+			e.replicas = slices.Insert(e.replicas, i, replicaEntry{node: node})
+			replica = &e.replicas[i]
 		}
-		if !at.start.Before(replica.read) {
-			replica.take(r, at)
+		if stampOf(at.start) >= replica.read {
+			s.take(replica, r, at)
 		}
 	}
 	s.remember(e, at)
 }
 
-// take takes over what a list says of a replica.
-func (r *replicaEntry) take(w wireResource, at span) {
-	values, before := w.values(), r.Replica
-	r.read = at.start
-	r.drbd = w.drbd()
-	r.volumes = len(values.Volumes)
-	r.Diskless = anyFlag(w.Flags, flagDiskless, flagDRBDDiskless)
-	r.TieBreaker = anyFlag(w.Flags, flagTieBreaker)
-	r.leaving = anyFlag(w.Flags, flagDelete, flagDRBDDelete, flagEvicted, flagInactive)
-	r.quorum = observeLevel(r.quorum, w.Props, at)
-	r.Reports = observe(r.Reports, new(w.reports()), at)
-	r.MayPromote = observe(r.MayPromote, values.MayPromote, at)
-	r.Score = observe(r.Score, values.PromotionScore, at)
-	r.InUse = observe(r.InUse, w.inUse(), at)
-	if r.InUse.Known && r.InUse.Value && r.InUse.Confirmed.After(r.LastInUse) {
-		r.LastInUse = r.InUse.Confirmed
+// nodeName folds the name of a node. Of one that is known it returns the string that is there already: it is wanted for each
+// replica and connection. The lock must be held.
+func (s *Store) nodeName(name string) string {
+	name = fold(name)
+	if node := s.nodes[name]; node != nil {
+		return node.Name
 	}
-	r.Connections = connections(before, values, at)
-	r.Rejoined = rejoined(before, r.Connections, at.end)
-	if isNews(before, r.Replica) {
-		r.Heard = at.end
-	}
+	return name
 }
-
-// connections returns what a list says of a replica's connections. The old slice has been handed out and stays.
-func connections(before Replica, values wireDRBD, at span) []Connection {
-	all := make([]Connection, 0, len(values.Connections))
-	for name, connection := range values.Connections {
-		peer := fold(name)
-		old, _ := before.Connection(peer)
-		all = append(all, Connection{peer, observe(old, connection.connected(), at)})
-	}
-	slices.SortFunc(all, func(a, b Connection) int { return strings.Compare(a.Peer, b.Peer) })
-	return slices.CompactFunc(all, func(a, b Connection) bool { return a.Peer == b.Peer })
-}
-
-// rejoined returns since when a replica has been Connected to those peers that it was seen to connect to.
-func rejoined(before Replica, connections []Connection, now time.Time) map[string]time.Time {
-	all := maps.Clone(before.Rejoined)
-	for _, c := range connections {
-		old, _ := before.Connection(c.Peer)
-		switch {
-		case !c.Connected.Known:
-		case !c.Connected.Value:
-			delete(all, c.Peer)
-		case old.Known && !old.Value:
-			if all == nil {
-				all = map[string]time.Time{}
-			}
-			all[c.Peer] = now
-		}
-	}
-	return all
-}
-
-// isNews tells whether a satellite must have said something between two readings of its replica. What LINSTOR no longer
-// knows is no news from there.
-func isNews(before, after Replica) bool {
-	for _, c := range after.Connections {
-		if old, _ := before.Connection(c.Peer); differs(old, c.Connected) {
-			return true
-		}
-	}
-	return differs(before.MayPromote, after.MayPromote) || differs(before.InUse, after.InUse) || differs(before.Score, after.Score)
-}
-
-func differs[T comparable](before, after Fact[T]) bool { return after.Known && !same(before, after) }
 
 // remember keeps, of each replica that this read shows reporting from an ONLINE node, under which quorum
 // it does so. A quorum counts only if LINSTOR was seen to have it before the read began: then the
 // node had heard of it. The lock must be held.
 func (s *Store) remember(e *entry, at span) {
-	var diskful, diskless []string
-	for node, replica := range e.replicas {
-		if replica.Diskless {
-			diskless = append(diskless, node)
+	var diskful, diskless []string // sorted as the replicas are
+	for i := range e.replicas {
+		if replica := &e.replicas[i]; replica.diskless {
+			diskless = append(diskless, replica.node)
 		} else {
-			diskful = append(diskful, node)
+			diskful = append(diskful, replica.node)
 		}
 	}
-	slices.Sort(diskful)
-	slices.Sort(diskless)
-	for _, replica := range e.replicas {
-		if !replica.read.Equal(at.start) || !isTrue(replica.Reports) {
+	var common *Memory
+	for i := range e.replicas {
+		replica := &e.replicas[i]
+		if replica.read != stampOf(at.start) || !replica.reports.value {
 			continue
 		}
-		node := s.nodes[replica.Node]
+		node := s.nodes[replica.node]
 		if node == nil || !isTrue(node.Online) {
 			continue
 		}
 		quorum, since := s.quorum(e, replica)
-		if quorum == "" || since.After(at.start) {
+		if quorum == "" || since > stampOf(at.start) {
 			continue
 		}
-		replica.Remembered = &Memory{Time: at.start, Quorum: quorum, Diskful: diskful, Diskless: diskless}
+		seen := &Memory{Quorum: quorum, Diskful: diskful, Diskless: diskless}
+		switch {
+		case sameMemory(replica.remembered, seen):
+		case sameMemory(common, seen):
+			replica.remembered = common
+		default:
+			replica.remembered = seen
+		}
+		common = replica.remembered
 	}
 }
 

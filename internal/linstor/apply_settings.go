@@ -44,7 +44,7 @@ func (s *Store) applyNodes(list []wireNode, at span) bool {
 	})
 	names := s.namesWhere(func(e *entry) bool {
 		for node := range changed {
-			if e.replicas[node] != nil {
+			if e.replica(node) != nil {
 				return true
 			}
 		}
@@ -82,7 +82,7 @@ func (s *Store) applyDefinitions(list []wireDefinition, at span) (changed []stri
 			changed = append(changed, s.takeDefinition(w, at)...)
 		}
 		maps.DeleteFunc(s.definitions, func(key string, d *definitionEntry) bool {
-			return !listed[key] && !d.read.start.After(at.start)
+			return !listed[key] && d.read <= stampOf(at.start)
 		})
 	}
 	s.mu.Unlock()
@@ -106,11 +106,17 @@ func (s *Store) takeDefinition(w wireDefinition, at span) []string {
 		d = &definitionEntry{}
 		s.definitions[key] = d
 	}
-	if at.start.Before(d.read.start) {
+	if stampOf(at.start) < d.read {
 		return nil
 	}
 	before := *d
-	d.name, d.group, d.read = w.Name, fold(w.ResourceGroupName), at
+	d.read = stampOf(at.start)
+	if d.name != w.Name { // the string that is there is shared
+		d.name = w.Name
+	}
+	if group := fold(w.ResourceGroupName); d.group != group {
+		d.group = group
+	}
 	d.drbd = len(w.LayerData) > 0 && w.LayerData[0].Type == layerDRBD
 	d.quorum = observeLevel(d.quorum, w.Props, at)
 	if before.group == d.group && before.drbd == d.drbd && before.quorum == d.quorum {
@@ -132,7 +138,7 @@ func (s *Store) applyGroups(list []wireGroup, at span) (changed []string) {
 		changed = append(changed, s.takeGroup(w, at)...)
 	}
 	maps.DeleteFunc(s.groups, func(key string, g *groupEntry) bool {
-		return !listed[key] && !g.read.start.After(at.start)
+		return !listed[key] && g.read <= stampOf(at.start)
 	})
 	s.mu.Unlock()
 	s.notify(changed...)
@@ -155,11 +161,11 @@ func (s *Store) takeGroup(w wireGroup, at span) []string {
 		g = &groupEntry{}
 		s.groups[key] = g
 	}
-	if at.start.Before(g.read.start) {
+	if stampOf(at.start) < g.read {
 		return nil
 	}
 	before := g.quorum
-	g.read, g.quorum = at, observeLevel(g.quorum, w.Props, at)
+	g.read, g.quorum = stampOf(at.start), observeLevel(g.quorum, w.Props, at)
 	if before == g.quorum {
 		return nil
 	}
@@ -203,7 +209,7 @@ func (s *Store) definitionReadAt(name string) time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if d := s.definitions[fold(name)]; d != nil {
-		return d.read.start
+		return d.read.time()
 	}
 	return time.Time{}
 }
@@ -212,7 +218,7 @@ func (s *Store) groupReadAt(name string) time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if g := s.groups[fold(name)]; g != nil {
-		return g.read.start
+		return g.read.time()
 	}
 	return time.Time{}
 }

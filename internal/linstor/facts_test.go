@@ -1,6 +1,7 @@
 package linstor
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -59,7 +60,7 @@ func TestObserve(t *testing.T) {
 }
 
 func TestEffectiveQuorum(t *testing.T) {
-	read := func(value string) level { return level{value: value, since: time.Unix(1, 0)} }
+	read := func(value string) level { return level{value: value, since: stampOf(time.Unix(1, 0))} }
 	for name, tc := range map[string]struct {
 		levels [5]level
 		want   string
@@ -78,5 +79,24 @@ func TestEffectiveQuorum(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// A time survives being kept, with its reading of the monotonic clock: a step of the machine's clock changes no grace.
+func TestAStampIsATime(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, at := range map[string]time.Time{
+		"now": now, "long ago": now.Add(-24 * time.Hour), "without a monotonic clock": now.Round(0), "2000": time.Date(2000, 1, 1, 0, 0, 0, 1, time.UTC),
+	} {
+		if kept := stampOf(at).time(); !kept.Equal(at) {
+			t.Errorf("%s: %v is kept as %v", name, at, kept)
+		}
+	}
+	if kept := (stamp(0)).time(); !kept.IsZero() || stampOf(time.Time{}) != 0 {
+		t.Errorf("the zero time is kept as %v", kept)
+	}
+	if kept := stampOf(now).time(); !strings.Contains(kept.String(), " m=") {
+		t.Errorf("%v has no reading of the monotonic clock", kept)
 	}
 }

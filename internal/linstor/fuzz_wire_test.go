@@ -150,8 +150,8 @@ func replicasIn(t *testing.T, tree any) ([]Replica, bool) {
 	var replicas []Replica
 	for _, w := range list {
 		entry := &replicaEntry{}
-		entry.take(w, s.read(1))
-		replicas = append(replicas, entry.Replica)
+		s.take(entry, w, s.read(1))
+		replicas = append(replicas, entry.replica(&[]Connection{}))
 	}
 	return replicas, true
 }

@@ -1,7 +1,5 @@
 package linstor
 
-import "time"
-
 // quorumOff is DRBD's default for quorum.
 const quorumOff = "off"
 
@@ -10,10 +8,10 @@ const quorumOff = "off"
 type level struct {
 	value string
 	// since is the end of the read that first showed this value.
-	since time.Time
+	since stamp
 }
 
-func (l level) read() bool { return !l.since.IsZero() }
+func (l level) read() bool { return l.since != 0 }
 
 // observeLevel returns the level after props have been read.
 func observeLevel(old level, props map[string]string, at span) level {
@@ -21,7 +19,7 @@ func observeLevel(old level, props map[string]string, at span) level {
 	if old.read() && old.value == value {
 		return old
 	}
-	return level{value: value, since: at.end}
+	return level{value: value, since: stampOf(at.end)}
 }
 
 // effectiveQuorum merges the levels, the highest first, the way a LINSTOR satellite does when it writes

@@ -83,15 +83,13 @@ type Replica struct {
 	// LastInUse is when this replica was last seen Primary by this process; zero when never.
 	LastInUse time.Time
 	// Remembered is what LINSTOR said while this replica's satellite was last seen ONLINE and reporting;
-	// nil when this process never saw it so. A setting changed later may not have reached the node.
+	// nil when this process never saw it so. A setting changed later may not have reached the node. Resources share it.
 	Remembered *Memory
 }
 
 // Memory is the part of a replica's settings that decides whether its node can still commit a write
 // after LINSTOR has lost sight of it.
 type Memory struct {
-	// Time is when it was last read so.
-	Time time.Time
 	// Quorum is the effective value of DrbdOptions/Resource/quorum then.
 	Quorum string
 	// Diskful is the sorted list of nodes with a disk then.

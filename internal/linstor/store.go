@@ -3,7 +3,6 @@ package linstor
 import (
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -34,21 +33,12 @@ type Store struct {
 type entry struct {
 	name string
 	// set is the sorted, joined names of the nodes with a replica. It is confirmed by lists only.
-	set      Fact[string]
-	replicas map[string]*replicaEntry
+	set          kept[string]
+	setConfirmed stamp
+	// replicas are sorted by node.
+	replicas []replicaEntry
 	// undecided is when events came that changed something and were not decided on yet.
 	undecided []time.Time
-}
-
-// replicaEntry keeps of its Replica everything but what the node and the levels above decide.
-type replicaEntry struct {
-	Replica
-	leaving bool
-	drbd    bool
-	volumes int
-	quorum  level
-	// read is the start of the newest list that had this replica.
-	read time.Time
 }
 
 type nodeEntry struct {
@@ -61,12 +51,24 @@ type definitionEntry struct {
 	group  string // folded
 	drbd   bool
 	quorum level
-	read   span
+	// read is when the newest read of it began.
+	read stamp
 }
 
 type groupEntry struct {
 	quorum level
-	read   span
+	// read is when the newest read of it began.
+	read stamp
+}
+
+// replica returns the entry of the replica on a node, named in lower case; nil where there is none.
+func (e *entry) replica(node string) *replicaEntry {
+	for i := range e.replicas {
+		if e.replicas[i].node == node {
+			return &e.replicas[i]
+		}
+	}
+	return nil
 }
 
 // Node is a LINSTOR node, as an immutable snapshot.
@@ -104,6 +106,14 @@ func (s *Store) Resource(name string) (Resource, bool) {
 		return Resource{}, false
 	}
 	return s.snapshot(e), true
+}
+
+// has tells whether there is a replica, by folded names.
+func (s *Store) has(resource, node string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	e := s.resources[resource]
+	return e != nil && e.replica(node) != nil
 }
 
 // Names returns the display names of all known resource definitions, sorted.
@@ -145,9 +155,9 @@ func (s *Store) Counts() (replicas, reporting int) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, e := range s.resources {
-		for _, r := range e.replicas {
-			replicas++
-			if isTrue(r.Reports) {
+		replicas += len(e.replicas)
+		for i := range e.replicas {
+			if e.replicas[i].reports.value {
 				reporting++
 			}
 		}
@@ -195,7 +205,7 @@ func (s *Store) notify(names ...string) {
 
 // namesOn returns the names of the resources with a replica on a node. The lock must be held.
 func (s *Store) namesOn(node string) []string {
-	return s.namesWhere(func(e *entry) bool { return e.replicas[node] != nil })
+	return s.namesWhere(func(e *entry) bool { return e.replica(node) != nil })
 }
 
 // namesWhere returns the names of some resources. The lock must be held.
@@ -213,17 +223,22 @@ func (s *Store) namesWhere(match func(*entry) bool) []string {
 func (s *Store) snapshot(e *entry) Resource {
 	r := Resource{
 		Name:      e.name,
-		Confirmed: e.set.Confirmed,
-		SetSince:  e.set.Since,
+		Confirmed: e.setConfirmed.time(),
+		SetSince:  e.set.since.time(),
 		Replicas:  make([]Replica, 0, len(e.replicas)),
 	}
+	many := 0
+	for i := range e.replicas {
+		many += len(e.replicas[i].connections)
+	}
+	connections := make([]Connection, 0, many)
 	definition := s.definitions[fold(e.name)]
 	r.DRBD = len(e.replicas) == 0 && definition != nil && definition.drbd
-	for _, replica := range e.replicas {
+	for i := range e.replicas {
+		replica := &e.replicas[i]
 		r.DRBD = r.DRBD || replica.drbd
-		r.Volumes = max(r.Volumes, replica.volumes)
-		out := replica.Replica
-		out.Leaving = replica.leaving
+		r.Volumes = max(r.Volumes, int(replica.volumes))
+		out := replica.replica(&connections)
 		if node := s.nodes[out.Node]; node != nil {
 			out.Online = node.Online
 			out.Leaving = out.Leaving || node.Leaving
@@ -231,13 +246,12 @@ func (s *Store) snapshot(e *entry) Resource {
 		out.Quorum, _ = s.quorum(e, replica)
 		r.Replicas = append(r.Replicas, out)
 	}
-	slices.SortFunc(r.Replicas, func(a, b Replica) int { return strings.Compare(a.Node, b.Node) })
 	return r
 }
 
 // quorum returns the quorum in force for a replica, and since when all levels above the resource have been
 // seen as they are. The lock must be held.
-func (s *Store) quorum(e *entry, replica *replicaEntry) (string, time.Time) {
+func (s *Store) quorum(e *entry, replica *replicaEntry) (string, stamp) {
 	levels := [5]level{0: replica.quorum, 4: s.controller}
 	if definition := s.definitions[fold(e.name)]; definition != nil {
 		levels[1] = definition.quorum
@@ -245,14 +259,12 @@ func (s *Store) quorum(e *entry, replica *replicaEntry) (string, time.Time) {
 			levels[2] = group.quorum
 		}
 	}
-	if node := s.nodes[replica.Node]; node != nil {
+	if node := s.nodes[replica.node]; node != nil {
 		levels[3] = node.quorum
 	}
-	var since time.Time
+	var since stamp
 	for _, l := range levels[1:] {
-		if l.since.After(since) {
-			since = l.since
-		}
+		since = max(since, l.since)
 	}
 	return effectiveQuorum(levels[:]...), since
 }

@@ -49,7 +49,7 @@ type Settings struct {
 	Attachments int
 	// Parallel is how many beds may run at the same time where they hardly use the processor.
 	Parallel int
-	// ProfileDir takes processor profiles of the controller under a storm; none are taken if empty.
+	// ProfileDir takes profiles of the controller under a storm and while it is idle; none are taken if empty.
 	ProfileDir string
 	// Log is told what goes on.
 	Log io.Writer

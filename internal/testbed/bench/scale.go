@@ -68,12 +68,36 @@ func (s *state) measure(ctx context.Context, settings Settings, results Results)
 	if results[rowIdle.Key], err = s.idle(ctx, replicas); err != nil {
 		return err
 	}
+	if err := s.profileIdle(ctx, settings, replicas); err != nil {
+		return err
+	}
 	profile, err := settings.profilePath("storm")
 	if err != nil {
 		return err
 	}
 	results[rowStorm.Key], err = s.storms(ctx, replicas, profile)
 	return err
+}
+
+// profileIdle writes, once all has been measured that they would spoil, profiles of processes that have nothing to do, if
+// there is a folder for them: of the leader's processor time, and of the memory of each.
+func (s *state) profileIdle(ctx context.Context, settings Settings, replicas []*testbed.Replica) error {
+	path, err := settings.profilePath("idle")
+	if err != nil || path == "" {
+		return err
+	}
+	if err := s.profileLeader(ctx, path, time.Minute)(); err != nil {
+		return err
+	}
+	for _, r := range replicas {
+		if path, err = settings.profilePath("heap-" + r.Name); err != nil {
+			return err
+		}
+		if err := s.HeapProfile(ctx, r.Name, path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // synced waits until a process follows LINSTOR and has read everything, and returns how long after its

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -134,6 +135,7 @@ func properties(world World) map[string]string {
 
 // prepareViews makes the caches of all processes that there will be: a cache must be there before the first object.
 func (w *world) prepareViews() {
+	selector := labels.SelectorFromSet(labels.Set{selectedLabel: "remove"})
 	count := w.history.World.Processes
 	for _, s := range w.history.Steps {
 		if s.What == RestartProcess || s.What == ChangeLeader {
@@ -145,7 +147,7 @@ func (w *world) prepareViews() {
 			pod, isPod := o.(*corev1.Pod)
 			return !isPod || pod.Labels[selectedLabel] == "remove"
 		})
-		view.Transform(controllers.Trim)
+		view.Transform(controllers.Trim(selector))
 		w.must(controllers.AddIndexes(w.ctx, view, virtual.Driver))
 		w.views = append(w.views, view)
 	}
