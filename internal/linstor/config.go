@@ -38,7 +38,8 @@ type Config struct {
 //   - LS_BEARER_TOKEN_FILE: a file with the bearer token, raw or as {"token": "..."}. It is read again
 //     for each request and wins over basic authentication.
 //   - LS_ROOT_CA, LS_USER_CERTIFICATE, LS_USER_KEY: PEM text, or with the suffix _FILE, which wins, the
-//     path of a PEM file. The client's certificate and key are read again for each TLS handshake.
+//     path of a PEM file. The client's certificate and key are read again for each TLS handshake, the
+//     authority's certificate for each request.
 //
 // All files are read once here, so that a fault in them shows at start-up. An error names the variable
 // and the fault, and never a secret.

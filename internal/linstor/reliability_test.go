@@ -77,9 +77,10 @@ func secured(t *testing.T, n *network, fake *fakeLinstor, config func() *tls.Con
 	n.hosts["linstor:3371"] = func(conn net.Conn) { n.hosts["plain"](tls.Server(conn, config())) }
 }
 
-func securedFeed(t *testing.T, n *network, ca string, lines *logLines) *Feed {
+func securedFeed(t *testing.T, n *network, variables map[string]string, lines *logLines) *Feed {
 	t.Helper()
-	cfg, err := ConfigFromEnv(env(map[string]string{envControllers: "linstor", envRootCA: ca}))
+	variables[envControllers] = "linstor"
+	cfg, err := ConfigFromEnv(env(variables))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +104,7 @@ func TestAnExpiredCertificateIsRefusedUntilItIsRenewed(t *testing.T) {
 		secured(t, n, fake, func() *tls.Config {
 			return &tls.Config{Certificates: []tls.Certificate{*cert.Load()}, MaxVersion: tls.VersionTLS12}
 		})
-		feed := securedFeed(t, n, pemOf(ca.cert), lines)
+		feed := securedFeed(t, n, map[string]string{envRootCA: pemOf(ca.cert)}, lines)
 		settle(time.Second)
 		if !feed.Status().Synced {
 			t.Fatalf("status: %+v", feed.Status())
@@ -123,6 +124,47 @@ func TestAnExpiredCertificateIsRefusedUntilItIsRenewed(t *testing.T) {
 		if !feed.Status().Synced {
 			t.Errorf("status with the renewed certificate: %+v", feed.Status())
 		}
+	})
+}
+
+// The authority is replaced by another one, and LINSTOR's certificate with it: first the file of the client, then LINSTOR,
+// and in between the file is broken for a moment.
+func TestTheAuthorityIsReadAgainWhenItIsRotated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake, lines := newNetwork(), newFakeLinstor(), &logLines{}
+		fake.pvc1()
+		first, second := newAuthority(t), newAuthority(t)
+		var cert atomic.Pointer[tls.Certificate]
+		cert.Store(new(first.issue(t, 24*time.Hour)))
+		secured(t, n, fake, func() *tls.Config {
+			return &tls.Config{Certificates: []tls.Certificate{*cert.Load()}, MaxVersion: tls.VersionTLS12}
+		})
+		dir := t.TempDir()
+		file := write(t, dir, "ca.crt", pemOf(first.cert))
+		feed := securedFeed(t, n, map[string]string{envRootCA + fileSuffix: file}, lines)
+		synced := func(when string) {
+			t.Helper()
+			settle(11 * time.Second)
+			if status := feed.Status(); !status.Synced || !status.Connected {
+				t.Fatalf("%s: %+v", when, status)
+			}
+		}
+		synced("at the start")
+
+		write(t, dir, "ca.crt", "-----BEGIN CERTIFI")
+		fake.cut()
+		n.close()
+		synced("while the file is being written")
+
+		write(t, dir, "ca.crt", pemOf(second.cert))
+		fake.cut()
+		n.close()
+		settle(time.Minute)
+		if status := feed.Status(); status.Connected || !strings.Contains(status.LastError, "authority") {
+			t.Errorf("status with the certificate of an authority that is trusted no more: %+v", status)
+		}
+		cert.Store(new(second.issue(t, 24*time.Hour)))
+		synced("with the certificate of the new authority")
 	})
 }
 

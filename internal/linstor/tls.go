@@ -28,10 +28,10 @@ func (m material) read() ([]byte, error) {
 // tlsFiles is where trust and identity for TLS come from.
 type tlsFiles struct {
 	// set is true when any of the variables exists; it decides on LINSTOR's default scheme.
-	set   bool
-	roots *x509.CertPool
-	cert  *material
-	key   *material
+	set  bool
+	ca   *material
+	cert *material
+	key  *material
 }
 
 func tlsFromEnv(lookup func(string) (string, bool)) (tlsFiles, error) {
@@ -51,16 +51,9 @@ func tlsFromEnv(lookup func(string) (string, bool)) (tlsFiles, error) {
 		return tlsFiles{}, fmt.Errorf("environment variables %s and %s (or with the suffix %s): set both or none",
 			envUserCert, envUserKey, fileSuffix)
 	}
-	files := tlsFiles{set: ca != nil || cert != nil, cert: cert, key: key}
-	if ca != nil {
-		pem, err := ca.read()
-		if err != nil {
-			return tlsFiles{}, err
-		}
-		files.roots = x509.NewCertPool()
-		if !files.roots.AppendCertsFromPEM(pem) {
-			return tlsFiles{}, fmt.Errorf("environment variable %s: no PEM certificate found", ca.variable)
-		}
+	files := tlsFiles{set: ca != nil || cert != nil, ca: ca, cert: cert, key: key}
+	if _, _, err := files.roots(); err != nil {
+		return tlsFiles{}, err
 	}
 	if cert != nil {
 		if _, err := files.keyPair(); err != nil {
@@ -84,6 +77,23 @@ func materialFromEnv(lookup func(string) (string, bool), name string) (*material
 	return nil, nil
 }
 
+// roots reads the certificates of the authorities as they are now, and returns their text as well. They are nil, for those
+// of the system, where none are given.
+func (f tlsFiles) roots() (*x509.CertPool, []byte, error) {
+	if f.ca == nil {
+		return nil, nil, nil
+	}
+	pem, err := f.ca.read()
+	if err != nil {
+		return nil, nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, nil, fmt.Errorf("environment variable %s: no PEM certificate found", f.ca.variable)
+	}
+	return pool, pem, nil
+}
+
 // keyPair reads the client's certificate and key as they are now.
 func (f tlsFiles) keyPair() (*tls.Certificate, error) {
 	cert, err := f.cert.read()
@@ -101,10 +111,10 @@ func (f tlsFiles) keyPair() (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// config returns the TLS settings of the transport. The client's pair is read per handshake, because
-// certificates are rotated in place.
-func (f tlsFiles) config() *tls.Config {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: f.roots}
+// config returns the TLS settings of a transport that trusts the given authorities. The client's pair is read per
+// handshake, because certificates are rotated in place.
+func (f tlsFiles) config(roots *x509.CertPool) *tls.Config {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 	if f.cert != nil {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return f.keyPair()
