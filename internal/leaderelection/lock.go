@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -13,14 +14,18 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
 )
 
+// identitySeparator stands before the random part of an identity. No name of a pod contains it.
+const identitySeparator = "_"
+
 // namespaceFile is where Kubernetes mounts the namespace of a pod.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // defaultNamespace is the one that deploy/all.yaml creates.
 const defaultNamespace = "ha-controller"
 
-// Lock returns the Lease with the identity and the name that the options give. It has a client of its own, so that no
-// other request can delay a renewal.
+// Lock returns the Lease of the name that the options give, with an identity that begins with the one they give and that no
+// other process has, be it the next one of the same pod: that one would find itself the leader at once, though it has seen
+// nothing of what goes on, while others have. For the same reason a process that has just started lets them go first. It has a client of its own, so that no other request can delay a renewal.
 func Lock(opts options.Options, config *rest.Config) (resourcelock.Interface, error) {
 	namespace := Namespace(opts)
 	config = rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
@@ -30,11 +35,13 @@ func Lock(opts options.Options, config *rest.Config) (resourcelock.Interface, er
 		return nil, fmt.Errorf("connecting to the Kubernetes API for the leader election: %w", err)
 	}
 	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, namespace, opts.LeaderElectionResourceName,
-		clients.CoreV1(), clients.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: opts.LeaderElectionLeaseName})
+		clients.CoreV1(), clients.CoordinationV1(), resourcelock.ResourceLockConfig{
+			Identity: opts.LeaderElectionLeaseName + identitySeparator + string(uuid.NewUUID()),
+		})
 	if err != nil {
 		return nil, fmt.Errorf("making Lease %s/%s: %w", namespace, opts.LeaderElectionResourceName, err)
 	}
-	return lock, nil
+	return letOthersFirst(lock, opts.RetryPeriod), nil
 }
 
 // Namespace returns where the controller's own objects are: the namespace that the options give, else that of the pod,

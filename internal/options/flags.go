@@ -133,7 +133,7 @@ func (o *Options) addLeaderElectionFlags(fs *flag.FlagSet) {
 	fs.IntVar(&o.LeaderElectionHealthzPort, "leader-election-healtz-port", o.LeaderElectionHealthzPort,
 		"port of /healthz and /readyz")
 	fs.StringVar(&o.LeaderElectionLeaseName, "leader-election-lease-name", o.LeaderElectionLeaseName,
-		"identity of this process in the election, unique among the replicas; the host name if not given")
+		"name of this replica in the election, part of its identity; the host name if not given")
 	fs.StringVar(&o.LeaderElectionResourceName, "leader-election-resource-name", o.LeaderElectionResourceName,
 		"name of the Lease that the replicas compete for")
 	fs.StringVar(&o.LeaderElectionNamespace, "leader-election-namespace", o.LeaderElectionNamespace,

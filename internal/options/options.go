@@ -77,7 +77,8 @@ type Options struct {
 	// LeaderElectionHealthzPort is the TCP port of /healthz and /readyz, 1 to 65535, on all addresses.
 	LeaderElectionHealthzPort int
 
-	// LeaderElectionLeaseName is the identity of this process in the election, unique among those that take part.
+	// LeaderElectionLeaseName is the name of this replica in the election, unique among those that take part, and the
+	// first part of its process's identity.
 	// The default is the host name, which in a pod is the name of the pod.
 	LeaderElectionLeaseName string
 

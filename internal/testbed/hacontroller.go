@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -68,7 +69,8 @@ func (b *Bed) Leader(ctx context.Context) (string, error) {
 	if lease.Spec.HolderIdentity == nil {
 		return "", nil
 	}
-	return *lease.Spec.HolderIdentity, nil
+	pod, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_") // the rest is random
+	return pod, nil
 }
 
 // LeaderNode returns the node that the leader of the high availability controller runs on.

@@ -1,0 +1,173 @@
+package leaderelection
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// lease is a Lease in memory, which refuses writes that name another version than the last.
+type lease struct {
+	mu      sync.Mutex
+	record  *resourcelock.LeaderElectionRecord
+	version int
+}
+
+// client is one process's way to it.
+type client struct {
+	*lease
+	identity string
+	read     int
+}
+
+func (c *client) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.record == nil {
+		return nil, nil, apierrors.NewNotFound(schema.GroupResource{}, "lease")
+	}
+	record := *c.record
+	raw, err := json.Marshal(record)
+	c.read = c.version
+	return &record, raw, err
+}
+
+func (c *client) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return c.Update(ctx, record)
+}
+
+func (c *client) Update(_ context.Context, record resourcelock.LeaderElectionRecord) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.read != c.version {
+		return apierrors.NewConflict(schema.GroupResource{}, "lease", nil)
+	}
+	c.record = &record
+	c.version++
+	c.read = c.version
+	return nil
+}
+
+func (*client) RecordEvent(string) {}
+func (c *client) Identity() string { return c.identity }
+func (c *client) Describe() string { return "lease" }
+func (l *lease) holder() string    { l.mu.Lock(); defer l.mu.Unlock(); return l.record.HolderIdentity }
+
+func (l *lease) renewed() (t time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.record.RenewTime.Time
+}
+
+// join starts a process by the default durations of the options and returns what ends it: with a word, or without.
+func (l *lease) join(t *testing.T, identity string) (end func(releases bool)) {
+	t.Helper()
+	lock := letOthersFirst(&client{lease: l, identity: identity}, 2*time.Second)
+	dead := &mortal{Interface: lock}
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: dead, LeaseDuration: 10 * time.Second, RenewDeadline: 7 * time.Second, RetryPeriod: 2 * time.Second,
+		ReleaseOnCancel: true, Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go elector.Run(ctx)
+	return func(releases bool) {
+		dead.die(!releases)
+		cancel()
+		synctest.Wait()
+	}
+}
+
+// mortal is the lock of a process that may be killed: nothing that it writes arrives then.
+type mortal struct {
+	resourcelock.Interface
+	mu   sync.Mutex
+	dead bool
+}
+
+func (m *mortal) die(dead bool) { m.mu.Lock(); defer m.mu.Unlock(); m.dead = dead }
+
+func (m *mortal) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	m.mu.Lock()
+	dead := m.dead
+	m.mu.Unlock()
+	if dead {
+		return context.Canceled
+	}
+	return m.Interface.Update(ctx, record)
+}
+
+// pass lets virtual time pass.
+func pass(d time.Duration) { <-time.After(d) }
+
+// What ends a leader, and how the one behind it is called.
+var ends = map[string]bool{"is killed": false, "is asked to end": true}
+
+func TestReplicasThatHaveSeenMoreGoFirst(t *testing.T) {
+	for name, releases := range ends {
+		t.Run("where the leader "+name+" and starts again", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var l lease
+				end := l.join(t, "leader")
+				synctest.Wait()
+				defer l.join(t, "standby")(false)
+				pass(2 * youth)
+				end(releases)
+				defer l.join(t, "again")(false)
+				pass(20 * time.Second)
+				if got := l.holder(); got != "standby" {
+					t.Errorf("%q leads, want the one that has seen everything", got)
+				}
+			})
+		})
+	}
+}
+
+func TestANewcomerLeadsWhereNobodyElseDoes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		releases bool
+		pause    time.Duration
+		within   time.Duration
+	}{
+		"after a leader that was killed":       {within: 24 * time.Second},
+		"after a leader that was asked to end": {releases: true, within: 10 * time.Second},
+		"long after the last leader":           {releases: true, pause: time.Hour, within: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var l lease
+				end := l.join(t, "leader")
+				synctest.Wait()
+				if got := l.holder(); got != "leader" {
+					t.Fatalf("%q leads, want the first at once", got)
+				}
+				pass(2 * youth)
+				end(tc.releases)
+				pass(tc.pause)
+				started := time.Now()
+				defer l.join(t, "again")(false)
+				pass(tc.within)
+				if got := l.holder(); got != "again" {
+					t.Errorf("%q leads %s after the start, want the newcomer", got, time.Since(started))
+				}
+				// And goes on doing so.
+				pass(time.Minute)
+				if age := time.Since(l.renewed()); l.holder() != "again" || age > 5*time.Second {
+					t.Errorf("%q leads and has renewed %s ago", l.holder(), age)
+				}
+			})
+		})
+	}
+}
