@@ -41,12 +41,15 @@ type Bed struct {
 	spawn   *spawner
 	control *controlPlane
 
-	linstorAddr string // host and port of the simulated LINSTOR
+	linstorAddr        string // host and port of the simulated LINSTOR
+	csiSocket          string // of the CSI driver's controller service
+	attacherKubeconfig string
 
 	mu          sync.Mutex
 	networks    map[string]nodeNetwork       // by node
 	profilers   map[string]int               // ports of Go's profiler, by pod of the controller
-	processes   []*process                   // of the control plane, which have to run as long as the bed
+	components  map[Component]*component     // of the control plane, which have to run as long as the bed
+	killing     bool                         // once Kill was called
 	controllers map[string]ControllerProcess // by pod
 	failures    []error                      // of servers in this process
 	cleanups    []func()                     // undo what Start did, in the order it was done
@@ -66,7 +69,10 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bed{LogDir: options.LogDir, binDir: options.BinDir, options: options, networks: map[string]nodeNetwork{}, profilers: map[string]int{}}
+	b := &Bed{
+		LogDir: options.LogDir, binDir: options.BinDir, options: options,
+		networks: map[string]nodeNetwork{}, profilers: map[string]int{}, components: map[Component]*component{},
+	}
 	if err := b.startSpawner(); err != nil {
 		return nil, err
 	}
@@ -106,11 +112,6 @@ func (b *Bed) Stop() {
 func (b *Bed) Err() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, p := range b.processes {
-		if err := p.failed(); err != nil {
-			return err
-		}
-	}
 	return errors.Join(b.failures...)
 }
 
@@ -121,15 +122,7 @@ func (b *Bed) cleanup(f func()) {
 	b.cleanups = append(b.cleanups, f)
 }
 
-// supervise lets Err watch a process and Stop end it.
-func (b *Bed) supervise(p *process) {
-	b.mu.Lock()
-	b.processes = append(b.processes, p)
-	b.mu.Unlock()
-	b.cleanup(func() { p.stop(stopGrace) })
-}
-
-// serve runs a server until Stop, which waits for it.
+// serve runs a server until Stop, which waits for it. Err tells of its error.
 func (b *Bed) serve(serve func(ctx context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -174,7 +167,10 @@ func (b *Bed) startControlPlane(context.Context) error {
 	if b.control, err = startControlPlane(b.spawn, b.binDir, b.dir, b.LogDir); err != nil {
 		return err
 	}
-	b.cleanup(b.control.stop)
+	etcd, api := b.control.etcd(), b.control.apiServer()
+	b.cleanup(func() { api.kill(); etcd.kill(); b.control.stop() })
+	b.keep(Etcd, etcd)
+	b.keep(APIServer, api)
 	b.Config = b.control.admin
 	if b.Client, err = client.New(b.Config, client.Options{}); err != nil {
 		return fmt.Errorf("client: %w", err)
@@ -185,9 +181,9 @@ func (b *Bed) startControlPlane(context.Context) error {
 
 // startControllers starts the rest of the real Kubernetes.
 func (b *Bed) startControllers(context.Context) error {
-	processes, err := b.control.startControllers(b.binDir, b.options)
-	for _, p := range processes {
-		b.supervise(p)
+	starts, err := b.control.controllers(b.binDir, b.options)
+	for name, start := range starts {
+		err = errors.Join(err, b.run(name, start))
 	}
 	return err
 }

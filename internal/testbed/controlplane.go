@@ -31,7 +31,7 @@ type controlPlane struct {
 }
 
 // startControlPlane starts etcd and the API server and returns once the API answers. The rest follows
-// by startControllers.
+// by controllers.
 func startControlPlane(spawn *spawner, binDir, dir, logDir string) (*controlPlane, error) {
 	c := &controlPlane{dir: dir, logDir: logDir, spawn: spawn, env: &envtest.Environment{
 		ControlPlaneStartTimeout: time.Minute, // a loaded machine takes its time
@@ -59,6 +59,8 @@ func (c *controlPlane) configure(binDir string) error {
 	api := c.env.ControlPlane.GetAPIServer()
 	api.Path = filepath.Join(binDir, "kube-apiserver")
 	c.env.ControlPlane.Etcd = &envtest.Etcd{Path: filepath.Join(binDir, "etcd"), DataDir: filepath.Join(c.dir, "etcd")}
+	// Nobody waits for their last words: they are to be killed, and their data is thrown away in the end.
+	api.StopTimeout, c.env.ControlPlane.Etcd.StopTimeout = time.Millisecond, time.Millisecond
 	c.env.ControlPlane.KubectlPath = filepath.Join(binDir, "kubectl")
 	api.CertDir = filepath.Join(c.dir, "apiserver")
 	for _, dir := range []string{c.env.ControlPlane.Etcd.DataDir, api.CertDir} {
@@ -87,40 +89,33 @@ func (c *controlPlane) configure(binDir string) error {
 	return err
 }
 
-// startControllers starts the controller-manager and the scheduler.
-func (c *controlPlane) startControllers(binDir string, options Options) ([]*process, error) {
+// controllers returns how the controller-manager and the scheduler are started.
+func (c *controlPlane) controllers(binDir string, options Options) (map[Component]func() (*process, error), error) {
 	certDir := c.env.ControlPlane.GetAPIServer().CertDir
 	caFile := filepath.Join(c.dir, "ca.crt")
 	if err := os.WriteFile(caFile, c.admin.CAData, 0o600); err != nil {
 		return nil, fmt.Errorf("write the API server's CA: %w", err)
 	}
-	var started []*process
-	for _, component := range []struct {
-		name string
-		args []string
-	}{
-		{"kube-controller-manager", append([]string{
+	starts := map[Component]func() (*process, error){}
+	for name, args := range map[Component][]string{
+		ControllerManager: append([]string{
 			"--use-service-account-credentials=true",
 			"--service-account-private-key-file=" + filepath.Join(certDir, "sa-signer.key"),
 			"--root-ca-file=" + caFile,
 			"--flex-volume-plugin-dir=" + filepath.Join(c.dir, "flexvolume"),
-		}, rateLimit(options.KubeAPIQPS)...)},
-		{"kube-scheduler", rateLimit(options.SchedulerQPS)},
+		}, rateLimit(options.KubeAPIQPS)...),
+		Scheduler: rateLimit(options.SchedulerQPS),
 	} {
-		kubeconfig, err := c.kubeconfig("system:" + component.name)
+		kubeconfig, err := c.kubeconfig("system:" + string(name))
 		if err != nil {
-			return started, err
+			return nil, err
 		}
-		cmd := exec.Command(filepath.Join(binDir, component.name), append([]string{
-			"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0", "--v=2",
-		}, component.args...)...)
-		p, err := c.spawn.start(cmd, component.name, c.logDir)
-		if err != nil {
-			return started, err
+		args = append([]string{"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0", "--v=2"}, args...)
+		starts[name] = func() (*process, error) {
+			return c.spawn.start(exec.Command(filepath.Join(binDir, string(name)), args...), string(name), c.logDir)
 		}
-		started = append(started, p)
 	}
-	return started, nil
+	return starts, nil
 }
 
 // rateLimit returns the flags by which a component may send qps requests per second to the API, none for 0.

@@ -39,6 +39,9 @@ type Options struct {
 	ControllerNodes int
 	// ControllerArgs are appended to the arguments that the manifest gives to the controller.
 	ControllerArgs []string
+	// RestartBackoff is the longest time between two starts of a process that ended again and again: that of
+	// kubelets, 5 minutes, by default.
+	RestartBackoff time.Duration
 	// Profiling lets Profile look into the controller.
 	Profiling bool
 	// Progress is called with what Start does next, for people who wait for it; nil keeps quiet.

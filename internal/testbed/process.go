@@ -121,9 +121,6 @@ func (p *process) failed() error {
 	}
 }
 
-// errEnded stands for the end of a process that should have gone on running.
-var errEnded = errors.New("it should run as long as the test bed")
-
 // run executes a command to its end and returns what it printed, in the error too if it failed.
 func run(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)

@@ -26,7 +26,7 @@ import (
 // runner runs the pods of the high availability controller as processes: with the arguments and the
 // environment of their pod spec and a token of their ServiceAccount. What can not be the same on one
 // machine is overridden: ports, and the addresses of the API and of LINSTOR, which go through the
-// relays of the pod's node. The simulated LINSTOR runs in pods too, where there are pods for it.
+// relays of the pod's node. The simulated LINSTOR and the CSI attacher run in pods too, where there are pods for them.
 type runner struct {
 	bed    *Bed
 	client kubernetes.Interface
@@ -34,13 +34,17 @@ type runner struct {
 
 // Runs implements kubelet.Runner.
 func (r *runner) Runs(pod *corev1.Pod) bool {
-	return pod.Namespace == ControllerNamespace && pod.Spec.ServiceAccountName == controllerAccount || linstorRunner{r.bed}.runs(pod)
+	return pod.Namespace == ControllerNamespace && pod.Spec.ServiceAccountName == controllerAccount ||
+		linstorRunner{r.bed}.runs(pod) || attacherRunner{r.bed}.runs(pod)
 }
 
 // Start implements kubelet.Runner.
 func (r *runner) Start(ctx context.Context, pod *corev1.Pod, ready func(bool)) (kubelet.Process, error) {
 	if linstor := (linstorRunner{r.bed}); linstor.runs(pod) {
 		return linstor.start(ctx, ready), nil
+	}
+	if attacher := (attacherRunner{r.bed}); attacher.runs(pod) {
+		return attacher.start(ctx, pod, ready)
 	}
 	p, err := r.launch(ctx, pod)
 	if err != nil {

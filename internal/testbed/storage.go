@@ -41,26 +41,24 @@ func (b *Bed) startAttacher(ctx context.Context) error {
 	if err := b.Client.Create(ctx, csidriver.Object()); err != nil {
 		return fmt.Errorf("create the CSIDriver: %w", err)
 	}
-	socket := filepath.Join(b.dir, "csi.sock")
-	listener, err := csidriver.Listen(socket)
+	b.csiSocket = filepath.Join(b.dir, "csi.sock")
+	listener, err := csidriver.Listen(b.csiSocket)
 	if err != nil {
 		return err
 	}
 	driver := csidriver.New(backend{server: b.LINSTOR, url: b.LINSTORURL()})
 	b.serve(func(ctx context.Context) error { return driver.Serve(ctx, listener) })
 	// As an administrator: the attacher's own roles ship with LINSTOR's CSI driver.
-	kubeconfig, err := b.control.kubeconfig("csi-attacher", "system:masters")
-	if err != nil {
+	if b.attacherKubeconfig, err = b.control.kubeconfig("csi-attacher", "system:masters"); err != nil {
 		return err
 	}
-	args := append([]string{"--kubeconfig=" + kubeconfig, "--csi-address=" + socket, "--v=4"}, rateLimit(b.options.KubeAPIQPS)...)
-	cmd := exec.Command(filepath.Join(b.binDir, "csi-attacher"), args...)
-	p, err := b.spawn.start(cmd, "csi-attacher", b.LogDir)
-	if err != nil {
-		return err
-	}
-	b.supervise(p)
-	return nil
+	return b.run(Attacher, func() (*process, error) { return b.spawnAttacher(string(Attacher), b.attacherKubeconfig) })
+}
+
+// spawnAttacher starts a process of the real external-attacher.
+func (b *Bed) spawnAttacher(name, kubeconfig string) (*process, error) {
+	args := append([]string{"--kubeconfig=" + kubeconfig, "--csi-address=" + b.csiSocket, "--v=4"}, rateLimit(b.options.KubeAPIQPS)...)
+	return b.spawn.start(exec.Command(filepath.Join(b.binDir, "csi-attacher"), args...), name, b.LogDir)
 }
 
 // startNodes starts the simulated kubelets and the nodes for the high availability controller.
@@ -77,6 +75,7 @@ func (b *Bed) startNodes(ctx context.Context) error {
 		RestConfig: b.Config,
 		Storage:    storage{b.DRBD},
 		Runner:     &runner{bed: b, client: client},
+		Timings:    kubelet.Timings{CrashLoopMax: b.options.RestartBackoff},
 		Logger:     log,
 	}); err != nil {
 		return err

@@ -59,6 +59,16 @@ func New(t *testing.T, bed *testbed.Bed, n int) *Scenario {
 	return s
 }
 
+// Within returns the scenario for a part of its test, which has its own time.
+func (s *Scenario) Within(t *testing.T) *Scenario {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Timeout)
+	t.Cleanup(cancel)
+	part := *s
+	part.T, part.Ctx = t, ctx
+	return &part
+}
+
 // Must ends the test on an error.
 func (s *Scenario) Must(err error) {
 	s.T.Helper()

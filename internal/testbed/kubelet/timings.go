@@ -66,6 +66,7 @@ func (t Timings) withDefaults() Timings {
 		}
 	}
 	t.PodStartMax = max(t.PodStartMax, t.PodStartMin)
+	t.CrashLoopMin = min(t.CrashLoopMin, t.CrashLoopMax)
 	return t
 }
 

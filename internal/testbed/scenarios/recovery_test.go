@@ -25,16 +25,7 @@ func TestLinstorRunsOnTheLostNode(t *testing.T) {
 	t.Parallel()
 	bed := bedtest.Own(t, "scenarios-recovery", testbed.Options{})
 	s := bedtest.New(t, bed, 3)
-	linstor := testbed.Workload{
-		Namespace: s.Name, Name: "linstor-controller", Deployment: true, Unselected: true, Nodes: s.Nodes, PreferNode: s.Nodes[0],
-		Labels: map[string]string{testbed.ComponentLabel: testbed.LINSTORComponent},
-		// As the Piraeus Operator has it: tolerations that would let it return to a node without storage.
-		Mutate: func(template *corev1.PodTemplateSpec) {
-			template.Spec.Tolerations = []corev1.Toleration{
-				{Key: taintLostQuorum, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
-			}
-		},
-	}
+	linstor := piraeus(s, testbed.LINSTORComponent)
 	s.LINSTOR.ResetRequests()
 	first := s.Start(linstor)
 	w := s.Workload("db")
@@ -75,4 +66,46 @@ func TestLinstorRunsOnTheLostNode(t *testing.T) {
 		s.LINSTOR.Start()
 	})
 	nothingForbidden(t, bed)
+}
+
+// TestTheCSIControllerRunsOnTheLostNode crashes the node of a workload that also runs the CSI attacher: LINSTOR answers
+// and the pod is moved, but nothing attaches its volume until there is another attacher. By all defaults of the shipped
+// manifest.
+func TestTheCSIControllerRunsOnTheLostNode(t *testing.T) {
+	t.Parallel()
+	bed := bedtest.Own(t, "scenarios-attacher", testbed.Options{})
+	s := bedtest.New(t, bed, 3)
+	attacher := piraeus(s, testbed.CSIComponent)
+	first := s.Start(attacher)
+	w := s.Workload("db")
+	s.Start(w)
+
+	crashed := time.Now()
+	s.Crash(s.Nodes[0])
+	second, err := s.WaitRunning(s.Ctx, attacher, s.Nodes[1:]...)
+	s.Must(err)
+	t.Logf("an attacher runs %.1f s after the crash, on %s", time.Since(crashed).Seconds(), second.Spec.NodeName)
+	if took := s.WaitMoved(w, s.Nodes[0], crashed); took > promisedWithoutLINSTOR {
+		t.Errorf("the workload ran elsewhere %s after the crash, want at most %s", took, promisedWithoutLINSTOR)
+	}
+	movedCleanly(s, w, s.Nodes[0])
+	waitEvent(s, "LinstorGone", "Pod", first.Namespace, first.Name)
+	if n := podsCreated(s); n != 4 {
+		t.Errorf("%d pods were created, want two and a replacement of each", n)
+	}
+	nothingForbidden(t, bed)
+}
+
+// piraeus returns a Deployment of LINSTOR itself, which starts on the first node.
+func piraeus(s *bedtest.Scenario, component string) testbed.Workload {
+	return testbed.Workload{
+		Namespace: s.Name, Name: component, Deployment: true, Unselected: true, Nodes: s.Nodes, PreferNode: s.Nodes[0],
+		Labels: map[string]string{testbed.ComponentLabel: component},
+		// As the Piraeus Operator has it: tolerations that would let it return to a node without storage.
+		Mutate: func(template *corev1.PodTemplateSpec) {
+			template.Spec.Tolerations = []corev1.Toleration{
+				{Key: taintLostQuorum, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+			}
+		},
+	}
 }
