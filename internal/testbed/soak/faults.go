@@ -2,8 +2,13 @@ package soak
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"syscall"
+	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
 )
 
 // loss takes the storage of a node away, and gives it back.
@@ -12,7 +17,11 @@ type loss struct {
 	begin, heal func(r *runner, node string)
 }
 
+// nothingLost is the loss of a round in which nothing must be moved.
+const nothingLost = "no loss"
+
 var losses = []loss{
+	{nothingLost, func(*runner, string) {}, func(*runner, string) {}},
 	{"crash", func(r *runner, node string) { r.bed.Crash(node) }, func(r *runner, node string) { r.bed.Return(node) }},
 	{"isolation", func(r *runner, node string) { r.bed.Isolate(node) }, func(r *runner, node string) { r.bed.Rejoin(node) }},
 	{
@@ -25,18 +34,34 @@ var losses = []loss{
 type disturbance struct {
 	name string
 	do   func(ctx context.Context, r *runner) error
+	// ends is set if a process of the controller may end of it: it is killed, or loses its Lease with the API.
+	ends bool
+	// own is set if it is one of the controller itself.
+	own bool
 }
 
-var disturbances = []disturbance{
-	{"nothing", func(context.Context, *runner) error { return nil }},
-	{"LINSTOR restarts", func(_ context.Context, r *runner) error { r.bed.LINSTOR.Restart(); return nil }},
-	{"event streams end", func(_ context.Context, r *runner) error { r.bed.LINSTOR.DropStreams(); return nil }},
-	{"event streams are reset", func(_ context.Context, r *runner) error { r.bed.LINSTOR.ResetStreams(); return nil }},
-	{"event streams are half open", func(_ context.Context, r *runner) error { r.bed.LINSTOR.SilenceStreams(); return nil }},
-	{"the leader is killed", func(ctx context.Context, r *runner) error { return r.killLeader(ctx, syscall.SIGKILL) }},
-	{"the leader is asked to end", func(ctx context.Context, r *runner) error { return r.killLeader(ctx, syscall.SIGTERM) }},
-	{"the leader loses the API for a while", func(ctx context.Context, r *runner) error {
-		node, err := r.bed.LeaderNode(ctx)
+var disturbances = slices.Concat([]disturbance{
+	{name: "nothing", do: func(context.Context, *runner) error { return nil }},
+	{name: "LINSTOR restarts", do: func(_ context.Context, r *runner) error { r.bed.LINSTOR.Restart(); return nil }},
+	{name: "LINSTOR is away for a while", do: func(_ context.Context, r *runner) error {
+		r.bed.LINSTOR.Stop()
+		r.after(partition, r.bed.LINSTOR.Start)
+		return nil
+	}},
+	{name: "event streams end", do: func(_ context.Context, r *runner) error { r.bed.LINSTOR.DropStreams(); return nil }},
+	{name: "event streams are reset", do: func(_ context.Context, r *runner) error { r.bed.LINSTOR.ResetStreams(); return nil }},
+	{name: "event streams are half open", do: func(_ context.Context, r *runner) error { r.bed.LINSTOR.SilenceStreams(); return nil }},
+	{name: "the leader is killed", ends: true, own: true, do: func(ctx context.Context, r *runner) error {
+		return r.endLeader(ctx, syscall.SIGKILL)
+	}},
+	{name: "the leader is asked to end", ends: true, own: true, do: func(ctx context.Context, r *runner) error {
+		return r.endLeader(ctx, syscall.SIGTERM)
+	}},
+	{name: "any of the replicas is killed", ends: true, own: true, do: func(_ context.Context, r *runner) error {
+		return r.endController(pick(r.random, r.bed.ControllerProcesses()).Pod, syscall.SIGKILL)
+	}},
+	{name: "the leader loses the API for a while", ends: true, own: true, do: func(ctx context.Context, r *runner) error {
+		node, err := r.leaderNode(ctx)
 		if err != nil {
 			return err
 		}
@@ -44,8 +69,8 @@ var disturbances = []disturbance{
 		r.after(partition, func() { r.bed.HealAPI(node) })
 		return nil
 	}},
-	{"the leader loses LINSTOR for a while", func(ctx context.Context, r *runner) error {
-		node, err := r.bed.LeaderNode(ctx)
+	{name: "the leader loses LINSTOR for a while", do: func(ctx context.Context, r *runner) error {
+		node, err := r.leaderNode(ctx)
 		if err != nil {
 			return err
 		}
@@ -53,14 +78,70 @@ var disturbances = []disturbance{
 		r.after(partition, func() { r.bed.HealLINSTOR(node) })
 		return nil
 	}},
+}, kills(testbed.Etcd, testbed.APIServer, testbed.ControllerManager, testbed.Scheduler, testbed.Attacher))
+
+// kills are the deaths of parts of the control plane.
+func kills(components ...testbed.Component) []disturbance {
+	var all []disturbance
+	for _, c := range components {
+		all = append(all, disturbance{
+			name: string(c) + " is killed", ends: c == testbed.Etcd || c == testbed.APIServer,
+			do: func(_ context.Context, r *runner) error { return r.bed.Kill(c) },
+		})
+	}
+	return all
 }
 
-func (r *runner) killLeader(ctx context.Context, signal syscall.Signal) error {
-	leader, err := r.bed.Leader(ctx)
-	if err != nil || leader == "" {
+// endLeader ends the leader by a signal.
+func (r *runner) endLeader(ctx context.Context, signal syscall.Signal) error {
+	var leader string
+	if err := r.bed.WaitFor(ctx, "a leader to end", func() (done bool, err error) {
+		leader, err = r.bed.Leader(ctx)
+		return leader != "", err
+	}); err != nil {
 		return err
 	}
-	return r.bed.KillController(leader, signal)
+	return r.endController(leader, signal)
+}
+
+// endController ends a process of the controller by a signal, unless it has just ended.
+func (r *runner) endController(pod string, signal syscall.Signal) error {
+	_ = r.bed.KillController(pod, signal)
+	return nil
+}
+
+// leaderNode returns the leader's node.
+func (r *runner) leaderNode(ctx context.Context) (string, error) {
+	var node string
+	err := r.bed.WaitFor(ctx, "a leader", func() (done bool, err error) {
+		node, err = r.bed.LeaderNode(ctx)
+		return node != "", err
+	})
+	return node, err
+}
+
+// plan is what happens besides in one round, and how long after the loss.
+type plan struct {
+	disturbance
+	after time.Duration
+}
+
+// String names it.
+func (p plan) String() string { return fmt.Sprintf("%s %.1f s later", p.name, p.after.Seconds()) }
+
+// lateness is how long after a loss a disturbance comes at most. A fail-over takes about as long.
+const lateness = 8 * time.Second
+
+// plans chooses one disturbance, or two at a time, in the order in which they come. Where the controller is spared, none
+// is its own.
+func plans(random *rand.Rand, spared bool) []plan {
+	from := slices.DeleteFunc(slices.Clone(disturbances), func(d disturbance) bool { return spared && d.own })
+	chosen := make([]plan, 1+random.IntN(5)/4)
+	for i := range chosen {
+		chosen[i] = plan{pick(random, from), time.Duration(random.Int64N(int64(lateness))).Round(100 * time.Millisecond)}
+	}
+	slices.SortFunc(chosen, func(a, b plan) int { return int(a.after - b.after) })
+	return chosen
 }
 
 func pick[T any](random *rand.Rand, list []T) T { return list[random.IntN(len(list))] }

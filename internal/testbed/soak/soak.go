@@ -2,6 +2,7 @@ package soak
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -11,25 +12,28 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/oracle"
 )
 
 const (
 	namespace = "soak"
 	workloads = 3
-	// partition is how long the leader is cut off.
+	// partition is how long something is away.
 	partition = 20 * time.Second
 	// patience is how long a fail-over may take, whatever happens besides: two changes of leaders, LINSTOR's return and
 	// the longest grace.
 	patience = 3 * time.Minute
 	// healing is how long everything may take to be well again.
 	healing = 3 * time.Minute
+	// quiet is how long nothing must happen where nothing is lost, beside the disturbances.
+	quiet = 10 * time.Second
+	// excuse is how long after a disturbance a process of the controller may end of it: one that has lost the API ends
+	// when it could not renew its Lease.
+	excuse = time.Minute
 )
 
 // Options say how long and what.
@@ -42,39 +46,30 @@ type Options struct {
 	Out io.Writer
 }
 
-// Report is what came of it.
-type Report struct {
-	// Moved is how many fail-overs there were, by what caused them.
-	Moved map[string]int
-	// Wrong, Missed and Leftover describe what must not happen.
-	Wrong, Missed, Leftover []string
-	// Slowest is the longest fail-over.
-	Slowest time.Duration
-	// Restarts is how often a process of the controller was started although nobody had ended the one before.
-	Restarts int
-	// First and Last are what the controller's processes took, after the first round and at the end.
-	First, Last []Footprint
-}
-
 // runner is one soak.
 type runner struct {
 	bed    *testbed.Bed
 	random *rand.Rand
 	out    io.Writer
-	nodes  map[string][]string // of each workload
-	kills  int
-	report Report
+	judge  *oracle.Oracle
+	// workloads are all; the first of them may be moved, and the last is not selected.
+	workloads []testbed.Workload
+	later     sync.WaitGroup
 
-	mu    sync.Mutex
-	later sync.WaitGroup
+	mu      sync.Mutex
+	report  Report
+	excused time.Time // until when a process may end
 }
 
-// Run brings up a bed and breaks it until the time is over. An error means that it could not go on.
+// Run brings up a bed and breaks it until the time is over. In the second half of it the controller itself is spared, so
+// that its processes live long enough to see a trend. An error means that it could not go on.
 func Run(ctx context.Context, o Options) (Report, error) {
 	bed, err := testbed.Start(ctx, testbed.Options{
 		DRBDDetection: time.Second, LINSTOR: linstorsim.Options{ReconnectInterval: 2 * time.Second},
 		// The address is of this machine only, and what is read there is no secret.
 		ControllerArgs: []string{"--confirmed-loss-grace-period=2s", "--metrics-secure=false"},
+		// Processes are killed more often than in any cluster.
+		RestartBackoff: time.Second,
 	})
 	if err != nil {
 		return Report{}, err
@@ -84,193 +79,150 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		return Report{}, err
 	}
 	r := &runner{
-		bed: bed, random: rand.New(rand.NewPCG(o.Seed, 0)), out: o.Out, nodes: make(map[string][]string),
-		report: Report{Moved: make(map[string]int)},
+		bed: bed, random: rand.New(rand.NewPCG(o.Seed, 0)), out: o.Out,
+		report: Report{Moved: map[string]int{}, Disturbed: map[string]int{}},
 	}
-	guardCtx, stop := context.WithCancel(ctx)
-	defer stop()
+	_, _ = fmt.Fprintf(o.Out, "logs in %s\n", bed.LogDir)
 	if err := r.deploy(ctx); err != nil {
 		return r.report, err
 	}
-	if err := r.guard(guardCtx); err != nil {
-		return r.report, err
+	r.judge = oracle.Watch(bed)
+	defer r.judge.Stop()
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	var watch sync.WaitGroup
+	watch.Go(func() { r.watchProcesses(watching) })
+	began := time.Now()
+	for err == nil && time.Since(began) < o.Duration && ctx.Err() == nil {
+		err = r.round(ctx, time.Since(began) > o.Duration/2)
 	}
-	end := time.Now().Add(o.Duration)
-	for round := 1; time.Now().Before(end) && ctx.Err() == nil; round++ {
-		if err := r.round(ctx, round); err != nil {
-			return r.report, err
-		}
-		if round == 1 {
-			r.report.First = r.footprints(ctx)
-		}
-	}
-	r.report.Last = r.footprints(ctx)
-	for _, p := range bed.ControllerProcesses() {
-		r.report.Restarts += p.Starts - 1
-	}
-	r.report.Restarts = max(0, r.report.Restarts-r.kills)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.report, ctx.Err()
+	stop()
+	watch.Wait()
+	return r.report, errors.Join(err, ctx.Err())
 }
 
-// deploy creates the workloads, each with three nodes of its own.
+// deploy creates the workloads, each with three nodes of its own, and one that is not selected on the first three.
 func (r *runner) deploy(ctx context.Context) error {
 	for i := range workloads {
-		name := fmt.Sprintf("db%d", i)
-		nodes, err := r.bed.AddNodes(ctx, "soak-"+name, 3)
+		nodes, err := r.bed.AddNodes(ctx, fmt.Sprintf("soak-db%d", i), 3)
 		if err != nil {
 			return err
 		}
-		r.nodes[name] = nodes
-		if err := r.bed.Deploy(ctx, r.workload(name)); err != nil {
+		r.workloads = append(r.workloads, workload(fmt.Sprintf("db%d", i), nodes))
+	}
+	bystander := workload("bystander", r.workloads[0].Nodes)
+	bystander.Unselected = true
+	r.workloads = append(r.workloads, bystander)
+	for _, w := range r.workloads {
+		if err := r.bed.Deploy(ctx, w); err != nil {
 			return err
 		}
 	}
-	for name := range r.nodes {
-		if _, err := r.bed.WaitRunning(ctx, r.workload(name)); err != nil {
+	for _, w := range r.workloads {
+		if _, err := r.bed.WaitRunning(ctx, w); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *runner) workload(name string) testbed.Workload {
+func workload(name string, nodes []string) testbed.Workload {
 	return testbed.Workload{
-		Namespace: namespace, Name: name, Nodes: r.nodes[name],
+		Namespace: namespace, Name: name, Nodes: nodes,
 		Volumes: []testbed.Volume{{
-			Name: namespace + "-" + name, Nodes: r.nodes[name], Diskful: true,
+			Name: namespace + "-" + name, Nodes: nodes, Diskful: true,
 			Options: map[string]string{drbd.OptionOnNoQuorum: drbd.OnNoQuorumIOError},
 		}},
 	}
 }
 
-// round is one fail-over, with something else that happens at the same time.
-func (r *runner) round(ctx context.Context, number int) error {
-	name := fmt.Sprintf("db%d", r.random.IntN(workloads))
-	loss, disturbance := pick(r.random, losses), pick(r.random, disturbances)
-	lead := time.Duration(r.random.IntN(5)) * time.Second
-	w := r.workload(name)
-	pod, err := r.bed.WaitRunning(ctx, w)
-	if err != nil {
-		return fmt.Errorf("round %d: %w", number, err)
+// round is one fail-over, or none, with something else that happens at the same time.
+func (r *runner) round(ctx context.Context, spared bool) error {
+	w, loss, plans := r.workloads[r.random.IntN(workloads)], pick(r.random, losses), plans(r.random, spared)
+	var before *corev1.Pod
+	if err := r.bed.WaitFor(ctx, "the pod of "+w.Name, func() (done bool, err error) {
+		before, err = r.onlyPod(ctx, w)
+		return before != nil, err
+	}); err != nil {
+		return err
 	}
-	lost := pod.Spec.NodeName
-	what := fmt.Sprintf("%s of the node of %s, %s %s later", loss.name, name, disturbance.name, lead)
+	lost := before.Spec.NodeName
+	r.report.Rounds++
+	what := fmt.Sprintf("%3d  %s, %s of the node of %s", r.report.Rounds, time.Now().Format(time.TimeOnly), loss.name, w.Name)
+	what += fmt.Sprint(", ", plans)
 	began := time.Now()
 	loss.begin(r, lost)
-	if err := sleep(ctx, lead); err != nil {
-		return err
-	}
-	// Without the API, the leader gives up its leadership, and ends.
-	if strings.HasPrefix(disturbance.name, "the leader is") || strings.Contains(disturbance.name, "loses the API") {
-		r.kills++
-	}
-	if err := disturbance.do(ctx, r); err != nil {
-		return fmt.Errorf("round %d: %s: %w", number, what, err)
-	}
-	others := slices.DeleteFunc(slices.Clone(w.Nodes), func(node string) bool { return node == lost })
-	moving, cancel := context.WithTimeout(ctx, patience)
-	_, err = r.bed.WaitRunning(moving, w, others...)
-	cancel()
-	took := time.Since(began).Round(100 * time.Millisecond)
-	r.note(func(report *Report) {
-		if err != nil {
-			report.Missed = append(report.Missed, what+": "+err.Error())
-			return
+	for _, p := range plans {
+		if err := sleep(ctx, time.Until(began.Add(p.after))); err != nil {
+			return err
 		}
-		report.Moved[loss.name]++
-		report.Slowest = max(report.Slowest, took)
-	})
-	_, _ = fmt.Fprintf(r.out, "%4d  %6.1f s  %s\n", number, took.Seconds(), what)
+		r.report.Disturbed[p.name]++
+		if p.ends {
+			r.excuse(time.Now().Add(excuse))
+		}
+		if err := p.do(ctx, r); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+	outcome := r.outcome(ctx, loss, w, before, began)
 	loss.heal(r, lost)
 	r.later.Wait()
-	return r.settle(ctx, w, what)
+	err := r.settle(ctx, what)
+	_, _ = fmt.Fprintf(r.out, "%s: %s, well after %.1f s\n", what, outcome, time.Since(began).Seconds())
+	return errors.Join(err, r.judgeRound(what))
 }
 
-// settle waits until everything is well again, and notes what is not.
-func (r *runner) settle(ctx context.Context, w testbed.Workload, what string) error {
-	settling, cancel := context.WithTimeout(ctx, healing)
+// outcome waits for what must come of a loss, and says what did.
+func (r *runner) outcome(ctx context.Context, loss loss, w testbed.Workload, before *corev1.Pod, began time.Time) string {
+	if loss.name == nothingLost {
+		r.report.Quiet++
+		_ = sleep(ctx, quiet)
+		return "nothing lost"
+	}
+	others := slices.DeleteFunc(slices.Clone(w.Nodes), func(node string) bool { return node == before.Spec.NodeName })
+	moving, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	last := ""
-	err := r.bed.WaitFor(settling, "everything to be well again", func() (bool, error) {
-		left, err := r.left(settling, w)
-		if left != "" && err == nil {
-			last, err = left, fmt.Errorf("left: %s", left)
-		}
-		return left == "" && err == nil, err
-	})
-	if err != nil && ctx.Err() == nil {
-		r.note(func(report *Report) { report.Leftover = append(report.Leftover, what+": "+last+": "+err.Error()) })
-	}
-	if err := r.bed.Err(); err != nil {
-		return err
-	}
-	return ctx.Err()
-}
-
-// left says what is not well, empty if everything is.
-func (r *runner) left(ctx context.Context, w testbed.Workload) (string, error) {
-	var nodes corev1.NodeList
-	if err := r.bed.Client.List(ctx, &nodes); err != nil {
-		return "", err
-	}
-	for _, node := range nodes.Items {
-		for _, taint := range node.Spec.Taints {
-			if taint.Key != "node-role.kubernetes.io/control-plane" {
-				return "taint " + taint.Key + " on " + node.Name, nil
-			}
-		}
-		if node.Annotations["drbd.linbit.com/keep-away"] != "" {
-			return "a mark on " + node.Name, nil
-		}
-	}
-	for _, node := range w.Nodes {
-		state, _ := r.bed.DRBD.Replica(w.Volumes[0].Name, node)
-		if state.DiskState != drbd.UpToDate || r.bed.LINSTOR.ConnectionStatus(node) != "ONLINE" {
-			return "the replica on " + node, nil
-		}
-	}
-	leader, err := r.bed.Leader(ctx)
-	if leader == "" {
-		return "no leader", err
-	}
-	return "", err
-}
-
-// guard watches for pods that the controller removes and should not.
-func (r *runner) guard(ctx context.Context) error {
-	c, err := client.NewWithWatch(r.bed.Config, client.Options{})
+	_, err := r.bed.WaitRunning(moving, w, others...)
+	took := time.Since(began).Round(100 * time.Millisecond)
 	if err != nil {
-		return fmt.Errorf("guard: %w", err)
-	}
-	w, err := c.Watch(ctx, &corev1.PodList{}, client.InNamespace(namespace))
-	if err != nil {
-		return fmt.Errorf("guard: %w", err)
-	}
-	go func() {
-		seen := map[types.UID]bool{}
-		for event := range w.ResultChan() {
-			pod, ok := event.Object.(*corev1.Pod)
-			if !ok || event.Type == watch.Deleted || seen[pod.UID] || !disrupted(pod) {
-				continue
-			}
-			seen[pod.UID] = true
-			volume := pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName
-			if r.bed.DRBD.CanWrite(volume, pod.Spec.NodeName) {
-				r.note(func(report *Report) {
-					report.Wrong = append(report.Wrong, fmt.Sprintf("pod %s on %s, which could write", pod.Name, pod.Spec.NodeName))
-				})
-			}
+		if ctx.Err() == nil {
+			r.report.Missed = append(r.report.Missed, fmt.Sprintf("round %d: %v", r.report.Rounds, err))
 		}
-	}()
-	return nil
+		return "missed"
+	}
+	r.report.Moved[loss.name]++
+	r.report.Times = append(r.report.Times, took)
+	return fmt.Sprintf("moved after %.1f s", took.Seconds())
 }
 
-func disrupted(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
-	})
+// judgeRound notes what was wrong in a round.
+func (r *runner) judgeRound(what string) error {
+	wrong, err := r.judge.Wrong()
+	for _, w := range r.workloads {
+		if volume := w.Volumes[0].Name; r.bed.DRBD.Diverged(volume) {
+			wrong = append(wrong, "the data of "+volume+" diverged")
+		}
+	}
+	for _, w := range wrong {
+		r.report.Wrong = append(r.report.Wrong, strings.TrimSpace(what)+": "+w)
+	}
+	return err
+}
+
+// excuse lets processes of the controller end until a time.
+func (r *runner) excuse(until time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.excused = until
+}
+
+// endedAt notes that a process of the controller has ended.
+func (r *runner) endedAt(p testbed.ControllerProcess, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at.After(r.excused) {
+		r.report.Ended = append(r.report.Ended, fmt.Sprintf("%s: %s (%d)", at.Format(time.TimeOnly), p.Pod, p.PID))
+	}
 }
 
 func (r *runner) note(change func(*Report)) {
@@ -279,7 +231,7 @@ func (r *runner) note(change func(*Report)) {
 	change(&r.report)
 }
 
-// after does something later; settle waits for it.
+// after does something later; a round waits for it.
 func (r *runner) after(d time.Duration, f func()) {
 	r.later.Go(func() {
 		<-time.After(d)

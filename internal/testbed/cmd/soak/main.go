@@ -36,29 +36,9 @@ func run(duration time.Duration, seed uint64) bool {
 	defer stop()
 	fmt.Printf("seed %d\n", seed)
 	report, err := soak.Run(ctx, soak.Options{Duration: duration, Seed: seed, Out: os.Stdout})
-	show(report)
+	report.Write(os.Stdout)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
 	}
-	return err == nil && len(report.Wrong)+len(report.Missed)+len(report.Leftover)+report.Restarts == 0
-}
-
-func show(r soak.Report) {
-	total := 0
-	for _, n := range r.Moved {
-		total += n
-	}
-	fmt.Printf("\nfail-overs %d %v, slowest %s\nwrong %d, missed %d, left behind %d, restarts of its own %d\n",
-		total, r.Moved, r.Slowest, len(r.Wrong), len(r.Missed), len(r.Leftover), r.Restarts)
-	for what, list := range map[string][]string{"wrong": r.Wrong, "missed": r.Missed, "left": r.Leftover} {
-		for _, line := range list {
-			fmt.Printf("%s: %s\n", what, line)
-		}
-	}
-	for _, f := range r.First {
-		fmt.Printf("at first: %s\n", f)
-	}
-	for _, f := range r.Last {
-		fmt.Printf("at last:  %s\n", f)
-	}
+	return err == nil && report.OK()
 }
