@@ -67,7 +67,7 @@ reliability: ## Measure again the recovery times in docs/reliability.md
 	@set -o pipefail; page=docs/reliability.md; go test -count=1 -v \
 		-run 'TestFaultsOf[LTPCW]|TestTheLeaderIsKilled|TestALeaderThat|TestLinstorItselfWas' ./controllers \
 		| awk '/^=== (RUN|NAME|CONT)/ {name = $$0; sub(/^=== [A-Z]+ +/, "", name); gsub(/_/, " ", name)} \
-			/_test.go:[0-9]+: .*(moved|workload runs)/ {text = $$0; sub(/^[^:]*:[0-9]+: /, "", text); print "| " name " | " text " |"}' \
+			/_test.go:[0-9]+: .*(moved|stopped|workload runs)/ {text = $$0; sub(/^[^:]*:[0-9]+: /, "", text); print "| " name " | " text " |"}' \
 		| LC_ALL=C sort > $$page.tmp \
 		&& { sed '/^| Test | Measured |/,$$d' $$page; printf '| Test | Measured |\n| --- | --- |\n'; cat $$page.tmp; } > $$page.new \
 		&& mv $$page.new $$page; code=$$?; rm -f $$page.tmp $$page.new; exit $$code

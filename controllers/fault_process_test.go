@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
@@ -164,33 +162,4 @@ func TestAPanicInAReconciler(t *testing.T) {
 			t.Error("the log does not tell of the panic")
 		}
 	})
-}
-
-// During a rollout the marks of a newer or older release are found: with fields that this one does not know, or in another
-// form. A mark that is understood is kept to; one that is not is taken for expired, and never for a reason to remove.
-func TestMarksOfAnotherRelease(t *testing.T) {
-	for name, mark := range map[string]string{
-		"with more fields": `{"owner":"newer","reason":"NodeUnreachable","effect":"NoSchedule","resources":["pvc-db"],` +
-			`"since":"2026-01-01T00:00:00Z","expires":"2126-01-01T00:00:00Z","zone":{"name":"a"}}`,
-		"in another form": `v3 owner=newer`,
-		"as a list":       `[1,2,3]`,
-		"empty":           ``,
-	} {
-		t.Run(name, func(t *testing.T) {
-			scene(t, func(w *world, p *process) {
-				node := w.node(nodeA)
-				node.Annotations = map[string]string{AnnotationKeepAway: mark}
-				node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: TaintLostQuorum, Effect: corev1.TaintEffectNoSchedule})
-				w.must(w.Client().Update(w.ctx, node))
-				va := w.attachment("db", nodeA)
-				va.Annotations = map[string]string{AnnotationFailOver: mark}
-				w.must(w.Client().Update(w.ctx, va))
-				first := w.pod("db-0")
-				w.until(2*time.Minute, "the taint of a node that is well is gone", func() bool { return w.tainted(nodeA) == "" })
-				w.pass(time.Minute)
-				w.wantStill(first)
-				w.wantNothingLeft(p)
-			})
-		})
-	}
 }
