@@ -162,6 +162,8 @@ func leaderDies(s *bedtest.Scenario) {
 	if next == leader {
 		s.T.Errorf("%s still leads", next)
 	}
+	s.Return(lost)
+	waitUntil(s, "the taint of the leader that died to go", func() bool { return !keptAway(s, lost) })
 	if n := podsCreated(s); n != 2 {
 		s.T.Errorf("%d pods were created, want one and one replacement", n)
 	}

@@ -39,6 +39,8 @@ func TestScenarios(t *testing.T) {
 			"a pod stays when one DRBD link of its node is cut":             oneLinkCut,
 			"a pod stays when another node of its volume crashes":           otherNodeCrashed,
 			"a pod stays when the other nodes lose DRBD's network":          othersIsolated,
+			"one bad volume taints its node softly":                         oneBadVolume,
+			"a taint ends where Kubernetes has its own":                     handedOver,
 			"a pod with hanging IO moves off a node without DRBD's network": cutSuspended,
 			"a pod with failing IO moves off a node without DRBD's network": cutFailing,
 		} {
