@@ -26,7 +26,7 @@ var (
 	groupMass = Group{
 		Name: "110 pods, raised rate limits", Rows: []string{rowMass.Key},
 		run: func(ctx context.Context, s Settings) (Results, error) {
-			ours, hand, err := loseMass(ctx, s, "mass", testbed.Options{KubeAPIQPS: raised}, s.MassRuns)
+			ours, hand, err := loseMass(ctx, s, "mass", testbed.Options{KubeAPIQPS: raised, Profiling: s.ProfileDir != ""}, s.MassRuns)
 			if err != nil {
 				return nil, err
 			}
@@ -66,17 +66,24 @@ func loseMass(ctx context.Context, s Settings, slug string, options testbed.Opti
 			return err
 		}
 		for i, w := range crowds {
-			act := byHand
+			act, profile := byHand, ""
 			if i < runs {
 				act = nil
+				if profile, err = s.profilePath(fmt.Sprintf("%s-%d", slug, i+1)); err != nil {
+					return err
+				}
 			}
 			if i == runs {
 				if err := c.removeController(ctx); err != nil {
 					return err
 				}
 			}
+			profiled := c.profileLeader(ctx, profile, profileLasts)
 			m, err := loseCrowds(ctx, []*crowd{w}, act)
 			if err != nil {
+				return err
+			}
+			if err := profiled(); err != nil {
 				return err
 			}
 			if i < runs {
