@@ -8,10 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -28,12 +30,26 @@ type KeepAwayReconciler struct {
 }
 
 func (r *KeepAwayReconciler) setup(mgr ctrl.Manager, options controller.Options) error {
-	marked := predicate.NewPredicateFuncs(func(o client.Object) bool {
-		_, ok := o.GetAnnotations()[AnnotationKeepAway]
-		return ok
-	})
+	marked := predicate.NewPredicateFuncs(isMarked)
+	marked.UpdateFunc = func(e event.UpdateEvent) bool {
+		return isMarked(e.ObjectNew) && taintsChanged(e.ObjectOld, e.ObjectNew)
+	}
 	return ctrl.NewControllerManagedBy(mgr).Named("keepaway").WithOptions(options).
 		For(&corev1.Node{}, builder.WithPredicates(marked)).Complete(r)
+}
+
+func isMarked(o client.Object) bool {
+	_, ok := o.GetAnnotations()[AnnotationKeepAway]
+	return ok
+}
+
+// taintsChanged tells whether a change of a node concerns its taints. Kubernetes writes the status of a lost node for each
+// volume that it detaches from there, and that is nothing to look at.
+func taintsChanged(before, after client.Object) bool {
+	old, ok := before.(*corev1.Node)
+	node, same := after.(*corev1.Node)
+	return !ok || !same || old.Annotations[AnnotationKeepAway] != node.Annotations[AnnotationKeepAway] ||
+		!equality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints)
 }
 
 // Reconcile looks at one tainted node.

@@ -124,3 +124,27 @@ func TestATaintThatComesMeanwhileStays(t *testing.T) {
 		t.Errorf("taints: %v", node.Spec.Taints)
 	}
 }
+
+func TestWhichChangesOfANodeAreLookedAt(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*corev1.Node)
+		want   bool
+	}{
+		"its status":              {func(n *corev1.Node) { n.Status.VolumesInUse = nil }, false},
+		"its labels":              {func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} }, false},
+		"its taints":              {func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "other"}) }, true},
+		"the effect of our taint": {func(n *corev1.Node) { n.Spec.Taints[0].Effect = corev1.TaintEffectPreferNoSchedule }, true},
+		"the mark of its taint":   {func(n *corev1.Node) { n.Annotations[AnnotationKeepAway] = "{}" }, true},
+	} {
+		node := &corev1.Node{}
+		node.Annotations = map[string]string{AnnotationKeepAway: "{\"reason\":\"QuorumLost\"}"}
+		node.Status.VolumesInUse = []corev1.UniqueVolumeName{"a"}
+		setTaint(node, corev1.TaintEffectNoSchedule)
+		after := node.DeepCopy()
+		tc.change(after)
+		if got := taintsChanged(node, after); got != tc.want {
+			t.Errorf("%s: looked at: %t", name, got)
+		}
+	}
+}
