@@ -26,8 +26,8 @@ type volumesInUse struct {
 	deniedBy sync.Once
 }
 
-// releaseRetry is how a release is tried again that somebody else's change to the node has overtaken: at once, as each
-// volume of the node waits for it, and Kubernetes writes the node's status for each volume that it detaches.
+// releaseRetry is how a release is tried again that somebody else's change to the list has overtaken: at once, as each
+// volume of the node waits for it.
 var releaseRetry = wait.Backoff{Steps: 12, Duration: 5 * time.Millisecond, Factor: 1.5, Jitter: 0.1, Cap: 200 * time.Millisecond}
 
 // releaseTimeout ends the writing of a node that does not come to an end.
@@ -59,8 +59,10 @@ func (v *volumesInUse) release(ctx context.Context, node, driver, handle string)
 	return err
 }
 
+// patch takes volumes out of the list. It tests the list that it has read, not the node's version: the list is all that it
+// rests on, and Kubernetes writes the rest of the status many times a second while it detaches.
 func (v *volumesInUse) patch(ctx context.Context, name string, release []corev1.UniqueVolumeName) error {
-	return retry.RetryOnConflict(releaseRetry, func() error {
+	return retry.OnError(releaseRetry, apierrors.IsInvalid, func() error {
 		var node corev1.Node
 		if err := v.live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 			return client.IgnoreNotFound(err)
@@ -70,17 +72,25 @@ func (v *volumesInUse) patch(ctx context.Context, name string, release []corev1.
 		if len(kept) == len(node.Status.VolumesInUse) {
 			return nil
 		}
-		patch, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion},
-			"status":   map[string]any{"volumesInUse": kept},
+		patch, err := json.Marshal([]jsonPatch{
+			{"test", "/metadata/uid", node.UID},
+			{"test", "/status/volumesInUse", node.Status.VolumesInUse},
+			{"replace", "/status/volumesInUse", kept},
 		})
 		if err != nil {
 			return err
 		}
-		err = v.client.Status().Patch(ctx, &node, client.RawPatch(types.MergePatchType, patch))
-		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsForbidden(err) {
+		err = v.client.Status().Patch(ctx, &node, client.RawPatch(types.JSONPatchType, patch))
+		if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 			return fmt.Errorf("releasing volumes from node %s: %w", name, err)
 		}
 		return err
 	})
+}
+
+// jsonPatch is one operation of a patch by RFC 6902. The API server refuses the whole patch as invalid where a test fails.
+type jsonPatch struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
 }

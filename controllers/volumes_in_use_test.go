@@ -139,6 +139,27 @@ func TestReleasing(t *testing.T) {
 				}
 			},
 		},
+		"a part of the status that others write meanwhile": {
+			handle: "pvc-1", left: []string{"pvc-2"},
+			fail: func(m *apimodel.Model) func(apimodel.Request) error {
+				patches := 0
+				return func(r apimodel.Request) error {
+					if !isPatchOfNode(r) {
+						return nil
+					}
+					if patches++; patches > 1 {
+						return errors.New("the list was written twice although nobody else has")
+					}
+					attachDetach := m.Client("attachdetach-controller")
+					var node corev1.Node
+					if err := attachDetach.Get(t.Context(), client.ObjectKey{Name: nodeA}, &node); err != nil {
+						return err
+					}
+					node.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "pvc-2"}}
+					return attachDetach.Status().Update(t.Context(), &node)
+				}
+			},
+		},
 		"a permission that is missing is no error": {
 			handle: "pvc-1", left: []string{"pvc-1", "pvc-2"},
 			fail: func(*apimodel.Model) func(apimodel.Request) error {

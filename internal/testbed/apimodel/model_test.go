@@ -3,6 +3,7 @@ package apimodel_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -336,6 +337,29 @@ func TestRequestsFailOnDemand(t *testing.T) {
 	m.Fail(nil)
 	if err := api.Delete(t.Context(), pod); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAPatchWhoseTestFailsIsInvalid(t *testing.T) {
+	t.Parallel()
+	m := apimodel.New()
+	api := m.Client("test")
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	node.Status.VolumesInUse = []corev1.UniqueVolumeName{"v1", "v2"}
+	if err := api.Create(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	for tested, fits := range map[string]bool{`["v1"]`: false, `["v1","v2"]`: true} {
+		patch := `[{"op":"test","path":"/status/volumesInUse","value":` + tested + `},
+			{"op":"replace","path":"/status/volumesInUse","value":["v2"]}]`
+		copied := node.DeepCopy()
+		err := api.Status().Patch(t.Context(), copied, client.RawPatch(types.JSONPatchType, []byte(patch)))
+		if fits && err != nil || !fits && !apierrors.IsInvalid(err) {
+			t.Errorf("%s: %v", tested, err)
+		}
+		if fits && !slices.Equal(copied.Status.VolumesInUse, []corev1.UniqueVolumeName{"v2"}) {
+			t.Errorf("%s: in use is %v", tested, copied.Status.VolumesInUse)
+		}
 	}
 }
 

@@ -4,16 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -137,6 +141,9 @@ func checkPatch(o, old client.Object, patch client.Patch) error {
 	if err != nil {
 		return fmt.Errorf("computing the patch: %w", err)
 	}
+	if patch.Type() == types.JSONPatchType {
+		return checkOperations(old, data)
+	}
 	if patch.Type() != types.MergePatchType && patch.Type() != types.StrategicMergePatchType {
 		return fmt.Errorf("the model has no patches of type %s", patch.Type())
 	}
@@ -154,6 +161,22 @@ func checkPatch(o, old client.Object, patch client.Patch) error {
 	}
 	if v := named.Metadata.ResourceVersion; v != "" && v != old.GetResourceVersion() {
 		return conflict(o, "the object has been modified; please apply your changes to the latest version and try again")
+	}
+	return nil
+}
+
+// checkOperations refuses a JSON patch whose tests fail, as the API server does.
+func checkOperations(old client.Object, data []byte) error {
+	operations, err := jsonpatch.DecodePatch(data)
+	if err != nil {
+		return fmt.Errorf("reading the patch: %w", err)
+	}
+	before, err := json.Marshal(old)
+	if err != nil {
+		return fmt.Errorf("encoding the object: %w", err)
+	}
+	if _, err := operations.Apply(before); err != nil {
+		return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 	}
 	return nil
 }

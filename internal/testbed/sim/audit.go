@@ -196,35 +196,49 @@ func (s *auditedStatus) Patch(ctx context.Context, o client.Object, patch client
 	w.auditWrite(o)
 	data, err := patch.Data(o)
 	w.must(err)
+	if patch.Type() == types.JSONPatchType {
+		return s.release(ctx, o, patch, data, opts...)
+	}
 	var content struct {
 		Status struct {
-			Conditions   []corev1.PodCondition     `json:"conditions"`
-			VolumesInUse []corev1.UniqueVolumeName `json:"volumesInUse"`
+			Conditions []corev1.PodCondition `json:"conditions"`
 		} `json:"status"`
 	}
 	w.must(json.Unmarshal(data, &content))
-	switch o := o.(type) {
-	case *corev1.Pod:
-		for _, condition := range content.Status.Conditions {
-			s.process.acts.of(ctx, func(a *act) { a.reasons[o.UID] = failover.Reason(condition.Reason) })
-		}
-	case *corev1.Node:
-		var node corev1.Node
-		w.must(w.oracle.Get(ctx, client.ObjectKeyFromObject(o), &node))
-		var released []string
-		var inUse []string
-		for _, name := range node.Status.VolumesInUse {
-			if slices.Contains(content.Status.VolumesInUse, name) {
-				continue
-			}
-			released = append(released, string(name))
-			inUse = append(inUse, w.usersOfHandle(ctx, o.Name, string(name))...)
-		}
-		err := s.SubResourceWriter.Patch(ctx, o, patch, opts...)
-		if err == nil {
-			w.auditRelease(o.Name, released, inUse)
-		}
-		return err
+	for _, condition := range content.Status.Conditions {
+		s.process.acts.of(ctx, func(a *act) { a.reasons[o.GetUID()] = failover.Reason(condition.Reason) })
 	}
 	return s.SubResourceWriter.Patch(ctx, o, patch, opts...)
+}
+
+// release audits the patch of a node's volumes in use.
+func (s *auditedStatus) release(
+	ctx context.Context, o client.Object, patch client.Patch, data []byte, opts ...client.SubResourcePatchOption,
+) error {
+	w := s.process.world
+	var operations []struct {
+		Op, Path string
+		Value    json.RawMessage
+	}
+	w.must(json.Unmarshal(data, &operations))
+	var left []corev1.UniqueVolumeName
+	for _, operation := range operations {
+		if operation.Op == "replace" && operation.Path == "/status/volumesInUse" {
+			w.must(json.Unmarshal(operation.Value, &left))
+		}
+	}
+	var node corev1.Node
+	w.must(w.oracle.Get(ctx, client.ObjectKeyFromObject(o), &node))
+	var released, inUse []string
+	for _, name := range node.Status.VolumesInUse {
+		if !slices.Contains(left, name) {
+			released = append(released, string(name))
+			inUse = append(inUse, w.usersOfHandle(ctx, o.GetName(), string(name))...)
+		}
+	}
+	err := s.SubResourceWriter.Patch(ctx, o, patch, opts...)
+	if err == nil {
+		w.auditRelease(o.GetName(), released, inUse)
+	}
+	return err
 }
