@@ -23,6 +23,8 @@ const (
 	retryAct = time.Second
 	// maxTurns bounds how often one call goes round; what is not done by then is done by the next.
 	maxTurns = 4
+	// glance is for how long a look at the pods counts as one that was taken just now.
+	glance = 100 * time.Millisecond
 )
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=delete
@@ -35,6 +37,12 @@ const (
 //
 // The decision returned is the newest one; its After says when to come back.
 func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input) (failover.Decision, error) {
+	if rest := r.reports.restAfterDetach(pv.Name, in); rest > 0 {
+		// All is done, and what follows is Kubernetes'. Each of its steps calls for a look.
+		d := failover.Decide(in)
+		d.After = rest
+		return d, nil
+	}
 	if in.Halt = r.halt.now(ctx); in.Halt.Guard != "" || in.Halt.Paused != "" {
 		// Nothing will follow, so nobody need be asked.
 		d := failover.Decide(in)
@@ -55,7 +63,10 @@ func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolum
 		}
 		d.After = untilDue(in)
 		if len(in.Pods) == 0 {
-			return d, r.detach(ctx, pv, in, d)
+			if current, err := r.detach(ctx, pv, in, d); err != nil || current {
+				return d, err
+			}
+			continue
 		}
 		if err := r.mark(ctx, in, d); err != nil {
 			return d, err
@@ -124,7 +135,7 @@ func (r *FailoverReconciler) remove(
 	log := ctrl.LoggerFrom(ctx).WithValues("volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,
 		"pod", key(facts.Namespace, facts.Name), "reason", d.Reason, "gracePeriodSeconds", grace)
 	// The condition is a courtesy to the pod's owner; the removal does not depend on it, nor wait until what was read is old.
-	markCtx, cancel := context.WithTimeout(ctx, (failover.MaxAge-r.clock.Now().Sub(in.Now))/2)
+	markCtx, cancel := context.WithTimeout(ctx, (failover.MaxAge-r.age(in))/2)
 	defer cancel()
 	err := r.markDisrupted(markCtx, pod, d, removal == failover.RemoveForce)
 	if client.IgnoreNotFound(err) != nil {
@@ -150,8 +161,17 @@ func (r *FailoverReconciler) remove(
 }
 
 // isOld tells whether so much time has passed since a confirmation that nothing may be deleted by it any more.
-func (r *FailoverReconciler) isOld(in failover.Input) bool {
-	return r.clock.Now().Sub(in.Now) > failover.MaxAge
+func (r *FailoverReconciler) isOld(in failover.Input) bool { return r.age(in) > failover.MaxAge }
+
+// age is how much time has passed since a confirmation, or since LINSTOR was asked for it.
+func (r *FailoverReconciler) age(in failover.Input) time.Duration {
+	read := in.Now
+	for _, confirmed := range in.Readings() {
+		if confirmed.Before(read) {
+			read = confirmed
+		}
+	}
+	return r.clock.Now().Sub(read)
 }
 
 // markDisrupted tells the pod's owner why the pod goes, as Kubernetes' own pod garbage collection does. With force the
@@ -232,26 +252,44 @@ func (r *FailoverReconciler) unmark(ctx context.Context, in failover.Input, d fa
 	return nil
 }
 
-// detach takes the volume off the node after the last pod there that used it is gone. in is the confirmation of that.
-func (r *FailoverReconciler) detach(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision) error {
+// detach takes the volume off the node after the last pod there that used it is gone. in is the confirmation of that. It tells
+// whether that was recent enough until the end; if not, another one is wanted.
+func (r *FailoverReconciler) detach(
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision,
+) (current bool, err error) {
 	r.reports.podsGone(pv.Name, in)
-	// A pod may have come back with its node while LINSTOR was asked: each write follows a look of its own.
-	if pods, err := r.confirmPods(ctx, pv, in.Node.Name); err != nil || len(pods) > 0 {
-		return err
+	// A pod may come back with its node at any time: each write follows a look of its own.
+	if r.clock.Now().Sub(in.Now) > glance {
+		if pods, err := r.confirmPods(ctx, pv, in.Node.Name); err != nil || len(pods) > 0 {
+			return true, err
+		}
 	}
 	if r.fastDetach {
 		// Kubernetes waits for the kubelet's word that the volume is unmounted, which a dead one never gives.
 		if err := r.inUse.release(ctx, in.Node.Name, r.driver, pv.Spec.CSI.VolumeHandle); err != nil {
-			return err
+			return true, err
 		}
 		r.reports.released(pv.Name, in)
 	}
-	if in.Attachment == nil || in.Attachment.Deleting || r.isOld(in) {
-		return nil // the next look goes on from here
+	if in.Attachment == nil {
+		return true, nil
+	}
+	if in.Attachment.Deleting {
+		r.reports.detached(pv.Name, in)
+		return true, nil
 	}
 	if pods, err := r.confirmPods(ctx, pv, in.Node.Name); err != nil || len(pods) > 0 {
-		return err
+		return true, err
 	}
+	if r.isOld(in) {
+		return false, nil
+	}
+	return true, r.deleteAttachment(ctx, pv, in, d)
+}
+
+func (r *FailoverReconciler) deleteAttachment(
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision,
+) error {
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: in.Attachment.Name, UID: in.Attachment.UID}}
 	ctrl.LoggerFrom(ctx).Info("Deleting attachment", "volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,
 		"volumeAttachment", va.Name, "reason", d.Reason, "message", d.Message)
@@ -264,6 +302,7 @@ func (r *FailoverReconciler) detach(ctx context.Context, pv *corev1.PersistentVo
 	case err != nil:
 		return fmt.Errorf("deleting VolumeAttachment %s: %w", va.Name, err)
 	}
+	r.reports.detached(pv.Name, in)
 	r.reports.left(pv.Name, in.Node.Name)
 	r.recordDetach(pv, va, d)
 	return nil

@@ -108,28 +108,38 @@ func (g *gatherer) candidates(ctx context.Context, pv *corev1.PersistentVolume) 
 	return inputs, nil
 }
 
-// confirm reads everything that a removal rests on again: LINSTOR's word on all volumes concerned, all pods of the node,
-// selected or not, and the attachment.
+// confirm reads everything that a removal rests on again: LINSTOR's word on all volumes concerned, the attachment, and all pods
+// of the node, selected or not. The pods come last: a detach is written by that look at them.
 func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, node string) (failover.Input, error) {
 	begin := g.clock.Now()
-	pods, attachment, err := g.confirmObjects(ctx, pv, node)
+	expected, err := g.podsOf(ctx, claimOf(pv))
 	if err != nil {
 		return failover.Input{}, err
 	}
-	resources, err := g.resourcesOf(ctx, pv, pods)
+	asked, err := g.resourcesOf(ctx, pv, onNode(expected, node))
 	if err != nil {
 		return failover.Input{}, err
 	}
+	var attachment *failover.Attachment
 	reads, readsCtx := errgroup.WithContext(ctx)
-	for _, resource := range resources {
-		reads.Go(func() error {
-			if _, err := g.linstor.Refresh(readsCtx, resource); err != nil {
-				return fmt.Errorf("reading resource %s from LINSTOR: %w", resource, err)
-			}
-			return nil
-		})
-	}
+	reads.Go(func() error { return g.refresh(readsCtx, asked) })
+	reads.Go(func() (err error) {
+		attachment, err = g.confirmAttachment(readsCtx, pv, node)
+		return err
+	})
 	if err := reads.Wait(); err != nil {
+		return failover.Input{}, err
+	}
+	pods, err := g.confirmPods(ctx, pv, node)
+	if err != nil {
+		return failover.Input{}, err
+	}
+	concerned, err := g.resourcesOf(ctx, pv, pods)
+	if err != nil {
+		return failover.Input{}, err
+	}
+	others := slices.DeleteFunc(concerned, func(name string) bool { return slices.Contains(asked, name) })
+	if err := g.refresh(ctx, others); err != nil {
 		return failover.Input{}, err
 	}
 	if g.clock.Now().Sub(begin) > failover.MaxAge {
@@ -139,6 +149,20 @@ func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, nod
 		}
 	}
 	return g.input(ctx, pv, node, pods, attachment)
+}
+
+// refresh reads LINSTOR's word on the resources, all at once.
+func (g *gatherer) refresh(ctx context.Context, resources []string) error {
+	reads, readsCtx := errgroup.WithContext(ctx)
+	for _, resource := range resources {
+		reads.Go(func() error {
+			if _, err := g.linstor.Refresh(readsCtx, resource); err != nil {
+				return fmt.Errorf("reading resource %s from LINSTOR: %w", resource, err)
+			}
+			return nil
+		})
+	}
+	return reads.Wait()
 }
 
 // confirmObjects reads the pods on the node that use the volume, and the attachment.

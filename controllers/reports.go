@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
@@ -17,8 +19,8 @@ type reports struct {
 
 	mu   sync.Mutex
 	said map[string]map[string]*story // by volume and node
-	// detached are the volumes that were taken off a node and are not attached to another one yet.
-	detached map[string]departure
+	// departed are the volumes that were taken off a node and are not attached to another one yet.
+	departed map[string]departure
 }
 
 // departure is a volume's detachment from a lost node.
@@ -39,10 +41,13 @@ type story struct {
 	gone     time.Time                  // last pod gone
 	released bool                       // from the volumes in use there, for the first time
 	stuck    map[string]failover.Reason // by pod
+	// attachment is the one there that was deleted, and detached when nothing was left to do but to wait for its end.
+	attachment types.UID
+	detached   time.Time
 }
 
 func newReports(m *metrics.Metrics, now func() time.Time) *reports {
-	return &reports{metrics: m, now: now, said: make(map[string]map[string]*story), detached: make(map[string]departure)}
+	return &reports{metrics: m, now: now, said: make(map[string]map[string]*story), departed: make(map[string]departure)}
 }
 
 // keep forgets every node of the volume that is not among the inputs.
@@ -160,6 +165,26 @@ func (r *reports) released(volume string, in failover.Input) {
 	}
 }
 
+// detached notes that the attachment was deleted, by whom ever, and that nothing is left to do but to wait for its end.
+func (r *reports) detached(volume string, in failover.Input) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.story(volume, in.Node.Name)
+	s.attachment, s.detached = in.Attachment.UID, r.now()
+}
+
+// restAfterDetach is for how long nobody need look whether an attachment has ended that was deleted a moment ago; zero where
+// there is another one, or pods are back.
+func (r *reports) restAfterDetach(volume string, in failover.Input) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, ok := r.said[volume][in.Node.Name]
+	if !ok || in.Attachment == nil || in.Attachment.UID != s.attachment || len(in.Pods) > 0 {
+		return 0
+	}
+	return max(0, retryAct-r.now().Sub(s.detached))
+}
+
 // story returns the volume's story on the node; the caller holds the lock.
 func (r *reports) story(volume, node string) *story {
 	nodes := r.said[volume]
@@ -177,15 +202,15 @@ func (r *reports) story(volume, node string) *story {
 func (r *reports) left(volume, node string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.detached, func(_ string, d departure) bool { return r.now().Sub(d.at) > departureMemory })
-	r.detached[volume] = departure{node: node, at: r.now()}
+	maps.DeleteFunc(r.departed, func(_ string, d departure) bool { return r.now().Sub(d.at) > departureMemory })
+	r.departed[volume] = departure{node: node, at: r.now()}
 }
 
 // leftFrom returns the node that a volume was taken off and from which it has not arrived elsewhere yet.
 func (r *reports) leftFrom(volume string) (node string, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	d, ok := r.detached[volume]
+	d, ok := r.departed[volume]
 	return d.node, ok
 }
 
@@ -193,8 +218,8 @@ func (r *reports) leftFrom(volume string) (node string, ok bool) {
 func (r *reports) arrived(volume string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if d, ok := r.detached[volume]; ok {
+	if d, ok := r.departed[volume]; ok {
 		r.metrics.Took(metrics.StageAttached, r.now().Sub(d.at))
-		delete(r.detached, volume)
+		delete(r.departed, volume)
 	}
 }

@@ -60,7 +60,8 @@ func newSteps(t *testing.T) *steps {
 	}
 	s.d = failover.Decision{Verdict: failover.Lost, Reason: failover.NodeUnreachable, State: failover.Unreachable, Message: "gone"}
 	s.in = failover.Input{
-		Now: time.Now(), Settings: cfg.Settings, Volume: failover.Volume{Name: "db"}, Node: failover.Node{Name: nodeA},
+		Now: time.Now(), Settings: cfg.Settings, Volume: failover.Volume{Name: "db"},
+		Resource: failover.Resource{Name: "pvc-db", Confirmed: time.Now()}, Node: failover.Node{Name: nodeA},
 		Pods:       []failover.Pod{{Namespace: "default", Name: "db-0", UID: pod.UID, Created: time.Now()}},
 		Attachment: &failover.Attachment{Name: "csi-db", UID: va.UID, Attached: true},
 	}
@@ -72,6 +73,12 @@ func (s *steps) must(err error) {
 	if err != nil {
 		s.Fatal(err)
 	}
+}
+
+func (s *steps) detach() {
+	s.Helper()
+	_, err := s.r.detach(s.ctx, s.pv, s.in, s.d)
+	s.must(err)
 }
 
 // exists reads an object, and tells whether it is there.
@@ -175,7 +182,7 @@ func TestNoStepIsForAnotherObjectOfThatName(t *testing.T) {
 		s := newSteps(t)
 		s.withoutPod()
 		s.in.Attachment.UID = earlier
-		s.must(s.r.detach(s.ctx, s.pv, s.in, s.d))
+		s.detach()
 		if s.attachment() == nil {
 			t.Error("another attachment is gone")
 		}
@@ -329,7 +336,11 @@ func TestDetaching(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-1"}}
 			pod.Spec.NodeName, pod.Spec.Volumes = nodeA, []corev1.Volume{claimVolume("data-db", false)}
 			s.must(s.api.Create(s.ctx, pod))
+			s.in.Now = s.in.Now.Add(-2 * glance)
 		}, true, false},
+		"keeps the attachment where LINSTOR was asked too long ago": {func(s *steps) {
+			s.in.Resource.Confirmed = s.in.Resource.Confirmed.Add(-2 * failover.MaxAge)
+		}, true, true},
 		"leaves the node's list alone where that is switched off": {func(s *steps) { s.r.fastDetach = false }, false, false},
 		"leaves an attachment alone that is being deleted":        {func(s *steps) { s.in.Attachment.Deleting = true }, true, true},
 		"releases a volume that has no attachment":                {func(s *steps) { s.in.Attachment = nil }, true, true},
@@ -339,7 +350,7 @@ func TestDetaching(t *testing.T) {
 			s := newSteps(t)
 			s.withoutPod()
 			tc.change(s)
-			s.must(s.r.detach(s.ctx, s.pv, s.in, s.d))
+			s.detach()
 			if attached := s.attachment() != nil; attached != tc.attached || s.released() != tc.released {
 				t.Errorf("attached %t, released %t, want %t and %t", attached, s.released(), tc.attached, tc.released)
 			}
@@ -356,7 +367,7 @@ func TestAnAttachmentThatIsGoneBeforeItsDeletion(t *testing.T) {
 		s.withoutPod()
 		s.r.fastDetach = released
 		s.must(s.api.Delete(s.ctx, s.attachment()))
-		s.must(s.r.detach(s.ctx, s.pv, s.in, s.d))
+		s.detach()
 		if got := s.events.has(EventForceDetached, "VolumeAttachment", "csi-db"); got != released {
 			t.Errorf("released %t: told is %t", released, got)
 		}
@@ -376,8 +387,40 @@ func TestAPodThatComesBetweenReleaseAndDetach(t *testing.T) {
 		}
 		return nil
 	})
-	s.must(s.r.detach(s.ctx, s.pv, s.in, s.d))
+	s.detach()
 	if s.attachment() == nil {
 		t.Error("the attachment is gone from under it")
+	}
+}
+
+// What Kubernetes does with a detached volume calls for a look each time, and there is nothing to see.
+func TestADetachedVolumeIsLeftAloneForASecond(t *testing.T) {
+	t.Parallel()
+	pod := failover.Pod{Name: "db-1"}
+	for name, tc := range map[string]struct {
+		change func(*failover.Input)
+		after  time.Duration
+		rests  bool
+	}{
+		"while its attachment ends":                      {func(*failover.Input) {}, 0, true},
+		"but not for longer":                             {func(*failover.Input) {}, retryAct, false},
+		"unless there is another attachment by then":     {func(in *failover.Input) { in.Attachment = &failover.Attachment{UID: "new"} }, 0, false},
+		"unless its attachment is gone":                  {func(in *failover.Input) { in.Attachment = nil }, 0, false},
+		"unless there is a pod again":                    {func(in *failover.Input) { in.Pods = []failover.Pod{pod} }, 0, false},
+		"unless it is another node that the question is": {func(in *failover.Input) { in.Node.Name = nodeB }, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSteps(t)
+			s.withoutPod()
+			now := s.in.Now
+			s.r.reports.now = func() time.Time { return now }
+			s.detach()
+			tc.change(&s.in)
+			now = now.Add(tc.after)
+			if rest := s.r.reports.restAfterDetach("db", s.in); rest > 0 != tc.rests {
+				t.Errorf("rests for %s", rest)
+			}
+		})
 	}
 }

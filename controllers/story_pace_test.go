@@ -185,7 +185,7 @@ func TestEachStageOfAFailOverIsTimed(t *testing.T) {
 		if diff := cmp.Diff(want, timed); diff != "" {
 			t.Errorf("stages (-want +got):\n%s", diff)
 		}
-		if left := p.parts.failover.reports.detached; len(left) > 0 {
+		if left := p.parts.failover.reports.departed; len(left) > 0 {
 			t.Errorf("still expected to arrive: %v", left)
 		}
 	})

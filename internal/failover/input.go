@@ -60,6 +60,17 @@ type Input struct {
 	Halt Halt
 }
 
+// Readings returns when LINSTOR was asked for the replicas of each resource that the input rests on.
+func (in Input) Readings() []time.Time {
+	times := []time.Time{in.Resource.Confirmed}
+	for _, pod := range in.Pods {
+		for _, other := range pod.Others {
+			times = append(times, other.Resource.Confirmed)
+		}
+	}
+	return times
+}
+
 // Halt is what forbids every removal at the moment.
 type Halt struct {
 	// Guard says why the view of the cluster is suspect; empty while it is not.

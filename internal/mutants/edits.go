@@ -36,13 +36,10 @@ var edits = []edit{
 	},
 	{
 		"volumesInUse is replaced whatever it has become", inUseFile,
-		`«"metadata"»: map[string]any{"uid": node.UID, "resourceVersion": node.ResourceVersion}`, `mutantInstead(§, "none", …)`,
+		`{«"test"», "/status/volumesInUse"`, `mutantInstead(§, "replace", …)`,
 	},
 	{
-		"volumesInUse is replaced in any version", inUseFile, `«"resourceVersion"»: node.ResourceVersion`, `mutantInstead(§, "none", …)`,
-	},
-	{
-		"volumesInUse of another node of that name is replaced", inUseFile, `«"uid"»: node.UID, `, `mutantInstead(§, "none", …)`,
+		"volumesInUse of another node of that name is replaced", inUseFile, `{«"test"», "/metadata/uid"`, `mutantInstead(§, "replace", …)`,
 	},
 	{
 		"taints are replaced in any version", keepAwayFile,
@@ -70,7 +67,7 @@ var edits = []edit{
 	},
 	{
 		"something is deleted by a reading that has become old", actionsFile,
-		"return «r.clock.Now().Sub(in.Now) > failover.MaxAge»", "(… && !mutantIs(§))",
+		"return «r.age(in) > failover.MaxAge»", "(… && !mutantIs(§))",
 	},
 	{
 		"the pods may be read long before LINSTOR", gatherFile, "if «g.clock.Now().Sub(begin) > failover.MaxAge» {", "(… && !mutantIs(§))",
@@ -81,13 +78,13 @@ var edits = []edit{
 	},
 	{
 		"volumesInUse is taken from an old read", inUseFile,
-		"return retry.RetryOnConflict(releaseRetry, func() error {\n\t\tvar node corev1.Node\n\t\tif err :=",
-		"var node corev1.Node\n\treturn retry.RetryOnConflict(releaseRetry, func() error {\n\t\tif node.Name != \"\" {\n\t\t} else if err :=",
+		"return retry.OnError(releaseRetry, apierrors.IsInvalid, func() error {\n\t\tvar node corev1.Node\n\t\tif err :=",
+		"var node corev1.Node\n\treturn retry.OnError(releaseRetry, apierrors.IsInvalid, func() error {\n\t\tif node.Name != \"\" {\n\t\t} else if err :=",
 	},
 
 	// The order of the steps.
 	{
-		"the volume is detached under pods", actionsFile, "if «len(in.Pods) == 0» {\n\t\t\treturn d, r.detach", "mutantInstead(§, true, …)",
+		"the volume is detached under pods", actionsFile, "if «len(in.Pods) == 0» {\n\t\t\tif current, err := r.detach", "mutantInstead(§, true, …)",
 	},
 	{
 		"pods are removed and nothing keeps the next away", actionsFile,

@@ -21,7 +21,7 @@ var harmless = map[string]string{
 	"controllers/gather.go: podsOf: never claim == \"\"":                                              "no pod has a claim without a name",
 	"controllers/halt.go: now: without !h.asked.IsZero()":                                             "the zero time is too long ago in any case",
 	"controllers/halt.go: guard: without node.Online.Known":                                           "what is not known has the value false",
-	"controllers/failover_actions.go: isOld: r.clock.Now().Sub(in.Now) > failover.MaxAge with >=":     "what is exactly so old is read once more",
+	"controllers/failover_actions.go: isOld: r.age(in) > failover.MaxAge with >=":                     "what is exactly so old is read once more",
 	"controllers/gather.go: confirm: g.clock.Now().Sub(begin) > failover.MaxAge with >=":              "what is exactly so old is read once more",
 	"controllers/keepaway.go: Ensure: never k.seen(in, corev1.TaintEffectNoSchedule)":                 "the same is asked again once it is this volume's turn",
 	"controllers/keepaway.go: Ensure: never k.seen(in, corev1.TaintEffectNoSchedule) (2)":             "it only spares a reading of the node, which shows that its taint is there",
@@ -30,6 +30,6 @@ var harmless = map[string]string{
 	"controllers/keepaway.go: taint: without ours":                                                    "a mark that is new has a cause, and so is not equal to none",
 	"controllers/keepaway_controller.go: Reconcile: mark.Expires.Sub(now) > keepAwayExpiry/2 with >=": "the taint is renewed an instant earlier",
 	"controllers/kubelets.go: ObserveLease: without !ok":                                              "every renewal differs from none",
-	"controllers/volumes_in_use.go: volumesInUse of another node of that name is replaced":            "the version of another node is another, and is asked for, too",
+	"controllers/volumes_in_use.go: volumesInUse of another node of that name is replaced":            "another node has other volumes in use, which is asked for, too",
 	"controllers/keepaway.go: Ensure: without state == failover.Unreachable":                          "all other states allow the same effect as an unknown one",
 }
