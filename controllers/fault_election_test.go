@@ -59,7 +59,7 @@ func (l *apiLock) Update(ctx context.Context, record resourcelock.LeaderElection
 	return nil
 }
 
-// waits waits for a request as long as the client of the election does.
+// waits for a request as long as the client of the election does.
 func waits(ctx context.Context, request func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, renewDeadline/2)
 	defer cancel()
@@ -86,7 +86,7 @@ func (p *process) stands(cfg Config) (leads <-chan struct{}) {
 		Lock:          &apiLock{client: p.world.API.Client(controllerActor + p.name), identity: p.name},
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) { p.leads(cfg); close(began) },
+			OnStartedLeading: func(context.Context) { p.leads(cfg); close(began) }, //nolint:contextcheck // it ends with the process
 			OnStoppedLeading: p.end,
 		},
 	})
@@ -100,6 +100,7 @@ func (p *process) stands(cfg Config) (leads <-chan struct{}) {
 // The API leaves a leader in the act, and LINSTOR does not: what it sends hangs. It has stopped to act before the next one
 // begins. And what it had sent arrives in the end, when everything is done: that harms nobody.
 func TestALeaderThatTheAPIHasLeftStopsBeforeTheNextOneBegins(t *testing.T) {
+	t.Parallel()
 	for name, during := range map[string]time.Duration{
 		"before it decides": 5 * time.Second, "while it decides": 14 * time.Second, "in the act": 15*time.Second + 500*time.Millisecond,
 	} {

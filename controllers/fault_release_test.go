@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,7 +23,7 @@ var releases = map[string]func(mark string) string{
 	"one with more fields": func(mark string) string {
 		return strings.Replace(mark, "{", `{"zone":{"name":"a"},"attempts":[1,2],`, 1)
 	},
-	"one with another form": func(mark string) string { return "v3 " + fmt.Sprint(len(mark)) },
+	"one with another form": func(mark string) string { return "v3 " + strconv.Itoa(len(mark)) },
 }
 
 // A rollout in the act: the leader of another release has announced and removed pods, and ends. The one of this release
