@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -111,6 +112,9 @@ func (r *Recovery) replace(ctx context.Context) error {
 	if len(lost) == 0 {
 		return nil
 	}
+	if err := r.listen(ctx, lost); err != nil {
+		return err
+	}
 	var nodes corev1.NodeList
 	if err := r.live.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
@@ -126,6 +130,26 @@ func (r *Recovery) replace(ctx context.Context) error {
 		}
 		if err := r.follow(ctx, now, &lost[i], failover.Recover(in)); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// listen reads the Leases of the pods' nodes past the cache, which may not have heard of a renewal yet.
+func (r *Recovery) listen(ctx context.Context, pods []corev1.Pod) error {
+	heard := map[string]bool{}
+	for _, pod := range pods {
+		if heard[pod.Spec.NodeName] {
+			continue
+		}
+		heard[pod.Spec.NodeName] = true
+		var lease coordinationv1.Lease
+		err := r.live.Get(ctx, client.ObjectKey{Namespace: LeaseNamespace, Name: pod.Spec.NodeName}, &lease)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading the Lease of node %s: %w", pod.Spec.NodeName, err)
+		}
+		if err == nil {
+			r.kubelets.ObserveLease(&lease)
 		}
 	}
 	return nil

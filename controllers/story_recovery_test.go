@@ -138,6 +138,26 @@ func TestAPodThatLinstorNeedsGoesWhenLinstorItselfLivesElsewhere(t *testing.T) {
 	})
 }
 
+// A kubelet is heard of again when it has nearly been silent for long enough, and the cache does not know yet.
+func TestAKubeletThatIsHeardOfAgainIsNotTakenForSilent(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		w.lag = 3 * time.Second
+		p := w.startProcess("one", recovering())
+		p.leads(recovering())
+		w.volume("db")
+		w.workload("db", selected)
+		w.linstorPod("linstor-1", nodeA)
+		w.pass(time.Minute)
+		w.Linstor.Stop()
+		w.SilenceKubelet(nodeA)
+		silent := func() bool { return p.kubelets.Node(nodeA).LeaseSilence > 18*time.Second }
+		w.until(40*time.Second, "the cache has been without a renewal for nearly long enough", silent)
+		w.RestoreKubelet(nodeA)
+		w.pass(time.Minute)
+		w.wantUntouched()
+	})
+}
+
 // Nothing is done for LINSTOR's pods by default.
 func TestNoPodOfLinstorIsSelectedByDefault(t *testing.T) {
 	linstorOnA(t, defaults(), func(w *world, _ *process) {

@@ -164,6 +164,10 @@ func (c *auditedClient) Delete(ctx context.Context, o client.Object, opts ...cli
 			return c.Client.Delete(ctx, o, opts...)
 		}
 		err := c.Client.Delete(ctx, o, opts...)
+		if err == nil && pod.Labels[componentLabel] != "" {
+			w.auditRecovery(&pod, options)
+			return nil
+		}
 		if err == nil {
 			c.process.acts.of(ctx, func(a *act) { w.auditRemoval(c.process, a, &pod, options) })
 		}

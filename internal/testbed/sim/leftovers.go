@@ -115,8 +115,9 @@ func (w *world) checkLeftovers() {
 	for _, node := range nodes.Items {
 		_, marked := node.Annotations[controllers.AnnotationKeepAway]
 		tainted := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == controllers.TaintLostQuorum })
-		if marked || tainted {
-			w.violated(ruleLeftovers, "node %s: marked %t, tainted %t: %s", node.Name, marked, tainted,
+		silenced := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == controllers.TaintNodeSilent })
+		if marked || tainted || silenced {
+			w.violated(ruleLeftovers, "node %s: marked %t, tainted %t, as silent %t: %s", node.Name, marked, tainted, silenced,
 				node.Annotations[controllers.AnnotationKeepAway])
 		}
 	}

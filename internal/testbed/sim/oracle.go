@@ -60,7 +60,7 @@ func (w *world) auditWrite(o client.Object) {
 func (w *world) volumesOf(pod *corev1.Pod) []Volume {
 	var volumes []Volume
 	for _, v := range pod.Spec.Volumes {
-		if v.PersistentVolumeClaim != nil {
+		if v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName != unboundClaim {
 			volumes = append(volumes, w.volume(strings.TrimPrefix(v.PersistentVolumeClaim.ClaimName, "data-")))
 		}
 	}

@@ -103,7 +103,7 @@ func (w *world) startProcess(name string) *process {
 	p.view.OnUpdate(p.observe)
 
 	p.config = controllers.Config{
-		Driver: virtual.Driver, Selector: podSelector, Settings: grace,
+		Driver: virtual.Driver, Selector: podSelector, RecoverSelector: recoverSelector, Settings: grace,
 		Linstor: &witness{memory: memory{p.store, p.feed}, process: p}, Metrics: metrics.New(), Owner: name,
 		ShutdownTaints: []string{shutdownTaint}, FastDetach: true, MaxLostNodes: failover.Limit{Percent: true, Value: 50},
 		DryRun: w.history.World.DryRun, ReconcileInterval: 10 * time.Second, OperationsTimeout: 30 * time.Second, Concurrency: 3,
@@ -122,6 +122,9 @@ func (p *process) leads() {
 	ctx, cancel := context.WithCancel(p.ctx)
 	p.lead, p.leading = cancel, time.Now()
 	p.run(ctx, "failover", p.assembly.Failover(), p.volumes())
+	if p.world.history.recovers() {
+		p.tasks.Go(func() { _ = p.assembly.Recovery().Start(logr.NewContext(ctx, p.log)) })
+	}
 	if !p.config.DryRun {
 		p.run(ctx, "keepaway", p.assembly.KeepAway(), source.Func(p.markedNodes))
 	}

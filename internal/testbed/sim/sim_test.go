@@ -86,7 +86,7 @@ var reached = []string{
 	"decided: Blocked UnsafeVolume", "decided: Blocked KeepAwayFailed", "event: StuckOnNode",
 	"decided: NotLost NoSurvivor", "decided: NotLost PrimaryConnected", "decided: NotLost PrimaryHealthy",
 	"decided: NotLost VolumeStarting", "decided: NotLost VolumeUnused", "decided: Undecided StateUnknown",
-	"decided: Undecided TooFewWitnesses", "well in the end",
+	"decided: Undecided TooFewWitnesses", "pods of LINSTOR deleted", "well in the end",
 }
 
 func checkReached(t *testing.T, total map[string]int) {

@@ -171,6 +171,7 @@ func (w *world) build() {
 		w.addVolume(v)
 	}
 	w.addForeign()
+	w.addPiraeus()
 	for range w.history.World.Processes {
 		p := w.startProcess(fmt.Sprintf("p%d", len(w.processes)))
 		w.mu.Lock()
