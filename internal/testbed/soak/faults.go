@@ -36,8 +36,6 @@ type disturbance struct {
 	do   func(ctx context.Context, r *runner) error
 	// ends is set if a process of the controller may end of it: it is killed, or loses its Lease with the API.
 	ends bool
-	// own is set if it is one of the controller itself.
-	own bool
 }
 
 var disturbances = slices.Concat([]disturbance{
@@ -51,16 +49,16 @@ var disturbances = slices.Concat([]disturbance{
 	{name: "event streams end", do: func(_ context.Context, r *runner) error { r.bed.LINSTOR.DropStreams(); return nil }},
 	{name: "event streams are reset", do: func(_ context.Context, r *runner) error { r.bed.LINSTOR.ResetStreams(); return nil }},
 	{name: "event streams are half open", do: func(_ context.Context, r *runner) error { r.bed.LINSTOR.SilenceStreams(); return nil }},
-	{name: "the leader is killed", ends: true, own: true, do: func(ctx context.Context, r *runner) error {
+	{name: "the leader is killed", ends: true, do: func(ctx context.Context, r *runner) error {
 		return r.endLeader(ctx, syscall.SIGKILL)
 	}},
-	{name: "the leader is asked to end", ends: true, own: true, do: func(ctx context.Context, r *runner) error {
+	{name: "the leader is asked to end", ends: true, do: func(ctx context.Context, r *runner) error {
 		return r.endLeader(ctx, syscall.SIGTERM)
 	}},
-	{name: "any of the replicas is killed", ends: true, own: true, do: func(_ context.Context, r *runner) error {
+	{name: "any of the replicas is killed", ends: true, do: func(_ context.Context, r *runner) error {
 		return r.endController(pick(r.random, r.bed.ControllerProcesses()).Pod, syscall.SIGKILL)
 	}},
-	{name: "the leader loses the API for a while", ends: true, own: true, do: func(ctx context.Context, r *runner) error {
+	{name: "the leader loses the API for a while", ends: true, do: func(ctx context.Context, r *runner) error {
 		node, err := r.leaderNode(ctx)
 		if err != nil {
 			return err
@@ -132,10 +130,10 @@ func (p plan) String() string { return fmt.Sprintf("%s %.1f s later", p.name, p.
 // lateness is how long after a loss a disturbance comes at most. A fail-over takes about as long.
 const lateness = 8 * time.Second
 
-// plans chooses one disturbance, or two at a time, in the order in which they come. Where the controller is spared, none
-// is its own.
+// plans chooses one disturbance, or two at a time, in the order in which they come. Where the controller is spared,
+// none may end one of its processes.
 func plans(random *rand.Rand, spared bool) []plan {
-	from := slices.DeleteFunc(slices.Clone(disturbances), func(d disturbance) bool { return spared && d.own })
+	from := slices.DeleteFunc(slices.Clone(disturbances), func(d disturbance) bool { return spared && d.ends })
 	chosen := make([]plan, 1+random.IntN(5)/4)
 	for i := range chosen {
 		chosen[i] = plan{pick(random, from), time.Duration(random.Int64N(int64(lateness))).Round(100 * time.Millisecond)}

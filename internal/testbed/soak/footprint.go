@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -37,13 +38,17 @@ type footprint struct {
 	at time.Time
 	// goroutines is their number, heap the bytes of live objects and resident those of memory.
 	goroutines, heap, resident float64
+	// leads is 1 if the process leads, else 0.
+	leads float64
 }
 
-// Life is what one process took while it lived.
+// Life is what one process took while it led, or while it did not: a leader takes more.
 type Life struct {
 	// Pod and PID name the process.
 	Pod string
 	PID int
+	// Leader is set if it led.
+	Leader bool
 	// Age is how long it was watched.
 	Age time.Duration
 	// Early and Late are the least goroutines, heap and resident memory in the first and in the last third of that,
@@ -53,8 +58,12 @@ type Life struct {
 
 // String returns it for people.
 func (l Life) String() string {
-	return fmt.Sprintf("%s (%d) in %s: goroutines %.0f → %.0f, heap %.1f → %.1f MiB, resident %.1f → %.1f MiB",
-		l.Pod, l.PID, l.Age.Round(time.Second), l.Early[0], l.Late[0],
+	role := "standby"
+	if l.Leader {
+		role = "leader"
+	}
+	return fmt.Sprintf("%s %s (%d) in %s: goroutines %.0f → %.0f, heap %.1f → %.1f MiB, resident %.1f → %.1f MiB",
+		role, l.Pod, l.PID, l.Age.Round(time.Second), l.Early[0], l.Late[0],
 		l.Early[1]/mebibyte, l.Late[1]/mebibyte, l.Early[2]/mebibyte, l.Late[2]/mebibyte)
 }
 
@@ -74,9 +83,25 @@ func life(p testbed.ControllerProcess, all []footprint) (Life, bool) {
 	}
 	third := len(all) / measuredFields
 	return Life{
-		Pod: p.Pod, PID: p.PID, Age: all[len(all)-1].at.Sub(all[0].at) + settledAge,
+		Pod: p.Pod, PID: p.PID, Leader: all[0].leads == 1, Age: all[len(all)-1].at.Sub(all[0].at) + settledAge,
 		Early: least(all[:third]), Late: least(all[len(all)-third:]),
 	}, true
+}
+
+// lives returns the lives of a process as a standby and as a leader.
+func lives(p testbed.ControllerProcess, all []footprint) []Life {
+	var result []Life
+	for len(all) > 0 {
+		end := slices.IndexFunc(all, func(f footprint) bool { return f.leads != all[0].leads })
+		if end < 0 {
+			end = len(all)
+		}
+		if l, ok := life(p, all[:end]); ok {
+			result = append(result, l)
+		}
+		all = all[end:]
+	}
+	return result
 }
 
 func least(all []footprint) [measuredFields]float64 {
@@ -121,8 +146,8 @@ func (r *runner) watchProcesses(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-	for _, p := range all {
-		if l, ok := life(p.ControllerProcess, p.footprints); ok {
+	for _, pid := range slices.Sorted(maps.Keys(all)) {
+		for _, l := range lives(all[pid].ControllerProcess, all[pid].footprints) {
 			r.note(func(report *Report) {
 				report.Lives = append(report.Lives, l)
 				if l.grows() {
@@ -149,10 +174,12 @@ func ask(ctx context.Context, url string) (footprint, error) {
 	f := footprint{at: time.Now()}
 	fields := map[string]*float64{
 		"go_goroutines": &f.goroutines, "go_memstats_heap_alloc_bytes": &f.heap, "process_resident_memory_bytes": &f.resident,
+		"leader_election_master_status": &f.leads,
 	}
 	lines := bufio.NewScanner(response.Body)
 	for lines.Scan() {
 		name, text, _ := strings.Cut(lines.Text(), " ")
+		name, _, _ = strings.Cut(name, "{")
 		if field := fields[name]; field != nil {
 			if *field, err = strconv.ParseFloat(text, 64); err != nil {
 				return footprint{}, fmt.Errorf("metrics: %w", err)

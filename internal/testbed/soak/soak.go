@@ -61,8 +61,8 @@ type runner struct {
 	excused time.Time // until when a process may end
 }
 
-// Run brings up a bed and breaks it until the time is over. In the second half of it the controller itself is spared, so
-// that its processes live long enough to see a trend. An error means that it could not go on.
+// Run brings up a bed and breaks it until the time is over. In the second half of it nothing happens that could end a
+// process of the controller, so that they live long enough to see a trend. An error means that it could not go on.
 func Run(ctx context.Context, o Options) (Report, error) {
 	bed, err := testbed.Start(ctx, testbed.Options{
 		DRBDDetection: time.Second, LINSTOR: linstorsim.Options{ReconnectInterval: 2 * time.Second},
