@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	if _, set := os.LookupEnv("GOGC"); !set {
-		garbage.Pace()
+		go garbage.Keep(ctx)
 	}
 	log := options.Logger(opts)
 	ctrl.SetLogger(log)

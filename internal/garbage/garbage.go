@@ -1,76 +1,83 @@
-// Package garbage has Go's garbage collector keep memory small while little goes on, and out of the way while much does.
+// Package garbage keeps a process small while little goes on, and Go's garbage collector out of the way while much does.
 package garbage
 
 import (
-	"runtime"
+	"context"
 	"runtime/debug"
-	"sync"
+	"runtime/metrics"
 	"time"
 )
 
 const (
-	// idlePercent is how much garbage may gather beside what is in use while little goes on, in percent. Nearly all of the
-	// memory are caches that stay, so that collecting more often costs next to nothing then.
-	idlePercent = 30
-	// busyPercent is the same under load, as Go has it by default: with little garbage allowed a storm of events would spend a
-	// third of its time on collections, and wait for them.
-	busyPercent = 100
-	// busyApart is how far collections are apart under load at most.
-	busyApart = 3 * time.Second
-	// calmAfter is how long there must have been no collection for the load to be over. Then memory is given back.
-	calmAfter = 10 * time.Second
+	// percent is how much garbage may gather beside what is in use, in percent. A storm of events takes place within that: with
+	// little garbage allowed it would spend a third of its time on collections, and wait for them.
+	percent = 200
+	// startPercent is the same until little goes on for the first time: what is read at the start is several times of what stays.
+	startPercent = 50
+	// every is how often it is seen whether garbage has to go before the collector begins by itself.
+	every = 10 * time.Second
+	// tolerated is how much garbage is left alone, as a share of what is in use: nearly all of that are caches that stay, so that
+	// collecting often costs little while little goes on.
+	tolerated = 0.15
+	// busy is how many bytes have been allocated since the last look while more goes on than that.
+	busy = 100 << 20
 )
 
-// Pace adapts the collector to the load from now on, for as long as the process runs. It must be called at most once, and not
-// where the user has set GOGC.
-func Pace() {
-	p := &pace{apply: func(percent int) { debug.SetGCPercent(percent) }, release: debug.FreeOSMemory}
-	p.apply(idlePercent)
-	afterEachCollection(func() { p.collected(time.Now()) })
-}
-
-// pace is what is known of the load: how far collections are apart.
-type pace struct {
-	apply   func(percent int)
-	release func()
-
-	mu   sync.Mutex
-	last time.Time
-	calm *time.Timer // runs while the process is busy
-}
-
-// collected takes note of a collection.
-func (p *pace) collected(now time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	apart := now.Sub(p.last)
-	p.last = now
-	switch {
-	case p.calm != nil:
-		p.calm.Reset(calmAfter)
-	case apart <= busyApart:
-		p.apply(busyPercent)
-		p.calm = time.AfterFunc(calmAfter, p.calmed)
+// Keep keeps the process small until ctx ends. It must be called once at most, and not where the user has set GOGC.
+func Keep(ctx context.Context) {
+	defer debug.SetGCPercent(debug.SetGCPercent(startPercent))
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	k := keeper{free: debug.FreeOSMemory, settled: func() { debug.SetGCPercent(percent) }}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			k.look(heapNow())
+		}
 	}
 }
 
-// calmed ends the time of load.
-func (p *pace) calmed() {
-	p.mu.Lock()
-	p.calm, p.last = nil, time.Time{} // the collection that follows is no sign of load
-	p.apply(idlePercent)
-	p.mu.Unlock()
-	p.release()
+// heap is the state of the heap, in bytes.
+type heap struct {
+	// allocated is what was allocated in all since the start of the process.
+	allocated uint64
+	// objects is what is there now, garbage included; live is what was in use when garbage was collected last.
+	objects, live uint64
+	// free is the memory that nothing is in and that was not given back to the system.
+	free uint64
 }
 
-// afterEachCollection calls f after each collection, for ever.
-func afterEachCollection(f func()) {
-	// The collector finds the object unused, and tells so; telling makes it used until the next time.
-	type canary struct{ _ *byte }
-	var sung func(*canary)
-	sung = func(c *canary) {
-		f()
-		runtime.SetFinalizer(c, sung)
+func heapNow() heap {
+	samples := []metrics.Sample{
+		{Name: "/gc/heap/allocs:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"},
 	}
-	runtime.SetFinalizer(&canary{}, sung)
+	metrics.Read(samples)
+	return heap{samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64(), samples[3].Value.Uint64()}
+}
+
+// keeper decides when garbage has to go.
+type keeper struct {
+	// free collects garbage and gives the memory back to the system.
+	free func()
+	// settled is called once, when little goes on for the first time; nil afterwards.
+	settled func()
+	last    heap
+}
+
+func (k *keeper) look(now heap) {
+	allocated := now.allocated - k.last.allocated
+	k.last = now
+	if allocated >= busy {
+		return
+	}
+	if k.settled != nil {
+		k.settled()
+		k.settled = nil
+	}
+	if float64(now.objects+now.free) > (1+tolerated)*float64(now.live) {
+		k.free()
+	}
 }

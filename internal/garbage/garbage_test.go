@@ -1,74 +1,61 @@
 package garbage
 
 import (
-	"fmt"
 	"runtime"
-	"slices"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 )
 
-// Collections that follow each other closely are a load, which is over when none has come for a while.
-func TestThePaceFollowsTheLoad(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		var done []string
-		do := func(what string) {
-			mu.Lock()
-			defer mu.Unlock()
-			done = append(done, what)
-		}
-		expect := func(when string, want ...string) {
-			t.Helper()
-			mu.Lock()
-			defer mu.Unlock()
-			if !slices.Equal(done, want) {
-				t.Fatalf("%s: %v, want %v", when, done, want)
+const mib = 1 << 20
+
+func TestGarbageGoesWhileLittleGoesOn(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		now  heap
+		want bool
+	}{
+		"nothing has changed":           {heap{allocated: 1000 * mib, objects: 100 * mib, live: 100 * mib}, false},
+		"a little garbage":              {heap{allocated: 1010 * mib, objects: 110 * mib, live: 100 * mib}, false},
+		"more garbage":                  {heap{allocated: 1020 * mib, objects: 120 * mib, live: 100 * mib}, true},
+		"what a storm has left":         {heap{allocated: 1001 * mib, objects: 250 * mib, live: 100 * mib}, true},
+		"a storm":                       {heap{allocated: 1150 * mib, objects: 250 * mib, live: 100 * mib}, false},
+		"nothing was collected so far":  {heap{allocated: 1001 * mib, objects: 50 * mib}, true},
+		"a collection has just been it": {heap{allocated: 1001 * mib, objects: 90 * mib, live: 100 * mib}, false},
+		"memory that nothing is in":     {heap{allocated: 1001 * mib, objects: 100 * mib, live: 100 * mib, free: 20 * mib}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			freed := false
+			k := keeper{free: func() { freed = true }, last: heap{allocated: 1000 * mib}}
+			if k.look(tc.now); freed != tc.want {
+				t.Errorf("freed: %t, want %t", freed, tc.want)
 			}
-		}
-		p := &pace{apply: func(percent int) { do(fmt.Sprint(percent, " %")) }, release: func() { do("release") }}
-		after := func(d time.Duration) {
-			time.Sleep(d)
-			synctest.Wait()
-			p.collected(time.Now())
-		}
-		after(0)
-		after(time.Minute)
-		after(2 * time.Minute)
-		expect("rare collections")
-		after(time.Second)
-		for range 10 {
-			after(calmAfter - time.Second)
-		}
-		expect("under load", "100 %")
-		time.Sleep(calmAfter)
-		synctest.Wait()
-		expect("after it", "100 %", "30 %", "release")
-		after(0) // the collection by which memory was released
-		after(time.Minute)
-		expect("later", "100 %", "30 %", "release")
-	})
+		})
+	}
 }
 
-func TestEachCollectionIsNoticed(t *testing.T) {
-	noticed := make(chan struct{})
-	done := make(chan struct{})
-	afterEachCollection(func() {
-		select {
-		case noticed <- struct{}{}:
-		case <-done:
-		}
-	})
-	defer close(done)
-	for n := 0; n < 3; {
-		runtime.GC()
-		select {
-		case <-noticed:
-			n++
-		default:
-			runtime.Gosched() // it is told a moment later
-		}
+func TestTheStartIsOverWhenLittleGoesOn(t *testing.T) {
+	t.Parallel()
+	settled := 0
+	k := keeper{free: func() {}, settled: func() { settled++ }}
+	k.look(heap{allocated: 500 * mib, objects: 200 * mib, live: 100 * mib})
+	if settled != 0 {
+		t.Error("the start was over while much was allocated")
 	}
+	for range 3 {
+		k.look(heap{allocated: 501 * mib, objects: 200 * mib, live: 100 * mib})
+	}
+	if settled != 1 {
+		t.Errorf("the start was over %d times", settled)
+	}
+}
+
+// The names of the figures are those of Go.
+func TestTheHeapIsKnown(t *testing.T) {
+	t.Parallel()
+	kept := make([]byte, mib)
+	runtime.GC()
+	if now := heapNow(); now.live < mib || now.objects < mib || now.allocated < mib || now.free == 0 {
+		t.Errorf("%+v", now)
+	}
+	runtime.KeepAlive(kept)
 }
