@@ -62,8 +62,11 @@ func (a *Assembly) Volumes(ctx context.Context, o client.Object) []reconcile.Req
 	return nil
 }
 
-// Doorbell returns the source that rings for the volumes of a resource when LINSTOR's word on it changes.
+// Doorbell returns the source that rings at the leader's reconciler for the volumes of a resource when LINSTOR's word on it changes.
 func (a *Assembly) Doorbell() source.Source { return a.parts.failover.doorbell() }
+
+// ClockDoorbell returns the same for the reconciler that runs on every replica.
+func (a *Assembly) ClockDoorbell() source.Source { return a.parts.clock.doorbell() }
 
 // Options returns with which options a controller runs by this configuration.
 func (c Config) Options() controller.Options { return controllerOptions(c) }

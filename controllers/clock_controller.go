@@ -14,6 +14,15 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
+const (
+	// clockDelay is how long the clocks leave the processor to decisions when LINSTOR's word changes, and take what changes at
+	// about the same time together. The feed asks for a reading by itself.
+	clockDelay = 100 * time.Millisecond
+	// readingDue is how old a reading is at least that is asked for again, and readAgain how soon that is seen to.
+	readingDue = 250 * time.Millisecond
+	readAgain  = 500 * time.Millisecond
+)
+
 // ClockReconciler keeps the clocks of the grace periods running on every replica: as long as a loss could follow for a
 // volume, it has LINSTOR's word on it read every second. LINSTOR announces neither a lost quorum nor a changed role,
 // and a condition counts only while somebody confirms it. It changes nothing in Kubernetes.
@@ -43,25 +52,30 @@ func (r *ClockReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 	}
 	var next soonest
 	for _, in := range inputs {
-		d := failover.Decide(in)
-		next.add(d.After)
-		if d.After > 0 {
-			r.linstor.Poll(resource)
-			pollOthers(r.linstor, in)
+		if failover.Decide(in).After > 0 {
+			next.add(r.poll(resource, in))
 		}
 	}
 	r.decided(resource, began)
-	if next > 0 {
-		// A pending grace may end sooner, but a reading is due every second and no earlier.
-		next = soonest(time.Second)
-	}
 	return reconcile.Result{RequeueAfter: time.Duration(next)}, nil
 }
 
-func pollOthers(l Linstor, in failover.Input) {
+// poll asks for the readings that are due, and returns how soon others are. A pending grace may end sooner, but a reading is
+// due every second and no earlier.
+func (r *ClockReconciler) poll(resource string, in failover.Input) time.Duration {
+	next := soonest(time.Second)
+	pollOne := func(name string, confirmed time.Time) {
+		if in.Now.Sub(confirmed) < readingDue {
+			next.add(readAgain)
+			return
+		}
+		r.linstor.Poll(name)
+	}
+	pollOne(resource, in.Resource.Confirmed)
 	for _, pod := range in.Pods {
 		for _, other := range pod.Others {
-			l.Poll(other.Resource.Name)
+			pollOne(other.Resource.Name, other.Resource.Confirmed)
 		}
 	}
+	return time.Duration(next)
 }

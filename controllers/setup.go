@@ -72,7 +72,8 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	if err := AddIndexes(ctx, mgr.GetFieldIndexer(), cfg.Driver); err != nil {
+	indexed, err := newIndexReader(ctx, mgr.GetCache(), cfg.Driver)
+	if err != nil {
 		return err
 	}
 	kubelets := NewKubelets(cfg.Clock, cfg.ShutdownTaints)
@@ -83,7 +84,7 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	parts := assemble(cfg, kubelets, mgr.GetClient(), mgr.GetCache(), mgr.GetAPIReader(), recorder)
+	parts := assemble(cfg, kubelets, mgr.GetClient(), indexed, mgr.GetAPIReader(), recorder)
 	for _, part := range []interface {
 		setup(ctrl.Manager, controller.Options) error
 	}{parts.clock, parts.failover, parts.keepAway} {
@@ -141,8 +142,10 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: recorder, lost: reports.lostNodes,
 		limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, dryRun: cfg.DryRun,
 	}
+	clockGatherer := g
+	clockGatherer.ringAfter = clockDelay
 	return parts{
-		clock: &ClockReconciler{gatherer: g},
+		clock: &ClockReconciler{gatherer: clockGatherer},
 		failover: &FailoverReconciler{
 			gatherer: g, client: c, keepAway: keepAway, inUse: newVolumesInUse(c, live), recorder: recorder,
 			reports: reports, halt: halt, fastDetach: cfg.FastDetach, reconcileInterval: cfg.ReconcileInterval,

@@ -26,12 +26,12 @@ func watchVolumes(b *ctrl.Builder, g *gatherer) *ctrl.Builder {
 }
 
 // doorbell rings for the volumes of a resource when LINSTOR's word on it changes. The change itself is not carried:
-// who answers reads the store.
+// who answers reads the store. Where ringAfter is set, what changes within it is answered together.
 func (g *gatherer) doorbell() source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		unsubscribe := g.linstor.Subscribe(func(resource string) {
 			for _, request := range g.volumesOfResource(ctx, resource) {
-				queue.Add(request)
+				queue.AddAfter(request, g.ringAfter)
 			}
 		})
 		context.AfterFunc(ctx, unsubscribe)

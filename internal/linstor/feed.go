@@ -40,6 +40,11 @@ const (
 	// soon is how long a fresh read waits for one of its own.
 	soon = 150 * time.Millisecond
 
+	// fewPolls is how many polls may be under way for an event to lead to another one at once. With more, that waits for
+	// eventDelay: what changes at about the same time is read once, and decisions on what has changed come first.
+	fewPolls   = 8
+	eventDelay = 50 * time.Millisecond
+
 	// pollNodesAge is how old the node list may be when a resource is polled. Who polls every second must
 	// not find a gap of more than MaxGap between two node lists.
 	pollNodesAge = 500 * time.Millisecond
@@ -103,6 +108,7 @@ type Feed struct {
 	// queues behind all of them.
 	turns   chan struct{}
 	queued  atomic.Int32 // polls that wait for a turn
+	polling atomic.Int32 // polls under way
 	flights singleflight.Group
 	// lists and definitions read many at once; singles are the definitions that are being read one by one.
 	lists, definitions *bulkReader

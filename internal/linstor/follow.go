@@ -3,7 +3,6 @@ package linstor
 import (
 	"context"
 	"errors"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -13,10 +12,6 @@ import (
 // streamSettle is how long a stream without events must stand before it counts as connected: where LINSTOR
 // refuses it, that comes sooner.
 const streamSettle = time.Second
-
-// manyReplicas is from how many replicas on the memory that a view has taken is given back to the system at once.
-// It is several times of what is kept, and not needed again before the next one.
-const manyReplicas = 10000
 
 var (
 	errStreamDead    = errors.New("the event stream is silent although LINSTOR's values have changed")
@@ -110,7 +105,7 @@ func (f *Feed) handleEvents(ctx context.Context, watch *streamWatch, events *mai
 			watch.event(a.event, a.at)
 			known, changed := f.store.ApplyEvent(a.event, a.at)
 			if changed || !known && !f.view.brings(a.event) {
-				f.Poll(a.event.Resource)
+				f.pollAfterEvent(a.event.Resource)
 			}
 		}
 	}
@@ -140,26 +135,22 @@ func (f *Feed) resync(ctx context.Context) error {
 	if err := errors.Join(f.readNodesSince(ctx, begin), f.readSettings(ctx)); err != nil {
 		return err
 	}
-	replicas, err := f.readView(ctx)
-	if err != nil {
+	if err := f.readView(ctx); err != nil {
 		// The view fails when a satellite does. One by one the lists still come from LINSTOR's memory.
 		f.pollAll()
 		return err
-	}
-	if replicas > manyReplicas {
-		debug.FreeOSMemory()
 	}
 	f.metrics.resync.Observe(time.Since(begin).Seconds())
 	return nil
 }
 
-// readView reads all resources, and returns of how many replicas it was told.
-func (f *Feed) readView(ctx context.Context) (replicas int, err error) {
+// readView reads all resources.
+func (f *Feed) readView(ctx context.Context) error {
 	at := span{start: time.Now()}
 	all, err := f.client.view(ctx)
 	at.end = time.Now()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	f.confirmed(at.start)
 	for _, name := range f.store.applyView(all, at) {
@@ -167,7 +158,7 @@ func (f *Feed) readView(ctx context.Context) (replicas int, err error) {
 	}
 	f.pollUnseen()
 	f.doubt(f.watch.Load(), all, at)
-	return len(all), nil
+	return nil
 }
 
 // readSettings reads what decides on the quorum of all resources, and asks for a read of those whose

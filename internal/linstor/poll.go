@@ -17,6 +17,15 @@ func (f *Feed) Poll(resource string) {
 	}
 }
 
+// pollAfterEvent asks for a read of what an event was about.
+func (f *Feed) pollAfterEvent(resource string) {
+	if f.polling.Load() < fewPolls {
+		f.Poll(resource)
+		return
+	}
+	f.pollLater(f.store.displayName(resource), eventDelay)
+}
+
 // pollLater asks for a read after a while.
 func (f *Feed) pollLater(resource string, delay time.Duration) {
 	if queue := f.queue.Load(); queue != nil {
@@ -48,6 +57,8 @@ func (f *Feed) work(ctx context.Context, queue pollQueue) {
 }
 
 func (f *Feed) serve(ctx context.Context, queue pollQueue, name string) {
+	f.polling.Add(1)
+	defer f.polling.Add(-1)
 	err := f.poll(ctx, name)
 	switch {
 	case err == nil || errors.Is(err, ErrNotFound) || f.watch.Load() == nil:

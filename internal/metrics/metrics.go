@@ -83,7 +83,7 @@ func New() *Metrics {
 	})
 	m.latency = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "event_to_decision_seconds",
-		Help:    "Time from the arrival of an event of LINSTOR that changed something to the first decision that knew of it.",
+		Help:    "Time from the arrival of an event of LINSTOR that changed something to the first decision that knew of it. Replicas that do not lead take their time.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 	})
 	for _, reason := range []failover.Reason{

@@ -113,7 +113,7 @@ func (w *world) startProcess(name string) *process {
 	p.assembly = controllers.Assemble(p.config, p.kubelets, api, p.view, api, &recorder{world: w, process: p})
 	p.tasks.Go(func() { _ = p.feed.Start(p.ctx) })
 	p.tasks.Go(func() { _ = p.assembly.Vigil().Start(p.ctx) })
-	p.run(p.ctx, "clock", p.assembly.Clock(), p.volumes())
+	p.run(p.ctx, "clock", p.assembly.Clock(), p.volumes(p.assembly.ClockDoorbell()))
 	return p
 }
 
@@ -121,7 +121,7 @@ func (w *world) startProcess(name string) *process {
 func (p *process) leads() {
 	ctx, cancel := context.WithCancel(p.ctx)
 	p.lead, p.leading = cancel, time.Now()
-	p.run(ctx, "failover", p.assembly.Failover(), p.volumes())
+	p.run(ctx, "failover", p.assembly.Failover(), p.volumes(p.assembly.Doorbell()))
 	if p.world.history.recovers() {
 		p.tasks.Go(func() { _ = p.assembly.Recovery().Start(logr.NewContext(ctx, p.log)) })
 	}
@@ -175,8 +175,8 @@ func (n *noted) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 
 type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// volumes is what the reconcilers of volumes watch.
-func (p *process) volumes() source.Source {
+// volumes is what the reconcilers of volumes watch, beside the doorbell.
+func (p *process) volumes(doorbell source.Source) source.Source {
 	return source.Func(func(ctx context.Context, queue requestQueue) error {
 		context.AfterFunc(ctx, p.view.OnUpdate(func(u apimodel.Update) {
 			for _, o := range []client.Object{u.Old, u.New} {
@@ -188,7 +188,7 @@ func (p *process) volumes() source.Source {
 				}
 			}
 		}))
-		return p.assembly.Doorbell().Start(ctx, queue)
+		return doorbell.Start(ctx, queue)
 	})
 }
 
