@@ -17,10 +17,10 @@ import (
 const (
 	// clockDelay is how long the clocks leave the processor to decisions when LINSTOR's word changes, and take what changes at
 	// about the same time together. The feed asks for a reading by itself.
-	clockDelay = 100 * time.Millisecond
-	// readingDue is how old a reading is at least that is asked for again, and readAgain how soon that is seen to.
+	clockDelay = 150 * time.Millisecond
+	// readingDue is how old a reading is at least that is asked for again. That of an event is younger when the clock is called,
+	// and the next one is due a second after it.
 	readingDue = 250 * time.Millisecond
-	readAgain  = 500 * time.Millisecond
 )
 
 // ClockReconciler keeps the clocks of the grace periods running on every replica: as long as a loss could follow for a
@@ -65,8 +65,8 @@ func (r *ClockReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 func (r *ClockReconciler) poll(resource string, in failover.Input) time.Duration {
 	next := soonest(time.Second)
 	pollOne := func(name string, confirmed time.Time) {
-		if in.Now.Sub(confirmed) < readingDue {
-			next.add(readAgain)
+		if age := in.Now.Sub(confirmed); age < readingDue {
+			next.add(time.Second - age)
 			return
 		}
 		r.linstor.Poll(name)

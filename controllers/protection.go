@@ -11,8 +11,13 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
 
-// protectionInterval is how often the forecast for all selected pods is made again.
-const protectionInterval = time.Minute
+const (
+	// protectionInterval is how often the forecast for all selected pods is made again. Where there are so many that it takes
+	// more than a thousandth of that it is made less often, but at least every protectionIntervalMax.
+	protectionInterval    = time.Minute
+	protectionIntervalMax = 10 * time.Minute
+	protectionShare       = 1000
+)
 
 // Protection keeps the metric of unprotected pods: those that would not be moved if their node were lost now. It runs
 // on the leader only, and asks nobody: what it looks at is in memory.
@@ -27,16 +32,15 @@ func (*Protection) NeedLeaderElection() bool { return true }
 
 // Start implements manager.Runnable. What cannot be read now is read the next time.
 func (p *Protection) Start(ctx context.Context) error {
-	ticker := time.NewTicker(protectionInterval)
-	defer ticker.Stop()
 	for {
+		began := time.Now()
 		if err := p.count(ctx); err != nil && ctx.Err() == nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Cannot tell how many pods are protected")
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-time.After(min(max(protectionInterval, protectionShare*time.Since(began)), protectionIntervalMax)):
 		}
 	}
 }

@@ -155,8 +155,12 @@ func (p podProcess) Wait() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// probePeriod is how often readiness is asked for. Shorter than in any manifest: a bed waits for it.
-const probePeriod = 250 * time.Millisecond
+// How often readiness is asked for: of a process that is not ready more often than in any manifest, because a bed waits for
+// it; of one that is ready as in the shipped one.
+const (
+	probePeriod      = 250 * time.Millisecond
+	readyProbePeriod = 5 * time.Second
+)
 
 // probe reports what a readiness endpoint answers, until done is closed.
 func probe(done <-chan struct{}, url string, ready func(bool)) {
@@ -179,6 +183,9 @@ func probe(done <-chan struct{}, url string, ready func(bool)) {
 		if is != was {
 			ready(is)
 			was = is
+			if ticker.Reset(probePeriod); is {
+				ticker.Reset(readyProbePeriod)
+			}
 		}
 	}
 }
