@@ -2,6 +2,7 @@ package linstor
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -51,4 +52,35 @@ func BenchmarkBulkAnswer(b *testing.B) {
 			b.Fatalf("%d resources served", len(served))
 		}
 	}
+}
+
+// The memory that a replica takes in a store, its two connections and its share of the resource included, as B/replica.
+func BenchmarkStoreFootprint(b *testing.B) {
+	const many = 10_000
+	var before, after runtime.MemStats
+	for b.Loop() {
+		list := make([]wireResource, 0, 3*many)
+		nodes := []string{"node-a", "node-b", "node-c"}
+		for i := range many {
+			for r, node := range nodes {
+				replica := resource(fmt.Sprintf("pvc-%08d-0000-4000-8000-%012d", i, i), node, r == 0, 10102, false)
+				replica.LayerObject.DRBD.Connections = map[string]wireConnection{}
+				for _, peer := range nodes {
+					if peer != node {
+						replica.LayerObject.DRBD.Connections[peer] = wireConnection{Connected: new(true)}
+					}
+				}
+				list = append(list, replica)
+			}
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		s := NewStore()
+		s.applyView(list, instant(time.Now()))
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		runtime.KeepAlive(list)
+		runtime.KeepAlive(s)
+	}
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/(3*many), "B/replica")
 }

@@ -84,7 +84,7 @@ func New() *Metrics {
 	m.latency = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "event_to_decision_seconds",
 		Help:    "Time from the arrival of an event of LINSTOR that changed something to the first decision that knew of it. Replicas that do not lead take their time.",
-		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		Buckets: []float64{.001, .0025, .005, .01, .02, .03, .04, .05, .075, .1, .25, .5, 1, 2.5, 5, 10},
 	})
 	for _, reason := range []failover.Reason{
 		failover.QuorumLost, failover.NodeUnreachable, failover.ForcedIOErrors, failover.Demoted, failover.ReplicaGone,
