@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"testing"
@@ -29,8 +30,8 @@ import (
 const crowdSize = 2000
 
 // crowd returns a cache, as the controller has it, with many volumes.
-func crowd(t testing.TB) (client.Reader, labels.Selector) {
-	t.Helper()
+func crowd(tb testing.TB) (client.Reader, labels.Selector) {
+	tb.Helper()
 	ctrl.SetLogger(logr.Discard()) // the cache's
 	selector := labels.SelectorFromSet(labels.Set{"move": "me"})
 	mapper := meta.NewDefaultRESTMapper(nil)
@@ -46,15 +47,15 @@ func crowd(t testing.TB) (client.Reader, labels.Selector) {
 		},
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	indexed, err := newIndexReader(t.Context(), c, virtual.Driver)
+	indexed, err := newIndexReader(tb.Context(), c, virtual.Driver)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	go func() { _ = c.Start(t.Context()) }()
-	if !c.WaitForCacheSync(t.Context()) {
-		t.Fatal("the cache was not filled")
+	go func() { _ = c.Start(tb.Context()) }()
+	if !c.WaitForCacheSync(tb.Context()) {
+		tb.Fatal("the cache was not filled")
 	}
 	return indexed, selector
 }
@@ -84,8 +85,8 @@ func crowdLister(kind kruntime.Object) toolscache.ListerWatcher {
 		}
 	}
 	return toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
-		ListFunc:  func(metav1.ListOptions) (kruntime.Object, error) { return list(), nil },
-		WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
+		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (kruntime.Object, error) { return list(), nil },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
 	}, noWatchList{})
 }
 

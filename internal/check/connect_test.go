@@ -50,6 +50,7 @@ func TestATrimmedPodTellsTheSame(t *testing.T) {
 	}
 	for name, selector := range map[string]labels.Selector{"all labels": nil, "selected labels": movable(t)} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			o, err := controllers.Trim(selector)(pod.DeepCopy())
 			if err != nil {
 				t.Fatal(err)

@@ -93,7 +93,7 @@ func TestAStampIsATime(t *testing.T) {
 			t.Errorf("%s: %v is kept as %v", name, at, kept)
 		}
 	}
-	if kept := (stamp(0)).time(); !kept.IsZero() || stampOf(time.Time{}) != 0 {
+	if kept := stamp(0).time(); !kept.IsZero() || stampOf(time.Time{}) != 0 {
 		t.Errorf("the zero time is kept as %v", kept)
 	}
 	if kept := stampOf(now).time(); !strings.Contains(kept.String(), " m=") {
