@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -86,20 +87,8 @@ func (k *KeepAway) Ensure(ctx context.Context, in failover.Input, d failover.Dec
 	if k.seen(in, effect) {
 		return nil
 	}
-	set, unschedulable := false, false
-	err = retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
-		var node corev1.Node
-		if err := k.live.Get(ctx, client.ObjectKey{Name: in.Node.Name}, &node); err != nil {
-			return client.IgnoreNotFound(err)
-		}
-		unschedulable = node.Spec.Unschedulable
-		set, err = k.taint(ctx, &node, keepAwayMark{
-			Owner: k.owner, Reason: d.Reason, Effect: effect, Resources: []string{in.Resource.Name},
-			Since: in.Now.UTC(), Expires: in.Now.Add(keepAwayExpiry).UTC(),
-		})
-		return err
-	})
-	if err != nil && !unschedulable {
+	set, err := k.setTaint(ctx, in, d, effect)
+	if err != nil {
 		return fmt.Errorf("keeping pods away from node %s: %w", in.Node.Name, err)
 	}
 	k.mu.Lock()
@@ -109,6 +98,33 @@ func (k *KeepAway) Ensure(ctx context.Context, in failover.Input, d failover.Dec
 		k.recordTaint(in.Node.Name, d)
 	}
 	return nil
+}
+
+// setTaint taints the node, and tells whether it was not tainted. That it cannot is no error where no pod comes there anyway.
+func (k *KeepAway) setTaint(
+	ctx context.Context, in failover.Input, d failover.Decision, effect corev1.TaintEffect,
+) (set bool, err error) {
+	away, unschedulable := false, false
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+		var node corev1.Node
+		if err := k.live.Get(ctx, client.ObjectKey{Name: in.Node.Name}, &node); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		unschedulable = node.Spec.Unschedulable
+		_, ours := markOf(&node)
+		away = ours && (takenOver(&node) || hasTaint(&node, TaintLostQuorum, effect))
+		set, err = k.taint(ctx, &node, keepAwayMark{
+			Owner: k.owner, Reason: d.Reason, Effect: effect, Resources: []string{in.Resource.Name},
+			Since: in.Now.UTC(), Expires: in.Now.Add(keepAwayExpiry).UTC(),
+		})
+		return err
+	})
+	// Where the taint is there, only a further cause of it was to be noted. While Kubernetes writes the node again and again
+	// that can wait for another volume.
+	if unschedulable || away && apierrors.IsConflict(err) {
+		return set, nil
+	}
+	return set, err
 }
 
 // seen tells whether a taint of that effect was seen on the node a moment ago.

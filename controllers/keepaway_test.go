@@ -8,7 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
@@ -243,4 +245,38 @@ func TestPodsAreKeptAwayBeforeARemovalOnly(t *testing.T) {
 			t.Errorf("%s (%s)", d.Verdict, d.Reason)
 		}
 	})
+}
+
+// Kubernetes writes a lost node for each volume that it detaches from there.
+func TestAFurtherCauseOfATaintCanWait(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		tainted bool
+		rejects error
+		failed  bool
+	}{
+		"where the node is written by others":                   {true, apierrors.NewConflict(schema.GroupResource{}, nodeA, errors.New("changed")), false},
+		"but not the first one":                                 {false, apierrors.NewConflict(schema.GroupResource{}, nodeA, errors.New("changed")), true},
+		"and not where the taint could not be written for good": {true, apierrors.NewInternalError(errors.New("broken")), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSteps(t)
+			if tc.tainted {
+				s.ensure("pvc-db", failover.Unreachable, 0)
+			}
+			s.model.Fail(func(r apimodel.Request) error {
+				if r.Actor != "test" && r.Kind == "Node" && r.Verb == apimodel.VerbPatch {
+					return tc.rejects
+				}
+				return nil
+			})
+			in := s.in
+			in.Now, in.Resource.Name = in.Now.Add(time.Minute), "pvc-other"
+			s.d.State = failover.Unreachable
+			if err := s.r.keepAway.Ensure(s.ctx, in, s.d); (err != nil) != tc.failed {
+				t.Errorf("error: %v", err)
+			}
+		})
+	}
 }
