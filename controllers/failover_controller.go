@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,6 +67,9 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 		r.decided(resource, began)
 		if d.Verdict == failover.Lost {
 			d, err = r.act(ctx, &pv, in)
+			if apierrors.IsTooManyRequests(err) {
+				return r.afterRejection(ctx, pv.Name, in.Node.Name, err), nil
+			}
 			if err != nil {
 				return reconcile.Result{}, fmt.Errorf("moving volume %s away from node %s: %w", pv.Name, in.Node.Name, err)
 			}

@@ -165,6 +165,16 @@ func (r *reports) released(volume string, in failover.Input) {
 	}
 }
 
+// suspectedSince is since when the loss of a volume on a node has been suspected; now, where it is not.
+func (r *reports) suspectedSince(volume, node string) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s, ok := r.said[volume][node]; ok && !s.suspect.IsZero() {
+		return s.suspect
+	}
+	return r.now()
+}
+
 // detached notes that the attachment was deleted, by whom ever, and that nothing is left to do but to wait for its end.
 func (r *reports) detached(volume string, in failover.Input) {
 	r.mu.Lock()

@@ -6,13 +6,16 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,24 +49,7 @@ type pace struct {
 func (m mass) happens(t *testing.T) (p *pace, noticed time.Time) {
 	t.Helper()
 	p = &pace{}
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		storage := drbd.NewCluster(drbd.Options{})
-		cluster := &virtual.Cluster{
-			API: apimodel.New(), DRBD: storage, Linstor: linstorsim.New(storage, linstorsim.Options{}), Network: pipenet.Listen(),
-		}
-		w := &world{T: t, Cluster: cluster, ctx: ctx, started: time.Now()}
-		go func() { _ = cluster.Linstor.Serve(cluster.Network) }()
-		cfg := defaults()
-		process := w.startProcess("one", cfg)
-		process.leads(cfg)
-		defer func() {
-			cancel()
-			process.stops()
-			cluster.Linstor.Close()
-			storage.Stop()
-		}()
-		m.settle(w)
+	m.plays(t, defaults(), func(w *world) {
 		w.API.OnChange(p.note)
 		w.API.Delay(func(r apimodel.Request) time.Duration {
 			if strings.HasPrefix(r.Actor, controllerActor) {
@@ -96,6 +82,30 @@ func (m mass) happens(t *testing.T) (p *pace, noticed time.Time) {
 		w.until(2*time.Minute, "all volumes are detached", func() bool { return p.detached() == m.lost*m.volumes })
 	})
 	return p, noticed
+}
+
+// plays settles the cluster, with a controller that has the settings, and plays a story in it.
+func (m mass) plays(t *testing.T, cfg Config, story func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		storage := drbd.NewCluster(drbd.Options{})
+		cluster := &virtual.Cluster{
+			API: apimodel.New(), DRBD: storage, Linstor: linstorsim.New(storage, linstorsim.Options{}), Network: pipenet.Listen(),
+		}
+		w := &world{T: t, Cluster: cluster, ctx: ctx, started: time.Now()}
+		go func() { _ = cluster.Linstor.Serve(cluster.Network) }()
+		process := w.startProcess("one", cfg)
+		process.leads(cfg)
+		defer func() {
+			cancel()
+			process.stops()
+			cluster.Linstor.Close()
+			storage.Stop()
+		}()
+		m.settle(w)
+		story(w)
+	})
 }
 
 // settle fills the cluster and lets it run for a minute.
@@ -211,6 +221,50 @@ func TestANodeWith110PodsCrashes(t *testing.T) {
 	if p.pods != 110 {
 		t.Errorf("%d pods deleted", p.pods)
 	}
+}
+
+// The API server rejects what it has no time for. When it has some again, the workload goes first that has waited longest,
+// however often it was rejected.
+func TestWhatTheAPIRejectsIsTriedAgainInOrderOfAge(t *testing.T) {
+	t.Parallel()
+	cfg := defaults()
+	cfg.Concurrency = 1 // or all would be tried at the same time
+	mass{nodes: 9, lost: 4, volumes: 1}.plays(t, cfg, func(w *world) {
+		w.API.OnChange(func(c apimodel.Change) {
+			if strings.HasPrefix(c.Actor, controllerActor) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.changes = append(w.changes, c)
+			}
+		})
+		removed := func() (names []string) {
+			for _, c := range w.did(apimodel.VerbDelete, "Pod") {
+				names = append(names, c.Name)
+			}
+			return names
+		}
+		var busy atomic.Bool
+		busy.Store(true)
+		w.API.Fail(func(r apimodel.Request) error {
+			if busy.Load() && strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbPatch && r.Kind == "VolumeAttachment" {
+				return apierrors.NewTooManyRequests("too many requests, please try again later", 1)
+			}
+			return nil
+		})
+		for _, node := range []int{2, 0, 3, 1} {
+			w.Linstor.Crash(nodeNumber(node))
+			w.pass(7 * time.Second)
+		}
+		w.pass(30 * time.Second)
+		if names := removed(); len(names) > 0 {
+			t.Fatalf("removed without a mark: %v", names)
+		}
+		busy.Store(false)
+		w.until(5*time.Second, "all pods are removed", func() bool { return len(removed()) == 4 })
+		if diff := cmp.Diff([]string{"2-0", "0-0", "3-0", "1-0"}, removed()); diff != "" {
+			t.Errorf("order (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestTenNodesWith100PodsEachCrash(t *testing.T) {
