@@ -14,8 +14,8 @@ import (
 const (
 	// eventsPerSecond and eventsAtOnce bound how fast Events are written: what is done comes before what is said of it, and
 	// three Events for each volume of a lost node would keep the API server from the former. None is dropped.
-	eventsPerSecond = 25
-	eventsAtOnce    = 25
+	eventsPerSecond = 10
+	eventsAtOnce    = 10
 )
 
 // eventRecorder is the name by which the Events are reported.
