@@ -50,11 +50,13 @@ func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolum
 		return d, nil
 	}
 	var d failover.Decision
+	var emptied bool
 	for range maxTurns {
-		in, err := r.confirm(ctx, pv, in.Node.Name)
-		if err != nil {
+		var err error
+		if in, err = r.confirmOnce(ctx, pv, in, emptied); err != nil {
 			return d, err
 		}
+		emptied = false
 		in.Halt = r.halt.now(ctx)
 		d = r.keepPodsAway(ctx, in, failover.Decide(in))
 		r.report(ctx, pv, in, d)
@@ -68,7 +70,7 @@ func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolum
 			}
 			continue
 		}
-		if err := r.mark(ctx, in, d); err != nil {
+		if in.Attachment, err = r.mark(ctx, in, d); err != nil {
 			return d, err
 		}
 		if r.isOld(in) {
@@ -78,8 +80,21 @@ func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolum
 		if err != nil || !removed {
 			return d, err
 		}
+		emptied = len(in.Pods) == 1
 	}
 	return d, nil
+}
+
+// confirmOnce confirms before anything is removed; where the last pod was just removed by in, that is what counts if it can.
+func (r *FailoverReconciler) confirmOnce(
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, emptied bool,
+) (failover.Input, error) {
+	if emptied {
+		if again, ok, err := r.confirmEmptied(ctx, pv, in); ok || err != nil {
+			return again, err
+		}
+	}
+	return r.confirm(ctx, pv, in.Node.Name)
 }
 
 // untilDue is how soon an act is looked at again when nothing else calls for it: soon, and when the time is up that a pod
@@ -163,16 +178,8 @@ func (r *FailoverReconciler) remove(
 // isOld tells whether so much time has passed since a confirmation that nothing may be deleted by it any more.
 func (r *FailoverReconciler) isOld(in failover.Input) bool { return r.age(in) > failover.MaxAge }
 
-// age is how much time has passed since a confirmation, or since LINSTOR was asked for it.
-func (r *FailoverReconciler) age(in failover.Input) time.Duration {
-	read := in.Now
-	for _, confirmed := range in.Readings() {
-		if confirmed.Before(read) {
-			read = confirmed
-		}
-	}
-	return r.clock.Now().Sub(read)
-}
+// age is how much time has passed since LINSTOR was asked for a confirmation, at the beginning of which that is.
+func (r *FailoverReconciler) age(in failover.Input) time.Duration { return r.clock.Now().Sub(in.Asked) }
 
 // markDisrupted tells the pod's owner why the pod goes, as Kubernetes' own pod garbage collection does. With force the
 // phase changes in the same patch: no kubelet is left to end the pod, and the finalizer of a Job's pod waits for it.
@@ -202,10 +209,10 @@ type failOverMark struct {
 }
 
 // mark notes on the attachment that its fail-over has begun, so that any later leader finishes it although the pods
-// that were the cause are gone.
-func (r *FailoverReconciler) mark(ctx context.Context, in failover.Input, d failover.Decision) error {
+// that were the cause are gone. It returns the attachment with its mark.
+func (r *FailoverReconciler) mark(ctx context.Context, in failover.Input, d failover.Decision) (*failover.Attachment, error) {
 	if in.Attachment == nil || in.Attachment.Marked {
-		return nil
+		return in.Attachment, nil
 	}
 	value := failOverMark{Reason: d.Reason, Time: in.Now.UTC()}
 	for _, pod := range in.Pods {
@@ -213,19 +220,21 @@ func (r *FailoverReconciler) mark(ctx context.Context, in failover.Input, d fail
 	}
 	text, err := json.Marshal(value)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": in.Attachment.UID, "annotations": map[string]string{AnnotationFailOver: string(text)},
 	}})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: in.Attachment.Name}}
 	if err := r.client.Patch(ctx, va, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("marking VolumeAttachment %s: %w", in.Attachment.Name, err)
+		return nil, fmt.Errorf("marking VolumeAttachment %s: %w", in.Attachment.Name, err)
 	}
-	return nil
+	marked := *in.Attachment
+	marked.Marked = true
+	return &marked, nil
 }
 
 // unmark takes the mark off an attachment whose fail-over was overtaken: nothing is lost there any more, and none of the

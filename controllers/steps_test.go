@@ -60,8 +60,7 @@ func newSteps(t *testing.T) *steps {
 	}
 	s.d = failover.Decision{Verdict: failover.Lost, Reason: failover.NodeUnreachable, State: failover.Unreachable, Message: "gone"}
 	s.in = failover.Input{
-		Now: time.Now(), Settings: cfg.Settings, Volume: failover.Volume{Name: "db"},
-		Resource: failover.Resource{Name: "pvc-db", Confirmed: time.Now()}, Node: failover.Node{Name: nodeA},
+		Now: time.Now(), Asked: time.Now(), Settings: cfg.Settings, Volume: failover.Volume{Name: "db"}, Node: failover.Node{Name: nodeA},
 		Pods:       []failover.Pod{{Namespace: "default", Name: "db-0", UID: pod.UID, Created: time.Now()}},
 		Attachment: &failover.Attachment{Name: "csi-db", UID: va.UID, Attached: true},
 	}
@@ -73,6 +72,12 @@ func (s *steps) must(err error) {
 	if err != nil {
 		s.Fatal(err)
 	}
+}
+
+func (s *steps) mark() {
+	s.Helper()
+	_, err := s.r.mark(s.ctx, s.in, s.d)
+	s.must(err)
 }
 
 func (s *steps) detach() {
@@ -160,7 +165,7 @@ func TestNoStepIsForAnotherObjectOfThatName(t *testing.T) {
 		t.Parallel()
 		s := newSteps(t)
 		s.in.Attachment.UID = earlier
-		if err := s.r.mark(s.ctx, s.in, s.d); err == nil {
+		if _, err := s.r.mark(s.ctx, s.in, s.d); err == nil {
 			t.Error("who marks is not told that it did not happen")
 		}
 		if s.marked() != "" {
@@ -281,17 +286,17 @@ func TestOneConfirmationIsForOneRemoval(t *testing.T) {
 func TestAMarkIsSetOnce(t *testing.T) {
 	t.Parallel()
 	s := newSteps(t)
-	s.must(s.r.mark(s.ctx, s.in, s.d))
+	s.mark()
 	if s.marked() == "" {
 		t.Fatal("the attachment is not marked")
 	}
 	s.setMark("the first one")
-	s.must(s.r.mark(s.ctx, s.in, s.d))
+	s.mark()
 	if s.marked() != "the first one" {
 		t.Errorf("the mark has become %s", s.marked())
 	}
 	s.in.Attachment = nil
-	s.must(s.r.mark(s.ctx, s.in, s.d))
+	s.mark()
 }
 
 func TestWhenAMarkEnds(t *testing.T) {
@@ -339,7 +344,7 @@ func TestDetaching(t *testing.T) {
 			s.in.Now = s.in.Now.Add(-2 * glance)
 		}, true, false},
 		"keeps the attachment where LINSTOR was asked too long ago": {func(s *steps) {
-			s.in.Resource.Confirmed = s.in.Resource.Confirmed.Add(-2 * failover.MaxAge)
+			s.in.Asked = s.in.Asked.Add(-2 * failover.MaxAge)
 		}, true, true},
 		"leaves the node's list alone where that is switched off": {func(s *steps) { s.r.fastDetach = false }, false, false},
 		"leaves an attachment alone that is being deleted":        {func(s *steps) { s.in.Attachment.Deleting = true }, true, true},

@@ -186,7 +186,8 @@ func TestAReplacementOnTheLostNodeIsRemovedMoreAndMoreRarely(t *testing.T) {
 					t.Fatalf("the replacements stayed %v", stays)
 				}
 				for i, stay := range stays[1:] {
-					if stay < stays[i] {
+					// The clock of one whose volume was detached meanwhile begins with its new attachment.
+					if stay < stays[i]-30*time.Second {
 						t.Errorf("one replacement stayed %s, the next one %s", stays[i], stay)
 					}
 				}

@@ -138,6 +138,60 @@ func TestAReleaseThatTakesItsTimeIsFollowedByAnotherLook(t *testing.T) {
 	})
 }
 
+// What was read for the removal of the pod serves the detach as well only while it is recent, and nothing that comes later.
+func TestADetachByAnOldWordOfLinstorDoesNotHappen(t *testing.T) {
+	for name, tc := range map[string]struct {
+		removal, release time.Duration
+	}{
+		"where the removal took its time":          {removal: 1200 * time.Millisecond},
+		"where removal and release took theirs":    {removal: 800 * time.Millisecond, release: 1300 * time.Millisecond},
+		"where the release took all of the time":   {release: 2100 * time.Millisecond},
+		"where not even the pods' list could wait": {removal: 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene(t, func(w *world, _ *process) {
+				var once sync.Once
+				w.API.Delay(func(r apimodel.Request) time.Duration {
+					switch {
+					case r.Actor != controllerActor+"one":
+						return 0
+					case r.Verb == apimodel.VerbDelete && r.Kind == "Pod":
+						once.Do(func() { time.AfterFunc(tc.removal/2, w.Linstor.Stop) })
+						return tc.removal
+					case r.Verb == apimodel.VerbPatch && r.Kind == "Node" && r.Status:
+						return tc.release
+					}
+					return 0
+				})
+				w.Crash(nodeA)
+				w.pass(time.Minute)
+				if deleted := w.did(apimodel.VerbDelete, "Pod"); len(deleted) == 0 {
+					t.Fatal("the pod was not removed")
+				}
+				if deleted := w.did(apimodel.VerbDelete, "VolumeAttachment"); len(deleted) > 0 {
+					t.Errorf("the attachment was deleted: %v", deleted[0].Time)
+				}
+			})
+		})
+	}
+}
+
+func TestTheDetachThatFollowsARemovalAsksLinstorNoMore(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		var once sync.Once
+		w.API.OnChange(func(c apimodel.Change) {
+			if c.Verb == apimodel.VerbDelete && c.Kind == "Pod" {
+				once.Do(w.Linstor.Stop)
+			}
+		})
+		w.Crash(nodeA)
+		w.pass(time.Minute)
+		if w.inUse("db", nodeA) {
+			t.Error("the volume was not released by what was read for the removal")
+		}
+	})
+}
+
 func TestPodsThatComeWhileLinstorIsAskedAreSeen(t *testing.T) {
 	scene(t, func(w *world, p *process) {
 		w.Crash(nodeA)

@@ -207,6 +207,53 @@ func TestReleasing(t *testing.T) {
 	}
 }
 
+func TestReleasesOfOneNodeInARow(t *testing.T) {
+	t.Parallel()
+	kubelet := func(volumes ...corev1.UniqueVolumeName) func(*testing.T, *apimodel.Model) {
+		return func(t *testing.T, m *apimodel.Model) {
+			t.Helper()
+			api := m.Client("kubelet")
+			var node corev1.Node
+			if err := api.Get(t.Context(), client.ObjectKey{Name: nodeA}, &node); err != nil {
+				t.Fatal(err)
+			}
+			node.Status.VolumesInUse = volumes
+			if err := api.Status().Update(t.Context(), &node); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, tc := range map[string]struct {
+		between func(*testing.T, *apimodel.Model)
+		second  string
+		left    []corev1.UniqueVolumeName
+	}{
+		"another volume": {func(*testing.T, *apimodel.Model) {}, "pvc-2", []corev1.UniqueVolumeName{inUseName("pvc-3")}},
+		"another volume, after the kubelet has added one": {
+			kubelet(inUseName("pvc-9"), inUseName("pvc-3"), inUseName("pvc-2")), "pvc-2", []corev1.UniqueVolumeName{inUseName("pvc-9"), inUseName("pvc-3")},
+		},
+		"the same volume, after the kubelet has put it back": {
+			kubelet(inUseName("pvc-1"), inUseName("pvc-2")), "pvc-1", []corev1.UniqueVolumeName{inUseName("pvc-2")},
+		},
+		"another volume, after the kubelet has taken all out": {kubelet(), "pvc-2", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, inUse := nodeWithVolumes(t, "pvc-1", "pvc-2", "pvc-3")
+			if err := inUse.release(t.Context(), nodeA, virtual.Driver, "pvc-1"); err != nil {
+				t.Fatal(err)
+			}
+			tc.between(t, m)
+			if err := inUse.release(t.Context(), nodeA, virtual.Driver, tc.second); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.left, volumesLeft(t, m)); diff != "" {
+				t.Errorf("volumes in use (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestAReleaseEndsWithItsOwnContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -43,7 +43,10 @@ type Settings struct {
 
 // Input is everything a decision rests on: one volume on one node at one time.
 type Input struct {
-	Now      time.Time
+	Now time.Time
+	// Asked is when LINSTOR was asked for the replicas of the resources, of the first of them; zero where that was not done
+	// for this input.
+	Asked    time.Time
 	Settings Settings
 	Volume   Volume
 	// Node is A.
@@ -58,17 +61,6 @@ type Input struct {
 	LinstorConfirmed time.Time
 	// Halt holds what forbids every removal at the moment, whatever the volume.
 	Halt Halt
-}
-
-// Readings returns when LINSTOR was asked for the replicas of each resource that the input rests on.
-func (in Input) Readings() []time.Time {
-	times := []time.Time{in.Resource.Confirmed}
-	for _, pod := range in.Pods {
-		for _, other := range pod.Others {
-			times = append(times, other.Resource.Confirmed)
-		}
-	}
-	return times
 }
 
 // Halt is what forbids every removal at the moment.

@@ -2,6 +2,7 @@ package main
 
 const (
 	actionsFile  = "controllers/failover_actions.go"
+	confirmFile  = "controllers/confirm.go"
 	gatherFile   = "controllers/gather.go"
 	haltFile     = "controllers/halt.go"
 	inUseFile    = "controllers/volumes_in_use.go"
@@ -49,20 +50,20 @@ var edits = []edit{
 	// Fresh reads.
 	{
 		"nothing is confirmed before a removal", actionsFile,
-		"for range maxTurns {\n\t\tin, err := «r.confirm(ctx, pv, in.Node.Name)»",
+		"return «r.confirm(ctx, pv, in.Node.Name)»\n}",
 		"func() (failover.Input, error) { if mutantIs(§) { return in, nil }; return … }()",
 	},
 	{
-		"LINSTOR is not asked before a removal", gatherFile,
+		"LINSTOR is not asked before a removal", confirmFile,
 		"if _, err := «g.linstor.Refresh(readsCtx, resource)»; err != nil {",
 		"func() (any, error) { if mutantIs(§) { return nil, nil }; return … }()",
 	},
 	{
-		"only selected pods are looked at before a removal", gatherFile,
+		"only selected pods are looked at before a removal", confirmFile,
 		"if «uses(&all[i], claimOf(pv))» {", "(… && (!mutantIs(§) || g.selector.Matches(labels.Set(all[i].Labels))))",
 	},
 	{
-		"the attachment is taken from the cache before a removal", gatherFile,
+		"the attachment is taken from the cache before a removal", confirmFile,
 		"«g.live».Get(ctx, client.ObjectKeyFromObject(&va), &fresh)", "mutantInstead[client.Reader](§, g.cache, …)",
 	},
 	{
@@ -70,7 +71,10 @@ var edits = []edit{
 		"return «r.age(in) > failover.MaxAge»", "(… && !mutantIs(§))",
 	},
 	{
-		"the pods may be read long before LINSTOR", gatherFile, "if «g.clock.Now().Sub(begin) > failover.MaxAge» {", "(… && !mutantIs(§))",
+		"the pods may be read long before LINSTOR", confirmFile, "if «g.clock.Now().Sub(begin) > failover.MaxAge» {", "(… && !mutantIs(§))",
+	},
+	{
+		"a detach may rest on an old confirmation", confirmFile, "if «g.clock.Now().Sub(in.Asked) > recent» {", "(… && !mutantIs(§))",
 	},
 	{
 		"a list of pods may be sent before it is asked for", "controllers/batches.go", "own := «b.next[object]»\n\tif own == nil ||",
@@ -96,7 +100,8 @@ var edits = []edit{
 		"if !mutantIs(§) { … }",
 	},
 	{
-		"pods are removed without a mark", actionsFile, "if err := «r.mark(ctx, in, d)»; err != nil {", "func() error { if mutantIs(§) { return nil }; return … }()",
+		"pods are removed without a mark", actionsFile, "if in.Attachment, err = «r.mark(ctx, in, d)»; err != nil {",
+		"func() (*failover.Attachment, error) { if mutantIs(§) { return in.Attachment, nil }; return … }()",
 	},
 	{
 		"two pods are removed by one confirmation", actionsFile,
@@ -119,7 +124,7 @@ var edits = []edit{
 		"bool { return «va.Spec.Attacher != g.driver» }), nil", "(… && !mutantIs(§))",
 	},
 	{
-		"pods that do not use the volume count", gatherFile,
+		"pods that do not use the volume count", confirmFile,
 		"if «uses(&all[i], claimOf(pv))» {", "(… || mutantIs(§))",
 	},
 	{

@@ -28,13 +28,13 @@ var targets = []target{
 	{
 		folder: "controllers",
 		only: []string{
-			"failover_actions.go", "failover_controller.go", "gather.go", "halt.go", "indexes.go", "keepaway.go",
+			"confirm.go", "failover_actions.go", "failover_controller.go", "gather.go", "halt.go", "indexes.go", "keepaway.go",
 			"keepaway_controller.go", "kubelets.go", "pods.go", "volumes_in_use.go",
 		},
 		skip: []string{
 			"tell",                   // words
 			"noteArrival", "decided", // metrics
-			"retryAct", "haltAge", "keepAwayInterval", "keepAwayExpiry", "releaseTimeout", // pace
+			"retryAct", "glance", "haltAge", "keepAwayInterval", "keepAwayExpiry", "releaseTimeout", // pace
 		},
 	},
 }

@@ -1,0 +1,187 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// recent is how old a confirmation of a removal may be for the detach that follows. It leaves as much time again for the
+// detach itself.
+const recent = failover.MaxAge / 2
+
+// listPods reads the pods on a node, past the cache: that holds selected pods only. The list has no resourceVersion, by
+// which the API server answers with nothing older than the request.
+func listPods(live client.Reader) *batches[struct{}, []corev1.Pod] {
+	return newBatches(func(ctx context.Context, node string, _ []struct{}) ([]corev1.Pod, error) {
+		var pods corev1.PodList
+		if err := live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
+			return nil, fmt.Errorf("listing the pods on node %s: %w", node, err)
+		}
+		return pods.Items, nil
+	})
+}
+
+// confirm reads everything that a removal rests on again: LINSTOR's word on all volumes concerned, the attachment, and all pods
+// of the node, selected or not. The pods come last: a detach is written by that look at them.
+func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, node string) (failover.Input, error) {
+	begin := g.clock.Now()
+	expected, err := g.podsOf(ctx, claimOf(pv))
+	if err != nil {
+		return failover.Input{}, err
+	}
+	known, err := g.resourcesOf(ctx, pv, onNode(expected, node))
+	if err != nil {
+		return failover.Input{}, err
+	}
+	var attachment *failover.Attachment
+	reads, readsCtx := errgroup.WithContext(ctx)
+	reads.Go(func() error { return g.refresh(readsCtx, known) })
+	reads.Go(func() (err error) {
+		attachment, err = g.confirmAttachment(readsCtx, pv, node)
+		return err
+	})
+	if err := reads.Wait(); err != nil {
+		return failover.Input{}, err
+	}
+	pods, err := g.confirmPods(ctx, pv, node)
+	if err != nil {
+		return failover.Input{}, err
+	}
+	concerned, err := g.resourcesOf(ctx, pv, pods)
+	if err != nil {
+		return failover.Input{}, err
+	}
+	others := slices.DeleteFunc(concerned, func(name string) bool { return slices.Contains(known, name) })
+	if err := g.refresh(ctx, others); err != nil {
+		return failover.Input{}, err
+	}
+	if g.clock.Now().Sub(begin) > failover.MaxAge {
+		// LINSTOR took its time, in which the pods and the attachment may have changed.
+		if pods, attachment, err = g.confirmObjects(ctx, pv, node); err != nil {
+			return failover.Input{}, err
+		}
+	}
+	in, err := g.input(ctx, pv, node, pods, attachment)
+	in.Asked = in.Resource.Confirmed
+	for _, pod := range in.Pods {
+		for _, other := range pod.Others {
+			if other.Resource.Confirmed.Before(in.Asked) {
+				in.Asked = other.Resource.Confirmed
+			}
+		}
+	}
+	return in, err
+}
+
+// confirmEmptied is confirm for who has just removed the last pod by the confirmation in. Where that is recent, only the pods
+// are read again: LINSTOR and the attachment were asked a moment ago for the same volume on the same node. It is false where
+// there are pods, or the confirmation was longer ago.
+func (g *gatherer) confirmEmptied(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input) (failover.Input, bool, error) {
+	if g.clock.Now().Sub(in.Asked) > recent {
+		return in, false, nil
+	}
+	pods, err := g.confirmPods(ctx, pv, in.Node.Name)
+	if err != nil || len(pods) > 0 {
+		return in, false, err
+	}
+	now, err := g.input(ctx, pv, in.Node.Name, nil, in.Attachment)
+	now.Asked = in.Asked
+	return now, err == nil, err
+}
+
+// refresh reads LINSTOR's word on the resources, all at once.
+func (g *gatherer) refresh(ctx context.Context, resources []string) error {
+	reads, readsCtx := errgroup.WithContext(ctx)
+	for _, resource := range resources {
+		reads.Go(func() error {
+			if _, err := g.linstor.Refresh(readsCtx, resource); err != nil {
+				return fmt.Errorf("reading resource %s from LINSTOR: %w", resource, err)
+			}
+			return nil
+		})
+	}
+	return reads.Wait()
+}
+
+// confirmObjects reads the pods on the node that use the volume, and the attachment.
+func (g *gatherer) confirmObjects(
+	ctx context.Context, pv *corev1.PersistentVolume, node string,
+) (pods []corev1.Pod, attachment *failover.Attachment, err error) {
+	reads, readsCtx := errgroup.WithContext(ctx)
+	reads.Go(func() (err error) {
+		pods, err = g.confirmPods(readsCtx, pv, node)
+		return err
+	})
+	reads.Go(func() (err error) {
+		attachment, err = g.confirmAttachment(readsCtx, pv, node)
+		return err
+	})
+	err = reads.Wait()
+	return pods, attachment, err
+}
+
+// confirmPods reads which pods on the node use the volume, selected or not.
+func (g *gatherer) confirmPods(ctx context.Context, pv *corev1.PersistentVolume, node string) ([]corev1.Pod, error) {
+	all, err := g.podLists.do(ctx, node, struct{}{})
+	if err != nil {
+		return nil, err
+	}
+	var pods []corev1.Pod // a list of its own: others read the same answer
+	for i := range all {
+		if uses(&all[i], claimOf(pv)) {
+			pods = append(pods, all[i])
+		}
+	}
+	return pods, nil
+}
+
+func (g *gatherer) confirmAttachment(ctx context.Context, pv *corev1.PersistentVolume, node string) (*failover.Attachment, error) {
+	attachments, err := g.attachmentsOf(ctx, pv.Name)
+	if err != nil {
+		return nil, err
+	}
+	selected, err := g.podsOf(ctx, claimOf(pv))
+	if err != nil {
+		return nil, err
+	}
+	var confirmed []storagev1.VolumeAttachment
+	for _, va := range attachments {
+		if va.Spec.NodeName != node {
+			continue
+		}
+		var fresh storagev1.VolumeAttachment
+		if err := g.live.Get(ctx, client.ObjectKeyFromObject(&va), &fresh); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading VolumeAttachment %s: %w", va.Name, err)
+		} else if err == nil {
+			confirmed = append(confirmed, fresh)
+		}
+	}
+	return attachmentFacts(confirmed, selected, node), nil
+}
+
+// resourcesOf returns the LINSTOR resources of the volume and of all volumes of the pods.
+func (g *gatherer) resourcesOf(ctx context.Context, pv *corev1.PersistentVolume, pods []corev1.Pod) ([]string, error) {
+	resource, _ := resourceOf(pv, g.driver)
+	resources := []string{resource}
+	for i := range pods {
+		others, _, err := g.podVolumes(ctx, &pods[i], pv.Name)
+		if err != nil {
+			return nil, err
+		}
+		for _, other := range others {
+			name, _ := resourceOf(other, g.driver)
+			if !slices.Contains(resources, name) {
+				resources = append(resources, name)
+			}
+		}
+	}
+	return resources, nil
+}
