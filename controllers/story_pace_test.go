@@ -96,7 +96,7 @@ func TestAProcessThatStoodStillLooksAgain(t *testing.T) {
 							if returns {
 								w.DRBD.Rejoin(nodeA)
 							}
-							time.Sleep(3 * time.Second) // no deadline ends this
+							<-time.After(3 * time.Second) // no deadline ends this
 						})
 					}
 					return 0
