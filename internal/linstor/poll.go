@@ -145,10 +145,14 @@ func (f *Feed) pollResources(ctx context.Context, name string) error {
 	for {
 		opened := f.lists.opened()
 		f.lists.try(ctx, name)
-		if f.queued.Load() >= f.pollQueue() && f.joinLists(ctx, name) {
-			return nil
+		// Counted before it is compared: of hundreds that come at once no more than the queue is for may take a place.
+		if f.queued.Add(1) > f.pollQueue() {
+			f.queued.Add(-1)
+			if f.joinLists(ctx, name) {
+				return nil
+			}
+			f.queued.Add(1)
 		}
-		f.queued.Add(1)
 		select {
 		case f.turns <- struct{}{}:
 			f.queued.Add(-1)
