@@ -89,10 +89,16 @@ func slowRestart(s *bedtest.Scenario) {
 		}
 		return i >= 0
 	})
+	var since time.Time
 	waitUntil(s, "the volume to be attached, and in use again", func() bool {
 		attached, err := s.Attached(s.Ctx, volumeOf(w), s.Nodes[0])
 		s.Must(err)
-		return attached && inUse(s, s.Nodes[0], volumeOf(w))
+		if !attached || !inUse(s, s.Nodes[0], volumeOf(w)) {
+			since = time.Time{}
+		} else if since.IsZero() {
+			since = time.Now()
+		}
+		return !since.IsZero() && time.Since(since) > 2*time.Second // what the first pod left in the list is gone by then
 	})
 	leftAlone(s, patience-5*time.Second, second)
 	running, err := s.WaitRunning(s.Ctx, w)
