@@ -60,7 +60,7 @@ var edits = []edit{
 	},
 	{
 		"only selected pods are looked at before a removal", confirmFile,
-		"if «uses(&all[i], claimOf(pv))» {", "(… && (!mutantIs(§) || g.selector.Matches(labels.Set(all[i].Labels))))",
+		"if «uses(&all[i], claimOf(pv))» {", "(… && (!mutantIs(§) || all[i].Labels[\"linstor.csi.linbit.com/on-storage-lost\"] == \"remove\"))",
 	},
 	{
 		"the attachment is taken from the cache before a removal", confirmFile,
