@@ -28,12 +28,13 @@ func TestLinstorRunsOnTheLostNode(t *testing.T) {
 	linstor := piraeus(s, testbed.LINSTORComponent)
 	s.LINSTOR.ResetRequests()
 	first := s.Start(linstor)
-	w := s.Workload("db")
-	s.Start(w)
-	// Who has never heard of the workload's quorum gives it more time: that is not what is measured here.
+	// Who has never heard of the workload's quorum gives it more time: that is not what is measured here. From then on all
+	// replicas of the controller hear of each change at once.
 	waitUntil(s, "all replicas of the controller to have read everything", func() bool {
 		return s.LINSTOR.Requests()[linstorsim.KindView] >= 3
 	})
+	w := s.Workload("db")
+	s.Start(w)
 
 	crashed := time.Now()
 	s.Crash(s.Nodes[0])
