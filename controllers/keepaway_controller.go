@@ -31,9 +31,7 @@ type KeepAwayReconciler struct {
 
 func (r *KeepAwayReconciler) setup(mgr ctrl.Manager, options controller.Options) error {
 	marked := predicate.NewPredicateFuncs(isMarked)
-	marked.UpdateFunc = func(e event.UpdateEvent) bool {
-		return isMarked(e.ObjectNew) && taintsChanged(e.ObjectOld, e.ObjectNew)
-	}
+	marked.UpdateFunc = func(e event.UpdateEvent) bool { return concernsTaint(e.ObjectOld, e.ObjectNew) }
 	return ctrl.NewControllerManagedBy(mgr).Named("keepaway").WithOptions(options).
 		For(&corev1.Node{}, builder.WithPredicates(marked)).Complete(r)
 }
@@ -43,13 +41,11 @@ func isMarked(o client.Object) bool {
 	return ok
 }
 
-// taintsChanged tells whether a change of a node concerns its taints. Kubernetes writes the status of a lost node for each
-// volume that it detaches from there, and that is nothing to look at.
-func taintsChanged(before, after client.Object) bool {
-	old, ok := before.(*corev1.Node)
-	node, same := after.(*corev1.Node)
-	return !ok || !same || old.Annotations[AnnotationKeepAway] != node.Annotations[AnnotationKeepAway] ||
-		!equality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints)
+// concernsTaint tells whether a change of a node concerns a taint that KeepAway has set. Kubernetes writes the status of a lost
+// node for each volume that it detaches from there, and that is nothing to look at.
+func concernsTaint(before, after client.Object) bool {
+	return isMarked(after) && (before.GetAnnotations()[AnnotationKeepAway] != after.GetAnnotations()[AnnotationKeepAway] ||
+		!equality.Semantic.DeepEqual(before.(*corev1.Node).Spec.Taints, after.(*corev1.Node).Spec.Taints))
 }
 
 // Reconcile looks at one tainted node.

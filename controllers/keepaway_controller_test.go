@@ -136,6 +136,9 @@ func TestWhichChangesOfANodeAreLookedAt(t *testing.T) {
 		"its taints":              {func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "other"}) }, true},
 		"the effect of our taint": {func(n *corev1.Node) { n.Spec.Taints[0].Effect = corev1.TaintEffectPreferNoSchedule }, true},
 		"the mark of its taint":   {func(n *corev1.Node) { n.Annotations[AnnotationKeepAway] = "{}" }, true},
+		"its taints, where none is ours": {
+			func(n *corev1.Node) { n.Annotations, n.Spec.Taints = nil, nil }, false,
+		},
 	} {
 		node := &corev1.Node{}
 		node.Annotations = map[string]string{AnnotationKeepAway: "{\"reason\":\"QuorumLost\"}"}
@@ -143,7 +146,7 @@ func TestWhichChangesOfANodeAreLookedAt(t *testing.T) {
 		setTaint(node, corev1.TaintEffectNoSchedule)
 		after := node.DeepCopy()
 		tc.change(after)
-		if got := taintsChanged(node, after); got != tc.want {
+		if got := concernsTaint(node, after); got != tc.want {
 			t.Errorf("%s: looked at: %t", name, got)
 		}
 	}
