@@ -65,6 +65,56 @@ func TestATaintThatTakesItsTimeEndsNoPod(t *testing.T) {
 	})
 }
 
+// A pod is removed by what LINSTOR says of all its volumes, and none of that may be old by then.
+func TestAnOldWordOnAnotherVolumeOfAPodRemovesNothing(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		w.startProcess("one", defaults()).leads(defaults())
+		w.volume("db")
+		w.volume("wal")
+		w.workload("both", selected, func(v *virtual.Workload) { v.Claims = []string{"data-db", "data-wal"} })
+		w.pass(time.Minute)
+		before := w.pod("both-0")
+		w.API.Delay(func(r apimodel.Request) time.Duration {
+			if r.Actor == controllerActor+"one" && r.Verb == apimodel.VerbPatch && r.Kind == "VolumeAttachment" {
+				return 1200 * time.Millisecond
+			}
+			return 0
+		})
+		w.Crash(nodeA)
+		w.survivorReady("db")
+		w.pass(4 * time.Second) // of the grace; the definition is read again when that is over
+		var mu sync.Mutex
+		var begun time.Time
+		w.Linstor.Intercept(func(rw http.ResponseWriter, r *http.Request) bool {
+			mu.Lock()
+			ofDB := strings.HasSuffix(r.URL.Path, "/resource-definitions/pvc-db")
+			if ofDB && begun.IsZero() {
+				begun = time.Now()
+			}
+			// LINSTOR answers once on the other volume, and then no more.
+			silent := !begun.IsZero() && time.Since(begun) > 500*time.Millisecond &&
+				(strings.HasPrefix(r.URL.Path, "/v1/view/resources") || strings.HasSuffix(r.URL.Path, "/pvc-wal/resources"))
+			mu.Unlock()
+			switch {
+			case silent:
+				rw.WriteHeader(http.StatusInternalServerError)
+				return true
+			case ofDB:
+				select {
+				case <-time.After(1500 * time.Millisecond):
+				case <-r.Context().Done():
+				}
+			}
+			return false
+		})
+		w.pass(30 * time.Second)
+		if len(w.did(apimodel.VerbPatch, "VolumeAttachment")) == 0 {
+			t.Fatal("no fail-over has begun")
+		}
+		w.wantStill(before)
+	})
+}
+
 func TestAConditionThatTakesItsTimeHoldsNothingUp(t *testing.T) {
 	scene(t, func(w *world, _ *process) {
 		var asked time.Time
