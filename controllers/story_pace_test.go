@@ -242,6 +242,37 @@ func TestTheDetachThatFollowsARemovalAsksLinstorNoMore(t *testing.T) {
 	})
 }
 
+// What is left after a detach is Kubernetes' part. Each step of that calls for a look, which is not worth a question each time.
+func TestNobodyIsAskedWhileADetachComesToItsEnd(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		var mu sync.Mutex
+		var detached time.Time
+		asked := 0
+		w.API.Delay(func(r apimodel.Request) time.Duration {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case r.Actor == virtual.ActorAttach && r.Verb == apimodel.VerbDelete:
+				return time.Hour // Kubernetes is not quicker here
+			case r.Actor == virtual.ActorAttacher && r.Kind == "VolumeAttachment":
+				return 3 * time.Second
+			case r.Actor == controllerActor+"one" && r.Verb == apimodel.VerbDelete && r.Kind == "VolumeAttachment":
+				detached = time.Now()
+			case r.Actor == controllerActor+"one" && r.Verb == apimodel.VerbList && time.Since(detached) < retryAct:
+				asked++
+			}
+			return 0
+		})
+		w.Crash(nodeA)
+		w.until(time.Minute, "the attachment has ended", func() bool { return w.attachment("db", nodeA) == nil })
+		mu.Lock()
+		defer mu.Unlock()
+		if asked > 0 {
+			t.Errorf("within %s after the detach the API was asked %d times for what is on the node", retryAct, asked)
+		}
+	})
+}
+
 func TestPodsThatComeWhileLinstorIsAskedAreSeen(t *testing.T) {
 	scene(t, func(w *world, p *process) {
 		w.Crash(nodeA)
