@@ -32,14 +32,24 @@ func (b *Bed) ControllerProcesses() []ControllerProcess {
 
 // KillController ends the process of a pod by a signal. Its kubelet starts another one.
 func (b *Bed) KillController(pod string, signal syscall.Signal) error {
+	return b.onController(pod, "kill", func(pid int) error { return syscall.Kill(pid, signal) })
+}
+
+// StarveController lets the process of a pod have no more memory than it has, as a limit does that it has reached: when it
+// needs more it ends. Its kubelet starts another one, without that limit. The error is [errors.ErrUnsupported] on systems
+// that cannot do this.
+func (b *Bed) StarveController(pod string) error { return b.onController(pod, "starve", starve) }
+
+// onController does something to the process of a pod.
+func (b *Bed) onController(pod, what string, do func(pid int) error) error {
 	b.mu.Lock()
 	p, ok := b.controllers[pod]
 	b.mu.Unlock()
 	if !ok {
-		return fmt.Errorf("kill the controller: pod %s has no process", pod)
+		return fmt.Errorf("%s the controller: pod %s has no process", what, pod)
 	}
-	if err := syscall.Kill(p.PID, signal); err != nil {
-		return fmt.Errorf("kill the controller of pod %s: %w", pod, err)
+	if err := do(p.PID); err != nil {
+		return fmt.Errorf("%s the controller of pod %s: %w", what, pod, err)
 	}
 	return nil
 }

@@ -15,7 +15,8 @@ func (s *Scenario) guard() {
 	s.T.Helper()
 	c, err := client.NewWithWatch(s.Config, client.Options{})
 	s.Must(err)
-	w, err := c.Watch(s.Ctx, &corev1.PodList{}, client.InNamespace(s.Name))
+	// Not for as long as the scenario may wait: some take more time than that of their beginning.
+	w, err := c.Watch(s.T.Context(), &corev1.PodList{}, client.InNamespace(s.Name))
 	s.Must(err)
 	done := make(chan struct{})
 	go func() {

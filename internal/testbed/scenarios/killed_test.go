@@ -58,6 +58,8 @@ func TestAnyProcessIsKilled(t *testing.T) {
 			}
 		})
 	}
+	judge.Stop() // it would have too much to look at
+	t.Run("the leader of the controller, for want of memory", func(t *testing.T) { outOfMemory(bedtest.New(t, bed, 3)) })
 	nothingTold(t, bed)
 }
 
