@@ -44,8 +44,8 @@ rules:
 
 // Request is a request to the API server that changed something, or tried to.
 type Request struct {
-	// At is when the API server answered.
-	At time.Time
+	// Received is when it came to the API server, and At when that answered. The log has it a little later than both.
+	Received, At time.Time
 	// User sent it; one of the parts of a control plane by its usual short name, such as
 	// "attachdetach-controller", "kube-scheduler", "csi-attacher" or "kubelet".
 	User string
@@ -116,7 +116,7 @@ func (b *Bed) ControllerRequests(since time.Time) ([]Request, error) {
 // newRequest translates an audit event.
 func newRequest(event *auditv1.Event) Request {
 	r := Request{
-		At: event.StageTimestamp.Time, User: userName(event), Verb: event.Verb,
+		Received: event.RequestReceivedTimestamp.Time, At: event.StageTimestamp.Time, User: userName(event), Verb: event.Verb,
 		Resource: event.ObjectRef.Resource, Namespace: event.ObjectRef.Namespace, Name: event.ObjectRef.Name,
 	}
 	if event.ObjectRef.Subresource != "" {

@@ -20,21 +20,26 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/kubelet"
 )
 
-// sampling is how often DRBD is looked at, and podSampling how often the pods are.
+// sampling is how often DRBD is looked at, and podSampling how often the pods are. podTimeout is how long an API server that
+// has just started may take to list them: who gives up early sees none of them.
 const (
 	sampling    = 20 * time.Millisecond
 	podSampling = 250 * time.Millisecond
+	podTimeout  = 10 * time.Second
 )
 
 // Oracle remembers who could write when, and which pods there were.
 type Oracle struct {
-	bed  *testbed.Bed
-	from time.Time
-	stop context.CancelFunc
-	wg   sync.WaitGroup
+	bed   *testbed.Bed
+	began time.Time
+	stop  context.CancelFunc
+	wg    sync.WaitGroup
 
-	mu   sync.Mutex
-	pods map[types.UID]corev1.Pod
+	mu sync.Mutex
+	// judged is how many of the requests since the beginning have been judged, in the order of the log. By time some would be
+	// missed: each comes into the log after it was answered.
+	judged int
+	pods   map[types.UID]corev1.Pod
 	// writable has, for each replica, the changes of whether a write there could be committed.
 	writable map[replica][]change
 }
@@ -49,7 +54,7 @@ type change struct {
 // Watch begins to remember. Stop ends it.
 func Watch(bed *testbed.Bed) *Oracle {
 	ctx, stop := context.WithCancel(context.Background())
-	o := &Oracle{bed: bed, from: time.Now(), stop: stop, pods: map[types.UID]corev1.Pod{}, writable: map[replica][]change{}}
+	o := &Oracle{bed: bed, began: time.Now(), stop: stop, pods: map[types.UID]corev1.Pod{}, writable: map[replica][]change{}}
 	o.wg.Go(func() { every(ctx, sampling, o.lookAtDRBD) })
 	o.wg.Go(func() { every(ctx, podSampling, func() { o.lookAtPods(ctx) }) })
 	return o
@@ -90,7 +95,7 @@ func (o *Oracle) lookAtDRBD() {
 
 // lookAtPods remembers the pods that run on a node. The API may be away; then nothing changes.
 func (o *Oracle) lookAtPods(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()
 	var pods corev1.PodList
 	if err := o.bed.Client.List(ctx, &pods); err != nil {
@@ -121,23 +126,22 @@ func (o *Oracle) couldWrite(resource, node string, at time.Time) bool {
 // it detached, although the node could write the storage at that moment, or nobody had selected the pod. A pod that nobody
 // has seen on a node counts too. Each request is told of once.
 func (o *Oracle) Wrong() ([]string, error) {
-	until := time.Now()
-	requests, err := o.bed.ControllerRequests(o.from)
+	requests, err := o.bed.ControllerRequests(o.began)
 	if err != nil {
 		return nil, fmt.Errorf("oracle: %w", err)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var wrong []string
-	for _, r := range requests {
-		if r.Code >= http.StatusMultipleChoices || r.At.After(until) {
+	for _, r := range requests[o.judged:] {
+		if r.Code >= http.StatusMultipleChoices {
 			continue
 		}
 		for _, objection := range o.objections(r) {
 			wrong = append(wrong, fmt.Sprintf("%s: %s %s %s/%s: %s", r.At.Format(time.TimeOnly), r.Verb, r.Resource, r.Namespace, r.Name, objection))
 		}
 	}
-	o.from = until
+	o.judged = len(requests)
 	return wrong, nil
 }
 

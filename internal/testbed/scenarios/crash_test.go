@@ -108,8 +108,9 @@ func twoOnOneClaim(s *bedtest.Scenario) {
 	}
 	for _, pod := range pods {
 		waitEvent(s, eventForceDeleted, "Pod", s.Name, pod.Name)
-		if gone := goneAt(s, pod.Name); gone.IsZero() || gone.After(detaches[0].At) {
-			s.T.Errorf("the volume was taken off at %s and pod %s at %s, want it first", detaches[0].At, pod.Name, gone)
+		// Compared by when the requests came: an answer may be noted after what followed from it.
+		if deleted := deletedAt(s, pod.Name); deleted.IsZero() || deleted.After(detaches[0].Received) {
+			s.T.Errorf("the volume was taken off at %s and pod %s at %s, want it first", detaches[0].Received, pod.Name, deleted)
 		}
 	}
 	if n := podsCreated(s); n != 4 {
