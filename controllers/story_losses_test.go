@@ -161,13 +161,7 @@ func TestManyVolumesOfOneNodeMoveTogether(t *testing.T) {
 }
 
 func TestACacheThatIsBehindChangesNothingButTime(t *testing.T) {
-	inWorld(t, virtual.Options{}, func(w *world) {
-		w.lag = 700 * time.Millisecond
-		p := w.startProcess("one", defaults())
-		p.leads(defaults())
-		w.volume("db")
-		w.workload("db", selected)
-		w.pass(time.Minute)
+	sceneBehind(t, 700*time.Millisecond, defaults(), func(w *world, _ *process) {
 		on, other := nodeA, nodeB
 		for range 4 {
 			w.Crash(on)

@@ -140,12 +140,7 @@ func TestAPodThatLinstorNeedsGoesWhenLinstorItselfLivesElsewhere(t *testing.T) {
 
 // A kubelet is heard of again when it has nearly been silent for long enough, and the cache does not know yet.
 func TestAKubeletThatIsHeardOfAgainIsNotTakenForSilent(t *testing.T) {
-	inWorld(t, virtual.Options{}, func(w *world) {
-		w.lag = 3 * time.Second
-		p := w.startProcess("one", recovering())
-		p.leads(recovering())
-		w.volume("db")
-		w.workload("db", selected)
+	sceneBehind(t, 3*time.Second, recovering(), func(w *world, p *process) {
 		w.linstorPod("linstor-1", nodeA)
 		w.pass(time.Minute)
 		w.Linstor.Stop()

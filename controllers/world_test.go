@@ -98,6 +98,20 @@ func sceneWith(t *testing.T, options virtual.Options, cfg Config, tell func(w *w
 	})
 }
 
+// sceneBehind is a scene whose controller has a cache that is behind, and only the volume "db".
+func sceneBehind(t *testing.T, lag time.Duration, cfg Config, tell func(w *world, p *process)) {
+	t.Helper()
+	inWorld(t, virtual.Options{}, func(w *world) {
+		w.lag = lag
+		p := w.startProcess("one", cfg)
+		p.leads(cfg)
+		w.volume("db")
+		w.workload("db", selected)
+		w.pass(time.Minute)
+		tell(w, p)
+	})
+}
+
 // nodePatches returns how often the controller has written a node other than its status.
 func (w *world) nodePatches() int {
 	count := 0
