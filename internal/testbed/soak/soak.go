@@ -139,9 +139,12 @@ func workload(name string, nodes []string) testbed.Workload {
 // round is one fail-over, or none, with something else that happens at the same time.
 func (r *runner) round(ctx context.Context, spared bool) error {
 	w, loss, plans := r.workloads[r.random.IntN(workloads)], pick(r.random, losses), plans(r.random, spared)
+	// A workload for which there was no cure in the round before may have none in this one.
+	waiting, cancel := context.WithTimeout(ctx, healing)
+	defer cancel()
 	var before *corev1.Pod
-	if err := r.bed.WaitFor(ctx, "the pod of "+w.Name, func() (done bool, err error) {
-		before, err = r.onlyPod(ctx, w)
+	if err := r.bed.WaitFor(waiting, "the pod of "+w.Name, func() (done bool, err error) {
+		before, err = r.onlyPod(waiting, w)
 		return before != nil, err
 	}); err != nil {
 		return err
@@ -160,7 +163,7 @@ func (r *runner) round(ctx context.Context, spared bool) error {
 		if p.ends {
 			r.excuse(time.Now().Add(excuse))
 		}
-		if err := p.do(ctx, r); err != nil {
+		if err := r.disturb(ctx, p); err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
 	}
@@ -170,6 +173,13 @@ func (r *runner) round(ctx context.Context, spared bool) error {
 	err := r.settle(ctx, what)
 	_, _ = fmt.Fprintf(r.out, "%s: %s, well after %.1f s\n", what, outcome, time.Since(began).Seconds())
 	return errors.Join(err, r.judgeRound(what))
+}
+
+// disturb begins a disturbance, for which it may have to wait for a leader.
+func (r *runner) disturb(ctx context.Context, p plan) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return p.do(ctx, r)
 }
 
 // outcome waits for what must come of a loss, and says what did.
