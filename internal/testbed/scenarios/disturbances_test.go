@@ -12,7 +12,6 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bedtest"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 )
 
 // TestDisturbances plays what would disturb other scenarios, one after the other on a bed of its own:
@@ -22,10 +21,7 @@ import (
 //nolint:tparallel // each scenario disturbs the whole bed
 func TestDisturbances(t *testing.T) {
 	t.Parallel()
-	bed := bedtest.Own(t, "scenarios-disturbances", testbed.Options{
-		DRBDDetection: time.Second, LINSTOR: linstorsim.Options{ReconnectInterval: 2 * time.Second},
-		ControllerArgs: []string{"--confirmed-loss-grace-period=2s"},
-	})
+	bed := bedtest.Own(t, "scenarios-disturbances", quick)
 	for _, scenario := range []struct {
 		name string
 		play func(*bedtest.Scenario)

@@ -13,7 +13,6 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bedtest"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/oracle"
 )
 
@@ -23,10 +22,7 @@ import (
 //nolint:tparallel // each kill disturbs the whole bed
 func TestAnyProcessIsKilled(t *testing.T) {
 	t.Parallel()
-	bed := bedtest.Own(t, "scenarios-killed", testbed.Options{
-		DRBDDetection: time.Second, LINSTOR: linstorsim.Options{ReconnectInterval: 2 * time.Second},
-		ControllerArgs: []string{"--confirmed-loss-grace-period=2s"},
-	})
+	bed := bedtest.Own(t, "scenarios-killed", quick)
 	s := bedtest.New(t, bed, 3)
 	takeTime(s)
 	w := s.Workload("db")

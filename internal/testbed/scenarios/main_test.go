@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bedtest"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 )
 
 const (
@@ -24,6 +26,12 @@ const (
 	// patience is longer than any grace of the controller, with its default arguments.
 	patience = 55 * time.Second
 )
+
+// quick are the options of a bed where DRBD and the grace take little time, so that many fail-overs fit into little.
+var quick = testbed.Options{
+	DRBDDetection: time.Second, LINSTOR: linstorsim.Options{ReconnectInterval: 2 * time.Second},
+	ControllerArgs: []string{"--confirmed-loss-grace-period=2s"},
+}
 
 // parallel is how many scenarios run at the same time. They wait most of the time, so that it has nothing
 // to do with the number of cores.

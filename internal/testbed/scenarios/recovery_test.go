@@ -47,14 +47,7 @@ func TestLinstorRunsOnTheLostNode(t *testing.T) {
 	second, err := s.WaitRunning(s.Ctx, linstor, s.Nodes[1:]...)
 	s.Must(err)
 	t.Logf("LINSTOR answers %.1f s after the crash, on %s", time.Since(crashed).Seconds(), second.Spec.NodeName)
-	if took := s.WaitMoved(w, s.Nodes[0], crashed); took > promisedWithoutLINSTOR {
-		t.Errorf("the workload ran elsewhere %s after the crash, want at most %s", took, promisedWithoutLINSTOR)
-	}
-	movedCleanly(s, w, s.Nodes[0])
-	waitEvent(s, "LinstorGone", "Pod", first.Namespace, first.Name)
-	if n := podsCreated(s); n != 4 {
-		t.Errorf("%d pods were created, want two and a replacement of each", n)
-	}
+	movedWithoutLINSTOR(s, w, &first, crashed)
 
 	s.Return(s.Nodes[0])
 	waitUntil(s, "the node to take pods again", func() bool { return len(nodeOf(s, s.Nodes[0]).Spec.Taints) == 0 })
@@ -86,15 +79,21 @@ func TestTheCSIControllerRunsOnTheLostNode(t *testing.T) {
 	second, err := s.WaitRunning(s.Ctx, attacher, s.Nodes[1:]...)
 	s.Must(err)
 	t.Logf("an attacher runs %.1f s after the crash, on %s", time.Since(crashed).Seconds(), second.Spec.NodeName)
+	movedWithoutLINSTOR(s, w, &first, crashed)
+	nothingForbidden(t, bed)
+}
+
+// movedWithoutLINSTOR waits until a workload has moved whose node also ran a pod that LINSTOR needs.
+func movedWithoutLINSTOR(s *bedtest.Scenario, w testbed.Workload, needed *corev1.Pod, crashed time.Time) {
+	s.T.Helper()
 	if took := s.WaitMoved(w, s.Nodes[0], crashed); took > promisedWithoutLINSTOR {
-		t.Errorf("the workload ran elsewhere %s after the crash, want at most %s", took, promisedWithoutLINSTOR)
+		s.T.Errorf("the workload ran elsewhere %s after the crash, want at most %s", took, promisedWithoutLINSTOR)
 	}
 	movedCleanly(s, w, s.Nodes[0])
-	waitEvent(s, "LinstorGone", "Pod", first.Namespace, first.Name)
+	waitEvent(s, "LinstorGone", "Pod", needed.Namespace, needed.Name)
 	if n := podsCreated(s); n != 4 {
-		t.Errorf("%d pods were created, want two and a replacement of each", n)
+		s.T.Errorf("%d pods were created, want two and a replacement of each", n)
 	}
-	nothingForbidden(t, bed)
 }
 
 // piraeus returns a Deployment of LINSTOR itself, which starts on the first node.
