@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
@@ -52,21 +53,22 @@ func apiSemantics(s *bedtest.Scenario) {
 		s.T.Error("the status of a pod was patched by the UID of its predecessor")
 	}
 
-	_, err := s.WaitRunning(s.Ctx, w)
+	running, err := s.WaitRunning(s.Ctx, w)
 	s.Must(err)
-	node := nodeOf(s, s.Nodes[0])
-	stale := node.DeepCopy()
-	node.Status.VolumesInUse = nil
-	s.Must(c.Status().Patch(s.Ctx, node, client.MergeFromWithOptions(stale, client.MergeFromWithOptimisticLock{}), client.DryRunAll))
-	old := stale.DeepCopy()
+	on := running.Spec.NodeName
+	empty := func(node *corev1.Node, options ...client.SubResourcePatchOption) error {
+		emptied := node.DeepCopy()
+		emptied.Status.VolumesInUse = nil
+		return c.Status().Patch(s.Ctx, emptied, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{}), options...)
+	}
+	// The kubelet and Kubernetes may write the node at any moment.
+	s.Must(retry.RetryOnConflict(retry.DefaultBackoff, func() error { return empty(nodeOf(s, on), client.DryRunAll) }))
+	old := nodeOf(s, on)
 	old.ResourceVersion = "1"
-	changed := old.DeepCopy()
-	changed.Status.VolumesInUse = nil
-	err = c.Status().Patch(s.Ctx, changed, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}))
-	if !apierrors.IsConflict(err) {
+	if err := empty(old); !apierrors.IsConflict(err) {
 		s.T.Errorf("patching volumesInUse of a version long gone: %v, want a conflict", err)
 	}
-	if !inUse(s, s.Nodes[0], volumeOf(w)) {
+	if !inUse(s, on, volumeOf(w)) {
 		s.T.Errorf("volume %s is not in use any more: %s", volumeOf(w), kubelet.UniqueVolumeName(csidriver.Name, volumeOf(w)))
 	}
 	forbidden(s, c, &second)

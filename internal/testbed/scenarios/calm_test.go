@@ -98,7 +98,7 @@ func slowRestart(s *bedtest.Scenario) {
 		} else if since.IsZero() {
 			since = time.Now()
 		}
-		return !since.IsZero() && time.Since(since) > 2*time.Second // what the first pod left in the list is gone by then
+		return !since.IsZero() && time.Since(since) > 5*time.Second // what the first pod left in the list is gone by then
 	})
 	leftAlone(s, patience-5*time.Second, second)
 	running, err := s.WaitRunning(s.Ctx, w)

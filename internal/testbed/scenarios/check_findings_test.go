@@ -1,10 +1,12 @@
 package scenarios_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -142,11 +144,29 @@ func withoutPermission(s *bedtest.Scenario, resource, verb string, f func()) {
 		return slices.Contains(rule.Resources, resource) && slices.Equal(rule.Verbs, []string{verb})
 	})
 	s.Must(s.Client.Update(s.Ctx, role))
+	resource, subresource, _ := strings.Cut(resource, "/")
+	right := authorizationv1.ResourceAttributes{Verb: verb, Resource: resource, Subresource: subresource}
 	defer func() {
 		before.ResourceVersion = role.ResourceVersion
 		s.Must(s.Client.Update(s.Ctx, before))
+		waitPermission(s, testbed.ControllerNamespace, "ha-controller", right, true)
 	}()
+	waitPermission(s, testbed.ControllerNamespace, "ha-controller", right, false)
 	f()
+}
+
+// waitPermission waits until the API server knows what the roles say of an account, which takes it a moment.
+func waitPermission(s *bedtest.Scenario, namespace, account string, right authorizationv1.ResourceAttributes, allowed bool) {
+	s.T.Helper()
+	waitUntil(s, fmt.Sprintf("the permission of %s to be %t", account, allowed), func() bool {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               "system:serviceaccount:" + namespace + ":" + account,
+			Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+			ResourceAttributes: &right,
+		}}
+		s.Must(s.Client.Create(s.Ctx, review))
+		return review.Status.Allowed == allowed
+	})
 }
 
 // adminKubeconfig returns a kubeconfig of somebody who may do everything.
@@ -159,5 +179,6 @@ func adminKubeconfig(s *bedtest.Scenario) string {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}},
 	})))
+	waitPermission(s, account.Namespace, account.Name, authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}, true)
 	return kubeconfig(s, account.Namespace, account.Name)
 }

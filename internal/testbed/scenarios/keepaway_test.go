@@ -11,6 +11,7 @@ import (
 
 // oneBadVolume is one volume that loses its connections on a node whose other volume is well.
 func oneBadVolume(s *bedtest.Scenario) {
+	takeTime(s) // twice the longest grace
 	lost := s.Nodes[0]
 	bad, good := s.Workload("bad"), s.Workload("good")
 	bad.Volumes[0].Options = map[string]string{drbd.OptionOnNoQuorum: drbd.OnNoQuorumIOError}
