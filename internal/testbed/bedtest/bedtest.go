@@ -49,7 +49,7 @@ func Quiet() {
 }
 
 // Shared returns the bed that all tests of the process share, with the controller deployed. The first
-// call brings it up. Its logs are in .testbed, in a folder named after the time and the test binary.
+// call brings it up. Its logs are in .testbed, in a folder named after the time, the test binary and the process.
 func Shared(t *testing.T) *testbed.Bed {
 	t.Helper()
 	shared.once.Do(func() {
@@ -79,7 +79,8 @@ func start(name string, options testbed.Options) (*testbed.Bed, error) {
 	if err != nil {
 		return nil, err
 	}
-	options.LogDir = filepath.Join(root, ".testbed", time.Now().Format("2006-01-02T15-04-05-")+name)
+	folder := fmt.Sprintf("%s-%s-%d", time.Now().Format("2006-01-02T15-04-05"), name, os.Getpid())
+	options.LogDir = filepath.Join(root, ".testbed", folder)
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	bed, err := testbed.Start(ctx, options)
