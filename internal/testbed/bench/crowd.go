@@ -222,13 +222,25 @@ func (m *massLoss) observe(c *cluster, nodes []string, lost, moved []podLife) {
 		latest(&m.lastGone, c.seen.life(old.uid).end)
 		latest(&m.lastRunning, moved[i].ready)
 		latest(&m.lastAttached, c.seen.attachedAt(volumeOf(old.name), moved[i].node, m.began))
-		for _, node := range c.LINSTOR.ReplicaNodes(volumeOf(old.name)) {
-			latest(&m.graceEnd, c.seen.promotableAt(volumeOf(old.name), node).Add(confirmedGrace))
+		if noticed := c.noticedAt(volumeOf(old.name), old.node, m.began); !noticed.IsZero() {
+			latest(&m.graceEnd, noticed.Add(confirmedGrace))
 		}
 	}
 	for _, node := range nodes {
 		m.back += c.seen.placedBack(node, m.began, func(string) bool { return true })
 	}
+}
+
+// noticedAt returns when a replica of a volume on another node first became promotable after a time.
+func (c *cluster) noticedAt(volume, lost string, since time.Time) time.Time {
+	var noticed time.Time
+	for _, node := range c.LINSTOR.ReplicaNodes(volume) {
+		at := c.seen.promotableAt(volume, node, since)
+		if node != lost && !at.IsZero() && (noticed.IsZero() || at.Before(noticed)) {
+			noticed = at
+		}
+	}
+	return noticed
 }
 
 // audit takes over what the API server's audit log says of the controller's actions. Taints are not among the

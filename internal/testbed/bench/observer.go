@@ -30,16 +30,17 @@ type attachment struct {
 	at           time.Time
 }
 
-// promotion is whether a replica may be promoted, and when it last became so.
+// promotion is whether a replica may be promoted, and when it became so, each time.
 type promotion struct {
-	now bool
-	at  time.Time
+	now   bool
+	since []time.Time
 }
 
 // observer notes what happens to the pods of a namespace, to all attachments and in DRBD.
 type observer struct {
 	mu         sync.Mutex
 	pods       map[types.UID]*podLife
+	named      map[string][]*podLife // the same pods, by name
 	attached   []attachment
 	promotable map[[2]string]*promotion // by resource and node
 }
@@ -53,7 +54,7 @@ func observe(ctx context.Context, bed *testbed.Bed) (*observer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("observe: %w", err)
 	}
-	o := &observer{pods: map[types.UID]*podLife{}, promotable: map[[2]string]*promotion{}}
+	o := &observer{pods: map[types.UID]*podLife{}, named: map[string][]*podLife{}, promotable: map[[2]string]*promotion{}}
 	factory := informers.NewSharedInformerFactory(client, 0)
 	for informer, seen := range map[cache.SharedIndexInformer]func(obj any, gone bool){
 		factory.Core().V1().Pods().Informer():                 o.pod,
@@ -94,6 +95,7 @@ func (o *observer) pod(obj any, gone bool) {
 	if life == nil {
 		life = &podLife{name: pod.Name, uid: pod.UID}
 		o.pods[pod.UID] = life
+		o.named[pod.Name] = append(o.named[pod.Name], life)
 	}
 	first := func(t *time.Time, is bool) {
 		if is && t.IsZero() {
@@ -139,35 +141,37 @@ func (o *observer) replica(resource, node string, mayPromote bool) {
 		o.promotable[[2]string{resource, node}] = p
 	}
 	if mayPromote && !p.now {
-		p.at = now
+		p.since = append(p.since, now)
 	}
 	p.now = mayPromote
 }
 
 // current returns the pod of a name that is Ready now.
 func (o *observer) current(name string) (podLife, bool) {
-	return o.find(func(p *podLife) bool { return p.name == name && !p.ready.IsZero() && p.end.IsZero() })
+	return o.find(name, func(p *podLife) bool { return !p.ready.IsZero() && p.end.IsZero() })
 }
 
 // life returns what happened to a pod.
 func (o *observer) life(uid types.UID) podLife {
-	p, _ := o.find(func(p *podLife) bool { return p.uid == uid })
-	return p
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if p := o.pods[uid]; p != nil {
+		return *p
+	}
+	return podLife{}
 }
 
 // replacement returns the first pod of the same name that became Ready on another node after a time.
 func (o *observer) replacement(lost podLife, since time.Time) (podLife, bool) {
-	return o.find(func(p *podLife) bool {
-		return p.name == lost.name && p.uid != lost.uid && p.node != lost.node && p.ready.After(since)
-	})
+	return o.find(lost.name, func(p *podLife) bool { return p.uid != lost.uid && p.node != lost.node && p.ready.After(since) })
 }
 
-// find returns the earliest pod that fits.
-func (o *observer) find(fits func(*podLife) bool) (podLife, bool) {
+// find returns the earliest pod of a name that fits.
+func (o *observer) find(name string, fits func(*podLife) bool) (podLife, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var found *podLife
-	for _, p := range o.pods {
+	for _, p := range o.named[name] {
 		if fits(p) && (found == nil || p.ready.Before(found.ready)) {
 			found = p
 		}
@@ -203,12 +207,16 @@ func (o *observer) attachedAt(volume, node string, since time.Time) time.Time {
 	return time.Time{}
 }
 
-// promotableAt returns when a resource last became promotable on a node; zero if it never did.
-func (o *observer) promotableAt(resource, node string) time.Time {
+// promotableAt returns when a resource first became promotable on a node after a time; zero if it did not.
+func (o *observer) promotableAt(resource, node string, since time.Time) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if p := o.promotable[[2]string{resource, node}]; p != nil {
-		return p.at
+		for _, at := range p.since {
+			if at.After(since) {
+				return at
+			}
+		}
 	}
 	return time.Time{}
 }

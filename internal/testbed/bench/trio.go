@@ -116,7 +116,7 @@ func (t *trio) lose(ctx context.Context, what string, fault func(node string)) (
 		l.back = t.seen.placedBack(lost.node, l.began, t.isPod)
 		for _, node := range t.workload.Nodes {
 			if node != lost.node {
-				l.promotable = t.seen.promotableAt(t.volume, node)
+				l.promotable = t.seen.promotableAt(t.volume, node, l.began)
 			}
 		}
 		t.say("%s on %s: no replacement runs after %s", what, lost.node, lossTimeout)
@@ -125,7 +125,7 @@ func (t *trio) lose(ctx context.Context, what string, fault func(node string)) (
 	if err != nil {
 		return loss{}, err
 	}
-	l.promotable = t.seen.promotableAt(t.volume, next.node)
+	l.promotable = t.seen.promotableAt(t.volume, next.node, l.began)
 	l.placed, l.running = next.placed, next.ready
 	l.marked, l.gone = t.seen.life(lost.uid).marked, t.seen.life(lost.uid).end
 	l.attached = t.seen.attachedAt(t.volume, next.node, l.began)
