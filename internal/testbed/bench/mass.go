@@ -140,48 +140,80 @@ func lastRunning(m massLoss) time.Time  { return m.lastRunning }
 // profileLasts is from the crash of the nodes until what follows is over.
 const profileLasts = 40 * time.Second
 
-// groupThousand loses ten of forty nodes with a hundred pods each.
+// thousandNodes are lost at once, with thousandSize pods each.
+const (
+	thousandNodes = 10
+	thousandSize  = 100
+)
+
+// groupThousand loses ten of forty nodes with a hundred pods each: once with the controller, once by hand.
 var groupThousand = Group{
 	Name: "1,000 pods on 10 of 40 nodes", Rows: []string{rowThousand.Key},
 	run: func(ctx context.Context, s Settings) (Results, error) {
-		var m massLoss
-		options := testbed.Options{KubeAPIQPS: raised, SchedulerQPS: raised, Profiling: s.ProfileDir != ""}
-		profile, err := s.profilePath("thousand")
+		ours, err := loseThousand(ctx, s, "thousand", nil)
 		if err != nil {
 			return nil, err
 		}
-		err = withCluster(ctx, s, "thousand", options, func(ctx context.Context, c *cluster) error {
-			nodes, err := c.AddNodes(ctx, "crowded", 10)
-			if err != nil {
-				return err
-			}
-			spares, err := c.AddNodes(ctx, "spare", 30)
-			if err != nil {
-				return err
-			}
-			crowds, err := newCrowds(ctx, c, nodes, spares, 100)
-			if err != nil {
-				return err
-			}
-			profiled := c.profileLeader(ctx, profile, profileLasts)
-			if m, err = loseCrowds(ctx, crowds, nil); err != nil {
-				return err
-			}
-			return profiled()
-		})
+		hand, err := loseThousand(ctx, s, "thousand-hand", byHand)
 		if err != nil {
 			return nil, err
+		}
+		since := func(of massLoss, what string, to func(massLoss) time.Time, limits ...Limit) Measure {
+			return seconds("end of the grace → "+what, betweenMass([]massLoss{of}, graceEnd, to), limits...)
 		}
 		one := func(what string, to func(massLoss) time.Time, limits ...Limit) Measure {
-			return seconds("end of the grace → "+what, betweenMass([]massLoss{m}, graceEnd, to), limits...)
+			return since(ours, what+", as shipped", to, limits...)
 		}
-		all := one("last Running", lastRunning)
-		ours := one("our last action", lastAction)
-		ours.Note = fmt.Sprintf("%.0f %% of the time to the last Running", 100*ours.Values[0]/all.Values[0])
+		byThem := func(what string, to func(massLoss) time.Time) Measure {
+			return baseline(since(hand, what+", by hand at once", to))
+		}
+		all, acts := one("last Running", lastRunning), one("our last action", lastAction)
+		acts.Note = fmt.Sprintf("%.0f %% of the time to the last Running", 100*acts.Values[0]/all.Values[0])
 		return Results{rowThousand.Key: {
 			one("last pod delete", lastDelete, Limit{Worst, deleteAfter}),
-			one("last pod gone", lastGone), ours, one("last volume attached", lastAttached), all,
-			count("placed back on a dead node", m.back, never),
+			one("last pod gone", lastGone), byThem("last pod gone", lastGone),
+			acts, byThem("our last action", lastAction),
+			one("last volume attached", lastAttached), byThem("last volume attached", lastAttached),
+			all, byThem("last Running", lastRunning),
+			count("placed back on a dead node", ours.back, never),
 		}}, nil
 	},
+}
+
+// loseThousand crashes ten of forty nodes at once. Who, if not the controller, does what is to be done, is act.
+func loseThousand(
+	ctx context.Context, s Settings, slug string, act func(context.Context, []*crowd) (first, last time.Time, err error),
+) (m massLoss, err error) {
+	profile := ""
+	if act == nil {
+		if profile, err = s.profilePath(slug); err != nil {
+			return m, err
+		}
+	}
+	options := testbed.Options{KubeAPIQPS: raised, SchedulerQPS: raised, Profiling: profile != ""}
+	err = withCluster(ctx, s, slug, options, func(ctx context.Context, c *cluster) error {
+		nodes, err := c.AddNodes(ctx, "crowded", thousandNodes)
+		if err != nil {
+			return err
+		}
+		spares, err := c.AddNodes(ctx, "spare", 3*thousandNodes)
+		if err != nil {
+			return err
+		}
+		crowds, err := newCrowds(ctx, c, nodes, spares, thousandSize)
+		if err != nil {
+			return err
+		}
+		if act != nil {
+			if err := c.removeController(ctx); err != nil {
+				return err
+			}
+		}
+		profiled := c.profileLeader(ctx, profile, profileLasts)
+		if m, err = loseCrowds(ctx, crowds, act); err != nil {
+			return err
+		}
+		return profiled()
+	})
+	return m, err
 }
