@@ -30,9 +30,9 @@ func listPods(live client.Reader) *batches[struct{}, []corev1.Pod] {
 }
 
 // confirm reads everything that a removal rests on again: LINSTOR's word on all volumes concerned, the attachment, and all pods
-// of the node, selected or not. The pods come last: a detach is written by that look at them.
+// of the node, selected or not. The pods come last: a detach is written by that look at them. Where LINSTOR takes so long that
+// pods and attachment may have changed since, its own word is old as well, and nothing follows.
 func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, node string) (failover.Input, error) {
-	begin := g.clock.Now()
 	expected, err := g.podsOf(ctx, claimOf(pv))
 	if err != nil {
 		return failover.Input{}, err
@@ -62,12 +62,6 @@ func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, nod
 	others := slices.DeleteFunc(concerned, func(name string) bool { return slices.Contains(known, name) })
 	if err := g.refresh(ctx, others); err != nil {
 		return failover.Input{}, err
-	}
-	if g.clock.Now().Sub(begin) > failover.MaxAge {
-		// LINSTOR took its time, in which the pods and the attachment may have changed.
-		if pods, attachment, err = g.confirmObjects(ctx, pv, node); err != nil {
-			return failover.Input{}, err
-		}
 	}
 	in, err := g.input(ctx, pv, node, pods, attachment)
 	in.Asked = in.Resource.Confirmed
@@ -109,23 +103,6 @@ func (g *gatherer) refresh(ctx context.Context, resources []string) error {
 		})
 	}
 	return reads.Wait()
-}
-
-// confirmObjects reads the pods on the node that use the volume, and the attachment.
-func (g *gatherer) confirmObjects(
-	ctx context.Context, pv *corev1.PersistentVolume, node string,
-) (pods []corev1.Pod, attachment *failover.Attachment, err error) {
-	reads, readsCtx := errgroup.WithContext(ctx)
-	reads.Go(func() (err error) {
-		pods, err = g.confirmPods(readsCtx, pv, node)
-		return err
-	})
-	reads.Go(func() (err error) {
-		attachment, err = g.confirmAttachment(readsCtx, pv, node)
-		return err
-	})
-	err = reads.Wait()
-	return pods, attachment, err
 }
 
 // confirmPods reads which pods on the node use the volume, selected or not.

@@ -185,6 +185,9 @@ func TestAFinalizerThatStaysIsNoTightLoop(t *testing.T) {
 		if len(w.did(apimodel.VerbDelete, "VolumeAttachment")) > 0 {
 			t.Error("the volume was detached while the pod object is there")
 		}
+		if !w.inUse("db", nodeA) {
+			t.Error("the volume was released while the pod object is there")
+		}
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 		w.must(w.Client().Patch(w.ctx, w.pod("db-0"), patch))
 		w.Change(client.ObjectKey{Namespace: "default", Name: "db-0"}, func(v *virtual.Workload) { v.Finalizers = nil })

@@ -71,9 +71,6 @@ var edits = []edit{
 		"return «r.age(in) > failover.MaxAge»", "(… && !mutantIs(§))",
 	},
 	{
-		"the pods may be read long before LINSTOR", confirmFile, "if «g.clock.Now().Sub(begin) > failover.MaxAge» {", "(… && !mutantIs(§))",
-	},
-	{
 		"a detach may rest on an old confirmation", confirmFile, "if «g.clock.Now().Sub(in.Asked) > recent» {", "(… && !mutantIs(§))",
 	},
 	{
