@@ -132,6 +132,9 @@ func (o *Oracle) Wrong() ([]string, error) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if len(requests) < o.judged {
+		return nil, fmt.Errorf("oracle: the audit log has %d requests, and had %d: it was cut", len(requests), o.judged)
+	}
 	var wrong []string
 	for _, r := range requests[o.judged:] {
 		if r.Code >= http.StatusMultipleChoices {
