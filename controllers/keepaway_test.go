@@ -250,21 +250,33 @@ func TestPodsAreKeptAwayBeforeARemovalOnly(t *testing.T) {
 // Kubernetes writes a lost node for each volume that it detaches from there.
 func TestAFurtherCauseOfATaintCanWait(t *testing.T) {
 	t.Parallel()
+	conflict := apierrors.NewConflict(schema.GroupResource{}, nodeA, errors.New("changed"))
+	tainted := func(s *steps) { s.ensure("pvc-db", failover.Unreachable, 0) }
+	byKubernetes := func(s *steps) {
+		node := s.node()
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule})
+		s.must(s.api.Update(s.ctx, node))
+	}
 	for name, tc := range map[string]struct {
-		tainted bool
+		before  func(*steps)
 		rejects error
 		failed  bool
 	}{
-		"where the node is written by others":                   {true, apierrors.NewConflict(schema.GroupResource{}, nodeA, errors.New("changed")), false},
-		"but not the first one":                                 {false, apierrors.NewConflict(schema.GroupResource{}, nodeA, errors.New("changed")), true},
-		"and not where the taint could not be written for good": {true, apierrors.NewInternalError(errors.New("broken")), true},
+		"where the node is written by others": {tainted, conflict, false},
+		"where Kubernetes keeps pods away by now": {
+			func(s *steps) { s.tainted("", "pvc-db", time.Hour); byKubernetes(s) }, conflict, false,
+		},
+		"but not the first one":                           {func(*steps) {}, conflict, true},
+		"not the first one while Kubernetes does it, too": {byKubernetes, conflict, true},
+		"not where there is only a softer taint": {
+			func(s *steps) { s.tainted(corev1.TaintEffectPreferNoSchedule, "pvc-db", time.Hour) }, conflict, true,
+		},
+		"and not where the taint could not be written for good": {tainted, apierrors.NewInternalError(errors.New("broken")), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSteps(t)
-			if tc.tainted {
-				s.ensure("pvc-db", failover.Unreachable, 0)
-			}
+			tc.before(s)
 			s.model.Fail(func(r apimodel.Request) error {
 				if r.Actor != "test" && r.Kind == "Node" && r.Verb == apimodel.VerbPatch {
 					return tc.rejects
