@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -190,6 +191,44 @@ func TestTheAttachmentIsConfirmed(t *testing.T) {
 	s.must(s.api.Delete(s.ctx, s.attachment()))
 	if facts, err = s.r.confirmAttachment(s.ctx, s.pv, nodeA); err != nil || facts != nil {
 		t.Errorf("%+v, %v, want no attachment", facts, err)
+	}
+}
+
+// asked is a LINSTOR that knows nothing, and remembers what it was asked about.
+type asked struct {
+	noLinstor
+	mu    *sync.Mutex
+	names *[]string
+}
+
+func (a asked) Refresh(_ context.Context, name string) (linstor.Resource, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	*a.names = append(*a.names, name)
+	return linstor.Resource{}, nil
+}
+
+// A removal rests on all volumes of the pods on the node. Of two in one consistency group there is one word.
+func TestLinstorIsAskedAboutAllVolumesOfThePods(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-1"}}
+	pod.Spec.NodeName, pod.Spec.Volumes = nodeA, []corev1.Volume{claimVolume("data-db", false)}
+	for name, handle := range map[string]string{"log": "pvc-group/0", "wal": "pvc-group/1"} {
+		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		pv.Spec.PersistentVolumeSource = csi(virtual.Driver, handle)
+		pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data-" + name}
+		s.must(s.api.Create(s.ctx, pv))
+		pod.Spec.Volumes = append(pod.Spec.Volumes, claimVolume("data-"+name, false))
+	}
+	s.must(s.api.Create(s.ctx, pod))
+	var names []string
+	s.r.linstor = asked{mu: &sync.Mutex{}, names: &names}
+	_, err := s.r.confirm(s.ctx, s.pv, nodeA)
+	s.must(err)
+	slices.Sort(names)
+	if want := []string{"pvc-db", "pvc-group"}; !slices.Equal(names, want) {
+		t.Errorf("LINSTOR was asked about %v, want %v", names, want)
 	}
 }
 

@@ -18,7 +18,6 @@ var harmless = map[string]string{
 	"controllers/failover_actions.go: act: without current":                                           "it goes round in vain, and not for ever",
 	"controllers/gather.go: candidates: without in.Attachment != nil":                                 "a node without pods is a candidate by its attachment only",
 	"controllers/confirm.go: confirmAttachment: never va.Spec.NodeName != node":                       "what is read too much is sorted out afterwards",
-	"controllers/confirm.go: resourcesOf: never !slices.Contains(resources, name)":                    "one resource is read twice",
 	"controllers/gather.go: podsOf: never claim == \"\"":                                              "no pod has a claim without a name",
 	"controllers/halt.go: now: without !h.asked.IsZero()":                                             "the zero time is too long ago in any case",
 	"controllers/halt.go: guard: without node.Online.Known":                                           "what is not known has the value false",
