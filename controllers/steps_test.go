@@ -337,6 +337,9 @@ func TestDetaching(t *testing.T) {
 		attached, released bool
 	}{
 		"takes the volume off the node": {func(*steps) {}, false, true},
+		"takes it off after another look, where the last was longer ago": {func(s *steps) {
+			s.in.Now = s.in.Now.Add(-2 * glance)
+		}, false, true},
 		"does nothing under a pod that has come meanwhile": {func(s *steps) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-1"}}
 			pod.Spec.NodeName, pod.Spec.Volumes = nodeA, []corev1.Volume{claimVolume("data-db", false)}

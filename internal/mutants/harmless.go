@@ -26,6 +26,7 @@ var harmless = map[string]string{
 	"controllers/keepaway.go: Ensure: never k.seen(in, corev1.TaintEffectNoSchedule)":                 "the same is asked again once it is this volume's turn",
 	"controllers/keepaway.go: Ensure: never k.seen(in, corev1.TaintEffectNoSchedule) (2)":             "it only spares a reading of the node, which shows that its taint is there",
 	"controllers/failover_controller.go: add: d < time.Duration(*s) with <=":                          "what is equal may be put in the other's place",
+	"controllers/failover_actions.go: detach: r.clock.Now().Sub(in.Now) > glance with >=":             "what is exactly so long ago is looked at once more",
 	"controllers/keepaway.go: seen: without ok":                                                       "a taint that was not seen has no effect, which is none of those asked for",
 	"controllers/keepaway.go: taint: without ours":                                                    "a mark that is new has a cause, and so is not equal to none",
 	"controllers/keepaway_controller.go: Reconcile: mark.Expires.Sub(now) > keepAwayExpiry/2 with >=": "the taint is renewed an instant earlier",
