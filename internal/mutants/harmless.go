@@ -15,7 +15,6 @@ var harmless = map[string]string{
 	"controllers/failover_actions.go: act: without in.Halt.Guard != \"\"":                             "the same is asked again after the reading that it spares",
 	"controllers/failover_actions.go: act: without in.Halt.Paused != \"\"":                            "the same is asked again after the reading that it spares",
 	"controllers/failover_actions.go: act: without !removed":                                          "it goes round in vain, and not for ever",
-	"controllers/failover_actions.go: act: without current":                                           "it goes round in vain, and not for ever",
 	"controllers/gather.go: candidates: without in.Attachment != nil":                                 "a node without pods is a candidate by its attachment only",
 	"controllers/confirm.go: confirmAttachment: never va.Spec.NodeName != node":                       "what is read too much is sorted out afterwards",
 	"controllers/gather.go: podsOf: never claim == \"\"":                                              "no pod has a claim without a name",
