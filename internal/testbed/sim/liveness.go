@@ -131,7 +131,19 @@ func (w *world) nodeIsWell(node string) bool {
 			return false
 		}
 	}
-	return true
+	return !slices.ContainsFunc(w.history.World.Workloads, func(p Workload) bool { return w.isDemotedUnder(p, node) })
+}
+
+// isDemotedUnder tells whether a pod runs on a node where a volume is not open that it needs open: a loss, too, for the guard.
+func (w *world) isDemotedUnder(p Workload, node string) bool {
+	pod := w.pod(p.Name)
+	if pod == nil || pod.Spec.NodeName != node || pod.Status.Phase != corev1.PodRunning {
+		return false
+	}
+	return slices.ContainsFunc(p.Volumes, func(name string) bool {
+		v := w.volume(name)
+		return opens(v) && w.closedFor(v.Resource(), node) > 0
+	})
 }
 
 // mustGo tells whether the pod is one that has lost its storage for all to see.

@@ -9,7 +9,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/sim"
 )
 
-// TestRegressions plays histories that once broke an invariant, each with the steps that it takes.
+// TestRegressions plays histories that once broke an invariant, or what is expected of one, each with the steps that it takes.
 func TestRegressions(t *testing.T) {
 	t.Parallel()
 	for name, h := range map[string]sim.History{
@@ -119,6 +119,14 @@ func TestRegressions(t *testing.T) {
 				pod("pod-0", "b", "v0")),
 			Steps:  []sim.Step{{At: 16378 * time.Millisecond, What: sim.SilenceStreams}, at("31.098s", sim.Crash, "b", "")},
 			Length: 60 * time.Second,
+		},
+		"a node is lost while a volume on another one was closed under its pod, which makes two for the guard": {
+			World: world(3, []sim.Volume{
+				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b", "c")},
+				{Name: "v1", Handle: "pvc-v1", Kind: sim.Filesystem, Diskful: nodes("b", "c", "a")},
+			}, pod("pod-0", "a", "v0"), pod("pod-1", "b", "v1")),
+			Steps:  []sim.Step{at("27.54s", sim.CloseVolume, "a", "v0"), at("31.098s", sim.IsolateDRBD, "b", "")},
+			Length: 100 * time.Second,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
