@@ -148,9 +148,7 @@ func TestFaultsOfPermissions(t *testing.T) {
 
 // told tells whether the log or an Event has a line with all of the words.
 func (w *world) told(p *process, words ...string) bool {
-	has := func(line string) bool {
-		return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) })
-	}
+	has := func(line string) bool { return containsAll(line, words) }
 	p.events.mu.Lock()
 	defer p.events.mu.Unlock()
 	for _, e := range p.events.events {

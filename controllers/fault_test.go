@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +39,7 @@ func (f fault) befalls(t *testing.T) {
 	}
 	sceneWith(t, virtual.Options{}, cfg, func(w *world, p *process) {
 		other := w.pod("other-0")
+		p.before = p.counted()
 		if f.begin != nil {
 			f.begin(w, p)
 		}
@@ -103,13 +105,21 @@ func (w *world) wantUnmarked() {
 
 // metrics returns what is counted of LINSTOR and of fail-overs, one line for each series that is not zero.
 func (p *process) metrics() string {
+	var lines []string
+	for series, value := range p.counted() {
+		lines = append(lines, fmt.Sprintf("%s %g", series, value))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// counted returns the value of each series that is not zero, by its name and labels.
+func (p *process) counted() map[string]float64 {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(p.counters...)
 	families, err := registry.Gather()
-	if err != nil {
-		return err.Error()
-	}
-	var lines []string
+	p.world.must(err)
+	values := map[string]float64{}
 	for _, family := range families {
 		for _, m := range family.Metric {
 			if value := valueOf(m); value != 0 {
@@ -117,12 +127,11 @@ func (p *process) metrics() string {
 				for _, label := range m.Label {
 					words = append(words, label.GetName()+"="+label.GetValue())
 				}
-				lines = append(lines, strings.Join(words, " "))
+				values[strings.Join(words, " ")] = value
 			}
 		}
 	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
+	return values
 }
 
 func valueOf(m *dto.Metric) float64 {
@@ -136,14 +145,49 @@ func valueOf(m *dto.Metric) float64 {
 	}
 }
 
-// counts tells whether a series whose line has all of the words is not zero.
-func counts(words ...string) func(*world, *process) bool {
+// counts tells whether a series that has all of the words has grown since the fault began.
+func counts(words ...string) func(*world, *process) bool { return countsOften(1, words...) }
+
+// countsOften tells whether a series that has all of the words has grown by so much since the fault began.
+func countsOften(growth float64, words ...string) func(*world, *process) bool {
 	return func(_ *world, p *process) bool {
-		return slices.ContainsFunc(strings.Split(p.metrics(), "\n"), func(line string) bool {
-			return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) })
+		for series, value := range p.counted() {
+			if containsAll(series, words) && value-p.before[series] >= growth {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// logs tells whether the log of the feed has a line with all of the words.
+func logs(words ...string) func(*world, *process) bool {
+	return func(w *world, p *process) bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return slices.ContainsFunc(w.lines, func(line string) bool {
+			return strings.Contains(line, p.name+"/"+logOfFeed+" ") && containsAll(line, words)
 		})
 	}
 }
 
+func containsAll(text string, words []string) bool {
+	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) })
+}
+
+// each tells whether all signs can be seen.
+func each(signs ...func(*world, *process) bool) func(*world, *process) bool {
+	return func(w *world, p *process) bool {
+		return !slices.ContainsFunc(signs, func(sign func(*world, *process) bool) bool { return !sign(w, p) })
+	}
+}
+
 // disconnected tells whether the metric says that LINSTOR's events are not followed.
-func disconnected(w *world, p *process) bool { return !counts("linstor_stream_connected")(w, p) }
+func disconnected(_ *world, p *process) bool {
+	for series := range p.counted() {
+		if strings.Contains(series, "linstor_stream_connected") {
+			return false
+		}
+	}
+	return true
+}

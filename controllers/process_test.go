@@ -44,6 +44,8 @@ type process struct {
 	events   *eventLog
 	log      logr.Logger
 	counters []prometheus.Collector
+	// before is what was counted when a fault began.
+	before map[string]float64
 
 	ctx   context.Context //nolint:containedctx // of the process
 	end   context.CancelFunc
@@ -92,7 +94,7 @@ func (w *world) startProcess(name string, cfg Config) *process {
 	if err != nil {
 		w.Fatal(err)
 	}
-	p.feed = linstor.NewFeed(linstorClient, p.store, logr.Discard(), linstor.Options{})
+	p.feed = linstor.NewFeed(linstorClient, p.store, p.log.WithName(logOfFeed), linstor.Options{})
 	p.view = w.API.View(w.lag, func(o client.Object) bool {
 		_, isPod := o.(*corev1.Pod)
 		return !isPod || cfg.Selector.Matches(labels.Set(o.GetLabels()))
@@ -256,6 +258,9 @@ func (l *eventLog) reasons(kind, name string) []string {
 func (l *eventLog) has(reason, kind, name string) bool {
 	return slices.Contains(l.reasons(kind, name), reason)
 }
+
+// logOfFeed is the name of the feed's logger.
+const logOfFeed = "linstor"
 
 // logger shows the log of a failed test, with virtual time.
 func (w *world) logger(name string) logr.Logger {

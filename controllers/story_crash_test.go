@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -101,6 +103,33 @@ func TestLinstorRestartsDuringTheGrace(t *testing.T) {
 		removed := w.untilRemoved(time.Minute, "db-0")
 		if removed < 5*time.Second {
 			t.Errorf("the pod was removed %s after LINSTOR's restart: the clock did not begin again", removed)
+		}
+		w.until(20*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
+}
+
+// A LINSTOR that has just started answers, and says of no replica what DRBD says. That is no word that A is lost, and the
+// grace begins when there is one.
+func TestLinstorKnowsNothingDuringTheGrace(t *testing.T) {
+	slow := virtual.Options{Linstor: linstorsim.Options{SyncDuration: 10 * time.Second}}
+	sceneWith(t, slow, defaults(), func(w *world, p *process) {
+		word := func() linstor.Fact[bool] {
+			r, _ := p.store.Resource("pvc-db")
+			b, _ := r.Replica(nodeB)
+			return b.MayPromote
+		}
+		w.Crash(nodeA)
+		w.survivorReady("db")
+		w.pass(3 * time.Second)
+		w.Linstor.Restart()
+		w.until(8*time.Second, "LINSTOR answers and knows nothing", func() bool { return p.feed.Status().Synced && !word().Known })
+		known := w.until(15*time.Second, "LINSTOR knows of B again", func() bool { return word().Known && word().Value })
+		if known < 5*time.Second {
+			t.Fatalf("LINSTOR knew nothing for %s only: the grace could not have ended meanwhile", known)
+		}
+		const step = 200 * time.Millisecond // until looks that often
+		if removed := w.untilRemoved(time.Minute, "db-0"); removed < 5*time.Second-step {
+			t.Errorf("the pod was removed %s after LINSTOR knew of B again: the clock did not begin again", removed)
 		}
 		w.until(20*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 	})

@@ -124,8 +124,8 @@ type Feed struct {
 
 	mu     sync.Mutex
 	status Status
-	// outage is set once an outage has been logged, so that it is logged once.
-	outage bool
+	// outage has the reasons that were logged of an outage, so that each is logged once. It is empty while there is none.
+	outage map[string]bool
 }
 
 type pollQueue = workqueue.TypedRateLimitingInterface[string]

@@ -242,6 +242,42 @@ func TestFeedWaitsQuietlyForALinstorThatIsDown(t *testing.T) {
 	})
 }
 
+// What comes after the end of the stream is what the user must know: LINSTOR is up again, and refuses.
+func TestFeedLogsEachReasonOfAnOutageOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake, lines := newNetwork(), newFakeLinstor(), &logLines{}
+		fake.pvc1()
+		n.serve(t, host, fake)
+		startFeed(t, n, "http://linstor", lines.logger())
+		settle(time.Minute)
+		answers := func(code int) {
+			fake.change(func() {
+				fake.intercept = func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(code); return true }
+			})
+		}
+		answers(http.StatusUnauthorized)
+		fake.cut()
+		settle(10 * time.Minute)
+		answers(http.StatusServiceUnavailable)
+		settle(10 * time.Minute)
+		answers(http.StatusUnauthorized)
+		settle(10 * time.Minute)
+		for reason, want := range map[string]int{envBearerTokenFile: 1, "503 Service Unavailable": 1, "No promotion events": 3} {
+			if got := strings.Count(lines.all(), reason); got != want {
+				t.Errorf("%q was logged %d times, want %d:\n%s", reason, got, want, lines.all())
+			}
+		}
+		fake.change(func() { fake.intercept = nil })
+		settle(time.Minute)
+		answers(http.StatusUnauthorized)
+		fake.cut()
+		settle(10 * time.Minute)
+		if got := strings.Count(lines.all(), envBearerTokenFile); got != 2 {
+			t.Errorf("the next outage was logged %d times in all, want twice:\n%s", got, lines.all())
+		}
+	})
+}
+
 func TestFeedFollowsTheEndpointThatAnswers(t *testing.T) {
 	for name, first := range map[string]func(*testing.T, *network){
 		"the first refuses connections":            func(*testing.T, *network) {},

@@ -3,8 +3,13 @@ package linstor
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
+	"unicode"
 )
+
+// maxReasons is how many reasons of an outage are logged: LINSTOR could answer something else each time.
+const maxReasons = 10
 
 // Status tells how well LINSTOR can be heard.
 type Status struct {
@@ -52,7 +57,7 @@ func (f *Feed) heard(at time.Time) {
 func (f *Feed) connected() {
 	f.mu.Lock()
 	was := f.status.Connected
-	f.status.Connected, f.outage = true, false
+	f.status.Connected, f.outage = true, nil
 	f.mu.Unlock()
 	if was {
 		return
@@ -84,7 +89,8 @@ func (f *Feed) failed(err error) {
 	f.log.V(1).Info("A request to LINSTOR failed", "reason", err.Error())
 }
 
-// lost notes that the connection has ended, or could not be made. An outage is logged once.
+// lost notes that the connection has ended, or could not be made. Each reason is logged once in an outage: the stream often
+// ends before the reason shows.
 func (f *Feed) lost(err error) {
 	reason := reconnectLost
 	switch {
@@ -97,13 +103,30 @@ func (f *Feed) lost(err error) {
 	f.failed(err)
 	f.disconnected()
 
-	f.mu.Lock()
-	logged := f.outage
-	f.outage = true
-	f.mu.Unlock()
-	if !logged {
-		f.log.Info("No promotion events from LINSTOR, connecting again until it answers", "reason", oneLine(err.Error()))
+	text := oneLine(err.Error())
+	if f.newReason(text) {
+		f.log.Info("No promotion events from LINSTOR, connecting again until it answers", "reason", text)
 	}
+}
+
+// newReason tells whether an outage has not had this reason so far, whatever the numbers in it, which ports and times are.
+func (f *Feed) newReason(text string) bool {
+	key := strings.Map(func(r rune) rune {
+		if unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}, text)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.outage[key] || len(f.outage) == maxReasons {
+		return false
+	}
+	if f.outage == nil {
+		f.outage = map[string]bool{}
+	}
+	f.outage[key] = true
+	return true
 }
 
 func (f *Feed) disconnected() {
