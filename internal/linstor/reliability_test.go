@@ -50,13 +50,19 @@ func newAuthority(t *testing.T) authority {
 // issue returns a certificate for LINSTOR that is good for d.
 func (a authority) issue(t *testing.T, d time.Duration) tls.Certificate {
 	t.Helper()
+	return a.issueTo(t, "linstor", x509.ExtKeyUsageServerAuth, d)
+}
+
+// issueTo returns a certificate for a server or a client that is good for d.
+func (a authority) issueTo(t *testing.T, name string, usage x509.ExtKeyUsage, d time.Duration) tls.Certificate {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "linstor"}, DNSNames: []string{"linstor"},
-		NotAfter: time.Now().Add(d), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotAfter: time.Now().Add(d), ExtKeyUsage: []x509.ExtKeyUsage{usage},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
 	if err != nil {
@@ -79,7 +85,9 @@ func secured(t *testing.T, n *network, fake *fakeLinstor, config func() *tls.Con
 
 func securedFeed(t *testing.T, n *network, variables map[string]string, lines *logLines) *Feed {
 	t.Helper()
-	variables[envControllers] = "linstor"
+	if variables[envControllers] == "" {
+		variables[envControllers] = "linstor"
+	}
 	cfg, err := ConfigFromEnv(env(variables))
 	if err != nil {
 		t.Fatal(err)

@@ -44,7 +44,11 @@ func (c *Client) definitions(ctx context.Context) ([]wireDefinition, error) {
 }
 
 func (c *Client) definition(ctx context.Context, name string) (wireDefinition, error) {
-	return getJSON[wireDefinition](ctx, c, kindDefinition, "/v1/resource-definitions/"+url.PathEscape(name))
+	path, err := under("/v1/resource-definitions/", name)
+	if err != nil {
+		return wireDefinition{}, err
+	}
+	return getJSON[wireDefinition](ctx, c, kindDefinition, path)
 }
 
 func (c *Client) groups(ctx context.Context) ([]wireGroup, error) {
@@ -53,17 +57,32 @@ func (c *Client) groups(ctx context.Context) ([]wireGroup, error) {
 	})
 }
 
+// group is not read by golinstor, which does not escape the name.
 func (c *Client) group(ctx context.Context, name string) (wireGroup, error) {
-	return ask(ctx, c, kindGroup, func(ctx context.Context, api *lapi.Client) (wireGroup, error) {
-		return api.ResourceGroups.Get(ctx, name)
-	})
+	path, err := under("/v1/resource-groups/", name)
+	if err != nil {
+		return wireGroup{}, err
+	}
+	return getJSON[wireGroup](ctx, c, kindGroup, path)
 }
 
 // resources reads the resources of one definition. LINSTOR answers it from memory, whatever state its
 // satellites are in.
 func (c *Client) resources(ctx context.Context, definition string) ([]wireResource, error) {
-	path := "/v1/resource-definitions/" + url.PathEscape(definition) + "/resources"
-	return getJSON[[]wireResource](ctx, c, kindResources, path)
+	path, err := under("/v1/resource-definitions/", definition)
+	if err != nil {
+		return nil, err
+	}
+	return getJSON[[]wireResource](ctx, c, kindResources, path+"/resources")
+}
+
+// under returns the path of what has a name. Dots alone, and nothing, would lead elsewhere whatever is escaped: LINSTOR has no
+// such names.
+func under(path, name string) (string, error) {
+	if name == "" || name == "." || name == ".." {
+		return "", fmt.Errorf("LINSTOR can have nothing of the name %q: %w", name, ErrNotFound)
+	}
+	return path + url.PathEscape(name), nil
 }
 
 // view reads all resources that have volumes. It is large, hence decoded element by element, and slow
