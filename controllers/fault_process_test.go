@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -42,47 +43,97 @@ func (w *world) wantMovedCleanly(limit time.Duration, p *process) {
 	w.wantRunning("other-0", nodeA)
 }
 
+// errDead is what becomes of a request that a process has not sent any more.
+var errDead = errors.New("the process is dead")
+
+// dies lets a process be killed at its first write of a kind, so that it sends nothing any more: before that, or when the
+// API gets it, so that the process does not hear of it. The returned function tells whether that has happened.
+func (w *world) dies(p *process, write permission, before bool) (killed func() bool) {
+	w.detachesSlowly()
+	var dead atomic.Bool
+	w.API.Fail(func(r apimodel.Request) error {
+		switch {
+		case r.Actor != controllerActor+p.name:
+			return nil
+		case needs(r) != write && !dead.Load():
+			return nil
+		case !dead.CompareAndSwap(false, true):
+			return errDead
+		}
+		p.end()
+		if before {
+			return errDead
+		}
+		return nil
+	})
+	return dead.Load
+}
+
+// detachesSlowly gives Kubernetes the tenth of a second in which it looks for what it could detach. It deletes the attachment
+// of a released volume, too, and would be quicker than the leader now and then.
+func (w *world) detachesSlowly() {
+	w.API.Delay(func(r apimodel.Request) time.Duration {
+		if r.Actor == virtual.ActorAttach && r.Verb == apimodel.VerbDelete {
+			return 100 * time.Millisecond
+		}
+		return 0
+	})
+}
+
+// wantWrote fails the story unless the process has written just that, in this order.
+func (w *world) wantWrote(p *process, want []permission) {
+	w.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var got []permission
+	for _, c := range w.changes {
+		if c.Actor == controllerActor+p.name && c.Kind != "Lease" && !slices.Contains(got, needs(c.Request)) {
+			got = append(got, needs(c.Request))
+		}
+	}
+	if !slices.Equal(got, want) {
+		w.Errorf("%s wrote %v, want %v", p.name, got, want)
+	}
+}
+
+// moment is one of a fail-over: before the write of that number, or when the API has just done it.
+type moment struct {
+	number int
+	before bool
+}
+
+// moments are all of them of a fail-over, by their names.
+func moments() map[string]moment {
+	all := map[string]moment{}
+	for i, write := range writes {
+		all["before it may "+write.String()], all["after it could "+write.String()] = moment{i, true}, moment{i, false}
+	}
+	return all
+}
+
+// done are the writes that were done until then.
+func (m moment) done() []permission {
+	if m.before {
+		return writes[:m.number]
+	}
+	return writes[:m.number+1]
+}
+
 // The leader is killed, by a signal, by its memory limit or with its node: before each write of a fail-over, and when the
 // API has done it but the leader has not heard of it. The next one leads when the Lease has expired, and finishes.
 func TestTheLeaderIsKilledAtEachStep(t *testing.T) {
 	const expiry = 12 * time.Second
-	for _, write := range writes {
-		t.Run("before it may "+write.String(), func(t *testing.T) {
+	for name, at := range moments() {
+		t.Run(name, func(t *testing.T) {
 			pair(t, defaults(), func(w *world, first, second *process) {
-				var killed atomic.Bool
-				w.ofController(func(r apimodel.Request) error {
-					if needs(r) == write && strings.HasSuffix(r.Actor, "/one") {
-						killed.Store(true)
-						first.end()
-						return first.ctx.Err()
-					}
-					return nil
-				})
+				killed := w.dies(first, writes[at.number], at.before)
 				w.Crash(nodeA)
-				// Kubernetes deletes the attachment of a released volume too, and may be quicker.
-				w.until(40*time.Second, "the first leader is killed", func() bool { return killed.Load() || w.attachment("db", nodeA) == nil })
-				first.end()
+				w.until(40*time.Second, "the first leader is killed", killed)
 				w.pass(expiry)
+				w.wantWrote(first, at.done())
 				second.leads(defaults())
 				w.wantMovedCleanly(40*time.Second, second)
-			})
-		})
-		t.Run("after it could "+write.String(), func(t *testing.T) {
-			pair(t, defaults(), func(w *world, first, second *process) {
-				var killed atomic.Bool
-				w.API.OnChange(func(c apimodel.Change) {
-					if needs(c.Request) == write && strings.HasSuffix(c.Actor, "/one") {
-						killed.Store(true)
-						first.end()
-					}
-				})
-				w.Crash(nodeA)
-				// Kubernetes deletes the attachment of a released volume too, and may be quicker.
-				w.until(40*time.Second, "the first leader is killed", func() bool { return killed.Load() || w.attachment("db", nodeA) == nil })
-				first.end()
-				w.pass(expiry)
-				second.leads(defaults())
-				w.wantMovedCleanly(40*time.Second, second)
+				w.wantWrote(first, at.done())
 			})
 		})
 	}

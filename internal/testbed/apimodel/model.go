@@ -140,6 +140,9 @@ func (m *Model) Delay(f func(Request) time.Duration) {
 
 // arrive lets the request's time pass and tells whether it fails.
 func (m *Model) arrive(ctx context.Context, r Request) error {
+	if err := ctx.Err(); err != nil {
+		return err // nothing is sent any more
+	}
 	m.mu.Lock()
 	fault, delay := m.fault, m.delay
 	m.mu.Unlock()
