@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
@@ -41,7 +42,13 @@ func Lock(opts options.Options, config *rest.Config) (resourcelock.Interface, er
 	if err != nil {
 		return nil, fmt.Errorf("making Lease %s/%s: %w", namespace, opts.LeaderElectionResourceName, err)
 	}
-	return letOthersFirst(lock, opts.RetryPeriod), nil
+	return Wrap(lock, opts.RenewDeadline, opts.RetryPeriod), nil
+}
+
+// Wrap returns a lock with the manners of this package: a process that has just started lets others go first, and one that
+// cannot renew its Lease for renewDeadline, retryPeriod after the last time, ends at once.
+func Wrap(lock resourcelock.Interface, renewDeadline, retryPeriod time.Duration) resourcelock.Interface {
+	return letOthersFirst(endInTime(lock, renewDeadline, retryPeriod), retryPeriod)
 }
 
 // Namespace returns where the controller's own objects are: the namespace that the options give, else that of the pod,
