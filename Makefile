@@ -65,7 +65,7 @@ sim: ## Play random histories against the controller in virtual time (SEEDS=2000
 .PHONY: reliability
 reliability: ## Measure again the recovery times in docs/reliability.md
 	@set -o pipefail; page=docs/reliability.md; go test -count=1 -v \
-		-run 'TestFaultsOf[LTPCW]|TestTheLeaderIsKilled|TestALeaderThat|TestLinstorItselfWas' ./controllers \
+		-run 'TestFaultsOf[LTPCW]|TestTheLeaderIs|TestALeaderThat|TestLinstorItselfWas' ./controllers \
 		| awk '/^=== (RUN|NAME|CONT)/ {name = $$0; sub(/^=== [A-Z]+ +/, "", name); gsub(/_/, " ", name)} \
 			/_test.go:[0-9]+: .*(moved|stopped|workload runs)/ {text = $$0; sub(/^[^:]*:[0-9]+: /, "", text); print "| " name " | " text " |"}' \
 		| LC_ALL=C sort > $$page.tmp \

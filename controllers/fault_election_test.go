@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	manners "github.com/piraeusdatastore/piraeus-ha-controller/internal/leaderelection"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -77,14 +79,14 @@ func (*apiLock) RecordEvent(string) {}
 func (l *apiLock) Identity() string { return l.identity }
 func (*apiLock) Describe() string   { return "the Lease" }
 
-// stands lets a process stand for election. As the program does, it ends when it has lost its leadership. The channel is
-// closed when it begins to lead.
+// stands lets a process stand for election. As the program does, it ends when it has lost its leadership, and gives it up
+// when it has ended. The channel is closed when it begins to lead.
 func (p *process) stands(cfg Config) (leads <-chan struct{}) {
 	p.world.Helper()
 	began := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock:          &apiLock{client: p.world.API.Client(controllerActor + p.name), identity: p.name},
-		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
+		Lock:          manners.Wrap(&apiLock{client: p.world.API.Client(controllerActor + p.name), identity: p.name}, renewDeadline, retryPeriod),
+		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) { p.leads(cfg); close(began) }, //nolint:contextcheck // it ends with the process
 			OnStoppedLeading: p.end,
@@ -93,31 +95,98 @@ func (p *process) stands(cfg Config) (leads <-chan struct{}) {
 	if err != nil {
 		p.world.Fatal(err)
 	}
-	p.tasks.Go(func() { elector.Run(p.ctx) })
+	standing, resign := context.WithCancel(p.world.ctx)
+	var election sync.WaitGroup
+	election.Go(func() { elector.Run(standing) })
+	p.resigns = func() { resign(); election.Wait() }
 	return began
+}
+
+// holder is who holds the Lease; nobody does where it was released.
+func (w *world) holder() string {
+	w.Helper()
+	lease := read[coordinationv1.Lease](w, "ha-controller", "piraeus-ha-controller")
+	if lease == nil || lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+// electedPair is a pair whose replicas stand for election, the first of which was elected.
+func electedPair(t *testing.T, tell func(w *world, first, second *process, secondLeads <-chan struct{})) {
+	t.Helper()
+	inWorld(t, virtual.Options{}, func(w *world) {
+		first, second := w.startProcess("one", defaults()), w.startProcess("two", defaults())
+		firstLeads := first.stands(defaults())
+		w.pass(time.Second)
+		secondLeads := second.stands(defaults())
+		w.volume("db")
+		w.workload("db", selected)
+		w.volume("other")
+		w.workload("other", nil)
+		w.pass(time.Minute)
+		<-firstLeads
+		w.wantRunning("db-0", nodeA)
+		tell(w, first, second, secondLeads)
+	})
+}
+
+// The leader is told to end (SIGTERM) at each step of a fail-over. It stops, then gives its leadership up, and the next one
+// goes on without waiting for the Lease to expire.
+func TestTheLeaderIsToldToEndAtEachStep(t *testing.T) {
+	for name, at := range moments() {
+		t.Run(name, func(t *testing.T) {
+			electedPair(t, func(w *world, first, second *process, secondLeads <-chan struct{}) {
+				w.detachesSlowly()
+				var told sync.Once
+				ended := make(chan struct{})
+				w.API.Fail(func(r apimodel.Request) (err error) {
+					if r.Actor == controllerActor+first.name && needs(r) == writes[at.number] {
+						told.Do(func() {
+							first.end()
+							go func() { first.stops(); close(ended) }()
+							if at.before {
+								err = context.Canceled
+							}
+						})
+					}
+					return err
+				})
+				w.Crash(nodeA)
+				<-ended
+				w.wantWrote(first, at.done())
+				if holder := w.holder(); holder != "" {
+					t.Errorf("%s holds the Lease when the leader has ended", holder)
+				}
+				select {
+				case <-secondLeads:
+					t.Error("two lead at the same time")
+				default:
+				}
+				waited := w.until(5*time.Second, "the next one leads", func() bool {
+					select {
+					case <-secondLeads:
+						return true
+					default:
+						return false
+					}
+				})
+				t.Logf("the next one leads %s after the leader has ended", waited)
+				w.wantMovedCleanly(20*time.Second, second)
+				w.wantWrote(first, at.done())
+			})
+		})
+	}
 }
 
 // The API leaves a leader in the act, and LINSTOR does not: what it sends hangs. It has stopped to act before the next one
 // begins. And what it had sent arrives in the end, when everything is done: that harms nobody.
 func TestALeaderThatTheAPIHasLeftStopsBeforeTheNextOneBegins(t *testing.T) {
-	t.Parallel()
 	for name, during := range map[string]time.Duration{
 		"before it decides": 5 * time.Second, "while it decides": 14 * time.Second, "in the act": 15*time.Second + 500*time.Millisecond,
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, virtual.Options{}, func(w *world) {
-				first, second := w.startProcess("one", defaults()), w.startProcess("two", defaults())
-				firstLeads := first.stands(defaults())
-				w.pass(time.Second)
-				secondLeads := second.stands(defaults())
-				w.volume("db")
-				w.workload("db", selected)
-				w.volume("other")
-				w.workload("other", nil)
-				w.pass(time.Minute)
-				<-firstLeads
-				w.wantRunning("db-0", nodeA)
-
+			electedPair(t, func(w *world, first, second *process, secondLeads <-chan struct{}) {
 				w.Crash(nodeA)
 				w.pass(during)
 				left := time.Now()

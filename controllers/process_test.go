@@ -46,10 +46,14 @@ type process struct {
 	counters []prometheus.Collector
 	// before is what was counted when a fault began.
 	before map[string]float64
+	// cable is what connects it to LINSTOR.
+	cable cable
 
 	ctx   context.Context //nolint:containedctx // of the process
 	end   context.CancelFunc
 	tasks sync.WaitGroup
+	// resigns gives up the leadership, and ends the election; nil where the process does not stand for it.
+	resigns func()
 }
 
 type memory struct {
@@ -90,7 +94,7 @@ func (w *world) startProcess(name string, cfg Config) *process {
 	}
 	ofLinstor, ofFailovers := linstor.NewMetrics(), metrics.New()
 	p.counters = slices.Concat(ofLinstor.Collectors(), ofFailovers.Collectors())
-	linstorClient, err := linstor.NewClient(config, linstor.WithDialContext(w.Network.DialContext), linstor.WithMetrics(ofLinstor))
+	linstorClient, err := linstor.NewClient(config, linstor.WithDialContext(p.cable.dial(w.Network.DialContext)), linstor.WithMetrics(ofLinstor))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -123,10 +127,13 @@ func (p *process) leads(cfg Config) {
 	p.tasks.Go(func() { _ = p.parts.recovery.Start(logr.NewContext(p.ctx, p.log)) })
 }
 
-// stops ends the process.
+// stops ends the process as SIGTERM does: it gives up its leadership when it has stopped to act.
 func (p *process) stops() {
 	p.end()
 	p.tasks.Wait()
+	if p.resigns != nil {
+		p.resigns()
+	}
 }
 
 // run runs a controller as its setup would have the manager do.
