@@ -1,12 +1,15 @@
 package controllers
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
@@ -177,40 +180,73 @@ func TestALeaderThatTheAPIHasLeft(t *testing.T) {
 	})
 }
 
-// A leader that LINSTOR has left, and that the API has not, cannot know of any loss: nothing happens, the metric says why,
-// and everything is made up for when LINSTOR is back.
-func TestALeaderThatLinstorHasLeft(t *testing.T) {
-	t.Run("LINSTOR cannot be reached", fault{
-		begin: func(w *world, _ *process) { w.Linstor.Stop() }, end: func(w *world, _ *process) { w.Linstor.Start() },
-		stops: true, lasts: 2 * time.Minute, limit: 30 * time.Second, seen: disconnected,
-	}.befalls)
-}
-
 // panics is a LINSTOR whose answer the code does not stand, the first few times.
 type panics struct {
 	Linstor
 	left *atomic.Int32
+	// fresh is set where that is the answer to a question, and not what is known.
+	fresh bool
 }
 
 func (p panics) Resource(name string) (linstor.Resource, bool) {
-	if p.left.Add(-1) >= 0 {
+	if !p.fresh && p.left.Add(-1) >= 0 {
 		panic("a bug")
 	}
 	return p.Linstor.Resource(name)
 }
 
-// A panic while a volume is looked at ends this look and no more.
+func (p panics) Refresh(ctx context.Context, name string) (linstor.Resource, error) {
+	if p.fresh && p.left.Add(-1) >= 0 {
+		panic("a bug")
+	}
+	return p.Linstor.Refresh(ctx, name)
+}
+
+// A panic while a volume or a node is looked at ends this look and no more. The log and a metric of controller-runtime tell.
 func TestAPanicInAReconciler(t *testing.T) {
-	scene(t, func(w *world, p *process) {
-		var left atomic.Int32
-		for _, g := range []*gatherer{&p.parts.clock.gatherer, &p.parts.failover.gatherer} {
-			g.linstor = panics{g.linstor, &left}
+	for _, name := range []string{"clock", "failover", "keepaway"} {
+		t.Run(name, func(t *testing.T) {
+			scene(t, func(w *world, p *process) {
+				var left atomic.Int32
+				g := map[string]*gatherer{
+					"clock": &p.parts.clock.gatherer, "failover": &p.parts.failover.gatherer, "keepaway": &p.parts.keepAway.gatherer,
+				}[name]
+				g.linstor = panics{g.linstor, &left, name == "keepaway"}
+				before := panicsOf(t, name)
+				left.Store(20)
+				w.Crash(nodeA)
+				w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+				w.Return(nodeA)
+				w.pass(3 * time.Minute)
+				w.wantNothingLeft(p)
+				if left.Load() >= 0 {
+					t.Errorf("%d of the panics did not come", left.Load())
+				}
+				if !w.told(p, "a bug", "panic") {
+					t.Error("the log does not tell of the panic")
+				}
+				if after := panicsOf(t, name); after < before+20 {
+					t.Errorf("controller_runtime_reconcile_panics_total was %v and is %v, want 20 more", before, after)
+				}
+			})
+		})
+	}
+}
+
+// panicsOf returns how many panics of a controller are counted, in this process of the tests.
+func panicsOf(t *testing.T, controller string) float64 {
+	t.Helper()
+	families, err := crmetrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0.0
+	for _, family := range families {
+		for _, m := range family.Metric {
+			if family.GetName() == "controller_runtime_reconcile_panics_total" && m.Label[0].GetValue() == controller {
+				count += valueOf(m)
+			}
 		}
-		left.Store(20)
-		w.Crash(nodeA)
-		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
-		if !w.told(p, "a bug", "panic") {
-			t.Error("the log does not tell of the panic")
-		}
-	})
+	}
+	return count
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
 )
@@ -26,13 +27,14 @@ var releases = map[string]func(mark string) string{
 	"one with another form": func(mark string) string { return "v3 " + strconv.Itoa(len(mark)) },
 }
 
-// A rollout in the act: the leader of another release has announced and removed pods, and ends. The one of this release
-// finds its marks, finishes, and leaves nothing behind.
+// A rollout in the act: the leader of another release ends after any of its writes. The one of this release finds its marks,
+// finishes, and leaves nothing behind.
 func TestARolloutInTheActGoesOn(t *testing.T) {
 	for name, translated := range releases {
-		for _, write := range writes[:4] {
+		for i, write := range writes {
 			t.Run("after "+name+" could "+write.String(), func(t *testing.T) {
 				pair(t, defaults(), func(w *world, first, second *process) {
+					w.detachesSlowly()
 					var once sync.Once
 					ended := make(chan struct{})
 					w.API.OnChange(func(c apimodel.Change) {
@@ -44,6 +46,7 @@ func TestARolloutInTheActGoesOn(t *testing.T) {
 					w.Crash(nodeA)
 					<-ended
 					first.stops() // a release knows its own marks, so that it must not see them in another form
+					w.wantWrote(first, writes[:i+1])
 					w.translateMarks(translated)
 					second.leads(defaults())
 					w.wantMovedCleanly(40*time.Second, second)
@@ -57,15 +60,23 @@ func TestARolloutInTheActGoesOn(t *testing.T) {
 func (w *world) translateMarks(translated func(string) string) {
 	w.Helper()
 	for _, name := range []string{nodeA, nodeB, nodeT} {
-		if node := w.node(name); node.Annotations[AnnotationKeepAway] != "" {
-			node.Annotations[AnnotationKeepAway] = translated(node.Annotations[AnnotationKeepAway])
-			w.must(w.Client().Update(w.ctx, node))
-		}
-		if va := w.attachment("db", name); va != nil && va.Annotations[AnnotationFailOver] != "" {
-			va.Annotations[AnnotationFailOver] = translated(va.Annotations[AnnotationFailOver])
-			w.must(w.Client().Update(w.ctx, va))
+		w.translateMark(w.node(name), AnnotationKeepAway, translated)
+		if va := w.attachment("db", name); va != nil {
+			w.translateMark(va, AnnotationFailOver, translated)
 		}
 	}
+}
+
+func (w *world) translateMark(o client.Object, annotation string, translated func(string) string) {
+	w.Helper()
+	mark := o.GetAnnotations()[annotation]
+	if mark == "" {
+		return
+	}
+	before, _ := o.DeepCopyObject().(client.Object)
+	o.GetAnnotations()[annotation] = translated(mark)
+	// An attachment may end meanwhile.
+	w.must(client.IgnoreNotFound(w.Client().Patch(w.ctx, o, client.MergeFrom(before))))
 }
 
 // What other releases will find: a field that goes, or means something else, is one that they miss.

@@ -243,6 +243,18 @@ func TestWhatKeepsAPodOfLinstor(t *testing.T) {
 	}
 }
 
+// LINSTOR and most kubelets fall silent together: it may be the API that does not hear them.
+func TestWhileMostKubeletsAreSilentLinstorIsLeftAlone(t *testing.T) {
+	linstorOnA(t, recovering(), func(w *world, _ *process) {
+		w.crashWithLinstor()
+		w.SilenceKubelet(nodeB)
+		w.pass(3 * time.Minute)
+		w.wantUntouched()
+		w.RestoreKubelet(nodeB)
+		w.until(time.Minute, "LINSTOR's pod is deleted", func() bool { return len(w.removed("linstor-1")) > 0 })
+	})
+}
+
 func TestWhereNodesMayNotBeTaintedLinstorWaitsForKubernetesOwnTaint(t *testing.T) {
 	cfg := recovering()
 	cfg.DisableNodeTaints = true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -31,6 +32,7 @@ type View struct {
 	indexers map[string]toolscache.Indexers
 	handlers []*func(Update)
 	queue    []Change
+	relisted []Update // known to the View, and not told yet
 	paused   bool
 	draining bool
 }
@@ -102,6 +104,35 @@ func (v *View) Resume() {
 	v.drain()
 }
 
+// Relist ends a Pause as an informer does whose watch has ended with 410 (Gone): what happened meanwhile never comes, and all
+// is listed anew. An object that is gone is told with the last state that the View knew; one that was replaced by another of its name
+// is told as changed; one that came and went is not told at all; and all others are told again.
+func (v *View) Relist() {
+	v.mu.Lock()
+	v.paused = false
+	type object struct{ kind, key string }
+	last := make(map[object]Change)
+	for _, c := range v.queue {
+		last[object{c.Kind, keyOf(c.Namespace, c.Name)}] = c
+	}
+	v.queue = nil
+	for _, kind := range slices.Sorted(maps.Keys(v.kinds)) {
+		for _, o := range v.kinds[kind].List() {
+			o := o.(client.Object)
+			if _, changed := last[object{kind, keyOf(o.GetNamespace(), o.GetName())}]; !changed {
+				v.relisted = append(v.relisted, Update{Old: o, New: o})
+			}
+		}
+	}
+	for _, c := range last {
+		if update := v.apply(c); update != (Update{}) {
+			v.relisted = append(v.relisted, update)
+		}
+	}
+	v.mu.Unlock()
+	v.drain()
+}
+
 func (v *View) take(c Change) {
 	v.mu.Lock()
 	v.queue = append(v.queue, c)
@@ -122,10 +153,11 @@ func (v *View) drain() {
 	}
 	v.draining = true
 	defer func() { v.draining = false }()
-	for len(v.queue) > 0 && !v.paused && time.Since(v.queue[0].Time) >= v.lag {
-		next := v.queue[0]
-		v.queue = v.queue[1:]
-		update := v.apply(next)
+	for {
+		update, ok := v.next()
+		if !ok {
+			return
+		}
 		if update == (Update{}) {
 			continue
 		}
@@ -136,6 +168,21 @@ func (v *View) drain() {
 		}
 		v.mu.Lock()
 	}
+}
+
+// next returns what is to be told next, if anything is; the lock is held.
+func (v *View) next() (Update, bool) {
+	if len(v.relisted) > 0 {
+		update := v.relisted[0]
+		v.relisted = v.relisted[1:]
+		return update, true
+	}
+	if len(v.queue) == 0 || v.paused || time.Since(v.queue[0].Time) < v.lag {
+		return Update{}, false
+	}
+	c := v.queue[0]
+	v.queue = v.queue[1:]
+	return v.apply(c), true
 }
 
 // apply stores one change; the lock is held.

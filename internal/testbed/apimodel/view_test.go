@@ -1,6 +1,8 @@
 package apimodel_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,6 +43,61 @@ func TestAViewIsBehindTheAPI(t *testing.T) {
 			t.Error("the view has missed the deletion")
 		}
 	})
+}
+
+func TestAViewWhoseWatchHasExpiredListsEverythingAnew(t *testing.T) {
+	m := apimodel.New()
+	view := m.View(0, nil)
+	api := m.Client("test")
+	named := func(name string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Name = name } }
+	gone, replaced := createPod(t, api), createPod(t, api, named("replaced"))
+	createPod(t, api, named("same"))
+	var updates []string
+	view.OnUpdate(func(u apimodel.Update) {
+		var words []string
+		for _, o := range []client.Object{u.Old, u.New} {
+			if o == nil {
+				words = append(words, "nothing")
+			} else {
+				uid := string(o.GetUID())
+				words = append(words, o.GetName(), uid[len(uid)-1:])
+			}
+		}
+		updates = append(updates, strings.Join(words, " "))
+	})
+	updates = nil
+	view.Pause()
+	remove := func(pod *corev1.Pod) {
+		t.Helper()
+		if err := api.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove(gone)
+	remove(replaced)
+	remove(createPod(t, api, named("came and went")))
+	createPod(t, api, named("replaced"))
+	createPod(t, api, named("new"))
+	if len(updates) > 0 {
+		t.Errorf("a dead watch tells of %q", updates)
+	}
+	view.Relist()
+	slices.Sort(updates)
+	want := []string{
+		"nothing new 6", "replaced 2 replaced 5",
+		"same 3 same 3", "web-0 1 nothing",
+	}
+	if diff := cmp.Diff(want, updates); diff != "" {
+		t.Errorf("updates (-want +got):\n%s", diff)
+	}
+	if getPod(t, view) != nil {
+		t.Error("what was deleted meanwhile is in the view")
+	}
+	updates = nil
+	createPod(t, api)
+	if len(updates) != 1 {
+		t.Errorf("the new watch tells of %q, want one pod", updates)
+	}
 }
 
 func TestAViewHoldsSelectedObjectsOnly(t *testing.T) {
