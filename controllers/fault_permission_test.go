@@ -137,3 +137,29 @@ func TestWhatGoesOnWithoutAPermission(t *testing.T) {
 		}
 	}
 }
+
+// Without the Leases of kubelets LINSTOR's own pods stay, as nobody can see past the cache whether their node lives. Every
+// other fail-over goes on.
+func TestWithoutTheLeasesOfKubelets(t *testing.T) {
+	leases := permission{"get", "coordination.k8s.io", "leases"}
+	t.Run("LINSTOR's pod stays", func(t *testing.T) {
+		linstorOnA(t, recovering(), func(w *world, p *process) {
+			w.revoke(leases)
+			w.crashWithLinstor()
+			w.pass(time.Minute)
+			w.wantUntouched()
+			if !w.told(p, leases.verb, leases.resource) {
+				t.Error("neither the log nor an Event names what is missing")
+			}
+			w.API.Fail(nil)
+			w.until(10*time.Second, "LINSTOR's pod is deleted", func() bool { return len(w.removed("linstor-1")) > 0 })
+		})
+	})
+	t.Run("the workload moves", func(t *testing.T) {
+		scene(t, func(w *world, _ *process) {
+			w.revoke(leases)
+			w.Crash(nodeA)
+			w.until(20*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		})
+	})
+}

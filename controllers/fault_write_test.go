@@ -31,6 +31,8 @@ func needs(r apimodel.Request) permission {
 		p.group = "storage.k8s.io"
 	case "Deployment":
 		p.group = "apps"
+	case "Lease":
+		p.group = "coordination.k8s.io"
 	}
 	if r.Status {
 		p.resource += "/status"
