@@ -86,6 +86,14 @@ func TestEveryThreatNamesTestsThatExist(t *testing.T) {
 
 	declared, _ := testsOfTheModule(t)
 
+	_, threats, _ := strings.Cut(string(page), "## Threats")
+	for line := range strings.Lines(threats) {
+		row := strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| ---") && !strings.HasPrefix(line, "| Threat |")
+		if row && !testName.MatchString(line) && !strings.Contains(line, "`make vulncheck`") {
+			t.Errorf("no test is named for: %s", line)
+		}
+	}
+
 	tests := testName.FindAllStringSubmatch(string(page), -1)
 	if len(tests) == 0 {
 		t.Error("security.md names no test")

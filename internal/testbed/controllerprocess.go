@@ -15,6 +15,8 @@ type ControllerProcess struct {
 	PID int
 	// MetricsURL is where it serves metrics, without TLS if it was told so.
 	MetricsURL string
+	// ProbesURL is where it answers the kubelet's probes, without a path.
+	ProbesURL string
 	// Starts is how often a process of the pod was started.
 	Starts int
 }

@@ -42,6 +42,9 @@ type Options struct {
 	// RestartBackoff is the longest time between two starts of a process that ended again and again: that of
 	// kubelets, 5 minutes, by default.
 	RestartBackoff time.Duration
+	// BearerToken plants a bearer token, see Secrets, beside the passwords that are planted always. The controller reads its file
+	// for each request to LINSTOR, which benchmarks do without.
+	BearerToken bool
 	// Profiling lets Profile look into the controller.
 	Profiling bool
 	// Progress is called with what Start does next, for people who wait for it; nil keeps quiet.

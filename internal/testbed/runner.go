@@ -82,10 +82,16 @@ func (r *runner) launch(ctx context.Context, pod *corev1.Pod) (*launched, error)
 		return nil, err
 	}
 	probes, metrics, profiler := ports[0], ports[1], ports[2]
-	env = append(env,
-		corev1.EnvVar{Name: "KUBECONFIG", Value: kubeconfig},
-		corev1.EnvVar{Name: "LS_CONTROLLERS", Value: "http://" + network.linstor.addr()})
-	for name, value := range secretEnv {
+	env = append(env, corev1.EnvVar{Name: "KUBECONFIG", Value: kubeconfig})
+	tokenFile := ""
+	if r.bed.options.BearerToken {
+		tokenFile = filepath.Join(r.bed.dir, string(pod.UID)+".token")
+	}
+	planted, err := SecretEnv(network.linstor.addr(), tokenFile)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range planted {
 		env = append(env, corev1.EnvVar{Name: name, Value: value})
 	}
 	args := append(slices.Clone(container.Args),
@@ -109,7 +115,10 @@ func (r *runner) launch(ctx context.Context, pod *corev1.Pod) (*launched, error)
 	if err != nil {
 		return nil, err
 	}
-	r.bed.noteProcess(ControllerProcess{Pod: pod.Name, PID: p.cmd.Process.Pid, MetricsURL: fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics)})
+	r.bed.noteProcess(ControllerProcess{
+		Pod: pod.Name, PID: p.cmd.Process.Pid, MetricsURL: fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics),
+		ProbesURL: fmt.Sprintf("http://127.0.0.1:%d", probes),
+	})
 	readiness := fmt.Sprintf("http://127.0.0.1:%d%s", probes, readinessPath(container))
 	return &launched{process: p, readiness: readiness, metrics: metrics}, nil
 }

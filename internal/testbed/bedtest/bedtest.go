@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -38,6 +39,10 @@ func Main(m *testing.M) {
 	code := m.Run()
 	if shared.bed != nil {
 		shared.bed.Stop()
+		if err := discreet(shared.bed); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
 	}
 	os.Exit(code)
 }
@@ -69,8 +74,22 @@ func Own(t *testing.T, name string, options testbed.Options) *testbed.Bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(bed.Stop)
+	t.Cleanup(func() {
+		bed.Stop()
+		if err := discreet(bed); err != nil {
+			t.Error(err)
+		}
+	})
 	return bed
+}
+
+// discreet returns an error if a process of a bed that has ended has told one of the planted credentials.
+func discreet(bed *testbed.Bed) error {
+	told, err := bed.ToldInLogs()
+	if len(told) > 0 {
+		err = fmt.Errorf("in %s: %s", bed.LogDir, strings.Join(told, ", "))
+	}
+	return err
 }
 
 // start brings up a bed and the controller on it.
@@ -80,6 +99,7 @@ func start(name string, options testbed.Options) (*testbed.Bed, error) {
 		return nil, err
 	}
 	folder := fmt.Sprintf("%s-%s-%d", time.Now().Format("2006-01-02T15-04-05"), name, os.Getpid())
+	options.BearerToken = true
 	options.LogDir = filepath.Join(root, ".testbed", folder)
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()

@@ -59,28 +59,39 @@ func TestCheckWithoutPermissions(t *testing.T) {
 // runCheck runs the command for the scenario's namespace.
 func runCheck(s *bedtest.Scenario, kubeconfig, linstor string) (check.Report, check.Status) {
 	s.T.Helper()
+	out, problems, status := checkPrints(s, kubeconfig, linstor, "json")
+	if problems != "" {
+		s.T.Errorf("the check writes to standard error: %s", problems)
+	}
+	var report check.Report
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		s.T.Fatalf("the report is no JSON: %v\n%s", err, out)
+	}
+	return report, status
+}
+
+// checkPrints runs the command with all planted credentials, and returns what it printed in a format. It tells none of them.
+func checkPrints(s *bedtest.Scenario, kubeconfig, linstor, format string) (out, problems string, status check.Status) {
+	s.T.Helper()
 	root, err := testbed.Root()
 	s.Must(err)
 	cmd := exec.CommandContext(s.Ctx, filepath.Join(root, "bin", "piraeus-ha-controller"),
-		"check", "--kubeconfig="+kubeconfig, "--namespace="+s.Name, "-o", "json")
-	cmd.Env = []string{"LS_CONTROLLERS=" + linstor, "LS_USERNAME=testbed", "LS_PASSWORD=" + testbed.PlantedSecret}
-	var out, problems bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &problems
+		"check", "--kubeconfig="+kubeconfig, "--namespace="+s.Name, "-o", format)
+	planted, err := testbed.SecretEnv(strings.TrimPrefix(linstor, "http://"), filepath.Join(s.T.TempDir(), "token"))
+	s.Must(err)
+	for name, value := range planted {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	var printed, complained bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &printed, &complained
 	err = cmd.Run()
 	if exit, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed || failed && exit.ExitCode() < 0 {
 		s.T.Fatal(err)
 	}
-	if strings.Contains(out.String()+problems.String(), testbed.PlantedSecret) {
-		s.T.Error("the check tells a secret")
+	if told := append(testbed.Told(printed.Bytes()), testbed.Told(complained.Bytes())...); len(told) > 0 {
+		s.T.Errorf("the check tells the %s", strings.Join(told, ", "))
 	}
-	if problems.Len() > 0 {
-		s.T.Errorf("the check writes to standard error: %s", problems.String())
-	}
-	var report check.Report
-	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
-		s.T.Fatalf("the report is no JSON: %v\n%s", err, out.String())
-	}
-	return report, check.Status(cmd.ProcessState.ExitCode())
+	return printed.String(), complained.String(), check.Status(cmd.ProcessState.ExitCode())
 }
 
 // accountKubeconfig returns a kubeconfig of the controller's ServiceAccount.
