@@ -16,8 +16,8 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/oracle"
 )
 
-// TestAnyProcessIsKilled crashes the node of a workload, and in the act kills each process that has a part in it. Nobody
-// needs to do anything.
+// TestAnyProcessIsKilled crashes the node of a workload, and in the act kills each process that has a part in it, the leader also
+// before and after. Nobody needs to do anything.
 //
 //nolint:tparallel // each kill disturbs the whole bed
 func TestAnyProcessIsKilled(t *testing.T) {
@@ -29,24 +29,26 @@ func TestAnyProcessIsKilled(t *testing.T) {
 	w.Volumes[0].Diskful = true
 	w.Volumes[0].Options = map[string]string{drbd.OptionOnNoQuorum: drbd.OnNoQuorumIOError}
 	s.Start(w)
-	kills := map[string]func() error{
-		"LINSTOR": func() error { bed.LINSTOR.Restart(); return nil },
-		"the leader of the controller": func() error {
-			leader, err := bed.Leader(s.Ctx)
-			if err != nil {
-				return err
-			}
-			return bed.KillController(leader, syscall.SIGKILL)
-		},
+	kills := map[string]kill{"LINSTOR": {acting, func() error { bed.LINSTOR.Restart(); return nil }}}
+	for how, signal := range map[string]syscall.Signal{"": syscall.SIGKILL, ", by SIGTERM": syscall.SIGTERM} {
+		for when, begun := range moments {
+			kills["the leader of the controller "+when+how] = kill{begun, func() error {
+				leader, err := bed.Leader(s.Ctx)
+				if err != nil {
+					return err
+				}
+				return bed.KillController(leader, signal)
+			}}
+		}
 	}
 	for _, name := range []testbed.Component{testbed.Etcd, testbed.APIServer, testbed.ControllerManager, testbed.Scheduler, testbed.Attacher} {
-		kills[string(name)] = func() error { return bed.Kill(name) }
+		kills[string(name)] = kill{acting, func() error { return bed.Kill(name) }}
 	}
 	judge := oracle.Watch(bed) // a watch would end with the API server
 	defer judge.Stop()
-	for name, kill := range kills {
+	for name, k := range kills {
 		t.Run(name, func(t *testing.T) {
-			killed(s.Within(t), w, kill)
+			killed(s.Within(t), w, k)
 			wrong, err := judge.Wrong()
 			s.Must(err)
 			for _, what := range wrong {
@@ -59,14 +61,40 @@ func TestAnyProcessIsKilled(t *testing.T) {
 	nothingTold(t, bed)
 }
 
-// killed crashes the node of a workload and calls kill when the controller has begun to act.
-func killed(s *bedtest.Scenario, w testbed.Workload, kill func() error) {
+// moment tells whether the time has come to kill a process, by the pod that is lost.
+type moment func(s *bedtest.Scenario, lost *corev1.Pod) bool
+
+// kill is how to kill a process, and when.
+type kill struct {
+	begun moment
+	do    func() error
+}
+
+// moments are when the leader is killed. What else takes part is killed when the leader begins to act.
+var moments = map[string]moment{
+	"before the loss is known": func(*bedtest.Scenario, *corev1.Pod) bool { return true },
+	"when it begins to act":    acting,
+	"when the pod is gone":     isReplaced,
+}
+
+func acting(s *bedtest.Scenario, lost *corev1.Pod) bool { return keptAway(s, lost.Spec.NodeName) }
+
+// isReplaced tells whether a pod is gone, and another one of its name may be there.
+func isReplaced(s *bedtest.Scenario, lost *corev1.Pod) bool {
+	var pod corev1.Pod
+	err := s.Client.Get(s.Ctx, client.ObjectKeyFromObject(lost), &pod)
+	s.Must(client.IgnoreNotFound(err))
+	return err != nil || pod.UID != lost.UID
+}
+
+// killed crashes the node of a workload and kills a process when the time has come.
+func killed(s *bedtest.Scenario, w testbed.Workload, k kill) {
 	pod, err := s.WaitRunning(s.Ctx, w)
 	s.Must(err)
 	lost, crashed := pod.Spec.NodeName, time.Now()
 	s.Crash(lost)
-	waitUntil(s, "the controller to act", func() bool { return keptAway(s, lost) })
-	s.Must(kill())
+	waitUntil(s, "the moment to come", func() bool { return k.begun(s, &pod) })
+	s.Must(k.do())
 	// How long that takes is told and not judged: another leader may have to be elected that has seen nothing of the loss, and
 	// Kubernetes may have to verify its attachments.
 	s.WaitMoved(w, lost, crashed)

@@ -30,7 +30,7 @@ func outOfMemory(s *bedtest.Scenario) {
 	pod := s.Start(w)
 	setFinalizers(s, &pod, finalizer)
 	var starved testbed.ControllerProcess
-	killed(s, w, func() error {
+	killed(s, w, kill{acting, func() error {
 		waitUntil(s, "the controller to delete the pod", func() bool {
 			s.Must(s.Client.Get(s.Ctx, client.ObjectKeyFromObject(&pod), &pod))
 			return pod.DeletionTimestamp != nil
@@ -41,7 +41,7 @@ func outOfMemory(s *bedtest.Scenario) {
 		}
 		setFinalizers(s, &pod)
 		return nil
-	})
+	}})
 	if n := podsCreated(s); n != 2 {
 		s.T.Errorf("%d pods were created, want one and one replacement", n)
 	}

@@ -46,15 +46,15 @@ var missedElsewhere = []verb{
 	{"", "storage.k8s.io", "volumeattachments", "delete"},
 	{"", "storage.k8s.io", "volumeattachments", "get"},
 	{"", "storage.k8s.io", "volumeattachments", "patch"},
-	// Every scenario waits for Events; those that repeat are patched.
+	// TestEventsThatCannotBeWritten.
 	{"", "events.k8s.io", "events", "create"},
 	{"", "events.k8s.io", "events", "patch"},
-	// The command check reads the Lease of each node, see TestCheck.
+	// TestWithoutTheLeasesOfKubelets, and the command check reads the Lease of each node, see TestCheckWithoutPermissions.
 	{"kube-node-lease", "coordination.k8s.io", "leases", "get"},
 }
 
 // TestEachVerbIsNeeded takes one verb after the other from the shipped roles, and runs the program without it: it says what
-// it may not do, by verb and resource.
+// it may not do, by verb and resource, and does not end because of it.
 func TestEachVerbIsNeeded(t *testing.T) {
 	t.Parallel()
 	s := bedtest.New(t, bedtest.Shared(t), 0)
@@ -88,6 +88,9 @@ func TestEachVerbIsNeeded(t *testing.T) {
 		if word := said.lacks(); word != "" {
 			text := said.String()
 			t.Errorf("without %s the program does not say %q:\n%s", missing, word, text[max(0, len(text)-500):])
+		}
+		if said.starts > 1 {
+			t.Errorf("without %s the program ended %d times", missing, said.starts-1)
 		}
 	}
 }
@@ -151,6 +154,7 @@ func runAs(s *bedtest.Scenario, account string, missing verb) *forbids {
 	// Not as soon as anything is forbidden: the API server takes a moment to know of the roles.
 	said := &forbids{enough: cancel, words: []string{"cannot " + missing.verb + " resource", missing.resource, account}}
 	for ctx.Err() == nil {
+		said.starts++
 		runOnce(ctx, s, account, missing, said)
 	}
 	return said
@@ -187,6 +191,8 @@ func runOnce(ctx context.Context, s *bedtest.Scenario, account string, missing v
 type forbids struct {
 	words  []string
 	enough func()
+	// starts is how often the program was started, of one goroutine only.
+	starts int
 
 	mu   sync.Mutex
 	text bytes.Buffer
