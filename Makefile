@@ -63,11 +63,13 @@ sim: ## Play random histories against the controller in virtual time (SEEDS=2000
 
 # The times stand at the end of the page, below its last heading.
 .PHONY: reliability
-reliability: ## Measure again the recovery times in docs/reliability.md
-	@set -o pipefail; page=docs/reliability.md; go test -count=1 -v \
+reliability: testbed ## Measure again the recovery times in docs/reliability.md
+	@set -o pipefail; page=docs/reliability.md; { go test -count=1 -v \
 		-run 'TestFaultsOf[LTPCW]|TestTheLeaderIs|TestALeaderThat|TestLinstorItselfWas' ./controllers \
+		&& go test -count=1 -v -run 'TestLinstorRunsOnTheLostNode|TestTheCSIController|TestAnyProcessIsKilled' \
+			./internal/testbed/scenarios; } \
 		| awk '/^=== (RUN|NAME|CONT)/ {name = $$0; sub(/^=== [A-Z]+ +/, "", name); gsub(/_/, " ", name)} \
-			/_test.go:[0-9]+: .*(moved|stopped|workload runs)/ {text = $$0; sub(/^[^:]*:[0-9]+: /, "", text); print "| " name " | " text " |"}' \
+			/_test.go:[0-9]+: .*(moved|stopped|workload runs|runs elsewhere|after the crash)/ {text = $$0; sub(/^[^:]*:[0-9]+: /, "", text); print "| " name " | " text " |"}' \
 		| LC_ALL=C sort > $$page.tmp \
 		&& { sed '/^| Test | Measured |/,$$d' $$page; printf '| Test | Measured |\n| --- | --- |\n'; cat $$page.tmp; } > $$page.new \
 		&& mv $$page.new $$page; code=$$?; rm -f $$page.tmp $$page.new; exit $$code
