@@ -66,6 +66,19 @@ func (f *fakeLinstor) singles() int {
 	return total
 }
 
+// singleDefinitions counts the definitions that were read one by one.
+func (f *fakeLinstor) singleDefinitions() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	total := 0
+	for path, n := range f.requests {
+		if name, ok := strings.CutPrefix(path, "/v1/resource-definitions/"); ok && !strings.Contains(name, "/") {
+			total += n
+		}
+	}
+	return total
+}
+
 func pollAll(feed *Feed, many int) {
 	for i := range many {
 		feed.Poll(fmt.Sprintf("R%d", i))
@@ -124,6 +137,39 @@ func TestThousandPollsEverySecondKeepAllClocksRunning(t *testing.T) {
 			t.Errorf("%d bulk lists read in 20 s, want at most 10 a second", got)
 		}
 	})
+}
+
+// A request for one costs LINSTOR, and every replica, about as much as one for a hundred.
+func TestOfManyReadingsAtATimeOnlyAFewAreAlone(t *testing.T) {
+	const many = 500
+	for name, read := range map[string]func(*testing.T, *Feed){
+		"polls": func(_ *testing.T, feed *Feed) { pollAll(feed, many) },
+		"fresh readings": func(t *testing.T, feed *Feed) {
+			var all sync.WaitGroup
+			for i := range many {
+				all.Go(func() {
+					if _, err := feed.Refresh(t.Context(), fmt.Sprintf("r%d", i)); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+				settle(pollLevelsAge) // so that the settings are to be read, too
+				clear(fake.requests)
+				read(t, feed)
+				settle(500 * time.Millisecond)
+				lists, definitions := fake.singles(), fake.singleDefinitions()
+				if lists > many/5 || definitions > many/5 || fake.count(bulkLists) == 0 || fake.count(bulkDefinitions) == 0 {
+					t.Errorf("%d lists and %d definitions read one by one, %d and %d requests in bulk; want at most %d one by one",
+						lists, definitions, fake.count(bulkLists), fake.count(bulkDefinitions), many/5)
+				}
+			})
+		})
+	}
 }
 
 func TestABulkReadThatHangsHoldsUpNobody(t *testing.T) {

@@ -32,11 +32,9 @@ const (
 	sharedAge = time.Second
 	// polls is how many polls are under way at once; most of them wait for a bulk answer.
 	polls = 2048
-	// definitionReads is how many resource definitions are read one by one at once; more are read in bulk.
-	definitionReads = 16
-	// pollQueueLimit is how many polls queue for a read of their own. More are read together: on every replica, each
-	// would cost itself and LINSTOR as much as a request for a hundred does.
-	pollQueueLimit = 20
+	// crowd is how many readings of a kind are wanted at a time for all of them to be read together: one by one, on
+	// every replica each would cost itself and LINSTOR as much as a request for a hundred does.
+	crowd = 16
 	// soon is how long a fresh read waits for one of its own.
 	soon = 150 * time.Millisecond
 
@@ -107,12 +105,13 @@ type Feed struct {
 	// turns are held by polls that read a single resource definition, so that a fresh read before a deletion never
 	// queues behind all of them.
 	turns   chan struct{}
-	queued  atomic.Int32 // polls that wait for a turn
 	polling atomic.Int32 // polls under way
 	flights singleflight.Group
-	// lists and definitions read many at once; singles are the definitions that are being read one by one.
-	lists, definitions *bulkReader
-	singles            chan struct{}
+	// lists and definitions read many at once. Of each, how many are wanted at the moment.
+	lists, definitions             *bulkReader
+	wantedLists, wantedDefinitions atomic.Int32
+	// singles are the definitions that are being read one by one.
+	singles chan struct{}
 	// queue is there while the feed runs.
 	queue atomic.Pointer[pollQueue]
 	// watch compares REST with the event stream, while there is one.
@@ -140,7 +139,7 @@ func NewFeed(client *Client, store *Store, log logr.Logger, opts Options) *Feed 
 		client: client, store: store, opts: opts, log: log, metrics: opts.Metrics,
 		limiter: rate.NewLimiter(rate.Limit(opts.ReadsPerSecond), opts.Workers),
 		turns:   make(chan struct{}, max(opts.Workers/2, 1)),
-		singles: make(chan struct{}, definitionReads),
+		singles: make(chan struct{}, crowd),
 	}
 	f.lists, f.definitions = newBulkReader(f.readSomeResources), newBulkReader(f.readSomeDefinitions)
 	return f

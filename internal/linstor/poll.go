@@ -119,17 +119,20 @@ func (f *Feed) settingsInDoubt(name string, before, after Resource) bool {
 	return false
 }
 
-// readResources reads the list of one resource definition into the store: alone if that is possible soon, else together
-// with others.
+// readResources reads the list of one resource definition into the store: alone if that is possible soon and few are
+// wanted, else together with others.
 func (f *Feed) readResources(ctx context.Context, name string) error {
-	reservation := f.limiter.Reserve()
-	if delay := reservation.Delay(); delay <= soon {
-		if !sleep(ctx, delay) {
-			return ctx.Err()
+	defer f.wantedLists.Add(-1)
+	if f.wantedLists.Add(1) <= crowd {
+		reservation := f.limiter.Reserve()
+		if delay := reservation.Delay(); delay <= soon {
+			if !sleep(ctx, delay) {
+				return ctx.Err()
+			}
+			return f.readList(ctx, name)
 		}
-		return f.readList(ctx, name)
+		reservation.Cancel()
 	}
-	reservation.Cancel()
 	if f.joinLists(ctx, name) {
 		return nil
 	}
@@ -139,23 +142,19 @@ func (f *Feed) readResources(ctx context.Context, name string) error {
 	return f.readList(ctx, name)
 }
 
-// pollResources is readResources for whoever can wait. Only some polls queue for a list of their own at a time, and
-// where the queue is long, the others are read together.
+// pollResources is readResources for whoever can wait: where it reads a list alone, fresh reads come first.
 func (f *Feed) pollResources(ctx context.Context, name string) error {
+	// Counted before it is compared: of hundreds that come at once no more than a few may go alone.
+	defer f.wantedLists.Add(-1)
+	alone := f.wantedLists.Add(1) <= crowd
 	for {
 		opened := f.lists.opened()
 		f.lists.try(ctx, name)
-		// Counted before it is compared: of hundreds that come at once no more than the queue is for may take a place.
-		if f.queued.Add(1) > f.pollQueue() {
-			f.queued.Add(-1)
-			if f.joinLists(ctx, name) {
-				return nil
-			}
-			f.queued.Add(1)
+		if !alone && f.joinLists(ctx, name) {
+			return nil
 		}
 		select {
 		case f.turns <- struct{}{}:
-			f.queued.Add(-1)
 			err := f.limiter.Wait(ctx)
 			if err == nil {
 				err = f.readList(ctx, name)
@@ -163,21 +162,11 @@ func (f *Feed) pollResources(ctx context.Context, name string) error {
 			<-f.turns
 			return err
 		case <-opened:
-			f.queued.Add(-1)
+			alone = false
 		case <-ctx.Done():
-			f.queued.Add(-1)
 			return ctx.Err()
 		}
 	}
-}
-
-// pollQueue is how many polls may queue for a list of their own. Where fresh reads take most of the rate it is short, so
-// that a poll every second keeps a clock running.
-func (f *Feed) pollQueue() int32 {
-	if f.limiter.Tokens() < -float64(f.opts.Workers) {
-		return pollQueueLimit / 4
-	}
-	return pollQueueLimit
 }
 
 // joinLists has the list read together with others, unless it takes an answer of its own: the view is silent on

@@ -95,17 +95,15 @@ func (f *Feed) readLevels(ctx context.Context, name string, notBefore time.Time)
 
 // readDefinition reads a resource definition, alone or, where many are wanted, with others.
 func (f *Feed) readDefinition(ctx context.Context, name string) error {
+	defer f.wantedDefinitions.Add(-1)
+	many := f.wantedDefinitions.Add(1) > crowd
+	if many && !f.store.definitionReadAt(name).IsZero() && f.definitions.join(ctx, name) {
+		return nil
+	}
 	select {
 	case f.singles <- struct{}{}:
-	default:
-		if !f.store.definitionReadAt(name).IsZero() && f.definitions.join(ctx, name) {
-			return nil
-		}
-		select {
-		case f.singles <- struct{}{}:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	defer func() { <-f.singles }()
 	at := span{start: time.Now()}
