@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// youth is how long a process counts as a newcomer: longer than a Lease takes to expire, and longer than any grace
-	// period that began before it did may need to end.
-	youth = time.Minute
+	// Youth is how long a process counts as a newcomer, that lets others lead first: longer than a Lease takes to expire, and
+	// longer than any grace period that began before it did may need to end.
+	Youth = time.Minute
 	// lately is how long ago somebody must have led for others to be expected.
 	lately = time.Minute
 )
@@ -71,5 +71,5 @@ func (n *newcomer) Update(ctx context.Context, record resourcelock.LeaderElectio
 func (n *newcomer) yields() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.last.HolderIdentity != n.Identity() && time.Since(n.started) < youth && time.Since(n.last.RenewTime.Time) < lately
+	return n.last.HolderIdentity != n.Identity() && time.Since(n.started) < Youth && time.Since(n.last.RenewTime.Time) < lately
 }

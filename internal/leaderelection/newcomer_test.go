@@ -123,7 +123,7 @@ func TestReplicasThatHaveSeenMoreGoFirst(t *testing.T) {
 				end := l.join(t, "leader")
 				synctest.Wait()
 				defer l.join(t, "standby")(false)
-				pass(2 * youth)
+				pass(2 * Youth)
 				end(releases)
 				defer l.join(t, "again")(false)
 				pass(20 * time.Second)
@@ -153,7 +153,7 @@ func TestANewcomerLeadsWhereNobodyElseDoes(t *testing.T) {
 				if got := l.holder(); got != "leader" {
 					t.Fatalf("%q leads, want the first at once", got)
 				}
-				pass(2 * youth)
+				pass(2 * Youth)
 				end(tc.releases)
 				pass(tc.pause)
 				started := time.Now()

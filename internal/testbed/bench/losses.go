@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/leaderelection"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
 )
 
@@ -289,8 +292,12 @@ var groupLeader = Group{
 	},
 }
 
-// loseLeaderToo crashes the pod's node and the leader's at once, and heals both.
+// loseLeaderToo crashes the pod's node and the leader's at once, and heals both. It waits until the other replicas are no
+// newcomers: those of the last loss came back only a moment ago, which is not what a cluster loses its leader with.
 func loseLeaderToo(ctx context.Context, t *trio) (loss, error) {
+	if err := t.waitGrownUp(ctx); err != nil {
+		return loss{}, err
+	}
 	node, err := t.LeaderNode(ctx)
 	if err != nil {
 		return loss{}, err
@@ -306,4 +313,24 @@ func loseLeaderToo(ctx context.Context, t *trio) (loss, error) {
 	ctx, cancel := context.WithTimeout(ctx, healTimeout)
 	defer cancel()
 	return l, t.WaitController(ctx)
+}
+
+// waitGrownUp waits until no replica of the controller lets others lead first.
+func (c *cluster) waitGrownUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, healTimeout)
+	defer cancel()
+	return c.WaitFor(ctx, "the replicas of the controller to be no newcomers", func() (bool, error) {
+		var pods corev1.PodList
+		if err := c.Client.List(ctx, &pods, client.InNamespace(testbed.ControllerNamespace)); err != nil {
+			return false, err
+		}
+		for _, pod := range pods.Items {
+			for _, s := range pod.Status.ContainerStatuses {
+				if s.State.Running == nil || time.Since(s.State.Running.StartedAt.Time) <= leaderelection.Youth {
+					return false, fmt.Errorf("%s is one", pod.Name)
+				}
+			}
+		}
+		return len(pods.Items) > 0, nil
+	})
 }
