@@ -38,18 +38,19 @@ type haltSwitch struct {
 	asked time.Time
 }
 
-// now returns what forbids every removal, at most haltAge old.
+// now returns what forbids every removal, at most haltAge old when it is asked for: however long the API takes for the
+// answer, it serves all who have waited for it.
 func (h *haltSwitch) now(ctx context.Context) failover.Halt {
+	wanted := h.clock.Now().Add(-haltAge)
 	end, err := h.turns.take(ctx, "")
 	if err != nil {
 		return failover.Halt{Paused: fmt.Sprintf("cannot ask in time whether fail-over is paused: %v", err)}
 	}
 	defer end()
-	now := h.clock.Now()
-	if !h.asked.IsZero() && now.Sub(h.asked) < haltAge {
+	if h.asked.After(wanted) {
 		return h.halt
 	}
-	before := h.halt
+	now, before := h.clock.Now(), h.halt
 	h.halt = failover.Halt{Guard: h.guard(now), Paused: h.paused(ctx), DryRun: h.dryRun}
 	h.asked = now
 	h.tell(ctx, before)

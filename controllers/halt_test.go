@@ -3,15 +3,20 @@ package controllers
 import (
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
 )
 
@@ -93,4 +98,59 @@ func TestWhoCountsForTheGuard(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The API is slow when hundreds of volumes are lost, and each asks whether fail-over is paused: as often as it answers, all
+// who wait go on.
+func TestASlowAnswerServesAllWhoHaveWaitedForIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := apimodel.New()
+		key := client.ObjectKey{Namespace: "ha-controller", Name: "piraeus-ha-controller"}
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+		if err := m.Client("test").Create(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		var asked atomic.Int32
+		m.Fail(func(r apimodel.Request) error {
+			if r.Actor == "one" {
+				asked.Add(1)
+			}
+			return nil
+		})
+		m.Delay(func(r apimodel.Request) time.Duration {
+			if r.Actor == "one" {
+				return 2 * haltAge
+			}
+			return 0
+		})
+		h := &haltSwitch{
+			live: m.Client("one"), deployment: key, linstor: satellites{}, clock: clock.RealClock{}, metrics: metrics.New(),
+			lost: func() map[string]bool { return nil },
+		}
+		ask := func(callers int, after time.Duration) (paused int32) {
+			var all sync.WaitGroup
+			var n atomic.Int32
+			for range callers {
+				all.Go(func() {
+					<-time.After(after)
+					if h.now(t.Context()).Paused != "" {
+						n.Add(1)
+					}
+				})
+			}
+			all.Wait()
+			return n.Load()
+		}
+		if paused := ask(100, 0); asked.Load() != 1 || paused != 0 {
+			t.Errorf("a hundred at the same time asked %d times, and %d were paused; want once, and none", asked.Load(), paused)
+		}
+		d.Annotations = map[string]string{AnnotationPause: "true"}
+		if err := m.Client("test").Update(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		if paused := ask(100, haltAge); asked.Load() != 2 || paused != 100 {
+			t.Errorf("a hundred more asked %d times, and %d were paused; want once, and all", asked.Load()-1, paused)
+		}
+	})
 }
