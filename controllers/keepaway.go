@@ -46,7 +46,8 @@ type KeepAway struct {
 	owner    string
 	disabled bool
 
-	turns   turns // of those who write a node
+	// losses are the volumes for which a node is being tainted: all that come up meanwhile by one further write.
+	losses  *batches[loss, struct{}]
 	mu      sync.Mutex
 	ensured map[string]ensured
 }
@@ -57,66 +58,110 @@ type ensured struct {
 	at     time.Time
 }
 
+func newKeepAway(g gatherer, cfg Config, c client.Client, recorder events.EventRecorder) *KeepAway {
+	k := &KeepAway{
+		gatherer: g, client: c, recorder: recorder, metrics: cfg.Metrics, owner: cfg.Owner,
+		disabled: cfg.DisableNodeTaints, ensured: make(map[string]ensured),
+	}
+	k.losses = newBatches(func(ctx context.Context, node string, losses []loss) (struct{}, error) {
+		return struct{}{}, k.ensure(ctx, node, losses)
+	})
+	return k
+}
+
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=patch
+
+// loss is a lost volume as it is a cause of a taint.
+type loss struct {
+	in failover.Input
+	d  failover.Decision
+}
 
 // Ensure taints the node of a lost volume, unless that is switched off or the node takes no pods anyway.
 func (k *KeepAway) Ensure(ctx context.Context, in failover.Input, d failover.Decision) error {
-	if k.disabled {
+	if k.disabled || k.seen(in, corev1.TaintEffectNoSchedule) || k.stands(ctx, in) {
 		return nil
 	}
-	if k.seen(in, corev1.TaintEffectNoSchedule) {
-		return nil
+	_, err := k.losses.do(ctx, in.Node.Name, loss{in, d})
+	return err
+}
+
+// stands tells whether the hardest taint is on the node, and has this cause or as many as are remembered. The cache says
+// that as well: what would be changed was not a moment ago.
+func (k *KeepAway) stands(ctx context.Context, in failover.Input) bool {
+	var node corev1.Node
+	if err := k.cache.Get(ctx, client.ObjectKey{Name: in.Node.Name}, &node, shared); err != nil {
+		return false
 	}
-	end, err := k.turns.take(ctx, in.Node.Name)
-	if err != nil {
-		return fmt.Errorf("keeping pods away from node %s: %w", in.Node.Name, err)
-	}
-	defer end()
-	if k.seen(in, corev1.TaintEffectNoSchedule) {
-		return nil // by whoever had the turn before
-	}
-	others, err := k.otherStates(ctx, in)
+	mark, ours := markOf(&node)
+	return ours && (takenOver(&node) || hasTaint(&node, TaintLostQuorum, corev1.TaintEffectNoSchedule)) &&
+		mark.equal(mark.with(k.mark(loss{in: in}, mark.Effect)))
+}
+
+// ensure taints a node for the volumes that were lost there.
+func (k *KeepAway) ensure(ctx context.Context, name string, losses []loss) error {
+	first := losses[0]
+	effect, err := k.effect(ctx, losses)
 	if err != nil {
 		return err
 	}
-	state := d.State
-	if state == failover.Unreachable && in.Node.LeaseKnown && in.Node.LeaseSilence < failover.ForceSilence {
-		state = failover.Unknown // its kubelet lives: what the other volumes there say decides
+	if len(losses) == 1 && k.seen(first.in, effect) {
+		return nil // a single further cause can wait
 	}
-	effect := failover.KeepAwayEffect(state, others)
-	if k.seen(in, effect) {
-		return nil
+	mark := k.mark(first, effect)
+	for _, l := range losses[1:] {
+		mark = mark.with(k.mark(l, effect))
 	}
-	set, err := k.setTaint(ctx, in, d, effect)
+	set, err := k.setTaint(ctx, name, mark)
 	if err != nil {
-		return fmt.Errorf("keeping pods away from node %s: %w", in.Node.Name, err)
+		return fmt.Errorf("keeping pods away from node %s: %w", name, err)
 	}
 	k.mu.Lock()
-	k.ensured[in.Node.Name] = ensured{effect: effect, at: in.Now}
+	k.ensured[name] = ensured{effect: effect, at: first.in.Now}
 	k.mu.Unlock()
 	if set {
-		k.recordTaint(in.Node.Name, d)
+		k.recordTaint(name, first.d)
 	}
 	return nil
 }
 
+// effect is the hardest that one of the losses calls for.
+func (k *KeepAway) effect(ctx context.Context, losses []loss) (corev1.TaintEffect, error) {
+	for _, l := range losses {
+		others, err := k.otherStates(ctx, l.in)
+		if err != nil {
+			return "", err
+		}
+		state := l.d.State
+		if state == failover.Unreachable && l.in.Node.LeaseKnown && l.in.Node.LeaseSilence < failover.ForceSilence {
+			state = failover.Unknown // its kubelet lives: what the other volumes there say decides
+		}
+		if failover.KeepAwayEffect(state, others) == corev1.TaintEffectNoSchedule {
+			return corev1.TaintEffectNoSchedule, nil
+		}
+	}
+	return corev1.TaintEffectPreferNoSchedule, nil
+}
+
+func (k *KeepAway) mark(l loss, effect corev1.TaintEffect) keepAwayMark {
+	return keepAwayMark{
+		Owner: k.owner, Reason: l.d.Reason, Effect: effect, Resources: []string{l.in.Resource.Name},
+		Since: l.in.Now.UTC(), Expires: l.in.Now.Add(keepAwayExpiry).UTC(),
+	}
+}
+
 // setTaint taints the node, and tells whether it was not tainted. That it cannot is no error where no pod comes there anyway.
-func (k *KeepAway) setTaint(
-	ctx context.Context, in failover.Input, d failover.Decision, effect corev1.TaintEffect,
-) (set bool, err error) {
+func (k *KeepAway) setTaint(ctx context.Context, name string, mark keepAwayMark) (set bool, err error) {
 	away, unschedulable := false, false
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
 		var node corev1.Node
-		if err := k.live.Get(ctx, client.ObjectKey{Name: in.Node.Name}, &node); err != nil {
+		if err := k.live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		unschedulable = node.Spec.Unschedulable
 		_, ours := markOf(&node)
-		away = ours && (takenOver(&node) || hasTaint(&node, TaintLostQuorum, effect))
-		set, err = k.taint(ctx, &node, keepAwayMark{
-			Owner: k.owner, Reason: d.Reason, Effect: effect, Resources: []string{in.Resource.Name},
-			Since: in.Now.UTC(), Expires: in.Now.Add(keepAwayExpiry).UTC(),
-		})
+		away = ours && (takenOver(&node) || hasTaint(&node, TaintLostQuorum, mark.Effect))
+		set, err = k.taint(ctx, &node, mark)
 		return err
 	})
 	// Where the taint is there, only a further cause of it was to be noted. While Kubernetes writes the node again and again

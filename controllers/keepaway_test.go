@@ -2,8 +2,12 @@ package controllers
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -166,6 +170,51 @@ func TestATaintHasManyCausesAndOneWriter(t *testing.T) {
 	if *writes != 1 {
 		t.Errorf("the node is written %d times when its taint is about to expire, want once", *writes)
 	}
+}
+
+// Of a hundred volumes that are lost at once, all but the first are noted together, and once enough are noted nobody asks.
+func TestManyLossesOfANodeAreNotedTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		var reads, writes atomic.Int32
+		s.model.Fail(func(r apimodel.Request) error {
+			switch {
+			case r.Actor == "test" || r.Kind != "Node":
+			case r.Verb == apimodel.VerbGet:
+				reads.Add(1)
+			case r.Verb == apimodel.VerbPatch:
+				writes.Add(1)
+			}
+			return nil
+		})
+		s.model.Delay(func(r apimodel.Request) time.Duration {
+			if r.Verb == apimodel.VerbPatch {
+				return 100 * time.Millisecond // in which all the others come
+			}
+			return 0
+		})
+		var all sync.WaitGroup
+		for i := range 100 {
+			all.Go(func() { s.ensure(fmt.Sprint("pvc-", i), failover.Unreachable, 0) })
+		}
+		all.Wait()
+		mark, _ := markOf(s.node())
+		if len(mark.Resources) != keepAwayResources || writes.Load() != 2 || s.effect() != corev1.TaintEffectNoSchedule {
+			t.Errorf("%d causes by %d writes, taint %q; want %d by 2, and NoSchedule",
+				len(mark.Resources), writes.Load(), s.effect(), keepAwayResources)
+		}
+		before := reads.Load()
+		s.ensure("pvc-late", failover.Unreachable, time.Minute)
+		s.ensure(mark.Resources[0], failover.Unreachable, 2*time.Minute)
+		if reads.Load() != before || writes.Load() != 2 {
+			t.Errorf("%d reads and %d writes of a node that has its taint", reads.Load()-before, writes.Load()-2)
+		}
+		s.ensure("pvc-late", failover.Unreachable, keepAwayExpiry)
+		if writes.Load() != 3 {
+			t.Errorf("a taint that is about to expire is written %d times, want once", writes.Load()-2)
+		}
+	})
 }
 
 func TestMarksOfTaints(t *testing.T) {

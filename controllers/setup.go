@@ -131,12 +131,10 @@ type parts struct {
 func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) parts {
 	g := gatherer{
 		cache: cache, live: live, linstor: cfg.Linstor, kubelets: kubelets, clock: cfg.Clock,
-		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings, metrics: cfg.Metrics, podLists: listPods(live),
+		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings, metrics: cfg.Metrics,
+		podLists: listPods(live),
 	}
-	keepAway := &KeepAway{
-		gatherer: g, client: c, recorder: recorder, metrics: cfg.Metrics, owner: cfg.Owner,
-		disabled: cfg.DisableNodeTaints, ensured: make(map[string]ensured),
-	}
+	keepAway := newKeepAway(g, cfg, c, recorder)
 	reports := newReports(cfg.Metrics, cfg.Clock.Now)
 	halt := &haltSwitch{
 		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: recorder, lost: reports.lostNodes,
