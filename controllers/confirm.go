@@ -13,9 +13,8 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
-// recent is how old a confirmation of a removal may be for the detach that follows. It leaves as much time again for the
-// detach itself.
-const recent = failover.MaxAge / 2
+// recent is how old a confirmation of a removal may be for the detach that follows. The rest is for the detach itself.
+const recent = failover.MaxAge * 3 / 4
 
 // listPods reads the pods on a node, past the cache: that holds selected pods only. The list has no resourceVersion, by
 // which the API server answers with nothing older than the request.
@@ -30,30 +29,41 @@ func listPods(live client.Reader) *batches[struct{}, []corev1.Pod] {
 }
 
 // confirm reads everything that a removal rests on again: LINSTOR's word on all volumes concerned, the attachment, and all pods
-// of the node, selected or not. The pods come last: a detach is written by that look at them. Where LINSTOR takes so long that
-// pods and attachment may have changed since, its own word is old as well, and nothing follows.
+// of the node, selected or not. Where LINSTOR takes so long that pods and attachment may have changed since, its own word is
+// old as well, and nothing follows.
 func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, node string) (failover.Input, error) {
 	expected, err := g.podsOf(ctx, claimOf(pv))
 	if err != nil {
 		return failover.Input{}, err
 	}
-	known, err := g.resourcesOf(ctx, pv, onNode(expected, node))
+	expected = onNode(expected, node)
+	known, err := g.resourcesOf(ctx, pv, expected)
 	if err != nil {
 		return failover.Input{}, err
 	}
 	var attachment *failover.Attachment
+	var pods []corev1.Pod
+	looked := g.clock.Now()
 	reads, readsCtx := errgroup.WithContext(ctx)
 	reads.Go(func() error { return g.refresh(readsCtx, known) })
 	reads.Go(func() (err error) {
 		attachment, err = g.confirmAttachment(readsCtx, pv, node)
 		return err
 	})
+	// A detach is written by the look at the pods, so that it comes last. A removal is written by all of this.
+	if len(expected) > 0 {
+		reads.Go(func() (err error) {
+			pods, err = g.confirmPods(readsCtx, pv, node)
+			return err
+		})
+	}
 	if err := reads.Wait(); err != nil {
 		return failover.Input{}, err
 	}
-	pods, err := g.confirmPods(ctx, pv, node)
-	if err != nil {
-		return failover.Input{}, err
+	if len(expected) == 0 {
+		if pods, err = g.confirmPods(ctx, pv, node); err != nil {
+			return failover.Input{}, err
+		}
 	}
 	concerned, err := g.resourcesOf(ctx, pv, pods)
 	if err != nil {
@@ -65,6 +75,9 @@ func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, nod
 	}
 	in, err := g.input(ctx, pv, node, pods, attachment)
 	in.Asked = in.Resource.Confirmed
+	if len(expected) > 0 && looked.Before(in.Asked) {
+		in.Asked = looked
+	}
 	for _, pod := range in.Pods {
 		for _, other := range pod.Others {
 			if other.Resource.Confirmed.Before(in.Asked) {

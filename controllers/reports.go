@@ -44,6 +44,7 @@ type story struct {
 	// attachment is the one there that was deleted, and detached when nothing was left to do but to wait for its end.
 	attachment types.UID
 	detached   time.Time
+	rest       time.Duration // from then on
 }
 
 func newReports(m *metrics.Metrics, now func() time.Time) *reports {
@@ -175,11 +176,18 @@ func (r *reports) suspectedSince(volume, node string) time.Time {
 	return r.now()
 }
 
-// detached notes that the attachment was deleted, by whom ever, and that nothing is left to do but to wait for its end.
+// detached notes that the attachment was deleted, by whom ever, and that nothing is left to do but to wait for its end. A
+// kubelet that lives may claim the volume again meanwhile. Of a silent one it is looked at more and more rarely.
 func (r *reports) detached(volume string, in failover.Input) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.story(volume, in.Node.Name)
+	silent := in.Node.LeaseKnown && in.Node.LeaseSilence >= failover.ForceSilence
+	if silent && s.attachment == in.Attachment.UID {
+		s.rest = min(2*s.rest, retryLimit)
+	} else {
+		s.rest = retryAct
+	}
 	s.attachment, s.detached = in.Attachment.UID, r.now()
 }
 
@@ -192,7 +200,7 @@ func (r *reports) restAfterDetach(volume string, in failover.Input) time.Duratio
 	if !ok || in.Attachment == nil || in.Attachment.UID != s.attachment || len(in.Pods) > 0 {
 		return 0
 	}
-	return max(0, retryAct-r.now().Sub(s.detached))
+	return max(0, s.rest-r.now().Sub(s.detached))
 }
 
 // story returns the volume's story on the node; the caller holds the lock.

@@ -432,3 +432,77 @@ func TestADetachedVolumeIsLeftAloneForASecond(t *testing.T) {
 		})
 	}
 }
+
+// While the controller-manager is busy with a thousand volumes there is nothing to see of each for a while. A kubelet that
+// lives may claim the volume again at any time.
+func TestADetachedVolumeIsLookedAtMoreAndMoreRarelyWhereTheKubeletIsSilent(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		node func(*failover.Node)
+		want []time.Duration
+	}{
+		"a silent kubelet": {
+			func(n *failover.Node) { n.LeaseKnown, n.LeaseSilence = true, failover.ForceSilence },
+			[]time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second},
+		},
+		"one that lives": {
+			func(n *failover.Node) { n.LeaseKnown, n.LeaseSilence = true, failover.ForceSilence-1 },
+			[]time.Duration{time.Second, time.Second, time.Second},
+		},
+		"one of which nothing is known": {func(*failover.Node) {}, []time.Duration{time.Second, time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newReports(metrics.New(), func() time.Time { return start.Time })
+			in := failover.Input{Node: failover.Node{Name: nodeA}, Attachment: &failover.Attachment{UID: "one"}}
+			tc.node(&in.Node)
+			for i, want := range tc.want {
+				r.detached("db", in)
+				if got := r.restAfterDetach("db", in); got != want {
+					t.Errorf("after look %d it rests for %s, want %s", i+1, got, want)
+				}
+			}
+			in.Attachment = &failover.Attachment{UID: "two"}
+			if r.detached("db", in); r.restAfterDetach("db", in) != retryAct {
+				t.Error("what became of one attachment counts for the next")
+			}
+		})
+	}
+}
+
+// A removal that has to confirm again repeats nothing.
+func TestAConditionIsSetOnce(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		pod     failover.Pod
+		how     failover.Removal
+		patches int
+	}{
+		"a pod without it":                        {failover.Pod{}, failover.RemoveGracefully, 1},
+		"a pod that has it":                       {failover.Pod{Disrupted: true}, failover.RemoveGracefully, 0},
+		"one whose phase is to be Failed, too":    {failover.Pod{Disrupted: true}, failover.RemoveForce, 1},
+		"one that has Failed for another reason":  {failover.Pod{Failed: true}, failover.RemoveForce, 1},
+		"one that has both by now":                {failover.Pod{Disrupted: true, Failed: true}, failover.RemoveForce, 0},
+		"one that is not to be Failed and has it": {failover.Pod{Disrupted: true, Failed: true}, failover.RemoveGracefully, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSteps(t)
+			patches := 0
+			s.model.Fail(func(r apimodel.Request) error {
+				if r.Actor != "test" && r.Kind == "Pod" && r.Verb == apimodel.VerbPatch {
+					patches++
+				}
+				return nil
+			})
+			tc.pod.Namespace, tc.pod.Name, tc.pod.UID = "default", "db-0", s.in.Pods[0].UID
+			s.must(s.r.remove(s.ctx, s.pv, s.in, s.d, tc.pod, tc.how))
+			if pod := s.pod(); patches != tc.patches || pod != nil && pod.DeletionTimestamp == nil {
+				t.Errorf("%d patches of the pod, want %d; it is %v", patches, tc.patches, pod)
+			}
+			if got := s.events.reasons("Pod", "db-0"); len(got) != 1 {
+				t.Errorf("told of the pod: %v, want its removal", got)
+			}
+		})
+	}
+}
