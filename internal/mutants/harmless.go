@@ -18,12 +18,9 @@ var harmless = map[string]string{
 	"controllers/gather.go: candidates: without in.Attachment != nil":                                 "a node without pods is a candidate by its attachment only",
 	"controllers/confirm.go: confirmAttachment: never va.Spec.NodeName != node":                       "what is read too much is sorted out afterwards",
 	"controllers/gather.go: podsOf: never claim == \"\"":                                              "no pod has a claim without a name",
-	"controllers/halt.go: now: without !h.asked.IsZero()":                                             "the zero time is too long ago in any case",
 	"controllers/halt.go: guard: without node.Online.Known":                                           "what is not known has the value false",
 	"controllers/failover_actions.go: isOld: r.age(in) > failover.MaxAge with >=":                     "what is exactly so old is read once more",
 	"controllers/confirm.go: confirmEmptied: g.clock.Now().Sub(in.Asked) > recent with >=":            "what is exactly so old is read once more",
-	"controllers/keepaway.go: Ensure: never k.seen(in, corev1.TaintEffectNoSchedule)":                 "the same is asked again once it is this volume's turn",
-	"controllers/keepaway.go: Ensure: never k.seen(in, corev1.TaintEffectNoSchedule) (2)":             "it only spares a reading of the node, which shows that its taint is there",
 	"controllers/failover_controller.go: add: d < time.Duration(*s) with <=":                          "what is equal may be put in the other's place",
 	"controllers/failover_actions.go: detach: r.clock.Now().Sub(in.Now) > glance with >=":             "what is exactly so long ago is looked at once more",
 	"controllers/keepaway.go: seen: without ok":                                                       "a taint that was not seen has no effect, which is none of those asked for",
@@ -31,5 +28,4 @@ var harmless = map[string]string{
 	"controllers/keepaway_controller.go: Reconcile: mark.Expires.Sub(now) > keepAwayExpiry/2 with >=": "the taint is renewed an instant earlier",
 	"controllers/kubelets.go: ObserveLease: without !ok":                                              "every renewal differs from none",
 	"controllers/volumes_in_use.go: volumesInUse of another node of that name is replaced":            "another node has other volumes in use, which is asked for, too",
-	"controllers/keepaway.go: Ensure: without state == failover.Unreachable":                          "all other states allow the same effect as an unknown one",
 }
