@@ -13,8 +13,9 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
-// recent is how old a confirmation of a removal may be for the detach that follows. The rest is for the detach itself.
-const recent = failover.MaxAge * 3 / 4
+// recent is how old a confirmation of a removal may be for the detach that follows. It leaves as much time again for the
+// detach itself.
+const recent = failover.MaxAge / 2
 
 // listPods reads the pods on a node, past the cache: that holds selected pods only. The list has no resourceVersion, by
 // which the API server answers with nothing older than the request.
