@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -105,6 +106,7 @@ func (p *process) stands(cfg Config) (leads <-chan struct{}) {
 // holder is who holds the Lease; nobody does where it was released.
 func (w *world) holder() string {
 	w.Helper()
+	synctest.Wait() // until it shows what has been written
 	lease := read[coordinationv1.Lease](w, "ha-controller", "piraeus-ha-controller")
 	if lease == nil || lease.Spec.HolderIdentity == nil {
 		return ""

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -86,6 +87,7 @@ func (w *world) detachesSlowly() {
 // wantWrote fails the story unless the process has written just that, in this order.
 func (w *world) wantWrote(p *process, want []permission) {
 	w.Helper()
+	synctest.Wait() // until the last one is taken down
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var got []permission
