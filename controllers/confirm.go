@@ -30,41 +30,30 @@ func listPods(live client.Reader) *batches[struct{}, []corev1.Pod] {
 }
 
 // confirm reads everything that a removal rests on again: LINSTOR's word on all volumes concerned, the attachment, and all pods
-// of the node, selected or not. Where LINSTOR takes so long that pods and attachment may have changed since, its own word is
-// old as well, and nothing follows.
+// of the node, selected or not. The pods come last: a detach is written by that look at them. Where LINSTOR takes so long that
+// pods and attachment may have changed since, its own word is old as well, and nothing follows.
 func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, node string) (failover.Input, error) {
 	expected, err := g.podsOf(ctx, claimOf(pv))
 	if err != nil {
 		return failover.Input{}, err
 	}
-	expected = onNode(expected, node)
-	known, err := g.resourcesOf(ctx, pv, expected)
+	known, err := g.resourcesOf(ctx, pv, onNode(expected, node))
 	if err != nil {
 		return failover.Input{}, err
 	}
 	var attachment *failover.Attachment
-	var pods []corev1.Pod
-	looked := g.clock.Now()
 	reads, readsCtx := errgroup.WithContext(ctx)
 	reads.Go(func() error { return g.refresh(readsCtx, known) })
 	reads.Go(func() (err error) {
 		attachment, err = g.confirmAttachment(readsCtx, pv, node)
 		return err
 	})
-	// A detach is written by the look at the pods, so that it comes last. A removal is written by all of this.
-	if len(expected) > 0 {
-		reads.Go(func() (err error) {
-			pods, err = g.confirmPods(readsCtx, pv, node)
-			return err
-		})
-	}
 	if err := reads.Wait(); err != nil {
 		return failover.Input{}, err
 	}
-	if len(expected) == 0 {
-		if pods, err = g.confirmPods(ctx, pv, node); err != nil {
-			return failover.Input{}, err
-		}
+	pods, err := g.confirmPods(ctx, pv, node)
+	if err != nil {
+		return failover.Input{}, err
 	}
 	concerned, err := g.resourcesOf(ctx, pv, pods)
 	if err != nil {
@@ -76,9 +65,6 @@ func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, nod
 	}
 	in, err := g.input(ctx, pv, node, pods, attachment)
 	in.Asked = in.Resource.Confirmed
-	if len(expected) > 0 && looked.Before(in.Asked) {
-		in.Asked = looked
-	}
 	for _, pod := range in.Pods {
 		for _, other := range pod.Others {
 			if other.Resource.Confirmed.Before(in.Asked) {

@@ -70,9 +70,6 @@ func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolum
 			}
 			continue
 		}
-		if r.isOld(in) {
-			continue // the taint has taken so long that the reading is old
-		}
 		if in.Attachment, err = r.mark(ctx, in, d); err != nil {
 			return d, err
 		}
@@ -152,23 +149,19 @@ func (r *FailoverReconciler) remove(
 	}
 	log := ctrl.LoggerFrom(ctx).WithValues("volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,
 		"pod", key(facts.Namespace, facts.Name), "reason", d.Reason, "gracePeriodSeconds", grace)
-	force := removal == failover.RemoveForce
-	ended := force && facts.Failed
-	if !facts.Disrupted || force && !facts.Failed {
-		// The condition is a courtesy to the pod's owner; the removal does not depend on it, nor wait until what was read is old.
-		markCtx, cancel := context.WithTimeout(ctx, (failover.MaxAge-r.age(in))/2)
-		defer cancel()
-		err := r.markDisrupted(markCtx, pod, d, force)
-		if client.IgnoreNotFound(err) != nil {
-			log.Error(err, "Cannot set the pod's DisruptionTarget condition")
-		}
-		ended = force && err == nil
+	// The condition is a courtesy to the pod's owner; the removal does not depend on it, nor wait until what was read is old.
+	markCtx, cancel := context.WithTimeout(ctx, (failover.MaxAge-r.age(in))/2)
+	defer cancel()
+	err := r.markDisrupted(markCtx, pod, d, removal == failover.RemoveForce)
+	if client.IgnoreNotFound(err) != nil {
+		log.Error(err, "Cannot set the pod's DisruptionTarget condition")
 	}
+	ended := err == nil && removal == failover.RemoveForce
 	if r.isOld(in) {
 		return nil // the next turn confirms again
 	}
 	log.Info("Deleting pod", "message", d.Message)
-	err := r.client.Delete(ctx, pod, client.GracePeriodSeconds(grace), client.Preconditions{UID: &facts.UID})
+	err = r.client.Delete(ctx, pod, client.GracePeriodSeconds(grace), client.Preconditions{UID: &facts.UID})
 	switch gone := apierrors.IsNotFound(err) || apierrors.IsConflict(err); {
 	case gone && ended:
 		// A StatefulSet deletes a pod whose phase is Failed at once, and may be quicker: the removal is ours all the same.

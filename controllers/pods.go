@@ -32,10 +32,6 @@ func podFacts(pod *corev1.Pod, selector labels.Selector, claim string) failover.
 		NodeBound: owner != nil && (owner.Kind == daemonSet || owner.Kind == "Node"),
 	}
 	facts.RunningSince = runningSince(pod)
-	facts.Failed = pod.Status.Phase == corev1.PodFailed
-	facts.Disrupted = slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
-	})
 	if pod.DeletionTimestamp != nil {
 		// The API server sets it to the end of the grace, not to its start.
 		facts.DeleteBy = pod.DeletionTimestamp.Time

@@ -44,8 +44,8 @@ type Settings struct {
 // Input is everything a decision rests on: one volume on one node at one time.
 type Input struct {
 	Now time.Time
-	// Asked is when LINSTOR was asked for the replicas of the resources, of the first of them, or the API for the pods where
-	// that was before; zero where that was not done for this input.
+	// Asked is when LINSTOR was asked for the replicas of the resources, of the first of them; zero where that was not done
+	// for this input.
 	Asked    time.Time
 	Settings Settings
 	Volume   Volume
@@ -148,8 +148,6 @@ type Pod struct {
 	DeleteBy time.Time
 	// Forced is set once it has been deleted without grace: only finalizers keep its object.
 	Forced bool
-	// Disrupted is set once its condition DisruptionTarget is true, Failed once its phase is Failed.
-	Disrupted, Failed bool
 
 	// Selected is set when the pod's labels select it for fail-over.
 	Selected bool
