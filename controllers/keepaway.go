@@ -79,23 +79,11 @@ type loss struct {
 
 // Ensure taints the node of a lost volume, unless that is switched off or the node takes no pods anyway.
 func (k *KeepAway) Ensure(ctx context.Context, in failover.Input, d failover.Decision) error {
-	if k.disabled || k.seen(in, corev1.TaintEffectNoSchedule) || k.stands(ctx, in) {
+	if k.disabled || k.seen(in, corev1.TaintEffectNoSchedule) {
 		return nil
 	}
 	_, err := k.losses.do(ctx, in.Node.Name, loss{in, d})
 	return err
-}
-
-// stands tells whether the hardest taint is on the node, and has this cause or as many as are remembered. The cache says
-// that as well: what would be changed was not a moment ago.
-func (k *KeepAway) stands(ctx context.Context, in failover.Input) bool {
-	var node corev1.Node
-	if err := k.cache.Get(ctx, client.ObjectKey{Name: in.Node.Name}, &node, shared); err != nil {
-		return false
-	}
-	mark, ours := markOf(&node)
-	return ours && (takenOver(&node) || hasTaint(&node, TaintLostQuorum, corev1.TaintEffectNoSchedule)) &&
-		mark.equal(mark.with(k.mark(loss{in: in}, mark.Effect)))
 }
 
 // ensure taints a node for the volumes that were lost there.
