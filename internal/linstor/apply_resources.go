@@ -64,21 +64,18 @@ func (s *Store) applyResources(name string, list []wireResource, at span) {
 		s.mu.Unlock()
 		return
 	}
-	var before Resource
 	created := e == nil
 	if created {
 		if d := s.definitions[key]; d != nil {
 			name = d.name
 		}
 		e = s.add(name)
-	} else {
-		before = s.snapshot(e)
 	}
-	s.replace(e, list, at)
-	after := s.snapshot(e)
+	changed := changes(e, func() { s.replace(e, list, at) })
+	name = e.name
 	s.mu.Unlock()
-	if created || !sameValues(before, after) {
-		s.notify(after.Name)
+	if created || changed {
+		s.notify(name)
 	}
 }
 
@@ -177,13 +174,11 @@ func (s *Store) takeRows(key string, list []wireResource, at span) (changed, lac
 	if stampOf(at.start) < e.setConfirmed {
 		return false, false
 	}
-	before := s.snapshot(e)
+	take := s.replace
 	if lacking = lacks(list, e); lacking {
-		s.update(e, list, at)
-	} else {
-		s.replace(e, list, at)
+		take = s.update
 	}
-	return !sameValues(before, s.snapshot(e)), lacking
+	return changes(e, func() { take(e, list, at) }), lacking
 }
 
 // lacks tells whether a replica of e is not in the list.

@@ -4,24 +4,28 @@ import (
 	"slices"
 )
 
-// sameValues tells whether two snapshots of a resource differ in nothing but time.
-func sameValues(a, b Resource) bool {
-	return a.Name == b.Name && a.DRBD == b.DRBD && a.Volumes == b.Volumes && slices.EqualFunc(a.Replicas, b.Replicas, sameReplica)
+// changes tells whether do changes more of a resource than times. What it changes must be the entry's own: the levels above
+// tell of their changes themselves.
+func changes(e *entry, do func()) bool {
+	name, replicas := e.name, slices.Clone(e.replicas)
+	do()
+	return e.name != name || !slices.EqualFunc(replicas, e.replicas, sameReplica)
 }
 
-func sameReplica(a, b Replica) bool {
-	return a.Node == b.Node &&
-		a.Diskless == b.Diskless && a.TieBreaker == b.TieBreaker && a.Leaving == b.Leaving &&
-		same(a.Online, b.Online) && same(a.Reports, b.Reports) &&
-		same(a.MayPromote, b.MayPromote) && same(a.InUse, b.InUse) && same(a.Score, b.Score) &&
-		slices.EqualFunc(a.Connections, b.Connections, sameConnection) &&
-		a.Quorum == b.Quorum && sameMemory(a.Remembered, b.Remembered)
+func sameReplica(a, b replicaEntry) bool {
+	return a.node == b.node && a.drbd == b.drbd && a.volumes == b.volumes &&
+		a.diskless == b.diskless && a.tieBreaker == b.tieBreaker && a.leaving == b.leaving &&
+		a.mayPromote.same(b.mayPromote) && a.reports.same(b.reports) && a.inUse.same(b.inUse) && a.score.same(b.score) &&
+		slices.EqualFunc(a.connections, b.connections, sameConnection) &&
+		a.quorum == b.quorum && sameMemory(a.remembered, b.remembered)
 }
 
-func sameConnection(a, b Connection) bool { return a.Peer == b.Peer && same(a.Connected, b.Connected) }
+func sameConnection(a, b keptConnection) bool {
+	return a.peer == b.peer && a.connected.same(b.connected)
+}
 
 func sameMemory(a, b *Memory) bool {
-	if a == nil || b == nil {
+	if a == b || a == nil || b == nil {
 		return a == b
 	}
 	return a.Quorum == b.Quorum && slices.Equal(a.Diskful, b.Diskful) && slices.Equal(a.Diskless, b.Diskless)

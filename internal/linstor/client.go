@@ -32,6 +32,7 @@ type Client struct {
 	requestTimeout time.Duration
 	viewTimeout    time.Duration
 	metrics        *Metrics
+	rows           *knownRows
 
 	mu      sync.Mutex
 	current int
@@ -105,6 +106,7 @@ func NewClient(cfg Config, opts ...ClientOption) (*Client, error) {
 		requestTimeout: max(o.requestTimeout/time.Duration(len(cfg.endpoints)), min(minRequestTimeout, o.requestTimeout)),
 		viewTimeout:    o.viewTimeout,
 		metrics:        o.metrics,
+		rows:           newKnownRows(),
 		moved:          make(chan struct{}),
 	}, nil
 }

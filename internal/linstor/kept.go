@@ -40,6 +40,11 @@ func keep[T comparable](f Fact[T]) kept[T] {
 	return kept[T]{value: f.Value, known: f.Known, since: stampOf(f.Since)}
 }
 
+// same tells whether two facts say the same, whenever they do.
+func (k kept[T]) same(other kept[T]) bool {
+	return k.known == other.known && (!k.known || k.value == other.value)
+}
+
 // replicaEntry is a Replica as the store keeps it, without what the node and the levels above decide. Its facts are confirmed
 // by the newest list that had it, but for mayPromote, of which events tell as well.
 type replicaEntry struct {

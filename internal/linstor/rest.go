@@ -99,29 +99,37 @@ func (c *Client) view(ctx context.Context) ([]wireResource, error) {
 // someResources reads the named resources as far as they have volumes. Like the whole view it is slow while a satellite
 // hangs.
 func (c *Client) someResources(ctx context.Context, names []string) ([]wireResource, error) {
-	return getSome[wireResource](ctx, c, kindSome, "/v1/view/resources?resources=", "&resources=", names)
+	var all []wireResource
+	err := c.get(ctx, kindSome, c.requestTimeout, somePath("/v1/view/resources", "resources", names), func(body io.Reader) error {
+		var err error
+		all, err = c.rows.decodeList(body)
+		return err
+	})
+	return all, err
 }
 
 // someDefinitions reads the named resource definitions; those that do not exist are left out.
 func (c *Client) someDefinitions(ctx context.Context, names []string) ([]wireDefinition, error) {
-	return getSome[wireDefinition](ctx, c, kindSomeDefs,
-		"/v1/resource-definitions?resource_definitions=", "&resource_definitions=", names)
-}
-
-func getSome[T any](ctx context.Context, c *Client, kind, path, and string, names []string) ([]T, error) {
-	var query strings.Builder
-	for i, name := range names {
-		if i > 0 {
-			query.WriteString(and)
-		}
-		query.WriteString(url.QueryEscape(name))
-	}
-	var all []T
-	err := c.get(ctx, kind, c.requestTimeout, path+query.String(), func(body io.Reader) error {
+	var all []wireDefinition
+	path := somePath("/v1/resource-definitions", "resource_definitions", names)
+	err := c.get(ctx, kindSomeDefs, c.requestTimeout, path, func(body io.Reader) error {
 		all = nil
-		return decodeList(body, func(element T) { all = append(all, element) })
+		return decodeList(body, func(d wireDefinition) { all = append(all, d) })
 	})
 	return all, err
+}
+
+// somePath returns the path of a list that is filtered by names.
+func somePath(path, filter string, names []string) string {
+	var query strings.Builder
+	query.WriteString(path)
+	for i, name := range names {
+		query.WriteByte("?&"[min(i, 1)])
+		query.WriteString(filter)
+		query.WriteByte('=')
+		query.WriteString(url.QueryEscape(name))
+	}
+	return query.String()
 }
 
 func getJSON[T any](ctx context.Context, c *Client, kind, path string) (T, error) {

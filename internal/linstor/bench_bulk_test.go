@@ -1,0 +1,100 @@
+package linstor
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+// viewRow is a row of LINSTOR's view of resources, but for its name and node, and for its peers.
+const viewRow = `{"name":%q,"node_name":%q,"props":{"StorPoolName":"thinpool"},"layer_object":{"children":[{"type":"STORAGE",` +
+	`"storage":{"storage_volumes":[{"volume_number":0,"device_path":"/dev/vg/%[1]s_00000","allocated_size_kib":1052672,` +
+	`"usable_size_kib":1052672,"disk_state":"[]"}]}}],"type":"DRBD","drbd":{"drbd_resource_definition":{"peer_slots":7,"al_stripes":1,` +
+	`"al_stripe_size_kib":32,"port":7000,"transport_type":"IP","secret":"c2VjcmV0","down":false},"node_id":0,"peer_slots":7,` +
+	`"al_stripes":1,"al_size":32,"drbd_volumes":[{"drbd_volume_definition":{"volume_number":0,"minor_number":1000},` +
+	`"device_path":"/dev/drbd1000","backing_device":"/dev/vg/%[1]s_00000","allocated_size_kib":1052840,"usable_size_kib":1048576}],` +
+	`"connections":{%[3]s},"promotion_score":10102,"may_promote":false}},"state":{"in_use":%[4]t},` +
+	`"uuid":"7c3b8f2e-0000-4000-8000-000000000000","create_timestamp":1700000000000,"volumes":[{"volume_number":0,` +
+	`"storage_pool_name":"thinpool","provider_kind":"LVM_THIN","device_path":"/dev/drbd1000","allocated_size_kib":102400,` +
+	`"props":{"RestoredFrom":""},"state":{"disk_state":"UpToDate"},"layer_data_list":[{"type":"DRBD","data":{"drbd_volume_definition":` +
+	`{"volume_number":0,"minor_number":1000},"device_path":"/dev/drbd1000","allocated_size_kib":1052840}},{"type":"STORAGE",` +
+	`"data":{"volume_number":0,"device_path":"/dev/vg/%[1]s_00000"}}],"uuid":"7c3b8f2e-1111-4000-8000-000000000000"}]}`
+
+// benchRows returns LINSTOR's answer on some resources with a replica on each of three nodes.
+func benchRows(names []string) []byte {
+	nodes := []string{"node-a", "node-b", "node-c"}
+	var rows [][]byte
+	for _, name := range names {
+		for _, node := range nodes {
+			var peers [][]byte
+			for _, peer := range nodes {
+				if peer != node {
+					peers = append(peers, fmt.Appendf(nil, `%q:{"connected":true,"message":"Connected"}`, peer))
+				}
+			}
+			rows = append(rows, fmt.Appendf(nil, viewRow, name, node, bytes.Join(peers, []byte(",")), node == "node-a"))
+		}
+	}
+	return slices.Concat([]byte("["), bytes.Join(rows, []byte(",")), []byte("]"))
+}
+
+// answering answers requests with a document.
+type answering func(*http.Request) []byte
+
+func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
+		Body: io.NopCloser(bytes.NewReader(a(r))),
+	}, nil
+}
+
+// One reading in bulk of a thousand resources that have not changed, from LINSTOR's answers to the store.
+func BenchmarkBulkReading(b *testing.B) {
+	const many, together = 1000, 70
+	var groups [][]string
+	answers := map[string][]byte{}
+	for i := range many {
+		name := fmt.Sprintf("pvc-%08d-0000-4000-8000-%012d", i, i)
+		if i%together == 0 {
+			groups = append(groups, nil)
+		}
+		last := &groups[len(groups)-1]
+		*last = append(*last, name)
+	}
+	for _, names := range groups {
+		answers[names[0]] = benchRows(names)
+	}
+	cfg, err := ConfigFromEnv(env(map[string]string{envControllers: "linstor"}))
+	if err != nil {
+		b.Fatal(err)
+	}
+	client, err := NewClient(cfg, WithRoundTripper(answering(func(r *http.Request) []byte {
+		return answers[r.URL.Query()["resources"][0]]
+	})))
+	if err != nil {
+		b.Fatal(err)
+	}
+	feed := NewFeed(client, NewStore(), logr.Discard(), Options{})
+	feed.watch.Store(newStreamWatch(time.Second))
+	nodes := []wireNode{{Name: "node-a", Type: "SATELLITE", ConnectionStatus: statusOnline}, {Name: "node-b", Type: "SATELLITE", ConnectionStatus: statusOnline}, {Name: "node-c", Type: "SATELLITE", ConnectionStatus: statusOnline}}
+	feed.store.applyNodes(nodes, instant(time.Now()))
+	feed.store.applyControllerProps(nil, instant(time.Now()))
+	feed.store.applyGroups([]wireGroup{{Name: "DfltRscGrp"}}, instant(time.Now()))
+	for i := range many {
+		feed.store.applyDefinition(definition(fmt.Sprintf("pvc-%08d-0000-4000-8000-%012d", i, i), "majority"), instant(time.Now()))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, names := range groups {
+			if served, err := feed.readSomeResources(b.Context(), names); err != nil || len(served) != len(names) {
+				b.Fatalf("%d of %d served: %v", len(served), len(names), err)
+			}
+		}
+	}
+}
