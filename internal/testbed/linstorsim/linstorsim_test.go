@@ -40,6 +40,7 @@ func inBubble(t *testing.T, options linstorsim.Options, test func(*testing.T, *b
 		listener := pipenet.Listen()
 		served := make(chan error, 1)
 		go func() { served <- linstor.Serve(listener) }()
+		synctest.Wait()
 		transport := &http.Transport{DialContext: listener.DialContext}
 		defer func() {
 			transport.CloseIdleConnections()

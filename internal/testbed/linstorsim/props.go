@@ -80,7 +80,7 @@ func (s *Server) SetDefinitionProperty(resourceName, key, value string) {
 			d.props[propQuorumSetBy] = "user"
 		}
 		return d.props
-	}, key, value)
+	}, key, value, resourceName)
 }
 
 // SetResourceProperty sets a property of one resource; an empty value removes it.
@@ -90,12 +90,12 @@ func (s *Server) SetResourceProperty(resourceName, nodeName, key, value string) 
 			return d.resources[fold(nodeName)].props
 		}
 		return nil
-	}, key, value)
+	}, key, value, resourceName)
 }
 
 // setProperty changes one level's properties and brings the outcome to the nodes that can be reached. The others
-// learn of it when they are back.
-func (s *Server) setProperty(level func() map[string]string, key, value string) {
+// learn of it when they are back. Where definitions are named, the level is theirs alone, else that of all.
+func (s *Server) setProperty(level func() map[string]string, key, value string, names ...string) {
 	s.mu.Lock()
 	props := level()
 	switch {
@@ -105,8 +105,11 @@ func (s *Server) setProperty(level func() map[string]string, key, value string) 
 	default:
 		props[key] = value
 	}
-	names := slices.Sorted(maps.Keys(s.definitions))
+	if len(names) == 0 || key == PropQuorum {
+		names = slices.Sorted(maps.Keys(s.definitions))
+	}
 	if key == PropQuorum {
+		// The automatic looks at them all.
 		for _, name := range names {
 			s.updateQuorum(s.definitions[name])
 		}
@@ -197,8 +200,10 @@ func (s *Server) adjust(nodeName string) {
 	})
 	s.apply(list)
 	for _, x := range deletions {
-		// A replica that is open by then keeps its flag.
-		_ = s.forget(x.d, x.rsc)
+		if s.forget(x.d, x.rsc) != nil {
+			// A replica that is open by then keeps its flag, and gets the settings like any other.
+			s.adjustDefinition(x.d.name)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -299,6 +300,76 @@ func TestReplicasComeAndGo(t *testing.T) {
 			t.Errorf("deleted resource is listed: %v", got)
 		}
 	})
+}
+
+func TestAReplicaThatCouldNotBeDeletedHasLearntTheSettings(t *testing.T) {
+	inBubble(t, linstorsim.Options{}, func(t *testing.T, b *bed) {
+		must(t, b.linstor.CreateResource(standard()))
+		must(t, b.cluster.Open(pvc, "node-a", false))
+		b.linstor.CutSatellite("node-a")
+		pass(10 * time.Second)
+		must(t, b.linstor.RemoveReplica(pvc, "node-a"))
+		b.linstor.SetDefinitionProperty(pvc, linstorsim.PropQuorum, "1")
+		b.linstor.RestoreSatellite("node-a")
+		pass(time.Minute)
+		got, ok := b.cluster.Replica(pvc, "node-a")
+		if !ok || got.Quorum != "1" || !slices.Contains(b.replica("node-a").Flags, linstorsim.FlagDelete) {
+			t.Errorf("node-a has the replica: %t, it runs quorum %s, want 1, flags %v", ok, got.Quorum, b.replica("node-a").Flags)
+		}
+	})
+}
+
+func TestSettingsOfEachLevelComeAndGo(t *testing.T) {
+	const second = "pvc-2"
+	cases := map[string]struct {
+		set  func(b *bed, key, value string)
+		want []string
+	}{
+		"controller": {func(b *bed, key, value string) { b.linstor.SetControllerProperty(key, value) }, []string{pvc, second}},
+		"group": {func(b *bed, key, value string) {
+			b.linstor.SetGroupProperty(linstorsim.DefaultGroup, key, value)
+		}, []string{pvc, second}},
+		"nodes": {func(b *bed, key, value string) {
+			b.linstor.SetNodeProperty("node-a", key, value)
+			b.linstor.SetNodeProperty("node-b", key, value)
+		}, []string{pvc, second}},
+		"definition": {func(b *bed, key, value string) { b.linstor.SetDefinitionProperty("PVC-2", key, value) }, []string{second}},
+		"resources": {func(b *bed, key, value string) {
+			b.linstor.SetResourceProperty(pvc, "node-a", key, value)
+			b.linstor.SetResourceProperty(pvc, "node-b", key, value)
+		}, []string{pvc}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, linstorsim.Options{}, func(t *testing.T, b *bed) {
+				// shared are the resources that two nodes can write to at once.
+				shared := func() (list []string) {
+					for _, name := range []string{pvc, second} {
+						must(t, b.cluster.Open(name, "node-a", false))
+						if b.cluster.Open(name, "node-b", false) == nil {
+							list = append(list, name)
+							b.cluster.Close(name, "node-b")
+						}
+						b.cluster.Close(name, "node-a")
+					}
+					return list
+				}
+				for _, name := range []string{pvc, second} {
+					spec := standard()
+					spec.Name = name
+					must(t, b.linstor.CreateResource(spec))
+				}
+				tc.set(b, linstorsim.PropAllowTwoPrimaries, "yes")
+				if diff := cmp.Diff(tc.want, shared()); diff != "" {
+					t.Errorf("two Primaries are allowed of (-want +got):\n%s", diff)
+				}
+				tc.set(b, linstorsim.PropAllowTwoPrimaries, "")
+				if got := shared(); got != nil {
+					t.Errorf("two Primaries are still allowed of %q", got)
+				}
+			})
+		})
+	}
 }
 
 func TestEvictedImpliesDelete(t *testing.T) {
