@@ -30,7 +30,7 @@ const (
 	FlagInactive     = "INACTIVE"
 )
 
-// definition is a resource definition with its resources.
+// definition is a resource definition with its resources. Only props, flags and resources change, see [kept].
 type definition struct {
 	name, externalName, group string
 	props                     map[string]string
@@ -40,11 +40,15 @@ type definition struct {
 	port                      int
 	created                   time.Time
 	resources                 map[string]*resource
+
+	uuid, secret       string
+	plain, withVolumes kept
 }
 
 func (d *definition) drbd() bool { return d.layers[0] == LayerDRBD }
 
-// resource is one replica as the controller knows it.
+// resource is one replica as the controller knows it. Of what REST tells, only props, flags and values change, see
+// [kept].
 type resource struct {
 	node    *node
 	props   map[string]string
@@ -55,6 +59,9 @@ type resource struct {
 	values  *values
 	// fresh is set until the first report: a new DRBD resource may not be promoted for a moment.
 	fresh bool
+
+	uuid           string
+	inList, inView kept
 }
 
 func (rsc *resource) has(flag string) bool { return slices.Contains(rsc.flags, flag) }
@@ -129,6 +136,7 @@ func (s *Server) define(spec ResourceSpec) (*definition, error) {
 		props:   maps.Clone(spec.Props),
 		volumes: max(spec.Volumes, 1), layers: []string{LayerDRBD, LayerStorage},
 		port: s.nextPort(), created: time.Now(), resources: map[string]*resource{},
+		uuid: uuidOf("definition", spec.Name), secret: uuidOf("secret", spec.Name),
 	}
 	if d.props == nil {
 		d.props = map[string]string{}
@@ -168,7 +176,7 @@ func (s *Server) define(spec ResourceSpec) (*definition, error) {
 func (d *definition) add(n *node, rs drbd.ReplicaSpec) {
 	rsc := &resource{
 		node: n, id: d.freeID(), client: rs.Client, created: time.Now(), fresh: true,
-		props: map[string]string{"StorPoolName": "thin"},
+		props: map[string]string{"StorPoolName": "thin"}, uuid: uuidOf("resource", d.name, n.name),
 	}
 	switch {
 	case rs.TieBreaker:

@@ -30,7 +30,7 @@ func (s *Server) resource(d *definition, rsc *resource, withVolumes bool) resour
 		NodeName:        rsc.node.name,
 		Props:           maps.Clone(rsc.props),
 		Flags:           slices.Clone(rsc.flags),
-		UUID:            uuidOf("resource", d.name, rsc.node.name),
+		UUID:            rsc.uuid,
 		CreateTimestamp: rsc.created.UnixMilli(),
 		LayerObject:     s.layers(d, rsc),
 	}
@@ -76,7 +76,7 @@ func (s *Server) layers(d *definition, rsc *resource) *layerJSON {
 }
 
 func (d *definition) drbdDefinition() drbdDefinitionJSON {
-	return drbdDefinitionJSON{PeerSlots: peerSlots, TransportType: "IP", Secret: uuidOf("secret", d.name)}
+	return drbdDefinitionJSON{PeerSlots: peerSlots, TransportType: "IP", Secret: d.secret}
 }
 
 // maxVolumes keeps the minor numbers of two definitions apart.
@@ -135,7 +135,7 @@ func (v *values) volume(number int) *volumeStateJSON {
 func (s *Server) definition(d *definition, withVolumes bool) definitionJSON {
 	out := definitionJSON{
 		Name: d.name, ExternalName: d.externalName, Props: maps.Clone(d.props), Flags: slices.Clone(d.flags),
-		UUID: uuidOf("definition", d.name), ResourceGroupName: d.group,
+		UUID: d.uuid, ResourceGroupName: d.group,
 	}
 	for _, layer := range d.layers {
 		data := definitionLayerJSON{Type: layer}

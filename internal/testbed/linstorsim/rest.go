@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Kind is a kind of request that the server counts.
@@ -57,18 +58,13 @@ func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	handle := func(pattern string, kind Kind, handler http.HandlerFunc) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			kind := kind
-			if query := r.URL.Query(); kind == KindView && (query.Has("resources") || query.Has("nodes")) {
-				kind = KindViewPart
-			}
-			s.mu.Lock()
-			s.requests[kind]++
-			s.mu.Unlock()
+			s.count(kind)
 			handler(w, r)
 		})
 	}
 	handle("GET /v1/events/drbd/promotion", KindEvents, s.servePromotion)
-	handle("GET /v1/view/resources", KindView, s.serveView)
+	// Which of two kinds it is stands in its query.
+	mux.HandleFunc("GET /v1/view/resources", s.serveView)
 	handle("GET /v1/resource-definitions", KindDefinitions, s.serveDefinitions)
 	handle("GET /v1/resource-definitions/{definition}", KindDefinition, s.serveDefinition)
 	handle("GET /v1/resource-definitions/{definition}/resources", KindResources, s.serveResources)
@@ -86,29 +82,43 @@ func (s *Server) routes() *http.ServeMux {
 	return mux
 }
 
+// count counts a request.
+func (s *Server) count(kind Kind) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests[kind]++
+}
+
 // serveView answers with all resources that have volumes, after asking the satellites for the fill of their thin
 // pools.
 func (s *Server) serveView(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
+	if query.Has("resources") || query.Has("nodes") {
+		s.count(KindViewPart)
+	} else {
+		s.count(KindView)
+	}
 	filter := newViewFilter(query)
 	if err := s.askSatellites(r.Context(), filter); err != nil {
 		return
 	}
-	list := []resourceJSON{}
 	s.mu.Lock()
-	for _, key := range filter.resources.keys(s.definitions) {
+	keys := filter.resources.keys(s.definitions)
+	// Most have three replicas.
+	list := make([][]byte, 0, 3*len(keys))
+	for _, key := range keys {
 		d := s.definitions[key]
 		if d.volumes == 0 {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(d.resources)) {
 			if rsc := d.resources[name]; filter.selects(rsc) {
-				list = append(list, s.resource(d, rsc, true))
+				list = append(list, s.resourceText(d, rsc, true))
 			}
 		}
 	}
 	s.mu.Unlock()
-	answer(w, page(query, list))
+	answerList(w, page(query, list))
 }
 
 // askSatellites waits for every satellite with thin volumes of the selected resources to answer, or for the
@@ -169,7 +179,7 @@ func (f viewFilter) selects(rsc *resource) bool {
 type filter map[string]bool
 
 func newFilter(names []string) filter {
-	f := filter{}
+	f := make(filter, len(names))
 	for _, name := range names {
 		f[fold(name)] = true
 	}
@@ -183,12 +193,13 @@ func (f filter) keys(definitions map[string]*definition) []string {
 	if len(f) == 0 {
 		return slices.Sorted(maps.Keys(definitions))
 	}
-	var keys []string
-	for _, key := range slices.Sorted(maps.Keys(f)) {
+	keys := make([]string, 0, len(f))
+	for key := range f {
 		if definitions[key] != nil {
 			keys = append(keys, key)
 		}
 	}
+	slices.Sort(keys)
 	return keys
 }
 
@@ -206,51 +217,55 @@ func page[T any](query url.Values, list []T) []T {
 func (s *Server) serveDefinitions(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	withVolumes := query.Get("with_volume_definitions") == "true"
-	list := []definitionJSON{}
 	s.mu.Lock()
-	for _, key := range newFilter(query["resource_definitions"]).keys(s.definitions) {
-		list = append(list, s.definition(s.definitions[key], withVolumes))
+	keys := newFilter(query["resource_definitions"]).keys(s.definitions)
+	list := make([][]byte, 0, len(keys))
+	for _, key := range keys {
+		list = append(list, s.definitionText(s.definitions[key], withVolumes))
 	}
 	s.mu.Unlock()
-	answer(w, page(query, list))
+	answerList(w, page(query, list))
 }
 
 func (s *Server) serveDefinition(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	d := s.definitions[fold(r.PathValue("definition"))]
-	var out definitionJSON
+	var text []byte
 	if d != nil {
-		out = s.definition(d, r.URL.Query().Get("with_volume_definitions") == "true")
+		text = s.definitionText(d, r.URL.Query().Get("with_volume_definitions") == "true")
 	}
 	s.mu.Unlock()
-	answerIf(w, d != nil, out, "resource definition", r.PathValue("definition"))
+	answerIf(w, text, "resource definition", r.PathValue("definition"))
 }
 
 // serveResources answers from memory alone: it never waits for a satellite.
 func (s *Server) serveResources(w http.ResponseWriter, r *http.Request) {
-	list := []resourceJSON{}
+	var list [][]byte
 	s.mu.Lock()
 	d := s.definitions[fold(r.PathValue("definition"))]
 	if d != nil {
 		for _, name := range slices.Sorted(maps.Keys(d.resources)) {
-			list = append(list, s.resource(d, d.resources[name], false))
+			list = append(list, s.resourceText(d, d.resources[name], false))
 		}
 	}
 	s.mu.Unlock()
-	answerIf(w, d != nil, page(r.URL.Query(), list), "resource definition", r.PathValue("definition"))
+	if d == nil {
+		notFound(w, "resource definition", r.PathValue("definition"))
+		return
+	}
+	answerList(w, page(r.URL.Query(), list))
 }
 
 func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	var out resourceJSON
-	var rsc *resource
+	var text []byte
 	if d := s.definitions[fold(r.PathValue("definition"))]; d != nil {
-		if rsc = d.resources[fold(r.PathValue("node"))]; rsc != nil {
-			out = s.resource(d, rsc, false)
+		if rsc := d.resources[fold(r.PathValue("node"))]; rsc != nil {
+			text = s.resourceText(d, rsc, false)
 		}
 	}
 	s.mu.Unlock()
-	answerIf(w, rsc != nil, out, "resource", r.PathValue("definition")+" on node "+r.PathValue("node"))
+	answerIf(w, text, "resource", r.PathValue("definition")+" on node "+r.PathValue("node"))
 }
 
 func (s *Server) serveNodes(w http.ResponseWriter, r *http.Request) {
@@ -270,12 +285,12 @@ func (s *Server) serveNodes(w http.ResponseWriter, r *http.Request) {
 func (s *Server) serveNode(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	n := s.nodes[fold(r.PathValue("node"))]
-	var out nodeJSON
+	var text []byte
 	if n != nil {
-		out = s.node(n)
+		text = encode(s.node(n))
 	}
 	s.mu.Unlock()
-	answerIf(w, n != nil, out, "node", r.PathValue("node"))
+	answerIf(w, text, "node", r.PathValue("node"))
 }
 
 func (s *Server) serveGroups(w http.ResponseWriter, r *http.Request) {
@@ -293,15 +308,15 @@ func (s *Server) serveGroups(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) serveGroup(w http.ResponseWriter, r *http.Request) {
-	var out *groupJSON
+	var text []byte
 	s.mu.Lock()
 	for name := range s.groups {
 		if strings.EqualFold(name, r.PathValue("group")) {
-			out = new(s.group(name))
+			text = encode(s.group(name))
 		}
 	}
 	s.mu.Unlock()
-	answerIf(w, out != nil, out, "resource group", r.PathValue("group"))
+	answerIf(w, text, "resource group", r.PathValue("group"))
 }
 
 func (s *Server) serveControllerProps(w http.ResponseWriter, _ *http.Request) {
@@ -317,31 +332,56 @@ func (s *Server) serveVersion(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-func answer(w http.ResponseWriter, body any) { send(w, http.StatusOK, body) }
-
-func send(w http.ResponseWriter, status int, body any) {
+// encode returns a body as JSON.
+func encode(body any) []byte {
 	var buffer bytes.Buffer
 	encoder := json.NewEncoder(&buffer)
 	// LINSTOR's JSON writer does not escape for HTML. The wire types can not fail to encode.
 	encoder.SetEscapeHTML(false)
 	_ = encoder.Encode(body)
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	// An error here is a client that left.
-	_, _ = w.Write(bytes.TrimSuffix(buffer.Bytes(), []byte("\n")))
+	return bytes.TrimSuffix(buffer.Bytes(), []byte("\n"))
 }
 
-func answerIf(w http.ResponseWriter, found bool, body any, kind, name string) {
-	if !found {
+func answer(w http.ResponseWriter, body any) { send(w, http.StatusOK, encode(body)) }
+
+// bodies are the buffers in which lists are put together: those of all resources have megabytes.
+var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// answerList answers with a list of objects that are JSON already.
+func answerList(w http.ResponseWriter, list [][]byte) {
+	body := bodies.Get().(*bytes.Buffer)
+	defer bodies.Put(body)
+	body.Reset()
+	body.WriteByte('[')
+	for i, text := range list {
+		if i > 0 {
+			body.WriteByte(',')
+		}
+		body.Write(text)
+	}
+	body.WriteByte(']')
+	send(w, http.StatusOK, body.Bytes())
+}
+
+// answerIf answers with an object that is JSON already, or that there is none.
+func answerIf(w http.ResponseWriter, text []byte, kind, name string) {
+	if text == nil {
 		notFound(w, kind, name)
 		return
 	}
-	answer(w, body)
+	send(w, http.StatusOK, text)
+}
+
+func send(w http.ResponseWriter, status int, text []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	// An error here is a client that left.
+	_, _ = w.Write(text)
 }
 
 // notFound answers as LINSTOR does for objects that it does not have: 404 with a list of return codes.
 func notFound(w http.ResponseWriter, kind, name string) {
 	// MASK_ERROR with FAIL_NOT_FOUND_RSC_DFN; clients look at the HTTP status.
 	const retCode = -4611686018427387904 | 301
-	send(w, http.StatusNotFound, []apiCallRC{{retCode, fmt.Sprintf("The %s '%s' does not exist.", kind, name)}})
+	send(w, http.StatusNotFound, encode([]apiCallRC{{retCode, fmt.Sprintf("The %s '%s' does not exist.", kind, name)}}))
 }

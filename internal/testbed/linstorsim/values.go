@@ -69,7 +69,8 @@ func (s *Server) eachOn(n *node, f func(*definition, *resource)) {
 	}
 }
 
-// values are what a satellite reported of one replica; nil pointers are unknown.
+// values are what a satellite reported of one replica; nil pointers are unknown. A new report makes new ones: they
+// never change, so that the same pointer means the same values.
 type values struct {
 	inUse       *bool
 	mayPromote  *bool
