@@ -18,9 +18,10 @@ const (
 	// clockDelay is how long the clocks leave the processor to decisions when LINSTOR's word changes, and take what changes at
 	// about the same time together. The feed asks for a reading by itself.
 	clockDelay = 150 * time.Millisecond
-	// readingDue is how old a reading is at least that is asked for again. That of an event is younger when the clock is called,
-	// and the next one is due a second after it.
-	readingDue = 250 * time.Millisecond
+	// clockInterval is how often a volume is looked at while its clocks may run. What changes is looked at when it does.
+	clockInterval = 4 * time.Second
+	// clockHorizon is for how long its resources are read every second then. It leaves a busy process time to look again.
+	clockHorizon = 8 * time.Second
 )
 
 // ClockReconciler keeps the clocks of the grace periods running on every replica: as long as a loss could follow for a
@@ -35,7 +36,7 @@ func (r *ClockReconciler) setup(mgr ctrl.Manager, options controller.Options) er
 	return watchVolumes(ctrl.NewControllerManagedBy(mgr).Named("clock").WithOptions(options), &r.gatherer).Complete(r)
 }
 
-// Reconcile asks for a reading of every resource that the decision about the volume rests on.
+// Reconcile has every resource read every second for a while that the decision about the volume rests on, if it asks for that.
 func (r *ClockReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	began := time.Now()
 	var pv corev1.PersistentVolume
@@ -50,32 +51,23 @@ func (r *ClockReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("gathering what is known of volume %s: %w", pv.Name, err)
 	}
-	var next soonest
+	var again time.Duration
 	for _, in := range inputs {
 		if failover.Decide(in).After > 0 {
-			next.add(r.poll(resource, in))
+			again = clockInterval
+			r.keep(resource, in, began.Add(clockHorizon))
 		}
 	}
 	r.decided(resource, began)
-	return reconcile.Result{RequeueAfter: time.Duration(next)}, nil
+	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// poll asks for the readings that are due, and returns how soon others are. A pending grace may end sooner, but a reading is
-// due every second and no earlier.
-func (r *ClockReconciler) poll(resource string, in failover.Input) time.Duration {
-	next := soonest(time.Second)
-	pollOne := func(name string, confirmed time.Time) {
-		if age := in.Now.Sub(confirmed); age < readingDue {
-			next.add(time.Second - age)
-			return
-		}
-		r.linstor.Poll(name)
-	}
-	pollOne(resource, in.Resource.Confirmed)
+// keep has everything read until then that the decision rests on.
+func (r *ClockReconciler) keep(resource string, in failover.Input, until time.Time) {
+	r.linstor.Keep(resource, until)
 	for _, pod := range in.Pods {
 		for _, other := range pod.Others {
-			pollOne(other.Resource.Name, other.Resource.Confirmed)
+			r.linstor.Keep(other.Resource.Name, until)
 		}
 	}
-	return time.Duration(next)
 }

@@ -32,11 +32,13 @@ const (
 	TaintLostQuorum = "drbd.linbit.com/lost-quorum"
 )
 
-// Linstor is what the controllers need of LINSTOR. Refresh and Answers ask LINSTOR now, Poll soon; everything else answers from memory.
+// Linstor is what the controllers need of LINSTOR. Refresh and Answers ask LINSTOR now, Poll soon, and Keep every second; everything
+// else answers from memory.
 type Linstor interface {
 	Resource(name string) (linstor.Resource, bool)
 	Refresh(ctx context.Context, name string) (linstor.Resource, error)
 	Poll(name string)
+	Keep(name string, until time.Time)
 	Status() linstor.Status
 	Subscribe(changed func(resource string)) (unsubscribe func())
 	Node(name string) (linstor.Node, bool)

@@ -71,7 +71,10 @@ func (s *Store) applyResources(name string, list []wireResource, at span) {
 		}
 		e = s.add(name)
 	}
-	changed := changes(e, func() { s.replace(e, list, at) })
+	changed, reshaped := changes(e, func() { s.replace(e, list, at) })
+	if reshaped {
+		e.reshaped = stampOf(at.end)
+	}
 	name = e.name
 	s.mu.Unlock()
 	if created || changed {
@@ -106,7 +109,7 @@ func (s *Store) applyView(all []wireResource, at span) (read []string) {
 	var changed []string
 	s.mu.Lock()
 	for key, list := range rows {
-		isChanged, lacking := s.takeRows(key, list, at)
+		isChanged, _, lacking := s.takeRows(key, list, at) // the settings were read before
 		if isChanged {
 			changed = append(changed, s.resources[key].name)
 		}
@@ -144,7 +147,10 @@ func (s *Store) applySome(list []wireResource, at span) map[string]bool {
 	var changed []string
 	s.mu.Lock()
 	for key, rows := range byResource(list) {
-		isChanged, lacking := s.takeRows(key, rows, at)
+		isChanged, reshaped, lacking := s.takeRows(key, rows, at)
+		if reshaped {
+			s.resources[key].reshaped = stampOf(at.end)
+		}
 		complete[key] = !lacking
 		if isChanged {
 			changed = append(changed, s.resources[key].name)
@@ -164,21 +170,22 @@ func byResource(list []wireResource) map[string][]wireResource {
 }
 
 // takeRows takes over what the view says of one resource definition, and tells whether that changed
-// anything and whether it lacks replicas. The lock must be held.
-func (s *Store) takeRows(key string, list []wireResource, at span) (changed, lacking bool) {
+// anything, and replicas or their disks, and whether it lacks replicas. The lock must be held.
+func (s *Store) takeRows(key string, list []wireResource, at span) (changed, reshaped, lacking bool) {
 	e := s.resources[key]
 	if e == nil {
 		s.replace(s.add(list[0].Name), list, at)
-		return true, false
+		return true, true, false
 	}
 	if stampOf(at.start) < e.setConfirmed {
-		return false, false
+		return false, false, false
 	}
 	take := s.replace
 	if lacking = lacks(list, e); lacking {
 		take = s.update
 	}
-	return changes(e, func() { take(e, list, at) }), lacking
+	changed, reshaped = changes(e, func() { take(e, list, at) })
+	return changed, reshaped, lacking
 }
 
 // lacks tells whether a replica of e is not in the list.

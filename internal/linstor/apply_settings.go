@@ -214,6 +214,15 @@ func (s *Store) definitionReadAt(name string) time.Time {
 	return time.Time{}
 }
 
+func (s *Store) listReadAt(name string) time.Time {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if e := s.resources[fold(name)]; e != nil {
+		return e.setConfirmed.time()
+	}
+	return time.Time{}
+}
+
 func (s *Store) groupReadAt(name string) time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -221,6 +230,21 @@ func (s *Store) groupReadAt(name string) time.Time {
 		return g.read.time()
 	}
 	return time.Time{}
+}
+
+// settingsInDoubt tells whether the quorum of a resource may have changed: its settings were never read, or not since
+// replicas or their disks have changed, upon which LINSTOR adapts the definition's quorum.
+func (s *Store) settingsInDoubt(name string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	e, d := s.resources[fold(name)], s.definitions[fold(name)]
+	if e == nil || d == nil {
+		return e != nil
+	}
+	if group := s.groups[d.group]; d.group != "" && (group == nil || group.read == 0) {
+		return true
+	}
+	return d.read == 0 || d.read < e.reshaped
 }
 
 // groupOf returns the folded name of the definition's resource group, empty when unknown.

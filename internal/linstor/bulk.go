@@ -2,7 +2,6 @@ package linstor
 
 import (
 	"context"
-	"net/url"
 	"sync"
 	"time"
 )
@@ -105,7 +104,7 @@ func (r *bulkReader) board(ctx context.Context, name string) *bulk {
 	b.waiting++
 	if _, ok := b.names[fold(name)]; !ok {
 		b.names[fold(name)] = name
-		b.query += len("resource_definitions=&") + len(url.QueryEscape(name))
+		b.query += queryBytes(name)
 	}
 	if b.query >= bulkQuery {
 		r.gathering = nil // the next one gathers already
@@ -147,22 +146,41 @@ func (r *bulkReader) depart(ctx context.Context, b *bulk) {
 	if r.gathering == b {
 		r.gathering = nil
 	}
-	given := !r.retry.IsZero() // up, as another one has failed meanwhile
 	r.mu.Unlock()
 	defer close(b.done)
 	defer b.cancel()
-	if given {
-		return
-	}
 	names := make([]string, 0, len(b.names))
 	for _, name := range b.names {
 		names = append(names, name)
 	}
+	b.served = r.request(ctx, names)
+}
+
+// ask makes a request of its own for many, and returns the folded names of those whom it has served.
+func (r *bulkReader) ask(ctx context.Context, names []string) map[string]bool {
+	r.try(ctx, names[0])
+	select {
+	case r.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil
+	}
+	defer func() { <-r.slots }()
+	return r.request(ctx, names)
+}
+
+// request makes a request, unless another one has failed, and returns the folded names of those whom it has served.
+func (r *bulkReader) request(ctx context.Context, names []string) map[string]bool {
+	r.mu.Lock()
+	given := !r.retry.IsZero() // up
+	r.mu.Unlock()
+	if given {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, bulkTimeout)
 	defer cancel()
 	served, err := r.read(ctx, names)
-	b.served = served
 	r.ended(err)
+	return served
 }
 
 // ended takes down what became of a request.

@@ -280,6 +280,40 @@ func TestABulkAnswerIsNoEvidenceForWhatItLacks(t *testing.T) {
 	})
 }
 
+func TestDefinitionsAreReadInBulkAgainAfterAFailure(t *testing.T) {
+	const many = 300
+	inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+		failing := true
+		fake.change(func() {
+			fake.intercept = func(w http.ResponseWriter, r *http.Request) bool {
+				<-time.After(10 * time.Millisecond) // so that others come meanwhile
+				var fails bool
+				fake.change(func() { fails = failing && r.URL.Path+"?" == bulkDefinitions && r.URL.RawQuery != "" })
+				if fails {
+					w.WriteHeader(http.StatusServiceUnavailable)
+				}
+				return fails
+			}
+		})
+		settle(pollLevelsAge)
+		pollAll(feed, many)
+		settle(5 * time.Second)
+		if fake.count(bulkDefinitions) == 0 {
+			t.Fatal("no definitions were asked for in bulk")
+		}
+		fake.change(func() { failing = false })
+		for range 2 {
+			settle(pollLevelsAge)
+			fake.forget()
+			pollAll(feed, many)
+			settle(2 * time.Second)
+		}
+		if bulk, single := fake.count(bulkDefinitions), fake.singleDefinitions(); bulk == 0 || single > many/5 {
+			t.Errorf("%d definitions read one by one and %d requests in bulk after LINSTOR has recovered", single, bulk)
+		}
+	})
+}
+
 func TestPollsAreLimitedWhereLinstorAnswersNothingInBulk(t *testing.T) {
 	const many = 600
 	inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {

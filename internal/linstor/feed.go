@@ -112,6 +112,8 @@ type Feed struct {
 	wantedLists, wantedDefinitions atomic.Int32
 	// singles are the definitions that are being read one by one.
 	singles chan struct{}
+	// keeper has resources read every second.
+	keeper *keeper
 	// queue is there while the feed runs.
 	queue atomic.Pointer[pollQueue]
 	// watch compares REST with the event stream, while there is one.
@@ -140,6 +142,7 @@ func NewFeed(client *Client, store *Store, log logr.Logger, opts Options) *Feed 
 		limiter: rate.NewLimiter(rate.Limit(opts.ReadsPerSecond), opts.Workers),
 		turns:   make(chan struct{}, max(opts.Workers/2, 1)),
 		singles: make(chan struct{}, crowd),
+		keeper:  newKeeper(),
 	}
 	f.lists, f.definitions = newBulkReader(f.readSomeResources), newBulkReader(f.readSomeDefinitions)
 	return f
@@ -158,6 +161,7 @@ func (f *Feed) Start(ctx context.Context) error {
 
 	var worker sync.WaitGroup
 	worker.Go(func() { f.work(ctx, queue) })
+	worker.Go(func() { f.readKept(ctx) })
 	f.keepFollowing(ctx)
 	f.disconnected()
 	f.queue.Store(nil)

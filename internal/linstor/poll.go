@@ -84,12 +84,10 @@ func (f *Feed) poll(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	before, _ := f.store.Resource(name)
 	if err := f.pollResources(ctx, name); err != nil {
 		return err
 	}
-	after, ok := f.store.Resource(name)
-	if !ok || !f.settingsInDoubt(name, before, after) {
+	if !f.store.settingsInDoubt(name) {
 		return nil
 	}
 	// What LINSTOR sets by itself when replicas come and go must be known before the list is read: only
@@ -98,25 +96,6 @@ func (f *Feed) poll(ctx context.Context, name string) error {
 		return err
 	}
 	return f.pollResources(ctx, name)
-}
-
-// settingsInDoubt tells whether the definition's quorum may have changed: it was never read, or
-// replicas or their disks have changed, upon which LINSTOR adapts the definition's quorum.
-func (f *Feed) settingsInDoubt(name string, before, after Resource) bool {
-	group := f.store.groupOf(name)
-	if f.store.definitionReadAt(name).IsZero() || group != "" && f.store.groupReadAt(group).IsZero() {
-		return true
-	}
-	if len(before.Replicas) != len(after.Replicas) {
-		return true
-	}
-	for i, replica := range after.Replicas {
-		old := before.Replicas[i]
-		if old.Node != replica.Node || old.Diskless != replica.Diskless || old.Leaving != replica.Leaving {
-			return true
-		}
-	}
-	return false
 }
 
 // readResources reads the list of one resource definition into the store: alone if that is possible soon and few are
@@ -172,8 +151,7 @@ func (f *Feed) pollResources(ctx context.Context, name string) error {
 // joinLists has the list read together with others, unless it takes an answer of its own: the view is silent on
 // what does not exist, and refuses names that could not.
 func (f *Feed) joinLists(ctx context.Context, name string) bool {
-	r, ok := f.store.Resource(name)
-	return ok && len(r.Replicas) > 0 && f.lists.join(ctx, name)
+	return f.store.hasReplicas(name) && f.lists.join(ctx, name)
 }
 
 func (f *Feed) readList(ctx context.Context, name string) error {

@@ -80,6 +80,11 @@ func (f *Feed) readLevels(ctx context.Context, name string, notBefore time.Time)
 	if group == "" {
 		return nil
 	}
+	return f.readGroup(ctx, group, notBefore)
+}
+
+// readGroup reads the properties of a group.
+func (f *Feed) readGroup(ctx context.Context, group string, notBefore time.Time) error {
 	groupReadAt := func() time.Time { return f.store.groupReadAt(group) }
 	return f.shared(ctx, kindGroup+"/"+group, notBefore, groupReadAt, func(ctx context.Context) error {
 		at := span{start: time.Now()}
@@ -97,6 +102,9 @@ func (f *Feed) readLevels(ctx context.Context, name string, notBefore time.Time)
 func (f *Feed) readDefinition(ctx context.Context, name string) error {
 	defer f.wantedDefinitions.Add(-1)
 	many := f.wantedDefinitions.Add(1) > crowd
+	if many {
+		f.definitions.try(context.WithoutCancel(ctx), name)
+	}
 	if many && !f.store.definitionReadAt(name).IsZero() && f.definitions.join(ctx, name) {
 		return nil
 	}

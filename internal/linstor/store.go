@@ -35,6 +35,8 @@ type entry struct {
 	// set is the sorted, joined names of the nodes with a replica. It is confirmed by lists only.
 	set          kept[string]
 	setConfirmed stamp
+	// reshaped is when a reading that settings were not read before has last shown other replicas or disks.
+	reshaped stamp
 	// replicas are sorted by node.
 	replicas []replicaEntry
 	// undecided is when events came that changed something and were not decided on yet.
@@ -114,6 +116,14 @@ func (s *Store) has(resource, node string) bool {
 	defer s.mu.RUnlock()
 	e := s.resources[resource]
 	return e != nil && e.replica(node) != nil
+}
+
+// hasReplicas tells whether LINSTOR lists replicas of a resource definition.
+func (s *Store) hasReplicas(name string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	e := s.resources[fold(name)]
+	return e != nil && len(e.replicas) > 0
 }
 
 // Names returns the display names of all known resource definitions, sorted.
