@@ -9,11 +9,15 @@ import (
 )
 
 const (
-	// percent is how much garbage may gather beside what is in use, in percent. A storm of events takes place within that: with
-	// little garbage allowed it would spend a third of its time on collections, and wait for them.
+	// percent is how much garbage may gather at least beside what is in use, in percent. A storm of events takes place within
+	// that: with little garbage allowed it would spend a third of its time on collections, and wait for them.
 	percent = 200
-	// startPercent is the same until little goes on for the first time: what is read at the start is several times of what stays.
+	// room is how many bytes of garbage may gather at least; where little is in use, that is more.
+	room = 64 << 20
+	// startPercent is how much may gather in percent until the start is over: what is read then is several times of what stays.
 	startPercent = 50
+	// startLooks is how many looks after the start it is over at the latest, also where much goes on.
+	startLooks = 3
 	// every is how often it is seen whether garbage has to go before the collector begins by itself.
 	every = 10 * time.Second
 	// tolerated is how much garbage is left alone, as a share of what is in use: nearly all of that are caches that stay, so that
@@ -28,7 +32,7 @@ func Keep(ctx context.Context) {
 	defer debug.SetGCPercent(debug.SetGCPercent(startPercent))
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	k := keeper{free: debug.FreeOSMemory, settled: func() { debug.SetGCPercent(percent) }}
+	k := keeper{free: debug.FreeOSMemory, allow: func(percent int) { debug.SetGCPercent(percent) }}
 	for {
 		select {
 		case <-ctx.Done():
@@ -64,22 +68,31 @@ func heapNow() heap {
 type keeper struct {
 	// free collects garbage and gives the memory back to the system.
 	free func()
-	// settled is called once, when little goes on for the first time; nil afterwards.
-	settled func()
-	last    heap
+	// allow says how much garbage may gather beside what is in use, in percent.
+	allow func(percent int)
+	last  heap
+	// looks are those since the start, until that is over.
+	looks   int
+	allowed int
 }
 
 func (k *keeper) look(now heap) {
-	allocated := now.allocated - k.last.allocated
+	quiet := now.allocated-k.last.allocated < busy
 	k.last = now
-	if allocated >= busy {
-		return
+	k.looks++
+	if quiet {
+		k.looks = max(k.looks, startLooks)
 	}
-	if k.settled != nil {
-		k.settled()
-		k.settled = nil
+	if percent := percentOf(now.live); k.looks >= startLooks && percent != k.allowed {
+		k.allowed = percent
+		k.allow(percent)
 	}
-	if float64(now.objects+now.free) > (1+tolerated)*float64(now.live) {
+	if quiet && float64(now.objects+now.free) > (1+tolerated)*float64(now.live) {
 		k.free()
 	}
+}
+
+// percentOf is how much garbage may gather beside so many bytes in use, in percent.
+func percentOf(live uint64) int {
+	return max(percent, int(100*room/max(live, room/10))) //nolint:gosec // at most 1000
 }

@@ -2,6 +2,7 @@ package garbage
 
 import (
 	"runtime"
+	"slices"
 	"testing"
 )
 
@@ -25,7 +26,7 @@ func TestGarbageGoesWhileLittleGoesOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			freed := false
-			k := keeper{free: func() { freed = true }, last: heap{allocated: 1000 * mib}}
+			k := keeper{free: func() { freed = true }, allow: func(int) {}, last: heap{allocated: 1000 * mib}}
 			if k.look(tc.now); freed != tc.want {
 				t.Errorf("freed: %t, want %t", freed, tc.want)
 			}
@@ -35,17 +36,52 @@ func TestGarbageGoesWhileLittleGoesOn(t *testing.T) {
 
 func TestTheStartIsOverWhenLittleGoesOn(t *testing.T) {
 	t.Parallel()
-	settled := 0
-	k := keeper{free: func() {}, settled: func() { settled++ }}
+	allowed := 0
+	k := keeper{free: func() {}, allow: func(percent int) { allowed = percent }}
 	k.look(heap{allocated: 500 * mib, objects: 200 * mib, live: 100 * mib})
-	if settled != 0 {
+	if allowed != 0 {
 		t.Error("the start was over while much was allocated")
 	}
-	for range 3 {
-		k.look(heap{allocated: 501 * mib, objects: 200 * mib, live: 100 * mib})
+	k.look(heap{allocated: 501 * mib, objects: 200 * mib, live: 100 * mib})
+	if allowed != 200 {
+		t.Errorf("%d %% of garbage may gather", allowed)
 	}
-	if settled != 1 {
-		t.Errorf("the start was over %d times", settled)
+}
+
+func TestTheStartIsOverAfterAWhileAlsoWhereMuchGoesOn(t *testing.T) {
+	t.Parallel()
+	allowed := 0
+	k := keeper{free: func() { t.Error("garbage was collected while much goes on") }, allow: func(percent int) { allowed = percent }}
+	for i := range uint64(3) {
+		if allowed != 0 {
+			t.Errorf("the start was over after %d looks", i)
+		}
+		k.look(heap{allocated: 500 * (i + 1) * mib, objects: 200 * mib, live: 100 * mib})
+	}
+	if allowed != 200 {
+		t.Errorf("%d %% of garbage may gather", allowed)
+	}
+}
+
+func TestThereIsRoomForAStormWhereLittleIsInUse(t *testing.T) {
+	t.Parallel()
+	for live, want := range map[uint64]int{0: 1000, mib: 1000, 16 * mib: 400, 32 * mib: 200, 100 * mib: 200} {
+		if got := percentOf(live); got != want {
+			t.Errorf("%d %% of garbage may gather beside %d MiB, want %d", got, live/mib, want)
+		}
+	}
+}
+
+// How much is in use changes all the time; the collector is told only of what makes a difference to it.
+func TestWhatMayGatherIsSaidWhenItChanges(t *testing.T) {
+	t.Parallel()
+	var said []int
+	k := keeper{free: func() {}, allow: func(percent int) { said = append(said, percent) }}
+	for _, live := range []uint64{100, 110, 16, 16, 120} {
+		k.look(heap{objects: live * mib, live: live * mib})
+	}
+	if want := []int{200, 400, 200}; !slices.Equal(said, want) {
+		t.Errorf("said %d, want %d", said, want)
 	}
 }
 
