@@ -14,7 +14,7 @@ import (
 
 // From a volume's name to the decision on it, as it is made for each event and each second of doubt, among many volumes.
 func BenchmarkGatherAndDecide(b *testing.B) {
-	c, selector := crowd(b)
+	c, selector := crowdCache(b)
 	g := gatherer{
 		cache: c, linstor: wellOn{}, kubelets: NewKubelets(clock.RealClock{}, nil), clock: clock.RealClock{},
 		driver: virtual.Driver, selector: selector,
@@ -39,7 +39,7 @@ func BenchmarkGatherAndDecide(b *testing.B) {
 
 // From LINSTOR's word on a resource to the volumes that have to be looked at.
 func BenchmarkDoorbell(b *testing.B) {
-	c, selector := crowd(b)
+	c, selector := crowdCache(b)
 	g := gatherer{cache: c, driver: virtual.Driver, selector: selector}
 	b.ReportAllocs()
 	n := 0
@@ -57,7 +57,7 @@ func BenchmarkCacheFootprint(b *testing.B) {
 	for b.Loop() {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		c, _ := crowd(b)
+		c, _ := crowdCache(b)
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		runtime.KeepAlive(c)

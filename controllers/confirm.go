@@ -134,14 +134,15 @@ func (g *gatherer) confirmAttachment(ctx context.Context, pv *corev1.PersistentV
 		if va.Spec.NodeName != node {
 			continue
 		}
-		var fresh storagev1.VolumeAttachment
-		if err := g.live.Get(ctx, client.ObjectKeyFromObject(&va), &fresh); client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("reading VolumeAttachment %s: %w", va.Name, err)
-		} else if err == nil {
-			confirmed = append(confirmed, fresh)
+		fresh, err := g.attachments.read(ctx, va.Name)
+		if err != nil {
+			return nil, err
+		}
+		if fresh != nil {
+			confirmed = append(confirmed, *fresh)
 		}
 	}
-	return attachmentFacts(confirmed, selected, node), nil
+	return g.attachmentFacts(pv.Name, confirmed, selected, node), nil
 }
 
 // resourcesOf returns the LINSTOR resources of the volume and of all volumes of the pods.

@@ -1,145 +1,163 @@
 package controllers
 
 import (
-	"context"
-	"fmt"
-	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	kruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
-// crowdSize is how many volumes a crowd has, each with a selected pod.
-const crowdSize = 2000
-
-// crowd returns a cache, as the controller has it, with many volumes.
-func crowd(tb testing.TB) (client.Reader, labels.Selector) {
-	tb.Helper()
-	ctrl.SetLogger(logr.Discard()) // the cache's
-	selector := labels.SelectorFromSet(labels.Set{"move": "me"})
-	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("PersistentVolume"), meta.RESTScopeRoot)
-	mapper.Add(storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"), meta.RESTScopeRoot)
-	c, err := cache.New(&rest.Config{}, cache.Options{
-		HTTPClient: http.DefaultClient, Mapper: mapper, Scheme: scheme.Scheme, DefaultTransform: Trim(selector),
-		NewInformer: func(
-			_ toolscache.ListerWatcher, kind kruntime.Object, resync time.Duration, indexers toolscache.Indexers,
-		) toolscache.SharedIndexInformer {
-			return toolscache.NewSharedIndexInformer(crowdLister(kind), kind, resync, indexers)
-		},
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	indexed, err := newIndexReader(tb.Context(), c, virtual.Driver)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	go func() { _ = c.Start(tb.Context()) }()
-	if !c.WaitForCacheSync(tb.Context()) {
-		tb.Fatal("the cache was not filled")
-	}
-	return indexed, selector
+// waited is how long a removal waits that may wait for a second.
+func waited(t *testing.T, c *crowd) time.Duration {
+	t.Helper()
+	began := time.Now()
+	c.wait(t.Context(), time.Second)
+	return time.Since(began)
 }
 
-// crowdLister lists the objects of a kind that the crowd consists of.
-func crowdLister(kind kruntime.Object) toolscache.ListerWatcher {
-	list := func() kruntime.Object {
-		switch kind.(type) {
-		case *corev1.Pod:
-			pods := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
-			for i := range crowdSize {
-				pods.Items = append(pods.Items, crowdPod(i))
+func TestARemovalWaitsUntilNearlyAllOthersAreReady(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(crowdFew, func() int { return 100 })
+		var ready, over []func()
+		for range 100 {
+			prepared, leave := c.remove()
+			ready, over = append(ready, prepared), append(over, leave)
+		}
+		for _, prepared := range ready[:89] {
+			prepared()
+		}
+		if got := waited(t, c); got != time.Second {
+			t.Errorf("waited %s while eleven are not ready", got)
+		}
+		ready[89]()
+		ready[89]() // the second time has no effect
+		if got := waited(t, c); got != crowdQuiet {
+			t.Errorf("waited %s for the ten that are slow, want %s", got, crowdQuiet)
+		}
+		if got := waited(t, c); got != 0 {
+			t.Errorf("waited %s although nearly all are ready", got)
+		}
+		for range 10 { // others begin
+			_, leave := c.remove()
+			over = append(over, leave)
+		}
+		if got := waited(t, c); got != time.Second {
+			t.Errorf("waited %s while twenty of 110 are not ready", got)
+		}
+		for _, leave := range over {
+			leave()
+		}
+		if c.removals != 0 || c.preparing != 0 {
+			t.Errorf("left behind: %d removals, of them %d not ready", c.removals, c.preparing)
+		}
+	})
+}
+
+func TestWhatBeginsBeforeAllAreReadyIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(crowdFew, func() int { return 100 })
+		first, _ := c.remove()
+		first()
+		<-time.After(crowdQuiet / 2)
+		second, _ := c.remove()
+		if got := waited(t, c); got != time.Second {
+			t.Errorf("waited %s", got)
+		}
+		second()
+		if got := waited(t, c); got != crowdQuiet {
+			t.Errorf("waited %s, want %s", got, crowdQuiet)
+		}
+	})
+}
+
+func TestADetachWaitsForRemovals(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, tc := range map[string]struct {
+		removals int
+		removed  time.Time
+		want     time.Duration
+	}{
+		"of many others":                     {17, now.Add(-time.Second), crowdPause},
+		"not of a few":                       {16, now.Add(-time.Second), 0},
+		"not for long":                       {17, now.Add(-crowdPatience - 1), 0},
+		"not where another process was that": {17, time.Time{}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCrowd(crowdFew, func() int { return 100 })
+			for range tc.removals {
+				c.remove()
 			}
-			return pods
-		case *corev1.PersistentVolume:
-			volumes := &corev1.PersistentVolumeList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
-			for i := range crowdSize {
-				volumes.Items = append(volumes.Items, crowdVolume(i))
+			if got := c.afterRemovals(now, tc.removed); got != tc.want {
+				t.Errorf("looks again after %s, want %s", got, tc.want)
 			}
-			return volumes
-		default:
-			attachments := &storagev1.VolumeAttachmentList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
-			for i := range crowdSize {
-				attachments.Items = append(attachments.Items, crowdAttachment(i))
-			}
-			return attachments
+		})
+	}
+}
+
+func TestMoreVolumesThanAFewAreACrowd(t *testing.T) {
+	t.Parallel()
+	for suspected, want := range map[int]bool{0: false, 16: false, 17: true} {
+		if got := newCrowd(crowdFew, func() int { return suspected }).many(); got != want {
+			t.Errorf("%d are many: %t", suspected, got)
 		}
 	}
-	return toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
-		ListWithContextFunc:  func(context.Context, metav1.ListOptions) (kruntime.Object, error) { return list(), nil },
-		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
-	}, noWatchList{})
 }
 
-// noWatchList is a client that does not stream lists.
-type noWatchList struct{}
-
-func (noWatchList) IsWatchListSemanticsUnSupported() bool { return true }
-
-func crowdName(i int) string { return fmt.Sprintf("pvc-%08d-0000-4000-8000-%012d", i, i) }
-
-func crowdMeta(name string, i int) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: name, UID: types.UID(fmt.Sprintf("%08d-1111-4000-8000-%012d", i, i)), ResourceVersion: "1", CreationTimestamp: metav1.Now()}
+func TestAPodInACrowdIsNotRemovedByAnOldReading(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	s.in.Asked = time.Now().Add(-failover.MaxAge - time.Second)
+	over, err := s.r.removeInCrowd(s.ctx, s.pv, s.in, s.d)
+	s.must(err)
+	if over || s.pod() == nil {
+		t.Errorf("over %t, pod %v, want another reading", over, s.pod())
+	}
 }
 
-func crowdPod(i int) corev1.Pod {
-	pod := corev1.Pod{ObjectMeta: crowdMeta(fmt.Sprintf("database-%05d-0", i), i)}
-	pod.Namespace = "default"
-	pod.Labels = map[string]string{"move": "me", "app.kubernetes.io/instance": fmt.Sprint("database-", i), "app.kubernetes.io/name": "database"}
-	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "database", UID: "1", Controller: new(true)}}
-	pod.Spec = corev1.PodSpec{
-		NodeName: nodeA, Containers: []corev1.Container{{Name: "database", Image: "registry.example.com/database:17"}},
-		Volumes: []corev1.Volume{
-			{Name: "data", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: fmt.Sprintf("data-%05d", i)},
-			}},
-			{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}},
-		},
+func TestEachPodInACrowdIsRemovedByAReadingOfItsOwn(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	s.in.Pods = append(s.in.Pods, failover.Pod{Namespace: "default", Name: "db-1", UID: "another"})
+	over, err := s.r.removeInCrowd(s.ctx, s.pv, s.in, s.d)
+	s.must(err)
+	if over || s.pod() != nil {
+		t.Errorf("over %t, pod %v, want the first one removed", over, s.pod())
 	}
-	pod.Status = corev1.PodStatus{
-		Phase:      corev1.PodRunning,
-		Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}},
-		ContainerStatuses: []corev1.ContainerStatus{{
-			Name: "database", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
-		}},
+	s = newSteps(t)
+	if over, err = s.r.removeInCrowd(s.ctx, s.pv, s.in, s.d); err != nil || !over || s.pod() != nil {
+		t.Errorf("over %t, pod %v, %v, want the only one removed", over, s.pod(), err)
 	}
-	return pod
 }
 
-func crowdVolume(i int) corev1.PersistentVolume {
-	pv := corev1.PersistentVolume{ObjectMeta: crowdMeta(crowdName(i), i)}
-	pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
-	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: virtual.Driver, VolumeHandle: crowdName(i), FSType: "ext4"}
-	pv.Spec.ClaimRef = &corev1.ObjectReference{
-		Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: "default", Name: fmt.Sprintf("data-%05d", i), UID: pv.UID,
+// The leader itself goes on with what it has begun, also where nothing on the attachment says so.
+func TestWhatThisProcessHasBegunCountsAsMarked(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	s.r.linstor = noLinstor{}
+	facts, err := s.r.confirmAttachment(s.ctx, s.pv, nodeA)
+	s.must(err)
+	if facts.Marked {
+		t.Fatal("marked before anything was done")
 	}
-	return pv
-}
-
-func crowdAttachment(i int) storagev1.VolumeAttachment {
-	va := storagev1.VolumeAttachment{ObjectMeta: crowdMeta(fmt.Sprintf("csi-%064d", i), i)}
-	va.Spec = storagev1.VolumeAttachmentSpec{
-		Attacher: virtual.Driver, NodeName: nodeA, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new(crowdName(i))},
+	_, err = s.r.removeInCrowd(s.ctx, s.pv, s.in, s.d)
+	s.must(err)
+	if facts, err = s.r.confirmAttachment(s.ctx, s.pv, nodeA); err != nil || !facts.Marked {
+		t.Errorf("%+v, %v", facts, err)
 	}
-	va.Status.Attached = true
-	return va
+	inputs, err := s.r.candidates(s.ctx, s.pv)
+	if err != nil || len(inputs) != 1 || !inputs[0].Attachment.Marked || len(inputs[0].Pods) > 0 {
+		t.Errorf("candidates %+v, %v, want the attachment", inputs, err)
+	}
+	if s.marked() != "" {
+		t.Error("the attachment has a mark")
+	}
+	s.r.reports.forget("db")
+	if facts, err = s.r.confirmAttachment(s.ctx, s.pv, nodeA); err != nil || facts.Marked {
+		t.Errorf("%+v, %v, after the end of it", facts, err)
+	}
 }

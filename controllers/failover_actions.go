@@ -37,8 +37,7 @@ const (
 //
 // The decision returned is the newest one; its After says when to come back.
 func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input) (failover.Decision, error) {
-	if rest := r.reports.restAfterDetach(pv.Name, in); rest > 0 {
-		// All is done, and what follows is Kubernetes'. Each of its steps calls for a look.
+	if rest := r.rest(pv.Name, in); rest > 0 {
 		d := failover.Decide(in)
 		d.After = rest
 		return d, nil
@@ -49,6 +48,28 @@ func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolum
 		r.report(ctx, pv, in, d)
 		return d, nil
 	}
+	if len(in.Pods) == 0 {
+		return r.takeTurns(ctx, pv, in, func() {})
+	}
+	prepared, leave := r.crowd.remove()
+	defer leave()
+	return r.takeTurns(ctx, pv, in, prepared)
+}
+
+// rest is for how long there is nothing to do: after the deletion of an attachment what follows is Kubernetes', each of whose
+// steps calls for a look, and a detach can wait for the removals of a crowd.
+func (r *FailoverReconciler) rest(volume string, in failover.Input) time.Duration {
+	if rest := r.reports.restAfterDetach(volume, in); rest > 0 || len(in.Pods) > 0 {
+		return rest
+	}
+	return r.crowd.afterRemovals(in.Now, r.reports.removedAt(volume, in.Node.Name))
+}
+
+// takeTurns confirms and takes one step, until nothing is left to do at the moment. It calls prepared when the first removal
+// is ready.
+func (r *FailoverReconciler) takeTurns(
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, prepared func(),
+) (failover.Decision, error) {
 	var d failover.Decision
 	var emptied bool
 	for range maxTurns {
@@ -56,33 +77,48 @@ func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolum
 		if in, err = r.confirmOnce(ctx, pv, in, emptied); err != nil {
 			return d, err
 		}
-		emptied = false
 		in.Halt = r.halt.now(ctx)
 		d = r.keepPodsAway(ctx, in, failover.Decide(in))
+		if len(in.Pods) == 0 && in.Attachment == nil {
+			return d, nil // Kubernetes has finished it meanwhile
+		}
 		r.report(ctx, pv, in, d)
 		if d.Verdict != failover.Lost {
 			return d, nil
 		}
 		d.After = untilDue(in)
+		var over bool
 		if len(in.Pods) == 0 {
-			if current, err := r.detach(ctx, pv, in, d); err != nil || current {
-				return d, err
-			}
-			continue
+			emptied = false
+			over, err = r.detach(ctx, pv, in, d)
+		} else {
+			emptied, over, err = r.removeOne(ctx, pv, &in, d, prepared)
 		}
-		if in.Attachment, err = r.mark(ctx, in, d); err != nil {
+		if err != nil || over {
 			return d, err
 		}
-		if r.isOld(in) {
-			continue // the taint or the mark has taken so long that the reading is old
-		}
-		removed, err := r.removeNext(ctx, pv, in, d)
-		if err != nil || !removed {
-			return d, err
-		}
-		emptied = len(in.Pods) == 1
 	}
 	return d, nil
+}
+
+// removeOne removes a pod, and marks the attachment before where that is wanted. It tells whether it was the last one, and
+// whether nothing can follow at the moment. Where neither is true another confirmation is wanted.
+func (r *FailoverReconciler) removeOne(
+	ctx context.Context, pv *corev1.PersistentVolume, in *failover.Input, d failover.Decision, prepared func(),
+) (emptied, over bool, err error) {
+	if r.crowd.many() && endAtOnce(*in) {
+		prepared()
+		over, err = r.removeInCrowd(ctx, pv, *in, d)
+		return false, over, err
+	}
+	if in.Attachment, err = r.mark(ctx, *in, d); err != nil {
+		return false, true, err
+	}
+	if r.isOld(*in) {
+		return false, false, nil // the taint or the mark has taken so long that the reading is old
+	}
+	removed, err := r.removeNext(ctx, pv, *in, d)
+	return len(in.Pods) == 1, !removed, err
 }
 
 // confirmOnce confirms before anything is removed; where the last pod was just removed by in, that is what counts if it can.
@@ -115,6 +151,7 @@ func (r *FailoverReconciler) keepPodsAway(ctx context.Context, in failover.Input
 	if d.Verdict != failover.Lost || len(in.Pods) == 0 {
 		return d
 	}
+	r.crowd.gather(ctx)
 	if err := r.keepAway.Ensure(ctx, in, d); err != nil {
 		d.Verdict, d.Reason, d.Message, d.After = failover.Blocked, failover.KeepAwayFailed, err.Error(), retryAct
 	}
@@ -139,31 +176,39 @@ func (r *FailoverReconciler) removeNext(
 	return false, nil
 }
 
+// remove sets the pod's condition and deletes it. The condition is a courtesy to the pod's owner; the removal does not depend
+// on it, nor wait until what was read is old.
 func (r *FailoverReconciler) remove(
 	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision, facts failover.Pod, removal failover.Removal,
+) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: facts.Namespace, Name: facts.Name, UID: facts.UID}}
+	markCtx, cancel := context.WithTimeout(ctx, (failover.MaxAge-r.age(in))/2)
+	defer cancel()
+	err := r.markDisrupted(markCtx, pod, d, removal == failover.RemoveForce)
+	if client.IgnoreNotFound(err) != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot set the pod's DisruptionTarget condition", "pod", key(facts.Namespace, facts.Name))
+	}
+	if r.isOld(in) {
+		return nil // the next turn confirms again
+	}
+	return r.deletePod(ctx, pv, in, d, facts, removal, err == nil && removal == failover.RemoveForce)
+}
+
+// deletePod deletes a pod; failed tells whether its phase was changed to that before.
+func (r *FailoverReconciler) deletePod(
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision, facts failover.Pod,
+	removal failover.Removal, failed bool,
 ) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: facts.Namespace, Name: facts.Name, UID: facts.UID}}
 	grace := int64(r.settings.DeletionGrace / time.Second)
 	if removal == failover.RemoveForce {
 		grace = 0
 	}
-	log := ctrl.LoggerFrom(ctx).WithValues("volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,
-		"pod", key(facts.Namespace, facts.Name), "reason", d.Reason, "gracePeriodSeconds", grace)
-	// The condition is a courtesy to the pod's owner; the removal does not depend on it, nor wait until what was read is old.
-	markCtx, cancel := context.WithTimeout(ctx, (failover.MaxAge-r.age(in))/2)
-	defer cancel()
-	err := r.markDisrupted(markCtx, pod, d, removal == failover.RemoveForce)
-	if client.IgnoreNotFound(err) != nil {
-		log.Error(err, "Cannot set the pod's DisruptionTarget condition")
-	}
-	ended := err == nil && removal == failover.RemoveForce
-	if r.isOld(in) {
-		return nil // the next turn confirms again
-	}
-	log.Info("Deleting pod", "message", d.Message)
-	err = r.client.Delete(ctx, pod, client.GracePeriodSeconds(grace), client.Preconditions{UID: &facts.UID})
+	ctrl.LoggerFrom(ctx).Info("Deleting pod", "volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,
+		"pod", key(facts.Namespace, facts.Name), "reason", d.Reason, "gracePeriodSeconds", grace, "message", d.Message)
+	err := r.client.Delete(ctx, pod, client.GracePeriodSeconds(grace), client.Preconditions{UID: &facts.UID})
 	switch gone := apierrors.IsNotFound(err) || apierrors.IsConflict(err); {
-	case gone && ended:
+	case gone && failed:
 		// A StatefulSet deletes a pod whose phase is Failed at once, and may be quicker: the removal is ours all the same.
 	case gone:
 		return nil // or another pod of that name: the next confirmation shows it

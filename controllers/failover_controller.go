@@ -27,6 +27,7 @@ type FailoverReconciler struct {
 	recorder events.EventRecorder
 	reports  *reports
 	halt     *haltSwitch
+	crowd    *crowd
 
 	fastDetach        bool
 	reconcileInterval time.Duration

@@ -38,6 +38,10 @@ type gatherer struct {
 	ringAfter time.Duration
 	// podLists are the lists of pods that are being read, by node.
 	podLists *batches[struct{}, []corev1.Pod]
+	// attachments reads attachments, past the cache.
+	attachments *attachmentReader
+	// begun tells whether this process has begun to move the volume off the node; nil where it never does.
+	begun func(volume, node string) bool
 }
 
 // decided counts how long the events of a resource have waited that came before a decision on it began. Time is the machine's
@@ -85,7 +89,7 @@ func (g *gatherer) candidates(ctx context.Context, pv *corev1.PersistentVolume) 
 		if node == "" {
 			continue
 		}
-		in, err := g.input(ctx, pv, node, onNode(pods, node), attachmentFacts(attachments, pods, node))
+		in, err := g.input(ctx, pv, node, onNode(pods, node), g.attachmentFacts(pv.Name, attachments, pods, node))
 		if err != nil {
 			return nil, err
 		}
@@ -135,6 +139,18 @@ func volumeFacts(pv *corev1.PersistentVolume) failover.Volume {
 		Block:     pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock,
 		ReadOnly:  readOnly,
 	}
+}
+
+// attachmentFacts returns the attachment to the node, as marked also where this process knows by itself that the volume is
+// being moved off the node.
+func (g *gatherer) attachmentFacts(
+	volume string, attachments []storagev1.VolumeAttachment, selected []corev1.Pod, node string,
+) *failover.Attachment {
+	facts := attachmentFacts(attachments, selected, node)
+	if facts != nil && g.begun != nil && g.begun(volume, node) {
+		facts.Marked = true
+	}
+	return facts
 }
 
 // attachmentFacts returns the attachment to the node; selected are all selected pods that use the volume.

@@ -13,7 +13,7 @@ import (
 // What is looked up in the indexes is what the fields say, and nothing else.
 func TestIndexReader(t *testing.T) {
 	t.Parallel()
-	reader, _ := crowd(t)
+	reader, _ := crowdCache(t)
 	names := func(list client.ObjectList, field, value string) []string {
 		t.Helper()
 		if err := reader.List(t.Context(), list, client.MatchingFields{field: value}, shared); err != nil {

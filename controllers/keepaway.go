@@ -56,6 +56,8 @@ type KeepAway struct {
 type ensured struct {
 	effect corev1.TaintEffect
 	at     time.Time
+	// full is set when no further cause would be noted.
+	full bool
 }
 
 func newKeepAway(g gatherer, cfg Config, c client.Client, recorder events.EventRecorder) *KeepAway {
@@ -79,7 +81,10 @@ type loss struct {
 
 // Ensure taints the node of a lost volume, unless that is switched off or the node takes no pods anyway.
 func (k *KeepAway) Ensure(ctx context.Context, in failover.Input, d failover.Decision) error {
-	if k.disabled || k.seen(in, corev1.TaintEffectNoSchedule) {
+	if k.disabled {
+		return nil
+	}
+	if seen, _ := k.seen(in, corev1.TaintEffectNoSchedule); seen {
 		return nil
 	}
 	_, err := k.losses.do(ctx, in.Node.Name, loss{in, d})
@@ -93,7 +98,7 @@ func (k *KeepAway) ensure(ctx context.Context, name string, losses []loss) error
 	if err != nil {
 		return err
 	}
-	if len(losses) == 1 && k.seen(first.in, effect) {
+	if seen, full := k.seen(first.in, effect); seen && (full || len(losses) == 1) {
 		return nil // a single further cause can wait
 	}
 	mark := k.mark(first, effect)
@@ -105,7 +110,7 @@ func (k *KeepAway) ensure(ctx context.Context, name string, losses []loss) error
 		return fmt.Errorf("keeping pods away from node %s: %w", name, err)
 	}
 	k.mu.Lock()
-	k.ensured[name] = ensured{effect: effect, at: first.in.Now}
+	k.ensured[name] = ensured{effect: effect, at: first.in.Now, full: len(mark.Resources) == keepAwayResources}
 	k.mu.Unlock()
 	if set {
 		k.recordTaint(name, first.d)
@@ -160,13 +165,13 @@ func (k *KeepAway) setTaint(ctx context.Context, name string, mark keepAwayMark)
 	return set, err
 }
 
-// seen tells whether a taint of that effect was seen on the node a moment ago.
-func (k *KeepAway) seen(in failover.Input, effect corev1.TaintEffect) bool {
+// seen tells whether a taint of that effect was seen on the node a moment ago, and whether all causes are noted that can be.
+func (k *KeepAway) seen(in failover.Input, effect corev1.TaintEffect) (seen, full bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.forgetOld(in.Now)
 	last, ok := k.ensured[in.Node.Name]
-	return ok && last.effect == effect
+	return ok && last.effect == effect, last.full
 }
 
 // forgetOld forgets what is too old; the caller holds the lock.

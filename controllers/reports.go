@@ -100,6 +100,13 @@ func (r *reports) changed(volume, node string, d failover.Decision) bool {
 	return true
 }
 
+// suspected is how many volumes may be lost on a node, or are.
+func (r *reports) suspected() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.said)
+}
+
 // lostNodes returns the nodes on which a volume has a lost verdict, whether or not anything follows from it.
 func (r *reports) lostNodes() map[string]bool {
 	r.mu.Lock()
@@ -144,6 +151,20 @@ func (r *reports) podRemoved(volume string, in failover.Input, d failover.Decisi
 		}
 	}
 }
+
+// removedAt is when this process has first removed a pod with the volume from the node, in a fail-over that is not over; zero
+// where it has not.
+func (r *reports) removedAt(volume, node string) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s, ok := r.said[volume][node]; ok {
+		return s.removing
+	}
+	return time.Time{}
+}
+
+// begun tells whether there is such a fail-over.
+func (r *reports) begun(volume, node string) bool { return !r.removedAt(volume, node).IsZero() }
 
 func (r *reports) podsGone(volume string, in failover.Input) {
 	r.mu.Lock()

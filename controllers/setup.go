@@ -56,6 +56,9 @@ type Config struct {
 	OperationsTimeout time.Duration
 	// Concurrency is how many volumes are worked on at a time.
 	Concurrency int
+	// Few is how many volumes may be suspected to be lost at a time for each to be moved by itself. Where there are more, pods
+	// that end at once are removed together, without mark and condition. Zero means 16, a negative number none.
+	Few int
 	// SkipNameValidation lets several managers run in one process, for tests.
 	SkipNameValidation bool
 }
@@ -129,13 +132,16 @@ type parts struct {
 }
 
 func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) parts {
+	reports := newReports(cfg.Metrics, cfg.Clock.Now)
 	g := gatherer{
 		cache: cache, live: live, linstor: cfg.Linstor, kubelets: kubelets, clock: cfg.Clock,
 		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings, metrics: cfg.Metrics,
-		podLists: listPods(live),
+		podLists: listPods(live), attachments: newAttachmentReader(live), begun: reports.begun,
+	}
+	if cfg.Few == 0 {
+		cfg.Few = crowdFew
 	}
 	keepAway := newKeepAway(g, cfg, c, recorder)
-	reports := newReports(cfg.Metrics, cfg.Clock.Now)
 	halt := &haltSwitch{
 		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: recorder, lost: reports.lostNodes,
 		limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, dryRun: cfg.DryRun,
@@ -146,7 +152,7 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 		clock: &ClockReconciler{gatherer: clockGatherer},
 		failover: &FailoverReconciler{
 			gatherer: g, client: c, keepAway: keepAway, inUse: newVolumesInUse(c, live), recorder: recorder,
-			reports: reports, halt: halt, fastDetach: cfg.FastDetach, reconcileInterval: cfg.ReconcileInterval,
+			reports: reports, halt: halt, crowd: newCrowd(cfg.Few, reports.suspected), fastDetach: cfg.FastDetach, reconcileInterval: cfg.ReconcileInterval,
 		},
 		keepAway:   &KeepAwayReconciler{KeepAway: keepAway},
 		vigil:      &Vigil{gatherer: g},

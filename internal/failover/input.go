@@ -153,6 +153,9 @@ type Pod struct {
 	Selected bool
 	// Exempt is set when its annotation exempts it.
 	Exempt bool
+	// Finalizers is set when others must let its object go before it ends. The cache does not have it; a pod that was read for a
+	// removal does.
+	Finalizers bool
 	// Owned is set when a controller would re-create it.
 	Owned bool
 	// NodeBound is set when that controller would re-create it on the same node.

@@ -64,7 +64,7 @@ var edits = []edit{
 	},
 	{
 		"the attachment is taken from the cache before a removal", confirmFile,
-		"«g.live».Get(ctx, client.ObjectKeyFromObject(&va), &fresh)", "mutantInstead[client.Reader](§, g.cache, …)",
+		"fresh, err := «g.attachments».read(ctx, va.Name)", "mutantInstead(§, newAttachmentReader(g.cache), …)",
 	},
 	{
 		"something is deleted by a reading that has become old", actionsFile,
@@ -85,7 +85,7 @@ var edits = []edit{
 
 	// The order of the steps.
 	{
-		"the volume is detached under pods", actionsFile, "if «len(in.Pods) == 0» {\n\t\t\tif current, err := r.detach", "mutantInstead(§, true, …)",
+		"the volume is detached under pods", actionsFile, "if «len(in.Pods) == 0» {\n\t\t\temptied = false", "mutantInstead(§, true, …)",
 	},
 	{
 		"pods are removed and nothing keeps the next away", actionsFile,
@@ -97,7 +97,7 @@ var edits = []edit{
 		"if !mutantIs(§) { … }",
 	},
 	{
-		"pods are removed without a mark", actionsFile, "if in.Attachment, err = «r.mark(ctx, in, d)»; err != nil {",
+		"pods are removed without a mark", actionsFile, "if in.Attachment, err = «r.mark(ctx, *in, d)»; err != nil {",
 		"func() (*failover.Attachment, error) { if mutantIs(§) { return in.Attachment, nil }; return … }()",
 	},
 	{

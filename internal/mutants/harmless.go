@@ -14,7 +14,6 @@ var harmless = map[string]string{
 
 	"controllers/failover_actions.go: act: without in.Halt.Guard != \"\"":                             "the same is asked again after the reading that it spares",
 	"controllers/failover_actions.go: act: without in.Halt.Paused != \"\"":                            "the same is asked again after the reading that it spares",
-	"controllers/failover_actions.go: act: without !removed":                                          "it goes round in vain, and not for ever",
 	"controllers/gather.go: candidates: without in.Attachment != nil":                                 "a node without pods is a candidate by its attachment only",
 	"controllers/confirm.go: confirmAttachment: never va.Spec.NodeName != node":                       "what is read too much is sorted out afterwards",
 	"controllers/gather.go: podsOf: never claim == \"\"":                                              "no pod has a claim without a name",
@@ -23,7 +22,6 @@ var harmless = map[string]string{
 	"controllers/confirm.go: confirmEmptied: g.clock.Now().Sub(in.Asked) > recent with >=":            "what is exactly so old is read once more",
 	"controllers/failover_controller.go: add: d < time.Duration(*s) with <=":                          "what is equal may be put in the other's place",
 	"controllers/failover_actions.go: detach: r.clock.Now().Sub(in.Now) > glance with >=":             "what is exactly so long ago is looked at once more",
-	"controllers/keepaway.go: Ensure: without k.seen(in, corev1.TaintEffectNoSchedule)":               "it only spares a look at the node, which shows that its taint is there",
 	"controllers/keepaway.go: effect: without state == failover.Unreachable":                          "all other states allow the same effect as an unknown one",
 	"controllers/keepaway.go: seen: without ok":                                                       "a taint that was not seen has no effect, which is none of those asked for",
 	"controllers/keepaway.go: taint: without ours":                                                    "a mark that is new has a cause, and so is not equal to none",

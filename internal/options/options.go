@@ -174,7 +174,7 @@ func Default() Options {
 		PauseDeployment:            "piraeus-ha-controller",
 		MetricsBindAddress:         ":8443",
 		MetricsSecure:              true,
-		Concurrency:                200,
+		Concurrency:                1000,
 		Zap:                        zap.Options{StacktraceLevel: stacktraceLevel},
 	}
 	o.PodSelector, _ = labels.Parse(o.PodLabelSelector)

@@ -34,6 +34,7 @@ func Generate(seed uint64) History {
 		g.history.Steps[i].At = last
 	}
 	g.history.Length = max(last, 30*time.Second) + time.Duration(g.IntN(60))*time.Second
+	g.history.World.Crowd = g.chance(40)
 	return g.history
 }
 

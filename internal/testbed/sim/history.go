@@ -28,6 +28,8 @@ type World struct {
 	Processes int
 	// DryRun lets the controller only say what it would do.
 	DryRun bool
+	// Crowd lets the controller take each act for one of many.
+	Crowd bool
 	// Lag is how old the controller's cache is.
 	Lag time.Duration
 	// Detect is how long each node's DRBD takes to notice that a peer is gone.
@@ -208,6 +210,9 @@ func (h History) String() string {
 	fmt.Fprintf(&b, "nodes %s; %d controllers", strings.Join(w.Nodes, " "), w.Processes)
 	if w.DryRun {
 		b.WriteString(", dry run")
+	}
+	if w.Crowd {
+		b.WriteString(", all in a crowd")
 	}
 	fmt.Fprintf(&b, "; cache lags %s; LINSTOR notices after %s, replays after %s; DRBD notices after %v\n",
 		w.Lag, w.PingTimeout, w.Replay, w.Detect)

@@ -109,6 +109,9 @@ func (w *world) startProcess(name string) *process {
 		DryRun: w.history.World.DryRun, ReconcileInterval: 10 * time.Second, OperationsTimeout: 30 * time.Second, Concurrency: 3,
 		PauseDeployment: deployment, SkipNameValidation: true,
 	}
+	if w.history.World.Crowd {
+		p.config.Few = -1
+	}
 	api := &auditedClient{Client: w.API.Client(actorPrefix + name), process: p}
 	p.assembly = controllers.Assemble(p.config, p.kubelets, api, p.view, api, &recorder{world: w, process: p})
 	p.tasks.Go(func() { _ = p.feed.Start(p.ctx) })

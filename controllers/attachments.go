@@ -1,0 +1,52 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// attachmentReader reads attachments, past the cache: one by one or, where many are wanted at a time, all together.
+type attachmentReader struct {
+	live   client.Reader
+	lists  *batches[struct{}, map[string]*storagev1.VolumeAttachment]
+	wanted atomic.Int32
+}
+
+// attachmentCrowd is how many attachments are wanted at a time for a list of all to cost the API less than each of them. It
+// has no selector for those of a driver or a node.
+const attachmentCrowd = 50
+
+func newAttachmentReader(live client.Reader) *attachmentReader {
+	return &attachmentReader{live: live, lists: newBatches(
+		func(ctx context.Context, _ string, _ []struct{}) (map[string]*storagev1.VolumeAttachment, error) {
+			var list storagev1.VolumeAttachmentList
+			if err := live.List(ctx, &list); err != nil {
+				return nil, fmt.Errorf("listing VolumeAttachments: %w", err)
+			}
+			all := make(map[string]*storagev1.VolumeAttachment, len(list.Items))
+			for i := range list.Items {
+				all[list.Items[i].Name] = &list.Items[i]
+			}
+			return all, nil
+		})}
+}
+
+// read returns an attachment as it is now, which must not be changed; nil where there is none of that name.
+func (r *attachmentReader) read(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
+	defer r.wanted.Add(-1)
+	if r.wanted.Add(1) > attachmentCrowd {
+		all, err := r.lists.do(ctx, "", struct{}{})
+		return all[name], err
+	}
+	var va storagev1.VolumeAttachment
+	if err := r.live.Get(ctx, client.ObjectKey{Name: name}, &va); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading VolumeAttachment %s: %w", name, err)
+	} else if err != nil {
+		return nil, nil
+	}
+	return &va, nil
+}

@@ -1,0 +1,148 @@
+package controllers
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// crowded are settings by which each act is one of many.
+func crowded() Config {
+	cfg := defaults()
+	cfg.Few = -1
+	return cfg
+}
+
+// crowdWrites are the writes of a fail-over in a crowd, in their order.
+var crowdWrites = []permission{
+	{"patch", "", "nodes"},
+	{"delete", "", "pods"},
+	{"patch", "", "nodes/status"},
+	{"delete", "storage.k8s.io", "volumeattachments"},
+}
+
+// inCrowd is scene with settings by which each act is one of many, for a pod that may have finalizers.
+func inCrowd(t *testing.T, story func(w *world, p *process), finalizers ...string) {
+	t.Helper()
+	inWorld(t, virtual.Options{}, func(w *world) {
+		p := w.startProcess("one", crowded())
+		p.leads(crowded())
+		w.volume("db")
+		w.workload("db", selected)
+		w.volume("other")
+		w.workload("other", nil)
+		w.pass(time.Minute)
+		w.wantRunning("db-0", nodeA)
+		if len(finalizers) > 0 {
+			pod := w.pod("db-0")
+			pod.Finalizers = finalizers
+			w.must(w.API.Client("user").Update(w.ctx, pod))
+		}
+		story(w, p)
+	})
+}
+
+func TestAPodInACrowdIsRemovedWithoutMarkAndCondition(t *testing.T) {
+	inCrowd(t, func(w *world, p *process) {
+		w.Crash(nodeA)
+		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		w.pass(time.Second)
+		w.wantWrote(p, crowdWrites)
+		w.Return(nodeA)
+		w.pass(3 * time.Minute)
+		w.wantNothingLeft(p)
+	})
+}
+
+// Job pods have such a finalizer: the controller of jobs counts a pod whose phase has changed, and lets it go then.
+func TestAPodInACrowdThatFinalizersKeepHasItsPhaseChanged(t *testing.T) {
+	inCrowd(t, func(w *world, _ *process) {
+		w.Crash(nodeA)
+		w.until(30*time.Second, "the pod is being removed", func() bool { return w.pod("db-0").DeletionTimestamp != nil })
+		if pod := w.pod("db-0"); pod.Status.Phase != corev1.PodFailed || !disrupted(pod) {
+			t.Errorf("phase %s, conditions %v", pod.Status.Phase, pod.Status.Conditions)
+		}
+		if w.attachment("db", nodeA).Annotations[AnnotationFailOver] == "" {
+			t.Error("the attachment has no mark")
+		}
+	}, "batch.kubernetes.io/job-tracking")
+}
+
+// Its kubelet may take ten seconds, in which leaders come and go and the pod's owner looks at its condition.
+func TestAPodInACrowdOnALivingNodeGetsMarkAndCondition(t *testing.T) {
+	inCrowd(t, func(w *world, _ *process) {
+		w.DRBD.Isolate(nodeA)
+		w.until(time.Minute, "the pod is being removed", func() bool { return w.pod("db-0").DeletionTimestamp != nil })
+		if pod := w.pod("db-0"); !disrupted(pod) || *pod.DeletionGracePeriodSeconds == 0 {
+			t.Errorf("grace %d s, conditions %v", *pod.DeletionGracePeriodSeconds, pod.Status.Conditions)
+		}
+		if w.attachment("db", nodeA).Annotations[AnnotationFailOver] == "" {
+			t.Error("the attachment has no mark")
+		}
+	})
+}
+
+// The replacement that waits elsewhere tells the next leader whose attachment that is, where no mark does.
+func TestTheLeaderIsKilledAtEachStepInACrowd(t *testing.T) {
+	for i, write := range crowdWrites {
+		for _, before := range []bool{true, false} {
+			name := "after it could " + write.String()
+			if before {
+				name = "before it may " + write.String()
+			}
+			t.Run(name, func(t *testing.T) {
+				pair(t, crowded(), func(w *world, first, second *process) {
+					killed := w.dies(first, write, before)
+					w.Crash(nodeA)
+					w.until(40*time.Second, "the first leader is killed", killed)
+					w.pass(12 * time.Second)
+					done := crowdWrites[:i+1]
+					if before {
+						done = crowdWrites[:i]
+					}
+					w.wantWrote(first, done)
+					second.leads(crowded())
+					w.wantMovedCleanly(40*time.Second, second)
+				})
+			})
+		}
+	}
+}
+
+// What Kubernetes does about the first volumes that are detached would keep the API from removing the last pods.
+func TestAllPodsAreRemovedBeforeVolumesAreDetached(t *testing.T) {
+	t.Parallel()
+	mass{nodes: 9, lost: 3, volumes: 40, apiTime: 20 * time.Millisecond}.plays(t, defaults(), func(w *world) {
+		var did []string
+		w.API.OnChange(func(c apimodel.Change) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if c.Verb == apimodel.VerbDelete && (c.Kind == "Pod" || c.Kind == "VolumeAttachment") {
+				did = append(did, c.Kind)
+			}
+		})
+		for i := range 3 {
+			w.Linstor.Crash(nodeNumber(i))
+		}
+		w.until(time.Minute, "all volumes are detached", func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return len(did) == 2*3*40
+		})
+		early := 0 // by the few acts before they were many
+		slices.Reverse(did)
+		for _, kind := range did[slices.Index(did, "Pod"):] {
+			if kind == "VolumeAttachment" {
+				early++
+			}
+		}
+		if early > crowdFew {
+			t.Errorf("%d volumes were detached before the last pod was removed", early)
+		}
+	})
+}
