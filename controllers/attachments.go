@@ -14,14 +14,20 @@ type attachmentReader struct {
 	live   client.Reader
 	lists  *batches[struct{}, map[string]*storagev1.VolumeAttachment]
 	wanted atomic.Int32
+	// all is how many there were by the last list.
+	all atomic.Int32
 }
 
-// attachmentCrowd is how many attachments are wanted at a time for a list of all to cost the API less than each of them. It
-// has no selector for those of a driver or a node.
-const attachmentCrowd = 50
+const (
+	// attachmentCrowd is how many attachments are wanted at a time for them to be read by one list of all, unless they are
+	// fewer than one of attachmentShare: the API has no selector for those of a driver or a node.
+	attachmentCrowd = 50
+	attachmentShare = 10
+)
 
 func newAttachmentReader(live client.Reader) *attachmentReader {
-	return &attachmentReader{live: live, lists: newBatches(
+	r := &attachmentReader{live: live}
+	r.lists = newBatches(
 		func(ctx context.Context, _ string, _ []struct{}) (map[string]*storagev1.VolumeAttachment, error) {
 			var list storagev1.VolumeAttachmentList
 			if err := live.List(ctx, &list); err != nil {
@@ -31,14 +37,16 @@ func newAttachmentReader(live client.Reader) *attachmentReader {
 			for i := range list.Items {
 				all[list.Items[i].Name] = &list.Items[i]
 			}
+			r.all.Store(int32(len(all))) //nolint:gosec // far fewer
 			return all, nil
-		})}
+		})
+	return r
 }
 
 // read returns an attachment as it is now, which must not be changed; nil where there is none of that name.
 func (r *attachmentReader) read(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
 	defer r.wanted.Add(-1)
-	if r.wanted.Add(1) > attachmentCrowd {
+	if r.wanted.Add(1) > max(attachmentCrowd, r.all.Load()/attachmentShare) {
 		all, err := r.lists.do(ctx, "", struct{}{})
 		return all[name], err
 	}

@@ -58,6 +58,27 @@ func TestManyAttachmentsAreReadTogether(t *testing.T) {
 	}
 }
 
+// A list of all is worth it for a good part of them.
+func TestAFewOfAHugeNumberOfAttachmentsAreReadOneByOne(t *testing.T) {
+	t.Parallel()
+	model := apimodel.New()
+	listed := false
+	model.Fail(func(r apimodel.Request) error {
+		listed = listed || r.Verb == apimodel.VerbList
+		return nil
+	})
+	reader := newAttachmentReader(model.Client("reader"))
+	reader.all.Store(10_000)
+	for wanted, want := range map[int32]bool{999: false, 1000: true} {
+		reader.wanted.Store(wanted)
+		if _, err := reader.read(t.Context(), "csi-db"); err != nil || listed != want {
+			t.Errorf("with %d others: listed %t, %v", wanted, listed, err)
+		}
+		listed = false
+		reader.all.Store(10_000)
+	}
+}
+
 func TestAnAttachmentThatCannotBeReadIsAnError(t *testing.T) {
 	t.Parallel()
 	for wanted, want := range map[int32]string{0: "reading VolumeAttachment csi-db", 1000: "listing VolumeAttachments"} {

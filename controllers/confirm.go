@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +43,7 @@ func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, nod
 		return failover.Input{}, err
 	}
 	var attachment *failover.Attachment
+	began := g.clock.Now()
 	reads, readsCtx := errgroup.WithContext(ctx)
 	reads.Go(func() error { return g.refresh(readsCtx, known) })
 	reads.Go(func() (err error) {
@@ -64,15 +66,29 @@ func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, nod
 		return failover.Input{}, err
 	}
 	in, err := g.input(ctx, pv, node, pods, attachment)
-	in.Asked = in.Resource.Confirmed
+	in.Asked = began
+	notAfter(&in.Asked, in.Resource)
 	for _, pod := range in.Pods {
 		for _, other := range pod.Others {
-			if other.Resource.Confirmed.Before(in.Asked) {
-				in.Asked = other.Resource.Confirmed
-			}
+			notAfter(&in.Asked, other.Resource)
 		}
 	}
 	return in, err
+}
+
+// notAfter makes a time no later than LINSTOR was asked for what it said of a resource and of the nodes of its replicas.
+func notAfter(at *time.Time, resource failover.Resource) {
+	earliest := func(confirmed time.Time) {
+		if confirmed.Before(*at) {
+			*at = confirmed
+		}
+	}
+	earliest(resource.Confirmed)
+	for _, replica := range resource.Replicas {
+		if replica.Online.Known {
+			earliest(replica.Online.Confirmed)
+		}
+	}
 }
 
 // confirmEmptied is confirm for who has just removed the last pod by the confirmation in. Where that is recent, only the pods

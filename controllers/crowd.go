@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// crowdFew is how many volumes that may be lost are no crowd yet, by default.
+	// crowdFew is how many lost volumes are no crowd yet, by default.
 	crowdFew = 16
 	// crowdDeletions is how many pods are being deleted at a time in a crowd. By default the API server works on some 250
 	// requests of service accounts at a time, and rejects what waits behind 300 others.
@@ -33,8 +33,8 @@ const (
 // before the first detach, and what a removal can do without is left out.
 type crowd struct {
 	few int
-	// suspected is how many volumes may be lost, or are.
-	suspected func() int
+	// manyLost tells whether more volumes than that are lost, or soon will be.
+	manyLost  func(few int) bool
 	deletions chan struct{}
 
 	mu sync.Mutex
@@ -45,12 +45,12 @@ type crowd struct {
 	quiet *time.Timer
 }
 
-func newCrowd(few int, suspected func() int) *crowd {
-	return &crowd{few: few, suspected: suspected, deletions: make(chan struct{}, crowdDeletions), ready: make(chan struct{})}
+func newCrowd(few int, manyLost func(few int) bool) *crowd {
+	return &crowd{few: few, manyLost: manyLost, deletions: make(chan struct{}, crowdDeletions), ready: make(chan struct{})}
 }
 
-// many tells whether many volumes are lost, or may be soon.
-func (c *crowd) many() bool { return c.suspected() > c.few }
+// many tells whether many volumes are lost, or soon will be.
+func (c *crowd) many() bool { return c.manyLost(c.few) }
 
 // remove counts the removal of a volume's pods until it leaves; prepared is called when it is ready, and has no effect the
 // second time.
@@ -115,7 +115,7 @@ func (c *crowd) gather(ctx context.Context) {
 	}
 }
 
-// endAtOnce tells whether every pod ends with its deletion: the node is silent, and nobody else holds their objects. So there is
+// endAtOnce tells whether every pod ends with its deletion: that is by force, and nobody else holds their objects. So there is
 // no moment in which somebody would read a condition. The mark on the attachment is for a later leader, who finds a volume
 // without pods there, and takes it off the node when the replacement waits for it elsewhere.
 func endAtOnce(in failover.Input) bool {
@@ -133,6 +133,8 @@ func (r *FailoverReconciler) removeInCrowd(
 	select {
 	case r.crowd.deletions <- struct{}{}:
 		defer func() { <-r.crowd.deletions }()
+	case <-time.After(failover.MaxAge - r.age(in)):
+		return false, nil // the next turn confirms again
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}

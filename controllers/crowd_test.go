@@ -1,12 +1,19 @@
 package controllers
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	storagev1 "k8s.io/api/storage/v1"
+
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
+
+// aCrowd is one in any case.
+func aCrowd(int) bool { return true }
 
 // waited is how long a removal waits that may wait for a second.
 func waited(t *testing.T, c *crowd) time.Duration {
@@ -19,7 +26,7 @@ func waited(t *testing.T, c *crowd) time.Duration {
 func TestARemovalWaitsUntilNearlyAllOthersAreReady(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(crowdFew, func() int { return 100 })
+		c := newCrowd(crowdFew, aCrowd)
 		var ready, over []func()
 		for range 100 {
 			prepared, leave := c.remove()
@@ -58,7 +65,7 @@ func TestARemovalWaitsUntilNearlyAllOthersAreReady(t *testing.T) {
 func TestWhatBeginsBeforeAllAreReadyIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(crowdFew, func() int { return 100 })
+		c := newCrowd(crowdFew, aCrowd)
 		first, _ := c.remove()
 		first()
 		<-time.After(crowdQuiet / 2)
@@ -88,7 +95,7 @@ func TestADetachWaitsForRemovals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newCrowd(crowdFew, func() int { return 100 })
+			c := newCrowd(crowdFew, aCrowd)
 			for range tc.removals {
 				c.remove()
 			}
@@ -101,9 +108,25 @@ func TestADetachWaitsForRemovals(t *testing.T) {
 
 func TestMoreVolumesThanAFewAreACrowd(t *testing.T) {
 	t.Parallel()
-	for suspected, want := range map[int]bool{0: false, 16: false, 17: true} {
-		if got := newCrowd(crowdFew, func() int { return suspected }).many(); got != want {
-			t.Errorf("%d are many: %t", suspected, got)
+	for name, tc := range map[string]struct {
+		verdicts []failover.Verdict
+		want     bool
+	}{
+		"none":             {nil, false},
+		"a few":            {slices.Repeat([]failover.Verdict{failover.Lost}, 16), false},
+		"more":             {slices.Repeat([]failover.Verdict{failover.Lost}, 17), true},
+		"more before long": {slices.Repeat([]failover.Verdict{failover.Pending}, 17), true},
+		"more that stay":   {slices.Repeat([]failover.Verdict{failover.Blocked}, 17), false},
+	} {
+		r := newReports(metrics.New(), time.Now)
+		for i, verdict := range tc.verdicts {
+			r.changed(crowdName(i), nodeA, failover.Decision{Verdict: verdict, Reason: failover.NodeUnreachable})
+		}
+		if got := newCrowd(crowdFew, r.manyLost).many(); got != tc.want {
+			t.Errorf("%s: many: %t", name, got)
+		}
+		if !newCrowd(-1, r.manyLost).many() {
+			t.Errorf("%s: not always many", name)
 		}
 	}
 }
@@ -155,6 +178,11 @@ func TestWhatThisProcessHasBegunCountsAsMarked(t *testing.T) {
 	}
 	if s.marked() != "" {
 		t.Error("the attachment has a mark")
+	}
+	s.must(s.api.Delete(s.ctx, s.attachment()))
+	s.attach("csi-db", nodeA, func(*storagev1.VolumeAttachment) {})
+	if facts, err = s.r.confirmAttachment(s.ctx, s.pv, nodeA); err != nil || facts.Marked {
+		t.Errorf("%+v, %v, of another attachment", facts, err)
 	}
 	s.r.reports.forget("db")
 	if facts, err = s.r.confirmAttachment(s.ctx, s.pv, nodeA); err != nil || facts.Marked {

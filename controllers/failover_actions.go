@@ -106,8 +106,8 @@ func (r *FailoverReconciler) takeTurns(
 func (r *FailoverReconciler) removeOne(
 	ctx context.Context, pv *corev1.PersistentVolume, in *failover.Input, d failover.Decision, prepared func(),
 ) (emptied, over bool, err error) {
+	prepared()
 	if r.crowd.many() && endAtOnce(*in) {
-		prepared()
 		over, err = r.removeInCrowd(ctx, pv, *in, d)
 		return false, over, err
 	}
@@ -206,6 +206,7 @@ func (r *FailoverReconciler) deletePod(
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleting pod", "volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,
 		"pod", key(facts.Namespace, facts.Name), "reason", d.Reason, "gracePeriodSeconds", grace, "message", d.Message)
+	r.reports.begins(pv.Name, in) // or the API may have done it, and the answer gets lost
 	err := r.client.Delete(ctx, pod, client.GracePeriodSeconds(grace), client.Preconditions{UID: &facts.UID})
 	switch gone := apierrors.IsNotFound(err) || apierrors.IsConflict(err); {
 	case gone && failed:
@@ -256,7 +257,7 @@ type failOverMark struct {
 // mark notes on the attachment that its fail-over has begun, so that any later leader finishes it although the pods
 // that were the cause are gone. It returns the attachment with its mark.
 func (r *FailoverReconciler) mark(ctx context.Context, in failover.Input, d failover.Decision) (*failover.Attachment, error) {
-	if in.Attachment == nil || in.Attachment.Marked {
+	if in.Attachment == nil || in.Attachment.Noted {
 		return in.Attachment, nil
 	}
 	value := failOverMark{Reason: d.Reason, Time: in.Now.UTC()}
@@ -278,14 +279,14 @@ func (r *FailoverReconciler) mark(ctx context.Context, in failover.Input, d fail
 		return nil, fmt.Errorf("marking VolumeAttachment %s: %w", in.Attachment.Name, err)
 	}
 	marked := *in.Attachment
-	marked.Marked = true
+	marked.Marked, marked.Noted = true, true
 	return &marked, nil
 }
 
 // unmark takes the mark off an attachment whose fail-over was overtaken: nothing is lost there any more, and none of the
 // pods that use the volume there is on its way out.
 func (r *FailoverReconciler) unmark(ctx context.Context, in failover.Input, d failover.Decision) error {
-	if in.Attachment == nil || !in.Attachment.Marked || d.Verdict != failover.NotLost || r.halt.dryRun {
+	if in.Attachment == nil || !in.Attachment.Noted || d.Verdict != failover.NotLost || r.halt.dryRun {
 		return nil
 	}
 	leaving := func(pod failover.Pod) bool { return !pod.DeleteBy.IsZero() }

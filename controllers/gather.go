@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,8 +41,8 @@ type gatherer struct {
 	podLists *batches[struct{}, []corev1.Pod]
 	// attachments reads attachments, past the cache.
 	attachments *attachmentReader
-	// begun tells whether this process has begun to move the volume off the node; nil where it never does.
-	begun func(volume, node string) bool
+	// begun tells whether this process has begun a fail-over for the attachment; nil where it never does.
+	begun func(volume, node string, attachment types.UID) bool
 }
 
 // decided counts how long the events of a resource have waited that came before a decision on it began. Time is the machine's
@@ -141,13 +142,13 @@ func volumeFacts(pv *corev1.PersistentVolume) failover.Volume {
 	}
 }
 
-// attachmentFacts returns the attachment to the node, as marked also where this process knows by itself that the volume is
-// being moved off the node.
+// attachmentFacts returns the attachment to the node, as marked also where this process knows by itself that a fail-over has
+// begun for it.
 func (g *gatherer) attachmentFacts(
 	volume string, attachments []storagev1.VolumeAttachment, selected []corev1.Pod, node string,
 ) *failover.Attachment {
 	facts := attachmentFacts(attachments, selected, node)
-	if facts != nil && g.begun != nil && g.begun(volume, node) {
+	if facts != nil && g.begun != nil && g.begun(volume, node, facts.UID) {
 		facts.Marked = true
 	}
 	return facts
@@ -167,6 +168,7 @@ func attachmentFacts(attachments []storagev1.VolumeAttachment, selected []corev1
 			Created:  va.CreationTimestamp.Time,
 			Deleting: va.DeletionTimestamp != nil,
 			Marked:   marked,
+			Noted:    marked,
 			Awaited: slices.ContainsFunc(selected, func(pod corev1.Pod) bool {
 				return pod.Spec.NodeName != "" && pod.Spec.NodeName != node && pod.DeletionTimestamp == nil && !hasRun(&pod)
 			}),

@@ -108,7 +108,7 @@ func (r *KeepAwayReconciler) holds(ctx context.Context, node string, mark keepAw
 func (r *KeepAwayReconciler) leaving(ctx context.Context, node string) bool {
 	attachments, err := r.attachmentsOn(ctx, node)
 	return err != nil || slices.ContainsFunc(attachments, func(va storagev1.VolumeAttachment) bool {
-		return va.Annotations[AnnotationFailOver] != "" || r.begun(*va.Spec.Source.PersistentVolumeName, node)
+		return va.Annotations[AnnotationFailOver] != "" || va.DeletionTimestamp != nil || r.begun(*va.Spec.Source.PersistentVolumeName, node, va.UID)
 	})
 }
 

@@ -38,6 +38,7 @@ type story struct {
 	reason   failover.Reason
 	suspect  time.Time                  // since when the loss has been suspected
 	removing time.Time                  // first removal
+	begun    types.UID                  // the attachment by which that pod used the volume
 	gone     time.Time                  // last pod gone
 	released bool                       // from the volumes in use there, for the first time
 	stuck    map[string]failover.Reason // by pod
@@ -100,11 +101,22 @@ func (r *reports) changed(volume, node string, d failover.Decision) bool {
 	return true
 }
 
-// suspected is how many volumes may be lost on a node, or are.
-func (r *reports) suspected() int {
+// manyLost tells whether more volumes than that are lost on a node, or will be when their grace has passed.
+func (r *reports) manyLost(few int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.said)
+	lost := 0
+	for _, nodes := range r.said {
+		for _, s := range nodes {
+			if s.verdict == failover.Pending || s.verdict == failover.Lost {
+				lost++
+			}
+			if lost > few {
+				return true
+			}
+		}
+	}
+	return few < 0
 }
 
 // lostNodes returns the nodes on which a volume has a lost verdict, whether or not anything follows from it.
@@ -163,8 +175,22 @@ func (r *reports) removedAt(volume, node string) time.Time {
 	return time.Time{}
 }
 
-// begun tells whether there is such a fail-over.
-func (r *reports) begun(volume, node string) bool { return !r.removedAt(volume, node).IsZero() }
+// begins notes that a pod is about to be removed that uses the volume by that attachment.
+func (r *reports) begins(volume string, in failover.Input) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if in.Attachment != nil {
+		r.story(volume, in.Node.Name).begun = in.Attachment.UID
+	}
+}
+
+// begun tells whether that is so, in a fail-over that is not over.
+func (r *reports) begun(volume, node string, attachment types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, ok := r.said[volume][node]
+	return ok && s.begun == attachment
+}
 
 func (r *reports) podsGone(volume string, in failover.Input) {
 	r.mu.Lock()

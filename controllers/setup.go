@@ -56,7 +56,7 @@ type Config struct {
 	OperationsTimeout time.Duration
 	// Concurrency is how many volumes are worked on at a time.
 	Concurrency int
-	// Few is how many volumes may be suspected to be lost at a time for each to be moved by itself. Where there are more, pods
+	// Few is how many volumes may be lost at a time, or wait for the end of their grace, for each to be moved by itself. Where there are more, pods
 	// that end at once are removed together, without mark and condition. Zero means 16, a negative number none.
 	Few int
 	// SkipNameValidation lets several managers run in one process, for tests.
@@ -152,7 +152,7 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 		clock: &ClockReconciler{gatherer: clockGatherer},
 		failover: &FailoverReconciler{
 			gatherer: g, client: c, keepAway: keepAway, inUse: newVolumesInUse(c, live), recorder: recorder,
-			reports: reports, halt: halt, crowd: newCrowd(cfg.Few, reports.suspected), fastDetach: cfg.FastDetach, reconcileInterval: cfg.ReconcileInterval,
+			reports: reports, halt: halt, crowd: newCrowd(cfg.Few, reports.manyLost), fastDetach: cfg.FastDetach, reconcileInterval: cfg.ReconcileInterval,
 		},
 		keepAway:   &KeepAwayReconciler{KeepAway: keepAway},
 		vigil:      &Vigil{gatherer: g},

@@ -124,7 +124,7 @@ func (s *steps) setMark(mark string) {
 	va := s.attachment()
 	va.Annotations = map[string]string{AnnotationFailOver: mark}
 	s.must(s.api.Update(s.ctx, va))
-	s.in.Attachment.Marked = true
+	s.in.Attachment.Marked, s.in.Attachment.Noted = true, true
 }
 
 // withoutPod lets the pod be gone.
@@ -313,7 +313,7 @@ func TestWhenAMarkEnds(t *testing.T) {
 			s.in.Pods = append(s.in.Pods, failover.Pod{DeleteBy: time.Now()})
 		}, true},
 		"not in a dry run":                 {func(s *steps) { s.r.halt.dryRun = true }, true},
-		"not where there is none":          {func(s *steps) { s.in.Attachment.Marked = false }, true},
+		"not where there is none":          {func(s *steps) { s.in.Attachment.Noted = false }, true},
 		"not where there is no attachment": {func(s *steps) { s.in.Attachment = nil }, true},
 	} {
 		t.Run(name, func(t *testing.T) {

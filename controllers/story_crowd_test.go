@@ -49,6 +49,7 @@ func inCrowd(t *testing.T, story func(w *world, p *process), finalizers ...strin
 
 func TestAPodInACrowdIsRemovedWithoutMarkAndCondition(t *testing.T) {
 	inCrowd(t, func(w *world, p *process) {
+		w.detachesSlowly()
 		w.Crash(nodeA)
 		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 		w.pass(time.Second)

@@ -126,6 +126,8 @@ type Attachment struct {
 	Deleting bool
 	// Marked is set when a fail-over has begun for it.
 	Marked bool
+	// Noted is set when the attachment says so itself, for whoever leads next.
+	Noted bool
 	// Awaited is set when a selected pod with the same claim waits on another node.
 	Awaited bool
 }

@@ -187,9 +187,12 @@ func (r *bulkReader) request(ctx context.Context, names []string) map[string]boo
 func (r *bulkReader) ended(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil {
+	switch {
+	case err == nil:
 		r.resume()
 		return
+	case time.Now().Before(r.retry):
+		return // others of the same time have failed, too
 	}
 	r.retry, r.pause = time.Now().Add(r.pause), min(2*r.pause, bulkPauseMax)
 }

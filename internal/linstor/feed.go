@@ -28,8 +28,10 @@ const (
 	// backoffReset is after how long the backoff starts from its beginning.
 	backoffReset = time.Minute
 
-	// sharedAge is how old a shared read (nodes, properties) may be for a decision that leads to a deletion.
+	// sharedAge is how old a shared read of settings may be for a decision that leads to a deletion, and nodesAge one of the
+	// nodes, by which that may be done for MaxAge.
 	sharedAge = time.Second
+	nodesAge  = 300 * time.Millisecond
 	// polls is how many polls are under way at once; most of them wait for a bulk answer.
 	polls = 2048
 	// crowd is how many readings of a kind are wanted at a time for all of them to be read together: one by one, on

@@ -206,6 +206,7 @@ func (f *Feed) readTogether(ctx context.Context, names []string) {
 func (f *Feed) settingsRead(ctx context.Context, names []string) func(name string) bool {
 	notBefore := time.Now().Add(-pollLevelsAge)
 	var old []string
+	var mu sync.Mutex
 	groups := map[string]bool{}
 	for _, name := range names {
 		if at := f.store.definitionReadAt(name); !at.IsZero() && at.Before(notBefore) {
@@ -215,12 +216,22 @@ func (f *Feed) settingsRead(ctx context.Context, names []string) func(name strin
 	if len(old) > 0 {
 		f.definitions.ask(ctx, old)
 	}
+	var reads sync.WaitGroup
+	asked := map[string]bool{"": true}
 	for _, name := range names {
 		group := f.store.groupOf(name)
-		if _, asked := groups[group]; !asked && group != "" {
-			groups[group] = f.readGroup(ctx, group, notBefore) == nil
+		if asked[group] {
+			continue
 		}
+		asked[group] = true
+		reads.Go(func() {
+			err := f.readGroup(ctx, group, notBefore)
+			mu.Lock()
+			defer mu.Unlock()
+			groups[group] = err == nil
+		})
 	}
+	reads.Wait()
 	return func(name string) bool {
 		group := f.store.groupOf(name)
 		return !f.store.definitionReadAt(name).Before(notBefore) && (group == "" || groups[group])

@@ -10,15 +10,15 @@ import (
 )
 
 // Refresh reads a resource definition's replicas now, along with everything that decides on their state
-// and quorum (nodes, definition, group and controller properties, which concurrent callers share and
-// which are at most one second old), and returns the outcome. It works whether or not the event stream
+// and quorum (nodes, which concurrent callers share and which are at most 300 ms old; definition, group and
+// controller properties, which are at most one second old), and returns the outcome. It works whether or not the event stream
 // does. The error matches ErrNotFound when LINSTOR has no such definition; after any other error LINSTOR
 // could not be asked, and nothing may be concluded.
 func (f *Feed) Refresh(ctx context.Context, resource string) (Resource, error) {
 	name := f.store.displayName(resource)
 	notBefore := time.Now().Add(-sharedAge)
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return f.readNodesSince(groupCtx, notBefore) })
+	group.Go(func() error { return f.readNodesSince(groupCtx, time.Now().Add(-nodesAge)) })
 	group.Go(func() error {
 		return f.shared(groupCtx, kindController, notBefore, f.store.controllerReadAt, f.readControllerProps)
 	})

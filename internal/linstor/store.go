@@ -35,7 +35,7 @@ type entry struct {
 	// set is the sorted, joined names of the nodes with a replica. It is confirmed by lists only.
 	set          kept[string]
 	setConfirmed stamp
-	// reshaped is when a reading that settings were not read before has last shown other replicas or disks.
+	// reshaped is the end of the last reading that showed other replicas or disks: settings that were read before it are in doubt.
 	reshaped stamp
 	// replicas are sorted by node.
 	replicas []replicaEntry

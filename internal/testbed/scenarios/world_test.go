@@ -227,10 +227,12 @@ func deletedAt(s *bedtest.Scenario, name string) time.Time {
 // attached to another node than the first.
 func attachDelay(s *bedtest.Scenario, volumes ...string) time.Duration {
 	s.T.Helper()
-	marks := requests(s, s.ControllerRequests(), "patch", "pods/status")
-	if len(marks) == 0 {
+	// In a crowd the deletion is the first that happens to a pod, otherwise its condition.
+	removals := append(requests(s, s.ControllerRequests(), "patch", "pods/status"), requests(s, s.ControllerRequests(), "delete", "pods")...)
+	if len(removals) == 0 {
 		s.T.Fatal("the controller removed no pod")
 	}
+	first := slices.MinFunc(removals, func(a, b testbed.Request) int { return a.At.Compare(b.At) }).At
 	var names []string
 	for _, volume := range volumes {
 		for _, node := range s.Nodes[1:] {
@@ -239,11 +241,11 @@ func attachDelay(s *bedtest.Scenario, volumes ...string) time.Duration {
 	}
 	all, err := s.Requests(s.Began)
 	s.Must(err)
-	last := marks[0].At
+	last := first
 	for _, r := range requests(s, all, "patch", attachmentsOfStorage+"/status") {
 		if r.User == "csi-attacher" && slices.Contains(names, r.Name) && r.At.After(last) {
 			last = r.At
 		}
 	}
-	return last.Sub(marks[0].At)
+	return last.Sub(first)
 }
