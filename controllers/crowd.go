@@ -29,8 +29,8 @@ const (
 )
 
 // crowd are the acts that are under way. Where they are many, what Kubernetes does about the first pods that are removed slows
-// down all that is asked for the last ones. So they read at the same time and delete at the same time, all removals come
-// before the first detach, and what a removal can do without is left out.
+// down all that is asked for the last ones. So they read at the same time and delete at the same time, and all removals come
+// before the first detach.
 type crowd struct {
 	few int
 	// manyLost tells whether more volumes than that are lost, or soon will be.
@@ -115,16 +115,14 @@ func (c *crowd) gather(ctx context.Context) {
 	}
 }
 
-// endAtOnce tells whether every pod ends with its deletion: that is by force, and nobody else holds their objects. So there is
-// no moment in which somebody would read a condition. The mark on the attachment is for a later leader, who finds a volume
-// without pods there, and takes it off the node when the replacement waits for it elsewhere.
+// endAtOnce tells whether every pod ends with its deletion: that is by force, and nobody else holds their objects.
 func endAtOnce(in failover.Input) bool {
 	return !slices.ContainsFunc(in.Pods, func(pod failover.Pod) bool {
 		return pod.Finalizers || failover.RemovalOf(in, pod) != failover.RemoveForce
 	})
 }
 
-// removeInCrowd deletes the first pod, without mark and condition, when its turn has come. It tells whether that is all: the
+// removeInCrowd marks the attachment and removes the first pod when its turn has come. It tells whether that is all: the
 // end of the last pod calls for the detach, after those who wait for their removal now.
 func (r *FailoverReconciler) removeInCrowd(
 	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision,
@@ -141,5 +139,9 @@ func (r *FailoverReconciler) removeInCrowd(
 	if r.isOld(in) {
 		return false, nil // the next turn confirms again
 	}
-	return len(in.Pods) == 1, r.deletePod(ctx, pv, in, d, in.Pods[0], failover.RemoveForce, false)
+	if in.Attachment, err = r.mark(ctx, in, d); err != nil || r.isOld(in) {
+		return false, err
+	}
+	err = r.remove(ctx, pv, in, d, in.Pods[0], failover.RemoveForce)
+	return len(in.Pods) == 1 && !r.isOld(in), err
 }

@@ -176,8 +176,8 @@ func TestWhatThisProcessHasBegunCountsAsMarked(t *testing.T) {
 	if err != nil || len(inputs) != 1 || !inputs[0].Attachment.Marked || len(inputs[0].Pods) > 0 {
 		t.Errorf("candidates %+v, %v, want the attachment", inputs, err)
 	}
-	if s.marked() != "" {
-		t.Error("the attachment has a mark")
+	if s.marked() == "" {
+		t.Error("the attachment has no mark")
 	}
 	s.must(s.api.Delete(s.ctx, s.attachment()))
 	s.attach("csi-db", nodeA, func(*storagev1.VolumeAttachment) {})

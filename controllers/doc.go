@@ -24,8 +24,7 @@ const (
 	AnnotationIgnore = "drbd.linbit.com/ignore-fail-over"
 	// AnnotationPause on the controller's own Deployment pauses fail-over for all, unless its value is "false".
 	AnnotationPause = "drbd.linbit.com/pause-fail-over"
-	// AnnotationFailOver on a VolumeAttachment marks a fail-over that has begun, for whoever leads next. Many that begin at a
-	// time go without it.
+	// AnnotationFailOver on a VolumeAttachment marks a fail-over that has begun, for whoever leads next.
 	AnnotationFailOver = "drbd.linbit.com/fail-over"
 	// AnnotationKeepAway on a node describes who keeps pods away from it, why, and until when.
 	AnnotationKeepAway = "drbd.linbit.com/keep-away"

@@ -57,7 +57,7 @@ type Config struct {
 	// Concurrency is how many volumes are worked on at a time.
 	Concurrency int
 	// Few is how many volumes may be lost at a time, or wait for the end of their grace, for each to be moved by itself. Where there are more, pods
-	// that end at once are removed together, without mark and condition. Zero means 16, a negative number none.
+	// that end at once are removed together. Zero means 16, a negative number none.
 	Few int
 	// SkipNameValidation lets several managers run in one process, for tests.
 	SkipNameValidation bool

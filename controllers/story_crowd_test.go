@@ -18,14 +18,6 @@ func crowded() Config {
 	return cfg
 }
 
-// crowdWrites are the writes of a fail-over in a crowd, in their order.
-var crowdWrites = []permission{
-	{"patch", "", "nodes"},
-	{"delete", "", "pods"},
-	{"patch", "", "nodes/status"},
-	{"delete", "storage.k8s.io", "volumeattachments"},
-}
-
 // inCrowd is scene with settings by which each act is one of many, for a pod that may have finalizers.
 func inCrowd(t *testing.T, story func(w *world, p *process), finalizers ...string) {
 	t.Helper()
@@ -47,13 +39,13 @@ func inCrowd(t *testing.T, story func(w *world, p *process), finalizers ...strin
 	})
 }
 
-func TestAPodInACrowdIsRemovedWithoutMarkAndCondition(t *testing.T) {
+func TestAPodInACrowdIsRemovedWithMarkAndCondition(t *testing.T) {
 	inCrowd(t, func(w *world, p *process) {
 		w.detachesSlowly()
 		w.Crash(nodeA)
 		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 		w.pass(time.Second)
-		w.wantWrote(p, crowdWrites)
+		w.wantWrote(p, writes)
 		w.Return(nodeA)
 		w.pass(3 * time.Minute)
 		w.wantNothingLeft(p)
@@ -88,9 +80,8 @@ func TestAPodInACrowdOnALivingNodeGetsMarkAndCondition(t *testing.T) {
 	})
 }
 
-// The replacement that waits elsewhere tells the next leader whose attachment that is, where no mark does.
 func TestTheLeaderIsKilledAtEachStepInACrowd(t *testing.T) {
-	for i, write := range crowdWrites {
+	for i, write := range writes {
 		for _, before := range []bool{true, false} {
 			name := "after it could " + write.String()
 			if before {
@@ -102,9 +93,9 @@ func TestTheLeaderIsKilledAtEachStepInACrowd(t *testing.T) {
 					w.Crash(nodeA)
 					w.until(40*time.Second, "the first leader is killed", killed)
 					w.pass(12 * time.Second)
-					done := crowdWrites[:i+1]
+					done := writes[:i+1]
 					if before {
-						done = crowdWrites[:i]
+						done = writes[:i]
 					}
 					w.wantWrote(first, done)
 					second.leads(crowded())
