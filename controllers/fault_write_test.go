@@ -165,6 +165,30 @@ func TestFaultsOfWrites(t *testing.T) {
 	}
 }
 
+// The API server deletes a pod without grace in two writes. Where it does not come to the second one, the pod stays until it is
+// deleted once more, and nobody else does that for minutes.
+func TestADeletionThatIsCutOffIsFinished(t *testing.T) {
+	for name, few := range map[string]int{"alone": 0, "in a crowd": -1} {
+		var struck atomic.Int64
+		t.Run(name, fault{
+			cfg: func(cfg *Config) { cfg.Few = few },
+			begin: func(w *world, _ *process) {
+				w.API.CutOff(func(r apimodel.Request) bool {
+					return strings.HasPrefix(r.Actor, controllerActor) && struck.Add(1) <= 3
+				})
+			},
+			end: func(w *world, _ *process) {
+				w.API.CutOff(nil)
+				if struck.Load() < 4 {
+					t.Errorf("deletions were tried %d times", struck.Load())
+				}
+			},
+			limit: 30 * time.Second, lasts: time.Minute,
+			seen: func(w *world, p *process) bool { return w.told(p, "did not complete within") },
+		}.befalls)
+	}
+}
+
 // The writes that follow when the node is back fail: the taint goes all the same.
 func TestFaultsOfTakingTheTaintOff(t *testing.T) {
 	for what, failure := range failures {

@@ -148,7 +148,8 @@ type Pod struct {
 	ReadOnly bool
 	// DeleteBy is the end of its deletion grace; zero when the pod is not terminating.
 	DeleteBy time.Time
-	// Forced is set once it has been deleted without grace: only finalizers keep its object.
+	// Forced is set once it has been deleted without grace: its object stays for its finalizers only, or because that deletion
+	// was cut off.
 	Forced bool
 
 	// Selected is set when the pod's labels select it for fail-over.

@@ -22,9 +22,10 @@ const (
 
 // RemovalOf says how to remove the pod of a volume whose verdict is Lost. Force needs the node itself to be silent,
 // to LINSTOR and to Kubernetes, for every LINSTOR volume of the pod; or a deletion grace that has passed
-// without any of those volumes being writable on A.
+// without any of those volumes being writable on A. It is the same for a pod that was deleted without grace and that no finalizer
+// keeps: the API server deletes in two writes (rest.BeforeDelete), and waits for another deletion where the second one failed.
 func RemovalOf(in Input, pod Pod) Removal {
-	if pod.Forced {
+	if pod.Forced && pod.Finalizers {
 		return RemovalRunning
 	}
 	s := assess(in.freshened())

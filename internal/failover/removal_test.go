@@ -19,6 +19,7 @@ func TestRemovalOf(t *testing.T) {
 		at(nodeB, func(r *Replica) { r.MayPromote = held(false, time.Minute) }),
 		at(nodeT, func(r *Replica) { r.MayPromote = held(false, time.Minute) }))
 
+	forced := thePod(func(p *Pod) { p.Forced, p.DeleteBy = true, ago(time.Minute) })
 	cases := map[string]struct {
 		from func() Input
 		edit edit
@@ -84,8 +85,11 @@ func TestRemovalOf(t *testing.T) {
 		},
 
 		"a pod that was deleted without grace is left to its finalizers": {
-			from: crashed, edit: thePod(func(p *Pod) { p.Forced, p.DeleteBy = true, ago(time.Minute) }), want: RemovalRunning,
+			from: crashed, edit: edited(forced, thePod(func(p *Pod) { p.Finalizers = true })), want: RemovalRunning,
 		},
+		"a pod that was deleted without grace and that nothing keeps is deleted again": {from: crashed, edit: forced, want: RemoveForce},
+		"the same where the node answers, as it cannot write any more":                 {from: isolated, edit: forced, want: RemoveForce},
+		"not where the node could still write":                                         {from: demoted, edit: forced, want: RemovalStuck},
 
 		"another volume that is cut off too goes by force": {from: crashed, edit: otherVolume(unreachable), want: RemoveForce},
 		"another volume that a peer reaches asks for peace": {

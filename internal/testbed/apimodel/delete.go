@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -33,6 +34,9 @@ func (w writer) delete(ctx context.Context, store client.WithWatch, o client.Obj
 	})
 }
 
+// errCutOff is told to the client whose deletion stopped half-way, although that has changed the pod.
+var errCutOff = apierrors.NewTimeoutError("the request did not complete within the requested timeout", 0)
+
 // deletePod follows the API server (rest.BeforeDelete and the strategy of pods): the grace begins with the first
 // deletion and may only become shorter; without any left the object goes as soon as it has no finalizers.
 func (w writer) deletePod(ctx context.Context, pod *corev1.Pod, asked *int64) error {
@@ -51,13 +55,19 @@ func (w writer) deletePod(ctx context.Context, pod *corev1.Pod, asked *int64) er
 	pod.DeletionGracePeriodSeconds = &grace
 
 	conceal(pod)
-	if grace == 0 && len(pod.Finalizers) == 0 {
+	ends := grace == 0 && len(pod.Finalizers) == 0
+	cutOff := ends && w.cutsOff(requestFor(w.actor, VerbDelete, pod, false))
+	if ends && !cutOff {
 		return w.tracker.Delete(resourceOf(pod), pod.Namespace, pod.Name)
 	}
-	if grace > 0 {
+	if grace > 0 || cutOff {
 		pod.Finalizers = append(pod.Finalizers, terminating)
 	}
-	return w.storeDeletion(ctx, pod)
+	err := w.storeDeletion(ctx, pod)
+	if err == nil && cutOff {
+		return errCutOff
+	}
+	return err
 }
 
 func deletionGrace(pod *corev1.Pod, asked *int64) int64 {

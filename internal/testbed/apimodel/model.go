@@ -74,6 +74,7 @@ type Model struct {
 	mu         sync.Mutex
 	fault      func(Request) error
 	delay      func(Request) time.Duration
+	cutOff     func(Request) bool
 	listeners  []*func(Change)
 	changes    []Change
 	delivering bool
@@ -136,6 +137,21 @@ func (m *Model) Delay(f func(Request) time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.delay = f
+}
+
+// CutOff ends each deletion of a pod half-way for which f is true; nil ends that. The API server deletes in two writes: the pod
+// has its deletion timestamp, and no grace, but its object stays until it is deleted once more. The client gets a timeout.
+func (m *Model) CutOff(f func(Request) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cutOff = f
+}
+
+func (m *Model) cutsOff(r Request) bool {
+	m.mu.Lock()
+	f := m.cutOff
+	m.mu.Unlock()
+	return f != nil && f(r)
 }
 
 // arrive lets the request's time pass and tells whether it fails.

@@ -51,6 +51,34 @@ func getPod(t *testing.T, c client.Reader) *corev1.Pod {
 	return &pod
 }
 
+// The API server deletes in two writes, and goes on with the second one when the pod is deleted again.
+func TestADeletionThatIsCutOffIsFinishedByTheNext(t *testing.T) {
+	m := apimodel.New()
+	api := m.Client("test")
+	pod := createPod(t, api, func(*corev1.Pod) {})
+	var seen []apimodel.Change
+	m.OnChange(func(c apimodel.Change) { seen = append(seen, c) })
+	m.CutOff(func(r apimodel.Request) bool { return r.Verb == apimodel.VerbDelete && r.Name == pod.Name })
+	err := api.Delete(t.Context(), pod.DeepCopy(), client.GracePeriodSeconds(0))
+	if !apierrors.IsTimeout(err) {
+		t.Errorf("got %v, want a timeout", err)
+	}
+	left := getPod(t, api)
+	if left == nil || left.DeletionTimestamp == nil || *left.DeletionGracePeriodSeconds != 0 || len(left.Finalizers) > 0 {
+		t.Fatalf("left is %v", left)
+	}
+	if len(seen) != 1 || seen[0].New == nil {
+		t.Errorf("watches saw %v, want the change", seen)
+	}
+	m.CutOff(nil)
+	if err := api.Delete(t.Context(), pod.DeepCopy(), client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	if left := getPod(t, api); left != nil {
+		t.Errorf("left is %v", left)
+	}
+}
+
 func TestDeletingAPod(t *testing.T) {
 	type step struct {
 		after time.Duration

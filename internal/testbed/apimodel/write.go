@@ -3,6 +3,7 @@ package apimodel
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -199,8 +200,9 @@ func (w writer) record(ctx context.Context, change Change, o client.Object, do f
 			return err
 		}
 		stored := deepCopy(old)
-		if err := do(old); err != nil {
-			return err
+		failed := do(old)
+		if failed != nil && !errors.Is(failed, errCutOff) {
+			return failed
 		}
 		conceal(o)
 		change.Time, change.Name = time.Now(), o.GetName()
@@ -216,7 +218,7 @@ func (w writer) record(ctx context.Context, change Change, o client.Object, do f
 		}
 		if !sameContent(change.Old, change.New) {
 			w.changed(change)
-			return nil
+			return failed
 		}
 		return w.undo(o, stored)
 	}()
