@@ -65,6 +65,65 @@ func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, nod
 	if err := g.refresh(ctx, others); err != nil {
 		return failover.Input{}, err
 	}
+	return g.confirmed(ctx, pv, node, pods, attachment, began)
+}
+
+// confirmAgain is confirm for who has confirmed in before, in the same reconciliation: of the pods it reads those of in, one by one.
+// A list of the node's pods takes seconds in a crowd, as the API server answers it from a cache, for which it waits; a single pod
+// comes from etcd.
+func (g *gatherer) confirmAgain(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input) (failover.Input, error) {
+	began := g.clock.Now()
+	resources := []string{in.Resource.Name}
+	for _, pod := range in.Pods {
+		for _, other := range pod.Others {
+			resources = append(resources, other.Resource.Name)
+		}
+	}
+	slices.Sort(resources)
+	pods := make([]*corev1.Pod, len(in.Pods))
+	var attachment *failover.Attachment
+	reads, readsCtx := errgroup.WithContext(ctx)
+	reads.Go(func() error { return g.refresh(readsCtx, slices.Compact(resources)) })
+	reads.Go(func() (err error) {
+		attachment, err = g.confirmAttachment(readsCtx, pv, in.Node.Name)
+		return err
+	})
+	for i, pod := range in.Pods {
+		reads.Go(func() (err error) {
+			pods[i], err = g.confirmPod(readsCtx, pod)
+			return err
+		})
+	}
+	if err := reads.Wait(); err != nil {
+		return failover.Input{}, err
+	}
+	var left []corev1.Pod
+	for _, pod := range pods {
+		if pod != nil {
+			left = append(left, *pod)
+		}
+	}
+	return g.confirmed(ctx, pv, in.Node.Name, left, attachment, began)
+}
+
+// confirmPod reads a pod; nil where it is gone.
+func (g *gatherer) confirmPod(ctx context.Context, known failover.Pod) (*corev1.Pod, error) {
+	var pod corev1.Pod
+	err := g.live.Get(ctx, client.ObjectKey{Namespace: known.Namespace, Name: known.Name}, &pod)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return nil, fmt.Errorf("reading pod %s: %w", key(known.Namespace, known.Name), err)
+	case err != nil, pod.UID != known.UID:
+		return nil, nil
+	default:
+		return &pod, nil
+	}
+}
+
+// confirmed is what was read for a removal; began is when the first of it was asked for, apart from what LINSTOR said before.
+func (g *gatherer) confirmed(
+	ctx context.Context, pv *corev1.PersistentVolume, node string, pods []corev1.Pod, attachment *failover.Attachment, began time.Time,
+) (failover.Input, error) {
 	in, err := g.input(ctx, pv, node, pods, attachment)
 	in.Asked = began
 	notAfter(&in.Asked, in.Resource)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
@@ -14,14 +16,20 @@ import (
 const (
 	// crowdFew is how many lost volumes are no crowd yet, by default.
 	crowdFew = 16
-	// crowdDeletions is how many pods are being deleted at a time in a crowd. By default the API server works on some 250
-	// requests of service accounts at a time, and rejects what waits behind 300 others.
-	crowdDeletions = 250
-	// crowdReady is how old what was read for an act may become while it waits for others to be ready.
-	crowdReady = failover.MaxAge * 6 / 10
-	// crowdQuiet is for how long nearly all removals must have been ready: others may be about to begin.
+	// crowdMarks and crowdRemovals are how many acts of a crowd may mark their attachment, or remove their pod, at a time. By
+	// default the API server works on some 250 requests of service accounts at a time.
+	crowdMarks    = 200
+	crowdRemovals = 160
+	// crowdQuiet is for how long nearly all removals must have been marked: others may be about to begin.
 	crowdQuiet = 100 * time.Millisecond
-	// crowdPatience is how long a detach waits for removals of others at most, and crowdPause how soon it looks again.
+	// crowdMarkFresh and crowdRemoveFresh are how old a confirmation may be by which an attachment is marked, or a pod removed,
+	// without another: the one takes a request, the other two, of which the first may take half of the time that is left.
+	crowdMarkFresh   = failover.MaxAge * 3 / 4
+	crowdRemoveFresh = failover.MaxAge / 2
+	// crowdTurn is how much of its time an act keeps for what follows when its turn has come.
+	crowdTurn = 2 * failover.MaxAge
+	// crowdPatience is how long a removal waits at most until others are marked, and a detach until others are removed; crowdPause
+	// is how soon the latter looks again.
 	crowdPatience = 3 * time.Second
 	crowdPause    = 250 * time.Millisecond
 	// crowdGather is how long an act in a crowd waits for others before its node is tainted.
@@ -29,67 +37,86 @@ const (
 )
 
 // crowd are the acts that are under way. Where they are many, what Kubernetes does about the first pods that are removed slows
-// down all that is asked for the last ones. So they read at the same time and delete at the same time, and all removals come
-// before the first detach.
+// down all that is asked for the last ones. So all attachments are marked before the first pod is removed, few enough pods are
+// removed at a time for each to be read once more right before, and all removals come before the first detach.
 type crowd struct {
 	few int
 	// manyLost tells whether more volumes than that are lost, or soon will be.
-	manyLost  func(few int) bool
-	deletions chan struct{}
+	manyLost func(few int) bool
+	// marks and removals are taken by who does that at the moment, in the order in which they come.
+	marks, removals chan struct{}
 
 	mu sync.Mutex
-	// removals are under way, and some of them not ready yet.
-	removals, preparing int
-	// ready is closed when nearly all have been ready for crowdQuiet, which quiet measures; nil while they are not.
-	ready chan struct{}
-	quiet *time.Timer
+	// removing are the removals under way, and marking those whose attachment is not marked yet.
+	removing, marking int
+	// marked is closed when nearly all have been marked for crowdQuiet, which quiet measures; nil while they are not.
+	marked chan struct{}
+	quiet  *time.Timer
 }
 
 func newCrowd(few int, manyLost func(few int) bool) *crowd {
-	return &crowd{few: few, manyLost: manyLost, deletions: make(chan struct{}, crowdDeletions), ready: make(chan struct{})}
+	return &crowd{
+		few: few, manyLost: manyLost, marked: make(chan struct{}),
+		marks: make(chan struct{}, crowdMarks), removals: make(chan struct{}, crowdRemovals),
+	}
 }
 
 // many tells whether many volumes are lost, or soon will be.
 func (c *crowd) many() bool { return c.manyLost(c.few) }
 
-// remove counts the removal of a volume's pods until it leaves; prepared is called when it is ready, and has no effect the
-// second time.
-func (c *crowd) remove() (prepared, leave func()) {
+// remove counts the removal of a volume's pods until it leaves; marked is called when its attachment is marked, and has no effect
+// the second time.
+func (c *crowd) remove() (marked, leave func()) {
 	c.count(1, 1)
-	prepared = sync.OnceFunc(func() { c.count(0, -1) })
-	return prepared, func() {
-		prepared()
+	marked = sync.OnceFunc(func() { c.count(0, -1) })
+	return marked, func() {
+		marked()
 		c.count(-1, 0)
 	}
 }
 
-// count counts removals, and sees whether nearly all of them are ready: those that are slow to prepare hold up nobody.
-func (c *crowd) count(removals, preparing int) {
+// count counts removals, and sees whether nearly all of them are marked: those that are slow hold up nobody.
+func (c *crowd) count(removing, marking int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.removals += removals
-	c.preparing += preparing
-	switch nearlyAll := c.preparing <= c.removals/10; {
+	c.removing += removing
+	c.marking += marking
+	switch nearlyAll := c.marking <= c.removing/10; {
 	case nearlyAll && c.quiet == nil:
-		ready := c.ready
-		c.quiet = time.AfterFunc(crowdQuiet, func() { close(ready) })
+		marked := c.marked
+		c.quiet = time.AfterFunc(crowdQuiet, func() { close(marked) })
 	case !nearlyAll && c.quiet != nil:
 		if !c.quiet.Stop() {
-			c.ready = make(chan struct{})
+			c.marked = make(chan struct{})
 		}
 		c.quiet = nil
 	}
 }
 
-// wait returns when nearly all removals are ready, or after a while.
-func (c *crowd) wait(ctx context.Context, most time.Duration) {
+// wait returns when nearly all removals are marked, or after a while.
+func (c *crowd) wait(ctx context.Context) {
 	c.mu.Lock()
-	ready := c.ready
+	marked := c.marked
 	c.mu.Unlock()
 	select {
-	case <-ready:
-	case <-time.After(most):
+	case <-marked:
+	case <-time.After(crowdPatience):
 	case <-ctx.Done():
+	}
+}
+
+// takeSlot waits for one of the slots and takes it until end is called, which is nil where ctx would not leave the time to use it.
+func takeSlot(ctx context.Context, slots chan struct{}) (end func()) {
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-min(crowdTurn, time.Until(deadline)/2)))
+		defer cancel()
+	}
+	select {
+	case slots <- struct{}{}:
+		return func() { <-slots }
+	case <-ctx.Done():
+		return nil
 	}
 }
 
@@ -98,7 +125,7 @@ func (c *crowd) wait(ctx context.Context, most time.Duration) {
 func (c *crowd) afterRemovals(now, removed time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.removals <= max(c.few, 0) || now.Sub(removed) > crowdPatience {
+	if c.removing <= max(c.few, 0) || now.Sub(removed) > crowdPatience {
 		return 0
 	}
 	return crowdPause
@@ -122,26 +149,58 @@ func endAtOnce(in failover.Input) bool {
 	})
 }
 
-// removeInCrowd marks the attachment and removes the first pod when its turn has come. It tells whether that is all: the
-// end of the last pod calls for the detach, after those who wait for their removal now.
+// removeInCrowd marks the attachment and removes the first pod, each when its turn has come. It tells whether that is all, or all
+// that there is time for: the end of the last pod calls for the detach, after those who wait for their removal now.
 func (r *FailoverReconciler) removeInCrowd(
-	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision,
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, marked func(),
 ) (over bool, err error) {
-	r.crowd.wait(ctx, crowdReady-r.age(in))
-	select {
-	case r.crowd.deletions <- struct{}{}:
-		defer func() { <-r.crowd.deletions }()
-	case <-time.After(failover.MaxAge - r.age(in)):
-		return false, nil // the next turn confirms again
-	case <-ctx.Done():
-		return false, ctx.Err()
+	mark := func(in failover.Input, d failover.Decision) error {
+		_, err := r.mark(ctx, in, d)
+		return err
 	}
-	if r.isOld(in) {
-		return false, nil // the next turn confirms again
+	if in.Attachment != nil && !in.Attachment.Noted {
+		if done, inTime, err := r.inTurn(ctx, pv, in, r.crowd.marks, crowdMarkFresh, mark); err != nil || !done {
+			return !inTime, err
+		}
 	}
-	if in.Attachment, err = r.mark(ctx, in, d); err != nil || r.isOld(in) {
-		return false, err
+	marked()
+	r.crowd.wait(ctx)
+	remove := func(in failover.Input, d failover.Decision) error {
+		return r.remove(ctx, pv, in, d, in.Pods[0], failover.RemoveForce)
 	}
-	err = r.remove(ctx, pv, in, d, in.Pods[0], failover.RemoveForce)
-	return len(in.Pods) == 1 && !r.isOld(in), err
+	done, inTime, err := r.inTurn(ctx, pv, in, r.crowd.removals, crowdRemoveFresh, remove)
+	return !inTime || done && len(in.Pods) == 1, err
+}
+
+// inTurn takes a step of a removal by force in its turn, by another confirmation unless that of in is fresh. It tells whether it is
+// done: not where the turn does not come in time, nor where the confirmation says something else and all has to be looked at anew.
+func (r *FailoverReconciler) inTurn(
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, slots chan struct{}, fresh time.Duration,
+	step func(failover.Input, failover.Decision) error,
+) (done, inTime bool, err error) {
+	end := takeSlot(ctx, slots)
+	if end == nil {
+		return false, false, nil
+	}
+	defer end()
+	if r.age(in) > fresh {
+		again, err := r.confirmAgain(ctx, pv, in)
+		if apierrors.IsForbidden(err) {
+			r.deniedGet.Do(func() {
+				ctrl.LoggerFrom(ctx).Error(err, "Cannot read what a removal rests on one by one, so that many removals take longer; "+
+					"grant get on pods")
+			})
+			again, err = r.confirm(ctx, pv, in.Node.Name)
+		}
+		if err != nil {
+			return false, true, err
+		}
+		in = again
+	}
+	in.Halt = r.halt.now(ctx)
+	d := failover.Decide(in)
+	if d.Verdict != failover.Lost || len(in.Pods) == 0 || !endAtOnce(in) || r.isOld(in) {
+		return false, true, nil
+	}
+	return true, true, step(in, d)
 }

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -15,54 +16,54 @@ import (
 // aCrowd is one in any case.
 func aCrowd(int) bool { return true }
 
-// waited is how long a removal waits that may wait for a second.
+// waited is how long a removal waits for the marks of others.
 func waited(t *testing.T, c *crowd) time.Duration {
 	t.Helper()
 	began := time.Now()
-	c.wait(t.Context(), time.Second)
+	c.wait(t.Context())
 	return time.Since(began)
 }
 
-func TestARemovalWaitsUntilNearlyAllOthersAreReady(t *testing.T) {
+func TestARemovalWaitsUntilNearlyAllOthersAreMarked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(crowdFew, aCrowd)
-		var ready, over []func()
+		var marks, over []func()
 		for range 100 {
-			prepared, leave := c.remove()
-			ready, over = append(ready, prepared), append(over, leave)
+			marked, leave := c.remove()
+			marks, over = append(marks, marked), append(over, leave)
 		}
-		for _, prepared := range ready[:89] {
-			prepared()
+		for _, marked := range marks[:89] {
+			marked()
 		}
-		if got := waited(t, c); got != time.Second {
-			t.Errorf("waited %s while eleven are not ready", got)
+		if got := waited(t, c); got != crowdPatience {
+			t.Errorf("waited %s while eleven are not marked", got)
 		}
-		ready[89]()
-		ready[89]() // the second time has no effect
+		marks[89]()
+		marks[89]() // the second time has no effect
 		if got := waited(t, c); got != crowdQuiet {
 			t.Errorf("waited %s for the ten that are slow, want %s", got, crowdQuiet)
 		}
 		if got := waited(t, c); got != 0 {
-			t.Errorf("waited %s although nearly all are ready", got)
+			t.Errorf("waited %s although nearly all are marked", got)
 		}
 		for range 10 { // others begin
 			_, leave := c.remove()
 			over = append(over, leave)
 		}
-		if got := waited(t, c); got != time.Second {
-			t.Errorf("waited %s while twenty of 110 are not ready", got)
+		if got := waited(t, c); got != crowdPatience {
+			t.Errorf("waited %s while twenty of 110 are not marked", got)
 		}
 		for _, leave := range over {
 			leave()
 		}
-		if c.removals != 0 || c.preparing != 0 {
-			t.Errorf("left behind: %d removals, of them %d not ready", c.removals, c.preparing)
+		if c.removing != 0 || c.marking != 0 {
+			t.Errorf("left behind: %d removals, of them %d not marked", c.removing, c.marking)
 		}
 	})
 }
 
-func TestWhatBeginsBeforeAllAreReadyIsWaitedFor(t *testing.T) {
+func TestWhatBeginsBeforeAllAreMarkedIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(crowdFew, aCrowd)
@@ -70,7 +71,7 @@ func TestWhatBeginsBeforeAllAreReadyIsWaitedFor(t *testing.T) {
 		first()
 		<-time.After(crowdQuiet / 2)
 		second, _ := c.remove()
-		if got := waited(t, c); got != time.Second {
+		if got := waited(t, c); got != crowdPatience {
 			t.Errorf("waited %s", got)
 		}
 		second()
@@ -131,29 +132,31 @@ func TestMoreVolumesThanAFewAreACrowd(t *testing.T) {
 	}
 }
 
-func TestAPodInACrowdIsNotRemovedByAnOldReading(t *testing.T) {
+func TestASlotIsTakenInTime(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	s.in.Asked = time.Now().Add(-failover.MaxAge - time.Second)
-	over, err := s.r.removeInCrowd(s.ctx, s.pv, s.in, s.d)
-	s.must(err)
-	if over || s.pod() == nil {
-		t.Errorf("over %t, pod %v, want another reading", over, s.pod())
-	}
-}
-
-func TestEachPodInACrowdIsRemovedByAReadingOfItsOwn(t *testing.T) {
-	t.Parallel()
-	s := newSteps(t)
-	s.in.Pods = append(s.in.Pods, failover.Pod{Namespace: "default", Name: "db-1", UID: "another"})
-	over, err := s.r.removeInCrowd(s.ctx, s.pv, s.in, s.d)
-	s.must(err)
-	if over || s.pod() != nil {
-		t.Errorf("over %t, pod %v, want the first one removed", over, s.pod())
-	}
-	s = newSteps(t)
-	if over, err = s.r.removeInCrowd(s.ctx, s.pv, s.in, s.d); err != nil || !over || s.pod() != nil {
-		t.Errorf("over %t, pod %v, %v, want the only one removed", over, s.pod(), err)
+	for name, tc := range map[string]struct {
+		left, want time.Duration // of the act's time; how long it waits for a slot that none frees
+	}{
+		"what follows wants four seconds":              {30 * time.Second, 26 * time.Second},
+		"half of the time where there are not so many": {3 * time.Second, 1500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				slots := make(chan struct{}, 1)
+				end := takeSlot(t.Context(), slots)
+				ctx, cancel := context.WithTimeout(t.Context(), tc.left)
+				defer cancel()
+				began := time.Now()
+				if takeSlot(ctx, slots) != nil || time.Since(began) != tc.want {
+					t.Errorf("waited %s for a slot that was taken, want %s", time.Since(began), tc.want)
+				}
+				end()
+				if end = takeSlot(ctx, slots); end == nil || time.Since(began) != tc.want {
+					t.Error("did not take a slot that was free")
+				}
+			})
+		})
 	}
 }
 
@@ -167,8 +170,8 @@ func TestWhatThisProcessHasBegunCountsAsMarked(t *testing.T) {
 	if facts.Marked {
 		t.Fatal("marked before anything was done")
 	}
-	_, err = s.r.removeInCrowd(s.ctx, s.pv, s.in, s.d)
-	s.must(err)
+	s.mark()
+	s.must(s.r.remove(s.ctx, s.pv, s.in, s.d, s.in.Pods[0], failover.RemoveForce))
 	if facts, err = s.r.confirmAttachment(s.ctx, s.pv, nodeA); err != nil || !facts.Marked {
 		t.Errorf("%+v, %v", facts, err)
 	}

@@ -51,9 +51,9 @@ func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolum
 	if len(in.Pods) == 0 {
 		return r.takeTurns(ctx, pv, in, func() {})
 	}
-	prepared, leave := r.crowd.remove()
+	marked, leave := r.crowd.remove()
 	defer leave()
-	return r.takeTurns(ctx, pv, in, prepared)
+	return r.takeTurns(ctx, pv, in, marked)
 }
 
 // rest is for how long there is nothing to do: after the deletion of an attachment what follows is Kubernetes', each of whose
@@ -65,10 +65,10 @@ func (r *FailoverReconciler) rest(volume string, in failover.Input) time.Duratio
 	return r.crowd.afterRemovals(in.Now, r.reports.removedAt(volume, in.Node.Name))
 }
 
-// takeTurns confirms and takes one step, until nothing is left to do at the moment. It calls prepared when the first removal
-// is ready.
+// takeTurns confirms and takes one step, until nothing is left to do at the moment. It calls marked when others need not wait any
+// longer for the mark on the attachment.
 func (r *FailoverReconciler) takeTurns(
-	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, prepared func(),
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, marked func(),
 ) (failover.Decision, error) {
 	var d failover.Decision
 	var emptied bool
@@ -92,7 +92,7 @@ func (r *FailoverReconciler) takeTurns(
 			emptied = false
 			over, err = r.detach(ctx, pv, in, d)
 		} else {
-			emptied, over, err = r.removeOne(ctx, pv, &in, d, prepared)
+			emptied, over, err = r.removeOne(ctx, pv, &in, d, marked)
 		}
 		if err != nil || over {
 			return d, err
@@ -104,13 +104,13 @@ func (r *FailoverReconciler) takeTurns(
 // removeOne removes a pod, and marks the attachment before where that is wanted. It tells whether it was the last one, and
 // whether nothing can follow at the moment. Where neither is true another confirmation is wanted.
 func (r *FailoverReconciler) removeOne(
-	ctx context.Context, pv *corev1.PersistentVolume, in *failover.Input, d failover.Decision, prepared func(),
+	ctx context.Context, pv *corev1.PersistentVolume, in *failover.Input, d failover.Decision, marked func(),
 ) (emptied, over bool, err error) {
-	prepared()
 	if r.crowd.many() && endAtOnce(*in) {
-		over, err = r.removeInCrowd(ctx, pv, *in, d)
+		over, err = r.removeInCrowd(ctx, pv, *in, marked)
 		return false, over, err
 	}
+	marked() // or will be at once: it waits for nobody
 	if in.Attachment, err = r.mark(ctx, *in, d); err != nil {
 		return false, true, err
 	}

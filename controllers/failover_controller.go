@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,12 +29,15 @@ type FailoverReconciler struct {
 	reports  *reports
 	halt     *haltSwitch
 	crowd    *crowd
+	// deniedGet says once that the permission to get pods is missing.
+	deniedGet sync.Once
 
 	fastDetach        bool
 	reconcileInterval time.Duration
 }
 
-// +kubebuilder:rbac:groups="",resources=persistentvolumes;pods,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=get;list;watch
 
 func (r *FailoverReconciler) setup(mgr ctrl.Manager, options controller.Options) error {

@@ -80,6 +80,70 @@ func TestAPodInACrowdOnALivingNodeGetsMarkAndCondition(t *testing.T) {
 	})
 }
 
+// busy takes all slots until free is called.
+func busy(slots chan struct{}) (free func()) {
+	for range cap(slots) {
+		slots <- struct{}{}
+	}
+	return func() {
+		for range cap(slots) {
+			<-slots
+		}
+	}
+}
+
+// What a removal rests on may change while it waits for its turn: it is read again, then.
+func TestWhatChangesWhileARemovalInACrowdWaits(t *testing.T) {
+	deselect := func(w *world) {
+		pod := w.pod("db-0")
+		pod.Labels = nil
+		w.must(w.API.Client("user").Update(w.ctx, pod))
+	}
+	for name, change := range map[string]func(w *world){
+		"the pod is no longer selected": deselect,
+		"the pod was exempted": func(w *world) {
+			pod := w.pod("db-0")
+			pod.Annotations = map[string]string{AnnotationIgnore: "true"}
+			w.must(w.API.Client("user").Update(w.ctx, pod))
+		},
+		"the node is back": func(w *world) {
+			w.Return(nodeA)
+			w.pass(10 * time.Second)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCrowd(t, func(w *world, p *process) {
+				free := busy(p.parts.failover.crowd.removals)
+				before := w.pod("db-0")
+				w.Crash(nodeA)
+				w.until(time.Minute, "the attachment is marked", func() bool {
+					return w.attachment("db", nodeA).Annotations[AnnotationFailOver] != ""
+				})
+				w.pass(2 * crowdPatience)
+				change(w)
+				free()
+				w.pass(10 * time.Second)
+				if pod := w.pod("db-0"); pod == nil || pod.UID != before.UID || pod.DeletionTimestamp != nil {
+					t.Errorf("the pod was removed: %v", pod)
+				}
+			})
+		})
+	}
+}
+
+func TestARemovalInACrowdThatHasWaitedForItsTurn(t *testing.T) {
+	inCrowd(t, func(w *world, p *process) {
+		free := busy(p.parts.failover.crowd.removals)
+		w.Crash(nodeA)
+		w.pass(2 * time.Minute)
+		if len(w.removed("db-0")) > 0 {
+			t.Error("the pod was removed although it was not its turn")
+		}
+		free()
+		w.until(10*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
+}
+
 func TestTheLeaderIsKilledAtEachStepInACrowd(t *testing.T) {
 	for i, write := range writes {
 		for _, before := range []bool{true, false} {

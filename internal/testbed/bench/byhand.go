@@ -19,10 +19,23 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/kubelet"
 )
 
+// handStep is what is done to a crowd by hand, for all its pods at once.
+type handStep func(context.Context, *errgroup.Group, *crowd)
+
 // byHand does to the lost nodes of crowds what somebody could do at best who knows everything: cordon the
 // nodes, delete all pods by force, release all volumes by one patch per node and delete all attachments,
 // each step for all at once and without a rate limit.
 func byHand(ctx context.Context, crowds []*crowd) (first, last time.Time, err error) {
+	return takeByHand(ctx, crowds, deletePods, releaseVolumes, deleteAttachments)
+}
+
+// byHandInFull is byHand with all that the controller writes: each attachment is marked before, and each pod gets its
+// condition and its phase.
+func byHandInFull(ctx context.Context, crowds []*crowd) (first, last time.Time, err error) {
+	return takeByHand(ctx, crowds, markAttachments, failPods, releaseVolumes, deleteAttachments)
+}
+
+func takeByHand(ctx context.Context, crowds []*crowd, steps ...handStep) (first, last time.Time, err error) {
 	c := crowds[0].cluster
 	first = time.Now()
 	var nodes []string
@@ -32,7 +45,7 @@ func byHand(ctx context.Context, crowds []*crowd) (first, last time.Time, err er
 	if err := c.cordon(ctx, true, nodes...); err != nil {
 		return first, last, err
 	}
-	for _, step := range []func(context.Context, *errgroup.Group, *crowd){deletePods, releaseVolumes, deleteAttachments} {
+	for _, step := range steps {
 		group, groupCtx := errgroup.WithContext(ctx)
 		for _, w := range crowds {
 			step(groupCtx, group, w)
@@ -47,10 +60,43 @@ func byHand(ctx context.Context, crowds []*crowd) (first, last time.Time, err er
 // deletePods deletes the pods of a crowd, as kubectl delete --force does.
 func deletePods(ctx context.Context, group *errgroup.Group, w *crowd) {
 	for _, name := range w.pods {
+		group.Go(func() error { return w.deletePod(ctx, name) })
+	}
+}
+
+// deletePod deletes a pod by force. That it is gone is no error: a StatefulSet deletes a pod whose phase is Failed.
+func (w *crowd) deletePod(ctx context.Context, name string) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if err := w.Client.Delete(ctx, pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete pod %s: %w", name, err)
+	}
+	return nil
+}
+
+// failPods sets the condition and phase of the pods of a crowd that the controller sets, and deletes each right after.
+func failPods(ctx context.Context, group *errgroup.Group, w *crowd) {
+	status := client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"phase":"Failed","conditions":[{"type":"DisruptionTarget",`+
+		`"status":"True","reason":"NodeUnreachable","message":"neither LINSTOR nor any peer reaches the node"}]}}`))
+	for _, name := range w.pods {
 		group.Go(func() error {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-			if err := w.Client.Delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
-				return fmt.Errorf("delete pod %s: %w", name, err)
+			if err := w.Client.Status().Patch(ctx, pod, status); err != nil {
+				return fmt.Errorf("set the condition of pod %s: %w", name, err)
+			}
+			return w.deletePod(ctx, name)
+		})
+	}
+}
+
+// markAttachments annotates the attachments of the crowd's volumes to the lost node, as the controller does.
+func markAttachments(ctx context.Context, group *errgroup.Group, w *crowd) {
+	mark := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/mark":"by hand"}}}`))
+	for _, pod := range w.pods {
+		group.Go(func() error {
+			va := &storagev1.VolumeAttachment{}
+			va.Name = kubelet.AttachmentName(csidriver.Name, volumeOf(pod), w.node)
+			if err := w.Client.Patch(ctx, va, mark); err != nil {
+				return fmt.Errorf("mark attachment %s: %w", va.Name, err)
 			}
 			return nil
 		})

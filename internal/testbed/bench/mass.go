@@ -146,7 +146,7 @@ const (
 	thousandSize  = 100
 )
 
-// groupThousand loses ten of forty nodes with a hundred pods each: once with the controller, once by hand.
+// groupThousand loses ten of forty nodes with a hundred pods each: once with the controller, and twice by hand.
 var groupThousand = Group{
 	Name: "1,000 pods on 10 of 40 nodes", Rows: []string{rowThousand.Key},
 	run: func(ctx context.Context, s Settings) (Results, error) {
@@ -155,6 +155,10 @@ var groupThousand = Group{
 			return nil, err
 		}
 		hand, err := loseThousand(ctx, s, "thousand-hand", byHand)
+		if err != nil {
+			return nil, err
+		}
+		full, err := loseThousand(ctx, s, "thousand-full", byHandInFull)
 		if err != nil {
 			return nil, err
 		}
@@ -167,14 +171,17 @@ var groupThousand = Group{
 		byThem := func(what string, to func(massLoss) time.Time) Measure {
 			return baseline(since(hand, what+", by hand at once", to))
 		}
+		inFull := func(what string, to func(massLoss) time.Time) Measure {
+			return baseline(since(full, what+", by hand at once with mark and condition", to))
+		}
 		all, acts := one("last Running", lastRunning), one("our last action", lastAction)
 		acts.Note = fmt.Sprintf("%.0f %% of the time to the last Running", 100*acts.Values[0]/all.Values[0])
 		return Results{rowThousand.Key: {
 			one("last pod delete", lastDelete, Limit{Worst, deleteAfter}),
-			one("last pod gone", lastGone), byThem("last pod gone", lastGone),
+			one("last pod gone", lastGone), byThem("last pod gone", lastGone), inFull("last pod gone", lastGone),
 			acts, byThem("our last action", lastAction),
 			one("last volume attached", lastAttached), byThem("last volume attached", lastAttached),
-			all, byThem("last Running", lastRunning),
+			all, byThem("last Running", lastRunning), inFull("last Running", lastRunning),
 			count("placed back on a dead node", ours.back, never),
 		}}, nil
 	},
