@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -110,14 +111,13 @@ func (g *gatherer) confirmAgain(ctx context.Context, pv *corev1.PersistentVolume
 func (g *gatherer) confirmPod(ctx context.Context, known failover.Pod) (*corev1.Pod, error) {
 	var pod corev1.Pod
 	err := g.live.Get(ctx, client.ObjectKey{Namespace: known.Namespace, Name: known.Name}, &pod)
-	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return nil, fmt.Errorf("reading pod %s: %w", key(known.Namespace, known.Name), err)
-	case err != nil, pod.UID != known.UID:
+	if apierrors.IsNotFound(err) || err == nil && pod.UID != known.UID {
 		return nil, nil
-	default:
-		return &pod, nil
 	}
+	if err != nil {
+		return nil, fmt.Errorf("reading pod %s: %w", key(known.Namespace, known.Name), err)
+	}
+	return &pod, nil
 }
 
 // confirmed is what was read for a removal; began is when the first of it was asked for, apart from what LINSTOR said before.

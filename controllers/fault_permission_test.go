@@ -150,6 +150,9 @@ func TestACrowdMovesWithoutThePermissionToGetPods(t *testing.T) {
 		if !w.told(p, "cannot get resource", "pods") {
 			t.Error("the log does not name what is missing")
 		}
+		if w.told(p, "moving volume", "reading pod") {
+			t.Error("a removal failed for it")
+		}
 	})
 }
 
