@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -50,11 +51,18 @@ func (r *attachmentReader) read(ctx context.Context, name string) (*storagev1.Vo
 		all, err := r.lists.do(ctx, "", struct{}{})
 		return all[name], err
 	}
+	return r.get(ctx, name)
+}
+
+// get is read, never by a list.
+func (r *attachmentReader) get(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
 	var va storagev1.VolumeAttachment
-	if err := r.live.Get(ctx, client.ObjectKey{Name: name}, &va); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("reading VolumeAttachment %s: %w", name, err)
-	} else if err != nil {
+	err := r.live.Get(ctx, client.ObjectKey{Name: name}, &va)
+	if apierrors.IsNotFound(err) {
 		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading VolumeAttachment %s: %w", name, err)
 	}
 	return &va, nil
 }

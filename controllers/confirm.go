@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -48,7 +49,7 @@ func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, nod
 	reads, readsCtx := errgroup.WithContext(ctx)
 	reads.Go(func() error { return g.refresh(readsCtx, known) })
 	reads.Go(func() (err error) {
-		attachment, err = g.confirmAttachment(readsCtx, pv, node)
+		attachment, err = g.confirmAttachment(readsCtx, pv, node, g.attachments.read)
 		return err
 	})
 	if err := reads.Wait(); err != nil {
@@ -69,9 +70,9 @@ func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, nod
 	return g.confirmed(ctx, pv, node, pods, attachment, began)
 }
 
-// confirmAgain is confirm for who has confirmed in before, in the same reconciliation: of the pods it reads those of in, one by one.
-// A list of the node's pods takes seconds in a crowd, as the API server answers it from a cache, for which it waits; a single pod
-// comes from etcd.
+// confirmAgain is confirm for who has confirmed in before, in the same reconciliation: attachment and pods are read one by one, and
+// of the pods those of in. The API server answers lists from a cache, for which it waits; in a crowd that takes seconds. A single
+// object comes from etcd.
 func (g *gatherer) confirmAgain(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input) (failover.Input, error) {
 	began := g.clock.Now()
 	resources := []string{in.Resource.Name}
@@ -86,7 +87,7 @@ func (g *gatherer) confirmAgain(ctx context.Context, pv *corev1.PersistentVolume
 	reads, readsCtx := errgroup.WithContext(ctx)
 	reads.Go(func() error { return g.refresh(readsCtx, slices.Compact(resources)) })
 	reads.Go(func() (err error) {
-		attachment, err = g.confirmAttachment(readsCtx, pv, in.Node.Name)
+		attachment, err = g.confirmAttachment(readsCtx, pv, in.Node.Name, g.attachments.get)
 		return err
 	})
 	for i, pod := range in.Pods {
@@ -100,12 +101,15 @@ func (g *gatherer) confirmAgain(ctx context.Context, pv *corev1.PersistentVolume
 	}
 	var left []corev1.Pod
 	for _, pod := range pods {
-		if pod != nil {
+		if pod != nil && uses(pod, claimOf(pv)) {
 			left = append(left, *pod)
 		}
 	}
 	return g.confirmed(ctx, pv, in.Node.Name, left, attachment, began)
 }
+
+// errMayNotGetPods is why a pod was not read where the controller may list pods only.
+var errMayNotGetPods = errors.New("permission missing")
 
 // confirmPod reads a pod; nil where it is gone.
 func (g *gatherer) confirmPod(ctx context.Context, known failover.Pod) (*corev1.Pod, error) {
@@ -113,6 +117,9 @@ func (g *gatherer) confirmPod(ctx context.Context, known failover.Pod) (*corev1.
 	err := g.live.Get(ctx, client.ObjectKey{Namespace: known.Namespace, Name: known.Name}, &pod)
 	if apierrors.IsNotFound(err) || err == nil && pod.UID != known.UID {
 		return nil, nil
+	}
+	if apierrors.IsForbidden(err) {
+		err = fmt.Errorf("%w: %w", errMayNotGetPods, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading pod %s: %w", key(known.Namespace, known.Name), err)
@@ -195,7 +202,10 @@ func (g *gatherer) confirmPods(ctx context.Context, pv *corev1.PersistentVolume,
 	return pods, nil
 }
 
-func (g *gatherer) confirmAttachment(ctx context.Context, pv *corev1.PersistentVolume, node string) (*failover.Attachment, error) {
+// confirmAttachment reads the attachment of the volume to the node by read.
+func (g *gatherer) confirmAttachment(
+	ctx context.Context, pv *corev1.PersistentVolume, node string, read func(context.Context, string) (*storagev1.VolumeAttachment, error),
+) (*failover.Attachment, error) {
 	attachments, err := g.attachmentsOf(ctx, pv.Name)
 	if err != nil {
 		return nil, err
@@ -209,7 +219,7 @@ func (g *gatherer) confirmAttachment(ctx context.Context, pv *corev1.PersistentV
 		if va.Spec.NodeName != node {
 			continue
 		}
-		fresh, err := g.attachments.read(ctx, va.Name)
+		fresh, err := read(ctx, va.Name)
 		if err != nil {
 			return nil, err
 		}

@@ -2,12 +2,12 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -32,6 +32,8 @@ const (
 	// is how soon the latter looks again.
 	crowdPatience = 3 * time.Second
 	crowdPause    = 250 * time.Millisecond
+	// crowdDenied is for how long pods are not read one by one after that was forbidden.
+	crowdDenied = time.Minute
 	// crowdGather is how long an act in a crowd waits for others before its node is tainted.
 	crowdGather = 50 * time.Millisecond
 )
@@ -93,14 +95,18 @@ func (c *crowd) count(removing, marking int) {
 	}
 }
 
-// wait returns when nearly all removals are marked, or after a while.
+// wait returns when nearly all removals are marked, or after a while, which is a small part of the time that ctx leaves.
 func (c *crowd) wait(ctx context.Context) {
+	patience := crowdPatience
+	if deadline, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(deadline)/4)
+	}
 	c.mu.Lock()
 	marked := c.marked
 	c.mu.Unlock()
 	select {
 	case <-marked:
-	case <-time.After(crowdPatience):
+	case <-time.After(patience):
 	case <-ctx.Done():
 	}
 }
@@ -154,9 +160,9 @@ func endAtOnce(in failover.Input) bool {
 func (r *FailoverReconciler) removeInCrowd(
 	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, marked func(),
 ) (over bool, err error) {
-	mark := func(in failover.Input, d failover.Decision) error {
+	mark := func(in failover.Input, d failover.Decision) (bool, error) {
 		_, err := r.mark(ctx, in, d)
-		return err
+		return true, err
 	}
 	if in.Attachment != nil && !in.Attachment.Noted {
 		if done, inTime, err := r.inTurn(ctx, pv, in, r.crowd.marks, crowdMarkFresh, mark); err != nil || !done {
@@ -165,18 +171,23 @@ func (r *FailoverReconciler) removeInCrowd(
 	}
 	marked()
 	r.crowd.wait(ctx)
-	remove := func(in failover.Input, d failover.Decision) error {
-		return r.remove(ctx, pv, in, d, in.Pods[0], failover.RemoveForce)
+	remove := func(in failover.Input, d failover.Decision) (bool, error) {
+		if err := r.keepAway.Ensure(ctx, in, d); err != nil {
+			return false, nil //nolint:nilerr // it is tried and told again before the next confirmation
+		}
+		err := r.remove(ctx, pv, in, d, in.Pods[0], failover.RemoveForce)
+		return !r.isOld(in), err
 	}
 	done, inTime, err := r.inTurn(ctx, pv, in, r.crowd.removals, crowdRemoveFresh, remove)
 	return !inTime || done && len(in.Pods) == 1, err
 }
 
 // inTurn takes a step of a removal by force in its turn, by another confirmation unless that of in is fresh. It tells whether it is
-// done: not where the turn does not come in time, nor where the confirmation says something else and all has to be looked at anew.
+// done: not where the turn does not come in time, nor where the confirmation says something else or takes too long, and all has to
+// be looked at anew.
 func (r *FailoverReconciler) inTurn(
 	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, slots chan struct{}, fresh time.Duration,
-	step func(failover.Input, failover.Decision) error,
+	step func(failover.Input, failover.Decision) (done bool, err error),
 ) (done, inTime bool, err error) {
 	end := takeSlot(ctx, slots)
 	if end == nil {
@@ -184,23 +195,39 @@ func (r *FailoverReconciler) inTurn(
 	}
 	defer end()
 	if r.age(in) > fresh {
-		again, err := r.confirmAgain(ctx, pv, in)
-		if apierrors.IsForbidden(err) {
-			r.deniedGet.Do(func() {
-				ctrl.LoggerFrom(ctx).Error(err, "Cannot read what a removal rests on one by one, so that many removals take longer; "+
-					"grant get on pods")
-			})
-			again, err = r.confirm(ctx, pv, in.Node.Name)
-		}
-		if err != nil {
+		if in, err = r.confirmInTurn(ctx, pv, in); err != nil {
 			return false, true, err
 		}
-		in = again
 	}
 	in.Halt = r.halt.now(ctx)
 	d := failover.Decide(in)
 	if d.Verdict != failover.Lost || len(in.Pods) == 0 || !endAtOnce(in) || r.isOld(in) {
 		return false, true, nil
 	}
-	return true, true, step(in, d)
+	done, err = step(in, d)
+	return done, true, err
+}
+
+// confirmInTurn confirms again, but for no longer than what was read counts: others wait for the turn. If that does not succeed,
+// in is as old as it was.
+func (r *FailoverReconciler) confirmInTurn(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input) (failover.Input, error) {
+	readCtx, cancel := context.WithTimeout(ctx, failover.MaxAge)
+	defer cancel()
+	confirm := func() (failover.Input, error) { return r.confirmAgain(readCtx, pv, in) }
+	if until := r.listsUntil.Load(); until != nil && r.clock.Now().Before(*until) {
+		confirm = func() (failover.Input, error) { return r.confirm(readCtx, pv, in.Node.Name) }
+	}
+	again, err := confirm()
+	switch {
+	case err == nil:
+		return again, nil
+	case errors.Is(err, errMayNotGetPods):
+		ctrl.LoggerFrom(ctx).Error(err, "Reading the pods of nodes by lists, so that many removals take longer; grant get on pods")
+		r.listsUntil.Store(new(r.clock.Now().Add(crowdDenied)))
+		return in, nil
+	case readCtx.Err() != nil && ctx.Err() == nil:
+		return in, nil
+	default:
+		return in, err
+	}
 }

@@ -7,9 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
 
@@ -160,19 +164,61 @@ func TestASlotIsTakenInTime(t *testing.T) {
 	}
 }
 
+// silentLinstor is a LINSTOR that can be asked for anything, and knows nothing.
+type silentLinstor struct{ noLinstor }
+
+func (silentLinstor) Refresh(context.Context, string) (linstor.Resource, error) {
+	return linstor.Resource{}, nil
+}
+
+// What was decided on is read again by its name: it counts only as far as it is the same pod, and one that still uses the volume.
+func TestPodsThatAreReadAgain(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(s *steps)
+		want   int
+	}{
+		"that is as before": {func(*steps) {}, 1},
+		"that is gone":      {func(s *steps) { s.must(s.api.Delete(s.ctx, s.pod(), client.GracePeriodSeconds(0))) }, 0},
+		"that is another one": {func(s *steps) {
+			pod := s.pod()
+			s.must(s.api.Delete(s.ctx, pod, client.GracePeriodSeconds(0)))
+			pod.ObjectMeta = metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}
+			s.must(s.api.Create(s.ctx, pod))
+		}, 0},
+		"that has ended": {func(s *steps) {
+			pod := s.pod()
+			pod.Status.Phase = corev1.PodSucceeded
+			s.must(s.api.Status().Update(s.ctx, pod))
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSteps(t)
+			s.r.linstor = silentLinstor{}
+			tc.change(s)
+			in, err := s.r.confirmAgain(s.ctx, s.pv, s.in)
+			s.must(err)
+			if len(in.Pods) != tc.want || in.Attachment == nil {
+				t.Errorf("pods %+v, attachment %+v, want %d pods", in.Pods, in.Attachment, tc.want)
+			}
+		})
+	}
+}
+
 // The leader itself goes on with what it has begun, also where nothing on the attachment says so.
 func TestWhatThisProcessHasBegunCountsAsMarked(t *testing.T) {
 	t.Parallel()
 	s := newSteps(t)
 	s.r.linstor = noLinstor{}
-	facts, err := s.r.confirmAttachment(s.ctx, s.pv, nodeA)
+	facts, err := s.r.confirmAttachment(s.ctx, s.pv, nodeA, s.r.attachments.read)
 	s.must(err)
 	if facts.Marked {
 		t.Fatal("marked before anything was done")
 	}
 	s.mark()
 	s.must(s.r.remove(s.ctx, s.pv, s.in, s.d, s.in.Pods[0], failover.RemoveForce))
-	if facts, err = s.r.confirmAttachment(s.ctx, s.pv, nodeA); err != nil || !facts.Marked {
+	if facts, err = s.r.confirmAttachment(s.ctx, s.pv, nodeA, s.r.attachments.read); err != nil || !facts.Marked {
 		t.Errorf("%+v, %v", facts, err)
 	}
 	inputs, err := s.r.candidates(s.ctx, s.pv)
@@ -184,11 +230,11 @@ func TestWhatThisProcessHasBegunCountsAsMarked(t *testing.T) {
 	}
 	s.must(s.api.Delete(s.ctx, s.attachment()))
 	s.attach("csi-db", nodeA, func(*storagev1.VolumeAttachment) {})
-	if facts, err = s.r.confirmAttachment(s.ctx, s.pv, nodeA); err != nil || facts.Marked {
+	if facts, err = s.r.confirmAttachment(s.ctx, s.pv, nodeA, s.r.attachments.read); err != nil || facts.Marked {
 		t.Errorf("%+v, %v, of another attachment", facts, err)
 	}
 	s.r.reports.forget("db")
-	if facts, err = s.r.confirmAttachment(s.ctx, s.pv, nodeA); err != nil || facts.Marked {
+	if facts, err = s.r.confirmAttachment(s.ctx, s.pv, nodeA, s.r.attachments.read); err != nil || facts.Marked {
 		t.Errorf("%+v, %v, after the end of it", facts, err)
 	}
 }

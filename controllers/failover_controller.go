@@ -3,7 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,8 +29,8 @@ type FailoverReconciler struct {
 	reports  *reports
 	halt     *haltSwitch
 	crowd    *crowd
-	// deniedGet says once that the permission to get pods is missing.
-	deniedGet sync.Once
+	// listsUntil is until when pods are not read one by one, because that was forbidden; nil where it was not.
+	listsUntil atomic.Pointer[time.Time]
 
 	fastDetach        bool
 	reconcileInterval time.Duration

@@ -178,18 +178,18 @@ func TestTheAttachmentIsConfirmed(t *testing.T) {
 	s := newSteps(t)
 	s.attach("csi-db-elsewhere", nodeB, func(*storagev1.VolumeAttachment) {})
 	view := s.r.cache.(interface{ Pause() })
-	facts, err := s.r.confirmAttachment(s.ctx, s.pv, nodeA)
+	facts, err := s.r.confirmAttachment(s.ctx, s.pv, nodeA, s.r.attachments.read)
 	s.must(err)
 	if facts == nil || facts.Name != "csi-db" {
 		t.Fatalf("%+v", facts)
 	}
 	view.Pause()
 	s.setMark("by another process, a moment ago")
-	if facts, err = s.r.confirmAttachment(s.ctx, s.pv, nodeA); err != nil || facts == nil || !facts.Marked {
+	if facts, err = s.r.confirmAttachment(s.ctx, s.pv, nodeA, s.r.attachments.read); err != nil || facts == nil || !facts.Marked {
 		t.Errorf("%+v, %v, want the mark", facts, err)
 	}
 	s.must(s.api.Delete(s.ctx, s.attachment()))
-	if facts, err = s.r.confirmAttachment(s.ctx, s.pv, nodeA); err != nil || facts != nil {
+	if facts, err = s.r.confirmAttachment(s.ctx, s.pv, nodeA, s.r.attachments.read); err != nil || facts != nil {
 		t.Errorf("%+v, %v, want no attachment", facts, err)
 	}
 }

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -141,6 +142,33 @@ func TestARemovalInACrowdThatHasWaitedForItsTurn(t *testing.T) {
 		}
 		free()
 		w.until(10*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
+}
+
+// Others wait for the turn, and what takes so long counts for nothing when it is there.
+func TestARemovalInACrowdWhosePodIsReadSlowly(t *testing.T) {
+	inCrowd(t, func(w *world, p *process) {
+		free := busy(p.parts.failover.crowd.removals)
+		w.API.Delay(func(r apimodel.Request) time.Duration {
+			if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbGet && r.Kind == "Pod" {
+				return time.Minute
+			}
+			return 0
+		})
+		w.Crash(nodeA)
+		w.pass(25 * time.Second)
+		free()
+		w.until(10*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
+}
+
+func TestTwoPodsOnOneClaimAreRemovedInACrowd(t *testing.T) {
+	inCrowd(t, func(w *world, _ *process) {
+		w.workload("second", selected, func(v *virtual.Workload) { v.Claims = []string{"data-db"} })
+		w.pass(time.Minute)
+		w.wantRunning("second-0", nodeA)
+		w.Crash(nodeA)
+		w.until(30*time.Second, "both run on B", func() bool { return w.runs("db-0", nodeB) && w.runs("second-0", nodeB) })
 	})
 }
 

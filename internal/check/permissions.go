@@ -47,7 +47,7 @@ var required = []struct {
 }{
 	{resource: "nodes", verbs: []string{"get", "list", "patch", "watch"}},
 	{resource: "nodes/status", verbs: []string{"patch"}},
-	{resource: "pods", verbs: []string{"delete", "list", "watch"}},
+	{resource: "pods", verbs: []string{"delete", "get", "list", "watch"}},
 	{resource: "pods/status", verbs: []string{"patch"}},
 	{resource: "persistentvolumes", verbs: []string{"list", "watch"}},
 	{group: "storage.k8s.io", resource: "volumeattachments", verbs: []string{"delete", "get", "list", "patch", "watch"}},

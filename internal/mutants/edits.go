@@ -64,7 +64,11 @@ var edits = []edit{
 	},
 	{
 		"the attachment is taken from the cache before a removal", confirmFile,
-		"fresh, err := «g.attachments».read(ctx, va.Name)", "mutantInstead(§, newAttachmentReader(g.cache), …)",
+		"g.confirmAttachment(readsCtx, pv, node, «g.attachments».read)", "mutantInstead(§, newAttachmentReader(g.cache), …)",
+	},
+	{
+		"the attachment is taken from the cache before a removal in a crowd", confirmFile,
+		"g.confirmAttachment(readsCtx, pv, in.Node.Name, «g.attachments».get)", "mutantInstead(§, newAttachmentReader(g.cache), …)",
 	},
 	{
 		"something is deleted by a reading that has become old", actionsFile,

@@ -28,13 +28,15 @@ var targets = []target{
 	{
 		folder: "controllers",
 		only: []string{
-			"confirm.go", "failover_actions.go", "failover_controller.go", "gather.go", "halt.go", "indexes.go", "keepaway.go",
-			"keepaway_controller.go", "kubelets.go", "pods.go", "volumes_in_use.go",
+			"attachments.go", "confirm.go", "crowd.go", "failover_actions.go", "failover_controller.go", "gather.go", "halt.go", "indexes.go",
+			"keepaway.go", "keepaway_controller.go", "kubelets.go", "pods.go", "volumes_in_use.go",
 		},
 		skip: []string{
 			"tell",                   // words
 			"noteArrival", "decided", // metrics
 			"retryAct", "glance", "haltAge", "keepAwayInterval", "keepAwayExpiry", "releaseTimeout", // pace
+			"crowdFew", "crowdMarks", "crowdRemovals", "crowdQuiet", "crowdTurn", "crowdPatience", "crowdPause", "crowdGather", // pace
+			"attachmentCrowd", "attachmentShare", // pace
 		},
 	},
 }

@@ -220,7 +220,10 @@ func (w writer) record(ctx context.Context, change Change, o client.Object, do f
 			w.changed(change)
 			return failed
 		}
-		return w.undo(o, stored)
+		if err := w.undo(o, stored); err != nil {
+			return err
+		}
+		return failed
 	}()
 	w.deliver()
 	return err

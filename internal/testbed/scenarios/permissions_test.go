@@ -46,6 +46,8 @@ var missedElsewhere = []verb{
 	{"", "storage.k8s.io", "volumeattachments", "delete"},
 	{"", "storage.k8s.io", "volumeattachments", "get"},
 	{"", "storage.k8s.io", "volumeattachments", "patch"},
+	// TestACrowdMovesWithoutThePermissionToGetPods.
+	{"", "", "pods", "get"},
 	// TestEventsThatCannotBeWritten.
 	{"", "events.k8s.io", "events", "create"},
 	{"", "events.k8s.io", "events", "patch"},
