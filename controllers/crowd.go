@@ -175,8 +175,7 @@ func (r *FailoverReconciler) removeInCrowd(
 		if err := r.keepAway.Ensure(ctx, in, d); err != nil {
 			return false, nil //nolint:nilerr // it is tried and told again before the next confirmation
 		}
-		err := r.remove(ctx, pv, in, d, in.Pods[0], failover.RemoveForce)
-		return !r.isOld(in), err
+		return r.remove(ctx, pv, in, d, in.Pods[0], failover.RemoveForce)
 	}
 	done, inTime, err := r.inTurn(ctx, pv, in, r.crowd.removals, crowdRemoveFresh, remove)
 	return !inTime || done && len(in.Pods) == 1, err

@@ -217,7 +217,7 @@ func TestWhatThisProcessHasBegunCountsAsMarked(t *testing.T) {
 		t.Fatal("marked before anything was done")
 	}
 	s.mark()
-	s.must(s.r.remove(s.ctx, s.pv, s.in, s.d, s.in.Pods[0], failover.RemoveForce))
+	s.remove(failover.RemoveForce)
 	if facts, err = s.r.confirmAttachment(s.ctx, s.pv, nodeA, s.r.attachments.read); err != nil || !facts.Marked {
 		t.Errorf("%+v, %v", facts, err)
 	}

@@ -166,7 +166,8 @@ func (r *FailoverReconciler) removeNext(
 	for _, pod := range in.Pods {
 		switch removal := failover.RemovalOf(in, pod); removal {
 		case failover.RemoveForce, failover.RemoveGracefully:
-			return true, r.remove(ctx, pv, in, d, pod, removal)
+			_, err := r.remove(ctx, pv, in, d, pod, removal)
+			return true, err
 		case failover.RemovalStuck:
 			r.reportStuck(ctx, pv, in, pod)
 		case failover.RemovalRunning:
@@ -177,21 +178,21 @@ func (r *FailoverReconciler) removeNext(
 }
 
 // remove sets the pod's condition and deletes it. The condition is a courtesy to the pod's owner; the removal does not depend
-// on it, nor wait until what was read is old.
+// on it, nor wait until what was read is old. It tells whether the pod was deleted; if not, the next turn confirms again.
 func (r *FailoverReconciler) remove(
 	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision, facts failover.Pod, removal failover.Removal,
-) error {
+) (deleted bool, err error) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: facts.Namespace, Name: facts.Name, UID: facts.UID}}
 	markCtx, cancel := context.WithTimeout(ctx, (failover.MaxAge-r.age(in))/2)
 	defer cancel()
-	err := r.markDisrupted(markCtx, pod, d, removal == failover.RemoveForce)
+	err = r.markDisrupted(markCtx, pod, d, removal == failover.RemoveForce)
 	if client.IgnoreNotFound(err) != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot set the pod's DisruptionTarget condition", "pod", key(facts.Namespace, facts.Name))
 	}
 	if r.isOld(in) {
-		return nil // the next turn confirms again
+		return false, nil
 	}
-	return r.deletePod(ctx, pv, in, d, facts, removal, err == nil && removal == failover.RemoveForce)
+	return true, r.deletePod(ctx, pv, in, d, facts, removal, err == nil && removal == failover.RemoveForce)
 }
 
 // deletePod deletes a pod; failed tells whether its phase was changed to that before.

@@ -74,6 +74,12 @@ func (s *steps) must(err error) {
 	}
 }
 
+func (s *steps) remove(how failover.Removal) {
+	s.Helper()
+	_, err := s.r.remove(s.ctx, s.pv, s.in, s.d, s.in.Pods[0], how)
+	s.must(err)
+}
+
 func (s *steps) mark() {
 	s.Helper()
 	_, err := s.r.mark(s.ctx, s.in, s.d)
@@ -151,7 +157,7 @@ func TestNoStepIsForAnotherObjectOfThatName(t *testing.T) {
 		for _, how := range []failover.Removal{failover.RemoveForce, failover.RemoveGracefully} {
 			s := newSteps(t)
 			s.in.Pods[0].UID = earlier
-			s.must(s.r.remove(s.ctx, s.pv, s.in, s.d, s.in.Pods[0], how))
+			s.remove(how)
 			pod := s.pod()
 			if pod == nil || pod.DeletionTimestamp != nil || len(pod.Status.Conditions) > 0 || pod.Status.Phase == corev1.PodFailed {
 				t.Errorf("%s has touched the pod", how)
@@ -217,7 +223,7 @@ func TestHowAPodIsRemoved(t *testing.T) {
 					deleted = append(deleted, c)
 				}
 			})
-			s.must(s.r.remove(s.ctx, s.pv, s.in, s.d, s.in.Pods[0], tc.how))
+			s.remove(tc.how)
 			if len(deleted) != 1 {
 				t.Fatalf("deleted: %+v", deleted)
 			}
@@ -243,7 +249,7 @@ func TestAPodThatIsGoneBeforeItsDeletion(t *testing.T) {
 			}
 			return nil
 		})
-		s.must(s.r.remove(s.ctx, s.pv, s.in, s.d, s.in.Pods[0], how))
+		s.remove(how)
 		if got := s.events.has(EventForceDeleted, "Pod", "db-0"); got != told {
 			t.Errorf("%s: told is %t, want %t", how, got, told)
 		}
@@ -260,7 +266,7 @@ func TestARemovalThatFailsIsTold(t *testing.T) {
 			}
 			return nil
 		})
-		if err := s.r.remove(s.ctx, s.pv, s.in, s.d, s.in.Pods[0], how); err == nil || s.events.has(EventForceDeleted, "Pod", "db-0") {
+		if _, err := s.r.remove(s.ctx, s.pv, s.in, s.d, s.in.Pods[0], how); err == nil || s.events.has(EventForceDeleted, "Pod", "db-0") {
 			t.Errorf("%s: %v, events %v", how, err, s.events.reasons("Pod", "db-0"))
 		}
 	}

@@ -106,8 +106,8 @@ var edits = []edit{
 	},
 	{
 		"two pods are removed by one confirmation", actionsFile,
-		"«return true, r.remove(ctx, pv, in, d, pod, removal)»",
-		"if !mutantIs(§) { … }; if err := r.remove(ctx, pv, in, d, pod, removal); err != nil { return true, err }",
+		"_, err := r.remove(ctx, pv, in, d, pod, removal)\n\t\t\t«return true, err»",
+		"if !mutantIs(§) { … }; if err != nil { return true, err }",
 	},
 	{
 		"every pod is removed by force", actionsFile, "if «removal == failover.RemoveForce» {", "(… || mutantIs(§))",
