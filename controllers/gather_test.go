@@ -288,3 +288,35 @@ type clockAt struct{ now *time.Time }
 
 func (c clockAt) Now() time.Time                  { return *c.now }
 func (c clockAt) Since(t time.Time) time.Duration { return c.now.Sub(t) }
+
+// What was asked for first is what is too old first.
+func TestAConfirmationIsAsOldAsTheOldestOfItsAnswers(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	at := func(ago time.Duration) time.Time { return began.Add(-ago) }
+	node := func(known bool, ago time.Duration) failover.Replica {
+		return failover.Replica{Online: failover.Fact[bool]{Known: known, Confirmed: at(ago)}}
+	}
+	for name, tc := range map[string]struct {
+		resource failover.Resource
+		want     time.Duration
+	}{
+		"that of the resource": {
+			failover.Resource{Confirmed: at(2), Replicas: []failover.Replica{node(true, 1)}}, 2,
+		},
+		"that of the list of nodes": {
+			failover.Resource{Confirmed: at(1), Replicas: []failover.Replica{node(true, 1), node(true, 3)}}, 3,
+		},
+		"not that of a node of which nothing is known": {
+			failover.Resource{Confirmed: at(1), Replicas: []failover.Replica{node(false, 3)}}, 1,
+		},
+		"its own where all of it was asked for later": {
+			failover.Resource{Confirmed: at(-1), Replicas: []failover.Replica{node(true, -1)}}, 0,
+		},
+	} {
+		asked := began
+		if notAfter(&asked, tc.resource); !asked.Equal(at(tc.want)) {
+			t.Errorf("%s: %s before, want %s", name, began.Sub(asked), tc.want)
+		}
+	}
+}

@@ -70,6 +70,15 @@ func TestWhenATaintEnds(t *testing.T) {
 		"not while a volume is being moved off the node": {
 			change: func(s *steps) { s.tainted(hard, "pvc-db", time.Hour); s.setMark("begun") }, effect: hard, marked: true,
 		},
+		"nor while its attachment there is being deleted": {
+			change: func(s *steps) {
+				s.tainted(hard, "pvc-db", time.Hour)
+				va := s.attachment()
+				va.Finalizers = []string{"external-attacher/driver"}
+				s.must(s.api.Update(s.ctx, va))
+				s.must(s.api.Delete(s.ctx, va))
+			}, effect: hard, marked: true,
+		},
 		"when it expires all the same": {
 			change: func(s *steps) { s.tainted(hard, "pvc-db", -time.Second); s.setMark("begun") }, writes: 1,
 		},

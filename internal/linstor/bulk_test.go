@@ -1,6 +1,8 @@
 package linstor
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -210,6 +212,35 @@ func TestABulkReadThatHangsHoldsUpNobody(t *testing.T) {
 		settle(300 * time.Millisecond)
 		if fake.count(bulkLists) < 3 {
 			t.Errorf("%d lists read one by one and %d in bulk after LINSTOR has recovered", fake.singles(), fake.count(bulkLists))
+		}
+	})
+}
+
+// Requests that run at the same time mostly fail for the same reason: together they lead to one pause, not to that of many
+// failures in a row.
+func TestBulkRequestsThatFailTogetherLeadToOnePause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		failing := true
+		r := newBulkReader(func(context.Context, []string) (map[string]bool, error) {
+			fails := failing
+			<-time.After(time.Second)
+			if fails {
+				return nil, errors.New("busy")
+			}
+			return map[string]bool{"r": true}, nil
+		})
+		var requests sync.WaitGroup
+		for range bulkFlights {
+			requests.Go(func() { r.ask(t.Context(), []string{"r"}) })
+		}
+		requests.Wait()
+		failing = false
+		<-time.After(bulkPause)
+		r.ask(t.Context(), []string{"r"}) // begins the trial
+		<-time.After(1100 * time.Millisecond)
+		if served := r.ask(t.Context(), []string{"r"}); !served["r"] {
+			t.Errorf("nothing is asked in bulk %s after %d requests have failed", bulkPause+time.Second, bulkFlights)
 		}
 	})
 }
