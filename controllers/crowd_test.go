@@ -206,6 +206,47 @@ func TestPodsThatAreReadAgain(t *testing.T) {
 	}
 }
 
+// The attachment is read past the cache, also where it is read again.
+func TestTheAttachmentIsReadAgain(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	s.r.linstor = silentLinstor{}
+	s.r.cache.(interface{ Pause() }).Pause()
+	s.must(s.api.Delete(s.ctx, s.attachment()))
+	if in, err := s.r.confirmAgain(s.ctx, s.pv, s.in); err != nil || in.Attachment != nil {
+		t.Errorf("%+v, %v, want no attachment", in.Attachment, err)
+	}
+}
+
+func TestAWaitForMarksLeavesTheActItsTime(t *testing.T) {
+	t.Parallel()
+	for left, want := range map[time.Duration]time.Duration{30 * time.Second: crowdPatience, 4 * time.Second: time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCrowd(crowdFew, aCrowd)
+			c.remove()
+			ctx, cancel := context.WithTimeout(t.Context(), left)
+			defer cancel()
+			began := time.Now()
+			if c.wait(ctx); time.Since(began) != want {
+				t.Errorf("waited %s of %s, want %s", time.Since(began), left, want)
+			}
+		})
+	}
+}
+
+func TestOnlyACrowdGathers(t *testing.T) {
+	t.Parallel()
+	for many, want := range map[bool]time.Duration{true: crowdGather, false: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			newCrowd(crowdFew, func(int) bool { return many }).gather(t.Context())
+			if time.Since(began) != want {
+				t.Errorf("many %t: waited %s, want %s", many, time.Since(began), want)
+			}
+		})
+	}
+}
+
 // The leader itself goes on with what it has begun, also where nothing on the attachment says so.
 func TestWhatThisProcessHasBegunCountsAsMarked(t *testing.T) {
 	t.Parallel()

@@ -140,8 +140,102 @@ func TestARemovalInACrowdThatHasWaitedForItsTurn(t *testing.T) {
 		if len(w.removed("db-0")) > 0 {
 			t.Error("the pod was removed although it was not its turn")
 		}
+		if got := len(w.did(apimodel.VerbPatch, "VolumeAttachment")); got != 1 {
+			t.Errorf("the attachment was marked %d times", got)
+		}
 		free()
 		w.until(10*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
+}
+
+// Nothing is removed before its attachment is marked, however long that takes.
+func TestARemovalInACrowdWaitsForItsMark(t *testing.T) {
+	inCrowd(t, func(w *world, p *process) {
+		free := busy(p.parts.failover.crowd.marks)
+		w.Crash(nodeA)
+		w.pass(2 * time.Minute)
+		if len(w.removed("db-0")) > 0 {
+			t.Error("the pod was removed without a mark")
+		}
+		free()
+		w.until(10*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
+}
+
+// Neither is an attachment marked by what was read before the wait for the turn, where nothing newer can be read.
+func TestAnAttachmentInACrowdIsNotMarkedByAnOldReading(t *testing.T) {
+	inCrowd(t, func(w *world, p *process) {
+		free := busy(p.parts.failover.crowd.marks)
+		w.Crash(nodeA)
+		w.pass(20 * time.Second)
+		w.Return(nodeA)
+		w.pass(8 * time.Second)
+		w.API.Delay(func(r apimodel.Request) time.Duration {
+			if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbGet && r.Kind == "Pod" {
+				return time.Minute
+			}
+			return 0
+		})
+		free()
+		w.pass(10 * time.Second)
+		if got := len(w.did(apimodel.VerbPatch, "VolumeAttachment")); got > 0 {
+			t.Errorf("the attachment was marked %d times", got)
+		}
+	})
+}
+
+// Somebody else may have deleted it already.
+func TestAPodInACrowdWithoutAnAttachment(t *testing.T) {
+	inCrowd(t, func(w *world, p *process) {
+		free := busy(p.parts.failover.crowd.marks)
+		defer free()
+		w.Crash(nodeA)
+		w.pass(5 * time.Second)
+		va := w.attachment("db", nodeA)
+		w.must(w.API.Client("user").Delete(w.ctx, va))
+		w.until(time.Minute, "the attachment is gone", func() bool { return w.attachment("db", nodeA) == nil })
+		w.until(time.Minute, "the pod is removed", func() bool { return len(w.removed("db-0")) > 0 })
+	})
+}
+
+func TestAPodInACrowdThatIsGoneWhenItsTurnComes(t *testing.T) {
+	inCrowd(t, func(w *world, p *process) {
+		free := busy(p.parts.failover.crowd.removals)
+		w.Crash(nodeA)
+		w.until(time.Minute, "the attachment is marked", func() bool {
+			return w.attachment("db", nodeA).Annotations[AnnotationFailOver] != ""
+		})
+		w.pass(2 * crowdPatience)
+		w.forceDelete("db-0")
+		free()
+		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		if len(w.graces("db-0")) > 0 {
+			t.Error("a pod of that name was deleted")
+		}
+		if w.told(p, "panic") {
+			t.Error("the process panicked")
+		}
+	})
+}
+
+// A kubelet that is heard of while a removal by force waits for its turn is asked first.
+func TestAKubeletThatReturnsWhileARemovalInACrowdWaits(t *testing.T) {
+	inCrowd(t, func(w *world, p *process) {
+		free := busy(p.parts.failover.crowd.removals)
+		w.unplug(nodeA)
+		w.DRBD.Isolate(nodeA)
+		w.SilenceKubelet(nodeA)
+		w.until(2*time.Minute, "the attachment is marked", func() bool {
+			return w.attachment("db", nodeA).Annotations[AnnotationFailOver] != ""
+		})
+		w.pass(4 * time.Second)
+		w.RestoreKubelet(nodeA)
+		w.pass(2 * time.Second)
+		free()
+		w.until(time.Minute, "the pod is being removed", func() bool { return len(w.graces("db-0")) > 0 })
+		if got := w.graces("db-0"); got[0] == 0 {
+			t.Errorf("deleted with graces %v, want the kubelet to be asked first", got)
+		}
 	})
 }
 

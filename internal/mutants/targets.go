@@ -35,7 +35,7 @@ var targets = []target{
 			"tell",                   // words
 			"noteArrival", "decided", // metrics
 			"retryAct", "glance", "haltAge", "keepAwayInterval", "keepAwayExpiry", "releaseTimeout", // pace
-			"crowdFew", "crowdMarks", "crowdRemovals", "crowdQuiet", "crowdTurn", "crowdPatience", "crowdPause", "crowdGather", // pace
+			"crowdFew", "crowdMarks", "crowdRemovals", "crowdQuiet", "crowdTurn", "crowdPatience", "crowdPause", "crowdDenied", "crowdGather", // pace
 			"attachmentCrowd", "attachmentShare", // pace
 		},
 	},
