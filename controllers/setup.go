@@ -56,8 +56,9 @@ type Config struct {
 	OperationsTimeout time.Duration
 	// Concurrency is how many volumes are worked on at a time.
 	Concurrency int
-	// Few is how many volumes may be lost at a time, or wait for the end of their grace, for each to be moved by itself. Where there are more, pods
-	// that end at once are removed together. Zero means 16, a negative number none.
+	// Few is how many volumes may be lost at a time, or wait for the end of their grace, for each to be moved by itself. Where
+	// there are more, pods that end at once are removed in turns, after the attachments of all were marked. Zero means 16, a
+	// negative number none.
 	Few int
 	// SkipNameValidation lets several managers run in one process, for tests.
 	SkipNameValidation bool

@@ -93,6 +93,23 @@ func busy(slots chan struct{}) (free func()) {
 	}
 }
 
+func (w *world) untilMarked() {
+	w.Helper()
+	w.until(2*time.Minute, "the attachment is marked", func() bool {
+		return w.attachment("db", nodeA).Annotations[AnnotationFailOver] != ""
+	})
+}
+
+// answersSlowlyForPods lets the controller wait for a minute for each pod that it asks for by name.
+func (w *world) answersSlowlyForPods() {
+	w.API.Delay(func(r apimodel.Request) time.Duration {
+		if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbGet && r.Kind == "Pod" {
+			return time.Minute
+		}
+		return 0
+	})
+}
+
 // What a removal rests on may change while it waits for its turn: it is read again, then.
 func TestWhatChangesWhileARemovalInACrowdWaits(t *testing.T) {
 	deselect := func(w *world) {
@@ -117,9 +134,7 @@ func TestWhatChangesWhileARemovalInACrowdWaits(t *testing.T) {
 				free := busy(p.parts.failover.crowd.removals)
 				before := w.pod("db-0")
 				w.Crash(nodeA)
-				w.until(time.Minute, "the attachment is marked", func() bool {
-					return w.attachment("db", nodeA).Annotations[AnnotationFailOver] != ""
-				})
+				w.untilMarked()
 				w.pass(2 * crowdPatience)
 				change(w)
 				free()
@@ -170,12 +185,7 @@ func TestAnAttachmentInACrowdIsNotMarkedByAnOldReading(t *testing.T) {
 		w.pass(20 * time.Second)
 		w.Return(nodeA)
 		w.pass(8 * time.Second)
-		w.API.Delay(func(r apimodel.Request) time.Duration {
-			if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbGet && r.Kind == "Pod" {
-				return time.Minute
-			}
-			return 0
-		})
+		w.answersSlowlyForPods()
 		free()
 		w.pass(10 * time.Second)
 		if got := len(w.did(apimodel.VerbPatch, "VolumeAttachment")); got > 0 {
@@ -202,9 +212,7 @@ func TestAPodInACrowdThatIsGoneWhenItsTurnComes(t *testing.T) {
 	inCrowd(t, func(w *world, p *process) {
 		free := busy(p.parts.failover.crowd.removals)
 		w.Crash(nodeA)
-		w.until(time.Minute, "the attachment is marked", func() bool {
-			return w.attachment("db", nodeA).Annotations[AnnotationFailOver] != ""
-		})
+		w.untilMarked()
 		w.pass(2 * crowdPatience)
 		w.forceDelete("db-0")
 		free()
@@ -225,9 +233,7 @@ func TestAKubeletThatReturnsWhileARemovalInACrowdWaits(t *testing.T) {
 		w.unplug(nodeA)
 		w.DRBD.Isolate(nodeA)
 		w.SilenceKubelet(nodeA)
-		w.until(2*time.Minute, "the attachment is marked", func() bool {
-			return w.attachment("db", nodeA).Annotations[AnnotationFailOver] != ""
-		})
+		w.untilMarked()
 		w.pass(4 * time.Second)
 		w.RestoreKubelet(nodeA)
 		w.pass(2 * time.Second)
@@ -243,12 +249,7 @@ func TestAKubeletThatReturnsWhileARemovalInACrowdWaits(t *testing.T) {
 func TestARemovalInACrowdWhosePodIsReadSlowly(t *testing.T) {
 	inCrowd(t, func(w *world, p *process) {
 		free := busy(p.parts.failover.crowd.removals)
-		w.API.Delay(func(r apimodel.Request) time.Duration {
-			if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbGet && r.Kind == "Pod" {
-				return time.Minute
-			}
-			return 0
-		})
+		w.answersSlowlyForPods()
 		w.Crash(nodeA)
 		w.pass(25 * time.Second)
 		free()
