@@ -26,8 +26,10 @@ const (
 	// without another: the one takes a request, the other two, of which the first may take half of the time that is left.
 	crowdMarkFresh   = failover.MaxAge * 3 / 4
 	crowdRemoveFresh = failover.MaxAge / 2
-	// crowdTurn is how much of its time an act keeps for what follows when its turn has come.
-	crowdTurn = 2 * failover.MaxAge
+	// crowdTries is how often an act confirms in its turn where what it has read is old before it is used, and crowdTurn how much of
+	// its time it keeps for that.
+	crowdTries = 3
+	crowdTurn  = crowdTries * failover.MaxAge
 	// crowdPatience is how long a removal waits at most until others are marked, and a detach until others are removed; crowdPause
 	// is how soon the latter looks again.
 	crowdPatience = 3 * time.Second
@@ -181,9 +183,10 @@ func (r *FailoverReconciler) removeInCrowd(
 	return !inTime || done && len(in.Pods) == 1, err
 }
 
-// inTurn takes a step of a removal by force in its turn, by another confirmation unless that of in is fresh. It tells whether it is
-// done: not where the turn does not come in time, nor where the confirmation says something else or takes too long, and all has to
-// be looked at anew.
+// inTurn takes a step of a removal by force in its turn, by another confirmation unless that of in is fresh. Where that is old before
+// the step is done, it tries again: outside of the turn it would have to list the pods of the node. It tells whether the step is
+// done: not where the turn does not come in time, nor where the confirmation says something else or is old each time, and all has
+// to be looked at anew.
 func (r *FailoverReconciler) inTurn(
 	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, slots chan struct{}, fresh time.Duration,
 	step func(failover.Input, failover.Decision) (done bool, err error),
@@ -193,18 +196,25 @@ func (r *FailoverReconciler) inTurn(
 		return false, false, nil
 	}
 	defer end()
-	if r.age(in) > fresh {
-		if in, err = r.confirmInTurn(ctx, pv, in); err != nil {
-			return false, true, err
+	for range crowdTries {
+		if r.age(in) > fresh {
+			if in, err = r.confirmInTurn(ctx, pv, in); err != nil {
+				return false, true, err
+			}
+		}
+		in.Halt = r.halt.now(ctx)
+		d := failover.Decide(in)
+		if d.Verdict != failover.Lost || len(in.Pods) == 0 || !endAtOnce(in) {
+			return false, true, nil
+		}
+		if r.isOld(in) {
+			continue
+		}
+		if done, err = step(in, d); done || err != nil || !r.isOld(in) {
+			return done, true, err
 		}
 	}
-	in.Halt = r.halt.now(ctx)
-	d := failover.Decide(in)
-	if d.Verdict != failover.Lost || len(in.Pods) == 0 || !endAtOnce(in) || r.isOld(in) {
-		return false, true, nil
-	}
-	done, err = step(in, d)
-	return done, true, err
+	return false, true, nil
 }
 
 // confirmInTurn confirms again, but for no longer than what was read counts: others wait for the turn. If that does not succeed,

@@ -141,7 +141,7 @@ func TestASlotIsTakenInTime(t *testing.T) {
 	for name, tc := range map[string]struct {
 		left, want time.Duration // of the act's time; how long it waits for a slot that none frees
 	}{
-		"what follows wants four seconds":              {30 * time.Second, 26 * time.Second},
+		"what follows wants six seconds":               {30 * time.Second, 24 * time.Second},
 		"half of the time where there are not so many": {3 * time.Second, 1500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package controllers
 import (
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -255,6 +256,37 @@ func TestARemovalInACrowdWhosePodIsReadSlowly(t *testing.T) {
 		free()
 		w.until(10*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 	})
+}
+
+// What is old before it is used is read again in the turn: outside of it the pods of the node would have to be listed, which may take
+// longer than all else.
+func TestARemovalInACrowdWhoseConfirmationIsOldIsTriedAgainInItsTurn(t *testing.T) {
+	for name, slow := range map[string]func(r apimodel.Request) bool{
+		"the pod is read slowly":          func(r apimodel.Request) bool { return r.Verb == apimodel.VerbGet && r.Kind == "Pod" },
+		"the condition is written slowly": func(r apimodel.Request) bool { return r.Verb == apimodel.VerbPatch && r.Kind == "Pod" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCrowd(t, func(w *world, p *process) {
+				free := busy(p.parts.failover.crowd.removals)
+				w.Crash(nodeA)
+				w.untilMarked()
+				w.pass(2 * crowdPatience)
+				var once sync.Once
+				w.API.Delay(func(r apimodel.Request) time.Duration {
+					switch {
+					case !strings.HasPrefix(r.Actor, controllerActor):
+					case r.Verb == apimodel.VerbList && r.Kind == "Pod":
+						return time.Minute
+					case slow(r):
+						once.Do(func() { time.Sleep(3 * time.Second) }) // who asks does not get to giving up
+					}
+					return 0
+				})
+				free()
+				w.until(10*time.Second, "the pod is removed", func() bool { return len(w.removed("db-0")) > 0 })
+			})
+		})
+	}
 }
 
 func TestTwoPodsOnOneClaimAreRemovedInACrowd(t *testing.T) {
