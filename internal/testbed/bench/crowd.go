@@ -151,9 +151,14 @@ type massLoss struct {
 // massTimeout bounds the loss of crowds.
 const massTimeout = 15 * time.Minute
 
-// loseCrowds crashes the nodes of crowds at once and waits until all pods run elsewhere. Who, if not the
-// controller, does what is to be done, returns when it began and ended.
-func loseCrowds(ctx context.Context, crowds []*crowd, byHand func(ctx context.Context, crowds []*crowd) (first, last time.Time, err error)) (massLoss, error) {
+// handler does what is to be done about the loss of the nodes of crowds, and returns when it began and ended.
+type handler func(ctx context.Context, crowds []*crowd) (first, last time.Time, err error)
+
+// asShipped leaves that to the controller.
+var asShipped handler
+
+// loseCrowds crashes the nodes of crowds at once and waits until all pods run elsewhere.
+func loseCrowds(ctx context.Context, crowds []*crowd, by handler) (massLoss, error) {
 	ctx, cancel := context.WithTimeout(ctx, massTimeout)
 	defer cancel()
 	c := crowds[0].cluster
@@ -172,12 +177,12 @@ func loseCrowds(ctx context.Context, crowds []*crowd, byHand func(ctx context.Co
 	m := massLoss{began: time.Now()}
 	c.say("crash of %v with %d pods", nodes, len(lost))
 	c.Crash(nodes...)
-	if byHand != nil {
+	if by != nil {
 		if err := pause(ctx, time.Until(m.began.Add(detection+confirmedGrace))); err != nil {
 			return m, err
 		}
 		var err error
-		if m.firstAction, m.lastAction, err = byHand(ctx, crowds); err != nil {
+		if m.firstAction, m.lastAction, err = by(ctx, crowds); err != nil {
 			return m, err
 		}
 	}
@@ -197,7 +202,7 @@ func loseCrowds(ctx context.Context, crowds []*crowd, byHand func(ctx context.Co
 		return m, err
 	}
 	m.observe(c, nodes, lost, moved)
-	if byHand == nil {
+	if by == nil {
 		// What the controller records at the end follows the last attachment by moments.
 		if err := pause(ctx, 2*time.Second); err != nil {
 			return m, err

@@ -26,23 +26,32 @@ var (
 	groupMass = Group{
 		Name: "110 pods, raised rate limits", Rows: []string{rowMass.Key},
 		run: func(ctx context.Context, s Settings) (Results, error) {
-			ours, hand, err := loseMass(ctx, s, "mass", testbed.Options{KubeAPIQPS: raised, Profiling: s.ProfileDir != ""}, s.MassRuns)
+			options := testbed.Options{KubeAPIQPS: raised, Profiling: s.ProfileDir != ""}
+			losses, err := loseMass(ctx, s, "mass", options, s.MassRuns, asShipped, byHand)
 			if err != nil {
 				return nil, err
 			}
+			inFull, err := loseMass(ctx, s, "mass-full", options, s.MassRuns, byHandInFull)
+			if err != nil {
+				return nil, err
+			}
+			ours, hand, full := losses[0], losses[1], inFull[0]
 			running := seconds("our first action → last Running, as shipped", betweenMass(ours, firstAction, lastRunning))
 			handRunning := baseline(seconds("our first action → last Running, by hand at once", betweenMass(hand, firstAction, lastRunning)))
 			running.Limits = []Limit{{Median, massFactor * handRunning.Of(Median)}}
-			return Results{rowMass.Key: append(massMeasures(ours, hand, true), running, handRunning)}, nil
+			return Results{rowMass.Key: append(massMeasures(ours, hand, true), running, handRunning,
+				baseline(seconds("our first action → last Running, by hand at once with mark and condition",
+					betweenMass(full, firstAction, lastRunning))))}, nil
 		},
 	}
 	groupStock = Group{
 		Name: "110 pods, stock rate limits", Rows: []string{rowStock.Key},
 		run: func(ctx context.Context, s Settings) (Results, error) {
-			ours, hand, err := loseMass(ctx, s, "stock", testbed.Options{}, s.MassStockRuns)
+			losses, err := loseMass(ctx, s, "stock", testbed.Options{}, s.MassStockRuns, asShipped, byHand)
 			if err != nil {
 				return nil, err
 			}
+			ours, hand := losses[0], losses[1]
 			return Results{rowStock.Key: append(massMeasures(ours, hand, false),
 				seconds("our first action → last Running, as shipped", betweenMass(ours, firstAction, lastRunning)),
 				baseline(seconds("our first action → last Running, by hand at once", betweenMass(hand, firstAction, lastRunning))))}, nil
@@ -50,14 +59,16 @@ var (
 	}
 )
 
-// loseMass crashes nodes with 110 pods one after the other: half of them with the controller, half by hand.
-func loseMass(ctx context.Context, s Settings, slug string, options testbed.Options, runs int) (ours, hand []massLoss, err error) {
-	err = withCluster(ctx, s, slug, options, func(ctx context.Context, c *cluster) error {
-		nodes, err := c.AddNodes(ctx, "crowded", 2*runs)
+// loseMass crashes nodes with 110 pods one after the other, the given number for each handler, of which the controller is the first.
+// It returns the losses by handler.
+func loseMass(ctx context.Context, s Settings, slug string, options testbed.Options, runs int, handlers ...handler) ([][]massLoss, error) {
+	losses := make([][]massLoss, len(handlers))
+	err := withCluster(ctx, s, slug, options, func(ctx context.Context, c *cluster) error {
+		nodes, err := c.AddNodes(ctx, "crowded", len(handlers)*runs)
 		if err != nil {
 			return err
 		}
-		spares, err := c.AddNodes(ctx, "spare", 2*runs+3)
+		spares, err := c.AddNodes(ctx, "spare", len(handlers)*runs+3)
 		if err != nil {
 			return err
 		}
@@ -66,39 +77,34 @@ func loseMass(ctx context.Context, s Settings, slug string, options testbed.Opti
 			return err
 		}
 		for i, w := range crowds {
-			act, profile := byHand, ""
-			if i < runs {
-				act = nil
-				if profile, err = s.profilePath(fmt.Sprintf("%s-%d", slug, i+1)); err != nil {
-					return err
-				}
+			by, profile := handlers[i/runs], ""
+			switch {
+			case by == nil:
+				profile, err = s.profilePath(fmt.Sprintf("%s-%d", slug, i+1))
+			case i%runs == 0:
+				err = c.removeController(ctx)
 			}
-			if i == runs {
-				if err := c.removeController(ctx); err != nil {
-					return err
-				}
+			if err != nil {
+				return err
 			}
 			profiled := c.profileLeader(ctx, profile, profileLasts)
-			m, err := loseCrowds(ctx, []*crowd{w}, act)
+			m, err := loseCrowds(ctx, []*crowd{w}, by)
 			if err != nil {
 				return err
 			}
 			if err := profiled(); err != nil {
 				return err
 			}
-			if i < runs {
-				ours = append(ours, m)
-				err = c.healNodes(ctx, w.node)
-			} else {
-				hand = append(hand, m)
-			}
-			if err != nil {
-				return err
+			losses[i/runs] = append(losses[i/runs], m)
+			if by == nil {
+				if err := c.healNodes(ctx, w.node); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
 	})
-	return ours, hand, err
+	return losses, err
 }
 
 // massMeasures are those that the rows of mass losses have in common.
@@ -150,7 +156,7 @@ const (
 var groupThousand = Group{
 	Name: "1,000 pods on 10 of 40 nodes", Rows: []string{rowThousand.Key},
 	run: func(ctx context.Context, s Settings) (Results, error) {
-		ours, err := loseThousand(ctx, s, "thousand", nil)
+		ours, err := loseThousand(ctx, s, "thousand", asShipped)
 		if err != nil {
 			return nil, err
 		}
@@ -187,12 +193,10 @@ var groupThousand = Group{
 	},
 }
 
-// loseThousand crashes ten of forty nodes at once. Who, if not the controller, does what is to be done, is act.
-func loseThousand(
-	ctx context.Context, s Settings, slug string, act func(context.Context, []*crowd) (first, last time.Time, err error),
-) (m massLoss, err error) {
+// loseThousand crashes ten of forty nodes at once.
+func loseThousand(ctx context.Context, s Settings, slug string, by handler) (m massLoss, err error) {
 	profile := ""
-	if act == nil {
+	if by == nil {
 		if profile, err = s.profilePath(slug); err != nil {
 			return m, err
 		}
@@ -211,13 +215,13 @@ func loseThousand(
 		if err != nil {
 			return err
 		}
-		if act != nil {
+		if by != nil {
 			if err := c.removeController(ctx); err != nil {
 				return err
 			}
 		}
 		profiled := c.profileLeader(ctx, profile, profileLasts)
-		if m, err = loseCrowds(ctx, crowds, act); err != nil {
+		if m, err = loseCrowds(ctx, crowds, by); err != nil {
 			return err
 		}
 		return profiled()
