@@ -68,15 +68,21 @@ func newCrowd(few int, manyLost func(few int) bool) *crowd {
 // many tells whether many volumes are lost, or soon will be.
 func (c *crowd) many() bool { return c.manyLost(c.few) }
 
-// remove counts the removal of a volume's pods until it leaves; marked is called when its attachment is marked, and has no effect
-// the second time.
-func (c *crowd) remove() (marked, leave func()) {
+// removing is the removal of a volume's pods that is under way.
+type removing struct {
+	// marked tells that its attachment is marked, and over that no pod is left or that it is given up. Each has an effect only the
+	// first time.
+	marked, over func()
+}
+
+// remove counts a removal until it is over.
+func (c *crowd) remove() removing {
 	c.count(1, 1)
-	marked = sync.OnceFunc(func() { c.count(0, -1) })
-	return marked, func() {
+	marked := sync.OnceFunc(func() { c.count(0, -1) })
+	return removing{marked: marked, over: sync.OnceFunc(func() {
 		marked()
 		c.count(-1, 0)
-	}
+	})}
 }
 
 // count counts removals, and sees whether nearly all of them are marked: those that are slow hold up nobody.
@@ -180,7 +186,11 @@ func (r *FailoverReconciler) removeInCrowd(
 		return r.remove(ctx, pv, in, d, in.Pods[0], failover.RemoveForce)
 	}
 	done, inTime, err := r.inTurn(ctx, pv, in, r.crowd.removals, crowdRemoveFresh, remove)
-	return !inTime || done && len(in.Pods) == 1, err
+	last := done && err == nil && len(in.Pods) == 1
+	if last {
+		r.reports.podEnded(pv.Name, in)
+	}
+	return !inTime || last, err
 }
 
 // inTurn takes a step of a removal by force in its turn, by another confirmation unless that of in is fresh. Where that is old before

@@ -34,8 +34,8 @@ func TestARemovalWaitsUntilNearlyAllOthersAreMarked(t *testing.T) {
 		c := newCrowd(crowdFew, aCrowd)
 		var marks, over []func()
 		for range 100 {
-			marked, leave := c.remove()
-			marks, over = append(marks, marked), append(over, leave)
+			removal := c.remove()
+			marks, over = append(marks, removal.marked), append(over, removal.over)
 		}
 		for _, marked := range marks[:89] {
 			marked()
@@ -52,8 +52,7 @@ func TestARemovalWaitsUntilNearlyAllOthersAreMarked(t *testing.T) {
 			t.Errorf("waited %s although nearly all are marked", got)
 		}
 		for range 10 { // others begin
-			_, leave := c.remove()
-			over = append(over, leave)
+			over = append(over, c.remove().over)
 		}
 		if got := waited(t, c); got != crowdPatience {
 			t.Errorf("waited %s while twenty of 110 are not marked", got)
@@ -71,14 +70,13 @@ func TestWhatBeginsBeforeAllAreMarkedIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(crowdFew, aCrowd)
-		first, _ := c.remove()
-		first()
+		c.remove().marked()
 		<-time.After(crowdQuiet / 2)
-		second, _ := c.remove()
+		second := c.remove()
 		if got := waited(t, c); got != crowdPatience {
 			t.Errorf("waited %s", got)
 		}
-		second()
+		second.marked()
 		if got := waited(t, c); got != crowdQuiet {
 			t.Errorf("waited %s, want %s", got, crowdQuiet)
 		}

@@ -49,26 +49,28 @@ func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolum
 		return d, nil
 	}
 	if len(in.Pods) == 0 {
-		return r.takeTurns(ctx, pv, in, func() {})
+		return r.takeTurns(ctx, pv, in, removing{marked: func() {}, over: func() {}})
 	}
-	marked, leave := r.crowd.remove()
-	defer leave()
-	return r.takeTurns(ctx, pv, in, marked)
+	removal := r.crowd.remove()
+	defer removal.over()
+	return r.takeTurns(ctx, pv, in, removal)
 }
 
-// rest is for how long there is nothing to do: after the deletion of an attachment what follows is Kubernetes', each of whose
-// steps calls for a look, and a detach can wait for the removals of a crowd.
+// rest is for how long there is nothing to do: after the end of the last pod, until the cache shows it, and after the deletion of an
+// attachment, when what follows is Kubernetes', each of whose steps calls for a look. A detach can wait for the removals of a crowd.
 func (r *FailoverReconciler) rest(volume string, in failover.Input) time.Duration {
-	if rest := r.reports.restAfterDetach(volume, in); rest > 0 || len(in.Pods) > 0 {
+	if len(in.Pods) > 0 {
+		return r.reports.restAfterEnd(volume, in)
+	}
+	if rest := r.reports.restAfterDetach(volume, in); rest > 0 {
 		return rest
 	}
 	return r.crowd.afterRemovals(in.Now, r.reports.removedAt(volume, in.Node.Name))
 }
 
-// takeTurns confirms and takes one step, until nothing is left to do at the moment. It calls marked when others need not wait any
-// longer for the mark on the attachment.
+// takeTurns confirms and takes one step, until nothing is left to do at the moment. It tells how far the removal is.
 func (r *FailoverReconciler) takeTurns(
-	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, marked func(),
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, removal removing,
 ) (failover.Decision, error) {
 	var d failover.Decision
 	var emptied bool
@@ -90,9 +92,10 @@ func (r *FailoverReconciler) takeTurns(
 		var over bool
 		if len(in.Pods) == 0 {
 			emptied = false
+			removal.over()
 			over, err = r.detach(ctx, pv, in, d)
 		} else {
-			emptied, over, err = r.removeOne(ctx, pv, &in, d, marked)
+			emptied, over, err = r.removeOne(ctx, pv, &in, d, removal.marked)
 		}
 		if err != nil || over {
 			return d, err

@@ -36,9 +36,11 @@ const departureMemory = 10 * time.Minute
 type story struct {
 	verdict  failover.Verdict
 	reason   failover.Reason
-	suspect  time.Time                  // since when the loss has been suspected
-	removing time.Time                  // first removal
-	begun    types.UID                  // the attachment by which that pod used the volume
+	suspect  time.Time // since when the loss has been suspected
+	removing time.Time // first removal
+	begun    types.UID // the attachment by which that pod used the volume
+	ended    types.UID // the last pod, whose deletion was its end
+	endedAt  time.Time
 	gone     time.Time                  // last pod gone
 	released bool                       // from the volumes in use there, for the first time
 	stuck    map[string]failover.Reason // by pod
@@ -190,6 +192,26 @@ func (r *reports) begun(volume, node string, attachment types.UID) bool {
 	defer r.mu.Unlock()
 	s, ok := r.said[volume][node]
 	return ok && s.begun == attachment
+}
+
+// podEnded notes that the only pod was deleted, and ended with that.
+func (r *reports) podEnded(volume string, in failover.Input) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.story(volume, in.Node.Name)
+	s.ended, s.endedAt = in.Pods[0].UID, r.now()
+}
+
+// restAfterEnd is for how long nobody need look at a pod that ended a moment ago: it is about to leave the cache, and that calls
+// for the detach. Zero where there are other pods.
+func (r *reports) restAfterEnd(volume string, in failover.Input) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, ok := r.said[volume][in.Node.Name]
+	if !ok || len(in.Pods) != 1 || in.Pods[0].UID != s.ended {
+		return 0
+	}
+	return max(0, retryAct-r.now().Sub(s.endedAt))
 }
 
 func (r *reports) podsGone(volume string, in failover.Input) {

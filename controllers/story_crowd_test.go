@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -211,11 +212,17 @@ func TestAPodInACrowdWithoutAnAttachment(t *testing.T) {
 
 func TestAPodInACrowdThatIsGoneWhenItsTurnComes(t *testing.T) {
 	inCrowd(t, func(w *world, p *process) {
-		free := busy(p.parts.failover.crowd.removals)
+		crowd := p.parts.failover.crowd
+		free := busy(crowd.removals)
 		w.Crash(nodeA)
 		w.untilMarked()
 		w.pass(2 * crowdPatience)
 		w.forceDelete("db-0")
+		w.API.OnChange(func(c apimodel.Change) {
+			if c.Verb == apimodel.VerbDelete && c.Kind == "VolumeAttachment" && crowd.afterRemovals(c.Time, c.Time) > 0 {
+				t.Error("other detaches wait for one that they take for a removal")
+			}
+		})
 		free()
 		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 		if len(w.graces("db-0")) > 0 {
@@ -224,6 +231,55 @@ func TestAPodInACrowdThatIsGoneWhenItsTurnComes(t *testing.T) {
 		if w.told(p, "panic") {
 			t.Error("the process panicked")
 		}
+	})
+}
+
+// Its end is told by the cache, and until then there is nothing to ask for: a thousand others are still to be removed.
+func TestNothingIsAskedForAPodInACrowdThatHasJustEnded(t *testing.T) {
+	const lag = 700 * time.Millisecond
+	sceneBehind(t, lag, crowded(), func(w *world, _ *process) {
+		var ended time.Time
+		var asked []string
+		w.API.OnChange(func(c apimodel.Change) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if c.Verb == apimodel.VerbDelete && c.Kind == "Pod" && ended.IsZero() {
+				ended = c.Time
+			}
+		})
+		w.API.Delay(func(r apimodel.Request) time.Duration {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if strings.HasPrefix(r.Actor, controllerActor) && r.Kind == "Pod" && !ended.IsZero() && time.Since(ended) < lag {
+				asked = append(asked, string(r.Verb))
+			}
+			return 0
+		})
+		w.Crash(nodeA)
+		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(asked) > 0 {
+			t.Errorf("asked for pods: %v", asked)
+		}
+	})
+}
+
+// Somebody may add a finalizer right before the deletion, with which the pod does not end.
+func TestAPodInACrowdThatDoesNotEndWithItsDeletionIsLookedAtAgain(t *testing.T) {
+	inCrowd(t, func(w *world, p *process) {
+		w.API.Delay(func(r apimodel.Request) time.Duration {
+			if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbDelete && r.Kind == "Pod" {
+				pod := w.pod(r.Name)
+				pod.Finalizers = []string{"example.com/late"}
+				w.must(w.API.Client("user").Update(w.ctx, pod))
+			}
+			return 0
+		})
+		w.Crash(nodeA)
+		w.until(2*time.Minute, "it is told that a finalizer holds the pod", func() bool {
+			return p.events.has(string(failover.HeldByFinalizer), "Pod", "db-0")
+		})
 	})
 }
 
