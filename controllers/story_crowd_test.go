@@ -234,6 +234,22 @@ func TestAPodInACrowdThatIsGoneWhenItsTurnComes(t *testing.T) {
 	})
 }
 
+// Others would wait for it.
+func TestADetachInACrowdIsNoRemoval(t *testing.T) {
+	inCrowd(t, func(w *world, p *process) {
+		w.API.Delay(func(r apimodel.Request) time.Duration {
+			now := time.Now()
+			if strings.HasPrefix(r.Actor, controllerActor) && r.Kind == "VolumeAttachment" && len(w.removed("db-0")) > 0 &&
+				p.parts.failover.crowd.afterRemovals(now, now) > 0 {
+				t.Error("it counts as one")
+			}
+			return 0
+		})
+		w.Crash(nodeA)
+		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
+}
+
 // Its end is told by the cache, and until then there is nothing to ask for: a thousand others are still to be removed.
 func TestNothingIsAskedForAPodInACrowdThatHasJustEnded(t *testing.T) {
 	const lag = 700 * time.Millisecond
@@ -384,7 +400,7 @@ func TestTheLeaderIsKilledAtEachStepInACrowd(t *testing.T) {
 // What Kubernetes does about the first volumes that are detached would keep the API from removing the last pods.
 func TestAllPodsAreRemovedBeforeVolumesAreDetached(t *testing.T) {
 	t.Parallel()
-	mass{nodes: 9, lost: 3, volumes: 40, apiTime: 20 * time.Millisecond}.plays(t, defaults(), func(w *world) {
+	mass{nodes: 9, lost: 3, volumes: 80, apiTime: 20 * time.Millisecond}.plays(t, defaults(), func(w *world) {
 		var did []string
 		w.API.OnChange(func(c apimodel.Change) {
 			w.mu.Lock()
@@ -399,7 +415,7 @@ func TestAllPodsAreRemovedBeforeVolumesAreDetached(t *testing.T) {
 		w.until(time.Minute, "all volumes are detached", func() bool {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return len(did) == 2*3*40
+			return len(did) == 2*3*80
 		})
 		early := 0 // by the few acts before they were many
 		slices.Reverse(did)
