@@ -350,7 +350,7 @@ func TestARemovalInACrowdWhoseConfirmationIsOldIsTriedAgainInItsTurn(t *testing.
 					case r.Verb == apimodel.VerbList && r.Kind == "Pod":
 						return time.Minute
 					case slow(r):
-						once.Do(func() { time.Sleep(3 * time.Second) }) // who asks does not get to giving up
+						once.Do(func() { <-time.After(3 * time.Second) }) // who asks does not get to giving up
 					}
 					return 0
 				})
