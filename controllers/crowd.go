@@ -28,8 +28,8 @@ const (
 	crowdRemoveFresh = failover.MaxAge / 2
 	// crowdTries is how often an act confirms in its turn where what it has read is old before it is used, and crowdTurn how much of
 	// its time it keeps for that.
-	crowdTries = 3
-	crowdTurn  = crowdTries * failover.MaxAge
+	crowdTries = 2
+	crowdTurn  = (crowdTries + 1) * failover.MaxAge
 	// crowdPatience is how long a removal waits at most until others are marked, and a detach until others are removed; crowdPause
 	// is how soon the latter looks again.
 	crowdPatience = 3 * time.Second
@@ -68,18 +68,18 @@ func newCrowd(few int, manyLost func(few int) bool) *crowd {
 // many tells whether many volumes are lost, or soon will be.
 func (c *crowd) many() bool { return c.manyLost(c.few) }
 
-// removing is the removal of a volume's pods that is under way.
-type removing struct {
+// progress is how the removal of a volume's pods tells the others how far it is.
+type progress struct {
 	// marked tells that its attachment is marked, and over that no pod is left or that it is given up. Each has an effect only the
 	// first time.
 	marked, over func()
 }
 
 // remove counts a removal until it is over.
-func (c *crowd) remove() removing {
+func (c *crowd) remove() progress {
 	c.count(1, 1)
 	marked := sync.OnceFunc(func() { c.count(0, -1) })
-	return removing{marked: marked, over: sync.OnceFunc(func() {
+	return progress{marked: marked, over: sync.OnceFunc(func() {
 		marked()
 		c.count(-1, 0)
 	})}
@@ -179,17 +179,18 @@ func (r *FailoverReconciler) removeInCrowd(
 	}
 	marked()
 	r.crowd.wait(ctx)
+	last := false
 	remove := func(in failover.Input, d failover.Decision) (bool, error) {
-		if err := r.keepAway.Ensure(ctx, in, d); err != nil {
+		if err := r.keepAway.Ensure(ctx, in, d); err != nil || r.isOld(in) {
 			return false, nil //nolint:nilerr // it is tried and told again before the next confirmation
 		}
-		return r.remove(ctx, pv, in, d, in.Pods[0], failover.RemoveForce)
+		done, err := r.remove(ctx, pv, in, d, in.Pods[0], failover.RemoveForce)
+		if last = done && err == nil && len(in.Pods) == 1; last {
+			r.reports.podEnds(pv.Name, in)
+		}
+		return done, err
 	}
-	done, inTime, err := r.inTurn(ctx, pv, in, r.crowd.removals, crowdRemoveFresh, remove)
-	last := done && err == nil && len(in.Pods) == 1
-	if last {
-		r.reports.podEnded(pv.Name, in)
-	}
+	_, inTime, err := r.inTurn(ctx, pv, in, r.crowd.removals, crowdRemoveFresh, remove)
 	return !inTime || last, err
 }
 
@@ -213,12 +214,12 @@ func (r *FailoverReconciler) inTurn(
 			}
 		}
 		in.Halt = r.halt.now(ctx)
+		if r.isOld(in) {
+			continue
+		}
 		d := failover.Decide(in)
 		if d.Verdict != failover.Lost || len(in.Pods) == 0 || !endAtOnce(in) {
 			return false, true, nil
-		}
-		if r.isOld(in) {
-			continue
 		}
 		if done, err = step(in, d); done || err != nil || !r.isOld(in) {
 			return done, true, err

@@ -109,6 +109,48 @@ func TestADetachWaitsForRemovals(t *testing.T) {
 	}
 }
 
+// The cache may show a pod for seconds after its end.
+func TestWhatIsLeftToDoOfAPodThatEnds(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		others   int
+		after    time.Duration
+		change   func(in *failover.Input)
+		detaches bool
+		want     time.Duration
+	}{
+		"its end in the cache is waited for":              {after: 300 * time.Millisecond, detaches: true, want: 700 * time.Millisecond},
+		"that does not come":                              {after: retryAct, detaches: true},
+		"its detach waits for the removal of many others": {others: 17, after: retryAct, detaches: true, want: crowdPause},
+		"there is another pod": {
+			change: func(in *failover.Input) { in.Pods = append(in.Pods, failover.Pod{UID: "another"}) },
+		},
+		"there is another one in its place": {change: func(in *failover.Input) { in.Pods[0].UID = "another" }},
+		"it is gone":                        {change: func(in *failover.Input) { in.Pods = nil }, detaches: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				in := failover.Input{Now: time.Now(), Node: failover.Node{Name: nodeA}, Pods: []failover.Pod{{UID: "db-0"}}}
+				s.r.reports.podRemoved("db", in, s.d, failover.RemoveForce)
+				s.r.reports.podEnds("db", in)
+				for range tc.others {
+					s.r.crowd.remove()
+				}
+				<-time.After(tc.after)
+				in.Now = time.Now()
+				if tc.change != nil {
+					tc.change(&in)
+				}
+				if detaches, rest := s.r.rest("db", in); detaches != tc.detaches || rest != tc.want {
+					t.Errorf("detaches: %t, rests for %s, want %t, %s", detaches, rest, tc.detaches, tc.want)
+				}
+			})
+		})
+	}
+}
+
 func TestMoreVolumesThanAFewAreACrowd(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -37,7 +37,8 @@ const (
 //
 // The decision returned is the newest one; its After says when to come back.
 func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input) (failover.Decision, error) {
-	if rest := r.rest(pv.Name, in); rest > 0 {
+	detaches, rest := r.rest(pv.Name, in)
+	if rest > 0 {
 		d := failover.Decide(in)
 		d.After = rest
 		return d, nil
@@ -48,29 +49,29 @@ func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolum
 		r.report(ctx, pv, in, d)
 		return d, nil
 	}
-	if len(in.Pods) == 0 {
-		return r.takeTurns(ctx, pv, in, removing{marked: func() {}, over: func() {}})
+	if detaches {
+		return r.takeTurns(ctx, pv, in, progress{marked: func() {}, over: func() {}})
 	}
 	removal := r.crowd.remove()
 	defer removal.over()
 	return r.takeTurns(ctx, pv, in, removal)
 }
 
-// rest is for how long there is nothing to do: after the end of the last pod, until the cache shows it, and after the deletion of an
-// attachment, when what follows is Kubernetes', each of whose steps calls for a look. A detach can wait for the removals of a crowd.
-func (r *FailoverReconciler) rest(volume string, in failover.Input) time.Duration {
-	if len(in.Pods) > 0 {
-		return r.reports.restAfterEnd(volume, in)
+// rest tells whether no pod is left to remove, and for how long there is nothing to do then: after the end of the last pod, until the
+// cache shows it, and after the deletion of an attachment, when what follows is Kubernetes', each of whose steps calls for a look. A
+// detach can wait for the removals of a crowd.
+func (r *FailoverReconciler) rest(volume string, in failover.Input) (detaches bool, rest time.Duration) {
+	ends, rest := r.reports.ends(volume, in)
+	if len(in.Pods) > 0 && !ends {
+		return false, 0
 	}
-	if rest := r.reports.restAfterDetach(volume, in); rest > 0 {
-		return rest
-	}
-	return r.crowd.afterRemovals(in.Now, r.reports.removedAt(volume, in.Node.Name))
+	rest = max(rest, r.reports.restAfterDetach(volume, in))
+	return true, max(rest, r.crowd.afterRemovals(in.Now, r.reports.removedAt(volume, in.Node.Name)))
 }
 
-// takeTurns confirms and takes one step, until nothing is left to do at the moment. It tells how far the removal is.
+// takeTurns confirms and takes one step, until nothing is left to do at the moment. It tells the crowd how far the removal is.
 func (r *FailoverReconciler) takeTurns(
-	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, removal removing,
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, removal progress,
 ) (failover.Decision, error) {
 	var d failover.Decision
 	var emptied bool

@@ -36,11 +36,11 @@ const departureMemory = 10 * time.Minute
 type story struct {
 	verdict  failover.Verdict
 	reason   failover.Reason
-	suspect  time.Time // since when the loss has been suspected
-	removing time.Time // first removal
-	begun    types.UID // the attachment by which that pod used the volume
-	ended    types.UID // the last pod, whose deletion was its end
-	endedAt  time.Time
+	suspect  time.Time                  // since when the loss has been suspected
+	removing time.Time                  // first removal
+	begun    types.UID                  // the attachment by which that pod used the volume
+	ends     types.UID                  // the last pod, which ends with its deletion
+	endsAt   time.Time                  // when it was deleted
 	gone     time.Time                  // last pod gone
 	released bool                       // from the volumes in use there, for the first time
 	stuck    map[string]failover.Reason // by pod
@@ -194,24 +194,24 @@ func (r *reports) begun(volume, node string, attachment types.UID) bool {
 	return ok && s.begun == attachment
 }
 
-// podEnded notes that the only pod was deleted, and ended with that.
-func (r *reports) podEnded(volume string, in failover.Input) {
+// podEnds notes that the only pod was deleted, which should end with that.
+func (r *reports) podEnds(volume string, in failover.Input) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.story(volume, in.Node.Name)
-	s.ended, s.endedAt = in.Pods[0].UID, r.now()
+	s.ends, s.endsAt = in.Pods[0].UID, r.now()
 }
 
-// restAfterEnd is for how long nobody need look at a pod that ended a moment ago: it is about to leave the cache, and that calls
-// for the detach. Zero where there are other pods.
-func (r *reports) restAfterEnd(volume string, in failover.Input) time.Duration {
+// ends tells whether the only pod there was deleted and should have ended with that, which the cache does not show yet, and for how
+// long nobody need ask for it: its going calls for the detach.
+func (r *reports) ends(volume string, in failover.Input) (ends bool, rest time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, ok := r.said[volume][in.Node.Name]
-	if !ok || len(in.Pods) != 1 || in.Pods[0].UID != s.ended {
-		return 0
+	if !ok || len(in.Pods) != 1 || in.Pods[0].UID != s.ends {
+		return false, 0
 	}
-	return max(0, retryAct-r.now().Sub(s.endedAt))
+	return true, max(0, retryAct-r.now().Sub(s.endsAt))
 }
 
 func (r *reports) podsGone(volume string, in failover.Input) {

@@ -281,21 +281,47 @@ func TestNothingIsAskedForAPodInACrowdThatHasJustEnded(t *testing.T) {
 	})
 }
 
+// addFinalizer adds one to a pod, if it is there.
+func (w *world) addFinalizer(name string) {
+	if pod := w.pod(name); pod != nil {
+		pod.Finalizers = []string{"example.com/late"}
+		if err := w.API.Client("user").Update(w.ctx, pod); err != nil {
+			w.Error(err)
+		}
+	}
+}
+
 // Somebody may add a finalizer right before the deletion, with which the pod does not end.
 func TestAPodInACrowdThatDoesNotEndWithItsDeletionIsLookedAtAgain(t *testing.T) {
 	inCrowd(t, func(w *world, p *process) {
 		w.API.Delay(func(r apimodel.Request) time.Duration {
 			if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbDelete && r.Kind == "Pod" {
-				pod := w.pod(r.Name)
-				pod.Finalizers = []string{"example.com/late"}
-				w.must(w.API.Client("user").Update(w.ctx, pod))
+				w.addFinalizer(r.Name)
 			}
 			return 0
 		})
 		w.Crash(nodeA)
-		w.until(2*time.Minute, "it is told that a finalizer holds the pod", func() bool {
+		w.until(80*time.Second, "it is told that a finalizer holds the pod for a minute", func() bool {
 			return p.events.has(string(failover.HeldByFinalizer), "Pod", "db-0")
 		})
+	})
+}
+
+// Nothing is left to do then, nor to be told.
+func TestAVolumeInACrowdThatKubernetesHasDetachedWhenItsTurnComes(t *testing.T) {
+	inCrowd(t, func(w *world, p *process) {
+		free := busy(p.parts.failover.crowd.removals)
+		w.Crash(nodeA)
+		w.untilMarked()
+		w.pass(2 * crowdPatience)
+		w.forceDelete("db-0")
+		w.must(w.API.Client("user").Delete(w.ctx, w.attachment("db", nodeA)))
+		w.until(time.Minute, "the attachment is gone", func() bool { return w.attachment("db", nodeA) == nil })
+		free()
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		if w.told(p, string(failover.NotSelected), "db") {
+			t.Error("it is told that nobody selected what was moved")
+		}
 	})
 }
 
@@ -400,7 +426,7 @@ func TestTheLeaderIsKilledAtEachStepInACrowd(t *testing.T) {
 // What Kubernetes does about the first volumes that are detached would keep the API from removing the last pods.
 func TestAllPodsAreRemovedBeforeVolumesAreDetached(t *testing.T) {
 	t.Parallel()
-	mass{nodes: 9, lost: 3, volumes: 80, apiTime: 20 * time.Millisecond}.plays(t, defaults(), func(w *world) {
+	mass{nodes: 9, lost: 3, volumes: 40, apiTime: 20 * time.Millisecond}.plays(t, defaults(), func(w *world) {
 		var did []string
 		w.API.OnChange(func(c apimodel.Change) {
 			w.mu.Lock()
@@ -415,7 +441,7 @@ func TestAllPodsAreRemovedBeforeVolumesAreDetached(t *testing.T) {
 		w.until(time.Minute, "all volumes are detached", func() bool {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return len(did) == 2*3*80
+			return len(did) == 2*3*40
 		})
 		early := 0 // by the few acts before they were many
 		slices.Reverse(did)

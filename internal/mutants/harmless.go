@@ -13,7 +13,6 @@ var harmless = map[string]string{
 	"internal/failover/witness.go: couldHoldQuorum: 2*v.diskfulHeld > v.diskful with >=":   "exactly half is answered before",
 
 	"controllers/failover_actions.go: removeOne: never r.isOld(*in)":                                                 "the removal itself deletes nothing by what is old",
-	"controllers/failover_actions.go: takeTurns: never len(in.Pods) == 0 && in.Attachment == nil":                    "nothing is there to delete, and the volume is released once more",
 	"controllers/failover_actions.go: act: without in.Halt.Guard != \"\"":                                            "the same is asked again after the reading that it spares",
 	"controllers/failover_actions.go: act: without in.Halt.Paused != \"\"":                                           "the same is asked again after the reading that it spares",
 	"controllers/gather.go: candidates: without in.Attachment != nil":                                                "a node without pods is a candidate by its attachment only",
@@ -40,6 +39,7 @@ var harmless = map[string]string{
 	"controllers/crowd.go: inTurn: r.age(in) > fresh with >=":                                                        "what is exactly so old is read once more",
 	"controllers/crowd.go: removeInCrowd: without !in.Attachment.Noted":                                              "a mark that is there is not written again in any case",
 	"controllers/crowd.go: removeInCrowd: without !inTime":                                                           "only the next look comes earlier",
+	"controllers/crowd.go: removeInCrowd: without r.isOld(in)":                                                       "the removal itself deletes nothing by what is old",
 	"controllers/crowd.go: removeInCrowd: without done":                                                              "only the next look comes later",
 	"controllers/crowd.go: removeInCrowd: without len(in.Pods) == 1":                                                 "only the next look at the other pods comes later",
 }

@@ -31,7 +31,7 @@ var (
 			if err != nil {
 				return nil, err
 			}
-			inFull, err := loseMass(ctx, s, "mass-full", options, s.MassRuns, byHandInFull)
+			inFull, err := loseMass(ctx, s, "mass-full", options, 2*s.MassRuns, byHandInFull) // on a bed of the same size
 			if err != nil {
 				return nil, err
 			}
@@ -59,8 +59,8 @@ var (
 	}
 )
 
-// loseMass crashes nodes with 110 pods one after the other, the given number for each handler, of which the controller is the first.
-// It returns the losses by handler.
+// loseMass crashes nodes with 110 pods one after the other, the given number for each handler; the controller, if any, comes
+// first. It returns the losses by handler.
 func loseMass(ctx context.Context, s Settings, slug string, options testbed.Options, runs int, handlers ...handler) ([][]massLoss, error) {
 	losses := make([][]massLoss, len(handlers))
 	err := withCluster(ctx, s, slug, options, func(ctx context.Context, c *cluster) error {
