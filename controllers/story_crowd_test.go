@@ -149,34 +149,31 @@ func TestWhatChangesWhileARemovalInACrowdWaits(t *testing.T) {
 	}
 }
 
-func TestARemovalInACrowdThatHasWaitedForItsTurn(t *testing.T) {
-	inCrowd(t, func(w *world, p *process) {
-		free := busy(p.parts.failover.crowd.removals)
-		w.Crash(nodeA)
-		w.pass(2 * time.Minute)
-		if len(w.removed("db-0")) > 0 {
-			t.Error("the pod was removed although it was not its turn")
-		}
-		if got := len(w.did(apimodel.VerbPatch, "VolumeAttachment")); got != 1 {
-			t.Errorf("the attachment was marked %d times", got)
-		}
-		free()
-		w.until(10*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
-	})
-}
-
-// Nothing is removed before its attachment is marked, however long that takes.
-func TestARemovalInACrowdWaitsForItsMark(t *testing.T) {
-	inCrowd(t, func(w *world, p *process) {
-		free := busy(p.parts.failover.crowd.marks)
-		w.Crash(nodeA)
-		w.pass(2 * time.Minute)
-		if len(w.removed("db-0")) > 0 {
-			t.Error("the pod was removed without a mark")
-		}
-		free()
-		w.until(10*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
-	})
+// Nothing is removed before its attachment is marked and its turn has come, however long that takes.
+func TestARemovalInACrowdWaits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		slots func(c *crowd) chan struct{}
+		marks int // by the end of the wait
+	}{
+		"for its turn": {func(c *crowd) chan struct{} { return c.removals }, 1},
+		"for its mark": {func(c *crowd) chan struct{} { return c.marks }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCrowd(t, func(w *world, p *process) {
+				free := busy(tc.slots(p.parts.failover.crowd))
+				w.Crash(nodeA)
+				w.pass(2 * time.Minute)
+				if len(w.removed("db-0")) > 0 {
+					t.Error("the pod was removed meanwhile")
+				}
+				if got := len(w.did(apimodel.VerbPatch, "VolumeAttachment")); got != tc.marks {
+					t.Errorf("the attachment was marked %d times", got)
+				}
+				free()
+				w.until(10*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+			})
+		})
+	}
 }
 
 // Neither is an attachment marked by what was read before the wait for the turn, where nothing newer can be read.
