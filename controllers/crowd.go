@@ -103,15 +103,19 @@ func (c *crowd) count(removing, marking int) {
 	}
 }
 
-// wait returns when nearly all removals are marked, or after a while, which is a small part of the time that ctx leaves.
+// wait returns when nearly all removals are marked, or after a while, which is a small part of the time that ctx leaves. While only a
+// few are under way nobody waits: where many are lost one after the other, the next one may always be about to begin.
 func (c *crowd) wait(ctx context.Context) {
 	patience := crowdPatience
 	if deadline, ok := ctx.Deadline(); ok {
 		patience = min(patience, time.Until(deadline)/4)
 	}
 	c.mu.Lock()
-	marked := c.marked
+	marked, few := c.marked, c.removing <= c.few
 	c.mu.Unlock()
+	if few {
+		return
+	}
 	select {
 	case <-marked:
 	case <-time.After(patience):

@@ -66,10 +66,27 @@ func TestARemovalWaitsUntilNearlyAllOthersAreMarked(t *testing.T) {
 	})
 }
 
-func TestWhatBeginsBeforeAllAreMarkedIsWaitedFor(t *testing.T) {
+func TestARemovalDoesNotWaitForAFew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(crowdFew, aCrowd)
+		for range crowdFew {
+			c.remove()
+		}
+		if got := waited(t, c); got != 0 {
+			t.Errorf("waited %s for %d others", got, crowdFew-1)
+		}
+		c.remove()
+		if got := waited(t, c); got != crowdPatience {
+			t.Errorf("waited %s for %d others", got, crowdFew)
+		}
+	})
+}
+
+func TestWhatBeginsBeforeAllAreMarkedIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(0, aCrowd)
 		c.remove().marked()
 		<-time.After(crowdQuiet / 2)
 		second := c.remove()
@@ -262,7 +279,7 @@ func TestAWaitForMarksLeavesTheActItsTime(t *testing.T) {
 	t.Parallel()
 	for left, want := range map[time.Duration]time.Duration{30 * time.Second: crowdPatience, 4 * time.Second: time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			c := newCrowd(crowdFew, aCrowd)
+			c := newCrowd(0, aCrowd)
 			c.remove()
 			ctx, cancel := context.WithTimeout(t.Context(), left)
 			defer cancel()

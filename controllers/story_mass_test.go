@@ -282,3 +282,43 @@ func TestTenNodesWith100PodsEachCrash(t *testing.T) {
 		t.Errorf("%d pods deleted", p.pods)
 	}
 }
+
+// As they do where DRBD's pings to the nodes are due one after the other: many volumes are about to be lost, but few at a time.
+func TestNodesThatAreLostOneAfterTheOtherDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	const losses, apart = 12, 200 * time.Millisecond
+	cfg := defaults()
+	cfg.Few = 4
+	mass{nodes: 3 * losses, lost: losses, volumes: 1}.plays(t, cfg, func(w *world) {
+		w.API.Delay(func(r apimodel.Request) time.Duration {
+			if strings.HasPrefix(r.Actor, controllerActor) {
+				return 50 * time.Millisecond
+			}
+			return 0
+		})
+		var mu sync.Mutex
+		removed := make(map[string]time.Time)
+		w.API.OnChange(func(c apimodel.Change) {
+			mu.Lock()
+			defer mu.Unlock()
+			if c.Verb == apimodel.VerbDelete && c.Kind == "Pod" {
+				removed[c.Name] = c.Time
+			}
+		})
+		crashed := make(map[string]time.Time)
+		for i := range losses {
+			w.Linstor.Crash(nodeNumber(i))
+			crashed[fmt.Sprintf("%d-0", i)] = time.Now()
+			w.pass(apart)
+		}
+		w.pass(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		for pod, at := range crashed {
+			const detection = 10 * time.Second
+			if late := removed[pod].Sub(at.Add(detection + cfg.Settings.ConfirmedGrace)); late < 0 || late > time.Second {
+				t.Errorf("pod %s was removed %s after the grace", pod, late)
+			}
+		}
+	})
+}
