@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,7 +23,13 @@ type cluster struct {
 	seen *observer
 	name string
 	log  io.Writer
+	// single is when the next single loss of a bed may begin.
+	single *rate.Limiter
 }
+
+// singleApart is how long after another one a single loss begins at the earliest. Each takes five or six requests of the attacher,
+// which by its stock flags has five a second: losses that come faster wait for each other there, and are no single ones.
+const singleApart = 2 * time.Second
 
 // startTimeout bounds bringing up a bed.
 const startTimeout = 3 * time.Minute
@@ -43,7 +50,7 @@ func withCluster(ctx context.Context, s Settings, name string, options testbed.O
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	defer bed.Stop()
-	c := &cluster{Bed: bed, name: name, log: s.Log}
+	c := &cluster{Bed: bed, name: name, log: s.Log, single: rate.NewLimiter(rate.Every(singleApart), 1)}
 	if !options.Bare {
 		if err := bed.DeployController(startCtx); err != nil {
 			return fmt.Errorf("%s: deploy the controller: %w", name, err)

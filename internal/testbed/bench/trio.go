@@ -101,6 +101,9 @@ func (t *trio) lose(ctx context.Context, what string, fault func(node string)) (
 	if err := pause(ctx, rand.N(t.spread)); err != nil {
 		return loss{}, err
 	}
+	if err := t.single.Wait(ctx); err != nil {
+		return loss{}, err
+	}
 	silent, err := t.silence(ctx, lost.node)
 	if err != nil {
 		return loss{}, err
