@@ -31,13 +31,16 @@ const (
 	crowdTries = 2
 	crowdTurn  = (crowdTries + 1) * failover.MaxAge
 	// crowdPatience is how long a removal waits at most until others are marked, and a detach until others are removed; crowdPause
-	// is how soon the latter looks again.
+	// is how soon the latter looks again for each of those, and crowdPauseMax at the latest.
 	crowdPatience = 3 * time.Second
-	crowdPause    = 250 * time.Millisecond
+	crowdPause    = 2 * time.Millisecond
+	crowdPauseMax = time.Second
 	// crowdDenied is for how long pods are not read one by one after that was forbidden.
 	crowdDenied = time.Minute
-	// crowdGather is how long an act in a crowd waits for others before its node is tainted.
-	crowdGather = 50 * time.Millisecond
+	// crowdGather is for how long nobody else must have come to where the acts of a crowd meet, and crowdGatherMax how long one waits for
+	// that.
+	crowdGather    = 50 * time.Millisecond
+	crowdGatherMax = 200 * time.Millisecond
 )
 
 // crowd are the acts that are under way. Where they are many, what Kubernetes does about the first pods that are removed slows
@@ -49,6 +52,8 @@ type crowd struct {
 	manyLost func(few int) bool
 	// marks and removals are taken by who does that at the moment, in the order in which they come.
 	marks, removals chan struct{}
+	// began and confirmed are where removals meet before they are read for, and before the first of them is acted on.
+	began, confirmed meeting
 
 	mu sync.Mutex
 	// removing are the removals under way, and marking those whose attachment is not marked yet.
@@ -93,8 +98,11 @@ func (c *crowd) count(removing, marking int) {
 	c.marking += marking
 	switch nearlyAll := c.marking <= c.removing/10; {
 	case nearlyAll && c.quiet == nil:
-		marked := c.marked
-		c.quiet = time.AfterFunc(crowdQuiet, func() { close(marked) })
+		marked, quiet := c.marked, crowdQuiet
+		if !c.manyLost(c.removing + c.removing/10) {
+			quiet = 0 // nobody is left who might begin
+		}
+		c.quiet = time.AfterFunc(quiet, func() { close(marked) })
 	case !nearlyAll && c.quiet != nil:
 		if !c.quiet.Stop() {
 			c.marked = make(chan struct{})
@@ -146,17 +154,35 @@ func (c *crowd) afterRemovals(now, removed time.Time) time.Duration {
 	if c.removing <= max(c.few, 0) || now.Sub(removed) > crowdPatience {
 		return 0
 	}
-	return crowdPause
+	return min(time.Duration(c.removing)*crowdPause, crowdPauseMax)
 }
 
-// gather waits, where there are many, until others of the same node have come as far, so that they need one request together.
-func (c *crowd) gather(ctx context.Context) {
+// meeting is a point at which the acts of a crowd wait for each other.
+type meeting struct {
+	mu   sync.Mutex
+	came time.Time // the latest one
+}
+
+// gather waits at a meeting, where there are many, until others have come as far, so that one request serves all of the same node.
+func (c *crowd) gather(ctx context.Context, at *meeting) {
 	if !c.many() {
 		return
 	}
-	select {
-	case <-time.After(crowdGather):
-	case <-ctx.Done():
+	at.mu.Lock()
+	at.came = time.Now()
+	at.mu.Unlock()
+	for until := time.Now().Add(crowdGatherMax); ; {
+		at.mu.Lock()
+		left := min(time.Until(at.came.Add(crowdGather)), time.Until(until))
+		at.mu.Unlock()
+		if left <= 0 {
+			return
+		}
+		select {
+		case <-time.After(left):
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

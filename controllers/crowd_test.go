@@ -83,6 +83,25 @@ func TestARemovalDoesNotWaitForAFew(t *testing.T) {
 	})
 }
 
+func TestNobodyIsExpectedWhereAllHaveBegun(t *testing.T) {
+	t.Parallel()
+	for lost, want := range map[int]time.Duration{20: 0, 22: 0, 23: crowdQuiet} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCrowd(crowdFew, func(few int) bool { return lost > few })
+			var marks []func()
+			for range 20 {
+				marks = append(marks, c.remove().marked)
+			}
+			for _, marked := range marks {
+				marked()
+			}
+			if got := waited(t, c); got != want {
+				t.Errorf("waited %s where 20 of %d have begun, want %s", got, lost, want)
+			}
+		})
+	}
+}
+
 func TestWhatBeginsBeforeAllAreMarkedIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -108,7 +127,8 @@ func TestADetachWaitsForRemovals(t *testing.T) {
 		removed  time.Time
 		want     time.Duration
 	}{
-		"of many others":                     {17, now.Add(-time.Second), crowdPause},
+		"of many others":                     {17, now.Add(-time.Second), 17 * crowdPause},
+		"of very many others":                {900, now.Add(-time.Second), crowdPauseMax},
 		"not of a few":                       {16, now.Add(-time.Second), 0},
 		"not for long":                       {17, now.Add(-crowdPatience - 1), 0},
 		"not where another process was that": {17, time.Time{}, 0},
@@ -138,7 +158,7 @@ func TestWhatIsLeftToDoOfAPodThatEnds(t *testing.T) {
 	}{
 		"its end in the cache is waited for":              {after: 300 * time.Millisecond, detaches: true, want: 700 * time.Millisecond},
 		"that does not come":                              {after: retryAct, detaches: true},
-		"its detach waits for the removal of many others": {others: 17, after: retryAct, detaches: true, want: crowdPause},
+		"its detach waits for the removal of many others": {others: 17, after: retryAct, detaches: true, want: 17 * crowdPause},
 		"there is another pod": {
 			change: func(in *failover.Input) { in.Pods = append(in.Pods, failover.Pod{UID: "another"}) },
 		},
@@ -293,13 +313,32 @@ func TestAWaitForMarksLeavesTheActItsTime(t *testing.T) {
 
 func TestOnlyACrowdGathers(t *testing.T) {
 	t.Parallel()
-	for many, want := range map[bool]time.Duration{true: crowdGather, false: 0} {
-		synctest.Test(t, func(t *testing.T) {
-			began := time.Now()
-			newCrowd(crowdFew, func(int) bool { return many }).gather(t.Context())
-			if time.Since(began) != want {
-				t.Errorf("many %t: waited %s, want %s", many, time.Since(began), want)
-			}
+	for name, tc := range map[string]struct {
+		many   bool
+		others int // come 40 ms after each other
+		want   time.Duration
+	}{
+		"one of a few does not wait":            {false, 5, 0},
+		"one of many waits whether others come": {true, 0, crowdGather},
+		"and for those that do":                 {true, 2, 80*time.Millisecond + crowdGather},
+		"but not for ever":                      {true, 20, crowdGatherMax},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrowd(crowdFew, func(int) bool { return tc.many })
+				began := time.Now()
+				for i := range tc.others {
+					go func() {
+						<-time.After(time.Duration(i+1) * 40 * time.Millisecond)
+						c.gather(t.Context(), &c.began)
+					}()
+				}
+				if c.gather(t.Context(), &c.began); time.Since(began) != tc.want {
+					t.Errorf("waited %s, want %s", time.Since(began), tc.want)
+				}
+				<-time.After(2 * time.Second) // until the others have
+			})
 		})
 	}
 }

@@ -50,11 +50,16 @@ func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolum
 		return d, nil
 	}
 	if detaches {
-		return r.takeTurns(ctx, pv, in, progress{marked: func() {}, over: func() {}})
+		by, emptied := r.reports.endsBy(pv.Name, in.Node.Name)
+		if !emptied {
+			by = in
+		}
+		return r.takeTurns(ctx, pv, by, emptied, progress{marked: func() {}, over: func() {}})
 	}
 	removal := r.crowd.remove()
 	defer removal.over()
-	return r.takeTurns(ctx, pv, in, removal)
+	r.crowd.gather(ctx, &r.crowd.began)
+	return r.takeTurns(ctx, pv, in, false, removal)
 }
 
 // rest tells whether no pod is left to remove, and for how long there is nothing to do then: after the end of the last pod, until the
@@ -69,18 +74,19 @@ func (r *FailoverReconciler) rest(volume string, in failover.Input) (detaches bo
 	return true, max(rest, r.crowd.afterRemovals(in.Now, r.reports.removedAt(volume, in.Node.Name)))
 }
 
-// takeTurns confirms and takes one step, until nothing is left to do at the moment. It tells the crowd how far the removal is.
+// takeTurns confirms and takes one step, until nothing is left to do at the moment. It tells the crowd how far the removal is. in is
+// what the cache says or, where emptied, the confirmation by which the last pod was removed.
 func (r *FailoverReconciler) takeTurns(
-	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, removal progress,
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, emptied bool, removal progress,
 ) (failover.Decision, error) {
 	var d failover.Decision
-	var emptied bool
 	for range maxTurns {
 		var err error
 		if in, err = r.confirmOnce(ctx, pv, in, emptied); err != nil {
 			return d, err
 		}
 		in.Halt = r.halt.now(ctx)
+		emptied = false
 		d = r.keepPodsAway(ctx, in, failover.Decide(in))
 		if len(in.Pods) == 0 && in.Attachment == nil {
 			return d, nil // Kubernetes has finished it meanwhile
@@ -92,7 +98,6 @@ func (r *FailoverReconciler) takeTurns(
 		d.After = untilDue(in)
 		var over bool
 		if len(in.Pods) == 0 {
-			emptied = false
 			removal.over()
 			over, err = r.detach(ctx, pv, in, d)
 		} else {
@@ -155,7 +160,7 @@ func (r *FailoverReconciler) keepPodsAway(ctx context.Context, in failover.Input
 	if d.Verdict != failover.Lost || len(in.Pods) == 0 {
 		return d
 	}
-	r.crowd.gather(ctx)
+	r.crowd.gather(ctx, &r.crowd.confirmed)
 	if err := r.keepAway.Ensure(ctx, in, d); err != nil {
 		d.Verdict, d.Reason, d.Message, d.After = failover.Blocked, failover.KeepAwayFailed, err.Error(), retryAct
 	}
@@ -335,7 +340,7 @@ func (r *FailoverReconciler) detach(
 		return true, nil
 	}
 	if in.Attachment.Deleting {
-		r.reports.detached(pv.Name, in)
+		r.reports.detached(pv.Name, in, r.crowd.many())
 		return true, nil
 	}
 	if pods, err := r.confirmPods(ctx, pv, in.Node.Name); err != nil || len(pods) > 0 {
@@ -362,7 +367,7 @@ func (r *FailoverReconciler) deleteAttachment(
 	case err != nil:
 		return fmt.Errorf("deleting VolumeAttachment %s: %w", va.Name, err)
 	}
-	r.reports.detached(pv.Name, in)
+	r.reports.detached(pv.Name, in, r.crowd.many())
 	r.reports.left(pv.Name, in.Node.Name)
 	r.recordDetach(pv, va, d)
 	return nil

@@ -41,6 +41,7 @@ type story struct {
 	begun    types.UID                  // the attachment by which that pod used the volume
 	ends     types.UID                  // the last pod, which ends with its deletion
 	endsAt   time.Time                  // when it was deleted
+	endsBy   failover.Input             // by what
 	gone     time.Time                  // last pod gone
 	released bool                       // from the volumes in use there, for the first time
 	stuck    map[string]failover.Reason // by pod
@@ -194,12 +195,28 @@ func (r *reports) begun(volume, node string, attachment types.UID) bool {
 	return ok && s.begun == attachment
 }
 
-// podEnds notes that the only pod was deleted, which should end with that.
+// podEnds notes that the only pod was deleted, which should end with that; in is the confirmation by which it was.
 func (r *reports) podEnds(volume string, in failover.Input) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.story(volume, in.Node.Name)
-	s.ends, s.endsAt = in.Pods[0].UID, r.now()
+	s.ends, s.endsAt, s.endsBy = in.Pods[0].UID, r.now(), in
+	if in.Attachment != nil {
+		marked := *in.Attachment
+		marked.Marked = true // by this removal
+		s.endsBy.Attachment = &marked
+	}
+}
+
+// endsBy returns the confirmation by which the last pod was removed, if this process has done that in a crowd.
+func (r *reports) endsBy(volume, node string) (in failover.Input, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, ok := r.said[volume][node]
+	if !ok || s.ends == "" {
+		return in, false
+	}
+	return s.endsBy, true
 }
 
 // ends tells whether the only pod there was deleted and should have ended with that, which the cache does not show yet, and for how
@@ -246,15 +263,19 @@ func (r *reports) suspectedSince(volume, node string) time.Time {
 }
 
 // detached notes that the attachment was deleted, by whom ever, and that nothing is left to do but to wait for its end. A
-// kubelet that lives may claim the volume again meanwhile. Of a silent one it is looked at more and more rarely.
-func (r *reports) detached(volume string, in failover.Input) {
+// kubelet that lives may claim the volume again meanwhile. Of a silent one it is looked at more and more rarely, and where many are
+// lost rarely from the beginning: what Kubernetes has to do for them takes longer.
+func (r *reports) detached(volume string, in failover.Input, many bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.story(volume, in.Node.Name)
 	silent := in.Node.LeaseKnown && in.Node.LeaseSilence >= failover.ForceSilence
-	if silent && s.attachment == in.Attachment.UID {
+	switch {
+	case silent && many:
+		s.rest = retryLimit
+	case silent && s.attachment == in.Attachment.UID:
 		s.rest = min(2*s.rest, retryLimit)
-	} else {
+	default:
 		s.rest = retryAct
 	}
 	s.attachment, s.detached = in.Attachment.UID, r.now()

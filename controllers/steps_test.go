@@ -445,17 +445,26 @@ func TestADetachedVolumeIsLookedAtMoreAndMoreRarelyWhereTheKubeletIsSilent(t *te
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		node func(*failover.Node)
+		many bool
 		want []time.Duration
 	}{
 		"a silent kubelet": {
-			func(n *failover.Node) { n.LeaseKnown, n.LeaseSilence = true, failover.ForceSilence },
+			func(n *failover.Node) { n.LeaseKnown, n.LeaseSilence = true, failover.ForceSilence }, false,
 			[]time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second},
 		},
+		"a silent kubelet, where many volumes are lost": {
+			func(n *failover.Node) { n.LeaseKnown, n.LeaseSilence = true, failover.ForceSilence }, true,
+			[]time.Duration{5 * time.Second, 5 * time.Second},
+		},
+		"one that lives, where many are": {
+			func(n *failover.Node) { n.LeaseKnown, n.LeaseSilence = true, failover.ForceSilence-1 }, true,
+			[]time.Duration{time.Second, time.Second},
+		},
 		"one that lives": {
-			func(n *failover.Node) { n.LeaseKnown, n.LeaseSilence = true, failover.ForceSilence-1 },
+			func(n *failover.Node) { n.LeaseKnown, n.LeaseSilence = true, failover.ForceSilence-1 }, false,
 			[]time.Duration{time.Second, time.Second, time.Second},
 		},
-		"one of which nothing is known": {func(*failover.Node) {}, []time.Duration{time.Second, time.Second}},
+		"one of which nothing is known": {func(*failover.Node) {}, false, []time.Duration{time.Second, time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -463,13 +472,13 @@ func TestADetachedVolumeIsLookedAtMoreAndMoreRarelyWhereTheKubeletIsSilent(t *te
 			in := failover.Input{Node: failover.Node{Name: nodeA}, Attachment: &failover.Attachment{UID: "one"}}
 			tc.node(&in.Node)
 			for i, want := range tc.want {
-				r.detached("db", in)
+				r.detached("db", in, tc.many)
 				if got := r.restAfterDetach("db", in); got != want {
 					t.Errorf("after look %d it rests for %s, want %s", i+1, got, want)
 				}
 			}
 			in.Attachment = &failover.Attachment{UID: "two"}
-			if r.detached("db", in); r.restAfterDetach("db", in) != retryAct {
+			if r.detached("db", in, false); r.restAfterDetach("db", in) != retryAct {
 				t.Error("what became of one attachment counts for the next")
 			}
 		})

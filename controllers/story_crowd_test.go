@@ -278,6 +278,65 @@ func TestNothingIsAskedForAPodInACrowdThatHasJustEnded(t *testing.T) {
 	})
 }
 
+// LINSTOR and the attachment were asked a moment ago, for the removal: only the pods are read again, while that is fresh.
+func TestADetachInACrowdRestsOnTheConfirmationOfTheRemoval(t *testing.T) {
+	for name, tc := range map[string]struct {
+		waits time.Duration // for the removals of others
+		again bool
+	}{
+		"right after it":     {0, false},
+		"not a second later": {1500 * time.Millisecond, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCrowd(t, func(w *world, p *process) {
+				var asked bool
+				w.API.OnChange(func(c apimodel.Change) {
+					if c.Verb == apimodel.VerbDelete && c.Kind == "Pod" {
+						other := p.parts.failover.crowd.remove()
+						time.AfterFunc(tc.waits, other.over)
+					}
+				})
+				w.API.Delay(func(r apimodel.Request) time.Duration {
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					removed := slices.ContainsFunc(w.changes, func(c apimodel.Change) bool { return c.Verb == apimodel.VerbDelete && c.Kind == "Pod" })
+					detached := slices.ContainsFunc(w.changes, func(c apimodel.Change) bool { return c.Verb == apimodel.VerbDelete && c.Kind == "VolumeAttachment" })
+					if strings.HasPrefix(r.Actor, controllerActor) && r.Kind == "VolumeAttachment" && (r.Verb == apimodel.VerbGet || r.Verb == apimodel.VerbList) {
+						asked = asked || removed && !detached
+					}
+					return 0
+				})
+				w.Crash(nodeA)
+				w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if asked != tc.again {
+					t.Errorf("the attachment was read again: %t", asked)
+				}
+			})
+		})
+	}
+}
+
+// The node may be back by the time that the removals of others are over.
+func TestADetachInACrowdThatComesLateIsConfirmedInFull(t *testing.T) {
+	inCrowd(t, func(w *world, p *process) {
+		w.detachesSlowly()
+		w.API.OnChange(func(c apimodel.Change) {
+			if c.Verb == apimodel.VerbDelete && c.Kind == "Pod" {
+				time.AfterFunc(1500*time.Millisecond, p.parts.failover.crowd.remove().over)
+			}
+		})
+		w.Crash(nodeA)
+		w.until(30*time.Second, "the pod is removed", func() bool { return len(w.removed("db-0")) > 0 })
+		w.Return(nodeA)
+		w.pass(20 * time.Second)
+		for _, c := range w.did(apimodel.VerbDelete, "VolumeAttachment") {
+			t.Errorf("the attachment was deleted at %s", c.Time)
+		}
+	})
+}
+
 // addFinalizer adds one to a pod, if it is there.
 func (w *world) addFinalizer(name string) {
 	if pod := w.pod(name); pod != nil {
