@@ -31,10 +31,9 @@ const (
 	crowdTries = 2
 	crowdTurn  = (crowdTries + 1) * failover.MaxAge
 	// crowdPatience is how long a removal waits at most until others are marked, and a detach until others are removed; crowdPause
-	// is how soon the latter looks again for each of those, and crowdPauseMax at the latest.
+	// is how soon the latter looks again.
 	crowdPatience = 3 * time.Second
-	crowdPause    = 2 * time.Millisecond
-	crowdPauseMax = time.Second
+	crowdPause    = 500 * time.Millisecond
 	// crowdDenied is for how long pods are not read one by one after that was forbidden.
 	crowdDenied = time.Minute
 	// crowdGather is for how long nobody else must have come to where the acts of a crowd meet, and crowdGatherMax how long one waits for
@@ -58,6 +57,8 @@ type crowd struct {
 	mu sync.Mutex
 	// removing are the removals under way, and marking those whose attachment is not marked yet.
 	removing, marking int
+	// busy is closed when only a few removals are left; nil while there are no more than that.
+	busy chan struct{}
 	// marked is closed when nearly all have been marked for crowdQuiet, which quiet measures; nil while they are not.
 	marked chan struct{}
 	quiet  *time.Timer
@@ -90,17 +91,25 @@ func (c *crowd) remove() progress {
 	})}
 }
 
-// count counts removals, and sees whether nearly all of them are marked: those that are slow hold up nobody.
+// count counts removals, and sees whether only a few are left, and whether nearly all of them are marked: those that are slow hold up
+// nobody.
 func (c *crowd) count(removing, marking int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.removing += removing
 	c.marking += marking
+	switch busy := c.removing > max(c.few, 0); {
+	case busy && c.busy == nil:
+		c.busy = make(chan struct{})
+	case !busy && c.busy != nil:
+		close(c.busy)
+		c.busy = nil
+	}
 	switch nearlyAll := c.marking <= c.removing/10; {
 	case nearlyAll && c.quiet == nil:
 		marked, quiet := c.marked, crowdQuiet
 		if !c.manyLost(c.removing + c.removing/10) {
-			quiet = 0 // nobody is left who might begin
+			quiet = 0 // nobody is known who might begin
 		}
 		c.quiet = time.AfterFunc(quiet, func() { close(marked) })
 	case !nearlyAll && c.quiet != nil:
@@ -131,6 +140,23 @@ func (c *crowd) wait(ctx context.Context) {
 	}
 }
 
+// waitForRemovals waits until only a few removals are left, and tells whether that is so: not where it takes longer than patience.
+func (c *crowd) waitForRemovals(ctx context.Context, patience time.Duration) bool {
+	c.mu.Lock()
+	busy := c.busy
+	c.mu.Unlock()
+	if busy == nil {
+		return true
+	}
+	select {
+	case <-busy:
+		return true
+	case <-time.After(patience):
+	case <-ctx.Done():
+	}
+	return false
+}
+
 // takeSlot waits for one of the slots and takes it until end is called, which is nil where ctx would not leave the time to use it.
 func takeSlot(ctx context.Context, slots chan struct{}) (end func()) {
 	if deadline, ok := ctx.Deadline(); ok {
@@ -151,10 +177,10 @@ func takeSlot(ctx context.Context, slots chan struct{}) (end func()) {
 func (c *crowd) afterRemovals(now, removed time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.removing <= max(c.few, 0) || now.Sub(removed) > crowdPatience {
+	if c.busy == nil {
 		return 0
 	}
-	return min(time.Duration(c.removing)*crowdPause, crowdPauseMax)
+	return max(0, min(crowdPause, removed.Add(crowdPatience).Sub(now)))
 }
 
 // meeting is a point at which the acts of a crowd wait for each other.
@@ -163,9 +189,10 @@ type meeting struct {
 	came time.Time // the latest one
 }
 
-// gather waits at a meeting, where there are many, until others have come as far, so that one request serves all of the same node.
-func (c *crowd) gather(ctx context.Context, at *meeting) {
-	if !c.many() {
+// gather waits at a meeting, where there are many whose pods end at once, until others have come as far, so that one request serves
+// all of the same node.
+func (c *crowd) gather(ctx context.Context, in failover.Input, at *meeting) {
+	if !c.many() || !endAtOnce(in) {
 		return
 	}
 	at.mu.Lock()
@@ -193,35 +220,42 @@ func endAtOnce(in failover.Input) bool {
 	})
 }
 
-// removeInCrowd marks the attachment and removes the first pod, each when its turn has come. It tells whether that is all, or all
-// that there is time for: the end of the last pod calls for the detach, after those who wait for their removal now.
+// removeInCrowd marks the attachment and removes the first pod, each when its turn has come. Where that was the last one, in is what
+// it was removed by, and the removals of others are waited for while that can serve the detach. It tells whether the detach is next,
+// and whether nothing can follow at the moment; the end of the pod calls for the detach, too.
 func (r *FailoverReconciler) removeInCrowd(
-	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, marked func(),
-) (over bool, err error) {
-	mark := func(in failover.Input, d failover.Decision) (bool, error) {
-		_, err := r.mark(ctx, in, d)
+	ctx context.Context, pv *corev1.PersistentVolume, in *failover.Input, removal progress,
+) (emptied, over bool, err error) {
+	mark := func(by failover.Input, d failover.Decision) (done bool, err error) {
+		in.Attachment, err = r.mark(ctx, by, d)
 		return true, err
 	}
 	if in.Attachment != nil && !in.Attachment.Noted {
-		if done, inTime, err := r.inTurn(ctx, pv, in, r.crowd.marks, crowdMarkFresh, mark); err != nil || !done {
-			return !inTime, err
+		if done, inTime, err := r.inTurn(ctx, pv, *in, r.crowd.marks, crowdMarkFresh, mark); err != nil || !done {
+			return false, !inTime, err
 		}
 	}
-	marked()
+	removal.marked()
 	r.crowd.wait(ctx)
 	last := false
-	remove := func(in failover.Input, d failover.Decision) (bool, error) {
-		if err := r.keepAway.Ensure(ctx, in, d); err != nil || r.isOld(in) {
+	remove := func(by failover.Input, d failover.Decision) (bool, error) {
+		if err := r.keepAway.Ensure(ctx, by, d); err != nil || r.isOld(by) {
 			return false, nil //nolint:nilerr // it is tried and told again before the next confirmation
 		}
-		done, err := r.remove(ctx, pv, in, d, in.Pods[0], failover.RemoveForce)
-		if last = done && err == nil && len(in.Pods) == 1; last {
-			r.reports.podEnds(pv.Name, in)
+		done, err := r.remove(ctx, pv, by, d, by.Pods[0], failover.RemoveForce)
+		if last = done && err == nil && len(by.Pods) == 1; last {
+			*in = by
 		}
 		return done, err
 	}
-	_, inTime, err := r.inTurn(ctx, pv, in, r.crowd.removals, crowdRemoveFresh, remove)
-	return !inTime || last, err
+	_, inTime, err := r.inTurn(ctx, pv, *in, r.crowd.removals, crowdRemoveFresh, remove)
+	if err != nil || !last {
+		return false, !inTime, err
+	}
+	removal.over()
+	r.reports.podEnds(pv.Name, *in)
+	few := r.crowd.waitForRemovals(ctx, recent-r.age(*in))
+	return few, !few, nil
 }
 
 // inTurn takes a step of a removal by force in its turn, by another confirmation unless that of in is fresh. Where that is old before

@@ -88,15 +88,18 @@ func TestNobodyIsExpectedWhereAllHaveBegun(t *testing.T) {
 	for lost, want := range map[int]time.Duration{20: 0, 22: 0, 23: crowdQuiet} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCrowd(crowdFew, func(few int) bool { return lost > few })
-			var marks []func()
+			var removals []progress
 			for range 20 {
-				marks = append(marks, c.remove().marked)
+				removals = append(removals, c.remove())
 			}
-			for _, marked := range marks {
-				marked()
+			for _, removal := range removals {
+				removal.marked()
 			}
 			if got := waited(t, c); got != want {
 				t.Errorf("waited %s where 20 of %d have begun, want %s", got, lost, want)
+			}
+			if removals[0].over(); waited(t, c) != 0 {
+				t.Error("the end of a removal makes others wait")
 			}
 		})
 	}
@@ -127,8 +130,8 @@ func TestADetachWaitsForRemovals(t *testing.T) {
 		removed  time.Time
 		want     time.Duration
 	}{
-		"of many others":                     {17, now.Add(-time.Second), 17 * crowdPause},
-		"of very many others":                {900, now.Add(-time.Second), crowdPauseMax},
+		"of many others":                     {17, now.Add(-time.Second), crowdPause},
+		"but no longer than it must":         {17, now.Add(-crowdPatience + crowdPause/2), crowdPause / 2},
 		"not of a few":                       {16, now.Add(-time.Second), 0},
 		"not for long":                       {17, now.Add(-crowdPatience - 1), 0},
 		"not where another process was that": {17, time.Time{}, 0},
@@ -146,6 +149,34 @@ func TestADetachWaitsForRemovals(t *testing.T) {
 	}
 }
 
+func TestADetachFollowsWhenOnlyAFewRemovalsAreLeft(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		others  int // one is over every 100 ms
+		few     bool
+		waitsMS int
+	}{
+		"at once where there are no more":   {15, true, 0},
+		"when enough of them are over":      {20, true, 400},
+		"but no longer than it would serve": {40, false, 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrowd(crowdFew, aCrowd)
+				for i := range tc.others {
+					time.AfterFunc(time.Duration(i+1)*100*time.Millisecond, c.remove().over)
+				}
+				began := time.Now()
+				few := c.waitForRemovals(t.Context(), time.Second)
+				if took := time.Since(began); few != tc.few || took != time.Duration(tc.waitsMS)*time.Millisecond {
+					t.Errorf("a few: %t after %s, want %t after %d ms", few, took, tc.few, tc.waitsMS)
+				}
+			})
+		})
+	}
+}
+
 // The cache may show a pod for seconds after its end.
 func TestWhatIsLeftToDoOfAPodThatEnds(t *testing.T) {
 	t.Parallel()
@@ -158,7 +189,7 @@ func TestWhatIsLeftToDoOfAPodThatEnds(t *testing.T) {
 	}{
 		"its end in the cache is waited for":              {after: 300 * time.Millisecond, detaches: true, want: 700 * time.Millisecond},
 		"that does not come":                              {after: retryAct, detaches: true},
-		"its detach waits for the removal of many others": {others: 17, after: retryAct, detaches: true, want: 17 * crowdPause},
+		"its detach waits for the removal of many others": {others: 17, after: retryAct, detaches: true, want: crowdPause},
 		"there is another pod": {
 			change: func(in *failover.Input) { in.Pods = append(in.Pods, failover.Pod{UID: "another"}) },
 		},
@@ -315,13 +346,17 @@ func TestOnlyACrowdGathers(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		many   bool
+		in     failover.Input
 		others int // come 40 ms after each other
 		want   time.Duration
 	}{
-		"one of a few does not wait":            {false, 5, 0},
-		"one of many waits whether others come": {true, 0, crowdGather},
-		"and for those that do":                 {true, 2, 80*time.Millisecond + crowdGather},
-		"but not for ever":                      {true, 20, crowdGatherMax},
+		"one of a few does not wait":            {false, failover.Input{}, 5, 0},
+		"one of many waits whether others come": {true, failover.Input{}, 0, crowdGather},
+		"and for those that do":                 {true, failover.Input{}, 2, 80*time.Millisecond + crowdGather},
+		"but not for ever":                      {true, failover.Input{}, 20, crowdGatherMax},
+		"one that is not removed at once goes by itself": {
+			true, failover.Input{Pods: []failover.Pod{{Finalizers: true}}}, 5, 0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -331,10 +366,10 @@ func TestOnlyACrowdGathers(t *testing.T) {
 				for i := range tc.others {
 					go func() {
 						<-time.After(time.Duration(i+1) * 40 * time.Millisecond)
-						c.gather(t.Context(), &c.began)
+						c.gather(t.Context(), failover.Input{}, &c.began)
 					}()
 				}
-				if c.gather(t.Context(), &c.began); time.Since(began) != tc.want {
+				if c.gather(t.Context(), tc.in, &c.began); time.Since(began) != tc.want {
 					t.Errorf("waited %s, want %s", time.Since(began), tc.want)
 				}
 				<-time.After(2 * time.Second) // until the others have

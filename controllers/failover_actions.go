@@ -50,16 +50,12 @@ func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolum
 		return d, nil
 	}
 	if detaches {
-		by, emptied := r.reports.endsBy(pv.Name, in.Node.Name)
-		if !emptied {
-			by = in
-		}
-		return r.takeTurns(ctx, pv, by, emptied, progress{marked: func() {}, over: func() {}})
+		return r.takeTurns(ctx, pv, in, progress{marked: func() {}, over: func() {}})
 	}
 	removal := r.crowd.remove()
 	defer removal.over()
-	r.crowd.gather(ctx, &r.crowd.began)
-	return r.takeTurns(ctx, pv, in, false, removal)
+	r.crowd.gather(ctx, in, &r.crowd.began)
+	return r.takeTurns(ctx, pv, in, removal)
 }
 
 // rest tells whether no pod is left to remove, and for how long there is nothing to do then: after the end of the last pod, until the
@@ -74,19 +70,18 @@ func (r *FailoverReconciler) rest(volume string, in failover.Input) (detaches bo
 	return true, max(rest, r.crowd.afterRemovals(in.Now, r.reports.removedAt(volume, in.Node.Name)))
 }
 
-// takeTurns confirms and takes one step, until nothing is left to do at the moment. It tells the crowd how far the removal is. in is
-// what the cache says or, where emptied, the confirmation by which the last pod was removed.
+// takeTurns confirms and takes one step, until nothing is left to do at the moment. It tells the crowd how far the removal is.
 func (r *FailoverReconciler) takeTurns(
-	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, emptied bool, removal progress,
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, removal progress,
 ) (failover.Decision, error) {
 	var d failover.Decision
+	var emptied bool
 	for range maxTurns {
 		var err error
 		if in, err = r.confirmOnce(ctx, pv, in, emptied); err != nil {
 			return d, err
 		}
 		in.Halt = r.halt.now(ctx)
-		emptied = false
 		d = r.keepPodsAway(ctx, in, failover.Decide(in))
 		if len(in.Pods) == 0 && in.Attachment == nil {
 			return d, nil // Kubernetes has finished it meanwhile
@@ -98,10 +93,11 @@ func (r *FailoverReconciler) takeTurns(
 		d.After = untilDue(in)
 		var over bool
 		if len(in.Pods) == 0 {
+			emptied = false
 			removal.over()
 			over, err = r.detach(ctx, pv, in, d)
 		} else {
-			emptied, over, err = r.removeOne(ctx, pv, &in, d, removal.marked)
+			emptied, over, err = r.removeOne(ctx, pv, &in, d, removal)
 		}
 		if err != nil || over {
 			return d, err
@@ -113,13 +109,12 @@ func (r *FailoverReconciler) takeTurns(
 // removeOne removes a pod, and marks the attachment before where that is wanted. It tells whether it was the last one, and
 // whether nothing can follow at the moment. Where neither is true another confirmation is wanted.
 func (r *FailoverReconciler) removeOne(
-	ctx context.Context, pv *corev1.PersistentVolume, in *failover.Input, d failover.Decision, marked func(),
+	ctx context.Context, pv *corev1.PersistentVolume, in *failover.Input, d failover.Decision, removal progress,
 ) (emptied, over bool, err error) {
 	if r.crowd.many() && endAtOnce(*in) {
-		over, err = r.removeInCrowd(ctx, pv, *in, marked)
-		return false, over, err
+		return r.removeInCrowd(ctx, pv, in, removal)
 	}
-	marked() // or will be at once: it waits for nobody
+	removal.marked() // or will be at once: it waits for nobody
 	if in.Attachment, err = r.mark(ctx, *in, d); err != nil {
 		return false, true, err
 	}
@@ -160,7 +155,7 @@ func (r *FailoverReconciler) keepPodsAway(ctx context.Context, in failover.Input
 	if d.Verdict != failover.Lost || len(in.Pods) == 0 {
 		return d
 	}
-	r.crowd.gather(ctx, &r.crowd.confirmed)
+	r.crowd.gather(ctx, in, &r.crowd.confirmed)
 	if err := r.keepAway.Ensure(ctx, in, d); err != nil {
 		d.Verdict, d.Reason, d.Message, d.After = failover.Blocked, failover.KeepAwayFailed, err.Error(), retryAct
 	}
@@ -328,6 +323,9 @@ func (r *FailoverReconciler) detach(
 		if pods, err := r.confirmPods(ctx, pv, in.Node.Name); err != nil || len(pods) > 0 {
 			return true, err
 		}
+	}
+	if r.isOld(in) {
+		return false, nil
 	}
 	if r.fastDetach {
 		// Kubernetes waits for the kubelet's word that the volume is unmounted, which a dead one never gives.

@@ -41,7 +41,6 @@ type story struct {
 	begun    types.UID                  // the attachment by which that pod used the volume
 	ends     types.UID                  // the last pod, which ends with its deletion
 	endsAt   time.Time                  // when it was deleted
-	endsBy   failover.Input             // by what
 	gone     time.Time                  // last pod gone
 	released bool                       // from the volumes in use there, for the first time
 	stuck    map[string]failover.Reason // by pod
@@ -195,28 +194,12 @@ func (r *reports) begun(volume, node string, attachment types.UID) bool {
 	return ok && s.begun == attachment
 }
 
-// podEnds notes that the only pod was deleted, which should end with that; in is the confirmation by which it was.
+// podEnds notes that the only pod was deleted, which should end with that.
 func (r *reports) podEnds(volume string, in failover.Input) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.story(volume, in.Node.Name)
-	s.ends, s.endsAt, s.endsBy = in.Pods[0].UID, r.now(), in
-	if in.Attachment != nil {
-		marked := *in.Attachment
-		marked.Marked = true // by this removal
-		s.endsBy.Attachment = &marked
-	}
-}
-
-// endsBy returns the confirmation by which the last pod was removed, if this process has done that in a crowd.
-func (r *reports) endsBy(volume, node string) (in failover.Input, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s, ok := r.said[volume][node]
-	if !ok || s.ends == "" {
-		return in, false
-	}
-	return s.endsBy, true
+	s.ends, s.endsAt = in.Pods[0].UID, r.now()
 }
 
 // ends tells whether the only pod there was deleted and should have ended with that, which the cache does not show yet, and for how
@@ -269,8 +252,7 @@ func (r *reports) detached(volume string, in failover.Input, many bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.story(volume, in.Node.Name)
-	silent := in.Node.LeaseKnown && in.Node.LeaseSilence >= failover.ForceSilence
-	switch {
+	switch silent := kubeletIsSilent(in.Node); {
 	case silent && many:
 		s.rest = retryLimit
 	case silent && s.attachment == in.Attachment.UID:
@@ -290,7 +272,15 @@ func (r *reports) restAfterDetach(volume string, in failover.Input) time.Duratio
 	if !ok || in.Attachment == nil || in.Attachment.UID != s.attachment || len(in.Pods) > 0 {
 		return 0
 	}
-	return max(0, s.rest-r.now().Sub(s.detached))
+	rest := s.rest
+	if !kubeletIsSilent(in.Node) {
+		rest = min(rest, retryAct) // it may be back
+	}
+	return max(0, rest-r.now().Sub(s.detached))
+}
+
+func kubeletIsSilent(node failover.Node) bool {
+	return node.LeaseKnown && node.LeaseSilence >= failover.ForceSilence
 }
 
 // story returns the volume's story on the node; the caller holds the lock.

@@ -247,10 +247,10 @@ func TestADetachInACrowdIsNoRemoval(t *testing.T) {
 	})
 }
 
-// Its end is told by the cache, and until then there is nothing to ask for: a thousand others are still to be removed.
-func TestNothingIsAskedForAPodInACrowdThatHasJustEnded(t *testing.T) {
-	const lag = 700 * time.Millisecond
-	sceneBehind(t, lag, crowded(), func(w *world, _ *process) {
+// A thousand others are still to be removed.
+func TestNothingIsAskedForAPodInACrowdThatHasEndedBeforeOthersHave(t *testing.T) {
+	const lag, others = 700 * time.Millisecond, 600 * time.Millisecond
+	sceneBehind(t, lag, crowded(), func(w *world, p *process) {
 		var ended time.Time
 		var asked []string
 		w.API.OnChange(func(c apimodel.Change) {
@@ -258,12 +258,13 @@ func TestNothingIsAskedForAPodInACrowdThatHasJustEnded(t *testing.T) {
 			defer w.mu.Unlock()
 			if c.Verb == apimodel.VerbDelete && c.Kind == "Pod" && ended.IsZero() {
 				ended = c.Time
+				time.AfterFunc(others, p.parts.failover.crowd.remove().over)
 			}
 		})
 		w.API.Delay(func(r apimodel.Request) time.Duration {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			if strings.HasPrefix(r.Actor, controllerActor) && r.Kind == "Pod" && !ended.IsZero() && time.Since(ended) < lag {
+			if strings.HasPrefix(r.Actor, controllerActor) && r.Kind == "Pod" && !ended.IsZero() && time.Since(ended) < others {
 				asked = append(asked, string(r.Verb))
 			}
 			return 0
@@ -299,10 +300,11 @@ func TestADetachInACrowdRestsOnTheConfirmationOfTheRemoval(t *testing.T) {
 				w.API.Delay(func(r apimodel.Request) time.Duration {
 					w.mu.Lock()
 					defer w.mu.Unlock()
-					removed := slices.ContainsFunc(w.changes, func(c apimodel.Change) bool { return c.Verb == apimodel.VerbDelete && c.Kind == "Pod" })
-					detached := slices.ContainsFunc(w.changes, func(c apimodel.Change) bool { return c.Verb == apimodel.VerbDelete && c.Kind == "VolumeAttachment" })
+					deleted := func(kind string) bool {
+						return slices.ContainsFunc(w.changes, func(c apimodel.Change) bool { return c.Verb == apimodel.VerbDelete && c.Kind == kind })
+					}
 					if strings.HasPrefix(r.Actor, controllerActor) && r.Kind == "VolumeAttachment" && (r.Verb == apimodel.VerbGet || r.Verb == apimodel.VerbList) {
-						asked = asked || removed && !detached
+						asked = asked || deleted("Pod") && !deleted("VolumeAttachment")
 					}
 					return 0
 				})
@@ -319,7 +321,7 @@ func TestADetachInACrowdRestsOnTheConfirmationOfTheRemoval(t *testing.T) {
 }
 
 // The node may be back by the time that the removals of others are over.
-func TestADetachInACrowdThatComesLateIsConfirmedInFull(t *testing.T) {
+func TestAVolumeInACrowdWhoseNodeIsBackBeforeItsDetachStays(t *testing.T) {
 	inCrowd(t, func(w *world, p *process) {
 		w.detachesSlowly()
 		w.API.OnChange(func(c apimodel.Change) {
@@ -333,6 +335,44 @@ func TestADetachInACrowdThatComesLateIsConfirmedInFull(t *testing.T) {
 		w.pass(20 * time.Second)
 		for _, c := range w.did(apimodel.VerbDelete, "VolumeAttachment") {
 			t.Errorf("the attachment was deleted at %s", c.Time)
+		}
+	})
+}
+
+// What Kubernetes has to do for a thousand volumes takes long, and each look at one of them costs it time.
+func TestADetachedVolumeInACrowdIsLeftToKubernetesForAWhile(t *testing.T) {
+	inCrowd(t, func(w *world, _ *process) {
+		var detached time.Time
+		looks := 0
+		w.API.OnChange(func(c apimodel.Change) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if c.Verb == apimodel.VerbDelete && c.Kind == "VolumeAttachment" { // by whom ever
+				detached = c.Time
+			}
+		})
+		w.API.Delay(func(r apimodel.Request) time.Duration {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if r.Actor == virtual.ActorAttacher {
+				return time.Minute
+			}
+			if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbList && r.Kind == "Pod" && !detached.IsZero() && time.Since(detached) > 0 {
+				looks++
+			}
+			return 0
+		})
+		w.Crash(nodeA)
+		w.until(30*time.Second, "the volume is detached", func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return !detached.IsZero()
+		})
+		w.pass(4 * time.Second)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if looks > 0 {
+			t.Errorf("looked %d times at the pods within 4 s", looks)
 		}
 	})
 }

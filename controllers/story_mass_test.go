@@ -51,12 +51,6 @@ func (m mass) happens(t *testing.T) (p *pace, noticed time.Time) {
 	p = &pace{}
 	m.plays(t, defaults(), func(w *world) {
 		w.API.OnChange(p.note)
-		w.API.Delay(func(r apimodel.Request) time.Duration {
-			if strings.HasPrefix(r.Actor, controllerActor) {
-				return m.apiTime
-			}
-			return 0
-		})
 		w.Linstor.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 			if r.URL.RawQuery != "" && strings.HasPrefix(r.URL.Path, "/v1/view") {
 				select {
@@ -104,6 +98,12 @@ func (m mass) plays(t *testing.T, cfg Config, story func(w *world)) {
 			storage.Stop()
 		}()
 		m.settle(w)
+		w.API.Delay(func(r apimodel.Request) time.Duration {
+			if strings.HasPrefix(r.Actor, controllerActor) {
+				return m.apiTime
+			}
+			return 0
+		})
 		story(w)
 	})
 }
@@ -289,13 +289,7 @@ func TestNodesThatAreLostOneAfterTheOtherDoNotWaitForEachOther(t *testing.T) {
 	const losses, apart = 12, 200 * time.Millisecond
 	cfg := defaults()
 	cfg.Few = 4
-	mass{nodes: 3 * losses, lost: losses, volumes: 1}.plays(t, cfg, func(w *world) {
-		w.API.Delay(func(r apimodel.Request) time.Duration {
-			if strings.HasPrefix(r.Actor, controllerActor) {
-				return 50 * time.Millisecond
-			}
-			return 0
-		})
+	mass{nodes: 3 * losses, lost: losses, volumes: 1, apiTime: 50 * time.Millisecond}.plays(t, cfg, func(w *world) {
 		var mu sync.Mutex
 		removed := make(map[string]time.Time)
 		w.API.OnChange(func(c apimodel.Change) {

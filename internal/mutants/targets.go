@@ -35,7 +35,8 @@ var targets = []target{
 			"tell",                   // words
 			"noteArrival", "decided", // metrics
 			"retryAct", "glance", "haltAge", "keepAwayInterval", "keepAwayExpiry", "releaseTimeout", // pace
-			"crowdFew", "crowdMarks", "crowdRemovals", "crowdQuiet", "crowdTurn", "crowdPatience", "crowdPause", "crowdDenied", "crowdGather", // pace
+			"crowdFew", "crowdMarks", "crowdRemovals", "crowdQuiet", "crowdTurn", "crowdPatience", "crowdPause", "crowdDenied", // pace
+			"crowdGather", "crowdGatherMax", // pace
 			"attachmentCrowd", "attachmentShare", // pace
 		},
 	},
