@@ -14,7 +14,7 @@ import (
 // variable, the ServiceAccount of the pod, or the default file of the user, in this order.
 //
 // The client does not limit its own rate; the API server's priority and fairness does. There is no timeout in it,
-// because it would end watches too: callers give each request the deadline of OperationsTimeout.
+// because it would end watches too: callers give each request the deadline of OperationsTimeout. Answers are not compressed.
 func (o *Options) RESTConfig() (*rest.Config, error) {
 	cfg, err := o.loadRESTConfig()
 	if err != nil {
@@ -22,6 +22,8 @@ func (o *Options) RESTConfig() (*rest.Config, error) {
 	}
 
 	cfg.QPS = -1
+	// Long lists would come compressed, which costs both sides more time than it saves on the network.
+	cfg.DisableCompression = true
 	cfg.UserAgent = version.UserAgent()
 
 	return cfg, nil

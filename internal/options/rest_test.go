@@ -33,8 +33,10 @@ func TestRESTConfigFromFile(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if cfg.Host != "https://192.0.2.1:6443" || cfg.QPS >= 0 || cfg.UserAgent != version.UserAgent() || cfg.Timeout != 0 {
-		t.Errorf("RESTConfig() = host %q, QPS %v, user agent %q, timeout %s", cfg.Host, cfg.QPS, cfg.UserAgent, cfg.Timeout)
+	if cfg.Host != "https://192.0.2.1:6443" || cfg.QPS >= 0 || cfg.UserAgent != version.UserAgent() || cfg.Timeout != 0 ||
+		!cfg.DisableCompression {
+		t.Errorf("RESTConfig() = host %q, QPS %v, user agent %q, timeout %s, compression off: %t", cfg.Host, cfg.QPS, cfg.UserAgent,
+			cfg.Timeout, cfg.DisableCompression)
 	}
 }
 
