@@ -36,10 +36,10 @@ const (
 	crowdPause    = 500 * time.Millisecond
 	// crowdDenied is for how long pods are not read one by one after that was forbidden.
 	crowdDenied = time.Minute
-	// crowdGather is for how long nobody else must have come to where the acts of a crowd meet, and crowdGatherMax how long one waits for
-	// that.
+	// crowdGather is for how long no other act of a crowd may have begun before one goes on. crowdGatherMax bounds that wait, and the one
+	// for the confirmations of others.
 	crowdGather    = 50 * time.Millisecond
-	crowdGatherMax = 200 * time.Millisecond
+	crowdGatherMax = 300 * time.Millisecond
 )
 
 // crowd are the acts that are under way. Where they are many, what Kubernetes does about the first pods that are removed slows
@@ -51,12 +51,15 @@ type crowd struct {
 	manyLost func(few int) bool
 	// marks and removals are taken by who does that at the moment, in the order in which they come.
 	marks, removals chan struct{}
-	// began and confirmed are where removals meet before they are read for, and before the first of them is acted on.
-	began, confirmed meeting
 
 	mu sync.Mutex
-	// removing are the removals under way, and marking those whose attachment is not marked yet.
-	removing, marking int
+	// came is when the latest act came to where acts meet before they read.
+	came time.Time
+	// removing are the removals under way, marking those whose attachment is not marked yet, and confirming those that others wait for
+	// to be confirmed.
+	removing, marking, confirming int
+	// confirmed is closed when nearly all are confirmed; nil while they are.
+	confirmed chan struct{}
 	// busy is closed when only a few removals are left; nil while there are no more than that.
 	busy chan struct{}
 	// marked is closed when nearly all have been marked for crowdQuiet, which quiet measures; nil while they are not.
@@ -76,28 +79,59 @@ func (c *crowd) many() bool { return c.manyLost(c.few) }
 
 // progress is how the removal of a volume's pods tells the others how far it is.
 type progress struct {
-	// marked tells that its attachment is marked, and over that no pod is left or that it is given up. Each has an effect only the
-	// first time.
+	// confirmed tells that it was confirmed, by in, and waits for others for that long at most; marked tells that its attachment is
+	// marked, and over that no pod is left or that it is given up. Each implies the one before, and has an effect only the first time.
+	confirmed    func(ctx context.Context, in failover.Input, patience time.Duration)
 	marked, over func()
 }
 
-// remove counts a removal until it is over.
-func (c *crowd) remove() progress {
-	c.count(1, 1)
-	marked := sync.OnceFunc(func() { c.count(0, -1) })
-	return progress{marked: marked, over: sync.OnceFunc(func() {
-		marked()
-		c.count(-1, 0)
-	})}
+// noRemoval is the progress of what removes no pod.
+func noRemoval() progress {
+	nothing := func() {}
+	return progress{confirmed: func(context.Context, failover.Input, time.Duration) {}, marked: nothing, over: nothing}
 }
 
-// count counts removals, and sees whether only a few are left, and whether nearly all of them are marked: those that are slow hold up
-// nobody.
-func (c *crowd) count(removing, marking int) {
+// remove counts a removal, decided on by in, until it is over.
+func (c *crowd) remove(in failover.Input) progress {
+	confirming := 0
+	if endAtOnce(in) {
+		confirming = 1
+	}
+	c.count(1, 1, confirming)
+	counted := sync.OnceFunc(func() { c.count(0, 0, -confirming) })
+	marked := sync.OnceFunc(func() {
+		counted()
+		c.count(0, -1, 0)
+	})
+	var waited sync.Once
+	return progress{
+		confirmed: func(ctx context.Context, in failover.Input, patience time.Duration) {
+			counted()
+			waited.Do(func() { c.waitForConfirmations(ctx, in, patience) })
+		},
+		marked: marked,
+		over: sync.OnceFunc(func() {
+			marked()
+			c.count(-1, 0, 0)
+		}),
+	}
+}
+
+// count counts removals, and sees whether only a few are left, and whether nearly all of them are confirmed, or marked: those that are
+// slow hold up nobody.
+func (c *crowd) count(removing, marking, confirming int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.removing += removing
 	c.marking += marking
+	c.confirming += confirming
+	switch nearlyAll := c.confirming <= c.removing/10; {
+	case !nearlyAll && c.confirmed == nil:
+		c.confirmed = make(chan struct{})
+	case nearlyAll && c.confirmed != nil:
+		close(c.confirmed)
+		c.confirmed = nil
+	}
 	switch busy := c.removing > max(c.few, 0); {
 	case busy && c.busy == nil:
 		c.busy = make(chan struct{})
@@ -183,25 +217,18 @@ func (c *crowd) afterRemovals(now, removed time.Time) time.Duration {
 	return max(0, min(crowdPause, removed.Add(crowdPatience).Sub(now)))
 }
 
-// meeting is a point at which the acts of a crowd wait for each other.
-type meeting struct {
-	mu   sync.Mutex
-	came time.Time // the latest one
-}
-
-// gather waits at a meeting, where there are many whose pods end at once, until others have come as far, so that one request serves
-// all of the same node.
-func (c *crowd) gather(ctx context.Context, in failover.Input, at *meeting) {
+// gather waits, where there are many whose pods end at once, until no more acts begin, so that one request serves all of the same node.
+func (c *crowd) gather(ctx context.Context, in failover.Input) {
 	if !c.many() || !endAtOnce(in) {
 		return
 	}
-	at.mu.Lock()
-	at.came = time.Now()
-	at.mu.Unlock()
+	c.mu.Lock()
+	c.came = time.Now()
+	c.mu.Unlock()
 	for until := time.Now().Add(crowdGatherMax); ; {
-		at.mu.Lock()
-		left := min(time.Until(at.came.Add(crowdGather)), time.Until(until))
-		at.mu.Unlock()
+		c.mu.Lock()
+		left := min(time.Until(c.came.Add(crowdGather)), time.Until(until))
+		c.mu.Unlock()
 		if left <= 0 {
 			return
 		}
@@ -210,6 +237,22 @@ func (c *crowd) gather(ctx context.Context, in failover.Input, at *meeting) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// waitForConfirmations waits, where there are many whose pods end at once, until nearly all that have begun are confirmed: the API server
+// answers lists more slowly once the first write is made.
+func (c *crowd) waitForConfirmations(ctx context.Context, in failover.Input, patience time.Duration) {
+	c.mu.Lock()
+	confirmed := c.confirmed
+	c.mu.Unlock()
+	if confirmed == nil || !c.many() || !endAtOnce(in) {
+		return
+	}
+	select {
+	case <-confirmed:
+	case <-time.After(patience):
+	case <-ctx.Done():
 	}
 }
 

@@ -34,7 +34,7 @@ func TestARemovalWaitsUntilNearlyAllOthersAreMarked(t *testing.T) {
 		c := newCrowd(crowdFew, aCrowd)
 		var marks, over []func()
 		for range 100 {
-			removal := c.remove()
+			removal := c.remove(failover.Input{})
 			marks, over = append(marks, removal.marked), append(over, removal.over)
 		}
 		for _, marked := range marks[:89] {
@@ -52,7 +52,7 @@ func TestARemovalWaitsUntilNearlyAllOthersAreMarked(t *testing.T) {
 			t.Errorf("waited %s although nearly all are marked", got)
 		}
 		for range 10 { // others begin
-			over = append(over, c.remove().over)
+			over = append(over, c.remove(failover.Input{}).over)
 		}
 		if got := waited(t, c); got != crowdPatience {
 			t.Errorf("waited %s while twenty of 110 are not marked", got)
@@ -60,8 +60,8 @@ func TestARemovalWaitsUntilNearlyAllOthersAreMarked(t *testing.T) {
 		for _, leave := range over {
 			leave()
 		}
-		if c.removing != 0 || c.marking != 0 {
-			t.Errorf("left behind: %d removals, of them %d not marked", c.removing, c.marking)
+		if c.removing != 0 || c.marking != 0 || c.confirming != 0 {
+			t.Errorf("left behind: %d removals, of them %d not marked and %d not confirmed", c.removing, c.marking, c.confirming)
 		}
 	})
 }
@@ -71,12 +71,12 @@ func TestARemovalDoesNotWaitForAFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(crowdFew, aCrowd)
 		for range crowdFew {
-			c.remove()
+			c.remove(failover.Input{})
 		}
 		if got := waited(t, c); got != 0 {
 			t.Errorf("waited %s for %d others", got, crowdFew-1)
 		}
-		c.remove()
+		c.remove(failover.Input{})
 		if got := waited(t, c); got != crowdPatience {
 			t.Errorf("waited %s for %d others", got, crowdFew)
 		}
@@ -90,7 +90,7 @@ func TestNobodyIsExpectedWhereAllHaveBegun(t *testing.T) {
 			c := newCrowd(crowdFew, func(few int) bool { return lost > few })
 			var removals []progress
 			for range 20 {
-				removals = append(removals, c.remove())
+				removals = append(removals, c.remove(failover.Input{}))
 			}
 			for _, removal := range removals {
 				removal.marked()
@@ -109,9 +109,9 @@ func TestWhatBeginsBeforeAllAreMarkedIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(0, aCrowd)
-		c.remove().marked()
+		c.remove(failover.Input{}).marked()
 		<-time.After(crowdQuiet / 2)
-		second := c.remove()
+		second := c.remove(failover.Input{})
 		if got := waited(t, c); got != crowdPatience {
 			t.Errorf("waited %s", got)
 		}
@@ -140,7 +140,7 @@ func TestADetachWaitsForRemovals(t *testing.T) {
 			t.Parallel()
 			c := newCrowd(crowdFew, aCrowd)
 			for range tc.removals {
-				c.remove()
+				c.remove(failover.Input{})
 			}
 			if got := c.afterRemovals(now, tc.removed); got != tc.want {
 				t.Errorf("looks again after %s, want %s", got, tc.want)
@@ -165,7 +165,7 @@ func TestADetachFollowsWhenOnlyAFewRemovalsAreLeft(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCrowd(crowdFew, aCrowd)
 				for i := range tc.others {
-					time.AfterFunc(time.Duration(i+1)*100*time.Millisecond, c.remove().over)
+					time.AfterFunc(time.Duration(i+1)*100*time.Millisecond, c.remove(failover.Input{}).over)
 				}
 				began := time.Now()
 				few := c.waitForRemovals(t.Context(), time.Second)
@@ -204,7 +204,7 @@ func TestWhatIsLeftToDoOfAPodThatEnds(t *testing.T) {
 				s.r.reports.podRemoved("db", in, s.d, failover.RemoveForce)
 				s.r.reports.podEnds("db", in)
 				for range tc.others {
-					s.r.crowd.remove()
+					s.r.crowd.remove(failover.Input{})
 				}
 				<-time.After(tc.after)
 				in.Now = time.Now()
@@ -331,7 +331,7 @@ func TestAWaitForMarksLeavesTheActItsTime(t *testing.T) {
 	for left, want := range map[time.Duration]time.Duration{30 * time.Second: crowdPatience, 4 * time.Second: time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCrowd(0, aCrowd)
-			c.remove()
+			c.remove(failover.Input{})
 			ctx, cancel := context.WithTimeout(t.Context(), left)
 			defer cancel()
 			began := time.Now()
@@ -366,13 +366,73 @@ func TestOnlyACrowdGathers(t *testing.T) {
 				for i := range tc.others {
 					go func() {
 						<-time.After(time.Duration(i+1) * 40 * time.Millisecond)
-						c.gather(t.Context(), failover.Input{}, &c.began)
+						c.gather(t.Context(), failover.Input{})
 					}()
 				}
-				if c.gather(t.Context(), tc.in, &c.began); time.Since(began) != tc.want {
+				if c.gather(t.Context(), tc.in); time.Since(began) != tc.want {
 					t.Errorf("waited %s, want %s", time.Since(began), tc.want)
 				}
 				<-time.After(2 * time.Second) // until the others have
+			})
+		})
+	}
+}
+
+func TestTheActsOfACrowdGoOnTogether(t *testing.T) {
+	t.Parallel()
+	const patience = 200 * time.Millisecond
+	slow := failover.Input{Pods: []failover.Pod{{Finalizers: true}}} // is not removed at once
+	for name, tc := range map[string]struct {
+		few        bool
+		in, others failover.Input
+		confirmed  int // of 20, after 100 ms
+		givenUp    bool
+		want       time.Duration
+	}{
+		"when nearly all are confirmed":      {confirmed: 18, want: 100 * time.Millisecond},
+		"or given up":                        {confirmed: 20, givenUp: true, want: 100 * time.Millisecond},
+		"but wait no longer than it serves":  {confirmed: 17, want: patience},
+		"a few do not wait":                  {few: true},
+		"nor does one that has time":         {in: slow},
+		"and nobody waits for those of them": {others: slow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrowd(crowdFew, func(int) bool { return !tc.few })
+				own := c.remove(tc.in)
+				var others []progress
+				for range 20 {
+					others = append(others, c.remove(tc.others))
+				}
+				time.AfterFunc(100*time.Millisecond, func() {
+					for _, other := range others[:tc.confirmed] {
+						other.confirmed(t.Context(), tc.others, 0)
+						if tc.givenUp {
+							other.over()
+						}
+					}
+				})
+				waits := func() time.Duration {
+					began := time.Now()
+					own.confirmed(t.Context(), tc.in, patience)
+					return time.Since(began)
+				}
+				if got := waits(); got != tc.want {
+					t.Errorf("waited %s, want %s", got, tc.want)
+				}
+				if got := waits(); got != 0 {
+					t.Errorf("waited %s once more", got)
+				}
+				for _, other := range others {
+					other.over()
+				}
+				for name, goesOn := range map[string]func(){"when its attachment is marked": own.marked, "at its end": own.over} {
+					if goesOn(); c.confirmed != nil {
+						t.Errorf("others wait for its confirmation %s", name)
+					}
+				}
+				<-time.After(time.Second) // until nobody does anything any more
 			})
 		})
 	}

@@ -50,11 +50,11 @@ func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolum
 		return d, nil
 	}
 	if detaches {
-		return r.takeTurns(ctx, pv, in, progress{marked: func() {}, over: func() {}})
+		return r.takeTurns(ctx, pv, in, noRemoval())
 	}
-	removal := r.crowd.remove()
+	removal := r.crowd.remove(in)
 	defer removal.over()
-	r.crowd.gather(ctx, in, &r.crowd.began)
+	r.crowd.gather(ctx, in)
 	return r.takeTurns(ctx, pv, in, removal)
 }
 
@@ -81,6 +81,7 @@ func (r *FailoverReconciler) takeTurns(
 		if in, err = r.confirmOnce(ctx, pv, in, emptied); err != nil {
 			return d, err
 		}
+		removal.confirmed(ctx, in, min(crowdGatherMax, crowdMarkFresh-r.age(in)))
 		in.Halt = r.halt.now(ctx)
 		d = r.keepPodsAway(ctx, in, failover.Decide(in))
 		if len(in.Pods) == 0 && in.Attachment == nil {
@@ -155,7 +156,6 @@ func (r *FailoverReconciler) keepPodsAway(ctx context.Context, in failover.Input
 	if d.Verdict != failover.Lost || len(in.Pods) == 0 {
 		return d
 	}
-	r.crowd.gather(ctx, in, &r.crowd.confirmed)
 	if err := r.keepAway.Ensure(ctx, in, d); err != nil {
 		d.Verdict, d.Reason, d.Message, d.After = failover.Blocked, failover.KeepAwayFailed, err.Error(), retryAct
 	}

@@ -258,7 +258,7 @@ func TestNothingIsAskedForAPodInACrowdThatHasEndedBeforeOthersHave(t *testing.T)
 			defer w.mu.Unlock()
 			if c.Verb == apimodel.VerbDelete && c.Kind == "Pod" && ended.IsZero() {
 				ended = c.Time
-				time.AfterFunc(others, p.parts.failover.crowd.remove().over)
+				time.AfterFunc(others, p.parts.failover.crowd.remove(failover.Input{}).over)
 			}
 		})
 		w.API.Delay(func(r apimodel.Request) time.Duration {
@@ -293,7 +293,7 @@ func TestADetachInACrowdRestsOnTheConfirmationOfTheRemoval(t *testing.T) {
 				var asked bool
 				w.API.OnChange(func(c apimodel.Change) {
 					if c.Verb == apimodel.VerbDelete && c.Kind == "Pod" {
-						other := p.parts.failover.crowd.remove()
+						other := p.parts.failover.crowd.remove(failover.Input{})
 						time.AfterFunc(tc.waits, other.over)
 					}
 				})
@@ -326,7 +326,7 @@ func TestAVolumeInACrowdWhoseNodeIsBackBeforeItsDetachStays(t *testing.T) {
 		w.detachesSlowly()
 		w.API.OnChange(func(c apimodel.Change) {
 			if c.Verb == apimodel.VerbDelete && c.Kind == "Pod" {
-				time.AfterFunc(1500*time.Millisecond, p.parts.failover.crowd.remove().over)
+				time.AfterFunc(1500*time.Millisecond, p.parts.failover.crowd.remove(failover.Input{}).over)
 			}
 		})
 		w.Crash(nodeA)

@@ -283,6 +283,36 @@ func TestTenNodesWith100PodsEachCrash(t *testing.T) {
 	}
 }
 
+// What is read after the first write takes longer.
+func TestNothingIsWrittenInACrowdBeforeNearlyAllAreConfirmed(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ slow, atLeast, atMost time.Duration }{
+		"those of a node that is slow, too": {200 * time.Millisecond, 200 * time.Millisecond, 210 * time.Millisecond},
+		"unless they are very slow":         {time.Second, crowdGatherMax, crowdGatherMax + 50*time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mass{nodes: 5, lost: 2, volumes: 10}.plays(t, defaults(), func(w *world) {
+				p := &pace{}
+				w.API.OnChange(p.note)
+				var listed atomic.Pointer[time.Time]
+				w.API.Delay(func(r apimodel.Request) time.Duration {
+					if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbList && r.Kind == "Pod" && listed.CompareAndSwap(nil, new(time.Now())) {
+						return tc.slow // for the pods of one of the nodes
+					}
+					return 0
+				})
+				w.Linstor.Crash(nodeNumber(0))
+				w.Linstor.Crash(nodeNumber(1))
+				w.until(time.Minute, "all volumes are detached", func() bool { return p.detached() == 20 })
+				if first := p.first.Sub(*listed.Load()); first < tc.atLeast || first > tc.atMost {
+					t.Errorf("the first write came %s after the pods of a node were asked for, want %s to %s", first, tc.atLeast, tc.atMost)
+				}
+			})
+		})
+	}
+}
+
 // As they do where DRBD's pings to the nodes are due one after the other: many volumes are about to be lost, but few at a time.
 func TestNodesThatAreLostOneAfterTheOtherDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
