@@ -438,6 +438,17 @@ func TestTheActsOfACrowdGoOnTogether(t *testing.T) {
 	}
 }
 
+// Keep-away may have taken its time.
+func TestNothingIsMarkedByAnOldReading(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	s.in.Asked = time.Now().Add(-failover.MaxAge - time.Second)
+	emptied, over, err := s.r.removeOne(s.ctx, s.pv, &s.in, s.d, noRemoval())
+	if s.marked() != "" || s.pod() == nil || emptied || over || err != nil {
+		t.Errorf("marked %q, pod %v, emptied: %t, over: %t, %v; want another confirmation", s.marked(), s.pod(), emptied, over, err)
+	}
+}
+
 // The leader itself goes on with what it has begun, also where nothing on the attachment says so.
 func TestWhatThisProcessHasBegunCountsAsMarked(t *testing.T) {
 	t.Parallel()

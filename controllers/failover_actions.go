@@ -116,11 +116,14 @@ func (r *FailoverReconciler) removeOne(
 		return r.removeInCrowd(ctx, pv, in, removal)
 	}
 	removal.marked() // or will be at once: it waits for nobody
+	if r.isOld(*in) {
+		return false, false, nil // the taint has taken so long that the reading is old
+	}
 	if in.Attachment, err = r.mark(ctx, *in, d); err != nil {
 		return false, true, err
 	}
 	if r.isOld(*in) {
-		return false, false, nil // the taint or the mark has taken so long that the reading is old
+		return false, false, nil // the mark has
 	}
 	removed, err := r.removeNext(ctx, pv, *in, d)
 	return len(in.Pods) == 1, !removed, err
