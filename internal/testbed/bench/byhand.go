@@ -14,9 +14,26 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/csidriver"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/kubelet"
+)
+
+// way is how losses are dealt with.
+type way struct {
+	// prepare is done before the first loss, if it is not nil.
+	prepare func(*cluster, context.Context) error
+	by      handler
+}
+
+// The ways of dealing with the loss of crowds: the controller's; by hand, while there is no controller; and by hand while its three
+// replicas follow what changes, which they do to be ready to lead, but are paused.
+var (
+	asShipped      = way{}
+	byHandAlone    = way{(*cluster).removeController, byHand}
+	inFullAlone    = way{(*cluster).removeController, byHandInFull}
+	inFullFollowed = way{(*cluster).pauseController, byHandInFull}
 )
 
 // handStep is what is done to a crowd by hand, for all its pods at once.
@@ -127,6 +144,16 @@ func deleteAttachments(ctx context.Context, group *errgroup.Group, w *crowd) {
 			return nil
 		})
 	}
+}
+
+// pauseController has the controller's replicas change nothing any more: they follow and decide as before.
+func (c *cluster) pauseController(ctx context.Context) error {
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: testbed.ControllerNamespace, Name: testbed.ControllerName}}
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, controllers.AnnotationPause))
+	if err := c.Client.Patch(ctx, d, patch); err != nil {
+		return fmt.Errorf("pause the controller: %w", err)
+	}
+	return nil
 }
 
 // removeController scales the controller to nothing.

@@ -151,11 +151,9 @@ type massLoss struct {
 // massTimeout bounds the loss of crowds.
 const massTimeout = 15 * time.Minute
 
-// handler does what is to be done about the loss of the nodes of crowds, and returns when it began and ended.
+// handler does what is to be done about the loss of the nodes of crowds, and returns when it began and ended; nil leaves that to the
+// controller.
 type handler func(ctx context.Context, crowds []*crowd) (first, last time.Time, err error)
-
-// asShipped leaves that to the controller.
-var asShipped handler
 
 // loseCrowds crashes the nodes of crowds at once and waits until all pods run elsewhere.
 func loseCrowds(ctx context.Context, crowds []*crowd, by handler) (massLoss, error) {

@@ -27,27 +27,29 @@ var (
 		Name: "110 pods, raised rate limits", Rows: []string{rowMass.Key},
 		run: func(ctx context.Context, s Settings) (Results, error) {
 			options := testbed.Options{KubeAPIQPS: raised, Profiling: s.ProfileDir != ""}
-			losses, err := loseMass(ctx, s, "mass", options, s.MassRuns, asShipped, byHand)
+			losses, err := loseMass(ctx, s, "mass", options, s.MassRuns, asShipped, byHandAlone)
 			if err != nil {
 				return nil, err
 			}
-			inFull, err := loseMass(ctx, s, "mass-full", options, 2*s.MassRuns, byHandInFull) // on a bed of the same size
+			inFull, err := loseMass(ctx, s, "mass-full", options, s.MassRuns, inFullFollowed, inFullAlone)
 			if err != nil {
 				return nil, err
 			}
-			ours, hand, full := losses[0], losses[1], inFull[0]
+			ours, hand := losses[0], losses[1]
 			running := seconds("our first action → last Running, as shipped", betweenMass(ours, firstAction, lastRunning))
 			handRunning := baseline(seconds("our first action → last Running, by hand at once", betweenMass(hand, firstAction, lastRunning)))
 			running.Limits = []Limit{{Median, massFactor * handRunning.Of(Median)}}
 			return Results{rowMass.Key: append(massMeasures(ours, hand, true), running, handRunning,
 				baseline(seconds("our first action → last Running, by hand at once with mark and condition",
-					betweenMass(full, firstAction, lastRunning))))}, nil
+					betweenMass(inFull[1], firstAction, lastRunning))),
+				baseline(seconds("our first action → last Running, by hand at once with mark and condition while three paused replicas follow",
+					betweenMass(inFull[0], firstAction, lastRunning))))}, nil
 		},
 	}
 	groupStock = Group{
 		Name: "110 pods, stock rate limits", Rows: []string{rowStock.Key},
 		run: func(ctx context.Context, s Settings) (Results, error) {
-			losses, err := loseMass(ctx, s, "stock", testbed.Options{}, s.MassStockRuns, asShipped, byHand)
+			losses, err := loseMass(ctx, s, "stock", testbed.Options{}, s.MassStockRuns, asShipped, byHandAlone)
 			if err != nil {
 				return nil, err
 			}
@@ -59,16 +61,16 @@ var (
 	}
 )
 
-// loseMass crashes nodes with 110 pods one after the other, the given number for each handler; the controller, if any, comes
-// first. It returns the losses by handler.
-func loseMass(ctx context.Context, s Settings, slug string, options testbed.Options, runs int, handlers ...handler) ([][]massLoss, error) {
-	losses := make([][]massLoss, len(handlers))
+// loseMass crashes nodes with 110 pods one after the other, the given number in each way; the controller comes
+// first. It returns the losses by way.
+func loseMass(ctx context.Context, s Settings, slug string, options testbed.Options, runs int, ways ...way) ([][]massLoss, error) {
+	losses := make([][]massLoss, len(ways))
 	err := withCluster(ctx, s, slug, options, func(ctx context.Context, c *cluster) error {
-		nodes, err := c.AddNodes(ctx, "crowded", len(handlers)*runs)
+		nodes, err := c.AddNodes(ctx, "crowded", len(ways)*runs)
 		if err != nil {
 			return err
 		}
-		spares, err := c.AddNodes(ctx, "spare", len(handlers)*runs+3)
+		spares, err := c.AddNodes(ctx, "spare", len(ways)*runs+3)
 		if err != nil {
 			return err
 		}
@@ -77,18 +79,19 @@ func loseMass(ctx context.Context, s Settings, slug string, options testbed.Opti
 			return err
 		}
 		for i, w := range crowds {
-			by, profile := handlers[i/runs], ""
-			switch {
-			case by == nil:
-				profile, err = s.profilePath(fmt.Sprintf("%s-%d", slug, i+1))
-			case i%runs == 0:
-				err = c.removeController(ctx)
+			how, profile := ways[i/runs], ""
+			if how.prepare != nil && i%runs == 0 {
+				if err := how.prepare(c, ctx); err != nil {
+					return err
+				}
 			}
-			if err != nil {
-				return err
+			if how.by == nil {
+				if profile, err = s.profilePath(fmt.Sprintf("%s-%d", slug, i+1)); err != nil {
+					return err
+				}
 			}
 			profiled := c.profileLeader(ctx, profile, profileLasts)
-			m, err := loseCrowds(ctx, []*crowd{w}, by)
+			m, err := loseCrowds(ctx, []*crowd{w}, how.by)
 			if err != nil {
 				return err
 			}
@@ -96,7 +99,7 @@ func loseMass(ctx context.Context, s Settings, slug string, options testbed.Opti
 				return err
 			}
 			losses[i/runs] = append(losses[i/runs], m)
-			if by == nil {
+			if how.by == nil {
 				if err := c.healNodes(ctx, w.node); err != nil {
 					return err
 				}
@@ -152,7 +155,7 @@ const (
 	thousandSize  = 100
 )
 
-// groupThousand loses ten of forty nodes with a hundred pods each: once with the controller, and twice by hand.
+// groupThousand loses ten of forty nodes with a hundred pods each: once with the controller, and thrice by hand.
 var groupThousand = Group{
 	Name: "1,000 pods on 10 of 40 nodes", Rows: []string{rowThousand.Key},
 	run: func(ctx context.Context, s Settings) (Results, error) {
@@ -160,11 +163,15 @@ var groupThousand = Group{
 		if err != nil {
 			return nil, err
 		}
-		hand, err := loseThousand(ctx, s, "thousand-hand", byHand)
+		hand, err := loseThousand(ctx, s, "thousand-hand", byHandAlone)
 		if err != nil {
 			return nil, err
 		}
-		full, err := loseThousand(ctx, s, "thousand-full", byHandInFull)
+		full, err := loseThousand(ctx, s, "thousand-full", inFullAlone)
+		if err != nil {
+			return nil, err
+		}
+		followed, err := loseThousand(ctx, s, "thousand-followed", inFullFollowed)
 		if err != nil {
 			return nil, err
 		}
@@ -180,23 +187,28 @@ var groupThousand = Group{
 		inFull := func(what string, to func(massLoss) time.Time) Measure {
 			return baseline(since(full, what+", by hand at once with mark and condition", to))
 		}
+		whileFollowed := func(what string, to func(massLoss) time.Time) Measure {
+			return baseline(since(followed, what+", by hand at once with mark and condition while three paused replicas follow", to))
+		}
 		all, acts := one("last Running", lastRunning), one("our last action", lastAction)
 		acts.Note = fmt.Sprintf("%.0f %% of the time to the last Running", 100*acts.Values[0]/all.Values[0])
 		return Results{rowThousand.Key: {
 			one("last pod delete", lastDelete, Limit{Worst, deleteAfter}),
 			one("last pod gone", lastGone), byThem("last pod gone", lastGone), inFull("last pod gone", lastGone),
+			whileFollowed("last pod gone", lastGone),
 			acts, byThem("our last action", lastAction),
 			one("last volume attached", lastAttached), byThem("last volume attached", lastAttached),
 			all, byThem("last Running", lastRunning), inFull("last Running", lastRunning),
+			whileFollowed("last Running", lastRunning),
 			count("placed back on a dead node", ours.back, never),
 		}}, nil
 	},
 }
 
 // loseThousand crashes ten of forty nodes at once.
-func loseThousand(ctx context.Context, s Settings, slug string, by handler) (m massLoss, err error) {
+func loseThousand(ctx context.Context, s Settings, slug string, how way) (m massLoss, err error) {
 	profile := ""
-	if by == nil {
+	if how.by == nil {
 		if profile, err = s.profilePath(slug); err != nil {
 			return m, err
 		}
@@ -215,13 +227,13 @@ func loseThousand(ctx context.Context, s Settings, slug string, by handler) (m m
 		if err != nil {
 			return err
 		}
-		if by != nil {
-			if err := c.removeController(ctx); err != nil {
+		if how.prepare != nil {
+			if err := how.prepare(c, ctx); err != nil {
 				return err
 			}
 		}
 		profiled := c.profileLeader(ctx, profile, profileLasts)
-		if m, err = loseCrowds(ctx, crowds, by); err != nil {
+		if m, err = loseCrowds(ctx, crowds, how.by); err != nil {
 			return err
 		}
 		return profiled()
