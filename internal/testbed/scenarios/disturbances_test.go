@@ -114,14 +114,16 @@ func tenTimes(s *bedtest.Scenario) {
 	}
 }
 
-// waitHealthy waits until all nodes of the scenario have their data, LINSTOR says so, and they take pods.
+// waitHealthy waits until all nodes of the scenario have their data, LINSTOR says so, and they take pods and will go on to: with
+// the mark of the keep-away taint that taint can come back when Kubernetes takes its own from the node.
 func waitHealthy(s *bedtest.Scenario, resource string) {
 	s.T.Helper()
 	waitUntil(s, "all nodes to be healthy", func() bool {
-		return !slices.ContainsFunc(s.Nodes, func(node string) bool {
-			state, _ := s.DRBD.Replica(resource, node)
-			return state.DiskState != drbd.UpToDate || s.LINSTOR.ConnectionStatus(node) != "ONLINE" ||
-				len(nodeOf(s, node).Spec.Taints) > 0
+		return !slices.ContainsFunc(s.Nodes, func(name string) bool {
+			state, _ := s.DRBD.Replica(resource, name)
+			node := nodeOf(s, name)
+			return state.DiskState != drbd.UpToDate || s.LINSTOR.ConnectionStatus(name) != "ONLINE" ||
+				len(node.Spec.Taints) > 0 || node.Annotations[annotationKeepAway] != ""
 		})
 	})
 }

@@ -25,6 +25,7 @@ import (
 // Names that users of the controller rely on.
 const (
 	taintLostQuorum      = "drbd.linbit.com/lost-quorum"
+	annotationKeepAway   = "drbd.linbit.com/keep-away"
 	eventForceDeleted    = "ForceDeleted"
 	eventForceDetached   = "ForceDetached"
 	eventNodeLost        = "NodeStorageQuorumLost"
