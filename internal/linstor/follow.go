@@ -105,7 +105,7 @@ func (f *Feed) handleEvents(ctx context.Context, watch *streamWatch, events *mai
 			watch.event(a.event, a.at)
 			known, changed := f.store.ApplyEvent(a.event, a.at)
 			if changed || !known && !f.view.brings(a.event) {
-				f.pollAfterEvent(a.event.Resource)
+				f.pollAfterEvent(a.event)
 			}
 		}
 	}

@@ -65,6 +65,14 @@ func (k *keeper) keep(resource string, until time.Time) {
 	}
 }
 
+// keeps tells whether a resource is read every second at that time.
+func (k *keeper) keeps(resource string, now time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	e := k.kept[fold(resource)]
+	return e != nil && e.until.After(now)
+}
+
 func (k *keeper) ring() {
 	select {
 	case k.wake <- struct{}{}:

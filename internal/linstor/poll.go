@@ -17,13 +17,23 @@ func (f *Feed) Poll(resource string) {
 	}
 }
 
-// pollAfterEvent asks for a read of what an event was about.
-func (f *Feed) pollAfterEvent(resource string) {
-	if f.polling.Load() < fewPolls {
-		f.Poll(resource)
+// pollAfterEvent asks for a read of what an event was about: at once while there are few events, else together with what others
+// are about at about the same time. That takes longest where nothing waits for it: a replica that may no longer be promoted ends
+// by itself each clock that rests on it, and what is kept is read every second anyway. Both come for every volume that is used
+// again after a loss of many.
+func (f *Feed) pollAfterEvent(ev PromotionEvent) {
+	now := time.Now()
+	apart := eventsApart
+	if ev.MayPromote != nil && !*ev.MayPromote || f.keeper.keeps(ev.Resource, now) {
+		apart = calmEventsApart
+	}
+	if f.eventPolls.AllowN(now, 1) {
+		f.Poll(ev.Resource)
 		return
 	}
-	f.pollLater(f.store.displayName(resource), eventDelay)
+	name := f.store.displayName(ev.Resource)
+	f.putOff.Store(fold(name), nil)
+	f.pollLater(name, now.Truncate(apart).Add(apart).Sub(now))
 }
 
 // pollLater asks for a read after a while.
@@ -57,8 +67,6 @@ func (f *Feed) work(ctx context.Context, queue pollQueue) {
 }
 
 func (f *Feed) serve(ctx context.Context, queue pollQueue, name string) {
-	f.polling.Add(1)
-	defer f.polling.Add(-1)
 	err := f.poll(ctx, name)
 	switch {
 	case err == nil || errors.Is(err, ErrNotFound) || f.watch.Load() == nil:
@@ -75,6 +83,7 @@ func (f *Feed) serve(ctx context.Context, queue pollQueue, name string) {
 
 // poll reads one resource definition, and what is not yet known around it.
 func (f *Feed) poll(ctx context.Context, name string) error {
+	_, together := f.putOff.LoadAndDelete(fold(name))
 	if err := f.readNodesSince(ctx, time.Now().Add(-pollNodesAge)); err != nil {
 		return err
 	}
@@ -84,7 +93,7 @@ func (f *Feed) poll(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	if err := f.pollResources(ctx, name); err != nil {
+	if err := f.pollResources(ctx, name, together); err != nil {
 		return err
 	}
 	if !f.store.settingsInDoubt(name) {
@@ -95,7 +104,7 @@ func (f *Feed) poll(ctx context.Context, name string) error {
 	if err := f.readLevels(ctx, name, time.Now()); err != nil {
 		return err
 	}
-	return f.pollResources(ctx, name)
+	return f.pollResources(ctx, name, together)
 }
 
 // readResources reads the list of one resource definition into the store: alone if that is possible soon and few are
@@ -121,11 +130,12 @@ func (f *Feed) readResources(ctx context.Context, name string) error {
 	return f.readList(ctx, name)
 }
 
-// pollResources is readResources for whoever can wait: where it reads a list alone, fresh reads come first.
-func (f *Feed) pollResources(ctx context.Context, name string) error {
+// pollResources is readResources for whoever can wait: where it reads a list alone, fresh reads come first. It is read together
+// with others where few are wanted, too, if others are known to come.
+func (f *Feed) pollResources(ctx context.Context, name string, together bool) error {
 	// Counted before it is compared: of hundreds that come at once no more than a few may go alone.
 	defer f.wantedLists.Add(-1)
-	alone := f.wantedLists.Add(1) <= crowd
+	alone := f.wantedLists.Add(1) <= crowd && !together
 	for {
 		opened := f.lists.opened()
 		f.lists.try(ctx, name)

@@ -251,3 +251,61 @@ func gather(t *testing.T, metrics *Metrics) map[string]float64 {
 	}
 	return values
 }
+
+// mayPromote changes whether many resources may be promoted on node-b.
+func (f *fakeLinstor) mayPromote(many int, value *bool) {
+	f.change(func() {
+		for _, r := range f.resources {
+			r.LayerObject.DRBD.MayPromote = value
+		}
+	})
+	for i := range many {
+		f.promotion(fmt.Sprintf("r%d", i), "node-b", value)
+	}
+}
+
+func TestWhatManyEventsAreAboutIsReadTogether(t *testing.T) {
+	for name, tc := range map[string]struct {
+		events     int
+		apart      time.Duration
+		mayPromote *bool
+		kept       bool
+		// singles is how many lists may be read one by one, and within how long after its event each must be read.
+		singles int
+		within  time.Duration
+	}{
+		"of a few each is read at once":                 {events: 10, mayPromote: new(true), singles: 10, within: time.Millisecond},
+		"nor does one wait that calms":                  {events: 10, mayPromote: new(false), singles: 10, within: time.Millisecond},
+		"of many at a time a few are read at once":      {events: 200, mayPromote: new(true), singles: eventPolls, within: 200 * time.Millisecond},
+		"and no less where LINSTOR has lost them":       {events: 200, singles: eventPolls, within: 200 * time.Millisecond},
+		"of a trickle of what is kept hardly one alone": {events: 200, apart: 10 * time.Millisecond, mayPromote: new(true), kept: true, singles: 60, within: 400 * time.Millisecond},
+		"and of one that calms":                         {events: 200, apart: 10 * time.Millisecond, mayPromote: new(false), singles: 60, within: 400 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCrowd(t, tc.events, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+				fake.mayPromote(tc.events, new(tc.mayPromote != nil && !*tc.mayPromote)) // so that what an event says is news
+				settle(5 * time.Second)
+				if tc.kept {
+					keepAll(feed, tc.events, time.Minute)
+					settle(5 * time.Second)
+				}
+				fake.forget()
+				var read sync.WaitGroup
+				for i := range tc.events {
+					name, event := fmt.Sprintf("r%d", i), time.Now()
+					fake.promotion(name, "node-b", tc.mayPromote)
+					read.Go(func() {
+						if <-time.After(tc.within); feed.store.listReadAt(name).Before(event) {
+							t.Errorf("%s was not read within %s", name, tc.within)
+						}
+					})
+					<-time.After(tc.apart)
+				}
+				read.Wait()
+				if got := fake.singles(); got > tc.singles {
+					t.Errorf("%d lists read one by one, want at most %d", got, tc.singles)
+				}
+			})
+		})
+	}
+}
