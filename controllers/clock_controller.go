@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// clockDelay is how long the clocks leave the processor to decisions when LINSTOR's word changes, and take what changes at
-	// about the same time together. The feed asks for a reading by itself.
-	clockDelay = 150 * time.Millisecond
+	// clockDelay is how long the clocks leave the processor to decisions when something changes, and take what changes at
+	// about the same time together: a fail-over changes pods and attachment of a volume a dozen times. The feed asks for a
+	// reading by itself when LINSTOR's word changes, and the next one is due a second later.
+	clockDelay = 500 * time.Millisecond
 	// clockInterval is how often a volume is looked at while its clocks may run. What changes is looked at when it does.
 	clockInterval = 4 * time.Second
 	// clockHorizon is for how long its resources are read every second then. It leaves a busy process time to look again.

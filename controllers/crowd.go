@@ -49,6 +49,8 @@ type crowd struct {
 	few int
 	// manyLost tells whether more volumes than that are lost, or soon will be.
 	manyLost func(few int) bool
+	// graceEnds is how long it takes until the last grace has passed of those that pass within a time; zero where none does.
+	graceEnds func(within time.Duration) time.Duration
 	// marks and removals are taken by who does that at the moment, in the order in which they come.
 	marks, removals chan struct{}
 
@@ -67,9 +69,9 @@ type crowd struct {
 	quiet  *time.Timer
 }
 
-func newCrowd(few int, manyLost func(few int) bool) *crowd {
+func newCrowd(few int, manyLost func(few int) bool, graceEnds func(within time.Duration) time.Duration) *crowd {
 	return &crowd{
-		few: few, manyLost: manyLost, marked: make(chan struct{}),
+		few: few, manyLost: manyLost, graceEnds: graceEnds, marked: make(chan struct{}),
 		marks: make(chan struct{}, crowdMarks), removals: make(chan struct{}, crowdRemovals),
 	}
 }
@@ -217,7 +219,8 @@ func (c *crowd) afterRemovals(now, removed time.Time) time.Duration {
 	return max(0, min(crowdPause, removed.Add(crowdPatience).Sub(now)))
 }
 
-// gather waits, where there are many whose pods end at once, until no more acts begin, so that one request serves all of the same node.
+// gather waits, where there are many whose pods end at once, until no more acts begin, nor will because their grace passes, so that
+// one request serves all of the same node, and none begins to write while others read.
 func (c *crowd) gather(ctx context.Context, in failover.Input) {
 	if !c.many() || !endAtOnce(in) {
 		return
@@ -226,10 +229,16 @@ func (c *crowd) gather(ctx context.Context, in failover.Input) {
 	c.came = time.Now()
 	c.mu.Unlock()
 	for until := time.Now().Add(crowdGatherMax); ; {
+		rest := time.Until(until)
 		c.mu.Lock()
-		left := min(time.Until(c.came.Add(crowdGather)), time.Until(until))
+		left := time.Until(c.came.Add(crowdGather))
 		c.mu.Unlock()
 		if left <= 0 {
+			if left = c.graceEnds(rest); left > 0 {
+				left += crowdGather // until they have come
+			}
+		}
+		if left = min(left, rest); left <= 0 {
 			return
 		}
 		select {

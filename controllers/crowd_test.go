@@ -20,6 +20,9 @@ import (
 // aCrowd is one in any case.
 func aCrowd(int) bool { return true }
 
+// noneSoon is lost in any case.
+func noneSoon(time.Duration) time.Duration { return 0 }
+
 // waited is how long a removal waits for the marks of others.
 func waited(t *testing.T, c *crowd) time.Duration {
 	t.Helper()
@@ -31,7 +34,7 @@ func waited(t *testing.T, c *crowd) time.Duration {
 func TestARemovalWaitsUntilNearlyAllOthersAreMarked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(crowdFew, aCrowd)
+		c := newCrowd(crowdFew, aCrowd, noneSoon)
 		var marks, over []func()
 		for range 100 {
 			removal := c.remove(failover.Input{})
@@ -69,7 +72,7 @@ func TestARemovalWaitsUntilNearlyAllOthersAreMarked(t *testing.T) {
 func TestARemovalDoesNotWaitForAFew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(crowdFew, aCrowd)
+		c := newCrowd(crowdFew, aCrowd, noneSoon)
 		for range crowdFew {
 			c.remove(failover.Input{})
 		}
@@ -87,7 +90,7 @@ func TestNobodyIsExpectedWhereAllHaveBegun(t *testing.T) {
 	t.Parallel()
 	for lost, want := range map[int]time.Duration{20: 0, 22: 0, 23: crowdQuiet} {
 		synctest.Test(t, func(t *testing.T) {
-			c := newCrowd(crowdFew, func(few int) bool { return lost > few })
+			c := newCrowd(crowdFew, func(few int) bool { return lost > few }, noneSoon)
 			var removals []progress
 			for range 20 {
 				removals = append(removals, c.remove(failover.Input{}))
@@ -108,7 +111,7 @@ func TestNobodyIsExpectedWhereAllHaveBegun(t *testing.T) {
 func TestWhatBeginsBeforeAllAreMarkedIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrowd(0, aCrowd)
+		c := newCrowd(0, aCrowd, noneSoon)
 		c.remove(failover.Input{}).marked()
 		<-time.After(crowdQuiet / 2)
 		second := c.remove(failover.Input{})
@@ -138,7 +141,7 @@ func TestADetachWaitsForRemovals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newCrowd(crowdFew, aCrowd)
+			c := newCrowd(crowdFew, aCrowd, noneSoon)
 			for range tc.removals {
 				c.remove(failover.Input{})
 			}
@@ -163,7 +166,7 @@ func TestADetachFollowsWhenOnlyAFewRemovalsAreLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c := newCrowd(crowdFew, aCrowd)
+				c := newCrowd(crowdFew, aCrowd, noneSoon)
 				for i := range tc.others {
 					time.AfterFunc(time.Duration(i+1)*100*time.Millisecond, c.remove(failover.Input{}).over)
 				}
@@ -235,10 +238,10 @@ func TestMoreVolumesThanAFewAreACrowd(t *testing.T) {
 		for i, verdict := range tc.verdicts {
 			r.changed(crowdName(i), nodeA, failover.Decision{Verdict: verdict, Reason: failover.NodeUnreachable})
 		}
-		if got := newCrowd(crowdFew, r.manyLost).many(); got != tc.want {
+		if got := newCrowd(crowdFew, r.manyLost, noneSoon).many(); got != tc.want {
 			t.Errorf("%s: many: %t", name, got)
 		}
-		if !newCrowd(-1, r.manyLost).many() {
+		if !newCrowd(-1, r.manyLost, noneSoon).many() {
 			t.Errorf("%s: not always many", name)
 		}
 	}
@@ -330,7 +333,7 @@ func TestAWaitForMarksLeavesTheActItsTime(t *testing.T) {
 	t.Parallel()
 	for left, want := range map[time.Duration]time.Duration{30 * time.Second: crowdPatience, 4 * time.Second: time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			c := newCrowd(0, aCrowd)
+			c := newCrowd(0, aCrowd, noneSoon)
 			c.remove(failover.Input{})
 			ctx, cancel := context.WithTimeout(t.Context(), left)
 			defer cancel()
@@ -342,26 +345,37 @@ func TestAWaitForMarksLeavesTheActItsTime(t *testing.T) {
 	}
 }
 
+// ms is a number of milliseconds.
+func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+
 func TestOnlyACrowdGathers(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		many   bool
 		in     failover.Input
-		others int // come 40 ms after each other
+		others int             // come 40 ms after each other
+		graces []time.Duration // of volumes that are as good as lost, when they pass
 		want   time.Duration
 	}{
-		"one of a few does not wait":            {false, failover.Input{}, 5, 0},
-		"one of many waits whether others come": {true, failover.Input{}, 0, crowdGather},
-		"and for those that do":                 {true, failover.Input{}, 2, 80*time.Millisecond + crowdGather},
-		"but not for ever":                      {true, failover.Input{}, 20, crowdGatherMax},
+		"one of a few does not wait":             {others: 5, graces: []time.Duration{ms(100)}},
+		"one of many waits whether others come":  {many: true, want: crowdGather},
+		"and for those that do":                  {many: true, others: 2, want: ms(80) + crowdGather},
+		"but not for ever":                       {many: true, others: 20, want: crowdGatherMax},
+		"one of many waits for graces that pass": {many: true, graces: []time.Duration{ms(120), ms(200)}, want: ms(200) + crowdGather},
+		"but not for one that takes longer":      {many: true, graces: []time.Duration{ms(120), ms(301)}, want: ms(120) + crowdGather},
+		"nor longer because of that":             {many: true, graces: []time.Duration{ms(290)}, want: crowdGatherMax},
 		"one that is not removed at once goes by itself": {
-			true, failover.Input{Pods: []failover.Pod{{Finalizers: true}}}, 5, 0,
+			many: true, in: failover.Input{Pods: []failover.Pod{{Finalizers: true}}}, others: 5,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c := newCrowd(crowdFew, func(int) bool { return tc.many })
+				r := newReports(metrics.New(), time.Now)
+				for i, left := range tc.graces {
+					r.changed(crowdName(i), nodeA, failover.Decision{Verdict: failover.Pending, Reason: failover.NodeUnreachable, Grace: left})
+				}
+				c := newCrowd(crowdFew, func(int) bool { return tc.many }, r.graceEnds)
 				began := time.Now()
 				for i := range tc.others {
 					go func() {
@@ -399,7 +413,7 @@ func TestTheActsOfACrowdGoOnTogether(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c := newCrowd(crowdFew, func(int) bool { return !tc.few })
+				c := newCrowd(crowdFew, func(int) bool { return !tc.few }, noneSoon)
 				own := c.remove(tc.in)
 				var others []progress
 				for range 20 {

@@ -35,8 +35,8 @@ type gatherer struct {
 	selector labels.Selector
 	settings failover.Settings
 	metrics  *metrics.Metrics
-	// ringAfter is how long after a change of LINSTOR's word the doorbell rings.
-	ringAfter time.Duration
+	// lookAfter is how long after a change a controller looks at what that concerns.
+	lookAfter time.Duration
 	// podLists are the lists of pods that are being read, by node.
 	podLists *batches[struct{}, []corev1.Pod]
 	// attachments reads attachments, past the cache.

@@ -37,6 +37,7 @@ type story struct {
 	verdict  failover.Verdict
 	reason   failover.Reason
 	suspect  time.Time                  // since when the loss has been suspected
+	graceEnd time.Time                  // while it is pending
 	removing time.Time                  // first removal
 	begun    types.UID                  // the attachment by which that pod used the volume
 	ends     types.UID                  // the last pod, which ends with its deletion
@@ -93,6 +94,7 @@ func (r *reports) changed(volume, node string, d failover.Decision) bool {
 	if s.suspect.IsZero() {
 		s.suspect = r.now()
 	}
+	s.graceEnd = r.now().Add(d.Grace)
 	if s.verdict == d.Verdict && s.reason == d.Reason {
 		return false
 	}
@@ -119,6 +121,21 @@ func (r *reports) manyLost(few int) bool {
 		}
 	}
 	return few < 0
+}
+
+// graceEnds is how long it takes until the last grace has passed of those that pass within that time; zero where none does.
+func (r *reports) graceEnds(within time.Duration) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now, last := r.now(), time.Duration(0)
+	for _, nodes := range r.said {
+		for _, s := range nodes {
+			if left := s.graceEnd.Sub(now); s.verdict == failover.Pending && left <= within {
+				last = max(last, left)
+			}
+		}
+	}
+	return last
 }
 
 // lostNodes returns the nodes on which a volume has a lost verdict, whether or not anything follows from it.

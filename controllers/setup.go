@@ -148,12 +148,13 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 		limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, dryRun: cfg.DryRun,
 	}
 	clockGatherer := g
-	clockGatherer.ringAfter = clockDelay
+	clockGatherer.lookAfter = clockDelay
 	return parts{
 		clock: &ClockReconciler{gatherer: clockGatherer},
 		failover: &FailoverReconciler{
 			gatherer: g, client: c, keepAway: keepAway, inUse: newVolumesInUse(c, live), recorder: recorder,
-			reports: reports, halt: halt, crowd: newCrowd(cfg.Few, reports.manyLost), fastDetach: cfg.FastDetach, reconcileInterval: cfg.ReconcileInterval,
+			reports: reports, halt: halt, crowd: newCrowd(cfg.Few, reports.manyLost, reports.graceEnds),
+			fastDetach: cfg.FastDetach, reconcileInterval: cfg.ReconcileInterval,
 		},
 		keepAway:   &KeepAwayReconciler{KeepAway: keepAway},
 		vigil:      &Vigil{gatherer: g},

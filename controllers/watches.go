@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -10,28 +11,54 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // watchVolumes has a controller look at a PersistentVolume when it, a selected pod, an attachment or
-// LINSTOR's word on its resource changes.
+// LINSTOR's word on its resource changes. Where lookAfter is set, what changes within it is looked at together.
 func watchVolumes(b *ctrl.Builder, g *gatherer) *ctrl.Builder {
 	return b.
 		For(&corev1.PersistentVolume{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(g.volumesOfPod)).
-		Watches(&storagev1.VolumeAttachment{}, handler.EnqueueRequestsFromMapFunc(g.volumesOfAttachment)).
+		Watches(&corev1.Pod{}, g.later(handler.EnqueueRequestsFromMapFunc(g.volumesOfPod))).
+		Watches(&storagev1.VolumeAttachment{}, g.later(handler.EnqueueRequestsFromMapFunc(g.volumesOfAttachment))).
 		WatchesRawSource(g.doorbell())
 }
 
+// queue is that of a controller.
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// later has what a handler asks for looked at after lookAfter.
+func (g *gatherer) later(h handler.EventHandler) handler.EventHandler {
+	if g.lookAfter == 0 {
+		return h
+	}
+	delayed := func(q queue) queue { return laterQueue{q, g.lookAfter} }
+	return handler.Funcs{
+		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { h.Create(ctx, e, delayed(q)) },
+		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { h.Update(ctx, e, delayed(q)) },
+		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { h.Delete(ctx, e, delayed(q)) },
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { h.Generic(ctx, e, delayed(q)) },
+	}
+}
+
+// laterQueue is a queue to which everything is added after a while.
+type laterQueue struct {
+	queue
+	after time.Duration
+}
+
+func (q laterQueue) Add(request reconcile.Request) { q.AddAfter(request, q.after) }
+
 // doorbell rings for the volumes of a resource when LINSTOR's word on it changes. The change itself is not carried:
-// who answers reads the store. Where ringAfter is set, what changes within it is answered together.
+// who answers reads the store.
 func (g *gatherer) doorbell() source.Source {
-	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	return source.Func(func(ctx context.Context, q queue) error {
 		unsubscribe := g.linstor.Subscribe(func(resource string) {
 			for _, request := range g.volumesOfResource(ctx, resource) {
-				queue.AddAfter(request, g.ringAfter)
+				q.AddAfter(request, g.lookAfter)
 			}
 		})
 		context.AfterFunc(ctx, unsubscribe)
