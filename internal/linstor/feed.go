@@ -40,12 +40,12 @@ const (
 	// soon is how long a fresh read waits for one of its own.
 	soon = 150 * time.Millisecond
 
-	// eventPolls is how many events a second lead to a read at once, and as many again that come at a time. What others are
-	// about is read at times that are eventsApart, or calmEventsApart where nothing waits for it: what changes at about the same
-	// time is read once, and decisions on what has changed come first.
-	eventPolls      = 16
+	// eventsAtOnce is how many events a second lead to a read at once, with as many in reserve. What others are about is read at
+	// times that are eventsApart, or calmEventsApart where nothing waits for it: what changes at about the same time is read once
+	// and, if it is much, together, and decisions on what has changed come first.
+	eventsAtOnce    = 16
 	eventsApart     = 50 * time.Millisecond
-	calmEventsApart = 250 * time.Millisecond
+	calmEventsApart = 500 * time.Millisecond
 
 	// pollNodesAge is how old the node list may be when a resource is polled. Who polls every second must
 	// not find a gap of more than MaxGap between two node lists.
@@ -109,11 +109,9 @@ type Feed struct {
 	// turns are held by polls that read a single resource definition, so that a fresh read before a deletion never
 	// queues behind all of them.
 	turns chan struct{}
-	// eventPolls limits the polls that follow an event at once.
-	eventPolls *rate.Limiter
-	// putOff are the folded names of the resources that others are read together with after events.
-	putOff  sync.Map
-	flights singleflight.Group
+	// eventLimiter limits the polls that follow an event at once.
+	eventLimiter *rate.Limiter
+	flights      singleflight.Group
 	// lists and definitions read many at once. Of each, how many are wanted at the moment.
 	lists, definitions             *bulkReader
 	wantedLists, wantedDefinitions atomic.Int32
@@ -148,7 +146,7 @@ func NewFeed(client *Client, store *Store, log logr.Logger, opts Options) *Feed 
 		client: client, store: store, opts: opts, log: log, metrics: opts.Metrics,
 		limiter: rate.NewLimiter(rate.Limit(opts.ReadsPerSecond), opts.Workers),
 		turns:   make(chan struct{}, max(opts.Workers/2, 1)),
-		singles: make(chan struct{}, crowd), eventPolls: rate.NewLimiter(eventPolls, eventPolls),
+		singles: make(chan struct{}, crowd), eventLimiter: rate.NewLimiter(eventsAtOnce, eventsAtOnce),
 		keeper: newKeeper(),
 	}
 	f.lists, f.definitions = newBulkReader(f.readSomeResources), newBulkReader(f.readSomeDefinitions)

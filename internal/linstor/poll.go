@@ -17,23 +17,21 @@ func (f *Feed) Poll(resource string) {
 	}
 }
 
-// pollAfterEvent asks for a read of what an event was about: at once while there are few events, else together with what others
-// are about at about the same time. That takes longest where nothing waits for it: a replica that may no longer be promoted ends
-// by itself each clock that rests on it, and what is kept is read every second anyway. Both come for every volume that is used
-// again after a loss of many.
+// pollAfterEvent asks for a read of what an event was about: at once while there are few events, else at the same time as of what
+// others are about. That takes longest where nothing waits for it: a replica that may no longer be promoted ends by itself each
+// clock that rests on it, and what is kept is read every second anyway. Both come for every volume that is used again after a
+// loss of many, and leave half of what can be read at once to others.
 func (f *Feed) pollAfterEvent(ev PromotionEvent) {
 	now := time.Now()
-	apart := eventsApart
+	apart, spare := eventsApart, 0
 	if ev.MayPromote != nil && !*ev.MayPromote || f.keeper.keeps(ev.Resource, now) {
-		apart = calmEventsApart
+		apart, spare = calmEventsApart, eventsAtOnce/2
 	}
-	if f.eventPolls.AllowN(now, 1) {
+	if f.eventLimiter.TokensAt(now) > float64(spare) && f.eventLimiter.AllowN(now, 1) {
 		f.Poll(ev.Resource)
 		return
 	}
-	name := f.store.displayName(ev.Resource)
-	f.putOff.Store(fold(name), nil)
-	f.pollLater(name, now.Truncate(apart).Add(apart).Sub(now))
+	f.pollLater(f.store.displayName(ev.Resource), now.Truncate(apart).Add(apart).Sub(now))
 }
 
 // pollLater asks for a read after a while.
@@ -83,7 +81,6 @@ func (f *Feed) serve(ctx context.Context, queue pollQueue, name string) {
 
 // poll reads one resource definition, and what is not yet known around it.
 func (f *Feed) poll(ctx context.Context, name string) error {
-	_, together := f.putOff.LoadAndDelete(fold(name))
 	if err := f.readNodesSince(ctx, time.Now().Add(-pollNodesAge)); err != nil {
 		return err
 	}
@@ -93,7 +90,7 @@ func (f *Feed) poll(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	if err := f.pollResources(ctx, name, together); err != nil {
+	if err := f.pollResources(ctx, name); err != nil {
 		return err
 	}
 	if !f.store.settingsInDoubt(name) {
@@ -104,7 +101,7 @@ func (f *Feed) poll(ctx context.Context, name string) error {
 	if err := f.readLevels(ctx, name, time.Now()); err != nil {
 		return err
 	}
-	return f.pollResources(ctx, name, together)
+	return f.pollResources(ctx, name)
 }
 
 // readResources reads the list of one resource definition into the store: alone if that is possible soon and few are
@@ -130,12 +127,11 @@ func (f *Feed) readResources(ctx context.Context, name string) error {
 	return f.readList(ctx, name)
 }
 
-// pollResources is readResources for whoever can wait: where it reads a list alone, fresh reads come first. It is read together
-// with others where few are wanted, too, if others are known to come.
-func (f *Feed) pollResources(ctx context.Context, name string, together bool) error {
+// pollResources is readResources for whoever can wait: where it reads a list alone, fresh reads come first.
+func (f *Feed) pollResources(ctx context.Context, name string) error {
 	// Counted before it is compared: of hundreds that come at once no more than a few may go alone.
 	defer f.wantedLists.Add(-1)
-	alone := f.wantedLists.Add(1) <= crowd && !together
+	alone := f.wantedLists.Add(1) <= crowd
 	for {
 		opened := f.lists.opened()
 		f.lists.try(ctx, name)

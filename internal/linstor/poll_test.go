@@ -275,11 +275,11 @@ func TestWhatManyEventsAreAboutIsReadTogether(t *testing.T) {
 		within  time.Duration
 	}{
 		"of a few each is read at once":                 {events: 10, mayPromote: new(true), singles: 10, within: time.Millisecond},
-		"nor does one wait that calms":                  {events: 10, mayPromote: new(false), singles: 10, within: time.Millisecond},
-		"of many at a time a few are read at once":      {events: 200, mayPromote: new(true), singles: eventPolls, within: 200 * time.Millisecond},
-		"and no less where LINSTOR has lost them":       {events: 200, singles: eventPolls, within: 200 * time.Millisecond},
-		"of a trickle of what is kept hardly one alone": {events: 200, apart: 10 * time.Millisecond, mayPromote: new(true), kept: true, singles: 60, within: 400 * time.Millisecond},
-		"and of one that calms":                         {events: 200, apart: 10 * time.Millisecond, mayPromote: new(false), singles: 60, within: 400 * time.Millisecond},
+		"nor does one wait that calms":                  {events: eventsAtOnce / 2, mayPromote: new(false), singles: eventsAtOnce / 2, within: time.Millisecond},
+		"of many at a time a few are read at once":      {events: 200, mayPromote: new(true), singles: 3 * eventsAtOnce, within: 200 * time.Millisecond},
+		"and no less where LINSTOR has lost them":       {events: 200, singles: 3 * eventsAtOnce, within: 200 * time.Millisecond},
+		"of a trickle of what is kept hardly one alone": {events: 200, apart: 10 * time.Millisecond, mayPromote: new(true), kept: true, singles: 130, within: 700 * time.Millisecond},
+		"and of one that calms":                         {events: 200, apart: 10 * time.Millisecond, mayPromote: new(false), singles: 130, within: 700 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCrowd(t, tc.events, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
