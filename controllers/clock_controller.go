@@ -19,7 +19,7 @@ const (
 	// about the same time together: a fail-over changes pods and attachment of a volume a dozen times. The feed asks for a
 	// reading by itself when LINSTOR's word changes, and the next one is due a second later.
 	clockDelay = 500 * time.Millisecond
-	// clockInterval is how often a volume is looked at while its clocks may run. What changes is looked at when it does.
+	// clockInterval is how often a volume is looked at while its clocks may run, though nothing changes.
 	clockInterval = 4 * time.Second
 	// clockHorizon is for how long its resources are read every second then. It leaves a busy process time to look again.
 	clockHorizon = 8 * time.Second

@@ -40,6 +40,10 @@ const (
 	// for the confirmations of others.
 	crowdGather    = 50 * time.Millisecond
 	crowdGatherMax = 300 * time.Millisecond
+	// crowdLook is for how long it is known whose grace is about to pass.
+	crowdLook = 10 * time.Millisecond
+	// crowdLast bounds the wait for the last confirmations, where nearly all others are confirmed.
+	crowdLast = 100 * time.Millisecond
 )
 
 // crowd are the acts that are under way. Where they are many, what Kubernetes does about the first pods that are removed slows
@@ -55,18 +59,48 @@ type crowd struct {
 	marks, removals chan struct{}
 
 	mu sync.Mutex
-	// came is when the latest act came to where acts meet before they read.
-	came time.Time
+	// came is when the latest act came to where acts meet before they read, and othersCome when the last of those will have whose
+	// grace is about to pass, as far as was known when that was looked for.
+	came, othersCome, looked time.Time
 	// removing are the removals under way, marking those whose attachment is not marked yet, and confirming those that others wait for
 	// to be confirmed.
 	removing, marking, confirming int
-	// confirmed is closed when nearly all are confirmed; nil while they are.
-	confirmed chan struct{}
-	// busy is closed when only a few removals are left; nil while there are no more than that.
-	busy chan struct{}
+	// nearlyConfirmed is open while nearly all are confirmed, and confirmed while all are.
+	nearlyConfirmed, confirmed gate
+	// quieter is open while only a few removals are under way.
+	quieter gate
 	// marked is closed when nearly all have been marked for crowdQuiet, which quiet measures; nil while they are not.
 	marked chan struct{}
 	quiet  *time.Timer
+}
+
+// gate holds up who waits for it to be opened. The zero value is open.
+type gate struct {
+	opened chan struct{} // nil while it is open
+}
+
+func (g *gate) set(open bool) {
+	switch {
+	case !open && g.opened == nil:
+		g.opened = make(chan struct{})
+	case open && g.opened != nil:
+		close(g.opened)
+		g.opened = nil
+	}
+}
+
+// pass waits until a gate is opened that had that channel, and tells whether it was within patience.
+func pass(ctx context.Context, opened chan struct{}, patience time.Duration) bool {
+	if opened == nil {
+		return true
+	}
+	select {
+	case <-opened:
+		return true
+	case <-time.After(patience):
+	case <-ctx.Done():
+	}
+	return false
 }
 
 func newCrowd(few int, manyLost func(few int) bool, graceEnds func(within time.Duration) time.Duration) *crowd {
@@ -127,20 +161,9 @@ func (c *crowd) count(removing, marking, confirming int) {
 	c.removing += removing
 	c.marking += marking
 	c.confirming += confirming
-	switch nearlyAll := c.confirming <= c.removing/10; {
-	case !nearlyAll && c.confirmed == nil:
-		c.confirmed = make(chan struct{})
-	case nearlyAll && c.confirmed != nil:
-		close(c.confirmed)
-		c.confirmed = nil
-	}
-	switch busy := c.removing > max(c.few, 0); {
-	case busy && c.busy == nil:
-		c.busy = make(chan struct{})
-	case !busy && c.busy != nil:
-		close(c.busy)
-		c.busy = nil
-	}
+	c.nearlyConfirmed.set(c.confirming <= c.removing/10)
+	c.confirmed.set(c.confirming == 0)
+	c.quieter.set(c.removing <= max(c.few, 0))
 	switch nearlyAll := c.marking <= c.removing/10; {
 	case nearlyAll && c.quiet == nil:
 		marked, quiet := c.marked, crowdQuiet
@@ -179,18 +202,9 @@ func (c *crowd) wait(ctx context.Context) {
 // waitForRemovals waits until only a few removals are left, and tells whether that is so: not where it takes longer than patience.
 func (c *crowd) waitForRemovals(ctx context.Context, patience time.Duration) bool {
 	c.mu.Lock()
-	busy := c.busy
+	quieter := c.quieter.opened
 	c.mu.Unlock()
-	if busy == nil {
-		return true
-	}
-	select {
-	case <-busy:
-		return true
-	case <-time.After(patience):
-	case <-ctx.Done():
-	}
-	return false
+	return pass(ctx, quieter, patience)
 }
 
 // takeSlot waits for one of the slots and takes it until end is called, which is nil where ctx would not leave the time to use it.
@@ -213,7 +227,7 @@ func takeSlot(ctx context.Context, slots chan struct{}) (end func()) {
 func (c *crowd) afterRemovals(now, removed time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.busy == nil {
+	if c.quieter.opened == nil {
 		return 0
 	}
 	return max(0, min(crowdPause, removed.Add(crowdPatience).Sub(now)))
@@ -234,9 +248,7 @@ func (c *crowd) gather(ctx context.Context, in failover.Input) {
 		left := time.Until(c.came.Add(crowdGather))
 		c.mu.Unlock()
 		if left <= 0 {
-			if left = c.graceEnds(rest); left > 0 {
-				left += crowdGather // until they have come
-			}
+			left = c.untilOthersCome(rest - crowdGather)
 		}
 		if left = min(left, rest); left <= 0 {
 			return
@@ -249,19 +261,32 @@ func (c *crowd) gather(ctx context.Context, in failover.Input) {
 	}
 }
 
-// waitForConfirmations waits, where there are many whose pods end at once, until nearly all that have begun are confirmed: the API server
-// answers lists more slowly once the first write is made.
+// untilOthersCome is how long it takes until others have come whose grace passes within that time.
+func (c *crowd) untilOthersCome(within time.Duration) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// All acts ask at about the same time, and it takes a look at each volume that may be lost.
+	if now := time.Now(); now.Sub(c.looked) > crowdLook {
+		c.looked, c.othersCome = now, time.Time{}
+		if left := c.graceEnds(within); left > 0 {
+			c.othersCome = now.Add(left + crowdGather)
+		}
+	}
+	return time.Until(c.othersCome)
+}
+
+// waitForConfirmations waits, where there are many whose pods end at once, until those that have begun are confirmed, for the last
+// ones only a moment: the API server answers lists far more slowly once the first write is made.
 func (c *crowd) waitForConfirmations(ctx context.Context, in failover.Input, patience time.Duration) {
 	c.mu.Lock()
-	confirmed := c.confirmed
+	nearlyAll, all := c.nearlyConfirmed.opened, c.confirmed.opened
 	c.mu.Unlock()
-	if confirmed == nil || !c.many() || !endAtOnce(in) {
+	if all == nil || !c.many() || !endAtOnce(in) {
 		return
 	}
-	select {
-	case <-confirmed:
-	case <-time.After(patience):
-	case <-ctx.Done():
+	until := time.Now().Add(patience)
+	if pass(ctx, nearlyAll, patience) {
+		pass(ctx, all, min(crowdLast, time.Until(until)))
 	}
 }
 

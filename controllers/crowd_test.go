@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"testing"
@@ -363,7 +364,7 @@ func TestOnlyACrowdGathers(t *testing.T) {
 		"but not for ever":                       {many: true, others: 20, want: crowdGatherMax},
 		"one of many waits for graces that pass": {many: true, graces: []time.Duration{ms(120), ms(200)}, want: ms(200) + crowdGather},
 		"but not for one that takes longer":      {many: true, graces: []time.Duration{ms(120), ms(301)}, want: ms(120) + crowdGather},
-		"nor longer because of that":             {many: true, graces: []time.Duration{ms(290)}, want: crowdGatherMax},
+		"nor for one that cannot come in time":   {many: true, graces: []time.Duration{ms(290)}, want: crowdGather},
 		"one that is not removed at once goes by itself": {
 			many: true, in: failover.Input{Pods: []failover.Pod{{Finalizers: true}}}, others: 5,
 		},
@@ -373,7 +374,7 @@ func TestOnlyACrowdGathers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newReports(metrics.New(), time.Now)
 				for i, left := range tc.graces {
-					r.changed(crowdName(i), nodeA, failover.Decision{Verdict: failover.Pending, Reason: failover.NodeUnreachable, Grace: left})
+					r.changed(crowdName(i), nodeA, failover.Decision{Verdict: failover.Pending, Reason: failover.NodeUnreachable, GraceLeft: left})
 				}
 				c := newCrowd(crowdFew, func(int) bool { return tc.many }, r.graceEnds)
 				began := time.Now()
@@ -394,18 +395,21 @@ func TestOnlyACrowdGathers(t *testing.T) {
 
 func TestTheActsOfACrowdGoOnTogether(t *testing.T) {
 	t.Parallel()
-	const patience = 200 * time.Millisecond
+	const patience = 250 * time.Millisecond
 	slow := failover.Input{Pods: []failover.Pod{{Finalizers: true}}} // is not removed at once
 	for name, tc := range map[string]struct {
 		few        bool
 		in, others failover.Input
-		confirmed  int // of 20, after 100 ms
+		confirmed  int           // of 20
+		after      time.Duration // 100 ms if zero
 		givenUp    bool
 		want       time.Duration
 	}{
-		"when nearly all are confirmed":      {confirmed: 18, want: 100 * time.Millisecond},
-		"or given up":                        {confirmed: 20, givenUp: true, want: 100 * time.Millisecond},
-		"but wait no longer than it serves":  {confirmed: 17, want: patience},
+		"when all are confirmed":             {confirmed: 20, want: ms(100)},
+		"or given up":                        {confirmed: 20, givenUp: true, want: ms(100)},
+		"and wait a moment for the last":     {confirmed: 18, want: ms(100) + crowdLast},
+		"but no longer than it serves":       {confirmed: 17, want: patience},
+		"not even for the last":              {confirmed: 18, after: ms(200), want: patience},
 		"a few do not wait":                  {few: true},
 		"nor does one that has time":         {in: slow},
 		"and nobody waits for those of them": {others: slow},
@@ -419,7 +423,7 @@ func TestTheActsOfACrowdGoOnTogether(t *testing.T) {
 				for range 20 {
 					others = append(others, c.remove(tc.others))
 				}
-				time.AfterFunc(100*time.Millisecond, func() {
+				time.AfterFunc(cmp.Or(tc.after, ms(100)), func() {
 					for _, other := range others[:tc.confirmed] {
 						other.confirmed(t.Context(), tc.others, 0)
 						if tc.givenUp {
@@ -442,7 +446,7 @@ func TestTheActsOfACrowdGoOnTogether(t *testing.T) {
 					other.over()
 				}
 				for name, goesOn := range map[string]func(){"when its attachment is marked": own.marked, "at its end": own.over} {
-					if goesOn(); c.confirmed != nil {
+					if goesOn(); c.confirmed.opened != nil {
 						t.Errorf("others wait for its confirmation %s", name)
 					}
 				}

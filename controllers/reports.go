@@ -94,7 +94,7 @@ func (r *reports) changed(volume, node string, d failover.Decision) bool {
 	if s.suspect.IsZero() {
 		s.suspect = r.now()
 	}
-	s.graceEnd = r.now().Add(d.Grace)
+	s.graceEnd = r.now().Add(d.GraceLeft)
 	if s.verdict == d.Verdict && s.reason == d.Reason {
 		return false
 	}

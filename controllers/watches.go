@@ -18,7 +18,7 @@ import (
 )
 
 // watchVolumes has a controller look at a PersistentVolume when it, a selected pod, an attachment or
-// LINSTOR's word on its resource changes. Where lookAfter is set, what changes within it is looked at together.
+// LINSTOR's word on its resource changes. Where lookAfter is set, what changes within it of the latter three is looked at together.
 func watchVolumes(b *ctrl.Builder, g *gatherer) *ctrl.Builder {
 	return b.
 		For(&corev1.PersistentVolume{}).
@@ -44,7 +44,7 @@ func (g *gatherer) later(h handler.EventHandler) handler.EventHandler {
 	}
 }
 
-// laterQueue is a queue to which everything is added after a while.
+// laterQueue is a queue to which what changes is added after a while.
 type laterQueue struct {
 	queue
 	after time.Duration

@@ -24,8 +24,8 @@ type Decision struct {
 	State State
 	// Message is the reason in words, for a log line or an Event.
 	Message string
-	// Grace is how much is left of the grace; zero unless the verdict is Pending.
-	Grace time.Duration
+	// GraceLeft is how much is left of the grace; zero unless the verdict is Pending.
+	GraceLeft time.Duration
 	// After is how soon R must be read and the decision taken again, although nothing may have happened;
 	// zero when only a change can alter the decision.
 	After time.Duration
@@ -62,7 +62,7 @@ func judge(s situation) Decision {
 		return d
 	}
 	if rest := remaining(s, f); rest > 0 {
-		d.Verdict, d.Grace, d.After = Pending, rest, min(rest, lookAgain)
+		d.Verdict, d.GraceLeft, d.After = Pending, rest, min(rest, lookAgain)
 		d.Message = fmt.Sprintf("%s; the grace of %s has not passed", f.message, f.grace)
 		return d
 	}
