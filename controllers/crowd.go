@@ -53,8 +53,8 @@ type crowd struct {
 	few int
 	// manyLost tells whether more volumes than that are lost, or soon will be.
 	manyLost func(few int) bool
-	// graceEnds is how long it takes until the last grace has passed of those that pass within a time; zero where none does.
-	graceEnds func(within time.Duration) time.Duration
+	// graceEnds is how long it takes until the last grace has passed of those that pass within a time; zero where no more than a few do.
+	graceEnds func(few int, within time.Duration) time.Duration
 	// marks and removals are taken by who does that at the moment, in the order in which they come.
 	marks, removals chan struct{}
 
@@ -103,7 +103,7 @@ func pass(ctx context.Context, opened chan struct{}, patience time.Duration) boo
 	return false
 }
 
-func newCrowd(few int, manyLost func(few int) bool, graceEnds func(within time.Duration) time.Duration) *crowd {
+func newCrowd(few int, manyLost func(few int) bool, graceEnds func(few int, within time.Duration) time.Duration) *crowd {
 	return &crowd{
 		few: few, manyLost: manyLost, graceEnds: graceEnds, marked: make(chan struct{}),
 		marks: make(chan struct{}, crowdMarks), removals: make(chan struct{}, crowdRemovals),
@@ -233,8 +233,8 @@ func (c *crowd) afterRemovals(now, removed time.Time) time.Duration {
 	return max(0, min(crowdPause, removed.Add(crowdPatience).Sub(now)))
 }
 
-// gather waits, where there are many whose pods end at once, until no more acts begin, nor will because their grace passes, so that
-// one request serves all of the same node, and none begins to write while others read.
+// gather waits, where there are many whose pods end at once, until no more acts begin, nor many will because their grace passes, so
+// that one request serves all of the same node, and none begins to write while others read.
 func (c *crowd) gather(ctx context.Context, in failover.Input) {
 	if !c.many() || !endAtOnce(in) {
 		return
@@ -261,14 +261,15 @@ func (c *crowd) gather(ctx context.Context, in failover.Input) {
 	}
 }
 
-// untilOthersCome is how long it takes until others have come whose grace passes within that time.
+// untilOthersCome is how long it takes until others have come whose grace passes within that time, if they are many: a few, and
+// then a few more, would be waited for again and again where nodes are lost one after the other.
 func (c *crowd) untilOthersCome(within time.Duration) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// All acts ask at about the same time, and it takes a look at each volume that may be lost.
 	if now := time.Now(); now.Sub(c.looked) > crowdLook {
 		c.looked, c.othersCome = now, time.Time{}
-		if left := c.graceEnds(within); left > 0 {
+		if left := c.graceEnds(c.few, within); left > 0 {
 			c.othersCome = now.Add(left + crowdGather)
 		}
 	}

@@ -22,7 +22,7 @@ import (
 func aCrowd(int) bool { return true }
 
 // noneSoon is lost in any case.
-func noneSoon(time.Duration) time.Duration { return 0 }
+func noneSoon(int, time.Duration) time.Duration { return 0 }
 
 // waited is how long a removal waits for the marks of others.
 func waited(t *testing.T, c *crowd) time.Duration {
@@ -356,6 +356,7 @@ func TestOnlyACrowdGathers(t *testing.T) {
 		in     failover.Input
 		others int             // come 40 ms after each other
 		graces []time.Duration // of volumes that are as good as lost, when they pass
+		each   int             // one less of them; a few if zero
 		want   time.Duration
 	}{
 		"one of a few does not wait":             {others: 5, graces: []time.Duration{ms(100)}},
@@ -364,6 +365,7 @@ func TestOnlyACrowdGathers(t *testing.T) {
 		"but not for ever":                       {many: true, others: 20, want: crowdGatherMax},
 		"one of many waits for graces that pass": {many: true, graces: []time.Duration{ms(120), ms(200)}, want: ms(200) + crowdGather},
 		"but not for one that takes longer":      {many: true, graces: []time.Duration{ms(120), ms(301)}, want: ms(120) + crowdGather},
+		"nor for a few":                          {many: true, each: crowdFew - 1, graces: []time.Duration{ms(120)}, want: crowdGather},
 		"nor for one that cannot come in time":   {many: true, graces: []time.Duration{ms(290)}, want: crowdGather},
 		"one that is not removed at once goes by itself": {
 			many: true, in: failover.Input{Pods: []failover.Pod{{Finalizers: true}}}, others: 5,
@@ -374,7 +376,9 @@ func TestOnlyACrowdGathers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newReports(metrics.New(), time.Now)
 				for i, left := range tc.graces {
-					r.changed(crowdName(i), nodeA, failover.Decision{Verdict: failover.Pending, Reason: failover.NodeUnreachable, GraceLeft: left})
+					for j := range cmp.Or(tc.each, crowdFew) + 1 {
+						r.changed(crowdName(100*i+j), nodeA, failover.Decision{Verdict: failover.Pending, Reason: failover.NodeUnreachable, GraceLeft: left})
+					}
 				}
 				c := newCrowd(crowdFew, func(int) bool { return tc.many }, r.graceEnds)
 				began := time.Now()
