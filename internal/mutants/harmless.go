@@ -36,6 +36,8 @@ var harmless = map[string]string{
 	"controllers/crowd.go: inTurn: without !r.isOld(in)":                                                             "a taint that could not be set is tried once more in the turn",
 	"controllers/crowd.go: inTurn: without done":                                                                     "a removal that took long is looked at once more",
 	"controllers/crowd.go: inTurn: r.age(in) > fresh with >=":                                                        "what is exactly so old is read once more",
+	"controllers/crowd.go: untilOthersCome: now.Sub(c.looked) > crowdLook with >=":                                   "what is known for exactly so long is looked up once more",
+	"controllers/crowd.go: waitForConfirmations: without all == nil":                                                 "a gate that is open is passed at once in any case",
 	"controllers/crowd.go: removeInCrowd: without !in.Attachment.Noted":                                              "a mark that is there is not written again in any case",
 	"controllers/crowd.go: removeInCrowd: without r.isOld(by)":                                                       "the removal itself deletes nothing by what is old",
 	"controllers/crowd.go: removeInCrowd: without done":                                                              "only the next look comes later",
