@@ -21,7 +21,7 @@ import (
 // aCrowd is one in any case.
 func aCrowd(int) bool { return true }
 
-// noneSoon is lost in any case.
+// noneSoon says that no grace is about to pass.
 func noneSoon(int, time.Duration) time.Duration { return 0 }
 
 // waited is how long a removal waits for the marks of others.
@@ -355,8 +355,8 @@ func TestOnlyACrowdGathers(t *testing.T) {
 		many   bool
 		in     failover.Input
 		others int             // come 40 ms after each other
-		graces []time.Duration // of volumes that are as good as lost, when they pass
-		each   int             // one less of them; a few if zero
+		graces []time.Duration // when they pass, of volumes that are as good as lost
+		each   int             // how many volumes have each; one more than a few if zero
 		want   time.Duration
 	}{
 		"one of a few does not wait":             {others: 5, graces: []time.Duration{ms(100)}},
@@ -365,7 +365,7 @@ func TestOnlyACrowdGathers(t *testing.T) {
 		"but not for ever":                       {many: true, others: 20, want: crowdGatherMax},
 		"one of many waits for graces that pass": {many: true, graces: []time.Duration{ms(120), ms(200)}, want: ms(200) + crowdGather},
 		"but not for one that takes longer":      {many: true, graces: []time.Duration{ms(120), ms(301)}, want: ms(120) + crowdGather},
-		"nor for a few":                          {many: true, each: crowdFew - 1, graces: []time.Duration{ms(120)}, want: crowdGather},
+		"nor for a few":                          {many: true, each: crowdFew, graces: []time.Duration{ms(120)}, want: crowdGather},
 		"nor for one that cannot come in time":   {many: true, graces: []time.Duration{ms(290)}, want: crowdGather},
 		"one that is not removed at once goes by itself": {
 			many: true, in: failover.Input{Pods: []failover.Pod{{Finalizers: true}}}, others: 5,
@@ -376,7 +376,7 @@ func TestOnlyACrowdGathers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newReports(metrics.New(), time.Now)
 				for i, left := range tc.graces {
-					for j := range cmp.Or(tc.each, crowdFew) + 1 {
+					for j := range cmp.Or(tc.each, crowdFew+1) {
 						r.changed(crowdName(100*i+j), nodeA, failover.Decision{Verdict: failover.Pending, Reason: failover.NodeUnreachable, GraceLeft: left})
 					}
 				}
