@@ -1,0 +1,43 @@
+// Package sendby keeps a request from being sent when what it rests on has become old.
+package sendby
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// ErrLate is why a request was not sent: the moment by which it had to be has passed. It may have been sent before, and been rejected.
+var ErrLate = errors.New("not sent, because what it rests on is too old by now; it has to be read again")
+
+type contextKey struct{}
+
+// With returns a context whose requests [Transport] sends until a moment, and not later. The answer may take longer, as ctx allows.
+//
+// A deadline would end the wait for an answer as well. And to look at the time before the request is made is not enough: client-go
+// repeats by itself, up to ten times, what the API server rejects with the header Retry-After (429 where it is busy).
+func With(ctx context.Context, moment time.Time) context.Context {
+	return context.WithValue(ctx, contextKey{}, moment)
+}
+
+// Transport returns next with the moments of [With] in force: a request that is late fails with an error that wraps [ErrLate].
+func Transport(next http.RoundTripper) http.RoundTripper { return transport{next} }
+
+type transport struct{ next http.RoundTripper }
+
+func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if moment, ok := req.Context().Value(contextKey{}).(time.Time); ok {
+		if late := time.Since(moment); late > 0 {
+			if req.Body != nil {
+				_ = req.Body.Close() // a RoundTripper has to, also where it fails
+			}
+			return nil, fmt.Errorf("%w (%s late)", ErrLate, late.Round(time.Millisecond))
+		}
+	}
+	return t.next.RoundTrip(req)
+}
+
+// WrappedRoundTripper lets client-go find what is below.
+func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
