@@ -23,9 +23,9 @@ const (
 	// crowdQuiet is for how long nearly all removals must have been marked: others may be about to begin.
 	crowdQuiet = 100 * time.Millisecond
 	// crowdMarkFresh and crowdRemoveFresh are how old a confirmation may be by which an attachment is marked, or a pod removed,
-	// without another: the one takes a request, the other two, of which the first may take half of the time that is left.
+	// without another: the rest of the time is for the one request, and for the detach that may follow the other.
 	crowdMarkFresh   = failover.MaxAge * 3 / 4
-	crowdRemoveFresh = failover.MaxAge / 2
+	crowdRemoveFresh = recent
 	// crowdTries is how often an act confirms in its turn where what it has read is old before it is used, and crowdTurn how much of
 	// its time it keeps for that.
 	crowdTries = 2
@@ -298,9 +298,10 @@ func endAtOnce(in failover.Input) bool {
 	})
 }
 
-// removeInCrowd marks the attachment and removes the first pod, each when its turn has come. Where that was the last one, in is what
-// it was removed by, and the removals of others are waited for while that can serve the detach. It tells whether the detach is next,
-// and whether nothing can follow at the moment; the end of the pod calls for the detach, too.
+// removeInCrowd marks the attachment and deletes the first pod, each when its turn has come. The pod's condition and phase are left
+// as they are: its object is gone with the deletion, and setting them costs the API server several times what that does. Where it
+// was the last pod, in is what it was removed by, and the removals of others are waited for while that can serve the detach. It tells
+// whether the detach is next, and whether nothing can follow at the moment; the end of the pod calls for the detach, too.
 func (r *FailoverReconciler) removeInCrowd(
 	ctx context.Context, pv *corev1.PersistentVolume, in *failover.Input, removal progress,
 ) (emptied, over bool, err error) {
@@ -317,10 +318,13 @@ func (r *FailoverReconciler) removeInCrowd(
 	r.crowd.wait(ctx)
 	last := false
 	remove := func(by failover.Input, d failover.Decision) (bool, error) {
-		if err := r.keepAway.Ensure(ctx, by, d); err != nil || r.isOld(by) {
+		if by.Attachment != nil && !by.Attachment.Noted {
+			return false, nil // not the one that was marked, or somebody took the mark off
+		}
+		if err := r.keepAway.Ensure(ctx, by, d); err != nil {
 			return false, nil //nolint:nilerr // it is tried and told again before the next confirmation
 		}
-		done, err := r.remove(ctx, pv, by, d, by.Pods[0], failover.RemoveForce)
+		done, err := r.deletePod(ctx, pv, by, d, by.Pods[0], failover.RemoveForce, false)
 		if last = done && err == nil && len(by.Pods) == 1; last {
 			*in = by
 		}

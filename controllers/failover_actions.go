@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/sendby"
 )
 
 const (
@@ -173,8 +175,7 @@ func (r *FailoverReconciler) removeNext(
 	for _, pod := range in.Pods {
 		switch removal := failover.RemovalOf(in, pod); removal {
 		case failover.RemoveForce, failover.RemoveGracefully:
-			_, err := r.remove(ctx, pv, in, d, pod, removal)
-			return true, err
+			return true, r.remove(ctx, pv, in, d, pod, removal)
 		case failover.RemovalStuck:
 			r.reportStuck(ctx, pv, in, pod)
 		case failover.RemovalRunning:
@@ -185,28 +186,30 @@ func (r *FailoverReconciler) removeNext(
 }
 
 // remove sets the pod's condition and deletes it. The condition is a courtesy to the pod's owner; the removal does not depend
-// on it, nor wait until what was read is old. It tells whether the pod was deleted; if not, the next turn confirms again.
+// on it, nor wait until what was read is old. Where it is, the next turn confirms again.
 func (r *FailoverReconciler) remove(
 	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision, facts failover.Pod, removal failover.Removal,
-) (deleted bool, err error) {
+) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: facts.Namespace, Name: facts.Name, UID: facts.UID}}
 	markCtx, cancel := context.WithTimeout(ctx, (failover.MaxAge-r.age(in))/2)
 	defer cancel()
-	err = r.markDisrupted(markCtx, pod, d, removal == failover.RemoveForce)
+	err := r.markDisrupted(markCtx, pod, d, removal == failover.RemoveForce)
 	if client.IgnoreNotFound(err) != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot set the pod's DisruptionTarget condition", "pod", key(facts.Namespace, facts.Name))
 	}
-	if r.isOld(in) {
-		return false, nil
-	}
-	return true, r.deletePod(ctx, pv, in, d, facts, removal, err == nil && removal == failover.RemoveForce)
+	_, err = r.deletePod(ctx, pv, in, d, facts, removal, err == nil && removal == failover.RemoveForce)
+	return err
 }
 
-// deletePod deletes a pod; failed tells whether its phase was changed to that before.
+// deletePod deletes a pod, unless what was read is old by now; failed tells whether its phase was changed to that before. It tells
+// whether the deletion was asked for; if not, another confirmation is wanted.
 func (r *FailoverReconciler) deletePod(
 	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision, facts failover.Pod,
 	removal failover.Removal, failed bool,
-) error {
+) (asked bool, err error) {
+	if r.isOld(in) {
+		return false, nil
+	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: facts.Namespace, Name: facts.Name, UID: facts.UID}}
 	grace := int64(r.settings.DeletionGrace / time.Second)
 	if removal == failover.RemoveForce {
@@ -215,22 +218,29 @@ func (r *FailoverReconciler) deletePod(
 	ctrl.LoggerFrom(ctx).Info("Deleting pod", "volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,
 		"pod", key(facts.Namespace, facts.Name), "reason", d.Reason, "gracePeriodSeconds", grace, "message", d.Message)
 	r.reports.begins(pv.Name, in) // or the API may have done it, and the answer gets lost
-	err := r.client.Delete(ctx, pod, client.GracePeriodSeconds(grace), client.Preconditions{UID: &facts.UID})
+	err = r.client.Delete(r.whileFresh(ctx, in), pod, client.GracePeriodSeconds(grace), client.Preconditions{UID: &facts.UID})
 	switch gone := apierrors.IsNotFound(err) || apierrors.IsConflict(err); {
+	case errors.Is(err, sendby.ErrLate):
+		return false, nil
 	case gone && failed:
 		// A StatefulSet deletes a pod whose phase is Failed at once, and may be quicker: the removal is ours all the same.
 	case gone:
-		return nil // or another pod of that name: the next confirmation shows it
+		return true, nil // or another pod of that name: the next confirmation shows it
 	case err != nil:
-		return fmt.Errorf("deleting pod %s: %w", key(facts.Namespace, facts.Name), err)
+		return true, fmt.Errorf("deleting pod %s: %w", key(facts.Namespace, facts.Name), err)
 	}
 	r.reports.podRemoved(pv.Name, in, d, removal)
 	r.recordRemoval(pv, pod, d)
-	return nil
+	return true, nil
 }
 
 // isOld tells whether so much time has passed since a confirmation that nothing may be deleted by it any more.
 func (r *FailoverReconciler) isOld(in failover.Input) bool { return r.age(in) > failover.MaxAge }
+
+// whileFresh returns a context in which a deletion is sent, by client-go also repeatedly, only until what was read is old.
+func (r *FailoverReconciler) whileFresh(ctx context.Context, in failover.Input) context.Context {
+	return sendby.With(ctx, time.Now().Add(failover.MaxAge-r.age(in)))
+}
 
 // age is how much time has passed since LINSTOR was asked for a confirmation, at the beginning of which that is.
 func (r *FailoverReconciler) age(in failover.Input) time.Duration { return r.clock.Now().Sub(in.Asked) }
@@ -350,7 +360,11 @@ func (r *FailoverReconciler) detach(
 	if r.isOld(in) {
 		return false, nil
 	}
-	return true, r.deleteAttachment(ctx, pv, in, d)
+	err = r.deleteAttachment(ctx, pv, in, d)
+	if errors.Is(err, sendby.ErrLate) {
+		return false, nil
+	}
+	return true, err
 }
 
 func (r *FailoverReconciler) deleteAttachment(
@@ -359,7 +373,7 @@ func (r *FailoverReconciler) deleteAttachment(
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: in.Attachment.Name, UID: in.Attachment.UID}}
 	ctrl.LoggerFrom(ctx).Info("Deleting attachment", "volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,
 		"volumeAttachment", va.Name, "reason", d.Reason, "message", d.Message)
-	err := r.client.Delete(ctx, va, client.Preconditions{UID: &in.Attachment.UID})
+	err := r.client.Delete(r.whileFresh(ctx, in), va, client.Preconditions{UID: &in.Attachment.UID})
 	switch {
 	case apierrors.IsNotFound(err) && r.fastDetach:
 		// Kubernetes deletes the attachment of a released volume, and may be quicker: the detach is ours all the same.

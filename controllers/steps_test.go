@@ -3,7 +3,10 @@ package controllers
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -17,6 +20,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/sendby"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -76,8 +80,7 @@ func (s *steps) must(err error) {
 
 func (s *steps) remove(how failover.Removal) {
 	s.Helper()
-	_, err := s.r.remove(s.ctx, s.pv, s.in, s.d, s.in.Pods[0], how)
-	s.must(err)
+	s.must(s.r.remove(s.ctx, s.pv, s.in, s.d, s.in.Pods[0], how))
 }
 
 func (s *steps) mark() {
@@ -203,6 +206,61 @@ func TestNoStepIsForAnotherObjectOfThatName(t *testing.T) {
 	})
 }
 
+// deletions is a client that notes by which context an object is deleted.
+type deletions struct {
+	client.Client
+	by context.Context //nolint:containedctx // what is tested
+}
+
+func (c *deletions) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+	c.by = ctx
+	return c.Client.Delete(ctx, o, opts...)
+}
+
+// sent is the error of sending a request now.
+func (c *deletions) sent() error {
+	resp, err := sendby.Transport(answers{httptest.NewRecorder()}).RoundTrip(httptest.NewRequestWithContext(c.by, http.MethodDelete, "/", nil))
+	if err == nil {
+		_ = resp.Body.Close()
+	}
+	return err
+}
+
+// answers is a server that is reached without a network.
+type answers struct{ *httptest.ResponseRecorder }
+
+func (a answers) RoundTrip(*http.Request) (*http.Response, error) { return a.Result(), nil }
+
+// client-go sends what was rejected again by itself.
+func TestADeletionIsSentOnlyWhileItsReadingCounts(t *testing.T) {
+	for name, play := range map[string]func(*steps){
+		"of a pod": func(s *steps) { s.remove(failover.RemoveForce) },
+		"of an attachment": func(s *steps) {
+			s.withoutPod()
+			s.detach()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				c := &deletions{Client: s.r.client}
+				s.r.client = c
+				play(s)
+				if c.by == nil {
+					t.Fatal("nothing was deleted")
+				}
+				if err := c.sent(); err != nil {
+					t.Errorf("while it counts: %v", err)
+				}
+				<-time.After(failover.MaxAge + time.Millisecond)
+				if err := c.sent(); !errors.Is(err, sendby.ErrLate) {
+					t.Errorf("when it is old: %v", err)
+				}
+			})
+		})
+	}
+}
+
 // Force asks nobody and says that the pod has ended; otherwise the kubelet has its time and says so itself.
 func TestHowAPodIsRemoved(t *testing.T) {
 	t.Parallel()
@@ -266,7 +324,7 @@ func TestARemovalThatFailsIsTold(t *testing.T) {
 			}
 			return nil
 		})
-		if _, err := s.r.remove(s.ctx, s.pv, s.in, s.d, s.in.Pods[0], how); err == nil || s.events.has(EventForceDeleted, "Pod", "db-0") {
+		if err := s.r.remove(s.ctx, s.pv, s.in, s.d, s.in.Pods[0], how); err == nil || s.events.has(EventForceDeleted, "Pod", "db-0") {
 			t.Errorf("%s: %v, events %v", how, err, s.events.reasons("Pod", "db-0"))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,13 +43,16 @@ func inCrowd(t *testing.T, story func(w *world, p *process), finalizers ...strin
 	})
 }
 
-func TestAPodInACrowdIsRemovedWithMarkAndCondition(t *testing.T) {
+// writesInCrowd are the writes of a fail-over in a crowd: a pod whose object goes with its deletion gets no condition before.
+var writesInCrowd = slices.DeleteFunc(slices.Clone(writes), func(write permission) bool { return write.resource == "pods/status" })
+
+func TestAPodInACrowdIsRemovedWithMark(t *testing.T) {
 	inCrowd(t, func(w *world, p *process) {
 		w.detachesSlowly()
 		w.Crash(nodeA)
 		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 		w.pass(time.Second)
-		w.wantWrote(p, writes)
+		w.wantWrote(p, writesInCrowd)
 		w.Return(nodeA)
 		w.pass(3 * time.Minute)
 		w.wantNothingLeft(p)
@@ -456,8 +460,8 @@ func TestARemovalInACrowdWhosePodIsReadSlowly(t *testing.T) {
 // longer than all else.
 func TestARemovalInACrowdWhoseConfirmationIsOldIsTriedAgainInItsTurn(t *testing.T) {
 	for name, slow := range map[string]func(r apimodel.Request) bool{
-		"the pod is read slowly":          func(r apimodel.Request) bool { return r.Verb == apimodel.VerbGet && r.Kind == "Pod" },
-		"the condition is written slowly": func(r apimodel.Request) bool { return r.Verb == apimodel.VerbPatch && r.Kind == "Pod" },
+		"the pod is read slowly":  func(r apimodel.Request) bool { return r.Verb == apimodel.VerbGet && r.Kind == "Pod" },
+		"the node is read slowly": func(r apimodel.Request) bool { return r.Verb == apimodel.VerbGet && r.Kind == "Node" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCrowd(t, func(w *world, p *process) {
@@ -466,7 +470,11 @@ func TestARemovalInACrowdWhoseConfirmationIsOldIsTriedAgainInItsTurn(t *testing.
 				w.untilMarked()
 				w.pass(2 * crowdPatience)
 				var once sync.Once
+				var read atomic.Int32
 				w.API.Delay(func(r apimodel.Request) time.Duration {
+					if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbGet && r.Kind == "Pod" {
+						read.Add(1)
+					}
 					switch {
 					case !strings.HasPrefix(r.Actor, controllerActor):
 					case r.Verb == apimodel.VerbList && r.Kind == "Pod":
@@ -478,9 +486,32 @@ func TestARemovalInACrowdWhoseConfirmationIsOldIsTriedAgainInItsTurn(t *testing.
 				})
 				free()
 				w.until(10*time.Second, "the pod is removed", func() bool { return len(w.removed("db-0")) > 0 })
+				if read.Load() < 2 {
+					t.Error("the pod was removed by what was old")
+				}
 			})
 		})
 	}
+}
+
+// A later leader must know whose the detach is, whatever happened while the removal waited for its turn.
+func TestAPodInACrowdIsNotRemovedWithoutAMark(t *testing.T) {
+	inCrowd(t, func(w *world, p *process) {
+		free := busy(p.parts.failover.crowd.removals)
+		w.Crash(nodeA)
+		w.untilMarked()
+		w.pass(2 * crowdPatience)
+		va := w.attachment("db", nodeA)
+		delete(va.Annotations, AnnotationFailOver)
+		w.must(w.API.Client("user").Update(w.ctx, va))
+		w.API.OnChange(func(c apimodel.Change) {
+			if c.Verb == apimodel.VerbDelete && c.Kind == "Pod" && w.attachment("db", nodeA).Annotations[AnnotationFailOver] == "" {
+				t.Error("the pod was removed without a mark")
+			}
+		})
+		free()
+		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
 }
 
 func TestTwoPodsOnOneClaimAreRemovedInACrowd(t *testing.T) {
@@ -494,7 +525,7 @@ func TestTwoPodsOnOneClaimAreRemovedInACrowd(t *testing.T) {
 }
 
 func TestTheLeaderIsKilledAtEachStepInACrowd(t *testing.T) {
-	for i, write := range writes {
+	for i, write := range writesInCrowd {
 		for _, before := range []bool{true, false} {
 			name := "after it could " + write.String()
 			if before {
@@ -506,9 +537,9 @@ func TestTheLeaderIsKilledAtEachStepInACrowd(t *testing.T) {
 					w.Crash(nodeA)
 					w.until(40*time.Second, "the first leader is killed", killed)
 					w.pass(12 * time.Second)
-					done := writes[:i+1]
+					done := writesInCrowd[:i+1]
 					if before {
-						done = writes[:i]
+						done = writesInCrowd[:i]
 					}
 					w.wantWrote(first, done)
 					second.leads(crowded())

@@ -1,9 +1,11 @@
 package controllers
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/sendby"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -186,6 +189,42 @@ func TestAReleaseThatTakesItsTimeIsFollowedByAnotherLook(t *testing.T) {
 			t.Errorf("attachments were deleted by a word of LINSTOR that was 3 s old: %d", len(deleted))
 		}
 	})
+}
+
+// The API server may reject a deletion for so long that it rests on something old when it could be sent again.
+func TestADeletionThatCouldNotBeSentInTimeFollowsAnotherConfirmation(t *testing.T) {
+	for _, kind := range []string{"Pod", "VolumeAttachment"} {
+		for how, play := range map[string]func(*testing.T, func(*world, *process)){
+			"alone":      scene,
+			"in a crowd": func(t *testing.T, story func(*world, *process)) { inCrowd(t, story) },
+		} {
+			t.Run(kind+" "+how, func(t *testing.T) {
+				play(t, func(w *world, _ *process) {
+					var rejected, asked atomic.Bool
+					w.API.Fail(func(r apimodel.Request) error {
+						if !strings.HasPrefix(r.Actor, controllerActor) {
+							return nil
+						}
+						if r.Verb == apimodel.VerbDelete && r.Kind == kind && !rejected.Swap(true) {
+							return fmt.Errorf("the API is busy: %w", sendby.ErrLate)
+						}
+						if r.Verb == apimodel.VerbDelete && r.Kind == kind && !asked.Load() {
+							t.Error("it was sent again by the same confirmation")
+						}
+						if rejected.Load() && (r.Verb == apimodel.VerbGet || r.Verb == apimodel.VerbList) && r.Kind == kind {
+							asked.Store(true)
+						}
+						return nil
+					})
+					w.Crash(nodeA)
+					w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+					if !rejected.Load() {
+						t.Error("nothing was rejected")
+					}
+				})
+			})
+		}
+	}
 }
 
 // What was read for the removal of the pod serves the detach as well only while it is recent, and nothing that comes later.

@@ -105,9 +105,13 @@ var edits = []edit{
 		"func() (*failover.Attachment, error) { if mutantIs(§) { return in.Attachment, nil }; return … }()",
 	},
 	{
+		"pods in a crowd are removed without a mark", "controllers/crowd.go",
+		"if «by.Attachment != nil && !by.Attachment.Noted» {", "(… && !mutantIs(§))",
+	},
+	{
 		"two pods are removed by one confirmation", actionsFile,
-		"_, err := r.remove(ctx, pv, in, d, pod, removal)\n\t\t\t«return true, err»",
-		"if !mutantIs(§) { … }; if err != nil { return true, err }",
+		"«return true, r.remove(ctx, pv, in, d, pod, removal)»",
+		"if err := r.remove(ctx, pv, in, d, pod, removal); err != nil || !mutantIs(§) { return true, err }",
 	},
 	{
 		"every pod is removed by force", actionsFile, "if «removal == failover.RemoveForce» {", "(… || mutantIs(§))",

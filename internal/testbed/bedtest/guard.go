@@ -1,11 +1,15 @@
 package bedtest
 
 import (
+	"encoding/json"
+
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
 )
 
@@ -16,33 +20,86 @@ func (s *Scenario) guard() {
 	c, err := client.NewWithWatch(s.Config, client.Options{})
 	s.Must(err)
 	// Not for as long as the scenario may wait: some take more time than that of their beginning.
-	w, err := c.Watch(s.T.Context(), &corev1.PodList{}, client.InNamespace(s.Name))
+	pods, err := c.Watch(s.T.Context(), &corev1.PodList{}, client.InNamespace(s.Name))
+	s.Must(err)
+	attachments, err := c.Watch(s.T.Context(), &storagev1.VolumeAttachmentList{})
 	s.Must(err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		seen := map[types.UID]bool{}
-		for event := range w.ResultChan() {
-			if pod, ok := event.Object.(*corev1.Pod); ok && event.Type != watch.Deleted && marked(pod) && !seen[pod.UID] {
-				seen[pod.UID] = true
-				s.judge(pod)
-			}
-		}
+		s.follow(pods.ResultChan(), attachments.ResultChan())
 	}()
 	s.T.Cleanup(func() {
-		w.Stop()
+		pods.Stop()
+		attachments.Stop()
 		<-done
 	})
 }
 
-// marked tells whether the controller has announced that it removes a pod, which it does before it does.
-func marked(pod *corev1.Pod) bool {
+// follow judges each pod when the controller announces that it removes it, until both watches have ended: when its attachment is
+// marked, and when it gets its condition, which may come later.
+func (s *Scenario) follow(pods, attachments <-chan watch.Event) {
+	type announcement struct {
+		uid types.UID
+		by  string
+	}
+	known, announced, judged := map[types.UID]*corev1.Pod{}, map[announcement]bool{}, map[announcement]bool{}
+	judge := func(uid types.UID) {
+		for _, a := range []announcement{{uid, "mark"}, {uid, "condition"}} {
+			if pod := known[uid]; pod != nil && announced[a] && !judged[a] {
+				judged[a] = true
+				s.judge(pod)
+			}
+		}
+	}
+	for pods != nil || attachments != nil {
+		select {
+		case event, open := <-pods:
+			if !open {
+				pods = nil
+			}
+			pod, ok := event.Object.(*corev1.Pod)
+			if !ok || event.Type == watch.Deleted {
+				continue
+			}
+			known[pod.UID] = pod
+			if disrupted(pod) {
+				announced[announcement{pod.UID, "condition"}] = true
+			}
+			judge(pod.UID)
+		case event, open := <-attachments:
+			if !open {
+				attachments = nil
+			}
+			if va, ok := event.Object.(*storagev1.VolumeAttachment); ok && event.Type != watch.Deleted {
+				for _, uid := range marked(va) {
+					announced[announcement{uid, "mark"}] = true
+					judge(uid)
+				}
+			}
+		}
+	}
+}
+
+// disrupted tells whether a pod has the condition that the controller sets before it removes one, unless many are lost.
+func disrupted(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
 			return true
 		}
 	}
 	return false
+}
+
+// marked returns the pods in the mark that the controller sets on an attachment before it removes any of its pods.
+func marked(va *storagev1.VolumeAttachment) []types.UID {
+	var mark struct {
+		Pods []types.UID `json:"pods"`
+	}
+	if json.Unmarshal([]byte(va.Annotations[controllers.AnnotationFailOver]), &mark) != nil {
+		return nil // none, or none of the controller's
+	}
+	return mark.Pods
 }
 
 // judge reports a pod that the controller should have left alone.

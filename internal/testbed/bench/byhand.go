@@ -46,10 +46,9 @@ func byHand(ctx context.Context, crowds []*crowd) (first, last time.Time, err er
 	return takeByHand(ctx, crowds, deletePods, releaseVolumes, deleteAttachments)
 }
 
-// byHandInFull is byHand with all that the controller writes: each attachment is marked before, and each pod gets its
-// condition and its phase.
+// byHandInFull is byHand with all that the controller writes: each attachment is marked before.
 func byHandInFull(ctx context.Context, crowds []*crowd) (first, last time.Time, err error) {
-	return takeByHand(ctx, crowds, markAttachments, failPods, releaseVolumes, deleteAttachments)
+	return takeByHand(ctx, crowds, markAttachments, deletePods, releaseVolumes, deleteAttachments)
 }
 
 func takeByHand(ctx context.Context, crowds []*crowd, steps ...handStep) (first, last time.Time, err error) {
@@ -77,30 +76,12 @@ func takeByHand(ctx context.Context, crowds []*crowd, steps ...handStep) (first,
 // deletePods deletes the pods of a crowd, as kubectl delete --force does.
 func deletePods(ctx context.Context, group *errgroup.Group, w *crowd) {
 	for _, name := range w.pods {
-		group.Go(func() error { return w.deletePod(ctx, name) })
-	}
-}
-
-// deletePod deletes a pod by force. That it is gone is no error: a StatefulSet deletes a pod whose phase is Failed.
-func (w *crowd) deletePod(ctx context.Context, name string) error {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	if err := w.Client.Delete(ctx, pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete pod %s: %w", name, err)
-	}
-	return nil
-}
-
-// failPods sets the condition and phase of the pods of a crowd that the controller sets, and deletes each right after.
-func failPods(ctx context.Context, group *errgroup.Group, w *crowd) {
-	status := client.RawPatch(types.StrategicMergePatchType, []byte(`{"status":{"phase":"Failed","conditions":[{"type":"DisruptionTarget",`+
-		`"status":"True","reason":"NodeUnreachable","message":"neither LINSTOR nor any peer reaches the node"}]}}`))
-	for _, name := range w.pods {
 		group.Go(func() error {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-			if err := w.Client.Status().Patch(ctx, pod, status); err != nil {
-				return fmt.Errorf("set the condition of pod %s: %w", name, err)
+			if err := w.Client.Delete(ctx, pod, client.GracePeriodSeconds(0)); err != nil {
+				return fmt.Errorf("delete pod %s: %w", name, err)
 			}
-			return w.deletePod(ctx, name)
+			return nil
 		})
 	}
 }

@@ -40,9 +40,9 @@ var (
 			handRunning := baseline(seconds("our first action → last Running, by hand at once", betweenMass(hand, firstAction, lastRunning)))
 			running.Limits = []Limit{{Median, massFactor * handRunning.Of(Median)}}
 			return Results{rowMass.Key: append(massMeasures(ours, hand, true), running, handRunning,
-				baseline(seconds("our first action → last Running, by hand at once with mark and condition",
+				baseline(seconds("our first action → last Running, by hand at once with mark",
 					betweenMass(inFull[1], firstAction, lastRunning))),
-				baseline(seconds("our first action → last Running, by hand at once with mark and condition while three paused replicas follow",
+				baseline(seconds("our first action → last Running, by hand at once with mark while three paused replicas follow",
 					betweenMass(inFull[0], firstAction, lastRunning))))}, nil
 		},
 	}
@@ -185,10 +185,10 @@ var groupThousand = Group{
 			return baseline(since(hand, what+", by hand at once", to))
 		}
 		inFull := func(what string, to func(massLoss) time.Time) Measure {
-			return baseline(since(full, what+", by hand at once with mark and condition", to))
+			return baseline(since(full, what+", by hand at once with mark", to))
 		}
 		whileFollowed := func(what string, to func(massLoss) time.Time) Measure {
-			return baseline(since(followed, what+", by hand at once with mark and condition while three paused replicas follow", to))
+			return baseline(since(followed, what+", by hand at once with mark while three paused replicas follow", to))
 		}
 		all, acts := one("last Running", lastRunning), one("our last action", lastAction)
 		acts.Note = fmt.Sprintf("%.0f %% of the time to the last Running", 100*acts.Values[0]/all.Values[0])

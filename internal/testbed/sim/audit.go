@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -145,8 +146,34 @@ func (c *auditedClient) List(ctx context.Context, list client.ObjectList, opts .
 }
 
 func (c *auditedClient) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	c.process.world.auditWrite(o)
+	w := c.process.world
+	w.auditWrite(o)
+	if va, ok := o.(*storagev1.VolumeAttachment); ok {
+		data, err := patch.Data(va)
+		w.must(err)
+		c.noteReason(ctx, data)
+	}
 	return c.Client.Patch(ctx, o, patch, opts...)
+}
+
+// noteReason notes the reason in the mark of an attachment for each of its pods.
+func (c *auditedClient) noteReason(ctx context.Context, patch []byte) {
+	var content metav1.PartialObjectMetadata
+	c.process.world.must(json.Unmarshal(patch, &content))
+	text := content.Annotations[controllers.AnnotationFailOver]
+	if text == "" {
+		return // a mark is taken off
+	}
+	var mark struct {
+		Pods   []types.UID     `json:"pods"`
+		Reason failover.Reason `json:"reason"`
+	}
+	c.process.world.must(json.Unmarshal([]byte(text), &mark))
+	c.process.acts.of(ctx, func(a *act) {
+		for _, uid := range mark.Pods {
+			a.reasons[uid] = mark.Reason
+		}
+	})
 }
 
 func (c *auditedClient) Status() client.SubResourceWriter {
