@@ -99,6 +99,9 @@ func (r *FailoverReconciler) takeTurns(
 			emptied = false
 			removal.over()
 			over, err = r.detach(ctx, pv, in, d)
+			if rest := r.reports.restAfterDetach(pv.Name, in); rest > 0 {
+				d.After = rest
+			}
 		} else {
 			emptied, over, err = r.removeOne(ctx, pv, &in, d, removal)
 		}
@@ -383,7 +386,7 @@ func (r *FailoverReconciler) deleteAttachment(
 		return fmt.Errorf("deleting VolumeAttachment %s: %w", va.Name, err)
 	}
 	r.reports.detached(pv.Name, in, r.crowd.many())
-	r.reports.left(pv.Name, in.Node.Name)
+	r.reports.left(pv.Name, in)
 	r.recordDetach(pv, va, d)
 	return nil
 }

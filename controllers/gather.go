@@ -43,6 +43,9 @@ type gatherer struct {
 	attachments *attachmentReader
 	// begun tells whether this process has begun a fail-over for the attachment; nil where it never does.
 	begun func(volume, node string, attachment types.UID) bool
+	// lingering returns the attachment of a volume that this process has deleted, and its node, while Kubernetes may not have noticed
+	// that; nil where it never deletes one.
+	lingering func(volume string) (node string, attachment *failover.Attachment)
 }
 
 // decided counts how long the events of a resource have waited that came before a decision on it began. Time is the machine's
@@ -84,6 +87,10 @@ func (g *gatherer) candidates(ctx context.Context, pv *corev1.PersistentVolume) 
 	for _, pod := range pods {
 		nodes = append(nodes, pod.Spec.NodeName)
 	}
+	if g.lingering != nil {
+		node, _ := g.lingering(pv.Name)
+		nodes = append(nodes, node)
+	}
 	slices.Sort(nodes)
 	var inputs []failover.Input
 	for _, node := range slices.Compact(nodes) {
@@ -111,6 +118,12 @@ func (g *gatherer) input(
 		Node:             g.kubelets.Node(node),
 		Attachment:       attachment,
 		LinstorConfirmed: g.linstor.Status().LastConfirmed,
+	}
+	if attachment == nil && len(pods) == 0 {
+		var err error
+		if in.Attachment, err = g.lingeringOn(ctx, pv, in.Node); err != nil {
+			return failover.Input{}, err
+		}
 	}
 	in.Resource = g.resource(pv)
 	for i := range pods {
@@ -152,6 +165,25 @@ func (g *gatherer) attachmentFacts(
 		facts.Marked = true
 	}
 	return facts
+}
+
+// lingeringOn returns the attachment to the node that this process has deleted, as one that is being deleted, while a kubelet that lives
+// may claim the volume again before the attach/detach controller has looked: it would hold the volume there until it verifies
+// attachments, once a minute. Once the volume has an attachment elsewhere it has noticed.
+func (g *gatherer) lingeringOn(ctx context.Context, pv *corev1.PersistentVolume, node failover.Node) (*failover.Attachment, error) {
+	if g.lingering == nil || kubeletIsSilent(node) {
+		return nil, nil
+	}
+	from, facts := g.lingering(pv.Name)
+	if facts == nil || from != node.Name {
+		return nil, nil
+	}
+	attachments, err := g.attachmentsOf(ctx, pv.Name)
+	elsewhere := func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName != from }
+	if err != nil || slices.ContainsFunc(attachments, elsewhere) {
+		return nil, err
+	}
+	return facts, nil
 }
 
 // attachmentFacts returns the attachment to the node; selected are all selected pods that use the volume.

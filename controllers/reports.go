@@ -25,12 +25,20 @@ type reports struct {
 
 // departure is a volume's detachment from a lost node.
 type departure struct {
-	node string
-	at   time.Time
+	node       string
+	at         time.Time
+	attachment failover.Attachment // the one that was deleted
 }
 
-// departureMemory is for how long a volume is expected to be attached again.
-const departureMemory = 10 * time.Minute
+const (
+	// departureMemory is for how long a volume is expected to be attached again.
+	departureMemory = 10 * time.Minute
+	// lingers is for how long the attach/detach controller may not have noticed that an attachment was deleted: the default of its
+	// --attach-detach-reconcile-sync-period.
+	lingers = time.Minute
+	// releaseAgain is how soon it is looked whether a kubelet that lives has claimed a released volume again.
+	releaseAgain = 300 * time.Millisecond
+)
 
 // story is one volume on one node.
 type story struct {
@@ -267,8 +275,8 @@ func (r *reports) suspectedSince(volume, node string) time.Time {
 }
 
 // detached notes that the attachment was deleted, by whom ever, and that nothing is left to do but to wait for its end. A
-// kubelet that lives may claim the volume again meanwhile. Of a silent one it is looked at more and more rarely, and where many are
-// lost rarely from the beginning: what Kubernetes has to do for them takes longer.
+// kubelet that lives may claim the volume again meanwhile, so that is looked at often. Of a silent one it is looked at more and more
+// rarely, and where many are lost rarely from the beginning: what Kubernetes has to do for them takes longer.
 func (r *reports) detached(volume string, in failover.Input, many bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -278,8 +286,10 @@ func (r *reports) detached(volume string, in failover.Input, many bool) {
 		s.rest = retryLimit
 	case silent && s.attachment == in.Attachment.UID:
 		s.rest = min(2*s.rest, retryLimit)
-	default:
+	case silent || many:
 		s.rest = retryAct
+	default:
+		s.rest = releaseAgain
 	}
 	s.attachment, s.detached = in.Attachment.UID, r.now()
 }
@@ -317,12 +327,25 @@ func (r *reports) story(volume, node string) *story {
 	return nodes[node]
 }
 
-// left notes that the volume was taken off a lost node.
-func (r *reports) left(volume, node string) {
+// left notes that the volume was taken off a lost node: its attachment there was deleted.
+func (r *reports) left(volume string, in failover.Input) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.departed, func(_ string, d departure) bool { return r.now().Sub(d.at) > departureMemory })
-	r.departed[volume] = departure{node: node, at: r.now()}
+	r.departed[volume] = departure{node: in.Node.Name, at: r.now(), attachment: *in.Attachment}
+}
+
+// lingering returns the attachment of the volume that was deleted, and its node, while the attach/detach controller may not have
+// noticed that; nil otherwise.
+func (r *reports) lingering(volume string) (node string, attachment *failover.Attachment) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d, ok := r.departed[volume]
+	if !ok || r.now().Sub(d.at) > lingers {
+		return "", nil
+	}
+	d.attachment.Deleting, d.attachment.Marked = true, true
+	return d.node, &d.attachment
 }
 
 // leftFrom returns the node that a volume was taken off and from which it has not arrived elsewhere yet.

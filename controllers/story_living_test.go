@@ -2,6 +2,8 @@ package controllers
 
 import (
 	"maps"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,6 +51,77 @@ func TestALivingNodeLosesItsStorageNetwork(t *testing.T) {
 		w.pass(2 * time.Minute)
 		w.wantRunning("db-0", nodeB)
 	})
+}
+
+// A kubelet that lives writes its list again, every ten seconds or when it changes: also between the release of a volume and the
+// moment at which Kubernetes looks at the list. Unless it is released again, Kubernetes notices only after a minute that the
+// attachment is gone.
+func TestAKubeletThatClaimsAReleasedVolumeOnceMoreHoldsNothingUp(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		w.API.Delay(func(r apimodel.Request) time.Duration {
+			if r.Actor == virtual.ActorAttach && r.Verb == apimodel.VerbGet && r.Kind == "Node" {
+				return 100 * time.Millisecond
+			}
+			return 0
+		})
+		claimed := 0
+		w.API.OnChange(func(c apimodel.Change) {
+			if c.Actor != controllerActor+"one" || c.Kind != "Node" || !c.Status || claimed == 2 {
+				return
+			}
+			claimed++
+			node := c.New.(*corev1.Node).DeepCopy()
+			node.Status.VolumesInUse = c.Old.(*corev1.Node).Status.VolumesInUse
+			node.ResourceVersion = ""
+			w.must(w.Client().Status().Update(w.ctx, node))
+		})
+		w.DRBD.Isolate(nodeA)
+		w.untilRemoved(30*time.Second, "db-0")
+		w.until(30*time.Second, "the attachment is deleted", func() bool { return w.attachment("db", nodeA) == nil })
+		w.until(3*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		if claimed != 2 {
+			t.Errorf("the volume was claimed %d times, want 2", claimed)
+		}
+		w.DRBD.Rejoin(nodeA)
+		w.pass(3 * time.Minute)
+		w.wantNothingLeft(p)
+		p.wantTimedOnce()
+	})
+}
+
+// Kubernetes detaches what nobody waits for in its own time.
+func TestAReleasedVolumeIsLookedAtForAMinuteAtMost(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		w.must(w.cordon(nodeB))
+		w.must(w.cordon(nodeT))
+		w.DRBD.Isolate(nodeA)
+		w.until(time.Minute, "the attachment is deleted", func() bool { return w.attachment("db", nodeA) == nil })
+		looks := w.looksAtPods()
+		w.pass(lingers)
+		if looks() == 0 {
+			t.Error("nobody has looked whether the kubelet claims the volume again")
+		}
+		looks = w.looksAtPods()
+		w.pass(2 * time.Minute)
+		if got := looks(); got > 0 {
+			t.Errorf("the pods of the node were listed %d times after a minute", got)
+		}
+		if verdict, reason := p.said("db", nodeA); verdict != "" {
+			t.Errorf("still told %s: %s", verdict, reason)
+		}
+	})
+}
+
+// looksAtPods counts from now on how often the controller lists pods past its cache.
+func (w *world) looksAtPods() (count func() int64) {
+	var looks atomic.Int64
+	w.API.Fail(func(r apimodel.Request) error {
+		if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbList && r.Kind == "Pod" {
+			looks.Add(1)
+		}
+		return nil
+	})
+	return looks.Load
 }
 
 func TestAPodWhoseOtherVolumeIsWritableIsNeverForced(t *testing.T) {

@@ -343,24 +343,30 @@ func TestEachStageOfAFailOverIsTimed(t *testing.T) {
 		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 		w.Return(nodeA)
 		w.pass(5 * time.Minute)
-		registry := prometheus.NewPedanticRegistry()
-		registry.MustRegister(p.parts.failover.reports.metrics.Collectors()...)
-		families, err := registry.Gather()
-		w.must(err)
-		timed := map[string]uint64{}
-		for _, family := range families {
-			if family.GetName() == "piraeus_ha_controller_failover_duration_seconds" {
-				for _, m := range family.GetMetric() {
-					timed[m.GetLabel()[0].GetValue()] = m.GetHistogram().GetSampleCount()
-				}
-			}
-		}
-		want := map[string]uint64{"decide": 1, "pods_gone": 1, "release": 1, "attached": 1}
-		if diff := cmp.Diff(want, timed); diff != "" {
-			t.Errorf("stages (-want +got):\n%s", diff)
-		}
+		p.wantTimedOnce()
 		if left := p.parts.failover.reports.departed; len(left) > 0 {
 			t.Errorf("still expected to arrive: %v", left)
 		}
 	})
+}
+
+// wantTimedOnce fails the story unless the process has timed each stage of just one fail-over.
+func (p *process) wantTimedOnce() {
+	p.world.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(p.parts.failover.reports.metrics.Collectors()...)
+	families, err := registry.Gather()
+	p.world.must(err)
+	timed := map[string]uint64{}
+	for _, family := range families {
+		if family.GetName() == "piraeus_ha_controller_failover_duration_seconds" {
+			for _, m := range family.GetMetric() {
+				timed[m.GetLabel()[0].GetValue()] = m.GetHistogram().GetSampleCount()
+			}
+		}
+	}
+	want := map[string]uint64{"decide": 1, "pods_gone": 1, "release": 1, "attached": 1}
+	if diff := cmp.Diff(want, timed); diff != "" {
+		p.world.Errorf("stages (-want +got):\n%s", diff)
+	}
 }

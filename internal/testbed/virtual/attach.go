@@ -115,7 +115,8 @@ func (a *attachDetach) detach(ctx context.Context, at place) bool {
 	if a.unwanted[at].IsZero() {
 		a.unwanted[at] = time.Now()
 	}
-	if !a.detaching[at] && a.isInUse(ctx, at) && time.Since(a.unwanted[at]) < maxWaitForUnmount {
+	// The list is looked at in the cache, and read again right before the detach.
+	if !a.detaching[at] && (a.isInUse(ctx, a.view, at) || a.isInUse(ctx, a.client, at)) && time.Since(a.unwanted[at]) < maxWaitForUnmount {
 		return false
 	}
 	var va storagev1.VolumeAttachment
@@ -131,9 +132,9 @@ func (a *attachDetach) detach(ctx context.Context, at place) bool {
 	return true
 }
 
-func (a *attachDetach) isInUse(ctx context.Context, at place) bool {
+func (a *attachDetach) isInUse(ctx context.Context, by client.Reader, at place) bool {
 	var node corev1.Node
-	if a.view.Get(ctx, client.ObjectKey{Name: at.node}, &node) != nil {
+	if by.Get(ctx, client.ObjectKey{Name: at.node}, &node) != nil {
 		return false
 	}
 	a.mu.Lock()
