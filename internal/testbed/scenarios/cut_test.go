@@ -30,7 +30,11 @@ func cutDRBD(s *bedtest.Scenario, onNoQuorum string, limit time.Duration) {
 	if took := s.WaitMoved(w, lost, cut); took > limit {
 		s.T.Errorf("that took %s, want at most %s", took, limit)
 	}
-	movedCleanly(s, w, lost)
+	moved := movedCleanly
+	if onNoQuorum == drbd.OnNoQuorumSuspendIO {
+		moved = movedSafely
+	}
+	moved(s, w, lost)
 	if graces := gracesGiven(s); len(graces) == 0 || graces[0] != 10 {
 		s.T.Errorf("pods were deleted with grace periods %v, want the node asked first, with 10 s", graces)
 	}
