@@ -36,6 +36,8 @@ const (
 	crowdPause    = 500 * time.Millisecond
 	// crowdDenied is for how long pods are not read one by one after that was forbidden.
 	crowdDenied = time.Minute
+	// crowdAhead is how long before its grace has passed an act of a crowd begins to read: until the first write little else goes on.
+	crowdAhead = 500 * time.Millisecond
 	// crowdGather is for how long no other act of a crowd may have begun before one goes on. crowdGatherMax bounds that wait, and the one
 	// for the confirmations of others.
 	crowdGather    = 50 * time.Millisecond
@@ -53,7 +55,8 @@ type crowd struct {
 	few int
 	// manyLost tells whether more volumes than that are lost, or soon will be.
 	manyLost func(few int) bool
-	// graceEnds is how long it takes until the last grace has passed of those that pass within a time; zero where no more than a few do.
+	// graceEnds is how long it takes until the last act has begun of those that do within a time, because their grace passes soon; zero
+	// where no more than a few do.
 	graceEnds func(few int, within time.Duration) time.Duration
 	// marks and removals are taken by who does that at the moment, in the order in which they come.
 	marks, removals chan struct{}
@@ -233,6 +236,16 @@ func (c *crowd) afterRemovals(now, removed time.Time) time.Duration {
 	return max(0, min(crowdPause, removed.Add(crowdPatience).Sub(now)))
 }
 
+// begins is how soon an act begins that has to wait for its grace, and whether that is now. Where there are many whose pods end at once
+// it reads before the grace has passed.
+func (c *crowd) begins(in failover.Input, d failover.Decision) (after time.Duration, now bool) {
+	if d.Verdict != failover.Pending || len(in.Pods) == 0 || !endAtOnce(in) || !c.many() {
+		return d.After, false
+	}
+	after = max(0, d.GraceLeft-crowdAhead)
+	return min(after, d.After), after == 0
+}
+
 // gather waits, where there are many whose pods end at once, until no more acts begin, nor many will because their grace passes, so
 // that one request serves all of the same node, and none begins to write while others read.
 func (c *crowd) gather(ctx context.Context, in failover.Input) {
@@ -296,6 +309,20 @@ func endAtOnce(in failover.Input) bool {
 	return !slices.ContainsFunc(in.Pods, func(pod failover.Pod) bool {
 		return pod.Finalizers || failover.RemovalOf(in, pod) != failover.RemoveForce
 	})
+}
+
+// waitForGrace waits until the grace has passed of an act that has begun before, and decides again by what it has read.
+func (r *FailoverReconciler) waitForGrace(ctx context.Context, in failover.Input, d failover.Decision) (failover.Input, failover.Decision) {
+	if _, begins := r.crowd.begins(in, d); !begins {
+		return in, d
+	}
+	select {
+	case <-time.After(d.GraceLeft - r.clock.Now().Sub(in.Now)):
+	case <-ctx.Done():
+		return in, d
+	}
+	in.Now, in.Halt = r.clock.Now(), r.halt.now(ctx)
+	return in, failover.Decide(in)
 }
 
 // removeInCrowd marks the attachment and deletes the first pod, each when its turn has come. The pod's condition and phase are left

@@ -355,7 +355,7 @@ func TestOnlyACrowdGathers(t *testing.T) {
 		many   bool
 		in     failover.Input
 		others int             // come 40 ms after each other
-		graces []time.Duration // when they pass, of volumes that are as good as lost
+		graces []time.Duration // when those begin whose grace passes, of volumes that are as good as lost
 		each   int             // how many volumes have each; one more than a few if zero
 		want   time.Duration
 	}{
@@ -377,7 +377,7 @@ func TestOnlyACrowdGathers(t *testing.T) {
 				r := newReports(metrics.New(), time.Now)
 				for i, left := range tc.graces {
 					for j := range cmp.Or(tc.each, crowdFew+1) {
-						r.changed(crowdName(100*i+j), nodeA, failover.Decision{Verdict: failover.Pending, Reason: failover.NodeUnreachable, GraceLeft: left})
+						r.changed(crowdName(100*i+j), nodeA, failover.Decision{Verdict: failover.Pending, Reason: failover.NodeUnreachable, GraceLeft: left + crowdAhead})
 					}
 				}
 				c := newCrowd(crowdFew, func(int) bool { return tc.many }, r.graceEnds)

@@ -33,8 +33,8 @@ const (
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=patch;delete
 
-// act moves the workload of the volume off the node, in one order: confirm, keep new pods away, mark the attachment,
-// remove the pods, see that they are gone, release and delete the attachment. Each step is idempotent, and each
+// act moves the workload of the volume off the node, in one order: confirm, see that the grace has passed, keep new pods away, mark
+// the attachment, remove the pods, see that they are gone, release and delete the attachment. Each step is idempotent, and each
 // deletion follows a confirmation of its own; whoever leads next begins at the top.
 //
 // The decision returned is the newest one; its After says when to come back.
@@ -83,9 +83,11 @@ func (r *FailoverReconciler) takeTurns(
 		if in, err = r.confirmOnce(ctx, pv, in, emptied); err != nil {
 			return d, err
 		}
-		removal.confirmed(ctx, in, min(crowdGatherMax, crowdMarkFresh-r.age(in)))
+		left := min(crowdAhead, failover.Decide(in).GraceLeft)
+		removal.confirmed(ctx, in, min(left+crowdGatherMax, crowdMarkFresh-r.age(in)))
 		in.Halt = r.halt.now(ctx)
-		d = r.keepPodsAway(ctx, in, failover.Decide(in))
+		in, d = r.waitForGrace(ctx, in, failover.Decide(in))
+		d = r.keepPodsAway(ctx, in, d)
 		if len(in.Pods) == 0 && in.Attachment == nil {
 			return d, nil // Kubernetes has finished it meanwhile
 		}

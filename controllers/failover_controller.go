@@ -70,7 +70,9 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 	for _, in := range inputs {
 		d := failover.Decide(in)
 		r.decided(resource, began)
-		if d.Verdict == failover.Lost {
+		after, begins := r.crowd.begins(in, d)
+		next.add(after)
+		if d.Verdict == failover.Lost || begins {
 			d, err = r.act(ctx, &pv, in)
 			if apierrors.IsTooManyRequests(err) {
 				return r.afterRejection(ctx, pv.Name, in.Node.Name, err), nil

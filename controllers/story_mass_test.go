@@ -286,9 +286,11 @@ func TestTenNodesWith100PodsEachCrash(t *testing.T) {
 // What is read after the first write takes longer.
 func TestNothingIsWrittenInACrowdBeforeNearlyAllAreConfirmed(t *testing.T) {
 	t.Parallel()
+	// It is read so long before the grace has passed.
+	const ahead = crowdAhead - crowdGather
 	for name, tc := range map[string]struct{ slow, atLeast, atMost time.Duration }{
-		"those of a node that is slow, too": {200 * time.Millisecond, 200 * time.Millisecond, 210 * time.Millisecond},
-		"unless they are very slow":         {time.Second, crowdGatherMax, crowdGatherMax + 50*time.Millisecond},
+		"those of a node that is slow, too": {ahead + 50*time.Millisecond, ahead + 50*time.Millisecond, ahead + 60*time.Millisecond},
+		"unless they are very slow":         {ahead + time.Second, ahead + crowdGatherMax, ahead + crowdGatherMax + 50*time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
