@@ -311,7 +311,8 @@ func endAtOnce(in failover.Input) bool {
 	})
 }
 
-// waitForGrace waits until the grace has passed of an act that has begun before, and decides again by what it has read.
+// waitForGrace waits until the grace has passed of an act that has begun before, and decides again by what it has read and what was heard
+// since: the storage may be back.
 func (r *FailoverReconciler) waitForGrace(ctx context.Context, in failover.Input, d failover.Decision) (failover.Input, failover.Decision) {
 	if _, begins := r.crowd.begins(in, d); !begins {
 		return in, d
@@ -321,7 +322,8 @@ func (r *FailoverReconciler) waitForGrace(ctx context.Context, in failover.Input
 	case <-ctx.Done():
 		return in, d
 	}
-	in.Now, in.Halt = r.clock.Now(), r.halt.now(ctx)
+	in = r.newest(in)
+	in.Halt = r.halt.now(ctx)
 	return in, failover.Decide(in)
 }
 
@@ -367,7 +369,8 @@ func (r *FailoverReconciler) removeInCrowd(
 	return few, !few, nil
 }
 
-// inTurn takes a step of a removal by force in its turn, by another confirmation unless that of in is fresh. Where that is old before
+// inTurn takes a step of a removal by force in its turn, by another confirmation unless that of in is fresh, and by what was heard since.
+// Where that is old before
 // the step is done, it tries again: outside of the turn it would have to list the pods of the node. It tells whether the step is
 // done: not where the turn does not come in time, nor where the confirmation says something else or is old each time, and all has
 // to be looked at anew.
@@ -386,6 +389,7 @@ func (r *FailoverReconciler) inTurn(
 				return false, true, err
 			}
 		}
+		in = r.newest(in)
 		in.Halt = r.halt.now(ctx)
 		if r.isOld(in) {
 			continue

@@ -253,11 +253,29 @@ func (g *gatherer) attachmentsOn(ctx context.Context, node string) ([]storagev1.
 // resource returns LINSTOR's last word on the resource of a volume, in the policy's terms.
 func (g *gatherer) resource(pv *corev1.PersistentVolume) failover.Resource {
 	name, _ := resourceOf(pv, g.driver)
+	return g.resourceNamed(name)
+}
+
+func (g *gatherer) resourceNamed(name string) failover.Resource {
 	known, ok := g.linstor.Resource(name)
 	if !ok {
 		return failover.Resource{Name: name}
 	}
 	return resourceFacts(known)
+}
+
+// newest returns an input with what was heard of LINSTOR and of the kubelet since it was read. Pods and attachment are those of in.
+func (g *gatherer) newest(in failover.Input) failover.Input {
+	in.Now, in.Node, in.Resource = g.clock.Now(), g.kubelets.Node(in.Node.Name), g.resourceNamed(in.Resource.Name)
+	in.Pods = slices.Clone(in.Pods)
+	for i := range in.Pods {
+		others := slices.Clone(in.Pods[i].Others)
+		for j := range others {
+			others[j].Resource = g.resourceNamed(others[j].Resource.Name)
+		}
+		in.Pods[i].Others = others
+	}
+	return in
 }
 
 func resourceFacts(r linstor.Resource) failover.Resource {

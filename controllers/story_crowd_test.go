@@ -12,6 +12,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -97,6 +98,51 @@ func busy(slots chan struct{}) (free func()) {
 			<-slots
 		}
 	}
+}
+
+// An act of a crowd has read by then, and waits.
+func TestAPodInACrowdStaysWhoseNodeIsBackRightBeforeTheGraceHasPassed(t *testing.T) {
+	inCrowd(t, func(w *world, p *process) {
+		first := w.pod("db-0")
+		w.SilenceKubelet(nodeA)
+		w.Linstor.Isolate(nodeA)
+		w.DRBD.Isolate(nodeA)
+		w.until(time.Minute, "the loss is pending", func() bool {
+			verdict, _ := p.said("db", nodeA)
+			return verdict == failover.Pending
+		})
+		looks := w.looksAtPods()
+		w.pass(defaults().Settings.ConfirmedGrace - drbd.DefaultReconnectDelay - crowdAhead/2)
+		w.DRBD.Rejoin(nodeA)
+		w.pass(drbd.DefaultReconnectDelay)
+		if looks() == 0 {
+			t.Error("the act has not begun to read")
+		}
+		w.Linstor.Rejoin(nodeA)
+		w.RestoreKubelet(nodeA)
+		w.pass(time.Minute)
+		w.wantStill(first)
+		w.wantUntouched()
+		w.wantNothingLeft(p)
+	})
+}
+
+func TestAPodInACrowdIsAskedToStopWhoseKubeletIsBackRightBeforeTheGraceHasPassed(t *testing.T) {
+	inCrowd(t, func(w *world, p *process) {
+		w.SilenceKubelet(nodeA)
+		w.Linstor.Isolate(nodeA)
+		w.DRBD.Isolate(nodeA)
+		w.until(time.Minute, "the loss is pending", func() bool {
+			verdict, _ := p.said("db", nodeA)
+			return verdict == failover.Pending
+		})
+		w.pass(defaults().Settings.ConfirmedGrace - crowdAhead/2)
+		w.RestoreKubelet(nodeA)
+		w.untilRemoved(time.Second, "db-0")
+		if got := w.graces("db-0"); got[0] != 10 {
+			t.Errorf("the pod of a living kubelet was deleted with a grace of %d s, want 10", got[0])
+		}
+	})
 }
 
 func (w *world) untilMarked() {
