@@ -369,11 +369,10 @@ func (r *FailoverReconciler) removeInCrowd(
 	return few, !few, nil
 }
 
-// inTurn takes a step of a removal by force in its turn, by another confirmation unless that of in is fresh, and by what was heard since.
-// Where that is old before
-// the step is done, it tries again: outside of the turn it would have to list the pods of the node. It tells whether the step is
-// done: not where the turn does not come in time, nor where the confirmation says something else or is old each time, and all has
-// to be looked at anew.
+// inTurn takes a step of a removal by force in its turn, by another confirmation unless that of in is fresh, and by what was heard
+// since. Where that is old before the step is done, it tries again: outside of the turn it would have to list the pods of the node.
+// It tells whether the step is done: not where the turn does not come in time, nor where the confirmation says something else or is
+// old each time, and all has to be looked at anew.
 func (r *FailoverReconciler) inTurn(
 	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, slots chan struct{}, fresh time.Duration,
 	step func(failover.Input, failover.Decision) (done bool, err error),

@@ -44,7 +44,7 @@ type gatherer struct {
 	// begun tells whether this process has begun a fail-over for the attachment; nil where it never does.
 	begun func(volume, node string, attachment types.UID) bool
 	// lingering returns the attachment of a volume that this process has deleted, and its node, while Kubernetes may not have noticed
-	// that; nil where it never deletes one.
+	// that; nil where nothing is to be done about it.
 	lingering func(volume string) (node string, attachment *failover.Attachment)
 }
 

@@ -137,7 +137,10 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 	g := gatherer{
 		cache: cache, live: live, linstor: cfg.Linstor, kubelets: kubelets, clock: cfg.Clock,
 		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings, metrics: cfg.Metrics,
-		podLists: listPods(live), attachments: newAttachmentReader(live), begun: reports.begun, lingering: reports.lingering,
+		podLists: listPods(live), attachments: newAttachmentReader(live), begun: reports.begun,
+	}
+	if cfg.FastDetach {
+		g.lingering = reports.lingering
 	}
 	if cfg.Few == 0 {
 		cfg.Few = crowdFew

@@ -112,6 +112,20 @@ func TestAReleasedVolumeIsLookedAtForAMinuteAtMost(t *testing.T) {
 	})
 }
 
+func TestADetachedVolumeIsLeftAloneWhereNoneIsReleased(t *testing.T) {
+	cfg := defaults()
+	cfg.FastDetach = false
+	sceneWith(t, virtual.Options{}, cfg, func(w *world, _ *process) {
+		w.DRBD.Isolate(nodeA)
+		w.until(time.Minute, "the attachment is deleted", func() bool { return w.attachment("db", nodeA) == nil })
+		looks := w.looksAtPods()
+		w.pass(time.Second)
+		if got := looks(); got > 0 {
+			t.Errorf("the pods of the node were listed %d times", got)
+		}
+	})
+}
+
 // looksAtPods counts from now on how often the controller lists pods past its cache.
 func (w *world) looksAtPods() (count func() int64) {
 	var looks atomic.Int64
