@@ -55,9 +55,9 @@ type crowd struct {
 	few int
 	// manyLost tells whether more volumes than that are lost, or soon will be.
 	manyLost func(few int) bool
-	// graceEnds is how long it takes until the last act has begun of those that do within a time, because their grace passes soon; zero
-	// where no more than a few do.
-	graceEnds func(few int, within time.Duration) time.Duration
+	// graceEnds is how long it takes until the last grace has passed, but for the time ahead, of those that do within a time; zero where
+	// no more than a few do.
+	graceEnds func(few int, ahead, within time.Duration) time.Duration
 	// marks and removals are taken by who does that at the moment, in the order in which they come.
 	marks, removals chan struct{}
 
@@ -92,6 +92,17 @@ func (g *gate) set(open bool) {
 	}
 }
 
+// pause waits for so long, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
 // pass waits until a gate is opened that had that channel, and tells whether it was within patience.
 func pass(ctx context.Context, opened chan struct{}, patience time.Duration) bool {
 	if opened == nil {
@@ -106,7 +117,7 @@ func pass(ctx context.Context, opened chan struct{}, patience time.Duration) boo
 	return false
 }
 
-func newCrowd(few int, manyLost func(few int) bool, graceEnds func(few int, within time.Duration) time.Duration) *crowd {
+func newCrowd(few int, manyLost func(few int) bool, graceEnds func(few int, ahead, within time.Duration) time.Duration) *crowd {
 	return &crowd{
 		few: few, manyLost: manyLost, graceEnds: graceEnds, marked: make(chan struct{}),
 		marks: make(chan struct{}, crowdMarks), removals: make(chan struct{}, crowdRemovals),
@@ -266,9 +277,7 @@ func (c *crowd) gather(ctx context.Context, in failover.Input) {
 		if left = min(left, rest); left <= 0 {
 			return
 		}
-		select {
-		case <-time.After(left):
-		case <-ctx.Done():
+		if pause(ctx, left); ctx.Err() != nil {
 			return
 		}
 	}
@@ -282,7 +291,7 @@ func (c *crowd) untilOthersCome(within time.Duration) time.Duration {
 	// All acts ask at about the same time, and it takes a look at each volume that may be lost.
 	if now := time.Now(); now.Sub(c.looked) > crowdLook {
 		c.looked, c.othersCome = now, time.Time{}
-		if left := c.graceEnds(c.few, within); left > 0 {
+		if left := c.graceEnds(c.few, crowdAhead, within); left > 0 {
 			c.othersCome = now.Add(left + crowdGather)
 		}
 	}
@@ -311,17 +320,14 @@ func endAtOnce(in failover.Input) bool {
 	})
 }
 
-// waitForGrace waits until the grace has passed of an act that has begun before, and decides again by what it has read and what was heard
-// since: the storage may be back.
+// waitForGrace waits until the grace has passed of an act that has begun before, and those of others that are many and pass soon, so that
+// all write at the same time. It decides again by what it has read and what was heard since: the storage may be back.
 func (r *FailoverReconciler) waitForGrace(ctx context.Context, in failover.Input, d failover.Decision) (failover.Input, failover.Decision) {
 	if _, begins := r.crowd.begins(in, d); !begins {
 		return in, d
 	}
-	select {
-	case <-time.After(d.GraceLeft - r.clock.Now().Sub(in.Now)):
-	case <-ctx.Done():
-		return in, d
-	}
+	pause(ctx, d.GraceLeft-r.clock.Now().Sub(in.Now))
+	pause(ctx, r.crowd.graceEnds(r.crowd.few, 0, min(crowdGatherMax, crowdMarkFresh-r.age(in))))
 	in = r.newest(in)
 	in.Halt = r.halt.now(ctx)
 	return in, failover.Decide(in)

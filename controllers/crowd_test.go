@@ -22,7 +22,7 @@ import (
 func aCrowd(int) bool { return true }
 
 // noneSoon says that no grace is about to pass.
-func noneSoon(int, time.Duration) time.Duration { return 0 }
+func noneSoon(int, time.Duration, time.Duration) time.Duration { return 0 }
 
 // waited is how long a removal waits for the marks of others.
 func waited(t *testing.T, c *crowd) time.Duration {

@@ -131,15 +131,15 @@ func (r *reports) manyLost(few int) bool {
 	return few < 0
 }
 
-// graceEnds is how long it takes until the last act of a crowd has begun of those that do within that time, because their grace passes
-// soon; zero where no more than a few do.
-func (r *reports) graceEnds(few int, within time.Duration) time.Duration {
+// graceEnds is how long it takes until the last grace has passed, but for the time ahead, of those that do within that time; zero where
+// no more than a few do.
+func (r *reports) graceEnds(few int, ahead, within time.Duration) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now, passing, last := r.now(), 0, time.Duration(0)
 	for _, nodes := range r.said {
 		for _, s := range nodes {
-			if left := s.graceEnd.Sub(now) - crowdAhead; s.verdict == failover.Pending && left > 0 && left <= within {
+			if left := s.graceEnd.Sub(now) - ahead; s.verdict == failover.Pending && left > 0 && left <= within {
 				passing++
 				last = max(last, left)
 			}
