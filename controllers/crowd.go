@@ -323,7 +323,7 @@ func endAtOnce(in failover.Input) bool {
 // waitForGrace waits until the grace has passed of an act that has begun before, and those of others that are many and pass soon, so that
 // all write at the same time. It decides again by what it has read and what was heard since: the storage may be back.
 func (r *FailoverReconciler) waitForGrace(ctx context.Context, in failover.Input, d failover.Decision) (failover.Input, failover.Decision) {
-	if _, begins := r.crowd.begins(in, d); !begins {
+	if d.Verdict != failover.Pending || d.GraceLeft > crowdAhead || len(in.Pods) == 0 || !r.crowd.many() {
 		return in, d
 	}
 	pause(ctx, d.GraceLeft-r.clock.Now().Sub(in.Now))

@@ -244,7 +244,12 @@ func (r *FailoverReconciler) isOld(in failover.Input) bool { return r.age(in) > 
 
 // whileFresh returns a context in which a deletion is sent, by client-go also repeatedly, only until what was read is old.
 func (r *FailoverReconciler) whileFresh(ctx context.Context, in failover.Input) context.Context {
-	return sendby.With(ctx, time.Now().Add(failover.MaxAge-r.age(in)))
+	return sendby.With(ctx, r.freshUntil(in))
+}
+
+// freshUntil is when what was read becomes old, by the machine's clock.
+func (r *FailoverReconciler) freshUntil(in failover.Input) time.Time {
+	return time.Now().Add(failover.MaxAge - r.age(in))
 }
 
 // age is how much time has passed since LINSTOR was asked for a confirmation, at the beginning of which that is.
@@ -298,7 +303,11 @@ func (r *FailoverReconciler) mark(ctx context.Context, in failover.Input, d fail
 		return nil, err
 	}
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: in.Attachment.Name}}
-	if err := r.client.Patch(ctx, va, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+	err = r.client.Patch(ctx, va, client.RawPatch(types.MergePatchType, patch))
+	if apierrors.IsNotFound(err) {
+		return in.Attachment, nil
+	}
+	if err != nil {
 		return nil, fmt.Errorf("marking VolumeAttachment %s: %w", in.Attachment.Name, err)
 	}
 	marked := *in.Attachment
@@ -347,8 +356,12 @@ func (r *FailoverReconciler) detach(
 	}
 	if r.fastDetach {
 		// Kubernetes waits for the kubelet's word that the volume is unmounted, which a dead one never gives.
-		if err := r.inUse.release(ctx, in.Node.Name, r.driver, pv.Spec.CSI.VolumeHandle); err != nil {
+		err := r.inUse.release(ctx, in.Node.Name, r.driver, pv.Spec.CSI.VolumeHandle, r.freshUntil(in))
+		if err != nil {
 			return true, err
+		}
+		if r.isOld(in) {
+			return false, nil
 		}
 		r.reports.released(pv.Name, in)
 	}
@@ -387,8 +400,8 @@ func (r *FailoverReconciler) deleteAttachment(
 	case err != nil:
 		return fmt.Errorf("deleting VolumeAttachment %s: %w", va.Name, err)
 	}
-	r.reports.detached(pv.Name, in, r.crowd.many())
 	r.reports.left(pv.Name, in)
+	r.reports.detached(pv.Name, in, r.crowd.many())
 	r.recordDetach(pv, va, d)
 	return nil
 }

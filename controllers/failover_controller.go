@@ -71,7 +71,6 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 		d := failover.Decide(in)
 		r.decided(resource, began)
 		after, begins := r.crowd.begins(in, d)
-		next.add(after)
 		if d.Verdict == failover.Lost || begins {
 			d, err = r.act(ctx, &pv, in)
 			if apierrors.IsTooManyRequests(err) {
@@ -81,6 +80,7 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 				return reconcile.Result{}, fmt.Errorf("moving volume %s away from node %s: %w", pv.Name, in.Node.Name, err)
 			}
 		} else {
+			next.add(after)
 			r.report(ctx, &pv, in, d)
 			if err := r.unmark(ctx, in, d); err != nil {
 				return reconcile.Result{}, err

@@ -115,17 +115,17 @@ func (g *gatherer) input(
 		Now:              g.clock.Now(),
 		Settings:         g.settings,
 		Volume:           volumeFacts(pv),
+		Resource:         g.resource(pv),
 		Node:             g.kubelets.Node(node),
 		Attachment:       attachment,
 		LinstorConfirmed: g.linstor.Status().LastConfirmed,
 	}
 	if attachment == nil && len(pods) == 0 {
 		var err error
-		if in.Attachment, err = g.lingeringOn(ctx, pv, in.Node); err != nil {
+		if in.Attachment, err = g.lingeringOn(ctx, pv, in); err != nil {
 			return failover.Input{}, err
 		}
 	}
-	in.Resource = g.resource(pv)
 	for i := range pods {
 		facts := podFacts(&pods[i], g.selector, claimOf(pv))
 		others, unsafe, err := g.podVolumes(ctx, &pods[i], pv.Name)
@@ -169,13 +169,15 @@ func (g *gatherer) attachmentFacts(
 
 // lingeringOn returns the attachment to the node that this process has deleted, as one that is being deleted, while a kubelet that lives
 // may claim the volume again before the attach/detach controller has looked: it would hold the volume there until it verifies
-// attachments, once a minute. Once the volume has an attachment elsewhere it has noticed.
-func (g *gatherer) lingeringOn(ctx context.Context, pv *corev1.PersistentVolume, node failover.Node) (*failover.Attachment, error) {
-	if g.lingering == nil || kubeletIsSilent(node) {
+// attachments, once a minute. Once the volume has an attachment elsewhere it has noticed, and where the node's replica is deleted it has
+// detached.
+func (g *gatherer) lingeringOn(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input) (*failover.Attachment, error) {
+	if g.lingering == nil || kubeletIsSilent(in.Node) {
 		return nil, nil
 	}
 	from, facts := g.lingering(pv.Name)
-	if facts == nil || from != node.Name {
+	there := func(r failover.Replica) bool { return r.Node == from }
+	if facts == nil || from != in.Node.Name || in.Resource.Known && !slices.ContainsFunc(in.Resource.Replicas, there) {
 		return nil, nil
 	}
 	attachments, err := g.attachmentsOf(ctx, pv.Name)

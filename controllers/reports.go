@@ -36,8 +36,10 @@ const (
 	// lingers is for how long the attach/detach controller may not have noticed that an attachment was deleted: the default of its
 	// --attach-detach-reconcile-sync-period.
 	lingers = time.Minute
-	// releaseAgain is how soon it is looked whether a kubelet that lives has claimed a released volume again.
+	// releaseAgain is how soon it is looked whether a kubelet that lives has claimed a released volume again, and releaseSoon for how
+	// long so often: Kubernetes detaches a released volume within a second or two.
 	releaseAgain = 300 * time.Millisecond
+	releaseSoon  = 5 * time.Second
 )
 
 // story is one volume on one node.
@@ -259,7 +261,7 @@ func (r *reports) podsGone(volume string, in failover.Input) {
 func (r *reports) released(volume string, in failover.Input) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s := r.story(volume, in.Node.Name); !s.gone.IsZero() && !s.released {
+	if s := r.story(volume, in.Node.Name); !s.gone.IsZero() && !s.released && !r.hasLeft(volume, in) {
 		s.released = true
 		r.metrics.Took(metrics.StageRelease, r.now().Sub(s.gone))
 	}
@@ -276,8 +278,8 @@ func (r *reports) suspectedSince(volume, node string) time.Time {
 }
 
 // detached notes that the attachment was deleted, by whom ever, and that nothing is left to do but to wait for its end. A
-// kubelet that lives may claim the volume again meanwhile, so that is looked at often. Of a silent one it is looked at more and more
-// rarely, and where many are lost rarely from the beginning: what Kubernetes has to do for them takes longer.
+// kubelet that lives may claim the volume again meanwhile: after our deletion that is looked at often. Of a silent one it is looked at
+// more and more rarely, and where many are lost rarely from the beginning: what Kubernetes has to do for them takes longer.
 func (r *reports) detached(volume string, in failover.Input, many bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -287,10 +289,10 @@ func (r *reports) detached(volume string, in failover.Input, many bool) {
 		s.rest = retryLimit
 	case silent && s.attachment == in.Attachment.UID:
 		s.rest = min(2*s.rest, retryLimit)
-	case silent || many:
-		s.rest = retryAct
-	default:
+	case !silent && !many && r.hasLeft(volume, in) && r.now().Sub(r.departed[volume].at) < releaseSoon:
 		s.rest = releaseAgain
+	default:
+		s.rest = retryAct
 	}
 	s.attachment, s.detached = in.Attachment.UID, r.now()
 }
@@ -334,6 +336,12 @@ func (r *reports) left(volume string, in failover.Input) {
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.departed, func(_ string, d departure) bool { return r.now().Sub(d.at) > departureMemory })
 	r.departed[volume] = departure{node: in.Node.Name, at: r.now(), attachment: *in.Attachment}
+}
+
+// hasLeft tells whether the attachment was deleted here; the caller holds the lock.
+func (r *reports) hasLeft(volume string, in failover.Input) bool {
+	d, ok := r.departed[volume]
+	return ok && in.Attachment != nil && d.attachment.UID == in.Attachment.UID
 }
 
 // lingering returns the attachment of the volume that was deleted, and its node, while the attach/detach controller may not have

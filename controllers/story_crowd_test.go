@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
@@ -142,6 +144,33 @@ func TestAPodInACrowdIsAskedToStopWhoseKubeletIsBackRightBeforeTheGraceHasPassed
 		if got := w.graces("db-0"); got[0] != 10 {
 			t.Errorf("the pod of a living kubelet was deleted with a grace of %d s, want 10", got[0])
 		}
+	})
+}
+
+// What is left is Kubernetes' work for a while.
+func TestADetachedVolumeInACrowdIsNotLookedAtBeforeItsRestIsOver(t *testing.T) {
+	inCrowd(t, func(w *world, p *process) {
+		w.must(w.cordon(nodeB))
+		w.must(w.cordon(nodeT))
+		w.API.Fail(func(r apimodel.Request) error {
+			if r.Actor == virtual.ActorAttacher {
+				return errDead // so that the attachment stays
+			}
+			return nil
+		})
+		w.Crash(nodeA)
+		w.until(time.Minute, "the attachment is deleted", func() bool {
+			va := w.attachment("db", nodeA)
+			return va != nil && va.DeletionTimestamp != nil
+		})
+		w.pass(10 * time.Second)
+		var rest time.Duration
+		w.until(10*time.Second, "it was just looked at", func() bool {
+			result, err := p.parts.failover.Reconcile(w.ctx, reconcile.Request{NamespacedName: client.ObjectKey{Name: "db"}})
+			w.must(err)
+			rest = max(rest, result.RequeueAfter)
+			return rest > retryAct
+		})
 	})
 }
 

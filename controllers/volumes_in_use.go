@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/sendby"
 )
 
 // volumesInUse takes volumes out of nodes' status.volumesInUse, the field by which a kubelet holds back a detach. The
@@ -22,8 +25,14 @@ import (
 type volumesInUse struct {
 	client   client.Client
 	live     client.Reader
-	batches  *batches[corev1.UniqueVolumeName, struct{}]
+	batches  *batches[wantedRelease, struct{}]
 	deniedBy sync.Once
+}
+
+// wantedRelease is a volume that is to be released, and until when what that rests on counts.
+type wantedRelease struct {
+	volume corev1.UniqueVolumeName
+	until  time.Time
 }
 
 // releaseRetry is how a release is tried again that somebody else's change to the list has overtaken: at once, as each
@@ -35,7 +44,7 @@ const releaseTimeout = 10 * time.Second
 
 func newVolumesInUse(c client.Client, live client.Reader) *volumesInUse {
 	v := &volumesInUse{client: c, live: live}
-	v.batches = newBatches(func(ctx context.Context, node string, release []corev1.UniqueVolumeName) (struct{}, error) {
+	v.batches = newBatches(func(ctx context.Context, node string, release []wantedRelease) (struct{}, error) {
 		ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 		defer cancel()
 		return struct{}{}, v.patch(ctx, node, release)
@@ -45,10 +54,11 @@ func newVolumesInUse(c client.Client, live client.Reader) *volumesInUse {
 
 // +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
 
-// release removes the volume from the node's list. The caller has seen that no pod on the node uses it. A
-// missing permission is no error: it is reported once, and Kubernetes detaches in its own time.
-func (v *volumesInUse) release(ctx context.Context, node, driver, handle string) error {
-	_, err := v.batches.do(ctx, node, corev1.UniqueVolumeName("kubernetes.io/csi/"+driver+"^"+handle))
+// release removes the volume from the node's list. The caller has seen that no pod on the node uses it, which counts until a moment;
+// after that nothing is released, and the caller has to look again. A missing permission is no error: it is reported once, and
+// Kubernetes detaches in its own time.
+func (v *volumesInUse) release(ctx context.Context, node, driver, handle string, until time.Time) error {
+	_, err := v.batches.do(ctx, node, wantedRelease{corev1.UniqueVolumeName("kubernetes.io/csi/" + driver + "^" + handle), until})
 	if apierrors.IsForbidden(err) {
 		v.deniedBy.Do(func() {
 			ctrl.LoggerFrom(ctx).Error(err, "Cannot release volumes from dead nodes, so that Kubernetes takes up to a minute "+
@@ -60,15 +70,18 @@ func (v *volumesInUse) release(ctx context.Context, node, driver, handle string)
 }
 
 // patch takes volumes out of the list. It tests the list that it has read, not the node's version: the list is all that it
-// rests on, and Kubernetes writes the rest of the status many times a second while it detaches.
-func (v *volumesInUse) patch(ctx context.Context, name string, release []corev1.UniqueVolumeName) error {
-	return retry.OnError(releaseRetry, apierrors.IsInvalid, func() error {
+// rests on, and Kubernetes writes the rest of the status many times a second while it detaches. What is old by then is left out.
+func (v *volumesInUse) patch(ctx context.Context, name string, release []wantedRelease) error {
+	again := func(err error) bool { return apierrors.IsInvalid(err) || errors.Is(err, sendby.ErrLate) }
+	return retry.OnError(releaseRetry, again, func() error {
 		var node corev1.Node
 		if err := v.live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		kept := slices.DeleteFunc(slices.Clone(node.Status.VolumesInUse),
-			func(n corev1.UniqueVolumeName) bool { return slices.Contains(release, n) })
+		release = slices.DeleteFunc(release, func(r wantedRelease) bool { return !time.Now().Before(r.until) })
+		kept := slices.DeleteFunc(slices.Clone(node.Status.VolumesInUse), func(n corev1.UniqueVolumeName) bool {
+			return slices.ContainsFunc(release, func(r wantedRelease) bool { return r.volume == n })
+		})
 		if len(kept) == len(node.Status.VolumesInUse) {
 			return nil
 		}
@@ -80,8 +93,9 @@ func (v *volumesInUse) patch(ctx context.Context, name string, release []corev1.
 		if err != nil {
 			return err
 		}
-		err = v.client.Status().Patch(ctx, &node, client.RawPatch(types.JSONPatchType, patch))
-		if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
+		first := slices.MinFunc(release, func(a, b wantedRelease) int { return a.until.Compare(b.until) })
+		err = v.client.Status().Patch(sendby.With(ctx, first.until), &node, client.RawPatch(types.JSONPatchType, patch))
+		if err != nil && !again(err) && !apierrors.IsForbidden(err) {
 			return fmt.Errorf("releasing volumes from node %s: %w", name, err)
 		}
 		return err

@@ -74,7 +74,7 @@ func TestManyReleasesAreFewPatches(t *testing.T) {
 		var group sync.WaitGroup
 		for _, handle := range handles {
 			group.Go(func() {
-				if err := inUse.release(t.Context(), nodeA, virtual.Driver, handle); err != nil {
+				if err := inUse.release(t.Context(), nodeA, virtual.Driver, handle, soon()); err != nil {
 					t.Error(err)
 				}
 				if slices.Contains(volumesLeft(t, m), inUseName(handle)) {
@@ -193,7 +193,7 @@ func TestReleasing(t *testing.T) {
 			if c.node == "" {
 				c.node = nodeA
 			}
-			if err := inUse.release(ctrl.LoggerInto(t.Context(), logr.Discard()), c.node, virtual.Driver, c.handle); (err != nil) != c.failed {
+			if err := inUse.release(ctrl.LoggerInto(t.Context(), logr.Discard()), c.node, virtual.Driver, c.handle, soon()); (err != nil) != c.failed {
 				t.Errorf("error: %v", err)
 			}
 			var want []corev1.UniqueVolumeName
@@ -240,11 +240,11 @@ func TestReleasesOfOneNodeInARow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m, inUse := nodeWithVolumes(t, "pvc-1", "pvc-2", "pvc-3")
-			if err := inUse.release(t.Context(), nodeA, virtual.Driver, "pvc-1"); err != nil {
+			if err := inUse.release(t.Context(), nodeA, virtual.Driver, "pvc-1", soon()); err != nil {
 				t.Fatal(err)
 			}
 			tc.between(t, m)
-			if err := inUse.release(t.Context(), nodeA, virtual.Driver, tc.second); err != nil {
+			if err := inUse.release(t.Context(), nodeA, virtual.Driver, tc.second, soon()); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.left, volumesLeft(t, m)); diff != "" {
@@ -265,17 +265,51 @@ func TestAReleaseEndsWithItsOwnContext(t *testing.T) {
 			return nil
 		})
 		var group sync.WaitGroup
-		group.Go(func() { _ = inUse.release(t.Context(), nodeA, virtual.Driver, "pvc-1") })
+		group.Go(func() { _ = inUse.release(t.Context(), nodeA, virtual.Driver, "pvc-1", soon()) })
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		if err := inUse.release(ctx, nodeA, virtual.Driver, "pvc-2"); !errors.Is(err, context.DeadlineExceeded) {
+		if err := inUse.release(ctx, nodeA, virtual.Driver, "pvc-2", soon()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error: %v", err)
 		}
 		if took := time.Since(began); took != time.Second {
 			t.Errorf("the release took %s", took)
 		}
 		group.Wait()
+	})
+}
+
+// soon is until when what a release rests on counts.
+func soon() time.Time { return time.Now().Add(time.Hour) }
+
+// Releases of a node wait for each other's request, and for a busy API server.
+func TestNothingIsReleasedByWhatHasBecomeOld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, inUse := nodeWithVolumes(t, "pvc-1", "pvc-2", "pvc-3")
+		m.Fail(func(r apimodel.Request) error {
+			if isPatchOfNode(r) {
+				<-time.After(time.Second)
+			}
+			return nil
+		})
+		var group sync.WaitGroup
+		for _, wanted := range []struct {
+			handle string
+			counts time.Duration
+		}{{"pvc-1", time.Minute}, {"pvc-2", 900 * time.Millisecond}, {"pvc-3", time.Minute}} {
+			until := time.Now().Add(wanted.counts)
+			group.Go(func() {
+				if err := inUse.release(t.Context(), nodeA, virtual.Driver, wanted.handle, until); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait() // the first one is under way, and the others wait for that
+		}
+		group.Wait()
+		if diff := cmp.Diff([]corev1.UniqueVolumeName{inUseName("pvc-2")}, volumesLeft(t, m)); diff != "" {
+			t.Errorf("volumes in use (-want +got):\n%s", diff)
+		}
 	})
 }

@@ -83,8 +83,8 @@ var edits = []edit{
 	},
 	{
 		"volumesInUse is taken from an old read", inUseFile,
-		"return retry.OnError(releaseRetry, apierrors.IsInvalid, func() error {\n\t\tvar node corev1.Node\n\t\tif err :=",
-		"var node corev1.Node\n\treturn retry.OnError(releaseRetry, apierrors.IsInvalid, func() error {\n\t\tif node.Name != \"\" {\n\t\t} else if err :=",
+		"return retry.OnError(releaseRetry, again, func() error {\n\t\tvar node corev1.Node\n\t\tif err :=",
+		"var node corev1.Node\n\treturn retry.OnError(releaseRetry, again, func() error {\n\t\tif node.Name != \"\" {\n\t\t} else if err :=",
 	},
 
 	// The order of the steps.

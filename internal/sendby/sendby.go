@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptrace"
 	"time"
 )
 
-// ErrLate is why a request was not sent: the moment by which it had to be has passed. It may have been sent before, and been rejected.
+// ErrLate is why a request was not sent: the moment by which it had to be has passed. It may have been sent before, and been rejected or
+// have got no answer.
 var ErrLate = errors.New("not sent, because what it rests on is too old by now; it has to be read again")
 
 type contextKey struct{}
@@ -17,7 +20,8 @@ type contextKey struct{}
 // With returns a context whose requests [Transport] sends until a moment, and not later. The answer may take longer, as ctx allows.
 //
 // A deadline would end the wait for an answer as well. And to look at the time before the request is made is not enough: client-go
-// repeats by itself, up to ten times, what the API server rejects with the header Retry-After (429 where it is busy).
+// repeats by itself, up to ten times, what the API server rejects with the header Retry-After (429 where it is busy). A new connection
+// may take seconds as well. What the kernel has taken over is out of reach: it may still be on its way.
 func With(ctx context.Context, moment time.Time) context.Context {
 	return context.WithValue(ctx, contextKey{}, moment)
 }
@@ -28,15 +32,48 @@ func Transport(next http.RoundTripper) http.RoundTripper { return transport{next
 type transport struct{ next http.RoundTripper }
 
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if moment, ok := req.Context().Value(contextKey{}).(time.Time); ok {
-		if late := time.Since(moment); late > 0 {
-			if req.Body != nil {
-				_ = req.Body.Close() // a RoundTripper has to, also where it fails
-			}
-			return nil, fmt.Errorf("%w (%s late)", ErrLate, late.Round(time.Millisecond))
-		}
+	moment, ok := req.Context().Value(contextKey{}).(time.Time)
+	if !ok {
+		return t.next.RoundTrip(req)
 	}
-	return t.next.RoundTrip(req)
+	if late := time.Since(moment); late > 0 {
+		if req.Body != nil {
+			_ = req.Body.Close() // a RoundTripper has to, also where it fails
+		}
+		return nil, fmt.Errorf("%w (%s late)", ErrLate, late.Round(time.Millisecond))
+	}
+	ctx, cancel := context.WithCancelCause(req.Context())
+	timer := time.AfterFunc(time.Until(moment), func() { cancel(ErrLate) })
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn: func(string) { // also where the transport repeats by itself
+			if time.Since(moment) > 0 {
+				cancel(ErrLate)
+			}
+		},
+		WroteHeaders: func() { timer.Stop() },
+	})
+	resp, err := t.next.RoundTrip(req.WithContext(ctx))
+	timer.Stop()
+	if err != nil {
+		if errors.Is(context.Cause(ctx), ErrLate) {
+			err = fmt.Errorf("%w (no connection in time: %w)", ErrLate, err)
+		}
+		cancel(nil)
+		return nil, err
+	}
+	resp.Body = body{resp.Body, cancel}
+	return resp, nil
+}
+
+// body is an answer that ends its request's context when it is closed.
+type body struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+func (b body) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
 }
 
 // WrappedRoundTripper lets client-go find what is below.

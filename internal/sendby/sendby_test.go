@@ -5,8 +5,10 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,4 +60,53 @@ func TestADeletionIsNotRepeatedWhenItIsLate(t *testing.T) {
 
 func within(d time.Duration) func(context.Context) context.Context {
 	return func(ctx context.Context) context.Context { return sendby.With(ctx, time.Now().Add(d)) }
+}
+
+// network is one that sends a request when it has a connection, and answers later.
+type network struct{ connects, answers time.Duration }
+
+func (n network) RoundTrip(req *http.Request) (*http.Response, error) {
+	for _, step := range []struct {
+		takes time.Duration
+		then  func()
+	}{{n.connects, httptrace.ContextClientTrace(req.Context()).WroteHeaders}, {n.answers, func() {}}} {
+		select {
+		case <-time.After(step.takes):
+			step.then()
+		case <-req.Context().Done():
+			return nil, req.Context().Err()
+		}
+	}
+	return httptest.NewRecorder().Result(), nil
+}
+
+func TestARequestIsNotSentWhenItsConnectionComesLate(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		network network
+		late    bool
+	}{
+		"but may be answered late":                 {network{connects: time.Second / 2, answers: time.Minute}, false},
+		"however soon the answer would have come":  {network{connects: 2 * time.Second}, true},
+		"and is sent as ever where both come soon": {network{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				req := httptest.NewRequestWithContext(within(time.Second)(t.Context()), http.MethodDelete, "/", nil)
+				began := time.Now()
+				resp, err := sendby.Transport(tc.network).RoundTrip(req)
+				if errors.Is(err, sendby.ErrLate) != tc.late || (err != nil) != tc.late {
+					t.Errorf("error %v", err)
+				}
+				if err == nil {
+					if err := resp.Body.Close(); err != nil {
+						t.Error(err)
+					}
+				} else if time.Since(began) != time.Second {
+					t.Errorf("given up after %s", time.Since(began))
+				}
+			})
+		})
+	}
 }
