@@ -154,7 +154,7 @@ var edits = []edit{
 
 	// What holds everything back.
 	{
-		"what holds back is not asked for before a removal", actionsFile, "in.Halt = «r.halt.now(ctx)»\n\t\td = ", "mutantInstead(§, in.Halt, …)",
+		"what holds back is not asked for before a removal", actionsFile, "in.Halt = «r.halt.now(ctx)»\n\t\tin, d = ", "mutantInstead(§, in.Halt, …)",
 	},
 	{
 		"an unreadable pause is none", haltFile,

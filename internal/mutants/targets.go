@@ -36,7 +36,7 @@ var targets = []target{
 			"noteArrival", "decided", // metrics
 			"retryAct", "glance", "haltAge", "keepAwayInterval", "keepAwayExpiry", "releaseTimeout", // pace
 			"crowdFew", "crowdMarks", "crowdRemovals", "crowdQuiet", "crowdTurn", "crowdPatience", "crowdPause", "crowdDenied", // pace
-			"crowdGather", "crowdGatherMax", // pace
+			"crowdAhead", "crowdGather", "crowdGatherMax", // pace
 			"attachmentCrowd", "attachmentShare", // pace
 		},
 	},
