@@ -129,8 +129,8 @@ func (r *FailoverReconciler) removeOne(
 	if in.Attachment, err = r.mark(ctx, *in, d); err != nil {
 		return false, true, err
 	}
-	if r.isOld(*in) {
-		return false, false, nil // the mark has
+	if r.isOld(*in) || in.Attachment != nil && !in.Attachment.Noted {
+		return false, false, nil // the mark has, or the attachment is gone
 	}
 	removed, err := r.removeNext(ctx, pv, *in, d)
 	return len(in.Pods) == 1, !removed, err
@@ -283,7 +283,7 @@ type failOverMark struct {
 }
 
 // mark notes on the attachment that its fail-over has begun, so that any later leader finishes it although the pods
-// that were the cause are gone. It returns the attachment with its mark.
+// that were the cause are gone. It returns the attachment with its mark, or without where it is gone by now.
 func (r *FailoverReconciler) mark(ctx context.Context, in failover.Input, d failover.Decision) (*failover.Attachment, error) {
 	if in.Attachment == nil || in.Attachment.Noted {
 		return in.Attachment, nil
@@ -356,14 +356,9 @@ func (r *FailoverReconciler) detach(
 	}
 	if r.fastDetach {
 		// Kubernetes waits for the kubelet's word that the volume is unmounted, which a dead one never gives.
-		err := r.inUse.release(ctx, in.Node.Name, r.driver, pv.Spec.CSI.VolumeHandle, r.freshUntil(in))
-		if err != nil {
-			return true, err
+		if current, err := r.release(ctx, pv, in); !current || err != nil {
+			return current, err
 		}
-		if r.isOld(in) {
-			return false, nil
-		}
-		r.reports.released(pv.Name, in)
 	}
 	if in.Attachment == nil {
 		return true, nil
@@ -383,6 +378,19 @@ func (r *FailoverReconciler) detach(
 		return false, nil
 	}
 	return true, err
+}
+
+// release takes the volume out of what the node calls in use. It tells whether what was read counts until then.
+func (r *FailoverReconciler) release(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input) (current bool, err error) {
+	err = r.inUse.release(ctx, in.Node.Name, r.driver, pv.Spec.CSI.VolumeHandle, r.freshUntil(in))
+	if errors.Is(err, sendby.ErrLate) || err == nil && r.isOld(in) {
+		return false, nil
+	}
+	if err != nil {
+		return true, err
+	}
+	r.reports.released(pv.Name, in)
+	return true, nil
 }
 
 func (r *FailoverReconciler) deleteAttachment(

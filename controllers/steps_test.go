@@ -565,3 +565,15 @@ func TestAVolumeThatWasDetachedHereIsLookedAtOftenAtFirst(t *testing.T) {
 		t.Error("it lingers for longer than a minute")
 	}
 }
+
+// What is done about a volume without an attachment is another question.
+func TestNoPodIsRemovedByAnAttachmentThatIsGone(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	s.must(s.api.Delete(s.ctx, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-db"}}))
+	emptied, over, err := s.r.removeOne(s.ctx, s.pv, &s.in, s.d, noRemoval())
+	if emptied || over || err != nil {
+		t.Errorf("emptied %t, over %t, error %v; want another confirmation", emptied, over, err)
+	}
+	s.must(s.api.Get(s.ctx, client.ObjectKey{Namespace: "default", Name: "db-0"}, &corev1.Pod{}))
+}

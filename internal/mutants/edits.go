@@ -105,7 +105,7 @@ var edits = []edit{
 		"func() (*failover.Attachment, error) { if mutantIs(§) { return in.Attachment, nil }; return … }()",
 	},
 	{
-		"pods in a crowd are removed without a mark", "controllers/crowd.go",
+		"pods in a crowd are removed without a mark", "controllers/crowd_removal.go",
 		"if «by.Attachment != nil && !by.Attachment.Noted» {", "(… && !mutantIs(§))",
 	},
 	{

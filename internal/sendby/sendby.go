@@ -44,13 +44,15 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	timer := time.AfterFunc(time.Until(moment), func() { cancel(ErrLate) })
+	tries := func() { timer.Reset(time.Until(moment)) } // also where the transport repeats by itself what it has written
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn: func(string) { // also where the transport repeats by itself
-			if time.Since(moment) > 0 {
-				cancel(ErrLate)
+		GetConn: func(string) { tries() },
+		GotConn: func(httptrace.GotConnInfo) { tries() },
+		WroteRequest: func(written httptrace.WroteRequestInfo) {
+			if written.Err == nil {
+				timer.Stop()
 			}
 		},
-		WroteHeaders: func() { timer.Stop() },
 	})
 	resp, err := t.next.RoundTrip(req.WithContext(ctx))
 	timer.Stop()

@@ -62,17 +62,22 @@ func within(d time.Duration) func(context.Context) context.Context {
 	return func(ctx context.Context) context.Context { return sendby.With(ctx, time.Now().Add(d)) }
 }
 
-// network is one that sends a request when it has a connection, and answers later.
-type network struct{ connects, answers time.Duration }
+// network is one that sends a request when it has a connection, perhaps once more, and answers later.
+type network struct{ connects, again, answers time.Duration }
 
 func (n network) RoundTrip(req *http.Request) (*http.Response, error) {
-	for _, step := range []struct {
-		takes time.Duration
-		then  func()
-	}{{n.connects, httptrace.ContextClientTrace(req.Context()).WroteHeaders}, {n.answers, func() {}}} {
+	trace := httptrace.ContextClientTrace(req.Context())
+	sent := func() { trace.WroteRequest(httptrace.WroteRequestInfo{}) }
+	steps := []func() time.Duration{
+		func() time.Duration { trace.GetConn(""); return n.connects },
+		func() time.Duration { sent(); return 0 },
+	}
+	if n.again > 0 {
+		steps = append(steps, func() time.Duration { trace.GetConn(""); return n.again }, func() time.Duration { sent(); return 0 })
+	}
+	for _, step := range append(steps, func() time.Duration { return n.answers }) {
 		select {
-		case <-time.After(step.takes):
-			step.then()
+		case <-time.After(step()):
 		case <-req.Context().Done():
 			return nil, req.Context().Err()
 		}
@@ -88,6 +93,7 @@ func TestARequestIsNotSentWhenItsConnectionComesLate(t *testing.T) {
 	}{
 		"but may be answered late":                 {network{connects: time.Second / 2, answers: time.Minute}, false},
 		"however soon the answer would have come":  {network{connects: 2 * time.Second}, true},
+		"nor where it has to be sent once more":    {network{connects: time.Second / 2, again: 2 * time.Second}, true},
 		"and is sent as ever where both come soon": {network{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,126 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// waitForGrace waits until the grace has passed of an act that has begun before, and those of others that are many and pass soon, so that
+// all write at the same time. It decides again by what it has read and what was heard since: the storage may be back.
+func (r *FailoverReconciler) waitForGrace(ctx context.Context, in failover.Input, d failover.Decision) (failover.Input, failover.Decision) {
+	if d.Verdict != failover.Pending || d.GraceLeft > crowdAhead || len(in.Pods) == 0 || !r.crowd.many() {
+		return in, d
+	}
+	pause(ctx, d.GraceLeft-r.clock.Now().Sub(in.Now))
+	pause(ctx, r.crowd.graceEnds(r.crowd.few, 0, min(crowdGatherMax, crowdMarkFresh-r.age(in))))
+	in = r.newest(in)
+	in.Halt = r.halt.now(ctx)
+	return in, failover.Decide(in)
+}
+
+// removeInCrowd marks the attachment and deletes the first pod, each when its turn has come. The pod's condition and phase are left
+// as they are: its object is gone with the deletion, and setting them costs the API server several times what that does. Where it
+// was the last pod, in is what it was removed by, and the removals of others are waited for while that can serve the detach. It tells
+// whether the detach is next, and whether nothing can follow at the moment; the end of the pod calls for the detach, too.
+func (r *FailoverReconciler) removeInCrowd(
+	ctx context.Context, pv *corev1.PersistentVolume, in *failover.Input, removal progress,
+) (emptied, over bool, err error) {
+	mark := func(by failover.Input, d failover.Decision) (done bool, err error) {
+		in.Attachment, err = r.mark(ctx, by, d)
+		return true, err
+	}
+	if in.Attachment != nil && !in.Attachment.Noted {
+		if done, inTime, err := r.inTurn(ctx, pv, *in, r.crowd.marks, crowdMarkFresh, mark); err != nil || !done {
+			return false, !inTime, err
+		}
+	}
+	removal.marked()
+	r.crowd.wait(ctx)
+	last := false
+	remove := func(by failover.Input, d failover.Decision) (bool, error) {
+		if by.Attachment != nil && !by.Attachment.Noted {
+			return false, nil // not the one that was marked, or somebody took the mark off
+		}
+		if err := r.keepAway.Ensure(ctx, by, d); err != nil {
+			return false, nil //nolint:nilerr // it is tried and told again before the next confirmation
+		}
+		done, err := r.deletePod(ctx, pv, by, d, by.Pods[0], failover.RemoveForce, false)
+		if last = done && err == nil && len(by.Pods) == 1; last {
+			*in = by
+		}
+		return done, err
+	}
+	_, inTime, err := r.inTurn(ctx, pv, *in, r.crowd.removals, crowdRemoveFresh, remove)
+	if err != nil || !last {
+		return false, !inTime, err
+	}
+	removal.over()
+	r.reports.podEnds(pv.Name, *in)
+	few := r.crowd.waitForRemovals(ctx, recent-r.age(*in))
+	return few, !few, nil
+}
+
+// inTurn takes a step of a removal by force in its turn, by another confirmation unless that of in is fresh, and by what was heard
+// since. Where that is old before the step is done, it tries again: outside of the turn it would have to list the pods of the node.
+// It tells whether the step is done: not where the turn does not come in time, nor where the confirmation says something else or is
+// old each time, and all has to be looked at anew.
+func (r *FailoverReconciler) inTurn(
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, slots chan struct{}, fresh time.Duration,
+	step func(failover.Input, failover.Decision) (done bool, err error),
+) (done, inTime bool, err error) {
+	end := takeSlot(ctx, slots)
+	if end == nil {
+		return false, false, nil
+	}
+	defer end()
+	for range crowdTries {
+		if r.age(in) > fresh {
+			if in, err = r.confirmInTurn(ctx, pv, in); err != nil {
+				return false, true, err
+			}
+		}
+		in = r.newest(in)
+		in.Halt = r.halt.now(ctx)
+		if r.isOld(in) {
+			continue
+		}
+		d := failover.Decide(in)
+		if d.Verdict != failover.Lost || len(in.Pods) == 0 || !endAtOnce(in) {
+			return false, true, nil
+		}
+		if done, err = step(in, d); done || err != nil || !r.isOld(in) {
+			return done, true, err
+		}
+	}
+	return false, true, nil
+}
+
+// confirmInTurn confirms again, but for no longer than what was read counts: others wait for the turn. If that does not succeed,
+// in is as old as it was.
+func (r *FailoverReconciler) confirmInTurn(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input) (failover.Input, error) {
+	readCtx, cancel := context.WithTimeout(ctx, failover.MaxAge)
+	defer cancel()
+	confirm := func() (failover.Input, error) { return r.confirmAgain(readCtx, pv, in) }
+	if until := r.listsUntil.Load(); until != nil && r.clock.Now().Before(*until) {
+		confirm = func() (failover.Input, error) { return r.confirm(readCtx, pv, in.Node.Name) }
+	}
+	again, err := confirm()
+	switch {
+	case err == nil:
+		return again, nil
+	case errors.Is(err, errMayNotGetPods):
+		ctrl.LoggerFrom(ctx).Error(err, "Reading the pods of nodes by lists, so that many removals take longer; grant get on pods")
+		r.listsUntil.Store(new(r.clock.Now().Add(crowdDenied)))
+		return in, nil
+	case readCtx.Err() != nil && ctx.Err() == nil:
+		return in, nil
+	default:
+		return in, err
+	}
+}
