@@ -102,17 +102,24 @@ func busy(slots chan struct{}) (free func()) {
 	}
 }
 
+// untilCutOff cuts node A off from all networks, until its loss is pending.
+func (p *process) untilCutOff() {
+	w := p.world
+	w.Helper()
+	w.SilenceKubelet(nodeA)
+	w.Linstor.Isolate(nodeA)
+	w.DRBD.Isolate(nodeA)
+	w.until(time.Minute, "the loss is pending", func() bool {
+		verdict, _ := p.said("db", nodeA)
+		return verdict == failover.Pending
+	})
+}
+
 // An act of a crowd has read by then, and waits.
 func TestAPodInACrowdStaysWhoseNodeIsBackRightBeforeTheGraceHasPassed(t *testing.T) {
 	inCrowd(t, func(w *world, p *process) {
 		first := w.pod("db-0")
-		w.SilenceKubelet(nodeA)
-		w.Linstor.Isolate(nodeA)
-		w.DRBD.Isolate(nodeA)
-		w.until(time.Minute, "the loss is pending", func() bool {
-			verdict, _ := p.said("db", nodeA)
-			return verdict == failover.Pending
-		})
+		p.untilCutOff()
 		looks := w.looksAtPods()
 		w.pass(defaults().Settings.ConfirmedGrace - drbd.DefaultReconnectDelay - crowdAhead/2)
 		w.DRBD.Rejoin(nodeA)
@@ -131,13 +138,7 @@ func TestAPodInACrowdStaysWhoseNodeIsBackRightBeforeTheGraceHasPassed(t *testing
 
 func TestAPodInACrowdIsAskedToStopWhoseKubeletIsBackRightBeforeTheGraceHasPassed(t *testing.T) {
 	inCrowd(t, func(w *world, p *process) {
-		w.SilenceKubelet(nodeA)
-		w.Linstor.Isolate(nodeA)
-		w.DRBD.Isolate(nodeA)
-		w.until(time.Minute, "the loss is pending", func() bool {
-			verdict, _ := p.said("db", nodeA)
-			return verdict == failover.Pending
-		})
+		p.untilCutOff()
 		w.pass(defaults().Settings.ConfirmedGrace - crowdAhead/2)
 		w.RestoreKubelet(nodeA)
 		w.untilRemoved(time.Second, "db-0")
