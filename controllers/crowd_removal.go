@@ -33,7 +33,7 @@ func (r *FailoverReconciler) removeInCrowd(
 ) (emptied, over bool, err error) {
 	mark := func(by failover.Input, d failover.Decision) (done bool, err error) {
 		in.Attachment, err = r.mark(ctx, by, d)
-		return true, err
+		return in.Attachment == nil || in.Attachment.Noted, err
 	}
 	if in.Attachment != nil && !in.Attachment.Noted {
 		if done, inTime, err := r.inTurn(ctx, pv, *in, r.crowd.marks, crowdMarkFresh, mark); err != nil || !done {

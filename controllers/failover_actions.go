@@ -242,7 +242,7 @@ func (r *FailoverReconciler) deletePod(
 // isOld tells whether so much time has passed since a confirmation that nothing may be deleted by it any more.
 func (r *FailoverReconciler) isOld(in failover.Input) bool { return r.age(in) > failover.MaxAge }
 
-// whileFresh returns a context in which a deletion is sent, by client-go also repeatedly, only until what was read is old.
+// whileFresh returns a context in which a write is sent, by client-go also repeatedly, only until what was read is old.
 func (r *FailoverReconciler) whileFresh(ctx context.Context, in failover.Input) context.Context {
 	return sendby.With(ctx, r.freshUntil(in))
 }
@@ -283,7 +283,8 @@ type failOverMark struct {
 }
 
 // mark notes on the attachment that its fail-over has begun, so that any later leader finishes it although the pods
-// that were the cause are gone. It returns the attachment with its mark, or without where it is gone by now.
+// that were the cause are gone. It returns the attachment with its mark, or without where it is gone by now or what was read is old;
+// then another confirmation is wanted.
 func (r *FailoverReconciler) mark(ctx context.Context, in failover.Input, d failover.Decision) (*failover.Attachment, error) {
 	if in.Attachment == nil || in.Attachment.Noted {
 		return in.Attachment, nil
@@ -303,8 +304,8 @@ func (r *FailoverReconciler) mark(ctx context.Context, in failover.Input, d fail
 		return nil, err
 	}
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: in.Attachment.Name}}
-	err = r.client.Patch(ctx, va, client.RawPatch(types.MergePatchType, patch))
-	if apierrors.IsNotFound(err) {
+	err = r.client.Patch(r.whileFresh(ctx, in), va, client.RawPatch(types.MergePatchType, patch))
+	if apierrors.IsNotFound(err) || errors.Is(err, sendby.ErrLate) {
 		return in.Attachment, nil
 	}
 	if err != nil {

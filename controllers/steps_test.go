@@ -206,20 +206,25 @@ func TestNoStepIsForAnotherObjectOfThatName(t *testing.T) {
 	})
 }
 
-// deletions is a client that notes by which context an object is deleted.
-type deletions struct {
+// writer is a client that notes by which context an object is deleted or patched.
+type writer struct {
 	client.Client
 	by context.Context //nolint:containedctx // what is tested
 }
 
-func (c *deletions) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+func (c *writer) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
 	c.by = ctx
 	return c.Client.Delete(ctx, o, opts...)
 }
 
+func (c *writer) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	c.by = ctx
+	return c.Client.Patch(ctx, o, patch, opts...)
+}
+
 // sent is the error of sending a request now.
-func (c *deletions) sent() error {
-	resp, err := sendby.Transport(answers{httptest.NewRecorder()}).RoundTrip(httptest.NewRequestWithContext(c.by, http.MethodDelete, "/", nil))
+func (c *writer) sent() error {
+	resp, err := sendby.Transport(answers{httptest.NewRecorder()}).RoundTrip(httptest.NewRequestWithContext(c.by, http.MethodPut, "/", nil))
 	if err == nil {
 		_ = resp.Body.Close()
 	}
@@ -232,10 +237,11 @@ type answers struct{ *httptest.ResponseRecorder }
 func (a answers) RoundTrip(*http.Request) (*http.Response, error) { return a.Result(), nil }
 
 // client-go sends what was rejected again by itself.
-func TestADeletionIsSentOnlyWhileItsReadingCounts(t *testing.T) {
+func TestAWriteIsSentOnlyWhileItsReadingCounts(t *testing.T) {
 	for name, play := range map[string]func(*steps){
-		"of a pod": func(s *steps) { s.remove(failover.RemoveForce) },
-		"of an attachment": func(s *steps) {
+		"the mark of an attachment": (*steps).mark,
+		"the deletion of a pod":     func(s *steps) { s.remove(failover.RemoveForce) },
+		"the deletion of an attachment": func(s *steps) {
 			s.withoutPod()
 			s.detach()
 		},
@@ -243,11 +249,11 @@ func TestADeletionIsSentOnlyWhileItsReadingCounts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSteps(t)
-				c := &deletions{Client: s.r.client}
+				c := &writer{Client: s.r.client}
 				s.r.client = c
 				play(s)
 				if c.by == nil {
-					t.Fatal("nothing was deleted")
+					t.Fatal("nothing was written")
 				}
 				if err := c.sent(); err != nil {
 					t.Errorf("while it counts: %v", err)

@@ -191,27 +191,32 @@ func TestAReleaseThatTakesItsTimeIsFollowedByAnotherLook(t *testing.T) {
 	})
 }
 
-// The API server may reject a deletion for so long that it rests on something old when it could be sent again.
-func TestADeletionThatCouldNotBeSentInTimeFollowsAnotherConfirmation(t *testing.T) {
-	for _, kind := range []string{"Pod", "VolumeAttachment"} {
+// The API server may reject a write for so long that it rests on something old when it could be sent again.
+func TestAWriteThatCouldNotBeSentInTimeFollowsAnotherConfirmation(t *testing.T) {
+	for name, late := range map[string]apimodel.Request{
+		"the mark of an attachment":     {Verb: apimodel.VerbPatch, Kind: "VolumeAttachment"},
+		"the deletion of a pod":         {Verb: apimodel.VerbDelete, Kind: "Pod"},
+		"the deletion of an attachment": {Verb: apimodel.VerbDelete, Kind: "VolumeAttachment"},
+	} {
 		for how, play := range map[string]func(*testing.T, func(*world, *process)){
 			"alone":      scene,
 			"in a crowd": func(t *testing.T, story func(*world, *process)) { inCrowd(t, story) },
 		} {
-			t.Run(kind+" "+how, func(t *testing.T) {
+			t.Run(name+" "+how, func(t *testing.T) {
 				play(t, func(w *world, _ *process) {
 					var rejected, asked atomic.Bool
 					w.API.Fail(func(r apimodel.Request) error {
 						if !strings.HasPrefix(r.Actor, controllerActor) {
 							return nil
 						}
-						if r.Verb == apimodel.VerbDelete && r.Kind == kind && !rejected.Swap(true) {
+						is := r.Verb == late.Verb && r.Kind == late.Kind
+						if is && !rejected.Swap(true) {
 							return fmt.Errorf("the API is busy: %w", sendby.ErrLate)
 						}
-						if r.Verb == apimodel.VerbDelete && r.Kind == kind && !asked.Load() {
+						if is && !asked.Load() {
 							t.Error("it was sent again by the same confirmation")
 						}
-						if rejected.Load() && (r.Verb == apimodel.VerbGet || r.Verb == apimodel.VerbList) && r.Kind == kind {
+						if rejected.Load() && (r.Verb == apimodel.VerbGet || r.Verb == apimodel.VerbList) && r.Kind == late.Kind {
 							asked.Store(true)
 						}
 						return nil
