@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 )
 
 // batches serves many callers who want the same of one object, such as a node, by few requests: one runs at a time for
@@ -13,6 +14,8 @@ import (
 type batches[A, T any] struct {
 	// run makes the request for an object, on behalf of all callers.
 	run func(ctx context.Context, object string, wanted []A) (T, error)
+	// linger is for how long a request waits for more callers before it is made; nil for not at all.
+	linger func() time.Duration
 
 	mu      sync.Mutex
 	running map[string]*batch[A, T]
@@ -72,13 +75,21 @@ func (b *batches[A, T]) join(ctx context.Context, object string, wanted A) *batc
 // start begins the next request for the object; the lock is held.
 func (b *batches[A, T]) start(object string) {
 	own := b.next[object]
-	delete(b.next, object)
 	if own == nil || own.waiting == 0 {
+		delete(b.next, object)
 		delete(b.running, object)
 		return
 	}
 	b.running[object] = own
 	go func() {
+		if b.linger != nil {
+			pause(own.ctx, b.linger())
+		}
+		b.mu.Lock()
+		if b.next[object] == own {
+			delete(b.next, object) // from now on it serves nobody else
+		}
+		b.mu.Unlock()
 		own.answer, own.err = b.run(own.ctx, object, own.wanted)
 		own.cancel()
 		close(own.done)

@@ -6,22 +6,27 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
 const (
 	// crowdFew is how many lost volumes are no crowd yet, by default.
 	crowdFew = 16
-	// crowdMarks and crowdRemovals are how many acts of a crowd may mark their attachment, or remove their pod, at a time. By
-	// default the API server works on some 250 requests of service accounts at a time.
-	crowdMarks    = 200
-	crowdRemovals = 160
+	// crowdRequests is how many requests the acts of a crowd have under way at a time for marks, and for removals: what they write, and
+	// what is read right before. By default the API server lets 300 of a service account wait beside those that it works on, which may be few at first,
+	// and rejects all others for a second.
+	crowdRequests = 300
+	// crowdReads is how many requests a confirmation makes at a time that reads attachment and pod one by one.
+	crowdReads = 2
 	// crowdQuiet is for how long nearly all removals must have been marked: others may be about to begin.
 	crowdQuiet = 100 * time.Millisecond
-	// crowdMarkFresh and crowdRemoveFresh are how old a confirmation may be by which an attachment is marked, or a pod removed,
-	// without another: the rest of the time is for the one request, and for the detach that may follow the other.
-	crowdMarkFresh   = failover.MaxAge * 3 / 4
-	crowdRemoveFresh = recent
+	// crowdFresh is how old a confirmation may be by which an attachment is marked, or a pod removed, without another. Neither is sent
+	// when it has become old.
+	crowdFresh = failover.MaxAge * 19 / 20
+	// crowdWait is how old one may become while an act waits for others, before its turn.
+	crowdWait = failover.MaxAge * 3 / 4
 	// crowdTries is how often an act confirms in its turn where what it has read is old before it is used, and crowdTurn how much of
 	// its time it keeps for that.
 	crowdTries = 2
@@ -34,19 +39,20 @@ const (
 	crowdDenied = time.Minute
 	// crowdAhead is how long before its grace has passed an act of a crowd begins to read: until the first write little else goes on.
 	crowdAhead = 500 * time.Millisecond
-	// crowdGather is for how long no other act of a crowd may have begun before one goes on. crowdGatherMax bounds that wait, and the one
-	// for the confirmations of others.
+	// crowdGather is for how long no other act of a crowd may have begun before one goes on. crowdGatherMax bounds that wait, and those
+	// for others to be as far.
 	crowdGather    = 50 * time.Millisecond
 	crowdGatherMax = 300 * time.Millisecond
-	// crowdLook is for how long it is known whose grace is about to pass.
+	// crowdLook is for how long it is known whose grace is about to pass, and for how long a request waits for others that it can serve.
 	crowdLook = 10 * time.Millisecond
-	// crowdLast bounds the wait for the last confirmations, where nearly all others are confirmed.
+	// crowdLast bounds the wait for the last ones, where nearly all others are as far.
 	crowdLast = 100 * time.Millisecond
 )
 
 // crowd are the acts that are under way. Where they are many, what Kubernetes does about the first pods that are removed slows
-// down all that is asked for the last ones. So all attachments are marked before the first pod is removed, few enough pods are
-// removed at a time for each to be read once more right before, and all removals come before the first detach.
+// down all that is asked for the last ones, and lists most of all. So they go stage by stage: all read before the first write, all nodes
+// are tainted before the first attachment is marked, all attachments marked and read again, with the pods, before the first pod is
+// removed, and all pods removed before the first detach. No stage waits for the last ones, nor for long.
 type crowd struct {
 	few int
 	// manyLost tells whether more volumes than that are lost, or soon will be.
@@ -54,18 +60,18 @@ type crowd struct {
 	// graceEnds is how long it takes until the last grace has passed, but for the time ahead, of those that do within a time; zero where
 	// no more than a few do.
 	graceEnds func(few int, ahead, within time.Duration) time.Duration
-	// marks and removals are taken by who does that at the moment, in the order in which they come.
-	marks, removals chan struct{}
+	// marks and removals are the requests under way for them; whoever asked first makes the next.
+	marks, removals *semaphore.Weighted
 
 	mu sync.Mutex
 	// came is when the latest act came to where acts meet before they read, and othersCome when the last of those will have whose
-	// grace is about to pass, as far as was known when that was looked for.
-	came, othersCome, looked time.Time
-	// removing are the removals under way, marking those whose attachment is not marked yet, and confirming those that others wait for
-	// to be confirmed.
-	removing, marking, confirming int
-	// nearlyConfirmed is open while nearly all are confirmed, and confirmed while all are.
-	nearlyConfirmed, confirmed gate
+	// grace is about to pass; gracesPass is when that is.
+	came                   time.Time
+	othersCome, gracesPass expected
+	// at is how many removals are under way at a stage. nearlyAll is open while nearly all have reached a stage that have come to the one
+	// before, and all while all have.
+	at             [stages]int
+	nearlyAll, all [stages]gate
 	// quieter is open while only a few removals are under way.
 	quieter gate
 	// marked is closed when nearly all have been marked for crowdQuiet, which quiet measures; nil while they are not.
@@ -116,68 +122,92 @@ func pass(ctx context.Context, opened chan struct{}, patience time.Duration) boo
 func newCrowd(few int, manyLost func(few int) bool, graceEnds func(few int, ahead, within time.Duration) time.Duration) *crowd {
 	return &crowd{
 		few: few, manyLost: manyLost, graceEnds: graceEnds, marked: make(chan struct{}),
-		marks: make(chan struct{}, crowdMarks), removals: make(chan struct{}, crowdRemovals),
+		marks: semaphore.NewWeighted(crowdRequests), removals: semaphore.NewWeighted(crowdRequests),
 	}
 }
 
 // many tells whether many volumes are lost, or soon will be.
 func (c *crowd) many() bool { return c.manyLost(c.few) }
 
+// stage is what a removal does at the moment.
+type stage int
+
+const (
+	reading   stage = iota // everything that the removal rests on
+	tainting               // the node
+	marking                // the attachment
+	rereading              // everything
+	removing               // the pods
+	stages
+)
+
 // progress is how the removal of a volume's pods tells the others how far it is.
 type progress struct {
-	// confirmed tells that it was confirmed, by in, and waits for others for that long at most; marked tells that its attachment is
-	// marked, and over that no pod is left or that it is given up. Each implies the one before, and has an effect only the first time.
-	confirmed    func(ctx context.Context, in failover.Input, patience time.Duration)
-	marked, over func()
+	crowd *crowd // nil for what removes no pod
+	at    stage  // stages when it is over
 }
 
-// noRemoval is the progress of what removes no pod.
-func noRemoval() progress {
-	nothing := func() {}
-	return progress{confirmed: func(context.Context, failover.Input, time.Duration) {}, marked: nothing, over: nothing}
-}
-
-// remove counts a removal, decided on by in, until it is over.
-func (c *crowd) remove(in failover.Input) progress {
-	confirming := 0
-	if endAtOnce(in) {
-		confirming = 1
+// remove counts a removal, decided on by in, until it is over. Where pods do not end at once nobody waits for it to have read.
+func (c *crowd) remove(in failover.Input) *progress {
+	p := &progress{crowd: c}
+	if !endAtOnce(in) {
+		p.at = marking
 	}
-	c.count(1, 1, confirming)
-	counted := sync.OnceFunc(func() { c.count(0, 0, -confirming) })
-	marked := sync.OnceFunc(func() {
-		counted()
-		c.count(0, -1, 0)
+	c.change(func() { c.at[p.at]++ })
+	return p
+}
+
+// to tells that the removal has come to a stage; it never goes back.
+func (p *progress) to(next stage) {
+	if p.crowd == nil || p.at >= next {
+		return
+	}
+	p.crowd.change(func() {
+		p.crowd.at[p.at]--
+		if p.at = next; next < stages {
+			p.crowd.at[next]++
+		}
 	})
-	var waited sync.Once
-	return progress{
-		confirmed: func(ctx context.Context, in failover.Input, patience time.Duration) {
-			counted()
-			waited.Do(func() { c.waitForConfirmations(ctx, in, patience) })
-		},
-		marked: marked,
-		over: sync.OnceFunc(func() {
-			marked()
-			c.count(-1, 0, 0)
-		}),
-	}
 }
 
-// count counts removals, and sees whether only a few are left, and whether nearly all of them are confirmed, or marked: those that are
-// slow hold up nobody.
-func (c *crowd) count(removing, marking, confirming int) {
+// end tells that no pod is left, or that the removal is given up.
+func (p *progress) end() { p.to(stages) }
+
+// goOn tells that the removal, decided on by in, has come to a stage, and waits for others to come there, for that long at most.
+func (p *progress) goOn(ctx context.Context, next stage, in failover.Input, patience time.Duration) {
+	if p.crowd == nil || p.at >= next {
+		return
+	}
+	p.to(next)
+	p.crowd.waitFor(ctx, next, in, patience)
+}
+
+// from is how many removals are at a stage or further; the lock is held.
+func (c *crowd) from(first stage) int {
+	n := 0
+	for _, at := range c.at[first:] {
+		n += at
+	}
+	return n
+}
+
+// change counts removals by what it is called with, and sees whether only a few are left, and whether nearly all of them have come to a
+// stage: those that are slow hold up nobody, nor do those that have begun after others.
+func (c *crowd) change(counts func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.removing += removing
-	c.marking += marking
-	c.confirming += confirming
-	c.nearlyConfirmed.set(c.confirming <= c.removing/10)
-	c.confirmed.set(c.confirming == 0)
-	c.quieter.set(c.removing <= max(c.few, 0))
-	switch nearlyAll := c.marking <= c.removing/10; {
+	counts()
+	for next := tainting; next < stages; next++ {
+		c.nearlyAll[next].set(c.at[next-1] <= c.from(next-1)/10)
+		c.all[next].set(c.at[next-1] == 0)
+	}
+	underWay := c.from(reading)
+	unmarked := underWay - c.from(rereading)
+	c.quieter.set(underWay <= max(c.few, 0))
+	switch nearlyAll := unmarked <= underWay/10; {
 	case nearlyAll && c.quiet == nil:
 		marked, quiet := c.marked, crowdQuiet
-		if !c.manyLost(c.removing + c.removing/10) {
+		if !c.manyLost(underWay + underWay/10) {
 			quiet = 0 // nobody is known who might begin
 		}
 		c.quiet = time.AfterFunc(quiet, func() { close(marked) })
@@ -190,14 +220,14 @@ func (c *crowd) count(removing, marking, confirming int) {
 }
 
 // wait returns when nearly all removals are marked, or after a while, which is a small part of the time that ctx leaves. While only a
-// few are under way nobody waits: where many are lost one after the other, the next one may always be about to begin.
+// few have come to their mark nobody waits: where many are lost one after the other, the next one may always be about to begin.
 func (c *crowd) wait(ctx context.Context) {
 	patience := crowdPatience
 	if deadline, ok := ctx.Deadline(); ok {
 		patience = min(patience, time.Until(deadline)/4)
 	}
 	c.mu.Lock()
-	marked, few := c.marked, c.removing <= c.few
+	marked, few := c.marked, c.from(marking) <= c.few
 	c.mu.Unlock()
 	if few {
 		return
@@ -217,19 +247,18 @@ func (c *crowd) waitForRemovals(ctx context.Context, patience time.Duration) boo
 	return pass(ctx, quieter, patience)
 }
 
-// takeSlot waits for one of the slots and takes it until end is called, which is nil where ctx would not leave the time to use it.
-func takeSlot(ctx context.Context, slots chan struct{}) (end func()) {
+// take waits until that many requests may be made and counts them until done is called, which is nil where ctx would not leave the time
+// for them.
+func take(ctx context.Context, underWay *semaphore.Weighted, requests int64) (done func()) {
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-min(crowdTurn, time.Until(deadline)/2)))
 		defer cancel()
 	}
-	select {
-	case slots <- struct{}{}:
-		return func() { <-slots }
-	case <-ctx.Done():
+	if underWay.Acquire(ctx, requests) != nil {
 		return nil
 	}
+	return func() { underWay.Release(requests) }
 }
 
 // afterRemovals is how soon a detach is looked at again that can wait for the removals under way; zero where it must not wait
@@ -282,23 +311,36 @@ func (c *crowd) gather(ctx context.Context, in failover.Input) {
 // untilOthersCome is how long it takes until others have come whose grace passes within that time, if they are many: a few, and
 // then a few more, would be waited for again and again where nodes are lost one after the other.
 func (c *crowd) untilOthersCome(within time.Duration) time.Duration {
+	return c.untilPassed(&c.othersCome, crowdAhead, within, crowdGather)
+}
+
+// untilGracesPass is how long it takes until the graces of others have passed that do within that time, if they are many.
+func (c *crowd) untilGracesPass(within time.Duration) time.Duration {
+	return min(c.untilPassed(&c.gracesPass, 0, within, 0), within)
+}
+
+// untilPassed looks for when the last grace will have passed, but for the time ahead, and then that much longer.
+func (c *crowd) untilPassed(known *expected, ahead, within, longer time.Duration) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// All acts ask at about the same time, and it takes a look at each volume that may be lost.
-	if now := time.Now(); now.Sub(c.looked) > crowdLook {
-		c.looked, c.othersCome = now, time.Time{}
-		if left := c.graceEnds(c.few, crowdAhead, within); left > 0 {
-			c.othersCome = now.Add(left + crowdGather)
+	if now := time.Now(); now.Sub(known.looked) > crowdLook {
+		*known = expected{looked: now}
+		if left := c.graceEnds(c.few, ahead, within); left > 0 {
+			known.at = now.Add(left + longer)
 		}
 	}
-	return time.Until(c.othersCome)
+	return time.Until(known.at)
 }
 
-// waitForConfirmations waits, where there are many whose pods end at once, until those that have begun are confirmed, for the last
-// ones only a moment: the API server answers lists far more slowly once the first write is made.
-func (c *crowd) waitForConfirmations(ctx context.Context, in failover.Input, patience time.Duration) {
+// expected is a moment in the future, as far as was known when it was looked for.
+type expected struct{ at, looked time.Time }
+
+// waitFor waits, where there are many whose pods end at once, until those at the stage before have come to this one, for the last ones
+// only a moment: the API server answers lists far more slowly once the first write is made.
+func (c *crowd) waitFor(ctx context.Context, next stage, in failover.Input, patience time.Duration) {
 	c.mu.Lock()
-	nearlyAll, all := c.nearlyConfirmed.opened, c.confirmed.opened
+	nearlyAll, all := c.nearlyAll[next].opened, c.all[next].opened
 	c.mu.Unlock()
 	if all == nil || !c.many() || !endAtOnce(in) {
 		return
@@ -307,6 +349,14 @@ func (c *crowd) waitForConfirmations(ctx context.Context, in failover.Input, pat
 	if pass(ctx, nearlyAll, patience) {
 		pass(ctx, all, min(crowdLast, time.Until(until)))
 	}
+}
+
+// linger is for how long a request waits for others that it can serve as well.
+func (c *crowd) linger() time.Duration {
+	if c.many() {
+		return crowdLook
+	}
+	return 0
 }
 
 // endAtOnce tells whether every pod ends with its deletion: that is by force, and nobody else holds their objects.

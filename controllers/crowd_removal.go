@@ -3,8 +3,8 @@ package controllers
 import (
 	"context"
 	"errors"
-	"time"
 
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -18,7 +18,7 @@ func (r *FailoverReconciler) waitForGrace(ctx context.Context, in failover.Input
 		return in, d
 	}
 	pause(ctx, d.GraceLeft-r.clock.Now().Sub(in.Now))
-	pause(ctx, r.crowd.graceEnds(r.crowd.few, 0, min(crowdGatherMax, crowdMarkFresh-r.age(in))))
+	pause(ctx, r.crowd.untilGracesPass(min(crowdGatherMax, crowdWait-r.age(in))))
 	in = r.newest(in)
 	in.Halt = r.halt.now(ctx)
 	return in, failover.Decide(in)
@@ -29,19 +29,22 @@ func (r *FailoverReconciler) waitForGrace(ctx context.Context, in failover.Input
 // was the last pod, in is what it was removed by, and the removals of others are waited for while that can serve the detach. It tells
 // whether the detach is next, and whether nothing can follow at the moment; the end of the pod calls for the detach, too.
 func (r *FailoverReconciler) removeInCrowd(
-	ctx context.Context, pv *corev1.PersistentVolume, in *failover.Input, removal progress,
+	ctx context.Context, pv *corev1.PersistentVolume, in *failover.Input, removal *progress,
 ) (emptied, over bool, err error) {
 	mark := func(by failover.Input, d failover.Decision) (done bool, err error) {
 		in.Attachment, err = r.mark(ctx, by, d)
 		return in.Attachment == nil || in.Attachment.Noted, err
 	}
 	if in.Attachment != nil && !in.Attachment.Noted {
-		if done, inTime, err := r.inTurn(ctx, pv, *in, r.crowd.marks, crowdMarkFresh, mark); err != nil || !done {
+		if done, inTime, err := r.inTurn(ctx, pv, *in, r.crowd.marks, mark); err != nil || !done {
 			return false, !inTime, err
 		}
 	}
-	removal.marked()
+	removal.to(rereading)
 	r.crowd.wait(ctx)
+	if *in, err = r.reread(ctx, pv, *in, removal); err != nil {
+		return false, true, err
+	}
 	last := false
 	remove := func(by failover.Input, d failover.Decision) (bool, error) {
 		if by.Attachment != nil && !by.Attachment.Noted {
@@ -56,14 +59,34 @@ func (r *FailoverReconciler) removeInCrowd(
 		}
 		return done, err
 	}
-	_, inTime, err := r.inTurn(ctx, pv, *in, r.crowd.removals, crowdRemoveFresh, remove)
+	_, inTime, err := r.inTurn(ctx, pv, *in, r.crowd.removals, remove)
 	if err != nil || !last {
 		return false, !inTime, err
 	}
-	removal.over()
+	removal.end()
 	r.reports.podEnds(pv.Name, *in)
 	few := r.crowd.waitForRemovals(ctx, recent-r.age(*in))
 	return few, !few, nil
+}
+
+// reread confirms again between the mark and the removal, unless that was done a moment ago: now the API server has little else to do, and
+// lists serve many. If that does not succeed in time, in is as old as it was, and is confirmed again in its turn.
+func (r *FailoverReconciler) reread(
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, removal *progress,
+) (failover.Input, error) {
+	if r.age(in) > recent/2 {
+		readCtx, cancel := context.WithTimeout(ctx, failover.MaxAge)
+		defer cancel()
+		again, err := r.confirm(readCtx, pv, in.Node.Name)
+		switch {
+		case err == nil:
+			in = again
+		case readCtx.Err() == nil || ctx.Err() != nil:
+			return in, err
+		}
+	}
+	removal.goOn(ctx, removing, in, min(crowdGatherMax, crowdWait-r.age(in)))
+	return in, nil
 }
 
 // inTurn takes a step of a removal by force in its turn, by another confirmation unless that of in is fresh, and by what was heard
@@ -71,34 +94,60 @@ func (r *FailoverReconciler) removeInCrowd(
 // It tells whether the step is done: not where the turn does not come in time, nor where the confirmation says something else or is
 // old each time, and all has to be looked at anew.
 func (r *FailoverReconciler) inTurn(
-	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, slots chan struct{}, fresh time.Duration,
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, underWay *semaphore.Weighted,
 	step func(failover.Input, failover.Decision) (done bool, err error),
 ) (done, inTime bool, err error) {
-	end := takeSlot(ctx, slots)
-	if end == nil {
-		return false, false, nil
-	}
-	defer end()
 	for range crowdTries {
-		if r.age(in) > fresh {
-			if in, err = r.confirmInTurn(ctx, pv, in); err != nil {
-				return false, true, err
-			}
+		end, err := r.takeTurn(ctx, pv, &in, underWay)
+		if end == nil || err != nil {
+			return false, err != nil, err
 		}
-		in = r.newest(in)
-		in.Halt = r.halt.now(ctx)
-		if r.isOld(in) {
-			continue
-		}
-		d := failover.Decide(in)
-		if d.Verdict != failover.Lost || len(in.Pods) == 0 || !endAtOnce(in) {
-			return false, true, nil
-		}
-		if done, err = step(in, d); done || err != nil || !r.isOld(in) {
+		done, again, err := r.stepInTurn(ctx, in, step)
+		end()
+		if done || err != nil || !again {
 			return done, true, err
 		}
 	}
 	return false, true, nil
+}
+
+// takeTurn waits for the turn of a step, and confirms again in it where in is not fresh then. The turn lasts until end is called; end is
+// nil where it does not come in time, or where confirming failed.
+func (r *FailoverReconciler) takeTurn(
+	ctx context.Context, pv *corev1.PersistentVolume, in *failover.Input, underWay *semaphore.Weighted,
+) (end func(), err error) {
+	if r.age(*in) <= crowdFresh {
+		if end = take(ctx, underWay, 1); end == nil || r.age(*in) <= crowdFresh {
+			return end, nil
+		}
+		end()
+	}
+	if end = take(ctx, underWay, crowdReads); end == nil {
+		return nil, nil
+	}
+	if *in, err = r.confirmInTurn(ctx, pv, *in); err != nil {
+		end()
+		return nil, err
+	}
+	return end, nil
+}
+
+// stepInTurn takes a step by in and what was heard since, if that calls for it, and tells whether it is done, and whether it was not done
+// only because what was read is old.
+func (r *FailoverReconciler) stepInTurn(
+	ctx context.Context, in failover.Input, step func(failover.Input, failover.Decision) (done bool, err error),
+) (done, again bool, err error) {
+	in = r.newest(in)
+	in.Halt = r.halt.now(ctx)
+	if r.isOld(in) {
+		return false, true, nil
+	}
+	d := failover.Decide(in)
+	if d.Verdict != failover.Lost || len(in.Pods) == 0 || !endAtOnce(in) {
+		return false, false, nil
+	}
+	done, err = step(in, d)
+	return done, r.isOld(in), err
 }
 
 // confirmInTurn confirms again, but for no longer than what was read counts: others wait for the turn. If that does not succeed,

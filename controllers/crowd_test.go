@@ -3,11 +3,13 @@ package controllers
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,7 +41,7 @@ func TestARemovalWaitsUntilNearlyAllOthersAreMarked(t *testing.T) {
 		var marks, over []func()
 		for range 100 {
 			removal := c.remove(failover.Input{})
-			marks, over = append(marks, removal.marked), append(over, removal.over)
+			marks, over = append(marks, func() { removal.to(removing) }), append(over, removal.end)
 		}
 		for _, marked := range marks[:89] {
 			marked()
@@ -56,7 +58,7 @@ func TestARemovalWaitsUntilNearlyAllOthersAreMarked(t *testing.T) {
 			t.Errorf("waited %s although nearly all are marked", got)
 		}
 		for range 10 { // others begin
-			over = append(over, c.remove(failover.Input{}).over)
+			over = append(over, c.remove(failover.Input{}).end)
 		}
 		if got := waited(t, c); got != crowdPatience {
 			t.Errorf("waited %s while twenty of 110 are not marked", got)
@@ -64,8 +66,8 @@ func TestARemovalWaitsUntilNearlyAllOthersAreMarked(t *testing.T) {
 		for _, leave := range over {
 			leave()
 		}
-		if c.removing != 0 || c.marking != 0 || c.confirming != 0 {
-			t.Errorf("left behind: %d removals, of them %d not marked and %d not confirmed", c.removing, c.marking, c.confirming)
+		if c.at != [stages]int{} {
+			t.Errorf("left behind: %v", c.at)
 		}
 	})
 }
@@ -75,12 +77,13 @@ func TestARemovalDoesNotWaitForAFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(crowdFew, aCrowd, noneSoon)
 		for range crowdFew {
-			c.remove(failover.Input{})
+			c.remove(failover.Input{}).to(marking)
 		}
+		c.remove(failover.Input{}).to(tainting) // its grace has not passed yet
 		if got := waited(t, c); got != 0 {
 			t.Errorf("waited %s for %d others", got, crowdFew-1)
 		}
-		c.remove(failover.Input{})
+		c.remove(failover.Input{}).to(marking)
 		if got := waited(t, c); got != crowdPatience {
 			t.Errorf("waited %s for %d others", got, crowdFew)
 		}
@@ -92,17 +95,17 @@ func TestNobodyIsExpectedWhereAllHaveBegun(t *testing.T) {
 	for lost, want := range map[int]time.Duration{20: 0, 22: 0, 23: crowdQuiet} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCrowd(crowdFew, func(few int) bool { return lost > few }, noneSoon)
-			var removals []progress
+			var removals []*progress
 			for range 20 {
 				removals = append(removals, c.remove(failover.Input{}))
 			}
 			for _, removal := range removals {
-				removal.marked()
+				removal.to(removing)
 			}
 			if got := waited(t, c); got != want {
 				t.Errorf("waited %s where 20 of %d have begun, want %s", got, lost, want)
 			}
-			if removals[0].over(); waited(t, c) != 0 {
+			if removals[0].end(); waited(t, c) != 0 {
 				t.Error("the end of a removal makes others wait")
 			}
 		})
@@ -113,13 +116,13 @@ func TestWhatBeginsBeforeAllAreMarkedIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(0, aCrowd, noneSoon)
-		c.remove(failover.Input{}).marked()
+		c.remove(failover.Input{}).to(removing)
 		<-time.After(crowdQuiet / 2)
 		second := c.remove(failover.Input{})
 		if got := waited(t, c); got != crowdPatience {
 			t.Errorf("waited %s", got)
 		}
-		second.marked()
+		second.to(removing)
 		if got := waited(t, c); got != crowdQuiet {
 			t.Errorf("waited %s, want %s", got, crowdQuiet)
 		}
@@ -169,7 +172,7 @@ func TestADetachFollowsWhenOnlyAFewRemovalsAreLeft(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCrowd(crowdFew, aCrowd, noneSoon)
 				for i := range tc.others {
-					time.AfterFunc(time.Duration(i+1)*100*time.Millisecond, c.remove(failover.Input{}).over)
+					time.AfterFunc(time.Duration(i+1)*100*time.Millisecond, c.remove(failover.Input{}).end)
 				}
 				began := time.Now()
 				few := c.waitForRemovals(t.Context(), time.Second)
@@ -248,10 +251,10 @@ func TestMoreVolumesThanAFewAreACrowd(t *testing.T) {
 	}
 }
 
-func TestASlotIsTakenInTime(t *testing.T) {
+func TestATurnIsTakenInTime(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		left, want time.Duration // of the act's time; how long it waits for a slot that none frees
+		left, want time.Duration // of the act's time; how long it waits for requests that do not end
 	}{
 		"what follows wants six seconds":               {30 * time.Second, 24 * time.Second},
 		"half of the time where there are not so many": {3 * time.Second, 1500 * time.Millisecond},
@@ -259,17 +262,17 @@ func TestASlotIsTakenInTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				slots := make(chan struct{}, 1)
-				end := takeSlot(t.Context(), slots)
+				underWay := semaphore.NewWeighted(2)
+				end := take(t.Context(), underWay, 1)
 				ctx, cancel := context.WithTimeout(t.Context(), tc.left)
 				defer cancel()
 				began := time.Now()
-				if takeSlot(ctx, slots) != nil || time.Since(began) != tc.want {
-					t.Errorf("waited %s for a slot that was taken, want %s", time.Since(began), tc.want)
+				if take(ctx, underWay, 2) != nil || time.Since(began) != tc.want {
+					t.Errorf("waited %s for requests under way, want %s", time.Since(began), tc.want)
 				}
 				end()
-				if end = takeSlot(ctx, slots); end == nil || time.Since(began) != tc.want {
-					t.Error("did not take a slot that was free")
+				if end = take(ctx, underWay, 2); end == nil || time.Since(began) != tc.want {
+					t.Error("did not take a turn that was free")
 				}
 			})
 		})
@@ -335,7 +338,7 @@ func TestAWaitForMarksLeavesTheActItsTime(t *testing.T) {
 	for left, want := range map[time.Duration]time.Duration{30 * time.Second: crowdPatience, 4 * time.Second: time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCrowd(0, aCrowd, noneSoon)
-			c.remove(failover.Input{})
+			c.remove(failover.Input{}).to(marking)
 			ctx, cancel := context.WithTimeout(t.Context(), left)
 			defer cancel()
 			began := time.Now()
@@ -404,59 +407,64 @@ func TestTheActsOfACrowdGoOnTogether(t *testing.T) {
 	for name, tc := range map[string]struct {
 		few        bool
 		in, others failover.Input
-		confirmed  int           // of 20
+		reached    int           // of 20
 		after      time.Duration // 100 ms if zero
 		givenUp    bool
 		want       time.Duration
 	}{
-		"when all are confirmed":             {confirmed: 20, want: ms(100)},
-		"or given up":                        {confirmed: 20, givenUp: true, want: ms(100)},
-		"and wait a moment for the last":     {confirmed: 18, want: ms(100) + crowdLast},
-		"but no longer than it serves":       {confirmed: 17, want: patience},
-		"not even for the last":              {confirmed: 18, after: ms(200), want: patience},
+		"when all are as far":                {reached: 20, want: ms(100)},
+		"or given up":                        {reached: 20, givenUp: true, want: ms(100)},
+		"and wait a moment for the last":     {reached: 18, want: ms(100) + crowdLast},
+		"but no longer than it serves":       {reached: 17, want: patience},
+		"not even for the last":              {reached: 18, after: ms(200), want: patience},
 		"a few do not wait":                  {few: true},
 		"nor does one that has time":         {in: slow},
 		"and nobody waits for those of them": {others: slow},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				c := newCrowd(crowdFew, func(int) bool { return !tc.few }, noneSoon)
-				own := c.remove(tc.in)
-				var others []progress
-				for range 20 {
-					others = append(others, c.remove(tc.others))
-				}
-				time.AfterFunc(cmp.Or(tc.after, ms(100)), func() {
-					for _, other := range others[:tc.confirmed] {
-						other.confirmed(t.Context(), tc.others, 0)
-						if tc.givenUp {
-							other.over()
+		for _, next := range []stage{tainting, marking, removing} {
+			t.Run(fmt.Sprintf("%s, stage %d", name, next), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					c := newCrowd(crowdFew, func(int) bool { return !tc.few }, noneSoon)
+					own := c.remove(tc.in)
+					own.to(next - 1)
+					var others []*progress
+					for range 20 {
+						other := c.remove(tc.others)
+						if tc.others.Pods == nil {
+							other.to(next - 1)
 						}
+						others = append(others, other)
 					}
+					time.AfterFunc(cmp.Or(tc.after, ms(100)), func() {
+						for _, other := range others[:tc.reached] {
+							other.goOn(t.Context(), next, tc.others, 0)
+							if tc.givenUp {
+								other.end()
+							}
+						}
+					})
+					waits := func() time.Duration {
+						began := time.Now()
+						own.goOn(t.Context(), next, tc.in, patience)
+						return time.Since(began)
+					}
+					if got := waits(); got != tc.want {
+						t.Errorf("waited %s, want %s", got, tc.want)
+					}
+					if got := waits(); got != 0 {
+						t.Errorf("waited %s once more", got)
+					}
+					for _, other := range others {
+						other.end()
+					}
+					if own.end(); c.at != [stages]int{} {
+						t.Errorf("left behind: %v", c.at)
+					}
+					<-time.After(time.Second) // until nobody does anything any more
 				})
-				waits := func() time.Duration {
-					began := time.Now()
-					own.confirmed(t.Context(), tc.in, patience)
-					return time.Since(began)
-				}
-				if got := waits(); got != tc.want {
-					t.Errorf("waited %s, want %s", got, tc.want)
-				}
-				if got := waits(); got != 0 {
-					t.Errorf("waited %s once more", got)
-				}
-				for _, other := range others {
-					other.over()
-				}
-				for name, goesOn := range map[string]func(){"when its attachment is marked": own.marked, "at its end": own.over} {
-					if goesOn(); c.confirmed.opened != nil {
-						t.Errorf("others wait for its confirmation %s", name)
-					}
-				}
-				<-time.After(time.Second) // until nobody does anything any more
 			})
-		})
+		}
 	}
 }
 
@@ -465,7 +473,7 @@ func TestNothingIsMarkedByAnOldReading(t *testing.T) {
 	t.Parallel()
 	s := newSteps(t)
 	s.in.Asked = time.Now().Add(-failover.MaxAge - time.Second)
-	emptied, over, err := s.r.removeOne(s.ctx, s.pv, &s.in, s.d, noRemoval())
+	emptied, over, err := s.r.removeOne(s.ctx, s.pv, &s.in, s.d, &progress{})
 	if s.marked() != "" || s.pod() == nil || emptied || over || err != nil {
 		t.Errorf("marked %q, pod %v, emptied: %t, over: %t, %v; want another confirmation", s.marked(), s.pod(), emptied, over, err)
 	}

@@ -52,10 +52,10 @@ func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolum
 		return d, nil
 	}
 	if detaches {
-		return r.takeTurns(ctx, pv, in, noRemoval())
+		return r.takeTurns(ctx, pv, in, &progress{})
 	}
 	removal := r.crowd.remove(in)
-	defer removal.over()
+	defer removal.end()
 	r.crowd.gather(ctx, in)
 	return r.takeTurns(ctx, pv, in, removal)
 }
@@ -74,7 +74,7 @@ func (r *FailoverReconciler) rest(volume string, in failover.Input) (detaches bo
 
 // takeTurns confirms and takes one step, until nothing is left to do at the moment. It tells the crowd how far the removal is.
 func (r *FailoverReconciler) takeTurns(
-	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, removal progress,
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, removal *progress,
 ) (failover.Decision, error) {
 	var d failover.Decision
 	var emptied bool
@@ -84,10 +84,11 @@ func (r *FailoverReconciler) takeTurns(
 			return d, err
 		}
 		left := min(crowdAhead, failover.Decide(in).GraceLeft)
-		removal.confirmed(ctx, in, min(left+crowdGatherMax, crowdMarkFresh-r.age(in)))
+		removal.goOn(ctx, tainting, in, min(left+crowdGatherMax, crowdWait-r.age(in)))
 		in.Halt = r.halt.now(ctx)
 		in, d = r.waitForGrace(ctx, in, failover.Decide(in))
 		d = r.keepPodsAway(ctx, in, d)
+		removal.goOn(ctx, marking, in, min(crowdGatherMax, crowdWait-r.age(in)))
 		if len(in.Pods) == 0 && in.Attachment == nil {
 			return d, nil // Kubernetes has finished it meanwhile
 		}
@@ -99,7 +100,7 @@ func (r *FailoverReconciler) takeTurns(
 		var over bool
 		if len(in.Pods) == 0 {
 			emptied = false
-			removal.over()
+			removal.end()
 			over, err = r.detach(ctx, pv, in, d)
 			if rest := r.reports.restAfterDetach(pv.Name, in); rest > 0 {
 				d.After = rest
@@ -117,12 +118,12 @@ func (r *FailoverReconciler) takeTurns(
 // removeOne removes a pod, and marks the attachment before where that is wanted. It tells whether it was the last one, and
 // whether nothing can follow at the moment. Where neither is true another confirmation is wanted.
 func (r *FailoverReconciler) removeOne(
-	ctx context.Context, pv *corev1.PersistentVolume, in *failover.Input, d failover.Decision, removal progress,
+	ctx context.Context, pv *corev1.PersistentVolume, in *failover.Input, d failover.Decision, removal *progress,
 ) (emptied, over bool, err error) {
 	if r.crowd.many() && endAtOnce(*in) {
 		return r.removeInCrowd(ctx, pv, in, removal)
 	}
-	removal.marked() // or will be at once: it waits for nobody
+	removal.to(removing) // or will be at once: it waits for nobody
 	if r.isOld(*in) {
 		return false, false, nil // the taint has taken so long that the reading is old
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -90,16 +91,12 @@ func TestAPodInACrowdOnALivingNodeGetsMarkAndCondition(t *testing.T) {
 	})
 }
 
-// busy takes all slots until free is called.
-func busy(slots chan struct{}) (free func()) {
-	for range cap(slots) {
-		slots <- struct{}{}
+// busy keeps acts from making such requests until free is called.
+func busy(underWay *semaphore.Weighted) (free func()) {
+	if !underWay.TryAcquire(crowdRequests) {
+		panic("requests are under way")
 	}
-	return func() {
-		for range cap(slots) {
-			<-slots
-		}
-	}
+	return func() { underWay.Release(crowdRequests) }
 }
 
 // untilCutOff cuts node A off from all networks, until its loss is pending.
@@ -232,15 +229,15 @@ func TestWhatChangesWhileARemovalInACrowdWaits(t *testing.T) {
 // Nothing is removed before its attachment is marked and its turn has come, however long that takes.
 func TestARemovalInACrowdWaits(t *testing.T) {
 	for name, tc := range map[string]struct {
-		slots func(c *crowd) chan struct{}
-		marks int // by the end of the wait
+		requests func(c *crowd) *semaphore.Weighted
+		marks    int // by the end of the wait
 	}{
-		"for its turn": {func(c *crowd) chan struct{} { return c.removals }, 1},
-		"for its mark": {func(c *crowd) chan struct{} { return c.marks }, 0},
+		"for its turn": {func(c *crowd) *semaphore.Weighted { return c.removals }, 1},
+		"for its mark": {func(c *crowd) *semaphore.Weighted { return c.marks }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCrowd(t, func(w *world, p *process) {
-				free := busy(tc.slots(p.parts.failover.crowd))
+				free := busy(tc.requests(p.parts.failover.crowd))
 				w.Crash(nodeA)
 				w.pass(2 * time.Minute)
 				if len(w.removed("db-0")) > 0 {
@@ -338,7 +335,7 @@ func TestNothingIsAskedForAPodInACrowdThatHasEndedBeforeOthersHave(t *testing.T)
 			defer w.mu.Unlock()
 			if c.Verb == apimodel.VerbDelete && c.Kind == "Pod" && ended.IsZero() {
 				ended = c.Time
-				time.AfterFunc(others, p.parts.failover.crowd.remove(failover.Input{}).over)
+				time.AfterFunc(others, p.parts.failover.crowd.remove(failover.Input{}).end)
 			}
 		})
 		w.API.Delay(func(r apimodel.Request) time.Duration {
@@ -374,7 +371,7 @@ func TestADetachInACrowdRestsOnTheConfirmationOfTheRemoval(t *testing.T) {
 				w.API.OnChange(func(c apimodel.Change) {
 					if c.Verb == apimodel.VerbDelete && c.Kind == "Pod" {
 						other := p.parts.failover.crowd.remove(failover.Input{})
-						time.AfterFunc(tc.waits, other.over)
+						time.AfterFunc(tc.waits, other.end)
 					}
 				})
 				w.API.Delay(func(r apimodel.Request) time.Duration {
@@ -406,7 +403,7 @@ func TestAVolumeInACrowdWhoseNodeIsBackBeforeItsDetachStays(t *testing.T) {
 		w.detachesSlowly()
 		w.API.OnChange(func(c apimodel.Change) {
 			if c.Verb == apimodel.VerbDelete && c.Kind == "Pod" {
-				time.AfterFunc(1500*time.Millisecond, p.parts.failover.crowd.remove(failover.Input{}).over)
+				time.AfterFunc(1500*time.Millisecond, p.parts.failover.crowd.remove(failover.Input{}).end)
 			}
 		})
 		w.Crash(nodeA)
@@ -437,7 +434,7 @@ func TestADetachedVolumeInACrowdIsLeftToKubernetesForAWhile(t *testing.T) {
 			if r.Actor == virtual.ActorAttacher {
 				return time.Minute
 			}
-			if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbList && r.Kind == "Pod" && !detached.IsZero() && time.Since(detached) > 0 {
+			if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbList && r.Kind == "Pod" && !detached.IsZero() && time.Since(detached) > crowdLook {
 				looks++
 			}
 			return 0

@@ -35,7 +35,7 @@ var targets = []target{
 			"tell",                   // words
 			"noteArrival", "decided", // metrics
 			"retryAct", "glance", "haltAge", "keepAwayInterval", "keepAwayExpiry", "releaseTimeout", // pace
-			"crowdFew", "crowdMarks", "crowdRemovals", "crowdQuiet", "crowdTurn", "crowdPatience", "crowdPause", "crowdDenied", // pace
+			"crowdFew", "crowdRequests", "crowdReads", "crowdFresh", "crowdWait", "crowdQuiet", "crowdTurn", "crowdPatience", "crowdPause", "crowdDenied", // pace
 			"crowdAhead", "crowdGather", "crowdGatherMax", // pace
 			"attachmentCrowd", "attachmentShare", // pace
 		},
