@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"golang.org/x/sync/semaphore"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +16,8 @@ type attachmentReader struct {
 	live   client.Reader
 	lists  *batches[struct{}, map[string]*storagev1.VolumeAttachment]
 	wanted atomic.Int32
+	// single are those that are read one by one at the moment.
+	single *semaphore.Weighted
 	// all is how many there were by the last list.
 	all atomic.Int32
 }
@@ -24,10 +27,12 @@ const (
 	// fewer than one of attachmentShare: the API has no selector for those of a driver or a node.
 	attachmentCrowd = 50
 	attachmentShare = 10
+	// attachmentSingle is how many are read one by one at a time: the API server rejects too many requests at a time.
+	attachmentSingle = 100
 )
 
 func newAttachmentReader(live client.Reader) *attachmentReader {
-	r := &attachmentReader{live: live}
+	r := &attachmentReader{live: live, single: semaphore.NewWeighted(attachmentSingle)}
 	r.lists = newBatches(
 		func(ctx context.Context, _ string, _ []struct{}) (map[string]*storagev1.VolumeAttachment, error) {
 			var list storagev1.VolumeAttachmentList
@@ -51,6 +56,10 @@ func (r *attachmentReader) read(ctx context.Context, name string) (*storagev1.Vo
 		all, err := r.lists.do(ctx, "", struct{}{})
 		return all[name], err
 	}
+	if err := r.single.Acquire(ctx, 1); err != nil {
+		return nil, fmt.Errorf("waiting to read VolumeAttachment %s: %w", name, err)
+	}
+	defer r.single.Release(1)
 	return r.get(ctx, name)
 }
 

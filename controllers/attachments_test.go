@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -77,6 +80,36 @@ func TestAFewOfAHugeNumberOfAttachmentsAreReadOneByOne(t *testing.T) {
 		listed = false
 		reader.all.Store(10_000)
 	}
+}
+
+// The API server rejects requests where too many of one account wait.
+func TestNotTooManyAttachmentsAreReadOneByOneAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		model := apimodel.New()
+		var reading, most atomic.Int32
+		model.Delay(func(apimodel.Request) time.Duration {
+			now := reading.Add(1)
+			most.Store(max(most.Load(), now))
+			time.AfterFunc(time.Second, func() { reading.Add(-1) })
+			return time.Second
+		})
+		reader := newAttachmentReader(model.Client("reader"))
+		reader.all.Store(10_000)
+		began := time.Now()
+		var callers sync.WaitGroup
+		for range 3 * attachmentSingle {
+			callers.Go(func() {
+				if _, err := reader.read(t.Context(), "csi-db"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		callers.Wait()
+		if most.Load() > attachmentSingle || time.Since(began) != 3*time.Second {
+			t.Errorf("%d at a time, all within %s", most.Load(), time.Since(began))
+		}
+	})
 }
 
 func TestAnAttachmentThatCannotBeReadIsAnError(t *testing.T) {

@@ -81,15 +81,20 @@ func (b *batches[A, T]) start(object string) {
 		return
 	}
 	b.running[object] = own
+	var linger time.Duration
+	if b.linger != nil {
+		linger = b.linger()
+	}
+	if linger == 0 {
+		b.close(object, own)
+	}
 	go func() {
-		if b.linger != nil {
-			pause(own.ctx, b.linger())
+		if linger > 0 {
+			pause(own.ctx, linger)
+			b.mu.Lock()
+			b.close(object, own)
+			b.mu.Unlock()
 		}
-		b.mu.Lock()
-		if b.next[object] == own {
-			delete(b.next, object) // from now on it serves nobody else
-		}
-		b.mu.Unlock()
 		own.answer, own.err = b.run(own.ctx, object, own.wanted)
 		own.cancel()
 		close(own.done)
@@ -97,6 +102,13 @@ func (b *batches[A, T]) start(object string) {
 		defer b.mu.Unlock()
 		b.start(object)
 	}()
+}
+
+// close keeps further callers from taking part in a request; the lock is held.
+func (b *batches[A, T]) close(object string, own *batch[A, T]) {
+	if b.next[object] == own {
+		delete(b.next, object)
+	}
 }
 
 // objects returns for which objects a request is under way.

@@ -14,12 +14,10 @@ import (
 const (
 	// crowdFew is how many lost volumes are no crowd yet, by default.
 	crowdFew = 16
-	// crowdRequests is how many requests the acts of a crowd have under way at a time for marks, and for removals: what they write, and
-	// what is read right before. By default the API server lets 300 of a service account wait beside those that it works on, which may be few at first,
-	// and rejects all others for a second.
+	// crowdRequests is how many requests the acts of a crowd have under way at a time for marks, which come first, and then for removals:
+	// what they write, and what is read one by one right before. By default the API server lets 300 of a service account wait beside
+	// those that it works on, which may be few at first, and rejects all others for a second.
 	crowdRequests = 300
-	// crowdReads is how many requests a confirmation makes at a time that reads attachment and pod one by one.
-	crowdReads = 2
 	// crowdQuiet is for how long nearly all removals must have been marked: others may be about to begin.
 	crowdQuiet = 100 * time.Millisecond
 	// crowdFresh is how old a confirmation may be by which an attachment is marked, or a pod removed, without another. Neither is sent
@@ -52,7 +50,7 @@ const (
 // crowd are the acts that are under way. Where they are many, what Kubernetes does about the first pods that are removed slows
 // down all that is asked for the last ones, and lists most of all. So they go stage by stage: all read before the first write, all nodes
 // are tainted before the first attachment is marked, all attachments marked and read again, with the pods, before the first pod is
-// removed, and all pods removed before the first detach. No stage waits for the last ones, nor for long.
+// removed, and all pods removed before the first detach. No stage waits for long, and for the last ones only a moment.
 type crowd struct {
 	few int
 	// manyLost tells whether more volumes than that are lost, or soon will be.
@@ -157,17 +155,21 @@ func (c *crowd) remove(in failover.Input) *progress {
 	return p
 }
 
-// to tells that the removal has come to a stage; it never goes back.
-func (p *progress) to(next stage) {
-	if p.crowd == nil || p.at >= next {
-		return
+// to tells that the removal has come to a stage, and returns whether it was not there before; it never goes back.
+func (p *progress) to(next stage) (came bool) {
+	if p.crowd == nil {
+		return false
 	}
 	p.crowd.change(func() {
+		if came = p.at < next; !came {
+			return
+		}
 		p.crowd.at[p.at]--
 		if p.at = next; next < stages {
 			p.crowd.at[next]++
 		}
 	})
+	return came
 }
 
 // end tells that no pod is left, or that the removal is given up.
@@ -175,11 +177,9 @@ func (p *progress) end() { p.to(stages) }
 
 // goOn tells that the removal, decided on by in, has come to a stage, and waits for others to come there, for that long at most.
 func (p *progress) goOn(ctx context.Context, next stage, in failover.Input, patience time.Duration) {
-	if p.crowd == nil || p.at >= next {
-		return
+	if p.to(next) {
+		p.crowd.waitFor(ctx, next, in, patience)
 	}
-	p.to(next)
-	p.crowd.waitFor(ctx, next, in, patience)
 }
 
 // from is how many removals are at a stage or further; the lock is held.
@@ -314,9 +314,9 @@ func (c *crowd) untilOthersCome(within time.Duration) time.Duration {
 	return c.untilPassed(&c.othersCome, crowdAhead, within, crowdGather)
 }
 
-// untilGracesPass is how long it takes until the graces of others have passed that do within that time, if they are many.
+// untilGracesPass is how long it takes until the graces of others have passed that do soon, if they are many, but for no longer than within.
 func (c *crowd) untilGracesPass(within time.Duration) time.Duration {
-	return min(c.untilPassed(&c.gracesPass, 0, within, 0), within)
+	return min(c.untilPassed(&c.gracesPass, 0, crowdGatherMax, 0), within)
 }
 
 // untilPassed looks for when the last grace will have passed, but for the time ahead, and then that much longer.

@@ -69,8 +69,8 @@ func (r *FailoverReconciler) removeInCrowd(
 	return few, !few, nil
 }
 
-// reread confirms again between the mark and the removal, unless that was done a moment ago: now the API server has little else to do, and
-// lists serve many. If that does not succeed in time, in is as old as it was, and is confirmed again in its turn.
+// reread confirms again between the mark and the removal, unless that was done a moment ago: the API server has little else to do until the
+// first pod is removed, and lists serve many. If that does not succeed in time, in is as old as it was, and is confirmed again in its turn.
 func (r *FailoverReconciler) reread(
 	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, removal *progress,
 ) (failover.Input, error) {
@@ -90,7 +90,7 @@ func (r *FailoverReconciler) reread(
 }
 
 // inTurn takes a step of a removal by force in its turn, by another confirmation unless that of in is fresh, and by what was heard
-// since. Where that is old before the step is done, it tries again: outside of the turn it would have to list the pods of the node.
+// since. Where that is old before the step is done, it takes another turn: elsewhere it would have to list the pods of the node.
 // It tells whether the step is done: not where the turn does not come in time, nor where the confirmation says something else or is
 // old each time, and all has to be looked at anew.
 func (r *FailoverReconciler) inTurn(
@@ -98,17 +98,26 @@ func (r *FailoverReconciler) inTurn(
 	step func(failover.Input, failover.Decision) (done bool, err error),
 ) (done, inTime bool, err error) {
 	for range crowdTries {
-		end, err := r.takeTurn(ctx, pv, &in, underWay)
-		if end == nil || err != nil {
-			return false, err != nil, err
-		}
-		done, again, err := r.stepInTurn(ctx, in, step)
-		end()
-		if done || err != nil || !again {
-			return done, true, err
+		var again bool
+		if done, inTime, again, err = r.tryInTurn(ctx, pv, &in, underWay, step); !again {
+			return done, inTime, err
 		}
 	}
 	return false, true, nil
+}
+
+// tryInTurn is inTurn once, and tells whether it is to be tried again: only where what was read is old. in is what the step rests on.
+func (r *FailoverReconciler) tryInTurn(
+	ctx context.Context, pv *corev1.PersistentVolume, in *failover.Input, underWay *semaphore.Weighted,
+	step func(failover.Input, failover.Decision) (done bool, err error),
+) (done, inTime, again bool, err error) {
+	end, err := r.takeTurn(ctx, pv, in, underWay)
+	if end == nil {
+		return false, err != nil, false, err
+	}
+	defer end()
+	done, again, err = r.stepInTurn(ctx, *in, step)
+	return done, true, again && !done && err == nil, err
 }
 
 // takeTurn waits for the turn of a step, and confirms again in it where in is not fresh then. The turn lasts until end is called; end is
@@ -122,7 +131,8 @@ func (r *FailoverReconciler) takeTurn(
 		}
 		end()
 	}
-	if end = take(ctx, underWay, crowdReads); end == nil {
+	// The attachment and the pods are read at the same time.
+	if end = take(ctx, underWay, min(1+int64(len(in.Pods)), crowdRequests)); end == nil {
 		return nil, nil
 	}
 	if *in, err = r.confirmInTurn(ctx, pv, *in); err != nil {

@@ -88,7 +88,6 @@ func (r *FailoverReconciler) takeTurns(
 		in.Halt = r.halt.now(ctx)
 		in, d = r.waitForGrace(ctx, in, failover.Decide(in))
 		d = r.keepPodsAway(ctx, in, d)
-		removal.goOn(ctx, marking, in, min(crowdGatherMax, crowdWait-r.age(in)))
 		if len(in.Pods) == 0 && in.Attachment == nil {
 			return d, nil // Kubernetes has finished it meanwhile
 		}
@@ -106,6 +105,7 @@ func (r *FailoverReconciler) takeTurns(
 				d.After = rest
 			}
 		} else {
+			removal.goOn(ctx, marking, in, min(crowdGatherMax, crowdWait-r.age(in)))
 			emptied, over, err = r.removeOne(ctx, pv, &in, d, removal)
 		}
 		if err != nil || over {

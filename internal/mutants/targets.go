@@ -35,9 +35,9 @@ var targets = []target{
 			"tell",                   // words
 			"noteArrival", "decided", // metrics
 			"retryAct", "glance", "haltAge", "keepAwayInterval", "keepAwayExpiry", "releaseTimeout", // pace
-			"crowdFew", "crowdRequests", "crowdReads", "crowdFresh", "crowdWait", "crowdQuiet", "crowdTurn", "crowdPatience", "crowdPause", "crowdDenied", // pace
+			"crowdFew", "crowdRequests", "crowdFresh", "crowdWait", "crowdQuiet", "crowdTurn", "crowdPatience", "crowdPause", "crowdDenied", // pace
 			"crowdAhead", "crowdGather", "crowdGatherMax", // pace
-			"attachmentCrowd", "attachmentShare", // pace
+			"attachmentCrowd", "attachmentShare", "attachmentSingle", // pace
 		},
 	},
 }
