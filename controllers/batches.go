@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 )
 
 // batches serves many callers who want the same of one object, such as a node, by few requests: one runs at a time for
@@ -14,8 +13,6 @@ import (
 type batches[A, T any] struct {
 	// run makes the request for an object, on behalf of all callers.
 	run func(ctx context.Context, object string, wanted []A) (T, error)
-	// linger is for how long a request waits for more callers before it is made; nil for not at all.
-	linger func() time.Duration
 
 	mu      sync.Mutex
 	running map[string]*batch[A, T]
@@ -75,26 +72,13 @@ func (b *batches[A, T]) join(ctx context.Context, object string, wanted A) *batc
 // start begins the next request for the object; the lock is held.
 func (b *batches[A, T]) start(object string) {
 	own := b.next[object]
+	delete(b.next, object)
 	if own == nil || own.waiting == 0 {
-		delete(b.next, object)
 		delete(b.running, object)
 		return
 	}
 	b.running[object] = own
-	var linger time.Duration
-	if b.linger != nil {
-		linger = b.linger()
-	}
-	if linger == 0 {
-		b.close(object, own)
-	}
 	go func() {
-		if linger > 0 {
-			pause(own.ctx, linger)
-			b.mu.Lock()
-			b.close(object, own)
-			b.mu.Unlock()
-		}
 		own.answer, own.err = b.run(own.ctx, object, own.wanted)
 		own.cancel()
 		close(own.done)
@@ -102,13 +86,6 @@ func (b *batches[A, T]) start(object string) {
 		defer b.mu.Unlock()
 		b.start(object)
 	}()
-}
-
-// close keeps further callers from taking part in a request; the lock is held.
-func (b *batches[A, T]) close(object string, own *batch[A, T]) {
-	if b.next[object] == own {
-		delete(b.next, object)
-	}
 }
 
 // objects returns for which objects a request is under way.

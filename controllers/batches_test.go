@@ -51,40 +51,6 @@ func TestNobodyIsServedByARequestThatWasSentBefore(t *testing.T) {
 	})
 }
 
-// In a crowd many are about to ask, and the first one waits a moment for them.
-func TestARequestThatLingersServesWhoComesMeanwhile(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var sent atomic.Int32
-		reading := census(&sent)
-		reading.linger = func() time.Duration { return 10 * time.Millisecond }
-		began := time.Now()
-		givesUp, giveUp := context.WithTimeout(t.Context(), 5*time.Millisecond)
-		defer giveUp()
-		if _, err := reading.do(givesUp, nodeA, 0); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("who gave up got %v", err)
-		}
-		var callers sync.WaitGroup
-		for i := range 10 {
-			callers.Go(func() {
-				<-time.After(time.Duration(i) * time.Millisecond)
-				asked := time.Now()
-				if at, err := reading.do(t.Context(), nodeA, i); err != nil || at.Before(asked) {
-					t.Errorf("asked at %s, served by a request of %s, error %v", asked, at, err)
-				}
-			})
-		}
-		callers.Wait()
-		if took := time.Since(began); sent.Load() > 2 || took > 1100*time.Millisecond {
-			t.Errorf("%d requests in %s, want one for those who wait", sent.Load(), took)
-		}
-		synctest.Wait()
-		if left := reading.objects(); len(left) > 0 {
-			t.Errorf("left behind: %v", left)
-		}
-	})
-}
-
 func TestRequestsForOneObjectDoNotWaitForAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -41,7 +41,7 @@ const (
 	// for others to be as far.
 	crowdGather    = 50 * time.Millisecond
 	crowdGatherMax = 300 * time.Millisecond
-	// crowdLook is for how long it is known whose grace is about to pass, and for how long a request waits for others that it can serve.
+	// crowdLook is for how long it is known whose grace is about to pass.
 	crowdLook = 10 * time.Millisecond
 	// crowdLast bounds the wait for the last ones, where nearly all others are as far.
 	crowdLast = 100 * time.Millisecond
@@ -349,14 +349,6 @@ func (c *crowd) waitFor(ctx context.Context, next stage, in failover.Input, pati
 	if pass(ctx, nearlyAll, patience) {
 		pass(ctx, all, min(crowdLast, time.Until(until)))
 	}
-}
-
-// linger is for how long a request waits for others that it can serve as well.
-func (c *crowd) linger() time.Duration {
-	if c.many() {
-		return crowdLook
-	}
-	return 0
 }
 
 // endAtOnce tells whether every pod ends with its deletion: that is by force, and nobody else holds their objects.

@@ -146,8 +146,6 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 		cfg.Few = crowdFew
 	}
 	keepAway := newKeepAway(g, cfg, c, recorder)
-	crowd := newCrowd(cfg.Few, reports.manyLost, reports.graceEnds)
-	g.podLists.linger, g.attachments.lists.linger, keepAway.losses.linger = crowd.linger, crowd.linger, crowd.linger
 	halt := &haltSwitch{
 		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: recorder, lost: reports.lostNodes,
 		limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, dryRun: cfg.DryRun,
@@ -158,7 +156,7 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 		clock: &ClockReconciler{gatherer: clockGatherer},
 		failover: &FailoverReconciler{
 			gatherer: g, client: c, keepAway: keepAway, inUse: newVolumesInUse(c, live), recorder: recorder,
-			reports: reports, halt: halt, crowd: crowd,
+			reports: reports, halt: halt, crowd: newCrowd(cfg.Few, reports.manyLost, reports.graceEnds),
 			fastDetach: cfg.FastDetach, reconcileInterval: cfg.ReconcileInterval,
 		},
 		keepAway:   &KeepAwayReconciler{KeepAway: keepAway},

@@ -78,7 +78,7 @@ var edits = []edit{
 		"a detach may rest on an old confirmation", confirmFile, "if «g.clock.Now().Sub(in.Asked) > recent» {", "(… && !mutantIs(§))",
 	},
 	{
-		"a list of pods may be sent before it is asked for", "controllers/batches.go", "own := «b.next[object]»\n\tif own == nil || own.waiting == 0 {\n\t\town =",
+		"a list of pods may be sent before it is asked for", "controllers/batches.go", "own := «b.next[object]»\n\tif own == nil ||",
 		"mutantInstead(§, b.running[object], …)",
 	},
 	{
