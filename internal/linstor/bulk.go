@@ -98,7 +98,6 @@ func (r *bulkReader) board(ctx context.Context, name string) *bulk {
 		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		b.cancel = cancel
 		wait := max(bulkGather, bulkApart-time.Since(r.departed))
-		r.departed = time.Now().Add(wait)
 		b.departure = time.AfterFunc(wait, func() { r.depart(ctx, b) })
 	}
 	b.waiting++
@@ -144,7 +143,7 @@ func (r *bulkReader) depart(ctx context.Context, b *bulk) {
 	defer func() { <-r.slots }()
 	r.mu.Lock()
 	if r.gathering == b {
-		r.gathering = nil
+		r.gathering, r.departed = nil, time.Now()
 	}
 	r.mu.Unlock()
 	defer close(b.done)

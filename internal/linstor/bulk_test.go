@@ -174,6 +174,30 @@ func TestOfManyReadingsAtATimeOnlyAFewAreAlone(t *testing.T) {
 	}
 }
 
+// A request that is full leaves at once, and so is no reason for the next one to wait.
+func TestTheLastOfManyReadingsDoNotWaitForRequestsThatWereFull(t *testing.T) {
+	const many = 1050
+	inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+		began := time.Now()
+		var readings sync.WaitGroup
+		for i := range many {
+			readings.Go(func() {
+				if _, err := feed.Refresh(t.Context(), fmt.Sprintf("r%d", i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		readings.Wait()
+		// First the definitions are read, then the lists.
+		if took := time.Since(began); took > 2*bulkApart {
+			t.Errorf("it took %s", took)
+		}
+		if alone := fake.singles() + fake.singleDefinitions(); alone > many/10 {
+			t.Errorf("%d were read alone", alone)
+		}
+	})
+}
+
 func TestABulkReadThatHangsHoldsUpNobody(t *testing.T) {
 	const many = 600
 	inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
