@@ -14,10 +14,13 @@ import (
 const (
 	// crowdFew is how many lost volumes are no crowd yet, by default.
 	crowdFew = 16
-	// crowdRequests is how many requests the acts of a crowd have under way at a time for marks, which come first, and then for removals:
-	// what they write, and what is read one by one right before. By default the API server lets 300 of a service account wait beside
-	// those that it works on, which may be few at first, and rejects all others for a second.
-	crowdRequests = 300
+	// crowdMarks is how many attachments the acts of a crowd mark at a time, and crowdRemovals how many pods they delete after that. Of the
+	// latter nearly all are under way at a time, so that few readings become old. That takes the priority level of config/flowcontrol:
+	// otherwise the API server lets 300 requests of a ServiceAccount wait beside those that it works on, which may be few at first, and
+	// rejects all others for a second. It does so for crowdReadings, the requests that read one by one right before.
+	crowdMarks    = 300
+	crowdRemovals = 800
+	crowdReadings = 300
 	// crowdQuiet is for how long nearly all removals must have been marked: others may be about to begin.
 	crowdQuiet = 100 * time.Millisecond
 	// crowdFresh is how old a confirmation may be by which an attachment is marked, or a pod removed, without another. Neither is sent
@@ -49,8 +52,9 @@ const (
 
 // crowd are the acts that are under way. Where they are many, what Kubernetes does about the first pods that are removed slows
 // down all that is asked for the last ones, and lists most of all. So they go stage by stage: all read before the first write, all nodes
-// are tainted before the first attachment is marked, all attachments marked and read again, with the pods, before the first pod is
-// removed, and all pods removed before the first detach. No stage waits for long, and for the last ones only a moment.
+// are tainted and everything is read again before the first attachment is marked, all attachments are marked and everything is read again
+// before the first pod is removed, and all pods are removed before the first detach. No stage waits for long, and for the last ones only a
+// moment.
 type crowd struct {
 	few int
 	// manyLost tells whether more volumes than that are lost, or soon will be.
@@ -58,8 +62,8 @@ type crowd struct {
 	// graceEnds is how long it takes until the last grace has passed, but for the time ahead, of those that do within a time; zero where
 	// no more than a few do.
 	graceEnds func(few int, ahead, within time.Duration) time.Duration
-	// marks and removals are the requests under way for them; whoever asked first makes the next.
-	marks, removals *semaphore.Weighted
+	// marks, removals and readings are the requests under way for them; whoever asked first makes the next.
+	marks, removals, readings *semaphore.Weighted
 
 	mu sync.Mutex
 	// came is when the latest act came to where acts meet before they read, and othersCome when the last of those will have whose
@@ -120,7 +124,8 @@ func pass(ctx context.Context, opened chan struct{}, patience time.Duration) boo
 func newCrowd(few int, manyLost func(few int) bool, graceEnds func(few int, ahead, within time.Duration) time.Duration) *crowd {
 	return &crowd{
 		few: few, manyLost: manyLost, graceEnds: graceEnds, marked: make(chan struct{}),
-		marks: semaphore.NewWeighted(crowdRequests), removals: semaphore.NewWeighted(crowdRequests),
+		marks: semaphore.NewWeighted(crowdMarks), removals: semaphore.NewWeighted(crowdRemovals),
+		readings: semaphore.NewWeighted(crowdReadings),
 	}
 }
 
@@ -131,11 +136,12 @@ func (c *crowd) many() bool { return c.manyLost(c.few) }
 type stage int
 
 const (
-	reading   stage = iota // everything that the removal rests on
-	tainting               // the node
-	marking                // the attachment
-	rereading              // everything
-	removing               // the pods
+	reading       stage = iota // everything that the removal rests on
+	tainting                   // the node
+	beforeMark                 // everything is read again
+	marking                    // the attachment
+	beforeRemoval              // everything is read again
+	removing                   // the pods
 	stages
 )
 
@@ -202,7 +208,7 @@ func (c *crowd) change(counts func()) {
 		c.all[next].set(c.at[next-1] == 0)
 	}
 	underWay := c.from(reading)
-	unmarked := underWay - c.from(rereading)
+	unmarked := underWay - c.from(beforeRemoval)
 	c.quieter.set(underWay <= max(c.few, 0))
 	switch nearlyAll := unmarked <= underWay/10; {
 	case nearlyAll && c.quiet == nil:
@@ -219,8 +225,9 @@ func (c *crowd) change(counts func()) {
 	}
 }
 
-// wait returns when nearly all removals are marked, or after a while, which is a small part of the time that ctx leaves. While only a
-// few have come to their mark nobody waits: where many are lost one after the other, the next one may always be about to begin.
+// wait returns when nearly all removals are marked, and a moment later where others are being marked, or after a while, which is a small
+// part of the time that ctx leaves. While only a few have come to their mark nobody waits: where many are lost one after the other, the
+// next one may always be about to begin.
 func (c *crowd) wait(ctx context.Context) {
 	patience := crowdPatience
 	if deadline, ok := ctx.Deadline(); ok {
@@ -232,11 +239,14 @@ func (c *crowd) wait(ctx context.Context) {
 	if few {
 		return
 	}
-	select {
-	case <-marked:
-	case <-time.After(patience):
-	case <-ctx.Done():
+	until := time.Now().Add(patience)
+	if !pass(ctx, marked, patience) {
+		return
 	}
+	c.mu.Lock()
+	all := c.all[beforeRemoval].opened
+	c.mu.Unlock()
+	pass(ctx, all, min(crowdGatherMax, time.Until(until)))
 }
 
 // waitForRemovals waits until only a few removals are left, and tells whether that is so: not where it takes longer than patience.
@@ -349,6 +359,21 @@ func (c *crowd) waitFor(ctx context.Context, next stage, in failover.Input, pati
 	if pass(ctx, nearlyAll, patience) {
 		pass(ctx, all, min(crowdLast, time.Until(until)))
 	}
+}
+
+// whileOthers returns a context that ends a moment after nearly all others have come to a stage, for what need not be done by all before.
+func (c *crowd) whileOthers(ctx context.Context, next stage) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, failover.MaxAge)
+	c.mu.Lock()
+	nearlyAll := c.nearlyAll[next].opened
+	c.mu.Unlock()
+	go func() {
+		if pass(ctx, nearlyAll, failover.MaxAge) {
+			pause(ctx, crowdLast)
+			cancel()
+		}
+	}()
+	return ctx, cancel
 }
 
 // endAtOnce tells whether every pod ends with its deletion: that is by force, and nobody else holds their objects.

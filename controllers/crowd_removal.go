@@ -31,18 +31,12 @@ func (r *FailoverReconciler) waitForGrace(ctx context.Context, in failover.Input
 func (r *FailoverReconciler) removeInCrowd(
 	ctx context.Context, pv *corev1.PersistentVolume, in *failover.Input, removal *progress,
 ) (emptied, over bool, err error) {
-	mark := func(by failover.Input, d failover.Decision) (done bool, err error) {
-		in.Attachment, err = r.mark(ctx, by, d)
-		return in.Attachment == nil || in.Attachment.Noted, err
+	if done, inTime, err := r.markInCrowd(ctx, pv, in, removal); err != nil || !done {
+		return false, !inTime, err
 	}
-	if in.Attachment != nil && !in.Attachment.Noted {
-		if done, inTime, err := r.inTurn(ctx, pv, *in, r.crowd.marks, mark); err != nil || !done {
-			return false, !inTime, err
-		}
-	}
-	removal.to(rereading)
+	removal.to(beforeRemoval)
 	r.crowd.wait(ctx)
-	if *in, err = r.reread(ctx, pv, *in, removal); err != nil {
+	if *in, err = r.reread(ctx, pv, *in, removal, removing); err != nil {
 		return false, true, err
 	}
 	last := false
@@ -69,23 +63,48 @@ func (r *FailoverReconciler) removeInCrowd(
 	return few, !few, nil
 }
 
-// reread confirms again between the mark and the removal, unless that was done a moment ago: the API server has little else to do until the
-// first pod is removed, and lists serve many. If that does not succeed in time, in is as old as it was, and is confirmed again in its turn.
+// markInCrowd marks the attachment when its turn has come, and puts it into in. It tells whether it is marked, or gone, and, where it is not,
+// whether the turn came in time.
+func (r *FailoverReconciler) markInCrowd(
+	ctx context.Context, pv *corev1.PersistentVolume, in *failover.Input, removal *progress,
+) (done, inTime bool, err error) {
+	if in.Attachment == nil || in.Attachment.Noted {
+		return true, true, nil
+	}
+	if *in, err = r.reread(ctx, pv, *in, removal, marking); err != nil {
+		return false, false, err
+	}
+	return r.inTurn(ctx, pv, *in, r.crowd.marks, func(by failover.Input, d failover.Decision) (done bool, err error) {
+		in.Attachment, err = r.mark(ctx, by, d)
+		return in.Attachment == nil || in.Attachment.Noted, err
+	})
+}
+
+// reread confirms again before what comes next, unless that was done a moment ago: until then the API server has little else to do, and lists
+// serve many. If that does not succeed before others are there, in is as old as it was, and is confirmed again in its turn.
 func (r *FailoverReconciler) reread(
-	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, removal *progress,
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, removal *progress, next stage,
 ) (failover.Input, error) {
 	if r.age(in) > recent/2 {
-		readCtx, cancel := context.WithTimeout(ctx, failover.MaxAge)
+		readCtx, cancel := r.crowd.whileOthers(ctx, next)
 		defer cancel()
 		again, err := r.confirm(readCtx, pv, in.Node.Name)
 		switch {
 		case err == nil:
 			in = again
+			// It is looked for now, when it is answered at once, so that it need not be in the turn.
+			if d := failover.Decide(in); d.Verdict == failover.Lost {
+				_ = r.keepAway.Ensure(ctx, in, d)
+			}
 		case readCtx.Err() == nil || ctx.Err() != nil:
 			return in, err
 		}
 	}
-	removal.goOn(ctx, removing, in, min(crowdGatherMax, crowdWait-r.age(in)))
+	patience := crowdWait - r.age(in)
+	if next == marking {
+		patience = min(patience, crowdGatherMax) // there are many more writes to come before this is read again
+	}
+	removal.goOn(ctx, next, in, patience)
 	return in, nil
 }
 
@@ -125,16 +144,16 @@ func (r *FailoverReconciler) tryInTurn(
 func (r *FailoverReconciler) takeTurn(
 	ctx context.Context, pv *corev1.PersistentVolume, in *failover.Input, underWay *semaphore.Weighted,
 ) (end func(), err error) {
-	if r.age(*in) <= crowdFresh {
-		if end = take(ctx, underWay, 1); end == nil || r.age(*in) <= crowdFresh {
-			return end, nil
-		}
-		end()
+	if end = take(ctx, underWay, 1); end == nil || r.age(*in) <= crowdFresh {
+		return end, nil
 	}
 	// The attachment and the pods are read at the same time.
-	if end = take(ctx, underWay, min(1+int64(len(in.Pods)), crowdRequests)); end == nil {
+	read := take(ctx, r.crowd.readings, min(1+int64(len(in.Pods)), crowdReadings))
+	if read == nil {
+		end()
 		return nil, nil
 	}
+	defer read()
 	if *in, err = r.confirmInTurn(ctx, pv, *in); err != nil {
 		end()
 		return nil, err

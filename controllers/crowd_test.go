@@ -72,6 +72,60 @@ func TestARemovalWaitsUntilNearlyAllOthersAreMarked(t *testing.T) {
 	})
 }
 
+func TestARemovalWaitsAMomentForThoseThatAreBeingMarked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(crowdFew, aCrowd, noneSoon)
+		var removals []*progress
+		for range 100 {
+			removal := c.remove(failover.Input{})
+			removal.to(marking)
+			removals = append(removals, removal)
+		}
+		for _, removal := range removals[:95] {
+			removal.to(beforeRemoval)
+		}
+		if got, want := waited(t, c), crowdQuiet+crowdGatherMax; got != want {
+			t.Errorf("waited %s for the last five, want %s", got, want)
+		}
+		for _, removal := range removals[95:] {
+			time.AfterFunc(crowdGatherMax/3, func() { removal.to(beforeRemoval) })
+		}
+		if got, want := waited(t, c), crowdGatherMax/3; got != want {
+			t.Errorf("waited %s, want %s: until they are marked", got, want)
+		}
+	})
+}
+
+func TestReadingAgainEndsAMomentAfterNearlyAllOthersAreFurther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(crowdFew, aCrowd, noneSoon)
+		var removals []*progress
+		for range 20 {
+			removal := c.remove(failover.Input{})
+			removal.to(beforeRemoval)
+			removals = append(removals, removal)
+		}
+		began := time.Now()
+		ctx, cancel := c.whileOthers(t.Context(), removing)
+		defer cancel()
+		for i, removal := range removals[:18] {
+			time.AfterFunc(time.Duration(i)*crowdGather, func() { removal.to(removing) })
+		}
+		<-ctx.Done()
+		if got, want := time.Since(began), 17*crowdGather+crowdLast; got != want {
+			t.Errorf("ended after %s, want %s", got, want)
+		}
+		if late, cancel := c.whileOthers(t.Context(), removing); late.Err() == nil {
+			defer cancel()
+			if <-late.Done(); time.Since(began) != 17*crowdGather+2*crowdLast {
+				t.Errorf("who comes later reads until %s", time.Since(began))
+			}
+		}
+	})
+}
+
 func TestARemovalDoesNotWaitForAFew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

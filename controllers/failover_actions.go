@@ -105,7 +105,7 @@ func (r *FailoverReconciler) takeTurns(
 				d.After = rest
 			}
 		} else {
-			removal.goOn(ctx, marking, in, min(crowdGatherMax, crowdWait-r.age(in)))
+			removal.goOn(ctx, beforeMark, in, min(crowdGatherMax, crowdWait-r.age(in)))
 			emptied, over, err = r.removeOne(ctx, pv, &in, d, removal)
 		}
 		if err != nil || over {

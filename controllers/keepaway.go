@@ -177,7 +177,7 @@ func (k *KeepAway) seen(in failover.Input, effect corev1.TaintEffect) (seen, ful
 // forgetOld forgets what is too old; the caller holds the lock.
 func (k *KeepAway) forgetOld(now time.Time) {
 	for node, last := range k.ensured {
-		if now.Sub(last.at) > time.Second {
+		if now.Sub(last.at) > failover.MaxAge {
 			delete(k.ensured, node)
 		}
 	}

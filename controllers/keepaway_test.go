@@ -147,10 +147,10 @@ func TestATaintHasManyCausesAndOneWriter(t *testing.T) {
 		effect   corev1.TaintEffect
 	}{
 		{"the first cause", "pvc-db", failover.IOErrors, 0, 1, corev1.TaintEffectPreferNoSchedule},
-		{"the same within the second", "pvc-db", failover.IOErrors, time.Second, 1, corev1.TaintEffectPreferNoSchedule},
-		{"a harder one within the second", "pvc-db", failover.Unreachable, time.Second, 2, corev1.TaintEffectNoSchedule},
-		{"a softer one within the second", "pvc-db", failover.IOErrors, time.Second, 2, corev1.TaintEffectNoSchedule},
-		{"a softer one later", "pvc-two", failover.IOErrors, 3 * time.Second, 3, corev1.TaintEffectNoSchedule},
+		{"the same a moment later", "pvc-db", failover.IOErrors, time.Second, 1, corev1.TaintEffectPreferNoSchedule},
+		{"a harder one a moment later", "pvc-db", failover.Unreachable, time.Second, 2, corev1.TaintEffectNoSchedule},
+		{"a softer one a moment later", "pvc-db", failover.IOErrors, time.Second, 2, corev1.TaintEffectNoSchedule},
+		{"a softer one later", "pvc-two", failover.IOErrors, 4 * time.Second, 3, corev1.TaintEffectNoSchedule},
 	} {
 		s.ensure(step.resource, step.state, step.later)
 		if *reads != step.reads || s.effect() != step.effect {

@@ -37,7 +37,7 @@ var harmless = map[string]string{
 	"controllers/crowd_removal.go: takeTurn: r.age(*in) <= crowdFresh with <":                                        "what is exactly so old is read once more",
 	"controllers/crowd.go: untilPassed: now.Sub(known.looked) > crowdLook with >=":                                   "what is known for exactly so long is looked up once more",
 	"controllers/crowd.go: waitFor: without all == nil":                                                              "a gate that is open is passed at once in any case",
-	"controllers/crowd_removal.go: removeInCrowd: without !in.Attachment.Noted":                                      "a mark that is there is not written again in any case",
+	"controllers/crowd_removal.go: markInCrowd: without in.Attachment.Noted":                                         "a mark that is there is not written again in any case",
 	"controllers/crowd_removal.go: removeInCrowd: without !done":                                                     "no pod is removed before its attachment has its mark in any case",
 	"controllers/crowd_removal.go: removeInCrowd: without done":                                                      "only the next look comes later",
 	"controllers/crowd_removal.go: removeInCrowd: without len(by.Pods) == 1":                                         "only the next look at the other pods comes later",
