@@ -140,10 +140,10 @@ type massLoss struct {
 	began time.Time
 	// graceEnd is when DRBD had noticed the loss of the last volume, plus the confirmed grace.
 	graceEnd time.Time
-	// firstAction and lastAction are of the controller, or of who did it by hand; lastDelete is the last deletion of
-	// a pod among them.
-	firstAction, lastDelete, lastAction time.Time
-	lastGone, lastAttached, lastRunning time.Time
+	// firstAction and lastAction are of the controller, or of who did it by hand; lastDelete is when the last
+	// deletion of a pod came to the API server, and lastDeleted when that had answered it.
+	firstAction, lastDelete, lastDeleted, lastAction time.Time
+	lastGone, lastAttached, lastRunning              time.Time
 	// back is how many replacements were placed on a lost node.
 	back int
 }
@@ -258,7 +258,10 @@ func (m *massLoss) audit(c *cluster) error {
 			m.firstAction = r.At
 		}
 		if r.Verb == "delete" && r.Resource == "pods" {
-			m.lastDelete = r.At
+			m.lastDeleted = r.At
+			if r.Received.After(m.lastDelete) {
+				m.lastDelete = r.Received
+			}
 		}
 		if r.Resource != "nodes" {
 			m.lastAction = r.At

@@ -141,6 +141,7 @@ func massBegan(m massLoss) time.Time    { return m.began }
 func graceEnd(m massLoss) time.Time     { return m.graceEnd }
 func firstAction(m massLoss) time.Time  { return m.firstAction }
 func lastDelete(m massLoss) time.Time   { return m.lastDelete }
+func lastDeleted(m massLoss) time.Time  { return m.lastDeleted }
 func lastGone(m massLoss) time.Time     { return m.lastGone }
 func lastAction(m massLoss) time.Time   { return m.lastAction }
 func lastAttached(m massLoss) time.Time { return m.lastAttached }
@@ -193,7 +194,8 @@ var groupThousand = Group{
 		all, acts := one("last Running", lastRunning), one("our last action", lastAction)
 		acts.Note = fmt.Sprintf("%.0f %% of the time to the last Running", 100*acts.Values[0]/all.Values[0])
 		return Results{rowThousand.Key: {
-			one("last pod delete", lastDelete, Limit{Worst, deleteAfter}),
+			one("last pod delete issued", lastDelete, Limit{Worst, deleteAfter}),
+			one("last pod delete answered", lastDeleted),
 			one("last pod gone", lastGone), byThem("last pod gone", lastGone), inFull("last pod gone", lastGone),
 			whileFollowed("last pod gone", lastGone),
 			acts, byThem("our last action", lastAction),
