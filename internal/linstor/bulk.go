@@ -77,6 +77,9 @@ func (r *bulkReader) join(ctx context.Context, name string) bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if b.waiting--; b.waiting == 0 {
+			if r.gathering == b {
+				r.gathering = nil // who comes next needs one that is made
+			}
 			b.cancel()
 		}
 		return false
@@ -175,9 +178,12 @@ func (r *bulkReader) request(ctx context.Context, names []string) map[string]boo
 	if given {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, bulkTimeout)
+	readCtx, cancel := context.WithTimeout(ctx, bulkTimeout)
 	defer cancel()
-	served, err := r.read(ctx, names)
+	served, err := r.read(readCtx, names)
+	if ctx.Err() != nil {
+		return nil // nobody waits for it any more: that tells nothing about LINSTOR
+	}
 	r.ended(err)
 	return served
 }

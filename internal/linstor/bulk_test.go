@@ -198,6 +198,33 @@ func TestTheLastOfManyReadingsDoNotWaitForRequestsThatWereFull(t *testing.T) {
 	})
 }
 
+func TestReadingsThatNobodyWaitsForAnyMoreTellNothingAboutLinstor(t *testing.T) {
+	const many = 100
+	readAll := func(t *testing.T, ctx context.Context, feed *Feed) {
+		t.Helper()
+		var readings sync.WaitGroup
+		for i := range many {
+			readings.Go(func() { _, _ = feed.Refresh(ctx, fmt.Sprintf("r%d", i)) })
+		}
+		readings.Wait()
+	}
+	inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+		readAll(t, t.Context(), feed) // the settings are known after that for a while
+		fake.delayBulk(time.Second)
+		for patience := range 10 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(patience+1)*bulkGather)
+			readAll(t, ctx, feed)
+			cancel()
+		}
+		fake.delayBulk(0)
+		before := fake.singles()
+		readAll(t, t.Context(), feed)
+		if alone := fake.singles() - before; alone > many/2 {
+			t.Errorf("%d were read alone", alone)
+		}
+	})
+}
+
 func TestABulkReadThatHangsHoldsUpNobody(t *testing.T) {
 	const many = 600
 	inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
