@@ -92,10 +92,9 @@ func (r *FailoverReconciler) reread(
 		switch {
 		case err == nil:
 			in = again
-			// It is looked for now, when it is answered at once, so that it need not be in the turn.
-			if d := failover.Decide(in); d.Verdict == failover.Lost {
-				_ = r.keepAway.Ensure(ctx, in, d)
-			}
+			// The taint is looked for now, when the API server answers at once, so that it need not be in the turn.
+			in.Halt = r.halt.now(ctx)
+			r.keepPodsAway(readCtx, in, failover.Decide(in))
 		case readCtx.Err() == nil || ctx.Err() != nil:
 			return in, err
 		}
