@@ -3,10 +3,12 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
@@ -16,6 +18,8 @@ const (
 	// three Events for each volume of a lost node would keep the API server from the former. None is dropped.
 	eventsPerSecond = 10
 	eventsAtOnce    = 10
+	// eventsPause is for how long an Event waits that is beyond these limits: by then most of what many tell of is done.
+	eventsPause = 4 * time.Second
 )
 
 // eventRecorder is the name by which the Events are reported.
@@ -24,7 +28,7 @@ const eventRecorder = "piraeus-ha-controller"
 // newRecorder returns a recorder of Events with limits of its own.
 func newRecorder(mgr ctrl.Manager) (events.EventRecorder, error) {
 	config := rest.CopyConfig(mgr.GetConfig())
-	config.RateLimiter, config.QPS, config.Burst = nil, eventsPerSecond, eventsAtOnce
+	config.RateLimiter = newPatient()
 	clients, err := kubernetes.NewForConfigAndClient(config, mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the Kubernetes API for Events: %w", err)
@@ -34,6 +38,22 @@ func newRecorder(mgr ctrl.Manager) (events.EventRecorder, error) {
 		return nil, fmt.Errorf("adding the writer of Events: %w", err)
 	}
 	return broadcaster.NewRecorder(mgr.GetScheme(), eventRecorder), nil
+}
+
+// patient limits how fast Events are written. What is beyond that waits for eventsPause first.
+type patient struct{ flowcontrol.RateLimiter }
+
+func newPatient() patient {
+	return patient{flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventsAtOnce)}
+}
+
+// Wait returns when an Event may be written, or with an error where ctx ends before.
+func (p patient) Wait(ctx context.Context) error {
+	if p.TryAccept() {
+		return nil
+	}
+	pause(ctx, eventsPause)
+	return p.RateLimiter.Wait(ctx) //nolint:wrapcheck // client-go says what waits
 }
 
 // sink writes Events for as long as the process runs, leading or not.

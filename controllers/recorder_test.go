@@ -1,12 +1,16 @@
 package controllers
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -114,3 +118,64 @@ func TestEventsThatCannotBeWritten(t *testing.T) {
 type forbidden string
 
 func (f forbidden) Error() string { return string(f) }
+
+// Of many Events that come at a time a few are written at once, and the others when most of what they tell of is done.
+func TestManyEventsGiveWayToWhatTheyTellOf(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		limit, began := newPatient(), time.Now()
+		var soon, paused, written atomic.Int32
+		var all sync.WaitGroup
+		for range 330 {
+			all.Go(func() {
+				if err := limit.Wait(t.Context()); err != nil {
+					t.Error(err)
+				}
+				switch took := time.Since(began); {
+				case took < time.Second:
+					soon.Add(1)
+				case took < eventsPause:
+					paused.Add(1)
+				}
+				written.Add(1)
+			})
+		}
+		all.Wait()
+		if soon.Load() != eventsAtOnce || paused.Load() != 0 || written.Load() != 330 {
+			t.Errorf("of 330 Events %d are written at once, %d in the next seconds, %d in all; want %d, none and all",
+				soon.Load(), paused.Load(), written.Load(), eventsAtOnce)
+		}
+		if took := time.Since(began); took > 40*time.Second {
+			t.Errorf("330 Events take %s", took)
+		}
+		<-time.After(time.Minute)
+		began = time.Now()
+		for range 3 {
+			if err := limit.Wait(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("three Events later wait for %s, want none", took)
+		}
+	})
+}
+
+// An Event that waits does not hold up the end of who writes it.
+func TestAnEventThatWaitsEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		limit := newPatient()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var all sync.WaitGroup
+		for range 30 {
+			all.Go(func() { _ = limit.Wait(ctx) })
+		}
+		began := time.Now()
+		all.Wait()
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("they end after %s, want 1 s", took)
+		}
+	})
+}
