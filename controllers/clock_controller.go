@@ -15,10 +15,12 @@ import (
 )
 
 const (
-	// clockDelay is how long the clocks leave the processor to decisions when something changes, and take what changes at
-	// about the same time together: a fail-over changes pods and attachment of a volume a dozen times. The feed asks for a
-	// reading by itself when LINSTOR's word changes, and the next one is due a second later.
+	// clockDelay is how long the clocks leave the processor to decisions when LINSTOR's word changes, and take what changes at
+	// about the same time together. The feed asks for a reading by itself then, and the next one is due a second later.
 	clockDelay = 500 * time.Millisecond
+	// clockPodDelay is the same where a pod or an attachment changes, which a fail-over does a dozen times for each volume. What a
+	// clock rests on is LINSTOR's word; they only say whether a volume is used.
+	clockPodDelay = 2 * time.Second
 	// clockInterval is how often a volume is looked at while its clocks may run, though nothing changes.
 	clockInterval = 4 * time.Second
 	// clockHorizon is for how long its resources are read every second then. It leaves a busy process time to look again.

@@ -35,8 +35,9 @@ type gatherer struct {
 	selector labels.Selector
 	settings failover.Settings
 	metrics  *metrics.Metrics
-	// lookAfter is how long after a change a controller looks at what that concerns.
-	lookAfter time.Duration
+	// lookAfter is how long after LINSTOR's word has changed a controller looks at what that concerns, and lookAfterPods how long after
+	// a pod or an attachment has.
+	lookAfter, lookAfterPods time.Duration
 	// podLists are the lists of pods that are being read, by node.
 	podLists *batches[struct{}, []corev1.Pod]
 	// attachments reads attachments, past the cache.

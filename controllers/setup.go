@@ -151,7 +151,7 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 		limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, dryRun: cfg.DryRun,
 	}
 	clockGatherer := g
-	clockGatherer.lookAfter = clockDelay
+	clockGatherer.lookAfter, clockGatherer.lookAfterPods = clockDelay, clockPodDelay
 	return parts{
 		clock: &ClockReconciler{gatherer: clockGatherer},
 		failover: &FailoverReconciler{

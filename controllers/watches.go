@@ -18,7 +18,7 @@ import (
 )
 
 // watchVolumes has a controller look at a PersistentVolume when it, a selected pod, an attachment or
-// LINSTOR's word on its resource changes. Where lookAfter is set, what changes within it of the latter three is looked at together.
+// LINSTOR's word on its resource changes. What changes of the latter three within lookAfter and lookAfterPods is looked at together.
 func watchVolumes(b *ctrl.Builder, g *gatherer) *ctrl.Builder {
 	return b.
 		For(&corev1.PersistentVolume{}).
@@ -30,12 +30,12 @@ func watchVolumes(b *ctrl.Builder, g *gatherer) *ctrl.Builder {
 // queue is that of a controller.
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// later has what a handler asks for looked at after lookAfter.
+// later has what a handler asks for looked at after lookAfterPods.
 func (g *gatherer) later(h handler.EventHandler) handler.EventHandler {
-	if g.lookAfter == 0 {
+	if g.lookAfterPods == 0 {
 		return h
 	}
-	delayed := func(q queue) queue { return laterQueue{q, g.lookAfter} }
+	delayed := func(q queue) queue { return laterQueue{q, g.lookAfterPods} }
 	return handler.Funcs{
 		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { h.Create(ctx, e, delayed(q)) },
 		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { h.Update(ctx, e, delayed(q)) },
