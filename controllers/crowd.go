@@ -28,6 +28,9 @@ const (
 	crowdFresh = failover.MaxAge * 19 / 20
 	// crowdWait is how old one may become while an act waits for others, before its turn.
 	crowdWait = failover.MaxAge * 3 / 4
+	// crowdReread is how old one may be when the next stage comes without being read again before it. After that enough is left to mark
+	// and to remove what one node has, and to detach by the same confirmation.
+	crowdReread = failover.MaxAge * 2 / 5
 	// crowdTries is how often an act confirms in its turn where what it has read is old before it is used, and crowdTurn how much of
 	// its time it keeps for that.
 	crowdTries = 2

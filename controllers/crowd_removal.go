@@ -85,7 +85,7 @@ func (r *FailoverReconciler) markInCrowd(
 func (r *FailoverReconciler) reread(
 	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, removal *progress, next stage,
 ) (failover.Input, error) {
-	if r.age(in) > recent/2 {
+	if r.age(in) > crowdReread {
 		readCtx, cancel := r.crowd.whileOthers(ctx, next)
 		defer cancel()
 		again, err := r.confirm(readCtx, pv, in.Node.Name)
