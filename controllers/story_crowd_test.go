@@ -274,6 +274,40 @@ func TestAnAttachmentInACrowdIsNotMarkedByAnOldReading(t *testing.T) {
 	})
 }
 
+// The reading begins half a second before the grace has passed. What else takes time before the mark may make it too old for all that comes.
+func TestWhatWasReadForARemovalInACrowdServesForAWhile(t *testing.T) {
+	for name, tc := range map[string]struct {
+		taintTakes time.Duration
+		want       int32 // how often the attachment is read until the pod is deleted
+	}{
+		"nothing is read again where the taint is quick": {crowdReread - crowdAhead - 2*crowdGather, 1},
+		"and once more where it is slow":                 {crowdReread - crowdAhead + 2*crowdGather, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCrowd(t, func(w *world, _ *process) {
+				var reads atomic.Int32
+				w.API.Fail(func(r apimodel.Request) error {
+					if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbGet && r.Kind == "VolumeAttachment" {
+						reads.Add(1)
+					}
+					return nil
+				})
+				w.API.Delay(func(r apimodel.Request) time.Duration {
+					if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbPatch && r.Kind == "Node" {
+						return tc.taintTakes
+					}
+					return 0
+				})
+				w.Crash(nodeA)
+				w.untilRemoved(30*time.Second, "db-0")
+				if got := reads.Load(); got != tc.want {
+					t.Errorf("the attachment was read %d times, want %d", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
 // Somebody else may have deleted it already.
 func TestAPodInACrowdWithoutAnAttachment(t *testing.T) {
 	inCrowd(t, func(w *world, p *process) {

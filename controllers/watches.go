@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// watchVolumes has a controller look at a PersistentVolume when it, a selected pod, an attachment or
-// LINSTOR's word on its resource changes. What changes of the latter three within lookAfter and lookAfterPods is looked at together.
+// watchVolumes has a controller look at a PersistentVolume when it, a selected pod, an attachment or LINSTOR's word on its resource
+// changes. What changes of pods and attachments within lookAfterPods, and of LINSTOR's word within lookAfter, is looked at together.
 func watchVolumes(b *ctrl.Builder, g *gatherer) *ctrl.Builder {
 	return b.
 		For(&corev1.PersistentVolume{}).
