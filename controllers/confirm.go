@@ -32,8 +32,32 @@ func listPods(live client.Reader) *batches[struct{}, []corev1.Pod] {
 	})
 }
 
-// confirm reads everything that a removal rests on again: LINSTOR's word on all volumes concerned, the attachment, and all pods
-// of the node, selected or not. The pods come last: a detach is written by that look at them. Where LINSTOR takes so long that
+// readShutdowns reads whether a taint says that a node is switched off, past the cache. Without a grace nothing else shows that the taint
+// was taken off since.
+func readShutdowns(live client.Reader, kubelets *Kubelets) *batches[struct{}, bool] {
+	return newBatches(func(ctx context.Context, name string, _ []struct{}) (bool, error) {
+		var node corev1.Node
+		err := live.Get(ctx, client.ObjectKey{Name: name}, &node)
+		if client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("reading the taints of node %s: %w", name, err)
+		}
+		return err == nil && kubelets.isShutdown(&node), nil
+	})
+}
+
+// confirmation is what was read for a removal, apart from what LINSTOR said.
+type confirmation struct {
+	node string
+	// began is when the first of it was asked for.
+	began      time.Time
+	attachment *failover.Attachment
+	pods       []corev1.Pod
+	// shutdown tells whether the node is said to be switched off.
+	shutdown bool
+}
+
+// confirm reads everything that a removal rests on again: LINSTOR's word on all volumes concerned, whether the node was switched off, the
+// attachment, and all pods of the node, selected or not. The pods come last: a detach is written by that look at them. Where LINSTOR takes so long that
 // pods and attachment may have changed since, its own word is old as well, and nothing follows.
 func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, node string) (failover.Input, error) {
 	expected, err := g.podsOf(ctx, claimOf(pv))
@@ -44,22 +68,21 @@ func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, nod
 	if err != nil {
 		return failover.Input{}, err
 	}
-	var attachment *failover.Attachment
-	began := g.clock.Now()
+	c := confirmation{node: node, began: g.clock.Now()}
 	reads, readsCtx := errgroup.WithContext(ctx)
 	reads.Go(func() error { return g.refresh(readsCtx, known) })
+	reads.Go(func() error { return g.confirmShutdown(readsCtx, &c) })
 	reads.Go(func() (err error) {
-		attachment, err = g.confirmAttachment(readsCtx, pv, node, g.attachments.read)
+		c.attachment, err = g.confirmAttachment(readsCtx, pv, node, g.attachments.read)
 		return err
 	})
 	if err := reads.Wait(); err != nil {
 		return failover.Input{}, err
 	}
-	pods, err := g.confirmPods(ctx, pv, node)
-	if err != nil {
+	if c.pods, err = g.confirmPods(ctx, pv, node); err != nil {
 		return failover.Input{}, err
 	}
-	concerned, err := g.resourcesOf(ctx, pv, pods)
+	concerned, err := g.resourcesOf(ctx, pv, c.pods)
 	if err != nil {
 		return failover.Input{}, err
 	}
@@ -67,14 +90,14 @@ func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, nod
 	if err := g.refresh(ctx, others); err != nil {
 		return failover.Input{}, err
 	}
-	return g.confirmed(ctx, pv, node, pods, attachment, began)
+	return g.confirmed(ctx, pv, c)
 }
 
 // confirmAgain is confirm for who has confirmed in before, in the same reconciliation: attachment and pods are read one by one, and
 // of the pods those of in. The API server answers lists from a cache, for which it waits; in a crowd that takes seconds. A single
 // object comes from etcd.
 func (g *gatherer) confirmAgain(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input) (failover.Input, error) {
-	began := g.clock.Now()
+	c := confirmation{node: in.Node.Name, began: g.clock.Now()}
 	resources := []string{in.Resource.Name}
 	for _, pod := range in.Pods {
 		for _, other := range pod.Others {
@@ -83,11 +106,11 @@ func (g *gatherer) confirmAgain(ctx context.Context, pv *corev1.PersistentVolume
 	}
 	slices.Sort(resources)
 	pods := make([]*corev1.Pod, len(in.Pods))
-	var attachment *failover.Attachment
 	reads, readsCtx := errgroup.WithContext(ctx)
 	reads.Go(func() error { return g.refresh(readsCtx, slices.Compact(resources)) })
+	reads.Go(func() error { return g.confirmShutdown(readsCtx, &c) })
 	reads.Go(func() (err error) {
-		attachment, err = g.confirmAttachment(readsCtx, pv, in.Node.Name, g.attachments.get)
+		c.attachment, err = g.confirmAttachment(readsCtx, pv, in.Node.Name, g.attachments.get)
 		return err
 	})
 	for i, pod := range in.Pods {
@@ -99,13 +122,12 @@ func (g *gatherer) confirmAgain(ctx context.Context, pv *corev1.PersistentVolume
 	if err := reads.Wait(); err != nil {
 		return failover.Input{}, err
 	}
-	var left []corev1.Pod
 	for _, pod := range pods {
 		if pod != nil && uses(pod, claimOf(pv)) {
-			left = append(left, *pod)
+			c.pods = append(c.pods, *pod)
 		}
 	}
-	return g.confirmed(ctx, pv, in.Node.Name, left, attachment, began)
+	return g.confirmed(ctx, pv, c)
 }
 
 // errMayNotGetPods is why a pod was not read where the controller may list pods only.
@@ -127,12 +149,19 @@ func (g *gatherer) confirmPod(ctx context.Context, known failover.Pod) (*corev1.
 	return &pod, nil
 }
 
-// confirmed is what was read for a removal; began is when the first of it was asked for, apart from what LINSTOR said before.
-func (g *gatherer) confirmed(
-	ctx context.Context, pv *corev1.PersistentVolume, node string, pods []corev1.Pod, attachment *failover.Attachment, began time.Time,
-) (failover.Input, error) {
-	in, err := g.input(ctx, pv, node, pods, attachment)
-	in.Asked = began
+// confirmShutdown reads whether the node is switched off, where that is believed.
+func (g *gatherer) confirmShutdown(ctx context.Context, c *confirmation) (err error) {
+	if g.kubelets.Node(c.node).Shutdown {
+		c.shutdown, err = g.shutdowns.do(ctx, c.node, struct{}{})
+	}
+	return err
+}
+
+// confirmed is what was read for a removal, with what LINSTOR said before.
+func (g *gatherer) confirmed(ctx context.Context, pv *corev1.PersistentVolume, c confirmation) (failover.Input, error) {
+	in, err := g.input(ctx, pv, c.node, c.pods, c.attachment)
+	in.Node.Shutdown = in.Node.Shutdown && c.shutdown
+	in.Asked = c.began
 	notAfter(&in.Asked, in.Resource)
 	for _, pod := range in.Pods {
 		for _, other := range pod.Others {
@@ -169,7 +198,7 @@ func (g *gatherer) confirmEmptied(ctx context.Context, pv *corev1.PersistentVolu
 		return in, false, err
 	}
 	now, err := g.input(ctx, pv, in.Node.Name, nil, in.Attachment)
-	now.Asked = in.Asked
+	now.Node, now.Asked = g.nodeSince(in), in.Asked
 	return now, err == nil, err
 }
 

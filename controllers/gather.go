@@ -40,6 +40,8 @@ type gatherer struct {
 	lookAfter, lookAfterPods time.Duration
 	// podLists are the lists of pods that are being read, by node.
 	podLists *batches[struct{}, []corev1.Pod]
+	// shutdowns are the nodes that are being read to see whether they are still said to be switched off.
+	shutdowns *batches[struct{}, bool]
 	// attachments reads attachments, past the cache.
 	attachments *attachmentReader
 	// begun tells whether this process has begun a fail-over for the attachment; nil where it never does.
@@ -269,7 +271,7 @@ func (g *gatherer) resourceNamed(name string) failover.Resource {
 
 // newest returns an input with what was heard of LINSTOR and of the kubelet since it was read. Pods and attachment are those of in.
 func (g *gatherer) newest(in failover.Input) failover.Input {
-	in.Now, in.Node, in.Resource = g.clock.Now(), g.kubelets.Node(in.Node.Name), g.resourceNamed(in.Resource.Name)
+	in.Now, in.Node, in.Resource = g.clock.Now(), g.nodeSince(in), g.resourceNamed(in.Resource.Name)
 	in.Pods = slices.Clone(in.Pods)
 	for i := range in.Pods {
 		others := slices.Clone(in.Pods[i].Others)
@@ -279,6 +281,13 @@ func (g *gatherer) newest(in failover.Input) failover.Input {
 		in.Pods[i].Others = others
 	}
 	return in
+}
+
+// nodeSince returns what is known of the node of an input now. That it is switched off must have been read for the input as well.
+func (g *gatherer) nodeSince(in failover.Input) failover.Node {
+	node := g.kubelets.Node(in.Node.Name)
+	node.Shutdown = node.Shutdown && in.Node.Shutdown
+	return node
 }
 
 func resourceFacts(r linstor.Resource) failover.Resource {

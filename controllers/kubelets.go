@@ -121,9 +121,14 @@ func (k *Kubelets) ObserveNode(node *corev1.Node) {
 	if id := node.Status.NodeInfo.BootID; boot.id != id {
 		boot = bootSeen{id: id, seen: k.clock.Now()}
 	}
-	boot.shutdown = slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return slices.Contains(k.shutdownTaint, t.Key) })
+	boot.shutdown = k.isShutdown(node)
 	boot.outOfService = hasTaint(node, corev1.TaintNodeOutOfService, "")
 	k.boots[node.Name] = boot
+}
+
+// isShutdown tells whether a taint says that the node was switched off.
+func (k *Kubelets) isShutdown(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return slices.Contains(k.shutdownTaint, t.Key) })
 }
 
 func (k *Kubelets) forgetLease(lease *coordinationv1.Lease) {

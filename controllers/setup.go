@@ -137,7 +137,7 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 	g := gatherer{
 		cache: cache, live: live, linstor: cfg.Linstor, kubelets: kubelets, clock: cfg.Clock,
 		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings, metrics: cfg.Metrics,
-		podLists: listPods(live), attachments: newAttachmentReader(live), begun: reports.begun,
+		podLists: listPods(live), shutdowns: readShutdowns(live, kubelets), attachments: newAttachmentReader(live), begun: reports.begun,
 	}
 	if cfg.FastDetach {
 		g.lingering = reports.lingering

@@ -87,6 +87,15 @@ func (w *world) shutDown(name string) {
 	w.must(w.Client().Update(w.ctx, node))
 }
 
+// switchOn lets the cloud provider say so no longer.
+func (w *world) switchOn(name string) {
+	w.Helper()
+	node := w.node(name)
+	off := func(taint corev1.Taint) bool { return slices.Contains(defaults().ShutdownTaints, taint.Key) }
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, off)
+	w.must(w.Client().Update(w.ctx, node))
+}
+
 func TestANodeThatIsKnownToBeSwitchedOffHasNoGrace(t *testing.T) {
 	scene(t, func(w *world, _ *process) {
 		w.DRBD.SetDetectionDelay(0)
@@ -95,6 +104,18 @@ func TestANodeThatIsKnownToBeSwitchedOffHasNoGrace(t *testing.T) {
 		if removed := w.untilRemoved(20*time.Second, "db-0"); removed > 9*time.Second {
 			// LINSTOR needs 6 s to miss the satellite.
 			t.Errorf("the pod was removed %s after the crash", removed)
+		}
+	})
+}
+
+func TestANodeThatIsNoLongerSaidToBeSwitchedOffHasItsGraceAgain(t *testing.T) {
+	sceneBehind(t, 3*time.Second, defaults(), func(w *world, _ *process) {
+		w.shutDown(nodeA)
+		w.pass(10 * time.Second)
+		w.DRBD.Close("pvc-db", nodeA)
+		w.switchOn(nodeA) // the cache has the taint for three more seconds
+		if removed := w.untilRemoved(time.Minute, "db-0"); removed < 45*time.Second {
+			t.Errorf("the pod was removed %s after its volume was closed", removed)
 		}
 	})
 }
