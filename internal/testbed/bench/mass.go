@@ -31,7 +31,7 @@ var (
 			if err != nil {
 				return nil, err
 			}
-			inFull, err := loseMass(ctx, s, "mass-full", options, s.MassRuns, inFullFollowed, inFullAlone)
+			inFull, err := loseMass(ctx, s, "mass-full", options, (s.MassRuns+1)/2, inFullFollowed, inFullAlone)
 			if err != nil {
 				return nil, err
 			}
@@ -61,36 +61,56 @@ var (
 	}
 )
 
-// loseMass crashes nodes with 110 pods one after the other, the given number in each way; the controller comes
-// first. It returns the losses by way.
+// loseMass crashes nodes with 110 pods, the given number in each way, and returns the losses by way. The ways take turns, each in a bed of
+// its own: the machine may be faster at one time than at another.
 func loseMass(ctx context.Context, s Settings, slug string, options testbed.Options, runs int, ways ...way) ([][]massLoss, error) {
+	crowds := make([][]*crowd, len(ways))
 	losses := make([][]massLoss, len(ways))
-	err := withCluster(ctx, s, slug, options, func(ctx context.Context, c *cluster) error {
-		nodes, err := c.AddNodes(ctx, "crowded", len(ways)*runs)
-		if err != nil {
-			return err
+	var withBeds func(ctx context.Context, next int) error
+	withBeds = func(ctx context.Context, next int) error {
+		if next == len(ways) {
+			return loseInTurn(ctx, s, slug, crowds, ways, losses)
 		}
-		spares, err := c.AddNodes(ctx, "spare", len(ways)*runs+3)
-		if err != nil {
-			return err
-		}
-		crowds, err := newCrowds(ctx, c, nodes, spares, crowdSize)
-		if err != nil {
-			return err
-		}
-		for i, w := range crowds {
-			how, profile := ways[i/runs], ""
-			if how.prepare != nil && i%runs == 0 {
-				if err := how.prepare(c, ctx); err != nil {
+		return withCluster(ctx, s, fmt.Sprintf("%s-%d", slug, next+1), options, func(ctx context.Context, c *cluster) (err error) {
+			if crowds[next], err = massCrowds(ctx, c, runs); err != nil {
+				return err
+			}
+			if prepare := ways[next].prepare; prepare != nil {
+				if err := prepare(c, ctx); err != nil {
 					return err
 				}
 			}
+			return withBeds(ctx, next+1)
+		})
+	}
+	return losses, withBeds(ctx, 0)
+}
+
+// massCrowds starts crowds of 110 pods, each on a node of its own.
+func massCrowds(ctx context.Context, c *cluster, number int) ([]*crowd, error) {
+	nodes, err := c.AddNodes(ctx, "crowded", number)
+	if err != nil {
+		return nil, err
+	}
+	spares, err := c.AddNodes(ctx, "spare", number+3)
+	if err != nil {
+		return nil, err
+	}
+	return newCrowds(ctx, c, nodes, spares, crowdSize)
+}
+
+// loseInTurn crashes the node of one crowd after the other, of each bed in turn.
+func loseInTurn(ctx context.Context, s Settings, slug string, crowds [][]*crowd, ways []way, losses [][]massLoss) error {
+	for run := range crowds[0] {
+		for i, how := range ways {
+			w, profile := crowds[i][run], ""
 			if how.by == nil {
-				if profile, err = s.profilePath(fmt.Sprintf("%s-%d", slug, i+1)); err != nil {
+				var err error
+				if profile, err = s.profilePath(fmt.Sprintf("%s-%d", slug, run+1)); err != nil {
 					return err
 				}
 			}
-			profiled := c.profileLeader(ctx, profile, profileLasts)
+			profiled := w.profileLeader(ctx, profile, profileLasts)
 			m, err := loseCrowds(ctx, []*crowd{w}, how.by)
 			if err != nil {
 				return err
@@ -98,16 +118,15 @@ func loseMass(ctx context.Context, s Settings, slug string, options testbed.Opti
 			if err := profiled(); err != nil {
 				return err
 			}
-			losses[i/runs] = append(losses[i/runs], m)
+			losses[i] = append(losses[i], m)
 			if how.by == nil {
-				if err := c.healNodes(ctx, w.node); err != nil {
+				if err := w.healNodes(ctx, w.node); err != nil {
 					return err
 				}
 			}
 		}
-		return nil
-	})
-	return losses, err
+	}
+	return nil
 }
 
 // massMeasures are those that the rows of mass losses have in common.
