@@ -40,7 +40,6 @@ type reading struct {
 // act is what one reconciliation has read so far.
 type act struct {
 	readings map[string]reading // by resource
-	pods     map[types.UID]bool // seen by a live list
 	reasons  map[types.UID]failover.Reason
 }
 
@@ -48,6 +47,20 @@ type act struct {
 type acts struct {
 	mu  sync.Mutex
 	all map[types.UID]*act
+	// pods are those seen by a live list, and when the last one was asked for. One list may serve several acts.
+	pods map[types.UID]time.Time
+}
+
+// listed notes that a live list had pods.
+func (a *acts) listed(asked time.Time, pods []corev1.Pod) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pods == nil {
+		a.pods = make(map[types.UID]time.Time)
+	}
+	for i := range pods {
+		a.pods[pods[i].UID] = asked
+	}
 }
 
 func (a *acts) of(ctx context.Context, f func(*act)) {
@@ -58,9 +71,7 @@ func (a *acts) of(ctx context.Context, f func(*act)) {
 		a.all = make(map[types.UID]*act)
 	}
 	if a.all[id] == nil {
-		a.all[id] = &act{
-			readings: make(map[string]reading), pods: make(map[types.UID]bool), reasons: make(map[types.UID]failover.Reason),
-		}
+		a.all[id] = &act{readings: make(map[string]reading), reasons: make(map[types.UID]failover.Reason)}
 	}
 	f(a.all[id])
 }
@@ -132,15 +143,12 @@ type auditedClient struct {
 }
 
 func (c *auditedClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	asked := time.Now()
 	if err := c.Client.List(ctx, list, opts...); err != nil {
 		return err
 	}
 	if pods, ok := list.(*corev1.PodList); ok {
-		c.process.acts.of(ctx, func(a *act) {
-			for i := range pods.Items {
-				a.pods[pods.Items[i].UID] = true
-			}
-		})
+		c.process.acts.listed(asked, pods.Items)
 	}
 	return nil
 }

@@ -75,15 +75,15 @@ func (w *world) auditRemoval(p *process, a *act, pod *corev1.Pod, options *clien
 	w.count(fmt.Sprintf("removed: %s", reason))
 	w.count(fmt.Sprintf("removed by force: %t", forced))
 
-	if uid := options.Preconditions; uid == nil || uid.UID == nil || !a.pods[*uid.UID] {
-		w.violated(ruleIdentity, "%s: its UID was not among those read", what)
+	if uid := options.Preconditions; uid == nil || uid.UID == nil || time.Since(p.acts.pods[*uid.UID]) > failover.MaxAge {
+		w.violated(ruleIdentity, "%s: its UID was not among those just read", what)
 	}
 	spec, known := w.workload(pod.Name)
 	if pod.Labels[selectedLabel] != "remove" || known && (spec.Exempt || spec.Unsafe || spec.Owner != "") {
 		w.violated(ruleSelected, "%s", what)
 	}
 	var writable []string
-	lost, excused, evidence, open := false, true, false, time.Duration(0)
+	lost, allExcused, oneExcused, evidence, open := false, true, false, false, time.Duration(0)
 	for _, v := range w.volumesOf(pod) {
 		if v.Kind == NFSExport {
 			continue
@@ -95,7 +95,8 @@ func (w *world) auditRemoval(p *process, a *act, pod *corev1.Pod, options *clien
 		}
 		if r.writable[node] {
 			writable = append(writable, v.Resource())
-			excused = excused && r.excused(node)
+			excused := r.excused(node)
+			allExcused, oneExcused = allExcused && excused, oneExcused || excused
 		} else if reason == failover.Demoted || !r.promotable[node] {
 			lost = true
 		}
@@ -103,9 +104,9 @@ func (w *world) auditRemoval(p *process, a *act, pod *corev1.Pod, options *clien
 		open = max(open, w.closedFor(v.Resource(), node))
 	}
 	if !lost {
-		w.breach(ruleHarmless, what, writable, excused)
+		w.breach(ruleHarmless, what, writable, oneExcused || len(writable) == 0) // one was taken for lost
 	} else if forced && len(writable) > 0 {
-		w.breach(ruleWritable, what, writable, excused)
+		w.breach(ruleWritable, what, writable, allExcused)
 	}
 	if !evidence {
 		w.violated(ruleUnknown, "%s", what)
