@@ -14,7 +14,7 @@ const crowdSize = 110
 // Targets of mass losses.
 const (
 	massActs    = 3   // s from our first action to our last
-	massFactor  = 1.2 // of the time that the same takes by hand
+	massFactor  = 1.2 // of the time that the same takes by hand, from when DRBD has noticed the loss
 	deleteAfter = 5   // s from the end of the grace to the last deletion of a pod
 )
 
@@ -36,10 +36,12 @@ var (
 				return nil, err
 			}
 			ours, hand := losses[0], losses[1]
-			running := seconds("our first action → last Running, as shipped", betweenMass(ours, firstAction, lastRunning))
-			handRunning := baseline(seconds("our first action → last Running, by hand at once", betweenMass(hand, firstAction, lastRunning)))
+			running := seconds("survivors promotable → last Running, as shipped", betweenMass(ours, noticed, lastRunning))
+			handRunning := baseline(seconds("survivors promotable → last Running, by hand at once", betweenMass(hand, noticed, lastRunning)))
 			running.Limits = []Limit{{Median, massFactor * handRunning.Of(Median)}}
 			return Results{rowMass.Key: append(massMeasures(ours, hand, true), running, handRunning,
+				seconds("our first action → last Running, as shipped", betweenMass(ours, firstAction, lastRunning)),
+				baseline(seconds("our first action → last Running, by hand at once", betweenMass(hand, firstAction, lastRunning))),
 				baseline(seconds("our first action → last Running, by hand at once with mark",
 					betweenMass(inFull[1], firstAction, lastRunning))),
 				baseline(seconds("our first action → last Running, by hand at once with mark while three paused replicas follow",
@@ -157,6 +159,7 @@ func betweenMass(losses []massLoss, from, to func(massLoss) time.Time) []time.Du
 }
 
 func massBegan(m massLoss) time.Time    { return m.began }
+func noticed(m massLoss) time.Time      { return m.graceEnd.Add(-confirmedGrace) }
 func graceEnd(m massLoss) time.Time     { return m.graceEnd }
 func firstAction(m massLoss) time.Time  { return m.firstAction }
 func lastDelete(m massLoss) time.Time   { return m.lastDelete }

@@ -19,6 +19,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
 )
 
 // reading is what one reconciliation has read of one resource, and the truth at that moment.
@@ -28,13 +29,17 @@ type reading struct {
 	resource linstor.Resource
 	// writable are the nodes that could write both when the reading began and when it ended.
 	writable map[string]bool
-	// promotable are the nodes that had it closed and could have opened it.
-	promotable map[string]bool
 	// silent is since when satellites have not been heard; frozen are those that LINSTOR takes for ONLINE all the same.
 	silent map[string]time.Time
 	frozen map[string]bool
-	// unnoticed are the nodes whose DRBD takes a connection for alive that is dead.
-	unnoticed map[string]bool
+	// truth is what DRBD knew when the reading ended, by node.
+	truth map[string]drbd.Truth
+}
+
+// promotable tells whether the node had it closed and could have opened it.
+func (r reading) promotable(node string) bool {
+	truth := r.truth[node]
+	return truth.MayPromote && !truth.Unnoticed && truth.Open == 0
 }
 
 // act is what one reconciliation has read so far.
@@ -100,13 +105,9 @@ func (l *witness) Refresh(ctx context.Context, name string) (linstor.Resource, e
 	w.mu.Lock()
 	silent, frozen := maps.Clone(w.silent), maps.Clone(w.frozen)
 	w.mu.Unlock()
-	promotable, unnoticed := make(map[string]bool), make(map[string]bool)
-	for node, truth := range w.DRBD.Inspect(name) {
-		unnoticed[node] = truth.Unnoticed
-		promotable[node] = truth.MayPromote && !truth.Unnoticed && truth.Open == 0
-	}
+	truth := w.DRBD.Inspect(name)
 	l.process.acts.of(ctx, func(a *act) {
-		a.readings[strings.ToLower(name)] = reading{r.Confirmed, r, writable, promotable, silent, frozen, unnoticed}
+		a.readings[strings.ToLower(name)] = reading{r.Confirmed, r, writable, silent, frozen, truth}
 	})
 	return r, nil
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -93,18 +94,16 @@ func (w *world) auditRemoval(p *process, a *act, pod *corev1.Pod, options *clien
 			w.violated(ruleFresh, "%s: resource %s was read at %s", what, v.Resource(), r.at.Sub(w.started)-settling)
 			continue
 		}
+		excused, held := r.excused(node), r.writable[node] || reason != failover.Demoted && r.promotable(node)
 		if r.writable[node] {
-			writable = append(writable, v.Resource())
-			excused := r.excused(node)
-			allExcused, oneExcused = allExcused && excused, oneExcused || excused
-		} else if reason == failover.Demoted || !r.promotable[node] {
-			lost = true
+			writable, allExcused = append(writable, v.Resource()), allExcused && excused
 		}
+		lost, oneExcused = lost || !held, oneExcused || held && excused
 		evidence = evidence || w.positive(r, node)
 		open = max(open, w.closedFor(v.Resource(), node))
 	}
 	if !lost {
-		w.breach(ruleHarmless, what, writable, oneExcused || len(writable) == 0) // one was taken for lost
+		w.breach(ruleHarmless, what, writable, oneExcused) // that one was taken for lost
 	} else if forced && len(writable) > 0 {
 		w.breach(ruleWritable, what, writable, allExcused)
 	}
@@ -127,19 +126,25 @@ func (w *world) breach(rule, what string, writable []string, excused bool) {
 }
 
 // excused tells whether no witness that was asked could tell the truth: its satellite had been cut off a moment before,
-// or LINSTOR wrongly takes it for ONLINE, or its DRBD has not noticed yet that a connection is gone.
+// or LINSTOR wrongly takes it for ONLINE, or its DRBD has not noticed yet that a connection is gone. One that is really not
+// connected to the node does not know it, beside such a witness.
 func (r reading) excused(node string) bool {
+	misled := false
 	for _, replica := range r.resource.Replicas {
 		connection, ok := replica.Connection(node)
 		if replica.Node == node || !ok || !connection.Known || !replica.Online.Known || !replica.Online.Value {
 			continue
 		}
 		since, silent := r.silent[replica.Node]
-		if old := silent && (r.at.Sub(since) < excuse || r.frozen[replica.Node]); !old && !r.unnoticed[replica.Node] {
+		old := silent && (r.at.Sub(since) < excuse || r.frozen[replica.Node])
+		truth := r.truth[replica.Node]
+		apart := !connection.Value && truth.Connections[node] != drbd.Connected
+		if !old && !truth.Unnoticed && !apart {
 			return false
 		}
+		misled = misled || old || truth.Unnoticed
 	}
-	return true
+	return misled
 }
 
 // positive tells whether LINSTOR's answer has a survivor and says something about the node, or the kubelet has
