@@ -94,11 +94,11 @@ func (w *world) auditRemoval(p *process, a *act, pod *corev1.Pod, options *clien
 			w.violated(ruleFresh, "%s: resource %s was read at %s", what, v.Resource(), r.at.Sub(w.started)-settling)
 			continue
 		}
-		excused, held := r.excused(node), r.writable[node] || reason != failover.Demoted && r.promotable(node)
+		held := r.writable[node] || reason != failover.Demoted && r.promotable(node)
 		if r.writable[node] {
-			writable, allExcused = append(writable, v.Resource()), allExcused && excused
+			writable, allExcused = append(writable, v.Resource()), allExcused && r.excused(node, true)
 		}
-		lost, oneExcused = lost || !held, oneExcused || held && excused
+		lost, oneExcused = lost || !held, oneExcused || held && r.excused(node, false)
 		evidence = evidence || w.positive(r, node)
 		open = max(open, w.closedFor(v.Resource(), node))
 	}
@@ -126,9 +126,9 @@ func (w *world) breach(rule, what string, writable []string, excused bool) {
 }
 
 // excused tells whether no witness that was asked could tell the truth: its satellite had been cut off a moment before,
-// or LINSTOR wrongly takes it for ONLINE, or its DRBD has not noticed yet that a connection is gone. One that is really not
-// connected to the node does not know it, beside such a witness.
-func (r reading) excused(node string) bool {
+// or LINSTOR wrongly takes it for ONLINE, or its DRBD has not noticed yet that a connection is gone. Unless strict, one that is
+// really not connected to the node is none who could, beside such a witness.
+func (r reading) excused(node string, strict bool) bool {
 	misled := false
 	for _, replica := range r.resource.Replicas {
 		connection, ok := replica.Connection(node)
@@ -139,7 +139,7 @@ func (r reading) excused(node string) bool {
 		old := silent && (r.at.Sub(since) < excuse || r.frozen[replica.Node])
 		truth := r.truth[replica.Node]
 		apart := !connection.Value && truth.Connections[node] != drbd.Connected
-		if !old && !truth.Unnoticed && !apart {
+		if !old && !truth.Unnoticed && (strict || !apart) {
 			return false
 		}
 		misled = misled || old || truth.Unnoticed
@@ -246,7 +246,7 @@ func (w *world) auditDetach(p *process, a *act, va *storagev1.VolumeAttachment, 
 		return
 	}
 	if r.writable[node] && v.Kind != NFSExport && !w.usedByOther(v, node) {
-		w.breach(ruleForeign, "attachment "+va.Name, []string{v.Resource()}, r.excused(node))
+		w.breach(ruleForeign, "attachment "+va.Name, []string{v.Resource()}, r.excused(node, true))
 	}
 	if !w.positive(r, node) {
 		w.violated(ruleUnknown, "attachment %s was deleted", va.Name)
