@@ -98,7 +98,7 @@ func (w *world) auditRemoval(p *process, a *act, pod *corev1.Pod, options *clien
 		if r.writable[node] {
 			writable, allExcused = append(writable, v.Resource()), allExcused && r.excused(node, true)
 		}
-		lost, oneExcused = lost || !held, oneExcused || held && r.excused(node, false)
+		lost, oneExcused = lost || !held, oneExcused || held && r.misled(node, reason)
 		evidence = evidence || w.positive(r, node)
 		open = max(open, w.closedFor(v.Resource(), node))
 	}
@@ -125,26 +125,36 @@ func (w *world) breach(rule, what string, writable []string, excused bool) {
 	w.violated(rule, "%s can write %v", what, writable)
 }
 
-// excused tells whether no witness that was asked could tell the truth: its satellite had been cut off a moment before,
-// or LINSTOR wrongly takes it for ONLINE, or its DRBD has not noticed yet that a connection is gone. Unless strict, one that is
-// really not connected to the node is none who could, beside such a witness.
+// old tells whether LINSTOR may not know that what it knows from a satellite is old: that had been cut off a moment before,
+// or LINSTOR wrongly takes it for ONLINE.
+func (r reading) old(node string) bool {
+	since, silent := r.silent[node]
+	return silent && (r.at.Sub(since) < excuse || r.frozen[node])
+}
+
+// misled tells whether no word that a reason rests on could be true. ForcedIOErrors rests on the node's own.
+func (r reading) misled(node string, reason failover.Reason) bool {
+	return r.excused(node, false) || reason == failover.ForcedIOErrors && r.old(node)
+}
+
+// excused tells whether no witness that was asked could tell the truth: its word is old, or its DRBD has not noticed yet
+// that a connection is gone. Unless strict, one that is really not connected to the node is none who could, beside such a
+// witness.
 func (r reading) excused(node string, strict bool) bool {
-	misled := false
+	doubt := false
 	for _, replica := range r.resource.Replicas {
 		connection, ok := replica.Connection(node)
 		if replica.Node == node || !ok || !connection.Known || !replica.Online.Known || !replica.Online.Value {
 			continue
 		}
-		since, silent := r.silent[replica.Node]
-		old := silent && (r.at.Sub(since) < excuse || r.frozen[replica.Node])
-		truth := r.truth[replica.Node]
+		old, truth := r.old(replica.Node), r.truth[replica.Node]
 		apart := !connection.Value && truth.Connections[node] != drbd.Connected
 		if !old && !truth.Unnoticed && (strict || !apart) {
 			return false
 		}
-		misled = misled || old || truth.Unnoticed
+		doubt = doubt || old || truth.Unnoticed
 	}
-	return misled
+	return doubt
 }
 
 // positive tells whether LINSTOR's answer has a survivor and says something about the node, or the kubelet has

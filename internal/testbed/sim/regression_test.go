@@ -120,6 +120,15 @@ func TestRegressions(t *testing.T) {
 			Steps:  []sim.Step{{At: 16378 * time.Millisecond, What: sim.SilenceStreams}, at("31.098s", sim.Crash, "b", "")},
 			Length: 60 * time.Second,
 		},
+		"a node that nobody writes on is back before its old word that its IO fails is": {
+			World: slowly(world(3, []sim.Volume{{Name: "v0", Handle: "pvc-v0", Kind: sim.Block, Diskful: nodes("b", "c"), TieBreaker: "node-a"}},
+				pod("pod-0", "b", "v0")), "a", 9038*time.Millisecond),
+			Steps: []sim.Step{
+				at("6.964s", sim.CloseVolume, "b", "v0"), at("14.492s", sim.IsolateDRBD, "b", ""),
+				at("14.718s", sim.FreezeSatellite, "b", ""), at("17.334s", sim.RejoinDRBD, "b", ""),
+			},
+			Length: 95 * time.Second,
+		},
 		"a node is lost while a volume on another one was closed under its pod, which makes two for the guard": {
 			World: world(3, []sim.Volume{
 				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b", "c")},
