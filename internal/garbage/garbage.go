@@ -3,6 +3,7 @@ package garbage
 
 import (
 	"context"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -25,20 +26,30 @@ const (
 	tolerated = 0.15
 	// busy is how many bytes have been allocated since the last look while more goes on than that.
 	busy = 100 << 20
+	// glances is how often it is seen between two looks whether there is room for a storm.
+	glances = 10
+	// calm is how much is allocated at most between two glances while no storm is on, as a share of what is in use.
+	calm = 0.3
+	// filled is how much of what may gather is there at most when a storm begins, as a share. Where the collector has to begin in
+	// the midst of one, with two processors for all, one event in a hundred waits several times as long for its decision.
+	filled = 1. / 3
 )
 
 // Keep keeps the process small until ctx ends. It must be called once at most, and not where the user has set GOGC.
 func Keep(ctx context.Context) {
 	defer debug.SetGCPercent(debug.SetGCPercent(startPercent))
-	ticker := time.NewTicker(every)
+	ticker := time.NewTicker(every / glances)
 	defer ticker.Stop()
-	k := keeper{free: debug.FreeOSMemory, allow: func(percent int) { debug.SetGCPercent(percent) }}
-	for {
+	k := keeper{free: debug.FreeOSMemory, collect: runtime.GC, allow: func(percent int) { debug.SetGCPercent(percent) }}
+	for ticks := 1; ; ticks++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			k.look(heapNow())
+			k.glance(heapNow())
+			if ticks%glances == 0 {
+				k.look(heapNow())
+			}
 		}
 	}
 }
@@ -68,12 +79,28 @@ func heapNow() heap {
 type keeper struct {
 	// free collects garbage and gives the memory back to the system.
 	free func()
+	// collect only collects garbage.
+	collect func()
 	// allow says how much garbage may gather beside what is in use, in percent.
 	allow func(percent int)
 	last  heap
 	// looks are those since the start, until that is over.
 	looks   int
 	allowed int
+	// glanced is what was allocated until the last glance.
+	glanced uint64
+}
+
+// glance collects what a storm has left once it is over, so that there is room for the next one.
+func (k *keeper) glance(now heap) {
+	allocated := now.allocated - k.glanced
+	k.glanced = now.allocated
+	if k.allowed == 0 || float64(allocated) > calm*float64(now.live) {
+		return
+	}
+	if garbage, may := float64(now.objects)-float64(now.live), float64(now.live)*float64(k.allowed)/100; garbage > filled*may {
+		k.collect()
+	}
 }
 
 func (k *keeper) look(now heap) {

@@ -34,6 +34,38 @@ func TestGarbageGoesWhileLittleGoesOn(t *testing.T) {
 	}
 }
 
+// A storm comes without notice: what the last one has left must not fill the room for the next.
+func TestGarbageGoesBetweenStorms(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		now  heap
+		want bool
+	}{
+		"a storm is on":                      {heap{allocated: 1060 * mib, objects: 200 * mib, live: 100 * mib}, false},
+		"a storm is over and has left much":  {heap{allocated: 1020 * mib, objects: 200 * mib, live: 100 * mib}, true},
+		"it has left room for another":       {heap{allocated: 1020 * mib, objects: 160 * mib, live: 100 * mib}, false},
+		"little is in use and there is room": {heap{allocated: 1002 * mib, objects: 25 * mib, live: 10 * mib}, false},
+		"little is in use and there is none": {heap{allocated: 1002 * mib, objects: 35 * mib, live: 10 * mib}, true},
+		"a rush in a small process":          {heap{allocated: 1005 * mib, objects: 35 * mib, live: 10 * mib}, false},
+		"a collection has just been it":      {heap{allocated: 1001 * mib, objects: 90 * mib, live: 100 * mib}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			collected := false
+			k := keeper{collect: func() { collected = true }, allowed: percentOf(tc.now.live), glanced: 1000 * mib}
+			if k.glance(tc.now); collected != tc.want {
+				t.Errorf("collected: %t, want %t", collected, tc.want)
+			}
+		})
+	}
+}
+
+func TestTheCollectorIsLeftAloneDuringTheStart(t *testing.T) {
+	t.Parallel()
+	k := keeper{collect: func() { t.Error("collected") }}
+	k.glance(heap{allocated: mib, objects: 200 * mib, live: 10 * mib})
+}
+
 func TestTheStartIsOverWhenLittleGoesOn(t *testing.T) {
 	t.Parallel()
 	allowed := 0
