@@ -41,10 +41,16 @@ const maxUndecided = 16
 // Undecided returns, once, when those events on a resource arrived that changed something, before the given time. It is for
 // whoever measures how long events wait; where nobody asks, the oldest few are kept.
 func (s *Store) Undecided(resource string, before time.Time) (arrivals []time.Time) {
+	s.mu.RLock()
+	e := s.resources[fold(resource)]
+	none := e == nil || len(e.undecided) == 0
+	s.mu.RUnlock()
+	if none {
+		return nil // without keeping anybody from the store, for that is asked with each decision
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.resources[fold(resource)]
-	if e == nil {
+	if e = s.resources[fold(resource)]; e == nil {
 		return nil
 	}
 	n := 0
@@ -145,20 +151,27 @@ func (s *Store) applyView(all []wireResource, at span) (read []string) {
 func (s *Store) applySome(list []wireResource, at span) map[string]bool {
 	complete := map[string]bool{}
 	var changed []string
-	s.mu.Lock()
 	for key, rows := range byResource(list) {
-		isChanged, reshaped, lacking := s.takeRows(key, rows, at)
-		if reshaped {
-			s.resources[key].reshaped = stampOf(at.end)
-		}
+		name, isChanged, lacking := s.applyRows(key, rows, at)
 		complete[key] = !lacking
 		if isChanged {
-			changed = append(changed, s.resources[key].name)
+			changed = append(changed, name)
 		}
 	}
-	s.mu.Unlock()
 	s.notify(changed...)
 	return complete
+}
+
+// applyRows is takeRows for one resource definition by itself, so that others wait for no more than that. It returns its name.
+func (s *Store) applyRows(key string, rows []wireResource, at span) (name string, changed, lacking bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed, reshaped, lacking := s.takeRows(key, rows, at)
+	e := s.resources[key]
+	if reshaped {
+		e.reshaped = stampOf(at.end)
+	}
+	return e.name, changed, lacking
 }
 
 func byResource(list []wireResource) map[string][]wireResource {

@@ -24,6 +24,9 @@ const (
 // shared by all who get the same row, and must not be changed.
 type knownRows struct {
 	seed maphash.Seed
+	// decoding is held while an answer is decoded: of several that come at once each would take a processor from events and
+	// decisions.
+	decoding sync.Mutex
 
 	mu sync.Mutex
 	// recent has the rows that were seen since the last turn, older those of the time before, by their hash.
@@ -47,6 +50,8 @@ func (k *knownRows) decodeList(body io.Reader) ([]wireResource, error) {
 	if _, err := document.ReadFrom(body); err != nil {
 		return nil, err
 	}
+	k.decoding.Lock()
+	defer k.decoding.Unlock()
 	var list []wireResource
 	err := eachElement(document.Bytes(), func(row []byte) error {
 		value, err := k.decode(row)
