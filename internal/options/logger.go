@@ -33,5 +33,15 @@ func Logger(o Options, more ...zap.Opts) logr.Logger {
 		z.ZapOpts = append(slices.Clip(z.ZapOpts), uberzap.IncreaseLevel(level))
 	}
 
+	z.ZapOpts = append(slices.Clip(z.ZapOpts), uberzap.WrapCore(func(core zapcore.Core) zapcore.Core { return lazyCore{core} }))
 	return zap.New(append([]zap.Opts{zap.UseFlagOptions(&z)}, more...)...)
+}
+
+// lazyCore encodes the values of a logger when the first line is written. controller-runtime makes a logger with values of its
+// own for each reconciliation, and hardly any of them says something.
+type lazyCore struct{ zapcore.Core }
+
+// With implements zapcore.Core.
+func (c lazyCore) With(fields []zapcore.Field) zapcore.Core {
+	return lazyCore{zapcore.NewLazyWith(c.Core, fields)}
 }

@@ -258,6 +258,38 @@ func TestDefaultsAreNotShared(t *testing.T) {
 	}
 }
 
+func TestValuesAreWrittenAndCostNothingWithoutALine(t *testing.T) {
+	t.Parallel()
+	o, err := Parse(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	volume := &spelled{text: "pvc-1"}
+	log := Logger(o, zap.WriteTo(&b)).WithValues("volume", volume).WithName("failover").WithValues("node", "node-a")
+	log.V(1).Info("Details")
+	if volume.times > 0 || b.Len() > 0 {
+		t.Errorf("values were written %d times without a line: %s", volume.times, &b)
+	}
+	log.Info("Decided", "verdict", "Lost")
+	for _, want := range []string{`"volume":"pvc-1"`, `"node":"node-a"`, `"verdict":"Lost"`, `"logger":"failover"`} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %s in %s", want, &b)
+		}
+	}
+}
+
+// spelled counts how often it is written.
+type spelled struct {
+	text  string
+	times int
+}
+
+func (s *spelled) String() string {
+	s.times++
+	return s.text
+}
+
 func TestLogger(t *testing.T) {
 	t.Parallel()
 
