@@ -27,9 +27,10 @@ const (
 	// busy is how many bytes have been allocated since the last look while more goes on than that.
 	busy = 100 << 20
 	// glances is how often it is seen between two looks whether there is room for a storm.
-	glances = 10
-	// calm is how much is allocated at most between two glances while no storm is on, as a share of what is in use.
-	calm = 0.3
+	glances = 40
+	// calm is how much is allocated at most between two glances while no storm is on, as a share of what is in use. Glances are
+	// close to each other so that the beginning of a storm is soon seen.
+	calm = 0.075
 	// filled is how much of what may gather is there at most when a storm begins, as a share. Where the collector has to begin in
 	// the midst of one, with two processors for all, one event in a hundred waits several times as long for its decision.
 	filled = 1. / 3
