@@ -38,6 +38,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	failovermetrics "github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/processors"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/version"
 )
 
@@ -92,6 +93,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	if err := controllers.SetUp(ctx, mgr, controllerConfig(opts, view)); err != nil {
 		return err
+	}
+	if _, set := os.LookupEnv("GOMAXPROCS"); !set {
+		if err := mgr.Add(processors.Standby{Elected: mgr.Elected()}); err != nil {
+			return fmt.Errorf("adding the limit of processors: %w", err)
+		}
 	}
 	if err := addProbes(mgr); err != nil {
 		return err
