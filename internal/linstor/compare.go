@@ -131,10 +131,18 @@ func (f *Feed) doubt(watch *streamWatch, list []wireResource, at span) {
 	}
 }
 
+const (
+	// compareQuiet is how long no event must have come before the settings are read: the list of all definitions is long, and while
+	// events come the decisions on them come first. They also show that the stream is alive.
+	compareQuiet = time.Second
+	// compareDelay is how much later the settings are read for that at most.
+	compareDelay = 15 * time.Second
+)
+
 // compareRegularly reads the settings and a sample of resources, each time the next ones. Their reads
 // compare them with the stream.
 func (f *Feed) compareRegularly(ctx context.Context) {
-	for sleep(ctx, f.opts.CompareInterval) {
+	for sleep(ctx, f.opts.CompareInterval) && f.untilQuiet(ctx) {
 		if err := f.readSettings(ctx); err != nil {
 			f.failed(err)
 		}
@@ -143,6 +151,19 @@ func (f *Feed) compareRegularly(ctx context.Context) {
 		}
 		for _, name := range f.nextSample() {
 			f.Poll(name)
+		}
+	}
+}
+
+// untilQuiet waits until no event has come for a moment, but not for long, or until ctx is done, which it reports as false.
+func (f *Feed) untilQuiet(ctx context.Context) bool {
+	for until := time.Now().Add(compareDelay); ; {
+		rest := min(compareQuiet-time.Since(f.Status().LastEvent), time.Until(until))
+		if rest <= 0 {
+			return true
+		}
+		if !sleep(ctx, rest) {
+			return false
 		}
 	}
 }

@@ -153,6 +153,39 @@ func TestFeedKeepsAStreamWhoseEventsCome(t *testing.T) {
 	})
 }
 
+func TestFeedReadsTheSettingsWhenAStormIsOver(t *testing.T) {
+	for name, tc := range map[string]struct {
+		storm, read time.Duration // since the last time
+	}{
+		"nothing has happened":        {0, time.Minute},
+		"a storm before":              {50 * time.Second, time.Minute},
+		"a storm":                     {65 * time.Second, 66 * time.Second},
+		"a storm that does not end":   {2 * time.Minute, 75 * time.Second},
+		"a storm that has just ended": {59500 * time.Millisecond, 60500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCrowd(t, 1, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+				const definitions = "/v1/resource-definitions"
+				for fake.count(definitions) == 0 {
+					settle(100 * time.Millisecond)
+				}
+				fake.forget()
+				last := time.Now()
+				for fake.count(definitions) == 0 {
+					if time.Since(last) < tc.storm {
+						fake.promotion("r0", "node-b", new(true))
+						fake.promotion("r0", "node-b", new(false))
+					}
+					settle(100 * time.Millisecond)
+				}
+				if took := time.Since(last); took < tc.read-300*time.Millisecond || took > tc.read+300*time.Millisecond {
+					t.Errorf("the settings were read after %s, want %s", took, tc.read)
+				}
+			})
+		})
+	}
+}
+
 func TestFeedRepairsAStaleReplayByREST(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, fake := newNetwork(), newFakeLinstor()
