@@ -164,7 +164,7 @@ func TestFeedReadsTheSettingsWhenAStormIsOver(t *testing.T) {
 		"a storm that has just ended": {59500 * time.Millisecond, 60500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inCrowd(t, 1, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+			inCrowd(t, 1, func(t *testing.T, fake *fakeLinstor, _ *Feed) {
 				const definitions = "/v1/resource-definitions"
 				for fake.count(definitions) == 0 {
 					settle(100 * time.Millisecond)
