@@ -59,7 +59,7 @@ type Options struct {
 	// ResyncInterval is how often everything is read again; default 10 min.
 	ResyncInterval time.Duration
 	// CompareInterval is how often the settings (definitions, groups, controller properties) are read, and a
-	// sample of resources is compared with what the event stream said; default 1 min.
+	// sample of resources is compared with what the event stream said; default 1 min. While events come it is up to 15 s later.
 	CompareInterval time.Duration
 	// ConfirmDead is how long a difference between REST and the event stream must last for the stream to
 	// count as dead; default 5 s.
