@@ -14,12 +14,13 @@ import (
 )
 
 const (
-	// eventsPerSecond and eventsAtOnce bound how fast Events are written: what is done comes before what is said of it, and
+	// eventsAtOnce is how many Events are written at once, and one more a second: what is done comes before what is said of it, and
 	// three Events for each volume of a lost node would keep the API server from the former. None is dropped.
+	eventsAtOnce = 10
+	// eventsPause is for how long an Event waits that is beyond that: by then most of what many tell of is done.
+	eventsPause = 10 * time.Second
+	// eventsPerSecond is how many of these are written then.
 	eventsPerSecond = 10
-	eventsAtOnce    = 10
-	// eventsPause is for how long an Event waits that is beyond these limits: by then most of what many tell of is done.
-	eventsPause = 4 * time.Second
 )
 
 // eventRecorder is the name by which the Events are reported.
@@ -40,16 +41,23 @@ func newRecorder(mgr ctrl.Manager) (events.EventRecorder, error) {
 	return broadcaster.NewRecorder(mgr.GetScheme(), eventRecorder), nil
 }
 
-// patient limits how fast Events are written. What is beyond that waits for eventsPause first.
-type patient struct{ flowcontrol.RateLimiter }
+// patient limits how fast Events are written: a few at once, and the others later.
+type patient struct {
+	flowcontrol.RateLimiter // of what has waited
+
+	atOnce flowcontrol.RateLimiter
+}
 
 func newPatient() patient {
-	return patient{flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventsAtOnce)}
+	return patient{
+		flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventsPerSecond),
+		flowcontrol.NewTokenBucketRateLimiter(1, eventsAtOnce),
+	}
 }
 
 // Wait returns when an Event may be written, or with an error where ctx ends before.
 func (p patient) Wait(ctx context.Context) error {
-	if p.TryAccept() {
+	if p.atOnce.TryAccept() {
 		return nil
 	}
 	pause(ctx, eventsPause)
