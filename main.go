@@ -80,7 +80,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.WithName("client-go"))
 
-	feed, view, err := newFeed(opts, log)
+	linstorClient, err := newLinstorClient(opts)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := mgr.Add(feed); err != nil {
+	view := linstorView{Store: linstor.NewStore()}
+	view.Feed = linstor.NewFeed(linstorClient, view.Store, log.WithName("linstor"), linstor.Options{
+		ResyncInterval: opts.ResyncInterval, Elected: mgr.Elected(),
+	})
+	if err := mgr.Add(view.Feed); err != nil {
 		return fmt.Errorf("adding the LINSTOR feed: %w", err)
 	}
 	if err := controllers.SetUp(ctx, mgr, controllerConfig(opts, view)); err != nil {
@@ -112,23 +116,15 @@ type linstorView struct {
 	*linstor.Feed
 }
 
-func newFeed(opts options.Options, log logr.Logger) (*linstor.Feed, linstorView, error) {
+func newLinstorClient(opts options.Options) (*linstor.Client, error) {
 	config, err := linstor.ConfigFromEnv(os.LookupEnv)
 	if err != nil {
-		return nil, linstorView{}, err
+		return nil, err
 	}
 	counters := linstor.NewMetrics()
 	metrics.Registry.MustRegister(counters.Collectors()...)
-	client, err := linstor.NewClient(config, linstor.WithUserAgent(version.UserAgent()),
+	return linstor.NewClient(config, linstor.WithUserAgent(version.UserAgent()),
 		linstor.WithRequestTimeout(opts.OperationsTimeout), linstor.WithMetrics(counters))
-	if err != nil {
-		return nil, linstorView{}, err
-	}
-	store := linstor.NewStore()
-	feed := linstor.NewFeed(client, store, log.WithName("linstor"), linstor.Options{
-		ResyncInterval: opts.ResyncInterval, Metrics: counters,
-	})
-	return feed, linstorView{Store: store, Feed: feed}, nil
 }
 
 func newManager(opts options.Options, log logr.Logger) (ctrl.Manager, error) {

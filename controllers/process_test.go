@@ -42,6 +42,8 @@ type process struct {
 	view     *apimodel.View
 	kubelets *Kubelets
 	events   *eventLog
+	// elected is closed when it leads.
+	elected  chan struct{}
 	log      logr.Logger
 	counters []prometheus.Collector
 	// before is what was counted when a fault began.
@@ -85,7 +87,7 @@ func defaults() Config {
 // startProcess starts a replica that does not lead.
 func (w *world) startProcess(name string, cfg Config) *process {
 	w.Helper()
-	p := &process{world: w, name: name, store: linstor.NewStore(), events: &eventLog{}}
+	p := &process{world: w, name: name, store: linstor.NewStore(), events: &eventLog{}, elected: make(chan struct{})}
 	p.ctx, p.end = context.WithCancel(w.ctx)
 	p.log = w.logger(name)
 	config, err := linstor.ConfigFromEnv(func(key string) (string, bool) { return "http://linstor:3370", key == "LS_CONTROLLERS" })
@@ -98,7 +100,7 @@ func (w *world) startProcess(name string, cfg Config) *process {
 	if err != nil {
 		w.Fatal(err)
 	}
-	p.feed = linstor.NewFeed(linstorClient, p.store, p.log.WithName(logOfFeed), linstor.Options{})
+	p.feed = linstor.NewFeed(linstorClient, p.store, p.log.WithName(logOfFeed), linstor.Options{Elected: p.elected})
 	p.view = w.API.View(w.lag, func(o client.Object) bool {
 		_, isPod := o.(*corev1.Pod)
 		return !isPod || cfg.Selector.Matches(labels.Set(o.GetLabels()))
@@ -122,6 +124,7 @@ func (w *world) startProcess(name string, cfg Config) *process {
 
 // leads lets the process lead until it is stopped.
 func (p *process) leads(cfg Config) {
+	close(p.elected)
 	p.run(p.ctx, "failover", cfg, p.parts.failover, p.volumes(&p.parts.failover.gatherer))
 	p.run(p.ctx, "keepaway", cfg, p.parts.keepAway, source.Func(p.markedNodes))
 	p.tasks.Go(func() { _ = p.parts.recovery.Start(logr.NewContext(p.ctx, p.log)) })

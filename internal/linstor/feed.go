@@ -42,7 +42,8 @@ const (
 
 	// eventsAtOnce is how many events a second lead to a read at once, with as many in reserve. What others are about is read at
 	// times that are eventsApart, or calmEventsApart where nothing waits for it: what changes at about the same time is read once
-	// and, if it is much, together, and decisions on what has changed come first.
+	// and, if it is much, together, and decisions on what has changed come first. The latter is well below MaxGap, so that no
+	// clock notices it.
 	eventsAtOnce    = 16
 	eventsApart     = 50 * time.Millisecond
 	calmEventsApart = 500 * time.Millisecond
@@ -69,6 +70,9 @@ type Options struct {
 	ReadsPerSecond int
 	// Workers is how many of these reads may begin at once, and twice as many as run at once for polls; default 16.
 	Workers int
+	// Elected is closed when this process leads. Until then it leaves LINSTOR and the processors to the one that does where many
+	// events come at a time. Nil means that it leads.
+	Elected <-chan struct{}
 	// Backoff is how long to wait before connecting again; default 500 ms, doubling up to 10 s, with jitter.
 	Backoff wait.Backoff
 	// Metrics counts; the default is the client's.
@@ -112,6 +116,8 @@ type Feed struct {
 	// eventLimiter limits the polls that follow an event at once.
 	eventLimiter *rate.Limiter
 	flights      singleflight.Group
+	// polling is how many polls are under way.
+	polling atomic.Int32
 	// lists and definitions read many at once. Of each, how many are wanted at the moment.
 	lists, definitions             *bulkReader
 	wantedLists, wantedDefinitions atomic.Int32

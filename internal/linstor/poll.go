@@ -18,13 +18,13 @@ func (f *Feed) Poll(resource string) {
 }
 
 // pollAfterEvent asks for a read of what an event was about: at once while there are few events, else at the same time as of what
-// others are about. That takes longest where nothing waits for it: a replica that may no longer be promoted ends by itself each
-// clock that rests on it, and what is kept is read every second anyway. Both come for every volume that is used again after a
-// loss of many, and leave half of what can be read at once to others.
+// others are about. That takes longest where nothing waits for it: a process that does not lead decides nothing, a replica that may
+// no longer be promoted ends by itself each clock that rests on it, and what is kept is read every second anyway. The last two come
+// for every volume that is used again after a loss of many. They leave half of what can be read at once to others.
 func (f *Feed) pollAfterEvent(ev PromotionEvent) {
 	now := time.Now()
 	apart, spare := eventsApart, 0
-	if ev.MayPromote != nil && !*ev.MayPromote || f.keeper.keeps(ev.Resource, now) {
+	if !f.leads() || ev.MayPromote != nil && !*ev.MayPromote || f.keeper.keeps(ev.Resource, now) {
 		apart, spare = calmEventsApart, eventsAtOnce/2
 	}
 	if f.eventLimiter.TokensAt(now) > float64(spare) && f.eventLimiter.AllowN(now, 1) {
@@ -32,6 +32,19 @@ func (f *Feed) pollAfterEvent(ev PromotionEvent) {
 		return
 	}
 	f.pollLater(f.store.displayName(ev.Resource), now.Truncate(apart).Add(apart).Sub(now))
+}
+
+// leads tells whether this process leads.
+func (f *Feed) leads() bool {
+	if f.opts.Elected == nil {
+		return true
+	}
+	select {
+	case <-f.opts.Elected:
+		return true
+	default:
+		return false
+	}
 }
 
 // pollLater asks for a read after a while.
@@ -81,6 +94,9 @@ func (f *Feed) serve(ctx context.Context, queue pollQueue, name string) {
 
 // poll reads one resource definition, and what is not yet known around it.
 func (f *Feed) poll(ctx context.Context, name string) error {
+	// Counted before it is compared, and while settings are read, too: of hundreds that come at once no more than a few may go alone.
+	defer f.polling.Add(-1)
+	alone := f.polling.Add(1) <= crowd
 	if err := f.readNodesSince(ctx, time.Now().Add(-pollNodesAge)); err != nil {
 		return err
 	}
@@ -90,7 +106,7 @@ func (f *Feed) poll(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	if err := f.pollResources(ctx, name); err != nil {
+	if err := f.pollResources(ctx, name, alone); err != nil {
 		return err
 	}
 	if !f.store.settingsInDoubt(name) {
@@ -101,7 +117,7 @@ func (f *Feed) poll(ctx context.Context, name string) error {
 	if err := f.readLevels(ctx, name, time.Now()); err != nil {
 		return err
 	}
-	return f.pollResources(ctx, name)
+	return f.pollResources(ctx, name, alone)
 }
 
 // readResources reads the list of one resource definition into the store: alone if that is possible soon and few are
@@ -127,11 +143,10 @@ func (f *Feed) readResources(ctx context.Context, name string) error {
 	return f.readList(ctx, name)
 }
 
-// pollResources is readResources for whoever can wait: where it reads a list alone, fresh reads come first.
-func (f *Feed) pollResources(ctx context.Context, name string) error {
-	// Counted before it is compared: of hundreds that come at once no more than a few may go alone.
+// pollResources is readResources for whoever can wait: where it reads a list alone, as a poll of few does, fresh reads come first.
+func (f *Feed) pollResources(ctx context.Context, name string, alone bool) error {
 	defer f.wantedLists.Add(-1)
-	alone := f.wantedLists.Add(1) <= crowd
+	alone = f.wantedLists.Add(1) <= crowd && alone
 	for {
 		opened := f.lists.opened()
 		f.lists.try(ctx, name)

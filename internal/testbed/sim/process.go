@@ -61,6 +61,8 @@ type process struct {
 	// synced is since when it knows LINSTOR.
 	synced  time.Time
 	leading time.Time // since when it leads; zero while it does not
+	// elected is closed when it leads for the first time.
+	elected chan struct{}
 
 	ctx   context.Context //nolint:containedctx // of the process
 	end   context.CancelFunc
@@ -87,7 +89,7 @@ type memory struct {
 func (w *world) startProcess(name string) *process {
 	p := &process{
 		world: w, name: name, store: linstor.NewStore(), network: newGate(w.Network.DialContext),
-		again: make(map[string]time.Duration), lead: func() {},
+		again: make(map[string]time.Duration), lead: func() {}, elected: make(chan struct{}),
 	}
 	p.ctx, p.end = context.WithCancel(w.ctx)
 	p.log = logr.New(&sink{world: w, name: name})
@@ -96,7 +98,7 @@ func (w *world) startProcess(name string) *process {
 	w.must(err)
 	linstorClient, err := linstor.NewClient(config, linstor.WithDialContext(p.network.dial))
 	w.must(err)
-	p.feed = linstor.NewFeed(linstorClient, p.store, logr.Discard(), linstor.Options{Workers: 4})
+	p.feed = linstor.NewFeed(linstorClient, p.store, logr.Discard(), linstor.Options{Workers: 4, Elected: p.elected})
 
 	p.view = w.nextView()
 	p.kubelets = controllers.NewKubelets(clock.RealClock{}, []string{shutdownTaint})
@@ -124,6 +126,11 @@ func (w *world) startProcess(name string) *process {
 func (p *process) leads() {
 	ctx, cancel := context.WithCancel(p.ctx)
 	p.lead, p.leading = cancel, time.Now()
+	select {
+	case <-p.elected: // before
+	default:
+		close(p.elected)
+	}
 	p.run(ctx, "failover", p.assembly.Failover(), p.volumes(p.assembly.Doorbell()))
 	if p.world.history.recovers() {
 		p.tasks.Go(func() { _ = p.assembly.Recovery().Start(logr.NewContext(ctx, p.log)) })
