@@ -25,7 +25,7 @@ func TestBareBed(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t, before) }) // after Stop
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	b, err := testbed.Start(ctx, testbed.Options{Bare: true, Profiling: true})
+	b, err := testbed.Start(ctx, testbed.Options{Bare: true, Direct: true, Profiling: true})
 	must(t, err)
 	t.Cleanup(b.Stop)
 	t.Logf("logs in %s", b.LogDir)

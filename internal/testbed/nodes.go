@@ -172,6 +172,18 @@ func (b *Bed) each(nodes []string, f func(node string)) {
 	wg.Wait()
 }
 
+// addressesOf returns the addresses at which processes on a node reach the API and LINSTOR.
+func (b *Bed) addressesOf(node string) (api, linstor string, err error) {
+	if b.options.Direct {
+		return b.control.address(), b.linstorAddr, nil
+	}
+	n, err := b.networkOf(node)
+	if err != nil {
+		return "", "", err
+	}
+	return n.api.addr(), n.linstor.addr(), nil
+}
+
 // networkOf returns the relays of a node, new ones if it has none yet.
 func (b *Bed) networkOf(node string) (nodeNetwork, error) {
 	b.mu.Lock()

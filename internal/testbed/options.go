@@ -42,6 +42,10 @@ type Options struct {
 	// RestartBackoff is the longest time between two starts of a process that ended again and again: that of
 	// kubelets, 5 minutes, by default.
 	RestartBackoff time.Duration
+	// Direct connects the controller's processes with the API and LINSTOR without the relays of their nodes: relays are there to be
+	// cut, and passing on each message takes processor time that no cluster spends. PartitionAPI and CutLINSTOR do not reach these
+	// processes then.
+	Direct bool
 	// BearerToken plants a bearer token, see Secrets, beside the passwords that are planted always. The controller reads its file
 	// for each request to LINSTOR, which benchmarks do without.
 	BearerToken bool

@@ -26,7 +26,8 @@ import (
 // runner runs the pods of the high availability controller as processes: with the arguments and the
 // environment of their pod spec and a token of their ServiceAccount. What can not be the same on one
 // machine is overridden: ports, and the addresses of the API and of LINSTOR, which go through the
-// relays of the pod's node. The simulated LINSTOR and the CSI attacher run in pods too, where there are pods for them.
+// relays of the pod's node unless Options say otherwise. The simulated LINSTOR and the CSI attacher run in pods too, where there
+// are pods for them.
 type runner struct {
 	bed    *Bed
 	client kubernetes.Interface
@@ -64,11 +65,11 @@ type launched struct {
 
 // launch starts the process of a pod.
 func (r *runner) launch(ctx context.Context, pod *corev1.Pod) (*launched, error) {
-	network, err := r.bed.networkOf(pod.Spec.NodeName)
+	api, linstor, err := r.bed.addressesOf(pod.Spec.NodeName)
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig, err := r.kubeconfig(ctx, pod, network.api.addr())
+	kubeconfig, err := r.kubeconfig(ctx, pod, api)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +88,7 @@ func (r *runner) launch(ctx context.Context, pod *corev1.Pod) (*launched, error)
 	if r.bed.options.BearerToken {
 		tokenFile = filepath.Join(r.bed.dir, string(pod.UID)+".token")
 	}
-	planted, err := SecretEnv(network.linstor.addr(), tokenFile)
+	planted, err := SecretEnv(linstor, tokenFile)
 	if err != nil {
 		return nil, err
 	}
