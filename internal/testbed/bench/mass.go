@@ -102,6 +102,9 @@ func massCrowds(ctx context.Context, c *cluster, number int) ([]*crowd, error) {
 	return newCrowds(ctx, c, nodes, spares, crowdSize)
 }
 
+// eventsLast is for how long the controller writes Events of a loss. Who acts by hand next does not begin before that is over.
+const eventsLast = 45 * time.Second
+
 // loseInTurn crashes the node of one crowd after the other, of each bed in turn.
 func loseInTurn(ctx context.Context, s Settings, slug string, crowds [][]*crowd, ways []way, losses [][]massLoss) error {
 	for run := range crowds[0] {
@@ -124,6 +127,9 @@ func loseInTurn(ctx context.Context, s Settings, slug string, crowds [][]*crowd,
 			losses[i] = append(losses[i], m)
 			if how.by == nil {
 				if err := w.healNodes(ctx, w.node); err != nil {
+					return err
+				}
+				if err := pause(ctx, time.Until(m.firstAction.Add(eventsLast-detection-confirmedGrace))); err != nil {
 					return err
 				}
 			}
