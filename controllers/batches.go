@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 )
 
 // batches serves many callers who want the same of one object, such as a node, by few requests: one runs at a time for
@@ -13,11 +14,21 @@ import (
 type batches[A, T any] struct {
 	// run makes the request for an object, on behalf of all callers.
 	run func(ctx context.Context, object string, wanted []A) (T, error)
+	// crowded tells whether many callers may be about to come, so that a request waits for them; nil where it never does.
+	crowded func() bool
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// running has each object for which a request is under way; nil while it waits for more callers.
 	running map[string]*batch[A, T]
 	next    map[string]*batch[A, T]
 }
+
+const (
+	// batchQuiet is for how long nobody must have come before a request is sent to which many may: what wakes them all lets them come
+	// one by one, and who has missed a request waits for two. batchWait bounds that.
+	batchQuiet = 10 * time.Millisecond
+	batchWait  = 50 * time.Millisecond
+)
 
 // batch is one request.
 type batch[A, T any] struct {
@@ -63,29 +74,63 @@ func (b *batches[A, T]) join(ctx context.Context, object string, wanted A) *batc
 	}
 	own.wanted = append(own.wanted, wanted)
 	own.waiting++
-	if b.running[object] == nil {
-		b.start(object)
+	if _, running := b.running[object]; !running {
+		b.running[object] = nil
+		go b.serve(object)
 	}
 	return own
 }
 
-// start begins the next request for the object; the lock is held.
-func (b *batches[A, T]) start(object string) {
+// serve makes one request for the object after the other, until nobody waits for the next.
+func (b *batches[A, T]) serve(object string) {
+	for {
+		b.gather(object)
+		own := b.take(object)
+		if own == nil {
+			return
+		}
+		own.answer, own.err = b.run(own.ctx, object, own.wanted)
+		own.cancel()
+		close(own.done)
+	}
+}
+
+// gather waits, where many may come, until nobody has come for a moment, or nobody waits any more.
+func (b *batches[A, T]) gather(object string) {
+	for until := time.Now().Add(batchWait); b.crowded != nil && time.Now().Before(until) && b.crowded(); {
+		own, before := b.following(object)
+		if before == 0 {
+			return
+		}
+		pause(own.ctx, batchQuiet)
+		if _, waiting := b.following(object); waiting <= before {
+			return
+		}
+	}
+}
+
+// following is the next request for the object, and how many wait for it.
+func (b *batches[A, T]) following(object string) (own *batch[A, T], waiting int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if own = b.next[object]; own == nil {
+		return nil, 0
+	}
+	return own, own.waiting
+}
+
+// take returns the next request for the object, which nobody can join any more; nil, and none is running, where nobody waits for it.
+func (b *batches[A, T]) take(object string) *batch[A, T] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	own := b.next[object]
 	delete(b.next, object)
 	if own == nil || own.waiting == 0 {
 		delete(b.running, object)
-		return
+		return nil
 	}
 	b.running[object] = own
-	go func() {
-		own.answer, own.err = b.run(own.ctx, object, own.wanted)
-		own.cancel()
-		close(own.done)
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.start(object)
-	}()
+	return own
 }
 
 // objects returns for which objects a request is under way.

@@ -68,6 +68,55 @@ func TestRequestsForOneObjectDoNotWaitForAnother(t *testing.T) {
 	})
 }
 
+// What wakes many lets them come one after the other. Who has missed a request would wait for two.
+func TestInACrowdARequestWaitsForWhoComesAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	const callers = 5
+	for name, tc := range map[string]struct {
+		alone bool
+		apart time.Duration
+		want  int32         // requests
+		took  time.Duration // until the first caller is served
+	}{
+		"all are served by one":                          {apart: batchQuiet / 2, want: 1, took: 3*batchQuiet + time.Second},
+		"unless they come too late":                      {apart: 2 * batchQuiet, want: 2, took: batchQuiet + time.Second},
+		"and nobody waits for long":                      {apart: batchQuiet - time.Millisecond, want: 1, took: batchWait + time.Second},
+		"where there is no crowd, the first one goes on": {alone: true, apart: batchQuiet / 2, want: 2, took: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var sent atomic.Int32
+				reading := census(&sent)
+				reading.crowded = func() bool { return !tc.alone }
+				began := time.Now()
+				var all sync.WaitGroup
+				for i := range callers {
+					all.Go(func() {
+						<-time.After(time.Duration(i) * tc.apart)
+						asked := time.Now()
+						at, err := reading.do(t.Context(), nodeA, i)
+						if err != nil || at.Before(asked) {
+							t.Errorf("asked at %s, served by a request of %s, error %v", asked, at, err)
+						}
+						if took := time.Since(began); i == 0 && took != tc.took {
+							t.Errorf("the first one was served after %s, want %s", took, tc.took)
+						}
+					})
+				}
+				all.Wait()
+				if got := sent.Load(); got != tc.want {
+					t.Errorf("%d requests, want %d", got, tc.want)
+				}
+				synctest.Wait()
+				if left := reading.objects(); len(left) > 0 {
+					t.Errorf("left behind: %v", left)
+				}
+			})
+		})
+	}
+}
+
 func TestACallerThatLeavesTakesNobodysAnswerAlong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -41,8 +41,11 @@ const (
 	crowdPause    = 500 * time.Millisecond
 	// crowdDenied is for how long pods are not read one by one after that was forbidden.
 	crowdDenied = time.Minute
-	// crowdAhead is how long before its grace has passed an act of a crowd begins to read: until the first write little else goes on.
-	crowdAhead = 500 * time.Millisecond
+	// crowdAhead is how long before its grace has passed an act of a crowd begins to read: until the first write little else goes on. Where
+	// the crowd is no larger than crowdSmall that takes crowdAheadSmall, and what is read for the removals serves the detaches as well.
+	crowdAhead      = 500 * time.Millisecond
+	crowdAheadSmall = 200 * time.Millisecond
+	crowdSmall      = 250
 	// crowdGather is for how long no other act of a crowd may have begun before one goes on. crowdGatherMax bounds that wait, and those
 	// for others to be as far.
 	crowdGather    = 50 * time.Millisecond
@@ -291,8 +294,16 @@ func (c *crowd) begins(in failover.Input, d failover.Decision) (after time.Durat
 	if d.Verdict != failover.Pending || len(in.Pods) == 0 || !endAtOnce(in) || !c.many() {
 		return d.After, false
 	}
-	after = max(0, d.GraceLeft-crowdAhead)
+	after = max(0, d.GraceLeft-c.ahead())
 	return min(after, d.After), after == 0
+}
+
+// ahead is how long before its grace has passed an act begins to read.
+func (c *crowd) ahead() time.Duration {
+	if c.manyLost(crowdSmall) {
+		return crowdAhead
+	}
+	return crowdAheadSmall
 }
 
 // gather waits, where there are many whose pods end at once, until no more acts begin, nor many will because their grace passes, so
@@ -324,7 +335,7 @@ func (c *crowd) gather(ctx context.Context, in failover.Input) {
 // untilOthersCome is how long it takes until others have come whose grace passes within that time, if they are many: a few, and
 // then a few more, would be waited for again and again where nodes are lost one after the other.
 func (c *crowd) untilOthersCome(within time.Duration) time.Duration {
-	return c.untilPassed(&c.othersCome, crowdAhead, within, crowdGather)
+	return c.untilPassed(&c.othersCome, c.ahead(), within, crowdGather)
 }
 
 // untilGracesPass is how long it takes until the graces of others have passed that do soon, if they are many, but for no longer than within.

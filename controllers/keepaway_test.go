@@ -197,6 +197,9 @@ func TestManyLossesOfANodeAreNotedTogether(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 100 {
 			all.Go(func() { s.ensure(fmt.Sprint("pvc-", i), failover.Unreachable, 0) })
+			if i == 0 {
+				synctest.Wait() // nobody has to wait with it
+			}
 		}
 		all.Wait()
 		mark, _ := markOf(s.node())

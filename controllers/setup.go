@@ -145,6 +145,9 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 	if cfg.Few == 0 {
 		cfg.Few = crowdFew
 	}
+	crowd := newCrowd(cfg.Few, reports.manyLost, reports.graceEnds)
+	inUse := newVolumesInUse(c, live)
+	g.podLists.crowded, inUse.batches.crowded = crowd.many, crowd.many
 	keepAway := newKeepAway(g, cfg, c, recorder)
 	halt := &haltSwitch{
 		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: recorder, lost: reports.lostNodes,
@@ -155,8 +158,8 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 	return parts{
 		clock: &ClockReconciler{gatherer: clockGatherer},
 		failover: &FailoverReconciler{
-			gatherer: g, client: c, keepAway: keepAway, inUse: newVolumesInUse(c, live), recorder: recorder,
-			reports: reports, halt: halt, crowd: newCrowd(cfg.Few, reports.manyLost, reports.graceEnds),
+			gatherer: g, client: c, keepAway: keepAway, inUse: inUse, recorder: recorder,
+			reports: reports, halt: halt, crowd: crowd,
 			fastDetach: cfg.FastDetach, reconcileInterval: cfg.ReconcileInterval,
 		},
 		keepAway:   &KeepAwayReconciler{KeepAway: keepAway},

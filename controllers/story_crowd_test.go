@@ -122,7 +122,7 @@ func TestAPodInACrowdStaysWhoseNodeIsBackRightBeforeTheGraceHasPassed(t *testing
 		first := w.pod("db-0")
 		p.untilCutOff()
 		looks := w.looksAtPods()
-		w.pass(defaults().Settings.ConfirmedGrace - drbd.DefaultReconnectDelay - crowdAhead/2)
+		w.pass(defaults().Settings.ConfirmedGrace - drbd.DefaultReconnectDelay - crowdAheadSmall/2)
 		w.DRBD.Rejoin(nodeA)
 		w.pass(drbd.DefaultReconnectDelay)
 		if looks() == 0 {
@@ -140,7 +140,7 @@ func TestAPodInACrowdStaysWhoseNodeIsBackRightBeforeTheGraceHasPassed(t *testing
 func TestAPodInACrowdIsAskedToStopWhoseKubeletIsBackRightBeforeTheGraceHasPassed(t *testing.T) {
 	inCrowd(t, func(w *world, p *process) {
 		p.untilCutOff()
-		w.pass(defaults().Settings.ConfirmedGrace - crowdAhead/2)
+		w.pass(defaults().Settings.ConfirmedGrace - crowdAheadSmall/2)
 		w.RestoreKubelet(nodeA)
 		w.untilRemoved(time.Second, "db-0")
 		if got := w.graces("db-0"); got[0] != 10 {
@@ -274,14 +274,14 @@ func TestAnAttachmentInACrowdIsNotMarkedByAnOldReading(t *testing.T) {
 	})
 }
 
-// The reading begins half a second before the grace has passed. What else takes time before the mark may make it too old for all that comes.
+// The reading begins a moment before the grace has passed. What else takes time before the mark may make it too old for all that comes.
 func TestWhatWasReadForARemovalInACrowdServesForAWhile(t *testing.T) {
 	for name, tc := range map[string]struct {
 		taintTakes time.Duration
 		want       int32 // how often the attachment is read until the pod is deleted
 	}{
-		"nothing is read again where the taint is quick": {crowdReread - crowdAhead - 2*crowdGather, 1},
-		"and once more where it is slow":                 {crowdReread - crowdAhead + 2*crowdGather, 2},
+		"nothing is read again where the taint is quick": {crowdReread - crowdAheadSmall - 2*crowdGather, 1},
+		"and once more where it is slow":                 {crowdReread - crowdAheadSmall + 2*crowdGather, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCrowd(t, func(w *world, _ *process) {
@@ -472,8 +472,8 @@ func TestADetachedVolumeInACrowdIsLeftToKubernetesForAWhile(t *testing.T) {
 			if r.Actor == virtual.ActorAttacher {
 				return time.Minute
 			}
-			if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbList && r.Kind == "Pod" && !detached.IsZero() && time.Since(detached) > 0 {
-				looks++
+			if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbList && r.Kind == "Pod" && !detached.IsZero() && time.Since(detached) > batchWait {
+				looks++ // that was not asked for before
 			}
 			return 0
 		})

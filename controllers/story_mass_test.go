@@ -290,10 +290,10 @@ func TestNothingIsWrittenInACrowdBeforeNearlyAllAreConfirmed(t *testing.T) {
 	cfg := defaults()
 	cfg.Few = 4
 	// It is read so long before the grace has passed.
-	const ahead = crowdAhead - crowdGather
+	const ahead = crowdAheadSmall - crowdGather - batchQuiet
 	for name, tc := range map[string]struct{ slow, atLeast, atMost time.Duration }{
 		"those of a node that is slow, too": {ahead + 50*time.Millisecond, ahead + 50*time.Millisecond, ahead + 60*time.Millisecond},
-		"unless they are very slow":         {ahead + time.Second, ahead + crowdGatherMax, ahead + crowdGatherMax + 50*time.Millisecond},
+		"unless they are very slow":         {ahead + time.Second, ahead + crowdGatherMax - batchQuiet, ahead + crowdGatherMax + 50*time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
