@@ -71,17 +71,17 @@ func TestRequestsForOneObjectDoNotWaitForAnother(t *testing.T) {
 // What wakes many lets them come one after the other. Who has missed a request would wait for two.
 func TestInACrowdARequestWaitsForWhoComesAtTheSameTime(t *testing.T) {
 	t.Parallel()
-	const callers = 5
 	for name, tc := range map[string]struct {
-		alone bool
-		apart time.Duration
-		want  int32         // requests
-		took  time.Duration // until the first caller is served
+		alone   bool
+		callers int
+		apart   time.Duration
+		want    int32         // requests
+		took    time.Duration // until the first caller is served
 	}{
-		"all are served by one":                          {apart: batchQuiet / 2, want: 1, took: 3*batchQuiet + time.Second},
-		"unless they come too late":                      {apart: 2 * batchQuiet, want: 2, took: batchQuiet + time.Second},
-		"and nobody waits for long":                      {apart: batchQuiet - time.Millisecond, want: 1, took: batchWait + time.Second},
-		"where there is no crowd, the first one goes on": {alone: true, apart: batchQuiet / 2, want: 2, took: time.Second},
+		"all are served by one":                          {callers: 5, apart: 4 * time.Millisecond, want: 1, took: 3*batchQuiet + time.Second},
+		"unless they come too late":                      {callers: 5, apart: 2 * batchQuiet, want: 2, took: batchQuiet + time.Second},
+		"and nobody waits for long":                      {callers: 10, apart: batchQuiet - time.Millisecond, want: 2, took: batchWait + time.Second},
+		"where there is no crowd, the first one goes on": {alone: true, callers: 5, apart: 4 * time.Millisecond, want: 2, took: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -91,7 +91,7 @@ func TestInACrowdARequestWaitsForWhoComesAtTheSameTime(t *testing.T) {
 				reading.crowded = func() bool { return !tc.alone }
 				began := time.Now()
 				var all sync.WaitGroup
-				for i := range callers {
+				for i := range tc.callers {
 					all.Go(func() {
 						<-time.After(time.Duration(i) * tc.apart)
 						asked := time.Now()
