@@ -454,6 +454,22 @@ func TestOnlyACrowdGathers(t *testing.T) {
 	}
 }
 
+// What a large crowd reads takes longer. What a small one has read shall serve the detaches as well.
+func TestALargeCrowdBeginsToReadEarlier(t *testing.T) {
+	t.Parallel()
+	pending := failover.Decision{Verdict: failover.Pending, GraceLeft: 4 * time.Second, After: time.Minute}
+	now := time.Now()
+	in := failover.Input{Now: now, Resource: failover.Resource{Known: true, Confirmed: now}, Pods: []failover.Pod{{DeleteBy: now}}} // it is overdue
+	for lost, want := range map[int]time.Duration{
+		110: 4*time.Second - crowdAheadSmall, crowdSmall: 4*time.Second - crowdAheadSmall, crowdSmall + 1: 4*time.Second - crowdAhead,
+	} {
+		c := newCrowd(crowdFew, func(few int) bool { return lost > few }, noneSoon)
+		if after, begins := c.begins(in, pending); after != want || begins {
+			t.Errorf("with %d lost volumes the reading begins after %s (now: %t), want %s", lost, after, begins, want)
+		}
+	}
+}
+
 func TestTheActsOfACrowdGoOnTogether(t *testing.T) {
 	t.Parallel()
 	const patience = 250 * time.Millisecond
