@@ -117,12 +117,13 @@ func TestWhatMayGatherIsSaidWhenItChanges(t *testing.T) {
 	}
 }
 
-// The names of the figures are those of Go.
+// The names of the figures are those of Go: reading one that it does not have panics. How much is free is not known here, since Go
+// gives that back to the system in the background, at times all of it.
 func TestTheHeapIsKnown(t *testing.T) {
 	t.Parallel()
 	kept := make([]byte, mib)
 	runtime.GC()
-	if now := heapNow(); now.live < mib || now.objects < mib || now.allocated < mib || now.free == 0 {
+	if now := heapNow(); now.live < mib || now.objects < mib || now.allocated < mib {
 		t.Errorf("%+v", now)
 	}
 	runtime.KeepAlive(kept)
