@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -52,6 +53,8 @@ type confirmation struct {
 	began      time.Time
 	attachment *failover.Attachment
 	pods       []corev1.Pod
+	// listed is when all pods of the node were asked for.
+	listed time.Time
 	// shutdown tells whether the node is said to be switched off.
 	shutdown bool
 }
@@ -79,6 +82,7 @@ func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, nod
 	if err := reads.Wait(); err != nil {
 		return failover.Input{}, err
 	}
+	c.listed = g.clock.Now()
 	if c.pods, err = g.confirmPods(ctx, pv, node); err != nil {
 		return failover.Input{}, err
 	}
@@ -97,7 +101,7 @@ func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, nod
 // of the pods those of in. The API server answers lists from a cache, for which it waits; in a crowd that takes seconds. A single
 // object comes from etcd.
 func (g *gatherer) confirmAgain(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input) (failover.Input, error) {
-	c := confirmation{node: in.Node.Name, began: g.clock.Now()}
+	c := confirmation{node: in.Node.Name, began: g.clock.Now(), listed: in.Listed}
 	resources := []string{in.Resource.Name}
 	for _, pod := range in.Pods {
 		for _, other := range pod.Others {
@@ -161,7 +165,7 @@ func (g *gatherer) confirmShutdown(ctx context.Context, c *confirmation) (err er
 func (g *gatherer) confirmed(ctx context.Context, pv *corev1.PersistentVolume, c confirmation) (failover.Input, error) {
 	in, err := g.input(ctx, pv, c.node, c.pods, c.attachment)
 	in.Node.Shutdown = in.Node.Shutdown && c.shutdown
-	in.Asked = c.began
+	in.Asked, in.Listed = c.began, c.listed
 	notAfter(&in.Asked, in.Resource)
 	for _, pod := range in.Pods {
 		for _, other := range pod.Others {
@@ -187,19 +191,40 @@ func notAfter(at *time.Time, resource failover.Resource) {
 }
 
 // confirmEmptied is confirm for who has just removed the last pod by the confirmation in. Where that is recent, only the pods
-// are read again: LINSTOR and the attachment were asked a moment ago for the same volume on the same node. It is false where
-// there are pods, or the confirmation was longer ago.
-func (g *gatherer) confirmEmptied(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input) (failover.Input, bool, error) {
+// are read again: LINSTOR and the attachment were asked a moment ago for the same volume on the same node. Not even these where none
+// can be left, since the pod of the UID ended is known to be gone. It is false where there are pods, or the confirmation was longer ago.
+func (g *gatherer) confirmEmptied(
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, ended types.UID,
+) (failover.Input, bool, error) {
 	if g.clock.Now().Sub(in.Asked) > recent {
 		return in, false, nil
 	}
-	pods, err := g.confirmPods(ctx, pv, in.Node.Name)
-	if err != nil || len(pods) > 0 {
+	asked := in.Asked
+	empty, err := g.knownEmpty(ctx, pv, in, ended)
+	if err != nil {
 		return in, false, err
 	}
+	if !empty {
+		if pods, err := g.confirmPods(ctx, pv, in.Node.Name); err != nil || len(pods) > 0 {
+			return in, false, err
+		}
+	} else if in.Listed.Before(asked) {
+		asked = in.Listed // the release counts for as long as that list
+	}
 	now, err := g.input(ctx, pv, in.Node.Name, nil, in.Attachment)
-	now.Node, now.Asked = g.nodeSince(in), in.Asked
+	now.Node, now.Asked = g.nodeSince(in), asked
 	return now, err == nil, err
+}
+
+// knownEmpty tells whether no pod on the node uses the volume by what is known already: the pod of the UID was the only one in a list
+// of a moment ago, its object is gone, and the cache, which has those that are selected, has no other one by now.
+func (g *gatherer) knownEmpty(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, ended types.UID) (bool, error) {
+	if ended == "" || g.clock.Now().Sub(in.Listed) > recent {
+		return false, nil
+	}
+	selected, err := g.podsOf(ctx, claimOf(pv))
+	other := func(pod corev1.Pod) bool { return pod.UID != ended }
+	return !slices.ContainsFunc(onNode(selected, in.Node.Name), other), err
 }
 
 // refresh reads LINSTOR's word on the resources, all at once.

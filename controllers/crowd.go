@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
@@ -155,6 +156,8 @@ const (
 type progress struct {
 	crowd *crowd // nil for what removes no pod
 	at    stage  // stages when it is over
+	// ended is the last pod, where the answer to its deletion says that it is gone and none can have taken its place.
+	ended types.UID
 }
 
 // remove counts a removal, decided on by in, until it is over. Where pods do not end at once nobody waits for it to have read.

@@ -26,8 +26,8 @@ func (r *FailoverReconciler) waitForGrace(ctx context.Context, in failover.Input
 
 // removeInCrowd marks the attachment and deletes the first pod, each when its turn has come. The pod's condition and phase are left
 // as they are: its object is gone with the deletion, and setting them costs the API server several times what that does. Where it
-// was the last pod, in is what it was removed by, and the removals of others are waited for while that can serve the detach. It tells
-// whether the detach is next, and whether nothing can follow at the moment; the end of the pod calls for the detach, too.
+// was the last pod, in becomes the confirmation that it was removed by, and the removals of others are waited for while that can serve
+// the detach. It tells whether the detach is next, and whether nothing can follow at the moment; the end of the pod calls for the detach, too.
 func (r *FailoverReconciler) removeInCrowd(
 	ctx context.Context, pv *corev1.PersistentVolume, in *failover.Input, removal *progress,
 ) (emptied, over bool, err error) {
@@ -39,7 +39,7 @@ func (r *FailoverReconciler) removeInCrowd(
 	if *in, err = r.reread(ctx, pv, *in, removal, removing); err != nil {
 		return false, true, err
 	}
-	last := false
+	last, ended := false, false
 	remove := func(by failover.Input, d failover.Decision) (bool, error) {
 		if by.Attachment != nil && !by.Attachment.Noted {
 			return false, nil // not the one that was marked, or somebody took the mark off
@@ -47,9 +47,9 @@ func (r *FailoverReconciler) removeInCrowd(
 		if err := r.keepAway.Ensure(ctx, by, d); err != nil {
 			return false, nil //nolint:nilerr // it is tried and told again before the next confirmation
 		}
-		done, err := r.deletePod(ctx, pv, by, d, by.Pods[0], failover.RemoveForce, false)
+		done, gone, err := r.deletePod(ctx, pv, by, d, by.Pods[0], deletion{removal: failover.RemoveForce, asRead: true})
 		if last = done && err == nil && len(by.Pods) == 1; last {
-			*in = by
+			*in, ended = by, gone && r.keepAway.forbids(by)
 		}
 		return done, err
 	}
@@ -59,6 +59,9 @@ func (r *FailoverReconciler) removeInCrowd(
 	}
 	removal.end()
 	r.reports.podEnds(pv.Name, *in)
+	if ended {
+		removal.ended = in.Pods[0].UID
+	}
 	few := r.crowd.waitForRemovals(ctx, recent-r.age(*in))
 	return few, !few, nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
 )
 
 // aCrowd is one in any case.
@@ -579,5 +580,55 @@ func TestWhatThisProcessHasBegunCountsAsMarked(t *testing.T) {
 	s.r.reports.forget("db")
 	if facts, err = s.r.confirmAttachment(s.ctx, s.pv, nodeA, s.r.attachments.read); err != nil || facts.Marked {
 		t.Errorf("%+v, %v, after the end of it", facts, err)
+	}
+}
+
+func TestPodsAreLookedForAgainUnlessNoneCanBeLeft(t *testing.T) {
+	for name, tc := range map[string]struct {
+		listed  time.Duration // after LINSTOR was asked, which was half a second ago
+		unknown bool          // whether the pod is gone
+		another bool          // is on the node
+		looks   int
+		asked   time.Duration // from when on the result counts, after LINSTOR was asked
+	}{
+		"not where the last one is known to be gone":           {listed: 100 * time.Millisecond},
+		"nor where they were listed before LINSTOR was asked":  {listed: -100 * time.Millisecond, asked: -100 * time.Millisecond},
+		"where they were listed too long ago":                  {listed: -600 * time.Millisecond, looks: 1},
+		"where it is not known that the last one is gone":      {unknown: true, looks: 1},
+		"where the cache has another one that uses the volume": {another: true, looks: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				s.r.linstor = noLinstor{}
+				ended := s.in.Pods[0].UID
+				if tc.unknown {
+					ended = ""
+				}
+				s.withoutPod()
+				if tc.another {
+					pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-1"}}
+					pod.Spec.NodeName, pod.Spec.Volumes = nodeA, []corev1.Volume{claimVolume("data-db", false)}
+					s.must(s.api.Create(s.ctx, pod))
+				}
+				looks := 0
+				s.model.Delay(func(r apimodel.Request) time.Duration {
+					if r.Actor != "test" && r.Verb == apimodel.VerbList && r.Kind == "Pod" {
+						looks++
+					}
+					return 0
+				})
+				s.in.Asked = time.Now().Add(-500 * time.Millisecond)
+				s.in.Listed = s.in.Asked.Add(tc.listed)
+				in, empty, err := s.r.confirmEmptied(s.ctx, s.pv, s.in, ended)
+				s.must(err)
+				if looks != tc.looks || empty == tc.another {
+					t.Errorf("%d looks, empty: %t, want %d and %t", looks, empty, tc.looks, !tc.another)
+				}
+				if asked := in.Asked.Sub(s.in.Asked); asked != tc.asked {
+					t.Errorf("counts from %s after LINSTOR was asked, want %s", asked, tc.asked)
+				}
+			})
+		})
 	}
 }

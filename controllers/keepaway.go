@@ -91,6 +91,12 @@ func (k *KeepAway) Ensure(ctx context.Context, in failover.Input, d failover.Dec
 	return err
 }
 
+// forbids tells whether a taint was seen on the node a moment ago that lets no pod be placed there which does not tolerate it.
+func (k *KeepAway) forbids(in failover.Input) bool {
+	seen, _ := k.seen(in, corev1.TaintEffectNoSchedule)
+	return seen
+}
+
 // ensure taints a node for the volumes that were lost there.
 func (k *KeepAway) ensure(ctx context.Context, name string, losses []loss) error {
 	first := losses[0]

@@ -32,7 +32,7 @@ func podFacts(pod *corev1.Pod, selector labels.Selector, claim string) failover.
 		NodeBound: owner != nil && (owner.Kind == daemonSet || owner.Kind == "Node"),
 	}
 	facts.RunningSince = runningSince(pod)
-	facts.Finalizers = len(pod.Finalizers) > 0
+	facts.ResourceVersion, facts.Finalizers = pod.ResourceVersion, len(pod.Finalizers) > 0
 	if pod.DeletionTimestamp != nil {
 		// The API server sets it to the end of the grace, not to its start.
 		facts.DeleteBy = pod.DeletionTimestamp.Time

@@ -305,17 +305,24 @@ func TestHowAPodIsRemoved(t *testing.T) {
 // A pod may go by itself between the two writes of a removal. It was ours only if we had ended it.
 func TestAPodThatIsGoneBeforeItsDeletion(t *testing.T) {
 	t.Parallel()
-	for how, told := range map[failover.Removal]bool{failover.RemoveForce: true, failover.RemoveGracefully: false} {
-		s := newSteps(t)
-		s.model.Fail(func(r apimodel.Request) error {
-			if r.Verb == apimodel.VerbDelete && r.Kind == "Pod" && r.Actor != "test" {
-				s.must(s.api.Delete(s.ctx, s.pod(), client.GracePeriodSeconds(0)))
+	for _, replaced := range []bool{false, true} {
+		for how, told := range map[failover.Removal]bool{failover.RemoveForce: true, failover.RemoveGracefully: false} {
+			s := newSteps(t)
+			s.model.Fail(func(r apimodel.Request) error {
+				if r.Verb == apimodel.VerbDelete && r.Kind == "Pod" && r.Actor != "test" {
+					next := s.pod()
+					s.must(s.api.Delete(s.ctx, s.pod(), client.GracePeriodSeconds(0)))
+					if replaced {
+						next.UID, next.ResourceVersion = "", ""
+						s.must(s.api.Create(s.ctx, next))
+					}
+				}
+				return nil
+			})
+			s.remove(how)
+			if got := s.events.has(EventForceDeleted, "Pod", "db-0"); got != told {
+				t.Errorf("%s, replaced at once: %t: told is %t, want %t", how, replaced, got, told)
 			}
-			return nil
-		})
-		s.remove(how)
-		if got := s.events.has(EventForceDeleted, "Pod", "db-0"); got != told {
-			t.Errorf("%s: told is %t, want %t", how, got, told)
 		}
 	}
 }

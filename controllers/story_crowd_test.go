@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -394,41 +395,95 @@ func TestNothingIsAskedForAPodInACrowdThatHasEndedBeforeOthersHave(t *testing.T)
 	})
 }
 
-// LINSTOR and the attachment were asked a moment ago, for the removal: only the pods are read again, while that is fresh.
+// LINSTOR, the attachment and the pods were asked a moment ago, for the removal. Where the pod is known to be gone with its deletion
+// nothing is read again before the release, while that is fresh.
 func TestADetachInACrowdRestsOnTheConfirmationOfTheRemoval(t *testing.T) {
 	for name, tc := range map[string]struct {
-		waits time.Duration // for the removals of others
-		again bool
+		waits            time.Duration // for the removals of others
+		before           func(*world)  // the deletion of the pod
+		attachment, pods bool          // are read again
 	}{
-		"right after it":     {0, false},
-		"not a second later": {1500 * time.Millisecond, true},
+		"right after it":     {},
+		"not a second later": {waits: 1500 * time.Millisecond, attachment: true, pods: true},
+		"but for the pods where it has changed since":         {before: func(w *world) { w.annotate("db-0") }, pods: true},
+		"but for the pods where somebody else has deleted it": {before: func(w *world) { w.endPod("db-0") }, pods: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCrowd(t, func(w *world, p *process) {
-				var asked bool
+				var mu sync.Mutex
+				var deleted, released, detached, attachment, pods bool
 				w.API.OnChange(func(c apimodel.Change) {
-					if c.Verb == apimodel.VerbDelete && c.Kind == "Pod" {
-						other := p.parts.failover.crowd.remove(failover.Input{})
-						time.AfterFunc(tc.waits, other.end)
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case c.Verb == apimodel.VerbDelete && c.Kind == "Pod":
+						deleted = true
+						time.AfterFunc(tc.waits, p.parts.failover.crowd.remove(failover.Input{}).end)
+					case c.Kind == "Node" && c.Status && strings.HasPrefix(c.Actor, controllerActor):
+						released = true
+					case c.Verb == apimodel.VerbDelete && c.Kind == "VolumeAttachment":
+						detached = true
 					}
 				})
 				w.API.Delay(func(r apimodel.Request) time.Duration {
-					w.mu.Lock()
-					defer w.mu.Unlock()
-					deleted := func(kind string) bool {
-						return slices.ContainsFunc(w.changes, func(c apimodel.Change) bool { return c.Verb == apimodel.VerbDelete && c.Kind == kind })
+					if !strings.HasPrefix(r.Actor, controllerActor) {
+						return 0
 					}
-					if strings.HasPrefix(r.Actor, controllerActor) && r.Kind == "VolumeAttachment" && (r.Verb == apimodel.VerbGet || r.Verb == apimodel.VerbList) {
-						asked = asked || deleted("Pod") && !deleted("VolumeAttachment")
+					if r.Verb == apimodel.VerbDelete && r.Kind == "Pod" && tc.before != nil {
+						tc.before(w)
+						tc.before = nil
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					if deleted && (r.Verb == apimodel.VerbGet || r.Verb == apimodel.VerbList) {
+						attachment = attachment || r.Kind == "VolumeAttachment" && !detached
+						pods = pods || r.Kind == "Pod" && !released
 					}
 					return 0
 				})
 				w.Crash(nodeA)
 				w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				if asked != tc.again {
-					t.Errorf("the attachment was read again: %t", asked)
+				mu.Lock()
+				defer mu.Unlock()
+				if attachment != tc.attachment || pods != tc.pods {
+					t.Errorf("the attachment was read again: %t, the pods before the release: %t", attachment, pods)
+				}
+			})
+		})
+	}
+}
+
+// What is known of the pod that was removed says nothing of others.
+func TestAVolumeInACrowdStaysWhereAnotherPodHasComeToTheNode(t *testing.T) {
+	for name, tc := range map[string]struct {
+		disabled bool // so that no taint keeps the replacement away
+		lag      time.Duration
+		comes    func(*world)
+	}{
+		"while the removals of others were waited for":                       {comes: func(w *world) { w.placeOnA("late", "db") }},
+		"which was placed there as nothing kept it away":                     {disabled: true},
+		"which was placed there and of which the cache does not know so far": {disabled: true, lag: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := crowded()
+			cfg.DisableNodeTaints = tc.disabled
+			sceneBehind(t, tc.lag, cfg, func(w *world, p *process) {
+				var once sync.Once
+				w.API.OnChange(func(c apimodel.Change) {
+					if c.Verb == apimodel.VerbDelete && c.Kind == "Pod" {
+						once.Do(func() {
+							time.AfterFunc(300*time.Millisecond, p.parts.failover.crowd.remove(failover.Input{}).end)
+							if tc.comes != nil {
+								time.AfterFunc(100*time.Millisecond, func() { tc.comes(w) })
+							}
+						})
+					}
+				})
+				w.Crash(nodeA)
+				w.until(30*time.Second, "the pod is removed", func() bool { return p.events.has(EventForceDeleted, "Pod", "db-0") })
+				w.pass(2 * time.Second)
+				if !w.inUse("db", nodeA) || w.attachment("db", nodeA) == nil {
+					t.Error("the volume was taken from the node under the pod")
 				}
 			})
 		})
@@ -492,6 +547,25 @@ func TestADetachedVolumeInACrowdIsLeftToKubernetesForAWhile(t *testing.T) {
 	})
 }
 
+// annotate changes a pod in something that nobody looks at.
+func (w *world) annotate(name string) {
+	pod := w.pod(name)
+	pod.Annotations = map[string]string{"example.com/changed": ""}
+	w.must(w.API.Client("user").Update(w.ctx, pod))
+}
+
+// endPod deletes a pod by force.
+func (w *world) endPod(name string) {
+	w.must(w.API.Client("user").Delete(w.ctx, w.pod(name), client.GracePeriodSeconds(0)))
+}
+
+// placeOnA creates a selected pod on node A that uses a volume.
+func (w *world) placeOnA(name, volume string) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: w.pod(volume + "-0").Labels}}
+	pod.Spec.NodeName, pod.Spec.Volumes = nodeA, []corev1.Volume{claimVolume("data-"+volume, false)}
+	w.must(w.API.Client("user").Create(w.ctx, pod))
+}
+
 // addFinalizer adds one to a pod, if it is there.
 func (w *world) addFinalizer(name string) {
 	if pod := w.pod(name); pod != nil {
@@ -515,6 +589,9 @@ func TestAPodInACrowdThatDoesNotEndWithItsDeletionIsLookedAtAgain(t *testing.T) 
 		w.until(80*time.Second, "it is told that a finalizer holds the pod for a minute", func() bool {
 			return p.events.has(string(failover.HeldByFinalizer), "Pod", "db-0")
 		})
+		if !w.inUse("db", nodeA) || w.attachment("db", nodeA) == nil {
+			t.Error("the volume was taken from the node under the pod")
+		}
 	})
 }
 
@@ -632,6 +709,19 @@ func TestTwoPodsOnOneClaimAreRemovedInACrowd(t *testing.T) {
 		w.wantRunning("second-0", nodeA)
 		w.Crash(nodeA)
 		w.until(30*time.Second, "both run on B", func() bool { return w.runs("db-0", nodeB) && w.runs("second-0", nodeB) })
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		released := slices.IndexFunc(w.changes, func(c apimodel.Change) bool {
+			return c.Kind == "Node" && c.Status && strings.HasPrefix(c.Actor, controllerActor)
+		})
+		for _, pod := range []string{"db-0", "second-0"} {
+			gone := slices.IndexFunc(w.changes, func(c apimodel.Change) bool {
+				return c.Verb == apimodel.VerbDelete && c.Kind == "Pod" && c.Name == pod
+			})
+			if gone < 0 || released < gone {
+				t.Errorf("the volume was released (change %d) before pod %s was gone (change %d)", released, pod, gone)
+			}
+		}
 	})
 }
 

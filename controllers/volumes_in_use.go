@@ -54,7 +54,7 @@ func newVolumesInUse(c client.Client, live client.Reader) *volumesInUse {
 
 // +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
 
-// release removes the volume from the node's list. The caller has seen that no pod on the node uses it, which counts until a moment;
+// release removes the volume from the node's list. The caller knows that no pod on the node uses it, which counts until a moment;
 // after that nothing is released, and the caller has to look again. A missing permission is no error: it is reported once, and
 // Kubernetes detaches in its own time.
 func (v *volumesInUse) release(ctx context.Context, node, driver, handle string, until time.Time) error {

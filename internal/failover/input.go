@@ -46,7 +46,9 @@ type Input struct {
 	Now time.Time
 	// Asked is when LINSTOR was asked for the replicas of the resources, of the first of them; zero where that was not done
 	// for this input.
-	Asked    time.Time
+	Asked time.Time
+	// Listed is when all pods of the node were asked for; zero where that was not done for this input.
+	Listed   time.Time
 	Settings Settings
 	Volume   Volume
 	// Node is A.
@@ -138,6 +140,8 @@ type Pod struct {
 	Namespace, Name string
 	// UID is the pod's UID.
 	UID types.UID
+	// ResourceVersion is the version of its object that was read. That of a pod from the cache may be an old one.
+	ResourceVersion string
 	// Created is when the pod was created, Bound when it was bound to A.
 	Created, Bound time.Time
 	// RunningSince is the start of its longest running container; zero when none runs.

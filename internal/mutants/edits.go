@@ -3,12 +3,14 @@ package main
 const (
 	actionsFile  = "controllers/failover_actions.go"
 	confirmFile  = "controllers/confirm.go"
+	detachFile   = "controllers/failover_detach.go"
 	gatherFile   = "controllers/gather.go"
 	haltFile     = "controllers/halt.go"
 	inUseFile    = "controllers/volumes_in_use.go"
 	keepAwayFile = "controllers/keepaway.go"
 	kubeletsFile = "controllers/kubelets.go"
 	podsFile     = "controllers/pods.go"
+	removalFile  = "controllers/failover_removal.go"
 )
 
 // edits are the protections that the source does not show as conditions. What stands between « and » in the source is what
@@ -16,23 +18,23 @@ const (
 var edits = []edit{
 	// Preconditions.
 	{
-		"a pod is deleted by its name alone", actionsFile,
+		"a pod is deleted by its name alone", removalFile,
 		"«client.Preconditions{UID: &facts.UID}»", "mutantInstead(§, client.Preconditions{}, …)",
 	},
 	{
-		"a pod's condition is set by its name alone", actionsFile,
+		"a pod's condition is set by its name alone", removalFile,
 		`"metadata": map[string]any{«"uid"»: pod.UID}`, `mutantInstead(§, "none", …)`,
 	},
 	{
-		"an attachment is marked by its name alone", actionsFile,
+		"an attachment is marked by its name alone", detachFile,
 		`«"uid"»: in.Attachment.UID, "annotations": map[string]string{`, `mutantInstead(§, "none", …)`,
 	},
 	{
-		"a mark is taken off an attachment by its name alone", actionsFile,
+		"a mark is taken off an attachment by its name alone", detachFile,
 		`«"uid"»: in.Attachment.UID, "annotations": map[string]any{`, `mutantInstead(§, "none", …)`,
 	},
 	{
-		"an attachment is deleted by its name alone", actionsFile,
+		"an attachment is deleted by its name alone", detachFile,
 		"«client.Preconditions{UID: &in.Attachment.UID}»", "mutantInstead(§, client.Preconditions{}, …)",
 	},
 	{
@@ -109,18 +111,22 @@ var edits = []edit{
 		"if «by.Attachment != nil && !by.Attachment.Noted» {", "(… && !mutantIs(§))",
 	},
 	{
-		"two pods are removed by one confirmation", actionsFile,
+		"a pod in a crowd counts as gone although it has changed since it was read", removalFile,
+		"as.ResourceVersion = «&facts.ResourceVersion»", "mutantInstead(§, nil, …)",
+	},
+	{
+		"two pods are removed by one confirmation", removalFile,
 		"«return true, r.remove(ctx, pv, in, d, pod, removal)»",
-		"if err := r.remove(ctx, pv, in, d, pod, removal); err != nil || !mutantIs(§) { return true, err }",
+		"if err := r.remove(ctx, pv, in, d, pod, removal); err != nil { return true, err }",
 	},
 	{
-		"every pod is removed by force", actionsFile, "if «removal == failover.RemoveForce» {", "(… || mutantIs(§))",
+		"every pod is removed by force", removalFile, "if «how.removal == failover.RemoveForce» {", "(… || mutantIs(§))",
 	},
 	{
-		"the phase of a pod that is asked to stop becomes Failed", actionsFile, "if «force» {", "(… || mutantIs(§))",
+		"the phase of a pod that is asked to stop becomes Failed", removalFile, "if «force» {", "(… || mutantIs(§))",
 	},
 	{
-		"the volume is not released from its node", actionsFile, "if «r.fastDetach» {", "(… && !mutantIs(§))",
+		"the volume is not released from its node", detachFile, "if «r.fastDetach» {", "(… && !mutantIs(§))",
 	},
 
 	// Whose it is.

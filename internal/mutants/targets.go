@@ -28,8 +28,9 @@ var targets = []target{
 	{
 		folder: "controllers",
 		only: []string{
-			"attachments.go", "confirm.go", "crowd.go", "crowd_removal.go", "failover_actions.go", "failover_controller.go", "gather.go",
-			"halt.go", "indexes.go", "keepaway.go", "keepaway_controller.go", "kubelets.go", "pods.go", "volumes_in_use.go",
+			"attachments.go", "confirm.go", "crowd.go", "crowd_removal.go", "failover_actions.go", "failover_controller.go",
+			"failover_detach.go", "failover_removal.go", "gather.go", "halt.go", "indexes.go", "keepaway.go", "keepaway_controller.go",
+			"kubelets.go", "pods.go", "volumes_in_use.go",
 		},
 		skip: []string{
 			"tell",                   // words
