@@ -36,13 +36,14 @@ var (
 				return nil, err
 			}
 			ours, hand := losses[0], losses[1]
-			running := seconds("our first action → last Running, as shipped", betweenMass(ours, firstAction, lastRunning))
-			handRunning := baseline(seconds("our first action → last Running, by hand at once", betweenMass(hand, firstAction, lastRunning)))
+			running := seconds("survivors promotable → last Running, as shipped", betweenMass(ours, noticed, lastRunning))
+			handRunning := baseline(seconds("survivors promotable → last Running, by hand at once", betweenMass(hand, noticed, lastRunning)))
 			running.Limits = []Limit{{Median, massFactor * handRunning.Of(Median)}}
+			acting := seconds("our first action → last Running, as shipped", betweenMass(ours, firstAction, lastRunning))
+			handActing := baseline(seconds("our first action → last Running, by hand at once", betweenMass(hand, firstAction, lastRunning)))
+			acting.Limits = []Limit{{Median, massFactor * handActing.Of(Median)}}
 			return Results{rowMass.Key: append(massMeasures(ours, hand, true),
-				seconds("survivors promotable → last Running, as shipped", betweenMass(ours, noticed, lastRunning)),
-				baseline(seconds("survivors promotable → last Running, by hand at once", betweenMass(hand, noticed, lastRunning))),
-				running, handRunning,
+				running, handRunning, acting, handActing,
 				baseline(seconds("our first action → last Running, by hand at once with mark",
 					betweenMass(inFull[1], firstAction, lastRunning))),
 				baseline(seconds("our first action → last Running, by hand at once with mark while three paused replicas follow",
@@ -141,6 +142,8 @@ func loseInTurn(ctx context.Context, s Settings, slug string, crowds [][]*crowd,
 // massMeasures are those that the rows of mass losses have in common.
 func massMeasures(ours, hand []massLoss, targets bool) []Measure {
 	acts := seconds("our first action → our last, as shipped", betweenMass(ours, firstAction, lastAction))
+	running := seconds("crash → last Running, as shipped", betweenMass(ours, massBegan, lastRunning))
+	handRunning := baseline(seconds("crash → last Running, by hand at once", betweenMass(hand, massBegan, lastRunning)))
 	back := Measure{What: "placed back on the dead node, as shipped"}
 	for _, m := range ours {
 		back.Values = append(back.Values, float64(m.back))
@@ -148,12 +151,9 @@ func massMeasures(ours, hand []massLoss, targets bool) []Measure {
 	if targets {
 		acts.Limits = []Limit{{Worst, massActs}}
 		back.Limits = []Limit{never}
+		running.Limits = []Limit{{Median, massFactor * handRunning.Of(Median)}, {Worst, massFactor * handRunning.Of(Worst)}}
 	}
-	return []Measure{
-		acts, back,
-		seconds("crash → last Running, as shipped", betweenMass(ours, massBegan, lastRunning)),
-		baseline(seconds("crash → last Running, by hand at once", betweenMass(hand, massBegan, lastRunning))),
-	}
+	return []Measure{acts, back, running, handRunning}
 }
 
 // betweenMass returns the durations between two moments of mass losses.
