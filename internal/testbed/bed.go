@@ -46,10 +46,11 @@ type Bed struct {
 	attacherKubeconfig string
 
 	mu          sync.Mutex
-	networks    map[string]nodeNetwork       // by node
-	profilers   map[string]int               // ports of Go's profiler, by pod of the controller
-	components  map[Component]*component     // of the control plane, which have to run as long as the bed
-	killing     bool                         // once Kill was called
+	networks    map[string]nodeNetwork   // by node
+	profilers   map[string]int           // ports of Go's profiler, by pod of the controller
+	components  map[Component]*component // of the control plane, which have to run as long as the bed
+	mayEnd      bool                     // components, without that being an error
+	restarts    map[Component]int
 	controllers map[string]ControllerProcess // by pod
 	failures    []error                      // of servers in this process
 	cleanups    []func()                     // undo what Start did, in the order it was done
@@ -72,6 +73,7 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 	b := &Bed{
 		LogDir: options.LogDir, binDir: options.BinDir, options: options,
 		networks: map[string]nodeNetwork{}, profilers: map[string]int{}, components: map[Component]*component{},
+		mayEnd: options.RestartComponents, restarts: map[Component]int{},
 	}
 	if err := b.startSpawner(); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"sync"
 	"time"
@@ -41,11 +42,11 @@ type component struct {
 
 // Kill ends a component at once (SIGKILL), as a bug or a memory limit does. It is started again a second later, until
 // that succeeds. From the first Kill on, so are all components that end by themselves: some do when they start while the
-// API is away. Before, such an end is an error of [Bed.Err].
+// API is away. Before, such an end is an error of [Bed.Err], unless Options.RestartComponents is set.
 func (b *Bed) Kill(name Component) error {
 	b.mu.Lock()
 	c := b.components[name]
-	b.killing = true
+	b.mayEnd = true
 	b.mu.Unlock()
 	if c == nil {
 		return fmt.Errorf("kill %s: there is none in this test bed", name)
@@ -100,7 +101,7 @@ func (b *Bed) keep(name Component, c *component) {
 			if c.isRetired() {
 				return nil
 			}
-			if !b.isKilling() {
+			if !b.mayRestart(name) {
 				return fmt.Errorf("%s: %w; read its log in %s", name, errEnded, b.LogDir)
 			}
 			if ended = c.restart(ctx); ended == nil {
@@ -110,11 +111,19 @@ func (b *Bed) keep(name Component, c *component) {
 	})
 }
 
-// isKilling tells whether components end on purpose.
-func (b *Bed) isKilling() bool {
+// mayRestart tells whether components may end, and counts that this one did.
+func (b *Bed) mayRestart(name Component) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.killing
+	b.restarts[name]++
+	return b.mayEnd
+}
+
+// Restarts returns how often each component has ended since Start, none if it never did.
+func (b *Bed) Restarts() map[Component]int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.restarts)
 }
 
 // restart starts the component again, as often as it takes. It returns nil if ctx ended first.

@@ -42,6 +42,10 @@ type Options struct {
 	// RestartBackoff is the longest time between two starts of a process that ended again and again: that of
 	// kubelets, 5 minutes, by default.
 	RestartBackoff time.Duration
+	// RestartComponents starts a component that ends by itself again, as its kubelet would, instead of taking that for an error of
+	// [Bed.Err]. kube-scheduler 1.36 ends itself where a pod was deleted, created again under its name and placed elsewhere
+	// while its watch was interrupted, and the API server ends watches that lag behind.
+	RestartComponents bool
 	// Direct connects the controller's processes with the API and LINSTOR without the relays of their nodes: relays are there to be
 	// cut, and passing on each message takes processor time that no cluster spends. PartitionAPI and CutLINSTOR do not reach these
 	// processes then.

@@ -146,6 +146,8 @@ type massLoss struct {
 	lastGone, lastAttached, lastRunning              time.Time
 	// back is how many replacements were placed on a lost node.
 	back int
+	// restarts names the components of the control plane that ended meanwhile, and were started again.
+	restarts string
 }
 
 // massTimeout bounds the loss of crowds.

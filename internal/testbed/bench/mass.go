@@ -3,6 +3,9 @@ package bench
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
@@ -221,6 +224,9 @@ var groupThousand = Group{
 			return baseline(since(followed, what+", by hand at once with mark while three paused replicas follow", to))
 		}
 		all, acts := one("last Running", lastRunning), one("our last action", lastAction)
+		handAll, fullAll := byThem("last Running", lastRunning), inFull("last Running", lastRunning)
+		followedAll := whileFollowed("last Running", lastRunning)
+		all.Note, handAll.Note, fullAll.Note, followedAll.Note = ours.restarts, hand.restarts, full.restarts, followed.restarts
 		acts.Note = fmt.Sprintf("%.0f %% of the time to the last Running", 100*acts.Values[0]/all.Values[0])
 		return Results{rowThousand.Key: {
 			one("last pod delete issued", lastDelete, Limit{Worst, deleteAfter}),
@@ -229,8 +235,7 @@ var groupThousand = Group{
 			whileFollowed("last pod gone", lastGone),
 			acts, byThem("our last action", lastAction),
 			one("last volume attached", lastAttached), byThem("last volume attached", lastAttached),
-			all, byThem("last Running", lastRunning), inFull("last Running", lastRunning),
-			whileFollowed("last Running", lastRunning),
+			all, handAll, fullAll, followedAll,
 			count("placed back on a dead node", ours.back, never),
 		}}, nil
 	},
@@ -244,7 +249,7 @@ func loseThousand(ctx context.Context, s Settings, slug string, how way) (m mass
 			return m, err
 		}
 	}
-	options := testbed.Options{KubeAPIQPS: raised, SchedulerQPS: raised, Profiling: profile != ""}
+	options := testbed.Options{KubeAPIQPS: raised, SchedulerQPS: raised, Profiling: profile != "", RestartComponents: true}
 	err = withCluster(ctx, s, slug, options, func(ctx context.Context, c *cluster) error {
 		nodes, err := c.AddNodes(ctx, "crowded", thousandNodes)
 		if err != nil {
@@ -267,7 +272,17 @@ func loseThousand(ctx context.Context, s Settings, slug string, how way) (m mass
 		if m, err = loseCrowds(ctx, crowds, how.by); err != nil {
 			return err
 		}
+		m.restarts = restarted(c.Restarts())
 		return profiled()
 	})
 	return m, err
+}
+
+// restarted says which components ended by themselves, and how often.
+func restarted(times map[testbed.Component]int) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(times)) {
+		all = append(all, fmt.Sprintf("%s ended by itself: %d", name, times[name]))
+	}
+	return strings.Join(all, ", ")
 }
