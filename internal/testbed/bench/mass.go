@@ -34,7 +34,7 @@ var (
 			if err != nil {
 				return nil, err
 			}
-			inFull, err := loseMass(ctx, s, "mass-full", options, (s.MassRuns+1)/2, inFullFollowed, inFullAlone)
+			inFull, err := loseMass(ctx, s, "mass-full", options, (s.MassRuns+2)/3, inFullFollowed, inFullAlone)
 			if err != nil {
 				return nil, err
 			}
@@ -68,9 +68,36 @@ var (
 	}
 )
 
-// loseMass crashes nodes with 110 pods, the given number in each way, and returns the losses by way. The ways take turns, each in a bed of
-// its own: the machine may be faster at one time than at another.
+// massBlock is how many losses of each way are played before new beds are brought up: the pods that were moved pile up in a bed, and one
+// bed may be faster than the next.
+const massBlock = 3
+
+// loseMass crashes nodes with 110 pods, the given number in each way, and returns the losses by way. They are played in blocks, of which
+// every other one begins with the last way.
 func loseMass(ctx context.Context, s Settings, slug string, options testbed.Options, runs int, ways ...way) ([][]massLoss, error) {
+	losses := make([][]massLoss, len(ways))
+	for block := 0; block*massBlock < runs; block++ {
+		order := slices.Clone(ways)
+		if block%2 == 1 {
+			slices.Reverse(order)
+		}
+		seen, err := loseBlock(ctx, s, fmt.Sprintf("%s-%d", slug, block+1), options, min(massBlock, runs-block*massBlock), order)
+		if err != nil {
+			return nil, err
+		}
+		if block%2 == 1 {
+			slices.Reverse(seen)
+		}
+		for i := range losses {
+			losses[i] = append(losses[i], seen[i]...)
+		}
+	}
+	return losses, nil
+}
+
+// loseBlock is loseMass for one block. The ways take turns, each in a bed of its own: the machine may be faster at one time than at
+// another.
+func loseBlock(ctx context.Context, s Settings, slug string, options testbed.Options, runs int, ways []way) ([][]massLoss, error) {
 	crowds := make([][]*crowd, len(ways))
 	losses := make([][]massLoss, len(ways))
 	var withBeds func(ctx context.Context, next int) error

@@ -43,7 +43,7 @@ type Results map[string][]Measure
 type Settings struct {
 	// Runs is how often a single loss is played; each variant of a row as often.
 	Runs int
-	// MassRuns is how often the loss of 110 pods is played, and handled by hand; the further baselines about half as often.
+	// MassRuns is how often the loss of 110 pods is played, and handled by hand; the further baselines a third as often.
 	// MassStockRuns is the same with stock flags.
 	MassRuns, MassStockRuns int
 	// Attachments is how many single losses the attachments of which are timed.
