@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"runtime"
+	"runtime/debug"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -42,6 +44,11 @@ func (s *state) storms(ctx context.Context, replicas []*testbed.Replica, profile
 	}
 	// Without a metric of its own the decision's time is bounded by that of its parts.
 	direct := false
+	resume, err := s.collectGarbage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer resume()
 	decision := Measure{What: "event → decision, p99 of a storm, upper end of the histogram's bucket", Unit: "ms", Limits: []Limit{{Worst, maxDecision}}}
 	wire := Measure{What: "last event sent → last event received", Unit: "ms"}
 	profiled := s.profileLeader(ctx, profile, storms*(stormLasts+betweenStorms))
@@ -84,6 +91,19 @@ func (s *state) storms(ctx context.Context, replicas []*testbed.Replica, profile
 		decision.Note = "bounded by the p99 of the queue plus the p99 of a reconciliation"
 	}
 	return []Measure{decision, wire, gaps}, profiled()
+}
+
+// collectGarbage has the API server and this process, which is LINSTOR and the nodes, collect their garbage, so that neither does within the
+// storms. Go collects two minutes after the last time at the latest, and with a state of this size that takes the API server more than a
+// second of processor time, on the cores that the storm has here; in a cluster those are its own. resume lets this process collect as before.
+func (s *state) collectGarbage(ctx context.Context) (resume func(), err error) {
+	// The API server collects before it answers with a profile, which nobody wants.
+	if _, err := s.client.RESTClient().Get().AbsPath("/debug/pprof/heap").Param("gc", "1").DoRaw(ctx); err != nil {
+		return nil, fmt.Errorf("have the API server collect its garbage, for which its flag --profiling must be on: %w", err)
+	}
+	percent := debug.SetGCPercent(storms * 100) // there is room for what the storms leave here
+	runtime.GC()
+	return func() { debug.SetGCPercent(percent) }, nil
 }
 
 // leaderOf returns the process that leads.
