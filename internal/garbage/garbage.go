@@ -24,6 +24,10 @@ const (
 	// tolerated is how much garbage is left alone, as a share of what is in use: nearly all of that are caches that stay, so that
 	// collecting often costs little while little goes on.
 	tolerated = 0.15
+	// kept is how many bytes of heap a process may keep in any case, garbage and free memory included: what was given back has to be
+	// fetched page by page when it is needed again, which is when much happens at the same time. Where little is in use that is the
+	// room for a storm; in a large cluster it is less than what is in use.
+	kept = 80 << 20
 	// busy is how many bytes have been allocated since the last look while more goes on than that.
 	busy = 100 << 20
 	// glances is how often it is seen between two looks whether there is room for a storm.
@@ -115,7 +119,7 @@ func (k *keeper) look(now heap) {
 		k.allowed = percent
 		k.allow(percent)
 	}
-	if quiet && float64(now.objects+now.free) > (1+tolerated)*float64(now.live) {
+	if total := now.objects + now.free; quiet && float64(total) > max(kept, (1+tolerated)*float64(now.live)) {
 		k.free()
 	}
 }

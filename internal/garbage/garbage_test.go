@@ -14,14 +14,16 @@ func TestGarbageGoesWhileLittleGoesOn(t *testing.T) {
 		now  heap
 		want bool
 	}{
-		"nothing has changed":           {heap{allocated: 1000 * mib, objects: 100 * mib, live: 100 * mib}, false},
-		"a little garbage":              {heap{allocated: 1010 * mib, objects: 110 * mib, live: 100 * mib}, false},
-		"more garbage":                  {heap{allocated: 1020 * mib, objects: 120 * mib, live: 100 * mib}, true},
-		"what a storm has left":         {heap{allocated: 1001 * mib, objects: 250 * mib, live: 100 * mib}, true},
-		"a storm":                       {heap{allocated: 1150 * mib, objects: 250 * mib, live: 100 * mib}, false},
-		"nothing was collected so far":  {heap{allocated: 1001 * mib, objects: 50 * mib}, true},
-		"a collection has just been it": {heap{allocated: 1001 * mib, objects: 90 * mib, live: 100 * mib}, false},
-		"memory that nothing is in":     {heap{allocated: 1001 * mib, objects: 100 * mib, live: 100 * mib, free: 20 * mib}, true},
+		"nothing has changed":            {heap{allocated: 1000 * mib, objects: 100 * mib, live: 100 * mib}, false},
+		"a little garbage":               {heap{allocated: 1010 * mib, objects: 110 * mib, live: 100 * mib}, false},
+		"more garbage":                   {heap{allocated: 1020 * mib, objects: 120 * mib, live: 100 * mib}, true},
+		"what a storm has left":          {heap{allocated: 1001 * mib, objects: 250 * mib, live: 100 * mib}, true},
+		"a storm":                        {heap{allocated: 1150 * mib, objects: 250 * mib, live: 100 * mib}, false},
+		"nothing was collected so far":   {heap{allocated: 1001 * mib, objects: 90 * mib}, true},
+		"a collection has just been it":  {heap{allocated: 1001 * mib, objects: 90 * mib, live: 100 * mib}, false},
+		"memory that nothing is in":      {heap{allocated: 1001 * mib, objects: 100 * mib, live: 100 * mib, free: 20 * mib}, true},
+		"a small process":                {heap{allocated: 1001 * mib, objects: 20 * mib, live: 10 * mib, free: 55 * mib}, false},
+		"a small process that has grown": {heap{allocated: 1001 * mib, objects: 20 * mib, live: 10 * mib, free: 65 * mib}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
