@@ -42,11 +42,14 @@ test: testbed ## Run all tests, those on a real control plane included
 
 FUZZTIME ?= 30s
 
+# A target that fails is run once more: before Go 1.27 one may fail with "context deadline exceeded" when its time is up
+# (golang/go#75804). What was really found is in testdata by then, and fails at once again.
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (default 30s)
 	@set -o pipefail; grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed 's|/[^/]*:func | |' | sort \
 		| while read -r dir target; do \
-			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir" </dev/null || exit 1; \
+			once() { go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir" </dev/null; }; \
+			once || once || exit 1; \
 		done
 
 .PHONY: mutants
