@@ -42,13 +42,13 @@ func (s *state) storms(ctx context.Context, replicas []*testbed.Replica, profile
 	if err != nil {
 		return nil, err
 	}
-	// Without a metric of its own the decision's time is bounded by that of its parts.
-	direct := false
 	resume, err := s.collectGarbage(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer resume()
+	// Without a metric of its own the decision's time is bounded by that of its parts.
+	direct := false
 	decision := Measure{What: "event → decision, p99 of a storm, upper end of the histogram's bucket", Unit: "ms", Limits: []Limit{{Worst, maxDecision}}}
 	wire := Measure{What: "last event sent → last event received", Unit: "ms"}
 	profiled := s.profileLeader(ctx, profile, storms*(stormLasts+betweenStorms))
