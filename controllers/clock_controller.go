@@ -32,6 +32,7 @@ const (
 // and a condition counts only while somebody confirms it. It changes nothing in Kubernetes.
 type ClockReconciler struct {
 	gatherer
+	memory *settingsMemory
 }
 
 func (r *ClockReconciler) setup(mgr ctrl.Manager, options controller.Options) error {
@@ -44,11 +45,19 @@ func (r *ClockReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 	began := time.Now()
 	var pv corev1.PersistentVolume
 	if err := r.cache.Get(ctx, req.NamespacedName, &pv); err != nil {
+		r.memory.forget(req.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	resource, ours := resourceOf(&pv, r.driver)
 	if !ours {
 		return reconcile.Result{}, nil
+	}
+	attachments, err := r.attachmentsOf(ctx, pv.Name)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("looking up the attachments of volume %s: %w", pv.Name, err)
+	}
+	if err := r.memory.take(pv.Name, resource, attachments, r.clock.Now()); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot take over what nodes may run", "volume", pv.Name)
 	}
 	inputs, err := r.candidates(ctx, &pv)
 	if err != nil {

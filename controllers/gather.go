@@ -298,6 +298,9 @@ func resourceFacts(r linstor.Resource) failover.Resource {
 		Volumes:   r.Volumes,
 		Confirmed: r.Confirmed,
 		SetSince:  r.SetSince,
+		Quorum:    r.Quorum,
+		InDoubt:   r.InDoubt,
+		Left:      r.Left,
 		Replicas:  make([]failover.Replica, 0, len(r.Replicas)),
 	}
 	for _, replica := range r.Replicas {
@@ -317,17 +320,11 @@ func resourceFacts(r linstor.Resource) failover.Resource {
 			Connections: connections,
 			Heard:       replica.Heard,
 			Rejoined:    replica.Rejoined,
-			Quorum:      replica.Quorum,
 			LastInUse:   replica.LastInUse,
-			Remembered:  memoryFacts(replica.Remembered),
+			Gone:        replica.Gone,
+			MayRun:      replica.MayRun,
+			Begun:       replica.Begun,
 		})
 	}
 	return facts
-}
-
-func memoryFacts(m *linstor.Memory) *failover.Memory {
-	if m == nil {
-		return nil
-	}
-	return &failover.Memory{Quorum: m.Quorum, Diskful: m.Diskful, Diskless: m.Diskless}
 }

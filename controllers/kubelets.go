@@ -29,9 +29,10 @@ type Kubelets struct {
 	clock         clock.PassiveClock
 	shutdownTaint []string
 
-	mu     sync.Mutex
-	leases map[string]leaseSeen
-	boots  map[string]bootSeen
+	mu      sync.Mutex
+	renewed func(node string, at time.Time)
+	leases  map[string]leaseSeen
+	boots   map[string]bootSeen
 }
 
 // leaseSeen is the newest renewal of a node's Lease.
@@ -109,8 +110,19 @@ func (k *Kubelets) ObserveLease(lease *coordinationv1.Lease) {
 	defer k.mu.Unlock()
 	renewed := lease.Spec.RenewTime.Time
 	if last, ok := k.leases[lease.Name]; !ok || !last.renewed.Equal(renewed) {
-		k.leases[lease.Name] = leaseSeen{renewed: renewed, seen: k.clock.Now()}
+		now := k.clock.Now()
+		k.leases[lease.Name] = leaseSeen{renewed: renewed, seen: now}
+		if ok && k.renewed != nil {
+			k.renewed(lease.Name, now)
+		}
 	}
+}
+
+// onRenewal has each renewal of a Lease told from now on. The first sight of a Lease is none: its node may be dead.
+func (k *Kubelets) onRenewal(renewed func(node string, at time.Time)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.renewed = renewed
 }
 
 // ObserveNode records a node's boot and whether it is said to be switched off.

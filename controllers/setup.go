@@ -103,7 +103,7 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 			return fmt.Errorf("adding %T: %w", part, err)
 		}
 	}
-	for _, runnable := range []manager.Runnable{parts.protection, parts.vigil, parts.recovery} {
+	for _, runnable := range []manager.Runnable{parts.protection, parts.vigil, parts.burial, parts.recovery} {
 		if err := mgr.Add(runnable); err != nil {
 			return fmt.Errorf("adding %T: %w", runnable, err)
 		}
@@ -129,10 +129,13 @@ type parts struct {
 	keepAway   *KeepAwayReconciler
 	protection *Protection
 	vigil      *Vigil
+	burial     *Burial
 	recovery   *Recovery
 }
 
 func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) parts {
+	kubelets.onRenewal(func(node string, at time.Time) { cfg.Linstor.Alive(node, at) })
+	memory := newSettingsMemory(cfg.Linstor)
 	reports := newReports(cfg.Metrics, cfg.Clock.Now)
 	g := gatherer{
 		cache: cache, live: live, linstor: cfg.Linstor, kubelets: kubelets, clock: cfg.Clock,
@@ -156,14 +159,15 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 	clockGatherer := g
 	clockGatherer.lookAfter, clockGatherer.lookAfterPods = clockDelay, clockPodDelay
 	return parts{
-		clock: &ClockReconciler{gatherer: clockGatherer},
+		clock: &ClockReconciler{gatherer: clockGatherer, memory: memory},
 		failover: &FailoverReconciler{
 			gatherer: g, client: c, keepAway: keepAway, inUse: inUse, recorder: recorder,
-			reports: reports, halt: halt, crowd: crowd,
+			reports: reports, halt: halt, crowd: crowd, memory: memory,
 			fastDetach: cfg.FastDetach, reconcileInterval: cfg.ReconcileInterval,
 		},
 		keepAway:   &KeepAwayReconciler{KeepAway: keepAway},
 		vigil:      &Vigil{gatherer: g},
+		burial:     &Burial{gatherer: g},
 		protection: &Protection{Survey: NewSurvey(cfg, kubelets, cache), halt: halt, metrics: cfg.Metrics},
 		recovery: &Recovery{
 			gatherer: g, client: c, recorder: recorder, metrics: cfg.Metrics, halt: halt, selector: cfg.RecoverSelector,

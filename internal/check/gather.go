@@ -88,6 +88,7 @@ func (s sources) readCluster(ctx context.Context, d deployment, facts *Facts) er
 	if err := s.readLinstor(ctx, feed, resources(uses), facts); err != nil {
 		facts.LinstorError = err.Error()
 	}
+	memory.Assume()
 	// Now the same with what LINSTOR says.
 	if facts.Uses, facts.Idle, err = survey.Uses(ctx, facts.Namespace); err != nil {
 		return err

@@ -20,7 +20,7 @@ func TestCornersOfTheVerdict(t *testing.T) {
 	secondTieBreaker := func(in *Input) {
 		withThirdDisk(in)
 		at(nodeC, func(r *Replica) { r.Diskless = true })(in)
-		replicaOf(in, nodeA).Remembered = &Memory{Quorum: "majority", Diskful: []string{nodeA, nodeB}}
+		everywhereAsListed(in)
 	}
 	otherInPeace := func(change edit) edit {
 		return otherVolume(edited(func(in *Input) { *in = healthy() }, noSurvivor,
@@ -53,11 +53,6 @@ func TestCornersOfTheVerdict(t *testing.T) {
 		"a pod that never ran waits the confirmed grace where that is the longer one": {
 			from: crashed, edit: edited(thePod(notRun), func(in *Input) { in.Settings.ConfirmedGrace = 61 * time.Second }),
 			want: Pending, reason: NodeUnreachable,
-		},
-		"a node that nobody remembers waits the confirmed grace where that is the longer one": {
-			from: crashed, want: Pending, reason: NodeUnreachable,
-			edit: edited(at(nodeA, func(r *Replica) { r.Remembered = nil }),
-				func(in *Input) { in.Settings.ConfirmedGrace = 61 * time.Second }),
 		},
 
 		"another volume that only A has stays": {
@@ -201,15 +196,11 @@ func TestCornersOfRemoval(t *testing.T) {
 			crashed, otherVolume(edited(unreachable, silent(nodeT))), RemoveForce,
 		},
 		"another volume without a survivor and without a replica on the node needs no fence": {
-			crashed, otherVolume(edited(noSurvivor, func(in *Input) { in.Resource.Replicas = in.Resource.Replicas[1:] })), RemoveForce,
+			crashed, otherVolume(edited(noSurvivor, func(in *Input) { in.Resource.Replicas, in.Resource.Left = in.Resource.Replicas[1:], []string{nodeA} })),
+			RemoveForce,
 		},
 		"a pod whose time is over goes where the node has no replica any more, and no peer a connection to it": {
 			gone, edited(over, at(nodeB, forgetPeers), at(nodeT, forgetPeers)), RemoveForce,
-		},
-		"a node that nobody remembers must be silent for as long as its kubelet may be": {
-			crashed, edited(over, theLease(50*time.Second), func(in *Input) { in.Settings.KubeletSilence = time.Minute },
-				at(nodeA, func(r *Replica) { r.Remembered = nil }), at(nodeB, func(r *Replica) { r.Online = held(true, time.Hour) }),
-				otherVolume(edited(unreachable, at(nodeA, func(r *Replica) { r.Remembered = nil })))), RemovalStuck,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
