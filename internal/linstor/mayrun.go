@@ -40,8 +40,8 @@ type member struct {
 	setting *failover.Setting
 	// at is when LINSTOR was first seen to want it, and read when the reading ended that told so.
 	at, read stamp
-	// byUser is set where a person has brought its quorum.
-	byUser bool
+	// byUserAt is when LINSTOR was first seen to want its quorum, where a person has brought that.
+	byUserAt stamp
 	// told is set where another process has seen LINSTOR want it, and this one has not.
 	told bool
 }
@@ -49,19 +49,30 @@ type member struct {
 // join adds a setting that LINSTOR was seen to want since at, by a reading that ended at read. gone tells whether a replica
 // went while its node was ONLINE. It returns whether that changed anything.
 func (m *mayRun) join(setting *failover.Setting, at, read stamp, byUser bool, gone func(node string) bool) bool {
-	changed := true
+	one := member{setting: setting, at: at, read: read}
+	if byUser && !m.created {
+		one.byUserAt = at
+	}
 	if n := len(m.members); n > 0 {
 		newest := &m.members[n-1]
-		if newest.setting.Equal(*setting) {
-			newest.told = false
+		switch {
+		case !newest.setting.Equal(*setting):
+		case newest.told: // seen for the first time by this process: no evidence from before counts
+			*newest = one
+			return false
+		default:
 			return false
 		}
-		changed = newest.setting.Quorum != setting.Quorum
+		if newest.setting.Quorum == setting.Quorum && !newest.told {
+			one.byUserAt = newest.byUserAt
+		} else if byUser {
+			one.byUserAt = at
+		}
 	}
 	rest := slices.DeleteFunc(slices.Clone(m.members), func(old member) bool {
 		return old.setting.Equal(*setting) || covers(*old.setting, *setting, gone)
 	})
-	m.set(append(rest, member{setting: setting, at: at, read: read, byUser: byUser && changed}), read)
+	m.set(append(rest, one), read)
 	return true
 }
 
@@ -74,8 +85,8 @@ func covers(old, setting failover.Setting, gone func(node string) bool) bool {
 		slices.Equal(slices.DeleteFunc(slices.Clone(old.Diskless), gone), setting.Diskless)
 }
 
-// unite adds settings that another process says the node may run, as older than all others. It returns whether that changed
-// anything.
+// unite adds settings that another process says the node may run, as older than all others. Nobody knows when LINSTOR wanted them, so
+// that what was seen until now is evidence against none of them. It returns whether that changed anything.
 func (m *mayRun) unite(settings []failover.Setting, now stamp) bool {
 	var told []member
 	for _, s := range settings {
@@ -86,8 +97,28 @@ func (m *mayRun) unite(settings []failover.Setting, now stamp) bool {
 	if len(told) == 0 {
 		return false
 	}
-	m.set(append(told, m.members...), now)
+	own := slices.Clone(m.members)
+	for i := range own {
+		if !own[i].told {
+			own[i].at, own[i].read = now, now
+		}
+	}
+	m.set(append(told, own...), now)
 	return true
+}
+
+// creation takes it that the node has created the replica by the first setting, whose quorum it runs, whoever has set that.
+func (m *mayRun) creation() {
+	m.created = true
+	if len(m.members) == 0 {
+		return
+	}
+	since := m.members[0].byUserAt
+	for i := range m.members {
+		if m.members[i].byUserAt == since {
+			m.members[i].byUserAt = 0
+		}
+	}
 }
 
 // retract takes out what only another process has said, which no longer says it.
@@ -161,8 +192,8 @@ func (e *entry) borneOut(r *replicaEntry, n *nodeEntry, now stamp) bool {
 // LINSTOR wanted the setting already. Adjusting DRBD sets the quorum first, and adds peers only then.
 func (e *entry) connectedWith(r *replicaEntry, one member) bool {
 	wanted := one.at
-	if one.byUser {
-		wanted += stamp(userApart)
+	if one.byUserAt != 0 {
+		wanted = max(wanted, one.byUserAt+stamp(userApart))
 	}
 	return slices.ContainsFunc(e.replicas, func(peer replicaEntry) bool {
 		return peer.listed != 0 && peer.listed >= wanted && e.meetsAll(r, peer.listed)

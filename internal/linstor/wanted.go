@@ -117,7 +117,7 @@ func (s *Store) announce(ev PromotionEvent, at time.Time) {
 		}
 		s.announced[key] = stampOf(at)
 	case replica.listed != 0 && !replica.returned && (!replica.reports.value || stampOf(at)-replica.listed <= stamp(announceFor)):
-		replica.runs.created = true
+		replica.runs.creation()
 	}
 }
 
