@@ -11,11 +11,11 @@ func (s *Store) bury(e *entry, match func(node string) bool) {
 		if !match(r.node) {
 			return false
 		}
-		online := s.isOnline(r.node)
-		if online && !e.hasLeft(r.node) {
+		online, inUse := s.isOnline(r.node), r.inUse.known && r.inUse.value
+		if online && !inUse && !e.hasLeft(r.node) {
 			e.left = append(slices.Clone(e.left), r.node)
 		}
-		if !online || !r.inUse.known || r.inUse.value {
+		if !online || !r.inUse.known || inUse {
 			r.connections = nil
 			s.keepGone(key, &r)
 		}
