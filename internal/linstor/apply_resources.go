@@ -234,7 +234,11 @@ func (s *Store) add(name string) *entry {
 
 // replace makes the list the whole of e. The lock must be held.
 func (s *Store) replace(e *entry, list []wireResource, at span) {
+	before := len(e.replicas)
 	s.bury(e, func(node string) bool { return !lists(list, node) })
+	if len(e.replicas) < before {
+		e.shrunk = stampOf(at.end)
+	}
 	nodes := make([]string, 0, len(list))
 	for _, r := range list {
 		nodes = append(nodes, fold(r.NodeName))

@@ -251,7 +251,7 @@ func (s *Store) groupReadAt(name string) time.Time {
 }
 
 // settingsInDoubt tells whether the quorum of a resource may have changed: its settings were never read, or not since
-// replicas or their disks have changed, upon which LINSTOR adapts the definition's quorum.
+// replicas or their disks have changed, upon which LINSTOR adapts the definition's quorum; or not again since one has gone.
 func (s *Store) settingsInDoubt(name string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -262,8 +262,12 @@ func (s *Store) settingsInDoubt(name string) bool {
 	if group := s.groups[d.group]; d.group != "" && (group == nil || group.read == 0) {
 		return true
 	}
-	return d.read == 0 || e.inDoubt(d)
+	return d.read == 0 || e.inDoubt(d) || e.shrunk != 0 && d.read < e.shrunk+stamp(shrunkApart)
 }
+
+// shrunkApart is how much later than a list that lacks a replica a definition must be read: LINSTOR deletes a replica in one step, and
+// adapts the quorum in the next.
+const shrunkApart = 500 * time.Millisecond
 
 // anyInDoubt tells whether there is a resource of which settingsInDoubt is true.
 func (s *Store) anyInDoubt() bool {

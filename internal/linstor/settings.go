@@ -38,6 +38,7 @@ func (f *Feed) readUpperLevels(ctx context.Context) (changed bool, err error) {
 	at.end = time.Now()
 	f.confirmed(at.start)
 	names := f.store.applyControllerProps(props, at)
+	f.pollUnsettled(names)
 
 	at = span{start: time.Now()}
 	groups, err := f.client.groups(ctx)
@@ -45,7 +46,17 @@ func (f *Feed) readUpperLevels(ctx context.Context) (changed bool, err error) {
 		return len(names) > 0, err
 	}
 	at.end = time.Now()
-	return len(f.store.applyGroups(groups, at))+len(names) > 0, nil
+	grouped := f.store.applyGroups(groups, at)
+	f.pollUnsettled(grouped)
+	return len(grouped)+len(names) > 0, nil
+}
+
+// pollUnsettled asks for a read of those of some resources of which a node may run another setting than LINSTOR wants. A replica that
+// came before the quorum changed must not be found long after it, as if it proved that the quorum was applied.
+func (f *Feed) pollUnsettled(names []string) {
+	for _, name := range f.store.unsettledOf(names) {
+		f.Poll(name)
+	}
 }
 
 // readDefinitions reads all definitions, and asks for a read of the resources whose quorum has changed: their replicas may have, too.
@@ -156,4 +167,15 @@ func (s *Store) awaitsLists(now time.Time) (names []string) {
 		}
 	}
 	return names
+}
+
+func (s *Store) unsettledOf(names []string) (unsettled []string) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, name := range names {
+		if s.unsettled[fold(name)] {
+			unsettled = append(unsettled, name)
+		}
+	}
+	return unsettled
 }

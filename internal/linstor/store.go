@@ -50,6 +50,8 @@ type entry struct {
 	setConfirmed stamp
 	// reshaped is the end of the last reading that showed other replicas or disks: settings that were read before it are in doubt.
 	reshaped stamp
+	// shrunk is the end of the last list that lacked a replica which was there before.
+	shrunk stamp
 	// old is set where LINSTOR had the resource before it was followed. read is set once its replicas have been read.
 	old, read bool
 	// wanted is the setting that LINSTOR wants; nil before it is known. wantedAt is since when, and wantedRead the end of the reading
