@@ -51,7 +51,7 @@ type failure struct {
 }
 
 func (f failure) String() string {
-	return fmt.Sprintf("%v to %v: %s %s (%s; A is %s), must be %s: %s", time.Duration(f.from), time.Duration(f.to),
+	return fmt.Sprintf("%v to %v: %s %s (%s; A is %s), must be %s: %s", f.from, f.to,
 		f.got.Verdict, f.got.Reason, f.got.Message, f.got.State, f.demand, f.demand.Why)
 }
 
@@ -100,7 +100,7 @@ func judge(t *testing.T, transcript *recordings.Transcript, lastRenewal time.Dur
 func (j *judgement) compare(must []recordings.Demand, at recordings.Seconds, decision failover.Decision) {
 	said := fmt.Sprintf("%s %s (%s)", decision.Verdict, decision.Reason, decision.State)
 	if last := len(j.decisions) - 1; last < 0 || !strings.HasSuffix(j.decisions[last], ": "+said) {
-		j.decisions = append(j.decisions, fmt.Sprintf("%v: %s", time.Duration(at), said))
+		j.decisions = append(j.decisions, fmt.Sprintf("%v: %s", at, said))
 	}
 	for _, demand := range must {
 		if at < demand.From || at > demand.To {

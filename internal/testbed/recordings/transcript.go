@@ -33,6 +33,9 @@ type Transcript struct {
 // Seconds is a time of a transcript, counted from the fault, or a length of time.
 type Seconds time.Duration
 
+// String returns the time as Go writes it.
+func (s Seconds) String() string { return time.Duration(s).String() }
+
 // UnmarshalJSON decodes a number of seconds.
 func (s *Seconds) UnmarshalJSON(raw []byte) error {
 	var seconds float64
