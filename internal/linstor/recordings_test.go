@@ -186,6 +186,20 @@ func stateOf(r wireResource) map[string]any {
 	return state
 }
 
+func TestWhatARecordedListLeavesOutIsUnknown(t *testing.T) {
+	t.Parallel()
+	for _, recording := range recordings.Names(t) {
+		t.Run(recording, func(t *testing.T) {
+			t.Parallel()
+			for _, line := range recordings.Load(t, recording).Lines {
+				if line.Status == http.StatusOK && strings.Contains(line.Get, "/resources") {
+					leavesOut(t, line.Body)
+				}
+			}
+		})
+	}
+}
+
 func TestEveryRecordedEventIsUnderstood(t *testing.T) {
 	t.Parallel()
 	for _, recording := range recordings.Names(t) {
