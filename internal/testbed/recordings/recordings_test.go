@@ -19,6 +19,9 @@ var stories = []struct{ file, story string }{
 	{"05-real-links-cut", "a Primary loses both links and is the last to notice"},
 	{"06-real-short-cut", "a cut of three seconds is seen by nobody"},
 	{"07-real-one-link-cut", "a Primary loses one link and keeps quorum by the tie-breaker"},
+	{"08-satellite-killed", "a satellite is killed and started again while DRBD is well"},
+	{"09-satellite-cut", "a satellite is cut off and comes back while DRBD is well"},
+	{"10-linstor-restart", "LINSTOR restarts while all is well"},
 	{"11-linstor-restart-in-loss", "LINSTOR restarts while a node is lost and never sees it again"},
 	{"12-quorum-on-controller", "quorum is set on the controller and no satellite hears of it"},
 	{"13-adjust-fails", "quorum is set on the definition and the node of the pod fails to apply it"},
@@ -61,6 +64,17 @@ func TestDecisionsAreThoseOfTheRecording(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+func TestEveryRecordingHasItsStory(t *testing.T) {
+	t.Parallel()
+	var told []string
+	for _, s := range stories {
+		told = append(told, s.file)
+	}
+	if names := recordings.Names(t); !slices.Equal(names, told) {
+		t.Errorf("judged are %q, recorded %q", told, names)
 	}
 }
 
