@@ -33,6 +33,7 @@ const (
 type ClockReconciler struct {
 	gatherer
 	memory *settingsMemory
+	losses *losses
 }
 
 func (r *ClockReconciler) setup(mgr ctrl.Manager, options controller.Options) error {
@@ -46,6 +47,7 @@ func (r *ClockReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 	var pv corev1.PersistentVolume
 	if err := r.cache.Get(ctx, req.NamespacedName, &pv); err != nil {
 		r.memory.forget(req.Name)
+		r.losses.forget(req.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	resource, ours := resourceOf(&pv, r.driver)
@@ -63,9 +65,12 @@ func (r *ClockReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("gathering what is known of volume %s: %w", pv.Name, err)
 	}
+	r.losses.keep(pv.Name, inputs)
 	var again time.Duration
 	for _, in := range inputs {
-		if failover.Decide(in).After > 0 {
+		d := failover.Decide(in)
+		r.losses.decided(pv.Name, in.Node.Name, d)
+		if d.After > 0 {
 			again = clockInterval
 			r.keep(resource, in, began.Add(clockHorizon))
 		}

@@ -27,6 +27,7 @@ type FailoverReconciler struct {
 	inUse    *volumesInUse
 	recorder events.EventRecorder
 	reports  *reports
+	losses   *losses
 	halt     *haltSwitch
 	memory   *settingsMemory
 	crowd    *crowd
@@ -52,6 +53,7 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 	var pv corev1.PersistentVolume
 	if err := r.cache.Get(ctx, req.NamespacedName, &pv); err != nil {
 		r.reports.forget(req.Name)
+		r.losses.forget(req.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	resource, ours := resourceOf(&pv, r.driver)
@@ -83,9 +85,11 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 		return reconcile.Result{}, fmt.Errorf("gathering what is known of volume %s: %w", pv.Name, err)
 	}
 	r.reports.keep(pv.Name, inputs)
+	r.losses.keep(pv.Name, inputs)
 
 	for _, in := range inputs {
 		d := failover.Decide(in)
+		r.losses.decided(pv.Name, in.Node.Name, d)
 		r.decided(resource, began)
 		after, begins := r.crowd.begins(in, d)
 		if d.Verdict == failover.Lost || begins {

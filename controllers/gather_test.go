@@ -267,10 +267,10 @@ func TestHaltIsAskedForTwiceASecond(t *testing.T) {
 	t.Parallel()
 	now := start.Time
 	asked := 0
-	h := &haltSwitch{
+	h := (&haltSwitch{
 		linstor: noLinstor{}, clock: clockAt{&now}, metrics: newSteps(t).r.reports.metrics, lost: func() map[string]bool { asked++; return nil },
 		limit: failover.Limit{Percent: true, Value: 50}, recorder: &eventLog{},
-	}
+	}).ready()
 	for _, step := range []struct {
 		after time.Duration
 		want  int

@@ -136,7 +136,7 @@ type parts struct {
 func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) parts {
 	kubelets.onRenewal(func(node string, at time.Time) { cfg.Linstor.Alive(node, at) })
 	memory := newSettingsMemory(cfg.Linstor)
-	reports := newReports(cfg.Metrics, cfg.Clock.Now)
+	reports, losses := newReports(cfg.Metrics, cfg.Clock.Now), newLosses()
 	g := gatherer{
 		cache: cache, live: live, linstor: cfg.Linstor, kubelets: kubelets, clock: cfg.Clock,
 		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings, metrics: cfg.Metrics,
@@ -152,21 +152,21 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 	inUse := newVolumesInUse(c, live)
 	g.podLists.crowded, inUse.batches.crowded = crowd.many, crowd.many
 	keepAway := newKeepAway(g, cfg, c, recorder)
-	halt := &haltSwitch{
-		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: recorder, lost: reports.lostNodes,
+	halt := (&haltSwitch{
+		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: recorder, lost: losses.lostNodes,
 		limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, dryRun: cfg.DryRun,
-	}
+	}).ready()
 	clockGatherer := g
 	clockGatherer.lookAfter, clockGatherer.lookAfterPods = clockDelay, clockPodDelay
 	return parts{
-		clock: &ClockReconciler{gatherer: clockGatherer, memory: memory},
+		clock: &ClockReconciler{gatherer: clockGatherer, memory: memory, losses: losses},
 		failover: &FailoverReconciler{
 			gatherer: g, client: c, keepAway: keepAway, inUse: inUse, recorder: recorder,
-			reports: reports, halt: halt, crowd: crowd, memory: memory,
+			reports: reports, losses: losses, halt: halt, crowd: crowd, memory: memory,
 			fastDetach: cfg.FastDetach, reconcileInterval: cfg.ReconcileInterval,
 		},
 		keepAway:   &KeepAwayReconciler{KeepAway: keepAway},
-		vigil:      &Vigil{gatherer: g},
+		vigil:      &Vigil{gatherer: g, halt: halt},
 		burial:     &Burial{gatherer: g},
 		protection: &Protection{Survey: NewSurvey(cfg, kubelets, cache), halt: halt, metrics: cfg.Metrics},
 		recovery: &Recovery{

@@ -230,49 +230,6 @@ func TestADryRunNamesEveryDeed(t *testing.T) {
 	}
 }
 
-func TestCornersOfTheGuard(t *testing.T) {
-	t.Parallel()
-
-	half := Limit{Percent: true, Value: 50}
-	online := func(name string) Satellite { return Satellite{Name: name, Online: true, LastOnline: now} }
-	lostFor := func(d time.Duration) Satellite { return Satellite{Name: "lost", LastOnline: ago(d)} }
-	for name, c := range map[string]struct {
-		view    View
-		limit   Limit
-		tripped bool
-	}{
-		"a node that was lost exactly an hour ago counts": {
-			View{Satellites: []Satellite{lostFor(time.Hour)}, Up: ago(time.Hour)}, half, true,
-		},
-		"a node that was lost more than an hour ago does not": {
-			View{Satellites: []Satellite{lostFor(time.Hour + 1)}, Up: ago(time.Hour)}, half, false,
-		},
-		"nodes never seen count for two minutes after LINSTOR came back": {
-			View{Satellites: []Satellite{{Name: "never"}}, Up: ago(2*time.Minute - 1)}, half, true,
-		},
-		"nodes never seen do not count from then on": {
-			View{Satellites: []Satellite{{Name: "never"}}, Up: ago(2 * time.Minute)}, half, false,
-		},
-		"right after LINSTOR came back a view of half of the replicas is let pass": {
-			View{Satellites: []Satellite{online("a")}, Up: ago(time.Second), Replicas: 10, Reporting: 5}, half, false,
-		},
-		"as many as the limit may be lost": {
-			View{Satellites: []Satellite{lostFor(time.Minute)}, Up: ago(time.Hour)}, Limit{Value: 1}, false,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c.view.Now = now
-			if got := Guard(c.view, c.limit); (got != "") != c.tripped {
-				t.Errorf("Guard says %q, want tripped: %t", got, c.tripped)
-			}
-		})
-	}
-	if limit, err := ParseLimit("101"); err != nil || limit != (Limit{Value: 101}) {
-		t.Errorf("ParseLimit = %v, %v, want 101 nodes", limit, err)
-	}
-}
-
 func TestCornersOfKeepAway(t *testing.T) {
 	t.Parallel()
 

@@ -20,6 +20,8 @@ type Decision struct {
 	Verdict Verdict
 	// Reason is why.
 	Reason Reason
+	// Loss is the reason of the loss itself, which a gate's hides; empty where nothing is known to be lost.
+	Loss Reason
 	// State is A's state of R.
 	State State
 	// Message is the reason in words, for a log line or an Event.
@@ -61,6 +63,7 @@ func judge(s situation) Decision {
 		d.Verdict, d.Reason, d.Message = NotLost, f.reason, f.message
 		return d
 	}
+	d.Loss = f.reason
 	if rest := remaining(s, f); rest > 0 {
 		d.Verdict, d.GraceLeft, d.After = Pending, rest, min(rest, lookAgain)
 		d.Message = fmt.Sprintf("%s; the grace of %s has not passed", f.message, f.grace)
