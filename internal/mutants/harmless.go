@@ -17,7 +17,7 @@ var harmless = map[string]string{
 	"controllers/gather.go: candidates: without in.Attachment != nil":                                                "a node without pods is a candidate by its attachment only",
 	"controllers/confirm.go: confirmAttachment: never va.Spec.NodeName != node":                                      "what is read too much is sorted out afterwards",
 	"controllers/gather.go: podsOf: never claim == \"\"":                                                             "no pod has a claim without a name",
-	"controllers/halt.go: view: without node.Online.Known":                                                          "what is not known has the value false",
+	"controllers/halt.go: view: without node.Online.Known":                                                           "what is not known has the value false",
 	"controllers/failover_actions.go: isOld: r.age(in) > failover.MaxAge with >=":                                    "what is exactly so old is read once more",
 	"controllers/confirm.go: confirmEmptied: g.clock.Now().Sub(in.Asked) > recent with >=":                           "what is exactly so old is read once more",
 	"controllers/failover_controller.go: add: d < time.Duration(*s) with <=":                                         "what is equal may be put in the other's place",
