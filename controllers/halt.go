@@ -80,11 +80,7 @@ func (h *haltSwitch) ask(ctx context.Context, _ string, wanted []time.Time) (fai
 // observe has the guard look at the nodes, which it must every few seconds, on every replica: it acts on what they were before. That
 // the guard has opened is said by whoever said that it has closed.
 func (h *haltSwitch) observe(ctx context.Context) {
-	guard := h.guard(h.clock.Now())
-	h.mu.Lock()
-	told := h.told
-	h.mu.Unlock()
-	if told && guard == "" {
+	if guard := h.guard(h.clock.Now()); guard == "" {
 		h.tell(ctx, guard)
 	}
 }

@@ -269,6 +269,9 @@ func TestWhichNodesHaveALostVolume(t *testing.T) {
 		"it was closed under its pod": {func(l *losses) {
 			l.decided("db", nodeA, decision(failover.Pending, failover.Demoted, failover.Secondary))
 		}, false},
+		"its node is out of LINSTOR's reach, but a peer reaches it": {func(l *losses) {
+			l.decided("db", nodeA, decision(failover.NotLost, "", failover.Unreachable))
+		}, false},
 		"it is well on another node": {func(l *losses) { l.decided("db", nodeB, decision(failover.NotLost, "", failover.PrimaryUp)) }, true},
 		"it is used on another node only": {func(l *losses) {
 			l.keep("db", []failover.Input{{Node: failover.Node{Name: nodeB}}})

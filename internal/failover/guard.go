@@ -154,7 +154,7 @@ func (m *GuardMemory) remember(v View) {
 		before, known := m.nodes[s.Name]
 		after, lost := before.then(s)
 		if lost || !known && !s.healthy() {
-			after.newly, m.last = true, latest(m.last, v.Now)
+			after.newly, m.last = true, v.Now
 		}
 		nodes[s.Name] = after
 	}

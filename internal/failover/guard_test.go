@@ -125,9 +125,9 @@ func TestTheGuardInTime(t *testing.T) {
 			l.away("c")
 			l.until(6 * time.Second)
 			l.closed("3 of 5 nodes")
-			l.until(4*time.Second + GuardQuiet - time.Second)
+			l.until(2*time.Minute + 3*time.Second)
 			l.closed("3 of 5 nodes")
-			l.until(4*time.Second + GuardQuiet)
+			l.until(2*time.Minute + 4*time.Second)
 			l.open()
 		}},
 		"two of five nodes have been away for long, and a third one dies": {"a b c d e", func(l *timeline) {
@@ -273,9 +273,56 @@ func TestTheGuardInTime(t *testing.T) {
 			l.until(6 * time.Second)
 			l.open()
 			l.view.Reporting = 4
-			l.until(GuardWarmUp - time.Second)
+			l.until(2*time.Minute - time.Second)
 			l.closed("LINSTOR came back")
-			l.until(GuardWarmUp)
+			l.until(2 * time.Minute)
+			l.open()
+		}},
+		"LINSTOR is away before most of its replicas were heard of": {"a b c", func(l *timeline) {
+			l.view.Up, l.view.Replicas, l.view.Reporting = time.Time{}, 10, 4
+			l.until(10 * time.Minute)
+			l.closed("LINSTOR came back a moment ago and knows the state of 4 of 10 replicas only")
+		}},
+		"a node that is added and well is no loss": {"a b c d e", func(l *timeline) {
+			l.away("a", "b", "c", "d")
+			l.until(time.Minute)
+			l.view.Satellites = append(l.view.Satellites, Satellite{Name: "f", Online: true})
+			l.until(2*time.Minute - time.Second)
+			l.closed("4 of 6 nodes")
+			l.until(2 * time.Minute)
+			l.open()
+		}},
+		"a node that was back counts from when it left again": {"a b c", func(l *timeline) {
+			l.away("a")
+			l.until(10 * time.Second)
+			l.back("a")
+			l.until(20 * time.Second)
+			l.away("b")
+			l.until(30 * time.Second)
+			l.away("a")
+			l.until(2*time.Minute + 29*time.Second)
+			l.closed("2 of 3 nodes")
+			l.until(2*time.Minute + 30*time.Second)
+			l.open()
+		}},
+		"a node with a lost volume is not lost again when its satellite leaves": {"a b c", func(l *timeline) {
+			l.loses("a", "b")
+			l.until(time.Minute)
+			l.away("a", "b")
+			l.node("a").LastOnline = l.view.Now.Add(time.Second)
+			l.until(2*time.Minute - time.Second)
+			l.closed("2 of 3 nodes")
+			l.until(2 * time.Minute)
+			l.open()
+		}},
+		"a node that is back but still has a lost volume is not lost again": {"a b c", func(l *timeline) {
+			l.away("a", "b")
+			l.loses("a", "b")
+			l.until(time.Minute)
+			l.node("a").Online = true
+			l.until(2*time.Minute - time.Second)
+			l.closed("2 of 3 nodes")
+			l.until(2 * time.Minute)
 			l.open()
 		}},
 		"a node that LINSTOR no longer lists does not count": {"a b c", func(l *timeline) {

@@ -22,18 +22,19 @@ type target struct {
 var targets = []target{
 	{
 		folder: "internal/failover",
-		except: []string{"foresee.go", "obstacle.go"}, // forecasts, on which nothing is done
-		skip:   []string{"String", "abbreviated"},     // words
+		except: []string{"foresee.go", "obstacle.go"},        // forecasts, on which nothing is done
+		skip:   []string{"String", "abbreviated", "Imagine"}, // words, and a forecast
 	},
 	{
 		folder: "controllers",
 		only: []string{
 			"attachments.go", "confirm.go", "crowd.go", "crowd_removal.go", "failover_actions.go", "failover_controller.go",
 			"failover_detach.go", "failover_removal.go", "gather.go", "halt.go", "indexes.go", "keepaway.go", "keepaway_controller.go",
-			"kubelets.go", "pods.go", "volumes_in_use.go",
+			"kubelets.go", "losses.go", "pods.go", "volumes_in_use.go",
 		},
 		skip: []string{
 			"tell",                   // words
+			"imagined",               // a forecast
 			"noteArrival", "decided", // metrics
 			"retryAct", "glance", "haltAge", "keepAwayInterval", "keepAwayExpiry", "releaseTimeout", // pace
 			"crowdFew", "crowdRequests", "crowdFresh", "crowdWait", "crowdQuiet", "crowdTurn", "crowdPatience", "crowdPause", "crowdDenied", // pace
