@@ -61,13 +61,34 @@ func (m *settingsMemory) take(volume, resource string, attachments []storagev1.V
 		m.linstor.Retract(resource, now)
 	}
 	for _, text := range news {
-		var sets linstor.Sets
-		if err := json.Unmarshal([]byte(text), &sets); err != nil {
-			return fmt.Errorf("reading annotation %s of an attachment of volume %s: %w", AnnotationMayRun, volume, err)
+		sets, err := parseMayRun(text)
+		if err != nil {
+			return fmt.Errorf("an attachment of volume %s: %w", volume, err)
 		}
 		m.linstor.Unite(resource, sets, now)
 	}
 	return nil
+}
+
+// MayRun returns what an attachment says that nodes may run of its resource; nil where it says nothing.
+func MayRun(va *storagev1.VolumeAttachment) (linstor.Sets, error) {
+	text := va.Annotations[AnnotationMayRun]
+	if text == "" {
+		return nil, nil
+	}
+	sets, err := parseMayRun(text)
+	if err != nil {
+		return nil, fmt.Errorf("attachment %s: %w", va.Name, err)
+	}
+	return sets, nil
+}
+
+func parseMayRun(text string) (linstor.Sets, error) {
+	var sets linstor.Sets
+	if err := json.Unmarshal([]byte(text), &sets); err != nil {
+		return nil, fmt.Errorf("reading annotation %s: %w", AnnotationMayRun, err)
+	}
+	return sets, nil
 }
 
 // forget drops what is known of a volume that is gone.

@@ -81,6 +81,64 @@ func complaints() map[string]complaint {
 				"Remedy: linstor resource-definition set-property RESOURCE DrbdOptions/Resource/quorum majority", "1 protected, 1 not",
 			},
 		},
+		"a node may still run what LINSTOR no longer shows": {
+			provoke: func(b *bench) {
+				other(virtual.Volume{}, nil)(b)
+				b.remember("pvc-other", linstor.Sets{nodeA: {
+					{Quorum: "off", Diskful: []string{nodeA, nodeB}, Diskless: []string{nodeT}},
+					{Quorum: "majority", Diskful: []string{nodeA, nodeB}, Diskless: []string{nodeT}},
+				}})
+			}, status: StatusUnprotected,
+			says: []string{
+				"other-0", "majority/off", "Unprotected", "QuorumUnconfirmed", "ERROR QuorumUnconfirmed",
+				"- pvc-other on node-a: STAYS: may still run quorum off (LINSTOR shows majority): restart linstor-satellite on node-a",
+				"Remedy: restart linstor-satellite on the node, which leaves DRBD alone", "1 protected, 1 not",
+			},
+		},
+		"a node that may run something else is away": {
+			provoke: func(b *bench) {
+				b.remember("pvc-db", linstor.Sets{nodeA: {
+					{Quorum: "off", Diskful: []string{nodeA, nodeB}, Diskless: []string{nodeT}},
+					{Quorum: "majority", Diskful: []string{nodeA, nodeB}, Diskless: []string{nodeT}},
+				}})
+				b.Crash(nodeA)
+				b.pass(time.Minute)
+			}, status: StatusUnprotected,
+			says: []string{"ERROR QuorumUnconfirmed", "- pvc-db on node-a: STAYS: may still run quorum off (LINSTOR shows majority): bring node-a back"},
+		},
+		"a node may still count the votes of other replicas": {
+			provoke: func(b *bench) {
+				b.remember("pvc-db", linstor.Sets{nodeA: {
+					{Quorum: "majority", Diskful: []string{nodeA}},
+					{Quorum: "majority", Diskful: []string{nodeA, nodeB}, Diskless: []string{nodeT}},
+				}})
+			}, status: StatusUnprotected,
+			says: []string{"- pvc-db on node-a: STAYS: may still run other replicas than LINSTOR shows: restart linstor-satellite on node-a"},
+		},
+		"another process remembers what LINSTOR shows": {
+			provoke: func(b *bench) {
+				b.remember("pvc-db", linstor.Sets{nodeA: {{Quorum: "majority", Diskful: []string{nodeA, nodeB}, Diskless: []string{nodeT}}}})
+			}, status: StatusProtected, says: []string{"Protected 5s"}, silent: []string{"QuorumUnconfirmed"},
+		},
+		"what another process remembers cannot be read": {
+			provoke: func(b *bench) { b.annotateAttachments("pvc-db", "no JSON") }, status: StatusUnknown,
+			says: []string{"ERROR KubernetesUnreadable", controllers.AnnotationMayRun, "Could not tell"},
+		},
+		"quorum is set on the controller": {
+			provoke: property(linstorsim.PropQuorum, "majority"), status: StatusProtected,
+			says: []string{
+				"WARNING QuorumOnController: DrbdOptions/Resource/quorum is majority on the LINSTOR controller", "satellites are not told",
+				"Remedy: linstor resource-group set-property GROUP DrbdOptions/Resource/quorum majority", "restart linstor-satellite",
+			},
+		},
+		"another node could write without a majority": {
+			provoke: func(b *bench) {
+				other(virtual.Volume{Diskful: []string{nodeA, nodeB}, Quorum: "off"}, nil)(b)
+				b.Crash(nodeA)
+				b.pass(time.Minute)
+			}, status: StatusUnprotected,
+			says: []string{"ERROR WithoutQuorum", "- pvc-other on node-b", "Remedy: restart linstor-satellite"}, silent: []string{"pvc-db on node-b"},
+		},
 		"there is one replica": {
 			provoke: other(virtual.Volume{Diskful: []string{nodeA}}, nil), status: StatusUnprotected,
 			says:   []string{"other-0", "1+0", "NoSurvivor", "ERROR TooFewReplicas", "- pvc-other", "--place-count 2"},

@@ -3,6 +3,7 @@ package check
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -120,6 +122,38 @@ func (b *bench) workload(w virtual.Workload) {
 		w.Nodes = []string{nodeA, nodeB}
 	}
 	b.AddWorkload(w)
+}
+
+// remember has the attachments of a resource's volume say what nodes may run of it, as the leader writes it there.
+func (b *bench) remember(resource string, sets linstor.Sets) {
+	b.Helper()
+	text, err := json.Marshal(sets)
+	b.must(err)
+	b.annotateAttachments(resource, string(text))
+}
+
+func (b *bench) annotateAttachments(resource, text string) {
+	b.Helper()
+	var pvs corev1.PersistentVolumeList
+	b.must(b.Client().List(b.ctx, &pvs))
+	var attachments storagev1.VolumeAttachmentList
+	b.must(b.Client().List(b.ctx, &attachments))
+	found := false
+	for i := range attachments.Items {
+		va := &attachments.Items[i]
+		for _, pv := range pvs.Items {
+			if pv.Spec.CSI == nil || pv.Spec.CSI.VolumeHandle != resource || va.Spec.Source.PersistentVolumeName == nil ||
+				*va.Spec.Source.PersistentVolumeName != pv.Name {
+				continue
+			}
+			va.Annotations = map[string]string{controllers.AnnotationMayRun: text}
+			b.must(b.Client().Update(b.ctx, va))
+			found = true
+		}
+	}
+	if !found {
+		b.Fatalf("resource %s has no attachment", resource)
+	}
 }
 
 // check runs the command and returns what it prints, and the exit status.

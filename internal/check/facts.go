@@ -21,6 +21,8 @@ type Facts struct {
 	Idle []string
 	// Settings are the DRBD options in force.
 	Settings []linstor.Setting
+	// ControllerQuorum is the quorum that a person has set on LINSTOR's controller; empty where nobody has.
+	ControllerQuorum string
 	// Controller is what is known of the controller's Deployment.
 	Controller Controller
 	// Denied are the permissions that the controller lacks.

@@ -10,7 +10,7 @@ import (
 
 // findings returns everything that should be changed, sorted by severity.
 func findings(f Facts, rows []Row) []Finding {
-	all := slices.Concat(access(f), installation(f), topology(rows), hindrances(rows), drbdOptions(f.Settings), labelling(f))
+	all := slices.Concat(access(f), installation(f), topology(rows), hindrances(f, rows), beliefs(f), drbdOptions(f.Settings), labelling(f))
 	order := []Severity{Error, Warning, Info}
 	slices.SortStableFunc(all, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
@@ -114,7 +114,7 @@ func topology(rows []Row) []Finding {
 }
 
 // hindrances tells the reasons for which pods would not be moved, but for those that the topology explains.
-func hindrances(rows []Row) []Finding {
+func hindrances(f Facts, rows []Row) []Finding {
 	explained := map[string]bool{}
 	for _, finding := range topology(rows) {
 		for _, resource := range finding.Objects {
@@ -127,9 +127,15 @@ func hindrances(rows []Row) []Finding {
 		if reason == failover.StateUnknown {
 			finding.Message = "could not be told"
 		}
-		for _, r := range rows {
+		for i, r := range rows {
 			relevant := r.Verdict == failover.Unprotected || r.Verdict == failover.Untold
 			if r.Reason != reason || !relevant || reason == failover.NoSurvivor && explained[r.Resource] {
+				continue
+			}
+			if reason == failover.QuorumUnconfirmed {
+				for _, line := range doubts(f.Uses[i].Input, r.Message) {
+					finding.Objects = appendNew(finding.Objects, line)
+				}
 				continue
 			}
 			finding.Objects = append(finding.Objects, fmt.Sprintf("pod %s/%s, resource %s: %s", r.Namespace, r.Pod, r.Resource, r.Message))

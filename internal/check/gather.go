@@ -88,6 +88,9 @@ func (s sources) readCluster(ctx context.Context, d deployment, facts *Facts) er
 	if err := s.readLinstor(ctx, feed, resources(uses), facts); err != nil {
 		facts.LinstorError = err.Error()
 	}
+	if err := recall(ctx, reader, memory, uses); err != nil {
+		return err
+	}
 	memory.Assume()
 	// Now the same with what LINSTOR says.
 	if facts.Uses, facts.Idle, err = survey.Uses(ctx, facts.Namespace); err != nil {
@@ -114,6 +117,9 @@ func (s sources) readLinstor(ctx context.Context, feed *linstor.Feed, names []st
 	}
 	var err error
 	if facts.Settings, err = s.linstor.Settings(ctx, names, optionKeys()); err != nil {
+		return err
+	}
+	if facts.ControllerQuorum, err = s.linstor.QuorumOfController(ctx); err != nil {
 		return err
 	}
 	tasks, ctx := errgroup.WithContext(ctx)

@@ -94,6 +94,10 @@ const (
 	// NoTieBreaker : two nodes have a disk and no diskless replica breaks the tie, so that the loss of one takes quorum
 	// from both.
 	NoTieBreaker Code = "NoTieBreaker"
+	// QuorumOnController : a person has set quorum on LINSTOR's controller, of which the satellites are not told.
+	QuorumOnController Code = "QuorumOnController"
+	// WithoutQuorum : a node says that it could write without a majority.
+	WithoutQuorum Code = "WithoutQuorum"
 	// DRBDOption : a DRBD option leaves a node that lost its quorum or its data in need of help by hand.
 	DRBDOption Code = "DRBDOption"
 	// NodeAgent : the high availability controller of 1.x, an agent on every node, runs beside this one.
@@ -106,7 +110,7 @@ const (
 func Codes() []Code {
 	return []Code{
 		KubernetesUnreadable, LinstorUnreachable, ControllerNotRunning, ControllerUnknown, MissingPermission, PermissionsUnknown,
-		TooFewReplicas, NoTieBreaker, DRBDOption, NodeAgent, NoVolume,
+		TooFewReplicas, NoTieBreaker, QuorumOnController, WithoutQuorum, DRBDOption, NodeAgent, NoVolume,
 	}
 }
 

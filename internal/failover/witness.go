@@ -55,6 +55,18 @@ func runsWithoutQuorum(r Resource, node string) string {
 	return ""
 }
 
+// WithoutQuorum names the nodes that say R may be promoted there although they reach no majority: whatever LINSTOR shows, they run R
+// without quorum.
+func WithoutQuorum(r Resource) []string {
+	var nodes []string
+	for _, replica := range r.Replicas {
+		if survives(replica) && isWithoutQuorum(r, replica) {
+			nodes = append(nodes, replica.Node)
+		}
+	}
+	return nodes
+}
+
 func survives(r Replica) bool {
 	return !r.Leaving && !r.Gone && r.Online.is(true) && r.MayPromote.is(true)
 }

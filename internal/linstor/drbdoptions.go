@@ -21,6 +21,19 @@ const (
 	OptionRRConflict = "DrbdOptions/Net/rr-conflict"
 )
 
+// OptionQuorum is DRBD's quorum: off, majority, all or a number.
+const OptionQuorum = propQuorum
+
+// QuorumOfController returns the quorum that a person has set on LINSTOR's controller, empty where nobody has. LINSTOR shows it on every
+// resource definition, and tells no satellite.
+func (c *Client) QuorumOfController(ctx context.Context) (string, error) {
+	props, err := c.controllerProps(ctx)
+	if err != nil || props[propQuorumSetBy] != setByUser {
+		return "", err
+	}
+	return props[propQuorum], nil
+}
+
 // Level is where a property is set. A satellite uses the highest level that sets it.
 type Level string
 

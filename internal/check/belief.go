@@ -1,0 +1,108 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+)
+
+// recall takes over what the controllers have kept on the attachments: which settings nodes may run beside the one that LINSTOR shows.
+func recall(ctx context.Context, reader client.Reader, store *linstor.Store, uses []controllers.Use) error {
+	resources := make(map[string]string)
+	for _, use := range uses {
+		if use.Volume != "" {
+			resources[use.Volume] = use.Input.Resource.Name
+		}
+		for _, pod := range use.Input.Pods {
+			for _, other := range pod.Others {
+				resources[other.Name] = other.Resource.Name
+			}
+		}
+	}
+	var attachments storagev1.VolumeAttachmentList
+	if err := reader.List(ctx, &attachments); err != nil {
+		return fmt.Errorf("listing attachments: %w", err)
+	}
+	for i := range attachments.Items {
+		va := &attachments.Items[i]
+		volume := va.Spec.Source.PersistentVolumeName
+		if volume == nil || resources[*volume] == "" {
+			continue
+		}
+		sets, err := controllers.MayRun(va)
+		if err != nil {
+			return err
+		}
+		store.Unite(resources[*volume], sets, time.Now())
+	}
+	return nil
+}
+
+// beliefs tells where a node may run another quorum than LINSTOR shows, or shows that it does.
+func beliefs(f Facts) []Finding {
+	var all []Finding
+	if f.ControllerQuorum != "" {
+		all = append(all, Finding{
+			Severity: Warning, Code: QuorumOnController,
+			Message: fmt.Sprintf("%s is %s on the LINSTOR controller: LINSTOR shows it on every resource definition at once, but "+
+				"satellites are not told, and their nodes may go on with what they ran before", linstor.OptionQuorum, f.ControllerQuorum),
+			Remedy: fmt.Sprintf("linstor resource-group set-property GROUP %s %s, or the same on the resource definitions, instead; "+
+				"then restart linstor-satellite on each node, which leaves DRBD alone", linstor.OptionQuorum, f.ControllerQuorum),
+		})
+	}
+	without := Finding{
+		Severity: Error, Code: WithoutQuorum,
+		Message: "these replicas may be promoted although they reach no majority: their nodes run without quorum, whatever LINSTOR shows",
+		Remedy: "restart linstor-satellite on the node, which leaves DRBD alone; set quorum on the resource group or definition, not on the " +
+			"controller",
+	}
+	for _, use := range f.Uses {
+		for _, node := range failover.WithoutQuorum(use.Input.Resource) {
+			without.Objects = appendNew(without.Objects, use.Input.Resource.Name+" on "+node)
+		}
+	}
+	return append(all, withObjects(without)...)
+}
+
+// doubts says in one line for each node why it is not known to run the quorum that LINSTOR shows, and what to do there.
+func doubts(in failover.Input, message string) []string {
+	r := in.Resource
+	inDoubt := func(replica failover.Replica) bool { return len(replica.MayRun) > 1 }
+	// What the pod's node may run comes first: what the others may run counts only where that is settled.
+	found := slices.DeleteFunc(slices.Clone(r.Replicas), func(replica failover.Replica) bool {
+		return replica.Node != in.Node.Name || !inDoubt(replica)
+	})
+	if len(found) == 0 {
+		found = slices.DeleteFunc(slices.Clone(r.Replicas), func(replica failover.Replica) bool { return !inDoubt(replica) })
+	}
+	if len(found) == 0 {
+		return []string{fmt.Sprintf("%s on %s: STAYS: %s", r.Name, in.Node.Name, message)}
+	}
+	lines := make([]string, 0, len(found))
+	for _, replica := range found {
+		remedy := "restart linstor-satellite on " + replica.Node
+		if replica.Online.Known && !replica.Online.Value {
+			remedy = fmt.Sprintf("bring %s back", replica.Node)
+		}
+		lines = append(lines, fmt.Sprintf("%s on %s: STAYS: may still run %s: %s", r.Name, replica.Node, differing(r, replica), remedy))
+	}
+	return lines
+}
+
+// differing says what a replica may run that LINSTOR does not show.
+func differing(r failover.Resource, replica failover.Replica) string {
+	for _, setting := range replica.MayRun {
+		if setting.Quorum != r.Quorum {
+			return fmt.Sprintf("quorum %s (LINSTOR shows %s)", setting.Quorum, r.Quorum)
+		}
+	}
+	return "other replicas than LINSTOR shows"
+}
