@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -70,6 +71,7 @@ type Model struct {
 	// writing is held during each write, so that its preconditions hold until it is done.
 	writing sync.Mutex
 	uids    int
+	clock   atomic.Int64
 
 	mu         sync.Mutex
 	fault      func(Request) error
@@ -266,5 +268,14 @@ func notFound(o client.Object, name string) error {
 	return apierrors.NewNotFound(resourceOf(o).GroupResource(), name)
 }
 
+// SetClock lets the API server's clock be ahead by so much of the clock of everybody else in this process, or behind if negative. It
+// stamps the objects that it creates and deletes by it.
+func (m *Model) SetClock(ahead time.Duration) { m.clock.Store(int64(ahead)) }
+
+// Clock is how far the API server's clock is ahead: the header Date of its answers is the present time with that.
+func (m *Model) Clock() time.Duration { return time.Duration(m.clock.Load()) }
+
 // now is the present time as the API keeps it.
-func now() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
+func (m *Model) now() metav1.Time {
+	return metav1.NewTime(time.Now().Add(m.Clock()).Truncate(time.Second))
+}

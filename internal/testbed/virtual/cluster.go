@@ -177,13 +177,19 @@ func (c *Cluster) volumesOf(pod *corev1.Pod) []mount {
 	defer c.mu.Unlock()
 	var mounts []mount
 	for _, v := range pod.Spec.Volumes {
-		if v.PersistentVolumeClaim == nil {
+		claim, readOnly := "", false
+		switch {
+		case v.PersistentVolumeClaim != nil:
+			claim, readOnly = v.PersistentVolumeClaim.ClaimName, v.PersistentVolumeClaim.ReadOnly
+		case v.Ephemeral != nil:
+			claim = pod.Name + "-" + v.Name
+		default:
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(c.volumes)) {
 			volume := c.volumes[name]
-			if volume.Namespace == pod.Namespace && volume.Claim == v.PersistentVolumeClaim.ClaimName {
-				mounts = append(mounts, mount{volume, v.PersistentVolumeClaim.ReadOnly || volume.ReadOnly})
+			if volume.Namespace == pod.Namespace && volume.Claim == claim && !volume.Released {
+				mounts = append(mounts, mount{volume, readOnly || volume.ReadOnly})
 			}
 		}
 	}
