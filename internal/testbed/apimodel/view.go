@@ -37,6 +37,8 @@ type View struct {
 	draining bool
 	// started is closed once the View has listed everything for the first time; nil means that it has.
 	started chan struct{}
+	// untold is set when what the View has must be told again once it is no longer paused.
+	untold bool
 }
 
 // Update is one change of a View; Old or New is nil for an object that was not or is no longer in it.
@@ -99,14 +101,17 @@ func (v *View) OnUpdate(f func(Update)) (stop func()) {
 func (v *View) StartLate(d time.Duration) {
 	started := make(chan struct{})
 	v.mu.Lock()
-	v.started, v.paused = started, true
+	v.started = started
 	v.mu.Unlock()
 	time.AfterFunc(d, func() {
 		v.mu.Lock()
-		v.started = nil
+		v.started, v.untold = nil, true
+		paused := v.paused
 		v.mu.Unlock()
 		close(started)
-		v.Relist()
+		if !paused {
+			v.Resume()
+		}
 	})
 }
 
@@ -137,7 +142,13 @@ func (v *View) Pause() {
 func (v *View) Resume() {
 	v.mu.Lock()
 	v.paused = false
+	untold := v.untold && v.started == nil
+	v.untold = v.untold && !untold
 	v.mu.Unlock()
+	if untold {
+		v.Relist()
+		return
+	}
 	v.drain()
 }
 
@@ -214,7 +225,7 @@ func (v *View) next() (Update, bool) {
 		v.relisted = v.relisted[1:]
 		return update, true
 	}
-	if len(v.queue) == 0 || v.paused || time.Since(v.queue[0].Time) < v.lag {
+	if len(v.queue) == 0 || v.paused || v.started != nil || time.Since(v.queue[0].Time) < v.lag {
 		return Update{}, false
 	}
 	c := v.queue[0]

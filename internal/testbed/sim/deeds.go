@@ -52,6 +52,17 @@ type faults struct {
 	migrations map[string]string
 	// migrated are the volumes that ever had one.
 	migrated map[string]bool
+	// troubles are what the controllers' requests to the API meet, by the deed that began it.
+	troubles map[Deed]trouble
+	// troubleEnded is when the last of them ended.
+	troubleEnded time.Time
+	// machines are the nodes that are frozen, replaced is a leader that does not know yet that it no longer is one.
+	machines map[string]bool
+	replaced *process
+	// arrivals are the workloads of which a pod arrives at the controller's next write, by verb and kind.
+	arrivals map[string]string
+	// forced are the resources on the nodes from which a person has removed a pod by force.
+	forced map[place]bool
 }
 
 func newFaults() faults {
@@ -59,13 +70,14 @@ func newFaults() faults {
 		frozen: make(map[string]bool), silent: make(map[string]time.Time), kubelet: make(map[string]bool),
 		linstorUp: time.Now(), changed: make(map[string]bool), damaged: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
 		migrated: make(map[string]bool), evicted: make(map[string]bool),
+		troubles: make(map[Deed]trouble), machines: make(map[string]bool), arrivals: make(map[string]string), forced: make(map[place]bool),
 	}
 }
 
 // onNode is what happens to a node.
 var onNode = map[Deed]func(w *world, node string){
-	Crash:             func(w *world, node string) { w.Crash(node) },
-	Return:            func(w *world, node string) { w.Return(node) },
+	Crash:             func(w *world, node string) { w.Crash(w.kube(node)) },
+	Return:            func(w *world, node string) { w.Return(w.kube(node)) },
 	Isolate:           func(w *world, node string) { w.Linstor.Isolate(node); w.cutKubelet(node, true) },
 	Rejoin:            (*world).rejoin,
 	IsolateDRBD:       func(w *world, node string) { w.DRBD.Isolate(node) },
@@ -82,6 +94,8 @@ var onNode = map[Deed]func(w *world, node string){
 	ShutdownUntaint:   func(w *world, node string) { w.taint(node, false) },
 	Evict:             func(w *world, node string) { w.evict(node, true) },
 	RestoreNode:       func(w *world, node string) { w.evict(node, false) },
+	FreezeMachine:     func(w *world, node string) { w.freezeMachine(node, true) },
+	ThawMachine:       func(w *world, node string) { w.freezeMachine(node, false) },
 }
 
 // onLinstor is what happens to LINSTOR as a whole.
@@ -124,6 +138,16 @@ var onLinstor = map[Deed]func(w *world, s Step){
 	CalmAPI:         func(w *world, _ Step) { w.disturbed.Store(false) },
 	Pause:           func(w *world, _ Step) { w.pause("true") },
 	Unpause:         func(w *world, _ Step) { w.pause("false") },
+	SlowAPI:         (*world).disturb,
+	FastAPI:         (*world).disturb,
+	RejectAPI:       (*world).disturb,
+	AcceptAPI:       (*world).disturb,
+	HangAPI:         (*world).disturb,
+	UnhangAPI:       (*world).disturb,
+	Overlap:         func(w *world, _ Step) { w.overlap() },
+	EndOverlap:      func(w *world, _ Step) { w.endOverlap() },
+	ArriveAtWrite:   (*world).arriveAtWrite,
+	LeaveEnded:      func(w *world, s Step) { w.leaveEnded(s.On, s.Value) },
 }
 
 // onProcess is what happens to one replica of the controller.
@@ -135,6 +159,8 @@ var onProcess = map[Deed]func(w *world, p *process){
 	PauseCache:     func(_ *world, p *process) { p.cacheOld = true; p.view.Pause() },
 	ResumeCache:    func(_ *world, p *process) { p.cacheOld = false; p.view.Resume() },
 	RestartProcess: (*world).restartProcess,
+	FreezeProcess:  func(_ *world, p *process) { p.freeze(true) },
+	ThawProcess:    func(_ *world, p *process) { p.freeze(false) },
 }
 
 // do lets a step happen. What makes no sense at the moment does nothing.
@@ -196,16 +222,16 @@ func (w *world) rejoin(node string) {
 func (w *world) cutKubelet(node string, cut bool) {
 	w.kubelet[node] = cut
 	if cut {
-		w.SilenceKubelet(node)
+		w.SilenceKubelet(w.kube(node))
 	} else {
-		w.RestoreKubelet(node)
+		w.RestoreKubelet(w.kube(node))
 	}
 }
 
 func (w *world) taint(name string, off bool) {
 	w.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		var node corev1.Node
-		if err := w.oracle.Get(w.ctx, client.ObjectKey{Name: name}, &node); err != nil {
+		if err := w.oracle.Get(w.ctx, client.ObjectKey{Name: w.kube(name)}, &node); err != nil {
 			return err
 		}
 		kept := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.Key == shutdownTaint })
@@ -242,11 +268,7 @@ func (w *world) evict(node string, evicted bool) {
 
 // volume returns the volume of that name.
 func (w *world) volume(name string) Volume {
-	i := slices.IndexFunc(w.history.World.Volumes, func(v Volume) bool { return v.Name == name })
-	if i < 0 {
-		panic("no volume " + name)
-	}
-	return w.history.World.Volumes[i]
+	return w.history.World.volume(name)
 }
 
 func (w *world) resource(volume string) string { return w.volume(volume).Resource() }
@@ -315,7 +337,7 @@ func (w *world) runsOn(volume, node string) bool {
 		if !slices.Contains(p.Volumes, volume) || w.Client().Get(w.ctx, podKey(p.Name), &pod) != nil {
 			continue
 		}
-		if pod.Spec.NodeName == node && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
+		if home(&pod) == node && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
 			return true
 		}
 	}

@@ -59,8 +59,8 @@ func (w *world) checkLiveness() {
 				since = time.Now()
 			}
 			due[pod.UID] = since
-			if time.Since(since) > w.applicable(pod.Spec.NodeName)+patience && !w.isStuck(pod.UID) {
-				w.violated(ruleLiveness, "pod %s on %s has been there for %s", pod.Name, pod.Spec.NodeName, time.Since(since))
+			if time.Since(since) > w.applicable(home(pod))+patience && !w.isStuck(pod.UID) {
+				w.violated(ruleLiveness, "pod %s on %s has been there for %s", pod.Name, home(pod), time.Since(since))
 				due[pod.UID] = time.Now() // once per grace
 			}
 		}
@@ -80,9 +80,16 @@ func (w *world) applicable(node string) time.Duration {
 	since, silent := w.silent[node]
 	leader := w.processes[w.leader]
 	if silent && (leader.synced.IsZero() || leader.synced.Add(memoryAge).After(since)) {
-		return grace.KnownGrace + grace.KubeletSilence
+		return grace.KnownGrace + w.silence(node)
 	}
 	return grace.ConfirmedGrace
+}
+
+// silence is how long a kubelet must be silent: longer where it renews its Lease rarely.
+func (w *world) silence(node string) time.Duration {
+	const usual = 10400 * time.Millisecond
+	every := max(w.history.World.Renew[node], usual)
+	return time.Duration(float64(grace.KubeletSilence) * float64(every) / float64(usual))
 }
 
 // compared is how long the feed may take to find out that its stream is dead: it compares what it was told once a minute, and
@@ -102,6 +109,9 @@ func (w *world) isStuck(uid types.UID) bool {
 // loss, and the guard is open: not more than half of the nodes are in any way unwell.
 func (w *world) canAct() bool {
 	leader := w.processes[w.leader]
+	if w.troubledNow() || time.Since(w.troubleEnded) < hanging || leader.freezer.frozen() || time.Since(leader.begun) < w.history.World.Late {
+		return false
+	}
 	if w.history.World.DryRun || w.paused || w.forbidTaints.Load() || w.disturbed.Load() || w.linstorDown || w.answer.Load() > 0 || w.apiDown.Load() || !leader.reachesAPI() ||
 		leader.cacheOld || leader.network.cut.Load() || time.Since(w.linstorUp) < settling {
 		return false
@@ -123,7 +133,7 @@ func (w *world) canAct() bool {
 
 // nodeIsWell tells whether nothing at all is wrong with a node.
 func (w *world) nodeIsWell(node string) bool {
-	if !w.Linstor.Hears(node) || w.kubelet[node] {
+	if !w.Linstor.Hears(node) || w.kubelet[node] || w.machines[node] {
 		return false
 	}
 	for _, v := range w.history.World.Volumes {
@@ -137,7 +147,7 @@ func (w *world) nodeIsWell(node string) bool {
 // isDemotedUnder tells whether a pod runs on a node where a volume is not open that it needs open: a loss, too, for the guard.
 func (w *world) isDemotedUnder(p Workload, node string) bool {
 	pod := w.pod(p.Name)
-	if pod == nil || pod.Spec.NodeName != node || pod.Status.Phase != corev1.PodRunning {
+	if pod == nil || home(pod) != node || pod.Status.Phase != corev1.PodRunning {
 		return false
 	}
 	return slices.ContainsFunc(p.Volumes, func(name string) bool {
@@ -148,29 +158,55 @@ func (w *world) isDemotedUnder(p Workload, node string) bool {
 
 // mustGo tells whether the pod is one that has lost its storage for all to see.
 func (w *world) mustGo(p Workload, pod *corev1.Pod) bool {
-	node := pod.Spec.NodeName
-	if !p.removable() || node == "" || pod.Status.Phase != corev1.PodRunning {
+	node := home(pod)
+	if !p.removable() || node == "" || hasEnded(pod) || !hasRun(pod) {
 		return false
 	}
 	lost := false
 	for _, name := range p.Volumes {
 		v := w.volume(name)
-		if !w.movable(v, node) {
+		switch {
+		case v.Kind == NFSExport: // its pods do not depend on the node's replica
+		case w.movable(v, node):
+			lost = lost || w.isLost(v, node)
+		default:
 			return false
 		}
-		lost = lost || w.isLost(v, node)
 	}
 	if !lost || w.applicable(node) > grace.ConfirmedGrace && w.DRBD.Up(node) && !w.kubelet[node] {
 		return false
 	}
+	if w.sharesWithStranger(p, pod) {
+		return false
+	}
 	// One pod that may not be removed blocks the others of its volume.
 	for _, other := range w.history.World.Workloads {
-		shares := slices.ContainsFunc(other.Volumes, func(name string) bool { return slices.Contains(p.Volumes, name) })
+		shares := slices.ContainsFunc(other.Volumes, func(name string) bool {
+			return slices.ContainsFunc(p.Volumes, func(own string) bool { return w.resource(own) == w.resource(name) })
+		})
 		if shares && (!other.removable() || !slices.Equal(other.Volumes, p.Volumes)) {
 			return false
 		}
 	}
 	return true
+}
+
+// hasRun tells whether any container of a pod has started.
+func hasRun(pod *corev1.Pod) bool {
+	return len(pod.Status.InitContainerStatuses)+len(pod.Status.ContainerStatuses) > 0
+}
+
+// sharesWithStranger tells whether a pod that is no workload's own uses one of the volumes on the same node.
+func (w *world) sharesWithStranger(p Workload, pod *corev1.Pod) bool {
+	w.mu.Lock()
+	all := slices.Collect(maps.Values(w.pods))
+	w.mu.Unlock()
+	return slices.ContainsFunc(all, func(other *corev1.Pod) bool {
+		if _, known := w.workload(other.Name); known || hasEnded(other) || other.Spec.NodeName != pod.Spec.NodeName {
+			return false
+		}
+		return slices.ContainsFunc(w.volumesOf(other), func(v Volume) bool { return slices.Contains(p.Volumes, v.Name) })
+	})
 }
 
 // movable tells whether a volume could be used elsewhere, if it is lost here, and enough others say so.
@@ -229,24 +265,6 @@ func (w *world) isLost(v Volume, node string) bool {
 		return w.Linstor.Hears(node) || w.Linstor.ConnectionStatus(node) == linstorsim.Offline
 	}
 	return false
-}
-
-// checkWriters: where quorum fences, and nobody has changed that, two nodes never write and the data never diverges.
-func (w *world) checkWriters() {
-	for _, v := range w.history.World.Volumes {
-		resource := v.Resource()
-		if w.changed[resource] || !w.fenced(v) || v.Shared || w.split[resource] {
-			continue
-		}
-		if writers := w.writers(resource); len(writers) > 1 {
-			w.violated(ruleTwoPrimaries, "resource %s: %v", resource, writers)
-			w.split[resource] = true
-		}
-		if w.DRBD.Diverged(resource) && !w.damaged[resource] {
-			w.violated(ruleTwoPrimaries, "resource %s has diverged", resource)
-			w.split[resource] = true
-		}
-	}
 }
 
 // fenced tells whether the quorum of a volume fences a node without its peers.

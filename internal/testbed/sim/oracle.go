@@ -60,40 +60,49 @@ func (w *world) auditWrite(o client.Object) {
 // volumesOf returns the volumes behind a pod's claims.
 func (w *world) volumesOf(pod *corev1.Pod) []Volume {
 	var volumes []Volume
-	for _, v := range pod.Spec.Volumes {
-		if v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName != unboundClaim {
-			volumes = append(volumes, w.volume(strings.TrimPrefix(v.PersistentVolumeClaim.ClaimName, "data-")))
-		}
+	for _, v := range w.VolumesOf(pod) {
+		volumes = append(volumes, w.volumeNamed(v.Name))
 	}
 	return volumes
 }
 
+// volumeNamed returns the volume of a PersistentVolume: one of the history, or one that came with a pod.
+func (w *world) volumeNamed(name string) Volume {
+	for _, v := range w.history.World.Volumes {
+		if v.Name == name {
+			return v
+		}
+	}
+	return Volume{Name: name, Handle: w.VolumeNamed(name).Handle, Kind: Filesystem, Quorum: "off", ephemeral: true}
+}
+
 // auditRemoval holds the deletion of a pod against the invariants.
-func (w *world) auditRemoval(p *process, a *act, pod *corev1.Pod, options *client.DeleteOptions) {
-	node, reason := pod.Spec.NodeName, a.reasons[pod.UID]
+func (w *world) auditRemoval(b basis, pod *corev1.Pod, options *client.DeleteOptions) {
+	node, reason := home(pod), b.reason
 	forced := options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0
 	what := fmt.Sprintf("pod %s on %s (%s, by force: %t)", pod.Name, node, reason, forced)
 	w.count(fmt.Sprintf("removed: %s", reason))
 	w.count(fmt.Sprintf("removed by force: %t", forced))
 
-	if uid := options.Preconditions; uid == nil || uid.UID == nil || time.Since(p.acts.pods[*uid.UID]) > failover.MaxAge {
+	if !b.listed {
 		w.violated(ruleIdentity, "%s: its UID was not among those just read", what)
 	}
 	spec, known := w.workload(pod.Name)
-	if pod.Labels[selectedLabel] != "remove" || known && (spec.Exempt || spec.Unsafe || spec.Owner != "") {
+	if strings.Contains(pod.Name, endedInfix) || pod.Labels[selectedLabel] != "remove" || known && (spec.Exempt || spec.Unsafe || spec.Owner != "") {
 		w.violated(ruleSelected, "%s", what)
 	}
 	var writable []string
 	lost, allExcused, oneExcused, evidence, open := false, true, false, false, time.Duration(0)
 	for _, v := range w.volumesOf(pod) {
-		if v.Kind == NFSExport {
+		if v.Kind == NFSExport || v.ephemeral {
 			continue
 		}
-		r, ok := p.reading(a, v.Resource())
+		r, ok := b.readings[v.Resource()]
 		if !ok {
-			w.violated(ruleFresh, "%s: resource %s was read at %s", what, v.Resource(), r.at.Sub(w.started)-settling)
+			w.violated(ruleFresh, "%s: resource %s was read at %s", what, v.Resource(), b.stale[v.Resource()].Sub(w.started)-settling)
 			continue
 		}
+		w.takes(v, node, forced && !r.writable[node])
 		held := r.writable[node] || reason != failover.Demoted && r.promotable(node)
 		if r.writable[node] {
 			writable, allExcused = append(writable, v.Resource()), allExcused && r.excused(node, true)
@@ -118,8 +127,7 @@ func (w *world) auditRemoval(p *process, a *act, pod *corev1.Pod, options *clien
 // breach reports what is only excused while every witness's word may have been old without LINSTOR's knowing.
 func (w *world) breach(rule, what string, writable []string, excused bool) {
 	if excused {
-		w.count("excused: " + rule)
-		w.note(fmt.Sprintf("EXCUSED %s: %s can write %v", rule, what, writable))
+		w.excuse(ExcuseOldWords, "%s: %s can write %v", rule, what, writable)
 		return
 	}
 	w.violated(rule, "%s can write %v", what, writable)
@@ -182,7 +190,7 @@ func (w *world) positive(r reading, node string) bool {
 // switchedOff tells whether somebody has said that the node was switched off: then there is no grace.
 func (w *world) switchedOff(name string) bool {
 	var node corev1.Node
-	w.must(w.oracle.Get(w.ctx, client.ObjectKey{Name: name}, &node))
+	w.must(w.oracle.Get(w.ctx, client.ObjectKey{Name: w.kube(name)}, &node))
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == shutdownTaint })
 }
 
@@ -206,55 +214,81 @@ func (w *world) workload(name string) (Workload, bool) {
 	return Workload{}, false
 }
 
-// users returns the pods on a node that use a volume.
-func (w *world) users(ctx context.Context, node, volume string) []string {
+// user is a pod that uses a volume, and when it was bound to the node.
+type user struct {
+	name  string
+	bound time.Time
+}
+
+// users returns the pods on a node of Kubernetes that use a volume of that handle.
+func (w *world) users(ctx context.Context, node, handle string) []user {
 	var pods corev1.PodList
 	w.must(w.oracle.List(context.WithoutCancel(ctx), &pods, client.MatchingFields{"spec.nodeName": node}))
-	var names []string
+	var users []user
 	for i := range pods.Items {
-		for _, v := range w.volumesOf(&pods.Items[i]) {
-			if v.Name == volume {
-				names = append(names, pods.Items[i].Name)
+		pod := &pods.Items[i]
+		if strings.Contains(pod.Name, endedInfix) {
+			continue // it holds nothing
+		}
+		for _, v := range w.volumesOf(pod) {
+			if v.Handle == handle {
+				w.mu.Lock()
+				users = append(users, user{pod.Name, w.bound[pod.UID]})
+				w.mu.Unlock()
 			}
 		}
 	}
-	return names
+	return users
 }
 
-func (w *world) usersOfHandle(ctx context.Context, node, unique string) []string {
-	for _, v := range w.history.World.Volumes {
-		if unique == "kubernetes.io/csi/"+virtual.Driver+"^"+v.Handle {
-			return w.users(ctx, node, v.Name)
+// usedUnder holds it against the invariant that a volume was taken from under pods. Who arrived after the look that the write
+// rests on could not be seen.
+func (w *world) usedUnder(users []user, format string, args ...any) {
+	var seen, unseen []string
+	for _, u := range users {
+		if time.Since(u.bound) <= failover.MaxAge {
+			unseen = append(unseen, u.name)
+		} else {
+			seen = append(seen, u.name)
 		}
 	}
-	w.violated(ruleForeign, "%s was released from %s", unique, node)
-	return nil
+	what := fmt.Sprintf(format, args...)
+	if len(seen) > 0 {
+		w.violated(ruleInUse, "%s under %v", what, seen)
+	} else if len(unseen) > 0 {
+		w.excuse(ExcuseArrived, "%s under %v", what, unseen)
+	}
+}
+
+func (w *world) usersOfHandle(ctx context.Context, node, unique string) []user {
+	handle, ok := strings.CutPrefix(unique, "kubernetes.io/csi/"+virtual.Driver+"^")
+	if !ok || !w.HasHandle(handle) {
+		w.violated(ruleForeign, "%s was released from %s", unique, node)
+		return nil
+	}
+	return w.users(ctx, node, handle)
 }
 
 // auditRelease holds it against the invariants that a volume was taken out of a node's list.
-func (w *world) auditRelease(node string, released, users []string) {
+func (w *world) auditRelease(node string, released []string, users []user) {
 	w.count("volumes released")
-	if len(users) > 0 {
-		w.violated(ruleInUse, "%v were released from %s under %v", released, node, users)
-	}
+	w.usedUnder(users, "%v were released from %s", released, node)
 }
 
 // auditDetach holds the deletion of an attachment against the invariants.
-func (w *world) auditDetach(p *process, a *act, va *storagev1.VolumeAttachment, users []string) {
-	node, name := va.Spec.NodeName, *va.Spec.Source.PersistentVolumeName
+func (w *world) auditDetach(b basis, v Volume, va *storagev1.VolumeAttachment, users []user) {
+	node := virtual.StorageName(va.Spec.NodeName)
 	if va.Spec.Attacher != virtual.Driver {
 		w.violated(ruleForeign, "attachment %s of %s was deleted", va.Name, va.Spec.Attacher)
 		return
 	}
-	if len(users) > 0 {
-		w.violated(ruleInUse, "attachment %s was deleted under %v", va.Name, users)
-	}
-	v := w.volume(name)
-	r, ok := p.reading(a, v.Resource())
+	w.usedUnder(users, "attachment %s was deleted", va.Name)
+	r, ok := b.readings[v.Resource()]
 	if !ok {
 		w.violated(ruleFresh, "attachment %s", va.Name)
 		return
 	}
+	w.takes(v, node, !r.writable[node])
 	if r.writable[node] && v.Kind != NFSExport && !w.usedByOther(v, node) {
 		w.breach(ruleForeign, "attachment "+va.Name, []string{v.Resource()}, r.excused(node, true))
 	}
@@ -263,10 +297,24 @@ func (w *world) auditDetach(p *process, a *act, va *storagev1.VolumeAttachment, 
 	}
 }
 
+// takes notes that the controllers have taken a volume from a node. If that could not write when it was looked at, and can by the
+// time that the API acts, nobody could know.
+func (w *world) takes(v Volume, node string, couldNot bool) {
+	can := w.DRBD.CanWrite(v.Resource(), node)
+	w.mu.Lock()
+	if state, ok := w.DRBD.Replica(v.Resource(), node); ok && state.Open > 0 {
+		w.taken[place{v.Resource(), node}] = true
+	}
+	w.mu.Unlock()
+	if couldNot && can {
+		w.excuse(ExcuseDelayed, "resource %s on %s", v.Resource(), node)
+	}
+}
+
 // usedByOther tells whether another volume of the same resource is used on the node: DRBD has one role for all.
 func (w *world) usedByOther(v Volume, node string) bool {
 	for _, other := range w.history.World.Volumes {
-		if other.Name != v.Name && other.Resource() == v.Resource() && len(w.users(w.ctx, node, other.Name)) > 0 {
+		if other.Handle != v.Handle && other.Resource() == v.Resource() && len(w.users(w.ctx, w.kube(node), other.Handle)) > 0 {
 			return true
 		}
 	}

@@ -57,8 +57,10 @@ type process struct {
 	view     *apimodel.View
 	kubelets *controllers.Kubelets
 	network  *gate
+	freezer  freezer
 	log      logr.Logger
-	// synced is since when it knows LINSTOR.
+	// begun is when it was started, synced since when it knows LINSTOR.
+	begun   time.Time
 	synced  time.Time
 	leading time.Time // since when it leads; zero while it does not
 	// elected is closed when it leads for the first time.
@@ -88,9 +90,15 @@ type memory struct {
 // startProcess starts a replica that does not lead.
 func (w *world) startProcess(name string) *process {
 	p := &process{
-		world: w, name: name, store: linstor.NewStore(), network: newGate(w.Network.DialContext),
-		again: make(map[string]time.Duration), lead: func() {}, elected: make(chan struct{}),
+		world: w, name: name, begun: time.Now(), store: linstor.NewStore(), again: make(map[string]time.Duration), lead: func() {}, elected: make(chan struct{}),
 	}
+	p.network = newGate(func(ctx context.Context, network, address string) (net.Conn, error) {
+		if err := p.freezer.wait(ctx); err != nil {
+			return nil, err
+		}
+		c, err := w.Network.DialContext(ctx, network, address)
+		return conn{c, &p.freezer}, err
+	})
 	p.ctx, p.end = context.WithCancel(w.ctx)
 	p.log = logr.New(&sink{world: w, name: name})
 	environment := func(key string) (string, bool) { return "http://linstor:3370", key == "LS_CONTROLLERS" }
@@ -101,6 +109,9 @@ func (w *world) startProcess(name string) *process {
 	p.feed = linstor.NewFeed(linstorClient, p.store, logr.Discard(), linstor.Options{Workers: 4, Elected: p.elected})
 
 	p.view = w.nextView()
+	if time.Since(w.started) > 0 && w.history.World.Late > 0 {
+		p.view.StartLate(w.history.World.Late)
+	}
 	p.kubelets = controllers.NewKubelets(clock.RealClock{}, []string{shutdownTaint})
 	p.view.OnUpdate(p.observe)
 
@@ -223,6 +234,19 @@ func (p *process) observe(u apimodel.Update) {
 		p.kubelets.ObserveLease(o)
 	case *corev1.Node:
 		p.kubelets.ObserveNode(o)
+	}
+}
+
+// freeze stops what the process sends and hears, or lets it go on.
+func (p *process) freeze(frozen bool) {
+	if frozen {
+		p.freezer.freeze()
+		p.view.Pause()
+		return
+	}
+	p.freezer.thaw()
+	if p.reachesAPI() && !p.cacheOld {
+		p.view.Resume()
 	}
 }
 

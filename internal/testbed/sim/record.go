@@ -15,13 +15,14 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
 // observe notes what happens in the API.
 func (w *world) observe(c apimodel.Change) {
 	if lease, ok := c.New.(*coordinationv1.Lease); ok {
 		w.mu.Lock()
-		w.renewed[lease.Name] = c.Time
+		w.renewed[virtual.StorageName(lease.Name)] = c.Time
 		w.mu.Unlock()
 		return
 	}
@@ -33,6 +34,9 @@ func (w *world) observe(c apimodel.Change) {
 	if pod, ok := c.New.(*corev1.Pod); ok {
 		w.mu.Lock()
 		w.pods[client.ObjectKeyFromObject(pod)] = pod
+		if _, known := w.bound[pod.UID]; !known && pod.Spec.NodeName != "" {
+			w.bound[pod.UID] = c.Time
+		}
 		w.mu.Unlock()
 	}
 	if !w.trace {
@@ -56,6 +60,10 @@ func (w *world) observeStorage(resource, node string) {
 	state, ok := w.DRBD.Replica(resource, node)
 	at := place{resource, node}
 	w.mu.Lock()
+	if ok && state.Open == 0 {
+		delete(w.taken, at)
+		delete(w.forced, at)
+	}
 	switch before, known := w.closed[at]; {
 	case ok && state.Open > 0:
 		w.closed[at] = time.Time{}

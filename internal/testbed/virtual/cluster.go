@@ -212,6 +212,18 @@ func (c *Cluster) VolumeNamed(name string) Volume {
 	return c.volumes[name]
 }
 
+// HasHandle tells whether there is, or was, a volume of that handle.
+func (c *Cluster) HasHandle(handle string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, v := range c.volumes {
+		if v.Handle == handle {
+			return true
+		}
+	}
+	return false
+}
+
 // mount is a volume as one pod uses it.
 type mount struct {
 	Volume

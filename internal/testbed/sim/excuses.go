@@ -1,0 +1,34 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Excuses free a history of an invariant where no controller could have known better. None is without a limit: each is counted, by
+// the number of histories in which it was needed.
+const (
+	// ExcuseOldWords: every witness's satellite had been cut off a moment before, or LINSTOR wrongly took it for ONLINE.
+	ExcuseOldWords = "all witnesses' words were old, and LINSTOR did not know"
+	// ExcuseArrived: a pod was bound to the node after the look that the write rests on.
+	ExcuseArrived = "a pod arrived after the look"
+	// ExcuseDelayed: the API acted later, and the node could write again by then.
+	ExcuseDelayed = "the node got its storage back between the look and what the API made of it"
+	// ExcuseDamaged: a disk failed, and what was written there only is gone.
+	ExcuseDamaged = "a disk with the only data has failed"
+	// ExcusePerson: a person has removed the pod by force.
+	ExcusePerson = "a person has removed the pod by force"
+)
+
+// Excuses are all of them.
+var Excuses = []string{ExcuseOldWords, ExcuseArrived, ExcuseDelayed, ExcuseDamaged, ExcusePerson}
+
+// excuse notes that an excuse was needed.
+func (w *world) excuse(name, format string, args ...any) {
+	w.mu.Lock()
+	if !slices.Contains(w.outcome.Excuses, name) {
+		w.outcome.Excuses = append(w.outcome.Excuses, name)
+	}
+	w.mu.Unlock()
+	w.note("EXCUSED " + name + ": " + fmt.Sprintf(format, args...))
+}
