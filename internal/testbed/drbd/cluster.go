@@ -27,6 +27,8 @@ type Options struct {
 	Detect func(observer, peer string) time.Duration
 	// ReconnectDelay is the time from a link coming back to the DRBD handshake. Default 1 s.
 	ReconnectDelay time.Duration
+	// ConnectDelay is the time from a new peer being configured to the first handshake with it. Default none.
+	ConnectDelay time.Duration
 	// ResyncDuration is the time a replica with old data stays Inconsistent after the handshake. Default none.
 	ResyncDuration time.Duration
 }
@@ -66,6 +68,7 @@ func NewCluster(options Options) *Cluster {
 	options.DetectionDelay = delay(options.DetectionDelay, DefaultDetectionDelay)
 	options.ReconnectDelay = delay(options.ReconnectDelay, DefaultReconnectDelay)
 	options.ResyncDuration = delay(options.ResyncDuration, 0)
+	options.ConnectDelay = delay(options.ConnectDelay, 0)
 	return &Cluster{
 		options:   options,
 		nodes:     map[string]*node{},

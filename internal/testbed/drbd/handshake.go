@@ -11,7 +11,7 @@ func (r *resource) connect() (changed bool) {
 	for i, a := range nodes {
 		for _, b := range nodes[i+1:] {
 			p, q := r.replicas[a].peers[b], r.replicas[b].peers[a]
-			if p == nil || now.Before(p.connectAt) || !r.reaches(a, b) || p.state == StandAlone || q.state == StandAlone {
+			if p == nil || q == nil || now.Before(p.connectAt) || now.Before(q.connectAt) || !r.reaches(a, b) || p.state == StandAlone || q.state == StandAlone {
 				continue
 			}
 			if r.live(a, b) {
@@ -60,7 +60,7 @@ func (r *resource) handshake(a, b string) (changed bool) {
 	}
 	r.cluster.sessions++
 	for _, p := range []*peer{x.peers[b], y.peers[a]} {
-		*p = peer{state: Connected, session: r.cluster.sessions}
+		*p = peer{spec: p.spec, state: Connected, session: r.cluster.sessions}
 	}
 	r.exchange()
 	return true
@@ -92,9 +92,10 @@ func (r *resource) suspended(left, right []*replica) (old []*replica, conflict b
 	return old, conflict
 }
 
-// base is the generation that a Primary works on: its own, or for a diskless one the newest that it has seen.
+// base is the generation that a Primary works on: its own, or for one without data of its own the newest that it has
+// seen.
 func (x *replica) base() *generation {
-	if x.diskless() {
+	if x.diskless() || x.data == nil {
 		return x.seen
 	}
 	return x.data
@@ -124,7 +125,9 @@ func (r *resource) lose(x *replica, name string) {
 			// What the Primary wrote last is not known here.
 			x.moveDisks(Consistent, UpToDate)
 		}
-		*p = peer{state: Connecting, session: p.session, outdated: p.outdated, quorumless: p.quorumless, connectAt: p.connectAt}
+		*p = peer{
+			spec: p.spec, state: Connecting, session: p.session, outdated: p.outdated, quorumless: p.quorumless, connectAt: p.connectAt,
+		}
 	}
 }
 

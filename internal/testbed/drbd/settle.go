@@ -109,7 +109,7 @@ func (r *resource) settleQuorum(x *replica) bool {
 func (r *resource) leaveBehind() {
 	for _, x := range r.replicas {
 		members, pending := r.component(x)
-		if !x.up || x.diskless() || pending || !x.hasQuorum() || !r.fences(x) {
+		if !x.up || x.diskless() || pending || !x.hasQuorum() || !fences(x) {
 			continue
 		}
 		for name, p := range x.peers {
@@ -122,11 +122,15 @@ func (r *resource) leaveBehind() {
 
 // settleDisk moves a Secondary's disks between Outdated, Consistent and UpToDate, and starts a resync.
 func (r *resource) settleDisk(x *replica) bool {
-	if x.diskless() || x.role == Primary {
+	if x.diskless() {
 		return false
 	}
-	reachable, pending := r.lostPrimary(x)
 	source := r.source(x)
+	if x.role == Primary {
+		// A Primary whose disk has just been added works on its peers' data until it has them itself.
+		return source != nil && x.data == nil && r.resync(x, source)
+	}
+	reachable, pending := r.lostPrimary(x)
 	switch {
 	case reachable:
 		// The Primary is there and this replica gets nothing of what it writes.
@@ -153,12 +157,12 @@ func (r *resource) settleDisk(x *replica) bool {
 // connected to works on it, or because all disks are there and none has newer data.
 func (r *resource) vouched(x *replica) bool {
 	all := true
-	for name, y := range r.replicas {
-		live := r.live(x.Node, name)
+	for name, p := range x.peers {
+		y, live := r.replicas[name], r.live(x.Node, name)
 		if live && y.role == Primary && y.base() == x.data {
 			return true
 		}
-		if !y.diskless() && y != x {
+		if !p.spec.diskless() {
 			all = all && live && !y.data.newerThan(x.data)
 		}
 	}
@@ -181,7 +185,7 @@ func (r *resource) source(x *replica) *replica {
 	var found *replica
 	for _, name := range x.peerNames() {
 		y := r.replicas[name]
-		if y.diskless() || !r.live(x.Node, name) || !slices.Contains(y.disks, UpToDate) {
+		if !r.live(x.Node, name) || y.diskless() || !slices.Contains(y.disks, UpToDate) {
 			continue
 		}
 		if (y.data == x.data || y.data.newerThan(x.data)) && (found == nil || y.data.newerThan(found.data)) {

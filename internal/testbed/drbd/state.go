@@ -189,7 +189,7 @@ func (r *resource) canWrite(x *replica) bool {
 func (r *resource) awaitsAck(x *replica) bool {
 	for name, p := range x.peers {
 		y := r.replicas[name]
-		if p.state == Connected && !y.diskless() && (!r.live(x.Node, name) || x.diskless() && r.awaitsAck(y)) {
+		if p.state == Connected && !p.spec.diskless() && (!r.live(x.Node, name) || x.diskless() && r.awaitsAck(y)) {
 			return true
 		}
 	}

@@ -6,6 +6,9 @@
 // vanish when the controller gives it up, and come back with it. The network between controller and satellites
 // is separate from DRBD's.
 //
+// What LINSTOR wants is kept apart from what the nodes run: its database holds the former, the DRBD cluster the latter,
+// and a satellite's adjust takes the one to the other, when it is told, if nothing goes wrong.
+//
 // # Locking
 //
 // The server's lock may be held while the cluster is read. It must not be held while the cluster is changed,
@@ -14,6 +17,6 @@
 // # What it leaves out
 //
 // Nothing can be changed over REST: the methods of [Server] stand for the administrator, the CSI driver and
-// LINSTOR's own automatics. There are no storage pools beyond their name, no snapshots, no authentication and no
-// automatic tie-breakers, evictions or evacuations.
+// LINSTOR's own automatics. There are no storage pools beyond their name, no snapshots of volumes, no authentication and
+// no evacuations. Automatic tie-breakers are an option, and evictions happen when [Server.Evict] says so.
 package linstorsim
