@@ -48,6 +48,11 @@ type faults struct {
 	damaged map[string]bool
 	// mounts counts how often a volume was closed under its pod, by resource and node.
 	mounts map[place]int
+	// changedAt is when somebody has done so last.
+	changedAt map[string]time.Time
+	// adjusts are the replicas whose adjusts fail; saved is LINSTOR's database of before.
+	adjusts map[place]bool
+	saved   *linstorsim.Snapshot
 	// migrations are the second pods of live migrations by volume.
 	migrations map[string]string
 	// migrated are the volumes that ever had one.
@@ -70,7 +75,7 @@ func newFaults() faults {
 		frozen: make(map[string]bool), silent: make(map[string]time.Time), kubelet: make(map[string]bool),
 		linstorUp: time.Now(), changed: make(map[string]bool), damaged: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
 		migrated: make(map[string]bool), evicted: make(map[string]bool),
-		troubles: make(map[Deed]trouble), machines: make(map[string]bool), arrivals: make(map[string]string), forced: make(map[place]bool),
+		changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), arrivals: make(map[string]string), forced: make(map[place]bool),
 	}
 }
 
@@ -171,6 +176,10 @@ func (w *world) do(s Step) {
 	if f := onLinstor[s.What]; f != nil {
 		f(w, s)
 	}
+	if f := onAdjust[s.What]; f != nil {
+		f(w, s)
+	}
+	w.change(s)
 	if f := onProcess[s.What]; f != nil {
 		if i, err := strconv.Atoi(s.On); err == nil && i < len(w.processes) {
 			f(w, w.processes[i])
@@ -291,13 +300,13 @@ func (w *world) subscribe() {
 
 func (w *world) setQuorum(s Step) {
 	resource := w.resource(s.On)
-	w.changed[resource] = true
+	w.changes(resource)
 	w.Linstor.SetDefinitionProperty(resource, linstorsim.PropQuorum, s.Value)
 }
 
 func (w *world) removeReplica(s Step) {
 	resource := w.resource(s.On)
-	w.changed[resource] = true
+	w.changes(resource)
 	_ = w.Linstor.RemoveReplica(resource, s.Node)
 }
 

@@ -31,6 +31,8 @@ func Generate(seed uint64) History {
 	g.sort()
 	g.untidy(untidyPods)
 	g.untidy(untidyTimes)
+	g.untidy(untidySettings)
+	g.drawDetection()
 	g.untidy(untidyNames)
 	g.sort()
 	last := time.Duration(0)
@@ -147,7 +149,7 @@ var undo = map[Deed]Deed{
 	CutLinstor: RestoreLinstor, CutAPI: RestoreAPI, FailAPI: RecoverAPI, PauseCache: ResumeCache, CloseVolume: OpenVolume,
 	FailDisk: ReplaceDisk, MigrateTo: EndMigration, ForbidTaints: AllowTaints, ForbidRelease: AllowRelease, DisturbAPI: CalmAPI,
 	Pause: Unpause, Evict: RestoreNode, FreezeMachine: ThawMachine, FreezeProcess: ThawProcess, Overlap: EndOverlap,
-	SlowAPI: FastAPI, RejectAPI: AcceptAPI, HangAPI: UnhangAPI,
+	SlowAPI: FastAPI, RejectAPI: AcceptAPI, HangAPI: UnhangAPI, BreakAdjust: MendAdjust,
 }
 
 // faultsOfNodes, faultsOfProcesses and faultsOfAll can happen at any time.

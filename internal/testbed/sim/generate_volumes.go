@@ -50,11 +50,13 @@ func (g *generator) claimAgain(resource string) bool {
 
 // oneHandle binds a second PersistentVolume and claim to a resource, and lets a pod use it on the same node.
 func (g *generator) oneHandle() bool {
-	first := g.history.World.Workloads[0]
-	v := g.history.World.volume(first.Volumes[0])
-	if !opens(v) || v.Shared {
+	all := g.history.World.Workloads
+	i := slices.IndexFunc(all, func(p Workload) bool { v := g.history.World.volume(p.Volumes[0]); return opens(v) && !v.Shared })
+	if i < 0 {
 		return false
 	}
+	first := all[i]
+	v := g.history.World.volume(first.Volumes[0])
 	v.Name, v.Claim = v.Name+"y", ""
 	p := Workload{Name: "pod-y", Volumes: []string{v.Name}, Nodes: slices.Clone(first.Nodes), Selected: !g.chance(20), Stop: first.Stop}
 	g.history.World.Volumes = append(g.history.World.Volumes, v)

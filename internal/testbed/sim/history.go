@@ -38,6 +38,10 @@ type World struct {
 	Detect map[string]time.Duration
 	// PingTimeout is how long LINSTOR takes to notice that a satellite is gone.
 	PingTimeout time.Duration
+	// Pings and Links are the same for each satellite and, as "observer peer", for each end of a link, where they say so.
+	Pings, Links map[string]time.Duration
+	// TieBreakers lets LINSTOR add and remove tie-breakers by itself.
+	TieBreakers bool
 	// Replay is how old the state is that LINSTOR replays to new subscribers.
 	Replay time.Duration
 	// IOError lets DRBD fail requests without quorum instead of holding them.
@@ -64,6 +68,14 @@ type Ended struct {
 	Of string
 	// Phase is Failed, Succeeded, or Evicted for one that the kubelet has made Failed.
 	Phase string
+}
+
+// detect is how long a node's DRBD takes to notice that a peer is gone.
+func (world World) detect(observer, peer string) time.Duration {
+	if d, ok := world.Links[observer+" "+peer]; ok {
+		return d
+	}
+	return world.Detect[observer]
 }
 
 // kubeName is the name of a node in Kubernetes.
@@ -270,6 +282,12 @@ func (world World) untidy() string {
 	}
 	if len(world.Foreign) > 0 {
 		fmt.Fprintf(&b, "LINSTOR does not know %s\n", strings.Join(world.Foreign, " "))
+	}
+	if len(world.Pings)+len(world.Links) > 0 {
+		fmt.Fprintf(&b, "LINSTOR notices each after %v, DRBD after %v\n", world.Pings, world.Links)
+	}
+	if world.TieBreakers {
+		b.WriteString("LINSTOR adds and removes tie-breakers\n")
 	}
 	if len(world.Renew) > 0 {
 		fmt.Fprintf(&b, "kubelets renew every %v\n", world.Renew)

@@ -46,6 +46,29 @@ const (
 	ClockOff         Kind = "time: controller's clock off"
 	RareRenewals     Kind = "time: kubelets renew rarely"
 	FrozenMachine    Kind = "time: machine frozen for 1 to 15 s"
+	OwnPings         Kind = "time: each satellite missed at its own time"
+	OwnNotices       Kind = "time: DRBD notices after 6 to 11.5 s, each end of a link at its own time"
+)
+
+// Untidy settings.
+const (
+	SetOnDefinition     Kind = "settings: quorum set on the definition, and sent"
+	SetOnGroup          Kind = "settings: quorum set on the group, and sent"
+	SetOnController     Kind = "settings: quorum set on the controller, and not sent"
+	AdjustFailed        Kind = "settings: adjust failed"
+	AdjustHung          Kind = "settings: adjust hung"
+	SentByReconnect     Kind = "settings: sent again by a reconnect"
+	ChangedAroundLoss   Kind = "settings: changed within 12 s of a loss"
+	AgainHeardNone      Kind = "settings: majority, off, majority, of which the node heard none"
+	AgainHeardOne       Kind = "settings: majority, off, majority, of which the node heard one"
+	AgainHeardTwo       Kind = "settings: majority, off, majority, of which the node heard both"
+	TieBreakerByLinstor Kind = "settings: LINSTOR adds or removes tie-breakers"
+	TieBreakerSet       Kind = "settings: tie-breakers switched off and on"
+	ReplicaAddedAway    Kind = "settings: replica added while a node is away"
+	ReplicaRemovedAway  Kind = "settings: replica removed while a node is away"
+	ReplicaToggledAway  Kind = "settings: disk toggled while a node is away"
+	NodeLost            Kind = "settings: node lost"
+	DatabaseRestored    Kind = "settings: database restored"
 )
 
 // Untidy names.
@@ -60,12 +83,15 @@ var Kinds = []Kind{
 	TwoVolumes, ThreeVolumes, OneWithoutQuorum,
 	LongInit, EndedEvicted, EndedFailed, EndedDone, ToleratesAll, ArrivesLate, HotPlugHelper,
 	BlipBeforeCut, AllCutTogether, SlowRequests, RejectedRequests, HangingWebhooks, FrozenProcess, TwoLeaders, LateInformers, ClockOff,
-	RareRenewals, FrozenMachine,
+	RareRenewals, FrozenMachine, OwnPings, OwnNotices,
+	SetOnDefinition, SetOnGroup, SetOnController, AdjustFailed, AdjustHung, SentByReconnect, ChangedAroundLoss,
+	AgainHeardNone, AgainHeardOne, AgainHeardTwo, TieBreakerByLinstor, TieBreakerSet,
+	ReplicaAddedAway, ReplicaRemovedAway, ReplicaToggledAway, NodeLost, DatabaseRestored,
 	QualifiedNames, UnknownNode,
 }
 
 // rare is in how many histories of a hundred a kind is drawn: all of them make two or three of a history.
-const rare = 6
+const rare = 5
 
 // drew notes that a kind was drawn.
 func (g *generator) drew(k Kind) {

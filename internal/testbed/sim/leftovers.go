@@ -26,6 +26,7 @@ func (w *world) mend() {
 		w.do(Step{What: deed})
 	}
 	w.Linstor.Start()
+	w.mendSettings()
 	for i := range w.processes {
 		for _, deed := range []Deed{ThawProcess, RestoreLinstor, RestoreAPI, ResumeCache} {
 			w.do(Step{What: deed, On: strconv.Itoa(i)})
@@ -35,6 +36,7 @@ func (w *world) mend() {
 		w.do(Step{What: EndMigration, On: v.Name})
 		if w.changed[v.Resource()] {
 			w.Linstor.SetDefinitionProperty(v.Resource(), linstorsim.PropQuorum, v.Quorum)
+			w.Linstor.SetDefinitionProperty(v.Resource(), linstorsim.PropAutoTieBreaker, "")
 		}
 		if !v.TwoPrimaries {
 			w.Linstor.SetDefinitionProperty(v.Resource(), linstorsim.PropAllowTwoPrimaries, "")

@@ -112,9 +112,10 @@ func newWorld(ctx context.Context, h History, story bool) *world {
 		taken: make(map[place]bool), bound: make(map[types.UID]time.Time), liveness: newLiveness(),
 	}
 	w.Cluster = virtual.New(ctx, virtual.Options{
-		DRBD: drbd.Options{Detect: func(observer, _ string) time.Duration { return h.World.Detect[observer] }},
+		DRBD: drbd.Options{Detect: h.World.detect},
 		Linstor: linstorsim.Options{
 			PingTimeout: h.World.PingTimeout, ReplayDelay: h.World.Replay, ControllerProps: properties(h.World),
+			TieBreakers: h.World.TieBreakers,
 		},
 	})
 	w.oracle = w.API.Client(actorOracle)
@@ -174,6 +175,9 @@ func (w *world) build() {
 	}))
 	for _, node := range w.history.World.Nodes {
 		w.must(w.Add(w.ctx, virtual.Node{Name: w.kube(node), RenewInterval: w.history.World.Renew[node]}))
+	}
+	for node, d := range w.history.World.Pings {
+		w.Linstor.SetPingTimeout(node, d)
 	}
 	for _, node := range w.history.World.Foreign {
 		w.must(w.Add(w.ctx, virtual.Node{Name: w.kube(node), Foreign: true}))
