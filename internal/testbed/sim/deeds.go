@@ -48,6 +48,9 @@ type faults struct {
 	damaged map[string]bool
 	// mounts counts how often a volume was closed under its pod, by resource and node.
 	mounts map[place]int
+	// byPerson are those of which a person has set the quorum; returned is when a satellite was heard again last.
+	byPerson map[string]bool
+	returned map[string]time.Time
 	// changedAt is when somebody has done so last.
 	changedAt map[string]time.Time
 	// adjusts are the replicas whose adjusts fail; saved is LINSTOR's database of before.
@@ -75,7 +78,7 @@ func newFaults() faults {
 		frozen: make(map[string]bool), silent: make(map[string]time.Time), kubelet: make(map[string]bool),
 		linstorUp: time.Now(), changed: make(map[string]bool), damaged: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
 		migrated: make(map[string]bool), evicted: make(map[string]bool),
-		changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), arrivals: make(map[string]string), forced: make(map[place]bool),
+		byPerson: make(map[string]bool), returned: make(map[string]time.Time), changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), arrivals: make(map[string]string), forced: make(map[place]bool),
 	}
 }
 
@@ -179,6 +182,10 @@ func (w *world) do(s Step) {
 	if f := onAdjust[s.What]; f != nil {
 		f(w, s)
 	}
+	if f := onOrdinary[s.What]; f != nil {
+		f(w, s)
+		w.changes(w.resource(s.On))
+	}
 	w.change(s)
 	if f := onProcess[s.What]; f != nil {
 		if i, err := strconv.Atoi(s.On); err == nil && i < len(w.processes) {
@@ -215,6 +222,9 @@ func (w *world) listen() {
 	defer w.mu.Unlock()
 	for _, node := range w.history.World.Nodes {
 		if w.Linstor.Hears(node) {
+			if _, was := w.silent[node]; was {
+				w.returned[node] = time.Now()
+			}
 			delete(w.silent, node)
 		} else if w.silent[node].IsZero() {
 			w.silent[node] = time.Now()
@@ -301,6 +311,7 @@ func (w *world) subscribe() {
 func (w *world) setQuorum(s Step) {
 	resource := w.resource(s.On)
 	w.changes(resource)
+	w.sets(resource)
 	w.Linstor.SetDefinitionProperty(resource, linstorsim.PropQuorum, s.Value)
 }
 

@@ -70,6 +70,11 @@ func (w *world) change(s Step) {
 		return
 	}
 	do(w, s)
+	if s.What == SetGroupQuorum || s.What == SetControllerQuorum {
+		for _, resource := range w.DRBD.Resources() {
+			w.sets(resource)
+		}
+	}
 	switch s.What {
 	case SaveDatabase, FindNode:
 	case SetTieBreaker, AddReplica, ToggleDisk:
@@ -79,6 +84,13 @@ func (w *world) change(s Step) {
 			w.changes(resource)
 		}
 	}
+}
+
+// sets notes that a person has set the quorum of a resource.
+func (w *world) sets(resource string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.byPerson[resource] = true
 }
 
 // changes notes that somebody has changed what LINSTOR wants of a resource.

@@ -16,12 +16,14 @@ const (
 	ExcuseDelayed = "the node got its storage back between the look and what the API made of it"
 	// ExcuseDamaged: a disk failed, and what was written there only is gone.
 	ExcuseDamaged = "a disk with the only data has failed"
+	// ExcuseUnfenced: a node that could not write when its volume was taken can do so because somebody has changed settings since.
+	ExcuseUnfenced = "settings were changed after a volume was taken, so that its node can write again"
 	// ExcusePerson: a person has removed the pod by force.
 	ExcusePerson = "a person has removed the pod by force"
 )
 
 // Excuses are all of them.
-var Excuses = []string{ExcuseOldWords, ExcuseArrived, ExcuseDelayed, ExcuseDamaged, ExcusePerson}
+var Excuses = []string{ExcuseOldWords, ExcuseArrived, ExcuseDelayed, ExcuseDamaged, ExcuseUnfenced, ExcusePerson}
 
 // excuse notes that an excuse was needed.
 func (w *world) excuse(name, format string, args ...any) {

@@ -35,15 +35,20 @@ func Generate(seed uint64) History {
 	g.drawDetection()
 	g.untidy(untidyNames)
 	g.sort()
-	last := time.Duration(0)
-	for i, s := range g.history.Steps {
-		// Two things never happen at the same instant, nor at a round time at which timers end.
-		last = max(s.At.Round(time.Millisecond), last+time.Millisecond)
-		g.history.Steps[i].At = last
-	}
+	last := g.space()
 	g.history.Length = max(last, 30*time.Second) + time.Duration(g.IntN(60))*time.Second
 	g.history.World.Crowd = g.chance(40)
 	return g.history
+}
+
+// space puts the steps apart: two things never happen at the same instant, nor at a round time at which timers end. It returns when
+// the last one happens.
+func (g *generator) space() (last time.Duration) {
+	for i, s := range g.history.Steps {
+		last = max(s.At.Round(time.Millisecond), last+time.Millisecond)
+		g.history.Steps[i].At = last
+	}
+	return last
 }
 
 func (g *generator) sort() {

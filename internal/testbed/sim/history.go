@@ -17,6 +17,8 @@ type History struct {
 	Steps []Step
 	// Length is how long the steps take altogether, before all is mended.
 	Length time.Duration
+	// Ordinary is set where nothing is done but what is done every day, beside crashes.
+	Ordinary bool
 	// Kinds are the untidy kinds that it was drawn with.
 	Kinds []Kind
 }
@@ -107,6 +109,8 @@ type Volume struct {
 	Quorum string
 	// Shared lets pods on several nodes use it at once, and TwoPrimaries lets them do so open for writing.
 	Shared, TwoPrimaries bool
+	// Later lets it come by a step only.
+	Later bool
 	// Claim is its claim's name; the default is "data-" with its own.
 	Claim string
 	// Released is set for a retained volume whose claim was deleted, and created anew for another one: its resource is Alive, Gone,
@@ -149,6 +153,8 @@ type Workload struct {
 	Unsafe, Finalizer bool
 	// Stop is how long its containers take to stop, and Init how long its init containers run.
 	Stop, Init time.Duration
+	// Later lets it come by a step only.
+	Later bool
 	// Tolerant lets it run on nodes whatever taints they have.
 	Tolerant bool
 	// Ephemeral gives it a generic ephemeral volume, and Helper a helper pod that holds its first volume too.

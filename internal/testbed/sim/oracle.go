@@ -303,7 +303,7 @@ func (w *world) takes(v Volume, node string, couldNot bool) {
 	can := w.DRBD.CanWrite(v.Resource(), node)
 	w.mu.Lock()
 	if state, ok := w.DRBD.Replica(v.Resource(), node); ok && state.Open > 0 {
-		w.taken[place{v.Resource(), node}] = true
+		w.taken[place{v.Resource(), node}] = time.Now()
 	}
 	w.mu.Unlock()
 	if couldNot && can {

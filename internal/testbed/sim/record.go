@@ -131,6 +131,7 @@ func (*sink) Enabled(level int) bool { return level == 0 }
 func (s *sink) Info(_ int, message string, values ...any) {
 	if message == "Decided" {
 		s.world.count(fmt.Sprintf("decided: %v %v", valueOf(values, "verdict"), valueOf(values, "reason")))
+		s.world.unconfirmed(fmt.Sprint(valueOf(values, "reason")), fmt.Sprint(valueOf(append(values, s.values...), "resource")))
 	}
 	s.line(message, values)
 }

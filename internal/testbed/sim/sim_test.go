@@ -21,6 +21,7 @@ var (
 	fresh    = flag.Int("sim.fresh", 0, "how many more are played, of seeds that are new each time")
 	seed     = flag.Uint64("sim.seed", 0, "the only seed to play, and to tell as a story")
 	only     = flag.String("sim.only", "", "the numbers of the only steps of that seed, separated by commas; - is none")
+	ordinary = flag.Bool("sim.ordinary", false, "whether nothing is done but what is done every day, beside crashes")
 	brief    = flag.Bool("sim.brief", false, "whether to name what was broken only, and to tell no stories")
 	failures = flag.Int("sim.failures", 5, "after how many failing histories to stop")
 )
@@ -48,7 +49,7 @@ func TestSimulation(t *testing.T) {
 					if n > int64(*seeds) {
 						s = first + uint64(n)
 					}
-					h := sim.Generate(s)
+					h := generate(s)
 					o := sim.Run(t, h, false)
 					mu.Lock()
 					total.add(h, o)
@@ -68,9 +69,23 @@ func TestSimulation(t *testing.T) {
 	total.print(t)
 	t.Logf("%d histories in %s, %.0f a second", total.histories, time.Since(begin).Round(time.Second),
 		float64(total.histories)/time.Since(begin).Seconds())
+	if *ordinary {
+		if blocked := total.counts[sim.OrdinaryBlocked]; blocked > 0 {
+			t.Errorf("%d fail-overs were held up by ordinary operations", blocked)
+		}
+		t.Logf("%8d fail-overs were held up by ordinary operations", total.counts[sim.OrdinaryBlocked])
+		return
+	}
 	if *seeds >= enough && failed.Load() == 0 {
 		total.check(t)
 	}
+}
+
+func generate(seed uint64) sim.History {
+	if *ordinary {
+		return sim.GenerateOrdinary(seed)
+	}
+	return sim.Generate(seed)
 }
 
 // enough is how many histories reach everything.
@@ -92,7 +107,7 @@ var reached = []string{
 // replay tells one seed.
 func replay(t *testing.T) {
 	t.Helper()
-	h := sim.Generate(*seed)
+	h := generate(*seed)
 	if *only != "" {
 		h = h.Only(parse(t, *only))
 	}

@@ -53,8 +53,8 @@ type world struct {
 	closed map[place]time.Time
 	// renewed is when a kubelet's Lease was last renewed.
 	renewed map[string]time.Time
-	// taken is where the controllers have taken a volume from a node that has not closed it since.
-	taken map[place]bool
+	// taken is since when the controllers have taken a volume from a node that has not closed it.
+	taken map[place]time.Time
 	// bound is since when a pod has been bound to its node.
 	bound map[types.UID]time.Time
 	// pods are all pods of the API.
@@ -109,7 +109,7 @@ func newWorld(ctx context.Context, h History, story bool) *world {
 		ctx: ctx, history: h, started: time.Now(), trace: story,
 		outcome: Outcome{Counts: make(map[string]int)}, faults: newFaults(), closed: make(map[place]time.Time), renewed: make(map[string]time.Time),
 		pods:  make(map[types.NamespacedName]*corev1.Pod),
-		taken: make(map[place]bool), bound: make(map[types.UID]time.Time), liveness: newLiveness(),
+		taken: make(map[place]time.Time), bound: make(map[types.UID]time.Time), liveness: newLiveness(),
 	}
 	w.Cluster = virtual.New(ctx, virtual.Options{
 		DRBD: drbd.Options{Detect: h.World.detect},
@@ -183,7 +183,9 @@ func (w *world) build() {
 		w.must(w.Add(w.ctx, virtual.Node{Name: w.kube(node), Foreign: true}))
 	}
 	for _, v := range w.history.World.Volumes {
-		w.addVolume(v)
+		if !v.Later {
+			w.addVolume(v)
+		}
 	}
 	w.addForeign()
 	w.addPiraeus()
@@ -195,7 +197,9 @@ func (w *world) build() {
 	}
 	w.processes[0].leads()
 	for _, p := range w.history.World.Workloads {
-		w.addWorkload(p)
+		if !p.Later {
+			w.addWorkload(p)
+		}
 	}
 	for _, e := range w.history.World.Ended {
 		w.leaveEnded(e.Of, e.Phase)
@@ -206,7 +210,7 @@ func (w *world) addVolume(v Volume) {
 	volume := virtual.Volume{
 		Name: v.Name, Handle: v.Handle, Diskful: v.Diskful, TieBreaker: v.TieBreaker, Quorum: v.Quorum,
 		Block: v.Kind == Block || v.Kind == BlockUnused, Opened: v.Kind == Block, ReadOnly: v.Kind == ReadOnly,
-		Claim: v.claim(), Released: v.Released != "", Missing: v.Released == Gone,
+		Claim: v.claim(), Released: v.Released != "", Missing: v.Released == Gone || v.Later,
 	}
 	if v.Shared {
 		volume.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}

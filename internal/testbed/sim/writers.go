@@ -28,14 +28,18 @@ func (w *world) checkWriters() {
 // twoWrite tells why two nodes can write a resource.
 func (w *world) twoWrite(resource string, writers map[string]bool, fenced bool) {
 	w.split[resource] = true
-	byUs, byPerson := false, false
+	byUs, byPerson, later := false, false, true
 	w.mu.Lock()
 	for node := range writers {
-		byUs = byUs || w.taken[place{resource, node}]
+		taken, is := w.taken[place{resource, node}]
+		byUs = byUs || is
+		later = later && (!is || w.changedAt[resource].After(taken))
 		byPerson = byPerson || w.forced[place{resource, node}]
 	}
 	w.mu.Unlock()
 	switch {
+	case byUs && later:
+		w.excuse(ExcuseUnfenced, "resource %s: %v", resource, writers)
 	case byUs:
 		w.violated(ruleTwoPrimaries, "resource %s: %v, of which the controllers took it from one", resource, writers)
 	case fenced:
