@@ -98,9 +98,9 @@ func TestAnAdjustThatEndsAfterTheOptionsLeavesThePeers(t *testing.T) {
 
 func TestAPeerThatIsGivenUpKnowsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := cluster(t, withQuorum(standard(), drbd.QuorumOff), drbd.Options{})
+		c := cluster(t, drbd.Spec{Replicas: diskful("a", "b")}, drbd.Options{})
 		must(t, c.Open(res, "a", false))
-		must(t, c.Adjust(res, config("a", drbd.QuorumOff, tieBreaker("c"))))
+		must(t, c.Adjust(res, config("a", drbd.QuorumOff)))
 		if got := state(t, c, "b"); got.Connections["a"] != drbd.Connecting || got.DiskState != drbd.Outdated {
 			t.Errorf("b is %s to a and %s, want Connecting and Outdated", got.Connections["a"], got.DiskState)
 		}

@@ -140,6 +140,23 @@ func (c *Cluster) HealResourceLink(resourceName, a, b string) {
 	})
 }
 
+// ResetConnections breaks the connections of two nodes as a TCP reset does, those of the named resources or of all: both
+// ends notice at once and connect again after the reconnect delay.
+func (c *Cluster) ResetConnections(a, b string, resourceNames ...string) {
+	_ = c.do(func() error {
+		for _, r := range c.on(a) {
+			if !r.live(a, b) || len(resourceNames) > 0 && !slices.Contains(resourceNames, r.name) {
+				continue
+			}
+			r.lose(r.replicas[a], b)
+			r.lose(r.replicas[b], a)
+			r.mendLink(a, b)
+			r.touch()
+		}
+		return nil
+	})
+}
+
 // network changes which nodes reach each other, and tells every connection that is concerned.
 func (c *Cluster) network(f func()) {
 	_ = c.do(func() error {

@@ -58,6 +58,10 @@ type replica struct {
 	// options are the DRBD options as this node runs them.
 	options map[string]string
 	peers   map[string]*peer
+
+	// doubtShown is when the peers see that the replica is in doubt about its data, agreed when it may be out of doubt;
+	// see [Options.Flap]. Until hasty it says that it may be promoted, see [Options.HealFlap].
+	doubtShown, agreed, hasty time.Time
 }
 
 // peer is one end of a connection: what this node knows of the other.

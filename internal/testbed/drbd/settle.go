@@ -3,6 +3,7 @@ package drbd
 import (
 	"reflect"
 	"slices"
+	"time"
 )
 
 // rounds bounds how often a resource is gone over until nothing changes any more. Every rule moves a replica
@@ -73,13 +74,26 @@ func (r *resource) exchange() {
 				continue
 			}
 			y, p := r.replicas[other], x.peers[other]
-			p.role, p.disks, p.quorum, p.stable = y.role, slices.Clone(y.disks), slices.Clone(y.quorum), y.stable()
+			p.role, p.disks, p.quorum, p.stable = y.role, y.shownDisks(), slices.Clone(y.quorum), y.stable()
 			p.outdated = false
 			if y.seen.newerThan(x.seen) {
 				x.seen = y.seen
 			}
 		}
 	}
+}
+
+// shownDisks are a replica's disks as its peers see them.
+func (x *replica) shownDisks() []string {
+	shown := slices.Clone(x.disks)
+	if time.Now().Before(x.doubtShown) {
+		for v, disk := range shown {
+			if disk == Consistent {
+				shown[v] = UpToDate
+			}
+		}
+	}
+	return shown
 }
 
 // stable is the kernel's drbd_device_stable: a replica beside a Primary has data that change under it, so that a
@@ -222,11 +236,12 @@ func (r *resource) resync(x, source *replica) bool {
 }
 
 // lostPrimary looks for a Primary that x has no connection to, through the nodes that x is connected to.
-// pending tells that some node on the way counts a peer as connected that does not answer: what that one is
-// nobody can say yet.
+// pending tells that some node on the way counts a peer as connected that does not answer, or has not agreed yet: what
+// that one is nobody can say yet.
 func (r *resource) lostPrimary(x *replica) (reachable, pending bool) {
 	members, pending := r.component(x)
 	for _, y := range members {
+		pending = pending || time.Now().Before(y.agreed)
 		p := x.peers[y.Node]
 		if p != nil && p.state != Connected && y.role == Primary {
 			reachable = true

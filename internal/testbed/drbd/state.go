@@ -2,6 +2,7 @@ package drbd
 
 import (
 	"slices"
+	"time"
 )
 
 // What becomes of a replica's reads and writes; see [State.IO].
@@ -120,6 +121,9 @@ func (r *resource) state(x *replica) State {
 		s.Connections[name] = p.state
 	}
 	s.MayPromote, s.Score = r.promotion(x)
+	if time.Now().Before(x.hasty) && s.HasQuorum && x.role != Primary {
+		s.MayPromote = true
+	}
 	switch {
 	case x.forced:
 		s.IO = IOFailing

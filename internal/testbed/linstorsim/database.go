@@ -26,7 +26,12 @@ func (s *Server) LoseNode(nodeName string) error {
 	var touched []string
 	s.eachOn(n, func(d *definition, _ *resource) {
 		delete(d.resources, fold(n.name))
-		s.automatics(d)
+		if d.tieBreaker() == nil {
+			s.automatics(d)
+		} else {
+			// A real LINSTOR lets the tie-breaker of a single disk be.
+			s.updateQuorum(d)
+		}
 		touched = append(touched, d.name)
 	})
 	s.dismiss(n)

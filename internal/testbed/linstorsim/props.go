@@ -102,11 +102,18 @@ func (s *Server) SetNodeProperty(nodeName, key, value string) error {
 // SetGroupProperty sets a property of a resource group, which is created if need be; an empty value removes it. All of
 // the group's definitions are sent to their satellites.
 func (s *Server) SetGroupProperty(group, key, value string) {
+	_ = s.setGroup(group, map[string]string{key: value})
+}
+
+// setGroup changes properties of a group in one commit.
+func (s *Server) setGroup(group string, props map[string]string) (result outcome) {
 	s.mu.Lock()
 	if s.groups[group] == nil {
 		s.groups[group] = map[string]string{}
 	}
-	setQuorumAware(s.groups[group], key, value)
+	for key, value := range props {
+		setQuorumAware(s.groups[group], key, value)
+	}
 	var touched []string
 	for _, name := range slices.Sorted(maps.Keys(s.definitions)) {
 		if d := s.definitions[name]; d.group == group {
@@ -116,8 +123,10 @@ func (s *Server) SetGroupProperty(group, key, value string) {
 	}
 	s.mu.Unlock()
 	for _, name := range touched {
-		s.send(name)
+		one := s.send(name)
+		result.failed, result.hung = result.failed || one.failed, result.hung || one.hung
 	}
+	return result
 }
 
 // SetDefinitionProperty sets a property of a resource definition, and sends the definition to its satellites; an empty

@@ -34,6 +34,8 @@ const (
 	KindControllerProps Kind = "controller-properties"
 	KindVersion         Kind = "version"
 	KindHealth          Kind = "health"
+	// KindChange is everything that changes something.
+	KindChange Kind = "change"
 	// KindOther is everything that the simulated LINSTOR does not have.
 	KindOther Kind = "other"
 )
@@ -67,6 +69,17 @@ func (s *Server) routes() *http.ServeMux {
 	mux.HandleFunc("GET /v1/view/resources", s.serveView)
 	handle("GET /v1/resource-definitions", KindDefinitions, s.serveDefinitions)
 	handle("GET /v1/resource-definitions/{definition}", KindDefinition, s.serveDefinition)
+	handle("PUT /v1/resource-definitions/{definition}", KindChange, s.changeDefinition)
+	handle("PUT /v1/resource-groups/{group}", KindChange, s.changeGroup)
+	handle("POST /v1/controller/properties", KindChange, s.changeController)
+	handle("PUT /v1/nodes/{node}", KindChange, s.changeOther(func(r *http.Request, key, value string) error {
+		return s.SetNodeProperty(r.PathValue("node"), key, value)
+	}))
+	handle("PUT /v1/resource-definitions/{definition}/resources/{node}", KindChange, s.changeOther(
+		func(r *http.Request, key, value string) error {
+			return s.SetResourceProperty(r.PathValue("definition"), r.PathValue("node"), key, value)
+		}))
+	handle("DELETE /v1/nodes/{node}/lost", KindChange, s.loseNode)
 	handle("GET /v1/resource-definitions/{definition}/resources", KindResources, s.serveResources)
 	handle("GET /v1/resource-definitions/{definition}/resources/{node}", KindResource, s.serveResource)
 	handle("GET /v1/nodes", KindNodes, s.serveNodes)

@@ -162,7 +162,7 @@ func (s *Server) lose(n *node, statusLag time.Duration) {
 // reconnect plans the controller's next attempt to reach a satellite: a multiple of the reconnect interval after
 // the loss.
 func (s *Server) reconnect(n *node) {
-	if n.connected || s.down || n.stranger || n.evicted {
+	if n.connected || s.down {
 		return
 	}
 	interval := max(s.options.ReconnectInterval, 1)

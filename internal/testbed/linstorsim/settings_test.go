@@ -340,6 +340,24 @@ func TestASatelliteThatIsBackSaysItsOldWordsBeforeItAdjusts(t *testing.T) {
 	}
 }
 
+func TestWhatIsSentBeforeALateAdjustWaitsForIt(t *testing.T) {
+	inBubble(t, linstorsim.Options{}, func(t *testing.T, b *bed) {
+		must(t, b.linstor.CreateResource(pair()))
+		b.linstor.DelayAdjust("node-a", time.Minute)
+		b.linstor.StopSatellite("node-a")
+		b.linstor.RestoreSatellite("node-a")
+		pass(20 * time.Second)
+		b.linstor.SetDefinitionProperty(pvc, linstorsim.PropQuorum, "majority")
+		if diff := cmp.Diff(map[string]string{"node-a": "off", "node-b": "majority"}, b.running()); diff != "" {
+			t.Errorf("before the late adjust DRBD runs (-want +got):\n%s", diff)
+		}
+		pass(time.Minute)
+		if diff := cmp.Diff(both("majority"), b.running()); diff != "" {
+			t.Errorf("after the late adjust DRBD runs (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestValuesAreShownBeforeONLINEAndNotAllAtOnce(t *testing.T) {
 	inBubble(t, linstorsim.Options{
 		SyncDuration: 7 * time.Second, ValuesBeforeOnline: 6 * time.Second, PartialConnections: 100 * time.Millisecond,
