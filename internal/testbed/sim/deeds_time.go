@@ -11,6 +11,9 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
 )
 
+// ResetConnections breaks DRBD's connections for a moment.
+const ResetConnections Deed = "reset DRBD's connections"
+
 // trouble is what the controllers' requests of one verb and kind meet, or all of them where what is empty.
 type trouble struct {
 	what string

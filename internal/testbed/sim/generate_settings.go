@@ -209,4 +209,8 @@ func (g *generator) drawDetection() {
 		}
 		g.drew(OwnNotices)
 	}
+	if g.chance(40) {
+		w.Flap, w.HealFlap = g.milliseconds(2*time.Millisecond, 14*time.Millisecond), 600*time.Microsecond
+		g.drew(Flaps)
+	}
 }

@@ -29,7 +29,15 @@ var untidyNames = []untidiness{
 // blipBeforeCut breaks a node's connections for a moment, as a reset does, right before it or everything is cut off.
 func (g *generator) blipBeforeCut() bool {
 	node, at := g.home(), g.moment()
-	g.nodeFault(at, g.milliseconds(10*time.Millisecond, 2*time.Second), IsolateDRBD, node)
+	if g.chance(60) {
+		for _, peer := range g.history.World.Nodes {
+			if peer != node {
+				g.add(at, Step{What: ResetConnections, Node: node, Peer: peer})
+			}
+		}
+	} else {
+		g.nodeFault(at, g.milliseconds(10*time.Millisecond, 2*time.Second), IsolateDRBD, node)
+	}
 	at += g.milliseconds(200*time.Millisecond, 3*time.Second)
 	if g.chance(50) {
 		g.cutAll(at, g.span())

@@ -42,6 +42,8 @@ type World struct {
 	PingTimeout time.Duration
 	// Pings and Links are the same for each satellite and, as "observer peer", for each end of a link, where they say so.
 	Pings, Links map[string]time.Duration
+	// Flap and HealFlap are how long survivors and healed replicas say what is not so yet.
+	Flap, HealFlap time.Duration
 	// TieBreakers lets LINSTOR add and remove tie-breakers by itself.
 	TieBreakers bool
 	// Replay is how old the state is that LINSTOR replays to new subscribers.
@@ -291,6 +293,9 @@ func (world World) untidy() string {
 	}
 	if len(world.Pings)+len(world.Links) > 0 {
 		fmt.Fprintf(&b, "LINSTOR notices each after %v, DRBD after %v\n", world.Pings, world.Links)
+	}
+	if world.Flap > 0 {
+		fmt.Fprintf(&b, "survivors flap for %s, at a heal for %s\n", world.Flap, world.HealFlap)
 	}
 	if world.TieBreakers {
 		b.WriteString("LINSTOR adds and removes tie-breakers\n")

@@ -12,9 +12,9 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 )
 
-// ruleLiveness: a pod whose storage is lost for good is gone in time, or reported as stuck, while a survivor, enough
+// RuleLiveness: a pod whose storage is lost for good is gone in time, or reported as stuck, while a survivor, enough
 // witnesses and a reachable LINSTOR exist and no gate holds it.
-const ruleLiveness = "a pod was not removed in time"
+const RuleLiveness = "a pod was not removed in time"
 
 // patience is what a fail-over may take beyond its grace: the pod is first asked to go, for 10 s.
 const patience = 15 * time.Second
@@ -60,7 +60,7 @@ func (w *world) checkLiveness() {
 			}
 			due[pod.UID] = since
 			if time.Since(since) > w.applicable(home(pod))+patience && !w.isStuck(pod.UID) {
-				w.violated(ruleLiveness, "pod %s on %s has been there for %s", pod.Name, home(pod), time.Since(since))
+				w.violated(RuleLiveness, "pod %s on %s has been there for %s", pod.Name, home(pod), time.Since(since))
 				due[pod.UID] = time.Now() // once per grace
 			}
 		}

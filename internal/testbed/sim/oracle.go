@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,23 +19,23 @@ import (
 
 // The invariants, by the names under which they are reported.
 const (
-	// ruleWritable: no pod is force-deleted whose node could still commit a write to one of its volumes at the fresh
+	// RuleWritable: no pod is force-deleted whose node could still commit a write to one of its volumes at the fresh
 	// read that precedes the deletion.
-	ruleWritable = "a pod was deleted by force although its node could still write"
-	// ruleHarmless: none is deleted at all unless its node can no longer write one of its volumes.
-	ruleHarmless = "a pod was deleted although its node could still write all its volumes"
+	RuleWritable = "a pod was deleted by force although its node could still write"
+	// RuleHarmless: none is deleted at all unless its node can no longer write one of its volumes.
+	RuleHarmless = "a pod was deleted although its node could still write all its volumes"
 	// ruleSelected: none is deleted that was not selected, or is exempt.
 	ruleSelected = "a pod was deleted that must not be"
 	// ruleIdentity: none is deleted whose UID was not the one decided on.
 	ruleIdentity = "a pod was deleted that was not the one decided on"
 	// ruleDemoted: a pod removed as Demoted did not have its volume open for the whole grace.
 	ruleDemoted = "a pod was deleted as Demoted although its volume was open a while ago"
-	// ruleFresh: what precedes a deletion is read at most 2 s before.
-	ruleFresh = "something was deleted without a fresh read"
+	// RuleFresh: what precedes a deletion is read at most 2 s before.
+	RuleFresh = "something was deleted without a fresh read"
 	// ruleUnknown: nothing is done on an unknown alone.
 	ruleUnknown = "something was done without positive evidence"
-	// ruleInUse: no attachment is deleted or released while a pod on its node uses the volume.
-	ruleInUse = "a volume was taken from a node under a pod"
+	// RuleInUse: no attachment is deleted or released while a pod on its node uses the volume.
+	RuleInUse = "a volume was taken from a node under a pod"
 	// ruleForeign: nothing of another driver or node is touched.
 	ruleForeign = "something was touched that is none of the controller's business"
 	// ruleDryRun: a dry run writes nothing.
@@ -99,22 +100,23 @@ func (w *world) auditRemoval(b basis, pod *corev1.Pod, options *client.DeleteOpt
 		}
 		r, ok := b.readings[v.Resource()]
 		if !ok {
-			w.violated(ruleFresh, "%s: resource %s was read at %s", what, v.Resource(), b.stale[v.Resource()].Sub(w.started)-settling)
+			w.violated(RuleFresh, "%s: resource %s was read at %s", what, v.Resource(), b.stale[v.Resource()].Sub(w.started)-settling)
 			continue
 		}
 		w.takes(v, node, forced && !r.writable[node])
 		held := r.writable[node] || reason != failover.Demoted && r.promotable(node)
+		fences := w.runsFenced(v, node)
 		if r.writable[node] {
-			writable, allExcused = append(writable, v.Resource()), allExcused && r.excused(node, true)
+			writable, allExcused = append(writable, v.Resource()), allExcused && fences && r.excused(node, true)
 		}
-		lost, oneExcused = lost || !held, oneExcused || held && r.misled(node, reason)
+		lost, oneExcused = lost || !held, oneExcused || held && fences && r.misled(node, reason)
 		evidence = evidence || w.positive(r, node)
 		open = max(open, w.closedFor(v.Resource(), node))
 	}
 	if !lost {
-		w.breach(ruleHarmless, what, writable, oneExcused) // that one was taken for lost
+		w.breach(RuleHarmless, what, writable, oneExcused) // that one was taken for lost
 	} else if forced && len(writable) > 0 {
-		w.breach(ruleWritable, what, writable, allExcused)
+		w.breach(RuleWritable, what, writable, allExcused)
 	}
 	if !evidence {
 		w.violated(ruleUnknown, "%s", what)
@@ -131,6 +133,20 @@ func (w *world) breach(rule, what string, writable []string, excused bool) {
 		return
 	}
 	w.violated(rule, "%s can write %v", what, writable)
+}
+
+// runsFenced tells whether the settings that a node runs fence it: if they do not, it is no excuse that words were old.
+func (w *world) runsFenced(v Volume, node string) bool {
+	state, ok := w.DRBD.Replica(v.Resource(), node)
+	if !ok {
+		return true
+	}
+	switch state.Quorum {
+	case drbd.QuorumMajority, drbd.QuorumAll:
+		return true
+	}
+	votes, _ := strconv.Atoi(state.Quorum)
+	return 2*votes > len(v.Diskful)
 }
 
 // old tells whether LINSTOR may not know that what it knows from a satellite is old: that had been cut off a moment before,
@@ -254,7 +270,7 @@ func (w *world) usedUnder(users []user, format string, args ...any) {
 	}
 	what := fmt.Sprintf(format, args...)
 	if len(seen) > 0 {
-		w.violated(ruleInUse, "%s under %v", what, seen)
+		w.violated(RuleInUse, "%s under %v", what, seen)
 	} else if len(unseen) > 0 {
 		w.excuse(ExcuseArrived, "%s under %v", what, unseen)
 	}
@@ -285,12 +301,12 @@ func (w *world) auditDetach(b basis, v Volume, va *storagev1.VolumeAttachment, u
 	w.usedUnder(users, "attachment %s was deleted", va.Name)
 	r, ok := b.readings[v.Resource()]
 	if !ok {
-		w.violated(ruleFresh, "attachment %s", va.Name)
+		w.violated(RuleFresh, "attachment %s", va.Name)
 		return
 	}
 	w.takes(v, node, !r.writable[node])
 	if r.writable[node] && v.Kind != NFSExport && !w.usedByOther(v, node) {
-		w.breach(ruleForeign, "attachment "+va.Name, []string{v.Resource()}, r.excused(node, true))
+		w.breach(ruleForeign, "attachment "+va.Name, []string{v.Resource()}, w.runsFenced(v, node) && r.excused(node, true))
 	}
 	if !w.positive(r, node) {
 		w.violated(ruleUnknown, "attachment %s was deleted", va.Name)
