@@ -51,6 +51,12 @@ type faults struct {
 	// byPerson are those of which a person has set the quorum; returned is when a satellite was heard again last.
 	byPerson map[string]bool
 	returned map[string]time.Time
+	// shown is what LINSTOR has wanted of each resource; forgotten is when the last process ended that knew of a change.
+	shown     map[string][]shown
+	forgotten map[string]time.Time
+	// failedAgain are replicas whose adjust failed after a reconnect too, or was late; late are nodes where it is.
+	failedAgain map[place]bool
+	late        map[string]bool
 	// changedAt is when somebody has done so last.
 	changedAt map[string]time.Time
 	// adjusts are the replicas whose adjusts fail; saved is LINSTOR's database of before.
@@ -78,7 +84,7 @@ func newFaults() faults {
 		frozen: make(map[string]bool), silent: make(map[string]time.Time), kubelet: make(map[string]bool),
 		linstorUp: time.Now(), changed: make(map[string]bool), damaged: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
 		migrated: make(map[string]bool), evicted: make(map[string]bool),
-		byPerson: make(map[string]bool), returned: make(map[string]time.Time), changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), arrivals: make(map[string]string), forced: make(map[place]bool),
+		shown: make(map[string][]shown), forgotten: make(map[string]time.Time), failedAgain: make(map[place]bool), late: make(map[string]bool), byPerson: make(map[string]bool), returned: make(map[string]time.Time), changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), arrivals: make(map[string]string), forced: make(map[place]bool),
 	}
 }
 
@@ -225,6 +231,7 @@ func (w *world) listen() {
 		if w.Linstor.Hears(node) {
 			if _, was := w.silent[node]; was {
 				w.returned[node] = time.Now()
+				w.adjustsAgain(node)
 			}
 			delete(w.silent, node)
 		} else if w.silent[node].IsZero() {

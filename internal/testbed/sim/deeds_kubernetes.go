@@ -69,6 +69,7 @@ func (w *world) changeLeader() {
 // restartProcess puts a process without memory in the place of another.
 func (w *world) restartProcess(old *process) {
 	i := slices.Index(w.processes, old)
+	w.forget(old)
 	old.freezer.thaw()
 	old.stops()
 	fresh := w.startProcess(old.name + "'")

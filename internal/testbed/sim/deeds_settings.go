@@ -51,16 +51,25 @@ var onSettings = map[Deed]func(w *world, s Step){
 // onAdjust is what goes wrong when a satellite adjusts; what LINSTOR wants stays as it is.
 var onAdjust = map[Deed]func(w *world, s Step){
 	BreakAdjust: func(w *world, s Step) {
+		w.mu.Lock()
 		w.adjusts[place{w.resource(s.On), s.Node}] = true
+		w.mu.Unlock()
 		w.Linstor.SetAdjustFault(s.Node, w.resource(s.On), map[string]linstorsim.AdjustFault{
 			atOptions: linstorsim.AdjustFailsAtOptions, atPeers: linstorsim.AdjustFailsAtPeers, hangs: linstorsim.AdjustHangs,
 		}[s.Value])
 	},
 	MendAdjust: func(w *world, s Step) {
+		w.mu.Lock()
 		delete(w.adjusts, place{w.resource(s.On), s.Node})
+		w.mu.Unlock()
 		w.Linstor.SetAdjustFault(s.Node, w.resource(s.On), linstorsim.AdjustWorks)
 	},
-	DelayAdjust: func(w *world, s Step) { w.Linstor.DelayAdjust(s.Node, s.For) },
+	DelayAdjust: func(w *world, s Step) {
+		w.mu.Lock()
+		w.late[s.Node] = s.For >= adjustLate
+		w.mu.Unlock()
+		w.Linstor.DelayAdjust(s.Node, s.For)
+	},
 }
 
 // change lets what LINSTOR wants change, and notes whose it was.
@@ -82,6 +91,20 @@ func (w *world) change(s Step) {
 	default:
 		for _, resource := range w.DRBD.Resources() {
 			w.changes(resource)
+		}
+	}
+}
+
+// adjustsAgain notes which adjusts fail once more, or are late, now that a satellite is back; the lock is held.
+func (w *world) adjustsAgain(node string) {
+	for at := range w.adjusts {
+		if at.node == node {
+			w.failedAgain[at] = true
+		}
+	}
+	if w.late[node] {
+		for _, v := range w.history.World.Volumes {
+			w.failedAgain[place{v.Resource(), node}] = true
 		}
 	}
 }

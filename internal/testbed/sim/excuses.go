@@ -10,6 +10,12 @@ import (
 const (
 	// ExcuseOldWords: every witness's satellite had been cut off a moment before, or LINSTOR wrongly took it for ONLINE.
 	ExcuseOldWords = "all witnesses' words were old, and LINSTOR did not know"
+	// ExcuseUnseen: the settings that the node runs were shown for less time than lies between two readings.
+	ExcuseUnseen = "the node runs settings that came and went between two readings"
+	// ExcuseForgotten: all controllers were started again before the change could be written down.
+	ExcuseForgotten = "all controllers were started again right after a change"
+	// ExcuseFailedAgain: an adjust failed once more after a reconnect, or came more than a minute later.
+	ExcuseFailedAgain = "an adjust failed again after a reconnect, or was later than a minute"
 	// ExcuseArrived: a pod was bound to the node after the look that the write rests on.
 	ExcuseArrived = "a pod arrived after the look"
 	// ExcuseDelayed: the API acted later, and the node could write again by then.
@@ -23,7 +29,7 @@ const (
 )
 
 // Excuses are all of them.
-var Excuses = []string{ExcuseOldWords, ExcuseArrived, ExcuseDelayed, ExcuseDamaged, ExcuseUnfenced, ExcusePerson}
+var Excuses = []string{ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseDelayed, ExcuseDamaged, ExcuseUnfenced, ExcusePerson}
 
 // excuse notes that an excuse was needed.
 func (w *world) excuse(name, format string, args ...any) {

@@ -36,6 +36,7 @@ func newLiveness() liveness {
 // check holds the world as it is against the invariants that no single act can break.
 func (w *world) check() {
 	w.listen()
+	w.look()
 	for _, p := range w.processes {
 		if p.synced.IsZero() && p.feed.Status().Synced {
 			p.synced = time.Now()

@@ -110,8 +110,9 @@ func openFaults() map[string]openFault {
 				World: world(3, abc, pod("pod-0", "a", "v0")),
 				Steps: []sim.Step{
 					set("5.1s", sim.SetQuorum, "off"), at("75.1s", sim.Isolate, "a", ""), set("76.1s", sim.SetQuorum, "majority"),
+					{At: 100 * time.Second, What: sim.ChangeLeader},
 				},
-				Length: 150 * time.Second,
+				Length: 200 * time.Second,
 			},
 		},
 		"two claims are bound to one handle, and the volume is released under the second pod": {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -93,7 +94,8 @@ func (w *world) auditRemoval(b basis, pod *corev1.Pod, options *client.DeleteOpt
 		w.violated(ruleSelected, "%s", what)
 	}
 	var writable []string
-	lost, allExcused, oneExcused, evidence, open := false, true, false, false, time.Duration(0)
+	lost, evidence, open := false, false, time.Duration(0)
+	taken, one := pardons{}, "" // one volume was taken for lost, and the others are taken with it
 	for _, v := range w.volumesOf(pod) {
 		if v.Kind == NFSExport || v.ephemeral {
 			continue
@@ -105,18 +107,21 @@ func (w *world) auditRemoval(b basis, pod *corev1.Pod, options *client.DeleteOpt
 		}
 		w.takes(v, node, forced && !r.writable[node])
 		held := r.writable[node] || reason != failover.Demoted && r.promotable(node)
-		fences := w.runsFenced(v, node)
 		if r.writable[node] {
-			writable, allExcused = append(writable, v.Resource()), allExcused && fences && r.excused(node, true)
+			writable = append(writable, v.Resource())
+			taken.add(w.pardon(v, node, r.excused(node, true)))
 		}
-		lost, oneExcused = lost || !held, oneExcused || held && fences && r.misled(node, reason)
+		lost = lost || !held
+		if held {
+			one = cmp.Or(one, w.pardon(v, node, r.misled(node, reason)))
+		}
 		evidence = evidence || w.positive(r, node)
 		open = max(open, w.closedFor(v.Resource(), node))
 	}
 	if !lost {
-		w.breach(RuleHarmless, what, writable, oneExcused) // that one was taken for lost
+		w.breach(RuleHarmless, what, writable, one)
 	} else if forced && len(writable) > 0 {
-		w.breach(RuleWritable, what, writable, allExcused)
+		w.breach(RuleWritable, what, writable, taken.all())
 	}
 	if !evidence {
 		w.violated(ruleUnknown, "%s", what)
@@ -126,10 +131,10 @@ func (w *world) auditRemoval(b basis, pod *corev1.Pod, options *client.DeleteOpt
 	}
 }
 
-// breach reports what is only excused while every witness's word may have been old without LINSTOR's knowing.
-func (w *world) breach(rule, what string, writable []string, excused bool) {
-	if excused {
-		w.excuse(ExcuseOldWords, "%s: %s can write %v", rule, what, writable)
+// breach reports what is wrong unless there is an excuse.
+func (w *world) breach(rule, what string, writable []string, excuse string) {
+	if excuse != "" {
+		w.excuse(excuse, "%s: %s can write %v", rule, what, writable)
 		return
 	}
 	w.violated(rule, "%s can write %v", what, writable)
@@ -306,7 +311,7 @@ func (w *world) auditDetach(b basis, v Volume, va *storagev1.VolumeAttachment, u
 	}
 	w.takes(v, node, !r.writable[node])
 	if r.writable[node] && v.Kind != NFSExport && !w.usedByOther(v, node) {
-		w.breach(ruleForeign, "attachment "+va.Name, []string{v.Resource()}, w.runsFenced(v, node) && r.excused(node, true))
+		w.breach(ruleForeign, "attachment "+va.Name, []string{v.Resource()}, w.pardon(v, node, r.excused(node, true)))
 	}
 	if !w.positive(r, node) {
 		w.violated(ruleUnknown, "attachment %s was deleted", va.Name)
