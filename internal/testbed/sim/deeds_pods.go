@@ -1,12 +1,12 @@
 package sim
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
 // endedInfix is in the names of pods that have ended and are still listed.
@@ -88,7 +88,7 @@ func (w *world) leaveLate() {
 func (w *world) kube(node string) string { return w.history.World.kubeName(node) }
 
 // home is the name in LINSTOR of the node that a pod is bound to.
-func home(pod *corev1.Pod) string { return virtual.StorageName(pod.Spec.NodeName) }
+func home(pod *corev1.Pod) string { return strings.TrimSuffix(pod.Spec.NodeName, domain) }
 
 func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded

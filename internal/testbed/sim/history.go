@@ -82,10 +82,13 @@ func (world World) detect(observer, peer string) time.Duration {
 	return world.Detect[observer]
 }
 
+// domain ends the names of nodes in Kubernetes where they are qualified.
+const domain = ".example.com"
+
 // kubeName is the name of a node in Kubernetes.
 func (world World) kubeName(node string) string {
 	if world.Qualified {
-		return node + ".example.com"
+		return node + domain
 	}
 	return node
 }

@@ -298,7 +298,7 @@ func (w *world) auditRelease(node string, released []string, users []user) {
 
 // auditDetach holds the deletion of an attachment against the invariants.
 func (w *world) auditDetach(b basis, v Volume, va *storagev1.VolumeAttachment, users []user) {
-	node := virtual.StorageName(va.Spec.NodeName)
+	node := w.Satellite(va.Spec.NodeName)
 	if va.Spec.Attacher != virtual.Driver {
 		w.violated(ruleForeign, "attachment %s of %s was deleted", va.Name, va.Spec.Attacher)
 		return

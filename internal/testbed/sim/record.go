@@ -15,14 +15,13 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
 // observe notes what happens in the API.
 func (w *world) observe(c apimodel.Change) {
 	if lease, ok := c.New.(*coordinationv1.Lease); ok {
 		w.mu.Lock()
-		w.renewed[virtual.StorageName(lease.Name)] = c.Time
+		w.renewed[w.Satellite(lease.Name)] = c.Time
 		w.mu.Unlock()
 		return
 	}

@@ -112,7 +112,8 @@ func newWorld(ctx context.Context, h History, story bool) *world {
 		taken: make(map[place]time.Time), bound: make(map[types.UID]time.Time), liveness: newLiveness(),
 	}
 	w.Cluster = virtual.New(ctx, virtual.Options{
-		DRBD: drbd.Options{Detect: h.World.detect, NoticeEach: len(h.World.Links) > 0, Flap: h.World.Flap, HealFlap: h.World.HealFlap},
+		DRBD:   drbd.Options{Detect: h.World.detect, NoticeEach: len(h.World.Links) > 0, Flap: h.World.Flap, HealFlap: h.World.HealFlap},
+		Domain: domain,
 		Linstor: linstorsim.Options{
 			PingTimeout: h.World.PingTimeout, ReplayDelay: h.World.Replay, ControllerProps: properties(h.World),
 			TieBreakers: h.World.TieBreakers,

@@ -3,7 +3,6 @@ package virtual
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -15,18 +14,12 @@ import (
 
 // Node is a machine with its kubelet and, unless LINSTOR does not know it, its satellite.
 type Node struct {
-	// Name is the Node's name in Kubernetes. LINSTOR and DRBD know it by its [StorageName].
+	// Name is the Node's name in Kubernetes. LINSTOR and DRBD know it by the name that [Cluster.Satellite] returns.
 	Name string
 	// RenewInterval is how often the kubelet renews its Lease, whose duration is four times that; the default is 10 s.
 	RenewInterval time.Duration
 	// Foreign leaves it out of LINSTOR and without its CSI driver.
 	Foreign bool
-}
-
-// StorageName is the name by which LINSTOR and DRBD know a node of Kubernetes: without its domain. The CSINode says so.
-func StorageName(node string) string {
-	name, _, _ := strings.Cut(node, ".")
-	return name
 }
 
 // leaseFactor is how much longer a Lease is valid than its renewal takes, as kubelets have it.
@@ -50,8 +43,8 @@ func (c *Cluster) Add(ctx context.Context, n Node) error {
 	}
 	drivers := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
 	if !n.Foreign {
-		c.Linstor.AddNode(StorageName(n.Name))
-		drivers.Spec.Drivers = []storagev1.CSINodeDriver{{Name: Driver, NodeID: StorageName(n.Name)}}
+		c.Linstor.AddNode(c.Satellite(n.Name))
+		drivers.Spec.Drivers = []storagev1.CSINodeDriver{{Name: Driver, NodeID: c.Satellite(n.Name)}}
 	}
 	for _, o := range []client.Object{node, lease, drivers} {
 		if err := c.user.Create(ctx, o); err != nil {

@@ -226,7 +226,7 @@ func (a *attacher) serve(ctx context.Context, va *storagev1.VolumeAttachment) bo
 	volume := a.volumes[*va.Spec.Source.PersistentVolumeName]
 	a.mu.Unlock()
 	at := place{volume.Resource(), va.Spec.NodeName}
-	host := StorageName(at.node)
+	host := a.Satellite(at.node)
 	replicas := a.Linstor.ReplicaNodes(at.volume)
 	if a.Linstor.MakeAvailable(at.volume, host) != nil {
 		return false
@@ -256,7 +256,7 @@ func (a *attacher) unpublish(ctx context.Context, va *storagev1.VolumeAttachment
 			resource(other.Spec.Source.PersistentVolumeName) == at.volume
 	})
 	a.mu.Unlock()
-	if !needed && a.Linstor.RemoveReplica(at.volume, StorageName(at.node)) == nil {
+	if !needed && a.Linstor.RemoveReplica(at.volume, a.Satellite(at.node)) == nil {
 		delete(a.made, at)
 	}
 }

@@ -45,7 +45,7 @@ func (o *owners) provision(ctx context.Context, w *Workload, node string) bool {
 		}
 		o.generation++
 		err := o.AddVolume(ctx, Volume{
-			Name: ephemeralName(claim, o.generation), Namespace: w.Namespace, Claim: claim, Diskful: []string{StorageName(node)},
+			Name: ephemeralName(claim, o.generation), Namespace: w.Namespace, Claim: claim, Diskful: []string{o.Satellite(node)},
 		})
 		if err != nil {
 			return false

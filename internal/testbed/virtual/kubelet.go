@@ -40,7 +40,7 @@ type kubelet struct {
 
 func newKubelet(c *Cluster, node string) *kubelet {
 	return &kubelet{
-		Cluster: c, node: node, host: StorageName(node), interval: renewInterval, client: c.API.Client("kubelet/" + node), up: true, heard: true, boot: 1,
+		Cluster: c, node: node, host: c.Satellite(node), interval: renewInterval, client: c.API.Client("kubelet/" + node), up: true, heard: true, boot: 1,
 		pods: make(map[types.UID]*running),
 	}
 }
@@ -79,6 +79,7 @@ func (k *kubelet) renew(ctx context.Context) {
 	if k.client.Get(ctx, client.ObjectKey{Namespace: LeaseNamespace, Name: k.node}, &lease) != nil {
 		return
 	}
+	lease.Spec.LeaseDurationSeconds = new(int32(leaseFactor * k.interval / time.Second))
 	lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now().Add(k.skew)))
 	if k.client.Update(ctx, &lease) == nil {
 		k.renewed = time.Now()

@@ -225,3 +225,25 @@ func (w *Workload) pod() *corev1.Pod {
 }
 
 func bootID(node string, boot int) string { return fmt.Sprintf("%s-boot-%d", node, boot) }
+
+// ReleaseVolume deletes the claim of a volume, which is retained.
+func (c *Cluster) ReleaseVolume(ctx context.Context, name string) error {
+	v := c.VolumeNamed(name)
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Claim}}
+	if err := c.user.Delete(ctx, claim); err != nil {
+		return fmt.Errorf("releasing volume %s: %w", name, err)
+	}
+	c.mu.Lock()
+	v.Released = true
+	c.volumes[name] = v
+	c.mu.Unlock()
+	var pv corev1.PersistentVolume
+	if err := c.user.Get(ctx, client.ObjectKey{Name: name}, &pv); err != nil {
+		return fmt.Errorf("releasing volume %s: %w", name, err)
+	}
+	pv.Status.Phase = corev1.VolumeReleased
+	if err := c.user.Status().Update(ctx, &pv); err != nil {
+		return fmt.Errorf("releasing volume %s: %w", name, err)
+	}
+	return nil
+}
