@@ -318,9 +318,10 @@ func (w *world) subscribe() {
 
 func (w *world) setQuorum(s Step) {
 	resource := w.resource(s.On)
-	w.changes(resource)
+	before := w.wanted()
 	w.sets(resource)
 	w.Linstor.SetDefinitionProperty(resource, linstorsim.PropQuorum, s.Value)
+	w.compare(before)
 }
 
 func (w *world) removeReplica(s Step) {

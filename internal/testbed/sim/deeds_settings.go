@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"strings"
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
@@ -78,6 +79,7 @@ func (w *world) change(s Step) {
 	if do == nil {
 		return
 	}
+	before := w.wanted()
 	do(w, s)
 	if s.What == SetGroupQuorum || s.What == SetControllerQuorum {
 		for _, resource := range w.DRBD.Resources() {
@@ -85,11 +87,26 @@ func (w *world) change(s Step) {
 		}
 	}
 	switch s.What {
-	case SaveDatabase, FindNode:
-	case SetTieBreaker, AddReplica, ToggleDisk:
+	case AddReplica, ToggleDisk:
 		w.changes(w.resource(s.On))
 	default:
-		for _, resource := range w.DRBD.Resources() {
+		w.compare(before)
+	}
+}
+
+// wanted is what LINSTOR wants of each resource.
+func (w *world) wanted() map[string]string {
+	all := make(map[string]string)
+	for _, resource := range w.DRBD.Resources() {
+		all[resource] = w.Linstor.WantedQuorum(resource) + " " + strings.Join(w.Linstor.ReplicaNodes(resource), " ")
+	}
+	return all
+}
+
+// compare notes of which resources LINSTOR wants something else than before.
+func (w *world) compare(before map[string]string) {
+	for resource, now := range w.wanted() {
+		if before[resource] != now {
 			w.changes(resource)
 		}
 	}

@@ -31,6 +31,22 @@ const (
 // Excuses are all of them.
 var Excuses = []string{ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseDelayed, ExcuseDamaged, ExcuseUnfenced, ExcusePerson}
 
+// asked notes that in this history a pod had to be moved in time.
+func (w *world) asked() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.outcome.Asked = true
+}
+
+// free notes why nobody asks for a lost volume to be moved in time. It may be moved all the same, and every other invariant holds.
+func (w *world) free(why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Contains(w.outcome.Freed, why) {
+		w.outcome.Freed = append(w.outcome.Freed, why)
+	}
+}
+
 // excuse notes that an excuse was needed.
 func (w *world) excuse(name, format string, args ...any) {
 	w.mu.Lock()

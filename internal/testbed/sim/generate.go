@@ -22,16 +22,18 @@ func Generate(seed uint64) History {
 	g.drawWorld()
 	g.untidy(untidyVolumes)
 	g.noteVolumes()
-	for range 1 + g.IntN(3) {
-		plots[g.weighted(plotWeights)](g)
-	}
-	for range g.IntN(6) {
-		g.anyFault(g.moment(), g.span())
+	plain := g.chance(15)
+	if plain {
+		plotPlainCrash(g)
+	} else {
+		g.drawPlots()
 	}
 	g.sort()
 	g.untidy(untidyPods)
 	g.untidy(untidyTimes)
-	g.untidy(untidySettings)
+	if !plain {
+		g.untidy(untidySettings)
+	}
 	g.drawDetection()
 	g.untidy(untidyNames)
 	g.sort()
@@ -39,6 +41,15 @@ func Generate(seed uint64) History {
 	g.history.Length = max(last, 30*time.Second) + time.Duration(g.IntN(60))*time.Second
 	g.history.World.Crowd = g.chance(40)
 	return g.history
+}
+
+func (g *generator) drawPlots() {
+	for range 1 + g.IntN(3) {
+		plots[g.weighted(plotWeights)](g)
+	}
+	for range g.IntN(6) {
+		g.anyFault(g.moment(), g.span())
+	}
 }
 
 // space puts the steps apart: two things never happen at the same instant, nor at a round time at which timers end. It returns when

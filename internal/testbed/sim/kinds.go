@@ -92,7 +92,7 @@ var Kinds = []Kind{
 }
 
 // rare is in how many histories of a hundred a kind is drawn: all of them make two or three of a history.
-const rare = 5
+const rare = 6
 
 // drew notes that a kind was drawn.
 func (g *generator) drew(k Kind) {

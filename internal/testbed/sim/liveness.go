@@ -58,6 +58,7 @@ func (w *world) checkLiveness() {
 			since, known := w.lost[pod.UID]
 			if !known {
 				since = time.Now()
+				w.asked()
 			}
 			due[pod.UID] = since
 			if time.Since(since) > w.applicable(home(pod))+patience && !w.isStuck(pod.UID) {
@@ -212,7 +213,10 @@ func (w *world) sharesWithStranger(p Workload, pod *corev1.Pod) bool {
 
 // movable tells whether a volume could be used elsewhere, if it is lost here, and enough others say so.
 func (w *world) movable(v Volume, node string) bool {
-	if v.Kind == NFSExport || w.changed[v.Resource()] || !w.fenced(v) || w.migrated[v.Name] {
+	if why := w.notAsked(v); why != "" {
+		if w.isLost(v, node) {
+			w.free(why)
+		}
 		return false
 	}
 	all := w.DRBD.Inspect(v.Resource())
@@ -230,6 +234,21 @@ func (w *world) movable(v Volume, node string) bool {
 	}
 	connected = connected || w.oldWordsSpeakOf(v, node)
 	return survivor && !connected && 2*heard > diskful-boolInt(w.breaksTie(v, node))
+}
+
+// notAsked tells why nobody asks for a volume to be moved in time; empty if there is no such reason.
+func (w *world) notAsked(v Volume) string {
+	switch {
+	case v.Kind == NFSExport:
+		return "the volume is an export of NFS"
+	case w.changed[v.Resource()]:
+		return "somebody has changed settings or replicas"
+	case !w.fenced(v):
+		return "quorum does not fence"
+	case w.migrated[v.Name]:
+		return "the volume was migrated live"
+	}
+	return ""
 }
 
 // breaksTie tells whether a tie-breaker can tell what became of a node: the node has a disk, as there is no connection

@@ -16,11 +16,14 @@ type tally struct {
 	counts  map[string]int
 	kinds   map[sim.Kind]int
 	excuses map[string]int
-	broken  map[string][]uint64
+	// asked counts the histories in which a pod had to be moved in time, freed those in which one did not have to, by why.
+	asked  int
+	freed  map[string]int
+	broken map[string][]uint64
 }
 
 func newTally() *tally {
-	return &tally{counts: map[string]int{}, kinds: map[sim.Kind]int{}, excuses: map[string]int{}, broken: map[string][]uint64{}}
+	return &tally{counts: map[string]int{}, kinds: map[sim.Kind]int{}, excuses: map[string]int{}, freed: map[string]int{}, broken: map[string][]uint64{}}
 }
 
 func (a *tally) add(h sim.History, o sim.Outcome) {
@@ -33,6 +36,12 @@ func (a *tally) add(h sim.History, o sim.Outcome) {
 	}
 	for _, excuse := range o.Excuses {
 		a.excuses[excuse]++
+	}
+	if o.Asked {
+		a.asked++
+	}
+	for _, why := range o.Freed {
+		a.freed[why]++
 	}
 	if len(o.Violations) > 0 {
 		rule := o.Violations[0].Rule
@@ -56,6 +65,10 @@ func (a *tally) print(t *testing.T) {
 	for _, excuse := range sim.Excuses {
 		t.Log(a.line(a.excuses[excuse], excuse))
 	}
+	t.Log(a.line(a.asked, "a pod had to be moved in time"))
+	for _, why := range slices.Sorted(maps.Keys(a.freed)) {
+		t.Log(a.line(a.freed[why], "a pod that had lost a volume need not be moved in time, because "+why))
+	}
 	for _, rule := range slices.Sorted(maps.Keys(a.broken)) {
 		t.Log(a.line(len(a.broken[rule]), fmt.Sprintf("broken: %s: seeds %v", rule, a.broken[rule])))
 	}
@@ -69,6 +82,7 @@ func (a *tally) line(count int, what string) string {
 const (
 	leastOfKind   = 2.0
 	mostOfExcuses = 2.0
+	leastAsked    = 10.0
 )
 
 // check fails the test where the histories do not reach what they must, or too many of them were excused.
@@ -78,6 +92,9 @@ func (a *tally) check(t *testing.T) {
 		if a.counts[what] == 0 {
 			t.Errorf("none of the histories has led to %q", what)
 		}
+	}
+	if share := a.share(a.asked); share < leastAsked {
+		t.Errorf("in only %.1f %% of the histories a pod had to be moved in time, of %.0f %% that must be", share, leastAsked)
 	}
 	for _, kind := range sim.Kinds {
 		if share := a.share(a.kinds[kind]); share < leastOfKind {

@@ -72,6 +72,9 @@ type Outcome struct {
 	Counts map[string]int
 	// Excuses are those that were needed.
 	Excuses []string
+	// Asked is set if a pod had to be moved in time; Freed is why one did not have to that had lost its volume.
+	Asked bool
+	Freed []string
 	// Story is what happened, where it was asked for.
 	Story []string
 }
@@ -112,7 +115,7 @@ func newWorld(ctx context.Context, h History, story bool) *world {
 		taken: make(map[place]time.Time), bound: make(map[types.UID]time.Time), liveness: newLiveness(),
 	}
 	w.Cluster = virtual.New(ctx, virtual.Options{
-		DRBD:   drbd.Options{Detect: h.World.detect, NoticeEach: len(h.World.Links) > 0, Flap: h.World.Flap, HealFlap: h.World.HealFlap},
+		DRBD:   drbd.Options{Detect: h.World.detect, Flap: h.World.Flap, HealFlap: h.World.HealFlap},
 		Domain: domain,
 		Linstor: linstorsim.Options{
 			PingTimeout: h.World.PingTimeout, ReplayDelay: h.World.Replay, ControllerProps: properties(h.World),
