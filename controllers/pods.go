@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +32,7 @@ func podFacts(pod *corev1.Pod, selector labels.Selector, claim string) failover.
 		Owned:     owner != nil,
 		NodeBound: owner != nil && (owner.Kind == daemonSet || owner.Kind == "Node"),
 	}
-	facts.RunningSince = runningSince(pod)
+	facts.Started, facts.RunningSince = startOf(pod)
 	facts.ResourceVersion, facts.Finalizers = pod.ResourceVersion, len(pod.Finalizers) > 0
 	if pod.DeletionTimestamp != nil {
 		// The API server sets it to the end of the grace, not to its start.
@@ -50,23 +51,39 @@ func boundAt(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
+// containersOf returns the states of all containers of a pod, init containers first: the kubelet starts none of either kind before all
+// volumes are mounted.
+func containersOf(pod *corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+}
+
+// hasRun tells whether any container of the pod has started.
 func hasRun(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+	return slices.ContainsFunc(containersOf(pod), func(c corev1.ContainerStatus) bool {
 		return c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil
 	})
 }
 
-func runningSince(pod *corev1.Pod) time.Time {
-	var since time.Time
-	for _, c := range pod.Status.ContainerStatuses {
-		if c.State.Running == nil {
-			continue
-		}
-		if started := c.State.Running.StartedAt.Time; since.IsZero() || started.Before(since) {
-			since = started
+// startOf returns when the first container of the pod started that is known of, and the first one of those that run; zero where there
+// is none.
+func startOf(pod *corev1.Pod) (started, runningSince time.Time) {
+	first := func(known *time.Time, at metav1.Time) {
+		if !at.IsZero() && (known.IsZero() || at.Time.Before(*known)) {
+			*known = at.Time
 		}
 	}
-	return since
+	for _, c := range containersOf(pod) {
+		if running := c.State.Running; running != nil {
+			first(&started, running.StartedAt)
+			first(&runningSince, running.StartedAt)
+		}
+		for _, state := range []corev1.ContainerState{c.State, c.LastTerminationState} {
+			if state.Terminated != nil {
+				first(&started, state.Terminated.StartedAt)
+			}
+		}
+	}
+	return started, runningSince
 }
 
 // mountsReadOnly tells whether the pod asks for the claim ("namespace/claim") read-only everywhere it uses it.
@@ -88,16 +105,17 @@ func mountsReadOnly(pod *corev1.Pod, claim string) bool {
 // holds nothing any more, as for Kubernetes' attach/detach controller; one that a fail-over has marked as
 // failed does, until its object is gone.
 func uses(pod *corev1.Pod, claim string) bool {
-	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	if ended && pod.DeletionTimestamp == nil && !disrupted(pod) {
-		return false
-	}
-	return slices.Contains(claimsOf(pod), claim)
+	return (!ended(pod) || disrupted(pod)) && slices.Contains(claimsOf(pod), claim)
 }
 
+// disruptedBy begins the message of the condition DisruptionTarget that a fail-over sets. Others set that condition too, the kubelet
+// when it evicts a pod.
+const disruptedBy = "PiraeusHAController: "
+
+// disrupted tells whether a fail-over has marked the pod.
 func disrupted(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && strings.HasPrefix(c.Message, disruptedBy)
 	})
 }
 

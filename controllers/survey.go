@@ -126,7 +126,7 @@ func (s *Survey) inputOn(ctx context.Context, pv *corev1.PersistentVolume, node 
 	return in, err
 }
 
-// ended tells whether a pod has run to its end and holds nothing any more.
+// ended tells whether a pod has run to its end.
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

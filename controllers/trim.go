@@ -143,18 +143,43 @@ func (t *trimmer) pod(pod *corev1.Pod) {
 	conditions := make([]corev1.PodCondition, 0, 1)
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled || c.Type == corev1.DisruptionTarget {
-			conditions = append(conditions, corev1.PodCondition{
+			kept := corev1.PodCondition{
 				Type:   corev1.PodConditionType(t.once(string(c.Type))),
 				Status: corev1.ConditionStatus(t.once(string(c.Status))), LastTransitionTime: c.LastTransitionTime,
-			})
+			}
+			if c.Type == corev1.DisruptionTarget && strings.HasPrefix(c.Message, disruptedBy) {
+				kept.Message = disruptedBy
+			}
+			conditions = append(conditions, kept)
 		}
 	}
-	statuses := make([]corev1.ContainerStatus, len(pod.Status.ContainerStatuses))
-	for i, c := range pod.Status.ContainerStatuses {
-		statuses[i] = corev1.ContainerStatus{State: c.State, LastTerminationState: c.LastTerminationState}
-	}
 	phase := corev1.PodPhase(t.once(string(pod.Status.Phase)))
-	pod.Status = corev1.PodStatus{Phase: phase, Conditions: conditions, ContainerStatuses: statuses}
+	pod.Status = corev1.PodStatus{
+		Phase: phase, Conditions: conditions,
+		InitContainerStatuses: decisiveStatuses(pod.Status.InitContainerStatuses),
+		ContainerStatuses:     decisiveStatuses(pod.Status.ContainerStatuses),
+	}
+}
+
+// decisiveStatuses leaves of each container whether and when it has started.
+func decisiveStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	if len(all) == 0 {
+		return nil
+	}
+	decisive := func(state corev1.ContainerState) (kept corev1.ContainerState) {
+		if state.Running != nil {
+			kept.Running = &corev1.ContainerStateRunning{StartedAt: state.Running.StartedAt}
+		}
+		if state.Terminated != nil {
+			kept.Terminated = &corev1.ContainerStateTerminated{StartedAt: state.Terminated.StartedAt}
+		}
+		return kept
+	}
+	kept := make([]corev1.ContainerStatus, len(all))
+	for i, c := range all {
+		kept[i] = corev1.ContainerStatus{State: decisive(c.State), LastTerminationState: decisive(c.LastTerminationState)}
+	}
+	return kept
 }
 
 // decisiveVolumes leaves the volumes that are claims, or that may not survive a move.

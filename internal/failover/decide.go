@@ -86,7 +86,7 @@ func tempered(s situation, f finding) finding {
 		}
 		f.grace = max(f.grace, s.Settings.KnownGrace)
 	}
-	if recallQuorum(s.Resource, s.Node.Name) == memoryMissing {
+	if recallQuorum(s.Resource, s.Node.satellite()) == memoryMissing {
 		f.grace = max(f.grace, s.Settings.KnownGrace)
 	}
 	if s.Node.Shutdown {
@@ -120,7 +120,7 @@ func remaining(s situation, f finding) time.Duration {
 // calm tells, by the last known values however old, that no loss can follow unless something changes:
 // nobody could take over, or a volume that nobody need hold open is closed on a living node.
 func calm(s situation) bool {
-	successor := mayGetSurvivor(s.Resource, s.Node.Name)
+	successor := mayGetSurvivor(s.Resource, s.Node.satellite())
 	if s.Node.leaseSilent(s.Settings.KubeletSilence) && successor {
 		return false
 	}

@@ -49,8 +49,8 @@ func RemovalOf(in Input, pod Pod) Removal {
 func (s situation) othersFenced(pod Pod) bool {
 	for _, other := range pod.Others {
 		r := other.Resource.freshened(s.Now)
-		_, survivor := survivorOf(r, s.Node.Name)
-		cutOff := survivor && !testimonyOn(r, s.Node.Name).connected && s.quorumHeld(r)
+		_, survivor := survivorOf(r, s.Node.satellite())
+		cutOff := survivor && !testimonyOn(r, s.Node.satellite()).connected && s.quorumHeld(r)
 		if !cutOff && s.writable(r) {
 			return false
 		}
@@ -72,7 +72,7 @@ func (s situation) anyOtherWritable(pod Pod) bool {
 // resource with several volumes is 0 as soon as one of them is without quorum or data, and says nothing
 // about the others.
 func (s situation) writable(r Resource) bool {
-	replica, ok := r.replica(s.Node.Name)
+	replica, ok := r.replica(s.Node.satellite())
 	switch {
 	case !r.Known:
 		return true
@@ -81,17 +81,17 @@ func (s situation) writable(r Resource) bool {
 	case replica.Score.Known:
 		return replica.Score.Value != 0 || r.Volumes != 1
 	default:
-		return !testimonyOn(r, s.Node.Name).full || !s.quorumHeld(r)
+		return !testimonyOn(r, s.Node.satellite()).full || !s.quorumHeld(r)
 	}
 }
 
 // quorumHeld tells whether quorum fences A, by the present settings and by those it is known to have heard of.
 // Where nobody remembers A, a silence of the kubelet for the known grace takes the memory's place.
 func (s situation) quorumHeld(r Resource) bool {
-	if !quorumFencesAll(r, s.Node.Name) {
+	if !quorumFencesAll(r, s.Node.satellite()) {
 		return false
 	}
-	switch recallQuorum(r, s.Node.Name) {
+	switch recallQuorum(r, s.Node.satellite()) {
 	case memoryConfirms:
 		return true
 	case memoryMissing:

@@ -69,6 +69,8 @@ type Workload struct {
 	// StartTime and StopTime are how long its containers take to start and to stop; the default is a second each.
 	// They can be changed while it runs by [Cluster.Change].
 	StartTime, StopTime time.Duration
+	// InitTime is how long its init container runs, with all volumes mounted, before the others start; 0 means that it has none.
+	InitTime time.Duration
 	// Gone lets the owner leave it at that when its pod is gone.
 	Gone bool
 

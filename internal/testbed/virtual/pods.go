@@ -19,6 +19,7 @@ type podState int
 const (
 	waiting podState = iota // for its volumes to be attached
 	starting
+	initializing
 	started
 	stopping
 	stopped
@@ -46,7 +47,7 @@ func (r *running) stop(d time.Duration) {
 	switch r.state {
 	case waiting, starting:
 		r.state = stopped
-	case started:
+	case initializing, started:
 		r.state, r.at = stopping, time.Now().Add(d)
 	case stopping:
 		r.at = minTime(r.at, time.Now().Add(d))
@@ -81,9 +82,17 @@ func (k *kubelet) work(ctx context.Context, r *running) time.Duration {
 		if !k.open(r) {
 			return again
 		}
-		r.state = started
-		k.post(ctx, r, k.runningStatus(r))
-		return idle
+		if w := k.workload(client.ObjectKeyFromObject(r.pod)); w != nil && w.InitTime > 0 {
+			r.state, r.at = initializing, time.Now().Add(w.InitTime)
+			k.post(ctx, r, initStatus())
+			return w.InitTime
+		}
+		return k.start(ctx, r)
+	case initializing:
+		if wait := time.Until(r.at); wait > 0 {
+			return wait
+		}
+		return k.start(ctx, r)
 	case started:
 		return idle
 	case stopping:
@@ -102,6 +111,20 @@ func (k *kubelet) work(ctx context.Context, r *running) time.Duration {
 		return k.leave(ctx, r)
 	}
 	return idle
+}
+
+// start starts the containers of a pod whose init containers have ended.
+func (k *kubelet) start(ctx context.Context, r *running) time.Duration {
+	r.state = started
+	k.post(ctx, r, k.runningStatus(r))
+	return idle
+}
+
+// initStatus is the status of a pod whose init container runs.
+func initStatus() corev1.PodStatus {
+	return corev1.PodStatus{Phase: corev1.PodPending, InitContainerStatuses: []corev1.ContainerStatus{{
+		Name: "init", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
+	}}}
 }
 
 // attached tells whether all volumes of a pod are attached here.
@@ -151,7 +174,8 @@ func (k *kubelet) leave(ctx context.Context, r *running) time.Duration {
 func (k *kubelet) post(ctx context.Context, r *running, status corev1.PodStatus) {
 	pod := r.pod.DeepCopy()
 	before := pod.DeepCopy()
-	pod.Status.Phase, pod.Status.ContainerStatuses = status.Phase, status.ContainerStatuses
+	pod.Status.Phase, pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses =
+		status.Phase, status.ContainerStatuses, status.InitContainerStatuses
 	_ = k.client.Status().Patch(ctx, pod, client.StrategicMergeFrom(before))
 }
 
