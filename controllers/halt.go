@@ -28,7 +28,7 @@ type haltSwitch struct {
 	clock      clock.PassiveClock
 	metrics    *metrics.Metrics
 	recorder   events.EventRecorder
-	lost       func() map[string]bool // nodes with a volume whose verdict is lost
+	lost       func() map[string]bool // nodes with a volume whose verdict is lost, by their names in LINSTOR
 	limit      failover.Limit
 	deployment types.NamespacedName // whose annotation pauses; empty for none
 	dryRun     bool

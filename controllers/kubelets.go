@@ -24,8 +24,10 @@ const (
 )
 
 // Kubelets remembers when each kubelet was last seen alive, by what this process saw change: the clocks of
-// other machines prove nothing. It is safe for concurrent use.
+// other machines prove nothing; and under which name LINSTOR knows its node. It is safe for concurrent use.
 type Kubelets struct {
+	*Satellites
+
 	clock         clock.PassiveClock
 	shutdownTaint []string
 
@@ -52,6 +54,7 @@ type bootSeen struct {
 // NewKubelets returns an empty memory. shutdownTaints are the keys of taints that say that a node was switched off.
 func NewKubelets(clock clock.PassiveClock, shutdownTaints []string) *Kubelets {
 	return &Kubelets{
+		Satellites:    newSatellites(),
 		clock:         clock,
 		shutdownTaint: shutdownTaints,
 		leases:        make(map[string]leaseSeen),
@@ -78,7 +81,7 @@ func (k *Kubelets) Follow(ctx context.Context, informers cache.Informers) error 
 	if _, err := nodes.AddEventHandler(onChange(k.ObserveNode, k.forgetNode)); err != nil {
 		return fmt.Errorf("watching nodes: %w", err)
 	}
-	return nil
+	return k.follow(ctx, informers)
 }
 
 func onChange[T any](observe, forget func(*T)) toolscache.ResourceEventHandler {

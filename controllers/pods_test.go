@@ -10,6 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
@@ -230,7 +231,7 @@ func TestPodFacts(t *testing.T) {
 			want := failover.Pod{Namespace: "shop", Name: "web-0", UID: "uid", Created: start.Time, Bound: start.Time}
 			orNothing(c.pod)(pod)
 			orNothing(c.want)(&want)
-			if diff := cmp.Diff(want, podFacts(pod, selector, "shop/data")); diff != "" {
+			if diff := cmp.Diff(want, podFacts(pod, selector, []string{"shop/data"})); diff != "" {
 				t.Errorf("podFacts (-want +got):\n%s", diff)
 			}
 		})
@@ -244,7 +245,7 @@ func TestAnEphemeralVolumeIsNotReadOnly(t *testing.T) {
 	pod.Spec.Volumes = []corev1.Volume{
 		{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
 	}
-	if mountsReadOnly(pod, "shop/web-0-scratch") {
+	if mountsReadOnly(pod, []string{"shop/web-0-scratch"}) {
 		t.Error("it counts as read-only")
 	}
 }
@@ -287,11 +288,17 @@ func TestUses(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}}
 			pod.Spec.Volumes = []corev1.Volume{claimVolume("data", false)}
 			orNothing(c.pod)(pod)
-			if got := uses(pod, "shop/data"); got != c.want {
+			if got := uses(pod, []string{"shop/data"}); got != c.want {
 				t.Errorf("uses = %t, want %t", got, c.want)
 			}
 		})
 	}
+}
+
+// bind binds a volume to a claim.
+func bind(pv *corev1.PersistentVolume, namespace, claim string) {
+	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: namespace, Name: claim, UID: types.UID("claim " + claim)}
+	pv.Status.Phase = corev1.VolumeBound
 }
 
 // volumesWorld is a cache with volumes of several kinds.
@@ -306,7 +313,7 @@ func volumesWorld(t *testing.T) *gatherer {
 	add := func(name string, source corev1.PersistentVolumeSource, modes ...corev1.PersistentVolumeAccessMode) {
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		pv.Spec.PersistentVolumeSource, pv.Spec.AccessModes = source, modes
-		pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: name}
+		bind(pv, "shop", name)
 		if err := api.Create(t.Context(), pv); err != nil {
 			t.Fatal(err)
 		}
@@ -325,7 +332,7 @@ func volumesWorld(t *testing.T) *gatherer {
 	if err := api.Create(t.Context(), va); err != nil {
 		t.Fatal(err)
 	}
-	return &gatherer{cache: view, driver: virtual.Driver}
+	return &gatherer{cache: view, live: api, driver: virtual.Driver}
 }
 
 func TestVolumesOfAPod(t *testing.T) {
@@ -369,7 +376,7 @@ func TestVolumesOfAPod(t *testing.T) {
 			t.Parallel()
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}}
 			pod.Spec.NodeName, pod.Spec.Volumes = nodeA, c.volumes
-			ours, unsafe, err := volumesWorld(t).podVolumes(t.Context(), pod, "data")
+			ours, unsafe, err := volumesWorld(t).podVolumes(t.Context(), pod, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -111,6 +111,11 @@ func (w *world) startProcess(name string, cfg Config) *process {
 	}
 	p.kubelets = NewKubelets(cfg.Clock, cfg.ShutdownTaints)
 	p.view.OnUpdate(p.observe)
+	var csiNodes storagev1.CSINodeList // which never change
+	w.must(w.Client().List(w.ctx, &csiNodes))
+	for i := range csiNodes.Items {
+		p.kubelets.ObserveCSINode(&csiNodes.Items[i])
+	}
 
 	cfg.Linstor, cfg.Metrics, cfg.Owner = memory{p.store, p.feed}, ofFailovers, name
 	api := w.API.Client(controllerActor + name)
@@ -220,6 +225,8 @@ func (p *process) observe(u apimodel.Update) {
 		} else {
 			p.kubelets.ObserveLease(o)
 		}
+	case *storagev1.CSINode:
+		p.kubelets.ObserveCSINode(o)
 	case *corev1.Node:
 		if u.New == nil {
 			p.kubelets.forgetNode(o)

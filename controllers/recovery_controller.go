@@ -160,10 +160,10 @@ func (r *Recovery) input(
 	ctx context.Context, now time.Time, answers bool, pod *corev1.Pod, nodes []corev1.Node,
 ) (failover.Recovery, error) {
 	in := failover.Recovery{
-		Now: now, Silence: r.settings.KubeletSilence, Answers: answers, Node: r.kubelets.Node(pod.Spec.NodeName),
+		Now: now, Silence: r.settings.KubeletSilence, Answers: answers, Node: r.node(pod.Spec.NodeName),
 		Limit: r.limit, Halt: r.halt.now(ctx),
 	}
-	if known, ok := r.linstor.Node(pod.Spec.NodeName); ok {
+	if known, ok := r.linstor.Node(in.Node.Satellite); ok {
 		in.Online = failover.Fact[bool](known.Online)
 	}
 	in.Silent, in.Kubelets = r.kubelets.count(r.settings.KubeletSilence)
@@ -175,12 +175,12 @@ func (r *Recovery) input(
 		in.Pod.Leaving = in.Pod.Leaving || ok && at != now && now.Sub(at) < r.settings.KubeletSilence
 	}
 	for _, claim := range claimsOf(pod) {
-		pv, err := r.volumeOfClaim(ctx, claim)
+		bound, err := r.volumesOfClaim(ctx, claim)
 		if err != nil {
 			return in, fmt.Errorf("finding the volume of claim %s: %w", claim, err)
 		}
 		// Of a claim without a volume nobody knows what it will be.
-		if in.Pod.Storage == "" && (pv == nil || r.isOurs(pv)) {
+		if in.Pod.Storage == "" && (len(bound) == 0 || slices.ContainsFunc(bound, r.isOurs)) {
 			in.Pod.Storage = claim
 		}
 	}

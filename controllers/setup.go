@@ -150,7 +150,8 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 	g.podLists.crowded, inUse.batches.crowded = crowd.many, crowd.many
 	keepAway := newKeepAway(g, cfg, c, recorder)
 	halt := &haltSwitch{
-		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: recorder, lost: reports.lostNodes,
+		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: recorder,
+		lost:  func() map[string]bool { return g.satellites(reports.lostNodes()) },
 		limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, dryRun: cfg.DryRun,
 	}
 	clockGatherer := g

@@ -92,13 +92,14 @@ func (s *Survey) each(ctx context.Context, namespace string, visit func(*corev1.
 // use returns one claim of a pod, unless its volume is of another driver.
 func (s *Survey) use(ctx context.Context, pod *corev1.Pod, claim string) (Use, bool, error) {
 	use := Use{Namespace: pod.Namespace, Pod: pod.Name, Claim: strings.TrimPrefix(claim, pod.Namespace+"/")}
-	pv, err := s.volumeOfClaim(ctx, claim)
+	bound, err := s.volumesOfClaim(ctx, claim)
 	if err != nil {
 		return Use{}, false, fmt.Errorf("finding the volume of claim %s: %w", claim, err)
 	}
-	if pv == nil {
+	if len(bound) == 0 {
 		return use, true, nil
 	}
+	pv := bound[0]
 	if !s.isOurs(pv) {
 		return Use{}, false, nil
 	}
@@ -110,7 +111,7 @@ func (s *Survey) use(ctx context.Context, pod *corev1.Pod, claim string) (Use, b
 }
 
 func (s *Survey) inputOn(ctx context.Context, pv *corev1.PersistentVolume, node string) (failover.Input, error) {
-	pods, err := s.podsOf(ctx, claimOf(pv))
+	pods, err := s.podsOf(ctx, pv)
 	if err != nil {
 		return failover.Input{}, err
 	}

@@ -72,6 +72,10 @@ func (t *trimmer) trim(o any) (any, error) {
 		t.meta(&o.ObjectMeta, AnnotationFailOver)
 		o.Spec.Attacher, o.Spec.NodeName = t.once(o.Spec.Attacher), t.once(o.Spec.NodeName)
 		o.Status = storagev1.VolumeAttachmentStatus{Attached: o.Status.Attached}
+	case *storagev1.CSINode:
+		for i, driver := range o.Spec.Drivers {
+			o.Spec.Drivers[i] = storagev1.CSINodeDriver{Name: t.once(driver.Name), NodeID: driver.NodeID}
+		}
 	case *corev1.Node:
 		o.Status = corev1.NodeStatus{
 			Conditions: o.Status.Conditions,
@@ -222,5 +226,5 @@ func (t *trimmer) volume(pv *corev1.PersistentVolume) {
 		}
 	}
 	pv.Spec = spec
-	pv.Status = corev1.PersistentVolumeStatus{}
+	pv.Status = corev1.PersistentVolumeStatus{Phase: corev1.PersistentVolumePhase(t.once(string(pv.Status.Phase)))}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -221,6 +222,8 @@ func (p *process) observe(u apimodel.Update) {
 	switch o := u.New.(type) {
 	case *coordinationv1.Lease:
 		p.kubelets.ObserveLease(o)
+	case *storagev1.CSINode:
+		p.kubelets.ObserveCSINode(o)
 	case *corev1.Node:
 		p.kubelets.ObserveNode(o)
 	}

@@ -213,10 +213,10 @@ func (a *attacher) serve(ctx context.Context, va *storagev1.VolumeAttachment) bo
 	a.mu.Unlock()
 	at := place{volume.Resource(), va.Spec.NodeName}
 	replicas := a.Linstor.ReplicaNodes(at.volume)
-	if a.Linstor.MakeAvailable(at.volume, at.node) != nil {
+	if a.Linstor.MakeAvailable(at.volume, a.Satellite(at.node)) != nil {
 		return false
 	}
-	if !slices.Contains(replicas, at.node) {
+	if !slices.Contains(replicas, a.Satellite(at.node)) {
 		a.made[at] = true
 	}
 	va.Status.Attached = true
@@ -241,7 +241,7 @@ func (a *attacher) unpublish(ctx context.Context, va *storagev1.VolumeAttachment
 			resource(other.Spec.Source.PersistentVolumeName) == at.volume
 	})
 	a.mu.Unlock()
-	if !needed && a.Linstor.RemoveReplica(at.volume, at.node) == nil {
+	if !needed && a.Linstor.RemoveReplica(at.volume, a.Satellite(at.node)) == nil {
 		delete(a.made, at)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,6 +42,8 @@ const (
 type Options struct {
 	DRBD    drbd.Options
 	Linstor linstorsim.Options
+	// Domain ends the nodes' names in Kubernetes; LINSTOR knows them by the rest.
+	Domain string
 }
 
 // Cluster is a running cluster. Use [New].
@@ -53,6 +56,8 @@ type Cluster struct {
 	Linstor *linstorsim.Server
 	// Network leads to LINSTOR's REST API.
 	Network *pipenet.Listener
+
+	domain string
 
 	user  client.Client
 	view  *apimodel.View
@@ -71,7 +76,7 @@ func New(ctx context.Context, options Options) *Cluster {
 	c := &Cluster{
 		API: apimodel.New(), DRBD: storage, Linstor: linstorsim.New(storage, options.Linstor), Network: pipenet.Listen(),
 		kubelets: make(map[string]*kubelet), workloads: make(map[client.ObjectKey]*Workload),
-		volumes: make(map[string]Volume), wakers: make(map[string][]*waker),
+		volumes: make(map[string]Volume), wakers: make(map[string][]*waker), domain: options.Domain,
 	}
 	c.user = c.API.Client(ActorUser)
 	c.view = c.API.View(0, nil)
@@ -95,6 +100,9 @@ func (c *Cluster) Stop() {
 	c.DRBD.Stop()
 	c.tasks.Wait()
 }
+
+// Satellite returns the name by which LINSTOR and DRBD know a node.
+func (c *Cluster) Satellite(node string) string { return strings.TrimSuffix(node, c.domain) }
 
 // Client returns a client of the API that acts as the user.
 func (c *Cluster) Client() client.Client { return c.user }

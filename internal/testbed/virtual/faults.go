@@ -8,7 +8,7 @@ import (
 
 // Crash takes the power from a node: machine, kubelet, satellite and DRBD are gone without a word.
 func (c *Cluster) Crash(node string) {
-	c.Linstor.Crash(node)
+	c.Linstor.Crash(c.Satellite(node))
 	c.onKubelet(node, func(k *kubelet) {
 		k.up = false
 		k.pods = make(map[types.UID]*running)
@@ -17,7 +17,7 @@ func (c *Cluster) Crash(node string) {
 
 // Return boots a node that has crashed. Pods that are still bound to it are started again.
 func (c *Cluster) Return(node string) {
-	c.Linstor.Return(node)
+	c.Linstor.Return(c.Satellite(node))
 	c.onKubelet(node, func(k *kubelet) {
 		if !k.up {
 			k.up = true

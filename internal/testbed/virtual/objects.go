@@ -9,6 +9,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -87,14 +88,16 @@ const LeaseNamespace = "kube-node-lease"
 
 // AddNode adds a node that runs: machine, kubelet, satellite.
 func (c *Cluster) AddNode(ctx context.Context, name string) error {
-	c.Linstor.AddNode(name)
+	c.Linstor.AddNode(c.Satellite(name))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	node.Status.NodeInfo.BootID = bootID(name, 1)
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: LeaseNamespace, Name: name},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, RenewTime: new(metav1.NowMicro())},
 	}
-	for _, o := range []client.Object{node, lease} {
+	csiNode := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	csiNode.Spec.Drivers = []storagev1.CSINodeDriver{{Name: Driver, NodeID: c.Satellite(name)}}
+	for _, o := range []client.Object{csiNode, node, lease} {
 		if err := c.user.Create(ctx, o); err != nil {
 			return fmt.Errorf("adding node %s: %w", name, err)
 		}
@@ -135,19 +138,47 @@ func (c *Cluster) AddVolume(ctx context.Context, v Volume) error {
 	}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: v.Name}}
 	pv.Spec.AccessModes = v.AccessModes
-	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: v.Namespace, Name: v.Claim}
+	pv.Status.Phase = corev1.VolumeBound
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{
 		Driver: Driver, VolumeHandle: v.Handle, ReadOnly: v.ReadOnly, VolumeAttributes: v.Attributes,
 	}
 	if v.Block {
 		pv.Spec.VolumeMode = new(corev1.PersistentVolumeBlock)
 	}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Claim}}
+	claim.Spec.VolumeName, claim.Spec.AccessModes = v.Name, v.AccessModes
+	if err := c.user.Create(ctx, claim); err != nil {
+		return fmt.Errorf("adding the claim of volume %s: %w", v.Name, err)
+	}
+	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: v.Namespace, Name: v.Claim, UID: claim.UID}
 	if err := c.user.Create(ctx, pv); err != nil {
 		return fmt.Errorf("adding volume %s: %w", v.Name, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.volumes[v.Name] = v
+	return nil
+}
+
+// ReleaseVolume deletes the claim of a volume, which is retained.
+func (c *Cluster) ReleaseVolume(ctx context.Context, name string) error {
+	v := c.VolumeNamed(name)
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Claim}}
+	if err := c.user.Delete(ctx, claim); err != nil {
+		return fmt.Errorf("releasing volume %s: %w", name, err)
+	}
+	c.mu.Lock()
+	v.Claim = ""
+	c.volumes[name] = v
+	c.mu.Unlock()
+	var pv corev1.PersistentVolume
+	if err := c.user.Get(ctx, client.ObjectKey{Name: name}, &pv); err != nil {
+		return fmt.Errorf("releasing volume %s: %w", name, err)
+	}
+	pv.Status.Phase = corev1.VolumeReleased
+	if err := c.user.Status().Update(ctx, &pv); err != nil {
+		return fmt.Errorf("releasing volume %s: %w", name, err)
+	}
 	return nil
 }
 

@@ -99,11 +99,11 @@ func (k *kubelet) work(ctx context.Context, r *running) time.Duration {
 		if wait := time.Until(r.at); wait > 0 {
 			return wait
 		}
-		if slices.ContainsFunc(r.opened, func(v mount) bool { return k.DRBD.IOHangs(v.Resource(), k.node) }) {
+		if slices.ContainsFunc(r.opened, func(v mount) bool { return k.DRBD.IOHangs(v.Resource(), k.Satellite(k.node)) }) {
 			return again
 		}
 		for _, v := range r.opened {
-			k.DRBD.Close(v.Resource(), k.node)
+			k.DRBD.Close(v.Resource(), k.Satellite(k.node))
 		}
 		r.opened, r.state = nil, stopped
 		fallthrough
@@ -146,9 +146,9 @@ func (k *kubelet) open(r *running) bool {
 		if v.Block && !v.Opened || len(v.Attributes) > 0 {
 			continue
 		}
-		if err := k.DRBD.Open(v.Resource(), k.node, v.readOnly); err != nil {
+		if err := k.DRBD.Open(v.Resource(), k.Satellite(k.node), v.readOnly); err != nil {
 			for _, opened := range r.opened {
-				k.DRBD.Close(opened.Resource(), k.node)
+				k.DRBD.Close(opened.Resource(), k.Satellite(k.node))
 			}
 			r.opened = nil
 			return false
