@@ -33,13 +33,9 @@ type Kubelets struct {
 
 	mu     sync.Mutex
 	leases map[string]leaseSeen
-	boots  map[string]bootSeen
-}
-
-// leaseSeen is the newest renewal of a node's Lease.
-type leaseSeen struct {
-	renewed time.Time // by the kubelet's clock, only compared for equality
-	seen    time.Time // by ours
+	// blind is when most Leases were last late.
+	blind time.Time
+	boots map[string]bootSeen
 }
 
 // bootSeen is a node's present boot.
@@ -103,19 +99,6 @@ func apply[T any](o any, f func(*T)) {
 	}
 }
 
-// ObserveLease records a Lease of a kubelet.
-func (k *Kubelets) ObserveLease(lease *coordinationv1.Lease) {
-	if lease.Namespace != LeaseNamespace || lease.Spec.RenewTime == nil {
-		return
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	renewed := lease.Spec.RenewTime.Time
-	if last, ok := k.leases[lease.Name]; !ok || !last.renewed.Equal(renewed) {
-		k.leases[lease.Name] = leaseSeen{renewed: renewed, seen: k.clock.Now()}
-	}
-}
-
 // ObserveNode records a node's boot and whether it is said to be switched off.
 func (k *Kubelets) ObserveNode(node *corev1.Node) {
 	k.mu.Lock()
@@ -160,41 +143,7 @@ func (k *Kubelets) Node(name string) failover.Node {
 	if known && k.watchAlive(now) {
 		node.LeaseKnown = true
 		node.LeaseSilence = now.Sub(lease.seen)
+		node.LeaseGap = lease.gap()
 	}
 	return node
-}
-
-// silent returns the nodes whose kubelets have been silent for at least so long, but not for longer than that. As long as
-// Leases cannot be believed there are none.
-func (k *Kubelets) silent(atLeast, atMost time.Duration) []string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	now := k.clock.Now()
-	if !k.watchAlive(now) {
-		return nil
-	}
-	var nodes []string
-	for node, lease := range k.leases {
-		if silence := now.Sub(lease.seen); silence >= atLeast && silence <= atMost {
-			nodes = append(nodes, node)
-		}
-	}
-	return nodes
-}
-
-// watchAlive tells whether Leases can be believed: when most of them fall silent together, it is the API that was
-// away, or this process, and not the nodes.
-func (k *Kubelets) watchAlive(now time.Time) bool {
-	silent, counted := 0, 0
-	for _, lease := range k.leases {
-		switch silence := now.Sub(lease.seen); {
-		case silence >= forgotten:
-		case silence >= failover.ForceSilence:
-			silent++
-			counted++
-		default:
-			counted++
-		}
-	}
-	return 2*silent <= counted
 }

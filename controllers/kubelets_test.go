@@ -17,12 +17,12 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
-// lease returns a Lease whose kubelet's clock is a year behind.
+// lease returns a Lease whose kubelet's clock is a year behind. Its duration is so short that nothing has to be learnt of its kubelet.
 func lease(node string, renewals int) *coordinationv1.Lease {
 	renewed := metav1.NewMicroTime(start.AddDate(-1, 0, 0).Add(time.Duration(renewals) * 10 * time.Second))
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: LeaseNamespace, Name: node},
-		Spec:       coordinationv1.LeaseSpec{RenewTime: &renewed},
+		Spec:       coordinationv1.LeaseSpec{RenewTime: &renewed, LeaseDurationSeconds: new(int32(10))},
 	}
 }
 

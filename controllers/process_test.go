@@ -112,7 +112,7 @@ func (w *world) startProcess(name string, cfg Config) *process {
 	p.kubelets = NewKubelets(cfg.Clock, cfg.ShutdownTaints)
 	p.view.OnUpdate(p.observe)
 	var csiNodes storagev1.CSINodeList // which never change
-	w.must(w.Client().List(w.ctx, &csiNodes))
+	w.must(w.API.Client("user").List(w.ctx, &csiNodes))
 	for i := range csiNodes.Items {
 		p.kubelets.ObserveCSINode(&csiNodes.Items[i])
 	}

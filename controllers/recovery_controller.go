@@ -99,7 +99,7 @@ func (r *Recovery) look(ctx context.Context) error {
 // silent tells whether the kubelet of a node is known to be silent.
 func (r *Recovery) silent(node string) bool {
 	n := r.kubelets.Node(node)
-	return n.LeaseKnown && n.LeaseSilence >= r.settings.KubeletSilence
+	return n.LeaseKnown && n.LeaseSilence >= n.Patience(r.settings.KubeletSilence)
 }
 
 // replace decides on each of the pods on silent nodes, from a fresh look at everything.
@@ -191,7 +191,7 @@ func (r *Recovery) input(
 // there. Kubernetes marks nodes that are not ready by taints. Whether there is room is for the scheduler.
 func (r *Recovery) ready(ctx context.Context, node *corev1.Node, pod *corev1.Pod) bool {
 	known := r.kubelets.Node(node.Name)
-	if node.Spec.Unschedulable || !known.LeaseKnown || known.LeaseSilence >= failover.ForceSilence {
+	if node.Spec.Unschedulable || !known.LeaseKnown || known.LeaseSilence >= known.Patience(failover.ForceSilence) {
 		return false
 	}
 	if fits, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !fits {

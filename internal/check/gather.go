@@ -135,7 +135,7 @@ func ageLeases(ctx context.Context, reader client.Reader, uses []controllers.Use
 			return fmt.Errorf("reading the Lease of node %s: %w", node.Name, err)
 		}
 		if err == nil && lease.Spec.RenewTime != nil {
-			node.LeaseKnown = true
+			node.LeaseKnown, node.LeaseGap = true, controllers.RenewalGap(&lease)
 			node.LeaseSilence = max(node.LeaseSilence, uses[i].Input.Now.Sub(lease.Spec.RenewTime.Time))
 		}
 	}

@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"math"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -123,7 +124,8 @@ func (n Node) Patience(d time.Duration) time.Duration {
 	if n.LeaseGap <= usualGap {
 		return d
 	}
-	return time.Duration(float64(d) * n.LeaseGap.Seconds() / usualGap.Seconds())
+	scaled := float64(d) * n.LeaseGap.Seconds() / usualGap.Seconds()
+	return time.Duration(min(scaled, math.MaxInt64/2))
 }
 
 // leaseSilent tells whether no renewal was seen for at least d, or for longer where the kubelet renews more rarely than is usual.

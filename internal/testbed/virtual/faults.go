@@ -41,6 +41,11 @@ func (c *Cluster) SetClock(node string, skew time.Duration) {
 	c.onKubelet(node, func(k *kubelet) { k.skew = skew })
 }
 
+// SetLease changes the duration of a node's Lease, which its kubelet renews four times in that time.
+func (c *Cluster) SetLease(node string, duration time.Duration) {
+	c.onKubelet(node, func(k *kubelet) { k.lease = duration })
+}
+
 func (c *Cluster) onKubelet(node string, f func(*kubelet)) {
 	c.mu.Lock()
 	k := c.kubelets[node]

@@ -14,8 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// renewInterval is how often a kubelet renews its Lease and corrects its node's status.
-const renewInterval = 10 * time.Second
+// leaseDuration is the duration of a Lease by the kubelet's defaults. It renews the Lease, and corrects its node's status, four times in
+// that time.
+const leaseDuration = 40 * time.Second
 
 // kubelet is one node's machine and kubelet.
 type kubelet struct {
@@ -29,6 +30,8 @@ type kubelet struct {
 	heard   bool // the kubelet runs and reaches the API
 	boot    int
 	renewed time.Time
+	// lease is the duration of its Lease.
+	lease time.Duration
 	// skew is by how much the node's clock is wrong.
 	skew time.Duration
 	pods map[types.UID]*running
@@ -36,7 +39,7 @@ type kubelet struct {
 
 func newKubelet(c *Cluster, node string) *kubelet {
 	return &kubelet{
-		Cluster: c, node: node, client: c.API.Client("kubelet/" + node), up: true, heard: true, boot: 1,
+		Cluster: c, node: node, client: c.API.Client("kubelet/" + node), up: true, heard: true, boot: 1, lease: leaseDuration,
 		pods: make(map[types.UID]*running),
 	}
 }
@@ -47,13 +50,14 @@ func (k *kubelet) sync(ctx context.Context) time.Duration {
 	if !k.up {
 		return idle
 	}
-	next := renewInterval
+	renewInterval := k.lease / 4
+	next := min(renewInterval, idle)
 	if k.heard {
 		due := time.Since(k.renewed) >= renewInterval
 		if due {
 			k.renew(ctx)
 		}
-		if next = renewInterval - time.Since(k.renewed); next <= 0 {
+		if next = min(next, renewInterval-time.Since(k.renewed)); next <= 0 {
 			next = again // the API did not answer
 		}
 		next = min(next, k.observe(ctx))
@@ -75,6 +79,7 @@ func (k *kubelet) renew(ctx context.Context) {
 	if k.client.Get(ctx, client.ObjectKey{Namespace: LeaseNamespace, Name: k.node}, &lease) != nil {
 		return
 	}
+	lease.Spec.LeaseDurationSeconds = new(int32(k.lease / time.Second))
 	lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now().Add(k.skew)))
 	if k.client.Update(ctx, &lease) == nil {
 		k.renewed = time.Now()

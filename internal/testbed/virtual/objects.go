@@ -93,7 +93,7 @@ func (c *Cluster) AddNode(ctx context.Context, name string) error {
 	node.Status.NodeInfo.BootID = bootID(name, 1)
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: LeaseNamespace, Name: name},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, RenewTime: new(metav1.NowMicro())},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: new(int32(leaseDuration / time.Second)), RenewTime: new(metav1.NowMicro())},
 	}
 	csiNode := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	csiNode.Spec.Drivers = []storagev1.CSINodeDriver{{Name: Driver, NodeID: c.Satellite(name)}}
