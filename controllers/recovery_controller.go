@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/sendby"
 )
 
 const (
@@ -213,9 +215,16 @@ func (r *Recovery) follow(ctx context.Context, now time.Time, pod *corev1.Pod, d
 		r.tell(ctx, pod, d, actionRefuse)
 		return nil
 	}
+	left := failover.MaxAge - r.clock.Now().Sub(now)
+	if left <= 0 {
+		return nil // the taint has taken so long that all may be well again: the next look tells
+	}
 	ctrl.LoggerFrom(ctx).Info("Deleting pod of LINSTOR", "pod", key(pod.Namespace, pod.Name), "node", pod.Spec.NodeName,
 		"reason", d.Reason, "message", d.Message)
-	err := r.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
+	err := r.client.Delete(sendby.With(ctx, time.Now().Add(left)), pod, client.Preconditions{UID: &pod.UID})
+	if errors.Is(err, sendby.ErrLate) {
+		return nil
+	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting pod %s: %w", key(pod.Namespace, pod.Name), err)
 	}
