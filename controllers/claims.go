@@ -133,7 +133,7 @@ func (g *gatherer) confirmClaim(ctx context.Context, pv *corev1.PersistentVolume
 	if err != nil {
 		return false, err
 	}
-	if len(naming) == 1 && g.clock.Now().Sub(pod.CreationTimestamp.Time) >= youngPod {
+	if len(naming) == 1 && g.clock.Now().Sub(g.serverTime.Local(pod.CreationTimestamp.Time)) >= youngPod {
 		return true, nil
 	}
 	ref := pv.Spec.ClaimRef

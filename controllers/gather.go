@@ -15,6 +15,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 )
 
 // nfsExport is the volume attribute that linstor-csi sets where consumers mount the volume by NFS.
@@ -31,10 +32,12 @@ type gatherer struct {
 	linstor  Linstor
 	kubelets *Kubelets
 	clock    clock.PassiveClock
-	driver   string
-	selector labels.Selector
-	settings failover.Settings
-	metrics  *metrics.Metrics
+	// serverTime turns the times of objects into those of our clock.
+	serverTime *servertime.Clock
+	driver     string
+	selector   labels.Selector
+	settings   failover.Settings
+	metrics    *metrics.Metrics
 	// lookAfter is how long after LINSTOR's word has changed a controller looks at what that concerns, and lookAfterPods how long after
 	// a pod or an attachment has.
 	lookAfter, lookAfterPods time.Duration
@@ -115,6 +118,7 @@ func (g *gatherer) input(
 		Attachment:       attachment,
 		LinstorConfirmed: g.linstor.Status().LastConfirmed,
 	}
+	in.Volume.Created = g.serverTime.Local(in.Volume.Created)
 	if attachment == nil && len(pods) == 0 {
 		var err error
 		if in.Attachment, err = g.lingeringOn(ctx, pv, in); err != nil {
@@ -126,7 +130,7 @@ func (g *gatherer) input(
 		return failover.Input{}, err
 	}
 	for i := range pods {
-		facts := podFacts(&pods[i], g.selector, claims)
+		facts := g.local(podFacts(&pods[i], g.selector, claims))
 		others, unsafe, err := g.podVolumes(ctx, &pods[i], pv)
 		if err != nil {
 			return failover.Input{}, err
@@ -173,6 +177,9 @@ func (g *gatherer) attachmentFacts(
 	volume string, attachments []storagev1.VolumeAttachment, selected []corev1.Pod, node string,
 ) *failover.Attachment {
 	facts := attachmentFacts(attachments, selected, node)
+	if facts != nil {
+		facts.Created = g.serverTime.Local(facts.Created)
+	}
 	if facts != nil && g.begun != nil && g.begun(volume, node, facts.UID) {
 		facts.Marked = true
 	}

@@ -43,6 +43,14 @@ func podFacts(pod *corev1.Pod, selector labels.Selector, claims []string) failov
 	return facts
 }
 
+// local turns the times of a pod, which are the API server's, into those of our clock.
+func (g *gatherer) local(pod failover.Pod) failover.Pod {
+	for _, at := range []*time.Time{&pod.Created, &pod.Bound, &pod.Started, &pod.RunningSince, &pod.DeleteBy} {
+		*at = g.serverTime.Local(*at)
+	}
+	return pod
+}
+
 func boundAt(pod *corev1.Pod) time.Time {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 )
 
 // Config is what the controllers are made of. Every field is required unless it says otherwise.
@@ -36,6 +37,8 @@ type Config struct {
 	Metrics *metrics.Metrics
 	// Clock defaults to the real one.
 	Clock clock.PassiveClock
+	// ServerTime is the API server's clock; nil where it is the same as ours.
+	ServerTime *servertime.Clock
 	// Owner is this process's name in the mark of a taint.
 	Owner string
 	// ShutdownTaints are keys of taints that say that a node was switched off.
@@ -136,7 +139,7 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 	reports := newReports(cfg.Metrics, cfg.Clock.Now)
 	g := gatherer{
 		cache: cache, live: live, linstor: cfg.Linstor, kubelets: kubelets, clock: cfg.Clock,
-		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings, metrics: cfg.Metrics,
+		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings, metrics: cfg.Metrics, serverTime: cfg.ServerTime,
 		podLists: listPods(live), shutdowns: readShutdowns(live, kubelets), attachments: newAttachmentReader(live), begun: reports.begun,
 	}
 	if cfg.FastDetach {

@@ -38,7 +38,7 @@ func NewSurvey(cfg Config, kubelets *Kubelets, cache client.Reader) *Survey {
 	}
 	return &Survey{gatherer{
 		cache: cache, linstor: cfg.Linstor, kubelets: kubelets, clock: cfg.Clock,
-		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings,
+		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings, serverTime: cfg.ServerTime,
 	}}
 }
 
@@ -119,7 +119,7 @@ func (s *Survey) inputOn(ctx context.Context, pv *corev1.PersistentVolume, node 
 	if err != nil {
 		return failover.Input{}, err
 	}
-	in, err := s.input(ctx, pv, node, onNode(pods, node), attachmentFacts(attachments, pods, node))
+	in, err := s.input(ctx, pv, node, onNode(pods, node), s.attachmentFacts(pv.Name, attachments, pods, node))
 	if s.linstor.Status().Connected {
 		// What has not changed is not confirmed every few seconds; it would be before anything is done.
 		in.LinstorConfirmed = in.Now

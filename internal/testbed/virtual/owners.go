@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -85,7 +84,7 @@ func (o *owners) bind(ctx context.Context, pod *corev1.Pod, node string) error {
 		return err
 	}
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
-		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(),
+		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: o.API.Now(),
 	})
 	return o.scheduler.Status().Update(ctx, pod)
 }

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -84,7 +83,7 @@ func (k *kubelet) work(ctx context.Context, r *running) time.Duration {
 		}
 		if w := k.workload(client.ObjectKeyFromObject(r.pod)); w != nil && w.InitTime > 0 {
 			r.state, r.at = initializing, time.Now().Add(w.InitTime)
-			k.post(ctx, r, initStatus())
+			k.post(ctx, r, k.initStatus())
 			return w.InitTime
 		}
 		return k.start(ctx, r)
@@ -121,9 +120,9 @@ func (k *kubelet) start(ctx context.Context, r *running) time.Duration {
 }
 
 // initStatus is the status of a pod whose init container runs.
-func initStatus() corev1.PodStatus {
+func (k *kubelet) initStatus() corev1.PodStatus {
 	return corev1.PodStatus{Phase: corev1.PodPending, InitContainerStatuses: []corev1.ContainerStatus{{
-		Name: "init", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
+		Name: "init", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: k.API.Now()}},
 	}}}
 }
 
@@ -181,7 +180,7 @@ func (k *kubelet) post(ctx context.Context, r *running, status corev1.PodStatus)
 
 func (k *kubelet) runningStatus(r *running) corev1.PodStatus {
 	container := corev1.ContainerStatus{
-		Name: "main", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
+		Name: "main", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: k.API.Now()}},
 	}
 	if r.started {
 		container.RestartCount = 1
