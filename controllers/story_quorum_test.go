@@ -254,3 +254,65 @@ func TestAVolumeWithoutQuorumKeepsItsPodFromForce(t *testing.T) {
 		}
 	})
 }
+
+// A blip of DRBD's network that only the peers of the Primary notice, and then all nodes are cut off from LINSTOR and the API: the first
+// satellite to be missed is not the only one.
+func TestTheFirstNodeToBeMissedIsNotTheOnlyOne(t *testing.T) {
+	t.Parallel()
+	for _, apart := range []time.Duration{0, 500 * time.Millisecond, 1900 * time.Millisecond} {
+		t.Run(fmt.Sprintf("the others are missed %s later", apart), func(t *testing.T) {
+			slow := func(observer, _ string) time.Duration {
+				if observer == nodeA {
+					return 10 * time.Second
+				}
+				return 0
+			}
+			inWorld(t, virtual.Options{DRBD: drbd.Options{Detect: slow}}, func(w *world) {
+				p := w.startProcess("one", defaults())
+				p.leads(defaults())
+				w.volume("db")
+				w.workload("db", selected)
+				w.pass(time.Minute + 300*time.Millisecond)
+				nodes := []string{nodeA, nodeB, nodeT}
+				w.Linstor.SetPingTimeout(nodeA, 5*time.Second)
+				w.Linstor.SetPingTimeout(nodeB, 5*time.Second+apart)
+				w.Linstor.SetPingTimeout(nodeT, 5*time.Second+apart)
+				w.DRBD.Isolate(nodeA)
+				w.pass(800 * time.Millisecond)
+				for _, node := range nodes {
+					w.Linstor.CutSatellite(node)
+					w.SilenceKubelet(node)
+				}
+				w.DRBD.Rejoin(nodeA)
+				w.pass(20 * time.Second)
+				w.wantWriting(nodeA)
+				for _, node := range nodes {
+					w.Linstor.RestoreSatellite(node)
+					w.RestoreKubelet(node)
+				}
+				w.pass(time.Minute)
+				w.wantWriting(nodeA)
+			})
+		})
+	}
+}
+
+// The words of a satellite whose stream of DRBD's events has ended are frozen for 5 s while LINSTOR calls it ONLINE.
+func TestFrozenWordsMoveNothing(t *testing.T) {
+	t.Parallel()
+	for _, frozen := range []string{nodeA, nodeB, nodeT} {
+		t.Run(frozen, func(t *testing.T) {
+			scene(t, func(w *world, _ *process) {
+				w.DRBD.SetDetectionDelay(0)
+				for range 20 {
+					w.DRBD.Isolate(nodeA) // the others may take over for a moment
+					w.pass(200 * time.Millisecond)
+					w.Linstor.EndEvents(frozen)
+					w.DRBD.Rejoin(nodeA)
+					w.pass(12300 * time.Millisecond)
+				}
+				w.wantWriting(nodeA)
+			})
+		})
+	}
+}
