@@ -173,6 +173,7 @@ func (g *gatherer) confirmShutdown(ctx context.Context, c *confirmation) (err er
 func (g *gatherer) confirmed(ctx context.Context, pv *corev1.PersistentVolume, c confirmation) (failover.Input, error) {
 	in, err := g.input(ctx, pv, c.node, c.pods, c.attachment)
 	in.Node.Shutdown = in.Node.Shutdown && c.shutdown
+	in.Node.SwitchedOff = in.Node.SwitchedOff && c.shutdown
 	in.Asked, in.Listed = c.began, c.listed
 	notAfter(&in.Asked, in.Resource)
 	for _, pod := range in.Pods {

@@ -463,7 +463,10 @@ func TestALargeCrowdBeginsToReadEarlier(t *testing.T) {
 	t.Parallel()
 	pending := failover.Decision{Verdict: failover.Pending, GraceLeft: 4 * time.Second, After: time.Minute}
 	now := time.Now()
-	in := failover.Input{Now: now, Resource: failover.Resource{Known: true, Confirmed: now}, Pods: []failover.Pod{{DeleteBy: now}}} // it is overdue
+	in := failover.Input{ // it is overdue, and nothing is left on the node
+		Now: now, Node: failover.Node{Name: nodeA}, Pods: []failover.Pod{{DeleteBy: now}},
+		Resource: failover.Resource{Known: true, Confirmed: now, Left: []string{nodeA}},
+	}
 	for lost, want := range map[int]time.Duration{
 		110: 4*time.Second - crowdAheadSmall, crowdSmall: 4*time.Second - crowdAheadSmall, crowdSmall + 1: 4*time.Second - crowdAhead,
 	} {

@@ -313,6 +313,7 @@ func (g *gatherer) newest(in failover.Input) failover.Input {
 func (g *gatherer) nodeSince(in failover.Input) failover.Node {
 	node := g.node(in.Node.Name)
 	node.Shutdown = node.Shutdown && in.Node.Shutdown
+	node.SwitchedOff = node.SwitchedOff && in.Node.SwitchedOff
 	return node
 }
 
@@ -324,6 +325,9 @@ func resourceFacts(r linstor.Resource) failover.Resource {
 		Volumes:   r.Volumes,
 		Confirmed: r.Confirmed,
 		SetSince:  r.SetSince,
+		Quorum:    r.Quorum,
+		InDoubt:   r.InDoubt,
+		Left:      r.Left,
 		Replicas:  make([]failover.Replica, 0, len(r.Replicas)),
 	}
 	for _, replica := range r.Replicas {
@@ -343,17 +347,11 @@ func resourceFacts(r linstor.Resource) failover.Resource {
 			Connections: connections,
 			Heard:       replica.Heard,
 			Rejoined:    replica.Rejoined,
-			Quorum:      replica.Quorum,
 			LastInUse:   replica.LastInUse,
-			Remembered:  memoryFacts(replica.Remembered),
+			Gone:        replica.Gone,
+			MayRun:      replica.MayRun,
+			Begun:       replica.Begun,
 		})
 	}
 	return facts
-}
-
-func memoryFacts(m *linstor.Memory) *failover.Memory {
-	if m == nil {
-		return nil
-	}
-	return &failover.Memory{Quorum: m.Quorum, Diskful: m.Diskful, Diskless: m.Diskless}
 }

@@ -31,8 +31,9 @@ type Kubelets struct {
 	clock         clock.PassiveClock
 	shutdownTaint []string
 
-	mu     sync.Mutex
-	leases map[string]leaseSeen
+	mu      sync.Mutex
+	renewed func(node string, at time.Time)
+	leases  map[string]leaseSeen
 	// blind is when most Leases were last late.
 	blind time.Time
 	boots map[string]bootSeen
@@ -43,6 +44,8 @@ type bootSeen struct {
 	id       string
 	seen     time.Time
 	shutdown bool
+	// switchedOff is when the taint was seen to come that says so; zero where it was there at first sight.
+	switchedOff time.Time
 	// outOfService is set while Kubernetes itself moves the pods of the node.
 	outOfService bool
 }
@@ -99,13 +102,26 @@ func apply[T any](o any, f func(*T)) {
 	}
 }
 
+// onRenewal has each renewal of a Lease told from now on. The first sight of a Lease is none: its node may be dead.
+func (k *Kubelets) onRenewal(renewed func(node string, at time.Time)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.renewed = renewed
+}
+
 // ObserveNode records a node's boot and whether it is said to be switched off.
 func (k *Kubelets) ObserveNode(node *corev1.Node) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	boot := k.boots[node.Name]
+	boot, known := k.boots[node.Name]
 	if id := node.Status.NodeInfo.BootID; boot.id != id {
-		boot = bootSeen{id: id, seen: k.clock.Now()}
+		boot.id, boot.seen = id, k.clock.Now()
+	}
+	switch off := k.isShutdown(node); {
+	case !off:
+		boot.switchedOff = time.Time{}
+	case known && !boot.shutdown:
+		boot.switchedOff = k.clock.Now()
 	}
 	boot.shutdown = k.isShutdown(node)
 	boot.outOfService = hasTaint(node, corev1.TaintNodeOutOfService, "")
@@ -144,6 +160,7 @@ func (k *Kubelets) Node(name string) failover.Node {
 		node.LeaseKnown = true
 		node.LeaseSilence = now.Sub(lease.seen)
 		node.LeaseGap = lease.gap()
+		node.SwitchedOff = boot.shutdown && boot.switchedOff.After(lease.seen) && boot.switchedOff.After(boot.seen)
 	}
 	return node
 }

@@ -71,6 +71,9 @@ func (k *Kubelets) ObserveLease(lease *coordinationv1.Lease) {
 		next.gaps = k.learn(last, now)
 	}
 	k.leases[lease.Name] = next
+	if known && k.renewed != nil {
+		k.renewed(lease.Name, now)
+	}
 }
 
 // learn returns the gaps of a Lease that is renewed now. While most Leases are late, it is not their kubelets that take so long.

@@ -69,7 +69,7 @@ func (t *trimmer) trim(o any) (any, error) {
 		t.meta(&o.ObjectMeta, "")
 		t.volume(o)
 	case *storagev1.VolumeAttachment:
-		t.meta(&o.ObjectMeta, AnnotationFailOver)
+		t.meta(&o.ObjectMeta, AnnotationFailOver, AnnotationMayRun)
 		o.Spec.Attacher, o.Spec.NodeName = t.once(o.Spec.Attacher), t.once(o.Spec.NodeName)
 		o.Status = storagev1.VolumeAttachmentStatus{Attached: o.Status.Attached}
 	case *storagev1.CSINode:
@@ -98,10 +98,10 @@ func (t *trimmer) once(s string) string {
 	return s
 }
 
-// meta keeps one annotation, the labels that are selected by, and what owner controls the object.
-func (t *trimmer) meta(m *metav1.ObjectMeta, annotation string) {
+// meta keeps some annotations, the labels that are selected by, and what owner controls the object.
+func (t *trimmer) meta(m *metav1.ObjectMeta, annotations ...string) {
 	m.Namespace, m.GenerateName, m.Finalizers = t.once(m.Namespace), "", nil
-	maps.DeleteFunc(m.Annotations, func(key, _ string) bool { return key != annotation })
+	maps.DeleteFunc(m.Annotations, func(key, _ string) bool { return !slices.Contains(annotations, key) })
 	if len(m.Annotations) == 0 {
 		m.Annotations = nil
 	}

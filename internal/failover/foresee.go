@@ -31,6 +31,8 @@ type Forecast struct {
 	Reason Reason
 	// Message is the reason in words.
 	Message string
+	// Loss is the reason for which the storage is lost already; empty where it is not.
+	Loss Reason
 	// Grace is how long a loss would have to last until the workload is moved; meaningful while it is protected.
 	Grace time.Duration
 }
@@ -52,7 +54,9 @@ func Foresee(in Input) Forecast {
 	present := find(s)
 	result := Forecast{State: s.cond.state, Reason: present.reason, Message: present.message}
 	obstacles := ""
-	if !present.lost {
+	if present.lost {
+		result.Loss = present.reason
+	} else {
 		obstacles = obstaclesTo(in.Resource, in.Node.satellite())
 		s = assess(in.bereft())
 	}

@@ -18,8 +18,7 @@ type gate struct {
 
 // gates are asked in this order once the grace has passed: those of the volume, of its pods, of the moment.
 var gates = []gate{
-	{"the quorum setting fences the node", gateQuorum},
-	{"the node knew that setting", gateQuorumMemory},
+	{"quorum fences the node, whatever it runs", gateQuorum},
 	{"a pod or a begun fail-over asks for it", gateAsked},
 	{"every pod on the node may be removed", gatePods},
 	{"Kubernetes itself does not move the pods", gateOutOfService},
@@ -30,26 +29,21 @@ var gates = []gate{
 }
 
 func gateQuorum(s situation) (Reason, string) {
-	if !quorumFencesAll(s.Resource, s.Node.satellite()) {
-		return NoQuorum, fmt.Sprintf("quorum of resource %s does not fence the node: set DrbdOptions/Resource/quorum to majority",
-			s.Resource.Name)
+	reason, message := fencing(s.Resource, s.Node.satellite(), s.witness, basisOf(s.cond.state, s.witness))
+	switch {
+	case reason == NoQuorum && s.cond.state == Unreachable:
+		message += ": once the node is back, set DrbdOptions/Resource/quorum to majority"
+	case reason == NoQuorum:
+		message += ": set DrbdOptions/Resource/quorum to majority on its resource group"
+	case reason != QuorumUnconfirmed:
+	case s.Node.SwitchedOff || s.Node.OutOfService:
+		return "", "" // somebody has said so, who knows
+	case s.cond.state == Unreachable:
+		message += ": it ends when the node is back, or with the taint node.kubernetes.io/out-of-service by who has switched it off"
+	default:
+		message += ": restart linstor-satellite there"
 	}
-	return "", ""
-}
-
-func gateQuorumMemory(s situation) (Reason, string) {
-	switch recallQuorum(s.Resource, s.Node.satellite()) {
-	case memoryDiffers:
-		return QuorumUnconfirmed, fmt.Sprintf(
-			"quorum or the diskful replicas of resource %s changed after LINSTOR last saw the node", s.Resource.Name)
-	case memoryMissing:
-		if !s.Node.leaseSilent(s.Settings.KubeletSilence) {
-			return QuorumUnconfirmed, fmt.Sprintf(
-				"resource %s was never seen with the node ONLINE, and the node's kubelet is not silent", s.Resource.Name)
-		}
-	case memoryConfirms:
-	}
-	return "", ""
+	return reason, message
 }
 
 func gateAsked(s situation) (Reason, string) {

@@ -110,6 +110,8 @@ type Node struct {
 	BootSince time.Time
 	// Shutdown is set when a taint says that the node was switched off.
 	Shutdown bool
+	// SwitchedOff is set while Shutdown is, if the taint came after the last sign of life from the node: who set it knew.
+	SwitchedOff bool
 	// OutOfService is set while the node has Kubernetes' taint node.kubernetes.io/out-of-service, upon which Kubernetes
 	// removes its pods and detaches their volumes.
 	OutOfService bool
@@ -236,6 +238,12 @@ type Resource struct {
 	Confirmed time.Time
 	// SetSince is since when the set of nodes with a replica has been the same.
 	SetSince time.Time
+	// Quorum is the quorum that LINSTOR wants; empty when not fully known.
+	Quorum string
+	// InDoubt is set while that was not read since replicas have changed.
+	InDoubt bool
+	// Left are the nodes whose replica went while their satellites were ONLINE.
+	Left []string
 	// Replicas are all replicas, A's included.
 	Replicas []Replica
 }
@@ -265,22 +273,14 @@ type Replica struct {
 	// Rejoined tells, per peer, when the replica was last seen to turn Connected to it; a peer that it has
 	// lost since has no entry.
 	Rejoined map[string]time.Time
-	// Quorum is the effective quorum setting; empty when not fully known.
-	Quorum string
 	// LastInUse is when the replica was last seen in use; zero when never.
 	LastInUse time.Time
-	// Remembered is what LINSTOR said while the satellite was last ONLINE; nil when never.
-	Remembered *Memory
-}
-
-// Memory is what was known to reach a node when LINSTOR last saw it.
-type Memory struct {
-	// Quorum is the effective quorum setting then.
-	Quorum string
-	// Diskful is the sorted list of nodes with a disk then.
-	Diskful []string
-	// Diskless is the sorted list of nodes with a replica without a disk then.
-	Diskless []string
+	// Gone is set where LINSTOR no longer lists the replica, although nothing shows that its node has let it go.
+	Gone bool
+	// MayRun are the settings that the node may run, the newest last.
+	MayRun []*Setting
+	// Begun is set once the node is known to have applied one of them; until then it may run anything.
+	Begun bool
 }
 
 // replica returns the replica on the named node.

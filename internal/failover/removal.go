@@ -44,14 +44,15 @@ func RemovalOf(in Input, pod Pod) Removal {
 	}
 }
 
-// othersFenced tells whether every other LINSTOR volume of the pod is cut off from A by the same evidence that
-// condemns this one.
+// othersFenced tells whether no other LINSTOR volume of the pod can be written on A either, by the same evidence that condemns this one.
 func (s situation) othersFenced(pod Pod) bool {
 	for _, other := range pod.Others {
 		r := other.Resource.freshened(s.Now)
+		if _, ok := r.replica(s.Node.satellite()); r.Known && !ok && r.hasLeft(s.Node.satellite()) {
+			continue
+		}
 		_, survivor := survivorOf(r, s.Node.satellite())
-		cutOff := survivor && !testimonyOn(r, s.Node.satellite()).connected && s.quorumHeld(r)
-		if !cutOff && s.writable(r) {
+		if t := testimonyOn(r, s.Node.satellite()); !survivor || t.connected || !s.fenced(r, t) {
 			return false
 		}
 	}
@@ -76,27 +77,18 @@ func (s situation) writable(r Resource) bool {
 	switch {
 	case !r.Known:
 		return true
-	case !ok:
+	case !ok && r.hasLeft(s.Node.satellite()):
 		return false
-	case replica.Score.Known:
+	case replica.Score.Known && !replica.Gone:
 		return replica.Score.Value != 0 || r.Volumes != 1
 	default:
-		return !testimonyOn(r, s.Node.satellite()).full || !s.quorumHeld(r)
+		t := testimonyOn(r, s.Node.satellite())
+		return !t.full || !s.fenced(r, t)
 	}
 }
 
-// quorumHeld tells whether quorum fences A, by the present settings and by those it is known to have heard of.
-// Where nobody remembers A, a silence of the kubelet for the known grace takes the memory's place.
-func (s situation) quorumHeld(r Resource) bool {
-	if !quorumFencesAll(r, s.Node.satellite()) {
-		return false
-	}
-	switch recallQuorum(r, s.Node.satellite()) {
-	case memoryConfirms:
-		return true
-	case memoryMissing:
-		return s.Node.leaseSilent(max(s.Settings.KnownGrace, s.Settings.KubeletSilence))
-	default:
-		return false
-	}
+// fenced tells whether quorum keeps A, which does not answer, from writing R.
+func (s situation) fenced(r Resource, t testimony) bool {
+	reason, _ := fencing(r, s.Node.satellite(), t, basisOf(Unreachable, t))
+	return reason == ""
 }

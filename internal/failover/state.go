@@ -6,7 +6,7 @@ import "time"
 type State string
 
 const (
-	// NoReplica : R has no replica on A.
+	// NoReplica : R has no replica on A any more, and A's satellite was ONLINE when that went.
 	NoReplica State = "NoReplica"
 	// Unreachable : LINSTOR has no word from A.
 	Unreachable State = "Unreachable"
@@ -36,8 +36,11 @@ func stateOf(in Input, t testimony) condition {
 		return condition{state: Unknown, since: in.Now}
 	case !ok && in.Node.Unlisted:
 		return condition{state: Unknown, since: in.Now}
-	case !ok:
+	case !ok && in.Resource.hasLeft(in.Node.satellite()):
 		return condition{NoReplica, in.Resource.SetSince, in.Resource.Confirmed}
+	case !ok, replica.Gone:
+		// LINSTOR forgets replicas that may be written to: an absence is no evidence.
+		return condition{Unreachable, in.Resource.SetSince, in.Resource.Confirmed}
 	case replica.Online.is(false):
 		return condition{Unreachable, replica.Online.Since, replica.Online.Confirmed}
 	case replica.Reports.is(false):

@@ -79,6 +79,12 @@ func rulePrimaryHealthy(s situation) (finding, bool) {
 }
 
 func ruleNoSurvivor(s situation) (finding, bool) {
+	if node := runsWithoutQuorum(s.Resource, s.Node.satellite()); node != "" && !s.survivor {
+		return finding{
+			reason:  NoQuorum,
+			message: "node " + node + " may promote the resource without a majority: it runs without quorum, whatever LINSTOR shows",
+		}, true
+	}
 	return finding{reason: NoSurvivor, message: "no other node may promote the resource"}, !s.survivor
 }
 

@@ -27,6 +27,20 @@ type Options struct {
 	Detect func(observer, peer string) time.Duration
 	// ReconnectDelay is the time from a link coming back to the DRBD handshake. Default 1 s.
 	ReconnectDelay time.Duration
+	// Reconnect, when set, gives each connection its own reconnect delay and replaces ReconnectDelay. After a cut of all
+	// links the second connection can come 10 s after the first. It is called like Detect, with a < b.
+	Reconnect func(a, b string) time.Duration
+	// NoticeEach makes a node notice each dead connection in its own time. Otherwise it notices all dead ones of a
+	// resource with the first.
+	NoticeEach bool
+	// Flap is the time that a replica takes to agree with the others after it lost the Primary, in which they may be
+	// promoted, may not, and may again. Real ones take 2 to 13 ms. Default none.
+	Flap time.Duration
+	// HealFlap is how long an outdated replica that is connected again says that it may be promoted, before it has
+	// heard of the Primary. Real ones do so for 0.6 ms. Default none.
+	HealFlap time.Duration
+	// ConnectDelay is the time from a new peer being configured to the first handshake with it. Default none.
+	ConnectDelay time.Duration
 	// ResyncDuration is the time a replica with old data stays Inconsistent after the handshake. Default none.
 	ResyncDuration time.Duration
 }
@@ -66,6 +80,7 @@ func NewCluster(options Options) *Cluster {
 	options.DetectionDelay = delay(options.DetectionDelay, DefaultDetectionDelay)
 	options.ReconnectDelay = delay(options.ReconnectDelay, DefaultReconnectDelay)
 	options.ResyncDuration = delay(options.ResyncDuration, 0)
+	options.ConnectDelay = delay(options.ConnectDelay, 0)
 	return &Cluster{
 		options:   options,
 		nodes:     map[string]*node{},
@@ -198,6 +213,14 @@ func (c *Cluster) detection(observer, peer string) time.Duration {
 		return c.options.Detect(observer, peer)
 	}
 	return c.options.DetectionDelay
+}
+
+// reconnection is how long a connection that can be made again takes to be made.
+func (c *Cluster) reconnection(a, b string) time.Duration {
+	if c.options.Reconnect != nil {
+		return c.options.Reconnect(min(a, b), max(a, b))
+	}
+	return c.options.ReconnectDelay
 }
 
 // find returns a resource and its replica on a node.

@@ -13,8 +13,8 @@
 //   - State changes that need the whole cluster are instantaneous. Where DRBD would wait for a peer that does
 //     not answer, a promotion is refused ([ErrUnresponsive]) and a disk stays Consistent until the peer is
 //     noticed to be gone.
-//   - A node that notices one dead connection notices all its dead connections of that resource at once. Each
-//     end of a connection still notices in its own time.
+//   - Unless [Options.NoticeEach] is set, a node that notices one dead connection notices all its dead connections
+//     of that resource at once. Each end of a connection still notices in its own time.
 //   - A lost connection is Connecting again at once; Timeout, NetworkFailure, BrokenPipe and Unconnected, which
 //     last for milliseconds, are never shown.
 //   - A resync copies everything or nothing and needs one source. quorum-minimum-redundancy, fencing handlers,

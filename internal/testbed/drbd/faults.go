@@ -27,11 +27,11 @@ func (c *Cluster) Shutdown(nodeName string) {
 			}
 		}
 		for _, name := range x.peerNames() {
-			p := r.replicas[name].peers[nodeName]
 			if !slices.Contains(reached, name) {
 				r.breakLink(nodeName, name)
 				continue
 			}
+			p := r.replicas[name].peers[nodeName]
 			p.role, p.outdated = Secondary, slices.Contains(x.disks, Outdated)
 			r.lose(r.replicas[name], nodeName)
 		}
@@ -59,7 +59,7 @@ func (c *Cluster) down(nodeName string, leave func(r *resource, x *replica, reac
 			x := r.replicas[nodeName]
 			x.up, x.role, x.writers, x.readers, x.forced = false, Secondary, 0, 0, false
 			for _, p := range x.peers {
-				*p = peer{state: Connecting, session: p.session, connectAt: p.connectAt}
+				*p = peer{spec: p.spec, state: Connecting, session: p.session, connectAt: p.connectAt}
 			}
 			leave(r, x, reached[r])
 			r.touch()
@@ -137,6 +137,23 @@ func (c *Cluster) HealResourceLink(resourceName, a, b string) {
 		if r := c.resources[resourceName]; r != nil {
 			delete(r.cut, linkOf(a, b))
 		}
+	})
+}
+
+// ResetConnections breaks the connections of two nodes as a TCP reset does, those of the named resources or of all: both
+// ends notice at once and connect again after the reconnect delay.
+func (c *Cluster) ResetConnections(a, b string, resourceNames ...string) {
+	_ = c.do(func() error {
+		for _, r := range c.on(a) {
+			if !r.live(a, b) || len(resourceNames) > 0 && !slices.Contains(resourceNames, r.name) {
+				continue
+			}
+			r.lose(r.replicas[a], b)
+			r.lose(r.replicas[b], a)
+			r.mendLink(a, b)
+			r.touch()
+		}
+		return nil
 	})
 }
 

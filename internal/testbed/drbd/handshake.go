@@ -11,10 +11,10 @@ func (r *resource) connect() (changed bool) {
 	for i, a := range nodes {
 		for _, b := range nodes[i+1:] {
 			p, q := r.replicas[a].peers[b], r.replicas[b].peers[a]
-			if p == nil || now.Before(p.connectAt) || !r.reaches(a, b) || p.state == StandAlone || q.state == StandAlone {
+			if p == nil || q == nil || now.Before(p.connectAt) || now.Before(q.connectAt) {
 				continue
 			}
-			if r.live(a, b) {
+			if !r.reaches(a, b) || p.state == StandAlone || q.state == StandAlone || r.live(a, b) {
 				continue
 			}
 			changed = r.handshake(a, b) || changed
@@ -59,11 +59,21 @@ func (r *resource) handshake(a, b string) (changed bool) {
 		}
 	}
 	r.cluster.sessions++
+	r.hurry(x)
+	r.hurry(y)
 	for _, p := range []*peer{x.peers[b], y.peers[a]} {
-		*p = peer{state: Connected, session: r.cluster.sessions}
+		*p = peer{spec: p.spec, state: Connected, session: r.cluster.sessions}
 	}
 	r.exchange()
 	return true
+}
+
+// hurry makes an outdated replica that is connected again speak before it knows of the Primary.
+func (r *resource) hurry(x *replica) {
+	if d := r.cluster.options.HealFlap; d > 0 && x.role != Primary && slices.Contains(x.disks, Outdated) {
+		x.hasty = time.Now().Add(d)
+		r.cluster.later(d, r.touch)
+	}
 }
 
 // suspended tells whether two groups can not be joined as they are, because one of them has a Primary and the
@@ -92,9 +102,10 @@ func (r *resource) suspended(left, right []*replica) (old []*replica, conflict b
 	return old, conflict
 }
 
-// base is the generation that a Primary works on: its own, or for a diskless one the newest that it has seen.
+// base is the generation that a Primary works on: its own, or for one without data of its own the newest that it has
+// seen.
 func (x *replica) base() *generation {
-	if x.diskless() {
+	if x.diskless() || x.data == nil {
 		return x.seen
 	}
 	return x.data
@@ -117,15 +128,30 @@ func (r *resource) refuse(x, y *replica, old []*replica) (changed bool) {
 func (r *resource) lose(x *replica, name string) {
 	for _, other := range x.peerNames() {
 		p := x.peers[other]
-		if p.state != Connected || other != name && p.noticeAt.IsZero() {
+		if p.state != Connected || other != name && (p.noticeAt.IsZero() || r.cluster.options.NoticeEach) {
 			continue
 		}
-		if p.role == Primary && x.role != Primary {
+		if p.role == Primary && x.role != Primary && x.moveDisks(Consistent, UpToDate) {
 			// What the Primary wrote last is not known here.
-			x.moveDisks(Consistent, UpToDate)
+			r.flap(x)
 		}
-		*p = peer{state: Connecting, session: p.session, outdated: p.outdated, quorumless: p.quorumless, connectAt: p.connectAt}
+		*p = peer{
+			spec: p.spec, state: Connecting, session: p.session, outdated: p.outdated, quorumless: p.quorumless, connectAt: p.connectAt,
+		}
 	}
+}
+
+// flap makes a replica take its time to find out with the others whether it is UpToDate. At first they do not know that it
+// is in doubt.
+func (r *resource) flap(x *replica) {
+	d := r.cluster.options.Flap
+	if d <= 0 {
+		return
+	}
+	now := time.Now()
+	x.doubtShown, x.agreed = now.Add(d/2), now.Add(d)
+	r.cluster.later(d/2, r.touch)
+	r.cluster.later(d, r.touch)
 }
 
 // breakLink starts the clocks of both ends of a connection that has just gone dead. The caller touches the
@@ -174,7 +200,7 @@ func (r *resource) mendLink(a, b string) {
 		p.noticeAt, q.noticeAt = time.Time{}, time.Time{}
 		return
 	}
-	d := r.cluster.options.ReconnectDelay
+	d := r.cluster.reconnection(a, b)
 	p.connectAt = time.Now().Add(d)
 	q.connectAt = p.connectAt
 	if d > 0 {

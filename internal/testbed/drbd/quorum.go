@@ -24,12 +24,12 @@ func (r *resource) quorumOf(x *replica, volume int) bool {
 		present++
 	}
 	for _, name := range x.peerNames() {
-		p, y := x.peers[name], r.replicas[name]
+		p := x.peers[name]
 		switch {
-		case y.Client:
-		case y.diskless() && p.state == Connected:
+		case p.spec.Client:
+		case p.spec.diskless() && p.state == Connected:
 			diskless++
-		case y.diskless():
+		case p.spec.diskless():
 			missingDiskless++
 		case p.state != Connected && p.outdated:
 			outdated++
@@ -91,14 +91,17 @@ func votesNeeded(setting string, voters int) int {
 }
 
 // fences tells whether a replica's quorum setting keeps two halves of the disks from having quorum at once.
-func (r *resource) fences(x *replica) bool {
+func fences(x *replica) bool {
 	setting := x.options[OptionQuorum]
 	if setting == "" || setting == QuorumOff {
 		return false
 	}
 	disks := 0
-	for _, y := range r.replicas {
-		if !y.diskless() {
+	if !x.diskless() {
+		disks++
+	}
+	for _, p := range x.peers {
+		if !p.spec.diskless() {
 			disks++
 		}
 	}

@@ -58,10 +58,16 @@ type replica struct {
 	// options are the DRBD options as this node runs them.
 	options map[string]string
 	peers   map[string]*peer
+
+	// doubtShown is when the peers see that the replica is in doubt about its data, agreed when it may be out of doubt;
+	// see [Options.Flap]. Until hasty it says that it may be promoted, see [Options.HealFlap].
+	doubtShown, agreed, hasty time.Time
 }
 
 // peer is one end of a connection: what this node knows of the other.
 type peer struct {
+	// spec is the other end as this node's configuration has it, which the other end may long have changed.
+	spec  ReplicaSpec
 	state string
 	// session tells an established connection from an earlier one between the same nodes.
 	session int
@@ -112,14 +118,7 @@ func (c *Cluster) CreateResource(spec Spec) error {
 		if err := checkOptions(spec.Name, options); err != nil {
 			return err
 		}
-		r := &resource{
-			cluster:  c,
-			name:     spec.Name,
-			volumes:  max(spec.Volumes, 1),
-			replicas: map[string]*replica{},
-			cut:      map[link]bool{},
-			told:     map[string]State{},
-		}
+		r := newResource(c, spec.Name, spec.Volumes)
 		first := &generation{}
 		for _, rs := range spec.Replicas {
 			x, err := r.add(rs, options)
@@ -138,6 +137,12 @@ func (c *Cluster) CreateResource(spec Spec) error {
 		r.touch()
 		return nil
 	})
+}
+
+func newResource(c *Cluster, name string, volumes int) *resource {
+	return &resource{
+		cluster: c, name: name, volumes: max(volumes, 1), replicas: map[string]*replica{}, cut: map[link]bool{}, told: map[string]State{},
+	}
 }
 
 // AddReplica adds a node to a resource: a diskless one that makes the volume available there, or a diskful one
@@ -160,8 +165,23 @@ func (c *Cluster) AddReplica(resourceName string, spec ReplicaSpec) error {
 	})
 }
 
-// add adds an unconnected, empty replica.
+// add adds an unconnected, empty replica, of which the other ones know.
 func (r *resource) add(spec ReplicaSpec, options map[string]string) (*replica, error) {
+	x, err := r.place(spec, options)
+	if err != nil {
+		return nil, err
+	}
+	for name, y := range r.replicas {
+		// Two diskless replicas have no connection: there is nothing that one could ask of the other.
+		if x != y && (!spec.diskless() || !y.diskless()) {
+			x.peers[name], y.peers[spec.Node] = r.newPeer(y.ReplicaSpec), r.newPeer(spec)
+		}
+	}
+	return x, nil
+}
+
+// place adds an empty replica of which no other one knows.
+func (r *resource) place(spec ReplicaSpec, options map[string]string) (*replica, error) {
 	if r.replicas[spec.Node] != nil {
 		return nil, fmt.Errorf("resource %s on node %s: %w", r.name, spec.Node, ErrExists)
 	}
@@ -185,14 +205,18 @@ func (r *resource) add(spec ReplicaSpec, options map[string]string) (*replica, e
 	if spec.diskless() {
 		x.setDisks(Diskless)
 	}
-	for name, y := range r.replicas {
-		// Two diskless replicas have no connection: there is nothing that one could ask of the other.
-		if !spec.diskless() || !y.diskless() {
-			x.peers[name], y.peers[spec.Node] = &peer{state: Connecting}, &peer{state: Connecting}
-		}
-	}
 	r.replicas[spec.Node] = x
 	return x, nil
+}
+
+// newPeer returns this end of a connection that has just been configured.
+func (r *resource) newPeer(spec ReplicaSpec) *peer {
+	p := &peer{spec: spec, state: Connecting}
+	if d := r.cluster.options.ConnectDelay; d > 0 {
+		p.connectAt = time.Now().Add(d)
+		r.cluster.later(d, r.touch)
+	}
+	return p
 }
 
 // DeleteReplica removes a node from a resource in an orderly way. It fails with [ErrInUse] while it is open.

@@ -3,6 +3,7 @@ package drbd
 import (
 	"reflect"
 	"slices"
+	"time"
 )
 
 // rounds bounds how often a resource is gone over until nothing changes any more. Every rule moves a replica
@@ -73,13 +74,26 @@ func (r *resource) exchange() {
 				continue
 			}
 			y, p := r.replicas[other], x.peers[other]
-			p.role, p.disks, p.quorum, p.stable = y.role, slices.Clone(y.disks), slices.Clone(y.quorum), y.stable()
+			p.role, p.disks, p.quorum, p.stable = y.role, y.shownDisks(), slices.Clone(y.quorum), y.stable()
 			p.outdated = false
 			if y.seen.newerThan(x.seen) {
 				x.seen = y.seen
 			}
 		}
 	}
+}
+
+// shownDisks are a replica's disks as its peers see them.
+func (x *replica) shownDisks() []string {
+	shown := slices.Clone(x.disks)
+	if time.Now().Before(x.doubtShown) {
+		for v, disk := range shown {
+			if disk == Consistent {
+				shown[v] = UpToDate
+			}
+		}
+	}
+	return shown
 }
 
 // stable is the kernel's drbd_device_stable: a replica beside a Primary has data that change under it, so that a
@@ -109,7 +123,7 @@ func (r *resource) settleQuorum(x *replica) bool {
 func (r *resource) leaveBehind() {
 	for _, x := range r.replicas {
 		members, pending := r.component(x)
-		if !x.up || x.diskless() || pending || !x.hasQuorum() || !r.fences(x) {
+		if !x.up || x.diskless() || pending || !x.hasQuorum() || !fences(x) {
 			continue
 		}
 		for name, p := range x.peers {
@@ -122,11 +136,15 @@ func (r *resource) leaveBehind() {
 
 // settleDisk moves a Secondary's disks between Outdated, Consistent and UpToDate, and starts a resync.
 func (r *resource) settleDisk(x *replica) bool {
-	if x.diskless() || x.role == Primary {
+	if x.diskless() {
 		return false
 	}
-	reachable, pending := r.lostPrimary(x)
 	source := r.source(x)
+	if x.role == Primary {
+		// A Primary whose disk has just been added works on its peers' data until it has them itself.
+		return source != nil && x.data == nil && r.resync(x, source)
+	}
+	reachable, pending := r.lostPrimary(x)
 	switch {
 	case reachable:
 		// The Primary is there and this replica gets nothing of what it writes.
@@ -153,12 +171,12 @@ func (r *resource) settleDisk(x *replica) bool {
 // connected to works on it, or because all disks are there and none has newer data.
 func (r *resource) vouched(x *replica) bool {
 	all := true
-	for name, y := range r.replicas {
-		live := r.live(x.Node, name)
+	for name, p := range x.peers {
+		y, live := r.replicas[name], r.live(x.Node, name)
 		if live && y.role == Primary && y.base() == x.data {
 			return true
 		}
-		if !y.diskless() && y != x {
+		if !p.spec.diskless() {
 			all = all && live && !y.data.newerThan(x.data)
 		}
 	}
@@ -181,7 +199,7 @@ func (r *resource) source(x *replica) *replica {
 	var found *replica
 	for _, name := range x.peerNames() {
 		y := r.replicas[name]
-		if y.diskless() || !r.live(x.Node, name) || !slices.Contains(y.disks, UpToDate) {
+		if !r.live(x.Node, name) || y.diskless() || !slices.Contains(y.disks, UpToDate) {
 			continue
 		}
 		if (y.data == x.data || y.data.newerThan(x.data)) && (found == nil || y.data.newerThan(found.data)) {
@@ -218,11 +236,12 @@ func (r *resource) resync(x, source *replica) bool {
 }
 
 // lostPrimary looks for a Primary that x has no connection to, through the nodes that x is connected to.
-// pending tells that some node on the way counts a peer as connected that does not answer: what that one is
-// nobody can say yet.
+// pending tells that some node on the way counts a peer as connected that does not answer, or has not agreed yet: what
+// that one is nobody can say yet.
 func (r *resource) lostPrimary(x *replica) (reachable, pending bool) {
 	members, pending := r.component(x)
 	for _, y := range members {
+		pending = pending || time.Now().Before(y.agreed)
 		p := x.peers[y.Node]
 		if p != nil && p.state != Connected && y.role == Primary {
 			reachable = true

@@ -2,6 +2,7 @@ package drbd
 
 import (
 	"slices"
+	"time"
 )
 
 // What becomes of a replica's reads and writes; see [State.IO].
@@ -120,6 +121,9 @@ func (r *resource) state(x *replica) State {
 		s.Connections[name] = p.state
 	}
 	s.MayPromote, s.Score = r.promotion(x)
+	if time.Now().Before(x.hasty) && s.HasQuorum && x.role != Primary {
+		s.MayPromote = true
+	}
 	switch {
 	case x.forced:
 		s.IO = IOFailing
@@ -189,7 +193,7 @@ func (r *resource) canWrite(x *replica) bool {
 func (r *resource) awaitsAck(x *replica) bool {
 	for name, p := range x.peers {
 		y := r.replicas[name]
-		if p.state == Connected && !y.diskless() && (!r.live(x.Node, name) || x.diskless() && r.awaitsAck(y)) {
+		if p.state == Connected && !p.spec.diskless() && (!r.live(x.Node, name) || x.diskless() && r.awaitsAck(y)) {
 			return true
 		}
 	}

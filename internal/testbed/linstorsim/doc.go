@@ -1,10 +1,13 @@
 // Package linstorsim is a simulated LINSTOR controller with its satellites: the REST calls that a fail-over
-// controller makes, and the server-sent promotion events, as LINSTOR 1.33/1.34 puts them on the wire, over the
-// DRBD of a [drbd.Cluster].
+// controller makes, a few of an administrator's, and the server-sent promotion events, as LINSTOR 1.33/1.34 puts
+// them on the wire, over the DRBD of a [drbd.Cluster].
 //
 // What it shows is what satellites have reported, not what DRBD does: values freeze when a satellite is cut off,
 // vanish when the controller gives it up, and come back with it. The network between controller and satellites
 // is separate from DRBD's.
+//
+// What LINSTOR wants is kept apart from what the nodes run: its database holds the former, the DRBD cluster the latter,
+// and a satellite's adjust takes the one to the other, when it is told, if nothing goes wrong.
 //
 // # Locking
 //
@@ -13,7 +16,7 @@
 //
 // # What it leaves out
 //
-// Nothing can be changed over REST: the methods of [Server] stand for the administrator, the CSI driver and
-// LINSTOR's own automatics. There are no storage pools beyond their name, no snapshots, no authentication and no
-// automatic tie-breakers, evictions or evacuations.
+// Properties can be changed over REST and a node be lost; for all else the methods of [Server] stand for the
+// administrator, the CSI driver and LINSTOR's own automatics. There are no storage pools beyond their name, no snapshots of volumes, no authentication and
+// no evacuations. Automatic tie-breakers are an option, and evictions happen when [Server.Evict] says so.
 package linstorsim

@@ -23,7 +23,7 @@ func (s *Server) Hears(nodeName string) bool {
 // StopSatellite ends the satellite process on a node. It closes its connection: the controller knows at once.
 func (s *Server) StopSatellite(nodeName string) {
 	s.onNode(nodeName, func(n *node) {
-		n.running = false
+		n.running, n.pending = false, nil
 		if n.reachable {
 			s.closedByPeer(n)
 		} else {
@@ -57,7 +57,7 @@ func (s *Server) RestoreSatellite(nodeName string) {
 			s.reconnect(n)
 		}
 	})
-	s.adjust(nodeName)
+	s.deliver(nodeName)
 }
 
 // FreezeSatellite makes a node stay ONLINE with the values it has, whatever happens to the satellite, the node or
@@ -78,7 +78,7 @@ func (s *Server) UnfreezeSatellite(nodeName string) {
 			s.lose(n, 0)
 		}
 	})
-	s.adjust(nodeName)
+	s.deliver(nodeName)
 }
 
 // RestartEvents restarts a satellite's drbdsetup events2: every value of the node is absent for a moment, and
@@ -102,10 +102,51 @@ func (s *Server) RestartEvents(nodeName string) {
 	})
 }
 
+// EndEvents ends a satellite's drbdsetup events2. Until the satellite starts another one after 5 s, its words are frozen
+// while it is ONLINE; then may_promote and the score are absent for a moment, and everything is true again. Whatever
+// ends the satellite's connection ends this too.
+func (s *Server) EndEvents(nodeName string) {
+	const (
+		pause  = 5 * time.Second
+		moment = 35 * time.Millisecond
+	)
+	s.onNode(nodeName, func(n *node) {
+		if !n.reports() {
+			return
+		}
+		s.eventEnds++
+		end := s.eventEnds
+		n.eventsEnded = end
+		s.later(pause, func() {
+			if n.eventsEnded != end {
+				return
+			}
+			if n.linked() {
+				s.eachOn(n, func(d *definition, rsc *resource) {
+					if v := rsc.values; v != nil {
+						s.store(d, rsc, &values{inUse: v.inUse, connections: v.connections, disks: v.disks})
+					}
+				})
+			}
+			s.later(moment, func() {
+				if n.eventsEnded == end {
+					n.eventsEnded = 0
+					s.reportAll(n)
+				}
+			})
+		})
+	})
+}
+
+// SetPingTimeout gives a node a [Options.PingTimeout] of its own for what happens from now on; 0 takes it away.
+func (s *Server) SetPingTimeout(nodeName string, d time.Duration) {
+	s.onNode(nodeName, func(n *node) { n.pingTimeout = d })
+}
+
 // Crash takes the power from a node: DRBD and satellite are gone without a word.
 func (s *Server) Crash(nodeName string) {
 	s.onNode(nodeName, func(n *node) {
-		n.running, n.broken = false, true
+		n.running, n.broken, n.pending = false, true, nil
 		s.fallSilent(n)
 	})
 	s.cluster.Crash(s.displayName(nodeName))

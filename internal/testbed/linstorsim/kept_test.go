@@ -84,13 +84,17 @@ type wild struct {
 
 	cluster *drbd.Cluster
 	server  *Server
+	saved   *Snapshot
 }
 
 // newWild returns one with all nodes but e, and with resources r1 to r3.
 func newWild(seed uint64) *wild {
 	cluster := drbd.NewCluster(drbd.Options{ResyncDuration: time.Second})
 	// With thin pools a view may wait, and what it is compared with may change meanwhile.
-	w := &wild{rand.New(rand.NewPCG(seed, 0)), cluster, New(cluster, Options{ThickPools: true})}
+	w := &wild{rand.New(rand.NewPCG(seed, 0)), cluster, New(cluster, Options{
+		ThickPools: true, TieBreakers: seed%2 == 0, CommitDelay: 300 * time.Millisecond, ValuesBeforeOnline: 200 * time.Millisecond,
+		PartialConnections: 100 * time.Millisecond,
+	}), nil}
 	for _, node := range []string{"a", "b", "c", "d"} {
 		w.server.AddNode(node)
 	}
@@ -167,37 +171,50 @@ func (w *wild) step() string {
 		"SetNodeFlags":          func() { s.SetNodeFlags(node, flags...) },
 		"SetResourceFlags":      func() { s.SetResourceFlags(rsc, node, flags...) },
 		"SetControllerProperty": func() { s.SetControllerProperty(key, value) },
-		"SetNodeProperty":       func() { s.SetNodeProperty(node, key, value) },
+		"SetNodeProperty":       func() { _ = s.SetNodeProperty(node, key, value) },
 		"SetGroupProperty":      func() { s.SetGroupProperty(w.one(DefaultGroup, "other"), key, value) },
 		"SetDefinitionProperty": func() { s.SetDefinitionProperty(rsc, key, value) },
-		"SetResourceProperty":   func() { s.SetResourceProperty(rsc, node, key, value) },
+		"SetResourceProperty":   func() { _ = s.SetResourceProperty(rsc, node, key, value) },
 		"StopSatellite":         func() { s.StopSatellite(node) },
 		"CutSatellite":          func() { s.CutSatellite(node) },
 		"RestoreSatellite":      func() { s.RestoreSatellite(node) },
 		"FreezeSatellite":       func() { s.FreezeSatellite(node) },
 		"UnfreezeSatellite":     func() { s.UnfreezeSatellite(node) },
 		"RestartEvents":         func() { s.RestartEvents(node) },
-		"Crash":                 func() { s.Crash(node) },
-		"Return":                func() { s.Return(node) },
-		"Isolate":               func() { s.Isolate(node) },
-		"Rejoin":                func() { s.Rejoin(node) },
-		"Stop":                  s.Stop,
-		"Start":                 s.Start,
-		"Restart":               s.Restart,
-		"Open":                  func() { _ = c.Open(rsc, node, readOnly) },
-		"Close":                 func() { c.Close(rsc, node) },
-		"SetDisk":               func() { _ = c.SetDisk(rsc, node, 0, w.one(drbd.Failed, drbd.Inconsistent, drbd.UpToDate)) },
-		"CutLink":               func() { c.CutLink(node, peer) },
-		"HealLink":              func() { c.HealLink(node, peer) },
-		"CutResourceLink":       func() { c.CutResourceLink(rsc, node, peer) },
-		"HealResourceLink":      func() { c.HealResourceLink(rsc, node, peer) },
-		"Reconnect":             func() { _ = c.Reconnect(rsc, node) },
-		"Shutdown":              func() { c.Shutdown(node) },
-		"time passes":           func() { time.Sleep(time.Duration(w.IntN(15_000)) * time.Millisecond) },
+		"EndEvents":             func() { s.EndEvents(node) },
+		"Place":                 func() { _ = s.Place(rsc, drbd.ReplicaSpec{Node: node}, drbd.ReplicaSpec{Node: peer, TieBreaker: true}) },
+		"ToggleDisk":            func() { _ = s.ToggleDisk(rsc, node, readOnly) },
+		"LoseNode":              func() { _ = s.LoseNode(node) },
+		"Evict":                 func() { _ = s.Evict(node) },
+		"RestoreNode":           func() { _ = s.RestoreNode(node) },
+		"Snapshot":              func() { w.saved = s.Snapshot() },
+		"RestoreDatabase": func() {
+			if w.saved != nil {
+				s.RestoreDatabase(w.saved)
+			}
+		},
+		"SetAdjustFault":   func() { s.SetAdjustFault(node, w.one("", rsc), AdjustFault(w.IntN(4))) },
+		"Crash":            func() { s.Crash(node) },
+		"Return":           func() { s.Return(node) },
+		"Isolate":          func() { s.Isolate(node) },
+		"Rejoin":           func() { s.Rejoin(node) },
+		"Stop":             s.Stop,
+		"Start":            s.Start,
+		"Restart":          s.Restart,
+		"Open":             func() { _ = c.Open(rsc, node, readOnly) },
+		"Close":            func() { c.Close(rsc, node) },
+		"SetDisk":          func() { _ = c.SetDisk(rsc, node, 0, w.one(drbd.Failed, drbd.Inconsistent, drbd.UpToDate)) },
+		"CutLink":          func() { c.CutLink(node, peer) },
+		"HealLink":         func() { c.HealLink(node, peer) },
+		"CutResourceLink":  func() { c.CutResourceLink(rsc, node, peer) },
+		"HealResourceLink": func() { c.HealResourceLink(rsc, node, peer) },
+		"Reconnect":        func() { _ = c.Reconnect(rsc, node) },
+		"Shutdown":         func() { c.Shutdown(node) },
+		"time passes":      func() { time.Sleep(time.Duration(w.IntN(15_000)) * time.Millisecond) },
 	}
 	names := slices.Sorted(maps.Keys(deeds))
 	// What breaks things must not come so often that nothing works any more.
-	names = append(names, "time passes", "Start", "Start", "Return", "RestoreSatellite", "UnfreezeSatellite", "Rejoin", "Open", "Close")
+	names = append(names, "time passes", "Start", "Start", "Return", "RestoreSatellite", "UnfreezeSatellite", "Rejoin", "Open", "Close", "AddNode", "RestoreNode")
 	name := w.one(names...)
 	deeds[name]()
 	return fmt.Sprintf("%s %s %s %s %s=%s %v %t", name, rsc, node, peer, key, value, flags, readOnly)

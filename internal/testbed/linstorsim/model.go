@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
@@ -16,6 +18,10 @@ var (
 	ErrNotFound = errors.New("not found in LINSTOR")
 	// ErrNodeOffline says that the node's satellite is not ONLINE.
 	ErrNodeOffline = errors.New("satellite is not ONLINE")
+	// ErrNodeOnline says that the node's satellite is ONLINE.
+	ErrNodeOnline = errors.New("satellite is ONLINE")
+	// ErrAdjust says that a satellite could not do to DRBD what it was told.
+	ErrAdjust = errors.New("satellite failed to adjust the DRBD resource")
 )
 
 // Flags of resources and nodes, as REST names them.
@@ -28,6 +34,8 @@ const (
 	FlagEvicted      = "EVICTED"
 	FlagEvacuate     = "EVACUATE"
 	FlagInactive     = "INACTIVE"
+	FlagDiskRemove   = "DISK_REMOVE_REQUESTED"
+	FlagDiskAdd      = "DISK_ADD_REQUESTED"
 )
 
 // definition is a resource definition with its resources. Only props, flags and resources change, see [kept].
@@ -57,6 +65,10 @@ type resource struct {
 	client  bool
 	created time.Time
 	values  *values
+	// heard is the definition's quorum that the satellite was last sent, whether or not DRBD took it.
+	heard string
+	// surplus is set for a tie-breaker that LINSTOR wants to go and has not told its satellite yet.
+	surplus bool
 	// fresh is set until the first report: a new DRBD resource may not be promoted for a moment.
 	fresh bool
 
@@ -90,8 +102,8 @@ type ResourceSpec struct {
 	StorageOnly bool
 }
 
-// CreateResource creates a resource definition, its resources and the DRBD resource. All nodes must have been
-// added; whether their satellites are ONLINE makes no difference.
+// CreateResource creates a resource definition, exactly the resources of the spec, and the DRBD resource. All nodes must
+// have been added; whether their satellites are ONLINE makes no difference.
 func (s *Server) CreateResource(spec ResourceSpec) error {
 	inDRBD := !spec.VolumeLess && !spec.StorageOnly
 	s.mu.Lock()
@@ -122,7 +134,12 @@ func (s *Server) CreateResource(spec ResourceSpec) error {
 		s.mu.Unlock()
 		return fmt.Errorf("creating DRBD resource: %w", err)
 	}
-	s.adjustDefinition(spec.Name)
+	s.mu.Lock()
+	for _, rsc := range d.resources {
+		rsc.heard = s.wantedQuorum(d)
+	}
+	s.mu.Unlock()
+	s.send(d.name)
 	return nil
 }
 
@@ -136,7 +153,7 @@ func (s *Server) define(spec ResourceSpec) (*definition, error) {
 		props:   maps.Clone(spec.Props),
 		volumes: max(spec.Volumes, 1), layers: []string{LayerDRBD, LayerStorage},
 		port: s.nextPort(), created: time.Now(), resources: map[string]*resource{},
-		uuid: uuidOf("definition", spec.Name), secret: uuidOf("secret", spec.Name),
+		uuid: s.newUUID("definition", spec.Name), secret: uuidOf("secret", spec.Name),
 	}
 	if d.props == nil {
 		d.props = map[string]string{}
@@ -156,14 +173,14 @@ func (s *Server) define(spec ResourceSpec) (*definition, error) {
 		}
 	}
 	if spec.Quorum != "" {
-		d.props[PropQuorum], d.props[propQuorumSetBy] = spec.Quorum, "user"
+		d.props[PropQuorum], d.props[PropQuorumSetBy] = spec.Quorum, setByUser
 	}
 	for _, rs := range spec.Replicas {
 		n := s.nodes[fold(rs.Node)]
 		if n == nil {
 			return nil, fmt.Errorf("node %s: %w", rs.Node, ErrNotFound)
 		}
-		d.add(n, rs)
+		s.add(d, n, rs)
 	}
 	if s.groups[d.group] == nil {
 		s.groups[d.group] = map[string]string{}
@@ -173,21 +190,49 @@ func (s *Server) define(spec ResourceSpec) (*definition, error) {
 }
 
 // add adds a resource to a definition.
-func (d *definition) add(n *node, rs drbd.ReplicaSpec) {
+func (s *Server) add(d *definition, n *node, rs drbd.ReplicaSpec) {
 	rsc := &resource{
-		node: n, id: d.freeID(), client: rs.Client, created: time.Now(), fresh: true,
-		props: map[string]string{"StorPoolName": "thin"}, uuid: uuidOf("resource", d.name, n.name),
+		node: n, id: d.freeID(), created: time.Now(), fresh: true, props: map[string]string{}, uuid: s.newUUID("resource", d.name, n.name),
 	}
+	rsc.shape(rs)
+	d.resources[fold(n.name)] = rsc
+}
+
+// shape gives a resource a disk, or makes it diskless.
+func (rsc *resource) shape(rs drbd.ReplicaSpec) {
+	rsc.flags, rsc.client = nil, rs.Client
 	switch {
 	case rs.TieBreaker:
 		rsc.flags = []string{FlagDiskless, FlagDRBDDiskless, FlagTieBreaker}
 	case rs.Diskless || rs.Client:
 		rsc.flags = []string{FlagDiskless, FlagDRBDDiskless}
 	}
+	rsc.props["StorPoolName"] = "thin"
 	if len(rsc.flags) > 0 {
 		rsc.props["StorPoolName"] = "DfltDisklessStorPool"
 	}
-	d.resources[fold(n.name)] = rsc
+}
+
+// spec is the resource as DRBD is to have it.
+func (rsc *resource) spec() drbd.ReplicaSpec {
+	return drbd.ReplicaSpec{
+		Node: rsc.node.name, Diskless: rsc.has(FlagDiskless), TieBreaker: rsc.has(FlagTieBreaker), Client: rsc.client,
+	}
+}
+
+// leaves tells whether the peers of a resource are to have no connection to it any more.
+func (rsc *resource) leaves() bool {
+	return rsc.has(FlagDelete) || rsc.has(FlagDRBDDelete) || rsc.has(FlagInactive)
+}
+
+// newUUID returns the UUID of a new object. Objects that are made again get another one.
+func (s *Server) newUUID(kind string, names ...string) string {
+	key := kind + "/" + strings.Join(names, "/")
+	s.births[key]++
+	if n := s.births[key]; n > 1 {
+		names = append(slices.Clone(names), strconv.Itoa(n))
+	}
+	return uuidOf(kind, names...)
 }
 
 // freeID returns the lowest DRBD node id that no resource has.
@@ -201,122 +246,6 @@ func (d *definition) freeID() int {
 		id++
 	}
 	return id
-}
-
-// MakeAvailable makes a volume usable on a node, as the CSI driver's attach does: where there is no replica, a
-// diskless one is created. It fails with [ErrNodeOffline] unless the node is ONLINE.
-func (s *Server) MakeAvailable(resourceName, nodeName string) error {
-	s.mu.Lock()
-	d, n := s.definitions[fold(resourceName)], s.nodes[fold(nodeName)]
-	if d == nil || n == nil {
-		s.mu.Unlock()
-		return fmt.Errorf("resource definition %s, node %s: %w", resourceName, nodeName, ErrNotFound)
-	}
-	if n.status != Online {
-		s.mu.Unlock()
-		return fmt.Errorf("making %s available on node %s: %w", resourceName, nodeName, ErrNodeOffline)
-	}
-	if rsc := d.resources[fold(nodeName)]; rsc != nil {
-		rsc.flags = slices.DeleteFunc(rsc.flags, func(flag string) bool {
-			return flag == FlagTieBreaker || flag == FlagDelete || flag == FlagDRBDDelete
-		})
-		s.mu.Unlock()
-		return nil
-	}
-	spec := drbd.ReplicaSpec{Node: n.name, Diskless: true}
-	d.add(n, spec)
-	s.updateQuorum(d)
-	s.mu.Unlock()
-	if err := s.cluster.AddReplica(d.name, spec); err != nil {
-		return fmt.Errorf("making %s available on node %s: %w", resourceName, nodeName, err)
-	}
-	s.adjustDefinition(d.name)
-	return nil
-}
-
-// AddReplica adds a diskful or diskless resource to a definition; the node's satellite must be ONLINE.
-func (s *Server) AddReplica(resourceName string, spec drbd.ReplicaSpec) error {
-	s.mu.Lock()
-	d, n := s.definitions[fold(resourceName)], s.nodes[fold(spec.Node)]
-	switch {
-	case d == nil || n == nil:
-		s.mu.Unlock()
-		return fmt.Errorf("resource definition %s, node %s: %w", resourceName, spec.Node, ErrNotFound)
-	case n.status != Online:
-		s.mu.Unlock()
-		return fmt.Errorf("adding %s on node %s: %w", resourceName, spec.Node, ErrNodeOffline)
-	case d.resources[fold(spec.Node)] != nil:
-		s.mu.Unlock()
-		return fmt.Errorf("adding %s on node %s: %w", resourceName, spec.Node, drbd.ErrExists)
-	}
-	spec.Node = n.name
-	d.add(n, spec)
-	s.updateQuorum(d)
-	s.mu.Unlock()
-	if err := s.cluster.AddReplica(d.name, spec); err != nil {
-		return fmt.Errorf("adding %s on node %s: %w", resourceName, spec.Node, err)
-	}
-	s.adjustDefinition(d.name)
-	return nil
-}
-
-// RemoveReplica deletes a resource, as the CSI driver's detach does with a diskless one. While the satellite is
-// away, the resource only gets the flag DELETE and goes when the satellite is back. It fails with an error that
-// wraps [drbd.ErrInUse] (LINSTOR's FAIL_IN_USE) while the device is open.
-func (s *Server) RemoveReplica(resourceName, nodeName string) error {
-	s.mu.Lock()
-	d := s.definitions[fold(resourceName)]
-	if d == nil || d.resources[fold(nodeName)] == nil {
-		s.mu.Unlock()
-		return fmt.Errorf("resource %s on node %s: %w", resourceName, nodeName, ErrNotFound)
-	}
-	rsc := d.resources[fold(nodeName)]
-	if !rsc.node.reports() {
-		for _, flag := range []string{FlagDelete, FlagDRBDDelete} {
-			if !rsc.has(flag) {
-				rsc.flags = append(rsc.flags, flag)
-			}
-		}
-		s.mu.Unlock()
-		return nil
-	}
-	s.mu.Unlock()
-	return s.forget(d, rsc)
-}
-
-// forget deletes a resource from DRBD and then from LINSTOR, and tells so if its value was known.
-func (s *Server) forget(d *definition, rsc *resource) error {
-	if err := s.cluster.DeleteReplica(d.name, rsc.node.name); err != nil && !errors.Is(err, drbd.ErrNotFound) {
-		return fmt.Errorf("deleting resource: %w", err)
-	}
-	s.mu.Lock()
-	s.store(d, rsc, nil)
-	delete(d.resources, fold(rsc.node.name))
-	s.updateQuorum(d)
-	s.mu.Unlock()
-	s.adjustDefinition(d.name)
-	return nil
-}
-
-// DeleteResource deletes a resource definition with all its resources, at once even where satellites are away.
-// It fails with an error that wraps [drbd.ErrInUse] while the device is open anywhere.
-func (s *Server) DeleteResource(resourceName string) error {
-	s.mu.Lock()
-	d := s.definitions[fold(resourceName)]
-	s.mu.Unlock()
-	if d == nil {
-		return fmt.Errorf("resource definition %s: %w", resourceName, ErrNotFound)
-	}
-	if err := s.cluster.DeleteResource(d.name); err != nil && !errors.Is(err, drbd.ErrNotFound) {
-		return fmt.Errorf("deleting resource definition: %w", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(d.resources)) {
-		s.store(d, d.resources[name], nil)
-	}
-	delete(s.definitions, fold(resourceName))
-	return nil
 }
 
 // ReplicaNodes returns the names of the nodes with a resource of a definition, sorted.

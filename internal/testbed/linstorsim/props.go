@@ -1,6 +1,9 @@
 package linstorsim
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -9,16 +12,19 @@ import (
 
 // Properties that DRBD's behaviour depends on.
 const (
-	PropQuorum                 = "DrbdOptions/Resource/quorum"
-	PropOnNoQuorum             = "DrbdOptions/Resource/on-no-quorum"
-	PropOnSuspendedPrimary     = "DrbdOptions/Resource/on-suspended-primary-outdated"
-	PropRRConflict             = "DrbdOptions/Net/rr-conflict"
-	PropAllowTwoPrimaries      = "DrbdOptions/Net/allow-two-primaries"
+	PropQuorum             = "DrbdOptions/Resource/quorum"
+	PropOnNoQuorum         = "DrbdOptions/Resource/on-no-quorum"
+	PropOnSuspendedPrimary = "DrbdOptions/Resource/on-suspended-primary-outdated"
+	PropRRConflict         = "DrbdOptions/Net/rr-conflict"
+	PropAllowTwoPrimaries  = "DrbdOptions/Net/allow-two-primaries"
+	// PropAutoTieBreaker lets LINSTOR add and remove tie-breakers; see [Options.TieBreakers].
+	PropAutoTieBreaker         = "DrbdOptions/auto-add-quorum-tiebreaker"
 	propOnNoDataAccessible     = "DrbdOptions/Resource/on-no-data-accessible"
 	propAutoQuorum             = "DrbdOptions/auto-quorum"
-	propAutoTieBreaker         = "DrbdOptions/auto-add-quorum-tiebreaker"
 	propAutoEvictAllowEviction = "DrbdOptions/AutoEvictAllowEviction"
-	propQuorumSetBy            = "Internal/Drbd/QuorumSetBy"
+	// PropQuorumSetBy is "user" beside a quorum that a person has set.
+	PropQuorumSetBy = "Internal/Drbd/QuorumSetBy"
+	setByUser       = "user"
 )
 
 // drbdOptions are the properties that satellites write into DRBD's configuration, with the options' names.
@@ -38,93 +44,150 @@ func PiraeusProps() map[string]string {
 		PropRRConflict:             drbd.RRConflictRetryConnect,
 		propOnNoDataAccessible:     "suspend-io",
 		propAutoQuorum:             "suspend-io",
-		propAutoTieBreaker:         "True",
+		PropAutoTieBreaker:         "True",
 		propAutoEvictAllowEviction: "false",
 	}
 }
 
-// SetControllerProperty sets a property of the controller; an empty value removes it.
+// ErrInvalidProperty says that LINSTOR does not take the property at that level.
+var ErrInvalidProperty = errors.New("invalid property key")
+
+// SetControllerProperty sets a property of the controller; an empty value removes it. A quorum is written into every
+// definition whose quorum nobody has set there or on its group, and REST shows it at once, but the satellites are told
+// of the controller's properties only: they go on with the definition's value that they heard last.
 func (s *Server) SetControllerProperty(key, value string) {
-	s.setProperty(func() map[string]string { return s.props }, key, value)
-}
-
-// SetNodeProperty sets a property of a node; an empty value removes it.
-func (s *Server) SetNodeProperty(nodeName, key, value string) {
-	s.setProperty(func() map[string]string {
-		if n := s.nodes[fold(nodeName)]; n != nil {
-			return n.props
-		}
-		return nil
-	}, key, value)
-}
-
-// SetGroupProperty sets a property of a resource group, which is created if need be; an empty value removes it.
-func (s *Server) SetGroupProperty(group, key, value string) {
-	s.setProperty(func() map[string]string {
-		if s.groups[group] == nil {
-			s.groups[group] = map[string]string{}
-		}
-		return s.groups[group]
-	}, key, value)
-}
-
-// SetDefinitionProperty sets a property of a resource definition; an empty value removes it. Quorum set here is
-// the user's: LINSTOR's automatics leave it alone.
-func (s *Server) SetDefinitionProperty(resourceName, key, value string) {
-	s.setProperty(func() map[string]string {
-		d := s.definitions[fold(resourceName)]
-		if d == nil {
-			return nil
-		}
-		if key == PropQuorum {
-			d.props[propQuorumSetBy] = "user"
-		}
-		return d.props
-	}, key, value, resourceName)
-}
-
-// SetResourceProperty sets a property of one resource; an empty value removes it.
-func (s *Server) SetResourceProperty(resourceName, nodeName, key, value string) {
-	s.setProperty(func() map[string]string {
-		if d := s.definitions[fold(resourceName)]; d != nil && d.resources[fold(nodeName)] != nil {
-			return d.resources[fold(nodeName)].props
-		}
-		return nil
-	}, key, value, resourceName)
-}
-
-// setProperty changes one level's properties and brings the outcome to the nodes that can be reached. The others
-// learn of it when they are back. Where definitions are named, the level is theirs alone, else that of all.
-func (s *Server) setProperty(level func() map[string]string, key, value string, names ...string) {
 	s.mu.Lock()
-	props := level()
-	switch {
-	case props == nil:
-	case value == "":
-		delete(props, key)
-	default:
-		props[key] = value
+	setQuorumAware(s.props, key, value)
+	var touched []string
+	if key == PropQuorum || key == PropAutoTieBreaker {
+		for _, name := range slices.Sorted(maps.Keys(s.definitions)) {
+			if s.automatics(s.definitions[name]) {
+				touched = append(touched, name)
+			}
+		}
 	}
-	if len(names) == 0 || key == PropQuorum {
-		names = slices.Sorted(maps.Keys(s.definitions))
+	var jobs []job
+	if drbdOptions[key] != "" {
+		jobs = s.repeated(func(*node) bool { return true })
 	}
+	s.mu.Unlock()
+	s.run(jobs)
+	for _, name := range touched {
+		// A tie-breaker that comes or goes touches the definition.
+		s.send(name)
+	}
+}
+
+// SetNodeProperty sets a property of a node; an empty value removes it. LINSTOR takes no quorum there.
+func (s *Server) SetNodeProperty(nodeName, key, value string) error {
 	if key == PropQuorum {
-		// The automatic looks at them all.
-		for _, name := range names {
-			s.updateQuorum(s.definitions[name])
+		return fmt.Errorf("setting %s on node %s: %w", key, nodeName, ErrInvalidProperty)
+	}
+	s.mu.Lock()
+	n := s.nodes[fold(nodeName)]
+	if n == nil {
+		s.mu.Unlock()
+		return fmt.Errorf("node %s: %w", nodeName, ErrNotFound)
+	}
+	set(n.props, key, value)
+	var jobs []job
+	if drbdOptions[key] != "" {
+		jobs = s.repeated(func(other *node) bool { return other == n })
+	}
+	s.mu.Unlock()
+	s.run(jobs)
+	return nil
+}
+
+// SetGroupProperty sets a property of a resource group, which is created if need be; an empty value removes it. All of
+// the group's definitions are sent to their satellites.
+func (s *Server) SetGroupProperty(group, key, value string) {
+	_ = s.setGroup(group, map[string]string{key: value})
+}
+
+// setGroup changes properties of a group in one commit.
+func (s *Server) setGroup(group string, props map[string]string) (result outcome) {
+	s.mu.Lock()
+	if s.groups[group] == nil {
+		s.groups[group] = map[string]string{}
+	}
+	for key, value := range props {
+		setQuorumAware(s.groups[group], key, value)
+	}
+	var touched []string
+	for _, name := range slices.Sorted(maps.Keys(s.definitions)) {
+		if d := s.definitions[name]; d.group == group {
+			s.automatics(d)
+			touched = append(touched, name)
 		}
 	}
 	s.mu.Unlock()
-	if drbdOptions[key] == "" {
-		return
+	for _, name := range touched {
+		one := s.send(name)
+		result.failed, result.hung = result.failed || one.failed, result.hung || one.hung
 	}
-	for _, name := range names {
-		s.adjustDefinition(name)
+	return result
+}
+
+// SetDefinitionProperty sets a property of a resource definition, and sends the definition to its satellites; an empty
+// value removes it. Quorum set here is the user's: LINSTOR's automatics leave it alone until it is removed.
+func (s *Server) SetDefinitionProperty(resourceName, key, value string) {
+	_ = s.setDefinition(resourceName, map[string]string{key: value})
+}
+
+// setDefinition changes properties of a definition in one commit.
+func (s *Server) setDefinition(resourceName string, props map[string]string) outcome {
+	s.mu.Lock()
+	d := s.definitions[fold(resourceName)]
+	if d == nil {
+		s.mu.Unlock()
+		return outcome{}
+	}
+	for key, value := range props {
+		setQuorumAware(d.props, key, value)
+	}
+	s.automatics(d)
+	s.mu.Unlock()
+	return s.send(d.name)
+}
+
+// SetResourceProperty sets a property of one resource, and sends the definition to its satellites; an empty value
+// removes it. LINSTOR takes no quorum there.
+func (s *Server) SetResourceProperty(resourceName, nodeName, key, value string) error {
+	if key == PropQuorum {
+		return fmt.Errorf("setting %s on resource %s on node %s: %w", key, resourceName, nodeName, ErrInvalidProperty)
+	}
+	s.mu.Lock()
+	d := s.definitions[fold(resourceName)]
+	if d == nil || d.resources[fold(nodeName)] == nil {
+		s.mu.Unlock()
+		return fmt.Errorf("resource %s on node %s: %w", resourceName, nodeName, ErrNotFound)
+	}
+	set(d.resources[fold(nodeName)].props, key, value)
+	s.mu.Unlock()
+	s.send(d.name)
+	return nil
+}
+
+func set(props map[string]string, key, value string) {
+	if value == "" {
+		delete(props, key)
+	} else {
+		props[key] = value
+	}
+}
+
+// setQuorumAware sets a property and, beside a quorum, the mark that a person set it.
+func setQuorumAware(props map[string]string, key, value string) {
+	set(props, key, value)
+	if key == PropQuorum {
+		set(props, PropQuorumSetBy, map[bool]string{true: setByUser}[value != ""])
 	}
 }
 
 // effective is the value of a property as a node's satellite writes it into DRBD's configuration: resource,
-// definition, group, node, controller. Without a resource, those levels are left out.
+// definition, group, node, controller. Without a resource, those levels are left out. Of quorum the satellite knows what
+// it was last sent, see [resource].
 func (s *Server) effective(d *definition, rsc *resource, key string) string {
 	levels := []map[string]string{d.props, s.groups[d.group], s.props}
 	if rsc != nil {
@@ -138,91 +201,31 @@ func (s *Server) effective(d *definition, rsc *resource, key string) string {
 	return ""
 }
 
+// usersQuorum is the quorum that a person has set on the definition, its group or the controller; empty when nobody has.
+func (s *Server) usersQuorum(d *definition) string {
+	if d.props[PropQuorumSetBy] == setByUser {
+		return d.props[PropQuorum]
+	}
+	return cmp.Or(s.groups[d.group][PropQuorum], s.props[PropQuorum])
+}
+
+// wantedQuorum is the quorum that LINSTOR tells the satellites when it sends a definition.
+func (s *Server) wantedQuorum(d *definition) string {
+	return cmp.Or(d.props[PropQuorum], s.groups[d.group][PropQuorum], s.props[PropQuorum])
+}
+
 // updateQuorum is LINSTOR's automatic: unless a user set the quorum, the definition gets majority or off.
 func (s *Server) updateQuorum(d *definition) {
-	if !d.drbd() || d.props[propQuorumSetBy] == "user" {
+	if !d.drbd() {
 		return
 	}
-	for _, level := range []map[string]string{s.groups[d.group], s.props} {
-		if value := level[PropQuorum]; value != "" {
-			d.props[PropQuorum] = value
-			return
-		}
+	if value := s.usersQuorum(d); value != "" {
+		d.props[PropQuorum] = value
+		return
 	}
-	diskful, diskless := 0, 0
-	for _, rsc := range d.resources {
-		switch {
-		case rsc.has(FlagDelete) || rsc.has(FlagInactive):
-		case rsc.has(FlagDiskless):
-			diskless++
-		default:
-			diskful++
-		}
-	}
+	diskful, diskless, _ := d.voters()
 	d.props[PropQuorum] = drbd.QuorumOff
 	if diskful >= 3 || diskful == 2 && diskless >= 1 {
 		d.props[PropQuorum] = drbd.QuorumMajority
-	}
-}
-
-// adjustment is one DRBD option that a satellite sets.
-type adjustment struct{ resource, node, option, value string }
-
-// adjustDefinition brings a definition's settings to all nodes that can be reached.
-func (s *Server) adjustDefinition(resourceName string) {
-	s.mu.Lock()
-	var list []adjustment
-	if d := s.definitions[fold(resourceName)]; d != nil {
-		for _, name := range slices.Sorted(maps.Keys(d.resources)) {
-			list = append(list, s.adjustments(d, d.resources[name])...)
-		}
-	}
-	s.mu.Unlock()
-	s.apply(list)
-}
-
-// adjust brings all settings to a node, and carries out the deletions that have waited for it.
-func (s *Server) adjust(nodeName string) {
-	type deletion struct {
-		d   *definition
-		rsc *resource
-	}
-	var list []adjustment
-	var deletions []deletion
-	s.onNode(nodeName, func(n *node) {
-		s.eachOn(n, func(d *definition, rsc *resource) {
-			if n.reports() && rsc.has(FlagDelete) && !rsc.has(FlagEvicted) {
-				deletions = append(deletions, deletion{d, rsc})
-				return
-			}
-			list = append(list, s.adjustments(d, rsc)...)
-		})
-	})
-	s.apply(list)
-	for _, x := range deletions {
-		if s.forget(x.d, x.rsc) != nil {
-			// A replica that is open by then keeps its flag, and gets the settings like any other.
-			s.adjustDefinition(x.d.name)
-		}
-	}
-}
-
-// adjustments lists the DRBD options of one resource, none if its satellite does not listen.
-func (s *Server) adjustments(d *definition, rsc *resource) []adjustment {
-	if !d.drbd() || d.volumes == 0 || !rsc.node.reports() {
-		return nil
-	}
-	var list []adjustment
-	for _, key := range slices.Sorted(maps.Keys(drbdOptions)) {
-		list = append(list, adjustment{d.name, rsc.node.name, drbdOptions[key], s.effective(d, rsc, key)})
-	}
-	return list
-}
-
-func (s *Server) apply(list []adjustment) {
-	for _, a := range list {
-		// LINSTOR refuses a value that DRBD does not know when it is set; here it just never reaches DRBD. A
-		// resource may have been deleted meanwhile.
-		_ = s.cluster.SetOption(a.resource, a.option, a.value, a.node)
 	}
 }

@@ -166,7 +166,7 @@ func (s *Server) node(n *node) nodeJSON {
 			UUID: uuidOf("interface", n.name),
 		}},
 		ConnectionStatus: n.status,
-		UUID:             uuidOf("node", n.name),
+		UUID:             n.uuid,
 		StorageProviders: []string{"DISKLESS", "LVM", "LVM_THIN"},
 		ResourceLayers:   []string{LayerDRBD, LayerStorage},
 	}

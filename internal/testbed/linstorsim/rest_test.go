@@ -203,9 +203,17 @@ func TestViewWaitsForASilentSatelliteAndTheListDoesNot(t *testing.T) {
 		if took := time.Since(start); took != 0 {
 			t.Errorf("the view of another node took %s", took)
 		}
-		b.get("/v1/view/resources")
+		status, text := b.get("/v1/view/resources")
 		if took := time.Since(start); took != 6*time.Second {
 			t.Errorf("the view took %s, want the ping timeout", took)
+		}
+		if status != http.StatusInternalServerError || text != `[{"ret_code":-4611686018427386906}]` {
+			t.Errorf("the view whose satellite was given up = %d %s", status, text)
+		}
+		b.linstor.CutSatellite("node-a")
+		time.AfterFunc(3*time.Second, func() { b.linstor.RestoreSatellite("node-a") })
+		if status, _ := b.get("/v1/view/resources"); status != http.StatusOK {
+			t.Errorf("the view whose satellite was heard again = %d", status)
 		}
 	})
 }
@@ -235,9 +243,8 @@ func TestQuorumSettings(t *testing.T) {
 			t.Errorf("automatic quorum of two = %s, DRBD runs %s", got, quorum(t, b, "node-a"))
 		}
 		b.linstor.SetDefinitionProperty(pvc, linstorsim.PropQuorum, "2")
-		b.linstor.SetResourceProperty(pvc, "node-b", linstorsim.PropQuorum, "1")
-		if a, c := quorum(t, b, "node-a"), quorum(t, b, "node-b"); a != "2" || c != "1" {
-			t.Errorf("DRBD runs %s and %s, want 2 and 1", a, c)
+		if a, c := quorum(t, b, "node-a"), quorum(t, b, "node-b"); a != "2" || c != "2" {
+			t.Errorf("DRBD runs %s and %s, want 2", a, c)
 		}
 		b.linstor.StopSatellite("node-a")
 		b.linstor.SetDefinitionProperty(pvc, linstorsim.PropQuorum, "all")
@@ -250,14 +257,20 @@ func TestQuorumSettings(t *testing.T) {
 			t.Errorf("after the satellite is back, the node runs %s, want all", got)
 		}
 		b.linstor.SetDefinitionProperty(pvc, linstorsim.PropQuorum, "")
-		b.linstor.SetNodeProperty("node-a", linstorsim.PropQuorum, "majority")
-		b.linstor.SetControllerProperty(linstorsim.PropQuorum, "off")
-		if got := quorum(t, b, "node-a"); got != "majority" {
-			t.Errorf("a node's own setting against the controller's: %s, want majority", got)
+		if got := read(); got != "off" || quorum(t, b, "node-a") != "off" {
+			t.Errorf("quorum of two that nobody sets any more = %s, DRBD runs %s", got, quorum(t, b, "node-a"))
 		}
-		b.linstor.SetGroupProperty(linstorsim.DefaultGroup, linstorsim.PropQuorum, "3")
-		if got := quorum(t, b, "node-a"); got != "3" {
-			t.Errorf("the group's setting against a node's: %s, want 3", got)
+		b.linstor.SetGroupProperty(linstorsim.DefaultGroup, linstorsim.PropQuorum, "2")
+		if got := read(); got != "2" || quorum(t, b, "node-a") != "2" {
+			t.Errorf("the group's quorum: the definition shows %s, DRBD runs %s, want 2", got, quorum(t, b, "node-a"))
+		}
+		for level, err := range map[string]error{
+			"node":     b.linstor.SetNodeProperty("node-a", linstorsim.PropQuorum, "majority"),
+			"resource": b.linstor.SetResourceProperty(pvc, "node-a", linstorsim.PropQuorum, "majority"),
+		} {
+			if !errors.Is(err, linstorsim.ErrInvalidProperty) {
+				t.Errorf("setting a quorum on a %s = %v, want a refusal", level, err)
+			}
 		}
 	})
 }
@@ -330,13 +343,13 @@ func TestSettingsOfEachLevelComeAndGo(t *testing.T) {
 			b.linstor.SetGroupProperty(linstorsim.DefaultGroup, key, value)
 		}, []string{pvc, second}},
 		"nodes": {func(b *bed, key, value string) {
-			b.linstor.SetNodeProperty("node-a", key, value)
-			b.linstor.SetNodeProperty("node-b", key, value)
+			must(b.t, b.linstor.SetNodeProperty("node-a", key, value))
+			must(b.t, b.linstor.SetNodeProperty("node-b", key, value))
 		}, []string{pvc, second}},
 		"definition": {func(b *bed, key, value string) { b.linstor.SetDefinitionProperty("PVC-2", key, value) }, []string{second}},
 		"resources": {func(b *bed, key, value string) {
-			b.linstor.SetResourceProperty(pvc, "node-a", key, value)
-			b.linstor.SetResourceProperty(pvc, "node-b", key, value)
+			must(b.t, b.linstor.SetResourceProperty(pvc, "node-a", key, value))
+			must(b.t, b.linstor.SetResourceProperty(pvc, "node-b", key, value))
 		}, []string{pvc}},
 	}
 	for name, tc := range cases {

@@ -1,6 +1,9 @@
 package linstorsim
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Connection states of a node, as LINSTOR shows them.
 const (
@@ -12,6 +15,7 @@ const (
 // node is one LINSTOR node and the controller's connection to its satellite.
 type node struct {
 	name  string
+	uuid  string
 	flags []string
 	props map[string]string
 
@@ -19,6 +23,16 @@ type node struct {
 	running, reachable bool
 	// broken is set when the satellite process of the present connection is gone without having closed it.
 	broken bool
+	// pingTimeout is the node's own, see [Server.SetPingTimeout]; zero where it has none.
+	pingTimeout time.Duration
+	// adjustFaults are what goes wrong with adjusts, by resource; of all of them by the empty name.
+	adjustFaults map[string]AdjustFault
+	// adjustDelay replaces the option's of that name where it is not nil.
+	adjustDelay *time.Duration
+	// pending is the adjust that the satellite has been told of by a full sync and has not begun yet.
+	pending map[string]job
+	// syncs counts the full syncs: a later one replaces what an earlier one left to do.
+	syncs int
 	// frozen makes the controller see nothing of the satellite any more without noticing it.
 	frozen bool
 
@@ -29,13 +43,34 @@ type node struct {
 	lost time.Time
 	// attempt tells planned steps of an earlier connection from those of the present one.
 	attempt int
+	// speaking is set while the values of a satellite that is not ONLINE yet are shown already, partial while its
+	// connections are not complete.
+	speaking, partial bool
+	// eventsEnded is the number of the last end of the satellite's events2 until it has got over it, then 0.
+	eventsEnded int
+	// queued are the definitions that were sent to the satellite while it was silent.
+	queued map[string]bool
+	// stranger is set while LINSTOR does not know the node, evicted while it does not talk to it.
+	stranger, evicted bool
 	// unsettled is closed when the controller has found out that a silent satellite is gone, or that it is not.
 	unsettled chan struct{}
 }
 
 // reports tells whether the satellite's words reach the controller.
 func (n *node) reports() bool {
-	return n.connected && n.status == Online && n.running && n.reachable && !n.broken && !n.frozen
+	return n.linked() && (n.status == Online || n.speaking) && n.eventsEnded == 0
+}
+
+// listens tells whether what LINSTOR sends reaches the satellite.
+func (n *node) listens() bool { return n.linked() && n.status == Online }
+
+func (n *node) linked() bool {
+	return n.connected && n.running && n.reachable && !n.broken && !n.frozen
+}
+
+// hangUp forgets what belongs to a connection that has ended.
+func (n *node) hangUp() {
+	n.speaking, n.partial, n.eventsEnded, n.queued = false, false, 0, nil
 }
 
 // settle releases those who wait for a silent satellite.
@@ -46,14 +81,21 @@ func (n *node) settle() {
 	}
 }
 
-// AddNode adds a node with an ONLINE satellite to LINSTOR and, where it is missing, to the cluster.
+// AddNode adds a node with an ONLINE satellite to LINSTOR and, where it is missing, to the cluster. A node that LINSTOR
+// has forgotten is as it is by now, and joins if it can be reached.
 func (s *Server) AddNode(name string) {
 	s.cluster.AddNode(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.nodes[fold(name)] == nil {
-		s.nodes[fold(name)] = &node{
+	key := fold(name)
+	if n := s.strangers[key]; n != nil {
+		s.recall(n)
+		s.join(n, n.attempt)
+	}
+	if s.nodes[key] == nil {
+		s.nodes[key] = &node{
 			name: name, props: map[string]string{}, status: Online, connected: true, running: true, reachable: true,
+			uuid: s.newUUID("node", name),
 		}
 	}
 }
@@ -61,17 +103,17 @@ func (s *Server) AddNode(name string) {
 func (s *Server) displayName(nodeName string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := s.nodes[fold(nodeName)]; n != nil {
+	if n := cmp.Or(s.nodes[fold(nodeName)], s.strangers[fold(nodeName)]); n != nil {
 		return n.name
 	}
 	return nodeName
 }
 
-// onNode runs f with the lock held if there is such a node.
+// onNode runs f with the lock held if there is such a node, whether or not LINSTOR knows it.
 func (s *Server) onNode(nodeName string, f func(*node)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := s.nodes[fold(nodeName)]; n != nil {
+	if n := cmp.Or(s.nodes[fold(nodeName)], s.strangers[fold(nodeName)]); n != nil {
 		f(n)
 	}
 }
@@ -84,7 +126,7 @@ func (s *Server) fallSilent(n *node) {
 	n.unsettled = make(chan struct{})
 	n.attempt++
 	attempt := n.attempt
-	s.later(s.options.PingTimeout, func() {
+	s.later(cmp.Or(n.pingTimeout, s.options.PingTimeout), func() {
 		if n.attempt == attempt && !n.frozen {
 			s.lose(n, 0)
 		}
@@ -101,6 +143,7 @@ func (s *Server) closedByPeer(n *node) {
 // lose makes the controller forget what a satellite reported, with one event for every value that was known.
 func (s *Server) lose(n *node, statusLag time.Duration) {
 	n.connected, n.broken = false, false
+	n.hangUp()
 	n.lost = time.Now()
 	n.attempt++
 	attempt := n.attempt
@@ -129,20 +172,45 @@ func (s *Server) reconnect(n *node) {
 
 // join is a successful attempt to connect: CONNECTED, a full sync, ONLINE.
 func (s *Server) join(n *node, attempt int) {
-	if n.attempt != attempt || n.connected || !n.running || !n.reachable {
+	if n.attempt != attempt || n.connected || !n.running || !n.reachable || n.stranger || n.evicted {
 		return
 	}
 	n.attempt++
 	attempt = n.attempt
 	n.connected, n.broken, n.status = true, false, Joining
+	current := func() bool { return n.attempt == attempt && n.connected }
+	early := min(s.options.ValuesBeforeOnline, s.options.SyncDuration)
+	if early > 0 {
+		s.later(s.options.SyncDuration-early, func() {
+			if current() {
+				n.speaking = true
+				s.firstWords(n, current)
+			}
+		})
+	}
 	s.later(s.options.SyncDuration, func() {
-		if n.attempt != attempt || !n.connected {
+		if !current() {
 			return
 		}
 		n.status = Online
-		s.reportAll(n)
-		// The full sync brings settings and deletions to the node. Changing the cluster needs the lock free.
-		name := n.name
-		time.AfterFunc(0, func() { s.adjust(name) })
+		if early == 0 {
+			s.firstWords(n, current)
+		}
+		s.fullSync(n)
+	})
+}
+
+// firstWords shows the values of a satellite that is back: at first not all of them.
+func (s *Server) firstWords(n *node, current func() bool) {
+	n.partial = s.options.PartialConnections > 0
+	s.reportAll(n)
+	if !n.partial {
+		return
+	}
+	s.later(s.options.PartialConnections, func() {
+		if current() {
+			n.partial = false
+			s.reportAll(n)
+		}
 	})
 }

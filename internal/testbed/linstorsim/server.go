@@ -36,6 +36,23 @@ type Options struct {
 	// ReplayDelay is the time between taking the snapshot for "Last-Event-ID: current" and sending it. Changes in
 	// between reach the subscribers before their own older value. Default none.
 	ReplayDelay time.Duration
+	// ValuesBeforeOnline is how long before ONLINE the values of a returning satellite are shown, at most the
+	// SyncDuration. LINSTOR shows them up to 6 s before. Default none.
+	ValuesBeforeOnline time.Duration
+	// PartialConnections is how long the first values of a returning satellite lack in_use and all connections but one,
+	// about 100 ms. Default none.
+	PartialConnections time.Duration
+	// AdjustDelay is the time from a returning satellite being ONLINE to its adjust of what the full sync brought; until
+	// then DRBD there runs what it ran before. Default 200 ms. See [Server.DelayAdjust].
+	AdjustDelay time.Duration
+	// CommitDelay is the time between the two commits of a deletion or a disk's removal. Default none.
+	CommitDelay time.Duration
+	// TieBreakers lets LINSTOR add and remove tie-breakers by itself where [PropAutoTieBreaker] is true, whenever
+	// replicas or settings of a definition change after its creation.
+	TieBreakers bool
+	// HeadersAtOnce sends an event stream's headers at once, as the LINSTOR 1.33 and 1.34 that were tried do. By default
+	// they come with the first event, which LINSTOR's HTTP server allows and which is harder on clients.
+	HeadersAtOnce bool
 	// ThickPools makes the storage pools LVM instead of LVM_THIN. With thin pools, view/resources waits for
 	// satellites that are silent and not yet given up, as LINSTOR does.
 	ThickPools bool
@@ -50,8 +67,10 @@ type Server struct {
 	options Options
 	mux     *http.ServeMux
 
-	mu          sync.Mutex
-	nodes       map[string]*node
+	mu    sync.Mutex
+	nodes map[string]*node
+	// strangers are the nodes that LINSTOR has forgotten. They go on without it.
+	strangers   map[string]*node
 	definitions map[string]*definition
 	groups      map[string]map[string]string
 	props       map[string]string
@@ -59,6 +78,10 @@ type Server struct {
 	requests    map[Kind]int
 	intercept   func(http.ResponseWriter, *http.Request) bool
 	servers     []*http.Server
+	// births counts how often an object of a name has been made.
+	births map[string]int
+	// eventEnds counts the ends of all satellites' events2.
+	eventEnds int
 	// ports counts the definitions that there have ever been.
 	ports int
 	// process counts the controller's processes; what an earlier one had planned does not happen.
@@ -83,6 +106,7 @@ func New(cluster *drbd.Cluster, options Options) *Server {
 		{&options.SyncDuration, 500 * time.Millisecond},
 		{&options.StartDuration, time.Second},
 		{&options.ReplayDelay, 0},
+		{&options.AdjustDelay, 200 * time.Millisecond},
 	} {
 		if *d.value == 0 {
 			*d.value = d.standard
@@ -96,6 +120,8 @@ func New(cluster *drbd.Cluster, options Options) *Server {
 		cluster:     cluster,
 		options:     options,
 		nodes:       map[string]*node{},
+		strangers:   map[string]*node{},
+		births:      map[string]int{},
 		definitions: map[string]*definition{},
 		groups:      map[string]map[string]string{DefaultGroup: {}},
 		props:       maps.Clone(options.ControllerProps),
@@ -178,6 +204,7 @@ func (s *Server) Stop() {
 	for _, n := range s.nodes {
 		n.settle()
 		n.connected, n.status, n.frozen = false, Offline, false
+		n.hangUp()
 	}
 	for _, d := range s.definitions {
 		for _, rsc := range d.resources {

@@ -37,13 +37,25 @@ func (s *Server) report(d *definition, rsc *resource) {
 		s.store(d, rsc, &values{inUse: new(false), mayPromote: new(false), score: new(0)})
 	}
 	rsc.fresh = false
-	s.store(d, rsc, &values{
+	v := &values{
 		inUse:       new(state.Role == drbd.Primary),
 		mayPromote:  new(state.MayPromote),
 		score:       new(state.Score),
 		connections: state.Connections,
 		disks:       state.DiskStates,
-	})
+	}
+	if rsc.node.partial {
+		v.inUse, v.connections = nil, firstOf(state.Connections)
+	}
+	s.store(d, rsc, v)
+}
+
+// firstOf is the first one of a replica's connections.
+func firstOf(connections map[string]string) map[string]string {
+	for _, peer := range slices.Sorted(maps.Keys(connections)) {
+		return map[string]string{peer: connections[peer]}
+	}
+	return nil
 }
 
 // store replaces what the controller knows of a replica, nil being nothing. If may promote changed, among true,

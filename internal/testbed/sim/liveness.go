@@ -36,6 +36,7 @@ func newLiveness() liveness {
 // check holds the world as it is against the invariants that no single act can break.
 func (w *world) check() {
 	w.listen()
+	w.watchSatellites()
 	for _, p := range w.processes {
 		if p.synced.IsZero() && p.feed.Status().Synced {
 			p.synced = time.Now()
@@ -121,7 +122,7 @@ func (w *world) canAct() bool {
 	return 2*unwell <= len(w.history.World.Nodes)
 }
 
-// nodeIsWell tells whether nothing at all is wrong with a node.
+// nodeIsWell tells whether nothing at all is wrong with a node. A volume that was closed under its pod says nothing of it.
 func (w *world) nodeIsWell(node string) bool {
 	if !w.Linstor.Hears(node) || w.kubelet[node] {
 		return false
@@ -131,19 +132,7 @@ func (w *world) nodeIsWell(node string) bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(w.history.World.Workloads, func(p Workload) bool { return w.isDemotedUnder(p, node) })
-}
-
-// isDemotedUnder tells whether a pod runs on a node where a volume is not open that it needs open: a loss, too, for the guard.
-func (w *world) isDemotedUnder(p Workload, node string) bool {
-	pod := w.pod(p.Name)
-	if pod == nil || pod.Spec.NodeName != node || pod.Status.Phase != corev1.PodRunning {
-		return false
-	}
-	return slices.ContainsFunc(p.Volumes, func(name string) bool {
-		v := w.volume(name)
-		return opens(v) && w.closedFor(v.Resource(), node) > 0
-	})
+	return true
 }
 
 // mustGo tells whether the pod is one that has lost its storage for all to see.

@@ -76,6 +76,7 @@ func (w *world) auditRemoval(p *process, a *act, pod *corev1.Pod, options *clien
 	w.count(fmt.Sprintf("removed: %s", reason))
 	w.count(fmt.Sprintf("removed by force: %t", forced))
 
+	w.auditView(what)
 	if uid := options.Preconditions; uid == nil || uid.UID == nil || time.Since(p.acts.pods[*uid.UID]) > failover.MaxAge {
 		w.violated(ruleIdentity, "%s: its UID was not among those just read", what)
 	}

@@ -119,6 +119,7 @@ func (w *world) startProcess(name string) *process {
 	p.assembly = controllers.Assemble(p.config, p.kubelets, api, p.view, api, &recorder{world: w, process: p})
 	p.tasks.Go(func() { _ = p.feed.Start(p.ctx) })
 	p.tasks.Go(func() { _ = p.assembly.Vigil().Start(p.ctx) })
+	p.tasks.Go(func() { _ = p.assembly.Burial().Start(p.ctx) })
 	p.run(p.ctx, "clock", p.assembly.Clock(), p.volumes(p.assembly.ClockDoorbell()))
 	return p
 }

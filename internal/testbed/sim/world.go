@@ -49,6 +49,7 @@ type world struct {
 	trace bool
 	faults
 	liveness
+	satellites
 	// opened is since when a resource has not been open for writing on a node; zero while it is.
 	closed map[place]time.Time
 	// renewed is when a kubelet's Lease was last renewed.
@@ -103,7 +104,7 @@ func newWorld(ctx context.Context, h History, story bool) *world {
 		ctx: ctx, history: h, started: time.Now(), trace: story,
 		outcome: Outcome{Counts: make(map[string]int)}, faults: newFaults(), closed: make(map[place]time.Time), renewed: make(map[string]time.Time),
 		pods:     make(map[types.NamespacedName]*corev1.Pod),
-		liveness: newLiveness(),
+		liveness: newLiveness(), satellites: newSatellites(),
 	}
 	w.Cluster = virtual.New(ctx, virtual.Options{
 		DRBD: drbd.Options{Detect: func(observer, _ string) time.Duration { return h.World.Detect[observer] }},

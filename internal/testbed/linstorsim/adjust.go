@@ -1,0 +1,262 @@
+package linstorsim
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
+)
+
+// AdjustFault is what goes wrong when a satellite adjusts the DRBD of a resource.
+type AdjustFault int
+
+// Faults of an adjust. None of them shows on the replica, and none is tried again until something touches the definition
+// or the satellite connects anew.
+const (
+	// AdjustWorks is no fault.
+	AdjustWorks AdjustFault = iota
+	// AdjustFailsAtOptions changes nothing.
+	AdjustFailsAtOptions
+	// AdjustFailsAtPeers sets the options, and adds and removes no peer.
+	AdjustFailsAtPeers
+	// AdjustHangs changes nothing; LINSTOR waits for it.
+	AdjustHangs
+)
+
+// SetAdjustFault makes the adjusts of a resource on a node go wrong from now on; with an empty resource, those of all
+// resources there that have no fault of their own.
+func (s *Server) SetAdjustFault(nodeName, resourceName string, fault AdjustFault) {
+	s.onNode(nodeName, func(n *node) {
+		if n.adjustFaults == nil {
+			n.adjustFaults = map[string]AdjustFault{}
+		}
+		n.adjustFaults[fold(resourceName)] = fault
+		if fault == AdjustWorks {
+			delete(n.adjustFaults, fold(resourceName))
+		}
+	})
+}
+
+// DelayAdjust replaces [Options.AdjustDelay] for a node; [Immediately] is none, 0 the option's again.
+func (s *Server) DelayAdjust(nodeName string, d time.Duration) {
+	s.onNode(nodeName, func(n *node) {
+		n.adjustDelay = nil
+		if d != 0 {
+			n.adjustDelay = new(max(d, 0))
+		}
+	})
+}
+
+// job is one satellite's adjust of one resource.
+type job struct {
+	resource string
+	config   drbd.Config
+	// optionsOnly is set for a replica that is to be deleted and could not be.
+	optionsOnly bool
+}
+
+// job is what a satellite is to bring the DRBD of a resource to, as far as it was told.
+func (s *Server) job(d *definition, rsc *resource) job {
+	config := drbd.Config{Replica: rsc.spec(), Volumes: d.volumes, Options: map[string]string{}}
+	for key, option := range drbdOptions {
+		config.Options[option] = s.effective(d, rsc, key)
+	}
+	config.Options[drbd.OptionQuorum] = rsc.heard
+	for _, name := range slices.Sorted(maps.Keys(d.resources)) {
+		// Two diskless replicas have no connection.
+		if other := d.resources[name]; other != rsc && !other.leaves() && !(other.has(FlagDiskless) && rsc.has(FlagDiskless)) {
+			config.Peers = append(config.Peers, other.spec())
+		}
+	}
+	return job{d.name, config, rsc.leaves()}
+}
+
+// adjustable tells whether satellites have anything to do for a resource.
+func (d *definition) adjustable(rsc *resource) bool {
+	return d.drbd() && d.volumes > 0 && !rsc.has(FlagInactive)
+}
+
+// send sends a definition to its satellites, and carries out the deletions that LINSTOR itself has decided on. A satellite
+// that is silent hears of it when it is heard again, one that is away by its next full sync.
+func (s *Server) send(resourceName string) outcome {
+	s.mu.Lock()
+	d := s.definitions[fold(resourceName)]
+	if d == nil {
+		s.mu.Unlock()
+		return outcome{}
+	}
+	var jobs []job
+	var surplus []*resource
+	for _, name := range slices.Sorted(maps.Keys(d.resources)) {
+		rsc := d.resources[name]
+		switch n := rsc.node; {
+		case !d.adjustable(rsc):
+		case n.listens():
+			rsc.heard = s.wantedQuorum(d)
+			if j := s.job(d, rsc); n.pending != nil {
+				n.pending[fold(d.name)] = j
+			} else {
+				jobs = append(jobs, j)
+			}
+		case n.connected && n.status == Online:
+			if n.queued == nil {
+				n.queued = map[string]bool{}
+			}
+			n.queued[fold(d.name)] = true
+		}
+		if rsc.surplus && rsc.node.listens() {
+			rsc.surplus = false
+			surplus = append(surplus, rsc)
+		}
+	}
+	s.mu.Unlock()
+	result := s.run(jobs)
+	for _, rsc := range surplus {
+		// One that somebody has opened meanwhile stays, with its flag.
+		_ = s.forget(d, rsc)
+	}
+	return result
+}
+
+// repeated lists what the satellites of some nodes do when they hear of other properties than a definition's: they adjust
+// everything to what they know.
+func (s *Server) repeated(of func(*node) bool) (jobs []job) {
+	for _, key := range slices.Sorted(maps.Keys(s.definitions)) {
+		d := s.definitions[key]
+		for _, name := range slices.Sorted(maps.Keys(d.resources)) {
+			if rsc := d.resources[name]; of(rsc.node) && rsc.node.listens() && rsc.node.pending == nil && d.adjustable(rsc) {
+				jobs = append(jobs, s.job(d, rsc))
+			}
+		}
+	}
+	return jobs
+}
+
+// outcome is how the satellites fared.
+type outcome struct{ failed, hung bool }
+
+// run carries out adjusts, those of new replicas first: they are there when the others look for them.
+func (s *Server) run(jobs []job) (result outcome) {
+	known := func(j job) bool {
+		_, ok := s.cluster.Replica(j.resource, j.config.Replica.Node)
+		return ok
+	}
+	var old []job
+	for _, j := range jobs {
+		if known(j) {
+			old = append(old, j)
+		} else if !j.optionsOnly {
+			s.carryOut(j, &result)
+		}
+	}
+	for _, j := range old {
+		s.carryOut(j, &result)
+	}
+	return result
+}
+
+func (s *Server) carryOut(j job, result *outcome) {
+	fault := s.adjustFault(j.config.Replica.Node, j.resource)
+	var err error
+	switch {
+	case fault == AdjustHangs:
+		result.hung = true
+		return
+	case fault == AdjustFailsAtOptions:
+	case fault == AdjustFailsAtPeers || j.optionsOnly:
+		err = s.cluster.AdjustOptions(j.resource, j.config)
+	default:
+		err = s.cluster.Adjust(j.resource, j.config)
+	}
+	result.failed = result.failed || err != nil || fault != AdjustWorks
+}
+
+func (s *Server) adjustFault(nodeName, resourceName string) (fault AdjustFault) {
+	s.onNode(nodeName, func(n *node) {
+		var own bool
+		if fault, own = n.adjustFaults[fold(resourceName)]; !own {
+			fault = n.adjustFaults[""]
+		}
+	})
+	return fault
+}
+
+// fullSync tells a satellite everything. It adjusts a moment later, even if it is cut off meanwhile.
+func (s *Server) fullSync(n *node) {
+	pending := map[string]job{}
+	s.eachOn(n, func(d *definition, rsc *resource) {
+		if d.adjustable(rsc) {
+			rsc.heard = s.wantedQuorum(d)
+			pending[fold(d.name)] = s.job(d, rsc)
+		}
+	})
+	n.pending = pending
+	for _, d := range s.definitions {
+		// LINSTOR looks at them all after a full sync, and sends nothing of what it changes here.
+		s.updateQuorum(d)
+	}
+	delay := s.options.AdjustDelay
+	if n.adjustDelay != nil {
+		delay = *n.adjustDelay
+	}
+	serial := n.syncs + 1
+	n.syncs = serial
+	name := n.name
+	// Changing the cluster needs the lock free.
+	time.AfterFunc(delay, func() {
+		s.mu.Lock()
+		if n.syncs != serial || n.pending == nil || s.closed {
+			s.mu.Unlock()
+			return
+		}
+		jobs := slices.Collect(maps.Values(n.pending))
+		slices.SortFunc(jobs, func(a, b job) int { return strings.Compare(a.resource, b.resource) })
+		n.pending = nil
+		s.mu.Unlock()
+		s.run(jobs)
+		s.deleteWaiting(name)
+	})
+}
+
+// deliver brings a satellite that is heard again what was sent to it meanwhile.
+func (s *Server) deliver(nodeName string) {
+	var jobs []job
+	s.onNode(nodeName, func(n *node) {
+		if !n.listens() || n.pending != nil {
+			return
+		}
+		s.eachOn(n, func(d *definition, rsc *resource) {
+			if n.queued[fold(d.name)] && d.adjustable(rsc) {
+				rsc.heard = s.wantedQuorum(d)
+				jobs = append(jobs, s.job(d, rsc))
+			}
+		})
+		n.queued = nil
+	})
+	s.run(jobs)
+	s.deleteWaiting(nodeName)
+}
+
+// deleteWaiting carries out the deletions that have waited for a satellite. What is open stays, with its flag.
+func (s *Server) deleteWaiting(nodeName string) {
+	type deletion struct {
+		d   *definition
+		rsc *resource
+	}
+	var deletions []deletion
+	s.onNode(nodeName, func(n *node) {
+		if !n.listens() {
+			return
+		}
+		s.eachOn(n, func(d *definition, rsc *resource) {
+			if rsc.has(FlagDelete) && !rsc.has(FlagEvicted) {
+				deletions = append(deletions, deletion{d, rsc})
+			}
+		})
+	})
+	for _, x := range deletions {
+		_ = s.forget(x.d, x.rsc)
+	}
+}
