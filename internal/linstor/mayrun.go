@@ -261,7 +261,7 @@ func (e *entry) meet(r *replicaEntry, online bool, at span) {
 		r.peers[i].missing = 0
 	}
 	r.peers = slices.DeleteFunc(r.peers, func(p reportedPeer) bool {
-		return p.missing != 0 && online && r.reports.value && stampOf(at.start)-p.missing >= stamp(forgetPeer) && !r.lists(p.node) && e.replica(p.node) == nil
+		return p.missing != 0 && online && r.reports.value && stampOf(at.start)-p.missing >= stamp(forgetPeer)
 	})
 	for i := range r.peers {
 		p := &r.peers[i]
