@@ -40,7 +40,11 @@ func TestWhatANodeMayRunIsKeptForOthersWhileThatIsSeveralThings(t *testing.T) {
 			w.restart("a")
 			w.live(60)
 			w.told(Sets{"a": settingsOf("all a+b"), "b": settingsOf("off a+b, majority a+b, all a+b")}, 20)
+			w.set("off")
+			w.define()
+			w.told(Sets{"a": settingsOf("all a+b, off a+b"), "b": settingsOf("majority a+b, all a+b, off a+b")}, 20)
 			w.restart("b")
+			w.restart("a")
 			w.live(60)
 			w.told(nil, 0)
 		},
@@ -177,7 +181,7 @@ func TestAProcessThatStartsIsTold(t *testing.T) {
 		"before its first reading, of another quorum than LINSTOR wants now": func(w *world) {
 			w.tell("a", "off a+b, all a+b")
 			w.first()
-			w.live(12)
+			w.live(300)
 			w.want("a", "off a+b, all a+b, majority a+b")
 		},
 		"of a node that LINSTOR no longer lists": func(w *world) {
@@ -188,6 +192,22 @@ func TestAProcessThatStartsIsTold(t *testing.T) {
 			w.live(300)
 			w.want("a", "gone: anything: off a+b, majority a+b")
 			w.want("b", "majority b")
+			w.Retract("R", w.at(w.now))
+			w.want("a", "gone: anything: off a+b, majority a+b")
+		},
+		"of a node that is listed later, and has its word": func(w *world) {
+			a := w.replicas["a"]
+			delete(w.replicas, "a")
+			w.tell("a", "off a+b, majority a+b")
+			w.first()
+			w.live(5)
+			w.replicas["a"] = a
+			w.says("a")
+			w.wait(0.1)
+			w.look()
+			w.says("a")
+			w.look()
+			w.want("a", "anything: off a+b, majority a+b")
 		},
 	}.run(t, func(t *testing.T) *world { t.Helper(); return newWorld(t, "majority", "a", "b") })
 }

@@ -62,6 +62,14 @@ func TestAReplicaThatLinstorForgetsIsKeptUnlessItIsKnownToHaveGone(t *testing.T)
 			if got := w.replica(w.t, "a").Online; !got.Known || got.Value {
 				w.t.Errorf("online: %+v", got)
 			}
+			if got := w.replica(w.t, "a").Connections; len(got) > 0 {
+				w.t.Errorf("connections: %+v", got)
+			}
+			w.nodes["a"], w.changed = statusOnline, nil
+			w.live(1)
+			if got := w.replica(w.t, "a").Online; !got.Value || !slices.Contains(w.changed, "R") {
+				w.t.Errorf("its node is ONLINE again: %+v, told of %v", got, w.changed)
+			}
 		},
 		"it was in use when it was last listed: a database is restored": func(w *world) {
 			w.replicas["a"].inUse = true

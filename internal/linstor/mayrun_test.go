@@ -95,6 +95,27 @@ func TestANodeMayRunAnythingUntilItIsKnownToRunTheFirstSetting(t *testing.T) {
 			w.look()
 			w.want("a", "majority a+b/c")
 		},
+		"LINSTOR has a state of its replica again, but not of its satellite": func(w *world) {
+			w.replicas["a"].quiet = true
+			w.first()
+			w.live(12)
+			w.nodes["a"] = "CONNECTED"
+			w.replicas["a"].quiet = false
+			w.live(5)
+			w.want("a", "anything: majority a+b/c")
+			w.nodes["a"] = statusOnline
+			w.live(1)
+			w.want("a", "majority a+b/c")
+		},
+		"its first word comes late": func(w *world) {
+			w.replicas["a"].quiet = true
+			w.first()
+			w.live(3)
+			w.replicas["a"].quiet = false
+			w.says("a")
+			w.look()
+			w.want("a", "anything: majority a+b/c")
+		},
 		"LINSTOR wants another setting meanwhile": func(w *world) {
 			w.first()
 			w.live(5)
@@ -171,6 +192,22 @@ func TestANodeRunsTheSettingByWhichItCreatedAReplica(t *testing.T) {
 			w.meet("b")
 			w.look()
 			w.want("a", "off a+b")
+		},
+		"it was placed together with another one, and neither has a disk": func(w *world) {
+			w.add("a")
+			w.says("a")
+			w.live(1)
+			w.add("c/")
+			w.add("d/")
+			w.says("c")
+			w.wait(0.1)
+			w.look()
+			w.want("c", "off a/c+d")
+			w.want("a", "off a, off a/c+d")
+			w.meet("c")
+			w.meet("d")
+			w.look()
+			w.want("a", "off a/c+d")
 		},
 		"it was there before, for all that is known": func(w *world) {
 			w.add("a")
@@ -394,6 +431,44 @@ func TestANodeThatMeetsANewReplicaHasAppliedTheSetting(t *testing.T) {
 			w.live(300)
 			w.want("a", "majority a+b+d, off a+b+d")
 		},
+		"it has no disk, and so meets but one of two that come": func(w *world) {
+			w.add("c/")
+			w.meet("c")
+			w.live(12)
+			w.says("c")
+			w.live(11)
+			w.add("d")
+			w.add("e/")
+			w.adapt("majority")
+			w.live(1)
+			w.want("c", "off a+b/c, majority a+b+d/c+e")
+			w.connect("c", "d")
+			w.live(1)
+			w.want("c", "majority a+b+d/c+e")
+		},
+		"a person sets the quorum on the group just before a replica comes": func(w *world) {
+			w.quorum = ""
+			w.define()
+			w.want("a", "off a+b")
+			w.applyGroup(wireGroup{Name: "DfltRscGrp", Props: map[string]string{propQuorum: "majority", propQuorumSetBy: setByUser}}, w.read(w.now))
+			w.live(2)
+			w.add("d")
+			w.look()
+			w.meet("d")
+			w.live(300)
+			w.want("a", "off a+b, majority a+b, majority a+b+d")
+		},
+		"a person sets the quorum on the controller just before a replica comes": func(w *world) {
+			w.quorum = "majority" // of all definitions, without a word of who has set it
+			w.applyControllerProps(map[string]string{propQuorum: "majority", propQuorumSetBy: setByUser}, w.read(w.now))
+			w.define()
+			w.live(2)
+			w.add("d")
+			w.look()
+			w.meet("d")
+			w.live(300)
+			w.want("a", "off a+b, majority a+b, majority a+b+d")
+		},
 		"it has no disk, and neither has the new replica": func(w *world) {
 			w.add("c/")
 			w.meet("c")
@@ -445,9 +520,76 @@ func TestAConnectionThatANodeHadBeforeShowsNothing(t *testing.T) {
 			w.replicas["a"].peers = []string{"b"}
 			w.look()
 			w.wait(0.1)
-			w.replicas["a"].peers = []string{"b", "c"}
 			w.look()
+			w.wait(0.1)
+			w.replicas["a"].peers = []string{"b", "c"}
+			w.add("c/")
+			w.adapt("majority")
+			w.live(300)
+			w.want("a", "off a+b, majority a+b/c")
+		},
+		"that happens twice": func(w *world) {
+			delete(w.replicas, "c")
+			w.adapt("off")
+			w.live(1)
+			for range 2 {
+				w.replicas["a"].peers = []string{"b"}
+				w.look()
+				w.wait(0.1)
+				w.replicas["a"].peers = []string{"b", "c"}
+				w.look()
+				w.wait(20)
+			}
+			w.replicas["a"].peers = []string{"b"}
+			w.look()
+			w.wait(0.1)
+			w.replicas["a"].peers = []string{"b", "c"}
+			w.add("c/")
+			w.adapt("majority")
+			w.live(300)
+			w.want("a", "off a+b, majority a+b/c")
+		},
+		"they are listed in part, and then LINSTOR has no state of the replica": func(w *world) {
+			delete(w.replicas, "c")
+			w.adapt("off")
+			w.live(1)
+			w.replicas["a"].peers = []string{"b"}
+			w.look()
+			w.replicas["a"].quiet = true
+			w.wait(5)
+			w.look()
+			w.wait(0.1)
+			w.replicas["a"].quiet = false
+			w.replicas["a"].peers = []string{"b", "c"}
+			w.add("c/")
+			w.adapt("majority")
+			w.live(300)
+			w.want("a", "off a+b, majority a+b/c")
+		},
+		"LINSTOR has no state of the replica for long, and then they are listed in part": func(w *world) {
+			delete(w.replicas, "c")
+			w.adapt("off")
+			w.live(1)
+			w.replicas["a"].quiet = true
 			w.live(20)
+			w.replicas["a"].quiet = false
+			w.replicas["a"].peers = []string{"b"}
+			w.look()
+			w.wait(0.1)
+			w.replicas["a"].peers = []string{"b", "c"}
+			w.add("c/")
+			w.adapt("majority")
+			w.live(300)
+			w.want("a", "off a+b, majority a+b/c")
+		},
+		"they are listed in part, and the replica goes and comes within a moment": func(w *world) {
+			w.replicas["a"].peers = []string{"b"}
+			w.live(20)
+			delete(w.replicas, "c")
+			w.adapt("off")
+			w.look()
+			w.wait(0.1)
+			w.replicas["a"].peers = []string{"b", "c"}
 			w.add("c/")
 			w.adapt("majority")
 			w.live(300)
@@ -577,6 +719,29 @@ func TestANodeThatHasBeenBackForAMinuteHasAppliedTheSetting(t *testing.T) {
 			w.readNodes()
 			w.want("a", both)
 		},
+		"only a node list has missed it so far": func(w *world) {
+			w.live(300)
+			w.set("all")
+			w.define()
+			w.nodes["a"] = "OFFLINE"
+			w.wait(1)
+			w.readNodes()
+			w.want("a", both+", all a+b")
+		},
+		"LINSTOR loses its state of the replica before a minute is over": func(w *world) {
+			w.restart("a")
+			w.live(50)
+			w.replicas["a"].quiet = true
+			w.live(300)
+			w.want("a", both)
+		},
+		"LINSTOR does not say for a while whether it is ONLINE": func(w *world) {
+			w.nodes["a"] = ""
+			w.live(5)
+			w.nodes["a"] = statusOnline
+			w.live(300)
+			w.want("a", both)
+		},
 		"the node list that missed it was asked for before the quorum was read": func(w *world) {
 			w.nodes["a"] = "OFFLINE"
 			list := []wireNode{{Name: "a", ConnectionStatus: "OFFLINE"}, {Name: "b", ConnectionStatus: statusOnline}}
@@ -659,4 +824,34 @@ func TestAReconnectBeforeTheReadingShowsNothing(t *testing.T) {
 	w.restart("a")
 	w.live(60)
 	w.want("a", "majority a+b")
+}
+
+// The vote of a replica that was taken down is gone for good: a node that still counts it needs the more.
+func TestOfAReplicaThatWasTakenDownNobodyNeedsToHear(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		quorum string
+		then   func(w *world)
+		want   string
+	}{
+		"majority":                       {"majority", func(*world) {}, "majority a+b"},
+		"all":                            {"all", func(*world) {}, "all a+b"},
+		"off":                            {"off", func(*world) {}, "off a+b+c, off a+b"},
+		"a number":                       {"2", func(*world) {}, "2 a+b+c, 2 a+b"},
+		"majority, which changes to all": {"majority", func(w *world) { w.adapt("all") }, "majority a+b+c, all a+b"},
+		"majority, and another one goes whose node is OFFLINE": {"majority", func(w *world) {
+			w.lose("b")
+			w.live(1)
+			w.remove("b")
+		}, "majority a+b, majority a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := knownWorld(t, tc.quorum, "a", "b", "c")
+			w.remove("c")
+			tc.then(w)
+			w.live(20)
+			w.want("a", tc.want)
+		})
+	}
 }

@@ -40,7 +40,7 @@ func newWorld(t *testing.T, quorum string, replicas ...string) *world {
 		storeTest: newStoreTest(), t: t, quorum: quorum,
 		replicas: map[string]*inWorld{}, nodes: map[string]string{}, silent: map[string]bool{},
 	}
-	for _, node := range []string{"a", "b", "c", "d"} {
+	for _, node := range []string{"a", "b", "c", "d", "e"} {
 		w.nodes[node] = statusOnline
 	}
 	w.applyControllerProps(nil, w.read(0))
