@@ -249,6 +249,7 @@ func TestANewVolumeIsNotHeldUp(t *testing.T) {
 				w.adapt("majority")
 				w.list()
 				w.want("a", "off a")
+				w.wait(0.05)
 				w.define()
 				w.want("a", "off a, majority a+b/c")
 			})
@@ -600,6 +601,7 @@ func TestAConnectionThatANodeHadBeforeShowsNothing(t *testing.T) {
 			w.adapt("off")
 			w.live(1)
 			w.replicas["a"].peers = []string{"b"}
+			w.look()
 			w.nodes["a"] = "OFFLINE"
 			w.live(20)
 			w.nodes["a"] = statusOnline
