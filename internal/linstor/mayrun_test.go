@@ -603,6 +603,7 @@ func TestAConnectionThatANodeHadBeforeShowsNothing(t *testing.T) {
 			w.replicas["a"].peers = []string{"b"}
 			w.look()
 			w.nodes["a"] = "OFFLINE"
+			w.wait(5)
 			w.live(20)
 			w.nodes["a"] = statusOnline
 			w.replicas["a"].peers = []string{"b", "c"}
