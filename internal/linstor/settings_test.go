@@ -199,25 +199,28 @@ func TestTheLevelsAboveTheDefinitionsAreReadOften(t *testing.T) {
 // A replica that came before a quorum was set must be found when that is, and not as if it had come long after it.
 func TestTheReplicasAreReadWhereTheQuorumHasChanged(t *testing.T) {
 	user := map[string]string{propQuorum: "all", propQuorumSetBy: setByUser}
-	for name, set := range map[string]func(fake *fakeLinstor){
-		"on the group": func(fake *fakeLinstor) { fake.groups[0].Props = user },
-		"on the controller, which rewrites the definition": func(fake *fakeLinstor) {
+	for name, tc := range map[string]struct {
+		definition, before string
+		set                func(fake *fakeLinstor)
+	}{
+		"on the group": {"", "off", func(fake *fakeLinstor) { fake.groups[0].Props = user }},
+		"on the controller, which rewrites the definition": {"majority", "majority", func(fake *fakeLinstor) {
 			fake.controller, fake.definitions[0] = user, definition("PVC-1", "all")
-		},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCalm(t, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
-				fake.change(func() { fake.definitions[0] = definition("PVC-1", "") })
+				fake.change(func() { fake.definitions[0] = definition("PVC-1", tc.definition) })
 				settle(2 * time.Minute)
 				fake.change(func() {
 					fake.resources = append(fake.resources, silent("PVC-1", "node-c")) // without any event: its node is OFFLINE
-					set(fake)
+					tc.set(fake)
 				})
 				settle(31 * time.Second)
 				fake.linked("Node-A", "node-b", "node-c")
 				feed.Poll("PVC-1")
 				settle(time.Minute)
-				runs(t, feed, "node-a", "off node-a+node-b, all node-a+node-b, all node-a+node-b+node-c")
+				runs(t, feed, "node-a", tc.before+" node-a+node-b, all node-a+node-b, all node-a+node-b+node-c")
 			})
 		})
 	}
