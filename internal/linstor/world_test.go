@@ -285,3 +285,25 @@ func settingsOf(text string) []failover.Setting {
 	}
 	return all
 }
+
+// story is what happens in a world, with what nodes may run in between.
+type story map[string]func(w *world)
+
+// run tells each story of a world of its own.
+func (s story) run(t *testing.T, begin func(t *testing.T) *world) {
+	t.Helper()
+	for name, tell := range s {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tell(begin(t))
+		})
+	}
+}
+
+// worldOf begins a story where it is known what the nodes run.
+func worldOf(quorum string, replicas ...string) func(*testing.T) *world {
+	return func(t *testing.T) *world {
+		t.Helper()
+		return knownWorld(t, quorum, replicas...)
+	}
+}
