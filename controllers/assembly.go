@@ -46,6 +46,9 @@ func (a *Assembly) KeepAway() reconcile.Reconciler { return a.parts.keepAway }
 // Vigil returns the runnable that runs on every replica.
 func (a *Assembly) Vigil() manager.Runnable { return a.parts.vigil }
 
+// Burial returns the runnable that forgets replicas which are gone, on every replica.
+func (a *Assembly) Burial() manager.Runnable { return a.parts.burial }
+
 // Recovery returns what brings LINSTOR's own pods back, which runs on the leader.
 func (a *Assembly) Recovery() *Recovery { return a.parts.recovery }
 

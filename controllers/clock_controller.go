@@ -32,6 +32,8 @@ const (
 // and a condition counts only while somebody confirms it. It changes nothing in Kubernetes.
 type ClockReconciler struct {
 	gatherer
+	memory *settingsMemory
+	losses *losses
 }
 
 func (r *ClockReconciler) setup(mgr ctrl.Manager, options controller.Options) error {
@@ -44,19 +46,31 @@ func (r *ClockReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 	began := time.Now()
 	var pv corev1.PersistentVolume
 	if err := r.cache.Get(ctx, req.NamespacedName, &pv); err != nil {
+		r.memory.forget(req.Name)
+		r.losses.forget(req.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	resource, ours := resourceOf(&pv, r.driver)
 	if !ours {
 		return reconcile.Result{}, nil
 	}
+	attachments, err := r.attachmentsOf(ctx, pv.Name)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("looking up the attachments of volume %s: %w", pv.Name, err)
+	}
+	if err := r.memory.take(pv.Name, resource, attachments, r.clock.Now()); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot take over what nodes may run", "volume", pv.Name)
+	}
 	inputs, err := r.candidates(ctx, &pv)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("gathering what is known of volume %s: %w", pv.Name, err)
 	}
+	r.losses.keep(pv.Name, inputs)
 	var again time.Duration
 	for _, in := range inputs {
-		if failover.Decide(in).After > 0 {
+		d := failover.Decide(in)
+		r.losses.decided(pv.Name, in.Node.Name, d)
+		if d.After > 0 {
 			again = clockInterval
 			r.keep(resource, in, began.Add(clockHorizon))
 		}

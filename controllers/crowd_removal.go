@@ -187,7 +187,9 @@ func (r *FailoverReconciler) confirmInTurn(ctx context.Context, pv *corev1.Persi
 	readCtx, cancel := context.WithTimeout(ctx, failover.MaxAge)
 	defer cancel()
 	confirm := func() (failover.Input, error) { return r.confirmAgain(readCtx, pv, in) }
-	if until := r.listsUntil.Load(); until != nil && r.clock.Now().Before(*until) {
+	denied := r.listsUntil.Load()
+	// A pod may have come to the volume since the list, which only another one shows.
+	if now := r.clock.Now(); now.Sub(in.Listed) > recent || denied != nil && now.Before(*denied) {
 		confirm = func() (failover.Input, error) { return r.confirm(readCtx, pv, in.Node.Name) }
 	}
 	again, err := confirm()

@@ -26,6 +26,9 @@ const (
 	AnnotationPause = "drbd.linbit.com/pause-fail-over"
 	// AnnotationFailOver on a VolumeAttachment marks a fail-over that has begun, for whoever leads next.
 	AnnotationFailOver = "drbd.linbit.com/fail-over"
+	// AnnotationMayRun on a VolumeAttachment keeps which settings nodes may run of the resource beside the one that LINSTOR shows, for
+	// whoever has not seen LINSTOR show them.
+	AnnotationMayRun = "drbd.linbit.com/may-run"
 	// AnnotationKeepAway on a node describes who keeps pods away from it, why, and until when.
 	AnnotationKeepAway = "drbd.linbit.com/keep-away"
 	// TaintLostQuorum is the key of the taint on a node that has lost its storage.
@@ -46,4 +49,13 @@ type Linstor interface {
 	Counts() (replicas, reporting int)
 	Undecided(name string, before time.Time) (arrivals []time.Time)
 	Answers(ctx context.Context) error
+	// Alive notes a sign of life of a node other than LINSTOR's word.
+	Alive(node string, at time.Time)
+	// Doubts, Unite and Retract carry over what nodes may run from one process to the other.
+	Doubts(resource string) (sets linstor.Sets, since time.Time)
+	Unite(resource string, sets linstor.Sets, at time.Time)
+	Retract(resource string, at time.Time)
+	// Gone are replicas that LINSTOR no longer lists, and that are kept in mind until Forget.
+	Gone() []linstor.Place
+	Forget(place linstor.Place)
 }

@@ -27,7 +27,9 @@ type FailoverReconciler struct {
 	inUse    *volumesInUse
 	recorder events.EventRecorder
 	reports  *reports
+	losses   *losses
 	halt     *haltSwitch
+	memory   *settingsMemory
 	crowd    *crowd
 	// listsUntil is until when pods are not read one by one, because that was forbidden; nil where it was not.
 	listsUntil atomic.Pointer[time.Time]
@@ -51,6 +53,7 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 	var pv corev1.PersistentVolume
 	if err := r.cache.Get(ctx, req.NamespacedName, &pv); err != nil {
 		r.reports.forget(req.Name)
+		r.losses.forget(req.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	resource, ours := resourceOf(&pv, r.driver)
@@ -60,15 +63,33 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 	if err := r.noteArrival(ctx, pv.Name); err != nil {
 		return reconcile.Result{}, err
 	}
+	attachments, err := r.attachmentsOf(ctx, pv.Name)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("looking up the attachments of volume %s: %w", pv.Name, err)
+	}
+	var next soonest
+	if !r.halt.dryRun {
+		// What others have said must be known before it is written anew.
+		if err := r.memory.take(pv.Name, resource, attachments, r.clock.Now()); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot take over what nodes may run", "volume", pv.Name)
+		}
+		after, err := r.memory.keep(ctx, r.client, resource, attachments, r.clock.Now())
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot keep what nodes may run", "volume", pv.Name)
+			after = retryLimit
+		}
+		next.add(after)
+	}
 	inputs, err := r.candidates(ctx, &pv)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("gathering what is known of volume %s: %w", pv.Name, err)
 	}
 	r.reports.keep(pv.Name, inputs)
+	r.losses.keep(pv.Name, inputs)
 
-	var next soonest
 	for _, in := range inputs {
 		d := failover.Decide(in)
+		r.losses.decided(pv.Name, in.Node.Name, d)
 		r.decided(resource, began)
 		after, begins := r.crowd.begins(in, d)
 		if d.Verdict == failover.Lost || begins {

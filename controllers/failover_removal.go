@@ -112,7 +112,7 @@ func (r *FailoverReconciler) markDisrupted(ctx context.Context, pod *corev1.Pod,
 		Type:               corev1.DisruptionTarget,
 		Status:             corev1.ConditionTrue,
 		Reason:             string(d.Reason),
-		Message:            "PiraeusHAController: " + d.Message,
+		Message:            disruptedBy + d.Message,
 		LastTransitionTime: metav1.NewTime(r.clock.Now()),
 	}}}
 	if force {

@@ -217,7 +217,7 @@ func TestLinstorIsAskedAboutAllVolumesOfThePods(t *testing.T) {
 	for name, handle := range map[string]string{"log": "pvc-group/0", "wal": "pvc-group/1"} {
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		pv.Spec.PersistentVolumeSource = csi(virtual.Driver, handle)
-		pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data-" + name}
+		bind(pv, "default", "data-"+name)
 		s.must(s.api.Create(s.ctx, pv))
 		pod.Spec.Volumes = append(pod.Spec.Volumes, claimVolume("data-"+name, false))
 	}
@@ -247,14 +247,18 @@ func TestAttachmentsOnANode(t *testing.T) {
 	}
 }
 
-func TestFactsOfAReplicaThatNobodyRemembers(t *testing.T) {
+func TestFactsOfWhatNodesMayRun(t *testing.T) {
 	t.Parallel()
-	facts := resourceFacts(linstor.Resource{Replicas: []linstor.Replica{
-		{Node: nodeA}, {Node: nodeB, Remembered: &linstor.Memory{Quorum: "all", Diskful: []string{nodeB}, Diskless: []string{nodeT}}},
+	runs := []*failover.Setting{{Quorum: "off"}, {Quorum: "all", Diskful: []string{nodeB}, Diskless: []string{nodeT}}}
+	facts := resourceFacts(linstor.Resource{Quorum: "all", InDoubt: true, Left: []string{nodeT}, Replicas: []linstor.Replica{
+		{Node: nodeA, Gone: true}, {Node: nodeB, MayRun: runs, Begun: true},
 	}})
-	want := &failover.Memory{Quorum: "all", Diskful: []string{nodeB}, Diskless: []string{nodeT}}
-	if facts.Known || facts.Replicas[0].Remembered != nil || !cmp.Equal(facts.Replicas[1].Remembered, want) {
-		t.Errorf("%+v", facts)
+	want := failover.Resource{Quorum: "all", InDoubt: true, Left: []string{nodeT}, Replicas: []failover.Replica{
+		{Node: nodeA, Gone: true, Connections: map[string]failover.Fact[bool]{}},
+		{Node: nodeB, MayRun: runs, Begun: true, Connections: map[string]failover.Fact[bool]{}},
+	}}
+	if diff := cmp.Diff(want, facts); diff != "" {
+		t.Errorf("resourceFacts (-want +got):\n%s", diff)
 	}
 }
 
@@ -263,10 +267,10 @@ func TestHaltIsAskedForTwiceASecond(t *testing.T) {
 	t.Parallel()
 	now := start.Time
 	asked := 0
-	h := &haltSwitch{
+	h := (&haltSwitch{
 		linstor: noLinstor{}, clock: clockAt{&now}, metrics: newSteps(t).r.reports.metrics, lost: func() map[string]bool { asked++; return nil },
 		limit: failover.Limit{Percent: true, Value: 50}, recorder: &eventLog{},
-	}
+	}).ready()
 	for _, step := range []struct {
 		after time.Duration
 		want  int
@@ -279,7 +283,10 @@ func TestHaltIsAskedForTwiceASecond(t *testing.T) {
 	}
 }
 
+func (noLinstor) Doubts(string) (linstor.Sets, time.Time) { return nil, time.Time{} }
+
 func (noLinstor) Nodes() []linstor.Node             { return nil }
+func (noLinstor) Node(string) (linstor.Node, bool)  { return linstor.Node{}, false }
 func (noLinstor) Answers(context.Context) error     { return nil }
 func (noLinstor) Counts() (replicas, reporting int) { return 0, 0 }
 

@@ -3,6 +3,8 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -28,36 +30,85 @@ type haltSwitch struct {
 	clock      clock.PassiveClock
 	metrics    *metrics.Metrics
 	recorder   events.EventRecorder
-	lost       func() map[string]bool // nodes with a volume whose verdict is lost
+	lost       func() map[string]bool // nodes with a volume whose loss speaks of the node, by their names in LINSTOR
 	limit      failover.Limit
 	deployment types.NamespacedName // whose annotation pauses; empty for none
 	dryRun     bool
 
-	turns turns // of those who ask
+	asks *batches[time.Time, failover.Halt] // of those who wait for an answer, and since when it may be from
+	// halt is the newest answer, to a question that was asked at that time. One ask at a time has both.
 	halt  failover.Halt
 	asked time.Time
+
+	mu     sync.Mutex
+	memory failover.GuardMemory
+	// told is set while the last that was said of the guard is that it has closed.
+	told bool
+}
+
+// ready returns the switch once it can be asked.
+func (h *haltSwitch) ready() *haltSwitch {
+	h.asks = newBatches(h.ask)
+	return h
 }
 
 // now returns what forbids every removal, at most haltAge old when it is asked for: however long the API takes for the
-// answer, it serves all who have waited for it.
+// answer, it serves all who have waited for it. Whoever has no time to wait must take it that all is paused, and nobody else must.
 func (h *haltSwitch) now(ctx context.Context) failover.Halt {
-	wanted := h.clock.Now().Add(-haltAge)
-	end, err := h.turns.take(ctx, "")
+	halt, err := h.asks.do(ctx, "", h.clock.Now().Add(-haltAge))
 	if err != nil {
-		return failover.Halt{Paused: fmt.Sprintf("cannot ask in time whether fail-over is paused: %v", err)}
+		return failover.Halt{Paused: fmt.Sprintf("cannot ask in time whether fail-over is paused: %v", err), DryRun: h.dryRun}
 	}
-	defer end()
-	if h.asked.After(wanted) {
-		return h.halt
+	return halt
+}
+
+// ask answers all who have asked, the last of whom wants an answer that is not from before then.
+func (h *haltSwitch) ask(ctx context.Context, _ string, wanted []time.Time) (failover.Halt, error) {
+	if h.asked.After(slices.MaxFunc(wanted, time.Time.Compare)) {
+		return h.halt, nil
 	}
-	now, before := h.clock.Now(), h.halt
-	h.halt = failover.Halt{Guard: h.guard(now), Paused: h.paused(ctx), DryRun: h.dryRun}
-	h.asked = now
-	h.tell(ctx, before)
-	return h.halt
+	now := h.clock.Now()
+	halt := failover.Halt{Guard: h.guard(now), Paused: h.paused(ctx), DryRun: h.dryRun}
+	if err := ctx.Err(); err != nil {
+		return failover.Halt{}, err // nobody waits any more, so that it was not read to the end
+	}
+	h.halt, h.asked = halt, now
+	h.tell(ctx, halt.Guard)
+	return halt, nil
+}
+
+// observe has the guard look at the nodes, which it must every few seconds, on every replica: it acts on what they were before. That
+// the guard has opened is said by whoever said that it has closed.
+func (h *haltSwitch) observe(ctx context.Context) {
+	if guard := h.guard(h.clock.Now()); guard == "" {
+		h.tell(ctx, guard)
+	}
 }
 
 func (h *haltSwitch) guard(now time.Time) string {
+	view := h.view(now)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.memory.Observe(view, h.limit)
+}
+
+// imagined returns what the guard would say if a node were lost at that time, too.
+func (h *haltSwitch) imagined(now time.Time) func(node string) string {
+	view, known := h.view(now), make(map[string]string)
+	return func(node string) string {
+		said, ok := known[node]
+		if !ok {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			said = h.memory.Imagine(view, node, h.limit)
+			known[node] = said
+		}
+		return said
+	}
+}
+
+// view is the cluster as LINSTOR shows it.
+func (h *haltSwitch) view(now time.Time) failover.View {
 	lost := h.lost()
 	view := failover.View{Now: now, Up: h.linstor.Status().SyncedSince}
 	view.Replicas, view.Reporting = h.linstor.Counts()
@@ -69,7 +120,7 @@ func (h *haltSwitch) guard(now time.Time) string {
 			})
 		}
 	}
-	return failover.Guard(view, h.limit)
+	return view
 }
 
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get,namespace=ha-controller
@@ -92,16 +143,20 @@ func (h *haltSwitch) paused(ctx context.Context) string {
 }
 
 // tell says when the guard closes or opens.
-func (h *haltSwitch) tell(ctx context.Context, before failover.Halt) {
-	closed := h.halt.Guard != ""
+func (h *haltSwitch) tell(ctx context.Context, guard string) {
+	closed := guard != ""
 	h.metrics.Guard(closed)
-	if closed == (before.Guard != "") {
+	h.mu.Lock()
+	news := closed != h.told
+	h.told = closed
+	h.mu.Unlock()
+	if !news {
 		return
 	}
 	log := ctrl.LoggerFrom(ctx)
 	reason, note, kind := EventGuardOpened, "the view of the cluster is no longer suspect: fail-over goes on", corev1.EventTypeNormal
 	if closed {
-		reason, note, kind = EventGuardTripped, h.halt.Guard, corev1.EventTypeWarning
+		reason, note, kind = EventGuardTripped, guard, corev1.EventTypeWarning
 	}
 	log.Info("Guard changed", "closed", closed, "message", note)
 	if h.deployment.Name != "" {

@@ -1,7 +1,9 @@
 package controllers
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -124,10 +126,10 @@ func TestASlowAnswerServesAllWhoHaveWaitedForIt(t *testing.T) {
 			}
 			return 0
 		})
-		h := &haltSwitch{
+		h := (&haltSwitch{
 			live: m.Client("one"), deployment: key, linstor: satellites{}, clock: clock.RealClock{}, metrics: metrics.New(),
 			lost: func() map[string]bool { return nil },
-		}
+		}).ready()
 		ask := func(callers int, after time.Duration) (paused int32) {
 			var all sync.WaitGroup
 			var n atomic.Int32
@@ -153,4 +155,138 @@ func TestASlowAnswerServesAllWhoHaveWaitedForIt(t *testing.T) {
 			t.Errorf("a hundred more asked %d times, and %d were paused; want once, and all", asked.Load()-1, paused)
 		}
 	})
+}
+
+// Whoever has no time left to wait must take it that all is paused. Those who have are not told so.
+func TestOnlyWhoHasNoTimeToWaitIsPaused(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := apimodel.New()
+		key := client.ObjectKey{Namespace: "ha-controller", Name: "piraeus-ha-controller"}
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+		if err := m.Client("test").Create(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		m.Delay(func(apimodel.Request) time.Duration { return haltAge / 2 })
+		h := (&haltSwitch{
+			live: m.Client("one"), deployment: key, linstor: satellites{}, clock: clock.RealClock{}, metrics: metrics.New(), dryRun: true,
+			lost: func() map[string]bool { return nil },
+		}).ready()
+		ask := func(after, patience time.Duration, paused bool) func() {
+			return func() {
+				<-time.After(after)
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				if halt := h.now(ctx); (halt.Paused != "") != paused || !halt.DryRun {
+					t.Errorf("who asks after %s and waits for %s is told %+v, want paused: %t", after, patience, halt, paused)
+				}
+			}
+		}
+		const short, long = haltAge / 10, time.Minute
+		var all sync.WaitGroup
+		for _, caller := range []func(){
+			ask(0, short, true), ask(short/2, long, false), ask(2*short, long, false), ask(3*short, short, true), ask(haltAge, long, false),
+		} {
+			all.Go(caller)
+		}
+		all.Wait()
+		if halt := h.now(t.Context()); halt.Paused != "" {
+			t.Errorf("afterwards all are paused: %s", halt.Paused)
+		}
+	})
+}
+
+// The guard looks at the nodes by itself: that it opens is said although nobody wants to act any more, and once.
+func TestTheGuardSaysThatItHasOpenedThoughNobodyAsks(t *testing.T) {
+	t.Parallel()
+	var lost map[string]bool
+	said := &eventLog{}
+	now := start.Time
+	h := (&haltSwitch{
+		linstor: satellites{}, clock: clockAt{&now}, metrics: metrics.New(), recorder: said, limit: failover.Limit{},
+		lost: func() map[string]bool { return lost }, live: deploymentThatIsThere(t), deployment: haDeployment,
+	}).ready()
+	pass := func() { now = now.Add(2 * time.Second) }
+	want := func(reasons ...string) {
+		t.Helper()
+		if got := said.reasons("Deployment", haDeployment.Name); !slices.Equal(got, reasons) {
+			t.Errorf("events of the Deployment: %v, want %v", got, reasons)
+		}
+	}
+	h.observe(t.Context())
+	lost = map[string]bool{nodeA: true}
+	pass()
+	h.observe(t.Context()) // only who would act says that it must not
+	want()
+	if halt := h.now(t.Context()); halt.Guard == "" {
+		t.Error("the guard is open")
+	}
+	want(EventGuardTripped)
+	pass()
+	h.observe(t.Context())
+	want(EventGuardTripped)
+	lost = nil
+	for range 2 {
+		pass()
+		h.observe(t.Context())
+		want(EventGuardTripped, EventGuardOpened)
+	}
+}
+
+var haDeployment = client.ObjectKey{Namespace: "ha-controller", Name: "piraeus-ha-controller"}
+
+func deploymentThatIsThere(t *testing.T) client.Reader {
+	t.Helper()
+	m := apimodel.New()
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: haDeployment.Namespace, Name: haDeployment.Name}}
+	if err := m.Client("test").Create(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	return m.Client("one")
+}
+
+// What is not known for a moment is what it was; what one volume has suffered says nothing of its node.
+func TestWhichNodesHaveALostVolume(t *testing.T) {
+	t.Parallel()
+	decision := func(v failover.Verdict, loss failover.Reason, s failover.State) failover.Decision {
+		return failover.Decision{Verdict: v, Loss: loss, State: s}
+	}
+	lost := decision(failover.Blocked, failover.QuorumLost, failover.PrimaryWithoutQuorum)
+	for name, tc := range map[string]struct {
+		then func(*losses)
+		want bool
+	}{
+		"it is lost": {func(*losses) {}, true},
+		"its grace is over": {func(l *losses) {
+			l.decided("db", nodeA, decision(failover.Lost, failover.QuorumLost, failover.PrimaryWithoutQuorum))
+		}, true},
+		"its node is out of reach, and more is not known": {func(l *losses) {
+			l.decided("db", nodeA, decision(failover.Undecided, "", failover.Unreachable))
+			l.decided("db", nodeA, decision(failover.Undecided, "", failover.Unknown))
+		}, true},
+		"it is Secondary, for whatever reason": {func(l *losses) { l.decided("db", nodeA, decision(failover.Undecided, "", failover.Secondary)) }, false},
+		"it is well":                           {func(l *losses) { l.decided("db", nodeA, decision(failover.NotLost, "", failover.PrimaryUp)) }, false},
+		"it was closed under its pod": {func(l *losses) {
+			l.decided("db", nodeA, decision(failover.Pending, failover.Demoted, failover.Secondary))
+		}, false},
+		"its node is out of LINSTOR's reach, but a peer reaches it": {func(l *losses) {
+			l.decided("db", nodeA, decision(failover.NotLost, "", failover.Unreachable))
+		}, false},
+		"it is well on another node": {func(l *losses) { l.decided("db", nodeB, decision(failover.NotLost, "", failover.PrimaryUp)) }, true},
+		"it is used on another node only": {func(l *losses) {
+			l.keep("db", []failover.Input{{Node: failover.Node{Name: nodeB}}})
+		}, false},
+		"it is used there still": {func(l *losses) { l.keep("db", []failover.Input{{Node: failover.Node{Name: nodeA}}}) }, true},
+		"it is deleted":          {func(l *losses) { l.forget("db") }, false},
+	} {
+		l := newLosses()
+		l.decided("db", nodeA, lost)
+		tc.then(l)
+		if got := l.lostNodes()[nodeA]; got != tc.want {
+			t.Errorf("%s: %t, want %t", name, got, tc.want)
+		}
+		if !tc.want && len(l.nodes) > 0 {
+			t.Errorf("%s: %v is left", name, l.nodes)
+		}
+	}
 }

@@ -46,7 +46,7 @@ func (p *Protection) Start(ctx context.Context) error {
 }
 
 func (p *Protection) count(ctx context.Context) error {
-	halt := p.halt.now(ctx)
+	halt, guard := p.halt.now(ctx), p.halt.imagined(p.clock.Now())
 	counts := make(map[failover.Reason]int)
 	err := p.each(ctx, "", func(_ *corev1.Pod, uses []Use) {
 		for _, use := range uses {
@@ -54,6 +54,7 @@ func (p *Protection) count(ctx context.Context) error {
 				continue
 			}
 			use.Input.Halt = halt
+			use.Input.Halt.Guard = guard(use.Input.Node.Satellite)
 			if f := failover.Foresee(use.Input); f.Outlook == failover.Unprotected || f.Outlook == failover.Untold {
 				counts[f.Reason]++
 				return // each pod counts once

@@ -37,7 +37,7 @@ func TestSoonest(t *testing.T) {
 func TestAVolumeOfAnotherDriverIsNobodysBusiness(t *testing.T) {
 	t.Parallel()
 	s := newSteps(t)
-	s.r.linstor = noLinstor{}
+	s.r.linstor, s.r.memory = noLinstor{}, newSettingsMemory(noLinstor{})
 	again := func() reconcile.Result {
 		t.Helper()
 		result, err := s.r.Reconcile(s.ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.pv)})

@@ -153,21 +153,6 @@ func (r *reports) graceEnds(few int, ahead, within time.Duration) time.Duration 
 	return last
 }
 
-// lostNodes returns the nodes on which a volume has a lost verdict, whether or not anything follows from it.
-func (r *reports) lostNodes() map[string]bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	lost := make(map[string]bool)
-	for _, nodes := range r.said {
-		for node, s := range nodes {
-			if s.verdict != "" {
-				lost[node] = true
-			}
-		}
-	}
-	return lost
-}
-
 // stuckPod notes that a pod does not terminate, for what reason, and tells whether that is news.
 func (r *reports) stuckPod(volume, node, pod string, reason failover.Reason) bool {
 	r.mu.Lock()
@@ -314,7 +299,7 @@ func (r *reports) restAfterDetach(volume string, in failover.Input) time.Duratio
 }
 
 func kubeletIsSilent(node failover.Node) bool {
-	return node.LeaseKnown && node.LeaseSilence >= failover.ForceSilence
+	return node.LeaseKnown && node.LeaseSilence >= node.Patience(failover.ForceSilence)
 }
 
 // story returns the volume's story on the node; the caller holds the lock.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 )
 
 // Config is what the controllers are made of. Every field is required unless it says otherwise.
@@ -36,6 +37,8 @@ type Config struct {
 	Metrics *metrics.Metrics
 	// Clock defaults to the real one.
 	Clock clock.PassiveClock
+	// ServerTime is the API server's clock; nil where it is the same as ours.
+	ServerTime *servertime.Clock
 	// Owner is this process's name in the mark of a taint.
 	Owner string
 	// ShutdownTaints are keys of taints that say that a node was switched off.
@@ -103,7 +106,7 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 			return fmt.Errorf("adding %T: %w", part, err)
 		}
 	}
-	for _, runnable := range []manager.Runnable{parts.protection, parts.vigil, parts.recovery} {
+	for _, runnable := range []manager.Runnable{parts.protection, parts.vigil, parts.burial, parts.recovery} {
 		if err := mgr.Add(runnable); err != nil {
 			return fmt.Errorf("adding %T: %w", runnable, err)
 		}
@@ -129,14 +132,17 @@ type parts struct {
 	keepAway   *KeepAwayReconciler
 	protection *Protection
 	vigil      *Vigil
+	burial     *Burial
 	recovery   *Recovery
 }
 
 func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) parts {
-	reports := newReports(cfg.Metrics, cfg.Clock.Now)
+	kubelets.onRenewal(func(node string, at time.Time) { cfg.Linstor.Alive(kubelets.Satellite(node, cfg.Driver), at) })
+	memory := newSettingsMemory(cfg.Linstor)
+	reports, losses := newReports(cfg.Metrics, cfg.Clock.Now), newLosses()
 	g := gatherer{
 		cache: cache, live: live, linstor: cfg.Linstor, kubelets: kubelets, clock: cfg.Clock,
-		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings, metrics: cfg.Metrics,
+		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings, metrics: cfg.Metrics, serverTime: cfg.ServerTime,
 		podLists: listPods(live), shutdowns: readShutdowns(live, kubelets), attachments: newAttachmentReader(live), begun: reports.begun,
 	}
 	if cfg.FastDetach {
@@ -149,21 +155,23 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 	inUse := newVolumesInUse(c, live)
 	g.podLists.crowded, inUse.batches.crowded = crowd.many, crowd.many
 	keepAway := newKeepAway(g, cfg, c, recorder)
-	halt := &haltSwitch{
-		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: recorder, lost: reports.lostNodes,
+	halt := (&haltSwitch{
+		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: recorder,
+		lost:  func() map[string]bool { return g.satellites(losses.lostNodes()) },
 		limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, dryRun: cfg.DryRun,
-	}
+	}).ready()
 	clockGatherer := g
 	clockGatherer.lookAfter, clockGatherer.lookAfterPods = clockDelay, clockPodDelay
 	return parts{
-		clock: &ClockReconciler{gatherer: clockGatherer},
+		clock: &ClockReconciler{gatherer: clockGatherer, memory: memory, losses: losses},
 		failover: &FailoverReconciler{
 			gatherer: g, client: c, keepAway: keepAway, inUse: inUse, recorder: recorder,
-			reports: reports, halt: halt, crowd: crowd,
+			reports: reports, losses: losses, halt: halt, crowd: crowd, memory: memory,
 			fastDetach: cfg.FastDetach, reconcileInterval: cfg.ReconcileInterval,
 		},
 		keepAway:   &KeepAwayReconciler{KeepAway: keepAway},
-		vigil:      &Vigil{gatherer: g},
+		vigil:      &Vigil{gatherer: g, halt: halt},
+		burial:     &Burial{gatherer: g},
 		protection: &Protection{Survey: NewSurvey(cfg, kubelets, cache), halt: halt, metrics: cfg.Metrics},
 		recovery: &Recovery{
 			gatherer: g, client: c, recorder: recorder, metrics: cfg.Metrics, halt: halt, selector: cfg.RecoverSelector,

@@ -52,7 +52,11 @@ func newSteps(t *testing.T) *steps {
 
 	s.pv = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "db"}}
 	s.pv.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-db")
-	s.pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data-db"}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data-db"}}
+	claim.Spec.VolumeName = "db"
+	s.must(s.api.Create(s.ctx, claim))
+	bind(s.pv, "default", "data-db")
+	s.pv.Spec.ClaimRef.UID = claim.UID
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-0"}}
 	pod.Spec.NodeName, pod.Spec.Volumes = nodeA, []corev1.Volume{claimVolume("data-db", false)}
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-db"}}

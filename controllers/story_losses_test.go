@@ -69,6 +69,7 @@ func TestAReplicaThatIsGoneUnderItsPod(t *testing.T) {
 		w.must(w.Linstor.AddReplica("pvc-db", drbd.ReplicaSpec{Node: "node-x"}))
 		w.pass(time.Minute)
 		w.DRBD.Close("pvc-db", nodeA)
+		w.pass(2 * time.Second) // the last word of the replica is that nobody uses it
 		w.must(w.Linstor.RemoveReplica("pvc-db", nodeA))
 		if removed := w.untilRemoved(2*time.Minute, "db-0"); removed < 45*time.Second || removed > 51*time.Second {
 			t.Errorf("the pod was removed after %s, want the known grace", removed)
@@ -101,8 +102,9 @@ func TestANodeThatIsKnownToBeSwitchedOffHasNoGrace(t *testing.T) {
 		w.DRBD.SetDetectionDelay(0)
 		w.Crash(nodeA)
 		w.shutDown(nodeA)
-		if removed := w.untilRemoved(20*time.Second, "db-0"); removed > 9*time.Second {
-			// LINSTOR needs 6 s to miss the satellite.
+		if removed := w.untilRemoved(20*time.Second, "db-0"); removed > 11*time.Second {
+			// LINSTOR needs 6 s to miss the satellite, and 2.5 s more would show that it misses the others as well. Both are read
+			// every second.
 			t.Errorf("the pod was removed %s after the crash", removed)
 		}
 	})
@@ -253,37 +255,6 @@ func TestTheGuardHoldsAndOpensByItself(t *testing.T) {
 	})
 }
 
-func TestThreeOfFiveNodesSeemLost(t *testing.T) {
-	inWorld(t, virtual.Options{}, func(w *world) {
-		w.must(w.AddNode(w.ctx, "node-d"))
-		w.must(w.AddNode(w.ctx, "node-e"))
-		p := w.startProcess("one", defaults())
-		p.leads(defaults())
-		names := []string{"db", "log", "web"}
-		for _, name := range names {
-			w.volume(name, func(v *virtual.Volume) { v.TieBreaker = "node-e" })
-			w.workload(name, selected)
-		}
-		w.pass(time.Minute)
-		for _, node := range []string{nodeT, "node-d"} {
-			w.Linstor.CutSatellite(node)
-		}
-		w.pass(10 * time.Second)
-		w.Crash(nodeA)
-		w.pass(5 * time.Minute)
-		w.wantUntouched()
-		for _, name := range names {
-			if got := p.events.reasons("Pod", name+"-0"); !slices.Equal(got, []string{string(failover.GuardTripped)}) {
-				t.Errorf("events of pod %s-0: %v, want one GuardTripped", name, got)
-			}
-		}
-		w.Linstor.RestoreSatellite("node-d")
-		for _, name := range names {
-			w.until(time.Minute, name+" runs on B", func() bool { return w.runs(name+"-0", nodeB) })
-		}
-	})
-}
-
 func TestAPodThatReturnsToTheSameNodeAndAttachment(t *testing.T) {
 	cfg := defaults()
 	cfg.DisableNodeTaints = true
@@ -304,7 +275,7 @@ func TestAPodThatReturnsToTheSameNodeAndAttachment(t *testing.T) {
 			t.Fatalf("A should be Primary again: %+v", a)
 		}
 		p.wantNothingLeft()
-		if lost := p.parts.failover.reports.lostNodes(); len(lost) > 0 {
+		if lost := p.parts.failover.losses.lostNodes(); len(lost) > 0 {
 			t.Errorf("the guard still counts %v as lost", lost)
 		}
 	})

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// vigilInterval is how often the kubelets are looked at, and what a silent one's node has is read.
+	// vigilInterval is how often the nodes and their kubelets are looked at, and what a silent one's node has is read.
 	vigilInterval = 2 * time.Second
 	// vigilEnd is how long a kubelet must have been silent for a reading to be of no more use: who has noticed the loss
 	// of a node by now keeps its clocks running, and nobody else will.
@@ -21,10 +21,11 @@ const (
 )
 
 // Vigil asks LINSTOR about the volumes of a node whose kubelet has fallen silent. LINSTOR's events tell of the loss of a node
-// sooner, but a stream that a firewall has forgotten tells nothing for as long as nobody compares it. It runs on every
-// replica, and changes nothing.
+// sooner, but a stream that a firewall has forgotten tells nothing for as long as nobody compares it. As often it has the guard
+// look at the nodes. It runs on every replica, and changes nothing.
 type Vigil struct {
 	gatherer
+	halt *haltSwitch
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: all replicas keep the clocks.
@@ -40,6 +41,7 @@ func (v *Vigil) Start(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
+		v.halt.observe(ctx)
 		for _, node := range v.kubelets.silent(failover.ForceSilence, vigilEnd) {
 			if err := v.read(ctx, node); err != nil && ctx.Err() == nil {
 				ctrl.LoggerFrom(ctx).Error(err, "Cannot ask LINSTOR about a node whose kubelet is silent", "node", node)
@@ -62,7 +64,7 @@ func (v *Vigil) read(ctx context.Context, node string) error {
 			}
 			continue
 		}
-		if resource, ours := resourceOf(&pv, v.driver); ours {
+		if resource, ours := resourceOf(&pv, v.driver); ours && claimOf(&pv) != "" {
 			v.linstor.Poll(resource)
 		}
 	}

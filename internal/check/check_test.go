@@ -48,6 +48,16 @@ type complaint struct {
 	silent  []string // nowhere on the screen
 }
 
+// crashTwoOfFive adds two nodes, which crash.
+func (b *bench) crashTwoOfFive() {
+	for _, node := range []string{"node-d", "node-e"} {
+		b.must(b.AddNode(b.ctx, node))
+	}
+	b.pass(time.Minute)
+	b.Crash("node-d")
+	b.Crash("node-e")
+}
+
 func complaints() map[string]complaint {
 	hostPath := []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp"}}}}
 	return map[string]complaint{
@@ -197,6 +207,7 @@ func complaints() map[string]complaint {
 				pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "ghost"}}
 				pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: virtual.Driver, VolumeHandle: "ghost"}
 				pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data-ghost"}
+				pv.Status.Phase = corev1.VolumeBound
 				b.must(b.Client().Create(b.ctx, pv))
 				b.workload(virtual.Workload{Name: "ghost-0", Claims: []string{"data-ghost"}})
 				b.pass(time.Minute)
@@ -248,7 +259,15 @@ func complaints() map[string]complaint {
 					b.Linstor.StopSatellite(node)
 				}
 				b.pass(time.Minute)
-			}, status: StatusUnprotected, says: []string{"ERROR GuardTripped", "7 of 10 nodes", "--max-lost-nodes"},
+			}, status: StatusUnprotected, says: []string{"ERROR GuardTripped", "8 of 10 nodes", "--max-lost-nodes"},
+		},
+		"the loss of one more node would be one too many": {
+			provoke: func(b *bench) { b.crashTwoOfFive(); b.pass(time.Minute) }, status: StatusUnprotected,
+			says: []string{"default/db-0", "Unprotected", "ERROR GuardTripped", "3 of 5 nodes seem lost at once (node-a, node-d, node-e)"},
+		},
+		"as many nodes are away, but for long": {
+			provoke: func(b *bench) { b.crashTwoOfFive(); b.pass(5 * time.Minute) }, status: StatusProtected,
+			says: []string{"default/db-0", "Protected 5s"}, silent: []string{"GuardTripped"},
 		},
 	}
 }

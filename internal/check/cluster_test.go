@@ -11,6 +11,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -179,6 +180,8 @@ func (b *bench) open(_ context.Context, _ string, kubelets *controllers.Kubelets
 		switch o := u.New.(type) {
 		case *coordinationv1.Lease:
 			kubelets.ObserveLease(o)
+		case *storagev1.CSINode:
+			kubelets.ObserveCSINode(o)
 		case *corev1.Node:
 			kubelets.ObserveNode(o)
 		}

@@ -53,20 +53,15 @@ func row(use controllers.Use) Row {
 	return r
 }
 
-// quorum returns the settings in force, that of the pod's node first.
+// quorum returns the quorum that LINSTOR wants, and those beside it that the pod's node may still run.
 func quorum(in failover.Input) string {
-	var values []string
+	distinct := []string{cmp.Or(in.Resource.Quorum, "unknown")}
 	for _, replica := range in.Resource.Replicas {
-		value := cmp.Or(replica.Quorum, "unknown")
-		if replica.Node == in.Node.Name {
-			values = slices.Insert(values, 0, value)
-		} else {
-			values = append(values, value)
+		for _, setting := range replica.MayRun {
+			if replica.Node == in.Node.Satellite {
+				distinct = appendNew(distinct, setting.Quorum)
+			}
 		}
-	}
-	var distinct []string
-	for _, value := range values {
-		distinct = appendNew(distinct, value)
 	}
 	return strings.Join(distinct, "/")
 }

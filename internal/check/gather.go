@@ -88,15 +88,23 @@ func (s sources) readCluster(ctx context.Context, d deployment, facts *Facts) er
 	if err := s.readLinstor(ctx, feed, resources(uses), facts); err != nil {
 		facts.LinstorError = err.Error()
 	}
+	memory.Assume()
 	// Now the same with what LINSTOR says.
 	if facts.Uses, facts.Idle, err = survey.Uses(ctx, facts.Namespace); err != nil {
 		return err
 	}
-	halt := failover.Halt{Paused: d.paused, DryRun: d.options.DryRun, Guard: guard(memory, d.options.MaxLostNodes)}
-	for i := range facts.Uses {
-		facts.Uses[i].Input.Halt = halt
+	if err := ageLeases(ctx, reader, facts.Uses); err != nil {
+		return err
 	}
-	return ageLeases(ctx, reader, facts.Uses)
+	guard, err := guardOf(ctx, reader, memory, facts.Uses, d.options.MaxLostNodes)
+	if err != nil {
+		return err
+	}
+	for i := range facts.Uses {
+		in := &facts.Uses[i].Input
+		in.Halt = failover.Halt{Paused: d.paused, DryRun: d.options.DryRun, Guard: guard(in.Node.Satellite)}
+	}
+	return nil
 }
 
 // readLinstor reads the DRBD options, then the state of the resources.
@@ -135,7 +143,7 @@ func ageLeases(ctx context.Context, reader client.Reader, uses []controllers.Use
 			return fmt.Errorf("reading the Lease of node %s: %w", node.Name, err)
 		}
 		if err == nil && lease.Spec.RenewTime != nil {
-			node.LeaseKnown = true
+			node.LeaseKnown, node.LeaseGap = true, controllers.RenewalGap(&lease)
 			node.LeaseSilence = max(node.LeaseSilence, uses[i].Input.Now.Sub(lease.Spec.RenewTime.Time))
 		}
 	}
@@ -157,22 +165,6 @@ func resources(uses []controllers.Use) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(names))
-}
-
-// guard asks the controller's guard about the satellites. A process that has just started does not remember who was
-// healthy before, hence every node that is not ONLINE counts as lost, as it does just after LINSTOR came back.
-func guard(store *linstor.Store, maxLostNodes string) string {
-	limit, err := failover.ParseLimit(maxLostNodes)
-	if err != nil {
-		return "" // validated with the options
-	}
-	var satellites []failover.Satellite
-	for _, node := range store.Nodes() {
-		if node.Satellite {
-			satellites = append(satellites, failover.Satellite{Name: node.Name, Online: node.Online.Known && node.Online.Value})
-		}
-	}
-	return failover.Guard(failover.View{Satellites: satellites}, limit)
 }
 
 // agentNames are the images of the agent design, and the DaemonSets that its installers create.

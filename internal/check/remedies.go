@@ -21,7 +21,8 @@ var remedies = map[failover.Reason]string{
 		"linstor resource list shows them",
 	failover.SharedVolume: "select the other pods too, or give them a volume of their own",
 	failover.LinstorStale: "look at the LINSTOR controller, and whether LS_CONTROLLERS leads to it",
-	failover.GuardTripped: "look at linstor node list; it opens by itself when enough nodes are back; --max-lost-nodes is the limit",
+	failover.GuardTripped: "look at linstor node list; it opens by itself when enough nodes are back, or two minutes after the last one was lost; " +
+		"--max-lost-nodes is the limit",
 	failover.OutOfService: "take the taint node.kubernetes.io/out-of-service off the node when it is back",
 	failover.Paused:       "remove the annotation drbd.linbit.com/pause-fail-over from the controller's Deployment; let the controller read it",
 	failover.DryRun:       "remove --dry-run from the controller's arguments",

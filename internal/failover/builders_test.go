@@ -56,7 +56,7 @@ func healthy() Input {
 		Volume: Volume{Name: "pv-1", Created: ago(time.Hour)},
 		Node:   Node{Name: nodeA, LeaseKnown: true, LeaseSilence: 3 * time.Second, BootSince: ago(2 * time.Hour)},
 		Resource: Resource{
-			Name: "pvc-1", Known: true, DRBD: true, Volumes: 1, Confirmed: now, SetSince: ago(time.Hour),
+			Name: "pvc-1", Known: true, DRBD: true, Volumes: 1, Confirmed: now, SetSince: ago(time.Hour), Quorum: "majority",
 			Replicas: []Replica{primary(nodeA), secondary(nodeB), tieBreaker(nodeT)},
 		},
 		Attachment:       &Attachment{Name: "csi-1", UID: "attachment", Attached: true, Created: ago(time.Hour)},
@@ -67,21 +67,21 @@ func healthy() Input {
 
 func primary(node string) Replica {
 	return Replica{
-		Node: node, Quorum: "majority", LastInUse: now,
+		Node: node, LastInUse: now,
 		Online: held(true, time.Hour), Reports: held(true, time.Hour), MayPromote: held(false, time.Hour),
 		InUse: held(true, time.Hour), Score: held(10102, time.Hour),
 		Connections: map[string]Fact[bool]{nodeB: held(true, time.Hour), nodeT: held(true, time.Hour)},
-		Remembered:  &Memory{Quorum: "majority", Diskful: []string{nodeA, nodeB}},
+		MayRun:      []*Setting{usual("majority")}, Begun: true,
 	}
 }
 
 func secondary(node string) Replica {
 	return Replica{
-		Node: node, Quorum: "majority",
+		Node:   node,
 		Online: held(true, time.Hour), Reports: held(true, time.Hour), MayPromote: held(false, time.Hour),
 		InUse: held(false, time.Hour), Score: held(10102, time.Hour),
 		Connections: map[string]Fact[bool]{nodeA: held(true, time.Hour)},
-		Remembered:  &Memory{Quorum: "majority", Diskful: []string{nodeA, nodeB}},
+		MayRun:      []*Setting{usual("majority")}, Begun: true,
 	}
 }
 
@@ -90,6 +90,37 @@ func tieBreaker(node string) Replica {
 	r.Diskless = true
 	r.Score = held(2, time.Hour)
 	return r
+}
+
+// usual is a setting with the replicas of healthy.
+func usual(quorum string) *Setting { return setting(quorum, []string{nodeA, nodeB}, nodeT) }
+
+func setting(quorum string, diskful []string, diskless ...string) *Setting {
+	return &Setting{Quorum: quorum, Diskful: diskful, Diskless: diskless}
+}
+
+// mayRun lets a node run one of several settings, the newest last.
+func mayRun(node string, settings ...*Setting) edit {
+	return at(node, func(r *Replica) { r.MayRun = settings })
+}
+
+// unborne lets it be unknown which setting A runs.
+var unborne = at(nodeA, func(r *Replica) { r.Begun = false })
+
+// wants lets LINSTOR want a quorum, and everybody run it.
+func wants(quorum string) edit {
+	return func(in *Input) {
+		in.Resource.Quorum = quorum
+		everywhereAsListed(in)
+	}
+}
+
+// everywhereAsListed lets everybody run what LINSTOR wants.
+func everywhereAsListed(in *Input) {
+	wanted := in.Resource.wanted(in.Resource.Quorum)
+	for i := range in.Resource.Replicas {
+		in.Resource.Replicas[i].MayRun = []*Setting{&wanted}
+	}
 }
 
 func runningPod(name string) Pod {
@@ -140,7 +171,7 @@ func demoted() Input {
 func gone() Input {
 	in := healthy()
 	takeover(&in)
-	in.Resource.SetSince = ago(time.Minute)
+	in.Resource.SetSince, in.Resource.Left = ago(time.Minute), []string{nodeA}
 	in.Resource.Replicas = in.Resource.Replicas[1:]
 	return in
 }
@@ -198,15 +229,15 @@ func silent(node string) edit {
 	})
 }
 
-// withThirdDisk adds a diskful replica on C that looks like the one on B, and lets A remember it.
+// withThirdDisk adds a diskful replica on C that looks like the one on B, and that everybody knows of.
 func withThirdDisk(in *Input) {
 	c := *replicaOf(in, nodeB)
 	c.Node, c.Connections = nodeC, maps.Clone(c.Connections)
 	in.Resource.Replicas = append(in.Resource.Replicas, c)
-	replicaOf(in, nodeA).Remembered = &Memory{Quorum: "majority", Diskful: []string{nodeA, nodeB, nodeC}}
+	everywhereAsListed(in)
 }
 
-// withoutTieBreaker removes the replica on T.
+// withoutTieBreaker removes the replica on T, of which everybody knows.
 func withoutTieBreaker(in *Input) {
 	var kept []Replica
 	for _, r := range in.Resource.Replicas {
@@ -215,6 +246,7 @@ func withoutTieBreaker(in *Input) {
 		}
 	}
 	in.Resource.Replicas = kept
+	everywhereAsListed(in)
 }
 
 func theLease(silence time.Duration) edit {
@@ -274,4 +306,9 @@ func runScenarios(t *testing.T, scenarios map[string]scenario) {
 			}
 		})
 	}
+}
+
+// theGap is how long A's kubelet takes from one renewal to the next.
+func theGap(d time.Duration) edit {
+	return func(in *Input) { in.Node.LeaseGap = d }
 }

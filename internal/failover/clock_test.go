@@ -17,7 +17,6 @@ func TestGraces(t *testing.T) {
 	}
 	shutDown := func(in *Input) { in.Node.Shutdown = true }
 	notRun := thePod(func(p *Pod) { p.HasRun, p.RunningSince = false, time.Time{} })
-	noMemory := at(nodeA, func(r *Replica) { r.Remembered = nil })
 	newGrace := func(d time.Duration) edit { return func(in *Input) { in.Settings.NewGrace = d } }
 	lostFor := func(d time.Duration) edit {
 		return edited(survivors(d), at(nodeA, func(r *Replica) { r.Online, r.Reports = held(false, d), held(false, d) }), func(in *Input) {
@@ -44,9 +43,6 @@ func TestGraces(t *testing.T) {
 		"a pod that never ran waits the known grace even when all agree": {
 			from: crashed, edit: notRun, clock: survivors, want: known,
 		},
-		"a node that nobody remembers waits the known grace even when all agree": {
-			from: crashed, edit: noMemory, clock: survivors, want: known,
-		},
 		"a demoted replica under a young pod waits the new grace": {
 			from: demoted, edit: newGrace(50 * time.Second), want: 50 * time.Second,
 			clock: func(d time.Duration) edit {
@@ -63,8 +59,8 @@ func TestGraces(t *testing.T) {
 		"a young pod on a dead node waits no new grace": {
 			from: crashed, edit: edited(newGrace(50*time.Second), podAge(49*time.Second)), clock: survivors, want: confirmed,
 		},
-		"the grace of a node that was shut down is zero, and what remains is to read its state twice": {
-			from: crashed, edit: edited(shutDown, survivors(2*time.Second)), want: settle,
+		"the grace of a node that was shut down is zero, and what remains is to see that the others are still there": {
+			from: crashed, edit: edited(shutDown, survivors(2*time.Second)), want: stillThere,
 			clock: func(d time.Duration) edit { return at(nodeA, func(r *Replica) { r.Online = held(false, d) }) },
 		},
 		"a pod that was placed on a node lost for minutes waits half as long again": {
@@ -76,9 +72,9 @@ func TestGraces(t *testing.T) {
 		"a pod that was placed on a node that was shut down waits half as long as that is ago": {
 			from: crashed, edit: edited(notRun, shutDown, lostFor(30*time.Second)), want: 10 * time.Second, clock: podAge,
 		},
-		"a shutdown ends the known grace too": {
-			from: crashed, want: settle,
-			edit:  edited(silent(nodeT), noMemory, notRun, shutDown, survivors(2*time.Second)),
+		"a shutdown ends the known grace too, but not the time in which the others may be missed as well": {
+			from: crashed, want: stillThere,
+			edit:  edited(silent(nodeT), notRun, shutDown, survivors(2*time.Second)),
 			clock: func(d time.Duration) edit { return at(nodeA, func(r *Replica) { r.Online = held(false, d) }) },
 		},
 	}

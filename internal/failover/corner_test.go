@@ -20,7 +20,7 @@ func TestCornersOfTheVerdict(t *testing.T) {
 	secondTieBreaker := func(in *Input) {
 		withThirdDisk(in)
 		at(nodeC, func(r *Replica) { r.Diskless = true })(in)
-		replicaOf(in, nodeA).Remembered = &Memory{Quorum: "majority", Diskful: []string{nodeA, nodeB}}
+		everywhereAsListed(in)
 	}
 	otherInPeace := func(change edit) edit {
 		return otherVolume(edited(func(in *Input) { *in = healthy() }, noSurvivor,
@@ -53,11 +53,6 @@ func TestCornersOfTheVerdict(t *testing.T) {
 		"a pod that never ran waits the confirmed grace where that is the longer one": {
 			from: crashed, edit: edited(thePod(notRun), func(in *Input) { in.Settings.ConfirmedGrace = 61 * time.Second }),
 			want: Pending, reason: NodeUnreachable,
-		},
-		"a node that nobody remembers waits the confirmed grace where that is the longer one": {
-			from: crashed, want: Pending, reason: NodeUnreachable,
-			edit: edited(at(nodeA, func(r *Replica) { r.Remembered = nil }),
-				func(in *Input) { in.Settings.ConfirmedGrace = 61 * time.Second }),
 		},
 
 		"another volume that only A has stays": {
@@ -201,15 +196,11 @@ func TestCornersOfRemoval(t *testing.T) {
 			crashed, otherVolume(edited(unreachable, silent(nodeT))), RemoveForce,
 		},
 		"another volume without a survivor and without a replica on the node needs no fence": {
-			crashed, otherVolume(edited(noSurvivor, func(in *Input) { in.Resource.Replicas = in.Resource.Replicas[1:] })), RemoveForce,
+			crashed, otherVolume(edited(noSurvivor, func(in *Input) { in.Resource.Replicas, in.Resource.Left = in.Resource.Replicas[1:], []string{nodeA} })),
+			RemoveForce,
 		},
 		"a pod whose time is over goes where the node has no replica any more, and no peer a connection to it": {
 			gone, edited(over, at(nodeB, forgetPeers), at(nodeT, forgetPeers)), RemoveForce,
-		},
-		"a node that nobody remembers must be silent for as long as its kubelet may be": {
-			crashed, edited(over, theLease(50*time.Second), func(in *Input) { in.Settings.KubeletSilence = time.Minute },
-				at(nodeA, func(r *Replica) { r.Remembered = nil }), at(nodeB, func(r *Replica) { r.Online = held(true, time.Hour) }),
-				otherVolume(edited(unreachable, at(nodeA, func(r *Replica) { r.Remembered = nil })))), RemovalStuck,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -236,49 +227,6 @@ func TestADryRunNamesEveryDeed(t *testing.T) {
 	in.Attachment = nil
 	if d := Decide(in); strings.Contains(d.Message, "VolumeAttachment") {
 		t.Errorf("without an attachment: %q", d.Message)
-	}
-}
-
-func TestCornersOfTheGuard(t *testing.T) {
-	t.Parallel()
-
-	half := Limit{Percent: true, Value: 50}
-	online := func(name string) Satellite { return Satellite{Name: name, Online: true, LastOnline: now} }
-	lostFor := func(d time.Duration) Satellite { return Satellite{Name: "lost", LastOnline: ago(d)} }
-	for name, c := range map[string]struct {
-		view    View
-		limit   Limit
-		tripped bool
-	}{
-		"a node that was lost exactly an hour ago counts": {
-			View{Satellites: []Satellite{lostFor(time.Hour)}, Up: ago(time.Hour)}, half, true,
-		},
-		"a node that was lost more than an hour ago does not": {
-			View{Satellites: []Satellite{lostFor(time.Hour + 1)}, Up: ago(time.Hour)}, half, false,
-		},
-		"nodes never seen count for two minutes after LINSTOR came back": {
-			View{Satellites: []Satellite{{Name: "never"}}, Up: ago(2*time.Minute - 1)}, half, true,
-		},
-		"nodes never seen do not count from then on": {
-			View{Satellites: []Satellite{{Name: "never"}}, Up: ago(2 * time.Minute)}, half, false,
-		},
-		"right after LINSTOR came back a view of half of the replicas is let pass": {
-			View{Satellites: []Satellite{online("a")}, Up: ago(time.Second), Replicas: 10, Reporting: 5}, half, false,
-		},
-		"as many as the limit may be lost": {
-			View{Satellites: []Satellite{lostFor(time.Minute)}, Up: ago(time.Hour)}, Limit{Value: 1}, false,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c.view.Now = now
-			if got := Guard(c.view, c.limit); (got != "") != c.tripped {
-				t.Errorf("Guard says %q, want tripped: %t", got, c.tripped)
-			}
-		})
-	}
-	if limit, err := ParseLimit("101"); err != nil || limit != (Limit{Value: 101}) {
-		t.Errorf("ParseLimit = %v, %v, want 101 nodes", limit, err)
 	}
 }
 

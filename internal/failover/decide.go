@@ -20,6 +20,8 @@ type Decision struct {
 	Verdict Verdict
 	// Reason is why.
 	Reason Reason
+	// Loss is the reason of the loss itself, which a gate's hides; empty where nothing is known to be lost.
+	Loss Reason
 	// State is A's state of R.
 	State State
 	// Message is the reason in words, for a log line or an Event.
@@ -61,6 +63,7 @@ func judge(s situation) Decision {
 		d.Verdict, d.Reason, d.Message = NotLost, f.reason, f.message
 		return d
 	}
+	d.Loss = f.reason
 	if rest := remaining(s, f); rest > 0 {
 		d.Verdict, d.GraceLeft, d.After = Pending, rest, min(rest, lookAgain)
 		d.Message = fmt.Sprintf("%s; the grace of %s has not passed", f.message, f.grace)
@@ -86,9 +89,6 @@ func tempered(s situation, f finding) finding {
 		}
 		f.grace = max(f.grace, s.Settings.KnownGrace)
 	}
-	if recallQuorum(s.Resource, s.Node.Name) == memoryMissing {
-		f.grace = max(f.grace, s.Settings.KnownGrace)
-	}
 	if s.Node.Shutdown {
 		f.grace = 0
 	}
@@ -112,15 +112,52 @@ func backoff(s situation) time.Duration {
 func remaining(s situation, f finding) time.Duration {
 	rest := f.grace - s.Now.Sub(f.since)
 	if s.cond.confirmed.Sub(s.cond.since) < settle {
-		rest = max(rest, settle-s.Now.Sub(s.cond.since), settle/10) // one more reading, soon but not in a tight loop
+		rest = max(rest, settle-s.Now.Sub(s.cond.since), readAgain)
+	}
+	if missed, ok := s.missedSince(); ok && !s.othersStillThere(missed.Add(stillThere)) {
+		rest = max(rest, stillThere-s.Now.Sub(missed), readAgain)
 	}
 	return rest
+}
+
+// readAgain is how soon something is read once more that is missing: soon, but not in a tight loop.
+const readAgain = settle / 10
+
+// stillThere is how long after A the others must have been seen ONLINE. LINSTOR misses a satellite 5 to 7 s after it was cut off, each at its
+// own time: when all were cut off together, the first to be missed looks like the only one.
+const stillThere = 2500 * time.Millisecond
+
+// missedSince is since when LINSTOR has not heard of A, where a loss rests on that.
+func (s situation) missedSince() (time.Time, bool) {
+	if s.cond.state != Unreachable {
+		return time.Time{}, false
+	}
+	replica, ok := s.Resource.replica(s.Node.satellite())
+	switch {
+	case ok && !replica.Gone && replica.Online.is(true) && !replica.Reports.is(false):
+		return time.Time{}, false // it rests on the silence of the kubelet
+	case ok && replica.Online.is(false):
+		return replica.Online.Since, true
+	default:
+		return s.cond.since, true
+	}
+}
+
+// othersStillThere tells whether each survivor and each witness was ONLINE in a list of nodes that began at a time or later.
+func (s situation) othersStillThere(from time.Time) bool {
+	for _, replica := range s.Resource.Replicas {
+		speaks := survives(replica) || replica.Online.is(true) && replica.Connections[s.Node.satellite()].Known
+		if replica.Node != s.Node.satellite() && speaks && replica.Online.Confirmed.Before(from) {
+			return false
+		}
+	}
+	return true
 }
 
 // calm tells, by the last known values however old, that no loss can follow unless something changes:
 // nobody could take over, or a volume that nobody need hold open is closed on a living node.
 func calm(s situation) bool {
-	successor := mayGetSurvivor(s.Resource, s.Node.Name)
+	successor := mayGetSurvivor(s.Resource, s.Node.satellite())
 	if s.Node.leaseSilent(s.Settings.KubeletSilence) && successor {
 		return false
 	}

@@ -41,11 +41,7 @@ type forecast struct {
 
 func forecasts() map[string]forecast {
 	quorum := func(value string) edit {
-		return func(in *Input) {
-			for i := range in.Resource.Replicas {
-				in.Resource.Replicas[i].Quorum = value
-			}
-		}
+		return wants(value)
 	}
 	score := func(node string, value int) edit {
 		return at(node, func(r *Replica) { r.Score = held(value, time.Hour) })
@@ -86,8 +82,8 @@ func forecasts() map[string]forecast {
 		}),
 		"a diskless Primary on a third node is protected": good(PrimaryHealthy, withoutTieBreaker, withThirdDisk, wire,
 			at(nodeA, func(r *Replica) {
-				r.Diskless, r.Remembered = true, &Memory{Quorum: "majority", Diskful: []string{nodeB, nodeC}}
-			}),
+				r.Diskless = true
+			}), everywhereAsListed,
 			score(nodeB, 10102), score(nodeC, 10102)),
 		"a raw block volume that nobody has opened is protected": good(VolumeUnused, func(in *Input) { in.Volume.Block = true },
 			at(nodeA, func(r *Replica) { r.InUse = held(false, time.Hour) }),
@@ -119,8 +115,8 @@ func forecasts() map[string]forecast {
 			at(nodeT, func(r *Replica) { r.Diskless = false }),
 			at(nodeB, func(r *Replica) { r.InUse, r.Score = held(true, time.Hour), held(0, time.Hour) }),
 			at(nodeA, func(r *Replica) {
-				r.Diskless, r.Remembered = true, &Memory{Quorum: "majority", Diskful: []string{nodeB, nodeC, nodeT}}
-			})),
+				r.Diskless = true
+			}), everywhereAsListed),
 
 		"LINSTOR does not list the resource": {
 			from: wired, edit: func(in *Input) { in.Resource = Resource{Name: "pvc-1"} }, want: Untold, reason: StateUnknown,
@@ -128,9 +124,9 @@ func forecasts() map[string]forecast {
 		"a volume without DRBD":        bad(NotDRBD, "no DRBD layer", func(in *Input) { in.Resource.DRBD = false }),
 		"an NFS export":                bad(NFSExport, "by NFS", func(in *Input) { in.Volume.NFSExport = true }),
 		"quorum off":                   bad(NoQuorum, "does not fence", quorum("off")),
-		"quorum that is not known":     bad(NoQuorum, "does not fence", quorum("")),
+		"quorum that is not known":     bad(QuorumUnconfirmed, "not been read", quorum("")),
 		"a quorum of one":              bad(NoQuorum, "does not fence", quorum("1")),
-		"A may not know of its quorum": bad(QuorumUnconfirmed, "changed after", at(nodeA, func(r *Replica) { r.Remembered.Quorum = "off" })),
+		"A may not know of its quorum": bad(QuorumUnconfirmed, "may still run", mayRun(nodeA, usual("off"), usual("majority"))),
 		"no pod asks any more":         bad(NotSelected, "no selected pod", func(in *Input) { in.Pods = nil }, func(in *Input) { in.Attachment = nil }),
 		"an exempt pod":                bad(Exempt, "exempts", thePod(func(p *Pod) { p.Exempt = true })),
 		"a pod without an owner":       bad(NoOwner, "no controller", thePod(func(p *Pod) { p.Owned = false })),
@@ -216,8 +212,15 @@ func TestAnythingIsForeseen(t *testing.T) {
 		if f.Outlook != Protected && f.Outlook != Failing {
 			return
 		}
-		if !quorumFencesAll(in.Resource, in.Node.Name) || in.Halt != (Halt{}) {
-			t.Fatalf("%s although quorum does not fence or everything is halted: %+v", f.Outlook, in.Halt)
+		if in.Halt != (Halt{}) {
+			t.Fatalf("%s although everything is halted: %+v", f.Outlook, in.Halt)
+		}
+		if a, ok := in.Resource.replica(in.Node.Name); ok && !in.Node.OutOfService && !a.provesQuorum(in.Resource) {
+			for _, s := range a.MayRun {
+				if !a.Begun || !s.fences() {
+					t.Fatalf("%s although the node may run %+v", f.Outlook, s)
+				}
+			}
 		}
 		for _, pod := range in.Pods {
 			if !pod.Selected || pod.Exempt || !pod.Owned || pod.NodeBound {
@@ -233,9 +236,5 @@ func TestForeseenGrace(t *testing.T) {
 	in := wired()
 	if f := Foresee(in); f.Grace != in.Settings.ConfirmedGrace {
 		t.Errorf("with all peers as witnesses the grace is %s, want %s", f.Grace, in.Settings.ConfirmedGrace)
-	}
-	at(nodeA, func(r *Replica) { r.Remembered = nil })(&in)
-	if f := Foresee(in); f.Grace != in.Settings.KnownGrace {
-		t.Errorf("where nobody remembers the node the grace is %s, want %s", f.Grace, in.Settings.KnownGrace)
 	}
 }

@@ -2,6 +2,7 @@ package failover
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,8 +18,7 @@ type gate struct {
 
 // gates are asked in this order once the grace has passed: those of the volume, of its pods, of the moment.
 var gates = []gate{
-	{"the quorum setting fences the node", gateQuorum},
-	{"the node knew that setting", gateQuorumMemory},
+	{"quorum fences the node, whatever it runs", gateQuorum},
 	{"a pod or a begun fail-over asks for it", gateAsked},
 	{"every pod on the node may be removed", gatePods},
 	{"Kubernetes itself does not move the pods", gateOutOfService},
@@ -29,26 +29,21 @@ var gates = []gate{
 }
 
 func gateQuorum(s situation) (Reason, string) {
-	if !quorumFencesAll(s.Resource, s.Node.Name) {
-		return NoQuorum, fmt.Sprintf("quorum of resource %s does not fence the node: set DrbdOptions/Resource/quorum to majority",
-			s.Resource.Name)
+	reason, message := fencing(s.Resource, s.Node.satellite(), s.witness, basisOf(s.cond.state, s.witness))
+	switch {
+	case reason == NoQuorum && s.cond.state == Unreachable:
+		message += ": once the node is back, set DrbdOptions/Resource/quorum to majority"
+	case reason == NoQuorum:
+		message += ": set DrbdOptions/Resource/quorum to majority on its resource group"
+	case reason != QuorumUnconfirmed:
+	case s.Node.SwitchedOff || s.Node.OutOfService:
+		return "", "" // somebody has said so, who knows
+	case s.cond.state == Unreachable:
+		message += ": it ends when the node is back, or with the taint node.kubernetes.io/out-of-service by who has switched it off"
+	default:
+		message += ": restart linstor-satellite there"
 	}
-	return "", ""
-}
-
-func gateQuorumMemory(s situation) (Reason, string) {
-	switch recallQuorum(s.Resource, s.Node.Name) {
-	case memoryDiffers:
-		return QuorumUnconfirmed, fmt.Sprintf(
-			"quorum or the diskful replicas of resource %s changed after LINSTOR last saw the node", s.Resource.Name)
-	case memoryMissing:
-		if !s.Node.leaseSilent(s.Settings.KubeletSilence) {
-			return QuorumUnconfirmed, fmt.Sprintf(
-				"resource %s was never seen with the node ONLINE, and the node's kubelet is not silent", s.Resource.Name)
-		}
-	case memoryConfirms:
-	}
-	return "", ""
+	return reason, message
 }
 
 func gateAsked(s situation) (Reason, string) {
@@ -89,11 +84,24 @@ func gatePod(s situation, pod Pod) (Reason, string) {
 		return UnsafeVolume, fmt.Sprintf("the pod's volume %q may not survive a move", pod.UnsafeVolume)
 	}
 	for _, other := range pod.Others {
-		if !availableElsewhere(other.Resource, s.Node.Name, s.cond.state == Unreachable) {
+		if !fineElsewhere(other, s.Node.satellite(), s.cond.state == Unreachable) {
 			return OtherVolumeUnavailable, fmt.Sprintf("the pod's volume %s could not be used on another node", other.Name)
 		}
 	}
 	return "", ""
+}
+
+// fineElsewhere tells whether another volume of a pod does not keep it from being replaced on another node.
+func fineElsewhere(other OtherVolume, node string, gone bool) bool {
+	return other.Ephemeral || other.NFSExport || other.Shared && usedElsewhere(other.Resource, node) ||
+		availableElsewhere(other.Resource, node, gone)
+}
+
+// usedElsewhere tells whether another node that answers has R in use, with quorum and data.
+func usedElsewhere(r Resource, node string) bool {
+	return slices.ContainsFunc(r.Replicas, func(replica Replica) bool {
+		return replica.Node != node && replica.Online.is(true) && replica.InUse.is(true) && replica.Score.Known && replica.Score.Value > 0
+	})
 }
 
 // availableElsewhere tells whether R could be used on another node: by a survivor or, while A answers

@@ -12,20 +12,6 @@ func TestGates(t *testing.T) {
 
 // gateScenarios are losses whose grace has passed.
 func gateScenarios() map[string]scenario {
-	quorum := func(node, value string) edit { return at(node, func(r *Replica) { r.Quorum = value }) }
-	everywhere := func(value string) edit {
-		return edited(quorum(nodeA, value), quorum(nodeB, value), quorum(nodeT, value))
-	}
-	remembers := func(value string, diskful ...string) edit {
-		return at(nodeA, func(r *Replica) { r.Remembered = &Memory{Quorum: value, Diskful: diskful} })
-	}
-	rememberedTieBreaker := func(node string) edit {
-		return at(nodeA, func(r *Replica) {
-			r.Remembered = &Memory{Quorum: "majority", Diskful: []string{nodeA, nodeB}, Diskless: []string{node}}
-		})
-	}
-	forgotten := at(nodeA, func(r *Replica) { r.Remembered = nil })
-	alive := theLease(3 * time.Second)
 	nobody := func(in *Input) { in.Pods = nil }
 	second := func(change func(*Pod)) edit {
 		return func(in *Input) {
@@ -38,6 +24,15 @@ func gateScenarios() map[string]scenario {
 		at(nodeB, func(r *Replica) { r.MayPromote = held(false, time.Minute) }),
 		at(nodeT, func(r *Replica) { r.MayPromote = held(false, time.Minute) }))
 
+	ofOther := func(change func(*OtherVolume)) edit {
+		return thePod(func(p *Pod) { change(&p.Others[0]) })
+	}
+	inUseElsewhere := func(score int, online bool) edit {
+		return at(nodeB, func(r *Replica) {
+			r.InUse, r.Score, r.Online = held(true, time.Minute), held(score, time.Minute), held(online, time.Minute)
+		})
+	}
+
 	blocked := func(reason Reason, edits ...edit) scenario {
 		return scenario{from: crashed, edit: edited(edits...), want: Blocked, reason: reason}
 	}
@@ -45,34 +40,15 @@ func gateScenarios() map[string]scenario {
 		return scenario{from: crashed, edit: edited(edits...), want: Lost, reason: NodeUnreachable}
 	}
 	return map[string]scenario{
-		"quorum off on A does not fence":            blocked(NoQuorum, quorum(nodeA, "off")),
-		"quorum off on a survivor does not fence":   blocked(NoQuorum, quorum(nodeB, "off")),
-		"a quorum that is not known does not fence": blocked(NoQuorum, quorum(nodeA, "")),
-		"quorum all fences":                         open(everywhere("all")),
-		"a number above half of the disks fences":   open(everywhere("2")),
-		"a number of half of the disks does not":    blocked(NoQuorum, everywhere("1")),
-		"a word that is no setting does not fence":  blocked(NoQuorum, everywhere("most")),
-		"quorum off on a replica that could not take over does not matter": open(
-			withThirdDisk, quorum(nodeC, "off"),
-			at(nodeC, func(r *Replica) { r.MayPromote, r.Score = held(false, time.Minute), held(0, time.Minute) })),
-		"quorum matters on the survivors of a missing replica": {
-			from: gone, edit: quorum(nodeB, "off"), want: Blocked, reason: NoQuorum,
+		"quorum off does not fence":               blocked(NoQuorum, wants("off")),
+		"a quorum that is not known is no fence":  blocked(QuorumUnconfirmed, wants("")),
+		"quorum all fences":                       open(wants("all")),
+		"a number above half of the disks fences": open(wants("2")),
+		"a number of half of the disks does not":  blocked(NoQuorum, wants("1")),
+		"a word that is no setting does not":      blocked(NoQuorum, wants("most")),
+		"no quorum is asked of a replica that went while its node was ONLINE": {
+			from: gone, edit: mayRun(nodeB, usual("off")), want: Lost, reason: ReplicaGone,
 		},
-		"no quorum is remembered of a missing replica": {from: gone, want: Lost, reason: ReplicaGone},
-
-		"quorum was off when A was last seen":               blocked(QuorumUnconfirmed, remembers("off", nodeA, nodeB)),
-		"quorum was not known when A was last seen":         blocked(QuorumUnconfirmed, remembers("", nodeA, nodeB)),
-		"a disk was added since A was last seen":            blocked(QuorumUnconfirmed, remembers("majority", nodeA)),
-		"a disk was removed since A was last seen":          blocked(QuorumUnconfirmed, remembers("majority", nodeA, nodeB, nodeC)),
-		"a disk was moved since A was last seen":            blocked(QuorumUnconfirmed, remembers("majority", nodeA, nodeC)),
-		"a tie-breaker that A knew is gone":                 blocked(QuorumUnconfirmed, rememberedTieBreaker(nodeC)),
-		"a tie-breaker that A knew is still there":          open(rememberedTieBreaker(nodeT)),
-		"a number that was too small for the disks of then": blocked(QuorumUnconfirmed, remembers("1", nodeA, nodeB)),
-		"a setting that fenced and one that fences":         open(remembers("all", nodeA, nodeB)),
-		"A was never seen ONLINE and its kubelet is alive":  blocked(QuorumUnconfirmed, forgotten, alive),
-		"A was never seen ONLINE and nobody knows its Lease": blocked(QuorumUnconfirmed, forgotten,
-			func(in *Input) { in.Node.LeaseKnown = false }),
-		"A was never seen ONLINE and its kubelet is silent": open(forgotten),
 
 		"nobody asks for a volume without pods":                blocked(NotSelected, nobody),
 		"nobody asks for a volume without pods and attachment": blocked(NotSelected, nobody, func(in *Input) { in.Attachment = nil }),
@@ -108,7 +84,25 @@ func gateScenarios() map[string]scenario {
 			from: isolated, edit: otherVolume(edited(noSurvivor, withoutTieBreaker, at(nodeB, func(r *Replica) { r.Leaving = true }))),
 			want: Blocked, reason: OtherVolumeUnavailable,
 		},
+		"a volume that is mounted by NFS moves along": open(otherVolume(noSurvivor), ofOther(func(o *OtherVolume) { o.NFSExport = true })),
+		"a generic ephemeral volume is re-created":    open(otherVolume(noSurvivor), ofOther(func(o *OtherVolume) { o.Ephemeral = true })),
+		"a shared volume that is in use elsewhere moves along": open(
+			otherVolume(edited(noSurvivor, inUseElsewhere(10102, true))), ofOther(func(o *OtherVolume) { o.Shared = true })),
+		"a volume of one node that is in use elsewhere stays": blocked(OtherVolumeUnavailable, otherVolume(edited(noSurvivor, inUseElsewhere(10102, true)))),
+		"a shared volume that nobody uses elsewhere stays": blocked(OtherVolumeUnavailable,
+			otherVolume(noSurvivor), ofOther(func(o *OtherVolume) { o.Shared = true })),
+		"a shared volume that is in use without quorum elsewhere stays": blocked(OtherVolumeUnavailable,
+			otherVolume(edited(noSurvivor, inUseElsewhere(0, true))), ofOther(func(o *OtherVolume) { o.Shared = true })),
+		"a shared volume that is in use on another node that is away stays": blocked(OtherVolumeUnavailable,
+			otherVolume(edited(noSurvivor, inUseElsewhere(10102, false))), ofOther(func(o *OtherVolume) { o.Shared = true })),
+		"a shared volume that is in use on the lost node alone stays": blocked(OtherVolumeUnavailable,
+			otherVolume(edited(noSurvivor, at(nodeA, func(r *Replica) {
+				r.Online, r.InUse, r.Score = held(true, time.Minute), held(true, time.Minute), held(10102, time.Minute)
+			}))), ofOther(func(o *OtherVolume) { o.Shared = true })),
 		"one volume of several keeps the pod": blocked(OtherVolumeUnavailable, otherVolume(func(*Input) {}), otherVolume(noSurvivor)),
+
+		"another volume is looked up by the name that LINSTOR has for the node": blocked(OtherVolumeUnavailable,
+			otherVolume(noSurvivor), func(in *Input) { in.Node.Name, in.Node.Satellite = "a.example.com", nodeA }),
 
 		"two pods that may go both go":                   open(second(func(*Pod) {})),
 		"one pod that may not go keeps the other":        blocked(SharedVolume, second(unselected)),
@@ -140,7 +134,8 @@ func TestOrderOfGates(t *testing.T) {
 	in.LinstorConfirmed = ago(time.Minute)
 	in.Halt = Halt{Guard: "too many", Paused: "by hand", DryRun: true}
 	in.Pods[0] = Pod{Exempt: true, NodeBound: true, UnsafeVolume: "cache", Others: []OtherVolume{{Name: "pv-2"}}}
-	at(nodeA, func(r *Replica) { r.Quorum, r.Remembered.Quorum = "off", "off" })(&in)
+	in.Resource.Quorum = "off"
+	mayRun(nodeA, usual("off"), usual("majority"))(&in)
 	at(nodeT, func(r *Replica) { r.Connections[nodeA] = held(false, time.Second) })(&in)
 
 	steps := []struct {
@@ -150,8 +145,8 @@ func TestOrderOfGates(t *testing.T) {
 		// A grace that runs names the loss and the verdict is pending; from the second step on the gates speak.
 		{thePod(func(p *Pod) { p.HasRun = true }), NodeUnreachable},
 		{at(nodeT, func(r *Replica) { r.Connections[nodeA] = held(false, time.Minute) }), NoQuorum},
-		{at(nodeA, func(r *Replica) { r.Quorum = "majority" }), QuorumUnconfirmed},
-		{at(nodeA, func(r *Replica) { r.Remembered.Quorum = "majority" }), NotSelected},
+		{func(in *Input) { in.Resource.Quorum = "majority" }, QuorumUnconfirmed},
+		{mayRun(nodeA, usual("majority")), NotSelected},
 		{thePod(func(p *Pod) { p.Selected = true }), Exempt},
 		{thePod(func(p *Pod) { p.Exempt = false }), NoOwner},
 		{thePod(func(p *Pod) { p.Owned = true }), NodeBound},
@@ -202,8 +197,9 @@ func TestFences(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := fences(c.quorum, c.diskful); got != c.want {
-				t.Errorf("fences(%q, %d) = %t, want %t", c.quorum, c.diskful, got, c.want)
+			s := Setting{Quorum: c.quorum, Diskful: make([]string, c.diskful)}
+			if got := s.fences(); got != c.want {
+				t.Errorf("quorum %q of %d disks fences: %t, want %t", c.quorum, c.diskful, got, c.want)
 			}
 		})
 	}

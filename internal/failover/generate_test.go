@@ -48,25 +48,32 @@ func anyNode() *rapid.Generator[string] {
 	return rapid.SampledFrom([]string{nodeA, nodeB, nodeC, nodeT})
 }
 
-func anySetting() *rapid.Generator[string] {
+func anyQuorum() *rapid.Generator[string] {
 	return rapid.SampledFrom([]string{"majority", "all", "off", "", "1", "2", "many"})
+}
+
+func anySetting(t *rapid.T) *Setting {
+	nodes := rapid.SliceOfDistinct(anyNode(), rapid.ID).Draw(t, "nodes of a setting")
+	disks := rapid.IntRange(0, len(nodes)).Draw(t, "disks of a setting")
+	return &Setting{
+		Quorum:  anyQuorum().Draw(t, "quorum of a setting"),
+		Diskful: slices.Sorted(slices.Values(nodes[:disks])), Diskless: slices.Sorted(slices.Values(nodes[disks:])),
+	}
 }
 
 func anyReplica(t *rapid.T, node string) Replica {
 	r := Replica{
 		Node: node, Diskless: rapid.Bool().Draw(t, "diskless"), Leaving: rapid.IntRange(0, 4).Draw(t, "leaving") == 0,
 		Online: anyBool(t), Reports: anyBool(t), MayPromote: anyBool(t), InUse: anyBool(t),
-		Score: anyFact(t, -1, 0, 1, 10102), Quorum: anySetting().Draw(t, "quorum"), LastInUse: anyTime(t),
+		Score: anyFact(t, -1, 0, 1, 10102), LastInUse: anyTime(t),
 		Connections: map[string]Fact[bool]{},
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "connections") {
 		r.Connections[anyNode().Draw(t, "peer")] = anyBool(t)
 	}
-	if rapid.Bool().Draw(t, "remembered") {
-		r.Remembered = &Memory{
-			Quorum:  anySetting().Draw(t, "remembered quorum"),
-			Diskful: slices.Sorted(slices.Values(rapid.SliceOfDistinct(anyNode(), rapid.ID).Draw(t, "remembered disks"))),
-		}
+	r.Begun, r.Gone = rapid.IntRange(0, 4).Draw(t, "begun") > 0, rapid.IntRange(0, 9).Draw(t, "gone") == 0
+	for range rapid.IntRange(0, 2).Draw(t, "settings") {
+		r.MayRun = append(r.MayRun, anySetting(t))
 	}
 	return r
 }
@@ -75,6 +82,8 @@ func anyResource(t *rapid.T) Resource {
 	r := Resource{
 		Name: "pvc-1", Known: rapid.IntRange(0, 4).Draw(t, "list read") > 0, DRBD: rapid.IntRange(0, 4).Draw(t, "drbd") > 0,
 		Volumes: rapid.IntRange(0, 2).Draw(t, "volumes"), Confirmed: now, SetSince: anyTime(t),
+		Quorum: anyQuorum().Draw(t, "quorum"), InDoubt: rapid.IntRange(0, 9).Draw(t, "in doubt") == 0,
+		Left: rapid.SliceOfDistinct(anyNode(), rapid.ID).Draw(t, "left"),
 	}
 	for _, node := range rapid.SliceOfNDistinct(anyNode(), 0, 4, rapid.ID).Draw(t, "nodes") {
 		r.Replicas = append(r.Replicas, anyReplica(t, node))
@@ -152,7 +161,7 @@ func anyStory(t *rapid.T) Input {
 		case 7:
 			in.Node.LeaseSilence = anyAge(t)
 		case 8:
-			r.Remembered = nil
+			r.Begun = false
 		case 9:
 			in.Node.LeaseKnown = !in.Node.LeaseKnown
 		}

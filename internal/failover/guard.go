@@ -2,6 +2,7 @@ package failover
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -10,10 +11,11 @@ import (
 )
 
 const (
-	// GuardMemory is how long a node that was once healthy counts among those that can be lost.
-	GuardMemory = time.Hour
-	// GuardWarmUp is how long after LINSTOR came back an unknown node counts as lost, even if this process never
-	// saw it healthy: satellites return one by one, and until then everything looks lost.
+	// GuardQuiet is for how long no node must have been newly lost until those that are count no longer: the cluster has taken its new
+	// shape by then.
+	GuardQuiet = 2 * time.Minute
+	// GuardWarmUp is how long after LINSTOR came back it may not know the state of most of its replicas: satellites return one by
+	// one, and until then everything looks lost.
 	GuardWarmUp = 2 * time.Minute
 )
 
@@ -56,15 +58,21 @@ func (l Limit) exceeded(lost, all int) bool {
 
 // Satellite is a node of LINSTOR as the guard sees it.
 type Satellite struct {
-	// Name is the node's name.
+	// Name is the node's name in LINSTOR.
 	Name string
 	// Online tells whether it is ONLINE now; false also when that is unknown.
 	Online bool
 	// LastOnline is when it was last seen ONLINE; zero when never.
 	LastOnline time.Time
-	// LostVolume is set while a volume has a lost verdict there.
+	// LostVolume is set while a volume is lost there for a reason that SpeaksOfTheNode.
 	LostVolume bool
 }
+
+func (s Satellite) healthy() bool { return s.Online && !s.LostVolume }
+
+// SpeaksOfTheNode tells whether a loss for that reason makes the guard count the node. What happened to one volume alone
+// does not: its replica was demoted or is gone.
+func SpeaksOfTheNode(loss Reason) bool { return loss == QuorumLost || loss == NodeUnreachable }
 
 // View is the whole cluster as LINSTOR shows it.
 type View struct {
@@ -77,31 +85,102 @@ type View struct {
 	Replicas, Reporting int
 }
 
-// Guard tells why the view is suspect, or returns an empty string. When more of the cluster seems lost at once than the
-// limit allows, it is more likely that LINSTOR has just started or was cut off itself than that the nodes are
-// gone; where they are, a person has to look anyway.
-func Guard(v View, limit Limit) string {
-	warmUp := v.Up.IsZero() || v.Now.Sub(v.Up) < GuardWarmUp
-	if warmUp && 2*v.Reporting < v.Replicas {
+// GuardMemory is what a process remembers of the nodes, to tell those that were lost just now from those that have been for long. The
+// zero value is the memory of a process that has just started. It must see the view every few seconds.
+type GuardMemory struct {
+	nodes map[string]guarded
+	// last is when a node was newly lost for the last time, whatever became of it.
+	last time.Time
+}
+
+// guarded is a node as the guard last saw it.
+type guarded struct {
+	// newly is set while the node is newly lost.
+	newly bool
+	// online and lastOnline are what LINSTOR said.
+	online     bool
+	lastOnline time.Time
+	// lostVolume is set once a volume was lost there since the node was last healthy: another one is no news.
+	lostVolume bool
+}
+
+// Observe notes which nodes are newly lost, and tells why the view is suspect, or returns an empty string. When more of the cluster
+// seems lost at once than the limit allows, it is more likely that LINSTOR has just started or was cut off itself than
+// that the nodes are gone.
+//
+// A node is newly lost when its satellite leaves ONLINE, when a volume there is lost, or when the process sees it for the first
+// time and it is not healthy. It remains so until it is healthy, or no node was newly lost for GuardQuiet.
+func (m *GuardMemory) Observe(v View, limit Limit) string {
+	m.remember(v)
+	if warmUp := v.Up.IsZero() || v.Now.Sub(v.Up) < GuardWarmUp; warmUp && 2*v.Reporting < v.Replicas {
 		return fmt.Sprintf("LINSTOR came back a moment ago and knows the state of %d of %d replicas only", v.Reporting, v.Replicas)
 	}
-	var counted int
+	healthy := 0
 	var lost []string
 	for _, s := range v.Satellites {
-		if !warmUp && (s.LastOnline.IsZero() || v.Now.Sub(s.LastOnline) > GuardMemory) {
-			continue
-		}
-		counted++
-		if !s.Online || s.LostVolume {
+		switch {
+		case s.healthy():
+			healthy++
+		case m.nodes[s.Name].newly:
 			lost = append(lost, s.Name)
 		}
 	}
-	if !limit.exceeded(len(lost), counted) {
+	if !limit.exceeded(len(lost), len(lost)+healthy) {
 		return ""
 	}
 	slices.Sort(lost)
 	return fmt.Sprintf("%d of %d nodes seem lost at once (%s), more than --max-lost-nodes=%s allows: LINSTOR's view is suspect",
-		len(lost), counted, abbreviated(lost), limit)
+		len(lost), len(lost)+healthy, abbreviated(lost), limit)
+}
+
+// Imagine tells what Observe would if the node were lost this moment, too. It remembers nothing.
+func (m *GuardMemory) Imagine(v View, node string, limit Limit) string {
+	imagined := GuardMemory{nodes: maps.Clone(m.nodes), last: m.last}
+	v.Satellites = slices.Clone(v.Satellites)
+	for i := range v.Satellites {
+		s := &v.Satellites[i]
+		if s.Name == node && !s.LostVolume { // where a volume is lost, the node is already
+			s.Online = false
+			delete(imagined.nodes, node)
+		}
+	}
+	return imagined.Observe(v, limit)
+}
+
+// remember takes over what a view says of each node. A node that LINSTOR no longer lists is forgotten.
+func (m *GuardMemory) remember(v View) {
+	nodes := make(map[string]guarded, len(v.Satellites))
+	for _, s := range v.Satellites {
+		before, known := m.nodes[s.Name]
+		after, lost := before.then(s)
+		if lost || !known && !s.healthy() {
+			after.newly, m.last = true, v.Now
+		}
+		nodes[s.Name] = after
+	}
+	m.nodes = nodes
+	// While LINSTOR is away nobody knows whether another node is lost.
+	if v.Up.IsZero() || v.Now.Sub(latest(m.last, v.Up)) < GuardQuiet {
+		return
+	}
+	for name, node := range m.nodes {
+		node.newly = false
+		m.nodes[name] = node
+	}
+}
+
+// then returns the node as it is seen next, and whether it is newly lost by that. One that is already is not so again.
+func (g guarded) then(s Satellite) (after guarded, lost bool) {
+	if !g.online && !s.Online && s.LastOnline.After(g.lastOnline) {
+		g = guarded{online: true} // in between
+	}
+	after = guarded{online: s.Online, lastOnline: s.LastOnline}
+	if s.healthy() {
+		return after, false
+	}
+	after.newly, after.lostVolume = g.newly, g.lostVolume || s.LostVolume
+	left, turned := g.online && !s.Online, !g.lostVolume && s.LostVolume
+	return after, !g.newly && (left || turned)
 }
 
 // abbreviated names the first few.

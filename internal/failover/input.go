@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"math"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -93,6 +94,12 @@ type Volume struct {
 type Node struct {
 	// Name is the node's name.
 	Name string
+	// Satellite is its name in LINSTOR, in lower case; empty where that is the same.
+	Satellite string
+	// Unlisted is set while LINSTOR lists no node of that name.
+	Unlisted bool
+	// LeaseGap is how long its kubelet may well take from one renewal of its Lease to the next; zero where that is no longer than usual.
+	LeaseGap time.Duration
 	// LeaseSilence is how long no renewal of the node's Lease was seen, counted from what this process
 	// saw change; meaningful only while LeaseKnown is true.
 	LeaseSilence time.Duration
@@ -103,16 +110,41 @@ type Node struct {
 	BootSince time.Time
 	// Shutdown is set when a taint says that the node was switched off.
 	Shutdown bool
+	// SwitchedOff is set while Shutdown is, if the taint came after the last sign of life from the node: who set it knew.
+	SwitchedOff bool
 	// OutOfService is set while the node has Kubernetes' taint node.kubernetes.io/out-of-service, upon which Kubernetes
 	// removes its pods and detaches their volumes.
 	OutOfService bool
 }
 
-// leaseSilent tells whether no renewal was seen for at least d.
-func (n Node) leaseSilent(d time.Duration) bool { return n.LeaseKnown && n.LeaseSilence >= d }
+// usualGap is how long a kubelet by its defaults takes from one renewal of its Lease to the next: 10 s and up to 4 % more.
+const usualGap = 10400 * time.Millisecond
+
+// Patience is how long the node's Lease must not have been renewed to count as silent, where that is d for a kubelet that renews as
+// often as is usual.
+func (n Node) Patience(d time.Duration) time.Duration {
+	if n.LeaseGap <= usualGap {
+		return d
+	}
+	scaled := float64(d) * n.LeaseGap.Seconds() / usualGap.Seconds()
+	return time.Duration(min(scaled, math.MaxInt64/2))
+}
+
+// leaseSilent tells whether no renewal was seen for at least d, or for longer where the kubelet renews more rarely than is usual.
+func (n Node) leaseSilent(d time.Duration) bool {
+	return n.LeaseKnown && n.LeaseSilence >= n.Patience(d)
+}
 
 // leaseFresh tells whether the kubelet is known to be alive.
-func (n Node) leaseFresh(d time.Duration) bool { return n.LeaseKnown && n.LeaseSilence < d }
+func (n Node) leaseFresh(d time.Duration) bool { return n.LeaseKnown && n.LeaseSilence < n.Patience(d) }
+
+// satellite is the node's name in LINSTOR, by which its replicas are found.
+func (n Node) satellite() string {
+	if n.Satellite != "" {
+		return n.Satellite
+	}
+	return n.Name
+}
 
 // Attachment is the VolumeAttachment of the volume to A.
 type Attachment struct {
@@ -144,9 +176,11 @@ type Pod struct {
 	ResourceVersion string
 	// Created is when the pod was created, Bound when it was bound to A.
 	Created, Bound time.Time
-	// RunningSince is the start of its longest running container; zero when none runs.
+	// Started is the earliest known start of a container, of those that have ended and of init containers too; zero when none is known.
+	Started time.Time
+	// RunningSince is the start of its longest running container, init containers included; zero when none runs.
 	RunningSince time.Time
-	// HasRun is set once a container of the pod has run on A.
+	// HasRun is set once a container of the pod has run on A, an init container too: its volumes were mounted before.
 	HasRun bool
 	// ReadOnly is set when the pod mounts the claim read-only.
 	ReadOnly bool
@@ -182,6 +216,12 @@ type OtherVolume struct {
 	Name string
 	// Resource is its LINSTOR resource.
 	Resource Resource
+	// NFSExport is set where the pod mounts it by NFS: its node has no DRBD relation to it.
+	NFSExport bool
+	// Shared is set where it may be used on several nodes at a time.
+	Shared bool
+	// Ephemeral is set for a generic ephemeral volume, which is re-created with its pod.
+	Ephemeral bool
 }
 
 // Resource is a LINSTOR resource definition with all its replicas.
@@ -198,6 +238,12 @@ type Resource struct {
 	Confirmed time.Time
 	// SetSince is since when the set of nodes with a replica has been the same.
 	SetSince time.Time
+	// Quorum is the quorum that LINSTOR wants; empty when not fully known.
+	Quorum string
+	// InDoubt is set while that was not read since replicas have changed.
+	InDoubt bool
+	// Left are the nodes whose replica went while their satellites were ONLINE.
+	Left []string
 	// Replicas are all replicas, A's included.
 	Replicas []Replica
 }
@@ -227,22 +273,14 @@ type Replica struct {
 	// Rejoined tells, per peer, when the replica was last seen to turn Connected to it; a peer that it has
 	// lost since has no entry.
 	Rejoined map[string]time.Time
-	// Quorum is the effective quorum setting; empty when not fully known.
-	Quorum string
 	// LastInUse is when the replica was last seen in use; zero when never.
 	LastInUse time.Time
-	// Remembered is what LINSTOR said while the satellite was last ONLINE; nil when never.
-	Remembered *Memory
-}
-
-// Memory is what was known to reach a node when LINSTOR last saw it.
-type Memory struct {
-	// Quorum is the effective quorum setting then.
-	Quorum string
-	// Diskful is the sorted list of nodes with a disk then.
-	Diskful []string
-	// Diskless is the sorted list of nodes with a replica without a disk then.
-	Diskless []string
+	// Gone is set where LINSTOR no longer lists the replica, although nothing shows that its node has let it go.
+	Gone bool
+	// MayRun are the settings that the node may run, the newest last.
+	MayRun []*Setting
+	// Begun is set once the node is known to have applied one of them; until then it may run anything.
+	Begun bool
 }
 
 // replica returns the replica on the named node.

@@ -62,7 +62,7 @@ func quorateWithout(r Resource, replica Replica, lost string) bool {
 	for _, peer := range r.Replicas {
 		votes.add(peer, peer.Node != lost && reaches(replica, peer))
 	}
-	switch replica.Quorum {
+	switch r.Quorum {
 	case "off", "":
 		return true // a gate of its own finds that
 	case "majority":
@@ -70,6 +70,6 @@ func quorateWithout(r Resource, replica Replica, lost string) bool {
 	case "all":
 		return votes.diskfulHeld == votes.diskful
 	}
-	n, err := strconv.Atoi(replica.Quorum)
+	n, err := strconv.Atoi(r.Quorum)
 	return err != nil || votes.diskfulHeld >= n
 }

@@ -1,78 +1,120 @@
 package failover
 
 import (
+	"fmt"
 	"slices"
-	"strconv"
 )
 
-// fences tells whether a DRBD quorum setting keeps a node without its peers from writing: majority,
-// all, or a number greater than half of the diskful replicas. LINSTOR accepts any number from 1 to 32;
-// a smaller one fences nothing.
-func fences(quorum string, diskful int) bool {
-	switch quorum {
-	case "majority", "all":
-		return true
-	}
-	n, err := strconv.Atoi(quorum)
-	return err == nil && 2*n > diskful
-}
-
-// diskful returns the sorted nodes that have a disk of R.
-func (r Resource) diskful() []string {
-	var nodes []string
-	for _, replica := range r.Replicas {
-		if !replica.Diskless {
-			nodes = append(nodes, replica.Node)
-		}
-	}
-	slices.Sort(nodes)
-	return nodes
-}
-
-// lacksAny tells whether one of the nodes no longer has a replica of R. A tie-breaker that LINSTOR has given up may
-// still vote for A; one that is new does not yet.
-func (r Resource) lacksAny(nodes []string) bool {
-	return slices.ContainsFunc(nodes, func(node string) bool {
-		_, ok := r.replica(node)
-		return !ok
-	})
-}
-
-// quorumFencesAll tells whether the setting in force on A and on every survivor fences. Where A has no
-// replica it cannot write, and only the survivors count.
-func quorumFencesAll(r Resource, node string) bool {
-	diskful := len(r.diskful())
-	for _, replica := range r.Replicas {
-		if (replica.Node == node || survives(replica)) && !fences(replica.Quorum, diskful) {
-			return false
-		}
-	}
-	return true
-}
-
-// quorumMemory is what the time in which A was last seen says about the present quorum setting.
-type quorumMemory int
+// basis is what a loss rests on, and so what must be known of each setting that A may run.
+type basis int
 
 const (
-	memoryConfirms quorumMemory = iota
-	memoryDiffers
-	memoryMissing
+	// byAnswer : A answers, and says itself that it does not work on R.
+	byAnswer basis = iota
+	// byWitnesses : every witness says that it is not connected to A, and A could not hold quorum without them.
+	byWitnesses
+	// bySilence : too few witnesses could be asked, and A's kubelet is silent.
+	bySilence
 )
 
-// recallQuorum compares the present settings with those that reached A when LINSTOR last saw it. LINSTOR may
-// have changed them where A never heard of it, and A goes on by what it knew.
-func recallQuorum(r Resource, node string) quorumMemory {
-	replica, ok := r.replica(node)
+// basisOf is what a loss of R on A rests on.
+func basisOf(state State, t testimony) basis {
 	switch {
-	case !ok:
-		return memoryConfirms
-	case replica.Remembered == nil:
-		return memoryMissing
-	case !fences(replica.Remembered.Quorum, len(replica.Remembered.Diskful)),
-		!slices.Equal(replica.Remembered.Diskful, r.diskful()),
-		r.lacksAny(replica.Remembered.Diskless):
-		return memoryDiffers
+	case state != Unreachable && state != PrimaryWithoutQuorum:
+		return byAnswer
+	case t.full:
+		return byWitnesses
 	default:
-		return memoryConfirms
+		return bySilence
 	}
 }
+
+// fencing tells whether quorum keeps A from writing R, whatever A runs; if not, or if that is not known, why. A goes on by the
+// setting that it applied last. LINSTOR shows the one that it wants. So every setting that A may run must fence it, and
+// nothing stands in for the evidence of which those are: no waiting, no silence and no absence.
+func fencing(r Resource, node string, t testimony, b basis) (Reason, string) {
+	a, ok := r.replica(node)
+	if !ok && r.hasLeft(node) {
+		return "", ""
+	}
+	if reason, message := wantedFences(r, a); reason != "" {
+		return reason, message
+	}
+	if ok && a.provesQuorum(r) {
+		return "", ""
+	}
+	switch {
+	case !ok || !a.Begun || len(a.MayRun) == 0:
+		return QuorumUnconfirmed, fmt.Sprintf("it is not known what node %s runs of resource %s", node, r.Name)
+	case r.InDoubt:
+		return QuorumUnconfirmed, fmt.Sprintf("the replicas of resource %s have just changed", r.Name)
+	}
+	for _, setting := range a.MayRun {
+		if why := unfenced(r, node, t, b, *setting); why != "" {
+			return QuorumUnconfirmed, fmt.Sprintf("node %s may still run resource %s with %s", node, r.Name, why)
+		}
+	}
+	if b == bySilence {
+		return survivorsFence(r, node)
+	}
+	return "", ""
+}
+
+// wantedFences tells whether the setting that LINSTOR wants fences A, and the newest that A may run.
+func wantedFences(r Resource, a Replica) (Reason, string) {
+	if r.Quorum == "" {
+		return QuorumUnconfirmed, fmt.Sprintf("the quorum of resource %s has not been read yet", r.Name)
+	}
+	newest := r.wanted(r.Quorum)
+	if a.Gone && len(a.MayRun) > 0 {
+		newest = *a.MayRun[len(a.MayRun)-1]
+	}
+	if !newest.fences() {
+		return NoQuorum, fmt.Sprintf("quorum %s of resource %s does not fence a node", newest.Quorum, r.Name)
+	}
+	return "", ""
+}
+
+// provesQuorum tells whether A says itself that its quorum works: it is Primary and may not write. DRBD reports one score for all
+// volumes of a resource, so that with several of them the score proves nothing of each.
+func (a Replica) provesQuorum(r Resource) bool {
+	return !a.Gone && r.Volumes == 1 && a.Online.is(true) && a.InUse.is(true) && a.Score.is(0)
+}
+
+// unfenced says why a setting that A may run might let it write, empty where it does not.
+func unfenced(r Resource, node string, t testimony, b basis, setting Setting) string {
+	switch {
+	case !setting.fences():
+		return "quorum " + setting.Quorum
+	case b == byWitnesses && !t.denies(r, node, setting):
+		return fmt.Sprintf("the replicas %s, of which too few could be asked", setting.replicas())
+	case b == bySilence && !setting.sameReplicas(r.wanted("")):
+		return fmt.Sprintf("the replicas %s, which are others now", setting.replicas())
+	}
+	return ""
+}
+
+func (s Setting) sameReplicas(other Setting) bool {
+	return slices.Equal(s.Diskful, other.Diskful) && slices.Equal(s.Diskless, other.Diskless)
+}
+
+func (s Setting) replicas() string {
+	return fmt.Sprintf("%v and without a disk %v", s.Diskful, s.Diskless)
+}
+
+// survivorsFence tells whether every setting that a survivor may run takes the quorum from A where the survivor has it.
+func survivorsFence(r Resource, node string) (Reason, string) {
+	for _, replica := range r.Replicas {
+		if replica.Node == node || !survives(replica) {
+			continue
+		}
+		open := func(setting *Setting) bool { return !setting.fences() }
+		if !replica.Begun || slices.ContainsFunc(replica.MayRun, open) {
+			return QuorumUnconfirmed, fmt.Sprintf("it is not known that node %s runs resource %s with quorum", replica.Node, r.Name)
+		}
+	}
+	return "", ""
+}
+
+// hasLeft tells whether the replica on a node went while its satellite was ONLINE: nothing of R is left there.
+func (r Resource) hasLeft(node string) bool { return slices.Contains(r.Left, node) }

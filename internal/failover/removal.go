@@ -44,14 +44,15 @@ func RemovalOf(in Input, pod Pod) Removal {
 	}
 }
 
-// othersFenced tells whether every other LINSTOR volume of the pod is cut off from A by the same evidence that
-// condemns this one.
+// othersFenced tells whether no other LINSTOR volume of the pod can be written on A either, by the same evidence that condemns this one.
 func (s situation) othersFenced(pod Pod) bool {
 	for _, other := range pod.Others {
 		r := other.Resource.freshened(s.Now)
-		_, survivor := survivorOf(r, s.Node.Name)
-		cutOff := survivor && !testimonyOn(r, s.Node.Name).connected && s.quorumHeld(r)
-		if !cutOff && s.writable(r) {
+		if _, ok := r.replica(s.Node.satellite()); r.Known && !ok && r.hasLeft(s.Node.satellite()) {
+			continue
+		}
+		_, survivor := survivorOf(r, s.Node.satellite())
+		if t := testimonyOn(r, s.Node.satellite()); !survivor || t.connected || !s.fenced(r, t) {
 			return false
 		}
 	}
@@ -72,31 +73,22 @@ func (s situation) anyOtherWritable(pod Pod) bool {
 // resource with several volumes is 0 as soon as one of them is without quorum or data, and says nothing
 // about the others.
 func (s situation) writable(r Resource) bool {
-	replica, ok := r.replica(s.Node.Name)
+	replica, ok := r.replica(s.Node.satellite())
 	switch {
 	case !r.Known:
 		return true
-	case !ok:
+	case !ok && r.hasLeft(s.Node.satellite()):
 		return false
-	case replica.Score.Known:
+	case replica.Score.Known && !replica.Gone:
 		return replica.Score.Value != 0 || r.Volumes != 1
 	default:
-		return !testimonyOn(r, s.Node.Name).full || !s.quorumHeld(r)
+		t := testimonyOn(r, s.Node.satellite())
+		return !t.full || !s.fenced(r, t)
 	}
 }
 
-// quorumHeld tells whether quorum fences A, by the present settings and by those it is known to have heard of.
-// Where nobody remembers A, a silence of the kubelet for the known grace takes the memory's place.
-func (s situation) quorumHeld(r Resource) bool {
-	if !quorumFencesAll(r, s.Node.Name) {
-		return false
-	}
-	switch recallQuorum(r, s.Node.Name) {
-	case memoryConfirms:
-		return true
-	case memoryMissing:
-		return s.Node.leaseSilent(max(s.Settings.KnownGrace, s.Settings.KubeletSilence))
-	default:
-		return false
-	}
+// fenced tells whether quorum keeps A, which does not answer, from writing R.
+func (s situation) fenced(r Resource, t testimony) bool {
+	reason, _ := fencing(r, s.Node.satellite(), t, basisOf(Unreachable, t))
+	return reason == ""
 }

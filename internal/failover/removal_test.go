@@ -12,7 +12,6 @@ func TestRemovalOf(t *testing.T) {
 	over := deleteBy(-1)
 	alive := theLease(3 * time.Second)
 	twoVolumes := func(in *Input) { in.Resource.Volumes = 2 }
-	forgotten := at(nodeA, func(r *Replica) { r.Remembered = nil })
 	scoreOf := func(v int) edit { return at(nodeA, func(r *Replica) { r.Score = held(v, time.Minute) }) }
 	noScore := at(nodeA, func(r *Replica) { r.Score = untold[int](time.Minute) })
 	noSurvivor := edited(
@@ -29,6 +28,12 @@ func TestRemovalOf(t *testing.T) {
 		"a pod on a dead node goes by force from 12 s of silence": {from: crashed, edit: theLease(12 * time.Second), want: RemoveForce},
 		"a pod on a node that was silent for less than 12 s goes in peace": {
 			from: crashed, edit: theLease(12*time.Second - 1), want: RemoveGracefully,
+		},
+		"a pod on a node whose kubelet renews every 30 s goes in peace after 34 s": {
+			from: crashed, edit: edited(theLease(34*time.Second), theGap(30*time.Second)), want: RemoveGracefully,
+		},
+		"a pod on a node whose kubelet renews every 30 s goes by force after 35 s": {
+			from: crashed, edit: edited(theLease(35*time.Second), theGap(30*time.Second)), want: RemoveForce,
 		},
 		"a pod on a node whose Lease nobody knows goes in peace": {
 			from: crashed, edit: func(in *Input) { in.Node.LeaseKnown = false }, want: RemoveGracefully,
@@ -75,10 +80,10 @@ func TestRemovalOf(t *testing.T) {
 			from: crashed, edit: edited(over, alive, connectedTo(nodeA, true)), want: RemovalStuck,
 		},
 		"witnesses prove nothing when quorum does not fence": {
-			from: crashed, edit: edited(over, alive, at(nodeA, func(r *Replica) { r.Quorum = "off" })), want: RemovalStuck,
+			from: crashed, edit: edited(over, alive, wants("off")), want: RemovalStuck,
 		},
 		"witnesses prove nothing when the node may not know its quorum": {
-			from: crashed, edit: edited(over, alive, forgotten), want: RemovalStuck,
+			from: crashed, edit: edited(over, alive, unborne), want: RemovalStuck,
 		},
 		"a list that was not read proves nothing": {
 			from: isolated, edit: edited(over, func(in *Input) { in.Resource.Known = false }), want: RemovalStuck,
@@ -99,25 +104,27 @@ func TestRemovalOf(t *testing.T) {
 			from: crashed, edit: otherVolume(edited(unreachable, noSurvivor, silent(nodeT))), want: RemoveGracefully,
 		},
 		"another volume that quorum does not fence asks for peace": {
-			from: crashed, edit: otherVolume(edited(unreachable, at(nodeB, func(r *Replica) { r.Quorum = "off" }))), want: RemoveGracefully,
+			from: crashed, edit: otherVolume(edited(unreachable, wants("off"))), want: RemoveGracefully,
 		},
 		"another volume that was never read asks for peace": {
 			from: crashed, edit: otherVolume(func(in *Input) { in.Resource = Resource{} }), want: RemoveGracefully,
 		},
 		"another volume without a replica on the node needs no fence": {
 			from: crashed, edit: otherVolume(func(in *Input) {
-				in.Resource.SetSince, in.Resource.Replicas = ago(time.Minute), in.Resource.Replicas[1:]
+				in.Resource.SetSince, in.Resource.Replicas, in.Resource.Left = ago(time.Minute), in.Resource.Replicas[1:], []string{nodeA}
 			}), want: RemoveForce,
 		},
-		"another volume that nobody remembers asks for peace while the known grace runs": {
-			from: crashed, edit: edited(theLease(45*time.Second-1), otherVolume(edited(unreachable, forgotten))), want: RemoveGracefully,
+		"another volume of which nobody knows what the node runs asks for peace, however long the node is silent": {
+			from: crashed, edit: edited(theLease(time.Hour), otherVolume(edited(unreachable, unborne))), want: RemoveGracefully,
 		},
-		"another volume that nobody remembers goes by force after the known grace of silence": {
-			from: crashed, edit: edited(theLease(45*time.Second), otherVolume(edited(unreachable, forgotten))), want: RemoveForce,
+		"another volume that LINSTOR no longer lists, for no reason that is known, asks for peace": {
+			from: crashed, edit: otherVolume(func(in *Input) {
+				in.Resource.SetSince, in.Resource.Replicas = ago(time.Minute), in.Resource.Replicas[1:]
+			}), want: RemoveGracefully,
 		},
 		"another volume whose quorum changed meanwhile asks for peace": {
 			from: crashed, want: RemoveGracefully,
-			edit: otherVolume(edited(unreachable, at(nodeA, func(r *Replica) { r.Remembered = &Memory{Quorum: "off"} }))),
+			edit: otherVolume(edited(unreachable, mayRun(nodeA, usual("off"), usual("majority")))),
 		},
 		"another volume that could write keeps a pod whose time is over": {
 			from: isolated, edit: edited(over, otherVolume(scoreOf(10102))), want: RemovalStuck,

@@ -27,8 +27,8 @@ func TestOwnStateSettles(t *testing.T) {
 		"a node that went OFFLINE less than a second ago has not settled": {
 			from: crashed, edit: at(nodeA, func(r *Replica) { r.Online = held(false, time.Second-1) }), want: Pending,
 		},
-		"a node that went OFFLINE a second ago has settled": {
-			from: crashed, edit: at(nodeA, func(r *Replica) { r.Online = held(false, time.Second) }), want: Lost,
+		"a node that went OFFLINE long enough ago for the others to be missed as well has settled": {
+			from: crashed, edit: at(nodeA, func(r *Replica) { r.Online = held(false, stillThere) }), want: Lost,
 		},
 		"an OFFLINE that was read once has not settled however often the resource was read": {
 			from: crashed, edit: at(nodeA, func(r *Replica) { r.Online = once(1500 * time.Millisecond) }), want: Pending,
@@ -140,7 +140,7 @@ func TestFreshnessRestartsTheClock(t *testing.T) {
 	withThirdDisk(&in)
 	reached := Fact[bool]{Value: true, Known: true, Since: ago(time.Hour), Confirmed: ago(MaxAge + time.Second)}
 	at(nodeC, func(r *Replica) { r.Diskless, r.Connections = true, map[string]Fact[bool]{nodeA: reached} })(&in)
-	at(nodeA, func(r *Replica) { r.Remembered.Diskful = []string{nodeA, nodeB} })(&in)
+	everywhereAsListed(&in)
 	if got := testimonyOn(in.freshened().Resource, nodeA); !got.full || !got.since.Equal(ago(time.Second)) {
 		t.Errorf("the others agree: %t, for %s, want it for 1s", got.full, now.Sub(got.since))
 	}

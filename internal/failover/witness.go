@@ -1,10 +1,13 @@
 package failover
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // survivorOf returns since when R could have been taken over by a node other than A, and whether it
 // still can: by a replica whose satellite is ONLINE, that is not on its way out, and that DRBD
-// says may be promoted; unless its peers contradict it, or A did.
+// says may be promoted; unless its peers contradict it, or A did, or it cannot have the quorum that it should.
 func survivorOf(r Resource, node string) (since time.Time, ok bool) {
 	a, _ := r.replica(node)
 	for _, replica := range r.Replicas {
@@ -12,7 +15,7 @@ func survivorOf(r Resource, node string) (since time.Time, ok bool) {
 			continue
 		}
 		agreed, contradicted := hearPeers(r, replica, node)
-		if contradicted {
+		if contradicted || isWithoutQuorum(r, replica) {
 			continue
 		}
 		s := latest(replica.MayPromote.Since, replica.Online.Since, agreed)
@@ -31,8 +34,29 @@ func (a Replica) outdates(peer Replica) bool {
 	return peer.Connections[a.Node].is(false) && a.Rejoined[peer.Node].After(peer.Heard)
 }
 
+// isWithoutQuorum tells whether a replica that may be promoted has no majority with it by its own connections. It runs without quorum
+// then, whatever LINSTOR shows, and its word says nothing of whether A can write.
+func isWithoutQuorum(r Resource, survivor Replica) bool {
+	var votes votes // held: by the survivor, with whom it is not known to have lost
+	for _, peer := range r.Replicas {
+		there := survivor.Connections[peer.Node]
+		votes.add(peer, peer.Node == survivor.Node || !there.Known || there.Value || peer.Diskless && survivor.Diskless)
+	}
+	return !votes.couldHoldQuorum()
+}
+
+// runsWithoutQuorum names a node that says R may be promoted there although it cannot have quorum; empty where none does.
+func runsWithoutQuorum(r Resource, node string) string {
+	for _, replica := range r.Replicas {
+		if replica.Node != node && survives(replica) && isWithoutQuorum(r, replica) {
+			return replica.Node
+		}
+	}
+	return ""
+}
+
 func survives(r Replica) bool {
-	return !r.Leaving && r.Online.is(true) && r.MayPromote.is(true)
+	return !r.Leaving && !r.Gone && r.Online.is(true) && r.MayPromote.is(true)
 }
 
 // hearPeers tells since when the peers of a survivor other than A, as far as they report, have agreed with it, or that
@@ -94,6 +118,25 @@ type testimony struct {
 	full bool
 	// since is since when all witnesses have said so, and no replica has fallen silent.
 	since time.Time
+	// heard are the nodes of the witnesses.
+	heard map[string]bool
+}
+
+// denies tells whether A could not hold quorum by a setting that it may run, even together with everyone who could not be asked, of whom
+// one is that is not listed any more, unless its replica has really gone.
+func (t testimony) denies(r Resource, node string, s Setting) bool {
+	var votes votes // held: by A, if it reaches everyone who is silent
+	disklessA := slices.Contains(s.Diskless, node)
+	silent := func(peer string, diskless bool) bool {
+		return peer == node || diskless && disklessA || !t.heard[peer] && !r.hasLeft(peer)
+	}
+	for _, peer := range s.Diskful {
+		votes.add(Replica{}, silent(peer, false))
+	}
+	for _, peer := range s.Diskless {
+		votes.add(Replica{Diskless: true}, silent(peer, true))
+	}
+	return !t.connected && votes.diskful > 0 && !votes.couldHoldQuorum()
 }
 
 // testimonyOn asks every witness of A: each replica on another node whose satellite is ONLINE and which
@@ -101,7 +144,7 @@ type testimony struct {
 // disconnected. Two diskless replicas have no connection to each other in DRBD, so that an entry saying
 // "not connected" is no denial between them.
 func testimonyOn(r Resource, node string) testimony {
-	var t testimony
+	t := testimony{heard: make(map[string]bool, len(r.Replicas))}
 	var votes votes // held: by A, if it reaches everyone who is silent
 	a, _ := r.replica(node)
 	for _, replica := range r.Replicas {
@@ -114,6 +157,7 @@ func testimonyOn(r Resource, node string) testimony {
 		witness := online && connection.Known && !a.outdates(replica)
 		t.connected = t.connected || witness && connection.Value || online && (replica.InUse.is(true) || seesPrimary(replica))
 		t.since = latest(t.since, connection.Since, spokenSince(replica))
+		t.heard[replica.Node] = witness
 		votes.add(replica, !witness || a.Diskless && replica.Diskless)
 	}
 	t.full = !t.connected && votes.diskful > 0 && !votes.couldHoldQuorum()

@@ -84,7 +84,17 @@ func TestSurvivorOf(t *testing.T) {
 	deniedByT := edited(joined(nodeB, nodeT, true), joined(nodeT, nodeB, false))
 	cases["a replica with a disk needs no source"] = survivorCase{edit: edited(threeDisks, joined(nodeB, nodeC, true)), want: true}
 	cases["peers that agree not to be connected contradict nobody"] = survivorCase{
-		edit: edited(noTieBreaker, joined(nodeB, nodeT, false), joined(nodeT, nodeB, false)), want: true,
+		edit: edited(threeDisks, joined(nodeB, nodeC, true), joined(nodeB, nodeT, false), joined(nodeT, nodeB, false)), want: true,
+	}
+	cases["a replica that has lost A and the tie-breaker has no majority with it"] = survivorCase{
+		edit: edited(noTieBreaker, joined(nodeB, nodeT, false), joined(nodeT, nodeB, false)),
+	}
+	cases["one of two disks without a tie-breaker has no majority with it"] = survivorCase{edit: withoutTieBreaker}
+	cases["one of three disks that has lost both others has no majority with it"] = survivorCase{
+		edit: edited(threeDisks, withoutTieBreaker, joined(nodeB, nodeC, false), joined(nodeC, nodeB, false)),
+	}
+	cases["a tie-breaker that has lost both disks has no majority with it"] = survivorCase{
+		edit: edited(sick, joined(nodeT, nodeB, false), joined(nodeB, nodeT, false)),
 	}
 	cases["a peer that is not connected makes no quorum against a denial"] = survivorCase{
 		edit: edited(threeDisks, deniedByT, joined(nodeB, nodeC, false), joined(nodeC, nodeB, false)),

@@ -16,7 +16,6 @@ func (s *Store) take(r *replicaEntry, w wireResource, at span) {
 	r.diskless = anyFlag(w.Flags, flagDiskless, flagDRBDDiskless)
 	r.tieBreaker = anyFlag(w.Flags, flagTieBreaker)
 	r.leaving = anyFlag(w.Flags, flagDelete, flagDRBDDelete, flagEvicted, flagInactive)
-	r.quorum = observeLevel(r.quorum, w.Props, at)
 
 	mayPromote := observe(r.mayPromoteFact(), values.MayPromote, at)
 	inUse := observe(r.inUse.fact(read), w.inUse(), at)
@@ -24,7 +23,11 @@ func (s *Store) take(r *replicaEntry, w wireResource, at span) {
 	news := differs(r.mayPromoteFact(), mayPromote) || differs(r.inUse.fact(read), inUse) || differs(r.score.fact(read), score)
 	r.mayPromote, r.mayPromoteConfirmed = keep(mayPromote), stampOf(mayPromote.Confirmed)
 	r.inUse, r.score = keep(inUse), keep(score)
+	before := r.reports.value
 	r.reports = keep(observe(r.reports.fact(read), new(w.reports()), at))
+	if r.reports.value && !before {
+		r.reporting = stampOf(at.end)
+	}
 	if isTrue(inUse) && inUse.Confirmed.After(r.lastInUse.time()) {
 		r.lastInUse = stampOf(inUse.Confirmed)
 	}

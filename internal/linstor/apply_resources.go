@@ -61,14 +61,15 @@ func (s *Store) Undecided(resource string, before time.Time) (arrivals []time.Ti
 	return arrivals
 }
 
-// applyResources takes over a per-definition list: replicas that are not in it are gone.
-func (s *Store) applyResources(name string, list []wireResource, at span) {
+// applyResources takes over a per-definition list: replicas that are not in it are gone. It tells whether replicas or their disks
+// have changed.
+func (s *Store) applyResources(name string, list []wireResource, at span) (reshaped bool) {
 	s.mu.Lock()
 	key := fold(name)
 	e := s.resources[key]
 	if e != nil && stampOf(at.start) < e.setConfirmed {
 		s.mu.Unlock()
-		return
+		return false
 	}
 	created := e == nil
 	if created {
@@ -77,15 +78,24 @@ func (s *Store) applyResources(name string, list []wireResource, at span) {
 		}
 		e = s.add(name)
 	}
-	changed, reshaped := changes(e, func() { s.replace(e, list, at) })
-	if reshaped {
-		e.reshaped = stampOf(at.end)
-	}
+	changed, reshaped := s.follow(e, at, func() { s.replace(e, list, at) })
 	name = e.name
 	s.mu.Unlock()
 	if created || changed {
 		s.notify(name)
 	}
+	return reshaped
+}
+
+// follow has a reading of replicas change an entry, and draws the conclusions for what the nodes may run. It tells whether
+// anything has changed, and replicas or their disks. The lock must be held.
+func (s *Store) follow(e *entry, at span, read func()) (changed, reshaped bool) {
+	changed, reshaped = changes(e, read)
+	if reshaped {
+		e.reshaped = stampOf(at.end)
+	}
+	formed := s.form(e, stampOf(at.end))
+	return changed || formed, reshaped
 }
 
 // remove forgets a resource definition that LINSTOR did not find, unless it was read later.
@@ -98,7 +108,7 @@ func (s *Store) remove(name string, at span) {
 	e := s.resources[key]
 	gone := e != nil && stampOf(at.start) >= e.setConfirmed
 	if gone {
-		delete(s.resources, key)
+		s.drop(e)
 	}
 	s.mu.Unlock()
 	if gone {
@@ -115,7 +125,7 @@ func (s *Store) applyView(all []wireResource, at span) (read []string) {
 	var changed []string
 	s.mu.Lock()
 	for key, list := range rows {
-		isChanged, _, lacking := s.takeRows(key, list, at) // the settings were read before
+		isChanged, lacking := s.takeRows(key, list, at)
 		if isChanged {
 			changed = append(changed, s.resources[key].name)
 		}
@@ -127,6 +137,7 @@ func (s *Store) applyView(all []wireResource, at span) (read []string) {
 		e := s.resources[key]
 		if e == nil {
 			e = s.add(d.name)
+			e.old = true
 			changed = append(changed, e.name)
 		}
 		if rows[key] == nil && (len(e.replicas) > 0 || e.setConfirmed == 0) {
@@ -138,9 +149,12 @@ func (s *Store) applyView(all []wireResource, at span) (read []string) {
 			!s.definitionsRead.start.IsZero() && e.setConfirmed <= stampOf(s.definitionsRead.start)
 		if gone {
 			changed = append(changed, e.name)
+			s.bury(e, func(string) bool { return true })
+			delete(s.unsettled, key)
 		}
 		return gone
 	})
+	s.complete = true
 	s.mu.Unlock()
 	s.notify(changed...)
 	return read
@@ -166,12 +180,8 @@ func (s *Store) applySome(list []wireResource, at span) map[string]bool {
 func (s *Store) applyRows(key string, rows []wireResource, at span) (name string, changed, lacking bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	changed, reshaped, lacking := s.takeRows(key, rows, at)
-	e := s.resources[key]
-	if reshaped {
-		e.reshaped = stampOf(at.end)
-	}
-	return e.name, changed, lacking
+	changed, lacking = s.takeRows(key, rows, at)
+	return s.resources[key].name, changed, lacking
 }
 
 func byResource(list []wireResource) map[string][]wireResource {
@@ -182,23 +192,24 @@ func byResource(list []wireResource) map[string][]wireResource {
 	return rows
 }
 
-// takeRows takes over what the view says of one resource definition, and tells whether that changed
-// anything, and replicas or their disks, and whether it lacks replicas. The lock must be held.
-func (s *Store) takeRows(key string, list []wireResource, at span) (changed, reshaped, lacking bool) {
+// takeRows takes over what the view says of one resource definition, and tells whether that changed anything, and whether it
+// lacks replicas. The lock must be held.
+func (s *Store) takeRows(key string, list []wireResource, at span) (changed, lacking bool) {
 	e := s.resources[key]
 	if e == nil {
-		s.replace(s.add(list[0].Name), list, at)
-		return true, true, false
+		e = s.add(list[0].Name)
+		s.follow(e, at, func() { s.replace(e, list, at) })
+		return true, false
 	}
 	if stampOf(at.start) < e.setConfirmed {
-		return false, false, false
+		return false, false
 	}
 	take := s.replace
 	if lacking = lacks(list, e); lacking {
 		take = s.update
 	}
-	changed, reshaped = changes(e, func() { take(e, list, at) })
-	return changed, reshaped, lacking
+	changed, _ = s.follow(e, at, func() { take(e, list, at) })
+	return changed, lacking
 }
 
 // lacks tells whether a replica of e is not in the list.
@@ -216,14 +227,18 @@ func (s *Store) add(name string) *entry {
 	if d := s.definitions[fold(name)]; d != nil && d.name == name {
 		name = d.name // one string for both
 	}
-	e := &entry{name: name}
+	e := &entry{name: name, old: !s.complete}
 	s.resources[fold(name)] = e
 	return e
 }
 
 // replace makes the list the whole of e. The lock must be held.
 func (s *Store) replace(e *entry, list []wireResource, at span) {
-	e.replicas = slices.DeleteFunc(e.replicas, func(replica replicaEntry) bool { return !lists(list, replica.node) })
+	before := len(e.replicas)
+	s.bury(e, func(node string) bool { return !lists(list, node) })
+	if len(e.replicas) < before {
+		e.shrunk = stampOf(at.end)
+	}
 	nodes := make([]string, 0, len(list))
 	for _, r := range list {
 		nodes = append(nodes, fold(r.NodeName))
@@ -251,14 +266,18 @@ func (s *Store) update(e *entry, list []wireResource, at span) {
 		replica := e.replica(node)
 		if replica == nil {
 			i, _ := slices.BinarySearchFunc(e.replicas, node, func(r replicaEntry, node string) int { return strings.Compare(r.node, node) })
-			e.replicas = slices.Insert(e.replicas, i, replicaEntry{node: node})
+			e.replicas = slices.Insert(e.replicas, i, s.found(e, node, at))
 			replica = &e.replicas[i]
 		}
 		if stampOf(at.start) >= replica.read {
 			s.take(replica, r, at)
+			e.meet(replica, s.isOnline(node), at)
+			if replica.reports.value && !s.isOnline(node) {
+				s.early = stampOf(at.end)
+			}
 		}
 	}
-	s.remember(e, at)
+	e.read = true
 }
 
 // nodeName folds the name of a node. Of one that is known it returns the string that is there already: it is wanted for each
@@ -269,44 +288,6 @@ func (s *Store) nodeName(name string) string {
 		return node.Name
 	}
 	return name
-}
-
-// remember keeps, of each replica that this read shows reporting from an ONLINE node, under which quorum
-// it does so. A quorum counts only if LINSTOR was seen to have it before the read began: then the
-// node had heard of it. The lock must be held.
-func (s *Store) remember(e *entry, at span) {
-	var diskful, diskless []string // sorted as the replicas are
-	for i := range e.replicas {
-		if replica := &e.replicas[i]; replica.diskless {
-			diskless = append(diskless, replica.node)
-		} else {
-			diskful = append(diskful, replica.node)
-		}
-	}
-	var common *Memory
-	for i := range e.replicas {
-		replica := &e.replicas[i]
-		if replica.read != stampOf(at.start) || !replica.reports.value {
-			continue
-		}
-		node := s.nodes[replica.node]
-		if node == nil || !isTrue(node.Online) {
-			continue
-		}
-		quorum, since := s.quorum(e, replica)
-		if quorum == "" || since > stampOf(at.start) {
-			continue
-		}
-		seen := &Memory{Quorum: quorum, Diskful: diskful, Diskless: diskless}
-		switch {
-		case sameMemory(replica.remembered, seen):
-		case sameMemory(common, seen):
-			replica.remembered = common
-		default:
-			replica.remembered = seen
-		}
-		common = replica.remembered
-	}
 }
 
 func isTrue(f Fact[bool]) bool { return f.Known && f.Value }

@@ -18,6 +18,7 @@ func (s *Store) applyNodes(list []wireNode, at span) bool {
 		s.mu.Unlock()
 		return false
 	}
+	before := s.nodesRead
 	s.nodesRead = at
 	changed := map[string]bool{}
 	listed := make(map[string]bool, len(list))
@@ -26,13 +27,14 @@ func (s *Store) applyNodes(list []wireNode, at span) bool {
 		listed[name] = true
 		n := s.nodes[name]
 		if n == nil {
-			n = &nodeEntry{Node: Node{Name: name}}
+			// A node that LINSTOR did not list was away for it.
+			n = &nodeEntry{Node: Node{Name: name}, away: stampOf(before.start)}
 			s.nodes[name] = n
 			changed[name] = true
 		}
-		before := *n
+		was := *n
 		n.take(w, at)
-		if !same(before.Online, n.Online) || before.Leaving != n.Leaving || before.quorum != n.quorum {
+		if !same(was.Online, n.Online) || was.Leaving != n.Leaving {
 			changed[name] = true
 		}
 	}
@@ -44,12 +46,13 @@ func (s *Store) applyNodes(list []wireNode, at span) bool {
 	})
 	names := s.namesWhere(func(e *entry) bool {
 		for node := range changed {
-			if e.replica(node) != nil {
+			if e.replica(node) != nil || s.gone[fold(e.name)][node] != nil {
 				return true
 			}
 		}
 		return false
 	})
+	names = append(names, s.bearOut(stampOf(at.end))...)
 	s.mu.Unlock()
 	s.notify(names...)
 	return len(changed) > 0
@@ -64,15 +67,22 @@ func (n *nodeEntry) take(w wireNode, at span) {
 	n.Online = observe(n.Online, online, at)
 	n.Satellite = w.Type != nodeTypeController && w.Type != nodeTypeAuxiliary
 	n.Leaving = anyFlag(w.Flags, flagDelete, flagEvicted)
-	if isTrue(n.Online) {
+	switch {
+	case !n.Online.Known:
+	case !n.Online.Value:
+		n.away = stampOf(at.start)
+	default:
 		n.LastOnline = at.start
+		if n.back <= n.away {
+			n.back = stampOf(at.end)
+		}
 	}
-	n.quorum = observeLevel(n.quorum, w.Props, at)
 }
 
 // applyDefinitions takes over the complete list of resource definitions. Those that were read one by one
-// later stay. It returns the resources whose quorum may have changed.
+// later stay. It returns the resources whose definition has changed.
 func (s *Store) applyDefinitions(list []wireDefinition, at span) (changed []string) {
+	var formed []string
 	s.mu.Lock()
 	if !at.start.Before(s.definitionsRead.start) {
 		s.definitionsRead = at
@@ -81,12 +91,13 @@ func (s *Store) applyDefinitions(list []wireDefinition, at span) (changed []stri
 			listed[fold(w.Name)] = true
 			changed = append(changed, s.takeDefinition(w, at)...)
 		}
+		formed = s.formAll(stampOf(at.end))
 		maps.DeleteFunc(s.definitions, func(key string, d *definitionEntry) bool {
 			return !listed[key] && d.read <= stampOf(at.start)
 		})
 	}
 	s.mu.Unlock()
-	s.notify(changed...)
+	s.notify(append(formed, changed...)...)
 	return changed
 }
 
@@ -94,6 +105,9 @@ func (s *Store) applyDefinitions(list []wireDefinition, at span) (changed []stri
 func (s *Store) applyDefinition(w wireDefinition, at span) {
 	s.mu.Lock()
 	changed := s.takeDefinition(w, at)
+	if e := s.resources[fold(w.Name)]; e != nil && s.form(e, stampOf(at.end)) && len(changed) == 0 {
+		changed = append(changed, e.name)
+	}
 	s.mu.Unlock()
 	s.notify(changed...)
 }
@@ -140,6 +154,7 @@ func (s *Store) applyGroups(list []wireGroup, at span) (changed []string) {
 	maps.DeleteFunc(s.groups, func(key string, g *groupEntry) bool {
 		return !listed[key] && g.read <= stampOf(at.start)
 	})
+	s.formAll(stampOf(at.end))
 	s.mu.Unlock()
 	s.notify(changed...)
 	return changed
@@ -149,6 +164,9 @@ func (s *Store) applyGroups(list []wireGroup, at span) (changed []string) {
 func (s *Store) applyGroup(w wireGroup, at span) {
 	s.mu.Lock()
 	changed := s.takeGroup(w, at)
+	if len(changed) > 0 {
+		s.formAll(stampOf(at.end))
+	}
 	s.mu.Unlock()
 	s.notify(changed...)
 }
@@ -184,6 +202,7 @@ func (s *Store) applyControllerProps(props map[string]string, at span) (changed 
 		s.controllerRead, s.controller = at, observeLevel(s.controller, props, at)
 		if before != s.controller {
 			changed = s.namesWhere(func(*entry) bool { return true })
+			s.formAll(stampOf(at.end))
 		}
 	}
 	s.mu.Unlock()
@@ -233,7 +252,7 @@ func (s *Store) groupReadAt(name string) time.Time {
 }
 
 // settingsInDoubt tells whether the quorum of a resource may have changed: its settings were never read, or not since
-// replicas or their disks have changed, upon which LINSTOR adapts the definition's quorum.
+// replicas or their disks have changed, upon which LINSTOR adapts the definition's quorum; or not again since one has gone.
 func (s *Store) settingsInDoubt(name string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -244,7 +263,23 @@ func (s *Store) settingsInDoubt(name string) bool {
 	if group := s.groups[d.group]; d.group != "" && (group == nil || group.read == 0) {
 		return true
 	}
-	return d.read == 0 || d.read < e.reshaped
+	return d.read == 0 || e.inDoubt(d) || e.shrunk != 0 && d.read < e.shrunk+stamp(shrunkApart)
+}
+
+// shrunkApart is how much later than a list that lacks a replica a definition must be read: LINSTOR deletes a replica in one step, and
+// adapts the quorum in the next.
+const shrunkApart = 500 * time.Millisecond
+
+// anyInDoubt tells whether there is a resource of which settingsInDoubt is true.
+func (s *Store) anyInDoubt() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for key, e := range s.resources {
+		if e.inDoubt(s.definitions[key]) {
+			return true
+		}
+	}
+	return false
 }
 
 // groupOf returns the folded name of the definition's resource group, empty when unknown.

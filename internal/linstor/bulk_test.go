@@ -33,10 +33,26 @@ func inCrowd(t *testing.T, many int, story func(t *testing.T, fake *fakeLinstor,
 		}
 		n.serve(t, host, fake)
 		feed := startFeed(t, n, "http://linstor", logr.Discard())
-		settle(10 * time.Second)
-		clear(fake.requests)
+		settle(time.Second)
+		for _, node := range feed.store.Nodes() {
+			feed.store.Alive(node.Name, time.Now())
+		}
+		settle(beginAfter + 2*time.Second) // so that it is known what the nodes run
+		fake.forget()
 		story(t, fake, feed)
 	})
+}
+
+// reshape takes the disk of each replica, or gives it back: LINSTOR may adapt all settings to that.
+func (f *fakeLinstor) reshape() {
+	for i := range f.resources {
+		r := &f.resources[i]
+		if r.Flags != nil {
+			r.Flags = nil
+		} else {
+			r.Flags = []string{flagDiskless}
+		}
+	}
 }
 
 // delayBulk makes every bulk list take a while.
@@ -124,7 +140,7 @@ func TestThousandPollsEverySecondKeepAllClocksRunning(t *testing.T) {
 			settle(time.Second)
 		}
 		begin := time.Now()
-		clear(fake.requests)
+		fake.forget()
 		for range 20 {
 			pollAll(feed, many)
 			settle(time.Second)
@@ -160,8 +176,14 @@ func TestOfManyReadingsAtATimeOnlyAFewAreAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
-				settle(pollLevelsAge) // so that the settings are to be read, too
-				clear(fake.requests)
+				fake.change(fake.reshape) // so that the settings are to be read, too
+				fake.change(func() {
+					fake.intercept = func(http.ResponseWriter, *http.Request) bool {
+						<-time.After(10 * time.Millisecond) // so that others come meanwhile
+						return false
+					}
+				})
+				fake.forget()
 				read(t, feed)
 				settle(500 * time.Millisecond)
 				lists, definitions := fake.singles(), fake.singleDefinitions()
@@ -258,7 +280,7 @@ func TestABulkReadThatHangsHoldsUpNobody(t *testing.T) {
 		settle(bulkPauseMax)
 		pollAll(feed, many)
 		settle(2 * bulkPause)
-		clear(fake.requests)
+		fake.forget()
 		pollAll(feed, many)
 		settle(300 * time.Millisecond)
 		if fake.count(bulkLists) < 3 {
@@ -377,7 +399,7 @@ func TestDefinitionsAreReadInBulkAgainAfterAFailure(t *testing.T) {
 				return fails
 			}
 		})
-		settle(pollLevelsAge)
+		fake.change(fake.reshape)
 		pollAll(feed, many)
 		settle(5 * time.Second)
 		if fake.count(bulkDefinitions) == 0 {
@@ -385,7 +407,8 @@ func TestDefinitionsAreReadInBulkAgainAfterAFailure(t *testing.T) {
 		}
 		fake.change(func() { failing = false })
 		for range 2 {
-			settle(pollLevelsAge)
+			settle(10 * time.Second)
+			fake.change(fake.reshape)
 			fake.forget()
 			pollAll(feed, many)
 			settle(2 * time.Second)
@@ -439,7 +462,7 @@ func TestABulkRequestFitsIntoOneHeader(t *testing.T) {
 			}
 		})
 		settle(defaultResyncInterval)
-		clear(fake.requests)
+		fake.forget()
 		for _, name := range feed.store.Names() {
 			feed.Poll(name)
 		}

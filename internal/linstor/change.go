@@ -21,17 +21,9 @@ func sameReplica(a, b replicaEntry) bool {
 	return a.node == b.node && a.drbd == b.drbd && a.volumes == b.volumes &&
 		a.diskless == b.diskless && a.tieBreaker == b.tieBreaker && a.leaving == b.leaving &&
 		a.mayPromote.same(b.mayPromote) && a.reports.same(b.reports) && a.inUse.same(b.inUse) && a.score.same(b.score) &&
-		slices.EqualFunc(a.connections, b.connections, sameConnection) &&
-		a.quorum == b.quorum && sameMemory(a.remembered, b.remembered)
+		slices.EqualFunc(a.connections, b.connections, sameConnection)
 }
 
 func sameConnection(a, b keptConnection) bool {
 	return a.peer == b.peer && a.connected.same(b.connected)
-}
-
-func sameMemory(a, b *Memory) bool {
-	if a == b || a == nil || b == nil {
-		return a == b
-	}
-	return a.Quorum == b.Quorum && slices.Equal(a.Diskful, b.Diskful) && slices.Equal(a.Diskless, b.Diskless)
 }

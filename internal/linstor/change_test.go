@@ -16,7 +16,6 @@ func TestStoreTellsOfEveryChangeOfAReplica(t *testing.T) {
 		"no disk":                 func(w *wireResource) { w.Flags = []string{flagDiskless} },
 		"a tie-breaker":           func(w *wireResource) { w.Flags = []string{flagTieBreaker} },
 		"on its way out":          func(w *wireResource) { w.Flags = []string{flagDelete} },
-		"a quorum of its own":     func(w *wireResource) { w.Props = map[string]string{propQuorum: "off"} },
 		"may promote":             func(w *wireResource) { w.LayerObject.DRBD.MayPromote = new(true) },
 		"nothing of may promote":  func(w *wireResource) { w.LayerObject.DRBD.MayPromote = nil },
 		"in use":                  func(w *wireResource) { w.State = &wireState{InUse: new(true)} },
@@ -91,15 +90,26 @@ func TestStoreTellsOfAReplicaThatMovedOrBeganToReport(t *testing.T) {
 	}
 }
 
-func TestStoreTellsThatAReplicaHasHeardOfAnotherQuorum(t *testing.T) {
+func TestStoreTellsThatANodeMayRunSomethingElse(t *testing.T) {
 	s := newStoreTest()
 	list := []wireResource{resource("R", "node-a", true, 10102, false)}
 	s.settings(0, "majority", "node-a")
 	s.applyResources("R", list, s.read(1))
-	s.settings(2, "off", "node-a")
 	s.changed = nil
-	s.applyResources("R", list, s.read(3))
-	if len(s.changed) != 1 || s.replica(t, "node-a").Remembered.Quorum != "off" {
-		t.Errorf("told of %v, want the one resource", s.changed)
+	s.applyDefinition(definition("R", "majority"), s.read(2))
+	if got := setOf(s.replica(t, "node-a")); len(s.changed) != 1 || got != "majority node-a" {
+		t.Errorf("told of %v once the definition was read after the list, and %q may run; want the one resource", s.changed, got)
+	}
+	s.changed = nil
+	s.Alive("node-a", s.at(12))
+	s.online(13, "node-a")
+	if !s.replica(t, "node-a").Begun || len(s.changed) != 1 {
+		t.Errorf("told of %v when the first setting was borne out, want the one resource", s.changed)
+	}
+	s.changed = nil
+	s.online(14, "node-a")
+	s.applyDefinition(definition("R", "majority"), s.read(15))
+	if len(s.changed) > 0 {
+		t.Errorf("told of a mere confirmation: %v", s.changed)
 	}
 }

@@ -62,20 +62,19 @@ func TestObserve(t *testing.T) {
 func TestEffectiveQuorum(t *testing.T) {
 	read := func(value string) level { return level{value: value, since: stampOf(time.Unix(1, 0))} }
 	for name, tc := range map[string]struct {
-		levels [5]level
-		want   string
+		definition, group, controller level
+		want                          string
 	}{
-		"set nowhere is off":                      {[5]level{read(""), read(""), read(""), read(""), read("")}, "off"},
-		"the controller alone":                    {[5]level{read(""), read(""), read(""), read(""), read("majority")}, "majority"},
-		"the node over the controller":            {[5]level{read(""), read(""), read(""), read("all"), read("majority")}, "all"},
-		"the group over the node":                 {[5]level{read(""), read(""), read("2"), read("all"), read("majority")}, "2"},
-		"the definition over the group":           {[5]level{read(""), read("off"), read("2"), read("all"), read("majority")}, "off"},
-		"the resource over all":                   {[5]level{read("1"), read("off"), read("2"), read("all"), read("majority")}, "1"},
-		"unknown while one level is unread":       {[5]level{read(""), read("majority"), {}, read(""), read("")}, ""},
-		"unknown even where a higher level is so": {[5]level{read("majority"), read(""), read(""), read(""), {}}, ""},
+		"set nowhere is off":                      {read(""), read(""), read(""), "off"},
+		"the controller alone":                    {read(""), read(""), read("majority"), "majority"},
+		"the group over the controller":           {read(""), read("2"), read("majority"), "2"},
+		"the definition over the group":           {read("off"), read("2"), read("majority"), "off"},
+		"unknown while the definition is unread":  {level{}, read("majority"), read("majority"), ""},
+		"unknown while the group is unread":       {read("majority"), level{}, read(""), ""},
+		"unknown even where a higher level is so": {read("majority"), read(""), level{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := effectiveQuorum(tc.levels[:]...); got != tc.want {
+			if got := effectiveQuorum(tc.definition, tc.group, tc.controller); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})

@@ -51,8 +51,9 @@ const (
 	// pollNodesAge is how old the node list may be when a resource is polled. Who polls every second must
 	// not find a gap of more than MaxGap between two node lists.
 	pollNodesAge = 500 * time.Millisecond
-	// pollLevelsAge is how old the settings of a resource may be when it is polled.
-	pollLevelsAge = 10 * time.Second
+	// reshapedAgain is when a resource is read again whose replicas have changed: by then its nodes report their connections to new
+	// ones, and LINSTOR has carried out what follows.
+	reshapedAgain = time.Second
 )
 
 // Options are the settings of a Feed. The zero value of each field means its default.
@@ -116,6 +117,8 @@ type Feed struct {
 	// eventLimiter limits the polls that follow an event at once.
 	eventLimiter *rate.Limiter
 	flights      singleflight.Group
+	// missing is when the newest event came by which LINSTOR knows nothing of a replica any more, in nanoseconds since 1970.
+	missing atomic.Int64
 	// polling is how many polls are under way.
 	polling atomic.Int32
 	// lists and definitions read many at once. Of each, how many are wanted at the moment.

@@ -34,7 +34,7 @@ func TestFeedSyncsFromALinstorThatWithholdsHeaders(t *testing.T) {
 			t.Fatalf("resource: %+v, %v", r, ok)
 		}
 		a, _ := r.Replica("node-a")
-		if !isTrue(a.Online) || !isTrue(a.InUse) || a.Score.Value != 10102 || a.Quorum != "majority" || a.Remembered == nil {
+		if !isTrue(a.Online) || !isTrue(a.InUse) || a.Score.Value != 10102 || r.Quorum != "majority" || r.InDoubt || a.Begun || setOf(a) != "majority node-a+node-b" {
 			t.Errorf("replica on node-a: %+v", a)
 		}
 	})

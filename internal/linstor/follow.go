@@ -52,6 +52,8 @@ func (f *Feed) follow(parent context.Context) error {
 	tasks.Go(func() { f.handleEvents(ctx, watch, events) })
 	tasks.Go(func() { f.keepSynced(ctx) })
 	tasks.Go(func() { f.compareRegularly(ctx) })
+	tasks.Go(func() { f.readLevelsRegularly(ctx) })
+	tasks.Go(func() { f.awaitEvidence(ctx) })
 	tasks.Go(func() {
 		if sleep(ctx, viewPatience) {
 			f.pollUnseen()
@@ -103,6 +105,12 @@ func (f *Feed) handleEvents(ctx context.Context, watch *streamWatch, events *mai
 		for _, a := range events.take() {
 			f.heard(a.at)
 			watch.event(a.event, a.at)
+			if f.Status().Synced {
+				f.store.announce(a.event, a.at)
+			}
+			if a.event.MayPromote == nil {
+				f.missing.Store(a.at.UnixNano())
+			}
 			known, changed := f.store.ApplyEvent(a.event, a.at)
 			if changed || !known && !f.view.brings(a.event) {
 				f.pollAfterEvent(a.event)
@@ -128,8 +136,7 @@ func (f *Feed) keepSynced(ctx context.Context) {
 	}
 }
 
-// resync reads everything. The settings come first, so that what the store remembers of a replica's
-// quorum is older than the state in which it reported.
+// resync reads everything. The settings are read again where replicas have changed meanwhile: LINSTOR adapts the quorum to them.
 func (f *Feed) resync(ctx context.Context) error {
 	begin := time.Now()
 	if err := errors.Join(f.readNodesSince(ctx, begin), f.readSettings(ctx)); err != nil {
@@ -139,6 +146,11 @@ func (f *Feed) resync(ctx context.Context) error {
 		// The view fails when a satellite does. One by one the lists still come from LINSTOR's memory.
 		f.pollAll()
 		return err
+	}
+	if f.store.anyInDoubt() {
+		if err := f.readDefinitions(ctx); err != nil {
+			return err
+		}
 	}
 	f.metrics.resync.Observe(time.Since(begin).Seconds())
 	return nil
@@ -158,39 +170,6 @@ func (f *Feed) readView(ctx context.Context) error {
 	}
 	f.pollUnseen()
 	f.doubt(f.watch.Load(), all, at)
-	return nil
-}
-
-// readSettings reads what decides on the quorum of all resources, and asks for a read of those whose
-// quorum may have changed: only a replica that reports afterwards has heard of it.
-func (f *Feed) readSettings(ctx context.Context) error {
-	at := span{start: time.Now()}
-	props, err := f.client.controllerProps(ctx)
-	if err != nil {
-		return err
-	}
-	at.end = time.Now()
-	f.confirmed(at.start)
-	changed := f.store.applyControllerProps(props, at)
-
-	at = span{start: time.Now()}
-	groups, err := f.client.groups(ctx)
-	if err != nil {
-		return err
-	}
-	at.end = time.Now()
-	changed = append(changed, f.store.applyGroups(groups, at)...)
-
-	at = span{start: time.Now()}
-	definitions, err := f.client.definitions(ctx)
-	if err != nil {
-		return err
-	}
-	at.end = time.Now()
-	changed = append(changed, f.store.applyDefinitions(definitions, at)...)
-	for _, name := range changed {
-		f.Poll(name)
-	}
 	return nil
 }
 

@@ -12,7 +12,11 @@ import (
 
 // FuzzResources reads anything at all as LINSTOR's list of resources. Whatever LINSTOR leaves out of an answer is
 // unknown then, and its absence changes nothing else.
-func FuzzResources(f *testing.F) {
+func FuzzResources(f *testing.F) { f.Fuzz(leavesOut) }
+
+// leavesOut checks that whatever a list of resources leaves out is unknown then, and that its absence changes nothing else.
+func leavesOut(t *testing.T, document []byte) {
+	t.Helper()
 	// The keys whose absence means that LINSTOR does not know, and how a replica looks without them.
 	without := map[string]func(*Replica){
 		"may_promote":     func(r *Replica) { r.MayPromote = unknownAt[bool]() },
@@ -26,39 +30,37 @@ func FuzzResources(f *testing.F) {
 			}
 		},
 	}
-	f.Fuzz(func(t *testing.T, document []byte) {
-		store := NewStore()
-		if list, err := decodedList[wireResource](document); err == nil {
-			store.applyView(list, newStoreTest().read(1))
+	store := NewStore()
+	if list, err := decodedList[wireResource](document); err == nil {
+		store.applyView(list, newStoreTest().read(1))
+	}
+	sameFromKnownRows(t, document)
+	// A key that comes twice has no meaning: from here on each comes once.
+	var tree any
+	decoder := json.NewDecoder(bytes.NewReader(document))
+	decoder.UseNumber()
+	if decoder.Decode(&tree) != nil {
+		return
+	}
+	all, ok := replicasIn(t, tree)
+	if !ok || peersAlike(t, tree) {
+		return // LINSTOR has no two nodes whose names differ by case only
+	}
+	for key, forget := range without {
+		got, ok := replicasIn(t, withoutKey(tree, key))
+		if !ok {
+			t.Fatalf("the list can not be read without %q", key)
 		}
-		sameFromKnownRows(t, document)
-		// A key that comes twice has no meaning: from here on each comes once.
-		var tree any
-		decoder := json.NewDecoder(bytes.NewReader(document))
-		decoder.UseNumber()
-		if decoder.Decode(&tree) != nil {
-			return
+		var want []Replica
+		for i, r := range all {
+			forget(&r)
+			r.Reports, r.LastInUse, r.Heard = got[i].Reports, got[i].LastInUse, got[i].Heard // they follow from the others
+			want = append(want, r)
 		}
-		all, ok := replicasIn(t, tree)
-		if !ok || peersAlike(t, tree) {
-			return // LINSTOR has no two nodes whose names differ by case only
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("without %q (-want +got):\n%s", key, diff)
 		}
-		for key, forget := range without {
-			got, ok := replicasIn(t, withoutKey(tree, key))
-			if !ok {
-				t.Fatalf("the list can not be read without %q", key)
-			}
-			var want []Replica
-			for i, r := range all {
-				forget(&r)
-				r.Reports, r.LastInUse, r.Heard = got[i].Reports, got[i].LastInUse, got[i].Heard // they follow from the others
-				want = append(want, r)
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("without %q (-want +got):\n%s", key, diff)
-			}
-		}
-	})
+	}
 }
 
 // FuzzNodes reads anything at all as LINSTOR's list of nodes: only a node whose connection status is ONLINE is.
@@ -89,8 +91,9 @@ func FuzzNodes(f *testing.F) {
 	})
 }
 
-// FuzzQuorum sets the quorum on some of its five levels, of which some have not been read: the value in force is that
-// of the first level that has one, and nobody knows it while a level may still bring another.
+// FuzzQuorum sets the quorum on some levels, of which some have not been read: the value that LINSTOR wants is that of the first
+// of definition, group and controller that has one, and nobody knows it while one of them may still bring another. On a resource or a
+// node LINSTOR lets nobody set it.
 func FuzzQuorum(f *testing.F) {
 	f.Fuzz(func(t *testing.T, resource, definition, group, node, controller string, read uint8) {
 		props := func(value string) map[string]string {
@@ -99,7 +102,7 @@ func FuzzQuorum(f *testing.F) {
 			}
 			return map[string]string{propQuorum: value}
 		}
-		const definitions, groups, nodes, all = 1, 2, 4, 15 // what has been read
+		const definitions, groups, nodes, controllers, levels = 1, 2, 4, 8, 11 // what has been read
 		s := newStoreTest()
 		if read&definitions != 0 {
 			s.applyDefinitions([]wireDefinition{{Name: "R", ResourceGroupName: "G", Props: props(definition)}}, s.read(1))
@@ -110,22 +113,22 @@ func FuzzQuorum(f *testing.F) {
 		if read&nodes != 0 {
 			s.applyNodes([]wireNode{{Name: "N", Props: props(node)}}, s.read(1))
 		}
-		if read&all&^(definitions|groups|nodes) != 0 {
+		if read&controllers != 0 {
 			s.applyControllerProps(props(controller), s.read(1))
 		}
 		s.applyResources("R", []wireResource{{Name: "R", NodeName: "N", Props: props(resource)}}, s.read(2))
 
 		want := ""
-		if read&all == all {
+		if read&levels == levels {
 			want = "off"
-			for _, value := range []string{controller, node, group, definition, resource} {
+			for _, value := range []string{controller, group, definition} {
 				if value != "" {
 					want = value
 				}
 			}
 		}
-		if got := s.replica(t, "n").Quorum; got != want {
-			t.Errorf("the quorum in force is %q, want %q", got, want)
+		if r, _ := s.Resource("r"); r.Quorum != want {
+			t.Errorf("the quorum that LINSTOR wants is %q, want %q", r.Quorum, want)
 		}
 	})
 }

@@ -192,10 +192,7 @@ func queryBytes(name string) int { return len("resource_definitions=&") + len(ur
 // readTogether reads resources by one request. What that does not serve is polled, and so is what has changed in a way upon
 // which LINSTOR adapts settings.
 func (f *Feed) readTogether(ctx context.Context, names []string) {
-	settled := f.settingsRead(ctx, names)
-	together := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		return !settled(name) || !f.store.hasReplicas(name)
-	})
+	together := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !f.store.hasReplicas(name) })
 	begin := time.Now()
 	var served map[string]bool
 	if len(together) > 0 {
@@ -206,42 +203,5 @@ func (f *Feed) readTogether(ctx context.Context, names []string) {
 		if !served[fold(name)] || f.store.settingsInDoubt(name) {
 			f.Poll(name)
 		}
-	}
-}
-
-// settingsRead reads the definitions and groups of resources where they were read too long ago, and tells for which of them
-// that is so no more.
-func (f *Feed) settingsRead(ctx context.Context, names []string) func(name string) bool {
-	notBefore := time.Now().Add(-pollLevelsAge)
-	var old []string
-	var mu sync.Mutex
-	groups := map[string]bool{}
-	for _, name := range names {
-		if at := f.store.definitionReadAt(name); !at.IsZero() && at.Before(notBefore) {
-			old = append(old, name)
-		}
-	}
-	if len(old) > 0 {
-		f.definitions.ask(ctx, old)
-	}
-	var reads sync.WaitGroup
-	asked := map[string]bool{"": true}
-	for _, name := range names {
-		group := f.store.groupOf(name)
-		if asked[group] {
-			continue
-		}
-		asked[group] = true
-		reads.Go(func() {
-			err := f.readGroup(ctx, group, notBefore)
-			mu.Lock()
-			defer mu.Unlock()
-			groups[group] = err == nil
-		})
-	}
-	reads.Wait()
-	return func(name string) bool {
-		group := f.store.groupOf(name)
-		return !f.store.definitionReadAt(name).Before(notBefore) && (group == "" || groups[group])
 	}
 }

@@ -59,11 +59,18 @@ type replicaEntry struct {
 	// connections are sorted by peer.
 	connections []keptConnection
 	// rejoined is never changed once it is there: snapshots share it.
-	rejoined   map[string]time.Time
-	heard      stamp
-	lastInUse  stamp
-	remembered *Memory
-	quorum     level
+	rejoined  map[string]time.Time
+	heard     stamp
+	lastInUse stamp
+	// listed is the end of the list that brought the replica; 0 for one that the first list of the resource had.
+	listed stamp
+	// reporting is since when each list has had a state of it.
+	reporting stamp
+	// peers are those that it has reported a connection to.
+	peers []reportedPeer
+	runs  mayRun
+	// returned is set where LINSTOR lists the replica again, after it had gone from the list for no reason that is known.
+	returned   bool
 	volumes    int32
 	drbd       bool
 	diskless   bool
@@ -108,6 +115,7 @@ func (r *replicaEntry) replica(connections *[]Connection) Replica {
 		Heard:       r.heard.time(),
 		Rejoined:    r.rejoined,
 		LastInUse:   r.lastInUse.time(),
-		Remembered:  r.remembered,
+		MayRun:      r.runs.settings,
+		Begun:       r.runs.begun,
 	}
 }

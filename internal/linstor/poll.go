@@ -100,24 +100,19 @@ func (f *Feed) poll(ctx context.Context, name string) error {
 	if err := f.readNodesSince(ctx, time.Now().Add(-pollNodesAge)); err != nil {
 		return err
 	}
-	// The quorum that A runs must have been seen while A was: LINSTOR's event is often the last chance.
-	if !f.store.definitionReadAt(name).IsZero() {
-		if err := f.readLevels(ctx, name, time.Now().Add(-pollLevelsAge)); err != nil && !errors.Is(err, ErrNotFound) {
-			return err
-		}
-	}
 	if err := f.pollResources(ctx, name, alone); err != nil {
 		return err
 	}
+	return f.settleDoubt(ctx, name)
+}
+
+// settleDoubt reads the settings of a resource where they may have changed since they were read: LINSTOR adapts the quorum when replicas
+// come and go.
+func (f *Feed) settleDoubt(ctx context.Context, name string) error {
 	if !f.store.settingsInDoubt(name) {
 		return nil
 	}
-	// What LINSTOR sets by itself when replicas come and go must be known before the list is read: only
-	// then it is known of the nodes, too.
-	if err := f.readLevels(ctx, name, time.Now()); err != nil {
-		return err
-	}
-	return f.pollResources(ctx, name, alone)
+	return f.readLevels(ctx, name, time.Now())
 }
 
 // readResources reads the list of one resource definition into the store: alone if that is possible soon and few are
@@ -189,7 +184,9 @@ func (f *Feed) readList(ctx context.Context, name string) error {
 		return err
 	}
 	f.confirmed(at.start)
-	f.store.applyResources(name, list, at)
+	if f.store.applyResources(name, list, at) {
+		f.pollLater(name, reshapedAgain)
+	}
 	f.doubt(watch, list, at)
 	return nil
 }

@@ -1,12 +1,19 @@
 package linstor
 
+import "cmp"
+
 // quorumOff is DRBD's default for quorum.
 const quorumOff = "off"
 
-// level is the value of DrbdOptions/Resource/quorum at one level, empty when it is not set there. The
-// zero level has not been read.
+// setByUser is the value of propQuorumSetBy where a person has set the quorum, and not LINSTOR itself.
+const setByUser = "user"
+
+// level is the value of DrbdOptions/Resource/quorum at one level, empty when it is not set there. The zero level has not
+// been read.
 type level struct {
 	value string
+	// byUser is set where a person has set the value.
+	byUser bool
 	// since is the end of the read that first showed this value.
 	since stamp
 }
@@ -15,26 +22,19 @@ func (l level) read() bool { return l.since != 0 }
 
 // observeLevel returns the level after props have been read.
 func observeLevel(old level, props map[string]string, at span) level {
-	value := props[propQuorum]
-	if old.read() && old.value == value {
+	seen := level{value: props[propQuorum], byUser: props[propQuorumSetBy] == setByUser}
+	if old.read() && old.value == seen.value && old.byUser == seen.byUser {
 		return old
 	}
-	return level{value: value, since: stampOf(at.end)}
+	seen.since = stampOf(at.end)
+	return seen
 }
 
-// effectiveQuorum merges the levels, the highest first, the way a LINSTOR satellite does when it writes
-// DRBD's configuration: resource, resource definition, resource group, node, controller. It is "off" when
-// no level sets it, and empty while one of them has not been read.
-func effectiveQuorum(levels ...level) string {
-	for _, l := range levels {
-		if !l.read() {
-			return ""
-		}
+// effectiveQuorum merges the levels at which LINSTOR lets a quorum be set, the highest first: resource definition, resource
+// group, controller. It is "off" when no level sets it, and empty while one of them has not been read.
+func effectiveQuorum(definition, group, controller level) string {
+	if !definition.read() || !group.read() || !controller.read() {
+		return ""
 	}
-	for _, l := range levels {
-		if l.value != "" {
-			return l.value
-		}
-	}
-	return quorumOff
+	return cmp.Or(definition.value, group.value, controller.value, quorumOff)
 }

@@ -26,8 +26,10 @@ func (f *Feed) Refresh(ctx context.Context, resource string) (Resource, error) {
 	if err := group.Wait(); err != nil {
 		return Resource{}, fmt.Errorf("refresh resource %s: %w", name, err)
 	}
-	// The list comes last: what is remembered of a replica must be older than the state it reported in.
 	if err := f.readResources(ctx, name); err != nil {
+		return Resource{}, fmt.Errorf("refresh resource %s: %w", name, err)
+	}
+	if err := f.settleDoubt(ctx, name); err != nil {
 		return Resource{}, fmt.Errorf("refresh resource %s: %w", name, err)
 	}
 	r, ok := f.store.Resource(name)

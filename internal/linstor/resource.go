@@ -1,6 +1,10 @@
 package linstor
 
-import "time"
+import (
+	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
 
 // MaxGap is the longest time two reads of the same fact may lie apart for the fact to count as
 // having held without interruption. A longer gap restarts Since: nobody saw what happened in it.
@@ -37,6 +41,13 @@ type Resource struct {
 	// Volumes is the number of volumes of the resource definition, as its replicas show it; 0 when not known.
 	// DRBD reports one promotion score for all volumes of a resource.
 	Volumes int
+	// Quorum is the value of DrbdOptions/Resource/quorum that LINSTOR wants, merged over resource definition, resource group
+	// and controller; "off" when it is set nowhere, and empty while not all of these levels have been read.
+	Quorum string
+	// InDoubt is set while the quorum may be another than that: LINSTOR adapts it when replicas come and go, and it was not read since.
+	InDoubt bool
+	// Left are the nodes, in lower case, whose replica went while the node's satellite was ONLINE, and so has really gone.
+	Left []string
 	// Replicas is sorted by node name.
 	Replicas []Replica
 }
@@ -76,27 +87,16 @@ type Replica struct {
 	// until the replica says that the connection is gone, also while LINSTOR has no state of the replica.
 	Rejoined map[string]time.Time
 
-	// Quorum is the value of DrbdOptions/Resource/quorum in force on this node, merged over resource,
-	// resource definition, resource group, node and controller; "off" when it is set nowhere, and
-	// empty while not all of these levels have been read.
-	Quorum string
 	// LastInUse is when this replica was last seen Primary by this process; zero when never.
 	LastInUse time.Time
-	// Remembered is what LINSTOR said while this replica's satellite was last seen ONLINE and reporting;
-	// nil when this process never saw it so. A setting changed later may not have reached the node. Resources share it.
-	Remembered *Memory
-}
-
-// Memory is the part of a replica's settings that decides whether its node can still commit a write
-// after LINSTOR has lost sight of it.
-type Memory struct {
-	// Quorum is the effective value of DrbdOptions/Resource/quorum then.
-	Quorum string
-	// Diskful is the sorted list of nodes with a disk then.
-	Diskful []string
-	// Diskless is the sorted list of nodes with a replica without a disk then; their word may decide where exactly
-	// half of the disks is out of reach.
-	Diskless []string
+	// Gone is set where LINSTOR no longer lists the replica, and it is not known that its node has let it go: LINSTOR forgets
+	// replicas (node lost, a database restored) that may still be written to. The rest is what was known of it.
+	Gone bool
+	// MayRun are the settings that its node may run, the newest last: each that LINSTOR was seen to want since the last one that
+	// the node is known to have applied. Resources share it.
+	MayRun []*failover.Setting
+	// Begun is set once the node is known to have applied one of them; until then it may run anything.
+	Begun bool
 }
 
 // Replica returns the replica on the named node.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
 // Store is what LINSTOR has said, and since when. It is safe for concurrent use. Nothing stays in it that
@@ -25,6 +27,17 @@ type Store struct {
 	// controller is the level of the controller's properties.
 	controller     level
 	controllerRead span
+	// early is when a replica last reported whose node was not known to be ONLINE.
+	early stamp
+	// complete is set once everything was read: what comes then is new.
+	complete bool
+	// gone has the replicas that LINSTOR no longer lists although nothing shows that they have gone, by folded name of the resource
+	// and by node.
+	gone map[string]map[string]*replicaEntry
+	// announced is when an event came of a replica that was not listed.
+	announced map[replicaKey]stamp
+	// unsettled are the folded names of the resources of which a node may run another setting than LINSTOR wants.
+	unsettled map[string]bool
 
 	subscribers map[*func(string)]struct{}
 }
@@ -37,6 +50,16 @@ type entry struct {
 	setConfirmed stamp
 	// reshaped is the end of the last reading that showed other replicas or disks: settings that were read before it are in doubt.
 	reshaped stamp
+	// shrunk is the end of the last list that lacked a replica which was there before.
+	shrunk stamp
+	// old is set where LINSTOR had the resource before it was followed. read is set once its replicas have been read.
+	old, read bool
+	// wanted is the setting that LINSTOR wants; nil before it is known. wantedAt is since when, and wantedRead the end of the reading
+	// that told so.
+	wanted               *failover.Setting
+	wantedAt, wantedRead stamp
+	// left are the nodes whose replica went while the node was ONLINE.
+	left []string
 	// replicas are sorted by node.
 	replicas []replicaEntry
 	// undecided is when events came that changed something and were not decided on yet.
@@ -45,7 +68,10 @@ type entry struct {
 
 type nodeEntry struct {
 	Node
-	quorum level
+	// away is the start of the newest list that did not show it ONLINE, and back the end of the first one that did again.
+	away, back stamp
+	// alive is when it last showed a sign of life other than LINSTOR's word.
+	alive stamp
 }
 
 type definitionEntry struct {
@@ -94,6 +120,9 @@ func NewStore() *Store {
 		nodes:       map[string]*nodeEntry{},
 		definitions: map[string]*definitionEntry{},
 		groups:      map[string]*groupEntry{},
+		gone:        map[string]map[string]*replicaEntry{},
+		announced:   map[replicaKey]stamp{},
+		unsettled:   map[string]bool{},
 		subscribers: map[*func(string)]struct{}{},
 	}
 }
@@ -253,31 +282,34 @@ func (s *Store) snapshot(e *entry) Resource {
 			out.Online = node.Online
 			out.Leaving = out.Leaving || node.Leaving
 		}
-		out.Quorum, _ = s.quorum(e, replica)
 		r.Replicas = append(r.Replicas, out)
+	}
+	r.Quorum, _ = s.quorum(definition)
+	r.InDoubt = e.inDoubt(definition)
+	r.Left = e.left
+	for _, node := range slices.Sorted(maps.Keys(s.gone[fold(e.name)])) {
+		r.Replicas = append(r.Replicas, s.goneReplica(s.gone[fold(e.name)][node]))
 	}
 	return r
 }
 
-// quorum returns the quorum in force for a replica, and since when all levels above the resource have been
-// seen as they are. The lock must be held.
-func (s *Store) quorum(e *entry, replica *replicaEntry) (string, stamp) {
-	levels := [5]level{0: replica.quorum, 4: s.controller}
-	if definition := s.definitions[fold(e.name)]; definition != nil {
-		levels[1] = definition.quorum
-		if group := s.groups[definition.group]; group != nil {
-			levels[2] = group.quorum
+// quorum returns the quorum that LINSTOR wants of a definition, and whether a person has set it. The lock must be held.
+func (s *Store) quorum(d *definitionEntry) (value string, byUser bool) {
+	if d == nil {
+		return "", false
+	}
+	group := level{since: 1} // none
+	if d.group != "" {
+		group = level{}
+		if g := s.groups[d.group]; g != nil {
+			group = g.quorum
 		}
 	}
-	if node := s.nodes[replica.node]; node != nil {
-		levels[3] = node.quorum
-	}
-	var since stamp
-	for _, l := range levels[1:] {
-		since = max(since, l.since)
-	}
-	return effectiveQuorum(levels[:]...), since
+	return effectiveQuorum(d.quorum, group, s.controller), d.quorum.byUser || group.byUser || s.controller.byUser
 }
+
+// inDoubt tells whether the definition was not read since replicas or their disks have changed, upon which LINSTOR adapts the quorum.
+func (e *entry) inDoubt(d *definitionEntry) bool { return d == nil || d.read < e.reshaped }
 
 // listedNames returns the display names of all resource definitions that LINSTOR lists or that have replicas.
 func (s *Store) listedNames() []string {

@@ -54,11 +54,14 @@ func (s *storeTest) replica(t *testing.T, node string) Replica {
 	return replica
 }
 
+// nodesOf returns the nodes of the replicas that LINSTOR lists.
 func (s *storeTest) nodesOf(name string) []string {
 	r, _ := s.Resource(name)
 	nodes := make([]string, 0, len(r.Replicas))
 	for _, replica := range r.Replicas {
-		nodes = append(nodes, replica.Node)
+		if !replica.Gone {
+			nodes = append(nodes, replica.Node)
+		}
 	}
 	return nodes
 }
@@ -166,55 +169,6 @@ func TestStoreTakesAViewForNoEvidenceOfAbsence(t *testing.T) {
 	}
 }
 
-func TestStoreRemembersWhatAReplicaRanUnder(t *testing.T) {
-	s := newStoreTest()
-	up := []wireResource{resource("R", "a", true, 1, false), resource("R", "b", false, 1, false)}
-	down := []wireResource{silent("R", "a"), resource("R", "b", false, 1, true)}
-	diskful := []string{"a", "b"}
-
-	s.applyResources("R", up, s.read(0))
-	if got := s.replica(t, "a"); got.Remembered != nil || got.Quorum != "" {
-		t.Errorf("remembered before the settings were read: %+v", got)
-	}
-	s.settings(1, "majority", "a", "b")
-	if got := s.replica(t, "a"); got.Remembered != nil || got.Quorum != "majority" {
-		t.Errorf("remembered without having reported since: %+v", got)
-	}
-	s.applyResources("R", up, s.read(2))
-	want := &Memory{Quorum: "majority", Diskful: diskful}
-	if diff := cmp.Diff(want, s.replica(t, "a").Remembered); diff != "" {
-		t.Error(diff)
-	}
-
-	// a falls silent; what LINSTOR is told afterwards never reaches it.
-	s.applyResources("R", down, s.read(3))
-	s.settings(4, "off", "b")
-	s.applyResources("R", slices.Concat(down, []wireResource{resource("R", "c", false, 1, true)}), s.read(5))
-	if diff := cmp.Diff(want, s.replica(t, "a").Remembered); diff != "" {
-		t.Errorf("the memory of a silent replica changed: %s", diff)
-	}
-	if got := s.replica(t, "a").LastInUse; !got.Equal(s.at(2)) {
-		t.Errorf("last in use %v", got)
-	}
-	if got := s.replica(t, "b").Remembered; got.Quorum != "off" {
-		t.Errorf("b: %+v", got)
-	}
-
-	// A quorum that was set while the list was under way may not have reached the node.
-	s.settings(6, "majority", "a", "b", "c")
-	s.applyResources("R", up, span{s.at(5.5), s.at(7)})
-	if got := s.replica(t, "b").Remembered; got.Quorum != "off" {
-		t.Errorf("b: %+v", got)
-	}
-
-	// With the replica the memory dies.
-	s.applyResources("R", up[1:], s.read(8))
-	s.applyResources("R", down, s.read(9))
-	if got := s.replica(t, "a"); got.Remembered != nil || !got.LastInUse.IsZero() {
-		t.Errorf("a new replica inherited a memory: %+v", got)
-	}
-}
-
 func TestStoreMergesTheNode(t *testing.T) {
 	s := newStoreTest()
 	s.applyResources("R", []wireResource{resource("R", "Node-A", false, 1, false)}, s.read(0))
@@ -283,24 +237,23 @@ func TestStoreTellsOfEveryChangeOfQuorum(t *testing.T) {
 	s.applyResources("R", []wireResource{resource("R", "a", false, 1, false)}, s.read(0))
 	s.settings(1, "", "a")
 	prop := func(value string) map[string]string { return map[string]string{propQuorum: value} }
-	own := resource("R", "a", false, 1, false)
-	own.Props = prop("3")
 	for _, step := range []struct {
 		name  string
 		apply func(span)
 		want  string
 	}{
 		{"controller", func(at span) { s.applyControllerProps(prop("majority"), at) }, "majority"},
-		{"node", func(at span) { s.applyNodes([]wireNode{{Name: "a", Props: prop("all")}}, at) }, "all"},
 		{"group", func(at span) { s.applyGroup(wireGroup{Name: "dfltrscgrp", Props: prop("1")}, at) }, "1"},
+		{"all groups", func(at span) { s.applyGroups([]wireGroup{{Name: "dfltrscgrp", Props: prop("all")}}, at) }, "all"},
 		{"definition", func(at span) { s.applyDefinition(definition("r", "2"), at) }, "2"},
-		{"resource", func(at span) { s.applyResources("R", []wireResource{own}, at) }, "3"},
+		{"all definitions", func(at span) { s.applyDefinitions([]wireDefinition{definition("r", "3")}, at) }, "3"},
 	} {
 		s.changed = nil
 		s.t0 = s.t0.Add(time.Minute)
 		step.apply(s.read(0))
-		if got := s.replica(t, "a").Quorum; got != step.want || !slices.Equal(s.changed, []string{"R"}) {
-			t.Errorf("%s: quorum %q, notifications %v", step.name, got, s.changed)
+		r, _ := s.Resource("R")
+		if told := slices.Compact(slices.Clone(s.changed)); r.Quorum != step.want || !slices.Equal(told, []string{"R"}) {
+			t.Errorf("%s: quorum %q, notifications %v", step.name, r.Quorum, s.changed)
 		}
 	}
 }
@@ -333,18 +286,6 @@ func TestStoreCountsTheVolumesOfAResource(t *testing.T) {
 	s.applyResources("R", []wireResource{one, two}, s.read(0))
 	if got, _ := s.Resource("R"); got.Volumes != 2 {
 		t.Errorf("volumes = %d, want 2", got.Volumes)
-	}
-}
-
-func TestStoreRemembersTheTieBreakers(t *testing.T) {
-	s := newStoreTest()
-	breaker := resource("R", "t", false, 1, false)
-	breaker.Flags = []string{flagDiskless, flagDRBDDiskless, flagTieBreaker}
-	s.settings(0, "majority", "a", "t")
-	s.applyResources("R", []wireResource{resource("R", "a", true, 1, false), breaker}, s.read(1))
-	want := &Memory{Quorum: "majority", Diskful: []string{"a"}, Diskless: []string{"t"}}
-	if diff := cmp.Diff(want, s.replica(t, "a").Remembered); diff != "" {
-		t.Error(diff)
 	}
 }
 

@@ -25,7 +25,8 @@ const (
 	// sends "connected": false along with it.
 	connectionUnknown = "Unknown"
 
-	propQuorum = "DrbdOptions/Resource/quorum"
+	propQuorum      = "DrbdOptions/Resource/quorum"
+	propQuorumSetBy = "Internal/Drbd/QuorumSetBy"
 )
 
 // wireResource is a resource of /v1/view/resources and /v1/resource-definitions/{rd}/resources. LINSTOR

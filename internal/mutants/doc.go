@@ -15,5 +15,8 @@
 // the packages above, the simulation last. What no test notices survives. The program fails when anything survives that is not declared harmless
 // (harmless.go).
 //
+// Some rules are switched off once more (simulated.go) and shown to the random simulation alone, which must find a history that ends
+// badly among so many.
+//
 // Run it by "make mutants"; with ARGS="-run gates" for some of them, with ARGS=-list to read their names.
 package main

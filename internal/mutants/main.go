@@ -47,14 +47,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	all, err := allMutants(root, targets, edits)
+	all, err := allMutants(root, targets, edits, simulated...)
 	if err != nil {
 		return err
 	}
 	if err := checkHarmless(all); err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(m mutant) bool { return !pattern.MatchString(m.name) })
+	all = slices.DeleteFunc(all, func(m mutant) bool { return !pattern.MatchString(m.name) || *near && m.seeds > 0 })
 	if *list {
 		for _, m := range all {
 			fmt.Fprintln(out, m.name)

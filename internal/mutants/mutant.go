@@ -25,6 +25,8 @@ type mutant struct {
 	statement string
 	// text takes the place of what is changed where that needs a compilation of its own.
 	text string
+	// seeds is within how many of its histories the simulation alone must notice it; 0 asks the tests.
+	seeds int
 }
 
 func (m mutant) isSwitch() bool { return m.open != "" || m.statement != "" }
@@ -34,8 +36,9 @@ func (m mutant) replaced(source []byte) []byte {
 	return slices.Concat(source[:m.start], []byte(m.text), source[m.end:])
 }
 
-// allMutants returns the mutants of all targets and edits below root, in the order of the files.
-func allMutants(root string, targets []target, edits []edit) ([]mutant, error) {
+// allMutants returns the mutants of all targets and edits below root, in the order of the files. Those that are simulated are shown
+// to the simulation alone.
+func allMutants(root string, targets []target, edits []edit, simulated ...edit) ([]mutant, error) {
 	var all []mutant
 	for _, t := range targets {
 		files, err := t.files(root)
@@ -54,10 +57,13 @@ func allMutants(root string, targets []target, edits []edit) ([]mutant, error) {
 			all = append(all, found...)
 		}
 	}
-	for _, e := range edits {
+	for i, e := range slices.Concat(edits, simulated) {
 		m, err := e.mutant(root)
 		if err != nil {
 			return nil, err
+		}
+		if i >= len(edits) {
+			m.name, m.seeds = m.name+", in the simulation", simulationSeeds
 		}
 		all = append(all, m)
 	}

@@ -14,7 +14,7 @@ const root = "../.."
 
 // What is declared must fit the source, so that a change of the source can not silently take a rule out.
 func TestTheDeclarationsFitTheSource(t *testing.T) {
-	all, err := allMutants(root, targets, edits)
+	all, err := allMutants(root, targets, edits, simulated...)
 	if err != nil {
 		t.Fatal(err)
 	}

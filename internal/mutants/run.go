@@ -32,12 +32,15 @@ type runner struct {
 	near bool
 	// jobs is how many programs run at a time.
 	jobs int
-	// programs are the compiled tests with all switches, by package.
+	// programs are the compiled tests with all switches, by the name of the tests.
 	programs map[string]program
 }
 
 // testsOf returns the tests that are asked, the nearest first. Of what is harmless only those are.
 func (r *runner) testsOf(m mutant) []tests {
+	if m.seeds > 0 {
+		return []tests{simulation(m.seeds)}
+	}
 	all := slices.DeleteFunc(testsOf(m.file), func(t tests) bool { return !t.exist(r.root) })
 	if r.near || harmless[m.name] != "" {
 		all = all[:min(len(all), 1)]
@@ -55,17 +58,21 @@ func (r *runner) compile(ctx context.Context, all []mutant) error {
 	r.programs = map[string]program{}
 	for _, m := range all {
 		for _, t := range r.testsOf(m) {
-			if r.programs[t.folder].file != "" {
+			if r.programs[t.name()].file != "" {
 				continue
 			}
-			file := filepath.Join(r.scratch, strings.ReplaceAll(t.folder, "/", "_")+".test")
+			file := filepath.Join(r.scratch, strings.ReplaceAll(t.name(), "/", "_")+".test")
 			switch output, failed, err := r.build(ctx, t, overlay, file); {
 			case err != nil:
 				return fmt.Errorf("compiling the tests of %s: %w\n%s", t.folder, err, output)
 			case failed:
 				return fmt.Errorf("the tests of %s do not compile:\n%s", t.folder, output)
 			}
-			if r.programs[t.folder], err = r.survey(ctx, t, file); err != nil {
+			if t.only != "" {
+				r.programs[t.name()] = program{file: file, tests: []surveyed{{name: t.only}}, all: true}
+				continue // what it does without a mutant is shown by itself
+			}
+			if r.programs[t.name()], err = r.survey(ctx, t, file); err != nil {
 				return err
 			}
 		}
@@ -89,14 +96,17 @@ func (r *runner) show(ctx context.Context, m mutant, id int) (outcome, error) {
 			result.broken = output
 			break
 		}
-		name := failedTest(output)
+		name, history := failedTest(output), ""
+		if seed := failingSeed.FindStringSubmatch(output); t.only != "" && seed != nil {
+			history, t.args = " by seed "+seed[1], []string{"-sim.seed=" + seed[1]} // which is shown alone
+		}
 		if fails, err := r.failsAnyway(ctx, t, name); err != nil {
 			return result, err
 		} else if fails {
 			result.broken = fmt.Sprintf("test %s of %s fails without it too, if not always", name, t.folder)
 			continue
 		}
-		result.noticed, result.broken = t.folder+" "+name, ""
+		result.noticed, result.broken = t.folder+" "+name+history, ""
 		break
 	}
 	result.took = time.Since(begin)
@@ -109,13 +119,13 @@ func (r *runner) failsAnyway(ctx context.Context, t tests, name string) (bool, e
 	if top == "" {
 		return false, nil
 	}
-	_, failed, err := r.run(ctx, t, r.programs[t.folder].file, nil, pattern([]string{top}))
+	_, failed, err := r.run(ctx, t, r.programs[t.name()].file, nil, pattern([]string{top}))
 	return failed, err
 }
 
 // ask runs the tests of one package with a mutant, those that are done soonest first.
 func (r *runner) ask(ctx context.Context, t tests, m mutant, id int) (output string, failed bool, err error) {
-	p := r.programs[t.folder]
+	p := r.programs[t.name()]
 	file, env := p.file, []string{variable + "=" + strconv.Itoa(id)}
 	if !m.isSwitch() {
 		file, env = filepath.Join(r.scratch, strconv.Itoa(id)+".test"), nil
@@ -136,6 +146,8 @@ func (r *runner) ask(ctx context.Context, t tests, m mutant, id int) (output str
 type program struct {
 	file  string
 	tests []surveyed
+	// all is set where nobody has looked by which switches the tests come.
+	all bool
 }
 
 // surveyed is a test, and what was seen of it while all switches were off.
@@ -149,7 +161,7 @@ type surveyed struct {
 // batches returns the names of the tests that can notice a mutant: few that are done soon, then more, then all others.
 func (p program) batches(m mutant, id int) [][]string {
 	able := slices.Clone(p.tests)
-	if m.open != "" {
+	if m.open != "" && !p.all {
 		able = slices.DeleteFunc(able, func(s surveyed) bool { return !s.reaches[id] })
 	}
 	slices.SortStableFunc(able, func(a, b surveyed) int { return cmp.Compare(a.took, b.took) })

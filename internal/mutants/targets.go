@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -22,18 +23,19 @@ type target struct {
 var targets = []target{
 	{
 		folder: "internal/failover",
-		except: []string{"foresee.go", "obstacle.go"}, // forecasts, on which nothing is done
-		skip:   []string{"String", "abbreviated"},     // words
+		except: []string{"foresee.go", "obstacle.go"},        // forecasts, on which nothing is done
+		skip:   []string{"String", "abbreviated", "Imagine"}, // words, and a forecast
 	},
 	{
 		folder: "controllers",
 		only: []string{
-			"attachments.go", "confirm.go", "crowd.go", "crowd_removal.go", "failover_actions.go", "failover_controller.go",
+			"attachments.go", "claims.go", "confirm.go", "crowd.go", "crowd_removal.go", "failover_actions.go", "failover_controller.go",
 			"failover_detach.go", "failover_removal.go", "gather.go", "halt.go", "indexes.go", "keepaway.go", "keepaway_controller.go",
-			"kubelets.go", "pods.go", "volumes_in_use.go",
+			"kubelets.go", "lease.go", "losses.go", "pods.go", "satellites.go", "volumes_in_use.go",
 		},
 		skip: []string{
 			"tell",                   // words
+			"imagined",               // a forecast
 			"noteArrival", "decided", // metrics
 			"retryAct", "glance", "haltAge", "keepAwayInterval", "keepAwayExpiry", "releaseTimeout", // pace
 			"crowdFew", "crowdRequests", "crowdFresh", "crowdWait", "crowdQuiet", "crowdTurn", "crowdPatience", "crowdPause", "crowdDenied", // pace
@@ -70,14 +72,30 @@ type tests struct {
 	folder string
 	// args are arguments for the compiled tests.
 	args []string
+	// only names the only one of them that is asked, however long it takes; empty asks all.
+	only string
 }
 
 var (
 	// What is random is drawn alike each time, and leaves nothing behind.
-	policyTests = tests{"internal/failover", []string{"-rapid.seed=1", "-rapid.nofailfile", "-rapid.shrinktime=0s"}}
-	actTests    = tests{"controllers", nil}
-	storyTests  = tests{"internal/testbed/sim", []string{"-sim.failures=1"}}
+	policyTests = tests{folder: "internal/failover", args: []string{"-rapid.seed=1", "-rapid.nofailfile", "-rapid.shrinktime=0s"}}
+	actTests    = tests{folder: "controllers"}
+	storyTests  = tests{folder: "internal/testbed/sim", args: []string{"-sim.failures=1"}}
 )
+
+// name names the tests: those of one package as a whole, or one of them.
+func (t tests) name() string { return t.folder + t.only }
+
+// simulationSeeds is within how many histories the simulation must notice what is broken in it.
+const simulationSeeds = 2000
+
+// simulation returns the random simulation of so many histories.
+func simulation(seeds int) tests {
+	return tests{
+		folder: storyTests.folder, only: "TestSimulation",
+		args: []string{"-sim.failures=1", "-sim.seeds=" + strconv.Itoa(seeds), "-test.timeout=1h"},
+	}
+}
 
 // testsOf returns the tests that can notice a change of a file, the nearest first.
 func testsOf(file string) []tests {

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,7 +70,6 @@ type Model struct {
 	// writing is held during each write, so that its preconditions hold until it is done.
 	writing sync.Mutex
 	uids    int
-	clock   atomic.Int64
 
 	mu         sync.Mutex
 	fault      func(Request) error
@@ -80,6 +78,7 @@ type Model struct {
 	listeners  []*func(Change)
 	changes    []Change
 	delivering bool
+	ahead      time.Duration
 }
 
 // New returns an API without objects.
@@ -268,14 +267,23 @@ func notFound(o client.Object, name string) error {
 	return apierrors.NewNotFound(resourceOf(o).GroupResource(), name)
 }
 
-// SetClock lets the API server's clock be ahead by so much of the clock of everybody else in this process, or behind if negative. It
-// stamps the objects that it creates and deletes by it.
-func (m *Model) SetClock(ahead time.Duration) { m.clock.Store(int64(ahead)) }
+// SetClock lets the API's clock be ahead by so much from now on.
+func (m *Model) SetClock(ahead time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ahead = ahead
+}
 
-// Clock is how far the API server's clock is ahead: the header Date of its answers is the present time with that.
-func (m *Model) Clock() time.Duration { return time.Duration(m.clock.Load()) }
+// Clock is how far the API's clock is ahead.
+func (m *Model) Clock() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ahead
+}
 
-// now is the present time as the API keeps it.
-func (m *Model) now() metav1.Time {
-	return metav1.NewTime(time.Now().Add(m.Clock()).Truncate(time.Second))
+// Now is the time by the API's clock, in whole seconds.
+func (m *Model) Now() metav1.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return metav1.NewTime(time.Now().Add(m.ahead).Truncate(time.Second))
 }

@@ -269,6 +269,18 @@ func TestADeletionDisconnectsFirstAndChangesTheQuorumLater(t *testing.T) {
 	})
 }
 
+func TestAReplicaThatIsWantedAgainWhileItIsDeletedStays(t *testing.T) {
+	inBubble(t, linstorsim.Options{CommitDelay: 300 * time.Millisecond}, func(t *testing.T, b *bed) {
+		must(t, b.linstor.CreateResource(pair()))
+		must(t, b.linstor.MakeAvailable(pvc, "node-c"))
+		must(t, b.linstor.RemoveReplica(pvc, "node-c"))
+		pass(100 * time.Millisecond)
+		must(t, b.linstor.MakeAvailable(pvc, "node-c"))
+		pass(time.Minute)
+		b.wantList("at last", "node-a node-b node-c", "node-b node-a node-c", "node-c DISKLESS DRBD_DISKLESS node-a node-b")
+	})
+}
+
 func TestADiskThatIsToGoIsAskedForFirst(t *testing.T) {
 	inBubble(t, linstorsim.Options{CommitDelay: 300 * time.Millisecond, TieBreakers: true}, func(t *testing.T, b *bed) {
 		spec := automatic()

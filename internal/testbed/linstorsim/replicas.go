@@ -127,8 +127,11 @@ func (s *Server) forget(d *definition, rsc *resource) error {
 	s.mu.Unlock()
 	s.send(d.name)
 	s.secondCommit(d, rsc, func() {
-		delete(d.resources, fold(rsc.node.name))
-		s.automatics(d)
+		// One that has been wanted again meanwhile stays.
+		if rsc.leaves() {
+			delete(d.resources, fold(rsc.node.name))
+			s.automatics(d)
+		}
 	})
 	return nil
 }

@@ -203,9 +203,17 @@ func TestViewWaitsForASilentSatelliteAndTheListDoesNot(t *testing.T) {
 		if took := time.Since(start); took != 0 {
 			t.Errorf("the view of another node took %s", took)
 		}
-		b.get("/v1/view/resources")
+		status, text := b.get("/v1/view/resources")
 		if took := time.Since(start); took != 6*time.Second {
 			t.Errorf("the view took %s, want the ping timeout", took)
+		}
+		if status != http.StatusInternalServerError || text != `[{"ret_code":-4611686018427386906}]` {
+			t.Errorf("the view whose satellite was given up = %d %s", status, text)
+		}
+		b.linstor.CutSatellite("node-a")
+		time.AfterFunc(3*time.Second, func() { b.linstor.RestoreSatellite("node-a") })
+		if status, _ := b.get("/v1/view/resources"); status != http.StatusOK {
+			t.Errorf("the view whose satellite was heard again = %d", status)
 		}
 	})
 }

@@ -180,17 +180,23 @@ func (s *Server) join(n *node, attempt int) {
 	n.connected, n.broken, n.status = true, false, Joining
 	current := func() bool { return n.attempt == attempt && n.connected }
 	early := min(s.options.ValuesBeforeOnline, s.options.SyncDuration)
-	s.later(s.options.SyncDuration-early, func() {
-		if current() {
-			n.speaking = true
+	if early > 0 {
+		s.later(s.options.SyncDuration-early, func() {
+			if current() {
+				n.speaking = true
+				s.firstWords(n, current)
+			}
+		})
+	}
+	s.later(s.options.SyncDuration, func() {
+		if !current() {
+			return
+		}
+		n.status = Online
+		if early == 0 {
 			s.firstWords(n, current)
 		}
-	})
-	s.later(s.options.SyncDuration, func() {
-		if current() {
-			n.status = Online
-			s.fullSync(n)
-		}
+		s.fullSync(n)
 	})
 }
 

@@ -50,6 +50,9 @@ type Options struct {
 	// TieBreakers lets LINSTOR add and remove tie-breakers by itself where [PropAutoTieBreaker] is true, whenever
 	// replicas or settings of a definition change after its creation.
 	TieBreakers bool
+	// HeadersAtOnce sends an event stream's headers at once, as the LINSTOR 1.33 and 1.34 that were tried do. By default
+	// they come with the first event, which LINSTOR's HTTP server allows and which is harder on clients.
+	HeadersAtOnce bool
 	// ThickPools makes the storage pools LVM instead of LVM_THIN. With thin pools, view/resources waits for
 	// satellites that are silent and not yet given up, as LINSTOR does.
 	ThickPools bool

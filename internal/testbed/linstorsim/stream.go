@@ -139,12 +139,17 @@ func (s *Server) servePromotion(w http.ResponseWriter, r *http.Request) {
 	s.pump(w, r, sub)
 }
 
-// pump sends what is queued until the client leaves or the stream ends. Nothing is written before the first
-// event, not even the status line: LINSTOR's HTTP server withholds the headers until then.
+// pump sends what is queued until the client leaves or the stream ends. Unless [Options.HeadersAtOnce] is set, nothing is
+// written before the first event, not even the status line.
 func (s *Server) pump(w http.ResponseWriter, r *http.Request, sub *subscriber) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	control := http.NewResponseController(w)
-	sent := false
+	sent := s.options.HeadersAtOnce
+	if sent {
+		if err := control.Flush(); err != nil {
+			return
+		}
+	}
 	for {
 		select {
 		case <-r.Context().Done():

@@ -54,6 +54,19 @@ func TestHeadersComeWithTheFirstEvent(t *testing.T) {
 	})
 }
 
+func TestHeadersComeAtOnce(t *testing.T) {
+	inBubble(t, linstorsim.Options{HeadersAtOnce: true}, func(t *testing.T, b *bed) {
+		s := b.subscribe("")
+		if len(s.header) != 1 {
+			t.Error("no headers before the first event")
+		}
+		b.linstor.DropStreams()
+		if err := <-s.done; !errors.Is(err, io.EOF) {
+			t.Errorf("the stream without any event ended with %v, want EOF", err)
+		}
+	})
+}
+
 func TestReplayGoesToEverybody(t *testing.T) {
 	inBubble(t, linstorsim.Options{}, func(t *testing.T, b *bed) {
 		must(t, b.linstor.CreateResource(standard()))

@@ -37,7 +37,11 @@ func newLiveness() liveness {
 func (w *world) check() {
 	w.listen()
 	w.look()
+	w.watchSatellites()
 	for _, p := range w.processes {
+		if p.reachesAPI() {
+			p.config.ServerTime.Learn(time.Now(), time.Now(), w.API.Now().Time)
+		}
 		if p.synced.IsZero() && p.feed.Status().Synced {
 			p.synced = time.Now()
 		}
@@ -133,7 +137,7 @@ func (w *world) canAct() bool {
 	return 2*unwell <= len(w.history.World.Nodes)
 }
 
-// nodeIsWell tells whether nothing at all is wrong with a node.
+// nodeIsWell tells whether nothing at all is wrong with a node. A volume that was closed under its pod says nothing of it.
 func (w *world) nodeIsWell(node string) bool {
 	if !w.Linstor.Hears(node) || w.kubelet[node] || w.machines[node] {
 		return false
@@ -143,19 +147,7 @@ func (w *world) nodeIsWell(node string) bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(w.history.World.Workloads, func(p Workload) bool { return w.isDemotedUnder(p, node) })
-}
-
-// isDemotedUnder tells whether a pod runs on a node where a volume is not open that it needs open: a loss, too, for the guard.
-func (w *world) isDemotedUnder(p Workload, node string) bool {
-	pod := w.pod(p.Name)
-	if pod == nil || home(pod) != node || pod.Status.Phase != corev1.PodRunning {
-		return false
-	}
-	return slices.ContainsFunc(p.Volumes, func(name string) bool {
-		v := w.volume(name)
-		return opens(v) && w.closedFor(v.Resource(), node) > 0
-	})
+	return true
 }
 
 // mustGo tells whether the pod is one that has lost its storage for all to see.

@@ -86,6 +86,7 @@ func (w *world) auditRemoval(b basis, pod *corev1.Pod, options *client.DeleteOpt
 	w.count(fmt.Sprintf("removed: %s", reason))
 	w.count(fmt.Sprintf("removed by force: %t", forced))
 
+	w.auditView(what)
 	if !b.listed {
 		w.violated(ruleIdentity, "%s: its UID was not among those just read", what)
 	}

@@ -9,9 +9,9 @@ var (
 	plots = []func(*generator){
 		plotNodeLost, plotNodeIsolated, plotStorageIsolated, plotFlap, plotManagementLost, plotFrozen, plotQuorumChanged,
 		plotDemoted, plotQuickReboot, plotManyLost, plotLeaderChanges, plotLinstorAway, plotAPIAway, plotPodsChange, plotMigration,
-		plotPartialMesh, plotReplicaGone, plotNodeIsolated, plotSlowly, plotOldWords, plotLies,
+		plotPartialMesh, plotReplicaGone, plotNodeIsolated, plotSlowly, plotOldWords, plotLies, plotSuspect,
 	}
-	plotWeights = []int{10, 6, 8, 7, 6, 6, 5, 6, 5, 3, 5, 5, 4, 5, 4, 5, 5, 4, 4, 4, 5}
+	plotWeights = []int{10, 6, 8, 7, 6, 6, 5, 6, 5, 3, 5, 5, 4, 5, 4, 5, 5, 4, 4, 4, 5, 4}
 )
 
 // later is a while after a moment, in which something else happens because of it.

@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -24,6 +25,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -120,7 +122,7 @@ func (w *world) startProcess(name string) *process {
 		Linstor: &witness{memory: memory{p.store, p.feed}, process: p}, Metrics: metrics.New(), Owner: name,
 		ShutdownTaints: []string{shutdownTaint}, FastDetach: true, MaxLostNodes: failover.Limit{Percent: true, Value: 50},
 		DryRun: w.history.World.DryRun, ReconcileInterval: 10 * time.Second, OperationsTimeout: 30 * time.Second, Concurrency: 3,
-		PauseDeployment: deployment, SkipNameValidation: true,
+		PauseDeployment: deployment, SkipNameValidation: true, ServerTime: servertime.New(),
 	}
 	if w.history.World.Crowd {
 		p.config.Few = -1
@@ -129,6 +131,7 @@ func (w *world) startProcess(name string) *process {
 	p.assembly = controllers.Assemble(p.config, p.kubelets, api, p.view, api, &recorder{world: w, process: p})
 	p.tasks.Go(func() { _ = p.feed.Start(p.ctx) })
 	p.tasks.Go(func() { _ = p.assembly.Vigil().Start(p.ctx) })
+	p.tasks.Go(func() { _ = p.assembly.Burial().Start(p.ctx) })
 	p.run(p.ctx, "clock", p.assembly.Clock(), p.volumes(p.assembly.ClockDoorbell()))
 	return p
 }
@@ -232,6 +235,8 @@ func (p *process) observe(u apimodel.Update) {
 	switch o := u.New.(type) {
 	case *coordinationv1.Lease:
 		p.kubelets.ObserveLease(o)
+	case *storagev1.CSINode:
+		p.kubelets.ObserveCSINode(o)
 	case *corev1.Node:
 		p.kubelets.ObserveNode(o)
 	}

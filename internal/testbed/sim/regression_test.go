@@ -129,7 +129,7 @@ func TestRegressions(t *testing.T) {
 			},
 			Length: 95 * time.Second,
 		},
-		"a node is lost while a volume on another one was closed under its pod, which makes two for the guard": {
+		"a node is lost while a volume on another one was closed under its pod, which is no second node for the guard": {
 			World: world(3, []sim.Volume{
 				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b", "c")},
 				{Name: "v1", Handle: "pvc-v1", Kind: sim.Filesystem, Diskful: nodes("b", "c", "a")},

@@ -1,0 +1,187 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+)
+
+// doubtLasts is how long it must be in doubt which setting a node runs until that is kept for other processes. Where LINSTOR changes a
+// setting by itself, the nodes show within a second or two that they have applied it.
+const doubtLasts = 10 * time.Second
+
+// settingsMemory keeps what nodes may run of a resource on the resource's attachments, so that it outlives this process: a setting
+// that LINSTOR no longer shows may still be the one that a node runs. The leader writes, and every process takes it over.
+type settingsMemory struct {
+	linstor Linstor
+
+	mu sync.Mutex
+	// told is what each attachment of a volume has said, by volume and by UID.
+	told map[string]map[types.UID]string
+}
+
+func newSettingsMemory(word Linstor) *settingsMemory {
+	return &settingsMemory{linstor: word, told: make(map[string]map[types.UID]string)}
+}
+
+// take unites what the attachments of a volume say of its resource with what this process knows. What no attachment says any more that
+// said it before is over: evidence has overtaken it. With the attachment itself nothing is.
+func (m *settingsMemory) take(volume, resource string, attachments []storagev1.VolumeAttachment, now time.Time) error {
+	m.mu.Lock()
+	before := m.told[volume]
+	said := make(map[types.UID]string, len(attachments))
+	var news []string
+	withdrawn := false
+	for _, va := range attachments {
+		text := va.Annotations[AnnotationMayRun]
+		said[va.UID] = text
+		switch was, known := before[va.UID]; {
+		case text == "":
+			withdrawn = withdrawn || known && was != ""
+		case text != was:
+			news = append(news, text)
+		}
+	}
+	if m.told[volume] = said; len(said) == 0 {
+		delete(m.told, volume)
+	}
+	m.mu.Unlock()
+	if withdrawn && len(news) == 0 {
+		m.linstor.Retract(resource, now)
+	}
+	for _, text := range news {
+		var sets linstor.Sets
+		if err := json.Unmarshal([]byte(text), &sets); err != nil {
+			return fmt.Errorf("reading annotation %s of an attachment of volume %s: %w", AnnotationMayRun, volume, err)
+		}
+		m.linstor.Unite(resource, sets, now)
+	}
+	return nil
+}
+
+// forget drops what is known of a volume that is gone.
+func (m *settingsMemory) forget(volume string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.told, volume)
+}
+
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=patch
+
+// keep writes what nodes may run of the resource of a volume on its attachments while that is in doubt for long, and takes it off when it is
+// not any more. It tells when to come back. Nothing waits for it: a conflict means that the attachment has changed, upon which it
+// is looked at again.
+func (m *settingsMemory) keep(
+	ctx context.Context, c client.Client, resource string, attachments []storagev1.VolumeAttachment, now time.Time,
+) (time.Duration, error) {
+	sets, since := m.linstor.Doubts(resource)
+	text := ""
+	if sets != nil {
+		if left := doubtLasts - now.Sub(since); left > 0 {
+			return left, nil
+		}
+		encoded, err := json.Marshal(sets)
+		if err != nil {
+			return 0, fmt.Errorf("encoding what nodes may run of resource %s: %w", resource, err)
+		}
+		text = string(encoded)
+	}
+	for i := range attachments {
+		va := &attachments[i]
+		if va.Annotations[AnnotationMayRun] == text || va.DeletionTimestamp != nil {
+			continue
+		}
+		if err := annotate(ctx, c, va, text); err != nil {
+			return 0, err
+		}
+		ctrl.LoggerFrom(ctx).V(1).Info("Kept what nodes may run of a resource", "resource", resource, "volumeAttachment", va.Name, "sets", text)
+	}
+	return 0, nil
+}
+
+func annotate(ctx context.Context, c client.Client, va *storagev1.VolumeAttachment, text string) error {
+	var value any
+	if text != "" {
+		value = text
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": va.UID, "resourceVersion": va.ResourceVersion, "annotations": map[string]any{AnnotationMayRun: value},
+	}})
+	if err != nil {
+		return err
+	}
+	target := &storagev1.VolumeAttachment{}
+	target.Name = va.Name
+	err = c.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("writing annotation %s of VolumeAttachment %s: %w", AnnotationMayRun, va.Name, err)
+	}
+	return nil
+}
+
+// Burial drops what is remembered of replicas that LINSTOR no longer lists once their node has no attachment of theirs any more: nobody
+// would be removed for them. It runs on every replica, and changes nothing in the cluster.
+type Burial struct {
+	gatherer
+}
+
+// burialInterval is how often that is looked at.
+const burialInterval = time.Minute
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (*Burial) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (b *Burial) Start(ctx context.Context) error {
+	ticker := time.NewTicker(burialInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if err := b.bury(ctx); err != nil && ctx.Err() == nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot look up who uses replicas that LINSTOR no longer lists")
+		}
+	}
+}
+
+func (b *Burial) bury(ctx context.Context) error {
+	for _, place := range b.linstor.Gone() {
+		used, err := b.isAttached(ctx, place)
+		if err != nil {
+			return err
+		}
+		if !used {
+			b.linstor.Forget(place)
+		}
+	}
+	return nil
+}
+
+// isAttached tells whether a volume of the resource is attached to the node.
+func (b *Burial) isAttached(ctx context.Context, place linstor.Place) (bool, error) {
+	for _, request := range b.volumesOfResource(ctx, place.Resource) {
+		attachments, err := b.attachmentsOf(ctx, request.Name)
+		if err != nil {
+			return false, fmt.Errorf("looking up the attachments of volume %s: %w", request.Name, err)
+		}
+		for _, va := range attachments {
+			if b.kubelets.Satellite(va.Spec.NodeName, b.driver) == place.Node {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}

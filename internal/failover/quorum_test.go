@@ -1,0 +1,141 @@
+package failover
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A node goes on by the setting that it applied last, whatever LINSTOR shows.
+func TestWhatANodeMayRun(t *testing.T) {
+	t.Parallel()
+
+	blocked := func(reason Reason, edits ...edit) scenario {
+		return scenario{from: crashed, edit: edited(edits...), want: Blocked, reason: reason}
+	}
+	open := func(edits ...edit) scenario {
+		return scenario{from: crashed, edit: edited(edits...), want: Lost, reason: NodeUnreachable}
+	}
+	answers := func(from func() Input, want Verdict, reason Reason, edits ...edit) scenario {
+		return scenario{from: from, edit: edited(edits...), want: want, reason: reason}
+	}
+	off, majority := usual("off"), usual("majority")
+	twoVolumes := func(in *Input) { in.Resource.Volumes = 2 }
+	left := func(nodes ...string) edit { return func(in *Input) { in.Resource.Left = nodes } }
+	// On C there was a disk once.
+	three := setting("majority", []string{nodeA, nodeB, nodeC})
+	tooFew := edited(silent(nodeT), theLease(time.Minute))
+	alive := theLease(3 * time.Second)
+
+	runScenarios(t, map[string]scenario{
+		"a node that may still run off moves nothing":                     blocked(QuorumUnconfirmed, mayRun(nodeA, off, majority)),
+		"however long its kubelet has been silent":                        blocked(QuorumUnconfirmed, mayRun(nodeA, off, majority), theLease(time.Hour)),
+		"a node of which nobody knows what it runs moves nothing":         blocked(QuorumUnconfirmed, unborne),
+		"however long the kubelet of that has been silent":                blocked(QuorumUnconfirmed, unborne, theLease(time.Hour)),
+		"a node that was never seen with a setting moves nothing":         blocked(QuorumUnconfirmed, mayRun(nodeA)),
+		"replicas that have just changed move nothing":                    blocked(QuorumUnconfirmed, func(in *Input) { in.Resource.InDoubt = true }),
+		"a node that may run one of several settings that fence is moved": open(mayRun(nodeA, usual("all"), usual("2"), majority)),
+		"a number that was too small for the disks of then moves nothing": blocked(QuorumUnconfirmed, mayRun(nodeA, usual("1"), majority)),
+		"the survivors may run off where every witness has spoken":        open(mayRun(nodeB, off), mayRun(nodeT, off)),
+		"what LINSTOR wants now must fence too":                           blocked(NoQuorum, func(in *Input) { in.Resource.Quorum = "off" }),
+
+		"a disk that the node may count on, and of which nobody knows, moves nothing":   blocked(QuorumUnconfirmed, mayRun(nodeA, three, majority)),
+		"a disk that went while its node was ONLINE gives no vote":                      open(mayRun(nodeA, three, majority), left(nodeC)),
+		"a tie-breaker that the node may count on, and of which nobody knows, may vote": blocked(QuorumUnconfirmed, mayRun(nodeA, setting("majority", []string{nodeA, nodeB}, nodeC), majority)),
+		"a tie-breaker that has become a disk denies as well as before":                 open(withThirdDisk, mayRun(nodeA, setting("majority", []string{nodeA, nodeB, nodeT}, nodeC), setting("majority", []string{nodeA, nodeB, nodeC}, nodeT))),
+		"one that has become a disk and is silent may be a vote for the node": blocked(QuorumUnconfirmed,
+			withThirdDisk, silent(nodeC), mayRun(nodeA, setting("majority", []string{nodeA, nodeB}, nodeC), setting("majority", []string{nodeA, nodeB, nodeC}, nodeT))),
+
+		"with too few witnesses the node must run the replicas of now":                 open(tooFew),
+		"with too few witnesses other replicas move nothing":                           blocked(QuorumUnconfirmed, tooFew, mayRun(nodeA, three, majority), left(nodeC)),
+		"with too few witnesses a survivor that may run off moves nothing":             blocked(QuorumUnconfirmed, tooFew, mayRun(nodeB, off, majority)),
+		"with too few witnesses a survivor of which nobody knows what it runs neither": blocked(QuorumUnconfirmed, tooFew, at(nodeB, func(r *Replica) { r.Begun = false })),
+
+		"a Primary that says that it has no quorum has one that works": answers(isolated, Lost, QuorumLost, unborne),
+		"also where it may run off for all that is known":              answers(isolated, Lost, QuorumLost, mayRun(nodeA, off, majority)),
+		"not where one of two volumes may be the one without data":     answers(isolated, Blocked, QuorumUnconfirmed, twoVolumes, mayRun(nodeA, off, majority)),
+		"not where LINSTOR wants no quorum":                            answers(isolated, Blocked, NoQuorum, func(in *Input) { in.Resource.Quorum = "off" }),
+		"a replica that fails its IO must run quorum":                  answers(ioErrors, Blocked, QuorumUnconfirmed, mayRun(nodeA, off, majority)),
+		"a demoted replica must run quorum":                            answers(demoted, Blocked, QuorumUnconfirmed, mayRun(nodeA, off, majority)),
+
+		"who has switched the node off knows what it runs": open(mayRun(nodeA, off, majority), func(in *Input) { in.Node.SwitchedOff = true }),
+		"but not that LINSTOR wants a quorum":              blocked(NoQuorum, wants("off"), func(in *Input) { in.Node.SwitchedOff = true }),
+		"a taint that was there before says nothing":       blocked(QuorumUnconfirmed, mayRun(nodeA, off, majority), func(in *Input) { in.Node.Shutdown = true }),
+		"who has declared the node out of service lets the rest be finished": open(mayRun(nodeA, off, majority), func(in *Input) {
+			in.Node.OutOfService, in.Pods, in.Attachment.Marked = true, nil, true
+		}),
+
+		"a replica that LINSTOR has forgotten is one that does not answer": {
+			from: crashed, edit: at(nodeA, func(r *Replica) { r.Gone = true }), want: Lost, reason: NodeUnreachable, state: Unreachable,
+		},
+		"what it may run counts on": blocked(QuorumUnconfirmed, at(nodeA, func(r *Replica) { r.Gone = true }), mayRun(nodeA, off, majority)),
+		"also that it ran off last": blocked(NoQuorum, at(nodeA, func(r *Replica) { r.Gone = true }), mayRun(nodeA, off)),
+		"a replica that was never listed is one that does not answer, and of which nothing is known": {
+			from: gone, edit: left(), want: Blocked, reason: QuorumUnconfirmed, state: Unreachable,
+		},
+		"a survivor that has no majority with it runs without quorum, whatever LINSTOR shows": {
+			from: crashed, want: NotLost, reason: NoQuorum,
+			edit: edited(withoutTieBreaker, at(nodeB, func(r *Replica) { r.Connections = map[string]Fact[bool]{nodeA: held(false, time.Minute)} })),
+		},
+		"a living node is told to be restarted": answers(ioErrors, Blocked, QuorumUnconfirmed, mayRun(nodeA, off, majority), alive),
+	})
+}
+
+// What ends a doubt about quorum is said, and it is never to change quorum while the node is away, or on the controller.
+func TestADoubtAboutQuorumSaysWhatEndsIt(t *testing.T) {
+	t.Parallel()
+
+	doubt := mayRun(nodeA, usual("off"), usual("majority"))
+	for name, c := range map[string]struct {
+		from  func() Input
+		edit  edit
+		words []string
+		never []string
+	}{
+		"a node that answers": {ioErrors, doubt, []string{nodeA, "pvc-1", "quorum off", "restart linstor-satellite"}, nil},
+		"a node that is away": {crashed, doubt, []string{nodeA, "pvc-1", "quorum off", "when the node is back", "out-of-service"}, []string{"set Drbd", "restart"}},
+		"no quorum at a node that is away": {
+			crashed, wants("off"), []string{"once the node is back", "quorum to majority"}, []string{"controller"},
+		},
+		"no quorum at a node that answers": {ioErrors, wants("off"), []string{"quorum to majority", "resource group"}, []string{"controller"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := Decide((scenario{from: c.from, edit: c.edit}).input())
+			for _, word := range c.words {
+				if !strings.Contains(d.Message, word) {
+					t.Errorf("%q does not say %q", d.Message, word)
+				}
+			}
+			if slices.ContainsFunc(c.never, func(word string) bool { return strings.Contains(d.Message, word) }) {
+				t.Errorf("%q says one of %q", d.Message, c.never)
+			}
+		})
+	}
+}
+
+// LINSTOR misses each satellite at its own time: when all were cut off together, the first to be missed looks like the only one.
+func TestTheOthersAreStillThere(t *testing.T) {
+	t.Parallel()
+
+	// missed lets LINSTOR miss A since d ago, and have listed the node ONLINE for the last time so long after that.
+	missed := func(d, after time.Duration, nodes ...string) edit {
+		return func(in *Input) {
+			at(nodeA, func(r *Replica) { r.Online, r.Reports = held(false, d), held(false, d) })(in)
+			for _, node := range nodes {
+				at(node, func(r *Replica) {
+					r.Online = Fact[bool]{Value: true, Known: true, Since: ago(time.Hour), Confirmed: ago(d - after)}
+				})(in)
+			}
+		}
+	}
+	shutDown := func(in *Input) { in.Node.Shutdown = true }
+	runScenarios(t, map[string]scenario{
+		"the survivor was listed long enough after":                {from: crashed, edit: edited(shutDown, missed(4*time.Second, stillThere, nodeB, nodeT)), want: Lost, reason: NodeUnreachable},
+		"the survivor was not":                                     {from: crashed, edit: edited(shutDown, missed(4*time.Second, stillThere-1, nodeB)), want: Pending, reason: NodeUnreachable},
+		"a witness was not":                                        {from: crashed, edit: edited(shutDown, missed(4*time.Second, stillThere-1, nodeT)), want: Pending, reason: NodeUnreachable},
+		"one that is silent itself need not":                       {from: crashed, edit: edited(missed(time.Minute, time.Minute, nodeB), silent(nodeT)), want: Lost, reason: NodeUnreachable},
+		"a node that says itself that it is lost waits for nobody": {from: isolated, want: Lost, reason: QuorumLost},
+	})
+}

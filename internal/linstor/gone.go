@@ -1,0 +1,81 @@
+package linstor
+
+import "slices"
+
+// bury takes the replicas out of an entry whose nodes match. One that went while its node was ONLINE was taken down there: LINSTOR
+// forgets it only then. Of any other nobody knows whether it is still written to (node lost, a database restored), nor of one that was in
+// use when it was last listed, or may have been: LINSTOR deletes none that is, but has no state of it while it does. Such a replica is
+// kept as gone. The lock must be held.
+func (s *Store) bury(e *entry, match func(node string) bool) {
+	key := fold(e.name)
+	e.replicas = slices.DeleteFunc(e.replicas, func(r replicaEntry) bool {
+		if !match(r.node) {
+			return false
+		}
+		online, inUse := s.isOnline(r.node), r.inUse.known && r.inUse.value
+		if online && !inUse && !e.hasLeft(r.node) {
+			e.left = append(slices.Clone(e.left), r.node)
+		}
+		if !online || inUse || !r.inUse.known && !r.leaving {
+			r.connections = nil
+			s.keepGone(key, &r)
+		}
+		return true
+	})
+}
+
+// drop forgets a resource definition that LINSTOR no longer has. The lock must be held.
+func (s *Store) drop(e *entry) {
+	s.bury(e, func(string) bool { return true })
+	delete(s.resources, fold(e.name))
+	delete(s.unsettled, fold(e.name))
+}
+
+func (s *Store) keepGone(resource string, r *replicaEntry) {
+	if s.gone[resource] == nil {
+		s.gone[resource] = map[string]*replicaEntry{}
+	}
+	s.gone[resource][r.node] = r
+}
+
+func (s *Store) forget(resource, node string) {
+	delete(s.gone[resource], node)
+	if len(s.gone[resource]) == 0 {
+		delete(s.gone, resource)
+	}
+}
+
+// goneReplica is a gone replica as it is handed out: nothing is heard of it.
+func (s *Store) goneReplica(r *replicaEntry) Replica {
+	var none []Connection
+	out := r.replica(&none)
+	out.Gone = true
+	out.Reports, out.MayPromote, out.InUse, out.Score = Fact[bool]{}, Fact[bool]{}, Fact[bool]{}, Fact[int]{}
+	if n := s.nodes[r.node]; n != nil {
+		out.Online = n.Online
+	}
+	return out
+}
+
+// Place is a resource definition on a node, both in lower case.
+type Place struct{ Resource, Node string }
+
+// Gone returns the replicas that LINSTOR no longer lists, and of which it is not known that their nodes have let them go.
+func (s *Store) Gone() []Place {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var places []Place
+	for resource, replicas := range s.gone {
+		for node := range replicas {
+			places = append(places, Place{resource, node})
+		}
+	}
+	return places
+}
+
+// Forget drops what is known of a replica that LINSTOR no longer lists. It is for who knows that nobody asks for it any more.
+func (s *Store) Forget(p Place) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(p.Resource, p.Node)
+}

@@ -1,0 +1,149 @@
+package linstor
+
+import (
+	"slices"
+	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// form adds the setting that LINSTOR wants of a resource to what each of its nodes may run, as soon as it is known, and takes out what
+// evidence has overtaken. now is the end of a reading. It tells whether that changed anything. The lock must be held.
+//
+// A reading of a resource is the list of its replicas and then the definition. LINSTOR writes both in one step, so that the other order
+// could make up a setting that never was, and that no node would ever be known to have left behind.
+func (s *Store) form(e *entry, now stamp) (changed bool) {
+	key := fold(e.name)
+	d := s.definitions[key]
+	quorum, byUser := s.quorum(d)
+	if e.read && len(e.replicas) > 0 && !e.inDoubt(d) && quorum != "" {
+		e.want(quorum, now)
+		for i := range e.replicas {
+			changed = e.replicas[i].runs.join(e.wanted, e.wantedAt, e.wantedRead, byUser, e.hasLeft) || changed
+		}
+	}
+	return s.bearOutOne(key, e, now) || changed
+}
+
+// want notes the setting that LINSTOR wants by a reading that ended now.
+func (e *entry) want(quorum string, now stamp) {
+	wanted := &failover.Setting{Quorum: quorum}
+	for i := range e.replicas { // sorted by node
+		if replica := &e.replicas[i]; replica.diskless {
+			wanted.Diskless = append(wanted.Diskless, replica.node)
+		} else {
+			wanted.Diskful = append(wanted.Diskful, replica.node)
+		}
+	}
+	if e.wanted != nil && e.wanted.Equal(*wanted) {
+		return
+	}
+	before := e.wantedAt
+	e.wanted, e.wantedAt, e.wantedRead = wanted, now, now
+	if e.reshaped > before {
+		e.wantedAt = e.reshaped
+	}
+}
+
+func (e *entry) hasLeft(node string) bool { return slices.Contains(e.left, node) }
+
+// formAll is form for all resources. It returns the names of those that it changed. The lock must be held.
+func (s *Store) formAll(now stamp) (changed []string) {
+	for _, e := range s.resources {
+		if s.form(e, now) {
+			changed = append(changed, e.name)
+		}
+	}
+	return changed
+}
+
+// bearOut takes out of what nodes may run all that evidence has overtaken, and returns the names of the resources that it
+// changed. The lock must be held.
+func (s *Store) bearOut(now stamp) (changed []string) {
+	for key := range s.unsettled {
+		if e := s.resources[key]; e == nil {
+			delete(s.unsettled, key)
+		} else if s.bearOutOne(key, e, now) {
+			changed = append(changed, e.name)
+		}
+	}
+	return changed
+}
+
+func (s *Store) bearOutOne(key string, e *entry, now stamp) (changed bool) {
+	settled := true
+	for i := range e.replicas {
+		r := &e.replicas[i]
+		changed = e.borneOut(r, s.nodes[r.node], now) || changed
+		settled = settled && r.runs.settled()
+	}
+	if settled {
+		delete(s.unsettled, key)
+	} else {
+		s.unsettled[key] = true
+	}
+	return changed
+}
+
+// Alive notes a sign of life of a node other than LINSTOR's word: LINSTOR is known to call nodes ONLINE that are dead.
+func (s *Store) Alive(node string, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.nodes[fold(node)]; n != nil {
+		n.alive = max(n.alive, stampOf(at))
+	}
+}
+
+// announceFor is how long after the first list of a replica an event of it still counts as its first word.
+const announceFor = 10 * time.Second
+
+// announce notes an event that came while LINSTOR was followed. The first word of a replica that was not there before shows that the
+// node has just created it, by the setting that LINSTOR wants.
+func (s *Store) announce(ev PromotionEvent, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := replicaKey{fold(ev.Resource), fold(ev.Node)}
+	var replica *replicaEntry
+	if e := s.resources[key.resource]; e != nil {
+		replica = e.replica(key.node)
+	}
+	switch {
+	case ev.MayPromote == nil:
+	case replica == nil:
+		for other, since := range s.announced {
+			if stampOf(at)-since > stamp(announceFor) {
+				delete(s.announced, other)
+			}
+		}
+		s.announced[key] = stampOf(at)
+	case replica.listed != 0 && !replica.returned && (!replica.reports.value || stampOf(at)-replica.listed <= stamp(announceFor)):
+		replica.runs.creation()
+	}
+}
+
+// found returns the entry of a replica that was not listed before. The lock must be held.
+func (s *Store) found(e *entry, node string, at span) replicaEntry {
+	key := replicaKey{fold(e.name), node}
+	replica := replicaEntry{node: node}
+	if known := s.gone[key.resource][node]; known != nil {
+		// It may have been there all the time, and run what it ran.
+		replica.runs, replica.peers, replica.lastInUse, replica.returned = known.runs, known.peers, known.lastInUse, true
+		s.forget(key.resource, node)
+	}
+	e.left = slices.DeleteFunc(slices.Clone(e.left), func(name string) bool { return name == node })
+	if e.old && !e.read {
+		return replica
+	}
+	replica.listed = stampOf(at.end)
+	if since, ok := s.announced[key]; ok && !replica.returned {
+		replica.runs.created = stampOf(at.end)-since <= stamp(announceFor)
+	}
+	delete(s.announced, key)
+	return replica
+}
+
+// isOnline tells whether the newest list of nodes shows a node ONLINE. The lock must be held.
+func (s *Store) isOnline(node string) bool {
+	n := s.nodes[node]
+	return n != nil && isTrue(n.Online)
+}

@@ -1,0 +1,309 @@
+package linstor
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// world is a LINSTOR with one resource, R, which a store reads along a time line. Each reading takes place in no time; w.now is in
+// seconds.
+type world struct {
+	*storeTest
+	t   *testing.T
+	now float64
+	// quorum is what LINSTOR wants, and byUser tells whether a person has set it.
+	quorum   string
+	byUser   bool
+	replicas map[string]*inWorld
+	// nodes has the connection status of the nodes that LINSTOR lists. silent are those whose Lease is.
+	nodes  map[string]string
+	silent map[string]bool
+}
+
+// inWorld is a replica as its node and LINSTOR show it.
+type inWorld struct {
+	diskless, inUse, leaving bool
+	// quiet is set while LINSTOR has no state of it.
+	quiet bool
+	peers []string
+}
+
+// newWorld returns a world of connected replicas, of which the store knows nothing. "c/" has no disk.
+func newWorld(t *testing.T, quorum string, replicas ...string) *world {
+	t.Helper()
+	w := &world{
+		storeTest: newStoreTest(), t: t, quorum: quorum,
+		replicas: map[string]*inWorld{}, nodes: map[string]string{}, silent: map[string]bool{},
+	}
+	for _, node := range []string{"a", "b", "c", "d", "e"} {
+		w.nodes[node] = statusOnline
+	}
+	w.applyControllerProps(nil, w.read(0))
+	w.applyGroups([]wireGroup{{Name: "DfltRscGrp"}}, w.read(0))
+	for _, name := range replicas {
+		w.add(name)
+		w.meet(strings.TrimSuffix(name, "/"))
+	}
+	return w
+}
+
+// knownWorld is a world whose nodes are known to run what LINSTOR wants.
+func knownWorld(t *testing.T, quorum string, replicas ...string) *world {
+	t.Helper()
+	w := newWorld(t, quorum, replicas...)
+	w.first()
+	w.live(12)
+	for node := range w.replicas {
+		if r := w.replica(t, node); !r.Begun || len(r.MayRun) != 1 {
+			t.Fatalf("it is not known what %s runs: %s", node, w.runs(node))
+		}
+	}
+	return w
+}
+
+// first is the first reading of everything.
+func (w *world) first() {
+	w.readNodes()
+	w.applyDefinitions([]wireDefinition{w.definition()}, w.read(w.now))
+	if len(w.applyView(w.rows(), w.read(w.now))) > 0 {
+		w.list()
+	}
+	w.applyDefinitions([]wireDefinition{w.definition()}, w.read(w.now))
+}
+
+// emptyWorld is a world that is followed, in which R does not exist yet.
+func emptyWorld(t *testing.T, quorum string) *world {
+	t.Helper()
+	w := newWorld(t, quorum)
+	w.readNodes()
+	w.applyDefinitions(nil, w.read(0))
+	w.applyView(nil, w.read(0))
+	w.live(20)
+	return w
+}
+
+// add places a replica that knows no peer yet.
+func (w *world) add(name string) {
+	node := strings.TrimSuffix(name, "/")
+	w.replicas[node] = &inWorld{diskless: node != name}
+}
+
+// meet has a node apply that LINSTOR lists its replica: it and the others, but for those without a disk among themselves, have
+// connections.
+func (w *world) meet(node string) {
+	for other := range w.replicas {
+		w.connect(node, other)
+	}
+}
+
+func (w *world) connect(one, other string) {
+	a, b := w.replicas[one], w.replicas[other]
+	if one == other || a.diskless && b.diskless {
+		return
+	}
+	w.disconnect(one, other)
+	a.peers, b.peers = append(a.peers, other), append(b.peers, one)
+}
+
+// disconnect has two nodes show no connection to each other.
+func (w *world) disconnect(one, other string) {
+	without := func(r *inWorld, peer string) {
+		if r != nil {
+			r.peers = slices.DeleteFunc(r.peers, func(p string) bool { return p == peer })
+		}
+	}
+	without(w.replicas[one], other)
+	without(w.replicas[other], one)
+}
+
+// remove takes a replica down and off the list.
+func (w *world) remove(node string) {
+	for other := range w.replicas {
+		w.disconnect(node, other)
+	}
+	delete(w.replicas, node)
+}
+
+// lose has a node die, or be cut off from everything. LINSTOR has noticed.
+func (w *world) lose(node string) {
+	w.nodes[node], w.silent[node] = "OFFLINE", true
+	if r := w.replicas[node]; r != nil {
+		r.quiet = true
+	}
+}
+
+// restart has a node's satellite go away and come back ONLINE, which the store sees.
+func (w *world) restart(node string) {
+	r := w.replicas[node]
+	w.nodes[node], r.quiet = "OFFLINE", true
+	w.live(2)
+	w.wait(1)
+	w.nodes[node], r.quiet = statusOnline, false
+	w.readNodes()
+	w.list()
+}
+
+func (w *world) rows() []wireResource {
+	list := []wireResource{}
+	for _, node := range slices.Sorted(maps.Keys(w.replicas)) {
+		r := w.replicas[node]
+		row := resource("R", node, r.inUse, 10102, false)
+		if r.quiet {
+			row = silent("R", node)
+		} else {
+			row.LayerObject.DRBD.Connections = map[string]wireConnection{}
+			for _, peer := range r.peers {
+				row.LayerObject.DRBD.Connections[peer] = wireConnection{Connected: new(true), Message: "Connected"}
+			}
+		}
+		if r.diskless {
+			row.Flags = append(row.Flags, flagDiskless)
+		}
+		if r.leaving {
+			row.Flags = append(row.Flags, flagDelete)
+		}
+		list = append(list, row)
+	}
+	return list
+}
+
+func (w *world) definition() wireDefinition {
+	d := definition("R", w.quorum)
+	if w.byUser {
+		d.Props[propQuorumSetBy] = setByUser
+	}
+	return d
+}
+
+func (w *world) list()   { w.applyResources("R", w.rows(), w.read(w.now)) }
+func (w *world) define() { w.applyDefinition(w.definition(), w.read(w.now)) }
+
+// look reads as a poll does: nodes, the list, and then the definition, where it is in doubt.
+func (w *world) look() {
+	w.readNodes()
+	if _, known := w.Resource("R"); !known && len(w.replicas) == 0 {
+		return
+	}
+	w.list()
+	if w.settingsInDoubt("R") {
+		w.define()
+	}
+}
+
+func (w *world) readNodes() {
+	list := make([]wireNode, 0, len(w.nodes))
+	for _, node := range slices.Sorted(maps.Keys(w.nodes)) {
+		list = append(list, wireNode{Name: node, Type: "SATELLITE", ConnectionStatus: w.nodes[node]})
+	}
+	w.applyNodes(list, w.read(w.now))
+}
+
+// wait lets time pass without any reading.
+func (w *world) wait(seconds float64) { w.now = math.Round(1000*(w.now+seconds)) / 1000 }
+
+// live lets time pass with a look each second. Leases are renewed.
+func (w *world) live(seconds float64) {
+	for rest := seconds; rest > 0; rest-- {
+		w.wait(min(1, rest))
+		for node := range w.nodes {
+			if !w.silent[node] {
+				w.Alive(node, w.at(w.now))
+			}
+		}
+		w.look()
+	}
+}
+
+// says has an event come of a replica.
+func (w *world) says(node string) {
+	ev := PromotionEvent{Resource: "R", Node: node, MayPromote: new(false)}
+	w.announce(ev, w.at(w.now))
+	w.ApplyEvent(ev, w.at(w.now))
+}
+
+// set is a definition's setting of its quorum by a person.
+func (w *world) set(quorum string) { w.quorum, w.byUser = quorum, true }
+
+// adapt is LINSTOR's setting of the quorum by itself.
+func (w *world) adapt(quorum string) { w.quorum, w.byUser = quorum, false }
+
+// runs tells what a node may run: "off a+b, majority a+b/t", or that of "anything".
+func (w *world) runs(node string) string {
+	w.t.Helper()
+	r := w.replica(w.t, node)
+	text := setOf(r)
+	if !r.Begun {
+		text = "anything: " + text
+	}
+	if r.Gone {
+		text = "gone: " + text
+	}
+	return text
+}
+
+// want checks what a node may run.
+func (w *world) want(node, runs string) {
+	w.t.Helper()
+	if got := w.runs(node); got != runs {
+		w.t.Errorf("at %g s %s may run\n  %s, want\n  %s", w.now, node, got, runs)
+	}
+}
+
+// setOf tells what the node of a replica may run, the newest last: "off a+b, majority a+b/t" where t has no disk.
+func setOf(r Replica) string {
+	all := make([]string, 0, len(r.MayRun))
+	for _, setting := range r.MayRun {
+		all = append(all, settingText(*setting))
+	}
+	return strings.Join(all, ", ")
+}
+
+func settingText(s failover.Setting) string {
+	text := s.Quorum + " " + strings.Join(s.Diskful, "+")
+	if len(s.Diskless) > 0 {
+		text += "/" + strings.Join(s.Diskless, "+")
+	}
+	return text
+}
+
+// settingsOf is the reverse of setOf.
+func settingsOf(text string) []failover.Setting {
+	var all []failover.Setting
+	for _, one := range strings.Split(text, ", ") {
+		quorum, votes, _ := strings.Cut(one, " ")
+		diskful, diskless, some := strings.Cut(votes, "/")
+		s := failover.Setting{Quorum: quorum, Diskful: strings.Split(diskful, "+")}
+		if some {
+			s.Diskless = strings.Split(diskless, "+")
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// story is what happens in a world, with what nodes may run in between.
+type story map[string]func(w *world)
+
+// run tells each story of a world of its own.
+func (s story) run(t *testing.T, begin func(t *testing.T) *world) {
+	t.Helper()
+	for name, tell := range s {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tell(begin(t))
+		})
+	}
+}
+
+// worldOf begins a story where it is known what the nodes run.
+func worldOf(quorum string, replicas ...string) func(*testing.T) *world {
+	return func(t *testing.T) *world {
+		t.Helper()
+		return knownWorld(t, quorum, replicas...)
+	}
+}

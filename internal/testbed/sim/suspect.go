@@ -1,0 +1,70 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+)
+
+// ruleSuspect: nothing is removed while so much of the cluster was lost within a short time that the view is suspect.
+const ruleSuspect = "a pod was deleted while most of the nodes seemed lost at once"
+
+const (
+	// suspectFor is for how long a node that has left ONLINE counts at least, but for a tick in which only LINSTOR knew.
+	suspectFor = 2*time.Minute - 2*tick
+	// suspectAfter is how long it must have left ONLINE for everybody who may delete anything to know.
+	suspectAfter = 5 * time.Second
+)
+
+// satellites is what LINSTOR has shown of its satellites.
+type satellites struct {
+	// left is since when a node has not been ONLINE that was.
+	left map[string]time.Time
+	// seen are the nodes that were ONLINE a tick ago.
+	seen map[string]bool
+}
+
+func newSatellites() satellites {
+	return satellites{left: make(map[string]time.Time), seen: make(map[string]bool)}
+}
+
+// watchSatellites notes which satellites LINSTOR shows as ONLINE.
+func (w *world) watchSatellites() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, node := range w.history.World.Nodes {
+		online := w.Linstor.ConnectionStatus(node) == linstorsim.Online
+		switch {
+		case online:
+			delete(w.left, node)
+		case w.seen[node]:
+			w.left[node] = time.Now()
+		}
+		w.seen[node] = online
+	}
+}
+
+// auditView holds the deletion of a pod against what LINSTOR shows of the whole cluster. It takes a node for lost only where
+// everybody must, and for well where anybody may.
+func (w *world) auditView(what string) {
+	lost, well := w.lostNodes()
+	if 2*lost > lost+well {
+		w.violated(ruleSuspect, "%s, while %d nodes had just been lost of %d that count", what, lost, lost+well)
+	}
+}
+
+// lostNodes counts the nodes that must be taken for lost just now, and those that may be taken for well.
+func (w *world) lostNodes() (lost, well int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, node := range w.history.World.Nodes {
+		since, left := w.left[node]
+		switch gone := time.Since(since); {
+		case !left || gone < suspectAfter:
+			well++
+		case gone < suspectFor:
+			lost++
+		}
+	}
+	return lost, well
+}
