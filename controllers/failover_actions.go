@@ -118,7 +118,7 @@ func (r *FailoverReconciler) removeOne(
 	if r.isOld(*in) || in.Attachment != nil && !in.Attachment.Noted {
 		return false, false, nil // the mark has, or the attachment is gone
 	}
-	removed, err := r.removeNext(ctx, pv, *in, d)
+	removed, err := r.removeAll(ctx, pv, *in, d)
 	return len(in.Pods) == 1, !removed, err
 }
 

@@ -319,13 +319,19 @@ func (w *world) auditDetach(b basis, v Volume, va *storagev1.VolumeAttachment, u
 	}
 }
 
+// taking is when the controllers took a volume from a node, and whether LINSTOR had ever shown for long enough what that runs.
+type taking struct {
+	at     time.Time
+	unseen bool
+}
+
 // takes notes that the controllers have taken a volume from a node. If that could not write when it was looked at, and can by the
 // time that the API acts, nobody could know.
 func (w *world) takes(v Volume, node string, couldNot bool) {
-	can := w.DRBD.CanWrite(v.Resource(), node)
+	can, unseen := w.DRBD.CanWrite(v.Resource(), node), w.unseen(v.Resource(), node)
 	w.mu.Lock()
 	if state, ok := w.DRBD.Replica(v.Resource(), node); ok && state.Open > 0 {
-		w.taken[place{v.Resource(), node}] = time.Now()
+		w.taken[place{v.Resource(), node}] = taking{time.Now(), unseen}
 	}
 	w.mu.Unlock()
 	if couldNot && can {

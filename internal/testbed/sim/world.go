@@ -55,7 +55,7 @@ type world struct {
 	// renewed is when a kubelet's Lease was last renewed.
 	renewed map[string]time.Time
 	// taken is since when the controllers have taken a volume from a node that has not closed it.
-	taken map[place]time.Time
+	taken map[place]taking
 	// bound is since when a pod has been bound to its node.
 	bound map[types.UID]time.Time
 	// pods are all pods of the API.
@@ -113,7 +113,7 @@ func newWorld(ctx context.Context, h History, story bool) *world {
 		ctx: ctx, history: h, started: time.Now(), trace: story,
 		outcome: Outcome{Counts: make(map[string]int)}, faults: newFaults(), closed: make(map[place]time.Time), renewed: make(map[string]time.Time),
 		pods:  make(map[types.NamespacedName]*corev1.Pod),
-		taken: make(map[place]time.Time), bound: make(map[types.UID]time.Time), liveness: newLiveness(), satellites: newSatellites(),
+		taken: make(map[place]taking), bound: make(map[types.UID]time.Time), liveness: newLiveness(), satellites: newSatellites(),
 	}
 	w.Cluster = virtual.New(ctx, virtual.Options{
 		DRBD:   drbd.Options{Detect: h.World.detect, Flap: h.World.Flap, HealFlap: h.World.HealFlap},

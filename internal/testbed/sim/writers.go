@@ -28,18 +28,21 @@ func (w *world) checkWriters() {
 // twoWrite tells why two nodes can write a resource.
 func (w *world) twoWrite(resource string, writers map[string]bool, fenced bool) {
 	w.split[resource] = true
-	byUs, byPerson, later := false, false, true
+	byUs, byPerson, later, hidden := false, false, true, true
 	w.mu.Lock()
 	for node := range writers {
 		taken, is := w.taken[place{resource, node}]
 		byUs = byUs || is
-		later = later && (!is || w.changedAt[resource].After(taken))
+		later = later && (!is || w.changedAt[resource].After(taken.at))
+		hidden = hidden && (!is || taken.unseen)
 		byPerson = byPerson || w.forced[place{resource, node}]
 	}
 	w.mu.Unlock()
 	switch {
 	case byUs && later:
 		w.excuse(ExcuseUnfenced, "resource %s: %v", resource, writers)
+	case byUs && hidden:
+		w.excuse(ExcuseUnseen, "resource %s: %v", resource, writers)
 	case byUs:
 		w.violated(ruleTwoPrimaries, "resource %s: %v, of which the controllers took it from one", resource, writers)
 	case fenced:
