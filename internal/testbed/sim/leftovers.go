@@ -150,12 +150,13 @@ func (w *world) checkLeftovers() {
 		}
 	}
 	for _, p := range w.processes {
-		if lines := p.assembly.Remembered(); len(lines) > 0 {
+		// One that has ceased to lead ends, in production, and forgets all by that.
+		if lines := p.assembly.Remembered(); len(lines) > 0 && !p.leading.IsZero() {
 			w.violated(ruleLeftovers, "%s remembers: %s", p.name, strings.Join(lines, "; "))
 		}
 		w.checkTimers(p)
 		for _, name := range p.store.Names() {
-			if !slices.Contains(w.DRBD.Resources(), name) {
+			if !slices.Contains(w.DRBD.Resources(), name) && w.Linstor.WantedQuorum(name) == "" { // LINSTOR keeps definitions without replicas
 				w.violated(ruleLeftovers, "%s stores resource %s", p.name, name)
 			}
 		}

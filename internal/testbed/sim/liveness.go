@@ -205,7 +205,7 @@ func (w *world) sharesWithStranger(p Workload, pod *corev1.Pod) bool {
 
 // movable tells whether a volume could be used elsewhere, if it is lost here, and enough others say so.
 func (w *world) movable(v Volume, node string) bool {
-	if why := w.notAsked(v); why != "" {
+	if why := w.notAsked(v, node); why != "" {
 		if w.isLost(v, node) {
 			w.free(why)
 		}
@@ -229,7 +229,7 @@ func (w *world) movable(v Volume, node string) bool {
 }
 
 // notAsked tells why nobody asks for a volume to be moved in time; empty if there is no such reason.
-func (w *world) notAsked(v Volume) string {
+func (w *world) notAsked(v Volume, node string) string {
 	switch {
 	case v.Kind == NFSExport:
 		return "the volume is an export of NFS"
@@ -239,8 +239,25 @@ func (w *world) notAsked(v Volume) string {
 		return "quorum does not fence"
 	case w.migrated[v.Name]:
 		return "the volume was migrated live"
+	case !w.learned(node):
+		return "the leader was started too late to learn what the node runs"
 	}
 	return ""
+}
+
+// learned tells whether the leader has run for long enough, while LINSTOR heard the node, to know what that runs.
+func (w *world) learned(node string) bool {
+	leader := w.processes[w.leader]
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	from, until := leader.begun, time.Now()
+	if w.returned[node].After(from) {
+		from = w.returned[node]
+	}
+	if silent, is := w.silent[node]; is {
+		until = silent
+	}
+	return until.Sub(from) >= learning+w.history.World.Late
 }
 
 // breaksTie tells whether a tie-breaker can tell what became of a node: the node has a disk, as there is no connection
