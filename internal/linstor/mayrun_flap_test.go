@@ -32,6 +32,7 @@ func TestAConnectionThatANodeHadBeforeShowsNothing(t *testing.T) {
 			delete(w.replicas, "c")
 			w.adapt("off")
 			w.live(1)
+			w.absent("a")
 			w.replicas["a"].peers = []string{"b"}
 			w.look()
 			w.wait(0.1)
@@ -48,6 +49,7 @@ func TestAConnectionThatANodeHadBeforeShowsNothing(t *testing.T) {
 			w.adapt("off")
 			w.live(1)
 			for range 2 {
+				w.absent("a")
 				w.replicas["a"].peers = []string{"b"}
 				w.look()
 				w.wait(0.1)
@@ -55,6 +57,7 @@ func TestAConnectionThatANodeHadBeforeShowsNothing(t *testing.T) {
 				w.look()
 				w.wait(20)
 			}
+			w.absent("a")
 			w.replicas["a"].peers = []string{"b"}
 			w.look()
 			w.wait(0.1)
@@ -68,6 +71,7 @@ func TestAConnectionThatANodeHadBeforeShowsNothing(t *testing.T) {
 			delete(w.replicas, "c")
 			w.adapt("off")
 			w.live(1)
+			w.absent("a")
 			w.replicas["a"].peers = []string{"b"}
 			w.look()
 			w.replicas["a"].quiet = true
@@ -98,8 +102,8 @@ func TestAConnectionThatANodeHadBeforeShowsNothing(t *testing.T) {
 			w.want("a", "off a+b, majority a+b/c")
 		},
 		"they are listed in part, and the replica goes and comes within a moment": func(w *world) {
+			w.absent("a")
 			w.replicas["a"].peers = []string{"b"}
-			w.live(20)
 			delete(w.replicas, "c")
 			w.adapt("off")
 			w.look()
@@ -114,6 +118,7 @@ func TestAConnectionThatANodeHadBeforeShowsNothing(t *testing.T) {
 			delete(w.replicas, "c")
 			w.adapt("off")
 			w.live(1)
+			w.absent("a")
 			w.replicas["a"].peers = []string{"b"}
 			w.look()
 			w.nodes["a"] = "OFFLINE"
@@ -125,6 +130,20 @@ func TestAConnectionThatANodeHadBeforeShowsNothing(t *testing.T) {
 			w.adapt("majority")
 			w.look()
 			w.live(30)
+			w.want("a", "off a+b, majority a+b/c")
+		},
+		"they are listed in part while no events are heard": func(w *world) {
+			delete(w.replicas, "c")
+			w.adapt("off")
+			w.live(20)
+			w.hears(w.at(w.now))
+			w.replicas["a"].peers = []string{"b"}
+			w.look()
+			w.wait(0.1)
+			w.replicas["a"].peers = []string{"b", "c"}
+			w.add("c/")
+			w.adapt("majority")
+			w.live(300)
 			w.want("a", "off a+b, majority a+b/c")
 		},
 		"LINSTOR has no state of the replica for long": func(w *world) {

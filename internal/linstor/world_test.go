@@ -226,6 +226,11 @@ func (w *world) says(node string) {
 	w.ApplyEvent(ev, w.at(w.now))
 }
 
+// absent is an event by which LINSTOR knows nothing of a replica any more, if only for a moment.
+func (w *world) absent(node string) {
+	w.ApplyEvent(PromotionEvent{Resource: "R", Node: node}, w.at(w.now))
+}
+
 // set is a definition's setting of its quorum by a person.
 func (w *world) set(quorum string) { w.quorum, w.byUser = quorum, true }
 

@@ -54,6 +54,9 @@ func TestSimulation(t *testing.T) {
 					mu.Lock()
 					total.add(h, o)
 					mu.Unlock()
+					if held := o.Counts[sim.OrdinaryBlocked]; held > 0 {
+						t.Errorf("seed %d: %d fail-overs were held up by ordinary operations", h.Seed, held)
+					}
 					if len(o.Violations) > 0 {
 						failed.Add(1)
 						if *brief {
@@ -70,9 +73,6 @@ func TestSimulation(t *testing.T) {
 	t.Logf("%d histories in %s, %.0f a second", total.histories, time.Since(begin).Round(time.Second),
 		float64(total.histories)/time.Since(begin).Seconds())
 	if *ordinary {
-		if blocked := total.counts[sim.OrdinaryBlocked]; blocked > 0 {
-			t.Errorf("%d fail-overs were held up by ordinary operations", blocked)
-		}
 		t.Logf("%8d fail-overs were held up by ordinary operations", total.counts[sim.OrdinaryBlocked])
 		return
 	}
