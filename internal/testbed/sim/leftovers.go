@@ -81,6 +81,9 @@ func (w *world) well() string {
 			if state.Score == 0 || state.Unnoticed {
 				return "resource " + name + " on " + node
 			}
+			if !slices.Contains(w.Linstor.ReplicaNodes(name), node) {
+				return "replica of " + name + " on " + node + ", which LINSTOR has forgotten"
+			}
 			for peer, connection := range state.Connections {
 				if connection != drbd.Connected {
 					return "connection of " + name + " from " + node + " to " + peer
