@@ -19,6 +19,7 @@ import (
 
 // observe notes what happens in the API.
 func (w *world) observe(c apimodel.Change) {
+	w.progress(c)
 	if lease, ok := c.New.(*coordinationv1.Lease); ok {
 		w.mu.Lock()
 		w.renewed[w.Satellite(lease.Name)] = c.Time
@@ -173,3 +174,22 @@ func (s *sink) WithValues(values ...any) logr.LogSink {
 
 // WithName returns the same sink: the process's name says enough.
 func (s *sink) WithName(string) logr.LogSink { return s }
+
+// standstill is how many changes at one instant show that parts of the world undo each other's work for ever.
+const standstill = 5000
+
+// progress stops a simulation in which time does not pass any more.
+func (w *world) progress(c apimodel.Change) {
+	w.mu.Lock()
+	if !c.Time.Equal(w.instant) {
+		w.instant, w.atInstant = c.Time, 0
+	}
+	w.atInstant++
+	stuck := w.atInstant > standstill
+	w.mu.Unlock()
+	if stuck {
+		last := w.outcome.Story[max(0, len(w.outcome.Story)-40):]
+		panic(fmt.Sprintf("history %d: time does not pass any more: %s %s %s by %s\n%s",
+			w.history.Seed, c.Verb, c.Kind, c.Name, c.Actor, strings.Join(last, "\n")))
+	}
+}

@@ -54,6 +54,9 @@ type world struct {
 	closed map[place]time.Time
 	// renewed is when a kubelet's Lease was last renewed.
 	renewed map[string]time.Time
+	// instant is when the API's objects last changed, atInstant how often they did then.
+	instant   time.Time
+	atInstant int
 	// taken is since when the controllers have taken a volume from a node that has not closed it.
 	taken map[place]taking
 	// bound is since when a pod has been bound to its node.
