@@ -39,6 +39,7 @@ import (
 	failovermetrics "github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/processors"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/version"
 )
 
@@ -84,7 +85,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(opts, log)
+	serverTime := servertime.New()
+	mgr, err := newManager(opts, serverTime, log)
 	if err != nil {
 		return err
 	}
@@ -95,7 +97,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err := mgr.Add(view.Feed); err != nil {
 		return fmt.Errorf("adding the LINSTOR feed: %w", err)
 	}
-	if err := controllers.SetUp(ctx, mgr, controllerConfig(opts, view)); err != nil {
+	if err := controllers.SetUp(ctx, mgr, controllerConfig(opts, view, serverTime)); err != nil {
 		return err
 	}
 	if _, set := os.LookupEnv("GOMAXPROCS"); !set {
@@ -127,11 +129,12 @@ func newLinstorClient(opts options.Options) (*linstor.Client, error) {
 		linstor.WithRequestTimeout(opts.OperationsTimeout), linstor.WithMetrics(counters))
 }
 
-func newManager(opts options.Options, log logr.Logger) (ctrl.Manager, error) {
+func newManager(opts options.Options, serverTime *servertime.Clock, log logr.Logger) (ctrl.Manager, error) {
 	config, err := opts.RESTConfig()
 	if err != nil {
 		return nil, err
 	}
+	config.Wrap(serverTime.Transport)
 	scheme := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(scheme))
 	utilruntime.Must(storagev1.AddToScheme(scheme))
@@ -182,7 +185,7 @@ func metricsOptions(opts options.Options) metricsserver.Options {
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-func controllerConfig(opts options.Options, view linstorView) controllers.Config {
+func controllerConfig(opts options.Options, view linstorView, serverTime *servertime.Clock) controllers.Config {
 	counters := failovermetrics.New()
 	metrics.Registry.MustRegister(counters.Collectors()...)
 	limit, _ := failover.ParseLimit(opts.MaxLostNodes) // validated with the options
@@ -193,6 +196,7 @@ func controllerConfig(opts options.Options, view linstorView) controllers.Config
 		Settings:          opts.Settings(),
 		Linstor:           view,
 		Metrics:           counters,
+		ServerTime:        serverTime,
 		Owner:             opts.LeaderElectionLeaseName,
 		ShutdownTaints:    opts.ShutdownTaints,
 		FastDetach:        opts.FastDetach,

@@ -81,6 +81,7 @@ func (a *Assembly) Remembered() []string {
 	var lines []string
 	keepAway := a.parts.keepAway.KeepAway
 	keepAway.mu.Lock()
+	keepAway.forgetOld(keepAway.clock.Now()) // as whoever asks next does
 	for _, node := range slices.Sorted(maps.Keys(keepAway.ensured)) {
 		lines = append(lines, "the taint of node "+node)
 	}

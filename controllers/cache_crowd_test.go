@@ -132,6 +132,7 @@ func crowdVolume(i int) corev1.PersistentVolume {
 	pv.Spec.ClaimRef = &corev1.ObjectReference{
 		Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: "default", Name: fmt.Sprintf("data-%05d", i), UID: pv.UID,
 	}
+	pv.Status.Phase = corev1.VolumeBound
 	return pv
 }
 

@@ -60,10 +60,11 @@ type confirmation struct {
 }
 
 // confirm reads everything that a removal rests on again: LINSTOR's word on all volumes concerned, whether the node was switched off, the
-// attachment, and all pods of the node, selected or not. The pods come last: a detach is written by that look at them. Where LINSTOR takes so long that
+// attachment, and all pods of the node, selected or not. The pods come last, and the claims of those whose it may not be: a detach is
+// written by that look at them. Where LINSTOR takes so long that
 // pods and attachment may have changed since, its own word is old as well, and nothing follows.
 func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, node string) (failover.Input, error) {
-	expected, err := g.podsOf(ctx, claimOf(pv))
+	expected, err := g.podsOf(ctx, pv)
 	if err != nil {
 		return failover.Input{}, err
 	}
@@ -84,6 +85,9 @@ func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, nod
 	}
 	c.listed = g.clock.Now()
 	if c.pods, err = g.confirmPods(ctx, pv, node); err != nil {
+		return failover.Input{}, err
+	}
+	if c.pods, err = g.confirmClaims(ctx, pv, c.pods); err != nil {
 		return failover.Input{}, err
 	}
 	concerned, err := g.resourcesOf(ctx, pv, c.pods)
@@ -126,8 +130,12 @@ func (g *gatherer) confirmAgain(ctx context.Context, pv *corev1.PersistentVolume
 	if err := reads.Wait(); err != nil {
 		return failover.Input{}, err
 	}
+	claims, err := g.claimsTo(ctx, pv)
+	if err != nil {
+		return failover.Input{}, err
+	}
 	for _, pod := range pods {
-		if pod != nil && uses(pod, claimOf(pv)) {
+		if pod != nil && uses(pod, claims) {
 			c.pods = append(c.pods, *pod)
 		}
 	}
@@ -165,6 +173,7 @@ func (g *gatherer) confirmShutdown(ctx context.Context, c *confirmation) (err er
 func (g *gatherer) confirmed(ctx context.Context, pv *corev1.PersistentVolume, c confirmation) (failover.Input, error) {
 	in, err := g.input(ctx, pv, c.node, c.pods, c.attachment)
 	in.Node.Shutdown = in.Node.Shutdown && c.shutdown
+	in.Node.SwitchedOff = in.Node.SwitchedOff && c.shutdown
 	in.Asked, in.Listed = c.began, c.listed
 	notAfter(&in.Asked, in.Resource)
 	for _, pod := range in.Pods {
@@ -222,7 +231,7 @@ func (g *gatherer) knownEmpty(ctx context.Context, pv *corev1.PersistentVolume, 
 	if ended == "" || g.clock.Now().Sub(in.Listed) > recent {
 		return false, nil
 	}
-	selected, err := g.podsOf(ctx, claimOf(pv))
+	selected, err := g.podsOf(ctx, pv)
 	other := func(pod corev1.Pod) bool { return pod.UID != ended }
 	return !slices.ContainsFunc(onNode(selected, in.Node.Name), other), err
 }
@@ -243,13 +252,17 @@ func (g *gatherer) refresh(ctx context.Context, resources []string) error {
 
 // confirmPods reads which pods on the node use the volume, selected or not.
 func (g *gatherer) confirmPods(ctx context.Context, pv *corev1.PersistentVolume, node string) ([]corev1.Pod, error) {
+	claims, err := g.claimsTo(ctx, pv)
+	if err != nil {
+		return nil, err
+	}
 	all, err := g.podLists.do(ctx, node, struct{}{})
 	if err != nil {
 		return nil, err
 	}
 	var pods []corev1.Pod // a list of its own: others read the same answer
 	for i := range all {
-		if uses(&all[i], claimOf(pv)) {
+		if uses(&all[i], claims) {
 			pods = append(pods, all[i])
 		}
 	}
@@ -264,7 +277,7 @@ func (g *gatherer) confirmAttachment(
 	if err != nil {
 		return nil, err
 	}
-	selected, err := g.podsOf(ctx, claimOf(pv))
+	selected, err := g.podsOf(ctx, pv)
 	if err != nil {
 		return nil, err
 	}
@@ -289,12 +302,12 @@ func (g *gatherer) resourcesOf(ctx context.Context, pv *corev1.PersistentVolume,
 	resource, _ := resourceOf(pv, g.driver)
 	resources := []string{resource}
 	for i := range pods {
-		others, _, err := g.podVolumes(ctx, &pods[i], pv.Name)
+		others, _, err := g.podVolumes(ctx, &pods[i], pv)
 		if err != nil {
 			return nil, err
 		}
 		for _, other := range others {
-			name, _ := resourceOf(other, g.driver)
+			name, _ := resourceOf(other.PersistentVolume, g.driver)
 			if !slices.Contains(resources, name) {
 				resources = append(resources, name)
 			}

@@ -24,9 +24,9 @@ func (r *FailoverReconciler) waitForGrace(ctx context.Context, in failover.Input
 	return in, failover.Decide(in)
 }
 
-// removeInCrowd marks the attachment and deletes the first pod, each when its turn has come. The pod's condition and phase are left
-// as they are: its object is gone with the deletion, and setting them costs the API server several times what that does. Where it
-// was the last pod, in becomes the confirmation that it was removed by, and the removals of others are waited for while that can serve
+// removeInCrowd marks the attachment and deletes the pods, each when its turn has come. The pods' condition and phase are left
+// as they are: their objects are gone with the deletion, and setting them costs the API server several times what that does. in becomes
+// the confirmation that they were removed by, and the removals of others are waited for while that can serve
 // the detach. It tells whether the detach is next, and whether nothing can follow at the moment; the end of the pod calls for the detach, too.
 func (r *FailoverReconciler) removeInCrowd(
 	ctx context.Context, pv *corev1.PersistentVolume, in *failover.Input, removal *progress,
@@ -47,11 +47,16 @@ func (r *FailoverReconciler) removeInCrowd(
 		if err := r.keepAway.Ensure(ctx, by, d); err != nil {
 			return false, nil //nolint:nilerr // it is tried and told again before the next confirmation
 		}
-		done, gone, err := r.deletePod(ctx, pv, by, d, by.Pods[0], deletion{removal: failover.RemoveForce, asRead: true})
-		if last = done && err == nil && len(by.Pods) == 1; last {
-			*in, ended = by, gone && r.keepAway.forbids(by)
+		gone := false
+		for _, pod := range by.Pods {
+			var done bool
+			if done, gone, err = r.deletePod(ctx, pv, by, d, pod, deletion{removal: failover.RemoveForce, asRead: true}); !done || err != nil {
+				return done, err
+			}
 		}
-		return done, err
+		last = true
+		*in, ended = by, gone && len(by.Pods) == 1 && r.keepAway.forbids(by)
+		return true, nil
 	}
 	_, inTime, err := r.inTurn(ctx, pv, *in, r.crowd.removals, remove)
 	if err != nil || !last {
@@ -187,7 +192,9 @@ func (r *FailoverReconciler) confirmInTurn(ctx context.Context, pv *corev1.Persi
 	readCtx, cancel := context.WithTimeout(ctx, failover.MaxAge)
 	defer cancel()
 	confirm := func() (failover.Input, error) { return r.confirmAgain(readCtx, pv, in) }
-	if until := r.listsUntil.Load(); until != nil && r.clock.Now().Before(*until) {
+	denied := r.listsUntil.Load()
+	// A pod may have come to the volume since the list, which only another one shows.
+	if now := r.clock.Now(); now.Sub(in.Listed) > recent || denied != nil && now.Before(*denied) {
 		confirm = func() (failover.Input, error) { return r.confirm(readCtx, pv, in.Node.Name) }
 	}
 	again, err := confirm()

@@ -3,8 +3,10 @@ package controllers
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -633,5 +636,73 @@ func TestPodsAreLookedForAgainUnlessNoneCanBeLeft(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A pod that comes to the volume while a removal waits for its turn is seen before the removal, and keeps the other if it may not go.
+func TestAPodThatComesWhileARemovalWaitsForItsTurn(t *testing.T) {
+	t.Parallel()
+	for name, listed := range map[string]time.Duration{"a list of a moment ago is long enough": 0, "an old list is not": 3 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSteps(t)
+			s.in.Asked, s.in.Listed = time.Now().Add(-3*time.Second), time.Now().Add(-listed)
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "guest"}}
+			pod.Spec.NodeName, pod.Spec.Volumes = nodeA, []corev1.Volume{claimVolume("data-db", false)}
+			s.must(s.api.Create(s.ctx, pod))
+			s.r.linstor = asked{mu: &sync.Mutex{}, names: &[]string{}}
+			in, err := s.r.confirmInTurn(s.ctx, s.pv, s.in)
+			s.must(err)
+			if listed > 0 && len(in.Pods) != 2 {
+				t.Errorf("%d pods are known, want 2", len(in.Pods))
+			}
+			if old := s.r.clock.Now().Sub(in.Listed); old > failover.MaxAge {
+				t.Errorf("the removal rests on a list that is %s old", old)
+			}
+		})
+	}
+}
+
+func TestARemovalIsAsOldAsItsListOfPods(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*failover.Input)
+		old    bool
+	}{
+		"a list of just now":                              {func(*failover.Input) {}, false},
+		"a list that is older than what LINSTOR said":     {func(in *failover.Input) { in.Listed = in.Listed.Add(-3 * time.Second) }, true},
+		"what LINSTOR said is older than the list":        {func(in *failover.Input) { in.Asked = in.Asked.Add(-3 * time.Second) }, true},
+		"an old list, where no pod is left to be removed": {func(in *failover.Input) { in.Listed, in.Pods = in.Listed.Add(-3*time.Second), nil }, false},
+	} {
+		s := newSteps(t)
+		s.in.Asked, s.in.Listed = time.Now(), time.Now()
+		tc.change(&s.in)
+		if old := s.r.isOld(s.in); old != tc.old {
+			t.Errorf("%s: old is %t, want %t", name, old, tc.old)
+		}
+	}
+}
+
+// Where pods cannot be read one by one, they are listed from then on.
+func TestPodsThatMayNotBeReadOneByOneAreListed(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	s.r.linstor = asked{mu: &sync.Mutex{}, names: &[]string{}}
+	s.in.Asked, s.in.Listed = time.Now().Add(-2*time.Second), time.Now()
+	gets := 0
+	s.model.Fail(func(r apimodel.Request) error {
+		if r.Verb != apimodel.VerbGet || r.Kind != "Pod" {
+			return nil
+		}
+		gets++
+		return apierrors.NewForbidden(corev1.Resource("pods"), r.Name, errors.New("no"))
+	})
+	for range 2 {
+		s.in.Listed = time.Now()
+		_, err := s.r.confirmInTurn(s.ctx, s.pv, s.in)
+		s.must(err)
+	}
+	if gets != 1 {
+		t.Errorf("it was tried %d times to read the pod, want once", gets)
 	}
 }

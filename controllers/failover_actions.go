@@ -118,7 +118,7 @@ func (r *FailoverReconciler) removeOne(
 	if r.isOld(*in) || in.Attachment != nil && !in.Attachment.Noted {
 		return false, false, nil // the mark has, or the attachment is gone
 	}
-	removed, err := r.removeNext(ctx, pv, *in, d)
+	removed, err := r.removeAll(ctx, pv, *in, d)
 	return len(in.Pods) == 1, !removed, err
 }
 
@@ -172,5 +172,12 @@ func (r *FailoverReconciler) freshUntil(in failover.Input) time.Time {
 	return time.Now().Add(failover.MaxAge - r.age(in))
 }
 
-// age is how much time has passed since LINSTOR was asked for a confirmation, at the beginning of which that is.
-func (r *FailoverReconciler) age(in failover.Input) time.Duration { return r.clock.Now().Sub(in.Asked) }
+// age is how much time has passed since LINSTOR was asked for a confirmation, at the beginning of which that is, or since the pods of the
+// node were listed, where that is longer ago and a pod is to be removed: another one may have come since.
+func (r *FailoverReconciler) age(in failover.Input) time.Duration {
+	oldest := in.Asked
+	if len(in.Pods) > 0 && !in.Listed.IsZero() && in.Listed.Before(oldest) {
+		oldest = in.Listed
+	}
+	return r.clock.Now().Sub(oldest)
+}

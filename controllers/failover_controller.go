@@ -73,7 +73,7 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 		if err := r.memory.take(pv.Name, resource, attachments, r.clock.Now()); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Cannot take over what nodes may run", "volume", pv.Name)
 		}
-		after, err := r.memory.keep(ctx, r.client, resource, attachments, r.clock.Now())
+		after, err := r.memory.keep(ctx, r.client, pv.Name, resource, attachments, r.clock.Now())
 		if err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Cannot keep what nodes may run", "volume", pv.Name)
 			after = retryLimit

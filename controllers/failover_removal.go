@@ -21,22 +21,26 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=delete
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 
-// removeNext removes the first pod for which there is something to do, and tells whether there was one. Only
-// one, because the next deletion wants a confirmation of its own.
-func (r *FailoverReconciler) removeNext(
+// removeAll removes the pods for which there is something to do while the confirmation is fresh, and tells whether there was one. All
+// go by one confirmation: where each waited for its own, a pod that comes back to the node at once would keep the others there.
+func (r *FailoverReconciler) removeAll(
 	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision,
-) (bool, error) {
+) (removed bool, err error) {
 	for _, pod := range in.Pods {
 		switch removal := failover.RemovalOf(in, pod); removal {
 		case failover.RemoveForce, failover.RemoveGracefully:
-			return true, r.remove(ctx, pv, in, d, pod, removal)
+			if r.isOld(in) {
+				return true, err
+			}
+			removed = true
+			err = errors.Join(err, r.remove(ctx, pv, in, d, pod, removal))
 		case failover.RemovalStuck:
 			r.reportStuck(ctx, pv, in, pod)
 		case failover.RemovalRunning:
 			r.reportHeld(ctx, pv, in, pod)
 		}
 	}
-	return false, nil
+	return removed, err
 }
 
 // remove sets the pod's condition and deletes it. The condition is a courtesy to the pod's owner; the removal does not depend
@@ -112,7 +116,7 @@ func (r *FailoverReconciler) markDisrupted(ctx context.Context, pod *corev1.Pod,
 		Type:               corev1.DisruptionTarget,
 		Status:             corev1.ConditionTrue,
 		Reason:             string(d.Reason),
-		Message:            "PiraeusHAController: " + d.Message,
+		Message:            disruptedBy + d.Message,
 		LastTransitionTime: metav1.NewTime(r.clock.Now()),
 	}}}
 	if force {

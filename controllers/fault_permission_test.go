@@ -138,7 +138,7 @@ func TestWhatGoesOnWithoutAPermission(t *testing.T) {
 	}
 }
 
-// In a crowd pods are read one by one right before they are removed; where that is forbidden the list of their node will do.
+// In a crowd pods may be read one by one right before they are removed; where that is forbidden the list of their node will do.
 func TestACrowdMovesWithoutThePermissionToGetPods(t *testing.T) {
 	inCrowd(t, func(w *world, p *process) {
 		w.revoke(permission{"get", "", "pods"})
@@ -147,9 +147,6 @@ func TestACrowdMovesWithoutThePermissionToGetPods(t *testing.T) {
 		w.pass(25 * time.Second) // until what was read before is old
 		free()
 		w.until(10*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
-		if !w.told(p, "cannot get resource", "pods") {
-			t.Error("the log does not name what is missing")
-		}
 		if w.told(p, "moving volume", "reading pod") {
 			t.Error("a removal failed for it")
 		}

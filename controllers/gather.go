@@ -15,6 +15,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 )
 
 // nfsExport is the volume attribute that linstor-csi sets where consumers mount the volume by NFS.
@@ -31,10 +32,12 @@ type gatherer struct {
 	linstor  Linstor
 	kubelets *Kubelets
 	clock    clock.PassiveClock
-	driver   string
-	selector labels.Selector
-	settings failover.Settings
-	metrics  *metrics.Metrics
+	// serverTime turns the times of objects into those of our clock.
+	serverTime *servertime.Clock
+	driver     string
+	selector   labels.Selector
+	settings   failover.Settings
+	metrics    *metrics.Metrics
 	// lookAfter is how long after LINSTOR's word has changed a controller looks at what that concerns, and lookAfterPods how long after
 	// a pod or an attachment has.
 	lookAfter, lookAfterPods time.Duration
@@ -64,18 +67,10 @@ func (g *gatherer) isOurs(pv *corev1.PersistentVolume) bool {
 	return ok
 }
 
-// claimOf returns the claim that a volume is bound to as "namespace/claim", empty when none.
-func claimOf(pv *corev1.PersistentVolume) string {
-	if pv.Spec.ClaimRef == nil {
-		return ""
-	}
-	return key(pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)
-}
-
 // candidates returns from the cache an input for each node on which the volume has a selected pod, or an attachment that
 // a fail-over has to finish. A volume that no selected pod asks for has none.
 func (g *gatherer) candidates(ctx context.Context, pv *corev1.PersistentVolume) ([]failover.Input, error) {
-	pods, err := g.podsOf(ctx, claimOf(pv))
+	pods, err := g.podsOf(ctx, pv)
 	if err != nil {
 		return nil, err
 	}
@@ -119,25 +114,30 @@ func (g *gatherer) input(
 		Settings:         g.settings,
 		Volume:           volumeFacts(pv),
 		Resource:         g.resource(pv),
-		Node:             g.kubelets.Node(node),
+		Node:             g.node(node),
 		Attachment:       attachment,
 		LinstorConfirmed: g.linstor.Status().LastConfirmed,
 	}
+	in.Volume.Created = g.serverTime.Local(in.Volume.Created)
 	if attachment == nil && len(pods) == 0 {
 		var err error
 		if in.Attachment, err = g.lingeringOn(ctx, pv, in); err != nil {
 			return failover.Input{}, err
 		}
 	}
+	claims, err := g.claimsTo(ctx, pv)
+	if err != nil {
+		return failover.Input{}, err
+	}
 	for i := range pods {
-		facts := podFacts(&pods[i], g.selector, claimOf(pv))
-		others, unsafe, err := g.podVolumes(ctx, &pods[i], pv.Name)
+		facts := g.local(podFacts(&pods[i], g.selector, claims))
+		others, unsafe, err := g.podVolumes(ctx, &pods[i], pv)
 		if err != nil {
 			return failover.Input{}, err
 		}
 		facts.UnsafeVolume = unsafe
 		for _, other := range others {
-			facts.Others = append(facts.Others, failover.OtherVolume{Name: other.Name, Resource: g.resource(other)})
+			facts.Others = append(facts.Others, g.otherFacts(other))
 		}
 		in.Pods = append(in.Pods, facts)
 	}
@@ -148,13 +148,26 @@ func volumeFacts(pv *corev1.PersistentVolume) failover.Volume {
 	modes := pv.Spec.AccessModes
 	readOnly := pv.Spec.CSI.ReadOnly || len(modes) > 0 && !slices.ContainsFunc(modes,
 		func(m corev1.PersistentVolumeAccessMode) bool { return m != corev1.ReadOnlyMany })
-	_, nfs := pv.Spec.CSI.VolumeAttributes[nfsExport]
 	return failover.Volume{
 		Name:      pv.Name,
 		Created:   pv.CreationTimestamp.Time,
-		NFSExport: nfs,
+		NFSExport: isNFSExport(pv),
 		Block:     pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock,
 		ReadOnly:  readOnly,
+	}
+}
+
+// isNFSExport tells whether consumers mount the volume by NFS.
+func isNFSExport(pv *corev1.PersistentVolume) bool {
+	_, nfs := pv.Spec.CSI.VolumeAttributes[nfsExport]
+	return nfs
+}
+
+// otherFacts is what the policy wants to know of another volume of a pod.
+func (g *gatherer) otherFacts(other podVolume) failover.OtherVolume {
+	return failover.OtherVolume{
+		Name: other.Name, Resource: g.resource(other.PersistentVolume), NFSExport: isNFSExport(other.PersistentVolume),
+		Shared: slices.Contains(other.Spec.AccessModes, corev1.ReadWriteMany), Ephemeral: other.ephemeral,
 	}
 }
 
@@ -164,6 +177,9 @@ func (g *gatherer) attachmentFacts(
 	volume string, attachments []storagev1.VolumeAttachment, selected []corev1.Pod, node string,
 ) *failover.Attachment {
 	facts := attachmentFacts(attachments, selected, node)
+	if facts != nil {
+		facts.Created = g.serverTime.Local(facts.Created)
+	}
 	if facts != nil && g.begun != nil && g.begun(volume, node, facts.UID) {
 		facts.Marked = true
 	}
@@ -179,7 +195,7 @@ func (g *gatherer) lingeringOn(ctx context.Context, pv *corev1.PersistentVolume,
 		return nil, nil
 	}
 	from, facts := g.lingering(pv.Name)
-	there := func(r failover.Replica) bool { return r.Node == from }
+	there := func(r failover.Replica) bool { return r.Node == in.Node.Satellite }
 	if facts == nil || from != in.Node.Name || in.Resource.Known && !slices.ContainsFunc(in.Resource.Replicas, there) {
 		return nil, nil
 	}
@@ -214,15 +230,25 @@ func attachmentFacts(attachments []storagev1.VolumeAttachment, selected []corev1
 	return nil
 }
 
-func (g *gatherer) podsOf(ctx context.Context, claim string) ([]corev1.Pod, error) {
-	if claim == "" {
-		return nil, nil
-	}
-	var pods corev1.PodList
-	if err := g.cache.List(ctx, &pods, client.MatchingFields{indexPodClaims: claim}, shared); err != nil {
+// podsOf returns the pods in the cache that use the volume.
+func (g *gatherer) podsOf(ctx context.Context, pv *corev1.PersistentVolume) ([]corev1.Pod, error) {
+	claims, err := g.claimsTo(ctx, pv)
+	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !uses(&pod, claim) }), nil
+	var all []corev1.Pod
+	for i, claim := range claims {
+		var pods corev1.PodList
+		if err := g.cache.List(ctx, &pods, client.MatchingFields{indexPodClaims: claim}, shared); err != nil {
+			return nil, err
+		}
+		for _, pod := range pods.Items {
+			if uses(&pod, claims[i:i+1]) && !uses(&pod, claims[:i]) {
+				all = append(all, pod)
+			}
+		}
+	}
+	return all, nil
 }
 
 func onNode(pods []corev1.Pod, node string) []corev1.Pod {
@@ -285,8 +311,9 @@ func (g *gatherer) newest(in failover.Input) failover.Input {
 
 // nodeSince returns what is known of the node of an input now. That it is switched off must have been read for the input as well.
 func (g *gatherer) nodeSince(in failover.Input) failover.Node {
-	node := g.kubelets.Node(in.Node.Name)
+	node := g.node(in.Node.Name)
 	node.Shutdown = node.Shutdown && in.Node.Shutdown
+	node.SwitchedOff = node.SwitchedOff && in.Node.SwitchedOff
 	return node
 }
 

@@ -217,7 +217,7 @@ func TestLinstorIsAskedAboutAllVolumesOfThePods(t *testing.T) {
 	for name, handle := range map[string]string{"log": "pvc-group/0", "wal": "pvc-group/1"} {
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		pv.Spec.PersistentVolumeSource = csi(virtual.Driver, handle)
-		pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data-" + name}
+		bind(pv, "default", "data-"+name)
 		s.must(s.api.Create(s.ctx, pv))
 		pod.Spec.Volumes = append(pod.Spec.Volumes, claimVolume("data-"+name, false))
 	}
@@ -286,6 +286,7 @@ func TestHaltIsAskedForTwiceASecond(t *testing.T) {
 func (noLinstor) Doubts(string) (linstor.Sets, time.Time) { return nil, time.Time{} }
 
 func (noLinstor) Nodes() []linstor.Node             { return nil }
+func (noLinstor) Node(string) (linstor.Node, bool)  { return linstor.Node{}, false }
 func (noLinstor) Answers(context.Context) error     { return nil }
 func (noLinstor) Counts() (replicas, reporting int) { return 0, 0 }
 

@@ -30,7 +30,7 @@ type haltSwitch struct {
 	clock      clock.PassiveClock
 	metrics    *metrics.Metrics
 	recorder   events.EventRecorder
-	lost       func() map[string]bool // nodes with a volume whose loss speaks of the node
+	lost       func() map[string]bool // nodes with a volume whose loss speaks of the node, by their names in LINSTOR
 	limit      failover.Limit
 	deployment types.NamespacedName // whose annotation pauses; empty for none
 	dryRun     bool

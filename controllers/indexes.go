@@ -17,8 +17,10 @@ const (
 	indexPodClaims = "claims"
 	// indexVolumeResource finds PersistentVolumes of our driver by LINSTOR resource, in lower case.
 	indexVolumeResource = "linstorResource"
-	// indexVolumeClaim finds PersistentVolumes by "namespace/claim".
+	// indexVolumeClaim finds PersistentVolumes by the "namespace/claim" that they name, bound or not.
 	indexVolumeClaim = "claim"
+	// indexVolumeHandle finds PersistentVolumes of our driver by "driver^handle".
+	indexVolumeHandle = "handle"
 	// indexAttachmentVolume finds VolumeAttachments by PersistentVolume.
 	indexAttachmentVolume = "persistentVolume"
 	// indexAttachmentNode finds VolumeAttachments by node.
@@ -48,6 +50,13 @@ func indexes(driver string) []index {
 				return nil
 			}
 			return []string{claim.Namespace + "/" + claim.Name}
+		}},
+		{&corev1.PersistentVolume{}, indexVolumeHandle, func(o client.Object) []string {
+			pv := o.(*corev1.PersistentVolume)
+			if _, ok := resourceOf(pv, driver); !ok {
+				return nil
+			}
+			return []string{handleOf(pv)}
 		}},
 		{&storagev1.VolumeAttachment{}, indexAttachmentVolume, func(o client.Object) []string {
 			volume := o.(*storagev1.VolumeAttachment).Spec.Source.PersistentVolumeName

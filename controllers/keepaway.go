@@ -132,7 +132,7 @@ func (k *KeepAway) effect(ctx context.Context, losses []loss) (corev1.TaintEffec
 			return "", err
 		}
 		state := l.d.State
-		if state == failover.Unreachable && l.in.Node.LeaseKnown && l.in.Node.LeaseSilence < failover.ForceSilence {
+		if state == failover.Unreachable && l.in.Node.LeaseKnown && l.in.Node.LeaseSilence < l.in.Node.Patience(failover.ForceSilence) {
 			state = failover.Unknown // its kubelet lives: what the other volumes there say decides
 		}
 		if failover.KeepAwayEffect(state, others) == corev1.TaintEffectNoSchedule {

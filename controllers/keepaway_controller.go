@@ -98,8 +98,9 @@ func (r *KeepAwayReconciler) holds(ctx context.Context, node string, mark keepAw
 		}
 		causes = append(causes, resourceFacts(fresh))
 	}
-	satellite, _ := r.linstor.Node(node)
-	return r.leaving(ctx, node) || failover.KeepAwayHolds(r.clock.Now(), r.kubelets.Node(node), r.settings,
+	known := r.node(node)
+	satellite, _ := r.linstor.Node(known.Satellite)
+	return r.leaving(ctx, node) || failover.KeepAwayHolds(r.clock.Now(), known, r.settings,
 		failover.Fact[bool](satellite.Online), causes)
 }
 

@@ -24,21 +24,19 @@ const (
 )
 
 // Kubelets remembers when each kubelet was last seen alive, by what this process saw change: the clocks of
-// other machines prove nothing. It is safe for concurrent use.
+// other machines prove nothing; and under which name LINSTOR knows its node. It is safe for concurrent use.
 type Kubelets struct {
+	*Satellites
+
 	clock         clock.PassiveClock
 	shutdownTaint []string
 
 	mu      sync.Mutex
 	renewed func(node string, at time.Time)
 	leases  map[string]leaseSeen
-	boots   map[string]bootSeen
-}
-
-// leaseSeen is the newest renewal of a node's Lease.
-type leaseSeen struct {
-	renewed time.Time // by the kubelet's clock, only compared for equality
-	seen    time.Time // by ours
+	// blind is when most Leases were last late.
+	blind time.Time
+	boots map[string]bootSeen
 }
 
 // bootSeen is a node's present boot.
@@ -46,6 +44,8 @@ type bootSeen struct {
 	id       string
 	seen     time.Time
 	shutdown bool
+	// switchedOff is when the taint was seen to come that says so; zero where it was there at first sight.
+	switchedOff time.Time
 	// outOfService is set while Kubernetes itself moves the pods of the node.
 	outOfService bool
 }
@@ -53,6 +53,7 @@ type bootSeen struct {
 // NewKubelets returns an empty memory. shutdownTaints are the keys of taints that say that a node was switched off.
 func NewKubelets(clock clock.PassiveClock, shutdownTaints []string) *Kubelets {
 	return &Kubelets{
+		Satellites:    newSatellites(),
 		clock:         clock,
 		shutdownTaint: shutdownTaints,
 		leases:        make(map[string]leaseSeen),
@@ -79,7 +80,7 @@ func (k *Kubelets) Follow(ctx context.Context, informers cache.Informers) error 
 	if _, err := nodes.AddEventHandler(onChange(k.ObserveNode, k.forgetNode)); err != nil {
 		return fmt.Errorf("watching nodes: %w", err)
 	}
-	return nil
+	return k.follow(ctx, informers)
 }
 
 func onChange[T any](observe, forget func(*T)) toolscache.ResourceEventHandler {
@@ -101,23 +102,6 @@ func apply[T any](o any, f func(*T)) {
 	}
 }
 
-// ObserveLease records a Lease of a kubelet.
-func (k *Kubelets) ObserveLease(lease *coordinationv1.Lease) {
-	if lease.Namespace != LeaseNamespace || lease.Spec.RenewTime == nil {
-		return
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	renewed := lease.Spec.RenewTime.Time
-	if last, ok := k.leases[lease.Name]; !ok || !last.renewed.Equal(renewed) {
-		now := k.clock.Now()
-		k.leases[lease.Name] = leaseSeen{renewed: renewed, seen: now}
-		if ok && k.renewed != nil {
-			k.renewed(lease.Name, now)
-		}
-	}
-}
-
 // onRenewal has each renewal of a Lease told from now on. The first sight of a Lease is none: its node may be dead.
 func (k *Kubelets) onRenewal(renewed func(node string, at time.Time)) {
 	k.mu.Lock()
@@ -129,9 +113,15 @@ func (k *Kubelets) onRenewal(renewed func(node string, at time.Time)) {
 func (k *Kubelets) ObserveNode(node *corev1.Node) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	boot := k.boots[node.Name]
+	boot, known := k.boots[node.Name]
 	if id := node.Status.NodeInfo.BootID; boot.id != id {
-		boot = bootSeen{id: id, seen: k.clock.Now()}
+		boot.id, boot.seen = id, k.clock.Now()
+	}
+	switch off := k.isShutdown(node); {
+	case !off:
+		boot.switchedOff = time.Time{}
+	case known && !boot.shutdown:
+		boot.switchedOff = k.clock.Now()
 	}
 	boot.shutdown = k.isShutdown(node)
 	boot.outOfService = hasTaint(node, corev1.TaintNodeOutOfService, "")
@@ -169,41 +159,8 @@ func (k *Kubelets) Node(name string) failover.Node {
 	if known && k.watchAlive(now) {
 		node.LeaseKnown = true
 		node.LeaseSilence = now.Sub(lease.seen)
+		node.LeaseGap = lease.gap()
+		node.SwitchedOff = boot.shutdown && boot.switchedOff.After(lease.seen) && boot.switchedOff.After(boot.seen)
 	}
 	return node
-}
-
-// silent returns the nodes whose kubelets have been silent for at least so long, but not for longer than that. As long as
-// Leases cannot be believed there are none.
-func (k *Kubelets) silent(atLeast, atMost time.Duration) []string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	now := k.clock.Now()
-	if !k.watchAlive(now) {
-		return nil
-	}
-	var nodes []string
-	for node, lease := range k.leases {
-		if silence := now.Sub(lease.seen); silence >= atLeast && silence <= atMost {
-			nodes = append(nodes, node)
-		}
-	}
-	return nodes
-}
-
-// watchAlive tells whether Leases can be believed: when most of them fall silent together, it is the API that was
-// away, or this process, and not the nodes.
-func (k *Kubelets) watchAlive(now time.Time) bool {
-	silent, counted := 0, 0
-	for _, lease := range k.leases {
-		switch silence := now.Sub(lease.seen); {
-		case silence >= forgotten:
-		case silence >= failover.ForceSilence:
-			silent++
-			counted++
-		default:
-			counted++
-		}
-	}
-	return 2*silent <= counted
 }

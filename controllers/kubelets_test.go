@@ -17,12 +17,12 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
-// lease returns a Lease whose kubelet's clock is a year behind.
+// lease returns a Lease whose kubelet's clock is a year behind. Its duration is so short that nothing has to be learnt of its kubelet.
 func lease(node string, renewals int) *coordinationv1.Lease {
 	renewed := metav1.NewMicroTime(start.AddDate(-1, 0, 0).Add(time.Duration(renewals) * 10 * time.Second))
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: LeaseNamespace, Name: node},
-		Spec:       coordinationv1.LeaseSpec{RenewTime: &renewed},
+		Spec:       coordinationv1.LeaseSpec{RenewTime: &renewed, LeaseDurationSeconds: new(int32(10))},
 	}
 }
 
@@ -237,4 +237,77 @@ func TestBoots(t *testing.T) {
 			t.Errorf("node %+v, want %+v", got, want)
 		}
 	})
+}
+
+// Who says that a node was switched off after its last sign of life knows what became of it.
+func TestAShutdownTaintThatCameAfterTheLastSignOfLife(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		tell func(k *Kubelets, node func(boot string, off bool), renew, pass func())
+		want bool
+	}{
+		"the taint comes while the kubelet is silent": {
+			func(_ *Kubelets, node func(string, bool), renew, pass func()) {
+				node("1", false)
+				renew()
+				pass()
+				node("1", true)
+			}, true,
+		},
+		"the taint was there when the node was first seen": {
+			func(_ *Kubelets, node func(string, bool), renew, pass func()) { renew(); pass(); node("1", true) }, false,
+		},
+		"the kubelet has renewed its Lease since": {
+			func(_ *Kubelets, node func(string, bool), renew, pass func()) {
+				node("1", false)
+				renew()
+				pass()
+				node("1", true)
+				pass()
+				renew()
+			}, false,
+		},
+		"the node has booted since": {
+			func(_ *Kubelets, node func(string, bool), renew, pass func()) {
+				node("1", false)
+				renew()
+				pass()
+				node("1", true)
+				pass()
+				node("2", true)
+			}, false,
+		},
+		"the taint was taken off": {
+			func(_ *Kubelets, node func(string, bool), renew, pass func()) {
+				node("1", false)
+				renew()
+				pass()
+				node("1", true)
+				node("1", false)
+			}, false,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := start.Time
+			k := NewKubelets(clockAt{&now}, []string{"off"})
+			renewals := 0
+			tc.tell(k, func(boot string, off bool) {
+				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeA}}
+				node.Status.NodeInfo.BootID = boot
+				if off {
+					node.Spec.Taints = []corev1.Taint{{Key: "off"}}
+				}
+				k.ObserveNode(node)
+			}, func() {
+				renewals++
+				lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: LeaseNamespace, Name: nodeA}}
+				lease.Spec.RenewTime = &metav1.MicroTime{Time: start.Add(time.Duration(renewals) * time.Second)}
+				k.ObserveLease(lease)
+			}, func() { now = now.Add(5 * time.Second) })
+			if got := k.Node(nodeA).SwitchedOff; got != tc.want {
+				t.Errorf("switched off: %t, want %t", got, tc.want)
+			}
+		})
+	}
 }

@@ -10,6 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
@@ -85,7 +86,13 @@ func TestPodFacts(t *testing.T) {
 	running := func(since metav1.Time) corev1.ContainerStatus {
 		return corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: since}}}
 	}
+	initStatus := func(s ...corev1.ContainerStatus) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Status.InitContainerStatuses = s }
+	}
 	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+	endedAfter := func(started metav1.Time) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: started}}
+	}
 	cases := map[string]struct {
 		pod  func(*corev1.Pod)
 		want func(*failover.Pod)
@@ -129,8 +136,10 @@ func TestPodFacts(t *testing.T) {
 			},
 		},
 		"it runs since its longest running container": {
-			pod:  status(running(after(2*time.Minute)), running(after(time.Minute)), corev1.ContainerStatus{State: ended}),
-			want: func(f *failover.Pod) { f.HasRun, f.RunningSince = true, after(time.Minute).Time },
+			pod: status(running(after(2*time.Minute)), running(after(time.Minute)), corev1.ContainerStatus{State: ended}),
+			want: func(f *failover.Pod) {
+				f.HasRun, f.Started, f.RunningSince = true, after(time.Minute).Time, after(time.Minute).Time
+			},
 		},
 		"it has run when a container has ended": {
 			pod:  status(corev1.ContainerStatus{State: ended}),
@@ -139,6 +148,41 @@ func TestPodFacts(t *testing.T) {
 		"it has run when a container ran before its restart": {
 			pod:  status(corev1.ContainerStatus{LastTerminationState: ended}),
 			want: func(f *failover.Pod) { f.HasRun = true },
+		},
+		"it has run while an init container runs, and runs": {
+			pod: initStatus(running(after(time.Minute))),
+			want: func(f *failover.Pod) {
+				f.HasRun, f.Started, f.RunningSince = true, after(time.Minute).Time, after(time.Minute).Time
+			},
+		},
+		"it has run when an init container has ended": {
+			pod:  initStatus(corev1.ContainerStatus{State: endedAfter(start)}),
+			want: func(f *failover.Pod) { f.HasRun, f.Started = true, start.Time },
+		},
+		"it has not run while an init container waits": {
+			pod: initStatus(corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}),
+		},
+		"it has started with a sidecar, though another container runs only since later": {
+			pod: func(p *corev1.Pod) {
+				initStatus(running(after(time.Minute)))(p)
+				status(running(after(2 * time.Minute)))(p)
+			},
+			want: func(f *failover.Pod) {
+				f.HasRun, f.Started, f.RunningSince = true, after(time.Minute).Time, after(time.Minute).Time
+			},
+		},
+		"it has started with an init container that has ended, before one that runs": {
+			pod: func(p *corev1.Pod) {
+				initStatus(corev1.ContainerStatus{State: endedAfter(start)})(p)
+				status(running(after(time.Minute)))(p)
+			},
+			want: func(f *failover.Pod) { f.HasRun, f.Started, f.RunningSince = true, start.Time, after(time.Minute).Time },
+		},
+		"it has started with the container that was restarted": {
+			pod: status(corev1.ContainerStatus{
+				State: running(after(time.Minute)).State, LastTerminationState: endedAfter(start),
+			}),
+			want: func(f *failover.Pod) { f.HasRun, f.Started, f.RunningSince = true, start.Time, after(time.Minute).Time },
 		},
 		"it has not run while its containers wait": {
 			pod: status(corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}),
@@ -187,7 +231,7 @@ func TestPodFacts(t *testing.T) {
 			want := failover.Pod{Namespace: "shop", Name: "web-0", UID: "uid", Created: start.Time, Bound: start.Time}
 			orNothing(c.pod)(pod)
 			orNothing(c.want)(&want)
-			if diff := cmp.Diff(want, podFacts(pod, selector, "shop/data")); diff != "" {
+			if diff := cmp.Diff(want, podFacts(pod, selector, []string{"shop/data"})); diff != "" {
 				t.Errorf("podFacts (-want +got):\n%s", diff)
 			}
 		})
@@ -201,7 +245,7 @@ func TestAnEphemeralVolumeIsNotReadOnly(t *testing.T) {
 	pod.Spec.Volumes = []corev1.Volume{
 		{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
 	}
-	if mountsReadOnly(pod, "shop/web-0-scratch") {
+	if mountsReadOnly(pod, []string{"shop/web-0-scratch"}) {
 		t.Error("it counts as read-only")
 	}
 }
@@ -217,15 +261,24 @@ func TestUses(t *testing.T) {
 		"a pod that has failed":                 {pod: func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }},
 		"a pod with another claim":              {pod: func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{claimVolume("more", false)} }},
 		"a pod with such a claim elsewhere":     {pod: func(p *corev1.Pod) { p.Namespace = "other" }},
-		"a pod that failed and is not gone yet": {want: true, pod: func(p *corev1.Pod) { p.Status.Phase, p.DeletionTimestamp = corev1.PodFailed, &start }},
+		"a pod that failed and is not gone yet": {pod: func(p *corev1.Pod) { p.Status.Phase, p.DeletionTimestamp = corev1.PodFailed, &start }},
 		"a pod that a fail-over has marked as failed": {want: true, pod: func(p *corev1.Pod) {
 			p.Status.Phase = corev1.PodFailed
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
+			p.Status.Conditions = []corev1.PodCondition{
+				{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Message: disruptedBy + "gone"},
+			}
+		}},
+		"a pod that its kubelet has evicted": {pod: func(p *corev1.Pod) {
+			p.Status.Phase = corev1.PodFailed
+			p.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet,
+				Message: "The node was low on resource: memory.",
+			}}
 		}},
 		"a pod that has failed and was not disrupted": {pod: func(p *corev1.Pod) {
 			p.Status.Phase = corev1.PodFailed
 			p.Status.Conditions = []corev1.PodCondition{
-				{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse}, {Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
+				{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, Message: disruptedBy + "gone"}, {Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
 			}
 		}},
 	}
@@ -235,11 +288,17 @@ func TestUses(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}}
 			pod.Spec.Volumes = []corev1.Volume{claimVolume("data", false)}
 			orNothing(c.pod)(pod)
-			if got := uses(pod, "shop/data"); got != c.want {
+			if got := uses(pod, []string{"shop/data"}); got != c.want {
 				t.Errorf("uses = %t, want %t", got, c.want)
 			}
 		})
 	}
+}
+
+// bind binds a volume to a claim.
+func bind(pv *corev1.PersistentVolume, namespace, claim string) {
+	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: namespace, Name: claim, UID: types.UID("claim " + claim)}
+	pv.Status.Phase = corev1.VolumeBound
 }
 
 // volumesWorld is a cache with volumes of several kinds.
@@ -254,7 +313,7 @@ func volumesWorld(t *testing.T) *gatherer {
 	add := func(name string, source corev1.PersistentVolumeSource, modes ...corev1.PersistentVolumeAccessMode) {
 		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		pv.Spec.PersistentVolumeSource, pv.Spec.AccessModes = source, modes
-		pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "shop", Name: name}
+		bind(pv, "shop", name)
 		if err := api.Create(t.Context(), pv); err != nil {
 			t.Fatal(err)
 		}
@@ -273,7 +332,7 @@ func volumesWorld(t *testing.T) *gatherer {
 	if err := api.Create(t.Context(), va); err != nil {
 		t.Fatal(err)
 	}
-	return &gatherer{cache: view, driver: virtual.Driver}
+	return &gatherer{cache: view, live: api, driver: virtual.Driver}
 }
 
 func TestVolumesOfAPod(t *testing.T) {
@@ -317,7 +376,7 @@ func TestVolumesOfAPod(t *testing.T) {
 			t.Parallel()
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}}
 			pod.Spec.NodeName, pod.Spec.Volumes = nodeA, c.volumes
-			ours, unsafe, err := volumesWorld(t).podVolumes(t.Context(), pod, "data")
+			ours, unsafe, err := volumesWorld(t).podVolumes(t.Context(), pod, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -84,8 +84,25 @@ func defaults() Config {
 	}
 }
 
-// startProcess starts a replica that does not lead.
+// startProcess starts a replica that does not lead. It must come before the objects that it is to know.
 func (w *world) startProcess(name string, cfg Config) *process {
+	w.Helper()
+	return w.startProcessOn(name, cfg, w.newView(cfg))
+}
+
+// newView returns what a process sees of the API, from now on.
+func (w *world) newView(cfg Config) *apimodel.View {
+	view := w.API.View(w.lag, func(o client.Object) bool {
+		_, isPod := o.(*corev1.Pod)
+		return !isPod || cfg.Selector.Matches(labels.Set(o.GetLabels()))
+	})
+	view.Transform(Trim(cfg.Selector))
+	w.must(AddIndexes(w.ctx, view, cfg.Driver))
+	return view
+}
+
+// startProcessOn is startProcess for a process that comes later than the objects, of which the view has kept track.
+func (w *world) startProcessOn(name string, cfg Config, view *apimodel.View) *process {
 	w.Helper()
 	p := &process{world: w, name: name, store: linstor.NewStore(), events: &eventLog{}, elected: make(chan struct{})}
 	p.ctx, p.end = context.WithCancel(w.ctx)
@@ -101,22 +118,21 @@ func (w *world) startProcess(name string, cfg Config) *process {
 		w.Fatal(err)
 	}
 	p.feed = linstor.NewFeed(linstorClient, p.store, p.log.WithName(logOfFeed), linstor.Options{Elected: p.elected})
-	p.view = w.API.View(w.lag, func(o client.Object) bool {
-		_, isPod := o.(*corev1.Pod)
-		return !isPod || cfg.Selector.Matches(labels.Set(o.GetLabels()))
-	})
-	p.view.Transform(Trim(cfg.Selector))
-	if err := AddIndexes(p.ctx, p.view, cfg.Driver); err != nil {
-		w.Fatal(err)
-	}
+	p.view = view
 	p.kubelets = NewKubelets(cfg.Clock, cfg.ShutdownTaints)
 	p.view.OnUpdate(p.observe)
+	var csiNodes storagev1.CSINodeList // which never change
+	w.must(w.API.Client("user").List(w.ctx, &csiNodes))
+	for i := range csiNodes.Items {
+		p.kubelets.ObserveCSINode(&csiNodes.Items[i])
+	}
 
 	cfg.Linstor, cfg.Metrics, cfg.Owner = memory{p.store, p.feed}, ofFailovers, name
 	api := w.API.Client(controllerActor + name)
 	p.parts = assemble(cfg, p.kubelets, api, p.view, api, p.events)
 	p.tasks.Go(func() { _ = p.feed.Start(p.ctx) })
 	p.tasks.Go(func() { _ = p.parts.vigil.Start(p.ctx) })
+	p.tasks.Go(func() { _ = p.parts.burial.Start(p.ctx) })
 	p.run(p.ctx, "clock", cfg, p.parts.clock, p.volumes(&p.parts.clock.gatherer))
 	w.processes = append(w.processes, p)
 	return p
@@ -220,6 +236,8 @@ func (p *process) observe(u apimodel.Update) {
 		} else {
 			p.kubelets.ObserveLease(o)
 		}
+	case *storagev1.CSINode:
+		p.kubelets.ObserveCSINode(o)
 	case *corev1.Node:
 		if u.New == nil {
 			p.kubelets.forgetNode(o)

@@ -54,7 +54,7 @@ func (p *Protection) count(ctx context.Context) error {
 				continue
 			}
 			use.Input.Halt = halt
-			use.Input.Halt.Guard = guard(use.Input.Node.Name)
+			use.Input.Halt.Guard = guard(use.Input.Node.Satellite)
 			if f := failover.Foresee(use.Input); f.Outlook == failover.Unprotected || f.Outlook == failover.Untold {
 				counts[f.Reason]++
 				return // each pod counts once

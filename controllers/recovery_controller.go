@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/sendby"
 )
 
 const (
@@ -99,7 +101,7 @@ func (r *Recovery) look(ctx context.Context) error {
 // silent tells whether the kubelet of a node is known to be silent.
 func (r *Recovery) silent(node string) bool {
 	n := r.kubelets.Node(node)
-	return n.LeaseKnown && n.LeaseSilence >= r.settings.KubeletSilence
+	return n.LeaseKnown && n.LeaseSilence >= n.Patience(r.settings.KubeletSilence)
 }
 
 // replace decides on each of the pods on silent nodes, from a fresh look at everything.
@@ -160,10 +162,10 @@ func (r *Recovery) input(
 	ctx context.Context, now time.Time, answers bool, pod *corev1.Pod, nodes []corev1.Node,
 ) (failover.Recovery, error) {
 	in := failover.Recovery{
-		Now: now, Silence: r.settings.KubeletSilence, Answers: answers, Node: r.kubelets.Node(pod.Spec.NodeName),
+		Now: now, Silence: r.settings.KubeletSilence, Answers: answers, Node: r.node(pod.Spec.NodeName),
 		Limit: r.limit, Halt: r.halt.now(ctx),
 	}
-	if known, ok := r.linstor.Node(pod.Spec.NodeName); ok {
+	if known, ok := r.linstor.Node(in.Node.Satellite); ok {
 		in.Online = failover.Fact[bool](known.Online)
 	}
 	in.Silent, in.Kubelets = r.kubelets.count(r.settings.KubeletSilence)
@@ -175,12 +177,12 @@ func (r *Recovery) input(
 		in.Pod.Leaving = in.Pod.Leaving || ok && at != now && now.Sub(at) < r.settings.KubeletSilence
 	}
 	for _, claim := range claimsOf(pod) {
-		pv, err := r.volumeOfClaim(ctx, claim)
+		bound, err := r.volumesOfClaim(ctx, claim)
 		if err != nil {
 			return in, fmt.Errorf("finding the volume of claim %s: %w", claim, err)
 		}
 		// Of a claim without a volume nobody knows what it will be.
-		if in.Pod.Storage == "" && (pv == nil || r.isOurs(pv)) {
+		if in.Pod.Storage == "" && (len(bound) == 0 || slices.ContainsFunc(bound, r.isOurs)) {
 			in.Pod.Storage = claim
 		}
 	}
@@ -191,7 +193,7 @@ func (r *Recovery) input(
 // there. Kubernetes marks nodes that are not ready by taints. Whether there is room is for the scheduler.
 func (r *Recovery) ready(ctx context.Context, node *corev1.Node, pod *corev1.Pod) bool {
 	known := r.kubelets.Node(node.Name)
-	if node.Spec.Unschedulable || !known.LeaseKnown || known.LeaseSilence >= failover.ForceSilence {
+	if node.Spec.Unschedulable || !known.LeaseKnown || known.LeaseSilence >= known.Patience(failover.ForceSilence) {
 		return false
 	}
 	if fits, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !fits {
@@ -213,9 +215,16 @@ func (r *Recovery) follow(ctx context.Context, now time.Time, pod *corev1.Pod, d
 		r.tell(ctx, pod, d, actionRefuse)
 		return nil
 	}
+	left := failover.MaxAge - r.clock.Now().Sub(now)
+	if left <= 0 {
+		return nil // the taint has taken so long that all may be well again: the next look tells
+	}
 	ctrl.LoggerFrom(ctx).Info("Deleting pod of LINSTOR", "pod", key(pod.Namespace, pod.Name), "node", pod.Spec.NodeName,
 		"reason", d.Reason, "message", d.Message)
-	err := r.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
+	err := r.client.Delete(sendby.With(ctx, time.Now().Add(left)), pod, client.Preconditions{UID: &pod.UID})
+	if errors.Is(err, sendby.ErrLate) {
+		return nil
+	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting pod %s: %w", key(pod.Namespace, pod.Name), err)
 	}

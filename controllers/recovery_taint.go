@@ -67,11 +67,11 @@ func (s *silenceTaints) tidy(ctx context.Context, nodes []corev1.Node) error {
 			continue
 		}
 		known := s.kubelets.Node(node.Name)
-		silent := known.LeaseKnown && known.LeaseSilence >= s.silence
+		silent := known.LeaseKnown && known.LeaseSilence >= known.Patience(s.silence)
 		if _, seen := s.confirmed[node.Name]; !seen || silent {
 			s.confirmed[node.Name] = now
 		}
-		alive := known.LeaseKnown && known.LeaseSilence < failover.ForceSilence
+		alive := known.LeaseKnown && known.LeaseSilence < known.Patience(failover.ForceSilence)
 		if !alive && !takenOver(node) && now.Sub(s.confirmed[node.Name]) < keepAwayExpiry {
 			continue
 		}
@@ -93,22 +93,4 @@ func (s *silenceTaints) patch(ctx context.Context, before, node *corev1.Node) er
 	}
 	ctrl.LoggerFrom(ctx).V(1).Info("Wrote taints", "node", node.Name, "taints", node.Spec.Taints)
 	return nil
-}
-
-// count returns how many kubelets have been silent for that long, and how many were heard of lately at all.
-func (k *Kubelets) count(silence time.Duration) (silent, counted int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	now := k.clock.Now()
-	for _, lease := range k.leases {
-		since := now.Sub(lease.seen)
-		if since >= forgotten {
-			continue
-		}
-		counted++
-		if since >= silence {
-			silent++
-		}
-	}
-	return silent, counted
 }

@@ -299,7 +299,7 @@ func (r *reports) restAfterDetach(volume string, in failover.Input) time.Duratio
 }
 
 func kubeletIsSilent(node failover.Node) bool {
-	return node.LeaseKnown && node.LeaseSilence >= failover.ForceSilence
+	return node.LeaseKnown && node.LeaseSilence >= node.Patience(failover.ForceSilence)
 }
 
 // story returns the volume's story on the node; the caller holds the lock.

@@ -1,10 +1,11 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
 
@@ -29,10 +31,12 @@ type settingsMemory struct {
 	mu sync.Mutex
 	// told is what each attachment of a volume has said, by volume and by UID.
 	told map[string]map[types.UID]string
+	// written is when this process wrote an attachment of a volume last.
+	written map[string]time.Time
 }
 
 func newSettingsMemory(word Linstor) *settingsMemory {
-	return &settingsMemory{linstor: word, told: make(map[string]map[types.UID]string)}
+	return &settingsMemory{linstor: word, told: make(map[string]map[types.UID]string), written: make(map[string]time.Time)}
 }
 
 // take unites what the attachments of a volume say of its resource with what this process knows. What no attachment says any more that
@@ -55,6 +59,7 @@ func (m *settingsMemory) take(volume, resource string, attachments []storagev1.V
 	}
 	if m.told[volume] = said; len(said) == 0 {
 		delete(m.told, volume)
+		delete(m.written, volume)
 	}
 	m.mu.Unlock()
 	if withdrawn && len(news) == 0 {
@@ -96,6 +101,7 @@ func (m *settingsMemory) forget(volume string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.told, volume)
+	delete(m.written, volume)
 }
 
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=patch
@@ -104,7 +110,7 @@ func (m *settingsMemory) forget(volume string) {
 // not any more. It tells when to come back. Nothing waits for it: a conflict means that the attachment has changed, upon which it
 // is looked at again.
 func (m *settingsMemory) keep(
-	ctx context.Context, c client.Client, resource string, attachments []storagev1.VolumeAttachment, now time.Time,
+	ctx context.Context, c client.Client, volume, resource string, attachments []storagev1.VolumeAttachment, now time.Time,
 ) (time.Duration, error) {
 	sets, since := m.linstor.Doubts(resource)
 	text := ""
@@ -112,23 +118,53 @@ func (m *settingsMemory) keep(
 		if left := doubtLasts - now.Sub(since); left > 0 {
 			return left, nil
 		}
-		encoded, err := json.Marshal(sets)
+		encoded, err := json.Marshal(sorted(sets))
 		if err != nil {
 			return 0, fmt.Errorf("encoding what nodes may run of resource %s: %w", resource, err)
 		}
 		text = string(encoded)
 	}
+	var stale []*storagev1.VolumeAttachment
 	for i := range attachments {
-		va := &attachments[i]
-		if va.Annotations[AnnotationMayRun] == text || va.DeletionTimestamp != nil {
-			continue
+		if va := &attachments[i]; va.Annotations[AnnotationMayRun] != text && va.DeletionTimestamp == nil {
+			stale = append(stale, va)
 		}
+	}
+	if len(stale) == 0 {
+		return 0, nil
+	}
+	if left := m.mayWrite(volume, now); left > 0 {
+		return left, nil
+	}
+	for _, va := range stale {
 		if err := annotate(ctx, c, va, text); err != nil {
 			return 0, err
 		}
 		ctrl.LoggerFrom(ctx).V(1).Info("Kept what nodes may run of a resource", "resource", resource, "volumeAttachment", va.Name, "sets", text)
 	}
 	return 0, nil
+}
+
+// mayWrite tells for how long the attachments of a volume are not written again, and notes that they are where that is over. While one leader
+// follows the other both may write, and each may know what the other does not.
+func (m *settingsMemory) mayWrite(volume string, now time.Time) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if last, ok := m.written[volume]; ok && now.Sub(last) < doubtLasts {
+		return doubtLasts - now.Sub(last)
+	}
+	m.written[volume] = now
+	return 0
+}
+
+// sorted returns the sets with the settings of each node in an order that does not depend on who has seen which of them first.
+func sorted(sets linstor.Sets) linstor.Sets {
+	for _, settings := range sets {
+		slices.SortFunc(settings, func(a, b failover.Setting) int {
+			return cmp.Or(cmp.Compare(a.Quorum, b.Quorum), slices.Compare(a.Diskful, b.Diskful), slices.Compare(a.Diskless, b.Diskless))
+		})
+	}
+	return sets
 }
 
 func annotate(ctx context.Context, c client.Client, va *storagev1.VolumeAttachment, text string) error {
@@ -200,7 +236,7 @@ func (b *Burial) isAttached(ctx context.Context, place linstor.Place) (bool, err
 			return false, fmt.Errorf("looking up the attachments of volume %s: %w", request.Name, err)
 		}
 		for _, va := range attachments {
-			if strings.EqualFold(va.Spec.NodeName, place.Node) {
+			if b.kubelets.Satellite(va.Spec.NodeName, b.driver) == place.Node {
 				return true, nil
 			}
 		}

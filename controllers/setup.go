@@ -18,6 +18,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 )
 
 // Config is what the controllers are made of. Every field is required unless it says otherwise.
@@ -36,6 +37,8 @@ type Config struct {
 	Metrics *metrics.Metrics
 	// Clock defaults to the real one.
 	Clock clock.PassiveClock
+	// ServerTime is the API server's clock; nil where it is the same as ours.
+	ServerTime *servertime.Clock
 	// Owner is this process's name in the mark of a taint.
 	Owner string
 	// ShutdownTaints are keys of taints that say that a node was switched off.
@@ -134,12 +137,12 @@ type parts struct {
 }
 
 func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) parts {
-	kubelets.onRenewal(func(node string, at time.Time) { cfg.Linstor.Alive(node, at) })
+	kubelets.onRenewal(func(node string, at time.Time) { cfg.Linstor.Alive(kubelets.Satellite(node, cfg.Driver), at) })
 	memory := newSettingsMemory(cfg.Linstor)
 	reports, losses := newReports(cfg.Metrics, cfg.Clock.Now), newLosses()
 	g := gatherer{
 		cache: cache, live: live, linstor: cfg.Linstor, kubelets: kubelets, clock: cfg.Clock,
-		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings, metrics: cfg.Metrics,
+		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings, metrics: cfg.Metrics, serverTime: cfg.ServerTime,
 		podLists: listPods(live), shutdowns: readShutdowns(live, kubelets), attachments: newAttachmentReader(live), begun: reports.begun,
 	}
 	if cfg.FastDetach {
@@ -153,7 +156,8 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 	g.podLists.crowded, inUse.batches.crowded = crowd.many, crowd.many
 	keepAway := newKeepAway(g, cfg, c, recorder)
 	halt := (&haltSwitch{
-		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: recorder, lost: losses.lostNodes,
+		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: recorder,
+		lost:  func() map[string]bool { return g.satellites(losses.lostNodes()) },
 		limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, dryRun: cfg.DryRun,
 	}).ready()
 	clockGatherer := g

@@ -52,7 +52,11 @@ func newSteps(t *testing.T) *steps {
 
 	s.pv = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "db"}}
 	s.pv.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-db")
-	s.pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data-db"}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data-db"}}
+	claim.Spec.VolumeName = "db"
+	s.must(s.api.Create(s.ctx, claim))
+	bind(s.pv, "default", "data-db")
+	s.pv.Spec.ClaimRef.UID = claim.UID
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-0"}}
 	pod.Spec.NodeName, pod.Spec.Volumes = nodeA, []corev1.Volume{claimVolume("data-db", false)}
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-db"}}
@@ -343,20 +347,36 @@ func TestARemovalThatFailsIsTold(t *testing.T) {
 	}
 }
 
-func TestOneConfirmationIsForOneRemoval(t *testing.T) {
+// Where each pod waited for a confirmation of its own, one that comes back to the node at once would keep the others there.
+func TestAllPodsOfAVolumeGoByOneConfirmation(t *testing.T) {
 	t.Parallel()
 	s := newSteps(t)
 	second := s.pod()
 	second.ObjectMeta = metav1.ObjectMeta{Namespace: "default", Name: "db-1"}
 	s.must(s.api.Create(s.ctx, second))
 	s.in.Pods = append(s.in.Pods, failover.Pod{Namespace: "default", Name: "db-1", UID: second.UID})
-	removed, err := s.r.removeNext(s.ctx, s.pv, s.in, s.d)
+	removed, err := s.r.removeAll(s.ctx, s.pv, s.in, s.d)
 	if err != nil || !removed {
-		t.Fatalf("removeNext = %t, %v", removed, err)
+		t.Fatalf("removeAll = %t, %v", removed, err)
 	}
-	var other corev1.Pod
-	if !s.exists(&other, "db-1") || other.DeletionTimestamp != nil {
-		t.Error("both are removed")
+	for _, name := range []string{"db-0", "db-1"} {
+		var pod corev1.Pod
+		if s.exists(&pod, name) && pod.DeletionTimestamp == nil {
+			t.Errorf("pod %s is left", name)
+		}
+	}
+}
+
+func TestAnOldConfirmationRemovesNoMorePods(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	s.in.Asked = time.Now().Add(-failover.MaxAge - time.Second)
+	if _, err := s.r.removeAll(s.ctx, s.pv, s.in, s.d); err != nil {
+		t.Fatal(err)
+	}
+	var pod corev1.Pod
+	if !s.exists(&pod, "db-0") || pod.DeletionTimestamp != nil {
+		t.Error("the pod was removed by an old confirmation")
 	}
 }
 

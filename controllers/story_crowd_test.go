@@ -644,12 +644,11 @@ func TestARemovalInACrowdWhosePodIsReadSlowly(t *testing.T) {
 	})
 }
 
-// What is old before it is used is read again in the turn: outside of it the pods of the node would have to be listed, which may take
-// longer than all else.
+// What is old before it is used is read again in the turn.
 func TestARemovalInACrowdWhoseConfirmationIsOldIsTriedAgainInItsTurn(t *testing.T) {
 	for name, slow := range map[string]func(r apimodel.Request) bool{
-		"the pod is read slowly":  func(r apimodel.Request) bool { return r.Verb == apimodel.VerbGet && r.Kind == "Pod" },
-		"the node is read slowly": func(r apimodel.Request) bool { return r.Verb == apimodel.VerbGet && r.Kind == "Node" },
+		"the pods are read slowly": func(r apimodel.Request) bool { return r.Verb == apimodel.VerbList && r.Kind == "Pod" },
+		"the node is read slowly":  func(r apimodel.Request) bool { return r.Verb == apimodel.VerbGet && r.Kind == "Node" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCrowd(t, func(w *world, p *process) {
@@ -660,14 +659,10 @@ func TestARemovalInACrowdWhoseConfirmationIsOldIsTriedAgainInItsTurn(t *testing.
 				var once sync.Once
 				var read atomic.Int32
 				w.API.Delay(func(r apimodel.Request) time.Duration {
-					if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbGet && r.Kind == "Pod" {
+					if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbList && r.Kind == "Pod" {
 						read.Add(1)
 					}
-					switch {
-					case !strings.HasPrefix(r.Actor, controllerActor):
-					case r.Verb == apimodel.VerbList && r.Kind == "Pod":
-						return time.Minute
-					case slow(r):
+					if strings.HasPrefix(r.Actor, controllerActor) && slow(r) {
 						once.Do(func() { <-time.After(3 * time.Second) }) // who asks does not get to giving up
 					}
 					return 0
@@ -780,6 +775,27 @@ func TestAllPodsAreRemovedBeforeVolumesAreDetached(t *testing.T) {
 		}
 		if early > crowdFew {
 			t.Errorf("%d volumes were detached before the last pod was removed", early)
+		}
+	})
+}
+
+// While the removals of a crowd wait for their turn, a pod that nobody selected comes to the volume: the pod of the volume stays with it.
+func TestAPodThatComesToTheVolumeOfACrowd(t *testing.T) {
+	inCrowd(t, func(w *world, p *process) {
+		before := w.pod("db-0")
+		free := busy(p.parts.failover.crowd.removals)
+		w.Crash(nodeA)
+		w.untilMarked()
+		w.pass(2 * crowdPatience)
+		guest := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "guest"}}
+		guest.Spec.NodeName, guest.Spec.Volumes = nodeA, []corev1.Volume{claimVolume("data-db", false)}
+		w.must(w.Client().Create(w.ctx, guest))
+		w.pass(3 * time.Second)
+		free()
+		w.pass(time.Minute)
+		w.wantStill(before)
+		if _, reason := p.said("db", nodeA); reason != failover.SharedVolume {
+			t.Errorf("said %s, want SharedVolume", reason)
 		}
 	})
 }

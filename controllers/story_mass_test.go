@@ -163,7 +163,11 @@ func (m mass) addVolume(w *world, node, v int) {
 	}}}))
 	w.must(w.DRBD.Open("pvc-"+name, on, false))
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: name}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	claim.Spec.VolumeName = name
+	w.must(api.Create(w.ctx, claim))
+	bind(pv, "default", name)
+	pv.Spec.ClaimRef.UID = claim.UID
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: virtual.Driver, VolumeHandle: "pvc-" + name}
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-" + name}}
 	va.Spec.Attacher, va.Spec.NodeName, va.Spec.Source.PersistentVolumeName = virtual.Driver, on, &name

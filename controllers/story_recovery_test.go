@@ -316,3 +316,28 @@ func TestTheTaintOfASilentNodeGoesWithItsCause(t *testing.T) {
 		w.until(15*time.Second, "the taint is off the node whose kubelet is heard of again", func() bool { return !w.silenced(nodeA) })
 	})
 }
+
+// The API takes its time to keep pods away from the node: by then the kubelet and LINSTOR may be back.
+func TestLinstorsPodIsLookedAtAgainAfterATaintThatTookLong(t *testing.T) {
+	linstorOnA(t, recovering(), func(w *world, p *process) {
+		w.API.Delay(func(r apimodel.Request) time.Duration {
+			if r.Actor == controllerActor+"one" && r.Verb == apimodel.VerbPatch && r.Kind == "Node" {
+				return 15 * time.Second
+			}
+			return 0
+		})
+		w.Linstor.Stop()
+		w.SilenceKubelet(nodeA)
+		w.until(30*time.Second, "A is silent", func() bool { return len(p.kubelets.silent(20*time.Second, time.Hour)) > 0 })
+		w.pass(5 * time.Second)
+		w.RestoreKubelet(nodeA)
+		w.Linstor.Start()
+		w.pass(time.Minute)
+		if got := w.removed("linstor-1"); len(got) > 0 {
+			t.Error("LINSTOR's pod was deleted by what was known 15 s before")
+		}
+		if w.silenced(nodeA) {
+			t.Error("pods are still kept away from A")
+		}
+	})
+}

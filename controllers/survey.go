@@ -38,7 +38,7 @@ func NewSurvey(cfg Config, kubelets *Kubelets, cache client.Reader) *Survey {
 	}
 	return &Survey{gatherer{
 		cache: cache, linstor: cfg.Linstor, kubelets: kubelets, clock: cfg.Clock,
-		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings,
+		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings, serverTime: cfg.ServerTime,
 	}}
 }
 
@@ -92,13 +92,14 @@ func (s *Survey) each(ctx context.Context, namespace string, visit func(*corev1.
 // use returns one claim of a pod, unless its volume is of another driver.
 func (s *Survey) use(ctx context.Context, pod *corev1.Pod, claim string) (Use, bool, error) {
 	use := Use{Namespace: pod.Namespace, Pod: pod.Name, Claim: strings.TrimPrefix(claim, pod.Namespace+"/")}
-	pv, err := s.volumeOfClaim(ctx, claim)
+	bound, err := s.volumesOfClaim(ctx, claim)
 	if err != nil {
 		return Use{}, false, fmt.Errorf("finding the volume of claim %s: %w", claim, err)
 	}
-	if pv == nil {
+	if len(bound) == 0 {
 		return use, true, nil
 	}
+	pv := bound[0]
 	if !s.isOurs(pv) {
 		return Use{}, false, nil
 	}
@@ -110,7 +111,7 @@ func (s *Survey) use(ctx context.Context, pod *corev1.Pod, claim string) (Use, b
 }
 
 func (s *Survey) inputOn(ctx context.Context, pv *corev1.PersistentVolume, node string) (failover.Input, error) {
-	pods, err := s.podsOf(ctx, claimOf(pv))
+	pods, err := s.podsOf(ctx, pv)
 	if err != nil {
 		return failover.Input{}, err
 	}
@@ -118,7 +119,7 @@ func (s *Survey) inputOn(ctx context.Context, pv *corev1.PersistentVolume, node 
 	if err != nil {
 		return failover.Input{}, err
 	}
-	in, err := s.input(ctx, pv, node, onNode(pods, node), attachmentFacts(attachments, pods, node))
+	in, err := s.input(ctx, pv, node, onNode(pods, node), s.attachmentFacts(pv.Name, attachments, pods, node))
 	if s.linstor.Status().Connected {
 		// What has not changed is not confirmed every few seconds; it would be before anything is done.
 		in.LinstorConfirmed = in.Now
@@ -126,7 +127,7 @@ func (s *Survey) inputOn(ctx context.Context, pv *corev1.PersistentVolume, node 
 	return in, err
 }
 
-// ended tells whether a pod has run to its end and holds nothing any more.
+// ended tells whether a pod has run to its end.
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

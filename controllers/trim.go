@@ -72,6 +72,10 @@ func (t *trimmer) trim(o any) (any, error) {
 		t.meta(&o.ObjectMeta, AnnotationFailOver, AnnotationMayRun)
 		o.Spec.Attacher, o.Spec.NodeName = t.once(o.Spec.Attacher), t.once(o.Spec.NodeName)
 		o.Status = storagev1.VolumeAttachmentStatus{Attached: o.Status.Attached}
+	case *storagev1.CSINode:
+		for i, driver := range o.Spec.Drivers {
+			o.Spec.Drivers[i] = storagev1.CSINodeDriver{Name: t.once(driver.Name), NodeID: driver.NodeID}
+		}
 	case *corev1.Node:
 		o.Status = corev1.NodeStatus{
 			Conditions: o.Status.Conditions,
@@ -143,18 +147,43 @@ func (t *trimmer) pod(pod *corev1.Pod) {
 	conditions := make([]corev1.PodCondition, 0, 1)
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled || c.Type == corev1.DisruptionTarget {
-			conditions = append(conditions, corev1.PodCondition{
+			kept := corev1.PodCondition{
 				Type:   corev1.PodConditionType(t.once(string(c.Type))),
 				Status: corev1.ConditionStatus(t.once(string(c.Status))), LastTransitionTime: c.LastTransitionTime,
-			})
+			}
+			if c.Type == corev1.DisruptionTarget && strings.HasPrefix(c.Message, disruptedBy) {
+				kept.Message = disruptedBy
+			}
+			conditions = append(conditions, kept)
 		}
 	}
-	statuses := make([]corev1.ContainerStatus, len(pod.Status.ContainerStatuses))
-	for i, c := range pod.Status.ContainerStatuses {
-		statuses[i] = corev1.ContainerStatus{State: c.State, LastTerminationState: c.LastTerminationState}
-	}
 	phase := corev1.PodPhase(t.once(string(pod.Status.Phase)))
-	pod.Status = corev1.PodStatus{Phase: phase, Conditions: conditions, ContainerStatuses: statuses}
+	pod.Status = corev1.PodStatus{
+		Phase: phase, Conditions: conditions,
+		InitContainerStatuses: decisiveStatuses(pod.Status.InitContainerStatuses),
+		ContainerStatuses:     decisiveStatuses(pod.Status.ContainerStatuses),
+	}
+}
+
+// decisiveStatuses leaves of each container whether and when it has started.
+func decisiveStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	if len(all) == 0 {
+		return nil
+	}
+	decisive := func(state corev1.ContainerState) (kept corev1.ContainerState) {
+		if state.Running != nil {
+			kept.Running = &corev1.ContainerStateRunning{StartedAt: state.Running.StartedAt}
+		}
+		if state.Terminated != nil {
+			kept.Terminated = &corev1.ContainerStateTerminated{StartedAt: state.Terminated.StartedAt}
+		}
+		return kept
+	}
+	kept := make([]corev1.ContainerStatus, len(all))
+	for i, c := range all {
+		kept[i] = corev1.ContainerStatus{State: decisive(c.State), LastTerminationState: decisive(c.LastTerminationState)}
+	}
+	return kept
 }
 
 // decisiveVolumes leaves the volumes that are claims, or that may not survive a move.
@@ -197,5 +226,5 @@ func (t *trimmer) volume(pv *corev1.PersistentVolume) {
 		}
 	}
 	pv.Spec = spec
-	pv.Status = corev1.PersistentVolumeStatus{}
+	pv.Status = corev1.PersistentVolumeStatus{Phase: corev1.PersistentVolumePhase(t.once(string(pv.Status.Phase)))}
 }

@@ -64,7 +64,7 @@ func (v *Vigil) read(ctx context.Context, node string) error {
 			}
 			continue
 		}
-		if resource, ours := resourceOf(&pv, v.driver); ours {
+		if resource, ours := resourceOf(&pv, v.driver); ours && claimOf(&pv) != "" {
 			v.linstor.Poll(resource)
 		}
 	}

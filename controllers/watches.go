@@ -77,7 +77,15 @@ func (g *gatherer) volumesOfPod(ctx context.Context, o client.Object) []reconcil
 	}
 	var requests []reconcile.Request
 	for _, claim := range claimsOf(pod) {
-		requests = append(requests, g.requests(ctx, client.MatchingFields{indexVolumeClaim: claim})...)
+		bound, err := g.volumesOfClaim(ctx, claim)
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot look up the volumes of a claim in the cache", "claim", claim)
+		}
+		for _, pv := range bound {
+			if g.isOurs(pv) {
+				requests = append(requests, g.requests(ctx, client.MatchingFields{indexVolumeHandle: handleOf(pv)})...)
+			}
+		}
 	}
 	return requests
 }

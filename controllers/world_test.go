@@ -69,7 +69,7 @@ func inWorld(t *testing.T, options virtual.Options, story func(*world)) {
 			}
 		}()
 		for _, node := range []string{nodeA, nodeB, nodeT} {
-			w.must(w.AddNode(ctx, node))
+			w.must(w.AddNode(ctx, node+options.Domain))
 		}
 		story(w)
 	})

@@ -265,6 +265,7 @@ func complaints() map[string]complaint {
 				pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "ghost"}}
 				pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: virtual.Driver, VolumeHandle: "ghost"}
 				pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data-ghost"}
+				pv.Status.Phase = corev1.VolumeBound
 				b.must(b.Client().Create(b.ctx, pv))
 				b.workload(virtual.Workload{Name: "ghost-0", Claims: []string{"data-ghost"}})
 				b.pass(time.Minute)

@@ -213,6 +213,8 @@ func (b *bench) open(_ context.Context, _ string, kubelets *controllers.Kubelets
 		switch o := u.New.(type) {
 		case *coordinationv1.Lease:
 			kubelets.ObserveLease(o)
+		case *storagev1.CSINode:
+			kubelets.ObserveCSINode(o)
 		case *corev1.Node:
 			kubelets.ObserveNode(o)
 		}

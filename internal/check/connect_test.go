@@ -94,6 +94,7 @@ func surveyed(t *testing.T, pod *corev1.Pod) []controllers.Use {
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "db"}}
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: virtual.Driver, VolumeHandle: "pvc-db"}
 	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data-db"}
+	pv.Status.Phase = corev1.VolumeBound
 	builder := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pv, pod.DeepCopy())
 	if err := controllers.AddIndexes(t.Context(), indexer{builder}, virtual.Driver); err != nil {
 		t.Fatal(err)

@@ -58,7 +58,7 @@ func quorum(in failover.Input) string {
 	distinct := []string{cmp.Or(in.Resource.Quorum, "unknown")}
 	for _, replica := range in.Resource.Replicas {
 		for _, setting := range replica.MayRun {
-			if replica.Node == in.Node.Name {
+			if replica.Node == in.Node.Satellite {
 				distinct = appendNew(distinct, setting.Quorum)
 			}
 		}

@@ -105,7 +105,7 @@ func (s sources) readCluster(ctx context.Context, d deployment, facts *Facts) er
 	}
 	for i := range facts.Uses {
 		in := &facts.Uses[i].Input
-		in.Halt = failover.Halt{Paused: d.paused, DryRun: d.options.DryRun, Guard: guard(in.Node.Name)}
+		in.Halt = failover.Halt{Paused: d.paused, DryRun: d.options.DryRun, Guard: guard(in.Node.Satellite)}
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func ageLeases(ctx context.Context, reader client.Reader, uses []controllers.Use
 			return fmt.Errorf("reading the Lease of node %s: %w", node.Name, err)
 		}
 		if err == nil && lease.Spec.RenewTime != nil {
-			node.LeaseKnown = true
+			node.LeaseKnown, node.LeaseGap = true, controllers.RenewalGap(&lease)
 			node.LeaseSilence = max(node.LeaseSilence, uses[i].Input.Now.Sub(lease.Spec.RenewTime.Time))
 		}
 	}

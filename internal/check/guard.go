@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -23,10 +24,11 @@ func guardOf(
 	if err != nil {
 		return func(string) string { return "" }, nil //nolint:nilerr // validated with the options
 	}
-	lost := make(map[string]bool)
+	lost, names := make(map[string]bool), make(map[string]string) // of LINSTOR's nodes, the names in Kubernetes
 	for _, use := range uses {
+		names[use.Input.Node.Satellite] = use.Input.Node.Name
 		if use.Volume != "" && use.Input.Node.Name != "" && failover.SpeaksOfTheNode(failover.Foresee(use.Input).Loss) {
-			lost[use.Input.Node.Name] = true
+			lost[use.Input.Node.Satellite] = true
 		}
 	}
 	view := failover.View{Now: time.Now()}
@@ -36,7 +38,7 @@ func guardOf(
 			continue
 		}
 		if !online {
-			silent, err := silentForLong(ctx, reader, node.Name, view.Now)
+			silent, err := silentForLong(ctx, reader, cmp.Or(names[node.Name], node.Name), view.Now)
 			if err != nil {
 				return nil, err
 			}

@@ -50,6 +50,8 @@ var required = []struct {
 	{resource: "pods", verbs: []string{"delete", "get", "list", "watch"}},
 	{resource: "pods/status", verbs: []string{"patch"}},
 	{resource: "persistentvolumes", verbs: []string{"list", "watch"}},
+	{resource: "persistentvolumeclaims", verbs: []string{"get"}},
+	{group: "storage.k8s.io", resource: "csinodes", verbs: []string{"list", "watch"}},
 	{group: "storage.k8s.io", resource: "volumeattachments", verbs: []string{"delete", "get", "list", "patch", "watch"}},
 	{group: "events.k8s.io", resource: "events", verbs: []string{"create", "patch"}},
 	{group: "authentication.k8s.io", resource: "tokenreviews", verbs: []string{"create"}},

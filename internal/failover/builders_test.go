@@ -307,3 +307,8 @@ func runScenarios(t *testing.T, scenarios map[string]scenario) {
 		})
 	}
 }
+
+// theGap is how long A's kubelet takes from one renewal to the next.
+func theGap(d time.Duration) edit {
+	return func(in *Input) { in.Node.LeaseGap = d }
+}

@@ -132,7 +132,7 @@ func (s situation) missedSince() (time.Time, bool) {
 	if s.cond.state != Unreachable {
 		return time.Time{}, false
 	}
-	replica, ok := s.Resource.replica(s.Node.Name)
+	replica, ok := s.Resource.replica(s.Node.satellite())
 	switch {
 	case ok && !replica.Gone && replica.Online.is(true) && !replica.Reports.is(false):
 		return time.Time{}, false // it rests on the silence of the kubelet
@@ -146,8 +146,8 @@ func (s situation) missedSince() (time.Time, bool) {
 // othersStillThere tells whether each survivor and each witness was ONLINE in a list of nodes that began at a time or later.
 func (s situation) othersStillThere(from time.Time) bool {
 	for _, replica := range s.Resource.Replicas {
-		speaks := survives(replica) || replica.Online.is(true) && replica.Connections[s.Node.Name].Known
-		if replica.Node != s.Node.Name && speaks && replica.Online.Confirmed.Before(from) {
+		speaks := survives(replica) || replica.Online.is(true) && replica.Connections[s.Node.satellite()].Known
+		if replica.Node != s.Node.satellite() && speaks && replica.Online.Confirmed.Before(from) {
 			return false
 		}
 	}
@@ -157,7 +157,7 @@ func (s situation) othersStillThere(from time.Time) bool {
 // calm tells, by the last known values however old, that no loss can follow unless something changes:
 // nobody could take over, or a volume that nobody need hold open is closed on a living node.
 func calm(s situation) bool {
-	successor := mayGetSurvivor(s.Resource, s.Node.Name)
+	successor := mayGetSurvivor(s.Resource, s.Node.satellite())
 	if s.Node.leaseSilent(s.Settings.KubeletSilence) && successor {
 		return false
 	}

@@ -57,7 +57,7 @@ func Foresee(in Input) Forecast {
 	if present.lost {
 		result.Loss = present.reason
 	} else {
-		obstacles = obstaclesTo(in.Resource, in.Node.Name)
+		obstacles = obstaclesTo(in.Resource, in.Node.satellite())
 		s = assess(in.bereft())
 	}
 	loss := find(s)
@@ -96,13 +96,14 @@ const longAgo = 24 * time.Hour
 
 // bereft returns the input as it would be long after A was lost.
 func (in Input) bereft() Input {
-	in.Resource = in.Resource.bereft(in.Node.Name, in.Now)
+	in.Resource = in.Resource.bereft(in.Node.satellite(), in.Now)
 	in.Node.LeaseKnown, in.Node.LeaseSilence = true, longAgo
 	pods := make([]Pod, len(in.Pods))
 	for i, pod := range in.Pods {
 		others := make([]OtherVolume, len(pod.Others))
 		for j, other := range pod.Others {
-			others[j] = OtherVolume{Name: other.Name, Resource: other.Resource.bereft(in.Node.Name, in.Now)}
+			others[j] = other
+			others[j].Resource = other.Resource.bereft(in.Node.satellite(), in.Now)
 		}
 		pod.Others = others
 		pods[i] = pod

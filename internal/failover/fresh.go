@@ -12,7 +12,8 @@ func (in Input) freshened() Input {
 	for i, pod := range in.Pods {
 		others := make([]OtherVolume, len(pod.Others))
 		for j, other := range pod.Others {
-			others[j] = OtherVolume{Name: other.Name, Resource: other.Resource.freshened(in.Now)}
+			others[j] = other
+			others[j].Resource = other.Resource.freshened(in.Now)
 		}
 		pod.Others = others
 		pods[i] = pod

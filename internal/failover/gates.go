@@ -2,6 +2,7 @@ package failover
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -28,7 +29,7 @@ var gates = []gate{
 }
 
 func gateQuorum(s situation) (Reason, string) {
-	reason, message := fencing(s.Resource, s.Node.Name, s.witness, basisOf(s.cond.state, s.witness))
+	reason, message := fencing(s.Resource, s.Node.satellite(), s.witness, basisOf(s.cond.state, s.witness))
 	switch {
 	case reason == NoQuorum && s.cond.state == Unreachable:
 		message += ": once the node is back, set DrbdOptions/Resource/quorum to majority"
@@ -83,11 +84,24 @@ func gatePod(s situation, pod Pod) (Reason, string) {
 		return UnsafeVolume, fmt.Sprintf("the pod's volume %q may not survive a move", pod.UnsafeVolume)
 	}
 	for _, other := range pod.Others {
-		if !availableElsewhere(other.Resource, s.Node.Name, s.cond.state == Unreachable) {
+		if !fineElsewhere(other, s.Node.satellite(), s.cond.state == Unreachable) {
 			return OtherVolumeUnavailable, fmt.Sprintf("the pod's volume %s could not be used on another node", other.Name)
 		}
 	}
 	return "", ""
+}
+
+// fineElsewhere tells whether another volume of a pod does not keep it from being replaced on another node.
+func fineElsewhere(other OtherVolume, node string, gone bool) bool {
+	return other.Ephemeral || other.NFSExport || other.Shared && usedElsewhere(other.Resource, node) ||
+		availableElsewhere(other.Resource, node, gone)
+}
+
+// usedElsewhere tells whether another node that answers has R in use, with quorum and data.
+func usedElsewhere(r Resource, node string) bool {
+	return slices.ContainsFunc(r.Replicas, func(replica Replica) bool {
+		return replica.Node != node && replica.Online.is(true) && replica.InUse.is(true) && replica.Score.Known && replica.Score.Value > 0
+	})
 }
 
 // availableElsewhere tells whether R could be used on another node: by a survivor or, while A answers

@@ -24,6 +24,15 @@ func gateScenarios() map[string]scenario {
 		at(nodeB, func(r *Replica) { r.MayPromote = held(false, time.Minute) }),
 		at(nodeT, func(r *Replica) { r.MayPromote = held(false, time.Minute) }))
 
+	ofOther := func(change func(*OtherVolume)) edit {
+		return thePod(func(p *Pod) { change(&p.Others[0]) })
+	}
+	inUseElsewhere := func(score int, online bool) edit {
+		return at(nodeB, func(r *Replica) {
+			r.InUse, r.Score, r.Online = held(true, time.Minute), held(score, time.Minute), held(online, time.Minute)
+		})
+	}
+
 	blocked := func(reason Reason, edits ...edit) scenario {
 		return scenario{from: crashed, edit: edited(edits...), want: Blocked, reason: reason}
 	}
@@ -75,7 +84,25 @@ func gateScenarios() map[string]scenario {
 			from: isolated, edit: otherVolume(edited(noSurvivor, withoutTieBreaker, at(nodeB, func(r *Replica) { r.Leaving = true }))),
 			want: Blocked, reason: OtherVolumeUnavailable,
 		},
+		"a volume that is mounted by NFS moves along": open(otherVolume(noSurvivor), ofOther(func(o *OtherVolume) { o.NFSExport = true })),
+		"a generic ephemeral volume is re-created":    open(otherVolume(noSurvivor), ofOther(func(o *OtherVolume) { o.Ephemeral = true })),
+		"a shared volume that is in use elsewhere moves along": open(
+			otherVolume(edited(noSurvivor, inUseElsewhere(10102, true))), ofOther(func(o *OtherVolume) { o.Shared = true })),
+		"a volume of one node that is in use elsewhere stays": blocked(OtherVolumeUnavailable, otherVolume(edited(noSurvivor, inUseElsewhere(10102, true)))),
+		"a shared volume that nobody uses elsewhere stays": blocked(OtherVolumeUnavailable,
+			otherVolume(noSurvivor), ofOther(func(o *OtherVolume) { o.Shared = true })),
+		"a shared volume that is in use without quorum elsewhere stays": blocked(OtherVolumeUnavailable,
+			otherVolume(edited(noSurvivor, inUseElsewhere(0, true))), ofOther(func(o *OtherVolume) { o.Shared = true })),
+		"a shared volume that is in use on another node that is away stays": blocked(OtherVolumeUnavailable,
+			otherVolume(edited(noSurvivor, inUseElsewhere(10102, false))), ofOther(func(o *OtherVolume) { o.Shared = true })),
+		"a shared volume that is in use on the lost node alone stays": blocked(OtherVolumeUnavailable,
+			otherVolume(edited(noSurvivor, at(nodeA, func(r *Replica) {
+				r.Online, r.InUse, r.Score = held(true, time.Minute), held(true, time.Minute), held(10102, time.Minute)
+			}))), ofOther(func(o *OtherVolume) { o.Shared = true })),
 		"one volume of several keeps the pod": blocked(OtherVolumeUnavailable, otherVolume(func(*Input) {}), otherVolume(noSurvivor)),
+
+		"another volume is looked up by the name that LINSTOR has for the node": blocked(OtherVolumeUnavailable,
+			otherVolume(noSurvivor), func(in *Input) { in.Node.Name, in.Node.Satellite = "a.example.com", nodeA }),
 
 		"two pods that may go both go":                   open(second(func(*Pod) {})),
 		"one pod that may not go keeps the other":        blocked(SharedVolume, second(unselected)),

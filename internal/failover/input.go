@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"math"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -93,6 +94,12 @@ type Volume struct {
 type Node struct {
 	// Name is the node's name.
 	Name string
+	// Satellite is its name in LINSTOR, in lower case; empty where that is the same.
+	Satellite string
+	// Unlisted is set while LINSTOR lists no node of that name.
+	Unlisted bool
+	// LeaseGap is how long its kubelet may well take from one renewal of its Lease to the next; zero where that is no longer than usual.
+	LeaseGap time.Duration
 	// LeaseSilence is how long no renewal of the node's Lease was seen, counted from what this process
 	// saw change; meaningful only while LeaseKnown is true.
 	LeaseSilence time.Duration
@@ -110,11 +117,34 @@ type Node struct {
 	OutOfService bool
 }
 
-// leaseSilent tells whether no renewal was seen for at least d.
-func (n Node) leaseSilent(d time.Duration) bool { return n.LeaseKnown && n.LeaseSilence >= d }
+// usualGap is how long a kubelet by its defaults takes from one renewal of its Lease to the next: 10 s and up to 4 % more.
+const usualGap = 10400 * time.Millisecond
+
+// Patience is how long the node's Lease must not have been renewed to count as silent, where that is d for a kubelet that renews as
+// often as is usual.
+func (n Node) Patience(d time.Duration) time.Duration {
+	if n.LeaseGap <= usualGap {
+		return d
+	}
+	scaled := float64(d) * n.LeaseGap.Seconds() / usualGap.Seconds()
+	return time.Duration(min(scaled, math.MaxInt64/2))
+}
+
+// leaseSilent tells whether no renewal was seen for at least d, or for longer where the kubelet renews more rarely than is usual.
+func (n Node) leaseSilent(d time.Duration) bool {
+	return n.LeaseKnown && n.LeaseSilence >= n.Patience(d)
+}
 
 // leaseFresh tells whether the kubelet is known to be alive.
-func (n Node) leaseFresh(d time.Duration) bool { return n.LeaseKnown && n.LeaseSilence < d }
+func (n Node) leaseFresh(d time.Duration) bool { return n.LeaseKnown && n.LeaseSilence < n.Patience(d) }
+
+// satellite is the node's name in LINSTOR, by which its replicas are found.
+func (n Node) satellite() string {
+	if n.Satellite != "" {
+		return n.Satellite
+	}
+	return n.Name
+}
 
 // Attachment is the VolumeAttachment of the volume to A.
 type Attachment struct {
@@ -146,9 +176,11 @@ type Pod struct {
 	ResourceVersion string
 	// Created is when the pod was created, Bound when it was bound to A.
 	Created, Bound time.Time
-	// RunningSince is the start of its longest running container; zero when none runs.
+	// Started is the earliest known start of a container, of those that have ended and of init containers too; zero when none is known.
+	Started time.Time
+	// RunningSince is the start of its longest running container, init containers included; zero when none runs.
 	RunningSince time.Time
-	// HasRun is set once a container of the pod has run on A.
+	// HasRun is set once a container of the pod has run on A, an init container too: its volumes were mounted before.
 	HasRun bool
 	// ReadOnly is set when the pod mounts the claim read-only.
 	ReadOnly bool
@@ -184,6 +216,12 @@ type OtherVolume struct {
 	Name string
 	// Resource is its LINSTOR resource.
 	Resource Resource
+	// NFSExport is set where the pod mounts it by NFS: its node has no DRBD relation to it.
+	NFSExport bool
+	// Shared is set where it may be used on several nodes at a time.
+	Shared bool
+	// Ephemeral is set for a generic ephemeral volume, which is re-created with its pod.
+	Ephemeral bool
 }
 
 // Resource is a LINSTOR resource definition with all its replicas.

@@ -48,11 +48,11 @@ func RemovalOf(in Input, pod Pod) Removal {
 func (s situation) othersFenced(pod Pod) bool {
 	for _, other := range pod.Others {
 		r := other.Resource.freshened(s.Now)
-		if _, ok := r.replica(s.Node.Name); r.Known && !ok && r.hasLeft(s.Node.Name) {
+		if _, ok := r.replica(s.Node.satellite()); r.Known && !ok && r.hasLeft(s.Node.satellite()) {
 			continue
 		}
-		_, survivor := survivorOf(r, s.Node.Name)
-		if t := testimonyOn(r, s.Node.Name); !survivor || t.connected || !s.fenced(r, t) {
+		_, survivor := survivorOf(r, s.Node.satellite())
+		if t := testimonyOn(r, s.Node.satellite()); !survivor || t.connected || !s.fenced(r, t) {
 			return false
 		}
 	}
@@ -73,22 +73,22 @@ func (s situation) anyOtherWritable(pod Pod) bool {
 // resource with several volumes is 0 as soon as one of them is without quorum or data, and says nothing
 // about the others.
 func (s situation) writable(r Resource) bool {
-	replica, ok := r.replica(s.Node.Name)
+	replica, ok := r.replica(s.Node.satellite())
 	switch {
 	case !r.Known:
 		return true
-	case !ok && r.hasLeft(s.Node.Name):
+	case !ok && r.hasLeft(s.Node.satellite()):
 		return false
 	case replica.Score.Known && !replica.Gone:
 		return replica.Score.Value != 0 || r.Volumes != 1
 	default:
-		t := testimonyOn(r, s.Node.Name)
+		t := testimonyOn(r, s.Node.satellite())
 		return !t.full || !s.fenced(r, t)
 	}
 }
 
 // fenced tells whether quorum keeps A, which does not answer, from writing R.
 func (s situation) fenced(r Resource, t testimony) bool {
-	reason, _ := fencing(r, s.Node.Name, t, basisOf(Unreachable, t))
+	reason, _ := fencing(r, s.Node.satellite(), t, basisOf(Unreachable, t))
 	return reason == ""
 }

@@ -29,6 +29,12 @@ func TestRemovalOf(t *testing.T) {
 		"a pod on a node that was silent for less than 12 s goes in peace": {
 			from: crashed, edit: theLease(12*time.Second - 1), want: RemoveGracefully,
 		},
+		"a pod on a node whose kubelet renews every 30 s goes in peace after 34 s": {
+			from: crashed, edit: edited(theLease(34*time.Second), theGap(30*time.Second)), want: RemoveGracefully,
+		},
+		"a pod on a node whose kubelet renews every 30 s goes by force after 35 s": {
+			from: crashed, edit: edited(theLease(35*time.Second), theGap(30*time.Second)), want: RemoveForce,
+		},
 		"a pod on a node whose Lease nobody knows goes in peace": {
 			from: crashed, edit: func(in *Input) { in.Node.LeaseKnown = false }, want: RemoveGracefully,
 		},

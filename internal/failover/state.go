@@ -30,11 +30,13 @@ type condition struct {
 
 // stateOf reads A's state of R. The order is part of the rule: the first match wins.
 func stateOf(in Input, t testimony) condition {
-	replica, ok := in.Resource.replica(in.Node.Name)
+	replica, ok := in.Resource.replica(in.Node.satellite())
 	switch {
 	case !in.Resource.Known:
 		return condition{state: Unknown, since: in.Now}
-	case !ok && in.Resource.hasLeft(in.Node.Name):
+	case !ok && in.Node.Unlisted:
+		return condition{state: Unknown, since: in.Now}
+	case !ok && in.Resource.hasLeft(in.Node.satellite()):
 		return condition{NoReplica, in.Resource.SetSince, in.Resource.Confirmed}
 	case !ok, replica.Gone:
 		// LINSTOR forgets replicas that may be written to: an absence is no evidence.
@@ -46,7 +48,7 @@ func stateOf(in Input, t testimony) condition {
 	case replica.Online.is(true) && t.full && in.Node.leaseSilent(in.Settings.KubeletSilence):
 		// LINSTOR is known to leave dead nodes ONLINE; two independent witnesses overrule it, from the
 		// moment on when the second of them spoke.
-		silent := in.Now.Add(in.Settings.KubeletSilence - in.Node.LeaseSilence)
+		silent := in.Now.Add(in.Node.Patience(in.Settings.KubeletSilence) - in.Node.LeaseSilence)
 		return condition{Unreachable, latest(t.since, silent), in.Resource.Confirmed}
 	case !replica.Online.Known, !replica.InUse.Known, !replica.Score.Known, replica.Score.Value < 0:
 		return condition{state: Unknown, since: in.Now}

@@ -18,6 +18,24 @@ func TestStateOf(t *testing.T) {
 		"a replica with score 0 that is not in use fails its IO": {from: ioErrors, want: IOErrors},
 		"a replica with a score that is not in use is Secondary": {from: demoted, want: Secondary},
 		"a list without the node has no replica there":           {from: gone, want: NoReplica},
+		"a node that LINSTOR does not list is unknown, not one without a replica": {
+			from: gone, edit: func(in *Input) { in.Node.Unlisted = true }, want: Unknown,
+		},
+		"a node that LINSTOR does not list any more is unreachable while its replica is remembered": {
+			from: crashed, edit: func(in *Input) { in.Node.Unlisted = true }, want: Unreachable,
+		},
+		"a node is found by the name that LINSTOR has for it": {
+			from: isolated, edit: func(in *Input) { in.Node.Name, in.Node.Satellite = "a.example.com", nodeA }, want: PrimaryWithoutQuorum,
+		},
+		"a kubelet that renews every 30 s is not silent after 57 s": {
+			from: isolated, edit: edited(theLease(57*time.Second), theGap(30*time.Second)), want: PrimaryWithoutQuorum,
+		},
+		"a kubelet that renews every 30 s is silent after 58 s": {
+			from: isolated, edit: edited(theLease(58*time.Second), theGap(30*time.Second)), want: Unreachable,
+		},
+		"a kubelet that renews every 5 s is silent when every other one is": {
+			from: isolated, edit: edited(theLease(20*time.Second), theGap(5*time.Second)), want: Unreachable,
+		},
 		"a list that was never read says nothing of an absent replica": {
 			from: gone, edit: func(in *Input) { in.Resource.Known = false }, want: Unknown,
 		},

@@ -22,8 +22,8 @@ type situation struct {
 }
 
 func assess(in Input) situation {
-	s := situation{Input: in, witness: testimonyOn(in.Resource, in.Node.Name)}
-	s.survives, s.survivor = survivorOf(in.Resource, in.Node.Name)
+	s := situation{Input: in, witness: testimonyOn(in.Resource, in.Node.satellite())}
+	s.survives, s.survivor = survivorOf(in.Resource, in.Node.satellite())
 	s.cond = stateOf(in, s.witness)
 	return s
 }
@@ -79,7 +79,7 @@ func rulePrimaryHealthy(s situation) (finding, bool) {
 }
 
 func ruleNoSurvivor(s situation) (finding, bool) {
-	if node := runsWithoutQuorum(s.Resource, s.Node.Name); node != "" && !s.survivor {
+	if node := runsWithoutQuorum(s.Resource, s.Node.satellite()); node != "" && !s.survivor {
 		return finding{
 			reason:  NoQuorum,
 			message: "node " + node + " may promote the resource without a majority: it runs without quorum, whatever LINSTOR shows",
@@ -129,7 +129,7 @@ func ruleForcedIOErrors(s situation) (finding, bool) {
 	if s.cond.state != IOErrors {
 		return finding{}, false
 	}
-	replica, _ := s.Resource.replica(s.Node.Name)
+	replica, _ := s.Resource.replica(s.Node.satellite())
 	if !s.started() || replica.LastInUse.IsZero() || replica.LastInUse.Before(s.workloadSince()) {
 		return s.notInUse(), true
 	}
@@ -158,7 +158,7 @@ func ruleSecondary(s situation) (finding, bool) {
 	if s.cond.state != Secondary {
 		return finding{}, false
 	}
-	replica, _ := s.Resource.replica(s.Node.Name)
+	replica, _ := s.Resource.replica(s.Node.satellite())
 	switch {
 	case !s.started():
 		return s.notInUse(), true
@@ -227,14 +227,20 @@ func (s situation) readOnly() bool {
 	return len(s.Pods) > 0
 }
 
-// mountedSince tells whether a container that runs now ran already when the volume was last in use.
+// mountedSince tells whether a pod of which a container runs now had started one already when the volume was last in use.
 func (s situation) mountedSince(lastInUse time.Time) bool {
 	for _, pod := range s.Pods {
-		if !pod.ReadOnly && !pod.RunningSince.IsZero() && !pod.RunningSince.After(lastInUse) {
+		if !pod.ReadOnly && !pod.RunningSince.IsZero() && pod.startedBy(lastInUse) {
 			return true
 		}
 	}
 	return false
+}
+
+// startedBy tells whether a container of the pod, not necessarily one that runs now, had started by then.
+func (p Pod) startedBy(at time.Time) bool {
+	by := func(started time.Time) bool { return !started.IsZero() && !started.After(at) }
+	return by(p.Started) || by(p.RunningSince)
 }
 
 func (s situation) demotedGrace() time.Duration {

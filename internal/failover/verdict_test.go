@@ -103,8 +103,17 @@ func verdictScenarios() map[string]scenario {
 		"a Secondary under a container that started after the volume was in use is not lost": {
 			from: demoted, edit: thePod(func(p *Pod) { p.RunningSince = ago(59 * time.Second) }), want: NotLost, reason: VolumeUnused,
 		},
+		"a Secondary under a container that started after another had used the volume is lost": {
+			from: demoted, edit: thePod(func(p *Pod) { p.Started, p.RunningSince = ago(time.Hour), ago(59*time.Second) }), want: Lost, reason: Demoted,
+		},
 		"a Secondary under a pod without a running container is not lost": {
 			from: demoted, edit: thePod(func(p *Pod) { p.RunningSince = time.Time{} }), want: NotLost, reason: VolumeUnused,
+		},
+		"a Secondary under a pod whose containers have ended is not lost": {
+			from: demoted, edit: thePod(func(p *Pod) { p.Started, p.RunningSince = ago(time.Hour), time.Time{} }), want: NotLost, reason: VolumeUnused,
+		},
+		"a Secondary on a node whose kubelet renews every 30 s is lost after 29 s of silence": {
+			from: demoted, edit: edited(theLease(29*time.Second), theGap(30*time.Second)), want: Lost, reason: Demoted,
 		},
 		"a Secondary that was never in use is not lost": {
 			from: demoted, edit: at(nodeA, func(r *Replica) { r.LastInUse = time.Time{} }), want: NotLost, reason: VolumeUnused,

@@ -23,6 +23,9 @@ func (s *Store) ApplyEvent(ev PromotionEvent, at time.Time) (known, changed bool
 	before := replica.mayPromoteFact()
 	after := observe(before, ev.MayPromote, instant(at))
 	replica.mayPromote, replica.mayPromoteConfirmed = keep(after), stampOf(after.Confirmed)
+	if ev.MayPromote == nil {
+		replica.reporting = stampOf(at) // no list may show that its satellite said nothing for a moment
+	}
 	changed = !same(before, after)
 	if changed && len(e.undecided) < maxUndecided {
 		e.undecided = append(e.undecided, at)
@@ -271,7 +274,7 @@ func (s *Store) update(e *entry, list []wireResource, at span) {
 		}
 		if stampOf(at.start) >= replica.read {
 			s.take(replica, r, at)
-			e.meet(replica, s.isOnline(node), at)
+			e.meet(replica, s.isOnline(node), s.events, at)
 			if replica.reports.value && !s.isOnline(node) {
 				s.early = stampOf(at.end)
 			}

@@ -68,7 +68,8 @@ func (n *nodeEntry) take(w wireNode, at span) {
 	n.Satellite = w.Type != nodeTypeController && w.Type != nodeTypeAuxiliary
 	n.Leaving = anyFlag(w.Flags, flagDelete, flagEvicted)
 	switch {
-	case !isTrue(n.Online):
+	case !n.Online.Known:
+	case !n.Online.Value:
 		n.away = stampOf(at.start)
 	default:
 		n.LastOnline = at.start

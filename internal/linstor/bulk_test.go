@@ -38,7 +38,7 @@ func inCrowd(t *testing.T, many int, story func(t *testing.T, fake *fakeLinstor,
 			feed.store.Alive(node.Name, time.Now())
 		}
 		settle(beginAfter + 2*time.Second) // so that it is known what the nodes run
-		clear(fake.requests)
+		fake.forget()
 		story(t, fake, feed)
 	})
 }
@@ -140,7 +140,7 @@ func TestThousandPollsEverySecondKeepAllClocksRunning(t *testing.T) {
 			settle(time.Second)
 		}
 		begin := time.Now()
-		clear(fake.requests)
+		fake.forget()
 		for range 20 {
 			pollAll(feed, many)
 			settle(time.Second)
@@ -183,7 +183,7 @@ func TestOfManyReadingsAtATimeOnlyAFewAreAlone(t *testing.T) {
 						return false
 					}
 				})
-				clear(fake.requests)
+				fake.forget()
 				read(t, feed)
 				settle(500 * time.Millisecond)
 				lists, definitions := fake.singles(), fake.singleDefinitions()
@@ -280,7 +280,7 @@ func TestABulkReadThatHangsHoldsUpNobody(t *testing.T) {
 		settle(bulkPauseMax)
 		pollAll(feed, many)
 		settle(2 * bulkPause)
-		clear(fake.requests)
+		fake.forget()
 		pollAll(feed, many)
 		settle(300 * time.Millisecond)
 		if fake.count(bulkLists) < 3 {
@@ -462,7 +462,7 @@ func TestABulkRequestFitsIntoOneHeader(t *testing.T) {
 			}
 		})
 		settle(defaultResyncInterval)
-		clear(fake.requests)
+		fake.forget()
 		for _, name := range feed.store.Names() {
 			feed.Poll(name)
 		}

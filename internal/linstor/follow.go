@@ -46,6 +46,7 @@ func (f *Feed) follow(parent context.Context) error {
 	})
 	select {
 	case <-sent:
+		f.store.hears(time.Now())
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -64,7 +64,7 @@ type replicaEntry struct {
 	lastInUse stamp
 	// listed is the end of the list that brought the replica; 0 for one that the first list of the resource had.
 	listed stamp
-	// reporting is since when each list has had a state of it.
+	// reporting is since when each list has had a state of it, and no event said that there is none.
 	reporting stamp
 	// peers are those that it has reported a connection to.
 	peers []reportedPeer

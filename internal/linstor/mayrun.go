@@ -241,38 +241,24 @@ type reportedPeer struct {
 	node string
 	// first is the end of the list that first told of it.
 	first stamp
-	// missing is the end of the first list of several that did not; 0 where the last one did.
-	missing stamp
 }
 
-// forgetPeer is how far two lists lie apart, at least, that show that a replica no longer has a connection to a peer. After a
-// reconnect the connections are listed in part for 0.1 s.
-const forgetPeer = 2 * time.Second
+// steady is for how long a replica must have reported for its list of connections to be whole: after a reconnect it is listed in part
+// for 0.1 s. An event tells of that.
+const steady = 2 * time.Second
 
 // meet takes over which connections a replica reports. A connection counts as new again once it was seen to be gone: its peer is not
-// listed any more, and an ONLINE node reported others without it for a while.
-func (e *entry) meet(r *replicaEntry, online bool, at span) {
+// listed any more, and an ONLINE node that had reported for a while did so without it. events is since when no event was missed.
+func (e *entry) meet(r *replicaEntry, online bool, events stamp, at span) {
 	for _, c := range r.connections {
-		i := slices.IndexFunc(r.peers, func(p reportedPeer) bool { return p.node == c.peer })
-		if i < 0 {
+		if !slices.ContainsFunc(r.peers, func(p reportedPeer) bool { return p.node == c.peer }) {
 			r.peers = append(r.peers, reportedPeer{node: c.peer, first: stampOf(at.end)})
-			continue
-		}
-		r.peers[i].missing = 0
-	}
-	r.peers = slices.DeleteFunc(r.peers, func(p reportedPeer) bool {
-		return p.missing != 0 && online && r.reports.value && stampOf(at.start)-p.missing >= stamp(forgetPeer) && !r.lists(p.node) && e.replica(p.node) == nil
-	})
-	for i := range r.peers {
-		p := &r.peers[i]
-		switch {
-		case r.lists(p.node):
-		case !online || !r.reports.value || e.replica(p.node) != nil:
-			p.missing = 0
-		case p.missing == 0:
-			p.missing = stampOf(at.end)
 		}
 	}
+	if !online || !r.reports.value || stampOf(at.start)-max(r.reporting, events) < stamp(steady) {
+		return
+	}
+	r.peers = slices.DeleteFunc(r.peers, func(p reportedPeer) bool { return !r.lists(p.node) && e.replica(p.node) == nil })
 }
 
 // lists tells whether the last list had a connection to a peer.

@@ -27,6 +27,8 @@ type Store struct {
 	// controller is the level of the controller's properties.
 	controller     level
 	controllerRead span
+	// events is since when no event was missed.
+	events stamp
 	// early is when a replica last reported whose node was not known to be ONLINE.
 	early stamp
 	// complete is set once everything was read: what comes then is new.

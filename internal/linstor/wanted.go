@@ -94,6 +94,13 @@ func (s *Store) Alive(node string, at time.Time) {
 	}
 }
 
+// hears notes that events are heard from now on.
+func (s *Store) hears(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = stampOf(at)
+}
+
 // announceFor is how long after the first list of a replica an event of it still counts as its first word.
 const announceFor = 10 * time.Second
 

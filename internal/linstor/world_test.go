@@ -40,7 +40,7 @@ func newWorld(t *testing.T, quorum string, replicas ...string) *world {
 		storeTest: newStoreTest(), t: t, quorum: quorum,
 		replicas: map[string]*inWorld{}, nodes: map[string]string{}, silent: map[string]bool{},
 	}
-	for _, node := range []string{"a", "b", "c", "d"} {
+	for _, node := range []string{"a", "b", "c", "d", "e"} {
 		w.nodes[node] = statusOnline
 	}
 	w.applyControllerProps(nil, w.read(0))
@@ -226,6 +226,11 @@ func (w *world) says(node string) {
 	w.ApplyEvent(ev, w.at(w.now))
 }
 
+// absent is an event by which LINSTOR knows nothing of a replica any more, if only for a moment.
+func (w *world) absent(node string) {
+	w.ApplyEvent(PromotionEvent{Resource: "R", Node: node}, w.at(w.now))
+}
+
 // set is a definition's setting of its quorum by a person.
 func (w *world) set(quorum string) { w.quorum, w.byUser = quorum, true }
 
@@ -284,4 +289,26 @@ func settingsOf(text string) []failover.Setting {
 		all = append(all, s)
 	}
 	return all
+}
+
+// story is what happens in a world, with what nodes may run in between.
+type story map[string]func(w *world)
+
+// run tells each story of a world of its own.
+func (s story) run(t *testing.T, begin func(t *testing.T) *world) {
+	t.Helper()
+	for name, tell := range s {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tell(begin(t))
+		})
+	}
+}
+
+// worldOf begins a story where it is known what the nodes run.
+func worldOf(quorum string, replicas ...string) func(*testing.T) *world {
+	return func(t *testing.T) *world {
+		t.Helper()
+		return knownWorld(t, quorum, replicas...)
+	}
 }

@@ -8,7 +8,8 @@ const (
 	haltFile     = "controllers/halt.go"
 	inUseFile    = "controllers/volumes_in_use.go"
 	keepAwayFile = "controllers/keepaway.go"
-	kubeletsFile = "controllers/kubelets.go"
+	claimsFile   = "controllers/claims.go"
+	leaseFile    = "controllers/lease.go"
 	podsFile     = "controllers/pods.go"
 	removalFile  = "controllers/failover_removal.go"
 )
@@ -62,7 +63,7 @@ var edits = []edit{
 	},
 	{
 		"only selected pods are looked at before a removal", confirmFile,
-		"if «uses(&all[i], claimOf(pv))» {", "(… && (!mutantIs(§) || all[i].Labels[\"linstor.csi.linbit.com/on-storage-lost\"] == \"remove\"))",
+		"if «uses(&all[i], claims)» {", "(… && (!mutantIs(§) || all[i].Labels[\"linstor.csi.linbit.com/on-storage-lost\"] == \"remove\"))",
 	},
 	{
 		"the attachment is taken from the cache before a removal", confirmFile,
@@ -136,7 +137,15 @@ var edits = []edit{
 	},
 	{
 		"pods that do not use the volume count", confirmFile,
-		"if «uses(&all[i], claimOf(pv))» {", "(… || mutantIs(§))",
+		"if «uses(&all[i], claims)» {", "(… || mutantIs(§))",
+	},
+	{
+		"a volume that was released is the claim's", claimsFile,
+		"«pv.Status.Phase != corev1.VolumeBound»", "(… && !mutantIs(§))",
+	},
+	{
+		"the claim is not read where it may be another's", claimsFile,
+		"return «claim.UID == ref.UID && claim.Spec.VolumeName == pv.Name», nil", "(… || mutantIs(§))",
 	},
 	{
 		"every pod is selected", podsFile, "Selected:  «selector.Matches(labels.Set(pod.Labels))»,", "(… || mutantIs(§))",
@@ -176,7 +185,7 @@ var edits = []edit{
 
 	// Clocks of our own.
 	{
-		"a Lease is judged by the kubelet's clock", kubeletsFile,
-		"leaseSeen{renewed: renewed, seen: «k.clock.Now()»}", "mutantInstead(§, renewed, …)",
+		"a Lease is judged by the kubelet's clock", leaseFile,
+		"leaseSeen{renewed: renewed, seen: «now»,", "mutantInstead(§, renewed, …)",
 	},
 }

@@ -29,9 +29,9 @@ var targets = []target{
 	{
 		folder: "controllers",
 		only: []string{
-			"attachments.go", "confirm.go", "crowd.go", "crowd_removal.go", "failover_actions.go", "failover_controller.go",
+			"attachments.go", "claims.go", "confirm.go", "crowd.go", "crowd_removal.go", "failover_actions.go", "failover_controller.go",
 			"failover_detach.go", "failover_removal.go", "gather.go", "halt.go", "indexes.go", "keepaway.go", "keepaway_controller.go",
-			"kubelets.go", "losses.go", "pods.go", "volumes_in_use.go",
+			"kubelets.go", "lease.go", "losses.go", "pods.go", "satellites.go", "volumes_in_use.go",
 		},
 		skip: []string{
 			"tell",                   // words

@@ -50,7 +50,7 @@ func (w writer) deletePod(ctx context.Context, pod *corev1.Pod, asked *int64) er
 		started := pod.DeletionTimestamp.Add(-time.Duration(left) * time.Second)
 		pod.DeletionTimestamp = new(metav1.NewTime(started.Add(time.Duration(grace) * time.Second)))
 	} else {
-		pod.DeletionTimestamp = new(metav1.NewTime(now().Add(time.Duration(grace) * time.Second)))
+		pod.DeletionTimestamp = new(metav1.NewTime(w.Now().Add(time.Duration(grace) * time.Second)))
 	}
 	pod.DeletionGracePeriodSeconds = &grace
 

@@ -78,6 +78,7 @@ type Model struct {
 	listeners  []*func(Change)
 	changes    []Change
 	delivering bool
+	ahead      time.Duration
 }
 
 // New returns an API without objects.
@@ -266,5 +267,23 @@ func notFound(o client.Object, name string) error {
 	return apierrors.NewNotFound(resourceOf(o).GroupResource(), name)
 }
 
-// now is the present time as the API keeps it.
-func now() metav1.Time { return metav1.NewTime(time.Now().Truncate(time.Second)) }
+// SetClock lets the API's clock be ahead by so much from now on.
+func (m *Model) SetClock(ahead time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ahead = ahead
+}
+
+// Clock is how far the API's clock is ahead.
+func (m *Model) Clock() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ahead
+}
+
+// Now is the time by the API's clock, in whole seconds.
+func (m *Model) Now() metav1.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return metav1.NewTime(time.Now().Add(m.ahead).Truncate(time.Second))
+}

@@ -35,6 +35,10 @@ type View struct {
 	relisted []Update // known to the View, and not told yet
 	paused   bool
 	draining bool
+	// started is closed once the View has listed everything for the first time; nil means that it has.
+	started chan struct{}
+	// untold is set when what the View has must be told again once it is no longer paused.
+	untold bool
 }
 
 // Update is one change of a View; Old or New is nil for an object that was not or is no longer in it.
@@ -74,6 +78,9 @@ func (v *View) OnUpdate(f func(Update)) (stop func()) {
 	v.handlers = append(v.handlers, key)
 	var present []client.Object
 	for _, indexer := range v.kinds {
+		if v.started != nil {
+			break // it comes with the first list
+		}
 		for _, o := range indexer.List() {
 			present = append(present, o.(client.Object))
 		}
@@ -89,6 +96,41 @@ func (v *View) OnUpdate(f func(Update)) (stop func()) {
 	}
 }
 
+// StartLate lets the View begin only after a while, like informers whose first list takes its time: until then it tells nothing,
+// and whoever reads from it waits.
+func (v *View) StartLate(d time.Duration) {
+	started := make(chan struct{})
+	v.mu.Lock()
+	v.started = started
+	v.mu.Unlock()
+	time.AfterFunc(d, func() {
+		v.mu.Lock()
+		v.started, v.untold = nil, true
+		paused := v.paused
+		v.mu.Unlock()
+		close(started)
+		if !paused {
+			v.Resume()
+		}
+	})
+}
+
+// wait waits until the View has started.
+func (v *View) wait(ctx context.Context) error {
+	v.mu.Lock()
+	started := v.started
+	v.mu.Unlock()
+	if started == nil {
+		return nil
+	}
+	select {
+	case <-started:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // Pause lets the View see nothing more, like a watch that is dead and does not know it.
 func (v *View) Pause() {
 	v.mu.Lock()
@@ -100,7 +142,13 @@ func (v *View) Pause() {
 func (v *View) Resume() {
 	v.mu.Lock()
 	v.paused = false
+	untold := v.untold && v.started == nil
+	v.untold = v.untold && !untold
 	v.mu.Unlock()
+	if untold {
+		v.Relist()
+		return
+	}
 	v.drain()
 }
 
@@ -177,7 +225,7 @@ func (v *View) next() (Update, bool) {
 		v.relisted = v.relisted[1:]
 		return update, true
 	}
-	if len(v.queue) == 0 || v.paused || time.Since(v.queue[0].Time) < v.lag {
+	if len(v.queue) == 0 || v.paused || v.started != nil || time.Since(v.queue[0].Time) < v.lag {
 		return Update{}, false
 	}
 	c := v.queue[0]
@@ -238,7 +286,10 @@ func (v *View) IndexField(_ context.Context, o client.Object, field string, extr
 }
 
 // Get reads one object from the cache.
-func (v *View) Get(_ context.Context, key client.ObjectKey, out client.Object, _ ...client.GetOption) error {
+func (v *View) Get(ctx context.Context, key client.ObjectKey, out client.Object, _ ...client.GetOption) error {
+	if err := v.wait(ctx); err != nil {
+		return err
+	}
 	v.mu.Lock()
 	found, ok, err := v.kind(kindOf(out)).GetByKey(keyOf(key.Namespace, key.Name))
 	v.mu.Unlock()
@@ -254,7 +305,10 @@ func (v *View) Get(_ context.Context, key client.ObjectKey, out client.Object, _
 }
 
 // List reads objects from the cache, sorted by name. It knows namespaces, label selectors and one indexed field.
-func (v *View) List(_ context.Context, out client.ObjectList, opts ...client.ListOption) error {
+func (v *View) List(ctx context.Context, out client.ObjectList, opts ...client.ListOption) error {
+	if err := v.wait(ctx); err != nil {
+		return err
+	}
 	options := new(client.ListOptions).ApplyOptions(opts)
 	gvk, err := apiutil.GVKForObject(out, scheme.Scheme)
 	if err != nil {

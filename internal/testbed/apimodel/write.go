@@ -99,7 +99,7 @@ func (w writer) podsOn(node string, list *corev1.PodList) error {
 func (w writer) create(ctx context.Context, store client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 	return w.write(ctx, requestFor(w.actor, VerbCreate, o, false), o, func(client.Object) error {
 		o.SetUID(w.nextUID())
-		o.SetCreationTimestamp(now())
+		o.SetCreationTimestamp(w.Now())
 		switch o := o.(type) {
 		case *corev1.Pod:
 			o.Status = corev1.PodStatus{Phase: corev1.PodPending}

@@ -46,8 +46,10 @@ var missedElsewhere = []verb{
 	{"", "storage.k8s.io", "volumeattachments", "delete"},
 	{"", "storage.k8s.io", "volumeattachments", "get"},
 	{"", "storage.k8s.io", "volumeattachments", "patch"},
-	// TestACrowdMovesWithoutThePermissionToGetPods.
+	// TestACrowdMovesWithoutThePermissionToGetPods, TestPodsThatMayNotBeReadOneByOneAreListed.
 	{"", "", "pods", "get"},
+	// TestAClaimThatCannotBeReadIsTold.
+	{"", "", "persistentvolumeclaims", "get"},
 	// TestEventsThatCannotBeWritten.
 	{"", "events.k8s.io", "events", "create"},
 	{"", "events.k8s.io", "events", "patch"},

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -126,6 +127,36 @@ func (p *process) reading(a *act, resource string) (reading, bool) {
 	return r, time.Since(r.at) <= failover.MaxAge
 }
 
+// basis is what a deletion rests on, as it is when the request is sent: the API may take its time.
+type basis struct {
+	readings map[string]reading // by resource, those that are fresh
+	stale    map[string]time.Time
+	reason   failover.Reason
+	// listed is set if the pod was in a live list a moment before.
+	listed bool
+}
+
+// basis returns what the act rests on that ctx belongs to.
+func (p *process) basis(ctx context.Context, volumes []Volume, pod *corev1.Pod, options *client.DeleteOptions) basis {
+	b := basis{readings: make(map[string]reading), stale: make(map[string]time.Time)}
+	p.acts.of(ctx, func(a *act) {
+		for _, v := range volumes {
+			if r, ok := p.reading(a, v.Resource()); ok {
+				b.readings[v.Resource()] = r
+			} else {
+				b.stale[v.Resource()] = r.at
+			}
+		}
+		if pod == nil {
+			return
+		}
+		b.reason = a.reasons[pod.UID]
+		uid := options.Preconditions
+		b.listed = uid != nil && uid.UID != nil && time.Since(p.acts.pods[*uid.UID]) <= failover.MaxAge
+	})
+	return b
+}
+
 // writers returns the nodes that can write a resource now.
 func (w *world) writers(resource string) map[string]bool {
 	nodes := make(map[string]bool)
@@ -143,7 +174,34 @@ type auditedClient struct {
 	process *process
 }
 
+// send lets a write wait while the process is frozen, and what waits for that write happen. What is late by then is not sent.
+func (p *process) send(ctx context.Context, verb string, o client.Object) error {
+	p.world.auditWrite(o)
+	if err := p.freezer.wait(ctx); err != nil {
+		return err
+	}
+	if err := late(ctx); err != nil {
+		return err
+	}
+	_, kind, _ := strings.Cut(fmt.Sprintf("%T", o), ".")
+	p.world.arrivesNow(verb + " " + kind)
+	return nil
+}
+
+func (c *auditedClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if err := c.process.freezer.wait(ctx); err != nil {
+		return err
+	}
+	if err := c.Client.Get(ctx, key, o, opts...); err != nil {
+		return err
+	}
+	return c.process.freezer.wait(ctx)
+}
+
 func (c *auditedClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if err := c.process.freezer.wait(ctx); err != nil {
+		return err
+	}
 	asked := time.Now()
 	if err := c.Client.List(ctx, list, opts...); err != nil {
 		return err
@@ -151,12 +209,14 @@ func (c *auditedClient) List(ctx context.Context, list client.ObjectList, opts .
 	if pods, ok := list.(*corev1.PodList); ok {
 		c.process.acts.listed(asked, pods.Items)
 	}
-	return nil
+	return c.process.freezer.wait(ctx)
 }
 
 func (c *auditedClient) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 	w := c.process.world
-	w.auditWrite(o)
+	if err := c.process.send(ctx, "patch", o); err != nil {
+		return err
+	}
 	if va, ok := o.(*storagev1.VolumeAttachment); ok {
 		data, err := patch.Data(va)
 		w.must(err)
@@ -191,7 +251,9 @@ func (c *auditedClient) Status() client.SubResourceWriter {
 
 func (c *auditedClient) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
 	w := c.process.world
-	w.auditWrite(o)
+	if err := c.process.send(ctx, "delete", o); err != nil {
+		return err
+	}
 	options := new(client.DeleteOptions).ApplyOptions(opts)
 	switch o := o.(type) {
 	case *corev1.Pod:
@@ -199,13 +261,14 @@ func (c *auditedClient) Delete(ctx context.Context, o client.Object, opts ...cli
 		if err := w.oracle.Get(ctx, client.ObjectKeyFromObject(o), &pod); err != nil {
 			return c.Client.Delete(ctx, o, opts...)
 		}
+		basis := c.process.basis(ctx, w.volumesOf(&pod), &pod, options)
 		err := c.Client.Delete(ctx, o, opts...)
-		if err == nil && pod.Labels[componentLabel] != "" {
+		switch {
+		case err != nil:
+		case pod.Labels[componentLabel] != "":
 			w.auditRecovery(&pod, options)
-			return nil
-		}
-		if err == nil {
-			c.process.acts.of(ctx, func(a *act) { w.auditRemoval(c.process, a, &pod, options) })
+		default:
+			w.auditRemoval(basis, &pod, options)
 		}
 		return err
 	case *storagev1.VolumeAttachment:
@@ -213,11 +276,12 @@ func (c *auditedClient) Delete(ctx context.Context, o client.Object, opts ...cli
 		if err := w.oracle.Get(ctx, client.ObjectKeyFromObject(o), &va); err != nil {
 			return c.Client.Delete(ctx, o, opts...)
 		}
-		users := w.users(ctx, va.Spec.NodeName, *va.Spec.Source.PersistentVolumeName)
+		v := w.volumeNamed(*va.Spec.Source.PersistentVolumeName)
+		users, basis := w.users(ctx, va.Spec.NodeName, v.Handle), c.process.basis(ctx, []Volume{v}, nil, nil)
 		err := c.Client.Delete(ctx, o, opts...)
 		if err == nil {
 			w.count("attachment deleted")
-			c.process.acts.of(ctx, func(a *act) { w.auditDetach(c.process, a, &va, users) })
+			w.auditDetach(basis, v, &va, users)
 		}
 		return err
 	}
@@ -233,7 +297,9 @@ type auditedStatus struct {
 
 func (s *auditedStatus) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 	w := s.process.world
-	w.auditWrite(o)
+	if err := s.process.send(ctx, "patch", o); err != nil {
+		return err
+	}
 	data, err := patch.Data(o)
 	w.must(err)
 	if patch.Type() == types.JSONPatchType {
@@ -269,7 +335,8 @@ func (s *auditedStatus) release(
 	}
 	var node corev1.Node
 	w.must(w.oracle.Get(ctx, client.ObjectKeyFromObject(o), &node))
-	var released, inUse []string
+	var released []string
+	var inUse []user
 	for _, name := range node.Status.VolumesInUse {
 		if !slices.Contains(left, name) {
 			released = append(released, string(name))

@@ -48,10 +48,35 @@ type faults struct {
 	damaged map[string]bool
 	// mounts counts how often a volume was closed under its pod, by resource and node.
 	mounts map[place]int
+	// byPerson are those of which a person has set the quorum; returned is when a satellite was heard again last.
+	byPerson map[string]bool
+	returned map[string]time.Time
+	// shown is what LINSTOR has wanted of each resource; forgotten is when the last process ended that knew of a change.
+	shown     map[string][]shown
+	forgotten map[string]time.Time
+	// failedAgain are replicas whose adjust failed after a reconnect too, or was late; late are nodes where it is.
+	failedAgain map[place]bool
+	late        map[string]bool
+	// changedAt is when somebody has done so last.
+	changedAt map[string]time.Time
+	// adjusts are the replicas whose adjusts fail; saved is LINSTOR's database of before.
+	adjusts map[place]bool
+	saved   *linstorsim.Snapshot
 	// migrations are the second pods of live migrations by volume.
 	migrations map[string]string
 	// migrated are the volumes that ever had one.
 	migrated map[string]bool
+	// troubles are what the controllers' requests to the API meet, by the deed that began it.
+	troubles map[Deed]trouble
+	// troubleEnded is when the last of them ended.
+	troubleEnded time.Time
+	// machines are the nodes that are frozen, replaced is a leader that does not know yet that it no longer is one.
+	machines map[string]bool
+	replaced *process
+	// arrivals are the workloads of which a pod arrives at the controller's next write, by verb and kind.
+	arrivals map[string]string
+	// forced are the resources on the nodes from which a person has removed a pod by force.
+	forced map[place]bool
 }
 
 func newFaults() faults {
@@ -59,13 +84,14 @@ func newFaults() faults {
 		frozen: make(map[string]bool), silent: make(map[string]time.Time), kubelet: make(map[string]bool),
 		linstorUp: time.Now(), changed: make(map[string]bool), damaged: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
 		migrated: make(map[string]bool), evicted: make(map[string]bool),
+		shown: make(map[string][]shown), forgotten: make(map[string]time.Time), failedAgain: make(map[place]bool), late: make(map[string]bool), byPerson: make(map[string]bool), returned: make(map[string]time.Time), changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), arrivals: make(map[string]string), forced: make(map[place]bool),
 	}
 }
 
 // onNode is what happens to a node.
 var onNode = map[Deed]func(w *world, node string){
-	Crash:             func(w *world, node string) { w.Crash(node) },
-	Return:            func(w *world, node string) { w.Return(node) },
+	Crash:             func(w *world, node string) { w.Crash(w.kube(node)) },
+	Return:            func(w *world, node string) { w.Return(w.kube(node)) },
 	Isolate:           func(w *world, node string) { w.Linstor.Isolate(node); w.cutKubelet(node, true) },
 	Rejoin:            (*world).rejoin,
 	IsolateDRBD:       func(w *world, node string) { w.DRBD.Isolate(node) },
@@ -82,34 +108,37 @@ var onNode = map[Deed]func(w *world, node string){
 	ShutdownUntaint:   func(w *world, node string) { w.taint(node, false) },
 	Evict:             func(w *world, node string) { w.evict(node, true) },
 	RestoreNode:       func(w *world, node string) { w.evict(node, false) },
+	FreezeMachine:     func(w *world, node string) { w.freezeMachine(node, true) },
+	ThawMachine:       func(w *world, node string) { w.freezeMachine(node, false) },
 }
 
 // onLinstor is what happens to LINSTOR as a whole.
 var onLinstor = map[Deed]func(w *world, s Step){
-	StopLinstor:    func(w *world, _ Step) { w.linstorDown = true; w.Linstor.Stop() },
-	StartLinstor:   func(w *world, _ Step) { w.linstorDown, w.linstorUp = false, time.Now(); w.Linstor.Start() },
-	RestartLinstor: func(w *world, _ Step) { w.linstorDown, w.linstorUp = false, time.Now(); w.Linstor.Restart() },
-	SlowLinstor:    func(w *world, s Step) { w.answer.Store(int64(s.For)) },
-	FastLinstor:    func(w *world, _ Step) { w.answer.Store(0) },
-	DropStreams:    func(w *world, _ Step) { w.Linstor.DropStreams() },
-	ResetStreams:   func(w *world, _ Step) { w.Linstor.ResetStreams() },
-	SilenceStreams: func(w *world, _ Step) { w.silenced = time.Now(); w.Linstor.SilenceStreams() },
-	Replay:         func(w *world, _ Step) { w.subscribe() },
-	CutLink:        func(w *world, s Step) { w.DRBD.CutLink(s.Node, s.Peer) },
-	HealLink:       func(w *world, s Step) { w.DRBD.HealLink(s.Node, s.Peer) },
-	CutResource:    func(w *world, s Step) { w.DRBD.CutResourceLink(w.resource(s.On), s.Node, s.Peer) },
-	HealResource:   func(w *world, s Step) { w.DRBD.HealResourceLink(w.resource(s.On), s.Node, s.Peer) },
-	SetQuorum:      (*world).setQuorum,
-	RemoveReplica:  (*world).removeReplica,
-	FailDisk:       (*world).failDisk,
-	ReplaceDisk:    func(w *world, s Step) { w.replaceDisk(w.resource(s.On), s.Node) },
-	CloseVolume:    (*world).closeVolume,
-	OpenVolume:     (*world).openVolume,
-	FailAPI:        func(w *world, _ Step) { w.failAPI(true) },
-	RecoverAPI:     func(w *world, _ Step) { w.failAPI(false) },
-	ChangeLeader:   func(w *world, _ Step) { w.changeLeader() },
-	DeletePod:      func(w *world, s Step) { w.deletePod(s.On) },
-	ForceDeletePod: func(w *world, s Step) { w.deletePod(s.On, client.GracePeriodSeconds(0)) },
+	StopLinstor:      func(w *world, _ Step) { w.linstorDown = true; w.Linstor.Stop() },
+	StartLinstor:     func(w *world, _ Step) { w.linstorDown, w.linstorUp = false, time.Now(); w.Linstor.Start() },
+	RestartLinstor:   func(w *world, _ Step) { w.linstorDown, w.linstorUp = false, time.Now(); w.Linstor.Restart() },
+	SlowLinstor:      func(w *world, s Step) { w.answer.Store(int64(s.For)) },
+	FastLinstor:      func(w *world, _ Step) { w.answer.Store(0) },
+	DropStreams:      func(w *world, _ Step) { w.Linstor.DropStreams() },
+	ResetStreams:     func(w *world, _ Step) { w.Linstor.ResetStreams() },
+	SilenceStreams:   func(w *world, _ Step) { w.silenced = time.Now(); w.Linstor.SilenceStreams() },
+	Replay:           func(w *world, _ Step) { w.subscribe() },
+	CutLink:          func(w *world, s Step) { w.DRBD.CutLink(s.Node, s.Peer) },
+	HealLink:         func(w *world, s Step) { w.DRBD.HealLink(s.Node, s.Peer) },
+	CutResource:      func(w *world, s Step) { w.DRBD.CutResourceLink(w.resource(s.On), s.Node, s.Peer) },
+	HealResource:     func(w *world, s Step) { w.DRBD.HealResourceLink(w.resource(s.On), s.Node, s.Peer) },
+	ResetConnections: func(w *world, s Step) { w.DRBD.ResetConnections(s.Node, s.Peer) },
+	SetQuorum:        (*world).setQuorum,
+	RemoveReplica:    (*world).removeReplica,
+	FailDisk:         (*world).failDisk,
+	ReplaceDisk:      func(w *world, s Step) { w.replaceDisk(w.resource(s.On), s.Node) },
+	CloseVolume:      (*world).closeVolume,
+	OpenVolume:       (*world).openVolume,
+	FailAPI:          func(w *world, _ Step) { w.failAPI(true) },
+	RecoverAPI:       func(w *world, _ Step) { w.failAPI(false) },
+	ChangeLeader:     func(w *world, _ Step) { w.changeLeader() },
+	DeletePod:        func(w *world, s Step) { w.deletePod(s.On) },
+	ForceDeletePod:   func(w *world, s Step) { w.deletePod(s.On, client.GracePeriodSeconds(0)) },
 	StopSlowly: func(w *world, s Step) {
 		w.Change(podKey(s.On), func(p *virtual.Workload) { p.StopTime = s.For })
 	},
@@ -124,6 +153,16 @@ var onLinstor = map[Deed]func(w *world, s Step){
 	CalmAPI:         func(w *world, _ Step) { w.disturbed.Store(false) },
 	Pause:           func(w *world, _ Step) { w.pause("true") },
 	Unpause:         func(w *world, _ Step) { w.pause("false") },
+	SlowAPI:         (*world).disturb,
+	FastAPI:         (*world).disturb,
+	RejectAPI:       (*world).disturb,
+	AcceptAPI:       (*world).disturb,
+	HangAPI:         (*world).disturb,
+	UnhangAPI:       (*world).disturb,
+	Overlap:         func(w *world, _ Step) { w.overlap() },
+	EndOverlap:      func(w *world, _ Step) { w.endOverlap() },
+	ArriveAtWrite:   (*world).arriveAtWrite,
+	LeaveEnded:      func(w *world, s Step) { w.leaveEnded(s.On, s.Value) },
 }
 
 // onProcess is what happens to one replica of the controller.
@@ -135,6 +174,8 @@ var onProcess = map[Deed]func(w *world, p *process){
 	PauseCache:     func(_ *world, p *process) { p.cacheOld = true; p.view.Pause() },
 	ResumeCache:    func(_ *world, p *process) { p.cacheOld = false; p.view.Resume() },
 	RestartProcess: (*world).restartProcess,
+	FreezeProcess:  func(_ *world, p *process) { p.freeze(true) },
+	ThawProcess:    func(_ *world, p *process) { p.freeze(false) },
 }
 
 // do lets a step happen. What makes no sense at the moment does nothing.
@@ -145,6 +186,14 @@ func (w *world) do(s Step) {
 	if f := onLinstor[s.What]; f != nil {
 		f(w, s)
 	}
+	if f := onAdjust[s.What]; f != nil {
+		f(w, s)
+	}
+	if f := onOrdinary[s.What]; f != nil {
+		f(w, s)
+		w.changes(w.resource(s.On))
+	}
+	w.change(s)
 	if f := onProcess[s.What]; f != nil {
 		if i, err := strconv.Atoi(s.On); err == nil && i < len(w.processes) {
 			f(w, w.processes[i])
@@ -180,6 +229,10 @@ func (w *world) listen() {
 	defer w.mu.Unlock()
 	for _, node := range w.history.World.Nodes {
 		if w.Linstor.Hears(node) {
+			if _, was := w.silent[node]; was {
+				w.returned[node] = time.Now()
+				w.adjustsAgain(node)
+			}
 			delete(w.silent, node)
 		} else if w.silent[node].IsZero() {
 			w.silent[node] = time.Now()
@@ -196,16 +249,16 @@ func (w *world) rejoin(node string) {
 func (w *world) cutKubelet(node string, cut bool) {
 	w.kubelet[node] = cut
 	if cut {
-		w.SilenceKubelet(node)
+		w.SilenceKubelet(w.kube(node))
 	} else {
-		w.RestoreKubelet(node)
+		w.RestoreKubelet(w.kube(node))
 	}
 }
 
 func (w *world) taint(name string, off bool) {
 	w.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		var node corev1.Node
-		if err := w.oracle.Get(w.ctx, client.ObjectKey{Name: name}, &node); err != nil {
+		if err := w.oracle.Get(w.ctx, client.ObjectKey{Name: w.kube(name)}, &node); err != nil {
 			return err
 		}
 		kept := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.Key == shutdownTaint })
@@ -242,11 +295,7 @@ func (w *world) evict(node string, evicted bool) {
 
 // volume returns the volume of that name.
 func (w *world) volume(name string) Volume {
-	i := slices.IndexFunc(w.history.World.Volumes, func(v Volume) bool { return v.Name == name })
-	if i < 0 {
-		panic("no volume " + name)
-	}
-	return w.history.World.Volumes[i]
+	return w.history.World.volume(name)
 }
 
 func (w *world) resource(volume string) string { return w.volume(volume).Resource() }
@@ -269,13 +318,15 @@ func (w *world) subscribe() {
 
 func (w *world) setQuorum(s Step) {
 	resource := w.resource(s.On)
-	w.changed[resource] = true
+	before := w.wanted()
+	w.sets(resource)
 	w.Linstor.SetDefinitionProperty(resource, linstorsim.PropQuorum, s.Value)
+	w.compare(before)
 }
 
 func (w *world) removeReplica(s Step) {
 	resource := w.resource(s.On)
-	w.changed[resource] = true
+	w.changes(resource)
 	_ = w.Linstor.RemoveReplica(resource, s.Node)
 }
 
@@ -315,7 +366,7 @@ func (w *world) runsOn(volume, node string) bool {
 		if !slices.Contains(p.Volumes, volume) || w.Client().Get(w.ctx, podKey(p.Name), &pod) != nil {
 			continue
 		}
-		if pod.Spec.NodeName == node && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
+		if home(&pod) == node && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
 			return true
 		}
 	}

@@ -37,6 +37,8 @@ func (w *world) refuse(r apimodel.Request) error {
 	switch {
 	case patchOfNode && (r.Status && w.forbidRelease.Load() || !r.Status && w.forbidTaints.Load()):
 		return apierrors.NewForbidden(corev1.Resource("nodes"), r.Name, errAway)
+	case w.reject(r) != nil:
+		return w.reject(r)
 	case w.disturbed.Load() && w.requests.Add(1)%3 == 0:
 		return apierrors.NewServerTimeout(corev1.Resource(strings.ToLower(r.Kind)), string(r.Verb), 1)
 	}
@@ -58,8 +60,8 @@ func (w *world) allProcesses() []*process {
 func (w *world) changeLeader() {
 	old := w.processes[w.leader]
 	w.leader = (w.leader + 1) % len(w.processes)
-	if next := w.processes[w.leader]; next != old {
-		next.leads()
+	if w.processes[w.leader] != old {
+		w.lead(w.leader)
 	}
 	w.restartProcess(old)
 }
@@ -67,6 +69,8 @@ func (w *world) changeLeader() {
 // restartProcess puts a process without memory in the place of another.
 func (w *world) restartProcess(old *process) {
 	i := slices.Index(w.processes, old)
+	w.forget(old)
+	old.freezer.thaw()
 	old.stops()
 	fresh := w.startProcess(old.name + "'")
 	w.mu.Lock()
@@ -87,6 +91,13 @@ func podKey(name string) types.NamespacedName {
 func (w *world) deletePod(name string, opts ...client.DeleteOption) {
 	pod := &corev1.Pod{}
 	pod.Namespace, pod.Name = "default", name
+	if p := w.pod(name); p != nil && len(opts) > 0 {
+		for _, v := range w.volumesOf(p) {
+			w.mu.Lock()
+			w.forced[place{v.Resource(), home(p)}] = true
+			w.mu.Unlock()
+		}
+	}
 	_ = w.Client().Delete(w.ctx, pod, opts...)
 }
 
@@ -108,7 +119,7 @@ func (w *world) migrate(s Step) {
 	w.migrations[s.On], w.migrated[s.On] = name, true
 	w.Linstor.SetDefinitionProperty(w.resource(s.On), linstorsim.PropAllowTwoPrimaries, "yes")
 	w.AddWorkload(virtual.Workload{
-		Name: name, Claims: []string{"data-" + s.On}, Nodes: []string{s.Node}, Labels: map[string]string{selectedLabel: "remove"},
+		Name: name, Claims: []string{w.volume(s.On).claim()}, Nodes: []string{w.kube(s.Node)}, Labels: map[string]string{selectedLabel: "remove"},
 	})
 }
 

@@ -20,22 +20,50 @@ type generator struct {
 func Generate(seed uint64) History {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), history: History{Seed: seed}}
 	g.drawWorld()
+	g.untidy(untidyVolumes)
+	g.noteVolumes()
+	plain := g.chance(15)
+	if plain {
+		plotPlainCrash(g)
+	} else {
+		g.drawPlots()
+	}
+	g.sort()
+	g.untidy(untidyPods)
+	g.untidy(untidyTimes)
+	if !plain {
+		g.untidy(untidySettings)
+	}
+	g.drawDetection()
+	g.untidy(untidyNames)
+	g.sort()
+	last := g.space()
+	g.history.Length = max(last, 30*time.Second) + time.Duration(g.IntN(60))*time.Second
+	g.history.World.Crowd = g.chance(40)
+	return g.history
+}
+
+func (g *generator) drawPlots() {
 	for range 1 + g.IntN(3) {
 		plots[g.weighted(plotWeights)](g)
 	}
 	for range g.IntN(6) {
 		g.anyFault(g.moment(), g.span())
 	}
-	slices.SortStableFunc(g.history.Steps, func(a, b Step) int { return int(a.At - b.At) })
-	last := time.Duration(0)
+}
+
+// space puts the steps apart: two things never happen at the same instant, nor at a round time at which timers end. It returns when
+// the last one happens.
+func (g *generator) space() (last time.Duration) {
 	for i, s := range g.history.Steps {
-		// Two things never happen at the same instant, nor at a round time at which timers end.
 		last = max(s.At.Round(time.Millisecond), last+time.Millisecond)
 		g.history.Steps[i].At = last
 	}
-	g.history.Length = max(last, 30*time.Second) + time.Duration(g.IntN(60))*time.Second
-	g.history.World.Crowd = g.chance(40)
-	return g.history
+	return last
+}
+
+func (g *generator) sort() {
+	slices.SortStableFunc(g.history.Steps, func(a, b Step) int { return int(a.At - b.At) })
 }
 
 // chance is true with a probability of percent.
@@ -85,8 +113,14 @@ func (g *generator) span() time.Duration {
 
 func (g *generator) node() string { return pick(g, g.history.World.Nodes...) }
 
-// volume is one that a pod uses.
-func (g *generator) volume() Volume { return pick(g, g.history.World.Volumes...) }
+// volume is one that a pod uses, if any does.
+func (g *generator) volume() Volume {
+	for {
+		if v := pick(g, g.history.World.Volumes...); v.Released == "" {
+			return v
+		}
+	}
+}
 
 func (g *generator) workload() Workload { return pick(g, g.history.World.Workloads...) }
 
@@ -130,7 +164,8 @@ var undo = map[Deed]Deed{
 	SilenceKubelet: RestoreKubelet, ShutdownTaint: ShutdownUntaint, StopLinstor: StartLinstor, SlowLinstor: FastLinstor,
 	CutLinstor: RestoreLinstor, CutAPI: RestoreAPI, FailAPI: RecoverAPI, PauseCache: ResumeCache, CloseVolume: OpenVolume,
 	FailDisk: ReplaceDisk, MigrateTo: EndMigration, ForbidTaints: AllowTaints, ForbidRelease: AllowRelease, DisturbAPI: CalmAPI,
-	Pause: Unpause, Evict: RestoreNode,
+	Pause: Unpause, Evict: RestoreNode, FreezeMachine: ThawMachine, FreezeProcess: ThawProcess, Overlap: EndOverlap,
+	SlowAPI: FastAPI, RejectAPI: AcceptAPI, HangAPI: UnhangAPI, BreakAdjust: MendAdjust,
 }
 
 // faultsOfNodes, faultsOfProcesses and faultsOfAll can happen at any time.

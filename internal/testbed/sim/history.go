@@ -17,6 +17,10 @@ type History struct {
 	Steps []Step
 	// Length is how long the steps take altogether, before all is mended.
 	Length time.Duration
+	// Ordinary is set where nothing is done but what is done every day, beside crashes.
+	Ordinary bool
+	// Kinds are the untidy kinds that it was drawn with.
+	Kinds []Kind
 }
 
 // World is a cluster: nodes, volumes, workloads, and the settings of all parts.
@@ -36,12 +40,57 @@ type World struct {
 	Detect map[string]time.Duration
 	// PingTimeout is how long LINSTOR takes to notice that a satellite is gone.
 	PingTimeout time.Duration
+	// Pings and Links are the same for each satellite and, as "observer peer", for each end of a link, where they say so.
+	Pings, Links map[string]time.Duration
+	// Flap and HealFlap are how long survivors and healed replicas say what is not so yet.
+	Flap, HealFlap time.Duration
+	// TieBreakers lets LINSTOR add and remove tie-breakers by itself.
+	TieBreakers bool
 	// Replay is how old the state is that LINSTOR replays to new subscribers.
 	Replay time.Duration
 	// IOError lets DRBD fail requests without quorum instead of holding them.
 	IOError bool
 	// Disconnect leaves a suspended Primary with old data alone, instead of demoting it by force.
 	Disconnect bool
+	// Qualified gives the nodes qualified names in Kubernetes; those of LINSTOR are Nodes.
+	Qualified bool
+	// Foreign are nodes of Kubernetes that LINSTOR does not know.
+	Foreign []string
+	// Renew is how often each node's kubelet renews its Lease; 10 s where it does not say.
+	Renew map[string]time.Duration
+	// Clock is how far the API server's clock is ahead of the controllers'.
+	Clock time.Duration
+	// Late is how long the caches of a controller that starts again take to list everything.
+	Late time.Duration
+	// Ended are pods that have run to an end and are still listed.
+	Ended []Ended
+}
+
+// Ended is a pod that has run to an end and is still listed.
+type Ended struct {
+	// Of is the workload whose labels and volumes it has. It is bound to the node that the workload prefers.
+	Of string
+	// Phase is Failed, Succeeded, or Evicted for one that the kubelet has made Failed.
+	Phase string
+}
+
+// detect is how long a node's DRBD takes to notice that a peer is gone.
+func (world World) detect(observer, peer string) time.Duration {
+	if d, ok := world.Links[observer+" "+peer]; ok {
+		return d
+	}
+	return world.Detect[observer]
+}
+
+// domain ends the names of nodes in Kubernetes where they are qualified.
+const domain = ".example.com"
+
+// kubeName is the name of a node in Kubernetes.
+func (world World) kubeName(node string) string {
+	if world.Qualified {
+		return node + domain
+	}
+	return node
 }
 
 // Kinds of volumes.
@@ -63,8 +112,32 @@ type Volume struct {
 	TieBreaker string
 	// Quorum is the definition's own setting; empty leaves it to LINSTOR.
 	Quorum string
-	// Shared lets pods on several nodes use it at once.
-	Shared bool
+	// Shared lets pods on several nodes use it at once, and TwoPrimaries lets them do so open for writing.
+	Shared, TwoPrimaries bool
+	// Later lets it come by a step only.
+	Later bool
+	// Claim is its claim's name; the default is "data-" with its own.
+	Claim string
+	// Released is set for a retained volume whose claim was deleted, and created anew for another one: its resource is Alive, Gone,
+	// or Dead, which is without connections.
+	Released string
+	// ephemeral is set for a volume that comes and goes with its pod.
+	ephemeral bool
+}
+
+// What became of the resource of a Released volume.
+const (
+	Alive = "alive"
+	Gone  = "gone"
+	Dead  = "without connections"
+)
+
+// claim is the name of its claim.
+func (v Volume) claim() string {
+	if v.Claim != "" {
+		return v.Claim
+	}
+	return "data-" + v.Name
 }
 
 // Resource is the name of the LINSTOR resource.
@@ -83,8 +156,14 @@ type Workload struct {
 	Selected, Exempt  bool
 	Owner             string
 	Unsafe, Finalizer bool
-	// Stop is how long its containers take to stop.
-	Stop time.Duration
+	// Stop is how long its containers take to stop, and Init how long its init containers run.
+	Stop, Init time.Duration
+	// Later lets it come by a step only.
+	Later bool
+	// Tolerant lets it run on nodes whatever taints they have.
+	Tolerant bool
+	// Ephemeral gives it a generic ephemeral volume, and Helper a helper pod that holds its first volume too.
+	Ephemeral, Helper bool
 }
 
 // removable tells whether every gate of the pod is open.
@@ -160,6 +239,21 @@ const (
 	Unpause         Deed = "end the pause"
 	Evict           Deed = "evict the node from LINSTOR"
 	RestoreNode     Deed = "restore the node in LINSTOR"
+
+	FreezeMachine Deed = "freeze the machine"
+	ThawMachine   Deed = "let the machine go on"
+	FreezeProcess Deed = "freeze the controller"
+	ThawProcess   Deed = "let the controller go on"
+	SlowAPI       Deed = "slow the controller's requests to the API"
+	FastAPI       Deed = "let the controller's requests through"
+	RejectAPI     Deed = "reject the controller's requests"
+	AcceptAPI     Deed = "accept the controller's requests"
+	HangAPI       Deed = "let a webhook hang on the controller's requests"
+	UnhangAPI     Deed = "let the webhook answer"
+	Overlap       Deed = "let the next leader begin before the last one ends"
+	EndOverlap    Deed = "end the leader that was replaced"
+	ArriveAtWrite Deed = "let a pod arrive right before the controller writes"
+	LeaveEnded    Deed = "leave a pod listed that has ended"
 )
 
 // Step is one thing that happens.
@@ -191,6 +285,39 @@ func (s Step) String() string {
 	return b.String()
 }
 
+// untidy tells what is untidy about the world beside its volumes and workloads.
+func (world World) untidy() string {
+	var b strings.Builder
+	if world.Qualified {
+		b.WriteString("nodes have qualified names in Kubernetes\n")
+	}
+	if len(world.Foreign) > 0 {
+		fmt.Fprintf(&b, "LINSTOR does not know %s\n", strings.Join(world.Foreign, " "))
+	}
+	if len(world.Pings)+len(world.Links) > 0 {
+		fmt.Fprintf(&b, "LINSTOR notices each after %v, DRBD after %v\n", world.Pings, world.Links)
+	}
+	if world.Flap > 0 {
+		fmt.Fprintf(&b, "survivors flap for %s, at a heal for %s\n", world.Flap, world.HealFlap)
+	}
+	if world.TieBreakers {
+		b.WriteString("LINSTOR adds and removes tie-breakers\n")
+	}
+	if len(world.Renew) > 0 {
+		fmt.Fprintf(&b, "kubelets renew every %v\n", world.Renew)
+	}
+	if world.Clock != 0 {
+		fmt.Fprintf(&b, "the API server's clock is ahead by %s\n", world.Clock)
+	}
+	if world.Late > 0 {
+		fmt.Fprintf(&b, "caches take %s to start again\n", world.Late)
+	}
+	for _, e := range world.Ended {
+		fmt.Fprintf(&b, "a pod of %s is still listed as %s\n", e.Of, e.Phase)
+	}
+	return b.String()
+}
+
 // Only returns the history with no other steps than those of the given numbers, counted from 0.
 func (h History) Only(steps []int) History {
 	all := h.Steps
@@ -216,6 +343,7 @@ func (h History) String() string {
 	}
 	fmt.Fprintf(&b, "; cache lags %s; LINSTOR notices after %s, replays after %s; DRBD notices after %v\n",
 		w.Lag, w.PingTimeout, w.Replay, w.Detect)
+	b.WriteString(w.untidy())
 	for _, v := range w.Volumes {
 		fmt.Fprintf(&b, "volume %s: %s, handle %s, disks on %s", v.Name, v.Kind, v.Handle, strings.Join(v.Diskful, " "))
 		if v.TieBreaker != "" {
@@ -224,6 +352,18 @@ func (h History) String() string {
 		if v.Quorum != "" {
 			b.WriteString(", quorum " + v.Quorum)
 		}
+		if v.Claim != "" {
+			b.WriteString(", claim " + v.Claim)
+		}
+		if v.Released != "" {
+			b.WriteString(", Released, its resource " + v.Released)
+		}
+		if v.Shared {
+			b.WriteString(", shared")
+		}
+		if v.TwoPrimaries {
+			b.WriteString(", two Primaries allowed")
+		}
 		b.WriteString("\n")
 	}
 	for _, p := range w.Workloads {
@@ -231,6 +371,8 @@ func (h History) String() string {
 		for word, is := range map[string]bool{
 			"not selected": !p.Selected, "exempt": p.Exempt, "owner " + p.Owner: p.Owner != "", "unsafe": p.Unsafe,
 			"finalizer": p.Finalizer, "stops in " + p.Stop.String(): p.Stop > time.Second,
+			"init containers for " + p.Init.String(): p.Init > 0, "tolerates everything": p.Tolerant,
+			"with an ephemeral volume": p.Ephemeral, "with a helper": p.Helper,
 		} {
 			if is {
 				b.WriteString(", " + word)

@@ -13,6 +13,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
 // ruleLeftovers: when all is healthy again, no timer, queue entry, store entry, taint or mark of the controller remains.
@@ -21,34 +22,46 @@ const ruleLeftovers = "something was left over when all was well again"
 // mend undoes every fault.
 func (w *world) mend() {
 	nodes := w.history.World.Nodes
-	for _, deed := range []Deed{RecoverAPI, AllowTaints, AllowRelease, CalmAPI, Unpause, FastLinstor} {
+	for _, deed := range []Deed{RecoverAPI, AllowTaints, AllowRelease, CalmAPI, FastAPI, AcceptAPI, UnhangAPI, EndOverlap, Unpause, FastLinstor} {
 		w.do(Step{What: deed})
 	}
 	w.Linstor.Start()
+	w.mendSettings()
 	for i := range w.processes {
-		for _, deed := range []Deed{RestoreLinstor, RestoreAPI, ResumeCache} {
+		for _, deed := range []Deed{ThawProcess, RestoreLinstor, RestoreAPI, ResumeCache} {
 			w.do(Step{What: deed, On: strconv.Itoa(i)})
 		}
 	}
 	for _, v := range w.history.World.Volumes {
 		w.do(Step{What: EndMigration, On: v.Name})
-		if w.changed[v.Resource()] {
+		if v.Released != Gone {
 			w.Linstor.SetDefinitionProperty(v.Resource(), linstorsim.PropQuorum, v.Quorum)
+			w.Linstor.SetDefinitionProperty(v.Resource(), linstorsim.PropAutoTieBreaker, "")
 		}
-		w.Linstor.SetDefinitionProperty(v.Resource(), linstorsim.PropAllowTwoPrimaries, "")
+		if !v.TwoPrimaries {
+			w.Linstor.SetDefinitionProperty(v.Resource(), linstorsim.PropAllowTwoPrimaries, "")
+		}
 	}
 	for _, p := range w.history.World.Workloads {
 		w.do(Step{What: RemoveFinalizer, On: p.Name})
 		w.do(Step{What: StopSlowly, On: p.Name, For: time.Second})
+		w.Change(podKey(p.Name), func(p *virtual.Workload) { p.InitTime = 0 })
+	}
+	w.leaveLate()
+	for _, node := range w.history.World.Foreign {
+		w.do(Step{What: Return, Node: node})
+		w.do(Step{What: RestoreKubelet, Node: node})
 	}
 	for _, node := range nodes {
-		for _, deed := range []Deed{UnfreezeSatellite, Return, Rejoin, RejoinDRBD, RestoreSatellite, RestoreKubelet, ShutdownUntaint, RestoreNode} {
+		for _, deed := range []Deed{UnfreezeSatellite, ThawMachine, Return, Rejoin, RejoinDRBD, RestoreSatellite, RestoreKubelet, ShutdownUntaint, RestoreNode} {
 			w.do(Step{What: deed, Node: node})
 		}
 		for _, peer := range nodes {
 			w.DRBD.HealLink(node, peer)
 			for _, v := range w.history.World.Volumes {
-				w.DRBD.HealResourceLink(v.Resource(), node, peer)
+				if v.Released != Dead {
+					w.DRBD.HealResourceLink(v.Resource(), node, peer)
+				}
 			}
 		}
 		for _, v := range w.history.World.Volumes {
@@ -61,9 +74,15 @@ func (w *world) mend() {
 // well tells whether every pod runs and every resource is whole; if not, why.
 func (w *world) well() string {
 	for _, name := range w.DRBD.Resources() {
+		if w.ofNobody(name) {
+			continue
+		}
 		for node, state := range w.DRBD.Inspect(name) {
 			if state.Score == 0 || state.Unnoticed {
 				return "resource " + name + " on " + node
+			}
+			if !slices.Contains(w.Linstor.ReplicaNodes(name), node) {
+				return "replica of " + name + " on " + node + ", which LINSTOR has forgotten"
 			}
 			for peer, connection := range state.Connections {
 				if connection != drbd.Connected {
@@ -83,15 +102,20 @@ func (w *world) well() string {
 			return "pod " + p.Name
 		}
 		for _, v := range w.volumesOf(&pod) {
-			if _, ok := w.DRBD.Replica(v.Resource(), pod.Spec.NodeName); !ok && v.Kind != NFSExport {
+			if _, ok := w.DRBD.Replica(v.Resource(), home(&pod)); !ok && v.Kind != NFSExport {
 				return "no replica of volume " + v.Name + " under pod " + p.Name
 			}
-			if opens(v) && !w.isPrimary(v.Resource(), pod.Spec.NodeName) {
+			if opens(v) && !w.isPrimary(v.Resource(), home(&pod)) {
 				return "volume " + v.Name
 			}
 		}
 	}
 	return ""
+}
+
+// ofNobody tells whether a resource is a volume's that no pod uses any more.
+func (w *world) ofNobody(resource string) bool {
+	return !slices.ContainsFunc(w.history.World.Volumes, func(v Volume) bool { return v.Resource() == resource && v.Released == "" })
 }
 
 // opens tells whether a pod holds such a volume open for writing.
@@ -129,12 +153,13 @@ func (w *world) checkLeftovers() {
 		}
 	}
 	for _, p := range w.processes {
-		if lines := p.assembly.Remembered(); len(lines) > 0 {
+		// One that has ceased to lead ends, in production, and forgets all by that.
+		if lines := p.assembly.Remembered(); len(lines) > 0 && !p.leading.IsZero() {
 			w.violated(ruleLeftovers, "%s remembers: %s", p.name, strings.Join(lines, "; "))
 		}
 		w.checkTimers(p)
 		for _, name := range p.store.Names() {
-			if !slices.Contains(w.DRBD.Resources(), name) {
+			if !slices.Contains(w.DRBD.Resources(), name) && w.Linstor.WantedQuorum(name) == "" { // LINSTOR keeps definitions without replicas
 				w.violated(ruleLeftovers, "%s stores resource %s", p.name, name)
 			}
 		}

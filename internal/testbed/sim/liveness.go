@@ -12,9 +12,9 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 )
 
-// ruleLiveness: a pod whose storage is lost for good is gone in time, or reported as stuck, while a survivor, enough
+// RuleLiveness: a pod whose storage is lost for good is gone in time, or reported as stuck, while a survivor, enough
 // witnesses and a reachable LINSTOR exist and no gate holds it.
-const ruleLiveness = "a pod was not removed in time"
+const RuleLiveness = "a pod was not removed in time"
 
 // patience is what a fail-over may take beyond its grace: the pod is first asked to go, for 10 s.
 const patience = 15 * time.Second
@@ -36,8 +36,12 @@ func newLiveness() liveness {
 // check holds the world as it is against the invariants that no single act can break.
 func (w *world) check() {
 	w.listen()
+	w.look()
 	w.watchSatellites()
 	for _, p := range w.processes {
+		if p.reachesAPI() {
+			p.config.ServerTime.Learn(time.Now(), time.Now(), w.API.Now().Time)
+		}
 		if p.synced.IsZero() && p.feed.Status().Synced {
 			p.synced = time.Now()
 		}
@@ -58,10 +62,11 @@ func (w *world) checkLiveness() {
 			since, known := w.lost[pod.UID]
 			if !known {
 				since = time.Now()
+				w.asked()
 			}
 			due[pod.UID] = since
-			if time.Since(since) > w.applicable(pod.Spec.NodeName)+patience && !w.isStuck(pod.UID) {
-				w.violated(ruleLiveness, "pod %s on %s has been there for %s", pod.Name, pod.Spec.NodeName, time.Since(since))
+			if time.Since(since) > w.applicable(home(pod))+patience && !w.isStuck(pod.UID) {
+				w.violated(RuleLiveness, "pod %s on %s has been there for %s", pod.Name, home(pod), time.Since(since))
 				due[pod.UID] = time.Now() // once per grace
 			}
 		}
@@ -81,9 +86,16 @@ func (w *world) applicable(node string) time.Duration {
 	since, silent := w.silent[node]
 	leader := w.processes[w.leader]
 	if silent && (leader.synced.IsZero() || leader.synced.Add(memoryAge).After(since)) {
-		return grace.KnownGrace + grace.KubeletSilence
+		return grace.KnownGrace + w.silence(node)
 	}
 	return grace.ConfirmedGrace
+}
+
+// silence is how long a kubelet must be silent: longer where it renews its Lease rarely.
+func (w *world) silence(node string) time.Duration {
+	const usual = 10400 * time.Millisecond
+	every := max(w.history.World.Renew[node], usual)
+	return time.Duration(float64(grace.KubeletSilence) * float64(every) / float64(usual))
 }
 
 // compared is how long the feed may take to find out that its stream is dead: it compares what it was told once a minute, and
@@ -103,6 +115,9 @@ func (w *world) isStuck(uid types.UID) bool {
 // loss, and the guard is open: not more than half of the nodes are in any way unwell.
 func (w *world) canAct() bool {
 	leader := w.processes[w.leader]
+	if w.troubledNow() || time.Since(w.troubleEnded) < hanging || leader.freezer.frozen() || time.Since(leader.begun) < w.history.World.Late {
+		return false
+	}
 	if w.history.World.DryRun || w.paused || w.forbidTaints.Load() || w.disturbed.Load() || w.linstorDown || w.answer.Load() > 0 || w.apiDown.Load() || !leader.reachesAPI() ||
 		leader.cacheOld || leader.network.cut.Load() || time.Since(w.linstorUp) < settling {
 		return false
@@ -124,7 +139,7 @@ func (w *world) canAct() bool {
 
 // nodeIsWell tells whether nothing at all is wrong with a node. A volume that was closed under its pod says nothing of it.
 func (w *world) nodeIsWell(node string) bool {
-	if !w.Linstor.Hears(node) || w.kubelet[node] {
+	if !w.Linstor.Hears(node) || w.kubelet[node] || w.machines[node] {
 		return false
 	}
 	for _, v := range w.history.World.Volumes {
@@ -137,24 +152,32 @@ func (w *world) nodeIsWell(node string) bool {
 
 // mustGo tells whether the pod is one that has lost its storage for all to see.
 func (w *world) mustGo(p Workload, pod *corev1.Pod) bool {
-	node := pod.Spec.NodeName
-	if !p.removable() || node == "" || pod.Status.Phase != corev1.PodRunning {
+	node := home(pod)
+	if !p.removable() || node == "" || hasEnded(pod) || !hasRun(pod) {
 		return false
 	}
 	lost := false
 	for _, name := range p.Volumes {
 		v := w.volume(name)
-		if !w.movable(v, node) {
+		switch {
+		case v.Kind == NFSExport: // its pods do not depend on the node's replica
+		case w.movable(v, node):
+			lost = lost || w.isLost(v, node)
+		default:
 			return false
 		}
-		lost = lost || w.isLost(v, node)
 	}
 	if !lost || w.applicable(node) > grace.ConfirmedGrace && w.DRBD.Up(node) && !w.kubelet[node] {
 		return false
 	}
+	if w.sharesWithStranger(p, pod) {
+		return false
+	}
 	// One pod that may not be removed blocks the others of its volume.
 	for _, other := range w.history.World.Workloads {
-		shares := slices.ContainsFunc(other.Volumes, func(name string) bool { return slices.Contains(p.Volumes, name) })
+		shares := slices.ContainsFunc(other.Volumes, func(name string) bool {
+			return slices.ContainsFunc(p.Volumes, func(own string) bool { return w.resource(own) == w.resource(name) })
+		})
 		if shares && (!other.removable() || !slices.Equal(other.Volumes, p.Volumes)) {
 			return false
 		}
@@ -162,9 +185,30 @@ func (w *world) mustGo(p Workload, pod *corev1.Pod) bool {
 	return true
 }
 
+// hasRun tells whether any container of a pod has started.
+func hasRun(pod *corev1.Pod) bool {
+	return len(pod.Status.InitContainerStatuses)+len(pod.Status.ContainerStatuses) > 0
+}
+
+// sharesWithStranger tells whether a pod that is no workload's own uses one of the volumes on the same node.
+func (w *world) sharesWithStranger(p Workload, pod *corev1.Pod) bool {
+	w.mu.Lock()
+	all := slices.Collect(maps.Values(w.pods))
+	w.mu.Unlock()
+	return slices.ContainsFunc(all, func(other *corev1.Pod) bool {
+		if _, known := w.workload(other.Name); known || hasEnded(other) || other.Spec.NodeName != pod.Spec.NodeName {
+			return false
+		}
+		return slices.ContainsFunc(w.volumesOf(other), func(v Volume) bool { return slices.Contains(p.Volumes, v.Name) })
+	})
+}
+
 // movable tells whether a volume could be used elsewhere, if it is lost here, and enough others say so.
 func (w *world) movable(v Volume, node string) bool {
-	if v.Kind == NFSExport || w.changed[v.Resource()] || !w.fenced(v) || w.migrated[v.Name] {
+	if why := w.notAsked(v, node); why != "" {
+		if w.isLost(v, node) {
+			w.free(why)
+		}
 		return false
 	}
 	all := w.DRBD.Inspect(v.Resource())
@@ -182,6 +226,38 @@ func (w *world) movable(v Volume, node string) bool {
 	}
 	connected = connected || w.oldWordsSpeakOf(v, node)
 	return survivor && !connected && 2*heard > diskful-boolInt(w.breaksTie(v, node))
+}
+
+// notAsked tells why nobody asks for a volume to be moved in time; empty if there is no such reason.
+func (w *world) notAsked(v Volume, node string) string {
+	switch {
+	case v.Kind == NFSExport:
+		return "the volume is an export of NFS"
+	case w.changed[v.Resource()]:
+		return "somebody has changed settings or replicas"
+	case !w.fenced(v):
+		return "quorum does not fence"
+	case w.migrated[v.Name]:
+		return "the volume was migrated live"
+	case !w.learned(node):
+		return "the leader was started too late to learn what the node runs"
+	}
+	return ""
+}
+
+// learned tells whether the leader has run for long enough, while LINSTOR heard the node, to know what that runs.
+func (w *world) learned(node string) bool {
+	leader := w.processes[w.leader]
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	from, until := leader.begun, time.Now()
+	if w.returned[node].After(from) {
+		from = w.returned[node]
+	}
+	if silent, is := w.silent[node]; is {
+		until = silent
+	}
+	return until.Sub(from) >= learning+w.history.World.Late
 }
 
 // breaksTie tells whether a tie-breaker can tell what became of a node: the node has a disk, as there is no connection
@@ -218,24 +294,6 @@ func (w *world) isLost(v Volume, node string) bool {
 		return w.Linstor.Hears(node) || w.Linstor.ConnectionStatus(node) == linstorsim.Offline
 	}
 	return false
-}
-
-// checkWriters: where quorum fences, and nobody has changed that, two nodes never write and the data never diverges.
-func (w *world) checkWriters() {
-	for _, v := range w.history.World.Volumes {
-		resource := v.Resource()
-		if w.changed[resource] || !w.fenced(v) || v.Shared || w.split[resource] {
-			continue
-		}
-		if writers := w.writers(resource); len(writers) > 1 {
-			w.violated(ruleTwoPrimaries, "resource %s: %v", resource, writers)
-			w.split[resource] = true
-		}
-		if w.DRBD.Diverged(resource) && !w.damaged[resource] {
-			w.violated(ruleTwoPrimaries, "resource %s has diverged", resource)
-			w.split[resource] = true
-		}
-	}
 }
 
 // fenced tells whether the quorum of a volume fences a node without its peers.

@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,23 +20,23 @@ import (
 
 // The invariants, by the names under which they are reported.
 const (
-	// ruleWritable: no pod is force-deleted whose node could still commit a write to one of its volumes at the fresh
+	// RuleWritable: no pod is force-deleted whose node could still commit a write to one of its volumes at the fresh
 	// read that precedes the deletion.
-	ruleWritable = "a pod was deleted by force although its node could still write"
-	// ruleHarmless: none is deleted at all unless its node can no longer write one of its volumes.
-	ruleHarmless = "a pod was deleted although its node could still write all its volumes"
+	RuleWritable = "a pod was deleted by force although its node could still write"
+	// RuleHarmless: none is deleted at all unless its node can no longer write one of its volumes.
+	RuleHarmless = "a pod was deleted although its node could still write all its volumes"
 	// ruleSelected: none is deleted that was not selected, or is exempt.
 	ruleSelected = "a pod was deleted that must not be"
 	// ruleIdentity: none is deleted whose UID was not the one decided on.
 	ruleIdentity = "a pod was deleted that was not the one decided on"
 	// ruleDemoted: a pod removed as Demoted did not have its volume open for the whole grace.
 	ruleDemoted = "a pod was deleted as Demoted although its volume was open a while ago"
-	// ruleFresh: what precedes a deletion is read at most 2 s before.
-	ruleFresh = "something was deleted without a fresh read"
+	// RuleFresh: what precedes a deletion is read at most 2 s before.
+	RuleFresh = "something was deleted without a fresh read"
 	// ruleUnknown: nothing is done on an unknown alone.
 	ruleUnknown = "something was done without positive evidence"
-	// ruleInUse: no attachment is deleted or released while a pod on its node uses the volume.
-	ruleInUse = "a volume was taken from a node under a pod"
+	// RuleInUse: no attachment is deleted or released while a pod on its node uses the volume.
+	RuleInUse = "a volume was taken from a node under a pod"
 	// ruleForeign: nothing of another driver or node is touched.
 	ruleForeign = "something was touched that is none of the controller's business"
 	// ruleDryRun: a dry run writes nothing.
@@ -60,53 +62,67 @@ func (w *world) auditWrite(o client.Object) {
 // volumesOf returns the volumes behind a pod's claims.
 func (w *world) volumesOf(pod *corev1.Pod) []Volume {
 	var volumes []Volume
-	for _, v := range pod.Spec.Volumes {
-		if v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName != unboundClaim {
-			volumes = append(volumes, w.volume(strings.TrimPrefix(v.PersistentVolumeClaim.ClaimName, "data-")))
-		}
+	for _, v := range w.VolumesOf(pod) {
+		volumes = append(volumes, w.volumeNamed(v.Name))
 	}
 	return volumes
 }
 
+// volumeNamed returns the volume of a PersistentVolume: one of the history, or one that came with a pod.
+func (w *world) volumeNamed(name string) Volume {
+	for _, v := range w.history.World.Volumes {
+		if v.Name == name {
+			return v
+		}
+	}
+	return Volume{Name: name, Handle: w.VolumeNamed(name).Handle, Kind: Filesystem, Quorum: "off", ephemeral: true}
+}
+
 // auditRemoval holds the deletion of a pod against the invariants.
-func (w *world) auditRemoval(p *process, a *act, pod *corev1.Pod, options *client.DeleteOptions) {
-	node, reason := pod.Spec.NodeName, a.reasons[pod.UID]
+func (w *world) auditRemoval(b basis, pod *corev1.Pod, options *client.DeleteOptions) {
+	node, reason := home(pod), b.reason
 	forced := options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0
 	what := fmt.Sprintf("pod %s on %s (%s, by force: %t)", pod.Name, node, reason, forced)
 	w.count(fmt.Sprintf("removed: %s", reason))
 	w.count(fmt.Sprintf("removed by force: %t", forced))
 
 	w.auditView(what)
-	if uid := options.Preconditions; uid == nil || uid.UID == nil || time.Since(p.acts.pods[*uid.UID]) > failover.MaxAge {
+	if !b.listed {
 		w.violated(ruleIdentity, "%s: its UID was not among those just read", what)
 	}
 	spec, known := w.workload(pod.Name)
-	if pod.Labels[selectedLabel] != "remove" || known && (spec.Exempt || spec.Unsafe || spec.Owner != "") {
+	if strings.Contains(pod.Name, endedInfix) || pod.Labels[selectedLabel] != "remove" || known && (spec.Exempt || spec.Unsafe || spec.Owner != "") {
 		w.violated(ruleSelected, "%s", what)
 	}
 	var writable []string
-	lost, allExcused, oneExcused, evidence, open := false, true, false, false, time.Duration(0)
+	lost, evidence, open := false, false, time.Duration(0)
+	taken, one := pardons{}, "" // one volume was taken for lost, and the others are taken with it
 	for _, v := range w.volumesOf(pod) {
-		if v.Kind == NFSExport {
+		if v.Kind == NFSExport || v.ephemeral {
 			continue
 		}
-		r, ok := p.reading(a, v.Resource())
+		r, ok := b.readings[v.Resource()]
 		if !ok {
-			w.violated(ruleFresh, "%s: resource %s was read at %s", what, v.Resource(), r.at.Sub(w.started)-settling)
+			w.violated(RuleFresh, "%s: resource %s was read at %s", what, v.Resource(), b.stale[v.Resource()].Sub(w.started)-settling)
 			continue
 		}
+		w.takes(v, node, forced && !r.writable[node])
 		held := r.writable[node] || reason != failover.Demoted && r.promotable(node)
 		if r.writable[node] {
-			writable, allExcused = append(writable, v.Resource()), allExcused && r.excused(node, true)
+			writable = append(writable, v.Resource())
+			taken.add(w.pardon(v, node, r.excused(node, true)))
 		}
-		lost, oneExcused = lost || !held, oneExcused || held && r.misled(node, reason)
+		lost = lost || !held
+		if held {
+			one = cmp.Or(one, w.pardon(v, node, r.misled(node, reason)))
+		}
 		evidence = evidence || w.positive(r, node)
 		open = max(open, w.closedFor(v.Resource(), node))
 	}
 	if !lost {
-		w.breach(ruleHarmless, what, writable, oneExcused) // that one was taken for lost
+		w.breach(RuleHarmless, what, writable, one)
 	} else if forced && len(writable) > 0 {
-		w.breach(ruleWritable, what, writable, allExcused)
+		w.breach(RuleWritable, what, writable, taken.all())
 	}
 	if !evidence {
 		w.violated(ruleUnknown, "%s", what)
@@ -116,14 +132,27 @@ func (w *world) auditRemoval(p *process, a *act, pod *corev1.Pod, options *clien
 	}
 }
 
-// breach reports what is only excused while every witness's word may have been old without LINSTOR's knowing.
-func (w *world) breach(rule, what string, writable []string, excused bool) {
-	if excused {
-		w.count("excused: " + rule)
-		w.note(fmt.Sprintf("EXCUSED %s: %s can write %v", rule, what, writable))
+// breach reports what is wrong unless there is an excuse.
+func (w *world) breach(rule, what string, writable []string, excuse string) {
+	if excuse != "" {
+		w.excuse(excuse, "%s: %s can write %v", rule, what, writable)
 		return
 	}
 	w.violated(rule, "%s can write %v", what, writable)
+}
+
+// runsFenced tells whether the settings that a node runs fence it: if they do not, it is no excuse that words were old.
+func (w *world) runsFenced(v Volume, node string) bool {
+	state, ok := w.DRBD.Replica(v.Resource(), node)
+	if !ok {
+		return true
+	}
+	switch state.Quorum {
+	case drbd.QuorumMajority, drbd.QuorumAll:
+		return true
+	}
+	votes, _ := strconv.Atoi(state.Quorum)
+	return 2*votes > len(v.Diskful)
 }
 
 // old tells whether LINSTOR may not know that what it knows from a satellite is old: that had been cut off a moment before,
@@ -183,7 +212,7 @@ func (w *world) positive(r reading, node string) bool {
 // switchedOff tells whether somebody has said that the node was switched off: then there is no grace.
 func (w *world) switchedOff(name string) bool {
 	var node corev1.Node
-	w.must(w.oracle.Get(w.ctx, client.ObjectKey{Name: name}, &node))
+	w.must(w.oracle.Get(w.ctx, client.ObjectKey{Name: w.kube(name)}, &node))
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == shutdownTaint })
 }
 
@@ -207,67 +236,113 @@ func (w *world) workload(name string) (Workload, bool) {
 	return Workload{}, false
 }
 
-// users returns the pods on a node that use a volume.
-func (w *world) users(ctx context.Context, node, volume string) []string {
+// user is a pod that uses a volume, and when it was bound to the node.
+type user struct {
+	name  string
+	bound time.Time
+}
+
+// users returns the pods on a node of Kubernetes that use a volume of that handle.
+func (w *world) users(ctx context.Context, node, handle string) []user {
 	var pods corev1.PodList
 	w.must(w.oracle.List(context.WithoutCancel(ctx), &pods, client.MatchingFields{"spec.nodeName": node}))
-	var names []string
+	var users []user
 	for i := range pods.Items {
-		for _, v := range w.volumesOf(&pods.Items[i]) {
-			if v.Name == volume {
-				names = append(names, pods.Items[i].Name)
+		pod := &pods.Items[i]
+		if strings.Contains(pod.Name, endedInfix) {
+			continue // it holds nothing
+		}
+		for _, v := range w.volumesOf(pod) {
+			if v.Handle == handle {
+				w.mu.Lock()
+				users = append(users, user{pod.Name, w.bound[pod.UID]})
+				w.mu.Unlock()
 			}
 		}
 	}
-	return names
+	return users
 }
 
-func (w *world) usersOfHandle(ctx context.Context, node, unique string) []string {
-	for _, v := range w.history.World.Volumes {
-		if unique == "kubernetes.io/csi/"+virtual.Driver+"^"+v.Handle {
-			return w.users(ctx, node, v.Name)
+// usedUnder holds it against the invariant that a volume was taken from under pods. Who arrived after the look that the write
+// rests on could not be seen.
+func (w *world) usedUnder(users []user, format string, args ...any) {
+	var seen, unseen []string
+	for _, u := range users {
+		if time.Since(u.bound) <= failover.MaxAge {
+			unseen = append(unseen, u.name)
+		} else {
+			seen = append(seen, u.name)
 		}
 	}
-	w.violated(ruleForeign, "%s was released from %s", unique, node)
-	return nil
+	what := fmt.Sprintf(format, args...)
+	if len(seen) > 0 {
+		w.violated(RuleInUse, "%s under %v", what, seen)
+	} else if len(unseen) > 0 {
+		w.excuse(ExcuseArrived, "%s under %v", what, unseen)
+	}
+}
+
+func (w *world) usersOfHandle(ctx context.Context, node, unique string) []user {
+	handle, ok := strings.CutPrefix(unique, "kubernetes.io/csi/"+virtual.Driver+"^")
+	if !ok || !w.HasHandle(handle) {
+		w.violated(ruleForeign, "%s was released from %s", unique, node)
+		return nil
+	}
+	return w.users(ctx, node, handle)
 }
 
 // auditRelease holds it against the invariants that a volume was taken out of a node's list.
-func (w *world) auditRelease(node string, released, users []string) {
+func (w *world) auditRelease(node string, released []string, users []user) {
 	w.count("volumes released")
-	if len(users) > 0 {
-		w.violated(ruleInUse, "%v were released from %s under %v", released, node, users)
-	}
+	w.usedUnder(users, "%v were released from %s", released, node)
 }
 
 // auditDetach holds the deletion of an attachment against the invariants.
-func (w *world) auditDetach(p *process, a *act, va *storagev1.VolumeAttachment, users []string) {
-	node, name := va.Spec.NodeName, *va.Spec.Source.PersistentVolumeName
+func (w *world) auditDetach(b basis, v Volume, va *storagev1.VolumeAttachment, users []user) {
+	node := w.Satellite(va.Spec.NodeName)
 	if va.Spec.Attacher != virtual.Driver {
 		w.violated(ruleForeign, "attachment %s of %s was deleted", va.Name, va.Spec.Attacher)
 		return
 	}
-	if len(users) > 0 {
-		w.violated(ruleInUse, "attachment %s was deleted under %v", va.Name, users)
-	}
-	v := w.volume(name)
-	r, ok := p.reading(a, v.Resource())
+	w.usedUnder(users, "attachment %s was deleted", va.Name)
+	r, ok := b.readings[v.Resource()]
 	if !ok {
-		w.violated(ruleFresh, "attachment %s", va.Name)
+		w.violated(RuleFresh, "attachment %s", va.Name)
 		return
 	}
+	w.takes(v, node, !r.writable[node])
 	if r.writable[node] && v.Kind != NFSExport && !w.usedByOther(v, node) {
-		w.breach(ruleForeign, "attachment "+va.Name, []string{v.Resource()}, r.excused(node, true))
+		w.breach(ruleForeign, "attachment "+va.Name, []string{v.Resource()}, w.pardon(v, node, r.excused(node, true)))
 	}
 	if !w.positive(r, node) {
 		w.violated(ruleUnknown, "attachment %s was deleted", va.Name)
 	}
 }
 
+// taking is when the controllers took a volume from a node, and whether LINSTOR had ever shown for long enough what that runs.
+type taking struct {
+	at     time.Time
+	unseen bool
+}
+
+// takes notes that the controllers have taken a volume from a node. If that could not write when it was looked at, and can by the
+// time that the API acts, nobody could know.
+func (w *world) takes(v Volume, node string, couldNot bool) {
+	can, unseen := w.DRBD.CanWrite(v.Resource(), node), w.unseen(v.Resource(), node)
+	w.mu.Lock()
+	if state, ok := w.DRBD.Replica(v.Resource(), node); ok && state.Open > 0 {
+		w.taken[place{v.Resource(), node}] = taking{time.Now(), unseen}
+	}
+	w.mu.Unlock()
+	if couldNot && can {
+		w.excuse(ExcuseDelayed, "resource %s on %s", v.Resource(), node)
+	}
+}
+
 // usedByOther tells whether another volume of the same resource is used on the node: DRBD has one role for all.
 func (w *world) usedByOther(v Volume, node string) bool {
 	for _, other := range w.history.World.Volumes {
-		if other.Name != v.Name && other.Resource() == v.Resource() && len(w.users(w.ctx, node, other.Name)) > 0 {
+		if other.Handle != v.Handle && other.Resource() == v.Resource() && len(w.users(w.ctx, w.kube(node), other.Handle)) > 0 {
 			return true
 		}
 	}

@@ -61,7 +61,7 @@ func (w *world) addPiraeus() {
 					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: p.claim},
 				}}}
 			}
-			pod.Spec.NodeName = node
+			pod.Spec.NodeName = w.kube(node)
 			pod.Spec.Containers = []corev1.Container{{Name: "main"}}
 			w.must(w.Client().Create(w.ctx, pod))
 		}
@@ -70,7 +70,7 @@ func (w *world) addPiraeus() {
 
 // auditRecovery holds the deletion of a pod of LINSTOR itself against the invariant.
 func (w *world) auditRecovery(pod *corev1.Pod, options *client.DeleteOptions) {
-	node := pod.Spec.NodeName
+	node := home(pod)
 	w.mu.Lock()
 	silence := time.Since(w.renewed[node])
 	w.mu.Unlock()

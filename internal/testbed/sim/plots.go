@@ -19,6 +19,32 @@ func (g *generator) later(at time.Duration) time.Duration {
 	return at + g.milliseconds(0, pick(g, 3*time.Second, 12*time.Second, 30*time.Second))
 }
 
+// plotPlainCrash lets a node crash for good while all else is well, under a pod that may be removed: in a world that is as untidy
+// as any, that must end in time.
+func plotPlainCrash(g *generator) {
+	w := &g.history.World
+	w.DryRun = false
+	for i := range w.Workloads {
+		p := &w.Workloads[i]
+		p.Selected, p.Exempt, p.Unsafe, p.Finalizer, p.Owner = true, false, false, false, ""
+	}
+	for i := range w.Volumes {
+		v := &w.Volumes[i]
+		if v.Released != "" || v.Kind == NFSExport || v.Quorum == "off" {
+			continue
+		}
+		v.Kind, v.Quorum = Filesystem, ""
+		v.Shared = v.TwoPrimaries
+		if v.TwoPrimaries {
+			v.Kind = Block
+		}
+		if len(v.Diskful) < 3 && v.TieBreaker == "" {
+			v.Diskful, v.TieBreaker = w.Nodes[:2], w.Nodes[2]
+		}
+	}
+	g.nodeFault(g.moment(), 10*time.Minute, Crash, g.history.World.Workloads[0].Nodes[0])
+}
+
 func plotNodeLost(g *generator) {
 	node, at := g.home(), g.moment()
 	g.nodeFault(at, g.span(), Crash, node)

@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -24,6 +25,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -57,8 +59,10 @@ type process struct {
 	view     *apimodel.View
 	kubelets *controllers.Kubelets
 	network  *gate
+	freezer  freezer
 	log      logr.Logger
-	// synced is since when it knows LINSTOR.
+	// begun is when it was started, synced since when it knows LINSTOR.
+	begun   time.Time
 	synced  time.Time
 	leading time.Time // since when it leads; zero while it does not
 	// elected is closed when it leads for the first time.
@@ -88,9 +92,15 @@ type memory struct {
 // startProcess starts a replica that does not lead.
 func (w *world) startProcess(name string) *process {
 	p := &process{
-		world: w, name: name, store: linstor.NewStore(), network: newGate(w.Network.DialContext),
-		again: make(map[string]time.Duration), lead: func() {}, elected: make(chan struct{}),
+		world: w, name: name, begun: time.Now(), store: linstor.NewStore(), again: make(map[string]time.Duration), lead: func() {}, elected: make(chan struct{}),
 	}
+	p.network = newGate(func(ctx context.Context, network, address string) (net.Conn, error) {
+		if err := p.freezer.wait(ctx); err != nil {
+			return nil, err
+		}
+		c, err := w.Network.DialContext(ctx, network, address)
+		return conn{c, &p.freezer}, err
+	})
 	p.ctx, p.end = context.WithCancel(w.ctx)
 	p.log = logr.New(&sink{world: w, name: name})
 	environment := func(key string) (string, bool) { return "http://linstor:3370", key == "LS_CONTROLLERS" }
@@ -101,6 +111,9 @@ func (w *world) startProcess(name string) *process {
 	p.feed = linstor.NewFeed(linstorClient, p.store, logr.Discard(), linstor.Options{Workers: 4, Elected: p.elected})
 
 	p.view = w.nextView()
+	if time.Since(w.started) > 0 && w.history.World.Late > 0 {
+		p.view.StartLate(w.history.World.Late)
+	}
 	p.kubelets = controllers.NewKubelets(clock.RealClock{}, []string{shutdownTaint})
 	p.view.OnUpdate(p.observe)
 
@@ -109,7 +122,7 @@ func (w *world) startProcess(name string) *process {
 		Linstor: &witness{memory: memory{p.store, p.feed}, process: p}, Metrics: metrics.New(), Owner: name,
 		ShutdownTaints: []string{shutdownTaint}, FastDetach: true, MaxLostNodes: failover.Limit{Percent: true, Value: 50},
 		DryRun: w.history.World.DryRun, ReconcileInterval: 10 * time.Second, OperationsTimeout: 30 * time.Second, Concurrency: 3,
-		PauseDeployment: deployment, SkipNameValidation: true,
+		PauseDeployment: deployment, SkipNameValidation: true, ServerTime: servertime.New(),
 	}
 	if w.history.World.Crowd {
 		p.config.Few = -1
@@ -222,8 +235,23 @@ func (p *process) observe(u apimodel.Update) {
 	switch o := u.New.(type) {
 	case *coordinationv1.Lease:
 		p.kubelets.ObserveLease(o)
+	case *storagev1.CSINode:
+		p.kubelets.ObserveCSINode(o)
 	case *corev1.Node:
 		p.kubelets.ObserveNode(o)
+	}
+}
+
+// freeze stops what the process sends and hears, or lets it go on.
+func (p *process) freeze(frozen bool) {
+	if frozen {
+		p.freezer.freeze()
+		p.view.Pause()
+		return
+	}
+	p.freezer.thaw()
+	if p.reachesAPI() && !p.cacheOld {
+		p.view.Resume()
 	}
 }
 

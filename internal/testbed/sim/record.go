@@ -19,9 +19,10 @@ import (
 
 // observe notes what happens in the API.
 func (w *world) observe(c apimodel.Change) {
+	w.progress(c)
 	if lease, ok := c.New.(*coordinationv1.Lease); ok {
 		w.mu.Lock()
-		w.renewed[lease.Name] = c.Time
+		w.renewed[w.Satellite(lease.Name)] = c.Time
 		w.mu.Unlock()
 		return
 	}
@@ -33,6 +34,9 @@ func (w *world) observe(c apimodel.Change) {
 	if pod, ok := c.New.(*corev1.Pod); ok {
 		w.mu.Lock()
 		w.pods[client.ObjectKeyFromObject(pod)] = pod
+		if _, known := w.bound[pod.UID]; !known && pod.Spec.NodeName != "" {
+			w.bound[pod.UID] = c.Time
+		}
 		w.mu.Unlock()
 	}
 	if !w.trace {
@@ -56,6 +60,10 @@ func (w *world) observeStorage(resource, node string) {
 	state, ok := w.DRBD.Replica(resource, node)
 	at := place{resource, node}
 	w.mu.Lock()
+	if ok && state.Open == 0 {
+		delete(w.taken, at)
+		delete(w.forced, at)
+	}
 	switch before, known := w.closed[at]; {
 	case ok && state.Open > 0:
 		w.closed[at] = time.Time{}
@@ -123,6 +131,7 @@ func (*sink) Enabled(level int) bool { return level == 0 }
 func (s *sink) Info(_ int, message string, values ...any) {
 	if message == "Decided" {
 		s.world.count(fmt.Sprintf("decided: %v %v", valueOf(values, "verdict"), valueOf(values, "reason")))
+		s.world.unconfirmed(fmt.Sprint(valueOf(values, "reason")), fmt.Sprint(valueOf(append(values, s.values...), "resource")))
 	}
 	s.line(message, values)
 }
@@ -165,3 +174,22 @@ func (s *sink) WithValues(values ...any) logr.LogSink {
 
 // WithName returns the same sink: the process's name says enough.
 func (s *sink) WithName(string) logr.LogSink { return s }
+
+// standstill is how many changes at one instant show that parts of the world undo each other's work for ever.
+const standstill = 5000
+
+// progress stops a simulation in which time does not pass any more.
+func (w *world) progress(c apimodel.Change) {
+	w.mu.Lock()
+	if !c.Time.Equal(w.instant) {
+		w.instant, w.atInstant = c.Time, 0
+	}
+	w.atInstant++
+	stuck := w.atInstant > standstill
+	w.mu.Unlock()
+	if stuck {
+		last := w.outcome.Story[max(0, len(w.outcome.Story)-40):]
+		panic(fmt.Sprintf("history %d: time does not pass any more: %s %s %s by %s\n%s",
+			w.history.Seed, c.Verb, c.Kind, c.Name, c.Actor, strings.Join(last, "\n")))
+	}
+}

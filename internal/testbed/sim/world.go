@@ -54,6 +54,13 @@ type world struct {
 	closed map[place]time.Time
 	// renewed is when a kubelet's Lease was last renewed.
 	renewed map[string]time.Time
+	// instant is when the API's objects last changed, atInstant how often they did then.
+	instant   time.Time
+	atInstant int
+	// taken is since when the controllers have taken a volume from a node that has not closed it.
+	taken map[place]taking
+	// bound is since when a pod has been bound to its node.
+	bound map[types.UID]time.Time
 	// pods are all pods of the API.
 	pods map[types.NamespacedName]*corev1.Pod
 }
@@ -67,6 +74,11 @@ type Outcome struct {
 	Violations []Violation
 	// Counts says how often what happened.
 	Counts map[string]int
+	// Excuses are those that were needed.
+	Excuses []string
+	// Asked is set if a pod had to be moved in time; Freed is why one did not have to that had lost its volume.
+	Asked bool
+	Freed []string
 	// Story is what happened, where it was asked for.
 	Story []string
 }
@@ -103,17 +115,21 @@ func newWorld(ctx context.Context, h History, story bool) *world {
 	w := &world{
 		ctx: ctx, history: h, started: time.Now(), trace: story,
 		outcome: Outcome{Counts: make(map[string]int)}, faults: newFaults(), closed: make(map[place]time.Time), renewed: make(map[string]time.Time),
-		pods:     make(map[types.NamespacedName]*corev1.Pod),
-		liveness: newLiveness(), satellites: newSatellites(),
+		pods:  make(map[types.NamespacedName]*corev1.Pod),
+		taken: make(map[place]taking), bound: make(map[types.UID]time.Time), liveness: newLiveness(), satellites: newSatellites(),
 	}
 	w.Cluster = virtual.New(ctx, virtual.Options{
-		DRBD: drbd.Options{Detect: func(observer, _ string) time.Duration { return h.World.Detect[observer] }},
+		DRBD:   drbd.Options{Detect: h.World.detect, Flap: h.World.Flap, HealFlap: h.World.HealFlap},
+		Domain: domain,
 		Linstor: linstorsim.Options{
 			PingTimeout: h.World.PingTimeout, ReplayDelay: h.World.Replay, ControllerProps: properties(h.World),
+			TieBreakers: h.World.TieBreakers,
 		},
 	})
 	w.oracle = w.API.Client(actorOracle)
+	w.API.SetClock(h.World.Clock)
 	w.API.Fail(w.refuse)
+	w.API.Delay(w.delay)
 	w.Linstor.Intercept(w.delayAnswer)
 	w.API.OnChange(w.observe)
 	w.DRBD.OnChange(w.observeStorage)
@@ -139,7 +155,7 @@ func (w *world) prepareViews() {
 	selector := labels.SelectorFromSet(labels.Set{selectedLabel: "remove"})
 	count := w.history.World.Processes
 	for _, s := range w.history.Steps {
-		if s.What == RestartProcess || s.What == ChangeLeader {
+		if s.What == RestartProcess || s.What == ChangeLeader || s.What == EndOverlap || s.What == Overlap {
 			count++
 		}
 	}
@@ -166,10 +182,18 @@ func (w *world) build() {
 		ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: deployment.Name},
 	}))
 	for _, node := range w.history.World.Nodes {
-		w.must(w.AddNode(w.ctx, node))
+		w.must(w.Add(w.ctx, virtual.Node{Name: w.kube(node), RenewInterval: w.history.World.Renew[node]}))
+	}
+	for node, d := range w.history.World.Pings {
+		w.Linstor.SetPingTimeout(node, d)
+	}
+	for _, node := range w.history.World.Foreign {
+		w.must(w.Add(w.ctx, virtual.Node{Name: w.kube(node), Foreign: true}))
 	}
 	for _, v := range w.history.World.Volumes {
-		w.addVolume(v)
+		if !v.Later {
+			w.addVolume(v)
+		}
 	}
 	w.addForeign()
 	w.addPiraeus()
@@ -181,7 +205,12 @@ func (w *world) build() {
 	}
 	w.processes[0].leads()
 	for _, p := range w.history.World.Workloads {
-		w.addWorkload(p)
+		if !p.Later {
+			w.addWorkload(p)
+		}
+	}
+	for _, e := range w.history.World.Ended {
+		w.leaveEnded(e.Of, e.Phase)
 	}
 }
 
@@ -189,6 +218,7 @@ func (w *world) addVolume(v Volume) {
 	volume := virtual.Volume{
 		Name: v.Name, Handle: v.Handle, Diskful: v.Diskful, TieBreaker: v.TieBreaker, Quorum: v.Quorum,
 		Block: v.Kind == Block || v.Kind == BlockUnused, Opened: v.Kind == Block, ReadOnly: v.Kind == ReadOnly,
+		Claim: v.claim(), Released: v.Released != "", Missing: v.Released == Gone || v.Later,
 	}
 	if v.Shared {
 		volume.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
@@ -198,6 +228,16 @@ func (w *world) addVolume(v Volume) {
 		volume.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 	}
 	w.must(w.AddVolume(w.ctx, volume))
+	if v.TwoPrimaries {
+		w.Linstor.SetDefinitionProperty(v.Resource(), linstorsim.PropAllowTwoPrimaries, "yes")
+	}
+	if v.Released == Dead {
+		for i, a := range w.history.World.Nodes {
+			for _, b := range w.history.World.Nodes[i+1:] {
+				w.DRBD.CutResourceLink(v.Resource(), a, b)
+			}
+		}
+	}
 	if v.Kind == NFSExport {
 		// The export itself is a service of some node, which no pod knows of.
 		// It may not get what it needs, as with a quorum of two on a single disk.
@@ -220,7 +260,7 @@ func (w *world) addForeign() {
 		w.must(w.Client().Create(w.ctx, pv))
 		va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		va.Spec = storagev1.VolumeAttachmentSpec{
-			Attacher: foreignDriver, NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name},
+			Attacher: foreignDriver, NodeName: w.kube(node), Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name},
 		}
 		w.must(w.Client().Create(w.ctx, va))
 	}
@@ -228,7 +268,14 @@ func (w *world) addForeign() {
 
 func (w *world) addWorkload(p Workload) {
 	workload := virtual.Workload{
-		Name: p.Name, Labels: map[string]string{}, Annotations: map[string]string{}, Owner: p.Owner, Nodes: p.Nodes, StopTime: p.Stop,
+		Name: p.Name, Labels: map[string]string{}, Annotations: map[string]string{}, Owner: p.Owner, StopTime: p.Stop,
+		InitTime: p.Init, Tolerant: p.Tolerant,
+	}
+	for _, node := range p.Nodes {
+		workload.Nodes = append(workload.Nodes, w.kube(node))
+	}
+	if p.Ephemeral {
+		workload.Ephemeral = []string{"scratch"}
 	}
 	if p.Selected {
 		workload.Labels[selectedLabel] = "remove"
@@ -245,9 +292,12 @@ func (w *world) addWorkload(p Workload) {
 		}}}
 	}
 	for _, volume := range p.Volumes {
-		workload.Claims = append(workload.Claims, "data-"+volume)
+		workload.Claims = append(workload.Claims, w.volume(volume).claim())
 	}
 	w.AddWorkload(workload)
+	if p.Helper {
+		w.AddWorkload(virtual.Workload{Name: p.Name + "-helper", HelperOf: p.Name, Claims: workload.Claims[:1], StopTime: p.Stop})
+	}
 }
 
 // play lets the workloads settle, the steps happen, and everything get well again.

@@ -70,11 +70,11 @@ func (a *attachDetach) wanted(ctx context.Context) map[place]bool {
 	_ = a.view.List(ctx, &pods)
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if pod.Spec.NodeName == "" || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		if pod.Spec.NodeName == "" || ended(pod) {
 			continue
 		}
 		for _, v := range a.volumesOf(pod) {
-			wanted[place{v.Name, pod.Spec.NodeName}] = true
+			wanted[place{a.attachedAs(v.Volume), pod.Spec.NodeName}] = true
 		}
 	}
 	return wanted
@@ -162,6 +162,20 @@ func (a *attachDetach) forget(at place) {
 	delete(a.detaching, at)
 }
 
+// attachedAs is the PersistentVolume that a volume is attached by: Kubernetes knows a volume by its driver and handle, and the
+// attachment names one PersistentVolume of it.
+func (c *Cluster) attachedAs(v Volume) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := v.Name
+	for _, other := range c.volumes {
+		if other.Handle == v.Handle && !other.Released {
+			name = min(name, other.Name)
+		}
+	}
+	return name
+}
+
 func attachmentName(at place) string { return "csi-" + at.volume + "-" + at.node }
 
 // attacher is the CSI external-attacher with LINSTOR's driver behind it.
@@ -212,11 +226,12 @@ func (a *attacher) serve(ctx context.Context, va *storagev1.VolumeAttachment) bo
 	volume := a.volumes[*va.Spec.Source.PersistentVolumeName]
 	a.mu.Unlock()
 	at := place{volume.Resource(), va.Spec.NodeName}
+	host := a.Satellite(at.node)
 	replicas := a.Linstor.ReplicaNodes(at.volume)
-	if a.Linstor.MakeAvailable(at.volume, at.node) != nil {
+	if a.Linstor.MakeAvailable(at.volume, host) != nil {
 		return false
 	}
-	if !slices.Contains(replicas, at.node) {
+	if !slices.Contains(replicas, host) {
 		a.made[at] = true
 	}
 	va.Status.Attached = true
@@ -241,7 +256,7 @@ func (a *attacher) unpublish(ctx context.Context, va *storagev1.VolumeAttachment
 			resource(other.Spec.Source.PersistentVolumeName) == at.volume
 	})
 	a.mu.Unlock()
-	if !needed && a.Linstor.RemoveReplica(at.volume, at.node) == nil {
+	if !needed && a.Linstor.RemoveReplica(at.volume, a.Satellite(at.node)) == nil {
 		delete(a.made, at)
 	}
 }

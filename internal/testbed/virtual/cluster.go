@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,6 +42,8 @@ const (
 type Options struct {
 	DRBD    drbd.Options
 	Linstor linstorsim.Options
+	// Domain ends the nodes' names in Kubernetes; LINSTOR knows them by the rest.
+	Domain string
 }
 
 // Cluster is a running cluster. Use [New].
@@ -53,6 +56,8 @@ type Cluster struct {
 	Linstor *linstorsim.Server
 	// Network leads to LINSTOR's REST API.
 	Network *pipenet.Listener
+
+	domain string
 
 	user  client.Client
 	view  *apimodel.View
@@ -71,7 +76,7 @@ func New(ctx context.Context, options Options) *Cluster {
 	c := &Cluster{
 		API: apimodel.New(), DRBD: storage, Linstor: linstorsim.New(storage, options.Linstor), Network: pipenet.Listen(),
 		kubelets: make(map[string]*kubelet), workloads: make(map[client.ObjectKey]*Workload),
-		volumes: make(map[string]Volume), wakers: make(map[string][]*waker),
+		volumes: make(map[string]Volume), wakers: make(map[string][]*waker), domain: options.Domain,
 	}
 	c.user = c.API.Client(ActorUser)
 	c.view = c.API.View(0, nil)
@@ -86,6 +91,9 @@ func New(ctx context.Context, options Options) *Cluster {
 	c.run(ctx, newNodeLifecycle(c).sync, "Lease")
 	return c
 }
+
+// Satellite returns the name by which LINSTOR and DRBD know a node. The CSINode says so.
+func (c *Cluster) Satellite(node string) string { return strings.TrimSuffix(node, c.domain) }
 
 const nodeField = "node"
 
@@ -177,13 +185,19 @@ func (c *Cluster) volumesOf(pod *corev1.Pod) []mount {
 	defer c.mu.Unlock()
 	var mounts []mount
 	for _, v := range pod.Spec.Volumes {
-		if v.PersistentVolumeClaim == nil {
+		claim, readOnly := "", false
+		switch {
+		case v.PersistentVolumeClaim != nil:
+			claim, readOnly = v.PersistentVolumeClaim.ClaimName, v.PersistentVolumeClaim.ReadOnly
+		case v.Ephemeral != nil:
+			claim = pod.Name + "-" + v.Name
+		default:
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(c.volumes)) {
 			volume := c.volumes[name]
-			if volume.Namespace == pod.Namespace && volume.Claim == v.PersistentVolumeClaim.ClaimName {
-				mounts = append(mounts, mount{volume, v.PersistentVolumeClaim.ReadOnly || volume.ReadOnly})
+			if volume.Namespace == pod.Namespace && volume.Claim == claim && !volume.Released {
+				mounts = append(mounts, mount{volume, readOnly || volume.ReadOnly})
 			}
 		}
 	}
@@ -204,6 +218,18 @@ func (c *Cluster) VolumeNamed(name string) Volume {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.volumes[name]
+}
+
+// HasHandle tells whether there is, or was, a volume of that handle.
+func (c *Cluster) HasHandle(handle string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, v := range c.volumes {
+		if v.Handle == handle {
+			return true
+		}
+	}
+	return false
 }
 
 // mount is a volume as one pod uses it.

@@ -8,7 +8,7 @@ import (
 
 // Crash takes the power from a node: machine, kubelet, satellite and DRBD are gone without a word.
 func (c *Cluster) Crash(node string) {
-	c.Linstor.Crash(node)
+	c.Linstor.Crash(c.Satellite(node))
 	c.onKubelet(node, func(k *kubelet) {
 		k.up = false
 		k.pods = make(map[types.UID]*running)
@@ -17,10 +17,10 @@ func (c *Cluster) Crash(node string) {
 
 // Return boots a node that has crashed. Pods that are still bound to it are started again.
 func (c *Cluster) Return(node string) {
-	c.Linstor.Return(node)
+	c.Linstor.Return(c.Satellite(node))
 	c.onKubelet(node, func(k *kubelet) {
 		if !k.up {
-			k.up = true
+			k.up, k.frozen = true, false
 			k.boot++
 		}
 	})
@@ -34,6 +34,24 @@ func (c *Cluster) SilenceKubelet(node string) {
 // RestoreKubelet undoes SilenceKubelet.
 func (c *Cluster) RestoreKubelet(node string) {
 	c.onKubelet(node, func(k *kubelet) { k.heard = true })
+}
+
+// Freeze stops everything on a node, as a hypervisor does that moves its machine: no packet comes or goes. Nothing there knows
+// of it afterwards.
+func (c *Cluster) Freeze(node string) {
+	c.Linstor.Isolate(c.Satellite(node))
+	c.onKubelet(node, func(k *kubelet) { k.frozen = true })
+}
+
+// Thaw undoes Freeze.
+func (c *Cluster) Thaw(node string) {
+	c.Linstor.Rejoin(c.Satellite(node))
+	c.onKubelet(node, func(k *kubelet) { k.frozen = false })
+}
+
+// SetLease changes the duration of a node's Lease, which its kubelet renews four times in that time.
+func (c *Cluster) SetLease(node string, duration time.Duration) {
+	c.onKubelet(node, func(k *kubelet) { k.interval = duration / leaseFactor })
 }
 
 // SetClock lets the clock of a node be wrong by so much. Its kubelet writes it into its Lease.

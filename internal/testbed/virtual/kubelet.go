@@ -20,13 +20,17 @@ const renewInterval = 10 * time.Second
 // kubelet is one node's machine and kubelet.
 type kubelet struct {
 	*Cluster
-	node   string
-	client client.Client
-	waker  *waker
+	node string
+	// host is the node's name in LINSTOR and DRBD, and interval how often the Lease is renewed.
+	host     string
+	interval time.Duration
+	client   client.Client
+	waker    *waker
 
 	mu      sync.Mutex
 	up      bool // the machine runs
 	heard   bool // the kubelet runs and reaches the API
+	frozen  bool // nothing runs, and nothing notices
 	boot    int
 	renewed time.Time
 	// skew is by how much the node's clock is wrong.
@@ -36,7 +40,7 @@ type kubelet struct {
 
 func newKubelet(c *Cluster, node string) *kubelet {
 	return &kubelet{
-		Cluster: c, node: node, client: c.API.Client("kubelet/" + node), up: true, heard: true, boot: 1,
+		Cluster: c, node: node, host: c.Satellite(node), interval: renewInterval, client: c.API.Client("kubelet/" + node), up: true, heard: true, boot: 1,
 		pods: make(map[types.UID]*running),
 	}
 }
@@ -44,16 +48,16 @@ func newKubelet(c *Cluster, node string) *kubelet {
 func (k *kubelet) sync(ctx context.Context) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.up {
+	if !k.up || k.frozen {
 		return idle
 	}
-	next := renewInterval
+	next := k.interval
 	if k.heard {
-		due := time.Since(k.renewed) >= renewInterval
+		due := time.Since(k.renewed) >= k.interval
 		if due {
 			k.renew(ctx)
 		}
-		if next = renewInterval - time.Since(k.renewed); next <= 0 {
+		if next = k.interval - time.Since(k.renewed); next <= 0 {
 			next = again // the API did not answer
 		}
 		next = min(next, k.observe(ctx))
@@ -75,6 +79,7 @@ func (k *kubelet) renew(ctx context.Context) {
 	if k.client.Get(ctx, client.ObjectKey{Namespace: LeaseNamespace, Name: k.node}, &lease) != nil {
 		return
 	}
+	lease.Spec.LeaseDurationSeconds = new(int32(leaseFactor * k.interval / time.Second))
 	lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now().Add(k.skew)))
 	if k.client.Update(ctx, &lease) == nil {
 		k.renewed = time.Now()
@@ -92,6 +97,9 @@ func (k *kubelet) observe(ctx context.Context) time.Duration {
 		pod := &pods.Items[i]
 		present[pod.UID] = true
 		r := k.pods[pod.UID]
+		if r == nil && ended(pod) {
+			continue // its containers have stopped, and nobody starts them again
+		}
 		if r == nil {
 			r = &running{uid: pod.UID, started: hasStarted(pod)}
 			k.pods[pod.UID] = r
@@ -169,4 +177,8 @@ func (k *kubelet) sorted() []*running {
 
 func hasStarted(pod *corev1.Pod) bool {
 	return len(pod.Status.ContainerStatuses) > 0
+}
+
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
@@ -39,6 +39,11 @@ type Volume struct {
 	AccessModes []corev1.PersistentVolumeAccessMode
 	// Attributes are the CSI volume attributes.
 	Attributes map[string]string
+	// Released makes it a retained volume whose claim was deleted: it still names the claim, of which another volume may be bound to
+	// a new one by now. No pod uses it.
+	Released bool
+	// Missing leaves it without a resource in LINSTOR.
+	Missing bool
 }
 
 // Resource is the name of the LINSTOR resource.
@@ -71,6 +76,13 @@ type Workload struct {
 	StartTime, StopTime time.Duration
 	// Gone lets the owner leave it at that when its pod is gone.
 	Gone bool
+	// InitTime is how long its init containers run, with the volumes mounted; 0 means that it has none.
+	InitTime time.Duration
+	// HelperOf names a pod of which this one is a helper, as KubeVirt's hot-plug pods are: that pod owns it, and it runs on the
+	// same node for as long as that one is there.
+	HelperOf string
+	// Ephemeral are the names of generic ephemeral volumes. Each pod gets new ones, with a single replica on its node.
+	Ephemeral []string
 
 	order int
 }
@@ -85,24 +97,7 @@ const LeaseNamespace = "kube-node-lease"
 
 // AddNode adds a node that runs: machine, kubelet, satellite.
 func (c *Cluster) AddNode(ctx context.Context, name string) error {
-	c.Linstor.AddNode(name)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	node.Status.NodeInfo.BootID = bootID(name, 1)
-	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: LeaseNamespace, Name: name},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, RenewTime: new(metav1.NowMicro())},
-	}
-	for _, o := range []client.Object{node, lease} {
-		if err := c.user.Create(ctx, o); err != nil {
-			return fmt.Errorf("adding node %s: %w", name, err)
-		}
-	}
-	k := newKubelet(c, name)
-	c.mu.Lock()
-	c.kubelets[name] = k
-	c.mu.Unlock()
-	k.waker = c.run(ctx, k.sync, "Pod", "VolumeAttachment")
-	return nil
+	return c.Add(ctx, Node{Name: name})
 }
 
 // AddVolume creates a PersistentVolume and its LINSTOR resource.
@@ -126,14 +121,28 @@ func (c *Cluster) AddVolume(ctx context.Context, v Volume) error {
 	if v.TieBreaker != "" {
 		spec.Replicas = append(spec.Replicas, drbd.ReplicaSpec{Node: v.TieBreaker, TieBreaker: true})
 	}
-	if !slices.Contains(c.DRBD.Resources(), v.Resource()) {
+	if !v.Missing && !slices.Contains(c.DRBD.Resources(), v.Resource()) {
 		if err := c.Linstor.CreateResource(spec); err != nil {
 			return fmt.Errorf("adding volume %s: %w", v.Name, err)
 		}
 	}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: v.Name}}
 	pv.Spec.AccessModes = v.AccessModes
-	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: v.Namespace, Name: v.Claim}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Claim}}
+	claim.Spec.VolumeName, claim.Spec.AccessModes, claim.Status.Phase = v.Name, v.AccessModes, corev1.ClaimBound
+	pv.Status.Phase = corev1.VolumeReleased
+	pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	if !v.Released {
+		if err := c.user.Create(ctx, claim); err != nil {
+			return fmt.Errorf("adding volume %s: %w", v.Name, err)
+		}
+		pv.Status.Phase = corev1.VolumeBound
+		pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
+	}
+	pv.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: v.Namespace, Name: v.Claim, UID: claim.UID}
+	if v.Released {
+		pv.Spec.ClaimRef.UID = "deleted-claim-of-" + types.UID(v.Name)
+	}
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{
 		Driver: Driver, VolumeHandle: v.Handle, ReadOnly: v.ReadOnly, VolumeAttributes: v.Attributes,
 	}
@@ -201,7 +210,40 @@ func (w *Workload) pod() *corev1.Pod {
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim, ReadOnly: w.ReadOnly},
 		}})
 	}
+	for _, name := range w.Ephemeral {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+			Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{}},
+		}})
+	}
+	if w.InitTime > 0 {
+		pod.Spec.InitContainers = []corev1.Container{{Name: "init"}}
+	}
+	if w.Tolerant {
+		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
 	return pod
 }
 
 func bootID(node string, boot int) string { return fmt.Sprintf("%s-boot-%d", node, boot) }
+
+// ReleaseVolume deletes the claim of a volume, which is retained.
+func (c *Cluster) ReleaseVolume(ctx context.Context, name string) error {
+	v := c.VolumeNamed(name)
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.Claim}}
+	if err := c.user.Delete(ctx, claim); err != nil {
+		return fmt.Errorf("releasing volume %s: %w", name, err)
+	}
+	c.mu.Lock()
+	v.Released = true
+	c.volumes[name] = v
+	c.mu.Unlock()
+	var pv corev1.PersistentVolume
+	if err := c.user.Get(ctx, client.ObjectKey{Name: name}, &pv); err != nil {
+		return fmt.Errorf("releasing volume %s: %w", name, err)
+	}
+	pv.Status.Phase = corev1.VolumeReleased
+	if err := c.user.Status().Update(ctx, &pv); err != nil {
+		return fmt.Errorf("releasing volume %s: %w", name, err)
+	}
+	return nil
+}

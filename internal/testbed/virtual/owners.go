@@ -15,10 +15,13 @@ import (
 type owners struct {
 	*Cluster
 	owner, scheduler client.Client
+	// provisioned are the claims of ephemeral volumes that are there; generation counts them all.
+	provisioned map[string]bool
+	generation  int
 }
 
 func newOwners(c *Cluster) *owners {
-	return &owners{c, c.API.Client(ActorOwner), c.API.Client(ActorScheduler)}
+	return &owners{Cluster: c, owner: c.API.Client(ActorOwner), scheduler: c.API.Client(ActorScheduler), provisioned: make(map[string]bool)}
 }
 
 func (o *owners) sync(ctx context.Context) time.Duration {
@@ -33,12 +36,18 @@ func (o *owners) sync(ctx context.Context) time.Duration {
 
 // keep tells whether nothing is left to do for the workload.
 func (o *owners) keep(ctx context.Context, w *Workload) bool {
+	if w.HelperOf != "" {
+		return o.help(ctx, w)
+	}
 	pod := &corev1.Pod{}
 	err := o.view.Get(ctx, w.Key(), pod)
 	switch {
 	case apierrors.IsNotFound(err) && w.Gone:
 		return true
 	case apierrors.IsNotFound(err):
+		if !o.retire(ctx, w) {
+			return false
+		}
 		pod = w.pod()
 		if o.owner.Create(ctx, pod) != nil {
 			return false
@@ -50,7 +59,7 @@ func (o *owners) keep(ctx context.Context, w *Workload) bool {
 		return true
 	}
 	node := o.choose(ctx, w.Nodes, w.Tolerant)
-	return node != "" && o.bind(ctx, pod, node) == nil
+	return node != "" && o.provision(ctx, w, node) && o.bind(ctx, pod, node) == nil
 }
 
 // choose returns the first node that takes pods, one that takes them only reluctantly if there is no other.
@@ -85,7 +94,7 @@ func (o *owners) bind(ctx context.Context, pod *corev1.Pod, node string) error {
 		return err
 	}
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
-		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(),
+		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(o.API.Clock())),
 	})
 	return o.scheduler.Status().Update(ctx, pod)
 }

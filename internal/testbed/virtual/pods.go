@@ -19,6 +19,7 @@ type podState int
 const (
 	waiting podState = iota // for its volumes to be attached
 	starting
+	initializing
 	started
 	stopping
 	stopped
@@ -46,7 +47,7 @@ func (r *running) stop(d time.Duration) {
 	switch r.state {
 	case waiting, starting:
 		r.state = stopped
-	case started:
+	case initializing, started:
 		r.state, r.at = stopping, time.Now().Add(d)
 	case stopping:
 		r.at = minTime(r.at, time.Now().Add(d))
@@ -81,6 +82,18 @@ func (k *kubelet) work(ctx context.Context, r *running) time.Duration {
 		if !k.open(r) {
 			return again
 		}
+		if w := k.workload(client.ObjectKeyFromObject(r.pod)); w != nil && w.InitTime > 0 {
+			r.state, r.at = initializing, time.Now().Add(w.InitTime)
+			k.post(ctx, r, k.initStatus())
+			return w.InitTime
+		}
+		r.state = started
+		k.post(ctx, r, k.runningStatus(r))
+		return idle
+	case initializing:
+		if wait := time.Until(r.at); wait > 0 {
+			return wait
+		}
 		r.state = started
 		k.post(ctx, r, k.runningStatus(r))
 		return idle
@@ -90,11 +103,11 @@ func (k *kubelet) work(ctx context.Context, r *running) time.Duration {
 		if wait := time.Until(r.at); wait > 0 {
 			return wait
 		}
-		if slices.ContainsFunc(r.opened, func(v mount) bool { return k.DRBD.IOHangs(v.Resource(), k.node) }) {
+		if slices.ContainsFunc(r.opened, func(v mount) bool { return k.DRBD.IOHangs(v.Resource(), k.host) }) {
 			return again
 		}
 		for _, v := range r.opened {
-			k.DRBD.Close(v.Resource(), k.node)
+			k.DRBD.Close(v.Resource(), k.host)
 		}
 		r.opened, r.state = nil, stopped
 		fallthrough
@@ -108,7 +121,7 @@ func (k *kubelet) work(ctx context.Context, r *running) time.Duration {
 func (k *kubelet) attached(ctx context.Context, pod *corev1.Pod) bool {
 	for _, v := range k.volumesOf(pod) {
 		var va storagev1.VolumeAttachment
-		err := k.view.Get(ctx, client.ObjectKey{Name: attachmentName(place{v.Name, k.node})}, &va)
+		err := k.view.Get(ctx, client.ObjectKey{Name: attachmentName(place{k.attachedAs(v.Volume), k.node})}, &va)
 		if err != nil || !va.Status.Attached || va.DeletionTimestamp != nil {
 			return false
 		}
@@ -123,9 +136,9 @@ func (k *kubelet) open(r *running) bool {
 		if v.Block && !v.Opened || len(v.Attributes) > 0 {
 			continue
 		}
-		if err := k.DRBD.Open(v.Resource(), k.node, v.readOnly); err != nil {
+		if err := k.DRBD.Open(v.Resource(), k.host, v.readOnly); err != nil {
 			for _, opened := range r.opened {
-				k.DRBD.Close(opened.Resource(), k.node)
+				k.DRBD.Close(opened.Resource(), k.host)
 			}
 			r.opened = nil
 			return false
@@ -152,12 +165,25 @@ func (k *kubelet) post(ctx context.Context, r *running, status corev1.PodStatus)
 	pod := r.pod.DeepCopy()
 	before := pod.DeepCopy()
 	pod.Status.Phase, pod.Status.ContainerStatuses = status.Phase, status.ContainerStatuses
+	if status.InitContainerStatuses != nil {
+		pod.Status.InitContainerStatuses = status.InitContainerStatuses
+	}
 	_ = k.client.Status().Patch(ctx, pod, client.StrategicMergeFrom(before))
+}
+
+// initStatus is the status while init containers run.
+func (k *kubelet) initStatus() corev1.PodStatus {
+	return corev1.PodStatus{Phase: corev1.PodPending, InitContainerStatuses: []corev1.ContainerStatus{{Name: "init", State: k.runs()}}}
+}
+
+// runs is the state of a container that starts now, by the node's clock.
+func (k *kubelet) runs() corev1.ContainerState {
+	return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(k.skew))}}
 }
 
 func (k *kubelet) runningStatus(r *running) corev1.PodStatus {
 	container := corev1.ContainerStatus{
-		Name: "main", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
+		Name: "main", Ready: true, State: k.runs(),
 	}
 	if r.started {
 		container.RestartCount = 1

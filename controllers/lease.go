@@ -1,0 +1,142 @@
+package controllers
+
+import (
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+const (
+	// usualLease is a Lease's duration by the kubelet's defaults. A kubelet renews its Lease four times in that time.
+	usualLease = 40 * time.Second
+	// keptGaps is how many gaps between renewals of a Lease tell what its kubelet does.
+	keptGaps = 5
+)
+
+// leaseSeen is the newest renewal of a node's Lease, and what is known of how often it is renewed.
+type leaseSeen struct {
+	renewed  time.Time // by the kubelet's clock, only compared for equality
+	seen     time.Time // by ours
+	duration time.Duration
+	// gaps are the last ones between two renewals, but for those in which most Leases were late.
+	gaps []time.Duration
+}
+
+// durationOf returns for how long a renewal of the Lease counts in Kubernetes.
+func durationOf(lease *coordinationv1.Lease) time.Duration {
+	if seconds := lease.Spec.LeaseDurationSeconds; seconds != nil && *seconds > 0 {
+		return time.Duration(*seconds) * time.Second
+	}
+	return usualLease
+}
+
+// RenewalGap returns how long a kubelet takes from one renewal of the Lease to the next, by its settings.
+func RenewalGap(lease *coordinationv1.Lease) time.Duration { return durationOf(lease) / 4 }
+
+// gap is how long the kubelet may well take from one renewal to the next: the longest of the last gaps. As long as next to nothing is
+// known of it, that is as long as it may take before Kubernetes itself takes the node for gone; a longer gap is none of its habits.
+func (l leaseSeen) gap() time.Duration {
+	if len(l.gaps) < 2 {
+		return l.duration
+	}
+	return min(max(slices.Max(l.gaps), l.duration/4), l.duration)
+}
+
+// silent tells whether the Lease has not been renewed for d, or for longer where its kubelet renews more rarely than is usual.
+func (l leaseSeen) silent(now time.Time, d time.Duration) bool {
+	return now.Sub(l.seen) >= l.patience(d)
+}
+
+func (l leaseSeen) patience(d time.Duration) time.Duration {
+	return failover.Node{LeaseGap: l.gap()}.Patience(d)
+}
+
+// ObserveLease records a Lease of a kubelet.
+func (k *Kubelets) ObserveLease(lease *coordinationv1.Lease) {
+	if lease.Namespace != LeaseNamespace || lease.Spec.RenewTime == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now, renewed := k.clock.Now(), lease.Spec.RenewTime.Time
+	last, known := k.leases[lease.Name]
+	next := leaseSeen{renewed: renewed, seen: now, duration: durationOf(lease), gaps: last.gaps}
+	switch {
+	case known && last.renewed.Equal(renewed):
+		return
+	case known:
+		next.gaps = k.learn(last, now)
+	}
+	k.leases[lease.Name] = next
+	if known && k.renewed != nil {
+		k.renewed(lease.Name, now)
+	}
+}
+
+// learn returns the gaps of a Lease that is renewed now. While most Leases are late, it is not their kubelets that take so long.
+func (k *Kubelets) learn(last leaseSeen, now time.Time) []time.Duration {
+	gap := now.Sub(last.seen)
+	if gap >= failover.ForceSilence && !k.watchAlive(now) {
+		k.blind = now
+	}
+	if gap >= forgotten || !k.blind.Before(last.seen) {
+		return last.gaps
+	}
+	gaps := append(slices.Clone(last.gaps), gap)
+	return gaps[max(0, len(gaps)-keptGaps):]
+}
+
+// watchAlive tells whether Leases can be believed: when most of them fall silent together, it is the API that was
+// away, or this process, and not the nodes.
+func (k *Kubelets) watchAlive(now time.Time) bool {
+	silent, counted := 0, 0
+	for _, lease := range k.leases {
+		switch {
+		case now.Sub(lease.seen) >= forgotten:
+		case lease.silent(now, failover.ForceSilence):
+			silent++
+			counted++
+		default:
+			counted++
+		}
+	}
+	return 2*silent <= counted
+}
+
+// silent returns the nodes whose kubelets have been silent for at least so long, but not for longer than that, both for a kubelet that
+// renews as often as is usual. As long as Leases cannot be believed there are none.
+func (k *Kubelets) silent(atLeast, atMost time.Duration) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.clock.Now()
+	if !k.watchAlive(now) {
+		return nil
+	}
+	var nodes []string
+	for node, lease := range k.leases {
+		if lease.silent(now, atLeast) && now.Sub(lease.seen) <= lease.patience(atMost) {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
+// count returns how many kubelets have been silent for that long, and how many were heard of lately at all.
+func (k *Kubelets) count(silence time.Duration) (silent, counted int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.clock.Now()
+	for _, lease := range k.leases {
+		if now.Sub(lease.seen) >= forgotten {
+			continue
+		}
+		counted++
+		if lease.silent(now, silence) {
+			silent++
+		}
+	}
+	return silent, counted
+}

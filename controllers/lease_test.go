@@ -1,0 +1,151 @@
+package controllers
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// renewing is a memory of kubelets whose Leases are renewed.
+type renewing struct {
+	*Kubelets
+	renewals map[string]int
+}
+
+// renew has the Leases of nodes renewed, whose duration is given in seconds.
+func (r *renewing) renew(duration int32, nodes ...string) {
+	for _, node := range nodes {
+		r.renewals[node]++
+		l := lease(node, r.renewals[node])
+		if l.Spec.LeaseDurationSeconds = &duration; duration == 0 {
+			l.Spec.LeaseDurationSeconds = nil
+		}
+		r.ObserveLease(l)
+	}
+}
+
+func TestWhatIsLearntOfAKubelet(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	// every has A's Lease renewed by gaps of so many seconds, and those of two others every second.
+	every := func(duration int32, gaps ...time.Duration) func(*renewing) {
+		return func(r *renewing) {
+			r.renew(duration, nodeA, nodeB, nodeT)
+			for _, gap := range gaps {
+				for range gap / s {
+					<-time.After(s)
+					r.renew(40, nodeB, nodeT)
+				}
+				r.renew(duration, nodeA)
+			}
+		}
+	}
+	for name, tc := range map[string]struct {
+		tell func(*renewing)
+		want time.Duration
+	}{
+		"one that was heard of once may take as long as its Lease lasts":      {every(40), 40 * s},
+		"one of which one gap was seen, too":                                  {every(40, 10*s), 40 * s},
+		"of two gaps it is the longer one":                                    {every(40, 14*s, 12*s), 14 * s},
+		"it is no less than a quarter of the duration":                        {every(120, 5*s, 5*s, 5*s), 30 * s},
+		"it is the longest of the last five gaps":                             {every(40, 30*s, 20*s, 10*s, 10*s, 10*s, 10*s), 20 * s},
+		"a duration that nobody tells is the usual one":                       {every(0), 40 * s},
+		"a kubelet that was away for minutes is not one that takes so long":   {every(40, 10*s, 10*s, 120*s), 40 * s},
+		"one that was away for longer than Leases are believed is none of it": {every(40, 10*s, 11*s, 400*s), 11 * s},
+		"a gap in which most Leases were late says nothing": {func(r *renewing) {
+			every(40, 10*s, 10*s)(r)
+			<-time.After(30 * s)
+			r.renew(40, nodeB)
+			r.renew(40, nodeA)
+			r.renew(40, nodeT)
+		}, 10 * s},
+		"a gap in which few Leases were late does": {func(r *renewing) {
+			every(40, 10*s, 10*s)(r)
+			<-time.After(11 * s)
+			r.renew(40, nodeB, nodeT)
+			<-time.After(9 * s)
+			r.renew(40, nodeA)
+		}, 20 * s},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r := &renewing{NewKubelets(clock.RealClock{}, nil), make(map[string]int)}
+				tc.tell(r)
+				if got := r.Node(nodeA); !got.LeaseKnown || got.LeaseGap != tc.want {
+					t.Errorf("known: %t, gap %s, want %s", got.LeaseKnown, got.LeaseGap, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// Where all kubelets renew every 30 s, they are neither silent after 12 s, nor is it the API that is away.
+func TestSlowKubeletsAreSilentLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := &renewing{NewKubelets(clock.RealClock{}, nil), make(map[string]int)}
+		for range 4 {
+			r.renew(120, nodeA, nodeB, nodeT)
+			<-time.After(30 * time.Second)
+		}
+		r.renew(120, nodeB, nodeT)
+		for silence, want := range map[time.Duration][]string{failover.ForceSilence: nil, 10 * time.Second: {nodeA}} {
+			if got := r.silent(silence, time.Hour); !slices.Equal(got, want) {
+				t.Errorf("silent for what is %s of a usual kubelet are %v, want %v", silence, got, want)
+			}
+		}
+		<-time.After(5 * time.Second)
+		if silent, counted := r.count(failover.ForceSilence); silent != 1 || counted != 3 {
+			t.Errorf("%d of %d are silent, want 1 of 3", silent, counted)
+		}
+		if !r.Node(nodeA).LeaseKnown {
+			t.Error("Leases are not believed")
+		}
+	})
+}
+
+func TestKubeletsThatRenewEvery30Seconds(t *testing.T) {
+	const duration = 120 * time.Second
+	slow := func(t *testing.T, tell func(w *world, p *process)) {
+		inWorld(t, virtual.Options{}, func(w *world) {
+			for _, node := range []string{nodeA, nodeB, nodeT} {
+				w.SetLease(node, duration)
+			}
+			cfg := defaults()
+			p := w.startProcess("one", cfg)
+			p.leads(cfg)
+			w.volume("db")
+			w.workload("db", selected)
+			w.pass(5 * time.Minute)
+			w.wantRunning("db-0", nodeA)
+			tell(w, p)
+		})
+	}
+	t.Run("are never called silent while they live", func(t *testing.T) {
+		slow(t, func(w *world, p *process) {
+			for range 300 {
+				w.pass(time.Second)
+				if silent := p.kubelets.silent(failover.ForceSilence, time.Hour); len(silent) > 0 {
+					t.Fatalf("silent are %v", silent)
+				}
+			}
+			w.wantUntouched()
+		})
+	})
+	t.Run("are found silent after a crash", func(t *testing.T) {
+		slow(t, func(w *world, p *process) {
+			w.Crash(nodeA)
+			w.until(40*time.Second, "A is silent", func() bool {
+				return slices.Contains(p.kubelets.silent(failover.ForceSilence, time.Hour), nodeA)
+			})
+			w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		})
+	})
+}

@@ -1,0 +1,181 @@
+package controllers
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+)
+
+// doubting is a LINSTOR of which somebody doubts what node A runs.
+type doubting struct {
+	noLinstor
+	sets      linstor.Sets
+	since     time.Time
+	united    []linstor.Sets
+	retracted int
+}
+
+func (d *doubting) Doubts(string) (linstor.Sets, time.Time) {
+	copied := linstor.Sets{}
+	for node, settings := range d.sets {
+		copied[node] = slices.Clone(settings)
+	}
+	if d.sets == nil {
+		return nil, time.Time{}
+	}
+	return copied, d.since
+}
+func (d *doubting) Unite(_ string, sets linstor.Sets, _ time.Time) { d.united = append(d.united, sets) }
+func (d *doubting) Retract(string, time.Time)                      { d.retracted++ }
+
+func offOrMajority() linstor.Sets {
+	return linstor.Sets{nodeA: {{Quorum: "off"}, {Quorum: "majority"}}}
+}
+
+// memoryTest is a settingsMemory with one attachment of the volume "db".
+type memoryTest struct {
+	*steps
+	memory *settingsMemory
+	word   *doubting
+	now    time.Time
+}
+
+func newMemoryTest(t *testing.T) *memoryTest {
+	t.Helper()
+	word := &doubting{}
+	return &memoryTest{steps: newSteps(t), memory: newSettingsMemory(word), word: word, now: time.Now()}
+}
+
+func (m *memoryTest) keep() time.Duration {
+	m.Helper()
+	after, err := m.memory.keep(m.ctx, m.r.client, "db", "pvc-db", m.listed(), m.now)
+	m.must(err)
+	return after
+}
+
+func (m *memoryTest) take() {
+	m.Helper()
+	m.must(m.memory.take("db", "pvc-db", m.listed(), m.now))
+}
+
+func (m *memoryTest) listed() []storagev1.VolumeAttachment {
+	m.Helper()
+	var list storagev1.VolumeAttachmentList
+	m.must(m.api.List(m.ctx, &list))
+	return list.Items
+}
+
+func (m *memoryTest) said() string {
+	m.Helper()
+	return m.listed()[0].Annotations[AnnotationMayRun]
+}
+
+func (m *memoryTest) say(text string) {
+	m.Helper()
+	va := m.listed()[0]
+	va.Annotations = map[string]string{AnnotationMayRun: text}
+	if text == "" {
+		va.Annotations = nil
+	}
+	m.must(m.api.Update(m.ctx, &va))
+}
+
+func TestADoubtIsKeptOnceItLasts(t *testing.T) {
+	t.Parallel()
+	m := newMemoryTest(t)
+	m.word.sets, m.word.since = offOrMajority(), m.now
+	if after := m.keep(); after != doubtLasts || m.said() != "" {
+		t.Errorf("a new doubt is kept as %q, and looked at again in %s", m.said(), after)
+	}
+	m.now = m.now.Add(doubtLasts)
+	m.keep()
+	var sets linstor.Sets
+	if err := json.Unmarshal([]byte(m.said()), &sets); err != nil || len(sets[nodeA]) != 2 {
+		t.Errorf("kept %q: %v", m.said(), err)
+	}
+	m.now, m.word.sets = m.now.Add(doubtLasts), nil
+	if m.keep(); m.said() != "" {
+		t.Errorf("a doubt that is over leaves %q", m.said())
+	}
+}
+
+// Two leaders that overlap may each know what the other does not: neither writes at the speed of the other.
+func TestADoubtIsWrittenNoMoreOftenThanItLasts(t *testing.T) {
+	t.Parallel()
+	m := newMemoryTest(t)
+	m.word.sets, m.word.since = offOrMajority(), m.now.Add(-time.Hour)
+	m.keep()
+	m.say(`{"node-a":[{"quorum":"off"}]}`)
+	for range 3 {
+		if after := m.keep(); after != doubtLasts || m.said() != `{"node-a":[{"quorum":"off"}]}` {
+			t.Fatalf("written again at once: %q, and looked at again in %s", m.said(), after)
+		}
+	}
+	m.now = m.now.Add(doubtLasts)
+	if m.keep(); m.said() == `{"node-a":[{"quorum":"off"}]}` {
+		t.Error("not written again after a while")
+	}
+}
+
+func TestTheOrderOfADoubtSaysNothing(t *testing.T) {
+	t.Parallel()
+	m := newMemoryTest(t)
+	m.word.sets, m.word.since = offOrMajority(), m.now.Add(-time.Hour)
+	m.keep()
+	before := m.said()
+	m.word.sets = linstor.Sets{nodeA: {{Quorum: "majority"}, {Quorum: "off"}}}
+	m.now = m.now.Add(time.Minute)
+	if m.keep(); m.said() != before {
+		t.Errorf("%q became %q", before, m.said())
+	}
+}
+
+func TestWhatAnAttachmentSaysIsTakenOverOnce(t *testing.T) {
+	t.Parallel()
+	m := newMemoryTest(t)
+	m.say(`{"node-a":[{"quorum":"off"},{"quorum":"majority"}]}`)
+	m.take()
+	m.take()
+	want := failover.Setting{Quorum: "off"}
+	if len(m.word.united) != 1 || !m.word.united[0][nodeA][0].Equal(want) {
+		t.Errorf("united %+v", m.word.united)
+	}
+	m.say("")
+	if m.take(); m.word.retracted != 1 {
+		t.Errorf("retracted %d times after the attachment ceased to say it", m.word.retracted)
+	}
+}
+
+// A new attachment says nothing; that does not mean that what the old one said is over.
+func TestAnAttachmentThatIsGoneTakesNothingBack(t *testing.T) {
+	t.Parallel()
+	m := newMemoryTest(t)
+	m.say(`{"node-a":[{"quorum":"off"},{"quorum":"majority"}]}`)
+	m.take()
+	old := m.listed()[0]
+	m.must(m.api.Delete(m.ctx, &old))
+	m.take()
+	again := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-db-again"}, Spec: old.Spec}
+	m.must(m.api.Create(m.ctx, again))
+	if m.take(); m.word.retracted != 0 {
+		t.Error("what a deleted attachment said was taken back")
+	}
+}
+
+func TestAForgedOrBrokenDoubtIsAnError(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"{", "[]", `{"node-a":"off"}`, `{"node-a":[1]}`} {
+		m := newMemoryTest(t)
+		m.say(text)
+		if err := m.memory.take("db", "pvc-db", m.listed(), m.now); err == nil {
+			t.Errorf("%s is no error", text)
+		}
+	}
+}

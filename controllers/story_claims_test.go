@@ -1,0 +1,289 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// reclaimed is a controller that leads by default settings, and a workload "db-0" on A whose claim was deleted and created again under
+// its name: the volume "a-old" is released and retained beside the volume "db".
+func reclaimed(t *testing.T, tell func(w *world, p *process)) {
+	t.Helper()
+	inWorld(t, virtual.Options{}, func(w *world) {
+		cfg := defaults()
+		p := w.startProcess("one", cfg)
+		p.leads(cfg)
+		w.volume("a-old", func(v *virtual.Volume) { v.Claim = "data-db" })
+		w.pass(time.Minute)
+		w.must(w.ReleaseVolume(w.ctx, "a-old"))
+		w.volume("db")
+		w.workload("db", selected)
+		w.pass(2 * time.Minute)
+		w.wantRunning("db-0", nodeA)
+		tell(w, p)
+	})
+}
+
+func TestAReleasedVolumeOfTheSameClaimIsNotThePods(t *testing.T) {
+	reclaimed(t, func(w *world, _ *process) {
+		before := w.pod("db-0")
+		for _, peer := range []string{nodeB, nodeT} {
+			w.DRBD.CutResourceLink("pvc-a-old", nodeA, peer)
+		}
+		w.pass(time.Minute)
+		w.Linstor.StopSatellite(nodeA)
+		w.pass(3 * time.Minute)
+		w.Linstor.RestoreSatellite(nodeA)
+		w.pass(time.Minute)
+		w.wantStill(before)
+		if got := w.removed("db-0"); len(got) > 0 {
+			t.Errorf("the pod was removed %d times", len(got))
+		}
+	})
+}
+
+func TestAReleasedVolumeThatLinstorHasNotIsNobodysConcern(t *testing.T) {
+	reclaimed(t, func(w *world, _ *process) {
+		w.must(w.Linstor.DeleteResource("pvc-a-old"))
+		w.pass(time.Minute)
+		var asked atomic.Int32
+		w.Linstor.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
+			if strings.Contains(r.URL.String(), "pvc-a-old") {
+				asked.Add(1)
+			}
+			return false
+		})
+		w.Linstor.ResetRequests()
+		w.pass(time.Minute)
+		if got := asked.Load(); got > 0 {
+			t.Errorf("LINSTOR was asked %d times about the volume", got)
+		}
+		total := 0
+		for _, n := range w.Linstor.Requests() {
+			total += n
+		}
+		if total > 60 {
+			t.Errorf("LINSTOR was asked %d times in a minute: %v", total, w.Linstor.Requests())
+		}
+		w.Crash(nodeA)
+		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
+}
+
+// The claim itself tells whose it is where the cache does not: a claim that was re-created a moment ago.
+func TestTheClaimIsReadWhereItMayBeAnothers(t *testing.T) {
+	t.Parallel()
+	young := func(s *steps) {}
+	old := func(s *steps) { s.r.clock = clockAt{new(time.Now().Add(youngPod))} }
+	for name, tc := range map[string]struct {
+		age    func(*steps)
+		change func(*steps)
+		its    bool
+	}{
+		"a young pod, and the claim has the volume": {young, func(*steps) {}, true},
+		"a young pod, and the claim is another one": {young, func(s *steps) { s.replaceClaim("db") }, false},
+		"a young pod, and the claim has another volume": {young, func(s *steps) {
+			s.changeClaim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "new" })
+		}, false},
+		"a young pod without a claim":                       {young, func(s *steps) { s.deleteClaim() }, false},
+		"an old pod is believed to use what the cache says": {old, func(s *steps) { s.replaceClaim("db") }, true},
+		"an old pod, and another volume names the claim, which is that one's": {old, func(s *steps) {
+			s.volumeNaming("new", corev1.VolumeBound)
+			s.replaceClaim("new")
+		}, false},
+		"an old pod, and another volume names the claim, which has this one": {old, func(s *steps) {
+			s.volumeNaming("old", corev1.VolumeReleased)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSteps(t)
+			tc.change(s)
+			tc.age(s)
+			pods, err := s.r.confirmPods(s.ctx, s.pv, nodeA)
+			s.must(err)
+			pods, err = s.r.confirmClaims(s.ctx, s.pv, pods)
+			s.must(err)
+			if its := len(pods) == 1; its != tc.its {
+				t.Errorf("the pod uses the volume: %t, want %t", its, tc.its)
+			}
+		})
+	}
+}
+
+func (s *steps) changeClaim(change func(*corev1.PersistentVolumeClaim)) {
+	s.Helper()
+	var claim corev1.PersistentVolumeClaim
+	s.must(s.api.Get(s.ctx, client.ObjectKey{Namespace: "default", Name: "data-db"}, &claim))
+	change(&claim)
+	s.must(s.api.Update(s.ctx, &claim))
+}
+
+func (s *steps) deleteClaim() {
+	s.Helper()
+	s.must(s.api.Delete(s.ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data-db"}}))
+}
+
+// replaceClaim lets the claim be another one of that name, which has the volume.
+func (s *steps) replaceClaim(volume string) {
+	s.Helper()
+	s.deleteClaim()
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data-db"}}
+	claim.Spec.VolumeName = volume
+	s.must(s.api.Create(s.ctx, claim))
+}
+
+// volumeNaming adds another volume that names the claim.
+func (s *steps) volumeNaming(name string, phase corev1.PersistentVolumePhase) {
+	s.Helper()
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	pv.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-"+name)
+	bind(pv, "default", "data-db")
+	pv.Spec.ClaimRef.UID, pv.Status.Phase = types.UID("another"), phase
+	s.must(s.api.Create(s.ctx, pv))
+}
+
+// Nothing is removed by a claim that cannot be read.
+func TestAClaimThatCannotBeReadIsTold(t *testing.T) {
+	s := newSteps(t)
+	pods, err := s.r.confirmPods(s.ctx, s.pv, nodeA)
+	s.must(err)
+	s.r.live = noClaims{s.r.live}
+	if _, err := s.r.confirmClaims(s.ctx, s.pv, pods); err == nil || !strings.Contains(err.Error(), "default/data-db") {
+		t.Errorf("confirmClaims = %v, want an error that names the claim", err)
+	}
+}
+
+func TestTwoPersistentVolumesOfOneHandleShareTheirPods(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	twin := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "db-again"}}
+	twin.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-db")
+	bind(twin, "default", "data-again")
+	s.must(s.api.Create(s.ctx, twin))
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "again-0"}}
+	pod.Spec.NodeName, pod.Spec.Volumes = nodeA, []corev1.Volume{claimVolume("data-again", false)}
+	s.must(s.api.Create(s.ctx, pod))
+	for _, pv := range []*corev1.PersistentVolume{s.pv, twin} {
+		cached, err := s.r.podsOf(s.ctx, pv)
+		s.must(err)
+		live, err := s.r.confirmPods(s.ctx, pv, nodeA)
+		s.must(err)
+		if len(cached) != 2 || len(live) != 2 {
+			t.Errorf("volume %s has %d pods in the cache and %d in the API, want 2 of both", pv.Name, len(cached), len(live))
+		}
+	}
+	if got := s.r.volumesOfPod(s.ctx, pod); len(got) != 2 {
+		t.Errorf("a change of a pod has %v looked at, want both volumes", got)
+	}
+}
+
+func TestAPodThatMayNotGoKeepsTheOneOnTheOtherVolumeOfItsHandle(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		w.volume("twin", func(v *virtual.Volume) { v.Handle = "pvc-db" })
+		w.workload("twin", nil)
+		w.pass(2 * time.Minute)
+		w.wantRunning("twin-0", nodeA)
+		db, twin := w.pod("db-0"), w.pod("twin-0")
+		w.Crash(nodeA)
+		w.pass(3 * time.Minute)
+		w.wantStill(db)
+		w.wantStill(twin)
+		if _, reason := p.said("db", nodeA); reason != "SharedVolume" {
+			t.Errorf("said %s, want SharedVolume", reason)
+		}
+		if w.attachment("db", nodeA) == nil && w.attachment("twin", nodeA) == nil { // Kubernetes has one for both
+			t.Error("a volume was detached under a pod")
+		}
+	})
+}
+
+func TestTwoPodsOnTwoVolumesOfOneHandleMoveTogether(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.volume("twin", func(v *virtual.Volume) { v.Handle = "pvc-db" })
+		w.workload("twin", selected)
+		w.pass(2 * time.Minute)
+		w.wantRunning("twin-0", nodeA)
+		w.Crash(nodeA)
+		w.until(30*time.Second, "both run on B", func() bool { return w.runs("db-0", nodeB) && w.runs("twin-0", nodeB) })
+	})
+}
+
+// noClaims is an API by which no claim can be read.
+type noClaims struct{ client.Reader }
+
+func (f noClaims) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	if _, ok := o.(*corev1.PersistentVolumeClaim); ok {
+		return errors.New("no")
+	}
+	return f.Reader.Get(ctx, key, o, options...)
+}
+
+// What the policy hears of the other volumes of a pod.
+func TestFactsOfOtherVolumes(t *testing.T) {
+	t.Parallel()
+	g := volumesWorld(t)
+	g.linstor = noLinstor{}
+	for name, tc := range map[string]struct {
+		change func(*podVolume)
+		want   failover.OtherVolume
+	}{
+		"a volume of one node": {func(*podVolume) {}, failover.OtherVolume{}},
+		"a shared one": {func(v *podVolume) {
+			v.Spec.AccessModes = append(v.Spec.AccessModes, corev1.ReadWriteMany)
+		}, failover.OtherVolume{Shared: true}},
+		"one that many only read": {func(v *podVolume) {
+			v.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
+		}, failover.OtherVolume{}},
+		"one that is mounted by NFS": {func(v *podVolume) {
+			v.Spec.CSI.VolumeAttributes = map[string]string{nfsExport: "true"}
+		}, failover.OtherVolume{NFSExport: true}},
+		"a generic ephemeral one": {func(v *podVolume) { v.ephemeral = true }, failover.OtherVolume{Ephemeral: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "wal"}}
+			pv.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-wal")
+			pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+			volume := podVolume{PersistentVolume: pv}
+			tc.change(&volume)
+			tc.want.Name, tc.want.Resource.Name = "wal", "pvc-wal"
+			if diff := cmp.Diff(tc.want, g.otherFacts(volume)); diff != "" {
+				t.Errorf("otherFacts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The claim of a generic ephemeral volume is named after the pod, and goes with it.
+func TestAnEphemeralVolumeOfOursIsTold(t *testing.T) {
+	t.Parallel()
+	g := volumesWorld(t)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "wal"}}
+	pod.Spec.Volumes = []corev1.Volume{
+		claimVolume("data", false), {Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
+	}
+	own := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "own"}}
+	own.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-own")
+	bind(own, "shop", "wal-scratch")
+	if err := g.live.(client.Client).Create(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	others, unsafe, err := g.podVolumes(t.Context(), pod, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}})
+	if err != nil || unsafe != "" || len(others) != 1 || others[0].Name != "own" || !others[0].ephemeral {
+		t.Errorf("podVolumes = %+v, %q, %v, want the ephemeral one", others, unsafe, err)
+	}
+}

@@ -1,0 +1,290 @@
+package linstor
+
+import "testing"
+
+func TestANodeMayRunAnythingUntilItIsKnownToRunTheFirstSetting(t *testing.T) {
+	t.Parallel()
+	story{
+		"ten seconds after the reading a node list shows it ONLINE": func(w *world) {
+			w.first()
+			w.wait(5)
+			w.Alive("a", w.at(w.now))
+			w.wait(4.9)
+			w.readNodes()
+			w.want("a", "anything: majority a+b/c")
+			w.wait(0.1)
+			w.readNodes()
+			w.want("a", "majority a+b/c")
+		},
+		"the node list was asked for before and came after that": func(w *world) {
+			w.first()
+			w.live(9)
+			w.applyNodes([]wireNode{{Name: "a", ConnectionStatus: statusOnline}}, span{w.at(9.9), w.at(11)})
+			w.want("a", "anything: majority a+b/c")
+		},
+		"the setting was read late": func(w *world) {
+			w.now = 5
+			w.applyDefinitions([]wireDefinition{w.definition()}, w.read(4))
+			w.readNodes()
+			w.applyView(w.rows(), w.read(5))
+			w.Alive("a", w.at(6))
+			w.now = 9
+			w.define()
+			w.now = 18.9
+			w.readNodes()
+			w.want("a", "anything: majority a+b/c")
+			w.now = 19
+			w.readNodes()
+			w.want("a", "anything: majority a+b/c") // its Lease was renewed before the reading ended
+			w.Alive("a", w.at(19))
+			w.now = 20
+			w.readNodes()
+			w.want("a", "majority a+b/c")
+		},
+		"its Lease is silent: LINSTOR calls a dead node ONLINE": func(w *world) {
+			w.silent["a"] = true
+			w.first()
+			w.live(600)
+			w.want("a", "anything: majority a+b/c")
+			w.want("b", "majority a+b/c")
+		},
+		"its Lease was renewed before the reading": func(w *world) {
+			w.readNodes()
+			w.Alive("a", w.at(0))
+			w.silent["a"] = true
+			w.first()
+			w.live(600)
+			w.want("a", "anything: majority a+b/c")
+		},
+		"it is OFFLINE": func(w *world) {
+			w.nodes["a"] = "OFFLINE"
+			w.first()
+			w.live(600)
+			w.want("a", "anything: majority a+b/c")
+		},
+		"LINSTOR has no state of its replica": func(w *world) {
+			w.replicas["a"].quiet = true
+			w.first()
+			w.live(600)
+			w.want("a", "anything: majority a+b/c")
+			w.replicas["a"].quiet = false
+			w.look()
+			w.want("a", "majority a+b/c")
+		},
+		"LINSTOR has a state of its replica again, but not of its satellite": func(w *world) {
+			w.replicas["a"].quiet = true
+			w.first()
+			w.live(12)
+			w.nodes["a"] = "CONNECTED"
+			w.replicas["a"].quiet = false
+			w.live(5)
+			w.want("a", "anything: majority a+b/c")
+			w.nodes["a"] = statusOnline
+			w.live(1)
+			w.want("a", "majority a+b/c")
+		},
+		"its first word comes late": func(w *world) {
+			w.replicas["a"].quiet = true
+			w.first()
+			w.live(3)
+			w.replicas["a"].quiet = false
+			w.says("a")
+			w.look()
+			w.want("a", "anything: majority a+b/c")
+		},
+		"LINSTOR wants another setting meanwhile": func(w *world) {
+			w.first()
+			w.live(5)
+			w.set("off")
+			w.define()
+			w.live(6)
+			w.want("a", "majority a+b/c, off a+b/c")
+		},
+		"an event that LINSTOR repeats when the stream begins": func(w *world) {
+			w.first()
+			w.says("a")
+			w.live(9)
+			w.want("a", "anything: majority a+b/c")
+		},
+	}.run(t, func(t *testing.T) *world { t.Helper(); return newWorld(t, "majority", "a", "b", "c/") })
+}
+
+func TestANodeRunsTheSettingByWhichItCreatedAReplica(t *testing.T) {
+	t.Parallel()
+	story{
+		"its first word came before the list": func(w *world) {
+			w.add("a")
+			w.says("a")
+			w.wait(0.1)
+			w.look()
+			w.want("a", "off a")
+		},
+		"its first word came after the list": func(w *world) {
+			w.add("a")
+			w.replicas["a"].quiet = true
+			w.look()
+			w.want("a", "anything: off a")
+			w.live(3)
+			w.replicas["a"].quiet = false
+			w.says("a")
+			w.want("a", "anything: off a") // until a list shows that it reports
+			w.look()
+			w.want("a", "off a")
+		},
+		"its word came long before the list": func(w *world) {
+			w.add("a")
+			w.says("a")
+			w.wait(10.1)
+			w.look()
+			w.want("a", "anything: off a")
+		},
+		"its word comes when it has long been listed, and reports": func(w *world) {
+			w.add("a")
+			w.silent["a"] = true
+			w.live(12)
+			w.says("a")
+			w.look()
+			w.want("a", "anything: off a")
+		},
+		"a word without a value is none": func(w *world) {
+			w.add("a")
+			w.announce(PromotionEvent{Resource: "R", Node: "a"}, w.at(w.now))
+			w.look()
+			w.want("a", "anything: off a")
+		},
+		"no word comes": func(w *world) {
+			w.add("a")
+			w.live(9)
+			w.want("a", "anything: off a")
+			w.live(3)
+			w.want("a", "off a")
+		},
+		"it was placed together with others, which it does not report yet": func(w *world) {
+			w.add("a")
+			w.add("b")
+			w.says("a")
+			w.look()
+			w.want("a", "anything: off a+b")
+			w.meet("b")
+			w.look()
+			w.want("a", "off a+b")
+		},
+		"it was placed together with another one, and neither has a disk": func(w *world) {
+			w.add("a")
+			w.says("a")
+			w.live(1)
+			w.add("c/")
+			w.add("d/")
+			w.says("c")
+			w.wait(0.1)
+			w.look()
+			w.want("c", "off a/c+d")
+			w.want("a", "off a, off a/c+d")
+			w.meet("c")
+			w.meet("d")
+			w.look()
+			w.want("a", "off a/c+d")
+		},
+		"it was there before, for all that is known": func(w *world) {
+			w.add("a")
+			w.live(12)
+			w.lose("a")
+			w.live(1)
+			w.remove("a")
+			w.live(1)
+			w.adapt("majority")
+			w.nodes["a"], w.silent["a"] = statusOnline, false
+			w.add("a")
+			w.says("a")
+			w.look()
+			w.want("a", "off a, majority a")
+		},
+	}.run(t, func(t *testing.T) *world { t.Helper(); return emptyWorld(t, "off") })
+}
+
+// A volume as linstor-csi makes it: one replica alone, and then the rest, for which LINSTOR sets the quorum.
+func TestANewVolumeIsNotHeldUp(t *testing.T) {
+	t.Parallel()
+	rest := func(w *world, read func()) {
+		w.live(2)
+		w.add("b")
+		w.add("c/")
+		w.wait(0.1)
+		read()
+		w.wait(0.4)
+		w.meet("b")
+		w.meet("c")
+		w.look()
+	}
+	story{
+		"the list comes before the definition": func(w *world) {
+			w.add("a")
+			w.says("a")
+			w.look()
+			rest(w, func() {
+				w.adapt("majority")
+				w.list()
+				w.want("a", "off a")
+				w.wait(0.05)
+				w.define()
+				w.want("a", "off a, majority a+b/c")
+			})
+			w.want("a", "majority a+b/c")
+		},
+		"the definition comes before the list": func(w *world) {
+			w.add("a")
+			w.says("a")
+			w.look()
+			rest(w, func() {
+				w.adapt("majority")
+				w.define()
+				w.wait(0.05)
+				w.list()
+				w.want("a", "off a, majority a")
+				w.define()
+				w.want("a", "off a, majority a, majority a+b/c")
+			})
+			w.want("a", "majority a+b/c")
+		},
+		"the definition is older than the list": func(w *world) {
+			w.add("a")
+			w.says("a")
+			w.look()
+			rest(w, func() {
+				w.define() // off, as before
+				w.wait(0.05)
+				w.adapt("majority")
+				w.list()
+				w.want("a", "off a")
+				if r, _ := w.Resource("R"); !r.InDoubt {
+					w.t.Error("LINSTOR may have adapted the quorum to the new replicas, and that is not said")
+				}
+				w.define()
+			})
+			if r, _ := w.Resource("R"); r.InDoubt {
+				w.t.Error("the quorum is still in doubt")
+			}
+			w.want("a", "majority a+b/c")
+		},
+		"a person has set a quorum on the group": func(w *world) {
+			w.quorum = ""
+			w.applyGroups([]wireGroup{{Name: "DfltRscGrp", Props: map[string]string{propQuorum: "majority", propQuorumSetBy: setByUser}}}, w.read(w.now))
+			w.add("a")
+			w.says("a")
+			w.look()
+			w.want("a", "majority a")
+			rest(w, w.look)
+			w.want("a", "majority a+b/c")
+		},
+		"the same, and its first word comes after the list": func(w *world) {
+			w.quorum = ""
+			w.applyGroups([]wireGroup{{Name: "DfltRscGrp", Props: map[string]string{propQuorum: "majority", propQuorumSetBy: setByUser}}}, w.read(w.now))
+			w.add("a")
+			w.look()
+			w.says("a")
+			w.look()
+			rest(w, w.look)
+			w.want("a", "majority a+b/c")
+		},
+	}.run(t, func(t *testing.T) *world { t.Helper(); return emptyWorld(t, "off") })
+}

@@ -1,0 +1,178 @@
+package linstor
+
+import "testing"
+
+// Adjusting DRBD sets the quorum first, and adds peers then: who reports a new peer has applied it.
+func TestANodeThatMeetsANewReplicaHasAppliedTheSetting(t *testing.T) {
+	t.Parallel()
+	// comes has LINSTOR list a replica on d, which a does not report yet.
+	comes := func(w *world, quorum string) {
+		w.add("d")
+		w.adapt(quorum)
+		w.live(1)
+	}
+	story{
+		"LINSTOR sets a quorum together with a tie-breaker": func(w *world) {
+			w.add("c/")
+			w.adapt("majority")
+			w.live(20)
+			w.want("a", "off a+b, majority a+b/c")
+			w.meet("c")
+			w.look()
+			w.want("a", "majority a+b/c")
+			w.want("b", "majority a+b/c")
+		},
+		"it reports that only when it has long been listed": func(w *world) {
+			comes(w, "majority")
+			w.live(300)
+			w.want("a", "off a+b, majority a+b+d")
+			w.meet("d")
+			w.live(1)
+			w.want("a", "majority a+b+d")
+		},
+		"only the new replica says that it is connecting": func(w *world) {
+			comes(w, "majority")
+			w.replicas["d"].peers = []string{"a", "b"}
+			w.live(300)
+			w.want("a", "off a+b, majority a+b+d")
+		},
+		"of two that came together it reports but one": func(w *world) {
+			w.add("c/")
+			comes(w, "majority")
+			w.connect("a", "c")
+			w.live(300)
+			w.want("a", "off a+b, majority a+b+d/c")
+			w.connect("a", "d")
+			w.live(1)
+			w.want("a", "majority a+b+d/c")
+		},
+		"the other one of two is on its way out already": func(w *world) {
+			w.add("c/")
+			w.replicas["c"] = &inWorld{diskless: true, leaving: true}
+			comes(w, "majority")
+			w.want("a", "off a+b, majority a+b+d/c")
+			w.connect("a", "d")
+			w.live(1)
+			w.want("a", "majority a+b+d/c")
+		},
+		"a replica came, and only then a person set the quorum, and adjust fails": func(w *world) {
+			comes(w, "off")
+			w.live(1)
+			w.set("majority")
+			w.define()
+			w.want("a", "off a+b, off a+b+d, majority a+b+d")
+			w.meet("d")
+			w.live(300)
+			w.want("a", "off a+b+d, majority a+b+d")
+		},
+		"LINSTOR sets the quorum after the replica was listed": func(w *world) {
+			comes(w, "off")
+			w.live(1)
+			w.adapt("majority")
+			w.define()
+			w.meet("d")
+			w.live(300)
+			w.want("a", "off a+b+d, majority a+b+d")
+		},
+		"a person set the quorum on the controller at the time when the replica came": func(w *world) {
+			w.add("d")
+			w.set("majority")
+			w.look()
+			w.meet("d")
+			w.live(300)
+			w.want("a", "off a+b, majority a+b+d")
+		},
+		"a person set the quorum, which was read before the replica was listed that is older": func(w *world) {
+			w.set("majority")
+			w.define()
+			w.add("d")
+			w.live(1)
+			w.meet("d")
+			w.live(300)
+			w.want("a", "off a+b, majority a+b, majority a+b+d")
+		},
+		"a replica is listed nine seconds after a person set the quorum": func(w *world) {
+			w.set("majority")
+			w.define()
+			w.live(9)
+			w.add("d")
+			w.look()
+			w.meet("d")
+			w.live(300)
+			w.want("a", "off a+b, majority a+b, majority a+b+d")
+		},
+		"a replica is listed ten seconds after a person set the quorum": func(w *world) {
+			w.set("majority")
+			w.define()
+			w.live(10)
+			w.add("d")
+			w.look()
+			w.want("a", "off a+b, majority a+b, majority a+b+d")
+			w.meet("d")
+			w.live(1)
+			w.want("a", "majority a+b+d")
+		},
+		"a replica is listed between two changes of the quorum": func(w *world) {
+			comes(w, "majority")
+			w.set("off")
+			w.define()
+			w.want("a", "off a+b, majority a+b+d, off a+b+d")
+			w.meet("d")
+			w.live(300)
+			w.want("a", "majority a+b+d, off a+b+d")
+		},
+		"it has no disk, and so meets but one of two that come": func(w *world) {
+			w.add("c/")
+			w.meet("c")
+			w.live(12)
+			w.says("c")
+			w.live(11)
+			w.add("d")
+			w.add("e/")
+			w.adapt("majority")
+			w.live(1)
+			w.want("c", "off a+b/c, majority a+b+d/c+e")
+			w.connect("c", "d")
+			w.live(1)
+			w.want("c", "majority a+b+d/c+e")
+		},
+		"a person sets the quorum on the group just before a replica comes": func(w *world) {
+			w.quorum = ""
+			w.define()
+			w.want("a", "off a+b")
+			w.applyGroup(wireGroup{Name: "DfltRscGrp", Props: map[string]string{propQuorum: "majority", propQuorumSetBy: setByUser}}, w.read(w.now))
+			w.live(2)
+			w.add("d")
+			w.look()
+			w.meet("d")
+			w.live(300)
+			w.want("a", "off a+b, majority a+b, majority a+b+d")
+		},
+		"a person sets the quorum on the controller just before a replica comes": func(w *world) {
+			w.quorum = "majority" // of all definitions, without a word of who has set it
+			w.applyControllerProps(map[string]string{propQuorum: "majority", propQuorumSetBy: setByUser}, w.read(w.now))
+			w.define()
+			w.live(2)
+			w.add("d")
+			w.look()
+			w.meet("d")
+			w.live(300)
+			w.want("a", "off a+b, majority a+b, majority a+b+d")
+		},
+		"it has no disk, and neither has the new replica": func(w *world) {
+			w.add("c/")
+			w.meet("c")
+			w.live(1)
+			w.says("c")
+			w.live(11)
+			w.want("c", "off a+b/c")
+			w.add("d/")
+			w.adapt("majority")
+			w.live(1)
+			w.meet("d")
+			w.live(300)
+			w.want("a", "majority a+b/c+d")
+			w.want("c", "off a+b/c, majority a+b/c+d")
+		},
+	}.run(t, worldOf("off", "a", "b"))
+}

@@ -1,0 +1,195 @@
+package linstor
+
+import (
+	"slices"
+	"testing"
+)
+
+// fences checks that whatever the nodes may run has a quorum of the word, and that no vote in it is of a replica whose node cannot be
+// asked: such an operation holds no fail-over up.
+func (w *world) fences() {
+	w.t.Helper()
+	r, _ := w.Resource("R")
+	if r.InDoubt || r.Quorum != "majority" {
+		w.t.Errorf("at %g s the quorum is %q, in doubt: %v", w.now, r.Quorum, r.InDoubt)
+	}
+	for _, replica := range r.Replicas {
+		if !replica.Begun || replica.Gone {
+			w.t.Errorf("at %g s: %s", w.now, w.runs(replica.Node))
+		}
+		for _, setting := range replica.MayRun {
+			for _, vote := range slices.Concat(setting.Diskful, setting.Diskless) {
+				if w.replicas[vote] == nil && !slices.Contains(r.Left, vote) {
+					w.t.Errorf("at %g s %s may run %q, and nobody can ask %s", w.now, replica.Node, settingText(*setting), vote)
+				}
+			}
+			if setting.Quorum != "majority" {
+				w.t.Errorf("at %g s %s may run %q", w.now, replica.Node, settingText(*setting))
+			}
+		}
+	}
+}
+
+// comes has LINSTOR place a replica, whose node says so, and which all have met half a second later.
+func (w *world) comes(name string) {
+	w.wait(0.1)
+	w.add(name)
+	node := name[:1]
+	w.says(node)
+	w.look()
+	w.wait(0.5)
+	w.meet(node)
+	w.look()
+	w.wait(1) // as the feed does
+	w.look()
+}
+
+// goes has LINSTOR delete a replica: its node takes it down first.
+func (w *world) goes(node string) {
+	w.wait(0.1)
+	w.replicas[node].leaving = true
+	w.look()
+	w.wait(0.5)
+	w.replicas[node].quiet = true
+	for other := range w.replicas {
+		w.disconnect(node, other)
+	}
+	w.look()
+	w.wait(0.5)
+	w.remove(node)
+	w.look()
+	w.wait(1)
+	w.look()
+}
+
+func TestOrdinaryOperationsHoldNoFailOverUp(t *testing.T) {
+	t.Parallel()
+	story{
+		"a diskless client comes and goes": func(w *world) {
+			w.comes("d/")
+			w.fences()
+			w.want("a", "majority a+b/c+d")
+			w.want("d", "majority a+b/c+d")
+			w.goes("d")
+			w.fences()
+			w.want("a", "majority a+b/c")
+			w.want("c", "majority a+b/c")
+		},
+		"a diskful replica comes, and LINSTOR drops the tie-breaker": func(w *world) {
+			w.comes("d")
+			w.fences()
+			w.want("a", "majority a+b+d/c")
+			w.goes("c")
+			w.fences()
+			w.want("a", "majority a+b+d")
+			w.want("d", "majority a+b+d")
+		},
+		"one of three diskful replicas is deleted and becomes the tie-breaker": func(w *world) {
+			w.comes("d")
+			w.goes("c")
+			w.replicas["d"].diskless = true
+			w.live(2)
+			w.fences()
+			w.want("a", "majority a+b+d, majority a+b/d")
+		},
+		"the disk of a tie-breaker is toggled": func(w *world) {
+			w.replicas["c"].diskless = false
+			w.live(2)
+			w.fences()
+			w.want("a", "majority a+b/c, majority a+b+c")
+		},
+		"the tie-breaker moves, and LINSTOR switches the quorum off meanwhile": func(w *world) {
+			w.remove("c")
+			w.look()
+			w.want("a", "majority a+b")
+			w.wait(0.3)
+			w.adapt("off") // in a step of its own
+			w.wait(0.7)
+			w.look()
+			w.want("a", "majority a+b, off a+b")
+			w.adapt("majority")
+			w.comes("d/")
+			w.fences()
+			w.want("a", "majority a+b/d")
+			w.want("b", "majority a+b/d")
+		},
+		"the tie-breaker moves at once": func(w *world) {
+			w.comes("d/")
+			w.goes("c")
+			w.fences()
+			w.want("a", "majority a+b/d")
+		},
+		"a node is evacuated: the tie-breaker becomes the new disk": func(w *world) {
+			w.replicas["c"].diskless = false
+			w.look()
+			w.wait(1)
+			w.goes("b")
+			w.fences()
+			w.comes("d/")
+			w.fences()
+			w.want("a", "majority a+c/d")
+			w.want("c", "majority a+c/d")
+		},
+		"a node of three diskful replicas is evacuated": func(w *world) {
+			w.replicas["c"].diskless = false
+			w.look()
+			w.wait(1)
+			w.comes("d")
+			w.goes("c")
+			w.fences()
+			w.want("a", "majority a+b+d")
+		},
+		"the pod fails over to a node without a disk, and back": func(w *world) {
+			w.replicas["a"].inUse = true
+			w.live(1)
+			w.lose("a")
+			w.live(10)
+			w.comes("d/")
+			w.replicas["d"].inUse = true
+			w.live(20)
+			w.want("d", "majority a+b/c+d")
+			w.want("b", "majority a+b/c+d")
+			w.nodes["a"], w.silent["a"], w.replicas["a"].quiet = statusOnline, false, false
+			w.live(1)
+			w.meet("d")
+			w.live(1)
+			w.fences()
+			w.goes("d")
+			w.fences()
+			w.want("a", "majority a+b/c")
+		},
+		"the node reboots": func(w *world) {
+			w.lose("a")
+			w.live(100)
+			w.want("a", "majority a+b/c")
+			w.nodes["a"], w.silent["a"], w.replicas["a"].quiet = statusOnline, false, false
+			w.look()
+			w.fences()
+			w.want("a", "majority a+b/c")
+		},
+		"the satellites are restarted in turn": func(w *world) {
+			for _, node := range []string{"a", "b", "c"} {
+				w.restart(node)
+				w.fences()
+				w.want(node, "majority a+b/c")
+			}
+		},
+		"LINSTOR is restarted": func(w *world) {
+			for node, r := range w.replicas {
+				w.nodes[node], r.quiet = "OFFLINE", true
+			}
+			w.live(1)
+			for node, r := range w.replicas {
+				w.nodes[node], r.quiet = statusOnline, false
+			}
+			peers := w.replicas["a"].peers
+			w.replicas["a"].peers = peers[:1]
+			w.look()
+			w.fences()
+			w.replicas["a"].peers = peers
+			w.live(1)
+			w.fences()
+			w.want("a", "majority a+b/c")
+		},
+	}.run(t, worldOf("majority", "a", "b", "c/"))
+}

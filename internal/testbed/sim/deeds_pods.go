@@ -1,0 +1,95 @@
+package sim
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// endedInfix is in the names of pods that have ended and are still listed.
+const endedInfix = "-ended-"
+
+// like returns a pod with the labels and claims of a workload.
+func (w *world) like(workload, name string) *corev1.Pod {
+	spec, _ := w.workload(workload)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{}}}
+	if spec.Selected {
+		pod.Labels[selectedLabel] = "remove"
+	}
+	pod.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "apps/v1", Kind: "StatefulSet", Name: workload, UID: types.UID(name), Controller: new(true),
+	}}
+	pod.Spec.Containers = []corev1.Container{{Name: "main"}}
+	for _, volume := range spec.Volumes {
+		claim := w.volume(volume).claim()
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		}})
+	}
+	return pod
+}
+
+// leaveEnded leaves a pod listed that has ended. It is bound only then: no kubelet may start it.
+func (w *world) leaveEnded(of, phase string) {
+	spec, _ := w.workload(of)
+	pod := w.like(of, of+endedInfix+map[string]string{"Evicted": "a", "Failed": "b", "Succeeded": "c"}[phase])
+	if w.Client().Create(w.ctx, pod) != nil {
+		return // there is one
+	}
+	switch phase {
+	case "Evicted":
+		pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "Evicted"
+		pod.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonTerminationByKubelet,
+			LastTransitionTime: metav1.Now(),
+		}}
+	default:
+		pod.Status.Phase = corev1.PodPhase(phase)
+	}
+	w.must(w.Client().Status().Update(w.ctx, pod))
+	pod.Spec.NodeName = w.kube(spec.Nodes[0])
+	w.must(w.Client().Update(w.ctx, pod))
+}
+
+// arriveAtWrite lets a pod arrive before the controller's next write of a verb and kind.
+func (w *world) arriveAtWrite(s Step) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.arrivals[s.Value] = s.On
+}
+
+// arrivesNow lets the pod arrive that waits for a write, where the workload's own pod is.
+func (w *world) arrivesNow(write string) {
+	w.mu.Lock()
+	of := w.arrivals[write]
+	delete(w.arrivals, write)
+	own := w.pods[podKey(of)]
+	w.mu.Unlock()
+	if of == "" || own == nil || own.Spec.NodeName == "" {
+		return
+	}
+	pod := w.like(of, of+"-late")
+	pod.Spec.NodeName = own.Spec.NodeName
+	_ = w.Client().Create(w.ctx, pod)
+	w.count("a pod arrived between a look and its write")
+}
+
+// leaveLate deletes the pods that came late.
+func (w *world) leaveLate() {
+	for _, p := range w.history.World.Workloads {
+		w.deletePod(p.Name+"-late", client.GracePeriodSeconds(0))
+	}
+}
+
+// kube is the name of a node in Kubernetes.
+func (w *world) kube(node string) string { return w.history.World.kubeName(node) }
+
+// home is the name in LINSTOR of the node that a pod is bound to.
+func home(pod *corev1.Pod) string { return strings.TrimSuffix(pod.Spec.NodeName, domain) }
+
+func hasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}

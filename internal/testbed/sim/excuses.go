@@ -1,0 +1,58 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Excuses free a history of an invariant where no controller could have known better. None is without a limit: each is counted, by
+// the number of histories in which it was needed.
+const (
+	// ExcuseOldWords: every witness's satellite had been cut off a moment before, or LINSTOR wrongly took it for ONLINE.
+	ExcuseOldWords = "all witnesses' words were old, and LINSTOR did not know"
+	// ExcuseUnseen: the settings that the node runs were shown for less time than lies between two readings.
+	ExcuseUnseen = "the node runs settings that came and went between two readings"
+	// ExcuseForgotten: all controllers were started again before the change could be written down.
+	ExcuseForgotten = "all controllers were started again right after a change"
+	// ExcuseFailedAgain: an adjust failed once more after a reconnect, or came more than a minute later.
+	ExcuseFailedAgain = "an adjust failed again after a reconnect, or was later than a minute"
+	// ExcuseArrived: a pod was bound to the node after the look that the write rests on.
+	ExcuseArrived = "a pod arrived after the look"
+	// ExcuseDelayed: the API acted later, and the node could write again by then.
+	ExcuseDelayed = "the node got its storage back between the look and what the API made of it"
+	// ExcuseDamaged: a disk failed, and what was written there only is gone.
+	ExcuseDamaged = "a disk with the only data has failed"
+	// ExcuseUnfenced: a node that could not write when its volume was taken can do so because somebody has changed settings since.
+	ExcuseUnfenced = "settings were changed after a volume was taken, so that its node can write again"
+	// ExcusePerson: a person has removed the pod by force.
+	ExcusePerson = "a person has removed the pod by force"
+)
+
+// Excuses are all of them.
+var Excuses = []string{ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseDelayed, ExcuseDamaged, ExcuseUnfenced, ExcusePerson}
+
+// asked notes that in this history a pod had to be moved in time.
+func (w *world) asked() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.outcome.Asked = true
+}
+
+// free notes why nobody asks for a lost volume to be moved in time. It may be moved all the same, and every other invariant holds.
+func (w *world) free(why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Contains(w.outcome.Freed, why) {
+		w.outcome.Freed = append(w.outcome.Freed, why)
+	}
+}
+
+// excuse notes that an excuse was needed.
+func (w *world) excuse(name, format string, args ...any) {
+	w.mu.Lock()
+	if !slices.Contains(w.outcome.Excuses, name) {
+		w.outcome.Excuses = append(w.outcome.Excuses, name)
+	}
+	w.mu.Unlock()
+	w.note("EXCUSED " + name + ": " + fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,127 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// untidyTimes are drawn on the steps of the plots.
+var untidyTimes = []untidiness{
+	{BlipBeforeCut, (*generator).blipBeforeCut},
+	{AllCutTogether, func(g *generator) bool { g.cutAll(g.moment(), g.span()); return true }},
+	{SlowRequests, func(g *generator) bool { return g.troubleAPI(SlowAPI, 15*time.Second) }},
+	{RejectedRequests, func(g *generator) bool { return g.troubleAPI(RejectAPI, time.Millisecond) }},
+	{HangingWebhooks, func(g *generator) bool { return g.troubleAPI(HangAPI, 30*time.Second) }},
+	{FrozenProcess, (*generator).freezeProcess},
+	{TwoLeaders, (*generator).overlapLeaders},
+	{LateInformers, (*generator).startLate},
+	{ClockOff, (*generator).setClock},
+	{RareRenewals, (*generator).renewRarely},
+	{FrozenMachine, (*generator).freezeMachine},
+}
+
+// untidyNames are drawn on the world.
+var untidyNames = []untidiness{
+	{QualifiedNames, func(g *generator) bool { g.history.World.Qualified = true; return true }},
+	{UnknownNode, (*generator).addForeignNode},
+}
+
+// blipBeforeCut breaks a node's connections for a moment, as a reset does, right before it or everything is cut off.
+func (g *generator) blipBeforeCut() bool {
+	node, at := g.home(), g.moment()
+	if g.chance(60) {
+		for _, peer := range g.history.World.Nodes {
+			if peer != node {
+				g.add(at, Step{What: ResetConnections, Node: node, Peer: peer})
+			}
+		}
+	} else {
+		g.nodeFault(at, g.milliseconds(10*time.Millisecond, 2*time.Second), IsolateDRBD, node)
+	}
+	at += g.milliseconds(200*time.Millisecond, 3*time.Second)
+	if g.chance(50) {
+		g.cutAll(at, g.span())
+	} else {
+		g.nodeFault(at, g.span(), pick(g, Isolate, Crash, CutSatellite), node)
+	}
+	return true
+}
+
+// cutAll cuts all nodes off from LINSTOR at once, as a switch does that dies, mostly from the API too, and sometimes from each other.
+func (g *generator) cutAll(at, span time.Duration) {
+	deeds := pick(g, []Deed{CutSatellite}, []Deed{CutSatellite, SilenceKubelet}, []Deed{CutSatellite, SilenceKubelet}, []Deed{Isolate})
+	for _, node := range g.history.World.Nodes {
+		for _, deed := range deeds {
+			g.nodeFault(at+g.milliseconds(0, 100*time.Millisecond), span+g.milliseconds(0, time.Second), deed, node)
+		}
+	}
+}
+
+// troubleAPI disturbs all requests of the controllers, or those of one verb and kind.
+func (g *generator) troubleAPI(deed Deed, most time.Duration) bool {
+	what := pick(g, append([]string{"", "list Pod", "get Lease"}, writes...)...)
+	s := Step{What: deed, Value: what}
+	if most > time.Second {
+		s.For = g.milliseconds(time.Second, most)
+	}
+	g.fault(g.around(), min(g.span(), 45*time.Second), s, undo[deed])
+	return true
+}
+
+func (g *generator) freezeProcess() bool {
+	span := g.milliseconds(500*time.Millisecond, pick(g, 5*time.Second, 20*time.Second, time.Minute))
+	g.fault(g.around(), span, Step{What: FreezeProcess, On: g.process()}, ThawProcess)
+	return true
+}
+
+func (g *generator) overlapLeaders() bool {
+	g.history.World.Processes = max(2, g.history.World.Processes)
+	g.fault(g.around(), g.milliseconds(time.Second, time.Minute), Step{What: Overlap}, EndOverlap)
+	return true
+}
+
+func (g *generator) startLate() bool {
+	g.history.World.Late = g.milliseconds(200*time.Millisecond, 20*time.Second)
+	g.add(g.around(), pick(g, Step{What: ChangeLeader}, Step{What: RestartProcess, On: g.process()}))
+	return true
+}
+
+func (g *generator) setClock() bool {
+	off := g.milliseconds(time.Second, pick(g, 10*time.Second, 2*time.Minute, 10*time.Minute))
+	g.history.World.Clock = pick(g, off, -off)
+	return true
+}
+
+// renewRarely lets kubelets renew their Leases as nodeLeaseDurationSeconds says: all of them alike, or some.
+func (g *generator) renewRarely() bool {
+	w := &g.history.World
+	w.Renew = make(map[string]time.Duration)
+	every := pick(g, 25*time.Second, 30*time.Second, 40*time.Second)
+	for _, node := range w.Nodes {
+		if g.chance(80) {
+			w.Renew[node] = every
+		}
+	}
+	return len(w.Renew) > 0
+}
+
+func (g *generator) freezeMachine() bool {
+	at := g.moment()
+	for range 1 + g.IntN(2) {
+		span := g.milliseconds(time.Second, 15*time.Second)
+		g.nodeFault(at, span, FreezeMachine, g.home())
+		at += span + g.milliseconds(time.Second, 20*time.Second)
+	}
+	return true
+}
+
+// addForeignNode adds a node of Kubernetes on which LINSTOR does not run. It may fail like any other.
+func (g *generator) addForeignNode() bool {
+	w := &g.history.World
+	name := fmt.Sprintf("node-x%d", len(w.Foreign))
+	w.Foreign = append(w.Foreign, name)
+	if g.chance(50) {
+		g.nodeFault(g.around(), g.span(), pick(g, Crash, SilenceKubelet), name)
+	}
+	return true
+}

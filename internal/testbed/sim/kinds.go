@@ -1,0 +1,116 @@
+package sim
+
+import "slices"
+
+// Kind is one way in which a real cluster is less tidy than a model of it. Each is drawn often enough to be met: the count is the
+// number of histories in which it was.
+type Kind string
+
+// Untidy claims and volumes.
+const (
+	ClaimAgainAlive  Kind = "volumes: claim re-created beside a Released volume, its resource alive"
+	ClaimAgainGone   Kind = "volumes: claim re-created beside a Released volume, its resource gone"
+	ClaimAgainDead   Kind = "volumes: claim re-created beside a Released volume, its connections dead"
+	OneHandle        Kind = "volumes: two PersistentVolumes of one handle"
+	StaticallyBound  Kind = "volumes: statically bound, handle and name unrelated"
+	EphemeralVolume  Kind = "volumes: generic ephemeral volume beside"
+	NFSJudged        Kind = "volumes: NFS export"
+	NFSBeside        Kind = "volumes: NFS export beside"
+	OpenOnTwo        Kind = "volumes: RWX raw block open on two nodes"
+	TwoVolumes       Kind = "volumes: pod with two volumes"
+	ThreeVolumes     Kind = "volumes: pod with three volumes"
+	OneWithoutQuorum Kind = "volumes: pod with several volumes, one with quorum off"
+)
+
+// Untidy pods.
+const (
+	LongInit      Kind = "pods: long init containers"
+	EndedEvicted  Kind = "pods: evicted and still listed"
+	EndedFailed   Kind = "pods: Failed and still listed"
+	EndedDone     Kind = "pods: Succeeded and still listed"
+	ToleratesAll  Kind = "pods: tolerates everything"
+	ArrivesLate   Kind = "pods: arrives between a look and its write"
+	HotPlugHelper Kind = "pods: helper of a KubeVirt hot-plug"
+)
+
+// Untidy times.
+const (
+	BlipBeforeCut    Kind = "time: DRBD blips just before a cut"
+	AllCutTogether   Kind = "time: all nodes cut together"
+	SlowRequests     Kind = "time: API requests that take up to 15 s"
+	RejectedRequests Kind = "time: API requests rejected, by verb"
+	HangingWebhooks  Kind = "time: webhooks that hang, by verb"
+	FrozenProcess    Kind = "time: controller frozen"
+	TwoLeaders       Kind = "time: two leaders overlap"
+	LateInformers    Kind = "time: informers start late"
+	ClockOff         Kind = "time: controller's clock off"
+	RareRenewals     Kind = "time: kubelets renew rarely"
+	FrozenMachine    Kind = "time: machine frozen for 1 to 15 s"
+	OwnPings         Kind = "time: each satellite missed at its own time"
+	Flaps            Kind = "time: survivors flap"
+	OwnNotices       Kind = "time: DRBD notices after 6 to 11.5 s, each end of a link at its own time"
+)
+
+// Untidy settings.
+const (
+	SetOnDefinition     Kind = "settings: quorum set on the definition, and sent"
+	SetOnGroup          Kind = "settings: quorum set on the group, and sent"
+	SetOnController     Kind = "settings: quorum set on the controller, and not sent"
+	AdjustFailed        Kind = "settings: adjust failed"
+	AdjustHung          Kind = "settings: adjust hung"
+	SentByReconnect     Kind = "settings: sent again by a reconnect"
+	ChangedAroundLoss   Kind = "settings: changed within 12 s of a loss"
+	AgainHeardNone      Kind = "settings: majority, off, majority, of which the node heard none"
+	AgainHeardOne       Kind = "settings: majority, off, majority, of which the node heard one"
+	AgainHeardTwo       Kind = "settings: majority, off, majority, of which the node heard both"
+	TieBreakerByLinstor Kind = "settings: LINSTOR adds or removes tie-breakers"
+	TieBreakerSet       Kind = "settings: tie-breakers switched off and on"
+	ReplicaAddedAway    Kind = "settings: replica added while a node is away"
+	ReplicaRemovedAway  Kind = "settings: replica removed while a node is away"
+	ReplicaToggledAway  Kind = "settings: disk toggled while a node is away"
+	NodeLost            Kind = "settings: node lost"
+	DatabaseRestored    Kind = "settings: database restored"
+)
+
+// Untidy names.
+const (
+	QualifiedNames Kind = "names: qualified in Kubernetes, short in LINSTOR"
+	UnknownNode    Kind = "names: node that LINSTOR does not know"
+)
+
+// Kinds are all kinds.
+var Kinds = []Kind{
+	ClaimAgainAlive, ClaimAgainGone, ClaimAgainDead, OneHandle, StaticallyBound, EphemeralVolume, NFSJudged, NFSBeside, OpenOnTwo,
+	TwoVolumes, ThreeVolumes, OneWithoutQuorum,
+	LongInit, EndedEvicted, EndedFailed, EndedDone, ToleratesAll, ArrivesLate, HotPlugHelper,
+	BlipBeforeCut, AllCutTogether, SlowRequests, RejectedRequests, HangingWebhooks, FrozenProcess, TwoLeaders, LateInformers, ClockOff,
+	RareRenewals, FrozenMachine, OwnPings, OwnNotices, Flaps,
+	SetOnDefinition, SetOnGroup, SetOnController, AdjustFailed, AdjustHung, SentByReconnect, ChangedAroundLoss,
+	AgainHeardNone, AgainHeardOne, AgainHeardTwo, TieBreakerByLinstor, TieBreakerSet,
+	ReplicaAddedAway, ReplicaRemovedAway, ReplicaToggledAway, NodeLost, DatabaseRestored,
+	QualifiedNames, UnknownNode,
+}
+
+// rare is in how many histories of a hundred a kind is drawn: all of them make two or three of a history.
+const rare = 6
+
+// drew notes that a kind was drawn.
+func (g *generator) drew(k Kind) {
+	if !slices.Contains(g.history.Kinds, k) {
+		g.history.Kinds = append(g.history.Kinds, k)
+	}
+}
+
+// untidy draws kinds by a table of what draws each; one that finds nothing to be drawn on returns false.
+func (g *generator) untidy(table []untidiness) {
+	for _, u := range table {
+		if g.chance(rare) && u.draw(g) {
+			g.drew(u.kind)
+		}
+	}
+}
+
+type untidiness struct {
+	kind Kind
+	draw func(*generator) bool
+}

@@ -1,0 +1,204 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+)
+
+// An ordinary history is one of a cluster in which nothing goes wrong but that nodes crash: people and controllers do what
+// they do every day. None of it may hold a fail-over up because the settings of a node are not known, beyond what it costs to learn
+// them: a second after the first report of a new volume, 25 s after the first install or where all of ours were restarted, and a minute after each
+// satellite's restart where a person has set quorum.
+
+// What is done every day, beside what other histories know.
+const (
+	NewVolume      Deed = "create a volume, as the CSI driver does"
+	Evacuate       Deed = "move the replica"
+	MoveTieBreaker Deed = "move the tie-breaker"
+)
+
+// GenerateOrdinary returns the ordinary history of a seed.
+func GenerateOrdinary(seed uint64) History {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), history: History{Seed: seed, Ordinary: true}}
+	w := &g.history.World
+	for i := range pick(g, 3, 4, 4, 5) {
+		w.Nodes = append(w.Nodes, "node-"+string(rune('a'+i)))
+	}
+	w.Processes, w.TieBreakers, w.Replay = 3, true, linstorsim.Immediately
+	w.Lag, w.PingTimeout, w.Detect = 50*time.Millisecond, 6*time.Second, make(map[string]time.Duration)
+	g.drawDetection()
+	for i := range 1 + g.IntN(2) {
+		nodes := slices.Clone(w.Nodes)
+		g.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+		v := Volume{Name: fmt.Sprintf("v%d", i), Handle: fmt.Sprintf("pvc-v%d", i), Kind: Filesystem, Diskful: nodes[:2], TieBreaker: nodes[2]}
+		if g.chance(40) {
+			v.Diskful, v.TieBreaker = nodes[:3], ""
+		}
+		w.Volumes = append(w.Volumes, v)
+		w.Workloads = append(w.Workloads, Workload{
+			Name: fmt.Sprintf("pod-%d", i), Volumes: []string{v.Name}, Nodes: nodes, Selected: true, Stop: time.Second,
+		})
+	}
+	at := g.milliseconds(0, 5*time.Second)
+	if g.chance(25) {
+		at = g.newVolume(at)
+	}
+	for range g.IntN(4) {
+		at = g.ordinary(at)
+		at += g.milliseconds(100*time.Millisecond, pick(g, 2*time.Second, 15*time.Second, 90*time.Second))
+	}
+	g.add(at, Step{What: Crash, Node: g.home()})
+	g.sort()
+	last := g.space()
+	g.history.Length = last + 90*time.Second
+	return g.history
+}
+
+// newVolume adds a volume with a pod, which come later; the pod's node may be the one that crashes soon afterwards.
+func (g *generator) newVolume(at time.Duration) time.Duration {
+	w := &g.history.World
+	v, p := w.Volumes[0], w.Workloads[0]
+	v.Name, v.Handle, v.Later = "n", "pvc-n", true
+	p.Name, p.Volumes, p.Later = "pod-n", []string{v.Name}, true
+	w.Volumes, w.Workloads = append(w.Volumes, v), append(w.Workloads, p)
+	g.add(at, Step{What: NewVolume, On: v.Name})
+	return at + g.milliseconds(time.Second, 20*time.Second)
+}
+
+// ordinary adds something that is done every day and returns when it is over.
+func (g *generator) ordinary(at time.Duration) time.Duration {
+	v, node := g.volume(), g.node()
+	switch g.IntN(12) {
+	case 0, 1:
+		g.add(at, Step{What: AddReplica, On: v.Name, Node: node, Value: diskless})
+		at += g.milliseconds(time.Second, 10*time.Second)
+		g.add(at, Step{What: RemoveReplica, On: v.Name, Node: node})
+	case 2:
+		g.add(at, Step{What: AddReplica, On: v.Name, Node: node, Value: diskful})
+	case 3:
+		g.add(at, Step{What: RemoveReplica, On: v.Name, Node: g.other(g.home())})
+	case 4:
+		g.add(at, Step{What: ToggleDisk, On: v.Name, Node: node, Value: pick(g, diskful, diskless)})
+	case 5:
+		g.add(at, Step{What: Evacuate, On: v.Name, Node: pick(g, v.Diskful...), Peer: node})
+	case 6:
+		g.add(at, Step{What: MoveTieBreaker, On: v.Name, Node: node})
+	case 7, 8:
+		return g.reboot(at)
+	case 9:
+		for _, name := range g.history.World.Nodes {
+			g.nodeFault(at, g.milliseconds(500*time.Millisecond, 3*time.Second), StopSatellite, name)
+			at += g.milliseconds(12*time.Second, 25*time.Second)
+		}
+	case 10:
+		g.add(at, Step{What: RestartLinstor})
+		at += 30 * time.Second
+	case 11:
+		for _, s := range []Step{{What: RestartProcess, On: "1"}, {What: RestartProcess, On: "2"}, {What: ChangeLeader}} {
+			g.add(at, s)
+			at += g.milliseconds(8*time.Second, 20*time.Second)
+		}
+	default:
+		g.add(at, Step{What: pick(g, SetQuorum, SetGroupQuorum), On: v.Name, Value: "majority"})
+	}
+	return at
+}
+
+// reboot lets a node be away for a while: its pods move, and some come back.
+func (g *generator) reboot(at time.Duration) time.Duration {
+	node, span := g.node(), g.milliseconds(15*time.Second, 90*time.Second)
+	g.nodeFault(at, span, Crash, node)
+	return at + span + 30*time.Second
+}
+
+// onOrdinary is what is done every day and nowhere else.
+var onOrdinary = map[Deed]func(w *world, s Step){
+	NewVolume: (*world).createVolume,
+	Evacuate: func(w *world, s Step) {
+		if w.Linstor.AddReplica(w.resource(s.On), drbd.ReplicaSpec{Node: s.Peer}) == nil {
+			_ = w.Linstor.RemoveReplica(w.resource(s.On), s.Node)
+		}
+	},
+	MoveTieBreaker: func(w *world, s Step) {
+		for _, node := range w.history.World.Nodes {
+			if node == w.volume(s.On).TieBreaker {
+				_ = w.Linstor.AddReplica(w.resource(s.On), drbd.ReplicaSpec{Node: s.Node, TieBreaker: true})
+				_ = w.Linstor.RemoveReplica(w.resource(s.On), node)
+			}
+		}
+	},
+}
+
+// createVolume creates a volume in the CSI driver's order, the replica of the pod's node alone and then the rest, and its pod.
+func (w *world) createVolume(s Step) {
+	v := w.volume(s.On)
+	first := drbd.ReplicaSpec{Node: v.Diskful[0]}
+	spec := linstorsim.ResourceSpec{Spec: drbd.Spec{Name: v.Resource(), Replicas: []drbd.ReplicaSpec{first}}}
+	if w.Linstor.CreateResource(spec) != nil {
+		return
+	}
+	rest := []drbd.ReplicaSpec{}
+	for _, node := range v.Diskful[1:] {
+		rest = append(rest, drbd.ReplicaSpec{Node: node})
+	}
+	if v.TieBreaker != "" {
+		rest = append(rest, drbd.ReplicaSpec{Node: v.TieBreaker, TieBreaker: true})
+	}
+	_ = w.Linstor.Place(v.Resource(), rest...)
+	w.addVolume(v)
+	for _, p := range w.history.World.Workloads {
+		if p.Later {
+			w.addWorkload(p)
+		}
+	}
+}
+
+// unconfirmed counts, in an ordinary history, a decision that a node's settings are not known, unless it may be so.
+func (w *world) unconfirmed(reason, resource string) {
+	if !w.history.Ordinary || reason != string(failover.QuorumUnconfirmed) {
+		return
+	}
+	if w.maybeUnknown(resource) {
+		w.count("ordinary: QuorumUnconfirmed where it may be")
+		return
+	}
+	w.count(OrdinaryBlocked)
+	w.note("BLOCKED without need: " + resource)
+}
+
+// OrdinaryBlocked counts how often an ordinary operation held a fail-over up. It must not.
+const OrdinaryBlocked = "ordinary: QuorumUnconfirmed where it may not be"
+
+const (
+	// learning is how long settings may be unknown after the first install or where all of ours were restarted.
+	learning = 25 * time.Second
+	// hearing is how long after a satellite's restart.
+	hearing = time.Minute
+)
+
+// maybeUnknown tells whether what a node runs of a resource need not be known at the moment.
+func (w *world) maybeUnknown(resource string) bool {
+	restarted := true
+	for _, p := range w.allProcesses() {
+		restarted = restarted && time.Since(p.begun) < learning
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return restarted || w.byPerson[resource] && !w.heardSince(w.changedAt[resource].Add(hearing))
+}
+
+// heardSince tells whether every satellite has been restarted by a moment, which only a person's quorum needs; the lock is held.
+func (w *world) heardSince(moment time.Time) bool {
+	for _, node := range w.history.World.Nodes {
+		if w.returned[node].Before(moment) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,115 @@
+package sim
+
+import "time"
+
+// What a node runs can be known only as far as LINSTOR has shown it for long enough to be read, and as far as somebody has been there to
+// remember it. These are the limits that the documentation names.
+
+const (
+	// readEvery is how often all definitions are read: what comes and goes in between is never seen.
+	readEvery = time.Minute
+	// keptAfter is how long a change must have lasted for the leader to have written it down.
+	keptAfter = 12 * time.Second
+	// believing is how long after it was read a node must be ONLINE for a first setting to be believed.
+	believing = 10 * time.Second
+	// adjustLate is how late an adjust may be after a reconnect to be taken for done.
+	adjustLate = time.Minute
+)
+
+// shown is what LINSTOR wanted of a resource, and since when.
+type shown struct {
+	quorum string
+	since  time.Time
+}
+
+// look notes what LINSTOR shows.
+func (w *world) look() {
+	if w.linstorDown {
+		return
+	}
+	for _, resource := range w.DRBD.Resources() {
+		quorum := w.Linstor.WantedQuorum(resource)
+		w.mu.Lock()
+		if all := w.shown[resource]; len(all) == 0 || all[len(all)-1].quorum != quorum {
+			w.shown[resource] = append(all, shown{quorum, time.Now()})
+		}
+		w.mu.Unlock()
+	}
+}
+
+// unseen tells whether LINSTOR has never shown, for as long as it takes to be read for sure, the quorum that a node runs.
+func (w *world) unseen(resource, node string) bool {
+	state, ok := w.DRBD.Replica(resource, node)
+	if !ok {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.shown[resource]
+	for i, s := range all {
+		until := time.Now()
+		if i+1 < len(all) {
+			until = all[i+1].since
+		}
+		if s.quorum == state.Quorum && until.Sub(s.since) >= readEvery {
+			return false
+		}
+	}
+	return true
+}
+
+// forget notes that the last process ends that has seen a change which is too young to have been written down.
+func (w *world) forget(ends *process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for resource, at := range w.changedAt {
+		remembered := time.Since(at) >= keptAfter
+		for _, p := range w.processes {
+			remembered = remembered || p != ends && p.begun.Before(at)
+		}
+		if !remembered {
+			w.forgotten[resource] = time.Now()
+		}
+	}
+}
+
+// pardon names the excuse for taking a volume from a node that can write it, empty if there is none.
+func (w *world) pardon(v Volume, node string, oldWords bool) string {
+	at := place{v.Resource(), node}
+	w.mu.Lock()
+	again, since, silent := w.failedAgain[at], w.forgotten[at.what], w.silent[node]
+	// Whoever starts believes what LINSTOR shows only of a node that is ONLINE some time afterwards.
+	forgotten := !since.IsZero() && (silent.IsZero() || silent.After(since.Add(believing)))
+	w.mu.Unlock()
+	switch {
+	case w.runsFenced(v, node):
+		if oldWords {
+			return ExcuseOldWords
+		}
+	case again:
+		return ExcuseFailedAgain
+	case forgotten:
+		return ExcuseForgotten
+	case w.unseen(at.what, node):
+		return ExcuseUnseen
+	}
+	return ""
+}
+
+// pardons collects the excuses for the volumes of a pod: there is one only if each volume has one.
+type pardons struct {
+	excuse string
+	none   bool
+}
+
+func (p *pardons) add(excuse string) {
+	p.none = p.none || excuse == ""
+	p.excuse = excuse
+}
+
+func (p *pardons) all() string {
+	if p.none {
+		return ""
+	}
+	return p.excuse
+}
