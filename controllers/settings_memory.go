@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -65,14 +66,15 @@ func (m *settingsMemory) take(volume, resource string, attachments []storagev1.V
 	if withdrawn && len(news) == 0 {
 		m.linstor.Retract(resource, now)
 	}
+	var errs []error
 	for _, text := range news {
-		sets, err := parseMayRun(text)
-		if err != nil {
-			return fmt.Errorf("an attachment of volume %s: %w", volume, err)
+		if sets, err := parseMayRun(text); err != nil {
+			errs = append(errs, fmt.Errorf("an attachment of volume %s: %w", volume, err))
+		} else {
+			m.linstor.Unite(resource, sets, now)
 		}
-		m.linstor.Unite(resource, sets, now)
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // MayRun returns what an attachment says that nodes may run of its resource; nil where it says nothing.
@@ -126,7 +128,10 @@ func (m *settingsMemory) keep(
 	}
 	var stale []*storagev1.VolumeAttachment
 	for i := range attachments {
-		if va := &attachments[i]; va.Annotations[AnnotationMayRun] != text && va.DeletionTimestamp == nil {
+		va := &attachments[i]
+		_, err := MayRun(va)
+		// What cannot be understood is left for a person to see.
+		if va.Annotations[AnnotationMayRun] != text && va.DeletionTimestamp == nil && err == nil {
 			stale = append(stale, va)
 		}
 	}

@@ -169,6 +169,15 @@ func TestAnAttachmentThatIsGoneTakesNothingBack(t *testing.T) {
 	}
 }
 
+func TestABrokenDoubtIsLeftForAPersonToSee(t *testing.T) {
+	t.Parallel()
+	m := newMemoryTest(t)
+	m.say("{")
+	if m.keep(); m.said() != "{" {
+		t.Errorf("it became %q", m.said())
+	}
+}
+
 func TestAForgedOrBrokenDoubtIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"{", "[]", `{"node-a":"off"}`, `{"node-a":[1]}`} {

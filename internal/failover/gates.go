@@ -36,7 +36,7 @@ func gateQuorum(s situation) (Reason, string) {
 	case reason == NoQuorum:
 		message += ": set DrbdOptions/Resource/quorum to majority on its resource group"
 	case reason != QuorumUnconfirmed:
-	case s.Node.SwitchedOff || s.Node.OutOfService:
+	case s.cond.state == Unreachable && (s.Node.SwitchedOff || s.Node.OutOfService):
 		return "", "" // somebody has said so, who knows
 	case s.cond.state == Unreachable:
 		message += ": it ends when the node is back, or with the taint node.kubernetes.io/out-of-service by who has switched it off"

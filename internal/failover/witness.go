@@ -164,6 +164,9 @@ func testimonyOn(r Resource, node string) testimony {
 			votes.add(replica, true)
 			continue
 		}
+		if replica.Gone && r.hasLeft(replica.Node) {
+			continue // it has no vote any more
+		}
 		online := replica.Online.is(true)
 		connection := replica.Connections[node]
 		witness := online && connection.Known && !a.outdates(replica)

@@ -154,7 +154,9 @@ func (s *Store) applyGroups(list []wireGroup, at span) (changed []string) {
 	maps.DeleteFunc(s.groups, func(key string, g *groupEntry) bool {
 		return !listed[key] && g.read <= stampOf(at.start)
 	})
-	s.formAll(stampOf(at.end))
+	if len(changed) > 0 {
+		s.formAll(stampOf(at.end))
+	}
 	s.mu.Unlock()
 	s.notify(changed...)
 	return changed
