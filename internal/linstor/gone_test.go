@@ -31,6 +31,13 @@ func TestAReplicaThatLinstorForgetsIsKeptUnlessItIsKnownToHaveGone(t *testing.T)
 			w.live(1)
 			w.isGone("a", false, true)
 		},
+		"it was taken down, and then no events were heard for a while": func(w *world) {
+			w.remove("a")
+			w.live(1)
+			w.hears(w.at(w.now)) // meanwhile it may have come back, been used, and been lost
+			w.live(1)
+			w.isGone("a", false, false)
+		},
 		"node lost, while it is cut off and writes": func(w *world) {
 			w.replicas["a"].inUse = true
 			w.live(1)

@@ -94,11 +94,15 @@ func (s *Store) Alive(node string, at time.Time) {
 	}
 }
 
-// hears notes that events are heard from now on.
+// hears notes that events are heard from now on. What came and went before was not seen: a replica that had left may have come back,
+// and have been forgotten by LINSTOR.
 func (s *Store) hears(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.events = stampOf(at)
+	for _, e := range s.resources {
+		e.left = nil
+	}
 }
 
 // announceFor is how long after the first list of a replica an event of it still counts as its first word.
