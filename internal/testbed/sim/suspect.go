@@ -47,6 +47,7 @@ func (w *world) watchSatellites() {
 // auditView holds the deletion of a pod against what LINSTOR shows of the whole cluster. It takes a node for lost only where
 // everybody must, and for well where anybody may.
 func (w *world) auditView(what string) {
+	w.watchSatellites()
 	lost, well := w.lostNodes()
 	if 2*lost > lost+well {
 		w.violated(ruleSuspect, "%s, while %d nodes had just been lost of %d that count", what, lost, lost+well)
@@ -58,6 +59,9 @@ func (w *world) lostNodes() (lost, well int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, node := range w.history.World.Nodes {
+		if w.Linstor.ConnectionStatus(node) == "" {
+			continue // a person has declared it lost
+		}
 		since, left := w.left[node]
 		switch gone := time.Since(since); {
 		case !left || gone < suspectAfter:
