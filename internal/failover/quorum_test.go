@@ -60,7 +60,7 @@ func TestWhatANodeMayRun(t *testing.T) {
 		"a demoted replica must run quorum":                            answers(demoted, Blocked, QuorumUnconfirmed, mayRun(nodeA, off, majority)),
 
 		"who has switched the node off knows what it runs": open(mayRun(nodeA, off, majority), func(in *Input) { in.Node.SwitchedOff = true }),
-		"but not of a node that answers":      answers(ioErrors, Blocked, QuorumUnconfirmed, mayRun(nodeA, off, majority), func(in *Input) { in.Node.SwitchedOff = true }),
+		"but not of a node that answers":                   answers(ioErrors, Blocked, QuorumUnconfirmed, mayRun(nodeA, off, majority), func(in *Input) { in.Node.SwitchedOff = true }),
 		"but not that LINSTOR wants a quorum":              blocked(NoQuorum, wants("off"), func(in *Input) { in.Node.SwitchedOff = true }),
 		"a taint that was there before says nothing":       blocked(QuorumUnconfirmed, mayRun(nodeA, off, majority), func(in *Input) { in.Node.Shutdown = true }),
 		"who has declared the node out of service lets the rest be finished": open(mayRun(nodeA, off, majority), func(in *Input) {

@@ -23,6 +23,9 @@ func (s *Store) ApplyEvent(ev PromotionEvent, at time.Time) (known, changed bool
 	before := replica.mayPromoteFact()
 	after := observe(before, ev.MayPromote, instant(at))
 	replica.mayPromote, replica.mayPromoteConfirmed = keep(after), stampOf(after.Confirmed)
+	if ev.MayPromote != nil && !before.Known && before.Confirmed.Before(at) {
+		replica.heard = max(replica.heard, stampOf(at)) // LINSTOR knew nothing of it, and has heard it since
+	}
 	if ev.MayPromote == nil {
 		replica.reporting = stampOf(at) // no list may show that its satellite said nothing for a moment
 	}

@@ -262,11 +262,12 @@ func (c *auditedClient) Delete(ctx context.Context, o client.Object, opts ...cli
 			return c.Client.Delete(ctx, o, opts...)
 		}
 		basis := c.process.basis(ctx, w.volumesOf(&pod), &pod, options)
+		silence := w.silentFor(home(&pod)) // when the request was sent, however long it is under way
 		err := c.Client.Delete(ctx, o, opts...)
 		switch {
 		case err != nil:
 		case pod.Labels[componentLabel] != "":
-			w.auditRecovery(&pod, options)
+			w.auditRecovery(&pod, silence, options)
 		default:
 			w.auditRemoval(basis, &pod, options)
 		}

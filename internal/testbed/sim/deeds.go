@@ -23,6 +23,8 @@ import (
 type faults struct {
 	// frozen are the nodes whose satellites LINSTOR takes for ONLINE whatever happens.
 	frozen map[string]bool
+	// wasFrozen is set once one ever was.
+	wasFrozen bool
 	// silent is since when a node's satellite has not been heard.
 	silent map[string]time.Time
 	// silenced is when the event streams were last left half-open.
@@ -211,7 +213,7 @@ func (w *world) restoreSatellite(node string) {
 
 func (w *world) freeze(node string) {
 	w.mu.Lock()
-	w.frozen[node] = true
+	w.frozen[node], w.wasFrozen = true, true
 	w.mu.Unlock()
 	w.Linstor.FreezeSatellite(node)
 }

@@ -88,6 +88,10 @@ func (w *world) applicable(node string) time.Duration {
 	if silent && (leader.synced.IsZero() || leader.synced.Add(memoryAge).After(since)) {
 		return grace.KnownGrace + w.silence(node)
 	}
+	if w.wasFrozen {
+		// Whose words LINSTOR did not renew for a while may have said the same before and after: nobody can tell which they are.
+		return grace.KnownGrace + w.silence(node)
+	}
 	return grace.ConfirmedGrace
 }
 

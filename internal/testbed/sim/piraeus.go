@@ -69,11 +69,8 @@ func (w *world) addPiraeus() {
 }
 
 // auditRecovery holds the deletion of a pod of LINSTOR itself against the invariant.
-func (w *world) auditRecovery(pod *corev1.Pod, options *client.DeleteOptions) {
+func (w *world) auditRecovery(pod *corev1.Pod, silence time.Duration, options *client.DeleteOptions) {
 	node := home(pod)
-	w.mu.Lock()
-	silence := time.Since(w.renewed[node])
-	w.mu.Unlock()
 	what := fmt.Sprintf("pod %s on %s, silent for %s", pod.Name, node, silence)
 	w.count("pods of LINSTOR deleted")
 	w.note("RECOVERY " + what)
@@ -91,4 +88,11 @@ func (w *world) auditRecovery(pod *corev1.Pod, options *client.DeleteOptions) {
 	if pod.DeletionTimestamp != nil {
 		w.violated(ruleRecovery, "%s: it was on its way out already", what)
 	}
+}
+
+// silentFor is how long ago a node's kubelet has renewed its Lease.
+func (w *world) silentFor(node string) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Since(w.renewed[node])
 }
