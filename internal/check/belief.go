@@ -54,8 +54,8 @@ func beliefs(f Facts) []Finding {
 			Severity: Warning, Code: QuorumOnController,
 			Message: fmt.Sprintf("%s is %s on the LINSTOR controller: LINSTOR shows it on every resource definition at once, but "+
 				"satellites are not told, and their nodes may go on with what they ran before", linstor.OptionQuorum, f.ControllerQuorum),
-			Remedy: fmt.Sprintf("linstor resource-group set-property GROUP %s %s, or the same on the resource definitions, instead; "+
-				"then restart linstor-satellite on each node, which leaves DRBD alone", linstor.OptionQuorum, f.ControllerQuorum),
+			Remedy: fmt.Sprintf("while all nodes are ONLINE: linstor resource-group set-property GROUP %s %s, or the same on the resource "+
+				"definitions, instead; then restart linstor-satellite on each node, which leaves DRBD alone", linstor.OptionQuorum, f.ControllerQuorum),
 		})
 	}
 	without := Finding{

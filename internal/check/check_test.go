@@ -78,7 +78,8 @@ func complaints() map[string]complaint {
 			provoke: other(virtual.Volume{Quorum: "off"}, nil), status: StatusUnprotected,
 			says: []string{
 				"other-0", "off", "Unprotected", "NoQuorum", "ERROR NoQuorum", "pod default/other-0, resource pvc-other",
-				"Remedy: linstor resource-definition set-property RESOURCE DrbdOptions/Resource/quorum majority", "1 protected, 1 not",
+				"Remedy: while all its nodes are ONLINE: linstor resource-definition set-property RESOURCE DrbdOptions/Resource/quorum majority",
+				"do not set it on the controller", "1 protected, 1 not",
 			},
 		},
 		"a node may still run what LINSTOR no longer shows": {
@@ -128,7 +129,7 @@ func complaints() map[string]complaint {
 			provoke: property(linstorsim.PropQuorum, "majority"), status: StatusProtected,
 			says: []string{
 				"WARNING QuorumOnController: DrbdOptions/Resource/quorum is majority on the LINSTOR controller", "satellites are not told",
-				"Remedy: linstor resource-group set-property GROUP DrbdOptions/Resource/quorum majority", "restart linstor-satellite",
+				"Remedy: while all nodes are ONLINE: linstor resource-group set-property GROUP DrbdOptions/Resource/quorum majority", "restart linstor-satellite",
 			},
 		},
 		"another node could write without a majority": {

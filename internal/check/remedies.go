@@ -10,9 +10,11 @@ var remedies = map[failover.Reason]string{
 	failover.StateUnknown: "look at linstor resource list; the resource must exist, and LINSTOR must be able to be asked",
 	failover.NotDRBD:      "use a StorageClass whose layerList has drbd",
 	failover.NFSExport:    "nothing: the export is moved by LINSTOR's own means, and the pods stay",
-	failover.NoQuorum:     "linstor resource-definition set-property RESOURCE DrbdOptions/Resource/quorum majority, with three replicas or a tie-breaker",
+	failover.NoQuorum: "while all its nodes are ONLINE: linstor resource-definition set-property RESOURCE " +
+		"DrbdOptions/Resource/quorum majority, with three replicas or a tie-breaker; then restart linstor-satellite on each of them, " +
+		"which leaves DRBD alone; do not set it on the controller",
 	failover.QuorumUnconfirmed: "restart linstor-satellite on the node, which leaves DRBD alone, or bring the node back; it passes a minute " +
-		"later; set quorum on the resource group or definition, not on the controller",
+		"later; where the node is switched off, say so by a shutdown taint; do not change quorum while it is away",
 	failover.NotSelected:  "set the label linstor.csi.linbit.com/on-storage-lost: remove in the template of the pod",
 	failover.Exempt:       "remove the annotation drbd.linbit.com/ignore-fail-over from the template of the pod",
 	failover.NoOwner:      "let a StatefulSet, Deployment or another controller own the pod",
