@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -63,23 +64,6 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 	if err := r.noteArrival(ctx, pv.Name); err != nil {
 		return reconcile.Result{}, err
 	}
-	attachments, err := r.attachmentsOf(ctx, pv.Name)
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("looking up the attachments of volume %s: %w", pv.Name, err)
-	}
-	var next soonest
-	if !r.halt.dryRun {
-		// What others have said must be known before it is written anew.
-		if err := r.memory.take(pv.Name, resource, attachments, r.clock.Now()); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Cannot take over what nodes may run", "volume", pv.Name)
-		}
-		after, err := r.memory.keep(ctx, r.client, pv.Name, resource, attachments, r.clock.Now())
-		if err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Cannot keep what nodes may run", "volume", pv.Name)
-			after = retryLimit
-		}
-		next.add(after)
-	}
 	inputs, err := r.candidates(ctx, &pv)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("gathering what is known of volume %s: %w", pv.Name, err)
@@ -87,6 +71,7 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 	r.reports.keep(pv.Name, inputs)
 	r.losses.keep(pv.Name, inputs)
 
+	var next soonest
 	for _, in := range inputs {
 		d := failover.Decide(in)
 		r.losses.decided(pv.Name, in.Node.Name, d)
@@ -112,6 +97,7 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 			next.add(r.reconcileInterval)
 		}
 	}
+	next.add(r.keepSettings(ctx, pv.Name, resource))
 	return reconcile.Result{RequeueAfter: time.Duration(next)}, nil
 }
 
@@ -140,4 +126,28 @@ func (s *soonest) add(d time.Duration) {
 	if d > 0 && (*s == 0 || d < time.Duration(*s)) {
 		*s = soonest(d)
 	}
+}
+
+// keepTimeout bounds how long a volume waits for what is kept of it.
+const keepTimeout = 2 * time.Second
+
+// keepSettings keeps what nodes may run of a resource on the attachments of its volume, after all that is urgent, and tells when to come
+// back. A failure holds nothing up.
+func (r *FailoverReconciler) keepSettings(ctx context.Context, volume, resource string) time.Duration {
+	if r.halt.dryRun {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+	attachments, err := r.attachmentsOf(ctx, volume)
+	if err == nil {
+		// What others have said must be known before it is written anew.
+		err = r.memory.take(volume, resource, attachments, r.clock.Now())
+	}
+	after, keepErr := r.memory.keep(ctx, r.client, volume, resource, attachments, r.clock.Now())
+	if err = errors.Join(err, keepErr); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot keep what nodes may run", "volume", volume)
+		return retryLimit
+	}
+	return after
 }

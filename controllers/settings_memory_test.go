@@ -32,6 +32,7 @@ func (d *doubting) Doubts(string) (linstor.Sets, time.Time) {
 	}
 	return copied, d.since
 }
+
 func (d *doubting) Unite(_ string, sets linstor.Sets, _ time.Time) { d.united = append(d.united, sets) }
 func (d *doubting) Retract(string, time.Time)                      { d.retracted++ }
 

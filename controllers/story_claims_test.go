@@ -87,7 +87,7 @@ func TestAReleasedVolumeThatLinstorHasNotIsNobodysConcern(t *testing.T) {
 // The claim itself tells whose it is where the cache does not: a claim that was re-created a moment ago.
 func TestTheClaimIsReadWhereItMayBeAnothers(t *testing.T) {
 	t.Parallel()
-	young := func(s *steps) {}
+	young := func(*steps) {}
 	old := func(s *steps) { s.r.clock = clockAt{new(time.Now().Add(youngPod))} }
 	for name, tc := range map[string]struct {
 		age    func(*steps)
@@ -255,6 +255,7 @@ func TestFactsOfOtherVolumes(t *testing.T) {
 		"a generic ephemeral one": {func(v *podVolume) { v.ephemeral = true }, failover.OtherVolume{Ephemeral: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "wal"}}
 			pv.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-wal")
 			pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}

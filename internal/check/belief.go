@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -78,7 +79,7 @@ func doubts(in failover.Input, message string) []string {
 	inDoubt := func(replica failover.Replica) bool { return len(replica.MayRun) > 1 }
 	// What the pod's node may run comes first: what the others may run counts only where that is settled.
 	found := slices.DeleteFunc(slices.Clone(r.Replicas), func(replica failover.Replica) bool {
-		return replica.Node != in.Node.Name || !inDoubt(replica)
+		return replica.Node != cmp.Or(in.Node.Satellite, in.Node.Name) || !inDoubt(replica)
 	})
 	if len(found) == 0 {
 		found = slices.DeleteFunc(slices.Clone(r.Replicas), func(replica failover.Replica) bool { return !inDoubt(replica) })

@@ -40,9 +40,7 @@ type forecast struct {
 }
 
 func forecasts() map[string]forecast {
-	quorum := func(value string) edit {
-		return wants(value)
-	}
+	quorum := wants
 	score := func(node string, value int) edit {
 		return at(node, func(r *Replica) { r.Score = held(value, time.Hour) })
 	}

@@ -29,7 +29,7 @@ const (
 	ForcedIOErrors Reason = "ForcedIOErrors"
 	// Demoted : R is Secondary on A under a running pod that had it mounted.
 	Demoted Reason = "Demoted"
-	// ReplicaGone : A no longer has a replica of R under a running pod.
+	// ReplicaGone : A's replica was not in use and went while its satellite was ONLINE, under a running pod.
 	ReplicaGone Reason = "ReplicaGone"
 )
 
@@ -59,7 +59,7 @@ const (
 	NFSExport Reason = "NFSExport"
 	// NoQuorum : R's quorum setting does not fence A.
 	NoQuorum Reason = "NoQuorum"
-	// QuorumUnconfirmed : R's quorum or its diskful replicas changed where A may never have heard of it.
+	// QuorumUnconfirmed : A may run another quorum, or other replicas, than LINSTOR shows, by which it could write.
 	QuorumUnconfirmed Reason = "QuorumUnconfirmed"
 	// NotSelected : no selected pod asks for the volume.
 	NotSelected Reason = "NotSelected"

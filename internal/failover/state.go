@@ -32,9 +32,7 @@ type condition struct {
 func stateOf(in Input, t testimony) condition {
 	replica, ok := in.Resource.replica(in.Node.satellite())
 	switch {
-	case !in.Resource.Known:
-		return condition{state: Unknown, since: in.Now}
-	case !ok && in.Node.Unlisted:
+	case !in.Resource.Known, !ok && in.Node.Unlisted:
 		return condition{state: Unknown, since: in.Now}
 	case !ok && in.Resource.hasLeft(in.Node.satellite()):
 		return condition{NoReplica, in.Resource.SetSince, in.Resource.Confirmed}
@@ -53,19 +51,23 @@ func stateOf(in Input, t testimony) condition {
 	case !replica.Online.Known, !replica.InUse.Known, !replica.Score.Known, replica.Score.Value < 0:
 		return condition{state: Unknown, since: in.Now}
 	}
-	c := condition{
+	return condition{
+		state:     saidState(replica.InUse.Value, replica.Score.Value > 0),
 		since:     latest(replica.Online.Since, replica.InUse.Since, replica.Score.Since),
 		confirmed: earliest(replica.Online.Confirmed, replica.InUse.Confirmed, replica.Score.Confirmed),
 	}
-	switch inUse, quorate := replica.InUse.Value, replica.Score.Value > 0; {
+}
+
+// saidState is A's state by its own words.
+func saidState(inUse, quorate bool) State {
+	switch {
 	case inUse && quorate:
-		c.state = PrimaryUp
+		return PrimaryUp
 	case inUse:
-		c.state = PrimaryWithoutQuorum
+		return PrimaryWithoutQuorum
 	case !quorate:
-		c.state = IOErrors
+		return IOErrors
 	default:
-		c.state = Secondary
+		return Secondary
 	}
-	return c
 }

@@ -170,7 +170,7 @@ func testimonyOn(r Resource, node string) testimony {
 		online := replica.Online.is(true)
 		connection := replica.Connections[node]
 		witness := online && connection.Known && !a.outdates(replica)
-		t.connected = t.connected || witness && connection.Value || online && (replica.InUse.is(true) || seesPrimary(replica))
+		t.connected = t.connected || witness && connection.Value || online && knowsOfPrimary(replica)
 		t.since = latest(t.since, connection.Since, spokenSince(replica))
 		t.heard[replica.Node] = witness
 		votes.add(replica, !witness || a.Diskless && replica.Diskless)
@@ -178,6 +178,9 @@ func testimonyOn(r Resource, node string) testimony {
 	t.full = !t.connected && votes.diskful > 0 && !votes.couldHoldQuorum()
 	return t
 }
+
+// knowsOfPrimary tells whether a replica is Primary or sees one.
+func knowsOfPrimary(r Replica) bool { return r.InUse.is(true) || seesPrimary(r) }
 
 // spokenSince is since when a replica has said the same, be it nothing, of whether there is a Primary. A silence has a
 // beginning too: until then, the replica may have been connected to A or Primary.

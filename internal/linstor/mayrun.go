@@ -164,28 +164,39 @@ func (e *entry) borneOut(r *replicaEntry, n *nodeEntry, now stamp) bool {
 	if m.settled() || len(m.members) == 0 || n == nil {
 		return false
 	}
-	for i := len(m.members) - 1; i >= 0; i-- {
-		one := m.members[i]
+	for i, one := range slices.Backward(m.members) {
 		if !one.told && (e.connectedWith(r, one) || n.rejoinedWith(r, one)) {
 			return m.applied(i, now)
 		}
 	}
-	if m.begun || !r.reports.value || !isTrue(n.Online) {
+	if !m.begun {
+		m.begun = e.begins(r, n)
+		return m.begun
+	}
+	return false
+}
+
+// begins tells whether the first setting of a replica is known to have been applied by its node.
+func (e *entry) begins(r *replicaEntry, n *nodeEntry) bool {
+	switch first := r.runs.firstRead(); {
+	case !r.reports.value || !isTrue(n.Online):
 		return false
+	case r.runs.created:
+		return e.isAlone(r) || e.meetsAll(r, r.listed)
+	default:
+		return first != 0 && stampOf(n.LastOnline) >= first+stamp(beginAfter) && n.alive > first
 	}
-	if m.created {
-		m.begun = e.isAlone(r) || e.meetsAll(r, r.listed)
-	} else {
-		first := m.members[0].read
-		for _, one := range m.members {
-			if one.read != 0 && (first == 0 || one.read < first) {
-				first = one.read
-			}
+}
+
+// firstRead is the end of this process's first reading; 0 where it has read none of the settings itself.
+func (m *mayRun) firstRead() stamp {
+	first := stamp(0)
+	for _, one := range m.members {
+		if one.read != 0 && (first == 0 || one.read < first) {
+			first = one.read
 		}
-		asked := first + stamp(beginAfter)
-		m.begun = first != 0 && stampOf(n.LastOnline) >= asked && n.alive > first
 	}
-	return m.begun
+	return first
 }
 
 // connectedWith tells whether a replica reports connections that it did not report before, to all replicas of a reading at which

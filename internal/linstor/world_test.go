@@ -279,7 +279,7 @@ func settingText(s failover.Setting) string {
 // settingsOf is the reverse of setOf.
 func settingsOf(text string) []failover.Setting {
 	var all []failover.Setting
-	for _, one := range strings.Split(text, ", ") {
+	for one := range strings.SplitSeq(text, ", ") {
 		quorum, votes, _ := strings.Cut(one, " ")
 		diskful, diskless, some := strings.Cut(votes, "/")
 		s := failover.Setting{Quorum: quorum, Diskful: strings.Split(diskful, "+")}

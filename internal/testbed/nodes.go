@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,7 +29,7 @@ func (s storage) IOHangs(resource, node string) bool {
 }
 
 // AddNodes adds n nodes, named <prefix>-1 and so on, each a Kubernetes node, a LINSTOR satellite and a
-// member of the DRBD network, and waits until Kubernetes calls them Ready.
+// member of the DRBD network, and waits until Kubernetes calls them Ready and they are no strangers any more, see renewals.
 func (b *Bed) AddNodes(ctx context.Context, prefix string, n int) ([]string, error) {
 	for i := range n {
 		b.LINSTOR.AddNode(nodeName(prefix, i))
@@ -52,14 +54,43 @@ func (b *Bed) addNodes(ctx context.Context, prefix string, n int, options kubele
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return names, b.WaitFor(ctx, fmt.Sprintf("nodes %v to be Ready", names), func() (bool, error) {
-		for _, name := range names {
-			if ready, err := b.nodeReady(ctx, name); !ready {
-				return false, err
+	for _, wait := range []struct {
+		what string
+		done func(ctx context.Context, node string) (bool, error)
+	}{
+		{"be Ready", b.nodeReady},
+		{"renew their Leases", b.nodeKnown},
+	} {
+		if err := b.WaitFor(ctx, fmt.Sprintf("nodes %v to %s", names, wait.what), func() (bool, error) {
+			for _, name := range names {
+				if done, err := wait.done(ctx, name); !done {
+					return false, err
+				}
 			}
+			return true, nil
+		}); err != nil {
+			return nil, err
 		}
-		return true, nil
-	})
+	}
+	return names, nil
+}
+
+// renewals is how often a kubelet renews its Lease until the controller knows how often it does so. Until then it allows the kubelet
+// more time, which is not what a node of a cluster that runs for days is given.
+const renewals = 2
+
+// nodeKnown tells whether the kubelet of a node has renewed its Lease that often.
+func (b *Bed) nodeKnown(ctx context.Context, name string) (bool, error) {
+	var lease coordinationv1.Lease
+	if err := b.Client.Get(ctx, client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: name}, &lease); err != nil {
+		return false, err
+	}
+	if lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil {
+		return false, fmt.Errorf("the Lease of node %s has no time of renewal or no duration", name)
+	}
+	every := time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second / 4
+	// The kubelet puts up to 4 % on top of the interval, and the API server cuts creationTimestamp to the second.
+	return lease.Spec.RenewTime.Sub(lease.CreationTimestamp.Time) >= renewals*every-time.Second, nil
 }
 
 // nodeReady tells whether Kubernetes calls a node Ready and would place pods on it.

@@ -49,8 +49,8 @@ func TestAPrimaryThatIsCutOffBelievesLongerThanItsPeers(t *testing.T) {
 		}
 		got := map[time.Duration]look{}
 		begin := time.Now()
-		for _, at := range []time.Duration{6400, 6600, 6900, 7100, 10500, 10700} {
-			time.Sleep(time.Until(begin.Add(at * time.Millisecond)))
+		for _, at := range []time.Duration{6400, 6600, 6900, 7100, 10500, 10700} { // in milliseconds
+			time.Sleep(time.Until(begin.Add(at * time.Millisecond))) //nolint:durationcheck // as said
 			synctest.Wait()
 			a := state(t, c, "a")
 			got[at] = look{a.Score, a.Connections["c"], state(t, c, "b").MayPromote}

@@ -20,15 +20,15 @@ func (b *bed) list() []string {
 	b.t.Helper()
 	var list []string
 	for _, rsc := range decode[[]replica](b, "/v1/resource-definitions/pvc-1/resources") {
-		text := strings.Join(append([]string{rsc.NodeName}, rsc.Flags...), " ")
+		words := append([]string{rsc.NodeName}, rsc.Flags...)
 		connections := rsc.LayerObject.DRBD.Connections
 		for _, peer := range slices.Sorted(maps.Keys(connections)) {
-			text += " " + peer
 			if connections[peer].Message != drbd.Connected {
-				text += "?"
+				peer += "?"
 			}
+			words = append(words, peer)
 		}
-		list = append(list, text)
+		list = append(list, strings.Join(words, " "))
 	}
 	return list
 }

@@ -2,6 +2,7 @@ package linstorsim
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -30,9 +31,7 @@ func (c changeProps) props() map[string]string {
 	for _, key := range c.Delete {
 		props[key] = ""
 	}
-	for key, value := range c.Override {
-		props[key] = value
-	}
+	maps.Copy(props, c.Override)
 	return props
 }
 

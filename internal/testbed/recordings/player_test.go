@@ -48,7 +48,7 @@ func (l *listener) get(path string) (status int, body string, took time.Duration
 		l.t.Fatal(err)
 	}
 	began := time.Now()
-	response, err := l.http.Do(request)
+	response, err := l.http.Do(request) //nolint:bodyclose // below, when the stream has ended
 	if err != nil {
 		return 0, "", time.Since(began), err
 	}
@@ -88,7 +88,7 @@ func (l *listener) events(ctx context.Context) <-chan string {
 		l.t.Fatal(err)
 	}
 	request.Header.Set("Last-Event-ID", "current")
-	response, err := l.http.Do(request)
+	response, err := l.http.Do(request) //nolint:bodyclose // below, when the stream has ended
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -35,10 +35,10 @@ func (w *world) disturb(s Step) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for begin, end := range onRequests {
-		switch s.What {
-		case begin:
+		if s.What == begin {
 			w.troubles[begin] = trouble{s.Value, s.For}
-		case end:
+		}
+		if s.What == end {
 			if _, ok := w.troubles[begin]; ok {
 				w.troubleEnded = time.Now()
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 )
 
-// RuleLiveness: a pod whose storage is lost for good is gone in time, or reported as stuck, while a survivor, enough
+// RuleLiveness says that a pod whose storage is lost for good is gone in time, or reported as stuck, while a survivor, enough
 // witnesses and a reachable LINSTOR exist and no gate holds it.
 const RuleLiveness = "a pod was not removed in time"
 

@@ -74,7 +74,7 @@ func (g *generator) newVolume(at time.Duration) time.Duration {
 // ordinary adds something that is done every day and returns when it is over.
 func (g *generator) ordinary(at time.Duration) time.Duration {
 	v, node := g.volume(), g.node()
-	switch g.IntN(12) {
+	switch g.IntN(13) {
 	case 0, 1:
 		g.add(at, Step{What: AddReplica, On: v.Name, Node: node, Value: diskless})
 		at += g.milliseconds(time.Second, 10*time.Second)

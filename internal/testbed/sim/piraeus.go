@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
 // Pods of LINSTOR itself, which the controller may delete plainly where their node is gone. In a simulation they only stand
@@ -85,8 +87,8 @@ func (w *world) auditRecovery(pod *corev1.Pod, silence time.Duration, options *c
 	if silence < grace.KubeletSilence {
 		w.violated(ruleRecovery, "%s: its kubelet was heard of", what)
 	}
-	if pod.DeletionTimestamp != nil {
-		w.violated(ruleRecovery, "%s: it was on its way out already", what)
+	if leaving := leavingFor(pod); leaving > failover.MaxAge {
+		w.violated(ruleRecovery, "%s: it was on its way out already for %s", what, leaving)
 	}
 }
 
@@ -95,4 +97,12 @@ func (w *world) silentFor(node string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return time.Since(w.renewed[node])
+}
+
+// leavingFor is how long ago a pod was deleted; 0 where it was not.
+func leavingFor(pod *corev1.Pod) time.Duration {
+	if pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
+		return 0
+	}
+	return time.Since(pod.DeletionTimestamp.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second))
 }
