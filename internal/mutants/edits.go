@@ -116,11 +116,6 @@ var edits = []edit{
 		"as.ResourceVersion = «&facts.ResourceVersion»", "mutantInstead(§, nil, …)",
 	},
 	{
-		"two pods are removed by one confirmation", removalFile,
-		"«return true, r.remove(ctx, pv, in, d, pod, removal)»",
-		"if err := r.remove(ctx, pv, in, d, pod, removal); err != nil { return true, err }",
-	},
-	{
 		"every pod is removed by force", removalFile, "if «how.removal == failover.RemoveForce» {", "(… || mutantIs(§))",
 	},
 	{

@@ -38,7 +38,6 @@ var harmless = map[string]string{
 	"controllers/crowd.go: waitFor: without all == nil":                                                              "a gate that is open is passed at once in any case",
 	"controllers/crowd_removal.go: markInCrowd: without in.Attachment.Noted":                                         "a mark that is there is not written again in any case",
 	"controllers/crowd_removal.go: removeInCrowd: without !done":                                                     "no pod is removed before its attachment has its mark in any case",
-	"controllers/crowd_removal.go: removeInCrowd: without done":                                                      "only the next look comes later",
 	"controllers/crowd_removal.go: removeInCrowd: without len(by.Pods) == 1":                                         "the other pod is in the cache, and so is looked for",
 	"controllers/crowd_removal.go: removeInCrowd: without !last":                                                     "another confirmation follows, or the next look comes later",
 	"controllers/failover_removal.go: deletePod: without ended":                                                      "a pod that has another UID has it when it is asked once more, too",
