@@ -183,4 +183,43 @@ var edits = []edit{
 		"a Lease is judged by the kubelet's clock", leaseFile,
 		"leaseSeen{renewed: renewed, seen: «now»,", "mutantInstead(§, renewed, …)",
 	},
+
+	// What a node may run, as far as no history but a test alone can show it: each of these is held by another rule as well.
+	{
+		"a first setting is believed of a node that is not ONLINE any more", mayRunFile, "|| «!isTrue(n.Online)» {", "(… && !mutantIs(§))",
+	},
+	{
+		"a first setting is believed of a node that reports nothing", mayRunFile,
+		"if m.begun || «!r.reports.value» ||", "(… && !mutantIs(§))",
+	},
+	{
+		"a replica that was there counts as created by an event", wantedFile,
+		"case «replica.listed != 0 && !replica.returned && (!replica.reports.value || stampOf(at)-replica.listed <= stamp(announceFor))»:",
+		"(… || mutantIs(§))",
+	},
+	{
+		"a replica that is back counts as created by an event", wantedFile,
+		"case replica.listed != 0 && «!replica.returned» &&", "(… || mutantIs(§))",
+	},
+	{
+		"a node that is back shows what is applied before it reports", mayRunFile,
+		"|| «!r.reports.value || r.read < n.back» {", "((…) && !mutantIs(§))",
+	},
+	{
+		"nothing is kept of a replica that LINSTOR forgot", goneFile,
+		"if «!online || inUse || !r.inUse.known && !r.leaving» {", "(… && !mutantIs(§))",
+	},
+	{
+		"the definition may be older than the replicas", storeFile, "return d == nil || «d.read < e.reshaped»", "(… && !mutantIs(§))",
+	},
+	{
+		"the definition is not read again when replicas have changed", pollFile, "if «!f.store.settingsInDoubt(name)» {", "(… || mutantIs(§))",
+	},
+	{
+		"the definition is not read again once a replica has gone", "internal/linstor/apply_settings.go",
+		"|| «e.shrunk != 0 && d.read < e.shrunk+stamp(shrunkApart)»", "(… && !mutantIs(§))",
+	},
+	{
+		"a node that has left shows what is applied", mayRunFile, "|| «n.back <= n.away» ||", "(… && !mutantIs(§))",
+	},
 }

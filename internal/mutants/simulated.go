@@ -2,12 +2,157 @@ package main
 
 import "regexp"
 
+const (
+	satellitesFile = "controllers/satellites.go"
+	memoryFile     = "controllers/settings_memory.go"
+	decideFile     = "internal/failover/decide.go"
+	fencingFile    = "internal/failover/quorum.go"
+	stateFile      = "internal/failover/state.go"
+	witnessFile    = "internal/failover/witness.go"
+	feedFile       = "internal/linstor/follow.go"
+	goneFile       = "internal/linstor/gone.go"
+	mayRunFile     = "internal/linstor/mayrun.go"
+	pollFile       = "internal/linstor/poll.go"
+	storeFile      = "internal/linstor/store.go"
+	wantedFile     = "internal/linstor/wanted.go"
+)
+
 // simulated are the rules that the random simulation has to miss by itself, however well other tests know them: what is switched off
 // must lead to a history that ends badly.
 var simulated = []edit{
 	{
 		"the guard is off", "internal/failover/guard.go",
 		"if «!limit.exceeded(len(lost), len(lost)+healthy)» {", "(… || mutantIs(§))",
+	},
+
+	// Who is meant.
+	{
+		"a volume that was released is the claim's", claimsFile,
+		"«pv.Status.Phase != corev1.VolumeBound»", "(… && !mutantIs(§))",
+	},
+	{
+		"the claim is not read where it may be another's", claimsFile,
+		"return «claim.UID == ref.UID && claim.Spec.VolumeName == pv.Name», nil", "(… || mutantIs(§))",
+	},
+	{
+		"volumes of one handle have pods of their own", claimsFile, "if «!g.isOurs(pv)» {", "(… || mutantIs(§))",
+	},
+	{
+		"nodes have the same names in LINSTOR", satellitesFile, `name := s.names[node][driver]; «name != ""» {`, "(… && !mutantIs(§))",
+	},
+	{
+		"a pod that has ended holds its volumes", podsFile, "if «ended(pod) && !disrupted(pod)» {", "(… && !mutantIs(§))",
+	},
+	{
+		"a pod that others have disrupted is marked by a fail-over", podsFile,
+		"«strings.HasPrefix(c.Message, disruptedBy)»", "(… || mutantIs(§))",
+	},
+	{
+		"init containers do not count as having run", podsFile,
+		"«slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)»", "mutantInstead(§, pod.Status.ContainerStatuses, …)",
+	},
+
+	// Still there.
+	{
+		"nobody waits until the others are still there", decideFile,
+		"missed, ok := s.missedSince(); «ok && !s.othersStillThere(missed.Add(stillThere))» {", "(… && !mutantIs(§))",
+	},
+
+	// What is asked of the settings that a node may run.
+	{
+		"only the newest setting must fence", fencingFile, "for _, setting := range «a.MayRun» {",
+		"mutantInstead(§, a.MayRun[len(a.MayRun)-1:], …)",
+	},
+	{
+		"a setting need not fence", fencingFile, "case «!setting.fences()»:", "(… && !mutantIs(§))",
+	},
+	{
+		"what was not seen to begin counts as known", fencingFile, "case «!ok || !a.Begun || len(a.MayRun) == 0»:",
+		"((…) && (!mutantIs(§) || len(a.MayRun) == 0))",
+	},
+	{
+		"witnesses need not deny that the node has quorum by each setting", fencingFile,
+		"case «b == byWitnesses && !t.denies(r, node, setting)»:", "(… && !mutantIs(§))",
+	},
+	{
+		"a replica that LINSTOR forgot denies that it is connected", witnessFile, "«!t.heard[peer] && !r.hasLeft(peer)»\n",
+		"(… && !(mutantIs(§) && func() bool { known, ok := r.replica(peer); return !ok || known.Gone }()))",
+	},
+	{
+		"too few witnesses suffice although the replicas were others", fencingFile,
+		`case «b == bySilence && !setting.sameReplicas(r.wanted(""))»:`, "(… && !mutantIs(§))",
+	},
+	{
+		"a pod is removed by force whatever its other volumes run", "internal/failover/removal.go",
+		"s.Node.leaseSilent(ForceSilence) && «s.othersFenced(pod)»", "(… || mutantIs(§))",
+	},
+
+	// What a node may run: how it begins.
+	{
+		"a first setting is believed at once", mayRunFile, "first != 0 && «stampOf(n.LastOnline) >= asked»", "(… || mutantIs(§))",
+	},
+	{
+		"a first setting is believed after a while of a node that is not heard", mayRunFile,
+		"if m.begun || «!r.reports.value || !isTrue(n.Online)» {",
+		"func() bool { if first := m.members[0].read; mutantIs(§) && first != 0 && now >= first+stamp(beginAfter) && n.alive > first " +
+			"{ m.begun = true }; return … }()",
+	},
+	{
+		"a first setting is believed of a node whose Lease is not renewed", mayRunFile, "«n.alive > first»", "(… || mutantIs(§))",
+	},
+	{
+		"every replica counts as created by what LINSTOR wants", mayRunFile, "if «m.created» {\n\t\tm.begun", "(… || mutantIs(§))",
+	},
+
+	// How it changes.
+	{
+		"a setting takes the place of those before", mayRunFile, "m.set(append(«rest», one), read)", "mutantInstead(§, nil, …)",
+	},
+	{
+		"a connection to any new replica shows what is applied", mayRunFile, "peer.listed != 0 && «peer.listed >= wanted»", "(… || mutantIs(§))",
+	},
+	{
+		"a connection that was there shows what is applied", mayRunFile, "p.node == peer.node && «p.first >= listed»", "(… || mutantIs(§))",
+	},
+	{
+		"one connection shows what is applied", mayRunFile, "«return false»\n\t\t}\n\t\tmet = true", "if !mutantIs(§) { … }; continue",
+	},
+	{
+		"a person's quorum counts as set with the next replica", mayRunFile, "if «one.byUserAt != 0» {", "(… && !mutantIs(§))",
+	},
+	{
+		"a reconnect before the reading shows what is applied", mayRunFile, "if «n.away < one.read» ||", "(… && !mutantIs(§))",
+	},
+	{
+		"a node that is back shows at once what is applied", mayRunFile, "max(n.back, r.reporting)+«stamp(adjustedAfter)»", "mutantInstead(§, 0, …)",
+	},
+
+	// How it is read.
+	{
+		"definitions are not read by themselves", "internal/linstor/compare.go", "if err := «f.readSettings(ctx)»; err != nil {",
+		"func() error { if mutantIs(§) { return nil }; return … }()",
+	},
+	{
+		"groups and controller are not read by themselves", feedFile, "«tasks.Go(func() { f.readLevelsRegularly(ctx) })»", "if !mutantIs(§) { … }",
+	},
+
+	// How it is remembered.
+	{
+		"what nodes may run is not kept", memoryFile, "if «sets != nil» {", "(… && !mutantIs(§))",
+	},
+	{
+		"what other processes have kept is not taken over", memoryFile, "«m.linstor.Unite(resource, sets, now)»", "if !mutantIs(§) { … }",
+	},
+	{
+		"what was kept is over with the attachment", memoryFile, "withdrawn := «false»",
+		"(… || mutantIs(§) && func() bool { for uid := range before { if !slices.ContainsFunc(attachments, " +
+			"func(va storagev1.VolumeAttachment) bool { return va.UID == uid }) { return true } }; return false }())",
+	},
+
+	// What LINSTOR forgets.
+	{
+		"a replica that LINSTOR forgot has gone", goneFile, "online, inUse := «s.isOnline(r.node), r.inUse.known && r.inUse.value»",
+		"func() (bool, bool) { if mutantIs(§) { return true, false }; return … }()",
 	},
 }
 

@@ -79,6 +79,7 @@ type tests struct {
 var (
 	// What is random is drawn alike each time, and leaves nothing behind.
 	policyTests = tests{folder: "internal/failover", args: []string{"-rapid.seed=1", "-rapid.nofailfile", "-rapid.shrinktime=0s"}}
+	feedTests   = tests{folder: "internal/linstor"}
 	actTests    = tests{folder: "controllers"}
 	storyTests  = tests{folder: "internal/testbed/sim", args: []string{"-sim.failures=1"}}
 )
@@ -99,8 +100,11 @@ func simulation(seeds int) tests {
 
 // testsOf returns the tests that can notice a change of a file, the nearest first.
 func testsOf(file string) []tests {
-	if strings.HasPrefix(file, "internal/failover/") {
+	switch {
+	case strings.HasPrefix(file, "internal/failover/"):
 		return []tests{policyTests, actTests, storyTests}
+	case strings.HasPrefix(file, "internal/linstor/"):
+		return []tests{feedTests, actTests, storyTests}
 	}
 	return []tests{actTests, storyTests}
 }

@@ -52,6 +52,8 @@ type faults struct {
 	mounts map[place]int
 	// byPerson are those of which a person has set the quorum; returned is when a satellite was heard again last.
 	byPerson map[string]bool
+	// setAbove is when somebody has set the quorum of the group or of the controller last.
+	setAbove map[string]time.Time
 	returned map[string]time.Time
 	// shown is what LINSTOR has wanted of each resource; forgotten is when the last process ended that knew of a change.
 	shown     map[string][]shown
@@ -86,7 +88,7 @@ func newFaults() faults {
 		frozen: make(map[string]bool), silent: make(map[string]time.Time), kubelet: make(map[string]bool),
 		linstorUp: time.Now(), changed: make(map[string]bool), damaged: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
 		migrated: make(map[string]bool), evicted: make(map[string]bool),
-		shown: make(map[string][]shown), forgotten: make(map[string]time.Time), failedAgain: make(map[place]bool), late: make(map[string]bool), byPerson: make(map[string]bool), returned: make(map[string]time.Time), changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), arrivals: make(map[string]string), forced: make(map[place]bool),
+		shown: make(map[string][]shown), forgotten: make(map[string]time.Time), failedAgain: make(map[place]bool), late: make(map[string]bool), byPerson: make(map[string]bool), setAbove: make(map[string]time.Time), returned: make(map[string]time.Time), changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), arrivals: make(map[string]string), forced: make(map[place]bool),
 	}
 }
 

@@ -130,7 +130,7 @@ func (w *world) adjustsAgain(node string) {
 func (w *world) sets(resource string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.byPerson[resource] = true
+	w.byPerson[resource], w.setAbove[resource] = true, time.Now()
 }
 
 // changes notes that somebody has changed what LINSTOR wants of a resource.

@@ -18,6 +18,12 @@ type generator struct {
 
 // Generate returns the history of a seed. It is a function of the seed alone.
 func Generate(seed uint64) History {
+	switch {
+	case isStory(seed):
+		return tell(seed)
+	case isOrdinary(seed):
+		return GenerateOrdinary(seed)
+	}
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), history: History{Seed: seed}}
 	g.drawWorld()
 	g.untidy(untidyVolumes)

@@ -121,6 +121,8 @@ type Volume struct {
 	// Released is set for a retained volume whose claim was deleted, and created anew for another one: its resource is Alive, Gone,
 	// or Dead, which is without connections.
 	Released string
+	// Unmarked lets Kubernetes still show a Released volume as bound to the claim that was deleted.
+	Unmarked bool
 	// ephemeral is set for a volume that comes and goes with its pod.
 	ephemeral bool
 }

@@ -70,6 +70,7 @@ const (
 	ReplicaToggledAway  Kind = "settings: disk toggled while a node is away"
 	NodeLost            Kind = "settings: node lost"
 	DatabaseRestored    Kind = "settings: database restored"
+	Story               Kind = "settings: one belief without evidence, and nothing else"
 )
 
 // Untidy names.
@@ -87,7 +88,7 @@ var Kinds = []Kind{
 	RareRenewals, FrozenMachine, OwnPings, OwnNotices, Flaps,
 	SetOnDefinition, SetOnGroup, SetOnController, AdjustFailed, AdjustHung, SentByReconnect, ChangedAroundLoss,
 	AgainHeardNone, AgainHeardOne, AgainHeardTwo, TieBreakerByLinstor, TieBreakerSet,
-	ReplicaAddedAway, ReplicaRemovedAway, ReplicaToggledAway, NodeLost, DatabaseRestored,
+	ReplicaAddedAway, ReplicaRemovedAway, ReplicaToggledAway, NodeLost, DatabaseRestored, Story,
 	QualifiedNames, UnknownNode,
 }
 

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
@@ -48,6 +49,7 @@ func (w *world) mend() {
 		w.Change(podKey(p.Name), func(p *virtual.Workload) { p.InitTime = 0 })
 	}
 	w.leaveLate()
+	w.markReleased()
 	for _, node := range w.history.World.Foreign {
 		w.do(Step{What: Return, Node: node})
 		w.do(Step{What: RestoreKubelet, Node: node})
@@ -67,6 +69,17 @@ func (w *world) mend() {
 		for _, v := range w.history.World.Volumes {
 			w.replaceDisk(v.Resource(), node)
 			_ = w.DRBD.Reconnect(v.Resource(), node)
+		}
+	}
+}
+
+// markReleased lets Kubernetes mark the volumes whose claims were deleted.
+func (w *world) markReleased() {
+	for _, v := range w.history.World.Volumes {
+		var pv corev1.PersistentVolume
+		if v.Unmarked && w.Client().Get(w.ctx, client.ObjectKey{Name: v.Name}, &pv) == nil {
+			pv.Status.Phase = corev1.VolumeReleased
+			w.must(w.Client().Status().Update(w.ctx, &pv))
 		}
 	}
 }

@@ -162,6 +162,16 @@ func (r reading) old(node string) bool {
 	return silent && (r.at.Sub(since) < excuse || r.frozen[node])
 }
 
+// stillThere is how long after the node LINSTOR must call the witnesses ONLINE.
+const stillThere = 2500 * time.Millisecond
+
+// missed tells whether LINSTOR must have missed a witness by the time at which it is believed that the node is not ONLINE.
+func (r reading) missed(witness, node string) bool {
+	a, _ := r.resource.Replica(node)
+	return a.Online.Known && !a.Online.Value && !r.frozen[witness] &&
+		r.silent[witness].Add(excuse).Before(a.Online.Since.Add(stillThere))
+}
+
 // misled tells whether no word that a reason rests on could be true. ForcedIOErrors rests on the node's own.
 func (r reading) misled(node string, reason failover.Reason) bool {
 	return r.excused(node, false) || reason == failover.ForcedIOErrors && r.old(node)
@@ -177,7 +187,7 @@ func (r reading) excused(node string, strict bool) bool {
 		if replica.Node == node || !ok || !connection.Known || !replica.Online.Known || !replica.Online.Value {
 			continue
 		}
-		old, truth := r.old(replica.Node), r.truth[replica.Node]
+		old, truth := r.old(replica.Node) && !r.missed(replica.Node, node), r.truth[replica.Node]
 		apart := !connection.Value && truth.Connections[node] != drbd.Connected
 		if !old && !truth.Unnoticed && (strict || !apart) {
 			return false

@@ -8,8 +8,11 @@ import "time"
 const (
 	// readEvery is how often all definitions are read: what comes and goes in between is never seen.
 	readEvery = time.Minute
-	// keptAfter is how long a change must have lasted for the leader to have written it down.
-	keptAfter = 12 * time.Second
+	// readAboveEvery is how long a value must have lasted on the group or the controller to be read for sure: they are read every 20 s,
+	// and a reading may fail.
+	readAboveEvery = 45 * time.Second
+	// keptAfter is how long a change must have lasted for the leader to have read it and to have written it down.
+	keptAfter = readEvery + 12*time.Second
 	// believing is how long after it was read a node must be ONLINE for a first setting to be believed.
 	believing = 10 * time.Second
 	// adjustLate is how late an adjust may be after a reconnect to be taken for done.
@@ -20,6 +23,8 @@ const (
 type shown struct {
 	quorum string
 	since  time.Time
+	// above is set where the group or the controller has brought it.
+	above bool
 }
 
 // look notes what LINSTOR shows.
@@ -31,7 +36,7 @@ func (w *world) look() {
 		quorum := w.Linstor.WantedQuorum(resource)
 		w.mu.Lock()
 		if all := w.shown[resource]; len(all) == 0 || all[len(all)-1].quorum != quorum {
-			w.shown[resource] = append(all, shown{quorum, time.Now()})
+			w.shown[resource] = append(all, shown{quorum, time.Now(), time.Since(w.setAbove[resource]) < time.Second})
 		}
 		w.mu.Unlock()
 	}
@@ -47,11 +52,14 @@ func (w *world) unseen(resource, node string) bool {
 	defer w.mu.Unlock()
 	all := w.shown[resource]
 	for i, s := range all {
-		until := time.Now()
+		until, enough := time.Now(), readEvery
 		if i+1 < len(all) {
 			until = all[i+1].since
+			if s.above && all[i+1].above {
+				enough = readAboveEvery
+			}
 		}
-		if s.quorum == state.Quorum && until.Sub(s.since) >= readEvery {
+		if s.quorum == state.Quorum && until.Sub(s.since) >= enough {
 			return false
 		}
 	}

@@ -218,7 +218,7 @@ func (w *world) addVolume(v Volume) {
 	volume := virtual.Volume{
 		Name: v.Name, Handle: v.Handle, Diskful: v.Diskful, TieBreaker: v.TieBreaker, Quorum: v.Quorum,
 		Block: v.Kind == Block || v.Kind == BlockUnused, Opened: v.Kind == Block, ReadOnly: v.Kind == ReadOnly,
-		Claim: v.claim(), Released: v.Released != "", Missing: v.Released == Gone || v.Later,
+		Claim: v.claim(), Released: v.Released != "", Unmarked: v.Unmarked, Missing: v.Released == Gone || v.Later,
 	}
 	if v.Shared {
 		volume.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}

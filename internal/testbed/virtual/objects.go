@@ -42,6 +42,8 @@ type Volume struct {
 	// Released makes it a retained volume whose claim was deleted: it still names the claim, of which another volume may be bound to
 	// a new one by now. No pod uses it.
 	Released bool
+	// Unmarked lets it still be shown as bound to that claim: Kubernetes marks it a moment after the claim has gone.
+	Unmarked bool
 	// Missing leaves it without a resource in LINSTOR.
 	Missing bool
 }
@@ -140,6 +142,9 @@ func (c *Cluster) AddVolume(ctx context.Context, v Volume) error {
 		pv.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
 	}
 	pv.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: v.Namespace, Name: v.Claim, UID: claim.UID}
+	if v.Unmarked {
+		pv.Status.Phase = corev1.VolumeBound
+	}
 	if v.Released {
 		pv.Spec.ClaimRef.UID = "deleted-claim-of-" + types.UID(v.Name)
 	}
