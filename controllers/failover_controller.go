@@ -2,12 +2,12 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -64,6 +64,14 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 	if err := r.noteArrival(ctx, pv.Name); err != nil {
 		return reconcile.Result{}, err
 	}
+	// What others have said must be known before anything is decided, and before it is written anew.
+	attachments, err := r.attachmentsOf(ctx, pv.Name)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("looking up the attachments of volume %s: %w", pv.Name, err)
+	}
+	if err := r.memory.take(pv.Name, resource, attachments, r.clock.Now()); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot take over what nodes may run", "volume", pv.Name)
+	}
 	inputs, err := r.candidates(ctx, &pv)
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("gathering what is known of volume %s: %w", pv.Name, err)
@@ -97,7 +105,7 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 			next.add(r.reconcileInterval)
 		}
 	}
-	next.add(r.keepSettings(ctx, pv.Name, resource))
+	next.add(r.keepSettings(ctx, pv.Name, resource, attachments))
 	return reconcile.Result{RequeueAfter: time.Duration(next)}, nil
 }
 
@@ -133,19 +141,16 @@ const keepTimeout = 2 * time.Second
 
 // keepSettings keeps what nodes may run of a resource on the attachments of its volume, after all that is urgent, and tells when to come
 // back. A failure holds nothing up.
-func (r *FailoverReconciler) keepSettings(ctx context.Context, volume, resource string) time.Duration {
+func (r *FailoverReconciler) keepSettings(
+	ctx context.Context, volume, resource string, attachments []storagev1.VolumeAttachment,
+) time.Duration {
 	if r.halt.dryRun {
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
-	attachments, err := r.attachmentsOf(ctx, volume)
-	if err == nil {
-		// What others have said must be known before it is written anew.
-		err = r.memory.take(volume, resource, attachments, r.clock.Now())
-	}
-	after, keepErr := r.memory.keep(ctx, r.client, volume, resource, attachments, r.clock.Now())
-	if err = errors.Join(err, keepErr); err != nil {
+	after, err := r.memory.keep(ctx, r.client, volume, resource, attachments, r.clock.Now())
+	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot keep what nodes may run", "volume", volume)
 		return retryLimit
 	}

@@ -43,7 +43,9 @@ func newSettingsMemory(word Linstor) *settingsMemory {
 // take unites what the attachments of a volume say of its resource with what this process knows. What no attachment says any more that
 // said it before is over: evidence has overtaken it. With the attachment itself nothing is.
 func (m *settingsMemory) take(volume, resource string, attachments []storagev1.VolumeAttachment, now time.Time) error {
+	// Held until all is united: whoever finds nothing new here may write over what the attachments say.
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	before := m.told[volume]
 	said := make(map[types.UID]string, len(attachments))
 	var news []string
@@ -62,7 +64,6 @@ func (m *settingsMemory) take(volume, resource string, attachments []storagev1.V
 		delete(m.told, volume)
 		delete(m.written, volume)
 	}
-	m.mu.Unlock()
 	if withdrawn && len(news) == 0 {
 		m.linstor.Retract(resource, now)
 	}

@@ -20,6 +20,8 @@ type doubting struct {
 	since     time.Time
 	united    []linstor.Sets
 	retracted int
+	// uniting is called before a word is united.
+	uniting func()
 }
 
 func (d *doubting) Doubts(string) (linstor.Sets, time.Time) {
@@ -33,8 +35,14 @@ func (d *doubting) Doubts(string) (linstor.Sets, time.Time) {
 	return copied, d.since
 }
 
-func (d *doubting) Unite(_ string, sets linstor.Sets, _ time.Time) { d.united = append(d.united, sets) }
-func (d *doubting) Retract(string, time.Time)                      { d.retracted++ }
+func (d *doubting) Unite(_ string, sets linstor.Sets, _ time.Time) {
+	if d.uniting != nil {
+		d.uniting()
+	}
+	d.united = append(d.united, sets)
+}
+
+func (d *doubting) Retract(string, time.Time) { d.retracted++ }
 
 func offOrMajority() linstor.Sets {
 	return linstor.Sets{nodeA: {{Quorum: "off"}, {Quorum: "majority"}}}
@@ -151,6 +159,23 @@ func TestWhatAnAttachmentSaysIsTakenOverOnce(t *testing.T) {
 	m.say("")
 	if m.take(); m.word.retracted != 1 {
 		t.Errorf("retracted %d times after the attachment ceased to say it", m.word.retracted)
+	}
+}
+
+// Whoever finds nothing new on an attachment may take off it what the store does not know.
+func TestNobodyFindsNothingNewBeforeAllIsUnited(t *testing.T) {
+	t.Parallel()
+	m := newMemoryTest(t)
+	m.say(`{"node-a":[{"quorum":"off"},{"quorum":"majority"}]}`)
+	m.word.uniting = func() {
+		if m.memory.mu.TryLock() {
+			m.memory.mu.Unlock()
+			t.Error("another reconciler could look at the attachments while their word was being united")
+		}
+	}
+	m.take()
+	if len(m.word.united) != 1 {
+		t.Errorf("united %+v", m.word.united)
 	}
 }
 

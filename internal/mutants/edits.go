@@ -186,11 +186,11 @@ var edits = []edit{
 
 	// What a node may run, as far as no history but a test alone can show it: each of these is held by another rule as well.
 	{
-		"a first setting is believed of a node that is not ONLINE any more", mayRunFile, "|| «!isTrue(n.Online)» {", "(… && !mutantIs(§))",
+		"a first setting is believed of a node that is not ONLINE any more", mayRunFile, "|| «!isTrue(n.Online)»:", "(… && !mutantIs(§))",
 	},
 	{
 		"a first setting is believed of a node that reports nothing", mayRunFile,
-		"if m.begun || «!r.reports.value» ||", "(… && !mutantIs(§))",
+		"case «!r.reports.value» ||", "(… && !mutantIs(§))",
 	},
 	{
 		"a replica that was there counts as created by an event", wantedFile,

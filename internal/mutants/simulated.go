@@ -89,19 +89,13 @@ var simulated = []edit{
 
 	// What a node may run: how it begins.
 	{
-		"a first setting is believed at once", mayRunFile, "first != 0 && «stampOf(n.LastOnline) >= asked»", "(… || mutantIs(§))",
-	},
-	{
-		"a first setting is believed after a while of a node that is not heard", mayRunFile,
-		"if m.begun || «!r.reports.value || !isTrue(n.Online)» {",
-		"func() bool { if first := m.members[0].read; mutantIs(§) && first != 0 && now >= first+stamp(beginAfter) && n.alive > first " +
-			"{ m.begun = true }; return … }()",
+		"a first setting is believed at once", mayRunFile, "first != 0 && «stampOf(n.LastOnline) >= first+stamp(beginAfter)»", "(… || mutantIs(§))",
 	},
 	{
 		"a first setting is believed of a node whose Lease is not renewed", mayRunFile, "«n.alive > first»", "(… || mutantIs(§))",
 	},
 	{
-		"every replica counts as created by what LINSTOR wants", mayRunFile, "if «m.created» {\n\t\tm.begun", "(… || mutantIs(§))",
+		"every replica counts as created by what LINSTOR wants", mayRunFile, "case «r.runs.created»:", "(… || mutantIs(§))",
 	},
 
 	// How it changes.
