@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/leaderelection"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bedtest"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
@@ -87,10 +88,28 @@ func isReplaced(s *bedtest.Scenario, lost *corev1.Pod) bool {
 	return err != nil || pod.UID != lost.UID
 }
 
+// hasGrownUpStandby tells whether a replica that does not lead is no newcomer: where all have just started, which is not what a cluster
+// loses a leader with, one may lead that has never heard of the node that is lost then, and would wait for it.
+func hasGrownUpStandby(s *bedtest.Scenario) bool {
+	leader, err := s.Leader(s.Ctx)
+	if err != nil {
+		return false // nobody leads at the moment
+	}
+	var pods corev1.PodList
+	s.Must(s.Client.List(s.Ctx, &pods, client.InNamespace(testbed.ControllerNamespace)))
+	return slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
+		return pod.Name != leader && len(pod.Status.ContainerStatuses) > 0 && !slices.ContainsFunc(pod.Status.ContainerStatuses,
+			func(c corev1.ContainerStatus) bool {
+				return c.State.Running == nil || time.Since(c.State.Running.StartedAt.Time) <= leaderelection.Youth
+			})
+	})
+}
+
 // killed crashes the node of a workload and kills a process when the time has come.
 func killed(s *bedtest.Scenario, w testbed.Workload, k kill) {
 	pod, err := s.WaitRunning(s.Ctx, w)
 	s.Must(err)
+	waitUntil(s, "a standby that has seen what nodes run", func() bool { return hasGrownUpStandby(s) })
 	lost, crashed := pod.Spec.NodeName, time.Now()
 	s.Crash(lost)
 	waitUntil(s, "the moment to come", func() bool { return k.begun(s, &pod) })
