@@ -79,6 +79,22 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 	r.reports.keep(pv.Name, inputs)
 	r.losses.keep(pv.Name, inputs)
 
+	result, err := r.decideAll(ctx, &pv, resource, inputs, began)
+	// Also where a write was rejected: that may go on for long, and the memory must outlive this process then, too.
+	kept := r.keepSettings(ctx, pv.Name, resource, attachments)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	next := soonest(result.RequeueAfter)
+	next.add(kept)
+	result.RequeueAfter = time.Duration(next)
+	return result, nil
+}
+
+// decideAll decides on each input, acts where the storage is lost, and tells when to come back.
+func (r *FailoverReconciler) decideAll(
+	ctx context.Context, pv *corev1.PersistentVolume, resource string, inputs []failover.Input, began time.Time,
+) (reconcile.Result, error) {
 	var next soonest
 	for _, in := range inputs {
 		d := failover.Decide(in)
@@ -86,7 +102,8 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 		r.decided(resource, began)
 		after, begins := r.crowd.begins(in, d)
 		if d.Verdict == failover.Lost || begins {
-			d, err = r.act(ctx, &pv, in)
+			var err error
+			d, err = r.act(ctx, pv, in)
 			if apierrors.IsTooManyRequests(err) {
 				return r.afterRejection(ctx, pv.Name, in.Node.Name, err), nil
 			}
@@ -95,7 +112,7 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 			}
 		} else {
 			next.add(after)
-			r.report(ctx, &pv, in, d)
+			r.report(ctx, pv, in, d)
 			if err := r.unmark(ctx, in, d); err != nil {
 				return reconcile.Result{}, err
 			}
@@ -105,7 +122,6 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 			next.add(r.reconcileInterval)
 		}
 	}
-	next.add(r.keepSettings(ctx, pv.Name, resource, attachments))
 	return reconcile.Result{RequeueAfter: time.Duration(next)}, nil
 }
 
