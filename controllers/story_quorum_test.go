@@ -1,12 +1,18 @@
 package controllers
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
@@ -313,4 +319,26 @@ func TestFrozenWordsMoveNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What may be run is kept for the next process also while a webhook rejects the deletion of the pod for ever.
+func TestTheMemoryIsKeptWhileADeletionIsRejected(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		w.ofController(func(r apimodel.Request) error {
+			if needs(r) == (permission{"delete", "", "pods"}) {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, r.Name, errors.New("a webhook"))
+			}
+			return nil
+		})
+		w.Crash(nodeA)
+		w.pass(10 * time.Second)
+		w.Linstor.SetDefinitionProperty("pvc-db", linstorsim.PropQuorum, "all")
+		w.pass(time.Minute)
+		if !w.told(p, "a webhook") {
+			t.Fatal("no deletion was rejected")
+		}
+		if kept := w.attachment("db", nodeA).Annotations[AnnotationMayRun]; !strings.Contains(kept, "all") {
+			t.Errorf("the attachment says %q of what the nodes may run", kept)
+		}
+	})
 }
