@@ -23,7 +23,10 @@ func (f *fakeLinstor) record() func() []asked {
 		f.intercept = func(_ http.ResponseWriter, r *http.Request) bool {
 			f.change(func() { all = append(all, asked{r.URL.Path, time.Now()}) })
 			if r.URL.Path != streamPath {
-				<-time.After(10 * time.Millisecond)
+				select {
+				case <-time.After(10 * time.Millisecond):
+				case <-r.Context().Done(): // the story has ended
+				}
 			}
 			return false
 		}
