@@ -30,25 +30,26 @@ func TestAnyProcessIsKilled(t *testing.T) {
 	w.Volumes[0].Diskful = true
 	w.Volumes[0].Options = map[string]string{drbd.OptionOnNoQuorum: drbd.OnNoQuorumIOError}
 	s.Start(w)
-	kills := map[string]kill{"LINSTOR": {acting, func() error { bed.LINSTOR.Restart(); return nil }}}
+	var leaders, others []kill
 	for how, signal := range map[string]syscall.Signal{"": syscall.SIGKILL, ", by SIGTERM": syscall.SIGTERM} {
 		for when, begun := range moments {
-			kills["the leader of the controller "+when+how] = kill{begun, func() error {
+			leaders = append(leaders, kill{"the leader of the controller " + when + how, begun, func() error {
 				leader, err := bed.Leader(s.Ctx)
 				if err != nil {
 					return err
 				}
 				return bed.KillController(leader, signal)
-			}}
+			}})
 		}
 	}
 	for _, name := range []testbed.Component{testbed.Etcd, testbed.APIServer, testbed.ControllerManager, testbed.Scheduler, testbed.Attacher} {
-		kills[string(name)] = kill{acting, func() error { return bed.Kill(name) }}
+		others = append(others, kill{string(name), acting, func() error { return bed.Kill(name) }})
 	}
+	others = append(others, kill{"LINSTOR", acting, func() error { bed.LINSTOR.Restart(); return nil }})
 	judge := oracle.Watch(bed) // a watch would end with the API server
 	defer judge.Stop()
-	for name, k := range kills {
-		t.Run(name, func(t *testing.T) {
+	for _, k := range inTurn(leaders, others) {
+		t.Run(k.name, func(t *testing.T) {
 			killed(s.Within(t), w, k)
 			wrong, err := judge.Wrong()
 			s.Must(err)
@@ -67,6 +68,7 @@ type moment func(s *bedtest.Scenario, lost *corev1.Pod) bool
 
 // kill is how to kill a process, and when.
 type kill struct {
+	name  string
 	begun moment
 	do    func() error
 }
@@ -76,6 +78,19 @@ var moments = map[string]moment{
 	"before the loss is known": func(*bedtest.Scenario, *corev1.Pod) bool { return true },
 	"when it begins to act":    acting,
 	"when the pod is gone":     isReplaced,
+}
+
+// inTurn takes from either list in turn: while something else is killed, the replica that took the place of a killed leader grows up.
+func inTurn(leaders, others []kill) (kills []kill) {
+	for i := range max(len(leaders), len(others)) {
+		if i < len(leaders) {
+			kills = append(kills, leaders[i])
+		}
+		if i < len(others) {
+			kills = append(kills, others[i])
+		}
+	}
+	return kills
 }
 
 func acting(s *bedtest.Scenario, lost *corev1.Pod) bool { return keptAway(s, lost.Spec.NodeName) }
