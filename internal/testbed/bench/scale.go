@@ -14,8 +14,9 @@ import (
 // Targets on the large state.
 const (
 	maxRSS      = 150 // MiB
-	maxCPU      = 1   // % of a core
-	maxRequests = 30  // of the Deployment to LINSTOR in a minute
+	maxCPU      = 1.5 // % of a core
+	maxRequests = 60  // of the Deployment to LINSTOR in a minute
+	maxAnswers  = 20  // MB of LINSTOR's answers to the Deployment in a minute
 	maxReady    = 10  // s
 	maxReads    = 100 // of single resources after a start, of 10,000
 	maxDecision = 50  // ms
@@ -212,6 +213,7 @@ func (s *state) idle(ctx context.Context, replicas []*testbed.Replica) ([]Measur
 	peak := Measure{What: "greatest RSS of a process since its start", Unit: "MiB"}
 	load := Measure{What: "CPU of a process, of one core", Unit: "%", Limits: []Limit{{Worst, maxCPU}}}
 	requests := Measure{What: "requests of all processes to LINSTOR in a minute", Limits: []Limit{{Worst, maxRequests}}}
+	answers := Measure{What: "LINSTOR's answers to all processes in a minute", Unit: "MB", Limits: []Limit{{Worst, maxAnswers}}}
 	for range idleMinutes {
 		s.LINSTOR.ResetRequests()
 		before := make([]time.Duration, len(replicas))
@@ -242,7 +244,8 @@ func (s *state) idle(ctx context.Context, replicas []*testbed.Replica) ([]Measur
 			n += of
 		}
 		requests.Values = append(requests.Values, float64(n))
-		s.say("idle: RSS %.0f MiB, CPU %.2f %%, LINSTOR %v", rss.Values, load.Values, s.LINSTOR.Requests())
+		answers.Values = append(answers.Values, round3(float64(s.LINSTOR.Answered())/1e6))
+		s.say("idle: RSS %.0f MiB, CPU %.2f %%, LINSTOR %v, %.1f MB", rss.Values, load.Values, s.LINSTOR.Requests(), answers.Values)
 	}
 	for _, r := range replicas {
 		most, err := memory(r.PID, "VmHWM")
@@ -251,5 +254,5 @@ func (s *state) idle(ctx context.Context, replicas []*testbed.Replica) ([]Measur
 		}
 		peak.Values = append(peak.Values, round3(most))
 	}
-	return []Measure{rss, load, requests, peak}, nil
+	return []Measure{rss, load, requests, answers, peak}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // Kind is a kind of request that the server counts.
@@ -47,12 +48,31 @@ func (s *Server) Requests() map[Kind]int {
 	return maps.Clone(s.requests)
 }
 
-// ResetRequests sets the counts of [Server.Requests] to zero.
+// Answered returns how many bytes the bodies of all answers have had, events included.
+func (s *Server) Answered() int64 { return s.answered.Load() }
+
+// ResetRequests sets the counts of [Server.Requests] and [Server.Answered] to zero.
 func (s *Server) ResetRequests() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.requests)
+	s.answered.Store(0)
 }
+
+// counting counts the bytes of an answer's body.
+type counting struct {
+	http.ResponseWriter
+	bytes *atomic.Int64
+}
+
+func (c *counting) Write(p []byte) (int, error) {
+	n, err := c.ResponseWriter.Write(p)
+	c.bytes.Add(int64(n))
+	return n, err
+}
+
+// Unwrap lets an [http.ResponseController] flush.
+func (c *counting) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // routes is LINSTOR's REST API, as far as it is here.
 func (s *Server) routes() *http.ServeMux {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
@@ -76,6 +77,7 @@ type Server struct {
 	props       map[string]string
 	subscribers map[*subscriber]struct{}
 	requests    map[Kind]int
+	answered    atomic.Int64
 	intercept   func(http.ResponseWriter, *http.Request) bool
 	servers     []*http.Server
 	// births counts how often an object of a name has been made.
@@ -190,7 +192,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if away {
 		panic(http.ErrAbortHandler)
 	}
-	s.mux.ServeHTTP(w, r)
+	s.mux.ServeHTTP(&counting{w, &s.answered}, r)
 }
 
 // Stop ends the controller process: REST answers nothing, streams end, all values are forgotten. The satellites
