@@ -33,7 +33,7 @@ func TestAnyProcessIsKilled(t *testing.T) {
 	var leaders, others []kill
 	for how, signal := range map[string]syscall.Signal{"": syscall.SIGKILL, ", by SIGTERM": syscall.SIGTERM} {
 		for when, begun := range moments {
-			leaders = append(leaders, kill{"the leader of the controller " + when + how, begun, func() error {
+			leaders = append(leaders, kill{"the leader of the controller " + when + how, begun, func(s *bedtest.Scenario) error {
 				leader, err := bed.Leader(s.Ctx)
 				if err != nil {
 					return err
@@ -43,9 +43,9 @@ func TestAnyProcessIsKilled(t *testing.T) {
 		}
 	}
 	for _, name := range []testbed.Component{testbed.Etcd, testbed.APIServer, testbed.ControllerManager, testbed.Scheduler, testbed.Attacher} {
-		others = append(others, kill{string(name), acting, func() error { return bed.Kill(name) }})
+		others = append(others, kill{string(name), acting, func(*bedtest.Scenario) error { return bed.Kill(name) }})
 	}
-	others = append(others, kill{"LINSTOR", acting, func() error { bed.LINSTOR.Restart(); return nil }})
+	others = append(others, kill{"LINSTOR", acting, func(*bedtest.Scenario) error { bed.LINSTOR.Restart(); return nil }})
 	judge := oracle.Watch(bed) // a watch would end with the API server
 	defer judge.Stop()
 	for _, k := range inTurn(leaders, others) {
@@ -70,7 +70,7 @@ type moment func(s *bedtest.Scenario, lost *corev1.Pod) bool
 type kill struct {
 	name  string
 	begun moment
-	do    func() error
+	do    func(*bedtest.Scenario) error
 }
 
 // moments are when the leader is killed. What else takes part is killed when the leader begins to act.
@@ -128,7 +128,7 @@ func killed(s *bedtest.Scenario, w testbed.Workload, k kill) {
 	lost, crashed := pod.Spec.NodeName, time.Now()
 	s.Crash(lost)
 	waitUntil(s, "the moment to come", func() bool { return k.begun(s, &pod) })
-	s.Must(k.do())
+	s.Must(k.do(s))
 	// How long that takes is told and not judged: another leader may have to be elected that has seen nothing of the loss, and
 	// Kubernetes may have to verify its attachments.
 	s.WaitMoved(w, lost, crashed)

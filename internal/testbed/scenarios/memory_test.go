@@ -30,7 +30,7 @@ func outOfMemory(s *bedtest.Scenario) {
 	pod := s.Start(w)
 	setFinalizers(s, &pod, finalizer)
 	var starved testbed.ControllerProcess
-	killed(s, w, kill{"the leader", acting, func() error {
+	killed(s, w, kill{"the leader", acting, func(*bedtest.Scenario) error {
 		waitUntil(s, "the controller to delete the pod", func() bool {
 			s.Must(s.Client.Get(s.Ctx, client.ObjectKeyFromObject(&pod), &pod))
 			return pod.DeletionTimestamp != nil
