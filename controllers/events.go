@@ -110,13 +110,13 @@ func (r *FailoverReconciler) event(regarding, related runtime.Object, reason, ac
 	r.recorder.Eventf(regarding, related, corev1.EventTypeWarning, reason, action, "%s", truncated(note))
 }
 
-func (k *KeepAway) recordTaint(node string, d failover.Decision) {
+func (k *KeepAway) recordTaint(node *corev1.Node, d failover.Decision) {
 	k.metrics.Taint("set")
 	k.recorder.Eventf(nodeRef(node), nil, corev1.EventTypeWarning, EventNodeLost, actionTaint, "%s",
 		truncated("new pods are kept away: "+d.Message))
 }
 
-func (k *KeepAway) recordUntaint(node string, expired bool) {
+func (k *KeepAway) recordUntaint(node *corev1.Node, expired bool) {
 	if expired {
 		k.metrics.Taint("expired")
 		k.recorder.Eventf(nodeRef(node), nil, corev1.EventTypeNormal, EventNodeRegained, actionUntaint, "%s",
@@ -145,8 +145,9 @@ func pvRef(pv *corev1.PersistentVolume) runtime.Object {
 	return typed(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: pv.Name, UID: pv.UID}}, "v1", "PersistentVolume")
 }
 
-func nodeRef(name string) runtime.Object {
-	return typed(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, "v1", "Node")
+// nodeRef refers to a node by its UID, without which "kubectl describe node" does not show the Event.
+func nodeRef(node *corev1.Node) runtime.Object {
+	return typed(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID}}, "v1", "Node")
 }
 
 func claimRef(pv *corev1.PersistentVolume) runtime.Object {
