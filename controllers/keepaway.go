@@ -170,20 +170,12 @@ func (k *KeepAway) setTaint(ctx context.Context, name string, mark keepAwayMark)
 	if err == nil || noted && apierrors.IsConflict(err) {
 		return node, set, nil
 	}
-	if node != nil && takesNoPods(node, mark.Effect) {
+	// A conflict passes, and with the mark our taint follows where that of Kubernetes leaves first.
+	if node != nil && (node.Spec.Unschedulable || takenOverHard(node) && !apierrors.IsConflict(err)) {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot taint a node, to which no pods come anyway", "node", name)
 		return node, set, nil
 	}
 	return node, set, err
-}
-
-// takesNoPods tells whether the scheduler places no pod on the node as it is: it is cordoned, Kubernetes itself calls it unreachable, or
-// our taint is there with that effect. Kubernetes' taint with the effect NoExecute alone does not suffice: most pods tolerate that for
-// five minutes.
-func takesNoPods(node *corev1.Node, effect corev1.TaintEffect) bool {
-	_, ours := markOf(node)
-	return node.Spec.Unschedulable || hasTaint(node, corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule) ||
-		ours && hasTaint(node, TaintLostQuorum, effect)
 }
 
 // seen tells whether a taint of that effect was seen on the node a moment ago, and whether all causes are noted that can be.
@@ -315,6 +307,11 @@ func hasTaint(node *corev1.Node, key string, effect corev1.TaintEffect) bool {
 
 // takenOver tells whether Kubernetes itself keeps new pods away from the node by now.
 func takenOver(node *corev1.Node) bool { return hasTaint(node, corev1.TaintNodeUnreachable, "") }
+
+// takenOverHard tells whether it does so from nearly every pod: most tolerate the taint with the effect NoExecute alone for five minutes.
+func takenOverHard(node *corev1.Node) bool {
+	return hasTaint(node, corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule)
+}
 
 func setTaint(node *corev1.Node, effect corev1.TaintEffect) {
 	clearTaint(node)

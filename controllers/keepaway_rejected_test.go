@@ -32,8 +32,7 @@ func TestANodeThatCannotBeTainted(t *testing.T) {
 		"Kubernetes evicts, and may place pods yet": {tainted(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute, nil), false},
 		"another taint of Kubernetes is there":      {tainted(corev1.TaintNodeMemoryPressure, corev1.TaintEffectNoSchedule, nil), false},
 		"the node is cordoned":                      {func(node *corev1.Node) { node.Spec.Unschedulable = true }, true},
-		"our taint is there":                        {tainted(TaintLostQuorum, corev1.TaintEffectNoSchedule, ours), true},
-		"our taint is there, and too soft":          {tainted(TaintLostQuorum, corev1.TaintEffectPreferNoSchedule, ours), false},
+		"our own softer taint is there":             {tainted(TaintLostQuorum, corev1.TaintEffectPreferNoSchedule, ours), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
