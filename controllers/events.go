@@ -50,21 +50,13 @@ const noteLimit = 1024
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// report says what was decided when it is news: one line in the log, and an Event on each pod that a gate keeps.
+// report says in the log what was decided, when it is news.
 func (r *FailoverReconciler) report(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision) {
 	if !r.reports.changed(pv.Name, in.Node.Name, d) {
 		return
 	}
 	ctrl.LoggerFrom(ctx).Info("Decided", "volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,
 		"verdict", d.Verdict, "reason", d.Reason, "state", d.State, "message", d.Message)
-	if d.Verdict != failover.Blocked {
-		return
-	}
-	for _, pod := range in.Pods {
-		if pod.Selected {
-			r.event(podRef(pod), pvRef(pv), string(d.Reason), actionRefuse, d.Message)
-		}
-	}
 }
 
 func (r *FailoverReconciler) reportStuck(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, pod failover.Pod) {

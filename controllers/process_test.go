@@ -142,7 +142,7 @@ func (w *world) startProcessOn(name string, cfg Config, view *apimodel.View) *pr
 // leads lets the process lead until it is stopped.
 func (p *process) leads(cfg Config) {
 	close(p.elected)
-	p.run(p.ctx, "failover", cfg, p.parts.failover, p.volumes(&p.parts.failover.gatherer))
+	p.run(p.ctx, "failover", cfg, p.parts.failover, p.volumes(&p.parts.failover.gatherer), p.parts.failover.silence())
 	p.run(p.ctx, "keepaway", cfg, p.parts.keepAway, source.Func(p.markedNodes))
 	p.tasks.Go(func() { _ = p.parts.recovery.Start(logr.NewContext(p.ctx, p.log)) })
 }
