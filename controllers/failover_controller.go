@@ -107,7 +107,7 @@ func (r *FailoverReconciler) decideAll(
 		after, begins := r.crowd.begins(in, d)
 		if d.Verdict == failover.Lost || begins {
 			var err error
-			d, err = r.act(ctx, pv, in)
+			in, d, err = r.act(ctx, pv, in)
 			next.add(r.explain(ctx, pv, in, d, err))
 			if apierrors.IsTooManyRequests(err) {
 				return r.afterRejection(ctx, pv.Name, in.Node.Name, err), nil

@@ -41,8 +41,9 @@ type Wait struct {
 	since time.Time
 	// well is since when it has seemed well again; zero while it does not.
 	well time.Time
-	// reason is the newest reason, and held since when it has been.
+	// reason is the newest reason, acting whether the fail-over is under way, and held since when both have been so.
 	reason Reason
+	acting bool
 	held   time.Time
 	// told are the reasons that were told, by pod.
 	told map[types.UID][]Reason
@@ -70,8 +71,8 @@ func (w *Wait) Observe(in Input, d Decision, failure string, pods []Pod) Word {
 	if w.Over() {
 		w.since = in.Now
 	}
-	if w.reason != reason {
-		w.reason, w.held = reason, in.Now
+	if acting := d.Verdict == Lost; w.reason != reason || w.acting != acting {
+		w.reason, w.acting, w.held = reason, acting, in.Now
 	}
 	w.well = time.Time{}
 	left := w.left(in.Now, d, failure)
@@ -184,10 +185,14 @@ func waitsFor(in Input, d Decision, failure string) (Reason, string, seeming) {
 func (s situation) unwell() bool {
 	replica, _ := s.Resource.replica(s.Node.satellite())
 	switch {
+	case s.Volume.NFSExport, s.Resource.Known && !s.Resource.DRBD:
+		return false // what DRBD makes of it there is no matter to the pod
 	case replica.Online.is(false):
 		return true
 	case !s.started():
 		return false
+	case s.Resource.Known && s.Node.Unlisted:
+		return true
 	case s.cond.state == IOErrors:
 		return !s.Volume.Block && !s.readOnly()
 	}

@@ -152,6 +152,12 @@ func TestWhatALossThatWaitsIsSaidOf(t *testing.T) {
 		"a fail-over that has begun does not come to an end": {
 			[]phase{{lasts: long, from: crashed}}, []string{"30s: one: NodeUnreachable"},
 		},
+		"a fail-over that begins when its grace has passed is no news": {
+			[]phase{
+				{lasts: 25 * time.Second, from: crashed, edit: func(in *Input) { in.Settings.ConfirmedGrace = 2 * time.Minute }},
+				{lasts: 25 * time.Second, from: crashed},
+			}, nil,
+		},
 		"a fail-over that begins late is no news": {
 			[]phase{{lasts: 40 * time.Second, from: crashed, edit: noSurvivor}, {lasts: 25 * time.Second, from: crashed}},
 			[]string{"30s: one: NoSurvivor"},
@@ -174,11 +180,25 @@ func TestWhatALossThatWaitsIsSaidOf(t *testing.T) {
 				in.Attachment, in.Resource.Replicas = nil, in.Resource.Replicas[1:]
 			})}}, nil,
 		},
+		"LINSTOR knows no node of that name": {
+			[]phase{{lasts: long, from: crashed, edit: edited(fresh, func(in *Input) {
+				in.Node.Unlisted, in.Resource.Replicas = true, in.Resource.Replicas[1:]
+			})}}, []string{"30s: one: StateUnknown"},
+		},
 		"nothing of a raw block volume that nobody has opened": {
 			[]phase{{lasts: long, from: ioErrors, edit: func(in *Input) {
 				in.Volume.Block = true
 				replicaOf(in, nodeA).LastInUse = time.Time{}
 			}}}, nil,
+		},
+		"nothing of the replica on the node of a pod that mounts the volume by NFS": {
+			[]phase{{lasts: long, from: crashed, edit: edited(fresh, func(in *Input) { in.Volume.NFSExport = true })}}, nil,
+		},
+		"a pod that mounts a volume by NFS is on a silent node": {
+			[]phase{{lasts: long, from: crashed, edit: func(in *Input) { in.Volume.NFSExport = true }}}, []string{"30s: one: NFSExport"},
+		},
+		"nothing of a node without DRBD that LINSTOR does not hear": {
+			[]phase{{lasts: long, from: crashed, edit: edited(fresh, func(in *Input) { in.Resource.DRBD = false })}}, nil,
 		},
 		"a mounted volume fails its IO, and nobody has seen it in use": {
 			[]phase{{lasts: long, from: ioErrors, edit: at(nodeA, func(r *Replica) { r.LastInUse = time.Time{} })}},
