@@ -43,7 +43,8 @@ func (w *waitList) forget(volume, node string) {
 	}
 }
 
-// observe tells what is to be said of a volume on a node.
+// observe tells what is to be said of a volume on a node. A pod that another of its volumes there was told of for the same reason is told
+// no more.
 func (w *waitList) observe(volume string, in failover.Input, d failover.Decision, failure string, pods []failover.Pod) failover.Word {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,6 +53,12 @@ func (w *waitList) observe(volume string, in failover.Input, d failover.Decision
 		wait = &failover.Wait{}
 	}
 	word := wait.Observe(in, d, failure, pods)
+	word.Pods = slices.DeleteFunc(word.Pods, func(pod failover.Pod) bool {
+		return slices.ContainsFunc(pod.Others, func(other failover.OtherVolume) bool {
+			others := w.nodes[other.Name][in.Node.Name]
+			return others != nil && others.Told(pod.UID, word.Reason)
+		})
+	})
 	if wait.Over() {
 		w.forget(volume, in.Node.Name)
 		return word

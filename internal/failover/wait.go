@@ -52,6 +52,9 @@ type Wait struct {
 // Over tells whether nothing waits, so that nothing need be remembered.
 func (w *Wait) Over() bool { return w.since.IsZero() }
 
+// Told tells whether a pod was told a reason.
+func (w *Wait) Told(pod types.UID, reason Reason) bool { return slices.Contains(w.told[pod], reason) }
+
 // Observe takes a decision and tells what is to be said of it. A gate is told of at once; all else once the loss has waited for
 // WaitLimit: that nobody can take over, that somebody still sees the node, that what is known does not suffice, a long grace, or
 // that a step failed, which failure says in the words of who rejected it and which is empty where none did. Each pod is told a
@@ -80,7 +83,7 @@ func (w *Wait) Observe(in Input, d Decision, failure string, pods []Pod) Word {
 	for _, pod := range pods {
 		first := len(w.told[pod.UID]) == 0
 		switch rest := max(left, w.unsettled(in.Now, d, first)); {
-		case slices.Contains(w.told[pod.UID], reason):
+		case w.Told(pod.UID, reason):
 		case rest > 0:
 			word.After = min(word.After, rest)
 		default:

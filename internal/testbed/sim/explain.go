@@ -22,6 +22,9 @@ const (
 	ruleAnonymous = "an Event does not name the UID of its object"
 )
 
+// Explained counts the workloads that were lost for a minute and told why.
+const Explained = "lost for a minute, and told why"
+
 const (
 	// speechless is how long a lost workload may be without an Event.
 	speechless = time.Minute
@@ -55,7 +58,8 @@ type telling struct {
 type loss struct {
 	// since is when it began, well since when the node is no longer lost; zero while it is. known is since when somebody could know.
 	since, well, known time.Time
-	reported           bool
+	// reported is set once something about it was found, counted once it was found well explained.
+	reported, counted bool
 }
 
 func newExplanations() explanations {
@@ -132,13 +136,19 @@ func (w *world) checkLoss(pod *corev1.Pod, l *loss) {
 		l.reported = true
 	}
 	hidden := w.hidden(home(pod))
-	if hidden == "" && l.known.IsZero() {
+	unannounced := hidden == "" && time.Since(l.since) < compared && w.unannounced(pod)
+	switch {
+	case hidden != "", unannounced:
+		l.known = time.Time{}
+	case l.known.IsZero():
 		l.known = time.Now()
 	}
-	if hidden != "" {
-		l.known = time.Time{}
+	// What was said of how it came to that counts as well.
+	if w.able.IsZero() || time.Since(l.since) < speechless {
+		return
 	}
-	if w.able.IsZero() || len(told) > 0 || time.Since(l.since) < speechless {
+	if len(w.toldSince(pod.UID, l.since.Add(-speechless))) > 0 {
+		l.count(w)
 		return
 	}
 	for _, from := range []time.Time{w.able, w.boundAt(pod)} {
@@ -150,9 +160,19 @@ func (w *world) checkLoss(pod *corev1.Pod, l *loss) {
 	case hidden != "":
 		w.excuse(ExcuseHidden, "pod %s on %s: %s", pod.Name, home(pod), hidden)
 		l.reported = true
+	case unannounced:
+		w.excuse(ExcuseUnannounced, "pod %s on %s", pod.Name, home(pod))
 	case time.Since(l.known) >= sayTime:
 		w.violated(RuleExplain, "pod %s on %s, lost for %s", pod.Name, home(pod), time.Since(l.since))
 		l.reported = true
+	}
+}
+
+// count counts a loss that lasts and is explained, once.
+func (l *loss) count(w *world) {
+	if !l.counted {
+		l.counted = true
+		w.count(Explained)
 	}
 }
 
@@ -212,6 +232,20 @@ func (w *world) hidden(node string) string {
 		return "LINSTOR's stream is dead"
 	}
 	return ""
+}
+
+// unannounced tells whether the leader has been shown nothing of a loss: no event tells of a quorum that is lost where nobody can take
+// over, so that only the next comparison does. A kubelet that is silent is noticed without LINSTOR.
+func (w *world) unannounced(pod *corev1.Pod) bool {
+	leader, node := w.processes[w.leader], home(pod)
+	if w.heardNothing(leader, node) {
+		return false
+	}
+	return !slices.ContainsFunc(w.volumesOf(pod), func(v Volume) bool {
+		shown, _ := leader.store.Resource(v.Resource())
+		a, ok := shown.Replica(node)
+		return !ok || !a.Online.Value || !a.InUse.Value || a.Score.Value <= 0
+	})
 }
 
 // unlearnt is for how long a kubelet must be silent of which a process has not seen two renewals: it goes by the duration of the Lease.
