@@ -99,10 +99,13 @@ func (w *Wait) Observe(in Input, d Decision, failure string, pods []Pod) Word {
 
 // endures tells whether the wait goes on although the node seems well.
 func (w *Wait) endures(now time.Time) bool {
-	if !w.Over() && w.well.IsZero() {
+	if w.Over() {
+		return false
+	}
+	if w.well.IsZero() {
 		w.well = now
 	}
-	return !w.Over() && now.Sub(w.well) < waitOver
+	return now.Sub(w.well) < waitOver
 }
 
 // left is how much longer a loss must wait to be told of. One that is being acted on has not waited for as long as that goes on.
@@ -155,10 +158,12 @@ func waitsFor(in Input, d Decision, failure string) (Reason, string, seeming) {
 	switch {
 	case failure != "":
 		return StepFailed, failure, looksLost
-	case d.Verdict == Lost && len(in.Pods) == 0:
-		return d.Reason, d.Message + "; its pods are gone, and Kubernetes has not detached the volume yet", looksLost
 	case d.Verdict == Lost:
-		return d.Reason, d.Message + "; the fail-over has begun, and has not come to the pod yet", looksLost
+		step := "the fail-over has begun, and has not come to the pod yet"
+		if len(in.Pods) == 0 {
+			step = "its pods are gone, and Kubernetes has not detached the volume yet"
+		}
+		return d.Reason, d.Message + "; " + step, looksLost
 	case d.Verdict == Pending:
 		return d.Reason, fmt.Sprintf("%s; it is moved in %s unless that changes", d.Message, d.GraceLeft.Round(time.Second)), looksLost
 	case d.Verdict == Blocked:
@@ -176,7 +181,7 @@ func waitsFor(in Input, d Decision, failure string) (Reason, string, seeming) {
 		return reason, message, looksLost
 	}
 	message := d.Message
-	if silent && s.cond.state == PrimaryUp {
+	if s.cond.state == PrimaryUp { // nothing but the silence speaks against the node
 		message = fmt.Sprintf("the node's kubelet has been silent for %s, but LINSTOR hears the node, which is Primary and has quorum",
 			s.Node.LeaseSilence.Round(time.Second))
 	}

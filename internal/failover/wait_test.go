@@ -45,8 +45,8 @@ func said(t *testing.T, w *Wait, phases []phase) (said []string) {
 					t.Errorf("%s is explained by nothing", word.Reason)
 				}
 			}
-			if word.After == 0 && !w.Over() {
-				t.Error("what waits is never looked at again")
+			if waits := !w.Over(); waits != (word.After > 0) {
+				t.Errorf("waits: %t, and is looked at again after %s", waits, word.After)
 			}
 		}
 	}
@@ -70,6 +70,8 @@ func TestWhatALossThatWaitsIsSaidOf(t *testing.T) {
 	starting := thePod(func(p *Pod) { p.HasRun, p.RunningSince = false, time.Time{} })
 	stale := func(in *Input) { in.LinstorConfirmed = in.Now.Add(-time.Minute) }
 	cannotWrite := func(in *Input) { noSurvivor(in) }
+	exempt := thePod(func(p *Pod) { p.Exempt = true })
+	vague := at(nodeA, func(r *Replica) { r.Score = untold[int](time.Minute) })
 	long := 3 * time.Minute
 	for name, tc := range map[string]struct {
 		phases []phase
@@ -117,7 +119,7 @@ func TestWhatALossThatWaitsIsSaidOf(t *testing.T) {
 		},
 		"a flap does not begin the wait anew": {
 			[]phase{
-				{lasts: 20 * time.Second, from: crashed, edit: noSurvivor}, {lasts: 5 * time.Second, from: healthy},
+				{lasts: 20 * time.Second, from: crashed, edit: noSurvivor}, {lasts: 8 * time.Second, from: healthy},
 				{lasts: long, from: crashed, edit: noSurvivor},
 			},
 			[]string{"30s: one: NoSurvivor"},
@@ -135,6 +137,50 @@ func TestWhatALossThatWaitsIsSaidOf(t *testing.T) {
 				{lasts: long, from: crashed, edit: noSurvivor},
 			},
 			[]string{"30s: one: NoSurvivor", "1m30s: one: NoSurvivor"},
+		},
+		"what is not known is told where something speaks for a loss": {
+			[]phase{{lasts: 20 * time.Second, from: crashed, edit: noSurvivor}, {lasts: long, from: healthy, edit: vague}},
+			[]string{"30s: one: StateUnknown"},
+		},
+		"and not where nothing does": {[]phase{{lasts: long, from: healthy, edit: vague}}, nil},
+		"the first reason is told whenever it came": {
+			[]phase{{lasts: 28 * time.Second, from: crashed, edit: stillSeen}, {lasts: long, from: crashed, edit: noSurvivor}},
+			[]string{"30s: one: NoSurvivor"},
+		},
+		"a gate is told of at once also where another reason was told": {
+			[]phase{{lasts: 40 * time.Second, from: crashed, edit: noSurvivor}, {lasts: long, from: crashed, edit: exempt}},
+			[]string{"30s: one: NoSurvivor", "40s: one: Exempt"},
+		},
+		"a gate of a node that answers": {[]phase{{lasts: long, from: demoted, edit: exempt}}, []string{"0s: one: Exempt"}},
+		"a step that fails before a gate is asked waits like others": {
+			[]phase{{lasts: long, from: crashed, edit: exempt, failure: "no"}}, []string{"30s: one: StepFailed"},
+		},
+		"a step that fails late in a loss": {
+			[]phase{{lasts: 20 * time.Second, from: crashed, edit: noSurvivor}, {lasts: long, from: crashed, failure: "no"}},
+			[]string{"30s: one: StepFailed"},
+		},
+		"a pod that has not run is on a node that LINSTOR does not hear": {
+			[]phase{{lasts: long, from: crashed, edit: edited(noSurvivor, fresh, starting)}}, []string{"30s: one: NoSurvivor"},
+		},
+		"LINSTOR has no word of the replica on a node that it hears": {
+			[]phase{{lasts: long, from: crashed, edit: edited(noSurvivor, fresh, at(nodeA, func(r *Replica) { r.Online = held(true, time.Hour) }))}},
+			[]string{"30s: one: NoSurvivor"},
+		},
+		"the replica is gone, and nobody can take over": {
+			[]phase{{lasts: long, from: gone, edit: noSurvivor}}, []string{"30s: one: NoSurvivor"},
+		},
+		"the list of a resource was not read, on a node that LINSTOR does not hear": {
+			[]phase{{lasts: long, from: crashed, edit: edited(fresh, func(in *Input) { in.Resource.Known, in.Resource.DRBD = false, false })}},
+			[]string{"30s: one: StateUnknown"},
+		},
+		"nothing while nothing was read of LINSTOR": {
+			[]phase{{lasts: long, from: healthy, edit: func(in *Input) { in.Node.Unlisted, in.Resource = true, Resource{} }}}, nil,
+		},
+		"nothing of a volume that is read only": {
+			[]phase{{lasts: long, from: ioErrors, edit: func(in *Input) {
+				in.Volume.ReadOnly = true
+				replicaOf(in, nodeA).LastInUse = time.Time{}
+			}}}, nil,
 		},
 		"a pod that comes later is told, too": {
 			[]phase{
@@ -237,6 +283,30 @@ func TestNothingIsKeptOfAWaitThatIsOver(t *testing.T) {
 	}
 }
 
+// What waits is looked at again when something is to be said of it, and every few seconds until then.
+func TestWhenAWaitIsLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	in := scenario{from: crashed, edit: noSurvivor}.input()
+	d, began := Decide(in), in.Now
+	var w Wait
+	for _, step := range []struct{ passed, want time.Duration }{
+		{0, waitLook}, {20 * time.Second, waitLook}, {28 * time.Second, 2 * time.Second}, {30 * time.Second, waitLook}, {time.Minute, waitLook},
+	} {
+		in.Now = began.Add(step.passed)
+		in.LinstorConfirmed = in.Now
+		if word := w.Observe(in, d, "", []Pod{{UID: "one"}}); word.After != step.want {
+			t.Errorf("after %s it is looked at again in %s, want %s", step.passed, word.After, step.want)
+		}
+	}
+	well := healthy()
+	well.Now = began.Add(time.Minute)
+	w.Observe(well, Decide(well), "", nil)
+	well.Now = well.Now.Add(4 * time.Second)
+	if word := w.Observe(well, Decide(healthy()), "", nil); word.After != waitOver-4*time.Second {
+		t.Errorf("a wait that may be over is looked at again in %s", word.After)
+	}
+}
+
 // A pod is told who stands in the way, and what ends it.
 func TestAWordNamesWhoStandsInTheWay(t *testing.T) {
 	t.Parallel()
@@ -256,7 +326,15 @@ func TestAWordNamesWhoStandsInTheWay(t *testing.T) {
 		"who could not be asked": {
 			crashed, edited(theLease(0), silent(nodeB), withThirdDisk), "", []string{": node-b is not ONLINE in LINSTOR;", "kubelet is silent too"},
 		},
-		"a webhook": {crashed, nil, `admission webhook "x" denied the request: not on Fridays`, []string{"not on Fridays", "tried again"}},
+		"a webhook":                  {crashed, nil, `admission webhook "x" denied the request: not on Fridays`, []string{"not on Fridays", "tried again"}},
+		"a fail-over that has begun": {crashed, nil, "", []string{"has not come to the pod yet"}},
+		"a fail-over whose pods are gone": {
+			crashed, func(in *Input) { in.Pods, in.Attachment.Marked = nil, true }, "", []string{"has not detached the volume yet"},
+		},
+		"LINSTOR hears the node": {
+			healthy, theLease(45 * time.Second), "", []string{"silent for 45s, but LINSTOR hears the node"},
+		},
+		"the kubelet is silent and nobody can take over": {crashed, noSurvivor, "", []string{"no other node may promote the resource: "}},
 		"how long a grace is": {
 			crashed, func(in *Input) { in.Settings.ConfirmedGrace = 90 * time.Second }, "", []string{"it is moved in 30s"},
 		},
