@@ -139,6 +139,25 @@ func TestTheReplacementIsToldWhyItsVolumeIsNotDetached(t *testing.T) {
 	})
 }
 
+// A pod has two volumes on the lost node. It is told once of what holds both up.
+func TestAPodWithTwoVolumesIsToldOnce(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		p := w.startProcess("one", defaults())
+		p.leads(defaults())
+		w.volume("db")
+		w.volume("log")
+		w.workload("db", selected, func(wl *virtual.Workload) { wl.Claims = append(wl.Claims, "data-log") })
+		w.pass(time.Minute)
+		w.Crash(nodeT)
+		w.pass(time.Minute)
+		w.Crash(nodeA)
+		w.pass(2 * time.Minute)
+		if told := p.events.notes(failover.NoSurvivor, "db-0"); len(told) != 1 {
+			t.Errorf("told %q, want it once", told)
+		}
+	})
+}
+
 // LINSTOR restarts while all is well, and a node is cut off for a moment: nobody is told anything.
 func TestNothingIsExplainedWhileAllIsWell(t *testing.T) {
 	for name, disturb := range map[string]func(w *world){
