@@ -68,7 +68,10 @@ func (a *Assembly) Volumes(ctx context.Context, o client.Object) []reconcile.Req
 // Doorbell returns the source that rings at the leader's reconciler for the volumes of a resource when LINSTOR's word on it changes.
 func (a *Assembly) Doorbell() source.Source { return a.parts.failover.doorbell() }
 
-// ClockDoorbell returns the same for the reconciler that runs on every replica.
+// Silence returns the source that rings at the leader's reconciler for the volumes on nodes whose kubelets have fallen silent.
+func (a *Assembly) Silence() source.Source { return a.parts.failover.silence() }
+
+// ClockDoorbell returns the same as Doorbell for the reconciler that runs on every replica.
 func (a *Assembly) ClockDoorbell() source.Source { return a.parts.clock.doorbell() }
 
 // Options returns with which options a controller runs by this configuration.
@@ -95,6 +98,9 @@ func (a *Assembly) Remembered() []string {
 		}
 	}
 	reports.mu.Unlock()
+	for _, wait := range a.parts.failover.waits.remembered() {
+		lines = append(lines, "a wait of "+wait)
+	}
 	for _, node := range a.parts.failover.inUse.batches.objects() {
 		lines = append(lines, "a release of volumes from node "+node)
 	}

@@ -50,21 +50,13 @@ const noteLimit = 1024
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// report says what was decided when it is news: one line in the log, and an Event on each pod that a gate keeps.
+// report says in the log what was decided, when it is news.
 func (r *FailoverReconciler) report(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision) {
 	if !r.reports.changed(pv.Name, in.Node.Name, d) {
 		return
 	}
 	ctrl.LoggerFrom(ctx).Info("Decided", "volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,
 		"verdict", d.Verdict, "reason", d.Reason, "state", d.State, "message", d.Message)
-	if d.Verdict != failover.Blocked {
-		return
-	}
-	for _, pod := range in.Pods {
-		if pod.Selected {
-			r.event(podRef(pod), pvRef(pv), string(d.Reason), actionRefuse, d.Message)
-		}
-	}
 }
 
 func (r *FailoverReconciler) reportStuck(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, pod failover.Pod) {
@@ -110,13 +102,13 @@ func (r *FailoverReconciler) event(regarding, related runtime.Object, reason, ac
 	r.recorder.Eventf(regarding, related, corev1.EventTypeWarning, reason, action, "%s", truncated(note))
 }
 
-func (k *KeepAway) recordTaint(node string, d failover.Decision) {
+func (k *KeepAway) recordTaint(node *corev1.Node, d failover.Decision) {
 	k.metrics.Taint("set")
 	k.recorder.Eventf(nodeRef(node), nil, corev1.EventTypeWarning, EventNodeLost, actionTaint, "%s",
 		truncated("new pods are kept away: "+d.Message))
 }
 
-func (k *KeepAway) recordUntaint(node string, expired bool) {
+func (k *KeepAway) recordUntaint(node *corev1.Node, expired bool) {
 	if expired {
 		k.metrics.Taint("expired")
 		k.recorder.Eventf(nodeRef(node), nil, corev1.EventTypeNormal, EventNodeRegained, actionUntaint, "%s",
@@ -145,8 +137,9 @@ func pvRef(pv *corev1.PersistentVolume) runtime.Object {
 	return typed(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: pv.Name, UID: pv.UID}}, "v1", "PersistentVolume")
 }
 
-func nodeRef(name string) runtime.Object {
-	return typed(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, "v1", "Node")
+// nodeRef refers to a node by its UID, without which "kubectl describe node" does not show the Event.
+func nodeRef(node *corev1.Node) runtime.Object {
+	return typed(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID}}, "v1", "Node")
 }
 
 func claimRef(pv *corev1.PersistentVolume) runtime.Object {

@@ -22,19 +22,21 @@ const (
 // the attachment, remove the pods, see that they are gone, release and delete the attachment. Each step is idempotent, and each
 // deletion follows a confirmation of its own; whoever leads next begins at the top.
 //
-// The decision returned is the newest one; its After says when to come back.
-func (r *FailoverReconciler) act(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input) (failover.Decision, error) {
+// The decision returned is the newest one, on the input that goes with it; its After says when to come back.
+func (r *FailoverReconciler) act(
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input,
+) (failover.Input, failover.Decision, error) {
 	detaches, rest := r.rest(pv.Name, in)
 	if rest > 0 {
 		d := failover.Decide(in)
 		d.After = rest
-		return d, nil
+		return in, d, nil
 	}
 	if in.Halt = r.halt.now(ctx); in.Halt.Guard != "" || in.Halt.Paused != "" {
 		// Nothing will follow, so nobody need be asked.
 		d := failover.Decide(in)
 		r.report(ctx, pv, in, d)
-		return d, nil
+		return in, d, nil
 	}
 	if detaches {
 		return r.takeTurns(ctx, pv, in, &progress{})
@@ -60,25 +62,26 @@ func (r *FailoverReconciler) rest(volume string, in failover.Input) (detaches bo
 // takeTurns confirms and takes one step, until nothing is left to do at the moment. It tells the crowd how far the removal is.
 func (r *FailoverReconciler) takeTurns(
 	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, removal *progress,
-) (failover.Decision, error) {
+) (failover.Input, failover.Decision, error) {
 	var d failover.Decision
 	var emptied bool
 	for range maxTurns {
-		var err error
-		if in, err = r.confirmOnce(ctx, pv, in, emptied, removal.ended); err != nil {
-			return d, err
+		confirmed, err := r.confirmOnce(ctx, pv, in, emptied, removal.ended)
+		if err != nil {
+			return in, d, err
 		}
+		in = confirmed
 		left := min(crowdAhead, failover.Decide(in).GraceLeft)
 		removal.goOn(ctx, tainting, in, min(left+crowdGatherMax, crowdWait-r.age(in)))
 		in.Halt = r.halt.now(ctx)
 		in, d = r.waitForGrace(ctx, in, failover.Decide(in))
 		d = r.keepPodsAway(ctx, in, d)
 		if len(in.Pods) == 0 && in.Attachment == nil {
-			return d, nil // Kubernetes has finished it meanwhile
+			return in, d, nil // Kubernetes has finished it meanwhile
 		}
 		r.report(ctx, pv, in, d)
 		if d.Verdict != failover.Lost {
-			return d, nil
+			return in, d, nil
 		}
 		d.After = untilDue(in)
 		var over bool
@@ -94,10 +97,10 @@ func (r *FailoverReconciler) takeTurns(
 			emptied, over, err = r.removeOne(ctx, pv, &in, d, removal)
 		}
 		if err != nil || over {
-			return d, err
+			return in, d, err
 		}
 	}
-	return d, nil
+	return in, d, nil
 }
 
 // removeOne removes a pod, and marks the attachment before where that is wanted. It tells whether it was the last one, and

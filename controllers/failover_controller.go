@@ -28,6 +28,7 @@ type FailoverReconciler struct {
 	inUse    *volumesInUse
 	recorder events.EventRecorder
 	reports  *reports
+	waits    *waitList
 	losses   *losses
 	halt     *haltSwitch
 	memory   *settingsMemory
@@ -44,7 +45,8 @@ type FailoverReconciler struct {
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=get;list;watch
 
 func (r *FailoverReconciler) setup(mgr ctrl.Manager, options controller.Options) error {
-	return watchVolumes(ctrl.NewControllerManagedBy(mgr).Named("failover").WithOptions(options), &r.gatherer).Complete(r)
+	return watchVolumes(ctrl.NewControllerManagedBy(mgr).Named("failover").WithOptions(options), &r.gatherer).
+		WatchesRawSource(r.silence()).Complete(r)
 }
 
 // Reconcile decides for every node the volume is used on, and acts where the storage is lost. It asks to be called
@@ -54,6 +56,7 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 	var pv corev1.PersistentVolume
 	if err := r.cache.Get(ctx, req.NamespacedName, &pv); err != nil {
 		r.reports.forget(req.Name)
+		r.waits.keep(req.Name, nil)
 		r.losses.forget(req.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -77,6 +80,7 @@ func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 		return reconcile.Result{}, fmt.Errorf("gathering what is known of volume %s: %w", pv.Name, err)
 	}
 	r.reports.keep(pv.Name, inputs)
+	r.waits.keep(pv.Name, inputs)
 	r.losses.keep(pv.Name, inputs)
 
 	result, err := r.decideAll(ctx, &pv, resource, inputs, began)
@@ -103,7 +107,8 @@ func (r *FailoverReconciler) decideAll(
 		after, begins := r.crowd.begins(in, d)
 		if d.Verdict == failover.Lost || begins {
 			var err error
-			d, err = r.act(ctx, pv, in)
+			in, d, err = r.act(ctx, pv, in)
+			next.add(r.explain(ctx, pv, in, d, err))
 			if apierrors.IsTooManyRequests(err) {
 				return r.afterRejection(ctx, pv.Name, in.Node.Name, err), nil
 			}
@@ -113,6 +118,7 @@ func (r *FailoverReconciler) decideAll(
 		} else {
 			next.add(after)
 			r.report(ctx, pv, in, d)
+			next.add(r.explain(ctx, pv, in, d, nil))
 			if err := r.unmark(ctx, in, d); err != nil {
 				return reconcile.Result{}, err
 			}

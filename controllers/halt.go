@@ -44,6 +44,10 @@ type haltSwitch struct {
 	memory failover.GuardMemory
 	// told is set while the last that was said of the guard is that it has closed.
 	told bool
+	// uid is the last known UID of the Deployment; empty where it was never read. owed is set while what was said could have no Event
+	// for that.
+	uid  types.UID
+	owed bool
 }
 
 // ready returns the switch once it can be asked.
@@ -132,8 +136,7 @@ func (h *haltSwitch) paused(ctx context.Context) string {
 		return ""
 	}
 	var deployment metav1.PartialObjectMetadata
-	deployment.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
-	if err := h.live.Get(ctx, h.deployment, &deployment); err != nil {
+	if err := h.read(ctx, &deployment); err != nil {
 		return fmt.Sprintf("cannot read whether Deployment %s pauses fail-over (name it by --pause-deployment): %v", h.deployment, err)
 	}
 	if value, ok := deployment.Annotations[AnnotationPause]; ok && value != "false" {
@@ -142,13 +145,25 @@ func (h *haltSwitch) paused(ctx context.Context) string {
 	return ""
 }
 
+// read reads the Deployment, and remembers its UID.
+func (h *haltSwitch) read(ctx context.Context, deployment *metav1.PartialObjectMetadata) error {
+	deployment.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	if err := h.live.Get(ctx, h.deployment, deployment); err != nil {
+		return fmt.Errorf("reading Deployment %s: %w", h.deployment, err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.uid = deployment.UID
+	return nil
+}
+
 // tell says when the guard closes or opens.
 func (h *haltSwitch) tell(ctx context.Context, guard string) {
 	closed := guard != ""
 	h.metrics.Guard(closed)
 	h.mu.Lock()
-	news := closed != h.told
-	h.told = closed
+	news, uid := closed != h.told || h.owed && h.uid != "", h.uid
+	h.told, h.owed = closed, (news || h.owed) && uid == ""
 	h.mu.Unlock()
 	if !news {
 		return
@@ -159,9 +174,11 @@ func (h *haltSwitch) tell(ctx context.Context, guard string) {
 		reason, note, kind = EventGuardTripped, guard, corev1.EventTypeWarning
 	}
 	log.Info("Guard changed", "closed", closed, "message", note)
-	if h.deployment.Name != "" {
-		ref := typed(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: h.deployment.Namespace, Name: h.deployment.Name}},
-			"apps/v1", "Deployment")
+	if uid != "" {
+		// Without the UID "kubectl describe deployment" does not show the Event.
+		ref := typed(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+			Namespace: h.deployment.Namespace, Name: h.deployment.Name, UID: uid,
+		}}, "apps/v1", "Deployment")
 		h.recorder.Eventf(ref, nil, kind, reason, actionRefuse, "%s", truncated(note))
 	}
 }

@@ -231,6 +231,35 @@ func TestTheGuardSaysThatItHasOpenedThoughNobodyAsks(t *testing.T) {
 		h.observe(t.Context())
 		want(EventGuardTripped, EventGuardOpened)
 	}
+	if anonymous := said.anonymous(); len(anonymous) > 0 {
+		t.Errorf("kubectl describe does not show %v", anonymous)
+	}
+}
+
+// The Deployment cannot be read when the guard closes. Its Event is written once it can be, with the UID that kubectl looks for.
+func TestTheGuardIsToldOfOnceTheDeploymentIsKnown(t *testing.T) {
+	t.Parallel()
+	m := apimodel.New()
+	said, now := &eventLog{}, start.Time
+	h := (&haltSwitch{
+		linstor: satellites{}, clock: clockAt{&now}, metrics: metrics.New(), recorder: said, limit: failover.Limit{},
+		lost: func() map[string]bool { return map[string]bool{nodeA: true} }, live: m.Client("one"), deployment: haDeployment,
+	}).ready()
+	h.now(t.Context())
+	if got := said.reasons("Deployment", haDeployment.Name); len(got) > 0 {
+		t.Fatalf("told without knowing the UID: %v", got)
+	}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: haDeployment.Namespace, Name: haDeployment.Name}}
+	if err := m.Client("test").Create(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		now = now.Add(time.Second)
+		h.now(t.Context())
+	}
+	if got := said.reasons("Deployment", haDeployment.Name); !slices.Equal(got, []string{EventGuardTripped}) || len(said.anonymous()) > 0 {
+		t.Errorf("told %v, of which without a UID %v", got, said.anonymous())
+	}
 }
 
 var haDeployment = client.ObjectKey{Namespace: "ha-controller", Name: "piraeus-ha-controller"}

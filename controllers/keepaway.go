@@ -111,7 +111,7 @@ func (k *KeepAway) ensure(ctx context.Context, name string, losses []loss) error
 	for _, l := range losses[1:] {
 		mark = mark.with(k.mark(l, effect))
 	}
-	set, err := k.setTaint(ctx, name, mark)
+	node, set, err := k.setTaint(ctx, name, mark)
 	if err != nil {
 		return fmt.Errorf("keeping pods away from node %s: %w", name, err)
 	}
@@ -119,7 +119,7 @@ func (k *KeepAway) ensure(ctx context.Context, name string, losses []loss) error
 	k.ensured[name] = ensured{effect: effect, at: first.in.Now, full: len(mark.Resources) == keepAwayResources}
 	k.mu.Unlock()
 	if set {
-		k.recordTaint(name, first.d)
+		k.recordTaint(node, first.d)
 	}
 	return nil
 }
@@ -149,26 +149,33 @@ func (k *KeepAway) mark(l loss, effect corev1.TaintEffect) keepAwayMark {
 	}
 }
 
-// setTaint taints the node, and tells whether it was not tainted. That it cannot is no error where no pod comes there anyway.
-func (k *KeepAway) setTaint(ctx context.Context, name string, mark keepAwayMark) (set bool, err error) {
-	away, unschedulable := false, false
+// setTaint taints the node, and tells whether it was not tainted. That it cannot is no error where no pod comes there anyway. node is the
+// node as it was read, nil where there is none.
+func (k *KeepAway) setTaint(ctx context.Context, name string, mark keepAwayMark) (node *corev1.Node, set bool, err error) {
+	noted := false
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
-		var node corev1.Node
-		if err := k.live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+		node, noted = nil, false
+		var read corev1.Node
+		if err := k.live.Get(ctx, client.ObjectKey{Name: name}, &read); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		unschedulable = node.Spec.Unschedulable
-		_, ours := markOf(&node)
-		away = ours && (takenOver(&node) || hasTaint(&node, TaintLostQuorum, mark.Effect))
-		set, err = k.taint(ctx, &node, mark)
+		node = read.DeepCopy()
+		_, ours := markOf(node)
+		noted = ours && (takenOver(node) || hasTaint(node, TaintLostQuorum, mark.Effect))
+		set, err = k.taint(ctx, &read, mark)
 		return err
 	})
 	// Where the taint is there, only a further cause of it was to be noted. While Kubernetes writes the node again and again
 	// that can wait for another volume.
-	if unschedulable || away && apierrors.IsConflict(err) {
-		return set, nil
+	if err == nil || noted && apierrors.IsConflict(err) {
+		return node, set, nil
 	}
-	return set, err
+	// A conflict passes, and with the mark our taint follows where that of Kubernetes leaves first.
+	if node != nil && (node.Spec.Unschedulable || takenOverHard(node) && !apierrors.IsConflict(err)) {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot taint a node, to which no pods come anyway", "node", name)
+		return node, set, nil
+	}
+	return node, set, err
 }
 
 // seen tells whether a taint of that effect was seen on the node a moment ago, and whether all causes are noted that can be.
@@ -300,6 +307,11 @@ func hasTaint(node *corev1.Node, key string, effect corev1.TaintEffect) bool {
 
 // takenOver tells whether Kubernetes itself keeps new pods away from the node by now.
 func takenOver(node *corev1.Node) bool { return hasTaint(node, corev1.TaintNodeUnreachable, "") }
+
+// takenOverHard tells whether it does so from nearly every pod: most tolerate the taint with the effect NoExecute alone for five minutes.
+func takenOverHard(node *corev1.Node) bool {
+	return hasTaint(node, corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule)
+}
 
 func setTaint(node *corev1.Node, effect corev1.TaintEffect) {
 	clearTaint(node)

@@ -68,7 +68,7 @@ func (r *KeepAwayReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 			return reconcile.Result{}, fmt.Errorf("letting pods return to node %s: %w", node.Name, err)
 		}
 		r.forget(node.Name)
-		r.recordUntaint(node.Name, holds)
+		r.recordUntaint(&node, holds)
 		return reconcile.Result{}, nil
 	case takenOver(&node) && tainted:
 		clearTaint(&node)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -141,7 +142,7 @@ func (w *world) startProcessOn(name string, cfg Config, view *apimodel.View) *pr
 // leads lets the process lead until it is stopped.
 func (p *process) leads(cfg Config) {
 	close(p.elected)
-	p.run(p.ctx, "failover", cfg, p.parts.failover, p.volumes(&p.parts.failover.gatherer))
+	p.run(p.ctx, "failover", cfg, p.parts.failover, p.volumes(&p.parts.failover.gatherer), p.parts.failover.silence())
 	p.run(p.ctx, "keepaway", cfg, p.parts.keepAway, source.Func(p.markedNodes))
 	p.tasks.Go(func() { _ = p.parts.recovery.Start(logr.NewContext(p.ctx, p.log)) })
 }
@@ -248,7 +249,10 @@ func (p *process) observe(u apimodel.Update) {
 }
 
 // recorded is one Event.
-type recorded struct{ reason, kind, name, note string }
+type recorded struct {
+	reason, kind, name, note string
+	uid                      types.UID
+}
 
 // eventLog is a recorder that remembers.
 type eventLog struct {
@@ -267,7 +271,14 @@ func (l *eventLog) Eventf(regarding, _ runtime.Object, _, reason, _, note string
 	if len(args) == 1 {
 		text, _ = args[0].(string)
 	}
-	l.events = append(l.events, recorded{reason, regarding.GetObjectKind().GroupVersionKind().Kind, accessor.GetName(), text})
+	l.events = append(l.events, recorded{reason, regarding.GetObjectKind().GroupVersionKind().Kind, accessor.GetName(), text, accessor.GetUID()})
+}
+
+// anonymous returns the Events without the UID of their object: "kubectl describe" finds an object's Events by that.
+func (l *eventLog) anonymous() []recorded {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(l.events), func(e recorded) bool { return e.uid != "" })
 }
 
 // reasons returns the reasons of all Events regarding an object, in order.

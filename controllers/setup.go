@@ -166,7 +166,7 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 		clock: &ClockReconciler{gatherer: clockGatherer, memory: memory, losses: losses},
 		failover: &FailoverReconciler{
 			gatherer: g, client: c, keepAway: keepAway, inUse: inUse, recorder: recorder,
-			reports: reports, losses: losses, halt: halt, crowd: crowd, memory: memory,
+			reports: reports, waits: newWaits(), losses: losses, halt: halt, crowd: crowd, memory: memory,
 			fastDetach: cfg.FastDetach, reconcileInterval: cfg.ReconcileInterval,
 		},
 		keepAway:   &KeepAwayReconciler{KeepAway: keepAway},

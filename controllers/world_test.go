@@ -64,6 +64,11 @@ func inWorld(t *testing.T, options virtual.Options, story func(*world)) {
 				p.stops()
 			}
 			w.Stop()
+			for _, p := range w.processes {
+				if anonymous := p.events.anonymous(); len(anonymous) > 0 {
+					t.Errorf("kubectl describe does not show these Events of %s: %v", p.name, anonymous)
+				}
+			}
 			if t.Failed() {
 				t.Log("what happened:\n" + strings.Join(w.lines, "\n"))
 			}

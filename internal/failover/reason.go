@@ -87,6 +87,8 @@ const (
 	DryRun Reason = "DryRun"
 	// KeepAwayFailed : A could not be tainted, so the replacement might be placed there again.
 	KeepAwayFailed Reason = "KeepAwayFailed"
+	// StepFailed : a step of the fail-over was rejected or not answered, and is tried again.
+	StepFailed Reason = "StepFailed"
 	// StuckOnNode : the pod does not terminate, and its node could still write.
 	StuckOnNode Reason = "StuckOnNode"
 	// HeldByFinalizer : the pod was deleted without grace, and its finalizers keep its object.

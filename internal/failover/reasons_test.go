@@ -20,7 +20,7 @@ import (
 func TestEveryReasonIsReached(t *testing.T) {
 	t.Parallel()
 
-	reached := map[Reason]bool{KeepAwayFailed: true, StuckOnNode: true, HeldByFinalizer: true}
+	reached := map[Reason]bool{KeepAwayFailed: true, StepFailed: true, StuckOnNode: true, HeldByFinalizer: true}
 	for _, table := range []map[string]scenario{verdictScenarios(), gateScenarios()} {
 		for _, s := range table {
 			reached[Decide(s.input()).Reason] = true

@@ -52,7 +52,10 @@ func TestRemovalOf(t *testing.T) {
 		},
 		"a terminating pod has its time":            {from: isolated, edit: deleteBy(10 * time.Second), want: RemovalRunning},
 		"a terminating pod has its time to the end": {from: isolated, edit: deleteBy(1), want: RemovalRunning},
-		"a longer time to terminate is shortened":   {from: isolated, edit: deleteBy(10*time.Second + 1), want: RemoveGracefully},
+		"a longer time to terminate is shortened":   {from: isolated, edit: deleteBy(12*time.Second + 1), want: RemoveGracefully},
+		"the time that it was just given is not, though the API counts whole seconds": {
+			from: isolated, edit: deleteBy(12 * time.Second), want: RemovalRunning,
+		},
 		"a pod that cannot write any more goes by force when its time is over": {
 			from: isolated, edit: over, want: RemoveForce,
 		},

@@ -57,7 +57,7 @@ func New() *Metrics {
 		}),
 		blocked: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "failovers_blocked_total",
-			Help: "Times a volume on a node was found lost and not moved, by the reason that forbade it; counted when the reason changes.",
+			Help: "Times a volume on a node was found lost, or seemed so for 30 s, and was not moved, by the reason; counted when the reason changes.",
 		}, []string{"reason"}),
 		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "failover_duration_seconds",
@@ -123,7 +123,7 @@ func (m *Metrics) AttachmentDeleted() { m.attachments.Inc() }
 // Recovered counts a deleted pod of LINSTOR itself.
 func (m *Metrics) Recovered() { m.recovered.Inc() }
 
-// Blocked counts a fail-over that a gate forbids.
+// Blocked counts a fail-over that a gate forbids, or that has waited for long.
 func (m *Metrics) Blocked(reason failover.Reason) { m.blocked.WithLabelValues(string(reason)).Inc() }
 
 // Took records how long a stage took.

@@ -125,6 +125,24 @@ var edits = []edit{
 		"the volume is not released from its node", detachFile, "if «r.fastDetach» {", "(… && !mutantIs(§))",
 	},
 
+	// What is said.
+	{
+		"nobody looks at the volumes of a node whose kubelet falls silent", "controllers/explain.go",
+		"range «r.kubelets.silent(r.settings.KubeletSilence, r.settings.KubeletSilence+2*vigilInterval)» {", "mutantInstead(§, nil, …)",
+	},
+	{
+		"a rejected step is told to nobody", "controllers/failover_controller.go",
+		"next.add(«r.explain(ctx, pv, in, d, err)»)", "func() time.Duration { if mutantIs(§) && err != nil { return 0 }; return … }()",
+	},
+	{
+		"an Event of a node does not say which", "controllers/events.go",
+		"corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: «node.UID»}}", `mutantInstead(§, "", …)`,
+	},
+	{
+		"an Event of the Deployment does not say which", haltFile,
+		"Name: h.deployment.Name, UID: «uid»,", `mutantInstead(§, "", …)`,
+	},
+
 	// Whose it is.
 	{
 		"attachments of any driver are ours", gatherFile,

@@ -9,6 +9,7 @@ var harmless = map[string]string{
 	"internal/failover/verdict.go: ruleForcedIOErrors: latest without s.workloadSince()":   "the state began after A was in use, and that after the workload came",
 	"internal/failover/verdict.go: ruleForcedIOErrors: without replica.LastInUse.IsZero()": "the zero time is before the workload came in any case",
 	"internal/failover/verdict.go: ruleSecondary: never s.cond.state != Secondary":         "the last rule: every other state has its answer by then",
+	"internal/failover/wait.go: Observe: len(word.Pods) > 0 with >=":                       "words for nobody are not said",
 	"internal/failover/witness.go: couldHoldQuorum: 2*v.diskfulHeld > v.diskful with >=":   "exactly half is answered before",
 
 	"controllers/failover_actions.go: removeOne: without r.isOld(*in)":                                               "the removal itself deletes nothing by what is old",

@@ -26,10 +26,14 @@ const (
 	ExcuseUnfenced = "settings were changed after a volume was taken, so that its node can write again"
 	// ExcusePerson: a person has removed the pod by force.
 	ExcusePerson = "a person has removed the pod by force"
+	// ExcuseHidden: a loss has no Event because LINSTOR shows nothing of it, and the kubelet lives.
+	ExcuseHidden = "nobody could know of a loss, since the kubelet lived and LINSTOR told nothing"
+	// ExcuseUnannounced: a loss has no Event yet because LINSTOR has not announced it, and is compared with once a minute.
+	ExcuseUnannounced = "nobody could know of a loss yet, which LINSTOR does not announce"
 )
 
 // Excuses are all of them.
-var Excuses = []string{ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseDelayed, ExcuseDamaged, ExcuseUnfenced, ExcusePerson}
+var Excuses = []string{ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseDelayed, ExcuseDamaged, ExcuseUnfenced, ExcusePerson, ExcuseHidden, ExcuseUnannounced}
 
 // asked notes that in this history a pod had to be moved in time.
 func (w *world) asked() {

@@ -48,6 +48,7 @@ func (w *world) check() {
 	}
 	w.checkWriters()
 	w.checkLiveness()
+	w.checkExplained()
 }
 
 // checkLiveness looks for pods that have had to go for too long.
@@ -97,9 +98,8 @@ func (w *world) applicable(node string) time.Duration {
 
 // silence is how long a kubelet must be silent: longer where it renews its Lease rarely.
 func (w *world) silence(node string) time.Duration {
-	const usual = 10400 * time.Millisecond
-	every := max(w.history.World.Renew[node], usual)
-	return time.Duration(float64(grace.KubeletSilence) * float64(every) / float64(usual))
+	every := max(w.history.World.Renew[node], usualRenewal)
+	return time.Duration(float64(grace.KubeletSilence) * float64(every) / float64(usualRenewal))
 }
 
 // compared is how long the feed may take to find out that its stream is dead: it compares what it was told once a minute, and

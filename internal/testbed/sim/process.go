@@ -145,7 +145,7 @@ func (p *process) leads() {
 	default:
 		close(p.elected)
 	}
-	p.run(ctx, "failover", p.assembly.Failover(), p.volumes(p.assembly.Doorbell()))
+	p.run(ctx, "failover", p.assembly.Failover(), p.volumes(p.assembly.Doorbell()), p.assembly.Silence())
 	if p.world.history.recovers() {
 		p.tasks.Go(func() { _ = p.assembly.Recovery().Start(logr.NewContext(ctx, p.log)) })
 	}
@@ -168,13 +168,15 @@ func (p *process) stops() {
 }
 
 // run runs a controller as its setup would have the manager do.
-func (p *process) run(ctx context.Context, name string, r reconcile.Reconciler, s source.Source) {
+func (p *process) run(ctx context.Context, name string, r reconcile.Reconciler, sources ...source.Source) {
 	options := p.config.Options()
 	options.Reconciler = &noted{Reconciler: r, process: p, name: name}
 	options.LogConstructor = func(*reconcile.Request) logr.Logger { return p.log }
 	c, err := controller.NewUnmanaged(name, options)
 	p.world.must(err)
-	p.world.must(c.Watch(s))
+	for _, s := range sources {
+		p.world.must(c.Watch(s))
+	}
 	p.tasks.Go(func() { _ = c.Start(ctx) })
 }
 

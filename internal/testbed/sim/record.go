@@ -100,13 +100,21 @@ type recorder struct {
 }
 
 // Eventf notes one Event.
-func (r *recorder) Eventf(regarding, _ runtime.Object, _, reason, _, _ string, _ ...any) {
+func (r *recorder) Eventf(regarding, _ runtime.Object, _, reason, _, note string, args ...any) {
 	r.world.count("event: " + reason)
+	accessor, err := meta.Accessor(regarding)
+	r.world.must(err)
+	kind := regarding.GetObjectKind().GroupVersionKind().Kind
+	r.world.note(fmt.Sprintf("%s: Event %s of %s %s: "+note, append([]any{r.process.name, reason, kind, accessor.GetName()}, args...)...))
+	if accessor.GetUID() == "" {
+		r.world.violated(ruleAnonymous, "%s of %s %s", reason, kind, accessor.GetName())
+	}
+	if kind == "Pod" {
+		r.world.tell(accessor.GetUID(), reason)
+	}
 	if reason != string(failover.StuckOnNode) {
 		return
 	}
-	accessor, err := meta.Accessor(regarding)
-	r.world.must(err)
 	r.world.mu.Lock()
 	defer r.world.mu.Unlock()
 	r.world.stuck[accessor.GetUID()] = true

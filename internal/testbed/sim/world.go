@@ -49,6 +49,7 @@ type world struct {
 	trace bool
 	faults
 	liveness
+	explanations
 	satellites
 	// opened is since when a resource has not been open for writing on a node; zero while it is.
 	closed map[place]time.Time
@@ -116,7 +117,7 @@ func newWorld(ctx context.Context, h History, story bool) *world {
 		ctx: ctx, history: h, started: time.Now(), trace: story,
 		outcome: Outcome{Counts: make(map[string]int)}, faults: newFaults(), closed: make(map[place]time.Time), renewed: make(map[string]time.Time),
 		pods:  make(map[types.NamespacedName]*corev1.Pod),
-		taken: make(map[place]taking), bound: make(map[types.UID]time.Time), liveness: newLiveness(), satellites: newSatellites(),
+		taken: make(map[place]taking), bound: make(map[types.UID]time.Time), liveness: newLiveness(), explanations: newExplanations(), satellites: newSatellites(),
 	}
 	w.Cluster = virtual.New(ctx, virtual.Options{
 		DRBD:   drbd.Options{Detect: h.World.detect, Flap: h.World.Flap, HealFlap: h.World.HealFlap},

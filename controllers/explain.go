@@ -1,0 +1,172 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// waitList remembers the losses that nobody has acted on, by volume and node. It is the leader's: who leads next begins anew.
+type waitList struct {
+	mu    sync.Mutex
+	nodes map[string]map[string]*failover.Wait // by volume
+}
+
+func newWaits() *waitList { return &waitList{nodes: make(map[string]map[string]*failover.Wait)} }
+
+// keep forgets every node of the volume that is not among the inputs.
+func (w *waitList) keep(volume string, inputs []failover.Input) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for node := range w.nodes[volume] {
+		if !slices.ContainsFunc(inputs, func(in failover.Input) bool { return in.Node.Name == node }) {
+			w.forget(volume, node)
+		}
+	}
+}
+
+// forget forgets one; the caller holds the lock.
+func (w *waitList) forget(volume, node string) {
+	delete(w.nodes[volume], node)
+	if len(w.nodes[volume]) == 0 {
+		delete(w.nodes, volume)
+	}
+}
+
+// observe tells what is to be said of a volume on a node. A pod that another of its volumes there was told of for the same reason is told
+// no more.
+func (w *waitList) observe(volume string, in failover.Input, d failover.Decision, failure string, pods []failover.Pod) failover.Word {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wait := w.nodes[volume][in.Node.Name]
+	if wait == nil {
+		wait = &failover.Wait{}
+	}
+	word := wait.Observe(in, d, failure, pods)
+	word.Pods = slices.DeleteFunc(word.Pods, func(pod failover.Pod) bool {
+		return slices.ContainsFunc(pod.Others, func(other failover.OtherVolume) bool {
+			others := w.nodes[other.Name][in.Node.Name]
+			return others != nil && others.Told(pod.UID, word.Reason)
+		})
+	})
+	if wait.Over() {
+		w.forget(volume, in.Node.Name)
+		return word
+	}
+	if w.nodes[volume] == nil {
+		w.nodes[volume] = make(map[string]*failover.Wait)
+	}
+	w.nodes[volume][in.Node.Name] = wait
+	return word
+}
+
+// remembered lists them, as "volume v on node n".
+func (w *waitList) remembered() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []string
+	for volume, nodes := range w.nodes {
+		for node := range nodes {
+			all = append(all, fmt.Sprintf("volume %s on node %s", volume, node))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// explain tells pods why nothing is done about the loss of their volume, once that is news, and when to look again. failed is why a step
+// of the fail-over could not be taken; nil where none failed.
+func (r *FailoverReconciler) explain(
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision, failed error,
+) (after time.Duration) {
+	pods, err := r.concerned(ctx, pv, in)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot look up whom the loss of a volume concerns", "volume", pv.Name)
+		return retryLimit
+	}
+	failure := ""
+	if failed != nil {
+		failure = failed.Error()
+	}
+	word := r.waits.observe(pv.Name, in, d, failure, pods)
+	if word.After > 0 && d.After == 0 {
+		// Nobody has LINSTOR asked for what nothing can follow from, and its silence would pass for calm.
+		r.linstor.Poll(in.Resource.Name)
+	}
+	if len(word.Pods) == 0 {
+		return word.After
+	}
+	if d.Verdict != failover.Blocked || failed != nil { // of a gate, the decision has told the log
+		ctrl.LoggerFrom(ctx).Info("Nothing is done about a loss", "volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,
+			"reason", word.Reason, "message", word.Message)
+	}
+	if d.Verdict == failover.NotLost || d.Verdict == failover.Undecided || failed != nil {
+		r.reports.metrics.Blocked(word.Reason)
+	}
+	for _, pod := range word.Pods {
+		r.event(podRef(pod), pvRef(pv), string(word.Reason), actionRefuse, word.Message)
+	}
+	return word.After
+}
+
+// concerned returns the selected pods on the node that use the volume or, where none does, those that wait for it on other nodes.
+func (r *FailoverReconciler) concerned(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input) ([]failover.Pod, error) {
+	var concerned []failover.Pod
+	for _, pod := range in.Pods {
+		if pod.Selected {
+			concerned = append(concerned, pod)
+		}
+	}
+	if len(in.Pods) > 0 {
+		return concerned, nil
+	}
+	pods, err := r.podsOf(ctx, pv) // of the cache, which has selected ones only
+	if err != nil {
+		return nil, err
+	}
+	for i := range pods {
+		if pod := &pods[i]; pod.Spec.NodeName != in.Node.Name && pod.DeletionTimestamp == nil && !hasRun(pod) {
+			concerned = append(concerned, podFacts(pod, r.selector, nil))
+		}
+	}
+	return concerned, nil
+}
+
+// silence returns the source that rings for the volumes on a node whose kubelet has fallen silent, which LINSTOR need not have noticed.
+func (r *FailoverReconciler) silence() source.Source {
+	return source.Func(func(ctx context.Context, q queue) error {
+		go r.ringForSilent(ctx, q)
+		return nil
+	})
+}
+
+func (r *FailoverReconciler) ringForSilent(ctx context.Context, q queue) {
+	ticker := time.NewTicker(vigilInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		for _, node := range r.kubelets.silent(r.settings.KubeletSilence, r.settings.KubeletSilence+2*vigilInterval) {
+			attachments, err := r.attachmentsOn(ctx, node)
+			if err != nil {
+				ctrl.LoggerFrom(ctx).Error(err, "Cannot look up the attachments on a node whose kubelet is silent", "node", node)
+			}
+			for _, va := range attachments {
+				q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: *va.Spec.Source.PersistentVolumeName}})
+			}
+		}
+	}
+}
