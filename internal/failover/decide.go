@@ -130,9 +130,9 @@ type wait struct {
 func remaining(s situation, f finding) wait {
 	w := wait{rest: f.grace - s.Now.Sub(f.since), again: lookAgain}
 	settled := s.untilSettled()
-	if f.unanimous && w.rest > 0 {
+	if f.unanimous {
 		switch agreed, then := s.untilUnanimous(f); {
-		case agreed >= w.rest:
+		case agreed >= w.rest: // also where the grace is over, or the unanimous one is no shorter
 		case agreed > 0 || then == nothing:
 			w.rest, w.early = agreed, true
 		case settled <= 0:

@@ -11,8 +11,8 @@ const agreeAgain = 250 * time.Millisecond
 // mayBeUnanimous tells whether the unanimous grace may end the wait for the confirmed one: DRBD's network and LINSTOR's say that A is gone,
 // each by itself. That LINSTOR takes A for ONLINE, or has forgotten it, is no word of its own.
 func (s situation) mayBeUnanimous() bool {
-	replica, ok := s.Resource.replica(s.Node.satellite())
-	return ok && !replica.Gone && replica.Online.is(false) && s.Settings.UnanimousGrace < s.Settings.ConfirmedGrace
+	replica, _ := s.Resource.replica(s.Node.satellite())
+	return !replica.Gone && replica.Online.is(false)
 }
 
 // missing is what keeps Kubernetes from agreeing although enough time has passed.

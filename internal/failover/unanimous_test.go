@@ -211,16 +211,16 @@ func TestWaitingForTheNetworksToAgree(t *testing.T) {
 		},
 		"the others will be seen ONLINE in a moment": {edit: missedSince(stillThere - 400*ms), left: 400 * ms, look: 400 * ms},
 		"nothing but a reading of A's Lease is missing": {
-			edit: func(in *Input) { in.Node.LeaseRead = time.Time{} }, left: 3 * time.Second, look: agreeAgain, read: true,
+			edit: func(in *Input) { in.Node.LeaseRead = time.Time{} }, left: 3 * time.Second, look: 250 * ms, read: true,
 		},
 		"the reading of A's Lease has become old": {
-			edit: edited(theLease(15*time.Second), readLease(MaxAge+1)), left: 3 * time.Second, look: agreeAgain, read: true,
+			edit: edited(theLease(15*time.Second), readLease(MaxAge+1)), left: 3 * time.Second, look: 250 * ms, read: true,
 		},
 		"a reading of A's Lease is no use while LINSTOR may miss the others": {
 			edit: edited(missedSince(stillThere-400*ms), func(in *Input) { in.Node.LeaseRead = time.Time{} }), left: 3 * time.Second, look: time.Second,
 		},
 		"a reading is no use without a renewal of the own Lease": {
-			edit: edited(renewedOwn(time.Minute), func(in *Input) { in.Node.LeaseRead = time.Time{} }), left: 3 * time.Second, look: agreeAgain,
+			edit: edited(renewedOwn(time.Minute), func(in *Input) { in.Node.LeaseRead = time.Time{} }), left: 3 * time.Second, look: 250 * ms,
 		},
 		"without an own Lease the confirmed grace is waited for": {
 			edit: func(in *Input) { in.Renewed, in.Node.LeaseRead = time.Time{}, time.Time{} }, left: 3 * time.Second, look: time.Second,
@@ -249,9 +249,16 @@ func TestWaitingForTheNetworksToAgree(t *testing.T) {
 // Whoever moves before the confirmed grace has passed says on what evidence.
 func TestUnanimityIsSaid(t *testing.T) {
 	t.Parallel()
-	early, late := Decide(unanimous()), Decide(crashed())
-	if early.Message == late.Message || early.Reason != late.Reason {
-		t.Errorf("%s: %q and %s: %q, want the same reason in other words", early.Reason, early.Message, late.Reason, late.Message)
+	plain := Decide(crashed())
+	for lost, early := range map[time.Duration]bool{
+		time.Second: true, 5*time.Second - 1: true, 5 * time.Second: false, 10 * time.Second: false,
+	} {
+		in := unanimous()
+		lostSince(lost)(&in)
+		d := Decide(in)
+		if d.Verdict != Lost || d.Reason != plain.Reason || (d.Message != plain.Message) != early {
+			t.Errorf("lost for %s: %s (%s: %q), want it in other words than %q: %t", lost, d.Verdict, d.Reason, d.Message, plain.Message, early)
+		}
 	}
 }
 
