@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -86,7 +87,18 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	serverTime := servertime.New()
-	mgr, err := newManager(opts, serverTime, log)
+	config, err := opts.RESTConfig()
+	if err != nil {
+		return err
+	}
+	config.Wrap(serverTime.Transport)
+	var lease *leaderelection.Lease
+	if opts.LeaderElection {
+		if lease, err = leaderelection.Lock(opts, config); err != nil {
+			return err
+		}
+	}
+	mgr, err := newManager(opts, config, lease, log)
 	if err != nil {
 		return err
 	}
@@ -97,7 +109,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err := mgr.Add(view.Feed); err != nil {
 		return fmt.Errorf("adding the LINSTOR feed: %w", err)
 	}
-	if err := controllers.SetUp(ctx, mgr, controllerConfig(opts, view, serverTime)); err != nil {
+	cfg := controllerConfig(opts, view, serverTime)
+	if lease != nil {
+		cfg.Renewed = lease.Renewed
+	}
+	if err := controllers.SetUp(ctx, mgr, cfg); err != nil {
 		return err
 	}
 	if _, set := os.LookupEnv("GOMAXPROCS"); !set {
@@ -129,21 +145,15 @@ func newLinstorClient(opts options.Options) (*linstor.Client, error) {
 		linstor.WithRequestTimeout(opts.OperationsTimeout), linstor.WithMetrics(counters))
 }
 
-func newManager(opts options.Options, serverTime *servertime.Clock, log logr.Logger) (ctrl.Manager, error) {
-	config, err := opts.RESTConfig()
-	if err != nil {
-		return nil, err
-	}
-	config.Wrap(serverTime.Transport)
+// newManager returns a manager that stands for election by the lease, unless that is nil.
+func newManager(opts options.Options, config *rest.Config, lease *leaderelection.Lease, log logr.Logger) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(scheme))
 	utilruntime.Must(storagev1.AddToScheme(scheme))
 	utilruntime.Must(coordinationv1.AddToScheme(scheme))
-	var lock resourcelock.Interface
-	if opts.LeaderElection {
-		if lock, err = leaderelection.Lock(opts, config); err != nil {
-			return nil, err
-		}
+	var lock resourcelock.Interface // a nil one, not one of a nil lease
+	if lease != nil {
+		lock = lease
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme,

@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -46,6 +48,43 @@ func readShutdowns(live client.Reader, kubelets *Kubelets) *batches[struct{}, bo
 	})
 }
 
+// leaseWait bounds how long a reading of a Lease may hold up the confirmation that it is part of. Without it the confirmed grace applies.
+const leaseWait = failover.MaxAge / 2
+
+// readLeases reads the Lease of a node, past the cache, and tells the memory of kubelets what it shows.
+func readLeases(live client.Reader, kubelets *Kubelets) *batches[struct{}, struct{}] {
+	return newBatches(func(ctx context.Context, node string, _ []struct{}) (struct{}, error) {
+		asked := kubelets.clock.Now()
+		var lease coordinationv1.Lease
+		if err := live.Get(ctx, client.ObjectKey{Namespace: LeaseNamespace, Name: node}, &lease); err != nil {
+			return struct{}{}, fmt.Errorf("reading Lease %s/%s: %w", LeaseNamespace, node, err)
+		}
+		kubelets.confirm(&lease, asked)
+		return struct{}{}, nil
+	})
+}
+
+// confirmLease reads the Lease of a node whose kubelet seems silent: the cache may be behind. Where that fails nothing is known
+// of it that was not known before, and nothing but the unanimous grace rests on more.
+func (g *gatherer) confirmLease(ctx context.Context, node string) {
+	if g.settings.UnanimousGrace >= g.settings.ConfirmedGrace || !kubeletIsSilent(g.kubelets.Node(node)) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaseWait)
+	defer cancel()
+	if _, err := g.leases.do(ctx, node, struct{}{}); err != nil {
+		ctrl.LoggerFrom(ctx).V(1).Info("Cannot read whether the kubelet is still silent", "node", node, "error", err.Error())
+	}
+}
+
+// lastRenewed is when this process began the newest renewal of its own Lease; zero where it has none.
+func (g *gatherer) lastRenewed() time.Time {
+	if g.renewed == nil {
+		return time.Time{}
+	}
+	return g.renewed()
+}
+
 // confirmation is what was read for a removal, apart from what LINSTOR said.
 type confirmation struct {
 	node string
@@ -75,6 +114,7 @@ func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, nod
 	c := confirmation{node: node, began: g.clock.Now()}
 	reads, readsCtx := errgroup.WithContext(ctx)
 	reads.Go(func() error { return g.refresh(readsCtx, known) })
+	reads.Go(func() error { g.confirmLease(readsCtx, node); return nil })
 	reads.Go(func() error { return g.confirmShutdown(readsCtx, &c) })
 	reads.Go(func() (err error) {
 		c.attachment, err = g.confirmAttachment(readsCtx, pv, node, g.attachments.read)
@@ -116,6 +156,7 @@ func (g *gatherer) confirmAgain(ctx context.Context, pv *corev1.PersistentVolume
 	pods := make([]*corev1.Pod, len(in.Pods))
 	reads, readsCtx := errgroup.WithContext(ctx)
 	reads.Go(func() error { return g.refresh(readsCtx, slices.Compact(resources)) })
+	reads.Go(func() error { g.confirmLease(readsCtx, in.Node.Name); return nil })
 	reads.Go(func() error { return g.confirmShutdown(readsCtx, &c) })
 	reads.Go(func() (err error) {
 		c.attachment, err = g.confirmAttachment(readsCtx, pv, in.Node.Name, g.attachments.get)

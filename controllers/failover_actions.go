@@ -64,7 +64,7 @@ func (r *FailoverReconciler) takeTurns(
 	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, removal *progress,
 ) (failover.Input, failover.Decision, error) {
 	var d failover.Decision
-	var emptied bool
+	var emptied, readLease bool
 	for range maxTurns {
 		confirmed, err := r.confirmOnce(ctx, pv, in, emptied, removal.ended)
 		if err != nil {
@@ -75,6 +75,10 @@ func (r *FailoverReconciler) takeTurns(
 		removal.goOn(ctx, tainting, in, min(left+crowdGatherMax, crowdWait-r.age(in)))
 		in.Halt = r.halt.now(ctx)
 		in, d = r.waitForGrace(ctx, in, failover.Decide(in))
+		if d.ReadLease && !readLease {
+			readLease = true // it has become silent for long enough since it was read
+			continue
+		}
 		d = r.keepPodsAway(ctx, in, d)
 		if len(in.Pods) == 0 && in.Attachment == nil {
 			return in, d, nil // Kubernetes has finished it meanwhile

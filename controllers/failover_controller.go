@@ -105,7 +105,7 @@ func (r *FailoverReconciler) decideAll(
 		r.losses.decided(pv.Name, in.Node.Name, d)
 		r.decided(resource, began)
 		after, begins := r.crowd.begins(in, d)
-		if d.Verdict == failover.Lost || begins {
+		if d.Verdict == failover.Lost || d.ReadLease || begins {
 			var err error
 			in, d, err = r.act(ctx, pv, in)
 			next.add(r.explain(ctx, pv, in, d, err))

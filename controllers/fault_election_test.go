@@ -85,8 +85,10 @@ func (*apiLock) Describe() string   { return "the Lease" }
 func (p *process) stands(cfg Config) (leads <-chan struct{}) {
 	p.world.Helper()
 	began := make(chan struct{})
+	lock := manners.Wrap(&apiLock{client: p.world.API.Client(controllerActor + p.name), identity: p.name}, renewDeadline, retryPeriod)
+	p.lease.Store(lock)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock:          manners.Wrap(&apiLock{client: p.world.API.Client(controllerActor + p.name), identity: p.name}, renewDeadline, retryPeriod),
+		Lock:          lock,
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) { p.leads(cfg); close(began) }, //nolint:contextcheck // it ends with the process

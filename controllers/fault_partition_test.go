@@ -71,7 +71,7 @@ func TestALeaderThatLinstorHasLeft(t *testing.T) {
 		},
 	}
 	for when, during := range map[string]time.Duration{
-		"before the crash": -30 * time.Second, "before the loss is known": 5 * time.Second, "during the grace": 14 * time.Second,
+		"before the crash": -30 * time.Second, "before the loss is known": 5 * time.Second, "during the grace": 10500 * time.Millisecond,
 	} {
 		for until, end := range ends {
 			t.Run(when+" "+until, func(t *testing.T) {

@@ -43,6 +43,10 @@ type gatherer struct {
 	lookAfter, lookAfterPods time.Duration
 	// podLists are the lists of pods that are being read, by node.
 	podLists *batches[struct{}, []corev1.Pod]
+	// leases are the Leases of kubelets that are being read to see whether they are still silent.
+	leases *batches[struct{}, struct{}]
+	// renewed tells when this process began the newest renewal of its own Lease, that of the leader election; nil where it has none.
+	renewed func() time.Time
 	// shutdowns are the nodes that are being read to see whether they are still said to be switched off.
 	shutdowns *batches[struct{}, bool]
 	// attachments reads attachments, past the cache.
@@ -119,6 +123,7 @@ func (g *gatherer) input(
 		LinstorConfirmed: g.linstor.Status().LastConfirmed,
 	}
 	in.Volume.Created = g.serverTime.Local(in.Volume.Created)
+	in.Renewed = g.lastRenewed()
 	if attachment == nil && len(pods) == 0 {
 		var err error
 		if in.Attachment, err = g.lingeringOn(ctx, pv, in); err != nil {
@@ -298,6 +303,7 @@ func (g *gatherer) resourceNamed(name string) failover.Resource {
 // newest returns an input with what was heard of LINSTOR and of the kubelet since it was read. Pods and attachment are those of in.
 func (g *gatherer) newest(in failover.Input) failover.Input {
 	in.Now, in.Node, in.Resource = g.clock.Now(), g.nodeSince(in), g.resourceNamed(in.Resource.Name)
+	in.Renewed = g.lastRenewed()
 	in.Pods = slices.Clone(in.Pods)
 	for i := range in.Pods {
 		others := slices.Clone(in.Pods[i].Others)

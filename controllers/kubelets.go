@@ -160,6 +160,7 @@ func (k *Kubelets) Node(name string) failover.Node {
 		node.LeaseKnown = true
 		node.LeaseSilence = now.Sub(lease.seen)
 		node.LeaseGap = lease.gap()
+		node.LeaseRead = lease.read
 		node.SwitchedOff = boot.shutdown && boot.switchedOff.After(lease.seen) && boot.switchedOff.After(boot.seen)
 	}
 	return node

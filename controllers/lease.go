@@ -21,6 +21,8 @@ type leaseSeen struct {
 	renewed  time.Time // by the kubelet's clock, only compared for equality
 	seen     time.Time // by ours
 	duration time.Duration
+	// read is when it was last asked for past the cache, and was still this renewal; zero where it was not.
+	read time.Time
 	// gaps are the last ones between two renewals, but for those in which most Leases were late.
 	gaps []time.Duration
 }
@@ -61,6 +63,11 @@ func (k *Kubelets) ObserveLease(lease *coordinationv1.Lease) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.observe(lease)
+}
+
+// observe is ObserveLease for a Lease that has been renewed; the caller holds the lock.
+func (k *Kubelets) observe(lease *coordinationv1.Lease) {
 	now, renewed := k.clock.Now(), lease.Spec.RenewTime.Time
 	last, known := k.leases[lease.Name]
 	next := leaseSeen{renewed: renewed, seen: now, duration: durationOf(lease), gaps: last.gaps}
@@ -73,6 +80,25 @@ func (k *Kubelets) ObserveLease(lease *coordinationv1.Lease) {
 	k.leases[lease.Name] = next
 	if known && k.renewed != nil {
 		k.renewed(lease.Name, now)
+	}
+}
+
+// confirm records the Lease of a node that was read past the cache, and asked for at the given time. That it shows the renewal that is known
+// is news, too: nobody has renewed it by then.
+func (k *Kubelets) confirm(lease *coordinationv1.Lease, asked time.Time) {
+	if lease.Spec.RenewTime == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	last, known := k.leases[lease.Name]
+	if !known || !last.renewed.Equal(lease.Spec.RenewTime.Time) {
+		k.observe(lease)
+		return
+	}
+	if asked.After(last.read) {
+		last.read = asked
+		k.leases[lease.Name] = last
 	}
 }
 

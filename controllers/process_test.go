@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -26,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	manners "github.com/piraeusdatastore/piraeus-ha-controller/internal/leaderelection"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
@@ -55,6 +57,8 @@ type process struct {
 	ctx   context.Context //nolint:containedctx // of the process
 	end   context.CancelFunc
 	tasks sync.WaitGroup
+	// lease is the one of the election; nil where the process does not stand for it.
+	lease atomic.Pointer[manners.Lease]
 	// resigns gives up the leadership, and ends the election; nil where the process does not stand for it.
 	resigns func()
 }
@@ -73,7 +77,7 @@ func defaults() Config {
 		Driver:       virtual.Driver,
 		Selector:     selector,
 		Settings: failover.Settings{
-			ConfirmedGrace: 5 * time.Second, KnownGrace: 45 * time.Second, NewGrace: 45 * time.Second,
+			ConfirmedGrace: 5 * time.Second, UnanimousGrace: time.Second, KnownGrace: 45 * time.Second, NewGrace: 45 * time.Second,
 			KubeletSilence: 20 * time.Second, DeletionGrace: 10 * time.Second,
 		},
 		Clock:             clock.RealClock{},
@@ -128,6 +132,9 @@ func (w *world) startProcessOn(name string, cfg Config, view *apimodel.View) *pr
 		p.kubelets.ObserveCSINode(&csiNodes.Items[i])
 	}
 
+	if cfg.Renewed == nil {
+		cfg.Renewed = p.renewed
+	}
 	cfg.Linstor, cfg.Metrics, cfg.Owner = memory{p.store, p.feed}, ofFailovers, name
 	api := w.API.Client(controllerActor + name)
 	p.parts = assemble(cfg, p.kubelets, api, p.view, api, p.events)
@@ -137,6 +144,14 @@ func (w *world) startProcessOn(name string, cfg Config, view *apimodel.View) *pr
 	p.run(p.ctx, "clock", cfg, p.parts.clock, p.volumes(&p.parts.clock.gatherer))
 	w.processes = append(w.processes, p)
 	return p
+}
+
+// renewed is when the process has renewed its Lease of the election; zero where it does not stand for it.
+func (p *process) renewed() time.Time {
+	if lease := p.lease.Load(); lease != nil {
+		return lease.Renewed()
+	}
+	return time.Time{}
 }
 
 // leads lets the process lead until it is stopped.

@@ -39,6 +39,9 @@ type Config struct {
 	Clock clock.PassiveClock
 	// ServerTime is the API server's clock; nil where it is the same as ours.
 	ServerTime *servertime.Clock
+	// Renewed tells when this process began the newest renewal of its Lease of the leader election, by the same clock; it is zero
+	// while the process does not lead. nil where it stands for no election: then the unanimous grace never applies.
+	Renewed func() time.Time
 	// Owner is this process's name in the mark of a taint.
 	Owner string
 	// ShutdownTaints are keys of taints that say that a node was switched off.
@@ -143,7 +146,8 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 	g := gatherer{
 		cache: cache, live: live, linstor: cfg.Linstor, kubelets: kubelets, clock: cfg.Clock,
 		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings, metrics: cfg.Metrics, serverTime: cfg.ServerTime,
-		podLists: listPods(live), shutdowns: readShutdowns(live, kubelets), attachments: newAttachmentReader(live), begun: reports.begun,
+		podLists: listPods(live), leases: readLeases(live, kubelets), renewed: cfg.Renewed,
+		shutdowns: readShutdowns(live, kubelets), attachments: newAttachmentReader(live), begun: reports.begun,
 	}
 	if cfg.FastDetach {
 		g.lingering = reports.lingering

@@ -48,6 +48,7 @@ func healthy() Input {
 		Now: now,
 		Settings: Settings{
 			ConfirmedGrace: 5 * time.Second,
+			UnanimousGrace: time.Second,
 			KnownGrace:     45 * time.Second,
 			NewGrace:       45 * time.Second,
 			KubeletSilence: 20 * time.Second,

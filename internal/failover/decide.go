@@ -28,6 +28,8 @@ type Decision struct {
 	Message string
 	// GraceLeft is how much is left of the grace; zero unless the verdict is Pending.
 	GraceLeft time.Duration
+	// ReadLease is set while nothing but a reading of A's Lease is missing for the unanimous grace to end the wait.
+	ReadLease bool
 	// After is how soon R must be read and the decision taken again, although nothing may have happened;
 	// zero when only a change can alter the decision.
 	After time.Duration
@@ -64,10 +66,14 @@ func judge(s situation) Decision {
 		return d
 	}
 	d.Loss = f.reason
-	if rest := remaining(s, f); rest > 0 {
-		d.Verdict, d.GraceLeft, d.After = Pending, rest, min(rest, lookAgain)
+	left := remaining(s, f)
+	if left.rest > 0 {
+		d.Verdict, d.GraceLeft, d.After, d.ReadLease = Pending, left.rest, min(left.rest, left.again), left.readLease
 		d.Message = fmt.Sprintf("%s; the grace of %s has not passed", f.message, f.grace)
 		return d
+	}
+	if left.early {
+		d.Message = f.message + ", nor does Kubernetes hear of it"
 	}
 	for _, g := range gates {
 		if reason, message := g.check(s); reason != "" {
@@ -87,7 +93,7 @@ func tempered(s situation, f finding) finding {
 		if f.reason != NodeUnreachable {
 			return finding{reason: VolumeStarting, message: "the pod has not run with the volume yet"}
 		}
-		f.grace = max(f.grace, s.Settings.KnownGrace)
+		f.grace, f.unanimous = max(f.grace, s.Settings.KnownGrace), false
 	}
 	if s.Node.Shutdown {
 		f.grace = 0
@@ -108,11 +114,40 @@ func backoff(s situation) time.Duration {
 	return min(s.workloadSince().Sub(s.cond.since)/2, maxBackoff)
 }
 
+// wait is how long a loss must still hold.
+type wait struct {
+	// rest is that time; not above zero where it is over.
+	rest time.Duration
+	// again is how soon it may turn out to be shorter.
+	again time.Duration
+	// early is set where it is shorter than the grace, because three networks agree.
+	early bool
+	// readLease is set where nothing but a reading of A's Lease is missing for that.
+	readLease bool
+}
+
 // remaining is how long the loss must still hold.
-func remaining(s situation, f finding) time.Duration {
-	rest := f.grace - s.Now.Sub(f.since)
+func remaining(s situation, f finding) wait {
+	w := wait{rest: f.grace - s.Now.Sub(f.since), again: lookAgain}
+	settled := s.untilSettled()
+	if f.unanimous {
+		switch agreed, then := s.untilUnanimous(f); {
+		case agreed >= w.rest: // also where the grace is over, or the unanimous one is no shorter
+		case agreed > 0 || then == nothing:
+			w.rest, w.early = agreed, true
+		case settled <= 0:
+			w.again, w.readLease = agreeAgain, then == aReading
+		}
+	}
+	w.rest = max(w.rest, settled)
+	return w
+}
+
+// untilSettled is how long it takes until A's own state has settled and, where the loss rests on that LINSTOR misses A, until the others
+// are known to be still there; not above zero where that is so.
+func (s situation) untilSettled() (rest time.Duration) {
 	if s.cond.confirmed.Sub(s.cond.since) < settle {
-		rest = max(rest, settle-s.Now.Sub(s.cond.since), readAgain)
+		rest = max(settle-s.Now.Sub(s.cond.since), readAgain)
 	}
 	if missed, ok := s.missedSince(); ok && !s.othersStillThere(missed.Add(stillThere)) {
 		rest = max(rest, stillThere-s.Now.Sub(missed), readAgain)

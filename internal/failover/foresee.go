@@ -33,7 +33,8 @@ type Forecast struct {
 	Message string
 	// Loss is the reason for which the storage is lost already; empty where it is not.
 	Loss Reason
-	// Grace is how long a loss would have to last until the workload is moved; meaningful while it is protected.
+	// Grace is how long a loss would have to last at most until the workload is moved, be it that not all networks agree on it;
+	// meaningful while it is protected.
 	Grace time.Duration
 }
 

@@ -30,6 +30,9 @@ func (f Fact[T]) is(v T) bool { return f.Known && f.Value == v }
 type Settings struct {
 	// ConfirmedGrace is how long a loss that enough peers confirm must hold.
 	ConfirmedGrace time.Duration
+	// UnanimousGrace is how long a loss must hold that the peers confirm, LINSTOR and Kubernetes; no less than ConfirmedGrace where
+	// that is to make no difference.
+	UnanimousGrace time.Duration
 	// KnownGrace is how long a loss must hold that rests on weaker evidence.
 	KnownGrace time.Duration
 	// NewGrace takes the place of KnownGrace for a pod or volume younger than it.
@@ -51,7 +54,10 @@ type Input struct {
 	// Listed is when all pods of the node were asked for; zero where that was not done for this input.
 	Listed   time.Time
 	Settings Settings
-	Volume   Volume
+	// Renewed is when this process began the newest renewal of its own Lease, that of the leader election, which the API has
+	// answered; zero while it holds none.
+	Renewed time.Time
+	Volume  Volume
 	// Node is A.
 	Node Node
 	// Resource is R as LINSTOR shows it.
@@ -106,6 +112,9 @@ type Node struct {
 	// LeaseKnown is false when the Lease was never seen, or so many Leases fell silent together that
 	// the API was away rather than the nodes.
 	LeaseKnown bool
+	// LeaseRead is when the Lease was last asked for, past every cache, and still showed the renewal from which LeaseSilence
+	// counts; zero where that has not been done.
+	LeaseRead time.Time
 	// BootSince is since when the node has been seen with its present boot ID; zero when unknown.
 	BootSince time.Time
 	// Shutdown is set when a taint says that the node was switched off.

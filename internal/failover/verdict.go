@@ -4,12 +4,14 @@ import "time"
 
 // finding is what a rule says about the storage, before gates and grace.
 type finding struct {
-	reason  Reason
-	lost    bool
-	unsure  bool          // the same question, asked again in a second, may have another answer
-	grace   time.Duration // how long the loss must hold
-	since   time.Time     // the start of the clock
-	message string
+	reason Reason
+	lost   bool
+	unsure bool          // the same question, asked again in a second, may have another answer
+	grace  time.Duration // how long the loss must hold
+	// unanimous is set where the unanimous grace may end the wait before.
+	unanimous bool
+	since     time.Time // the start of the clock
+	message   string
 }
 
 // situation is an input together with what was derived from it once.
@@ -110,7 +112,9 @@ func ruleIsolated(s situation) (finding, bool) {
 	clock := latest(s.survives, s.witness.since, s.workloadSince())
 	switch {
 	case s.witness.full:
-		return finding{reason: reason, lost: true, grace: s.Settings.ConfirmedGrace, since: clock, message: what}, true
+		return finding{
+			reason: reason, lost: true, grace: s.Settings.ConfirmedGrace, unanimous: s.mayBeUnanimous(), since: clock, message: what,
+		}, true
 	case s.Node.leaseSilent(s.Settings.KubeletSilence):
 		return finding{
 			reason: NodeUnreachable, lost: true, grace: s.Settings.KnownGrace,

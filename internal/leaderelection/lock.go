@@ -27,7 +27,7 @@ const defaultNamespace = "ha-controller"
 // Lock returns the Lease of the name that the options give, with an identity that begins with the one they give and that no
 // other process has, be it the next one of the same pod: that one would find itself the leader at once, though it has seen
 // nothing of what goes on, while others have. For the same reason a process that has just started lets them go first. It has a client of its own, so that no other request can delay a renewal.
-func Lock(opts options.Options, config *rest.Config) (resourcelock.Interface, error) {
+func Lock(opts options.Options, config *rest.Config) (*Lease, error) {
 	namespace := Namespace(opts)
 	config = rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
 	config.Timeout = opts.RenewDeadline / 2
@@ -47,9 +47,20 @@ func Lock(opts options.Options, config *rest.Config) (resourcelock.Interface, er
 
 // Wrap returns a lock with the manners of this package: a process that has just started lets others go first, and one that
 // cannot renew its Lease for renewDeadline, retryPeriod after the last time, ends at once.
-func Wrap(lock resourcelock.Interface, renewDeadline, retryPeriod time.Duration) resourcelock.Interface {
-	return letOthersFirst(endInTime(lock, renewDeadline, retryPeriod), retryPeriod)
+func Wrap(lock resourcelock.Interface, renewDeadline, retryPeriod time.Duration) *Lease {
+	punctual := endInTime(lock, renewDeadline, retryPeriod)
+	return &Lease{Interface: letOthersFirst(punctual, retryPeriod), renewed: punctual.lastRenewed}
 }
+
+// Lease is the Lease of the election, which knows when this process has renewed it. It is safe for concurrent use.
+type Lease struct {
+	resourcelock.Interface
+	renewed func() time.Time
+}
+
+// Renewed returns when this process began the newest renewal that the API has answered with success, by the machine's clock; the zero
+// time where the process has none, because it does not lead.
+func (l *Lease) Renewed() time.Time { return l.renewed() }
 
 // Namespace returns where the controller's own objects are: the namespace that the options give, else that of the pod,
 // else the one of the shipped manifest.

@@ -25,16 +25,20 @@ type punctual struct {
 }
 
 // endInTime returns the lock of a process that tries to renew its Lease for renewDeadline, retryPeriod after each renewal.
-func endInTime(lock resourcelock.Interface, renewDeadline, retryPeriod time.Duration) resourcelock.Interface {
+func endInTime(lock resourcelock.Interface, renewDeadline, retryPeriod time.Duration) *punctual {
 	return &punctual{Interface: lock, limit: renewDeadline + retryPeriod}
+}
+
+// lastRenewed is when the newest renewal began; zero while the Lease is not this process's.
+func (p *punctual) lastRenewed() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.renewed
 }
 
 // Get implements resourcelock.Interface.
 func (p *punctual) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	p.mu.Lock()
-	late := !p.renewed.IsZero() && time.Since(p.renewed) >= p.limit
-	p.mu.Unlock()
-	if late {
+	if renewed := p.lastRenewed(); !renewed.IsZero() && time.Since(renewed) >= p.limit {
 		return nil, nil, errLate
 	}
 	return p.Interface.Get(ctx) //nolint:wrapcheck // client-go asks what kind it is

@@ -58,6 +58,16 @@ var simulated = []edit{
 		"missed, ok := s.missedSince(); «ok && !s.othersStillThere(missed.Add(stillThere))» {", "(… && !mutantIs(§))",
 	},
 
+	// The unanimous grace.
+	{
+		"LINSTOR need not miss a node for its loss to be unanimous", "internal/failover/unanimous.go",
+		"return !replica.Gone && «replica.Online.is(false)»\n", "(… || mutantIs(§))",
+	},
+	{
+		"the unanimous grace applies where it is off", "internal/failover/unanimous.go",
+		"max(«s.Settings.UnanimousGrace»-s.Now.Sub(f.since),", "mutantInstead(§, 0, …)",
+	},
+
 	// What is asked of the settings that a node may run.
 	{
 		"only the newest setting must fence", fencingFile, "for _, setting := range «a.MayRun» {",

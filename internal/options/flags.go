@@ -92,6 +92,8 @@ func (o *Options) addDecisionFlags(fs *flag.FlagSet) {
 		"label selector of the pods that may be removed")
 	fs.DurationVar(&o.ConfirmedLossGracePeriod, "confirmed-loss-grace-period", o.ConfirmedLossGracePeriod,
 		"how long a loss must last that all other replicas confirm")
+	fs.DurationVar(&o.UnanimousLossGracePeriod, "unanimous-loss-grace-period", o.UnanimousLossGracePeriod,
+		"how long a loss must last on which DRBD, LINSTOR and Kubernetes agree; off where it is not shorter than the confirmed one")
 	fs.DurationVar(&o.KnownResourceGracePeriod, "known-resource-grace-period", o.KnownResourceGracePeriod,
 		"how long any other loss must last")
 	fs.DurationVar(&o.NewResourceGracePeriod, "new-resource-grace-period", o.NewResourceGracePeriod,

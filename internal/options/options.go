@@ -39,6 +39,11 @@ type Options struct {
 	// that can be asked confirms that the node is cut off and cannot have quorum. Zero or more.
 	ConfirmedLossGracePeriod time.Duration
 
+	// UnanimousLossGracePeriod is how long a volume must be lost before its pods are removed, where the networks of DRBD, of
+	// LINSTOR and of Kubernetes agree that its node is gone. As long as ConfirmedLossGracePeriod or longer, it makes no
+	// difference, nor does it without LeaderElection. Zero or more.
+	UnanimousLossGracePeriod time.Duration
+
 	// KubeletSilence is for how long a kubelet must not have renewed its Lease to count as silent. A kubelet renews it
 	// every 10 seconds, so that MinKubeletSilence is the least.
 	KubeletSilence time.Duration
@@ -157,6 +162,7 @@ func Default() Options {
 		KnownResourceGracePeriod:   45 * time.Second,
 		NewResourceGracePeriod:     45 * time.Second,
 		ConfirmedLossGracePeriod:   5 * time.Second,
+		UnanimousLossGracePeriod:   time.Second,
 		KubeletSilence:             20 * time.Second,
 		ReconcileInterval:          10 * time.Second,
 		ResyncInterval:             10 * time.Minute,

@@ -88,10 +88,18 @@ func TestParse(t *testing.T) {
 			},
 		},
 		"a grace of zero is allowed": {
-			args: []string{"--confirmed-loss-grace-period=0s", "--known-resource-grace-period=0s", "--new-resource-grace-period=0"},
-			want: func(o *Options) {
-				o.ConfirmedLossGracePeriod, o.KnownResourceGracePeriod, o.NewResourceGracePeriod = 0, 0, 0
+			args: []string{
+				"--confirmed-loss-grace-period=0s", "--unanimous-loss-grace-period=0s",
+				"--known-resource-grace-period=0s", "--new-resource-grace-period=0",
 			},
+			want: func(o *Options) {
+				o.ConfirmedLossGracePeriod, o.UnanimousLossGracePeriod = 0, 0
+				o.KnownResourceGracePeriod, o.NewResourceGracePeriod = 0, 0
+			},
+		},
+		"the unanimous grace may be as long as the confirmed one, which switches it off": {
+			args: []string{"--unanimous-loss-grace-period=5s"},
+			want: func(o *Options) { o.UnanimousLossGracePeriod = 5 * time.Second },
 		},
 		"a switch is turned off with an equals sign": {
 			args: []string{"--fast-detach=false"},
@@ -139,6 +147,7 @@ func TestParseNamesTheOptionAndTheFault(t *testing.T) {
 		"a negative known grace":                            {[]string{"--known-resource-grace-period=-1s"}, []string{"--known-resource-grace-period", "-1s", "negative"}},
 		"a negative new grace":                              {[]string{"--new-resource-grace-period=-1s"}, []string{"--new-resource-grace-period", "negative"}},
 		"a negative confirmed grace":                        {[]string{"--confirmed-loss-grace-period=-1s"}, []string{"--confirmed-loss-grace-period", "negative"}},
+		"a negative unanimous grace":                        {[]string{"--unanimous-loss-grace-period=-1s"}, []string{"--unanimous-loss-grace-period", "negative"}},
 		"a silence shorter than a Lease renewal":            {[]string{"--kubelet-silence=10s"}, []string{"--kubelet-silence", "at least 12s"}},
 		"no reconcile interval":                             {[]string{"--reconcile-interval=0"}, []string{"--reconcile-interval", "greater than zero"}},
 		"no resync interval":                                {[]string{"--resync-interval=0"}, []string{"--resync-interval", "greater than zero"}},

@@ -10,6 +10,7 @@ import (
 func (o *Options) Settings() failover.Settings {
 	return failover.Settings{
 		ConfirmedGrace:   o.ConfirmedLossGracePeriod,
+		UnanimousGrace:   o.UnanimousLossGracePeriod,
 		KnownGrace:       o.KnownResourceGracePeriod,
 		NewGrace:         o.NewResourceGracePeriod,
 		KubeletSilence:   o.KubeletSilence,

@@ -37,6 +37,7 @@ func (o *Options) validateDurations() error {
 		notNegative("known-resource-grace-period", o.KnownResourceGracePeriod),
 		notNegative("new-resource-grace-period", o.NewResourceGracePeriod),
 		notNegative("confirmed-loss-grace-period", o.ConfirmedLossGracePeriod),
+		notNegative("unanimous-loss-grace-period", o.UnanimousLossGracePeriod),
 		atLeast("kubelet-silence", o.KubeletSilence, MinKubeletSilence,
 			"a kubelet renews its Lease every 10s and a shorter silence means nothing"),
 		positive("reconcile-interval", o.ReconcileInterval),

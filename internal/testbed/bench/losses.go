@@ -36,6 +36,7 @@ var (
 	withoutGrace  = variant{"confirmed grace 0s", []string{"--confirmed-loss-grace-period=0s"}}
 	withoutFast   = variant{"fast detach off", []string{"--fast-detach=false"}}
 	withoutTaints = variant{"keep-away off", []string{"--disable-node-taints"}}
+	withoutEarly  = variant{"unanimous grace off, that is as long as the confirmed one", []string{"--unanimous-loss-grace-period=5s"}}
 	withoutShort  = variant{"confirmed grace off, that is as long as the others", []string{"--confirmed-loss-grace-period=45s"}}
 )
 
@@ -193,7 +194,7 @@ var groupShipped = Group{
 		}
 		limit := (confirmedGrace + deletionGrace + 2*time.Second).Seconds()
 		return Results{
-			rowCrash.Key:  {toRunning(shipped, seen.crashes, Limit{Median, 16.5}, Limit{Worst, 18})},
+			rowCrash.Key:  {toRunning(shipped, seen.crashes, Limit{Median, 12.5}, Limit{Worst, 14.5})},
 			rowSteps.Key:  stepMeasures(seen.crashes),
 			rowAttach.Key: {toAttached(shipped, seen.crashes, Limit{P99, 1.5})},
 			rowCut.Key:    cutMeasures(shipped, seen.cuts, Limit{Worst, limit}),
@@ -235,7 +236,7 @@ var groupNoGrace = Group{
 	},
 }
 
-// groupWithoutFast, groupWithoutTaints and groupWithoutShort are what single losses are compared with.
+// groupWithoutFast, groupWithoutTaints, groupWithoutEarly and groupWithoutShort are what single losses are compared with.
 var (
 	groupWithoutFast = Group{
 		Name: "single losses, fast detach off", Rows: []string{rowCrash.Key, rowAttach.Key}, Calm: true,
@@ -258,6 +259,13 @@ var (
 				cuts[i].Baseline = true
 			}
 			return Results{rowCrash.Key: {baseline(crash)}, rowCut.Key: cuts}, err
+		},
+	}
+	groupWithoutEarly = Group{
+		Name: "single losses, unanimous grace off", Rows: []string{rowCrash.Key}, Calm: true,
+		run: func(ctx context.Context, s Settings) (Results, error) {
+			seen, err := play{variant: withoutEarly, slug: "without-unanimous-grace", crashes: s.Runs}.run(ctx, s)
+			return Results{rowCrash.Key: {baseline(toRunning(withoutEarly, seen.crashes))}}, err
 		},
 	}
 	groupWithoutShort = Group{

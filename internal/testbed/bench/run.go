@@ -14,7 +14,7 @@ import (
 // Groups returns all groups: calm ones first, then those that need the machine for themselves.
 func Groups() []Group {
 	return []Group{
-		groupShipped, groupWithoutTaints, groupWithoutFast, groupLeader, groupNoGrace, groupWithoutShort,
+		groupShipped, groupWithoutTaints, groupWithoutFast, groupLeader, groupNoGrace, groupWithoutEarly, groupWithoutShort,
 		groupMass, groupStock, groupThousand, groupScale,
 	}
 }

@@ -269,7 +269,7 @@ func (c *auditedClient) Delete(ctx context.Context, o client.Object, opts ...cli
 		case pod.Labels[componentLabel] != "":
 			w.auditRecovery(&pod, silence, options)
 		default:
-			w.auditRemoval(basis, &pod, options)
+			w.auditRemoval(basis, &pod, silence, options)
 		}
 		return err
 	case *storagev1.VolumeAttachment:

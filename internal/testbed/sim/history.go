@@ -34,6 +34,8 @@ type World struct {
 	DryRun bool
 	// Crowd lets the controller take each act for one of many.
 	Crowd bool
+	// Patient lets the unanimous grace be as long as the confirmed one, which switches it off.
+	Patient bool
 	// Lag is how old the controller's cache is.
 	Lag time.Duration
 	// Detect is how long each node's DRBD takes to notice that a peer is gone.
@@ -342,6 +344,9 @@ func (h History) String() string {
 	}
 	if w.Crowd {
 		b.WriteString(", all in a crowd")
+	}
+	if w.Patient {
+		b.WriteString(", unanimous grace off")
 	}
 	fmt.Fprintf(&b, "; cache lags %s; LINSTOR notices after %s, replays after %s; DRBD notices after %v\n",
 		w.Lag, w.PingTimeout, w.Replay, w.Detect)

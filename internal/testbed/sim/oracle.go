@@ -31,6 +31,8 @@ const (
 	ruleIdentity = "a pod was deleted that was not the one decided on"
 	// ruleDemoted: a pod removed as Demoted did not have its volume open for the whole grace.
 	ruleDemoted = "a pod was deleted as Demoted although its volume was open a while ago"
+	// ruleEarly: a pod that is deleted before the confirmed grace has passed was lost to three networks.
+	ruleEarly = "a pod was deleted early although three networks did not agree"
 	// RuleFresh: what precedes a deletion is read at most 2 s before.
 	RuleFresh = "something was deleted without a fresh read"
 	// ruleUnknown: nothing is done on an unknown alone.
@@ -79,7 +81,7 @@ func (w *world) volumeNamed(name string) Volume {
 }
 
 // auditRemoval holds the deletion of a pod against the invariants.
-func (w *world) auditRemoval(b basis, pod *corev1.Pod, options *client.DeleteOptions) {
+func (w *world) auditRemoval(b basis, pod *corev1.Pod, silence time.Duration, options *client.DeleteOptions) {
 	node, reason := home(pod), b.reason
 	forced := options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0
 	what := fmt.Sprintf("pod %s on %s (%s, by force: %t)", pod.Name, node, reason, forced)
@@ -127,8 +129,44 @@ func (w *world) auditRemoval(b basis, pod *corev1.Pod, options *client.DeleteOpt
 	if !evidence {
 		w.violated(ruleUnknown, "%s", what)
 	}
+	if reason == failover.NodeUnreachable || reason == failover.QuorumLost {
+		w.auditEarly(b, pod, silence, what)
+	}
 	if reason == failover.Demoted && open < grace.KnownGrace && !w.switchedOff(node) {
 		w.violated(ruleDemoted, "%s: closed for %s", what, open)
+	}
+}
+
+// auditEarly holds a removal from a node that was denied for less than the confirmed grace against what three networks must have said: where
+// somebody has switched the node off there is no grace. What they say anew for less than MaxAge may have crossed the request.
+func (w *world) auditEarly(b basis, pod *corev1.Pod, silence time.Duration, what string) {
+	node := home(pod)
+	denied, missed := time.Duration(0), false
+	for _, v := range w.volumesOf(pod) {
+		w.mu.Lock()
+		since, known := w.denied[place{v.Resource(), node}]
+		w.mu.Unlock()
+		if !known || since.IsZero() {
+			return // who is connected is not lost by the clock, but by old words
+		}
+		denied = max(denied, time.Since(since))
+		for _, replica := range b.readings[v.Resource()].resource.Replicas {
+			missed = missed || replica.Node == node && replica.Online.Known && !replica.Online.Value
+		}
+	}
+	if denied == 0 || denied >= grace.ConfirmedGrace || w.switchedOff(node) {
+		return
+	}
+	w.count("removed early")
+	switch {
+	case w.history.World.Patient:
+		w.violated(ruleEarly, "%s: denied for %s, and the unanimous grace is off", what, denied)
+	case denied < grace.UnanimousGrace:
+		w.violated(ruleEarly, "%s: denied for %s", what, denied)
+	case !missed:
+		w.violated(ruleEarly, "%s: LINSTOR calls the node ONLINE", what)
+	case silence > failover.MaxAge && silence < failover.ForceSilence:
+		w.violated(ruleEarly, "%s: the node's Lease was renewed %s ago", what, silence)
 	}
 }
 

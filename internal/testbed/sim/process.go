@@ -44,7 +44,7 @@ const actorPrefix = "controller/"
 
 // grace are the grace periods and silences of all runs: those of a command line without options.
 var grace = failover.Settings{
-	ConfirmedGrace: 5 * time.Second, KnownGrace: 45 * time.Second, NewGrace: 45 * time.Second,
+	ConfirmedGrace: 5 * time.Second, UnanimousGrace: time.Second, KnownGrace: 45 * time.Second, NewGrace: 45 * time.Second,
 	KubeletSilence: 20 * time.Second, DeletionGrace: 10 * time.Second,
 }
 
@@ -59,6 +59,7 @@ type process struct {
 	view     *apimodel.View
 	kubelets *controllers.Kubelets
 	network  *gate
+	api      *auditedClient
 	freezer  freezer
 	log      logr.Logger
 	// begun is when it was started, synced since when it knows LINSTOR.
@@ -79,6 +80,8 @@ type process struct {
 	mu sync.Mutex
 	// apiAway is set while the process does not reach the API.
 	apiAway bool
+	// renewed is when it began the newest renewal of its Lease that the API has answered.
+	renewed time.Time
 	// again is what the reconcilers asked for last, by reconciler and key.
 	again map[string]time.Duration
 }
@@ -124,11 +127,15 @@ func (w *world) startProcess(name string) *process {
 		DryRun: w.history.World.DryRun, ReconcileInterval: 10 * time.Second, OperationsTimeout: 30 * time.Second, Concurrency: 3,
 		PauseDeployment: deployment, SkipNameValidation: true, ServerTime: servertime.New(),
 	}
+	if w.history.World.Patient {
+		p.config.Settings.UnanimousGrace = grace.ConfirmedGrace
+	}
+	p.config.Renewed = p.lastRenewed
 	if w.history.World.Crowd {
 		p.config.Few = -1
 	}
-	api := &auditedClient{Client: w.API.Client(actorPrefix + name), process: p}
-	p.assembly = controllers.Assemble(p.config, p.kubelets, api, p.view, api, &recorder{world: w, process: p})
+	p.api = &auditedClient{Client: w.API.Client(actorPrefix + name), process: p}
+	p.assembly = controllers.Assemble(p.config, p.kubelets, p.api, p.view, p.api, &recorder{world: w, process: p})
 	p.tasks.Go(func() { _ = p.feed.Start(p.ctx) })
 	p.tasks.Go(func() { _ = p.assembly.Vigil().Start(p.ctx) })
 	p.tasks.Go(func() { _ = p.assembly.Burial().Start(p.ctx) })
@@ -145,6 +152,7 @@ func (p *process) leads() {
 	default:
 		close(p.elected)
 	}
+	p.tasks.Go(func() { p.renew(ctx) })
 	p.run(ctx, "failover", p.assembly.Failover(), p.volumes(p.assembly.Doorbell()), p.assembly.Silence())
 	if p.world.history.recovers() {
 		p.tasks.Go(func() { _ = p.assembly.Recovery().Start(logr.NewContext(ctx, p.log)) })
@@ -157,6 +165,37 @@ func (p *process) leads() {
 func (p *process) resigns() {
 	p.lead()
 	p.leading = time.Time{}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.renewed = time.Time{}
+}
+
+// retryPeriod is how often a leader renews its Lease.
+const retryPeriod = 2 * time.Second
+
+// renew lets the process renew its Lease while it leads. That is a request like any other, which changes nothing that a history is about.
+func (p *process) renew(ctx context.Context) {
+	own := client.ObjectKey{Namespace: controllers.LeaseNamespace, Name: p.world.kube(p.world.history.World.Nodes[0])}
+	for {
+		began := time.Now()
+		if err := p.api.Get(ctx, own, &coordinationv1.Lease{}); err == nil && ctx.Err() == nil {
+			p.mu.Lock()
+			p.renewed = began
+			p.mu.Unlock()
+		}
+		select {
+		case <-time.After(retryPeriod):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// lastRenewed is when the process began the newest renewal of its Lease that the API has answered; zero while it does not lead.
+func (p *process) lastRenewed() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.renewed
 }
 
 // stops ends the process.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
 )
 
 // observe notes what happens in the API.
@@ -71,10 +72,31 @@ func (w *world) observeStorage(resource, node string) {
 		w.closed[at] = time.Now()
 	}
 	w.mu.Unlock()
+	w.observeDenials(resource)
 	if w.trace {
 		w.note(fmt.Sprintf("drbd %s on %s: %s, may promote %t, score %d, open %d+%d, %v, disk %s, quorum %t, io %s, can write %t",
 			resource, node, state.Role, state.MayPromote, state.Score, state.Open, state.OpenReadOnly, state.Connections,
 			state.DiskState, state.HasQuorum, state.IO, w.DRBD.CanWrite(resource, node)))
+	}
+}
+
+// observeDenials notes who is connected to whom.
+func (w *world) observeDenials(resource string) {
+	connected := make(map[string]bool)
+	for _, state := range w.DRBD.Inspect(resource) {
+		for peer, connection := range state.Connections {
+			connected[peer] = connected[peer] || connection == drbd.Connected
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for node, connected := range connected {
+		at := place{resource, node}
+		if since, known := w.denied[at]; connected {
+			w.denied[at] = time.Time{}
+		} else if !known || since.IsZero() {
+			w.denied[at] = time.Now()
+		}
 	}
 }
 

@@ -1,0 +1,180 @@
+package controllers
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// elected is a scene whose controller stands for election, and is elected.
+func elected(t *testing.T, tell func(w *world, p *process)) {
+	t.Helper()
+	inWorld(t, virtual.Options{}, func(w *world) {
+		cfg := defaults()
+		p := w.startProcess("one", cfg)
+		leads := p.stands(cfg)
+		<-leads
+		w.volume("db")
+		w.workload("db", selected)
+		w.pass(3 * time.Minute)
+		w.wantRunning("db-0", nodeA)
+		tell(w, p)
+	})
+}
+
+// silentFor lets time pass until A's Lease has been silent for so long.
+func (w *world) silentFor(p *process, node string, d time.Duration) {
+	w.Helper()
+	w.until(20*time.Second, "the Lease is that old", func() bool {
+		silence := p.kubelets.Node(node).LeaseSilence
+		return silence >= d && silence < d+time.Second
+	})
+}
+
+// crashAfter crashes A when its Lease was renewed so long ago, and returns how long after B may be promoted its pod is deleted.
+func (w *world) crashAfter(p *process, renewed time.Duration) time.Duration {
+	w.Helper()
+	w.silentFor(p, nodeA, renewed)
+	w.Crash(nodeA)
+	w.survivorReady("db")
+	return w.untilRemoved(30*time.Second, "db-0")
+}
+
+func TestALossThatThreeNetworksAgreeOn(t *testing.T) {
+	const step = 200 * time.Millisecond // until looks that often
+	t.Run("is moved a second after DRBD has noticed it", func(t *testing.T) {
+		elected(t, func(w *world, p *process) {
+			if removed := w.crashAfter(p, 5*time.Second); removed < time.Second-step || removed > 1500*time.Millisecond {
+				t.Errorf("the pod was removed %s after B could be promoted, want a second", removed)
+			}
+			w.until(5*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+			if got := len(w.removed("db-0")); got != 1 {
+				t.Errorf("pod deleted %d times, want once", got)
+			}
+		})
+	})
+	t.Run("waits until A's Lease is silent for long enough", func(t *testing.T) {
+		elected(t, func(w *world, p *process) {
+			w.crashAfter(p, 0)
+			if silence := p.kubelets.Node(nodeA).LeaseSilence; silence < 12*time.Second || silence > 13*time.Second {
+				t.Errorf("the pod was removed when the Lease was silent for %s, want twelve seconds", silence)
+			}
+		})
+	})
+	t.Run("waits for the confirmed grace where the Lease of the election was not renewed since A's fell due", func(t *testing.T) {
+		cfg := defaults()
+		cfg.Renewed = func() time.Time { return time.Now().Add(-10 * time.Second) }
+		sceneWith(t, virtual.Options{}, cfg, func(w *world, p *process) {
+			if removed := w.crashAfter(p, 5*time.Second); removed < 5*time.Second-step {
+				t.Errorf("the pod was removed %s after B could be promoted, want five seconds", removed)
+			}
+		})
+	})
+	for name, disagrees := range map[string]func(w *world, p *process){
+		"A's Lease cannot be read": func(w *world, _ *process) {
+			w.API.Fail(func(r apimodel.Request) error {
+				if r.Kind == "Lease" && r.Verb == apimodel.VerbGet && r.Name == nodeA {
+					return errors.New("the server was unable to return a response in the time allotted")
+				}
+				return nil
+			})
+		},
+		"the API server takes long to answer what A's Lease is": func(w *world, _ *process) {
+			w.API.Delay(func(r apimodel.Request) time.Duration {
+				if r.Kind == "Lease" && r.Verb == apimodel.VerbGet && r.Name == nodeA {
+					return 3 * time.Second
+				}
+				return 0
+			})
+		},
+	} {
+		t.Run("waits for the confirmed grace where "+name, func(t *testing.T) {
+			elected(t, func(w *world, p *process) {
+				w.silentFor(p, nodeA, 5*time.Second)
+				w.Crash(nodeA)
+				w.pass(5200 * time.Millisecond) // A's renewal falls due
+				disagrees(w, p)
+				w.survivorReady("db")
+				if removed := w.untilRemoved(30*time.Second, "db-0"); removed < 5*time.Second-step {
+					t.Errorf("the pod was removed %s after B could be promoted, want five seconds", removed)
+				}
+			})
+		})
+	}
+}
+
+// A Lease that is read past the cache shows whether its kubelet is silent.
+func TestALeaseIsReadPastTheCache(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := NewKubelets(clock.RealClock{}, nil)
+		for _, node := range []string{nodeA, nodeB, nodeT} {
+			k.ObserveLease(lease(node, 1))
+		}
+		<-time.After(13 * time.Second)
+		for _, node := range []string{nodeB, nodeT} {
+			k.ObserveLease(lease(node, 2))
+		}
+		if read := k.Node(nodeA).LeaseRead; !read.IsZero() {
+			t.Errorf("nobody has read it, and yet it was at %s", read)
+		}
+		asked := time.Now()
+		<-time.After(time.Second)
+		k.confirm(lease(nodeA, 1), asked)
+		if a := k.Node(nodeA); !a.LeaseRead.Equal(asked) || a.LeaseSilence != 14*time.Second {
+			t.Errorf("the same renewal was read at %s, silent for %s, want %s and 14s", a.LeaseRead, a.LeaseSilence, asked)
+		}
+		k.confirm(lease(nodeA, 1), asked.Add(-time.Second))
+		if read := k.Node(nodeA).LeaseRead; !read.Equal(asked) {
+			t.Errorf("an answer that comes late makes the reading that of %s, want %s", read, asked)
+		}
+		k.confirm(lease(nodeA, 2), time.Now())
+		if a := k.Node(nodeA); !a.LeaseRead.IsZero() || a.LeaseSilence != 0 {
+			t.Errorf("a renewal that the cache has not seen leaves it silent for %s, read at %s", a.LeaseSilence, a.LeaseRead)
+		}
+	})
+}
+
+// In none of these stories are three networks silent for long enough.
+func TestWhatThreeNetworksDoNotAgreeOn(t *testing.T) {
+	for name, happens := range map[string]func(w *world){
+		"a node that is frozen for six seconds": func(w *world) {
+			for range 10 {
+				w.Freeze(nodeA)
+				w.DRBD.Isolate(nodeA)
+				w.pass(6 * time.Second)
+				w.Thaw(nodeA)
+				w.DRBD.Rejoin(nodeA)
+				w.pass(33 * time.Second)
+			}
+		},
+		"links that flap five times for three seconds": func(w *world) {
+			for range 5 {
+				w.DRBD.Isolate(nodeA)
+				w.pass(3 * time.Second)
+				w.DRBD.Rejoin(nodeA)
+				w.pass(3 * time.Second)
+			}
+		},
+		"a LINSTOR that restarts": func(w *world) {
+			w.Linstor.Restart()
+			w.pass(time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			elected(t, func(w *world, _ *process) {
+				pod := w.pod("db-0")
+				happens(w)
+				w.pass(time.Minute)
+				w.wantStill(pod)
+				w.wantUntouched()
+			})
+		})
+	}
+}
