@@ -65,7 +65,9 @@ func installation(f Facts) []Finding {
 	if len(f.Denied) > 0 {
 		finding := Finding{
 			Severity: Error, Code: MissingPermission, Message: "the controller lacks permissions",
-			Remedy: "apply the roles of deploy/all.yaml again",
+			Remedy: "apply the roles of deploy/all.yaml again, and let nobody else write roles of these names",
+			// The command prints the first ones only.
+			Objects: slices.Clone(f.RolesAtFault),
 		}
 		for _, p := range f.Denied {
 			finding.Objects = append(finding.Objects, p.String())

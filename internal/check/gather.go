@@ -19,6 +19,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/permissions"
 )
 
 // sources is where the facts come from.
@@ -57,9 +58,10 @@ func (s sources) gather(ctx context.Context, c commandLine) (Facts, error) {
 	if s.own {
 		account = ""
 	}
-	if facts.Denied, err = deniedPermissions(ctx, s.api, account, requiredPermissions(c.controller.Namespace)); err != nil {
+	if facts.Denied, err = permissions.Denied(ctx, s.api, account, permissions.Required(c.controller.Namespace, d.options)); err != nil {
 		facts.PermissionsError = err.Error()
 	}
+	facts.RolesAtFault = rolesAtFault(ctx, s.api, d.account, facts.Denied)
 	if err := s.readCluster(ctx, d, &facts); err != nil {
 		facts.KubernetesError = err.Error()
 	}
