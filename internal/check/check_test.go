@@ -13,6 +13,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
@@ -285,6 +286,28 @@ func complaints() map[string]complaint {
 		"nobody tells the permissions": {
 			provoke: func(b *bench) { b.unanswered = errors.New("reviews are forbidden") }, status: StatusProtected,
 			says: []string{"INFO PermissionsUnknown: could not tell what the controller may do", "reviews are forbidden", "kubectl exec"},
+		},
+		"somebody else has set the taint of lost storage": {
+			provoke: func(b *bench) {
+				var node corev1.Node
+				b.must(b.Client().Get(b.ctx, client.ObjectKey{Name: nodeB}, &node))
+				node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: controllers.TaintLostQuorum, Effect: corev1.TaintEffectNoSchedule})
+				b.must(b.Client().Update(b.ctx, &node))
+				b.pass(time.Second)
+			}, status: StatusProtected,
+			says: []string{
+				"WARNING ForeignTaint", "- node-b", "Remedy: once the storage of the node is well: kubectl taint node NODE drbd.linbit.com/lost-quorum-",
+			},
+		},
+		"the controller has set the taint of lost storage": {
+			provoke: func(b *bench) {
+				var node corev1.Node
+				b.must(b.Client().Get(b.ctx, client.ObjectKey{Name: nodeB}, &node))
+				node.Annotations = map[string]string{controllers.AnnotationKeepAway: "{}"}
+				node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: controllers.TaintLostQuorum, Effect: corev1.TaintEffectNoSchedule})
+				b.must(b.Client().Update(b.ctx, &node))
+				b.pass(time.Second)
+			}, status: StatusProtected, says: []string{"Protected 5s"}, silent: []string{"ForeignTaint"},
 		},
 		"LINSTOR is away": {
 			provoke: func(b *bench) { b.Linstor.Stop() }, status: StatusUnknown,

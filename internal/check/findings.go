@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
@@ -80,6 +81,11 @@ func installation(f Facts) []Finding {
 			Remedy: "run the check inside of the controller's pod, by kubectl exec",
 		})
 	}
+	all = append(all, withObjects(Finding{
+		Severity: Warning, Code: ForeignTaint, Objects: f.ForeignTaints,
+		Message: "somebody else has set the taint " + controllers.TaintLostQuorum + ", which this controller never takes off: no new pod is placed there",
+		Remedy:  "once the storage of the node is well: kubectl taint node NODE " + controllers.TaintLostQuorum + "-",
+	})...)
 	if len(f.Agents) > 0 {
 		all = append(all, Finding{
 			Severity: Warning, Code: NodeAgent, Objects: f.Agents,

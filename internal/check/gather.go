@@ -78,6 +78,9 @@ func (s sources) readCluster(ctx context.Context, d deployment, facts *Facts) er
 	if facts.Agents, err = agents(ctx, reader); err != nil {
 		return err
 	}
+	if facts.ForeignTaints, err = foreignTaints(ctx, reader); err != nil {
+		return err
+	}
 	memory := linstor.NewStore()
 	feed := linstor.NewFeed(s.linstor, memory, logr.Discard(), linstor.Options{Metrics: linstor.NewMetrics()})
 	survey := controllers.NewSurvey(controllers.Config{
@@ -201,6 +204,24 @@ func agents(ctx context.Context, reader client.Reader) ([]string, error) {
 		}
 	}
 	return slices.Sorted(maps.Keys(found)), nil
+}
+
+// foreignTaints returns the nodes that have the taint of lost storage without the mark that the controller leaves beside it. The
+// controller never takes off such a taint.
+func foreignTaints(ctx context.Context, reader client.Reader) ([]string, error) {
+	var nodes corev1.NodeList
+	if err := reader.List(ctx, &nodes); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	var found []string
+	for i := range nodes.Items {
+		_, ours := nodes.Items[i].Annotations[controllers.AnnotationKeepAway]
+		if !ours && slices.ContainsFunc(nodes.Items[i].Spec.Taints, func(t corev1.Taint) bool { return t.Key == controllers.TaintLostQuorum }) {
+			found = append(found, nodes.Items[i].Name)
+		}
+	}
+	slices.Sort(found)
+	return found, nil
 }
 
 // imageName returns the last part of an image's repository.
