@@ -152,7 +152,7 @@ PLATFORMS      ?= linux/amd64,linux/arm64
 
 # The tools are Go modules too: they are built when first used, which takes some minutes for the linter.
 TOOL           := go tool -modfile=$(CURDIR)/internal/tools/go.mod
-CONTROLLER_GEN  = $(TOOL) controller-gen rbac:roleName=ha-controller paths=. paths=./controllers/...
+CONTROLLER_GEN  = $(TOOL) controller-gen rbac:roleName=piraeus-ha-controller-manager paths=. paths=./controllers/...
 # Kustomize drops comments, so that what a user must read is put in front; and IMG replaces the image that config/ names.
 ALL_YAML        = { cat config/default/header.txt && $(TOOL) kustomize build config/default; } \
 	| sed 's|^\( *image: \)quay.io/piraeusdatastore/piraeus-ha-controller:.*|\1$(IMG)|'

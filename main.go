@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -39,6 +40,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	failovermetrics "github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/permissions"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/processors"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/version"
@@ -116,16 +118,28 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err := controllers.SetUp(ctx, mgr, cfg); err != nil {
 		return err
 	}
-	if _, set := os.LookupEnv("GOMAXPROCS"); !set {
-		if err := mgr.Add(processors.Standby{Elected: mgr.Elected()}); err != nil {
-			return fmt.Errorf("adding the limit of processors: %w", err)
-		}
-	}
-	if err := addProbes(mgr); err != nil {
+	monitor := permissions.NewMonitor(mgr.GetClient(), permissions.Required(leaderelection.Namespace(opts), opts),
+		cfg.Metrics.MissingPermissions, log.WithName("permissions"))
+	if err := limitProcessors(mgr); err != nil {
 		return err
 	}
+	if err := addProbes(mgr, monitor); err != nil {
+		return err
+	}
+	go monitor.Run(ctx) // the manager would not start it where what it caches may not be listed
 	log.Info("Starting", "version", version.String(), "attacher", opts.AttacherName, "podLabelSelector", opts.PodLabelSelector)
 	return mgr.Start(ctx)
+}
+
+// limitProcessors lets a replica that does not lead use few processors, unless the environment says how many.
+func limitProcessors(mgr ctrl.Manager) error {
+	if _, set := os.LookupEnv("GOMAXPROCS"); set {
+		return nil
+	}
+	if err := mgr.Add(processors.Standby{Elected: mgr.Elected()}); err != nil {
+		return fmt.Errorf("adding the limit of processors: %w", err)
+	}
+	return nil
 }
 
 // linstorView is LINSTOR as the controllers see it: the store to look at, the feed to ask.
@@ -151,6 +165,7 @@ func newManager(opts options.Options, config *rest.Config, lease *leaderelection
 	utilruntime.Must(corev1.AddToScheme(scheme))
 	utilruntime.Must(storagev1.AddToScheme(scheme))
 	utilruntime.Must(coordinationv1.AddToScheme(scheme))
+	utilruntime.Must(authorizationv1.AddToScheme(scheme))
 	var lock resourcelock.Interface // a nil one, not one of a nil lease
 	if lease != nil {
 		lock = lease
@@ -191,7 +206,7 @@ func metricsOptions(opts options.Options) metricsserver.Options {
 	return result
 }
 
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update,namespace=ha-controller
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update,namespace=ha-controller,roleName=ha-controller
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
@@ -221,7 +236,7 @@ func controllerConfig(opts options.Options, view linstorView, serverTime *server
 }
 
 // addProbes serves /healthz, which says that the process is alive whatever LINSTOR does, and /readyz.
-func addProbes(mgr ctrl.Manager) error {
+func addProbes(mgr ctrl.Manager, monitor *permissions.Monitor) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding /healthz: %w", err)
 	}
@@ -235,6 +250,11 @@ func addProbes(mgr ctrl.Manager) error {
 	}
 	if err := mgr.AddReadyzCheck("cache", ready); err != nil {
 		return fmt.Errorf("adding /readyz: %w", err)
+	}
+	for name, check := range monitor.Checks() {
+		if err := mgr.AddReadyzCheck(name, check); err != nil {
+			return fmt.Errorf("adding %q to /readyz: %w", name, err)
+		}
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ func (h *haltSwitch) view(now time.Time) failover.View {
 	return view
 }
 
-// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get,namespace=ha-controller
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get,namespace=ha-controller,roleName=ha-controller
 
 // paused reads the annotation that pauses fail-over for all. What cannot be read counts as paused: whoever set the
 // annotation relies on it.

@@ -61,7 +61,7 @@ func NewKubelets(clock clock.PassiveClock, shutdownTaints []string) *Kubelets {
 	}
 }
 
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch,namespace=kube-node-lease
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch,namespace=kube-node-lease,roleName=ha-controller
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 
 // Follow keeps the memory up to date from the cache, on every replica.

@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/permissions"
 )
 
 const (
@@ -122,10 +124,10 @@ func TestObjects(t *testing.T) {
 		"ServiceAccount ha-controller/ha-controller",
 		"Role ha-controller/ha-controller",
 		"Role kube-node-lease/ha-controller",
-		"ClusterRole /ha-controller",
+		"ClusterRole /piraeus-ha-controller-manager",
 		"RoleBinding ha-controller/ha-controller",
 		"RoleBinding kube-node-lease/ha-controller",
-		"ClusterRoleBinding /ha-controller",
+		"ClusterRoleBinding /piraeus-ha-controller-manager",
 		"Deployment ha-controller/piraeus-ha-controller",
 		"PodDisruptionBudget ha-controller/piraeus-ha-controller",
 		"FlowSchema /piraeus-ha-controller",
@@ -166,7 +168,7 @@ func TestWhatAFailOverWritesHasAPriorityLevelOfItsOwn(t *testing.T) {
 		}
 	}
 
-	for _, role := range all.rules["ClusterRole /"+all.account.Name] {
+	for _, role := range all.rules["ClusterRole /"+permissions.ClusterRole] {
 		for _, right := range eachRight(role.Verbs, role.APIGroups, role.Resources) {
 			verb, resource, _ := strings.Cut(right, " ")
 			if (verb == "patch" || verb == "delete") && !slices.Contains(flows, right) && !strings.HasPrefix(resource, "events") {

@@ -13,6 +13,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
@@ -233,11 +234,45 @@ func complaints() map[string]complaint {
 		},
 		"a permission is missing": {
 			provoke: func(b *bench) {
-				b.denied = func(a authorizationv1.ResourceAttributes, _ string) bool {
-					return a.Resource == "nodes" && a.Subresource == "status" && a.Verb == "patch"
-				}
+				deny(b)
 			}, status: StatusUnprotected,
 			says: []string{"ERROR MissingPermission", "- patch nodes --subresource=status", "deploy/all.yaml", "could not do its work"},
+		},
+		"somebody has overwritten the roles": {
+			provoke: func(b *bench) {
+				deny(b)
+				b.roles = overwrittenRoles()
+			}, status: StatusUnprotected,
+			says: []string{
+				"ERROR MissingPermission",
+				`- ClusterRole piraeus-ha-controller-manager does not give them: its rules were last written by "some-operator" at ` +
+					"2026-02-03 04:05:06Z, owner LinstorCluster linstorcluster, label app.kubernetes.io/managed-by=some-operator",
+				`- ClusterRoleBinding piraeus-ha-controller-manager does not give them: its subjects were last written by "kubectl"`,
+				"- patch nodes --subresource=status",
+				"Remedy: apply the roles of deploy/all.yaml again, and let nobody else write roles of these names",
+			},
+		},
+		"the roles are those of the manifest, and yet a permission is missing": {
+			provoke: func(b *bench) {
+				deny(b)
+				b.roles = shippedClusterRoles()
+			}, status: StatusUnprotected, says: []string{"ERROR MissingPermission"}, silent: []string{"ClusterRole"},
+		},
+		"the roles have been deleted": {
+			provoke: func(b *bench) {
+				b.denied = func(authorizationv1.ResourceAttributes, string) bool { return true }
+			}, status: StatusUnprotected,
+			says: []string{
+				"ClusterRole piraeus-ha-controller-manager does not exist", "ClusterRoleBinding piraeus-ha-controller-manager does not exist",
+				"Role kube-node-lease/ha-controller does not exist", "RoleBinding ha-controller/ha-controller does not exist",
+			},
+		},
+		"a permission is missing, and the roles may not be read": {
+			provoke: func(b *bench) {
+				deny(b)
+				b.hidden = true
+			}, status: StatusUnprotected,
+			says: []string{"- who has changed the roles could not be read: run the check from outside of the cluster, by --kubeconfig"},
 		},
 		"a permission of the controller's account is missing, asked from outside": {
 			provoke: func(b *bench) {
@@ -251,6 +286,28 @@ func complaints() map[string]complaint {
 		"nobody tells the permissions": {
 			provoke: func(b *bench) { b.unanswered = errors.New("reviews are forbidden") }, status: StatusProtected,
 			says: []string{"INFO PermissionsUnknown: could not tell what the controller may do", "reviews are forbidden", "kubectl exec"},
+		},
+		"somebody else has set the taint of lost storage": {
+			provoke: func(b *bench) {
+				var node corev1.Node
+				b.must(b.Client().Get(b.ctx, client.ObjectKey{Name: nodeB}, &node))
+				node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: controllers.TaintLostQuorum, Effect: corev1.TaintEffectNoSchedule})
+				b.must(b.Client().Update(b.ctx, &node))
+				b.pass(time.Second)
+			}, status: StatusProtected,
+			says: []string{
+				"WARNING ForeignTaint", "- node-b", "Remedy: once the storage of the node is well: kubectl taint node NODE drbd.linbit.com/lost-quorum-",
+			},
+		},
+		"the controller has set the taint of lost storage": {
+			provoke: func(b *bench) {
+				var node corev1.Node
+				b.must(b.Client().Get(b.ctx, client.ObjectKey{Name: nodeB}, &node))
+				node.Annotations = map[string]string{controllers.AnnotationKeepAway: "{}"}
+				node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: controllers.TaintLostQuorum, Effect: corev1.TaintEffectNoSchedule})
+				b.must(b.Client().Update(b.ctx, &node))
+				b.pass(time.Second)
+			}, status: StatusProtected, says: []string{"Protected 5s"}, silent: []string{"ForeignTaint"},
 		},
 		"LINSTOR is away": {
 			provoke: func(b *bench) { b.Linstor.Stop() }, status: StatusUnknown,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +14,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -38,6 +41,9 @@ type bench struct {
 	*virtual.Cluster
 	ctx        context.Context //nolint:containedctx // of the bubble
 	deployment *appsv1.Deployment
+	// roles are the roles and bindings that there are, hidden those that may not be read.
+	roles  []client.Object
+	hidden bool
 	// denied tells which reviews the API server answers with no.
 	denied func(authorizationv1.ResourceAttributes, string) bool
 	// unanswered is the error of such a review.
@@ -183,6 +189,12 @@ func (b *bench) sources() sources {
 // api has the Deployment and answers reviews.
 func (b *bench) api() client.Client {
 	builder := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, deployment := o.(*appsv1.Deployment); b.hidden && !deployment {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "roles"}, key.Name, errors.New("not for you"))
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
 		Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
 			if b.unanswered != nil {
 				return b.unanswered
@@ -198,6 +210,7 @@ func (b *bench) api() client.Client {
 			return nil
 		},
 	})
+	builder = builder.WithObjects(b.roles...).WithReturnManagedFields()
 	if b.deployment != nil {
 		builder = builder.WithObjects(b.deployment)
 	}

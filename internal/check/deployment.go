@@ -13,6 +13,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/permissions"
 )
 
 const (
@@ -21,6 +22,9 @@ const (
 	// defaultAccount is the ServiceAccount of the shipped manifest.
 	defaultAccount = "ha-controller"
 )
+
+// shippedArguments are those of the shipped manifest that decide what the controller must be allowed to do.
+var shippedArguments = []string{"--leader-election=true"}
 
 // deployment is what the controller's Deployment says.
 type deployment struct {
@@ -32,10 +36,10 @@ type deployment struct {
 
 // readDeployment reads the controller's Deployment. Whatever cannot be known is as in the shipped manifest.
 func readDeployment(ctx context.Context, c client.Reader, name types.NamespacedName, overrides []string) (deployment, error) {
-	result := deployment{Controller: Controller{Name: name.String()}, account: accountUser(name.Namespace, defaultAccount)}
+	result := deployment{Controller: Controller{Name: name.String()}, account: permissions.AccountUser(name.Namespace, defaultAccount)}
 	var d appsv1.Deployment
 	err := c.Get(ctx, name, &d)
-	var args []string
+	args := shippedArguments
 	switch {
 	case apierrors.IsNotFound(err):
 		result.Missing = true
@@ -45,7 +49,7 @@ func readDeployment(ctx context.Context, c client.Reader, name types.NamespacedN
 		result.Available = d.Status.AvailableReplicas
 		args = arguments(d)
 		if account := d.Spec.Template.Spec.ServiceAccountName; account != "" {
-			result.account = accountUser(name.Namespace, account)
+			result.account = permissions.AccountUser(name.Namespace, account)
 		}
 		if value, ok := d.Annotations[controllers.AnnotationPause]; ok && value != "false" {
 			result.paused = "annotation " + controllers.AnnotationPause + " of Deployment " + name.String() + " pauses all fail-over"
@@ -55,7 +59,7 @@ func readDeployment(ctx context.Context, c client.Reader, name types.NamespacedN
 	if err != nil && len(args) > 0 {
 		// The controller refuses them as well, unless its release is another one.
 		result.Error = "its arguments are not understood: " + err.Error()
-		result.options, err = options.Parse(overrides)
+		result.options, err = options.Parse(slices.Concat(shippedArguments, overrides))
 	}
 	if result.options.PauseDeployment != name.Name {
 		result.paused = ""

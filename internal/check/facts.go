@@ -3,6 +3,7 @@ package check
 import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/permissions"
 )
 
 // Facts are everything a report is made of.
@@ -26,7 +27,11 @@ type Facts struct {
 	// Controller is what is known of the controller's Deployment.
 	Controller Controller
 	// Denied are the permissions that the controller lacks.
-	Denied []Permission
+	Denied []permissions.Permission
+	// ForeignTaints are the nodes with the controller's taint that somebody else has set.
+	ForeignTaints []string
+	// RolesAtFault tells of the shipped roles and bindings that do not give what is denied, and who has written them last.
+	RolesAtFault []string
 	// PermissionsError says why the permissions could not be found out; empty when they could.
 	PermissionsError string
 	// Agents are the DaemonSets, as "namespace/name", that run the controller of 1.x.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
@@ -65,7 +66,9 @@ func installation(f Facts) []Finding {
 	if len(f.Denied) > 0 {
 		finding := Finding{
 			Severity: Error, Code: MissingPermission, Message: "the controller lacks permissions",
-			Remedy: "apply the roles of deploy/all.yaml again",
+			Remedy: "apply the roles of deploy/all.yaml again, and let nobody else write roles of these names",
+			// The command prints the first ones only.
+			Objects: slices.Clone(f.RolesAtFault),
 		}
 		for _, p := range f.Denied {
 			finding.Objects = append(finding.Objects, p.String())
@@ -78,6 +81,11 @@ func installation(f Facts) []Finding {
 			Remedy: "run the check inside of the controller's pod, by kubectl exec",
 		})
 	}
+	all = append(all, withObjects(Finding{
+		Severity: Warning, Code: ForeignTaint, Objects: f.ForeignTaints,
+		Message: "somebody else has set the taint " + controllers.TaintLostQuorum + ", which this controller never takes off: no new pod is placed there",
+		Remedy:  "once the storage of the node is well: kubectl taint node NODE " + controllers.TaintLostQuorum + "-",
+	})...)
 	if len(f.Agents) > 0 {
 		all = append(all, Finding{
 			Severity: Warning, Code: NodeAgent, Objects: f.Agents,

@@ -19,6 +19,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/permissions"
 )
 
 // sources is where the facts come from.
@@ -57,9 +58,10 @@ func (s sources) gather(ctx context.Context, c commandLine) (Facts, error) {
 	if s.own {
 		account = ""
 	}
-	if facts.Denied, err = deniedPermissions(ctx, s.api, account, requiredPermissions(c.controller.Namespace)); err != nil {
+	if facts.Denied, err = permissions.Denied(ctx, s.api, account, permissions.Required(c.controller.Namespace, d.options)); err != nil {
 		facts.PermissionsError = err.Error()
 	}
+	facts.RolesAtFault = rolesAtFault(ctx, s.api, d.account, facts.Denied)
 	if err := s.readCluster(ctx, d, &facts); err != nil {
 		facts.KubernetesError = err.Error()
 	}
@@ -74,6 +76,9 @@ func (s sources) readCluster(ctx context.Context, d deployment, facts *Facts) er
 		return err
 	}
 	if facts.Agents, err = agents(ctx, reader); err != nil {
+		return err
+	}
+	if facts.ForeignTaints, err = foreignTaints(ctx, reader); err != nil {
 		return err
 	}
 	memory := linstor.NewStore()
@@ -199,6 +204,24 @@ func agents(ctx context.Context, reader client.Reader) ([]string, error) {
 		}
 	}
 	return slices.Sorted(maps.Keys(found)), nil
+}
+
+// foreignTaints returns the nodes that have the taint of lost storage without the mark that the controller leaves beside it. The
+// controller never takes off such a taint.
+func foreignTaints(ctx context.Context, reader client.Reader) ([]string, error) {
+	var nodes corev1.NodeList
+	if err := reader.List(ctx, &nodes); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	var found []string
+	for i := range nodes.Items {
+		_, ours := nodes.Items[i].Annotations[controllers.AnnotationKeepAway]
+		if !ours && slices.ContainsFunc(nodes.Items[i].Spec.Taints, func(t corev1.Taint) bool { return t.Key == controllers.TaintLostQuorum }) {
+			found = append(found, nodes.Items[i].Name)
+		}
+	}
+	slices.Sort(found)
+	return found, nil
 }
 
 // imageName returns the last part of an image's repository.

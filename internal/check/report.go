@@ -102,6 +102,8 @@ const (
 	DRBDOption Code = "DRBDOption"
 	// NodeAgent : the high availability controller of 1.x, an agent on every node, runs beside this one.
 	NodeAgent Code = "NodeAgent"
+	// ForeignTaint : a node has the taint of lost storage that this controller has not set.
+	ForeignTaint Code = "ForeignTaint"
 	// NoVolume : a selected pod uses no volume of the driver, so that it is never moved.
 	NoVolume Code = "NoVolume"
 )
@@ -110,7 +112,7 @@ const (
 func Codes() []Code {
 	return []Code{
 		KubernetesUnreadable, LinstorUnreachable, ControllerNotRunning, ControllerUnknown, MissingPermission, PermissionsUnknown,
-		TooFewReplicas, NoTieBreaker, QuorumOnController, WithoutQuorum, DRBDOption, NodeAgent, NoVolume,
+		TooFewReplicas, NoTieBreaker, QuorumOnController, WithoutQuorum, DRBDOption, NodeAgent, ForeignTaint, NoVolume,
 	}
 }
 

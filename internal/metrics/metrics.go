@@ -38,6 +38,7 @@ type Metrics struct {
 	unprotected *prometheus.GaugeVec
 	recovered   prometheus.Counter
 	latency     prometheus.Histogram
+	permissions prometheus.Gauge
 }
 
 // New returns metrics of which all known label values start at 0, so that rates see the first increment.
@@ -86,6 +87,10 @@ func New() *Metrics {
 		Help:    "Time from the arrival of an event of LINSTOR that changed something to the first decision that knew of it. Replicas that do not lead take their time.",
 		Buckets: []float64{.001, .0025, .005, .01, .02, .03, .04, .05, .075, .1, .25, .5, 1, 2.5, 5, 10},
 	})
+	m.permissions = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "missing_permissions",
+		Help: "Permissions that the controller lacks, by its last question to the API server; NaN while that is not known.",
+	})
 	for _, reason := range []failover.Reason{
 		failover.QuorumLost, failover.NodeUnreachable, failover.ForcedIOErrors, failover.Demoted, failover.ReplicaGone,
 	} {
@@ -106,7 +111,7 @@ func New() *Metrics {
 
 // Collectors returns everything to register.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.failovers, m.pods, m.attachments, m.blocked, m.stages, m.taints, m.guard, m.unprotected, m.recovered, m.latency}
+	return []prometheus.Collector{m.failovers, m.pods, m.attachments, m.blocked, m.stages, m.taints, m.guard, m.unprotected, m.recovered, m.latency, m.permissions}
 }
 
 // FailoverBegun counts a fail-over.
@@ -145,6 +150,9 @@ func (m *Metrics) Guard(closed bool) {
 		m.guard.Set(0)
 	}
 }
+
+// MissingPermissions shows how many permissions the controller lacks; NaN where that is not known.
+func (m *Metrics) MissingPermissions(n float64) { m.permissions.Set(n) }
 
 // Unprotected shows how many pods are unprotected for which reason; a reason that is not given has none.
 func (m *Metrics) Unprotected(pods map[failover.Reason]int) {

@@ -15,6 +15,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/check"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/permissions"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bedtest"
 )
@@ -138,7 +139,7 @@ func barePod(s *bedtest.Scenario, name, image string) *corev1.Pod {
 // withoutPermission takes a permission, the only verb of its rule, from the controller for as long as f runs.
 func withoutPermission(s *bedtest.Scenario, resource, verb string, f func()) {
 	role := &rbacv1.ClusterRole{}
-	s.Must(s.Client.Get(s.Ctx, client.ObjectKey{Name: "ha-controller"}, role))
+	s.Must(s.Client.Get(s.Ctx, client.ObjectKey{Name: permissions.ClusterRole}, role))
 	before := role.DeepCopy()
 	role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
 		return slices.Contains(rule.Resources, resource) && slices.Equal(rule.Verbs, []string{verb})

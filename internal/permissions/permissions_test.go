@@ -1,4 +1,4 @@
-package check
+package permissions
 
 import (
 	"bytes"
@@ -12,9 +12,11 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
 )
 
-// The roles are generated from the code that needs the permissions; the check must ask for neither more nor less.
+// The roles are generated from the code that needs the permissions; the controller and the check must ask for neither more nor less.
 func TestRequiredPermissionsAreThoseOfTheRoles(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("../../config/rbac/role.yaml")
@@ -30,6 +32,9 @@ func TestRequiredPermissionsAreThoseOfTheRoles(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
+		if want := map[bool]string{true: ClusterRole, false: Role}[role.Namespace == ""]; role.Name != want {
+			t.Errorf("the role of namespace %q is %s, want %s", role.Namespace, role.Name, want)
+		}
 		for _, rule := range role.Rules {
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
@@ -40,7 +45,9 @@ func TestRequiredPermissionsAreThoseOfTheRoles(t *testing.T) {
 			}
 		}
 	}
-	required := requiredPermissions("ha-controller")
+	opts := options.Default()
+	opts.LeaderElection = true // as in the shipped manifest
+	required := Required("ha-controller", opts)
 	for _, list := range [][]Permission{granted, required} {
 		slices.SortFunc(list, func(a, b Permission) int {
 			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Group, b.Group),
@@ -48,6 +55,6 @@ func TestRequiredPermissionsAreThoseOfTheRoles(t *testing.T) {
 		})
 	}
 	if diff := gocmp.Diff(granted, required); diff != "" {
-		t.Errorf("permissions (-role.yaml +check):\n%s", diff)
+		t.Errorf("permissions (-role.yaml +Required):\n%s", diff)
 	}
 }

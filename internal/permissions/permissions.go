@@ -1,4 +1,5 @@
-package check
+// Package permissions knows what the controller must be allowed to do, and asks the API server whether it is.
+package permissions
 
 import (
 	"context"
@@ -9,9 +10,18 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
+)
+
+const (
+	// ClusterRole is the name of the shipped ClusterRole and of its binding. "ha-controller", their name in earlier releases, is that
+	// of the Piraeus Operator's for the node agents of 1.x, which it applies by force every minute.
+	ClusterRole = "piraeus-ha-controller-manager"
+	// Role is the name of the shipped Roles and RoleBindings.
+	Role = "ha-controller"
 )
 
 // Permission is one verb on one resource.
@@ -38,15 +48,16 @@ func (p Permission) String() string {
 	return text
 }
 
-// required are the rules of the shipped roles.
+// required are the rules of the shipped roles, each with the options under which the controller does without it.
 var required = []struct {
 	own             bool   // in the controller's own namespace
 	namespace       string // in this one; neither means the whole cluster
 	group, resource string
 	verbs           []string
+	idle            func(options.Options) bool // nil where it is always needed
 }{
 	{resource: "nodes", verbs: []string{"get", "list", "patch", "watch"}},
-	{resource: "nodes/status", verbs: []string{"patch"}},
+	{resource: "nodes/status", verbs: []string{"patch"}, idle: func(o options.Options) bool { return !o.FastDetach }},
 	{resource: "pods", verbs: []string{"delete", "get", "list", "watch"}},
 	{resource: "pods/status", verbs: []string{"patch"}},
 	{resource: "persistentvolumes", verbs: []string{"list", "watch"}},
@@ -54,17 +65,29 @@ var required = []struct {
 	{group: "storage.k8s.io", resource: "csinodes", verbs: []string{"list", "watch"}},
 	{group: "storage.k8s.io", resource: "volumeattachments", verbs: []string{"delete", "get", "list", "patch", "watch"}},
 	{group: "events.k8s.io", resource: "events", verbs: []string{"create", "patch"}},
-	{group: "authentication.k8s.io", resource: "tokenreviews", verbs: []string{"create"}},
-	{group: "authorization.k8s.io", resource: "subjectaccessreviews", verbs: []string{"create"}},
-	{namespace: controllers.LeaseNamespace, group: "coordination.k8s.io", resource: "leases", verbs: []string{"get", "list", "watch"}},
-	{own: true, group: "coordination.k8s.io", resource: "leases", verbs: []string{"create", "get", "update"}},
-	{own: true, group: "apps", resource: "deployments", verbs: []string{"get"}},
+	{group: "authentication.k8s.io", resource: "tokenreviews", verbs: []string{"create"}, idle: openMetrics},
+	{group: "authorization.k8s.io", resource: "subjectaccessreviews", verbs: []string{"create"}, idle: openMetrics},
+	{namespace: corev1.NamespaceNodeLease, group: "coordination.k8s.io", resource: "leases", verbs: []string{"get", "list", "watch"}},
+	{
+		own: true, group: "coordination.k8s.io", resource: "leases", verbs: []string{"create", "get", "update"},
+		idle: func(o options.Options) bool { return !o.LeaderElection },
+	},
+	{
+		own: true, group: "apps", resource: "deployments", verbs: []string{"get"},
+		idle: func(o options.Options) bool { return o.PauseDeployment == "" },
+	},
 }
 
-// requiredPermissions returns everything the controller must be allowed to, where its own namespace is the given one.
-func requiredPermissions(own string) []Permission {
+// openMetrics tells whether nobody is asked who may read the metrics.
+func openMetrics(o options.Options) bool { return !o.MetricsSecure || o.MetricsBindAddress == "0" }
+
+// Required returns everything the controller must be allowed to with these options, where its own namespace is the given one.
+func Required(own string, opts options.Options) []Permission {
 	var all []Permission
 	for _, r := range required {
+		if r.idle != nil && r.idle(opts) {
+			continue
+		}
 		namespace := r.namespace
 		if r.own {
 			namespace = own
@@ -79,9 +102,9 @@ func requiredPermissions(own string) []Permission {
 // reviews is how many access reviews are asked for at a time.
 const reviews = 8
 
-// deniedPermissions asks the API server which of the permissions an account lacks; an empty account is that of the client.
-// Everybody may ask about themselves, and about others whoever may create subjectaccessreviews.
-func deniedPermissions(ctx context.Context, c client.Client, account string, wanted []Permission) ([]Permission, error) {
+// Denied asks the API server which of the permissions an account lacks; an empty account is that of the client.
+// The answer has the order of wanted; an error means that it is not known. Everybody may ask about themselves, and about others whoever may create subjectaccessreviews.
+func Denied(ctx context.Context, c client.Client, account string, wanted []Permission) ([]Permission, error) {
 	var mu sync.Mutex
 	var denied []Permission
 	tasks, ctx := errgroup.WithContext(ctx)
@@ -128,8 +151,8 @@ func allowed(ctx context.Context, c client.Client, account string, p Permission)
 
 const accountPrefix = "system:serviceaccount:"
 
-// accountUser returns the user name of a ServiceAccount.
-func accountUser(namespace, name string) string { return accountPrefix + namespace + ":" + name }
+// AccountUser returns the user name of a ServiceAccount.
+func AccountUser(namespace, name string) string { return accountPrefix + namespace + ":" + name }
 
 // accountGroups returns the groups that every ServiceAccount is a member of.
 func accountGroups(user string) []string {

@@ -1,0 +1,216 @@
+package permissions
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
+)
+
+// world answers the questions of a monitor, and has what it shows and logs.
+type world struct {
+	*testing.T
+	monitor *Monitor
+	// denied are the permissions that the API server denies, as "verb resource"; refused is its answer to every question otherwise.
+	denied  []string
+	refused error
+	shown   float64
+	logged  []string
+}
+
+// inWorld starts a monitor in a world after before, and runs the test in which time does not pass by itself.
+func inWorld(t *testing.T, before, test func(*world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{T: t}
+		answer := func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+			review, ok := o.(*authorizationv1.SelfSubjectAccessReview)
+			if !ok {
+				return errors.New("no question about oneself")
+			}
+			a := review.Spec.ResourceAttributes
+			review.Status.Allowed = !slices.Contains(w.denied, a.Verb+" "+a.Resource)
+			return w.refused
+		}
+		api := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{Create: answer}).Build()
+		log := funcr.New(func(_, line string) { w.logged = append(w.logged, line) }, funcr.Options{})
+		w.monitor = NewMonitor(api, Required("ha-controller", options.Default()), func(n float64) { w.shown = n }, log)
+		before(w)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); w.monitor.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		synctest.Wait()
+		test(w)
+	})
+}
+
+func (w *world) pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// unmet returns the names of the conditions of being ready that are not met.
+func (w *world) unmet() []string {
+	var names []string
+	for name, check := range w.monitor.Checks() {
+		if check(nil) != nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// is compares what the monitor says: unmet conditions, the number that it shows, and the lines that it has logged since the last time.
+func (w *world) is(unmet []string, shown float64, lines ...string) {
+	w.Helper()
+	if diff := cmp.Diff(unmet, w.unmet()); diff != "" {
+		w.Errorf("conditions that are not met (-want +got):\n%s", diff)
+	}
+	if w.shown != shown && !(math.IsNaN(w.shown) && math.IsNaN(shown)) {
+		w.Errorf("it shows %v missing permissions, want %v", w.shown, shown)
+	}
+	if len(w.logged) != len(lines) {
+		w.Fatalf("it logs %q, want lines with %q", w.logged, lines)
+	}
+	for i, part := range lines {
+		if !strings.Contains(w.logged[i], part) {
+			w.Errorf("it logs %q, want a line with %q", w.logged[i], part)
+		}
+	}
+	w.logged = nil
+}
+
+// deny takes permissions away.
+func deny(permissions ...string) func(*world) { return func(w *world) { w.denied = permissions } }
+
+func TestAControllerWithAllPermissionsIsReadyAndSaysNothing(t *testing.T) {
+	t.Parallel()
+	inWorld(t, deny(), func(w *world) {
+		w.is(nil, 0)
+		w.pass(time.Hour)
+		w.is(nil, 0)
+	})
+}
+
+func TestAControllerThatLacksAPermissionAtItsStartIsReadyOnceItHasIt(t *testing.T) {
+	t.Parallel()
+	inWorld(t, deny("patch nodes", "delete volumeattachments"), func(w *world) {
+		lacks := []string{"may delete volumeattachments.storage.k8s.io", "may patch nodes", "may patch nodes --subresource=status"}
+		w.is(lacks, 3, "patch nodes, patch nodes --subresource=status, delete volumeattachments.storage.k8s.io")
+		w.pass(9 * time.Minute)
+		w.is(lacks, 3) // it has been said
+		w.denied = nil
+		w.pass(startInterval)
+		w.is(nil, 0, "All permissions are there")
+	})
+}
+
+func TestPermissionsThatAreTakenAwayLaterAreTold(t *testing.T) {
+	t.Parallel()
+	inWorld(t, deny(), func(w *world) {
+		w.denied = []string{"list pods"}
+		w.pass(interval)
+		w.is(nil, 1, "list pods")
+		w.pass(interval - missingInterval)
+		w.is(nil, 1)
+		w.pass(missingInterval)
+		w.is(nil, 1, "list pods") // it lasts
+		w.denied = []string{"list pods", "watch pods"}
+		w.pass(missingInterval)
+		w.is(nil, 2, "list pods, watch pods")
+		w.denied = nil
+		w.pass(missingInterval)
+		w.is(nil, 0, "All permissions are there")
+	})
+}
+
+func TestAnAPIServerThatIsAwayTellsNothing(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) { w.refused = errors.New("connection refused") }, func(w *world) {
+		w.is([]string{"permissions"}, math.NaN(), "connection refused")
+		w.refused = nil
+		w.pass(startInterval)
+		w.is(nil, 0, "All permissions are there")
+		w.refused = errors.New("connection refused")
+		w.pass(interval)
+		w.is(nil, math.NaN(), "connection refused")
+	})
+}
+
+func TestWhoMayNotAskIsReadyAndSaysSo(t *testing.T) {
+	t.Parallel()
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "selfsubjectaccessreviews"}, "", errors.New("not for you"))
+	inWorld(t, func(w *world) { w.refused = forbidden }, func(w *world) {
+		w.is(nil, math.NaN(), "not for you")
+	})
+}
+
+func TestBeforeTheFirstAnswerItIsNotReady(t *testing.T) {
+	t.Parallel()
+	m := NewMonitor(nil, nil, func(float64) {}, funcr.New(func(string, string) {}, funcr.Options{}))
+	if err := m.Checks()["permissions"](nil); !errors.Is(err, errUntold) {
+		t.Errorf("ready with %v before the first answer", err)
+	}
+}
+
+func TestWhatOptionsSwitchOffIsNotAskedFor(t *testing.T) {
+	t.Parallel()
+	shipped := options.Default()
+	shipped.LeaderElection = true
+	for name, c := range map[string]struct {
+		change  func(*options.Options)
+		dropped []string
+	}{
+		"one replica that elects nobody": {
+			func(o *options.Options) { o.LeaderElection = false },
+			[]string{
+				"create leases.coordination.k8s.io --namespace=own", "get leases.coordination.k8s.io --namespace=own",
+				"update leases.coordination.k8s.io --namespace=own",
+			},
+		},
+		"a slow detach": {func(o *options.Options) { o.FastDetach = false }, []string{"patch nodes --subresource=status"}},
+		"no pause":      {func(o *options.Options) { o.PauseDeployment = "" }, []string{"get deployments.apps --namespace=own"}},
+		"metrics for this host": {
+			func(o *options.Options) { o.MetricsSecure = false },
+			[]string{"create tokenreviews.authentication.k8s.io", "create subjectaccessreviews.authorization.k8s.io"},
+		},
+		"no metrics": {
+			func(o *options.Options) { o.MetricsBindAddress = "0" },
+			[]string{"create tokenreviews.authentication.k8s.io", "create subjectaccessreviews.authorization.k8s.io"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			opts := shipped
+			c.change(&opts)
+			rest := Required("own", opts)
+			var dropped []string
+			for _, p := range Required("own", shipped) {
+				if !slices.Contains(rest, p) {
+					dropped = append(dropped, p.String())
+				}
+			}
+			if diff := cmp.Diff(c.dropped, dropped); diff != "" {
+				t.Errorf("what is not asked for (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
