@@ -251,3 +251,27 @@ func TestAnAttachmentWithoutPods(t *testing.T) {
 		}
 	})
 }
+
+// The workload has started while its node did not reach the tie-breaker, and that was the last time that anybody read the volume: nothing
+// could be lost since. All that the tie-breaker says after the crash it said then too.
+func TestANodeCrashesSoonAfterItHasFoundTheTieBreaker(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		p := w.startProcess("one", defaults())
+		p.leads(defaults())
+		w.volume("db")
+		w.pass(time.Minute + 500*time.Millisecond)
+		w.DRBD.SetDetectionDelay(0)
+		w.DRBD.CutLink(nodeA, nodeT)
+		w.pass(2 * time.Second)
+		w.workload("db", selected)
+		w.pass(10 * time.Second)
+		w.wantRunning("db-0", nodeA)
+		w.DRBD.HealLink(nodeA, nodeT)
+		w.pass(10 * time.Second)
+		w.wantUntouched()
+		w.Crash(nodeA)
+		if removed := w.untilRemoved(time.Minute, "db-0"); removed > 17*time.Second {
+			t.Errorf("the pod was removed %s after the crash", removed)
+		}
+	})
+}

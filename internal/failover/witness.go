@@ -15,7 +15,7 @@ func survivorOf(r Resource, node string) (since time.Time, ok bool) {
 			continue
 		}
 		agreed, contradicted := hearPeers(r, replica, node)
-		if contradicted || isWithoutQuorum(r, replica) {
+		if contradicted || isWithoutQuorum(r, replica, node) {
 			continue
 		}
 		s := latest(replica.MayPromote.Since, replica.Online.Since, agreed)
@@ -35,12 +35,14 @@ func (a Replica) outdates(peer Replica) bool {
 }
 
 // isWithoutQuorum tells whether a replica that may be promoted has no majority with it by its own connections. It runs without quorum
-// then, whatever LINSTOR shows, and its word says nothing of whether A can write.
-func isWithoutQuorum(r Resource, survivor Replica) bool {
+// then, whatever LINSTOR shows, and its word says nothing of whether A can write. A counts only where the replica says that it is
+// connected to it: who would take over from A can not rest on A's vote unseen. Where node is empty there is no A.
+func isWithoutQuorum(r Resource, survivor Replica, node string) bool {
 	var votes votes // held: by the survivor, with whom it is not known to have lost
 	for _, peer := range r.Replicas {
 		there := survivor.Connections[peer.Node]
-		votes.add(peer, peer.Node == survivor.Node || !there.Known || there.Value || peer.Diskless && survivor.Diskless)
+		unseen := !there.Known && peer.Node != node
+		votes.add(peer, peer.Node == survivor.Node || unseen || there.is(true) || peer.Diskless && survivor.Diskless)
 	}
 	return !votes.couldHoldQuorum()
 }
@@ -48,7 +50,7 @@ func isWithoutQuorum(r Resource, survivor Replica) bool {
 // runsWithoutQuorum names a node that says R may be promoted there although it cannot have quorum; empty where none does.
 func runsWithoutQuorum(r Resource, node string) string {
 	for _, replica := range r.Replicas {
-		if replica.Node != node && survives(replica) && isWithoutQuorum(r, replica) {
+		if replica.Node != node && survives(replica) && isWithoutQuorum(r, replica, "") {
 			return replica.Node
 		}
 	}
@@ -60,7 +62,7 @@ func runsWithoutQuorum(r Resource, node string) string {
 func WithoutQuorum(r Resource) []string {
 	var nodes []string
 	for _, replica := range r.Replicas {
-		if survives(replica) && isWithoutQuorum(r, replica) {
+		if survives(replica) && isWithoutQuorum(r, replica, "") {
 			nodes = append(nodes, replica.Node)
 		}
 	}

@@ -103,6 +103,14 @@ func TestSurvivorOf(t *testing.T) {
 	cases["A makes no quorum for who would take over from it"] = survivorCase{
 		edit: edited(threeDisks, deniedByT, joined(nodeB, nodeC, false), at(nodeB, func(r *Replica) { delete(r.Connections, nodeA) })),
 	}
+	onlyDiskOnA := at(nodeB, func(r *Replica) { r.Diskless, r.Connections = true, maps.Clone(r.Connections) })
+	cases["a replica that has lost the only disk, A's, has no majority with it"] = survivorCase{edit: edited(noTieBreaker, onlyDiskOnA)}
+	cases["a replica that does not tell whether it reaches the only disk, A's, is not taken to have a majority with it"] = survivorCase{
+		edit: edited(noTieBreaker, onlyDiskOnA, at(nodeB, func(r *Replica) { delete(r.Connections, nodeA) })),
+	}
+	cases["a replica that does not tell whether it reaches A has a majority without it"] = survivorCase{
+		edit: edited(noTieBreaker, joined(nodeB, nodeT, true), at(nodeB, func(r *Replica) { delete(r.Connections, nodeA) })), want: true,
+	}
 	cases["a connection that only the peer tells of denies nothing"] = survivorCase{
 		edit: edited(noTieBreaker, joined(nodeT, nodeB, true)), want: true,
 	}

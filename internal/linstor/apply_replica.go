@@ -31,8 +31,8 @@ func (s *Store) take(r *replicaEntry, w wireResource, at span) {
 	if isTrue(inUse) && inUse.Confirmed.After(r.lastInUse.time()) {
 		r.lastInUse = stampOf(inUse.Confirmed)
 	}
-	if s.connect(r, values, at) || news {
-		r.heard = stampOf(at.end)
+	if s.connect(r, values, at) || news || r.spoke {
+		r.heard, r.spoke = stampOf(at.end), false
 	}
 	r.read = stampOf(at.start)
 }

@@ -26,6 +26,9 @@ func (s *Store) ApplyEvent(ev PromotionEvent, at time.Time) (known, changed bool
 	if ev.MayPromote != nil && !before.Known && before.Confirmed.Before(at) {
 		replica.heard = max(replica.heard, stampOf(at)) // LINSTOR knew nothing of it, and has heard it since
 	}
+	if before.Known && differs(before, after) {
+		replica.spoke = true // the next list may show what the last one did
+	}
 	if ev.MayPromote == nil {
 		replica.reporting = stampOf(at) // no list may show that its satellite said nothing for a moment
 	}

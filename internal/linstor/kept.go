@@ -70,8 +70,10 @@ type replicaEntry struct {
 	peers []reportedPeer
 	runs  mayRun
 	// returned is set where LINSTOR lists the replica again, after it had gone from the list for no reason that is known.
-	returned   bool
-	volumes    int32
+	returned bool
+	volumes  int32
+	// spoke is set from an event that changed what the replica said on, until a list is read.
+	spoke      bool
 	drbd       bool
 	diskless   bool
 	tieBreaker bool

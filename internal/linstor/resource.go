@@ -81,7 +81,8 @@ type Replica struct {
 	// an entry is unknown. (Of a slice ten thousands take a quarter of the memory of a map.)
 	Connections []Connection
 
-	// Heard is when a list last brought news of this replica's state: its satellite was alive shortly before.
+	// Heard is when a list last brought news of this replica's state, or was read after events that did: its satellite was alive
+	// shortly before.
 	Heard time.Time
 	// Rejoined tells per peer node (lower case) when this replica was last seen to turn Connected to it. It stays
 	// until the replica says that the connection is gone, also while LINSTOR has no state of the replica.

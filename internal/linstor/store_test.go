@@ -324,6 +324,30 @@ func TestStoreRemembersWhoConnectedAnew(t *testing.T) {
 	}
 }
 
+// Events tell that a replica has spoken, although it says in the end what the last list said too.
+func TestStoreHearsAReplicaThatSaysTheSameAgain(t *testing.T) {
+	s := newStoreTest()
+	read := func(second float64) {
+		s.applyResources("R", []wireResource{resource("R", "a", false, 1, true), resource("R", "b", false, 1, true)}, s.read(second))
+	}
+	read(0)
+	s.ApplyEvent(PromotionEvent{"R", "a", new(true)}, s.at(1))
+	read(2)
+	if got := s.replica(t, "a"); !got.Heard.Equal(s.at(0)) {
+		t.Errorf("heard at %v although the event repeated what was known", got.Heard)
+	}
+	s.ApplyEvent(PromotionEvent{"R", "a", new(false)}, s.at(3))
+	s.ApplyEvent(PromotionEvent{"R", "a", new(true)}, s.at(4))
+	read(5)
+	if a, b := s.replica(t, "a"), s.replica(t, "b"); !a.Heard.Equal(s.at(5)) || !b.Heard.Equal(s.at(0)) {
+		t.Errorf("heard at %v and the peer at %v, want the list after the events and the first list", a.Heard, b.Heard)
+	}
+	read(6)
+	if got := s.replica(t, "a"); !got.Heard.Equal(s.at(5)) {
+		t.Errorf("heard at %v by a list that brought nothing", got.Heard)
+	}
+}
+
 // Each event that changes something is asked for once, by a decision that began after it came.
 func TestStoreTellsWhichEventsWaitForADecision(t *testing.T) {
 	s := newStoreTest()
