@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -40,8 +41,8 @@ func newSettingsMemory(word Linstor) *settingsMemory {
 	return &settingsMemory{linstor: word, told: make(map[string]map[types.UID]string), written: make(map[string]time.Time)}
 }
 
-// take unites what the attachments of a volume say of its resource with what this process knows. What no attachment says any more that
-// said it before is over: evidence has overtaken it. With the attachment itself nothing is.
+// take unites what the attachments of a volume say of its resource with what this process knows. What none of them says any more that one
+// said before is over: evidence has overtaken it. With the attachment itself nothing is.
 func (m *settingsMemory) take(volume, resource string, attachments []storagev1.VolumeAttachment, now time.Time) error {
 	// Held until all is united: whoever finds nothing new here may write over what the attachments say.
 	m.mu.Lock()
@@ -64,7 +65,7 @@ func (m *settingsMemory) take(volume, resource string, attachments []storagev1.V
 		delete(m.told, volume)
 		delete(m.written, volume)
 	}
-	if withdrawn && len(news) == 0 {
+	if withdrawn && !slices.ContainsFunc(slices.Collect(maps.Values(said)), func(text string) bool { return text != "" }) {
 		m.linstor.Retract(resource, now)
 	}
 	var errs []error
@@ -131,8 +132,8 @@ func (m *settingsMemory) keep(
 	for i := range attachments {
 		va := &attachments[i]
 		_, err := MayRun(va)
-		// What cannot be understood is left for a person to see.
-		if va.Annotations[AnnotationMayRun] != text && va.DeletionTimestamp == nil && err == nil {
+		// What cannot be understood is left for a person to see, unless there is something to be kept.
+		if va.Annotations[AnnotationMayRun] != text && va.DeletionTimestamp == nil && (err == nil || text != "") {
 			stale = append(stale, va)
 		}
 	}

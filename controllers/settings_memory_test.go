@@ -8,6 +8,7 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
@@ -201,6 +202,42 @@ func TestABrokenDoubtIsLeftForAPersonToSee(t *testing.T) {
 	m.say("{")
 	if m.keep(); m.said() != "{" {
 		t.Errorf("it became %q", m.said())
+	}
+}
+
+// Else nobody would know after a restart of all replicas what a node may run.
+func TestABrokenDoubtKeepsNoOtherFromBeingKept(t *testing.T) {
+	t.Parallel()
+	m := newMemoryTest(t)
+	m.say("{")
+	m.word.sets, m.word.since = offOrMajority(), m.now.Add(-doubtLasts)
+	m.keep()
+	var sets linstor.Sets
+	if err := json.Unmarshal([]byte(m.said()), &sets); err != nil || len(sets[nodeA]) != 2 {
+		t.Errorf("kept %q: %v", m.said(), err)
+	}
+}
+
+// A volume that is attached to two nodes is remembered twice.
+func TestADoubtThatAnotherAttachmentStillTellsIsNotTakenBack(t *testing.T) {
+	t.Parallel()
+	m := newMemoryTest(t)
+	const doubt = `{"node-a":[{"quorum":"off"},{"quorum":"majority"}]}`
+	m.say(doubt)
+	other := &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: "csi-zz", Annotations: map[string]string{AnnotationMayRun: doubt}}, Spec: m.listed()[0].Spec,
+	}
+	m.must(m.api.Create(m.ctx, other))
+	m.take()
+	m.say("")
+	if m.take(); m.word.retracted != 0 {
+		t.Error("what one attachment still says was taken back with the other's word")
+	}
+	m.must(m.api.Get(m.ctx, client.ObjectKeyFromObject(other), other))
+	other.Annotations = nil
+	m.must(m.api.Update(m.ctx, other))
+	if m.take(); m.word.retracted != 1 {
+		t.Errorf("retracted %d times after no attachment says it any more", m.word.retracted)
 	}
 }
 
