@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -110,25 +112,26 @@ func writer(o client.Object, field string) string {
 	var last metav1.ManagedFieldsEntry
 	for _, entry := range o.GetManagedFields() {
 		var fields map[string]json.RawMessage
-		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil || fields["f:"+field] == nil {
+		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil || fields["f:"+field] == nil {
 			continue
 		}
 		if last.Time.Before(entry.Time) || last.Manager == "" {
 			last = entry
 		}
 	}
-	text := "somebody who left no name"
+	name := "somebody who left no name"
 	if last.Manager != "" {
-		text = fmt.Sprintf("%q", last.Manager)
+		name = strconv.Quote(last.Manager)
 	}
 	if last.Time != nil {
-		text += " at " + last.Time.UTC().Format("2006-01-02 15:04:05Z")
+		name += " at " + last.Time.UTC().Format("2006-01-02 15:04:05Z")
 	}
+	words := []string{name}
 	for _, owner := range o.GetOwnerReferences() {
-		text += fmt.Sprintf(", owner %s %s", owner.Kind, owner.Name)
+		words = append(words, "owner "+owner.Kind+" "+owner.Name)
 	}
 	if by := o.GetLabels()["app.kubernetes.io/managed-by"]; by != "" {
-		text += fmt.Sprintf(", label app.kubernetes.io/managed-by=%s", by)
+		words = append(words, "label app.kubernetes.io/managed-by="+by)
 	}
-	return text
+	return strings.Join(words, ", ")
 }

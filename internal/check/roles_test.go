@@ -34,7 +34,7 @@ func overwrittenRoles() []client.Object {
 	at := func(hour int) *metav1.Time {
 		return &metav1.Time{Time: time.Date(2026, time.February, 3, hour, 5, 6, 0, time.UTC)}
 	}
-	fields := func(text string) *metav1.FieldsV1 { return &metav1.FieldsV1{Raw: []byte(text)} }
+	fields := metav1.NewFieldsV1
 	return []client.Object{
 		&rbacv1.ClusterRole{
 			ObjectMeta: metav1.ObjectMeta{

@@ -6,9 +6,9 @@ import "time"
 // one renewal interval of 10 s and a margin.
 const ForceSilence = 12 * time.Second
 
-// wholeSeconds is how much later the end of a grace may seem to be than it was given: the API server writes it, and tells its own time, in
+// rounding is how much later the end of a grace may seem to be than it was given: the API server writes it, and tells its own time, in
 // whole seconds. Without that the deletion would be repeated, and told of again and again, until the difference has passed.
-const wholeSeconds = 2 * time.Second
+const rounding = 2 * time.Second
 
 // Removal is how a pod that must go is removed.
 type Removal string
@@ -37,7 +37,7 @@ func RemovalOf(in Input, pod Pod) Removal {
 		return RemoveForce
 	}
 	switch {
-	case !pod.terminating(), pod.DeleteBy.After(s.Now.Add(s.Settings.DeletionGrace + wholeSeconds)):
+	case !pod.terminating(), pod.DeleteBy.After(s.Now.Add(s.Settings.DeletionGrace + rounding)):
 		return RemoveGracefully
 	case pod.DeleteBy.After(s.Now):
 		return RemovalRunning

@@ -210,7 +210,7 @@ func (s situation) unwell() bool {
 // endOf says what ends a wait; empty where the message does, or the table of reasons has to be looked up.
 func endOf(in Input, reason Reason) string {
 	a := in.Node.satellite()
-	switch reason {
+	switch reason { //nolint:exhaustive // of all others the message says it
 	case NoSurvivor:
 		return among(others(in.Resource, a, func(r Replica) string { return cmp.Or(contact(r, a), obstacle(in.Resource, r, a)) })) +
 			"; it is moved once another node may promote it, or the node is back"

@@ -106,8 +106,10 @@ func TestWhatALossThatWaitsIsSaidOf(t *testing.T) {
 		},
 		"reasons that pass by while the node comes back are not told": {
 			[]phase{
-				{lasts: 40 * time.Second, from: crashed, edit: noSurvivor}, {lasts: 4 * time.Second, from: crashed, edit: stillSeen},
-				{lasts: 4 * time.Second, from: crashed, edit: partly}, {lasts: long, from: healthy},
+				{lasts: 40 * time.Second, from: crashed, edit: noSurvivor},
+				{lasts: 4 * time.Second, from: crashed, edit: stillSeen},
+				{lasts: 4 * time.Second, from: crashed, edit: partly},
+				{lasts: long, from: healthy},
 			},
 			[]string{"30s: one: NoSurvivor"},
 		},
@@ -119,21 +121,24 @@ func TestWhatALossThatWaitsIsSaidOf(t *testing.T) {
 		},
 		"a flap does not begin the wait anew": {
 			[]phase{
-				{lasts: 20 * time.Second, from: crashed, edit: noSurvivor}, {lasts: 8 * time.Second, from: healthy},
+				{lasts: 20 * time.Second, from: crashed, edit: noSurvivor},
+				{lasts: 8 * time.Second, from: healthy},
 				{lasts: long, from: crashed, edit: noSurvivor},
 			},
 			[]string{"30s: one: NoSurvivor"},
 		},
 		"a node that is well for a while does": {
 			[]phase{
-				{lasts: 20 * time.Second, from: crashed, edit: noSurvivor}, {lasts: 15 * time.Second, from: healthy},
+				{lasts: 20 * time.Second, from: crashed, edit: noSurvivor},
+				{lasts: 15 * time.Second, from: healthy},
 				{lasts: long, from: crashed, edit: noSurvivor},
 			},
 			[]string{"1m5s: one: NoSurvivor"},
 		},
 		"a second loss is told of like the first": {
 			[]phase{
-				{lasts: 40 * time.Second, from: crashed, edit: noSurvivor}, {lasts: 20 * time.Second, from: healthy},
+				{lasts: 40 * time.Second, from: crashed, edit: noSurvivor},
+				{lasts: 20 * time.Second, from: healthy},
 				{lasts: long, from: crashed, edit: noSurvivor},
 			},
 			[]string{"30s: one: NoSurvivor", "1m30s: one: NoSurvivor"},

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,7 @@ import (
 type world struct {
 	*testing.T
 	monitor *Monitor
+	mu      sync.Mutex
 	// denied are the permissions that the API server denies, as "verb resource"; refused is its answer to every question otherwise.
 	denied  []string
 	refused error
@@ -45,12 +47,14 @@ func inWorld(t *testing.T, before, test func(*world)) {
 				return errors.New("no question about oneself")
 			}
 			a := review.Spec.ResourceAttributes
+			w.mu.Lock()
+			defer w.mu.Unlock()
 			review.Status.Allowed = !slices.Contains(w.denied, a.Verb+" "+a.Resource)
 			return w.refused
 		}
 		api := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{Create: answer}).Build()
-		log := funcr.New(func(_, line string) { w.logged = append(w.logged, line) }, funcr.Options{})
-		w.monitor = NewMonitor(api, Required("ha-controller", options.Default()), func(n float64) { w.shown = n }, log)
+		log := funcr.New(func(_, line string) { w.change(func() { w.logged = append(w.logged, line) }) }, funcr.Options{})
+		w.monitor = NewMonitor(api, Required("ha-controller", options.Default()), func(n float64) { w.change(func() { w.shown = n }) }, log)
 		before(w)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -59,6 +63,13 @@ func inWorld(t *testing.T, before, test func(*world)) {
 		synctest.Wait()
 		test(w)
 	})
+}
+
+// change changes what the API server or the monitor says.
+func (w *world) change(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
 }
 
 func (w *world) pass(d time.Duration) {
@@ -84,6 +95,8 @@ func (w *world) is(unmet []string, shown float64, lines ...string) {
 	if diff := cmp.Diff(unmet, w.unmet()); diff != "" {
 		w.Errorf("conditions that are not met (-want +got):\n%s", diff)
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.shown != shown && !(math.IsNaN(w.shown) && math.IsNaN(shown)) {
 		w.Errorf("it shows %v missing permissions, want %v", w.shown, shown)
 	}
@@ -117,7 +130,7 @@ func TestAControllerThatLacksAPermissionAtItsStartIsReadyOnceItHasIt(t *testing.
 		w.is(lacks, 3, "patch nodes, patch nodes --subresource=status, delete volumeattachments.storage.k8s.io")
 		w.pass(9 * time.Minute)
 		w.is(lacks, 3) // it has been said
-		w.denied = nil
+		w.change(func() { w.denied = nil })
 		w.pass(startInterval)
 		w.is(nil, 0, "All permissions are there")
 	})
@@ -126,17 +139,17 @@ func TestAControllerThatLacksAPermissionAtItsStartIsReadyOnceItHasIt(t *testing.
 func TestPermissionsThatAreTakenAwayLaterAreTold(t *testing.T) {
 	t.Parallel()
 	inWorld(t, deny(), func(w *world) {
-		w.denied = []string{"list pods"}
+		w.change(func() { w.denied = []string{"list pods"} })
 		w.pass(interval)
 		w.is(nil, 1, "list pods")
 		w.pass(interval - missingInterval)
 		w.is(nil, 1)
 		w.pass(missingInterval)
 		w.is(nil, 1, "list pods") // it lasts
-		w.denied = []string{"list pods", "watch pods"}
+		w.change(func() { w.denied = []string{"list pods", "watch pods"} })
 		w.pass(missingInterval)
 		w.is(nil, 2, "list pods, watch pods")
-		w.denied = nil
+		w.change(func() { w.denied = nil })
 		w.pass(missingInterval)
 		w.is(nil, 0, "All permissions are there")
 	})
@@ -146,10 +159,10 @@ func TestAnAPIServerThatIsAwayTellsNothing(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) { w.refused = errors.New("connection refused") }, func(w *world) {
 		w.is([]string{"permissions"}, math.NaN(), "connection refused")
-		w.refused = nil
+		w.change(func() { w.refused = nil })
 		w.pass(startInterval)
 		w.is(nil, 0, "All permissions are there")
-		w.refused = errors.New("connection refused")
+		w.change(func() { w.refused = errors.New("connection refused") })
 		w.pass(interval)
 		w.is(nil, math.NaN(), "connection refused")
 	})

@@ -42,13 +42,15 @@ var operatorRules = []rbacv1.PolicyRule{
 
 // TestThePiraeusOperatorTakesNoPermission has the Piraeus Operator apply its objects, by force as it does, and a person those of the
 // controller, in every order: the controller has its permissions, and the operator's objects stay as it wants them.
+//
+//nolint:tparallel // all apply objects of the same names
 func TestThePiraeusOperatorTakesNoPermission(t *testing.T) {
 	t.Parallel()
 	all := bareScenario(t, "operator")
 	for name, steps := range map[string]string{
 		"the operator is there first":                  "operator ours",
 		"the operator comes later":                     "ours operator",
-		"both apply again and again":                   "operator ours operator operator ours operator",
+		"both apply again and again":                   "operator ours operator ours operator",
 		"its agents are disabled":                      "ours operator disabled",
 		"its agents are disabled and enabled":          "operator ours disabled operator",
 		"an earlier release is upgraded":               "earlier ours upgrade",

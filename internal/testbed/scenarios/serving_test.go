@@ -118,11 +118,11 @@ func conditionsOfReadiness() string {
 		names = append(names, "may "+p.String())
 	}
 	slices.Sort(names)
-	text := ""
+	var text strings.Builder
 	for _, name := range names {
-		text += "[+]" + name + " ok\n"
+		text.WriteString("[+]" + name + " ok\n")
 	}
-	return text + "healthz check passed\n"
+	return text.String() + "healthz check passed\n"
 }
 
 // anyProcess returns a process of the controller, which the shared bed keeps running.

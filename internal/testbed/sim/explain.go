@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// RuleExplain: a workload whose node is dead, frozen or cut off and that has not moved for a minute has an Event with the reason, however
+	// RuleExplain is that a workload whose node is dead, frozen or cut off and that has not moved for a minute has an Event with the reason, however
 	// it came about.
 	RuleExplain = "a lost workload was left without a word"
-	// ruleHandful: nobody has more than a handful of Events for one loss.
+	// ruleHandful is that nobody has more than a handful of Events for one loss.
 	ruleHandful = "a pod was told more than a handful of things about one loss"
 	// ruleAnonymous: every Event names the UID of its object, without which "kubectl describe" does not show it.
 	ruleAnonymous = "an Event does not name the UID of its object"
@@ -31,8 +31,8 @@ const (
 	// sayTime is how long the controller may take to say something from when it is entitled to: it waits for half a minute, and looks
 	// every few seconds.
 	sayTime = 40 * time.Second
-	// handful is how many Events a pod may have for one loss.
-	handful = 6
+	// handful is how many Events a pod may have for one loss: some for each of its volumes, when much else goes wrong meanwhile.
+	handful = 8
 	// flap is how long a node must have been well for its next loss to be another one.
 	flap = 12 * time.Second
 )
@@ -176,21 +176,25 @@ func (l *loss) count(w *world) {
 	}
 }
 
+// boundAt returns when a pod was bound to its node: now, where the record of that is still being written.
 func (w *world) boundAt(pod *corev1.Pod) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.bound[pod.UID]
+	if at, ok := w.bound[pod.UID]; ok {
+		return at
+	}
+	return time.Now()
 }
 
-// hasLost tells whether a selected pod with a volume of ours sits on a node that is dead, frozen or cut off.
+// hasLost tells whether a selected pod with a volume of ours that it uses itself sits on a node that is dead, frozen or cut off.
 func (w *world) hasLost(pod *corev1.Pod) bool {
 	node := home(pod)
 	if pod.Labels[selectedLabel] != "remove" || hasEnded(pod) || !slices.Contains(w.history.World.Nodes, node) {
 		return false
 	}
 	for _, v := range w.volumesOf(pod) {
-		if v.ephemeral || v.Released != "" {
-			continue
+		if v.ephemeral || v.Released != "" || v.Kind == NFSExport {
+			continue // what DRBD makes of an export on the node of who mounts it is no matter to the pod
 		}
 		if !w.DRBD.Up(node) || w.machines[node] {
 			return true

@@ -137,6 +137,9 @@ func (w *world) auditRemoval(b basis, pod *corev1.Pod, silence time.Duration, op
 	}
 }
 
+// denial is since when nobody else has been connected to a resource on a node, and until when that was so; zero while it is.
+type denial struct{ since, until time.Time }
+
 // auditEarly holds a removal from a node that was denied for less than the confirmed grace against what three networks must have said: where
 // somebody has switched the node off there is no grace. What they say anew for less than MaxAge may have crossed the request.
 func (w *world) auditEarly(b basis, pod *corev1.Pod, silence time.Duration, what string) {
@@ -144,12 +147,12 @@ func (w *world) auditEarly(b basis, pod *corev1.Pod, silence time.Duration, what
 	denied, missed := time.Duration(0), false
 	for _, v := range w.volumesOf(pod) {
 		w.mu.Lock()
-		since, known := w.denied[place{v.Resource(), node}]
+		d := w.denied[place{v.Resource(), node}]
 		w.mu.Unlock()
-		if !known || since.IsZero() {
+		if d.since.IsZero() || !d.until.IsZero() {
 			return // who is connected is not lost by the clock, but by old words
 		}
-		denied = max(denied, time.Since(since))
+		denied = max(denied, time.Since(d.since))
 		for _, replica := range b.readings[v.Resource()].resource.Replicas {
 			missed = missed || replica.Node == node && replica.Online.Known && !replica.Online.Value
 		}
@@ -302,9 +305,7 @@ func (w *world) users(ctx context.Context, node, handle string) []user {
 		}
 		for _, v := range w.volumesOf(pod) {
 			if v.Handle == handle {
-				w.mu.Lock()
-				users = append(users, user{pod.Name, w.bound[pod.UID]})
-				w.mu.Unlock()
+				users = append(users, user{pod.Name, w.boundAt(pod)})
 			}
 		}
 	}

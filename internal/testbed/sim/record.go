@@ -80,7 +80,8 @@ func (w *world) observeStorage(resource, node string) {
 	}
 }
 
-// observeDenials notes who is connected to whom.
+// observeDenials notes who is connected to whom. Who is connected for less than MaxAge may not have been seen so, and counts as denied
+// throughout.
 func (w *world) observeDenials(resource string) {
 	connected := make(map[string]bool)
 	for _, state := range w.DRBD.Inspect(resource) {
@@ -92,10 +93,16 @@ func (w *world) observeDenials(resource string) {
 	defer w.mu.Unlock()
 	for node, connected := range connected {
 		at := place{resource, node}
-		if since, known := w.denied[at]; connected {
-			w.denied[at] = time.Time{}
-		} else if !known || since.IsZero() {
-			w.denied[at] = time.Now()
+		switch d := w.denied[at]; {
+		case connected && d.until.IsZero():
+			d.until = time.Now()
+			w.denied[at] = d
+		case connected:
+		case d.since.IsZero(), !d.until.IsZero() && time.Since(d.until) >= failover.MaxAge:
+			w.denied[at] = denial{since: time.Now()}
+		default:
+			d.until = time.Time{}
+			w.denied[at] = d
 		}
 	}
 }

@@ -53,8 +53,7 @@ type world struct {
 	satellites
 	// opened is since when a resource has not been open for writing on a node; zero while it is.
 	closed map[place]time.Time
-	// denied is since when nobody else has been connected to a resource on a node; zero while somebody is.
-	denied map[place]time.Time
+	denied map[place]denial
 	// renewed is when a kubelet's Lease was last renewed.
 	renewed map[string]time.Time
 	// instant is when the API's objects last changed, atInstant how often they did then.
@@ -117,7 +116,7 @@ func Run(t *testing.T, h History, story bool) Outcome {
 func newWorld(ctx context.Context, h History, story bool) *world {
 	w := &world{
 		ctx: ctx, history: h, started: time.Now(), trace: story,
-		outcome: Outcome{Counts: make(map[string]int)}, faults: newFaults(), closed: make(map[place]time.Time), denied: make(map[place]time.Time), renewed: make(map[string]time.Time),
+		outcome: Outcome{Counts: make(map[string]int)}, faults: newFaults(), closed: make(map[place]time.Time), denied: make(map[place]denial), renewed: make(map[string]time.Time),
 		pods:  make(map[types.NamespacedName]*corev1.Pod),
 		taken: make(map[place]taking), bound: make(map[types.UID]time.Time), liveness: newLiveness(), explanations: newExplanations(), satellites: newSatellites(),
 	}
