@@ -33,6 +33,9 @@ func podFacts(pod *corev1.Pod, selector labels.Selector, claims []string) failov
 		Owned:     owner != nil,
 		NodeBound: owner != nil && (owner.Kind == daemonSet || owner.Kind == "Node"),
 	}
+	if owner != nil && owner.Kind == podKind {
+		facts.HelperOf = owner.Name
+	}
 	facts.Started, facts.RunningSince = startOf(pod)
 	facts.ResourceVersion, facts.Finalizers = pod.ResourceVersion, len(pod.Finalizers) > 0
 	if pod.DeletionTimestamp != nil {

@@ -20,9 +20,10 @@ const (
 )
 
 // Protection keeps the metric of unprotected pods: those that would not be moved if their node were lost now. It runs
-// on the leader only, and asks nobody: what it looks at is in memory.
+// on the leader only, and asks nobody but for the helpers of KubeVirt: all else that it looks at is in memory.
 type Protection struct {
 	*Survey
+	helpers *helpers
 	halt    *haltSwitch
 	metrics *metrics.Metrics
 }
@@ -64,6 +65,8 @@ func (p *Protection) count(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	missed, err := p.helpers.look(ctx)
+	counts[failover.HelperNotSelected] += missed
 	p.metrics.Unprotected(counts)
-	return nil
+	return err // the others are counted all the same
 }

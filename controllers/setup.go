@@ -176,7 +176,7 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 		keepAway:   &KeepAwayReconciler{KeepAway: keepAway},
 		vigil:      &Vigil{gatherer: g, halt: halt},
 		burial:     &Burial{gatherer: g},
-		protection: &Protection{Survey: NewSurvey(cfg, kubelets, cache), halt: halt, metrics: cfg.Metrics},
+		protection: &Protection{Survey: NewSurvey(cfg, kubelets, cache), helpers: newHelpers(g, recorder), halt: halt, metrics: cfg.Metrics},
 		recovery: &Recovery{
 			gatherer: g, client: c, recorder: recorder, metrics: cfg.Metrics, halt: halt, selector: cfg.RecoverSelector,
 			limit: cfg.MaxLostNodes, timeout: cfg.OperationsTimeout,

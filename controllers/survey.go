@@ -62,8 +62,8 @@ func (s *Survey) Uses(ctx context.Context, namespace string) (uses []Use, idle [
 	return uses, idle, nil
 }
 
-// each visits all selected pods of a namespace, or of all, with the volumes of ours that each uses. Of thousands it holds
-// one at a time; the pods are the cache's own.
+// each visits all selected pods of a namespace, or of all, with the volumes of ours that each uses, and the helpers of these pods that
+// the cache has. Of thousands it holds one at a time; the pods are the cache's own.
 func (s *Survey) each(ctx context.Context, namespace string, visit func(*corev1.Pod, []Use)) error {
 	var pods corev1.PodList
 	if err := s.cache.List(ctx, &pods, client.InNamespace(namespace), shared); err != nil {
@@ -71,8 +71,19 @@ func (s *Survey) each(ctx context.Context, namespace string, visit func(*corev1.
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if !s.selector.Matches(labels.Set(pod.Labels)) || ended(pod) {
+		if ended(pod) {
 			continue
+		}
+		helps := false
+		if !s.selector.Matches(labels.Set(pod.Labels)) {
+			owner, err := s.missedBy(ctx, pod)
+			if err != nil {
+				return err
+			}
+			if owner == nil {
+				continue
+			}
+			helps = true
 		}
 		var uses []Use
 		for _, claim := range claimsOf(pod) {
@@ -84,7 +95,9 @@ func (s *Survey) each(ctx context.Context, namespace string, visit func(*corev1.
 				uses = append(uses, use)
 			}
 		}
-		visit(pod, uses)
+		if len(uses) > 0 || !helps {
+			visit(pod, uses)
+		}
 	}
 	return nil
 }

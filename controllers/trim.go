@@ -112,8 +112,11 @@ func (t *trimmer) meta(m *metav1.ObjectMeta, annotations ...string) {
 	m.OwnerReferences = slices.DeleteFunc(m.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Controller == nil || !*r.Controller })
 	for i, owner := range m.OwnerReferences {
 		kept := metav1.OwnerReference{Kind: t.once(owner.Kind), Controller: &controlling}
-		if owner.Kind == daemonSet {
+		switch owner.Kind {
+		case daemonSet:
 			kept.Name = owner.Name
+		case podKind:
+			kept.Name, kept.UID = owner.Name, owner.UID
 		}
 		m.OwnerReferences[i] = kept
 	}

@@ -299,6 +299,32 @@ func complaints() map[string]complaint {
 				"WARNING ForeignTaint", "- node-b", "Remedy: once the storage of the node is well: kubectl taint node NODE drbd.linbit.com/lost-quorum-",
 			},
 		},
+		"the helper of a selected pod is not selected": {
+			provoke: func(b *bench) {
+				b.volume(virtual.Volume{Name: "hot"})
+				b.workload(virtual.Workload{Name: "hp", HelperOf: "db-0", Claims: []string{"data-hot"}, Labels: map[string]string{"kubevirt.io": "hotplug-disk"}})
+				b.pass(time.Minute)
+			}, status: StatusUnprotected,
+			says: []string{
+				"db-0", "Protected 5s", "hp", "Unprotected", "ERROR HelperNotSelected", "- pod default/hp, resource pvc-hot: the pod is a helper of pod db-0",
+				"Remedy: select the helper too", "1 protected, 1 not",
+			},
+		},
+		"the helper of a selected pod is selected": {
+			provoke: func(b *bench) {
+				b.volume(virtual.Volume{Name: "hot"})
+				b.workload(virtual.Workload{Name: "hp", HelperOf: "db-0", Claims: []string{"data-hot"}})
+				b.pass(time.Minute)
+			}, status: StatusProtected, says: []string{"2 protected"}, silent: []string{"HelperNotSelected"},
+		},
+		"a pod that is not selected has a helper": {
+			provoke: func(b *bench) {
+				b.volume(virtual.Volume{Name: "hot"})
+				b.workload(virtual.Workload{Name: "idle-0", Labels: map[string]string{"app": "idle"}})
+				b.workload(virtual.Workload{Name: "hp", HelperOf: "idle-0", Claims: []string{"data-hot"}, Labels: map[string]string{"app": "idle"}})
+				b.pass(time.Minute)
+			}, status: StatusProtected, says: []string{"1 protected"}, silent: []string{"HelperNotSelected", "hp "},
+		},
 		"the controller has set the taint of lost storage": {
 			provoke: func(b *bench) {
 				var node corev1.Node

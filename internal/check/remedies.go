@@ -1,6 +1,9 @@
 package check
 
-import "github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+import (
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
 
 // remedies are what to do about each reason for which a pod would not be moved. docs/reasons.md says the same.
 var remedies = map[failover.Reason]string{
@@ -15,11 +18,12 @@ var remedies = map[failover.Reason]string{
 		"which leaves DRBD alone; do not set it on the controller",
 	failover.QuorumUnconfirmed: "restart linstor-satellite on the node, which leaves DRBD alone, or bring the node back; it passes a minute " +
 		"later; where the node is switched off, say so by a shutdown taint; do not change quorum while it is away",
-	failover.NotSelected:  "set the label linstor.csi.linbit.com/on-storage-lost: remove in the template of the pod",
-	failover.Exempt:       "remove the annotation drbd.linbit.com/ignore-fail-over from the template of the pod",
-	failover.NoOwner:      "let a StatefulSet, Deployment or another controller own the pod",
-	failover.NodeBound:    "let a StatefulSet or Deployment own the pod, not a DaemonSet or the node itself",
-	failover.UnsafeVolume: "use no such volume, or set --fail-over-unsafe-pods if the pod can start without what is in it",
+	failover.NotSelected:       "set the label linstor.csi.linbit.com/on-storage-lost: remove in the template of the pod",
+	failover.HelperNotSelected: controllers.HelperRemedy,
+	failover.Exempt:            "remove the annotation drbd.linbit.com/ignore-fail-over from the template of the pod",
+	failover.NoOwner:           "let a StatefulSet, Deployment or another controller own the pod",
+	failover.NodeBound:         "let a StatefulSet or Deployment own the pod, not a DaemonSet or the node itself",
+	failover.UnsafeVolume:      "use no such volume, or set --fail-over-unsafe-pods if the pod can start without what is in it",
 	failover.OtherVolumeUnavailable: "see to the other volume first: it needs a replica elsewhere, quorum, and its nodes ONLINE; " +
 		"linstor resource list shows them",
 	failover.SharedVolume: "select the other pods too, or give them a volume of their own",

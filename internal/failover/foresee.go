@@ -42,8 +42,8 @@ type Forecast struct {
 // their declaration.
 func Hindrances() []Reason {
 	return []Reason{
-		PrimaryConnected, NoSurvivor, StateUnknown, NotDRBD, NFSExport, NoQuorum, QuorumUnconfirmed, NotSelected, Exempt,
-		NoOwner, NodeBound, UnsafeVolume, OtherVolumeUnavailable, SharedVolume, OutOfService, LinstorStale, GuardTripped, Paused, DryRun,
+		PrimaryConnected, NoSurvivor, StateUnknown, NotDRBD, NFSExport, NoQuorum, QuorumUnconfirmed, NotSelected, HelperNotSelected,
+		Exempt, NoOwner, NodeBound, UnsafeVolume, OtherVolumeUnavailable, SharedVolume, OutOfService, LinstorStale, GuardTripped, Paused, DryRun,
 	}
 }
 

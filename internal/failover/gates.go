@@ -72,6 +72,8 @@ func gatePods(s situation) (Reason, string) {
 
 func gatePod(s situation, pod Pod) (Reason, string) {
 	switch {
+	case !pod.Selected && pod.HelperOf != "":
+		return HelperNotSelected, fmt.Sprintf("the pod is a helper of pod %s, and not selected for fail-over itself", pod.HelperOf)
 	case !pod.Selected:
 		return NotSelected, "the pod is not selected for fail-over"
 	case pod.Exempt:

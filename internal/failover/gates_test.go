@@ -55,7 +55,9 @@ func gateScenarios() map[string]scenario {
 		"a fail-over that has begun is finished":               open(nobody, func(in *Input) { in.Attachment.Marked = true }),
 		"a volume that a pod elsewhere awaits is freed":        open(nobody, func(in *Input) { in.Attachment.Awaited = true }),
 
-		"a pod that is not selected stays": blocked(NotSelected, thePod(unselected)),
+		"a pod that is not selected stays":                        blocked(NotSelected, thePod(unselected)),
+		"a helper that is not selected stays, whatever its owner": blocked(HelperNotSelected, thePod(func(p *Pod) { p.Selected, p.HelperOf = false, "vm" })),
+		"a helper that is selected moves":                         open(thePod(func(p *Pod) { p.HelperOf = "vm" })),
 		"a pod that is not selected stays although the attachment is marked": blocked(NotSelected, thePod(unselected),
 			func(in *Input) { in.Attachment.Marked = true }),
 		"an exempt pod stays":               blocked(Exempt, thePod(func(p *Pod) { p.Exempt = true })),

@@ -63,6 +63,8 @@ const (
 	QuorumUnconfirmed Reason = "QuorumUnconfirmed"
 	// NotSelected : no selected pod asks for the volume.
 	NotSelected Reason = "NotSelected"
+	// HelperNotSelected : another pod controls the pod, as KubeVirt's helpers of hot-plugged volumes, and it is not selected itself.
+	HelperNotSelected Reason = "HelperNotSelected"
 	// Exempt : the pod carries the annotation that exempts it.
 	Exempt Reason = "Exempt"
 	// NoOwner : nothing would re-create the pod.

@@ -75,7 +75,7 @@ func New() *Metrics {
 		}),
 		unprotected: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "unprotected_pods",
-			Help: "Selected pods that would not be moved if their node were lost now, each under the first reason; known to the leader only.",
+			Help: "Selected pods, and KubeVirt's helpers of such, that would not be moved if their node were lost now, each under the first reason; known to the leader only.",
 		}, []string{"reason"}),
 	}
 	m.recovered = prometheus.NewCounter(prometheus.CounterOpts{
