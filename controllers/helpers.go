@@ -63,25 +63,26 @@ func newHelpers(g gatherer, recorder events.EventRecorder) *helpers {
 	return &helpers{gatherer: g, recorder: recorder, told: make(map[types.UID]bool)}
 }
 
-// look tells the pods of each helper once, and returns how many helpers there are that are not selected.
+// look tells the pods of each helper once, and returns how many helpers there are that are not selected; with an error, how many there
+// were when they could be read the last time.
 func (h *helpers) look(ctx context.Context) (int, error) {
 	var pods corev1.PodList
 	if err := h.live.List(ctx, &pods, hotPlugged); err != nil {
-		return 0, fmt.Errorf("listing the helpers of KubeVirt: %w", err)
+		return len(h.told), fmt.Errorf("listing the helpers of KubeVirt: %w", err)
 	}
 	missed := make(map[types.UID]bool)
 	for i := range pods.Items {
 		helper := &pods.Items[i]
 		owner, err := h.missedBy(ctx, helper)
 		if err != nil {
-			return 0, err
+			return len(h.told), err
 		}
 		if owner == nil {
 			continue
 		}
 		volumes, err := h.volumesHeld(ctx, helper)
 		if err != nil {
-			return 0, err
+			return len(h.told), err
 		}
 		if len(volumes) == 0 {
 			continue

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"errors"
 	"maps"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -71,6 +73,34 @@ func TestAHelperThatIsNotSelectedIsNamedBeforeALoss(t *testing.T) {
 		if n := unprotected(t, p, failover.HelperNotSelected); n != 0 {
 			t.Errorf("%g pods are unprotected by the metric, want none", n)
 		}
+	})
+}
+
+func TestHelpersThatCannotBeReadAreStillThere(t *testing.T) {
+	withHelper(t, nil, func(w *world, p *process) {
+		w.API.Fail(func(r apimodel.Request) error {
+			if r.Verb == apimodel.VerbList && r.Kind == "Pod" {
+				return errors.New("the API is busy")
+			}
+			return nil
+		})
+		w.pass(5 * time.Minute)
+		if n := unprotected(t, p, failover.HelperNotSelected); n != 1 {
+			t.Errorf("%g pods are unprotected by the metric, want the helper", n)
+		}
+		w.API.Fail(nil)
+		w.pass(5 * time.Minute)
+		if n := p.events.count(string(failover.HelperNotSelected), "hp"); n != 1 {
+			t.Errorf("the helper was told %d times, want once", n)
+		}
+	})
+}
+
+// DRBD is cut from the peers: both volumes are lost, and the node lives.
+func TestTheVolumeOfASelectedHelperFollowsOffANodeThatLives(t *testing.T) {
+	withHelper(t, selected, func(w *world, _ *process) {
+		w.DRBD.Isolate(nodeA)
+		w.until(2*time.Minute, "all runs on B", func() bool { return w.runs("db-0", nodeB) && w.runs("hp", nodeB) })
 	})
 }
 
