@@ -115,6 +115,9 @@ func (k *Kubelets) ObserveNode(node *corev1.Node) {
 	defer k.mu.Unlock()
 	boot, known := k.boots[node.Name]
 	if id := node.Status.NodeInfo.BootID; boot.id != id {
+		if boot.id != "" {
+			k.unlearn(node.Name)
+		}
 		boot.id, boot.seen = id, k.clock.Now()
 	}
 	switch off := k.isShutdown(node); {

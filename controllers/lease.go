@@ -23,8 +23,10 @@ type leaseSeen struct {
 	duration time.Duration
 	// read is when it was last asked for past the cache, and was still this renewal; zero where it was not.
 	read time.Time
-	// gaps are the last ones between two renewals, but for those in which most Leases were late.
+	// gaps are the last ones between two renewals, but for those in which most Leases were late, or the node booted.
 	gaps []time.Duration
+	// booted is set when the node has booted since this renewal.
+	booted bool
 }
 
 // durationOf returns for how long a renewal of the Lease counts in Kubernetes.
@@ -108,11 +110,22 @@ func (k *Kubelets) learn(last leaseSeen, now time.Time) []time.Duration {
 	if gap >= failover.ForceSilence && !k.watchAlive(now) {
 		k.blind = now
 	}
-	if gap >= forgotten || !k.blind.Before(last.seen) {
+	if gap >= forgotten || last.booted || !k.blind.Before(last.seen) {
 		return last.gaps
 	}
 	gaps := append(slices.Clone(last.gaps), gap)
 	return gaps[max(0, len(gaps)-keptGaps):]
+}
+
+// unlearn forgets how long a node that has booted again was away, which is no habit of its kubelet. Its Node may tell of the boot before its
+// Lease is renewed, or after: both the gap that was seen last and the one that has begun may be that time. The caller holds the lock.
+func (k *Kubelets) unlearn(node string) {
+	lease, known := k.leases[node]
+	if !known {
+		return
+	}
+	lease.gaps, lease.booted = lease.gaps[:max(0, len(lease.gaps)-1)], true
+	k.leases[node] = lease
 }
 
 // watchAlive tells whether Leases can be believed: when most of them fall silent together, it is the API that was

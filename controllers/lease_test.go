@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -46,10 +48,30 @@ func TestWhatIsLearntOfAKubelet(t *testing.T) {
 			}
 		}
 	}
+	// reboot has A be away for half a minute, and come back by another boot: its Node tells that, or its Lease is renewed first.
+	reboot := func(renewedFirst bool) func(*renewing) {
+		return func(r *renewing) {
+			r.ObserveNode(booted(nodeA, "1"))
+			every(40, 10*s, 11*s, 10*s, 10*s)(r)
+			for range 30 {
+				<-time.After(s)
+				r.renew(40, nodeB, nodeT)
+			}
+			if renewedFirst {
+				r.renew(40, nodeA)
+			}
+			r.ObserveNode(booted(nodeA, "2"))
+			if !renewedFirst {
+				r.renew(40, nodeA)
+			}
+		}
+	}
 	for name, tc := range map[string]struct {
 		tell func(*renewing)
 		want time.Duration
 	}{
+		"one that has booted again since, and says so, takes no longer":       {reboot(false), 11 * s},
+		"one that has booted again since, and says so late, takes no longer":  {reboot(true), 11 * s},
 		"one that was heard of once may take as long as its Lease lasts":      {every(40), 40 * s},
 		"one of which one gap was seen, too":                                  {every(40, 10*s), 40 * s},
 		"of two gaps it is the longer one":                                    {every(40, 14*s, 12*s), 14 * s},
@@ -148,4 +170,11 @@ func TestKubeletsThatRenewEvery30Seconds(t *testing.T) {
 			w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 		})
 	})
+}
+
+// booted returns a node by a boot ID.
+func booted(name, id string) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	node.Status.NodeInfo.BootID = id
+	return node
 }
