@@ -153,7 +153,8 @@ func (r *reports) graceEnds(few int, ahead, within time.Duration) time.Duration 
 	return last
 }
 
-// stuckPod notes that a pod does not terminate, for what reason, and tells whether that is news.
+// stuckPod notes that a pod does not terminate, for what reason, and tells whether that is news: it is none where another of its volumes
+// there has told it.
 func (r *reports) stuckPod(volume, node, pod string, reason failover.Reason) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,12 +162,18 @@ func (r *reports) stuckPod(volume, node, pod string, reason failover.Reason) boo
 	if s.stuck[pod] == reason {
 		return false
 	}
+	news := true
+	for _, nodes := range r.said {
+		if other := nodes[node]; other != nil && other.stuck[pod] == reason {
+			news = false
+		}
+	}
 	if s.stuck == nil {
 		s.stuck = make(map[string]failover.Reason)
 	}
 	s.stuck[pod] = reason
 	r.metrics.Blocked(reason)
-	return true
+	return news
 }
 
 func (r *reports) podRemoved(volume string, in failover.Input, d failover.Decision, mode failover.Removal) {

@@ -80,6 +80,12 @@ func TestAStuckPodIsNewsOnce(t *testing.T) {
 			t.Errorf("told %d times is news: %t", i+1, got)
 		}
 	}
+	if r.stuckPod("pv-2", nodeA, "default/web-0", failover.StuckOnNode) {
+		t.Error("a pod is told again by another one of its volumes")
+	}
+	if !r.stuckPod("pv-2", nodeB, "default/web-0", failover.StuckOnNode) {
+		t.Error("a pod is not told of the other node")
+	}
 	if !r.stuckPod("pv", nodeA, "default/web-1", failover.StuckOnNode) {
 		t.Error("another pod is news")
 	}

@@ -30,15 +30,10 @@ const (
 	ExcuseHidden = "nobody could know of a loss, since the kubelet lived and LINSTOR told nothing"
 	// ExcuseUnannounced: a loss has no Event yet because LINSTOR has not announced it, and is compared with once a minute.
 	ExcuseUnannounced = "nobody could know of a loss yet, which LINSTOR does not announce"
-	// ExcuseSpeechless: a workload whose node is dead, frozen or cut off, and that has not moved for a minute, has no Event with the reason
-	// although the controller could have known. It is a fault of the controller that harms no data, and is counted as long as it is rare.
-	ExcuseSpeechless = "a lost workload was left without a word"
-	// ExcuseTalkative: a pod has more than a handful of Events for one loss. As above.
-	ExcuseTalkative = "a pod was told more than a handful of things about one loss"
 )
 
 // Excuses are all of them.
-var Excuses = []string{ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseDelayed, ExcuseDamaged, ExcuseUnfenced, ExcusePerson, ExcuseHidden, ExcuseUnannounced, ExcuseSpeechless, ExcuseTalkative}
+var Excuses = []string{ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseDelayed, ExcuseDamaged, ExcuseUnfenced, ExcusePerson, ExcuseHidden, ExcuseUnannounced}
 
 // asked notes that in this history a pod had to be moved in time.
 func (w *world) asked() {

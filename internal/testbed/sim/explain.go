@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,8 +13,15 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 )
 
-// ruleAnonymous: every Event names the UID of its object, without which "kubectl describe" does not show it.
-const ruleAnonymous = "an Event does not name the UID of its object"
+const (
+	// RuleExplain is that a workload whose node is dead, frozen or cut off and that has not moved for a minute has an Event with the reason,
+	// however it came about.
+	RuleExplain = "a lost workload was left without a word"
+	// ruleHandful is that nobody has more than a handful of Events for one loss.
+	ruleHandful = "a pod was told more than a handful of things about one loss"
+	// ruleAnonymous: every Event names the UID of its object, without which "kubectl describe" does not show it.
+	ruleAnonymous = "an Event does not name the UID of its object"
+)
 
 // Explained counts the workloads that were lost for a minute and told why.
 const Explained = "lost for a minute, and told why"
@@ -119,13 +127,29 @@ func (w *world) checkExplained() {
 	}
 }
 
+// toldFrom is since when what a pod was told counts for a loss: for a minute before it, or as long as the leader has led that takes the
+// volume for lost all the time, and tells each reason once.
+func (w *world) toldFrom(pod *corev1.Pod, l *loss) time.Time {
+	leader := w.processes[w.leader]
+	if leader == nil || leader.leading.IsZero() {
+		return l.since.Add(-speechless)
+	}
+	remembered := leader.assembly.Remembered()
+	for _, v := range w.volumesOf(pod) {
+		if slices.Contains(remembered, fmt.Sprintf("a wait of volume %s on node %s", v.Name, home(pod))) {
+			return leader.leading
+		}
+	}
+	return l.since.Add(-speechless)
+}
+
 func (w *world) checkLoss(pod *corev1.Pod, l *loss) {
 	if l.reported || !l.well.IsZero() {
 		return
 	}
 	told := w.toldSince(pod.UID, l.since)
 	if len(told) > handful {
-		w.excuse(ExcuseTalkative, "pod %s on %s: %v", pod.Name, home(pod), told)
+		w.violated(ruleHandful, "pod %s on %s: %v", pod.Name, home(pod), told)
 		l.reported = true
 	}
 	hidden := w.hidden(home(pod))
@@ -140,7 +164,7 @@ func (w *world) checkLoss(pod *corev1.Pod, l *loss) {
 	if w.able.IsZero() || time.Since(l.since) < speechless {
 		return
 	}
-	if len(w.toldSince(pod.UID, l.since.Add(-speechless))) > 0 {
+	if len(w.toldSince(pod.UID, w.toldFrom(pod, l))) > 0 {
 		l.count(w)
 		return
 	}
@@ -156,7 +180,7 @@ func (w *world) checkLoss(pod *corev1.Pod, l *loss) {
 	case unannounced:
 		w.excuse(ExcuseUnannounced, "pod %s on %s", pod.Name, home(pod))
 	case time.Since(l.known) >= sayTime:
-		w.excuse(ExcuseSpeechless, "pod %s on %s, lost for %s", pod.Name, home(pod), time.Since(l.since))
+		w.violated(RuleExplain, "pod %s on %s, lost for %s", pod.Name, home(pod), time.Since(l.since))
 		l.reported = true
 	}
 }
@@ -179,7 +203,8 @@ func (w *world) boundAt(pod *corev1.Pod) time.Time {
 	return time.Now()
 }
 
-// hasLost tells whether a selected pod with a volume of ours that it uses itself sits on a node that is dead, frozen or cut off.
+// hasLost tells whether a selected pod with a volume of ours that it uses itself sits on a node that is dead, frozen or cut off. Why a pod
+// cannot start on a node that lives is for the kubelet there to say.
 func (w *world) hasLost(pod *corev1.Pod) bool {
 	node := home(pod)
 	if pod.Labels[selectedLabel] != "remove" || hasEnded(pod) || !slices.Contains(w.history.World.Nodes, node) {
@@ -193,7 +218,7 @@ func (w *world) hasLost(pod *corev1.Pod) bool {
 			return true
 		}
 		state, ok := w.DRBD.Replica(v.Resource(), node)
-		if ok && opens(v) && state.Open > 0 && state.Role == drbd.Primary && !state.HasQuorum {
+		if ok && hasRun(pod) && opens(v) && state.Open > 0 && state.Role == drbd.Primary && !state.HasQuorum {
 			return true
 		}
 	}
