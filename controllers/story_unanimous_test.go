@@ -178,3 +178,18 @@ func TestWhatThreeNetworksDoNotAgreeOn(t *testing.T) {
 		})
 	}
 }
+
+// The half minute that a node was away is no habit of its kubelet: it is as silent after twelve seconds as before.
+func TestANodeThatHasJustBootedCrashesAgain(t *testing.T) {
+	elected(t, func(w *world, _ *process) {
+		on, other := nodeA, nodeB
+		for range 6 {
+			w.Crash(on)
+			w.until(17*time.Second, "the workload runs on "+other, func() bool { return w.runs("db-0", other) })
+			w.pass(10 * time.Second)
+			w.Return(on)
+			w.until(time.Minute, on+" takes pods again", func() bool { return w.tainted(on) == "" })
+			on, other = other, on
+		}
+	})
+}
