@@ -43,8 +43,8 @@ func (w *waitList) forget(volume, node string) {
 	}
 }
 
-// observe tells what is to be said of a volume on a node. A pod that another of its volumes there was told of for the same reason is told
-// no more.
+// observe tells what is to be said of a volume on a node. A pod that was told the same of another volume there, be it one of its own or
+// another PersistentVolume of the same handle, is told no more.
 func (w *waitList) observe(volume string, in failover.Input, d failover.Decision, failure string, pods []failover.Pod) failover.Word {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -53,12 +53,11 @@ func (w *waitList) observe(volume string, in failover.Input, d failover.Decision
 		wait = &failover.Wait{}
 	}
 	word := wait.Observe(in, d, failure, pods)
-	word.Pods = slices.DeleteFunc(word.Pods, func(pod failover.Pod) bool {
-		return slices.ContainsFunc(pod.Others, func(other failover.OtherVolume) bool {
-			others := w.nodes[other.Name][in.Node.Name]
-			return others != nil && others.Told(pod.UID, word.Reason)
-		})
-	})
+	for other, nodes := range w.nodes {
+		if others := nodes[in.Node.Name]; other != volume && others != nil {
+			word.Pods = slices.DeleteFunc(word.Pods, func(pod failover.Pod) bool { return others.Told(pod.UID, word.Reason) })
+		}
+	}
 	if wait.Over() {
 		w.forget(volume, in.Node.Name)
 		return word

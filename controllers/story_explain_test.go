@@ -209,3 +209,21 @@ func TestTheNextLeaderExplainsAnew(t *testing.T) {
 		}
 	})
 }
+
+// Two PersistentVolumes of one handle share their pods, and what is said of them.
+func TestTwoVolumesOfOneHandleTellEachPodOnce(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		w.volume("twin", func(v *virtual.Volume) { v.Handle = "pvc-db" })
+		w.workload("twin", selected)
+		w.pass(time.Minute)
+		w.Crash(nodeT)
+		w.pass(time.Minute)
+		w.Crash(nodeA)
+		w.pass(time.Minute)
+		for _, pod := range []string{"db-0", "twin-0"} {
+			if told := p.events.reasons("Pod", pod); len(told) != 1 {
+				t.Errorf("%s is told %v, want one thing", pod, told)
+			}
+		}
+	})
+}

@@ -32,8 +32,8 @@ const (
 	// sayTime is how long the controller may take to say something from when it is entitled to: it waits for half a minute, and looks
 	// every few seconds.
 	sayTime = 40 * time.Second
-	// handful is how many Events a pod may have for one loss: some for each of its volumes, when much else goes wrong meanwhile.
-	handful = 8
+	// handful is how many Events a pod may have from one leader for one loss, and handfulMore how many more for each volume but the first.
+	handful, handfulMore = 6, 2
 	// flap is how long a node must have been well for its next loss to be another one.
 	flap = 12 * time.Second
 )
@@ -51,8 +51,8 @@ type explanations struct {
 }
 
 type telling struct {
-	reason string
-	at     time.Time
+	reason, by string
+	at         time.Time
 }
 
 // loss is one of a pod's node.
@@ -67,20 +67,21 @@ func newExplanations() explanations {
 	return explanations{told: make(map[types.UID][]telling), losses: make(map[types.UID]*loss)}
 }
 
-// tell notes that a pod was told something.
-func (w *world) tell(uid types.UID, reason string) {
+// tell notes that a process has told a pod something.
+func (w *world) tell(uid types.UID, reason, by string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.told[uid] = append(w.told[uid], telling{reason, time.Now()})
+	w.told[uid] = append(w.told[uid], telling{reason, by, time.Now()})
 }
 
-// toldSince returns the reasons that a pod was told since then.
-func (w *world) toldSince(uid types.UID, since time.Time) (reasons []string) {
+// toldSince returns the reasons that a pod was told since then, by who told it: of two leaders neither knows what the other has said.
+func (w *world) toldSince(uid types.UID, since time.Time) map[string][]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	reasons := make(map[string][]string)
 	for _, t := range w.told[uid] {
 		if !t.at.Before(since) {
-			reasons = append(reasons, t.reason)
+			reasons[t.by] = append(reasons[t.by], t.reason)
 		}
 	}
 	return reasons
@@ -147,10 +148,12 @@ func (w *world) checkLoss(pod *corev1.Pod, l *loss) {
 	if l.reported || !l.well.IsZero() {
 		return
 	}
-	told := w.toldSince(pod.UID, l.since)
-	if len(told) > handful {
-		w.violated(ruleHandful, "pod %s on %s: %v", pod.Name, home(pod), told)
-		l.reported = true
+	most := handful + handfulMore*max(0, len(w.volumesOf(pod))-1)
+	for _, told := range w.toldSince(pod.UID, l.since) {
+		if len(told) > most {
+			w.violated(ruleHandful, "pod %s on %s: %v", pod.Name, home(pod), told)
+			l.reported = true
+		}
 	}
 	hidden := w.hidden(home(pod))
 	unannounced := hidden == "" && time.Since(l.since) < compared && w.unannounced(pod)

@@ -139,7 +139,7 @@ func (r *recorder) Eventf(regarding, _ runtime.Object, _, reason, _, note string
 		r.world.violated(ruleAnonymous, "%s of %s %s", reason, kind, accessor.GetName())
 	}
 	if kind == "Pod" {
-		r.world.tell(accessor.GetUID(), reason)
+		r.world.tell(accessor.GetUID(), reason, r.process.name)
 	}
 	if reason != string(failover.StuckOnNode) {
 		return
