@@ -49,6 +49,8 @@ type Linstor interface {
 	Counts() (replicas, reporting int)
 	Undecided(name string, before time.Time) (arrivals []time.Time)
 	Answers(ctx context.Context) error
+	// Unanswering returns the nodes that are ONLINE and keep LINSTOR waiting.
+	Unanswering(ctx context.Context) ([]string, error)
 	// Alive notes a sign of life of a node other than LINSTOR's word.
 	Alive(node string, at time.Time)
 	// Doubts, Unite and Retract carry over what nodes may run from one process to the other.

@@ -109,7 +109,7 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 			return fmt.Errorf("adding %T: %w", part, err)
 		}
 	}
-	for _, runnable := range []manager.Runnable{parts.protection, parts.vigil, parts.burial, parts.recovery} {
+	for _, runnable := range []manager.Runnable{parts.protection, parts.vigil, parts.burial, parts.recovery, parts.attaching} {
 		if err := mgr.Add(runnable); err != nil {
 			return fmt.Errorf("adding %T: %w", runnable, err)
 		}
@@ -137,6 +137,7 @@ type parts struct {
 	vigil      *Vigil
 	burial     *Burial
 	recovery   *Recovery
+	attaching  *Attaching
 }
 
 func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) parts {
@@ -177,6 +178,9 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 		vigil:      &Vigil{gatherer: g, halt: halt},
 		burial:     &Burial{gatherer: g},
 		protection: &Protection{Survey: NewSurvey(cfg, kubelets, cache), helpers: newHelpers(g, recorder), halt: halt, metrics: cfg.Metrics},
+		attaching: &Attaching{
+			gatherer: g, recorder: recorder, metrics: cfg.Metrics, arrivals: reports.takeArrivals, told: make(map[told]bool),
+		},
 		recovery: &Recovery{
 			gatherer: g, client: c, recorder: recorder, metrics: cfg.Metrics, halt: halt, selector: cfg.RecoverSelector,
 			limit: cfg.MaxLostNodes, timeout: cfg.OperationsTimeout,

@@ -39,6 +39,8 @@ type Metrics struct {
 	recovered   prometheus.Counter
 	latency     prometheus.Histogram
 	permissions prometheus.Gauge
+	attaching   prometheus.Gauge
+	satellites  prometheus.Gauge
 }
 
 // New returns metrics of which all known label values start at 0, so that rates see the first increment.
@@ -91,6 +93,14 @@ func New() *Metrics {
 		Namespace: namespace, Name: "missing_permissions",
 		Help: "Permissions that the controller lacks, by its last question to the API server; NaN while that is not known.",
 	})
+	m.attaching = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "attachments_waiting",
+		Help: "Attachments of volumes that selected pods wait for, which are not attached, or not detached, after 10 s; known to the leader only.",
+	})
+	m.satellites = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "satellites_not_answering",
+		Help: "Nodes that LINSTOR calls ONLINE and that do not answer it within 5 s, so that nothing can be attached; asked for while attachments wait.",
+	})
 	for _, reason := range []failover.Reason{
 		failover.QuorumLost, failover.NodeUnreachable, failover.ForcedIOErrors, failover.Demoted, failover.ReplicaGone,
 	} {
@@ -111,7 +121,7 @@ func New() *Metrics {
 
 // Collectors returns everything to register.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.failovers, m.pods, m.attachments, m.blocked, m.stages, m.taints, m.guard, m.unprotected, m.recovered, m.latency, m.permissions}
+	return []prometheus.Collector{m.failovers, m.pods, m.attachments, m.blocked, m.stages, m.taints, m.guard, m.unprotected, m.recovered, m.latency, m.permissions, m.attaching, m.satellites}
 }
 
 // FailoverBegun counts a fail-over.
@@ -153,6 +163,12 @@ func (m *Metrics) Guard(closed bool) {
 
 // MissingPermissions shows how many permissions the controller lacks; NaN where that is not known.
 func (m *Metrics) MissingPermissions(n float64) { m.permissions.Set(n) }
+
+// AttachmentsWaiting shows how many attachments wait for longer than is usual.
+func (m *Metrics) AttachmentsWaiting(n int) { m.attaching.Set(float64(n)) }
+
+// SatellitesNotAnswering shows how many satellites keep LINSTOR waiting.
+func (m *Metrics) SatellitesNotAnswering(n int) { m.satellites.Set(float64(n)) }
 
 // Unprotected shows how many pods are unprotected for which reason; a reason that is not given has none.
 func (m *Metrics) Unprotected(pods map[failover.Reason]int) {
