@@ -111,6 +111,8 @@ type Node struct {
 	Online Fact[bool]
 	// Leaving is set while the node has the flag DELETE or EVICTED.
 	Leaving bool
+	// NoTarget is set while LINSTOR places no new replica there, not even one without a disk, by the property AutoplaceTarget.
+	NoTarget bool
 	// LastOnline is when it was last read as ONLINE; zero when never.
 	LastOnline time.Time
 }
