@@ -18,6 +18,7 @@ var untidyTimes = []untidiness{
 	{ClockOff, (*generator).setClock},
 	{RareRenewals, (*generator).renewRarely},
 	{FrozenMachine, (*generator).freezeMachine},
+	{HangingPools, func(g *generator) bool { g.nodeFault(g.around(), g.span(), HangPools, g.node()); return true }},
 }
 
 // untidyNames are drawn on the world.
