@@ -88,7 +88,7 @@ func (r *runner) launch(ctx context.Context, pod *corev1.Pod) (*launched, error)
 	if r.bed.options.BearerToken {
 		tokenFile = filepath.Join(r.bed.dir, string(pod.UID)+".token")
 	}
-	planted, err := SecretEnv(linstor, tokenFile)
+	planted, err := SecretEnv(r.bed.named(linstorName, linstor), tokenFile)
 	if err != nil {
 		return nil, err
 	}
@@ -111,6 +111,11 @@ func (r *runner) launch(ctx context.Context, pod *corev1.Pod) (*launched, error)
 	}
 	for _, e := range env {
 		cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
+	}
+	if r.bed.names != nil {
+		if cmd, err = r.bed.names.resolvedBy(cmd); err != nil {
+			return nil, err
+		}
 	}
 	p, err := r.bed.spawn.start(cmd, pod.Name, r.bed.LogDir)
 	if err != nil {
@@ -136,10 +141,14 @@ func (r *runner) kubeconfig(ctx context.Context, pod *corev1.Pod, addr string) (
 		return "", fmt.Errorf("token for pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	const name = "testbed"
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", fmt.Errorf("kubeconfig for pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
 	path := filepath.Join(r.bed.dir, string(pod.UID)+".kubeconfig")
 	if err := clientcmd.WriteToFile(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{name: {
-			Server: "https://" + addr, CertificateAuthorityData: r.bed.Config.CAData,
+			Server: "https://" + r.bed.named(apiName, addr), TLSServerName: host, CertificateAuthorityData: r.bed.Config.CAData,
 		}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: token.Status.Token}},
 		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name, Namespace: pod.Namespace}},
