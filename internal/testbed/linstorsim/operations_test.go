@@ -257,7 +257,7 @@ func TestADeletionDisconnectsFirstAndChangesTheQuorumLater(t *testing.T) {
 		must(t, b.linstor.CreateResource(standard()))
 		must(t, b.linstor.RemoveReplica(pvc, "node-c"))
 		pass(100 * time.Millisecond)
-		b.wantList("first", "node-a node-b", "node-b node-a", "node-c"+tie+" DELETE DRBD_DELETE")
+		b.wantList("first", "node-a node-b", "node-b node-a", "node-c"+tie+" DELETE")
 		if diff := cmp.Diff(both("majority"), b.running()); diff != "" {
 			t.Errorf("DRBD runs first (-want +got):\n%s", diff)
 		}
@@ -302,7 +302,7 @@ func TestThePeersOfADeletedReplicaOnADeadNodeDisconnect(t *testing.T) {
 		b.linstor.Crash("node-a")
 		pass(20 * time.Second)
 		must(t, b.linstor.RemoveReplica(pvc, "node-a"))
-		b.wantList("while node-a is dead", "node-a DELETE DRBD_DELETE", "node-b node-c", "node-c"+tie+" node-b")
+		b.wantList("while node-a is dead", "node-a DELETE", "node-b node-c", "node-c"+tie+" node-b")
 	})
 }
 

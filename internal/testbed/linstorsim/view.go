@@ -75,6 +75,9 @@ func (s *Server) askSatellites(ctx context.Context, filter viewFilter) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.down || s.closed {
+		panic(http.ErrAbortHandler)
+	}
 	for n := range silent {
 		if !n.connected {
 			return errGivenUp
