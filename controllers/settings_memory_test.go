@@ -43,7 +43,7 @@ func (d *doubting) Unite(_ string, sets linstor.Sets, _ time.Time) {
 	d.united = append(d.united, sets)
 }
 
-func (d *doubting) Retract(string, time.Time) { d.retracted++ }
+func (d *doubting) Retract(string, linstor.Sets, time.Time) { d.retracted++ }
 
 func offOrMajority() linstor.Sets {
 	return linstor.Sets{nodeA: {{Quorum: "off"}, {Quorum: "majority"}}}
