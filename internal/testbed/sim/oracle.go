@@ -153,8 +153,13 @@ func (w *world) auditEarly(b basis, pod *corev1.Pod, silence time.Duration, what
 			return // who is connected is not lost by the clock, but by old words
 		}
 		denied = max(denied, time.Since(d.since))
-		for _, replica := range b.readings[v.Resource()].resource.Replicas {
+		reading := b.readings[v.Resource()]
+		for _, replica := range reading.resource.Replicas {
 			missed = missed || replica.Node == node && replica.Online.Known && !replica.Online.Value
+			if c, ok := replica.Connection(node); ok && c.Known && !c.Value && reading.old(replica.Node) {
+				w.count("removed early, perhaps by old words")
+				return // it may have denied for longer than the truth
+			}
 		}
 	}
 	if denied == 0 || denied >= grace.ConfirmedGrace || w.switchedOff(node) {
