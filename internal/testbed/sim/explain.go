@@ -274,6 +274,7 @@ func (w *world) unannounced(pod *corev1.Pod) bool {
 }
 
 // unlearnt is for how long a kubelet must be silent of which a process has not seen two renewals: it goes by the duration of the Lease.
+// A pause among the last five gaps may have been as long as that.
 const unlearnt = 77 * time.Second
 
 // heardNothing tells whether a process must take the kubelet of a node for silent.
@@ -288,7 +289,7 @@ func (w *world) heardNothing(p *process, node string) bool {
 		return false
 	}
 	from, silence := w.renewed[node], w.silence(node)
-	if every := max(w.history.World.Renew[node], usualRenewal); from.Sub(p.begun) < 4*every {
+	if every := max(w.history.World.Renew[node], usualRenewal); from.Sub(p.begun) < 4*every || from.Sub(w.resumed[node]) < 5*every {
 		silence = max(silence, unlearnt)
 	}
 	if p.begun.After(from) {

@@ -23,7 +23,11 @@ func (w *world) observe(c apimodel.Change) {
 	w.progress(c)
 	if lease, ok := c.New.(*coordinationv1.Lease); ok {
 		w.mu.Lock()
-		w.renewed[w.Satellite(lease.Name)] = c.Time
+		node := w.Satellite(lease.Name)
+		if last := w.renewed[node]; !last.IsZero() && c.Time.Sub(last) >= failover.ForceSilence {
+			w.resumed[node] = c.Time
+		}
+		w.renewed[node] = c.Time
 		w.mu.Unlock()
 		return
 	}

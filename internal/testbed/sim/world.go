@@ -56,6 +56,8 @@ type world struct {
 	denied map[place]denial
 	// renewed is when a kubelet's Lease was last renewed.
 	renewed map[string]time.Time
+	// resumed is when a kubelet's Lease was last renewed after a pause, which the next renewals may take for a habit.
+	resumed map[string]time.Time
 	// instant is when the API's objects last changed, atInstant how often they did then.
 	instant   time.Time
 	atInstant int
@@ -117,8 +119,9 @@ func newWorld(ctx context.Context, h History, story bool) *world {
 	w := &world{
 		ctx: ctx, history: h, started: time.Now(), trace: story,
 		outcome: Outcome{Counts: make(map[string]int)}, faults: newFaults(), closed: make(map[place]time.Time), denied: make(map[place]denial), renewed: make(map[string]time.Time),
-		pods:  make(map[types.NamespacedName]*corev1.Pod),
-		taken: make(map[place]taking), bound: make(map[types.UID]time.Time), liveness: newLiveness(), explanations: newExplanations(), satellites: newSatellites(),
+		resumed: make(map[string]time.Time),
+		pods:    make(map[types.NamespacedName]*corev1.Pod),
+		taken:   make(map[place]taking), bound: make(map[types.UID]time.Time), liveness: newLiveness(), explanations: newExplanations(), satellites: newSatellites(),
 	}
 	w.Cluster = virtual.New(ctx, virtual.Options{
 		DRBD:   drbd.Options{Detect: h.World.detect, Flap: h.World.Flap, HealFlap: h.World.HealFlap},
