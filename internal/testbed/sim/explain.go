@@ -268,6 +268,9 @@ func (w *world) unannounced(pod *corev1.Pod) bool {
 	}
 	return !slices.ContainsFunc(w.volumesOf(pod), func(v Volume) bool {
 		shown, _ := leader.store.Resource(v.Resource())
+		if len(shown.Replicas) == 0 {
+			return false // LINSTOR has nothing of it anywhere, be its node lost or not
+		}
 		a, ok := shown.Replica(node)
 		return !ok || !a.Online.Value || !a.InUse.Value || a.Score.Value <= 0
 	})
