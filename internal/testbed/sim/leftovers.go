@@ -121,6 +121,9 @@ func (w *world) well() string {
 			if opens(v) && !w.isPrimary(v.Resource(), home(&pod)) {
 				return "volume " + v.Name
 			}
+			if opens(v) && !w.DRBD.CanWrite(v.Resource(), home(&pod)) {
+				return "quorum of volume " + v.Name // which may be set to more than there are replicas
+			}
 		}
 	}
 	return ""
