@@ -226,6 +226,14 @@ func lacks(list []wireResource, e *entry) bool {
 	return slices.ContainsFunc(e.replicas, func(replica replicaEntry) bool { return !lists(list, replica.node) })
 }
 
+// lacks tells whether a replica that is known is not in the list.
+func (s *Store) lacks(name string, list []wireResource) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	e := s.resources[fold(name)]
+	return e != nil && lacks(list, e)
+}
+
 // lists tells whether a replica on a node is in the list.
 func lists(list []wireResource, node string) bool {
 	return slices.ContainsFunc(list, func(r wireResource) bool { return fold(r.NodeName) == node })

@@ -4,8 +4,9 @@ import "slices"
 
 // bury takes the replicas out of an entry whose nodes match. One that went while its node was ONLINE was taken down there: LINSTOR
 // forgets it only then. Of any other nobody knows whether it is still written to (node lost, a database restored), nor of one that was in
-// use when it was last listed, or may have been: LINSTOR deletes none that is, but has no state of it while it does. Such a replica is
-// kept as gone. The lock must be held.
+// use when it was last listed, or may have been: LINSTOR deletes none that is, but has no state of it while it does. Nor is it known of
+// one that was listed for the last time before events were heard anew: LINSTOR may have been given an older database since. Such a
+// replica is kept as gone. The lock must be held.
 func (s *Store) bury(e *entry, match func(node string) bool) {
 	key := fold(e.name)
 	e.replicas = slices.DeleteFunc(e.replicas, func(r replicaEntry) bool {
@@ -13,12 +14,12 @@ func (s *Store) bury(e *entry, match func(node string) bool) {
 			return false
 		}
 		online, inUse := s.isOnline(r.node), r.inUse.known && r.inUse.value
-		if online && !inUse && !e.hasLeft(r.node) {
-			e.left = append(slices.Clone(e.left), r.node)
-		}
-		if !online || inUse || !r.inUse.known && !r.leaving {
+		switch {
+		case !online || r.read < s.events || inUse || !r.inUse.known && !r.leaving:
 			r.connections = nil
 			s.keepGone(key, &r)
+		case !e.hasLeft(r.node):
+			e.left = append(slices.Clone(e.left), r.node)
 		}
 		return true
 	})

@@ -184,6 +184,12 @@ func (f *Feed) readList(ctx context.Context, name string) error {
 		return err
 	}
 	f.confirmed(at.start)
+	if f.store.lacks(name, list) {
+		// A node that is ONLINE in a list of nodes from after that has let its replica go. One that a person gave up is in none.
+		if err := f.readNodesSince(ctx, at.end); err != nil {
+			return err
+		}
+	}
 	if f.store.applyResources(name, list, at) {
 		f.pollLater(name, reshapedAgain)
 	}

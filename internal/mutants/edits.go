@@ -58,7 +58,7 @@ var edits = []edit{
 	},
 	{
 		"LINSTOR is not asked before a removal", confirmFile,
-		"if _, err := «g.linstor.Refresh(readsCtx, resource)»; err != nil {",
+		"_, err := «g.linstor.Refresh(readsCtx, resource)»\n",
 		"func() (any, error) { if mutantIs(§) { return nil, nil }; return … }()",
 	},
 	{
@@ -225,7 +225,7 @@ var edits = []edit{
 	},
 	{
 		"nothing is kept of a replica that LINSTOR forgot", goneFile,
-		"if «!online || inUse || !r.inUse.known && !r.leaving» {", "(… && !mutantIs(§))",
+		"case «!online || r.read < s.events || inUse || !r.inUse.known && !r.leaving»:", "(… && !mutantIs(§))",
 	},
 	{
 		"the definition may be older than the replicas", storeFile, "return d == nil || «d.read < e.reshaped»", "(… && !mutantIs(§))",
