@@ -54,7 +54,7 @@ type Linstor interface {
 	// Doubts, Unite and Retract carry over what nodes may run from one process to the other.
 	Doubts(resource string) (sets linstor.Sets, since time.Time)
 	Unite(resource string, sets linstor.Sets, at time.Time)
-	Retract(resource string, at time.Time)
+	Retract(resource string, still linstor.Sets, at time.Time)
 	// Gone are replicas that LINSTOR no longer lists, and that are kept in mind until Forget.
 	Gone() []linstor.Place
 	Forget(place linstor.Place)

@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -32,41 +32,52 @@ type settingsMemory struct {
 
 	mu sync.Mutex
 	// told is what each attachment of a volume has said, by volume and by UID.
-	told map[string]map[types.UID]string
+	told map[string]map[types.UID]wordOfAttachment
 	// written is when this process wrote an attachment of a volume last.
 	written map[string]time.Time
 }
 
+// wordOfAttachment is what an attachment says that nodes may run, in one of its versions; 0 is an unknown one.
+type wordOfAttachment struct {
+	text    string
+	version uint64
+}
+
 func newSettingsMemory(word Linstor) *settingsMemory {
-	return &settingsMemory{linstor: word, told: make(map[string]map[types.UID]string), written: make(map[string]time.Time)}
+	return &settingsMemory{linstor: word, told: make(map[string]map[types.UID]wordOfAttachment), written: make(map[string]time.Time)}
 }
 
 // take unites what the attachments of a volume say of its resource with what this process knows. What none of them says any more that one
-// said before is over: evidence has overtaken it. With the attachment itself nothing is.
+// said before is over, be it a part of it: evidence has overtaken it. With the attachment itself nothing is.
 func (m *settingsMemory) take(volume, resource string, attachments []storagev1.VolumeAttachment, now time.Time) error {
 	// Held until all is united: whoever finds nothing new here may write over what the attachments say.
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.told[volume]
-	said := make(map[types.UID]string, len(attachments))
-	var news []string
-	withdrawn := false
+	said := make(map[types.UID]wordOfAttachment, len(attachments))
+	var all, news []string
+	withdrawn := []string{}
 	for _, va := range attachments {
-		text := va.Annotations[AnnotationMayRun]
-		said[va.UID] = text
-		switch was, known := before[va.UID]; {
-		case text == "":
-			withdrawn = withdrawn || known && was != ""
-		case text != was:
+		version, _ := strconv.ParseUint(va.ResourceVersion, 10, 64)
+		if last := before[va.UID]; version < last.version {
+			said[va.UID], all = last, append(all, last.text) // another reconciler has looked later, and is here first
+			continue
+		}
+		text, was := va.Annotations[AnnotationMayRun], before[va.UID].text
+		said[va.UID], all = wordOfAttachment{text, version}, append(all, text)
+		if text != "" && text != was {
 			news = append(news, text)
+		}
+		if was != "" && text != was {
+			withdrawn = append(withdrawn, was)
 		}
 	}
 	if m.told[volume] = said; len(said) == 0 {
 		delete(m.told, volume)
 		delete(m.written, volume)
 	}
-	if withdrawn && !slices.ContainsFunc(slices.Collect(maps.Values(said)), func(text string) bool { return text != "" }) {
-		m.linstor.Retract(resource, now)
+	if rest, ok := united(all); ok && lacks(rest, withdrawn) {
+		m.linstor.Retract(resource, rest, now)
 	}
 	var errs []error
 	for _, text := range news {
@@ -77,6 +88,42 @@ func (m *settingsMemory) take(volume, resource string, attachments []storagev1.V
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// united returns all that some texts say; false where one of them cannot be understood, and might say anything.
+func united(texts []string) (all linstor.Sets, ok bool) {
+	all = linstor.Sets{}
+	for _, text := range texts {
+		if text == "" {
+			continue
+		}
+		sets, err := parseMayRun(text)
+		if err != nil {
+			return nil, false
+		}
+		for node, settings := range sets {
+			all[node] = append(all[node], settings...)
+		}
+	}
+	return all, true
+}
+
+// lacks tells whether some texts say anything that sets do not.
+func lacks(sets linstor.Sets, texts []string) bool {
+	for _, text := range texts {
+		was, err := parseMayRun(text)
+		if err != nil {
+			continue
+		}
+		for node, settings := range was {
+			for _, setting := range settings {
+				if !slices.ContainsFunc(sets[node], setting.Equal) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // MayRun returns what an attachment says that nodes may run of its resource; nil where it says nothing.
@@ -223,6 +270,9 @@ func (b *Burial) Start(ctx context.Context) error {
 }
 
 func (b *Burial) bury(ctx context.Context) error {
+	if !b.linstor.Status().Synced {
+		return nil // what an attachment has told of may be listed by LINSTOR yet
+	}
 	for _, place := range b.linstor.Gone() {
 		used, err := b.isAttached(ctx, place)
 		if err != nil {

@@ -43,7 +43,7 @@ func (d *doubting) Unite(_ string, sets linstor.Sets, _ time.Time) {
 	d.united = append(d.united, sets)
 }
 
-func (d *doubting) Retract(string, time.Time) { d.retracted++ }
+func (d *doubting) Retract(string, linstor.Sets, time.Time) { d.retracted++ }
 
 func offOrMajority() linstor.Sets {
 	return linstor.Sets{nodeA: {{Quorum: "off"}, {Quorum: "majority"}}}
@@ -250,4 +250,57 @@ func TestAForgedOrBrokenDoubtIsAnError(t *testing.T) {
 			t.Errorf("%s is no error", text)
 		}
 	}
+}
+
+// What an attachment no longer says is over, also where it goes on to say something.
+func TestAnAttachmentThatSaysLessTakesBackTheRest(t *testing.T) {
+	t.Parallel()
+	m := newMemoryTest(t)
+	store := linstor.NewStore()
+	m.memory = newSettingsMemory(keeping{store: store})
+	m.say(`{"node-a":[{"quorum":"off"},{"quorum":"majority"},{"quorum":"all"}]}`)
+	m.take()
+	m.say(`{"node-a":[{"quorum":"majority"},{"quorum":"all"}]}`)
+	m.take()
+	sets, _ := store.Doubts("pvc-db")
+	for _, setting := range sets[nodeA] {
+		if setting.Quorum == "off" {
+			t.Errorf("node A may still run %+v", sets[nodeA])
+		}
+	}
+}
+
+// Two reconcilers look at the attachments of a volume. What the slower one has seen is over when it comes to take it.
+func TestAnOldLookAtAnAttachmentIsNoNews(t *testing.T) {
+	t.Parallel()
+	m := newMemoryTest(t)
+	m.say(`{"node-a":[{"quorum":"off"},{"quorum":"majority"}]}`)
+	old := m.listed()
+	m.take()
+	m.say("")
+	m.take()
+	m.must(m.memory.take("db", "pvc-db", old, m.now))
+	m.take()
+	if len(m.word.united) != 1 && m.word.retracted != 2 {
+		t.Errorf("united %d times, and retracted %d times", len(m.word.united), m.word.retracted)
+	}
+	m.must(m.memory.take("db", "pvc-db", old, m.now))
+	if len(m.word.united) > m.word.retracted {
+		t.Errorf("united %d times, and retracted %d times", len(m.word.united), m.word.retracted)
+	}
+}
+
+type keeping struct {
+	noLinstor
+	store *linstor.Store
+}
+
+func (k keeping) Doubts(resource string) (linstor.Sets, time.Time) { return k.store.Doubts(resource) }
+
+func (k keeping) Unite(resource string, sets linstor.Sets, at time.Time) {
+	k.store.Unite(resource, sets, at)
+}
+
+func (k keeping) Retract(resource string, still linstor.Sets, at time.Time) {
+	k.store.Retract(resource, still, at)
 }

@@ -64,12 +64,17 @@ func (s *Store) Unite(resource string, sets Sets, at time.Time) {
 	}
 }
 
-// Retract takes out what only another process has said of a resource, which no longer says it: evidence has overtaken it there.
-func (s *Store) Retract(resource string, at time.Time) {
+// Retract takes out what only another process has said of a resource, which no longer says it: evidence has overtaken it there. What it
+// still says stays.
+func (s *Store) Retract(resource string, still Sets, at time.Time) {
 	key := fold(resource)
+	said := make(Sets, len(still))
+	for node, settings := range still {
+		said[fold(node)] = append(said[fold(node)], settings...)
+	}
 	s.mu.Lock()
 	changed := false
-	s.eachRuns(key, func(r *replicaEntry) { changed = r.runs.retract(stampOf(at)) || changed })
+	s.eachRuns(key, func(r *replicaEntry) { changed = r.runs.retract(said[r.node], stampOf(at)) || changed })
 	name := s.nameOf(key, resource)
 	s.mu.Unlock()
 	if changed {

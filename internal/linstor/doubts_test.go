@@ -114,14 +114,14 @@ func TestWhatAnotherProcessHasSeenIsUnitedWithWhatThisOneHas(t *testing.T) {
 		"it no longer says so": func(w *world) {
 			w.tell("a", "off a+b")
 			w.changed = nil
-			w.Retract("R", w.at(w.now))
+			w.Retract("R", nil, w.at(w.now))
 			w.want("a", "majority a+b")
 			w.told(nil, 0)
 			if !slices.Equal(w.changed, []string{"R"}) {
 				w.t.Errorf("told of %v", w.changed)
 			}
 			w.changed = nil
-			w.Retract("R", w.at(w.now))
+			w.Retract("R", nil, w.at(w.now))
 			if len(w.changed) > 0 {
 				w.t.Errorf("told of %v", w.changed)
 			}
@@ -131,7 +131,7 @@ func TestWhatAnotherProcessHasSeenIsUnitedWithWhatThisOneHas(t *testing.T) {
 			w.define()
 			w.tell("a", "all a+b, majority a+b, off a+b")
 			w.want("a", "all a+b, majority a+b, off a+b")
-			w.Retract("R", w.at(w.now))
+			w.Retract("R", nil, w.at(w.now))
 			w.want("a", "majority a+b, off a+b")
 		},
 		"the replica was taken down": func(w *world) {
@@ -167,7 +167,7 @@ func TestAProcessThatStartsIsTold(t *testing.T) {
 			w.want("a", "off a+b, majority a+b")
 			w.live(300) // ONLINE for long, but its satellite was never away
 			w.want("a", "off a+b, majority a+b")
-			w.Retract("R", w.at(w.now))
+			w.Retract("R", nil, w.at(w.now))
 			w.want("a", "majority a+b")
 		},
 		"before its first reading, and the satellite restarts": func(w *world) {
@@ -192,7 +192,7 @@ func TestAProcessThatStartsIsTold(t *testing.T) {
 			w.live(300)
 			w.want("a", "gone: anything: off a+b, majority a+b")
 			w.want("b", "majority b")
-			w.Retract("R", w.at(w.now))
+			w.Retract("R", nil, w.at(w.now))
 			w.want("a", "gone: anything: off a+b, majority a+b")
 		},
 		"of a node that is listed later, and has its word": func(w *world) {

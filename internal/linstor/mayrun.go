@@ -121,9 +121,11 @@ func (m *mayRun) creation() {
 	}
 }
 
-// retract takes out what only another process has said, which no longer says it.
-func (m *mayRun) retract(now stamp) bool {
-	rest := slices.DeleteFunc(slices.Clone(m.members), func(one member) bool { return one.told })
+// retract takes out what only another process has said, which no longer says it, but for what it still says.
+func (m *mayRun) retract(still []failover.Setting, now stamp) bool {
+	rest := slices.DeleteFunc(slices.Clone(m.members), func(one member) bool {
+		return one.told && !slices.ContainsFunc(still, one.setting.Equal)
+	})
 	if len(rest) == 0 || len(rest) == len(m.members) {
 		return false
 	}

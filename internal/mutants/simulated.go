@@ -148,9 +148,9 @@ var simulated = []edit{
 		"what other processes have kept is not taken over", memoryFile, "«m.linstor.Unite(resource, sets, now)»", "if !mutantIs(§) { … }",
 	},
 	{
-		"what was kept is over with the attachment", memoryFile, "withdrawn := «false»",
-		"(… || mutantIs(§) && func() bool { for uid := range before { if !slices.ContainsFunc(attachments, " +
-			"func(va storagev1.VolumeAttachment) bool { return va.UID == uid }) { return true } }; return false }())",
+		"what was kept is over with the attachment", memoryFile, "withdrawn := «[]string{}»",
+		"func() (gone []string) { if mutantIs(§) { for uid, was := range before { if !slices.ContainsFunc(attachments, " +
+			"func(va storagev1.VolumeAttachment) bool { return va.UID == uid }) { gone = append(gone, was.text) } } }; return append(gone, …...) }()",
 	},
 
 	// What LINSTOR forgets.
