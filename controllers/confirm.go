@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
 
 // recent is how old a confirmation of a removal may be for the detach that follows. It leaves as much time again for the
@@ -113,7 +114,7 @@ func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, nod
 	}
 	c := confirmation{node: node, began: g.clock.Now()}
 	reads, readsCtx := errgroup.WithContext(ctx)
-	reads.Go(func() error { return g.refresh(readsCtx, known) })
+	reads.Go(func() error { return g.refresh(readsCtx, known[0], known) })
 	reads.Go(func() error { g.confirmLease(readsCtx, node); return nil })
 	reads.Go(func() error { return g.confirmShutdown(readsCtx, &c) })
 	reads.Go(func() (err error) {
@@ -135,7 +136,7 @@ func (g *gatherer) confirm(ctx context.Context, pv *corev1.PersistentVolume, nod
 		return failover.Input{}, err
 	}
 	others := slices.DeleteFunc(concerned, func(name string) bool { return slices.Contains(known, name) })
-	if err := g.refresh(ctx, others); err != nil {
+	if err := g.refresh(ctx, known[0], others); err != nil {
 		return failover.Input{}, err
 	}
 	return g.confirmed(ctx, pv, c)
@@ -155,7 +156,7 @@ func (g *gatherer) confirmAgain(ctx context.Context, pv *corev1.PersistentVolume
 	slices.Sort(resources)
 	pods := make([]*corev1.Pod, len(in.Pods))
 	reads, readsCtx := errgroup.WithContext(ctx)
-	reads.Go(func() error { return g.refresh(readsCtx, slices.Compact(resources)) })
+	reads.Go(func() error { return g.refresh(readsCtx, in.Resource.Name, slices.Compact(resources)) })
 	reads.Go(func() error { g.confirmLease(readsCtx, in.Node.Name); return nil })
 	reads.Go(func() error { return g.confirmShutdown(readsCtx, &c) })
 	reads.Go(func() (err error) {
@@ -219,7 +220,9 @@ func (g *gatherer) confirmed(ctx context.Context, pv *corev1.PersistentVolume, c
 	notAfter(&in.Asked, in.Resource)
 	for _, pod := range in.Pods {
 		for _, other := range pod.Others {
-			notAfter(&in.Asked, other.Resource)
+			if other.Resource.Known { // else nothing rests on what was read of it
+				notAfter(&in.Asked, other.Resource)
+			}
 		}
 	}
 	return in, err
@@ -277,12 +280,13 @@ func (g *gatherer) knownEmpty(ctx context.Context, pv *corev1.PersistentVolume, 
 	return !slices.ContainsFunc(onNode(selected, in.Node.Name), other), err
 }
 
-// refresh reads LINSTOR's word on the resources, all at once.
-func (g *gatherer) refresh(ctx context.Context, resources []string) error {
+// refresh reads LINSTOR's word on the resources, all at once. That LINSTOR has none of them but the lost one is an answer, too.
+func (g *gatherer) refresh(ctx context.Context, lost string, resources []string) error {
 	reads, readsCtx := errgroup.WithContext(ctx)
 	for _, resource := range resources {
 		reads.Go(func() error {
-			if _, err := g.linstor.Refresh(readsCtx, resource); err != nil {
+			_, err := g.linstor.Refresh(readsCtx, resource)
+			if err != nil && (resource == lost || !errors.Is(err, linstor.ErrNotFound)) {
 				return fmt.Errorf("reading resource %s from LINSTOR: %w", resource, err)
 			}
 			return nil

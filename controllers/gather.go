@@ -21,6 +21,9 @@ import (
 // nfsExport is the volume attribute that linstor-csi sets where consumers mount the volume by NFS.
 const nfsExport = "linstor.csi.linbit.com/nfs-export"
 
+// mountedReadOnly is the mount option that mounts a volume read-only.
+const mountedReadOnly = "ro"
+
 // shared lets the cache hand out its own objects, which must not be changed: each event of LINSTOR leads to several lists, of
 // which copies would cost more than all the rest.
 const shared = client.UnsafeDisableDeepCopy
@@ -151,7 +154,7 @@ func (g *gatherer) input(
 
 func volumeFacts(pv *corev1.PersistentVolume) failover.Volume {
 	modes := pv.Spec.AccessModes
-	readOnly := pv.Spec.CSI.ReadOnly || len(modes) > 0 && !slices.ContainsFunc(modes,
+	readOnly := pv.Spec.CSI.ReadOnly || slices.Contains(pv.Spec.MountOptions, mountedReadOnly) || len(modes) > 0 && !slices.ContainsFunc(modes,
 		func(m corev1.PersistentVolumeAccessMode) bool { return m != corev1.ReadOnlyMany })
 	return failover.Volume{
 		Name:      pv.Name,

@@ -51,6 +51,8 @@ var (
 	filesystemMode = corev1.PersistentVolumeFilesystem
 	blockMode      = corev1.PersistentVolumeBlock
 	controlling    = true
+	// readOnlyOptions are all that counts of the mount options of a volume.
+	readOnlyOptions = []string{mountedReadOnly}
 )
 
 func (t *trimmer) trim(o any) (any, error) {
@@ -207,6 +209,9 @@ func (t *trimmer) volume(pv *corev1.PersistentVolume) {
 	spec := corev1.PersistentVolumeSpec{}
 	for _, mode := range pv.Spec.AccessModes {
 		spec.AccessModes = append(spec.AccessModes, corev1.PersistentVolumeAccessMode(t.once(string(mode))))
+	}
+	if slices.Contains(pv.Spec.MountOptions, mountedReadOnly) {
+		spec.MountOptions = readOnlyOptions
 	}
 	if mode := pv.Spec.VolumeMode; mode != nil {
 		spec.VolumeMode = &filesystemMode

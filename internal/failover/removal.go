@@ -1,6 +1,9 @@
 package failover
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // ForceSilence is how long no Lease renewal must have been seen for a pod to be removed without asking its kubelet:
 // one renewal interval of 10 s and a margin.
@@ -50,17 +53,26 @@ func RemovalOf(in Input, pod Pod) Removal {
 
 // othersFenced tells whether no other LINSTOR volume of the pod can be written on A either, by the same evidence that condemns this one.
 func (s situation) othersFenced(pod Pod) bool {
-	for _, other := range pod.Others {
-		r := other.Resource.freshened(s.Now)
-		if _, ok := r.replica(s.Node.satellite()); r.Known && !ok && r.hasLeft(s.Node.satellite()) {
-			continue
-		}
-		_, survivor := survivorOf(r, s.Node.satellite())
-		if t := testimonyOn(r, s.Node.satellite()); !survivor || t.connected || !s.fenced(r, t) {
-			return false
-		}
+	return !slices.ContainsFunc(pod.Others, func(other OtherVolume) bool { return !s.otherFenced(other) })
+}
+
+// otherFenced is othersFenced for one volume. A generic ephemeral one is the pod's own: nobody else will ever write it. One that is
+// mounted by NFS is shared by its nature, and A has no DRBD relation to it. Of one that another node has in use at the same time, as it
+// may, nothing but what its peers say of their connections to A counts: that there is a Primary is no sign of A.
+func (s situation) otherFenced(other OtherVolume) bool {
+	if other.Ephemeral || other.NFSExport {
+		return true
 	}
-	return true
+	r := other.Resource.freshened(s.Now)
+	if _, ok := r.replica(s.Node.satellite()); r.Known && !ok && r.hasLeft(s.Node.satellite()) {
+		return true
+	}
+	t := testimonyOn(r, s.Node.satellite())
+	_, survivor := survivorOf(r, s.Node.satellite())
+	if other.Shared && usedElsewhere(r, s.Node.satellite()) {
+		t, survivor = t.ofConnections(), true
+	}
+	return survivor && !t.connected && s.fenced(r, t)
 }
 
 func (s situation) anyOtherWritable(pod Pod) bool {

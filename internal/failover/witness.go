@@ -127,13 +127,22 @@ func hasNoSource(r Resource, survivor Replica, node string) bool {
 type testimony struct {
 	// connected is set when a witness has a DRBD connection to A or sees a Primary, or another node is Primary.
 	connected bool
-	// full is set when no witness is connected to A, and A could not hold quorum even together with
-	// every replica that could not be asked.
+	// met is set when a witness has a DRBD connection to A.
+	met bool
+	// outvoted is set when A could not hold quorum even together with every replica that could not be asked.
+	outvoted bool
+	// full is set when no witness is connected to A, and A is outvoted.
 	full bool
 	// since is since when all witnesses have said so, and no replica has fallen silent.
 	since time.Time
 	// heard are the nodes of the witnesses.
 	heard map[string]bool
+}
+
+// ofConnections is the testimony for a resource that may be in use on several nodes, so that a Primary elsewhere says nothing of A.
+func (t testimony) ofConnections() testimony {
+	t.connected, t.full = t.met, !t.met && t.outvoted
+	return t
 }
 
 // denies tells whether A could not hold quorum by a setting that it may run, even together with everyone who could not be asked, of whom
@@ -172,12 +181,14 @@ func testimonyOn(r Resource, node string) testimony {
 		online := replica.Online.is(true)
 		connection := replica.Connections[node]
 		witness := online && connection.Known && !a.outdates(replica)
-		t.connected = t.connected || witness && connection.Value || online && knowsOfPrimary(replica)
+		t.met = t.met || witness && connection.Value
+		t.connected = t.connected || t.met || online && knowsOfPrimary(replica)
 		t.since = latest(t.since, connection.Since, spokenSince(replica))
 		t.heard[replica.Node] = witness
 		votes.add(replica, !witness || a.Diskless && replica.Diskless)
 	}
-	t.full = !t.connected && votes.diskful > 0 && !votes.couldHoldQuorum()
+	t.outvoted = votes.diskful > 0 && !votes.couldHoldQuorum()
+	t.full = !t.connected && t.outvoted
 	return t
 }
 
