@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -64,8 +63,9 @@ func TestAReplicaThatARestoredDatabaseLacksHasItsVote(t *testing.T) {
 
 // A and C are cut off together. A person gives C up in LINSTOR as soon as it is OFFLINE there; LINSTOR gives B a tie-breaker.
 func TestANodeThatIsLostAsSoonAsItIsOfflineHasItsVote(t *testing.T) {
-	for _, phase := range []time.Duration{0, 300, 600, 900} {
-		t.Run(fmt.Sprint(int64(phase)), func(t *testing.T) {
+	t.Parallel()
+	for _, phase := range []time.Duration{0, 300 * time.Millisecond, 600 * time.Millisecond, 900 * time.Millisecond} {
+		t.Run(phase.String(), func(t *testing.T) {
 			inWorld(t, virtual.Options{}, func(w *world) {
 				w.must(w.AddNode(w.ctx, nodeC))
 				w.bystanders()
@@ -73,7 +73,7 @@ func TestANodeThatIsLostAsSoonAsItIsOfflineHasItsVote(t *testing.T) {
 				p.leads(defaults())
 				w.volume("db", func(v *virtual.Volume) { v.Diskful, v.TieBreaker = []string{nodeA, nodeB, nodeC}, "" })
 				w.workload("db", selected)
-				w.pass(3*time.Minute + phase*time.Millisecond)
+				w.pass(3*time.Minute + phase)
 				w.cutTogether()
 				for w.Linstor.ConnectionStatus(nodeC) == "ONLINE" {
 					w.pass(20 * time.Millisecond)
@@ -103,7 +103,6 @@ func TestWhatTheNodesMayRunOutlivesAStartWithoutLinstor(t *testing.T) {
 			t.Fatalf("the attachment says %q of what the nodes may run", kept)
 		}
 		p.stops()
-		p = &process{world: w}
 		p = w.startProcessOn("two", defaults(), later)
 		p.cable.cut()
 		w.pass(2*time.Minute + 10*time.Second)

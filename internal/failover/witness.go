@@ -178,11 +178,9 @@ func testimonyOn(r Resource, node string) testimony {
 		if replica.Gone && r.hasLeft(replica.Node) {
 			continue // it has no vote any more
 		}
-		online := replica.Online.is(true)
 		connection := replica.Connections[node]
-		witness := online && connection.Known && !a.outdates(replica)
-		t.met = t.met || witness && connection.Value
-		t.connected = t.connected || t.met || online && knowsOfPrimary(replica)
+		witness := replica.Online.is(true) && connection.Known && !a.outdates(replica)
+		t.hear(replica, witness && connection.Value)
 		t.since = latest(t.since, connection.Since, spokenSince(replica))
 		t.heard[replica.Node] = witness
 		votes.add(replica, !witness || a.Diskless && replica.Diskless)
@@ -190,6 +188,12 @@ func testimonyOn(r Resource, node string) testimony {
 	t.outvoted = votes.diskful > 0 && !votes.couldHoldQuorum()
 	t.full = !t.connected && t.outvoted
 	return t
+}
+
+// hear takes the word of a replica, which is connected to A where it says so.
+func (t *testimony) hear(replica Replica, connected bool) {
+	t.met = t.met || connected
+	t.connected = t.connected || connected || replica.Online.is(true) && knowsOfPrimary(replica)
 }
 
 // knowsOfPrimary tells whether a replica is Primary or sees one.
