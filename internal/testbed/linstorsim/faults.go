@@ -71,7 +71,7 @@ func (s *Server) UnfreezeSatellite(nodeName string) {
 	s.onNode(nodeName, func(n *node) {
 		n.frozen = false
 		switch {
-		case !n.connected:
+		case !n.connected, n.blind:
 		case n.reports():
 			s.reportAll(n)
 		default:

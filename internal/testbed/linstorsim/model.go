@@ -207,9 +207,9 @@ func (rsc *resource) shape(rs drbd.ReplicaSpec) {
 	case rs.Diskless || rs.Client:
 		rsc.flags = []string{FlagDiskless, FlagDRBDDiskless}
 	}
-	rsc.props["StorPoolName"] = "thin"
+	rsc.props["StorPoolName"] = DiskPool
 	if len(rsc.flags) > 0 {
-		rsc.props["StorPoolName"] = "DfltDisklessStorPool"
+		rsc.props["StorPoolName"] = DisklessPool
 	}
 }
 

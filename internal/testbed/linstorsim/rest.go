@@ -33,6 +33,7 @@ const (
 	KindGroup           Kind = "group"
 	KindControllerProps Kind = "controller-properties"
 	KindVersion         Kind = "version"
+	KindStoragePools    Kind = "storage-pools"
 	KindHealth          Kind = "health"
 	// KindChange is everything that changes something.
 	KindChange Kind = "change"
@@ -106,6 +107,7 @@ func (s *Server) routes() *http.ServeMux {
 	handle("GET /v1/resource-groups", KindGroups, s.serveGroups)
 	handle("GET /v1/resource-groups/{group}", KindGroup, s.serveGroup)
 	handle("GET /v1/controller/properties", KindControllerProps, s.serveControllerProps)
+	handle("GET /v1/view/storage-pools", KindStoragePools, s.serveStoragePools)
 	handle("GET /v1/controller/version", KindVersion, s.serveVersion)
 	handle("GET /health", KindHealth, func(http.ResponseWriter, *http.Request) {})
 	handle("/", KindOther, func(w http.ResponseWriter, r *http.Request) {

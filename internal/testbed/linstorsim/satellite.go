@@ -35,6 +35,8 @@ type node struct {
 	syncs int
 	// frozen makes the controller see nothing of the satellite any more without noticing it.
 	frozen bool
+	// blind is set on each node while the controller has no connector, see [Server.LoseConnector].
+	blind bool
 
 	// connected and status are what the controller believes.
 	connected bool
@@ -65,8 +67,11 @@ func (n *node) reports() bool {
 func (n *node) listens() bool { return n.linked() && n.status == Online }
 
 func (n *node) linked() bool {
-	return n.connected && n.running && n.reachable && !n.broken && !n.frozen
+	return n.connected && n.running && n.reachable && !n.broken && !n.unnoticed()
 }
+
+// unnoticed tells whether the controller notices nothing of the satellite.
+func (n *node) unnoticed() bool { return n.frozen || n.blind }
 
 // hangUp forgets what belongs to a connection that has ended.
 func (n *node) hangUp() {
@@ -97,6 +102,9 @@ func (s *Server) AddNode(name string) {
 			name: name, props: map[string]string{}, status: Online, connected: true, running: true, reachable: true,
 			uuid: s.newUUID("node", name),
 		}
+		if s.blind {
+			s.nodes[key].status, s.nodes[key].connected, s.nodes[key].blind = Offline, false, true
+		}
 	}
 }
 
@@ -120,14 +128,14 @@ func (s *Server) onNode(nodeName string, f func(*node)) {
 
 // fallSilent lets the controller's pings go unanswered from now on.
 func (s *Server) fallSilent(n *node) {
-	if !n.connected || n.unsettled != nil {
+	if !n.connected || n.unsettled != nil || n.blind {
 		return
 	}
 	n.unsettled = make(chan struct{})
 	n.attempt++
 	attempt := n.attempt
 	s.later(cmp.Or(n.pingTimeout, s.options.PingTimeout), func() {
-		if n.attempt == attempt && !n.frozen {
+		if n.attempt == attempt && !n.unnoticed() {
 			s.lose(n, 0)
 		}
 	})
@@ -135,7 +143,7 @@ func (s *Server) fallSilent(n *node) {
 
 // closedByPeer is the end of a connection by FIN or RST: values go at once, the status lags behind.
 func (s *Server) closedByPeer(n *node) {
-	if n.connected && !n.frozen {
+	if n.connected && !n.unnoticed() {
 		s.lose(n, s.options.StatusLag)
 	}
 }
@@ -172,13 +180,13 @@ func (s *Server) reconnect(n *node) {
 
 // join is a successful attempt to connect: CONNECTED, a full sync, ONLINE.
 func (s *Server) join(n *node, attempt int) {
-	if n.attempt != attempt || n.connected || !n.running || !n.reachable || n.stranger || n.evicted {
+	if n.attempt != attempt || n.connected || !n.running || !n.reachable || n.stranger || n.evicted || n.blind {
 		return
 	}
 	n.attempt++
 	attempt = n.attempt
 	n.connected, n.broken, n.status = true, false, Joining
-	current := func() bool { return n.attempt == attempt && n.connected }
+	current := func() bool { return n.attempt == attempt && n.connected && !n.blind }
 	early := min(s.options.ValuesBeforeOnline, s.options.SyncDuration)
 	if early > 0 {
 		s.later(s.options.SyncDuration-early, func() {

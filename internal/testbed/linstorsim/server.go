@@ -89,7 +89,9 @@ type Server struct {
 	// process counts the controller's processes; what an earlier one had planned does not happen.
 	process int
 	down    bool
-	closed  bool
+	// blind is set while the controller has no connector, see [Server.LoseConnector].
+	blind  bool
+	closed bool
 }
 
 // DefaultGroup is the resource group of definitions that name none.
@@ -203,6 +205,7 @@ func (s *Server) Stop() {
 	s.process++
 	s.down = true
 	s.endStreams(true)
+	s.regain()
 	for _, n := range s.nodes {
 		n.settle()
 		n.connected, n.status, n.frozen = false, Offline, false

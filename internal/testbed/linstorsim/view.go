@@ -55,14 +55,27 @@ func (s *Server) askSatellites(ctx context.Context, filter viewFilter) error {
 	if s.options.ThickPools {
 		return nil
 	}
-	silent := map[*node]<-chan struct{}{}
+	var asked []*node
 	s.mu.Lock()
 	for _, key := range filter.resources.keys(s.definitions) {
 		for _, rsc := range s.definitions[key].resources {
-			n := rsc.node
-			if n.unsettled != nil && !n.frozen && !rsc.has(FlagDiskless) && filter.selects(rsc) {
-				silent[n] = n.unsettled
+			if rsc.node.unsettled != nil && !rsc.has(FlagDiskless) && filter.selects(rsc) {
+				asked = append(asked, rsc.node)
 			}
+		}
+	}
+	s.mu.Unlock()
+	return s.await(ctx, asked)
+}
+
+// await waits for those satellites of the given ones that are silent and not yet given up. It fails with [errGivenUp] when the controller
+// gives one of them up meanwhile.
+func (s *Server) await(ctx context.Context, asked []*node) error {
+	silent := map[*node]<-chan struct{}{}
+	s.mu.Lock()
+	for _, n := range asked {
+		if n.unsettled != nil && !n.unnoticed() {
+			silent[n] = n.unsettled
 		}
 	}
 	s.mu.Unlock()

@@ -24,8 +24,12 @@ var used = []string{
 	".layer_object.drbd.may_promote", ".layer_object.drbd.connections", ".layer_object.drbd.connections.*",
 	".layer_object.drbd.connections.*.connected", ".layer_object.drbd.connections.*.message", ".layer_object.drbd.drbd_volumes",
 	".volumes", ".volumes[].state", ".volumes[].state.disk_state", ".volumes[].storage_pool_name",
+	".reports", ".reports[].ret_code", ".reports[].message", ".free_capacity",
 	".type", ".connection_status", ".layer_data", ".layer_data[].type", ".resource_group_name",
 }
+
+// poolsPath is where the storage pools of all nodes are.
+const poolsPath = "/v1/view/storage-pools"
 
 // picture is which keys objects of a kind have.
 type picture struct {
@@ -67,6 +71,11 @@ func kindOf(path string, object map[string]any) string {
 		return "node, " + object["connection_status"].(string)
 	case path == "/v1/resource-definitions":
 		return "definition"
+	case path == poolsPath:
+		if object["reports"] == nil {
+			return "storage pool"
+		}
+		return "storage pool, no connection"
 	case !strings.HasSuffix(path, "/resources"):
 		return ""
 	}
@@ -143,7 +152,7 @@ func simulated(t *testing.T) gallery {
 				deed()
 			}
 			<-time.After(250 * time.Millisecond) // virtual time; a satellite that returns is CONNECTED for longer
-			for _, path := range []string{"/v1/nodes", "/v1/resource-definitions", listPath, viewPath} {
+			for _, path := range []string{"/v1/nodes", "/v1/resource-definitions", listPath, viewPath, poolsPath} {
 				answer := httptest.NewRecorder()
 				sim.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
 				if answer.Code == http.StatusOK {
@@ -166,7 +175,7 @@ func TestTheSimulatedLinstorLooksLikeARealOne(t *testing.T) {
 		}
 	}
 	sim := simulated(t)
-	if len(sim) != 10 {
+	if len(sim) != 12 {
 		t.Errorf("the simulated LINSTOR showed only %q", slices.Sorted(maps.Keys(sim)))
 	}
 	for _, kind := range slices.Sorted(maps.Keys(sim)) {
