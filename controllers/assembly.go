@@ -49,6 +49,9 @@ func (a *Assembly) Vigil() manager.Runnable { return a.parts.vigil }
 // Burial returns the runnable that forgets replicas which are gone, on every replica.
 func (a *Assembly) Burial() manager.Runnable { return a.parts.burial }
 
+// Lookout returns the runnable that finds out whether LINSTOR is blind, on every replica.
+func (a *Assembly) Lookout() manager.Runnable { return a.parts.lookout }
+
 // Recovery returns what brings LINSTOR's own pods back, which runs on the leader.
 func (a *Assembly) Recovery() *Recovery { return a.parts.recovery }
 

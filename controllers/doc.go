@@ -9,13 +9,15 @@
 //   - FailoverReconciler runs on the leader only: it decides, and acts.
 //   - KeepAwayReconciler runs on the leader only and takes the taints away again that a fail-over has set.
 //
-// Beside them, Recovery brings LINSTOR's own pods back where they were lost together with a node.
+// Beside them, Recovery brings LINSTOR's own pods back where they were lost together with a node, or where Lookout, on every replica,
+// has found that LINSTOR sees none of its satellites any more.
 package controllers
 
 import (
 	"context"
 	"time"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
 
@@ -35,7 +37,7 @@ const (
 	TaintLostQuorum = "drbd.linbit.com/lost-quorum"
 )
 
-// Linstor is what the controllers need of LINSTOR. Refresh and Answers ask LINSTOR now, Poll soon, and Keep every second; everything
+// Linstor is what the controllers need of LINSTOR. Refresh, Answers and Sight ask LINSTOR now, Poll soon, and Keep every second; everything
 // else answers from memory.
 type Linstor interface {
 	Resource(name string) (linstor.Resource, bool)
@@ -49,6 +51,9 @@ type Linstor interface {
 	Counts() (replicas, reporting int)
 	Undecided(name string, before time.Time) (arrivals []time.Time)
 	Answers(ctx context.Context) error
+	// Sight asks to which nodes LINSTOR has a connection, and Void makes its words on those unknown that it is blind for.
+	Sight(ctx context.Context) (failover.Sight, error)
+	Void(nodes map[string]time.Time, now time.Time)
 	// Alive notes a sign of life of a node other than LINSTOR's word.
 	Alive(node string, at time.Time)
 	// Doubts, Unite and Retract carry over what nodes may run from one process to the other.

@@ -349,6 +349,7 @@ func resourceFacts(r linstor.Resource) failover.Resource {
 			Diskless:    replica.Diskless,
 			Leaving:     replica.Leaving,
 			Online:      failover.Fact[bool](replica.Online),
+			Blind:       replica.Blind,
 			Reports:     failover.Fact[bool](replica.Reports),
 			MayPromote:  failover.Fact[bool](replica.MayPromote),
 			InUse:       failover.Fact[bool](replica.InUse),

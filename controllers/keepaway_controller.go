@@ -101,7 +101,7 @@ func (r *KeepAwayReconciler) holds(ctx context.Context, node string, mark keepAw
 	known := r.node(node)
 	satellite, _ := r.linstor.Node(known.Satellite)
 	return r.leaving(ctx, node) || failover.KeepAwayHolds(r.clock.Now(), known, r.settings,
-		failover.Fact[bool](satellite.Online), causes)
+		failover.Fact[bool](satellite.Word()), causes)
 }
 
 // leaving tells whether a volume is still being moved off the node. Until that is done no pod must return there, even

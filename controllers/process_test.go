@@ -141,6 +141,7 @@ func (w *world) startProcessOn(name string, cfg Config, view *apimodel.View) *pr
 	p.tasks.Go(func() { _ = p.feed.Start(p.ctx) })
 	p.tasks.Go(func() { _ = p.parts.vigil.Start(p.ctx) })
 	p.tasks.Go(func() { _ = p.parts.burial.Start(p.ctx) })
+	p.tasks.Go(func() { _ = p.parts.lookout.Start(logr.NewContext(p.ctx, p.log)) })
 	p.run(p.ctx, "clock", cfg, p.parts.clock, p.volumes(&p.parts.clock.gatherer))
 	w.processes = append(w.processes, p)
 	return p

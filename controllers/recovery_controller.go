@@ -48,11 +48,15 @@ type Recovery struct {
 	limit    failover.Limit
 	timeout  time.Duration
 	taints   silenceTaints
+	lookout  *Lookout
 
 	// The following is of one goroutine only.
 
-	told     map[types.UID]failover.Reason // by pod
-	replaced map[types.UID]time.Time       // by owner
+	told      map[types.UID]failover.Reason // by pod
+	replaced  map[types.UID]time.Time       // by owner
+	restarted map[types.UID]time.Time       // by owner: because LINSTOR was blind
+	// begun is since when this process leads.
+	begun time.Time
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -60,6 +64,7 @@ func (*Recovery) NeedLeaderElection() bool { return true }
 
 // Start implements manager.Runnable. What fails is tried again with the next look.
 func (r *Recovery) Start(ctx context.Context) error {
+	r.begun = r.clock.Now()
 	ticker := time.NewTicker(recoveryInterval)
 	defer ticker.Stop()
 	for {
@@ -110,7 +115,15 @@ func (r *Recovery) replace(ctx context.Context) error {
 	if err := r.live.List(ctx, &pods, client.MatchingLabelsSelector{Selector: r.selector}); err != nil {
 		return fmt.Errorf("listing the pods %s: %w", r.selector, err)
 	}
-	lost := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return ended(&p) || p.Spec.NodeName == "" || !r.silent(p.Spec.NodeName) })
+	var blind blindness
+	var err error
+	if blind.node, blind.until, err = r.lookout.proof(ctx); err != nil {
+		return err
+	}
+	lost := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
+		restart := blind.node != "" && isLinstorController(&p)
+		return ended(&p) || p.Spec.NodeName == "" || !restart && !r.silent(p.Spec.NodeName)
+	})
 	if len(lost) == 0 {
 		return nil
 	}
@@ -130,7 +143,14 @@ func (r *Recovery) replace(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := r.follow(ctx, now, &lost[i], failover.Recover(in)); err != nil {
+		in.Blind = blind.node
+		d := failover.Recover(in)
+		if in.Blind != "" && in.Pod.Controller {
+			err = r.restart(ctx, now, blind, &lost[i], d)
+		} else {
+			err = r.follow(ctx, now, &lost[i], d)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -145,14 +165,22 @@ func (r *Recovery) listen(ctx context.Context, pods []corev1.Pod) error {
 			continue
 		}
 		heard[pod.Spec.NodeName] = true
-		var lease coordinationv1.Lease
-		err := r.live.Get(ctx, client.ObjectKey{Namespace: LeaseNamespace, Name: pod.Spec.NodeName}, &lease)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading the Lease of node %s: %w", pod.Spec.NodeName, err)
+		if err := r.hear(ctx, pod.Spec.NodeName); err != nil {
+			return err
 		}
-		if err == nil {
-			r.kubelets.ObserveLease(&lease)
-		}
+	}
+	return nil
+}
+
+// hear reads the Lease of a node past the cache.
+func (g *gatherer) hear(ctx context.Context, node string) error {
+	var lease coordinationv1.Lease
+	err := g.live.Get(ctx, client.ObjectKey{Namespace: LeaseNamespace, Name: node}, &lease)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the Lease of node %s: %w", node, err)
+	}
+	if err == nil {
+		g.kubelets.ObserveLease(&lease)
 	}
 	return nil
 }
@@ -166,11 +194,11 @@ func (r *Recovery) input(
 		Limit: r.limit, Halt: r.halt.now(ctx),
 	}
 	if known, ok := r.linstor.Node(in.Node.Satellite); ok {
-		in.Online = failover.Fact[bool](known.Online)
+		in.Online = failover.Fact[bool](known.Word())
 	}
 	in.Silent, in.Kubelets = r.kubelets.count(r.settings.KubeletSilence)
 	in.ReadyNode = slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Name != pod.Spec.NodeName && r.ready(ctx, &n, pod) })
-	in.Pod.Leaving = pod.DeletionTimestamp != nil
+	in.Pod.Leaving, in.Pod.Controller, in.Pod.Restarted = pod.DeletionTimestamp != nil, isLinstorController(pod), r.wasRestarted(pod, now)
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		in.Pod.Replaced = owner.Kind == "ReplicaSet"
 		at, ok := r.replaced[owner.UID]
@@ -212,32 +240,44 @@ func (r *Recovery) follow(ctx context.Context, now time.Time, pod *corev1.Pod, d
 		}
 	}
 	if d.Verdict != failover.Lost {
-		r.tell(ctx, pod, d, actionRefuse)
+		r.tell(ctx, pod, d, actionRefuse, lostWithNode)
 		return nil
 	}
-	left := failover.MaxAge - r.clock.Now().Sub(now)
+	deleted, err := r.remove(ctx, pod, d, now.Add(failover.MaxAge), lostWithNode)
+	if owner := metav1.GetControllerOf(pod); deleted && owner != nil {
+		r.replaced[owner.UID] = now
+	}
+	return err
+}
+
+// remove deletes a pod plainly, unless it is too late for that: the taint has taken so long that all may be well again, and the next look
+// tells. It returns whether the pod was deleted.
+func (r *Recovery) remove(
+	ctx context.Context, pod *corev1.Pod, d failover.Decision, until time.Time, cause string,
+) (deleted bool, err error) {
+	left := until.Sub(r.clock.Now())
 	if left <= 0 {
-		return nil // the taint has taken so long that all may be well again: the next look tells
+		return false, nil
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleting pod of LINSTOR", "pod", key(pod.Namespace, pod.Name), "node", pod.Spec.NodeName,
 		"reason", d.Reason, "message", d.Message)
-	err := r.client.Delete(sendby.With(ctx, time.Now().Add(left)), pod, client.Preconditions{UID: &pod.UID})
+	err = r.client.Delete(sendby.With(ctx, time.Now().Add(left)), pod, client.Preconditions{UID: &pod.UID})
 	if errors.Is(err, sendby.ErrLate) {
-		return nil
+		return false, nil
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting pod %s: %w", key(pod.Namespace, pod.Name), err)
-	}
-	if owner := metav1.GetControllerOf(pod); owner != nil {
-		r.replaced[owner.UID] = now
+		return false, fmt.Errorf("deleting pod %s: %w", key(pod.Namespace, pod.Name), err)
 	}
 	r.metrics.Recovered()
-	r.tell(ctx, pod, d, actionDelete)
-	return nil
+	r.tell(ctx, pod, d, actionDelete, cause)
+	return true, nil
 }
 
+// lostWithNode begins what is told of a pod that is lost with its node.
+const lostWithNode = "a pod that every fail-over needs is lost with its node: "
+
 // tell says what was decided on a pod when it is news; that nothing is lost is none.
-func (r *Recovery) tell(ctx context.Context, pod *corev1.Pod, d failover.Decision, action string) {
+func (r *Recovery) tell(ctx context.Context, pod *corev1.Pod, d failover.Decision, action, cause string) {
 	if d.Verdict == failover.NotLost || r.told[pod.UID] == d.Reason {
 		return
 	}
@@ -247,6 +287,6 @@ func (r *Recovery) tell(ctx context.Context, pod *corev1.Pod, d failover.Decisio
 			"verdict", d.Verdict, "reason", d.Reason, "message", d.Message)
 	}
 	ref := typed(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}, "v1", "Pod")
-	note := "a pod that every fail-over needs is lost with its node: " + strings.TrimSpace(d.Message)
+	note := cause + strings.TrimSpace(d.Message)
 	r.recorder.Eventf(ref, nil, corev1.EventTypeWarning, string(d.Reason), action, "%s", truncated(note))
 }

@@ -109,7 +109,7 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 			return fmt.Errorf("adding %T: %w", part, err)
 		}
 	}
-	for _, runnable := range []manager.Runnable{parts.protection, parts.vigil, parts.burial, parts.recovery} {
+	for _, runnable := range []manager.Runnable{parts.protection, parts.vigil, parts.burial, parts.lookout, parts.recovery} {
 		if err := mgr.Add(runnable); err != nil {
 			return fmt.Errorf("adding %T: %w", runnable, err)
 		}
@@ -137,6 +137,7 @@ type parts struct {
 	vigil      *Vigil
 	burial     *Burial
 	recovery   *Recovery
+	lookout    *Lookout
 }
 
 func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) parts {
@@ -164,6 +165,7 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 		lost:  func() map[string]bool { return g.satellites(losses.lostNodes()) },
 		limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, dryRun: cfg.DryRun,
 	}).ready()
+	lookout := &Lookout{gatherer: g}
 	clockGatherer := g
 	clockGatherer.lookAfter, clockGatherer.lookAfterPods = clockDelay, clockPodDelay
 	return parts{
@@ -176,15 +178,16 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 		keepAway:   &KeepAwayReconciler{KeepAway: keepAway},
 		vigil:      &Vigil{gatherer: g, halt: halt},
 		burial:     &Burial{gatherer: g},
+		lookout:    lookout,
 		protection: &Protection{Survey: NewSurvey(cfg, kubelets, cache), helpers: newHelpers(g, recorder), halt: halt, metrics: cfg.Metrics},
 		recovery: &Recovery{
 			gatherer: g, client: c, recorder: recorder, metrics: cfg.Metrics, halt: halt, selector: cfg.RecoverSelector,
-			limit: cfg.MaxLostNodes, timeout: cfg.OperationsTimeout,
+			limit: cfg.MaxLostNodes, timeout: cfg.OperationsTimeout, lookout: lookout,
 			taints: silenceTaints{
 				client: c, live: live, kubelets: kubelets, clock: cfg.Clock, silence: cfg.Settings.KubeletSilence,
 				disabled: cfg.DisableNodeTaints, confirmed: make(map[string]time.Time),
 			},
-			told: make(map[types.UID]failover.Reason), replaced: make(map[types.UID]time.Time),
+			told: make(map[types.UID]failover.Reason), replaced: make(map[types.UID]time.Time), restarted: make(map[types.UID]time.Time),
 		},
 	}
 }

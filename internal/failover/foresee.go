@@ -42,7 +42,7 @@ type Forecast struct {
 // their declaration.
 func Hindrances() []Reason {
 	return []Reason{
-		PrimaryConnected, NoSurvivor, StateUnknown, NotDRBD, NFSExport, NoQuorum, QuorumUnconfirmed, NotSelected, HelperNotSelected,
+		PrimaryConnected, NoSurvivor, StateUnknown, LinstorBlind, NotDRBD, NFSExport, NoQuorum, QuorumUnconfirmed, NotSelected, HelperNotSelected,
 		Exempt, NoOwner, NodeBound, UnsafeVolume, OtherVolumeUnavailable, SharedVolume, OutOfService, LinstorStale, GuardTripped, Paused, DryRun,
 	}
 }

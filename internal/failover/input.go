@@ -269,6 +269,8 @@ type Replica struct {
 	Leaving bool
 	// Online tells whether the node's satellite is ONLINE.
 	Online Fact[bool]
+	// Blind is set while LINSTOR is known to have no connection to the node, which it calls ONLINE: all that it says is unknown.
+	Blind bool
 	// Reports tells whether LINSTOR has any state of the replica at all.
 	Reports Fact[bool]
 	// MayPromote is DRBD's may promote.

@@ -10,7 +10,7 @@ func obstacle(r Resource, replica Replica, lost string) string {
 	case replica.Leaving:
 		return "is being removed or is inactive"
 	case !replica.Online.is(true):
-		return "is not ONLINE in LINSTOR"
+		return unheard(replica)
 	case !replica.Score.Known:
 		return "does not report its state to LINSTOR"
 	case replica.Score.Value <= 0:
@@ -29,6 +29,14 @@ func obstacle(r Resource, replica Replica, lost string) string {
 		}
 	}
 	return ""
+}
+
+// unheard says why LINSTOR has no word of a replica now.
+func unheard(r Replica) string {
+	if r.Blind {
+		return "is ONLINE in LINSTOR, which has no connection to it"
+	}
+	return "is not ONLINE in LINSTOR"
 }
 
 // reaches tells whether a replica is or is connected to a peer.

@@ -49,6 +49,8 @@ const (
 	TooFewWitnesses Reason = "TooFewWitnesses"
 	// StateUnknown : LINSTOR's word on A is incomplete or too old.
 	StateUnknown Reason = "StateUnknown"
+	// LinstorBlind : LINSTOR calls A ONLINE, and has no connection to it: its words on A are old.
+	LinstorBlind Reason = "LinstorBlind"
 )
 
 // Reasons of gates: the storage is lost, and yet nothing is removed.

@@ -29,6 +29,8 @@ type Recovery struct {
 	Silence time.Duration
 	// Answers tells whether LINSTOR has just answered.
 	Answers bool
+	// Blind is the node that LINSTOR is proven to be blind for, see [Blindness.Proof]; empty where there is none.
+	Blind string
 	// Online is LINSTOR's word on the pod's node.
 	Online Fact[bool]
 	// Node is the pod's node.
@@ -45,6 +47,9 @@ type Recovery struct {
 	Halt Halt
 }
 
+// BlindRetry is how long a LINSTOR that was restarted because it was blind is left alone, whether or not that has helped.
+const BlindRetry = 10 * time.Minute
+
 // RecoveryPod is a pod of LINSTOR itself.
 type RecoveryPod struct {
 	// Leaving is set when it is being deleted, or another pod of its owner was deleted so lately that the node of its
@@ -53,6 +58,10 @@ type RecoveryPod struct {
 	// Replaced is set when a ReplicaSet owns it: that one replaces a pod as soon as it is being deleted, while other
 	// owners wait until it is gone, and a dead node never lets it go.
 	Replaced bool
+	// Controller is set for the LINSTOR controller itself.
+	Controller bool
+	// Restarted is set where it, or the pod that it replaces, may have been deleted less than BlindRetry ago because LINSTOR was blind.
+	Restarted bool
 	// Storage names its first claim with a volume of LINSTOR; empty when it has none.
 	Storage string
 }
@@ -66,6 +75,8 @@ func Recover(in Recovery) Decision {
 	switch {
 	case in.Pod.Leaving:
 		return Decision{Verdict: NotLost, Reason: PodLeaving, Message: "it is being replaced already"}
+	case in.Blind != "" && in.Pod.Controller:
+		return restart(in)
 	case !in.Node.leaseSilent(in.Silence):
 		return Decision{Verdict: NotLost, Reason: NodeAlive, Message: "its kubelet is not known to be silent"}
 	case in.Answers && !freshFact(in.Online, in.Now).is(false):
@@ -94,6 +105,34 @@ func Recover(in Recovery) Decision {
 		if in.Answers {
 			d.Message = fmt.Sprintf("its node has been silent for %s and LINSTOR does not reach it either", in.Node.LeaseSilence.Round(time.Second))
 		}
+	}
+	return d
+}
+
+// restart decides whether the pod of a LINSTOR controller that is blind is to be deleted: a new process sees. Nobody else ends it. LINSTOR
+// goes on to answer, so that the pod's own kubelet must live, which ends the old process.
+func restart(in Recovery) Decision {
+	d := Decision{Verdict: Blocked, Reason: LinstorBlind}
+	d.Message = fmt.Sprintf("LINSTOR calls node %s ONLINE and has no connection to it, and the node's kubelet is silent", in.Blind)
+	switch {
+	case !in.Pod.Replaced:
+		d.Reason, d.Message = NoOwner, d.Message+"; no ReplicaSet owns the pod, so that nothing would replace it at once"
+	case in.Pod.Storage != "":
+		d.Reason, d.Message = NeedsStorage, fmt.Sprintf("%s; the pod's claim %s is a volume of LINSTOR", d.Message, in.Pod.Storage)
+	case in.Limit.exceeded(in.Silent, in.Kubelets):
+		d.Reason = GuardTripped
+		d.Message = fmt.Sprintf("%s; but %d of %d kubelets are silent at once, more than --max-lost-nodes=%s allows", d.Message, in.Silent, in.Kubelets, in.Limit)
+	case !in.Node.leaseFresh(ForceSilence):
+		d.Message += "; the kubelet of the pod's own node is not known to live, and would not end it: restart LINSTOR by hand"
+	case in.Pod.Restarted:
+		d.Message += fmt.Sprintf("; it may have been restarted for that less than %s ago", BlindRetry)
+	case in.Halt.Paused != "":
+		d.Reason, d.Message = Paused, d.Message+"; "+in.Halt.Paused
+	case in.Halt.DryRun:
+		d.Reason, d.Message = DryRun, d.Message+"; --dry-run forbids every removal"
+	default:
+		d.Verdict = Lost
+		d.Message += ": only a restart of LINSTOR ends it"
 	}
 	return d
 }

@@ -40,6 +40,7 @@ type rule struct {
 var rules = []rule{
 	{"a volume without a DRBD layer is never judged", ruleNotDRBD},
 	{"an NFS client is never judged by the export's state", ruleNFSExport},
+	{"the words of a blind LINSTOR are void", ruleBlind},
 	{"an unknown state is read again", ruleUnknown},
 	{"a healthy Primary is never lost", rulePrimaryHealthy},
 	{"nothing is lost while nobody could take over", ruleNoSurvivor},
@@ -67,6 +68,14 @@ func ruleNotDRBD(s situation) (finding, bool) {
 func ruleNFSExport(s situation) (finding, bool) {
 	return finding{reason: NFSExport, message: "the pod mounts the volume by NFS: its node has no DRBD relation to it"},
 		s.Volume.NFSExport
+}
+
+func ruleBlind(s situation) (finding, bool) {
+	replica, _ := s.Resource.replica(s.Node.satellite())
+	return finding{
+		reason: LinstorBlind, unsure: true,
+		message: "LINSTOR calls the node ONLINE and has no connection to it: what it shows is old, and nothing follows from it",
+	}, replica.Blind
 }
 
 func ruleUnknown(s situation) (finding, bool) {

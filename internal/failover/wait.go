@@ -222,6 +222,8 @@ func endOf(in Input, reason Reason) string {
 			"; it is moved once these are heard, or the node's kubelet is silent too"
 	case StateUnknown:
 		return "; LINSTOR is asked again: see linstor node list and linstor resource list"
+	case LinstorBlind:
+		return "; it ends when the LINSTOR controller is restarted, which --recover-pod-selector lets this controller do"
 	case LinstorStale:
 		return "; it ends when LINSTOR answers: look at the LINSTOR controller, and at LS_CONTROLLERS"
 	case PrimaryHealthy:
@@ -272,7 +274,7 @@ func contact(r Replica, node string) string {
 func silence(r Replica, node string) string {
 	switch {
 	case !r.Online.is(true):
-		return "is not ONLINE in LINSTOR"
+		return unheard(r)
 	case !r.Connections[node].Known:
 		return "does not say whether it is connected to it"
 	}

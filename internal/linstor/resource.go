@@ -69,6 +69,9 @@ type Replica struct {
 	// Online tells whether the node's satellite is ONLINE, the only connection status under which
 	// its values reach LINSTOR.
 	Online Fact[bool]
+	// Blind is set while LINSTOR has no connection to the node and calls it ONLINE all the same. What it says of the replica is void: all
+	// facts are unknown.
+	Blind bool
 	// Reports tells whether LINSTOR has any dynamic state of this replica at all.
 	Reports Fact[bool]
 	// MayPromote is DRBD's word that this replica could become Primary now.

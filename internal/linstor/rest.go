@@ -24,6 +24,7 @@ const (
 	kindView        = "resource view"
 	kindSome        = "some resources"
 	kindSomeDefs    = "some resource definitions"
+	kindPools       = "storage pools"
 	kindStream      = "event stream"
 )
 

@@ -74,6 +74,9 @@ type nodeEntry struct {
 	away, back stamp
 	// alive is when it last showed a sign of life other than LINSTOR's word.
 	alive stamp
+	// blind is since when LINSTOR is known to have no connection to it and to call it ONLINE all the same; 0 while it is not. sighted is
+	// when that last ended.
+	blind, sighted stamp
 }
 
 type definitionEntry struct {
@@ -111,8 +114,24 @@ type Node struct {
 	Online Fact[bool]
 	// Leaving is set while the node has the flag DELETE or EVICTED.
 	Leaving bool
+	// Blind is set while LINSTOR is known to have no connection to it, whatever it calls it.
+	Blind bool
 	// LastOnline is when it was last read as ONLINE; zero when never.
 	LastOnline time.Time
+}
+
+// Word is what is known by LINSTOR's word of whether the node's satellite is ONLINE: nothing while LINSTOR is blind for it.
+func (n Node) Word() Fact[bool] {
+	if n.Blind {
+		return Fact[bool]{Since: n.Online.Since, Confirmed: n.Online.Confirmed}
+	}
+	return n.Online
+}
+
+func (n *nodeEntry) node() Node {
+	node := n.Node
+	node.Blind = n.blind != 0
+	return node
 }
 
 // NewStore returns an empty store.
@@ -175,7 +194,7 @@ func (s *Store) Nodes() []Node {
 	defer s.mu.RUnlock()
 	nodes := make([]Node, 0, len(s.nodes))
 	for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
-		nodes = append(nodes, s.nodes[name].Node)
+		nodes = append(nodes, s.nodes[name].node())
 	}
 	return nodes
 }
@@ -188,7 +207,7 @@ func (s *Store) Node(name string) (Node, bool) {
 	if !ok {
 		return Node{}, false
 	}
-	return n.Node, true
+	return n.node(), true
 }
 
 // Counts returns how many replicas LINSTOR lists, and of how many it has any state.
@@ -283,6 +302,7 @@ func (s *Store) snapshot(e *entry) Resource {
 		if node := s.nodes[out.Node]; node != nil {
 			out.Online = node.Online
 			out.Leaving = out.Leaving || node.Leaving
+			out = node.doubted(out)
 		}
 		r.Replicas = append(r.Replicas, out)
 	}

@@ -39,6 +39,7 @@ type Metrics struct {
 	recovered   prometheus.Counter
 	latency     prometheus.Histogram
 	permissions prometheus.Gauge
+	blind       prometheus.Gauge
 }
 
 // New returns metrics of which all known label values start at 0, so that rates see the first increment.
@@ -80,7 +81,7 @@ func New() *Metrics {
 	}
 	m.recovered = prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: namespace, Name: "linstor_pods_deleted_total",
-		Help: "Pods of LINSTOR itself that were deleted because they were lost with their node.",
+		Help: "Pods of LINSTOR itself that were deleted because they were lost with their node, or because LINSTOR was blind.",
 	})
 	m.latency = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "event_to_decision_seconds",
@@ -90,6 +91,10 @@ func New() *Metrics {
 	m.permissions = prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "missing_permissions",
 		Help: "Permissions that the controller lacks, by its last question to the API server; NaN while that is not known.",
+	})
+	m.blind = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "linstor_blind_nodes",
+		Help: "Nodes that LINSTOR calls ONLINE without a connection to them, as far as a silent kubelet has led to the question; nothing is done by its words on them.",
 	})
 	for _, reason := range []failover.Reason{
 		failover.QuorumLost, failover.NodeUnreachable, failover.ForcedIOErrors, failover.Demoted, failover.ReplicaGone,
@@ -111,7 +116,7 @@ func New() *Metrics {
 
 // Collectors returns everything to register.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.failovers, m.pods, m.attachments, m.blocked, m.stages, m.taints, m.guard, m.unprotected, m.recovered, m.latency, m.permissions}
+	return []prometheus.Collector{m.failovers, m.pods, m.attachments, m.blocked, m.stages, m.taints, m.guard, m.unprotected, m.recovered, m.latency, m.permissions, m.blind}
 }
 
 // FailoverBegun counts a fail-over.
@@ -127,6 +132,9 @@ func (m *Metrics) AttachmentDeleted() { m.attachments.Inc() }
 
 // Recovered counts a deleted pod of LINSTOR itself.
 func (m *Metrics) Recovered() { m.recovered.Inc() }
+
+// Blind shows for how many nodes LINSTOR is blind.
+func (m *Metrics) Blind(nodes int) { m.blind.Set(float64(nodes)) }
 
 // Blocked counts a fail-over that a gate forbids, or that has waited for long.
 func (m *Metrics) Blocked(reason failover.Reason) { m.blocked.WithLabelValues(string(reason)).Inc() }

@@ -191,6 +191,7 @@ func startProduct(ctx context.Context, t *testing.T, tasks *sync.WaitGroup, play
 	tasks.Go(func() { _ = feed.Start(ctx) })
 	tasks.Go(func() { _ = clocks.Start(ctx) })
 	tasks.Go(func() { _ = assembly.Vigil().Start(ctx) })
+	tasks.Go(func() { _ = assembly.Lookout().Start(ctx) })
 	return product{survey: controllers.NewSurvey(config, kubelets, kube.view)}
 }
 

@@ -104,7 +104,7 @@ func (l *witness) Refresh(ctx context.Context, name string) (linstor.Resource, e
 		writable[node] = after[node]
 	}
 	w.mu.Lock()
-	silent, frozen := maps.Clone(w.silent), maps.Clone(w.frozen)
+	silent, frozen := maps.Clone(w.silent), w.oldWords()
 	w.mu.Unlock()
 	truth := w.DRBD.Inspect(name)
 	l.process.acts.of(ctx, func(a *act) {

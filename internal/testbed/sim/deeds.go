@@ -25,6 +25,11 @@ type faults struct {
 	frozen map[string]bool
 	// wasFrozen is set once one ever was.
 	wasFrozen bool
+	// blind is since when LINSTOR has had no connector; zero while it has one. restarted is when the controllers have last restarted it for
+	// that.
+	blind, restarted time.Time
+	// restartDue is set where that has not happened yet.
+	restartDue bool
 	// silent is since when a node's satellite has not been heard.
 	silent map[string]time.Time
 	// silenced is when the event streams were last left half-open.
@@ -118,9 +123,10 @@ var onNode = map[Deed]func(w *world, node string){
 
 // onLinstor is what happens to LINSTOR as a whole.
 var onLinstor = map[Deed]func(w *world, s Step){
-	StopLinstor:      func(w *world, _ Step) { w.linstorDown = true; w.Linstor.Stop() },
+	StopLinstor:      func(w *world, _ Step) { w.linstorDown = true; w.sees(); w.Linstor.Stop() },
 	StartLinstor:     func(w *world, _ Step) { w.linstorDown, w.linstorUp = false, time.Now(); w.Linstor.Start() },
-	RestartLinstor:   func(w *world, _ Step) { w.linstorDown, w.linstorUp = false, time.Now(); w.Linstor.Restart() },
+	RestartLinstor:   func(w *world, _ Step) { w.restartLinstor() },
+	LoseConnector:    func(w *world, _ Step) { w.loseConnector() },
 	SlowLinstor:      func(w *world, s Step) { w.answer.Store(int64(s.For)) },
 	FastLinstor:      func(w *world, _ Step) { w.answer.Store(0) },
 	DropStreams:      func(w *world, _ Step) { w.Linstor.DropStreams() },

@@ -144,6 +144,7 @@ func (w *world) changes(resource string) {
 func (w *world) restoreDatabase(_ Step) {
 	if w.saved != nil && !w.linstorDown {
 		w.linstorUp = time.Now()
+		w.sees()
 		w.Linstor.RestoreDatabase(w.saved)
 	}
 }

@@ -251,7 +251,7 @@ func (w *world) hidden(node string) string {
 	switch status := leader.feed.Status(); {
 	case w.linstorDown, leader.network.cut.Load(), !status.Synced, w.answer.Load() > 0:
 		return "LINSTOR does not answer"
-	case w.frozen[node], w.Linstor.ConnectionStatus(node) == linstorsim.Online && (w.machines[node] || !w.Linstor.Hears(node)):
+	case w.frozen[node], w.isBlind(), w.Linstor.ConnectionStatus(node) == linstorsim.Online && (w.machines[node] || !w.Linstor.Hears(node)):
 		return "LINSTOR shows old words"
 	case !w.silenced.IsZero() && time.Since(w.silenced) < compared:
 		return "LINSTOR's stream is dead"

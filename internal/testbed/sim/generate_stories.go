@@ -22,7 +22,7 @@ var stories = []func(*storyteller){
 	(*storyteller).reconnectedBefore, (*storyteller).reconnectedLate, (*storyteller).offForAMinute, (*storyteller).offOnTheGroup,
 	(*storyteller).startedAgain, (*storyteller).movedAfterStart, (*storyteller).forgotten, (*storyteller).votesForgotten,
 	(*storyteller).silentVotes, (*storyteller).survivorWithout, (*storyteller).volumeBeside,
-	(*storyteller).allCut, (*storyteller).claimAgain, (*storyteller).longInit,
+	(*storyteller).allCut, (*storyteller).claimAgain, (*storyteller).longInit, (*storyteller).blindThenLost, (*storyteller).blindAfterLoss,
 }
 
 // tell returns the story of a seed.
@@ -316,6 +316,24 @@ func (g *storyteller) claimAgain() {
 func (g *storyteller) longInit() {
 	g.history.World.Workloads[0].Init = settling + g.milliseconds(60*time.Second, 100*time.Second)
 	g.do(IsolateDRBD, g.a)
+}
+
+// blindThenLost loses the node under a LINSTOR that is blind, until the controllers or a person restart that.
+func (g *storyteller) blindThenLost() {
+	g.drew(BlindLinstor)
+	g.fault(g.at, pick(g.generator, 20*time.Second, time.Minute, 10*time.Minute), Step{What: LoseConnector}, RestartLinstor)
+	g.after(0, 15*time.Second).do(pick(g.generator, Crash, Crash, Isolate), g.a)
+	g.after(90*time.Second, 110*time.Second).add(g.at, Step{What: Replay})
+}
+
+// blindAfterLoss lets LINSTOR go blind when it has noticed that the storage is lost, which comes back then, unseen, while the kubelet is
+// silent all the time.
+func (g *storyteller) blindAfterLoss() {
+	g.drew(BlindLinstor)
+	g.do(SilenceKubelet, g.a)
+	g.after(25*time.Second, 40*time.Second).do(IsolateDRBD, g.a)
+	g.after(11*time.Second, 14*time.Second).add(g.at, Step{What: LoseConnector})
+	g.after(10*time.Millisecond, 500*time.Millisecond).do(RejoinDRBD, g.a)
 }
 
 // isStory tells whether a seed's history is a story.

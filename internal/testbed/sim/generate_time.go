@@ -18,6 +18,7 @@ var untidyTimes = []untidiness{
 	{ClockOff, (*generator).setClock},
 	{RareRenewals, (*generator).renewRarely},
 	{FrozenMachine, (*generator).freezeMachine},
+	{BlindLinstor, (*generator).blindLinstor},
 }
 
 // untidyNames are drawn on the world.
@@ -122,6 +123,22 @@ func (g *generator) addForeignNode() bool {
 	w.Foreign = append(w.Foreign, name)
 	if g.chance(50) {
 		g.nodeFault(g.around(), g.span(), pick(g, Crash, SilenceKubelet), name)
+	}
+	return true
+}
+
+// blindLinstor lets LINSTOR lose its connector, mostly before a node is lost for good, and sometimes in the midst of something else. It is
+// restarted by the controllers, by a person, or not at all.
+func (g *generator) blindLinstor() bool {
+	at := g.around()
+	g.fault(at, pick(g, g.span(), 10*time.Minute), Step{What: LoseConnector}, RestartLinstor)
+	if g.chance(70) {
+		node, lost := g.home(), g.later(at)
+		g.nodeFault(lost, pick(g, g.span(), 10*time.Minute), pick(g, Crash, Crash, Isolate, SilenceKubelet), node)
+		if g.chance(60) {
+			// Nothing else happens until LINSTOR has been restarted and the pod moved, which takes two minutes.
+			g.add(lost+g.milliseconds(110*time.Second, 130*time.Second), Step{What: Replay})
+		}
 	}
 	return true
 }

@@ -204,6 +204,7 @@ const (
 	StopLinstor    Deed = "stop LINSTOR"
 	StartLinstor   Deed = "start LINSTOR"
 	RestartLinstor Deed = "restart LINSTOR"
+	LoseConnector  Deed = "let LINSTOR lose its connector"
 	SlowLinstor    Deed = "slow LINSTOR's answers"
 	FastLinstor    Deed = "let LINSTOR answer at once"
 	DropStreams    Deed = "end the event streams"

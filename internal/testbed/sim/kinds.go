@@ -48,6 +48,7 @@ const (
 	FrozenMachine    Kind = "time: machine frozen for 1 to 15 s"
 	OwnPings         Kind = "time: each satellite missed at its own time"
 	Flaps            Kind = "time: survivors flap"
+	BlindLinstor     Kind = "time: LINSTOR loses its connector"
 	OwnNotices       Kind = "time: DRBD notices after 6 to 11.5 s, each end of a link at its own time"
 )
 
@@ -85,7 +86,7 @@ var Kinds = []Kind{
 	TwoVolumes, ThreeVolumes, OneWithoutQuorum,
 	LongInit, EndedEvicted, EndedFailed, EndedDone, ToleratesAll, ArrivesLate, HotPlugHelper,
 	BlipBeforeCut, AllCutTogether, SlowRequests, RejectedRequests, HangingWebhooks, FrozenProcess, TwoLeaders, LateInformers, ClockOff,
-	RareRenewals, FrozenMachine, OwnPings, OwnNotices, Flaps,
+	RareRenewals, FrozenMachine, BlindLinstor, OwnPings, OwnNotices, Flaps,
 	SetOnDefinition, SetOnGroup, SetOnController, AdjustFailed, AdjustHung, SentByReconnect, ChangedAroundLoss,
 	AgainHeardNone, AgainHeardOne, AgainHeardTwo, TieBreakerByLinstor, TieBreakerSet,
 	ReplicaAddedAway, ReplicaRemovedAway, ReplicaToggledAway, NodeLost, DatabaseRestored, Story,

@@ -27,6 +27,9 @@ func (w *world) mend() {
 		w.do(Step{What: deed})
 	}
 	w.Linstor.Start()
+	if w.Linstor.Blind() {
+		w.do(Step{What: RestartLinstor})
+	}
 	w.mendSettings()
 	for i := range w.processes {
 		for _, deed := range []Deed{ThawProcess, RestoreLinstor, RestoreAPI, ResumeCache} {

@@ -35,6 +35,7 @@ func newLiveness() liveness {
 
 // check holds the world as it is against the invariants that no single act can break.
 func (w *world) check() {
+	w.restartIfDue()
 	w.listen()
 	w.look()
 	w.watchSatellites()
@@ -275,7 +276,7 @@ func (w *world) breaksTie(v Volume, node string) bool {
 func (w *world) oldWordsSpeakOf(v Volume, node string) bool {
 	shown, _ := w.processes[w.leader].store.Resource(v.Resource())
 	for _, r := range shown.Replicas {
-		if r.Node == node || !w.frozen[r.Node] {
+		if r.Node == node || !w.frozen[r.Node] && !w.isBlind() {
 			continue
 		}
 		if connection, _ := r.Connection(node); connection.Value || r.InUse.Value || r.MayPromote.Known && !r.MayPromote.Value && r.Score.Value > 0 {
@@ -287,7 +288,7 @@ func (w *world) oldWordsSpeakOf(v Volume, node string) bool {
 
 // isLost tells whether a node has lost a volume: it is down, or Primary without quorum, and LINSTOR has noticed.
 func (w *world) isLost(v Volume, node string) bool {
-	if w.frozen[node] || !slices.Contains(w.Linstor.ReplicaNodes(v.Resource()), node) {
+	if w.frozen[node] || w.isBlind() || !slices.Contains(w.Linstor.ReplicaNodes(v.Resource()), node) {
 		return false
 	}
 	state, ok := w.DRBD.Replica(v.Resource(), node)

@@ -139,6 +139,7 @@ func (w *world) startProcess(name string) *process {
 	p.tasks.Go(func() { _ = p.feed.Start(p.ctx) })
 	p.tasks.Go(func() { _ = p.assembly.Vigil().Start(p.ctx) })
 	p.tasks.Go(func() { _ = p.assembly.Burial().Start(p.ctx) })
+	p.tasks.Go(func() { _ = p.assembly.Lookout().Start(logr.NewContext(p.ctx, p.log)) })
 	p.run(p.ctx, "clock", p.assembly.Clock(), p.volumes(p.assembly.ClockDoorbell()))
 	return p
 }

@@ -1,0 +1,147 @@
+package controllers
+
+import (
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+const (
+	// lookoutInterval is how often it is seen whether LINSTOR may be blind, and how often it is asked while it seems so: it answers from
+	// memory then.
+	lookoutInterval = time.Second
+	// lookoutCalm is how often it is asked while it sees the nodes whose kubelets are silent: it asks all its satellites for that.
+	lookoutCalm = 30 * time.Second
+	// sightTimeout is how long LINSTOR may take to answer. One that gives a satellite up takes 7 s, and sees by that.
+	sightTimeout = 10 * time.Second
+)
+
+// Lookout finds out whether LINSTOR is blind: whether it has no connection to a node that it calls ONLINE. It asks only while a kubelet is
+// silent whose node LINSTOR calls ONLINE, and as long as LINSTOR is blind. It runs on every replica, since the words of a blind LINSTOR are
+// void for all, and changes nothing.
+type Lookout struct {
+	gatherer
+
+	mu     sync.Mutex
+	memory failover.Blindness
+
+	// The following is of one goroutine only.
+
+	asked time.Time
+	// about are the nodes for which LINSTOR was asked then.
+	about []string
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: all replicas judge LINSTOR's words.
+func (*Lookout) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (l *Lookout) Start(ctx context.Context) error {
+	ticker := time.NewTicker(lookoutInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if l.due() {
+			l.look(ctx)
+		}
+	}
+}
+
+// due tells whether LINSTOR is to be asked now.
+func (l *Lookout) due() bool {
+	doubtful := l.doubtful()
+	known := !slices.ContainsFunc(doubtful, func(node string) bool { return !slices.Contains(l.about, node) })
+	now := l.clock.Now()
+	switch {
+	case l.suspects():
+	case len(doubtful) == 0:
+		l.about = nil
+		return false
+	case known && now.Sub(l.asked) < lookoutCalm:
+		return false
+	}
+	l.asked, l.about = now, doubtful
+	return true
+}
+
+// doubtful returns the nodes whose kubelets are silent and that LINSTOR calls ONLINE.
+func (l *Lookout) doubtful() []string {
+	return slices.DeleteFunc(l.kubelets.silent(l.settings.KubeletSilence, math.MaxInt64), func(name string) bool {
+		node, listed := l.linstor.Node(l.kubelets.Satellite(name, l.driver))
+		return !listed || !node.Online.Known || !node.Online.Value
+	})
+}
+
+func (l *Lookout) suspects() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.memory.Suspects()
+}
+
+// look asks LINSTOR, and draws the conclusions.
+func (l *Lookout) look(ctx context.Context) {
+	asking, cancel := context.WithTimeout(ctx, sightTimeout)
+	defer cancel()
+	sight, err := l.linstor.Sight(asking)
+	l.mu.Lock()
+	before := l.memory.Nodes()
+	if err == nil {
+		l.memory.Observe(sight)
+	} else {
+		l.memory.Unanswered()
+	}
+	after := l.memory.Nodes()
+	l.mu.Unlock()
+	l.linstor.Void(after, l.clock.Now())
+	l.metrics.Blind(len(after))
+	log := ctrl.LoggerFrom(ctx).WithName("lookout")
+	switch {
+	case err != nil:
+		log.V(1).Info("LINSTOR does not say to which nodes it has a connection", "reason", err.Error())
+	case len(before) == 0 && len(after) > 0:
+		log.Info("LINSTOR is blind: it calls nodes ONLINE to which it has no connection. Nothing follows from what it shows of them until "+
+			"it is restarted", "reason", failover.LinstorBlind, "nodes", slices.Sorted(maps.Keys(after)))
+	case len(before) > 0 && len(after) == 0:
+		log.Info("LINSTOR sees its nodes again")
+	}
+}
+
+// proof returns a node that LINSTOR is proven to be blind for, and until when that may be acted on; empty where there is none. The Lease of
+// each such node is read past the cache first.
+func (l *Lookout) proof(ctx context.Context) (name string, until time.Time, err error) {
+	l.mu.Lock()
+	memory := l.memory.Clone()
+	l.mu.Unlock()
+	proven := func(node string) bool {
+		end, ok := memory.Proof(l.node(node), l.clock.Now(), l.settings.KubeletSilence)
+		if ok {
+			until = end
+		}
+		return ok
+	}
+	silent := l.kubelets.silent(l.settings.KubeletSilence, math.MaxInt64)
+	slices.Sort(silent)
+	for _, node := range silent {
+		if !proven(node) {
+			continue
+		}
+		if err := l.hear(ctx, node); err != nil {
+			return "", time.Time{}, err
+		}
+		if proven(node) {
+			return node, until, nil
+		}
+	}
+	return "", time.Time{}, nil
+}

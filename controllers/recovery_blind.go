@@ -1,0 +1,54 @@
+package controllers
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// linstorController is the component that the Piraeus Operator calls the LINSTOR controller.
+const (
+	componentLabel    = "app.kubernetes.io/component"
+	linstorController = "linstor-controller"
+)
+
+func isLinstorController(pod *corev1.Pod) bool {
+	return pod.Labels[componentLabel] == linstorController
+}
+
+// blindness is a node that LINSTOR is proven to be blind for, and until when that may be acted on.
+type blindness struct {
+	node  string
+	until time.Time
+}
+
+// wasRestarted tells whether a pod, or the one that it replaces, may have been deleted lately because LINSTOR was blind. What another leader
+// has done is not known: any pod may be its replacement that has come before this process led.
+func (r *Recovery) wasRestarted(pod *corev1.Pod, now time.Time) bool {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil {
+		return false
+	}
+	created := r.serverTime.Local(pod.CreationTimestamp.Time)
+	at, known := r.restarted[owner.UID]
+	// Several pods of one owner are deleted by one look.
+	return known && at != now && now.Sub(at) < failover.BlindRetry || created.Before(r.begun) && now.Sub(created) < failover.BlindRetry
+}
+
+// restart deletes the pod of a blind LINSTOR controller, where that was decided, and says so once. Its node is well: the replacement may
+// come to it again.
+func (r *Recovery) restart(ctx context.Context, now time.Time, blind blindness, pod *corev1.Pod, d failover.Decision) error {
+	if d.Verdict != failover.Lost {
+		r.tell(ctx, pod, d, actionRefuse, "")
+		return nil
+	}
+	deleted, err := r.remove(ctx, pod, d, blind.until, "")
+	if owner := metav1.GetControllerOf(pod); deleted && owner != nil {
+		r.restarted[owner.UID], r.replaced[owner.UID] = now, now
+	}
+	return err
+}

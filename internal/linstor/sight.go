@@ -1,0 +1,140 @@
+package linstor
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	golinstor "github.com/LINBIT/golinstor"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// wirePool is a storage pool of /v1/view/storage-pools. LINSTOR asks the node's satellite how much room there is, and says so where it has
+// no connection to it.
+type wirePool struct {
+	NodeName     string       `json:"node_name"`
+	FreeCapacity *int64       `json:"free_capacity"`
+	Reports      []wireReport `json:"reports"`
+}
+
+type wireReport struct {
+	RetCode *int64 `json:"ret_code"`
+}
+
+// connected returns whether LINSTOR has a connection to the pool's satellite; nil where it does not say.
+func (p wirePool) connected() *bool {
+	for _, report := range p.Reports {
+		if report.RetCode != nil && uint64(*report.RetCode) == golinstor.WarnNotConnected {
+			return new(false)
+		}
+	}
+	if len(p.Reports) > 0 || p.FreeCapacity == nil {
+		return nil
+	}
+	return new(true)
+}
+
+// storagePools reads all storage pools. LINSTOR asks every satellite for it that it has a connection to, and waits for those that hang.
+func (c *Client) storagePools(ctx context.Context) ([]wirePool, error) {
+	var all []wirePool
+	err := c.get(ctx, kindPools, c.requestTimeout, "/v1/view/storage-pools", func(body io.Reader) error {
+		all = nil
+		return decodeList(body, func(p wirePool) { all = append(all, p) })
+	})
+	return all, err
+}
+
+// Sight asks LINSTOR to which nodes it has a connection, and before and after that what it calls them. It works whether or not the event
+// stream does. It makes LINSTOR ask its satellites: it is for who suspects that it is blind.
+func (f *Feed) Sight(ctx context.Context) (failover.Sight, error) {
+	at := span{start: time.Now()}
+	if err := f.readNodesSince(ctx, at.start); err != nil {
+		return failover.Sight{}, fmt.Errorf("ask LINSTOR for its nodes: %w", err)
+	}
+	pools, err := f.client.storagePools(ctx)
+	if err != nil {
+		return failover.Sight{}, fmt.Errorf("ask LINSTOR for its storage pools: %w", err)
+	}
+	if err := f.readNodesSince(ctx, time.Now()); err != nil {
+		return failover.Sight{}, fmt.Errorf("ask LINSTOR for its nodes again: %w", err)
+	}
+	at.end = time.Now()
+	return f.store.sight(pools, at), nil
+}
+
+// sight puts together what was read of the pools and of the nodes in a span.
+func (s *Store) sight(pools []wirePool, at span) failover.Sight {
+	connected := map[string]failover.Fact[bool]{}
+	for _, pool := range pools {
+		node := fold(pool.NodeName)
+		said := failover.Fact[bool]{}
+		if is := pool.connected(); is != nil {
+			said = failover.Fact[bool]{Known: true, Value: *is}
+		}
+		if before, ok := connected[node]; ok && before != said {
+			said = failover.Fact[bool]{} // its pools contradict each other
+		}
+		connected[node] = said
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	result := failover.Sight{Began: at.start, Ended: at.end, Nodes: make(map[string]failover.SeenNode, len(s.nodes))}
+	for name, n := range s.nodes {
+		if !n.Satellite {
+			continue
+		}
+		result.Nodes[name] = failover.SeenNode{
+			Online:    failover.Fact[bool]{Known: n.Online.Known, Value: n.Online.Value && n.away < stampOf(at.start)},
+			Connected: connected[name],
+		}
+	}
+	return result
+}
+
+// Void takes it that LINSTOR is blind for exactly these nodes, by name in lower case, since those times: until it sees them again its
+// words on them are void, and unknown. After that they count from then on only.
+func (s *Store) Void(nodes map[string]time.Time, now time.Time) {
+	var changed []string
+	s.mu.Lock()
+	for name, n := range s.nodes {
+		since, blind := nodes[name]
+		switch {
+		case blind == (n.blind != 0):
+			continue
+		case blind:
+			n.blind = stampOf(since)
+		default:
+			n.blind, n.sighted = 0, stampOf(now)
+		}
+		changed = append(changed, s.namesOn(name)...)
+	}
+	s.mu.Unlock()
+	s.notify(changed...)
+}
+
+// doubted returns the replica with everything unknown that LINSTOR says of it while it is blind for its node, and held since it sees
+// again at the earliest. Its connections must be its own.
+func (n *nodeEntry) doubted(r Replica) Replica {
+	if n.blind == 0 && n.sighted == 0 {
+		return r
+	}
+	r.Blind = n.blind != 0
+	r.Online, r.Reports, r.MayPromote = doubted(n, r.Online), doubted(n, r.Reports), doubted(n, r.MayPromote)
+	r.InUse, r.Score = doubted(n, r.InUse), doubted(n, r.Score)
+	for i := range r.Connections {
+		r.Connections[i].Connected = doubted(n, r.Connections[i].Connected)
+	}
+	return r
+}
+
+func doubted[T comparable](n *nodeEntry, f Fact[T]) Fact[T] {
+	if n.blind != 0 {
+		return Fact[T]{Since: n.blind.time(), Confirmed: f.Confirmed}
+	}
+	if sighted := n.sighted.time(); f.Since.Before(sighted) {
+		f.Since = sighted
+	}
+	return f
+}
