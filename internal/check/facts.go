@@ -16,6 +16,8 @@ type Facts struct {
 	KubernetesError string
 	// LinstorError says why LINSTOR could not be read; empty when it could.
 	LinstorError string
+	// Blind are the nodes, by their names in LINSTOR, that it calls ONLINE without a connection to them.
+	Blind []string
 	// Uses are the volumes of the selected pods, with what holds back every removal at the moment in their inputs.
 	Uses []controllers.Use
 	// Idle are the selected pods, as "namespace/name", without a volume of the driver.

@@ -11,7 +11,7 @@ import (
 
 // findings returns everything that should be changed, sorted by severity.
 func findings(f Facts, rows []Row) []Finding {
-	all := slices.Concat(access(f), installation(f), topology(rows), hindrances(f, rows), beliefs(f), drbdOptions(f.Settings), labelling(f))
+	all := slices.Concat(access(f), sight(f), installation(f), topology(rows), hindrances(f, rows), beliefs(f), drbdOptions(f.Settings), labelling(f))
 	order := []Severity{Error, Warning, Info}
 	slices.SortStableFunc(all, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
@@ -131,6 +131,9 @@ func hindrances(f Facts, rows []Row) []Finding {
 	}
 	var all []Finding
 	for _, reason := range failover.Hindrances() {
+		if reason == failover.LinstorBlind {
+			continue // the nodes are named
+		}
 		finding := Finding{Severity: Error, Code: Code(reason), Message: "would not be moved", Remedy: remedies[reason]}
 		if reason == failover.StateUnknown {
 			finding.Message = "could not be told"

@@ -92,6 +92,8 @@ func (s sources) readCluster(ctx context.Context, d deployment, facts *Facts) er
 	}
 	if err := s.readLinstor(ctx, feed, resources(uses), facts); err != nil {
 		facts.LinstorError = err.Error()
+	} else {
+		facts.Blind = blindFor(ctx, feed, memory)
 	}
 	if err := recall(ctx, reader, memory, uses); err != nil {
 		return err

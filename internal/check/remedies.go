@@ -11,8 +11,10 @@ var remedies = map[failover.Reason]string{
 	failover.NoSurvivor: "look at linstor node list and linstor resource list: bring nodes back, let synchronizations end, " +
 		"or place another replica",
 	failover.StateUnknown: "look at linstor resource list; the resource must exist, and LINSTOR must be able to be asked",
-	failover.NotDRBD:      "use a StorageClass whose layerList has drbd",
-	failover.NFSExport:    "nothing: the export is moved by LINSTOR's own means, and the pods stay",
+	failover.LinstorBlind: "restart the LINSTOR controller, as by kubectl rollout restart deployment linstor-controller; " +
+		"--recover-pod-selector lets this controller do that once a node is lost",
+	failover.NotDRBD:   "use a StorageClass whose layerList has drbd",
+	failover.NFSExport: "nothing: the export is moved by LINSTOR's own means, and the pods stay",
 	failover.NoQuorum: "while all its nodes are ONLINE: linstor resource-definition set-property RESOURCE " +
 		"DrbdOptions/Resource/quorum majority, with three replicas or a tie-breaker; then restart linstor-satellite on each of them, " +
 		"which leaves DRBD alone; do not set it on the controller",

@@ -231,6 +231,13 @@ func silent(node string) edit {
 }
 
 // withThirdDisk adds a diskful replica on C that looks like the one on B, and that everybody knows of.
+// blindFor lets LINSTOR be blind for a node: nothing that it says of the replica there is known.
+func blindFor(node string) edit {
+	return at(node, func(r *Replica) {
+		*r = Replica{Node: node, Diskless: r.Diskless, Blind: true, LastInUse: r.LastInUse, MayRun: r.MayRun, Begun: r.Begun}
+	})
+}
+
 func withThirdDisk(in *Input) {
 	c := *replicaOf(in, nodeB)
 	c.Node, c.Connections = nodeC, maps.Clone(c.Connections)

@@ -169,7 +169,7 @@ func (s situation) missedSince() (time.Time, bool) {
 	}
 	replica, ok := s.Resource.replica(s.Node.satellite())
 	switch {
-	case ok && !replica.Gone && replica.Online.is(true) && !replica.Reports.is(false):
+	case ok && !replica.Gone && (replica.Online.is(true) || replica.Blind) && !replica.Reports.is(false):
 		return time.Time{}, false // it rests on the silence of the kubelet
 	case ok && replica.Online.is(false):
 		return replica.Online.Since, true

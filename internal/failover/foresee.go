@@ -120,7 +120,9 @@ func (r Resource) bereft(node string, now time.Time) Resource {
 	r.Replicas = make([]Replica, len(before.Replicas))
 	for i, replica := range before.Replicas {
 		if replica.Node == node {
-			replica.Online, replica.Reports = settled(false, now), settled(false, now)
+			if !replica.Blind { // else LINSTOR would not notice
+				replica.Online, replica.Reports = settled(false, now), settled(false, now)
+			}
 			replica.MayPromote, replica.InUse = untoldFact[bool](now), untoldFact[bool](now)
 			replica.Score, replica.Connections = untoldFact[int](now), nil
 		} else {

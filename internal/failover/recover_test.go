@@ -91,3 +91,46 @@ func TestRecover(t *testing.T) {
 		})
 	}
 }
+
+// blindLinstor is the LINSTOR controller, which is blind, on a node that lives, in a cluster of three of which another node's kubelet is
+// silent.
+func blindLinstor() Recovery {
+	in := deadLinstor()
+	in.Node.LeaseSilence, in.Answers, in.Online = time.Second, true, held(true, time.Hour)
+	in.Blind, in.Pod.Controller = nodeB, true
+	return in
+}
+
+func TestRecoverABlindLinstor(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change  func(*Recovery)
+		verdict Verdict
+		reason  Reason
+	}{
+		"it is restarted":                      {func(*Recovery) {}, Lost, LinstorBlind},
+		"it has no other node to go to":        {func(in *Recovery) { in.ReadyNode = false }, Lost, LinstorBlind},
+		"LINSTOR's view is suspect":            {func(in *Recovery) { in.Halt.Guard = "too many" }, Lost, LinstorBlind},
+		"another pod that is selected":         {func(in *Recovery) { in.Pod.Controller = false }, NotLost, NodeAlive},
+		"LINSTOR is not proven to be blind":    {func(in *Recovery) { in.Blind = "" }, NotLost, NodeAlive},
+		"it is being replaced":                 {func(in *Recovery) { in.Pod.Leaving = true }, NotLost, PodLeaving},
+		"it was restarted a moment ago":        {func(in *Recovery) { in.Pod.Restarted = true }, Blocked, LinstorBlind},
+		"its own node's kubelet is silent":     {func(in *Recovery) { in.Node.LeaseSilence = ForceSilence }, Blocked, LinstorBlind},
+		"its own node's kubelet is not known":  {func(in *Recovery) { in.Node.LeaseKnown = false }, Blocked, LinstorBlind},
+		"no ReplicaSet owns it":                {func(in *Recovery) { in.Pod.Replaced = false }, Blocked, NoOwner},
+		"it has a volume of LINSTOR":           {func(in *Recovery) { in.Pod.Storage = "db" }, Blocked, NeedsStorage},
+		"more kubelets are silent than may be": {func(in *Recovery) { in.Silent = 2 }, Blocked, GuardTripped},
+		"fail-over is paused":                  {func(in *Recovery) { in.Halt.Paused = "by hand" }, Blocked, Paused},
+		"a dry run":                            {func(in *Recovery) { in.Halt.DryRun = true }, Blocked, DryRun},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := blindLinstor()
+			tc.change(&in)
+			d := Recover(in)
+			if d.Verdict != tc.verdict || d.Reason != tc.reason || d.Message == "" {
+				t.Errorf("Recover() = %s %s (%s), want %s %s", d.Verdict, d.Reason, d.Message, tc.verdict, tc.reason)
+			}
+		})
+	}
+}

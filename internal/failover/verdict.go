@@ -75,7 +75,7 @@ func ruleBlind(s situation) (finding, bool) {
 	return finding{
 		reason: LinstorBlind, unsure: true,
 		message: "LINSTOR calls the node ONLINE and has no connection to it: what it shows is old, and nothing follows from it",
-	}, replica.Blind
+	}, replica.Blind && s.cond.state == Unknown
 }
 
 func ruleUnknown(s situation) (finding, bool) {

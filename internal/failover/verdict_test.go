@@ -35,6 +35,19 @@ func verdictScenarios() map[string]scenario {
 		"a node that LINSTOR takes for ONLINE is lost when peers and kubelet agree": {
 			from: healthy, edit: edited(takeover, theLease(time.Minute)), want: Lost, reason: NodeUnreachable, state: Unreachable,
 		},
+		"a node that LINSTOR is blind for is lost when peers that it sees and the kubelet agree": {
+			from: healthy, edit: edited(takeover, theLease(time.Minute), blindFor(nodeA)), want: Lost, reason: NodeUnreachable, state: Unreachable,
+		},
+		"a node that LINSTOR is blind for is not lost while its kubelet is alive": {
+			from: healthy, edit: edited(takeover, blindFor(nodeA)), want: Undecided, reason: LinstorBlind, state: Unknown,
+		},
+		"a dead node is not lost while LINSTOR is blind for all": {
+			from: healthy, edit: edited(takeover, theLease(time.Minute), blindFor(nodeA), blindFor(nodeB), blindFor(nodeT)),
+			want: Undecided, reason: LinstorBlind, state: Unknown,
+		},
+		"a node that LINSTOR misses is not lost while it is blind for the others": {
+			from: crashed, edit: edited(blindFor(nodeB), blindFor(nodeT)), want: NotLost, reason: NoSurvivor, state: Unreachable,
+		},
 		"a dead node with too few witnesses is lost when its kubelet is silent": {
 			from: crashed, edit: silent(nodeT), want: Lost, reason: NodeUnreachable,
 		},

@@ -48,7 +48,7 @@ func readings(t *testing.T, line recordings.Line) map[string]func(*Client) (any,
 	case strings.HasSuffix(path, "/resources"):
 		return map[string]func(*Client) (any, error){"list": func(c *Client) (any, error) { return c.resources(ctx, "pvc-db") }}
 	case path == "/v1/view/storage-pools":
-		return nil // not read by the product
+		return map[string]func(*Client) (any, error){"pools": func(c *Client) (any, error) { return c.storagePools(ctx) }}
 	}
 	t.Fatalf("no reading is known for %s", line.Get)
 	return nil
@@ -124,6 +124,8 @@ func lengthOf(value any) int {
 	case map[string]any:
 		return len(v)
 	case map[string]string:
+		return len(v)
+	case []wirePool:
 		return len(v)
 	case []wireNode:
 		return len(v)

@@ -111,7 +111,7 @@ func (o *Options) addDecisionFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.PauseDeployment, "pause-deployment", o.PauseDeployment,
 		"Deployment, in the namespace of the leader election, whose annotation drbd.linbit.com/pause-fail-over pauses all fail-over; empty for none")
 	fs.StringVar(&o.RecoverPodSelector, "recover-pod-selector", o.RecoverPodSelector,
-		"label selector of the pods of LINSTOR itself that are deleted when they are lost with their node; empty for none")
+		"label selector of the pods of LINSTOR itself that are deleted when they are lost with their node, and the LINSTOR controller's also when LINSTOR is blind; empty for none")
 	fs.BoolVar(&o.FailOverUnsafePods, "fail-over-unsafe-pods", o.FailOverUnsafePods,
 		"remove also pods with volumes that may not be available elsewhere, such as hostPath")
 }

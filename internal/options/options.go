@@ -66,7 +66,7 @@ type Options struct {
 	PodSelector labels.Selector
 
 	// RecoverPodSelector selects the pods of LINSTOR itself that may be deleted when they are lost together with their
-	// node, in the syntax of kubectl --selector. Empty selects none.
+	// node, or where LINSTOR is blind, in the syntax of kubectl --selector. Empty selects none.
 	RecoverPodSelector string
 
 	// RecoverSelector is RecoverPodSelector, parsed by Parse; nil where that is empty.
