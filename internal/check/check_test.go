@@ -403,6 +403,19 @@ func complaints() map[string]complaint {
 				b.pass(time.Minute)
 			}, status: StatusUnprotected, says: []string{"ERROR GuardTripped", "8 of 10 nodes", "--max-lost-nodes"},
 		},
+		"LINSTOR is blind": {
+			provoke: func(b *bench) { b.Linstor.LoseConnector() }, status: StatusUnknown,
+			says: []string{
+				"default/db-0", "Unknown", "LinstorBlind", "ERROR LinstorBlind", "- node-a", "- node-b", "- node-t",
+				"Remedy: restart the LINSTOR controller", "--recover-pod-selector", "Could not tell",
+			},
+		},
+		"LINSTOR has just lost a satellite": {
+			provoke: func(b *bench) { b.Linstor.StopSatellite(nodeT) }, status: StatusUnprotected, silent: []string{"LinstorBlind"},
+		},
+		"LINSTOR has yet to give a satellite up": {
+			provoke: func(b *bench) { b.Linstor.CutSatellite(nodeT) }, status: StatusProtected, silent: []string{"LinstorBlind"},
+		},
 		"the loss of one more node would be one too many": {
 			provoke: func(b *bench) { b.crashTwoOfFive(); b.pass(time.Minute) }, status: StatusUnprotected,
 			says: []string{"default/db-0", "Unprotected", "ERROR GuardTripped", "3 of 5 nodes seem lost at once (node-a, node-d, node-e)"},
