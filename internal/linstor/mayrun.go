@@ -181,7 +181,9 @@ func (e *entry) borneOut(r *replicaEntry, n *nodeEntry, now stamp) bool {
 // begins tells whether the first setting of a replica is known to have been applied by its node.
 func (e *entry) begins(r *replicaEntry, n *nodeEntry) bool {
 	switch first := r.runs.firstRead(); {
-	case !r.reports.value || !isTrue(n.Online) || n.blind != 0:
+	case n.blind != 0:
+		return false
+	case !r.reports.value || !isTrue(n.Online):
 		return false
 	case r.runs.created:
 		return e.isAlone(r) || e.meetsAll(r, r.listed)

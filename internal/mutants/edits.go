@@ -23,6 +23,10 @@ var edits = []edit{
 		"«client.Preconditions{UID: &facts.UID}»", "mutantInstead(§, client.Preconditions{}, …)",
 	},
 	{
+		"a pod of LINSTOR is deleted by its name alone", "controllers/recovery_controller.go",
+		"«client.Preconditions{UID: &pod.UID}»", "mutantInstead(§, client.Preconditions{}, …)",
+	},
+	{
 		"a pod's condition is set by its name alone", removalFile,
 		`"metadata": map[string]any{«"uid"»: pod.UID}`, `mutantInstead(§, "none", …)`,
 	},
@@ -88,6 +92,11 @@ var edits = []edit{
 		"volumesInUse is taken from an old read", inUseFile,
 		"return retry.OnError(releaseRetry, again, func() error {\n\t\tvar node corev1.Node\n\t\tif err :=",
 		"var node corev1.Node\n\treturn retry.OnError(releaseRetry, again, func() error {\n\t\tif node.Name != \"\" {\n\t\t} else if err :=",
+	},
+
+	{
+		"LINSTOR is restarted by a Lease of the cache", "controllers/lookout.go",
+		"if err := «l.hear(ctx, node)»; err != nil {", "func() error { if mutantIs(§) { return nil }; return … }()",
 	},
 
 	// The order of the steps.

@@ -25,6 +25,11 @@ var simulated = []edit{
 		"if «!limit.exceeded(len(lost), len(lost)+healthy)» {", "(… || mutantIs(§))",
 	},
 
+	{
+		"one answer shows that LINSTOR is blind", "internal/failover/blind.go",
+		"return «!u.first.IsZero() && u.last.Sub(u.first) >= BlindApart»", "mutantInstead(§, !u.first.IsZero(), …)",
+	},
+
 	// Who is meant.
 	{
 		"a volume that was released is the claim's", claimsFile,

@@ -34,7 +34,7 @@ var targets = []target{
 		only: []string{
 			"attachments.go", "claims.go", "confirm.go", "crowd.go", "crowd_removal.go", "explain.go", "failover_actions.go", "failover_controller.go",
 			"failover_detach.go", "failover_removal.go", "gather.go", "halt.go", "indexes.go", "keepaway.go", "keepaway_controller.go",
-			"kubelets.go", "lease.go", "losses.go", "pods.go", "satellites.go", "volumes_in_use.go",
+			"kubelets.go", "lease.go", "lookout.go", "losses.go", "pods.go", "recovery_blind.go", "satellites.go", "volumes_in_use.go",
 		},
 		skip: []string{
 			"tell", "remembered", // words
@@ -43,6 +43,7 @@ var targets = []target{
 			"retryAct", "glance", "haltAge", "keepAwayInterval", "keepAwayExpiry", "releaseTimeout", // pace
 			"crowdFew", "crowdRequests", "crowdFresh", "crowdWait", "crowdQuiet", "crowdTurn", "crowdPatience", "crowdPause", "crowdDenied", // pace
 			"crowdAhead", "crowdGather", "crowdGatherMax", // pace
+			"lookoutInterval", "lookoutCalm", "sightTimeout", // pace
 			"attachmentCrowd", "attachmentShare", "attachmentSingle", // pace
 		},
 	},
