@@ -78,8 +78,8 @@ func (l *Lookout) due() bool {
 // doubtful returns the nodes whose kubelets are silent and that LINSTOR calls ONLINE.
 func (l *Lookout) doubtful() []string {
 	return slices.DeleteFunc(l.kubelets.silent(l.settings.KubeletSilence, math.MaxInt64), func(name string) bool {
-		node, listed := l.linstor.Node(l.kubelets.Satellite(name, l.driver))
-		return !listed || !node.Online.Known || !node.Online.Value
+		node, _ := l.linstor.Node(l.kubelets.Satellite(name, l.driver))
+		return !node.Online.Known || !node.Online.Value
 	})
 }
 
@@ -105,6 +105,11 @@ func (l *Lookout) look(ctx context.Context) {
 	l.mu.Unlock()
 	l.linstor.Void(after, l.clock.Now())
 	l.metrics.Blind(len(after))
+	l.tell(ctx, before, after, err)
+}
+
+// tell tells the log when that has changed.
+func (*Lookout) tell(ctx context.Context, before, after map[string]time.Time, err error) {
 	log := ctrl.LoggerFrom(ctx).WithName("lookout")
 	switch {
 	case err != nil:

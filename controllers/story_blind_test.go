@@ -277,3 +277,34 @@ func TestABlindLinstorTakesNoOtherPodWithIt(t *testing.T) {
 		}
 	})
 }
+
+// A kubelet has been silent for long, and LINSTOR sees its node. Another falls silent under a LINSTOR that has gone blind since: it is asked
+// at once. Where none does, that is found out when it is asked again.
+func TestALinstorThatGoesBlindLaterIsFoundOut(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lose func(*world)
+		most time.Duration
+	}{
+		"another kubelet falls silent": {func(w *world) { w.Crash(nodeA) }, 33 * time.Second},
+		"none does":                    {func(*world) {}, 42 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			linstorOnT(t, recovering(), func(w *world, _ *process) {
+				for _, node := range []string{"node-x", "node-y", "node-z"} {
+					w.must(w.AddNode(w.ctx, node))
+				}
+				w.pass(time.Minute)
+				w.SilenceKubelet("node-x")
+				w.pass(5 * time.Minute)
+				asked := w.asksForPools()
+				w.until(time.Minute, "LINSTOR is asked", func() bool { return w.asksForPools() > asked })
+				w.Linstor.LoseConnector()
+				tc.lose(w)
+				after := w.until(2*time.Minute, "LINSTOR's pod is deleted", func() bool { return len(w.restarts()) > 0 })
+				if after > tc.most {
+					t.Errorf("LINSTOR's pod was deleted after %s, want at most %s", after, tc.most)
+				}
+			})
+		})
+	}
+}

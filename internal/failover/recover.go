@@ -82,6 +82,11 @@ func Recover(in Recovery) Decision {
 	case in.Answers && !freshFact(in.Online, in.Now).is(false):
 		return Decision{Verdict: NotLost, Reason: LinstorAnswers, Message: "LINSTOR answers, and does not say that the node is gone"}
 	}
+	return replace(in)
+}
+
+// replace decides whether a pod that is lost with its node is to be deleted.
+func replace(in Recovery) Decision {
 	d := Decision{Verdict: Blocked}
 	switch {
 	case !in.Pod.Replaced:

@@ -11,6 +11,9 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
+// notConnected is LINSTOR's warning that it has no connection to a satellite, as JSON has it: with a sign.
+const notConnected = golinstor.WarnNotConnected - 1<<64
+
 // wirePool is a storage pool of /v1/view/storage-pools. LINSTOR asks the node's satellite how much room there is, and says so where it has
 // no connection to it.
 type wirePool struct {
@@ -26,7 +29,7 @@ type wireReport struct {
 // connected returns whether LINSTOR has a connection to the pool's satellite; nil where it does not say.
 func (p wirePool) connected() *bool {
 	for _, report := range p.Reports {
-		if report.RetCode != nil && uint64(*report.RetCode) == golinstor.WarnNotConnected {
+		if report.RetCode != nil && *report.RetCode == notConnected {
 			return new(false)
 		}
 	}

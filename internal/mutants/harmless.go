@@ -4,7 +4,7 @@ package main
 var harmless = map[string]string{
 	"internal/failover/decide.go: calm: no case Unknown":                                   "what is never judged is read again without need",
 	"internal/failover/fresh.go: fresh: without !confirmed.IsZero()":                       "the zero time is too long ago in any case",
-	"internal/failover/recover.go: Recover: never in.Answers":                              "only the words differ",
+	"internal/failover/recover.go: replace: never in.Answers":                              "only the words differ",
 	"internal/failover/verdict.go: readOnly: len(s.Pods) > 0 with >=":                      "without a pod a Secondary is unused in any case",
 	"internal/failover/verdict.go: ruleForcedIOErrors: latest without s.workloadSince()":   "the state began after A was in use, and that after the workload came",
 	"internal/failover/verdict.go: ruleForcedIOErrors: without replica.LastInUse.IsZero()": "the zero time is before the workload came in any case",
@@ -17,6 +17,8 @@ var harmless = map[string]string{
 	"controllers/failover_actions.go: act: without in.Halt.Paused != \"\"":                                           "the same is asked again after the reading that it spares",
 	"controllers/gather.go: candidates: without in.Attachment != nil":                                                "a node without pods is a candidate by its attachment only",
 	"controllers/confirm.go: confirmAttachment: never va.Spec.NodeName != node":                                      "what is read too much is sorted out afterwards",
+	"controllers/lookout.go: doubtful: without !node.Online.Known":                                                   "what is not known has the value false",
+	"controllers/lookout.go: due: now.Sub(l.asked) < lookoutCalm with <=":                                            "it is asked a second later",
 	"controllers/halt.go: view: without node.Online.Known":                                                           "what is not known has the value false",
 	"controllers/failover_actions.go: isOld: r.age(in) > failover.MaxAge with >=":                                    "what is exactly so old is read once more",
 	"controllers/confirm.go: confirmEmptied: g.clock.Now().Sub(in.Asked) > recent with >=":                           "what is exactly so old is read once more",

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 )
 
 // DisklessPool is the storage pool that each node has for replicas without a disk, DiskPool the one that it has for the others.
@@ -81,7 +82,7 @@ func (s *Server) pool(n *node, name string) poolJSON {
 		StorPoolName: name, NodeName: n.name, ProviderKind: s.poolKind(name),
 		FreeSpaceMgrName: n.name + ";" + name, UUID: uuidOf("pool", n.name, name), SupportsSnapshots: name == DiskPool && !s.options.ThickPools,
 	}
-	out.StaticTraits = map[string]string{"SupportsSnapshots": fmt.Sprint(out.SupportsSnapshots)}
+	out.StaticTraits = map[string]string{"SupportsSnapshots": strconv.FormatBool(out.SupportsSnapshots)}
 	size := int64(boundless)
 	if name == DiskPool {
 		size = poolKiB
