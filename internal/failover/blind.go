@@ -50,7 +50,7 @@ type unseen struct {
 }
 
 // apart tells whether the row is long enough.
-func (u unseen) apart() bool { return !u.first.IsZero() && u.last.Sub(u.first) >= BlindApart }
+func (u unseen) apart() bool { return u.last.Sub(u.first) >= BlindApart }
 
 // Observe takes an answer. Who is asked and does not say, or takes longer than a value is fresh, ends the row, but not what is known:
 // that ends when LINSTOR sees the node again, or no longer says that it does.
@@ -64,10 +64,10 @@ func (b *Blindness) Observe(s Sight) {
 			continue
 		case late || !node.blind():
 			before.first, before.last = time.Time{}, time.Time{}
-		case before.first.IsZero() || s.Began.Sub(before.last) > sightGap:
+		case s.Began.Sub(before.last) > sightGap: // also where there is none before
 			before.first, before.last = s.Ended, s.Began
 		default:
-			before.last = latest(before.last, s.Began)
+			before.last = s.Began
 		}
 		if before.since.IsZero() && before.apart() {
 			before.since = before.first

@@ -62,6 +62,23 @@ func TestBlindness(t *testing.T) {
 			b.Observe(slow)
 			blindly(b, 4*time.Second, 0)
 		}},
+		"two answers that are just near enough, and exactly ten seconds": {observe: func(b *Blindness) {
+			for _, began := range []time.Duration{10 * time.Second, 5 * time.Second, 0} {
+				b.Observe(Sight{Began: ago(began), Ended: ago(began), Nodes: map[string]SeenNode{nodeA: unseenOnline}})
+			}
+		}, void: true, proven: true},
+		"two answers that are just too far apart": {observe: func(b *Blindness) {
+			for _, began := range []time.Duration{10*time.Second + 1, 5 * time.Second, 0} {
+				b.Observe(Sight{Began: ago(began), Ended: ago(began), Nodes: map[string]SeenNode{nodeA: unseenOnline}})
+			}
+		}},
+		"one in between took just not too long": {observe: func(b *Blindness) {
+			blindly(b, 15*time.Second, 8*time.Second)
+			slow := answer(7*time.Second, unseenOnline)
+			slow.Ended = slow.Began.Add(MaxAge)
+			b.Observe(slow)
+			blindly(b, 4*time.Second, 0)
+		}, void: true, proven: true},
 		"it does not say whether it has a connection": {observe: func(b *Blindness) {
 			blindly(b, 15*time.Second, 8*time.Second)
 			b.Observe(answer(7*time.Second, SeenNode{Online: known(true)}))
@@ -111,6 +128,33 @@ func TestBlindness(t *testing.T) {
 	}
 }
 
+// What is void is so since the first answer of the first row, and LINSTOR is asked on until it sees.
+func TestSinceWhenLinstorIsBlind(t *testing.T) {
+	t.Parallel()
+	var b Blindness
+	if b.Suspects() {
+		t.Error("a LINSTOR that was never asked is suspected")
+	}
+	b.Observe(answer(time.Minute, unseenOnline))
+	if !b.Suspects() {
+		t.Error("a LINSTOR that may be blind is not suspected")
+	}
+	b.Unanswered()
+	if b.Suspects() {
+		t.Error("a LINSTOR that does not answer is suspected")
+	}
+	for age := 59 * time.Second; age > 0; age -= time.Second {
+		if age == 30*time.Second {
+			b.Unanswered()
+			continue
+		}
+		b.Observe(answer(age, unseenOnline))
+	}
+	if got, want := b.Nodes()[nodeA], ago(59*time.Second).Add(20*time.Millisecond); !got.Equal(want) {
+		t.Errorf("blind since %s, want %s", got, want)
+	}
+}
+
 // The kubelet must have been silent at the first of the answers already.
 func TestBlindnessIsProvenOnlyOfANodeWhoseKubeletWasSilentAllTheTime(t *testing.T) {
 	t.Parallel()
@@ -124,6 +168,7 @@ func TestBlindnessIsProvenOnlyOfANodeWhoseKubeletWasSilentAllTheTime(t *testing.
 	}{
 		"for 20 s at the first answer":               {Node{LeaseKnown: true, LeaseSilence: 32 * time.Second}, true},
 		"for less than 20 s at the first answer":     {Node{LeaseKnown: true, LeaseSilence: 31 * time.Second}, false},
+		"for exactly 20 s at the first answer":       {Node{LeaseKnown: true, LeaseSilence: 32*time.Second - 20*time.Millisecond}, true},
 		"not at all":                                 {Node{LeaseKnown: true}, false},
 		"as far as is known":                         {Node{LeaseSilence: time.Hour}, false},
 		"for too short for one that is rarely heard": {Node{LeaseKnown: true, LeaseSilence: 32 * time.Second, LeaseGap: 30 * time.Second}, false},

@@ -27,7 +27,7 @@ var simulated = []edit{
 
 	{
 		"one answer shows that LINSTOR is blind", "internal/failover/blind.go",
-		"return «!u.first.IsZero() && u.last.Sub(u.first) >= BlindApart»", "mutantInstead(§, !u.first.IsZero(), …)",
+		"return «u.last.Sub(u.first) >= BlindApart»", "mutantInstead(§, !u.last.IsZero(), …)",
 	},
 
 	// Who is meant.
