@@ -34,9 +34,9 @@ func (r *Recovery) wasRestarted(pod *corev1.Pod, now time.Time) bool {
 		return false
 	}
 	created := r.serverTime.Local(pod.CreationTimestamp.Time)
-	at, known := r.restarted[owner.UID]
+	at := r.restarted[owner.UID]
 	// Several pods of one owner are deleted by one look.
-	return known && at != now && now.Sub(at) < failover.BlindRetry || created.Before(r.begun) && now.Sub(created) < failover.BlindRetry
+	return at != now && now.Sub(at) < failover.BlindRetry || created.Before(r.begun) && now.Sub(created) < failover.BlindRetry
 }
 
 // restart deletes the pod of a blind LINSTOR controller, where that was decided, and says so once. Its node is well: the replacement may

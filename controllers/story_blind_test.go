@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -207,6 +208,10 @@ func TestWhatKeepsThePodOfABlindLinstor(t *testing.T) {
 			pod:  func(pod *corev1.Pod) { pod.OwnerReferences[0].Kind = "StatefulSet" },
 			want: failover.NoOwner,
 		},
+		"nobody owns it": {
+			pod:  func(pod *corev1.Pod) { pod.OwnerReferences = nil },
+			want: failover.NoOwner,
+		},
 		"it has a volume of LINSTOR": {
 			pod: func(pod *corev1.Pod) {
 				pod.Spec.Volumes = []corev1.Volume{{Name: "db", VolumeSource: corev1.VolumeSource{
@@ -307,4 +312,52 @@ func TestALinstorThatGoesBlindLaterIsFoundOut(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The API rejects the deletion: it is tried again, not ten minutes later.
+func TestABlindLinstorIsRestartedAlthoughTheAPIRejectsThatAtFirst(t *testing.T) {
+	linstorOnT(t, recovering(), func(w *world, _ *process) {
+		w.API.Fail(func(r apimodel.Request) error {
+			if r.Verb == apimodel.VerbDelete && r.Kind == "Pod" {
+				return errors.New("no")
+			}
+			return nil
+		})
+		w.Linstor.LoseConnector()
+		w.SilenceKubelet(nodeA)
+		w.pass(time.Minute)
+		w.API.Fail(nil)
+		w.until(5*time.Second, "LINSTOR's pod is deleted", func() bool { return len(w.restarts()) > 0 })
+	})
+}
+
+// Nobody knows which of several pods answers.
+func TestAllPodsOfABlindLinstorAreDeletedByOneLook(t *testing.T) {
+	linstorOnT(t, recovering(), func(w *world, _ *process) {
+		w.linstorPod("linstor-2", nodeB)
+		w.Linstor.LoseConnector()
+		w.SilenceKubelet(nodeA)
+		w.until(time.Minute, "LINSTOR's pods are deleted", func() bool { return len(w.restarts()) > 0 })
+		w.pass(time.Minute)
+		if got := w.restarts(); len(got) != 2 || got[1]-got[0] > time.Second {
+			t.Errorf("pods of LINSTOR were deleted at %v, want two by one look", got)
+		}
+	})
+}
+
+// The node's kubelet is heard of again right before it has been silent for long enough, and the cache does not know yet.
+func TestABlindLinstorIsRestartedByTheLeaseOfNow(t *testing.T) {
+	sceneBehind(t, 3*time.Second, recovering(), func(w *world, _ *process) {
+		w.linstorPod("linstor-1", nodeT)
+		w.pass(time.Minute)
+		w.Linstor.LoseConnector()
+		w.SilenceKubelet(nodeA)
+		w.until(time.Minute, "LINSTOR is asked", func() bool { return w.asksForPools() > 0 })
+		w.pass(9 * time.Second)
+		w.RestoreKubelet(nodeA)
+		w.pass(time.Minute)
+		if got := w.restarts(); len(got) > 0 {
+			t.Errorf("pods of LINSTOR were deleted at %v", got)
+		}
+	})
 }

@@ -124,13 +124,13 @@ func TestASightIsOfListsThatAllAgree(t *testing.T) {
 		return map[bool]string{true: "yes", false: "no"}[f.Value]
 	}
 	for node, want := range map[string]string{
-		"a": "yes unknown", // its pools contradict each other
-		"b": "no no",
-		"c": "no unknown", // it was OFFLINE in between
-		"d": "unknown unknown",
-		"e": "yes no",
+		"a": "yes, unknown", // its pools contradict each other
+		"b": "no, no",
+		"c": "no, unknown", // it was OFFLINE in between
+		"d": "unknown, unknown",
+		"e": "yes, no",
 	} {
-		if got := said(s.Nodes[node].Online) + " " + said(s.Nodes[node].Connected); got != want {
+		if got := said(s.Nodes[node].Online) + ", " + said(s.Nodes[node].Connected); got != want {
 			t.Errorf("%s: ONLINE and connected are %q, want %q", node, got, want)
 		}
 	}
