@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 )
 
 const streamOfEvents = "/v1/events/drbd/promotion"
@@ -29,13 +31,14 @@ func always(code int, contentType, body string) func(*world, *process) {
 	})
 }
 
-// view does something in place of the answer to a request for everything.
+// view does something in place of the answer to the controller's requests for everything.
 func view(f func(*http.Request)) func(*world, *process) {
 	return answering(func(_ http.ResponseWriter, r *http.Request) bool {
-		if r.URL.Path == "/v1/view/resources" {
-			f(r)
+		if r.URL.Path != "/v1/view/resources" || r.UserAgent() == linstorsim.DriverAgent {
+			return false
 		}
-		return r.URL.Path == "/v1/view/resources" && r.Context().Err() != nil
+		f(r)
+		return r.Context().Err() != nil
 	})
 }
 

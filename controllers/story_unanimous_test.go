@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/csidriver"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -182,6 +183,8 @@ func TestWhatThreeNetworksDoNotAgreeOn(t *testing.T) {
 // The half minute that a node was away is no habit of its kubelet: it is as silent after twelve seconds as before.
 func TestANodeThatHasJustBootedCrashesAgain(t *testing.T) {
 	elected(t, func(w *world, _ *process) {
+		// With its default the CSI driver takes a node for OFFLINE for up to a minute after it is back.
+		w.Driver.Restart(csidriver.Options{NodeCache: 5 * time.Second})
 		on, other := nodeA, nodeB
 		for range 6 {
 			w.Crash(on)

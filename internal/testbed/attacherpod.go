@@ -15,8 +15,7 @@ import (
 // the CSI attacher. Once there has been one, no other attacher runs; without any, the attacher belongs to no node.
 const CSIComponent = "linstor-csi-controller"
 
-// attacherRunner lets the CSI attacher run in a pod. The CSI driver that it speaks to remembers what LINSTOR would, and
-// so there is one for all pods.
+// attacherRunner lets the CSI attacher run in a pod, and the CSI driver beside it, which begins anew with each pod and knows nothing.
 type attacherRunner struct{ bed *Bed }
 
 // runs tells whether a pod is one of the CSI controller.
@@ -46,6 +45,7 @@ func (r attacherRunner) start(ctx context.Context, pod *corev1.Pod, ready func(b
 	if own != nil {
 		own.retire()
 	}
+	r.bed.Driver.Restart(r.bed.driverOptions())
 	p, err := r.bed.spawnAttacher(pod.Name, path)
 	if err != nil {
 		return nil, err

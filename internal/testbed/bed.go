@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/csidriver"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/kubelet"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
@@ -32,6 +33,8 @@ type Bed struct {
 	DRBD *drbd.Cluster
 	// LINSTOR is the simulated LINSTOR controller with its satellites.
 	LINSTOR *linstorsim.Server
+	// Driver is the controller service of the CSI driver.
+	Driver *csidriver.Driver
 	// Fleet is the simulated kubelets.
 	Fleet *kubelet.Fleet
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/csidriver"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 )
 
@@ -34,6 +35,8 @@ type Options struct {
 	DRBDDetection time.Duration
 	// LINSTOR are the delays and settings of the simulated LINSTOR controller.
 	LINSTOR linstorsim.Options
+	// Driver are the settings of the CSI driver's controller service; its URL is that of the simulated LINSTOR.
+	Driver csidriver.Options
 	// ControllerNodes is the number of nodes that are kept for the high availability controller, by the
 	// taint of control plane nodes: 3 by default, none if negative.
 	ControllerNodes int
@@ -73,6 +76,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.DRBDDetection == 0 {
 		o.DRBDDetection = 10 * time.Second
+	}
+	if o.LINSTOR.Durations == (linstorsim.Durations{}) && !o.Bare {
+		o.LINSTOR.Durations = linstorsim.RealDurations()
 	}
 	if o.ControllerNodes == 0 {
 		o.ControllerNodes = 3

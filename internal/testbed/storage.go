@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -35,8 +36,18 @@ func (b *Bed) startStorage(context.Context) error {
 // LINSTORURL returns the URL of the simulated LINSTOR's REST API.
 func (b *Bed) LINSTORURL() string { return "http://" + b.linstorAddr }
 
-// startAttacher starts the CSI driver's controller service and the real external-attacher, which has no
-// leader to elect among one, and no other flag that differs from its defaults unless the options say so.
+// driverOptions are those that the CSI driver is started with.
+func (b *Bed) driverOptions() csidriver.Options {
+	options := b.options.Driver
+	options.URL = b.LINSTORURL()
+	return options
+}
+
+// attacherTimeout is how long the attacher waits for the CSI driver, as the Piraeus Operator has it.
+const attacherTimeout = time.Minute
+
+// startAttacher starts the CSI driver's controller service and the real external-attacher with the flags that the Piraeus Operator
+// gives it, but for its leader election.
 func (b *Bed) startAttacher(ctx context.Context) error {
 	if err := b.Client.Create(ctx, csidriver.Object()); err != nil {
 		return fmt.Errorf("create the CSIDriver: %w", err)
@@ -46,8 +57,8 @@ func (b *Bed) startAttacher(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	driver := csidriver.New(backend{server: b.LINSTOR, url: b.LINSTORURL()})
-	b.serve(func(ctx context.Context) error { return driver.Serve(ctx, listener) })
+	b.Driver = csidriver.New(b.driverOptions())
+	b.serve(func(ctx context.Context) error { return b.Driver.Serve(ctx, listener) })
 	// As an administrator: the attacher's own roles ship with LINSTOR's CSI driver.
 	if b.attacherKubeconfig, err = b.control.kubeconfig("csi-attacher", "system:masters"); err != nil {
 		return err
@@ -57,7 +68,7 @@ func (b *Bed) startAttacher(ctx context.Context) error {
 
 // spawnAttacher starts a process of the real external-attacher.
 func (b *Bed) spawnAttacher(name, kubeconfig string) (*process, error) {
-	args := append([]string{"--kubeconfig=" + kubeconfig, "--csi-address=" + b.csiSocket, "--v=4"}, rateLimit(b.options.KubeAPIQPS)...)
+	args := append([]string{"--kubeconfig=" + kubeconfig, "--csi-address=" + b.csiSocket, "--timeout=" + attacherTimeout.String(), "--v=4"}, rateLimit(b.options.KubeAPIQPS)...)
 	return b.spawn.start(exec.Command(filepath.Join(b.binDir, "csi-attacher"), args...), name, b.LogDir)
 }
 

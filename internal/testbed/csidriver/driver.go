@@ -1,16 +1,18 @@
 package csidriver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
-	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/kubelet"
 )
@@ -18,24 +20,49 @@ import (
 // Name is the name of LINSTOR's CSI driver, and of its attacher.
 const Name = kubelet.DriverName
 
+// NFSExportKey is the attribute by which it marks volumes that are exported over NFS.
+const NFSExportKey = kubelet.NFSExportKey
+
+// Options are what the driver is started with. Zero values mean the defaults of linstor-csi.
+type Options struct {
+	// URL is that of LINSTOR's REST API. Required.
+	URL string
+	// Client makes the requests; [http.DefaultClient] where it is nil.
+	Client *http.Client
+	// NodeCache is --node-cache-timeout, 1 minute by default.
+	NodeCache time.Duration
+	// ResourceCache is --resource-cache-timeout, 30 s by default.
+	ResourceCache time.Duration
+	// Old makes it behave as linstor-csi 1.10 instead of 1.12.
+	Old bool
+}
+
 // Driver is the CSI identity and controller service.
 type Driver struct {
 	csi.UnimplementedIdentityServer
 	csi.UnimplementedControllerServer
 
-	backend Backend
-
-	mu sync.Mutex
-	// published has, for each temporary replica that the driver made, the volumes that need it.
-	published map[placement]sets.Set[string]
+	linstor rest
+	options atomic.Pointer[Options]
+	caches  atomic.Pointer[caches]
 }
 
-// placement is a resource on a node.
-type placement struct{ resource, node string }
-
 // New returns a driver that is not served yet.
-func New(backend Backend) *Driver {
-	return &Driver{backend: backend, published: map[placement]sets.Set[string]{}}
+func New(options Options) *Driver {
+	if options.Client == nil {
+		options.Client = http.DefaultClient
+	}
+	d := &Driver{linstor: rest{options.Client, options.URL}}
+	d.Restart(options)
+	return d
+}
+
+// Restart makes it another process of the driver, which knows nothing yet, with the timeouts and the version of the options.
+func (d *Driver) Restart(options Options) {
+	options.NodeCache = cmp.Or(options.NodeCache, time.Minute)
+	options.ResourceCache = cmp.Or(options.ResourceCache, 30*time.Second)
+	d.options.Store(&options)
+	d.caches.Store(newCaches(options))
 }
 
 // Listen listens on a unix socket, replacing one that an earlier process left behind.

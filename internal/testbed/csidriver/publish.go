@@ -2,153 +2,193 @@ package csidriver
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/kubelet"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 )
 
 // ControllerPublishVolume makes a volume available on a node. It fails with NotFound for nodes that are not
 // ONLINE and for volumes that LINSTOR does not know, and with Internal while two other replicas are in use.
 // A volume that is exported over NFS needs no replica on the node.
-func (d *Driver) ControllerPublishVolume(_ context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+func (d *Driver) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
 	volume, node := req.GetVolumeId(), req.GetNodeId()
 	if volume == "" || node == "" || req.GetVolumeCapability() == nil {
 		return nil, status.Error(codes.InvalidArgument, "ControllerPublishVolume: volume ID, node ID and capability are required")
 	}
-	if !d.backend.NodeOnline(node) {
-		return nil, status.Errorf(codes.NotFound, "publish volume %s: node %s is not ONLINE in LINSTOR", volume, node)
-	}
-	if _, nfs := req.GetVolumeContext()[kubelet.NFSExportKey]; nfs {
-		return &csi.ControllerPublishVolumeResponse{}, nil
-	}
-	if err := d.attach(volume, node, rwxBlock(req.GetVolumeCapability())); err != nil {
-		return nil, err
+	_, nfs := req.GetVolumeContext()[kubelet.NFSExportKey]
+	if err := d.Publish(ctx, volume, node, Use{NFS: nfs, SharedBlock: sharedBlock(req.GetVolumeCapability())}); err != nil {
+		return nil, failed("publish", volume, node, err)
 	}
 	return &csi.ControllerPublishVolumeResponse{}, nil
 }
 
-// attach makes sure that there is a replica on the node.
-func (d *Driver) attach(volume, node string, rwxBlock bool) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	resource := kubelet.Resource(volume)
-	replicas, err := d.backend.Replicas(resource)
-	if err != nil {
-		return failed("publish", volume, node, err)
-	}
-	here, elsewhere := onNode(replicas, node), inUseExcept(replicas, node)
-	switch {
-	case elsewhere >= 2:
-		return status.Errorf(codes.Internal, "publish volume %s on node %s: two other replicas are in use already", volume, node)
-	case here != nil && here.Deleting:
-		return status.Errorf(codes.Internal, "publish volume %s on node %s: its replica there is being deleted", volume, node)
-	}
-	if elsewhere > 0 && rwxBlock {
-		if err := d.backend.SetAllowTwoPrimaries(resource, true); err != nil {
-			return failed("publish", volume, node, err)
-		}
-	}
-	place := placement{resource, node}
-	if here == nil {
-		if err := d.backend.AddDiskless(resource, node); err != nil {
-			return failed("publish", volume, node, err)
-		}
-		d.published[place] = sets.New[string]()
-	}
-	if d.published[place] != nil {
-		d.published[place].Insert(volume)
-	}
-	return nil
-}
-
-// ControllerUnpublishVolume removes the temporary replica that publishing made, unless another volume of
-// the same resource still needs it. That works for dead nodes as well. A replica that is still in use stays,
-// and so does one that was not made by publishing: success proves nothing about the node having stopped.
-func (d *Driver) ControllerUnpublishVolume(_ context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+// ControllerUnpublishVolume removes the replica of a node that has no disk. That works for dead nodes as well. A replica that
+// is still in use stays: success proves nothing about the node having stopped.
+func (d *Driver) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	volume, node := req.GetVolumeId(), req.GetNodeId()
 	if volume == "" || node == "" {
 		return nil, status.Error(codes.InvalidArgument, "ControllerUnpublishVolume: volume ID and node ID are required")
 	}
-	if err := d.detach(volume, node); err != nil {
-		return nil, err
+	if err := d.Unpublish(ctx, volume, node); err != nil {
+		return nil, failed("unpublish", volume, node, err)
 	}
 	return &csi.ControllerUnpublishVolumeResponse{}, nil
 }
 
-// detach undoes attach.
-func (d *Driver) detach(volume, node string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// Use is how a volume is to be used on a node.
+type Use struct {
+	// NFS is set for a volume that is exported over NFS.
+	NFS bool
+	// SharedBlock is set for a raw block volume that several nodes may write, as live migration needs.
+	SharedBlock bool
+}
+
+// Publish makes a volume available on a node, as LINSTOR names it.
+func (d *Driver) Publish(ctx context.Context, volume, node string, use Use) error {
 	resource := kubelet.Resource(volume)
-	replicas, err := d.backend.Replicas(resource)
-	if errors.Is(err, ErrNotFound) {
+	if err := d.linstor.definition(ctx, resource); err != nil {
+		return err
+	}
+	if use.NFS {
 		return nil
 	}
-	if err != nil {
-		return failed("unpublish", volume, node, err)
+	known := d.caches.Load()
+	if err := d.wantOnline(ctx, known, node); err != nil {
+		return err
 	}
-	if inUseExcept(replicas, "") <= 1 {
-		if err := d.backend.SetAllowTwoPrimaries(resource, false); err != nil {
-			return failed("unpublish", volume, node, err)
+	replicas, err := d.replicas(ctx, known, resource)
+	if err != nil {
+		return err
+	}
+	here, elsewhere := onNode(replicas, node), inUse(replicas, node)
+	if elsewhere >= 2 {
+		return status.Error(codes.Internal, "two other replicas are in use already")
+	}
+	if elsewhere > 0 && use.SharedBlock {
+		if err := d.linstor.allowTwoPrimaries(ctx, resource, true); err != nil {
+			return err
 		}
 	}
-	place := placement{resource, node}
-	volumes, temporary := d.published[place]
-	if !temporary {
+	if d.options.Load().Old && here != nil {
 		return nil
 	}
-	if volumes.Delete(volume); volumes.Len() > 0 {
-		return nil
+	if err := d.makeAvailable(ctx, known, resource, node); err != nil {
+		return err
 	}
-	err = d.backend.RemoveDiskless(resource, node)
+	replicas, err = d.replicas(ctx, known, resource)
+	if err == nil && onNode(replicas, node) == nil {
+		err = status.Error(codes.Internal, "LINSTOR does not list the new replica")
+	}
+	return err
+}
+
+// wantOnline fails for a node that was not ONLINE when LINSTOR was asked last.
+func (d *Driver) wantOnline(ctx context.Context, known *caches, name string) error {
+	nodes, err := known.nodes.get(ctx, d.linstor.nodes)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(nodes, func(n node) bool { return n.Name == name })
 	switch {
-	case errors.Is(err, ErrInUse):
-		return nil // the replica stays, and stays temporary: the next call removes it
-	case err != nil:
-		return failed("unpublish", volume, node, err)
+	case i < 0:
+		return status.Error(codes.NotFound, "LINSTOR does not know the node")
+	case nodes[i].ConnectionStatus != linstorsim.Online:
+		return status.Errorf(codes.NotFound, "node %s", nodes[i].ConnectionStatus)
 	}
-	delete(d.published, place)
 	return nil
 }
 
-// failed returns what the caller learns of an error of the backend.
+// makeAvailable lets LINSTOR make a replica where there is none, and drops what was known of replicas, whatever came of it.
+func (d *Driver) makeAvailable(ctx context.Context, known *caches, resource, node string) error {
+	defer known.view.drop()
+	err := d.linstor.makeAvailable(ctx, resource, node)
+	if isNotFound(err) && d.options.Load().Old {
+		return d.linstor.createDiskless(ctx, resource, node)
+	}
+	return err
+}
+
+// Unpublish undoes Publish.
+func (d *Driver) Unpublish(ctx context.Context, volume, node string) error {
+	resource, known := kubelet.Resource(volume), d.caches.Load()
+	replicas, err := d.replicas(ctx, known, resource)
+	if err != nil {
+		return err
+	}
+	if inUse(replicas, "") == 1 {
+		if err := d.linstor.allowTwoPrimaries(ctx, resource, false); err != nil && !isNotFound(err) {
+			return err
+		}
+	}
+	here := onNode(replicas, node)
+	if here == nil || !here.diskless() {
+		return nil
+	}
+	defer known.view.drop()
+	err = d.linstor.delete(ctx, resource, node)
+	switch {
+	case isNotFound(err), isInUse(err) && !d.options.Load().Old:
+		return nil // what is in use stays, and nobody comes back for it
+	case isInUse(err):
+		return fmt.Errorf("resource %s on node %s is still in use: %w", resource, node, err)
+	}
+	return err
+}
+
+// replicas returns those of a resource.
+func (d *Driver) replicas(ctx context.Context, known *caches, resource string) ([]replica, error) {
+	all, err := known.view.get(ctx, d.linstor.view)
+	if err != nil {
+		return nil, err
+	}
+	var replicas []replica
+	for _, r := range all {
+		if r.Name == resource {
+			replicas = append(replicas, r)
+		}
+	}
+	return replicas, nil
+}
+
+// failed returns what the caller learns of an error.
 func failed(action, volume, node string, err error) error {
 	code := codes.Internal
-	if errors.Is(err, ErrNotFound) {
+	if s, ok := status.FromError(err); ok {
+		code, err = s.Code(), fmt.Errorf("%s", s.Message()) //nolint:err113 // the code is kept
+	} else if isNotFound(err) {
 		code = codes.NotFound
 	}
 	return status.Errorf(code, "%s volume %s on node %s: %v", action, volume, node, err)
 }
 
-// onNode returns the replica on a node, nil if there is none. LINSTOR compares names without regard to case.
-func onNode(replicas []Replica, node string) *Replica {
-	i := slices.IndexFunc(replicas, func(r Replica) bool { return strings.EqualFold(r.Node, node) })
+// onNode returns the replica on a node, nil if there is none. The driver compares names with their exact case.
+func onNode(replicas []replica, node string) *replica {
+	i := slices.IndexFunc(replicas, func(r replica) bool { return r.NodeName == node })
 	if i < 0 {
 		return nil
 	}
 	return &replicas[i]
 }
 
-// inUseExcept counts the replicas in use on other nodes than the given one.
-func inUseExcept(replicas []Replica, node string) int {
+// inUse counts the replicas in use on other nodes than the given one. What is not known counts as not in use.
+func inUse(replicas []replica, node string) int {
 	n := 0
 	for _, r := range replicas {
-		if r.InUse && !strings.EqualFold(r.Node, node) {
+		if r.State.InUse && r.NodeName != node {
 			n++
 		}
 	}
 	return n
 }
 
-// rwxBlock tells whether several nodes may write a raw block volume, as live migration needs.
-func rwxBlock(capability *csi.VolumeCapability) bool {
+// sharedBlock tells whether several nodes may write a raw block volume.
+func sharedBlock(capability *csi.VolumeCapability) bool {
 	return capability.GetBlock() != nil &&
 		capability.GetAccessMode().GetMode() == csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
 }

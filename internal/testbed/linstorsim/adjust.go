@@ -174,12 +174,7 @@ func (s *Server) carryOut(j job, result *outcome) {
 }
 
 func (s *Server) adjustFault(nodeName, resourceName string) (fault AdjustFault) {
-	s.onNode(nodeName, func(n *node) {
-		var own bool
-		if fault, own = n.adjustFaults[fold(resourceName)]; !own {
-			fault = n.adjustFaults[""]
-		}
-	})
+	s.onNode(nodeName, func(n *node) { fault = n.adjustFault(resourceName) })
 	return fault
 }
 

@@ -20,6 +20,8 @@ var (
 	ErrNodeOffline = errors.New("satellite is not ONLINE")
 	// ErrNodeOnline says that the node's satellite is ONLINE.
 	ErrNodeOnline = errors.New("satellite is ONLINE")
+	// ErrNoTarget says that the node takes no new replicas, see [PropAutoplaceTarget].
+	ErrNoTarget = errors.New("node takes no new replicas")
 	// ErrAdjust says that a satellite could not do to DRBD what it was told.
 	ErrAdjust = errors.New("satellite failed to adjust the DRBD resource")
 )

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
@@ -12,12 +13,23 @@ import (
 
 // MakeAvailable makes a volume usable on a node, as the CSI driver's attach does: where there is no replica, a
 // diskless one is created. It fails with [ErrNodeOffline] unless the node is ONLINE.
+//
+// Where the node takes no new replicas it fails with [ErrNoTarget].
 func (s *Server) MakeAvailable(resourceName, nodeName string) error {
+	_, err := s.makeAvailable(resourceName, nodeName)
+	return err
+}
+
+func (s *Server) makeAvailable(resourceName, nodeName string) (placing, error) {
 	s.mu.Lock()
 	d, n := s.definitions[fold(resourceName)], s.nodes[fold(nodeName)]
 	if d == nil || n == nil || n.status != Online || d.resources[fold(nodeName)] == nil {
+		refused := d != nil && n != nil && strings.EqualFold(n.props[PropAutoplaceTarget], "false")
 		s.mu.Unlock()
-		return s.Place(resourceName, drbd.ReplicaSpec{Node: nodeName, Diskless: true})
+		if refused {
+			return placing{}, fmt.Errorf("making %s available on node %s: %w", resourceName, nodeName, ErrNoTarget)
+		}
+		return s.createDiskless(resourceName, nodeName)
 	}
 	rsc := d.resources[fold(nodeName)]
 	deleted := rsc.leaves()
@@ -26,9 +38,9 @@ func (s *Server) MakeAvailable(resourceName, nodeName string) error {
 	})
 	s.mu.Unlock()
 	if deleted {
-		s.send(d.name)
+		return placing{outcome: s.send(d.name)}, nil
 	}
-	return nil
+	return placing{}, nil
 }
 
 // AddReplica adds a diskful or diskless resource to a definition; the node's satellite must be ONLINE.
@@ -40,14 +52,18 @@ func (s *Server) AddReplica(resourceName string, spec drbd.ReplicaSpec) error {
 // them, as auto-place does. The nodes' satellites must be ONLINE. linstor-csi makes a new volume by creating the replica
 // of the pod's node alone and then placing the rest.
 func (s *Server) Place(resourceName string, specs ...drbd.ReplicaSpec) error {
+	_, err := s.placeAndSend(resourceName, specs...)
+	return err
+}
+
+func (s *Server) placeAndSend(resourceName string, specs ...drbd.ReplicaSpec) (outcome, error) {
 	s.mu.Lock()
 	d, err := s.place(resourceName, specs)
 	s.mu.Unlock()
 	if err != nil {
-		return err
+		return outcome{}, err
 	}
-	s.send(d.name)
-	return nil
+	return s.send(d.name), nil
 }
 
 func (s *Server) place(resourceName string, specs []drbd.ReplicaSpec) (*definition, error) {
@@ -73,8 +89,33 @@ func (s *Server) place(resourceName string, specs []drbd.ReplicaSpec) (*definiti
 	return d, nil
 }
 
-// RemoveReplica deletes a resource, as the CSI driver's detach does with a diskless one. While the satellite is
-// away, the resource only gets the flag DELETE, with which its peers give up their connection to it, and goes when the
+// RemoveTemporary deletes a diskless resource, as the CSI driver's detach does: a tie-breaker stays, and where there is none and
+// LINSTOR wants one, the resource becomes that, also on a node that is away.
+func (s *Server) RemoveTemporary(resourceName, nodeName string) error {
+	s.mu.Lock()
+	d := s.definitions[fold(resourceName)]
+	var rsc *resource
+	if d != nil {
+		rsc = d.resources[fold(nodeName)]
+	}
+	if rsc == nil || !rsc.has(FlagTieBreaker) && !s.becomesTieBreaker(d, rsc) {
+		s.mu.Unlock()
+		return s.RemoveReplica(resourceName, nodeName)
+	}
+	if state, ok := s.cluster.Replica(d.name, rsc.node.name); ok && state.Open+state.OpenReadOnly > 0 && rsc.node.listens() {
+		s.mu.Unlock()
+		return fmt.Errorf("deleting resource %s on node %s: %w", resourceName, nodeName, drbd.ErrInUse)
+	}
+	if !rsc.has(FlagTieBreaker) {
+		rsc.flags = append(slices.Clone(rsc.flags), FlagTieBreaker)
+		s.automatics(d)
+	}
+	s.mu.Unlock()
+	s.send(d.name)
+	return nil
+}
+
+// RemoveReplica deletes a resource, as a person does. While the satellite is away, the resource only gets the flag DELETE, with which its peers give up their connection to it, and goes when the
 // satellite is back. Where [Options.TieBreakers] has LINSTOR want a tie-breaker instead of a disk, the disk goes and the
 // resource stays. It fails with an error that wraps [drbd.ErrInUse] (LINSTOR's FAIL_IN_USE) while the device is open.
 func (s *Server) RemoveReplica(resourceName, nodeName string) error {

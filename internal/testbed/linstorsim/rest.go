@@ -22,27 +22,28 @@ const (
 	KindEvents Kind = "events"
 	KindView   Kind = "view"
 	// KindViewPart is a view of some resources or nodes only.
-	KindViewPart        Kind = "view-part"
-	KindDefinitions     Kind = "definitions"
-	KindDefinition      Kind = "definition"
-	KindResources       Kind = "resources"
-	KindResource        Kind = "resource"
-	KindNodes           Kind = "nodes"
-	KindNode            Kind = "node"
-	KindGroups          Kind = "groups"
-	KindGroup           Kind = "group"
-	KindControllerProps Kind = "controller-properties"
-	KindVersion         Kind = "version"
-	KindStoragePools    Kind = "storage-pools"
-	KindHealth          Kind = "health"
+	KindViewPart          Kind = "view-part"
+	KindDefinitions       Kind = "definitions"
+	KindDefinition        Kind = "definition"
+	KindVolumeDefinitions Kind = "volume-definitions"
+	KindResources         Kind = "resources"
+	KindResource          Kind = "resource"
+	KindNodes             Kind = "nodes"
+	KindNode              Kind = "node"
+	KindGroups            Kind = "groups"
+	KindGroup             Kind = "group"
+	KindControllerProps   Kind = "controller-properties"
+	KindVersion           Kind = "version"
+	KindStoragePools      Kind = "storage-pools"
+	KindHealth            Kind = "health"
 	// KindChange is everything that changes something.
 	KindChange Kind = "change"
 	// KindOther is everything that the simulated LINSTOR does not have.
 	KindOther Kind = "other"
 )
 
-// Requests returns how many requests of each kind have been made. Those that an interceptor handled or that
-// arrived while the controller was down are not among them.
+// Requests returns how many requests of each kind have been made. Those that an interceptor handled, that arrived while
+// the controller was down, or that the CSI driver made, see [DriverAgent], are not among them.
 func (s *Server) Requests() map[Kind]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +81,7 @@ func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	handle := func(pattern string, kind Kind, handler http.HandlerFunc) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			s.count(kind)
+			s.count(kind, r)
 			handler(w, r)
 		})
 	}
@@ -100,6 +101,7 @@ func (s *Server) routes() *http.ServeMux {
 			return s.SetResourceProperty(r.PathValue("definition"), r.PathValue("node"), key, value)
 		}))
 	handle("DELETE /v1/nodes/{node}/lost", KindChange, s.loseNode)
+	s.driverRoutes(handle)
 	handle("GET /v1/resource-definitions/{definition}/resources", KindResources, s.serveResources)
 	handle("GET /v1/resource-definitions/{definition}/resources/{node}", KindResource, s.serveResource)
 	handle("GET /v1/nodes", KindNodes, s.serveNodes)
@@ -116,8 +118,14 @@ func (s *Server) routes() *http.ServeMux {
 	return mux
 }
 
+// DriverAgent is the User-Agent of the CSI driver, whose requests are not counted: they are none of the controller's.
+const DriverAgent = "linstor-csi"
+
 // count counts a request.
-func (s *Server) count(kind Kind) {
+func (s *Server) count(kind Kind, r *http.Request) {
+	if r.UserAgent() == DriverAgent {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests[kind]++

@@ -56,9 +56,30 @@ func (s *Server) changeDefinition(w http.ResponseWriter, r *http.Request) {
 		notFound(w, "resource definition", name)
 		return
 	}
-	if props, ok := readProps(w, r); ok {
-		answerOutcome(w, r, s.setDefinition(name, props))
+	props, ok := readProps(w, r)
+	if !ok {
+		return
 	}
+	if !s.differs(name, props) {
+		// What changes nothing reaches no satellite.
+		answerOutcome(w, r, outcome{})
+		return
+	}
+	answerOutcome(w, r, s.setDefinition(name, props))
+}
+
+// differs tells whether a definition has other properties than those.
+func (s *Server) differs(resourceName string, props map[string]string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.definitions[fold(resourceName)]
+	for key, value := range props {
+		// A quorum is written down as a person's even where it is the same.
+		if d != nil && (d.props[key] != value || key == PropQuorum) {
+			return true
+		}
+	}
+	return false
 }
 
 // changeGroup answers PUT /v1/resource-groups/{group}.

@@ -56,6 +56,8 @@ type node struct {
 	stranger, evicted bool
 	// unsettled is closed when the controller has found out that a silent satellite is gone, or that it is not.
 	unsettled chan struct{}
+	// poolsHang is not nil while queries of the thin pools hang, and closed when they do not any more.
+	poolsHang chan struct{}
 }
 
 // reports tells whether the satellite's words reach the controller.

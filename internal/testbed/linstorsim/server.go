@@ -54,6 +54,8 @@ type Options struct {
 	// HeadersAtOnce sends an event stream's headers at once, as the LINSTOR 1.33 and 1.34 that were tried do. By default
 	// they come with the first event, which LINSTOR's HTTP server allows and which is harder on clients.
 	HeadersAtOnce bool
+	// Durations are how long satellites take; none by default.
+	Durations Durations
 	// ThickPools makes the storage pools LVM instead of LVM_THIN. With thin pools, view/resources waits for
 	// satellites that are silent and not yet given up, as LINSTOR does.
 	ThickPools bool

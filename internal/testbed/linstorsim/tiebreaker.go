@@ -52,6 +52,13 @@ func (s *Server) keepsAsTieBreaker(d *definition, rsc *resource) bool {
 		d.tieBreaker() == nil && s.wantsTieBreaker(d, diskful-1, others)
 }
 
+// becomesTieBreaker tells whether LINSTOR makes a tie-breaker of a diskless resource that is to be deleted.
+func (s *Server) becomesTieBreaker(d *definition, rsc *resource) bool {
+	diskful, _, others := d.voters()
+	return d.drbd() && d.volumes > 0 && rsc.has(FlagDiskless) && !rsc.client && !rsc.leaves() &&
+		d.tieBreaker() == nil && s.wantsTieBreaker(d, diskful, others-1)
+}
+
 // voters counts the resources with a disk, those without one, and among these the ones that vote and are no tie-breakers.
 func (d *definition) voters() (diskful, diskless, others int) {
 	for _, rsc := range d.resources {

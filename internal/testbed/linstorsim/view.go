@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // serveView answers with all resources that have volumes, after asking the satellites for the fill of their thin
@@ -15,9 +17,9 @@ import (
 func (s *Server) serveView(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	if query.Has("resources") || query.Has("nodes") {
-		s.count(KindViewPart)
+		s.count(KindViewPart, r)
 	} else {
-		s.count(KindView)
+		s.count(KindView, r)
 	}
 	filter := newViewFilter(query)
 	switch err := s.askSatellites(r.Context(), filter); {
@@ -55,17 +57,36 @@ func (s *Server) askSatellites(ctx context.Context, filter viewFilter) error {
 	if s.options.ThickPools {
 		return nil
 	}
-	var asked []*node
+	type hang struct {
+		free    <-chan struct{}
+		attempt int
+	}
+	silent, hung := map[*node]<-chan struct{}{}, map[*node]hang{}
 	s.mu.Lock()
 	for _, key := range filter.resources.keys(s.definitions) {
 		for _, rsc := range s.definitions[key].resources {
-			if rsc.node.unsettled != nil && !rsc.has(FlagDiskless) && filter.selects(rsc) {
-				asked = append(asked, rsc.node)
+			n := rsc.node
+			if n.unnoticed() || rsc.has(FlagDiskless) || !filter.selects(rsc) {
+				continue
+			}
+			if n.unsettled != nil {
+				silent[n] = n.unsettled
+			} else if n.poolsHang != nil && n.connected {
+				hung[n] = hang{n.poolsHang, n.attempt}
 			}
 		}
 	}
 	s.mu.Unlock()
-	return s.await(ctx, asked)
+	if !pause(ctx, s.options.Durations.View) {
+		return ctx.Err()
+	}
+	// All are asked at the same time.
+	var asked errgroup.Group
+	for n, h := range hung {
+		asked.Go(func() error { return s.awaitPools(ctx, n, h.free, h.attempt) })
+	}
+	asked.Go(func() error { return s.settled(ctx, silent) })
+	return asked.Wait()
 }
 
 // await waits for those satellites of the given ones that are silent and not yet given up. It fails with [errGivenUp] when the controller
@@ -79,21 +100,7 @@ func (s *Server) await(ctx context.Context, asked []*node) error {
 		}
 	}
 	s.mu.Unlock()
-	for _, unsettled := range silent {
-		select {
-		case <-unsettled:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for n := range silent {
-		if !n.connected {
-			return errGivenUp
-		}
-	}
-	return nil
+	return s.settled(ctx, silent)
 }
 
 // viewFilter is the filters of view/resources.

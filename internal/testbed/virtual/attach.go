@@ -17,8 +17,6 @@ const (
 	maxWaitForUnmount = 6 * time.Minute
 	// verifyPeriod is how often it is noticed that somebody else deleted an attachment.
 	verifyPeriod = time.Minute
-	// attacherFinalizer is the external-attacher's.
-	attacherFinalizer = "external-attacher/linstor-csi-linbit-com"
 )
 
 // place is a volume on a node.
@@ -177,86 +175,3 @@ func (c *Cluster) attachedAs(v Volume) string {
 }
 
 func attachmentName(at place) string { return "csi-" + at.volume + "-" + at.node }
-
-// attacher is the CSI external-attacher with LINSTOR's driver behind it.
-type attacher struct {
-	*Cluster
-	client client.Client
-	// made are the diskless replicas that an attach has made.
-	made map[place]bool // by resource instead of volume
-}
-
-func newAttacher(c *Cluster) *attacher {
-	return &attacher{c, c.API.Client(ActorAttacher), make(map[place]bool)}
-}
-
-func (a *attacher) sync(ctx context.Context) time.Duration {
-	next := idle
-	var all storagev1.VolumeAttachmentList
-	_ = a.view.List(ctx, &all)
-	for i := range all.Items {
-		va := &all.Items[i]
-		if va.Spec.Attacher == Driver && !a.serve(ctx, va) {
-			next = again
-		}
-	}
-	return next
-}
-
-// serve tells whether nothing is left to do.
-func (a *attacher) serve(ctx context.Context, va *storagev1.VolumeAttachment) bool {
-	marked := slices.Contains(va.Finalizers, attacherFinalizer)
-	if va.DeletionTimestamp != nil {
-		if marked {
-			a.unpublish(ctx, va)
-		}
-		va.Finalizers = slices.DeleteFunc(va.Finalizers, func(f string) bool { return f == attacherFinalizer })
-		return !marked || a.client.Update(ctx, va) == nil
-	}
-	if !marked {
-		va.Finalizers = append(va.Finalizers, attacherFinalizer)
-		if a.client.Update(ctx, va) != nil {
-			return false
-		}
-	}
-	if va.Status.Attached {
-		return true
-	}
-	a.mu.Lock()
-	volume := a.volumes[*va.Spec.Source.PersistentVolumeName]
-	a.mu.Unlock()
-	at := place{volume.Resource(), va.Spec.NodeName}
-	host := a.Satellite(at.node)
-	replicas := a.Linstor.ReplicaNodes(at.volume)
-	if a.Linstor.MakeAvailable(at.volume, host) != nil {
-		return false
-	}
-	if !slices.Contains(replicas, host) {
-		a.made[at] = true
-	}
-	va.Status.Attached = true
-	return a.client.Status().Update(ctx, va) == nil
-}
-
-// unpublish deletes the diskless replica that the attach has made, once nothing else on the node needs it. What LINSTOR
-// refuses stays.
-func (a *attacher) unpublish(ctx context.Context, va *storagev1.VolumeAttachment) {
-	a.mu.Lock()
-	resource := func(name *string) string { return a.volumes[*name].Resource() }
-	at := place{resource(va.Spec.Source.PersistentVolumeName), va.Spec.NodeName}
-	a.mu.Unlock()
-	if !a.made[at] {
-		return
-	}
-	var all storagev1.VolumeAttachmentList
-	_ = a.view.List(ctx, &all)
-	a.mu.Lock()
-	needed := slices.ContainsFunc(all.Items, func(other storagev1.VolumeAttachment) bool {
-		return other.Spec.Attacher == Driver && other.Name != va.Name && other.Spec.NodeName == at.node &&
-			resource(other.Spec.Source.PersistentVolumeName) == at.volume
-	})
-	a.mu.Unlock()
-	if !needed && a.Linstor.RemoveReplica(at.volume, a.Satellite(at.node)) == nil {
-		delete(a.made, at)
-	}
-}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/csidriver"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/pipenet"
@@ -54,10 +55,13 @@ type Cluster struct {
 	DRBD *drbd.Cluster
 	// Linstor is the LINSTOR controller and its satellites.
 	Linstor *linstorsim.Server
+	// Driver is the CSI driver, by which LINSTOR's volumes are attached.
+	Driver *csidriver.Driver
 	// Network leads to LINSTOR's REST API.
 	Network *pipenet.Listener
 
-	domain string
+	domain    string
+	closeIdle func() // connections of the driver
 
 	user  client.Client
 	view  *apimodel.View
@@ -72,6 +76,9 @@ type Cluster struct {
 
 // New returns a cluster without nodes, which runs until the context ends. Call Wait then.
 func New(ctx context.Context, options Options) *Cluster {
+	if options.Linstor.Durations == (linstorsim.Durations{}) {
+		options.Linstor.Durations = linstorsim.RealDurations()
+	}
 	storage := drbd.NewCluster(options.DRBD)
 	c := &Cluster{
 		API: apimodel.New(), DRBD: storage, Linstor: linstorsim.New(storage, options.Linstor), Network: pipenet.Listen(),
@@ -87,6 +94,7 @@ func New(ctx context.Context, options Options) *Cluster {
 	c.tasks.Go(func() { _ = c.Linstor.Serve(c.Network) })
 	c.run(ctx, newOwners(c).sync, "Pod", "Node")
 	c.run(ctx, newAttachDetach(c).sync, "Pod", "Node", "VolumeAttachment")
+	c.Driver, c.closeIdle = c.newDriver()
 	c.run(ctx, newAttacher(c).sync, "VolumeAttachment")
 	c.run(ctx, newNodeLifecycle(c).sync, "Lease")
 	return c
@@ -99,6 +107,7 @@ const nodeField = "node"
 
 // Stop ends what has no context: LINSTOR and DRBD.
 func (c *Cluster) Stop() {
+	c.closeIdle()
 	c.Linstor.Close()
 	c.DRBD.Stop()
 	c.tasks.Wait()
@@ -157,6 +166,11 @@ func (c *Cluster) wake(u apimodel.Update) {
 	default:
 		kind = "Lease"
 	}
+	c.ring(kind)
+}
+
+// ring lets the components look that watch objects of a kind.
+func (c *Cluster) ring(kind string) {
 	c.mu.Lock()
 	wakers := slices.Clone(c.wakers[kind])
 	c.mu.Unlock()

@@ -9,6 +9,8 @@
 //     gracefully, and keeps the node's status.volumesInUse. A process whose IO hangs does not stop.
 //   - The attach/detach controller attaches a volume to one node only, waits for volumesInUse before it detaches, up
 //     to six minutes, and finds out that somebody else deleted an attachment only every 60 s.
+//   - The CSI attacher gives the driver (csidriver) a minute for each attach and detach, ten at a time, and lets one that has failed wait
+//     a second, and twice as long each time. The driver speaks to LINSTOR by REST, as the real one does.
 //   - A node whose Lease is 50 s old gets Kubernetes' own unreachable taints. Pods are not evicted by them: their
 //     toleration of 300 s is longer than any story here.
 //   - Every owner keeps one pod of a given name, as a StatefulSet does.
