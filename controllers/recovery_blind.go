@@ -11,10 +11,7 @@ import (
 )
 
 // linstorController is the component that the Piraeus Operator calls the LINSTOR controller.
-const (
-	componentLabel    = "app.kubernetes.io/component"
-	linstorController = "linstor-controller"
-)
+const linstorController = "linstor-controller"
 
 func isLinstorController(pod *corev1.Pod) bool {
 	return pod.Labels[componentLabel] == linstorController

@@ -196,6 +196,8 @@ func (r *Recovery) input(
 	if known, ok := r.linstor.Node(in.Node.Satellite); ok {
 		in.Online = failover.Fact[bool](known.Word())
 	}
+	in.Pod.Attaches = attaches(pod)
+	in.Nodes, in.OnlineNodes = r.online(now)
 	in.Silent, in.Kubelets = r.kubelets.count(r.settings.KubeletSilence)
 	in.ReadyNode = slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Name != pod.Spec.NodeName && r.ready(ctx, &n, pod) })
 	in.Pod.Leaving, in.Pod.Controller, in.Pod.Restarted = pod.DeletionTimestamp != nil, isLinstorController(pod), r.wasRestarted(pod, now)
@@ -215,6 +217,17 @@ func (r *Recovery) input(
 		}
 	}
 	return in, nil
+}
+
+// online counts LINSTOR's nodes, and those that it has called ONLINE in an answer that is fresh.
+func (r *Recovery) online(now time.Time) (nodes, online int) {
+	for _, n := range r.linstor.Nodes() {
+		nodes++
+		if fact := n.Online; fact.Known && fact.Value && now.Sub(fact.Confirmed) <= failover.MaxAge {
+			online++
+		}
+	}
+	return nodes, online
 }
 
 // ready tells whether a node could run the pod: its kubelet is alive, and the pod's affinity and tolerations let it go

@@ -13,6 +13,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -20,7 +21,7 @@ import (
 var linstorLabels = map[string]string{"app.kubernetes.io/component": "linstor-controller"}
 
 func isLinstor(pod *corev1.Pod) bool {
-	return labels.SelectorFromSet(linstorLabels).Matches(labels.Set(pod.Labels))
+	return labels.SelectorFromSet(linstorLabels).Matches(labels.Set(pod.Labels)) || attaches(pod)
 }
 
 // auditRecovery: never by force, never off a node that was heard of lately, never one that nothing replaces at once.
@@ -338,6 +339,50 @@ func TestLinstorsPodIsLookedAtAgainAfterATaintThatTookLong(t *testing.T) {
 		}
 		if w.silenced(nodeA) {
 			t.Error("pods are still kept away from A")
+		}
+	})
+}
+
+// The CSI controller was on the node too, and something else waits for a volume. A driver that starts before LINSTOR has its nodes back
+// would take them all for CONNECTED for a minute.
+func TestLinstorAndItsCSIControllerWereOnTheNodeThatCrashed(t *testing.T) {
+	cfg := recovering()
+	var err error
+	if cfg.RecoverSelector, err = labels.Parse(componentLabel + " in (linstor-controller," + attacherComponent + ")"); err != nil {
+		t.Fatal(err)
+	}
+	slow := virtual.Options{Linstor: linstorsim.Options{SyncDuration: 4 * time.Second}}
+	sceneWith(t, slow, cfg, func(w *world, p *process) {
+		w.linstorPod("linstor-1", nodeA)
+		w.linstorPod("csi-1", nodeA, func(pod *corev1.Pod) {
+			pod.Labels = map[string]string{componentLabel: attacherComponent}
+			pod.OwnerReferences[0].UID = "other replicaset"
+		})
+		w.must(w.AddVolume(w.ctx, virtual.Volume{Name: "new", Diskful: []string{nodeB, nodeT}}))
+		w.API.OnChange(func(c apimodel.Change) {
+			if !strings.HasPrefix(c.Actor, controllerActor) || c.Verb != apimodel.VerbDelete || c.Kind != "Pod" {
+				return
+			}
+			switch c.Name {
+			case "linstor-1":
+				time.AfterFunc(10*time.Second, w.Linstor.Start)
+			case "csi-1":
+				if got := w.Linstor.ConnectionStatus(nodeB); got != linstorsim.Online {
+					w.Errorf("the CSI controller's pod was deleted while %s is %q", nodeB, got)
+				}
+				time.AfterFunc(3*time.Second, w.StartAttacher)
+			}
+		})
+		w.pass(10 * time.Second)
+		w.StopAttacher()
+		w.crashWithLinstor()
+		w.AddWorkload(virtual.Workload{Name: "new-0", Claims: []string{"data-new"}, Nodes: []string{nodeB}})
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		if len(w.removed("csi-1")) != 1 {
+			t.Error("the CSI controller's pod was not deleted once")
+		}
+		if !p.events.has(string(failover.LinstorFirst), "Pod", "csi-1") {
+			t.Errorf("no Event says what the CSI controller's pod waits for: %+v", p.events.events)
 		}
 	})
 }

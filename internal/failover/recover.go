@@ -15,6 +15,8 @@ const (
 	LinstorAnswers Reason = "LinstorAnswers"
 	// PodLeaving : the pod is being deleted already, or another of its owner's was a moment ago.
 	PodLeaving Reason = "PodLeaving"
+	// LinstorFirst : the pod attaches volumes, and LINSTOR does not answer yet, or most of its nodes are not ONLINE.
+	LinstorFirst Reason = "LinstorFirst"
 	// NeedsStorage : the pod uses a volume that cannot be attached elsewhere before LINSTOR runs.
 	NeedsStorage Reason = "NeedsStorage"
 	// NoReadyNode : no other node is ready for the pod.
@@ -33,6 +35,8 @@ type Recovery struct {
 	Blind string
 	// Online is LINSTOR's word on the pod's node.
 	Online Fact[bool]
+	// Nodes is the number of LINSTOR's nodes, OnlineNodes that of those that it has just called ONLINE.
+	Nodes, OnlineNodes int
 	// Node is the pod's node.
 	Node Node
 	// Kubelets is the number of kubelets heard of lately, Silent that of those that are silent now. More than Limit
@@ -62,6 +66,10 @@ type RecoveryPod struct {
 	Controller bool
 	// Restarted is set where it, or the pod that it replaces, may have been deleted less than BlindRetry ago because LINSTOR was blind.
 	Restarted bool
+	// Attaches is set when it attaches LINSTOR's volumes. Its CSI driver keeps for a minute what it has read of nodes, and attaches
+	// nothing to one that was not ONLINE then: one that starts before LINSTOR has its satellites back does more harm than one that
+	// starts a few seconds later.
+	Attaches bool
 	// Storage names its first claim with a volume of LINSTOR; empty when it has none.
 	Storage string
 }
@@ -98,6 +106,12 @@ func replace(in Recovery) Decision {
 		d.Message = fmt.Sprintf("%d of %d kubelets are silent at once, more than --max-lost-nodes=%s allows", in.Silent, in.Kubelets, in.Limit)
 	case in.Answers && in.Halt.Guard != "":
 		d.Reason, d.Message = GuardTripped, in.Halt.Guard
+	case in.Pod.Attaches && !in.Answers:
+		d.Reason, d.Message = LinstorFirst, "it attaches volumes, and waits for LINSTOR to answer: what it reads of nodes too early it keeps for a minute"
+	case in.Pod.Attaches && in.OnlineNodes <= in.Nodes/2:
+		d.Reason = LinstorFirst
+		d.Message = fmt.Sprintf("it attaches volumes, and only %d of %d nodes are ONLINE yet: what it reads of nodes too early it keeps for a minute",
+			in.OnlineNodes, in.Nodes)
 	case !in.ReadyNode:
 		d.Reason, d.Message = NoReadyNode, "no other node is ready for the pod"
 	case in.Halt.Paused != "":

@@ -70,6 +70,27 @@ func TestRecover(t *testing.T) {
 		"no other node is ready": {
 			func(in *Recovery) { in.ReadyNode = false }, Blocked, NoReadyNode,
 		},
+		"what attaches volumes while LINSTOR does not answer": {
+			func(in *Recovery) { in.Pod.Attaches, in.Nodes, in.OnlineNodes = true, 3, 2 }, Blocked, LinstorFirst,
+		},
+		"what attaches volumes while LINSTOR answers and has none of its nodes": {
+			func(in *Recovery) {
+				answers(in, held(false, time.Second))
+				in.Pod.Attaches, in.Nodes = true, 3
+			}, Blocked, LinstorFirst,
+		},
+		"what attaches volumes while half of the nodes are ONLINE": {
+			func(in *Recovery) {
+				answers(in, held(false, time.Second))
+				in.Pod.Attaches, in.Nodes, in.OnlineNodes = true, 4, 2
+			}, Blocked, LinstorFirst,
+		},
+		"what attaches volumes once most nodes are ONLINE": {
+			func(in *Recovery) {
+				answers(in, held(false, time.Second))
+				in.Pod.Attaches, in.Nodes, in.OnlineNodes = true, 3, 2
+			}, Lost, LinstorGone,
+		},
 		"fail-over is paused": {
 			func(in *Recovery) { in.Halt.Paused = "by hand" }, Blocked, Paused,
 		},

@@ -36,6 +36,42 @@ type attacher struct {
 	mu sync.Mutex
 	// attempts are those to attach or detach, by attachment.
 	attempts map[types.UID]*attempt
+	// away is set while no process of it runs, process the context of the present one.
+	away    bool
+	process context.Context //nolint:containedctx // of the process
+	end     context.CancelFunc
+}
+
+// StopAttacher ends the CSI attacher and its driver, as the loss of their node does.
+func (c *Cluster) StopAttacher() {
+	a := c.attacher
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.away = true
+	if a.end != nil {
+		a.end()
+	}
+	a.end, a.process = nil, nil
+}
+
+// StartAttacher starts another one, whose driver knows nothing yet.
+func (c *Cluster) StartAttacher() {
+	a := c.attacher
+	c.Driver.Restart(csidriver.Options{})
+	a.mu.Lock()
+	a.away, a.attempts = false, make(map[types.UID]*attempt)
+	a.mu.Unlock()
+	c.ring("VolumeAttachment")
+}
+
+// running returns the context of the process that runs; nil where none does.
+func (a *attacher) running(ctx context.Context) context.Context {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.process == nil && !a.away {
+		a.process, a.end = context.WithCancel(ctx)
+	}
+	return a.process
 }
 
 // attempt is what the attacher does about an attachment.
@@ -62,6 +98,9 @@ func (c *Cluster) newDriver() (driver *csidriver.Driver, closeIdle func()) {
 
 func (a *attacher) sync(ctx context.Context) time.Duration {
 	next := idle
+	if ctx = a.running(ctx); ctx == nil {
+		return idle
+	}
 	var all storagev1.VolumeAttachmentList
 	_ = a.view.List(ctx, &all)
 	for i := range all.Items {

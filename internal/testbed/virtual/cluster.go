@@ -62,6 +62,7 @@ type Cluster struct {
 
 	domain    string
 	closeIdle func() // connections of the driver
+	attacher  *attacher
 
 	user  client.Client
 	view  *apimodel.View
@@ -95,7 +96,8 @@ func New(ctx context.Context, options Options) *Cluster {
 	c.run(ctx, newOwners(c).sync, "Pod", "Node")
 	c.run(ctx, newAttachDetach(c).sync, "Pod", "Node", "VolumeAttachment")
 	c.Driver, c.closeIdle = c.newDriver()
-	c.run(ctx, newAttacher(c).sync, "VolumeAttachment")
+	c.attacher = newAttacher(c)
+	c.run(ctx, c.attacher.sync, "VolumeAttachment")
 	c.run(ctx, newNodeLifecycle(c).sync, "Lease")
 	return c
 }
