@@ -55,6 +55,9 @@ func (a *Assembly) Lookout() manager.Runnable { return a.parts.lookout }
 // Recovery returns what brings LINSTOR's own pods back, which runs on the leader.
 func (a *Assembly) Recovery() *Recovery { return a.parts.recovery }
 
+// Attaching returns what tells why volumes are not attached, which runs on the leader.
+func (a *Assembly) Attaching() *Attaching { return a.parts.attaching }
+
 // Volumes returns which volumes have to be looked at when an object of the API has changed.
 func (a *Assembly) Volumes(ctx context.Context, o client.Object) []reconcile.Request {
 	switch o := o.(type) {

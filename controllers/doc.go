@@ -54,6 +54,8 @@ type Linstor interface {
 	// Sight asks to which nodes LINSTOR has a connection, and Void makes its words on those unknown that it is blind for.
 	Sight(ctx context.Context) (failover.Sight, error)
 	Void(nodes map[string]time.Time, now time.Time)
+	// Unanswering returns the nodes that are ONLINE and keep LINSTOR waiting.
+	Unanswering(ctx context.Context) ([]string, error)
 	// Alive notes a sign of life of a node other than LINSTOR's word.
 	Alive(node string, at time.Time)
 	// Doubts, Unite and Retract carry over what nodes may run from one process to the other.

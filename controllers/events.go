@@ -31,6 +31,12 @@ const (
 	EventGuardOpened = "GuardOpened"
 	// EventFailedOver on a claim: its workload was moved off a node that lost the volume.
 	EventFailedOver = "FailedOver"
+	// EventAttachWaits on a pod: its volume is not attached because a satellite does not answer LINSTOR.
+	EventAttachWaits = "AttachWaits"
+	// EventDetachFailed on an attachment, and on the pods that wait for it: the CSI driver cannot detach the volume.
+	EventDetachFailed = "DetachFailed"
+	// EventTieBreakerGone on a pod that was moved: the only tie-breaker of its volume is on the node that was lost.
+	EventTieBreakerGone = "TieBreakerGone"
 )
 
 // Actions of Events: what was done, or not done.
@@ -40,6 +46,7 @@ const (
 	actionTaint   = "Tainting"
 	actionUntaint = "Untainting"
 	actionRefuse  = "FailOver"
+	actionAttach  = "Attaching"
 )
 
 // heldAfter is how long the object of a pod that was deleted without grace may stay before that is worth an Event.

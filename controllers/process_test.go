@@ -161,6 +161,7 @@ func (p *process) leads(cfg Config) {
 	p.run(p.ctx, "failover", cfg, p.parts.failover, p.volumes(&p.parts.failover.gatherer), p.parts.failover.silence())
 	p.run(p.ctx, "keepaway", cfg, p.parts.keepAway, source.Func(p.markedNodes))
 	p.tasks.Go(func() { _ = p.parts.recovery.Start(logr.NewContext(p.ctx, p.log)) })
+	p.tasks.Go(func() { _ = p.parts.attaching.Start(logr.NewContext(p.ctx, p.log)) })
 }
 
 // stops ends the process as SIGTERM does: it gives up its leadership when it has stopped to act.

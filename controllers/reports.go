@@ -21,6 +21,8 @@ type reports struct {
 	said map[string]map[string]*story // by volume and node
 	// departed are the volumes that were taken off a node and are not attached to another one yet.
 	departed map[string]departure
+	// arrivals are the volumes that have arrived elsewhere since they were asked for.
+	arrivals []arrival
 }
 
 // departure is a volume's detachment from a lost node.
@@ -363,6 +365,16 @@ func (r *reports) arrived(volume string) {
 	defer r.mu.Unlock()
 	if d, ok := r.departed[volume]; ok {
 		r.metrics.Took(metrics.StageAttached, r.now().Sub(d.at))
+		r.arrivals = append(r.arrivals, arrival{volume, d.node, r.now()})
 		delete(r.departed, volume)
 	}
+}
+
+// takeArrivals returns the volumes that have arrived elsewhere since the last call.
+func (r *reports) takeArrivals() []arrival {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.arrivals
+	r.arrivals = nil
+	return all
 }

@@ -109,7 +109,9 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 			return fmt.Errorf("adding %T: %w", part, err)
 		}
 	}
-	for _, runnable := range []manager.Runnable{parts.protection, parts.vigil, parts.burial, parts.lookout, parts.recovery} {
+	for _, runnable := range []manager.Runnable{
+		parts.protection, parts.vigil, parts.burial, parts.lookout, parts.recovery, parts.attaching,
+	} {
 		if err := mgr.Add(runnable); err != nil {
 			return fmt.Errorf("adding %T: %w", runnable, err)
 		}
@@ -138,6 +140,7 @@ type parts struct {
 	burial     *Burial
 	recovery   *Recovery
 	lookout    *Lookout
+	attaching  *Attaching
 }
 
 func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) parts {
@@ -180,6 +183,9 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 		burial:     &Burial{gatherer: g},
 		lookout:    lookout,
 		protection: &Protection{Survey: NewSurvey(cfg, kubelets, cache), helpers: newHelpers(g, recorder), halt: halt, metrics: cfg.Metrics},
+		attaching: &Attaching{
+			gatherer: g, recorder: recorder, metrics: cfg.Metrics, arrivals: reports.takeArrivals, told: make(map[told]bool),
+		},
 		recovery: &Recovery{
 			gatherer: g, client: c, recorder: recorder, metrics: cfg.Metrics, halt: halt, selector: cfg.RecoverSelector,
 			limit: cfg.MaxLostNodes, timeout: cfg.OperationsTimeout, lookout: lookout,

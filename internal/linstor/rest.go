@@ -25,6 +25,7 @@ const (
 	kindSome        = "some resources"
 	kindSomeDefs    = "some resource definitions"
 	kindPools       = "storage pools"
+	kindSatellite   = "satellite"
 	kindStream      = "event stream"
 )
 

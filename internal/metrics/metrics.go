@@ -40,6 +40,8 @@ type Metrics struct {
 	latency     prometheus.Histogram
 	permissions prometheus.Gauge
 	blind       prometheus.Gauge
+	attaching   prometheus.Gauge
+	satellites  prometheus.Gauge
 }
 
 // New returns metrics of which all known label values start at 0, so that rates see the first increment.
@@ -96,6 +98,14 @@ func New() *Metrics {
 		Namespace: namespace, Name: "linstor_blind_nodes",
 		Help: "Nodes that LINSTOR calls ONLINE without a connection to them, as far as a silent kubelet has led to the question; nothing is done by its words on them.",
 	})
+	m.attaching = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "attachments_waiting",
+		Help: "Attachments of volumes that selected pods wait for, which are not attached, or not detached, after 10 s; known to the leader only.",
+	})
+	m.satellites = prometheus.NewGauge(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "satellites_not_answering",
+		Help: "Nodes that LINSTOR calls ONLINE and that do not answer it within 5 s, so that nothing can be attached; asked for while attachments wait.",
+	})
 	for _, reason := range []failover.Reason{
 		failover.QuorumLost, failover.NodeUnreachable, failover.ForcedIOErrors, failover.Demoted, failover.ReplicaGone,
 	} {
@@ -116,7 +126,7 @@ func New() *Metrics {
 
 // Collectors returns everything to register.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.failovers, m.pods, m.attachments, m.blocked, m.stages, m.taints, m.guard, m.unprotected, m.recovered, m.latency, m.permissions, m.blind}
+	return []prometheus.Collector{m.failovers, m.pods, m.attachments, m.blocked, m.stages, m.taints, m.guard, m.unprotected, m.recovered, m.latency, m.permissions, m.blind, m.attaching, m.satellites}
 }
 
 // FailoverBegun counts a fail-over.
@@ -161,6 +171,12 @@ func (m *Metrics) Guard(closed bool) {
 
 // MissingPermissions shows how many permissions the controller lacks; NaN where that is not known.
 func (m *Metrics) MissingPermissions(n float64) { m.permissions.Set(n) }
+
+// AttachmentsWaiting shows how many attachments wait for longer than is usual.
+func (m *Metrics) AttachmentsWaiting(n int) { m.attaching.Set(float64(n)) }
+
+// SatellitesNotAnswering shows how many satellites keep LINSTOR waiting.
+func (m *Metrics) SatellitesNotAnswering(n int) { m.satellites.Set(float64(n)) }
 
 // Unprotected shows how many pods are unprotected for which reason; a reason that is not given has none.
 func (m *Metrics) Unprotected(pods map[failover.Reason]int) {

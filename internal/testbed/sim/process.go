@@ -155,6 +155,7 @@ func (p *process) leads() {
 	}
 	p.tasks.Go(func() { p.renew(ctx) })
 	p.run(ctx, "failover", p.assembly.Failover(), p.volumes(p.assembly.Doorbell()), p.assembly.Silence())
+	p.tasks.Go(func() { _ = p.assembly.Attaching().Start(logr.NewContext(ctx, p.log)) })
 	if p.world.history.recovers() {
 		p.tasks.Go(func() { _ = p.assembly.Recovery().Start(logr.NewContext(ctx, p.log)) })
 	}

@@ -1,0 +1,216 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+)
+
+const (
+	// attachingInterval is how often attachments are looked at.
+	attachingInterval = 5 * time.Second
+	// attachPatience is how long an attach or detach may take before it is asked what it waits for: with all well it takes a second.
+	attachPatience = 10 * time.Second
+	// satellitesInterval is how far apart the questions to satellites are while something waits.
+	satellitesInterval = 15 * time.Second
+)
+
+// Attaching tells why volumes of selected pods are not attached or detached where nobody else says it: a satellite that keeps
+// LINSTOR, and with it the CSI driver, waiting, a detach that fails, and a tie-breaker that the detach has left on the lost node. It runs on the
+// leader only, asks LINSTOR only while something waits, and changes nothing.
+type Attaching struct {
+	gatherer
+	recorder events.EventRecorder
+	metrics  *metrics.Metrics
+	arrivals func() []arrival
+
+	// The following is of one goroutine only.
+
+	asked time.Time
+	// late are the nodes that kept LINSTOR waiting when it was asked last.
+	late []string
+	// told are those that were told, by object and reason.
+	told map[told]bool
+	// moved are the volumes that were moved a moment ago.
+	moved []arrival
+}
+
+// told is what an object was told, and of what.
+type told struct {
+	object types.UID
+	what   string
+}
+
+// waiting is an attachment that waits, with the selected pods that wait for it.
+type waiting struct {
+	attachment *storagev1.VolumeAttachment
+	pv         *corev1.PersistentVolume
+	pods       []corev1.Pod
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable, so that everything is said once.
+func (*Attaching) NeedLeaderElection() bool { return true }
+
+// Start implements manager.Runnable. What fails is tried again with the next look.
+func (a *Attaching) Start(ctx context.Context) error {
+	ticker := time.NewTicker(attachingInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if err := a.look(ctx); err != nil && ctx.Err() == nil {
+			ctrl.LoggerFrom(ctx).WithName("attaching").Error(err, "Cannot tell what attachments wait for")
+		}
+	}
+}
+
+func (a *Attaching) look(ctx context.Context) error {
+	if err := a.lookForTieBreakers(ctx); err != nil {
+		return err
+	}
+	all, err := a.waiting(ctx)
+	if err != nil {
+		return err
+	}
+	a.metrics.AttachmentsWaiting(len(all))
+	a.forget(all)
+	if len(all) == 0 {
+		a.late = nil
+		a.metrics.SatellitesNotAnswering(0)
+		return nil
+	}
+	for _, w := range all {
+		if err := a.tellFailure(ctx, w); err != nil {
+			return err
+		}
+	}
+	if now := a.clock.Now(); now.Sub(a.asked) >= satellitesInterval {
+		a.asked = now
+		if a.late, err = a.linstor.Unanswering(ctx); err != nil {
+			return err
+		}
+		a.metrics.SatellitesNotAnswering(len(a.late))
+	}
+	if len(a.late) > 0 {
+		a.tellLate(ctx, all)
+	}
+	return nil
+}
+
+// waiting lists the attachments that are not attached, or not detached, for longer than is usual.
+func (a *Attaching) waiting(ctx context.Context) ([]waiting, error) {
+	var list storagev1.VolumeAttachmentList
+	if err := a.cache.List(ctx, &list, shared); err != nil {
+		return nil, fmt.Errorf("listing VolumeAttachments: %w", err)
+	}
+	var all []waiting
+	for i := range list.Items {
+		va := &list.Items[i]
+		since := va.CreationTimestamp.Time
+		if va.DeletionTimestamp != nil {
+			since = va.DeletionTimestamp.Time
+		}
+		name := va.Spec.Source.PersistentVolumeName
+		done := va.Status.Attached && va.DeletionTimestamp == nil
+		if va.Spec.Attacher != a.driver || name == nil || done || a.clock.Now().Sub(a.serverTime.Local(since)) < attachPatience {
+			continue
+		}
+		var pv corev1.PersistentVolume
+		if err := a.cache.Get(ctx, client.ObjectKey{Name: *name}, &pv); err != nil {
+			if client.IgnoreNotFound(err) == nil {
+				continue
+			}
+			return nil, fmt.Errorf("looking up volume %s: %w", *name, err)
+		}
+		pods, err := a.podsOf(ctx, &pv)
+		if err != nil {
+			return nil, fmt.Errorf("looking up the pods of volume %s: %w", *name, err)
+		}
+		// Those that the detach holds up wait elsewhere.
+		pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
+			return p.DeletionTimestamp != nil || p.Spec.NodeName == "" || hasRun(&p) ||
+				(p.Spec.NodeName == va.Spec.NodeName) != (va.DeletionTimestamp == nil)
+		})
+		if len(pods) > 0 {
+			all = append(all, waiting{va, &pv, pods})
+		}
+	}
+	return all, nil
+}
+
+// tellLate tells the pods which satellites keep LINSTOR waiting.
+func (a *Attaching) tellLate(ctx context.Context, all []waiting) {
+	nodes := strings.Join(a.late, ", ")
+	note := fmt.Sprintf("attaching waits: node %s does not answer LINSTOR, which calls it ONLINE; linstor node reconnect %s ends that",
+		nodes, strings.Join(a.late, " "))
+	for _, w := range all {
+		for i := range w.pods {
+			a.tell(ctx, &w.pods[i], w.pv, EventAttachWaits, nodes, note)
+		}
+	}
+}
+
+// tellFailure tells of a detach that fails. Kubernetes tells the pod only that the volume is still attached.
+func (a *Attaching) tellFailure(ctx context.Context, w waiting) error {
+	if w.attachment.DeletionTimestamp == nil {
+		return nil // Kubernetes tells the pod of an attach that fails
+	}
+	va, err := a.attachments.get(ctx, w.attachment.Name) // the cache does not have it
+	if err != nil {
+		return err
+	}
+	if va == nil || va.UID != w.attachment.UID || va.Status.DetachError == nil {
+		return nil
+	}
+	note := fmt.Sprintf("volume %s cannot be detached from node %s: %s", w.pv.Name, va.Spec.NodeName, va.Status.DetachError.Message)
+	for i := range w.pods {
+		a.tell(ctx, &w.pods[i], w.pv, EventDetachFailed, string(va.UID), note)
+	}
+	if at := (told{va.UID, EventDetachFailed}); !a.told[at] {
+		a.told[at] = true
+		a.recorder.Eventf(typed(&storagev1.VolumeAttachment{ObjectMeta: va.ObjectMeta}, "storage.k8s.io/v1", "VolumeAttachment"), pvRef(w.pv),
+			corev1.EventTypeWarning, EventDetachFailed, actionDetach, "%s", truncated(note))
+	}
+	return nil
+}
+
+// tell tells a pod something once.
+func (a *Attaching) tell(ctx context.Context, pod *corev1.Pod, pv *corev1.PersistentVolume, reason, of, note string) {
+	at := told{pod.UID, reason + " " + of}
+	if a.told[at] {
+		return
+	}
+	a.told[at] = true
+	ctrl.LoggerFrom(ctx).Info("Told a pod", "pod", key(pod.Namespace, pod.Name), "volume", pv.Name, "reason", reason, "message", note)
+	a.recorder.Eventf(podRef(podFacts(pod, a.selector, nil)), pvRef(pv), corev1.EventTypeWarning, reason, actionAttach, "%s", truncated(note))
+}
+
+// forget forgets what was told of attachments that do not wait any more.
+func (a *Attaching) forget(all []waiting) {
+	present := make(map[types.UID]bool)
+	for _, w := range all {
+		present[w.attachment.UID] = true
+		for _, pod := range w.pods {
+			present[pod.UID] = true
+		}
+	}
+	for at := range a.told {
+		if !present[at.object] {
+			delete(a.told, at)
+		}
+	}
+}

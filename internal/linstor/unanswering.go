@@ -1,0 +1,83 @@
+package linstor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// unansweringPatience is how long a satellite may take to tell LINSTOR how full its thin pools are, which takes well below a second.
+	// A satellite that was cut off is given up after 7 s.
+	unansweringPatience = 5 * time.Second
+	// unansweringReads is how many satellites are asked at a time.
+	unansweringReads = 16
+)
+
+// Unanswering returns the nodes that LINSTOR calls ONLINE and that do not answer what it asks them before it can tell of all
+// resources: how full their thin pools are. LINSTOR waits 45 s for each, and whoever wants that answer waits as well, the CSI driver
+// for each volume that it attaches. Each node is asked through LINSTOR, for itself; LINSTOR answers for others in the meantime, or
+// this is an error.
+func (f *Feed) Unanswering(ctx context.Context) ([]string, error) {
+	if err := f.readNodesSince(ctx, time.Now().Add(-sharedAge)); err != nil {
+		return nil, fmt.Errorf("ask LINSTOR for its nodes: %w", err)
+	}
+	var mu sync.Mutex
+	var late []string
+	tasks, asking := errgroup.WithContext(ctx)
+	tasks.SetLimit(unansweringReads)
+	for _, node := range f.store.Nodes() {
+		if !node.Online.Known || !node.Online.Value {
+			continue
+		}
+		tasks.Go(func() error {
+			answers, err := f.client.answersFor(asking, node.Name)
+			if err == nil && !answers {
+				mu.Lock()
+				late = append(late, node.Name)
+				mu.Unlock()
+			}
+			return err
+		})
+	}
+	if err := tasks.Wait(); err != nil {
+		return nil, err
+	}
+	if len(late) == 0 {
+		return nil, nil
+	}
+	// Where LINSTOR itself does not answer any more, that says nothing of its satellites; and one that it has given up is no news.
+	if err := f.readNodesSince(ctx, time.Now()); err != nil {
+		return nil, fmt.Errorf("ask LINSTOR for its nodes: %w", err)
+	}
+	late = slices.DeleteFunc(late, func(name string) bool {
+		node, ok := f.store.Node(name)
+		return !ok || !node.Online.Known || !node.Online.Value
+	})
+	slices.Sort(late)
+	return late, nil
+}
+
+// answersFor tells whether LINSTOR answers in time for what it has to ask the satellite of a node. One that is given up meanwhile is
+// none that keeps anybody waiting.
+func (c *Client) answersFor(ctx context.Context, node string) (bool, error) {
+	path := somePath("/v1/view/resources", "nodes", []string{node}) + "&limit=1"
+	err := c.get(ctx, kindSatellite, unansweringPatience, path, func(body io.Reader) error {
+		return decodeList(body, func(struct{}) {})
+	})
+	var late noAnswerError
+	var status *StatusError
+	switch {
+	case errors.As(err, &late):
+		return false, nil
+	case errors.As(err, &status) && status.Code >= 500:
+		return true, nil
+	}
+	return err == nil, err
+}
