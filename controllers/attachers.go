@@ -8,16 +8,17 @@ import (
 )
 
 const (
-	// componentLabel tells the parts of Piraeus apart, and attacherComponent is that of the CSI controller.
-	componentLabel    = "app.kubernetes.io/component"
-	attacherComponent = "linstor-csi-controller"
+	// ComponentLabel tells the parts of Piraeus apart.
+	ComponentLabel = "app.kubernetes.io/component"
+	// AttacherComponent is its value for the CSI controller.
+	AttacherComponent = "linstor-csi-controller"
 	// attacherImage ends the name of the image of the CSI attacher, which stands beside the driver.
 	attacherImage = "csi-attacher"
 )
 
 // attaches tells whether a pod of LINSTOR itself is one of its CSI controller, which attaches volumes.
 func attaches(pod *corev1.Pod) bool {
-	if pod.Labels[componentLabel] == attacherComponent {
+	if pod.Labels[ComponentLabel] == AttacherComponent {
 		return true
 	}
 	for _, c := range pod.Spec.Containers {

@@ -14,7 +14,7 @@ import (
 const linstorController = "linstor-controller"
 
 func isLinstorController(pod *corev1.Pod) bool {
-	return pod.Labels[componentLabel] == linstorController
+	return pod.Labels[ComponentLabel] == linstorController
 }
 
 // blindness is a node that LINSTOR is proven to be blind for, and until when that may be acted on.

@@ -60,6 +60,19 @@ func (s *Satellites) Satellite(node, driver string) string {
 	return strings.ToLower(node)
 }
 
+// Registered are the names in LINSTOR of the nodes on which a driver is, or was.
+func (s *Satellites) Registered(driver string) map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := make(map[string]bool)
+	for _, drivers := range s.names {
+		if name := drivers[driver]; name != "" {
+			names[name] = true
+		}
+	}
+	return names
+}
+
 // node returns what is known of a node now.
 func (g *gatherer) node(name string) failover.Node {
 	node := g.kubelets.Node(name)

@@ -271,7 +271,7 @@ func TestABlindLinstorTakesNoOtherPodWithIt(t *testing.T) {
 	cfg.RecoverSelector, _ = labels.Parse("app.kubernetes.io/component in (linstor-controller,linstor-csi-controller)")
 	linstorOnT(t, cfg, func(w *world, _ *process) {
 		w.linstorPod("csi-1", nodeT, func(pod *corev1.Pod) {
-			pod.Labels = map[string]string{componentLabel: "linstor-csi-controller"}
+			pod.Labels = map[string]string{ComponentLabel: "linstor-csi-controller"}
 		})
 		w.Linstor.LoseConnector()
 		w.SilenceKubelet(nodeA)

@@ -348,14 +348,14 @@ func TestLinstorsPodIsLookedAtAgainAfterATaintThatTookLong(t *testing.T) {
 func TestLinstorAndItsCSIControllerWereOnTheNodeThatCrashed(t *testing.T) {
 	cfg := recovering()
 	var err error
-	if cfg.RecoverSelector, err = labels.Parse(componentLabel + " in (linstor-controller," + attacherComponent + ")"); err != nil {
+	if cfg.RecoverSelector, err = labels.Parse(ComponentLabel + " in (linstor-controller," + AttacherComponent + ")"); err != nil {
 		t.Fatal(err)
 	}
 	slow := virtual.Options{Linstor: linstorsim.Options{SyncDuration: 4 * time.Second}}
 	sceneWith(t, slow, cfg, func(w *world, p *process) {
 		w.linstorPod("linstor-1", nodeA)
 		w.linstorPod("csi-1", nodeA, func(pod *corev1.Pod) {
-			pod.Labels = map[string]string{componentLabel: attacherComponent}
+			pod.Labels = map[string]string{ComponentLabel: AttacherComponent}
 			pod.OwnerReferences[0].UID = "other replicaset"
 		})
 		w.must(w.AddVolume(w.ctx, virtual.Volume{Name: "new", Diskful: []string{nodeB, nodeT}}))

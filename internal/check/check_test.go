@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +62,7 @@ func (b *bench) crashTwoOfFive() {
 
 func complaints() map[string]complaint {
 	hostPath := []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp"}}}}
-	return map[string]complaint{
+	all := map[string]complaint{
 		"nothing is wrong": {
 			provoke: func(*bench) {}, status: StatusProtected,
 			says:   []string{"default/db-0", "pvc-db", "node-a", "2+1", "majority", "PrimaryHealthy", "Protected 5s", "Every pod would survive"},
@@ -425,6 +426,8 @@ func complaints() map[string]complaint {
 			says: []string{"default/db-0", "Protected 5s"}, silent: []string{"GuardTripped"},
 		},
 	}
+	maps.Copy(all, attachComplaints())
+	return all
 }
 
 func TestCheck(t *testing.T) {

@@ -32,6 +32,8 @@ type Facts struct {
 	Denied []permissions.Permission
 	// ForeignTaints are the nodes with the controller's taint that somebody else has set.
 	ForeignTaints []string
+	// Attaching is what is known of how volumes are attached.
+	Attaching Attaching
 	// RolesAtFault tells of the shipped roles and bindings that do not give what is denied, and who has written them last.
 	RolesAtFault []string
 	// PermissionsError says why the permissions could not be found out; empty when they could.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -11,7 +12,7 @@ import (
 
 // findings returns everything that should be changed, sorted by severity.
 func findings(f Facts, rows []Row) []Finding {
-	all := slices.Concat(access(f), sight(f), installation(f), topology(rows), hindrances(f, rows), beliefs(f), drbdOptions(f.Settings), labelling(f))
+	all := slices.Concat(access(f), sight(f), installation(f), topology(f, rows), attachments(f.Attaching), hindrances(f, rows), beliefs(f), drbdOptions(f.Settings), labelling(f))
 	order := []Severity{Error, Warning, Info}
 	slices.SortStableFunc(all, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
@@ -97,7 +98,7 @@ func installation(f Facts) []Finding {
 }
 
 // topology explains by the replicas of a resource why no other node could take over, or why LINSTOR leaves quorum off.
-func topology(rows []Row) []Finding {
+func topology(f Facts, rows []Row) []Finding {
 	few := Finding{
 		Severity: Error, Code: TooFewReplicas, Message: "only one node has a disk of these resources, so that no other can take over",
 		Remedy: "place another replica: linstor resource-definition auto-place --place-count 2 RESOURCE, and raise the place count of " +
@@ -109,23 +110,32 @@ func topology(rows []Row) []Finding {
 		Remedy: "let LINSTOR add a tie-breaker on a third node: linstor resource-definition set-property RESOURCE " +
 			"DrbdOptions/auto-add-quorum-tiebreaker true; or place a third replica",
 	}
-	for _, r := range rows {
+	gone := Finding{
+		Severity: Error, Code: TieBreakerGone,
+		Message: "the only tie-breaker is on a node that is not ONLINE, so that the loss of another one takes quorum from the rest",
+		Remedy:  "bring the node back, or add a vote on a node that is ONLINE: linstor resource create --drbd-diskless NODE RESOURCE",
+	}
+	for i, r := range rows {
+		node, without := f.Uses[i].Input.Resource.TieBreakerGone()
 		switch {
 		case r.Verdict != failover.Unprotected, r.Reason != failover.NoSurvivor && r.Reason != failover.NoQuorum:
+		case without:
+			gone.Objects = appendNew(gone.Objects, r.Resource+": "+node)
 		case r.Diskful == 1:
 			few.Objects = appendNew(few.Objects, r.Resource)
 		case r.Diskful == 2 && r.Diskless == 0:
 			tie.Objects = appendNew(tie.Objects, r.Resource)
 		}
 	}
-	return withObjects(few, tie)
+	return withObjects(few, tie, gone)
 }
 
 // hindrances tells the reasons for which pods would not be moved, but for those that the topology explains.
 func hindrances(f Facts, rows []Row) []Finding {
 	explained := map[string]bool{}
-	for _, finding := range topology(rows) {
-		for _, resource := range finding.Objects {
+	for _, finding := range topology(f, rows) {
+		for _, object := range finding.Objects {
+			resource, _, _ := strings.Cut(object, ":")
 			explained[resource] = true
 		}
 	}

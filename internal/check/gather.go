@@ -99,10 +99,19 @@ func (s sources) readCluster(ctx context.Context, d deployment, facts *Facts) er
 		return err
 	}
 	memory.Assume()
+	if facts.LinstorError == "" {
+		// Who cannot be told is not waited for: LINSTOR has just answered.
+		facts.Attaching.Unanswering, _ = feed.Unanswering(ctx)
+	}
 	// Now the same with what LINSTOR says.
 	if facts.Uses, facts.Idle, err = survey.Uses(ctx, facts.Namespace); err != nil {
 		return err
 	}
+	unanswering := facts.Attaching.Unanswering
+	if facts.Attaching, err = attaching(ctx, s.api, facts.Uses, memory.Nodes(), kubelets.Registered(d.options.AttacherName)); err != nil {
+		return err
+	}
+	facts.Attaching.Unanswering = unanswering
 	if err := ageLeases(ctx, reader, facts.Uses); err != nil {
 		return err
 	}

@@ -94,6 +94,18 @@ const (
 	// NoTieBreaker : two nodes have a disk and no diskless replica breaks the tie, so that the loss of one takes quorum
 	// from both.
 	NoTieBreaker Code = "NoTieBreaker"
+	// TieBreakerGone : the only tie-breaker is on a node that is not ONLINE.
+	TieBreakerGone Code = "TieBreakerGone"
+	// AttachWaits : a node that is ONLINE does not answer LINSTOR, so that nothing can be attached.
+	AttachWaits Code = "AttachWaits"
+	// OldDriver : the CSI driver is older than 1.12.
+	OldDriver Code = "OldDriver"
+	// NoAutoplaceTarget : a pod may land where no replica is and LINSTOR places none.
+	NoAutoplaceTarget Code = "NoAutoplaceTarget"
+	// NodeCacheTimeout : the CSI driver keeps for long what it has read of nodes.
+	NodeCacheTimeout Code = "NodeCacheTimeout"
+	// RemoteAccess : a pod may land where no replica is, which takes long while another node hangs.
+	RemoteAccess Code = "RemoteAccess"
 	// QuorumOnController : a person has set quorum on LINSTOR's controller, of which the satellites are not told.
 	QuorumOnController Code = "QuorumOnController"
 	// WithoutQuorum : a node says that it could write without a majority.
@@ -112,7 +124,7 @@ const (
 func Codes() []Code {
 	return []Code{
 		KubernetesUnreadable, LinstorUnreachable, ControllerNotRunning, ControllerUnknown, MissingPermission, PermissionsUnknown,
-		TooFewReplicas, NoTieBreaker, QuorumOnController, WithoutQuorum, DRBDOption, NodeAgent, ForeignTaint, NoVolume,
+		TooFewReplicas, NoTieBreaker, TieBreakerGone, AttachWaits, OldDriver, NoAutoplaceTarget, NodeCacheTimeout, RemoteAccess, QuorumOnController, WithoutQuorum, DRBDOption, NodeAgent, ForeignTaint, NoVolume,
 	}
 }
 

@@ -2,6 +2,7 @@ package linstor
 
 import (
 	"maps"
+	"strings"
 	"time"
 )
 
@@ -67,6 +68,7 @@ func (n *nodeEntry) take(w wireNode, at span) {
 	n.Online = observe(n.Online, online, at)
 	n.Satellite = w.Type != nodeTypeController && w.Type != nodeTypeAuxiliary
 	n.Leaving = anyFlag(w.Flags, flagDelete, flagEvicted)
+	n.NoTarget = strings.EqualFold(w.Props[propAutoplaceTarget], "false")
 	switch {
 	case !n.Online.Known:
 	case !n.Online.Value:

@@ -116,6 +116,8 @@ type Node struct {
 	Leaving bool
 	// Blind is set while LINSTOR is known to have no connection to it, whatever it calls it.
 	Blind bool
+	// NoTarget is set while LINSTOR places no new replica there, not even one without a disk, by the property AutoplaceTarget.
+	NoTarget bool
 	// LastOnline is when it was last read as ONLINE; zero when never.
 	LastOnline time.Time
 }

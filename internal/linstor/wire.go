@@ -25,8 +25,9 @@ const (
 	// sends "connected": false along with it.
 	connectionUnknown = "Unknown"
 
-	propQuorum      = "DrbdOptions/Resource/quorum"
-	propQuorumSetBy = "Internal/Drbd/QuorumSetBy"
+	propQuorum          = "DrbdOptions/Resource/quorum"
+	propAutoplaceTarget = "AutoplaceTarget"
+	propQuorumSetBy     = "Internal/Drbd/QuorumSetBy"
 )
 
 // wireResource is a resource of /v1/view/resources and /v1/resource-definitions/{rd}/resources. LINSTOR

@@ -1,0 +1,211 @@
+package check
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+)
+
+// Attaching is what is known of how volumes are attached.
+type Attaching struct {
+	// Unanswering are the nodes that are ONLINE and do not answer LINSTOR.
+	Unanswering []string
+	// Drivers are the pods of the CSI controller, as far as they could be read.
+	Drivers []Driver
+	// Strays are volumes whose pods may land where no replica is, as "resource: node, node", and NoTargets those of which such a node
+	// takes no new replica.
+	Strays, NoTargets []string
+}
+
+// Driver is one pod of the CSI controller.
+type Driver struct {
+	// Pod is its "namespace/name".
+	Pod string
+	// Version is the tag of the driver's image; empty where it is none of a release.
+	Version string
+	// NodeCache is the driver's --node-cache-timeout, AttacherTimeout the attacher's --timeout; zero where the container is not there.
+	NodeCache, AttacherTimeout time.Duration
+}
+
+// Defaults of linstor-csi and of the external-attacher, and what is advised in their place.
+const (
+	defaultNodeCache       = time.Minute
+	advisedNodeCache       = 5 * time.Second
+	defaultAttacherTimeout = 15 * time.Second
+	advisedAttacherTimeout = 15 * time.Second
+)
+
+// Names of images of the CSI controller.
+var (
+	driverImages   = []string{"piraeus-csi", "linstor-csi"}
+	attacherImages = []string{"csi-attacher"}
+)
+
+// firstGoodDriver is the version of the driver from which on it lets go of what is in use on a node that lives.
+var firstGoodDriver = [2]int{1, 12}
+
+// attaching reads what attaching rests on. The volumes are read past the cache, which has not where their pods may run.
+func attaching(ctx context.Context, api client.Reader, uses []controllers.Use, nodes []linstor.Node, registered map[string]bool) (Attaching, error) {
+	var found Attaching
+	var pods corev1.PodList
+	if err := api.List(ctx, &pods, client.MatchingLabels{controllers.ComponentLabel: controllers.AttacherComponent}); err != nil {
+		return found, fmt.Errorf("listing the pods of the CSI controller: %w", err)
+	}
+	for i := range pods.Items {
+		found.Drivers = append(found.Drivers, driverOf(&pods.Items[i]))
+	}
+	slices.SortFunc(found.Drivers, func(a, b Driver) int { return cmp.Compare(a.Pod, b.Pod) })
+	var volumes corev1.PersistentVolumeList
+	if err := api.List(ctx, &volumes); err != nil {
+		return found, fmt.Errorf("listing volumes: %w", err)
+	}
+	anywhere := map[string]bool{}
+	for _, pv := range volumes.Items {
+		anywhere[pv.Name] = pv.Spec.NodeAffinity == nil
+	}
+	var schedulable []linstor.Node
+	for _, node := range nodes {
+		if registered[node.Name] && node.Satellite {
+			schedulable = append(schedulable, node)
+		}
+	}
+	for _, use := range uses {
+		if use.Volume == "" || !anywhere[use.Volume] || !use.Input.Resource.Known || use.Input.Volume.NFSExport {
+			continue
+		}
+		var stray, closed []string
+		for _, node := range schedulable {
+			switch {
+			case hasReplica(use, node.Name):
+			case node.NoTarget:
+				closed = append(closed, node.Name)
+			default:
+				stray = append(stray, node.Name)
+			}
+		}
+		if len(stray) > 0 {
+			found.Strays = appendNew(found.Strays, use.Input.Resource.Name+": "+strings.Join(stray, ", "))
+		}
+		if len(closed) > 0 {
+			found.NoTargets = appendNew(found.NoTargets, use.Input.Resource.Name+": "+strings.Join(closed, ", "))
+		}
+	}
+	return found, nil
+}
+
+func hasReplica(use controllers.Use, node string) bool {
+	for _, replica := range use.Input.Resource.Replicas {
+		if replica.Node == node && !replica.Gone {
+			return true
+		}
+	}
+	return false
+}
+
+// driverOf reads the images and arguments of a pod of the CSI controller.
+func driverOf(pod *corev1.Pod) Driver {
+	d := Driver{Pod: pod.Namespace + "/" + pod.Name}
+	for _, c := range pod.Spec.Containers {
+		switch name := imageName(c.Image); {
+		case slices.Contains(driverImages, name):
+			d.Version = imageTag(c.Image)
+			d.NodeCache = durationOf(c, "node-cache-timeout", defaultNodeCache)
+		case slices.Contains(attacherImages, name):
+			d.AttacherTimeout = durationOf(c, "timeout", defaultAttacherTimeout)
+		}
+	}
+	return d
+}
+
+// imageTag returns the tag of an image; empty where it has none.
+func imageTag(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	_, tag, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], ":")
+	return tag
+}
+
+// durationOf returns the value of a flag of a container, which may be written in four ways.
+func durationOf(c corev1.Container, flag string, otherwise time.Duration) time.Duration {
+	words := slices.Concat(c.Command, c.Args)
+	for i, word := range words {
+		name, value, given := strings.Cut(strings.TrimLeft(word, "-"), "=")
+		if !strings.HasPrefix(word, "-") || name != flag {
+			continue
+		}
+		if !given && i+1 < len(words) {
+			value = words[i+1]
+		}
+		if d, err := time.ParseDuration(value); err == nil {
+			return d
+		}
+	}
+	return otherwise
+}
+
+// olderThan tells whether a version such as "v1.10.6" is older; what is no version is not.
+func olderThan(version string, other [2]int) bool {
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(parts) < 2 {
+		return false
+	}
+	major, err := strconv.Atoi(parts[0])
+	if err != nil {
+		return false
+	}
+	minor, err := strconv.Atoi(strings.SplitN(parts[1], "-", 2)[0])
+	return err == nil && slices.Compare([]int{major, minor}, other[:]) < 0
+}
+
+// attachments tells what attaching waits for, or would.
+func attachments(a Attaching) []Finding {
+	late := Finding{
+		Severity: Error, Code: AttachWaits, Objects: a.Unanswering,
+		Message: "attaching waits: LINSTOR calls these nodes ONLINE and they do not answer it, so that no volume can be attached or detached",
+		Remedy:  "linstor node reconnect NODE ends it at once; then look at what hangs there, such as lvs",
+	}
+	old := Finding{
+		Severity: Warning, Code: OldDriver,
+		Message: "the CSI driver is older than 1.12: it cannot detach a volume from a node that lives, has no disk of it and has lost DRBD's network",
+		Remedy:  "upgrade Piraeus, or the image of the CSI driver; meanwhile switch such a node off",
+	}
+	cache := Finding{
+		Severity: Info, Code: NodeCacheTimeout,
+		Message: "the CSI driver keeps for long what it has read of nodes: one that was not ONLINE then gets no volume for that time after it is back",
+		Remedy:  "give the CSI driver of the CSI controller --node-cache-timeout=" + advisedNodeCache.String(),
+	}
+	stray := Finding{
+		Severity: Info, Code: RemoteAccess, Objects: a.Strays,
+		Message: "pods may land where no replica of their volume is: attaching it there takes 45 to 61 seconds while another node of the volume hangs",
+		Remedy: "keep pods where replicas are, by allowRemoteVolumeAccess: \"false\" in the StorageClass or by their affinity; or give the CSI attacher " +
+			"--timeout=" + advisedAttacherTimeout.String(),
+	}
+	closed := Finding{
+		Severity: Warning, Code: NoAutoplaceTarget, Objects: a.NoTargets,
+		Message: "pods may land where no replica of their volume is and LINSTOR places none, by the node's property AutoplaceTarget: the volume is never attached there",
+		Remedy:  "keep these pods off these nodes by their affinity, or: linstor node set-property NODE AutoplaceTarget True",
+	}
+	quick := len(a.Drivers) > 0
+	for _, d := range a.Drivers {
+		if olderThan(d.Version, firstGoodDriver) {
+			old.Objects = append(old.Objects, d.Pod+": "+d.Version)
+		}
+		if d.NodeCache > advisedNodeCache {
+			cache.Objects = append(cache.Objects, fmt.Sprintf("%s: %s", d.Pod, d.NodeCache))
+		}
+		quick = quick && d.AttacherTimeout > 0 && d.AttacherTimeout <= advisedAttacherTimeout
+	}
+	if quick {
+		stray.Objects = nil
+	}
+	return withObjects(late, old, closed, cache, stray)
+}
