@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -120,36 +121,50 @@ func (a *Attaching) waiting(ctx context.Context) ([]waiting, error) {
 	var all []waiting
 	for i := range list.Items {
 		va := &list.Items[i]
-		since := va.CreationTimestamp.Time
-		if va.DeletionTimestamp != nil {
-			since = va.DeletionTimestamp.Time
-		}
-		name := va.Spec.Source.PersistentVolumeName
-		done := va.Status.Attached && va.DeletionTimestamp == nil
-		if va.Spec.Attacher != a.driver || name == nil || done || a.clock.Now().Sub(a.serverTime.Local(since)) < attachPatience {
+		if !a.overdue(va) {
 			continue
 		}
 		var pv corev1.PersistentVolume
-		if err := a.cache.Get(ctx, client.ObjectKey{Name: *name}, &pv); err != nil {
-			if client.IgnoreNotFound(err) == nil {
-				continue
-			}
-			return nil, fmt.Errorf("looking up volume %s: %w", *name, err)
+		err := a.cache.Get(ctx, client.ObjectKey{Name: *va.Spec.Source.PersistentVolumeName}, &pv)
+		if apierrors.IsNotFound(err) {
+			continue
 		}
-		pods, err := a.podsOf(ctx, &pv)
 		if err != nil {
-			return nil, fmt.Errorf("looking up the pods of volume %s: %w", *name, err)
+			return nil, fmt.Errorf("looking up volume %s: %w", *va.Spec.Source.PersistentVolumeName, err)
 		}
-		// Those that the detach holds up wait elsewhere.
-		pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
-			return p.DeletionTimestamp != nil || p.Spec.NodeName == "" || hasRun(&p) ||
-				(p.Spec.NodeName == va.Spec.NodeName) != (va.DeletionTimestamp == nil)
-		})
+		pods, err := a.waitingPods(ctx, va, &pv)
+		if err != nil {
+			return nil, err
+		}
 		if len(pods) > 0 {
 			all = append(all, waiting{va, &pv, pods})
 		}
 	}
 	return all, nil
+}
+
+// overdue tells whether an attachment of ours should have been attached, or be gone, by now.
+func (a *Attaching) overdue(va *storagev1.VolumeAttachment) bool {
+	since := va.CreationTimestamp.Time
+	if va.DeletionTimestamp != nil {
+		since = va.DeletionTimestamp.Time
+	} else if va.Status.Attached {
+		return false
+	}
+	return va.Spec.Attacher == a.driver && va.Spec.Source.PersistentVolumeName != nil &&
+		a.clock.Now().Sub(a.serverTime.Local(since)) >= attachPatience
+}
+
+// waitingPods returns the selected pods that wait for an attachment: there, or elsewhere for its end.
+func (a *Attaching) waitingPods(ctx context.Context, va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) ([]corev1.Pod, error) {
+	pods, err := a.podsOf(ctx, pv)
+	if err != nil {
+		return nil, fmt.Errorf("looking up the pods of volume %s: %w", pv.Name, err)
+	}
+	return slices.DeleteFunc(pods, func(p corev1.Pod) bool {
+		return p.DeletionTimestamp != nil || p.Spec.NodeName == "" || hasRun(&p) ||
+			(p.Spec.NodeName == va.Spec.NodeName) != (va.DeletionTimestamp == nil)
+	}), nil
 }
 
 // tellLate tells the pods which satellites keep LINSTOR waiting.

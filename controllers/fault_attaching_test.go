@@ -71,7 +71,7 @@ func (f attachFault) befalls(t *testing.T) {
 				t.Error("the volume is attached nevertheless")
 			}
 		}
-		if f.seen != "" && !p.tells(f.seen, "Pod", "db-0") {
+		if f.seen != "" && !p.says(f.seen, "Pod", "db-0") {
 			t.Errorf("nobody is told: %v", p.events.reasons("Pod", "db-0"))
 		}
 		if f.end != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
-// tells tells whether an Event of that reason on that object has all of the words.
-func (p *process) tells(reason, kind, name string, words ...string) bool {
+// says tells whether an Event of that reason on that object has all of the words.
+func (p *process) says(reason, kind, name string, words ...string) bool {
 	p.events.mu.Lock()
 	defer p.events.mu.Unlock()
 	return slices.ContainsFunc(p.events.events, func(e recorded) bool {
@@ -38,7 +38,7 @@ func TestASatelliteKeepsEveryAttachWaiting(t *testing.T) {
 		w.Crash(nodeA)
 		w.until(20*time.Second, "the pod is gone", func() bool { return len(w.removed("db-0")) > 0 })
 		w.until(30*time.Second, "an Event says who keeps it waiting", func() bool {
-			return p.tells(EventAttachWaits, "Pod", "db-0", "attaching waits", nodeT, "linstor node reconnect "+nodeT)
+			return p.says(EventAttachWaits, "Pod", "db-0", "attaching waits", nodeT, "linstor node reconnect "+nodeT)
 		})
 		if !p.shows("satellites_not_answering", 1) || !p.shows("attachments_waiting", 1) {
 			t.Errorf("the metrics do not show it:\n%s", p.metrics())
@@ -75,8 +75,8 @@ func TestAnOldDriverCannotDetachWhatIsInUse(t *testing.T) {
 		w.Driver.Restart(csidriver.Options{Old: true})
 		w.DRBD.Isolate(nodeA)
 		w.until(2*time.Minute, "Events say why the volume is not detached", func() bool {
-			return p.tells(EventDetachFailed, "Pod", "db-0", "still in use", nodeA) &&
-				p.tells(EventDetachFailed, "VolumeAttachment", "csi-db-"+nodeA, "still in use")
+			return p.says(EventDetachFailed, "Pod", "db-0", "still in use", nodeA) &&
+				p.says(EventDetachFailed, "VolumeAttachment", "csi-db-"+nodeA, "still in use")
 		})
 		w.Crash(nodeA)
 		w.until(5*time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
@@ -88,7 +88,7 @@ func TestTheOnlyTieBreakerStaysOnTheLostNode(t *testing.T) {
 		w.Crash(nodeA)
 		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 		w.until(20*time.Second, "an Event says it", func() bool {
-			return p.tells(EventTieBreakerGone, "Pod", "db-0", nodeA, "linstor resource create --drbd-diskless NODE pvc-db")
+			return p.says(EventTieBreakerGone, "Pod", "db-0", nodeA, "linstor resource create --drbd-diskless NODE pvc-db")
 		})
 	})
 }
@@ -99,7 +99,7 @@ func TestATieBreakerThatIsThereIsNotSpokenOf(t *testing.T) {
 		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 		w.pass(time.Minute)
 		for _, reason := range []string{EventTieBreakerGone, EventAttachWaits, EventDetachFailed} {
-			if p.tells(reason, "Pod", "db-0") {
+			if p.says(reason, "Pod", "db-0") {
 				t.Errorf("an Event says %s", reason)
 			}
 		}

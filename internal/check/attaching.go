@@ -73,34 +73,29 @@ func attaching(ctx context.Context, api client.Reader, uses []controllers.Use, n
 	for _, pv := range volumes.Items {
 		anywhere[pv.Name] = pv.Spec.NodeAffinity == nil
 	}
-	var schedulable []linstor.Node
-	for _, node := range nodes {
-		if registered[node.Name] && node.Satellite {
-			schedulable = append(schedulable, node)
-		}
-	}
+	nodes = slices.DeleteFunc(nodes, func(node linstor.Node) bool { return !registered[node.Name] || !node.Satellite })
 	for _, use := range uses {
 		if use.Volume == "" || !anywhere[use.Volume] || !use.Input.Resource.Known || use.Input.Volume.NFSExport {
 			continue
 		}
-		var stray, closed []string
-		for _, node := range schedulable {
-			switch {
-			case hasReplica(use, node.Name):
-			case node.NoTarget:
-				closed = append(closed, node.Name)
-			default:
-				stray = append(stray, node.Name)
-			}
-		}
-		if len(stray) > 0 {
-			found.Strays = appendNew(found.Strays, use.Input.Resource.Name+": "+strings.Join(stray, ", "))
-		}
-		if len(closed) > 0 {
-			found.NoTargets = appendNew(found.NoTargets, use.Input.Resource.Name+": "+strings.Join(closed, ", "))
-		}
+		found.Strays = appendNodes(found.Strays, use, nodes, false)
+		found.NoTargets = appendNodes(found.NoTargets, use, nodes, true)
 	}
 	return found, nil
+}
+
+// appendNodes adds the nodes without a replica of a volume on which LINSTOR places one, or does not, if there are any.
+func appendNodes(list []string, use controllers.Use, nodes []linstor.Node, noTarget bool) []string {
+	var without []string
+	for _, node := range nodes {
+		if node.NoTarget == noTarget && !hasReplica(use, node.Name) {
+			without = append(without, node.Name)
+		}
+	}
+	if len(without) == 0 {
+		return list
+	}
+	return appendNew(list, use.Input.Resource.Name+": "+strings.Join(without, ", "))
 }
 
 func hasReplica(use controllers.Use, node string) bool {

@@ -74,6 +74,19 @@ type RecoveryPod struct {
 	Storage string
 }
 
+// tooEarly says why a pod that attaches volumes would start too early; empty where it would not.
+func (in Recovery) tooEarly() string {
+	switch {
+	case !in.Pod.Attaches:
+		return ""
+	case !in.Answers:
+		return "LINSTOR does not answer yet"
+	case in.OnlineNodes <= in.Nodes/2:
+		return fmt.Sprintf("only %d of %d nodes are ONLINE yet", in.OnlineNodes, in.Nodes)
+	}
+	return ""
+}
+
 // Recover decides whether a pod of LINSTOR itself is to be deleted, so that its owner starts another one on a node that
 // lives. Kubernetes does so by itself, but only minutes later, and until then no volume can be moved.
 //
@@ -106,12 +119,8 @@ func replace(in Recovery) Decision {
 		d.Message = fmt.Sprintf("%d of %d kubelets are silent at once, more than --max-lost-nodes=%s allows", in.Silent, in.Kubelets, in.Limit)
 	case in.Answers && in.Halt.Guard != "":
 		d.Reason, d.Message = GuardTripped, in.Halt.Guard
-	case in.Pod.Attaches && !in.Answers:
-		d.Reason, d.Message = LinstorFirst, "it attaches volumes, and waits for LINSTOR to answer: what it reads of nodes too early it keeps for a minute"
-	case in.Pod.Attaches && in.OnlineNodes <= in.Nodes/2:
-		d.Reason = LinstorFirst
-		d.Message = fmt.Sprintf("it attaches volumes, and only %d of %d nodes are ONLINE yet: what it reads of nodes too early it keeps for a minute",
-			in.OnlineNodes, in.Nodes)
+	case in.tooEarly() != "":
+		d.Reason, d.Message = LinstorFirst, "it attaches volumes, and "+in.tooEarly()+": what it reads of nodes too early it keeps for a minute"
 	case !in.ReadyNode:
 		d.Reason, d.Message = NoReadyNode, "no other node is ready for the pod"
 	case in.Halt.Paused != "":

@@ -18,6 +18,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/csidriver"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/kubelet"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 )
 
 // TestBedIsFaithful proves, without the high availability controller, that the bed behaves as
@@ -72,6 +73,10 @@ func loseNodeByHand(ctx context.Context, t *testing.T, b *testbed.Bed, name stri
 	must(t, err)
 
 	b.Crash(nodes[0])
+	// Until LINSTOR has given up its satellite, the CSI driver waits for it.
+	must(t, b.WaitFor(ctx, "LINSTOR to miss "+nodes[0], func() (bool, error) {
+		return b.LINSTOR.ConnectionStatus(nodes[0]) == linstorsim.Offline, nil
+	}))
 	began := time.Now()
 	must(t, cordon(ctx, b, nodes[0]))
 	must(t, b.Client.Delete(ctx, &pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}))

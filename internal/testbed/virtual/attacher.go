@@ -130,7 +130,7 @@ func (a *attacher) serve(ctx context.Context, va *storagev1.VolumeAttachment) ti
 			return again
 		}
 	}
-	done, failed, after := a.attempt(ctx, va)
+	done, after, failed := a.attempt(ctx, va)
 	switch {
 	case failed != nil:
 		problem := &storagev1.VolumeError{Time: metav1.Now(), Message: failed.Error()}
@@ -158,7 +158,7 @@ func (a *attacher) serve(ctx context.Context, va *storagev1.VolumeAttachment) ti
 }
 
 // attempt begins one where it is time for one, and tells whether one has succeeded, or has failed since the last look.
-func (a *attacher) attempt(ctx context.Context, va *storagev1.VolumeAttachment) (done bool, failed error, after time.Duration) {
+func (a *attacher) attempt(ctx context.Context, va *storagev1.VolumeAttachment) (done bool, after time.Duration, failed error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	detach := va.DeletionTimestamp != nil
@@ -169,14 +169,14 @@ func (a *attacher) attempt(ctx context.Context, va *storagev1.VolumeAttachment) 
 	}
 	switch {
 	case one.running:
-		return false, nil, idle
+		return false, idle, nil
 	case one.done:
-		return true, nil, idle
+		return true, idle, nil
 	case one.err != nil:
 		failed, one.err = one.err, nil
-		return false, failed, time.Until(one.next)
+		return false, time.Until(one.next), failed
 	case time.Until(one.next) > 0:
-		return false, nil, time.Until(one.next)
+		return false, time.Until(one.next), nil
 	}
 	one.running = true
 	a.tasks.Go(func() {
@@ -190,7 +190,7 @@ func (a *attacher) attempt(ctx context.Context, va *storagev1.VolumeAttachment) 
 		a.mu.Unlock()
 		a.ring("VolumeAttachment")
 	})
-	return false, nil, idle
+	return false, idle, nil
 }
 
 // call lets the driver attach or detach, as one of the workers.
