@@ -88,7 +88,7 @@ func attaching(ctx context.Context, api client.Reader, uses []controllers.Use, n
 func appendNodes(list []string, use controllers.Use, nodes []linstor.Node, noTarget bool) []string {
 	var without []string
 	for _, node := range nodes {
-		if node.NoTarget == noTarget && !hasReplica(use, node.Name) {
+		if use.Input.Resource.Attachable(node.Name, node.NoTarget) != noTarget && !hasReplica(use, node.Name) {
 			without = append(without, node.Name)
 		}
 	}

@@ -24,3 +24,13 @@ func (r Resource) TieBreakerGone() (node string, gone bool) {
 	}
 	return diskless[0].Node, true
 }
+
+// Attachable tells whether a volume of R could be attached to a node: where it has a replica, or where LINSTOR places one. A node without
+// a replica on which LINSTOR places none, by its property AutoplaceTarget, is no target of a fail-over.
+func (r Resource) Attachable(node string, noTarget bool) bool {
+	replica, ok := r.replica(node)
+	if !ok || replica.Gone {
+		return !noTarget
+	}
+	return !replica.Leaving
+}

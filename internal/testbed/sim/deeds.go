@@ -117,6 +117,8 @@ var onNode = map[Deed]func(w *world, node string){
 	ShutdownUntaint:   func(w *world, node string) { w.taint(node, false) },
 	Evict:             func(w *world, node string) { w.evict(node, true) },
 	RestoreNode:       func(w *world, node string) { w.evict(node, false) },
+	HangPools:         func(w *world, node string) { w.Linstor.HangPools(node, true) },
+	FreePools:         func(w *world, node string) { w.Linstor.HangPools(node, false) },
 	FreezeMachine:     func(w *world, node string) { w.freezeMachine(node, true) },
 	ThawMachine:       func(w *world, node string) { w.freezeMachine(node, false) },
 }

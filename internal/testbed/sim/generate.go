@@ -171,7 +171,7 @@ var undo = map[Deed]Deed{
 	SilenceKubelet: RestoreKubelet, ShutdownTaint: ShutdownUntaint, StopLinstor: StartLinstor, SlowLinstor: FastLinstor,
 	CutLinstor: RestoreLinstor, CutAPI: RestoreAPI, FailAPI: RecoverAPI, PauseCache: ResumeCache, CloseVolume: OpenVolume,
 	FailDisk: ReplaceDisk, MigrateTo: EndMigration, ForbidTaints: AllowTaints, ForbidRelease: AllowRelease, DisturbAPI: CalmAPI,
-	Pause: Unpause, Evict: RestoreNode, FreezeMachine: ThawMachine, FreezeProcess: ThawProcess, Overlap: EndOverlap,
+	Pause: Unpause, Evict: RestoreNode, FreezeMachine: ThawMachine, HangPools: FreePools, FreezeProcess: ThawProcess, Overlap: EndOverlap,
 	SlowAPI: FastAPI, RejectAPI: AcceptAPI, HangAPI: UnhangAPI, BreakAdjust: MendAdjust,
 }
 

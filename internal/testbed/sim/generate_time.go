@@ -19,6 +19,7 @@ var untidyTimes = []untidiness{
 	{RareRenewals, (*generator).renewRarely},
 	{FrozenMachine, (*generator).freezeMachine},
 	{BlindLinstor, (*generator).blindLinstor},
+	{HangingPools, func(g *generator) bool { g.nodeFault(g.around(), g.span(), HangPools, g.node()); return true }},
 }
 
 // untidyNames are drawn on the world.

@@ -245,6 +245,8 @@ const (
 	Evict           Deed = "evict the node from LINSTOR"
 	RestoreNode     Deed = "restore the node in LINSTOR"
 
+	HangPools     Deed = "let the thin pools hang"
+	FreePools     Deed = "let the thin pools answer"
 	FreezeMachine Deed = "freeze the machine"
 	ThawMachine   Deed = "let the machine go on"
 	FreezeProcess Deed = "freeze the controller"

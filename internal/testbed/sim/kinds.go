@@ -46,6 +46,7 @@ const (
 	ClockOff         Kind = "time: controller's clock off"
 	RareRenewals     Kind = "time: kubelets renew rarely"
 	FrozenMachine    Kind = "time: machine frozen for 1 to 15 s"
+	HangingPools     Kind = "time: thin pools hang, and LINSTOR waits for them"
 	OwnPings         Kind = "time: each satellite missed at its own time"
 	Flaps            Kind = "time: survivors flap"
 	BlindLinstor     Kind = "time: LINSTOR loses its connector"
@@ -86,7 +87,7 @@ var Kinds = []Kind{
 	TwoVolumes, ThreeVolumes, OneWithoutQuorum,
 	LongInit, EndedEvicted, EndedFailed, EndedDone, ToleratesAll, ArrivesLate, HotPlugHelper,
 	BlipBeforeCut, AllCutTogether, SlowRequests, RejectedRequests, HangingWebhooks, FrozenProcess, TwoLeaders, LateInformers, ClockOff,
-	RareRenewals, FrozenMachine, BlindLinstor, OwnPings, OwnNotices, Flaps,
+	RareRenewals, FrozenMachine, HangingPools, BlindLinstor, OwnPings, OwnNotices, Flaps,
 	SetOnDefinition, SetOnGroup, SetOnController, AdjustFailed, AdjustHung, SentByReconnect, ChangedAroundLoss,
 	AgainHeardNone, AgainHeardOne, AgainHeardTwo, TieBreakerByLinstor, TieBreakerSet,
 	ReplicaAddedAway, ReplicaRemovedAway, ReplicaToggledAway, NodeLost, DatabaseRestored, Story,
