@@ -68,8 +68,17 @@ func Shared(t *testing.T) *testbed.Bed {
 
 // Own returns a bed for one test alone, with the controller deployed, and stops it when the test ends.
 // Name is part of the name of its folder of logs in .testbed.
+//
+// Only so many of them run at a time on this machine, see ownBeds: it waits for its turn, which nothing but the timeout of
+// the test run bounds. Begin what has a time of its own, such as a Scenario, when it has returned. A test that has a bed of its
+// own must not ask for a second one: it might wait for those who wait for it.
 func Own(t *testing.T, name string, options testbed.Options) *testbed.Bed {
 	t.Helper()
+	release, err := ownSlots().take(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release) // when the bed has stopped
 	bed, err := start(name, options)
 	if err != nil {
 		t.Fatal(err)
