@@ -84,7 +84,11 @@ func attaching(ctx context.Context, api client.Reader, uses []controllers.Use, n
 	return found, nil
 }
 
-// appendNodes adds the nodes without a replica of a volume on which LINSTOR places one, or does not, if there are any.
+// namedNodes is how many nodes a finding names of one volume.
+const namedNodes = 3
+
+// appendNodes adds the nodes without a replica of a volume on which LINSTOR places one, or does not, if there are any. It names the
+// first few: a cluster of a hundred nodes has a hundred.
 func appendNodes(list []string, use controllers.Use, nodes []linstor.Node, noTarget bool) []string {
 	var without []string
 	for _, node := range nodes {
@@ -95,7 +99,12 @@ func appendNodes(list []string, use controllers.Use, nodes []linstor.Node, noTar
 	if len(without) == 0 {
 		return list
 	}
-	return appendNew(list, use.Input.Resource.Name+": "+strings.Join(without, ", "))
+	more := ""
+	if len(without) > namedNodes {
+		more = fmt.Sprintf(" and %d more", len(without)-namedNodes)
+		without = without[:namedNodes]
+	}
+	return appendNew(list, use.Input.Resource.Name+": "+strings.Join(without, ", ")+more)
 }
 
 func hasReplica(use controllers.Use, node string) bool {

@@ -76,6 +76,12 @@ func attachComplaints() map[string]complaint {
 			"INFO NodeCacheTimeout", "- piraeus/csi-1: 1m0s", "--node-cache-timeout=5s"),
 		"pods may land anywhere": says(func(b *bench) { attachable(b, nil); driver(good, short, slow)(b) },
 			"INFO RemoteAccess", "- pvc-db: node-d", "--timeout=15s"),
+		"pods may land on many nodes": says(func(b *bench) {
+			attachable(b, nil)
+			for _, node := range []string{"node-e", "node-f", "node-g", "node-h"} {
+				b.must(b.AddNode(b.ctx, node))
+			}
+		}, "INFO RemoteAccess", "- pvc-db: node-d, node-e, node-f and 2 more"),
 		"pods may land anywhere, and nobody knows the attacher": says(func(b *bench) { attachable(b, nil) }, "INFO RemoteAccess"),
 		"pods may land anywhere, and the attacher is quick":     quiet(func(b *bench) { attachable(b, nil); driver(good, short, quick)(b) }),
 		"pods land where replicas are":                          quiet(func(b *bench) { attachable(b, here) }),

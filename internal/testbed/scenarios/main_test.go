@@ -14,6 +14,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bedtest"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/csidriver"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 )
 
@@ -27,9 +28,10 @@ const (
 	patience = 55 * time.Second
 )
 
-// quick are the options of a bed where DRBD and the grace take little time, so that many fail-overs fit into little.
+// quick are the options of a bed where DRBD and the grace take little time, so that many fail-overs fit into little. Nodes come back
+// within the minute that the CSI driver keeps what it knows of them by default.
 var quick = testbed.Options{
-	DRBDDetection: time.Second, LINSTOR: linstorsim.Options{ReconnectInterval: 2 * time.Second},
+	DRBDDetection: time.Second, LINSTOR: linstorsim.Options{ReconnectInterval: 2 * time.Second}, Driver: csidriver.Options{NodeCache: 5 * time.Second},
 	ControllerArgs: []string{"--confirmed-loss-grace-period=2s"},
 }
 

@@ -101,7 +101,7 @@ var reached = []string{
 	"decided: Blocked UnsafeVolume", "decided: Blocked KeepAwayFailed", "event: StuckOnNode",
 	"decided: NotLost NoSurvivor", "decided: NotLost PrimaryConnected", "decided: NotLost PrimaryHealthy",
 	"decided: NotLost VolumeStarting", "decided: NotLost VolumeUnused", "decided: Undecided StateUnknown",
-	"decided: Undecided TooFewWitnesses", "decided: Undecided LinstorBlind", "pods of LINSTOR deleted", sim.BlindRestarted, "well in the end",
+	"decided: Undecided TooFewWitnesses", "event: LinstorBlind", "pods of LINSTOR deleted", sim.BlindRestarted, "well in the end",
 	sim.Explained,
 }
 
