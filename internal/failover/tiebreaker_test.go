@@ -47,8 +47,13 @@ func TestAttachable(t *testing.T) {
 		node           string
 		noTarget, want bool
 	}{
-		{"disk", false, true}, {"disk", true, true}, {"other", false, true}, {"other", true, false},
-		{"leaving", false, false}, {"gone", false, true}, {"gone", true, false},
+		{"disk", false, true},
+		{"disk", true, true},
+		{"other", false, true},
+		{"other", true, false},
+		{"leaving", false, false},
+		{"gone", false, true},
+		{"gone", true, false},
 	} {
 		if got := r.Attachable(tc.node, tc.noTarget); got != tc.want {
 			t.Errorf("Attachable(%s, %t) = %t, want %t", tc.node, tc.noTarget, got, tc.want)
