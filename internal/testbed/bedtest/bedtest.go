@@ -21,6 +21,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/csidriver"
 )
 
 // startTimeout bounds bringing up a bed with the controller, on a machine that has other things to do.
@@ -58,7 +59,8 @@ func Quiet() {
 func Shared(t *testing.T) *testbed.Bed {
 	t.Helper()
 	shared.once.Do(func() {
-		shared.bed, shared.err = start(filepath.Base(os.Args[0]), testbed.Options{})
+		// Each test adds nodes, and the attacher waits longer after each attempt for one that the driver does not know yet.
+		shared.bed, shared.err = start(filepath.Base(os.Args[0]), testbed.Options{Driver: csidriver.Options{NodeCache: time.Second}})
 	})
 	if shared.err != nil {
 		t.Fatal(shared.err)
