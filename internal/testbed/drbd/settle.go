@@ -276,28 +276,30 @@ func (r *resource) settleData(x *replica) bool {
 	if !r.canWrite(x) {
 		return false
 	}
-	var holders []*replica
-	for v := range x.disks {
-		if x.quorum[v] {
-			holders = r.holders(x, v)
-		}
-		if len(holders) > 0 {
-			break
-		}
-	}
-	if len(holders) == 0 {
+	holders, behind := r.reached(x)
+	if !behind {
 		return false
 	}
-	current := holders[0].data
-	if !r.leavesBehind(x, holders, current) {
-		return false
-	}
-	next := &generation{parent: current}
+	next := &generation{parent: holders[0].data}
 	for _, y := range holders {
 		y.data, y.seen = next, next
 	}
 	x.seen = next
 	return true
+}
+
+// reached returns the replicas that a write on a Primary reaches, and whether another one could pass for having it, so that it
+// takes a new generation first.
+func (r *resource) reached(x *replica) (holders []*replica, behind bool) {
+	for v := range x.disks {
+		if x.quorum[v] {
+			holders = r.holders(x, v)
+		}
+		if len(holders) > 0 {
+			return holders, r.leavesBehind(x, holders, holders[0].data)
+		}
+	}
+	return nil, false
 }
 
 // leavesBehind tells whether some replica that the Primary's writes do not reach could pass for having them: a

@@ -177,7 +177,7 @@ func (r *resource) canWrite(x *replica) bool {
 	if !x.up || x.role != Primary || x.forced {
 		return false
 	}
-	if r.awaitsAck(x) {
+	if r.awaitsAck(x) || r.awaitsPing(x) {
 		return false
 	}
 	for v := range x.disks {
@@ -198,6 +198,23 @@ func (r *resource) awaitsAck(x *replica) bool {
 		}
 	}
 	return false
+}
+
+// awaitsPing tells whether a write has to wait because it is the first without a diskful member: before DRBD gives it a new generation
+// (drbd_check_peers_new_current_uuid in the kernel), it pings all peers that it takes for connected, and quorum must have outlived
+// those that do not answer. A diskless Primary waits with its peers here too.
+func (r *resource) awaitsPing(x *replica) bool {
+	if _, behind := r.reached(x); !behind {
+		return false
+	}
+	return r.missesPing(x) || x.diskless() && slices.ContainsFunc(x.peerNames(), func(name string) bool {
+		return r.live(x.Node, name) && r.missesPing(r.replicas[name])
+	})
+}
+
+// missesPing tells whether a replica takes a peer for connected that would not answer it.
+func (r *resource) missesPing(x *replica) bool {
+	return slices.ContainsFunc(x.peerNames(), func(name string) bool { return x.peers[name].state == Connected && !r.live(x.Node, name) })
 }
 
 // holders are the replicas that a write on x reaches: x itself and its live peers, where UpToDate.
@@ -221,5 +238,5 @@ func (c *Cluster) IOHangs(resourceName, nodeName string) bool {
 	if err != nil || !x.up || x.writers+x.readers == 0 {
 		return false
 	}
-	return r.state(x).IO == IOSuspended || x.role == Primary && r.awaitsAck(x)
+	return r.state(x).IO == IOSuspended || x.role == Primary && (r.awaitsAck(x) || r.awaitsPing(x))
 }

@@ -72,6 +72,30 @@ func TestAPrimaryThatIsCutOffBelievesLongerThanItsPeers(t *testing.T) {
 	})
 }
 
+func TestAPrimaryThatTakesTheTieBreakerForAliveDoesNotWriteOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cluster(t, standard(), drbd.Options{NoticeEach: true, Detect: detection(map[string]time.Duration{
+			"b a": 8 * time.Second, "c a": 9 * time.Second, "a b": 9600 * time.Millisecond, "a c": 10100 * time.Millisecond,
+		})})
+		must(t, c.Open(res, "a", false))
+		c.Isolate("a")
+		time.Sleep(9800 * time.Millisecond)
+		synctest.Wait()
+		if s := state(t, c, "a"); s.Connections["b"] == drbd.Connected || s.Connections["c"] != drbd.Connected || !s.HasQuorum {
+			t.Errorf("a is %+v, want it to have noticed b alone", s)
+		}
+		if c.CanWrite(res, "a") || !c.IOHangs(res, "a") {
+			t.Error("a writes on before the tie-breaker has answered")
+		}
+		must(t, c.Open(res, "b", false))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if c.CanWrite(res, "a") || !c.CanWrite(res, "b") || c.Diverged(res) {
+			t.Errorf("a writes: %t, b: %t, diverged: %t, want b to write", c.CanWrite(res, "a"), c.CanWrite(res, "b"), c.Diverged(res))
+		}
+	})
+}
+
 func TestSurvivorsFlap(t *testing.T) {
 	cases := map[string]struct {
 		spec drbd.Spec
