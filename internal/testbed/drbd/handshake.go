@@ -157,6 +157,7 @@ func (r *resource) flap(x *replica) {
 // breakLink starts the clocks of both ends of a connection that has just gone dead. The caller touches the
 // resource when all links of one fault are broken.
 func (r *resource) breakLink(a, b string) {
+	delays := r.detections(a, b)
 	for _, end := range []link{{a, b}, {b, a}} {
 		x := r.replicas[end.a]
 		if x == nil || !x.up {
@@ -166,12 +167,25 @@ func (r *resource) breakLink(a, b string) {
 		if p == nil || p.state != Connected || !p.noticeAt.IsZero() {
 			continue
 		}
-		d := r.cluster.detection(end.a, end.b)
+		d := delays[end.a]
 		p.noticeAt = time.Now().Add(d)
 		if d > 0 {
 			r.cluster.later(d, r.touch)
 		}
 	}
+}
+
+// detections are how long each end of a connection that goes dead takes to notice it, by its node.
+func (r *resource) detections(a, b string) map[string]time.Duration {
+	c := r.cluster
+	for _, end := range []link{{a, b}, {b, a}} {
+		x, y := r.replicas[end.a], r.replicas[end.b]
+		if c.options.DetectCut != nil && x != nil && y != nil && x.up && y.up && x.role == Primary {
+			byPeer, byPrimary := c.options.DetectCut(end.a, end.b)
+			return map[string]time.Duration{end.a: byPrimary, end.b: byPeer}
+		}
+	}
+	return map[string]time.Duration{a: c.detection(a, b), b: c.detection(b, a)}
 }
 
 // notice lets every end whose detection delay is over lose its connection.
