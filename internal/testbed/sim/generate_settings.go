@@ -2,6 +2,8 @@ package sim
 
 import (
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
 )
 
 // untidySettings are drawn on the world and on the steps of the plots: what a node runs, and what LINSTOR wants, part ways.
@@ -210,7 +212,7 @@ func (g *generator) drawDetection() {
 		g.drew(OwnNotices)
 	}
 	if g.chance(40) {
-		w.Flap, w.HealFlap = g.milliseconds(2*time.Millisecond, 14*time.Millisecond), 600*time.Microsecond
+		w.Flap, w.HealFlap = g.milliseconds(drbd.MeasuredFlap.Min, drbd.MeasuredFlap.Max+time.Millisecond), drbd.MeasuredHealFlap
 		g.drew(Flaps)
 	}
 }

@@ -124,7 +124,9 @@ func newWorld(ctx context.Context, h History, story bool) *world {
 		taken:   make(map[place]taking), bound: make(map[types.UID]time.Time), liveness: newLiveness(), explanations: newExplanations(), satellites: newSatellites(),
 	}
 	w.Cluster = virtual.New(ctx, virtual.Options{
-		DRBD:   drbd.Options{Detect: h.World.detect, Flap: h.World.Flap, HealFlap: h.World.HealFlap},
+		DRBD: drbd.Options{
+			Detect: h.World.detect, NoticeEach: len(h.World.Links) > 0, Flap: h.World.Flap, HealFlap: h.World.HealFlap,
+		},
 		Domain: domain,
 		Linstor: linstorsim.Options{
 			PingTimeout: h.World.PingTimeout, ReplayDelay: h.World.Replay, ControllerProps: properties(h.World),
