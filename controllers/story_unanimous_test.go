@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"errors"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,13 +11,19 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/csidriver"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
 // elected is a scene whose controller stands for election, and is elected.
 func elected(t *testing.T, tell func(w *world, p *process)) {
 	t.Helper()
-	inWorld(t, virtual.Options{}, func(w *world) {
+	electedIn(t, virtual.Options{}, tell)
+}
+
+func electedIn(t *testing.T, options virtual.Options, tell func(w *world, p *process)) {
+	t.Helper()
+	inWorld(t, options, func(w *world) {
 		cfg := defaults()
 		p := w.startProcess("one", cfg)
 		leads := p.stands(cfg)
@@ -142,19 +149,21 @@ func TestALeaseIsReadPastTheCache(t *testing.T) {
 	})
 }
 
-// In none of these stories are three networks silent for long enough.
+// In none of these stories are three networks silent for long enough, however soon DRBD notices.
 func TestWhatThreeNetworksDoNotAgreeOn(t *testing.T) {
-	for name, happens := range map[string]func(w *world){
-		"a node that is frozen for six seconds": func(w *world) {
+	frozen := func(length time.Duration) func(w *world) {
+		return func(w *world) {
 			for range 10 {
 				w.Freeze(nodeA)
-				w.DRBD.Isolate(nodeA)
-				w.pass(6 * time.Second)
+				w.pass(length)
 				w.Thaw(nodeA)
-				w.DRBD.Rejoin(nodeA)
 				w.pass(33 * time.Second)
 			}
-		},
+		}
+	}
+	for name, happens := range map[string]func(w *world){
+		"a node that is frozen for three seconds": frozen(3 * time.Second),
+		"a node that is frozen for six seconds":   frozen(6 * time.Second),
 		"links that flap five times for three seconds": func(w *world) {
 			for range 5 {
 				w.DRBD.Isolate(nodeA)
@@ -167,16 +176,34 @@ func TestWhatThreeNetworksDoNotAgreeOn(t *testing.T) {
 			w.Linstor.Restart()
 			w.pass(time.Minute)
 		},
+		"a switch that reboots in three seconds": func(w *world) {
+			for range 10 {
+				for _, node := range []string{nodeA, nodeB, nodeT} {
+					w.Freeze(node) // no packet comes or goes
+				}
+				w.pass(3 * time.Second)
+				for _, node := range []string{nodeA, nodeB, nodeT} {
+					w.Thaw(node)
+				}
+				w.pass(33 * time.Second)
+			}
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			elected(t, func(w *world, _ *process) {
-				pod := w.pod("db-0")
-				happens(w)
-				w.pass(time.Minute)
-				w.wantStill(pod)
-				w.wantUntouched()
+		for notices, times := range map[string]drbd.Options{
+			"after ten seconds": {},
+			"at once":           {DetectionDelay: drbd.Immediately},
+			"as a real one":     drbd.Measured(rand.New(rand.NewPCG(1, 0))), //nolint:gosec // repeatable
+		} {
+			t.Run(name+", DRBD notices "+notices, func(t *testing.T) {
+				electedIn(t, virtual.Options{DRBD: times}, func(w *world, _ *process) {
+					pod := w.pod("db-0")
+					happens(w)
+					w.pass(time.Minute)
+					w.wantStill(pod)
+					w.wantUntouched()
+				})
 			})
-		})
+		}
 	}
 }
 
