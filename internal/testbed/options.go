@@ -29,10 +29,10 @@ type Options struct {
 	// the API server and LINSTOR run, for clusters that are too large to be simulated as a whole. The
 	// controller is started by StartReplica there.
 	Bare bool
-	// DRBDDetection is how long DRBD takes to notice that a peer is gone without a word: the rest of
-	// its ping interval of 10 s plus a timeout of 0.5 s. 10 s by default; drbd.Immediately
-	// for at once.
+	// DRBDDetection is how long DRBD takes to notice that a peer is gone without a word: 10 s by default; drbd.Immediately for at once.
 	DRBDDetection time.Duration
+	// DRBDMeasured makes DRBD notice as a real one was seen to instead, see drbd.Measured.
+	DRBDMeasured bool
 	// LINSTOR are the delays and settings of the simulated LINSTOR controller.
 	LINSTOR linstorsim.Options
 	// Driver are the settings of the CSI driver's controller service; its URL is that of the simulated LINSTOR.

@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -20,7 +21,11 @@ import (
 
 // startStorage starts the model of DRBD and the simulated LINSTOR over it.
 func (b *Bed) startStorage(context.Context) error {
-	b.DRBD = drbd.NewCluster(drbd.Options{DetectionDelay: b.options.DRBDDetection})
+	times := drbd.Options{DetectionDelay: b.options.DRBDDetection}
+	if b.options.DRBDMeasured {
+		times = drbd.Measured(rand.New(rand.NewPCG(rand.Uint64(), 0))) //nolint:gosec // times of a simulation
+	}
+	b.DRBD = drbd.NewCluster(times)
 	b.cleanup(b.DRBD.Stop)
 	b.LINSTOR = linstorsim.New(b.DRBD, b.options.LINSTOR)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

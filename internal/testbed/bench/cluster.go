@@ -44,7 +44,7 @@ func withCluster(ctx context.Context, s Settings, name string, options testbed.O
 	if err != nil {
 		return err
 	}
-	options.Direct = true // nothing here cuts a network but DRBD's
+	options.Direct = true // nothing here cuts the controller's own network
 	options.LogDir = fmt.Sprintf("%s/.testbed/bench-%s", root, name)
 	bed, err := testbed.Start(startCtx, options)
 	if err != nil {

@@ -138,7 +138,10 @@ func (w *crowd) set(name string, replicas int) *appsv1.StatefulSet {
 // massLoss is what was seen of the loss of all nodes of some crowds at once.
 type massLoss struct {
 	began time.Time
-	// graceEnd is when DRBD had noticed the loss of the last volume, plus the confirmed grace.
+	// noticed is when DRBD had noticed the loss of the last volume.
+	noticed time.Time
+	// graceEnd is when the last pod may be removed: the unanimous grace after that, or when the Lease of the last node has been
+	// silent for long enough.
 	graceEnd time.Time
 	// firstAction and lastAction are of the controller, or of who did it by hand; lastDelete is when the last
 	// deletion of a pod came to the API server, and lastDeleted when that had answered it.
@@ -177,11 +180,14 @@ func loseCrowds(ctx context.Context, crowds []*crowd, by handler) (massLoss, err
 	m := massLoss{began: time.Now()}
 	c.say("crash of %v with %d pods", nodes, len(lost))
 	c.Crash(nodes...)
+	silent, err := c.silentAt(ctx, nodes)
+	if err != nil {
+		return m, err
+	}
 	if by != nil {
-		if err := pause(ctx, time.Until(m.began.Add(detection+confirmedGrace))); err != nil {
+		if err := pause(ctx, max(time.Until(m.began.Add(detection+unanimousGrace)), time.Until(silent))); err != nil {
 			return m, err
 		}
-		var err error
 		if m.firstAction, m.lastAction, err = by(ctx, crowds); err != nil {
 			return m, err
 		}
@@ -202,6 +208,9 @@ func loseCrowds(ctx context.Context, crowds []*crowd, by handler) (massLoss, err
 		return m, err
 	}
 	m.observe(c, nodes, lost, moved)
+	if m.graceEnd = m.noticed.Add(unanimousGrace); m.graceEnd.Before(silent) {
+		m.graceEnd = silent
+	}
 	if by == nil {
 		// What the controller records at the end follows the last attachment by moments.
 		if err := pause(ctx, 2*time.Second); err != nil {
@@ -216,6 +225,21 @@ func loseCrowds(ctx context.Context, crowds []*crowd, by handler) (massLoss, err
 	return m, nil
 }
 
+// silentAt returns when the Leases of all crashed nodes have been silent for so long that Kubernetes is a witness of their loss.
+func (c *cluster) silentAt(ctx context.Context, nodes []string) (time.Time, error) {
+	var last time.Time
+	for _, node := range nodes {
+		renewed, err := c.renewedAt(ctx, node)
+		if err != nil {
+			return last, err
+		}
+		if at := renewed.Add(leaseSilence); at.After(last) {
+			last = at
+		}
+	}
+	return last, nil
+}
+
 // observe takes over what the observer saw.
 func (m *massLoss) observe(c *cluster, nodes []string, lost, moved []podLife) {
 	latest := func(t *time.Time, other time.Time) {
@@ -228,7 +252,7 @@ func (m *massLoss) observe(c *cluster, nodes []string, lost, moved []podLife) {
 		latest(&m.lastRunning, moved[i].ready)
 		latest(&m.lastAttached, c.seen.attachedAt(volumeOf(old.name), moved[i].node, m.began))
 		if noticed := c.noticedAt(volumeOf(old.name), old.node, m.began); !noticed.IsZero() {
-			latest(&m.graceEnd, noticed.Add(confirmedGrace))
+			latest(&m.noticed, noticed)
 		}
 	}
 	for _, node := range nodes {

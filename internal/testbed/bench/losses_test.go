@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -32,5 +33,38 @@ func TestALossThatIsNotOverCountsAsLongAsWasWaited(t *testing.T) {
 	}
 	if seen.giveUp(began.Add(lossTimeout)).promotable != seen.promotable {
 		t.Error("what was seen is forgotten")
+	}
+}
+
+func TestEveryRowIsMeasured(t *testing.T) {
+	t.Parallel()
+	var known, measured []string
+	for _, row := range Rows() {
+		known = append(known, row.Key)
+	}
+	for _, g := range Groups() {
+		for _, key := range g.Rows {
+			if !slices.Contains(known, key) {
+				t.Errorf("%s measure the row %q, which the table lacks", g.Name, key)
+			}
+		}
+		measured = append(measured, g.Rows...)
+	}
+	for _, key := range known {
+		if !slices.Contains(measured, key) {
+			t.Errorf("nobody measures the row %q", key)
+		}
+	}
+}
+
+func TestAFrozenNodeOfAWorkloadThatMovedMissesItsTarget(t *testing.T) {
+	t.Parallel()
+	measures := freezeMeasures(variant{name: "unanimous grace 1s"}, 20, map[time.Duration]int{harmlessFreeze: 1, 10 * time.Second: 3}, never)
+	var reached []bool
+	for _, m := range measures {
+		reached = append(reached, m.Reached())
+	}
+	if want := []bool{true, false, true, true}; !slices.Equal(reached, want) {
+		t.Errorf("frozen for %v: targets reached are %v, want %v", freezes, reached, want)
 	}
 }

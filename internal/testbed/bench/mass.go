@@ -163,7 +163,7 @@ func loseInTurn(ctx context.Context, s Settings, slug string, crowds [][]*crowd,
 				if err := w.healNodes(ctx, w.node); err != nil {
 					return err
 				}
-				if err := pause(ctx, time.Until(m.firstAction.Add(eventsLast-detection-confirmedGrace))); err != nil {
+				if err := pause(ctx, time.Until(m.firstAction.Add(eventsLast-detection-unanimousGrace))); err != nil {
 					return err
 				}
 			}
@@ -199,7 +199,7 @@ func betweenMass(losses []massLoss, from, to func(massLoss) time.Time) []time.Du
 }
 
 func massBegan(m massLoss) time.Time    { return m.began }
-func noticed(m massLoss) time.Time      { return m.graceEnd.Add(-confirmedGrace) }
+func noticed(m massLoss) time.Time      { return m.noticed }
 func graceEnd(m massLoss) time.Time     { return m.graceEnd }
 func firstAction(m massLoss) time.Time  { return m.firstAction }
 func lastDelete(m massLoss) time.Time   { return m.lastDelete }

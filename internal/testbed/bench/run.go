@@ -14,7 +14,8 @@ import (
 // Groups returns all groups: calm ones first, then those that need the machine for themselves.
 func Groups() []Group {
 	return []Group{
-		groupShipped, groupWithoutTaints, groupWithoutFast, groupLeader, groupNoGrace, groupWithoutEarly, groupWithoutShort,
+		groupShipped, groupWithoutTaints, groupWithoutFast, groupLeader, groupFreeze, groupFreezePatient, groupNoGrace, groupWithoutEarly,
+		groupWithoutShort, groupNotice, groupMeasured,
 		groupMass, groupStock, groupThousand, groupScale,
 	}
 }
@@ -70,10 +71,7 @@ func Run(ctx context.Context, s Settings, keys []string) (Results, error) {
 	return results, errors.Join(failures...)
 }
 
-// leaderExtra is what the loss of the leader may add.
-const leaderExtra = 2 // s
-
-// finish puts what was measured before what it is compared with, and sets the targets that are relative.
+// finish puts what was measured before what it is compared with.
 func finish(results Results) {
 	for _, measures := range results {
 		slices.SortStableFunc(measures, func(a, b Measure) int {
@@ -86,10 +84,5 @@ func finish(results Results) {
 				return 1
 			}
 		})
-	}
-	if leader := results[rowLeader.Key]; len(leader) == 2 {
-		for _, of := range []Statistic{Median, Worst} {
-			leader[0].Limits = append(leader[0].Limits, Limit{of, leader[1].Of(of) + leaderExtra})
-		}
 	}
 }

@@ -104,11 +104,11 @@ func (t *trio) lose(ctx context.Context, what string, fault func(node string)) (
 	if err := t.single.Wait(ctx); err != nil {
 		return loss{}, err
 	}
-	silent, err := t.silence(ctx, lost.node)
+	renewed, err := t.renewedAt(ctx, lost.node)
 	if err != nil {
 		return loss{}, err
 	}
-	l := loss{began: time.Now(), silent: silent}
+	l := loss{began: time.Now(), silent: time.Since(renewed)}
 	fault(lost.node)
 	var next podLife
 	err = t.WaitFor(ctx, "a replacement of "+t.pod()+" on another node than "+lost.node, func() (bool, error) {
@@ -154,13 +154,13 @@ func (l loss) giveUp(now time.Time) loss {
 	return l
 }
 
-// silence returns how long ago a node's Lease was renewed.
-func (t *trio) silence(ctx context.Context, node string) (time.Duration, error) {
+// renewedAt returns when a node's Lease was renewed last.
+func (c *cluster) renewedAt(ctx context.Context, node string) (time.Time, error) {
 	var lease coordinationv1.Lease
-	if err := t.Client.Get(ctx, client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: node}, &lease); err != nil {
-		return 0, fmt.Errorf("lease of node %s: %w", node, err)
+	if err := c.Client.Get(ctx, client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: node}, &lease); err != nil {
+		return time.Time{}, fmt.Errorf("lease of node %s: %w", node, err)
 	}
-	return time.Since(lease.Spec.RenewTime.Time), nil
+	return lease.Spec.RenewTime.Time, nil
 }
 
 // crash takes the power from the pod's node.
