@@ -9,6 +9,8 @@ import (
 type Config struct {
 	// Replica is this node's part.
 	Replica ReplicaSpec
+	// New says that a disk that is made now has the resource's first data.
+	New bool
 	// Volumes is the number of volumes; 0 means 1. It counts only where the resource is nowhere else.
 	Volumes int
 	// Options are DRBD options by their drbd.conf names; an empty value is DRBD's default. Options that are not named
@@ -19,7 +21,8 @@ type Config struct {
 }
 
 // Adjust brings one node's DRBD to a configuration, as drbdadm adjust does: first the options, then the disk, then the
-// peers. The other nodes are not told. A replica that is not there is created, without data.
+// peers. The other nodes are not told. A replica that is not there is created, without data unless the configuration says
+// that it is new.
 func (c *Cluster) Adjust(resourceName string, config Config) error {
 	return c.adjust(resourceName, config, true)
 }
@@ -45,6 +48,11 @@ func (c *Cluster) adjust(resourceName string, config Config, whole bool) error {
 				return err
 			}
 			c.resources[resourceName] = r
+			if config.New && !x.diskless() {
+				x.data = &generation{}
+				x.seen = x.data
+				x.setDisks(UpToDate)
+			}
 		}
 		changed := x.setOptions(config.Options)
 		if changed {

@@ -44,6 +44,9 @@ type Options struct {
 	HealFlap time.Duration
 	// ConnectDelay is the time from a new peer being configured to the first handshake with it. Default none.
 	ConnectDelay time.Duration
+	// ResyncDelay is the time from the handshake to the beginning of a resync, in which a replica with old data is what it was. Default
+	// none.
+	ResyncDelay time.Duration
 	// ResyncDuration is the time a replica with old data stays Inconsistent after the handshake. Default none.
 	ResyncDuration time.Duration
 }
@@ -82,6 +85,7 @@ type change struct{ resource, node string }
 func NewCluster(options Options) *Cluster {
 	options.DetectionDelay = delay(options.DetectionDelay, DefaultDetectionDelay)
 	options.ReconnectDelay = delay(options.ReconnectDelay, DefaultReconnectDelay)
+	options.ResyncDelay = delay(options.ResyncDelay, 0)
 	options.ResyncDuration = delay(options.ResyncDuration, 0)
 	options.ConnectDelay = delay(options.ConnectDelay, 0)
 	return &Cluster{

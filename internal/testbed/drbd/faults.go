@@ -20,6 +20,7 @@ func (c *Cluster) Crash(nodeName string) {
 // left. If one of them has the data as well, the leaving node's is Outdated, and it does not count for quorum.
 func (c *Cluster) Shutdown(nodeName string) {
 	c.down(nodeName, func(r *resource, x *replica, reached []string) {
+		x.crashed = false
 		for _, name := range reached {
 			if slices.Contains(r.replicas[name].disks, UpToDate) {
 				// Those who stay may write on without this one.
@@ -57,6 +58,7 @@ func (c *Cluster) down(nodeName string, leave func(r *resource, x *replica, reac
 		n.up = false
 		for _, r := range here {
 			x := r.replicas[nodeName]
+			x.crashed = x.crashed || x.role == Primary && !x.diskless()
 			x.up, x.role, x.writers, x.readers, x.forced = false, Secondary, 0, 0, false
 			for _, p := range x.peers {
 				*p = peer{spec: p.spec, state: Connecting, session: p.session, connectAt: p.connectAt}

@@ -204,6 +204,48 @@ func TestRebootedPrimaryResyncs(t *testing.T) {
 	})
 }
 
+// What a Primary was writing when it crashed may differ from its peer's data, although the peer has written nothing since.
+func TestAReplicaResyncsAfterACrash(t *testing.T) {
+	for name, test := range map[string]struct {
+		leave func(*testing.T, *drbd.Cluster)
+		want  [3]string
+	}{
+		"of a Primary": {func(t *testing.T, c *drbd.Cluster) {
+			must(t, c.Open(res, "a", false))
+			c.Crash("a")
+		}, [3]string{drbd.Consistent, drbd.Inconsistent, drbd.UpToDate}},
+		"of a Secondary, not": {func(_ *testing.T, c *drbd.Cluster) {
+			c.Crash("a")
+		}, [3]string{drbd.UpToDate, drbd.UpToDate, drbd.UpToDate}},
+		"of a Primary, and once only": {func(t *testing.T, c *drbd.Cluster) {
+			must(t, c.Open(res, "a", false))
+			c.Crash("a")
+			settle()
+			c.Return("a")
+			settle()
+			c.Crash("a")
+		}, [3]string{drbd.UpToDate, drbd.UpToDate, drbd.UpToDate}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := cluster(t, standard(), drbd.Options{ResyncDelay: 5 * time.Second, ResyncDuration: 10 * time.Second})
+				test.leave(t, c)
+				settle()
+				c.Return("a")
+				var got [3]string
+				for i, at := range []time.Duration{4 * time.Second, 10 * time.Second, 10 * time.Second} {
+					time.Sleep(at)
+					synctest.Wait()
+					got[i] = state(t, c, "a").DiskState
+				}
+				if diff := cmp.Diff(test.want, got); diff != "" {
+					t.Errorf("its disk before, while and after it may resync (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
 func TestSplitBrainWithoutQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cluster(t, withQuorum(standard(), drbd.QuorumOff), drbd.Options{})

@@ -18,7 +18,7 @@ func (c *Cluster) Open(resourceName, nodeName string, readOnly bool) error {
 			x.readers++
 		} else {
 			x.writers++
-			x.role = Primary
+			x.role, x.crashed = Primary, false
 		}
 		r.touch()
 		return nil

@@ -50,6 +50,8 @@ type replica struct {
 	readers int
 	// forced is DRBD's force-io-failures.
 	forced bool
+	// crashed is set while the disk is as a Primary that crashed has left it: what was being written then may differ from the peers' data.
+	crashed bool
 	// disks and quorum are per volume.
 	disks  []string
 	quorum []bool

@@ -149,7 +149,7 @@ func (r *resource) settleDisk(x *replica) bool {
 	case reachable:
 		// The Primary is there and this replica gets nothing of what it writes.
 		return x.moveDisks(Outdated, Consistent, UpToDate)
-	case source != nil && source.data.newerThan(x.data):
+	case source != nil && (source.data.newerThan(x.data) || x.crashed):
 		// The two ends of a connection settle this between them, whatever else is pending.
 		return r.resync(x, source)
 	case pending:
@@ -209,22 +209,43 @@ func (r *resource) source(x *replica) *replica {
 	return found
 }
 
-// resync copies the source's data, at once or in the cluster's ResyncDuration.
+// resync copies the source's data, at once or after the cluster's ResyncDelay and in its ResyncDuration.
 func (r *resource) resync(x, source *replica) bool {
 	p := x.peers[source.Node]
 	if p.resyncing {
 		return false
 	}
-	moved := x.moveDisks(Inconsistent, UpToDate, Consistent, Outdated)
 	session := p.session
 	p.resyncing = true
+	if d := r.cluster.options.ResyncDelay; d > 0 {
+		r.cluster.later(d, func() {
+			if x.peers[source.Node] != p || p.session != session || !p.resyncing {
+				return
+			}
+			if r.live(x.Node, source.Node) {
+				r.copy(x, source)
+			} else {
+				p.resyncing = false
+			}
+			r.touch()
+		})
+		return false
+	}
+	return r.copy(x, source)
+}
+
+// copy copies the source's data.
+func (r *resource) copy(x, source *replica) bool {
+	p := x.peers[source.Node]
+	session := p.session
+	moved := x.moveDisks(Inconsistent, UpToDate, Consistent, Outdated)
 	r.cluster.later(r.cluster.options.ResyncDuration, func() {
 		if x.peers[source.Node] != p || p.session != session || !p.resyncing {
 			return
 		}
 		p.resyncing = false
 		if r.live(x.Node, source.Node) && slices.Contains(source.disks, UpToDate) {
-			x.data, x.seen = source.data, source.seen
+			x.data, x.seen, x.crashed = source.data, source.seen, false
 			x.moveDisks(UpToDate, Inconsistent)
 			moved = true
 		}
