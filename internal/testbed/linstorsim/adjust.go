@@ -64,6 +64,7 @@ func (s *Server) job(d *definition, rsc *resource) job {
 		config.Options[option] = s.effective(d, rsc, key)
 	}
 	config.Options[drbd.OptionQuorum] = rsc.heard
+	config.New = rsc.first
 	for _, name := range slices.Sorted(maps.Keys(d.resources)) {
 		// Two diskless replicas have no connection.
 		if other := d.resources[name]; other != rsc && !other.leaves() && !(other.has(FlagDiskless) && rsc.has(FlagDiskless)) {
@@ -88,23 +89,24 @@ func (s *Server) send(resourceName string) outcome {
 		return outcome{}
 	}
 	var jobs []job
-	var surplus []*resource
+	var surplus, slow []*resource
 	for _, name := range slices.Sorted(maps.Keys(d.resources)) {
 		rsc := d.resources[name]
 		switch n := rsc.node; {
 		case !d.adjustable(rsc):
 		case n.listens():
 			rsc.heard = s.wantedQuorum(d)
-			if j := s.job(d, rsc); n.pending != nil {
+			switch j := s.job(d, rsc); {
+			case n.pending != nil:
 				n.pending[fold(d.name)] = j
-			} else {
+			case s.adjustTime(n) > 0:
+				slow = append(slow, rsc)
+				s.takeTime(d, rsc, func() { s.run([]job{s.currentJob(d, rsc)}) })
+			default:
 				jobs = append(jobs, j)
 			}
 		case n.connected && n.status == Online:
-			if n.queued == nil {
-				n.queued = map[string]bool{}
-			}
-			n.queued[fold(d.name)] = true
+			n.queue(d)
 		}
 		if rsc.surplus && rsc.node.listens() {
 			rsc.surplus = false
@@ -113,11 +115,54 @@ func (s *Server) send(resourceName string) outcome {
 	}
 	s.mu.Unlock()
 	result := s.run(jobs)
+	for _, rsc := range slow {
+		result.add(s.adjustFault(rsc.node.name, d.name))
+	}
 	for _, rsc := range surplus {
 		// One that somebody has opened meanwhile stays, with its flag.
 		_ = s.forget(d, rsc)
 	}
 	return result
+}
+
+// adjustTime is how long a satellite takes.
+func (s *Server) adjustTime(n *node) time.Duration {
+	if s.options.AdjustTime == nil {
+		return 0
+	}
+	return s.options.AdjustTime(n.name)
+}
+
+// takeTime lets a satellite do something with a resource when it has taken its time. If LINSTOR does not reach it any more by then, it
+// hears of the definition again when LINSTOR does. It is called with the lock held, f is not.
+func (s *Server) takeTime(d *definition, rsc *resource, f func()) {
+	time.AfterFunc(s.adjustTime(rsc.node), func() {
+		s.mu.Lock()
+		known := !s.closed && s.definitions[fold(d.name)] == d && d.resources[fold(rsc.node.name)] == rsc
+		if known && !rsc.node.listens() && rsc.node.connected {
+			rsc.node.queue(d)
+		}
+		ready := known && rsc.node.listens()
+		s.mu.Unlock()
+		if ready {
+			f()
+		}
+	})
+}
+
+// queue notes that a definition was sent to a satellite that does not hear it.
+func (n *node) queue(d *definition) {
+	if n.queued == nil {
+		n.queued = map[string]bool{}
+	}
+	n.queued[fold(d.name)] = true
+}
+
+// currentJob is [Server.job] without the lock.
+func (s *Server) currentJob(d *definition, rsc *resource) job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.job(d, rsc)
 }
 
 // repeated lists what the satellites of some nodes do when they hear of other properties than a definition's: they adjust
@@ -136,6 +181,12 @@ func (s *Server) repeated(of func(*node) bool) (jobs []job) {
 
 // outcome is how the satellites fared.
 type outcome struct{ failed, hung bool }
+
+// add adds what went wrong with one of them.
+func (o *outcome) add(fault AdjustFault) {
+	o.hung = o.hung || fault == AdjustHangs
+	o.failed = o.failed || fault == AdjustFailsAtOptions || fault == AdjustFailsAtPeers
+}
 
 // run carries out adjusts, those of new replicas first: they are there when the others look for them.
 func (s *Server) run(jobs []job) (result outcome) {
@@ -160,17 +211,15 @@ func (s *Server) run(jobs []job) (result outcome) {
 func (s *Server) carryOut(j job, result *outcome) {
 	fault := s.adjustFault(j.config.Replica.Node, j.resource)
 	var err error
+	result.add(fault)
 	switch {
-	case fault == AdjustHangs:
-		result.hung = true
-		return
-	case fault == AdjustFailsAtOptions:
+	case fault == AdjustHangs, fault == AdjustFailsAtOptions:
 	case fault == AdjustFailsAtPeers || j.optionsOnly:
 		err = s.cluster.AdjustOptions(j.resource, j.config)
 	default:
 		err = s.cluster.Adjust(j.resource, j.config)
 	}
-	result.failed = result.failed || err != nil || fault != AdjustWorks
+	result.failed = result.failed || err != nil
 }
 
 func (s *Server) adjustFault(nodeName, resourceName string) (fault AdjustFault) {

@@ -163,13 +163,19 @@ func (s *Server) Evict(nodeName string) error {
 	return nil
 }
 
-// replace gives a definition one more disk: the tie-breaker's node is the first choice.
-func (s *Server) replace(d *definition) {
+// replace gives a definition one more disk, and returns its replica, or nil where no node can take it: the tie-breaker's node is the
+// first choice.
+func (s *Server) replace(d *definition) *resource {
 	if tieBreaker := d.tieBreaker(); tieBreaker != nil && tieBreaker.node.listens() {
 		tieBreaker.shape(drbd.ReplicaSpec{})
-	} else if n := s.freeNode(d); n != nil {
-		s.add(d, n, drbd.ReplicaSpec{})
+		return tieBreaker
 	}
+	n := s.freeNode(d)
+	if n == nil {
+		return nil
+	}
+	s.add(d, n, drbd.ReplicaSpec{})
+	return d.resources[fold(n.name)]
 }
 
 // RestoreNode undoes Evict and [FlagEvacuate]: the flags of the node and its resources go, and LINSTOR connects.

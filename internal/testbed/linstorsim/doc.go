@@ -18,6 +18,6 @@
 //
 // Properties can be changed over REST, a node be lost or connected anew, and diskless replicas made and deleted as the CSI driver does
 // it; for all else the methods of [Server] stand for the administrator and LINSTOR's own automatics. There are no storage pools beyond
-// their names and whether they can be asked for, no snapshots of volumes, no authentication and
-// no evacuations. Automatic tie-breakers are an option, and evictions happen when [Server.Evict] says so.
+// their names and whether they can be asked for, no snapshots of volumes and no authentication.
+// Automatic tie-breakers are an option, and evictions happen when [Server.Evict] says so.
 package linstorsim

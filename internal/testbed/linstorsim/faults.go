@@ -103,13 +103,10 @@ func (s *Server) RestartEvents(nodeName string) {
 }
 
 // EndEvents ends a satellite's drbdsetup events2. Until the satellite starts another one after 5 s, its words are frozen
-// while it is ONLINE; then may_promote and the score are absent for a moment, and everything is true again. Whatever
+// while it is ONLINE; then may_promote and the score are absent for the [Options.EventsDelay], and everything is true again. Whatever
 // ends the satellite's connection ends this too.
 func (s *Server) EndEvents(nodeName string) {
-	const (
-		pause  = 5 * time.Second
-		moment = 35 * time.Millisecond
-	)
+	const pause = 5 * time.Second
 	s.onNode(nodeName, func(n *node) {
 		if !n.reports() {
 			return
@@ -128,7 +125,7 @@ func (s *Server) EndEvents(nodeName string) {
 					}
 				})
 			}
-			s.later(moment, func() {
+			s.later(s.options.EventsDelay, func() {
 				if n.eventsEnded == end {
 					n.eventsEnded = 0
 					s.reportAll(n)

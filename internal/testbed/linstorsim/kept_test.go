@@ -186,6 +186,7 @@ func (w *wild) step() string {
 		"ToggleDisk":            func() { _ = s.ToggleDisk(rsc, node, readOnly) },
 		"LoseNode":              func() { _ = s.LoseNode(node) },
 		"Evict":                 func() { _ = s.Evict(node) },
+		"Evacuate":              func() { _ = s.Evacuate(node) },
 		"RestoreNode":           func() { _ = s.RestoreNode(node) },
 		"Snapshot":              func() { w.saved = s.Snapshot() },
 		"RestoreDatabase": func() {

@@ -71,8 +71,10 @@ type resource struct {
 	heard string
 	// surplus is set for a tie-breaker that LINSTOR wants to go and has not told its satellite yet.
 	surplus bool
-	// fresh is set until the first report: a new DRBD resource may not be promoted for a moment.
-	fresh bool
+	// first is set for the first replica of a definition, whose data is what there is.
+	first bool
+	// anew is set when the replica has got a disk or lost it: LINSTOR tells its next may promote even if it is what it was.
+	anew bool
 
 	uuid           string
 	inList, inView kept
@@ -105,9 +107,10 @@ type ResourceSpec struct {
 }
 
 // CreateResource creates a resource definition, exactly the resources of the spec, and the DRBD resource. All nodes must
-// have been added; whether their satellites are ONLINE makes no difference.
+// have been added; whether their satellites are ONLINE makes no difference. A definition without resources can get them from
+// [Server.Place].
 func (s *Server) CreateResource(spec ResourceSpec) error {
-	inDRBD := !spec.VolumeLess && !spec.StorageOnly
+	inDRBD := !spec.VolumeLess && !spec.StorageOnly && len(spec.Replicas) > 0
 	s.mu.Lock()
 	d, err := s.define(spec)
 	if err == nil {
@@ -194,7 +197,7 @@ func (s *Server) define(spec ResourceSpec) (*definition, error) {
 // add adds a resource to a definition.
 func (s *Server) add(d *definition, n *node, rs drbd.ReplicaSpec) {
 	rsc := &resource{
-		node: n, id: d.freeID(), created: time.Now(), fresh: true, props: map[string]string{}, uuid: s.newUUID("resource", d.name, n.name),
+		node: n, id: d.freeID(), created: time.Now(), props: map[string]string{}, uuid: s.newUUID("resource", d.name, n.name),
 	}
 	rsc.shape(rs)
 	d.resources[fold(n.name)] = rsc
@@ -202,6 +205,7 @@ func (s *Server) add(d *definition, n *node, rs drbd.ReplicaSpec) {
 
 // shape gives a resource a disk, or makes it diskless.
 func (rsc *resource) shape(rs drbd.ReplicaSpec) {
+	rsc.anew = rsc.has(FlagDiskless) != (rs.TieBreaker || rs.Diskless || rs.Client)
 	rsc.flags, rsc.client = nil, rs.Client
 	switch {
 	case rs.TieBreaker:

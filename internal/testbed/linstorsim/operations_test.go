@@ -257,7 +257,7 @@ func TestADeletionDisconnectsFirstAndChangesTheQuorumLater(t *testing.T) {
 		must(t, b.linstor.CreateResource(standard()))
 		must(t, b.linstor.RemoveReplica(pvc, "node-c"))
 		pass(100 * time.Millisecond)
-		b.wantList("first", "node-a node-b", "node-b node-a", "node-c"+tie+" DELETE DRBD_DELETE")
+		b.wantList("first", "node-a node-b", "node-b node-a", "node-c"+tie+" DELETE")
 		if diff := cmp.Diff(both("majority"), b.running()); diff != "" {
 			t.Errorf("DRBD runs first (-want +got):\n%s", diff)
 		}
@@ -302,7 +302,7 @@ func TestThePeersOfADeletedReplicaOnADeadNodeDisconnect(t *testing.T) {
 		b.linstor.Crash("node-a")
 		pass(20 * time.Second)
 		must(t, b.linstor.RemoveReplica(pvc, "node-a"))
-		b.wantList("while node-a is dead", "node-a DELETE DRBD_DELETE", "node-b node-c", "node-c"+tie+" node-b")
+		b.wantList("while node-a is dead", "node-a DELETE", "node-b node-c", "node-c"+tie+" node-b")
 	})
 }
 
@@ -370,6 +370,44 @@ func TestAnEvictedNode(t *testing.T) {
 			t.Errorf("back, the evicted node is %s, want OFFLINE still", got)
 		}
 		must(t, b.linstor.RestoreNode("node-a"))
+		pass(time.Minute)
+		b.wantList("restored", "node-a node-b node-c", "node-b node-a node-c", "node-c node-a node-b")
+	})
+}
+
+func TestAnEvacuatedNode(t *testing.T) {
+	inBubble(t, linstorsim.Options{TieBreakers: true}, func(t *testing.T, b *bed) {
+		b.linstor.AddNode("node-d")
+		must(t, b.linstor.CreateResource(standard()))
+		must(t, b.cluster.Open(pvc, "node-a", false))
+		before := []string{"node-a node-b node-c", "node-b node-a node-c", "node-c" + tie + " node-a node-b"}
+		if err := b.linstor.Evacuate("node-a"); !errors.Is(err, drbd.ErrInUse) {
+			t.Errorf("evacuating the node that uses the volume = %v, want a refusal", err)
+		}
+		pass(time.Minute)
+		b.wantList("refused", before...)
+
+		must(t, b.linstor.Evacuate("node-b"))
+		pass(time.Minute)
+		b.wantList("evacuated", "node-a node-c node-d", "node-c node-a node-d", "node-d"+tie+" node-a node-c")
+		if got := b.linstor.ConnectionStatus("node-b"); got != linstorsim.Online {
+			t.Errorf("the evacuated node is %s, want ONLINE", got)
+		}
+	})
+}
+
+func TestAnEvacuationThatLosesASatelliteOnTheWay(t *testing.T) {
+	slow := func(node string) time.Duration { return map[string]time.Duration{"node-c": 10 * time.Second}[node] }
+	inBubble(t, linstorsim.Options{AdjustTime: slow}, func(t *testing.T, b *bed) {
+		must(t, b.linstor.CreateResource(standard()))
+		must(t, b.linstor.Evacuate("node-b"))
+		pass(5 * time.Second)
+		b.linstor.StopSatellite("node-c")
+		pass(5 * time.Second)
+		b.linstor.RestoreSatellite("node-c")
+		pass(time.Minute)
+		b.wantList("back", "node-a node-b node-c", "node-b EVACUATE node-a node-c", "node-c node-a node-b")
+		must(t, b.linstor.RestoreNode("node-b"))
 		pass(time.Minute)
 		b.wantList("restored", "node-a node-b node-c", "node-b node-a node-c", "node-c node-a node-b")
 	})

@@ -214,9 +214,9 @@ func (s *Server) wantedQuorum(d *definition) string {
 	return cmp.Or(d.props[PropQuorum], s.groups[d.group][PropQuorum], s.props[PropQuorum])
 }
 
-// updateQuorum is LINSTOR's automatic: unless a user set the quorum, the definition gets majority or off.
+// updateQuorum is LINSTOR's automatic: unless a user set the quorum, the definition gets majority or off with its first replica.
 func (s *Server) updateQuorum(d *definition) {
-	if !d.drbd() {
+	if !d.drbd() || len(d.resources) == 0 {
 		return
 	}
 	if value := s.usersQuorum(d); value != "" {

@@ -83,7 +83,9 @@ func (s *Server) place(resourceName string, specs []drbd.ReplicaSpec) (*definiti
 		return nil, fmt.Errorf("resource definition %s: %w", resourceName, ErrNotFound)
 	}
 	for _, spec := range specs {
+		first := len(d.resources) == 0
 		s.add(d, s.nodes[fold(spec.Node)], spec)
+		d.resources[fold(spec.Node)].first = first
 	}
 	s.automatics(d)
 	return d, nil
@@ -146,16 +148,27 @@ func (s *Server) RemoveReplica(resourceName, nodeName string) error {
 }
 
 func (rsc *resource) markDeleted() {
-	for _, flag := range []string{FlagDelete, FlagDRBDDelete} {
-		if !rsc.has(flag) {
-			rsc.flags = append(slices.Clone(rsc.flags), flag)
-		}
+	if !rsc.has(FlagDelete) {
+		rsc.flags = append(slices.Clone(rsc.flags), FlagDelete)
 	}
 }
 
 // forget lets a satellite delete a resource and its peers disconnect from it. A second commit deletes it from LINSTOR
 // and changes the quorum.
 func (s *Server) forget(d *definition, rsc *resource) error {
+	s.mu.Lock()
+	slow := s.adjustTime(rsc.node) > 0 && rsc.node.listens()
+	if slow {
+		s.takeTime(d, rsc, func() { _ = s.forgetNow(d, rsc) })
+	}
+	s.mu.Unlock()
+	if slow {
+		return nil
+	}
+	return s.forgetNow(d, rsc)
+}
+
+func (s *Server) forgetNow(d *definition, rsc *resource) error {
 	if s.adjustFault(rsc.node.name, d.name) != AdjustWorks {
 		return fmt.Errorf("deleting resource %s on node %s: %w", d.name, rsc.node.name, ErrAdjust)
 	}

@@ -102,6 +102,7 @@ func (s *Server) routes() *http.ServeMux {
 		}))
 	handle("DELETE /v1/nodes/{node}/lost", KindChange, s.loseNode)
 	s.driverRoutes(handle)
+	handle("PUT /v1/nodes/{node}/evacuate", KindChange, s.evacuateNode)
 	handle("GET /v1/resource-definitions/{definition}/resources", KindResources, s.serveResources)
 	handle("GET /v1/resource-definitions/{definition}/resources/{node}", KindResource, s.serveResource)
 	handle("GET /v1/nodes", KindNodes, s.serveNodes)

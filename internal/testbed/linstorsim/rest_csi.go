@@ -180,6 +180,9 @@ func (s *Server) settled(ctx context.Context, silent map[*node]<-chan struct{}) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.down || s.closed {
+		panic(http.ErrAbortHandler)
+	}
 	for n := range silent {
 		if !n.connected {
 			return errGivenUp

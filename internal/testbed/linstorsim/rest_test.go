@@ -290,7 +290,7 @@ func TestReplicasComeAndGo(t *testing.T) {
 		b.linstor.Crash("node-d")
 		pass(10 * time.Second)
 		must(t, b.linstor.RemoveReplica(pvc, "node-d"))
-		if diff := cmp.Diff([]string{"DISKLESS", "DRBD_DISKLESS", "DELETE", "DRBD_DELETE"}, b.replica("node-d").Flags); diff != "" {
+		if diff := cmp.Diff([]string{"DISKLESS", "DRBD_DISKLESS", "DELETE"}, b.replica("node-d").Flags); diff != "" {
 			t.Errorf("flags of a deleted resource on a dead node (-want +got):\n%s", diff)
 		}
 		b.linstor.Return("node-d")

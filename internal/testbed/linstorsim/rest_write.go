@@ -127,6 +127,15 @@ func (s *Server) loseNode(w http.ResponseWriter, r *http.Request) {
 	send(w, http.StatusOK, encode([]apiCallRC{{RetCode: retModified}}))
 }
 
+// evacuateNode answers PUT /v1/nodes/{node}/evacuate.
+func (s *Server) evacuateNode(w http.ResponseWriter, r *http.Request) {
+	if err := s.Evacuate(r.PathValue("node")); err != nil {
+		send(w, http.StatusInternalServerError, encode([]apiCallRC{{retFailedNode, err.Error()}}))
+		return
+	}
+	send(w, http.StatusOK, encode([]apiCallRC{{RetCode: retModified}}))
+}
+
 // answerOutcome answers a change after the satellites have done what they could.
 func answerOutcome(w http.ResponseWriter, r *http.Request, result outcome) {
 	list := []apiCallRC{{RetCode: retModified}}

@@ -154,6 +154,7 @@ func (s *Server) closedByPeer(n *node) {
 func (s *Server) lose(n *node, statusLag time.Duration) {
 	n.connected, n.broken = false, false
 	n.hangUp()
+	s.endMoves(n)
 	n.lost = time.Now()
 	n.attempt++
 	attempt := n.attempt
@@ -169,15 +170,19 @@ func (s *Server) lose(n *node, statusLag time.Duration) {
 	}
 }
 
-// reconnect plans the controller's next attempt to reach a satellite: a multiple of the reconnect interval after
-// the loss.
+// reconnect plans the controller's next attempt to reach a satellite: the first one after the loss, or a multiple of the reconnect
+// interval later.
 func (s *Server) reconnect(n *node) {
 	if n.connected || s.down {
 		return
 	}
 	interval := max(s.options.ReconnectInterval, 1)
+	wait := cmp.Or(s.options.FirstReconnect, interval) - time.Since(n.lost)
+	if wait <= 0 {
+		wait = interval - -wait%interval
+	}
 	attempt := n.attempt
-	s.later(interval-time.Since(n.lost)%interval, func() { s.join(n, attempt) })
+	s.later(wait, func() { s.join(n, attempt) })
 }
 
 // join is a successful attempt to connect: CONNECTED, a full sync, ONLINE.

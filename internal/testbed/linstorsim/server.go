@@ -30,10 +30,16 @@ type Options struct {
 	StatusLag time.Duration
 	// ReconnectInterval is the time between two attempts to reach a lost satellite. Default 10 s.
 	ReconnectInterval time.Duration
+	// FirstReconnect is the time from the loss of a satellite to the first attempt to reach it: LINSTOR's attempts have a beat of their
+	// own. Default the ReconnectInterval.
+	FirstReconnect time.Duration
 	// SyncDuration is the time a returning satellite is CONNECTED before it is ONLINE. Default 500 ms.
 	SyncDuration time.Duration
 	// StartDuration is the time that [Server.Restart] leaves REST unanswered. Default 1 s.
 	StartDuration time.Duration
+	// ConnectDelay is the time from the controller answering REST after a start to its first attempts to reach the satellites, in which
+	// all nodes are OFFLINE. Default none.
+	ConnectDelay time.Duration
 	// ReplayDelay is the time between taking the snapshot for "Last-Event-ID: current" and sending it. Changes in
 	// between reach the subscribers before their own older value. Default none.
 	ReplayDelay time.Duration
@@ -46,6 +52,12 @@ type Options struct {
 	// AdjustDelay is the time from a returning satellite being ONLINE to its adjust of what the full sync brought; until
 	// then DRBD there runs what it ran before. Default 200 ms. See [Server.DelayAdjust].
 	AdjustDelay time.Duration
+	// AdjustTime, when set, is how long the satellite of a node takes to do what it is told while it is ONLINE: to make a replica, to
+	// take it away or to adjust it. An answer of REST does not wait for it. It is called with the server's lock held and must not call
+	// back. By default it takes no time.
+	AdjustTime func(nodeName string) time.Duration
+	// EventsDelay is the time from a satellite's new events2 to its values, after [Server.EndEvents]. Default 35 ms.
+	EventsDelay time.Duration
 	// CommitDelay is the time between the two commits of a deletion or a disk's removal. Default none.
 	CommitDelay time.Duration
 	// TieBreakers lets LINSTOR add and remove tie-breakers by itself where [PropAutoTieBreaker] is true, whenever
@@ -86,6 +98,8 @@ type Server struct {
 	births map[string]int
 	// eventEnds counts the ends of all satellites' events2.
 	eventEnds int
+	// moves are the disks that move away from nodes that are evacuated.
+	moves []move
 	// ports counts the definitions that there have ever been.
 	ports int
 	// process counts the controller's processes; what an earlier one had planned does not happen.
@@ -113,6 +127,7 @@ func New(cluster *drbd.Cluster, options Options) *Server {
 		{&options.StartDuration, time.Second},
 		{&options.ReplayDelay, 0},
 		{&options.AdjustDelay, 200 * time.Millisecond},
+		{&options.EventsDelay, 35 * time.Millisecond},
 	} {
 		if *d.value == 0 {
 			*d.value = d.standard
@@ -205,7 +220,7 @@ func (s *Server) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.process++
-	s.down = true
+	s.down, s.moves = true, nil
 	s.endStreams(true)
 	s.regain()
 	for _, n := range s.nodes {
@@ -233,7 +248,8 @@ func (s *Server) Start() {
 	for _, key := range slices.Sorted(maps.Keys(s.nodes)) {
 		n := s.nodes[key]
 		n.lost = time.Now()
-		s.join(n, n.attempt)
+		attempt := n.attempt
+		s.later(s.options.ConnectDelay, func() { s.join(n, attempt) })
 	}
 }
 

@@ -10,6 +10,11 @@ import (
 
 // changed is told by the cluster that a replica's state is different.
 func (s *Server) changed(resourceName, nodeName string) {
+	s.hear(resourceName, nodeName)
+	s.completeMoves(resourceName)
+}
+
+func (s *Server) hear(resourceName, nodeName string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, d := s.nodes[fold(nodeName)], s.definitions[fold(resourceName)]
@@ -33,10 +38,6 @@ func (s *Server) report(d *definition, rsc *resource) {
 		s.store(d, rsc, nil)
 		return
 	}
-	if rsc.fresh && state.MayPromote {
-		s.store(d, rsc, &values{inUse: new(false), mayPromote: new(false), score: new(0)})
-	}
-	rsc.fresh = false
 	v := &values{
 		inUse:       new(state.Role == drbd.Primary),
 		mayPromote:  new(state.MayPromote),
@@ -59,10 +60,12 @@ func firstOf(connections map[string]string) map[string]string {
 }
 
 // store replaces what the controller knows of a replica, nil being nothing. If may promote changed, among true,
-// false and unknown, every subscriber is told first.
+// false and unknown, every subscriber is told first; of a replica that has got a disk or lost it, also if it did not.
 func (s *Server) store(d *definition, rsc *resource, v *values) {
-	if before, now := rsc.values.promotable(), v.promotable(); before != now {
+	before, now := rsc.values.promotable(), v.promotable()
+	if before != now || rsc.anew && v != nil {
 		s.broadcast(eventText(d.name, rsc.node.name, v.mayPromoteOrNil()))
+		rsc.anew = false
 	}
 	rsc.values = v
 	if v != nil && v.inUse != nil && *v.inUse {

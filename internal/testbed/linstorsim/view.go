@@ -1,6 +1,7 @@
 package linstorsim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -85,8 +86,8 @@ func (s *Server) askSatellites(ctx context.Context, filter viewFilter) error {
 	for n, h := range hung {
 		asked.Go(func() error { return s.awaitPools(ctx, n, h.free, h.attempt) })
 	}
-	asked.Go(func() error { return s.settled(ctx, silent) })
-	return asked.Wait()
+	err := s.settled(ctx, silent)
+	return cmp.Or(err, asked.Wait())
 }
 
 // await waits for those satellites of the given ones that are silent and not yet given up. It fails with [errGivenUp] when the controller
