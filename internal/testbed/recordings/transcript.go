@@ -24,10 +24,18 @@ type Transcript struct {
 	Resource string
 	// Nodes are all nodes of the cluster.
 	Nodes []string
+	// Events are what was done to the cluster, or happened by itself there.
+	Events []Event
 	// Lines is what was said, ordered by time.
 	Lines []Line
 	// Must is what a right controller concludes.
 	Must []Demand
+}
+
+// Event is something that was done to the cluster at a time.
+type Event struct {
+	T    Seconds `json:"t"`
+	What string  `json:"what"`
 }
 
 // Seconds is a time of a transcript, counted from the fault, or a length of time.
@@ -72,6 +80,8 @@ type Line struct {
 	Put    string  `json:"put"`
 	Delete string  `json:"delete"`
 	Began  Seconds `json:"began"`
+	// Sent is what the call said.
+	Sent json.RawMessage `json:"sent"`
 }
 
 // isCall tells whether the scenario made a call, as against the recorder.
