@@ -55,6 +55,10 @@ const readyTimeout = 500 * time.Millisecond
 
 func main() {
 	ctx := ctrl.SetupSignalHandler()
+	if err := options.PingAPI(); err != nil { // before anything connects
+		fmt.Fprintln(os.Stderr, "piraeus-ha-controller:", err)
+		os.Exit(1)
+	}
 	if len(os.Args) > 1 && os.Args[1] == "check" {
 		os.Exit(int(check.Run(ctx, os.Args[2:], os.Stdout, os.Stderr)))
 	}

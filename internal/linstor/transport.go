@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/dial"
 )
 
 const (
@@ -28,13 +30,12 @@ const (
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 func defaultDial() dialFunc {
-	dialer := &net.Dialer{
+	return dial.New(&net.Dialer{
 		Timeout: dialTimeout,
 		KeepAliveConfig: net.KeepAliveConfig{
 			Enable: true, Idle: keepAliveIdle, Interval: keepAliveInterval, Count: keepAliveCount,
 		},
-	}
-	return dialer.DialContext
+	}).DialContext
 }
 
 // rotatingTransport is the one transport that REST requests and the event stream share. The authorities that it trusts are

@@ -47,6 +47,7 @@ type Bed struct {
 	linstorAddr        string // host and port of the simulated LINSTOR
 	csiSocket          string // of the CSI driver's controller service
 	attacherKubeconfig string
+	names              *nameServer // nil without
 
 	mu          sync.Mutex
 	networks    map[string]nodeNetwork   // by node
@@ -84,6 +85,9 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 	steps := []step{
 		{"etcd and kube-apiserver", b.startControlPlane},
 		{"simulated LINSTOR and DRBD", b.startStorage},
+	}
+	if options.NameServer {
+		steps = append(steps, step{"name server", b.startNameServer})
 	}
 	if !options.Bare {
 		steps = append(steps,

@@ -154,6 +154,16 @@ func (b *Bed) setAPI(nodes []string, cut bool) {
 	})
 }
 
+// StrandAPI leaves the connections of now between processes on nodes and the API without a far end, as when the API server that they lead
+// to has lost its power: nobody is told, and new ones lead to another server. Kubelets go on.
+func (b *Bed) StrandAPI(nodes ...string) {
+	b.each(nodes, func(node string) {
+		if n, err := b.networkOf(node); err == nil {
+			n.api.strand()
+		}
+	})
+}
+
 // IsolateDRBD takes nodes off the DRBD network. The rest of them goes on.
 func (b *Bed) IsolateDRBD(nodes ...string) { b.each(nodes, b.DRBD.Isolate) }
 

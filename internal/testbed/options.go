@@ -53,6 +53,9 @@ type Options struct {
 	// cut, and passing on each message takes processor time that no cluster spends. PartitionAPI and CutLINSTOR do not reach these
 	// processes then.
 	Direct bool
+	// NameServer lets the controller's processes find LINSTOR by its name in a cluster, with a resolv.conf as pods have it, by a name
+	// server of the bed's own. Only root on Linux can do so, see CanServeNames.
+	NameServer bool
 	// BearerToken plants a bearer token, see Secrets, beside the passwords that are planted always. The controller reads its file
 	// for each request to LINSTOR, which benchmarks do without.
 	BearerToken bool

@@ -17,8 +17,9 @@ type relay struct {
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
 
-	mu  sync.Mutex
-	cut chan struct{} // nil while the cable is whole; closed when it is mended
+	mu       sync.Mutex
+	cut      chan struct{} // nil while the cable is whole; closed when it is mended
+	stranded chan struct{} // closed when the connections of now are stranded
 }
 
 // newRelay opens a port that leads to target.
@@ -27,7 +28,7 @@ func newRelay(target string) (*relay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("relay to %s: %w", target, err)
 	}
-	r := &relay{listener: listener, target: target}
+	r := &relay{listener: listener, target: target, stranded: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	r.wg.Go(r.accept)
 	return r, nil
@@ -47,6 +48,22 @@ func (r *relay) setCut(cut bool) {
 		close(r.cut)
 		r.cut = nil
 	}
+}
+
+// strand leaves the connections of now without a far end, as when that has lost its power: what is sent is swallowed, nothing comes, and
+// nobody is told. New connections are not concerned.
+func (r *relay) strand() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.stranded)
+	r.stranded = make(chan struct{})
+}
+
+// fate returns what is closed when the connections of now are stranded.
+func (r *relay) fate() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stranded
 }
 
 // close ends all connections.
@@ -70,6 +87,7 @@ func (r *relay) accept() {
 // serve carries one connection to its end.
 func (r *relay) serve(near net.Conn) {
 	defer func() { _ = near.Close() }()
+	stranded := r.fate()
 	if !r.whole() {
 		return
 	}
@@ -82,16 +100,38 @@ func (r *relay) serve(near net.Conn) {
 	defer end()
 	context.AfterFunc(ctx, func() { _, _ = near.Close(), far.Close() })
 	var wg sync.WaitGroup
-	wg.Go(func() { defer end(); r.carry(near, far) })
-	wg.Go(func() { defer end(); r.carry(far, near) })
+	wg.Go(func() {
+		defer end()
+		r.carry(near, far, stranded)
+		if closed(stranded) { // the near end does not hear of the far one's
+			<-ctx.Done()
+		}
+	})
+	wg.Go(func() { defer end(); r.carry(far, near, stranded) })
 	wg.Wait()
 }
 
+// closed tells whether a channel is closed that nothing is sent on.
+func closed(channel <-chan struct{}) bool {
+	select {
+	case <-channel:
+		return true
+	default:
+		return false
+	}
+}
+
 // carry copies one direction.
-func (r *relay) carry(to, from net.Conn) {
+func (r *relay) carry(to, from net.Conn, stranded <-chan struct{}) {
 	buffer := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buffer)
+		if closed(stranded) {
+			if err != nil {
+				return
+			}
+			continue
+		}
 		if !r.whole() { // the end of a connection does not pass a cut cable either
 			return
 		}

@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"net"
 	"testing"
@@ -65,5 +66,47 @@ func TestRelay(t *testing.T) {
 	r.setCut(false)
 	if answer, err := ask("", 10*time.Second); answer != "lost?\n" {
 		t.Fatalf("the mended cable did not deliver what was sent: %q, %v", answer, err)
+	}
+}
+
+func TestConnectionsThatAreStrandedStaySilentAndNewOnesDoNot(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	target := echo(t)
+	defer func() { _ = target.Close() }()
+	r, err := newRelay(target.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	dial := func() (conn net.Conn, ask func(line string, patience time.Duration) (string, error)) {
+		conn, err := net.Dial("tcp", r.addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers := bufio.NewReader(conn)
+		return conn, func(line string, patience time.Duration) (string, error) {
+			if _, err := fmt.Fprint(conn, line); err != nil {
+				t.Errorf("write: %v", err)
+			}
+			_ = conn.SetReadDeadline(time.Now().Add(patience))
+			return answers.ReadString('\n')
+		}
+	}
+	old, askOld := dial()
+	defer func() { _ = old.Close() }()
+	if answer, err := askOld("hello\n", 10*time.Second); answer != "hello\n" {
+		t.Fatalf("a connection passed %q, %v", answer, err)
+	}
+	r.strand()
+	for range 3 {
+		answer, err := askOld("lost\n", 100*time.Millisecond)
+		if netErr, ok := errors.AsType[net.Error](err); answer != "" || !ok || !netErr.Timeout() {
+			t.Fatalf("a stranded connection passed %q, %v; want silence", answer, err)
+		}
+	}
+	young, askYoung := dial()
+	defer func() { _ = young.Close() }()
+	if answer, err := askYoung("hello\n", 10*time.Second); answer != "hello\n" {
+		t.Fatalf("a new connection passed %q, %v", answer, err)
 	}
 }

@@ -88,7 +88,7 @@ func (r *runner) launch(ctx context.Context, pod *corev1.Pod) (*launched, error)
 	if r.bed.options.BearerToken {
 		tokenFile = filepath.Join(r.bed.dir, string(pod.UID)+".token")
 	}
-	planted, err := SecretEnv(linstor, tokenFile)
+	planted, err := SecretEnv(r.bed.namedLINSTOR(linstor), tokenFile)
 	if err != nil {
 		return nil, err
 	}
@@ -111,6 +111,11 @@ func (r *runner) launch(ctx context.Context, pod *corev1.Pod) (*launched, error)
 	}
 	for _, e := range env {
 		cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
+	}
+	if r.bed.names != nil {
+		if cmd, err = r.bed.names.resolvedBy(cmd); err != nil {
+			return nil, err
+		}
 	}
 	p, err := r.bed.spawn.start(cmd, pod.Name, r.bed.LogDir)
 	if err != nil {
