@@ -95,7 +95,7 @@ func (w *world) startProcess(name string, cfg Config) *process {
 	return w.startProcessOn(name, cfg, w.newView(cfg))
 }
 
-// newView returns what a process sees of the API, from now on.
+// newView returns what a process sees of the API, from now on, and the nodes that there are.
 func (w *world) newView(cfg Config) *apimodel.View {
 	view := w.API.View(w.lag, func(o client.Object) bool {
 		_, isPod := o.(*corev1.Pod)
@@ -103,6 +103,11 @@ func (w *world) newView(cfg Config) *apimodel.View {
 	})
 	view.Transform(Trim(cfg.Selector))
 	w.must(AddIndexes(w.ctx, view, cfg.Driver))
+	var nodes corev1.NodeList
+	w.must(w.API.Client("audit").List(w.ctx, &nodes))
+	for i := range nodes.Items {
+		view.Know(&nodes.Items[i])
+	}
 	return view
 }
 

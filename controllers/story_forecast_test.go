@@ -1,13 +1,16 @@
 package controllers
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -161,4 +164,73 @@ func unprotected(t *testing.T, p *process, reason failover.Reason) float64 {
 	}
 	t.Fatalf("there is no metric piraeus_ha_controller_unprotected_pods of reason %s", reason)
 	return 0
+}
+
+// Where no other node could run the pod, that is foreseen by what the cache has of it: it is trimmed.
+func TestNoNodeIsForeseenWhereNoneCouldRunThePod(t *testing.T) {
+	t.Parallel()
+	tainted := func(w *world, name string, effect corev1.TaintEffect) {
+		node := w.node(name)
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "dedicated", Effect: effect})
+		w.must(w.Client().Update(w.ctx, node))
+	}
+	closed := func(w *world) { tainted(w, nodeB, corev1.TaintEffectNoSchedule); w.must(w.cordon(nodeT)) }
+	affinity := func(zone string) func(*world) {
+		return func(w *world) {
+			node := w.node(nodeB)
+			node.Labels = map[string]string{"zone": zone}
+			w.must(w.Client().Update(w.ctx, node))
+			pv := read[corev1.PersistentVolume](w, "", "db")
+			pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}},
+			}}}}
+			w.must(w.Client().Update(w.ctx, pv))
+		}
+	}
+	for name, c := range map[string]struct {
+		before   func(*world)
+		tolerant bool
+		message  string // empty where the pod is protected
+	}{
+		"every node is open":                           {before: func(*world) {}},
+		"the other disk's node is cordoned":            {before: func(w *world) { w.must(w.cordon(nodeB)) }},
+		"the other nodes are closed":                   {before: closed, message: "1 because it is cordoned, 1 because the pod does not tolerate its taint dedicated"},
+		"the pod tolerates every taint":                {before: closed, tolerant: true},
+		"other nodes are only avoided":                 {before: func(w *world) { tainted(w, nodeB, corev1.TaintEffectPreferNoSchedule); w.must(w.cordon(nodeT)) }},
+		"the volume's node affinity leaves a node":     {before: affinity("a")},
+		"the volume's node affinity leaves no node":    {before: affinity("b"), message: "2 because the node affinity of volume db rules it out"},
+		"the node that is left has no satellite":       {before: func(w *world) { closed(w); w.without("node-x") }, message: "LINSTOR has no replica of volume db there"},
+		"the node that is left gets a replica at once": {before: func(w *world) { closed(w); w.must(w.AddNode(w.ctx, "node-x")) }},
+		"the node that is left takes no replica": {before: func(w *world) {
+			closed(w)
+			w.must(w.AddNode(w.ctx, "node-x"))
+			w.must(w.Linstor.SetNodeProperty("node-x", linstorsim.PropAutoplaceTarget, "False"))
+		}, message: "LINSTOR has no replica of volume db there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := defaults()
+			inWorld(t, virtual.Options{}, func(w *world) {
+				p := w.startProcess("one", cfg)
+				p.leads(cfg)
+				w.volume("db")
+				w.workload("db", selected, func(x *virtual.Workload) { x.Tolerant = c.tolerant })
+				w.pass(2 * time.Minute)
+				w.wantRunning("db-0", nodeA)
+				c.before(w)
+				w.pass(2 * time.Minute)
+				f := forecastOf(w, p, "db-0")
+				if c.message == "" && f.Outlook != failover.Protected {
+					t.Errorf("the forecast is %s (%s: %s), want it protected", f.Outlook, f.Reason, f.Message)
+				}
+				if c.message != "" && (f.Outlook != failover.Unprotected || f.Reason != failover.NoReadyNode || !strings.Contains(f.Message, c.message)) {
+					t.Errorf("the forecast is %s (%s: %s), want NoReadyNode with %q", f.Outlook, f.Reason, f.Message, c.message)
+				}
+			})
+		})
+	}
+}
+
+// without adds a node to Kubernetes alone.
+func (w *world) without(name string) {
+	w.must(w.Client().Create(w.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 }

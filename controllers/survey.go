@@ -69,6 +69,10 @@ func (s *Survey) each(ctx context.Context, namespace string, visit func(*corev1.
 	if err := s.cache.List(ctx, &pods, client.InNamespace(namespace), shared); err != nil {
 		return fmt.Errorf("listing pods: %w", err)
 	}
+	nodes, err := s.nodes(ctx)
+	if err != nil {
+		return err
+	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		if ended(pod) {
@@ -87,7 +91,7 @@ func (s *Survey) each(ctx context.Context, namespace string, visit func(*corev1.
 		}
 		var uses []Use
 		for _, claim := range claimsOf(pod) {
-			use, ok, err := s.use(ctx, pod, claim)
+			use, ok, err := s.use(ctx, nodes, pod, claim)
 			if err != nil {
 				return err
 			}
@@ -103,7 +107,7 @@ func (s *Survey) each(ctx context.Context, namespace string, visit func(*corev1.
 }
 
 // use returns one claim of a pod, unless its volume is of another driver.
-func (s *Survey) use(ctx context.Context, pod *corev1.Pod, claim string) (Use, bool, error) {
+func (s *Survey) use(ctx context.Context, nodes []corev1.Node, pod *corev1.Pod, claim string) (Use, bool, error) {
 	use := Use{Namespace: pod.Namespace, Pod: pod.Name, Claim: strings.TrimPrefix(claim, pod.Namespace+"/")}
 	bound, err := s.volumesOfClaim(ctx, claim)
 	if err != nil {
@@ -117,13 +121,14 @@ func (s *Survey) use(ctx context.Context, pod *corev1.Pod, claim string) (Use, b
 		return Use{}, false, nil
 	}
 	use.Volume = pv.Name
-	if use.Input, err = s.inputOn(ctx, pv, pod.Spec.NodeName); err != nil {
+	if use.Input, err = s.inputOn(ctx, nodes, pv, pod.Spec.NodeName); err != nil {
 		return Use{}, false, fmt.Errorf("gathering what is known of volume %s: %w", pv.Name, err)
 	}
 	return use, true, nil
 }
 
-func (s *Survey) inputOn(ctx context.Context, pv *corev1.PersistentVolume, node string) (failover.Input, error) {
+// inputOn returns what is known of a volume on a node, and where else the nodes could run its pods.
+func (s *Survey) inputOn(ctx context.Context, nodes []corev1.Node, pv *corev1.PersistentVolume, node string) (failover.Input, error) {
 	pods, err := s.podsOf(ctx, pv)
 	if err != nil {
 		return failover.Input{}, err
@@ -132,12 +137,23 @@ func (s *Survey) inputOn(ctx context.Context, pv *corev1.PersistentVolume, node 
 	if err != nil {
 		return failover.Input{}, err
 	}
-	in, err := s.input(ctx, pv, node, onNode(pods, node), s.attachmentFacts(pv.Name, attachments, pods, node))
+	present := onNode(pods, node)
+	in, err := s.input(ctx, pv, node, present, s.attachmentFacts(pv.Name, attachments, pods, node))
+	if err != nil {
+		return failover.Input{}, err
+	}
+	for i := range in.Pods {
+		volumes, err := s.placedVolumes(ctx, pv, in.Resource, &present[i], in.Pods[i].Others)
+		if err != nil {
+			return failover.Input{}, err
+		}
+		in.Pods[i].Places = s.places(ctx, nodes, volumes, &present[i])
+	}
 	if s.linstor.Status().Connected {
 		// What has not changed is not confirmed every few seconds; it would be before anything is done.
 		in.LinstorConfirmed = in.Now
 	}
-	return in, err
+	return in, nil
 }
 
 // ended tells whether a pod has run to its end.

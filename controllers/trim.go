@@ -20,7 +20,7 @@ import (
 // The function changes the object itself and returns it. A trimmed object may be patched by what has changed, and must never
 // be updated as a whole.
 func Trim(selector labels.Selector) toolscache.TransformFunc {
-	t := &trimmer{same: make(map[string]string), labels: make(map[string]map[string]string)}
+	t := &trimmer{same: make(map[string]string), labels: make(map[string]map[string]string), places: make(map[string]*placement)}
 	if selector != nil {
 		t.keys = make(map[string]bool)
 		requirements, _ := selector.Requirements()
@@ -39,6 +39,7 @@ type trimmer struct {
 	mu     sync.Mutex
 	same   map[string]string
 	labels map[string]map[string]string
+	places map[string]*placement
 }
 
 // manySame bounds how many strings and sets of labels are kept for sharing. In a larger cluster they are shared less well.
@@ -141,7 +142,11 @@ func (t *trimmer) labelsOnce(set map[string]string) map[string]string {
 }
 
 func (t *trimmer) pod(pod *corev1.Pod) {
-	spec := corev1.PodSpec{NodeName: t.once(pod.Spec.NodeName), Volumes: decisiveVolumes(pod.Spec.Volumes)}
+	where := t.placementOnce(placementOf(pod))
+	spec := corev1.PodSpec{
+		NodeName: t.once(pod.Spec.NodeName), Volumes: decisiveVolumes(pod.Spec.Volumes),
+		NodeSelector: where.NodeSelector, Affinity: where.Affinity, Tolerations: where.Tolerations,
+	}
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == daemonSet {
 		// Its name and the images tell which are node agents.
 		for _, c := range pod.Spec.Containers {
@@ -206,7 +211,7 @@ func decisiveVolumes(all []corev1.Volume) []corev1.Volume {
 }
 
 func (t *trimmer) volume(pv *corev1.PersistentVolume) {
-	spec := corev1.PersistentVolumeSpec{}
+	spec := corev1.PersistentVolumeSpec{NodeAffinity: t.placementOnce(placement{Volume: pv.Spec.NodeAffinity}).Volume}
 	for _, mode := range pv.Spec.AccessModes {
 		spec.AccessModes = append(spec.AccessModes, corev1.PersistentVolumeAccessMode(t.once(string(mode))))
 	}

@@ -192,6 +192,37 @@ func complaints() map[string]complaint {
 				b.pass(time.Minute)
 			}, status: StatusProtected, says: []string{"other-0", "Starting", "VolumeStarting", "1 starting"},
 		},
+		"no other node takes pods": {
+			provoke: func(b *bench) { b.cordon(nodeB); b.taint(nodeT, "dedicated") }, status: StatusUnprotected,
+			says: []string{
+				"NoReadyNode", "ERROR NoReadyNode", "default/db-0", "1 because it is cordoned, 1 because the pod does not tolerate its taint dedicated",
+				"Remedy: uncordon nodes", "0 protected, 1 not",
+			},
+		},
+		"one other node takes pods": {
+			provoke: func(b *bench) { b.cordon(nodeB) }, status: StatusProtected, says: []string{"Protected 5s"}, silent: []string{"NoReadyNode"},
+		},
+		"the volume's node affinity leaves no other node": {
+			provoke: func(b *bench) {
+				var pv corev1.PersistentVolume
+				b.must(b.Client().Get(b.ctx, client.ObjectKey{Name: "db"}, &pv))
+				pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+					MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}},
+				}}}}
+				b.must(b.Client().Update(b.ctx, &pv))
+			}, status: StatusUnprotected,
+			says: []string{"ERROR NoReadyNode", "2 because the node affinity of volume db rules it out"},
+		},
+		"LINSTOR places nothing on the only node that takes pods": {
+			provoke: func(b *bench) {
+				b.must(b.AddNode(b.ctx, "node-d"))
+				b.must(b.Linstor.SetNodeProperty("node-d", linstorsim.PropAutoplaceTarget, "False"))
+				b.cordon(nodeB)
+				b.cordon(nodeT)
+				b.pass(time.Minute)
+			}, status: StatusUnprotected,
+			says: []string{"ERROR NoReadyNode", "2 because it is cordoned, 1 because LINSTOR has no replica of volume db there and places none"},
+		},
 		"a claim is not bound": {
 			provoke: func(b *bench) {
 				b.workload(virtual.Workload{Name: "other-0", Claims: []string{"data-none"}})

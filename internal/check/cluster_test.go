@@ -130,6 +130,28 @@ func (b *bench) workload(w virtual.Workload) {
 	b.AddWorkload(w)
 }
 
+// cordon keeps new pods away from a node, as kubectl cordon does.
+func (b *bench) cordon(name string) {
+	b.Helper()
+	b.changeNode(name, func(node *corev1.Node) { node.Spec.Unschedulable = true })
+}
+
+// taint keeps pods away from a node that do not tolerate a key.
+func (b *bench) taint(name, key string) {
+	b.Helper()
+	b.changeNode(name, func(node *corev1.Node) {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
+	})
+}
+
+func (b *bench) changeNode(name string, change func(*corev1.Node)) {
+	b.Helper()
+	var node corev1.Node
+	b.must(b.Client().Get(b.ctx, client.ObjectKey{Name: name}, &node))
+	change(&node)
+	b.must(b.Client().Update(b.ctx, &node))
+}
+
 // remember has the attachments of a resource's volume say what nodes may run of it, as the leader writes it there.
 func (b *bench) remember(resource string, sets linstor.Sets) {
 	b.Helper()

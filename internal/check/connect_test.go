@@ -31,8 +31,10 @@ func TestATrimmedPodTellsTheSame(t *testing.T) {
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "db", UID: "owner", Controller: new(true)}},
 		},
 		Spec: corev1.PodSpec{
-			NodeName: nodeA, ServiceAccountName: "db", Tolerations: []corev1.Toleration{{Key: "any"}},
-			Containers: []corev1.Container{{Name: "db", Image: "db:1", Command: []string{"db"}, Env: []corev1.EnvVar{{Name: "A", Value: "b"}}}},
+			NodeName: nodeA, ServiceAccountName: "db", Tolerations: []corev1.Toleration{{Key: "any", Operator: corev1.TolerationOpExists}},
+			NodeSelector: map[string]string{"disk": "fast"},
+			Affinity:     zoned("a", "b"),
+			Containers:   []corev1.Container{{Name: "db", Image: "db:1", Command: []string{"db"}, Env: []corev1.EnvVar{{Name: "A", Value: "b"}}}},
 			Volumes: []corev1.Volume{
 				{Name: "data", VolumeSource: corev1.VolumeSource{
 					PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data-db", ReadOnly: true},
@@ -62,11 +64,29 @@ func TestATrimmedPodTellsTheSame(t *testing.T) {
 			if _, kept := trimmed.Labels["app"]; kept != (selector == nil) {
 				t.Errorf("labels left: %v", trimmed.Labels)
 			}
-			if diff := cmp.Diff(surveyed(t, pod), surveyed(t, trimmed)); diff != "" {
+			whole := surveyed(t, pod)
+			want := map[string]int{"the pod's node selector or affinity rules it out": 2, "the pod does not tolerate its taint other": 1}
+			if diff := cmp.Diff(want, whole[0].Input.Pods[0].Places.Obstacles); diff != "" {
+				t.Errorf("what keeps the pod from other nodes (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(whole, surveyed(t, trimmed)); diff != "" {
 				t.Errorf("what is known of the pod (-whole +trimmed):\n%s", diff)
 			}
 		})
 	}
+}
+
+// zoned is the affinity of what may run in some zones only, and would rather run elsewhere.
+func zoned(zones ...string) *corev1.Affinity {
+	in := func(key string, values ...string) corev1.NodeSelectorTerm {
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values},
+		}}
+	}
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution:  &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{in("zone", zones...)}},
+		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1, Preference: in("room", "1")}},
+	}}
 }
 
 // movable selects the pods that may be moved.
@@ -96,6 +116,17 @@ func surveyed(t *testing.T, pod *corev1.Pod) []controllers.Use {
 	pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "data-db"}
 	pv.Status.Phase = corev1.VolumeBound
 	builder := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pv, pod.DeepCopy())
+	for name, node := range map[string]*corev1.Node{
+		"slow":      {},
+		"elsewhere": {ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"disk": "fast", "zone": "c"}}},
+		"tainted": {
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"disk": "fast", "zone": "a"}},
+			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "any", Effect: "NoSchedule"}, {Key: "other", Effect: "NoSchedule"}}},
+		},
+	} {
+		node.Name = name
+		builder.WithObjects(node)
+	}
 	if err := controllers.AddIndexes(t.Context(), indexer{builder}, virtual.Driver); err != nil {
 		t.Fatal(err)
 	}

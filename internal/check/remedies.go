@@ -29,6 +29,8 @@ var remedies = map[failover.Reason]string{
 	failover.OtherVolumeUnavailable: "see to the other volume first: it needs a replica elsewhere, quorum, and its nodes ONLINE; " +
 		"linstor resource list shows them",
 	failover.SharedVolume: "select the other pods too, or give them a volume of their own",
+	failover.NoReadyNode: "uncordon nodes or bring them back, or let the pod and its volumes go to more of them: by its node selector, " +
+		"affinity and tolerations, by the node affinity of the volumes, and by LINSTOR's property AutoplaceTarget",
 	failover.LinstorStale: "look at the LINSTOR controller, and whether LS_CONTROLLERS leads to it",
 	failover.GuardTripped: "look at linstor node list; it opens by itself when enough nodes are back, or two minutes after the last one was lost; " +
 		"--max-lost-nodes is the limit",

@@ -127,7 +127,7 @@ func everywhereAsListed(in *Input) {
 func runningPod(name string) Pod {
 	return Pod{
 		Namespace: "default", Name: name, Created: ago(time.Hour), Bound: ago(time.Hour), RunningSince: ago(time.Hour),
-		HasRun: true, Selected: true, Owned: true,
+		HasRun: true, Selected: true, Owned: true, Places: Places{Known: true, Fit: true},
 	}
 }
 

@@ -43,13 +43,14 @@ type Forecast struct {
 func Hindrances() []Reason {
 	return []Reason{
 		PrimaryConnected, NoSurvivor, StateUnknown, LinstorBlind, NotDRBD, NFSExport, NoQuorum, QuorumUnconfirmed, NotSelected, HelperNotSelected,
-		Exempt, NoOwner, NodeBound, UnsafeVolume, OtherVolumeUnavailable, SharedVolume, OutOfService, LinstorStale, GuardTripped, Paused, DryRun,
+		Exempt, NoOwner, NodeBound, UnsafeVolume, OtherVolumeUnavailable, SharedVolume, NoReadyNode, OutOfService, LinstorStale, GuardTripped,
+		Paused, DryRun,
 	}
 }
 
 // Foresee answers what would become of the workload if A were lost this moment: it changes the input into what
 // LINSTOR and Kubernetes would say a while later, and applies the rules and gates of Decide to that. Unlike Decide it
-// takes every value as last read, however old it is: nothing is done on its answer.
+// takes every value as last read, however old it is: nothing is done on its answer. And it asks for a node that could run the pods.
 func Foresee(in Input) Forecast {
 	s := assess(in)
 	present := find(s)
@@ -84,6 +85,13 @@ func Foresee(in Input) Forecast {
 			result.Outlook, result.Reason, result.Message = Unprotected, reason, message
 			return result
 		}
+	}
+	if reason, message := nowhere(in.Pods); reason != "" {
+		result.Outlook, result.Reason, result.Message = Unprotected, reason, message
+		if reason == StateUnknown {
+			result.Outlook = Untold
+		}
+		return result
 	}
 	result.Outlook, result.Grace = Protected, loss.grace
 	if present.lost {

@@ -144,6 +144,20 @@ func forecasts() map[string]forecast {
 		"a node that is out of service":        bad(OutOfService, "by which Kubernetes itself moves", func(in *Input) { in.Node.OutOfService = true }),
 		"a dry run":                            bad(DryRun, "would remove pod default/web-0", halt(Halt{DryRun: true})),
 
+		"no node that could run the pod": bad(NoReadyNode, "2 because it is cordoned, 1 because it is not ready", thePod(func(p *Pod) {
+			p.Places = Places{Known: true, Obstacles: map[string]int{"it is not ready": 1, "it is cordoned": 2}}
+		})),
+		"no other node at all": bad(NoReadyNode, "there is none", thePod(func(p *Pod) { p.Places = Places{Known: true} })),
+		"no node for another pod of the volume": bad(NoReadyNode, "web-1", second(func(p *Pod) {
+			p.Places = Places{Known: true, Obstacles: map[string]int{"it is cordoned": 3}}
+		})),
+		"nodes that are not known": {
+			from: wired, edit: thePod(func(p *Pod) { p.Places = Places{} }), want: Untold, reason: StateUnknown, message: "not been read",
+		},
+		"a node that is lost now while no other could run the pod": {
+			from: crashed, edit: thePod(func(p *Pod) { p.Places = Places{Known: true} }), want: Unprotected, reason: NoReadyNode,
+		},
+
 		"a pod that has not run on a node without a replica": {
 			from: gone, edit: thePod(func(p *Pod) { p.HasRun = false }), want: Starting, reason: VolumeStarting,
 		},
@@ -228,6 +242,9 @@ func TestAnythingIsForeseen(t *testing.T) {
 		for _, pod := range in.Pods {
 			if !pod.Selected || pod.Exempt || !pod.Owned || pod.NodeBound {
 				t.Fatalf("%s although a pod may not be removed: %+v", f.Outlook, pod)
+			}
+			if !pod.Places.Known || !pod.Places.Fit {
+				t.Fatalf("%s although no other node is known to run a pod: %+v", f.Outlook, pod)
 			}
 		}
 	})

@@ -216,6 +216,9 @@ type Pod struct {
 	UnsafeVolume string
 	// Others are the pod's other LINSTOR volumes.
 	Others []OtherVolume
+	// Places are the nodes other than A as they would receive the pod. A forecast asks for them; an act does not: where no node is
+	// ready the workload does not run, and one may become ready any moment.
+	Places Places
 }
 
 // terminating tells whether the pod has been deleted and is still there.

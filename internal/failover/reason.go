@@ -79,6 +79,8 @@ const (
 	OtherVolumeUnavailable Reason = "OtherVolumeUnavailable"
 	// SharedVolume : another pod on A uses the volume and may not be removed.
 	SharedVolume Reason = "SharedVolume"
+	// NoReadyNode : no other node could run the pod. It holds back only pods of LINSTOR's own; of all others it is foreseen.
+	NoReadyNode Reason = "NoReadyNode"
 	// OutOfService : Kubernetes itself moves the pods of A, which somebody has declared out of service.
 	OutOfService Reason = "OutOfService"
 	// LinstorStale : LINSTOR has not confirmed anything for too long.

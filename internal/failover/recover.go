@@ -19,8 +19,6 @@ const (
 	LinstorFirst Reason = "LinstorFirst"
 	// NeedsStorage : the pod uses a volume that cannot be attached elsewhere before LINSTOR runs.
 	NeedsStorage Reason = "NeedsStorage"
-	// NoReadyNode : no other node is ready for the pod.
-	NoReadyNode Reason = "NoReadyNode"
 )
 
 // Recovery is everything that the decision on one pod of LINSTOR itself rests on: the LINSTOR controller, or what

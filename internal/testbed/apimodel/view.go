@@ -21,7 +21,7 @@ import (
 )
 
 // View is a cache of the API as informers keep one: what it returns was true a while ago, all of it at the same time.
-// Objects must not be written before the View is made; it holds what was written since. It is safe for concurrent use.
+// It holds what was written since it was made, and what Know tells it of before. It is safe for concurrent use.
 type View struct {
 	selects   func(client.Object) bool
 	transform toolscache.TransformFunc
@@ -68,6 +68,16 @@ func (v *View) Transform(f toolscache.TransformFunc) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.transform = f
+}
+
+// Know takes in an object that was written before the View was made, as the first list of an informer does, unless the View has it already.
+func (v *View) Know(o client.Object) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	indexer := v.kind(kindOf(o))
+	if _, ok, _ := indexer.GetByKey(keyOf(o.GetNamespace(), o.GetName())); !ok && v.selects(o) {
+		_ = indexer.Add(v.transformed(o))
+	}
 }
 
 // OnUpdate calls f after each update, in order and with no lock held; the objects must not be changed. What is
