@@ -15,8 +15,8 @@ type end struct{ node, peer string }
 // reportedWithin is how late LINSTOR may show what DRBD has noticed, and an event arrive.
 const reportedWithin = 100 * time.Millisecond
 
-// noticed returns between which moments after the fault each end of the connections of A noticed it.
-func noticed(t *testing.T, name string) map[end]drbd.Span {
+// noticedWhen returns between which moments after the fault each end of the connections of A noticed it.
+func noticedWhen(t *testing.T, name string) map[end]drbd.Span {
 	t.Helper()
 	all := map[end]drbd.Span{}
 	var before time.Duration // when the answer before was last confirmed
@@ -72,7 +72,7 @@ func TestTheMeasuredProfileOfDRBDHasTheTimesOfTheRecordings(t *testing.T) {
 	t.Parallel()
 	t.Run("a power loss", func(t *testing.T) {
 		t.Parallel()
-		seen := noticed(t, "04-real-crash")
+		seen := noticedWhen(t, "04-real-crash")
 		for _, of := range []end{{"node-b", "node-a"}, {"node-c", "node-a"}} {
 			if span, ok := seen[of]; !ok || !overlap(span, drbd.MeasuredLoss) {
 				t.Errorf("%v noticed after %v, the profile has %v", of, span, drbd.MeasuredLoss)
@@ -82,7 +82,7 @@ func TestTheMeasuredProfileOfDRBDHasTheTimesOfTheRecordings(t *testing.T) {
 	for name, peers := range map[string][]string{"05-real-links-cut": {"node-b", "node-c"}, "07-real-one-link-cut": {"node-b"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			seen := noticed(t, name)
+			seen := noticedWhen(t, name)
 			if len(seen) != 2*len(peers) {
 				t.Fatalf("noticed was %v, want both ends of the links to %v", seen, peers)
 			}
@@ -99,7 +99,7 @@ func TestTheMeasuredProfileOfDRBDHasTheTimesOfTheRecordings(t *testing.T) {
 	}
 	t.Run("a cut of 3 s", func(t *testing.T) {
 		t.Parallel()
-		if seen := noticed(t, "06-real-short-cut"); len(seen) > 0 || drbd.MeasuredLoss.Min <= 3*time.Second {
+		if seen := noticedWhen(t, "06-real-short-cut"); len(seen) > 0 || drbd.MeasuredLoss.Min <= 3*time.Second {
 			t.Errorf("noticed was %v, the profile begins with %s", seen, drbd.MeasuredLoss.Min)
 		}
 	})
