@@ -192,7 +192,7 @@ func TestWhatThreeNetworksDoNotAgreeOn(t *testing.T) {
 		for notices, times := range map[string]drbd.Options{
 			"after ten seconds": {},
 			"at once":           {DetectionDelay: drbd.Immediately},
-			"as a real one":     drbd.Measured(rand.New(rand.NewPCG(1, 0))), //nolint:gosec // repeatable
+			"as a real one":     drbd.Measured(rand.New(rand.NewPCG(1, 0))),
 		} {
 			t.Run(name+", DRBD notices "+notices, func(t *testing.T) {
 				electedIn(t, virtual.Options{DRBD: times}, func(w *world, _ *process) {

@@ -37,7 +37,7 @@ func (p Place) Obstacle() string {
 	case p.NotReady:
 		return "it is not ready"
 	case p.Taint != "":
-		return fmt.Sprintf("the pod does not tolerate its taint %s", p.Taint)
+		return "the pod does not tolerate its taint " + p.Taint
 	default:
 		return ""
 	}

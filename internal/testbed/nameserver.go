@@ -59,7 +59,7 @@ func (b *Bed) startNameServer(ctx context.Context) error {
 		return fmt.Errorf("name server: %w", err)
 	}
 	s := &nameServer{conn: conn, config: filepath.Join(b.dir, "resolv.conf")}
-	if err := os.WriteFile(s.config, fmt.Appendf(nil, resolvConf, host), 0o644); err != nil { //nolint:gosec // as it is everywhere
+	if err := os.WriteFile(s.config, fmt.Appendf(nil, resolvConf, host), 0o644); err != nil {
 		return fmt.Errorf("name server: %w", err)
 	}
 	b.serve(func(ctx context.Context) error {
@@ -75,7 +75,7 @@ func listenDNS(ctx context.Context) (net.PacketConn, error) {
 	const tries = 100
 	var failure error
 	for range tries {
-		address := fmt.Sprintf("127.53.%d.%d:53", rand.IntN(256), 1+rand.IntN(254)) //nolint:gosec // any will do
+		address := fmt.Sprintf("127.53.%d.%d:53", rand.IntN(256), 1+rand.IntN(254))
 		conn, err := (&net.ListenConfig{}).ListenPacket(ctx, "udp4", address)
 		if err == nil {
 			return conn, nil

@@ -23,7 +23,7 @@ import (
 func (b *Bed) startStorage(context.Context) error {
 	times := drbd.Options{DetectionDelay: b.options.DRBDDetection}
 	if b.options.DRBDMeasured {
-		times = drbd.Measured(rand.New(rand.NewPCG(rand.Uint64(), 0))) //nolint:gosec // times of a simulation
+		times = drbd.Measured(rand.New(rand.NewPCG(rand.Uint64(), 0)))
 	}
 	b.DRBD = drbd.NewCluster(times)
 	b.cleanup(b.DRBD.Stop)

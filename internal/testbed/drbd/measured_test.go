@@ -20,7 +20,7 @@ func measured(t *testing.T, play func(t *testing.T, c *drbd.Cluster)) {
 	t.Helper()
 	for seed := range uint64(draws) {
 		synctest.Test(t, func(t *testing.T) {
-			c := cluster(t, standard(), drbd.Measured(rand.New(rand.NewPCG(seed, 0)))) //nolint:gosec // repeatable
+			c := cluster(t, standard(), drbd.Measured(rand.New(rand.NewPCG(seed, 0))))
 			must(t, c.Open(res, "a", false))
 			play(t, c)
 		})
@@ -178,7 +178,7 @@ func TestMeasuredSurvivorsFlap(t *testing.T) {
 func TestMeasuredTimesAreThoseOfTheirSeed(t *testing.T) {
 	play := func(seed uint64) (took map[string]time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
-			c := cluster(t, standard(), drbd.Measured(rand.New(rand.NewPCG(seed, 0)))) //nolint:gosec // repeatable
+			c := cluster(t, standard(), drbd.Measured(rand.New(rand.NewPCG(seed, 0))))
 			must(t, c.Open(res, "a", false))
 			c.Isolate("a")
 			took = noticing(t, c, 12*time.Second)

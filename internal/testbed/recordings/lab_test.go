@@ -156,7 +156,7 @@ func (l *lab) serve(w http.ResponseWriter, r *http.Request) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = errors.New("connection closed")
-			if reason != http.ErrAbortHandler {
+			if cut, _ := reason.(error); !errors.Is(cut, http.ErrAbortHandler) {
 				panic(reason)
 			}
 		}
