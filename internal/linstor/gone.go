@@ -54,6 +54,7 @@ func (s *Store) goneReplica(r *replicaEntry) Replica {
 	out.Reports, out.MayPromote, out.InUse, out.Score = Fact[bool]{}, Fact[bool]{}, Fact[bool]{}, Fact[int]{}
 	if n := s.nodes[r.node]; n != nil {
 		out.Online = n.Online
+		out = n.doubted(out)
 	}
 	return out
 }

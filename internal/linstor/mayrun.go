@@ -160,10 +160,11 @@ func (m *mayRun) set(members []member, now stamp) {
 // settled tells whether no evidence is awaited.
 func (m *mayRun) settled() bool { return m.begun && len(m.members) < 2 }
 
-// borneOut takes out of what a replica may run all that evidence has overtaken, and returns whether there was any.
+// borneOut takes out of what a replica may run all that evidence has overtaken, and returns whether there was any. What LINSTOR shows of
+// a node that it is blind for is none.
 func (e *entry) borneOut(r *replicaEntry, n *nodeEntry, now stamp) bool {
 	m := &r.runs
-	if m.settled() || len(m.members) == 0 || n == nil {
+	if m.settled() || len(m.members) == 0 || n == nil || n.blind != 0 {
 		return false
 	}
 	for i, one := range slices.Backward(m.members) {
@@ -181,8 +182,6 @@ func (e *entry) borneOut(r *replicaEntry, n *nodeEntry, now stamp) bool {
 // begins tells whether the first setting of a replica is known to have been applied by its node.
 func (e *entry) begins(r *replicaEntry, n *nodeEntry) bool {
 	switch first := r.runs.firstRead(); {
-	case n.blind != 0:
-		return false
 	case !r.reports.value || !isTrue(n.Online):
 		return false
 	case r.runs.created:
@@ -243,12 +242,13 @@ func (e *entry) isAlone(r *replicaEntry) bool {
 func connectable(a, b *replicaEntry) bool { return a.node != b.node && (!a.diskless || !b.diskless) }
 
 // rejoinedWith tells whether a node was seen to leave LINSTOR and to come back after LINSTOR wanted the setting, and has been
-// ONLINE and reporting the replica for long enough since: LINSTOR sends everything anew to a satellite that comes back.
+// ONLINE and reporting the replica for long enough since, of which only the time counts in which LINSTOR was not blind for it: LINSTOR
+// sends everything anew to a satellite that comes back.
 func (n *nodeEntry) rejoinedWith(r *replicaEntry, one member) bool {
 	if n.away < one.read || n.back <= n.away || !r.reports.value || r.read < n.back {
 		return false
 	}
-	return stampOf(n.LastOnline) >= max(n.back, r.reporting)+stamp(adjustedAfter)
+	return stampOf(n.LastOnline) >= max(n.back, r.reporting, n.sighted)+stamp(adjustedAfter)
 }
 
 // reportedPeer is a peer that a replica has reported a connection to, in whatever state.

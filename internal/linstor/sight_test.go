@@ -205,3 +205,33 @@ func TestWhatABlindLinstorShowsIsNoEvidence(t *testing.T) {
 		t.Error("it is not known what A runs although LINSTOR sees it again")
 	}
 }
+
+// LINSTOR forgets a replica once its node has taken it down. It has no connection to hear that by of a node that it is blind for.
+func TestAReplicaThatABlindLinstorForgetsIsKept(t *testing.T) {
+	t.Parallel()
+	w := knownWorld(t, "majority", "a", "b", "c")
+	w.Void(map[string]time.Time{"a": w.at(w.now)}, w.at(w.now))
+	w.remove("a")
+	w.remove("b")
+	w.live(1)
+	w.isGone("a", true, false)
+	w.isGone("b", false, true)
+}
+
+// A satellite comes back, and LINSTOR goes blind within the minute that it may take to apply a setting.
+func TestAMinuteUnderABlindLinstorShowsOfNoSettingThatItWasApplied(t *testing.T) {
+	t.Parallel()
+	w := knownWorld(t, "off", "a", "b")
+	w.set("majority")
+	w.define()
+	w.restart("a")
+	w.live(30)
+	w.Void(map[string]time.Time{"a": w.at(w.now)}, w.at(w.now))
+	w.live(300)
+	w.want("a", "off a+b, majority a+b")
+	w.Void(nil, w.at(w.now))
+	w.live(59)
+	w.want("a", "off a+b, majority a+b")
+	w.live(2)
+	w.want("a", "majority a+b")
+}

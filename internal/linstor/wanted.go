@@ -153,8 +153,8 @@ func (s *Store) found(e *entry, node string, at span) replicaEntry {
 	return replica
 }
 
-// isOnline tells whether the newest list of nodes shows a node ONLINE. The lock must be held.
+// isOnline tells whether the newest list of nodes shows a node ONLINE, and LINSTOR is not blind for it. The lock must be held.
 func (s *Store) isOnline(node string) bool {
 	n := s.nodes[node]
-	return n != nil && isTrue(n.Online)
+	return n != nil && n.blind == 0 && isTrue(n.Online)
 }

@@ -133,7 +133,7 @@ var simulated = []edit{
 		"a reconnect before the reading shows what is applied", mayRunFile, "if «n.away < one.read» ||", "(… && !mutantIs(§))",
 	},
 	{
-		"a node that is back shows at once what is applied", mayRunFile, "max(n.back, r.reporting)+«stamp(adjustedAfter)»", "mutantInstead(§, 0, …)",
+		"a node that is back shows at once what is applied", mayRunFile, "max(n.back, r.reporting, n.sighted)+«stamp(adjustedAfter)»", "mutantInstead(§, 0, …)",
 	},
 
 	// How it is read.
