@@ -89,7 +89,9 @@ func forecasts() map[string]forecast {
 		"an unsafe volume does not matter where that is allowed": good(PrimaryHealthy,
 			thePod(func(p *Pod) { p.UnsafeVolume = "cache" }), func(in *Input) { in.Settings.RemoveUnsafePods = true }),
 		"another volume that is protected as well moves along": good(PrimaryHealthy, other(func(*Input) {})),
-		"a node whose kubelet cannot be heard is protected":    good(PrimaryHealthy, func(in *Input) { in.Node.LeaseKnown = false }),
+		"a helper that is bound to its pod's node goes where that pod goes": good(PrimaryHealthy,
+			thePod(func(p *Pod) { p.HelperOf, p.Places = "vm", Places{Known: true} })),
+		"a node whose kubelet cannot be heard is protected": good(PrimaryHealthy, func(in *Input) { in.Node.LeaseKnown = false }),
 		"a satellite that LINSTOR has lost does not matter": {
 			from: wired, edit: edited(silent(nodeA), func(in *Input) { in.Resource.Replicas[0].Connections = nil }),
 			want: Protected, reason: NoSurvivor,

@@ -54,10 +54,12 @@ type Places struct {
 }
 
 // nowhere tells why a pod of A could run on no other node, and whether it may be only that the nodes are not known; an empty reason where
-// each pod has a node.
+// each pod has a node. A helper goes where the pod goes that it is a helper of: KubeVirt binds it to that pod's node, by an affinity that
+// the next helper does not have.
 func nowhere(pods []Pod) (reason Reason, message string) {
 	for _, pod := range pods {
 		switch name := pod.Namespace + "/" + pod.Name; {
+		case pod.HelperOf != "":
 		case !pod.Places.Known:
 			return StateUnknown, fmt.Sprintf("the nodes that could run pod %s have not been read", name)
 		case !pod.Places.Fit:
