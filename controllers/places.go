@@ -22,7 +22,7 @@ func (s *Survey) places(ctx context.Context, nodes []corev1.Node, volumes []plac
 		if node.Name == pod.Spec.NodeName {
 			continue
 		}
-		place := failover.Place{NotReady: notReady(node), Cordoned: node.Spec.Unschedulable, Taint: untolerated(ctx, node, pod)}
+		place := failover.Place{NotReady: notReady(node), Cordoned: cordoned(ctx, node, pod), Taint: untolerated(ctx, node, pod)}
 		fits, err := wanted.Match(node)
 		place.Unwanted = err != nil || !fits
 		place.Volume, place.Unattachable = s.refusing(volumes, node)
@@ -94,6 +94,13 @@ func notReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
 	})
+}
+
+// cordoned tells whether a node takes no new pods, this one included: the scheduler lets pods through that tolerate the taint of a cordon.
+func cordoned(ctx context.Context, node *corev1.Node, pod *corev1.Pod) bool {
+	taint := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+	return node.Spec.Unschedulable &&
+		!schedulingcorev1.TolerationsTolerateTaint(klog.FromContext(ctx), pod.Spec.Tolerations, &taint, false)
 }
 
 // untolerated returns the key of the first taint of a node that keeps a pod away which does not tolerate it, empty where there is none.

@@ -192,10 +192,16 @@ func TestNoNodeIsForeseenWhereNoneCouldRunThePod(t *testing.T) {
 		tolerant bool
 		message  string // empty where the pod is protected
 	}{
-		"every node is open":                           {before: func(*world) {}},
-		"the other disk's node is cordoned":            {before: func(w *world) { w.must(w.cordon(nodeB)) }},
-		"the other nodes are closed":                   {before: closed, message: "1 because it is cordoned, 1 because the pod does not tolerate its taint dedicated"},
-		"the pod tolerates every taint":                {before: closed, tolerant: true},
+		"every node is open":                {before: func(*world) {}},
+		"the other disk's node is cordoned": {before: func(w *world) { w.must(w.cordon(nodeB)) }},
+		"the other nodes are closed":        {before: closed, message: "1 because it is cordoned, 1 because the pod does not tolerate its taint dedicated"},
+		"the pod tolerates every taint":     {before: closed, tolerant: true},
+		"the pod tolerates that all others are cordoned": {
+			before: func(w *world) { w.must(w.cordon(nodeB)); w.must(w.cordon(nodeT)) }, tolerant: true,
+		},
+		"all others are cordoned": {
+			before: func(w *world) { w.must(w.cordon(nodeB)); w.must(w.cordon(nodeT)) }, message: "2 because it is cordoned",
+		},
 		"other nodes are only avoided":                 {before: func(w *world) { tainted(w, nodeB, corev1.TaintEffectPreferNoSchedule); w.must(w.cordon(nodeT)) }},
 		"the volume's node affinity leaves a node":     {before: affinity("a")},
 		"the volume's node affinity leaves no node":    {before: affinity("b"), message: "2 because the node affinity of volume db rules it out"},

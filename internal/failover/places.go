@@ -11,7 +11,7 @@ import (
 type Place struct {
 	// NotReady is set where Kubernetes says of the node that it is not, or may not be, ready.
 	NotReady bool
-	// Cordoned is set where the node takes no new pods.
+	// Cordoned is set where the node takes no new pods and the pod does not tolerate that.
 	Cordoned bool
 	// Taint is the key of the first taint of the node that the pod does not tolerate; empty where it tolerates all.
 	Taint string
