@@ -217,9 +217,13 @@ func (r *Recovery) input(
 	return in, nil
 }
 
-// online counts LINSTOR's nodes, and those that it has called ONLINE in an answer that is fresh.
+// online counts LINSTOR's nodes, and those that it has called ONLINE in an answer that is fresh. Nodes without a satellite, and those that
+// are evicted or being removed, are listed and never ONLINE: they are not counted.
 func (r *Recovery) online(now time.Time) (nodes, online int) {
 	for _, n := range r.linstor.Nodes() {
+		if !n.Satellite || n.Leaving {
+			continue
+		}
 		nodes++
 		if fact := n.Online; fact.Known && fact.Value && now.Sub(fact.Confirmed) <= failover.MaxAge {
 			online++
