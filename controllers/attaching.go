@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -79,10 +80,13 @@ func (a *Attaching) Start(ctx context.Context) error {
 	}
 }
 
+// look looks at both, whether or not the other can be told.
 func (a *Attaching) look(ctx context.Context) error {
-	if err := a.lookForTieBreakers(ctx); err != nil {
-		return err
-	}
+	return errors.Join(a.lookForTieBreakers(ctx), a.lookForWaiting(ctx))
+}
+
+// lookForWaiting tells of the attachments that wait.
+func (a *Attaching) lookForWaiting(ctx context.Context) error {
 	all, err := a.waiting(ctx)
 	if err != nil {
 		return err
@@ -101,10 +105,11 @@ func (a *Attaching) look(ctx context.Context) error {
 	}
 	if now := a.clock.Now(); now.Sub(a.asked) >= satellitesInterval {
 		a.asked = now
-		if a.late, err = a.linstor.Unanswering(ctx); err != nil {
+		a.late, err = a.linstor.Unanswering(ctx)
+		a.metrics.SatellitesNotAnswering(len(a.late)) // none while LINSTOR itself does not answer
+		if err != nil {
 			return err
 		}
-		a.metrics.SatellitesNotAnswering(len(a.late))
 	}
 	if len(a.late) > 0 {
 		a.tellLate(ctx, all)

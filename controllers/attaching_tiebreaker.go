@@ -71,7 +71,7 @@ func (a *Attaching) lookForTieBreaker(ctx context.Context, moved arrival) error 
 		"bring the node back, or add one on a node that is ONLINE: linstor resource create --drbd-diskless NODE %s", name, node, name)
 	for i := range pods {
 		if pods[i].DeletionTimestamp == nil {
-			a.tell(ctx, &pods[i], &pv, EventTieBreakerGone, node, note)
+			a.tell(ctx, &pods[i], &pv, EventTieBreakerGone, name, note)
 		}
 	}
 	return nil
