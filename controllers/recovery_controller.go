@@ -282,6 +282,7 @@ func (r *Recovery) remove(
 		return false, fmt.Errorf("deleting pod %s: %w", key(pod.Namespace, pod.Name), err)
 	}
 	r.metrics.Recovered()
+	delete(r.told, pod.UID) // why it was left alone before may have had the same reason
 	r.tell(ctx, pod, d, actionDelete, cause)
 	return true, nil
 }

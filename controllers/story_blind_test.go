@@ -194,6 +194,11 @@ func TestANewLeaderLeavesAYoungPodOfLinstorAlone(t *testing.T) {
 			t.Errorf("pods of LINSTOR were deleted at %v", got)
 		}
 		w.until(5*time.Minute, "LINSTOR's pod is deleted", func() bool { return len(w.restarts()) > 0 })
+		// That it waits was told for the same reason.
+		notes := next.events.notes(failover.LinstorBlind, "linstor-1")
+		if len(notes) != 2 || !strings.Contains(notes[0], "may have been restarted") || !strings.Contains(notes[1], "only a restart") {
+			t.Errorf("LINSTOR's pod is told %q, want that it waits and that it is deleted", notes)
+		}
 	})
 }
 
