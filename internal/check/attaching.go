@@ -54,7 +54,7 @@ var (
 // firstGoodDriver is the version of the driver from which on it lets go of what is in use on a node that lives.
 var firstGoodDriver = [2]int{1, 12}
 
-// attaching reads what attaching rests on. The volumes are read past the cache, which has not where their pods may run.
+// attaching reads what attaching rests on, past the cache: of pods that has neither images nor arguments.
 func attaching(ctx context.Context, api client.Reader, uses []controllers.Use, nodes []linstor.Node, registered map[string]bool) (Attaching, error) {
 	var found Attaching
 	var pods corev1.PodList
