@@ -319,6 +319,25 @@ func TestALinstorThatGoesBlindLaterIsFoundOut(t *testing.T) {
 	}
 }
 
+// A kubelet was silent for just long enough for LINSTOR to be asked. It has been known to be blind since, when a node crashes.
+func TestALinstorThatHasBeenBlindForLongIsRestartedOnceANodeCrashes(t *testing.T) {
+	linstorOnT(t, recovering(), func(w *world, p *process) {
+		w.Linstor.LoseConnector()
+		w.SilenceKubelet(nodeB)
+		w.until(time.Minute, "LINSTOR is asked", func() bool { return w.asksForPools() > 0 })
+		w.pass(8 * time.Second)
+		w.RestoreKubelet(nodeB)
+		w.pass(20 * time.Minute)
+		if got := w.restarts(); len(got) > 0 || blindNodes(p) != 3 {
+			t.Fatalf("LINSTOR is blind for %v nodes, and its pods were deleted at %v, want three and never", blindNodes(p), got)
+		}
+		w.Crash(nodeA)
+		deleted := w.until(45*time.Second, "LINSTOR's pod is deleted", func() bool { return len(w.restarts()) > 0 })
+		t.Logf("LINSTOR's pod is deleted %s after the crash", deleted)
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
+}
+
 // The API rejects the deletion: it is tried again, not ten minutes later.
 func TestABlindLinstorIsRestartedAlthoughTheAPIRejectsThatAtFirst(t *testing.T) {
 	linstorOnT(t, recovering(), func(w *world, _ *process) {

@@ -14,6 +14,9 @@ const (
 	BlindApart = 10 * time.Second
 	// sightGap is how far two answers in a row may lie apart, of which nobody knows what was in between.
 	sightGap = 5 * time.Second
+	// proofSpan is how far back of the newest answer of a row there is surely another one that ended BlindApart before it: they begin
+	// sightGap apart at most, and take MaxAge.
+	proofSpan = BlindApart + sightGap + MaxAge
 )
 
 // Sight is one answer of LINSTOR on which nodes it sees.
@@ -110,8 +113,10 @@ func (b *Blindness) Clone() Blindness { return Blindness{nodes: maps.Clone(b.nod
 
 // Proof returns until when it may be acted on that LINSTOR is blind for a node, as only a restart of it ends: each answer since
 // BlindApart ago said so, the newest one a moment ago, and the node's kubelet was silent all the time. It is false where that is not so.
+// LINSTOR may have been known to be blind for long before the kubelet fell silent.
 func (b *Blindness) Proof(n Node, now time.Time, silence time.Duration) (until time.Time, ok bool) {
 	node := b.nodes[n.satellite()]
-	ok = node.apart() && fresh(node.last, now) && n.LeaseKnown && n.LeaseSilence-now.Sub(node.first) >= n.Patience(silence)
+	from := latest(node.first, node.last.Add(-proofSpan))
+	ok = node.apart() && fresh(node.last, now) && n.LeaseKnown && n.LeaseSilence-now.Sub(from) >= n.Patience(silence)
 	return node.last.Add(MaxAge), ok
 }

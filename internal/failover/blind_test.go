@@ -183,6 +183,23 @@ func TestBlindnessIsProvenOnlyOfANodeWhoseKubeletWasSilentAllTheTime(t *testing.
 	}
 }
 
+// LINSTOR has been known to be blind for an hour. Of those answers two must have come ten seconds apart while the kubelet was silent.
+func TestBlindnessIsProvenOfANodeWhoseKubeletFallsSilentLater(t *testing.T) {
+	t.Parallel()
+	var b Blindness
+	for age := time.Hour; age >= 0; age -= time.Second {
+		b.Observe(answer(age, unseenOnline))
+	}
+	for silence, want := range map[time.Duration]bool{
+		20 * time.Second: false, 37*time.Second - 1: false, 37 * time.Second: true, 2 * time.Hour: true,
+	} {
+		node := Node{Name: "a.example.com", Satellite: nodeA, LeaseKnown: true, LeaseSilence: silence}
+		if _, ok := b.Proof(node, now, 20*time.Second); ok != want {
+			t.Errorf("a kubelet silent for %s: proven: %t, want %t", silence, ok, want)
+		}
+	}
+}
+
 func TestNothingFollowsFromTheWordsOfABlindLinstor(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
