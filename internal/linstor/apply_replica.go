@@ -28,7 +28,7 @@ func (s *Store) take(r *replicaEntry, w wireResource, at span) {
 	if r.reports.value && !before {
 		r.reporting = stampOf(at.end)
 	}
-	if isTrue(inUse) && inUse.Confirmed.After(r.lastInUse.time()) {
+	if isTrue(inUse) && !s.isBlindFor(r.node) && inUse.Confirmed.After(r.lastInUse.time()) {
 		r.lastInUse = stampOf(inUse.Confirmed)
 	}
 	if s.connect(r, values, at) || news || r.spoke {

@@ -117,6 +117,12 @@ func (s *Store) Void(nodes map[string]time.Time, now time.Time) {
 	s.notify(changed...)
 }
 
+// isBlindFor tells whether LINSTOR is known to be blind for a node. The lock must be held.
+func (s *Store) isBlindFor(node string) bool {
+	n := s.nodes[node]
+	return n != nil && n.blind != 0
+}
+
 // doubted returns the replica with everything unknown that LINSTOR says of it while it is blind for its node, and held since it sees
 // again at the earliest. Its connections must be its own.
 func (n *nodeEntry) doubted(r Replica) Replica {

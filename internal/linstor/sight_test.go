@@ -235,3 +235,22 @@ func TestAMinuteUnderABlindLinstorShowsOfNoSettingThatItWasApplied(t *testing.T)
 	w.live(2)
 	w.want("a", "majority a+b")
 }
+
+// A volume that LINSTOR shows in use as it was an hour ago need not have been since.
+func TestABlindLinstorDoesNotShowThatAVolumeIsInUse(t *testing.T) {
+	t.Parallel()
+	w := knownWorld(t, "majority", "a", "b")
+	w.replicas["a"].inUse = true
+	w.live(1)
+	before := w.replica(t, "a").LastInUse
+	w.Void(map[string]time.Time{"a": w.at(w.now)}, w.at(w.now))
+	w.live(60)
+	if got := w.replica(t, "a").LastInUse; !got.Equal(before) || before.IsZero() {
+		t.Errorf("A was last in use at %s, want %s", got, before)
+	}
+	w.Void(nil, w.at(w.now))
+	w.live(1)
+	if got := w.replica(t, "a").LastInUse; !got.After(before) {
+		t.Errorf("LINSTOR sees again, and A was last in use at %s", got)
+	}
+}
