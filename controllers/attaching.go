@@ -24,8 +24,11 @@ const (
 	attachingInterval = 5 * time.Second
 	// attachPatience is how long an attach or detach may take before it is asked what it waits for: with all well it takes a second.
 	attachPatience = 10 * time.Second
-	// satellitesInterval is how far apart the questions to satellites are while something waits.
+	// satellitesInterval is how far apart the questions to satellites are while something waits. While none of them is late and nothing else
+	// comes to wait it grows to satellitesRest: what waits then may wait for days, for another reason, and each question makes each
+	// satellite look at its pools.
 	satellitesInterval = 15 * time.Second
+	satellitesRest     = 5 * time.Minute
 )
 
 // Attaching tells why volumes of selected pods are not attached or detached where nobody else says it: a satellite that keeps
@@ -40,6 +43,9 @@ type Attaching struct {
 	// The following is of one goroutine only.
 
 	asked time.Time
+	// pause is how long after that they are asked again, and about the attachments that waited then.
+	pause time.Duration
+	about map[types.UID]bool
 	// late are the nodes that kept LINSTOR waiting when it was asked last.
 	late []string
 	// told are those that were told, by object and reason.
@@ -103,18 +109,37 @@ func (a *Attaching) lookForWaiting(ctx context.Context) error {
 			return err
 		}
 	}
-	if now := a.clock.Now(); now.Sub(a.asked) >= satellitesInterval {
-		a.asked = now
+	if a.due(all) {
 		a.late, err = a.linstor.Unanswering(ctx)
 		a.metrics.SatellitesNotAnswering(len(a.late)) // none while LINSTOR itself does not answer
 		if err != nil {
 			return err
+		}
+		if len(a.late) > 0 {
+			a.pause = satellitesInterval
 		}
 	}
 	if len(a.late) > 0 {
 		a.tellLate(ctx, all)
 	}
 	return nil
+}
+
+// due tells whether the satellites are to be asked now, and takes it that they are and that none will be late.
+func (a *Attaching) due(all []waiting) bool {
+	if slices.ContainsFunc(all, func(w waiting) bool { return !a.about[w.attachment.UID] }) {
+		a.pause = satellitesInterval
+	}
+	now := a.clock.Now()
+	if now.Sub(a.asked) < a.pause {
+		return false
+	}
+	a.asked, a.pause = now, min(2*a.pause, satellitesRest)
+	a.about = make(map[types.UID]bool, len(all))
+	for _, w := range all {
+		a.about[w.attachment.UID] = true
+	}
+	return true
 }
 
 // waiting lists the attachments that are not attached, or not detached, for longer than is usual.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/csidriver"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -140,6 +141,34 @@ func TestAPodIsToldOfEachTieBreakerThatStaysOnTheLostNode(t *testing.T) {
 		w.pass(10 * time.Minute)
 		if got := p.events.count(EventTieBreakerGone, "db-0"); got != 2 {
 			t.Errorf("the pod was told %d times, want twice", got)
+		}
+	})
+}
+
+// A volume that can never be attached where its pod is waits for days. LINSTOR's satellites are asked ever more rarely, and at once when
+// another one waits.
+func TestSatellitesAreAskedRarelyOfWhatWaitsForLong(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		w.must(w.AddNode(w.ctx, nodeD))
+		w.must(w.Linstor.SetNodeProperty(nodeD, linstorsim.PropAutoplaceTarget, "False"))
+		w.volume("third", func(v *virtual.Volume) { v.Diskful, v.TieBreaker = []string{nodeB, nodeT}, nodeA })
+		w.volume("stuck")
+		w.workload("stuck", selected, func(x *virtual.Workload) { x.Nodes = []string{nodeD} })
+		asked := func() int { return w.Linstor.Requests()[linstorsim.KindViewPart] }
+		w.pass(30 * time.Minute)
+		before := asked()
+		w.pass(time.Hour)
+		if got, want := asked()-before, 4*13; got > want {
+			t.Errorf("four satellites were asked %d times in an hour, want at most %d", got, want)
+		}
+		w.Linstor.HangPools(nodeT, true)
+		w.Crash(nodeA)
+		w.until(45*time.Second, "an Event says who keeps it waiting", func() bool { return p.says(EventAttachWaits, "Pod", "db-0", nodeT) })
+		w.Linstor.Reconnect(nodeT)
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		w.pass(satellitesRest)
+		if p.shows("satellites_not_answering", 1) || !p.shows("attachments_waiting", 1) {
+			t.Errorf("the metrics do not show that only one waits, and for no satellite:\n%s", p.metrics())
 		}
 	})
 }
