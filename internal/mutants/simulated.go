@@ -160,8 +160,8 @@ var simulated = []edit{
 
 	// What LINSTOR forgets.
 	{
-		"a replica that LINSTOR forgot has gone", goneFile, "online, inUse := «s.isOnline(r.node), r.inUse.known && r.inUse.value»",
-		"func() (bool, bool) { if mutantIs(§) { return true, false }; return … }()",
+		"a replica that LINSTOR forgot has gone", goneFile, "case «!online || r.read < s.events || inUse || !r.inUse.known && !r.leaving»:",
+		"((…) && !mutantIs(§))",
 	},
 }
 

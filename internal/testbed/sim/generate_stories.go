@@ -251,7 +251,10 @@ func (g *storyteller) silentVotes() {
 	g.after(30*time.Second, 40*time.Second)
 }
 
+// forgetTieBreaker does so where a person has set quorum: LINSTOR would switch its own off with the tie-breaker, and then nobody knows
+// whether the node has heard that.
 func (g *storyteller) forgetTieBreaker() {
+	g.volume().Quorum = "majority"
 	g.after(10*time.Second, 15*time.Second).do(CutSatellite, g.a)
 	g.do(CutSatellite, g.c)
 	g.after(10*time.Second, 15*time.Second).do(LoseNode, g.c)
