@@ -9,3 +9,10 @@ func (s *Server) WantedQuorum(resourceName string) string {
 	}
 	return ""
 }
+
+// HasDefinition tells whether LINSTOR has a resource definition, which it keeps also where the last replica is gone.
+func (s *Server) HasDefinition(resourceName string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.definitions[fold(resourceName)] != nil
+}

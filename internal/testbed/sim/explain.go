@@ -137,7 +137,7 @@ func (w *world) toldFrom(pod *corev1.Pod, l *loss) time.Time {
 	}
 	remembered := leader.assembly.Remembered()
 	for _, v := range w.volumesOf(pod) {
-		if slices.Contains(remembered, fmt.Sprintf("a wait of volume %s on node %s", v.Name, home(pod))) {
+		if slices.Contains(remembered, fmt.Sprintf("a wait of volume %s on node %s", v.Name, pod.Spec.NodeName)) {
 			return leader.leading
 		}
 	}
@@ -295,8 +295,8 @@ func (w *world) heardNothing(p *process, node string) bool {
 	if every := max(w.history.World.Renew[node], usualRenewal); from.Sub(p.begun) < 4*every || from.Sub(w.resumed[node]) < 5*every {
 		silence = max(silence, unlearnt)
 	}
-	if p.begun.After(from) {
-		from = p.begun
+	if looked := p.begun.Add(w.history.World.Late); looked.After(from) {
+		from = looked
 	}
 	return time.Since(from) >= silence
 }

@@ -121,6 +121,9 @@ func (w *world) well() string {
 			if _, ok := w.DRBD.Replica(v.Resource(), home(&pod)); !ok && v.Kind != NFSExport {
 				return "no replica of volume " + v.Name + " under pod " + p.Name
 			}
+			if v.Kind != NFSExport && !slices.Contains(w.Linstor.ReplicaNodes(v.Resource()), home(&pod)) {
+				return "replica of volume " + v.Name + " under pod " + p.Name + ", which LINSTOR has forgotten"
+			}
 			if opens(v) && !w.isPrimary(v.Resource(), home(&pod)) {
 				return "volume " + v.Name
 			}
@@ -178,7 +181,7 @@ func (w *world) checkLeftovers() {
 		}
 		w.checkTimers(p)
 		for _, name := range p.store.Names() {
-			if !slices.Contains(w.DRBD.Resources(), name) && w.Linstor.WantedQuorum(name) == "" { // LINSTOR keeps definitions without replicas
+			if !slices.Contains(w.DRBD.Resources(), name) && !w.Linstor.HasDefinition(name) {
 				w.violated(ruleLeftovers, "%s stores resource %s", p.name, name)
 			}
 		}

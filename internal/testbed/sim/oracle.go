@@ -132,7 +132,7 @@ func (w *world) auditRemoval(b basis, pod *corev1.Pod, silence time.Duration, op
 	if reason == failover.NodeUnreachable || reason == failover.QuorumLost {
 		w.auditEarly(b, pod, silence, what)
 	}
-	if reason == failover.Demoted && open < grace.KnownGrace && !w.switchedOff(node) {
+	if reason == failover.Demoted && open < grace.KnownGrace && !w.switchedOff(node) && one == "" {
 		w.violated(ruleDemoted, "%s: closed for %s", what, open)
 	}
 }
