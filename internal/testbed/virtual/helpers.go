@@ -94,5 +94,5 @@ func (o *owners) release(ctx context.Context, claim types.NamespacedName) {
 		return
 	}
 	pv.Status.Phase = corev1.VolumeReleased
-	_ = o.owner.Update(ctx, &pv)
+	_ = o.owner.Status().Update(ctx, &pv)
 }
