@@ -112,8 +112,12 @@ func (r *FailoverReconciler) explain(
 	if d.Verdict == failover.NotLost || d.Verdict == failover.Undecided || failed != nil {
 		r.reports.metrics.Blocked(word.Reason)
 	}
+	what := fmt.Sprintf("the pod stays on node %s: ", in.Node.Name)
+	if len(in.Pods) == 0 {
+		what = fmt.Sprintf("the pod waits for volume %s on node %s: ", pv.Name, in.Node.Name)
+	}
 	for _, pod := range word.Pods {
-		r.event(podRef(pod), pvRef(pv), string(word.Reason), actionRefuse, word.Message)
+		r.event(podRef(pod), pvRef(pv), string(word.Reason), actionRefuse, what+word.Message)
 	}
 	return word.After
 }

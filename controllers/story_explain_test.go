@@ -59,7 +59,7 @@ func TestALossThatIsNotActedOnIsExplained(t *testing.T) {
 		},
 		"a witness still sees the node": {
 			lose:   func(w *world) { w.Linstor.CutSatellite(nodeA) },
-			reason: failover.NoSurvivor, words: []string{"node-b is connected to it", "node-t is connected to it"},
+			reason: failover.NoSurvivor, words: []string{"node-b is connected to node-a", "node-t is connected to node-a"},
 		},
 		"the other side of a live migration is Primary": {
 			lose: func(w *world) {

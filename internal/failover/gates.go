@@ -28,18 +28,21 @@ var gates = []gate{
 	{"the controller may act", gateDryRun},
 }
 
+// untilBack is what ends the doubt about a node that nobody reaches.
+const untilBack = "it ends when the node is back, or with the taint node.kubernetes.io/out-of-service by who has switched it off"
+
 func gateQuorum(s situation) (Reason, string) {
 	reason, message := fencing(s.Resource, s.Node.satellite(), s.witness, basisOf(s.cond.state, s.witness))
 	switch {
 	case reason == NoQuorum && s.cond.state == Unreachable:
-		message += ": once the node is back, set DrbdOptions/Resource/quorum to majority"
+		message += ": " + untilBack + "; then set DrbdOptions/Resource/quorum to majority"
 	case reason == NoQuorum:
 		message += ": set DrbdOptions/Resource/quorum to majority on its resource group"
 	case reason != QuorumUnconfirmed:
 	case s.cond.state == Unreachable && (s.Node.SwitchedOff || s.Node.OutOfService):
 		return "", "" // somebody has said so, who knows
 	case s.cond.state == Unreachable:
-		message += ": it ends when the node is back, or with the taint node.kubernetes.io/out-of-service by who has switched it off"
+		message += ": " + untilBack
 	default:
 		message += ": restart linstor-satellite there"
 	}
@@ -62,7 +65,7 @@ func gatePods(s situation) (Reason, string) {
 			continue
 		}
 		if len(s.Pods) > 1 {
-			return SharedVolume, fmt.Sprintf("pod %s/%s uses the volume too and may not be removed (%s: %s)",
+			return SharedVolume, fmt.Sprintf("pod %s/%s uses the volume too and would not be removed (%s: %s)",
 				pod.Namespace, pod.Name, reason, message)
 		}
 		return reason, message

@@ -96,7 +96,7 @@ func ruleNoSurvivor(s situation) (finding, bool) {
 			message: "node " + node + " may promote the resource without a majority: it runs without quorum, whatever LINSTOR shows",
 		}, true
 	}
-	return finding{reason: NoSurvivor, message: "no other node may promote the resource"}, !s.survivor
+	return finding{reason: NoSurvivor, message: "no other node could take over the volume"}, !s.survivor
 }
 
 func rulePrimaryConnected(s situation) (finding, bool) {

@@ -213,7 +213,7 @@ func endOf(in Input, reason Reason) string {
 	switch reason { //nolint:exhaustive // of all others the message says it
 	case NoSurvivor:
 		return among(others(in.Resource, a, func(r Replica) string { return cmp.Or(contact(r, a), obstacle(in.Resource, r, a)) })) +
-			"; it is moved once another node may promote it, or the node is back"
+			"; it is moved once another node could, or the node is back"
 	case PrimaryConnected:
 		return among(others(in.Resource, a, func(r Replica) string { return contact(r, a) })) +
 			"; it is moved once none of these is so any more"
@@ -224,6 +224,10 @@ func endOf(in Input, reason Reason) string {
 		return "; LINSTOR is asked again: see linstor node list and linstor resource list"
 	case LinstorBlind:
 		return "; it ends when the LINSTOR controller is restarted, which --recover-pod-selector lets this controller do"
+	case SharedVolume:
+		return "; it ends when that pod is gone, or selected too"
+	case Paused:
+		return "; it ends when somebody takes the annotation off"
 	case LinstorStale:
 		return "; it ends when LINSTOR answers: look at the LINSTOR controller, and at LS_CONTROLLERS"
 	case PrimaryHealthy:
@@ -263,7 +267,7 @@ func contact(r Replica, node string) string {
 	case r.InUse.is(true):
 		return "is Primary itself"
 	case r.Connections[node].is(true):
-		return "is connected to it"
+		return "is connected to " + node
 	case seesPrimary(r):
 		return "sees a Primary"
 	}
@@ -276,7 +280,7 @@ func silence(r Replica, node string) string {
 	case !r.Online.is(true):
 		return unheard(r)
 	case !r.Connections[node].Known:
-		return "does not say whether it is connected to it"
+		return "does not say whether it is connected to " + node
 	}
 	return ""
 }

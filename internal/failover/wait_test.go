@@ -323,7 +323,7 @@ func TestAWordNamesWhoStandsInTheWay(t *testing.T) {
 	}{
 		"nobody can take over": {crashed, noSurvivor, "", []string{"node-b has no quorum or no data even now", "node-t has no quorum", "the node is back"}},
 		"a witness sees the node": {
-			crashed, at(nodeT, func(r *Replica) { r.Connections[nodeA] = held(true, time.Minute) }), "", []string{": node-t is connected to it;"},
+			crashed, at(nodeT, func(r *Replica) { r.Connections[nodeA] = held(true, time.Minute) }), "", []string{": node-t is connected to node-a;"},
 		},
 		"the other side of a migration": {
 			crashed, at(nodeB, func(r *Replica) { r.InUse = held(true, time.Minute) }), "", []string{": node-b is Primary itself;"},
@@ -339,7 +339,7 @@ func TestAWordNamesWhoStandsInTheWay(t *testing.T) {
 		"LINSTOR hears the node": {
 			healthy, theLease(45 * time.Second), "", []string{"silent for 45s, but LINSTOR hears the node"},
 		},
-		"the kubelet is silent and nobody can take over": {crashed, noSurvivor, "", []string{"no other node may promote the resource: "}},
+		"the kubelet is silent and nobody can take over": {crashed, noSurvivor, "", []string{"no other node could take over the volume: "}},
 		"how long a grace is": {
 			crashed, func(in *Input) { in.Settings.ConfirmedGrace = 90 * time.Second }, "", []string{"it is moved in 30s"},
 		},
