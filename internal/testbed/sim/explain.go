@@ -272,7 +272,10 @@ func (w *world) unannounced(pod *corev1.Pod) bool {
 			return false // LINSTOR has nothing of it anywhere, be its node lost or not
 		}
 		a, ok := shown.Replica(node)
-		return !ok || !a.Online.Value || !a.InUse.Value || a.Score.Value <= 0
+		if !ok {
+			return hasRun(pod) // one that has not may wait for its replica
+		}
+		return !a.Online.Value || !a.InUse.Value || a.Score.Value <= 0
 	})
 }
 

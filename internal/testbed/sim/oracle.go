@@ -156,6 +156,10 @@ func (w *world) auditEarly(b basis, pod *corev1.Pod, silence time.Duration, what
 		reading := b.readings[v.Resource()]
 		for _, replica := range reading.resource.Replicas {
 			missed = missed || replica.Node == node && replica.Online.Known && !replica.Online.Value
+			if replica.Node != node && !replica.Online.Value {
+				w.count("removed early, perhaps, while a replica could not be asked")
+				return // it may have denied for less time than those that could
+			}
 			if c, ok := replica.Connection(node); ok && c.Known && !c.Value && reading.old(replica.Node) {
 				w.count("removed early, perhaps by old words")
 				return // it may have denied for longer than the truth
