@@ -29,7 +29,7 @@ var (
 	rowStock         = Row{"stock", "the same with stock attacher and controller-manager flags", "shown, no target"}
 	rowThousand      = Row{"thousand", "1,000 pods on 10 of 40 nodes", "all pod deletes issued ≤ 5 s after the grace; the share that is ours shown"}
 	rowLeader        = Row{"leader", "the leader's node crashes as well", "crash → Running ≤ 14 s median, ≤ 17 s worst"}
-	rowIdle          = Row{"idle", "10,000 volumes × 3 replicas, 5,000 selected and 20,000 other pods, idle", "per process RSS ≤ 150 MiB, CPU ≤ 1.5 % of a core; per Deployment ≤ 60 LINSTOR requests and 20 MB of its answers a minute"}
+	rowIdle          = Row{"idle", "10,000 volumes × 3 replicas, 5,000 selected and 20,000 other pods, idle", "per process RSS ≤ 200 MiB, CPU ≤ 1.5 % of a core; per Deployment ≤ 60 LINSTOR requests and 20 MB of its answers a minute"}
 	rowStorm         = Row{"storm", "2,000 promotion events in a second on that state", "event → decision p99 ≤ 50 ms; the stream never stalls"}
 	rowRestart       = Row{"restart", "restart of the process on that state", "ready ≤ 10 s; LINSTOR asked for one view"}
 )

@@ -13,7 +13,7 @@ import (
 
 // Targets on the large state.
 const (
-	maxRSS      = 150 // MiB
+	maxRSS      = 200 // MiB
 	maxCPU      = 1.5 // % of a core
 	maxRequests = 60  // of the Deployment to LINSTOR in a minute
 	maxAnswers  = 20  // MB of LINSTOR's answers to the Deployment in a minute
