@@ -84,8 +84,8 @@ func attaching(ctx context.Context, api client.Reader, uses []controllers.Use, n
 	return found, nil
 }
 
-// namedNodes is how many nodes a finding names of one volume.
-const namedNodes = 3
+// namedFirst is how many nodes a finding names of one volume, or pods of one node.
+const namedFirst = 3
 
 // appendNodes adds the nodes without a replica of a volume on which LINSTOR places one, or does not, if there are any. It names the
 // first few: a cluster of a hundred nodes has a hundred.
@@ -99,12 +99,15 @@ func appendNodes(list []string, use controllers.Use, nodes []linstor.Node, noTar
 	if len(without) == 0 {
 		return list
 	}
-	more := ""
-	if len(without) > namedNodes {
-		more = fmt.Sprintf(" and %d more", len(without)-namedNodes)
-		without = without[:namedNodes]
+	return appendNew(list, use.Input.Resource.Name+": "+firstOf(without))
+}
+
+// firstOf names the first few of many names, and counts the others.
+func firstOf(names []string) string {
+	if len(names) > namedFirst {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:namedFirst], ", "), len(names)-namedFirst)
 	}
-	return appendNew(list, use.Input.Resource.Name+": "+strings.Join(without, ", ")+more)
+	return strings.Join(names, ", ")
 }
 
 func hasReplica(use controllers.Use, node string) bool {
@@ -175,7 +178,7 @@ func attachments(a Attaching) []Finding {
 	late := Finding{
 		Severity: Error, Code: AttachWaits, Objects: a.Unanswering,
 		Message: "attaching waits: LINSTOR calls these nodes ONLINE and they do not answer it, so that no volume can be attached or detached",
-		Remedy:  "linstor node reconnect NODE ends it at once; then look at what hangs there, such as lvs",
+		Remedy:  filled("linstor node reconnect NODE ends it at once; then look at what hangs there, such as lvs", "NODE", a.Unanswering),
 	}
 	old := Finding{
 		Severity: Warning, Code: OldDriver,

@@ -64,7 +64,8 @@ func attachComplaints() map[string]complaint {
 		b.pass(time.Minute)
 		b.Crash("node-d")
 		b.pass(time.Minute)
-	}, "ERROR TieBreakerGone", "- pvc-remote: node-d", "linstor resource create --drbd-diskless NODE RESOURCE")
+	}, "ERROR TieBreakerGone", "- pvc-remote: node-d", "linstor resource create --drbd-diskless NODE pvc-remote")
+	gone.says = append([]string{"ERROR NoSurvivor", "no other node could take over"}, gone.says...)
 	gone.status = StatusUnprotected
 	return map[string]complaint{
 		"a driver of now":        quiet(driver(good, short, quick)),
@@ -91,7 +92,7 @@ func attachComplaints() map[string]complaint {
 			driver(good, short, quick)(b)
 		}, "WARNING NoAutoplaceTarget", "AutoplaceTarget", "- pvc-db: node-d"),
 		"a satellite hangs": says(func(b *bench) { b.Linstor.HangPools(nodeB, true) },
-			"ERROR AttachWaits", "attaching waits", "- node-b", "linstor node reconnect NODE"),
+			"ERROR AttachWaits", "attaching waits", "- node-b", "linstor node reconnect node-b"),
 		"the only tie-breaker is gone": gone,
 	}
 }

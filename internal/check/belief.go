@@ -61,7 +61,8 @@ func beliefs(f Facts) []Finding {
 	}
 	without := Finding{
 		Severity: Error, Code: WithoutQuorum,
-		Message: "these replicas may be promoted although they reach no majority: their nodes run without quorum, whatever LINSTOR shows",
+		Message: "these replicas reach no majority, and DRBD would promote them all the same, because their nodes run without quorum, whatever " +
+			"LINSTOR shows: none of them counts as a node that could take over",
 		Remedy: "restart linstor-satellite on the node, which leaves DRBD alone; set quorum on the resource group or definition, not on the " +
 			"controller",
 	}
@@ -85,7 +86,7 @@ func doubts(in failover.Input, message string) []string {
 		found = slices.DeleteFunc(slices.Clone(r.Replicas), func(replica failover.Replica) bool { return !inDoubt(replica) })
 	}
 	if len(found) == 0 {
-		return []string{fmt.Sprintf("%s on %s: STAYS: %s", r.Name, in.Node.Name, message)}
+		return []string{fmt.Sprintf("%s on %s: not moved, because %s", r.Name, in.Node.Name, message)}
 	}
 	lines := make([]string, 0, len(found))
 	for _, replica := range found {
@@ -93,7 +94,7 @@ func doubts(in failover.Input, message string) []string {
 		if replica.Online.Known && !replica.Online.Value {
 			remedy = fmt.Sprintf("bring %s back", replica.Node)
 		}
-		lines = append(lines, fmt.Sprintf("%s on %s: STAYS: may still run %s: %s", r.Name, replica.Node, differing(r, replica), remedy))
+		lines = append(lines, fmt.Sprintf("%s: not moved, because %s may still run %s: %s", r.Name, replica.Node, differing(r, replica), remedy))
 	}
 	return lines
 }

@@ -70,7 +70,7 @@ func complaints() map[string]complaint {
 		},
 		"no pod is selected": {
 			provoke: func(*bench) {}, args: []string{"--pod-label-selector=app=none"}, status: StatusProtected,
-			says: []string{`No pod selected by "app=none"`, "nothing to protect"}, silent: []string{"POD"},
+			says: []string{`No pod selected by "app=none"`, "nothing to protect"}, silent: []string{"REPLICAS"},
 		},
 		"the namespace has none": {
 			provoke: func(*bench) {}, args: []string{"-n", "empty"}, status: StatusProtected,
@@ -79,8 +79,8 @@ func complaints() map[string]complaint {
 		"quorum is off": {
 			provoke: other(virtual.Volume{Quorum: "off"}, nil), status: StatusUnprotected,
 			says: []string{
-				"other-0", "off", "Unprotected", "NoQuorum", "ERROR NoQuorum", "pod default/other-0, resource pvc-other",
-				"Remedy: while all its nodes are ONLINE: linstor resource-definition set-property RESOURCE DrbdOptions/Resource/quorum majority",
+				"other-0", "off", "Unprotected", "NoQuorum", "ERROR NoQuorum", "pod default/other-0, resource pvc-other, if node-a were lost: ",
+				"Remedy: while all its nodes are ONLINE: linstor resource-definition set-property pvc-other DrbdOptions/Resource/quorum majority",
 				"do not set it on the controller", "1 protected, 1 not",
 			},
 		},
@@ -93,8 +93,9 @@ func complaints() map[string]complaint {
 				}})
 			}, status: StatusUnprotected,
 			says: []string{
-				"other-0", "majority/off", "Unprotected", "QuorumUnconfirmed", "ERROR QuorumUnconfirmed",
-				"- pvc-other on node-a: STAYS: may still run quorum off (LINSTOR shows majority): restart linstor-satellite on node-a",
+				"other-0", "majority/off", "Unprotected", "QuorumUnconfirmed",
+				"QUORUM x/y: LINSTOR shows x, and the pod's node may still run y.", "ERROR QuorumUnconfirmed",
+				"- pvc-other: not moved, because node-a may still run quorum off (LINSTOR shows majority): restart linstor-satellite on node-a",
 				"Remedy: restart linstor-satellite on the node, which leaves DRBD alone", "1 protected, 1 not",
 			},
 		},
@@ -107,7 +108,7 @@ func complaints() map[string]complaint {
 				b.Crash(nodeA)
 				b.pass(time.Minute)
 			}, status: StatusUnprotected,
-			says: []string{"ERROR QuorumUnconfirmed", "- pvc-db on node-a: STAYS: may still run quorum off (LINSTOR shows majority): bring node-a back"},
+			says: []string{"ERROR QuorumUnconfirmed", "- pvc-db: not moved, because node-a may still run quorum off (LINSTOR shows majority): bring node-a back"},
 		},
 		"a node may still count the votes of other replicas": {
 			provoke: func(b *bench) {
@@ -116,7 +117,7 @@ func complaints() map[string]complaint {
 					{Quorum: "majority", Diskful: []string{nodeA, nodeB}, Diskless: []string{nodeT}},
 				}})
 			}, status: StatusUnprotected,
-			says: []string{"- pvc-db on node-a: STAYS: may still run other replicas than LINSTOR shows: restart linstor-satellite on node-a"},
+			says: []string{"- pvc-db: not moved, because node-a may still run other replicas than LINSTOR shows: restart linstor-satellite on node-a"},
 		},
 		"another process remembers what LINSTOR shows": {
 			provoke: func(b *bench) {
@@ -140,20 +141,26 @@ func complaints() map[string]complaint {
 				b.Crash(nodeA)
 				b.pass(time.Minute)
 			}, status: StatusUnprotected,
-			says: []string{"ERROR WithoutQuorum", "- pvc-other on node-b", "Remedy: restart linstor-satellite"}, silent: []string{"pvc-db on node-b"},
+			says: []string{"ERROR WithoutQuorum: these replicas reach no majority, and DRBD would promote them all the same", "- pvc-other on node-b", "Remedy: restart linstor-satellite"}, silent: []string{"pvc-db on node-b"},
 		},
 		"there is one replica": {
 			provoke: other(virtual.Volume{Diskful: []string{nodeA}}, nil), status: StatusUnprotected,
-			says:   []string{"other-0", "1+0", "NoSurvivor", "ERROR TooFewReplicas", "- pvc-other", "--place-count 2"},
-			silent: []string{"ERROR NoSurvivor"},
+			says: []string{
+				"other-0", "1+0", "NoSurvivor", "ERROR NoSurvivor", "- pod default/other-0, resource pvc-other, if node-a were lost",
+				"ERROR TooFewReplicas", "- pvc-other", "--place-count 2 pvc-other",
+			},
 		},
 		"there is no tie-breaker": {
 			provoke: other(virtual.Volume{Diskful: []string{nodeA, nodeB}, Quorum: "majority"}, nil), status: StatusUnprotected,
-			says: []string{"other-0", "2+0", "NoSurvivor", "ERROR NoTieBreaker", "- pvc-other", "auto-add-quorum-tiebreaker"},
+			says: []string{"other-0", "2+0", "NoSurvivor", "ERROR NoSurvivor", "ERROR NoTieBreaker", "- pvc-other", "set-property pvc-other DrbdOptions/auto-add-quorum-tiebreaker"},
 		},
 		"the other disk's node is away": {
 			provoke: func(b *bench) { b.Crash(nodeB); b.pass(time.Minute) }, status: StatusUnprotected,
-			says: []string{"2+1 (1 off)", "NoSurvivor", "ERROR NoSurvivor", "node-b is not ONLINE in LINSTOR", "linstor node list"},
+			says: []string{
+				"2+1 (1 off)", "NoSurvivor", "ERROR NoSurvivor: works now, and would not be moved if its node were lost next",
+				"if node-a were lost: no other node could take over: node-b is not ONLINE in LINSTOR", "linstor node list",
+				"No selected pod is stuck now; some pods would not survive the next loss, that of node-a: 0 protected, 1 not",
+			},
 		},
 		"a volume is not safe": {
 			provoke: other(virtual.Volume{}, func(w *virtual.Workload) { w.Volumes = hostPath }), status: StatusUnprotected,
@@ -237,7 +244,22 @@ func complaints() map[string]complaint {
 		},
 		"a node is lost at this moment": {
 			provoke: func(b *bench) { b.Crash(nodeA); b.pass(time.Minute) }, status: StatusUnprotected,
-			says: []string{"default/db-0", "Unreachable", "Failing", "NodeUnreachable", "0 protected, 1 not"},
+			says: []string{"default/db-0", "Unreachable", "Failing", "NodeUnreachable",
+				"ERROR NodeUnreachable: the storage is lost on the pod's node now, and the pod is being moved",
+				"- pod default/db-0, resource pvc-db on node-a: ", "the pod is moved once that has lasted for ",
+				"Remedy: nothing for the pod", "kubectl describe pod -n default db-0", "No selected pod is stuck now; 1 pod is being moved: 0 protected, 1 not",
+			}, silent: []string{"next loss"},
+		},
+		"a node is lost, and nobody can take over": {
+			provoke: func(b *bench) { b.Crash(nodeB); b.pass(time.Minute); b.Crash(nodeA); b.pass(time.Minute) }, status: StatusUnprotected,
+			says: []string{
+				"Unprotected, stuck", "ERROR NoSurvivor: stuck now: the storage is lost on the pod's node, and the pod is not moved",
+				"- pod default/db-0, resource pvc-db on node-a: ", "1 pod is stuck now, because the storage is lost on node-a: 0 protected, 1 not",
+			}, silent: []string{"next", "were lost"},
+		},
+		"only the satellite of the pod's node is silent": {
+			provoke: func(b *bench) { b.Crash(nodeB); b.pass(time.Minute); b.Linstor.StopSatellite(nodeA) }, status: StatusUnprotected,
+			says: []string{"No selected pod is stuck now; some pods would not survive the next loss"}, silent: []string{", stuck"},
 		},
 		"DRBD options leave a node stuck": {
 			provoke: func(b *bench) {
@@ -259,7 +281,7 @@ func complaints() map[string]complaint {
 			}, status: StatusProtected,
 			says: []string{
 				"DrbdOptions/Resource/on-no-quorum is io-error on the resource definitions", "read-only",
-				"linstor resource-definition set-property RESOURCE DrbdOptions/Resource/on-no-quorum suspend-io",
+				"linstor resource-definition set-property pvc-db DrbdOptions/Resource/on-no-quorum suspend-io",
 				"DrbdOptions/Resource/on-no-data-accessible is io-error for the whole cluster",
 			},
 			silent: []string{"on-suspended-primary-outdated is"}, // nothing suspends
@@ -328,7 +350,7 @@ func complaints() map[string]complaint {
 				b.pass(time.Second)
 			}, status: StatusProtected,
 			says: []string{
-				"WARNING ForeignTaint", "- node-b", "Remedy: once the storage of the node is well: kubectl taint node NODE drbd.linbit.com/lost-quorum-",
+				"WARNING ForeignTaint", "- node-b", "Remedy: once the storage of the node is well: kubectl taint node node-b drbd.linbit.com/lost-quorum-",
 			},
 		},
 		"the helper of a selected pod is not selected": {
@@ -338,8 +360,8 @@ func complaints() map[string]complaint {
 				b.pass(time.Minute)
 			}, status: StatusUnprotected,
 			says: []string{
-				"db-0", "Protected 5s", "hp", "Unprotected", "ERROR HelperNotSelected", "- pod default/hp, resource pvc-hot: the pod is a helper of pod db-0",
-				"Remedy: select the helper too", "1 protected, 1 not",
+				"db-0", "Protected 5s", "hp", "Unprotected", "ERROR HelperNotSelected", "- pod default/hp, resource pvc-hot, if node-a were lost: the pod is a helper of pod db-0",
+				"Remedy: select the helper too: kubectl label -n default pod hp linstor.csi.linbit.com/on-storage-lost=remove", "1 protected, 1 not",
 			},
 		},
 		"the helper of a selected pod is selected": {
@@ -417,7 +439,10 @@ func complaints() map[string]complaint {
 		},
 		"fail-over is paused": {
 			provoke: func(b *bench) { b.deployment.Annotations = map[string]string{controllers.AnnotationPause: "true"} },
-			status:  StatusUnprotected, says: []string{"ERROR Paused", "pauses all fail-over", "remove the annotation"},
+			status:  StatusUnprotected, says: []string{"ERROR Paused",
+				"pauses all fail-over",
+				"Remedy: end the pause: kubectl -n ha-controller annotate deployment/piraeus-ha-controller drbd.linbit.com/pause-fail-over-",
+			},
 		},
 		"the controller only rehearses": {
 			provoke: func(b *bench) {
@@ -458,6 +483,7 @@ func complaints() map[string]complaint {
 		},
 	}
 	maps.Copy(all, attachComplaints())
+	maps.Copy(all, unselectedComplaints())
 	return all
 }
 

@@ -88,7 +88,7 @@ func drbdOptions(settings []linstor.Setting) []Finding {
 			all = append(all, Finding{
 				Severity: Warning, Code: DRBDOption, Objects: resources,
 				Message: fmt.Sprintf("%s is %s %s, so that %s", a.key, a.bad, where(p), a.consequence),
-				Remedy:  setProperty(p, a.key, a.good),
+				Remedy:  filled(setProperty(p, a.key, a.good), "RESOURCE", resources),
 			})
 		}
 	}

@@ -22,7 +22,7 @@ func TestOptionsAreToBeChangedWhereTheyAreSet(t *testing.T) {
 		{Message: "by default", Objects: []string{"by-default"}, Remedy: "linstor controller set-property" + change},
 		{Message: "for the whole cluster", Objects: []string{"by-controller"}, Remedy: "linstor controller set-property" + change},
 		{Message: "on node Node-A", Objects: []string{"by-node"}, Remedy: "linstor node set-property Node-A" + change},
-		{Message: "on the replicas of node Node-A", Objects: []string{"by-replica"}, Remedy: "linstor resource set-property Node-A RESOURCE" + change},
+		{Message: "on the replicas of node Node-A", Objects: []string{"by-replica"}, Remedy: "linstor resource set-property Node-A by-replica" + change},
 		{
 			Message: "on the resource definitions", Objects: []string{"by-definition", "by-definition-too"},
 			Remedy: "linstor resource-definition set-property RESOURCE" + change,

@@ -46,7 +46,8 @@ func row(use controllers.Use) Row {
 	default:
 		forecast := failover.Foresee(in)
 		r.State, r.Verdict, r.Reason, r.Message = forecast.State, forecast.Outlook, forecast.Reason, forecast.Message
-		if r.Verdict == failover.Protected {
+		r.Lost = lostNow(in, forecast)
+		if r.Verdict == failover.Protected || r.Verdict == failover.Failing {
 			r.Grace = forecast.Grace.String()
 		}
 	}
@@ -84,7 +85,7 @@ func verdict(f Facts, report Report) (failover.Outlook, string) {
 		pods[failover.Protected], bad, unknown, pods[failover.Starting])
 	switch {
 	case bad > 0:
-		return failover.Unprotected, "some pods would not survive the loss of their node: " + counted
+		return failover.Unprotected, headline(report.Volumes) + ": " + counted
 	case slices.ContainsFunc(report.Findings, disables):
 		return failover.Unprotected, "the controller could not do its work, see the findings: " + counted
 	case unknown > 0:

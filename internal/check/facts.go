@@ -22,6 +22,8 @@ type Facts struct {
 	Uses []controllers.Use
 	// Idle are the selected pods, as "namespace/name", without a volume of the driver.
 	Idle []string
+	// Bystanders are the pods with a volume of the driver that are not selected and could be moved.
+	Bystanders []Bystander
 	// Settings are the DRBD options in force.
 	Settings []linstor.Setting
 	// ControllerQuorum is the quorum that a person has set on LINSTOR's controller; empty where nobody has.

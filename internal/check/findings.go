@@ -2,9 +2,7 @@ package check
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -12,7 +10,11 @@ import (
 
 // findings returns everything that should be changed, sorted by severity.
 func findings(f Facts, rows []Row) []Finding {
-	all := slices.Concat(access(f), sight(f), installation(f), topology(f, rows), attachments(f.Attaching), hindrances(f, rows), beliefs(f), drbdOptions(f.Settings), labelling(f))
+	all := slices.Concat(
+		// What keeps everything from working comes first, then why pods are not protected, then what else bears on that.
+		access(f), sight(f), installation(f), hindrances(f, rows), topology(f, rows), attachments(f.Attaching), beliefs(f),
+		drbdOptions(f.Settings), unselected(f), labelling(f),
+	)
 	order := []Severity{Error, Warning, Info}
 	slices.SortStableFunc(all, func(a, b Finding) int {
 		return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
@@ -85,7 +87,7 @@ func installation(f Facts) []Finding {
 	all = append(all, withObjects(Finding{
 		Severity: Warning, Code: ForeignTaint, Objects: f.ForeignTaints,
 		Message: "somebody else has set the taint " + controllers.TaintLostQuorum + ", which this controller never takes off: no new pod is placed there",
-		Remedy:  "once the storage of the node is well: kubectl taint node NODE " + controllers.TaintLostQuorum + "-",
+		Remedy:  filled("once the storage of the node is well: kubectl taint node NODE "+controllers.TaintLostQuorum+"-", "NODE", f.ForeignTaints),
 	})...)
 	if len(f.Agents) > 0 {
 		all = append(all, Finding{
@@ -115,55 +117,22 @@ func topology(f Facts, rows []Row) []Finding {
 		Message: "the only tie-breaker is on a node that is not ONLINE, so that the loss of another one takes quorum from the rest",
 		Remedy:  "bring the node back, or add a vote on a node that is ONLINE: linstor resource create --drbd-diskless NODE RESOURCE",
 	}
+	var left []string
 	for i, r := range rows {
 		node, without := f.Uses[i].Input.Resource.TieBreakerGone()
 		switch {
 		case r.Verdict != failover.Unprotected, r.Reason != failover.NoSurvivor && r.Reason != failover.NoQuorum:
 		case without:
-			gone.Objects = appendNew(gone.Objects, r.Resource+": "+node)
+			gone.Objects, left = appendNew(gone.Objects, r.Resource+": "+node), appendNew(left, r.Resource)
 		case r.Diskful == 1:
 			few.Objects = appendNew(few.Objects, r.Resource)
 		case r.Diskful == 2 && r.Diskless == 0:
 			tie.Objects = appendNew(tie.Objects, r.Resource)
 		}
 	}
+	few.Remedy, tie.Remedy = filled(few.Remedy, "RESOURCE", few.Objects), filled(tie.Remedy, "RESOURCE", tie.Objects)
+	gone.Remedy = filled(gone.Remedy, "RESOURCE", left)
 	return withObjects(few, tie, gone)
-}
-
-// hindrances tells the reasons for which pods would not be moved, but for those that the topology explains.
-func hindrances(f Facts, rows []Row) []Finding {
-	explained := map[string]bool{}
-	for _, finding := range topology(f, rows) {
-		for _, object := range finding.Objects {
-			resource, _, _ := strings.Cut(object, ":")
-			explained[resource] = true
-		}
-	}
-	var all []Finding
-	for _, reason := range failover.Hindrances() {
-		if reason == failover.LinstorBlind {
-			continue // the nodes are named
-		}
-		finding := Finding{Severity: Error, Code: Code(reason), Message: "would not be moved", Remedy: remedies[reason]}
-		if reason == failover.StateUnknown {
-			finding.Message = "could not be told"
-		}
-		for i, r := range rows {
-			relevant := r.Verdict == failover.Unprotected || r.Verdict == failover.Untold
-			if r.Reason != reason || !relevant || reason == failover.NoSurvivor && explained[r.Resource] {
-				continue
-			}
-			if reason == failover.QuorumUnconfirmed {
-				for _, line := range doubts(f.Uses[i].Input, r.Message) {
-					finding.Objects = appendNew(finding.Objects, line)
-				}
-				continue
-			}
-			finding.Objects = append(finding.Objects, fmt.Sprintf("pod %s/%s, resource %s: %s", r.Namespace, r.Pod, r.Resource, r.Message))
-		}
-		all = append(all, withObjects(finding)...)
-	}
-	return all
 }
 
 // labelling tells of pods that are selected in vain.
@@ -179,7 +148,7 @@ func withObjects(findings ...Finding) []Finding {
 	return slices.DeleteFunc(findings, func(f Finding) bool { return len(f.Objects) == 0 })
 }
 
-func appendNew(list []string, s string) []string {
+func appendNew[T comparable](list []T, s T) []T {
 	if slices.Contains(list, s) {
 		return list
 	}

@@ -107,6 +107,10 @@ func (s sources) readCluster(ctx context.Context, d deployment, facts *Facts) er
 	if facts.Uses, facts.Idle, err = survey.Uses(ctx, facts.Namespace); err != nil {
 		return err
 	}
+	facts.Bystanders, err = bystanders(ctx, reader, facts.Namespace, facts.Driver, d.options.PodSelector, memory.Nodes())
+	if err != nil {
+		return err
+	}
 	unanswering := facts.Attaching.Unanswering
 	if facts.Attaching, err = attaching(ctx, s.api, facts.Uses, memory.Nodes(), kubelets.Registered(d.options.AttacherName)); err != nil {
 		return err

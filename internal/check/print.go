@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -57,6 +58,9 @@ func (r Report) table() []byte {
 			_, _ = fmt.Fprintln(t, strings.Join(row.columns(), "\t"))
 		}
 		_ = t.Flush()
+		if slices.ContainsFunc(r.Volumes, func(row Row) bool { return strings.Contains(row.Quorum, "/") }) {
+			wrap(&b, "QUORUM x/y: ", "LINSTOR shows x, and the pod's node may still run y.", "  ")
+		}
 		b.WriteString("\n")
 	}
 	for _, f := range r.Findings {
@@ -77,6 +81,9 @@ func (r Row) columns() []string {
 	verdict, reason := string(r.Verdict), string(r.Reason)
 	if r.Verdict == failover.Protected {
 		verdict, reason = verdict+" "+r.Grace, "-"
+	}
+	if r.stuck() {
+		verdict += ", stuck"
 	}
 	return []string{
 		shortened(r.Namespace+"/"+r.Pod, podWidth), shortened(dashed(r.Resource), resourceWidth), shortened(dashed(r.Node), nodeWidth),

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"strings"
+
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
@@ -35,9 +37,36 @@ var remedies = map[failover.Reason]string{
 	failover.GuardTripped: "look at linstor node list; it opens by itself when enough nodes are back, or two minutes after the last one was lost; " +
 		"--max-lost-nodes is the limit",
 	failover.OutOfService: "take the taint node.kubernetes.io/out-of-service off the node when it is back",
-	failover.Paused:       "remove the annotation drbd.linbit.com/pause-fail-over from the controller's Deployment; let the controller read it",
-	failover.DryRun:       "remove --dry-run from the controller's arguments",
+	failover.Paused: "end the pause: kubectl -n NAMESPACE annotate deployment/NAME drbd.linbit.com/pause-fail-over-; where the Deployment cannot be read, " +
+		"apply the roles of deploy/all.yaml again",
+	failover.DryRun: "remove --dry-run from the controller's arguments",
 }
 
 // Remedy returns what to do about a reason for which a pod would not be moved, empty for any other reason.
 func Remedy(reason failover.Reason) string { return remedies[reason] }
+
+const (
+	// remedyOfOthers is for a reason that has no remedy of its own.
+	remedyOfOthers = "look at linstor node list and linstor resource list; kubectl describe pod -n NAMESPACE POD shows what the controller says"
+	// remedyOfMoving is for pods that are being moved, whatever the reason of the loss.
+	remedyOfMoving = "nothing for the pod; see to its node. Where the pod is still there a minute later, kubectl describe pod -n NAMESPACE POD " +
+		"says what holds it back"
+)
+
+// filled puts a name into a remedy where it stands for nothing else.
+func filled(remedy, placeholder string, names []string) string {
+	if len(names) != 1 || names[0] == "" {
+		return remedy
+	}
+	return strings.ReplaceAll(remedy, placeholder, names[0])
+}
+
+// named puts "namespace/name" into the one command of a remedy that asks for both. A remedy that asks for another name is left as it is.
+func named(remedy, object, namespacePlaceholder, namePlaceholder string) string {
+	namespace, name, ok := strings.Cut(object, "/")
+	rest := strings.ReplaceAll(remedy, namespacePlaceholder, namespace)
+	if !ok || !strings.Contains(rest, namePlaceholder) {
+		return remedy
+	}
+	return strings.ReplaceAll(rest, namePlaceholder, name)
+}

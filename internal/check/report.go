@@ -47,7 +47,7 @@ type Row struct {
 	Diskful  int `json:"diskful"`
 	Diskless int `json:"diskless"`
 	Offline  int `json:"offline,omitempty"`
-	// Quorum is the setting in force on the pod's node, and, after a slash, those of other replicas that differ.
+	// Quorum is the setting that LINSTOR shows, and, after a slash, those beside it that the pod's node may still run.
 	Quorum string `json:"quorum,omitempty"`
 	// State is the state of the resource on the pod's node.
 	State failover.State `json:"state,omitempty"`
@@ -56,7 +56,10 @@ type Row struct {
 	// Reason and Message say why; docs/reasons.md explains each reason.
 	Reason  failover.Reason `json:"reason,omitempty"`
 	Message string          `json:"message,omitempty"`
-	// Grace is how long a loss has to last before the pod is moved, such as "5s"; only where it is protected.
+	// Lost is set where the volume does not work on the pod's node now, so that the verdict is about this loss; it is about the next
+	// one otherwise.
+	Lost bool `json:"lost,omitempty"`
+	// Grace is how long a loss has to last before the pod is moved, such as "5s"; only where it is protected, or being moved.
 	Grace string `json:"grace,omitempty"`
 }
 
@@ -118,13 +121,16 @@ const (
 	ForeignTaint Code = "ForeignTaint"
 	// NoVolume : a selected pod uses no volume of the driver, so that it is never moved.
 	NoVolume Code = "NoVolume"
+	// NotSelectedPods : pods use a volume of the driver and are not selected, so that they are never moved.
+	NotSelectedPods Code = "NotSelectedPods"
 )
 
 // Codes returns all codes that are no reason of a decision.
 func Codes() []Code {
 	return []Code{
 		KubernetesUnreadable, LinstorUnreachable, ControllerNotRunning, ControllerUnknown, MissingPermission, PermissionsUnknown,
-		TooFewReplicas, NoTieBreaker, TieBreakerGone, AttachWaits, OldDriver, NoAutoplaceTarget, NodeCacheTimeout, RemoteAccess, QuorumOnController, WithoutQuorum, DRBDOption, NodeAgent, ForeignTaint, NoVolume,
+		TooFewReplicas, NoTieBreaker, TieBreakerGone, AttachWaits, OldDriver, NoAutoplaceTarget, NodeCacheTimeout, RemoteAccess,
+		QuorumOnController, WithoutQuorum, DRBDOption, NodeAgent, ForeignTaint, NoVolume, NotSelectedPods,
 	}
 }
 

@@ -42,8 +42,8 @@ func TestCheck(t *testing.T) {
 	if status != check.StatusUnprotected || len(report.Volumes) != 2 || report.Volumes[0].Reason != failover.NoSurvivor {
 		t.Errorf("exit status %d beside a workload without tie-breaker, report %+v", status, report)
 	}
-	if len(report.Findings) != 1 || report.Findings[0].Code != check.NoTieBreaker {
-		t.Errorf("findings %+v, want that the tie-breaker is missing", report.Findings)
+	if len(report.Findings) != 2 || report.Findings[0].Code != check.Code(failover.NoSurvivor) || report.Findings[1].Code != check.NoTieBreaker {
+		t.Errorf("findings %+v, want that nobody could take over, since the tie-breaker is missing", report.Findings)
 	}
 }
 

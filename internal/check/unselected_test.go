@@ -1,0 +1,87 @@
+package check
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// unselectedWeb adds pods that nobody has selected, each with a volume.
+func unselectedWeb(count int, change func(*virtual.Workload)) func(*bench) {
+	return func(b *bench) {
+		for i := range count {
+			name := fmt.Sprintf("web-%d", i)
+			b.volume(virtual.Volume{Name: name})
+			w := virtual.Workload{Name: name, Claims: []string{"data-" + name}, Labels: map[string]string{"app": "web"}}
+			if change != nil {
+				change(&w)
+			}
+			b.workload(w)
+		}
+		b.pass(time.Minute)
+	}
+}
+
+// unselectedComplaints are those about pods that nobody has selected.
+func unselectedComplaints() map[string]complaint {
+	const label = "linstor.csi.linbit.com/on-storage-lost=remove"
+	stays := func(change func(*virtual.Workload)) complaint {
+		return complaint{provoke: unselectedWeb(1, change), status: StatusProtected, silent: []string{"NotSelectedPods"}}
+	}
+	return map[string]complaint{
+		"a pod with a volume is not selected": {
+			provoke: unselectedWeb(1, nil), status: StatusProtected,
+			says: []string{
+				"INFO NotSelectedPods: 1 pod is not selected, with a volume of linstor.csi.linbit.com", "- default/web-0",
+				"set linstor.csi.linbit.com/on-storage-lost: remove in the labels of the pod template", "kubectl label -n default pod web-0 " + label,
+				controllers.AnnotationIgnore,
+			},
+		},
+		"many pods with a volume are not selected": {
+			provoke: unselectedWeb(5, nil), status: StatusProtected,
+			says: []string{
+				"INFO NotSelectedPods: 5 pods are not selected", "- default/web-0, default/web-1, default/web-2 and 2 more",
+				"kubectl label -n NAMESPACE pod NAME " + label,
+			},
+		},
+		"a pod that is not selected is on a lost node": {
+			provoke: func(b *bench) {
+				unselectedWeb(4, func(w *virtual.Workload) { w.Nodes = []string{nodeA} })(b)
+				b.Crash(nodeA)
+				b.pass(time.Minute)
+			}, status: StatusUnprotected,
+			says: []string{
+				"WARNING NotSelectedPods: 4 pods are not selected", "nothing is moved from there",
+				"- node-a: default/web-0, default/web-1, default/web-2 and 1 more", "helps after a loss as well: kubectl label",
+			},
+			silent: []string{"INFO NotSelectedPods"},
+		},
+		"a pod that is not selected is exempt": stays(func(w *virtual.Workload) {
+			w.Annotations = map[string]string{controllers.AnnotationIgnore: ""}
+		}),
+		"a pod of a DaemonSet is not selected":   stays(func(w *virtual.Workload) { w.Owner = "DaemonSet" }),
+		"a pod without an owner is not selected": stays(func(w *virtual.Workload) { w.Owner = "None" }),
+		"a pod that is not selected is in another namespace": {
+			provoke: unselectedWeb(1, nil), args: []string{"-n", "empty"}, status: StatusProtected, silent: []string{"NotSelectedPods"},
+		},
+	}
+}
+
+func TestTheLabelsThatASelectorAsksFor(t *testing.T) {
+	t.Parallel()
+	for selector, want := range map[string]string{
+		"a=b":           "a=b",
+		"a in (y,x)":    "a=x",
+		"a=b,c":         "a=b c=true",
+		"a!=b":          "",
+		"a=b,!c":        "",
+		"no, selector(": "",
+	} {
+		if got := assignments(selector); got != want {
+			t.Errorf("%q asks for %q, want %q", selector, got, want)
+		}
+	}
+}
