@@ -244,7 +244,8 @@ func complaints() map[string]complaint {
 		},
 		"a node is lost at this moment": {
 			provoke: func(b *bench) { b.Crash(nodeA); b.pass(time.Minute) }, status: StatusUnprotected,
-			says: []string{"default/db-0", "Unreachable", "Failing", "NodeUnreachable",
+			says: []string{
+				"default/db-0", "Unreachable", "Failing", "NodeUnreachable",
 				"ERROR NodeUnreachable: the storage is lost on the pod's node now, and the pod is being moved",
 				"- pod default/db-0, resource pvc-db on node-a: ", "the pod is moved once that has lasted for ",
 				"Remedy: nothing for the pod", "kubectl describe pod -n default db-0", "No selected pod is stuck now; 1 pod is being moved: 0 protected, 1 not",
@@ -439,7 +440,8 @@ func complaints() map[string]complaint {
 		},
 		"fail-over is paused": {
 			provoke: func(b *bench) { b.deployment.Annotations = map[string]string{controllers.AnnotationPause: "true"} },
-			status:  StatusUnprotected, says: []string{"ERROR Paused",
+			status:  StatusUnprotected, says: []string{
+				"ERROR Paused",
 				"pauses all fail-over",
 				"Remedy: end the pause: kubectl -n ha-controller annotate deployment/piraeus-ha-controller drbd.linbit.com/pause-fail-over-",
 			},

@@ -48,7 +48,7 @@ func reasonsOf(rows []Row) []failover.Reason {
 func hindrance(f Facts, rows []Row, p plight, reason failover.Reason) Finding {
 	finding := Finding{Severity: Error, Code: Code(reason), Message: p.message, Remedy: cmp.Or(remedies[reason], remedyOfOthers)}
 	if reason == failover.Paused {
-		finding.Remedy = named(finding.Remedy, f.Controller.Name, "NAMESPACE", "NAME")
+		finding.Remedy = named(finding.Remedy, f.Controller.Name, "NAME")
 	}
 	var resources, pods []string
 	for i, r := range rows {
@@ -65,8 +65,8 @@ func hindrance(f Facts, rows []Row, p plight, reason failover.Reason) Finding {
 	}
 	finding.Remedy = filled(finding.Remedy, "RESOURCE", resources)
 	if len(pods) == 1 {
-		finding.Remedy = named(finding.Remedy, pods[0], "NAMESPACE", "HELPER")
-		finding.Remedy = named(finding.Remedy, pods[0], "NAMESPACE", "POD")
+		finding.Remedy = named(finding.Remedy, pods[0], "HELPER")
+		finding.Remedy = named(finding.Remedy, pods[0], "POD")
 	}
 	if label := assignments(f.Selector); label != "" {
 		finding.Remedy = filled(finding.Remedy, "LABEL", []string{label})

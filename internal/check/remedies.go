@@ -62,11 +62,11 @@ func filled(remedy, placeholder string, names []string) string {
 }
 
 // named puts "namespace/name" into the one command of a remedy that asks for both. A remedy that asks for another name is left as it is.
-func named(remedy, object, namespacePlaceholder, namePlaceholder string) string {
+func named(remedy, object, placeholder string) string {
 	namespace, name, ok := strings.Cut(object, "/")
-	rest := strings.ReplaceAll(remedy, namespacePlaceholder, namespace)
-	if !ok || !strings.Contains(rest, namePlaceholder) {
+	rest := strings.ReplaceAll(remedy, "NAMESPACE", namespace)
+	if !ok || !strings.Contains(rest, placeholder) {
 		return remedy
 	}
-	return strings.ReplaceAll(rest, namePlaceholder, name)
+	return strings.ReplaceAll(rest, placeholder, name)
 }

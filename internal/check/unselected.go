@@ -153,7 +153,7 @@ func remedyOfUnselected(selector string, pods []string) string {
 			"kubectl label -n NAMESPACE pod NAME " + label
 	}
 	if len(pods) == 1 {
-		remedy = named(remedy, pods[0], "NAMESPACE", "NAME")
+		remedy = named(remedy, pods[0], "NAME")
 	}
 	return remedy + "; where they shall stay: the annotation " + controllers.AnnotationIgnore
 }
