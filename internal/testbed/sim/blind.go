@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -31,7 +32,9 @@ func (w *world) loseConnector() {
 func (w *world) sees() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.blind = time.Time{}
+	if !w.blind.IsZero() {
+		w.blind, w.sighted = time.Time{}, time.Now()
+	}
 }
 
 // restartLinstor starts another process of LINSTOR.
@@ -54,7 +57,7 @@ func (w *world) oldWords() map[string]bool {
 func (w *world) auditRestart(what string) {
 	w.count(BlindRestarted)
 	w.mu.Lock()
-	blind, again := w.blind, !w.restarted.IsZero() && time.Since(w.restarted) > failover.MaxAge && time.Since(w.restarted) < failover.BlindRetry
+	blind, sighted, again := w.blind, w.sighted, !w.restarted.IsZero() && time.Since(w.restarted) > failover.MaxAge && time.Since(w.restarted) < failover.BlindRetry
 	first := w.restarted.IsZero() || time.Since(w.restarted) > failover.MaxAge
 	silent := false
 	for _, node := range w.history.World.Nodes {
@@ -67,6 +70,8 @@ func (w *world) auditRestart(what string) {
 	switch {
 	case again:
 		w.violated(ruleSees, "%s: one was %s ago", what, time.Since(w.restarted))
+	case blind.IsZero() && w.heldSince(sighted):
+		w.count("pods of a LINSTOR deleted that saw again while the API held the request")
 	case blind.IsZero() || time.Since(blind) < failover.BlindApart:
 		w.violated(ruleSees, "%s: blind since %s", what, blind)
 	case !silent:
@@ -75,6 +80,11 @@ func (w *world) auditRestart(what string) {
 	w.mu.Lock()
 	w.restarted, w.restartDue = time.Now(), true
 	w.mu.Unlock()
+}
+
+// heldSince tells whether a request may have been under way since then: no longer than the API keeps one.
+func (w *world) heldSince(at time.Time) bool {
+	return time.Since(at) < longestHold && slices.ContainsFunc(w.history.Steps, func(s Step) bool { return s.What == HangAPI || s.What == SlowAPI })
 }
 
 // restartIfDue lets the deletion of LINSTOR's pod take effect.

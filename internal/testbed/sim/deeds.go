@@ -25,9 +25,9 @@ type faults struct {
 	frozen map[string]bool
 	// wasFrozen is set once one ever was.
 	wasFrozen bool
-	// blind is since when LINSTOR has had no connector; zero while it has one. restarted is when the controllers have last restarted it for
-	// that.
-	blind, restarted time.Time
+	// blind is since when LINSTOR has had no connector; zero while it has one. sighted is when that ended last, restarted when the
+	// controllers have last restarted it for that.
+	blind, sighted, restarted time.Time
 	// restartDue is set where that has not happened yet.
 	restartDue bool
 	// silent is since when a node's satellite has not been heard.

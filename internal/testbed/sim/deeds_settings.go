@@ -84,6 +84,7 @@ func (w *world) change(s Step) {
 	if s.What == SetGroupQuorum || s.What == SetControllerQuorum {
 		for _, resource := range w.DRBD.Resources() {
 			w.sets(resource)
+			w.setsAbove(resource)
 		}
 	}
 	switch s.What {
@@ -130,7 +131,14 @@ func (w *world) adjustsAgain(node string) {
 func (w *world) sets(resource string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.byPerson[resource], w.setAbove[resource] = true, time.Now()
+	w.byPerson[resource] = true
+}
+
+// setsAbove notes that it came with the group or the controller.
+func (w *world) setsAbove(resource string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.setAbove[resource] = time.Now()
 }
 
 // changes notes that somebody has changed what LINSTOR wants of a resource.

@@ -5,13 +5,16 @@ import (
 	"time"
 )
 
+// longestHold is how long the API keeps a request at most, of which a webhook makes nothing.
+const longestHold = 30 * time.Second
+
 // untidyTimes are drawn on the steps of the plots.
 var untidyTimes = []untidiness{
 	{BlipBeforeCut, (*generator).blipBeforeCut},
 	{AllCutTogether, func(g *generator) bool { g.cutAll(g.moment(), g.span()); return true }},
 	{SlowRequests, func(g *generator) bool { return g.troubleAPI(SlowAPI, 15*time.Second) }},
 	{RejectedRequests, func(g *generator) bool { return g.troubleAPI(RejectAPI, time.Millisecond) }},
-	{HangingWebhooks, func(g *generator) bool { return g.troubleAPI(HangAPI, 30*time.Second) }},
+	{HangingWebhooks, func(g *generator) bool { return g.troubleAPI(HangAPI, longestHold) }},
 	{FrozenProcess, (*generator).freezeProcess},
 	{TwoLeaders, (*generator).overlapLeaders},
 	{LateInformers, (*generator).startLate},
