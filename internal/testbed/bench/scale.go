@@ -27,8 +27,9 @@ const (
 	restarts     = 3
 	afterStart   = 20 * time.Second
 	idleMinutes  = 2
-	// settle is how long the processes are left alone before they are watched: what follows a start is over then.
-	settle = 30 * time.Second
+	// settle is how long the processes are left alone before they are watched: what follows a start is over then. For a minute evidence is
+	// awaited of what nodes run, and nodes are read more often.
+	settle = 90 * time.Second
 )
 
 // groupScale fills a large state and measures the controller on it.

@@ -173,6 +173,12 @@ func (s *state) fillVolumes(ctx context.Context) error {
 		if err := volume.Create(ctx, s.client); err != nil {
 			return err
 		}
+		// No controller-manager runs here that would bind it, and a volume that is not bound is nobody's.
+		_, err := s.client.CoreV1().PersistentVolumes().Patch(ctx, stateVolume(i), types.MergePatchType,
+			[]byte(`{"status":{"phase":"Bound"}}`), metav1.PatchOptions{}, "status")
+		if err != nil {
+			return fmt.Errorf("bind volume: %w", err)
+		}
 		attachments := s.client.StorageV1().VolumeAttachments()
 		va, err := attachments.Create(ctx, &storagev1.VolumeAttachment{
 			ObjectMeta: metav1.ObjectMeta{
