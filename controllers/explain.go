@@ -53,10 +53,8 @@ func (w *waitList) observe(volume string, in failover.Input, d failover.Decision
 		wait = &failover.Wait{}
 	}
 	word := wait.Observe(in, d, failure, pods)
-	for other, nodes := range w.nodes {
-		if others := nodes[in.Node.Name]; other != volume && others != nil {
-			word.Pods = slices.DeleteFunc(word.Pods, func(pod failover.Pod) bool { return others.Told(pod.UID, word.Reason) })
-		}
+	if len(word.Pods) > 0 {
+		word.Pods = w.untold(volume, in.Node.Name, word)
 	}
 	if wait.Over() {
 		w.forget(volume, in.Node.Name)
@@ -67,6 +65,17 @@ func (w *waitList) observe(volume string, in failover.Input, d failover.Decision
 	}
 	w.nodes[volume][in.Node.Name] = wait
 	return word
+}
+
+// untold returns the pods of a word that were not told its reason of another volume on the node; the caller holds the lock.
+func (w *waitList) untold(volume, node string, word failover.Word) []failover.Pod {
+	pods := word.Pods
+	for other, nodes := range w.nodes {
+		if others := nodes[node]; other != volume && others != nil {
+			pods = slices.DeleteFunc(pods, func(pod failover.Pod) bool { return others.Told(pod.UID, word.Reason) })
+		}
+	}
+	return pods
 }
 
 // remembered lists them, as "volume v on node n".
