@@ -71,7 +71,7 @@ func (w *world) auditRestart(what string) {
 	case again:
 		w.violated(ruleSees, "%s: one was %s ago", what, time.Since(w.restarted))
 	case blind.IsZero() && w.heldSince(sighted):
-		w.count("pods of a LINSTOR deleted that saw again while the API held the request")
+		w.excuse(ExcuseSighted, "%s: since %s", what, sighted)
 	case blind.IsZero() || time.Since(blind) < failover.BlindApart:
 		w.violated(ruleSees, "%s: blind since %s", what, blind)
 	case !silent:

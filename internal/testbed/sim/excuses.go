@@ -20,6 +20,8 @@ const (
 	ExcuseArrived = "a pod arrived after the look"
 	// ExcuseDelayed: the API acted later, and the node could write again by then.
 	ExcuseDelayed = "the node got its storage back between the look and what the API made of it"
+	// ExcuseSighted: the API acted later, and LINSTOR was not blind any more by then.
+	ExcuseSighted = "a blind LINSTOR saw again between the look and what the API made of it"
 	// ExcuseDamaged: a disk failed, and what was written there only is gone.
 	ExcuseDamaged = "a disk with the only data has failed"
 	// ExcuseUnfenced: a node that could not write when its volume was taken can do so because somebody has changed settings since.
@@ -33,7 +35,7 @@ const (
 )
 
 // Excuses are all of them.
-var Excuses = []string{ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseDelayed, ExcuseDamaged, ExcuseUnfenced, ExcusePerson, ExcuseHidden, ExcuseUnannounced}
+var Excuses = []string{ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseDelayed, ExcuseSighted, ExcuseDamaged, ExcuseUnfenced, ExcusePerson, ExcuseHidden, ExcuseUnannounced}
 
 // asked notes that in this history a pod had to be moved in time.
 func (w *world) asked() {

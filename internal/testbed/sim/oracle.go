@@ -132,53 +132,8 @@ func (w *world) auditRemoval(b basis, pod *corev1.Pod, silence time.Duration, op
 	if reason == failover.NodeUnreachable || reason == failover.QuorumLost {
 		w.auditEarly(b, pod, silence, what)
 	}
-	if reason == failover.Demoted && open < grace.KnownGrace && !w.switchedOff(node) && one == "" {
-		w.violated(ruleDemoted, "%s: closed for %s", what, open)
-	}
-}
-
-// denial is since when nobody else has been connected to a resource on a node, and until when that was so; zero while it is.
-type denial struct{ since, until time.Time }
-
-// auditEarly holds a removal from a node that was denied for less than the confirmed grace against what three networks must have said: where
-// somebody has switched the node off there is no grace. What they say anew for less than MaxAge may have crossed the request.
-func (w *world) auditEarly(b basis, pod *corev1.Pod, silence time.Duration, what string) {
-	node := home(pod)
-	denied, missed := time.Duration(0), false
-	for _, v := range w.volumesOf(pod) {
-		w.mu.Lock()
-		d := w.denied[place{v.Resource(), node}]
-		w.mu.Unlock()
-		if d.since.IsZero() || !d.until.IsZero() {
-			return // who is connected is not lost by the clock, but by old words
-		}
-		denied = max(denied, time.Since(d.since))
-		reading := b.readings[v.Resource()]
-		for _, replica := range reading.resource.Replicas {
-			missed = missed || replica.Node == node && replica.Online.Known && !replica.Online.Value
-			if replica.Node != node && !replica.Online.Value {
-				w.count("removed early, perhaps, while a replica could not be asked")
-				return // it may have denied for less time than those that could
-			}
-			if c, ok := replica.Connection(node); ok && c.Known && !c.Value && reading.old(replica.Node) {
-				w.count("removed early, perhaps by old words")
-				return // it may have denied for longer than the truth
-			}
-		}
-	}
-	if denied == 0 || denied >= grace.ConfirmedGrace || w.switchedOff(node) {
-		return
-	}
-	w.count("removed early")
-	switch {
-	case w.history.World.Patient:
-		w.violated(ruleEarly, "%s: denied for %s, and the unanimous grace is off", what, denied)
-	case denied < grace.UnanimousGrace:
-		w.violated(ruleEarly, "%s: denied for %s", what, denied)
-	case !missed:
-		w.violated(ruleEarly, "%s: LINSTOR calls the node ONLINE", what)
-	case silence > failover.MaxAge && silence < failover.ForceSilence:
-		w.violated(ruleEarly, "%s: the node's Lease was renewed %s ago", what, silence)
+	if reason == failover.Demoted && open < grace.KnownGrace && !w.switchedOff(node) {
+		w.breach(ruleDemoted, fmt.Sprintf("%s: closed for %s", what, open), writable, one)
 	}
 }
 

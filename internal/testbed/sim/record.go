@@ -15,7 +15,6 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
 )
 
 // observe notes what happens in the API.
@@ -81,33 +80,6 @@ func (w *world) observeStorage(resource, node string) {
 		w.note(fmt.Sprintf("drbd %s on %s: %s, may promote %t, score %d, open %d+%d, %v, disk %s, quorum %t, io %s, can write %t",
 			resource, node, state.Role, state.MayPromote, state.Score, state.Open, state.OpenReadOnly, state.Connections,
 			state.DiskState, state.HasQuorum, state.IO, w.DRBD.CanWrite(resource, node)))
-	}
-}
-
-// observeDenials notes who is connected to whom. Who is connected for less than MaxAge may not have been seen so, and counts as denied
-// throughout.
-func (w *world) observeDenials(resource string) {
-	connected := make(map[string]bool)
-	for _, state := range w.DRBD.Inspect(resource) {
-		for peer, connection := range state.Connections {
-			connected[peer] = connected[peer] || connection == drbd.Connected
-		}
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for node, connected := range connected {
-		at := place{resource, node}
-		switch d := w.denied[at]; {
-		case connected && d.until.IsZero():
-			d.until = time.Now()
-			w.denied[at] = d
-		case connected:
-		case d.since.IsZero(), !d.until.IsZero() && time.Since(d.until) >= failover.MaxAge:
-			w.denied[at] = denial{since: time.Now()}
-		default:
-			d.until = time.Time{}
-			w.denied[at] = d
-		}
 	}
 }
 

@@ -53,7 +53,8 @@ type world struct {
 	satellites
 	// opened is since when a resource has not been open for writing on a node; zero while it is.
 	closed map[place]time.Time
-	denied map[place]denial
+	// denied is what each node says of its connection to another.
+	denied map[edge]denial
 	// renewed is when a kubelet's Lease was last renewed.
 	renewed map[string]time.Time
 	// resumed is when a kubelet's Lease was last renewed after a pause, which the next renewals may take for a habit.
@@ -118,7 +119,7 @@ func Run(t *testing.T, h History, story bool) Outcome {
 func newWorld(ctx context.Context, h History, story bool) *world {
 	w := &world{
 		ctx: ctx, history: h, started: time.Now(), trace: story,
-		outcome: Outcome{Counts: make(map[string]int)}, faults: newFaults(), closed: make(map[place]time.Time), denied: make(map[place]denial), renewed: make(map[string]time.Time),
+		outcome: Outcome{Counts: make(map[string]int)}, faults: newFaults(), closed: make(map[place]time.Time), denied: make(map[edge]denial), renewed: make(map[string]time.Time),
 		resumed: make(map[string]time.Time),
 		pods:    make(map[types.NamespacedName]*corev1.Pod),
 		taken:   make(map[place]taking), bound: make(map[types.UID]time.Time), liveness: newLiveness(), explanations: newExplanations(), satellites: newSatellites(),
