@@ -360,3 +360,41 @@ func TestAWordNamesWhoStandsInTheWay(t *testing.T) {
 		})
 	}
 }
+
+// A gate is told of at once, with what opens it.
+func TestAWordOnAGateSaysWhatOpensIt(t *testing.T) {
+	t.Parallel()
+	beside := func(change func(*Pod)) edit {
+		return func(in *Input) {
+			other := in.Pods[0]
+			other.Name, other.UID = "backup", "two"
+			change(&other)
+			in.Pods = append(in.Pods, other)
+		}
+	}
+	for name, tc := range map[string]struct {
+		edit edit
+		want []string
+	}{
+		"a pod beside is not selected": {
+			beside(func(p *Pod) { p.Selected = false }), []string{"/backup uses the volume too", "not selected", "is gone, or may be removed as well"},
+		},
+		"a pod beside is exempt": {
+			beside(func(p *Pod) { p.Exempt = true }), []string{"/backup uses the volume too", "exempts it", "is gone, or may be removed as well"},
+		},
+		"somebody has paused fail-over": {func(in *Input) { in.Halt.Paused = "paused" }, []string{"takes the annotation off"}},
+		"quorum is off":                 {wants("off"), []string{"goes on writing", "when the node is back", "switched it off", "quorum to majority"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := scenario{from: crashed, edit: tc.edit}.input()
+			var w Wait
+			message := w.Observe(in, Decide(in), "", []Pod{{UID: "one"}}).Message
+			for _, words := range tc.want {
+				if !strings.Contains(message, words) {
+					t.Errorf("%q does not say %q", message, words)
+				}
+			}
+		})
+	}
+}
