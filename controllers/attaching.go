@@ -12,6 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,18 +73,12 @@ func (*Attaching) NeedLeaderElection() bool { return true }
 
 // Start implements manager.Runnable. What fails is tried again with the next look.
 func (a *Attaching) Start(ctx context.Context) error {
-	ticker := time.NewTicker(attachingInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		if err := a.look(ctx); err != nil && ctx.Err() == nil {
 			ctrl.LoggerFrom(ctx).WithName("attaching").Error(err, "Cannot tell what attachments wait for")
 		}
-	}
+	}, attachingInterval)
+	return nil
 }
 
 // look looks at both, whether or not the other can be told.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -48,22 +49,22 @@ func (w *waitList) forget(volume, node string) {
 func (w *waitList) observe(volume string, in failover.Input, d failover.Decision, failure string, pods []failover.Pod) failover.Word {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	wait := w.nodes[volume][in.Node.Name]
-	if wait == nil {
-		wait = &failover.Wait{}
+	known := w.nodes[volume][in.Node.Name]
+	if known == nil {
+		known = &failover.Wait{}
 	}
-	word := wait.Observe(in, d, failure, pods)
+	word := known.Observe(in, d, failure, pods)
 	if len(word.Pods) > 0 {
 		word.Pods = w.untold(volume, in.Node.Name, word)
 	}
-	if wait.Over() {
+	if known.Over() {
 		w.forget(volume, in.Node.Name)
 		return word
 	}
 	if w.nodes[volume] == nil {
 		w.nodes[volume] = make(map[string]*failover.Wait)
 	}
-	w.nodes[volume][in.Node.Name] = wait
+	w.nodes[volume][in.Node.Name] = known
 	return word
 }
 
@@ -163,14 +164,7 @@ func (r *FailoverReconciler) silence() source.Source {
 }
 
 func (r *FailoverReconciler) ringForSilent(ctx context.Context, q queue) {
-	ticker := time.NewTicker(vigilInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		for _, node := range r.kubelets.silent(r.settings.KubeletSilence, r.settings.KubeletSilence+2*vigilInterval) {
 			attachments, err := r.attachmentsOn(ctx, node)
 			if err != nil {
@@ -180,5 +174,5 @@ func (r *FailoverReconciler) ringForSilent(ctx context.Context, q queue) {
 				q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: *va.Spec.Source.PersistentVolumeName}})
 			}
 		}
-	}
+	}, vigilInterval)
 }

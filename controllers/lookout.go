@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -44,18 +45,12 @@ func (*Lookout) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
 func (l *Lookout) Start(ctx context.Context) error {
-	ticker := time.NewTicker(lookoutInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		if l.due() {
 			l.look(ctx)
 		}
-	}
+	}, lookoutInterval)
+	return nil
 }
 
 // due tells whether LINSTOR is to be asked now.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -63,18 +64,12 @@ func (*Recovery) NeedLeaderElection() bool { return true }
 // Start implements manager.Runnable. What fails is tried again with the next look.
 func (r *Recovery) Start(ctx context.Context) error {
 	r.begun = r.clock.Now()
-	ticker := time.NewTicker(recoveryInterval)
-	defer ticker.Stop()
-	for {
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		if err := r.look(ctx); err != nil && ctx.Err() == nil {
 			ctrl.LoggerFrom(ctx).WithName("recovery").Error(err, "Cannot look after the pods of LINSTOR itself")
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	}, recoveryInterval)
+	return nil
 }
 
 // look takes away taints that have had their day and replaces the pods that are lost. While all kubelets are heard of, and

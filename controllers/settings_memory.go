@@ -14,6 +14,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -255,18 +256,12 @@ func (*Burial) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
 func (b *Burial) Start(ctx context.Context) error {
-	ticker := time.NewTicker(burialInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		if err := b.bury(ctx); err != nil && ctx.Err() == nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Cannot look up who uses replicas that LINSTOR no longer lists")
 		}
-	}
+	}, burialInterval)
+	return nil
 }
 
 func (b *Burial) bury(ctx context.Context) error {

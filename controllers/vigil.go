@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,21 +34,15 @@ func (*Vigil) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
 func (v *Vigil) Start(ctx context.Context) error {
-	ticker := time.NewTicker(vigilInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		v.halt.observe(ctx)
 		for _, node := range v.kubelets.silent(failover.ForceSilence, vigilEnd) {
 			if err := v.read(ctx, node); err != nil && ctx.Err() == nil {
 				ctrl.LoggerFrom(ctx).Error(err, "Cannot ask LINSTOR about a node whose kubelet is silent", "node", node)
 			}
 		}
-	}
+	}, vigilInterval)
+	return nil
 }
 
 // read has LINSTOR's word on all volumes that are attached to the node read again.
