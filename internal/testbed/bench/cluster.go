@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,13 +23,10 @@ type cluster struct {
 	seen *observer
 	name string
 	log  io.Writer
-	// single is when the next single loss of a bed may begin.
-	single *rate.Limiter
+	// single is held by the single loss of the bed that is being played. While LINSTOR misses another node, or has not missed one yet that
+	// is dead, it answers the CSI driver late or not at all, and whatever is attached then is no single loss.
+	single *semaphore.Weighted
 }
-
-// singleApart is how long after another one a single loss begins at the earliest. Each takes five or six requests of the attacher,
-// which by its stock flags has five a second: losses that come faster wait for each other there, and are no single ones.
-const singleApart = 2 * time.Second
 
 // startTimeout bounds bringing up a bed.
 const startTimeout = 3 * time.Minute
@@ -51,7 +48,7 @@ func withCluster(ctx context.Context, s Settings, name string, options testbed.O
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	defer bed.Stop()
-	c := &cluster{Bed: bed, name: name, log: s.Log, single: rate.NewLimiter(rate.Every(singleApart), 1)}
+	c := &cluster{Bed: bed, name: name, log: s.Log, single: semaphore.NewWeighted(1)}
 	if !options.Bare {
 		if err := bed.DeployController(startCtx); err != nil {
 			return fmt.Errorf("%s: deploy the controller: %w", name, err)

@@ -91,19 +91,20 @@ func (t *trio) pod() string { return t.workload.Name + "-0" }
 
 // lose breaks the node of the trio's pod at some moment between two renewals of the node's Lease (or whatever
 // else its spread is), and waits until the replacement runs elsewhere.
-func (t *trio) lose(ctx context.Context, what string, fault func(node string)) (loss, error) {
-	ctx, cancel := context.WithTimeout(ctx, lossTimeout)
-	defer cancel()
+func (t *trio) lose(waiting context.Context, what string, fault func(node string)) (loss, error) {
 	lost, ok := t.seen.current(t.pod())
 	if !ok {
 		return loss{}, fmt.Errorf("pod %s does not run", t.pod())
 	}
-	if err := pause(ctx, rand.N(t.spread)); err != nil {
+	if err := t.single.Acquire(waiting, 1); err != nil {
+		return loss{}, fmt.Errorf("waiting for other losses: %w", err)
+	}
+	defer t.single.Release(1)
+	if err := pause(waiting, rand.N(t.spread)); err != nil {
 		return loss{}, err
 	}
-	if err := t.single.Wait(ctx); err != nil {
-		return loss{}, err
-	}
+	ctx, cancel := context.WithTimeout(waiting, lossTimeout)
+	defer cancel()
 	renewed, err := t.renewedAt(ctx, lost.node)
 	if err != nil {
 		return loss{}, err

@@ -33,7 +33,7 @@ func main() {
 	flag.IntVar(&s.Attachments, "attachments", 50, "how many single losses the attachments of which are timed")
 	flag.IntVar(&s.MassRuns, "mass-runs", 9, "how often the loss of 110 pods is played, and handled by hand; the further baselines a third as often")
 	flag.IntVar(&s.MassStockRuns, "mass-stock-runs", 1, "the same with stock flags of attacher and controller-manager")
-	flag.IntVar(&s.Parallel, "parallel", 2, "how many beds with single losses may run at the same time")
+	flag.IntVar(&s.Parallel, "parallel", 3, "how many beds with single losses may run at the same time")
 	flag.StringVar(&s.ProfileDir, "profile", "", "folder for profiles of the controller: of the processor under 1,000 pods and 2,000 events, of processor and memory while idle; none if empty")
 	rows := flag.String("rows", strings.Join(all, ","), "which rows to measure, separated by commas")
 	write := flag.Bool("write", true, "write docs/benchmarks.md and docs/benchmarks.json")
