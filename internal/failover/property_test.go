@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 )
 
@@ -232,4 +233,69 @@ func mayWriteBy(in Input) string {
 		}
 	}
 	return ""
+}
+
+// anyLook is what was seen of some volumes of a node, which may have pods in common.
+func anyLook(t *rapid.T) []Input {
+	look := make([]Input, rapid.IntRange(0, 4).Draw(t, "volumes"))
+	for i := range look {
+		look[i] = eitherInput(t)
+		uids := rapid.Permutation([]types.UID{"a", "b", "c"}).Draw(t, "pods")
+		look[i].Pods = slices.Clone(look[i].Pods[:min(len(look[i].Pods), len(uids))])
+		for j := range look[i].Pods {
+			look[i].Pods[j].UID = uids[j]
+		}
+	}
+	return look
+}
+
+// Whatever is seen, a plan does nothing without a loss, nothing twice, and takes no volume from under a pod.
+func TestAPlanDoesNothingTwiceAndNothingWithoutALoss(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		look := anyLook(t)
+		plan := PlanFor(look)
+		if len(plan.Volumes) != len(look) {
+			t.Fatalf("%d volumes are planned, want %d", len(plan.Volumes), len(look))
+		}
+		users := 0
+		for i, v := range plan.Volumes {
+			switch {
+			case v.Step != "" && v.Verdict != Lost:
+				t.Fatalf("%s of a volume that is %s", v.Step, v.Verdict)
+			case v.Step == StepDetach && (len(look[i].Pods) > 0 || look[i].Attachment == nil):
+				t.Fatalf("detach with %d pods and attachment %v", len(look[i].Pods), look[i].Attachment)
+			case v.Step == StepRemove:
+				users += len(look[i].Pods)
+			}
+		}
+		seen := make(map[types.UID]bool)
+		for _, r := range plan.Removals {
+			if seen[r.Pod.UID] {
+				t.Fatalf("pod %s is removed twice", r.Pod.UID)
+			}
+			seen[r.Pod.UID] = true
+			if !slices.Contains(r.Volumes, r.By) {
+				t.Fatalf("pod %s is removed by volume %d, which is none of %v", r.Pod.UID, r.By, r.Volumes)
+			}
+			wantUses(t, look, plan, r)
+			users -= len(r.Volumes)
+		}
+		if users != 0 {
+			t.Fatalf("of the uses of volumes that are removed from pods, %d are in no removal", users)
+		}
+	})
+}
+
+// wantUses fails unless the pod uses all volumes that it is removed for, each of which is lost, and goes as one of them says.
+func wantUses(t *rapid.T, look []Input, plan Plan, r PodRemoval) {
+	for _, i := range r.Volumes {
+		uses := func(pod Pod) bool { return pod.UID == r.Pod.UID }
+		if plan.Volumes[i].Step != StepRemove || !slices.ContainsFunc(look[i].Pods, uses) {
+			t.Fatalf("pod %s is removed for volume %d, which it does not use or which is not lost", r.Pod.UID, i)
+		}
+	}
+	if how := RemovalOf(look[r.By], r.Pod); how != r.How {
+		t.Fatalf("pod %s is removed by %s, and its volume says %s", r.Pod.UID, r.How, how)
+	}
 }
