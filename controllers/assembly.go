@@ -37,7 +37,10 @@ func Assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 // Clock returns the reconciler of volumes that runs on every replica.
 func (a *Assembly) Clock() reconcile.Reconciler { return a.parts.clock }
 
-// Failover returns the reconciler of volumes that runs on the leader.
+// Volume returns the reconciler of volumes that runs on the leader.
+func (a *Assembly) Volume() reconcile.Reconciler { return a.parts.volume }
+
+// Failover returns the reconciler of nodes that runs on the leader.
 func (a *Assembly) Failover() reconcile.Reconciler { return a.parts.failover }
 
 // KeepAway returns the reconciler of nodes that runs on the leader.
@@ -64,18 +67,26 @@ func (a *Assembly) Volumes(ctx context.Context, o client.Object) []reconcile.Req
 	case *corev1.PersistentVolume:
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.Name}}}
 	case *corev1.Pod:
-		return a.parts.failover.volumesOfPod(ctx, o)
+		return a.parts.volume.volumesOfPod(ctx, o)
 	case *storagev1.VolumeAttachment:
-		return a.parts.failover.volumesOfAttachment(ctx, o)
+		return a.parts.volume.volumesOfAttachment(ctx, o)
 	}
 	return nil
 }
 
 // Doorbell returns the source that rings at the leader's reconciler for the volumes of a resource when LINSTOR's word on it changes.
-func (a *Assembly) Doorbell() source.Source { return a.parts.failover.doorbell() }
+func (a *Assembly) Doorbell() source.Source { return a.parts.volume.doorbell() }
+
+// Bell returns the source that rings at the leader's reconciler of nodes for those with lost volumes.
+func (a *Assembly) Bell() source.Source { return a.parts.failover.bell.source() }
+
+// Node returns the node that has to be looked at when an object of the API has changed.
+func (a *Assembly) Node(ctx context.Context, o client.Object) []reconcile.Request {
+	return a.parts.failover.nodeOf(ctx, o)
+}
 
 // Silence returns the source that rings at the leader's reconciler for the volumes on nodes whose kubelets have fallen silent.
-func (a *Assembly) Silence() source.Source { return a.parts.failover.silence() }
+func (a *Assembly) Silence() source.Source { return a.parts.volume.silence() }
 
 // ClockDoorbell returns the same as Doorbell for the reconciler that runs on every replica.
 func (a *Assembly) ClockDoorbell() source.Source { return a.parts.clock.doorbell() }
@@ -84,18 +95,11 @@ func (a *Assembly) ClockDoorbell() source.Source { return a.parts.clock.doorbell
 func (c Config) Options() controller.Options { return controllerOptions(c) }
 
 // Remembered lists what the controllers keep in memory of fail-overs: one line for each volume that something was said of,
-// for each taint that was seen a moment ago and for each release of a volume that is under way. Nothing is left of
+// for each node with a round that another one follows, and how many requests are under way. Nothing is left of
 // it when all is well.
 func (a *Assembly) Remembered() []string {
 	var lines []string
-	keepAway := a.parts.keepAway.KeepAway
-	keepAway.mu.Lock()
-	keepAway.forgetOld(keepAway.clock.Now()) // as whoever asks next does
-	for _, node := range slices.Sorted(maps.Keys(keepAway.ensured)) {
-		lines = append(lines, "the taint of node "+node)
-	}
-	keepAway.mu.Unlock()
-	reports := a.parts.failover.reports
+	reports := a.parts.failover.reporter.reports
 	reports.mu.Lock()
 	for _, volume := range slices.Sorted(maps.Keys(reports.said)) {
 		for _, node := range slices.Sorted(maps.Keys(reports.said[volume])) {
@@ -104,14 +108,14 @@ func (a *Assembly) Remembered() []string {
 		}
 	}
 	reports.mu.Unlock()
-	for _, wait := range a.parts.failover.waits.remembered() {
+	for _, wait := range a.parts.failover.reporter.waits.remembered() {
 		lines = append(lines, "a wait of "+wait)
 	}
-	for _, node := range a.parts.failover.inUse.batches.objects() {
-		lines = append(lines, "a release of volumes from node "+node)
+	for _, node := range a.parts.failover.bell.remembered() {
+		lines = append(lines, "a round on node "+node)
 	}
-	for _, node := range a.parts.failover.podLists.objects() {
-		lines = append(lines, "a list of the pods on node "+node)
+	if n := a.parts.failover.requests.remembered(); n > 0 {
+		lines = append(lines, fmt.Sprintf("%d requests", n))
 	}
 	return lines
 }

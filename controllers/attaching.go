@@ -209,7 +209,7 @@ func (a *Attaching) tellFailure(ctx context.Context, w waiting) error {
 	if w.attachment.DeletionTimestamp == nil {
 		return nil // Kubernetes tells the pod of an attach that fails
 	}
-	va, err := a.attachments.get(ctx, w.attachment.Name) // the cache does not have it
+	va, err := a.readAttachment(ctx, w.attachment.Name) // the cache does not have it
 	if err != nil {
 		return err
 	}

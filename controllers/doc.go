@@ -1,12 +1,15 @@
 // Package controllers connects what LINSTOR and Kubernetes say with the policy of internal/failover, and does what the
 // policy decides.
 //
-// Everything is keyed by PersistentVolume, because that is what a pod, an attachment and a LINSTOR resource
-// have in common. Three reconcilers share one way of gathering the input of a decision:
+// A loss is decided per PersistentVolume, because DRBD's quorum is a volume's, and acted on per node, because everything that the act
+// touches is the node's: its pods, its taint, its volumes in use, its Lease. Four reconcilers share one way of gathering the input of a
+// decision:
 //
 //   - ClockReconciler runs on every replica. It has LINSTOR read again as long as a loss could follow, so that the
 //     clocks of a grace period run everywhere and a new leader continues them.
-//   - FailoverReconciler runs on the leader only: it decides, and acts.
+//   - VolumeReconciler runs on the leader only: it decides, says why, and rings the bell of a node that has lost a volume.
+//   - FailoverReconciler runs on the leader only and answers that bell in rounds: it looks at the node and its lost volumes, plans
+//     (internal/failover, PlanFor), and writes.
 //   - KeepAwayReconciler runs on the leader only and takes the taints away again that a fail-over has set.
 //
 // Beside them, Recovery brings LINSTOR's own pods back where they were lost together with a node, or where Lookout, on every replica,

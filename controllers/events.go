@@ -58,7 +58,7 @@ const noteLimit = 1024
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // report says in the log what was decided, when it is news.
-func (r *FailoverReconciler) report(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision) {
+func (r *reporter) report(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision) {
 	if !r.reports.changed(pv.Name, in.Node.Name, d) {
 		return
 	}
@@ -66,7 +66,7 @@ func (r *FailoverReconciler) report(ctx context.Context, pv *corev1.PersistentVo
 		"verdict", d.Verdict, "reason", d.Reason, "state", d.State, "message", d.Message)
 }
 
-func (r *FailoverReconciler) reportStuck(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, pod failover.Pod) {
+func (r *reporter) reportStuck(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, pod failover.Pod) {
 	name := key(pod.Namespace, pod.Name)
 	if !r.reports.stuckPod(pv.Name, in.Node.Name, name, failover.StuckOnNode) {
 		return
@@ -79,7 +79,7 @@ func (r *FailoverReconciler) reportStuck(ctx context.Context, pv *corev1.Persist
 }
 
 // reportHeld says that the object of a pod stays that was deleted without grace: only finalizers can keep it.
-func (r *FailoverReconciler) reportHeld(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, pod failover.Pod) {
+func (r *reporter) reportHeld(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, pod failover.Pod) {
 	name := key(pod.Namespace, pod.Name)
 	if !pod.Forced || in.Now.Sub(pod.DeleteBy) < heldAfter || !r.reports.stuckPod(pv.Name, in.Node.Name, name, failover.HeldByFinalizer) {
 		return
@@ -91,7 +91,7 @@ func (r *FailoverReconciler) reportHeld(ctx context.Context, pv *corev1.Persiste
 	r.event(podRef(pod), pvRef(pv), string(failover.HeldByFinalizer), actionDelete, message)
 }
 
-func (r *FailoverReconciler) recordRemoval(pv *corev1.PersistentVolume, pod *corev1.Pod, d failover.Decision) {
+func (r *reporter) recordRemoval(pv *corev1.PersistentVolume, pod *corev1.Pod, d failover.Decision) {
 	ref := typed(&corev1.Pod{ObjectMeta: pod.ObjectMeta}, "v1", "Pod")
 	r.event(ref, pvRef(pv), EventForceDeleted, actionDelete, "pod deleted because a used volume is marked as failing: "+d.Message)
 	if claim := claimRef(pv); claim != nil {
@@ -99,13 +99,13 @@ func (r *FailoverReconciler) recordRemoval(pv *corev1.PersistentVolume, pod *cor
 	}
 }
 
-func (r *FailoverReconciler) recordDetach(pv *corev1.PersistentVolume, va *storagev1.VolumeAttachment, d failover.Decision) {
+func (r *reporter) recordDetach(pv *corev1.PersistentVolume, va *storagev1.VolumeAttachment, d failover.Decision) {
 	r.reports.metrics.AttachmentDeleted()
 	r.event(typed(&storagev1.VolumeAttachment{ObjectMeta: va.ObjectMeta}, "storage.k8s.io/v1", "VolumeAttachment"), pvRef(pv),
 		EventForceDetached, actionDetach, "volume detached because it is marked as failing: "+d.Message)
 }
 
-func (r *FailoverReconciler) event(regarding, related runtime.Object, reason, action, note string) {
+func (r *reporter) event(regarding, related runtime.Object, reason, action, note string) {
 	r.recorder.Eventf(regarding, related, corev1.EventTypeWarning, reason, action, "%s", truncated(note))
 }
 

@@ -8,11 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
@@ -93,9 +90,31 @@ func (w *waitList) remembered() []string {
 	return all
 }
 
+// reporter says what was decided and done, to the log and in Events.
+type reporter struct {
+	gatherer
+	recorder events.EventRecorder
+	reports  *reports
+	waits    *waitList
+}
+
+// keep forgets every node of the volume that is not among the inputs.
+func (r *reporter) keep(volume string, inputs []failover.Input) {
+	r.reports.keep(volume, inputs)
+	r.waits.keep(volume, inputs)
+}
+
+// say says what was decided, when it is news, and why nothing is done about a loss; and when to look again for that.
+func (r *reporter) say(
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision, failed error,
+) (after time.Duration) {
+	r.report(ctx, pv, in, d)
+	return r.explain(ctx, pv, in, d, failed)
+}
+
 // explain tells pods why nothing is done about the loss of their volume, once that is news, and when to look again. failed is why a step
 // of the fail-over could not be taken; nil where none failed.
-func (r *FailoverReconciler) explain(
+func (r *reporter) explain(
 	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision, failed error,
 ) (after time.Duration) {
 	pods, err := r.concerned(ctx, pv, in)
@@ -133,7 +152,7 @@ func (r *FailoverReconciler) explain(
 }
 
 // concerned returns the selected pods on the node that use the volume or, where none does, those that wait for it on other nodes.
-func (r *FailoverReconciler) concerned(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input) ([]failover.Pod, error) {
+func (r *reporter) concerned(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input) ([]failover.Pod, error) {
 	var concerned []failover.Pod
 	for _, pod := range in.Pods {
 		if pod.Selected {
@@ -153,26 +172,4 @@ func (r *FailoverReconciler) concerned(ctx context.Context, pv *corev1.Persisten
 		}
 	}
 	return concerned, nil
-}
-
-// silence returns the source that rings for the volumes on a node whose kubelet has fallen silent, which LINSTOR need not have noticed.
-func (r *FailoverReconciler) silence() source.Source {
-	return source.Func(func(ctx context.Context, q queue) error {
-		go r.ringForSilent(ctx, q)
-		return nil
-	})
-}
-
-func (r *FailoverReconciler) ringForSilent(ctx context.Context, q queue) {
-	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
-		for _, node := range r.kubelets.silent(r.settings.KubeletSilence, r.settings.KubeletSilence+2*vigilInterval) {
-			attachments, err := r.attachmentsOn(ctx, node)
-			if err != nil {
-				ctrl.LoggerFrom(ctx).Error(err, "Cannot look up the attachments on a node whose kubelet is silent", "node", node)
-			}
-			for _, va := range attachments {
-				q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: *va.Spec.Source.PersistentVolumeName}})
-			}
-		}
-	}, vigilInterval)
 }

@@ -3,13 +3,12 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -18,163 +17,167 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
-// FailoverReconciler moves the workload of one PersistentVolume away from each node that has lost the volume's
-// storage: it removes the selected pods there, then the attachment. It runs on the leader only. It never creates
+// FailoverReconciler moves the workloads of one node away from the volumes that are lost there. It works in rounds: one look at
+// everything about the node and its lost volumes, one plan, and all writes of the plan. It runs on the leader only. It never creates
 // pods: that is for their owners.
 type FailoverReconciler struct {
 	gatherer
 	client   client.Client
 	keepAway *KeepAway
 	inUse    *volumesInUse
-	recorder events.EventRecorder
-	reports  *reports
-	waits    *waitList
-	losses   *losses
+	reporter *reporter
 	halt     *haltSwitch
 	memory   *settingsMemory
-	crowd    *crowd
-	// listsUntil is until when pods are not read one by one, because that was forbidden; nil where it was not.
-	listsUntil atomic.Pointer[time.Time]
+	bell     *bell
+	requests *requests
+	// backoff tells when a node is looked at again where something failed.
+	backoff workqueue.TypedRateLimiter[string]
 
-	fastDetach        bool
-	reconcileInterval time.Duration
+	fastDetach bool
 }
 
-// +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=list;watch
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
-// +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=get;list;watch
+const (
+	// retryAct is how soon a node is looked at again when nothing else calls for it, while something is under way there.
+	retryAct = time.Second
+	// maxRounds bounds how many rounds follow each other at once; what is not done by then is done soon after.
+	maxRounds = 4
+)
 
 func (r *FailoverReconciler) setup(mgr ctrl.Manager, options controller.Options) error {
-	return watchVolumes(ctrl.NewControllerManagedBy(mgr).Named("failover").WithOptions(options), &r.gatherer).
-		WatchesRawSource(r.silence()).Complete(r)
+	return ctrl.NewControllerManagedBy(mgr).Named("failover").WithOptions(options).
+		Watches(&corev1.Pod{}, r.changes()).
+		Watches(&storagev1.VolumeAttachment{}, r.changes()).
+		WatchesRawSource(r.bell.source()).Complete(r)
 }
 
-// Reconcile decides for every node the volume is used on, and acts where the storage is lost. It asks to be called
-// again while a loss could follow without anything happening; changes call it by themselves.
+// Reconcile goes round until nothing is left to do now on the node, whose name need not be that of an object: a node may be gone, and its
+// volumes still attached there.
 func (r *FailoverReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	began := time.Now()
-	var pv corev1.PersistentVolume
-	if err := r.cache.Get(ctx, req.NamespacedName, &pv); err != nil {
-		r.reports.forget(req.Name)
-		r.waits.keep(req.Name, nil)
-		r.losses.forget(req.Name)
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	resource, ours := resourceOf(&pv, r.driver)
-	if !ours {
-		return reconcile.Result{}, nil
-	}
-	if err := r.noteArrival(ctx, pv.Name); err != nil {
-		return reconcile.Result{}, err
-	}
-	// What others have said must be known before anything is decided, and before it is written anew.
-	attachments, err := r.attachmentsOf(ctx, pv.Name)
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("looking up the attachments of volume %s: %w", pv.Name, err)
-	}
-	if err := r.memory.take(pv.Name, resource, attachments, r.clock.Now()); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Cannot take over what nodes may run", "volume", pv.Name)
-	}
-	inputs, err := r.candidates(ctx, &pv)
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("gathering what is known of volume %s: %w", pv.Name, err)
-	}
-	r.reports.keep(pv.Name, inputs)
-	r.waits.keep(pv.Name, inputs)
-	r.losses.keep(pv.Name, inputs)
-
-	result, err := r.decideAll(ctx, &pv, resource, inputs, began)
-	// Also where a write was rejected: that may go on for long, and the memory must outlive this process then, too.
-	kept := r.keepSettings(ctx, pv.Name, resource, attachments)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	next := soonest(result.RequeueAfter)
-	next.add(kept)
-	result.RequeueAfter = time.Duration(next)
-	return result, nil
-}
-
-// decideAll decides on each input, acts where the storage is lost, and tells when to come back.
-func (r *FailoverReconciler) decideAll(
-	ctx context.Context, pv *corev1.PersistentVolume, resource string, inputs []failover.Input, began time.Time,
-) (reconcile.Result, error) {
-	var next soonest
-	for _, in := range inputs {
-		d := failover.Decide(in)
-		r.losses.decided(pv.Name, in.Node.Name, d)
-		r.decided(resource, began)
-		after, begins := r.crowd.begins(in, d)
-		if d.Verdict == failover.Lost || d.ReadLease || begins {
-			var err error
-			in, d, err = r.act(ctx, pv, in)
-			next.add(r.explain(ctx, pv, in, d, err))
-			if apierrors.IsTooManyRequests(err) {
-				return r.afterRejection(ctx, pv.Name, in.Node.Name, err), nil
-			}
-			if err != nil {
-				return reconcile.Result{}, fmt.Errorf("moving volume %s away from node %s: %w", pv.Name, in.Node.Name, err)
-			}
-		} else {
-			next.add(after)
-			r.report(ctx, pv, in, d)
-			next.add(r.explain(ctx, pv, in, d, nil))
-			if err := r.unmark(ctx, in, d); err != nil {
-				return reconcile.Result{}, err
-			}
+	for range maxRounds {
+		result, err := r.round(ctx, req.Name)
+		if err != nil {
+			return reconcile.Result{}, fmt.Errorf("moving workloads away from node %s: %w", req.Name, err)
 		}
-		next.add(d.After)
-		if d.Reason != failover.PrimaryHealthy {
-			next.add(r.reconcileInterval)
+		if !result.again {
+			return reconcile.Result{RequeueAfter: time.Duration(result.next)}, nil
 		}
 	}
-	return reconcile.Result{RequeueAfter: time.Duration(next)}, nil
+	return reconcile.Result{RequeueAfter: retryAct}, nil
 }
 
-// noteArrival sees whether a volume that was taken off a lost node is attached elsewhere by now.
-func (r *FailoverReconciler) noteArrival(ctx context.Context, volume string) error {
-	from, ok := r.reports.leftFrom(volume)
-	if !ok {
-		return nil
-	}
-	attachments, err := r.attachmentsOf(ctx, volume)
+// roundResult is what follows from a round.
+type roundResult struct {
+	// again is set where another round can do more at once: pods should be gone, or what was read has become old.
+	again bool
+	// next is when to look again although nothing may have happened.
+	next soonest
+}
+
+// volume is one volume of the node as a round sees it.
+type volume struct {
+	pv *corev1.PersistentVolume
+	// in is what is known of it, and d what was decided on that.
+	in failover.Input
+	d  failover.Decision
+	// resources are all that the decision rests on in LINSTOR, its own one first.
+	resources []string
+	// rest is for how long there is nothing to do about it.
+	rest time.Duration
+	// err is why a step could not be taken, late is set where what was read became old before, and waits where a request has not been
+	// answered yet.
+	err         error
+	late, waits bool
+}
+
+// round looks, plans and does once.
+func (r *FailoverReconciler) round(ctx context.Context, node string) (result roundResult, err error) {
+	lost, resting, err := r.lostOn(ctx, node)
 	if err != nil {
-		return fmt.Errorf("looking up the attachments of volume %s: %w", volume, err)
+		return result, err
 	}
-	for _, va := range attachments {
-		if va.Spec.NodeName != from && va.Status.Attached {
-			r.reports.arrived(volume)
+	r.hold(node, resting, lost)
+	for _, v := range resting {
+		result.next.add(v.rest)
+	}
+	if len(lost) == 0 {
+		return result, nil
+	}
+	if halt := r.halt.now(ctx); halt.Guard != "" || halt.Paused != "" {
+		// Nothing will follow, so nobody need be asked.
+		for _, v := range lost {
+			v.in.Halt = halt
+			v.d = failover.Decide(v.in)
+		}
+		return r.conclude(ctx, node, lost, resting, result), nil
+	}
+	r.look(ctx, node, lost)
+	halt := r.halt.now(ctx)
+	seen := slices.DeleteFunc(slices.Clone(lost), func(v *volume) bool { return v.err != nil })
+	look := make([]failover.Input, len(seen))
+	for i, v := range seen {
+		v.in.Halt = halt
+		look[i] = v.in
+	}
+	plan := failover.PlanFor(look)
+	for i, v := range seen {
+		if v.d = plan.Volumes[i].Decision; plan.Volumes[i].Step == failover.StepDetach {
+			r.reporter.report(ctx, v.pv, v.in, v.d)
 		}
 	}
-	return nil
+	result.again = r.do(ctx, node, seen, plan)
+	return r.conclude(ctx, node, lost, resting, result), nil
 }
 
-// soonest is the smallest of the added durations; zero when none was.
-type soonest time.Duration
-
-func (s *soonest) add(d time.Duration) {
-	if d > 0 && (*s == 0 || d < time.Duration(*s)) {
-		*s = soonest(d)
+// hold notes which volumes are in hand on a node: another look at them is certain.
+func (r *FailoverReconciler) hold(node string, volumes ...[]*volume) {
+	var names []string
+	for _, v := range slices.Concat(volumes...) {
+		names = append(names, v.pv.Name)
 	}
+	r.bell.hold(node, names)
 }
 
-// keepTimeout bounds how long a volume waits for what is kept of it.
-const keepTimeout = 2 * time.Second
+// conclude says what was decided and done, and when to look again.
+func (r *FailoverReconciler) conclude(ctx context.Context, node string, lost, resting []*volume, result roundResult) roundResult {
+	failed := make(map[string][]string) // volumes, by error
+	for _, v := range lost {
+		if v.err == nil && len(v.in.Pods) == 0 && v.in.Attachment == nil {
+			continue // Kubernetes has finished it meanwhile
+		}
+		result.next.add(r.reporter.say(ctx, v.pv, v.in, v.d, v.err))
+		result.next.add(r.after(v))
+		if v.err != nil {
+			failed[v.err.Error()] = append(failed[v.err.Error()], v.pv.Name)
+		}
+	}
+	for text, volumes := range failed {
+		ctrl.LoggerFrom(ctx).Info("Cannot move volumes away", "node", node, "volumes", volumes, "error", text)
+	}
+	if len(failed) > 0 {
+		result.next.add(r.backoff.When(node))
+	} else {
+		r.backoff.Forget(node)
+	}
+	// What is lost no more by what was read may be again by what is heard later: that rings by itself.
+	held := slices.DeleteFunc(slices.Clone(lost), func(v *volume) bool {
+		return v.err == nil && (v.d.Verdict == failover.NotLost || v.d.Verdict == failover.Undecided || v.d.Verdict == failover.Pending)
+	})
+	if r.hold(node, resting, held); len(held) > 0 && result.next == 0 {
+		result.next = soonest(retryAct)
+	}
+	return result
+}
 
-// keepSettings keeps what nodes may run of a resource on the attachments of its volume, after all that is urgent, and tells when to come
-// back. A failure holds nothing up.
-func (r *FailoverReconciler) keepSettings(
-	ctx context.Context, volume, resource string, attachments []storagev1.VolumeAttachment,
-) time.Duration {
-	if r.halt.dryRun {
+// after is how soon a volume is looked at again, as far as nothing has failed.
+func (r *FailoverReconciler) after(v *volume) time.Duration {
+	if v.err != nil {
 		return 0
 	}
-	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
-	defer cancel()
-	after, err := r.memory.keep(ctx, r.client, volume, resource, attachments, r.clock.Now())
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Cannot keep what nodes may run", "volume", volume)
-		return retryLimit
+	if v.waits {
+		return retryAct
 	}
-	return after
+	if rest := r.reporter.reports.restAfterDetach(v.pv.Name, v.in); rest > 0 {
+		return rest
+	}
+	return v.d.After
 }

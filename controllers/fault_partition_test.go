@@ -101,7 +101,7 @@ func TestALeaderThatLinstorHasLeft(t *testing.T) {
 
 // The same in the act: a pod is not removed by what LINSTOR said before the taint was set.
 func TestALeaderThatLinstorLeavesInTheAct(t *testing.T) {
-	for _, write := range writes[:3] {
+	for _, write := range writes[:2] {
 		t.Run("when it could "+write.String(), func(t *testing.T) {
 			pair(t, defaults(), func(w *world, first, _ *process) {
 				var once sync.Once

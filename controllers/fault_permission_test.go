@@ -139,21 +139,6 @@ func TestWhatGoesOnWithoutAPermission(t *testing.T) {
 	}
 }
 
-// In a crowd pods may be read one by one right before they are removed; where that is forbidden the list of their node will do.
-func TestACrowdMovesWithoutThePermissionToGetPods(t *testing.T) {
-	inCrowd(t, func(w *world, p *process) {
-		w.revoke(permission{"get", "", "pods"})
-		free := busy(p.parts.failover.crowd.removals)
-		w.Crash(nodeA)
-		w.pass(25 * time.Second) // until what was read before is old
-		free()
-		w.until(10*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
-		if w.told(p, "moving volume", "reading pod") {
-			t.Error("a removal failed for it")
-		}
-	})
-}
-
 // Without the Leases of kubelets LINSTOR's own pods stay, as nobody can see past the cache whether their node lives. Every
 // other fail-over goes on.
 func TestWithoutTheLeasesOfKubelets(t *testing.T) {

@@ -206,12 +206,12 @@ func (p panics) Refresh(ctx context.Context, name string) (linstor.Resource, err
 
 // A panic while a volume or a node is looked at ends this look and no more. The log and a metric of controller-runtime tell.
 func TestAPanicInAReconciler(t *testing.T) {
-	for _, name := range []string{"clock", "failover", "keepaway"} {
+	for _, name := range []string{"clock", "volume", "failover", "keepaway"} {
 		t.Run(name, func(t *testing.T) {
 			scene(t, func(w *world, p *process) {
 				var left atomic.Int32
 				g := map[string]*gatherer{
-					"clock": &p.parts.clock.gatherer, "failover": &p.parts.failover.gatherer, "keepaway": &p.parts.keepAway.gatherer,
+					"clock": &p.parts.clock.gatherer, "volume": &p.parts.volume.gatherer, "failover": &p.parts.failover.gatherer, "keepaway": &p.parts.keepAway.gatherer,
 				}[name]
 				g.linstor = panics{g.linstor, &left, name == "keepaway"}
 				before := panicsOf(t, name)

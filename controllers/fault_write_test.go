@@ -51,14 +51,15 @@ func (w *world) ofController(fails func(apimodel.Request) error) {
 }
 
 // writes are the writes of a fail-over, in their order.
-var writes = []permission{
-	{"patch", "", "nodes"},
-	{"patch", "storage.k8s.io", "volumeattachments"},
-	{"patch", "", "pods/status"},
-	{"delete", "", "pods"},
-	{"patch", "", "nodes/status"},
-	{"delete", "storage.k8s.io", "volumeattachments"},
-}
+var (
+	writes = []permission{toTaint, toMark, toDelete, toRelease, toDetach}
+
+	toTaint   = permission{"patch", "", "nodes"}
+	toMark    = permission{"patch", "storage.k8s.io", "volumeattachments"}
+	toDelete  = permission{"delete", "", "pods"}
+	toRelease = permission{"patch", "", "nodes/status"}
+	toDetach  = permission{"delete", "storage.k8s.io", "volumeattachments"}
+)
 
 // told tells whether the log or an Event has a line with all of the words.
 func (w *world) told(p *process, words ...string) bool {
@@ -109,9 +110,8 @@ func (w *world) refuses(needed permission, err func() error) (struck *atomic.Int
 	return struck
 }
 
-// once are the writes that are not repeated until they succeed: no removal waits for the condition of a pod, and the
-// attachment of a released volume is deleted by Kubernetes, too.
-var once = []permission{{"patch", "", "pods/status"}, {"delete", "storage.k8s.io", "volumeattachments"}}
+// once are the writes that are not repeated until they succeed: the attachment of a released volume is deleted by Kubernetes, too.
+var once = []permission{{"delete", "storage.k8s.io", "volumeattachments"}}
 
 // wantStruck fails the story unless the fault has struck as often as it should.
 func (w *world) wantStruck(write permission, struck int64) {
@@ -168,25 +168,22 @@ func TestFaultsOfWrites(t *testing.T) {
 // The API server deletes a pod without grace in two writes. Where it does not come to the second one, the pod stays until it is
 // deleted once more, and nobody else does that for minutes.
 func TestADeletionThatIsCutOffIsFinished(t *testing.T) {
-	for name, few := range map[string]int{"alone": 0, "in a crowd": -1} {
-		var struck atomic.Int64
-		t.Run(name, fault{
-			cfg: func(cfg *Config) { cfg.Few = few },
-			begin: func(w *world, _ *process) {
-				w.API.CutOff(func(r apimodel.Request) bool {
-					return strings.HasPrefix(r.Actor, controllerActor) && struck.Add(1) <= 3
-				})
-			},
-			end: func(w *world, _ *process) {
-				w.API.CutOff(nil)
-				if struck.Load() < 4 {
-					t.Errorf("deletions were tried %d times", struck.Load())
-				}
-			},
-			limit: 30 * time.Second, lasts: time.Minute,
-			seen: func(w *world, p *process) bool { return w.told(p, "did not complete within") },
-		}.befalls)
-	}
+	var struck atomic.Int64
+	fault{
+		begin: func(w *world, _ *process) {
+			w.API.CutOff(func(r apimodel.Request) bool {
+				return strings.HasPrefix(r.Actor, controllerActor) && struck.Add(1) <= 3
+			})
+		},
+		end: func(w *world, _ *process) {
+			w.API.CutOff(nil)
+			if struck.Load() < 4 {
+				t.Errorf("deletions were tried %d times", struck.Load())
+			}
+		},
+		limit: 30 * time.Second, lasts: time.Minute,
+		seen: func(w *world, p *process) bool { return w.told(p, "did not complete within") },
+	}.befalls(t)
 }
 
 // The writes that follow when the node is back fail: the taint goes all the same.

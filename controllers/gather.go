@@ -44,16 +44,8 @@ type gatherer struct {
 	// lookAfter is how long after LINSTOR's word has changed a controller looks at what that concerns, and lookAfterPods how long after
 	// a pod or an attachment has.
 	lookAfter, lookAfterPods time.Duration
-	// podLists are the lists of pods that are being read, by node.
-	podLists *batches[struct{}, []corev1.Pod]
-	// leases are the Leases of kubelets that are being read to see whether they are still silent.
-	leases *batches[struct{}, struct{}]
 	// renewed tells when this process began the newest renewal of its own Lease, that of the leader election; nil where it has none.
 	renewed func() time.Time
-	// shutdowns are the nodes that are being read to see whether they are still said to be switched off.
-	shutdowns *batches[struct{}, bool]
-	// attachments reads attachments, past the cache.
-	attachments *attachmentReader
 	// begun tells whether this process has begun a fail-over for the attachment; nil where it never does.
 	begun func(volume, node string, attachment types.UID) bool
 	// lingering returns the attachment of a volume that this process has deleted, and its node, while Kubernetes may not have noticed
@@ -102,15 +94,26 @@ func (g *gatherer) candidates(ctx context.Context, pv *corev1.PersistentVolume) 
 		if node == "" {
 			continue
 		}
-		in, err := g.input(ctx, pv, node, onNode(pods, node), g.attachmentFacts(pv.Name, attachments, pods, node))
+		in, ok, err := g.candidate(ctx, pv, node, pods, attachments)
 		if err != nil {
 			return nil, err
 		}
-		if len(in.Pods) > 0 || in.Attachment != nil && (in.Attachment.Marked || in.Attachment.Awaited) {
+		if ok {
 			inputs = append(inputs, in)
 		}
 	}
 	return inputs, nil
+}
+
+// candidate is one of candidates; it is false where the volume has none on the node.
+func (g *gatherer) candidate(
+	ctx context.Context, pv *corev1.PersistentVolume, node string, pods []corev1.Pod, attachments []storagev1.VolumeAttachment,
+) (in failover.Input, ok bool, err error) {
+	in, err = g.input(ctx, pv, node, onNode(pods, node), g.attachmentFacts(pv.Name, attachments, pods, node))
+	if err != nil {
+		return failover.Input{}, false, err
+	}
+	return in, len(in.Pods) > 0 || in.Attachment != nil && (in.Attachment.Marked || in.Attachment.Awaited), nil
 }
 
 func (g *gatherer) input(
@@ -301,29 +304,6 @@ func (g *gatherer) resourceNamed(name string) failover.Resource {
 		return failover.Resource{Name: name}
 	}
 	return resourceFacts(known)
-}
-
-// newest returns an input with what was heard of LINSTOR and of the kubelet since it was read. Pods and attachment are those of in.
-func (g *gatherer) newest(in failover.Input) failover.Input {
-	in.Now, in.Node, in.Resource = g.clock.Now(), g.nodeSince(in), g.resourceNamed(in.Resource.Name)
-	in.Renewed = g.lastRenewed()
-	in.Pods = slices.Clone(in.Pods)
-	for i := range in.Pods {
-		others := slices.Clone(in.Pods[i].Others)
-		for j := range others {
-			others[j].Resource = g.resourceNamed(others[j].Resource.Name)
-		}
-		in.Pods[i].Others = others
-	}
-	return in
-}
-
-// nodeSince returns what is known of the node of an input now. That it is switched off must have been read for the input as well.
-func (g *gatherer) nodeSince(in failover.Input) failover.Node {
-	node := g.node(in.Node.Name)
-	node.Shutdown = node.Shutdown && in.Node.Shutdown
-	node.SwitchedOff = node.SwitchedOff && in.Node.SwitchedOff
-	return node
 }
 
 func resourceFacts(r linstor.Resource) failover.Resource {

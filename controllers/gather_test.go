@@ -178,18 +178,23 @@ func TestTheAttachmentIsConfirmed(t *testing.T) {
 	s := newSteps(t)
 	s.attach("csi-db-elsewhere", nodeB, func(*storagev1.VolumeAttachment) {})
 	view := s.r.cache.(interface{ Pause() })
-	facts, err := s.r.confirmAttachment(s.ctx, s.pv, nodeA, s.r.attachments.read)
+	confirm := func() (*failover.Attachment, error) {
+		read, err := s.r.readAttachments(s.ctx, s.ctx, nodeA, []*volume{{pv: s.pv}})
+		s.must(err)
+		return s.r.confirmAttachment(s.ctx, s.pv, nodeA, read)
+	}
+	facts, err := confirm()
 	s.must(err)
 	if facts == nil || facts.Name != "csi-db" {
 		t.Fatalf("%+v", facts)
 	}
 	view.Pause()
 	s.setMark("by another process, a moment ago")
-	if facts, err = s.r.confirmAttachment(s.ctx, s.pv, nodeA, s.r.attachments.read); err != nil || facts == nil || !facts.Marked {
+	if facts, err = confirm(); err != nil || facts == nil || !facts.Marked {
 		t.Errorf("%+v, %v, want the mark", facts, err)
 	}
 	s.must(s.api.Delete(s.ctx, s.attachment()))
-	if facts, err = s.r.confirmAttachment(s.ctx, s.pv, nodeA, s.r.attachments.read); err != nil || facts != nil {
+	if facts, err = confirm(); err != nil || facts != nil {
 		t.Errorf("%+v, %v, want no attachment", facts, err)
 	}
 }
@@ -224,8 +229,7 @@ func TestLinstorIsAskedAboutAllVolumesOfThePods(t *testing.T) {
 	s.must(s.api.Create(s.ctx, pod))
 	var names []string
 	s.r.linstor = asked{mu: &sync.Mutex{}, names: &names}
-	_, err := s.r.confirm(s.ctx, s.pv, nodeA)
-	s.must(err)
+	s.r.look(s.ctx, nodeA, []*volume{s.volume()})
 	slices.Sort(names)
 	if want := []string{"pvc-db", "pvc-group"}; !slices.Equal(names, want) {
 		t.Errorf("LINSTOR was asked about %v, want %v", names, want)
@@ -267,10 +271,10 @@ func TestHaltIsAskedForTwiceASecond(t *testing.T) {
 	t.Parallel()
 	now := start.Time
 	asked := 0
-	h := (&haltSwitch{
-		linstor: noLinstor{}, clock: clockAt{&now}, metrics: newSteps(t).r.reports.metrics, lost: func() map[string]bool { asked++; return nil },
+	h := &haltSwitch{
+		linstor: noLinstor{}, clock: clockAt{&now}, metrics: newSteps(t).r.reporter.reports.metrics, lost: func() map[string]bool { asked++; return nil },
 		limit: failover.Limit{Percent: true, Value: 50}, recorder: &eventLog{},
-	}).ready()
+	}
 	for _, step := range []struct {
 		after time.Duration
 		want  int

@@ -3,10 +3,10 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +23,9 @@ import (
 // haltAge is how old an answer of haltSwitch may be; a mass failure asks hundreds of times a second.
 const haltAge = 500 * time.Millisecond
 
+// haltTimeout ends a question that nobody answers, for whoever asks next.
+const haltTimeout = 10 * time.Second
+
 // haltSwitch tells what forbids every removal at the moment: the guard against a suspect view, a pause, a dry run.
 type haltSwitch struct {
 	linstor    Linstor
@@ -35,12 +38,12 @@ type haltSwitch struct {
 	deployment types.NamespacedName // whose annotation pauses; empty for none
 	dryRun     bool
 
-	asks *batches[time.Time, failover.Halt] // of those who wait for an answer, and since when it may be from
-	// halt is the newest answer, to a question that was asked at that time. One ask at a time has both.
-	halt  failover.Halt
-	asked time.Time
+	asks singleflight.Group // of one answer at a time
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// halt is the newest answer, to a question that was asked at that time.
+	halt   failover.Halt
+	asked  time.Time
 	memory failover.GuardMemory
 	// told is set while the last that was said of the guard is that it has closed.
 	told bool
@@ -50,35 +53,43 @@ type haltSwitch struct {
 	owed bool
 }
 
-// ready returns the switch once it can be asked.
-func (h *haltSwitch) ready() *haltSwitch {
-	h.asks = newBatches(h.ask)
-	return h
-}
-
 // now returns what forbids every removal, at most haltAge old when it is asked for: however long the API takes for the
 // answer, it serves all who have waited for it. Whoever has no time to wait must take it that all is paused, and nobody else must.
 func (h *haltSwitch) now(ctx context.Context) failover.Halt {
-	halt, err := h.asks.do(ctx, "", h.clock.Now().Add(-haltAge))
-	if err != nil {
-		return failover.Halt{Paused: fmt.Sprintf("cannot ask in time whether fail-over is paused: %v", err), DryRun: h.dryRun}
+	wanted := h.clock.Now().Add(-haltAge)
+	for {
+		if halt, asked := h.newest(); asked.After(wanted) {
+			return halt
+		}
+		answered := h.asks.DoChan("", func() (any, error) {
+			asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), haltTimeout)
+			defer cancel()
+			h.ask(asking)
+			return nil, nil
+		})
+		select {
+		case <-answered:
+		case <-ctx.Done():
+			return failover.Halt{Paused: fmt.Sprintf("cannot ask in time whether fail-over is paused: %v", ctx.Err()), DryRun: h.dryRun}
+		}
 	}
-	return halt
 }
 
-// ask answers all who have asked, the last of whom wants an answer that is not from before then.
-func (h *haltSwitch) ask(ctx context.Context, _ string, wanted []time.Time) (failover.Halt, error) {
-	if h.asked.After(slices.MaxFunc(wanted, time.Time.Compare)) {
-		return h.halt, nil
-	}
+// newest is the newest answer, and when it was asked for.
+func (h *haltSwitch) newest() (failover.Halt, time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.halt, h.asked
+}
+
+// ask asks for the next answer.
+func (h *haltSwitch) ask(ctx context.Context) {
 	now := h.clock.Now()
 	halt := failover.Halt{Guard: h.guard(now), Paused: h.paused(ctx), DryRun: h.dryRun}
-	if err := ctx.Err(); err != nil {
-		return failover.Halt{}, err // nobody waits any more, so that it was not read to the end
-	}
+	h.mu.Lock()
 	h.halt, h.asked = halt, now
+	h.mu.Unlock()
 	h.tell(ctx, halt.Guard)
-	return halt, nil
 }
 
 // observe has the guard look at the nodes, which it must every few seconds, on every replica: it acts on what they were before. That

@@ -126,10 +126,10 @@ func TestASlowAnswerServesAllWhoHaveWaitedForIt(t *testing.T) {
 			}
 			return 0
 		})
-		h := (&haltSwitch{
+		h := &haltSwitch{
 			live: m.Client("one"), deployment: key, linstor: satellites{}, clock: clock.RealClock{}, metrics: metrics.New(),
 			lost: func() map[string]bool { return nil },
-		}).ready()
+		}
 		ask := func(callers int, after time.Duration) (paused int32) {
 			var all sync.WaitGroup
 			var n atomic.Int32
@@ -168,10 +168,10 @@ func TestOnlyWhoHasNoTimeToWaitIsPaused(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.Delay(func(apimodel.Request) time.Duration { return haltAge / 2 })
-		h := (&haltSwitch{
+		h := &haltSwitch{
 			live: m.Client("one"), deployment: key, linstor: satellites{}, clock: clock.RealClock{}, metrics: metrics.New(), dryRun: true,
 			lost: func() map[string]bool { return nil },
-		}).ready()
+		}
 		ask := func(after, patience time.Duration, paused bool) func() {
 			return func() {
 				<-time.After(after)
@@ -202,10 +202,10 @@ func TestTheGuardSaysThatItHasOpenedThoughNobodyAsks(t *testing.T) {
 	var lost map[string]bool
 	said := &eventLog{}
 	now := start.Time
-	h := (&haltSwitch{
+	h := &haltSwitch{
 		linstor: satellites{}, clock: clockAt{&now}, metrics: metrics.New(), recorder: said, limit: failover.Limit{},
 		lost: func() map[string]bool { return lost }, live: deploymentThatIsThere(t), deployment: haDeployment,
-	}).ready()
+	}
 	pass := func() { now = now.Add(2 * time.Second) }
 	want := func(reasons ...string) {
 		t.Helper()
@@ -241,10 +241,10 @@ func TestTheGuardIsToldOfOnceTheDeploymentIsKnown(t *testing.T) {
 	t.Parallel()
 	m := apimodel.New()
 	said, now := &eventLog{}, start.Time
-	h := (&haltSwitch{
+	h := &haltSwitch{
 		linstor: satellites{}, clock: clockAt{&now}, metrics: metrics.New(), recorder: said, limit: failover.Limit{},
 		lost: func() map[string]bool { return map[string]bool{nodeA: true} }, live: m.Client("one"), deployment: haDeployment,
-	}).ready()
+	}
 	h.now(t.Context())
 	if got := said.reasons("Deployment", haDeployment.Name); len(got) > 0 {
 		t.Fatalf("told without knowing the UID: %v", got)

@@ -15,6 +15,8 @@ import (
 const (
 	// indexPodClaims finds pods by "namespace/claim".
 	indexPodClaims = "claims"
+	// indexPodNode finds pods by node.
+	indexPodNode = "node"
 	// indexVolumeResource finds PersistentVolumes of our driver by LINSTOR resource, in lower case.
 	indexVolumeResource = "linstorResource"
 	// indexVolumeClaim finds PersistentVolumes by the "namespace/claim" that they name, bound or not.
@@ -37,6 +39,7 @@ type index struct {
 func indexes(driver string) []index {
 	return []index{
 		{&corev1.Pod{}, indexPodClaims, func(o client.Object) []string { return claimsOf(o.(*corev1.Pod)) }},
+		{&corev1.Pod{}, indexPodNode, func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }},
 		{&corev1.PersistentVolume{}, indexVolumeResource, func(o client.Object) []string {
 			resource, ok := resourceOf(o.(*corev1.PersistentVolume), driver)
 			if !ok {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,30 +44,13 @@ type KeepAway struct {
 	metrics  *metrics.Metrics
 	owner    string
 	disabled bool
-
-	// losses are the volumes for which a node is being tainted: all that come up meanwhile by one further write.
-	losses  *batches[loss, struct{}]
-	mu      sync.Mutex
-	ensured map[string]ensured
-}
-
-// ensured is a taint that was seen a moment ago; a node with a hundred volumes is not asked a hundred times.
-type ensured struct {
-	effect corev1.TaintEffect
-	at     time.Time
-	// full is set when no further cause would be noted.
-	full bool
 }
 
 func newKeepAway(g gatherer, cfg Config, c client.Client, recorder events.EventRecorder) *KeepAway {
-	k := &KeepAway{
+	return &KeepAway{
 		gatherer: g, client: c, recorder: recorder, metrics: cfg.Metrics, owner: cfg.Owner,
-		disabled: cfg.DisableNodeTaints, ensured: make(map[string]ensured),
+		disabled: cfg.DisableNodeTaints,
 	}
-	k.losses = newBatches(func(ctx context.Context, node string, losses []loss) (struct{}, error) {
-		return struct{}{}, k.ensure(ctx, node, losses)
-	})
-	return k
 }
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=patch
@@ -79,35 +61,16 @@ type loss struct {
 	d  failover.Decision
 }
 
-// Ensure taints the node of a lost volume, unless that is switched off or the node takes no pods anyway.
-func (k *KeepAway) Ensure(ctx context.Context, in failover.Input, d failover.Decision) error {
+// Ensure taints a node for the volumes that were lost there, unless that is switched off or the node takes no pods anyway.
+func (k *KeepAway) Ensure(ctx context.Context, name string, losses []loss) error {
 	if k.disabled {
 		return nil
 	}
-	if seen, _ := k.seen(in, corev1.TaintEffectNoSchedule); seen {
-		return nil
-	}
-	_, err := k.losses.do(ctx, in.Node.Name, loss{in, d})
-	return err
-}
-
-// forbids tells whether a taint was seen on the node a moment ago that lets no pod be placed there which does not tolerate it.
-func (k *KeepAway) forbids(in failover.Input) bool {
-	seen, _ := k.seen(in, corev1.TaintEffectNoSchedule)
-	return seen
-}
-
-// ensure taints a node for the volumes that were lost there.
-func (k *KeepAway) ensure(ctx context.Context, name string, losses []loss) error {
-	first := losses[0]
 	effect, err := k.effect(ctx, losses)
 	if err != nil {
 		return err
 	}
-	if seen, full := k.seen(first.in, effect); seen && (full || len(losses) == 1) {
-		return nil // a single further cause can wait
-	}
-	mark := k.mark(first, effect)
+	mark := k.mark(losses[0], effect)
 	for _, l := range losses[1:] {
 		mark = mark.with(k.mark(l, effect))
 	}
@@ -115,11 +78,8 @@ func (k *KeepAway) ensure(ctx context.Context, name string, losses []loss) error
 	if err != nil {
 		return fmt.Errorf("keeping pods away from node %s: %w", name, err)
 	}
-	k.mu.Lock()
-	k.ensured[name] = ensured{effect: effect, at: first.in.Now, full: len(mark.Resources) == keepAwayResources}
-	k.mu.Unlock()
 	if set {
-		k.recordTaint(node, first.d)
+		k.recordTaint(node, losses[0].d)
 	}
 	return nil
 }
@@ -176,24 +136,6 @@ func (k *KeepAway) setTaint(ctx context.Context, name string, mark keepAwayMark)
 		return node, set, nil
 	}
 	return node, set, err
-}
-
-// seen tells whether a taint of that effect was seen on the node a moment ago, and whether all causes are noted that can be.
-func (k *KeepAway) seen(in failover.Input, effect corev1.TaintEffect) (seen, full bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.forgetOld(in.Now)
-	last, ok := k.ensured[in.Node.Name]
-	return ok && last.effect == effect, last.full
-}
-
-// forgetOld forgets what is too old; the caller holds the lock.
-func (k *KeepAway) forgetOld(now time.Time) {
-	for node, last := range k.ensured {
-		if now.Sub(last.at) > failover.MaxAge {
-			delete(k.ensured, node)
-		}
-	}
 }
 
 // otherStates returns the states of the other volumes attached to the node.

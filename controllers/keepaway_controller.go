@@ -67,7 +67,6 @@ func (r *KeepAwayReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 		if _, err := r.write(ctx, before, &node, nil); err != nil {
 			return reconcile.Result{}, fmt.Errorf("letting pods return to node %s: %w", node.Name, err)
 		}
-		r.forget(node.Name)
 		r.recordUntaint(&node, holds)
 		return reconcile.Result{}, nil
 	case takenOver(&node) && tainted:
@@ -111,10 +110,4 @@ func (r *KeepAwayReconciler) leaving(ctx context.Context, node string) bool {
 	return err != nil || slices.ContainsFunc(attachments, func(va storagev1.VolumeAttachment) bool {
 		return va.Annotations[AnnotationFailOver] != "" || va.DeletionTimestamp != nil || r.begun(*va.Spec.Source.PersistentVolumeName, node, va.UID)
 	})
-}
-
-func (r *KeepAwayReconciler) forget(node string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.ensured, node)
 }

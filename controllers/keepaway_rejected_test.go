@@ -48,7 +48,7 @@ func TestANodeThatCannotBeTainted(t *testing.T) {
 			})
 			in, d := s.in, s.d
 			in.Resource.Name, d.State = "pvc-db", failover.Unreachable
-			err := s.r.keepAway.Ensure(s.ctx, in, d)
+			err := s.r.keepAway.Ensure(s.ctx, in.Node.Name, []loss{{in, d}})
 			if goesOn := err == nil; goesOn != tc.goesOn {
 				t.Errorf("goes on: %t, want %t: %v", goesOn, tc.goesOn, err)
 			}

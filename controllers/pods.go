@@ -37,7 +37,7 @@ func podFacts(pod *corev1.Pod, selector labels.Selector, claims []string) failov
 		facts.HelperOf = owner.Name
 	}
 	facts.Started, facts.RunningSince = startOf(pod)
-	facts.ResourceVersion, facts.Finalizers = pod.ResourceVersion, len(pod.Finalizers) > 0
+	facts.Finalizers = len(pod.Finalizers) > 0
 	if pod.DeletionTimestamp != nil {
 		// The API server sets it to the end of the grace, not to its start.
 		facts.DeleteBy = pod.DeletionTimestamp.Time

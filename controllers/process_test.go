@@ -163,7 +163,8 @@ func (p *process) renewed() time.Time {
 // leads lets the process lead until it is stopped.
 func (p *process) leads(cfg Config) {
 	close(p.elected)
-	p.run(p.ctx, "failover", cfg, p.parts.failover, p.volumes(&p.parts.failover.gatherer), p.parts.failover.silence())
+	p.run(p.ctx, "volume", cfg, p.parts.volume, p.volumes(&p.parts.volume.gatherer), p.parts.volume.silence())
+	p.run(p.ctx, "failover", cfg, p.parts.failover, source.Func(p.nodesInHand))
 	p.run(p.ctx, "keepaway", cfg, p.parts.keepAway, source.Func(p.markedNodes))
 	p.tasks.Go(func() { _ = p.parts.recovery.Start(logr.NewContext(p.ctx, p.log)) })
 	p.tasks.Go(func() { _ = p.parts.attaching.Start(logr.NewContext(p.ctx, p.log)) })
@@ -213,6 +214,17 @@ func (p *process) volumes(g *gatherer) source.Source {
 		}))
 		return g.doorbell().Start(ctx, queue)
 	})
+}
+
+// nodesInHand is what the FailoverReconciler watches.
+func (p *process) nodesInHand(ctx context.Context, queue requestQueue) error {
+	context.AfterFunc(ctx, p.view.OnUpdate(func(u apimodel.Update) {
+		switch present(u).(type) {
+		case *corev1.Pod, *storagev1.VolumeAttachment:
+			enqueue(ctx, p.parts.failover.changes(), u, queue)
+		}
+	}))
+	return p.parts.failover.bell.source().Start(ctx, queue)
 }
 
 // markedNodes is what the KeepAwayReconciler watches.

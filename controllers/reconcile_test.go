@@ -37,14 +37,14 @@ func TestSoonest(t *testing.T) {
 func TestAVolumeOfAnotherDriverIsNobodysBusiness(t *testing.T) {
 	t.Parallel()
 	s := newSteps(t)
-	s.r.linstor, s.r.memory = noLinstor{}, newSettingsMemory(noLinstor{})
+	s.decide.linstor, s.decide.memory = noLinstor{}, newSettingsMemory(noLinstor{})
 	again := func() reconcile.Result {
 		t.Helper()
-		result, err := s.r.Reconcile(s.ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.pv)})
+		result, err := s.decide.Reconcile(s.ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.pv)})
 		s.must(err)
 		return result
 	}
-	s.r.reconcileInterval = time.Minute
+	s.decide.reconcileInterval = time.Minute
 	if got := again(); got.RequeueAfter != time.Minute {
 		t.Errorf("a volume of ours is looked at again in %s, want %s", got.RequeueAfter, time.Minute)
 	}

@@ -60,7 +60,10 @@ func (p patient) Wait(ctx context.Context) error {
 	if p.atOnce.TryAccept() {
 		return nil
 	}
-	pause(ctx, eventsPause)
+	select {
+	case <-time.After(eventsPause):
+	case <-ctx.Done():
+	}
 	return p.RateLimiter.Wait(ctx) //nolint:wrapcheck // client-go says what waits
 }
 

@@ -49,11 +49,8 @@ type story struct {
 	verdict  failover.Verdict
 	reason   failover.Reason
 	suspect  time.Time                  // since when the loss has been suspected
-	graceEnd time.Time                  // while it is pending
 	removing time.Time                  // first removal
 	begun    types.UID                  // the attachment by which that pod used the volume
-	ends     types.UID                  // the last pod, which ends with its deletion
-	endsAt   time.Time                  // when it was deleted
 	gone     time.Time                  // last pod gone
 	released bool                       // from the volumes in use there, for the first time
 	stuck    map[string]failover.Reason // by pod
@@ -86,8 +83,6 @@ func (r *reports) keep(volume string, inputs []failover.Input) {
 	}
 }
 
-func (r *reports) forget(volume string) { r.keep(volume, nil) }
-
 // changed notes a decision and tells whether it is news. The normal state is never news, and leaves nothing behind.
 func (r *reports) changed(volume, node string, d failover.Decision) bool {
 	r.mu.Lock()
@@ -106,7 +101,6 @@ func (r *reports) changed(volume, node string, d failover.Decision) bool {
 	if s.suspect.IsZero() {
 		s.suspect = r.now()
 	}
-	s.graceEnd = r.now().Add(d.GraceLeft)
 	if s.verdict == d.Verdict && s.reason == d.Reason {
 		return false
 	}
@@ -115,44 +109,6 @@ func (r *reports) changed(volume, node string, d failover.Decision) bool {
 		r.metrics.Blocked(d.Reason)
 	}
 	return true
-}
-
-// manyLost tells whether more volumes than that are lost on a node, or will be when their grace has passed.
-func (r *reports) manyLost(few int) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	lost := 0
-	for _, nodes := range r.said {
-		for _, s := range nodes {
-			if s.verdict == failover.Pending || s.verdict == failover.Lost {
-				lost++
-			}
-			if lost > few {
-				return true
-			}
-		}
-	}
-	return few < 0
-}
-
-// graceEnds is how long it takes until the last grace has passed, but for the time ahead, of those that do within that time; zero where
-// no more than a few do.
-func (r *reports) graceEnds(few int, ahead, within time.Duration) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now, passing, last := r.now(), 0, time.Duration(0)
-	for _, nodes := range r.said {
-		for _, s := range nodes {
-			if left := s.graceEnd.Sub(now) - ahead; s.verdict == failover.Pending && left > 0 && left <= within {
-				passing++
-				last = max(last, left)
-			}
-		}
-	}
-	if passing <= few {
-		return 0
-	}
-	return last
 }
 
 // stuckPod notes that a pod does not terminate, for what reason, and tells whether that is news: it is none where another of its volumes
@@ -192,17 +148,6 @@ func (r *reports) podRemoved(volume string, in failover.Input, d failover.Decisi
 	}
 }
 
-// removedAt is when this process has first removed a pod with the volume from the node, in a fail-over that is not over; zero
-// where it has not.
-func (r *reports) removedAt(volume, node string) time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if s, ok := r.said[volume][node]; ok {
-		return s.removing
-	}
-	return time.Time{}
-}
-
 // begins notes that a pod is about to be removed that uses the volume by that attachment.
 func (r *reports) begins(volume string, in failover.Input) {
 	r.mu.Lock()
@@ -218,26 +163,6 @@ func (r *reports) begun(volume, node string, attachment types.UID) bool {
 	defer r.mu.Unlock()
 	s, ok := r.said[volume][node]
 	return ok && s.begun == attachment
-}
-
-// podEnds notes that the only pod was deleted, which should end with that.
-func (r *reports) podEnds(volume string, in failover.Input) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.story(volume, in.Node.Name)
-	s.ends, s.endsAt = in.Pods[0].UID, r.now()
-}
-
-// ends tells whether the only pod there was deleted and should have ended with that, which the cache does not show yet, and for how
-// long nobody need ask for it: its going calls for the detach.
-func (r *reports) ends(volume string, in failover.Input) (ends bool, rest time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s, ok := r.said[volume][in.Node.Name]
-	if !ok || len(in.Pods) != 1 || in.Pods[0].UID != s.ends {
-		return false, 0
-	}
-	return true, max(0, retryAct-r.now().Sub(s.endsAt))
 }
 
 func (r *reports) podsGone(volume string, in failover.Input) {
@@ -261,29 +186,17 @@ func (r *reports) released(volume string, in failover.Input) {
 	}
 }
 
-// suspectedSince is since when the loss of a volume on a node has been suspected; now, where it is not.
-func (r *reports) suspectedSince(volume, node string) time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if s, ok := r.said[volume][node]; ok && !s.suspect.IsZero() {
-		return s.suspect
-	}
-	return r.now()
-}
-
 // detached notes that the attachment was deleted, by whom ever, and that nothing is left to do but to wait for its end. A
 // kubelet that lives may claim the volume again meanwhile: after our deletion that is looked at often. Of a silent one it is looked at
-// more and more rarely, and where many are lost rarely from the beginning: what Kubernetes has to do for them takes longer.
-func (r *reports) detached(volume string, in failover.Input, many bool) {
+// more and more rarely.
+func (r *reports) detached(volume string, in failover.Input) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.story(volume, in.Node.Name)
 	switch silent := kubeletIsSilent(in.Node); {
-	case silent && many:
-		s.rest = retryLimit
 	case silent && s.attachment == in.Attachment.UID:
 		s.rest = min(2*s.rest, retryLimit)
-	case !silent && !many && r.hasLeft(volume, in) && r.now().Sub(r.departed[volume].at) < releaseSoon:
+	case !silent && r.hasLeft(volume, in) && r.now().Sub(r.departed[volume].at) < releaseSoon:
 		s.rest = releaseAgain
 	default:
 		s.rest = retryAct
@@ -349,6 +262,19 @@ func (r *reports) lingering(volume string) (node string, attachment *failover.At
 	}
 	d.attachment.Deleting, d.attachment.Marked = true, true
 	return d.node, &d.attachment
+}
+
+// lingeringOn returns the volumes that lingering returns an attachment on the node for.
+func (r *reports) lingeringOn(node string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var volumes []string
+	for volume, d := range r.departed {
+		if d.node == node && r.now().Sub(d.at) <= lingers {
+			volumes = append(volumes, volume)
+		}
+	}
+	return volumes
 }
 
 // leftFrom returns the node that a volume was taken off and from which it has not arrived elsewhere yet.

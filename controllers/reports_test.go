@@ -62,7 +62,7 @@ func TestReportsForgetWhatIsOver(t *testing.T) {
 	if len(r.said["pv"]) != 1 || r.said["pv"][nodeB] == nil {
 		t.Errorf("kept %v", r.said)
 	}
-	r.forget("pv")
+	r.keep("pv", nil)
 	if len(r.said) != 0 {
 		t.Errorf("left behind: %v", r.said)
 	}
@@ -107,11 +107,8 @@ func (p *process) wantNothingLeft() {
 	w := p.world
 	w.Helper()
 	synctest.Wait()
-	if said := p.parts.failover.reports.said; len(said) > 0 {
+	if said := p.parts.failover.reporter.reports.said; len(said) > 0 {
 		w.Errorf("left in the reports: %v", said)
-	}
-	if ensured := p.parts.keepAway.ensured; len(ensured) > 0 {
-		w.Errorf("left in the keep-away: %v", ensured)
 	}
 	for _, name := range []string{nodeA, nodeB, nodeT} {
 		if node := w.node(name); len(node.Spec.Taints) > 0 || len(node.Annotations) > 0 {

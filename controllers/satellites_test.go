@@ -72,7 +72,7 @@ func TestTheLostNodesAreToldByTheirNamesInLinstor(t *testing.T) {
 	t.Parallel()
 	s := newSteps(t)
 	s.r.kubelets.ObserveCSINode(csiNode(nodeA, storagev1.CSINodeDriver{Name: virtual.Driver, NodeID: "A"}))
-	s.r.losses.decided(s.pv.Name, nodeA, failover.Decision{Verdict: failover.Lost, Loss: failover.NodeUnreachable})
+	s.decide.losses.decided(s.pv.Name, nodeA, failover.Decision{Verdict: failover.Lost, Loss: failover.NodeUnreachable})
 	if lost := s.r.halt.lost(); len(lost) != 1 || !lost["a"] {
 		t.Errorf("lost are %v, want a", lost)
 	}

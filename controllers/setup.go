@@ -60,12 +60,8 @@ type Config struct {
 	ReconcileInterval time.Duration
 	// OperationsTimeout bounds one reconciliation.
 	OperationsTimeout time.Duration
-	// Concurrency is how many volumes are worked on at a time.
+	// Concurrency is how many nodes are worked on at a time.
 	Concurrency int
-	// Few is how many volumes may be lost at a time, or wait for the end of their grace, for each to be moved by itself. Where
-	// there are more, pods that end at once are removed in turns, after the attachments of all were marked. Zero means 16, a
-	// negative number none.
-	Few int
 	// SkipNameValidation lets several managers run in one process, for tests.
 	SkipNameValidation bool
 }
@@ -73,10 +69,13 @@ type Config struct {
 // retryLimit is the longest time until something that failed is tried again.
 const retryLimit = 5 * time.Second
 
+// firstRetry is how soon it is tried again for the first time.
+const firstRetry = 50 * time.Millisecond
+
 // few is how many keys of a kind are worked on at a time where none of them takes long.
 const few = 10
 
-// SetUp adds the controllers and what they remember to the manager. Only FailoverReconciler and KeepAwayReconciler wait
+// SetUp adds the controllers and what they remember to the manager. Those that act, or speak, wait
 // for leadership.
 func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
@@ -97,13 +96,13 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 	parts := assemble(cfg, kubelets, mgr.GetClient(), indexed, mgr.GetAPIReader(), recorder)
 	for _, part := range []interface {
 		setup(ctrl.Manager, controller.Options) error
-	}{parts.clock, parts.failover, parts.keepAway} {
+	}{parts.clock, parts.volume, parts.failover, parts.keepAway} {
 		if part == parts.keepAway && cfg.DryRun {
 			continue // a dry run writes nothing, so it leaves the taints of others alone
 		}
 		options := controllerOptions(cfg)
-		if part != parts.failover {
-			options.MaxConcurrentReconciles = min(options.MaxConcurrentReconciles, few) // they do not wait for each step
+		if part == parts.clock || part == parts.keepAway {
+			options.MaxConcurrentReconciles = min(options.MaxConcurrentReconciles, few) // they write little, and wait for nobody
 		}
 		if err := part.setup(mgr, options); err != nil {
 			return fmt.Errorf("adding %T: %w", part, err)
@@ -126,13 +125,14 @@ func controllerOptions(cfg Config) controller.Options {
 		EnableWarmup:            new(true),
 		SkipNameValidation:      new(cfg.SkipNameValidation),
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
-			50*time.Millisecond, retryLimit),
+			firstRetry, retryLimit),
 	}
 }
 
 // parts are the reconcilers and runnables, wired.
 type parts struct {
 	clock      *ClockReconciler
+	volume     *VolumeReconciler
 	failover   *FailoverReconciler
 	keepAway   *KeepAwayReconciler
 	protection *Protection
@@ -150,33 +150,32 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 	g := gatherer{
 		cache: cache, live: live, linstor: cfg.Linstor, kubelets: kubelets, clock: cfg.Clock,
 		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings, metrics: cfg.Metrics, serverTime: cfg.ServerTime,
-		podLists: listPods(live), leases: readLeases(live, kubelets), renewed: cfg.Renewed,
-		shutdowns: readShutdowns(live, kubelets), attachments: newAttachmentReader(live), begun: reports.begun,
+		renewed: cfg.Renewed, begun: reports.begun,
 	}
 	if cfg.FastDetach {
 		g.lingering = reports.lingering
 	}
-	if cfg.Few == 0 {
-		cfg.Few = crowdFew
-	}
-	crowd := newCrowd(cfg.Few, reports.manyLost, reports.graceEnds)
-	inUse := newVolumesInUse(c, live)
-	g.podLists.crowded, inUse.batches.crowded = crowd.many, crowd.many
+	reporter := &reporter{gatherer: g, recorder: recorder, reports: reports, waits: newWaits()}
+	bell := newBell()
 	keepAway := newKeepAway(g, cfg, c, recorder)
-	halt := (&haltSwitch{
+	halt := &haltSwitch{
 		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: recorder,
 		lost:  func() map[string]bool { return g.satellites(losses.lostNodes()) },
 		limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, dryRun: cfg.DryRun,
-	}).ready()
+	}
 	lookout := &Lookout{gatherer: g}
 	clockGatherer := g
 	clockGatherer.lookAfter, clockGatherer.lookAfterPods = clockDelay, clockPodDelay
 	return parts{
 		clock: &ClockReconciler{gatherer: clockGatherer, memory: memory, losses: losses},
+		volume: &VolumeReconciler{
+			gatherer: g, client: c, reporter: reporter, losses: losses, memory: memory, bell: bell, dryRun: cfg.DryRun,
+			reconcileInterval: cfg.ReconcileInterval,
+		},
 		failover: &FailoverReconciler{
-			gatherer: g, client: c, keepAway: keepAway, inUse: inUse, recorder: recorder,
-			reports: reports, waits: newWaits(), losses: losses, halt: halt, crowd: crowd, memory: memory,
-			fastDetach: cfg.FastDetach, reconcileInterval: cfg.ReconcileInterval,
+			gatherer: g, client: c, keepAway: keepAway, inUse: &volumesInUse{client: c, live: live}, reporter: reporter, halt: halt, bell: bell, memory: memory,
+			requests: newRequests(cfg.OperationsTimeout), fastDetach: cfg.FastDetach,
+			backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, retryLimit),
 		},
 		keepAway:   &KeepAwayReconciler{KeepAway: keepAway},
 		vigil:      &Vigil{gatherer: g, halt: halt},

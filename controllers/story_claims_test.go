@@ -114,9 +114,9 @@ func TestTheClaimIsReadWhereItMayBeAnothers(t *testing.T) {
 			s := newSteps(t)
 			tc.change(s)
 			tc.age(s)
-			pods, err := s.r.confirmPods(s.ctx, s.pv, nodeA)
+			pods, err := s.r.podsOn(s.ctx, nodeA)
 			s.must(err)
-			pods, err = s.r.confirmClaims(s.ctx, s.pv, pods)
+			pods, err = s.r.confirmPods(s.ctx, s.pv, pods)
 			s.must(err)
 			if its := len(pods) == 1; its != tc.its {
 				t.Errorf("the pod uses the volume: %t, want %t", its, tc.its)
@@ -160,11 +160,11 @@ func (s *steps) volumeNaming(name string, phase corev1.PersistentVolumePhase) {
 // Nothing is removed by a claim that cannot be read.
 func TestAClaimThatCannotBeReadIsTold(t *testing.T) {
 	s := newSteps(t)
-	pods, err := s.r.confirmPods(s.ctx, s.pv, nodeA)
+	pods, err := s.r.podsOn(s.ctx, nodeA)
 	s.must(err)
 	s.r.live = noClaims{s.r.live}
-	if _, err := s.r.confirmClaims(s.ctx, s.pv, pods); err == nil || !strings.Contains(err.Error(), "default/data-db") {
-		t.Errorf("confirmClaims = %v, want an error that names the claim", err)
+	if _, err := s.r.confirmPods(s.ctx, s.pv, pods); err == nil || !strings.Contains(err.Error(), "default/data-db") {
+		t.Errorf("confirmPods = %v, want an error that names the claim", err)
 	}
 }
 
@@ -173,7 +173,11 @@ func TestTwoPersistentVolumesOfOneHandleShareTheirPods(t *testing.T) {
 	s := newSteps(t)
 	twin := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "db-again"}}
 	twin.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-db")
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data-again"}}
+	claim.Spec.VolumeName = twin.Name
+	s.must(s.api.Create(s.ctx, claim))
 	bind(twin, "default", "data-again")
+	twin.Spec.ClaimRef.UID = claim.UID
 	s.must(s.api.Create(s.ctx, twin))
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "again-0"}}
 	pod.Spec.NodeName, pod.Spec.Volumes = nodeA, []corev1.Volume{claimVolume("data-again", false)}
@@ -181,7 +185,9 @@ func TestTwoPersistentVolumesOfOneHandleShareTheirPods(t *testing.T) {
 	for _, pv := range []*corev1.PersistentVolume{s.pv, twin} {
 		cached, err := s.r.podsOf(s.ctx, pv)
 		s.must(err)
-		live, err := s.r.confirmPods(s.ctx, pv, nodeA)
+		all, err := s.r.podsOn(s.ctx, nodeA)
+		s.must(err)
+		live, err := s.r.confirmPods(s.ctx, pv, all)
 		s.must(err)
 		if len(cached) != 2 || len(live) != 2 {
 			t.Errorf("volume %s has %d pods in the cache and %d in the API, want 2 of both", pv.Name, len(cached), len(live))

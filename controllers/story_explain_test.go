@@ -77,7 +77,7 @@ func TestALossThatIsNotActedOnIsExplained(t *testing.T) {
 			end: func(w *world) { w.API.Fail(nil) },
 		},
 		"a webhook rejects the deletion": {
-			lose:   func(w *world) { w.rejects(writes[3]); w.Crash(nodeA) },
+			lose:   func(w *world) { w.rejects(writes[2]); w.Crash(nodeA) },
 			reason: failover.StepFailed, words: []string{"deleting pod", wordsOfTheWebhook, "tried again"},
 			end: func(w *world) { w.API.Fail(nil) },
 		},
@@ -122,7 +122,7 @@ func TestTheReplacementIsToldWhyItsVolumeIsNotDetached(t *testing.T) {
 	cfg := defaults()
 	cfg.FastDetach = false
 	sceneWith(t, virtual.Options{}, cfg, func(w *world, p *process) {
-		w.rejects(writes[5])
+		w.rejects(writes[4])
 		w.Crash(nodeA)
 		w.untilRemoved(time.Minute, "db-0")
 		w.pass(time.Minute)
@@ -176,7 +176,7 @@ func TestNothingIsExplainedWhileAllIsWell(t *testing.T) {
 				if told := p.events.reasons("Pod", "db-0"); len(told) > 0 {
 					t.Errorf("the pod is told %v", told)
 				}
-				if left := p.parts.failover.waits.remembered(); len(left) > 0 {
+				if left := p.parts.failover.reporter.waits.remembered(); len(left) > 0 {
 					t.Errorf("left behind: %v", left)
 				}
 			})

@@ -212,11 +212,11 @@ func TestASameNamedPodThatAppearsDuringTheActSurvives(t *testing.T) {
 	scene(t, func(w *world, _ *process) {
 		var fresh *corev1.Pod
 		w.API.OnChange(func(c apimodel.Change) {
-			if c.Actor != controllerActor+"one" || c.Kind != "Pod" || c.Verb != apimodel.VerbPatch || fresh != nil {
+			if c.Actor != controllerActor+"one" || c.Kind != "VolumeAttachment" || c.Verb != apimodel.VerbPatch || fresh != nil {
 				return
 			}
 			// Between the controller's last look and its deletion the pod is replaced.
-			old := c.New.(*corev1.Pod)
+			old := w.pod("db-0")
 			fresh = old.DeepCopy()
 			fresh.ObjectMeta = metav1.ObjectMeta{
 				Namespace: old.Namespace, Name: old.Name, Labels: maps.Clone(old.Labels), OwnerReferences: old.OwnerReferences,

@@ -6,16 +6,13 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -227,50 +224,6 @@ func TestANodeWith110PodsCrashes(t *testing.T) {
 	}
 }
 
-// The API server rejects what it has no time for. When it has some again, the workload goes first that has waited longest,
-// however often it was rejected.
-func TestWhatTheAPIRejectsIsTriedAgainInOrderOfAge(t *testing.T) {
-	t.Parallel()
-	cfg := defaults()
-	cfg.Concurrency = 1 // or all would be tried at the same time
-	mass{nodes: 9, lost: 4, volumes: 1}.plays(t, cfg, func(w *world) {
-		w.API.OnChange(func(c apimodel.Change) {
-			if strings.HasPrefix(c.Actor, controllerActor) {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				w.changes = append(w.changes, c)
-			}
-		})
-		removed := func() (names []string) {
-			for _, c := range w.did(apimodel.VerbDelete, "Pod") {
-				names = append(names, c.Name)
-			}
-			return names
-		}
-		var busy atomic.Bool
-		busy.Store(true)
-		w.API.Fail(func(r apimodel.Request) error {
-			if busy.Load() && strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbPatch && r.Kind == "VolumeAttachment" {
-				return apierrors.NewTooManyRequests("too many requests, please try again later", 1)
-			}
-			return nil
-		})
-		for _, node := range []int{2, 0, 3, 1} {
-			w.Linstor.Crash(nodeNumber(node))
-			w.pass(7 * time.Second)
-		}
-		w.pass(30 * time.Second)
-		if names := removed(); len(names) > 0 {
-			t.Fatalf("removed without a mark: %v", names)
-		}
-		busy.Store(false)
-		w.until(5*time.Second, "all pods are removed", func() bool { return len(removed()) == 4 })
-		if diff := cmp.Diff([]string{"2-0", "0-0", "3-0", "1-0"}, removed()); diff != "" {
-			t.Errorf("order (-want +got):\n%s", diff)
-		}
-	})
-}
-
 func TestTenNodesWith100PodsEachCrash(t *testing.T) {
 	t.Parallel()
 	volumes := 100
@@ -287,47 +240,11 @@ func TestTenNodesWith100PodsEachCrash(t *testing.T) {
 	}
 }
 
-// What is read after the first write takes longer.
-func TestNothingIsWrittenInACrowdBeforeNearlyAllAreConfirmed(t *testing.T) {
-	t.Parallel()
-	// So few that LINSTOR's events lead to readings at the same moment, and all graces pass at the same moment.
-	cfg := defaults()
-	cfg.Few = 4
-	// It is read so long before the grace has passed.
-	const ahead = crowdAheadSmall - crowdGather - batchQuiet
-	for name, tc := range map[string]struct{ slow, atLeast, atMost time.Duration }{
-		"those of a node that is slow, too": {ahead + 50*time.Millisecond, ahead + 50*time.Millisecond, ahead + 60*time.Millisecond},
-		"unless they are very slow":         {ahead + time.Second, ahead + crowdGatherMax - batchQuiet, ahead + crowdGatherMax + 50*time.Millisecond},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			mass{nodes: 5, lost: 2, volumes: 4}.plays(t, cfg, func(w *world) {
-				p := &pace{}
-				w.API.OnChange(p.note)
-				var listed atomic.Pointer[time.Time]
-				w.API.Delay(func(r apimodel.Request) time.Duration {
-					if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbList && r.Kind == "Pod" && listed.CompareAndSwap(nil, new(time.Now())) {
-						return tc.slow // for the pods of one of the nodes
-					}
-					return 0
-				})
-				w.Linstor.Crash(nodeNumber(0))
-				w.Linstor.Crash(nodeNumber(1))
-				w.until(time.Minute, "all volumes are detached", func() bool { return p.detached() == 8 })
-				if first := p.first.Sub(*listed.Load()); first < tc.atLeast || first > tc.atMost {
-					t.Errorf("the first write came %s after the pods of a node were asked for, want %s to %s", first, tc.atLeast, tc.atMost)
-				}
-			})
-		})
-	}
-}
-
 // As they do where DRBD's pings to the nodes are due one after the other: many volumes are about to be lost, but few at a time.
 func TestNodesThatAreLostOneAfterTheOtherDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	const losses, apart = 12, 200 * time.Millisecond
 	cfg := defaults()
-	cfg.Few = 4
 	mass{nodes: 3 * losses, lost: losses, volumes: 1, apiTime: 50 * time.Millisecond}.plays(t, cfg, func(w *world) {
 		var mu sync.Mutex
 		removed := make(map[string]time.Time)

@@ -198,12 +198,9 @@ func TestAWriteThatCouldNotBeSentInTimeFollowsAnotherConfirmation(t *testing.T) 
 		"the deletion of a pod":         {Verb: apimodel.VerbDelete, Kind: "Pod"},
 		"the deletion of an attachment": {Verb: apimodel.VerbDelete, Kind: "VolumeAttachment"},
 	} {
-		for how, play := range map[string]func(*testing.T, func(*world, *process)){
-			"alone":      scene,
-			"in a crowd": func(t *testing.T, story func(*world, *process)) { inCrowd(t, story) },
-		} {
-			t.Run(name+" "+how, func(t *testing.T) {
-				play(t, func(w *world, _ *process) {
+		{
+			t.Run(name, func(t *testing.T) {
+				scene(t, func(w *world, _ *process) {
 					var rejected, asked atomic.Bool
 					w.API.Fail(func(r apimodel.Request) error {
 						if !strings.HasPrefix(r.Actor, controllerActor) {
@@ -270,22 +267,6 @@ func TestADetachByAnOldWordOfLinstorDoesNotHappen(t *testing.T) {
 	}
 }
 
-func TestTheDetachThatFollowsARemovalAsksLinstorNoMore(t *testing.T) {
-	scene(t, func(w *world, _ *process) {
-		var once sync.Once
-		w.API.OnChange(func(c apimodel.Change) {
-			if c.Verb == apimodel.VerbDelete && c.Kind == "Pod" {
-				once.Do(w.Linstor.Stop)
-			}
-		})
-		w.Crash(nodeA)
-		w.pass(time.Minute)
-		if w.inUse("db", nodeA) {
-			t.Error("the volume was not released by what was read for the removal")
-		}
-	})
-}
-
 // What is left after a detach is Kubernetes' part. Each step of that calls for a look, which is not worth a question each time.
 func TestNobodyIsAskedWhileADetachComesToItsEnd(t *testing.T) {
 	scene(t, func(w *world, _ *process) {
@@ -349,7 +330,7 @@ func TestEachStageOfAFailOverIsTimed(t *testing.T) {
 		w.Return(nodeA)
 		w.pass(5 * time.Minute)
 		p.wantTimedOnce()
-		if left := p.parts.failover.reports.departed; len(left) > 0 {
+		if left := p.parts.failover.reporter.reports.departed; len(left) > 0 {
 			t.Errorf("still expected to arrive: %v", left)
 		}
 	})
@@ -359,7 +340,7 @@ func TestEachStageOfAFailOverIsTimed(t *testing.T) {
 func (p *process) wantTimedOnce() {
 	p.world.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(p.parts.failover.reports.metrics.Collectors()...)
+	registry.MustRegister(p.parts.failover.reporter.reports.metrics.Collectors()...)
 	families, err := registry.Gather()
 	p.world.must(err)
 	timed := map[string]uint64{}

@@ -3,7 +3,6 @@ package controllers
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -20,45 +19,28 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/sendby"
 )
 
-// volumesInUse takes volumes out of nodes' status.volumesInUse, the field by which a kubelet holds back a detach. The
-// list is replaced as a whole, so each node has one writer here, which takes along what has gathered meanwhile.
+// volumesInUse takes volumes out of nodes' status.volumesInUse, the field by which a kubelet holds back a detach.
 type volumesInUse struct {
 	client   client.Client
 	live     client.Reader
-	batches  *batches[wantedRelease, struct{}]
 	deniedBy sync.Once
-}
-
-// wantedRelease is a volume that is to be released, and until when what that rests on counts.
-type wantedRelease struct {
-	volume corev1.UniqueVolumeName
-	until  time.Time
 }
 
 // releaseRetry is how a release is tried again that somebody else's change to the list has overtaken: at once, as each
 // volume of the node waits for it.
 var releaseRetry = wait.Backoff{Steps: 12, Duration: 5 * time.Millisecond, Factor: 1.5, Jitter: 0.1, Cap: 200 * time.Millisecond}
 
-// releaseTimeout ends the writing of a node that does not come to an end.
-const releaseTimeout = 10 * time.Second
-
-func newVolumesInUse(c client.Client, live client.Reader) *volumesInUse {
-	v := &volumesInUse{client: c, live: live}
-	v.batches = newBatches(func(ctx context.Context, node string, release []wantedRelease) (struct{}, error) {
-		ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
-		defer cancel()
-		return struct{}{}, v.patch(ctx, node, release)
-	})
-	return v
-}
-
 // +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
 
-// release removes the volume from the node's list. The caller knows that no pod on the node uses it, which counts until a moment;
+// release removes volumes from the node's list. The caller knows that no pod on the node uses them, which counts until a moment;
 // after that nothing is released, and the caller has to look again. A missing permission is no error: it is reported once, and
 // Kubernetes detaches in its own time.
-func (v *volumesInUse) release(ctx context.Context, node, driver, handle string, until time.Time) error {
-	_, err := v.batches.do(ctx, node, wantedRelease{corev1.UniqueVolumeName("kubernetes.io/csi/" + driver + "^" + handle), until})
+func (v *volumesInUse) release(ctx context.Context, node, driver string, handles []string, until time.Time) error {
+	names := make([]corev1.UniqueVolumeName, len(handles))
+	for i, handle := range handles {
+		names[i] = corev1.UniqueVolumeName("kubernetes.io/csi/" + driver + "^" + handle)
+	}
+	err := v.patch(ctx, node, names, until)
 	if apierrors.IsForbidden(err) {
 		v.deniedBy.Do(func() {
 			ctrl.LoggerFrom(ctx).Error(err, "Cannot release volumes from dead nodes, so that Kubernetes takes up to a minute "+
@@ -70,17 +52,18 @@ func (v *volumesInUse) release(ctx context.Context, node, driver, handle string,
 }
 
 // patch takes volumes out of the list. It tests the list that it has read, not the node's version: the list is all that it
-// rests on, and Kubernetes writes the rest of the status many times a second while it detaches. What is old by then is left out.
-func (v *volumesInUse) patch(ctx context.Context, name string, release []wantedRelease) error {
-	again := func(err error) bool { return apierrors.IsInvalid(err) || errors.Is(err, sendby.ErrLate) }
-	return retry.OnError(releaseRetry, again, func() error {
+// rests on, and Kubernetes writes the rest of the status many times a second while it detaches.
+func (v *volumesInUse) patch(ctx context.Context, name string, release []corev1.UniqueVolumeName, until time.Time) error {
+	return retry.OnError(releaseRetry, apierrors.IsInvalid, func() error {
 		var node corev1.Node
 		if err := v.live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		release = slices.DeleteFunc(release, func(r wantedRelease) bool { return !time.Now().Before(r.until) })
+		if !time.Now().Before(until) {
+			return sendby.ErrLate
+		}
 		kept := slices.DeleteFunc(slices.Clone(node.Status.VolumesInUse), func(n corev1.UniqueVolumeName) bool {
-			return slices.ContainsFunc(release, func(r wantedRelease) bool { return r.volume == n })
+			return slices.Contains(release, n)
 		})
 		if len(kept) == len(node.Status.VolumesInUse) {
 			return nil
@@ -93,9 +76,8 @@ func (v *volumesInUse) patch(ctx context.Context, name string, release []wantedR
 		if err != nil {
 			return err
 		}
-		first := slices.MinFunc(release, func(a, b wantedRelease) int { return a.until.Compare(b.until) })
-		err = v.client.Status().Patch(sendby.With(ctx, first.until), &node, client.RawPatch(types.JSONPatchType, patch))
-		if err != nil && !again(err) && !apierrors.IsForbidden(err) {
+		err = v.client.Status().Patch(sendby.With(ctx, until), &node, client.RawPatch(types.JSONPatchType, patch))
+		if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 			return fmt.Errorf("releasing volumes from node %s: %w", name, err)
 		}
 		return err

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,15 +33,20 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // later has what a handler asks for looked at after lookAfterPods.
 func (g *gatherer) later(h handler.EventHandler) handler.EventHandler {
-	if g.lookAfterPods == 0 {
+	return delayed(g.lookAfterPods, h)
+}
+
+// delayed has what a handler asks for looked at after a while, together with what changes until then.
+func delayed(delay time.Duration, h handler.EventHandler) handler.EventHandler {
+	if delay == 0 {
 		return h
 	}
-	delayed := func(q queue) queue { return laterQueue{q, g.lookAfterPods} }
+	late := func(q queue) queue { return laterQueue{q, delay} }
 	return handler.Funcs{
-		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { h.Create(ctx, e, delayed(q)) },
-		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { h.Update(ctx, e, delayed(q)) },
-		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { h.Delete(ctx, e, delayed(q)) },
-		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { h.Generic(ctx, e, delayed(q)) },
+		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { h.Create(ctx, e, late(q)) },
+		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { h.Update(ctx, e, late(q)) },
+		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { h.Delete(ctx, e, late(q)) },
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { h.Generic(ctx, e, late(q)) },
 	}
 }
 
@@ -109,4 +115,32 @@ func (g *gatherer) requests(ctx context.Context, fields client.MatchingFields) [
 		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&volumes.Items[i])})
 	}
 	return requests
+}
+
+// changesApart is for how long changes on a node are looked at together: each of a hundred pods and attachments changes several times.
+const changesApart = 100 * time.Millisecond
+
+// changes calls to the nodes that changes of objects concern.
+func (r *FailoverReconciler) changes() handler.EventHandler {
+	return delayed(changesApart, handler.EnqueueRequestsFromMapFunc(r.nodeOf))
+}
+
+// nodeOf returns the node that a change of an object concerns, where a round waits for that: for the end of a pod that was deleted, and for
+// what Kubernetes does with an attachment. What comes anew is seen by the next look.
+func (r *FailoverReconciler) nodeOf(ctx context.Context, o client.Object) []reconcile.Request {
+	var volumes []reconcile.Request
+	node := ""
+	switch o := o.(type) {
+	case *corev1.Pod:
+		if o.DeletionTimestamp == nil && !ended(o) {
+			return nil
+		}
+		node, volumes = o.Spec.NodeName, r.volumesOfPod(ctx, o)
+	case *storagev1.VolumeAttachment:
+		node, volumes = o.Spec.NodeName, r.volumesOfAttachment(ctx, o)
+	}
+	if slices.ContainsFunc(volumes, func(v reconcile.Request) bool { return r.bell.holds(v.Name, node) }) {
+		return []reconcile.Request{requestOf(node)}
+	}
+	return nil
 }

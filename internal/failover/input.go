@@ -181,8 +181,6 @@ type Pod struct {
 	Namespace, Name string
 	// UID is the pod's UID.
 	UID types.UID
-	// ResourceVersion is the version of its object that was read. That of a pod from the cache may be an old one.
-	ResourceVersion string
 	// Created is when the pod was created, Bound when it was bound to A.
 	Created, Bound time.Time
 	// Started is the earliest known start of a container, of those that have ended and of init containers too; zero when none is known.

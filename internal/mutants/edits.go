@@ -1,17 +1,19 @@
 package main
 
 const (
-	actionsFile  = "controllers/failover_actions.go"
-	confirmFile  = "controllers/confirm.go"
-	detachFile   = "controllers/failover_detach.go"
+	claimsFile   = "controllers/claims.go"
 	gatherFile   = "controllers/gather.go"
 	haltFile     = "controllers/halt.go"
 	inUseFile    = "controllers/volumes_in_use.go"
 	keepAwayFile = "controllers/keepaway.go"
-	claimsFile   = "controllers/claims.go"
 	leaseFile    = "controllers/lease.go"
+	lookFile     = "controllers/failover_look.go"
+	planFile     = "internal/failover/plan.go"
 	podsFile     = "controllers/pods.go"
-	removalFile  = "controllers/failover_removal.go"
+	requestsFile = "controllers/requests.go"
+	roundFile    = "controllers/failover_controller.go"
+	volumeFile   = "controllers/volume_controller.go"
+	writesFile   = "controllers/failover_writes.go"
 )
 
 // edits are the protections that the source does not show as conditions. What stands between « and » in the source is what
@@ -19,28 +21,28 @@ const (
 var edits = []edit{
 	// Preconditions.
 	{
-		"a pod is deleted by its name alone", removalFile,
-		"«client.Preconditions{UID: &facts.UID}»", "mutantInstead(§, client.Preconditions{}, …)",
+		"a pod is deleted by its name alone", writesFile,
+		"«client.Preconditions{UID: &pod.UID}»", "mutantInstead(§, client.Preconditions{}, …)",
 	},
 	{
 		"a pod of LINSTOR is deleted by its name alone", "controllers/recovery_controller.go",
 		"«client.Preconditions{UID: &pod.UID}»", "mutantInstead(§, client.Preconditions{}, …)",
 	},
 	{
-		"a pod's condition is set by its name alone", removalFile,
+		"a pod's condition is set by its name alone", writesFile,
 		`"metadata": map[string]any{«"uid"»: pod.UID}`, `mutantInstead(§, "none", …)`,
 	},
 	{
-		"an attachment is marked by its name alone", detachFile,
-		`«"uid"»: in.Attachment.UID, "annotations": map[string]string{`, `mutantInstead(§, "none", …)`,
+		"an attachment is marked by its name alone", writesFile,
+		"markPatch(«in.Attachment.UID», string(text))", `mutantInstead(§, "", …)`,
 	},
 	{
-		"a mark is taken off an attachment by its name alone", detachFile,
-		`«"uid"»: in.Attachment.UID, "annotations": map[string]any{`, `mutantInstead(§, "none", …)`,
+		"a mark is taken off an attachment by its name alone", volumeFile,
+		"markPatch(«in.Attachment.UID», nil)", `mutantInstead(§, "", …)`,
 	},
 	{
-		"an attachment is deleted by its name alone", detachFile,
-		"«client.Preconditions{UID: &in.Attachment.UID}»", "mutantInstead(§, client.Preconditions{}, …)",
+		"an attachment is deleted by its name alone", writesFile,
+		"«client.Preconditions{UID: &attachment.UID}»", "mutantInstead(§, client.Preconditions{}, …)",
 	},
 	{
 		"volumesInUse is replaced whatever it has become", inUseFile,
@@ -56,42 +58,56 @@ var edits = []edit{
 
 	// Fresh reads.
 	{
-		"nothing is confirmed before a removal", actionsFile,
-		"return «r.confirm(ctx, pv, in.Node.Name)»\n}",
-		"func() (failover.Input, error) { if mutantIs(§) { return in, nil }; return … }()",
+		"nothing is read anew before a removal", roundFile,
+		"«r.look(ctx, node, lost)»\n", "if mutantIs(§) { for _, v := range lost { v.in.Asked = r.clock.Now() } } else { … }",
 	},
 	{
-		"LINSTOR is not asked before a removal", confirmFile,
-		"_, err := «g.linstor.Refresh(readsCtx, resource)»\n",
+		"LINSTOR is not asked before a removal", "controllers/failover_words.go",
+		"_, err := «w.linstor.Refresh(ctx, resource)»\n",
 		"func() (any, error) { if mutantIs(§) { return nil, nil }; return … }()",
 	},
 	{
-		"only selected pods are looked at before a removal", confirmFile,
+		"only selected pods are looked at before a removal", lookFile,
 		"if «uses(&all[i], claims)» {", "(… && (!mutantIs(§) || all[i].Labels[\"linstor.csi.linbit.com/on-storage-lost\"] == \"remove\"))",
 	},
 	{
-		"the attachment is taken from the cache before a removal", confirmFile,
-		"g.confirmAttachment(readsCtx, pv, node, «g.attachments».read)", "mutantInstead(§, newAttachmentReader(g.cache), …)",
+		"the attachment is taken from the cache before a removal", lookFile,
+		"«g.live».Get(ctx, client.ObjectKey{Name: name}, &va)", "mutantInstead(§, g.cache, …)",
 	},
 	{
-		"the attachment is taken from the cache before a removal in a crowd", confirmFile,
-		"g.confirmAttachment(readsCtx, pv, in.Node.Name, «g.attachments».get)", "mutantInstead(§, newAttachmentReader(g.cache), …)",
+		"attachments are listed from the cache before the removals for many", lookFile,
+		"«g.live».List(ctx, &list)", "mutantInstead(§, g.cache, …)",
 	},
 	{
-		"something is deleted by a reading that has become old", actionsFile,
-		"return «r.age(in) > failover.MaxAge»", "(… && !mutantIs(§))",
+		"a look counts from its end", lookFile, "in.Asked, in.Listed = «read.began», read.listed", "mutantInstead(§, g.clock.Now(), …)",
 	},
 	{
-		"a detach may rest on an old confirmation", confirmFile, "if «g.clock.Now().Sub(in.Asked) > recent» {", "(… && !mutantIs(§))",
+		"a list of pods counts from its answer", lookFile,
+		"in.Asked, in.Listed = read.began, «read.listed»", "mutantInstead(§, g.clock.Now(), …)",
 	},
 	{
-		"a list of pods may be sent before it is asked for", "controllers/batches.go", "own := «b.next[object]»\n\tif own == nil ||",
-		"mutantInstead(§, b.running[object], …)",
+		"LINSTOR's word counts from when it was read", lookFile, "«notAfter(&in.Asked, in.Resource)»", "if !mutantIs(§) { … }",
+	},
+	{
+		"something is deleted by a look that has become old", writesFile,
+		"bool { return «r.age(in) > failover.MaxAge» }", "(… && !mutantIs(§))",
+	},
+	{
+		"a write is sent although its look has become old meanwhile", writesFile,
+		"return «sendby.With(ctx, r.freshUntil(in))»", "mutantInstead(§, ctx, …)",
+	},
+	{
+		"a release may rest on an old look", writesFile, "r.driver, handles, «until»)", "mutantYears(§, 1, …)",
+	},
+	{
+		"an attachment is deleted by the pods that were listed before the release", writesFile,
+		"users, usersErr = «r.confirmPods(ctx, v.pv, pods)»",
+		"func() ([]corev1.Pod, error) { if mutantIs(§) { return nil, nil }; return … }()",
 	},
 	{
 		"volumesInUse is taken from an old read", inUseFile,
-		"return retry.OnError(releaseRetry, again, func() error {\n\t\tvar node corev1.Node\n\t\tif err :=",
-		"var node corev1.Node\n\treturn retry.OnError(releaseRetry, again, func() error {\n\t\tif node.Name != \"\" {\n\t\t} else if err :=",
+		"return retry.OnError(releaseRetry, apierrors.IsInvalid, func() error {\n\t\tvar node corev1.Node\n\t\tif err :=",
+		"var node corev1.Node\n\treturn retry.OnError(releaseRetry, apierrors.IsInvalid, func() error {\n\t\tif node.Name != \"\" {\n\t\t} else if err :=",
 	},
 
 	{
@@ -101,47 +117,71 @@ var edits = []edit{
 
 	// The order of the steps.
 	{
-		"the volume is detached under pods", actionsFile, "if «len(in.Pods) == 0» {\n\t\t\temptied = false", "mutantInstead(§, true, …)",
+		"a volume is detached while a pod uses it", planFile, "case «len(in.Pods) > 0»:\n\t\t\tv.Step", "(… && !mutantIs(§))",
 	},
 	{
-		"pods are removed and nothing keeps the next away", actionsFile,
-		"if err := «r.keepAway.Ensure(ctx, in, d)»; err != nil {", "func() error { if mutantIs(§) { return nil }; return … }()",
+		"a volume that is not lost has a step", planFile, "case «v.Verdict != Lost»:", "(… && !mutantIs(§))",
 	},
 	{
-		"pods are removed although the next can not be kept away", actionsFile,
-		"«d.Verdict, d.Reason, d.Message, d.After = failover.Blocked, failover.KeepAwayFailed, err.Error(), retryAct»",
+		"a pod is removed once for each of its lost volumes", planFile, "if «!ok» {\n\t\tknown[pod.UID]", "(… || mutantIs(§))",
+	},
+	{
+		"a pod goes before all its lost volumes are marked", planFile,
+		"«removal.Volumes = append(removal.Volumes, volume)»", "if !mutantIs(§) { … }",
+	},
+	{
+		"a pod goes although the mark of one of its lost volumes failed", writesFile,
+		"slices.ContainsFunc(«removal.Volumes», func(i int) bool { return !volumes[i].goesOn() })",
+		"mutantInstead(§, []int{removal.By}, …)",
+	},
+	{
+		"the first way to remove a pod wins", planFile,
+		"if «slices.Index(strongest, how) < slices.Index(strongest, removal.How)» {", "(… && !mutantIs(§))",
+	},
+	{
+		"the last way to remove a pod wins", planFile,
+		"if «slices.Index(strongest, how) < slices.Index(strongest, removal.How)» {", "(… || mutantIs(§))",
+	},
+	{
+		"pods are removed and nothing keeps the next away", writesFile,
+		"return «r.keepAway.Ensure(ctx, node, losses)»\n", "func() error { if mutantIs(§) { return nil }; return … }()",
+	},
+	{
+		"pods are removed although the next can not be kept away", writesFile,
+		"«v.d.Verdict, v.d.Reason, v.d.Message, v.d.After = failover.Blocked, failover.KeepAwayFailed, err.Error(), retryAct»",
 		"if !mutantIs(§) { … }",
 	},
 	{
-		"pods are removed without a mark", actionsFile, "if in.Attachment, err = «r.mark(ctx, *in, d)»; err != nil {",
-		"func() (*failover.Attachment, error) { if mutantIs(§) { return in.Attachment, nil }; return … }()",
+		"pods are removed before it is known whether the next are kept away", writesFile,
+		"case errors.Is(err, errUnanswered):\n\t\t\t«v.fail(err)»", "if !mutantIs(§) { … }",
 	},
 	{
-		"pods in a crowd are removed without a mark", "controllers/crowd_removal.go",
-		"if «by.Attachment != nil && !by.Attachment.Noted» {", "(… && !mutantIs(§))",
+		"pods are removed without a mark", writesFile, "return «r.mark(ctx, known[i].in, known[i].d)»",
+		"func() error { if mutantIs(§) { return nil }; return … }()",
 	},
 	{
-		"a pod in a crowd counts as gone although it has changed since it was read", removalFile,
-		"as.ResourceVersion = «&facts.ResourceVersion»", "mutantInstead(§, nil, …)",
+		"every pod is removed by force", writesFile, "if «how == failover.RemoveForce» {", "(… || mutantIs(§))",
 	},
 	{
-		"every pod is removed by force", removalFile, "if «how.removal == failover.RemoveForce» {", "(… || mutantIs(§))",
+		"the phase of a pod that is asked to stop becomes Failed", writesFile, "if «force» {", "(… || mutantIs(§))",
 	},
 	{
-		"the phase of a pod that is asked to stop becomes Failed", removalFile, "if «force» {", "(… || mutantIs(§))",
+		"the volume is not released from its node", writesFile, "if «r.fastDetach» {", "(… && !mutantIs(§))",
 	},
+
 	{
-		"the volume is not released from its node", detachFile, "if «r.fastDetach» {", "(… && !mutantIs(§))",
+		"a round does not take over what others have said that nodes may run", "controllers/failover_lost.go",
+		"if err := «r.memory.take(name, resource, attachments, r.clock.Now())»; err != nil {",
+		"func() error { if mutantIs(§) { return nil }; return … }()",
 	},
 
 	// What is said.
 	{
-		"nobody looks at the volumes of a node whose kubelet falls silent", "controllers/explain.go",
+		"nobody looks at the volumes of a node whose kubelet falls silent", volumeFile,
 		"range «r.kubelets.silent(r.settings.KubeletSilence, r.settings.KubeletSilence+2*vigilInterval)» {", "mutantInstead(§, nil, …)",
 	},
 	{
-		"a rejected step is told to nobody", "controllers/failover_controller.go",
-		"next.add(«r.explain(ctx, pv, in, d, err)»)", "func() time.Duration { if mutantIs(§) && err != nil { return 0 }; return … }()",
+		"a rejected step is told to nobody", roundFile, "r.reporter.say(ctx, v.pv, v.in, v.d, «v.err»)", "mutantInstead(§, nil, …)",
 	},
 	{
 		"an Event of a node does not say which", "controllers/events.go",
@@ -158,7 +198,7 @@ var edits = []edit{
 		"bool { return «va.Spec.Attacher != g.driver» }), nil", "(… && !mutantIs(§))",
 	},
 	{
-		"pods that do not use the volume count", confirmFile,
+		"pods that do not use the volume count", lookFile,
 		"if «uses(&all[i], claims)» {", "(… || mutantIs(§))",
 	},
 	{
@@ -191,7 +231,7 @@ var edits = []edit{
 
 	// What holds everything back.
 	{
-		"what holds back is not asked for before a removal", actionsFile, "in.Halt = «r.halt.now(ctx)»\n\t\tin, d = ", "mutantInstead(§, in.Halt, …)",
+		"what holds back is not asked for before a removal", roundFile, "v.in.Halt = «halt»\n\t\tlook[i]", "mutantInstead(§, v.in.Halt, …)",
 	},
 	{
 		"an unreadable pause is none", haltFile,

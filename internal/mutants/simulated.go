@@ -144,6 +144,9 @@ var simulated = []edit{
 	{
 		"groups and controller are not read by themselves", feedFile, "«tasks.Go(func() { f.readLevelsRegularly(ctx) })»", "if !mutantIs(§) { … }",
 	},
+	{
+		"the definition is not read at once when replicas have changed", pollFile, "if «!f.store.settingsInDoubt(name)» {", "(… || mutantIs(§))",
+	},
 
 	// How it is remembered.
 	{

@@ -32,19 +32,18 @@ var targets = []target{
 	{
 		folder: "controllers",
 		only: []string{
-			"attachments.go", "claims.go", "confirm.go", "crowd.go", "crowd_removal.go", "explain.go", "failover_actions.go", "failover_controller.go",
-			"failover_detach.go", "failover_removal.go", "gather.go", "halt.go", "indexes.go", "keepaway.go", "keepaway_controller.go",
-			"kubelets.go", "lease.go", "lookout.go", "losses.go", "pods.go", "recovery_blind.go", "satellites.go", "volumes_in_use.go",
+			"bell.go", "claims.go", "explain.go", "failover_controller.go", "failover_look.go", "failover_lost.go", "failover_words.go",
+			"failover_writes.go", "gather.go", "halt.go", "indexes.go", "keepaway.go", "keepaway_controller.go", "kubelets.go", "lease.go",
+			"lookout.go", "losses.go", "pods.go", "recovery_blind.go", "requests.go", "satellites.go", "volume_controller.go",
+			"volumes_in_use.go",
 		},
 		skip: []string{
 			"tell", "remembered", // words
 			"imagined",               // a forecast
 			"noteArrival", "decided", // metrics
-			"retryAct", "glance", "haltAge", "keepAwayInterval", "keepAwayExpiry", "releaseTimeout", // pace
-			"crowdFew", "crowdRequests", "crowdFresh", "crowdWait", "crowdQuiet", "crowdTurn", "crowdPatience", "crowdPause", "crowdDenied", // pace
-			"crowdAhead", "crowdGather", "crowdGatherMax", // pace
+			"retryAct", "haltAge", "haltTimeout", "keepAwayInterval", "keepAwayExpiry", "keepTimeout", // pace
+			"answersWithin", "changesApart", "firstReads", "lastReads", "lastWords", // pace
 			"lookoutInterval", "lookoutCalm", "sightTimeout", // pace
-			"attachmentCrowd", "attachmentShare", "attachmentSingle", // pace
 		},
 	},
 }

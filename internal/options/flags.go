@@ -77,7 +77,7 @@ func (o *Options) addFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress,
 		"address of Go's profiler, of this host only; off if not given")
 	fs.IntVar(&o.Concurrency, "concurrency", o.Concurrency,
-		"how many volumes are worked on at the same time")
+		"how many nodes are worked on at the same time")
 	fs.BoolVar(&o.Version, "version", o.Version,
 		"print the version and exit")
 	fs.Var(verbosity{o}, "v",
@@ -126,7 +126,7 @@ func (o *Options) addActionFlags(fs *flag.FlagSet) {
 	fs.Int64Var(&o.GracePeriodSeconds, "grace-period-seconds", o.GracePeriodSeconds,
 		"termination grace in seconds of pods on a node that may still be alive")
 	fs.DurationVar(&o.OperationsTimeout, "operations-timeout", o.OperationsTimeout,
-		"deadline of one look at a volume, with all that follows from it, and of each request to LINSTOR")
+		"deadline of one look at a volume or a node, of each write of a fail-over, and of each request to LINSTOR")
 }
 
 func (o *Options) addLeaderElectionFlags(fs *flag.FlagSet) {

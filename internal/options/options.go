@@ -107,8 +107,8 @@ type Options struct {
 	// alive. One or more: to the Kubernetes API zero means to forget the pod without asking its node.
 	GracePeriodSeconds int64
 
-	// OperationsTimeout is the deadline of one look at a volume, with all that follows from it, and of each request to
-	// LINSTOR that is no event stream. Greater than zero.
+	// OperationsTimeout is the deadline of one look at a volume or a node, with all that follows from it, of each write of a
+	// fail-over, which may outlive the look, and of each request to LINSTOR that is no event stream. Greater than zero.
 	OperationsTimeout time.Duration
 
 	// FailOverUnsafePods says whether pods are removed that also use volumes of a kind that cannot be known to be
@@ -144,8 +144,8 @@ type Options struct {
 	// authorizes for the path.
 	MetricsSecure bool
 
-	// Concurrency is how many volumes are worked on at the same time. One or more. Each of them waits for answers of the
-	// API and of LINSTOR nearly all the time.
+	// Concurrency is how many nodes are worked on at the same time. One or more. A node that waits for answers of the API or of
+	// LINSTOR costs next to nothing, and must not hold up another one, so that the default is high.
 	Concurrency int
 
 	// Version asks to print the version and exit.
@@ -180,7 +180,7 @@ func Default() Options {
 		PauseDeployment:            "piraeus-ha-controller",
 		MetricsBindAddress:         ":8443",
 		MetricsSecure:              true,
-		Concurrency:                1000,
+		Concurrency:                100,
 		Zap:                        zap.Options{StacktraceLevel: stacktraceLevel},
 	}
 	o.PodSelector, _ = labels.Parse(o.PodLabelSelector)

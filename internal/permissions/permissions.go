@@ -58,7 +58,7 @@ var required = []struct {
 }{
 	{resource: "nodes", verbs: []string{"get", "list", "patch", "watch"}},
 	{resource: "nodes/status", verbs: []string{"patch"}, idle: func(o options.Options) bool { return !o.FastDetach }},
-	{resource: "pods", verbs: []string{"delete", "get", "list", "watch"}},
+	{resource: "pods", verbs: []string{"delete", "list", "watch"}},
 	{resource: "pods/status", verbs: []string{"patch"}},
 	{resource: "persistentvolumes", verbs: []string{"list", "watch"}},
 	{resource: "persistentvolumeclaims", verbs: []string{"get"}},

@@ -81,7 +81,7 @@ func (s *Scenario) follow(pods, attachments <-chan watch.Event) {
 	}
 }
 
-// disrupted tells whether a pod has the condition that the controller sets before it removes one, unless many are lost.
+// disrupted tells whether a pod has the condition that the controller sets before it removes one whose object outlives its deletion.
 func disrupted(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {

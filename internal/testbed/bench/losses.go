@@ -167,8 +167,8 @@ func stepMeasures(losses []loss) []Measure {
 	}
 	return []Measure{
 		seconds("DRBD: crash → a survivor may be promoted", between(losses, began, promotable)),
-		seconds("controller: grace, decision, taint → removal announced", between(losses, promotable, marked)),
-		seconds("controller: removal announced → pod gone", between(losses, marked, gone)),
+		seconds("controller: grace, decision, taint → attachment marked", between(losses, promotable, marked)),
+		seconds("controller: attachment marked → pod gone", between(losses, marked, gone)),
 		seconds("Kubernetes: pod gone → replacement created and placed", between(losses, gone, placed)),
 		seconds("controller, Kubernetes, attacher: placed → volume detached and attached here", between(losses, placed, attached)),
 		seconds("kubelet: attached → Running", between(losses, attached, running)),

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
 )
 
@@ -21,10 +22,10 @@ type podLife struct {
 	name, node    string
 	uid           types.UID
 	placed, ready time.Time
-	marked, end   time.Time // when the controller announced the removal, and when the object was gone
+	marked, end   time.Time // when its owner was told of the removal, and when the object was gone
 }
 
-// attachment is a volume that became attached.
+// attachment is a volume that became attached, or whose attachment was marked by a fail-over.
 type attachment struct {
 	volume, node string
 	at           time.Time
@@ -42,6 +43,7 @@ type observer struct {
 	pods       map[types.UID]*podLife
 	named      map[string][]*podLife // the same pods, by name
 	attached   []attachment
+	marked     []attachment
 	promotable map[[2]string]*promotion // by resource and node
 }
 
@@ -119,15 +121,21 @@ func isTrue(pod *corev1.Pod, kind corev1.PodConditionType) bool {
 	return false
 }
 
-// attachment notes that a volume became attached.
+// attachment notes that a volume became attached, or that its attachment was marked.
 func (o *observer) attachment(obj any, gone bool) {
 	va, ok := obj.(*storagev1.VolumeAttachment)
-	if !ok || gone || !va.Status.Attached || va.DeletionTimestamp != nil || va.Spec.Source.PersistentVolumeName == nil {
+	if !ok || gone || va.DeletionTimestamp != nil || va.Spec.Source.PersistentVolumeName == nil {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.attached = append(o.attached, attachment{*va.Spec.Source.PersistentVolumeName, va.Spec.NodeName, time.Now()})
+	seen := attachment{*va.Spec.Source.PersistentVolumeName, va.Spec.NodeName, time.Now()}
+	if va.Status.Attached {
+		o.attached = append(o.attached, seen)
+	}
+	if va.Annotations[controllers.AnnotationFailOver] != "" {
+		o.marked = append(o.marked, seen)
+	}
 }
 
 // replica notes whether a replica may be promoted.
@@ -199,7 +207,18 @@ func (o *observer) placedBack(node string, since time.Time, names func(name stri
 func (o *observer) attachedAt(volume, node string, since time.Time) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, a := range o.attached {
+	return firstOf(o.attached, volume, node, since)
+}
+
+// markedAt returns when the attachment of a volume to a node was marked after a time, zero if it was not.
+func (o *observer) markedAt(volume, node string, since time.Time) time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return firstOf(o.marked, volume, node, since)
+}
+
+func firstOf(all []attachment, volume, node string, since time.Time) time.Time {
+	for _, a := range all {
 		if a.volume == volume && a.node == node && a.at.After(since) {
 			return a.at
 		}

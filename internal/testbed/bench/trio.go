@@ -34,7 +34,7 @@ type loss struct {
 	silent time.Duration
 	// promotable is when the survivor might be promoted.
 	promotable time.Time
-	// marked is when the controller announced the removal of the lost pod, gone when its object was gone, placed when
+	// marked is when the controller marked the attachment of the lost pod, gone when its object was gone, placed when
 	// the replacement was given a node, attached when the volume was attached there, and running when it was Ready.
 	marked, gone, placed, attached, running time.Time
 	// back is how many replacements were placed on the lost node.
@@ -131,7 +131,7 @@ func (t *trio) lose(waiting context.Context, what string, fault func(node string
 	}
 	l.promotable = t.seen.promotableAt(t.volume, next.node, l.began)
 	l.placed, l.running = next.placed, next.ready
-	l.marked, l.gone = t.seen.life(lost.uid).marked, t.seen.life(lost.uid).end
+	l.marked, l.gone = t.seen.markedAt(t.volume, lost.node, l.began), t.seen.life(lost.uid).end
 	l.attached = t.seen.attachedAt(t.volume, next.node, l.began)
 	l.back = t.seen.placedBack(lost.node, l.began, t.isPod)
 	if l.marked.IsZero() || l.gone.IsZero() || l.attached.IsZero() || l.promotable.IsZero() {

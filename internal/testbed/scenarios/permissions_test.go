@@ -42,12 +42,11 @@ var missedElsewhere = []verb{
 	{"", "", "nodes", "patch"},
 	{"", "", "nodes/status", "patch"},
 	{"", "", "pods", "delete"},
-	{"", "", "pods/status", "patch"},
 	{"", "storage.k8s.io", "volumeattachments", "delete"},
 	{"", "storage.k8s.io", "volumeattachments", "get"},
 	{"", "storage.k8s.io", "volumeattachments", "patch"},
-	// TestACrowdMovesWithoutThePermissionToGetPods, TestPodsThatMayNotBeReadOneByOneAreListed.
-	{"", "", "pods", "get"},
+	// TestAPodThatFinalizersKeepGoesWithoutItsCondition.
+	{"", "", "pods/status", "patch"},
 	// TestAClaimThatCannotBeReadIsTold.
 	{"", "", "persistentvolumeclaims", "get"},
 	// TestEventsThatCannotBeWritten.

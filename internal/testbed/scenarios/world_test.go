@@ -235,7 +235,7 @@ func deletedAt(s *bedtest.Scenario, name string) time.Time {
 // attached to another node than the first.
 func attachDelay(s *bedtest.Scenario, volumes ...string) time.Duration {
 	s.T.Helper()
-	// In a crowd the deletion is the first that happens to a pod, otherwise its condition.
+	// The first that happens to a pod whose object outlives its deletion is its condition.
 	removals := append(requests(s, s.ControllerRequests(), "patch", "pods/status"), requests(s, s.ControllerRequests(), "delete", "pods")...)
 	if len(removals) == 0 {
 		s.T.Fatal("the controller removed no pod")

@@ -45,7 +45,6 @@ func Generate(seed uint64) History {
 	g.sort()
 	last := g.space()
 	g.history.Length = max(last, 30*time.Second) + time.Duration(g.IntN(60))*time.Second
-	g.history.World.Crowd = g.chance(40)
 	g.history.World.Patient = g.chance(20)
 	return g.history
 }

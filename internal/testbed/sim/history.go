@@ -32,8 +32,6 @@ type World struct {
 	Processes int
 	// DryRun lets the controller only say what it would do.
 	DryRun bool
-	// Crowd lets the controller take each act for one of many.
-	Crowd bool
 	// Patient lets the unanimous grace be as long as the confirmed one, which switches it off.
 	Patient bool
 	// Lag is how old the controller's cache is.
@@ -344,9 +342,6 @@ func (h History) String() string {
 	fmt.Fprintf(&b, "nodes %s; %d controllers", strings.Join(w.Nodes, " "), w.Processes)
 	if w.DryRun {
 		b.WriteString(", dry run")
-	}
-	if w.Crowd {
-		b.WriteString(", all in a crowd")
 	}
 	if w.Patient {
 		b.WriteString(", unanimous grace off")

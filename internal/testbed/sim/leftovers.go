@@ -194,9 +194,9 @@ func (w *world) checkTimers(p *process) {
 	again := maps.Clone(p.again)
 	p.mu.Unlock()
 	for _, v := range w.history.World.Volumes {
-		for _, name := range []string{"clock", "failover"} {
+		for _, name := range []string{"clock", "volume"} {
 			after, looked := again[name+" "+v.Name]
-			if looked && after != 0 && opens(v) && !(name == "failover" && w.history.World.shared(v)) {
+			if looked && after != 0 && opens(v) && !(name == "volume" && w.history.World.shared(v)) {
 				w.violated(ruleLeftovers, "%s: %s looks at volume %s again after %s", p.name, name, v.Name, after)
 			}
 		}

@@ -131,9 +131,6 @@ func (w *world) startProcess(name string) *process {
 		p.config.Settings.UnanimousGrace = grace.ConfirmedGrace
 	}
 	p.config.Renewed = p.lastRenewed
-	if w.history.World.Crowd {
-		p.config.Few = -1
-	}
 	p.api = &auditedClient{Client: w.API.Client(actorPrefix + name), process: p}
 	p.assembly = controllers.Assemble(p.config, p.kubelets, p.api, p.view, p.api, &recorder{world: w, process: p})
 	p.tasks.Go(func() { _ = p.feed.Start(p.ctx) })
@@ -154,7 +151,8 @@ func (p *process) leads() {
 		close(p.elected)
 	}
 	p.tasks.Go(func() { p.renew(ctx) })
-	p.run(ctx, "failover", p.assembly.Failover(), p.volumes(p.assembly.Doorbell()), p.assembly.Silence())
+	p.run(ctx, "volume", p.assembly.Volume(), p.volumes(p.assembly.Doorbell()), p.assembly.Silence())
+	p.run(ctx, "failover", p.assembly.Failover(), p.changes(p.assembly.Node, p.assembly.Bell()))
 	p.tasks.Go(func() { _ = p.assembly.Attaching().Start(logr.NewContext(ctx, p.log)) })
 	if p.world.history.recovers() {
 		p.tasks.Go(func() { _ = p.assembly.Recovery().Start(logr.NewContext(ctx, p.log)) })
@@ -244,18 +242,23 @@ type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // volumes is what the reconcilers of volumes watch, beside the doorbell.
 func (p *process) volumes(doorbell source.Source) source.Source {
+	return p.changes(p.assembly.Volumes, doorbell)
+}
+
+// changes rings for what has to be looked at when an object of the API has changed, beside another bell.
+func (p *process) changes(requests func(context.Context, client.Object) []reconcile.Request, bell source.Source) source.Source {
 	return source.Func(func(ctx context.Context, queue requestQueue) error {
 		context.AfterFunc(ctx, p.view.OnUpdate(func(u apimodel.Update) {
 			for _, o := range []client.Object{u.Old, u.New} {
 				if o == nil {
 					continue
 				}
-				for _, request := range p.assembly.Volumes(ctx, o) {
+				for _, request := range requests(ctx, o) {
 					queue.Add(request)
 				}
 			}
 		}))
-		return doorbell.Start(ctx, queue)
+		return bell.Start(ctx, queue)
 	})
 }
 

@@ -1,0 +1,119 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+)
+
+// lastWords is how long a look waits for the next one of LINSTOR's answers when its time is over and it has all on one volume.
+const lastWords = 50 * time.Millisecond
+
+// words are LINSTOR's answers about the resources that a look asks for.
+type words struct {
+	linstor Linstor
+	answers chan word
+	// known are the errors of those that have answered, by resource, and asked are all.
+	known map[string]error
+	asked map[string]bool
+}
+
+type word struct {
+	resource string
+	err      error
+}
+
+// askLinstor asks for the resources of the volumes, all at once.
+func (g *gatherer) askLinstor(ctx context.Context, volumes []*volume) *words {
+	w := &words{linstor: g.linstor, answers: make(chan word), known: make(map[string]error), asked: make(map[string]bool)}
+	w.ask(ctx, volumes)
+	return w
+}
+
+// ask asks for those that were not asked for yet, until ctx ends.
+func (w *words) ask(ctx context.Context, volumes []*volume) {
+	for _, v := range volumes {
+		for _, resource := range v.resources {
+			if v.err != nil || w.asked[resource] {
+				continue
+			}
+			w.asked[resource] = true
+			go func() {
+				err := safely(func() error {
+					_, err := w.linstor.Refresh(ctx, resource)
+					return err
+				})
+				select {
+				case w.answers <- word{resource, err}:
+				case <-ctx.Done():
+				}
+			}()
+		}
+	}
+}
+
+// wait waits until a time for the answers to all volumes, and longer for those to the first one. It gives the volumes an error of which
+// not all has answered, or has answered with an error.
+func (w *words) wait(ctx context.Context, until time.Time, volumes []*volume) {
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	for over := false; w.anyAwaited(volumes) && ctx.Err() == nil; {
+		select {
+		case answer := <-w.answers:
+			w.known[answer.resource] = answer.err
+			if over {
+				timer.Reset(lastWords)
+			}
+			continue
+		case <-timer.C:
+			over = true
+		case <-ctx.Done():
+		}
+		if w.anyComplete(volumes) {
+			break
+		}
+	}
+	for _, v := range volumes {
+		if v.err == nil {
+			v.err = w.errorOf(v)
+		}
+	}
+}
+
+// anyAwaited tells whether an answer is missing to a volume that has not been given up.
+func (w *words) anyAwaited(volumes []*volume) bool {
+	for _, v := range volumes {
+		for _, resource := range v.resources {
+			if _, answered := w.known[resource]; v.err == nil && !answered {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (w *words) anyComplete(volumes []*volume) bool {
+	for _, v := range volumes {
+		if v.err == nil && w.errorOf(v) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// errorOf is why not all is known of a volume. That LINSTOR has none of the resources but the lost one is an answer, too.
+func (w *words) errorOf(v *volume) error {
+	for i, resource := range v.resources {
+		err, answered := w.known[resource]
+		if !answered {
+			return fmt.Errorf("reading resource %s from LINSTOR: no answer in time", resource)
+		}
+		if err != nil && (i == 0 || !errors.Is(err, linstor.ErrNotFound)) {
+			return fmt.Errorf("reading resource %s from LINSTOR: %w", resource, err)
+		}
+	}
+	return nil
+}

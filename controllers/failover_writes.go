@@ -1,0 +1,416 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/sendby"
+)
+
+// do makes the writes of a plan, kind after kind, each only while what it rests on is fresh. Volumes that are detached do not wait for
+// those whose pods are removed. It tells whether another round can do more at once: pods should be gone, or a write came too late.
+func (r *FailoverReconciler) do(ctx context.Context, node string, volumes []*volume, plan failover.Plan) (again bool) {
+	var remove, detach []*volume
+	for i, v := range volumes {
+		switch plan.Volumes[i].Step {
+		case failover.StepRemove:
+			remove = append(remove, v)
+		case failover.StepDetach:
+			detach = append(detach, v)
+		}
+	}
+	var detaches sync.WaitGroup
+	detaches.Go(func() {
+		if err := safely(func() error { r.detachAll(ctx, node, detach); return nil }); err != nil {
+			for _, v := range detach {
+				v.fail(err)
+			}
+		}
+	})
+	r.keepPodsAway(ctx, node, remove)
+	for _, v := range remove {
+		r.reporter.report(ctx, v.pv, v.in, v.d)
+	}
+	r.markAll(ctx, remove)
+	again = r.removeAll(ctx, volumes, plan.Removals)
+	detaches.Wait()
+	return again || slices.ContainsFunc(volumes, func(v *volume) bool { return v.late })
+}
+
+// fail notes that a step could not be taken. That a request is under way, or came too late to be sent, is no failure.
+func (v *volume) fail(err error) {
+	switch {
+	case errors.Is(err, sendby.ErrLate):
+		v.late = true
+	case errors.Is(err, errUnanswered):
+		v.waits = true
+	default:
+		v.err = errors.Join(v.err, err)
+	}
+}
+
+// goesOn tells whether the fail-over of a volume can take the next step.
+func (v *volume) goesOn() bool {
+	return v.err == nil && !v.late && !v.waits && v.d.Verdict == failover.Lost
+}
+
+// copies are volumes as they are now, for requests that may outlive the round.
+func copies(volumes []*volume) []volume {
+	all := make([]volume, len(volumes))
+	for i, v := range volumes {
+		all[i] = *v
+	}
+	return all
+}
+
+// send makes a request for each of the objects at the same time; the requests end with the process's leadership.
+func (r *FailoverReconciler) send(ctx context.Context, objects []string, request func(ctx context.Context, index int) error) []error {
+	return r.requests.send(ctx, r.bell.lifetime(ctx), objects, request)
+}
+
+// keepPodsAway keeps new pods away from the node before the first of its pods is removed. Where that fails, the replacements might be
+// placed there again, and the decision is to wait.
+func (r *FailoverReconciler) keepPodsAway(ctx context.Context, node string, volumes []*volume) {
+	if len(volumes) == 0 {
+		return
+	}
+	losses := make([]loss, len(volumes))
+	for i, v := range volumes {
+		losses[i] = loss{v.in, v.d}
+	}
+	err := r.send(ctx, []string{"the taint of node " + node}, func(ctx context.Context, _ int) error {
+		return r.keepAway.Ensure(ctx, node, losses)
+	})[0]
+	for _, v := range volumes {
+		switch {
+		case err == nil:
+		case errors.Is(err, errUnanswered):
+			v.fail(err)
+		default:
+			v.d.Verdict, v.d.Reason, v.d.Message, v.d.After = failover.Blocked, failover.KeepAwayFailed, err.Error(), retryAct
+		}
+	}
+}
+
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=patch;delete
+
+// failOverMark is the value of AnnotationFailOver.
+type failOverMark struct {
+	Pods   []types.UID     `json:"pods"`
+	Reason failover.Reason `json:"reason"`
+	Time   time.Time       `json:"time"`
+}
+
+// markAll notes on the attachments that their fail-over has begun, so that any later leader finishes it although the pods
+// that were the cause are gone.
+func (r *FailoverReconciler) markAll(ctx context.Context, volumes []*volume) {
+	var unmarked []*volume
+	var attachments []string
+	for _, v := range volumes {
+		if v.goesOn() && v.in.Attachment != nil && !v.in.Attachment.Noted {
+			unmarked, attachments = append(unmarked, v), append(attachments, string(v.in.Attachment.UID))
+		}
+	}
+	known := copies(unmarked)
+	errs := r.send(ctx, attachments, func(ctx context.Context, i int) error { return r.mark(ctx, known[i].in, known[i].d) })
+	for i, v := range unmarked {
+		if errs[i] != nil {
+			v.fail(errs[i])
+			continue
+		}
+		marked := *v.in.Attachment
+		marked.Marked, marked.Noted = true, true
+		v.in.Attachment = &marked
+	}
+}
+
+// errGone is why nothing follows from what was read of an object that is gone: another look is wanted.
+var errGone = fmt.Errorf("the object is gone: %w", sendby.ErrLate)
+
+func (r *FailoverReconciler) mark(ctx context.Context, in failover.Input, d failover.Decision) error {
+	value := failOverMark{Reason: d.Reason, Time: in.Now.UTC()}
+	for _, pod := range in.Pods {
+		value.Pods = append(value.Pods, pod.UID)
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	patch, err := markPatch(in.Attachment.UID, string(text))
+	if err != nil {
+		return err
+	}
+	if r.isOld(in) {
+		return sendby.ErrLate
+	}
+	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: in.Attachment.Name}}
+	err = r.client.Patch(r.whileFresh(ctx, in), va, patch)
+	if apierrors.IsNotFound(err) {
+		return errGone
+	}
+	if err != nil {
+		return fmt.Errorf("marking VolumeAttachment %s: %w", in.Attachment.Name, err)
+	}
+	return nil
+}
+
+// markPatch sets the mark of the attachment of that UID, or takes it away where it is nil.
+func markPatch(attachment types.UID, mark any) (client.Patch, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": attachment, "annotations": map[string]any{AnnotationFailOver: mark},
+	}})
+	return client.RawPatch(types.MergePatchType, patch), err
+}
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=delete
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
+
+// removeAll removes the pods for which there is something to do, all of whose volumes that the look has shown to be lost are marked. It
+// tells whether one was removed that should be gone by that.
+func (r *FailoverReconciler) removeAll(ctx context.Context, volumes []*volume, removals []failover.PodRemoval) (gone bool) {
+	var due []failover.PodRemoval
+	var pods []string
+	for _, removal := range removals {
+		v := volumes[removal.By]
+		if slices.ContainsFunc(removal.Volumes, func(i int) bool { return !volumes[i].goesOn() }) {
+			continue
+		}
+		switch removal.How {
+		case failover.RemoveForce, failover.RemoveGracefully:
+			due, pods = append(due, removal), append(pods, string(removal.Pod.UID))
+		case failover.RemovalStuck:
+			r.reporter.reportStuck(ctx, v.pv, v.in, removal.Pod)
+		case failover.RemovalRunning:
+			r.reporter.reportHeld(ctx, v.pv, v.in, removal.Pod)
+		}
+	}
+	known := copies(volumes)
+	errs := r.send(ctx, pods, func(ctx context.Context, i int) error {
+		users := make([]volume, 0, len(due[i].Volumes))
+		for _, at := range due[i].Volumes {
+			users = append(users, known[at])
+		}
+		return r.remove(ctx, known[due[i].By], users, due[i])
+	})
+	for i, removal := range due {
+		if errs[i] != nil {
+			volumes[removal.By].fail(errs[i])
+			continue
+		}
+		gone = gone || removal.How == failover.RemoveForce
+	}
+	return gone
+}
+
+// remove deletes a pod that uses those volumes. Where its object outlives that, because it is given time or has finalizers, its condition
+// is set before: a courtesy to its owner, on which the removal does not depend, and for which it does not wait until what was read is old.
+func (r *FailoverReconciler) remove(ctx context.Context, v volume, users []volume, removal failover.PodRemoval) error {
+	facts := removal.Pod
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: facts.Namespace, Name: facts.Name, UID: facts.UID}}
+	failed := false
+	if force := removal.How == failover.RemoveForce; !force || facts.Finalizers {
+		markCtx, cancel := context.WithTimeout(ctx, (failover.MaxAge-r.age(v.in))/2)
+		defer cancel()
+		err := r.markDisrupted(markCtx, pod, v.d, force)
+		if client.IgnoreNotFound(err) != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot set the pod's DisruptionTarget condition", "pod", key(facts.Namespace, facts.Name))
+		}
+		failed = err == nil && force
+	}
+	if r.isOld(v.in) {
+		return sendby.ErrLate
+	}
+	for _, user := range users {
+		r.reporter.reports.begins(user.pv.Name, user.in) // or the API may have done it, and the answer gets lost
+	}
+	return r.deletePod(ctx, v, pod, removal.How, failed)
+}
+
+// deletePod deletes a pod, unless what was read is old by now. failed tells whether its phase was changed to that before.
+func (r *FailoverReconciler) deletePod(ctx context.Context, v volume, pod *corev1.Pod, how failover.Removal, failed bool) error {
+	grace := int64(r.settings.DeletionGrace / time.Second)
+	if how == failover.RemoveForce {
+		grace = 0
+	}
+	ctrl.LoggerFrom(ctx).Info("Deleting pod", "volume", v.pv.Name, "resource", v.in.Resource.Name, "node", v.in.Node.Name,
+		"pod", key(pod.Namespace, pod.Name), "reason", v.d.Reason, "gracePeriodSeconds", grace, "message", v.d.Message)
+	err := r.client.Delete(r.whileFresh(ctx, v.in), pod, client.GracePeriodSeconds(grace), client.Preconditions{UID: &pod.UID})
+	switch gone := apierrors.IsNotFound(err) || apierrors.IsConflict(err); {
+	case gone && failed:
+		// A StatefulSet deletes a pod whose phase is Failed at once, and may be quicker: the removal is ours all the same.
+	case gone:
+		return nil // or another pod of that name: the next look shows it
+	case err != nil:
+		return fmt.Errorf("deleting pod %s: %w", key(pod.Namespace, pod.Name), err)
+	}
+	r.reporter.reports.podRemoved(v.pv.Name, v.in, v.d, how)
+	r.reporter.recordRemoval(v.pv, pod, v.d)
+	return nil
+}
+
+// markDisrupted tells the pod's owner why the pod goes, as Kubernetes' own pod garbage collection does. With force the
+// phase changes in the same patch: no kubelet is left to end the pod, and the finalizer of a Job's pod waits for it.
+func (r *FailoverReconciler) markDisrupted(ctx context.Context, pod *corev1.Pod, d failover.Decision, force bool) error {
+	status := map[string]any{"conditions": []corev1.PodCondition{{
+		Type:               corev1.DisruptionTarget,
+		Status:             corev1.ConditionTrue,
+		Reason:             string(d.Reason),
+		Message:            disruptedBy + d.Message,
+		LastTransitionTime: metav1.NewTime(r.clock.Now()),
+	}}}
+	if force {
+		status["phase"] = corev1.PodFailed
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
+	if err != nil {
+		return err
+	}
+	return r.client.Status().Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
+}
+
+// detachAll takes volumes off the node after the last pods there that used them are gone, which the look has shown: they are released
+// from the volumes in use there, and their attachments deleted. A pod may come back with its node at any time, so that the deletions
+// follow another list.
+func (r *FailoverReconciler) detachAll(ctx context.Context, node string, volumes []*volume) {
+	if len(volumes) == 0 {
+		return
+	}
+	for _, v := range volumes {
+		r.reporter.reports.podsGone(v.pv.Name, v.in)
+	}
+	if r.fastDetach {
+		// Kubernetes waits for the kubelet's word that a volume is unmounted, which a dead one never gives.
+		r.releaseAll(ctx, node, volumes)
+	}
+	var rest []*volume
+	for _, v := range volumes {
+		switch {
+		case !v.goesOn():
+		case v.in.Attachment.Deleting:
+			r.reporter.reports.detached(v.pv.Name, v.in)
+		default:
+			rest = append(rest, v)
+		}
+	}
+	r.deleteAttachments(ctx, node, rest)
+}
+
+// releaseAll takes volumes out of what the node calls in use.
+func (r *FailoverReconciler) releaseAll(ctx context.Context, node string, volumes []*volume) {
+	var current []*volume
+	var handles []string
+	var until time.Time
+	for _, v := range volumes {
+		fresh := r.freshUntil(v.in)
+		if r.isOld(v.in) {
+			v.fail(sendby.ErrLate)
+			continue
+		}
+		if until.IsZero() || fresh.Before(until) {
+			until = fresh
+		}
+		current, handles = append(current, v), append(handles, v.pv.Spec.CSI.VolumeHandle)
+	}
+	if len(current) == 0 {
+		return
+	}
+	err := r.send(ctx, []string{"the volumes in use of node " + node}, func(ctx context.Context, _ int) error {
+		return r.inUse.release(ctx, node, r.driver, handles, until)
+	})[0]
+	for _, v := range current {
+		if err != nil {
+			v.fail(err)
+			continue
+		}
+		r.reporter.reports.released(v.pv.Name, v.in)
+	}
+}
+
+// deleteAttachments deletes those of volumes that no pod uses by a list of now.
+func (r *FailoverReconciler) deleteAttachments(ctx context.Context, node string, volumes []*volume) {
+	if len(volumes) == 0 {
+		return
+	}
+	pods, err := r.podsOn(ctx, node)
+	var unused []*volume
+	var attachments []string
+	for _, v := range volumes {
+		users, usersErr := []corev1.Pod(nil), err
+		if err == nil {
+			users, usersErr = r.confirmPods(ctx, v.pv, pods)
+		}
+		switch {
+		case usersErr != nil:
+			v.fail(usersErr)
+		case len(users) == 0:
+			unused, attachments = append(unused, v), append(attachments, string(v.in.Attachment.UID))
+		}
+	}
+	known := copies(unused)
+	errs := r.send(ctx, attachments, func(ctx context.Context, i int) error { return r.deleteAttachment(ctx, known[i]) })
+	for i, v := range unused {
+		if errs[i] != nil {
+			v.fail(errs[i])
+		}
+	}
+}
+
+func (r *FailoverReconciler) deleteAttachment(ctx context.Context, v volume) error {
+	if r.isOld(v.in) {
+		return sendby.ErrLate
+	}
+	attachment := v.in.Attachment
+	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachment.Name, UID: attachment.UID}}
+	ctrl.LoggerFrom(ctx).Info("Deleting attachment", "volume", v.pv.Name, "resource", v.in.Resource.Name, "node", v.in.Node.Name,
+		"volumeAttachment", va.Name, "reason", v.d.Reason, "message", v.d.Message)
+	err := r.client.Delete(r.whileFresh(ctx, v.in), va, client.Preconditions{UID: &attachment.UID})
+	switch {
+	case apierrors.IsNotFound(err) && r.fastDetach:
+		// Kubernetes deletes the attachment of a released volume, and may be quicker: the detach is ours all the same.
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("deleting VolumeAttachment %s: %w", va.Name, err)
+	}
+	r.reporter.reports.left(v.pv.Name, v.in)
+	r.reporter.reports.detached(v.pv.Name, v.in)
+	r.reporter.recordDetach(v.pv, va, v.d)
+	return nil
+}
+
+// isOld tells whether so much time has passed since a look that nothing may be deleted by it any more.
+func (r *FailoverReconciler) isOld(in failover.Input) bool { return r.age(in) > failover.MaxAge }
+
+// whileFresh returns a context in which a write is sent, by client-go also repeatedly, only until what was read is old.
+func (r *FailoverReconciler) whileFresh(ctx context.Context, in failover.Input) context.Context {
+	return sendby.With(ctx, r.freshUntil(in))
+}
+
+// freshUntil is when what was read becomes old, by the machine's clock.
+func (r *FailoverReconciler) freshUntil(in failover.Input) time.Time {
+	return time.Now().Add(failover.MaxAge - r.age(in))
+}
+
+// age is how much time has passed since LINSTOR was asked for what a volume's fate rests on, or since the pods of the node were listed,
+// where that is longer ago and a pod is to be removed: another one may have come since.
+func (r *FailoverReconciler) age(in failover.Input) time.Duration {
+	oldest := in.Asked
+	if len(in.Pods) > 0 && !in.Listed.IsZero() && in.Listed.Before(oldest) {
+		oldest = in.Listed
+	}
+	return r.clock.Now().Sub(oldest)
+}

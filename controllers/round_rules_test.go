@@ -1,0 +1,255 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// unmoved is a LINSTOR that knows nothing, and of which a read changes nothing.
+type unmoved struct{ noLinstor }
+
+func (unmoved) Poll(string) {}
+
+// A volume in hand rings no bell, so that another look must be certain.
+func TestWhichVolumesStayInHandAfterARound(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		verdict failover.Verdict
+		failed  error
+		want    bool
+	}{
+		"one that is lost":                                     {verdict: failover.Lost, want: true},
+		"one that is lost and that a gate holds":               {verdict: failover.Blocked, want: true},
+		"one that a look has shown to be well":                 {verdict: failover.NotLost},
+		"one of which a look has shown too little":             {verdict: failover.Undecided},
+		"one whose grace has begun anew":                       {verdict: failover.Pending},
+		"one of which a look has shown too little, and failed": {failover.Undecided, errors.New("no answer"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSteps(t)
+			s.r.reporter.linstor = unmoved{}
+			v := s.volume()
+			v.d.Verdict, v.err = tc.verdict, tc.failed
+			result := s.r.conclude(s.ctx, nodeA, []*volume{v}, nil, roundResult{})
+			if inHand := len(s.r.bell.remembered()) > 0; inHand != tc.want {
+				t.Errorf("in hand: %t, want %t", inHand, tc.want)
+			}
+			if tc.want && result.next == 0 {
+				t.Error("it is in hand, and nobody looks again")
+			}
+		})
+	}
+}
+
+// What is not to be removed is not marked, or a later leader would detach it.
+func TestOnlyAVolumeWhoseFailOverGoesOnIsMarked(t *testing.T) {
+	t.Parallel()
+	for name, stop := range map[string]func(*volume){
+		"one that new pods are not kept away from": func(v *volume) { v.d.Verdict = failover.Blocked },
+		"one whose step before has failed":         func(v *volume) { v.err = errUnanswered },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSteps(t)
+			v := s.volume()
+			stop(v)
+			s.r.markAll(s.ctx, []*volume{v})
+			if s.marked() != "" {
+				t.Errorf("marked: %s", s.marked())
+			}
+		})
+	}
+}
+
+// What was read too long ago is left out of the release of what was read just now.
+func TestNothingIsReleasedByAnOldLook(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	fresh, old := s.volume(), s.volume()
+	old.pv = old.pv.DeepCopy()
+	old.pv.Spec.CSI.VolumeHandle = "pvc-other"
+	old.in.Asked = time.Now().Add(-failover.MaxAge - time.Second)
+	s.r.releaseAll(s.ctx, nodeA, []*volume{fresh, old})
+	if !s.released() || fresh.late || !old.late {
+		t.Errorf("late: %t and %t, released: %t, want only the first one", fresh.late, old.late, s.released())
+	}
+}
+
+// A pod that is to be removed may not be the only one any more when the list of pods is old. Where none is left to be removed, another
+// list precedes the deletion.
+func TestARemovalIsAsOldAsTheListOfPods(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	s.in.Listed = s.in.Asked.Add(-failover.MaxAge - time.Second)
+	if !s.r.isOld(s.in) {
+		t.Error("a removal by an old list of pods counts")
+	}
+	s.in.Pods = nil
+	if s.r.isOld(s.in) {
+		t.Error("a detach counts as old by a list that it does not rest on")
+	}
+}
+
+// Many attachments are read by one request, and never from the cache.
+func TestManyAttachmentsAreListedAnew(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		attachments int
+		lists       int32
+	}{
+		"few are read one by one": {listFrom - 1, 0},
+		"many are listed":         {listFrom, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSteps(t)
+			for i := range tc.attachments - 1 {
+				s.attach(fmt.Sprint("csi-db-", i), nodeA, func(*storagev1.VolumeAttachment) {})
+			}
+			s.r.cache.(interface{ Pause() }).Pause()
+			s.setMark("by another process, a moment ago")
+			var lists atomic.Int32
+			s.model.Fail(func(r apimodel.Request) error {
+				if r.Verb == apimodel.VerbList && r.Kind == "VolumeAttachment" {
+					lists.Add(1)
+				}
+				return nil
+			})
+			read, err := s.r.readAttachments(s.ctx, s.ctx, nodeA, []*volume{s.volume()})
+			s.must(err)
+			if got := read.byName["csi-db"]; got.VolumeAttachment == nil || got.Annotations[AnnotationFailOver] == "" {
+				t.Errorf("%+v, want the mark", got)
+			}
+			if got := lists.Load(); got != tc.lists {
+				t.Errorf("%d lists, want %d", got, tc.lists)
+			}
+		})
+	}
+}
+
+// A node's attachments are looked at by their volumes, of which some may be another driver's.
+func TestNoRoundLooksAtTheVolumesOfOtherDrivers(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	s.r.linstor = noLinstor{}
+	for name, driver := range map[string]string{"ours": virtual.Driver, "theirs": "other.example.com"} {
+		s.otherVolume(name, driver)
+		var va storagev1.VolumeAttachment
+		s.exists(&va, "csi-"+name)
+		va.Annotations = map[string]string{AnnotationFailOver: "begun"}
+		s.must(s.api.Update(s.ctx, &va))
+	}
+	all, err := s.r.candidatesOn(s.ctx, nodeA, nil)
+	s.must(err)
+	var names []string
+	for _, v := range all {
+		names = append(names, v.pv.Name)
+	}
+	if want := []string{"db", "ours"}; !slices.Equal(names, want) {
+		t.Errorf("looked at %v, want %v", names, want)
+	}
+}
+
+// confirms is a LINSTOR that knows a resource by a reading of that time.
+type confirms struct {
+	noLinstor
+	at time.Time
+}
+
+func (c confirms) Refresh(context.Context, string) (linstor.Resource, error) {
+	return linstor.Resource{Confirmed: c.at}, nil
+}
+
+func (c confirms) Resource(string) (linstor.Resource, bool) {
+	return linstor.Resource{Confirmed: c.at}, true
+}
+
+// What is read may change while the answer is on its way.
+func TestALookIsAsOldAsItsQuestions(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		confirmed time.Duration // before the look
+		want      time.Duration
+	}{
+		"LINSTOR's word is from before the look": {time.Second, time.Second},
+		"LINSTOR's word is newer than that":      {-time.Hour, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSteps(t)
+			began := time.Now()
+			s.r.linstor = confirms{at: began.Add(-tc.confirmed)}
+			var first, listed time.Time
+			var mu sync.Mutex
+			s.model.Fail(func(r apimodel.Request) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if first.IsZero() {
+					first = time.Now()
+				}
+				if r.Verb == apimodel.VerbList && r.Kind == "Pod" {
+					listed = time.Now()
+				}
+				return nil
+			})
+			v := s.volume()
+			s.r.look(s.ctx, nodeA, []*volume{v})
+			s.must(v.err)
+			if latest := first.Add(-tc.want); v.in.Asked.After(latest) {
+				t.Errorf("the look counts from %s after its first question", v.in.Asked.Sub(latest))
+			}
+			if v.in.Listed.After(listed) {
+				t.Errorf("the list of pods counts from %s after it was asked for", v.in.Listed.Sub(listed))
+			}
+		})
+	}
+}
+
+// A mark tells a later leader to detach the volume: a pod of two volumes of which one has none would leave that one behind.
+func TestAPodGoesOnlyWhenAllItsLostVolumesAreMarked(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	marked, unmarked := s.volume(), s.volume()
+	unmarked.err = errUnanswered
+	s.r.removeAll(s.ctx, []*volume{marked, unmarked}, []failover.PodRemoval{
+		{Pod: s.in.Pods[0], By: 0, Volumes: []int{0, 1}, How: failover.RemoveForce},
+	})
+	if s.pod() == nil {
+		t.Error("the pod is gone, and one of its volumes has no mark")
+	}
+}
+
+// A taint that is not answered may not be set: the replacement might be placed on the same node again.
+func TestAPodStaysWhileNobodyKnowsWhetherTheNextIsKeptAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		s.model.Delay(func(r apimodel.Request) time.Duration {
+			if r.Kind == "Node" {
+				return 2 * answersWithin
+			}
+			return 0
+		})
+		v := s.volume()
+		s.r.keepPodsAway(s.ctx, nodeA, []*volume{v})
+		if v.goesOn() {
+			t.Error("the pod may go")
+		}
+		passes(4 * answersWithin) // for the answers, which end the test's goroutines
+	})
+}

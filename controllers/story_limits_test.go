@@ -1,0 +1,158 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// onNodeA is a world with a pod on A for each volume.
+func onNodeA(t *testing.T, volumes []string, story func(w *world, p *process)) {
+	t.Helper()
+	inWorld(t, virtual.Options{}, func(w *world) {
+		p := w.startProcess("one", defaults())
+		p.leads(defaults())
+		for _, name := range volumes {
+			w.volume(name)
+			w.workload(name, selected)
+		}
+		w.pass(time.Minute)
+		story(w, p)
+	})
+}
+
+// gets delays what the controller reads of one object.
+func (w *world) gets(kind, part string, takes time.Duration) {
+	w.API.Delay(func(r apimodel.Request) time.Duration {
+		if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbGet && r.Kind == kind && strings.Contains(r.Name, part) {
+			return takes
+		}
+		return 0
+	})
+}
+
+// hangs is a LINSTOR that does not answer questions about one resource.
+type hangs struct {
+	Linstor
+	resource string
+}
+
+func (h hangs) Refresh(ctx context.Context, name string) (linstor.Resource, error) {
+	if name == h.resource {
+		<-ctx.Done()
+		return linstor.Resource{}, ctx.Err()
+	}
+	return h.Linstor.Refresh(ctx, name)
+}
+
+// Each of them alone takes a part of the time in which a look counts.
+func TestTwoSlowAnswersAtATimeHoldUpNoThirdVolume(t *testing.T) {
+	onNodeA(t, []string{"db", "hung", "slow"}, func(w *world, p *process) {
+		p.parts.failover.linstor = hangs{p.parts.failover.linstor, "pvc-slow"}
+		w.gets("VolumeAttachment", "hung", 20*time.Second)
+		w.Crash(nodeA)
+		w.until(20*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		if len(w.removed("slow-0")) > 0 {
+			t.Error("a pod is removed of whose volume LINSTOR says nothing")
+		}
+	})
+}
+
+// The claim of a pod that is young is read past the cache.
+func TestAClaimThatIsReadSlowlyHoldsUpItsOwnPodOnly(t *testing.T) {
+	onNodeA(t, []string{"db"}, func(w *world, _ *process) {
+		w.volume("slow")
+		w.workload("slow", selected)
+		w.pass(15 * time.Second)
+		w.wantRunning("slow-0", nodeA)
+		w.gets("PersistentVolumeClaim", "data-slow", 20*time.Second)
+		w.Crash(nodeA)
+		w.until(17*time.Second, "the other pod is removed", func() bool { return len(w.removed("db-0")) > 0 })
+	})
+}
+
+// Whatever is refused is tried again, but not in every second for ever, and each try is one line of the log.
+func TestWhatIsRefusedForLongIsTriedEveryFiveSeconds(t *testing.T) {
+	for how, refusal := range map[string]func() error{
+		"forbidden": func() error { return apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("no")) },
+		"busy":      func() error { return apierrors.NewTooManyRequests("too busy", 5) },
+	} {
+		for _, needed := range []permission{writes[1], writes[2], {"list", "", "pods"}} {
+			t.Run(how+" to "+needed.String(), func(t *testing.T) {
+				scene(t, func(w *world, p *process) {
+					var tries atomic.Int64
+					w.ofController(func(r apimodel.Request) error {
+						if needs(r) != needed {
+							return nil
+						}
+						tries.Add(1)
+						return refusal()
+					})
+					w.Crash(nodeA)
+					w.pass(time.Minute)
+					before, lines := tries.Load(), w.linesOf(p)
+					w.pass(time.Minute)
+					if tried, told := tries.Load()-before, w.linesOf(p)-lines; tried < 10 || tried > 14 || told > 2*int(tried) {
+						t.Errorf("tried %d times in a minute, told by %d lines", tried, told)
+					}
+					w.API.Fail(nil)
+					w.until(10*time.Second, "the pod is removed", func() bool { return len(w.removed("db-0")) > 0 })
+				})
+			})
+		}
+	}
+}
+
+// linesOf is how many lines a process has written to its log.
+func (w *world) linesOf(p *process) (n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, line := range w.lines {
+		if strings.Contains(line, p.name+"/") {
+			n++
+		}
+	}
+	return n
+}
+
+// A rest may end between the moment at which a round asks for it and the moment at which the round is over.
+func TestARestThatEndsMeanwhileIsFollowedByALook(t *testing.T) {
+	onNodeA(t, []string{"db", "slow"}, func(w *world, p *process) {
+		r := p.parts.failover
+		var ahead, step atomic.Int64
+		r.reporter.reports.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Add(step.Load()))) }
+		w.API.Delay(func(q apimodel.Request) time.Duration { // Kubernetes does not come to detach
+			if q.Actor == virtual.ActorAttach || q.Actor == virtual.ActorAttacher {
+				return time.Hour
+			}
+			return 0
+		})
+		w.Crash(nodeA)
+		w.until(time.Minute, "both attachments are deleted", func() bool {
+			db, slow := w.attachment("db", nodeA), w.attachment("slow", nodeA)
+			return db != nil && db.DeletionTimestamp != nil && slow != nil && slow.DeletionTimestamp != nil
+		})
+		w.pass(50 * time.Millisecond)
+		_, resting, err := r.lostOn(w.ctx, nodeA)
+		w.must(err)
+		if len(resting) != 2 {
+			t.Fatalf("%d volumes rest, want both", len(resting))
+		}
+		step.Store(int64(max(resting[0].rest, resting[1].rest)) * 2 / 9)
+		result, err := r.round(w.ctx, nodeA)
+		w.must(err)
+		if held := r.bell.remembered(); len(held) > 0 && result.next == 0 {
+			t.Errorf("nobody looks again at what is in hand on %v", held)
+		}
+	})
+}

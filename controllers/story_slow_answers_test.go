@@ -1,0 +1,90 @@
+package controllers
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+)
+
+// A node with three volumes is lost, and right before the grace has passed, something begins to take long that only one of them needs. The
+// pods of the others go by the first look.
+func TestASlowAnswerHoldsUpOnePodOnly(t *testing.T) {
+	const answers = 20 * time.Second
+	slowAPI := func(is func(r apimodel.Request) bool) func(w *world) {
+		return func(w *world) {
+			w.API.Delay(func(r apimodel.Request) time.Duration {
+				if strings.HasPrefix(r.Actor, controllerActor) && is(r) {
+					return answers
+				}
+				return 5 * time.Millisecond
+			})
+		}
+	}
+	for name, begins := range map[string]func(w *world){
+		"LINSTOR's word on the volume": func(w *world) {
+			w.Linstor.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
+				if strings.Contains(r.URL.Path, "/pvc-0-0") {
+					select {
+					case <-time.After(answers):
+					case <-r.Context().Done():
+					}
+				}
+				return false
+			})
+		},
+		"the mark of its attachment": slowAPI(func(r apimodel.Request) bool {
+			return r.Verb == apimodel.VerbPatch && r.Name == "csi-0-0"
+		}),
+		"the deletion of its pod": slowAPI(func(r apimodel.Request) bool {
+			return r.Verb == apimodel.VerbDelete && r.Kind == "Pod" && r.Name == "0-0"
+		}),
+		"the reading of its attachment, for a second in each round": slowAPI(func(r apimodel.Request) bool {
+			return r.Verb == apimodel.VerbGet && r.Name == "csi-0-0"
+		}),
+		"the deletion of its attachment": slowAPI(func(r apimodel.Request) bool {
+			return r.Verb == apimodel.VerbDelete && r.Name == "csi-0-0"
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			mass{nodes: 4, lost: 1, volumes: 3, apiTime: 5 * time.Millisecond}.plays(t, defaults(), func(w *world) {
+				deleted := w.deletions()
+				w.Linstor.Crash(nodeNumber(0))
+				w.pass(14900 * time.Millisecond)
+				begins(w)
+				w.pass(4 * time.Second)
+				limit := 16500 * time.Millisecond
+				if strings.Contains(name, "in each round") {
+					limit += 3 * firstReads
+				}
+				for _, object := range []string{"Pod 0-1", "Pod 0-2", "VolumeAttachment csi-0-1", "VolumeAttachment csi-0-2"} {
+					if at, ok := deleted(object); !ok || at > limit {
+						t.Errorf("%s was deleted: %t, %s after the crash", object, ok, at)
+					}
+				}
+			})
+		})
+	}
+}
+
+// deletions returns how long from now on it took until the controller had deleted an object, by kind and name.
+func (w *world) deletions() (deleted func(object string) (after time.Duration, ok bool)) {
+	var mu sync.Mutex
+	began, all := time.Now(), make(map[string]time.Duration)
+	w.API.OnChange(func(c apimodel.Change) {
+		mu.Lock()
+		defer mu.Unlock()
+		if c.Verb == apimodel.VerbDelete && strings.HasPrefix(c.Actor, controllerActor) {
+			all[c.Kind+" "+c.Name] = c.Time.Sub(began)
+		}
+	})
+	return func(object string) (time.Duration, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		after, ok := all[object]
+		return after, ok
+	}
+}

@@ -1,0 +1,206 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// VolumeReconciler decides for one PersistentVolume on each node that it is used on, and says what it has decided. Where the storage is
+// lost it rings the bell of the node, for the FailoverReconciler. It runs on the leader only, and keeps what nodes may run.
+type VolumeReconciler struct {
+	gatherer
+	client   client.Client
+	reporter *reporter
+	losses   *losses
+	memory   *settingsMemory
+	bell     *bell
+	dryRun   bool
+
+	reconcileInterval time.Duration
+}
+
+// +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=list;watch
+
+func (r *VolumeReconciler) setup(mgr ctrl.Manager, options controller.Options) error {
+	return watchVolumes(ctrl.NewControllerManagedBy(mgr).Named("volume").WithOptions(options), &r.gatherer).
+		WatchesRawSource(r.silence()).Complete(r)
+}
+
+// Reconcile decides for every node that the volume is used on. It asks to be called again while a loss could follow without anything
+// happening; changes call it by themselves.
+func (r *VolumeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	began := time.Now()
+	var pv corev1.PersistentVolume
+	if err := r.cache.Get(ctx, req.NamespacedName, &pv); err != nil {
+		r.reporter.keep(req.Name, nil)
+		r.losses.forget(req.Name)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	resource, ours := resourceOf(&pv, r.driver)
+	if !ours {
+		return reconcile.Result{}, nil
+	}
+	if err := r.noteArrival(ctx, pv.Name); err != nil {
+		return reconcile.Result{}, err
+	}
+	// What others have said must be known before anything is decided, and before it is written anew.
+	attachments, err := r.attachmentsOf(ctx, pv.Name)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("looking up the attachments of volume %s: %w", pv.Name, err)
+	}
+	if err := r.memory.take(pv.Name, resource, attachments, r.clock.Now()); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot take over what nodes may run", "volume", pv.Name)
+	}
+	inputs, err := r.candidates(ctx, &pv)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("gathering what is known of volume %s: %w", pv.Name, err)
+	}
+	r.reporter.keep(pv.Name, inputs)
+	r.losses.keep(pv.Name, inputs)
+
+	next, err := r.decideAll(ctx, &pv, inputs)
+	r.decided(resource, began)
+	// Also where a write was rejected: that may go on for long, and the memory must outlive this process then, too.
+	next.add(r.keepSettings(ctx, pv.Name, resource, attachments))
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: time.Duration(next)}, nil
+}
+
+// decideAll decides on each input, rings where the storage is lost, and tells when to come back.
+func (r *VolumeReconciler) decideAll(ctx context.Context, pv *corev1.PersistentVolume, inputs []failover.Input) (next soonest, err error) {
+	for _, in := range inputs {
+		d := failover.Decide(in)
+		r.losses.decided(pv.Name, in.Node.Name, d)
+		next.add(d.After)
+		if d.Reason != failover.PrimaryHealthy {
+			next.add(r.reconcileInterval)
+		}
+		if concernsNode(d) {
+			r.bell.ring(pv.Name, in.Node.Name)
+			continue // who answers it reads all anew, and says what follows
+		}
+		next.add(r.reporter.say(ctx, pv, in, d, nil))
+		if r.bell.holds(pv.Name, in.Node.Name) {
+			next.add(retryAct) // a round may be about to write by what it has read
+			continue
+		}
+		if err := r.unmark(ctx, in, d); err != nil {
+			return next, err
+		}
+	}
+	return next, nil
+}
+
+// concernsNode tells whether something is to be done at once on the node of which that was decided.
+func concernsNode(d failover.Decision) bool { return d.Verdict == failover.Lost || d.ReadLease }
+
+// noteArrival sees whether a volume that was taken off a lost node is attached elsewhere by now.
+func (r *VolumeReconciler) noteArrival(ctx context.Context, volume string) error {
+	from, ok := r.reporter.reports.leftFrom(volume)
+	if !ok {
+		return nil
+	}
+	attachments, err := r.attachmentsOf(ctx, volume)
+	if err != nil {
+		return fmt.Errorf("looking up the attachments of volume %s: %w", volume, err)
+	}
+	for _, va := range attachments {
+		if va.Spec.NodeName != from && va.Status.Attached {
+			r.reporter.reports.arrived(volume)
+		}
+	}
+	return nil
+}
+
+// soonest is the smallest of the added durations; zero when none was.
+type soonest time.Duration
+
+func (s *soonest) add(d time.Duration) {
+	if d > 0 && (*s == 0 || d < time.Duration(*s)) {
+		*s = soonest(d)
+	}
+}
+
+// keepTimeout bounds how long a volume waits for what is kept of it.
+const keepTimeout = 2 * time.Second
+
+// keepSettings keeps what nodes may run of a resource on the attachments of its volume, after all that is urgent, and tells when to come
+// back. A failure holds nothing up.
+func (r *VolumeReconciler) keepSettings(
+	ctx context.Context, volume, resource string, attachments []storagev1.VolumeAttachment,
+) time.Duration {
+	if r.dryRun {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+	after, err := r.memory.keep(ctx, r.client, volume, resource, attachments, r.clock.Now())
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot keep what nodes may run", "volume", volume)
+		return retryLimit
+	}
+	return after
+}
+
+// unmark takes the mark off an attachment whose fail-over was overtaken: nothing is lost there any more, and none of the
+// pods that use the volume there is on its way out.
+func (r *VolumeReconciler) unmark(ctx context.Context, in failover.Input, d failover.Decision) error {
+	if in.Attachment == nil || !in.Attachment.Noted || in.Attachment.Deleting || d.Verdict != failover.NotLost || r.dryRun {
+		return nil
+	}
+	leaving := func(pod failover.Pod) bool { return !pod.DeleteBy.IsZero() }
+	if len(in.Pods) == 0 || slices.ContainsFunc(in.Pods, leaving) {
+		return nil
+	}
+	patch, err := markPatch(in.Attachment.UID, nil)
+	if err != nil {
+		return err
+	}
+	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: in.Attachment.Name}}
+	err = r.client.Patch(ctx, va, patch)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("taking the mark off VolumeAttachment %s: %w", in.Attachment.Name, err)
+	}
+	return nil
+}
+
+// silence returns the source that rings for the volumes on a node whose kubelet has fallen silent, which LINSTOR need not have noticed.
+func (r *VolumeReconciler) silence() source.Source {
+	return source.Func(func(ctx context.Context, q queue) error {
+		go r.ringForSilent(ctx, q)
+		return nil
+	})
+}
+
+func (r *VolumeReconciler) ringForSilent(ctx context.Context, q queue) {
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
+		for _, node := range r.kubelets.silent(r.settings.KubeletSilence, r.settings.KubeletSilence+2*vigilInterval) {
+			attachments, err := r.attachmentsOn(ctx, node)
+			if err != nil {
+				ctrl.LoggerFrom(ctx).Error(err, "Cannot look up the attachments on a node whose kubelet is silent", "node", node)
+			}
+			for _, va := range attachments {
+				q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: *va.Spec.Source.PersistentVolumeName}})
+			}
+		}
+	}, vigilInterval)
+}
