@@ -55,7 +55,7 @@ func TestALossThatIsNotActedOnIsExplained(t *testing.T) {
 	}{
 		"the others lack quorum": {
 			lose:   func(w *world) { w.Crash(nodeT); w.pass(time.Minute); w.Crash(nodeA) },
-			reason: failover.NoSurvivor, words: []string{"node-b has no quorum", "node-t is not ONLINE", "the node is back"},
+			reason: failover.NoSurvivor, words: []string{"node-b has no quorum", "node-t is not ONLINE", "is back"},
 		},
 		"a witness still sees the node": {
 			lose:   func(w *world) { w.Linstor.CutSatellite(nodeA) },

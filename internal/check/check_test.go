@@ -186,7 +186,7 @@ func complaints() map[string]complaint {
 			provoke: func(b *bench) {
 				b.workload(virtual.Workload{Name: "guest-0", Claims: []string{"data-db"}, Labels: map[string]string{"app": "guest"}})
 				b.pass(time.Minute)
-			}, status: StatusUnprotected, says: []string{"ERROR SharedVolume", "guest-0", "select the other pods too"},
+			}, status: StatusUnprotected, says: []string{"ERROR SharedVolume", "guest-0", "delete the other pod"},
 		},
 		"a selected pod has no volume of ours": {
 			provoke: func(b *bench) { b.workload(virtual.Workload{Name: "idle-0"}); b.pass(time.Minute) }, status: StatusProtected,

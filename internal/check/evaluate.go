@@ -83,6 +83,9 @@ func verdict(f Facts, report Report) (failover.Outlook, string) {
 	bad, unknown := pods[failover.Unprotected]+pods[failover.Failing], pods[failover.Untold]
 	counted := fmt.Sprintf("%d protected, %d not, %d unknown, %d starting",
 		pods[failover.Protected], bad, unknown, pods[failover.Starting])
+	if stays := stranded(f.Bystanders); stays != "" {
+		counted += "; " + stays
+	}
 	switch {
 	case bad > 0:
 		return failover.Unprotected, headline(report.Volumes) + ": " + counted

@@ -113,6 +113,20 @@ func usesOne(pod *corev1.Pod, claims map[string]bool) bool {
 	})
 }
 
+// stranded counts those on lost nodes, in words; empty where there is none.
+func stranded(all []Bystander) string {
+	n := 0
+	for _, b := range all {
+		if b.Lost {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return pods(n) + " on a lost node and not selected, so that nothing moves from there"
+}
+
 // unselected tells of the pods that nothing moves because nobody has selected them.
 func unselected(f Facts) []Finding {
 	var lost, others []string

@@ -56,6 +56,7 @@ func unselectedComplaints() map[string]complaint {
 			says: []string{
 				"WARNING NotSelectedPods: 4 pods are not selected", "nothing is moved from there",
 				"- node-a: default/web-0, default/web-1, default/web-2 and 1 more", "helps after a loss as well: kubectl label",
+				"4 pods are on a lost node and not selected, so that nothing moves from there",
 			},
 			silent: []string{"INFO NotSelectedPods"},
 		},

@@ -102,7 +102,7 @@ func forecasts() map[string]forecast {
 		"the other disk is synchronizing":        bad(NoSurvivor, "node-b would have no up-to-date data", score(nodeB, 10001), score(nodeT, 1)),
 		"the other disk's satellite is away":     bad(NoSurvivor, "node-b is not ONLINE in LINSTOR", silent(nodeB), score(nodeT, 1)),
 		"the other disk's replica is being left": bad(NoSurvivor, "node-b is being removed", withoutTieBreaker, wire, at(nodeB, func(r *Replica) { r.Leaving = true })),
-		"the other disk has no quorum even now":  bad(NoSurvivor, "node-b has no quorum or no data even now", withoutTieBreaker, wire, score(nodeB, 0)),
+		"the other disk has no quorum even now":  bad(NoSurvivor, "node-b has no quorum, or no up-to-date data", withoutTieBreaker, wire, score(nodeB, 0)),
 		"the other disk says nothing": bad(NoSurvivor, "node-b does not report its state", withoutTieBreaker, wire,
 			at(nodeB, func(r *Replica) { r.Score = untold[int](time.Hour) })),
 		"disk and tie-breaker are not connected": bad(NoSurvivor, "node-b would have no quorum", cut(nodeB, nodeT), score(nodeT, 1)),

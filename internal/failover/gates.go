@@ -29,20 +29,23 @@ var gates = []gate{
 }
 
 // untilBack is what ends the doubt about a node that nobody reaches.
-const untilBack = "it ends when the node is back, or with the taint node.kubernetes.io/out-of-service by who has switched it off"
+func untilBack(node string) string {
+	return fmt.Sprintf("it ends when node %s is back; or, if you have switched that node off yourself, by kubectl taint node %s "+
+		"node.kubernetes.io/out-of-service=nodeshutdown:NoExecute; setting quorum ends nothing while the node is away", node, node)
+}
 
 func gateQuorum(s situation) (Reason, string) {
 	reason, message := fencing(s.Resource, s.Node.satellite(), s.witness, basisOf(s.cond.state, s.witness))
 	switch {
 	case reason == NoQuorum && s.cond.state == Unreachable:
-		message += ": " + untilBack + "; then set DrbdOptions/Resource/quorum to majority"
+		message += ": " + untilBack(s.Node.Name) + "; set DrbdOptions/Resource/quorum to majority when it is back"
 	case reason == NoQuorum:
 		message += ": set DrbdOptions/Resource/quorum to majority on its resource group"
 	case reason != QuorumUnconfirmed:
 	case s.cond.state == Unreachable && (s.Node.SwitchedOff || s.Node.OutOfService):
 		return "", "" // somebody has said so, who knows
 	case s.cond.state == Unreachable:
-		message += ": " + untilBack
+		message += ": " + untilBack(s.Node.Name)
 	default:
 		message += ": restart linstor-satellite there"
 	}
@@ -77,10 +80,12 @@ func gatePod(s situation, pod Pod) (Reason, string) {
 	switch {
 	case !pod.Selected && pod.HelperOf != "":
 		return HelperNotSelected, fmt.Sprintf("the pod is a helper of pod %s, and not selected for fail-over itself", pod.HelperOf)
+	case !pod.Selected && !pod.Owned:
+		return NotSelected, "the pod is not selected for fail-over, and has no controller that would re-create it"
 	case !pod.Selected:
 		return NotSelected, "the pod is not selected for fail-over"
 	case pod.Exempt:
-		return Exempt, "the pod's annotation exempts it from fail-over"
+		return Exempt, "the annotation drbd.linbit.com/ignore-fail-over exempts the pod; it ends when that is taken off the pod"
 	case !pod.Owned:
 		return NoOwner, "the pod has no controller that would re-create it"
 	case pod.NodeBound:

@@ -14,7 +14,7 @@ func obstacle(r Resource, replica Replica, lost string) string {
 	case !replica.Score.Known:
 		return "does not report its state to LINSTOR"
 	case replica.Score.Value <= 0:
-		return "has no quorum or no data even now"
+		return "has no quorum, or no up-to-date data"
 	case !dataWithout(r, replica, lost):
 		return "would have no up-to-date data"
 	case !quorateWithout(r, replica, lost):

@@ -70,7 +70,7 @@ func wantedFences(r Resource, a Replica) (Reason, string) {
 		newest = *a.MayRun[len(a.MayRun)-1]
 	}
 	if !newest.fences() {
-		return NoQuorum, fmt.Sprintf("with quorum %s of resource %s a node goes on writing that is cut off", newest.Quorum, r.Name)
+		return NoQuorum, fmt.Sprintf("resource %s has quorum %s, so that a node that is cut off goes on writing", r.Name, newest.Quorum)
 	}
 	return "", ""
 }

@@ -95,9 +95,9 @@ func TestADoubtAboutQuorumSaysWhatEndsIt(t *testing.T) {
 		never []string
 	}{
 		"a node that answers": {ioErrors, doubt, []string{nodeA, "pvc-1", "quorum off", "restart linstor-satellite"}, nil},
-		"a node that is away": {crashed, doubt, []string{nodeA, "pvc-1", "quorum off", "when the node is back", "out-of-service"}, []string{"set Drbd", "restart"}},
+		"a node that is away": {crashed, doubt, []string{nodeA, "pvc-1", "quorum off", "is back", "out-of-service"}, []string{"set Drbd", "restart"}},
 		"no quorum at a node that is away": {
-			crashed, wants("off"), []string{"when the node is back", "quorum to majority"}, []string{"controller"},
+			crashed, wants("off"), []string{"is back", "quorum to majority"}, []string{"controller"},
 		},
 		"no quorum at a node that answers": {ioErrors, wants("off"), []string{"quorum to majority", "resource group"}, []string{"controller"}},
 	} {

@@ -213,7 +213,7 @@ func endOf(in Input, reason Reason) string {
 	switch reason { //nolint:exhaustive // of all others the message says it
 	case NoSurvivor:
 		return among(others(in.Resource, a, func(r Replica) string { return cmp.Or(contact(r, a), obstacle(in.Resource, r, a)) })) +
-			"; it is moved once another node could, or the node is back"
+			"; it ends when one of these nodes can take over, or node " + in.Node.Name + " is back"
 	case PrimaryConnected:
 		return among(others(in.Resource, a, func(r Replica) string { return contact(r, a) })) +
 			"; it is moved once none of these is so any more"
@@ -225,7 +225,7 @@ func endOf(in Input, reason Reason) string {
 	case LinstorBlind:
 		return "; it ends when the LINSTOR controller is restarted, which --recover-pod-selector lets this controller do"
 	case SharedVolume:
-		return "; it ends when that pod is gone, or may be removed as well"
+		return "; it ends when that pod is gone (of a dead node it goes with kubectl delete pod --force --grace-period=0), or may be removed as well"
 	case Paused:
 		return "; it ends when somebody takes the annotation off"
 	case LinstorStale:

@@ -321,7 +321,7 @@ func TestAWordNamesWhoStandsInTheWay(t *testing.T) {
 		failure string
 		want    []string
 	}{
-		"nobody can take over": {crashed, noSurvivor, "", []string{"node-b has no quorum or no data even now", "node-t has no quorum", "the node is back"}},
+		"nobody can take over": {crashed, noSurvivor, "", []string{"node-b has no quorum, or no up-to-date data", "node-t has no quorum", "is back"}},
 		"a witness sees the node": {
 			crashed, at(nodeT, func(r *Replica) { r.Connections[nodeA] = held(true, time.Minute) }), "", []string{": node-t is connected to node-a;"},
 		},
@@ -377,13 +377,13 @@ func TestAWordOnAGateSaysWhatOpensIt(t *testing.T) {
 		want []string
 	}{
 		"a pod beside is not selected": {
-			beside(func(p *Pod) { p.Selected = false }), []string{"/backup uses the volume too", "not selected", "is gone, or may be removed as well"},
+			beside(func(p *Pod) { p.Selected = false }), []string{"/backup uses the volume too", "not selected", "is gone", "or may be removed as well"},
 		},
 		"a pod beside is exempt": {
-			beside(func(p *Pod) { p.Exempt = true }), []string{"/backup uses the volume too", "exempts it", "is gone, or may be removed as well"},
+			beside(func(p *Pod) { p.Exempt = true }), []string{"/backup uses the volume too", "exempts the pod", "is gone", "or may be removed as well"},
 		},
 		"somebody has paused fail-over": {func(in *Input) { in.Halt.Paused = "paused" }, []string{"takes the annotation off"}},
-		"quorum is off":                 {wants("off"), []string{"goes on writing", "when the node is back", "switched it off", "quorum to majority"}},
+		"quorum is off":                 {wants("off"), []string{"goes on writing", "is back", "switched that node off", "quorum to majority"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
