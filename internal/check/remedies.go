@@ -24,11 +24,11 @@ var remedies = map[failover.Reason]string{
 		"later; where the node is switched off, say so by a shutdown taint; do not change quorum while it is away",
 	failover.NotSelected:       "set the label linstor.csi.linbit.com/on-storage-lost: remove in the template of the pod",
 	failover.HelperNotSelected: controllers.HelperRemedy,
-	failover.Exempt:            "take the annotation off: kubectl -n NAMESPACE annotate pod POD drbd.linbit.com/ignore-fail-over-, and off the template of " +
+	failover.Exempt: "take the annotation off: kubectl -n NAMESPACE annotate pod POD drbd.linbit.com/ignore-fail-over-, and off the template of " +
 		"the pod where it is there",
-	failover.NoOwner:           "let a StatefulSet, Deployment or another controller own the pod",
-	failover.NodeBound:         "let a StatefulSet or Deployment own the pod, not a DaemonSet or the node itself",
-	failover.UnsafeVolume:      "use no such volume, or set --fail-over-unsafe-pods if the pod can start without what is in it",
+	failover.NoOwner:      "let a StatefulSet, Deployment or another controller own the pod",
+	failover.NodeBound:    "let a StatefulSet or Deployment own the pod, not a DaemonSet or the node itself",
+	failover.UnsafeVolume: "use no such volume, or set --fail-over-unsafe-pods if the pod can start without what is in it",
 	failover.OtherVolumeUnavailable: "see to the other volume first: it needs a replica elsewhere, quorum, and its nodes ONLINE; " +
 		"linstor resource list shows them",
 	failover.SharedVolume: "delete the other pod, on a dead node by --force --grace-period=0; or select it too, where a controller owns it, or give it " +
