@@ -38,7 +38,9 @@ func (r *FailoverReconciler) look(ctx context.Context, node string, volumes []*v
 	defer cancel()
 	began := time.Now()
 	read := reading{node: node, began: r.clock.Now()}
-	words := r.askLinstor(ctx, volumes)
+	words, lifetime := newWords(r.linstor), r.bell.lifetime(ctx)
+	defer close(words.over)
+	words.ask(ctx, lifetime, volumes)
 	var shutdownErr, attachmentsErr error
 	within(ctx, firstReads, func(first context.Context) {
 		var reads sync.WaitGroup
@@ -68,7 +70,7 @@ func (r *FailoverReconciler) look(ctx context.Context, node string, volumes []*v
 			return err
 		})
 	})
-	words.ask(ctx, volumes)
+	words.ask(ctx, lifetime, volumes)
 	words.wait(ctx, last, volumes)
 	r.each(volumes, func(i int, v *volume) error {
 		in, err := r.confirmed(ctx, v.pv, read, own[i])

@@ -19,6 +19,8 @@ type words struct {
 	// known are the errors of those that have answered, by resource, and asked are all.
 	known map[string]error
 	asked map[string]bool
+	// over is closed when nobody waits for the answers any more.
+	over chan struct{}
 }
 
 type word struct {
@@ -26,15 +28,15 @@ type word struct {
 	err      error
 }
 
-// askLinstor asks for the resources of the volumes, all at once.
-func (g *gatherer) askLinstor(ctx context.Context, volumes []*volume) *words {
-	w := &words{linstor: g.linstor, answers: make(chan word), known: make(map[string]error), asked: make(map[string]bool)}
-	w.ask(ctx, volumes)
-	return w
+func newWords(from Linstor) *words {
+	return &words{
+		linstor: from, answers: make(chan word), known: make(map[string]error), asked: make(map[string]bool), over: make(chan struct{}),
+	}
 }
 
-// ask asks for those that were not asked for yet, until ctx ends.
-func (w *words) ask(ctx context.Context, volumes []*volume) {
+// ask asks for the resources of the volumes that were not asked for yet, all at once. The questions outlive the look, until lifetime ends:
+// where LINSTOR is slow to answer many together, they find that out only after it, and those of the next look are asked one by one.
+func (w *words) ask(ctx, lifetime context.Context, volumes []*volume) {
 	for _, v := range volumes {
 		for _, resource := range v.resources {
 			if v.err != nil || w.asked[resource] {
@@ -42,13 +44,16 @@ func (w *words) ask(ctx context.Context, volumes []*volume) {
 			}
 			w.asked[resource] = true
 			go func() {
+				ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+				defer cancel()
+				defer context.AfterFunc(lifetime, cancel)()
 				err := safely(func() error {
 					_, err := w.linstor.Refresh(ctx, resource)
 					return err
 				})
 				select {
 				case w.answers <- word{resource, err}:
-				case <-ctx.Done():
+				case <-w.over:
 				}
 			}()
 		}
