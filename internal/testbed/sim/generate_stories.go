@@ -23,6 +23,7 @@ var stories = []func(*storyteller){
 	(*storyteller).startedAgain, (*storyteller).movedAfterStart, (*storyteller).forgotten, (*storyteller).votesForgotten,
 	(*storyteller).silentVotes, (*storyteller).survivorWithout, (*storyteller).volumeBeside,
 	(*storyteller).allCut, (*storyteller).claimAgain, (*storyteller).longInit, (*storyteller).blindThenLost, (*storyteller).blindAfterLoss,
+	(*storyteller).heldByOther,
 }
 
 // tell returns the story of a seed.
@@ -337,6 +338,16 @@ func (g *storyteller) blindAfterLoss() {
 	g.after(25*time.Second, 40*time.Second).do(IsolateDRBD, g.a)
 	g.after(11*time.Second, 14*time.Second).add(g.at, Step{What: LoseConnector})
 	g.after(10*time.Millisecond, 500*time.Millisecond).do(RejoinDRBD, g.a)
+}
+
+// heldByOther loses the node of a pod that is not selected, for whose volume a selected one waits elsewhere.
+func (g *storyteller) heldByOther() {
+	w := &g.history.World
+	waits := w.Workloads[0]
+	waits.Name, waits.Nodes = "pod-1", []string{g.b}
+	w.Workloads[0].Selected, w.Workloads[0].Nodes = false, []string{g.a}
+	w.Workloads = append(w.Workloads, waits)
+	g.do(pick(g.generator, Crash, Isolate), g.a)
 }
 
 // isStory tells whether a seed's history is a story.
