@@ -31,8 +31,8 @@ var remedies = map[failover.Reason]string{
 	failover.UnsafeVolume: "use no such volume, or set --fail-over-unsafe-pods if the pod can start without what is in it",
 	failover.OtherVolumeUnavailable: "see to the other volume first: it needs a replica elsewhere, quorum, and its nodes ONLINE; " +
 		"linstor resource list shows them",
-	failover.SharedVolume: "delete the other pod, on a dead node by --force --grace-period=0; or select it too, where a controller owns it, or give it " +
-		"a volume of its own",
+	failover.SharedVolume: "delete the other pod, on a node that is switched off by --force --grace-period=0; or select it too, where a controller " +
+		"owns it, or give it a volume of its own",
 	failover.NoReadyNode: "uncordon nodes or bring them back, or let the pod and its volumes go to more of them: by its node selector, " +
 		"affinity and tolerations, by the node affinity of the volumes, and by LINSTOR's property AutoplaceTarget",
 	failover.LinstorStale: "look at the LINSTOR controller, and whether LS_CONTROLLERS leads to it",
