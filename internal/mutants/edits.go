@@ -13,6 +13,7 @@ const (
 	requestsFile = "controllers/requests.go"
 	roundFile    = "controllers/failover_controller.go"
 	volumeFile   = "controllers/volume_controller.go"
+	detachFile   = "controllers/failover_detach.go"
 	writesFile   = "controllers/failover_writes.go"
 )
 
@@ -41,7 +42,7 @@ var edits = []edit{
 		"markPatch(«in.Attachment.UID», nil)", `mutantInstead(§, "", …)`,
 	},
 	{
-		"an attachment is deleted by its name alone", writesFile,
+		"an attachment is deleted by its name alone", detachFile,
 		"«client.Preconditions{UID: &attachment.UID}»", "mutantInstead(§, client.Preconditions{}, …)",
 	},
 	{
@@ -97,10 +98,10 @@ var edits = []edit{
 		"return «sendby.With(ctx, r.freshUntil(in))»", "mutantInstead(§, ctx, …)",
 	},
 	{
-		"a release may rest on an old look", writesFile, "r.driver, handles, «until»)", "mutantYears(§, 1, …)",
+		"a release may rest on an old look", detachFile, "r.driver, handles, «until»)", "mutantYears(§, 1, …)",
 	},
 	{
-		"an attachment is deleted by the pods that were listed before the release", writesFile,
+		"an attachment is deleted by the pods that were listed before the release", detachFile,
 		"users, usersErr = «r.confirmPods(ctx, v.pv, pods)»",
 		"func() ([]corev1.Pod, error) { if mutantIs(§) { return nil, nil }; return … }()",
 	},
@@ -166,7 +167,7 @@ var edits = []edit{
 		"the phase of a pod that is asked to stop becomes Failed", writesFile, "if «force» {", "(… || mutantIs(§))",
 	},
 	{
-		"the volume is not released from its node", writesFile, "if «r.fastDetach» {", "(… && !mutantIs(§))",
+		"the volume is not released from its node", detachFile, "if «r.fastDetach» {", "(… && !mutantIs(§))",
 	},
 
 	{

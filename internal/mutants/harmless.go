@@ -29,7 +29,7 @@ var harmless = map[string]string{
 	"controllers/failover_look.go: confirmLease: without g.settings.UnanimousGrace >= g.settings.ConfirmedGrace": "a Lease is read that need not be",
 	"controllers/failover_writes.go: isOld: r.age(in) > failover.MaxAge with >=":                                 "what is exactly so old is read once more",
 	"controllers/failover_writes.go: mark: never r.isOld(in)":                                                    "a mark by what is old is not sent in any case",
-	"controllers/failover_writes.go: deleteAttachment: never r.isOld(v.in)":                                      "a deletion by what is old is not sent in any case",
+	"controllers/failover_detach.go: deleteAttachment: never r.isOld(v.in)":                                      "a deletion by what is old is not sent in any case",
 	"controllers/requests.go: unanswered: time.Since(f.at) > r.timeout with >=":                                  "what failed exactly so long ago may be told once more",
 	"controllers/volume_controller.go: add: d < time.Duration(*s) with <=":                                       "what is equal may be put in the other's place",
 }

@@ -32,10 +32,10 @@ var targets = []target{
 	{
 		folder: "controllers",
 		only: []string{
-			"bell.go", "claims.go", "explain.go", "failover_controller.go", "failover_look.go", "failover_lost.go", "failover_words.go",
-			"failover_writes.go", "gather.go", "halt.go", "indexes.go", "keepaway.go", "keepaway_controller.go", "kubelets.go", "lease.go",
-			"lookout.go", "losses.go", "pods.go", "recovery_blind.go", "requests.go", "satellites.go", "volume_controller.go",
-			"volumes_in_use.go",
+			"bell.go", "claims.go", "explain.go", "failover_controller.go", "failover_detach.go", "failover_look.go", "failover_lost.go",
+			"failover_words.go", "failover_writes.go", "gather.go", "halt.go", "indexes.go", "keepaway.go", "keepaway_controller.go",
+			"kubelets.go", "lease.go", "lookout.go", "losses.go", "pods.go", "recovery_blind.go", "requests.go", "satellites.go",
+			"volume_controller.go", "volumes_in_use.go",
 		},
 		skip: []string{
 			"tell", "remembered", // words
