@@ -144,20 +144,6 @@ func TestQuorumThatTheNodeNeverHeardOfIsNoFence(t *testing.T) {
 	})
 }
 
-func TestAPodWithTwoVolumesMovesWithBoth(t *testing.T) {
-	inWorld(t, virtual.Options{}, func(w *world) {
-		p := w.startProcess("one", defaults())
-		p.leads(defaults())
-		w.volume("db")
-		w.volume("wal")
-		w.workload("both", selected, func(v *virtual.Workload) { v.Claims = []string{"data-db", "data-wal"} })
-		w.pass(time.Minute)
-		w.wantRunning("both-0", nodeA)
-		w.Crash(nodeA)
-		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("both-0", nodeB) })
-	})
-}
-
 func TestManyVolumesOfOneNodeMoveTogether(t *testing.T) {
 	names := []string{"v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12"}
 	inWorld(t, virtual.Options{}, func(w *world) {
