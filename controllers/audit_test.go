@@ -93,7 +93,8 @@ func (w *world) auditDetach(_ apimodel.Change, va *storagev1.VolumeAttachment) {
 	}
 	for i := range pods.Items {
 		seen := time.Since(pods.Items[i].CreationTimestamp.Time) > failover.MaxAge || hasRun(&pods.Items[i])
-		if seen && slices.Contains(claimsOf(&pods.Items[i]), key(volume.Namespace, volume.Claim)) {
+		holds := !ended(&pods.Items[i]) || disrupted(&pods.Items[i])
+		if seen && holds && slices.Contains(claimsOf(&pods.Items[i]), key(volume.Namespace, volume.Claim)) {
 			w.Errorf("after %s: attachment %s was deleted under pod %s", at, va.Name, pods.Items[i].Name)
 		}
 	}

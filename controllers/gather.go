@@ -207,7 +207,7 @@ func (g *gatherer) lingeringOn(ctx context.Context, pv *corev1.PersistentVolume,
 	}
 	from, facts := g.lingering(pv.Name)
 	there := func(r failover.Replica) bool { return r.Node == in.Node.Satellite }
-	if facts == nil || from != in.Node.Name || in.Resource.Known && !slices.ContainsFunc(in.Resource.Replicas, there) {
+	if from != in.Node.Name || in.Resource.Known && !slices.ContainsFunc(in.Resource.Replicas, there) {
 		return nil, nil
 	}
 	attachments, err := g.attachmentsOf(ctx, pv.Name)

@@ -331,3 +331,41 @@ func TestAConfirmationIsAsOldAsTheOldestOfItsAnswers(t *testing.T) {
 		}
 	}
 }
+
+// An attachment that was deleted here is looked at for a while, as long as the node's kubelet could claim the volume again.
+func TestAnAttachmentThatWasDeletedLingers(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*steps)
+		in     func(*failover.Input)
+		want   bool
+	}{
+		"on the node that it was taken off":     {want: true},
+		"while LINSTOR says nothing":            {in: func(in *failover.Input) { in.Resource = failover.Resource{} }, want: true},
+		"not once LINSTOR has no replica there": {in: func(in *failover.Input) { in.Resource.Replicas = nil }},
+		"not where the kubelet is silent":       {in: func(in *failover.Input) { in.Node.LeaseKnown, in.Node.LeaseSilence = true, time.Hour }},
+		"not on another node":                   {in: func(in *failover.Input) { in.Node.Name = nodeB }},
+		"not once Kubernetes has attached the volume elsewhere": {change: func(s *steps) {
+			s.attach("csi-db-elsewhere", nodeB, func(*storagev1.VolumeAttachment) {})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSteps(t)
+			in := failover.Input{Node: failover.Node{Name: nodeA, Satellite: nodeA}, Attachment: s.in.Attachment}
+			in.Resource = failover.Resource{Known: true, Replicas: []failover.Replica{{Node: nodeB}, {Node: nodeA}}}
+			s.r.reporter.reports.left("db", in)
+			if tc.change != nil {
+				tc.change(s)
+			}
+			if tc.in != nil {
+				tc.in(&in)
+			}
+			facts, err := s.r.lingeringOn(s.ctx, s.pv, in)
+			s.must(err)
+			if (facts != nil) != tc.want {
+				t.Errorf("%+v, want it: %t", facts, tc.want)
+			}
+		})
+	}
+}

@@ -79,6 +79,9 @@ func TestWhenATaintEnds(t *testing.T) {
 				s.must(s.api.Delete(s.ctx, va))
 			}, effect: hard, marked: true,
 		},
+		"nor while its pods are being removed, whose mark the cache does not show yet": {
+			change: func(s *steps) { s.tainted(hard, "pvc-db", time.Hour); s.r.reporter.reports.begins("db", s.in) }, effect: hard, marked: true,
+		},
 		"when it expires all the same": {
 			change: func(s *steps) { s.tainted(hard, "pvc-db", -time.Second); s.setMark("begun") }, writes: 1,
 		},

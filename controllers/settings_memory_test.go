@@ -164,6 +164,19 @@ func TestWhatAnAttachmentSaysIsTakenOverOnce(t *testing.T) {
 }
 
 // Whoever finds nothing new on an attachment may take off it what the store does not know.
+// A round decides by what the leader before has kept, also where no event of the volume has come yet.
+func TestARoundTakesOverWhatAnAttachmentSays(t *testing.T) {
+	t.Parallel()
+	m := newMemoryTest(t)
+	m.r.memory, m.r.linstor = m.memory, noLinstor{}
+	m.say(`{"node-a":[{"quorum":"off"}]}`)
+	_, err := m.r.candidateNamed(m.ctx, "db", nodeA)
+	m.must(err)
+	if len(m.word.united) != 1 {
+		t.Errorf("%d words were united, want that of the attachment", len(m.word.united))
+	}
+}
+
 func TestNobodyFindsNothingNewBeforeAllIsUnited(t *testing.T) {
 	t.Parallel()
 	m := newMemoryTest(t)

@@ -196,6 +196,11 @@ func TestTwoPersistentVolumesOfOneHandleShareTheirPods(t *testing.T) {
 	if got := s.r.volumesOfPod(s.ctx, pod); len(got) != 2 {
 		t.Errorf("a change of a pod has %v looked at, want both volumes", got)
 	}
+	pod.Spec.Volumes = append(pod.Spec.Volumes, claimVolume("data-db", false))
+	s.must(s.api.Update(s.ctx, pod))
+	if cached, err := s.r.podsOf(s.ctx, s.pv); err != nil || len(cached) != 2 {
+		t.Errorf("%d pods, %v, want 2: the pod that names both claims is one pod", len(cached), err)
+	}
 }
 
 func TestAPodThatMayNotGoKeepsTheOneOnTheOtherVolumeOfItsHandle(t *testing.T) {

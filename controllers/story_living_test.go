@@ -191,6 +191,45 @@ func TestTwoPodsOnOneClaimBothGoBeforeTheAttachment(t *testing.T) {
 	})
 }
 
+// ended leaves a pod listed on a node that used the volume "db" and has ended. It is bound only then: no kubelet starts it.
+func (w *world) ended(name, node string, labels map[string]string) {
+	w.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels}}
+	pod.Spec.Volumes = []corev1.Volume{claimVolume("data-db", false)}
+	w.must(w.Client().Create(w.ctx, pod))
+	pod.Status.Phase = corev1.PodFailed
+	w.must(w.Client().Status().Update(w.ctx, pod))
+	pod.Spec.NodeName = node
+	w.must(w.Client().Update(w.ctx, pod))
+}
+
+// A pod that has ended holds nothing, as the attach/detach controller sees it. Kubernetes lists it until somebody deletes it.
+func TestAPodThatHasEndedKeepsNoOtherOnItsClaim(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.ended("job", nodeA, nil)
+		w.Crash(nodeA)
+		w.until(40*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		if w.pod("job") == nil {
+			t.Error("the pod that has ended was removed")
+		}
+	})
+}
+
+// The kubelet of B has rejected a pod, which has never run. Its volume stays where it is: nobody waits for it there.
+func TestAPodThatHasEndedWaitsForNoVolume(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.ended("rejected", nodeB, selected)
+		w.must(w.cordon(nodeA))
+		w.must(w.cordon(nodeB)) // the replacement stays pending
+		w.Crash(nodeA)
+		w.forceDelete("db-0")
+		w.pass(2 * time.Minute)
+		if w.attachment("db", nodeA) == nil {
+			t.Error("the attachment was deleted for a pod that has ended")
+		}
+	})
+}
+
 func TestAPodThatMayNotGoKeepsTheOthersOnItsClaim(t *testing.T) {
 	scene(t, func(w *world, p *process) {
 		w.workload("second", nil, func(v *virtual.Workload) { v.Claims = []string{"data-db"} })

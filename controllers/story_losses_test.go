@@ -144,6 +144,28 @@ func TestQuorumThatTheNodeNeverHeardOfIsNoFence(t *testing.T) {
 	})
 }
 
+// Who switched the node off has switched it on again, which the cache has not seen yet.
+func TestANodeThatIsNoLongerSaidToBeSwitchedOffIsBelievedToRunWhatItMay(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		w.lag = 4 * time.Second
+		p := w.startProcess("one", defaults())
+		p.leads(defaults())
+		w.volume("db", func(v *virtual.Volume) { v.Quorum = "off" })
+		w.workload("db", selected)
+		w.pass(time.Minute)
+		w.cutOff(nodeA)
+		w.pass(time.Minute)
+		wantMajority(w)
+		w.pass(time.Minute)
+		p.wantSaid(nodeA, failover.QuorumUnconfirmed)
+		w.shutDown(nodeA)
+		w.pass(3 * time.Second)
+		w.switchOn(nodeA)
+		w.pass(time.Minute)
+		w.wantWriting(nodeA)
+	})
+}
+
 func TestManyVolumesOfOneNodeMoveTogether(t *testing.T) {
 	names := []string{"v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12"}
 	inWorld(t, virtual.Options{}, func(w *world) {

@@ -25,6 +25,7 @@ var harmless = map[string]string{
 	"controllers/volumes_in_use.go: volumesInUse of another node of that name is replaced":                       "another node has other volumes in use, which is asked for, too",
 	"controllers/failover_controller.go: round: without halt.Guard != \"\"":                                      "the same is asked again after the look that it spares",
 	"controllers/failover_controller.go: round: without halt.Paused != \"\"":                                     "the same is asked again after the look that it spares",
+	"controllers/gather.go: lingeringOn: without g.lingering == nil":                                             "a reader that has none looks at no node where nothing is left",
 	"controllers/failover_look.go: confirmAttachment: never va.Spec.NodeName != node":                            "what is read too much is sorted out afterwards",
 	"controllers/failover_look.go: confirmLease: without g.settings.UnanimousGrace >= g.settings.ConfirmedGrace": "a Lease is read that need not be",
 	"controllers/failover_writes.go: isOld: r.age(in) > failover.MaxAge with >=":                                 "what is exactly so old is read once more",
