@@ -231,12 +231,22 @@ func controllerConfig(opts options.Options, view linstorView, serverTime *server
 		FastDetach:        opts.FastDetach,
 		MaxLostNodes:      limit,
 		PauseDeployment:   types.NamespacedName{Namespace: leaderelection.Namespace(opts), Name: opts.PauseDeployment},
+		Pod:               ownPod(opts),
 		DryRun:            opts.DryRun,
 		DisableNodeTaints: opts.DisableNodeTaints,
 		ReconcileInterval: opts.ReconcileInterval,
 		OperationsTimeout: opts.OperationsTimeout,
 		Concurrency:       opts.Concurrency,
 	}
+}
+
+// ownPod is the pod that this process runs in, as the manifest tells it by the downward API; its name is empty where it does not.
+func ownPod(opts options.Options) types.NamespacedName {
+	namespace := os.Getenv("POD_NAMESPACE")
+	if namespace == "" {
+		namespace = leaderelection.Namespace(opts)
+	}
+	return types.NamespacedName{Namespace: namespace, Name: os.Getenv("POD_NAME")}
 }
 
 // addProbes serves /healthz, which says that the process is alive whatever LINSTOR does, and /readyz.

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,6 +37,16 @@ func (w *world) revoke(missing permission) {
 // pausable are settings by which a Deployment can pause fail-over, which addDeployment adds.
 func pausable(cfg *Config) {
 	cfg.PauseDeployment = types.NamespacedName{Namespace: "ha-controller", Name: "piraeus-ha-controller"}
+}
+
+// hideDeployment lets no Deployment be read.
+func (w *world) hideDeployment() {
+	w.API.Fail(func(r apimodel.Request) error {
+		if r.Kind == "Deployment" {
+			return errors.New("no")
+		}
+		return nil
+	})
 }
 
 func (w *world) addDeployment() {

@@ -28,19 +28,21 @@ const haltTimeout = 10 * time.Second
 
 // haltSwitch tells what forbids every removal at the moment: the guard against a suspect view, a pause, a dry run.
 type haltSwitch struct {
-	linstor    Linstor
-	live       client.Reader
-	clock      clock.PassiveClock
-	metrics    *metrics.Metrics
-	recorder   events.EventRecorder
-	lost       func() map[string]bool // nodes with a volume whose loss speaks of the node, by their names in LINSTOR
-	limit      failover.Limit
-	deployment types.NamespacedName // whose annotation pauses; empty for none
-	dryRun     bool
+	linstor  Linstor
+	live     client.Reader
+	clock    clock.PassiveClock
+	metrics  *metrics.Metrics
+	recorder events.EventRecorder
+	lost     func() map[string]bool // nodes with a volume whose loss speaks of the node, by their names in LINSTOR
+	limit    failover.Limit
+	pod      types.NamespacedName // of this process; empty where it runs in none
+	dryRun   bool
 
 	asks singleflight.Group // of one answer at a time
 
 	mu sync.Mutex
+	// deployment is the one whose annotation pauses; empty as long as it is neither named nor found by the pod.
+	deployment types.NamespacedName
 	// halt is the newest answer, to a question that was asked at that time.
 	halt   failover.Halt
 	asked  time.Time
@@ -141,31 +143,46 @@ func (h *haltSwitch) view(now time.Time) failover.View {
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get,namespace=ha-controller,roleName=ha-controller
 
 // paused reads the annotation that pauses fail-over for all. What cannot be read counts as paused: whoever set the
-// annotation relies on it.
+// annotation relies on it. A Deployment that is not there pauses nothing.
 func (h *haltSwitch) paused(ctx context.Context) string {
-	if h.deployment.Name == "" {
+	name, err := h.pausing(ctx)
+	if err != nil {
+		return fmt.Sprintf("cannot find the Deployment whose annotation pauses fail-over (name it by --pause-deployment): %v", err)
+	}
+	if name.Name == "" {
 		return ""
 	}
 	var deployment metav1.PartialObjectMetadata
-	if err := h.read(ctx, &deployment); err != nil {
-		return fmt.Sprintf("cannot read whether Deployment %s pauses fail-over (name it by --pause-deployment): %v", h.deployment, err)
+	deployment.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	if err := h.live.Get(ctx, name, &deployment); client.IgnoreNotFound(err) != nil {
+		return fmt.Sprintf("cannot read whether Deployment %s pauses fail-over: %v", name, err)
 	}
+	h.mu.Lock()
+	h.uid = deployment.UID
+	h.mu.Unlock()
 	if value, ok := deployment.Annotations[AnnotationPause]; ok && value != "false" {
-		return fmt.Sprintf("annotation %s of Deployment %s pauses all fail-over", AnnotationPause, h.deployment)
+		return fmt.Sprintf("annotation %s of Deployment %s pauses all fail-over", AnnotationPause, name)
 	}
 	return ""
 }
 
-// read reads the Deployment, and remembers its UID.
-func (h *haltSwitch) read(ctx context.Context, deployment *metav1.PartialObjectMetadata) error {
-	deployment.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
-	if err := h.live.Get(ctx, h.deployment, deployment); err != nil {
-		return fmt.Errorf("reading Deployment %s: %w", h.deployment, err)
+// pausing returns the Deployment whose annotation pauses, the one that runs this process if none was named. A pod never changes its
+// Deployment.
+func (h *haltSwitch) pausing(ctx context.Context) (types.NamespacedName, error) {
+	h.mu.Lock()
+	name := h.deployment
+	h.mu.Unlock()
+	if name.Name != "" {
+		return name, nil
+	}
+	name, err := deploymentOf(ctx, h.live, h.pod)
+	if err != nil || name.Name == "" {
+		return name, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.uid = deployment.UID
-	return nil
+	h.deployment = name
+	return name, nil
 }
 
 // tell says when the guard closes or opens.
@@ -175,6 +192,7 @@ func (h *haltSwitch) tell(ctx context.Context, guard string) {
 	h.mu.Lock()
 	news, uid := closed != h.told || h.owed && h.uid != "", h.uid
 	h.told, h.owed = closed, (news || h.owed) && uid == ""
+	deployment := h.deployment
 	h.mu.Unlock()
 	if !news {
 		return
@@ -188,7 +206,7 @@ func (h *haltSwitch) tell(ctx context.Context, guard string) {
 	if uid != "" {
 		// Without the UID "kubectl describe deployment" does not show the Event.
 		ref := typed(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
-			Namespace: h.deployment.Namespace, Name: h.deployment.Name, UID: uid,
+			Namespace: deployment.Namespace, Name: deployment.Name, UID: uid,
 		}}, "apps/v1", "Deployment")
 		h.recorder.Eventf(ref, nil, kind, reason, actionRefuse, "%s", truncated(note))
 	}

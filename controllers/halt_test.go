@@ -12,6 +12,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,7 +23,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
 )
 
-// Whatever the annotation says but "false" pauses, and so does a Deployment that cannot be read.
+// Whatever the annotation says but "false" pauses, and so does a Deployment that cannot be read. One that is not there does not.
 func TestWhatPauses(t *testing.T) {
 	t.Parallel()
 	annotated := func(value string) func(*appsv1.Deployment) {
@@ -37,7 +38,7 @@ func TestWhatPauses(t *testing.T) {
 		"an annotation":                        {deployment: annotated("true"), want: true},
 		"an annotation without a value":        {deployment: annotated(""), want: true},
 		"an annotation that says false":        {deployment: annotated("false")},
-		"no Deployment":                        {want: true},
+		"no Deployment":                        {},
 		"a Deployment that cannot be read now": {deployment: func(*appsv1.Deployment) {}, unreadable: true, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,6 +62,58 @@ func TestWhatPauses(t *testing.T) {
 			h.deployment = client.ObjectKey{}
 			if got := h.paused(t.Context()); got != "" {
 				t.Errorf("paused although no Deployment pauses: %q", got)
+			}
+		})
+	}
+}
+
+// The Deployment that pauses is the one that runs the process, whatever its name: it is found by the owners of the process's pod.
+func TestTheDeploymentThatPausesIsTheOwn(t *testing.T) {
+	t.Parallel()
+	owned := func(kind, name string) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, Controller: new(true)}}
+	}
+	pod := func(kind, owner string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ha", Name: "ours-7f-x", OwnerReferences: owned(kind, owner)}}
+	}
+	replicaSet := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ha", Name: "ours-7f", OwnerReferences: owned("Deployment", "ours"),
+	}}
+	paused := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ha", Name: "ours", Annotations: map[string]string{AnnotationPause: "true"},
+	}}
+	for name, tc := range map[string]struct {
+		objects    []client.Object
+		unreadable string
+		want       bool
+	}{
+		"a pod of the Deployment":                      {objects: []client.Object{pod("ReplicaSet", "ours-7f"), replicaSet, paused}, want: true},
+		"a pod of another kind of owner":               {objects: []client.Object{pod("StatefulSet", "ours"), paused}},
+		"a pod of a ReplicaSet that is gone":           {objects: []client.Object{pod("ReplicaSet", "ours-7f"), paused}},
+		"a process outside of the cluster":             {objects: []client.Object{replicaSet, paused}},
+		"a pod of a Deployment that is gone":           {objects: []client.Object{pod("ReplicaSet", "ours-7f"), replicaSet}},
+		"a pod that cannot be read may be that of one": {objects: []client.Object{pod("ReplicaSet", "ours-7f"), replicaSet}, unreadable: "Pod", want: true},
+		"and so may be one whose ReplicaSet cannot be": {objects: []client.Object{pod("ReplicaSet", "ours-7f"), replicaSet}, unreadable: "ReplicaSet", want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := apimodel.New()
+			for _, o := range tc.objects {
+				if err := m.Client("test").Create(t.Context(), o.DeepCopyObject().(client.Object)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m.Fail(func(r apimodel.Request) error {
+				if r.Kind == tc.unreadable {
+					return errors.New("no")
+				}
+				return nil
+			})
+			h := &haltSwitch{live: m.Client("one"), pod: client.ObjectKey{Namespace: "ha", Name: "ours-7f-x"}}
+			for range 2 {
+				if got := h.paused(t.Context()); (got != "") != tc.want {
+					t.Errorf("paused: %q, want %t", got, tc.want)
+				}
 			}
 		})
 	}

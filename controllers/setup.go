@@ -50,8 +50,10 @@ type Config struct {
 	FastDetach bool
 	// MaxLostNodes is how much of the cluster may seem lost at once before nothing is removed any more.
 	MaxLostNodes failover.Limit
-	// PauseDeployment is the Deployment whose annotation pauses fail-over for all; an empty name means none.
+	// PauseDeployment is the Deployment whose annotation pauses fail-over for all; where its name is empty, it is the one that runs Pod.
 	PauseDeployment types.NamespacedName
+	// Pod is the pod that this process runs in; its name is empty where it runs in none.
+	Pod types.NamespacedName
 	// DryRun makes the controllers only say what they would do.
 	DryRun bool
 	// DisableNodeTaints leaves nodes that lost their storage untainted.
@@ -161,7 +163,7 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 	halt := &haltSwitch{
 		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: recorder,
 		lost:  func() map[string]bool { return g.satellites(losses.lostNodes()) },
-		limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, dryRun: cfg.DryRun,
+		limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, pod: cfg.Pod, dryRun: cfg.DryRun,
 	}
 	lookout := &Lookout{gatherer: g}
 	clockGatherer := g

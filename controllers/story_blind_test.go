@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
@@ -238,10 +237,7 @@ func TestWhatKeepsThePodOfABlindLinstor(t *testing.T) {
 			want: failover.DryRun,
 		},
 		"a Deployment that cannot be read may say that all is paused": {
-			cfg: func(cfg *Config) {
-				cfg.PauseDeployment = types.NamespacedName{Namespace: "ha-controller", Name: "absent"}
-			},
-			want: failover.Paused,
+			cfg: pausable, world: (*world).hideDeployment, want: failover.Paused,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

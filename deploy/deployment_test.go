@@ -237,11 +237,19 @@ func TestArgumentsAreUnderstood(t *testing.T) {
 	}
 }
 
-func TestPauseIsReadFromThisDeployment(t *testing.T) {
+// The controller finds the Deployment whose annotation pauses it by its own pod.
+func TestAPodIsToldItsName(t *testing.T) {
 	t.Parallel()
 
-	if got := load(t).deployment.Name; got != options.Default().PauseDeployment {
-		t.Errorf("the Deployment is %q, and %q is asked whether fail-over is paused", got, options.Default().PauseDeployment)
+	_, c := container(t)
+	fields := map[string]string{}
+	for _, e := range c.Env {
+		if e.ValueFrom != nil && e.ValueFrom.FieldRef != nil {
+			fields[e.Name] = e.ValueFrom.FieldRef.FieldPath
+		}
+	}
+	if fields["POD_NAME"] != "metadata.name" || fields["POD_NAMESPACE"] != "metadata.namespace" {
+		t.Errorf("the pod is told %v", fields)
 	}
 }
 

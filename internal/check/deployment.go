@@ -21,6 +21,8 @@ const (
 	containerName = "controller"
 	// defaultAccount is the ServiceAccount of the shipped manifest.
 	defaultAccount = "ha-controller"
+	// defaultDeployment is the Deployment of the shipped manifest.
+	defaultDeployment = "piraeus-ha-controller"
 )
 
 // shippedArguments are those of the shipped manifest that decide what the controller must be allowed to do.
@@ -61,7 +63,7 @@ func readDeployment(ctx context.Context, c client.Reader, name types.NamespacedN
 		result.Error = "its arguments are not understood: " + err.Error()
 		result.options, err = options.Parse(slices.Concat(shippedArguments, overrides))
 	}
-	if result.options.PauseDeployment != name.Name {
+	if other := result.options.PauseDeployment; other != "" && other != name.Name {
 		result.paused = ""
 	}
 	return result, err

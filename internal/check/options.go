@@ -89,7 +89,7 @@ func (c *commandLine) flags(controller, driver, selector *string) *flag.FlagSet 
 		fs.StringVar(&c.namespace, name, "", "only look at pods of this namespace")
 	}
 	fs.StringVar(&c.kubeconfig, "kubeconfig", "", "path of a kubeconfig file; only needed outside of a cluster")
-	fs.StringVar(controller, "controller", leaderelection.Namespace(defaults)+"/"+defaults.PauseDeployment,
+	fs.StringVar(controller, "controller", leaderelection.Namespace(defaults)+"/"+defaultDeployment,
 		"namespace/name of the controller's Deployment")
 	fs.DurationVar(&c.timeout, "timeout", time.Minute, "how long the check may take")
 	fs.StringVar(driver, "attacher-name", "", "name of the CSI driver, if not that of the running controller")

@@ -236,7 +236,7 @@ var edits = []edit{
 	},
 	{
 		"an unreadable pause is none", haltFile,
-		`return «fmt.Sprintf("cannot read whether Deployment %s pauses fail-over (name it by --pause-deployment): %v", h.deployment, err)»`,
+		`return «fmt.Sprintf("cannot read whether Deployment %s pauses fail-over: %v", name, err)»`,
 		`mutantInstead(§, "", …)`,
 	},
 	{

@@ -109,7 +109,8 @@ func (o *Options) addDecisionFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.MaxLostNodes, "max-lost-nodes", o.MaxLostNodes,
 		"how many nodes, or which percentage of them, may seem lost at once before nothing is removed any more")
 	fs.StringVar(&o.PauseDeployment, "pause-deployment", o.PauseDeployment,
-		"Deployment, in the namespace of the leader election, whose annotation drbd.linbit.com/pause-fail-over pauses all fail-over; empty for none")
+		"Deployment, in the namespace of the leader election, whose annotation drbd.linbit.com/pause-fail-over pauses all fail-over; "+
+			"empty for the one that runs the controller")
 	fs.StringVar(&o.RecoverPodSelector, "recover-pod-selector", o.RecoverPodSelector,
 		"label selector of the pods of LINSTOR itself that are deleted when they are lost with their node, and the LINSTOR controller's also when LINSTOR is blind; empty for none")
 	fs.BoolVar(&o.FailOverUnsafePods, "fail-over-unsafe-pods", o.FailOverUnsafePods,

@@ -120,7 +120,7 @@ type Options struct {
 	MaxLostNodes string
 
 	// PauseDeployment is the name of the Deployment whose annotation drbd.linbit.com/pause-fail-over pauses fail-over
-	// for all workloads; it is looked up in LeaderElectionNamespace. Empty switches that off.
+	// for all workloads; it is looked up in LeaderElectionNamespace. Empty means the one that runs the controller.
 	PauseDeployment string
 
 	// DryRun says whether the controller only says what it would do.
@@ -177,7 +177,6 @@ func Default() Options {
 		OperationsTimeout:          30 * time.Second,
 		ShutdownTaints:             []string{ShutdownTaint},
 		MaxLostNodes:               "50%",
-		PauseDeployment:            "piraeus-ha-controller",
 		MetricsBindAddress:         ":8443",
 		MetricsSecure:              true,
 		Concurrency:                100,

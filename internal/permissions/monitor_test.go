@@ -200,7 +200,9 @@ func TestWhatOptionsSwitchOffIsNotAskedFor(t *testing.T) {
 			},
 		},
 		"a slow detach": {func(o *options.Options) { o.FastDetach = false }, []string{"patch nodes --subresource=status"}},
-		"no pause":      {func(o *options.Options) { o.PauseDeployment = "" }, []string{"get deployments.apps --namespace=own"}},
+		"a Deployment by name": {
+			func(o *options.Options) { o.PauseDeployment = "ours" }, []string{"get replicasets.apps --namespace=own", "get pods --namespace=own"},
+		},
 		"metrics for this host": {
 			func(o *options.Options) { o.MetricsSecure = false },
 			[]string{"create tokenreviews.authentication.k8s.io", "create subjectaccessreviews.authorization.k8s.io"},

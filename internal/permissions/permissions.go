@@ -72,11 +72,13 @@ var required = []struct {
 		own: true, group: "coordination.k8s.io", resource: "leases", verbs: []string{"create", "get", "update"},
 		idle: func(o options.Options) bool { return !o.LeaderElection },
 	},
-	{
-		own: true, group: "apps", resource: "deployments", verbs: []string{"get"},
-		idle: func(o options.Options) bool { return o.PauseDeployment == "" },
-	},
+	{own: true, group: "apps", resource: "deployments", verbs: []string{"get"}},
+	{own: true, group: "apps", resource: "replicasets", verbs: []string{"get"}, idle: namesDeployment},
+	{own: true, resource: "pods", verbs: []string{"get"}, idle: namesDeployment},
 }
+
+// namesDeployment tells whether the Deployment that may pause is named, and need not be found by the controller's own pod.
+func namesDeployment(o options.Options) bool { return o.PauseDeployment != "" }
 
 // openMetrics tells whether nobody is asked who may read the metrics.
 func openMetrics(o options.Options) bool { return !o.MetricsSecure || o.MetricsBindAddress == "0" }
