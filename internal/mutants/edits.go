@@ -190,7 +190,7 @@ var edits = []edit{
 	},
 	{
 		"an Event of the Deployment does not say which", haltFile,
-		"Name: h.deployment.Name, UID: «uid»,", `mutantInstead(§, "", …)`,
+		"Name: deployment.Name, UID: «uid»,", `mutantInstead(§, "", …)`,
 	},
 
 	// Whose it is.
