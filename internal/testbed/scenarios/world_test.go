@@ -18,7 +18,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bedtest"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/csidriver"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/kubelet"
 )
 
