@@ -71,7 +71,7 @@ reliability: testbed ## Measure again the recovery times in docs/reliability.md
 	@set -o pipefail; page=docs/reliability.md; { go test -count=1 -v \
 		-run 'TestFaultsOf[LTPCW]|TestTheLeaderIs|TestALeaderThat|TestLinstorItselfWas' ./controllers \
 		&& go test -count=1 -v -run 'TestLinstorRunsOnTheLostNode|TestTheCSIController|TestAnyProcessIsKilled' \
-			./internal/testbed/scenarios; } \
+			./internal/testbed/bed/scenarios; } \
 		| awk '/^=== (RUN|NAME|CONT)/ {name = $$0; sub(/^=== [A-Z]+ +/, "", name); gsub(/_/, " ", name)} \
 			/_test.go:[0-9]+: .*(moved|stopped|workload runs|runs elsewhere|after the crash)/ {text = $$0; sub(/^[^:]*:[0-9]+: /, "", text); print "| " name " | " text " |"}' \
 		| LC_ALL=C sort > $$page.tmp \
@@ -111,7 +111,7 @@ microbench: ## Run the Go benchmarks BENCH_COUNT times (default 6) and print the
 
 ##@ Test bed
 
-CONTROLPLANE := internal/testbed/controlplane
+CONTROLPLANE := internal/testbed/bed/controlplane
 COMPONENTS   := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl
 
 .PHONY: testbed
