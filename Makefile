@@ -55,7 +55,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 30s)
 
 .PHONY: mutants
 mutants: ## Break every rule once and see that a test notices (ARGS=-help for more)
-	go run ./internal/mutants $(ARGS)
+	go run ./internal/tools/mutants $(ARGS)
 
 SEEDS ?= 1000
 FRESH ?= 0
@@ -151,7 +151,7 @@ CONTAINER_TOOL ?= docker
 PLATFORMS      ?= linux/amd64,linux/arm64
 
 # The tools are Go modules too: they are built when first used, which takes some minutes for the linter.
-TOOL           := go tool -modfile=$(CURDIR)/internal/tools/go.mod
+TOOL           := go tool -modfile=$(CURDIR)/internal/tools/pinned/go.mod
 CONTROLLER_GEN  = $(TOOL) controller-gen rbac:roleName=piraeus-ha-controller-manager paths=. paths=./controllers/...
 # Kustomize drops comments, so that what a user must read is put in front; and IMG replaces the image that config/ names.
 ALL_YAML        = { cat config/default/header.txt && $(TOOL) kustomize build config/default; } \

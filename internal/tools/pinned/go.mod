@@ -1,8 +1,8 @@
 // The tools that generate and check this repository, each at one pinned version. They have a module of their own so
 // that their dependencies and those of the controller do not decide about each other.
 //
-//	go tool -modfile=internal/tools/go.mod golangci-lint run
-module github.com/piraeusdatastore/piraeus-ha-controller/internal/tools
+//	go tool -modfile=internal/tools/pinned/go.mod golangci-lint run
+module github.com/piraeusdatastore/piraeus-ha-controller/internal/tools/pinned
 
 go 1.26.0
 

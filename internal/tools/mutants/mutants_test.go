@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-const root = "../.."
+const root = "../../.."
 
 // What is declared must fit the source, so that a change of the source can not silently take a rule out.
 func TestTheDeclarationsFitTheSource(t *testing.T) {
