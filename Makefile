@@ -55,7 +55,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (default 30s)
 
 .PHONY: mutants
 mutants: ## Break every rule once and see that a test notices (ARGS=-help for more)
-	go run ./internal/mutants $(ARGS)
+	go run ./internal/tools/mutants $(ARGS)
 
 SEEDS ?= 1000
 FRESH ?= 0
@@ -71,7 +71,7 @@ reliability: testbed ## Measure again the recovery times in docs/reliability.md
 	@set -o pipefail; page=docs/reliability.md; { go test -count=1 -v \
 		-run 'TestFaultsOf[LTPCW]|TestTheLeaderIs|TestALeaderThat|TestLinstorItselfWas' ./controllers \
 		&& go test -count=1 -v -run 'TestLinstorRunsOnTheLostNode|TestTheCSIController|TestAnyProcessIsKilled' \
-			./internal/testbed/scenarios; } \
+			./internal/testbed/bed/scenarios; } \
 		| awk '/^=== (RUN|NAME|CONT)/ {name = $$0; sub(/^=== [A-Z]+ +/, "", name); gsub(/_/, " ", name)} \
 			/_test.go:[0-9]+: .*(moved|stopped|workload runs|runs elsewhere|after the crash)/ {text = $$0; sub(/^[^:]*:[0-9]+: /, "", text); print "| " name " | " text " |"}' \
 		| LC_ALL=C sort > $$page.tmp \
@@ -111,7 +111,7 @@ microbench: ## Run the Go benchmarks BENCH_COUNT times (default 6) and print the
 
 ##@ Test bed
 
-CONTROLPLANE := internal/testbed/controlplane
+CONTROLPLANE := internal/testbed/bed/controlplane
 COMPONENTS   := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl
 
 .PHONY: testbed
@@ -151,7 +151,7 @@ CONTAINER_TOOL ?= docker
 PLATFORMS      ?= linux/amd64,linux/arm64
 
 # The tools are Go modules too: they are built when first used, which takes some minutes for the linter.
-TOOL           := go tool -modfile=$(CURDIR)/internal/tools/go.mod
+TOOL           := go tool -modfile=$(CURDIR)/internal/tools/pinned/go.mod
 CONTROLLER_GEN  = $(TOOL) controller-gen rbac:roleName=piraeus-ha-controller-manager paths=. paths=./controllers/...
 # Kustomize drops comments, so that what a user must read is put in front; and IMG replaces the image that config/ names.
 ALL_YAML        = { cat config/default/header.txt && $(TOOL) kustomize build config/default; } \

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
 
 const streamOfEvents = "/v1/events/drbd/promotion"

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 )
 
 // cable is a process's own connection to LINSTOR, which can be cut while that of others holds.

@@ -15,7 +15,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 )
 
 // Releases as they write their marks, from how this one does.

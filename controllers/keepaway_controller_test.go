@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 )
 
 // lists is a LINSTOR that can not be asked, and remembers that all nodes are ONLINE and that one resource is well on A.

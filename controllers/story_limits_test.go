@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 )
 
 // A node with three volumes is lost, and right before the grace has passed, something begins to take long that only one of them needs. The

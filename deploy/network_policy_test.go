@@ -53,7 +53,7 @@ func buildWithComponent(t *testing.T) built {
 		t.Fatal(err)
 	}
 
-	cmd := exec.CommandContext(t.Context(), "go", "tool", "-modfile=../internal/tools/go.mod", "kustomize", "build", dir)
+	cmd := exec.CommandContext(t.Context(), "go", "tool", "-modfile=../internal/tools/pinned/go.mod", "kustomize", "build", dir)
 
 	var complained bytes.Buffer
 

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 

@@ -19,7 +19,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/csidriver"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/kubelet"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 )
 
 // way is how losses are dealt with.
@@ -129,7 +129,7 @@ func deleteAttachments(ctx context.Context, group *errgroup.Group, w *crowd) {
 
 // pauseController has the controller's replicas change nothing any more: they follow and decide as before.
 func (c *cluster) pauseController(ctx context.Context) error {
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: testbed.ControllerNamespace, Name: testbed.ControllerName}}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: bed.ControllerNamespace, Name: bed.ControllerName}}
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, controllers.AnnotationPause))
 	if err := c.Client.Patch(ctx, d, patch); err != nil {
 		return fmt.Errorf("pause the controller: %w", err)
@@ -141,16 +141,16 @@ func (c *cluster) pauseController(ctx context.Context) error {
 func (c *cluster) removeController(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, healTimeout)
 	defer cancel()
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: testbed.ControllerNamespace, Name: testbed.ControllerName}}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: bed.ControllerNamespace, Name: bed.ControllerName}}
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))
 	if err := c.Client.Patch(ctx, d, patch); err != nil {
 		return fmt.Errorf("scale the controller down: %w", err)
 	}
 	return c.WaitFor(ctx, "the controller's pods to be gone", func() (bool, error) {
 		var pods corev1.PodList
-		if err := c.Client.List(ctx, &pods, client.InNamespace(testbed.ControllerNamespace)); err != nil {
+		if err := c.Client.List(ctx, &pods, client.InNamespace(bed.ControllerNamespace)); err != nil {
 			return false, err
 		}
-		return !slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Labels["app.kubernetes.io/name"] == testbed.ControllerName }), nil
+		return !slices.ContainsFunc(pods.Items, func(p corev1.Pod) bool { return p.Labels["app.kubernetes.io/name"] == bed.ControllerName }), nil
 	})
 }

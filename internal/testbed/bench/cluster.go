@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 )
 
 // cluster is a bed with an observer.
 type cluster struct {
-	*testbed.Bed
+	*bed.Bed
 	seen *observer
 	name string
 	log  io.Writer
@@ -32,40 +32,40 @@ type cluster struct {
 const startTimeout = 3 * time.Minute
 
 // withCluster brings up a bed, with the controller deployed unless it is bare, calls play and stops the bed.
-func withCluster(ctx context.Context, s Settings, name string, options testbed.Options, play func(ctx context.Context, c *cluster) error) error {
+func withCluster(ctx context.Context, s Settings, name string, options bed.Options, play func(ctx context.Context, c *cluster) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	startCtx, stopStarting := context.WithTimeout(ctx, startTimeout)
 	defer stopStarting()
-	root, err := testbed.Root()
+	root, err := bed.Root()
 	if err != nil {
 		return err
 	}
 	options.Direct = true // nothing here cuts the controller's own network
 	options.LogDir = fmt.Sprintf("%s/.testbed/bench-%s", root, name)
-	bed, err := testbed.Start(startCtx, options)
+	b, err := bed.Start(startCtx, options)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	defer bed.Stop()
-	c := &cluster{Bed: bed, name: name, log: s.Log, single: semaphore.NewWeighted(1)}
+	defer b.Stop()
+	c := &cluster{Bed: b, name: name, log: s.Log, single: semaphore.NewWeighted(1)}
 	if !options.Bare {
-		if err := bed.DeployController(startCtx); err != nil {
+		if err := b.DeployController(startCtx); err != nil {
 			return fmt.Errorf("%s: deploy the controller: %w", name, err)
 		}
 		ns := &corev1.Namespace{}
 		ns.Name = namespace
-		if err := bed.Client.Create(ctx, ns); err != nil {
+		if err := b.Client.Create(ctx, ns); err != nil {
 			return fmt.Errorf("%s: create namespace: %w", name, err)
 		}
-		if c.seen, err = observe(ctx, bed); err != nil {
+		if c.seen, err = observe(ctx, b); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	if err := play(ctx, c); err != nil {
-		return fmt.Errorf("%s (logs in %s): %w", name, bed.LogDir, err)
+		return fmt.Errorf("%s (logs in %s): %w", name, b.LogDir, err)
 	}
-	return bed.Err()
+	return b.Err()
 }
 
 // say tells what goes on.

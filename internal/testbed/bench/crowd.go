@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 )
 
 // crowd is many selected pods on one node, each with a volume that has its other disk on a spare node and
@@ -78,7 +78,7 @@ func (w *crowd) deploy(ctx context.Context, size int) error {
 		w.pods = append(w.pods, pod)
 		others := []string{w.node, w.spares[i%len(w.spares)], w.spares[(i+1)%len(w.spares)]}
 		group.Go(func() error {
-			return w.CreateVolume(groupCtx, namespace, testbed.Volume{Name: volumeOf(pod), Nodes: others})
+			return w.CreateVolume(groupCtx, namespace, bed.Volume{Name: volumeOf(pod), Nodes: others})
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -106,7 +106,7 @@ func (w *crowd) set(name string, replicas int) *appsv1.StatefulSet {
 			Selector:            &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
-					"app.kubernetes.io/name": name, testbed.SelectedLabel: testbed.SelectedValue,
+					"app.kubernetes.io/name": name, bed.SelectedLabel: bed.SelectedValue,
 				}},
 				Spec: corev1.PodSpec{
 					Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 )
 
 const (
@@ -77,7 +77,7 @@ func freezeNodes(
 	ctx context.Context, s Settings, v variant, slug string, then func(ctx context.Context, all []*trio) error,
 ) (n int, moved map[time.Duration]int, err error) {
 	n, moved = freezesPerRun*s.Runs, map[time.Duration]int{}
-	options := testbed.Options{ControllerArgs: v.args, DRBDMeasured: true}
+	options := bed.Options{ControllerArgs: v.args, DRBDMeasured: true}
 	err = withCluster(ctx, s, slug, options, func(ctx context.Context, c *cluster) error {
 		all, err := newTrios(ctx, c, n)
 		if err != nil {

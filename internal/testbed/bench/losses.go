@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/leaderelection"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 )
 
 // Figures of the defaults that targets refer to.
@@ -45,7 +45,7 @@ var (
 type play struct {
 	variant
 	slug    string
-	bed     testbed.Options
+	bed     bed.Options
 	crashes int           // in all
 	cuts    bool          // of DRBD's network, as many as there are trios
 	spread  time.Duration // in which losses begin; that of a Lease's renewals if zero
@@ -287,7 +287,7 @@ var groupLeader = Group{
 	Name: "loss of the leader", Rows: []string{rowLeader.Key}, Calm: true,
 	run: func(ctx context.Context, s Settings) (Results, error) {
 		var losses []loss
-		err := withCluster(ctx, s, "leader", testbed.Options{}, func(ctx context.Context, c *cluster) error {
+		err := withCluster(ctx, s, "leader", bed.Options{}, func(ctx context.Context, c *cluster) error {
 			trios, err := newTrios(ctx, c, 1)
 			if err != nil {
 				return err
@@ -335,7 +335,7 @@ func (c *cluster) waitGrownUp(ctx context.Context) error {
 	defer cancel()
 	return c.WaitFor(ctx, "the replicas of the controller to be no newcomers", func() (bool, error) {
 		var pods corev1.PodList
-		if err := c.Client.List(ctx, &pods, client.InNamespace(testbed.ControllerNamespace)); err != nil {
+		if err := c.Client.List(ctx, &pods, client.InNamespace(bed.ControllerNamespace)); err != nil {
 			return false, err
 		}
 		for _, pod := range pods.Items {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 )
 
 // crowdSize is what a node of Kubernetes takes by default.
@@ -29,7 +29,7 @@ var (
 	groupMass = Group{
 		Name: "110 pods, raised rate limits", Rows: []string{rowMass.Key},
 		run: func(ctx context.Context, s Settings) (Results, error) {
-			options := testbed.Options{KubeAPIQPS: raised, Profiling: s.ProfileDir != ""}
+			options := bed.Options{KubeAPIQPS: raised, Profiling: s.ProfileDir != ""}
 			losses, err := loseMass(ctx, s, "mass", options, s.MassRuns, asShipped, byHandAlone, inFullAlone)
 			if err != nil {
 				return nil, err
@@ -59,7 +59,7 @@ var (
 	groupStock = Group{
 		Name: "110 pods, stock rate limits", Rows: []string{rowStock.Key},
 		run: func(ctx context.Context, s Settings) (Results, error) {
-			losses, err := loseMass(ctx, s, "stock", testbed.Options{}, s.MassStockRuns, asShipped, byHandAlone)
+			losses, err := loseMass(ctx, s, "stock", bed.Options{}, s.MassStockRuns, asShipped, byHandAlone)
 			if err != nil {
 				return nil, err
 			}
@@ -77,7 +77,7 @@ const massBlock = 3
 
 // loseMass crashes nodes with 110 pods, the given number in each way, and returns the losses by way. They are played in blocks, of which
 // every other one begins with the last way.
-func loseMass(ctx context.Context, s Settings, slug string, options testbed.Options, runs int, ways ...way) ([][]massLoss, error) {
+func loseMass(ctx context.Context, s Settings, slug string, options bed.Options, runs int, ways ...way) ([][]massLoss, error) {
 	losses := make([][]massLoss, len(ways))
 	for block := 0; block*massBlock < runs; block++ {
 		order := slices.Clone(ways)
@@ -100,7 +100,7 @@ func loseMass(ctx context.Context, s Settings, slug string, options testbed.Opti
 
 // loseBlock is loseMass for one block. The ways take turns, each in a bed of its own: the machine may be faster at one time than at
 // another.
-func loseBlock(ctx context.Context, s Settings, slug string, options testbed.Options, runs int, ways []way) ([][]massLoss, error) {
+func loseBlock(ctx context.Context, s Settings, slug string, options bed.Options, runs int, ways []way) ([][]massLoss, error) {
 	crowds := make([][]*crowd, len(ways))
 	losses := make([][]massLoss, len(ways))
 	var withBeds func(ctx context.Context, next int) error
@@ -279,7 +279,7 @@ func loseThousand(ctx context.Context, s Settings, slug string, how way) (m mass
 			return m, err
 		}
 	}
-	options := testbed.Options{KubeAPIQPS: raised, SchedulerQPS: raised, Profiling: profile != "", RestartComponents: true}
+	options := bed.Options{KubeAPIQPS: raised, SchedulerQPS: raised, Profiling: profile != "", RestartComponents: true}
 	err = withCluster(ctx, s, slug, options, func(ctx context.Context, c *cluster) error {
 		nodes, err := c.AddNodes(ctx, "crowded", thousandNodes)
 		if err != nil {
@@ -309,7 +309,7 @@ func loseThousand(ctx context.Context, s Settings, slug string, how way) (m mass
 }
 
 // restarted says which components ended by themselves, and how often.
-func restarted(times map[testbed.Component]int) string {
+func restarted(times map[bed.Component]int) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(times)) {
 		all = append(all, fmt.Sprintf("%s ended by itself: %d", name, times[name]))

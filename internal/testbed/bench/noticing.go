@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 )
 
 // groupMeasured plays single losses with a DRBD that notices as a real one was seen to.
@@ -12,7 +12,7 @@ var groupMeasured = Group{
 	Name: "single losses, DRBD as measured", Rows: []string{rowMeasuredCrash.Key, rowMeasuredCut.Key}, Calm: true,
 	run: func(ctx context.Context, s Settings) (Results, error) {
 		seen, err := play{
-			variant: shipped, slug: "measured", bed: testbed.Options{DRBDMeasured: true}, crashes: s.Runs, cuts: true,
+			variant: shipped, slug: "measured", bed: bed.Options{DRBDMeasured: true}, crashes: s.Runs, cuts: true,
 		}.run(ctx, s)
 		if err != nil {
 			return nil, err
@@ -45,7 +45,7 @@ var groupNotice = Group{
 		for _, after := range []time.Duration{3 * time.Second, 6 * time.Second} {
 			v := variant{name: "DRBD notices after " + after.String()}
 			seen, err := play{
-				variant: v, slug: "notice-" + after.String(), bed: testbed.Options{DRBDDetection: after}, crashes: s.Runs,
+				variant: v, slug: "notice-" + after.String(), bed: bed.Options{DRBDDetection: after}, crashes: s.Runs,
 			}.run(ctx, s)
 			if err != nil {
 				return nil, err

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 )
 
 // podLife is what happened to a pod object, and when it was seen. Times are zero until then.
@@ -51,8 +51,8 @@ type observer struct {
 const namespace = "bench"
 
 // observe watches a bed until ctx ends.
-func observe(ctx context.Context, bed *testbed.Bed) (*observer, error) {
-	client, err := kubernetes.NewForConfig(bed.Config)
+func observe(ctx context.Context, b *bed.Bed) (*observer, error) {
+	client, err := kubernetes.NewForConfig(b.Config)
 	if err != nil {
 		return nil, fmt.Errorf("observe: %w", err)
 	}
@@ -74,8 +74,8 @@ func observe(ctx context.Context, bed *testbed.Bed) (*observer, error) {
 	if err := factory.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
 		return nil, fmt.Errorf("observe: %w", err)
 	}
-	bed.DRBD.OnChange(func(resource, node string) {
-		state, ok := bed.DRBD.Replica(resource, node)
+	b.DRBD.OnChange(func(resource, node string) {
+		state, ok := b.DRBD.Replica(resource, node)
 		o.replica(resource, node, ok && state.MayPromote)
 	})
 	return o, nil

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 )
 
 // RunInfo says of a run when, of what and on which machine it was.
@@ -40,7 +40,7 @@ func ThisRun() RunInfo {
 	}
 	kib, _ := strconv.Atoi(strings.TrimSuffix(procField("/proc/meminfo", "MemTotal"), " kB"))
 	r.MemoryGiB = (kib + 1<<19) >> 20
-	root, err := testbed.Root()
+	root, err := bed.Root()
 	if err != nil {
 		return r
 	}
@@ -49,7 +49,7 @@ func ThisRun() RunInfo {
 	if out, err := commit.Output(); err == nil {
 		r.Commit = strings.TrimSpace(string(out))
 	}
-	for line := range lines(filepath.Join(root, "internal", "testbed", "controlplane", "go.mod")) {
+	for line := range lines(filepath.Join(root, "internal", "testbed", "bed", "controlplane", "go.mod")) {
 		if _, version, ok := strings.Cut(line, "k8s.io/kubernetes v"); ok && r.Kubernetes == "" {
 			r.Kubernetes, _, _ = strings.Cut(version, " ")
 		}

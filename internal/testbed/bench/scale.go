@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
 
 // Targets on the large state.
@@ -37,7 +37,7 @@ var groupScale = Group{
 	Name: "10,000 volumes", Rows: []string{rowIdle.Key, rowStorm.Key, rowRestart.Key},
 	run: func(ctx context.Context, s Settings) (Results, error) {
 		results := Results{}
-		options := testbed.Options{Bare: true, Profiling: s.ProfileDir != "", ControllerArgs: []string{"--metrics-secure=false"}}
+		options := bed.Options{Bare: true, Profiling: s.ProfileDir != "", ControllerArgs: []string{"--metrics-secure=false"}}
 		return results, withCluster(ctx, s, "scale", options, func(ctx context.Context, c *cluster) error {
 			ctx, cancel := context.WithTimeout(ctx, scaleTimeout)
 			defer cancel()
@@ -83,7 +83,7 @@ func (s *state) measure(ctx context.Context, settings Settings, results Results)
 
 // profileIdle writes, once all has been measured that they would spoil, profiles of processes that have nothing to do, if
 // there is a folder for them: of the leader's processor time, and of the memory of each.
-func (s *state) profileIdle(ctx context.Context, settings Settings, replicas []*testbed.Replica) error {
+func (s *state) profileIdle(ctx context.Context, settings Settings, replicas []*bed.Replica) error {
 	path, err := settings.profilePath("idle")
 	if err != nil || path == "" {
 		return err
@@ -104,7 +104,7 @@ func (s *state) profileIdle(ctx context.Context, settings Settings, replicas []*
 
 // synced waits until a process follows LINSTOR and has read everything, and returns how long after its
 // start that was.
-func (s *state) synced(ctx context.Context, r *testbed.Replica) (time.Duration, error) {
+func (s *state) synced(ctx context.Context, r *bed.Replica) (time.Duration, error) {
 	err := s.WaitFor(ctx, r.Name+" to have read LINSTOR", func() (bool, error) {
 		m, err := scrape(ctx, r.MetricsURL)
 		return err == nil && m.value("piraeus_ha_controller_linstor_resync_duration_seconds", "") > 0, err
@@ -183,8 +183,8 @@ func (s *state) view(ctx context.Context) (mib float64, took time.Duration, err 
 }
 
 // startReplicas starts as many processes as the manifest does.
-func (s *state) startReplicas(ctx context.Context) ([]*testbed.Replica, error) {
-	replicas := make([]*testbed.Replica, 3)
+func (s *state) startReplicas(ctx context.Context) ([]*bed.Replica, error) {
+	replicas := make([]*bed.Replica, 3)
 	for i := range replicas {
 		var err error
 		if replicas[i], err = s.StartReplica(ctx, fmt.Sprintf("replica-%d", i)); err != nil {
@@ -206,7 +206,7 @@ func (s *state) startReplicas(ctx context.Context) ([]*testbed.Replica, error) {
 }
 
 // idle watches processes that have nothing to do.
-func (s *state) idle(ctx context.Context, replicas []*testbed.Replica) ([]Measure, error) {
+func (s *state) idle(ctx context.Context, replicas []*bed.Replica) ([]Measure, error) {
 	if err := pause(ctx, settle); err != nil {
 		return nil, err
 	}

@@ -17,11 +17,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/csidriver"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/kubelet"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
 
 // The size of the large state. The first volumes belong to the selected pods, the others to pods that are
@@ -238,7 +238,7 @@ func newStatePod(i int) *corev1.Pod {
 		"apps.kubernetes.io/pod-index": "0", "controller-revision-hash": "database-6d5f7c9b4d",
 	}
 	if i < stateSelected {
-		labels[testbed.SelectedLabel] = testbed.SelectedValue
+		labels[bed.SelectedLabel] = bed.SelectedValue
 	}
 	probe := &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromString("http")}},

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 )
 
 // A storm is 2,000 promotion events in a second: resources of selected pods are closed, whereupon each of
@@ -37,7 +37,7 @@ const (
 )
 
 // storms lets storms loose and reads the leader's metrics.
-func (s *state) storms(ctx context.Context, replicas []*testbed.Replica, profile string) ([]Measure, error) {
+func (s *state) storms(ctx context.Context, replicas []*bed.Replica, profile string) ([]Measure, error) {
 	leader, err := s.leaderOf(ctx, replicas)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (s *state) collectGarbage(ctx context.Context) (resume func(), err error) {
 }
 
 // leaderOf returns the process that leads.
-func (s *state) leaderOf(ctx context.Context, replicas []*testbed.Replica) (*testbed.Replica, error) {
+func (s *state) leaderOf(ctx context.Context, replicas []*bed.Replica) (*bed.Replica, error) {
 	name, err := s.Leader(ctx)
 	if err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (s *state) storm(ctx context.Context, closing bool) error {
 
 // received waits until a process has received the events of a storm, and returns how long after the last
 // was sent that was, and how many never came.
-func (s *state) received(ctx context.Context, r *testbed.Replica, before metrics, sent time.Time) (time.Duration, float64, error) {
+func (s *state) received(ctx context.Context, r *bed.Replica, before metrics, sent time.Time) (time.Duration, float64, error) {
 	const patience = 10 * time.Second
 	missing := 0.0
 	for time.Since(sent) < patience {

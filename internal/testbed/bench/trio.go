@@ -12,16 +12,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
 
 // trio is a pod with a volume that has two replicas and a tie-breaker on three nodes of its own. The pod
 // may run where a disk is, without preference.
 type trio struct {
 	*cluster
-	workload testbed.Workload
+	workload bed.Workload
 	volume   string
 	nodes    []string
 	spread   time.Duration // losses begin at any time in this
@@ -64,9 +64,9 @@ func newTrios(ctx context.Context, c *cluster, n int) ([]*trio, error) {
 		own := nodes[3*i : 3*i+3]
 		spare = append(spare, own[1])
 		name := fmt.Sprintf("db%02d", i)
-		volume := testbed.Volume{Name: name + "-data", Nodes: own}
-		trios[i] = &trio{cluster: c, nodes: own, volume: volume.Name, spread: leaseRenewal, workload: testbed.Workload{
-			Namespace: namespace, Name: name, Nodes: own[:2], Volumes: []testbed.Volume{volume},
+		volume := bed.Volume{Name: name + "-data", Nodes: own}
+		trios[i] = &trio{cluster: c, nodes: own, volume: volume.Name, spread: leaseRenewal, workload: bed.Workload{
+			Namespace: namespace, Name: name, Nodes: own[:2], Volumes: []bed.Volume{volume},
 		}}
 	}
 	// All start on the first node, so that no preference for it need be in the pods.

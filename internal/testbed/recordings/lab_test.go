@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/recordings"
 )
 

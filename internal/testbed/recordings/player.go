@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/pipenet"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/pipenet"
 )
 
 const (

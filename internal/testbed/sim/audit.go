@@ -20,7 +20,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 )
 
 // reading is what one reconciliation has read of one resource, and the truth at that moment.

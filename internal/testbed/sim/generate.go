@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
 
 // generator draws a history. Everything it does follows from its random numbers.

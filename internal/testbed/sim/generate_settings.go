@@ -3,7 +3,7 @@ package sim
 import (
 	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 )
 
 // untidySettings are drawn on the world and on the steps of the plots: what a node runs, and what LINSTOR wants, part ways.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
 
 // An ordinary history is one of a cluster in which nothing goes wrong but that nodes crash: people and controllers do what

@@ -3,7 +3,7 @@ package sim
 import (
 	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
 
 // ruleSuspect: nothing is removed while so much of the cluster was lost within a short time that the view is suspect.

@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 

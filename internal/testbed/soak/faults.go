@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 )
 
 // loss takes the storage of a node away, and gives it back.
@@ -76,14 +76,14 @@ var disturbances = slices.Concat([]disturbance{
 		r.after(partition, func() { r.bed.HealLINSTOR(node) })
 		return nil
 	}},
-}, kills(testbed.Etcd, testbed.APIServer, testbed.ControllerManager, testbed.Scheduler, testbed.Attacher))
+}, kills(bed.Etcd, bed.APIServer, bed.ControllerManager, bed.Scheduler, bed.Attacher))
 
 // kills are the deaths of parts of the control plane.
-func kills(components ...testbed.Component) []disturbance {
+func kills(components ...bed.Component) []disturbance {
 	var all []disturbance
 	for _, c := range components {
 		all = append(all, disturbance{
-			name: string(c) + " is killed", ends: c == testbed.Etcd || c == testbed.APIServer,
+			name: string(c) + " is killed", ends: c == bed.Etcd || c == bed.APIServer,
 			do: func(_ context.Context, r *runner) error { return r.bed.Kill(c) },
 		})
 	}

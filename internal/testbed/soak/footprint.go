@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 )
 
 const (
@@ -73,7 +73,7 @@ func (l Life) grows() bool {
 }
 
 // life sums up what a process took; false if it did not live long enough to tell.
-func life(p testbed.ControllerProcess, all []footprint) (Life, bool) {
+func life(p bed.ControllerProcess, all []footprint) (Life, bool) {
 	if len(all) == 0 {
 		return Life{}, false
 	}
@@ -89,7 +89,7 @@ func life(p testbed.ControllerProcess, all []footprint) (Life, bool) {
 }
 
 // lives returns the lives of a process as a standby and as a leader.
-func lives(p testbed.ControllerProcess, all []footprint) []Life {
+func lives(p bed.ControllerProcess, all []footprint) []Life {
 	var result []Life
 	for len(all) > 0 {
 		end := slices.IndexFunc(all, func(f footprint) bool { return f.leads != all[0].leads })
@@ -115,7 +115,7 @@ func least(all []footprint) [measuredFields]float64 {
 // watchProcesses notes what the controller's processes take, and which of them end without a reason.
 func (r *runner) watchProcesses(ctx context.Context) {
 	type watched struct {
-		testbed.ControllerProcess
+		bed.ControllerProcess
 		footprints []footprint
 		asked      time.Time
 		ended      bool

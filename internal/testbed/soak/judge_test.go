@@ -21,9 +21,9 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/oracle"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/oracle"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -58,7 +58,7 @@ type world struct {
 	*testing.T
 	*runner
 	cluster *virtual.Cluster
-	w       testbed.Workload
+	w       bed.Workload
 }
 
 const lost, other = "node-a", "node-b"
@@ -76,7 +76,7 @@ func inWorld(t *testing.T, story func(*world)) {
 		nodes := []string{lost, other, "node-t"}
 		w := workload("db0", nodes)
 		volume := w.Volumes[0].Name
-		bed := &testbed.Bed{Client: reading{c.Client(), c.API.View(0, nil)}, DRBD: c.DRBD, LINSTOR: c.Linstor, LogDir: t.TempDir()}
+		b := &bed.Bed{Client: reading{c.Client(), c.API.View(0, nil)}, DRBD: c.DRBD, LINSTOR: c.Linstor, LogDir: t.TempDir()}
 		must := func(err error) {
 			t.Helper()
 			if err != nil {
@@ -86,19 +86,19 @@ func inWorld(t *testing.T, story func(*world)) {
 		for _, node := range nodes {
 			must(c.AddNode(ctx, node))
 		}
-		must(os.WriteFile(filepath.Join(bed.LogDir, "audit.log"), nil, 0o600))
+		must(os.WriteFile(filepath.Join(b.LogDir, "audit.log"), nil, 0o600))
 		must(c.AddVolume(ctx, virtual.Volume{Name: volume, Handle: volume, Namespace: namespace, Claim: volume, Diskful: nodes}))
 		c.AddWorkload(virtual.Workload{
 			Namespace: namespace, Name: "db0-0", Claims: []string{volume}, Nodes: nodes,
-			Labels: map[string]string{testbed.SelectedLabel: testbed.SelectedValue, "app.kubernetes.io/name": "db0"},
+			Labels: map[string]string{bed.SelectedLabel: bed.SelectedValue, "app.kubernetes.io/name": "db0"},
 		})
 		must(c.Client().Create(ctx, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: testbed.ControllerNamespace, Name: testbed.ControllerName},
+			ObjectMeta: metav1.ObjectMeta{Namespace: bed.ControllerNamespace, Name: bed.ControllerName},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("somebody_1")},
 		}))
 		r := &runner{
-			bed: bed, random: rand.New(rand.NewPCG(1, 0)), out: io.Discard, workloads: []testbed.Workload{w},
-			report: Report{Moved: map[string]int{}, Disturbed: map[string]int{}}, judge: oracle.Watch(bed),
+			bed: b, random: rand.New(rand.NewPCG(1, 0)), out: io.Discard, workloads: []bed.Workload{w},
+			report: Report{Moved: map[string]int{}, Disturbed: map[string]int{}}, judge: oracle.Watch(b),
 		}
 		defer r.judge.Stop()
 		time.Sleep(time.Minute)
@@ -215,7 +215,7 @@ func TestWhatIsLeftBehindIsTold(t *testing.T) {
 		"a LINSTOR that is away":  {leave: func(w *world) { w.cluster.Linstor.Stop() }, want: "the replica of db0 on " + lost},
 		"no leader": {
 			leave: func(w *world) {
-				lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: testbed.ControllerNamespace, Name: testbed.ControllerName}}
+				lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: bed.ControllerNamespace, Name: bed.ControllerName}}
 				w.change(lease, func(o client.Object) { o.(*coordinationv1.Lease).Spec.HolderIdentity = nil })
 			},
 			want: "no leader",
@@ -253,8 +253,8 @@ func TestAProcessThatEndsByItselfIsTold(t *testing.T) {
 	now := time.Now()
 	r := &runner{}
 	r.excuse(now.Add(excuse))
-	r.endedAt(testbed.ControllerProcess{Pod: "killed"}, now.Add(excuse/2))
-	r.endedAt(testbed.ControllerProcess{Pod: "alone"}, now.Add(2*excuse))
+	r.endedAt(bed.ControllerProcess{Pod: "killed"}, now.Add(excuse/2))
+	r.endedAt(bed.ControllerProcess{Pod: "alone"}, now.Add(2*excuse))
 	if len(r.report.Ended) != 1 || !strings.Contains(r.report.Ended[0], "alone") || r.report.OK() {
 		t.Errorf("ended by themselves: %q", r.report.Ended)
 	}

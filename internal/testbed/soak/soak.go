@@ -13,10 +13,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/oracle"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/oracle"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
 
 const (
@@ -48,12 +48,12 @@ type Options struct {
 
 // runner is one soak.
 type runner struct {
-	bed    *testbed.Bed
+	bed    *bed.Bed
 	random *rand.Rand
 	out    io.Writer
 	judge  *oracle.Oracle
 	// workloads are all; the first of them may be moved, and the last is not selected.
-	workloads []testbed.Workload
+	workloads []bed.Workload
 	later     sync.WaitGroup
 
 	mu      sync.Mutex
@@ -64,7 +64,7 @@ type runner struct {
 // Run brings up a bed and breaks it until the time is over. In the second half of it nothing happens that could end a
 // process of the controller, so that they live long enough to see a trend. An error means that it could not go on.
 func Run(ctx context.Context, o Options) (Report, error) {
-	bed, err := testbed.Start(ctx, testbed.Options{
+	b, err := bed.Start(ctx, bed.Options{
 		DRBDDetection: time.Second, LINSTOR: linstorsim.Options{ReconnectInterval: 2 * time.Second},
 		// The address is of this machine only, and what is read there is no secret.
 		ControllerArgs: []string{"--confirmed-loss-grace-period=2s", "--metrics-secure=false"},
@@ -74,19 +74,19 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	defer bed.Stop()
-	if err := bed.DeployController(ctx); err != nil {
+	defer b.Stop()
+	if err := b.DeployController(ctx); err != nil {
 		return Report{}, err
 	}
 	r := &runner{
-		bed: bed, random: rand.New(rand.NewPCG(o.Seed, 0)), out: o.Out,
+		bed: b, random: rand.New(rand.NewPCG(o.Seed, 0)), out: o.Out,
 		report: Report{Moved: map[string]int{}, Disturbed: map[string]int{}},
 	}
-	_, _ = fmt.Fprintf(o.Out, "logs in %s\n", bed.LogDir)
+	_, _ = fmt.Fprintf(o.Out, "logs in %s\n", b.LogDir)
 	if err := r.deploy(ctx); err != nil {
 		return r.report, err
 	}
-	r.judge = oracle.Watch(bed)
+	r.judge = oracle.Watch(b)
 	defer r.judge.Stop()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -126,10 +126,10 @@ func (r *runner) deploy(ctx context.Context) error {
 	return nil
 }
 
-func workload(name string, nodes []string) testbed.Workload {
-	return testbed.Workload{
+func workload(name string, nodes []string) bed.Workload {
+	return bed.Workload{
 		Namespace: namespace, Name: name, Nodes: nodes,
-		Volumes: []testbed.Volume{{
+		Volumes: []bed.Volume{{
 			Name: namespace + "-" + name, Nodes: nodes, Diskful: true,
 			Options: map[string]string{drbd.OptionOnNoQuorum: drbd.OnNoQuorumIOError},
 		}},
@@ -183,7 +183,7 @@ func (r *runner) disturb(ctx context.Context, p plan) error {
 }
 
 // outcome waits for what must come of a loss, and says what did.
-func (r *runner) outcome(ctx context.Context, loss loss, w testbed.Workload, before *corev1.Pod, began time.Time) string {
+func (r *runner) outcome(ctx context.Context, loss loss, w bed.Workload, before *corev1.Pod, began time.Time) string {
 	if loss.name == nothingLost {
 		r.report.Quiet++
 		_ = sleep(ctx, quiet)
@@ -227,7 +227,7 @@ func (r *runner) excuse(until time.Time) {
 }
 
 // endedAt notes that a process of the controller has ended.
-func (r *runner) endedAt(p testbed.ControllerProcess, at time.Time) {
+func (r *runner) endedAt(p bed.ControllerProcess, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if at.After(r.excused) {

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 )
 
 func TestWhatGrowsIsToldFromWhatDoesNot(t *testing.T) {
@@ -35,7 +35,7 @@ func TestWhatGrowsIsToldFromWhatDoesNot(t *testing.T) {
 					at: began.Add(time.Duration(i) * footprintInterval), goroutines: tc.goroutines(i / 4), heap: tc.heap(i / 4), leads: tc.leads(i / 4),
 				})
 			}
-			got, growing := lives(testbed.ControllerProcess{Pod: "pod", PID: 1}, all), 0
+			got, growing := lives(bed.ControllerProcess{Pod: "pod", PID: 1}, all), 0
 			for _, l := range got {
 				if l.grows() {
 					growing++

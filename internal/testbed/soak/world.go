@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 )
 
 // Annotations by which the controller marks what it works on.
@@ -106,7 +106,7 @@ func (r *runner) leftOfPods(ctx context.Context) (string, error) {
 }
 
 // onlyPod returns the pod of a workload, nil if there are several or it is not ready.
-func (r *runner) onlyPod(ctx context.Context, w testbed.Workload) (*corev1.Pod, error) {
+func (r *runner) onlyPod(ctx context.Context, w bed.Workload) (*corev1.Pod, error) {
 	pods, err := r.bed.Pods(ctx, w)
 	if err != nil || len(pods) != 1 || pods[0].DeletionTimestamp != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (r *runner) leftOfController(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("list pods: %w", err)
 	}
 	for _, pod := range pods.Items {
-		if pod.Namespace != testbed.ControllerNamespace {
+		if pod.Namespace != bed.ControllerNamespace {
 			continue
 		}
 		for _, c := range pod.Status.Conditions {

@@ -12,11 +12,11 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/apimodel"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/csidriver"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/pipenet"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/pipenet"
 )
 
 // Driver is the name of the CSI driver of all volumes.

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/drbd"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/linstorsim"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
 
 // Volume is a PersistentVolume with its claim and its LINSTOR resource.

@@ -19,7 +19,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bench"
 )
 
@@ -81,7 +81,7 @@ func known(key string) bool {
 
 // save replaces what the files say of the rows that were measured.
 func save(records []bench.Record) error {
-	root, err := testbed.Root()
+	root, err := bed.Root()
 	if err != nil {
 		return err
 	}

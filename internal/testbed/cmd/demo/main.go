@@ -20,7 +20,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 )
 
 func main() {
@@ -71,17 +71,17 @@ func show(ctx context.Context, title string, args []string) (time.Duration, erro
 	fmt.Printf("%s\n\nStarting a cluster on this machine:\n", title)
 	began := time.Now()
 	progress := func(step string) { fmt.Printf("  %5.1f s  %s\n", time.Since(began).Seconds(), step) }
-	bed, err := testbed.Start(ctx, testbed.Options{ControllerArgs: args, Progress: progress})
+	b, err := bed.Start(ctx, bed.Options{ControllerArgs: args, Progress: progress})
 	if err != nil {
 		return 0, err
 	}
-	defer bed.Stop()
-	s := scenario{bed: bed, progress: progress}
+	defer b.Stop()
+	s := scenario{bed: b, progress: progress}
 	if err := s.deploy(ctx); err != nil {
 		return 0, err
 	}
 	took, err := s.crash(ctx)
-	fmt.Printf("\nLogs of all parts: %s\n\n", bed.LogDir)
+	fmt.Printf("\nLogs of all parts: %s\n\n", b.LogDir)
 	return took, err
 }
 

@@ -13,9 +13,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/csidriver"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/kubelet"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 )
 
 // Names of what the demo deploys.
@@ -29,11 +29,11 @@ const (
 
 // scenario is the crash of a node with two databases of which one is selected for fail-over.
 type scenario struct {
-	bed      *testbed.Bed
+	bed      *bed.Bed
 	progress func(string)
 
 	nodes               []string
-	selected, bystander testbed.Workload
+	selected, bystander bed.Workload
 	bystanderPod        corev1.Pod
 }
 
@@ -54,8 +54,8 @@ func (s *scenario) deploy(ctx context.Context) error {
 	s.bystander = s.workload(archive)
 	s.bystander.Unselected = true
 	s.progress(fmt.Sprintf("two StatefulSets on node-1: %s (labelled %s=%s) and %s (not labelled)",
-		orders, testbed.SelectedLabel, testbed.SelectedValue, archive))
-	for _, w := range []testbed.Workload{s.selected, s.bystander} {
+		orders, bed.SelectedLabel, bed.SelectedValue, archive))
+	for _, w := range []bed.Workload{s.selected, s.bystander} {
 		if err := s.bed.Deploy(ctx, w); err != nil {
 			return err
 		}
@@ -68,10 +68,10 @@ func (s *scenario) deploy(ctx context.Context) error {
 }
 
 // workload returns a database with a volume that has two replicas and a tie-breaker.
-func (s *scenario) workload(name string) testbed.Workload {
-	return testbed.Workload{
+func (s *scenario) workload(name string) bed.Workload {
+	return bed.Workload{
 		Namespace: namespace, Name: name, Nodes: s.nodes, PreferNode: s.nodes[0],
-		Volumes: []testbed.Volume{{Name: name + "-data", Nodes: s.nodes}},
+		Volumes: []bed.Volume{{Name: name + "-data", Nodes: s.nodes}},
 	}
 }
 
@@ -91,7 +91,7 @@ func (s *scenario) crash(ctx context.Context) (time.Duration, error) {
 	_, runErr := s.bed.WaitRunning(ctx, s.selected, s.nodes[1:]...)
 	took := time.Since(crashed)
 	steps, err := timeline.Steps(crashed)
-	if err := errors.Join(err, testbed.PrintSteps(os.Stdout, crashed, steps)); err != nil {
+	if err := errors.Join(err, bed.PrintSteps(os.Stdout, crashed, steps)); err != nil {
 		return 0, err
 	}
 	if runErr != nil {

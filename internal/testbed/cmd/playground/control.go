@@ -15,18 +15,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 )
 
 // handler serves the commands: POST /<action>/<node> and GET /status.
-func handler(bed *testbed.Bed) http.Handler {
+func handler(b *bed.Bed) http.Handler {
 	mux := http.NewServeMux()
 	for action, do := range map[string]func(...string){
-		"crash": bed.Crash, "return": bed.Return, "isolate": bed.Isolate, "rejoin": bed.Rejoin,
+		"crash": b.Crash, "return": b.Return, "isolate": b.Isolate, "rejoin": b.Rejoin,
 	} {
 		mux.HandleFunc("POST /"+action+"/{node}", func(w http.ResponseWriter, r *http.Request) {
 			node := r.PathValue("node")
-			if bed.Fleet.Kubelet(node) == nil {
+			if b.Fleet.Kubelet(node) == nil {
 				http.Error(w, "there is no node "+node, http.StatusNotFound)
 				return
 			}
@@ -36,7 +36,7 @@ func handler(bed *testbed.Bed) http.Handler {
 		})
 	}
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
-		if err := status(r.Context(), w, bed); err != nil {
+		if err := status(r.Context(), w, b); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}
 	})
@@ -44,24 +44,24 @@ func handler(bed *testbed.Bed) http.Handler {
 }
 
 // status prints nodes and pods.
-func status(ctx context.Context, out io.Writer, bed *testbed.Bed) error {
-	leader, err := bed.Leader(ctx)
+func status(ctx context.Context, out io.Writer, b *bed.Bed) error {
+	leader, err := b.Leader(ctx)
 	if err != nil {
 		return err
 	}
 	var pods corev1.PodList
-	if err := bed.Client.List(ctx, &pods); err != nil {
+	if err := b.Client.List(ctx, &pods); err != nil {
 		return fmt.Errorf("list pods: %w", err)
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	line := func(columns ...any) { _, _ = fmt.Fprintf(table, "%v\t%v\t%v\n", columns...) }
 	line("NODE", "POWER", "LINSTOR")
-	for _, k := range bed.Fleet.Kubelets() {
+	for _, k := range b.Fleet.Kubelets() {
 		power := "off"
 		if k.On() {
 			power = "on"
 		}
-		line(k.Node(), power, bed.LINSTOR.ConnectionStatus(k.Node()))
+		line(k.Node(), power, b.LINSTOR.ConnectionStatus(k.Node()))
 	}
 	line("", "", "")
 	line("POD", "NODE", "PHASE")
@@ -83,7 +83,7 @@ func status(ctx context.Context, out io.Writer, bed *testbed.Bed) error {
 
 // command sends one command to the running playground.
 func command(ctx context.Context, args []string) error {
-	root, err := testbed.Root()
+	root, err := bed.Root()
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 
 // serve brings up the cluster and serves commands until ctx ends.
 func serve(ctx context.Context) error {
-	root, err := testbed.Root()
+	root, err := bed.Root()
 	if err != nil {
 		return err
 	}
@@ -31,14 +31,14 @@ func serve(ctx context.Context) error {
 	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	fmt.Println("Starting a cluster on this machine:")
-	bed, err := testbed.Start(startCtx, testbed.Options{
+	b, err := bed.Start(startCtx, bed.Options{
 		LogDir: filepath.Join(root, ".testbed", "playground"), Progress: progress,
 	})
 	if err != nil {
 		return err
 	}
-	defer bed.Stop()
-	if err := deploy(startCtx, bed, progress); err != nil {
+	defer b.Stop()
+	if err := deploy(startCtx, b, progress); err != nil {
 		return err
 	}
 	socket := filepath.Join(root, ".testbed", controlSocket)
@@ -47,11 +47,11 @@ func serve(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = os.Remove(socket) }()
-	server := &http.Server{Handler: handler(bed), ReadHeaderTimeout: time.Minute}
+	server := &http.Server{Handler: handler(b), ReadHeaderTimeout: time.Minute}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	defer func() { _ = server.Close() }()
-	printHelp(bed)
+	printHelp(b)
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
@@ -62,7 +62,7 @@ func serve(ctx context.Context) error {
 		case err := <-served:
 			return fmt.Errorf("serve %s: %w", socket, err)
 		case <-ticker.C:
-			if err := bed.Err(); err != nil {
+			if err := b.Err(); err != nil {
 				return err
 			}
 		}
@@ -84,25 +84,25 @@ func listen(ctx context.Context, socket string) (net.Listener, error) {
 }
 
 // deploy starts the controller, four nodes and two databases, of which one is selected for fail-over.
-func deploy(ctx context.Context, bed *testbed.Bed, progress func(string)) error {
+func deploy(ctx context.Context, b *bed.Bed, progress func(string)) error {
 	progress("the high availability controller from deploy/all.yaml, 3 replicas")
-	if err := bed.DeployController(ctx); err != nil {
+	if err := b.DeployController(ctx); err != nil {
 		return err
 	}
 	progress("nodes node-1 to node-4, two StatefulSets")
-	nodes, err := bed.AddNodes(ctx, "node", 4)
+	nodes, err := b.AddNodes(ctx, "node", 4)
 	if err != nil {
 		return err
 	}
 	for name, unselected := range map[string]bool{"orders": false, "archive": true} {
-		w := testbed.Workload{
+		w := bed.Workload{
 			Namespace: namespace, Name: name, Nodes: nodes, PreferNode: nodes[0], Unselected: unselected,
-			Volumes: []testbed.Volume{{Name: name + "-data", Nodes: nodes[:3]}},
+			Volumes: []bed.Volume{{Name: name + "-data", Nodes: nodes[:3]}},
 		}
-		if err := bed.Deploy(ctx, w); err != nil {
+		if err := b.Deploy(ctx, w); err != nil {
 			return err
 		}
-		if _, err := bed.WaitRunning(ctx, w); err != nil {
+		if _, err := b.WaitRunning(ctx, w); err != nil {
 			return err
 		}
 	}
@@ -110,7 +110,7 @@ func deploy(ctx context.Context, bed *testbed.Bed, progress func(string)) error 
 }
 
 // printHelp tells what can be done.
-func printHelp(bed *testbed.Bed) {
+func printHelp(b *bed.Bed) {
 	fmt.Printf(`
 The cluster runs until Ctrl-C. In another terminal, in the same folder:
 
@@ -124,5 +124,5 @@ The cluster runs until Ctrl-C. In another terminal, in the same folder:
 
 Pod orders-0 is labelled for fail-over, archive-0 is not. Both start on node-1.
 LINSTOR answers on %s. Logs of all parts: %s
-`, bed.Kubeconfig, bed.LINSTORURL(), bed.LogDir)
+`, b.Kubeconfig, b.LINSTORURL(), b.LogDir)
 }

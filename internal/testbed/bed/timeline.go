@@ -1,0 +1,187 @@
+package bed
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
+)
+
+// Step is something that happened in the cluster.
+type Step struct {
+	// At is when it was seen.
+	At time.Time
+	// Who did it: a part of the control plane, a node's kubelet or DRBD, LINSTOR, or whoever was named.
+	Who string
+	// What happened.
+	What string
+}
+
+// Timeline records what happens to pods, attachments, nodes and DRBD.
+type Timeline struct {
+	bed *Bed
+
+	mu    sync.Mutex
+	steps []observation
+}
+
+// observation is a step, possibly one whose author the audit log knows.
+type observation struct {
+	Step
+	by author
+}
+
+// author is the request that causes a step. The zero author is none.
+type author struct{ verb, resource, namespace, name string }
+
+// Record begins to record the pods of some namespaces, all attachments and all nodes, until ctx ends.
+func (b *Bed) Record(ctx context.Context, namespaces ...string) (*Timeline, error) {
+	client, err := b.clientset()
+	if err != nil {
+		return nil, err
+	}
+	t := &Timeline{bed: b}
+	factory := informers.NewSharedInformerFactory(client, 0)
+	for _, w := range []struct {
+		informer cache.SharedIndexInformer
+		diff     func(before, after any)
+	}{
+		{factory.Core().V1().Pods().Informer(), podDiff(t, namespaces)},
+		{factory.Storage().V1().VolumeAttachments().Informer(), typed(t.attachment)},
+		{factory.Core().V1().Nodes().Informer(), typed(t.node)},
+	} {
+		if _, err := w.informer.AddEventHandler(handler(w.diff)); err != nil {
+			return nil, fmt.Errorf("record: %w", err)
+		}
+	}
+	factory.StartWithContext(ctx)
+	if err := factory.WaitForCacheSyncWithContext(ctx).AsError(); err != nil {
+		return nil, fmt.Errorf("record: first read of pods, attachments and nodes: %w", err)
+	}
+	b.DRBD.OnChange(func(resource, node string) {
+		if state, ok := b.DRBD.Replica(resource, node); ok && ctx.Err() == nil {
+			t.replica(resource, node, state.MayPromote)
+		}
+	})
+	go t.watchLINSTOR(ctx)
+	return t, nil
+}
+
+// handler calls diff with the states before and after each change; nil stands for no object.
+func handler(diff func(before, after any)) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			if !initial {
+				diff(nil, obj)
+			}
+		},
+		UpdateFunc: func(before, after any) { diff(before, after) },
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			diff(obj, nil)
+		},
+	}
+}
+
+// typed adapts a diff of one type of object.
+func typed[T any](diff func(before, after *T)) func(before, after any) {
+	return func(before, after any) {
+		old, _ := before.(*T)
+		current, _ := after.(*T)
+		diff(old, current)
+	}
+}
+
+// watchLINSTOR records when LINSTOR changes its mind about a node.
+func (t *Timeline) watchLINSTOR(ctx context.Context) {
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	was := map[string]string{}
+	for {
+		for _, node := range t.bed.DRBD.Nodes() {
+			is := t.bed.LINSTOR.ConnectionStatus(node)
+			if before, known := was[node]; known && before != is && is != linstorsim.Joining {
+				t.Note("LINSTOR", "node "+node+" is "+is)
+			}
+			was[node] = is
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// Note records a step of the caller's own.
+func (t *Timeline) Note(who, what string) { t.add(who, author{}, "%s", what) }
+
+// add records a step. Who is overridden by what the audit log says of by.
+func (t *Timeline) add(who string, by author, format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.steps = append(t.steps, observation{Step: Step{At: time.Now(), Who: who, What: fmt.Sprintf(format, args...)}, by: by})
+}
+
+// Steps returns what happened since a time, in order, with the authors that the API server's audit log
+// names. Repetitions of a step by the same author are left out.
+func (t *Timeline) Steps(since time.Time) ([]Step, error) {
+	requests, err := t.bed.Requests(since)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var steps []Step
+	for _, o := range t.steps {
+		if o.At.Before(since) {
+			continue
+		}
+		if who := o.by.find(requests, o.At); who != "" {
+			o.Who = who
+		}
+		same := func(s Step) bool { return s.Who == o.Who && s.What == o.What }
+		if !slices.ContainsFunc(steps, same) {
+			steps = append(steps, o.Step)
+		}
+	}
+	slices.SortStableFunc(steps, func(a, b Step) int { return a.At.Compare(b.At) })
+	return steps, nil
+}
+
+// find returns who sent such a request at about the time a step was seen. The audit log's time is that of the
+// answer, which may come before or after watchers are told.
+func (a author) find(requests []Request, seen time.Time) string {
+	who, nearest := "", time.Second
+	for _, r := range requests {
+		distance := r.At.Sub(seen).Abs()
+		if a == (author{r.Verb, r.Resource, r.Namespace, r.Name}) && r.Code < 300 && distance < nearest {
+			who, nearest = r.User, distance
+		}
+	}
+	return who
+}
+
+// PrintSteps prints steps with the seconds since zero, one per line.
+func PrintSteps(out io.Writer, zero time.Time, steps []Step) error {
+	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	for _, s := range steps {
+		if _, err := fmt.Fprintf(table, "%7.1f s\t%s\t%s\n", s.At.Sub(zero).Seconds(), s.Who, s.What); err != nil {
+			return fmt.Errorf("print the timeline: %w", err)
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("print the timeline: %w", err)
+	}
+	return nil
+}

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package testbed
-
-import "errors"
-
-// starve fails: only Linux can limit the memory of a process that runs.
-func starve(int) error { return errors.ErrUnsupported }
