@@ -12,6 +12,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/sendby"
 )
 
@@ -64,6 +66,7 @@ func (r *FailoverReconciler) releaseAll(ctx context.Context, node string, volume
 		return
 	}
 	err := r.send(ctx, []string{"the volumes in use of node " + node}, func(ctx context.Context, _ int) error {
+		r.reporter.reports.metrics.WriteSent(metrics.WriteRelease, failover.MaxAge-time.Until(until))
 		return r.inUse.release(ctx, node, r.driver, handles, until)
 	})[0]
 	for _, v := range current {
@@ -112,7 +115,7 @@ func (r *FailoverReconciler) deleteAttachment(ctx context.Context, v volume) err
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachment.Name, UID: attachment.UID}}
 	ctrl.LoggerFrom(ctx).Info("Deleting attachment", "volume", v.pv.Name, "resource", v.in.Resource.Name, "node", v.in.Node.Name,
 		"volumeAttachment", va.Name, "reason", v.d.Reason, "message", v.d.Message)
-	err := r.client.Delete(r.whileFresh(ctx, v.in), va, client.Preconditions{UID: &attachment.UID})
+	err := r.client.Delete(r.whileFresh(ctx, v.in, metrics.WriteDetach), va, client.Preconditions{UID: &attachment.UID})
 	switch {
 	case apierrors.IsNotFound(err) && r.fastDetach:
 		// Kubernetes deletes the attachment of a released volume, and may be quicker: the detach is ours all the same.

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/sendby"
 )
 
@@ -158,7 +159,7 @@ func (r *FailoverReconciler) mark(ctx context.Context, in failover.Input, d fail
 		return sendby.ErrLate
 	}
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: in.Attachment.Name}}
-	err = r.client.Patch(r.whileFresh(ctx, in), va, patch)
+	err = r.client.Patch(r.whileFresh(ctx, in, metrics.WriteMark), va, patch)
 	if apierrors.IsNotFound(err) {
 		return errGone
 	}
@@ -248,7 +249,7 @@ func (r *FailoverReconciler) deletePod(ctx context.Context, v volume, pod *corev
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleting pod", "volume", v.pv.Name, "resource", v.in.Resource.Name, "node", v.in.Node.Name,
 		"pod", key(pod.Namespace, pod.Name), "reason", v.d.Reason, "gracePeriodSeconds", grace, "message", v.d.Message)
-	err := r.client.Delete(r.whileFresh(ctx, v.in), pod, client.GracePeriodSeconds(grace), client.Preconditions{UID: &pod.UID})
+	err := r.client.Delete(r.whileFresh(ctx, v.in, metrics.WriteRemove), pod, client.GracePeriodSeconds(grace), client.Preconditions{UID: &pod.UID})
 	switch gone := apierrors.IsNotFound(err) || apierrors.IsConflict(err); {
 	case gone && failed:
 		// A StatefulSet deletes a pod whose phase is Failed at once, and may be quicker: the removal is ours all the same.
@@ -286,7 +287,8 @@ func (r *FailoverReconciler) markDisrupted(ctx context.Context, pod *corev1.Pod,
 func (r *FailoverReconciler) isOld(in failover.Input) bool { return r.age(in) > failover.MaxAge }
 
 // whileFresh returns a context in which a write is sent, by client-go also repeatedly, only until what was read is old.
-func (r *FailoverReconciler) whileFresh(ctx context.Context, in failover.Input) context.Context {
+func (r *FailoverReconciler) whileFresh(ctx context.Context, in failover.Input, write metrics.Write) context.Context {
+	r.reporter.reports.metrics.WriteSent(write, r.age(in))
 	return sendby.With(ctx, r.freshUntil(in))
 }
 

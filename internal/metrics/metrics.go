@@ -42,6 +42,7 @@ type Metrics struct {
 	blind       prometheus.Gauge
 	attaching   prometheus.Gauge
 	satellites  prometheus.Gauge
+	ages        *prometheus.HistogramVec
 }
 
 // New returns metrics of which all known label values start at 0, so that rates see the first increment.
@@ -81,6 +82,7 @@ func New() *Metrics {
 			Help: "Selected pods, and KubeVirt's helpers of such, that would not be moved if their node were lost now, each under the first reason; known to the leader only.",
 		}, []string{"reason"}),
 	}
+	m.ages = newWriteAges()
 	m.recovered = prometheus.NewCounter(prometheus.CounterOpts{
 		Namespace: namespace, Name: "linstor_pods_deleted_total",
 		Help: "Pods of LINSTOR itself that were deleted because they were lost with their node, or because LINSTOR was blind.",
@@ -126,7 +128,7 @@ func New() *Metrics {
 
 // Collectors returns everything to register.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.failovers, m.pods, m.attachments, m.blocked, m.stages, m.taints, m.guard, m.unprotected, m.recovered, m.latency, m.permissions, m.blind, m.attaching, m.satellites}
+	return []prometheus.Collector{m.failovers, m.pods, m.attachments, m.blocked, m.stages, m.taints, m.guard, m.unprotected, m.recovered, m.latency, m.permissions, m.blind, m.attaching, m.satellites, m.ages}
 }
 
 // FailoverBegun counts a fail-over.

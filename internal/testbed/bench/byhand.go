@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
@@ -27,13 +26,10 @@ type way struct {
 	by      handler
 }
 
-// The ways of dealing with the loss of crowds: the controller's; by hand, while there is no controller; and by hand while its three
-// replicas follow what changes, which they do to be ready to lead, but are paused.
+// The ways of dealing with the loss of crowds: the controller's; and by hand, while there is no controller.
 var (
-	asShipped      = way{}
-	byHandAlone    = way{(*cluster).removeController, byHand}
-	inFullAlone    = way{(*cluster).removeController, byHandInFull}
-	inFullFollowed = way{(*cluster).pauseController, byHandInFull}
+	asShipped   = way{}
+	byHandAlone = way{(*cluster).removeController, byHand}
 )
 
 // handStep is what is done to a crowd by hand, for all its pods at once.
@@ -44,11 +40,6 @@ type handStep func(context.Context, *errgroup.Group, *crowd)
 // each step for all at once and without a rate limit.
 func byHand(ctx context.Context, crowds []*crowd) (first, last time.Time, err error) {
 	return takeByHand(ctx, crowds, deletePods, releaseVolumes, deleteAttachments)
-}
-
-// byHandInFull is byHand with all that the controller writes: each attachment is marked before.
-func byHandInFull(ctx context.Context, crowds []*crowd) (first, last time.Time, err error) {
-	return takeByHand(ctx, crowds, markAttachments, deletePods, releaseVolumes, deleteAttachments)
 }
 
 func takeByHand(ctx context.Context, crowds []*crowd, steps ...handStep) (first, last time.Time, err error) {
@@ -86,21 +77,6 @@ func deletePods(ctx context.Context, group *errgroup.Group, w *crowd) {
 	}
 }
 
-// markAttachments annotates the attachments of the crowd's volumes to the lost node, as the controller does.
-func markAttachments(ctx context.Context, group *errgroup.Group, w *crowd) {
-	mark := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/mark":"by hand"}}}`))
-	for _, pod := range w.pods {
-		group.Go(func() error {
-			va := &storagev1.VolumeAttachment{}
-			va.Name = kubelet.AttachmentName(csidriver.Name, volumeOf(pod), w.node)
-			if err := w.Client.Patch(ctx, va, mark); err != nil {
-				return fmt.Errorf("mark attachment %s: %w", va.Name, err)
-			}
-			return nil
-		})
-	}
-}
-
 // releaseVolumes empties the node's list of volumes in use.
 func releaseVolumes(ctx context.Context, group *errgroup.Group, w *crowd) {
 	group.Go(func() error {
@@ -125,16 +101,6 @@ func deleteAttachments(ctx context.Context, group *errgroup.Group, w *crowd) {
 			return nil
 		})
 	}
-}
-
-// pauseController has the controller's replicas change nothing any more: they follow and decide as before.
-func (c *cluster) pauseController(ctx context.Context) error {
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: bed.ControllerNamespace, Name: bed.ControllerName}}
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, controllers.AnnotationPause))
-	if err := c.Client.Patch(ctx, d, patch); err != nil {
-		return fmt.Errorf("pause the controller: %w", err)
-	}
-	return nil
 }
 
 // removeController scales the controller to nothing.

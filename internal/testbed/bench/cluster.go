@@ -41,7 +41,8 @@ func withCluster(ctx context.Context, s Settings, name string, options bed.Optio
 	if err != nil {
 		return err
 	}
-	options.Direct = true // nothing here cuts the controller's own network
+	options.Direct = true                                                             // nothing here cuts the controller's own network
+	options.ControllerArgs = append(options.ControllerArgs, "--metrics-secure=false") // they are read here
 	options.LogDir = fmt.Sprintf("%s/.testbed/bench-%s", root, name)
 	b, err := bed.Start(startCtx, options)
 	if err != nil {

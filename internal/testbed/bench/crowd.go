@@ -138,15 +138,13 @@ func (w *crowd) set(name string, replicas int) *appsv1.StatefulSet {
 // massLoss is what was seen of the loss of all nodes of some crowds at once.
 type massLoss struct {
 	began time.Time
-	// noticed is when DRBD had noticed the loss of the last volume.
-	noticed time.Time
-	// graceEnd is when the last pod may be removed: the unanimous grace after that, or when the Lease of the last node has been
-	// silent for long enough.
-	graceEnd time.Time
 	// firstAction and lastAction are of the controller, or of who did it by hand; lastDelete is when the last
-	// deletion of a pod came to the API server, and lastDeleted when that had answered it.
-	firstAction, lastDelete, lastDeleted, lastAction time.Time
-	lastGone, lastAttached, lastRunning              time.Time
+	// deletion of a pod came to the API server.
+	firstAction, lastDelete, lastAction time.Time
+	// lastRunning is when the last replacement was ready.
+	lastRunning time.Time
+	// age and oldest are how old looks were in seconds when the controller wrote by them: the median and the greatest.
+	age, oldest float64
 	// back is how many replacements were placed on a lost node.
 	back int
 	// restarts names the components of the control plane that ended meanwhile, and were started again.
@@ -176,6 +174,10 @@ func loseCrowds(ctx context.Context, crowds []*crowd, by handler) (massLoss, err
 			}
 			lost = append(lost, life)
 		}
+	}
+	ages, err := c.writeAges(ctx)
+	if err != nil {
+		return massLoss{}, err
 	}
 	m := massLoss{began: time.Now()}
 	c.say("crash of %v with %d pods", nodes, len(lost))
@@ -207,16 +209,16 @@ func loseCrowds(ctx context.Context, crowds []*crowd, by handler) (massLoss, err
 	}); err != nil {
 		return m, err
 	}
-	m.observe(c, nodes, lost, moved)
-	if m.graceEnd = m.noticed.Add(unanimousGrace); m.graceEnd.Before(silent) {
-		m.graceEnd = silent
-	}
+	m.observe(c, nodes, moved)
 	if by == nil {
 		// What the controller records at the end follows the last attachment by moments.
 		if err := pause(ctx, 2*time.Second); err != nil {
 			return m, err
 		}
 		if err := m.audit(c); err != nil {
+			return m, err
+		}
+		if m.age, m.oldest, err = ages(); err != nil {
 			return m, err
 		}
 	}
@@ -241,18 +243,10 @@ func (c *cluster) silentAt(ctx context.Context, nodes []string) (time.Time, erro
 }
 
 // observe takes over what the observer saw.
-func (m *massLoss) observe(c *cluster, nodes []string, lost, moved []podLife) {
-	latest := func(t *time.Time, other time.Time) {
-		if other.After(*t) {
-			*t = other
-		}
-	}
-	for i, old := range lost {
-		latest(&m.lastGone, c.seen.life(old.uid).end)
-		latest(&m.lastRunning, moved[i].ready)
-		latest(&m.lastAttached, c.seen.attachedAt(volumeOf(old.name), moved[i].node, m.began))
-		if noticed := c.noticedAt(volumeOf(old.name), old.node, m.began); !noticed.IsZero() {
-			latest(&m.noticed, noticed)
+func (m *massLoss) observe(c *cluster, nodes []string, moved []podLife) {
+	for _, pod := range moved {
+		if pod.ready.After(m.lastRunning) {
+			m.lastRunning = pod.ready
 		}
 	}
 	for _, node := range nodes {
@@ -260,16 +254,32 @@ func (m *massLoss) observe(c *cluster, nodes []string, lost, moved []podLife) {
 	}
 }
 
-// noticedAt returns when a replica of a volume on another node first became promotable after a time.
-func (c *cluster) noticedAt(volume, lost string, since time.Time) time.Time {
-	var noticed time.Time
-	for _, node := range c.LINSTOR.ReplicaNodes(volume) {
-		at := c.seen.promotableAt(volume, node, since)
-		if node != lost && !at.IsZero() && (noticed.IsZero() || at.Before(noticed)) {
-			noticed = at
+// writeAge is the metric of how old looks were when they were written by.
+const writeAge = "piraeus_ha_controller_write_age_seconds"
+
+// writeAges returns a function that says how old looks were when the controller wrote by them since: the median of all, and the greatest, in
+// seconds, each as the upper end of the metric's bucket.
+func (c *cluster) writeAges(ctx context.Context) (since func() (median, greatest float64, err error), err error) {
+	processes := c.ControllerProcesses()
+	scrapeAll := func() ([]metrics, error) {
+		all := make([]metrics, len(processes))
+		for i, p := range processes {
+			if all[i], err = scrape(ctx, p.MetricsURL); err != nil {
+				return nil, fmt.Errorf("pod %s: %w", p.Pod, err)
+			}
 		}
+		return all, nil
 	}
-	return noticed
+	before, err := scrapeAll()
+	return func() (median, greatest float64, err error) {
+		after, err := scrapeAll()
+		for i := range after {
+			if after[i].value(writeAge, "") > before[i].value(writeAge, "") { // it leads
+				median, greatest = after[i].quantile(0.5, before[i], writeAge, ""), after[i].quantile(1, before[i], writeAge, "")
+			}
+		}
+		return median, greatest, err
+	}, err
 }
 
 // audit takes over what the API server's audit log says of the controller's actions. Taints are not among the
@@ -283,11 +293,8 @@ func (m *massLoss) audit(c *cluster) error {
 		if m.firstAction.IsZero() {
 			m.firstAction = r.At
 		}
-		if r.Verb == "delete" && r.Resource == "pods" {
-			m.lastDeleted = r.At
-			if r.Received.After(m.lastDelete) {
-				m.lastDelete = r.Received
-			}
+		if r.Verb == "delete" && r.Resource == "pods" && r.Received.After(m.lastDelete) {
+			m.lastDelete = r.Received
 		}
 		if r.Resource != "nodes" {
 			m.lastAction = r.At

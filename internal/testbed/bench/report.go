@@ -17,6 +17,14 @@ type Record struct {
 	Target   string    `json:"target"`
 	Run      RunInfo   `json:"run"`
 	Figures  []Figures `json:"figures"`
+	// Before is what was measured before a change that the row is to be held against; nil if there is none.
+	Before *Past `json:"before,omitempty"`
+}
+
+// Past is a row as it was measured before a change.
+type Past struct {
+	Run     RunInfo   `json:"run"`
+	Figures []Figures `json:"figures"`
 }
 
 // Figures is a measure with its statistics.
@@ -66,16 +74,29 @@ func Missed(records []Record) []string {
 	return missed
 }
 
-// Merge returns the records of both, in the order of the table; those of update replace those of old.
-func Merge(old, update []Record) []Record {
+// Merge returns the records of both, in the order of the table; those of update replace those of old, but for what was before. asBefore
+// makes what is replaced what was before.
+func Merge(old, update []Record, asBefore bool) []Record {
 	var merged []Record
 	for _, row := range Rows() {
-		for _, records := range [][]Record{update, old} {
+		of := func(records []Record) *Record {
 			if i := slices.IndexFunc(records, func(r Record) bool { return r.Key == row.Key }); i >= 0 {
-				merged = append(merged, records[i])
-				break
+				return new(records[i])
 			}
+			return nil
 		}
+		was, is := of(old), of(update)
+		switch {
+		case is == nil && was == nil:
+			continue
+		case is == nil:
+			is = was
+		case was != nil && asBefore:
+			is.Before = &Past{was.Run, was.Figures}
+		case was != nil:
+			is.Before = was.Before
+		}
+		merged = append(merged, *is)
 	}
 	return merged
 }
@@ -136,15 +157,23 @@ func WriteDocument(path string, records []Record) error {
 func Table(records []Record) string {
 	var out strings.Builder
 	var runs []RunInfo
+	note := func(run RunInfo) {
+		if !slices.Contains(runs, run) {
+			runs = append(runs, run)
+		}
+	}
 	for _, r := range records {
-		if !slices.Contains(runs, r.Run) {
-			runs = append(runs, r.Run)
+		note(r.Run)
+	}
+	for _, r := range records {
+		if r.Before != nil {
+			note(r.Before.Run)
 		}
 	}
 	for i, run := range runs {
 		fmt.Fprintf(&out, "\nRun %d: %s\n", i+1, run)
 	}
-	out.WriteString("\n| Scenario | Measured | n | Median | Worst | Must be | Reached |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+	out.WriteString("\n| Scenario | Measured | n | Median | Worst | Must be | Reached | Before: median, worst |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	for _, r := range records {
 		scenario := r.Scenario
 		if len(runs) > 1 {
@@ -154,8 +183,8 @@ func Table(records []Record) string {
 			if i > 0 {
 				scenario = ""
 			}
-			fmt.Fprintf(&out, "| %s | %s | %d | %s | %s | %s | %s |\n",
-				scenario, f.label(r.Figures), f.N, f.format(f.Median), f.format(f.Worst), f.limits(), f.verdict())
+			fmt.Fprintf(&out, "| %s | %s | %d | %s | %s | %s | %s | %s |\n",
+				scenario, f.label(r.Figures), f.N, f.format(f.Median), f.format(f.Worst), f.limits(), f.verdict(), f.before(r.Before, runs))
 		}
 	}
 	out.WriteByte('\n')
@@ -178,6 +207,19 @@ func (f *Figures) label(all []Figures) string {
 		}
 	}
 	return "*baseline:* " + label
+}
+
+// before says what the same was in the past, and in which run.
+func (f *Figures) before(past *Past, runs []RunInfo) string {
+	if past == nil {
+		return ""
+	}
+	i := slices.IndexFunc(past.Figures, func(other Figures) bool { return other.What == f.What })
+	if i < 0 {
+		return ""
+	}
+	was := past.Figures[i]
+	return fmt.Sprintf("%s, %s (n %d, run %d)", was.format(was.Median), was.format(was.Worst), was.N, slices.Index(runs, past.Run)+1)
 }
 
 // format writes a value with its unit.

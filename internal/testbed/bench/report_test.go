@@ -20,7 +20,7 @@ func sample(day string, row Row, v float64) []Record {
 func TestMergeKeepsWhatWasNotMeasured(t *testing.T) {
 	t.Parallel()
 	old := append(sample("Monday", rowCrash, 16), sample("Monday", rowCut, 15)...)
-	merged := Merge(old, sample("Tuesday", rowCut, 20))
+	merged := Merge(old, sample("Tuesday", rowCut, 20), false)
 	var got []string
 	for _, r := range merged {
 		got = append(got, r.Key+" "+r.Run.At)
@@ -30,6 +30,19 @@ func TestMergeKeepsWhatWasNotMeasured(t *testing.T) {
 	}
 	if missed := Missed(merged); len(missed) != 1 || !strings.HasPrefix(missed[0], rowCut.Scenario) {
 		t.Errorf("missed are %q, want the cut only, of which 20 s are too much", missed)
+	}
+}
+
+// Each later run stands beside the same figures of before.
+func TestMergeKeepsWhatWasBefore(t *testing.T) {
+	t.Parallel()
+	records := Merge(sample("Monday", rowCrash, 16), sample("Tuesday", rowCrash, 12), true)
+	records = Merge(records, sample("Wednesday", rowCrash, 11), false)
+	table := Table(records)
+	for _, want := range []string{"Run 1: Wednesday", "Run 2: Monday", "| 11.0 s | 11.0 s | worst ≤ 18.0 s | yes | 16.0 s, 16.0 s (n 1, run 2) |"} {
+		if !strings.Contains(table, want) {
+			t.Errorf("the table lacks %q:\n%s", want, table)
+		}
 	}
 }
 

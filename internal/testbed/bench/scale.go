@@ -19,7 +19,7 @@ const (
 	maxAnswers  = 20  // MB of LINSTOR's answers to the Deployment in a minute
 	maxReady    = 10  // s
 	maxReads    = 100 // of single resources after a start, of 10,000
-	maxDecision = 50  // ms
+	maxDecision = 100 // ms
 )
 
 const (

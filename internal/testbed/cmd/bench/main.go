@@ -35,17 +35,18 @@ func main() {
 	flag.IntVar(&s.MassStockRuns, "mass-stock-runs", 1, "the same with stock flags of attacher and controller-manager")
 	flag.IntVar(&s.Parallel, "parallel", 3, "how many beds with single losses may run at the same time")
 	flag.StringVar(&s.ProfileDir, "profile", "", "folder for profiles of the controller: of the processor under 1,000 pods and 2,000 events, of processor and memory while idle; none if empty")
-	rows := flag.String("rows", strings.Join(all, ","), "which rows to measure, separated by commas")
+	rows := flag.String("rows", strings.Join(all, ","), "which rows to measure, separated by commas; none if empty, which only writes the table anew")
 	write := flag.Bool("write", true, "write docs/benchmarks.md and docs/benchmarks.json")
+	before := flag.Bool("before", false, "keep the figures that are replaced as those of before, beside which the rows then stand")
 	flag.Parse()
-	if err := run(s, strings.Split(*rows, ","), *write); err != nil {
+	if err := run(s, strings.FieldsFunc(*rows, func(r rune) bool { return r == ',' }), *write, *before); err != nil {
 		fmt.Fprintln(os.Stderr, "\nbench:", err)
 		os.Exit(1)
 	}
 }
 
 // run measures and reports.
-func run(s bench.Settings, keys []string, write bool) error {
+func run(s bench.Settings, keys []string, write, before bool) error {
 	// The libraries' own words belong into logs.
 	klog.SetLogger(logr.Discard())
 	ctrllog.SetLogger(logr.Discard())
@@ -60,8 +61,8 @@ func run(s bench.Settings, keys []string, write bool) error {
 	results, err := bench.Run(ctx, s, keys)
 	records := bench.Records(results, info)
 	fmt.Print(bench.Table(records))
-	if write && len(records) > 0 {
-		err = errors.Join(err, save(records))
+	if write {
+		err = errors.Join(err, save(records, before))
 	}
 	if missed := bench.Missed(records); len(missed) > 0 {
 		err = errors.Join(err, fmt.Errorf("targets missed:\n  %s", strings.Join(missed, "\n  ")))
@@ -80,7 +81,7 @@ func known(key string) bool {
 }
 
 // save replaces what the files say of the rows that were measured.
-func save(records []bench.Record) error {
+func save(records []bench.Record, before bool) error {
 	root, err := bed.Root()
 	if err != nil {
 		return err
@@ -90,6 +91,6 @@ func save(records []bench.Record) error {
 	if err != nil {
 		return err
 	}
-	merged := bench.Merge(old, records)
+	merged := bench.Merge(old, records, before)
 	return errors.Join(bench.WriteJSON(data, merged), bench.WriteDocument(document, merged))
 }
