@@ -87,6 +87,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	log := options.Logger(opts)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.WithName("client-go"))
+	for _, sentence := range opts.Obsolete {
+		log.Info("Obsolete option", "message", sentence)
+	}
 
 	linstorClient, err := newLinstorClient(opts)
 	if err != nil {

@@ -148,6 +148,9 @@ type Options struct {
 	// LINSTOR costs next to nothing, and must not hold up another one, so that the default is high.
 	Concurrency int
 
+	// Obsolete says of each given option that means nothing any more what takes its place, a sentence for each.
+	Obsolete []string
+
 	// Version asks to print the version and exit.
 	Version bool
 
@@ -197,6 +200,7 @@ func Parse(args []string) (Options, error) {
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
 	o.addFlags(fs)
+	o.acceptObsolete(fs)
 
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
