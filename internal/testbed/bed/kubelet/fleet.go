@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 )
 
 // Config is what all kubelets of a Fleet have in common.
@@ -25,7 +27,7 @@ type Config struct {
 	RestConfig *rest.Config
 	// Storage is the block storage behind the volumes. Required.
 	Storage Storage
-	// DriverName is the CSI driver whose volumes are mounted; DriverName by default. Pods with
+	// DriverName is the CSI driver whose volumes are mounted; csidriver.Name by default. Pods with
 	// claims of other drivers never start.
 	DriverName string
 	// Runner runs chosen pods as processes; nil runs none.
@@ -86,7 +88,7 @@ func NewFleet(cfg Config) (*Fleet, error) {
 // newFleet returns a fleet that reads through shared and whose kubelets write through newClient.
 func newFleet(cfg Config, shared kubernetes.Interface, newClient func(*gate) (kubernetes.Interface, error)) (*Fleet, error) {
 	if cfg.DriverName == "" {
-		cfg.DriverName = DriverName
+		cfg.DriverName = csidriver.Name
 	}
 	if cfg.Logger.GetSink() == nil {
 		cfg.Logger = logr.Discard()

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 )
 
 const (
@@ -123,7 +125,7 @@ func (b *bench) createVolume(name string, change func(*corev1.PersistentVolume))
 		Spec: corev1.PersistentVolumeSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
-				CSI: &corev1.CSIPersistentVolumeSource{Driver: DriverName, VolumeHandle: name},
+				CSI: &corev1.CSIPersistentVolumeSource{Driver: csidriver.Name, VolumeHandle: name},
 			},
 		},
 	}
@@ -194,7 +196,7 @@ func (b *bench) forceDeletePod(name string) {
 func (b *bench) attachInStatus(handle string) {
 	b.Helper()
 	n := b.node()
-	n.Status.VolumesAttached = append(n.Status.VolumesAttached, corev1.AttachedVolume{Name: UniqueVolumeName(DriverName, handle)})
+	n.Status.VolumesAttached = append(n.Status.VolumesAttached, corev1.AttachedVolume{Name: UniqueVolumeName(csidriver.Name, handle)})
 	_, err := b.client.CoreV1().Nodes().UpdateStatus(b.Context(), n, metav1.UpdateOptions{})
 	b.must(err)
 }
@@ -203,9 +205,9 @@ func (b *bench) attachInStatus(handle string) {
 func (b *bench) createAttachment(handle string, attached bool) {
 	b.Helper()
 	_, err := b.client.StorageV1().VolumeAttachments().Create(b.Context(), &storagev1.VolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Name: AttachmentName(DriverName, handle, node)},
+		ObjectMeta: metav1.ObjectMeta{Name: AttachmentName(csidriver.Name, handle, node)},
 		Spec: storagev1.VolumeAttachmentSpec{
-			Attacher: DriverName, NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new(handle)},
+			Attacher: csidriver.Name, NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new(handle)},
 		},
 		Status: storagev1.VolumeAttachmentStatus{Attached: attached},
 	}, metav1.CreateOptions{})
@@ -256,7 +258,7 @@ func (b *bench) wantInUse(handles ...string) {
 	b.Helper()
 	want, got := sets.New(handles...), sets.New[string]()
 	for _, name := range b.node().Status.VolumesInUse {
-		got.Insert(string(name)[len(UniqueVolumeName(DriverName, "")):])
+		got.Insert(string(name)[len(UniqueVolumeName(csidriver.Name, "")):])
 	}
 	if !want.Equal(got) {
 		b.Errorf("volumes in use: %v, want %v", sets.List(got), sets.List(want))

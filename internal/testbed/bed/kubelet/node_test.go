@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 )
 
 func TestNodeRegisters(t *testing.T) {
@@ -25,7 +27,7 @@ func TestNodeRegisters(t *testing.T) {
 		}
 		csiNode, err := b.client.StorageV1().CSINodes().Get(t.Context(), node, metav1.GetOptions{})
 		b.must(err)
-		if d := csiNode.Spec.Drivers[0]; d.Name != DriverName || d.NodeID != node || *d.Allocatable.Count == 0 {
+		if d := csiNode.Spec.Drivers[0]; d.Name != csidriver.Name || d.NodeID != node || *d.Allocatable.Count == 0 {
 			t.Errorf("driver in CSINode: %v", d)
 		}
 	})

@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 )
 
 func TestPodWithoutVolumesRuns(t *testing.T) {
@@ -83,7 +85,7 @@ func TestVolumeIsOpenedByItsKind(t *testing.T) {
 		},
 		"an NFS export is not opened": {
 			pv: func(pv *corev1.PersistentVolume) {
-				pv.Spec.CSI.VolumeAttributes = map[string]string{NFSExportKey: "true"}
+				pv.Spec.CSI.VolumeAttributes = map[string]string{csidriver.NFSExportKey: "true"}
 			},
 		},
 		"a volume of another number belongs to the same resource": {

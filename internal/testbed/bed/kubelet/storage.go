@@ -3,18 +3,12 @@ package kubelet
 import (
 	"crypto/sha256"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 )
-
-// DriverName is the name of LINSTOR's CSI driver.
-const DriverName = "linstor.csi.linbit.com"
-
-// NFSExportKey is the volume attribute of volumes that LINSTOR's CSI driver serves over NFS. Pods that
-// mount such a volume have nothing to do with its DRBD devices.
-const NFSExportKey = DriverName + "/nfs-export"
 
 // Storage is the block storage of the nodes: what mounting a volume does to DRBD.
 type Storage interface {
@@ -43,13 +37,6 @@ func AttachmentName(driver, volumeHandle, node string) string {
 	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(volumeHandle+driver+node)))
 }
 
-// Resource returns the LINSTOR resource of a volume handle, which reads "resource" or
-// "resource/volume number".
-func Resource(volumeHandle string) string {
-	resource, _, _ := strings.Cut(volumeHandle, "/")
-	return resource
-}
-
 // volume is one volume of one pod.
 type volume struct {
 	name     corev1.UniqueVolumeName
@@ -64,12 +51,12 @@ type volume struct {
 // newVolume describes how a pod that refers to its claim by source uses pv.
 func newVolume(pv *corev1.PersistentVolume, source *corev1.PersistentVolumeClaimVolumeSource) volume {
 	csi := pv.Spec.CSI
-	_, nfs := csi.VolumeAttributes[NFSExportKey]
+	_, nfs := csi.VolumeAttributes[csidriver.NFSExportKey]
 	return volume{
 		name:     UniqueVolumeName(csi.Driver, csi.VolumeHandle),
 		handle:   csi.VolumeHandle,
 		pv:       pv.Name,
-		resource: Resource(csi.VolumeHandle),
+		resource: csidriver.Resource(csi.VolumeHandle),
 		block:    pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock,
 		readOnly: source.ReadOnly || csi.ReadOnly || readOnlyMany(pv.Spec.AccessModes),
 		nfs:      nfs,

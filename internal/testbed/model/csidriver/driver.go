@@ -7,21 +7,27 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
 )
 
 // Name is the name of LINSTOR's CSI driver, and of its attacher.
-const Name = kubelet.DriverName
+const Name = "linstor.csi.linbit.com"
 
-// NFSExportKey is the attribute by which it marks volumes that are exported over NFS.
-const NFSExportKey = kubelet.NFSExportKey
+// NFSExportKey is the attribute by which it marks volumes that it serves over NFS. Pods that mount such a volume have nothing to
+// do with its DRBD devices.
+const NFSExportKey = Name + "/nfs-export"
+
+// Resource returns the LINSTOR resource of a volume handle, which reads "resource" or "resource/volume number".
+func Resource(volumeHandle string) string {
+	resource, _, _ := strings.Cut(volumeHandle, "/")
+	return resource
+}
 
 // Options are what the driver is started with. Zero values mean the defaults of linstor-csi.
 type Options struct {

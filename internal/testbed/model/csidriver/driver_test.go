@@ -12,8 +12,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
-
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -69,7 +67,7 @@ func TestACallSaysWhyItFails(t *testing.T) {
 	mount := &csi.VolumeCapability{AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}}}
 	publish := func(volume, node string) error {
 		_, err := client.ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{
-			VolumeId: volume, NodeId: node, VolumeCapability: mount, VolumeContext: map[string]string{kubelet.NFSExportKey: "true"},
+			VolumeId: volume, NodeId: node, VolumeCapability: mount, VolumeContext: map[string]string{NFSExportKey: "true"},
 		})
 		return err
 	}

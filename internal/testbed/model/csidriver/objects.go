@@ -9,8 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
 )
 
 // Object returns the CSIDriver object, without which nothing is attached.
@@ -78,7 +76,7 @@ func (v Volume) PersistentVolume() *corev1.PersistentVolume {
 		csi.FSType = "ext4"
 	}
 	if v.NFSExport {
-		csi.VolumeAttributes = map[string]string{kubelet.NFSExportKey: "true"}
+		csi.VolumeAttributes = map[string]string{NFSExportKey: "true"}
 	}
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: v.Name, Labels: v.Labels},

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
 
@@ -21,7 +20,7 @@ func (d *Driver) ControllerPublishVolume(ctx context.Context, req *csi.Controlle
 	if volume == "" || node == "" || req.GetVolumeCapability() == nil {
 		return nil, status.Error(codes.InvalidArgument, "ControllerPublishVolume: volume ID, node ID and capability are required")
 	}
-	_, nfs := req.GetVolumeContext()[kubelet.NFSExportKey]
+	_, nfs := req.GetVolumeContext()[NFSExportKey]
 	if err := d.Publish(ctx, volume, node, Use{NFS: nfs, SharedBlock: sharedBlock(req.GetVolumeCapability())}); err != nil {
 		return nil, failed("publish", volume, node, err)
 	}
@@ -51,7 +50,7 @@ type Use struct {
 
 // Publish makes a volume available on a node, as LINSTOR names it.
 func (d *Driver) Publish(ctx context.Context, volume, node string, use Use) error {
-	resource := kubelet.Resource(volume)
+	resource := Resource(volume)
 	if err := d.linstor.definition(ctx, resource); err != nil {
 		return err
 	}
@@ -116,7 +115,7 @@ func (d *Driver) makeAvailable(ctx context.Context, known *caches, resource, nod
 
 // Unpublish undoes Publish.
 func (d *Driver) Unpublish(ctx context.Context, volume, node string) error {
-	resource, known := kubelet.Resource(volume), d.caches.Load()
+	resource, known := Resource(volume), d.caches.Load()
 	replicas, err := d.replicas(ctx, known, resource)
 	if err != nil {
 		return err
