@@ -41,7 +41,6 @@ import (
 	failovermetrics "github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/permissions"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/processors"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/version"
 )
@@ -127,26 +126,12 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	monitor := permissions.NewMonitor(mgr.GetClient(), permissions.Required(leaderelection.Namespace(opts), opts),
 		cfg.Metrics.MissingPermissions, log.WithName("permissions"))
-	if err := limitProcessors(mgr); err != nil {
-		return err
-	}
 	if err := addProbes(mgr, monitor); err != nil {
 		return err
 	}
 	go monitor.Run(ctx) // the manager would not start it where what it caches may not be listed
 	log.Info("Starting", "version", version.String(), "attacher", opts.AttacherName, "podLabelSelector", opts.PodLabelSelector)
 	return mgr.Start(ctx)
-}
-
-// limitProcessors lets a replica that does not lead use few processors, unless the environment says how many.
-func limitProcessors(mgr ctrl.Manager) error {
-	if _, set := os.LookupEnv("GOMAXPROCS"); set {
-		return nil
-	}
-	if err := mgr.Add(processors.Standby{Elected: mgr.Elected()}); err != nil {
-		return fmt.Errorf("adding the limit of processors: %w", err)
-	}
-	return nil
 }
 
 // linstorView is LINSTOR as the controllers see it: the store to look at, the feed to ask.
