@@ -35,7 +35,6 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/check"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/garbage"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/leaderelection"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	failovermetrics "github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
@@ -79,9 +78,6 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if opts.Version {
 		_, err := fmt.Fprintln(stdout, version.String())
 		return err
-	}
-	if _, set := os.LookupEnv("GOGC"); !set {
-		go garbage.Keep(ctx)
 	}
 	log := options.Logger(opts)
 	ctrl.SetLogger(log)
