@@ -48,7 +48,7 @@ import (
 // shorter than the pod's termination grace, or the Lease would not be released at all.
 const shutdownTimeout = 8 * time.Second
 
-// readyTimeout is how long a readiness probe waits; the kubelet gives up after a second.
+// readyTimeout is how long a readiness probe waits; by default the kubelet gives up after a second.
 const readyTimeout = 500 * time.Millisecond
 
 func main() {
