@@ -35,13 +35,11 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/check"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/garbage"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/leaderelection"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	failovermetrics "github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/permissions"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/processors"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/version"
 )
@@ -50,7 +48,7 @@ import (
 // shorter than the pod's termination grace, or the Lease would not be released at all.
 const shutdownTimeout = 8 * time.Second
 
-// readyTimeout is how long a readiness probe waits; the kubelet gives up after a second.
+// readyTimeout is how long a readiness probe waits; by default the kubelet gives up after a second.
 const readyTimeout = 500 * time.Millisecond
 
 func main() {
@@ -80,9 +78,6 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if opts.Version {
 		_, err := fmt.Fprintln(stdout, version.String())
 		return err
-	}
-	if _, set := os.LookupEnv("GOGC"); !set {
-		go garbage.Keep(ctx)
 	}
 	log := options.Logger(opts)
 	ctrl.SetLogger(log)
@@ -127,26 +122,12 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	monitor := permissions.NewMonitor(mgr.GetClient(), permissions.Required(leaderelection.Namespace(opts), opts),
 		cfg.Metrics.MissingPermissions, log.WithName("permissions"))
-	if err := limitProcessors(mgr); err != nil {
-		return err
-	}
 	if err := addProbes(mgr, monitor); err != nil {
 		return err
 	}
 	go monitor.Run(ctx) // the manager would not start it where what it caches may not be listed
 	log.Info("Starting", "version", version.String(), "attacher", opts.AttacherName, "podLabelSelector", opts.PodLabelSelector)
 	return mgr.Start(ctx)
-}
-
-// limitProcessors lets a replica that does not lead use few processors, unless the environment says how many.
-func limitProcessors(mgr ctrl.Manager) error {
-	if _, set := os.LookupEnv("GOMAXPROCS"); set {
-		return nil
-	}
-	if err := mgr.Add(processors.Standby{Elected: mgr.Elected()}); err != nil {
-		return fmt.Errorf("adding the limit of processors: %w", err)
-	}
-	return nil
 }
 
 // linstorView is LINSTOR as the controllers see it: the store to look at, the feed to ask.

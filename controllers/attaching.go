@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// attachingInterval is how often attachments are looked at.
+	// attachingInterval is how often attachments are looked at: twice before attachPatience is over.
 	attachingInterval = 5 * time.Second
 	// attachPatience is how long an attach or detach may take before it is asked what it waits for: with all well it takes a second.
 	attachPatience = 10 * time.Second

@@ -24,7 +24,7 @@ const (
 	// clockInterval is how often a volume is looked at while its clocks may run, though nothing changes.
 	clockInterval = 4 * time.Second
 	// clockHorizon is for how long its resources are read every second then. It leaves a busy process time to look again.
-	clockHorizon = 8 * time.Second
+	clockHorizon = 2 * clockInterval
 )
 
 // ClockReconciler keeps the clocks of the grace periods running on every replica: as long as a loss could follow for a

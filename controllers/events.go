@@ -49,7 +49,7 @@ const (
 	actionAttach  = "Attaching"
 )
 
-// heldAfter is how long the object of a pod that was deleted without grace may stay before that is worth an Event.
+// heldAfter is how long the object of a pod that was deleted without grace may stay before that is worth an Event: most finalizers go within seconds.
 const heldAfter = time.Minute
 
 // noteLimit is the length from which on the API server rejects the note of an Event.

@@ -37,7 +37,8 @@ type FailoverReconciler struct {
 }
 
 const (
-	// retryAct is how soon a node is looked at again when nothing else calls for it, while something is under way there.
+	// retryAct is how soon a node is looked at again when nothing else calls for it, while something is under way there:
+	// a reading of LINSTOR comes as often.
 	retryAct = time.Second
 	// maxRounds bounds how many rounds follow each other at once; what is not done by then is done soon after.
 	maxRounds = 4

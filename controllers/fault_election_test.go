@@ -22,7 +22,7 @@ import (
 // The durations of the election by default.
 const (
 	leaseDuration = 10 * time.Second
-	renewDeadline = 7 * time.Second
+	renewDeadline = 5 * time.Second
 	retryPeriod   = 2 * time.Second
 )
 
@@ -85,7 +85,7 @@ func (*apiLock) Describe() string   { return "the Lease" }
 func (p *process) stands(cfg Config) (leads <-chan struct{}) {
 	p.world.Helper()
 	began := make(chan struct{})
-	lock := manners.Wrap(&apiLock{client: p.world.API.Client(controllerActor + p.name), identity: p.name}, renewDeadline, retryPeriod)
+	lock := manners.Wrap(&apiLock{client: p.world.API.Client(controllerActor + p.name), identity: p.name}, retryPeriod)
 	p.lease.Store(lock)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:          lock,
@@ -208,7 +208,7 @@ func TestALeaderThatTheAPIHasLeftStopsBeforeTheNextOneBegins(t *testing.T) {
 					t.Error("two lead at the same time")
 				default:
 				}
-				if limit := renewDeadline + retryPeriod; stopped > limit {
+				if limit := retryPeriod + renewDeadline + renewDeadline/2; stopped > limit { // the last request releases the Lease
 					t.Errorf("the leader stopped %s after it lost the API, want at most %s", stopped, limit)
 				}
 				<-secondLeads

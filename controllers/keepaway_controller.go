@@ -20,7 +20,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
-// keepAwayInterval is how often the cause of a taint is looked at.
+// keepAwayInterval is how often the cause of a taint is looked at: a node that is well again may wait that long for pods.
 const keepAwayInterval = 5 * time.Second
 
 // KeepAwayReconciler owns the taints that KeepAway has set, whichever process did: it takes each away when

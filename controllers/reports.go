@@ -33,7 +33,7 @@ type departure struct {
 }
 
 const (
-	// departureMemory is for how long a volume is expected to be attached again.
+	// departureMemory is for how long a volume is expected to be attached again: twice the longest that the metric tells apart.
 	departureMemory = 10 * time.Minute
 	// lingers is for how long the attach/detach controller may not have noticed that an attachment was deleted: the default of its
 	// --attach-detach-reconcile-sync-period.

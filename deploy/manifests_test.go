@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -21,8 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
-
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/permissions"
 )
 
 const (
@@ -38,8 +35,6 @@ type objects struct {
 	namespace    *corev1.Namespace
 	account      *corev1.ServiceAccount
 	rules        map[string][]rbacv1.PolicyRule
-	flow         *flowcontrolv1.FlowSchema
-	level        *flowcontrolv1.PriorityLevelConfiguration
 	roleBindings []rbacv1.RoleBinding
 	// names has "Kind namespace/name" of each object in the order of the file.
 	names []string
@@ -96,10 +91,6 @@ func (all *objects) add(t *testing.T, kind string, object runtime.Object) {
 		all.budget = o
 	case *corev1.Namespace:
 		all.namespace = o
-	case *flowcontrolv1.FlowSchema:
-		all.flow = o
-	case *flowcontrolv1.PriorityLevelConfiguration:
-		all.level = o
 	case *corev1.ServiceAccount:
 		all.account = o
 	case *rbacv1.ClusterRole:
@@ -130,8 +121,6 @@ func TestObjects(t *testing.T) {
 		"ClusterRoleBinding /piraeus-ha-controller-manager",
 		"Deployment ha-controller/piraeus-ha-controller",
 		"PodDisruptionBudget ha-controller/piraeus-ha-controller",
-		"FlowSchema /piraeus-ha-controller",
-		"PriorityLevelConfiguration /piraeus-ha-controller",
 	}
 
 	if diff := cmp.Diff(want, all.names); diff != "" {
@@ -141,53 +130,6 @@ func TestObjects(t *testing.T) {
 	if got := all.namespace.Labels["pod-security.kubernetes.io/enforce"]; got != "restricted" {
 		t.Errorf("the namespace enforces the Pod Security Standard %q, want restricted", got)
 	}
-}
-
-// Where the flow does not match what the controller writes, the API server treats it as it does other accounts.
-func TestWhatAFailOverWritesHasAPriorityLevelOfItsOwn(t *testing.T) {
-	t.Parallel()
-
-	all := load(t)
-
-	if got := all.flow.Spec.PriorityLevelConfiguration.Name; got != all.level.Name {
-		t.Errorf("the flow is of priority level %q, want %q", got, all.level.Name)
-	}
-
-	var flows []string
-
-	for _, rule := range all.flow.Spec.Rules {
-		for _, subject := range rule.Subjects {
-			account := subject.ServiceAccount
-			if account == nil || account.Namespace != all.account.Namespace || account.Name != all.account.Name {
-				t.Errorf("the flow is of %+v", subject)
-			}
-		}
-
-		for _, resources := range rule.ResourceRules {
-			flows = append(flows, eachRight(resources.Verbs, resources.APIGroups, resources.Resources)...)
-		}
-	}
-
-	for _, role := range all.rules["ClusterRole /"+permissions.ClusterRole] {
-		for _, right := range eachRight(role.Verbs, role.APIGroups, role.Resources) {
-			verb, resource, _ := strings.Cut(right, " ")
-			if (verb == "patch" || verb == "delete") && !slices.Contains(flows, right) && !strings.HasPrefix(resource, "events") {
-				t.Errorf("%s is of no flow", right)
-			}
-		}
-	}
-}
-
-func eachRight(verbs, groups, resources []string) (rights []string) {
-	for _, verb := range verbs {
-		for _, group := range groups {
-			for _, resource := range resources {
-				rights = append(rights, verb+" "+resource+" "+group)
-			}
-		}
-	}
-
-	return rights
 }
 
 func TestHeaderTellsHowToReachLinstor(t *testing.T) {

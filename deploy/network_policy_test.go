@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -29,11 +30,13 @@ import (
 // built is what a user's kustomization with the component leads to.
 type built struct {
 	policies    []*networkingv1.NetworkPolicy
+	flows       []*flowcontrolv1.FlowSchema
+	levels      []*flowcontrolv1.PriorityLevelConfiguration
 	deployments []*appsv1.Deployment
 }
 
-// buildWithComponent builds the default configuration with the component, as its comment tells users to.
-func buildWithComponent(t *testing.T) built {
+// buildWithComponent builds the default configuration with a component, as its comment tells users to.
+func buildWithComponent(t *testing.T, component string) built {
 	t.Helper()
 
 	config, err := filepath.Abs("../config")
@@ -48,7 +51,7 @@ func buildWithComponent(t *testing.T) built {
 		t.Fatal(err)
 	}
 
-	text := "resources: [" + config + "/default]\ncomponents: [" + config + "/components/network-policy]\n"
+	text := "resources: [" + config + "/default]\ncomponents: [" + config + "/components/" + component + "]\n"
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -88,6 +91,10 @@ func buildWithComponent(t *testing.T) built {
 		switch o := object.(type) {
 		case *networkingv1.NetworkPolicy:
 			all.policies = append(all.policies, o)
+		case *flowcontrolv1.FlowSchema:
+			all.flows = append(all.flows, o)
+		case *flowcontrolv1.PriorityLevelConfiguration:
+			all.levels = append(all.levels, o)
 		case *appsv1.Deployment:
 			all.deployments = append(all.deployments, o)
 		}
@@ -132,7 +139,7 @@ func ports(rule []networkingv1.NetworkPolicyPort) []string {
 func TestNetworkPolicyFitsTheDeployment(t *testing.T) {
 	t.Parallel()
 
-	all := buildWithComponent(t)
+	all := buildWithComponent(t, "network-policy")
 	if len(all.policies) != 1 || len(all.deployments) != 1 {
 		t.Fatalf("built %d policies and %d Deployments", len(all.policies), len(all.deployments))
 	}

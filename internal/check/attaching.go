@@ -37,12 +37,12 @@ type Driver struct {
 	NodeCache, AttacherTimeout time.Duration
 }
 
-// Defaults of linstor-csi and of the external-attacher, and what is advised in their place.
 const (
-	defaultNodeCache       = time.Minute
-	advisedNodeCache       = 5 * time.Second
-	defaultAttacherTimeout = 15 * time.Second
-	advisedAttacherTimeout = 15 * time.Second
+	// defaultNodeCache is linstor-csi's default, advisedNodeCache what is advised in its place: about as long as LINSTOR takes to notice.
+	defaultNodeCache = time.Minute
+	advisedNodeCache = 5 * time.Second
+	// attacherTimeout is the external-attacher's default, and advised where it was raised.
+	attacherTimeout = 15 * time.Second
 )
 
 // Names of images of the CSI controller.
@@ -128,7 +128,7 @@ func driverOf(pod *corev1.Pod) Driver {
 			d.Version = imageTag(c.Image)
 			d.NodeCache = durationOf(c, "node-cache-timeout", defaultNodeCache)
 		case slices.Contains(attacherImages, name):
-			d.AttacherTimeout = durationOf(c, "timeout", defaultAttacherTimeout)
+			d.AttacherTimeout = durationOf(c, "timeout", attacherTimeout)
 		}
 	}
 	return d
@@ -194,7 +194,7 @@ func attachments(a Attaching) []Finding {
 		Severity: Info, Code: RemoteAccess, Objects: a.Strays,
 		Message: "pods may land where no replica of their volume is: attaching it there takes 45 to 61 seconds while another node of the volume hangs",
 		Remedy: "keep pods where replicas are, by allowRemoteVolumeAccess: \"false\" in the StorageClass or by their affinity; or give the CSI attacher " +
-			"--timeout=" + advisedAttacherTimeout.String(),
+			"--timeout=" + attacherTimeout.String(),
 	}
 	closed := Finding{
 		Severity: Warning, Code: NoAutoplaceTarget, Objects: a.NoTargets,
@@ -209,7 +209,7 @@ func attachments(a Attaching) []Finding {
 		if d.NodeCache > advisedNodeCache {
 			cache.Objects = append(cache.Objects, fmt.Sprintf("%s: %s", d.Pod, d.NodeCache))
 		}
-		quick = quick && d.AttacherTimeout > 0 && d.AttacherTimeout <= advisedAttacherTimeout
+		quick = quick && d.AttacherTimeout > 0 && d.AttacherTimeout <= attacherTimeout
 	}
 	if quick {
 		stray.Objects = nil

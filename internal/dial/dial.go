@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// Patience is how long a dial waits for the addresses of a name whose last ones are known.
+	// Patience is how long a dial waits for the addresses of a name whose last ones are known: a name server that lives answers within
+	// milliseconds.
 	Patience = 500 * time.Millisecond
 	// lookupTimeout is how long a look-up may go on for the dials to come: a resolver may ask several servers, one after the other.
 	lookupTimeout = 30 * time.Second

@@ -104,7 +104,8 @@ func tempered(s situation, f finding) finding {
 	return f
 }
 
-// maxBackoff is how long a pod that was placed on a lost node may have to wait there at most.
+// maxBackoff is how long a pod that was placed on a lost node may have to wait there at most, as long as Kubernetes has a container wait
+// that crashes again and again.
 const maxBackoff = 5 * time.Minute
 
 // backoff is how long a pod stays that was placed on A after A was lost, and so can not start: half as long as A had been

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// MaxSilence is how long LINSTOR may not have confirmed anything before its last word is too old to act on.
+// MaxSilence is how long LINSTOR may not have confirmed anything before its last word is too old to act on. While a clock runs it is asked
+// every second.
 const MaxSilence = 10 * time.Second
 
 // gate forbids a removal although the storage is lost; an empty reason lets it pass.

@@ -11,12 +11,9 @@ import (
 )
 
 const (
-	// GuardQuiet is for how long no node must have been newly lost until those that are count no longer: the cluster has taken its new
-	// shape by then.
+	// GuardQuiet is how long the cluster takes to find its shape: after the last node was newly lost, and after LINSTOR came back, because
+	// satellites return one by one, and until then everything looks lost.
 	GuardQuiet = 2 * time.Minute
-	// GuardWarmUp is how long after LINSTOR came back it may not know the state of most of its replicas: satellites return one by
-	// one, and until then everything looks lost.
-	GuardWarmUp = 2 * time.Minute
 )
 
 // Limit is a number of nodes, or a share of them.
@@ -112,7 +109,7 @@ type guarded struct {
 // time and it is not healthy. It remains so until it is healthy, or no node was newly lost for GuardQuiet.
 func (m *GuardMemory) Observe(v View, limit Limit) string {
 	m.remember(v)
-	if warmUp := v.Up.IsZero() || v.Now.Sub(v.Up) < GuardWarmUp; warmUp && 2*v.Reporting < v.Replicas {
+	if warmUp := v.Up.IsZero() || v.Now.Sub(v.Up) < GuardQuiet; warmUp && 2*v.Reporting < v.Replicas {
 		return fmt.Sprintf("LINSTOR came back a moment ago and knows the state of %d of %d replicas only", v.Reporting, v.Replicas)
 	}
 	healthy := 0

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// MaxAge is the age from which on a value read from LINSTOR is unknown.
+// MaxAge is the age from which on a value read from LINSTOR is unknown: where it is read every second, one reading may fail.
 const MaxAge = 2 * time.Second
 
 // Fact is one value LINSTOR reported, and how long it has held. Its fields mean what those of the

@@ -49,7 +49,8 @@ type Recovery struct {
 	Halt Halt
 }
 
-// BlindRetry is how long a LINSTOR that was restarted because it was blind is left alone, whether or not that has helped.
+// BlindRetry is how long a LINSTOR that was restarted because it was blind is left alone, whether or not that has helped. A restart and the
+// return of all satellites take a few minutes at most.
 const BlindRetry = 10 * time.Minute
 
 // RecoveryPod is a pod of LINSTOR itself.

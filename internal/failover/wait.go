@@ -14,12 +14,11 @@ import (
 const (
 	// WaitLimit is how long a loss may wait before whoever is on call is told why nothing is done about it.
 	WaitLimit = 30 * time.Second
-	// waitSettled is how long a further reason must have held to be told: while a node comes back, several pass by.
-	waitSettled = 5 * time.Second
-	// waitOver is how long the node must have seemed well for the wait to be over. A shorter time is a flap, and the wait goes on.
-	waitOver = 10 * time.Second
-	// waitLook is how often a loss that waits is looked at.
+	// waitLook is how often a loss that waits is looked at. A further reason is told when it has held for as long: while a node comes
+	// back, several pass by.
 	waitLook = 5 * time.Second
+	// waitOver is how long the node must have seemed well for the wait to be over. A shorter time is a flap, and the wait goes on.
+	waitOver = 2 * waitLook
 )
 
 // Word is what is to be said of a loss that nobody has acted on.
@@ -124,7 +123,7 @@ func (w *Wait) unsettled(now time.Time, d Decision, first bool) time.Duration {
 	if first || d.Verdict == Blocked {
 		return 0
 	}
-	return waitSettled - now.Sub(w.held)
+	return waitLook - now.Sub(w.held)
 }
 
 // note remembers who is told, and forgets pods that are gone.

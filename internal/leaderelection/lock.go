@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
@@ -26,7 +25,9 @@ const defaultNamespace = "ha-controller"
 
 // Lock returns the Lease of the name that the options give, with an identity that begins with the one they give and that no
 // other process has, be it the next one of the same pod: that one would find itself the leader at once, though it has seen
-// nothing of what goes on, while others have. For the same reason a process that has just started lets them go first. It has a client of its own, so that no other request can delay a renewal.
+// nothing of what goes on, while others have. It has a client of its own, so that no other request can delay a renewal. A leader that
+// cannot renew it waits for one request more, to release it, and then ends: by the defaults 9.5 s after its last renewal, before
+// another one may lead.
 func Lock(opts options.Options, config *rest.Config) (*Lease, error) {
 	namespace := Namespace(opts)
 	config = rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
@@ -42,25 +43,8 @@ func Lock(opts options.Options, config *rest.Config) (*Lease, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making Lease %s/%s: %w", namespace, opts.LeaderElectionResourceName, err)
 	}
-	return Wrap(lock, opts.RenewDeadline, opts.RetryPeriod), nil
+	return Wrap(lock, opts.RetryPeriod), nil
 }
-
-// Wrap returns a lock with the manners of this package: a process that has just started lets others go first, and one that
-// cannot renew its Lease for renewDeadline, retryPeriod after the last time, ends at once.
-func Wrap(lock resourcelock.Interface, renewDeadline, retryPeriod time.Duration) *Lease {
-	punctual := endInTime(lock, renewDeadline, retryPeriod)
-	return &Lease{Interface: letOthersFirst(punctual, retryPeriod), renewed: punctual.lastRenewed}
-}
-
-// Lease is the Lease of the election, which knows when this process has renewed it. It is safe for concurrent use.
-type Lease struct {
-	resourcelock.Interface
-	renewed func() time.Time
-}
-
-// Renewed returns when this process began the newest renewal that the API has answered with success, by the machine's clock; the zero
-// time where the process has none, because it does not lead.
-func (l *Lease) Renewed() time.Time { return l.renewed() }
 
 // Namespace returns where the controller's own objects are: the namespace that the options give, else that of the pod,
 // else the one of the shipped manifest.

@@ -174,7 +174,7 @@ func Default() Options {
 		LeaderElectionHealthzPort:  8080,
 		LeaderElectionResourceName: "piraeus-ha-controller",
 		LeaseDuration:              10 * time.Second,
-		RenewDeadline:              7 * time.Second,
+		RenewDeadline:              5 * time.Second,
 		RetryPeriod:                2 * time.Second,
 		GracePeriodSeconds:         10,
 		OperationsTimeout:          30 * time.Second,

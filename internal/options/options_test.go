@@ -170,7 +170,7 @@ func TestParseNamesTheOptionAndTheFault(t *testing.T) {
 		"a Lease name that is no name":                      {[]string{"--leader-election-resource-name=a_b"}, []string{"--leader-election-resource-name"}},
 		"a namespace that is no name":                       {[]string{"--leader-election-namespace=a.b"}, []string{"--leader-election-namespace"}},
 		"a Lease not longer than the deadline": {
-			[]string{"--leader-elect-lease-duration=7s"}, []string{"--leader-elect-lease-duration", "--leader-elect-renew-deadline", "7s"},
+			[]string{"--leader-elect-lease-duration=5s"}, []string{"--leader-elect-lease-duration", "--leader-elect-renew-deadline", "5s"},
 		},
 		"a deadline too short for one retry": {
 			[]string{"--leader-elect-renew-deadline=2400ms"}, []string{"--leader-elect-renew-deadline", "--leader-elect-retry-period", "1.2"},

@@ -17,14 +17,13 @@ import (
 )
 
 const (
-	// interval is how often the controller asks while it has all permissions.
+	// interval is how often the controller asks while it has all permissions: roles are hardly ever overwritten.
 	interval = 10 * time.Minute
-	// startInterval is how often it asks after its start until it has them, as often as the kubelet asks whether it is ready.
+	// startInterval is how often it asks after its start until it has them, as often as the kubelet asks whether it is ready. A round of
+	// questions takes as long at most.
 	startInterval = 5 * time.Second
 	// missingInterval is how often it asks while some are missing that it has had, or nobody tells.
 	missingInterval = time.Minute
-	// askTimeout bounds one round of questions.
-	askTimeout = 5 * time.Second
 )
 
 // errUntold is the answer before the API server has given one.
@@ -71,7 +70,7 @@ func (m *Monitor) Run(ctx context.Context) {
 
 // ask asks once, and says what has changed.
 func (m *Monitor) ask(ctx context.Context) {
-	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	asking, cancel := context.WithTimeout(ctx, startInterval)
 	defer cancel()
 	missing, err := Denied(asking, m.client, "", m.wanted)
 	if ctx.Err() != nil {

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/leaderelection"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 )
 
@@ -329,7 +328,7 @@ func loseLeaderToo(ctx context.Context, t *trio) (loss, error) {
 	return l, t.WaitController(ctx)
 }
 
-// waitGrownUp waits until no replica of the controller lets others lead first.
+// waitGrownUp waits until each replica of the controller has run for longer than any grace that began before it did.
 func (c *cluster) waitGrownUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, healTimeout)
 	defer cancel()
@@ -340,7 +339,7 @@ func (c *cluster) waitGrownUp(ctx context.Context) error {
 		}
 		for _, pod := range pods.Items {
 			for _, s := range pod.Status.ContainerStatuses {
-				if s.State.Running == nil || time.Since(s.State.Running.StartedAt.Time) <= leaderelection.Youth {
+				if s.State.Running == nil || time.Since(s.State.Running.StartedAt.Time) <= time.Minute {
 					return false, fmt.Errorf("%s is one", pod.Name)
 				}
 			}

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/leaderelection"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/bedtest"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/oracle"
@@ -115,7 +114,7 @@ func hasGrownUpStandby(s *bedtest.Scenario) bool {
 	return slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
 		return pod.Name != leader && len(pod.Status.ContainerStatuses) > 0 && !slices.ContainsFunc(pod.Status.ContainerStatuses,
 			func(c corev1.ContainerStatus) bool {
-				return c.State.Running == nil || time.Since(c.State.Running.StartedAt.Time) <= leaderelection.Youth
+				return c.State.Running == nil || time.Since(c.State.Running.StartedAt.Time) <= time.Minute
 			})
 	})
 }

@@ -70,10 +70,9 @@ func (l *lease) renewed() (t time.Time) {
 // join starts a process by the default durations of the options and returns what ends it: with a word, or without.
 func (l *lease) join(t *testing.T, identity string) (end func(releases bool)) {
 	t.Helper()
-	lock := letOthersFirst(&client{lease: l, identity: identity}, 2*time.Second)
-	dead := &mortal{Interface: lock}
+	dead := &mortal{Interface: Wrap(&client{lease: l, identity: identity}, 2*time.Second)}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: dead, LeaseDuration: 10 * time.Second, RenewDeadline: 7 * time.Second, RetryPeriod: 2 * time.Second,
+		Lock: dead, LeaseDuration: 10 * time.Second, RenewDeadline: 5 * time.Second, RetryPeriod: 2 * time.Second,
 		ReleaseOnCancel: true, Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {},
 		},
@@ -123,7 +122,7 @@ func TestReplicasThatHaveSeenMoreGoFirst(t *testing.T) {
 				end := l.join(t, "leader")
 				synctest.Wait()
 				defer l.join(t, "standby")(false)
-				pass(2 * Youth)
+				pass(2 * time.Minute)
 				end(releases)
 				defer l.join(t, "again")(false)
 				pass(20 * time.Second)
@@ -138,12 +137,10 @@ func TestReplicasThatHaveSeenMoreGoFirst(t *testing.T) {
 func TestANewcomerLeadsWhereNobodyElseDoes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		releases bool
-		pause    time.Duration
 		within   time.Duration
 	}{
 		"after a leader that was killed":       {within: 24 * time.Second},
 		"after a leader that was asked to end": {releases: true, within: 10 * time.Second},
-		"long after the last leader":           {releases: true, pause: time.Hour, within: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -153,9 +150,8 @@ func TestANewcomerLeadsWhereNobodyElseDoes(t *testing.T) {
 				if got := l.holder(); got != "leader" {
 					t.Fatalf("%q leads, want the first at once", got)
 				}
-				pass(2 * Youth)
+				pass(2 * time.Minute)
 				end(tc.releases)
-				pass(tc.pause)
 				started := time.Now()
 				defer l.join(t, "again")(false)
 				pass(tc.within)
@@ -170,4 +166,63 @@ func TestANewcomerLeadsWhereNobodyElseDoes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// silent is a lock whose API may cease to answer: each request takes as long as the client waits.
+type silent struct {
+	*client
+	since time.Time
+}
+
+func (s *silent) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	if err := s.answers(ctx); err != nil {
+		return nil, nil, err
+	}
+	return s.client.Get(ctx)
+}
+
+func (s *silent) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if err := s.answers(ctx); err != nil {
+		return err
+	}
+	return s.client.Update(ctx, record)
+}
+
+func (s *silent) answers(ctx context.Context) error {
+	if time.Now().Before(s.since) {
+		return nil
+	}
+	select {
+	case <-time.After(2500 * time.Millisecond):
+		return context.DeadlineExceeded
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// A Lease that nobody renews may be taken after its duration. The leader has stopped by then.
+func TestALeaderThatCannotRenewItsLeaseStopsBeforeItExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l lease
+		lock := &silent{client: &client{lease: &l, identity: "leader"}, since: time.Now().Add(time.Minute)}
+		stopped := make(chan struct{})
+		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+			Lock:          Wrap(lock, 2*time.Second),
+			LeaseDuration: 10 * time.Second, RenewDeadline: 5 * time.Second, RetryPeriod: 2 * time.Second,
+			ReleaseOnCancel: true, Callbacks: leaderelection.LeaderCallbacks{
+				OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() { close(stopped) },
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go elector.Run(t.Context())
+		<-stopped
+		if took := time.Since(l.renewed()); took > 9500*time.Millisecond {
+			t.Errorf("the leader stopped %s after it had renewed its Lease, want at most 9.5s", took)
+		}
+		if l.holder() != "leader" {
+			t.Errorf("%q holds the Lease of an API that does not answer", l.holder())
+		}
+	})
 }
