@@ -105,7 +105,7 @@ BENCH_COUNT ?= 6
 .PHONY: microbench
 microbench: ## Run the Go benchmarks BENCH_COUNT times (default 6) and print them by benchstat
 	@mkdir -p .testbed
-	@set -o pipefail; go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) ./controllers/... ./internal/failover/... \
+	@set -o pipefail; go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCH_COUNT) ./controllers/... ./internal/cluster/... ./internal/failover/... \
 		./internal/linstor/... | tee .testbed/microbench.txt
 	@$(TOOL) benchstat .testbed/microbench.txt
 
@@ -152,7 +152,7 @@ PLATFORMS      ?= linux/amd64,linux/arm64
 
 # The tools are Go modules too: they are built when first used, which takes some minutes for the linter.
 TOOL           := go tool -modfile=$(CURDIR)/internal/tools/pinned/go.mod
-CONTROLLER_GEN  = $(TOOL) controller-gen rbac:roleName=piraeus-ha-controller-manager paths=. paths=./controllers/...
+CONTROLLER_GEN  = $(TOOL) controller-gen rbac:roleName=piraeus-ha-controller-manager paths=. paths=./controllers/... paths=./internal/cluster/...
 # Kustomize drops comments, so that what a user must read is put in front; and IMG replaces the image that config/ names.
 ALL_YAML        = { cat config/default/header.txt && $(TOOL) kustomize build config/default; } \
 	| sed 's|^\( *image: \)quay.io/piraeusdatastore/piraeus-ha-controller:.*|\1$(IMG)|'

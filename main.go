@@ -34,6 +34,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/check"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/leaderelection"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
@@ -162,11 +163,11 @@ func newManager(opts options.Options, config *rest.Config, lease *leaderelection
 		Scheme: scheme,
 		Logger: log,
 		Cache: cache.Options{
-			DefaultTransform:            controllers.Trim(opts.PodSelector),
+			DefaultTransform:            cluster.Trim(opts.PodSelector),
 			ReaderFailOnMissingInformer: true,
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Pod{}:           {Label: opts.PodSelector},
-				&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{controllers.LeaseNamespace: {}}},
+				&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{cluster.LeaseNamespace: {}}},
 			},
 		},
 		Metrics:                             metricsOptions(opts),

@@ -6,10 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 )
 
 // Assembly is the controllers put together without a manager, for a simulation that runs them over models of the API and
@@ -27,7 +26,7 @@ type Assembly struct {
 }
 
 // Assemble puts the controllers together. live reads past the cache.
-func Assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) *Assembly {
+func Assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) *Assembly {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
@@ -63,19 +62,14 @@ func (a *Assembly) Attaching() *Attaching { return a.parts.attaching }
 
 // Volumes returns which volumes have to be looked at when an object of the API has changed.
 func (a *Assembly) Volumes(ctx context.Context, o client.Object) []reconcile.Request {
-	switch o := o.(type) {
-	case *corev1.PersistentVolume:
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.Name}}}
-	case *corev1.Pod:
-		return a.parts.volume.volumesOfPod(ctx, o)
-	case *storagev1.VolumeAttachment:
-		return a.parts.volume.volumesOfAttachment(ctx, o)
+	if o, ok := o.(*corev1.PersistentVolume); ok {
+		return []reconcile.Request{requestOf(o.Name)}
 	}
-	return nil
+	return a.parts.volume.gather.watch.requests(ctx, o)
 }
 
 // Doorbell returns the source that rings at the leader's reconciler for the volumes of a resource when LINSTOR's word on it changes.
-func (a *Assembly) Doorbell() source.Source { return a.parts.volume.doorbell() }
+func (a *Assembly) Doorbell() source.Source { return a.parts.volume.gather.watch.doorbell() }
 
 // Bell returns the source that rings at the leader's reconciler of nodes for those with lost volumes.
 func (a *Assembly) Bell() source.Source { return a.parts.failover.bell.source() }
@@ -89,7 +83,7 @@ func (a *Assembly) Node(ctx context.Context, o client.Object) []reconcile.Reques
 func (a *Assembly) Silence() source.Source { return a.parts.volume.silence() }
 
 // ClockDoorbell returns the same as Doorbell for the reconciler that runs on every replica.
-func (a *Assembly) ClockDoorbell() source.Source { return a.parts.clock.doorbell() }
+func (a *Assembly) ClockDoorbell() source.Source { return a.parts.clock.gather.watch.doorbell() }
 
 // Options returns with which options a controller runs by this configuration.
 func (c Config) Options() controller.Options { return controllerOptions(c) }
@@ -118,14 +112,4 @@ func (a *Assembly) Remembered() []string {
 		lines = append(lines, fmt.Sprintf("%d requests", n))
 	}
 	return lines
-}
-
-// Forget takes it that an object of a kind that the Kubelets observe was deleted.
-func (k *Kubelets) Forget(o client.Object) {
-	switch o := o.(type) {
-	case *coordinationv1.Lease:
-		k.forgetLease(o)
-	case *corev1.Node:
-		k.forgetNode(o)
-	}
 }

@@ -5,20 +5,16 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 )
 
-const (
-	// ComponentLabel tells the parts of Piraeus apart.
-	ComponentLabel = "app.kubernetes.io/component"
-	// AttacherComponent is its value for the CSI controller.
-	AttacherComponent = "linstor-csi-controller"
-	// attacherImage ends the name of the image of the CSI attacher, which stands beside the driver.
-	attacherImage = "csi-attacher"
-)
+// attacherImage ends the name of the image of the CSI attacher, which stands beside the driver.
+const attacherImage = "csi-attacher"
 
 // attaches tells whether a pod of LINSTOR itself is one of its CSI controller, which attaches volumes.
 func attaches(pod *corev1.Pod) bool {
-	if pod.Labels[ComponentLabel] == AttacherComponent {
+	if pod.Labels[cluster.ComponentLabel] == cluster.AttacherComponent {
 		return true
 	}
 	for _, c := range pod.Spec.Containers {

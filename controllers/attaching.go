@@ -10,14 +10,16 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 )
 
 const (
@@ -36,10 +38,18 @@ const (
 // LINSTOR, and with it the CSI driver, waiting, a detach that fails, and a tie-breaker that the detach has left on the lost node. It runs on the
 // leader only, asks LINSTOR only while something waits, and changes nothing.
 type Attaching struct {
-	gatherer
-	recorder events.EventRecorder
-	metrics  *metrics.Metrics
-	arrivals func() []arrival
+	volumes     cluster.Volumes
+	pods        cluster.Pods
+	attachments cluster.Attachments
+	inputs      cluster.Inputs
+	live        cluster.Live
+	kubelets    *cluster.Kubelets
+	linstor     Linstor
+	clock       clock.PassiveClock
+	serverTime  *servertime.Clock
+	recorder    events.EventRecorder
+	metrics     *metrics.Metrics
+	arrivals    func() []arrival
 
 	// The following is of one goroutine only.
 
@@ -139,36 +149,35 @@ func (a *Attaching) due(all []waiting) bool {
 
 // waiting lists the attachments that are not attached, or not detached, for longer than is usual.
 func (a *Attaching) waiting(ctx context.Context) ([]waiting, error) {
-	var list storagev1.VolumeAttachmentList
-	if err := a.cache.List(ctx, &list, shared); err != nil {
-		return nil, fmt.Errorf("listing VolumeAttachments: %w", err)
+	list, err := a.attachments.All(ctx)
+	if err != nil {
+		return nil, err
 	}
 	var all []waiting
-	for i := range list.Items {
-		va := &list.Items[i]
+	for i := range list {
+		va := &list[i]
 		if !a.overdue(va) {
 			continue
 		}
-		var pv corev1.PersistentVolume
-		err := a.cache.Get(ctx, client.ObjectKey{Name: *va.Spec.Source.PersistentVolumeName}, &pv)
-		if apierrors.IsNotFound(err) {
+		pv, err := a.volumes.Get(ctx, *va.Spec.Source.PersistentVolumeName)
+		if err != nil {
+			return nil, err
+		}
+		if pv == nil {
 			continue
 		}
-		if err != nil {
-			return nil, fmt.Errorf("looking up volume %s: %w", *va.Spec.Source.PersistentVolumeName, err)
-		}
-		pods, err := a.waitingPods(ctx, va, &pv)
+		pods, err := a.waitingPods(ctx, va, pv)
 		if err != nil {
 			return nil, err
 		}
 		if len(pods) > 0 {
-			all = append(all, waiting{va, &pv, pods})
+			all = append(all, waiting{va, pv, pods})
 		}
 	}
 	return all, nil
 }
 
-// overdue tells whether an attachment of ours should have been attached, or be gone, by now.
+// overdue tells whether an attachment should have been attached, or be gone, by now.
 func (a *Attaching) overdue(va *storagev1.VolumeAttachment) bool {
 	since := va.CreationTimestamp.Time
 	if va.DeletionTimestamp != nil {
@@ -176,18 +185,17 @@ func (a *Attaching) overdue(va *storagev1.VolumeAttachment) bool {
 	} else if va.Status.Attached {
 		return false
 	}
-	return va.Spec.Attacher == a.driver && va.Spec.Source.PersistentVolumeName != nil &&
-		a.clock.Now().Sub(a.serverTime.Local(since)) >= attachPatience
+	return a.clock.Now().Sub(a.serverTime.Local(since)) >= attachPatience
 }
 
 // waitingPods returns the selected pods that wait for an attachment: there, or elsewhere for its end.
 func (a *Attaching) waitingPods(ctx context.Context, va *storagev1.VolumeAttachment, pv *corev1.PersistentVolume) ([]corev1.Pod, error) {
-	pods, err := a.podsOf(ctx, pv)
+	pods, err := a.pods.Of(ctx, pv)
 	if err != nil {
 		return nil, fmt.Errorf("looking up the pods of volume %s: %w", pv.Name, err)
 	}
 	return slices.DeleteFunc(pods, func(p corev1.Pod) bool {
-		return p.DeletionTimestamp != nil || p.Spec.NodeName == "" || hasRun(&p) ||
+		return p.DeletionTimestamp != nil || p.Spec.NodeName == "" || cluster.HasRun(&p) ||
 			(p.Spec.NodeName == va.Spec.NodeName) != (va.DeletionTimestamp == nil)
 	}), nil
 }
@@ -209,7 +217,7 @@ func (a *Attaching) tellFailure(ctx context.Context, w waiting) error {
 	if w.attachment.DeletionTimestamp == nil {
 		return nil // Kubernetes tells the pod of an attach that fails
 	}
-	va, err := a.readAttachment(ctx, w.attachment.Name) // the cache does not have it
+	va, err := a.live.Attachment(ctx, w.attachment.Name) // the cache does not have it
 	if err != nil {
 		return err
 	}
@@ -235,8 +243,8 @@ func (a *Attaching) tell(ctx context.Context, pod *corev1.Pod, pv *corev1.Persis
 		return
 	}
 	a.told[at] = true
-	ctrl.LoggerFrom(ctx).Info("Told a pod", "pod", key(pod.Namespace, pod.Name), "volume", pv.Name, "reason", reason, "message", note)
-	a.recorder.Eventf(podRef(podFacts(pod, a.selector, nil)), pvRef(pv), corev1.EventTypeWarning, reason, actionAttach, "%s", truncated(note))
+	ctrl.LoggerFrom(ctx).Info("Told a pod", "pod", cluster.Key(pod.Namespace, pod.Name), "volume", pv.Name, "reason", reason, "message", note)
+	a.recorder.Eventf(podRef(failover.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}), pvRef(pv), corev1.EventTypeWarning, reason, actionAttach, "%s", truncated(note))
 }
 
 // forget forgets what was told of attachments that do not wait any more.

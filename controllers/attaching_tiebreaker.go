@@ -7,9 +7,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
 
@@ -46,24 +43,21 @@ func (a *Attaching) lookForTieBreakers(ctx context.Context) error {
 }
 
 func (a *Attaching) lookForTieBreaker(ctx context.Context, moved arrival) error {
-	var pv corev1.PersistentVolume
-	if err := a.cache.Get(ctx, client.ObjectKey{Name: moved.volume}, &pv); err != nil {
-		return client.IgnoreNotFound(err)
+	pv, err := a.volumes.Get(ctx, moved.volume)
+	if err != nil || pv == nil {
+		return err
 	}
-	name, ours := resourceOf(&pv, a.driver)
-	if !ours {
-		return nil
-	}
+	name := a.volumes.Resource(pv)
 	if _, err := a.linstor.Refresh(ctx, name); errors.Is(err, linstor.ErrNotFound) {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("reading resource %s: %w", name, err)
 	}
-	node, gone := a.resourceNamed(name).TieBreakerGone()
-	if !gone || node != a.kubelets.Satellite(moved.node, a.driver) {
+	node, gone := a.inputs.Resource(name).TieBreakerGone()
+	if !gone || node != a.kubelets.Satellite(moved.node) {
 		return nil
 	}
-	pods, err := a.podsOf(ctx, &pv)
+	pods, err := a.pods.Of(ctx, pv)
 	if err != nil {
 		return fmt.Errorf("looking up the pods of volume %s: %w", pv.Name, err)
 	}
@@ -71,7 +65,7 @@ func (a *Attaching) lookForTieBreaker(ctx context.Context, moved arrival) error 
 		"bring the node back, or add one on a node that is ONLINE: linstor resource create --drbd-diskless NODE %s", name, node, name)
 	for i := range pods {
 		if pods[i].DeletionTimestamp == nil {
-			a.tell(ctx, &pods[i], &pv, EventTieBreakerGone, name, note)
+			a.tell(ctx, &pods[i], pv, EventTieBreakerGone, name, note)
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
@@ -92,9 +93,9 @@ func (w *world) auditDetach(_ apimodel.Change, va *storagev1.VolumeAttachment) {
 		w.Error(err)
 	}
 	for i := range pods.Items {
-		seen := time.Since(pods.Items[i].CreationTimestamp.Time) > failover.MaxAge || hasRun(&pods.Items[i])
-		holds := !ended(&pods.Items[i]) || disrupted(&pods.Items[i])
-		if seen && holds && slices.Contains(claimsOf(&pods.Items[i]), key(volume.Namespace, volume.Claim)) {
+		seen := time.Since(pods.Items[i].CreationTimestamp.Time) > failover.MaxAge || cluster.HasRun(&pods.Items[i])
+		holds := !cluster.Ended(&pods.Items[i]) || disrupted(&pods.Items[i])
+		if seen && holds && slices.Contains(cluster.ClaimsOf(&pods.Items[i]), cluster.Key(volume.Namespace, volume.Claim)) {
 			w.Errorf("after %s: attachment %s was deleted under pod %s", at, va.Name, pods.Items[i].Name)
 		}
 	}

@@ -39,8 +39,9 @@ func (b *bell) source() source.Source {
 	})
 }
 
-func requestOf(node string) reconcile.Request {
-	return reconcile.Request{NamespacedName: client.ObjectKey{Name: node}}
+// requestOf asks for a look at a node or a volume.
+func requestOf(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}
 }
 
 // ring calls to a node that has lost a volume, unless the volume is in hand there.

@@ -2,12 +2,9 @@ package controllers
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -31,60 +28,41 @@ const (
 // volume, it has LINSTOR's word on it read every second. LINSTOR announces neither a lost quorum nor a changed role,
 // and a condition counts only while somebody confirms it. It changes nothing in Kubernetes.
 type ClockReconciler struct {
-	gatherer
-	memory *settingsMemory
-	losses *losses
+	gather gather
 }
 
 func (r *ClockReconciler) setup(mgr ctrl.Manager, options controller.Options) error {
 	options.NeedLeaderElection = new(false)
-	return watchVolumes(ctrl.NewControllerManagedBy(mgr).Named("clock").WithOptions(options), &r.gatherer).Complete(r)
+	return r.gather.watch.of(ctrl.NewControllerManagedBy(mgr).Named("clock").WithOptions(options)).Complete(r)
 }
 
 // Reconcile has every resource read every second for a while that the decision about the volume rests on, if it asks for that.
 func (r *ClockReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	began := time.Now()
-	var pv corev1.PersistentVolume
-	if err := r.cache.Get(ctx, req.NamespacedName, &pv); err != nil {
-		r.memory.forget(req.Name)
-		r.losses.forget(req.Name)
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	g, err := r.gather.volume(ctx, req.Name)
+	if err != nil || g.pv == nil {
+		return reconcile.Result{}, err
 	}
-	resource, ours := resourceOf(&pv, r.driver)
-	if !ours {
-		return reconcile.Result{}, nil
-	}
-	attachments, err := r.attachmentsOf(ctx, pv.Name)
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("looking up the attachments of volume %s: %w", pv.Name, err)
-	}
-	if err := r.memory.take(pv.Name, resource, attachments, r.clock.Now()); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Cannot take over what nodes may run", "volume", pv.Name)
-	}
-	inputs, err := r.candidates(ctx, &pv)
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("gathering what is known of volume %s: %w", pv.Name, err)
-	}
-	r.losses.keep(pv.Name, inputs)
 	var again time.Duration
-	for _, in := range inputs {
+	for _, in := range g.inputs {
 		d := failover.Decide(in)
-		r.losses.decided(pv.Name, in.Node.Name, d)
+		r.gather.losses.decided(g.pv.Name, in.Node.Name, d)
 		if d.After > 0 {
 			again = clockInterval
-			r.keep(resource, in, began.Add(clockHorizon))
+			r.keep(g.resource, in, began.Add(clockHorizon))
 		}
 	}
-	r.decided(resource, began)
+	r.gather.decided(g.resource, began)
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
 // keep has everything read until then that the decision rests on.
 func (r *ClockReconciler) keep(resource string, in failover.Input, until time.Time) {
-	r.linstor.Keep(resource, until)
+	linstor := r.gather.watch.linstor
+	linstor.Keep(resource, until)
 	for _, pod := range in.Pods {
 		for _, other := range pod.Others {
-			r.linstor.Keep(other.Resource.Name, until)
+			linstor.Keep(other.Resource.Name, until)
 		}
 	}
 }

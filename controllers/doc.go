@@ -24,22 +24,6 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
 
-const (
-	// AnnotationIgnore on a pod exempts it from fail-over, whatever its value.
-	AnnotationIgnore = "drbd.linbit.com/ignore-fail-over"
-	// AnnotationPause on the controller's own Deployment pauses fail-over for all, unless its value is "false".
-	AnnotationPause = "drbd.linbit.com/pause-fail-over"
-	// AnnotationFailOver on a VolumeAttachment marks a fail-over that has begun, for whoever leads next.
-	AnnotationFailOver = "drbd.linbit.com/fail-over"
-	// AnnotationMayRun on a VolumeAttachment keeps which settings nodes may run of the resource beside the one that LINSTOR shows, for
-	// whoever has not seen LINSTOR show them.
-	AnnotationMayRun = "drbd.linbit.com/may-run"
-	// AnnotationKeepAway on a node describes who keeps pods away from it, why, and until when.
-	AnnotationKeepAway = "drbd.linbit.com/keep-away"
-	// TaintLostQuorum is the key of the taint on a node that has lost its storage.
-	TaintLostQuorum = "drbd.linbit.com/lost-quorum"
-)
-
 // Linstor is what the controllers need of LINSTOR. Refresh, Answers and Sight ask LINSTOR now, Poll soon, and Keep every second; everything
 // else answers from memory.
 type Linstor interface {

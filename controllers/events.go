@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
@@ -67,7 +68,7 @@ func (r *reporter) report(ctx context.Context, pv *corev1.PersistentVolume, in f
 }
 
 func (r *reporter) reportStuck(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, pod failover.Pod) {
-	name := key(pod.Namespace, pod.Name)
+	name := cluster.Key(pod.Namespace, pod.Name)
 	if !r.reports.stuckPod(pv.Name, in.Node.Name, name, failover.StuckOnNode) {
 		return
 	}
@@ -80,7 +81,7 @@ func (r *reporter) reportStuck(ctx context.Context, pv *corev1.PersistentVolume,
 
 // reportHeld says that the object of a pod stays that was deleted without grace: only finalizers can keep it.
 func (r *reporter) reportHeld(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, pod failover.Pod) {
-	name := key(pod.Namespace, pod.Name)
+	name := cluster.Key(pod.Namespace, pod.Name)
 	if !pod.Forced || in.Now.Sub(pod.DeleteBy) < heldAfter || !r.reports.stuckPod(pv.Name, in.Node.Name, name, failover.HeldByFinalizer) {
 		return
 	}

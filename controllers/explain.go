@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
@@ -92,7 +93,8 @@ func (w *waitList) remembered() []string {
 
 // reporter says what was decided and done, to the log and in Events.
 type reporter struct {
-	gatherer
+	linstor  Linstor
+	inputs   cluster.Inputs
 	recorder events.EventRecorder
 	reports  *reports
 	waits    *waitList
@@ -153,22 +155,13 @@ func (r *reporter) explain(
 
 // concerned returns the selected pods on the node that use the volume or, where none does, those that wait for it on other nodes.
 func (r *reporter) concerned(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input) ([]failover.Pod, error) {
+	if len(in.Pods) == 0 {
+		return r.inputs.Waiting(ctx, pv, in.Node.Name)
+	}
 	var concerned []failover.Pod
 	for _, pod := range in.Pods {
 		if pod.Selected {
 			concerned = append(concerned, pod)
-		}
-	}
-	if len(in.Pods) > 0 {
-		return concerned, nil
-	}
-	pods, err := r.podsOf(ctx, pv) // of the cache, which has selected ones only
-	if err != nil {
-		return nil, err
-	}
-	for i := range pods {
-		if pod := &pods[i]; pod.Spec.NodeName != in.Node.Name && pod.DeletionTimestamp == nil && !hasRun(pod) {
-			concerned = append(concerned, podFacts(pod, r.selector, nil))
 		}
 	}
 	return concerned, nil

@@ -14,20 +14,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"k8s.io/utils/clock"
 )
 
 // FailoverReconciler moves the workloads of one node away from the volumes that are lost there. It works in rounds: one look at
 // everything about the node and its lost volumes, one plan, and all writes of the plan. It runs on the leader only. It never creates
 // pods: that is for their owners.
 type FailoverReconciler struct {
-	gatherer
 	client   client.Client
+	linstor  Linstor
+	clock    clock.PassiveClock
+	settings failover.Settings
+	driver   string
+	kubelets *cluster.Kubelets
+	pods     cluster.Pods
+	live     cluster.Live
+	gather   gather
 	keepAway *KeepAway
 	inUse    *volumesInUse
 	reporter *reporter
 	halt     *haltSwitch
-	memory   *settingsMemory
 	bell     *bell
 	requests *requests
 	// backoff tells when a node is looked at again where something failed.

@@ -83,13 +83,13 @@ func (r *FailoverReconciler) deleteAttachments(ctx context.Context, node string,
 	if len(volumes) == 0 {
 		return
 	}
-	pods, err := r.podsOn(ctx, node)
+	pods, err := r.live.PodsOn(ctx, node)
 	var unused []*volume
 	var attachments []string
 	for _, v := range volumes {
 		users, usersErr := []corev1.Pod(nil), err
 		if err == nil {
-			users, usersErr = r.confirmPods(ctx, v.pv, pods)
+			users, usersErr = r.live.UsersOf(ctx, v.pv, pods)
 		}
 		switch {
 		case usersErr != nil:

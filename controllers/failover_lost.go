@@ -5,10 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
@@ -38,9 +34,9 @@ func (r *FailoverReconciler) lostOn(ctx context.Context, node string) (lost, res
 	return lost, resting, nil
 }
 
-// candidatesOn returns from the cache all volumes that candidates returns an input for on the node. The volumes named are looked at, too.
+// candidatesOn returns from the cache all volumes that concern the node. The volumes named are looked at, too.
 func (r *FailoverReconciler) candidatesOn(ctx context.Context, node string, more []string) ([]*volume, error) {
-	attachments, err := r.attachmentsOn(ctx, node)
+	attachments, err := r.gather.watch.attachments.On(ctx, node)
 	if err != nil {
 		return nil, err
 	}
@@ -48,14 +44,12 @@ func (r *FailoverReconciler) candidatesOn(ctx context.Context, node string, more
 	for _, va := range attachments {
 		names = append(names, *va.Spec.Source.PersistentVolumeName)
 	}
-	var pods corev1.PodList
-	if err := r.cache.List(ctx, &pods, client.MatchingFields{indexPodNode: node}, shared); err != nil {
+	pods, err := r.pods.On(ctx, node)
+	if err != nil {
 		return nil, err
 	}
-	for i := range pods.Items {
-		for _, request := range r.volumesOfPod(ctx, &pods.Items[i]) {
-			names = append(names, request.Name)
-		}
+	for i := range pods {
+		names = append(names, r.gather.watch.volumesOf(ctx, &pods[i])...)
 	}
 	slices.Sort(names)
 	var all []*volume
@@ -71,28 +65,18 @@ func (r *FailoverReconciler) candidatesOn(ctx context.Context, node string, more
 	return all, nil
 }
 
-// candidateNamed is candidate for a volume of that name; nil where there is none.
+// candidateNamed is the one of that name; nil where there is none.
 func (r *FailoverReconciler) candidateNamed(ctx context.Context, name, node string) (*volume, error) {
-	var pv corev1.PersistentVolume
-	if err := r.cache.Get(ctx, client.ObjectKey{Name: name}, &pv); err != nil || !r.isOurs(&pv) {
-		return nil, client.IgnoreNotFound(err)
-	}
-	pods, err := r.podsOf(ctx, &pv)
-	if err != nil {
+	pv, err := r.gather.watch.volumes.Get(ctx, name)
+	if err != nil || pv == nil {
 		return nil, err
 	}
-	attachments, err := r.attachmentsOf(ctx, name)
-	if err != nil {
+	if _, err := r.gather.attachments(ctx, pv); err != nil {
 		return nil, err
 	}
-	// What others have said must be known before anything is decided.
-	resource, _ := resourceOf(&pv, r.driver)
-	if err := r.memory.take(name, resource, attachments, r.clock.Now()); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Cannot take over what nodes may run", "volume", name)
-	}
-	in, ok, err := r.candidate(ctx, &pv, node, pods, attachments)
+	in, ok, err := r.gather.inputs.On(ctx, pv, node)
 	if err != nil || !ok {
 		return nil, err
 	}
-	return &volume{pv: &pv, in: in}, nil
+	return &volume{pv: pv, in: in}, nil
 }

@@ -17,6 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/sendby"
@@ -172,7 +173,7 @@ func (r *FailoverReconciler) mark(ctx context.Context, in failover.Input, d fail
 // markPatch sets the mark of the attachment of that UID, or takes it away where it is nil.
 func markPatch(attachment types.UID, mark any) (client.Patch, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": attachment, "annotations": map[string]any{AnnotationFailOver: mark},
+		"uid": attachment, "annotations": map[string]any{cluster.AnnotationFailOver: mark},
 	}})
 	return client.RawPatch(types.MergePatchType, patch), err
 }
@@ -228,7 +229,7 @@ func (r *FailoverReconciler) remove(ctx context.Context, v volume, users []volum
 		defer cancel()
 		err := r.markDisrupted(markCtx, pod, v.d, force)
 		if client.IgnoreNotFound(err) != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Cannot set the pod's DisruptionTarget condition", "pod", key(facts.Namespace, facts.Name))
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot set the pod's DisruptionTarget condition", "pod", cluster.Key(facts.Namespace, facts.Name))
 		}
 		failed = err == nil && force
 	}
@@ -248,7 +249,7 @@ func (r *FailoverReconciler) deletePod(ctx context.Context, v volume, pod *corev
 		grace = 0
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleting pod", "volume", v.pv.Name, "resource", v.in.Resource.Name, "node", v.in.Node.Name,
-		"pod", key(pod.Namespace, pod.Name), "reason", v.d.Reason, "gracePeriodSeconds", grace, "message", v.d.Message)
+		"pod", cluster.Key(pod.Namespace, pod.Name), "reason", v.d.Reason, "gracePeriodSeconds", grace, "message", v.d.Message)
 	err := r.client.Delete(r.whileFresh(ctx, v.in, metrics.WriteRemove), pod, client.GracePeriodSeconds(grace), client.Preconditions{UID: &pod.UID})
 	switch gone := apierrors.IsNotFound(err) || apierrors.IsConflict(err); {
 	case gone && failed:
@@ -256,7 +257,7 @@ func (r *FailoverReconciler) deletePod(ctx context.Context, v volume, pod *corev
 	case gone:
 		return nil // or another pod of that name: the next look shows it
 	case err != nil:
-		return fmt.Errorf("deleting pod %s: %w", key(pod.Namespace, pod.Name), err)
+		return fmt.Errorf("deleting pod %s: %w", cluster.Key(pod.Namespace, pod.Name), err)
 	}
 	r.reporter.reports.podRemoved(v.pv.Name, v.in, v.d, how)
 	r.reporter.recordRemoval(v.pv, pod, v.d)
@@ -270,7 +271,7 @@ func (r *FailoverReconciler) markDisrupted(ctx context.Context, pod *corev1.Pod,
 		Type:               corev1.DisruptionTarget,
 		Status:             corev1.ConditionTrue,
 		Reason:             string(d.Reason),
-		Message:            disruptedBy + d.Message,
+		Message:            cluster.DisruptedBy + d.Message,
 		LastTransitionTime: metav1.NewTime(r.clock.Now()),
 	}}}
 	if force {

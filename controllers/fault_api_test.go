@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
@@ -61,7 +62,7 @@ func TestWhatIsGoneWhenEverythingIsListedAnew(t *testing.T) {
 		w.must(w.AddNode(w.ctx, "node-x"))
 		w.volume("kept")
 		w.workload("kept", selected, func(o *virtual.Workload) {
-			o.Annotations = map[string]string{AnnotationIgnore: ""}
+			o.Annotations = map[string]string{cluster.AnnotationIgnore: ""}
 		})
 		w.pass(time.Minute)
 		w.Crash(nodeA)
@@ -81,7 +82,7 @@ func TestWhatIsGoneWhenEverythingIsListedAnew(t *testing.T) {
 			w.attachment("kept", nodeA),
 			&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "kept"}},
 			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-x"}},
-			&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: LeaseNamespace, Name: "node-x"}},
+			&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.LeaseNamespace, Name: "node-x"}},
 		} {
 			w.must(w.Client().Delete(w.ctx, o))
 		}

@@ -210,10 +210,17 @@ func TestAPanicInAReconciler(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			scene(t, func(w *world, p *process) {
 				var left atomic.Int32
-				g := map[string]*gatherer{
-					"clock": &p.parts.clock.gatherer, "volume": &p.parts.volume.gatherer, "failover": &p.parts.failover.gatherer, "keepaway": &p.parts.keepAway.gatherer,
-				}[name]
-				g.linstor = panics{g.linstor, &left, name == "keepaway"}
+				known := panics{p.parts.keepAway.linstor, &left, name == "keepaway"}
+				switch name {
+				case "clock":
+					p.parts.clock.gather.inputs.Linstor = known
+				case "volume":
+					p.parts.volume.gather.inputs.Linstor = known
+				case "failover":
+					p.parts.failover.gather.inputs.Linstor = known
+				case "keepaway":
+					p.parts.keepAway.linstor = known
+				}
 				before := panicsOf(t, name)
 				left.Store(20)
 				w.Crash(nodeA)

@@ -15,6 +15,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 )
 
@@ -60,9 +61,9 @@ func TestARolloutInTheActGoesOn(t *testing.T) {
 func (w *world) translateMarks(translated func(string) string) {
 	w.Helper()
 	for _, name := range []string{nodeA, nodeB, nodeT} {
-		w.translateMark(w.node(name), AnnotationKeepAway, translated)
+		w.translateMark(w.node(name), cluster.AnnotationKeepAway, translated)
 		if va := w.attachment("db", name); va != nil {
-			w.translateMark(va, AnnotationFailOver, translated)
+			w.translateMark(va, cluster.AnnotationFailOver, translated)
 		}
 	}
 }
@@ -89,9 +90,9 @@ func TestMarksAreWrittenInTheFormOfTheFirstRelease(t *testing.T) {
 			defer mu.Unlock()
 			switch o := c.New.(type) {
 			case *corev1.Node:
-				maps.Copy(got, formOf(o.Annotations, AnnotationKeepAway))
+				maps.Copy(got, formOf(o.Annotations, cluster.AnnotationKeepAway))
 			case *storagev1.VolumeAttachment:
-				maps.Copy(got, formOf(o.Annotations, AnnotationFailOver))
+				maps.Copy(got, formOf(o.Annotations, cluster.AnnotationFailOver))
 			}
 		})
 		w.Crash(nodeA)
@@ -99,11 +100,11 @@ func TestMarksAreWrittenInTheFormOfTheFirstRelease(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if diff := cmp.Diff(map[string]map[string]string{
-			AnnotationKeepAway: {
+			cluster.AnnotationKeepAway: {
 				"owner": "string", "reason": "string", "effect": "string", "resources": "[]interface {}",
 				"since": "time", "expires": "time",
 			},
-			AnnotationFailOver: {"pods": "[]interface {}", "reason": "string", "time": "time"},
+			cluster.AnnotationFailOver: {"pods": "[]interface {}", "reason": "string", "time": "time"},
 		}, got); diff != "" {
 			t.Errorf("form of the marks (-want +got):\n%s", diff)
 		}
@@ -141,11 +142,11 @@ func TestMarksOfAnotherRelease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			scene(t, func(w *world, p *process) {
 				node := w.node(nodeA)
-				node.Annotations = map[string]string{AnnotationKeepAway: mark}
-				node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: TaintLostQuorum, Effect: corev1.TaintEffectNoSchedule})
+				node.Annotations = map[string]string{cluster.AnnotationKeepAway: mark}
+				node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: cluster.TaintLostQuorum, Effect: corev1.TaintEffectNoSchedule})
 				w.must(w.Client().Update(w.ctx, node))
 				va := w.attachment("db", nodeA)
-				va.Annotations = map[string]string{AnnotationFailOver: mark}
+				va.Annotations = map[string]string{cluster.AnnotationFailOver: mark}
 				w.must(w.Client().Update(w.ctx, va))
 				first := w.pod("db-0")
 				w.until(2*time.Minute, "the taint of a node that is well is gone", func() bool { return w.tainted(nodeA) == "" })

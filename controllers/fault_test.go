@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -92,12 +93,12 @@ func (w *world) wantNothingLeft(p *process) {
 func (w *world) wantUnmarked() {
 	w.Helper()
 	for _, name := range []string{nodeA, nodeB, nodeT} {
-		if node := w.node(name); len(node.Spec.Taints) > 0 || node.Annotations[AnnotationKeepAway] != "" {
+		if node := w.node(name); len(node.Spec.Taints) > 0 || node.Annotations[cluster.AnnotationKeepAway] != "" {
 			w.Errorf("node %s: taints %v, annotations %v", name, node.Spec.Taints, node.Annotations)
 		}
 		for _, volume := range []string{"db", "other"} {
-			if va := w.attachment(volume, name); va != nil && va.Annotations[AnnotationFailOver] != "" {
-				w.Errorf("attachment %s is marked: %s", va.Name, va.Annotations[AnnotationFailOver])
+			if va := w.attachment(volume, name); va != nil && va.Annotations[cluster.AnnotationFailOver] != "" {
+				w.Errorf("attachment %s is marked: %s", va.Name, va.Annotations[cluster.AnnotationFailOver])
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 )
 
@@ -263,7 +264,7 @@ func TestFaultsOfTheLeaseOfTheElection(t *testing.T) {
 				var struck atomic.Int64
 				until := time.Now().Add(5 * time.Second)
 				w.ofController(func(r apimodel.Request) error {
-					if r.Kind != "Lease" || r.Namespace == LeaseNamespace || r.Verb == apimodel.VerbGet || time.Now().After(until) {
+					if r.Kind != "Lease" || r.Namespace == cluster.LeaseNamespace || r.Verb == apimodel.VerbGet || time.Now().After(until) {
 						return nil
 					}
 					struck.Add(1)

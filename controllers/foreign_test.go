@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 )
 
 // What others wrote into names and annotations is text, and of bounded length.
@@ -42,7 +44,7 @@ func TestAMarkOfSomebodyElseAsksFewQuestions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, ours := markOf(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationKeepAway: string(text)}}})
+	read, ours := markOf(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{cluster.AnnotationKeepAway: string(text)}}})
 	if !ours || len(read.Resources) != keepAwayResources {
 		t.Errorf("%d resources of the mark are asked for, want %d", len(read.Resources), keepAwayResources)
 	}

@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
@@ -160,8 +161,8 @@ func (h *haltSwitch) paused(ctx context.Context) string {
 	h.mu.Lock()
 	h.uid = deployment.UID
 	h.mu.Unlock()
-	if value, ok := deployment.Annotations[AnnotationPause]; ok && value != "false" {
-		return fmt.Sprintf("annotation %s of Deployment %s pauses all fail-over", AnnotationPause, name)
+	if value, ok := deployment.Annotations[cluster.AnnotationPause]; ok && value != "false" {
+		return fmt.Sprintf("annotation %s of Deployment %s pauses all fail-over", cluster.AnnotationPause, name)
 	}
 	return ""
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
@@ -27,7 +28,7 @@ import (
 func TestWhatPauses(t *testing.T) {
 	t.Parallel()
 	annotated := func(value string) func(*appsv1.Deployment) {
-		return func(d *appsv1.Deployment) { d.Annotations = map[string]string{AnnotationPause: value} }
+		return func(d *appsv1.Deployment) { d.Annotations = map[string]string{cluster.AnnotationPause: value} }
 	}
 	for name, tc := range map[string]struct {
 		deployment func(*appsv1.Deployment)
@@ -80,7 +81,7 @@ func TestTheDeploymentThatPausesIsTheOwn(t *testing.T) {
 		Namespace: "ha", Name: "ours-7f", OwnerReferences: owned("Deployment", "ours"),
 	}}
 	paused := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ha", Name: "ours", Annotations: map[string]string{AnnotationPause: "true"},
+		Namespace: "ha", Name: "ours", Annotations: map[string]string{cluster.AnnotationPause: "true"},
 	}}
 	for name, tc := range map[string]struct {
 		objects    []client.Object
@@ -200,7 +201,7 @@ func TestASlowAnswerServesAllWhoHaveWaitedForIt(t *testing.T) {
 		if paused := ask(100, 0); asked.Load() != 1 || paused != 0 {
 			t.Errorf("a hundred at the same time asked %d times, and %d were paused; want once, and none", asked.Load(), paused)
 		}
-		d.Annotations = map[string]string{AnnotationPause: "true"}
+		d.Annotations = map[string]string{cluster.AnnotationPause: "true"}
 		if err := m.Client("test").Update(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
@@ -19,48 +20,16 @@ import (
 // pod of the virtual machine controls them and does not name their claims. KubeVirt copies none of its labels to them.
 var hotPlugged = client.MatchingLabels{"kubevirt.io": "hotplug-disk"}
 
-const podKind = "Pod"
-
-// helped returns what a helper says of the pod that controls it; nil for any other pod.
-func helped(pod *corev1.Pod) *metav1.OwnerReference {
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == podKind {
-		return owner
-	}
-	return nil
-}
-
-// missedBy returns the selected pod for which a helper, which is not selected itself, holds volumes on the same node; nil where there is
-// none. It would be moved without them.
-func (g *gatherer) missedBy(ctx context.Context, helper *corev1.Pod) (*corev1.Pod, error) {
-	ref := helped(helper)
-	if ref == nil || ended(helper) || g.selector.Matches(labels.Set(helper.Labels)) {
-		return nil, nil
-	}
-	var owner corev1.Pod
-	if err := g.cache.Get(ctx, client.ObjectKey{Namespace: helper.Namespace, Name: ref.Name}, &owner); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			return nil, nil // not selected: the cache has selected pods, at least
-		}
-		return nil, fmt.Errorf("looking up pod %s: %w", key(helper.Namespace, ref.Name), err)
-	}
-	_, exempt := owner.Annotations[AnnotationIgnore]
-	if owner.UID != ref.UID || owner.Spec.NodeName != helper.Spec.NodeName || exempt || !g.selector.Matches(labels.Set(owner.Labels)) {
-		return nil, nil
-	}
-	return &owner, nil
-}
-
 // helpers tells of the helpers of selected pods that are not selected themselves. The cache has selected pods only: those of KubeVirt are
 // read past it. It changes nothing.
 type helpers struct {
-	gatherer
+	live     client.Reader
+	volumes  cluster.Volumes
+	pods     cluster.Pods
+	selector labels.Selector
 	recorder events.EventRecorder
 	// told are the helpers that pods were told of.
 	told map[types.UID]bool
-}
-
-func newHelpers(g gatherer, recorder events.EventRecorder) *helpers {
-	return &helpers{gatherer: g, recorder: recorder, told: make(map[types.UID]bool)}
 }
 
 // look tells the pods of each helper once, and returns how many helpers there are that are not selected; with an error, how many there
@@ -73,7 +42,7 @@ func (h *helpers) look(ctx context.Context) (int, error) {
 	missed := make(map[types.UID]bool)
 	for i := range pods.Items {
 		helper := &pods.Items[i]
-		owner, err := h.missedBy(ctx, helper)
+		owner, err := h.pods.MissedBy(ctx, helper)
 		if err != nil {
 			return len(h.told), err
 		}
@@ -99,13 +68,13 @@ func (h *helpers) look(ctx context.Context) (int, error) {
 // volumesHeld returns the names of the volumes of ours that a pod uses.
 func (h *helpers) volumesHeld(ctx context.Context, pod *corev1.Pod) ([]string, error) {
 	var volumes []string
-	for _, claim := range claimsOf(pod) {
-		bound, err := h.volumesOfClaim(ctx, claim)
+	for _, claim := range cluster.ClaimsOf(pod) {
+		bound, err := h.volumes.OfClaim(ctx, claim)
 		if err != nil {
 			return nil, fmt.Errorf("finding the volume of claim %s: %w", claim, err)
 		}
 		for _, pv := range bound {
-			if h.isOurs(pv) {
+			if h.volumes.Resource(pv) != "" {
 				volumes = append(volumes, pv.Name)
 			}
 		}
@@ -116,14 +85,10 @@ func (h *helpers) volumesHeld(ctx context.Context, pod *corev1.Pod) ([]string, e
 // tell tells the helper and the pod that it helps.
 func (h *helpers) tell(helper, owner *corev1.Pod, volumes []string) {
 	note := truncated(fmt.Sprintf("pod %s holds volume %s for pod %s and is not selected itself: without it pod %s is moved, and the "+
-		"volume stays attached to the lost node; %s (selected is: %s)", key(helper.Namespace, helper.Name), strings.Join(volumes, ", "),
-		owner.Name, owner.Name, HelperRemedy, h.selector))
+		"volume stays attached to the lost node; %s (selected is: %s)", cluster.Key(helper.Namespace, helper.Name), strings.Join(volumes, ", "),
+		owner.Name, owner.Name, cluster.HelperRemedy, h.selector))
 	for _, pod := range []*corev1.Pod{owner, helper} {
-		ref := typed(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}, "v1", podKind)
+		ref := typed(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}, "v1", "Pod")
 		h.recorder.Eventf(ref, nil, corev1.EventTypeWarning, string(failover.HelperNotSelected), actionRefuse, "%s", note)
 	}
 }
-
-// HelperRemedy says what to do about a helper that is not selected.
-const HelperRemedy = "select the helper too: kubectl label -n NAMESPACE pod HELPER LABEL, which helps after a loss as well; KubeVirt has no " +
-	"template for helpers: have those to come labelled by a mutating admission policy"

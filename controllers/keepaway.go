@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
@@ -38,19 +39,15 @@ type keepAwayMark struct {
 // KeepAway taints nodes that have lost their storage, so that the scheduler does not place the replacement there
 // again: Kubernetes itself takes a dead node for ready for up to 50 seconds.
 type KeepAway struct {
-	gatherer
-	client   client.Client
-	recorder events.EventRecorder
-	metrics  *metrics.Metrics
-	owner    string
-	disabled bool
-}
-
-func newKeepAway(g gatherer, cfg Config, c client.Client, recorder events.EventRecorder) *KeepAway {
-	return &KeepAway{
-		gatherer: g, client: c, recorder: recorder, metrics: cfg.Metrics, owner: cfg.Owner,
-		disabled: cfg.DisableNodeTaints,
-	}
+	client      client.Client
+	live        client.Reader
+	volumes     cluster.Volumes
+	attachments cluster.Attachments
+	inputs      cluster.Inputs
+	recorder    events.EventRecorder
+	metrics     *metrics.Metrics
+	owner       string
+	disabled    bool
 }
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=patch
@@ -92,7 +89,7 @@ func (k *KeepAway) effect(ctx context.Context, losses []loss) (corev1.TaintEffec
 			return "", err
 		}
 		state := l.d.State
-		if state == failover.Unreachable && l.in.Node.LeaseKnown && l.in.Node.LeaseSilence < l.in.Node.Patience(failover.ForceSilence) {
+		if state == failover.Unreachable && l.in.Node.LeaseFresh(failover.ForceSilence) {
 			state = failover.Unknown // its kubelet lives: what the other volumes there say decides
 		}
 		if failover.KeepAwayEffect(state, others) == corev1.TaintEffectNoSchedule {
@@ -121,7 +118,7 @@ func (k *KeepAway) setTaint(ctx context.Context, name string, mark keepAwayMark)
 		}
 		node = read.DeepCopy()
 		_, ours := markOf(node)
-		noted = ours && (takenOver(node) || hasTaint(node, TaintLostQuorum, mark.Effect))
+		noted = ours && (takenOver(node) || cluster.HasTaint(node, cluster.TaintLostQuorum, mark.Effect))
 		set, err = k.taint(ctx, &read, mark)
 		return err
 	})
@@ -140,7 +137,7 @@ func (k *KeepAway) setTaint(ctx context.Context, name string, mark keepAwayMark)
 
 // otherStates returns the states of the other volumes attached to the node.
 func (k *KeepAway) otherStates(ctx context.Context, in failover.Input) ([]failover.State, error) {
-	attachments, err := k.attachmentsOn(ctx, in.Node.Name)
+	attachments, err := k.attachments.On(ctx, in.Node.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -150,14 +147,15 @@ func (k *KeepAway) otherStates(ctx context.Context, in failover.Input) ([]failov
 		if name == in.Volume.Name {
 			continue
 		}
-		var pv corev1.PersistentVolume
-		if err := k.cache.Get(ctx, client.ObjectKey{Name: name}, &pv); client.IgnoreNotFound(err) != nil {
+		pv, err := k.volumes.Get(ctx, name)
+		if err != nil {
 			return nil, err
-		} else if err != nil || !k.isOurs(&pv) {
+		}
+		if pv == nil {
 			continue
 		}
 		states = append(states, failover.StateOf(failover.Input{
-			Now: in.Now, Settings: in.Settings, Node: in.Node, Resource: k.resource(&pv),
+			Now: in.Now, Settings: in.Settings, Node: in.Node, Resource: k.inputs.Resource(k.volumes.Resource(pv)),
 		}))
 	}
 	return states, nil
@@ -169,10 +167,10 @@ func (k *KeepAway) taint(ctx context.Context, node *corev1.Node, mark keepAwayMa
 	old, ours := markOf(node)
 	if ours {
 		mark = old.with(mark)
-	} else if hasTaint(node, TaintLostQuorum, "") {
+	} else if cluster.HasTaint(node, cluster.TaintLostQuorum, "") {
 		return false, nil // set by somebody else, who will take it away
 	}
-	if !takenOver(node) && !hasTaint(node, TaintLostQuorum, mark.Effect) {
+	if !takenOver(node) && !cluster.HasTaint(node, cluster.TaintLostQuorum, mark.Effect) {
 		setTaint(node, mark.Effect)
 	} else if ours && mark.equal(old) {
 		return false, nil
@@ -206,7 +204,7 @@ func (m keepAwayMark) equal(other keepAwayMark) bool {
 // write patches the node's taints and mark; a nil mark takes it away.
 func (k *KeepAway) write(ctx context.Context, before, node *corev1.Node, mark *keepAwayMark) (bool, error) {
 	if mark == nil {
-		delete(node.Annotations, AnnotationKeepAway)
+		delete(node.Annotations, cluster.AnnotationKeepAway)
 	} else {
 		text, err := json.Marshal(mark)
 		if err != nil {
@@ -215,7 +213,7 @@ func (k *KeepAway) write(ctx context.Context, before, node *corev1.Node, mark *k
 		if node.Annotations == nil {
 			node.Annotations = make(map[string]string)
 		}
-		node.Annotations[AnnotationKeepAway] = string(text)
+		node.Annotations[cluster.AnnotationKeepAway] = string(text)
 	}
 	changed := len(before.Spec.Taints) != len(node.Spec.Taints)
 	// The list of taints is replaced as a whole: the patch holds only against the version that was read.
@@ -229,7 +227,7 @@ func (k *KeepAway) write(ctx context.Context, before, node *corev1.Node, mark *k
 
 func markOf(node *corev1.Node) (keepAwayMark, bool) {
 	var mark keepAwayMark
-	text, ok := node.Annotations[AnnotationKeepAway]
+	text, ok := node.Annotations[cluster.AnnotationKeepAway]
 	if !ok {
 		return mark, false
 	}
@@ -241,25 +239,21 @@ func markOf(node *corev1.Node) (keepAwayMark, bool) {
 	return mark, true
 }
 
-func hasTaint(node *corev1.Node, key string, effect corev1.TaintEffect) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == key && (effect == "" || t.Effect == effect)
-	})
-}
-
 // takenOver tells whether Kubernetes itself keeps new pods away from the node by now.
-func takenOver(node *corev1.Node) bool { return hasTaint(node, corev1.TaintNodeUnreachable, "") }
+func takenOver(node *corev1.Node) bool {
+	return cluster.HasTaint(node, corev1.TaintNodeUnreachable, "")
+}
 
 // takenOverHard tells whether it does so from nearly every pod: most tolerate the taint with the effect NoExecute alone for five minutes.
 func takenOverHard(node *corev1.Node) bool {
-	return hasTaint(node, corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule)
+	return cluster.HasTaint(node, corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule)
 }
 
 func setTaint(node *corev1.Node, effect corev1.TaintEffect) {
 	clearTaint(node)
-	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: TaintLostQuorum, Effect: effect})
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: cluster.TaintLostQuorum, Effect: effect})
 }
 
 func clearTaint(node *corev1.Node) {
-	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == TaintLostQuorum })
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cluster.TaintLostQuorum })
 }

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
@@ -26,7 +29,12 @@ const keepAwayInterval = 5 * time.Second
 // KeepAwayReconciler owns the taints that KeepAway has set, whichever process did: it takes each away when
 // its cause is gone, when Kubernetes' own taint has taken over, or when it has expired.
 type KeepAwayReconciler struct {
-	*KeepAway
+	keepAway *KeepAway
+	linstor  Linstor
+	clock    clock.PassiveClock
+	settings failover.Settings
+	// begun tells whether this process has begun a fail-over for the attachment.
+	begun func(volume, node string, attachment types.UID) bool
 }
 
 func (r *KeepAwayReconciler) setup(mgr ctrl.Manager, options controller.Options) error {
@@ -37,21 +45,21 @@ func (r *KeepAwayReconciler) setup(mgr ctrl.Manager, options controller.Options)
 }
 
 func isMarked(o client.Object) bool {
-	_, ok := o.GetAnnotations()[AnnotationKeepAway]
+	_, ok := o.GetAnnotations()[cluster.AnnotationKeepAway]
 	return ok
 }
 
 // concernsTaint tells whether a change of a node concerns a taint that KeepAway has set. Kubernetes writes the status of a lost
 // node for each volume that it detaches from there, and that is nothing to look at.
 func concernsTaint(before, after client.Object) bool {
-	return isMarked(after) && (before.GetAnnotations()[AnnotationKeepAway] != after.GetAnnotations()[AnnotationKeepAway] ||
+	return isMarked(after) && (before.GetAnnotations()[cluster.AnnotationKeepAway] != after.GetAnnotations()[cluster.AnnotationKeepAway] ||
 		!equality.Semantic.DeepEqual(before.(*corev1.Node).Spec.Taints, after.(*corev1.Node).Spec.Taints))
 }
 
 // Reconcile looks at one tainted node.
 func (r *KeepAwayReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var node corev1.Node
-	if err := r.live.Get(ctx, req.NamespacedName, &node); err != nil {
+	if err := r.keepAway.live.Get(ctx, req.NamespacedName, &node); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	mark, ours := markOf(&node)
@@ -61,13 +69,13 @@ func (r *KeepAwayReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 	before := node.DeepCopy()
 	now := r.clock.Now()
 	holds := r.holds(ctx, node.Name, mark)
-	switch tainted := hasTaint(&node, TaintLostQuorum, ""); {
+	switch tainted := cluster.HasTaint(&node, cluster.TaintLostQuorum, ""); {
 	case !holds, now.After(mark.Expires):
 		clearTaint(&node)
-		if _, err := r.write(ctx, before, &node, nil); err != nil {
+		if _, err := r.keepAway.write(ctx, before, &node, nil); err != nil {
 			return reconcile.Result{}, fmt.Errorf("letting pods return to node %s: %w", node.Name, err)
 		}
-		r.recordUntaint(&node, holds)
+		r.keepAway.recordUntaint(&node, holds)
 		return reconcile.Result{}, nil
 	case takenOver(&node) && tainted:
 		clearTaint(&node)
@@ -76,8 +84,8 @@ func (r *KeepAwayReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 	case mark.Expires.Sub(now) > keepAwayExpiry/2:
 		return reconcile.Result{RequeueAfter: keepAwayInterval}, nil
 	}
-	mark.Owner, mark.Expires = r.owner, now.Add(keepAwayExpiry).UTC()
-	if _, err := r.write(ctx, before, &node, &mark); err != nil {
+	mark.Owner, mark.Expires = r.keepAway.owner, now.Add(keepAwayExpiry).UTC()
+	if _, err := r.keepAway.write(ctx, before, &node, &mark); err != nil {
 		return reconcile.Result{}, fmt.Errorf("renewing the taint of node %s: %w", node.Name, err)
 	}
 	return reconcile.Result{RequeueAfter: keepAwayInterval}, nil
@@ -95,9 +103,9 @@ func (r *KeepAwayReconciler) holds(ctx context.Context, node string, mark keepAw
 			}
 			fresh = known
 		}
-		causes = append(causes, resourceFacts(fresh))
+		causes = append(causes, cluster.ResourceFacts(fresh))
 	}
-	known := r.node(node)
+	known := r.keepAway.inputs.Node(node)
 	satellite, _ := r.linstor.Node(known.Satellite)
 	return r.leaving(ctx, node) || failover.KeepAwayHolds(r.clock.Now(), known, r.settings,
 		failover.Fact[bool](satellite.Word()), causes)
@@ -106,8 +114,8 @@ func (r *KeepAwayReconciler) holds(ctx context.Context, node string, mark keepAw
 // leaving tells whether a volume is still being moved off the node. Until that is done no pod must return there, even
 // where the node itself could use the volume again: the attachment would be taken from under it.
 func (r *KeepAwayReconciler) leaving(ctx context.Context, node string) bool {
-	attachments, err := r.attachmentsOn(ctx, node)
+	attachments, err := r.keepAway.attachments.On(ctx, node)
 	return err != nil || slices.ContainsFunc(attachments, func(va storagev1.VolumeAttachment) bool {
-		return va.Annotations[AnnotationFailOver] != "" || va.DeletionTimestamp != nil || r.begun(*va.Spec.Source.PersistentVolumeName, node, va.UID)
+		return va.Annotations[cluster.AnnotationFailOver] != "" || va.DeletionTimestamp != nil || r.begun(*va.Spec.Source.PersistentVolumeName, node, va.UID)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 )
@@ -42,7 +43,7 @@ func (s *steps) tainted(effect corev1.TaintEffect, cause string, left time.Durat
 	mark, err := json.Marshal(keepAwayMark{Effect: corev1.TaintEffectNoSchedule, Resources: []string{cause}, Expires: time.Now().Add(left)})
 	s.must(err)
 	node := s.node()
-	node.Annotations = map[string]string{AnnotationKeepAway: string(mark)}
+	node.Annotations = map[string]string{cluster.AnnotationKeepAway: string(mark)}
 	if effect != "" {
 		setTaint(node, effect)
 	}
@@ -102,11 +103,10 @@ func TestWhenATaintEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSteps(t)
-			s.r.keepAway.linstor = lists{resource: "pvc-db"}
 			tc.change(s)
 			writes := s.nodeRequests(apimodel.VerbPatch)
-			r := &KeepAwayReconciler{KeepAway: s.r.keepAway}
-			if _, err := r.Reconcile(s.ctx, reconcile.Request{NamespacedName: client.ObjectKey{Name: nodeA}}); err != nil {
+			s.taints.linstor, s.taints.keepAway.inputs.Linstor = lists{resource: "pvc-db"}, lists{resource: "pvc-db"}
+			if _, err := s.taints.Reconcile(s.ctx, reconcile.Request{NamespacedName: client.ObjectKey{Name: nodeA}}); err != nil {
 				t.Fatal(err)
 			}
 			if _, marked := markOf(s.node()); s.effect() != tc.effect || marked != tc.marked || *writes != tc.writes {
@@ -120,7 +120,7 @@ func TestWhenATaintEnds(t *testing.T) {
 func TestATaintThatComesMeanwhileStays(t *testing.T) {
 	t.Parallel()
 	s := newSteps(t)
-	s.r.keepAway.linstor = wellOn{}
+	s.r.keepAway.inputs.Linstor = wellOn{}
 	done := false
 	s.model.Fail(func(r apimodel.Request) error {
 		if r.Actor != "test" && r.Kind == "Node" && r.Verb == apimodel.VerbPatch && !done {
@@ -132,7 +132,7 @@ func TestATaintThatComesMeanwhileStays(t *testing.T) {
 		return nil
 	})
 	s.ensure("pvc-db", s.d.State, 0)
-	if node := s.node(); !hasTaint(node, "theirs", "") || !hasTaint(node, TaintLostQuorum, "") {
+	if node := s.node(); !cluster.HasTaint(node, "theirs", "") || !cluster.HasTaint(node, cluster.TaintLostQuorum, "") {
 		t.Errorf("taints: %v", node.Spec.Taints)
 	}
 }
@@ -147,13 +147,13 @@ func TestWhichChangesOfANodeAreLookedAt(t *testing.T) {
 		"its labels":              {func(n *corev1.Node) { n.Labels = map[string]string{"a": "b"} }, false},
 		"its taints":              {func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "other"}) }, true},
 		"the effect of our taint": {func(n *corev1.Node) { n.Spec.Taints[0].Effect = corev1.TaintEffectPreferNoSchedule }, true},
-		"the mark of its taint":   {func(n *corev1.Node) { n.Annotations[AnnotationKeepAway] = "{}" }, true},
+		"the mark of its taint":   {func(n *corev1.Node) { n.Annotations[cluster.AnnotationKeepAway] = "{}" }, true},
 		"its taints, where none is ours": {
 			func(n *corev1.Node) { n.Annotations, n.Spec.Taints = nil, nil }, false,
 		},
 	} {
 		node := &corev1.Node{}
-		node.Annotations = map[string]string{AnnotationKeepAway: "{\"reason\":\"QuorumLost\"}"}
+		node.Annotations = map[string]string{cluster.AnnotationKeepAway: "{\"reason\":\"QuorumLost\"}"}
 		node.Status.VolumesInUse = []corev1.UniqueVolumeName{"a"}
 		setTaint(node, corev1.TaintEffectNoSchedule)
 		after := node.DeepCopy()

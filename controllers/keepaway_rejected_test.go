@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 )
@@ -22,7 +23,7 @@ func TestANodeThatCannotBeTainted(t *testing.T) {
 			node.Spec.Taints = []corev1.Taint{{Key: key, Effect: effect}}
 		}
 	}
-	ours := map[string]string{AnnotationKeepAway: `{"effect":"NoSchedule"}`}
+	ours := map[string]string{cluster.AnnotationKeepAway: `{"effect":"NoSchedule"}`}
 	for name, tc := range map[string]struct {
 		node   func(*corev1.Node)
 		goesOn bool
@@ -32,7 +33,7 @@ func TestANodeThatCannotBeTainted(t *testing.T) {
 		"Kubernetes evicts, and may place pods yet": {tainted(corev1.TaintNodeUnreachable, corev1.TaintEffectNoExecute, nil), false},
 		"another taint of Kubernetes is there":      {tainted(corev1.TaintNodeMemoryPressure, corev1.TaintEffectNoSchedule, nil), false},
 		"the node is cordoned":                      {func(node *corev1.Node) { node.Spec.Unschedulable = true }, true},
-		"our own softer taint is there":             {tainted(TaintLostQuorum, corev1.TaintEffectPreferNoSchedule, ours), false},
+		"our own softer taint is there":             {tainted(cluster.TaintLostQuorum, corev1.TaintEffectPreferNoSchedule, ours), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

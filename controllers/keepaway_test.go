@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
@@ -56,7 +57,7 @@ func (s *steps) node() *corev1.Node {
 func (s *steps) effect() corev1.TaintEffect {
 	s.Helper()
 	for _, taint := range s.node().Spec.Taints {
-		if taint.Key == TaintLostQuorum {
+		if taint.Key == cluster.TaintLostQuorum {
 			return taint.Effect
 		}
 	}
@@ -116,7 +117,7 @@ func TestTheTaintHasTheEffectThatTheOtherVolumesAllow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSteps(t)
-			s.r.keepAway.linstor = wellOn{}
+			s.r.keepAway.inputs.Linstor = wellOn{}
 			tc.change(s)
 			s.ensure("pvc-db", tc.state, 0)
 			if got := s.effect(); got != tc.want {
@@ -132,7 +133,7 @@ func TestTheTaintHasTheEffectThatTheOtherVolumesAllow(t *testing.T) {
 func TestATaintHasManyCausesAndOneWriter(t *testing.T) {
 	t.Parallel()
 	s := newSteps(t)
-	s.r.keepAway.linstor = wellOn{}
+	s.r.keepAway.inputs.Linstor = wellOn{}
 	s.otherVolume("other", virtual.Driver)
 	reads := s.nodeRequests(apimodel.VerbGet)
 	for _, step := range []struct {
@@ -240,7 +241,7 @@ func TestPodsAreKeptAwayBeforeARemovalOnly(t *testing.T) {
 	tainted := func(s *steps) bool {
 		var node corev1.Node
 		s.exists(&node, nodeA)
-		return hasTaint(&node, TaintLostQuorum, "")
+		return cluster.HasTaint(&node, cluster.TaintLostQuorum, "")
 	}
 	for name, tc := range map[string]struct {
 		change func(*steps)

@@ -9,9 +9,12 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
 
 const (
@@ -28,7 +31,13 @@ const (
 // silent whose node LINSTOR calls ONLINE, and as long as LINSTOR is blind. It runs on every replica, since the words of a blind LINSTOR are
 // void for all, and changes nothing.
 type Lookout struct {
-	gatherer
+	inputs   cluster.Inputs
+	live     cluster.Live
+	kubelets *cluster.Kubelets
+	linstor  Linstor
+	clock    clock.PassiveClock
+	settings failover.Settings
+	metrics  *metrics.Metrics
 
 	mu     sync.Mutex
 	memory failover.Blindness
@@ -72,8 +81,8 @@ func (l *Lookout) due() bool {
 
 // doubtful returns the nodes whose kubelets are silent and that LINSTOR calls ONLINE.
 func (l *Lookout) doubtful() []string {
-	return slices.DeleteFunc(l.kubelets.silent(l.settings.KubeletSilence, math.MaxInt64), func(name string) bool {
-		node, _ := l.linstor.Node(l.kubelets.Satellite(name, l.driver))
+	return slices.DeleteFunc(l.kubelets.Silent(l.settings.KubeletSilence, math.MaxInt64), func(name string) bool {
+		node, _ := l.linstor.Node(l.kubelets.Satellite(name))
 		return !node.Online.Known || !node.Online.Value
 	})
 }
@@ -124,19 +133,19 @@ func (l *Lookout) proof(ctx context.Context) (name string, until time.Time, err 
 	memory := l.memory.Clone()
 	l.mu.Unlock()
 	proven := func(node string) bool {
-		end, ok := memory.Proof(l.node(node), l.clock.Now(), l.settings.KubeletSilence)
+		end, ok := memory.Proof(l.inputs.Node(node), l.clock.Now(), l.settings.KubeletSilence)
 		if ok {
 			until = end
 		}
 		return ok
 	}
-	silent := l.kubelets.silent(l.settings.KubeletSilence, math.MaxInt64)
+	silent := l.kubelets.Silent(l.settings.KubeletSilence, math.MaxInt64)
 	slices.Sort(silent)
 	for _, node := range silent {
 		if !proven(node) {
 			continue
 		}
-		if err := l.hear(ctx, node); err != nil {
+		if err := l.live.Lease(ctx, node); err != nil {
 			return "", time.Time{}, err
 		}
 		if proven(node) {

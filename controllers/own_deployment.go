@@ -22,7 +22,7 @@ func deploymentOf(ctx context.Context, live client.Reader, pod types.NamespacedN
 	if pod.Name == "" {
 		return owner, nil
 	}
-	replicaSet, err := ownerOf(ctx, live, pod, corev1.SchemeGroupVersion.WithKind(podKind), "ReplicaSet")
+	replicaSet, err := ownerOf(ctx, live, pod, corev1.SchemeGroupVersion.WithKind("Pod"), "ReplicaSet")
 	if err != nil || replicaSet == "" {
 		return owner, err
 	}

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	manners "github.com/piraeusdatastore/piraeus-ha-controller/internal/leaderelection"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
@@ -43,7 +44,7 @@ type process struct {
 	feed     *linstor.Feed
 	store    *linstor.Store
 	view     *apimodel.View
-	kubelets *Kubelets
+	kubelets *cluster.Kubelets
 	events   *eventLog
 	// elected is closed when it leads.
 	elected  chan struct{}
@@ -101,8 +102,8 @@ func (w *world) newView(cfg Config) *apimodel.View {
 		_, isPod := o.(*corev1.Pod)
 		return !isPod || cfg.Selector.Matches(labels.Set(o.GetLabels()))
 	})
-	view.Transform(Trim(cfg.Selector))
-	w.must(AddIndexes(w.ctx, view, cfg.Driver))
+	view.Transform(cluster.Trim(cfg.Selector))
+	w.must(cluster.AddIndexes(w.ctx, view, cfg.Driver))
 	var nodes corev1.NodeList
 	w.must(w.API.Client("audit").List(w.ctx, &nodes))
 	for i := range nodes.Items {
@@ -129,7 +130,7 @@ func (w *world) startProcessOn(name string, cfg Config, view *apimodel.View) *pr
 	}
 	p.feed = linstor.NewFeed(linstorClient, p.store, p.log.WithName(logOfFeed), linstor.Options{Elected: p.elected})
 	p.view = view
-	p.kubelets = NewKubelets(cfg.Clock, cfg.ShutdownTaints)
+	p.kubelets = cluster.NewKubelets(cfg.Clock, cfg.Driver, cfg.ShutdownTaints)
 	p.view.OnUpdate(p.observe)
 	var csiNodes storagev1.CSINodeList // which never change
 	w.must(w.API.Client("user").List(w.ctx, &csiNodes))
@@ -147,7 +148,7 @@ func (w *world) startProcessOn(name string, cfg Config, view *apimodel.View) *pr
 	p.tasks.Go(func() { _ = p.parts.vigil.Start(p.ctx) })
 	p.tasks.Go(func() { _ = p.parts.burial.Start(p.ctx) })
 	p.tasks.Go(func() { _ = p.parts.lookout.Start(logr.NewContext(p.ctx, p.log)) })
-	p.run(p.ctx, "clock", cfg, p.parts.clock, p.volumes(&p.parts.clock.gatherer))
+	p.run(p.ctx, "clock", cfg, p.parts.clock, p.volumes(p.parts.clock.gather.watch))
 	w.processes = append(w.processes, p)
 	return p
 }
@@ -163,7 +164,7 @@ func (p *process) renewed() time.Time {
 // leads lets the process lead until it is stopped.
 func (p *process) leads(cfg Config) {
 	close(p.elected)
-	p.run(p.ctx, "volume", cfg, p.parts.volume, p.volumes(&p.parts.volume.gatherer), p.parts.volume.silence())
+	p.run(p.ctx, "volume", cfg, p.parts.volume, p.volumes(p.parts.volume.gather.watch), p.parts.volume.silence())
 	p.run(p.ctx, "failover", cfg, p.parts.failover, source.Func(p.nodesInHand))
 	p.run(p.ctx, "keepaway", cfg, p.parts.keepAway, source.Func(p.markedNodes))
 	p.tasks.Go(func() { _ = p.parts.recovery.Start(logr.NewContext(p.ctx, p.log)) })
@@ -200,19 +201,19 @@ func (p *process) run(ctx context.Context, name string, cfg Config, r reconcile.
 type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // volumes is what watchVolumes watches.
-func (p *process) volumes(g *gatherer) source.Source {
+func (p *process) volumes(watch volumeWatch) source.Source {
 	return source.Func(func(ctx context.Context, queue requestQueue) error {
 		context.AfterFunc(ctx, p.view.OnUpdate(func(u apimodel.Update) {
 			switch present(u).(type) {
 			case *corev1.PersistentVolume:
 				enqueue(ctx, &handler.EnqueueRequestForObject{}, u, queue)
 			case *corev1.Pod:
-				enqueue(ctx, handler.EnqueueRequestsFromMapFunc(g.volumesOfPod), u, queue)
+				enqueue(ctx, handler.EnqueueRequestsFromMapFunc(watch.requests), u, queue)
 			case *storagev1.VolumeAttachment:
-				enqueue(ctx, handler.EnqueueRequestsFromMapFunc(g.volumesOfAttachment), u, queue)
+				enqueue(ctx, handler.EnqueueRequestsFromMapFunc(watch.requests), u, queue)
 			}
 		}))
-		return g.doorbell().Start(ctx, queue)
+		return watch.doorbell().Start(ctx, queue)
 	})
 }
 
@@ -234,7 +235,7 @@ func (p *process) markedNodes(ctx context.Context, queue requestQueue) error {
 			if o == nil {
 				return false
 			}
-			_, ok := o.GetAnnotations()[AnnotationKeepAway]
+			_, ok := o.GetAnnotations()[cluster.AnnotationKeepAway]
 			return ok
 		}
 		if _, ok := present(u).(*corev1.Node); ok && marked(u.New) {
@@ -264,21 +265,17 @@ func present(u apimodel.Update) client.Object {
 
 // observe is what Kubelets.Follow subscribes to.
 func (p *process) observe(u apimodel.Update) {
-	switch o := present(u).(type) {
+	if u.New == nil {
+		p.kubelets.Forget(u.Old)
+		return
+	}
+	switch o := u.New.(type) {
 	case *coordinationv1.Lease:
-		if u.New == nil {
-			p.kubelets.forgetLease(o)
-		} else {
-			p.kubelets.ObserveLease(o)
-		}
+		p.kubelets.ObserveLease(o)
 	case *storagev1.CSINode:
 		p.kubelets.ObserveCSINode(o)
 	case *corev1.Node:
-		if u.New == nil {
-			p.kubelets.forgetNode(o)
-		} else {
-			p.kubelets.ObserveNode(o)
-		}
+		p.kubelets.ObserveNode(o)
 	}
 }
 

@@ -5,8 +5,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
@@ -22,7 +24,8 @@ const (
 // Protection keeps the metric of unprotected pods: those that would not be moved if their node were lost now. It runs
 // on the leader only, and asks nobody but for the helpers of KubeVirt: all else that it looks at is in memory.
 type Protection struct {
-	*Survey
+	survey  *cluster.Survey
+	clock   clock.PassiveClock
 	helpers *helpers
 	halt    *haltSwitch
 	metrics *metrics.Metrics
@@ -49,7 +52,7 @@ func (p *Protection) Start(ctx context.Context) error {
 func (p *Protection) count(ctx context.Context) error {
 	halt, guard := p.halt.now(ctx), p.halt.imagined(p.clock.Now())
 	counts := make(map[failover.Reason]int)
-	err := p.each(ctx, "", func(_ *corev1.Pod, uses []Use) {
+	err := p.survey.Each(ctx, "", func(_ *corev1.Pod, uses []cluster.Use) {
 		for _, use := range uses {
 			if use.Input.Node.Name == "" {
 				continue

@@ -37,7 +37,9 @@ func TestSoonest(t *testing.T) {
 func TestAVolumeOfAnotherDriverIsNobodysBusiness(t *testing.T) {
 	t.Parallel()
 	s := newSteps(t)
-	s.decide.linstor, s.decide.memory = noLinstor{}, newSettingsMemory(noLinstor{})
+	g := &s.decide.gather
+	g.watch.linstor, g.inputs.Linstor, g.memory = noLinstor{}, noLinstor{}, newSettingsMemory(noLinstor{})
+	s.decide.reporter.linstor, s.decide.reporter.inputs.Linstor = noLinstor{}, noLinstor{}
 	again := func() reconcile.Result {
 		t.Helper()
 		result, err := s.decide.Reconcile(s.ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.pv)})

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
@@ -14,7 +15,7 @@ import (
 const linstorController = "linstor-controller"
 
 func isLinstorController(pod *corev1.Pod) bool {
-	return pod.Labels[ComponentLabel] == linstorController
+	return pod.Labels[cluster.ComponentLabel] == linstorController
 }
 
 // blindness is a node that LINSTOR is proven to be blind for, and until when that may be acted on.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -17,12 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/sendby"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 )
 
 const (
@@ -37,11 +39,20 @@ const (
 // plainly, so that their ReplicaSets replace them, and keeps the replacements away from the lost node. It runs on the
 // leader only.
 type Recovery struct {
-	gatherer
-	client   client.Client
-	recorder events.EventRecorder
-	metrics  *metrics.Metrics
-	halt     *haltSwitch
+	client     client.Client
+	cache      client.Reader
+	live       client.Reader
+	leases     cluster.Live
+	volumes    cluster.Volumes
+	inputs     cluster.Inputs
+	kubelets   *cluster.Kubelets
+	linstor    Linstor
+	clock      clock.PassiveClock
+	serverTime *servertime.Clock
+	settings   failover.Settings
+	recorder   events.EventRecorder
+	metrics    *metrics.Metrics
+	halt       *haltSwitch
 	// selector selects the pods; nil means none.
 	selector labels.Selector
 	limit    failover.Limit
@@ -78,7 +89,7 @@ func (r *Recovery) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	var nodes corev1.NodeList
-	if err := r.cache.List(ctx, &nodes, shared); err != nil {
+	if err := r.cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
 	if !r.halt.dryRun {
@@ -86,7 +97,7 @@ func (r *Recovery) look(ctx context.Context) error {
 			return err
 		}
 	}
-	silent := r.kubelets.silent(r.settings.KubeletSilence, math.MaxInt64)
+	silent := r.kubelets.Silent(r.settings.KubeletSilence, math.MaxInt64)
 	known := func(n corev1.Node) bool { return slices.Contains(silent, n.Name) }
 	if r.selector == nil || len(silent) == 0 || !slices.ContainsFunc(nodes.Items, known) {
 		clear(r.told)
@@ -94,12 +105,6 @@ func (r *Recovery) look(ctx context.Context) error {
 		return nil
 	}
 	return r.replace(ctx)
-}
-
-// silent tells whether the kubelet of a node is known to be silent.
-func (r *Recovery) silent(node string) bool {
-	n := r.kubelets.Node(node)
-	return n.LeaseKnown && n.LeaseSilence >= n.Patience(r.settings.KubeletSilence)
 }
 
 // replace decides on each of the pods on silent nodes, from a fresh look at everything.
@@ -115,7 +120,7 @@ func (r *Recovery) replace(ctx context.Context) error {
 	}
 	lost := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
 		restart := blind.node != "" && isLinstorController(&p)
-		return ended(&p) || p.Spec.NodeName == "" || !restart && !r.silent(p.Spec.NodeName)
+		return cluster.Ended(&p) || p.Spec.NodeName == "" || !restart && !r.kubelets.Node(p.Spec.NodeName).LeaseSilent(r.settings.KubeletSilence)
 	})
 	if len(lost) == 0 {
 		return nil
@@ -158,22 +163,9 @@ func (r *Recovery) listen(ctx context.Context, pods []corev1.Pod) error {
 			continue
 		}
 		heard[pod.Spec.NodeName] = true
-		if err := r.hear(ctx, pod.Spec.NodeName); err != nil {
+		if err := r.leases.Lease(ctx, pod.Spec.NodeName); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// hear reads the Lease of a node past the cache.
-func (g *gatherer) hear(ctx context.Context, node string) error {
-	var lease coordinationv1.Lease
-	err := g.live.Get(ctx, client.ObjectKey{Namespace: LeaseNamespace, Name: node}, &lease)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading the Lease of node %s: %w", node, err)
-	}
-	if err == nil {
-		g.kubelets.ObserveLease(&lease)
 	}
 	return nil
 }
@@ -183,7 +175,7 @@ func (r *Recovery) input(
 	ctx context.Context, now time.Time, answers bool, pod *corev1.Pod, nodes []corev1.Node,
 ) (failover.Recovery, error) {
 	in := failover.Recovery{
-		Now: now, Silence: r.settings.KubeletSilence, Answers: answers, Node: r.node(pod.Spec.NodeName),
+		Now: now, Silence: r.settings.KubeletSilence, Answers: answers, Node: r.inputs.Node(pod.Spec.NodeName),
 		Limit: r.limit, Halt: r.halt.now(ctx),
 	}
 	if known, ok := r.linstor.Node(in.Node.Satellite); ok {
@@ -191,7 +183,7 @@ func (r *Recovery) input(
 	}
 	in.Pod.Attaches = attaches(pod)
 	in.Nodes, in.OnlineNodes = r.online(now)
-	in.Silent, in.Kubelets = r.kubelets.count(r.settings.KubeletSilence)
+	in.Silent, in.Kubelets = r.kubelets.Count(r.settings.KubeletSilence)
 	in.ReadyNode = slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Name != pod.Spec.NodeName && r.ready(ctx, &n, pod) })
 	in.Pod.Leaving, in.Pod.Controller, in.Pod.Restarted = pod.DeletionTimestamp != nil, isLinstorController(pod), r.wasRestarted(pod, now)
 	if owner := metav1.GetControllerOf(pod); owner != nil {
@@ -199,13 +191,14 @@ func (r *Recovery) input(
 		at, ok := r.replaced[owner.UID]
 		in.Pod.Leaving = in.Pod.Leaving || ok && at != now && now.Sub(at) < r.settings.KubeletSilence
 	}
-	for _, claim := range claimsOf(pod) {
-		bound, err := r.volumesOfClaim(ctx, claim)
+	for _, claim := range cluster.ClaimsOf(pod) {
+		bound, err := r.volumes.OfClaim(ctx, claim)
 		if err != nil {
 			return in, fmt.Errorf("finding the volume of claim %s: %w", claim, err)
 		}
 		// Of a claim without a volume nobody knows what it will be.
-		if in.Pod.Storage == "" && (len(bound) == 0 || slices.ContainsFunc(bound, r.isOurs)) {
+		ours := func(pv *corev1.PersistentVolume) bool { return r.volumes.Resource(pv) != "" }
+		if in.Pod.Storage == "" && (len(bound) == 0 || slices.ContainsFunc(bound, ours)) {
 			in.Pod.Storage = claim
 		}
 	}
@@ -230,14 +223,13 @@ func (r *Recovery) online(now time.Time) (nodes, online int) {
 // ready tells whether a node could run the pod: its kubelet is alive, and the pod's affinity and tolerations let it go
 // there. Kubernetes marks nodes that are not ready by taints. Whether there is room is for the scheduler.
 func (r *Recovery) ready(ctx context.Context, node *corev1.Node, pod *corev1.Pod) bool {
-	known := r.kubelets.Node(node.Name)
-	if node.Spec.Unschedulable || !known.LeaseKnown || known.LeaseSilence >= known.Patience(failover.ForceSilence) {
+	if node.Spec.Unschedulable || !r.kubelets.Node(node.Name).LeaseFresh(failover.ForceSilence) {
 		return false
 	}
 	if fits, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !fits {
 		return false
 	}
-	return untolerated(ctx, node, pod) == ""
+	return cluster.Untolerated(ctx, node, pod) == ""
 }
 
 // follow does what was decided on a pod, and says so once.
@@ -267,14 +259,14 @@ func (r *Recovery) remove(
 	if left <= 0 {
 		return false, nil
 	}
-	ctrl.LoggerFrom(ctx).Info("Deleting pod of LINSTOR", "pod", key(pod.Namespace, pod.Name), "node", pod.Spec.NodeName,
+	ctrl.LoggerFrom(ctx).Info("Deleting pod of LINSTOR", "pod", cluster.Key(pod.Namespace, pod.Name), "node", pod.Spec.NodeName,
 		"reason", d.Reason, "message", d.Message)
 	err = r.client.Delete(sendby.With(ctx, time.Now().Add(left)), pod, client.Preconditions{UID: &pod.UID})
 	if errors.Is(err, sendby.ErrLate) {
 		return false, nil
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("deleting pod %s: %w", key(pod.Namespace, pod.Name), err)
+		return false, fmt.Errorf("deleting pod %s: %w", cluster.Key(pod.Namespace, pod.Name), err)
 	}
 	r.metrics.Recovered()
 	delete(r.told, pod.UID) // why it was left alone before may have had the same reason
@@ -292,7 +284,7 @@ func (r *Recovery) tell(ctx context.Context, pod *corev1.Pod, d failover.Decisio
 	}
 	r.told[pod.UID] = d.Reason
 	if d.Verdict == failover.Blocked {
-		ctrl.LoggerFrom(ctx).Info("Decided", "pod", key(pod.Namespace, pod.Name), "node", pod.Spec.NodeName,
+		ctrl.LoggerFrom(ctx).Info("Decided", "pod", cluster.Key(pod.Namespace, pod.Name), "node", pod.Spec.NodeName,
 			"verdict", d.Verdict, "reason", d.Reason, "message", d.Message)
 	}
 	ref := typed(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}, "v1", "Pod")

@@ -13,19 +13,16 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
-
-// TaintNodeSilent is the key of the taint on a node whose kubelet is silent and that ran a pod of LINSTOR itself. It is
-// not TaintLostQuorum, because the pods of LINSTOR tolerate that one: they need no storage.
-const TaintNodeSilent = "drbd.linbit.com/node-silent"
 
 // silenceTaints keeps replacements of LINSTOR's pods away from silent nodes, which Kubernetes takes for ready for up to 50
 // seconds. It is of one goroutine only.
 type silenceTaints struct {
 	client   client.Client
 	live     client.Reader
-	kubelets *Kubelets
+	kubelets *cluster.Kubelets
 	clock    clock.PassiveClock
 	silence  time.Duration
 	disabled bool
@@ -40,14 +37,14 @@ func (s *silenceTaints) keepAway(ctx context.Context, name string) error {
 		if err := s.live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		if node.Spec.Unschedulable || takenOver(&node) || hasTaint(&node, TaintNodeSilent, "") {
+		if node.Spec.Unschedulable || takenOver(&node) || cluster.HasTaint(&node, cluster.TaintNodeSilent, "") {
 			return nil
 		}
 		if s.disabled {
 			return errors.New("--disable-node-taints forbids to keep the replacement away: waiting until Kubernetes calls the node unreachable")
 		}
 		before := node.DeepCopy()
-		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: TaintNodeSilent, Effect: corev1.TaintEffectNoSchedule})
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: cluster.TaintNodeSilent, Effect: corev1.TaintEffectNoSchedule})
 		if err := s.patch(ctx, before, &node); err != nil {
 			return fmt.Errorf("keeping pods away from node %s: %w", name, err)
 		}
@@ -62,22 +59,20 @@ func (s *silenceTaints) tidy(ctx context.Context, nodes []corev1.Node) error {
 	now := s.clock.Now()
 	for i := range nodes {
 		node := &nodes[i]
-		if !hasTaint(node, TaintNodeSilent, "") {
+		if !cluster.HasTaint(node, cluster.TaintNodeSilent, "") {
 			delete(s.confirmed, node.Name)
 			continue
 		}
 		known := s.kubelets.Node(node.Name)
-		silent := known.LeaseKnown && known.LeaseSilence >= known.Patience(s.silence)
-		if _, seen := s.confirmed[node.Name]; !seen || silent {
+		if _, seen := s.confirmed[node.Name]; !seen || known.LeaseSilent(s.silence) {
 			s.confirmed[node.Name] = now
 		}
-		alive := known.LeaseKnown && known.LeaseSilence < known.Patience(failover.ForceSilence)
-		if !alive && !takenOver(node) && now.Sub(s.confirmed[node.Name]) < keepAwayExpiry {
+		if !known.LeaseFresh(failover.ForceSilence) && !takenOver(node) && now.Sub(s.confirmed[node.Name]) < keepAwayExpiry {
 			continue
 		}
 		before := node
 		node = node.DeepCopy() // it is the cache's own
-		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == TaintNodeSilent })
+		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cluster.TaintNodeSilent })
 		if err := s.patch(ctx, before, node); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("letting pods return to node %s: %w", node.Name, err)
 		}

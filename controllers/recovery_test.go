@@ -25,10 +25,10 @@ func TestWhichNodesOfLinstorAreAwaited(t *testing.T) {
 	}
 	evicted, auxiliary := node(false, true, 0), node(false, true, 0)
 	evicted.Leaving, auxiliary.Satellite = true, false
-	r := &Recovery{gatherer: gatherer{linstor: listedNodes{nodes: []linstor.Node{
+	r := &Recovery{linstor: listedNodes{nodes: []linstor.Node{
 		node(true, true, 0), node(true, true, failover.MaxAge), node(true, true, failover.MaxAge+1), node(false, true, 0), node(true, false, 0),
 		evicted, auxiliary,
-	}}}}
+	}}}
 	if nodes, online := r.online(now); nodes != 5 || online != 2 {
 		t.Errorf("%d of %d nodes are ONLINE, want 2 of 5", online, nodes)
 	}

@@ -193,7 +193,7 @@ func (r *reports) detached(volume string, in failover.Input) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.story(volume, in.Node.Name)
-	switch silent := kubeletIsSilent(in.Node); {
+	switch silent := in.Node.LeaseSilent(failover.ForceSilence); {
 	case silent && s.attachment == in.Attachment.UID:
 		s.rest = min(2*s.rest, retryLimit)
 	case !silent && r.hasLeft(volume, in) && r.now().Sub(r.departed[volume].at) < releaseSoon:
@@ -214,14 +214,10 @@ func (r *reports) restAfterDetach(volume string, in failover.Input) time.Duratio
 		return 0
 	}
 	rest := s.rest
-	if !kubeletIsSilent(in.Node) {
+	if !in.Node.LeaseSilent(failover.ForceSilence) {
 		rest = min(rest, retryAct) // it may be back
 	}
 	return max(0, rest-r.now().Sub(s.detached))
-}
-
-func kubeletIsSilent(node failover.Node) bool {
-	return node.LeaseKnown && node.LeaseSilence >= node.Patience(failover.ForceSilence)
 }
 
 // story returns the volume's story on the node; the caller holds the lock.

@@ -13,6 +13,7 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
@@ -112,8 +113,8 @@ func TestManyAttachmentsAreListedAnew(t *testing.T) {
 		attachments int
 		lists       int32
 	}{
-		"few are read one by one": {listFrom - 1, 0},
-		"many are listed":         {listFrom, 1},
+		"few are read one by one": {19, 0},
+		"many are listed":         {20, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -121,7 +122,8 @@ func TestManyAttachmentsAreListedAnew(t *testing.T) {
 			for i := range tc.attachments - 1 {
 				s.attach(fmt.Sprint("csi-db-", i), nodeA, func(*storagev1.VolumeAttachment) {})
 			}
-			s.r.cache.(interface{ Pause() }).Pause()
+			s.r.gather.inputs.Linstor = noLinstor{}
+			s.view.Pause()
 			s.setMark("by another process, a moment ago")
 			var lists atomic.Int32
 			s.model.Fail(func(r apimodel.Request) error {
@@ -132,8 +134,10 @@ func TestManyAttachmentsAreListedAnew(t *testing.T) {
 			})
 			read, err := s.r.readAttachments(s.ctx, s.ctx, nodeA, []*volume{s.volume()})
 			s.must(err)
-			if got := read.byName["csi-db"]; got.VolumeAttachment == nil || got.Annotations[AnnotationFailOver] == "" {
-				t.Errorf("%+v, want the mark", got)
+			in, err := s.r.gather.inputs.Confirmed(s.ctx, s.pv, cluster.Reading{Node: nodeA, Attachments: read}, nil)
+			s.must(err)
+			if in.Attachment == nil || !in.Attachment.Marked {
+				t.Errorf("%+v, want the mark", in.Attachment)
 			}
 			if got := lists.Load(); got != tc.lists {
 				t.Errorf("%d lists, want %d", got, tc.lists)
@@ -146,12 +150,12 @@ func TestManyAttachmentsAreListedAnew(t *testing.T) {
 func TestNoRoundLooksAtTheVolumesOfOtherDrivers(t *testing.T) {
 	t.Parallel()
 	s := newSteps(t)
-	s.r.linstor = noLinstor{}
+	s.r.gather.inputs.Linstor = noLinstor{}
 	for name, driver := range map[string]string{"ours": virtual.Driver, "theirs": "other.example.com"} {
 		s.otherVolume(name, driver)
 		var va storagev1.VolumeAttachment
 		s.exists(&va, "csi-"+name)
-		va.Annotations = map[string]string{AnnotationFailOver: "begun"}
+		va.Annotations = map[string]string{cluster.AnnotationFailOver: "begun"}
 		s.must(s.api.Update(s.ctx, &va))
 	}
 	all, err := s.r.candidatesOn(s.ctx, nodeA, nil)

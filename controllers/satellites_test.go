@@ -6,7 +6,6 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
@@ -15,34 +14,6 @@ import (
 
 func csiNode(name string, drivers ...storagev1.CSINodeDriver) *storagev1.CSINode {
 	return &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.CSINodeSpec{Drivers: drivers}}
-}
-
-func TestTheNameOfANodeInLinstor(t *testing.T) {
-	t.Parallel()
-	ours := storagev1.CSINodeDriver{Name: virtual.Driver, NodeID: "Node-A"}
-	theirs := storagev1.CSINodeDriver{Name: "other.example.com", NodeID: "i-0815"}
-	const node = "node-a.example.com"
-	for name, tc := range map[string]struct {
-		tell func(*Kubelets)
-		want string
-	}{
-		"is the same where no driver has said anything":  {func(*Kubelets) {}, node},
-		"is what our driver calls it, in lower case":     {func(k *Kubelets) { k.ObserveCSINode(csiNode(node, theirs, ours)) }, "node-a"},
-		"is not what another driver calls it":            {func(k *Kubelets) { k.ObserveCSINode(csiNode(node, theirs)) }, node},
-		"is not what our driver calls another node":      {func(k *Kubelets) { k.ObserveCSINode(csiNode("node-b", ours)) }, node},
-		"stays while the driver's pod is being replaced": {func(k *Kubelets) { k.ObserveCSINode(csiNode(node, ours)); k.ObserveCSINode(csiNode(node)) }, "node-a"},
-		"stays when the node is gone from Kubernetes":    {func(k *Kubelets) { k.ObserveCSINode(csiNode(node, ours)); k.Forget(csiNode(node)) }, "node-a"},
-		"is the newer one where the driver has a new one": {func(k *Kubelets) {
-			k.ObserveCSINode(csiNode(node, theirs, ours))
-			k.ObserveCSINode(csiNode(node, storagev1.CSINodeDriver{Name: virtual.Driver, NodeID: "b"}))
-		}, "b"},
-	} {
-		k := NewKubelets(clock.RealClock{}, nil)
-		tc.tell(k)
-		if got := k.Satellite(node, virtual.Driver); got != tc.want {
-			t.Errorf("it %s: %s, want %s", name, got, tc.want)
-		}
-	}
 }
 
 // listing is a LINSTOR that lists one node.
@@ -58,12 +29,12 @@ func (l listing) Node(name string) (linstor.Node, bool) {
 func TestANodeThatLinstorDoesNotList(t *testing.T) {
 	t.Parallel()
 	s := newSteps(t)
-	s.r.linstor = listing{node: nodeB}
-	if node := s.r.node(nodeA); !node.Unlisted || node.Satellite != nodeA {
+	s.r.gather.inputs.Linstor = listing{node: nodeB}
+	if node := s.r.gather.inputs.Node(nodeA); !node.Unlisted || node.Satellite != nodeA {
 		t.Errorf("%+v, want one that is not listed", node)
 	}
 	s.r.kubelets.ObserveCSINode(csiNode(nodeA, storagev1.CSINodeDriver{Name: virtual.Driver, NodeID: nodeB}))
-	if node := s.r.node(nodeA); node.Unlisted || node.Satellite != nodeB {
+	if node := s.r.gather.inputs.Node(nodeA); node.Unlisted || node.Satellite != nodeB {
 		t.Errorf("%+v, want the listed one", node)
 	}
 }
@@ -72,7 +43,7 @@ func TestTheLostNodesAreToldByTheirNamesInLinstor(t *testing.T) {
 	t.Parallel()
 	s := newSteps(t)
 	s.r.kubelets.ObserveCSINode(csiNode(nodeA, storagev1.CSINodeDriver{Name: virtual.Driver, NodeID: "A"}))
-	s.decide.losses.decided(s.pv.Name, nodeA, failover.Decision{Verdict: failover.Lost, Loss: failover.NodeUnreachable})
+	s.decide.gather.losses.decided(s.pv.Name, nodeA, failover.Decision{Verdict: failover.Lost, Loss: failover.NodeUnreachable})
 	if lost := s.r.halt.lost(); len(lost) != 1 || !lost["a"] {
 		t.Errorf("lost are %v, want a", lost)
 	}

@@ -14,10 +14,10 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
@@ -64,7 +64,7 @@ func (m *settingsMemory) take(volume, resource string, attachments []storagev1.V
 			said[va.UID], all = last, append(all, last.text) // another reconciler has looked later, and is here first
 			continue
 		}
-		text, was := va.Annotations[AnnotationMayRun], before[va.UID].text
+		text, was := va.Annotations[cluster.AnnotationMayRun], before[va.UID].text
 		said[va.UID], all = wordOfAttachment{text, version}, append(all, text)
 		if text != "" && text != was {
 			news = append(news, text)
@@ -82,7 +82,7 @@ func (m *settingsMemory) take(volume, resource string, attachments []storagev1.V
 	}
 	var errs []error
 	for _, text := range news {
-		if sets, err := parseMayRun(text); err != nil {
+		if sets, err := cluster.ParseMayRun(text); err != nil {
 			errs = append(errs, fmt.Errorf("an attachment of volume %s: %w", volume, err))
 		} else {
 			m.linstor.Unite(resource, sets, now)
@@ -98,7 +98,7 @@ func united(texts []string) (all linstor.Sets, ok bool) {
 		if text == "" {
 			continue
 		}
-		sets, err := parseMayRun(text)
+		sets, err := cluster.ParseMayRun(text)
 		if err != nil {
 			return nil, false
 		}
@@ -112,7 +112,7 @@ func united(texts []string) (all linstor.Sets, ok bool) {
 // lacks tells whether some texts say anything that sets do not.
 func lacks(sets linstor.Sets, texts []string) bool {
 	for _, text := range texts {
-		was, err := parseMayRun(text)
+		was, err := cluster.ParseMayRun(text)
 		if err != nil {
 			continue
 		}
@@ -125,27 +125,6 @@ func lacks(sets linstor.Sets, texts []string) bool {
 		}
 	}
 	return false
-}
-
-// MayRun returns what an attachment says that nodes may run of its resource; nil where it says nothing.
-func MayRun(va *storagev1.VolumeAttachment) (linstor.Sets, error) {
-	text := va.Annotations[AnnotationMayRun]
-	if text == "" {
-		return nil, nil
-	}
-	sets, err := parseMayRun(text)
-	if err != nil {
-		return nil, fmt.Errorf("attachment %s: %w", va.Name, err)
-	}
-	return sets, nil
-}
-
-func parseMayRun(text string) (linstor.Sets, error) {
-	var sets linstor.Sets
-	if err := json.Unmarshal([]byte(text), &sets); err != nil {
-		return nil, fmt.Errorf("reading annotation %s: %w", AnnotationMayRun, err)
-	}
-	return sets, nil
 }
 
 // forget drops what is known of a volume that is gone.
@@ -179,9 +158,9 @@ func (m *settingsMemory) keep(
 	var stale []*storagev1.VolumeAttachment
 	for i := range attachments {
 		va := &attachments[i]
-		_, err := MayRun(va)
+		_, err := cluster.MayRun(va)
 		// What cannot be understood is left for a person to see, unless there is something to be kept.
-		if va.Annotations[AnnotationMayRun] != text && va.DeletionTimestamp == nil && (err == nil || text != "") {
+		if va.Annotations[cluster.AnnotationMayRun] != text && va.DeletionTimestamp == nil && (err == nil || text != "") {
 			stale = append(stale, va)
 		}
 	}
@@ -228,7 +207,7 @@ func annotate(ctx context.Context, c client.Client, va *storagev1.VolumeAttachme
 		value = text
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": va.UID, "resourceVersion": va.ResourceVersion, "annotations": map[string]any{AnnotationMayRun: value},
+		"uid": va.UID, "resourceVersion": va.ResourceVersion, "annotations": map[string]any{cluster.AnnotationMayRun: value},
 	}})
 	if err != nil {
 		return err
@@ -237,61 +216,7 @@ func annotate(ctx context.Context, c client.Client, va *storagev1.VolumeAttachme
 	target.Name = va.Name
 	err = c.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("writing annotation %s of VolumeAttachment %s: %w", AnnotationMayRun, va.Name, err)
+		return fmt.Errorf("writing annotation %s of VolumeAttachment %s: %w", cluster.AnnotationMayRun, va.Name, err)
 	}
 	return nil
-}
-
-// Burial drops what is remembered of replicas that LINSTOR no longer lists once their node has no attachment of theirs any more: nobody
-// would be removed for them. It runs on every replica, and changes nothing in the cluster.
-type Burial struct {
-	gatherer
-}
-
-// burialInterval is how often that is looked at.
-const burialInterval = time.Minute
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (*Burial) NeedLeaderElection() bool { return false }
-
-// Start implements manager.Runnable.
-func (b *Burial) Start(ctx context.Context) error {
-	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
-		if err := b.bury(ctx); err != nil && ctx.Err() == nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Cannot look up who uses replicas that LINSTOR no longer lists")
-		}
-	}, burialInterval)
-	return nil
-}
-
-func (b *Burial) bury(ctx context.Context) error {
-	if !b.linstor.Status().Synced {
-		return nil // what an attachment has told of may be listed by LINSTOR yet
-	}
-	for _, place := range b.linstor.Gone() {
-		used, err := b.isAttached(ctx, place)
-		if err != nil {
-			return err
-		}
-		if !used {
-			b.linstor.Forget(place)
-		}
-	}
-	return nil
-}
-
-// isAttached tells whether a volume of the resource is attached to the node.
-func (b *Burial) isAttached(ctx context.Context, place linstor.Place) (bool, error) {
-	for _, request := range b.volumesOfResource(ctx, place.Resource) {
-		attachments, err := b.attachmentsOf(ctx, request.Name)
-		if err != nil {
-			return false, fmt.Errorf("looking up the attachments of volume %s: %w", request.Name, err)
-		}
-		for _, va := range attachments {
-			if b.kubelets.Satellite(va.Spec.NodeName, b.driver) == place.Node {
-				return true, nil
-			}
-		}
-	}
-	return false, nil
 }

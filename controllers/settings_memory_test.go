@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
@@ -84,13 +85,13 @@ func (m *memoryTest) listed() []storagev1.VolumeAttachment {
 
 func (m *memoryTest) said() string {
 	m.Helper()
-	return m.listed()[0].Annotations[AnnotationMayRun]
+	return m.listed()[0].Annotations[cluster.AnnotationMayRun]
 }
 
 func (m *memoryTest) say(text string) {
 	m.Helper()
 	va := m.listed()[0]
-	va.Annotations = map[string]string{AnnotationMayRun: text}
+	va.Annotations = map[string]string{cluster.AnnotationMayRun: text}
 	if text == "" {
 		va.Annotations = nil
 	}
@@ -168,7 +169,7 @@ func TestWhatAnAttachmentSaysIsTakenOverOnce(t *testing.T) {
 func TestARoundTakesOverWhatAnAttachmentSays(t *testing.T) {
 	t.Parallel()
 	m := newMemoryTest(t)
-	m.r.memory, m.r.linstor = m.memory, noLinstor{}
+	m.r.gather.memory, m.r.gather.inputs.Linstor = m.memory, noLinstor{}
 	m.say(`{"node-a":[{"quorum":"off"}]}`)
 	_, err := m.r.candidateNamed(m.ctx, "db", nodeA)
 	m.must(err)
@@ -238,7 +239,7 @@ func TestADoubtThatAnotherAttachmentStillTellsIsNotTakenBack(t *testing.T) {
 	const doubt = `{"node-a":[{"quorum":"off"},{"quorum":"majority"}]}`
 	m.say(doubt)
 	other := &storagev1.VolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Name: "csi-zz", Annotations: map[string]string{AnnotationMayRun: doubt}}, Spec: m.listed()[0].Spec,
+		ObjectMeta: metav1.ObjectMeta{Name: "csi-zz", Annotations: map[string]string{cluster.AnnotationMayRun: doubt}}, Spec: m.listed()[0].Spec,
 	}
 	m.must(m.api.Create(m.ctx, other))
 	m.take()

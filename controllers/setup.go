@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
@@ -83,11 +84,11 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	indexed, err := newIndexReader(ctx, mgr.GetCache(), cfg.Driver)
+	indexed, err := cluster.NewIndexReader(ctx, mgr.GetCache(), cfg.Driver)
 	if err != nil {
 		return err
 	}
-	kubelets := NewKubelets(cfg.Clock, cfg.ShutdownTaints)
+	kubelets := cluster.NewKubelets(cfg.Clock, cfg.Driver, cfg.ShutdownTaints)
 	if err := kubelets.Follow(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
@@ -145,50 +146,68 @@ type parts struct {
 	attaching  *Attaching
 }
 
-func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) parts {
-	kubelets.onRenewal(func(node string, at time.Time) { cfg.Linstor.Alive(kubelets.Satellite(node, cfg.Driver), at) })
-	memory := newSettingsMemory(cfg.Linstor)
-	reports, losses := newReports(cfg.Metrics, cfg.Clock.Now), newLosses()
-	g := gatherer{
-		cache: cache, live: live, linstor: cfg.Linstor, kubelets: kubelets, clock: cfg.Clock,
-		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings, metrics: cfg.Metrics, serverTime: cfg.ServerTime,
-		renewed: cfg.Renewed, begun: reports.begun,
+func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) parts {
+	kubelets.OnRenewal(func(node string, at time.Time) { cfg.Linstor.Alive(kubelets.Satellite(node), at) })
+	reports := newReports(cfg.Metrics, cfg.Clock.Now)
+	reading := cluster.Config{
+		Cache: cache, Live: live, Driver: cfg.Driver, Selector: cfg.Selector, Settings: cfg.Settings, Linstor: cfg.Linstor, Kubelets: kubelets,
+		Clock: cfg.Clock, ServerTime: cfg.ServerTime, Renewed: cfg.Renewed, Begun: reports.begun,
 	}
 	if cfg.FastDetach {
-		g.lingering = reports.lingering
+		reading.Lingering = reports.lingering
 	}
-	reporter := &reporter{gatherer: g, recorder: recorder, reports: reports, waits: newWaits()}
+	of := cluster.NewReaders(reading)
+	gather := gather{
+		watch:  volumeWatch{volumes: of.Volumes, attachments: of.Attachments, linstor: cfg.Linstor},
+		inputs: of.Inputs, clock: cfg.Clock, metrics: cfg.Metrics, memory: newSettingsMemory(cfg.Linstor), losses: newLosses(),
+	}
+	clockGather := gather
+	clockGather.watch.after, clockGather.watch.afterPods = clockDelay, clockPodDelay
+	reporter := &reporter{linstor: cfg.Linstor, inputs: of.Inputs, recorder: recorder, reports: reports, waits: newWaits()}
 	bell := newBell()
-	keepAway := newKeepAway(g, cfg, c, recorder)
+	keepAway := &KeepAway{
+		client: c, live: live, volumes: of.Volumes, attachments: of.Attachments, inputs: of.Inputs, recorder: recorder, metrics: cfg.Metrics,
+		owner: cfg.Owner, disabled: cfg.DisableNodeTaints,
+	}
 	halt := &haltSwitch{
 		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: recorder,
-		lost:  func() map[string]bool { return g.satellites(losses.lostNodes()) },
+		lost:  func() map[string]bool { return satelliteNames(kubelets, gather.losses.lostNodes()) },
 		limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, pod: cfg.Pod, dryRun: cfg.DryRun,
 	}
-	lookout := &Lookout{gatherer: g}
-	clockGatherer := g
-	clockGatherer.lookAfter, clockGatherer.lookAfterPods = clockDelay, clockPodDelay
+	lookout := &Lookout{
+		inputs: of.Inputs, live: of.Live, kubelets: kubelets, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings, metrics: cfg.Metrics,
+	}
 	return parts{
-		clock: &ClockReconciler{gatherer: clockGatherer, memory: memory, losses: losses},
+		clock: &ClockReconciler{gather: clockGather},
 		volume: &VolumeReconciler{
-			gatherer: g, client: c, reporter: reporter, losses: losses, memory: memory, bell: bell, dryRun: cfg.DryRun,
+			gather: gather, client: c, kubelets: kubelets, settings: cfg.Settings, reporter: reporter, bell: bell, dryRun: cfg.DryRun,
 			reconcileInterval: cfg.ReconcileInterval,
 		},
 		failover: &FailoverReconciler{
-			gatherer: g, client: c, keepAway: keepAway, inUse: &volumesInUse{client: c, live: live}, reporter: reporter, halt: halt, bell: bell, memory: memory,
-			requests: newRequests(cfg.OperationsTimeout), fastDetach: cfg.FastDetach,
+			client: c, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings, driver: cfg.Driver, kubelets: kubelets,
+			pods: of.Pods, live: of.Live, gather: gather, keepAway: keepAway, inUse: &volumesInUse{client: c, live: live}, reporter: reporter, halt: halt,
+			bell: bell, requests: newRequests(cfg.OperationsTimeout), fastDetach: cfg.FastDetach,
 			backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, retryLimit),
 		},
-		keepAway:   &KeepAwayReconciler{KeepAway: keepAway},
-		vigil:      &Vigil{gatherer: g, halt: halt},
-		burial:     &Burial{gatherer: g},
-		lookout:    lookout,
-		protection: &Protection{Survey: NewSurvey(cfg, kubelets, cache), helpers: newHelpers(g, recorder), halt: halt, metrics: cfg.Metrics},
+		keepAway: &KeepAwayReconciler{keepAway: keepAway, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings, begun: reports.begun},
+		vigil:    &Vigil{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor, halt: halt},
+		burial:   &Burial{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor},
+		lookout:  lookout,
+		protection: &Protection{
+			survey: cluster.NewSurvey(reading), clock: cfg.Clock, halt: halt, metrics: cfg.Metrics,
+			helpers: &helpers{
+				live: live, volumes: of.Volumes, pods: of.Pods, selector: cfg.Selector, recorder: recorder, told: make(map[types.UID]bool),
+			},
+		},
 		attaching: &Attaching{
-			gatherer: g, recorder: recorder, metrics: cfg.Metrics, arrivals: reports.takeArrivals, told: make(map[told]bool),
+			volumes: of.Volumes, pods: of.Pods, attachments: of.Attachments, inputs: of.Inputs, live: of.Live, kubelets: kubelets,
+			linstor: cfg.Linstor, clock: cfg.Clock, serverTime: cfg.ServerTime,
+			recorder: recorder, metrics: cfg.Metrics, arrivals: reports.takeArrivals, told: make(map[told]bool),
 		},
 		recovery: &Recovery{
-			gatherer: g, client: c, recorder: recorder, metrics: cfg.Metrics, halt: halt, selector: cfg.RecoverSelector,
+			client: c, cache: cache, live: live, leases: of.Live, volumes: of.Volumes, inputs: of.Inputs, kubelets: kubelets, linstor: cfg.Linstor,
+			clock: cfg.Clock, serverTime: cfg.ServerTime, settings: cfg.Settings,
+			recorder: recorder, metrics: cfg.Metrics, halt: halt, selector: cfg.RecoverSelector,
 			limit: cfg.MaxLostNodes, timeout: cfg.OperationsTimeout, lookout: lookout,
 			taints: silenceTaints{
 				client: c, live: live, kubelets: kubelets, clock: cfg.Clock, silence: cfg.Settings.KubeletSilence,
@@ -197,4 +216,13 @@ func assemble(cfg Config, kubelets *Kubelets, c client.Client, cache, live clien
 			told: make(map[types.UID]failover.Reason), replaced: make(map[types.UID]time.Time), restarted: make(map[types.UID]time.Time),
 		},
 	}
+}
+
+// satelliteNames returns a set of nodes by their names in LINSTOR.
+func satelliteNames(kubelets *cluster.Kubelets, nodes map[string]bool) map[string]bool {
+	named := make(map[string]bool, len(nodes))
+	for node, is := range nodes {
+		named[kubelets.Satellite(node)] = is
+	}
+	return named
 }

@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/sendby"
@@ -32,8 +33,10 @@ type steps struct {
 	ctx    context.Context //nolint:containedctx // of the test
 	api    client.Client
 	model  *apimodel.Model
+	view   *apimodel.View
 	r      *FailoverReconciler
 	decide *VolumeReconciler
+	taints *KeepAwayReconciler
 	events *eventLog
 	pv     *corev1.PersistentVolume
 	in     failover.Input
@@ -47,10 +50,11 @@ func newSteps(t *testing.T) *steps {
 	cfg := defaults()
 	cfg.Metrics = metrics.New()
 	view := s.model.View(0, func(client.Object) bool { return true })
-	s.must(AddIndexes(s.ctx, view, cfg.Driver))
+	s.view = view
+	s.must(cluster.AddIndexes(s.ctx, view, cfg.Driver))
 	controller := s.model.Client(controllerActor + "one")
-	parts := assemble(cfg, NewKubelets(cfg.Clock, nil), controller, view, controller, s.events)
-	s.r, s.decide = parts.failover, parts.volume
+	parts := assemble(cfg, cluster.NewKubelets(cfg.Clock, cfg.Driver, nil), controller, view, controller, s.events)
+	s.r, s.decide, s.taints = parts.failover, parts.volume, parts.keepAway
 
 	s.pv = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "db"}}
 	s.pv.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-db")
@@ -167,13 +171,13 @@ func (s *steps) attachment() *storagev1.VolumeAttachment {
 	return &va
 }
 
-func (s *steps) marked() string { return s.attachment().Annotations[AnnotationFailOver] }
+func (s *steps) marked() string { return s.attachment().Annotations[cluster.AnnotationFailOver] }
 
 // setMark lets a fail-over have begun.
 func (s *steps) setMark(mark string) {
 	s.Helper()
 	va := s.attachment()
-	va.Annotations = map[string]string{AnnotationFailOver: mark}
+	va.Annotations = map[string]string{cluster.AnnotationFailOver: mark}
 	s.must(s.api.Update(s.ctx, va))
 	s.in.Attachment.Marked, s.in.Attachment.Noted = true, true
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
@@ -272,7 +273,7 @@ func TestABlindLinstorTakesNoOtherPodWithIt(t *testing.T) {
 	cfg.RecoverSelector, _ = labels.Parse("app.kubernetes.io/component in (linstor-controller,linstor-csi-controller)")
 	linstorOnT(t, cfg, func(w *world, _ *process) {
 		w.linstorPod("csi-1", nodeT, func(pod *corev1.Pod) {
-			pod.Labels = map[string]string{ComponentLabel: "linstor-csi-controller"}
+			pod.Labels = map[string]string{cluster.ComponentLabel: "linstor-csi-controller"}
 		})
 		w.Linstor.LoseConnector()
 		w.SilenceKubelet(nodeA)

@@ -9,13 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -88,7 +86,7 @@ func TestAReleasedVolumeThatLinstorHasNotIsNobodysConcern(t *testing.T) {
 func TestTheClaimIsReadWhereItMayBeAnothers(t *testing.T) {
 	t.Parallel()
 	young := func(*steps) {}
-	old := func(s *steps) { s.r.clock = clockAt{new(time.Now().Add(youngPod))} }
+	old := func(s *steps) { s.r.live.Clock = clockAt{new(time.Now().Add(time.Minute))} }
 	for name, tc := range map[string]struct {
 		age    func(*steps)
 		change func(*steps)
@@ -114,9 +112,9 @@ func TestTheClaimIsReadWhereItMayBeAnothers(t *testing.T) {
 			s := newSteps(t)
 			tc.change(s)
 			tc.age(s)
-			pods, err := s.r.podsOn(s.ctx, nodeA)
+			pods, err := s.r.live.PodsOn(s.ctx, nodeA)
 			s.must(err)
-			pods, err = s.r.confirmPods(s.ctx, s.pv, pods)
+			pods, err = s.r.live.UsersOf(s.ctx, s.pv, pods)
 			s.must(err)
 			if its := len(pods) == 1; its != tc.its {
 				t.Errorf("the pod uses the volume: %t, want %t", its, tc.its)
@@ -160,11 +158,11 @@ func (s *steps) volumeNaming(name string, phase corev1.PersistentVolumePhase) {
 // Nothing is removed by a claim that cannot be read.
 func TestAClaimThatCannotBeReadIsTold(t *testing.T) {
 	s := newSteps(t)
-	pods, err := s.r.podsOn(s.ctx, nodeA)
+	pods, err := s.r.live.PodsOn(s.ctx, nodeA)
 	s.must(err)
-	s.r.live = noClaims{s.r.live}
-	if _, err := s.r.confirmPods(s.ctx, s.pv, pods); err == nil || !strings.Contains(err.Error(), "default/data-db") {
-		t.Errorf("confirmPods = %v, want an error that names the claim", err)
+	s.r.live.Reader = noClaims{s.r.live.Reader}
+	if _, err := s.r.live.UsersOf(s.ctx, s.pv, pods); err == nil || !strings.Contains(err.Error(), "default/data-db") {
+		t.Errorf("UsersOf = %v, want an error that names the claim", err)
 	}
 }
 
@@ -183,22 +181,22 @@ func TestTwoPersistentVolumesOfOneHandleShareTheirPods(t *testing.T) {
 	pod.Spec.NodeName, pod.Spec.Volumes = nodeA, []corev1.Volume{claimVolume("data-again", false)}
 	s.must(s.api.Create(s.ctx, pod))
 	for _, pv := range []*corev1.PersistentVolume{s.pv, twin} {
-		cached, err := s.r.podsOf(s.ctx, pv)
+		cached, err := s.r.pods.Of(s.ctx, pv)
 		s.must(err)
-		all, err := s.r.podsOn(s.ctx, nodeA)
+		all, err := s.r.live.PodsOn(s.ctx, nodeA)
 		s.must(err)
-		live, err := s.r.confirmPods(s.ctx, pv, all)
+		live, err := s.r.live.UsersOf(s.ctx, pv, all)
 		s.must(err)
 		if len(cached) != 2 || len(live) != 2 {
 			t.Errorf("volume %s has %d pods in the cache and %d in the API, want 2 of both", pv.Name, len(cached), len(live))
 		}
 	}
-	if got := s.r.volumesOfPod(s.ctx, pod); len(got) != 2 {
+	if got := s.r.gather.watch.volumesOf(s.ctx, pod); len(got) != 2 {
 		t.Errorf("a change of a pod has %v looked at, want both volumes", got)
 	}
 	pod.Spec.Volumes = append(pod.Spec.Volumes, claimVolume("data-db", false))
 	s.must(s.api.Update(s.ctx, pod))
-	if cached, err := s.r.podsOf(s.ctx, s.pv); err != nil || len(cached) != 2 {
+	if cached, err := s.r.pods.Of(s.ctx, s.pv); err != nil || len(cached) != 2 {
 		t.Errorf("%d pods, %v, want 2: the pod that names both claims is one pod", len(cached), err)
 	}
 }
@@ -242,60 +240,4 @@ func (f noClaims) Get(ctx context.Context, key client.ObjectKey, o client.Object
 		return errors.New("no")
 	}
 	return f.Reader.Get(ctx, key, o, options...)
-}
-
-// What the policy hears of the other volumes of a pod.
-func TestFactsOfOtherVolumes(t *testing.T) {
-	t.Parallel()
-	g := volumesWorld(t)
-	g.linstor = noLinstor{}
-	for name, tc := range map[string]struct {
-		change func(*podVolume)
-		want   failover.OtherVolume
-	}{
-		"a volume of one node": {func(*podVolume) {}, failover.OtherVolume{}},
-		"a shared one": {func(v *podVolume) {
-			v.Spec.AccessModes = append(v.Spec.AccessModes, corev1.ReadWriteMany)
-		}, failover.OtherVolume{Shared: true}},
-		"one that many only read": {func(v *podVolume) {
-			v.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
-		}, failover.OtherVolume{}},
-		"one that is mounted by NFS": {func(v *podVolume) {
-			v.Spec.CSI.VolumeAttributes = map[string]string{nfsExport: "true"}
-		}, failover.OtherVolume{NFSExport: true}},
-		"a generic ephemeral one": {func(v *podVolume) { v.ephemeral = true }, failover.OtherVolume{Ephemeral: true}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "wal"}}
-			pv.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-wal")
-			pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
-			volume := podVolume{PersistentVolume: pv}
-			tc.change(&volume)
-			tc.want.Name, tc.want.Resource.Name = "wal", "pvc-wal"
-			if diff := cmp.Diff(tc.want, g.otherFacts(volume)); diff != "" {
-				t.Errorf("otherFacts (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// The claim of a generic ephemeral volume is named after the pod, and goes with it.
-func TestAnEphemeralVolumeOfOursIsTold(t *testing.T) {
-	t.Parallel()
-	g := volumesWorld(t)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "wal"}}
-	pod.Spec.Volumes = []corev1.Volume{
-		claimVolume("data", false), {Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
-	}
-	own := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "own"}}
-	own.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-own")
-	bind(own, "shop", "wal-scratch")
-	if err := g.live.(client.Client).Create(t.Context(), own); err != nil {
-		t.Fatal(err)
-	}
-	others, unsafe, err := g.podVolumes(t.Context(), pod, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}})
-	if err != nil || unsafe != "" || len(others) != 1 || others[0].Name != "own" || !others[0].ephemeral {
-		t.Errorf("podVolumes = %+v, %q, %v, want the ephemeral one", others, unsafe, err)
-	}
 }

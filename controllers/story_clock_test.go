@@ -6,8 +6,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -61,17 +62,21 @@ func TestTimesOfObjectsAreTurnedIntoOurs(t *testing.T) {
 	t.Parallel()
 	const behind = 10 * time.Minute
 	s := newSteps(t)
-	s.r.linstor = noLinstor{}
+	s.r.gather.inputs.Linstor = noLinstor{}
 	pod := s.pod()
-	pod.DeletionTimestamp = new(after(time.Hour))
+	pod.DeletionTimestamp = new(metav1.NewTime(start.Add(time.Hour)))
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: start}},
 	}}
-	before, err := s.r.input(s.ctx, s.pv, nodeA, []corev1.Pod{*pod}, s.r.attachmentFacts(s.pv.Name, []storagev1.VolumeAttachment{*s.attachment()}, nil, nodeA))
+	inputs := &s.r.gather.inputs
+	read, err := s.r.readAttachments(s.ctx, s.ctx, nodeA, []*volume{s.volume()})
 	s.must(err)
-	s.r.serverTime = servertime.New()
-	s.r.serverTime.Learn(start.Time, start.Time, start.Add(behind))
-	now, err := s.r.input(s.ctx, s.pv, nodeA, []corev1.Pod{*pod}, s.r.attachmentFacts(s.pv.Name, []storagev1.VolumeAttachment{*s.attachment()}, nil, nodeA))
+	reading := cluster.Reading{Node: nodeA, Attachments: read}
+	before, err := inputs.Confirmed(s.ctx, s.pv, reading, []corev1.Pod{*pod})
+	s.must(err)
+	inputs.ServerTime = servertime.New()
+	inputs.ServerTime.Learn(start.Time, start.Time, start.Add(behind))
+	now, err := inputs.Confirmed(s.ctx, s.pv, reading, []corev1.Pod{*pod})
 	s.must(err)
 	for name, at := range map[string][2]time.Time{
 		"the creation of the pod":        {before.Pods[0].Created, now.Pods[0].Created},

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
@@ -17,7 +18,7 @@ import (
 // forecastOf returns what the process foresees for a pod with one volume.
 func forecastOf(w *world, p *process, pod string) failover.Forecast {
 	w.Helper()
-	uses, _, err := p.parts.protection.Uses(w.ctx, "default")
+	uses, _, err := p.parts.protection.survey.Uses(w.ctx, "default")
 	w.must(err)
 	for _, use := range uses {
 		if use.Pod == pod {
@@ -120,7 +121,7 @@ func TestForecastsComeTrue(t *testing.T) {
 	}
 }
 
-func exempt(x *virtual.Workload) { x.Annotations = map[string]string{AnnotationIgnore: ""} }
+func exempt(x *virtual.Workload) { x.Annotations = map[string]string{cluster.AnnotationIgnore: ""} }
 
 // The leader counts each unprotected pod once, and forgets those that are protected again.
 func TestUnprotectedPodsAreCounted(t *testing.T) {

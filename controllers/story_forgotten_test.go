@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
@@ -99,7 +100,7 @@ func TestWhatTheNodesMayRunOutlivesAStartWithoutLinstor(t *testing.T) {
 		w.pass(time.Minute)
 		w.Linstor.SetControllerProperty(linstorsim.PropQuorum, "majority")
 		w.pass(2 * time.Minute)
-		if kept := w.attachment("db", nodeA).Annotations[AnnotationMayRun]; !strings.Contains(kept, "off") {
+		if kept := w.attachment("db", nodeA).Annotations[cluster.AnnotationMayRun]; !strings.Contains(kept, "off") {
 			t.Fatalf("the attachment says %q of what the nodes may run", kept)
 		}
 		p.stops()

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -24,7 +25,7 @@ func TestAnExemptPodsClosedVolumeHoldsNobodyUp(t *testing.T) {
 		w.workload("db", selected, on(nodeA, nodeB))
 		w.volume("log")
 		w.workload("log", selected, on(nodeB, nodeA), func(v *virtual.Workload) {
-			v.Annotations = map[string]string{AnnotationIgnore: ""}
+			v.Annotations = map[string]string{cluster.AnnotationIgnore: ""}
 		})
 		w.pass(time.Minute)
 		w.DRBD.Close("pvc-log", nodeB)

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
@@ -190,7 +191,7 @@ func TestOnlyTheHelperOfAPodOnItsNodeIsMissed(t *testing.T) {
 		for name, c := range cases {
 			helper := w.pod("hp")
 			c.change(helper)
-			owner, err := p.parts.failover.missedBy(w.ctx, helper)
+			owner, err := p.parts.failover.pods.MissedBy(w.ctx, helper)
 			w.must(err)
 			if (owner != nil) != c.missed {
 				t.Errorf("%s: missed by %v", name, owner)
@@ -204,10 +205,10 @@ func TestTheCacheKnowsTheOwnerOfAHelper(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{}
 	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "launcher", UID: "uid-1", Controller: new(true)}}
-	if _, err := Trim(nil)(pod); err != nil {
+	if _, err := cluster.Trim(nil)(pod); err != nil {
 		t.Fatal(err)
 	}
-	if owner := helped(pod); owner == nil || owner.Name != "launcher" || owner.UID != "uid-1" {
+	if owner := metav1.GetControllerOf(pod); owner == nil || owner.Name != "launcher" || owner.UID != "uid-1" {
 		t.Errorf("owner %+v", owner)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
@@ -28,7 +29,7 @@ func TestTheTaintIsSetBeforeTheFirstRemoval(t *testing.T) {
 		first := w.changes[0]
 		w.mu.Unlock()
 		node, ok := first.New.(*corev1.Node)
-		if !ok || !hasTaint(node, TaintLostQuorum, corev1.TaintEffectNoSchedule) {
+		if !ok || !cluster.HasTaint(node, cluster.TaintLostQuorum, corev1.TaintEffectNoSchedule) {
 			t.Errorf("the first deed was %s %s %s", first.Verb, first.Kind, first.Name)
 		}
 	})
@@ -55,7 +56,9 @@ func TestTheTaintGoesWhenTheNodeIsBack(t *testing.T) {
 		w.Crash(nodeA)
 		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 		w.Return(nodeA)
-		w.until(time.Minute, "A is untainted", func() bool { return w.tainted(nodeA) == "" && w.node(nodeA).Annotations[AnnotationKeepAway] == "" })
+		w.until(time.Minute, "A is untainted", func() bool {
+			return w.tainted(nodeA) == "" && w.node(nodeA).Annotations[cluster.AnnotationKeepAway] == ""
+		})
 		if !p.events.has(EventNodeRegained, "Node", nodeA) {
 			t.Errorf("events: %v", p.events.reasons("Node", nodeA))
 		}
@@ -68,14 +71,16 @@ func TestTheTaintIsHandedToKubernetesAndTakenBack(t *testing.T) {
 		w.SilenceKubelet(nodeA)
 		w.until(time.Minute, "A is tainted", func() bool { return w.tainted(nodeA) != "" })
 		w.until(2*time.Minute, "Kubernetes' own taint has taken over", func() bool {
-			return hasTaint(w.node(nodeA), corev1.TaintNodeUnreachable, "") && w.tainted(nodeA) == ""
+			return cluster.HasTaint(w.node(nodeA), corev1.TaintNodeUnreachable, "") && w.tainted(nodeA) == ""
 		})
 		w.RestoreKubelet(nodeA)
 		w.until(time.Minute, "A is tainted again, since its storage is still lost", func() bool {
-			return !hasTaint(w.node(nodeA), corev1.TaintNodeUnreachable, "") && w.tainted(nodeA) == corev1.TaintEffectNoSchedule
+			return !cluster.HasTaint(w.node(nodeA), corev1.TaintNodeUnreachable, "") && w.tainted(nodeA) == corev1.TaintEffectNoSchedule
 		})
 		w.plugIn(nodeA)
-		w.until(2*time.Minute, "A is untainted", func() bool { return w.tainted(nodeA) == "" && w.node(nodeA).Annotations[AnnotationKeepAway] == "" })
+		w.until(2*time.Minute, "A is untainted", func() bool {
+			return w.tainted(nodeA) == "" && w.node(nodeA).Annotations[cluster.AnnotationKeepAway] == ""
+		})
 	})
 }
 
@@ -112,20 +117,22 @@ func TestAnotherLeaderRemovesAnExpiredTaint(t *testing.T) {
 			t.Fatal("somebody has removed the taint")
 		}
 		second.leads(cfg)
-		w.until(time.Minute, "A is untainted", func() bool { return w.tainted(nodeA) == "" && w.node(nodeA).Annotations[AnnotationKeepAway] == "" })
+		w.until(time.Minute, "A is untainted", func() bool {
+			return w.tainted(nodeA) == "" && w.node(nodeA).Annotations[cluster.AnnotationKeepAway] == ""
+		})
 	})
 }
 
 func TestAForeignTaintWithTheSameKeyIsLeftAlone(t *testing.T) {
 	scene(t, func(w *world, _ *process) {
 		node := w.node(nodeA)
-		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: TaintLostQuorum, Effect: corev1.TaintEffectNoSchedule})
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: cluster.TaintLostQuorum, Effect: corev1.TaintEffectNoSchedule})
 		w.must(w.Client().Update(w.ctx, node))
 		w.Crash(nodeA)
 		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 		w.Return(nodeA)
 		w.pass(5 * time.Minute)
-		if w.tainted(nodeA) != corev1.TaintEffectNoSchedule || w.node(nodeA).Annotations[AnnotationKeepAway] != "" {
+		if w.tainted(nodeA) != corev1.TaintEffectNoSchedule || w.node(nodeA).Annotations[cluster.AnnotationKeepAway] != "" {
 			t.Errorf("the foreign taint was changed: %v, %v", w.node(nodeA).Spec.Taints, w.node(nodeA).Annotations)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
@@ -227,7 +228,7 @@ func TestAPauseHoldsFailOverUntilItEnds(t *testing.T) {
 	cfg.PauseDeployment = types.NamespacedName{Namespace: "ha-controller", Name: "piraeus-ha-controller"}
 	inWorld(t, virtual.Options{}, func(w *world) {
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
-			Namespace: cfg.PauseDeployment.Namespace, Name: cfg.PauseDeployment.Name, Annotations: map[string]string{AnnotationPause: ""},
+			Namespace: cfg.PauseDeployment.Namespace, Name: cfg.PauseDeployment.Name, Annotations: map[string]string{cluster.AnnotationPause: ""},
 		}}
 		w.must(w.Client().Create(w.ctx, deployment))
 		p := w.startProcess("one", cfg)
@@ -283,7 +284,7 @@ func TestAPodThatReturnsToTheSameNodeAndAttachment(t *testing.T) {
 			t.Fatalf("A should be Primary again: %+v", a)
 		}
 		p.wantNothingLeft()
-		if lost := p.parts.volume.losses.lostNodes(); len(lost) > 0 {
+		if lost := p.parts.volume.gather.losses.lostNodes(); len(lost) > 0 {
 			t.Errorf("the guard still counts %v as lost", lost)
 		}
 	})
@@ -308,7 +309,7 @@ func TestAMarkGoesWhenTheWorkloadIsWellWithTheSameAttachment(t *testing.T) {
 		attachment := w.attachment("db", nodeA)
 		w.DRBD.Close("pvc-db", nodeA)
 		w.untilRemoved(2*time.Minute, "db-0")
-		if w.attachment("db", nodeA).Annotations[AnnotationFailOver] == "" {
+		if w.attachment("db", nodeA).Annotations[cluster.AnnotationFailOver] == "" {
 			t.Error("the attachment is not marked")
 		}
 		w.until(time.Minute, "the replacement runs on A", func() bool { return w.runs("db-0", nodeA) })

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
@@ -121,7 +122,7 @@ func (m mass) settle(w *world) {
 			}
 		}
 		w.must(api.Create(w.ctx, node))
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: LeaseNamespace, Name: name}}
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.LeaseNamespace, Name: name}}
 		lease.Spec.RenewTime = new(metav1.NowMicro())
 		w.must(api.Create(w.ctx, lease))
 		leases = append(leases, lease)

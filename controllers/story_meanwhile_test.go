@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
@@ -62,7 +63,7 @@ func TestAPodStaysWhereWhatItsRemovalRestsOnChangesMeanwhile(t *testing.T) {
 	for name, change := range map[string]func(w *world){
 		"it is no longer selected": func(w *world) { w.edit("db-0", func(pod *corev1.Pod) { pod.Labels = nil }) },
 		"it was exempted": func(w *world) {
-			w.edit("db-0", func(pod *corev1.Pod) { pod.Annotations = map[string]string{AnnotationIgnore: "true"} })
+			w.edit("db-0", func(pod *corev1.Pod) { pod.Annotations = map[string]string{cluster.AnnotationIgnore: "true"} })
 		},
 		"its node is back": func(w *world) { w.Return(nodeA) },
 	} {
@@ -272,7 +273,7 @@ func TestAPodThatFinalizersKeepHasItsPhaseChanged(t *testing.T) {
 
 func (w *world) wantMarked(volume string) {
 	w.Helper()
-	if va := w.attachment(volume, nodeA); va == nil || va.Annotations[AnnotationFailOver] == "" {
+	if va := w.attachment(volume, nodeA); va == nil || va.Annotations[cluster.AnnotationFailOver] == "" {
 		w.Errorf("the attachment of %s has no mark: %v", volume, va)
 	}
 }

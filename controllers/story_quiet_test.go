@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
@@ -101,7 +102,7 @@ func TestTheControllerLeavesAlone(t *testing.T) {
 			verdict: failover.Blocked, reason: failover.NoQuorum,
 		},
 		"an exempt pod": {
-			workload: func(v *virtual.Workload) { v.Annotations = map[string]string{AnnotationIgnore: ""} },
+			workload: func(v *virtual.Workload) { v.Annotations = map[string]string{cluster.AnnotationIgnore: ""} },
 			tell:     func(w *world) { w.Crash(nodeA); w.pass(2 * time.Minute) },
 			verdict:  failover.Blocked, reason: failover.Exempt,
 		},

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
@@ -337,7 +338,7 @@ func TestTheMemoryIsKeptWhileADeletionIsRejected(t *testing.T) {
 		if !w.told(p, "a webhook") {
 			t.Fatal("no deletion was rejected")
 		}
-		if kept := w.attachment("db", nodeA).Annotations[AnnotationMayRun]; !strings.Contains(kept, "all") {
+		if kept := w.attachment("db", nodeA).Annotations[cluster.AnnotationMayRun]; !strings.Contains(kept, "all") {
 			t.Errorf("the attachment says %q of what the nodes may run", kept)
 		}
 	})

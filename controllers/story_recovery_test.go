@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
@@ -72,7 +73,7 @@ func linstorOnA(t *testing.T, cfg Config, tell func(w *world, p *process), chang
 				return
 			}
 			for _, taint := range w.node(nodeA).Spec.Taints {
-				if taint.Effect == corev1.TaintEffectNoSchedule && taint.Key != TaintLostQuorum {
+				if taint.Effect == corev1.TaintEffectNoSchedule && taint.Key != cluster.TaintLostQuorum {
 					time.AfterFunc(10*time.Second, w.Linstor.Start)
 					return
 				}
@@ -91,7 +92,7 @@ func (w *world) crashWithLinstor() {
 
 func (w *world) silenced(node string) bool {
 	w.Helper()
-	return hasTaint(w.node(node), TaintNodeSilent, corev1.TaintEffectNoSchedule)
+	return cluster.HasTaint(w.node(node), cluster.TaintNodeSilent, corev1.TaintEffectNoSchedule)
 }
 
 func TestLinstorItselfWasOnTheNodeThatCrashed(t *testing.T) {
@@ -297,7 +298,7 @@ func TestTheTaintOfASilentNodeGoesWithItsCause(t *testing.T) {
 	linstorOnA(t, defaults(), func(w *world, _ *process) {
 		for _, node := range []string{nodeA, nodeB} {
 			tainted := w.node(node)
-			tainted.Spec.Taints = append(tainted.Spec.Taints, corev1.Taint{Key: TaintNodeSilent, Effect: corev1.TaintEffectNoSchedule})
+			tainted.Spec.Taints = append(tainted.Spec.Taints, corev1.Taint{Key: cluster.TaintNodeSilent, Effect: corev1.TaintEffectNoSchedule})
 			if node == nodeA {
 				w.SilenceKubelet(nodeA)
 				w.pass(25 * time.Second)
@@ -325,7 +326,7 @@ func TestLinstorsPodIsLookedAtAgainAfterATaintThatTookLong(t *testing.T) {
 		})
 		w.Linstor.Stop()
 		w.SilenceKubelet(nodeA)
-		w.until(30*time.Second, "A is silent", func() bool { return len(p.kubelets.silent(20*time.Second, time.Hour)) > 0 })
+		w.until(30*time.Second, "A is silent", func() bool { return len(p.kubelets.Silent(20*time.Second, time.Hour)) > 0 })
 		w.pass(5 * time.Second)
 		w.RestoreKubelet(nodeA)
 		w.Linstor.Start()
@@ -344,14 +345,14 @@ func TestLinstorsPodIsLookedAtAgainAfterATaintThatTookLong(t *testing.T) {
 func TestLinstorAndItsCSIControllerWereOnTheNodeThatCrashed(t *testing.T) {
 	cfg := recovering()
 	var err error
-	if cfg.RecoverSelector, err = labels.Parse(ComponentLabel + " in (linstor-controller," + AttacherComponent + ")"); err != nil {
+	if cfg.RecoverSelector, err = labels.Parse(cluster.ComponentLabel + " in (linstor-controller," + cluster.AttacherComponent + ")"); err != nil {
 		t.Fatal(err)
 	}
 	slow := virtual.Options{Linstor: linstorsim.Options{SyncDuration: 4 * time.Second}}
 	sceneWith(t, slow, cfg, func(w *world, p *process) {
 		w.linstorPod("linstor-1", nodeA)
 		w.linstorPod("csi-1", nodeA, func(pod *corev1.Pod) {
-			pod.Labels = map[string]string{ComponentLabel: AttacherComponent}
+			pod.Labels = map[string]string{cluster.ComponentLabel: cluster.AttacherComponent}
 			pod.OwnerReferences[0].UID = "other replicaset"
 		})
 		w.must(w.AddVolume(w.ctx, virtual.Volume{Name: "new", Diskful: []string{nodeB, nodeT}}))

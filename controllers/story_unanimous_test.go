@@ -4,10 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"k8s.io/utils/clock"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
@@ -115,38 +112,6 @@ func TestALossThatThreeNetworksAgreeOn(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A Lease that is read past the cache shows whether its kubelet is silent.
-func TestALeaseIsReadPastTheCache(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		k := NewKubelets(clock.RealClock{}, nil)
-		for _, node := range []string{nodeA, nodeB, nodeT} {
-			k.ObserveLease(lease(node, 1))
-		}
-		<-time.After(13 * time.Second)
-		for _, node := range []string{nodeB, nodeT} {
-			k.ObserveLease(lease(node, 2))
-		}
-		if read := k.Node(nodeA).LeaseRead; !read.IsZero() {
-			t.Errorf("nobody has read it, and yet it was at %s", read)
-		}
-		asked := time.Now()
-		<-time.After(time.Second)
-		k.confirm(lease(nodeA, 1), asked)
-		if a := k.Node(nodeA); !a.LeaseRead.Equal(asked) || a.LeaseSilence != 14*time.Second {
-			t.Errorf("the same renewal was read at %s, silent for %s, want %s and 14s", a.LeaseRead, a.LeaseSilence, asked)
-		}
-		k.confirm(lease(nodeA, 1), asked.Add(-time.Second))
-		if read := k.Node(nodeA).LeaseRead; !read.Equal(asked) {
-			t.Errorf("an answer that comes late makes the reading that of %s, want %s", read, asked)
-		}
-		k.confirm(lease(nodeA, 2), time.Now())
-		if a := k.Node(nodeA); !a.LeaseRead.IsZero() || a.LeaseSilence != 0 {
-			t.Errorf("a renewal that the cache has not seen leaves it silent for %s, read at %s", a.LeaseSilence, a.LeaseRead)
-		}
-	})
 }
 
 // In none of these stories are three networks silent for long enough, however soon DRBD notices.

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
@@ -25,8 +25,11 @@ const (
 // sooner, but a stream that a firewall has forgotten tells nothing for as long as nobody compares it. As often it has the guard
 // look at the nodes. It runs on every replica, and changes nothing.
 type Vigil struct {
-	gatherer
-	halt *haltSwitch
+	volumes     cluster.Volumes
+	attachments cluster.Attachments
+	kubelets    *cluster.Kubelets
+	linstor     Linstor
+	halt        *haltSwitch
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: all replicas keep the clocks.
@@ -36,7 +39,7 @@ func (*Vigil) NeedLeaderElection() bool { return false }
 func (v *Vigil) Start(ctx context.Context) error {
 	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		v.halt.observe(ctx)
-		for _, node := range v.kubelets.silent(failover.ForceSilence, vigilEnd) {
+		for _, node := range v.kubelets.Silent(failover.ForceSilence, vigilEnd) {
 			if err := v.read(ctx, node); err != nil && ctx.Err() == nil {
 				ctrl.LoggerFrom(ctx).Error(err, "Cannot ask LINSTOR about a node whose kubelet is silent", "node", node)
 			}
@@ -47,20 +50,17 @@ func (v *Vigil) Start(ctx context.Context) error {
 
 // read has LINSTOR's word on all volumes that are attached to the node read again.
 func (v *Vigil) read(ctx context.Context, node string) error {
-	attachments, err := v.attachmentsOn(ctx, node)
+	attachments, err := v.attachments.On(ctx, node)
 	if err != nil {
 		return fmt.Errorf("looking up the attachments on node %s: %w", node, err)
 	}
 	for _, va := range attachments {
-		var pv corev1.PersistentVolume
-		if err := v.cache.Get(ctx, client.ObjectKey{Name: *va.Spec.Source.PersistentVolumeName}, &pv); err != nil {
-			if client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("looking up volume %s: %w", *va.Spec.Source.PersistentVolumeName, err)
-			}
-			continue
+		pv, err := v.volumes.Get(ctx, *va.Spec.Source.PersistentVolumeName)
+		if err != nil {
+			return err
 		}
-		if resource, ours := resourceOf(&pv, v.driver); ours && claimOf(&pv) != "" {
-			v.linstor.Poll(resource)
+		if pv != nil && pv.Status.Phase == corev1.VolumeBound {
+			v.linstor.Poll(v.volumes.Resource(pv))
 		}
 	}
 	return nil

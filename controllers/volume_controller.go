@@ -17,17 +17,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
 // VolumeReconciler decides for one PersistentVolume on each node that it is used on, and says what it has decided. Where the storage is
 // lost it rings the bell of the node, for the FailoverReconciler. It runs on the leader only, and keeps what nodes may run.
 type VolumeReconciler struct {
-	gatherer
+	gather   gather
 	client   client.Client
+	kubelets *cluster.Kubelets
+	settings failover.Settings
 	reporter *reporter
-	losses   *losses
-	memory   *settingsMemory
 	bell     *bell
 	dryRun   bool
 
@@ -39,7 +40,7 @@ type VolumeReconciler struct {
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=list;watch
 
 func (r *VolumeReconciler) setup(mgr ctrl.Manager, options controller.Options) error {
-	return watchVolumes(ctrl.NewControllerManagedBy(mgr).Named("volume").WithOptions(options), &r.gatherer).
+	return r.gather.watch.of(ctrl.NewControllerManagedBy(mgr).Named("volume").WithOptions(options)).
 		WatchesRawSource(r.silence()).Complete(r)
 }
 
@@ -47,38 +48,19 @@ func (r *VolumeReconciler) setup(mgr ctrl.Manager, options controller.Options) e
 // happening; changes call it by themselves.
 func (r *VolumeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	began := time.Now()
-	var pv corev1.PersistentVolume
-	if err := r.cache.Get(ctx, req.NamespacedName, &pv); err != nil {
-		r.reporter.keep(req.Name, nil)
-		r.losses.forget(req.Name)
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
-	resource, ours := resourceOf(&pv, r.driver)
-	if !ours {
-		return reconcile.Result{}, nil
-	}
-	if err := r.noteArrival(ctx, pv.Name); err != nil {
+	g, err := r.gather.volume(ctx, req.Name)
+	if err != nil {
 		return reconcile.Result{}, err
 	}
-	// What others have said must be known before anything is decided, and before it is written anew.
-	attachments, err := r.attachmentsOf(ctx, pv.Name)
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("looking up the attachments of volume %s: %w", pv.Name, err)
+	r.reporter.keep(req.Name, g.inputs)
+	if g.pv == nil {
+		return reconcile.Result{}, nil
 	}
-	if err := r.memory.take(pv.Name, resource, attachments, r.clock.Now()); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Cannot take over what nodes may run", "volume", pv.Name)
-	}
-	inputs, err := r.candidates(ctx, &pv)
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("gathering what is known of volume %s: %w", pv.Name, err)
-	}
-	r.reporter.keep(pv.Name, inputs)
-	r.losses.keep(pv.Name, inputs)
-
-	next, err := r.decideAll(ctx, &pv, inputs)
-	r.decided(resource, began)
+	r.noteArrival(g)
+	next, err := r.decideAll(ctx, g.pv, g.inputs)
+	r.gather.decided(g.resource, began)
 	// Also where a write was rejected: that may go on for long, and the memory must outlive this process then, too.
-	next.add(r.keepSettings(ctx, pv.Name, resource, attachments))
+	next.add(r.keepSettings(ctx, g))
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -89,7 +71,7 @@ func (r *VolumeReconciler) Reconcile(ctx context.Context, req reconcile.Request)
 func (r *VolumeReconciler) decideAll(ctx context.Context, pv *corev1.PersistentVolume, inputs []failover.Input) (next soonest, err error) {
 	for _, in := range inputs {
 		d := failover.Decide(in)
-		r.losses.decided(pv.Name, in.Node.Name, d)
+		r.gather.losses.decided(pv.Name, in.Node.Name, d)
 		next.add(d.After)
 		if d.Reason != failover.PrimaryHealthy {
 			next.add(r.reconcileInterval)
@@ -114,21 +96,11 @@ func (r *VolumeReconciler) decideAll(ctx context.Context, pv *corev1.PersistentV
 func concernsNode(d failover.Decision) bool { return d.Verdict == failover.Lost || d.ReadLease }
 
 // noteArrival sees whether a volume that was taken off a lost node is attached elsewhere by now.
-func (r *VolumeReconciler) noteArrival(ctx context.Context, volume string) error {
-	from, ok := r.reporter.reports.leftFrom(volume)
-	if !ok {
-		return nil
+func (r *VolumeReconciler) noteArrival(g gathered) {
+	from, ok := r.reporter.reports.leftFrom(g.pv.Name)
+	if ok && slices.ContainsFunc(g.attachments, func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName != from && va.Status.Attached }) {
+		r.reporter.reports.arrived(g.pv.Name)
 	}
-	attachments, err := r.attachmentsOf(ctx, volume)
-	if err != nil {
-		return fmt.Errorf("looking up the attachments of volume %s: %w", volume, err)
-	}
-	for _, va := range attachments {
-		if va.Spec.NodeName != from && va.Status.Attached {
-			r.reporter.reports.arrived(volume)
-		}
-	}
-	return nil
 }
 
 // soonest is the smallest of the added durations; zero when none was.
@@ -145,17 +117,15 @@ const keepTimeout = 2 * time.Second
 
 // keepSettings keeps what nodes may run of a resource on the attachments of its volume, after all that is urgent, and tells when to come
 // back. A failure holds nothing up.
-func (r *VolumeReconciler) keepSettings(
-	ctx context.Context, volume, resource string, attachments []storagev1.VolumeAttachment,
-) time.Duration {
+func (r *VolumeReconciler) keepSettings(ctx context.Context, g gathered) time.Duration {
 	if r.dryRun {
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
-	after, err := r.memory.keep(ctx, r.client, volume, resource, attachments, r.clock.Now())
+	after, err := r.gather.memory.keep(ctx, r.client, g.pv.Name, g.resource, g.attachments, r.gather.clock.Now())
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Cannot keep what nodes may run", "volume", volume)
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot keep what nodes may run", "volume", g.pv.Name)
 		return retryLimit
 	}
 	return after
@@ -193,13 +163,13 @@ func (r *VolumeReconciler) silence() source.Source {
 
 func (r *VolumeReconciler) ringForSilent(ctx context.Context, q queue) {
 	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
-		for _, node := range r.kubelets.silent(r.settings.KubeletSilence, r.settings.KubeletSilence+2*vigilInterval) {
-			attachments, err := r.attachmentsOn(ctx, node)
+		for _, node := range r.kubelets.Silent(r.settings.KubeletSilence, r.settings.KubeletSilence+2*vigilInterval) {
+			attachments, err := r.gather.watch.attachments.On(ctx, node)
 			if err != nil {
 				ctrl.LoggerFrom(ctx).Error(err, "Cannot look up the attachments on a node whose kubelet is silent", "node", node)
 			}
 			for _, va := range attachments {
-				q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: *va.Spec.Source.PersistentVolumeName}})
+				q.Add(requestOf(*va.Spec.Source.PersistentVolumeName))
 			}
 		}
 	}, vigilInterval)

@@ -27,8 +27,7 @@ func TestWhatChangesAtAboutTheSameTimeIsLookedAtTogether(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := priorityqueue.New[reconcile.Request]("test")
 				defer q.ShutDown()
-				g := gatherer{lookAfterPods: tc.after}
-				h := g.later(&handler.EnqueueRequestForObject{})
+				h := delayed(tc.after, &handler.EnqueueRequestForObject{})
 				volume := func(name string) *corev1.PersistentVolume {
 					return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
 				}

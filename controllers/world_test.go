@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
@@ -233,7 +234,7 @@ func (w *world) inUse(volume, node string) bool {
 func (w *world) tainted(node string) corev1.TaintEffect {
 	w.Helper()
 	for _, taint := range w.node(node).Spec.Taints {
-		if taint.Key == TaintLostQuorum {
+		if taint.Key == cluster.TaintLostQuorum {
 			return taint.Effect
 		}
 	}
@@ -272,8 +273,8 @@ func keepsSettings(c apimodel.Change) bool {
 		return false
 	}
 	before, after := maps.Clone(c.Old.GetAnnotations()), maps.Clone(c.New.GetAnnotations())
-	delete(before, AnnotationMayRun)
-	delete(after, AnnotationMayRun)
+	delete(before, cluster.AnnotationMayRun)
+	delete(after, cluster.AnnotationMayRun)
 	return maps.Equal(before, after)
 }
 

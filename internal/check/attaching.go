@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
 
@@ -55,10 +55,10 @@ var (
 var firstGoodDriver = [2]int{1, 12}
 
 // attaching reads what attaching rests on, past the cache: of pods that has neither images nor arguments.
-func attaching(ctx context.Context, api client.Reader, uses []controllers.Use, nodes []linstor.Node, registered map[string]bool) (Attaching, error) {
+func attaching(ctx context.Context, api client.Reader, uses []cluster.Use, nodes []linstor.Node, registered map[string]bool) (Attaching, error) {
 	var found Attaching
 	var pods corev1.PodList
-	if err := api.List(ctx, &pods, client.MatchingLabels{controllers.ComponentLabel: controllers.AttacherComponent}); err != nil {
+	if err := api.List(ctx, &pods, client.MatchingLabels{cluster.ComponentLabel: cluster.AttacherComponent}); err != nil {
 		return found, fmt.Errorf("listing the pods of the CSI controller: %w", err)
 	}
 	for i := range pods.Items {
@@ -89,7 +89,7 @@ const namedFirst = 3
 
 // appendNodes adds the nodes without a replica of a volume on which LINSTOR places one, or does not, if there are any. It names the
 // first few: a cluster of a hundred nodes has a hundred.
-func appendNodes(list []string, use controllers.Use, nodes []linstor.Node, noTarget bool) []string {
+func appendNodes(list []string, use cluster.Use, nodes []linstor.Node, noTarget bool) []string {
 	var without []string
 	for _, node := range nodes {
 		if use.Input.Resource.Attachable(node.Name, node.NoTarget) != noTarget && !hasReplica(use, node.Name) {
@@ -110,7 +110,7 @@ func firstOf(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-func hasReplica(use controllers.Use, node string) bool {
+func hasReplica(use cluster.Use, node string) bool {
 	for _, replica := range use.Input.Resource.Replicas {
 		if replica.Node == node && !replica.Gone {
 			return true

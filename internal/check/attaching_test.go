@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -17,7 +17,7 @@ import (
 func csiController(image string, driver, attacher []string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "piraeus", Name: "csi-1", Labels: map[string]string{controllers.ComponentLabel: controllers.AttacherComponent},
+			Namespace: "piraeus", Name: "csi-1", Labels: map[string]string{cluster.ComponentLabel: cluster.AttacherComponent},
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{
 			{Name: "linstor-csi", Image: image, Args: driver},

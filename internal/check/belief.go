@@ -10,13 +10,13 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
 
 // recall takes over what the controllers have kept on the attachments: which settings nodes may run beside the one that LINSTOR shows.
-func recall(ctx context.Context, reader client.Reader, store *linstor.Store, uses []controllers.Use) error {
+func recall(ctx context.Context, reader client.Reader, store *linstor.Store, uses []cluster.Use) error {
 	resources := make(map[string]string)
 	for _, use := range uses {
 		if use.Volume != "" {
@@ -38,7 +38,7 @@ func recall(ctx context.Context, reader client.Reader, store *linstor.Store, use
 		if volume == nil || resources[*volume] == "" {
 			continue
 		}
-		sets, err := controllers.MayRun(va)
+		sets, err := cluster.MayRun(va)
 		if err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
@@ -126,7 +126,7 @@ func complaints() map[string]complaint {
 		},
 		"what another process remembers cannot be read": {
 			provoke: func(b *bench) { b.annotateAttachments("pvc-db", "no JSON") }, status: StatusUnknown,
-			says: []string{"ERROR KubernetesUnreadable", controllers.AnnotationMayRun, "Could not tell"},
+			says: []string{"ERROR KubernetesUnreadable", cluster.AnnotationMayRun, "Could not tell"},
 		},
 		"quorum is set on the controller": {
 			provoke: property(linstorsim.PropQuorum, "majority"), status: StatusProtected,
@@ -179,8 +179,8 @@ func complaints() map[string]complaint {
 		},
 		"a pod is exempt": {
 			provoke: other(virtual.Volume{}, func(w *virtual.Workload) {
-				w.Annotations = map[string]string{controllers.AnnotationIgnore: ""}
-			}), status: StatusUnprotected, says: []string{"ERROR Exempt", controllers.AnnotationIgnore},
+				w.Annotations = map[string]string{cluster.AnnotationIgnore: ""}
+			}), status: StatusUnprotected, says: []string{"ERROR Exempt", cluster.AnnotationIgnore},
 		},
 		"a pod that is not selected shares the volume": {
 			provoke: func(b *bench) {
@@ -346,7 +346,7 @@ func complaints() map[string]complaint {
 			provoke: func(b *bench) {
 				var node corev1.Node
 				b.must(b.Client().Get(b.ctx, client.ObjectKey{Name: nodeB}, &node))
-				node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: controllers.TaintLostQuorum, Effect: corev1.TaintEffectNoSchedule})
+				node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: cluster.TaintLostQuorum, Effect: corev1.TaintEffectNoSchedule})
 				b.must(b.Client().Update(b.ctx, &node))
 				b.pass(time.Second)
 			}, status: StatusProtected,
@@ -384,8 +384,8 @@ func complaints() map[string]complaint {
 			provoke: func(b *bench) {
 				var node corev1.Node
 				b.must(b.Client().Get(b.ctx, client.ObjectKey{Name: nodeB}, &node))
-				node.Annotations = map[string]string{controllers.AnnotationKeepAway: "{}"}
-				node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: controllers.TaintLostQuorum, Effect: corev1.TaintEffectNoSchedule})
+				node.Annotations = map[string]string{cluster.AnnotationKeepAway: "{}"}
+				node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: cluster.TaintLostQuorum, Effect: corev1.TaintEffectNoSchedule})
 				b.must(b.Client().Update(b.ctx, &node))
 				b.pass(time.Second)
 			}, status: StatusProtected, says: []string{"Protected 5s"}, silent: []string{"ForeignTaint"},
@@ -439,7 +439,7 @@ func complaints() map[string]complaint {
 			}, status: StatusProtected, says: []string{"WARNING NodeAgent", "- piraeus-datastore/agents", "delete the DaemonSet"},
 		},
 		"fail-over is paused": {
-			provoke: func(b *bench) { b.deployment.Annotations = map[string]string{controllers.AnnotationPause: "true"} },
+			provoke: func(b *bench) { b.deployment.Annotations = map[string]string{cluster.AnnotationPause: "true"} },
 			status:  StatusUnprotected, says: []string{
 				"ERROR Paused",
 				"pauses all fail-over",

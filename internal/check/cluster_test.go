@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
@@ -71,7 +71,7 @@ func onBench(t *testing.T, test func(*bench)) {
 			b.Stop()
 		}()
 		b.view = b.API.View(0, nil)
-		b.must(controllers.AddIndexes(ctx, b.view, virtual.Driver))
+		b.must(cluster.AddIndexes(ctx, b.view, virtual.Driver))
 		for _, node := range []string{nodeA, nodeB, nodeT} {
 			b.must(b.AddNode(ctx, node))
 		}
@@ -174,7 +174,7 @@ func (b *bench) annotateAttachments(resource, text string) {
 				*va.Spec.Source.PersistentVolumeName != pv.Name {
 				continue
 			}
-			va.Annotations = map[string]string{controllers.AnnotationMayRun: text}
+			va.Annotations = map[string]string{cluster.AnnotationMayRun: text}
 			b.must(b.Client().Update(b.ctx, va))
 			found = true
 		}
@@ -240,7 +240,7 @@ func (b *bench) api() client.Client {
 }
 
 // open lets the kubelets' memory know what the view has.
-func (b *bench) open(_ context.Context, _ string, kubelets *controllers.Kubelets) (client.Reader, error) {
+func (b *bench) open(_ context.Context, _ string, kubelets *cluster.Kubelets) (client.Reader, error) {
 	if b.refused != nil {
 		return nil, b.refused
 	}

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/version"
@@ -48,7 +48,7 @@ func connect(c commandLine, lookup func(string) (string, bool)) (sources, error)
 		return sources{}, fmt.Errorf("connecting to the Kubernetes API: %w", err)
 	}
 	s := sources{api: api, own: config.BearerTokenFile == accountTokenFile}
-	s.open = func(ctx context.Context, driver string, kubelets *controllers.Kubelets) (client.Reader, error) {
+	s.open = func(ctx context.Context, driver string, kubelets *cluster.Kubelets) (client.Reader, error) {
 		return openCache(ctx, config, scheme, driver, kubelets)
 	}
 	s.linstor, s.linstorError = linstorClient(lookup)
@@ -65,7 +65,7 @@ func linstorClient(lookup func(string) (string, bool)) (*linstor.Client, error) 
 
 // openCache fills a cache with all objects that a survey reads, and waits until it is complete.
 func openCache(
-	ctx context.Context, config *rest.Config, scheme *runtime.Scheme, driver string, kubelets *controllers.Kubelets,
+	ctx context.Context, config *rest.Config, scheme *runtime.Scheme, driver string, kubelets *cluster.Kubelets,
 ) (client.Reader, error) {
 	waiting, refuse := context.WithCancelCause(ctx)
 	defer refuse(nil)
@@ -73,7 +73,7 @@ func openCache(
 	c, err := cache.New(config, cache.Options{
 		Scheme:                      scheme,
 		ReaderFailOnMissingInformer: true,
-		DefaultTransform:            controllers.Trim(nil),
+		DefaultTransform:            cluster.Trim(nil),
 		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) {
 			failure.set(err)
 			if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
@@ -81,13 +81,13 @@ func openCache(
 			}
 		},
 		ByObject: map[client.Object]cache.ByObject{
-			&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{controllers.LeaseNamespace: {}}},
+			&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{cluster.LeaseNamespace: {}}},
 		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the Kubernetes API: %w", err)
 	}
-	if err := controllers.AddIndexes(ctx, c, driver); err != nil {
+	if err := cluster.AddIndexes(ctx, c, driver); err != nil {
 		return nil, err
 	}
 	if err := kubelets.Follow(ctx, c); err != nil {

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -27,7 +27,7 @@ func TestATrimmedPodTellsTheSame(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: "db-0", UID: "pod", CreationTimestamp: at, Labels: map[string]string{"move": "me", "app": "db"},
-			Annotations:     map[string]string{controllers.AnnotationIgnore: "", "large": "value"},
+			Annotations:     map[string]string{cluster.AnnotationIgnore: "", "large": "value"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "db", UID: "owner", Controller: new(true)}},
 		},
 		Spec: corev1.PodSpec{
@@ -53,7 +53,7 @@ func TestATrimmedPodTellsTheSame(t *testing.T) {
 	for name, selector := range map[string]labels.Selector{"all labels": nil, "selected labels": movable(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o, err := controllers.Trim(selector)(pod.DeepCopy())
+			o, err := cluster.Trim(selector)(pod.DeepCopy())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +108,7 @@ func (i indexer) IndexField(_ context.Context, o client.Object, field string, ex
 }
 
 // surveyed returns what a survey knows of a pod that uses a volume of ours.
-func surveyed(t *testing.T, pod *corev1.Pod) []controllers.Use {
+func surveyed(t *testing.T, pod *corev1.Pod) []cluster.Use {
 	t.Helper()
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, time.March, 1, 13, 0, 0, 0, time.UTC))
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "db"}}
@@ -127,14 +127,15 @@ func surveyed(t *testing.T, pod *corev1.Pod) []controllers.Use {
 		node.Name = name
 		builder.WithObjects(node)
 	}
-	if err := controllers.AddIndexes(t.Context(), indexer{builder}, virtual.Driver); err != nil {
+	if err := cluster.AddIndexes(t.Context(), indexer{builder}, virtual.Driver); err != nil {
 		t.Fatal(err)
 	}
 	memory := linstor.NewStore()
-	survey := controllers.NewSurvey(controllers.Config{
-		Driver: virtual.Driver, Selector: movable(t), Clock: clock,
-		Linstor: view{memory, linstor.NewFeed(nil, memory, logr.Discard(), linstor.Options{Metrics: linstor.NewMetrics()})},
-	}, controllers.NewKubelets(clock, nil), builder.Build())
+	survey := cluster.NewSurvey(cluster.Config{
+		Cache: builder.Build(), Driver: virtual.Driver, Selector: movable(t), Clock: clock,
+		Linstor:  view{memory, linstor.NewFeed(nil, memory, logr.Discard(), linstor.Options{Metrics: linstor.NewMetrics()})},
+		Kubelets: cluster.NewKubelets(clock, virtual.Driver, nil),
+	})
 	uses, idle, err := survey.Uses(t.Context(), "")
 	if err != nil || len(uses) != 1 || len(idle) > 0 {
 		t.Fatalf("%d uses, %d idle pods, %v", len(uses), len(idle), err)

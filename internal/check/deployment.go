@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/permissions"
 )
@@ -53,8 +53,8 @@ func readDeployment(ctx context.Context, c client.Reader, name types.NamespacedN
 		if account := d.Spec.Template.Spec.ServiceAccountName; account != "" {
 			result.account = permissions.AccountUser(name.Namespace, account)
 		}
-		if value, ok := d.Annotations[controllers.AnnotationPause]; ok && value != "false" {
-			result.paused = "annotation " + controllers.AnnotationPause + " of Deployment " + name.String() + " pauses all fail-over"
+		if value, ok := d.Annotations[cluster.AnnotationPause]; ok && value != "false" {
+			result.paused = "annotation " + cluster.AnnotationPause + " of Deployment " + name.String() + " pauses all fail-over"
 		}
 	}
 	result.options, err = options.Parse(slices.Concat(args, overrides))

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
@@ -21,7 +21,7 @@ func Evaluate(f Facts) Report {
 	return report
 }
 
-func row(use controllers.Use) Row {
+func row(use cluster.Use) Row {
 	in := use.Input
 	r := Row{
 		Namespace: use.Namespace, Pod: use.Pod, Node: in.Node.Name,

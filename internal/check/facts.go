@@ -1,7 +1,7 @@
 package check
 
 import (
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/permissions"
 )
@@ -19,7 +19,7 @@ type Facts struct {
 	// Blind are the nodes, by their names in LINSTOR, that it calls ONLINE without a connection to them.
 	Blind []string
 	// Uses are the volumes of the selected pods, with what holds back every removal at the moment in their inputs.
-	Uses []controllers.Use
+	Uses []cluster.Use
 	// Idle are the selected pods, as "namespace/name", without a volume of the driver.
 	Idle []string
 	// Bystanders are the pods with a volume of the driver that are not selected and could be moved.

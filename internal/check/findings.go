@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
@@ -86,8 +86,8 @@ func installation(f Facts) []Finding {
 	}
 	all = append(all, withObjects(Finding{
 		Severity: Warning, Code: ForeignTaint, Objects: f.ForeignTaints,
-		Message: "somebody else has set the taint " + controllers.TaintLostQuorum + ", which this controller never takes off: no new pod is placed there",
-		Remedy:  filled("once the storage of the node is well: kubectl taint node NODE "+controllers.TaintLostQuorum+"-", "NODE", f.ForeignTaints),
+		Message: "somebody else has set the taint " + cluster.TaintLostQuorum + ", which this controller never takes off: no new pod is placed there",
+		Remedy:  filled("once the storage of the node is well: kubectl taint node NODE "+cluster.TaintLostQuorum+"-", "NODE", f.ForeignTaints),
 	})...)
 	if len(f.Agents) > 0 {
 		all = append(all, Finding{

@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/permissions"
@@ -30,7 +30,7 @@ type sources struct {
 	own bool
 	// open returns a reader of everything that a survey reads, with the indexes for a driver, and lets kubelets know
 	// the nodes and Leases.
-	open func(ctx context.Context, driver string, kubelets *controllers.Kubelets) (client.Reader, error)
+	open func(ctx context.Context, driver string, kubelets *cluster.Kubelets) (client.Reader, error)
 	// linstor asks LINSTOR; nil where linstorError says why it cannot.
 	linstor      *linstor.Client
 	linstorError error
@@ -70,7 +70,7 @@ func (s sources) gather(ctx context.Context, c commandLine) (Facts, error) {
 
 // readCluster looks at the volumes of the selected pods, in Kubernetes and in LINSTOR. The error is that of Kubernetes.
 func (s sources) readCluster(ctx context.Context, d deployment, facts *Facts) error {
-	kubelets := controllers.NewKubelets(clock.RealClock{}, d.options.ShutdownTaints)
+	kubelets := cluster.NewKubelets(clock.RealClock{}, d.options.AttacherName, d.options.ShutdownTaints)
 	reader, err := s.open(ctx, d.options.AttacherName, kubelets)
 	if err != nil {
 		return err
@@ -83,9 +83,9 @@ func (s sources) readCluster(ctx context.Context, d deployment, facts *Facts) er
 	}
 	memory := linstor.NewStore()
 	feed := linstor.NewFeed(s.linstor, memory, logr.Discard(), linstor.Options{Metrics: linstor.NewMetrics()})
-	survey := controllers.NewSurvey(controllers.Config{
-		Driver: d.options.AttacherName, Selector: d.options.PodSelector, Settings: d.options.Settings(), Linstor: view{memory, feed},
-	}, kubelets, reader)
+	survey := cluster.NewSurvey(cluster.Config{
+		Cache: reader, Driver: d.options.AttacherName, Selector: d.options.PodSelector, Settings: d.options.Settings(), Linstor: view{memory, feed}, Kubelets: kubelets,
+	})
 	uses, _, err := survey.Uses(ctx, facts.Namespace)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (s sources) readCluster(ctx context.Context, d deployment, facts *Facts) er
 		return err
 	}
 	unanswering := facts.Attaching.Unanswering
-	if facts.Attaching, err = attaching(ctx, s.api, facts.Uses, memory.Nodes(), kubelets.Registered(d.options.AttacherName)); err != nil {
+	if facts.Attaching, err = attaching(ctx, s.api, facts.Uses, memory.Nodes(), kubelets.Registered()); err != nil {
 		return err
 	}
 	facts.Attaching.Unanswering = unanswering
@@ -157,19 +157,19 @@ func (s sources) readLinstor(ctx context.Context, feed *linstor.Feed, names []st
 
 // ageLeases takes the kubelets' silence from the times in their Leases. To remove a pod the controller trusts only what it
 // saw change itself; who has just come and removes nothing may trust the clocks of other machines.
-func ageLeases(ctx context.Context, reader client.Reader, uses []controllers.Use) error {
+func ageLeases(ctx context.Context, reader client.Reader, uses []cluster.Use) error {
 	for i := range uses {
 		node := &uses[i].Input.Node
 		if node.Name == "" {
 			continue
 		}
 		var lease coordinationv1.Lease
-		err := reader.Get(ctx, client.ObjectKey{Namespace: controllers.LeaseNamespace, Name: node.Name}, &lease)
+		err := reader.Get(ctx, client.ObjectKey{Namespace: cluster.LeaseNamespace, Name: node.Name}, &lease)
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("reading the Lease of node %s: %w", node.Name, err)
 		}
 		if err == nil && lease.Spec.RenewTime != nil {
-			node.LeaseKnown, node.LeaseGap = true, controllers.RenewalGap(&lease)
+			node.LeaseKnown, node.LeaseGap = true, cluster.RenewalGap(&lease)
 			node.LeaseSilence = max(node.LeaseSilence, uses[i].Input.Now.Sub(lease.Spec.RenewTime.Time))
 		}
 	}
@@ -177,7 +177,7 @@ func ageLeases(ctx context.Context, reader client.Reader, uses []controllers.Use
 }
 
 // resources returns the names of all LINSTOR resources that the uses rest on, sorted.
-func resources(uses []controllers.Use) []string {
+func resources(uses []cluster.Use) []string {
 	names := map[string]bool{}
 	for _, use := range uses {
 		if use.Volume == "" {
@@ -230,8 +230,8 @@ func foreignTaints(ctx context.Context, reader client.Reader) ([]string, error) 
 	}
 	var found []string
 	for i := range nodes.Items {
-		_, ours := nodes.Items[i].Annotations[controllers.AnnotationKeepAway]
-		if !ours && slices.ContainsFunc(nodes.Items[i].Spec.Taints, func(t corev1.Taint) bool { return t.Key == controllers.TaintLostQuorum }) {
+		_, ours := nodes.Items[i].Annotations[cluster.AnnotationKeepAway]
+		if !ours && slices.ContainsFunc(nodes.Items[i].Spec.Taints, func(t corev1.Taint) bool { return t.Key == cluster.TaintLostQuorum }) {
 			found = append(found, nodes.Items[i].Name)
 		}
 	}

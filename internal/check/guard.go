@@ -9,7 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
@@ -18,7 +18,7 @@ import (
 // was healthy before: it takes every node that is not for newly lost, but for those whose kubelet has been silent for so long
 // that the controller has forgotten their loss.
 func guardOf(
-	ctx context.Context, reader client.Reader, store *linstor.Store, uses []controllers.Use, maxLostNodes string,
+	ctx context.Context, reader client.Reader, store *linstor.Store, uses []cluster.Use, maxLostNodes string,
 ) (func(node string) string, error) {
 	limit, err := failover.ParseLimit(maxLostNodes)
 	if err != nil {
@@ -55,7 +55,7 @@ func guardOf(
 // silentForLong tells whether the node's Lease says that it was lost so long ago that it is no news.
 func silentForLong(ctx context.Context, reader client.Reader, node string, now time.Time) (bool, error) {
 	var lease coordinationv1.Lease
-	err := reader.Get(ctx, client.ObjectKey{Namespace: controllers.LeaseNamespace, Name: node}, &lease)
+	err := reader.Get(ctx, client.ObjectKey{Namespace: cluster.LeaseNamespace, Name: node}, &lease)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("reading the Lease of node %s: %w", node, err)
 	}

@@ -3,7 +3,7 @@ package check
 import (
 	"strings"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
@@ -23,7 +23,7 @@ var remedies = map[failover.Reason]string{
 	failover.QuorumUnconfirmed: "restart linstor-satellite on the node, which leaves DRBD alone, or bring the node back; it passes a minute " +
 		"later; where the node is switched off, say so by a shutdown taint; do not change quorum while it is away",
 	failover.NotSelected:       "set the label linstor.csi.linbit.com/on-storage-lost: remove in the template of the pod",
-	failover.HelperNotSelected: controllers.HelperRemedy,
+	failover.HelperNotSelected: cluster.HelperRemedy,
 	failover.Exempt: "take the annotation off: kubectl -n NAMESPACE annotate pod POD drbd.linbit.com/ignore-fail-over-, and off the template of " +
 		"the pod where it is there",
 	failover.NoOwner:      "let a StatefulSet, Deployment or another controller own the pod",

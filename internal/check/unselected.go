@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
 
@@ -95,7 +95,7 @@ func selectable(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return false
 	}
-	_, exempt := pod.Annotations[controllers.AnnotationIgnore]
+	_, exempt := pod.Annotations[cluster.AnnotationIgnore]
 	owner := metav1.GetControllerOfNoCopy(pod)
 	return !exempt && owner != nil && !slices.Contains([]string{"DaemonSet", "Node", "Pod"}, owner.Kind)
 }
@@ -169,7 +169,7 @@ func remedyOfUnselected(selector string, pods []string) string {
 	if len(pods) == 1 {
 		remedy = named(remedy, pods[0], "NAME")
 	}
-	return remedy + "; where they shall stay: the annotation " + controllers.AnnotationIgnore
+	return remedy + "; where they shall stay: the annotation " + cluster.AnnotationIgnore
 }
 
 // assignments returns labels that a selector matches, as kubectl label takes them; empty where it asks for more than to have some.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -37,7 +37,7 @@ func unselectedComplaints() map[string]complaint {
 			says: []string{
 				"INFO NotSelectedPods: 1 pod is not selected, with a volume of linstor.csi.linbit.com", "- default/web-0",
 				"set linstor.csi.linbit.com/on-storage-lost: remove in the labels of the pod template", "kubectl label -n default pod web-0 " + label,
-				controllers.AnnotationIgnore,
+				cluster.AnnotationIgnore,
 			},
 		},
 		"many pods with a volume are not selected": {
@@ -61,7 +61,7 @@ func unselectedComplaints() map[string]complaint {
 			silent: []string{"INFO NotSelectedPods"},
 		},
 		"a pod that is not selected is exempt": stays(func(w *virtual.Workload) {
-			w.Annotations = map[string]string{controllers.AnnotationIgnore: ""}
+			w.Annotations = map[string]string{cluster.AnnotationIgnore: ""}
 		}),
 		"a pod of a DaemonSet is not selected":   stays(func(w *virtual.Workload) { w.Owner = "DaemonSet" }),
 		"a pod without an owner is not selected": stays(func(w *virtual.Workload) { w.Owner = "None" }),

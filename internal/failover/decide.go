@@ -194,7 +194,7 @@ func (s situation) othersStillThere(from time.Time) bool {
 // nobody could take over, or a volume that nobody need hold open is closed on a living node.
 func calm(s situation) bool {
 	successor := mayGetSurvivor(s.Resource, s.Node.satellite())
-	if s.Node.leaseSilent(s.Settings.KubeletSilence) && successor {
+	if s.Node.LeaseSilent(s.Settings.KubeletSilence) && successor {
 		return false
 	}
 	switch s.cond.state {

@@ -139,13 +139,13 @@ func (n Node) Patience(d time.Duration) time.Duration {
 	return time.Duration(min(scaled, math.MaxInt64/2))
 }
 
-// leaseSilent tells whether no renewal was seen for at least d, or for longer where the kubelet renews more rarely than is usual.
-func (n Node) leaseSilent(d time.Duration) bool {
+// LeaseSilent tells whether no renewal was seen for at least d, or for longer where the kubelet renews more rarely than is usual.
+func (n Node) LeaseSilent(d time.Duration) bool {
 	return n.LeaseKnown && n.LeaseSilence >= n.Patience(d)
 }
 
-// leaseFresh tells whether the kubelet is known to be alive.
-func (n Node) leaseFresh(d time.Duration) bool { return n.LeaseKnown && n.LeaseSilence < n.Patience(d) }
+// LeaseFresh tells whether the kubelet is known to be alive.
+func (n Node) LeaseFresh(d time.Duration) bool { return n.LeaseKnown && n.LeaseSilence < n.Patience(d) }
 
 // satellite is the node's name in LINSTOR, by which its replicas are found.
 func (n Node) satellite() string {

@@ -24,7 +24,7 @@ func KeepAwayEffect(lost State, others []State) corev1.TaintEffect {
 // silent, or a resource that caused the taint has not got its quorum back there. What is unknown keeps the
 // taint, which then ends with its expiry.
 func KeepAwayHolds(now time.Time, node Node, settings Settings, online Fact[bool], causes []Resource) bool {
-	if !freshFact(online, now).is(true) || node.leaseSilent(settings.KubeletSilence) {
+	if !freshFact(online, now).is(true) || node.LeaseSilent(settings.KubeletSilence) {
 		return true
 	}
 	for _, r := range causes {

@@ -97,7 +97,7 @@ func Recover(in Recovery) Decision {
 		return Decision{Verdict: NotLost, Reason: PodLeaving, Message: "it is being replaced already"}
 	case in.Blind != "" && in.Pod.Controller:
 		return restart(in)
-	case !in.Node.leaseSilent(in.Silence):
+	case !in.Node.LeaseSilent(in.Silence):
 		return Decision{Verdict: NotLost, Reason: NodeAlive, Message: "its kubelet is not known to be silent"}
 	case in.Answers && !freshFact(in.Online, in.Now).is(false):
 		return Decision{Verdict: NotLost, Reason: LinstorAnswers, Message: "LINSTOR answers, and does not say that the node is gone"}
@@ -149,7 +149,7 @@ func restart(in Recovery) Decision {
 	case in.Limit.exceeded(in.Silent, in.Kubelets):
 		d.Reason = GuardTripped
 		d.Message = fmt.Sprintf("%s; but %d of %d kubelets are silent at once, more than --max-lost-nodes=%s allows", d.Message, in.Silent, in.Kubelets, in.Limit)
-	case !in.Node.leaseFresh(ForceSilence):
+	case !in.Node.LeaseFresh(ForceSilence):
 		d.Message += "; the kubelet of the pod's own node is not known to live, and would not end it: restart LINSTOR by hand"
 	case in.Pod.Restarted:
 		d.Message += fmt.Sprintf("; it may have been restarted for that less than %s ago", BlindRetry)

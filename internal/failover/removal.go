@@ -36,7 +36,7 @@ func RemovalOf(in Input, pod Pod) Removal {
 		return RemovalRunning
 	}
 	s := assess(in.freshened())
-	if s.cond.state == Unreachable && s.Node.leaseSilent(ForceSilence) && s.othersFenced(pod) {
+	if s.cond.state == Unreachable && s.Node.LeaseSilent(ForceSilence) && s.othersFenced(pod) {
 		return RemoveForce
 	}
 	switch {

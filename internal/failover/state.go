@@ -43,7 +43,7 @@ func stateOf(in Input, t testimony) condition {
 		return condition{Unreachable, replica.Online.Since, replica.Online.Confirmed}
 	case replica.Reports.is(false):
 		return condition{Unreachable, replica.Reports.Since, replica.Reports.Confirmed}
-	case (replica.Online.is(true) || replica.Blind) && t.full && in.Node.leaseSilent(in.Settings.KubeletSilence):
+	case (replica.Online.is(true) || replica.Blind) && t.full && in.Node.LeaseSilent(in.Settings.KubeletSilence):
 		// LINSTOR is known to leave dead nodes ONLINE; two independent witnesses overrule it, from the
 		// moment on when the second of them spoke.
 		silent := in.Now.Add(in.Node.Patience(in.Settings.KubeletSilence) - in.Node.LeaseSilence)

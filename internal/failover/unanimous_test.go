@@ -301,7 +301,7 @@ func TestAnEarlyLossIsUnanimous(t *testing.T) {
 		switch {
 		case !a.Online.is(false):
 			t.Fatal("LINSTOR does not miss the node")
-		case !in.Node.leaseSilent(ForceSilence):
+		case !in.Node.LeaseSilent(ForceSilence):
 			t.Fatalf("its Lease has been silent for %s only", in.Node.LeaseSilence)
 		case in.Node.LeaseRead.Before(silentSince), in.Now.Sub(in.Node.LeaseRead) > MaxAge:
 			t.Fatalf("its Lease was not read since it has been silent for long enough: %s", in.Node.LeaseRead)

@@ -124,7 +124,7 @@ func ruleIsolated(s situation) (finding, bool) {
 		return finding{
 			reason: reason, lost: true, grace: s.Settings.ConfirmedGrace, unanimous: s.mayBeUnanimous(), since: clock, message: what,
 		}, true
-	case s.Node.leaseSilent(s.Settings.KubeletSilence):
+	case s.Node.LeaseSilent(s.Settings.KubeletSilence):
 		return finding{
 			reason: NodeUnreachable, lost: true, grace: s.Settings.KnownGrace,
 			since:   latest(clock, s.Now.Add(-s.Node.LeaseSilence)), // the silence takes the missing witnesses' place
@@ -177,7 +177,7 @@ func ruleSecondary(s situation) (finding, bool) {
 		return s.notInUse(), true
 	case s.Volume.Block, s.readOnly(), !s.mountedSince(replica.LastInUse):
 		return finding{reason: VolumeUnused, message: "no pod is known to hold the volume open for writing"}, true
-	case !s.Node.leaseFresh(s.Settings.KubeletSilence), s.Node.BootSince.IsZero(), s.Node.BootSince.After(replica.LastInUse):
+	case !s.Node.LeaseFresh(s.Settings.KubeletSilence), s.Node.BootSince.IsZero(), s.Node.BootSince.After(replica.LastInUse):
 		return finding{
 			reason: StateUnknown, unsure: true,
 			message: "the node's kubelet is silent or has restarted since the volume was in use",

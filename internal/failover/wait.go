@@ -169,7 +169,7 @@ func waitsFor(in Input, d Decision, failure string) (Reason, string, seeming) {
 		return d.Reason, d.Message, looksLost
 	}
 	s := assess(in)
-	silent := s.Node.leaseSilent(s.Settings.KubeletSilence)
+	silent := s.Node.LeaseSilent(s.Settings.KubeletSilence)
 	if !silent && !s.unwell() {
 		if d.Verdict == Undecided {
 			return d.Reason, d.Message, looksUnknown

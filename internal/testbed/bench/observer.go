@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	names "github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 )
 
@@ -133,7 +133,7 @@ func (o *observer) attachment(obj any, gone bool) {
 	if va.Status.Attached {
 		o.attached = append(o.attached, seen)
 	}
-	if va.Annotations[controllers.AnnotationFailOver] != "" {
+	if va.Annotations[names.AnnotationFailOver] != "" {
 		o.marked = append(o.marked, seen)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
@@ -140,7 +141,7 @@ func moments(must []recordings.Demand) []recordings.Seconds {
 
 // product is as much of a replica of the Deployment as decides.
 type product struct {
-	survey *controllers.Survey
+	survey *cluster.Survey
 }
 
 // memory is what the controllers know of LINSTOR.
@@ -163,7 +164,7 @@ func startProduct(ctx context.Context, t *testing.T, tasks *sync.WaitGroup, play
 	}
 	store := linstor.NewStore()
 	feed := linstor.NewFeed(linstorClient, store, logr.Discard(), linstor.Options{})
-	kubelets := controllers.NewKubelets(clock.RealClock{}, nil)
+	kubelets := cluster.NewKubelets(clock.RealClock{}, driver, nil)
 	kube.view.OnUpdate(func(u apimodel.Update) {
 		switch o := u.New.(type) {
 		case *coordinationv1.Lease:
@@ -192,7 +193,9 @@ func startProduct(ctx context.Context, t *testing.T, tasks *sync.WaitGroup, play
 	tasks.Go(func() { _ = clocks.Start(ctx) })
 	tasks.Go(func() { _ = assembly.Vigil().Start(ctx) })
 	tasks.Go(func() { _ = assembly.Lookout().Start(ctx) })
-	return product{survey: controllers.NewSurvey(config, kubelets, kube.view)}
+	return product{survey: cluster.NewSurvey(cluster.Config{
+		Cache: kube.view, Driver: driver, Selector: config.Selector, Settings: settings, Linstor: config.Linstor, Kubelets: kubelets,
+	})}
 }
 
 // volumes is what the clocks watch.

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/recordings"
 )
@@ -53,7 +53,7 @@ func newKubernetes(ctx context.Context, t *testing.T, transcript *recordings.Tra
 	t.Helper()
 	api := apimodel.New()
 	k := &kubernetes{client: api.Client("recording"), view: api.View(0, nil)}
-	if err := controllers.AddIndexes(ctx, k.view, driver); err != nil {
+	if err := cluster.AddIndexes(ctx, k.view, driver); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range transcript.Nodes {
@@ -61,7 +61,7 @@ func newKubernetes(ctx context.Context, t *testing.T, transcript *recordings.Tra
 		n.Status.NodeInfo.BootID = name + "-boot-1"
 		k.create(ctx, t, n)
 		k.create(ctx, t, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: controllers.LeaseNamespace, Name: name},
+			ObjectMeta: metav1.ObjectMeta{Namespace: cluster.LeaseNamespace, Name: name},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, RenewTime: new(metav1.NowMicro())},
 		})
 	}
@@ -120,7 +120,7 @@ func (k *kubernetes) createPod(ctx context.Context, t *testing.T, node string) {
 // renew renews the Lease of a node.
 func (k *kubernetes) renew(ctx context.Context, node string) error {
 	var lease coordinationv1.Lease
-	if err := k.client.Get(ctx, client.ObjectKey{Namespace: controllers.LeaseNamespace, Name: node}, &lease); err != nil {
+	if err := k.client.Get(ctx, client.ObjectKey{Namespace: cluster.LeaseNamespace, Name: node}, &lease); err != nil {
 		return err
 	}
 	lease.Spec.RenewTime = new(metav1.NowMicro())

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
@@ -229,7 +230,7 @@ func (c *auditedClient) Patch(ctx context.Context, o client.Object, patch client
 func (c *auditedClient) noteReason(ctx context.Context, patch []byte) {
 	var content metav1.PartialObjectMetadata
 	c.process.world.must(json.Unmarshal(patch, &content))
-	text := content.Annotations[controllers.AnnotationFailOver]
+	text := content.Annotations[cluster.AnnotationFailOver]
 	if text == "" {
 		return // a mark is taken off
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
@@ -292,7 +292,7 @@ func (w *world) pause(value string) {
 	w.paused = value == "true"
 	var d appsv1.Deployment
 	w.must(w.Client().Get(w.ctx, deployment, &d))
-	d.Annotations = map[string]string{controllers.AnnotationPause: value}
+	d.Annotations = map[string]string{cluster.AnnotationPause: value}
 	w.must(w.Client().Update(w.ctx, &d))
 }
 

@@ -11,7 +11,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
@@ -159,18 +159,18 @@ func (w *world) checkLeftovers() {
 	var nodes corev1.NodeList
 	w.must(w.oracle.List(w.ctx, &nodes))
 	for _, node := range nodes.Items {
-		_, marked := node.Annotations[controllers.AnnotationKeepAway]
-		tainted := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == controllers.TaintLostQuorum })
-		silenced := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == controllers.TaintNodeSilent })
+		_, marked := node.Annotations[cluster.AnnotationKeepAway]
+		tainted := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cluster.TaintLostQuorum })
+		silenced := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cluster.TaintNodeSilent })
 		if marked || tainted || silenced {
 			w.violated(ruleLeftovers, "node %s: marked %t, tainted %t, as silent %t: %s", node.Name, marked, tainted, silenced,
-				node.Annotations[controllers.AnnotationKeepAway])
+				node.Annotations[cluster.AnnotationKeepAway])
 		}
 	}
 	var attachments storagev1.VolumeAttachmentList
 	w.must(w.oracle.List(w.ctx, &attachments))
 	for _, va := range attachments.Items {
-		if mark, marked := va.Annotations[controllers.AnnotationFailOver]; marked {
+		if mark, marked := va.Annotations[cluster.AnnotationFailOver]; marked {
 			w.violated(ruleLeftovers, "attachment %s is marked: %s", va.Name, mark)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
@@ -57,7 +58,7 @@ type process struct {
 	feed     *linstor.Feed
 	store    *linstor.Store
 	view     *apimodel.View
-	kubelets *controllers.Kubelets
+	kubelets *cluster.Kubelets
 	network  *gate
 	api      *auditedClient
 	freezer  freezer
@@ -117,7 +118,7 @@ func (w *world) startProcess(name string) *process {
 	if time.Since(w.started) > 0 && w.history.World.Late > 0 {
 		p.view.StartLate(w.history.World.Late)
 	}
-	p.kubelets = controllers.NewKubelets(clock.RealClock{}, []string{shutdownTaint})
+	p.kubelets = cluster.NewKubelets(clock.RealClock{}, virtual.Driver, []string{shutdownTaint})
 	p.view.OnUpdate(p.observe)
 
 	p.config = controllers.Config{
@@ -175,7 +176,7 @@ const retryPeriod = 2 * time.Second
 
 // renew lets the process renew its Lease while it leads. That is a request like any other, which changes nothing that a history is about.
 func (p *process) renew(ctx context.Context) {
-	own := client.ObjectKey{Namespace: controllers.LeaseNamespace, Name: p.world.kube(p.world.history.World.Nodes[0])}
+	own := client.ObjectKey{Namespace: cluster.LeaseNamespace, Name: p.world.kube(p.world.history.World.Nodes[0])}
 	for {
 		began := time.Now()
 		if err := p.api.Get(ctx, own, &coordinationv1.Lease{}); err == nil && ctx.Err() == nil {
@@ -265,7 +266,7 @@ func (p *process) changes(requests func(context.Context, client.Object) []reconc
 // markedNodes is what the reconciler of taints watches.
 func (p *process) markedNodes(ctx context.Context, queue requestQueue) error {
 	context.AfterFunc(ctx, p.view.OnUpdate(func(u apimodel.Update) {
-		if node, ok := u.New.(*corev1.Node); ok && node.Annotations[controllers.AnnotationKeepAway] != "" {
+		if node, ok := u.New.(*corev1.Node); ok && node.Annotations[cluster.AnnotationKeepAway] != "" {
 			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(node)})
 		}
 	}))

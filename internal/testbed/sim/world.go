@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
@@ -172,8 +172,8 @@ func (w *world) prepareViews() {
 			pod, isPod := o.(*corev1.Pod)
 			return !isPod || pod.Labels[selectedLabel] == "remove"
 		})
-		view.Transform(controllers.Trim(selector))
-		w.must(controllers.AddIndexes(w.ctx, view, virtual.Driver))
+		view.Transform(cluster.Trim(selector))
+		w.must(cluster.AddIndexes(w.ctx, view, virtual.Driver))
 		w.views = append(w.views, view)
 	}
 }
@@ -289,7 +289,7 @@ func (w *world) addWorkload(p Workload) {
 		workload.Labels[selectedLabel] = "remove"
 	}
 	if p.Exempt {
-		workload.Annotations[controllers.AnnotationIgnore] = ""
+		workload.Annotations[cluster.AnnotationIgnore] = ""
 	}
 	if p.Finalizer {
 		workload.Finalizers = []string{"example.com/finalizer"}

@@ -1,20 +1,22 @@
 package main
 
 const (
-	claimsFile   = "controllers/claims.go"
-	gatherFile   = "controllers/gather.go"
-	haltFile     = "controllers/halt.go"
-	inUseFile    = "controllers/volumes_in_use.go"
-	keepAwayFile = "controllers/keepaway.go"
-	leaseFile    = "controllers/lease.go"
-	lookFile     = "controllers/failover_look.go"
-	planFile     = "internal/failover/plan.go"
-	podsFile     = "controllers/pods.go"
-	requestsFile = "controllers/requests.go"
-	roundFile    = "controllers/failover_controller.go"
-	volumeFile   = "controllers/volume_controller.go"
-	detachFile   = "controllers/failover_detach.go"
-	writesFile   = "controllers/failover_writes.go"
+	liveFile        = "internal/cluster/live.go"
+	volumesFile     = "internal/cluster/volumes.go"
+	attachmentsFile = "internal/cluster/attachments.go"
+	inputsFile      = "internal/cluster/inputs.go"
+	haltFile        = "controllers/halt.go"
+	inUseFile       = "controllers/volumes_in_use.go"
+	keepAwayFile    = "controllers/keepaway.go"
+	leaseFile       = "internal/cluster/lease.go"
+	lookFile        = "controllers/failover_look.go"
+	planFile        = "internal/failover/plan.go"
+	podsFile        = "internal/cluster/pods.go"
+	requestsFile    = "controllers/requests.go"
+	roundFile       = "controllers/failover_controller.go"
+	volumeFile      = "controllers/volume_controller.go"
+	detachFile      = "controllers/failover_detach.go"
+	writesFile      = "controllers/failover_writes.go"
 )
 
 // edits are the protections that the source does not show as conditions. What stands between « and » in the source is what
@@ -68,26 +70,26 @@ var edits = []edit{
 		"func() (any, error) { if mutantIs(§) { return nil, nil }; return … }()",
 	},
 	{
-		"only selected pods are looked at before a removal", lookFile,
+		"only selected pods are looked at before a removal", liveFile,
 		"if «uses(&all[i], claims)» {", "(… && (!mutantIs(§) || all[i].Labels[\"linstor.csi.linbit.com/on-storage-lost\"] == \"remove\"))",
 	},
 	{
-		"the attachment is taken from the cache before a removal", lookFile,
-		"«g.live».Get(ctx, client.ObjectKey{Name: name}, &va)", "mutantInstead(§, g.cache, …)",
+		"the attachment is taken from the cache before a removal", liveFile,
+		"«l.Reader».Get(ctx, client.ObjectKey{Name: name}, &va)", "mutantInstead(§, l.volumes.cache, …)",
 	},
 	{
-		"attachments are listed from the cache before the removals for many", lookFile,
-		"«g.live».List(ctx, &list)", "mutantInstead(§, g.cache, …)",
+		"attachments are listed from the cache before the removals for many", liveFile,
+		"«l.Reader».List(ctx, &list)", "mutantInstead(§, l.volumes.cache, …)",
 	},
 	{
-		"a look counts from its end", lookFile, "in.Asked, in.Listed = «read.began», read.listed", "mutantInstead(§, g.clock.Now(), …)",
+		"a look counts from its end", inputsFile, "in.Asked, in.Listed = «read.Began», read.Listed", "mutantInstead(§, i.clock.Now(), …)",
 	},
 	{
-		"a list of pods counts from its answer", lookFile,
-		"in.Asked, in.Listed = read.began, «read.listed»", "mutantInstead(§, g.clock.Now(), …)",
+		"a list of pods counts from its answer", inputsFile,
+		"in.Asked, in.Listed = read.Began, «read.Listed»", "mutantInstead(§, i.clock.Now(), …)",
 	},
 	{
-		"LINSTOR's word counts from when it was read", lookFile, "«notAfter(&in.Asked, in.Resource)»", "if !mutantIs(§) { … }",
+		"LINSTOR's word counts from when it was read", inputsFile, "«notAfter(&in.Asked, in.Resource)»", "if !mutantIs(§) { … }",
 	},
 	{
 		"something is deleted by a look that has become old", writesFile,
@@ -102,7 +104,7 @@ var edits = []edit{
 	},
 	{
 		"an attachment is deleted by the pods that were listed before the release", detachFile,
-		"users, usersErr = «r.confirmPods(ctx, v.pv, pods)»",
+		"users, usersErr = «r.live.UsersOf(ctx, v.pv, pods)»",
 		"func() ([]corev1.Pod, error) { if mutantIs(§) { return nil, nil }; return … }()",
 	},
 	{
@@ -113,7 +115,7 @@ var edits = []edit{
 
 	{
 		"LINSTOR is restarted by a Lease of the cache", "controllers/lookout.go",
-		"if err := «l.hear(ctx, node)»; err != nil {", "func() error { if mutantIs(§) { return nil }; return … }()",
+		"if err := «l.live.Lease(ctx, node)»; err != nil {", "func() error { if mutantIs(§) { return nil }; return … }()",
 	},
 
 	// The order of the steps.
@@ -172,14 +174,14 @@ var edits = []edit{
 
 	{
 		"a round does not take over what others have said that nodes may run", "controllers/failover_lost.go",
-		"if err := «r.memory.take(name, resource, attachments, r.clock.Now())»; err != nil {",
-		"func() error { if mutantIs(§) { return nil }; return … }()",
+		"if _, err := «r.gather.attachments(ctx, pv)»; err != nil {",
+		"func() (any, error) { if mutantIs(§) { return nil, nil }; return … }()",
 	},
 
 	// What is said.
 	{
 		"nobody looks at the volumes of a node whose kubelet falls silent", volumeFile,
-		"range «r.kubelets.silent(r.settings.KubeletSilence, r.settings.KubeletSilence+2*vigilInterval)» {", "mutantInstead(§, nil, …)",
+		"range «r.kubelets.Silent(r.settings.KubeletSilence, r.settings.KubeletSilence+2*vigilInterval)» {", "mutantInstead(§, nil, …)",
 	},
 	{
 		"a rejected step is told to nobody", roundFile, "r.reporter.say(ctx, v.pv, v.in, v.d, «v.err»)", "mutantInstead(§, nil, …)",
@@ -195,19 +197,19 @@ var edits = []edit{
 
 	// Whose it is.
 	{
-		"attachments of any driver are ours", gatherFile,
-		"bool { return «va.Spec.Attacher != g.driver» }), nil", "(… && !mutantIs(§))",
+		"attachments of any driver are ours", attachmentsFile,
+		"return «va.Spec.Attacher == a.driver» && va", "(… || mutantIs(§))",
 	},
 	{
-		"pods that do not use the volume count", lookFile,
+		"pods that do not use the volume count", liveFile,
 		"if «uses(&all[i], claims)» {", "(… || mutantIs(§))",
 	},
 	{
-		"a volume that was released is the claim's", claimsFile,
+		"a volume that was released is the claim's", volumesFile,
 		"«pv.Status.Phase != corev1.VolumeBound»", "(… && !mutantIs(§))",
 	},
 	{
-		"the claim is not read where it may be another's", claimsFile,
+		"the claim is not read where it may be another's", liveFile,
 		"return «claim.UID == ref.UID && claim.Spec.VolumeName == pv.Name», nil", "(… || mutantIs(§))",
 	},
 	{

@@ -3,7 +3,7 @@ package main
 import "regexp"
 
 const (
-	satellitesFile = "controllers/satellites.go"
+	satellitesFile = "internal/cluster/satellites.go"
 	memoryFile     = "controllers/settings_memory.go"
 	decideFile     = "internal/failover/decide.go"
 	fencingFile    = "internal/failover/quorum.go"
@@ -32,25 +32,25 @@ var simulated = []edit{
 
 	// Who is meant.
 	{
-		"a volume that was released is the claim's", claimsFile,
+		"a volume that was released is the claim's", volumesFile,
 		"«pv.Status.Phase != corev1.VolumeBound»", "(… && !mutantIs(§))",
 	},
 	{
-		"the claim is not read where it may be another's", claimsFile,
+		"the claim is not read where it may be another's", liveFile,
 		"return «claim.UID == ref.UID && claim.Spec.VolumeName == pv.Name», nil", "(… || mutantIs(§))",
 	},
 	{
-		"volumes of one handle have pods of their own", claimsFile, "if «!g.isOurs(pv)» {", "(… || mutantIs(§))",
+		"volumes of one handle have pods of their own", volumesFile, "if «v.Resource(pv) == \"\"» {\n\t\treturn bound, nil", "(… || mutantIs(§))",
 	},
 	{
-		"nodes have the same names in LINSTOR", satellitesFile, `name := s.names[node][driver]; «name != ""» {`, "(… && !mutantIs(§))",
+		"nodes have the same names in LINSTOR", satellitesFile, `name := s.names[node]; «name != ""» {`, "(… && !mutantIs(§))",
 	},
 	{
-		"a pod that has ended holds its volumes", podsFile, "if «ended(pod) && !disrupted(pod)» {", "(… && !mutantIs(§))",
+		"a pod that has ended holds its volumes", podsFile, "if «Ended(pod) && !disrupted(pod)» {", "(… && !mutantIs(§))",
 	},
 	{
 		"a pod that others have disrupted is marked by a fail-over", podsFile,
-		"«strings.HasPrefix(c.Message, disruptedBy)»", "(… || mutantIs(§))",
+		"«strings.HasPrefix(c.Message, DisruptedBy)»", "(… || mutantIs(§))",
 	},
 	{
 		"init containers do not count as having run", podsFile,
@@ -99,7 +99,7 @@ var simulated = []edit{
 	},
 	{
 		"a pod is removed by force whatever its other volumes run", "internal/failover/removal.go",
-		"s.Node.leaseSilent(ForceSilence) && «s.othersFenced(pod)»", "(… || mutantIs(§))",
+		"s.Node.LeaseSilent(ForceSilence) && «s.othersFenced(pod)»", "(… || mutantIs(§))",
 	},
 
 	// What a node may run: how it begins.

@@ -30,12 +30,16 @@ var targets = []target{
 		},
 	},
 	{
+		folder: "internal/cluster",
+		// places.go and survey.go are forecasts, and the others decide nothing.
+		only: []string{"attachments.go", "indexes.go", "inputs.go", "kubelets.go", "lease.go", "live.go", "pods.go", "satellites.go", "volumes.go"},
+	},
+	{
 		folder: "controllers",
 		only: []string{
-			"bell.go", "claims.go", "explain.go", "failover_controller.go", "failover_detach.go", "failover_look.go", "failover_lost.go",
-			"failover_words.go", "failover_writes.go", "gather.go", "halt.go", "indexes.go", "keepaway.go", "keepaway_controller.go",
-			"kubelets.go", "lease.go", "lookout.go", "losses.go", "pods.go", "recovery_blind.go", "requests.go", "satellites.go",
-			"volume_controller.go", "volumes_in_use.go",
+			"bell.go", "explain.go", "failover_controller.go", "failover_detach.go", "failover_look.go", "failover_lost.go",
+			"failover_words.go", "failover_writes.go", "gather.go", "halt.go", "keepaway.go", "keepaway_controller.go",
+			"lookout.go", "losses.go", "recovery_blind.go", "requests.go", "volume_controller.go", "volumes_in_use.go",
 		},
 		skip: []string{
 			"tell", "remembered", // words
@@ -83,6 +87,7 @@ var (
 	// What is random is drawn alike each time, and leaves nothing behind.
 	policyTests = tests{folder: "internal/failover", args: []string{"-rapid.seed=1", "-rapid.nofailfile", "-rapid.shrinktime=0s"}}
 	feedTests   = tests{folder: "internal/linstor"}
+	readTests   = tests{folder: "internal/cluster"}
 	actTests    = tests{folder: "controllers"}
 	storyTests  = tests{folder: "internal/testbed/sim", args: []string{"-sim.failures=1"}}
 )
@@ -108,6 +113,8 @@ func testsOf(file string) []tests {
 		return []tests{policyTests, actTests, storyTests}
 	case strings.HasPrefix(file, "internal/linstor/"):
 		return []tests{feedTests, actTests, storyTests}
+	case strings.HasPrefix(file, "internal/cluster/"):
+		return []tests{readTests, actTests, storyTests}
 	}
 	return []tests{actTests, storyTests}
 }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 )
 
@@ -96,7 +96,7 @@ func marked(va *storagev1.VolumeAttachment) []types.UID {
 	var mark struct {
 		Pods []types.UID `json:"pods"`
 	}
-	if json.Unmarshal([]byte(va.Annotations[controllers.AnnotationFailOver]), &mark) != nil {
+	if json.Unmarshal([]byte(va.Annotations[cluster.AnnotationFailOver]), &mark) != nil {
 		return nil // none, or none of the controller's
 	}
 	return mark.Pods

@@ -1,4 +1,4 @@
-package controllers
+package cluster
 
 import (
 	"context"
@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -26,30 +24,25 @@ type Use struct {
 
 // Survey looks at every selected pod, whatever its state, to say what would become of it. It reads, and changes nothing.
 type Survey struct {
-	gatherer
+	readers  Readers
+	cache    client.Reader
+	kubelets *Kubelets
 }
 
-// NewSurvey returns a survey by the configuration's driver, selector, settings and LINSTOR; the rest of the
-// configuration is not used. The cache must have the indexes of AddIndexes. Where it holds pods that are not selected
+// NewSurvey returns a survey by a configuration, of which it needs nothing that is live. Where the cache holds pods that are not selected
 // too, the survey sees those that share a volume with a selected one.
-func NewSurvey(cfg Config, kubelets *Kubelets, cache client.Reader) *Survey {
-	if cfg.Clock == nil {
-		cfg.Clock = clock.RealClock{}
-	}
-	return &Survey{gatherer{
-		cache: cache, linstor: cfg.Linstor, kubelets: kubelets, clock: cfg.Clock,
-		driver: cfg.Driver, selector: cfg.Selector, settings: cfg.Settings, serverTime: cfg.ServerTime,
-	}}
+func NewSurvey(cfg Config) *Survey {
+	return &Survey{readers: NewReaders(cfg), cache: cfg.Cache, kubelets: cfg.Kubelets}
 }
 
 // Uses returns the volumes of ours of all selected pods of a namespace, or of all with an empty one, sorted by pod and
 // claim. Pods that have ended are left out. Idle are the selected pods, as "namespace/name", that use no volume
 // of ours at all.
 func (s *Survey) Uses(ctx context.Context, namespace string) (uses []Use, idle []string, err error) {
-	err = s.each(ctx, namespace, func(pod *corev1.Pod, found []Use) {
+	err = s.Each(ctx, namespace, func(pod *corev1.Pod, found []Use) {
 		uses = append(uses, found...)
 		if len(found) == 0 {
-			idle = append(idle, key(pod.Namespace, pod.Name))
+			idle = append(idle, Key(pod.Namespace, pod.Name))
 		}
 	})
 	if err != nil {
@@ -62,9 +55,9 @@ func (s *Survey) Uses(ctx context.Context, namespace string) (uses []Use, idle [
 	return uses, idle, nil
 }
 
-// each visits all selected pods of a namespace, or of all, with the volumes of ours that each uses, and the helpers of these pods that
+// Each visits all selected pods of a namespace, or of all, with the volumes of ours that each uses, and the helpers of these pods that
 // the cache has. Of thousands it holds one at a time; the pods are the cache's own.
-func (s *Survey) each(ctx context.Context, namespace string, visit func(*corev1.Pod, []Use)) error {
+func (s *Survey) Each(ctx context.Context, namespace string, visit func(*corev1.Pod, []Use)) error {
 	var pods corev1.PodList
 	if err := s.cache.List(ctx, &pods, client.InNamespace(namespace), shared); err != nil {
 		return fmt.Errorf("listing pods: %w", err)
@@ -75,12 +68,12 @@ func (s *Survey) each(ctx context.Context, namespace string, visit func(*corev1.
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if ended(pod) {
+		if Ended(pod) {
 			continue
 		}
 		helps := false
-		if !s.selector.Matches(labels.Set(pod.Labels)) {
-			owner, err := s.missedBy(ctx, pod)
+		if !s.readers.Pods.selected(pod) {
+			owner, err := s.readers.Pods.MissedBy(ctx, pod)
 			if err != nil {
 				return err
 			}
@@ -90,7 +83,7 @@ func (s *Survey) each(ctx context.Context, namespace string, visit func(*corev1.
 			helps = true
 		}
 		var uses []Use
-		for _, claim := range claimsOf(pod) {
+		for _, claim := range ClaimsOf(pod) {
 			use, ok, err := s.use(ctx, nodes, pod, claim)
 			if err != nil {
 				return err
@@ -109,7 +102,7 @@ func (s *Survey) each(ctx context.Context, namespace string, visit func(*corev1.
 // use returns one claim of a pod, unless its volume is of another driver.
 func (s *Survey) use(ctx context.Context, nodes []corev1.Node, pod *corev1.Pod, claim string) (Use, bool, error) {
 	use := Use{Namespace: pod.Namespace, Pod: pod.Name, Claim: strings.TrimPrefix(claim, pod.Namespace+"/")}
-	bound, err := s.volumesOfClaim(ctx, claim)
+	bound, err := s.readers.Volumes.OfClaim(ctx, claim)
 	if err != nil {
 		return Use{}, false, fmt.Errorf("finding the volume of claim %s: %w", claim, err)
 	}
@@ -117,7 +110,7 @@ func (s *Survey) use(ctx context.Context, nodes []corev1.Node, pod *corev1.Pod, 
 		return use, true, nil
 	}
 	pv := bound[0]
-	if !s.isOurs(pv) {
+	if s.readers.Volumes.Resource(pv) == "" {
 		return Use{}, false, nil
 	}
 	use.Volume = pv.Name
@@ -129,16 +122,12 @@ func (s *Survey) use(ctx context.Context, nodes []corev1.Node, pod *corev1.Pod, 
 
 // inputOn returns what is known of a volume on a node, and where else the nodes could run its pods.
 func (s *Survey) inputOn(ctx context.Context, nodes []corev1.Node, pv *corev1.PersistentVolume, node string) (failover.Input, error) {
-	pods, err := s.podsOf(ctx, pv)
+	pods, attachments, err := s.readers.Inputs.users(ctx, pv)
 	if err != nil {
 		return failover.Input{}, err
 	}
-	attachments, err := s.attachmentsOf(ctx, pv.Name)
-	if err != nil {
-		return failover.Input{}, err
-	}
-	present := onNode(pods, node)
-	in, err := s.input(ctx, pv, node, present, s.attachmentFacts(pv.Name, attachments, pods, node))
+	inputs, present := &s.readers.Inputs, onNode(pods, node)
+	in, err := inputs.input(ctx, pv, node, present, inputs.attachment(pv.Name, attachments, pods, node))
 	if err != nil {
 		return failover.Input{}, err
 	}
@@ -149,14 +138,9 @@ func (s *Survey) inputOn(ctx context.Context, nodes []corev1.Node, pv *corev1.Pe
 		}
 		in.Pods[i].Places = s.places(ctx, nodes, volumes, &present[i])
 	}
-	if s.linstor.Status().Connected {
+	if inputs.Linstor.Status().Connected {
 		// What has not changed is not confirmed every few seconds; it would be before anything is done.
 		in.LinstorConfirmed = in.Now
 	}
 	return in, nil
-}
-
-// ended tells whether a pod has run to its end.
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

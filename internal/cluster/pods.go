@@ -1,7 +1,8 @@
-package controllers
+package cluster
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,93 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
+const podKind = "Pod"
+
+// Pods looks up pods in the cache, which has selected ones at least. They are the cache's own, and must not be changed.
+type Pods struct {
+	cache    client.Reader
+	volumes  Volumes
+	selector labels.Selector
+}
+
+// Of returns the pods that use the volume.
+func (p Pods) Of(ctx context.Context, pv *corev1.PersistentVolume) ([]corev1.Pod, error) {
+	claims, err := p.volumes.claims(ctx, pv)
+	if err != nil {
+		return nil, err
+	}
+	var all []corev1.Pod
+	for i, claim := range claims {
+		pods, err := p.list(ctx, client.MatchingFields{indexPodClaims: claim})
+		if err != nil {
+			return nil, err
+		}
+		for _, pod := range pods {
+			if uses(&pod, claims[i:i+1]) && !uses(&pod, claims[:i]) {
+				all = append(all, pod)
+			}
+		}
+	}
+	return all, nil
+}
+
+// On returns the pods on a node.
+func (p Pods) On(ctx context.Context, node string) ([]corev1.Pod, error) {
+	return p.list(ctx, client.MatchingFields{indexPodNode: node})
+}
+
+func (p Pods) list(ctx context.Context, field client.MatchingFields) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	if err := p.cache.List(ctx, &pods, field, shared); err != nil {
+		return nil, fmt.Errorf("looking up pods: %w", err)
+	}
+	return pods.Items, nil
+}
+
+// Resources returns the LINSTOR resources of a volume and of all other volumes of pods, its own one first.
+func (p Pods) Resources(ctx context.Context, pv *corev1.PersistentVolume, pods []corev1.Pod) ([]string, error) {
+	resources := []string{p.volumes.Resource(pv)}
+	for i := range pods {
+		others, _, err := p.others(ctx, &pods[i], pv)
+		if err != nil {
+			return nil, err
+		}
+		for _, other := range others {
+			if name := p.volumes.Resource(other.PersistentVolume); !slices.Contains(resources, name) {
+				resources = append(resources, name)
+			}
+		}
+	}
+	return resources, nil
+}
+
+// HelperRemedy says what to do about a helper that is not selected.
+const HelperRemedy = "select the helper too: kubectl label -n NAMESPACE pod HELPER LABEL, which helps after a loss as well; KubeVirt has no " +
+	"template for helpers: have those to come labelled by a mutating admission policy"
+
+// MissedBy returns the selected pod for which a helper, which is not selected itself, holds volumes on the same node; nil where there is
+// none. It would be moved without them.
+func (p Pods) MissedBy(ctx context.Context, helper *corev1.Pod) (*corev1.Pod, error) {
+	ref := metav1.GetControllerOfNoCopy(helper)
+	if ref == nil || ref.Kind != podKind || Ended(helper) || p.selected(helper) {
+		return nil, nil
+	}
+	var owner corev1.Pod
+	if err := p.cache.Get(ctx, client.ObjectKey{Namespace: helper.Namespace, Name: ref.Name}, &owner); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil, nil // not selected: the cache has selected pods, at least
+		}
+		return nil, fmt.Errorf("looking up pod %s: %w", Key(helper.Namespace, ref.Name), err)
+	}
+	_, exempt := owner.Annotations[AnnotationIgnore]
+	if owner.UID != ref.UID || owner.Spec.NodeName != helper.Spec.NodeName || exempt || !p.selected(&owner) {
+		return nil, nil
+	}
+	return &owner, nil
+}
+
+func (p Pods) selected(pod *corev1.Pod) bool { return p.selector.Matches(labels.Set(pod.Labels)) }
+
 // podFacts translates one pod, which uses the volume by the claims, into what the policy wants to know of it, its other volumes
 // excepted.
 func podFacts(pod *corev1.Pod, selector labels.Selector, claims []string) failover.Pod {
@@ -26,7 +114,7 @@ func podFacts(pod *corev1.Pod, selector labels.Selector, claims []string) failov
 		UID:       pod.UID,
 		Created:   pod.CreationTimestamp.Time,
 		Bound:     boundAt(pod),
-		HasRun:    hasRun(pod),
+		HasRun:    HasRun(pod),
 		ReadOnly:  mountsReadOnly(pod, claims),
 		Selected:  selector.Matches(labels.Set(pod.Labels)),
 		Exempt:    exempt,
@@ -46,14 +134,6 @@ func podFacts(pod *corev1.Pod, selector labels.Selector, claims []string) failov
 	return facts
 }
 
-// local turns the times of a pod, which are the API server's, into those of our clock.
-func (g *gatherer) local(pod failover.Pod) failover.Pod {
-	for _, at := range []*time.Time{&pod.Created, &pod.Bound, &pod.Started, &pod.RunningSince, &pod.DeleteBy} {
-		*at = g.serverTime.Local(*at)
-	}
-	return pod
-}
-
 func boundAt(pod *corev1.Pod) time.Time {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
@@ -69,8 +149,8 @@ func containersOf(pod *corev1.Pod) []corev1.ContainerStatus {
 	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 }
 
-// hasRun tells whether any container of the pod has started.
-func hasRun(pod *corev1.Pod) bool {
+// HasRun tells whether any container of the pod has started.
+func HasRun(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(containersOf(pod), func(c corev1.ContainerStatus) bool {
 		return c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil
 	})
@@ -102,7 +182,7 @@ func startOf(pod *corev1.Pod) (started, runningSince time.Time) {
 func mountsReadOnly(pod *corev1.Pod, claims []string) bool {
 	used := false
 	for _, volume := range pod.Spec.Volumes {
-		if !slices.Contains(claims, key(pod.Namespace, claimName(pod, volume))) {
+		if !slices.Contains(claims, Key(pod.Namespace, claimName(pod, volume))) {
 			continue
 		}
 		if volume.PersistentVolumeClaim == nil || !volume.PersistentVolumeClaim.ReadOnly {
@@ -117,20 +197,16 @@ func mountsReadOnly(pod *corev1.Pod, claims []string) bool {
 // holds nothing any more, as for Kubernetes' attach/detach controller; one that a fail-over has marked as
 // failed does, until its object is gone.
 func uses(pod *corev1.Pod, claims []string) bool {
-	if ended(pod) && !disrupted(pod) {
+	if Ended(pod) && !disrupted(pod) {
 		return false
 	}
-	return slices.ContainsFunc(claimsOf(pod), func(claim string) bool { return slices.Contains(claims, claim) })
+	return slices.ContainsFunc(ClaimsOf(pod), func(claim string) bool { return slices.Contains(claims, claim) })
 }
-
-// disruptedBy begins the message of the condition DisruptionTarget that a fail-over sets. Others set that condition too, the kubelet
-// when it evicts a pod.
-const disruptedBy = "PiraeusHAController: "
 
 // disrupted tells whether a fail-over has marked the pod.
 func disrupted(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && strings.HasPrefix(c.Message, disruptedBy)
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && strings.HasPrefix(c.Message, DisruptedBy)
 	})
 }
 
@@ -141,10 +217,10 @@ type podVolume struct {
 	ephemeral bool
 }
 
-// podVolumes sorts a pod's volumes: the PersistentVolumes of our driver other than the given one, and the name of the
+// others sorts a pod's volumes: the PersistentVolumes of our driver other than the given one, and the name of the
 // first volume that may not survive a move. Where a claim seems to have several volumes, the pod may use any of them, unless one is
 // the given one.
-func (g *gatherer) podVolumes(ctx context.Context, pod *corev1.Pod, except *corev1.PersistentVolume) ([]podVolume, string, error) {
+func (p Pods) others(ctx context.Context, pod *corev1.Pod, except *corev1.PersistentVolume) ([]podVolume, string, error) {
 	var ours []podVolume
 	unsafe := ""
 	for _, volume := range pod.Spec.Volumes {
@@ -155,7 +231,7 @@ func (g *gatherer) podVolumes(ctx context.Context, pod *corev1.Pod, except *core
 			}
 			continue
 		}
-		bound, err := g.volumesOfClaim(ctx, key(pod.Namespace, name))
+		bound, err := p.volumes.OfClaim(ctx, Key(pod.Namespace, name))
 		if err != nil {
 			return nil, "", err
 		}
@@ -164,13 +240,15 @@ func (g *gatherer) podVolumes(ctx context.Context, pod *corev1.Pod, except *core
 		}
 		safe := len(bound) > 0 || volume.Ephemeral != nil
 		for _, pv := range bound {
-			if g.isOurs(pv) {
+			if p.volumes.Resource(pv) != "" {
 				ours = append(ours, podVolume{pv, volume.Ephemeral != nil})
 				continue
 			}
-			survives, err := g.survivesMove(ctx, pv, volume, pod.Spec.NodeName)
-			if err != nil {
-				return nil, "", err
+			survives := volume.Ephemeral != nil
+			if !survives {
+				if survives, err = p.sharedWithoutAttachment(ctx, pv, pod.Spec.NodeName); err != nil {
+					return nil, "", err
+				}
 			}
 			safe = safe && survives
 		}
@@ -181,14 +259,6 @@ func (g *gatherer) podVolumes(ctx context.Context, pod *corev1.Pod, except *core
 	return ours, unsafe, nil
 }
 
-// survivesMove tells whether a pod's volume of another driver can be had on any node.
-func (g *gatherer) survivesMove(ctx context.Context, pv *corev1.PersistentVolume, volume corev1.Volume, node string) (bool, error) {
-	if volume.Ephemeral != nil {
-		return true, nil
-	}
-	return g.sharedWithoutAttachment(ctx, pv, node)
-}
-
 // safeSource tells whether a volume that is no claim can be had on any node.
 func safeSource(source corev1.VolumeSource) bool {
 	return source.ConfigMap != nil || source.Secret != nil || source.Projected != nil ||
@@ -197,13 +267,18 @@ func safeSource(source corev1.VolumeSource) bool {
 
 // sharedWithoutAttachment tells whether a volume may be used by many nodes and is not attached to this one by
 // any driver, like a network file system.
-func (g *gatherer) sharedWithoutAttachment(ctx context.Context, pv *corev1.PersistentVolume, node string) (bool, error) {
+func (p Pods) sharedWithoutAttachment(ctx context.Context, pv *corev1.PersistentVolume, node string) (bool, error) {
 	if !slices.Contains(pv.Spec.AccessModes, corev1.ReadWriteMany) {
 		return false, nil
 	}
 	var attachments storagev1.VolumeAttachmentList
-	if err := g.cache.List(ctx, &attachments, client.MatchingFields{indexAttachmentVolume: pv.Name}, shared); err != nil {
+	if err := p.cache.List(ctx, &attachments, client.MatchingFields{indexAttachmentVolume: pv.Name}, shared); err != nil {
 		return false, err
 	}
 	return !slices.ContainsFunc(attachments.Items, func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName == node }), nil
+}
+
+// Ended tells whether a pod has run to its end.
+func Ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

@@ -1,4 +1,4 @@
-package controllers
+package cluster
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func (s *Survey) places(ctx context.Context, nodes []corev1.Node, volumes []plac
 		if node.Name == pod.Spec.NodeName {
 			continue
 		}
-		place := failover.Place{NotReady: notReady(node), Cordoned: cordoned(ctx, node, pod), Taint: untolerated(ctx, node, pod)}
+		place := failover.Place{NotReady: notReady(node), Cordoned: cordoned(ctx, node, pod), Taint: Untolerated(ctx, node, pod)}
 		fits, err := wanted.Match(node)
 		place.Unwanted = err != nil || !fits
 		place.Volume, place.Unattachable = s.refusing(volumes, node)
@@ -48,7 +48,7 @@ type placedVolume struct {
 func (s *Survey) placedVolumes(
 	ctx context.Context, pv *corev1.PersistentVolume, resource failover.Resource, pod *corev1.Pod, known []failover.OtherVolume,
 ) ([]placedVolume, error) {
-	others, _, err := s.podVolumes(ctx, pod, pv)
+	others, _, err := s.readers.Pods.others(ctx, pod, pv)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +76,8 @@ func placed(pv *corev1.PersistentVolume, resource failover.Resource) placedVolum
 // refusing names the first volume that cannot be used on a node by its node affinity, and the first that LINSTOR would not let be attached
 // there.
 func (s *Survey) refusing(volumes []placedVolume, node *corev1.Node) (byAffinity, byLinstor string) {
-	satellite := s.kubelets.Satellite(node.Name, s.driver)
-	known, listed := s.linstor.Node(satellite)
+	satellite := s.kubelets.Satellite(node.Name)
+	known, listed := s.readers.Inputs.Linstor.Node(satellite)
 	for _, v := range volumes {
 		if byAffinity == "" && v.affinity != nil && !v.affinity.Match(node) {
 			byAffinity = v.name
@@ -103,8 +103,8 @@ func cordoned(ctx context.Context, node *corev1.Node, pod *corev1.Pod) bool {
 		!schedulingcorev1.TolerationsTolerateTaint(klog.FromContext(ctx), pod.Spec.Tolerations, &taint, false)
 }
 
-// untolerated returns the key of the first taint of a node that keeps a pod away which does not tolerate it, empty where there is none.
-func untolerated(ctx context.Context, node *corev1.Node, pod *corev1.Pod) string {
+// Untolerated returns the key of the first taint of a node that keeps a pod away which does not tolerate it, empty where there is none.
+func Untolerated(ctx context.Context, node *corev1.Node, pod *corev1.Pod) string {
 	forbids := func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
 	taint, found := schedulingcorev1.FindMatchingUntoleratedTaint(
 		klog.FromContext(ctx), node.Spec.Taints, pod.Spec.Tolerations, forbids, false)

@@ -1,4 +1,4 @@
-package controllers
+package cluster
 
 import (
 	"fmt"
@@ -147,7 +147,7 @@ func TestLeaseSilence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				k := NewKubelets(clock.RealClock{}, nil)
+				k := NewKubelets(clock.RealClock{}, "", nil)
 				c.tell(k)
 				got := k.Node(nodeA)
 				if got.LeaseKnown != c.known || got.LeaseKnown && got.LeaseSilence != c.silence {
@@ -161,7 +161,7 @@ func TestLeaseSilence(t *testing.T) {
 func TestSilentKubelets(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		k := NewKubelets(clock.RealClock{}, nil)
+		k := NewKubelets(clock.RealClock{}, "", nil)
 		k.ObserveLease(lease("more", 0))
 		<-time.After(time.Second)
 		k.ObserveLease(lease("most", 0))
@@ -173,13 +173,13 @@ func TestSilentKubelets(t *testing.T) {
 		for i := range 4 {
 			k.ObserveLease(lease(fmt.Sprintf("alive-%d", i), 0))
 		}
-		got := k.silent(21*time.Second, 31*time.Second)
+		got := k.Silent(21*time.Second, 31*time.Second)
 		slices.Sort(got)
 		if diff := cmp.Diff([]string{"least", "most"}, got); diff != "" {
 			t.Errorf("silent for 21 s to 31 s (-want +got):\n%s", diff)
 		}
 		k.forgetLease(lease("alive-0", 0))
-		if got := k.silent(0, time.Hour); got != nil {
+		if got := k.Silent(0, time.Hour); got != nil {
 			t.Errorf("while most are silent, %v count", got)
 		}
 	})
@@ -187,7 +187,7 @@ func TestSilentKubelets(t *testing.T) {
 
 func TestWhatIsWatched(t *testing.T) {
 	t.Parallel()
-	k := NewKubelets(clock.RealClock{}, nil)
+	k := NewKubelets(clock.RealClock{}, "", nil)
 	known := func() bool { return k.Node(nodeA).LeaseKnown }
 	handler := onChange(k.ObserveLease, k.forgetLease)
 	handler.OnAdd("something else", true)
@@ -210,7 +210,7 @@ func TestWhatIsWatched(t *testing.T) {
 func TestBoots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		k := NewKubelets(clock.RealClock{}, []string{"off"})
+		k := NewKubelets(clock.RealClock{}, "", []string{"off"})
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeA}}
 		k.ObserveNode(node)
 		if got := k.Node(nodeA); !got.BootSince.IsZero() {
@@ -290,7 +290,7 @@ func TestAShutdownTaintThatCameAfterTheLastSignOfLife(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			now := start.Time
-			k := NewKubelets(clockAt{&now}, []string{"off"})
+			k := NewKubelets(clockAt{&now}, "", []string{"off"})
 			renewals := 0
 			tc.tell(k, func(boot string, off bool) {
 				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeA}}

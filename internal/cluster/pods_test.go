@@ -1,9 +1,11 @@
-package controllers
+package cluster
 
 import (
 	"slices"
 	"testing"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -27,17 +30,16 @@ func claimVolume(name string, readOnly bool) corev1.Volume {
 	}}
 }
 
-func TestResourceOf(t *testing.T) {
+func TestTheResourceOfAVolume(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		source corev1.PersistentVolumeSource
 		want   string
-		ours   bool
 	}{
 		"the handle is the resource, not the volume's name": {
-			source: csi(virtual.Driver, "Another-Name"), want: "Another-Name", ours: true,
+			source: csi(virtual.Driver, "Another-Name"), want: "Another-Name",
 		},
-		"a volume in a consistency group": {source: csi(virtual.Driver, "group/3"), want: "group", ours: true},
+		"a volume in a consistency group": {source: csi(virtual.Driver, "group/3"), want: "group"},
 		"an empty handle":                 {source: csi(virtual.Driver, "")},
 		"a handle without a resource":     {source: csi(virtual.Driver, "/0")},
 		"another driver":                  {source: csi("other.example.com", "pvc-1")},
@@ -47,9 +49,8 @@ func TestResourceOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pv := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: c.source}}
-			got, ours := resourceOf(pv, virtual.Driver)
-			if ours != c.ours || ours && got != c.want {
-				t.Errorf("resourceOf = %q, %t, want %q, %t", got, ours, c.want, c.ours)
+			if got := (Volumes{driver: virtual.Driver}).Resource(pv); got != c.want {
+				t.Errorf("resource %q, want %q", got, c.want)
 			}
 		})
 	}
@@ -67,7 +68,7 @@ func TestClaimsOf(t *testing.T) {
 		{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
 		{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}},
 	}
-	if diff := cmp.Diff([]string{"shop/data", "shop/web-0-scratch"}, claimsOf(pod)); diff != "" {
+	if diff := cmp.Diff([]string{"shop/data", "shop/web-0-scratch"}, ClaimsOf(pod)); diff != "" {
 		t.Errorf("claims (-want +got):\n%s", diff)
 	}
 }
@@ -265,7 +266,7 @@ func TestUses(t *testing.T) {
 		"a pod that a fail-over has marked as failed": {want: true, pod: func(p *corev1.Pod) {
 			p.Status.Phase = corev1.PodFailed
 			p.Status.Conditions = []corev1.PodCondition{
-				{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Message: disruptedBy + "gone"},
+				{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Message: DisruptedBy + "gone"},
 			}
 		}},
 		"a pod that its kubelet has evicted": {pod: func(p *corev1.Pod) {
@@ -278,7 +279,7 @@ func TestUses(t *testing.T) {
 		"a pod that has failed and was not disrupted": {pod: func(p *corev1.Pod) {
 			p.Status.Phase = corev1.PodFailed
 			p.Status.Conditions = []corev1.PodCondition{
-				{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, Message: disruptedBy + "gone"}, {Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
+				{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, Message: DisruptedBy + "gone"}, {Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
 			}
 		}},
 	}
@@ -302,7 +303,7 @@ func bind(pv *corev1.PersistentVolume, namespace, claim string) {
 }
 
 // volumesWorld is a cache with volumes of several kinds.
-func volumesWorld(t *testing.T) *gatherer {
+func volumesWorld(t *testing.T) (Pods, client.Client) {
 	t.Helper()
 	m := apimodel.New()
 	view := m.View(0, nil)
@@ -332,7 +333,7 @@ func volumesWorld(t *testing.T) *gatherer {
 	if err := api.Create(t.Context(), va); err != nil {
 		t.Fatal(err)
 	}
-	return &gatherer{cache: view, live: api, driver: virtual.Driver}
+	return Pods{cache: view, volumes: Volumes{cache: view, driver: virtual.Driver}}, api
 }
 
 func TestVolumesOfAPod(t *testing.T) {
@@ -376,7 +377,8 @@ func TestVolumesOfAPod(t *testing.T) {
 			t.Parallel()
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}}
 			pod.Spec.NodeName, pod.Spec.Volumes = nodeA, c.volumes
-			ours, unsafe, err := volumesWorld(t).podVolumes(t.Context(), pod, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}})
+			pods, _ := volumesWorld(t)
+			ours, unsafe, err := pods.others(t.Context(), pod, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -391,3 +393,74 @@ func TestVolumesOfAPod(t *testing.T) {
 		})
 	}
 }
+
+// What the policy hears of the other volumes of a pod.
+func TestFactsOfOtherVolumes(t *testing.T) {
+	t.Parallel()
+	inputs := Inputs{Linstor: noLinstor{}, volumes: Volumes{driver: virtual.Driver}}
+	for name, tc := range map[string]struct {
+		change func(*podVolume)
+		want   failover.OtherVolume
+	}{
+		"a volume of one node": {func(*podVolume) {}, failover.OtherVolume{}},
+		"a shared one": {func(v *podVolume) {
+			v.Spec.AccessModes = append(v.Spec.AccessModes, corev1.ReadWriteMany)
+		}, failover.OtherVolume{Shared: true}},
+		"one that many only read": {func(v *podVolume) {
+			v.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
+		}, failover.OtherVolume{}},
+		"one that is mounted by NFS": {func(v *podVolume) {
+			v.Spec.CSI.VolumeAttributes = map[string]string{nfsExport: "true"}
+		}, failover.OtherVolume{NFSExport: true}},
+		"a generic ephemeral one": {func(v *podVolume) { v.ephemeral = true }, failover.OtherVolume{Ephemeral: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "wal"}}
+			pv.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-wal")
+			pv.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+			volume := podVolume{PersistentVolume: pv}
+			tc.change(&volume)
+			tc.want.Name, tc.want.Resource.Name = "wal", "pvc-wal"
+			if diff := cmp.Diff(tc.want, inputs.other(volume)); diff != "" {
+				t.Errorf("other (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The claim of a generic ephemeral volume is named after the pod, and goes with it.
+func TestAnEphemeralVolumeOfOursIsTold(t *testing.T) {
+	t.Parallel()
+	pods, api := volumesWorld(t)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "wal"}}
+	pod.Spec.Volumes = []corev1.Volume{
+		claimVolume("data", false), {Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
+	}
+	own := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "own"}}
+	own.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-own")
+	bind(own, "shop", "wal-scratch")
+	if err := api.Create(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	others, unsafe, err := pods.others(t.Context(), pod, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}})
+	if err != nil || unsafe != "" || len(others) != 1 || others[0].Name != "own" || !others[0].ephemeral {
+		t.Errorf("others = %+v, %q, %v, want the ephemeral one", others, unsafe, err)
+	}
+}
+
+func orNothing[T any](f func(*T)) func(*T) {
+	if f == nil {
+		return func(*T) {}
+	}
+	return f
+}
+
+// noLinstor knows nothing.
+type noLinstor struct{}
+
+func (noLinstor) Resource(string) (linstor.Resource, bool) {
+	return linstor.Resource{Name: "not this"}, false
+}
+func (noLinstor) Node(string) (linstor.Node, bool) { return linstor.Node{}, false }
+func (noLinstor) Status() linstor.Status           { return linstor.Status{} }

@@ -1,4 +1,4 @@
-package controllers
+package cluster
 
 import (
 	"slices"
@@ -11,7 +11,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
 // renewing is a memory of kubelets whose Leases are renewed.
@@ -98,7 +97,7 @@ func TestWhatIsLearntOfAKubelet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r := &renewing{NewKubelets(clock.RealClock{}, nil), make(map[string]int)}
+				r := &renewing{NewKubelets(clock.RealClock{}, "", nil), make(map[string]int)}
 				tc.tell(r)
 				if got := r.Node(nodeA); !got.LeaseKnown || got.LeaseGap != tc.want {
 					t.Errorf("known: %t, gap %s, want %s", got.LeaseKnown, got.LeaseGap, tc.want)
@@ -112,19 +111,19 @@ func TestWhatIsLearntOfAKubelet(t *testing.T) {
 func TestSlowKubeletsAreSilentLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := &renewing{NewKubelets(clock.RealClock{}, nil), make(map[string]int)}
+		r := &renewing{NewKubelets(clock.RealClock{}, "", nil), make(map[string]int)}
 		for range 4 {
 			r.renew(120, nodeA, nodeB, nodeT)
 			<-time.After(30 * time.Second)
 		}
 		r.renew(120, nodeB, nodeT)
 		for silence, want := range map[time.Duration][]string{failover.ForceSilence: nil, 10 * time.Second: {nodeA}} {
-			if got := r.silent(silence, time.Hour); !slices.Equal(got, want) {
+			if got := r.Silent(silence, time.Hour); !slices.Equal(got, want) {
 				t.Errorf("silent for what is %s of a usual kubelet are %v, want %v", silence, got, want)
 			}
 		}
 		<-time.After(5 * time.Second)
-		if silent, counted := r.count(failover.ForceSilence); silent != 1 || counted != 3 {
+		if silent, counted := r.Count(failover.ForceSilence); silent != 1 || counted != 3 {
 			t.Errorf("%d of %d are silent, want 1 of 3", silent, counted)
 		}
 		if !r.Node(nodeA).LeaseKnown {
@@ -133,48 +132,41 @@ func TestSlowKubeletsAreSilentLater(t *testing.T) {
 	})
 }
 
-func TestKubeletsThatRenewEvery30Seconds(t *testing.T) {
-	const duration = 120 * time.Second
-	slow := func(t *testing.T, tell func(w *world, p *process)) {
-		inWorld(t, virtual.Options{}, func(w *world) {
-			for _, node := range []string{nodeA, nodeB, nodeT} {
-				w.SetLease(node, duration)
-			}
-			cfg := defaults()
-			p := w.startProcess("one", cfg)
-			p.leads(cfg)
-			w.volume("db")
-			w.workload("db", selected)
-			w.pass(5 * time.Minute)
-			w.wantRunning("db-0", nodeA)
-			tell(w, p)
-		})
-	}
-	t.Run("are never called silent while they live", func(t *testing.T) {
-		slow(t, func(w *world, p *process) {
-			for range 300 {
-				w.pass(time.Second)
-				if silent := p.kubelets.silent(failover.ForceSilence, time.Hour); len(silent) > 0 {
-					t.Fatalf("silent are %v", silent)
-				}
-			}
-			w.wantUntouched()
-		})
-	})
-	t.Run("are found silent after a crash", func(t *testing.T) {
-		slow(t, func(w *world, p *process) {
-			w.Crash(nodeA)
-			w.until(40*time.Second, "A is silent", func() bool {
-				return slices.Contains(p.kubelets.silent(failover.ForceSilence, time.Hour), nodeA)
-			})
-			w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
-		})
-	})
-}
-
 // booted returns a node by a boot ID.
 func booted(name, id string) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	node.Status.NodeInfo.BootID = id
 	return node
+}
+
+// A Lease that is read past the cache shows whether its kubelet is silent.
+func TestALeaseIsReadPastTheCache(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := NewKubelets(clock.RealClock{}, "", nil)
+		for _, node := range []string{nodeA, nodeB, nodeT} {
+			k.ObserveLease(lease(node, 1))
+		}
+		<-time.After(13 * time.Second)
+		for _, node := range []string{nodeB, nodeT} {
+			k.ObserveLease(lease(node, 2))
+		}
+		if read := k.Node(nodeA).LeaseRead; !read.IsZero() {
+			t.Errorf("nobody has read it, and yet it was at %s", read)
+		}
+		asked := time.Now()
+		<-time.After(time.Second)
+		k.confirm(lease(nodeA, 1), asked)
+		if a := k.Node(nodeA); !a.LeaseRead.Equal(asked) || a.LeaseSilence != 14*time.Second {
+			t.Errorf("the same renewal was read at %s, silent for %s, want %s and 14s", a.LeaseRead, a.LeaseSilence, asked)
+		}
+		k.confirm(lease(nodeA, 1), asked.Add(-time.Second))
+		if read := k.Node(nodeA).LeaseRead; !read.Equal(asked) {
+			t.Errorf("an answer that comes late makes the reading that of %s, want %s", read, asked)
+		}
+		k.confirm(lease(nodeA, 2), time.Now())
+		if a := k.Node(nodeA); !a.LeaseRead.IsZero() || a.LeaseSilence != 0 {
+			t.Errorf("a renewal that the cache has not seen leaves it silent for %s, read at %s", a.LeaseSilence, a.LeaseRead)
+		}
+	})
 }

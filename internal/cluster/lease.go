@@ -1,4 +1,4 @@
-package controllers
+package cluster
 
 import (
 	"slices"
@@ -145,9 +145,9 @@ func (k *Kubelets) watchAlive(now time.Time) bool {
 	return 2*silent <= counted
 }
 
-// silent returns the nodes whose kubelets have been silent for at least so long, but not for longer than that, both for a kubelet that
+// Silent returns the nodes whose kubelets have been silent for at least so long, but not for longer than that, both for a kubelet that
 // renews as often as is usual. As long as Leases cannot be believed there are none.
-func (k *Kubelets) silent(atLeast, atMost time.Duration) []string {
+func (k *Kubelets) Silent(atLeast, atMost time.Duration) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.clock.Now()
@@ -163,8 +163,8 @@ func (k *Kubelets) silent(atLeast, atMost time.Duration) []string {
 	return nodes
 }
 
-// count returns how many kubelets have been silent for that long, and how many were heard of lately at all.
-func (k *Kubelets) count(silence time.Duration) (silent, counted int) {
+// Count returns how many kubelets have been silent for that long, and how many were heard of lately at all.
+func (k *Kubelets) Count(silence time.Duration) (silent, counted int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.clock.Now()

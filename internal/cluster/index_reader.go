@@ -1,4 +1,4 @@
-package controllers
+package cluster
 
 import (
 	"context"
@@ -11,17 +11,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// indexReader reads a cache, and what the indexes find straight from its informers: for each event of LINSTOR several objects
+// IndexReader reads a cache, and what the indexes find straight from its informers: for each event of LINSTOR several objects
 // are looked up, and a List takes ten times as long as that. Those objects, and PersistentVolumes, are the cache's own and
 // must not be changed.
-type indexReader struct {
+type IndexReader struct {
 	client.Reader
 	pods, volumes, attachments toolscache.Indexer
 }
 
-// newIndexReader registers the indexes with the cache's informers, which must not have started. driver is the CSI driver's name.
-func newIndexReader(ctx context.Context, c cache.Cache, driver string) (*indexReader, error) {
-	r := &indexReader{Reader: c}
+// NewIndexReader registers the indexes with the cache's informers, which must not have started. driver is the CSI driver's name.
+func NewIndexReader(ctx context.Context, c cache.Cache, driver string) (*IndexReader, error) {
+	r := &IndexReader{Reader: c}
 	for _, i := range indexes(driver) {
 		informer, err := c.GetInformer(ctx, i.object, cache.BlockUntilSynced(false))
 		if err != nil {
@@ -54,7 +54,7 @@ func newIndexReader(ctx context.Context, c cache.Cache, driver string) (*indexRe
 }
 
 // List implements client.Reader. With one field it looks that up in the index; everything else is for the cache.
-func (r *indexReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) (err error) {
+func (r *IndexReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) (err error) {
 	field, value := "", ""
 	for _, option := range options {
 		if fields, ok := option.(client.MatchingFields); ok && len(fields) == 1 {
@@ -80,7 +80,7 @@ func (r *indexReader) List(ctx context.Context, list client.ObjectList, options 
 }
 
 // Get implements client.Reader.
-func (r *indexReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+func (r *IndexReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 	if volume, ok := o.(*corev1.PersistentVolume); ok {
 		if known, exists, err := r.volumes.GetByKey(key.Name); err == nil && exists {
 			if known, ok := known.(*corev1.PersistentVolume); ok {

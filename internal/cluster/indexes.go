@@ -1,4 +1,4 @@
-package controllers
+package cluster
 
 import (
 	"context"
@@ -37,12 +37,13 @@ type index struct {
 }
 
 func indexes(driver string) []index {
+	volumes := Volumes{driver: driver}
 	return []index{
-		{&corev1.Pod{}, indexPodClaims, func(o client.Object) []string { return claimsOf(o.(*corev1.Pod)) }},
+		{&corev1.Pod{}, indexPodClaims, func(o client.Object) []string { return ClaimsOf(o.(*corev1.Pod)) }},
 		{&corev1.Pod{}, indexPodNode, func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }},
 		{&corev1.PersistentVolume{}, indexVolumeResource, func(o client.Object) []string {
-			resource, ok := resourceOf(o.(*corev1.PersistentVolume), driver)
-			if !ok {
+			resource := volumes.Resource(o.(*corev1.PersistentVolume))
+			if resource == "" {
 				return nil
 			}
 			return []string{strings.ToLower(resource)}
@@ -52,11 +53,11 @@ func indexes(driver string) []index {
 			if claim == nil {
 				return nil
 			}
-			return []string{claim.Namespace + "/" + claim.Name}
+			return []string{Key(claim.Namespace, claim.Name)}
 		}},
 		{&corev1.PersistentVolume{}, indexVolumeHandle, func(o client.Object) []string {
 			pv := o.(*corev1.PersistentVolume)
-			if _, ok := resourceOf(pv, driver); !ok {
+			if volumes.Resource(pv) == "" {
 				return nil
 			}
 			return []string{handleOf(pv)}
@@ -84,12 +85,12 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer, driver string)
 	return nil
 }
 
-// claimsOf returns the claims a pod uses as "namespace/claim", those of generic ephemeral volumes included.
-func claimsOf(pod *corev1.Pod) []string {
+// ClaimsOf returns the claims a pod uses as "namespace/claim", those of generic ephemeral volumes included.
+func ClaimsOf(pod *corev1.Pod) []string {
 	var claims []string
 	for _, volume := range pod.Spec.Volumes {
 		if name := claimName(pod, volume); name != "" {
-			claims = append(claims, pod.Namespace+"/"+name)
+			claims = append(claims, Key(pod.Namespace, name))
 		}
 	}
 	return claims
@@ -107,18 +108,7 @@ func claimName(pod *corev1.Pod, volume corev1.Volume) string {
 	}
 }
 
-// resourceOf returns the LINSTOR resource of a volume of the named driver. A volume handle is the name of
-// the resource or, in a consistency group, "<resource>/<volume number>" (linstor-csi, ParseVolumeId).
-// It is never derived from the volume's own name.
-func resourceOf(pv *corev1.PersistentVolume, driver string) (string, bool) {
-	if pv.Spec.CSI == nil || pv.Spec.CSI.Driver != driver {
-		return "", false
-	}
-	resource, _, _ := strings.Cut(pv.Spec.CSI.VolumeHandle, "/")
-	return resource, resource != ""
-}
-
-// key returns "namespace/name".
-func key(namespace, name string) string {
+// Key returns "namespace/name".
+func Key(namespace, name string) string {
 	return types.NamespacedName{Namespace: namespace, Name: name}.String()
 }

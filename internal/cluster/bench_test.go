@@ -1,4 +1,4 @@
-package controllers
+package cluster
 
 import (
 	"runtime"
@@ -15,10 +15,9 @@ import (
 // From a volume's name to the decision on it, as it is made for each event and each second of doubt, among many volumes.
 func BenchmarkGatherAndDecide(b *testing.B) {
 	c, selector := crowdCache(b)
-	g := gatherer{
-		cache: c, linstor: wellOn{}, kubelets: NewKubelets(clock.RealClock{}, nil), clock: clock.RealClock{},
-		driver: virtual.Driver, selector: selector,
-	}
+	readers := NewReaders(Config{
+		Cache: c, Linstor: wellOn{}, Kubelets: NewKubelets(clock.RealClock{}, virtual.Driver, nil), Driver: virtual.Driver, Selector: selector,
+	})
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
@@ -27,7 +26,7 @@ func BenchmarkGatherAndDecide(b *testing.B) {
 		if err := c.Get(b.Context(), client.ObjectKey{Name: crowdName(n % crowdSize)}, &pv); err != nil {
 			b.Fatal(err)
 		}
-		inputs, err := g.candidates(b.Context(), &pv)
+		inputs, err := readers.Inputs.Of(b.Context(), &pv)
 		if err != nil || len(inputs) != 1 {
 			b.Fatalf("%d inputs, %v", len(inputs), err)
 		}
@@ -38,15 +37,15 @@ func BenchmarkGatherAndDecide(b *testing.B) {
 }
 
 // From LINSTOR's word on a resource to the volumes that have to be looked at.
-func BenchmarkDoorbell(b *testing.B) {
-	c, selector := crowdCache(b)
-	g := gatherer{cache: c, driver: virtual.Driver, selector: selector}
+func BenchmarkVolumesOfResource(b *testing.B) {
+	c, _ := crowdCache(b)
+	volumes := Volumes{cache: c, driver: virtual.Driver}
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
 		n++
-		if requests := g.volumesOfResource(b.Context(), crowdName(n%crowdSize)); len(requests) != 1 {
-			b.Fatalf("%d volumes", len(requests))
+		if volumes, err := volumes.OfResource(b.Context(), crowdName(n%crowdSize)); err != nil || len(volumes) != 1 {
+			b.Fatalf("%d volumes, %v", len(volumes), err)
 		}
 	}
 }

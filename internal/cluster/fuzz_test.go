@@ -1,4 +1,4 @@
-package controllers
+package cluster
 
 import (
 	"slices"
@@ -12,26 +12,24 @@ import (
 // and the handles of all volumes of a resource lead to it.
 func FuzzVolumeHandle(f *testing.F) {
 	const driver = "linstor.csi.linbit.com"
+	volumes := Volumes{driver: driver}
 	volume := func(driver, handle string) *corev1.PersistentVolume {
 		pv := &corev1.PersistentVolume{}
 		pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: handle}
 		return pv
 	}
 	f.Fuzz(func(t *testing.T, handle string) {
-		resource, ours := resourceOf(volume(driver, handle), driver)
-		if ours != (resource != "") {
-			t.Fatalf("resource %q, ours: %t", resource, ours)
-		}
+		resource := volumes.Resource(volume(driver, handle))
 		if strings.Contains(resource, "/") || !strings.HasPrefix(handle+"/", resource+"/") {
 			t.Fatalf("resource %q is not the first part of %q", resource, handle)
 		}
-		if again, ok := resourceOf(volume(driver, resource+"/1"), driver); ok != ours || again != resource {
+		if again := volumes.Resource(volume(driver, resource+"/1")); again != resource {
 			t.Fatalf("volume 1 of resource %q is of resource %q", resource, again)
 		}
-		if _, ok := resourceOf(volume("other."+driver, handle), driver); ok {
+		if volumes.Resource(volume("other."+driver, handle)) != "" {
 			t.Fatal("a volume of another driver is ours")
 		}
-		if _, ok := resourceOf(&corev1.PersistentVolume{}, driver); ok {
+		if volumes.Resource(&corev1.PersistentVolume{}) != "" {
 			t.Fatal("a volume without a driver is ours")
 		}
 		for _, i := range indexes(driver) {
@@ -39,8 +37,8 @@ func FuzzVolumeHandle(f *testing.F) {
 				continue
 			}
 			found := slices.Contains(i.extract(volume(driver, handle)), strings.ToLower(resource))
-			if found != ours {
-				t.Fatalf("found by its resource %q: %t, want %t", resource, found, ours)
+			if found != (resource != "") {
+				t.Fatalf("found by its resource %q: %t", resource, found)
 			}
 		}
 	})

@@ -1,4 +1,4 @@
-package controllers
+package cluster
 
 import (
 	"maps"
@@ -161,8 +161,8 @@ func (t *trimmer) pod(pod *corev1.Pod) {
 				Type:   corev1.PodConditionType(t.once(string(c.Type))),
 				Status: corev1.ConditionStatus(t.once(string(c.Status))), LastTransitionTime: c.LastTransitionTime,
 			}
-			if c.Type == corev1.DisruptionTarget && strings.HasPrefix(c.Message, disruptedBy) {
-				kept.Message = disruptedBy
+			if c.Type == corev1.DisruptionTarget && strings.HasPrefix(c.Message, DisruptedBy) {
+				kept.Message = DisruptedBy
 			}
 			conditions = append(conditions, kept)
 		}

@@ -1,4 +1,4 @@
-package controllers
+package cluster
 
 import (
 	"context"
@@ -49,7 +49,7 @@ func crowdCache(tb testing.TB) (client.Reader, labels.Selector) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	indexed, err := newIndexReader(tb.Context(), c, virtual.Driver)
+	indexed, err := NewIndexReader(tb.Context(), c, virtual.Driver)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package controllers
+package cluster
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
@@ -50,10 +51,10 @@ type bootSeen struct {
 	outOfService bool
 }
 
-// NewKubelets returns an empty memory. shutdownTaints are the keys of taints that say that a node was switched off.
-func NewKubelets(clock clock.PassiveClock, shutdownTaints []string) *Kubelets {
+// NewKubelets returns an empty memory. driver is the CSI driver by whose words LINSTOR's names are known, and shutdownTaints are the keys of taints that say that a node was switched off.
+func NewKubelets(clock clock.PassiveClock, driver string, shutdownTaints []string) *Kubelets {
 	return &Kubelets{
-		Satellites:    newSatellites(),
+		Satellites:    &Satellites{driver: driver, names: make(map[string]string)},
 		clock:         clock,
 		shutdownTaint: shutdownTaints,
 		leases:        make(map[string]leaseSeen),
@@ -102,8 +103,8 @@ func apply[T any](o any, f func(*T)) {
 	}
 }
 
-// onRenewal has each renewal of a Lease told from now on. The first sight of a Lease is none: its node may be dead.
-func (k *Kubelets) onRenewal(renewed func(node string, at time.Time)) {
+// OnRenewal has each renewal of a Lease told from now on. The first sight of a Lease is none: its node may be dead.
+func (k *Kubelets) OnRenewal(renewed func(node string, at time.Time)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.renewed = renewed
@@ -127,7 +128,7 @@ func (k *Kubelets) ObserveNode(node *corev1.Node) {
 		boot.switchedOff = k.clock.Now()
 	}
 	boot.shutdown = k.isShutdown(node)
-	boot.outOfService = hasTaint(node, corev1.TaintNodeOutOfService, "")
+	boot.outOfService = HasTaint(node, corev1.TaintNodeOutOfService, "")
 	k.boots[node.Name] = boot
 }
 
@@ -167,4 +168,21 @@ func (k *Kubelets) Node(name string) failover.Node {
 		node.SwitchedOff = boot.shutdown && boot.switchedOff.After(lease.seen) && boot.switchedOff.After(boot.seen)
 	}
 	return node
+}
+
+// HasTaint tells whether a node has a taint of that key, with that effect or, where it is empty, with any.
+func HasTaint(node *corev1.Node, key string, effect corev1.TaintEffect) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == key && (effect == "" || t.Effect == effect)
+	})
+}
+
+// Forget takes it that an object of a kind that the Kubelets observe was deleted.
+func (k *Kubelets) Forget(o client.Object) {
+	switch o := o.(type) {
+	case *coordinationv1.Lease:
+		k.forgetLease(o)
+	case *corev1.Node:
+		k.forgetNode(o)
+	}
 }

@@ -1,0 +1,201 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
+)
+
+const (
+	// listFrom is from how many attachments on they are read by one list of all: the API has no selector for those of a driver or a node.
+	listFrom = 20
+	// youngPod is the age up to which a pod's claim is read past the cache before the pod is removed: the volume of a claim that was
+	// re-created under its name may be shown as bound for a moment after that.
+	youngPod = time.Minute
+)
+
+// Live reads past the cache what a write is to rest on.
+type Live struct {
+	// Reader asks the API server.
+	Reader client.Reader
+	// Clock tells how old a pod is.
+	Clock clock.PassiveClock
+
+	volumes    Volumes
+	kubelets   *Kubelets
+	serverTime *servertime.Clock
+}
+
+// PodsOn returns all pods on a node, selected or not. The list has no resourceVersion, by which the API server answers with nothing older
+// than the request.
+func (l Live) PodsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	if err := l.Reader.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
+		return nil, fmt.Errorf("listing the pods on node %s: %w", node, err)
+	}
+	return pods.Items, nil
+}
+
+// UsersOf returns which of the pods that were read on a node use the volume.
+func (l Live) UsersOf(ctx context.Context, pv *corev1.PersistentVolume, all []corev1.Pod) ([]corev1.Pod, error) {
+	claims, err := l.volumes.claims(ctx, pv)
+	if err != nil {
+		return nil, err
+	}
+	var users []corev1.Pod
+	for i := range all {
+		if uses(&all[i], claims) {
+			users = append(users, all[i])
+		}
+	}
+	return l.confirmClaims(ctx, pv, users)
+}
+
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get
+
+// confirmClaims leaves the pods that use the volume indeed. Where several PersistentVolumes name a pod's claim, or the pod is young, the
+// cache may not know yet whose the claim is, and it is read.
+func (l Live) confirmClaims(ctx context.Context, pv *corev1.PersistentVolume, pods []corev1.Pod) ([]corev1.Pod, error) {
+	if len(pods) == 0 {
+		return nil, nil
+	}
+	bound, err := l.volumes.sharing(ctx, pv)
+	if err != nil {
+		return nil, err
+	}
+	var confirmed []corev1.Pod
+	for i := range pods {
+		for _, volume := range bound {
+			if !slices.Contains(ClaimsOf(&pods[i]), claimOf(volume)) {
+				continue
+			}
+			its, err := l.confirmClaim(ctx, volume, &pods[i])
+			if err != nil {
+				return nil, err
+			}
+			if its {
+				confirmed = append(confirmed, pods[i])
+				break
+			}
+		}
+	}
+	return confirmed, nil
+}
+
+// confirmClaim tells whether the volume is that of the claim by which the pod would use it.
+func (l Live) confirmClaim(ctx context.Context, pv *corev1.PersistentVolume, pod *corev1.Pod) (bool, error) {
+	naming, err := l.volumes.naming(ctx, claimOf(pv))
+	if err != nil {
+		return false, err
+	}
+	if len(naming) == 1 && l.Clock.Now().Sub(l.serverTime.Local(pod.CreationTimestamp.Time)) >= youngPod {
+		return true, nil
+	}
+	ref := pv.Spec.ClaimRef
+	var claim corev1.PersistentVolumeClaim
+	err = l.Reader.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &claim)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading claim %s: %w", claimOf(pv), err)
+	}
+	return claim.UID == ref.UID && claim.Spec.VolumeName == pv.Name, nil
+}
+
+// AttachmentsRead are attachments as they were read, by name.
+type AttachmentsRead struct {
+	byName map[string]attachmentRead
+	// all is set where all there are were read: one that is missing does not exist.
+	all bool
+}
+
+// attachmentRead is an attachment, nil where there is none of that name, or why it was not read.
+type attachmentRead struct {
+	*storagev1.VolumeAttachment
+	err error
+}
+
+// Attachments reads the attachments of those names: one by one, each in time or not at all, or, where they are many, all together.
+func (l Live) Attachments(ctx, inTime context.Context, names []string) (AttachmentsRead, error) {
+	if len(names) >= listFrom {
+		return l.listAttachments(ctx)
+	}
+	read := make([]attachmentRead, len(names))
+	var reads sync.WaitGroup
+	for i, name := range names {
+		reads.Go(func() { read[i].VolumeAttachment, read[i].err = l.Attachment(inTime, name) })
+	}
+	reads.Wait()
+	all := AttachmentsRead{byName: make(map[string]attachmentRead, len(names))}
+	for i, name := range names {
+		all.byName[name] = read[i]
+	}
+	return all, nil
+}
+
+func (l Live) listAttachments(ctx context.Context) (AttachmentsRead, error) {
+	var list storagev1.VolumeAttachmentList
+	if err := l.Reader.List(ctx, &list); err != nil {
+		return AttachmentsRead{}, fmt.Errorf("listing VolumeAttachments: %w", err)
+	}
+	all := AttachmentsRead{byName: make(map[string]attachmentRead, len(list.Items)), all: true}
+	for i := range list.Items {
+		all.byName[list.Items[i].Name] = attachmentRead{VolumeAttachment: &list.Items[i]}
+	}
+	return all, nil
+}
+
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=get
+
+// Attachment returns an attachment as it is now; nil where there is none of that name.
+func (l Live) Attachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
+	var va storagev1.VolumeAttachment
+	err := l.Reader.Get(ctx, client.ObjectKey{Name: name}, &va)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading VolumeAttachment %s: %w", name, err)
+	}
+	return &va, nil
+}
+
+// Shutdown reads whether a taint says that the node is switched off, where that is believed. Without a grace nothing else shows that the
+// taint was taken off since.
+func (l Live) Shutdown(ctx context.Context, name string) (bool, error) {
+	if !l.kubelets.Node(name).Shutdown {
+		return false, nil
+	}
+	var node corev1.Node
+	err := l.Reader.Get(ctx, client.ObjectKey{Name: name}, &node)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading the taints of node %s: %w", name, err)
+	}
+	return err == nil && l.kubelets.isShutdown(&node), nil
+}
+
+// Lease reads the Lease of a node, and has the memory of kubelets note what it shows.
+func (l Live) Lease(ctx context.Context, node string) error {
+	asked := l.Clock.Now()
+	var lease coordinationv1.Lease
+	err := l.Reader.Get(ctx, client.ObjectKey{Namespace: LeaseNamespace, Name: node}, &lease)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading Lease %s/%s: %w", LeaseNamespace, node, err)
+	}
+	if err == nil {
+		l.kubelets.confirm(&lease, asked)
+	}
+	return nil
+}
