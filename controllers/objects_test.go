@@ -5,10 +5,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 )
 
 var start = metav1.NewTime(time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC))
