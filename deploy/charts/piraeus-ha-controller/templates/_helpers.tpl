@@ -1,0 +1,89 @@
+{{/* The name of the application. */}}
+{{- define "piraeus-ha-controller.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* The name of what is created, as in 1.x. Some names in Kubernetes have 63 characters at most. */}}
+{{- define "piraeus-ha-controller.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- else }}
+{{- $name := default .Chart.Name .Values.nameOverride }}
+{{- if contains $name .Release.Name }}
+{{- .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The name of roles and their bindings. It differs from that of 1.x, whose ClusterRole had the name of the ServiceAccount. */}}
+{{- define "piraeus-ha-controller.roleName" -}}
+{{- printf "%s-manager" (include "piraeus-ha-controller.fullname" . | trunc 55 | trimSuffix "-") }}
+{{- end }}
+
+{{- define "piraeus-ha-controller.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "piraeus-ha-controller.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- default "default" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- define "piraeus-ha-controller.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "piraeus-ha-controller.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "piraeus-ha-controller.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{ include "piraeus-ha-controller.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{/* The address of LINSTOR. */}}
+{{- define "piraeus-ha-controller.linstorEndpoint" -}}
+{{- if .Values.linstor.endpoint }}
+{{- .Values.linstor.endpoint }}
+{{- else if .Values.linstor.clientSecret -}}
+https://linstor-controller.piraeus-datastore.svc:3371
+{{- else -}}
+http://linstor-controller.piraeus-datastore.svc:3370
+{{- end }}
+{{- end }}
+
+{{/* The options of the program, by kebab-case name, as YAML: those of 1.x that mean nothing any more are left out. */}}
+{{- define "piraeus-ha-controller.options" -}}
+{{- $known := dict }}
+{{- range $name, $value := .Values.options }}
+{{- $name = kebabcase $name }}
+{{- if not (hasKey (include "piraeus-ha-controller.formerOptions" $ | fromYaml) $name) }}
+{{- $_ := set $known $name $value }}
+{{- end }}
+{{- end }}
+{{- toYaml $known }}
+{{- end }}
+
+{{/* The options of 1.x that mean nothing any more, and what takes their place. */}}
+{{- define "piraeus-ha-controller.formerOptions" -}}
+drbd-status-interval: LINSTOR's events take the place of asking DRBD
+fail-over-timeout: its successors are confirmed-loss-grace-period, unanimous-loss-grace-period and known-resource-grace-period
+node-name: the controller runs on no node in particular
+request-timeout: requests to the API server have the deadlines of what they are for
+{{- end }}
+
+{{/* One option as arguments: a list gives one for each of its values, and a number has no exponent. */}}
+{{- define "piraeus-ha-controller.argument" -}}
+{{- range (kindIs "slice" .value | ternary .value (list .value)) }}
+- {{ printf "--%s=%s" $.name (kindIs "float64" . | ternary (printf "%v" (int64 (kindIs "float64" . | ternary . 0))) (toString .)) | quote }}
+{{- end }}
+{{- end }}
+
+{{/* The port of the metrics, empty where they are off. */}}
+{{- define "piraeus-ha-controller.metricsPort" -}}
+{{- $address := get (include "piraeus-ha-controller.options" . | fromYaml) "metrics-bind-address" | default ":8443" | toString }}
+{{- if contains ":" $address }}
+{{- regexFind "[0-9]+$" $address }}
+{{- end }}
+{{- end }}
