@@ -169,7 +169,7 @@ CHART        := deploy/charts/piraeus-ha-controller
 # What the chart takes over from config/ as it is.
 CHART_FILES  := config/rbac/role.yaml config/components/network-policy/network-policy.yaml \
 	$(addprefix config/components/priority-and-fairness/,flow_schema.yaml priority_level.yaml)
-CHART_SCHEMA  = bin/helm-tool schema -i $(CHART)/values.yaml | go run ./deploy/charts/schema
+CHART_SCHEMA  = bin/helm-tool schema -i $(CHART)/values.yaml | go run ./internal/tools/chartschema
 
 .PHONY: helm
 helm: bin/helm3 bin/helm4 bin/helm-tool ## Build what the chart is made and tried with into bin/

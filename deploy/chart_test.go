@@ -337,7 +337,7 @@ func TestTheSchemaKnowsTheOptionsOfTheProgram(t *testing.T) {
 	}
 	want := []string{
 		"kubeconfig", "leader-election", "leader-election-healtz-port", "leader-election-lease-name", "leader-election-namespace",
-		"leader-election-resource-name", "pause-deployment", "version",
+		"leader-election-resource-name", "version",
 	}
 	if diff := cmp.Diff(want, missing); diff != "" {
 		t.Errorf("options that are no values (-want +got):\n%s", diff)
@@ -379,8 +379,8 @@ func TestAReleaseOfAnotherNameIsOfItsOwn(t *testing.T) {
 		}
 	}
 	o := parsed(t, deploymentOf(t, all).Spec.Template.Spec.Containers[0])
-	if o.LeaderElectionResourceName != "second-piraeus-ha-controller" || o.PauseDeployment != "second-piraeus-ha-controller" {
-		t.Errorf("the Lease is %q, and Deployment %q pauses it", o.LeaderElectionResourceName, o.PauseDeployment)
+	if o.LeaderElectionResourceName != "second-piraeus-ha-controller" {
+		t.Errorf("its replicas compete for Lease %q", o.LeaderElectionResourceName)
 	}
 }
 

@@ -1,4 +1,4 @@
-// Command schema completes the schema of the Helm chart's values. What helm-tool makes of values.yaml comes in by standard input; the
+// Command chartschema completes the schema of the Helm chart's values. What helm-tool makes of values.yaml comes in by standard input; the
 // options that the program has itself are added to it, so that a misspelled one is refused.
 package main
 
@@ -16,7 +16,7 @@ import (
 
 func main() {
 	if err := run(os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "schema:", err)
+		fmt.Fprintln(os.Stderr, "chartschema:", err)
 		os.Exit(1)
 	}
 }
@@ -24,7 +24,7 @@ func main() {
 // chartsOwn are the options that the chart sets itself, or that make no sense in a pod.
 var chartsOwn = []string{
 	"kubeconfig", "leader-election", "leader-election-healtz-port", "leader-election-lease-name", "leader-election-namespace",
-	"leader-election-resource-name", "pause-deployment", "version",
+	"leader-election-resource-name", "version",
 }
 
 // former are the options that 1.x had and that mean nothing any more. The chart leaves them out and says so.
