@@ -197,7 +197,7 @@ bin/helm-tool: $(HELM_TOOLS)/go.mod $(HELM_TOOLS)/go.sum
 
 .PHONY: chart
 chart: helm ## Generate the chart's roles, schema and README, and lint it with both majors of Helm
-	@mkdir -p $(CHART)/files && cp $(CHART_FILES) $(CHART)/files/
+	@mkdir -p $(CHART)/files && cp $(CHART_FILES) $(CHART)/files/ && go run ./internal/tools/chartschema obsolete > $(CHART)/files/obsolete.yaml
 	@set -o pipefail; $(CHART_SCHEMA) > $(CHART)/values.schema.json.tmp && mv $(CHART)/values.schema.json.tmp $(CHART)/values.schema.json
 	@bin/helm-tool inject -i $(CHART)/values.yaml -o $(CHART)/README.md
 	@bin/helm-tool lint -i $(CHART)/values.yaml -d $(CHART)/templates
@@ -243,7 +243,7 @@ verify: bin/helm-tool ## Fail if what is generated, the format or go.mod is not 
 		$(ALL_YAML) | diff -u deploy/all.yaml - \
 		|| { echo 'Generated files are not current: run "make manifests" and commit the result.' >&2; exit 1; }
 	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && set -o pipefail && \
-		cp $(CHART_FILES) $$tmp && diff -u $(CHART)/files $$tmp && $(CHART_SCHEMA) | diff -u $(CHART)/values.schema.json - && \
+		cp $(CHART_FILES) $$tmp && go run ./internal/tools/chartschema obsolete > $$tmp/obsolete.yaml && diff -u $(CHART)/files $$tmp && $(CHART_SCHEMA) | diff -u $(CHART)/values.schema.json - && \
 		cp $(CHART)/README.md $$tmp && bin/helm-tool inject -i $(CHART)/values.yaml -o $$tmp/README.md && diff -u $(CHART)/README.md $$tmp/README.md \
 		|| { echo 'The chart is not current: run "make chart" and commit the result.' >&2; exit 1; }
 	@$(TOOL) golangci-lint fmt --diff || { echo 'Files are not formatted: run "make fmt".' >&2; exit 1; }

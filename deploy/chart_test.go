@@ -312,7 +312,7 @@ func TestValuesThatCannotBeMeantAreRefused(t *testing.T) {
 	}
 }
 
-// TestTheSchemaKnowsTheOptionsOfTheProgram and no others, but for those of 1.x, which the chart must leave out.
+// TestTheSchemaKnowsTheOptionsOfTheProgram and no others, and the chart passes each on.
 func TestTheSchemaKnowsTheOptionsOfTheProgram(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile(chart + "/values.schema.json")
@@ -342,12 +342,28 @@ func TestTheSchemaKnowsTheOptionsOfTheProgram(t *testing.T) {
 	if diff := cmp.Diff(want, missing); diff != "" {
 		t.Errorf("options that are no values (-want +got):\n%s", diff)
 	}
+	both := slices.Concat(options.Flags(), options.ObsoleteFlags())
+	kebab, camel := map[string]string{}, map[string]string{}
 	for option := range known {
-		args := deploymentOf(t, rendered(t, "options: {"+option+": \"1\"}")).Spec.Template.Spec.Containers[0].Args
-		kebab := kebabCase(option)
-		passed := slices.Contains(args, "--"+kebab+"=1")
-		if isFlag := slices.ContainsFunc(options.Flags(), func(f options.Flag) bool { return f.Name == kebab }); passed != isFlag {
-			t.Errorf("option %s is passed on: %t; the program knows it: %t", option, passed, isFlag)
+		if !slices.ContainsFunc(both, func(f options.Flag) bool { return f.Name == kebabCase(option) }) {
+			t.Errorf("the program has no option %s", kebabCase(option))
+		}
+		if option == kebabCase(option) {
+			kebab[option] = "1"
+		} else {
+			camel[option] = "1"
+		}
+	}
+	for _, values := range []map[string]string{kebab, camel} {
+		content, err := yaml.Marshal(map[string]any{"options": values})
+		if err != nil {
+			t.Fatal(err)
+		}
+		args := deploymentOf(t, rendered(t, string(content))).Spec.Template.Spec.Containers[0].Args
+		for option := range values {
+			if !slices.Contains(args, "--"+kebabCase(option)+"=1") {
+				t.Errorf("option %s is not passed on: %q", option, args)
+			}
 		}
 	}
 }
@@ -395,8 +411,8 @@ func TestTheNotesSayWhatMatters(t *testing.T) {
 		"manageAllPods: true":                 {"It moves every pod", "drbd.linbit.com/ignore-fail-over"},
 		"dryRun: true":                        {"dryRun is set"},
 		"fullnameOverride: mine":              {"check --controller=ha-controller/mine"},
-		"options: {fail-over-timeout: 10s}":   {"options.fail-over-timeout of 1.x means nothing any more", "confirmed-loss-grace-period"},
-		"options: {drbdStatusInterval: 10s}":  {"options.drbdStatusInterval of 1.x means nothing any more"},
+		"options: {fail-over-timeout: 10s}":   {"options.fail-over-timeout means nothing any more", "confirmed-loss-grace-period"},
+		"options: {drbdStatusInterval: 10s}":  {"options.drbdStatusInterval means nothing any more"},
 		"linstor: {endpoint: http://linstor}": {"follows LINSTOR at http://linstor."},
 	} {
 		t.Run(values, func(t *testing.T) {

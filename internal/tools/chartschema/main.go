@@ -1,5 +1,7 @@
-// Command chartschema completes the schema of the Helm chart's values. What helm-tool makes of values.yaml comes in by standard input; the
-// options that the program has itself are added to it, so that a misspelled one is refused.
+// Command chartschema tells the Helm chart which options the program has.
+//
+//	helm-tool schema -i values.yaml | chartschema   completes the schema of the chart's values, so that a misspelled option is refused
+//	chartschema obsolete                            prints the options that mean nothing any more, and what takes their place
 package main
 
 import (
@@ -11,11 +13,17 @@ import (
 	"strings"
 	"unicode"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
 )
 
 func main() {
-	if err := run(os.Stdin, os.Stdout); err != nil {
+	print := complete
+	if slices.Equal(os.Args[1:], []string{"obsolete"}) {
+		print = obsolete
+	}
+	if err := print(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "chartschema:", err)
 		os.Exit(1)
 	}
@@ -27,14 +35,25 @@ var chartsOwn = []string{
 	"leader-election-resource-name", "version",
 }
 
-// former are the options that 1.x had and that mean nothing any more. The chart leaves them out and says so.
-var former = []string{"drbd-status-interval", "fail-over-timeout", "node-name", "request-timeout"}
-
 // schema is a part of a JSON schema.
 type schema map[string]any
 
-// run reads a schema, describes the value "options" in it, and writes it.
-func run(in io.Reader, out io.Writer) error {
+// obsolete writes the options that mean nothing any more as YAML, by name.
+func obsolete(_ io.Reader, out io.Writer) error {
+	all := map[string]string{}
+	for _, flag := range options.ObsoleteFlags() {
+		all[flag.Name] = flag.Usage
+	}
+	content, err := yaml.Marshal(all)
+	if err != nil {
+		return fmt.Errorf("writing obsolete options: %w", err)
+	}
+	_, err = out.Write(content)
+	return err
+}
+
+// complete reads a schema, describes the value "options" in it, and writes it.
+func complete(in io.Reader, out io.Writer) error {
 	var document struct {
 		Schema string            `json:"$schema"`
 		Ref    string            `json:"$ref"`
@@ -65,8 +84,8 @@ func properties() map[string]schema {
 		all[name] = of
 		all[camelCase(name)] = of
 	}
-	for _, name := range former {
-		add(name, schema{"description": "Of 1.x; it means nothing any more and is left out."})
+	for _, flag := range options.ObsoleteFlags() {
+		add(flag.Name, schema{"description": "Means nothing any more: " + flag.Usage, "deprecated": true})
 	}
 	for _, flag := range options.Flags() {
 		if !slices.Contains(chartsOwn, flag.Name) {

@@ -53,24 +53,13 @@ http://linstor-controller.piraeus-datastore.svc:3370
 {{- end }}
 {{- end }}
 
-{{/* The options of the program, by kebab-case name, as YAML: those of 1.x that mean nothing any more are left out. */}}
+{{/* The options of the program by kebab-case name, as YAML. As in 1.x, camel case is understood as well. */}}
 {{- define "piraeus-ha-controller.options" -}}
-{{- $known := dict }}
+{{- $options := dict }}
 {{- range $name, $value := .Values.options }}
-{{- $name = kebabcase $name }}
-{{- if not (hasKey (include "piraeus-ha-controller.formerOptions" $ | fromYaml) $name) }}
-{{- $_ := set $known $name $value }}
+{{- $_ := set $options (kebabcase $name) $value }}
 {{- end }}
-{{- end }}
-{{- toYaml $known }}
-{{- end }}
-
-{{/* The options of 1.x that mean nothing any more, and what takes their place. */}}
-{{- define "piraeus-ha-controller.formerOptions" -}}
-drbd-status-interval: LINSTOR's events take the place of asking DRBD
-fail-over-timeout: its successors are confirmed-loss-grace-period, unanimous-loss-grace-period and known-resource-grace-period
-node-name: the controller runs on no node in particular
-request-timeout: requests to the API server have the deadlines of what they are for
+{{- toYaml $options }}
 {{- end }}
 
 {{/* One option as arguments: a list gives one for each of its values, and a number has no exponent. */}}
