@@ -400,6 +400,60 @@ func TestAReleaseOfAnotherNameIsOfItsOwn(t *testing.T) {
 	}
 }
 
+// TestMonitoringIsThatOfTheManifests renders it and compares it with config/extras/monitoring, but for names and labels.
+func TestMonitoringIsThatOfTheManifests(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("../config/extras/monitoring"); err != nil {
+		t.Skip(err)
+	}
+	base := ids(rendered(t, ""))
+	all := rendered(t, "monitoring: {enabled: true, labels: {release: prometheus}, annotations: {grafana_folder: Storage}}")
+	want := parseObjects(t, kustomize(t, "resources: [$CONFIG/extras/monitoring]\n"))
+	var manifests []string
+	for _, o := range want {
+		manifests = append(manifests, id(o))
+	}
+	slices.Sort(manifests)
+	if diff := cmp.Diff(manifests, added(base, ids(all))); diff != "" {
+		t.Fatalf("objects (-config/extras/monitoring +chart):\n%s", diff)
+	}
+	got := byID(all)
+	for _, o := range want {
+		for _, part := range []string{"data", "rules", "spec"} {
+			text, err := json.Marshal(got[id(o)].Object[part])
+			if err != nil {
+				t.Fatal(err)
+			}
+			var plain any
+			if err := json.Unmarshal([]byte(strings.ReplaceAll(string(text), `"app.kubernetes.io/instance":"`+name+`",`, "")), &plain); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(asJSON(t, o.Object[part]), plain); diff != "" {
+				t.Errorf("%s of %s (-config/extras/monitoring +chart):\n%s", part, id(o), diff)
+			}
+		}
+	}
+	for _, kind := range []string{"ServiceMonitor", "PrometheusRule"} {
+		o := got[kind+" "+namespace+"/"+name]
+		if o.GetLabels()["release"] != "prometheus" || o.GetAnnotations()["grafana_folder"] != "Storage" {
+			t.Errorf("%s has labels %v and annotations %v", kind, o.GetLabels(), o.GetAnnotations())
+		}
+	}
+}
+
+// asJSON returns a value with the types that reading JSON gives.
+func asJSON(t *testing.T, value any) (plain any) {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &plain); err != nil {
+		t.Fatal(err)
+	}
+	return plain
+}
+
 // TestTheNotesSayWhatMatters after an installation.
 func TestTheNotesSayWhatMatters(t *testing.T) {
 	t.Parallel()

@@ -76,3 +76,16 @@ http://linstor-controller.piraeus-datastore.svc:3370
 {{- regexFind "[0-9]+$" $address }}
 {{- end }}
 {{- end }}
+
+{{/* Labels and annotations of what Prometheus and Grafana look for, with those of the values and "more" labels. */}}
+{{- define "piraeus-ha-controller.monitoringMetadata" -}}
+labels:
+  {{- include "piraeus-ha-controller.labels" . | nindent 2 }}
+  {{- with merge (dict) .Values.monitoring.labels (.more | default dict) }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .Values.monitoring.annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
