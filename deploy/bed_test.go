@@ -68,7 +68,8 @@ func kubectl(t *testing.T, b *bed.Bed, words string, more ...string) (string, er
 	t.Helper()
 	args := append(strings.Fields(words), more...)
 	args = append(args, "--kubeconfig="+b.Kubeconfig, "--cache-dir="+filepath.Join(os.TempDir(), "kubectl-cache"))
-	out, err := exec.CommandContext(t.Context(), filepath.Join("..", "bin", "kubectl"), args...).CombinedOutput()
+	// It may be called when the test has ended.
+	out, err := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join("..", "bin", "kubectl"), args...).CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, out)
 	}

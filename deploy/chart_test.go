@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"os"
@@ -33,8 +34,9 @@ func helm(t *testing.T, major string, args ...string) *exec.Cmd {
 	if _, err := os.Stat(binary); err != nil {
 		t.Fatalf("%v; run `make helm` first", err)
 	}
-	cmd := exec.CommandContext(t.Context(), binary, args...)
-	home := t.TempDir()
+	// It may be called when the test has ended.
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, args...)
+	home := filepath.Join(os.TempDir(), "helm-home")
 	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
 	return cmd
 }

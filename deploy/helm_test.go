@@ -65,6 +65,7 @@ func upgrade(t *testing.T, b *bed.Bed, major, values string) {
 	crashed := time.Now()
 	s.Crash(pod.Spec.NodeName)
 	s.WaitMoved(w, pod.Spec.NodeName, crashed)
+	s.Return(pod.Spec.NodeName) // or an agent stays there for ever
 
 	r.run("rollback", "1")
 	r.hasDaemonSet(true)
@@ -142,7 +143,7 @@ func (r release) isGone() {
 	}
 }
 
-// TestHelmRefusesTheOldDefaultsBySentence upgrades with --reuse-values, which brings privileged from the defaults of the old chart.
+// TestHelmRefusesTheOldDefaultsBySentence upgrades with --reuse-values, which brings the defaults of the old chart in place of the new.
 func TestHelmRefusesTheOldDefaultsBySentence(t *testing.T) {
 	t.Parallel()
 	b := apiServer(t)

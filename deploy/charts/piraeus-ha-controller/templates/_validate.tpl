@@ -1,7 +1,13 @@
-{{/* Fails where a value means nothing any more, or two values contradict each other, and says what to do. */}}
+{{/*
+Fails where a value means nothing any more, or two values contradict each other, and says what to do. Each template begins with it,
+because Helm renders them in an order of its own.
+*/}}
 {{- define "piraeus-ha-controller.validate" -}}
+{{- if not (hasKey .Values "monitoring") }}
+{{- fail "Values of an older chart are used without the defaults of this one: use --reset-then-reuse-values in place of --reuse-values." }}
+{{- end }}
 {{- if .Values.securityContext.privileged }}
-{{- fail "securityContext.privileged: the controller of 2.x talks to LINSTOR and Kubernetes only and is never privileged, unlike the node agents of 1.x. Remove the value; where \"helm upgrade --reuse-values\" brings it, use --reset-then-reuse-values." }}
+{{- fail "securityContext.privileged: the controller of 2.x talks to LINSTOR and Kubernetes only and is never privileged, unlike the node agents of 1.x. Remove the value." }}
 {{- end }}
 {{- if regexMatch "^v?[01]\\." (toString .Values.image.tag) }}
 {{- fail (printf "image.tag: %s is an image of 1.x or older, and this chart is for 2.x. Leave the tag empty to take the one that the chart was tested with." .Values.image.tag) }}
