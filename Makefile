@@ -38,7 +38,7 @@ TEST_TIMEOUT  ?= 45m
 TEST_PARALLEL ?= 16
 
 .PHONY: test
-test: testbed ## Run all tests, those on a real control plane included
+test: testbed helm ## Run all tests, those on a real control plane included
 	go test $(RACE) -shuffle=on -timeout $(TEST_TIMEOUT) -parallel $(TEST_PARALLEL) ./...
 
 FUZZTIME ?= 30s
@@ -163,6 +163,48 @@ manifests: ## Generate config/rbac/role.yaml and deploy/all.yaml (IMG=... for an
 	@mkdir -p deploy
 	@set -o pipefail; $(ALL_YAML) > deploy/all.yaml.tmp && mv deploy/all.yaml.tmp deploy/all.yaml
 
+# Helm in both its majors and the tool that documents the chart's values, of a module of their own.
+HELM_TOOLS   := $(CURDIR)/internal/tools/helm
+CHART        := deploy/charts/piraeus-ha-controller
+# What the chart takes over from config/ as it is.
+CHART_FILES  := config/rbac/role.yaml config/components/network-policy/network-policy.yaml \
+	$(addprefix config/components/priority-and-fairness/,flow_schema.yaml priority_level.yaml) \
+	$(wildcard $(addprefix config/extras/monitoring/,dashboard.json metrics_reader.yaml prometheus_rule.yaml service.yaml service_monitor.yaml))
+CHART_SCHEMA  = bin/helm-tool schema -i $(CHART)/values.yaml | go run ./internal/tools/chartschema
+
+.PHONY: helm
+helm: bin/helm3 bin/helm4 bin/helm-tool ## Build what the chart is made and tried with into bin/
+
+# $(call build-helm,what,minutes,package,ldflags)
+define build-helm
+	@mkdir -p bin
+	@echo "building $(1): about $(2) minutes the first time, seconds afterwards"
+	@cd $(HELM_TOOLS) && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w $(4)" -o $(CURDIR)/$@ $(3)
+	@touch $@
+endef
+
+# Without a cluster, Helm 3 takes it that Kubernetes has this version; its default is a very old one.
+helm3-kubernetes = $(foreach package,pkg/chartutil pkg/lint/rules,-X helm.sh/helm/v3/$(package).k8sVersionMajor=1 \
+	-X helm.sh/helm/v3/$(package).k8sVersionMinor=$(word 2,$(subst ., ,$(shell cd $(HELM_TOOLS) && go list -m -f '{{.Version}}' k8s.io/client-go))))
+
+bin/helm3: $(HELM_TOOLS)/go.mod $(HELM_TOOLS)/go.sum
+	$(call build-helm,Helm 3,4,helm.sh/helm/v3/cmd/helm,$(helm3-kubernetes))
+
+bin/helm4: $(HELM_TOOLS)/go.mod $(HELM_TOOLS)/go.sum
+	$(call build-helm,Helm 4,5,helm.sh/helm/v4/cmd/helm)
+
+bin/helm-tool: $(HELM_TOOLS)/go.mod $(HELM_TOOLS)/go.sum
+	$(call build-helm,helm-tool,1,github.com/cert-manager/helm-tool)
+
+.PHONY: chart
+chart: helm ## Generate the chart's roles, schema and README, and lint it with both majors of Helm
+	@mkdir -p $(CHART)/files && cp $(CHART_FILES) $(CHART)/files/ && go run ./internal/tools/chartschema obsolete > $(CHART)/files/obsolete.yaml
+	@set -o pipefail; $(CHART_SCHEMA) > $(CHART)/values.schema.json.tmp && mv $(CHART)/values.schema.json.tmp $(CHART)/values.schema.json
+	@bin/helm-tool inject -i $(CHART)/values.yaml -o $(CHART)/README.md
+	@bin/helm-tool lint -i $(CHART)/values.yaml -d $(CHART)/templates
+	@bin/helm3 lint --strict --quiet $(CHART)
+	@bin/helm4 lint --strict --quiet $(CHART)
+
 .PHONY: docker-build
 docker-build: ## Build the image IMG for this machine
 	$(CONTAINER_TOOL) build --build-arg VERSION=$(VERSION) --tag $(IMG) .
@@ -196,10 +238,14 @@ vulncheck: ## Look for known vulnerabilities of what the program calls (GOVULNDB
 			echo 'NOT CHECKED: the database of vulnerabilities cannot be reached; GOVULNDB may name another.'; exit 0; fi; exit $$code
 
 .PHONY: verify
-verify: ## Fail if what is generated, the format or go.mod is not current
+verify: bin/helm-tool ## Fail if what is generated, the format or go.mod is not current
 	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && set -o pipefail && \
 		$(CONTROLLER_GEN) output:rbac:dir=$$tmp && diff -u config/rbac/role.yaml $$tmp/role.yaml && \
 		$(ALL_YAML) | diff -u deploy/all.yaml - \
 		|| { echo 'Generated files are not current: run "make manifests" and commit the result.' >&2; exit 1; }
+	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && set -o pipefail && \
+		cp $(CHART_FILES) $$tmp && go run ./internal/tools/chartschema obsolete > $$tmp/obsolete.yaml && diff -u $(CHART)/files $$tmp && $(CHART_SCHEMA) | diff -u $(CHART)/values.schema.json - && \
+		cp $(CHART)/README.md $$tmp && bin/helm-tool inject -i $(CHART)/values.yaml -o $$tmp/README.md && diff -u $(CHART)/README.md $$tmp/README.md \
+		|| { echo 'The chart is not current: run "make chart" and commit the result.' >&2; exit 1; }
 	@$(TOOL) golangci-lint fmt --diff || { echo 'Files are not formatted: run "make fmt".' >&2; exit 1; }
 	@go mod tidy -diff || { echo 'go.mod or go.sum is not current: run "go mod tidy".' >&2; exit 1; }

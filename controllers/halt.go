@@ -141,7 +141,7 @@ func (h *haltSwitch) view(now time.Time) failover.View {
 	return view
 }
 
-// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get,namespace=ha-controller,roleName=ha-controller
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get,namespace=ha-controller,roleName=piraeus-ha-controller-manager
 
 // paused reads the annotation that pauses fail-over for all. What cannot be read counts as paused: whoever set the
 // annotation relies on it. A Deployment that is not there pauses nothing.

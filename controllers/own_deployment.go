@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get,namespace=ha-controller,roleName=ha-controller
-// +kubebuilder:rbac:groups=apps,resources=replicasets,verbs=get,namespace=ha-controller,roleName=ha-controller
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get,namespace=ha-controller,roleName=piraeus-ha-controller-manager
+// +kubebuilder:rbac:groups=apps,resources=replicasets,verbs=get,namespace=ha-controller,roleName=piraeus-ha-controller-manager
 
 // deploymentOf returns the Deployment that runs a pod, by the owner references of the pod and of its ReplicaSet: each way of installing
 // gives it a name of its own. The name is empty where no Deployment runs the pod, or where there is no such pod.

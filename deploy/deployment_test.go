@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"net"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -88,10 +89,11 @@ func TestSecurityContext(t *testing.T) {
 
 	pod, c := container(t)
 	restricted := &corev1.PodSecurityContext{
-		RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), RunAsGroup: new(int64(65532)),
+		RunAsNonRoot:   new(true),
 		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 	}
 
+	// No user is named: some platforms pick one themselves and admit no other.
 	if diff := cmp.Diff(restricted, pod.Spec.SecurityContext); diff != "" {
 		t.Errorf("security context of the pod (-want +got):\n%s", diff)
 	}
@@ -195,10 +197,10 @@ func TestResources(t *testing.T) {
 // reference is how Kubernetes spells the use of an environment variable in an argument.
 var reference = regexp.MustCompile(`\$\(([A-Za-z_][A-Za-z0-9_]*)\)`)
 
-func TestArgumentsAreUnderstood(t *testing.T) {
-	t.Parallel()
+// parsed returns the options that the program makes of the container's arguments, with the variables that they name.
+func parsed(t *testing.T, c corev1.Container) options.Options {
+	t.Helper()
 
-	_, c := container(t)
 	fields := map[string]string{"metadata.name": "pod-of-the-test", "metadata.namespace": namespace}
 	env := map[string]string{}
 
@@ -221,6 +223,15 @@ func TestArgumentsAreUnderstood(t *testing.T) {
 		t.Fatalf("the arguments %q are refused: %v", args, err)
 	}
 
+	return o
+}
+
+func TestArgumentsAreUnderstood(t *testing.T) {
+	t.Parallel()
+
+	_, c := container(t)
+	o := parsed(t, c)
+
 	if !o.LeaderElection || o.LeaderElectionLeaseName != "pod-of-the-test" || o.LeaderElectionNamespace != namespace {
 		t.Errorf("leader election %t as %q in %q", o.LeaderElection, o.LeaderElectionLeaseName, o.LeaderElectionNamespace)
 	}
@@ -232,8 +243,8 @@ func TestArgumentsAreUnderstood(t *testing.T) {
 		}
 	}
 
-	if !strings.HasPrefix(env["LS_CONTROLLERS"], "http") {
-		t.Errorf("LS_CONTROLLERS = %q, want the address of LINSTOR", env["LS_CONTROLLERS"])
+	if address := envValue(c, "LS_CONTROLLERS"); !strings.HasPrefix(address, "http") {
+		t.Errorf("LS_CONTROLLERS = %q, want the address of LINSTOR", address)
 	}
 }
 
@@ -261,5 +272,20 @@ func TestImage(t *testing.T) {
 	repository, tag, found := strings.Cut(c.Image, ":")
 	if !found || tag == "" || tag == "latest" || !strings.HasSuffix(repository, "/"+name) {
 		t.Errorf("image = %q, want one of %s with a version", c.Image, name)
+	}
+}
+
+// Where no manifest names a user, Kubernetes takes that of the image, and can see by a number only that it is not root.
+func TestTheImageRunsAsAUserByNumber(t *testing.T) {
+	t.Parallel()
+
+	content, err := os.ReadFile("../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	users := regexp.MustCompile(`(?m)^USER (.*)$`).FindAllStringSubmatch(string(content), -1)
+	if len(users) == 0 || !regexp.MustCompile(`^[1-9]\d*:[1-9]\d*$`).MatchString(users[len(users)-1][1]) {
+		t.Errorf("the image runs as %v", users)
 	}
 }

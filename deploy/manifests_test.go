@@ -113,11 +113,11 @@ func TestObjects(t *testing.T) {
 	want := []string{
 		"Namespace /ha-controller",
 		"ServiceAccount ha-controller/ha-controller",
-		"Role ha-controller/ha-controller",
-		"Role kube-node-lease/ha-controller",
+		"Role ha-controller/piraeus-ha-controller-manager",
+		"Role kube-node-lease/piraeus-ha-controller-manager",
 		"ClusterRole /piraeus-ha-controller-manager",
-		"RoleBinding ha-controller/ha-controller",
-		"RoleBinding kube-node-lease/ha-controller",
+		"RoleBinding ha-controller/piraeus-ha-controller-manager",
+		"RoleBinding kube-node-lease/piraeus-ha-controller-manager",
 		"ClusterRoleBinding /piraeus-ha-controller-manager",
 		"Deployment ha-controller/piraeus-ha-controller",
 		"PodDisruptionBudget ha-controller/piraeus-ha-controller",
@@ -141,7 +141,7 @@ func TestHeaderTellsHowToReachLinstor(t *testing.T) {
 	}
 
 	header, _, _ := strings.Cut(string(content), "apiVersion")
-	for _, part := range []string{"LS_CONTROLLERS", "set env deployment/" + name, "make manifests"} {
+	for _, part := range []string{"LS_CONTROLLERS", "kustomization", "make manifests"} {
 		if !strings.Contains(header, part) {
 			t.Errorf("the comment at the top does not mention %q:\n%s", part, header)
 		}

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
@@ -39,34 +36,7 @@ type built struct {
 func buildWithComponent(t *testing.T, component string) built {
 	t.Helper()
 
-	config, err := filepath.Abs("../config")
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	dir := t.TempDir()
-
-	config, err = filepath.Rel(dir, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	text := "resources: [" + config + "/default]\ncomponents: [" + config + "/components/" + component + "]\n"
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-
-	cmd := exec.CommandContext(t.Context(), "go", "tool", "-modfile=../internal/tools/pinned/go.mod", "kustomize", "build", dir)
-
-	var complained bytes.Buffer
-
-	cmd.Stderr = &complained
-
-	content, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("kustomize: %v\n%s", err, complained.String())
-	}
-
+	content := kustomize(t, "resources: [$CONFIG/default]\ncomponents: [$CONFIG/components/"+component+"]\n")
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	documents := yaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(content)))
 	buffer := make([]byte, len(content))

@@ -319,7 +319,7 @@ func complaints() map[string]complaint {
 			}, status: StatusUnprotected,
 			says: []string{
 				"ClusterRole piraeus-ha-controller-manager does not exist", "ClusterRoleBinding piraeus-ha-controller-manager does not exist",
-				"Role kube-node-lease/ha-controller does not exist", "RoleBinding ha-controller/ha-controller does not exist",
+				"Role kube-node-lease/piraeus-ha-controller-manager does not exist", "RoleBinding ha-controller/piraeus-ha-controller-manager does not exist",
 			},
 		},
 		"a permission is missing, and the roles may not be read": {

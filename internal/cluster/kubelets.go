@@ -62,7 +62,7 @@ func NewKubelets(clock clock.PassiveClock, driver string, shutdownTaints []strin
 	}
 }
 
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch,namespace=kube-node-lease,roleName=ha-controller
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch,namespace=kube-node-lease,roleName=piraeus-ha-controller-manager
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 
 // Follow keeps the memory up to date from the cache, on every replica.

@@ -3,6 +3,8 @@ package options
 import (
 	"flag"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 // The successors of obsolete options.
@@ -43,6 +45,18 @@ var obsolete = map[string]string{
 var obsoleteSwitches = map[string]string{
 	"disable-compression":      byKubeconfig,
 	"insecure-skip-tls-verify": byKubeconfig,
+}
+
+// ObsoleteFlags returns the options that are accepted and mean nothing any more, sorted by name. Usage says what takes their place.
+func ObsoleteFlags() []Flag {
+	var all []Flag
+	for _, options := range []map[string]string{obsolete, obsoleteSwitches} {
+		for name, successor := range options {
+			all = append(all, Flag{Name: name, Usage: successor})
+		}
+	}
+	slices.SortFunc(all, func(a, b Flag) int { return strings.Compare(a.Name, b.Name) })
+	return all
 }
 
 // acceptObsolete lets the obsolete options be given, and notes each that is.

@@ -20,8 +20,8 @@ const (
 	// ClusterRole is the name of the shipped ClusterRole and of its binding. "ha-controller", their name in earlier releases, is that
 	// of the Piraeus Operator's for the node agents of 1.x, which it applies by force every minute.
 	ClusterRole = "piraeus-ha-controller-manager"
-	// Role is the name of the shipped Roles and RoleBindings.
-	Role = "ha-controller"
+	// Role is the name of the shipped Roles and RoleBindings, which nothing else has in any namespace.
+	Role = ClusterRole
 )
 
 // Permission is one verb on one resource.

@@ -11,13 +11,16 @@ import (
 )
 
 // podEnv returns the environment of a container as the kubelet would set it, in order, with references
-// to earlier variables expanded. Values from ConfigMaps and Secrets are refused.
+// to earlier variables expanded. Values from ConfigMaps and Secrets are refused, unless they are optional.
 func podEnv(pod *corev1.Pod, container *corev1.Container) ([]corev1.EnvVar, error) {
 	var env []corev1.EnvVar
 	if len(container.EnvFrom) > 0 {
 		return nil, fmt.Errorf("pod %s/%s: the test bed does not know envFrom", pod.Namespace, pod.Name)
 	}
 	for _, e := range container.Env {
+		if secret := e.ValueFrom; secret != nil && secret.SecretKeyRef != nil && secret.SecretKeyRef.Optional != nil && *secret.SecretKeyRef.Optional {
+			continue // the bed has no Secrets
+		}
 		value := expand(e.Value, env)
 		if e.ValueFrom != nil {
 			var err error

@@ -35,8 +35,14 @@ type runner struct {
 
 // Runs implements kubelet.Runner.
 func (r *runner) Runs(pod *corev1.Pod) bool {
-	return pod.Namespace == ControllerNamespace && pod.Spec.ServiceAccountName == controllerAccount ||
-		linstorRunner{r.bed}.runs(pod) || attacherRunner{r.bed}.runs(pod)
+	return isController(pod) || linstorRunner{r.bed}.runs(pod) || attacherRunner{r.bed}.runs(pod)
+}
+
+// isController tells whether a pod runs the high availability controller, whatever installed it. The node agents of 1.x have the same
+// image and another command.
+func isController(pod *corev1.Pod) bool {
+	c := pod.Spec.Containers[0]
+	return strings.Contains(c.Image, "/"+ControllerName+":") && !slices.Contains(c.Args, "/agent")
 }
 
 // Start implements kubelet.Runner.

@@ -76,6 +76,17 @@ func Shared(t *testing.T) *bed.Bed {
 // own must not ask for a second one: it might wait for those who wait for it.
 func Own(t *testing.T, name string, options bed.Options) *bed.Bed {
 	t.Helper()
+	return own(t, name, options, start)
+}
+
+// Empty is Own without the controller: the test installs it.
+func Empty(t *testing.T, name string, options bed.Options) *bed.Bed {
+	t.Helper()
+	return own(t, name, options, startEmpty)
+}
+
+func own(t *testing.T, name string, options bed.Options, start func(string, bed.Options) (*bed.Bed, error)) *bed.Bed {
+	t.Helper()
 	release, err := ownSlots().take(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -103,8 +114,8 @@ func discreet(b *bed.Bed) error {
 	return err
 }
 
-// start brings up a bed and the controller on it.
-func start(name string, options bed.Options) (*bed.Bed, error) {
+// startEmpty brings up a bed.
+func startEmpty(name string, options bed.Options) (*bed.Bed, error) {
 	root, err := bed.Root()
 	if err != nil {
 		return nil, err
@@ -114,10 +125,17 @@ func start(name string, options bed.Options) (*bed.Bed, error) {
 	options.LogDir = filepath.Join(root, ".testbed", folder)
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	b, err := bed.Start(ctx, options)
+	return bed.Start(ctx, options)
+}
+
+// start brings up a bed and the controller on it.
+func start(name string, options bed.Options) (*bed.Bed, error) {
+	b, err := startEmpty(name, options)
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
 	if err := b.DeployController(ctx); err != nil {
 		b.Stop()
 		return nil, fmt.Errorf("deploy the controller: %w", err)

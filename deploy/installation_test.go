@@ -1,0 +1,127 @@
+package deploy
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
+)
+
+// page is docs/installation.md in the hands of a reader: a folder with the files that it shows, beside the repository's.
+type page struct {
+	t      *testing.T
+	bed    *bed.Bed
+	folder string
+}
+
+// TestTheCommandsOfTheInstallationPageWork follows docs/installation.md chapter by chapter: what it shows of a file is written, and each
+// command is run. What a chapter has installed goes before the next one. TestRemovalLeavesNothingBehind follows the last chapter.
+func TestTheCommandsOfTheInstallationPageWork(t *testing.T) {
+	t.Parallel()
+	b := apiServer(t)
+	takeTurn(t)
+	content, err := os.ReadFile("../docs/installation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	chapters := strings.Split(string(content), "\n## ")
+	for _, chapter := range chapters[1:] {
+		title, text, _ := strings.Cut(chapter, "\n")
+		if title == "Remove it" {
+			continue
+		}
+		t.Run(title, func(t *testing.T) {
+			p := page{t: t, bed: b, folder: readersFolder(t)}
+			t.Cleanup(p.remove)
+			for _, block := range regexp.MustCompile("(?ms)^```(console|yaml)\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+				if block[1] == "yaml" {
+					p.write(block[2])
+				} else {
+					p.run(block[2])
+				}
+			}
+		})
+	}
+}
+
+// readersFolder returns a folder that has the repository's deploy and config.
+func readersFolder(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	for _, name := range []string{"deploy", "config"} {
+		path, err := filepath.Abs("../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(folder, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+// write writes a file that the page shows with its name in the first line, and with the repository's own folder in place of its address.
+func (p page) write(content string) {
+	p.t.Helper()
+	name, found := strings.CutPrefix(strings.SplitN(content, "\n", 2)[0], "# ")
+	if !found {
+		return // not a file of the reader's
+	}
+	config, err := filepath.Abs("../config")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if config, err = filepath.Rel(p.folder, config); err != nil {
+		p.t.Fatal(err)
+	}
+	content = strings.ReplaceAll(content, "github.com/piraeusdatastore/piraeus-ha-controller/config", config)
+	if err := os.WriteFile(filepath.Join(p.folder, name), []byte(content), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// run runs commands, those of Helm by both majors where they only render.
+func (p page) run(commands string) {
+	p.t.Helper()
+	commands = strings.ReplaceAll(commands, "\\\n", "")
+	for line := range strings.Lines(commands) {
+		words := strings.Fields(line)
+		switch words[0] {
+		case "kubectl":
+			p.command(filepath.Join("..", "bin", "kubectl"), append(words[1:], "--cache-dir="+filepath.Join(os.TempDir(), "kubectl-cache")))
+		case "helm":
+			cmd := helm(p.t, "helm4", words[1:]...)
+			cmd.Dir, cmd.Env = p.folder, append(cmd.Env, "KUBECONFIG="+p.bed.Kubeconfig)
+			output(p.t, cmd)
+		default:
+			p.t.Errorf("nobody knows the command %q", line)
+		}
+	}
+}
+
+// command runs a command in the reader's folder.
+func (p page) command(binary string, args []string) {
+	p.t.Helper()
+	binary, err := filepath.Abs(binary)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	cmd := exec.CommandContext(p.t.Context(), binary, args...)
+	cmd.Dir, cmd.Env = p.folder, append(os.Environ(), "KUBECONFIG="+p.bed.Kubeconfig)
+	output(p.t, cmd)
+}
+
+// remove removes what a chapter may have installed.
+func (p page) remove() {
+	if releases, err := kubectl(p.t, p.bed, "get secrets --namespace=ha-controller --selector=owner=helm --output=name"); err == nil && releases != "" {
+		cmd := helm(p.t, "helm4", "uninstall", name, "--namespace="+namespace, "--kubeconfig="+p.bed.Kubeconfig)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			p.t.Errorf("helm uninstall: %v\n%s", err, out)
+		}
+	}
+	deleteAll(p.t, p.bed, "all.yaml")
+}

@@ -1,0 +1,90 @@
+package deploy
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/bedtest"
+)
+
+// TestRemovalLeavesNothingBehind crashes a node and, while it has the controller's taint, runs the commands by which docs/installation.md
+// has users remove the controller.
+func TestRemovalLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	b := bedtest.Own(t, "remove", bed.Options{})
+	s := bedtest.New(t, b, 3)
+	pod := s.Start(s.Workload("db"))
+	s.Crash(pod.Spec.NodeName)
+	s.Must(s.WaitFor(s.Ctx, "the node to be tainted", func() (bool, error) {
+		return len(leftBehind(t, b)) > 0, nil
+	}))
+
+	content, err := os.ReadFile("../docs/installation.md")
+	s.Must(err)
+	_, chapter, _ := strings.Cut(string(content), "\n## Remove it\n")
+	commands := regexp.MustCompile(`(?m)^kubectl (.*)$`).FindAllStringSubmatch(chapter, -1)
+	if len(commands) < 5 {
+		t.Fatalf("the chapter has only the commands %q", commands)
+	}
+	for _, command := range commands {
+		words := strings.ReplaceAll(command[1], "deploy/all.yaml", "all.yaml")
+		// Nodes without the taint are called errors.
+		if _, err := kubectl(t, b, words); err != nil && !strings.HasPrefix(words, "taint") {
+			t.Error(err)
+		}
+	}
+	for _, o := range readObjects(t, "all.yaml") {
+		if err := b.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
+			t.Errorf("%s is still there: %v", id(o), err)
+		}
+	}
+	// Nothing may come back either.
+	time.Sleep(2 * time.Second)
+	if left := leftBehind(t, b); len(left) > 0 {
+		t.Errorf("left behind are %s", strings.Join(left, ", "))
+	}
+}
+
+// leftBehind returns the taints and annotations of the controller that nodes and attachments have.
+func leftBehind(t *testing.T, b *bed.Bed) (left []string) {
+	t.Helper()
+	var nodes corev1.NodeList
+	var attachments storagev1.VolumeAttachmentList
+	for _, list := range []client.ObjectList{&nodes, &attachments} {
+		if err := b.Client.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, node := range nodes.Items {
+		for _, taint := range node.Spec.Taints {
+			if taint.Key == controllers.TaintLostQuorum || taint.Key == controllers.TaintNodeSilent {
+				left = append(left, "taint "+taint.Key+" of "+node.Name)
+			}
+		}
+		left = append(left, marks("node "+node.Name, node.Annotations)...)
+	}
+	for _, attachment := range attachments.Items {
+		left = append(left, marks("attachment "+attachment.Name, attachment.Annotations)...)
+	}
+	return left
+}
+
+// marks returns the annotations of the controller.
+func marks(of string, annotations map[string]string) (found []string) {
+	for key := range annotations {
+		if strings.HasPrefix(key, "drbd.linbit.com/") {
+			found = append(found, "annotation "+key+" of "+of)
+		}
+	}
+	return found
+}
