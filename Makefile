@@ -163,6 +163,10 @@ manifests: ## Generate config/rbac/role.yaml and deploy/all.yaml (IMG=... for an
 	@mkdir -p deploy
 	@set -o pipefail; $(ALL_YAML) > deploy/all.yaml.tmp && mv deploy/all.yaml.tmp deploy/all.yaml
 
+.PHONY: docs
+docs: ## Write the generated parts of the pages in docs/
+	@go test ./docs -run Page -write
+
 .PHONY: docker-build
 docker-build: ## Build the image IMG for this machine
 	$(CONTAINER_TOOL) build --build-arg VERSION=$(VERSION) --tag $(IMG) .
