@@ -38,7 +38,7 @@ TEST_TIMEOUT  ?= 45m
 TEST_PARALLEL ?= 16
 
 .PHONY: test
-test: testbed ## Run all tests, those on a real control plane included
+test: testbed bin/promtool bin/prometheus ## Run all tests, those on a real control plane included
 	go test $(RACE) -shuffle=on -timeout $(TEST_TIMEOUT) -parallel $(TEST_PARALLEL) ./...
 
 FUZZTIME ?= 30s
@@ -139,6 +139,18 @@ $(addprefix bin/,$(COMPONENTS)): | bin/controlplane
 
 bin/csi-attacher: $(CONTROLPLANE)/go.mod $(CONTROLPLANE)/go.sum
 	$(call build-module,the CSI attacher $(attacher-version),4,github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher,-X main.version=$(attacher-version))
+
+MONITORING := internal/tools/monitoring
+
+# Prometheus without its service discoveries but those by files and fixed addresses: that is a third of the packages.
+prometheus-version = $(shell cd $(MONITORING) && go list -m -f '{{.Version}}' github.com/prometheus/prometheus)
+
+bin/prometheus bin/promtool: $(MONITORING)/go.mod $(MONITORING)/go.sum
+	@mkdir -p bin
+	@echo "building $(@F) $(prometheus-version): about 3 minutes the first time, seconds afterwards"
+	@cd $(MONITORING) && CGO_ENABLED=0 go build -trimpath -tags remove_all_sd -ldflags "-s -w" -o $(CURDIR)/$@ \
+		github.com/prometheus/prometheus/cmd/$(@F)
+	@touch $@
 
 .PHONY: clean
 clean: ## Remove what was built and the logs of the test bed
