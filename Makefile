@@ -40,6 +40,7 @@ TEST_PARALLEL ?= 16
 .PHONY: test
 test: testbed bin/promtool bin/prometheus ## Run all tests, those on a real control plane included
 	go test $(RACE) -shuffle=on -timeout $(TEST_TIMEOUT) -parallel $(TEST_PARALLEL) ./...
+	cd $(MONITORING) && go test ./...
 
 FUZZTIME ?= 30s
 
@@ -179,6 +180,13 @@ manifests: ## Generate config/rbac/role.yaml and deploy/all.yaml (IMG=... for an
 docs: ## Write the generated parts of the pages in docs/
 	@go test ./docs -run Page -write
 
+# $(DASHBOARD) prints the dashboard, which Go code builds.
+DASHBOARD = (cd $(MONITORING) && go run ./dashboard)
+
+.PHONY: dashboard
+dashboard: ## Generate config/extras/monitoring/dashboard.json
+	@set -o pipefail; out=config/extras/monitoring/dashboard.json; $(DASHBOARD) > $$out.tmp && mv $$out.tmp $$out
+
 .PHONY: docker-build
 docker-build: ## Build the image IMG for this machine
 	$(CONTAINER_TOOL) build --build-arg VERSION=$(VERSION) --tag $(IMG) .
@@ -217,5 +225,7 @@ verify: ## Fail if what is generated, the format or go.mod is not current
 		$(CONTROLLER_GEN) output:rbac:dir=$$tmp && diff -u config/rbac/role.yaml $$tmp/role.yaml && \
 		$(ALL_YAML) | diff -u deploy/all.yaml - \
 		|| { echo 'Generated files are not current: run "make manifests" and commit the result.' >&2; exit 1; }
+	@set -o pipefail; $(DASHBOARD) | diff -u config/extras/monitoring/dashboard.json - \
+		|| { echo 'The dashboard is not current: run "make dashboard" and commit the result.' >&2; exit 1; }
 	@$(TOOL) golangci-lint fmt --diff || { echo 'Files are not formatted: run "make fmt".' >&2; exit 1; }
-	@go mod tidy -diff || { echo 'go.mod or go.sum is not current: run "go mod tidy".' >&2; exit 1; }
+	@{ go mod tidy -diff && cd $(MONITORING) && go mod tidy -diff; } || { echo 'go.mod or go.sum is not current: run "go mod tidy".' >&2; exit 1; }
