@@ -141,6 +141,10 @@ $(addprefix bin/,$(COMPONENTS)): | bin/controlplane
 bin/csi-attacher: $(CONTROLPLANE)/go.mod $(CONTROLPLANE)/go.sum
 	$(call build-module,the CSI attacher $(attacher-version),4,github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher,-X main.version=$(attacher-version))
 
+.PHONY: alerts
+alerts: testbed bin/prometheus ## Have a real Prometheus watch the test bed while things break: each alert fires, and rests again
+	MONITORING=1 go test ./internal/testbed/bed/monitoring -count 1 -timeout 30m -v
+
 MONITORING := internal/tools/monitoring
 
 # Prometheus without its service discoveries but those by files and fixed addresses: that is a third of the packages.
