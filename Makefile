@@ -38,8 +38,9 @@ TEST_TIMEOUT  ?= 45m
 TEST_PARALLEL ?= 16
 
 .PHONY: test
-test: testbed helm ## Run all tests, those on a real control plane included
+test: testbed helm bin/promtool bin/prometheus ## Run all tests, those on a real control plane included
 	go test $(RACE) -shuffle=on -timeout $(TEST_TIMEOUT) -parallel $(TEST_PARALLEL) ./...
+	cd $(MONITORING) && go test ./...
 
 FUZZTIME ?= 30s
 
@@ -140,6 +141,22 @@ $(addprefix bin/,$(COMPONENTS)): | bin/controlplane
 bin/csi-attacher: $(CONTROLPLANE)/go.mod $(CONTROLPLANE)/go.sum
 	$(call build-module,the CSI attacher $(attacher-version),4,github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher,-X main.version=$(attacher-version))
 
+.PHONY: alerts
+alerts: testbed bin/prometheus ## Have a real Prometheus watch the test bed while things break: each alert fires, and rests again
+	MONITORING=1 go test ./internal/testbed/bed/monitoring -count 1 -timeout 30m -v
+
+MONITORING := internal/tools/monitoring
+
+# Prometheus without its service discoveries but those by files and fixed addresses: that is a third of the packages.
+prometheus-version = $(shell cd $(MONITORING) && go list -m -f '{{.Version}}' github.com/prometheus/prometheus)
+
+bin/prometheus bin/promtool: $(MONITORING)/go.mod $(MONITORING)/go.sum
+	@mkdir -p bin
+	@echo "building $(@F) $(prometheus-version): about 3 minutes the first time, seconds afterwards"
+	@cd $(MONITORING) && CGO_ENABLED=0 go build -trimpath -tags remove_all_sd -ldflags "-s -w" -o $(CURDIR)/$@ \
+		github.com/prometheus/prometheus/cmd/$(@F)
+	@touch $@
+
 .PHONY: clean
 clean: ## Remove what was built and the logs of the test bed
 	rm -rf bin .testbed
@@ -205,6 +222,17 @@ chart: helm ## Generate the chart's roles, schema and README, and lint it with b
 	@bin/helm3 lint --strict --quiet $(CHART)
 	@bin/helm4 lint --strict --quiet $(CHART)
 
+.PHONY: docs
+docs: ## Write the generated parts of the pages in docs/
+	@go test ./docs -run Page -write
+
+# $(DASHBOARD) prints the dashboard, which Go code builds.
+DASHBOARD = (cd $(MONITORING) && go run ./dashboard)
+
+.PHONY: dashboard
+dashboard: ## Generate config/extras/monitoring/dashboard.json
+	@set -o pipefail; out=config/extras/monitoring/dashboard.json; $(DASHBOARD) > $$out.tmp && mv $$out.tmp $$out
+
 .PHONY: docker-build
 docker-build: ## Build the image IMG for this machine
 	$(CONTAINER_TOOL) build --build-arg VERSION=$(VERSION) --tag $(IMG) .
@@ -247,5 +275,7 @@ verify: bin/helm-tool ## Fail if what is generated, the format or go.mod is not 
 		cp $(CHART_FILES) $$tmp && go run ./internal/tools/chartschema obsolete > $$tmp/obsolete.yaml && diff -u $(CHART)/files $$tmp && $(CHART_SCHEMA) | diff -u $(CHART)/values.schema.json - && \
 		cp $(CHART)/README.md $$tmp && bin/helm-tool inject -i $(CHART)/values.yaml -o $$tmp/README.md && diff -u $(CHART)/README.md $$tmp/README.md \
 		|| { echo 'The chart is not current: run "make chart" and commit the result.' >&2; exit 1; }
+	@set -o pipefail; $(DASHBOARD) | diff -u config/extras/monitoring/dashboard.json - \
+		|| { echo 'The dashboard is not current: run "make dashboard" and commit the result.' >&2; exit 1; }
 	@$(TOOL) golangci-lint fmt --diff || { echo 'Files are not formatted: run "make fmt".' >&2; exit 1; }
-	@go mod tidy -diff || { echo 'go.mod or go.sum is not current: run "go mod tidy".' >&2; exit 1; }
+	@{ go mod tidy -diff && cd $(MONITORING) && go mod tidy -diff; } || { echo 'go.mod or go.sum is not current: run "go mod tidy".' >&2; exit 1; }

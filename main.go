@@ -86,6 +86,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	for _, sentence := range opts.Obsolete {
 		log.Info("Obsolete option", "message", sentence)
 	}
+	if opts.MetricsOpen() {
+		log.Info("Metrics are served without encryption to everybody who reaches them", "address", opts.MetricsBindAddress)
+	}
 
 	linstorClient, err := newLinstorClient(opts)
 	if err != nil {
@@ -143,7 +146,7 @@ func newLinstorClient(opts options.Options) (*linstor.Client, error) {
 		return nil, err
 	}
 	counters := linstor.NewMetrics()
-	metrics.Registry.MustRegister(counters.Collectors()...)
+	metrics.Registry.MustRegister(append(counters.Collectors(), linstor.Certificates(config))...)
 	return linstor.NewClient(config, linstor.WithUserAgent(version.UserAgent()),
 		linstor.WithRequestTimeout(opts.OperationsTimeout), linstor.WithMetrics(counters))
 }
@@ -175,6 +178,7 @@ func newManager(opts options.Options, config *rest.Config, lease *leaderelection
 		HealthProbeBindAddress:              net.JoinHostPort("", strconv.Itoa(opts.LeaderElectionHealthzPort)),
 		LeaderElection:                      opts.LeaderElection,
 		LeaderElectionResourceLockInterface: lock,
+		LeaderElectionID:                    opts.LeaderElectionResourceName, // the name in the metrics
 		LeaderElectionReleaseOnCancel:       true,
 		LeaseDuration:                       &opts.LeaseDuration,
 		RenewDeadline:                       &opts.RenewDeadline,
@@ -201,7 +205,8 @@ func metricsOptions(opts options.Options) metricsserver.Options {
 
 func controllerConfig(opts options.Options, view linstorView, serverTime *servertime.Clock) controllers.Config {
 	counters := failovermetrics.New()
-	metrics.Registry.MustRegister(counters.Collectors()...)
+	counters.DryRun(opts.DryRun)
+	metrics.Registry.MustRegister(append(counters.Collectors(), failovermetrics.BuildInfo())...)
 	limit, _ := failover.ParseLimit(opts.MaxLostNodes) // validated with the options
 	return controllers.Config{
 		Driver:            opts.AttacherName,

@@ -60,6 +60,7 @@ const noteLimit = 1024
 
 // report says in the log what was decided, when it is news.
 func (r *reporter) report(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision) {
+	r.verdicts.note(pv.Name, in.Node.Name, d)
 	if !r.reports.changed(pv.Name, in.Node.Name, d) {
 		return
 	}

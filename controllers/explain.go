@@ -77,6 +77,16 @@ func (w *waitList) untold(volume, node string, word failover.Word) []failover.Po
 	return pods
 }
 
+// blocks returns why nothing is done about the loss of a volume on a node; empty where nobody was told so.
+func (w *waitList) blocks(volume, node string) failover.Reason {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if wait := w.nodes[volume][node]; wait != nil {
+		return wait.Blocks()
+	}
+	return ""
+}
+
 // remembered lists them, as "volume v on node n".
 func (w *waitList) remembered() []string {
 	w.mu.Lock()
@@ -98,12 +108,14 @@ type reporter struct {
 	recorder events.EventRecorder
 	reports  *reports
 	waits    *waitList
+	verdicts *verdicts
 }
 
 // keep forgets every node of the volume that is not among the inputs.
 func (r *reporter) keep(volume string, inputs []failover.Input) {
 	r.reports.keep(volume, inputs)
 	r.waits.keep(volume, inputs)
+	r.verdicts.keep(volume, inputs)
 }
 
 // say says what was decided, when it is news, and why nothing is done about a loss; and when to look again for that.

@@ -65,7 +65,7 @@ func (r *FailoverReconciler) releaseAll(ctx context.Context, node string, volume
 	if len(current) == 0 {
 		return
 	}
-	err := r.send(ctx, []string{"the volumes in use of node " + node}, func(ctx context.Context, _ int) error {
+	err := r.send(ctx, metrics.StepRelease, []string{"the volumes in use of node " + node}, func(ctx context.Context, _ int) error {
 		r.reporter.reports.metrics.WriteSent(metrics.WriteRelease, failover.MaxAge-time.Until(until))
 		return r.inUse.release(ctx, node, r.driver, handles, until)
 	})[0]
@@ -99,7 +99,7 @@ func (r *FailoverReconciler) deleteAttachments(ctx context.Context, node string,
 		}
 	}
 	known := copies(unused)
-	errs := r.send(ctx, attachments, func(ctx context.Context, i int) error { return r.deleteAttachment(ctx, known[i]) })
+	errs := r.send(ctx, metrics.StepDetach, attachments, func(ctx context.Context, i int) error { return r.deleteAttachment(ctx, known[i]) })
 	for i, v := range unused {
 		if errs[i] != nil {
 			v.fail(errs[i])
@@ -124,7 +124,7 @@ func (r *FailoverReconciler) deleteAttachment(ctx context.Context, v volume) err
 	case err != nil:
 		return fmt.Errorf("deleting VolumeAttachment %s: %w", va.Name, err)
 	}
-	r.reporter.reports.left(v.pv.Name, v.in)
+	r.reporter.reports.left(v.pv.Name, v.in, v.d)
 	r.reporter.reports.detached(v.pv.Name, v.in)
 	r.reporter.recordDetach(v.pv, va, v.d)
 	return nil

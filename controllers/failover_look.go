@@ -11,6 +11,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
 
 const (
@@ -46,6 +47,7 @@ func (r *FailoverReconciler) look(ctx context.Context, node string, volumes []*v
 	read.Listed = r.clock.Now()
 	pods, podsErr := r.live.PodsOn(ctx, node)
 	if err := errors.Join(shutdownErr, attachmentsErr, podsErr); err != nil {
+		r.gather.metrics.Failed(metrics.StepLook, err)
 		for _, v := range volumes {
 			v.err = errors.Join(v.err, err)
 		}

@@ -79,9 +79,18 @@ func copies(volumes []*volume) []volume {
 	return all
 }
 
-// send makes a request for each of the objects at the same time; the requests end with the process's leadership.
-func (r *FailoverReconciler) send(ctx context.Context, objects []string, request func(ctx context.Context, index int) error) []error {
-	return r.requests.send(ctx, r.bell.lifetime(ctx), objects, request)
+// send makes a request for each of the objects at the same time, and counts those that fail; the requests end with the process's
+// leadership.
+func (r *FailoverReconciler) send(
+	ctx context.Context, step metrics.Step, objects []string, request func(ctx context.Context, index int) error,
+) []error {
+	return r.requests.send(ctx, r.bell.lifetime(ctx), objects, func(ctx context.Context, index int) error {
+		err := request(ctx, index)
+		if err != nil && !errors.Is(err, sendby.ErrLate) {
+			r.gather.metrics.Failed(step, err)
+		}
+		return err
+	})
 }
 
 // keepPodsAway keeps new pods away from the node before the first of its pods is removed. Where that fails, the replacements might be
@@ -94,7 +103,7 @@ func (r *FailoverReconciler) keepPodsAway(ctx context.Context, node string, volu
 	for i, v := range volumes {
 		losses[i] = loss{v.in, v.d}
 	}
-	err := r.send(ctx, []string{"the taint of node " + node}, func(ctx context.Context, _ int) error {
+	err := r.send(ctx, metrics.StepTaint, []string{"the taint of node " + node}, func(ctx context.Context, _ int) error {
 		return r.keepAway.Ensure(ctx, node, losses)
 	})[0]
 	for _, v := range volumes {
@@ -128,7 +137,7 @@ func (r *FailoverReconciler) markAll(ctx context.Context, volumes []*volume) {
 		}
 	}
 	known := copies(unmarked)
-	errs := r.send(ctx, attachments, func(ctx context.Context, i int) error { return r.mark(ctx, known[i].in, known[i].d) })
+	errs := r.send(ctx, metrics.StepMark, attachments, func(ctx context.Context, i int) error { return r.mark(ctx, known[i].in, known[i].d) })
 	for i, v := range unmarked {
 		if errs[i] != nil {
 			v.fail(errs[i])
@@ -201,7 +210,7 @@ func (r *FailoverReconciler) removeAll(ctx context.Context, volumes []*volume, r
 		}
 	}
 	known := copies(volumes)
-	errs := r.send(ctx, pods, func(ctx context.Context, i int) error {
+	errs := r.send(ctx, metrics.StepDelete, pods, func(ctx context.Context, i int) error {
 		users := make([]volume, 0, len(due[i].Volumes))
 		for _, at := range due[i].Volumes {
 			users = append(users, known[at])

@@ -130,7 +130,7 @@ func TestFaultsOfLinstor(t *testing.T) {
 		},
 		"reading everything never ends": {
 			begin: view(func(r *http.Request) { <-r.Context().Done() }), end: healed, limit: soon, lasts: 5 * time.Minute,
-			seen: counts("linstor_requests_total", "kind=resource view", "code=error"),
+			seen: counts("linstor_requests_total", "kind=resource_view", "code=error"),
 		},
 		"LINSTOR restarts in the grace and knows nothing at first": {
 			begin: func(w *world, _ *process) { time.AfterFunc(43*time.Second, w.Linstor.Restart) }, limit: time.Minute, lasts: time.Minute,

@@ -21,6 +21,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
 
 // keepAwayInterval is how often the cause of a taint is looked at: a node that is well again may wait that long for pods.
@@ -73,6 +74,7 @@ func (r *KeepAwayReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 	case !holds, now.After(mark.Expires):
 		clearTaint(&node)
 		if _, err := r.keepAway.write(ctx, before, &node, nil); err != nil {
+			r.keepAway.metrics.Failed(metrics.StepUntaint, err)
 			return reconcile.Result{}, fmt.Errorf("letting pods return to node %s: %w", node.Name, err)
 		}
 		r.keepAway.recordUntaint(&node, holds)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -51,18 +52,21 @@ func (p *Protection) Start(ctx context.Context) error {
 
 func (p *Protection) count(ctx context.Context) error {
 	halt, guard := p.halt.now(ctx), p.halt.imagined(p.clock.Now())
-	counts := make(map[failover.Reason]int)
-	err := p.survey.Each(ctx, "", func(_ *corev1.Pod, uses []cluster.Use) {
-		for _, use := range uses {
-			if use.Input.Node.Name == "" {
+	counts, protections := make(map[failover.Reason]int), make(map[metrics.Protection]int)
+	err := p.survey.Each(ctx, "", func(pod *corev1.Pod, uses []cluster.Use) {
+		for i := range uses {
+			if uses[i].Input.Node.Name == "" {
 				continue
 			}
-			use.Input.Halt = halt
-			use.Input.Halt.Guard = guard(use.Input.Node.Satellite)
-			if f := failover.Foresee(use.Input); f.Outlook == failover.Unprotected || f.Outlook == failover.Untold {
-				counts[f.Reason]++
-				return // each pod counts once
-			}
+			uses[i].Input.Halt = halt
+			uses[i].Input.Halt.Guard = guard(uses[i].Input.Node.Satellite)
+		}
+		protection, reason := protectionOf(uses)
+		if reason != "" {
+			counts[reason]++
+		}
+		if p.helpers.selector.Matches(labels.Set(pod.Labels)) {
+			protections[protection]++
 		}
 	})
 	if err != nil {
@@ -71,5 +75,32 @@ func (p *Protection) count(ctx context.Context) error {
 	missed, err := p.helpers.look(ctx)
 	counts[failover.HelperNotSelected] += missed
 	p.metrics.Unprotected(counts)
+	p.metrics.Protected(protections)
 	return err // the others are counted all the same
+}
+
+// protectionOf is what the loss of its node would mean for a pod: the worst that it would for one of its volumes. It has a reason where
+// the pod would stay, or nobody can tell.
+func protectionOf(uses []cluster.Use) (worst metrics.Protection, reason failover.Reason) {
+	if len(uses) == 0 {
+		return metrics.NoVolume, ""
+	}
+	found := make(map[failover.Outlook]bool)
+	for _, use := range uses {
+		if use.Input.Node.Name == "" {
+			found[failover.Starting] = true
+			continue
+		}
+		f := failover.Foresee(use.Input)
+		if f.Outlook == failover.Unprotected || f.Outlook == failover.Untold {
+			return metrics.Protection(f.Outlook), f.Reason
+		}
+		found[f.Outlook] = true
+	}
+	for _, outlook := range []failover.Outlook{failover.Failing, failover.Starting} {
+		if found[outlook] {
+			return metrics.Protection(outlook), ""
+		}
+	}
+	return metrics.Protection(failover.Protected), ""
 }

@@ -30,6 +30,8 @@ type departure struct {
 	node       string
 	at         time.Time
 	attachment failover.Attachment // the one that was deleted
+	reason     failover.Reason     // of the loss
+	suspect    time.Time           // since when that was suspected; zero where another process saw it first
 }
 
 const (
@@ -134,6 +136,20 @@ func (r *reports) stuckPod(volume, node, pod string, reason failover.Reason) boo
 	return news
 }
 
+// stuckOn returns why pods that use a volume on a node do not go although they were removed; empty where none is left.
+func (r *reports) stuckOn(volume, node string) failover.Reason {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s, ok := r.said[volume][node]
+	if !ok || !s.gone.IsZero() {
+		return ""
+	}
+	for _, reason := range s.stuck {
+		return reason // they are hardly ever two
+	}
+	return ""
+}
+
 func (r *reports) podRemoved(volume string, in failover.Input, d failover.Decision, mode failover.Removal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -234,11 +250,15 @@ func (r *reports) story(volume, node string) *story {
 }
 
 // left notes that the volume was taken off a lost node: its attachment there was deleted.
-func (r *reports) left(volume string, in failover.Input) {
+func (r *reports) left(volume string, in failover.Input, d failover.Decision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.departed, func(_ string, d departure) bool { return r.now().Sub(d.at) > departureMemory })
-	r.departed[volume] = departure{node: in.Node.Name, at: r.now(), attachment: *in.Attachment}
+	left := departure{node: in.Node.Name, at: r.now(), attachment: *in.Attachment, reason: d.Reason}
+	if s, ok := r.said[volume][in.Node.Name]; ok && !s.removing.IsZero() {
+		left.suspect = s.suspect
+	}
+	r.departed[volume] = left
 }
 
 // hasLeft tells whether the attachment was deleted here; the caller holds the lock.
@@ -287,6 +307,10 @@ func (r *reports) arrived(volume string) {
 	defer r.mu.Unlock()
 	if d, ok := r.departed[volume]; ok {
 		r.metrics.Took(metrics.StageAttached, r.now().Sub(d.at))
+		r.metrics.FailoverCompleted(d.reason)
+		if !d.suspect.IsZero() {
+			r.metrics.Took(metrics.StageTotal, r.now().Sub(d.suspect))
+		}
 		r.arrivals = append(r.arrivals, arrival{volume, d.node, r.now()})
 		delete(r.departed, volume)
 	}

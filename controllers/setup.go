@@ -112,7 +112,7 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 		}
 	}
 	for _, runnable := range []manager.Runnable{
-		parts.protection, parts.vigil, parts.burial, parts.lookout, parts.recovery, parts.attaching,
+		parts.protection, parts.vigil, parts.burial, parts.lookout, parts.recovery, parts.attaching, parts.gauges,
 	} {
 		if err := mgr.Add(runnable); err != nil {
 			return fmt.Errorf("adding %T: %w", runnable, err)
@@ -144,6 +144,7 @@ type parts struct {
 	recovery   *Recovery
 	lookout    *Lookout
 	attaching  *Attaching
+	gauges     *Gauges
 }
 
 func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) parts {
@@ -163,7 +164,9 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 	}
 	clockGather := gather
 	clockGather.watch.after, clockGather.watch.afterPods = clockDelay, clockPodDelay
-	reporter := &reporter{linstor: cfg.Linstor, inputs: of.Inputs, recorder: recorder, reports: reports, waits: newWaits()}
+	reporter := &reporter{
+		linstor: cfg.Linstor, inputs: of.Inputs, recorder: recorder, reports: reports, waits: newWaits(), verdicts: newVerdicts(),
+	}
 	bell := newBell()
 	keepAway := &KeepAway{
 		client: c, live: live, volumes: of.Volumes, attachments: of.Attachments, inputs: of.Inputs, recorder: recorder, metrics: cfg.Metrics,
@@ -198,6 +201,10 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 			helpers: &helpers{
 				live: live, volumes: of.Volumes, pods: of.Pods, selector: cfg.Selector, recorder: recorder, told: make(map[types.UID]bool),
 			},
+		},
+		gauges: &Gauges{
+			cache: cache, live: live, volumes: of.Volumes, kubelets: kubelets, selector: cfg.Selector, silence: cfg.Settings.KubeletSilence,
+			reporter: reporter, halt: halt, metrics: cfg.Metrics,
 		},
 		attaching: &Attaching{
 			volumes: of.Volumes, pods: of.Pods, attachments: of.Attachments, inputs: of.Inputs, live: of.Live, kubelets: kubelets,

@@ -616,7 +616,7 @@ func TestAVolumeThatWasDetachedHereIsLookedAtOftenAtFirst(t *testing.T) {
 	now := start.Time
 	r := newReports(metrics.New(), func() time.Time { return now })
 	in := failover.Input{Node: failover.Node{Name: nodeA}, Attachment: &failover.Attachment{UID: "one"}}
-	r.left("db", in)
+	r.left("db", in, failover.Decision{Reason: failover.NodeUnreachable})
 	for after, want := range map[time.Duration]time.Duration{0: releaseAgain, releaseSoon - 1: releaseAgain, releaseSoon: retryAct} {
 		now = start.Add(after)
 		if r.detached("db", in); r.restAfterDetach("db", in) != want {

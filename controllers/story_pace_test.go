@@ -351,7 +351,7 @@ func (p *process) wantTimedOnce() {
 			}
 		}
 	}
-	want := map[string]uint64{"decide": 1, "pods_gone": 1, "release": 1, "attached": 1}
+	want := map[string]uint64{"decide": 1, "pods_gone": 1, "release": 1, "attached": 1, "total": 1}
 	if diff := cmp.Diff(want, timed); diff != "" {
 		p.world.Errorf("stages (-want +got):\n%s", diff)
 	}

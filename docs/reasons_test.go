@@ -78,6 +78,15 @@ func TestEveryReasonIsExplained(t *testing.T) {
 		t.Errorf("reasons of LINSTOR's own pods in reasons.md, in the order of the source (-want +got):\n%s", diff)
 	}
 
+	var listed []string
+	for _, reason := range failover.Reasons() {
+		listed = append(listed, string(reason))
+	}
+
+	if diff := cmp.Diff(reasons(t, "reason.go"), listed); diff != "" {
+		t.Errorf("reasons that metrics know, in the order of the source (-want +got):\n%s", diff)
+	}
+
 	for _, columns := range slices.Concat(documented, recoveries) {
 		if len(columns) != 4 || slices.Contains(columns, "") {
 			t.Errorf("%s has no meaning, effect or remedy: %q", columns[0], columns)

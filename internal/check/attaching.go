@@ -123,7 +123,7 @@ func hasReplica(use cluster.Use, node string) bool {
 func driverOf(pod *corev1.Pod) Driver {
 	d := Driver{Pod: pod.Namespace + "/" + pod.Name}
 	for _, c := range pod.Spec.Containers {
-		switch name := imageName(c.Image); {
+		switch name := cluster.ImageName(c.Image); {
 		case slices.Contains(driverImages, name):
 			d.Version = imageTag(c.Image)
 			d.NodeCache = durationOf(c, "node-cache-timeout", defaultNodeCache)

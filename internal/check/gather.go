@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
@@ -193,9 +192,6 @@ func resources(uses []cluster.Use) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// agentNames are the images of the agent design, and the DaemonSets that its installers create.
-var agentNames = []string{"piraeus-ha-controller", "linstor-ha-controller", "ha-controller"}
-
 // agents returns the DaemonSets whose pods are node agents of the high availability controller. Reading pods suffices
 // for that, which the controller may anyway.
 func agents(ctx context.Context, reader client.Reader) ([]string, error) {
@@ -206,16 +202,8 @@ func agents(ctx context.Context, reader client.Reader) ([]string, error) {
 	found := map[string]bool{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		owner := metav1.GetControllerOf(pod)
-		if owner == nil || owner.Kind != "DaemonSet" {
-			continue
-		}
-		agent := slices.Contains(agentNames, owner.Name)
-		for _, c := range pod.Spec.Containers {
-			agent = agent || slices.Contains(agentNames, imageName(c.Image))
-		}
-		if agent {
-			found[pod.Namespace+"/"+owner.Name] = true
+		if cluster.IsNodeAgent(pod) {
+			found[pod.Namespace+"/"+metav1.GetControllerOf(pod).Name] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(found)), nil
@@ -237,12 +225,4 @@ func foreignTaints(ctx context.Context, reader client.Reader) ([]string, error) 
 	}
 	slices.Sort(found)
 	return found, nil
-}
-
-// imageName returns the last part of an image's repository.
-func imageName(image string) string {
-	image, _, _ = strings.Cut(image, "@")
-	image = image[strings.LastIndex(image, "/")+1:]
-	name, _, _ := strings.Cut(image, ":")
-	return name
 }

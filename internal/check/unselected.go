@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,7 +43,7 @@ func bystanders(
 	var found []Bystander
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if !selector.Matches(labels.Set(pod.Labels)) && selectable(pod) && usesOne(pod, claims) {
+		if !selector.Matches(labels.Set(pod.Labels)) && cluster.Movable(pod) && usesOne(pod, claims) {
 			found = append(found, Bystander{Pod: pod.Namespace + "/" + pod.Name, Node: pod.Spec.NodeName, Lost: lost[pod.Spec.NodeName]})
 		}
 	}
@@ -87,17 +86,6 @@ func lostNodes(ctx context.Context, reader client.Reader, satellites []linstor.N
 		lost[node.Name] = unready || offline[strings.ToLower(node.Name)]
 	}
 	return lost, nil
-}
-
-// selectable tells whether a pod runs and could be moved as far as its owner and its annotations go. A pod that another pod controls, as a
-// helper of KubeVirt, follows that one.
-func selectable(pod *corev1.Pod) bool {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return false
-	}
-	_, exempt := pod.Annotations[cluster.AnnotationIgnore]
-	owner := metav1.GetControllerOfNoCopy(pod)
-	return !exempt && owner != nil && !slices.Contains([]string{"DaemonSet", "Node", "Pod"}, owner.Kind)
 }
 
 // usesOne tells whether a pod uses one of the claims.

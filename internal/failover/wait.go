@@ -51,6 +51,18 @@ type Wait struct {
 // Over tells whether nothing waits, so that nothing need be remembered.
 func (w *Wait) Over() bool { return w.since.IsZero() }
 
+// Blocks returns why nothing is done about the loss, once somebody was told so; empty before, and while it is acted on.
+func (w *Wait) Blocks() Reason {
+	told := false
+	for pod := range w.told {
+		told = told || w.Told(pod, w.reason)
+	}
+	if !told || w.acting && w.reason != StepFailed {
+		return ""
+	}
+	return w.reason
+}
+
 // Told tells whether a pod was told a reason.
 func (w *Wait) Told(pod types.UID, reason Reason) bool { return slices.Contains(w.told[pod], reason) }
 

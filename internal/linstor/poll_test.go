@@ -213,10 +213,10 @@ func TestMetricsCountWithoutBeingRegistered(t *testing.T) {
 			"stream_reconnects_total lost":            1,
 			"stream_reconnects_total dead":            0,
 			"events_total may-promote-change":         1,
-			"requests_total resource view ok":         1,
+			"requests_total resource_view ok":         1,
 			"resync_duration_seconds":                 1,
-			"requests_total event stream error":       1,
-			"requests_total controller properties ok": 1,
+			"requests_total event_stream error":       1,
+			"requests_total controller_properties ok": 1,
 		} {
 			if got := gather(t, feed.metrics)[name]; got != want {
 				t.Errorf("%s is %v, want %v", name, got, want)

@@ -29,6 +29,12 @@ const (
 	kindStream      = "event stream"
 )
 
+// kinds are all of them.
+var kinds = []string{
+	kindNodes, kindController, kindDefinitions, kindDefinition, kindGroups, kindGroup, kindResources, kindView, kindSome, kindSomeDefs,
+	kindPools, kindSatellite, kindStream,
+}
+
 func (c *Client) nodes(ctx context.Context) ([]wireNode, error) {
 	return ask(ctx, c, kindNodes, func(ctx context.Context, api *lapi.Client) ([]wireNode, error) {
 		return api.Nodes.GetAll(ctx)

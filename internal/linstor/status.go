@@ -48,6 +48,7 @@ func (f *Feed) confirmed(at time.Time) {
 // heard notes the arrival of an event.
 func (f *Feed) heard(at time.Time) {
 	f.confirmed(at)
+	f.metrics.heard()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.status.LastEvent = at

@@ -76,6 +76,10 @@ func TestParse(t *testing.T) {
 			args: []string{"--metrics-bind-address=127.0.0.1:9090", "--metrics-secure=false"},
 			want: func(o *Options) { o.MetricsBindAddress, o.MetricsSecure = "127.0.0.1:9090", false },
 		},
+		"metrics can be open to everybody in the network": {
+			args: []string{"--metrics-secure=false"},
+			want: func(o *Options) { o.MetricsSecure = false },
+		},
 		"the profiler can be switched on for this host": {
 			args: []string{"--pprof-bind-address=localhost:6060"},
 			want: func(o *Options) { o.PprofBindAddress = "localhost:6060" },
@@ -137,38 +141,36 @@ func TestParseNamesTheOptionAndTheFault(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"an unknown option":                                 {[]string{"--nonsense"}, []string{"-nonsense"}},
-		"a duration without a unit":                         {[]string{"--resync-interval=10"}, []string{"resync-interval", `"10"`}},
-		"a switch with its value set apart":                 {[]string{"--fast-detach", "false"}, []string{`"false"`, "--name=false"}},
-		"a verbosity that is no number":                     {[]string{"--v=high"}, []string{"-v", "whole number"}},
-		"a negative verbosity":                              {[]string{"--v=-1"}, []string{"-v", "between 0 and"}},
-		"no driver name":                                    {[]string{"--attacher-name="}, []string{"--attacher-name", "RFC 1123"}},
-		"a driver name that is too long":                    {[]string{"--attacher-name=" + strings.Repeat("a", 64)}, []string{"--attacher-name", "63"}},
-		"a negative known grace":                            {[]string{"--known-resource-grace-period=-1s"}, []string{"--known-resource-grace-period", "-1s", "negative"}},
-		"a negative new grace":                              {[]string{"--new-resource-grace-period=-1s"}, []string{"--new-resource-grace-period", "negative"}},
-		"a negative confirmed grace":                        {[]string{"--confirmed-loss-grace-period=-1s"}, []string{"--confirmed-loss-grace-period", "negative"}},
-		"a negative unanimous grace":                        {[]string{"--unanimous-loss-grace-period=-1s"}, []string{"--unanimous-loss-grace-period", "negative"}},
-		"a silence shorter than a Lease renewal":            {[]string{"--kubelet-silence=10s"}, []string{"--kubelet-silence", "at least 12s"}},
-		"no reconcile interval":                             {[]string{"--reconcile-interval=0"}, []string{"--reconcile-interval", "greater than zero"}},
-		"no resync interval":                                {[]string{"--resync-interval=0"}, []string{"--resync-interval", "greater than zero"}},
-		"no operations timeout":                             {[]string{"--operations-timeout=0"}, []string{"--operations-timeout", "greater than zero"}},
-		"a selector that does not parse":                    {[]string{"--pod-label-selector=a=b=c"}, []string{"--pod-label-selector", "a=b=c"}},
-		"a selector of LINSTOR's pods that does not parse":  {[]string{"--recover-pod-selector=a=b=c"}, []string{"--recover-pod-selector", "a=b=c"}},
-		"a selector of LINSTOR's pods that selects all":     {[]string{"--recover-pod-selector= "}, []string{"--recover-pod-selector", "every pod"}},
-		"metrics that everybody in the network could read":  {[]string{"--metrics-secure=false"}, []string{"--metrics-bind-address", "127.0.0.1"}},
-		"metrics on a named host that everybody could read": {[]string{"--metrics-secure=false", "--metrics-bind-address=example.com:80"}, []string{"--metrics-bind-address"}},
-		"a profiler that everybody in the network reaches":  {[]string{"--pprof-bind-address=:6060"}, []string{"--pprof-bind-address", "127.0.0.1"}},
-		"a profiler's address without a port":               {[]string{"--pprof-bind-address=localhost"}, []string{"--pprof-bind-address", "host:port"}},
-		"a selector that selects every pod":                 {[]string{"--pod-label-selector="}, []string{"--pod-label-selector", "every pod"}},
-		"a shutdown taint that is no key":                   {[]string{"--shutdown-taint=a b"}, []string{"--shutdown-taint", `"a b"`}},
-		"a shutdown taint with an effect":                   {[]string{"--shutdown-taint=a:NoSchedule"}, []string{"--shutdown-taint", "key of a taint"}},
-		"a grace that would force the deletion":             {[]string{"--grace-period-seconds=0"}, []string{"--grace-period-seconds", "at least 1"}},
-		"no workers":                                        {[]string{"--concurrency=0"}, []string{"--concurrency", "at least 1"}},
-		"a port out of range":                               {[]string{"--leader-election-healtz-port=65536"}, []string{"--leader-election-healtz-port", "65535"}},
-		"a metrics address without a port":                  {[]string{"--metrics-bind-address=localhost"}, []string{"--metrics-bind-address", "host:port"}},
-		"a metrics port out of range":                       {[]string{"--metrics-bind-address=:65536"}, []string{"--metrics-bind-address", "host:port"}},
-		"a Lease name that is no name":                      {[]string{"--leader-election-resource-name=a_b"}, []string{"--leader-election-resource-name"}},
-		"a namespace that is no name":                       {[]string{"--leader-election-namespace=a.b"}, []string{"--leader-election-namespace"}},
+		"an unknown option":                                {[]string{"--nonsense"}, []string{"-nonsense"}},
+		"a duration without a unit":                        {[]string{"--resync-interval=10"}, []string{"resync-interval", `"10"`}},
+		"a switch with its value set apart":                {[]string{"--fast-detach", "false"}, []string{`"false"`, "--name=false"}},
+		"a verbosity that is no number":                    {[]string{"--v=high"}, []string{"-v", "whole number"}},
+		"a negative verbosity":                             {[]string{"--v=-1"}, []string{"-v", "between 0 and"}},
+		"no driver name":                                   {[]string{"--attacher-name="}, []string{"--attacher-name", "RFC 1123"}},
+		"a driver name that is too long":                   {[]string{"--attacher-name=" + strings.Repeat("a", 64)}, []string{"--attacher-name", "63"}},
+		"a negative known grace":                           {[]string{"--known-resource-grace-period=-1s"}, []string{"--known-resource-grace-period", "-1s", "negative"}},
+		"a negative new grace":                             {[]string{"--new-resource-grace-period=-1s"}, []string{"--new-resource-grace-period", "negative"}},
+		"a negative confirmed grace":                       {[]string{"--confirmed-loss-grace-period=-1s"}, []string{"--confirmed-loss-grace-period", "negative"}},
+		"a negative unanimous grace":                       {[]string{"--unanimous-loss-grace-period=-1s"}, []string{"--unanimous-loss-grace-period", "negative"}},
+		"a silence shorter than a Lease renewal":           {[]string{"--kubelet-silence=10s"}, []string{"--kubelet-silence", "at least 12s"}},
+		"no reconcile interval":                            {[]string{"--reconcile-interval=0"}, []string{"--reconcile-interval", "greater than zero"}},
+		"no resync interval":                               {[]string{"--resync-interval=0"}, []string{"--resync-interval", "greater than zero"}},
+		"no operations timeout":                            {[]string{"--operations-timeout=0"}, []string{"--operations-timeout", "greater than zero"}},
+		"a selector that does not parse":                   {[]string{"--pod-label-selector=a=b=c"}, []string{"--pod-label-selector", "a=b=c"}},
+		"a selector of LINSTOR's pods that does not parse": {[]string{"--recover-pod-selector=a=b=c"}, []string{"--recover-pod-selector", "a=b=c"}},
+		"a selector of LINSTOR's pods that selects all":    {[]string{"--recover-pod-selector= "}, []string{"--recover-pod-selector", "every pod"}},
+		"a profiler that everybody in the network reaches": {[]string{"--pprof-bind-address=:6060"}, []string{"--pprof-bind-address", "127.0.0.1"}},
+		"a profiler's address without a port":              {[]string{"--pprof-bind-address=localhost"}, []string{"--pprof-bind-address", "host:port"}},
+		"a selector that selects every pod":                {[]string{"--pod-label-selector="}, []string{"--pod-label-selector", "every pod"}},
+		"a shutdown taint that is no key":                  {[]string{"--shutdown-taint=a b"}, []string{"--shutdown-taint", `"a b"`}},
+		"a shutdown taint with an effect":                  {[]string{"--shutdown-taint=a:NoSchedule"}, []string{"--shutdown-taint", "key of a taint"}},
+		"a grace that would force the deletion":            {[]string{"--grace-period-seconds=0"}, []string{"--grace-period-seconds", "at least 1"}},
+		"no workers":                                       {[]string{"--concurrency=0"}, []string{"--concurrency", "at least 1"}},
+		"a port out of range":                              {[]string{"--leader-election-healtz-port=65536"}, []string{"--leader-election-healtz-port", "65535"}},
+		"a metrics address without a port":                 {[]string{"--metrics-bind-address=localhost"}, []string{"--metrics-bind-address", "host:port"}},
+		"a metrics port out of range":                      {[]string{"--metrics-bind-address=:65536"}, []string{"--metrics-bind-address", "host:port"}},
+		"a Lease name that is no name":                     {[]string{"--leader-election-resource-name=a_b"}, []string{"--leader-election-resource-name"}},
+		"a namespace that is no name":                      {[]string{"--leader-election-namespace=a.b"}, []string{"--leader-election-namespace"}},
 		"a Lease not longer than the deadline": {
 			[]string{"--leader-elect-lease-duration=5s"}, []string{"--leader-elect-lease-duration", "--leader-elect-renew-deadline", "5s"},
 		},
@@ -362,5 +364,33 @@ func TestRoutineErrorsHaveNoStack(t *testing.T) {
 
 	if !strings.Contains(b.String(), "refused") || strings.Contains(b.String(), "stacktrace") {
 		t.Errorf("log line = %s, want the error without a stack", b.String())
+	}
+}
+
+func TestOpenMetricsAreKnownForThat(t *testing.T) {
+	t.Parallel()
+
+	for name, tc := range map[string]struct {
+		args []string
+		open bool
+	}{
+		"by default Kubernetes says who may read them":        {nil, false},
+		"whoever reaches the port reads them":                 {[]string{"--metrics-secure=false"}, true},
+		"whoever reaches the named host reads them":           {[]string{"--metrics-secure=false", "--metrics-bind-address=example.com:80"}, true},
+		"without encryption they are for this host only":      {[]string{"--metrics-secure=false", "--metrics-bind-address=127.0.0.1:80"}, false},
+		"metrics that are switched off are for nobody at all": {[]string{"--metrics-secure=false", "--metrics-bind-address=0"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+
+			opts, err := Parse(tc.args)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			if got := opts.MetricsOpen(); got != tc.open {
+				t.Errorf("open: %t, want %t", got, tc.open)
+			}
+		})
 	}
 }

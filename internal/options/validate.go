@@ -122,7 +122,7 @@ func (o *Options) validateMetricsAddress() error {
 
 	const want = "must be host:port, :port, or 0 to switch metrics off"
 
-	host, port, err := net.SplitHostPort(o.MetricsBindAddress)
+	_, port, err := net.SplitHostPort(o.MetricsBindAddress)
 	if err != nil {
 		return invalid("metrics-bind-address", o.MetricsBindAddress, want)
 	}
@@ -131,12 +131,14 @@ func (o *Options) validateMetricsAddress() error {
 		return invalid("metrics-bind-address", o.MetricsBindAddress, want)
 	}
 
-	if !o.MetricsSecure && !isThisHost(host) {
-		return invalid("metrics-bind-address", o.MetricsBindAddress,
-			"must be one of this host only, such as 127.0.0.1:8443, where --metrics-secure=false leaves metrics open to everybody")
-	}
-
 	return nil
+}
+
+// MetricsOpen tells whether anybody else in the network may read the metrics, without being asked who they are.
+func (o *Options) MetricsOpen() bool {
+	host, _, err := net.SplitHostPort(o.MetricsBindAddress)
+
+	return !o.MetricsSecure && err == nil && !isThisHost(host)
 }
 
 func (o *Options) validatePprofAddress() error {

@@ -1,0 +1,63 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
+)
+
+// listedAtOnce is how many pods one answer of the API server has when all are listed.
+const listedAtOnce = 500
+
+// showBystanders counts the pods that the controller does nothing about although they could be moved, and those that do its work in
+// another way. The cache has selected pods only: all are read past it, a part at a time.
+func (g *Gauges) showBystanders(ctx context.Context) error {
+	unselected, agents, next := 0, 0, ""
+	for {
+		var pods corev1.PodList
+		if err := g.live.List(ctx, &pods, client.Limit(listedAtOnce), client.Continue(next)); err != nil {
+			return fmt.Errorf("listing pods: %w", err)
+		}
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			if cluster.IsNodeAgent(pod) {
+				agents++
+			}
+			missed, err := g.isUnselected(ctx, pod)
+			if err != nil {
+				return err
+			}
+			if missed {
+				unselected++
+			}
+		}
+		if next = pods.Continue; next == "" {
+			g.metrics.Unselected(unselected)
+			g.metrics.NodeAgents(agents)
+			return nil
+		}
+	}
+}
+
+// isUnselected tells whether a pod uses a volume of ours and is not selected, although it could be moved.
+func (g *Gauges) isUnselected(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	if g.selector.Matches(labels.Set(pod.Labels)) || !cluster.Movable(pod) {
+		return false, nil
+	}
+	for _, claim := range cluster.ClaimsOf(pod) {
+		bound, err := g.volumes.OfClaim(ctx, claim)
+		if err != nil {
+			return false, fmt.Errorf("finding the volume of claim %s: %w", claim, err)
+		}
+		if slices.ContainsFunc(bound, func(pv *corev1.PersistentVolume) bool { return g.volumes.Resource(pv) != "" }) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,119 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+)
+
+const (
+	// gaugesInterval is how often the gauges are set. Prometheus asks for them more rarely, and alerts wait for a minute.
+	gaugesInterval = 5 * time.Second
+	// bystandersInterval is how often all pods are listed, which is the only question here that is expensive.
+	bystandersInterval = 5 * time.Minute
+	// silentForGood is for how long a silent kubelet is counted.
+	silentForGood = 100 * 24 * time.Hour
+)
+
+// Gauges shows in metrics what is so at the moment, from what is known anyway. It runs on the leader only, so that everything is
+// counted once, and changes nothing.
+type Gauges struct {
+	cache    client.Reader
+	live     client.Reader
+	volumes  cluster.Volumes
+	kubelets *cluster.Kubelets
+	selector labels.Selector
+	// silence is how long a kubelet must not have renewed its Lease to count as silent.
+	silence  time.Duration
+	reporter *reporter
+	halt     *haltSwitch
+	metrics  *metrics.Metrics
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (*Gauges) NeedLeaderElection() bool { return true }
+
+// Start implements manager.Runnable.
+func (g *Gauges) Start(ctx context.Context) error {
+	g.metrics.Lead()
+	var listed time.Time
+	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
+		g.show(ctx)
+		if time.Since(listed) < bystandersInterval {
+			return
+		}
+		if err := g.showBystanders(ctx); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot count the pods that are not selected")
+		}
+		listed = time.Now()
+	}, gaugesInterval)
+	return nil
+}
+
+// show sets all gauges that need no list of all pods.
+func (g *Gauges) show(ctx context.Context) {
+	g.metrics.Volumes(g.verdicts())
+	g.metrics.BlockedNow(g.blocked())
+	g.metrics.Paused(g.halt.now(ctx).Paused != "")
+	g.metrics.SilentKubelets(len(g.kubelets.Silent(g.silence, silentForGood)))
+	tainted, err := g.tainted(ctx)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot count tainted nodes")
+		return
+	}
+	g.metrics.Tainted(tainted)
+}
+
+// verdicts counts volumes on the nodes that use them by the newest verdict.
+func (g *Gauges) verdicts() map[failover.Verdict]int {
+	counts := make(map[failover.Verdict]int)
+	g.reporter.verdicts.each(func(_, _ string, known verdict) { counts[known.verdict]++ })
+	return counts
+}
+
+// blocked counts volumes on nodes where they are lost and not moved by the reason: that of a gate, that of a pod which does not go,
+// or that which somebody was told because the loss has waited for long.
+func (g *Gauges) blocked() map[failover.Reason]int {
+	counts := make(map[failover.Reason]int)
+	g.reporter.verdicts.each(func(volume, node string, known verdict) {
+		reason := g.reporter.waits.blocks(volume, node)
+		if known.verdict == failover.Blocked {
+			reason = known.reason
+		}
+		if stuck := g.reporter.reports.stuckOn(volume, node); stuck != "" {
+			reason = stuck
+		}
+		if reason != "" {
+			counts[reason]++
+		}
+	})
+	return counts
+}
+
+// tainted counts nodes by the taints of ours that they have.
+func (g *Gauges) tainted(ctx context.Context) (map[metrics.Taint]int, error) {
+	var nodes corev1.NodeList
+	if err := g.cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	counts := make(map[metrics.Taint]int)
+	for i := range nodes.Items {
+		if cluster.HasTaint(&nodes.Items[i], cluster.TaintLostQuorum, "") {
+			counts[metrics.LostQuorum]++
+		}
+		if cluster.HasTaint(&nodes.Items[i], cluster.TaintNodeSilent, "") {
+			counts[metrics.NodeSilent]++
+		}
+	}
+	return counts, nil
+}

@@ -1,0 +1,101 @@
+package controllers
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// shown returns what a metric of the controller shows at the moment; zero where the series does not exist, too.
+func (p *process) shown(series string) float64 {
+	p.parts.gauges.show(p.ctx)
+	return p.counted()["piraeus_ha_controller_"+series]
+}
+
+// Whoever looks at the metrics during a fail-over sees it begin and end.
+func TestAFailoverIsShownFromItsFirstSignToItsEnd(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		if n := p.shown("volumes verdict=NotLost"); n != 1 {
+			t.Errorf("%g volumes are well, want 1", n)
+		}
+		w.Crash(nodeA)
+		w.until(time.Minute, "the grace is shown", func() bool { return p.shown("volumes verdict=Pending") == 1 })
+		w.until(time.Minute, "the taint is shown", func() bool { return p.shown("tainted_nodes taint=lost-quorum") == 1 })
+		w.until(time.Minute, "the fail-over is completed", func() bool {
+			return p.shown("failovers_completed_total reason=NodeUnreachable") == 1
+		})
+		w.until(time.Minute, "the volume is well", func() bool {
+			return p.shown("volumes verdict=NotLost") == 1 && p.shown("volumes verdict=Lost") == 0
+		})
+		if n := p.shown("blocked_volumes reason=NodeUnreachable"); n != 0 {
+			t.Errorf("%g volumes are blocked while they are moved", n)
+		}
+		if n := p.counted()["piraeus_ha_controller_failover_duration_seconds stage=total"]; n != 1 {
+			t.Errorf("the duration was noted %g times, want once", n)
+		}
+		w.until(time.Minute, "the silent kubelet is shown", func() bool { return p.shown("silent_kubelets") == 1 })
+		w.Return(nodeA)
+		w.until(3*time.Minute, "all is well", func() bool {
+			return p.shown("silent_kubelets") == 0 && p.shown("tainted_nodes taint=lost-quorum") == 0
+		})
+	})
+}
+
+// What keeps a volume from being moved is shown as long as it does: a gate at once, all else after the time after which pods are told.
+func TestABlockedVolumeIsShownAsLongAsItIs(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		w.Crash(nodeB)
+		w.pass(time.Minute)
+		if n := p.shown("blocked_volumes reason=NoSurvivor"); n != 0 {
+			t.Errorf("%g volumes are blocked before anything is lost", n)
+		}
+		w.Crash(nodeA)
+		w.pass(20 * time.Second)
+		if n := p.shown("blocked_volumes reason=NoSurvivor"); n != 0 {
+			t.Errorf("%g volumes are blocked before anybody was told so", n)
+		}
+		w.until(time.Minute, "the volume is shown to be blocked", func() bool { return p.shown("blocked_volumes reason=NoSurvivor") == 1 })
+		w.Return(nodeA)
+		w.Return(nodeB)
+		w.until(2*time.Minute, "the volume is shown to be well", func() bool {
+			return p.shown("blocked_volumes reason=NoSurvivor") == 0 && p.shown("volumes verdict=NotLost") == 1
+		})
+	})
+}
+
+// Pods that nobody has selected, and agents that do the work in another way, are counted by what the API lists: the cache has neither.
+func TestWhatTheControllerDoesNotLookAfterIsCounted(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		cfg := defaults()
+		p := w.startProcess("one", cfg)
+		p.leads(cfg)
+		for _, name := range []string{"selected", "missed", "exempt", "daemon"} {
+			w.volume(name)
+		}
+		w.workload("selected", selected)
+		w.workload("missed", nil)
+		w.workload("exempt", nil, exempt)
+		w.workload("daemon", nil, func(x *virtual.Workload) { x.Owner = "DaemonSet" })
+		agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "ha", Controller: new(true)},
+		}}}
+		agent.Spec.Containers = []corev1.Container{{Name: "ha", Image: "registry.example.com:5000/piraeus-ha-controller:v1.3.0@sha256:0"}}
+		w.must(w.Client().Create(w.ctx, agent))
+		w.pass(time.Minute)
+		w.must(p.parts.gauges.showBystanders(w.ctx))
+		if n := p.shown("unselected_pods"); n != 1 {
+			t.Errorf("%g pods are not selected, want 1", n)
+		}
+		if n := p.shown("node_agents"); n != 1 {
+			t.Errorf("%g node agents run, want 1", n)
+		}
+		w.must(p.parts.protection.count(w.ctx))
+		if n := p.shown("pods protection=Protected"); n != 1 {
+			t.Errorf("%g pods are protected, want 1", n)
+		}
+	})
+}

@@ -1,0 +1,35 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Movable tells whether a pod could be moved as far as its phase, its owner and its annotations go. A pod that another pod controls, as
+// a helper of KubeVirt, follows that one.
+func Movable(pod *corev1.Pod) bool {
+	_, exempt := pod.Annotations[AnnotationIgnore]
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return !Ended(pod) && !exempt && owner != nil && !slices.Contains([]string{daemonSet, "Node", "Pod"}, owner.Kind)
+}
+
+// agentNames are the images of the agent design, and the DaemonSets that its installers create.
+var agentNames = []string{"piraeus-ha-controller", "linstor-ha-controller", "ha-controller"}
+
+// IsNodeAgent tells whether a pod is a node agent of 1.x.
+func IsNodeAgent(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == daemonSet && (slices.Contains(agentNames, owner.Name) ||
+		slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return slices.Contains(agentNames, ImageName(c.Image)) }))
+}
+
+// ImageName returns the last part of an image's repository.
+func ImageName(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	image = image[strings.LastIndex(image, "/")+1:]
+	name, _, _ := strings.Cut(image, ":")
+	return name
+}

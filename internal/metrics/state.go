@@ -1,0 +1,151 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// Protection is what the loss of its node would mean for a selected pod, or that it uses no volume of ours.
+type Protection string
+
+// NoVolume is the protection of a selected pod without a volume of the driver. All others are those of [failover.Outlook].
+const NoVolume Protection = "NoVolume"
+
+// protections are all of them.
+var protections = []Protection{
+	Protection(failover.Protected), Protection(failover.Unprotected), Protection(failover.Failing), Protection(failover.Starting),
+	Protection(failover.Untold), NoVolume,
+}
+
+// verdicts are those of the policy.
+var verdicts = []failover.Verdict{failover.NotLost, failover.Undecided, failover.Pending, failover.Blocked, failover.Lost}
+
+// Taint is a taint of ours, by the last part of its key.
+type Taint string
+
+const (
+	// LostQuorum keeps pods away from a node that has lost its storage.
+	LostQuorum Taint = "lost-quorum"
+	// NodeSilent keeps LINSTOR's own pods away from a node whose kubelet is silent.
+	NodeSilent Taint = "node-silent"
+)
+
+// state shows what is so at the moment. What only the leader knows is 0 on the other replicas, so that the greatest value counts.
+type state struct {
+	volumes, blocked, protection, unprotected, tainted *prometheus.GaugeVec
+
+	unselected, agents, silent, paused, dryRun, guard prometheus.Gauge
+	permissions, blind, attaching, satellites         prometheus.Gauge
+}
+
+func newState() state {
+	s := state{
+		volumes:    gauges("volumes", "Volumes on the nodes that use them, by verdict of the newest decision; known to the leader only.", "verdict"),
+		blocked:    gauges("blocked_volumes", "Volumes on nodes where they are lost, or have seemed so for 30 s, and are not moved, by the reason; known to the leader only.", "reason"),
+		protection: gauges("pods", "Selected pods, by what the loss of their node would mean for them now; known to the leader only.", "protection"),
+		unprotected: gauges("unprotected_pods",
+			"Selected pods, and KubeVirt's helpers of such, that would not be moved if their node were lost now, each under the first reason; known to the leader only.", "reason"),
+		tainted:     gauges("tainted_nodes", "Nodes with a taint of the controller's, by the taint; known to the leader only.", "taint"),
+		unselected:  gauge("unselected_pods", "Pods that use a volume of the driver and could be moved, but are not selected, counted every five minutes; known to the leader only."),
+		agents:      gauge("node_agents", "Pods of the node agents of 1.x, which do the same work in another way, counted every five minutes; known to the leader only."),
+		silent:      gauge("silent_kubelets", "Kubelets that have not renewed their Lease for --kubelet-silence; none while most seem silent; known to the leader only."),
+		paused:      gauge("paused", "1 while all fail-over is paused, or it cannot be read whether it is; known to the leader only."),
+		dryRun:      gauge("dry_run", "1 where --dry-run makes the controller only say what it would do."),
+		guard:       gauge("guard_tripped", "1 while so much of the cluster seems lost at once that nothing is removed, else 0."),
+		permissions: gauge("missing_permissions", "Permissions that the controller lacks, by its last question to the API server; NaN while that is not known."),
+		blind: gauge("linstor_blind_nodes",
+			"Nodes that LINSTOR calls ONLINE without a connection to them, as far as a silent kubelet has led to the question; nothing is done by its words on them."),
+		attaching: gauge("attachments_waiting",
+			"Attachments of volumes that selected pods wait for, which are not attached, or not detached, after 10 s; known to the leader only."),
+		satellites: gauge("satellites_not_answering",
+			"Nodes that LINSTOR calls ONLINE and that do not answer it within 5 s, so that nothing can be attached; asked for while attachments wait; known to the leader only."),
+	}
+	set(s.volumes, verdicts, nil)
+	set(s.blocked, failover.Reasons(), nil)
+	set(s.protection, protections, nil)
+	set(s.unprotected, failover.Hindrances(), nil)
+	set(s.tainted, []Taint{LostQuorum, NodeSilent}, nil)
+	return s
+}
+
+func gauge(name, help string) prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
+}
+
+func gauges(name, help, label string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, []string{label})
+}
+
+// set shows how many there are of each of all known values; one that is not counted has none.
+func set[V ~string](shown *prometheus.GaugeVec, known []V, counts map[V]int) {
+	for _, value := range known {
+		shown.WithLabelValues(string(value)).Set(float64(counts[value]))
+	}
+}
+
+func (s state) collectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		s.volumes, s.blocked, s.protection, s.unprotected, s.tainted, s.unselected, s.agents, s.silent, s.paused, s.dryRun, s.guard,
+		s.permissions, s.blind, s.attaching, s.satellites,
+	}
+}
+
+// Volumes shows how many volumes have which verdict on the nodes that use them.
+func (m *Metrics) Volumes(counts map[failover.Verdict]int) { set(m.state.volumes, verdicts, counts) }
+
+// BlockedNow shows how many volumes are lost, or have seemed so for long, and are not moved, for which reason.
+func (m *Metrics) BlockedNow(counts map[failover.Reason]int) {
+	set(m.state.blocked, failover.Reasons(), counts)
+}
+
+// Protected shows how many selected pods have which protection.
+func (m *Metrics) Protected(counts map[Protection]int) { set(m.state.protection, protections, counts) }
+
+// Unprotected shows how many pods are unprotected for which reason.
+func (m *Metrics) Unprotected(counts map[failover.Reason]int) {
+	set(m.state.unprotected, failover.Hindrances(), counts)
+}
+
+// Tainted shows how many nodes have which taint of ours.
+func (m *Metrics) Tainted(counts map[Taint]int) {
+	set(m.state.tainted, []Taint{LostQuorum, NodeSilent}, counts)
+}
+
+// Unselected shows how many pods use a volume of ours and are not selected.
+func (m *Metrics) Unselected(pods int) { m.state.unselected.Set(float64(pods)) }
+
+// NodeAgents shows how many node agents of 1.x run.
+func (m *Metrics) NodeAgents(pods int) { m.state.agents.Set(float64(pods)) }
+
+// SilentKubelets shows how many kubelets are silent.
+func (m *Metrics) SilentKubelets(nodes int) { m.state.silent.Set(float64(nodes)) }
+
+// Paused shows whether all fail-over is paused.
+func (m *Metrics) Paused(paused bool) { show(m.state.paused, paused) }
+
+// DryRun shows whether the controller only says what it would do.
+func (m *Metrics) DryRun(dry bool) { show(m.state.dryRun, dry) }
+
+// Guard shows whether the guard is closed.
+func (m *Metrics) Guard(closed bool) { show(m.state.guard, closed) }
+
+// Blind shows for how many nodes LINSTOR is blind.
+func (m *Metrics) Blind(nodes int) { m.state.blind.Set(float64(nodes)) }
+
+// MissingPermissions shows how many permissions the controller lacks; NaN where that is not known.
+func (m *Metrics) MissingPermissions(n float64) { m.state.permissions.Set(n) }
+
+// AttachmentsWaiting shows how many attachments wait for longer than is usual.
+func (m *Metrics) AttachmentsWaiting(n int) { m.state.attaching.Set(float64(n)) }
+
+// SatellitesNotAnswering shows how many satellites keep LINSTOR waiting.
+func (m *Metrics) SatellitesNotAnswering(n int) { m.state.satellites.Set(float64(n)) }
+
+func show(g prometheus.Gauge, on bool) {
+	if on {
+		g.Set(1)
+	} else {
+		g.Set(0)
+	}
+}

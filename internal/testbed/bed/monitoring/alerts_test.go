@@ -1,0 +1,206 @@
+package monitoring_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/permissions"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/bedtest"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
+)
+
+const (
+	// fires is how long after its cause an alert may fire, and rests how long after its end it may still do.
+	fires = 3 * time.Minute
+	rests = 3 * time.Minute
+)
+
+func TestMain(m *testing.M) { bedtest.Main(m) }
+
+// watched is a bed whose controller a Prometheus watches.
+type watched struct {
+	*bedtest.Scenario
+
+	prometheus *prometheus
+}
+
+// Everything that wakes somebody up is made to happen, one after the other, and ended again: each alert fires, and rests again. While
+// volumes are blocked and others have just been moved, the dashboard is asked for all that it shows.
+func TestAlertsFireAndRest(t *testing.T) {
+	if os.Getenv("MONITORING") == "" {
+		t.Skip("it takes a quarter of an hour: run make alerts")
+	}
+	b := bedtest.Own(t, "monitoring", bed.Options{
+		DRBDDetection: time.Second, LINSTOR: linstorsim.Options{ReconnectInterval: 2 * time.Second}, Driver: csidriver.Options{NodeCache: 5 * time.Second},
+		ControllerArgs: []string{"--confirmed-loss-grace-period=2s"},
+	})
+	install(t, b)
+	root, err := bed.Root()
+	must(t, err)
+	rules, err := os.ReadFile(filepath.Join(root, "config", "extras", "monitoring", "prometheus_rule.yaml"))
+	must(t, err)
+	began := time.Now()
+	w := &watched{bedtest.New(t, b, 7), startPrometheus(t, b, rules)}
+
+	safe := w.Workload("db")
+	w.Start(safe)
+	alone := bed.Workload{
+		Namespace: w.Name, Name: "alone", Nodes: w.Nodes[3:5], PreferNode: w.Nodes[3],
+		Volumes: []bed.Volume{{Name: w.Name + "-alone", Nodes: w.Nodes[3:5], Quorum: "majority"}},
+	}
+	w.Start(alone)
+
+	for _, act := range []struct {
+		name string
+		play func(*watched)
+	}{
+		{"a pod without another replica", func(w *watched) { w.wantFires("PodsUnprotected") }},
+		{"a node crashes", func(w *watched) {
+			w.Crash(w.Nodes[0])
+			w.wantFires("FailedOver")
+			_, err := w.WaitRunning(w.Ctx, safe, w.Nodes[1:]...)
+			w.Must(err)
+		}},
+		{"a node crashes whose volume nobody can take over", func(w *watched) {
+			w.Crash(w.Nodes[3])
+			w.wantFires("FailoverBlocked")
+			w.wantDashboard(root)
+			w.Return(w.Nodes[3], w.Nodes[0])
+			w.wantRests("FailoverBlocked")
+		}},
+		{"most nodes crash", func(w *watched) {
+			w.Crash(w.Nodes...)
+			w.wantFires("GuardTripped")
+			w.Return(w.Nodes...)
+			w.wantRests("GuardTripped")
+		}},
+		{"LINSTOR stops", func(w *watched) {
+			w.LINSTOR.Stop()
+			w.wantFires("Blind")
+			w.LINSTOR.Start()
+			w.wantRests("Blind")
+		}},
+		{"nobody may lead, while node agents come", func(w *watched) {
+			w.deployAgents(true)
+			restore := w.deny(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: bed.ControllerNamespace, Name: permissions.Role}}, "leases")
+			w.wantFires("NoLeader")
+			restore()
+			w.wantRests("NoLeader")
+			w.wantFires("NodeAgentRuns")
+		}},
+		{"a permission is taken away, and the node agents go", func(w *watched) {
+			w.deployAgents(false)
+			restore := w.deny(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: permissions.ClusterRole}}, "volumeattachments")
+			leader, err := w.Leader(w.Ctx)
+			w.Must(err)
+			w.Must(w.KillController(leader, syscall.SIGKILL))
+			w.wantFires("MissingPermission")
+			restore()
+			w.wantRests("MissingPermission")
+			w.wantRests("NodeAgentRuns")
+		}},
+		{"the unprotected pod goes", func(w *watched) {
+			w.Must(w.Client.Delete(w.Ctx, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: alone.Namespace, Name: alone.Name}}))
+			w.wantRests("PodsUnprotected")
+			w.wantRests("FailedOver")
+		}},
+		{"the controller is gone", func(w *watched) {
+			w.scale(0)
+			w.wantFires("Down")
+			w.scale(3)
+			w.wantRests("Down")
+		}},
+	} {
+		if !t.Run(act.name, func(t *testing.T) { act.play(&watched{w.Within(t), w.prometheus}) }) {
+			break
+		}
+	}
+	w.wantAnnotations(root, began)
+	w.wantMetrics(root)
+}
+
+// wantFires waits until an alert fires.
+func (w *watched) wantFires(alert string) { w.T.Helper(); w.waitFor(alert, true, fires) }
+
+// wantRests waits until an alert does not fire.
+func (w *watched) wantRests(alert string) { w.T.Helper(); w.waitFor(alert, false, rests) }
+
+func (w *watched) waitFor(alert string, want bool, patience time.Duration) {
+	w.T.Helper()
+	ctx, cancel := context.WithTimeout(w.T.Context(), patience)
+	defer cancel()
+	began, what := time.Now(), fmt.Sprintf("firing of %s to be %t", alert, want)
+	w.Must(w.WaitFor(ctx, what, func() (bool, error) {
+		got, err := w.prometheus.firing(ctx, "PiraeusHAController"+alert)
+		return err == nil && got == want, err
+	}))
+	w.T.Logf("%s: %s after %.0f s", alert, map[bool]string{true: "fires", false: "rests"}[want], time.Since(began).Seconds())
+}
+
+// deny takes the rules about a resource out of a role until it is restored.
+func (w *watched) deny(role client.Object, resource string) (restore func()) {
+	w.T.Helper()
+	key := client.ObjectKeyFromObject(role)
+	change := func(edit func([]rbacv1.PolicyRule) []rbacv1.PolicyRule) {
+		w.T.Helper()
+		w.Must(w.Client.Get(w.T.Context(), key, role))
+		switch o := role.(type) {
+		case *rbacv1.Role:
+			o.Rules = edit(o.Rules)
+		case *rbacv1.ClusterRole:
+			o.Rules = edit(o.Rules)
+		}
+		w.Must(w.Client.Update(w.T.Context(), role))
+	}
+	var before []rbacv1.PolicyRule
+	change(func(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+		before = slices.Clone(rules)
+		return slices.DeleteFunc(rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, resource) })
+	})
+	return func() {
+		w.T.Helper()
+		change(func([]rbacv1.PolicyRule) []rbacv1.PolicyRule { return before })
+	}
+}
+
+// deployAgents brings or removes the DaemonSet of 1.x.
+func (w *watched) deployAgents(there bool) {
+	w.T.Helper()
+	labels := map[string]string{"app": "ha-controller"}
+	agents := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ha-controller"},
+		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "agent", Image: "registry.example.com/piraeus-ha-controller:v1.3.1"}}},
+		}},
+	}
+	if there {
+		w.Must(w.Client.Create(w.Ctx, agents))
+		return
+	}
+	w.Must(w.Client.Delete(w.Ctx, agents, client.PropagationPolicy(metav1.DeletePropagationForeground)))
+}
+
+// scale sets the number of the controller's replicas.
+func (w *watched) scale(replicas int32) {
+	w.T.Helper()
+	var d appsv1.Deployment
+	w.Must(w.Client.Get(w.Ctx, client.ObjectKey{Namespace: bed.ControllerNamespace, Name: bed.ControllerName}, &d))
+	patch := client.MergeFrom(d.DeepCopy())
+	d.Spec.Replicas = &replicas
+	w.Must(w.Client.Patch(w.Ctx, &d, patch))
+}
