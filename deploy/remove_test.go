@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/bedtest"
 )
@@ -67,7 +67,7 @@ func leftBehind(t *testing.T, b *bed.Bed) (left []string) {
 	}
 	for _, node := range nodes.Items {
 		for _, taint := range node.Spec.Taints {
-			if taint.Key == controllers.TaintLostQuorum || taint.Key == controllers.TaintNodeSilent {
+			if taint.Key == cluster.TaintLostQuorum || taint.Key == cluster.TaintNodeSilent {
 				left = append(left, "taint "+taint.Key+" of "+node.Name)
 			}
 		}
