@@ -73,11 +73,12 @@ func (o *Options) addFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.MetricsBindAddress, "metrics-bind-address", o.MetricsBindAddress,
 		"address of the metrics server, or 0 to switch it off")
 	fs.BoolVar(&o.MetricsSecure, "metrics-secure", o.MetricsSecure,
-		"serve metrics by HTTPS and only to clients that Kubernetes authorizes")
+		"serve metrics by HTTPS and only to clients that Kubernetes authorizes for /metrics; without, everybody "+
+			"who reaches --metrics-bind-address may read them")
 	fs.StringVar(&o.PprofBindAddress, "pprof-bind-address", o.PprofBindAddress,
 		"address of Go's profiler, of this host only; off if not given")
 	fs.IntVar(&o.Concurrency, "concurrency", o.Concurrency,
-		"how many nodes are worked on at the same time")
+		"how many nodes are worked on at the same time; all lost volumes of a node are worked on together")
 	fs.BoolVar(&o.Version, "version", o.Version,
 		"print the version and exit")
 	fs.Var(verbosity{o}, "v",
@@ -93,13 +94,15 @@ func (o *Options) addDecisionFlags(fs *flag.FlagSet) {
 	fs.DurationVar(&o.ConfirmedLossGracePeriod, "confirmed-loss-grace-period", o.ConfirmedLossGracePeriod,
 		"how long a loss must last that all other replicas confirm")
 	fs.DurationVar(&o.UnanimousLossGracePeriod, "unanimous-loss-grace-period", o.UnanimousLossGracePeriod,
-		"how long a loss must last on which DRBD, LINSTOR and Kubernetes agree; off where it is not shorter than the confirmed one")
+		"how long a loss must last on which DRBD, LINSTOR and Kubernetes agree; off where it is not shorter than "+
+			"--confirmed-loss-grace-period, or without --leader-election")
 	fs.DurationVar(&o.KnownResourceGracePeriod, "known-resource-grace-period", o.KnownResourceGracePeriod,
 		"how long any other loss must last")
 	fs.DurationVar(&o.NewResourceGracePeriod, "new-resource-grace-period", o.NewResourceGracePeriod,
 		"how long a loss must last while the pod or the resource is younger than this")
 	fs.DurationVar(&o.KubeletSilence, "kubelet-silence", o.KubeletSilence,
-		"how long a kubelet must not have renewed its Lease to count as silent, at least "+MinKubeletSilence.String())
+		"how long a kubelet must not have renewed its Lease to count as silent, at least "+MinKubeletSilence.String()+
+			"; longer where it renews more rarely than every 10s")
 	fs.DurationVar(&o.ReconcileInterval, "reconcile-interval", o.ReconcileInterval,
 		"how often a volume that is lost but cannot be moved is looked at again")
 	fs.DurationVar(&o.ResyncInterval, "resync-interval", o.ResyncInterval,
@@ -107,19 +110,23 @@ func (o *Options) addDecisionFlags(fs *flag.FlagSet) {
 	fs.Var(taintKeys{&o.ShutdownTaints}, "shutdown-taint",
 		"key of a further taint that says that a node is shut down, beside "+ShutdownTaint+"; may be repeated")
 	fs.StringVar(&o.MaxLostNodes, "max-lost-nodes", o.MaxLostNodes,
-		"how many nodes, or which percentage of them, may seem lost at once before nothing is removed any more")
+		"how many nodes, or which percentage of them, may be lost within a short time before nothing is removed "+
+			"any more; those that have been away for long do not count")
 	fs.StringVar(&o.PauseDeployment, "pause-deployment", o.PauseDeployment,
 		"Deployment, in the namespace of the leader election, whose annotation drbd.linbit.com/pause-fail-over pauses all fail-over; "+
-			"empty for the one that runs the controller")
+			"empty for the one that runs the controller, which it finds by the owners of its own pod (POD_NAME and POD_NAMESPACE)")
 	fs.StringVar(&o.RecoverPodSelector, "recover-pod-selector", o.RecoverPodSelector,
-		"label selector of the pods of LINSTOR itself that are deleted when they are lost with their node, and the LINSTOR controller's also when LINSTOR is blind; empty for none")
+		"label selector of the pods of LINSTOR itself that are deleted when they are lost with their node, and "+
+			"the LINSTOR controller's also when LINSTOR is blind; empty for none; the manifest sets it to those of "+
+			"the Piraeus Operator")
 	fs.BoolVar(&o.FailOverUnsafePods, "fail-over-unsafe-pods", o.FailOverUnsafePods,
 		"remove also pods with volumes that may not be available elsewhere, such as hostPath")
 }
 
 func (o *Options) addActionFlags(fs *flag.FlagSet) {
 	fs.BoolVar(&o.FastDetach, "fast-detach", o.FastDetach,
-		"make Kubernetes detach at once by removing the volume from the volumesInUse of the lost node")
+		"make Kubernetes detach at once by removing the volume from the volumesInUse of the lost node; without, "+
+			"it takes up to a minute")
 	fs.BoolVar(&o.DryRun, "dry-run", o.DryRun,
 		"only say what would be done, in the log, in Events and in metrics")
 	fs.BoolVar(&o.DisableNodeTaints, "disable-node-taints", o.DisableNodeTaints,
@@ -127,12 +134,13 @@ func (o *Options) addActionFlags(fs *flag.FlagSet) {
 	fs.Int64Var(&o.GracePeriodSeconds, "grace-period-seconds", o.GracePeriodSeconds,
 		"termination grace in seconds of pods on a node that may still be alive")
 	fs.DurationVar(&o.OperationsTimeout, "operations-timeout", o.OperationsTimeout,
-		"deadline of one look at a volume or a node, of each write of a fail-over, and of each request to LINSTOR")
+		"deadline of one look at a volume or a node, of each write of a fail-over, and of each request to "+
+			"LINSTOR; what is not done by then is done by the next look")
 }
 
 func (o *Options) addLeaderElectionFlags(fs *flag.FlagSet) {
 	fs.BoolVar(&o.LeaderElection, "leader-election", o.LeaderElection,
-		"elect a leader; needed where several replicas run")
+		"elect a leader; needed where several replicas run, and set by the manifest")
 	fs.IntVar(&o.LeaderElectionHealthzPort, "leader-election-healtz-port", o.LeaderElectionHealthzPort,
 		"port of /healthz and /readyz")
 	fs.StringVar(&o.LeaderElectionLeaseName, "leader-election-lease-name", o.LeaderElectionLeaseName,

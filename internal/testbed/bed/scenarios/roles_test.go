@@ -201,16 +201,16 @@ subjects: [{kind: ServiceAccount, name: ha-controller, namespace: ha-controller}
 	runKubectl(s, "apply", "--filename", manifest)
 }
 
-// followUpgradeNote runs the command by which the README has users delete what an earlier release left behind.
+// followUpgradeNote runs the command by which docs/migrating.md has users delete what an earlier release left behind.
 func followUpgradeNote(s *bedtest.Scenario) {
 	s.T.Helper()
 	root, err := bed.Root()
 	s.Must(err)
-	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "migrating.md"))
 	s.Must(err)
-	command := regexp.MustCompile(`(?m)^kubectl (delete clusterrole.*)$`).FindSubmatch(readme)
+	command := regexp.MustCompile(`(?m)^ *kubectl (delete clusterrole.*)$`).FindSubmatch(page)
 	if command == nil {
-		s.T.Fatal("the README does not say how to delete the roles of earlier releases")
+		s.T.Fatal("docs/migrating.md does not say how to delete the roles of earlier releases")
 	}
 	runKubectl(s, strings.Fields(string(command[1]))...)
 }
