@@ -14,7 +14,6 @@ func (s *Store) take(r *replicaEntry, w wireResource, at span) {
 	r.drbd = w.drbd()
 	r.volumes = int32(min(len(values.Volumes), math.MaxInt32))
 	r.diskless = anyFlag(w.Flags, flagDiskless, flagDRBDDiskless)
-	r.tieBreaker = anyFlag(w.Flags, flagTieBreaker)
 	r.leaving = anyFlag(w.Flags, flagDelete, flagDRBDDelete, flagEvicted, flagInactive)
 
 	mayPromote := observe(r.mayPromoteFact(), values.MayPromote, at)

@@ -19,7 +19,7 @@ func sameShape(a, b replicaEntry) bool {
 
 func sameReplica(a, b replicaEntry) bool {
 	return a.node == b.node && a.drbd == b.drbd && a.volumes == b.volumes &&
-		a.diskless == b.diskless && a.tieBreaker == b.tieBreaker && a.leaving == b.leaving &&
+		a.diskless == b.diskless && a.leaving == b.leaving &&
 		a.mayPromote.same(b.mayPromote) && a.reports.same(b.reports) && a.inUse.same(b.inUse) && a.score.same(b.score) &&
 		slices.EqualFunc(a.connections, b.connections, sameConnection)
 }

@@ -14,7 +14,6 @@ func TestStoreTellsOfEveryChangeOfAReplica(t *testing.T) {
 		"no layer of DRBD":        func(w *wireResource) { w.LayerObject.Type = "STORAGE" },
 		"a second volume":         func(w *wireResource) { w.LayerObject.DRBD.Volumes = make([]struct{}, 2) },
 		"no disk":                 func(w *wireResource) { w.Flags = []string{flagDiskless} },
-		"a tie-breaker":           func(w *wireResource) { w.Flags = []string{flagTieBreaker} },
 		"on its way out":          func(w *wireResource) { w.Flags = []string{flagDelete} },
 		"may promote":             func(w *wireResource) { w.LayerObject.DRBD.MayPromote = new(true) },
 		"nothing of may promote":  func(w *wireResource) { w.LayerObject.DRBD.MayPromote = nil },

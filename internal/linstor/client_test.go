@@ -160,15 +160,15 @@ func TestWireKeepsAbsenceApart(t *testing.T) {
 	want := []Replica{
 		{
 			Node: "absent", Reports: no, MayPromote: unknown, InUse: unknown, Score: Fact[int]{Since: now, Confirmed: now},
-			Connections: []Connection{},
+			Connections: map[string]Fact[bool]{},
 		},
 		{
 			Node: "empty", Reports: yes, MayPromote: unknown, InUse: unknown, Score: Fact[int]{Since: now, Confirmed: now},
-			Connections: []Connection{},
+			Connections: map[string]Fact[bool]{},
 		},
 		{
 			Node: "zero", Reports: yes, MayPromote: no, InUse: no, Score: Fact[int]{Known: true, Since: now, Confirmed: now},
-			Connections: []Connection{{"absent", no}, {"odd", unknown}}, Heard: now,
+			Connections: map[string]Fact[bool]{"absent": no, "odd": unknown}, Heard: now,
 		},
 	}
 	if diff := cmp.Diff(want, r.Replicas); diff != "" {

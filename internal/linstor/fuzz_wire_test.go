@@ -3,7 +3,7 @@ package linstor
 import (
 	"bytes"
 	"encoding/json"
-	"slices"
+	"maps"
 	"strings"
 	"testing"
 
@@ -22,11 +22,11 @@ func leavesOut(t *testing.T, document []byte) {
 		"may_promote":     func(r *Replica) { r.MayPromote = unknownAt[bool]() },
 		"promotion_score": func(r *Replica) { r.Score = unknownAt[int]() },
 		"in_use":          func(r *Replica) { r.InUse = unknownAt[bool]() },
-		"connections":     func(r *Replica) { r.Connections = []Connection{} },
+		"connections":     func(r *Replica) { r.Connections = map[string]Fact[bool]{} },
 		"connected": func(r *Replica) {
-			r.Connections = slices.Clone(r.Connections)
-			for i := range r.Connections {
-				r.Connections[i].Connected = unknownAt[bool]()
+			r.Connections = maps.Clone(r.Connections)
+			for peer := range r.Connections {
+				r.Connections[peer] = unknownAt[bool]()
 			}
 		},
 	}
@@ -155,7 +155,7 @@ func replicasIn(t *testing.T, tree any) ([]Replica, bool) {
 	for _, w := range list {
 		entry := &replicaEntry{}
 		s.take(entry, w, s.read(1))
-		replicas = append(replicas, entry.replica(&[]Connection{}))
+		replicas = append(replicas, entry.replica())
 	}
 	return replicas, true
 }

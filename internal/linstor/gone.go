@@ -48,8 +48,7 @@ func (s *Store) forget(resource, node string) {
 
 // goneReplica is a gone replica as it is handed out: nothing is heard of it.
 func (s *Store) goneReplica(r *replicaEntry) Replica {
-	var none []Connection
-	out := r.replica(&none)
+	out := r.replica()
 	out.Gone = true
 	out.Reports, out.MayPromote, out.InUse, out.Score = Fact[bool]{}, Fact[bool]{}, Fact[bool]{}, Fact[int]{}
 	if n := s.nodes[r.node]; n != nil {

@@ -73,14 +73,13 @@ type replicaEntry struct {
 	returned bool
 	volumes  int32
 	// spoke is set from an event that changed what the replica said on, until a list is read.
-	spoke      bool
-	drbd       bool
-	diskless   bool
-	tieBreaker bool
-	leaving    bool
+	spoke    bool
+	drbd     bool
+	diskless bool
+	leaving  bool
 }
 
-// keptConnection is a Connection as the store keeps it.
+// keptConnection is a connection as the store keeps it.
 type keptConnection struct {
 	peer      string
 	connected kept[bool]
@@ -98,22 +97,21 @@ func (r *replicaEntry) connected(peer string) Fact[bool] {
 	return Fact[bool]{}
 }
 
-// replica returns the Replica. Its connections are appended to a slice that several may share.
-func (r *replicaEntry) replica(connections *[]Connection) Replica {
-	first := len(*connections)
+// replica returns the Replica as it is handed out.
+func (r *replicaEntry) replica() Replica {
+	connections := make(map[string]Fact[bool], len(r.connections))
 	for _, c := range r.connections {
-		*connections = append(*connections, Connection{Peer: c.peer, Connected: c.connected.fact(r.read)})
+		connections[c.peer] = c.connected.fact(r.read)
 	}
 	return Replica{
 		Node:        r.node,
 		Diskless:    r.diskless,
-		TieBreaker:  r.tieBreaker,
 		Leaving:     r.leaving,
 		Reports:     r.reports.fact(r.read),
 		MayPromote:  r.mayPromoteFact(),
 		InUse:       r.inUse.fact(r.read),
 		Score:       r.score.fact(r.read),
-		Connections: (*connections)[first:len(*connections):len(*connections)],
+		Connections: connections,
 		Heard:       r.heard.time(),
 		Rejoined:    r.rejoined,
 		LastInUse:   r.lastInUse.time(),

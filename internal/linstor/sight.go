@@ -132,8 +132,8 @@ func (n *nodeEntry) doubted(r Replica) Replica {
 	r.Blind = n.blind != 0
 	r.Online, r.Reports, r.MayPromote = doubted(n, r.Online), doubted(n, r.Reports), doubted(n, r.MayPromote)
 	r.InUse, r.Score = doubted(n, r.InUse), doubted(n, r.Score)
-	for i := range r.Connections {
-		r.Connections[i].Connected = doubted(n, r.Connections[i].Connected)
+	for peer, connected := range r.Connections {
+		r.Connections[peer] = doubted(n, connected)
 	}
 	return r
 }

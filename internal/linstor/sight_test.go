@@ -152,7 +152,7 @@ func TestTheWordsOfABlindLinstorAreUnknown(t *testing.T) {
 	a, b := w.replica(t, "a"), w.replica(t, "b")
 	facts := []Fact[bool]{a.Online, a.Reports, a.MayPromote, a.InUse, {Known: a.Score.Known, Since: a.Score.Since}}
 	for _, c := range a.Connections {
-		facts = append(facts, c.Connected)
+		facts = append(facts, c)
 	}
 	for i, f := range facts {
 		if f.Known || !f.Since.Equal(since) {
@@ -180,7 +180,7 @@ func TestTheWordsOfABlindLinstorAreUnknown(t *testing.T) {
 	if a.Blind || !a.Online.Known || !a.Online.Since.Equal(sees) || !a.Score.Known || !a.Score.Since.Equal(sees) || !a.InUse.Since.Equal(sees) {
 		t.Errorf("A is %+v, want known since %s", a, sees)
 	}
-	if c, _ := a.Connection("b"); !c.Known || !c.Since.Equal(sees) {
+	if c := a.Connections["b"]; !c.Known || !c.Since.Equal(sees) {
 		t.Errorf("the connection to B is %+v, want known since %s", c, sees)
 	}
 	w.Void(nil, sees.Add(time.Second))

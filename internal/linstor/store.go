@@ -285,22 +285,18 @@ func (s *Store) namesWhere(match func(*entry) bool) []string {
 func (s *Store) snapshot(e *entry) Resource {
 	r := Resource{
 		Name:      e.name,
+		Known:     e.setConfirmed != 0,
 		Confirmed: e.setConfirmed.time(),
 		SetSince:  e.set.since.time(),
 		Replicas:  make([]Replica, 0, len(e.replicas)),
 	}
-	many := 0
-	for i := range e.replicas {
-		many += len(e.replicas[i].connections)
-	}
-	connections := make([]Connection, 0, many)
 	definition := s.definitions[fold(e.name)]
 	r.DRBD = len(e.replicas) == 0 && definition != nil && definition.drbd
 	for i := range e.replicas {
 		replica := &e.replicas[i]
 		r.DRBD = r.DRBD || replica.drbd
 		r.Volumes = max(r.Volumes, int(replica.volumes))
-		out := replica.replica(&connections)
+		out := replica.replica()
 		if node := s.nodes[out.Node]; node != nil {
 			out.Online = node.Online
 			out.Leaving = out.Leaving || node.Leaving

@@ -1,6 +1,7 @@
 package linstor
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -212,7 +213,7 @@ func TestStoreReadsFlags(t *testing.T) {
 	}{
 		"diskful":     {nil, Replica{}},
 		"diskless":    {[]string{"DISKLESS", "DRBD_DISKLESS"}, Replica{Diskless: true}},
-		"tie-breaker": {[]string{"DISKLESS", "DRBD_DISKLESS", "TIE_BREAKER"}, Replica{Diskless: true, TieBreaker: true}},
+		"tie-breaker": {[]string{"DISKLESS", "DRBD_DISKLESS", "TIE_BREAKER"}, Replica{Diskless: true}},
 		"deleted":     {[]string{"DELETE"}, Replica{Leaving: true}},
 		"deleting":    {[]string{"DELETE", "DRBD_DELETE"}, Replica{Leaving: true}},
 		"evicted":     {[]string{"INACTIVE", "EVICTED"}, Replica{Leaving: true}},
@@ -225,7 +226,7 @@ func TestStoreReadsFlags(t *testing.T) {
 			w.Flags = tc.flags
 			s.applyResources("R", []wireResource{w}, s.read(0))
 			got := s.replica(t, "a")
-			if got.Diskless != tc.want.Diskless || got.TieBreaker != tc.want.TieBreaker || got.Leaving != tc.want.Leaving {
+			if got.Diskless != tc.want.Diskless || got.Leaving != tc.want.Leaving {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -264,7 +265,7 @@ func TestSnapshotsDoNotChange(t *testing.T) {
 	w.LayerObject.DRBD.Connections = map[string]wireConnection{"b": {Connected: new(true), Message: "Connected"}}
 	s.applyResources("R", []wireResource{w}, s.read(0))
 	before, _ := s.Resource("R")
-	copied := slices.Clone(before.Replicas[0].Connections)
+	copied := maps.Clone(before.Replicas[0].Connections)
 
 	w.LayerObject.DRBD.Connections = map[string]wireConnection{"b": {Connected: new(false), Message: "Connecting"}}
 	s.applyResources("R", []wireResource{w, resource("R", "0", false, 1, false)}, s.read(1))
@@ -274,7 +275,7 @@ func TestSnapshotsDoNotChange(t *testing.T) {
 	if diff := cmp.Diff(copied, before.Replicas[0].Connections); diff != "" {
 		t.Error(diff)
 	}
-	if got, _ := s.replica(t, "a").Connection("b"); got.Value || !got.Since.Equal(s.at(1)) {
+	if got := s.replica(t, "a").Connections["b"]; got.Value || !got.Since.Equal(s.at(1)) {
 		t.Errorf("connection: %+v", got)
 	}
 }

@@ -19,7 +19,6 @@ const (
 	flagInactive     = "INACTIVE"
 	flagDiskless     = "DISKLESS"
 	flagDRBDDiskless = "DRBD_DISKLESS"
-	flagTieBreaker   = "TIE_BREAKER"
 
 	// connectionUnknown is the message of a DRBD connection whose state the satellite could not read; LINSTOR
 	// sends "connected": false along with it.
