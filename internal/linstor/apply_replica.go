@@ -6,24 +6,26 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // take takes over what a list says of a replica. The lock must be held.
-func (s *Store) take(r *replicaEntry, w wireResource, at span) {
-	values, read := w.values(), r.read
-	r.drbd = w.drbd()
+func (s *Store) take(r *replicaEntry, w client.Resource, at span) {
+	values, read := w.Values(), r.read
+	r.drbd = w.IsDRBD()
 	r.volumes = int32(min(len(values.Volumes), math.MaxInt32))
-	r.diskless = anyFlag(w.Flags, flagDiskless, flagDRBDDiskless)
-	r.leaving = anyFlag(w.Flags, flagDelete, flagDRBDDelete, flagEvicted, flagInactive)
+	r.diskless = client.AnyFlag(w.Flags, client.FlagDiskless, client.FlagDRBDDiskless)
+	r.leaving = client.AnyFlag(w.Flags, client.FlagDelete, client.FlagDRBDDelete, client.FlagEvicted, client.FlagInactive)
 
 	mayPromote := observe(r.mayPromoteFact(), values.MayPromote, at)
-	inUse := observe(r.inUse.fact(read), w.inUse(), at)
+	inUse := observe(r.inUse.fact(read), w.IsInUse(), at)
 	score := observe(r.score.fact(read), values.PromotionScore, at)
 	news := differs(r.mayPromoteFact(), mayPromote) || differs(r.inUse.fact(read), inUse) || differs(r.score.fact(read), score)
 	r.mayPromote, r.mayPromoteConfirmed = keep(mayPromote), stampOf(mayPromote.Confirmed)
 	r.inUse, r.score = keep(inUse), keep(score)
 	before := r.reports.value
-	r.reports = keep(observe(r.reports.fact(read), new(w.reports()), at))
+	r.reports = keep(observe(r.reports.fact(read), new(w.Reports()), at))
 	if r.reports.value && !before {
 		r.reporting = stampOf(at.end)
 	}
@@ -37,12 +39,12 @@ func (s *Store) take(r *replicaEntry, w wireResource, at span) {
 }
 
 // connect takes over what a list says of a replica's connections, and tells whether that is news. The lock must be held.
-func (s *Store) connect(r *replicaEntry, values wireDRBD, at span) (news bool) {
+func (s *Store) connect(r *replicaEntry, values client.DRBD, at span) (news bool) {
 	all := make([]keptConnection, 0, len(values.Connections))
 	for name, connection := range values.Connections {
 		peer := s.nodeName(name)
 		old := r.connected(peer)
-		seen := observe(old, connection.connected(), at)
+		seen := observe(old, connection.IsConnected(), at)
 		news = news || differs(old, seen)
 		r.rejoined = rejoined(r.rejoined, peer, old, seen, at.end)
 		all = append(all, keptConnection{peer, keep(seen)})

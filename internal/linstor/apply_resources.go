@@ -5,11 +5,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // ApplyEvent takes over what an event that arrived at the given time says. It returns whether the store has the
 // replica that the event is of, and whether it brought news. Events create nothing: they may be older than a deletion.
-func (s *Store) ApplyEvent(ev PromotionEvent, at time.Time) (known, changed bool) {
+func (s *Store) ApplyEvent(ev client.Event, at time.Time) (known, changed bool) {
 	s.mu.Lock()
 	var replica *replicaEntry
 	e := s.resources[fold(ev.Resource)]
@@ -72,7 +74,7 @@ func (s *Store) Undecided(resource string, before time.Time) (arrivals []time.Ti
 
 // applyResources takes over a per-definition list: replicas that are not in it are gone. It tells whether replicas or their disks
 // have changed.
-func (s *Store) applyResources(name string, list []wireResource, at span) (reshaped bool) {
+func (s *Store) applyResources(name string, list []client.Resource, at span) (reshaped bool) {
 	s.mu.Lock()
 	key := fold(name)
 	e := s.resources[key]
@@ -129,7 +131,7 @@ func (s *Store) remove(name string, at span) {
 // therefore no evidence as long as the definition is listed; the names of such resources are returned, to
 // be read one by one. Resources whose definition is not listed either are gone, unless they were read
 // after that list. Everything that was read later than the view stays as it is.
-func (s *Store) applyView(all []wireResource, at span) (read []string) {
+func (s *Store) applyView(all []client.Resource, at span) (read []string) {
 	rows := byResource(all)
 	var changed []string
 	s.mu.Lock()
@@ -171,7 +173,7 @@ func (s *Store) applyView(all []wireResource, at span) (read []string) {
 
 // applySome takes over what the view says of some resources, and returns the folded names of those of which it says
 // everything. The others have no volumes, lack a replica that was there, or do not exist: the view cannot tell which.
-func (s *Store) applySome(list []wireResource, at span) map[string]bool {
+func (s *Store) applySome(list []client.Resource, at span) map[string]bool {
 	complete := map[string]bool{}
 	var changed []string
 	for key, rows := range byResource(list) {
@@ -186,15 +188,15 @@ func (s *Store) applySome(list []wireResource, at span) map[string]bool {
 }
 
 // applyRows is takeRows for one resource definition by itself, so that others wait for no more than that. It returns its name.
-func (s *Store) applyRows(key string, rows []wireResource, at span) (name string, changed, lacking bool) {
+func (s *Store) applyRows(key string, rows []client.Resource, at span) (name string, changed, lacking bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	changed, lacking = s.takeRows(key, rows, at)
 	return s.resources[key].name, changed, lacking
 }
 
-func byResource(list []wireResource) map[string][]wireResource {
-	rows := map[string][]wireResource{}
+func byResource(list []client.Resource) map[string][]client.Resource {
+	rows := map[string][]client.Resource{}
 	for _, r := range list {
 		rows[fold(r.Name)] = append(rows[fold(r.Name)], r)
 	}
@@ -203,7 +205,7 @@ func byResource(list []wireResource) map[string][]wireResource {
 
 // takeRows takes over what the view says of one resource definition, and tells whether that changed anything, and whether it
 // lacks replicas. The lock must be held.
-func (s *Store) takeRows(key string, list []wireResource, at span) (changed, lacking bool) {
+func (s *Store) takeRows(key string, list []client.Resource, at span) (changed, lacking bool) {
 	e := s.resources[key]
 	if e == nil {
 		e = s.add(list[0].Name)
@@ -222,12 +224,12 @@ func (s *Store) takeRows(key string, list []wireResource, at span) (changed, lac
 }
 
 // lacks tells whether a replica of e is not in the list.
-func lacks(list []wireResource, e *entry) bool {
+func lacks(list []client.Resource, e *entry) bool {
 	return slices.ContainsFunc(e.replicas, func(replica replicaEntry) bool { return !lists(list, replica.node) })
 }
 
 // lacks tells whether a replica that is known is not in the list.
-func (s *Store) lacks(name string, list []wireResource) bool {
+func (s *Store) lacks(name string, list []client.Resource) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	e := s.resources[fold(name)]
@@ -235,8 +237,8 @@ func (s *Store) lacks(name string, list []wireResource) bool {
 }
 
 // lists tells whether a replica on a node is in the list.
-func lists(list []wireResource, node string) bool {
-	return slices.ContainsFunc(list, func(r wireResource) bool { return fold(r.NodeName) == node })
+func lists(list []client.Resource, node string) bool {
+	return slices.ContainsFunc(list, func(r client.Resource) bool { return fold(r.NodeName) == node })
 }
 
 // add creates the entry of a resource definition. The lock must be held.
@@ -250,7 +252,7 @@ func (s *Store) add(name string) *entry {
 }
 
 // replace makes the list the whole of e. The lock must be held.
-func (s *Store) replace(e *entry, list []wireResource, at span) {
+func (s *Store) replace(e *entry, list []client.Resource, at span) {
 	before := len(e.replicas)
 	s.bury(e, func(node string) bool { return !lists(list, node) })
 	if len(e.replicas) < before {
@@ -271,7 +273,7 @@ func (s *Store) replace(e *entry, list []wireResource, at span) {
 }
 
 // update takes over the listed replicas and leaves the others alone. The lock must be held.
-func (s *Store) update(e *entry, list []wireResource, at span) {
+func (s *Store) update(e *entry, list []client.Resource, at span) {
 	if len(e.replicas) == 0 {
 		e.replicas = make([]replicaEntry, 0, len(list)) // no larger than it need be
 	}

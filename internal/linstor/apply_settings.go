@@ -4,6 +4,8 @@ import (
 	"maps"
 	"strings"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // Types of nodes that have no resources.
@@ -13,7 +15,7 @@ const (
 )
 
 // applyNodes takes over the complete list of nodes and tells whether anything about a node has changed.
-func (s *Store) applyNodes(list []wireNode, at span) bool {
+func (s *Store) applyNodes(list []client.Node, at span) bool {
 	s.mu.Lock()
 	if at.start.Before(s.nodesRead.start) {
 		s.mu.Unlock()
@@ -60,15 +62,15 @@ func (s *Store) applyNodes(list []wireNode, at span) bool {
 }
 
 // take takes over what a list says of a node.
-func (n *nodeEntry) take(w wireNode, at span) {
+func (n *nodeEntry) take(w client.Node, at span) {
 	var online *bool
 	if w.ConnectionStatus != "" {
-		online = new(w.ConnectionStatus == statusOnline)
+		online = new(w.ConnectionStatus == client.StatusOnline)
 	}
 	n.Online = observe(n.Online, online, at)
 	n.Satellite = w.Type != nodeTypeController && w.Type != nodeTypeAuxiliary
-	n.Leaving = anyFlag(w.Flags, flagDelete, flagEvicted)
-	n.NoTarget = strings.EqualFold(w.Props[propAutoplaceTarget], "false")
+	n.Leaving = client.AnyFlag(w.Flags, client.FlagDelete, client.FlagEvicted)
+	n.NoTarget = strings.EqualFold(w.Props[client.PropAutoplaceTarget], "false")
 	switch {
 	case !n.Online.Known:
 	case !n.Online.Value:
@@ -83,7 +85,7 @@ func (n *nodeEntry) take(w wireNode, at span) {
 
 // applyDefinitions takes over the complete list of resource definitions. Those that were read one by one
 // later stay. It returns the resources whose definition has changed.
-func (s *Store) applyDefinitions(list []wireDefinition, at span) (changed []string) {
+func (s *Store) applyDefinitions(list []client.Definition, at span) (changed []string) {
 	var formed []string
 	s.mu.Lock()
 	if !at.start.Before(s.definitionsRead.start) {
@@ -104,7 +106,7 @@ func (s *Store) applyDefinitions(list []wireDefinition, at span) (changed []stri
 }
 
 // applyDefinition takes over one resource definition.
-func (s *Store) applyDefinition(w wireDefinition, at span) {
+func (s *Store) applyDefinition(w client.Definition, at span) {
 	s.mu.Lock()
 	changed := s.takeDefinition(w, at)
 	if e := s.resources[fold(w.Name)]; e != nil && s.form(e, stampOf(at.end)) && len(changed) == 0 {
@@ -115,7 +117,7 @@ func (s *Store) applyDefinition(w wireDefinition, at span) {
 }
 
 // takeDefinition returns the name of the resource if that is affected. The lock must be held.
-func (s *Store) takeDefinition(w wireDefinition, at span) []string {
+func (s *Store) takeDefinition(w client.Definition, at span) []string {
 	key := fold(w.Name)
 	d := s.definitions[key]
 	if d == nil {
@@ -133,7 +135,7 @@ func (s *Store) takeDefinition(w wireDefinition, at span) []string {
 	if group := fold(w.ResourceGroupName); d.group != group {
 		d.group = group
 	}
-	d.drbd = len(w.LayerData) > 0 && w.LayerData[0].Type == layerDRBD
+	d.drbd = len(w.LayerData) > 0 && w.LayerData[0].Type == client.LayerDRBD
 	d.quorum = observeLevel(d.quorum, w.Props, at)
 	if before.group == d.group && before.drbd == d.drbd && before.quorum == d.quorum {
 		return nil
@@ -146,7 +148,7 @@ func (s *Store) takeDefinition(w wireDefinition, at span) []string {
 
 // applyGroups takes over the complete list of resource groups. It returns the resources whose quorum may
 // have changed.
-func (s *Store) applyGroups(list []wireGroup, at span) (changed []string) {
+func (s *Store) applyGroups(list []client.Group, at span) (changed []string) {
 	s.mu.Lock()
 	listed := make(map[string]bool, len(list))
 	for _, w := range list {
@@ -165,7 +167,7 @@ func (s *Store) applyGroups(list []wireGroup, at span) (changed []string) {
 }
 
 // applyGroup takes over one resource group.
-func (s *Store) applyGroup(w wireGroup, at span) {
+func (s *Store) applyGroup(w client.Group, at span) {
 	s.mu.Lock()
 	changed := s.takeGroup(w, at)
 	if len(changed) > 0 {
@@ -176,7 +178,7 @@ func (s *Store) applyGroup(w wireGroup, at span) {
 }
 
 // takeGroup returns the names of the affected resources. The lock must be held.
-func (s *Store) takeGroup(w wireGroup, at span) []string {
+func (s *Store) takeGroup(w client.Group, at span) []string {
 	key := fold(w.Name)
 	g := s.groups[key]
 	if g == nil {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 const (
@@ -50,7 +52,7 @@ func (f *fakeLinstor) reshape() {
 		if r.Flags != nil {
 			r.Flags = nil
 		} else {
-			r.Flags = []string{flagDiskless}
+			r.Flags = []string{client.FlagDiskless}
 		}
 	}
 }
@@ -352,15 +354,15 @@ func TestABulkAnswerIsNoEvidenceForWhatItLacks(t *testing.T) {
 			for i := range 20 {
 				hidden[fmt.Sprintf("r%d", i)] = true // resources without volumes, which the view does not list
 			}
-			fake.definitions = slices.DeleteFunc(fake.definitions, func(d wireDefinition) bool { return d.Name == "r299" })
-			fake.resources = slices.DeleteFunc(fake.resources, func(r wireResource) bool { return r.Name == "r299" })
+			fake.definitions = slices.DeleteFunc(fake.definitions, func(d client.Definition) bool { return d.Name == "r299" })
+			fake.resources = slices.DeleteFunc(fake.resources, func(r client.Resource) bool { return r.Name == "r299" })
 			fake.intercept = func(w http.ResponseWriter, r *http.Request) bool {
 				if r.URL.Path+"?" != bulkLists || r.URL.RawQuery == "" {
 					return false
 				}
 				fake.answer(w, func() any {
 					return slices.DeleteFunc(chosen(fake.resources, r.URL.Query()["resources"],
-						func(r wireResource) string { return r.Name }), func(r wireResource) bool { return hidden[r.Name] })
+						func(r client.Resource) string { return r.Name }), func(r client.Resource) bool { return hidden[r.Name] })
 				})
 				return true
 			}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // streamWatch finds out that an event stream is dead although its connection stands: it holds against
@@ -50,7 +52,7 @@ func newStreamWatch(confirm time.Duration) *streamWatch {
 }
 
 // event notes what the stream says.
-func (w *streamWatch) event(ev PromotionEvent, at time.Time) {
+func (w *streamWatch) event(ev client.Event, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.say(fold(ev.Resource), fold(ev.Node), wordOf(ev.MayPromote), at)
@@ -83,14 +85,14 @@ func (w *streamWatch) last(resource, node string) *utterance {
 // look compares a list with what the stream said, and returns the resources that need a second look.
 // Where the stream has said nothing yet, the list becomes its word: from then on a change must come
 // as an event. The second look that still finds the same difference declares the stream dead.
-func (w *streamWatch) look(list []wireResource, at span) (doubtful []string) {
+func (w *streamWatch) look(list []client.Resource, at span) (doubtful []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range list {
-		if !r.drbd() {
+		if !r.IsDRBD() {
 			continue
 		}
-		resource, node, now := fold(r.Name), fold(r.NodeName), wordOf(r.values().MayPromote)
+		resource, node, now := fold(r.Name), fold(r.NodeName), wordOf(r.Values().MayPromote)
 		said := w.last(resource, node)
 		switch {
 		case said == nil:
@@ -122,7 +124,7 @@ func (w *streamWatch) prune(store *Store) {
 }
 
 // doubt compares a list with the stream, and asks for the second look.
-func (f *Feed) doubt(watch *streamWatch, list []wireResource, at span) {
+func (f *Feed) doubt(watch *streamWatch, list []client.Resource, at span) {
 	if watch == nil {
 		return
 	}

@@ -3,6 +3,8 @@ package linstor
 import (
 	"sync"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 const (
@@ -21,11 +23,11 @@ type firstView struct {
 	done  bool
 	reads int
 	// events are those of replicas that the view is to bring.
-	events map[replicaKey]PromotionEvent
+	events map[replicaKey]client.Event
 }
 
 // brings tells whether a replica that the store does not have is to be expected of the first view, and not to be read.
-func (v *firstView) brings(ev PromotionEvent) bool {
+func (v *firstView) brings(ev client.Event) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.done {
@@ -36,14 +38,14 @@ func (v *firstView) brings(ev PromotionEvent) bool {
 		return false
 	}
 	if v.events == nil {
-		v.events = map[replicaKey]PromotionEvent{}
+		v.events = map[replicaKey]client.Event{}
 	}
 	v.events[replicaKey{fold(ev.Resource), fold(ev.Node)}] = ev
 	return true
 }
 
 // end returns the events of all replicas that the first view was to bring; from now on none waits for it.
-func (v *firstView) end() map[replicaKey]PromotionEvent {
+func (v *firstView) end() map[replicaKey]client.Event {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	events := v.events

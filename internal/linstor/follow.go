@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // streamSettle is how long a stream without events must stand before it counts as connected: where LINSTOR
@@ -28,7 +30,7 @@ func (f *Feed) follow(parent context.Context) error {
 	if err := f.readNodes(parent); err != nil {
 		return err
 	}
-	base, moved := f.client.endpoint()
+	base, moved := f.client.Endpoint()
 
 	ctx, end := context.WithCancelCause(parent)
 	var tasks sync.WaitGroup
@@ -42,7 +44,7 @@ func (f *Feed) follow(parent context.Context) error {
 	sent := make(chan struct{})
 	events := newMailbox()
 	tasks.Go(func() {
-		end(f.client.promotions(ctx, base, f.streamHandler(sent, events)))
+		end(f.client.Promotions(ctx, base, f.handler(sent, events)))
 	})
 	select {
 	case <-sent:
@@ -70,17 +72,17 @@ func (f *Feed) follow(parent context.Context) error {
 	return context.Cause(ctx)
 }
 
-// streamHandler takes what the stream brings off the wire at once, and leaves the work to others.
-func (f *Feed) streamHandler(sent chan<- struct{}, events *mailbox) streamHandler {
+// handler takes what the stream brings off the wire at once, and leaves the work to others.
+func (f *Feed) handler(sent chan<- struct{}, events *mailbox) client.Handler {
 	var logged sync.Once
-	return streamHandler{
-		sent: func() { close(sent) },
-		open: f.connected,
-		promotion: func(ev PromotionEvent) {
-			f.metrics.events.WithLabelValues(eventMayPromote).Inc()
+	return client.Handler{
+		Sent: func() { close(sent) },
+		Open: f.connected,
+		Promotion: func(ev client.Event) {
+			f.metrics.events.WithLabelValues(client.EventMayPromote).Inc()
 			events.put(arrival{ev, time.Now()})
 		},
-		skipped: func(eventType string, err error) {
+		Skipped: func(eventType string, err error) {
 			label := eventLabelUnknown
 			if err != nil {
 				label = eventLabelUndecodable
@@ -88,7 +90,7 @@ func (f *Feed) streamHandler(sent chan<- struct{}, events *mailbox) streamHandle
 			f.metrics.events.WithLabelValues(label).Inc()
 			logged.Do(func() {
 				f.log.Info("Skipping an event of LINSTOR that can not be understood, and all like it",
-					"type", oneLine(eventType), "reason", errorText(err))
+					"type", client.OneLine(eventType), "reason", errorText(err))
 			})
 		},
 	}
@@ -160,7 +162,7 @@ func (f *Feed) resync(ctx context.Context) error {
 // readView reads all resources.
 func (f *Feed) readView(ctx context.Context) error {
 	at := span{start: time.Now()}
-	all, err := f.client.view(ctx)
+	all, err := f.client.View(ctx)
 	at.end = time.Now()
 	if err != nil {
 		return err
@@ -178,5 +180,5 @@ func errorText(err error) string {
 	if err == nil {
 		return "unknown type"
 	}
-	return oneLine(err.Error())
+	return client.OneLine(err.Error())
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 const metricsPrefix = "piraeus_ha_controller_linstor_"
@@ -61,7 +63,7 @@ func NewMetrics() *Metrics {
 	for _, reason := range []string{reconnectLost, reconnectDead, reconnectMoved} {
 		m.reconnects.WithLabelValues(reason)
 	}
-	for _, eventType := range []string{eventMayPromote, eventLabelUnknown, eventLabelUndecodable} {
+	for _, eventType := range []string{client.EventMayPromote, eventLabelUnknown, eventLabelUndecodable} {
 		m.events.WithLabelValues(eventType)
 	}
 	return m
@@ -74,7 +76,7 @@ func (m *Metrics) Collectors() []prometheus.Collector {
 
 func (m *Metrics) request(kind string, err error) {
 	code := "error"
-	if statusErr, ok := errors.AsType[*StatusError](err); ok {
+	if statusErr, ok := errors.AsType[*client.StatusError](err); ok {
 		code = strconv.Itoa(statusErr.Code)
 	} else if err == nil {
 		code = "ok"

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // Poll asks for a read of one resource definition soon. Requests for the same one are coalesced, the
@@ -21,7 +23,7 @@ func (f *Feed) Poll(resource string) {
 // others are about. That takes longest where nothing waits for it: a process that does not lead decides nothing, a replica that may
 // no longer be promoted ends by itself each clock that rests on it, and what is kept is read every second anyway. The last two come
 // for every volume that is used again after a loss of many. They leave half of what can be read at once to others.
-func (f *Feed) pollAfterEvent(ev PromotionEvent) {
+func (f *Feed) pollAfterEvent(ev client.Event) {
 	now := time.Now()
 	apart, spare := eventsApart, 0
 	if !f.leads() || ev.MayPromote != nil && !*ev.MayPromote || f.keeper.keeps(ev.Resource, now) {
@@ -174,7 +176,7 @@ func (f *Feed) readList(ctx context.Context, name string) error {
 	// A difference counts against the stream only if it was there when the read began.
 	watch := f.watch.Load()
 	at := span{start: time.Now()}
-	list, err := f.client.resources(ctx, name)
+	list, err := f.client.Resources(ctx, name)
 	at.end = time.Now()
 	if errors.Is(err, ErrNotFound) {
 		f.confirmed(at.start)
@@ -201,7 +203,7 @@ func (f *Feed) readList(ctx context.Context, name string) error {
 func (f *Feed) readSomeResources(ctx context.Context, names []string) (map[string]bool, error) {
 	watch := f.watch.Load()
 	at := span{start: time.Now()}
-	list, err := f.client.someResources(ctx, names)
+	list, err := f.client.View(ctx, names...)
 	at.end = time.Now()
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ func (f *Feed) Refresh(ctx context.Context, resource string) (Resource, error) {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return f.readNodesSince(groupCtx, time.Now().Add(-nodesAge)) })
 	group.Go(func() error {
-		return f.shared(groupCtx, kindController, notBefore, f.store.controllerReadAt, f.readControllerProps)
+		return f.shared(groupCtx, "controller", notBefore, f.store.controllerReadAt, f.readControllerProps)
 	})
 	group.Go(func() error { return f.readLevels(groupCtx, name, notBefore) })
 	if err := group.Wait(); err != nil {
@@ -43,9 +43,9 @@ func (f *Feed) Refresh(ctx context.Context, resource string) (Resource, error) {
 func (f *Feed) readNodes(ctx context.Context) error { return f.readNodesSince(ctx, time.Now()) }
 
 func (f *Feed) readNodesSince(ctx context.Context, notBefore time.Time) error {
-	return f.shared(ctx, kindNodes, notBefore, f.store.nodesReadAt, func(ctx context.Context) error {
+	return f.shared(ctx, "nodes", notBefore, f.store.nodesReadAt, func(ctx context.Context) error {
 		at := span{start: time.Now()}
-		nodes, err := f.client.nodes(ctx)
+		nodes, err := f.client.Nodes(ctx)
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (f *Feed) readNodesSince(ctx context.Context, notBefore time.Time) error {
 
 func (f *Feed) readControllerProps(ctx context.Context) error {
 	at := span{start: time.Now()}
-	props, err := f.client.controllerProps(ctx)
+	props, err := f.client.ControllerProps(ctx)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (f *Feed) readControllerProps(ctx context.Context) error {
 // readLevels reads the properties of a definition and of its group.
 func (f *Feed) readLevels(ctx context.Context, name string, notBefore time.Time) error {
 	definitionReadAt := func() time.Time { return f.store.definitionReadAt(name) }
-	err := f.shared(ctx, kindDefinition+"/"+fold(name), notBefore, definitionReadAt, func(ctx context.Context) error {
+	err := f.shared(ctx, "definition/"+fold(name), notBefore, definitionReadAt, func(ctx context.Context) error {
 		return f.readDefinition(ctx, name)
 	})
 	if err != nil {
@@ -88,9 +88,9 @@ func (f *Feed) readLevels(ctx context.Context, name string, notBefore time.Time)
 // readGroup reads the properties of a group.
 func (f *Feed) readGroup(ctx context.Context, group string, notBefore time.Time) error {
 	groupReadAt := func() time.Time { return f.store.groupReadAt(group) }
-	return f.shared(ctx, kindGroup+"/"+group, notBefore, groupReadAt, func(ctx context.Context) error {
+	return f.shared(ctx, "group/"+group, notBefore, groupReadAt, func(ctx context.Context) error {
 		at := span{start: time.Now()}
-		g, err := f.client.group(ctx, group)
+		g, err := f.client.Group(ctx, group)
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (f *Feed) readDefinition(ctx context.Context, name string) error {
 	}
 	defer func() { <-f.singles }()
 	at := span{start: time.Now()}
-	definition, err := f.client.definition(ctx, name)
+	definition, err := f.client.Definition(ctx, name)
 	at.end = time.Now()
 	if errors.Is(err, ErrNotFound) {
 		f.store.remove(name, at)
@@ -132,7 +132,7 @@ func (f *Feed) readDefinition(ctx context.Context, name string) error {
 // readSomeDefinitions reads many resource definitions by one request.
 func (f *Feed) readSomeDefinitions(ctx context.Context, names []string) (map[string]bool, error) {
 	at := span{start: time.Now()}
-	list, err := f.client.someDefinitions(ctx, names)
+	list, err := f.client.Definitions(ctx, names...)
 	at.end = time.Now()
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func (f *Feed) readSettings(ctx context.Context) error {
 // readUpperLevels reads the properties of the controller and of the groups, and tells whether a quorum has changed there.
 func (f *Feed) readUpperLevels(ctx context.Context) (changed bool, err error) {
 	at := span{start: time.Now()}
-	props, err := f.client.controllerProps(ctx)
+	props, err := f.client.ControllerProps(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -41,7 +41,7 @@ func (f *Feed) readUpperLevels(ctx context.Context) (changed bool, err error) {
 	f.pollUnsettled(names)
 
 	at = span{start: time.Now()}
-	groups, err := f.client.groups(ctx)
+	groups, err := f.client.Groups(ctx)
 	if err != nil {
 		return len(names) > 0, err
 	}
@@ -62,7 +62,7 @@ func (f *Feed) pollUnsettled(names []string) {
 // readDefinitions reads all definitions, and asks for a read of the resources whose quorum has changed: their replicas may have, too.
 func (f *Feed) readDefinitions(ctx context.Context) error {
 	at := span{start: time.Now()}
-	definitions, err := f.client.definitions(ctx)
+	definitions, err := f.client.Definitions(ctx)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package linstor
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -135,6 +136,9 @@ func (n *nodeEntry) node() Node {
 	node.Blind = n.blind != 0
 	return node
 }
+
+// fold makes a LINSTOR name comparable: LINSTOR compares names without regard to case.
+func fold(name string) string { return strings.ToLower(name) }
 
 // NewStore returns an empty store.
 func NewStore() *Store {

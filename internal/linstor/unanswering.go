@@ -2,9 +2,7 @@ package linstor
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"time"
@@ -37,7 +35,7 @@ func (f *Feed) Unanswering(ctx context.Context) ([]string, error) {
 			continue
 		}
 		tasks.Go(func() error {
-			answers, err := f.client.answersFor(asking, node.Name)
+			answers, err := f.client.AnswersFor(asking, node.Name, unansweringPatience)
 			if err == nil && !answers {
 				mu.Lock()
 				late = append(late, node.Name)
@@ -62,22 +60,4 @@ func (f *Feed) Unanswering(ctx context.Context) ([]string, error) {
 	})
 	slices.Sort(late)
 	return late, nil
-}
-
-// answersFor tells whether LINSTOR answers in time for what it has to ask the satellite of a node. One that is given up meanwhile is
-// none that keeps anybody waiting.
-func (c *Client) answersFor(ctx context.Context, node string) (bool, error) {
-	path := somePath("/v1/view/resources", "nodes", []string{node}) + "&limit=1"
-	err := c.get(ctx, kindSatellite, unansweringPatience, path, func(body io.Reader) error {
-		return decodeList(body, func(struct{}) {})
-	})
-	var late noAnswerError
-	var status *StatusError
-	switch {
-	case errors.As(err, &late):
-		return false, nil
-	case errors.As(err, &status) && status.Code >= 500:
-		return true, nil
-	}
-	return err == nil, err
 }

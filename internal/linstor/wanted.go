@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // form adds the setting that LINSTOR wants of a resource to what each of its nodes may run, as soon as it is known, and takes out what
@@ -110,7 +111,7 @@ const announceFor = 10 * time.Second
 
 // announce notes an event that came while LINSTOR was followed. The first word of a replica that was not there before shows that the
 // node has just created it, by the setting that LINSTOR wants.
-func (s *Store) announce(ev PromotionEvent, at time.Time) {
+func (s *Store) announce(ev client.Event, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := replicaKey{fold(ev.Resource), fold(ev.Node)}

@@ -91,7 +91,7 @@ var simulated = []edit{
 	},
 	{
 		"a replica that LINSTOR forgot denies that it is connected", witnessFile, "«!t.heard[peer] && !r.hasLeft(peer)»\n",
-		"(… && !(mutantIs(§) && func() bool { known, ok := r.replica(peer); return !ok || known.Gone }()))",
+		"(… && !(mutantIs(§) && func() bool { known, ok := r.Replica(peer); return !ok || known.Gone }()))",
 	},
 	{
 		"too few witnesses suffice although the replicas were others", fencingFile,
