@@ -150,53 +150,25 @@ func (s *Store) takeDefinition(w client.Definition, at span) []string {
 // have changed.
 func (s *Store) applyGroups(list []client.Group, at span) (changed []string) {
 	s.mu.Lock()
-	listed := make(map[string]bool, len(list))
-	for _, w := range list {
-		listed[fold(w.Name)] = true
-		changed = append(changed, s.takeGroup(w, at)...)
-	}
-	maps.DeleteFunc(s.groups, func(key string, g *groupEntry) bool {
-		return !listed[key] && g.read <= stampOf(at.start)
-	})
-	if len(changed) > 0 {
-		s.formAll(stampOf(at.end))
+	if !at.start.Before(s.groupsRead.start) {
+		groups := make(map[string]level, len(list))
+		for _, w := range list {
+			key := fold(w.Name)
+			if groups[key] = observeLevel(s.groups[key], w.Props, at); groups[key] != s.groups[key] {
+				changed = append(changed, s.namesWhere(func(e *entry) bool {
+					d := s.definitions[fold(e.name)]
+					return d != nil && d.group == key
+				})...)
+			}
+		}
+		s.groups, s.groupsRead = groups, at
+		if len(changed) > 0 {
+			s.formAll(stampOf(at.end))
+		}
 	}
 	s.mu.Unlock()
 	s.notify(changed...)
 	return changed
-}
-
-// applyGroup takes over one resource group.
-func (s *Store) applyGroup(w client.Group, at span) {
-	s.mu.Lock()
-	changed := s.takeGroup(w, at)
-	if len(changed) > 0 {
-		s.formAll(stampOf(at.end))
-	}
-	s.mu.Unlock()
-	s.notify(changed...)
-}
-
-// takeGroup returns the names of the affected resources. The lock must be held.
-func (s *Store) takeGroup(w client.Group, at span) []string {
-	key := fold(w.Name)
-	g := s.groups[key]
-	if g == nil {
-		g = &groupEntry{}
-		s.groups[key] = g
-	}
-	if stampOf(at.start) < g.read {
-		return nil
-	}
-	before := g.quorum
-	g.read, g.quorum = stampOf(at.start), observeLevel(g.quorum, w.Props, at)
-	if before == g.quorum {
-		return nil
-	}
-	return s.namesWhere(func(e *entry) bool {
-		d := s.definitions[fold(e.name)]
-		return d != nil && d.group == key
-	})
 }
 
 // applyControllerProps takes over the controller's properties. It returns the resources whose quorum may
@@ -248,13 +220,10 @@ func (s *Store) listReadAt(name string) time.Time {
 	return time.Time{}
 }
 
-func (s *Store) groupReadAt(name string) time.Time {
+func (s *Store) groupsReadAt() time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if g := s.groups[fold(name)]; g != nil {
-		return g.read.time()
-	}
-	return time.Time{}
+	return s.groupsRead.start
 }
 
 // settingsInDoubt tells whether the quorum of a resource may have changed: its settings were never read, or not since
@@ -266,7 +235,7 @@ func (s *Store) settingsInDoubt(name string) bool {
 	if e == nil || d == nil {
 		return e != nil
 	}
-	if group := s.groups[d.group]; d.group != "" && (group == nil || group.read == 0) {
+	if d.group != "" && !s.groups[d.group].read() {
 		return true
 	}
 	return d.read == 0 || e.inDoubt(d) || e.shrunk != 0 && d.read < e.shrunk+stamp(shrunkApart)
@@ -286,16 +255,6 @@ func (s *Store) anyInDoubt() bool {
 		}
 	}
 	return false
-}
-
-// groupOf returns the folded name of the definition's resource group, empty when unknown.
-func (s *Store) groupOf(name string) string {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if d := s.definitions[fold(name)]; d != nil {
-		return d.group
-	}
-	return ""
 }
 
 // displayName returns the name in the case in which LINSTOR shows it, if it is known.

@@ -297,24 +297,25 @@ func TestBulkRequestsThatFailTogetherLeadToOnePause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		failing := true
-		r := newBulkReader(func(context.Context, []string) (map[string]bool, error) {
+		b := &bulk{read: func(context.Context, []string) (map[string]bool, error) {
 			fails := failing
 			<-time.After(time.Second)
 			if fails {
 				return nil, errors.New("busy")
 			}
 			return map[string]bool{"r": true}, nil
-		})
+		}}
+		r := &reader{bulk: b, queue: []*reading{{name: "r", ctx: t.Context()}}}
 		var requests sync.WaitGroup
 		for range bulkFlights {
-			requests.Go(func() { r.ask(t.Context(), []string{"r"}) })
+			requests.Go(func() { _, _ = b.request(t.Context(), []string{"r"}) })
 		}
 		requests.Wait()
 		failing = false
 		<-time.After(bulkPause)
-		r.ask(t.Context(), []string{"r"}) // begins the trial
+		b.open(r) // begins the trial
 		<-time.After(1100 * time.Millisecond)
-		if served := r.ask(t.Context(), []string{"r"}); !served["r"] {
+		if !b.open(r) {
 			t.Errorf("nothing is asked in bulk %s after %d requests have failed", bulkPause+time.Second, bulkFlights)
 		}
 	})

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
@@ -27,33 +26,6 @@ const (
 	defaultBackoffJitter = 0.25
 	// backoffReset is after how long the backoff starts from its beginning.
 	backoffReset = time.Minute
-
-	// sharedAge is how old a shared read of settings may be for a decision that leads to a deletion, and nodesAge one of the
-	// nodes, by which that may be done for MaxAge.
-	sharedAge = time.Second
-	nodesAge  = 300 * time.Millisecond
-	// polls is how many polls are under way at once; most of them wait for a bulk answer.
-	polls = 2048
-	// crowd is how many readings of a kind are wanted at a time for all of them to be read together: one by one, on
-	// every replica each would cost itself and LINSTOR as much as a request for a hundred does.
-	crowd = 16
-	// soon is how long a fresh read waits for one of its own.
-	soon = 150 * time.Millisecond
-
-	// eventsAtOnce is how many events a second lead to a read at once, with as many in reserve. What others are about is read at
-	// times that are eventsApart, or calmEventsApart where nothing waits for it: what changes at about the same time is read once
-	// and, if it is much, together, and decisions on what has changed come first. The latter is well below MaxGap, so that no
-	// clock notices it.
-	eventsAtOnce    = 16
-	eventsApart     = 50 * time.Millisecond
-	calmEventsApart = 500 * time.Millisecond
-
-	// pollNodesAge is how old the node list may be when a resource is polled. Who polls every second must
-	// not find a gap of more than MaxGap between two node lists.
-	pollNodesAge = 500 * time.Millisecond
-	// reshapedAgain is when a resource is read again whose replicas have changed: by then its nodes report their connections to new
-	// ones, and LINSTOR has carried out what follows.
-	reshapedAgain = time.Second
 )
 
 // Options are the settings of a Feed. The zero value of each field means its default.
@@ -66,10 +38,9 @@ type Options struct {
 	// ConfirmDead is how long a difference between REST and the event stream must last for the stream to
 	// count as dead; default 5 s.
 	ConfirmDead time.Duration
-	// ReadsPerSecond limits the reads of single resource definitions; default 200. Those who would have to wait long
-	// are served in bulk.
+	// ReadsPerSecond limits the reads of single resource definitions, but for those of Refresh; default 200.
 	ReadsPerSecond int
-	// Workers is how many of these reads may begin at once, and twice as many as run at once for polls; default 16.
+	// Workers is how many of these reads may begin at once, and twice as many as run at once; default 16.
 	Workers int
 	// Elected is closed when this process leads. Until then it leaves LINSTOR and the processors to the one that does where many
 	// events come at a time. Nil means that it leads.
@@ -110,30 +81,21 @@ type Feed struct {
 	log     logr.Logger
 	metrics *Metrics
 
-	limiter *rate.Limiter
-	// turns are held by polls that read a single resource definition, so that a fresh read before a deletion never
-	// queues behind all of them.
-	turns chan struct{}
+	readers
 	// eventLimiter limits the polls that follow an event at once.
 	eventLimiter *rate.Limiter
-	flights      singleflight.Group
 	// missing is when the newest event came by which LINSTOR knows nothing of a replica any more, in nanoseconds since 1970.
 	missing atomic.Int64
-	// polling is how many polls are under way.
-	polling atomic.Int32
-	// lists and definitions read many at once. Of each, how many are wanted at the moment.
-	lists, definitions             *bulkReader
-	wantedLists, wantedDefinitions atomic.Int32
-	// singles are the definitions that are being read one by one.
-	singles chan struct{}
+	// levelsChanged is set from a change of a quorum above the definitions on until these are read.
+	levelsChanged atomic.Bool
 	// keeper has resources read every second.
 	keeper *keeper
 	// queue is there while the feed runs.
 	queue atomic.Pointer[pollQueue]
 	// watch compares REST with the event stream, while there is one.
 	watch atomic.Pointer[streamWatch]
-	// view is the first view of all resources, from before it is asked for.
-	view firstView
+	// viewed is closed once the first view of all resources came.
+	viewed chan struct{}
 	// sample is where the next sample of the comparison begins.
 	sample int
 
@@ -153,12 +115,10 @@ func NewFeed(client *Client, store *Store, log logr.Logger, opts Options) *Feed 
 	}
 	f := &Feed{
 		client: client, store: store, opts: opts, log: log, metrics: opts.Metrics,
-		limiter: rate.NewLimiter(rate.Limit(opts.ReadsPerSecond), opts.Workers),
-		turns:   make(chan struct{}, max(opts.Workers/2, 1)),
-		singles: make(chan struct{}, crowd), eventLimiter: rate.NewLimiter(eventsAtOnce, eventsAtOnce),
-		keeper: newKeeper(),
+		eventLimiter: rate.NewLimiter(eventsAtOnce, eventsAtOnce), viewed: make(chan struct{}),
+		keeper: &keeper{wake: make(chan struct{}, 1), kept: map[string]*keeping{}},
 	}
-	f.lists, f.definitions = newBulkReader(f.readSomeResources), newBulkReader(f.readSomeDefinitions)
+	f.readers = f.newReaders()
 	return f
 }
 

@@ -11,6 +11,15 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
+const (
+	// readsBeforeView is how many resources are read one by one although the first view is to bring them: all of a small cluster, which
+	// so need not wait for a view that hangs because a satellite does. More would keep LINSTOR from the view: of 10,000 volumes all
+	// must be read 10 s after a restart.
+	readsBeforeView = 100
+	// viewPatience is how long the others wait for the first view.
+	viewPatience = 20 * time.Second
+)
+
 // streamSettle is how long a stream without events must stand before it counts as connected: where LINSTOR
 // refuses it, that comes sooner.
 const streamSettle = time.Second
@@ -27,7 +36,7 @@ var (
 // comes as an event, and LINSTOR begins the stream with every resource's value. The headers of the
 // stream are no sign of anything: LINSTOR sends them with the first event.
 func (f *Feed) follow(parent context.Context) error {
-	if err := f.readNodes(parent); err != nil {
+	if err := f.readNodesSince(parent, time.Now()); err != nil {
 		return err
 	}
 	base, moved := f.client.Endpoint()
@@ -57,11 +66,6 @@ func (f *Feed) follow(parent context.Context) error {
 	tasks.Go(func() { f.compareRegularly(ctx) })
 	tasks.Go(func() { f.readLevelsRegularly(ctx) })
 	tasks.Go(func() { f.awaitEvidence(ctx) })
-	tasks.Go(func() {
-		if sleep(ctx, viewPatience) {
-			f.pollUnseen()
-		}
-	})
 	select {
 	case <-watch.dead:
 		end(errStreamDead)
@@ -96,28 +100,59 @@ func (f *Feed) handler(sent chan<- struct{}, events *mailbox) client.Handler {
 	}
 }
 
-// handleEvents applies events in the order in which they came.
+// handleEvents applies events in the order in which they came. LINSTOR begins a stream with all that it knows, which the first view brings
+// as well: of a large cluster it is not read one by one before that.
 func (f *Feed) handleEvents(ctx context.Context, watch *streamWatch, events *mailbox) {
+	expected, patience := f.viewed, time.After(viewPatience)
+	var unseen []client.Event // of replicas that the view is to bring
+	early := 0
 	for ended := false; !ended; {
 		select {
 		case <-ctx.Done():
 			// What came before the stream ended counts.
 			ended = true
 		case <-events.ready:
+		case <-expected:
+			expected = nil
+		case <-patience:
+			expected = nil
 		}
 		for _, a := range events.take() {
-			f.heard(a.at)
-			watch.event(a.event, a.at)
-			if f.Status().Synced {
-				f.store.announce(a.event, a.at)
-			}
-			if a.event.MayPromote == nil {
-				f.missing.Store(a.at.UnixNano())
-			}
-			known, changed := f.store.ApplyEvent(a.event, a.at)
-			if changed || !known && !f.view.brings(a.event) {
+			switch known, changed := f.hear(a, watch); {
+			case !known && expected != nil && early >= readsBeforeView:
+				unseen = append(unseen, a.event)
+			case !known:
+				early++
+				f.pollAfterEvent(a.event)
+			case changed:
 				f.pollAfterEvent(a.event)
 			}
+		}
+		if expected == nil {
+			f.pollUnseen(unseen)
+			unseen = nil
+		}
+	}
+}
+
+// hear takes over an event, and tells whether the store has the replica that it is of, and whether it brought news.
+func (f *Feed) hear(a arrival, watch *streamWatch) (known, changed bool) {
+	f.heard(a.at)
+	watch.event(a.event, a.at)
+	if f.Status().Synced {
+		f.store.announce(a.event, a.at)
+	}
+	if a.event.MayPromote == nil {
+		f.missing.Store(a.at.UnixNano())
+	}
+	return f.store.ApplyEvent(a.event, a.at)
+}
+
+// pollUnseen asks for a read of what the first view was to bring and did not.
+func (f *Feed) pollUnseen(events []client.Event) {
+	for _, ev := range events {
+		if !f.store.has(fold(ev.Resource), fold(ev.Node)) {
+			f.Poll(ev.Resource)
 		}
 	}
 }
@@ -171,7 +206,11 @@ func (f *Feed) readView(ctx context.Context) error {
 	for _, name := range f.store.applyView(all, at) {
 		f.Poll(name)
 	}
-	f.pollUnseen()
+	select {
+	case <-f.viewed:
+	default:
+		close(f.viewed)
+	}
 	f.doubt(f.watch.Load(), all, at)
 	return nil
 }

@@ -126,7 +126,7 @@ func TestAFreshReadingDoesNotQueueBehindAllThatIsKept(t *testing.T) {
 				fake.delayBulk(slow)
 				keepAll(feed, many, time.Minute)
 				settle(100 * time.Millisecond)
-				if got := fake.count(bulkLists); got == 0 || got > keepFlights {
+				if got := fake.count(bulkLists); got == 0 || got > bulkFlights {
 					t.Errorf("%d requests in bulk at a time", got)
 				}
 				for range 10 {

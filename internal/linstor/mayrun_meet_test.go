@@ -144,7 +144,7 @@ func TestANodeThatMeetsANewReplicaHasAppliedTheSetting(t *testing.T) {
 			w.quorum = ""
 			w.define()
 			w.want("a", "off a+b")
-			w.applyGroup(client.Group{Name: "DfltRscGrp", Props: map[string]string{client.PropQuorum: "majority", client.PropQuorumSetBy: setByUser}}, w.read(w.now))
+			w.applyGroups([]client.Group{{Name: "DfltRscGrp", Props: map[string]string{client.PropQuorum: "majority", client.PropQuorumSetBy: setByUser}}}, w.read(w.now))
 			w.live(2)
 			w.add("d")
 			w.look()

@@ -75,7 +75,6 @@ func wantsEscaped(t *testing.T, client *Client, recorded *recordedServer, name s
 	ask := map[string]func(context.Context) error{
 		"/v1/resource-definitions/*":           func(ctx context.Context) error { _, err := client.Definition(ctx, name); return err },
 		"/v1/resource-definitions/*/resources": func(ctx context.Context) error { _, err := client.Resources(ctx, name); return err },
-		"/v1/resource-groups/*":                func(ctx context.Context) error { _, err := client.Group(ctx, name); return err },
 	}
 	for pattern, do := range ask {
 		recorded.take()

@@ -24,7 +24,8 @@ type Store struct {
 	definitions     map[string]*definitionEntry
 	definitionsRead span
 	// groups by folded name.
-	groups map[string]*groupEntry
+	groups     map[string]level
+	groupsRead span
 	// controller is the level of the controller's properties.
 	controller     level
 	controllerRead span
@@ -89,12 +90,6 @@ type definitionEntry struct {
 	read stamp
 }
 
-type groupEntry struct {
-	quorum level
-	// read is when the newest read of it began.
-	read stamp
-}
-
 // replica returns the entry of the replica on a node, named in lower case; nil where there is none.
 func (e *entry) replica(node string) *replicaEntry {
 	for i := range e.replicas {
@@ -146,7 +141,7 @@ func NewStore() *Store {
 		resources:   map[string]*entry{},
 		nodes:       map[string]*nodeEntry{},
 		definitions: map[string]*definitionEntry{},
-		groups:      map[string]*groupEntry{},
+		groups:      map[string]level{},
 		gone:        map[string]map[string]*replicaEntry{},
 		announced:   map[replicaKey]stamp{},
 		unsettled:   map[string]bool{},
@@ -324,10 +319,7 @@ func (s *Store) quorum(d *definitionEntry) (value string, byUser bool) {
 	}
 	group := level{since: 1} // none
 	if d.group != "" {
-		group = level{}
-		if g := s.groups[d.group]; g != nil {
-			group = g.quorum
-		}
+		group = s.groups[d.group]
 	}
 	return effectiveQuorum(d.quorum, group, s.controller), d.quorum.byUser || group.byUser || s.controller.byUser
 }

@@ -246,7 +246,7 @@ func TestStoreTellsOfEveryChangeOfQuorum(t *testing.T) {
 		want  string
 	}{
 		{"controller", func(at span) { s.applyControllerProps(prop("majority"), at) }, "majority"},
-		{"group", func(at span) { s.applyGroup(client.Group{Name: "dfltrscgrp", Props: prop("1")}, at) }, "1"},
+		{"group", func(at span) { s.applyGroups([]client.Group{{Name: "dfltrscgrp", Props: prop("1")}}, at) }, "1"},
 		{"all groups", func(at span) { s.applyGroups([]client.Group{{Name: "dfltrscgrp", Props: prop("all")}}, at) }, "all"},
 		{"definition", func(at span) { s.applyDefinition(definition("r", "2"), at) }, "2"},
 		{"all definitions", func(at span) { s.applyDefinitions([]client.Definition{definition("r", "3")}, at) }, "3"},

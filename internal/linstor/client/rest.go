@@ -20,7 +20,6 @@ const (
 	kindDefinitions = "resource definitions"
 	kindDefinition  = "resource definition"
 	kindGroups      = "resource groups"
-	kindGroup       = "resource group"
 	kindResources   = "resources"
 	kindView        = "resource view"
 	kindSome        = "some resources"
@@ -67,15 +66,6 @@ func (c *Client) Groups(ctx context.Context) ([]Group, error) {
 	return ask(ctx, c, kindGroups, func(ctx context.Context, api *lapi.Client) ([]Group, error) {
 		return api.ResourceGroups.GetAll(ctx)
 	})
-}
-
-// Group is not read by golinstor, which does not escape the name.
-func (c *Client) Group(ctx context.Context, name string) (Group, error) {
-	path, err := under("/v1/resource-groups/", name)
-	if err != nil {
-		return Group{}, err
-	}
-	return getJSON[Group](ctx, c, kindGroup, path)
 }
 
 // Resources reads the resources of one definition. LINSTOR answers it from memory, whatever state its

@@ -283,7 +283,7 @@ var edits = []edit{
 		"the definition may be older than the replicas", storeFile, "return d == nil || «d.read < e.reshaped»", "(… && !mutantIs(§))",
 	},
 	{
-		"the definition is not read again when replicas have changed", pollFile, "if «!f.store.settingsInDoubt(name)» {", "(… || mutantIs(§))",
+		"the definition is not read again when replicas have changed", refreshFile, "if «!f.store.settingsInDoubt(name)» {", "(… || mutantIs(§))",
 	},
 	{
 		"the definition is not read again once a replica has gone", "internal/linstor/apply_settings.go",

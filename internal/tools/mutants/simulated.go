@@ -12,7 +12,7 @@ const (
 	feedFile       = "internal/linstor/follow.go"
 	goneFile       = "internal/linstor/gone.go"
 	mayRunFile     = "internal/linstor/mayrun.go"
-	pollFile       = "internal/linstor/poll.go"
+	refreshFile    = "internal/linstor/refresh.go"
 	storeFile      = "internal/linstor/store.go"
 	wantedFile     = "internal/linstor/wanted.go"
 )
@@ -145,7 +145,7 @@ var simulated = []edit{
 		"groups and controller are not read by themselves", feedFile, "«tasks.Go(func() { f.readLevelsRegularly(ctx) })»", "if !mutantIs(§) { … }",
 	},
 	{
-		"the definition is not read at once when replicas have changed", pollFile, "if «!f.store.settingsInDoubt(name)» {", "(… || mutantIs(§))",
+		"the definition is not read at once when replicas have changed", refreshFile, "if «!f.store.settingsInDoubt(name)» {", "(… || mutantIs(§))",
 	},
 
 	// How it is remembered.
