@@ -22,11 +22,11 @@ func (s *Store) ApplyEvent(ev client.Event, at time.Time) (known, changed bool) 
 		s.mu.Unlock()
 		return false, false
 	}
-	before := replica.mayPromoteFact()
+	before := replica.MayPromote
 	after := observe(before, ev.MayPromote, instant(at))
-	replica.mayPromote, replica.mayPromoteConfirmed = keep(after), stampOf(after.Confirmed)
-	if ev.MayPromote != nil && !before.Known && before.Confirmed.Before(at) {
-		replica.heard = max(replica.heard, stampOf(at)) // LINSTOR knew nothing of it, and has heard it since
+	replica.MayPromote = after
+	if ev.MayPromote != nil && !before.Known && before.Confirmed.Before(at) && replica.Heard.Before(at) {
+		replica.Heard = at // LINSTOR knew nothing of it, and has heard it since
 	}
 	if before.Known && differs(before, after) {
 		replica.spoke = true // the next list may show what the last one did
@@ -78,7 +78,7 @@ func (s *Store) applyResources(name string, list []client.Resource, at span) (re
 	s.mu.Lock()
 	key := fold(name)
 	e := s.resources[key]
-	if e != nil && stampOf(at.start) < e.setConfirmed {
+	if e != nil && at.start.Before(e.set.Confirmed) {
 		s.mu.Unlock()
 		return false
 	}
@@ -117,7 +117,7 @@ func (s *Store) remove(name string, at span) {
 		delete(s.definitions, key)
 	}
 	e := s.resources[key]
-	gone := e != nil && stampOf(at.start) >= e.setConfirmed
+	gone := e != nil && !at.start.Before(e.set.Confirmed)
 	if gone {
 		s.drop(e)
 	}
@@ -151,13 +151,13 @@ func (s *Store) applyView(all []client.Resource, at span) (read []string) {
 			e.old = true
 			changed = append(changed, e.name)
 		}
-		if rows[key] == nil && (len(e.replicas) > 0 || e.setConfirmed == 0) {
+		if rows[key] == nil && (len(e.replicas) > 0 || e.set.Confirmed.IsZero()) {
 			read = append(read, e.name)
 		}
 	}
 	maps.DeleteFunc(s.resources, func(key string, e *entry) bool {
 		gone := rows[key] == nil && s.definitions[key] == nil &&
-			!s.definitionsRead.start.IsZero() && e.setConfirmed <= stampOf(s.definitionsRead.start)
+			!s.definitionsRead.start.IsZero() && !e.set.Confirmed.After(s.definitionsRead.start)
 		if gone {
 			changed = append(changed, e.name)
 			s.bury(e, func(string) bool { return true })
@@ -212,7 +212,7 @@ func (s *Store) takeRows(key string, list []client.Resource, at span) (changed, 
 		s.follow(e, at, func() { s.replace(e, list, at) })
 		return true, false
 	}
-	if stampOf(at.start) < e.setConfirmed {
+	if at.start.Before(e.set.Confirmed) {
 		return false, false
 	}
 	take := s.replace
@@ -225,7 +225,7 @@ func (s *Store) takeRows(key string, list []client.Resource, at span) (changed, 
 
 // lacks tells whether a replica of e is not in the list.
 func lacks(list []client.Resource, e *entry) bool {
-	return slices.ContainsFunc(e.replicas, func(replica replicaEntry) bool { return !lists(list, replica.node) })
+	return slices.ContainsFunc(e.replicas, func(replica replicaEntry) bool { return !lists(list, replica.Node) })
 }
 
 // lacks tells whether a replica that is known is not in the list.
@@ -264,11 +264,10 @@ func (s *Store) replace(e *entry, list []client.Resource, at span) {
 	}
 	slices.Sort(nodes)
 	set := strings.Join(slices.Compact(nodes), "\n")
-	if e.set.value == set {
-		set = e.set.value // the string that is there already
+	if e.set.Value == set {
+		set = e.set.Value // the string that is there already
 	}
-	seen := observe(e.set.fact(e.setConfirmed), &set, at)
-	e.set, e.setConfirmed = keep(seen), stampOf(seen.Confirmed)
+	e.set = observe(e.set, &set, at)
 	s.update(e, list, at)
 }
 
@@ -284,14 +283,14 @@ func (s *Store) update(e *entry, list []client.Resource, at span) {
 		node := s.nodeName(r.NodeName)
 		replica := e.replica(node)
 		if replica == nil {
-			i, _ := slices.BinarySearchFunc(e.replicas, node, func(r replicaEntry, node string) int { return strings.Compare(r.node, node) })
+			i, _ := slices.BinarySearchFunc(e.replicas, node, func(r replicaEntry, node string) int { return strings.Compare(r.Node, node) })
 			e.replicas = slices.Insert(e.replicas, i, s.found(e, node, at))
 			replica = &e.replicas[i]
 		}
 		if stampOf(at.start) >= replica.read {
 			s.take(replica, r, at)
 			e.meet(replica, s.isOnline(node), s.events, at)
-			if replica.reports.value && !s.isOnline(node) {
+			if replica.Reports.Value && !s.isOnline(node) {
 				s.early = stampOf(at.end)
 			}
 		}

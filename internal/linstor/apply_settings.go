@@ -215,7 +215,7 @@ func (s *Store) listReadAt(name string) time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if e := s.resources[fold(name)]; e != nil {
-		return e.setConfirmed.time()
+		return e.set.Confirmed
 	}
 	return time.Time{}
 }

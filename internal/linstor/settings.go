@@ -132,12 +132,12 @@ func (s *Store) awaitsLists(now time.Time) (names []string) {
 		if e == nil {
 			continue
 		}
-		age := now.Sub(e.setConfirmed.time())
+		age := now.Sub(e.set.Confirmed)
 		due := false
 		for i := range e.replicas {
 			r := &e.replicas[i]
 			due = due || r.listed != 0 && now.Sub(r.listed.time()) < listsAwaited && age >= listsApart
-			n := s.nodes[r.node]
+			n := s.nodes[r.Node]
 			due = due || !r.runs.settled() && n != nil && n.back > n.away && n.away >= e.wantedRead && r.read < n.back && age >= listsApart
 		}
 		if due {

@@ -50,8 +50,7 @@ type Store struct {
 type entry struct {
 	name string
 	// set is the sorted, joined names of the nodes with a replica. It is confirmed by lists only.
-	set          kept[string]
-	setConfirmed stamp
+	set Fact[string]
 	// reshaped is the end of the last reading that showed other replicas or disks: settings that were read before it are in doubt.
 	reshaped stamp
 	// shrunk is the end of the last list that lacked a replica which was there before.
@@ -93,7 +92,7 @@ type definitionEntry struct {
 // replica returns the entry of the replica on a node, named in lower case; nil where there is none.
 func (e *entry) replica(node string) *replicaEntry {
 	for i := range e.replicas {
-		if e.replicas[i].node == node {
+		if e.replicas[i].Node == node {
 			return &e.replicas[i]
 		}
 	}
@@ -218,7 +217,7 @@ func (s *Store) Counts() (replicas, reporting int) {
 	for _, e := range s.resources {
 		replicas += len(e.replicas)
 		for i := range e.replicas {
-			if e.replicas[i].reports.value {
+			if e.replicas[i].Reports.Value {
 				reporting++
 			}
 		}
@@ -284,9 +283,9 @@ func (s *Store) namesWhere(match func(*entry) bool) []string {
 func (s *Store) snapshot(e *entry) Resource {
 	r := Resource{
 		Name:      e.name,
-		Known:     e.setConfirmed != 0,
-		Confirmed: e.setConfirmed.time(),
-		SetSince:  e.set.since.time(),
+		Known:     !e.set.Confirmed.IsZero(),
+		Confirmed: e.set.Confirmed,
+		SetSince:  e.set.Since,
 		Replicas:  make([]Replica, 0, len(e.replicas)),
 	}
 	definition := s.definitions[fold(e.name)]

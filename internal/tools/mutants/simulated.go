@@ -121,7 +121,7 @@ var simulated = []edit{
 		"a connection to any new replica shows what is applied", mayRunFile, "peer.listed != 0 && «peer.listed >= wanted»", "(… || mutantIs(§))",
 	},
 	{
-		"a connection that was there shows what is applied", mayRunFile, "p.node == peer.node && «p.first >= listed»", "(… || mutantIs(§))",
+		"a connection that was there shows what is applied", mayRunFile, "p.node == peer.Node && «p.first >= listed»", "(… || mutantIs(§))",
 	},
 	{
 		"one connection shows what is applied", mayRunFile, "«return false»\n\t\t}\n\t\tmet = true", "if !mutantIs(§) { … }; continue",
@@ -163,7 +163,7 @@ var simulated = []edit{
 
 	// What LINSTOR forgets.
 	{
-		"a replica that LINSTOR forgot has gone", goneFile, "case «!online || r.read < s.events || inUse || !r.inUse.known && !r.leaving»:",
+		"a replica that LINSTOR forgot has gone", goneFile, "case «!online || r.read < s.events || inUse || !r.InUse.Known && !r.Leaving»:",
 		"((…) && !mutantIs(§))",
 	},
 }
