@@ -1,21 +1,17 @@
 package linstor
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 const (
-	// pollsAtOnce is how many polls are under way at once; most of them wait for a request for many.
-	pollsAtOnce = 2048
 	// eventsAtOnce is how many events a second lead to a read at once, with as many in reserve. What others are about is read at
 	// times that are eventsApart, or calmEventsApart where nothing waits for it: what changes at about the same time is read once
 	// and, if it is much, together, and decisions on what has changed come first. The latter is well below MaxGap, so that no
@@ -26,30 +22,67 @@ const (
 
 	// keepInterval is how far the begins of two readings of a kept resource are apart.
 	keepInterval = time.Second
-	// keepAlong is how much sooner a resource is read where others are due: what is read together once stays together.
+	// keepAlong is how much sooner a kept resource is read where others are due: what is read together once stays together.
 	keepAlong = 200 * time.Millisecond
-	// keepRetry is when it is tried again to read what could not be.
-	keepRetry = 500 * time.Millisecond
-	// keepIdle is how long a keeper sleeps at most.
-	keepIdle = time.Minute
+	// keepRetry is when it is tried again to read what could not be. What is not kept waits twice as long each time, up to 16 times that.
+	keepRetry  = 500 * time.Millisecond
+	doublings  = 4
+	idleAgenda = time.Minute // how long nothing may be due at a time
 )
+
+// agenda knows which resources are to be read when.
+type agenda struct {
+	// wake is for whom something may be due sooner than was known.
+	wake chan struct{}
+
+	mu   sync.Mutex
+	dues map[string]*due // by folded name
+}
+
+// due is a resource that is to be read.
+type due struct {
+	name string
+	// at is when somebody wants it read; zero while nobody does.
+	at time.Time
+	// until is until when it is kept, that is read every second, and next when that is due, unless somebody else has it read before.
+	until, next time.Time
+	// reading is set while it is read, and failures is how often that has failed in a row.
+	reading  bool
+	failures int
+}
 
 // Poll asks for a read of one resource definition soon. Requests for the same one are coalesced, the
 // oldest is served first, and all together are limited to Options.ReadsPerSecond. It never blocks.
 // Before the feed has started it does nothing: the first thing a feed does is to read everything.
-func (f *Feed) Poll(resource string) { f.pollLater(f.store.displayName(resource), 0) }
+func (f *Feed) Poll(resource string) { f.pollLater(resource, 0) }
 
 // pollLater asks for a read after a while.
 func (f *Feed) pollLater(resource string, delay time.Duration) {
-	if queue := f.queue.Load(); queue != nil {
-		(*queue).AddAfter(resource, delay)
+	if !f.running.Load() {
+		return
 	}
+	at := time.Now().Add(delay)
+	f.agenda.change(resource, func(d *due) {
+		if d.at.IsZero() || at.Before(d.at) {
+			d.at = at
+		}
+	})
 }
 
 func (f *Feed) pollAll() {
 	for _, name := range f.store.listedNames() {
 		f.Poll(name)
 	}
+}
+
+// Keep has a resource read every second until then, first when the last reading is a second old. Each call puts that off.
+// It never blocks.
+func (f *Feed) Keep(resource string, until time.Time) {
+	f.agenda.change(resource, func(d *due) {
+		if until.After(d.until) {
+			d.until = until
+		}
+	})
 }
 
 // pollAfterEvent asks for a read of what an event was about: at once while there are few events, else at the same time as of what
@@ -59,14 +92,14 @@ func (f *Feed) pollAll() {
 func (f *Feed) pollAfterEvent(ev client.Event) {
 	now := time.Now()
 	apart, spare := eventsApart, 0
-	if !f.leads() || ev.MayPromote != nil && !*ev.MayPromote || f.keeper.keeps(ev.Resource, now) {
+	if !f.leads() || ev.MayPromote != nil && !*ev.MayPromote || f.agenda.keeps(ev.Resource, now) {
 		apart, spare = calmEventsApart, eventsAtOnce/2
 	}
 	if f.eventLimiter.TokensAt(now) > float64(spare) && f.eventLimiter.AllowN(now, 1) {
 		f.Poll(ev.Resource)
 		return
 	}
-	f.pollLater(f.store.displayName(ev.Resource), now.Truncate(apart).Add(apart).Sub(now))
+	f.pollLater(ev.Resource, now.Truncate(apart).Add(apart).Sub(now))
 }
 
 // leads tells whether this process leads.
@@ -82,183 +115,139 @@ func (f *Feed) leads() bool {
 	}
 }
 
-// work serves polls until the queue is shut down and all are done.
-func (f *Feed) work(ctx context.Context, queue pollQueue) {
-	var running errgroup.Group
-	running.SetLimit(pollsAtOnce)
-	for {
-		name, shutdown := queue.Get()
-		if shutdown {
-			_ = running.Wait() // their errors have been told
-			return
-		}
-		running.Go(func() error {
-			f.serve(ctx, queue, name)
-			return nil
-		})
+func (a *agenda) change(resource string, change func(*due)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	d := a.dues[fold(resource)]
+	if d == nil {
+		d = &due{name: resource}
+		a.dues[fold(resource)] = d
 	}
+	change(d)
+	a.ring()
 }
 
-func (f *Feed) serve(ctx context.Context, queue pollQueue, name string) {
-	err := f.poll(ctx, name)
-	switch {
-	case err == nil || errors.Is(err, ErrNotFound) || f.watch.Load() == nil:
-		// While there is no connection, the resync that follows the next one reads it.
-		queue.Forget(name)
-	default:
-		queue.AddRateLimited(name)
-	}
-	queue.Done(name)
-	if err != nil && ctx.Err() == nil {
-		f.failed(err)
-	}
-}
-
-// poll reads one resource definition, and what is not yet known around it.
-func (f *Feed) poll(ctx context.Context, name string) error {
-	if err := f.readNodesSince(ctx, time.Now().Add(-pollNodesAge)); err != nil {
-		return err
-	}
-	if err := f.polls.read(ctx, name, time.Now()); err != nil {
-		return err
-	}
-	return f.settleDoubt(ctx, name)
-}
-
-// keeper knows which resources are to be read every second.
-type keeper struct {
-	// wake is for whom the keeper does not know yet, or has read.
-	wake chan struct{}
-
-	mu   sync.Mutex
-	kept map[string]*keeping // by folded name
-}
-
-// keeping is a resource that is to be read every second.
-type keeping struct {
-	name  string
-	until time.Time
-	// due is when the next reading is, unless somebody else has the resource read before.
-	due time.Time
-	// reading is set while the keeper has it read.
-	reading bool
-}
-
-// Keep has a resource read every second until then, first when the last reading is a second old. Each call puts that off.
-// It never blocks.
-func (f *Feed) Keep(resource string, until time.Time) { f.keeper.keep(resource, until) }
-
-func (k *keeper) keep(resource string, until time.Time) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	e := k.kept[fold(resource)]
-	if e == nil {
-		e = &keeping{name: resource}
-		k.kept[fold(resource)] = e
-		k.ring()
-	}
-	if until.After(e.until) {
-		e.until = until
-	}
-}
-
-// keeps tells whether a resource is read every second at that time.
-func (k *keeper) keeps(resource string, now time.Time) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	e := k.kept[fold(resource)]
-	return e != nil && e.until.After(now)
-}
-
-func (k *keeper) ring() {
+func (a *agenda) ring() {
 	select {
-	case k.wake <- struct{}{}:
+	case a.wake <- struct{}{}:
 	default: // it has rung
 	}
 }
 
-// take returns what is to be read now, by display name, or how long nothing is.
-func (k *keeper) take(now time.Time, store *Store) (names []string, wait time.Duration) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	maps.DeleteFunc(k.kept, func(_ string, e *keeping) bool { return !e.reading && !e.until.After(now) })
-	wait = keepIdle
-	var soon []*keeping
-	for key, e := range k.kept {
-		if e.reading {
+// keeps tells whether a resource is read every second at that time.
+func (a *agenda) keeps(resource string, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	d := a.dues[fold(resource)]
+	return d != nil && d.until.After(now)
+}
+
+// take returns what is to be read now, the oldest first, or how long nothing is. It is told when resources were read last.
+func (a *agenda) take(now time.Time, readAt func(resource string) time.Time) (taken []*due, wait time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	wait = idleAgenda
+	var along []*due
+	for key, d := range a.dues {
+		polled, kept := !d.at.IsZero(), d.until.After(now)
+		switch {
+		case d.reading:
+			continue
+		case !polled && !kept:
+			delete(a.dues, key)
 			continue
 		}
-		if next := store.listReadAt(key).Add(keepInterval); next.After(e.due) {
-			e.due = next
+		if next := readAt(key).Add(keepInterval); next.After(d.next) {
+			d.next = next
 		}
-		rest := e.due.Sub(now)
+		rest := time.Duration(idleAgenda)
+		if polled {
+			rest = d.at.Sub(now)
+		}
+		if kept {
+			rest = min(rest, d.next.Sub(now))
+		}
 		wait = min(wait, rest)
-		if rest <= keepAlong {
-			soon = append(soon, e)
+		switch {
+		case rest <= 0:
+			taken = append(taken, d)
+		case kept && d.next.Sub(now) <= keepAlong:
+			along = append(along, d)
 		}
 	}
-	if wait > 0 {
+	if len(taken) == 0 {
 		return nil, wait
 	}
-	for _, e := range soon {
-		e.reading = true
-		names = append(names, store.displayName(e.name))
+	taken = append(taken, along...)
+	slices.SortFunc(taken, func(a, b *due) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.name, b.name)) })
+	for _, d := range taken {
+		d.reading, d.at = true, time.Time{}
 	}
-	slices.Sort(names)
-	return names, 0
+	return taken, 0
 }
 
-// done notes when a resource is due again that was read, or could not be.
-func (k *keeper) done(name string, due time.Time) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	e := k.kept[fold(name)]
-	e.reading, e.due = false, due
-	k.ring()
-}
-
-// readKept has the kept resources read until ctx is done.
-func (f *Feed) readKept(ctx context.Context) {
+// readDue reads what is due until ctx is done.
+func (f *Feed) readDue(ctx context.Context) {
 	var rounds sync.WaitGroup
 	defer rounds.Wait()
 	for {
-		names, wait := f.keeper.take(time.Now(), f.store)
-		if len(names) > 0 {
-			rounds.Go(func() { f.readRound(ctx, names) })
+		dues, wait := f.agenda.take(time.Now(), f.store.listReadAt)
+		if len(dues) > 0 {
+			rounds.Go(func() { f.readRound(ctx, dues) })
 			continue
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
-		case <-f.keeper.wake:
-			sleep(ctx, bulkGather) // what comes at about the same time is read together
+		case <-f.agenda.wake:
 		}
 	}
 }
 
-// readRound reads what is due at a time, and around it what a poll does.
-func (f *Feed) readRound(ctx context.Context, names []string) {
+// readRound reads what is due at a time, and what is not yet known around it.
+func (f *Feed) readRound(ctx context.Context, dues []*due) {
 	begin := time.Now()
-	failed := f.readNodesSince(ctx, begin.Add(-pollNodesAge))
-	var readings []*reading
-	if failed == nil {
-		readings = f.polls.want(ctx, begin, names...)
-	}
-	for i, name := range names {
-		err := failed
-		if err == nil {
-			err = f.polls.wait(ctx, readings[i])
+	if err := f.readNodesSince(ctx, begin.Add(-pollNodesAge)); err != nil {
+		for _, d := range dues {
+			f.took(ctx, d, begin, err)
 		}
+		return
+	}
+	names := make([]string, len(dues))
+	for i, d := range dues {
+		names[i] = f.store.displayName(d.name)
+	}
+	var all sync.WaitGroup
+	for i, one := range f.polls.want(ctx, begin, names...) {
+		all.Go(func() {
+			err := f.polls.wait(ctx, one)
+			if err == nil {
+				err = f.settleDoubt(ctx, names[i])
+			}
+			f.took(ctx, dues[i], begin, err)
+		})
+	}
+	all.Wait()
+}
+
+// took takes down what became of a reading. While there is no connection, the resync that follows the next one reads what is not kept.
+func (f *Feed) took(ctx context.Context, d *due, begin time.Time, err error) {
+	if err != nil && ctx.Err() == nil {
+		f.failed(err)
+	}
+	failed, connected := err != nil && !errors.Is(err, ErrNotFound), f.watch.Load() != nil
+	f.agenda.change(d.name, func(d *due) {
+		now := time.Now()
+		d.reading = false
 		switch {
-		case err == nil && f.store.settingsInDoubt(name):
-			f.Poll(name) // LINSTOR adapts settings to what has changed
-			fallthrough
-		case err == nil || errors.Is(err, ErrNotFound):
-			f.keeper.done(name, begin.Add(keepInterval))
-		default:
-			f.failed(err)
-			f.keeper.done(name, time.Now().Add(keepRetry))
+		case !failed:
+			d.failures, d.next = 0, begin.Add(keepInterval)
+		case d.until.After(now):
+			d.next = now.Add(keepRetry)
+		case connected && d.at.IsZero():
+			d.at = now.Add(keepRetry << min(d.failures, doublings))
+			d.failures++
 		}
-	}
+	})
 }

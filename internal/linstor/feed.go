@@ -9,7 +9,6 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 )
 
@@ -88,10 +87,9 @@ type Feed struct {
 	missing atomic.Int64
 	// levelsChanged is set from a change of a quorum above the definitions on until these are read.
 	levelsChanged atomic.Bool
-	// keeper has resources read every second.
-	keeper *keeper
-	// queue is there while the feed runs.
-	queue atomic.Pointer[pollQueue]
+	// agenda has what is to be read, while the feed is running.
+	agenda  agenda
+	running atomic.Bool
 	// watch compares REST with the event stream, while there is one.
 	watch atomic.Pointer[streamWatch]
 	// viewed is closed once the first view of all resources came.
@@ -105,8 +103,6 @@ type Feed struct {
 	outage map[string]bool
 }
 
-type pollQueue = workqueue.TypedRateLimitingInterface[string]
-
 // NewFeed returns a feed of the store. Nothing runs before Start.
 func NewFeed(client *Client, store *Store, log logr.Logger, opts Options) *Feed {
 	opts = opts.withDefaults()
@@ -116,7 +112,7 @@ func NewFeed(client *Client, store *Store, log logr.Logger, opts Options) *Feed 
 	f := &Feed{
 		client: client, store: store, opts: opts, log: log, metrics: opts.Metrics,
 		eventLimiter: rate.NewLimiter(eventsAtOnce, eventsAtOnce), viewed: make(chan struct{}),
-		keeper: &keeper{wake: make(chan struct{}, 1), kept: map[string]*keeping{}},
+		agenda: agenda{wake: make(chan struct{}, 1), dues: map[string]*due{}},
 	}
 	f.readers = f.newReaders()
 	return f
@@ -129,18 +125,13 @@ func (f *Feed) NeedLeaderElection() bool { return false }
 // Start follows LINSTOR until ctx is done, and returns nil then. It absorbs every error: an outage of
 // LINSTOR must not end the process that is there for outages.
 func (f *Feed) Start(ctx context.Context) error {
-	queue := workqueue.NewTypedRateLimitingQueue(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](defaultBackoffStart, defaultBackoffCap))
-	f.queue.Store(&queue)
-
-	var worker sync.WaitGroup
-	worker.Go(func() { f.work(ctx, queue) })
-	worker.Go(func() { f.readKept(ctx) })
+	var reading sync.WaitGroup
+	f.running.Store(true)
+	reading.Go(func() { f.readDue(ctx) })
 	f.keepFollowing(ctx)
 	f.disconnected()
-	f.queue.Store(nil)
-	queue.ShutDown()
-	worker.Wait()
+	f.running.Store(false)
+	reading.Wait()
 	f.client.CloseIdleConnections()
 	return nil
 }
