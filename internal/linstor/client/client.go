@@ -71,15 +71,10 @@ func New(cfg Config, opts Options) (*Client, error) {
 		return nil, errors.New("no LINSTOR controller is configured; make the configuration with ConfigFromEnv")
 	}
 	opts = opts.withDefaults(cfg)
-	transport := newAuthTransport(opts.RoundTripper, cfg, opts.UserAgent)
-	endpoints, err := withGolinstor(cfg.endpoints, transport)
-	if err != nil {
-		return nil, err
-	}
-	share := opts.RequestTimeout / time.Duration(len(endpoints))
+	share := opts.RequestTimeout / time.Duration(len(cfg.endpoints))
 	return &Client{
-		http:           &http.Client{Transport: transport},
-		endpoints:      endpoints,
+		http:           &http.Client{Transport: newAuthTransport(opts.RoundTripper, cfg, opts.UserAgent)},
+		endpoints:      cfg.endpoints,
 		requestTimeout: max(share, min(minRequestTimeout, opts.RequestTimeout)),
 		observe:        opts.Observe,
 		moved:          make(chan struct{}),
@@ -108,8 +103,8 @@ func (c *Client) moveTo(n int) {
 	c.moved = make(chan struct{})
 }
 
-// try runs do against the endpoint in use, and against each of the others while they fail.
-func (c *Client) try(ctx context.Context, kind string, timeout time.Duration, do func(context.Context, endpoint) error) error {
+// get asks for a JSON document and hands its body to decode: the endpoint in use, and each of the others while they fail.
+func (c *Client) get(ctx context.Context, kind string, timeout time.Duration, path string, decode func(io.Reader) error) error {
 	c.mu.Lock()
 	first := c.current
 	c.mu.Unlock()
@@ -117,7 +112,7 @@ func (c *Client) try(ctx context.Context, kind string, timeout time.Duration, do
 	var failures error
 	for i := range c.endpoints {
 		n := (first + i) % len(c.endpoints)
-		err := c.once(ctx, kind, timeout, c.endpoints[n], do)
+		err := c.getFrom(ctx, c.endpoints[n].url, kind, timeout, path, decode)
 		if statusErr, ok := errors.AsType[*StatusError](err); err == nil || ok && statusErr.final() {
 			c.moveTo(n)
 			return err
@@ -134,13 +129,13 @@ func (c *Client) try(ctx context.Context, kind string, timeout time.Duration, do
 	return failures
 }
 
-// once runs do with a deadline of its own.
-func (c *Client) once(
-	ctx context.Context, kind string, timeout time.Duration, e endpoint, do func(context.Context, endpoint) error,
+// getFrom asks one endpoint, with a deadline of its own.
+func (c *Client) getFrom(
+	ctx context.Context, base *url.URL, kind string, timeout time.Duration, path string, decode func(io.Reader) error,
 ) error {
 	attempt, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := do(attempt, e)
+	err := c.getJSON(attempt, base, path, decode)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -152,7 +147,7 @@ func (c *Client) once(
 	}
 	c.observe(kind, err)
 	if err != nil {
-		return fmt.Errorf("LINSTOR controller %s: read %s: %w", e.url.Host, kind, err)
+		return fmt.Errorf("LINSTOR controller %s: read %s: %w", base.Host, kind, err)
 	}
 	return nil
 }
@@ -163,24 +158,21 @@ type NoAnswerError struct{ timeout time.Duration }
 // Error implements error.
 func (e NoAnswerError) Error() string { return fmt.Sprintf("no answer within %s", e.timeout) }
 
-// get asks for a JSON document and hands its body to decode.
-func (c *Client) get(ctx context.Context, kind string, timeout time.Duration, path string, decode func(io.Reader) error) error {
-	return c.try(ctx, kind, timeout, func(ctx context.Context, e endpoint) error {
-		resp, err := c.send(ctx, e.url, path, "application/json", nil)
-		if err != nil {
-			return err
-		}
-		defer closeBody(resp)
-		if err := checkResponse(resp, "application/json"); err != nil {
-			return err
-		}
-		if err := decode(resp.Body); err != nil {
-			return fmt.Errorf("can not decode the answer: %w", err)
-		}
-		// What follows the document must be read, or the connection can not be used again.
-		_, err = io.Copy(io.Discard, resp.Body)
+func (c *Client) getJSON(ctx context.Context, base *url.URL, path string, decode func(io.Reader) error) error {
+	resp, err := c.send(ctx, base, path, "application/json", nil)
+	if err != nil {
 		return err
-	})
+	}
+	defer closeBody(resp)
+	if err := checkResponse(resp, "application/json"); err != nil {
+		return err
+	}
+	if err := decode(resp.Body); err != nil {
+		return fmt.Errorf("can not decode the answer: %w", err)
+	}
+	// What follows the document must be read, or the connection can not be used again.
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
 }
 
 // send issues a GET request. Its errors name neither the URL, which the caller knows, nor any header.

@@ -9,8 +9,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	lapi "github.com/LINBIT/golinstor/client"
 )
 
 // Kinds of requests, as errors and metrics name them.
@@ -31,16 +29,12 @@ const (
 
 // Nodes reads all nodes.
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
-	return ask(ctx, c, kindNodes, func(ctx context.Context, api *lapi.Client) ([]Node, error) {
-		return api.Nodes.GetAll(ctx)
-	})
+	return list[Node](ctx, c, kindNodes, c.requestTimeout, "/v1/nodes")
 }
 
 // ControllerProps reads the properties of the controller.
 func (c *Client) ControllerProps(ctx context.Context) (map[string]string, error) {
-	return ask(ctx, c, kindController, func(ctx context.Context, api *lapi.Client) (map[string]string, error) {
-		return api.Controller.GetProps(ctx)
-	})
+	return document[map[string]string](ctx, c, kindController, "/v1/controller/properties")
 }
 
 // Definitions reads all resource definitions, or the named ones; those that do not exist are left out.
@@ -58,14 +52,12 @@ func (c *Client) Definition(ctx context.Context, name string) (Definition, error
 	if err != nil {
 		return Definition{}, err
 	}
-	return getJSON[Definition](ctx, c, kindDefinition, path)
+	return document[Definition](ctx, c, kindDefinition, path)
 }
 
 // Groups reads all resource groups.
 func (c *Client) Groups(ctx context.Context) ([]Group, error) {
-	return ask(ctx, c, kindGroups, func(ctx context.Context, api *lapi.Client) ([]Group, error) {
-		return api.ResourceGroups.GetAll(ctx)
-	})
+	return list[Group](ctx, c, kindGroups, c.requestTimeout, "/v1/resource-groups")
 }
 
 // Resources reads the resources of one definition. LINSTOR answers it from memory, whatever state its
@@ -75,7 +67,7 @@ func (c *Client) Resources(ctx context.Context, definition string) ([]Resource, 
 	if err != nil {
 		return nil, err
 	}
-	return getJSON[[]Resource](ctx, c, kindResources, path+"/resources")
+	return list[Resource](ctx, c, kindResources, c.requestTimeout, path+"/resources")
 }
 
 // under returns the path of what has a name. Dots alone, and nothing, would lead elsewhere whatever is escaped: LINSTOR has no
@@ -110,7 +102,7 @@ func filtered(path, filter string, names []string) string {
 	return query.String()
 }
 
-func getJSON[T any](ctx context.Context, c *Client, kind, path string) (T, error) {
+func document[T any](ctx context.Context, c *Client, kind, path string) (T, error) {
 	var value T
 	err := c.get(ctx, kind, c.requestTimeout, path, func(body io.Reader) error {
 		value = *new(T)

@@ -63,7 +63,7 @@ type Connection struct {
 	Message   string `json:"message"`
 }
 
-// Node is a node of /v1/nodes; golinstor loses nothing of it.
+// Node is a node of /v1/nodes; golinstor's type loses nothing of it.
 type Node = lapi.Node
 
 // Definition is a resource definition of /v1/resource-definitions. It is not golinstor's, which fails on the
@@ -77,7 +77,7 @@ type Definition struct {
 	} `json:"layer_data"`
 }
 
-// Group is a resource group of /v1/resource-groups; golinstor loses nothing of it.
+// Group is a resource group of /v1/resource-groups; golinstor's type loses nothing of it.
 type Group = lapi.ResourceGroup
 
 // AnyFlag tells whether one of the wanted flags is set.
