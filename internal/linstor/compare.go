@@ -3,7 +3,6 @@ package linstor
 import (
 	"context"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,22 +18,20 @@ type streamWatch struct {
 	once sync.Once
 
 	mu sync.Mutex
-	// said is the last word of the stream on each replica, by folded name of the resource.
-	said map[string][]utterance
-	// nodes has the names of nodes, to keep each once.
-	nodes map[string]string
+	// said is the last word of the stream on each replica.
+	said map[replicaKey]utterance
 }
 
+// replicaKey names a replica, folded.
 type replicaKey struct{ resource, node string }
 
 // utterance is the last word of the stream on one replica.
 type utterance struct {
-	node string // folded
 	word word
+	at   time.Time
 	// doubt is what REST said differently since doubted, without an event in between.
 	doubt   word
-	at      stamp
-	doubted stamp
+	doubted time.Time
 }
 
 // word is a three-valued may promote.
@@ -48,38 +45,14 @@ func wordOf(mayPromote *bool) word {
 }
 
 func newStreamWatch(confirm time.Duration) *streamWatch {
-	return &streamWatch{confirm: confirm, dead: make(chan struct{}), said: map[string][]utterance{}, nodes: map[string]string{}}
+	return &streamWatch{confirm: confirm, dead: make(chan struct{}), said: map[replicaKey]utterance{}}
 }
 
 // event notes what the stream says.
 func (w *streamWatch) event(ev client.Event, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.say(fold(ev.Resource), fold(ev.Node), wordOf(ev.MayPromote), at)
-}
-
-// say notes a word. The lock must be held.
-func (w *streamWatch) say(resource, node string, word word, at time.Time) {
-	if said := w.last(resource, node); said != nil {
-		*said = utterance{node: said.node, word: word, at: stampOf(at)}
-		return
-	}
-	name, ok := w.nodes[node]
-	if !ok {
-		name, w.nodes[node] = node, node
-	}
-	w.said[resource] = append(w.said[resource], utterance{node: name, word: word, at: stampOf(at)})
-}
-
-// last returns the last word on a replica, nil where there is none. The lock must be held.
-func (w *streamWatch) last(resource, node string) *utterance {
-	all := w.said[resource]
-	for i := range all {
-		if all[i].node == node {
-			return &all[i]
-		}
-	}
-	return nil
+	w.said[replicaKey{fold(ev.Resource), fold(ev.Node)}] = utterance{word: wordOf(ev.MayPromote), at: at}
 }
 
 // look compares a list with what the stream said, and returns the resources that need a second look.
@@ -92,21 +65,22 @@ func (w *streamWatch) look(list []client.Resource, at span) (doubtful []string) 
 		if !r.IsDRBD() {
 			continue
 		}
-		resource, node, now := fold(r.Name), fold(r.NodeName), wordOf(r.Values().MayPromote)
-		said := w.last(resource, node)
+		key, now := replicaKey{fold(r.Name), fold(r.NodeName)}, wordOf(r.Values().MayPromote)
+		said, ok := w.said[key]
 		switch {
-		case said == nil:
-			w.say(resource, node, now, at.end)
-		case stampOf(at.start) < said.at:
+		case !ok:
+			said = utterance{word: now, at: at.end}
+		case at.start.Before(said.at):
 			// The event is newer than the read.
 		case said.word == now:
-			said.doubted = 0
-		case said.doubted == 0 || said.doubt != now:
-			said.doubt, said.doubted = now, stampOf(at.end)
+			said.doubted = time.Time{}
+		case said.doubted.IsZero() || said.doubt != now:
+			said.doubt, said.doubted = now, at.end
 			doubtful = append(doubtful, r.Name)
-		case at.start.Sub(said.doubted.time()) >= w.confirm:
+		case at.start.Sub(said.doubted) >= w.confirm:
 			w.once.Do(func() { close(w.dead) })
 		}
+		w.said[key] = said
 	}
 	return doubtful
 }
@@ -115,12 +89,7 @@ func (w *streamWatch) look(list []client.Resource, at span) (doubtful []string) 
 func (w *streamWatch) prune(store *Store) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	maps.DeleteFunc(w.said, func(resource string, all []utterance) bool {
-		return !slices.ContainsFunc(all, func(said utterance) bool { return store.has(resource, said.node) })
-	})
-	for resource, all := range w.said {
-		w.said[resource] = slices.DeleteFunc(all, func(said utterance) bool { return !store.has(resource, said.node) })
-	}
+	maps.DeleteFunc(w.said, func(key replicaKey, _ utterance) bool { return !store.has(key.resource, key.node) })
 }
 
 // doubt compares a list with the stream, and asks for the second look.
