@@ -188,20 +188,14 @@ func (s *Store) applyControllerProps(props map[string]string, at span) (changed 
 	return changed
 }
 
-// The functions below tell when the newest read of something began; the zero time when there was none.
-
-func (s *Store) nodesReadAt() time.Time {
+// readAt tells when the newest reading of one of the store's lists began; the zero time when there was none.
+func (s *Store) readAt(list *span) time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.nodesRead.start
+	return list.start
 }
 
-func (s *Store) controllerReadAt() time.Time {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.controllerRead.start
-}
-
+// definitionReadAt tells the same of a definition, listReadAt of the replicas of a resource.
 func (s *Store) definitionReadAt(name string) time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -218,12 +212,6 @@ func (s *Store) listReadAt(name string) time.Time {
 		return e.set.Confirmed
 	}
 	return time.Time{}
-}
-
-func (s *Store) groupsReadAt() time.Time {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.groupsRead.start
 }
 
 // settingsInDoubt tells whether the quorum of a resource may have changed: its settings were never read, or not since

@@ -83,7 +83,7 @@ func BenchmarkBulkReading(b *testing.B) {
 		b.Fatal(err)
 	}
 	feed := NewFeed(answered, NewStore(), logr.Discard(), Options{})
-	feed.watch.Store(newStreamWatch(time.Second))
+	feed.watch.Store(newStreamWatch())
 	nodes := []client.Node{{Name: "node-a", Type: "SATELLITE", ConnectionStatus: client.StatusOnline}, {Name: "node-b", Type: "SATELLITE", ConnectionStatus: client.StatusOnline}, {Name: "node-c", Type: "SATELLITE", ConnectionStatus: client.StatusOnline}}
 	feed.store.applyNodes(nodes, instant(time.Now()))
 	feed.store.applyControllerProps(nil, instant(time.Now()))

@@ -12,7 +12,6 @@ import (
 // streamWatch finds out that an event stream is dead although its connection stands: it holds against
 // what REST reads say what the stream said last. One belongs to one connection.
 type streamWatch struct {
-	confirm time.Duration
 	// dead is closed once the stream is found dead.
 	dead chan struct{}
 	once sync.Once
@@ -44,8 +43,8 @@ func wordOf(mayPromote *bool) word {
 	return word{*mayPromote, true}
 }
 
-func newStreamWatch(confirm time.Duration) *streamWatch {
-	return &streamWatch{confirm: confirm, dead: make(chan struct{}), said: map[replicaKey]utterance{}}
+func newStreamWatch() *streamWatch {
+	return &streamWatch{dead: make(chan struct{}), said: map[replicaKey]utterance{}}
 }
 
 // event notes what the stream says.
@@ -77,7 +76,7 @@ func (w *streamWatch) look(list []client.Resource, at span) (doubtful []string) 
 		case said.doubted.IsZero() || said.doubt != now:
 			said.doubt, said.doubted = now, at.end
 			doubtful = append(doubtful, r.Name)
-		case at.start.Sub(said.doubted) >= w.confirm:
+		case at.start.Sub(said.doubted) >= confirmDead:
 			w.once.Do(func() { close(w.dead) })
 		}
 		w.said[key] = said
@@ -98,11 +97,18 @@ func (f *Feed) doubt(watch *streamWatch, list []client.Resource, at span) {
 		return
 	}
 	for _, name := range watch.look(list, at) {
-		f.pollLater(name, f.opts.ConfirmDead)
+		f.pollLater(name, confirmDead)
 	}
 }
 
 const (
+	// compareInterval is how often the settings (definitions, groups, controller properties) are read, and a sample of compareSample
+	// resources is compared with what the event stream said.
+	compareInterval = time.Minute
+	compareSample   = 5
+	// confirmDead is how long a difference between REST and the event stream must last for the stream to count as dead: an event may be
+	// on its way.
+	confirmDead = 5 * time.Second
 	// compareQuiet is how long no event must have come before the settings are read: the list of all definitions is long, and while
 	// events come the decisions on them come first. They also show that the stream is alive.
 	compareQuiet = time.Second
@@ -113,7 +119,7 @@ const (
 // compareRegularly reads the settings and a sample of resources, each time the next ones. Their reads
 // compare them with the stream.
 func (f *Feed) compareRegularly(ctx context.Context) {
-	for sleep(ctx, f.opts.CompareInterval) && f.untilQuiet(ctx) {
+	for sleep(ctx, compareInterval) && f.untilQuiet(ctx) {
 		if err := f.readSettings(ctx); err != nil {
 			f.failed(err)
 		}
@@ -149,7 +155,7 @@ func (f *Feed) nextSample() []string {
 		if r, ok := f.store.Resource(name); ok && r.DRBD {
 			sample = append(sample, name)
 		}
-		if len(sample) == defaultCompareSample {
+		if len(sample) == compareSample {
 			break
 		}
 	}

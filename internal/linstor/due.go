@@ -52,7 +52,7 @@ type due struct {
 }
 
 // Poll asks for a read of one resource definition soon. Requests for the same one are coalesced, the
-// oldest is served first, and all together are limited to Options.ReadsPerSecond. It never blocks.
+// oldest is served first, and all together are limited to 200 a second. It never blocks.
 // Before the feed has started it does nothing: the first thing a feed does is to read everything.
 func (f *Feed) Poll(resource string) { f.pollLater(resource, 0) }
 

@@ -1,6 +1,7 @@
 package linstor
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -13,62 +14,26 @@ import (
 )
 
 const (
-	defaultResyncInterval  = 10 * time.Minute
-	defaultCompareInterval = time.Minute
-	defaultCompareSample   = 5
-	defaultConfirmDead     = 5 * time.Second
-	defaultReadsPerSecond  = 200
-	defaultWorkers         = 16
-	// The longest wait with its jitter is 10 s.
-	defaultBackoffStart  = 500 * time.Millisecond
-	defaultBackoffCap    = 8 * time.Second
-	defaultBackoffJitter = 0.25
-	// backoffReset is after how long the backoff starts from its beginning.
-	backoffReset = time.Minute
+	defaultResyncInterval = 10 * time.Minute
+	// readsPerSecond limits the reads of single resource definitions, but for those of Refresh: LINSTOR has others to serve.
+	readsPerSecond = 200
+	// workers is how many of these reads may begin at once, and twice as many as run at once.
+	workers = 16
 )
 
 // Options are the settings of a Feed. The zero value of each field means its default.
 type Options struct {
 	// ResyncInterval is how often everything is read again; default 10 min.
 	ResyncInterval time.Duration
-	// CompareInterval is how often the settings (definitions, groups, controller properties) are read, and a
-	// sample of resources is compared with what the event stream said; default 1 min. While events come it is up to 15 s later.
-	CompareInterval time.Duration
-	// ConfirmDead is how long a difference between REST and the event stream must last for the stream to
-	// count as dead; default 5 s.
-	ConfirmDead time.Duration
-	// ReadsPerSecond limits the reads of single resource definitions, but for those of Refresh; default 200.
-	ReadsPerSecond int
-	// Workers is how many of these reads may begin at once, and twice as many as run at once; default 16.
-	Workers int
 	// Elected is closed when this process leads. Until then it leaves LINSTOR and the processors to the one that does where many
 	// events come at a time. Nil means that it leads.
 	Elected <-chan struct{}
-	// Backoff is how long to wait before connecting again; default 500 ms, doubling up to 10 s, with jitter.
-	Backoff wait.Backoff
-	// Metrics counts; the default is the client's.
-	Metrics *Metrics
 }
 
-func (o Options) withDefaults() Options {
-	setDefault(&o.ResyncInterval, defaultResyncInterval)
-	setDefault(&o.CompareInterval, defaultCompareInterval)
-	setDefault(&o.ConfirmDead, defaultConfirmDead)
-	setDefault(&o.ReadsPerSecond, defaultReadsPerSecond)
-	setDefault(&o.Workers, defaultWorkers)
-	if o.Backoff.Duration == 0 {
-		o.Backoff = wait.Backoff{
-			Duration: defaultBackoffStart, Cap: defaultBackoffCap,
-			Factor: 2, Jitter: defaultBackoffJitter, Steps: 10,
-		}
-	}
-	return o
-}
-
-func setDefault[T comparable](field *T, value T) {
-	if *field == *new(T) {
-		*field = value
-	}
+// backoff tells how long to wait before each of several tries: 500 ms, doubling up to 10 s, with jitter; after a minute from the beginning.
+func backoff() wait.DelayFunc {
+	return wait.Backoff{Duration: 500 * time.Millisecond, Cap: 8 * time.Second, Factor: 2, Jitter: 0.25, Steps: 10}.
+		DelayWithReset(clock.RealClock{}, time.Minute)
 }
 
 // Feed keeps a store true to LINSTOR. It is a runnable of the controller manager and runs on every
@@ -105,12 +70,9 @@ type Feed struct {
 
 // NewFeed returns a feed of the store. Nothing runs before Start.
 func NewFeed(client *Client, store *Store, log logr.Logger, opts Options) *Feed {
-	opts = opts.withDefaults()
-	if opts.Metrics == nil {
-		opts.Metrics = client.metrics
-	}
+	opts.ResyncInterval = cmp.Or(opts.ResyncInterval, defaultResyncInterval)
 	f := &Feed{
-		client: client, store: store, opts: opts, log: log, metrics: opts.Metrics,
+		client: client, store: store, opts: opts, log: log, metrics: client.metrics,
 		eventLimiter: rate.NewLimiter(eventsAtOnce, eventsAtOnce), viewed: make(chan struct{}),
 		agenda: agenda{wake: make(chan struct{}, 1), dues: map[string]*due{}},
 	}
@@ -138,7 +100,7 @@ func (f *Feed) Start(ctx context.Context) error {
 
 // keepFollowing makes one connection after the other until ctx is done.
 func (f *Feed) keepFollowing(ctx context.Context) {
-	delay := f.opts.Backoff.DelayWithReset(clock.RealClock{}, backoffReset)
+	delay := backoff()
 	for {
 		err := f.follow(ctx)
 		if ctx.Err() != nil {

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/utils/clock"
-
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
@@ -46,7 +44,7 @@ func (f *Feed) follow(parent context.Context) error {
 	defer tasks.Wait()
 	defer end(nil)
 
-	watch := newStreamWatch(f.opts.ConfirmDead)
+	watch := newStreamWatch()
 	f.watch.Store(watch)
 	defer f.watch.Store(nil)
 
@@ -159,7 +157,7 @@ func (f *Feed) pollUnseen(events []client.Event) {
 
 // keepSynced reads everything now and regularly. A failure does not end the stream, which may be fine.
 func (f *Feed) keepSynced(ctx context.Context) {
-	delay := f.opts.Backoff.DelayWithReset(clock.RealClock{}, backoffReset)
+	delay := backoff()
 	for {
 		pause := f.opts.ResyncInterval
 		if err := f.resync(ctx); err != nil {

@@ -286,7 +286,7 @@ func TestTheSettingsOfKeptResourcesAreKnownAsThoseOfPolledOnes(t *testing.T) {
 			keepAll(feed, many, time.Hour)
 			settle(3 * time.Second)
 			fake.change(func() { setQuorum(fake, "off") })
-			settle(defaultCompareInterval + 2500*time.Millisecond)
+			settle(compareInterval + 2500*time.Millisecond)
 			if got := quorums(feed, "off"); got != many {
 				t.Errorf("the new quorum of %d resources of %d is known", got, many)
 			}
@@ -296,7 +296,7 @@ func TestTheSettingsOfKeptResourcesAreKnownAsThoseOfPolledOnes(t *testing.T) {
 		inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
 			fake.change(func() { setQuorum(fake, "") })
 			keepAll(feed, many, time.Hour)
-			settle(defaultCompareInterval + 3*time.Second)
+			settle(compareInterval + 3*time.Second)
 			fake.change(func() {
 				fake.groups = []client.Group{{Name: "DfltRscGrp", Props: map[string]string{client.PropQuorum: "all"}}}
 			})

@@ -32,24 +32,24 @@ type readers struct {
 }
 
 func (f *Feed) newReaders() readers {
-	common := func(read func(context.Context) error, readAt func() time.Time) *reader {
+	common := func(read func(context.Context) error, newest *span) *reader {
 		one := func(ctx context.Context, _ string) error { return read(ctx) }
-		return &reader{one: one, readAt: func(string) time.Time { return readAt() }, atOnce: 1}
+		return &reader{one: one, readAt: func(string) time.Time { return f.store.readAt(newest) }, atOnce: 1}
 	}
 	spare := func() *rate.Limiter { return rate.NewLimiter(aloneRate, 2*crowd) }
 	lists := &bulk{read: f.readSomeResources, known: f.store.hasReplicas}
 	return readers{
-		nodes:      common(f.fetchNodes, f.store.nodesReadAt),
-		controller: common(f.fetchController, f.store.controllerReadAt),
-		groups:     common(f.fetchGroups, f.store.groupsReadAt),
+		nodes:      common(f.fetchNodes, &f.store.nodesRead),
+		controller: common(f.fetchController, &f.store.controllerRead),
+		groups:     common(f.fetchGroups, &f.store.groupsRead),
 		definitions: &reader{
 			one: f.readDefinition, readAt: f.store.definitionReadAt, atOnce: crowd, spare: spare(),
 			bulk: &bulk{read: f.readSomeDefinitions, known: func(name string) bool { return !f.store.definitionReadAt(name).IsZero() }},
 		},
 		lists: &reader{one: f.readList, atOnce: crowd, spare: spare(), bulk: lists},
 		polls: &reader{
-			one: f.readList, atOnce: max(f.opts.Workers/2, 1), bulk: lists,
-			limiter: rate.NewLimiter(rate.Limit(f.opts.ReadsPerSecond), f.opts.Workers),
+			one: f.readList, atOnce: workers / 2, bulk: lists,
+			limiter: rate.NewLimiter(readsPerSecond, workers),
 		},
 	}
 }

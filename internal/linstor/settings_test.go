@@ -182,7 +182,7 @@ func TestTheLevelsAboveTheDefinitionsAreReadOften(t *testing.T) {
 		}, 21 * time.Second},
 		"a quorum set on the definition": {func(fake *fakeLinstor) {
 			fake.definitions[0] = definition("PVC-1", "all")
-		}, defaultCompareInterval + time.Second},
+		}, compareInterval + time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCalm(t, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
@@ -190,7 +190,7 @@ func TestTheLevelsAboveTheDefinitionsAreReadOften(t *testing.T) {
 				settle(5 * time.Minute)
 				got := gaps(requests(), begin, time.Now(), controller, groups, definitions)
 				if got[controller] > 21*time.Second || got[groups] > 21*time.Second ||
-					got[definitions] > defaultCompareInterval+time.Second || got[definitions] < defaultCompareInterval-time.Second {
+					got[definitions] > compareInterval+time.Second || got[definitions] < compareInterval-time.Second {
 					t.Errorf("longest time between two readings: %v", got)
 				}
 				fake.change(func() { tc.change(fake) })
@@ -276,7 +276,7 @@ func TestASatelliteThatRestartsIsSeenAway(t *testing.T) {
 			t.Run(name+" "+later, func(t *testing.T) {
 				inCalm(t, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
 					fake.change(func() { fake.definitions[0] = definition("PVC-1", "off") })
-					settle(defaultCompareInterval + 5*time.Second)
+					settle(compareInterval + 5*time.Second)
 					const set = "majority node-a+node-b, off node-a+node-b"
 					runs(t, feed, "node-a", set)
 					requests, lost := fake.record(), time.Now()
