@@ -147,8 +147,8 @@ func newLinstorClient(opts options.Options) (*linstor.Client, error) {
 	}
 	counters := linstor.NewMetrics()
 	metrics.Registry.MustRegister(append(counters.Collectors(), linstor.Certificates(config))...)
-	return linstor.NewClient(config, linstor.WithUserAgent(version.UserAgent()),
-		linstor.WithRequestTimeout(opts.OperationsTimeout), linstor.WithMetrics(counters))
+	return linstor.NewClient(config, counters,
+		linstor.ClientOptions{UserAgent: version.UserAgent(), RequestTimeout: opts.OperationsTimeout})
 }
 
 // newManager returns a manager that stands for election by the lease, unless that is nil.

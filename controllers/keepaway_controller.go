@@ -105,12 +105,12 @@ func (r *KeepAwayReconciler) holds(ctx context.Context, node string, mark keepAw
 			}
 			fresh = known
 		}
-		causes = append(causes, cluster.ResourceFacts(fresh))
+		causes = append(causes, fresh)
 	}
 	known := r.keepAway.inputs.Node(node)
 	satellite, _ := r.linstor.Node(known.Satellite)
 	return r.leaving(ctx, node) || failover.KeepAwayHolds(r.clock.Now(), known, r.settings,
-		failover.Fact[bool](satellite.Word()), causes)
+		satellite.Word(), causes)
 }
 
 // leaving tells whether a volume is still being moved off the node. Until that is done no pod must return there, even

@@ -25,7 +25,7 @@ type wellOn struct{ noLinstor }
 
 func (wellOn) Resource(name string) (linstor.Resource, bool) {
 	now := time.Now()
-	return linstor.Resource{Name: name, DRBD: true, Volumes: 1, Confirmed: now, Replicas: []linstor.Replica{{
+	return linstor.Resource{Name: name, Known: true, DRBD: true, Volumes: 1, Confirmed: now, Replicas: []linstor.Replica{{
 		Node: nodeA, Online: linstor.Fact[bool]{Value: true, Known: true, Confirmed: now},
 		Reports: linstor.Fact[bool]{Value: true, Known: true, Confirmed: now},
 		InUse:   linstor.Fact[bool]{Value: true, Known: true, Confirmed: now},

@@ -124,7 +124,7 @@ func (w *world) startProcessOn(name string, cfg Config, view *apimodel.View) *pr
 	}
 	ofLinstor, ofFailovers := linstor.NewMetrics(), metrics.New()
 	p.counters = slices.Concat(ofLinstor.Collectors(), ofFailovers.Collectors())
-	linstorClient, err := linstor.NewClient(config, linstor.WithDialContext(p.cable.dial(w.Network.DialContext)), linstor.WithMetrics(ofLinstor))
+	linstorClient, err := linstor.NewClient(config, ofLinstor, linstor.ClientOptions{DialContext: p.cable.dial(w.Network.DialContext)})
 	if err != nil {
 		w.Fatal(err)
 	}

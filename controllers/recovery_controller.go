@@ -179,7 +179,7 @@ func (r *Recovery) input(
 		Limit: r.limit, Halt: r.halt.now(ctx),
 	}
 	if known, ok := r.linstor.Node(in.Node.Satellite); ok {
-		in.Online = failover.Fact[bool](known.Word())
+		in.Online = known.Word()
 	}
 	in.Pod.Attaches = attaches(pod)
 	in.Nodes, in.OnlineNodes = r.online(now)

@@ -176,11 +176,11 @@ type confirms struct {
 }
 
 func (c confirms) Refresh(context.Context, string) (linstor.Resource, error) {
-	return linstor.Resource{Confirmed: c.at}, nil
+	return linstor.Resource{Known: true, Confirmed: c.at}, nil
 }
 
 func (c confirms) Resource(string) (linstor.Resource, bool) {
-	return linstor.Resource{Confirmed: c.at}, true
+	return linstor.Resource{Known: true, Confirmed: c.at}, true
 }
 
 // What is read may change while the answer is on its way.

@@ -201,7 +201,7 @@ func (b *bench) sources() sources {
 	s := sources{api: b.api(), own: b.own, open: b.open}
 	config, err := linstor.ConfigFromEnv(b.lookup)
 	if err == nil {
-		s.linstor, err = linstor.NewClient(config, linstor.WithDialContext(b.Network.DialContext))
+		s.linstor, err = linstor.NewClient(config, nil, linstor.ClientOptions{DialContext: b.Network.DialContext})
 		b.Cleanup(s.linstor.CloseIdleConnections)
 	}
 	s.linstorError = err

@@ -60,7 +60,7 @@ func linstorClient(lookup func(string) (string, bool)) (*linstor.Client, error) 
 	if err != nil {
 		return nil, err
 	}
-	return linstor.NewClient(config, linstor.WithUserAgent(version.UserAgent()))
+	return linstor.NewClient(config, nil, linstor.ClientOptions{UserAgent: version.UserAgent()})
 }
 
 // openCache fills a cache with all objects that a survey reads, and waits until it is complete.

@@ -133,7 +133,7 @@ func surveyed(t *testing.T, pod *corev1.Pod) []cluster.Use {
 	memory := linstor.NewStore()
 	survey := cluster.NewSurvey(cluster.Config{
 		Cache: builder.Build(), Driver: virtual.Driver, Selector: movable(t), Clock: clock,
-		Linstor:  view{memory, linstor.NewFeed(nil, memory, logr.Discard(), linstor.Options{Metrics: linstor.NewMetrics()})},
+		Linstor:  view{memory, linstor.NewFeed(&linstor.Client{}, memory, logr.Discard(), linstor.Options{})},
 		Kubelets: cluster.NewKubelets(clock, virtual.Driver, nil),
 	})
 	uses, idle, err := survey.Uses(t.Context(), "")

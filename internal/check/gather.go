@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,7 +82,7 @@ func (s sources) readCluster(ctx context.Context, d deployment, facts *Facts) er
 		return err
 	}
 	memory := linstor.NewStore()
-	feed := linstor.NewFeed(s.linstor, memory, logr.Discard(), linstor.Options{Metrics: linstor.NewMetrics()})
+	feed := linstor.NewFeed(cmp.Or(s.linstor, &linstor.Client{}), memory, logr.Discard(), linstor.Options{}) // asked only where there is one
 	survey := cluster.NewSurvey(cluster.Config{
 		Cache: reader, Driver: d.options.AttacherName, Selector: d.options.PodSelector, Settings: d.options.Settings(), Linstor: view{memory, feed}, Kubelets: kubelets,
 	})

@@ -12,7 +12,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 )
 
@@ -297,52 +296,11 @@ func onNode(pods []corev1.Pod, node string) []corev1.Pod {
 	return result
 }
 
-// Resource returns LINSTOR's last word on a resource, in the policy's terms.
+// Resource returns LINSTOR's last word on a resource.
 func (i *Inputs) Resource(name string) failover.Resource {
 	known, ok := i.Linstor.Resource(name)
 	if !ok {
 		return failover.Resource{Name: name}
 	}
-	return ResourceFacts(known)
-}
-
-// ResourceFacts says LINSTOR's word on a resource in the policy's terms.
-func ResourceFacts(r linstor.Resource) failover.Resource {
-	facts := failover.Resource{
-		Name:      r.Name,
-		Known:     !r.Confirmed.IsZero(),
-		DRBD:      r.DRBD,
-		Volumes:   r.Volumes,
-		Confirmed: r.Confirmed,
-		SetSince:  r.SetSince,
-		Quorum:    r.Quorum,
-		InDoubt:   r.InDoubt,
-		Left:      r.Left,
-		Replicas:  make([]failover.Replica, 0, len(r.Replicas)),
-	}
-	for _, replica := range r.Replicas {
-		connections := make(map[string]failover.Fact[bool], len(replica.Connections))
-		for _, c := range replica.Connections {
-			connections[c.Peer] = failover.Fact[bool](c.Connected)
-		}
-		facts.Replicas = append(facts.Replicas, failover.Replica{
-			Node:        replica.Node,
-			Diskless:    replica.Diskless,
-			Leaving:     replica.Leaving,
-			Online:      failover.Fact[bool](replica.Online),
-			Blind:       replica.Blind,
-			Reports:     failover.Fact[bool](replica.Reports),
-			MayPromote:  failover.Fact[bool](replica.MayPromote),
-			InUse:       failover.Fact[bool](replica.InUse),
-			Score:       failover.Fact[int](replica.Score),
-			Connections: connections,
-			Heard:       replica.Heard,
-			Rejoined:    replica.Rejoined,
-			LastInUse:   replica.LastInUse,
-			Gone:        replica.Gone,
-			MayRun:      replica.MayRun,
-			Begun:       replica.Begun,
-		})
-	}
-	return facts
+	return known
 }

@@ -124,21 +124,6 @@ func TestAttachmentFacts(t *testing.T) {
 	}
 }
 
-func TestFactsOfWhatNodesMayRun(t *testing.T) {
-	t.Parallel()
-	runs := []*failover.Setting{{Quorum: "off"}, {Quorum: "all", Diskful: []string{nodeB}, Diskless: []string{nodeT}}}
-	facts := ResourceFacts(linstor.Resource{Quorum: "all", InDoubt: true, Left: []string{nodeT}, Replicas: []linstor.Replica{
-		{Node: nodeA, Gone: true}, {Node: nodeB, MayRun: runs, Begun: true},
-	}})
-	want := failover.Resource{Quorum: "all", InDoubt: true, Left: []string{nodeT}, Replicas: []failover.Replica{
-		{Node: nodeA, Gone: true, Connections: map[string]failover.Fact[bool]{}},
-		{Node: nodeB, MayRun: runs, Begun: true, Connections: map[string]failover.Fact[bool]{}},
-	}}
-	if diff := cmp.Diff(want, facts); diff != "" {
-		t.Errorf("ResourceFacts (-want +got):\n%s", diff)
-	}
-}
-
 // What was asked for first is what is too old first.
 func TestAConfirmationIsAsOldAsTheOldestOfItsAnswers(t *testing.T) {
 	t.Parallel()

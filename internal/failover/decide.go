@@ -168,7 +168,7 @@ func (s situation) missedSince() (time.Time, bool) {
 	if s.cond.state != Unreachable {
 		return time.Time{}, false
 	}
-	replica, ok := s.Resource.replica(s.Node.satellite())
+	replica, ok := s.Resource.Replica(s.Node.satellite())
 	switch {
 	case ok && !replica.Gone && (replica.Online.is(true) || replica.Blind) && !replica.Reports.is(false):
 		return time.Time{}, false // it rests on the silence of the kubelet

@@ -234,7 +234,7 @@ func TestAnythingIsForeseen(t *testing.T) {
 		if in.Halt != (Halt{}) {
 			t.Fatalf("%s although everything is halted: %+v", f.Outlook, in.Halt)
 		}
-		if a, ok := in.Resource.replica(in.Node.Name); ok && !in.Node.OutOfService && !a.provesQuorum(in.Resource) {
+		if a, ok := in.Resource.Replica(in.Node.Name); ok && !in.Node.OutOfService && !a.provesQuorum(in.Resource) {
 			for _, s := range a.MayRun {
 				if !a.Begun || !s.fences() {
 					t.Fatalf("%s although the node may run %+v", f.Outlook, s)

@@ -10,16 +10,18 @@ import (
 // MaxAge is the age from which on a value read from LINSTOR is unknown: where it is read every second, one reading may fail.
 const MaxAge = 2 * time.Second
 
-// Fact is one value LINSTOR reported, and how long it has held. Its fields mean what those of the
-// store's own facts mean.
+// Fact is one value LINSTOR reported, and how long it has held.
+//
+// The zero Fact is "never observed". An observed fact may still be unknown: LINSTOR omits what it does not know, and an omitted value
+// is neither false nor 0.
 type Fact[T comparable] struct {
 	// Value is meaningful only while Known is true.
 	Value T
 	// Known is false when LINSTOR did not say.
 	Known bool
-	// Since is the time from which on every reading, without a gap, has said the same.
+	// Since is the time from which on every reading, without a gap, has said the same; an unknown counts as a value of its own.
 	Since time.Time
-	// Confirmed is the time of the newest reading.
+	// Confirmed is the time of the newest reading that said so.
 	Confirmed time.Time
 }
 
@@ -236,69 +238,75 @@ type OtherVolume struct {
 	Ephemeral bool
 }
 
-// Resource is a LINSTOR resource definition with all its replicas.
+// Resource is a LINSTOR resource definition with all its replicas: a snapshot, which nobody changes.
 type Resource struct {
-	// Name is the resource definition's name.
+	// Name is the resource definition's display name.
 	Name string
 	// Known is false when LINSTOR's list of the resource has not been read.
 	Known bool
+	// Confirmed is when the list of replicas was last read as a whole.
+	Confirmed time.Time
+	// SetSince is since when the set of nodes with a replica has been the same without a gap. It is the clock of "there is no replica
+	// on that node".
+	SetSince time.Time
 	// DRBD tells whether the top layer is DRBD.
 	DRBD bool
-	// Volumes is the number of volumes; DRBD reports one score for all of them.
+	// Volumes is the number of volumes, as the replicas show it; 0 when not known. DRBD reports one score for all of them.
 	Volumes int
-	// Confirmed is when the list of replicas was last read.
-	Confirmed time.Time
-	// SetSince is since when the set of nodes with a replica has been the same.
-	SetSince time.Time
-	// Quorum is the quorum that LINSTOR wants; empty when not fully known.
+	// Quorum is the value of DrbdOptions/Resource/quorum that LINSTOR wants, merged over resource definition, resource group and
+	// controller; "off" when it is set nowhere, and empty while not all of these levels have been read.
 	Quorum string
-	// InDoubt is set while that was not read since replicas have changed.
+	// InDoubt is set while the quorum may be another than that: LINSTOR adapts it when replicas come and go, and it was not read since.
 	InDoubt bool
-	// Left are the nodes whose replica went while their satellites were ONLINE.
+	// Left are the nodes, in lower case, whose replica went while the node's satellite was ONLINE, and so has really gone.
 	Left []string
-	// Replicas are all replicas, A's included.
+	// Replicas are all replicas, A's included, sorted by node.
 	Replicas []Replica
 }
 
-// Replica is a resource on one node.
+// Replica is one resource of a resource definition: what one node has of it.
 type Replica struct {
-	// Node is the node's name.
+	// Node is the LINSTOR node name in lower case. LINSTOR compares names without regard to case; Kubernetes' are lower case.
 	Node string
 	// Diskless is set for replicas without a disk of their own, tie-breakers included.
 	Diskless bool
-	// Leaving is set when the replica or its node is being deleted, evicted or is inactive.
+	// Leaving is set when the replica (DELETE, DRBD_DELETE, EVICTED, INACTIVE) or its node (DELETE, EVICTED) is on its way out: it can
+	// not take a volume over.
 	Leaving bool
-	// Online tells whether the node's satellite is ONLINE.
+	// Online tells whether the node's satellite is ONLINE, the only connection status under which its values reach LINSTOR.
 	Online Fact[bool]
 	// Blind is set while LINSTOR is known to have no connection to the node, which it calls ONLINE: all that it says is unknown.
 	Blind bool
-	// Reports tells whether LINSTOR has any state of the replica at all.
+	// Reports tells whether LINSTOR has any dynamic state of the replica at all.
 	Reports Fact[bool]
-	// MayPromote is DRBD's may promote.
+	// MayPromote is DRBD's word that this replica could become Primary now.
 	MayPromote Fact[bool]
-	// InUse is true while the role is Primary.
+	// InUse is true while DRBD's role is Primary. It says nothing of whether a file system is mounted.
 	InUse Fact[bool]
-	// Score is DRBD's promotion score.
+	// Score is DRBD's promotion score; 0 on a Primary means that it lost quorum or its data.
 	Score Fact[int]
-	// Connections tells, per peer, whether the connection to it is Connected.
+	// Connections tells, per peer in lower case, whether the connection to it is Connected. A peer without an entry is unknown.
 	Connections map[string]Fact[bool]
-	// Heard is when LINSTOR last had news of the replica's state.
+	// Heard is when a list last brought news of this replica's state, or was read after events that did: its satellite was alive
+	// shortly before.
 	Heard time.Time
-	// Rejoined tells, per peer, when the replica was last seen to turn Connected to it; a peer that it has
-	// lost since has no entry.
+	// Rejoined tells, per peer, when the replica was last seen to turn Connected to it. It stays until the replica says that the
+	// connection is gone, also while LINSTOR has no state of the replica.
 	Rejoined map[string]time.Time
-	// LastInUse is when the replica was last seen in use; zero when never.
+	// LastInUse is when this process last saw the replica in use; zero when never.
 	LastInUse time.Time
-	// Gone is set where LINSTOR no longer lists the replica, although nothing shows that its node has let it go.
+	// Gone is set where LINSTOR no longer lists the replica, and it is not known that its node has let it go: LINSTOR forgets replicas
+	// (node lost, a database restored) that may still be written to. The rest is what was known of it.
 	Gone bool
-	// MayRun are the settings that the node may run, the newest last.
+	// MayRun are the settings that its node may run, the newest last: each that LINSTOR was seen to want since the last one that the
+	// node is known to have applied. Snapshots share it.
 	MayRun []*Setting
 	// Begun is set once the node is known to have applied one of them; until then it may run anything.
 	Begun bool
 }
 
-// replica returns the replica on the named node.
-func (r Resource) replica(node string) (Replica, bool) {
+// Replica returns the replica on the named node.
+func (r Resource) Replica(node string) (Replica, bool) {
 	for _, replica := range r.Replicas {
 		if replica.Node == node {
 			return replica, true

@@ -29,7 +29,7 @@ func KeepAwayHolds(now time.Time, node Node, settings Settings, online Fact[bool
 	}
 	for _, r := range causes {
 		fresh := r.freshened(now)
-		replica, ok := fresh.replica(node.satellite())
+		replica, ok := fresh.Replica(node.satellite())
 		if !fresh.Known || ok && !(replica.Score.Known && replica.Score.Value > 0) {
 			return true
 		}

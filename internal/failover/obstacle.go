@@ -54,7 +54,7 @@ const (
 // dataWithout tells whether a replica reaches an UpToDate copy of every volume without the lost node.
 func dataWithout(r Resource, replica Replica, lost string) bool {
 	copies := replica.Score.Value % scoreOfUpToDate
-	a, ok := r.replica(lost)
+	a, ok := r.Replica(lost)
 	if !ok || a.Diskless || !replica.Connections[lost].is(true) {
 		return copies > 0
 	}

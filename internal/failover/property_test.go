@@ -58,7 +58,7 @@ func TestLossHasItsEvidence(t *testing.T) {
 		survivor := false
 		for _, r := range in.Resource.Replicas {
 			fresh := in.Resource.freshened(in.Now)
-			r, _ := fresh.replica(r.Node)
+			r, _ := fresh.Replica(r.Node)
 			if r.Node == nodeA {
 				continue
 			}
@@ -155,10 +155,10 @@ func TestAConnectedWitnessPreventsALoss(t *testing.T) {
 		for _, pod := range in.Pods {
 			in.Resource.DRBD = true
 			pod.DeleteBy = ago(time.Minute)
-			if _, ok := in.Resource.replica(nodeA); !ok || RemovalOf(in, pod) != RemoveForce {
+			if _, ok := in.Resource.Replica(nodeA); !ok || RemovalOf(in, pod) != RemoveForce {
 				continue
 			}
-			if a, _ := in.Resource.freshened(now).replica(nodeA); d.State != Unreachable && !a.Score.is(0) {
+			if a, _ := in.Resource.freshened(now).Replica(nodeA); d.State != Unreachable && !a.Score.is(0) {
 				t.Fatalf("the pod goes by force in the state %s, connected and with the score %+v", d.State, a.Score)
 			}
 		}
@@ -174,7 +174,7 @@ func TestAHealthyPrimaryOnALivingNodeIsNeverLost(t *testing.T) {
 			r.Online, r.InUse, r.Score = held(true, anyAge(t)), held(true, anyAge(t)), held(10102, anyAge(t))
 			r.Reports = held(true, anyAge(t))
 		})(&in)
-		if _, ok := in.Resource.replica(nodeA); !ok {
+		if _, ok := in.Resource.Replica(nodeA); !ok {
 			return
 		}
 		if d := Decide(in); d.Verdict == Lost || d.Verdict == Pending || d.Verdict == Blocked {
@@ -218,7 +218,7 @@ func graceOver(in Input) bool {
 
 // mayWriteBy says what A may run, for all that is known, that does not fence it; empty where there is nothing like that.
 func mayWriteBy(in Input) string {
-	a, ok := in.Resource.replica(nodeA)
+	a, ok := in.Resource.Replica(nodeA)
 	switch {
 	case !ok && slices.Contains(in.Resource.Left, nodeA):
 		return ""

@@ -64,7 +64,7 @@ func (s situation) otherFenced(other OtherVolume) bool {
 		return true
 	}
 	r := other.Resource.freshened(s.Now)
-	if _, ok := r.replica(s.Node.satellite()); r.Known && !ok && r.hasLeft(s.Node.satellite()) {
+	if _, ok := r.Replica(s.Node.satellite()); r.Known && !ok && r.hasLeft(s.Node.satellite()) {
 		return true
 	}
 	t := testimonyOn(r, s.Node.satellite())
@@ -89,7 +89,7 @@ func (s situation) anyOtherWritable(pod Pod) bool {
 // resource with several volumes is 0 as soon as one of them is without quorum or data, and says nothing
 // about the others.
 func (s situation) writable(r Resource) bool {
-	replica, ok := r.replica(s.Node.satellite())
+	replica, ok := r.Replica(s.Node.satellite())
 	switch {
 	case !r.Known:
 		return true

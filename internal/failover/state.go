@@ -30,7 +30,7 @@ type condition struct {
 
 // stateOf reads A's state of R. The order is part of the rule: the first match wins.
 func stateOf(in Input, t testimony) condition {
-	replica, ok := in.Resource.replica(in.Node.satellite())
+	replica, ok := in.Resource.Replica(in.Node.satellite())
 	switch {
 	case !in.Resource.Known, !ok && in.Node.Unlisted:
 		return condition{state: Unknown, since: in.Now}

@@ -28,7 +28,7 @@ func (r Resource) TieBreakerGone() (node string, gone bool) {
 // Attachable tells whether a volume of R could be attached to a node: where it has a replica, or where LINSTOR places one. A node without
 // a replica on which LINSTOR places none, by its property AutoplaceTarget, is no target of a fail-over.
 func (r Resource) Attachable(node string, noTarget bool) bool {
-	replica, ok := r.replica(node)
+	replica, ok := r.Replica(node)
 	if !ok || replica.Gone {
 		return !noTarget
 	}

@@ -11,7 +11,7 @@ const agreeAgain = 250 * time.Millisecond
 // mayBeUnanimous tells whether the unanimous grace may end the wait for the confirmed one: DRBD's network and LINSTOR's say that A is gone,
 // each by itself. That LINSTOR takes A for ONLINE, or has forgotten it, is no word of its own.
 func (s situation) mayBeUnanimous() bool {
-	replica, _ := s.Resource.replica(s.Node.satellite())
+	replica, _ := s.Resource.Replica(s.Node.satellite())
 	return !replica.Gone && replica.Online.is(false)
 }
 

@@ -295,7 +295,7 @@ func TestAnEarlyLossIsUnanimous(t *testing.T) {
 			}
 			return
 		}
-		a, _ := in.Resource.freshened(in.Now).replica(nodeA)
+		a, _ := in.Resource.freshened(in.Now).Replica(nodeA)
 		due := in.Now.Add(max(in.Node.LeaseGap, usualGap) - in.Node.LeaseSilence)
 		silentSince := in.Now.Add(in.Node.Patience(ForceSilence) - in.Node.LeaseSilence)
 		switch {

@@ -71,7 +71,7 @@ func ruleNFSExport(s situation) (finding, bool) {
 }
 
 func ruleBlind(s situation) (finding, bool) {
-	replica, _ := s.Resource.replica(s.Node.satellite())
+	replica, _ := s.Resource.Replica(s.Node.satellite())
 	return finding{
 		reason: LinstorBlind, unsure: true,
 		message: "LINSTOR calls the node ONLINE and has no connection to it: what it shows is old, and nothing follows from it",
@@ -142,7 +142,7 @@ func ruleForcedIOErrors(s situation) (finding, bool) {
 	if s.cond.state != IOErrors {
 		return finding{}, false
 	}
-	replica, _ := s.Resource.replica(s.Node.satellite())
+	replica, _ := s.Resource.Replica(s.Node.satellite())
 	if !s.started() || replica.LastInUse.IsZero() || replica.LastInUse.Before(s.workloadSince()) {
 		return s.notInUse(), true
 	}
@@ -171,7 +171,7 @@ func ruleSecondary(s situation) (finding, bool) {
 	if s.cond.state != Secondary {
 		return finding{}, false
 	}
-	replica, _ := s.Resource.replica(s.Node.satellite())
+	replica, _ := s.Resource.Replica(s.Node.satellite())
 	switch {
 	case !s.started():
 		return s.notInUse(), true

@@ -202,7 +202,7 @@ func waitsFor(in Input, d Decision, failure string) (Reason, string, seeming) {
 // unwell tells whether LINSTOR's word speaks for a loss: it does not hear A, or A cannot work on R while a pod does that has run
 // there. A replica that is not there yet, or not in use yet, is the normal picture before that.
 func (s situation) unwell() bool {
-	replica, _ := s.Resource.replica(s.Node.satellite())
+	replica, _ := s.Resource.Replica(s.Node.satellite())
 	switch {
 	case s.Volume.NFSExport, s.Resource.Known && !s.Resource.DRBD:
 		return false // what DRBD makes of it there is no matter to the pod

@@ -9,7 +9,7 @@ import (
 // still can: by a replica whose satellite is ONLINE, that is not on its way out, and that DRBD
 // says may be promoted; unless its peers contradict it, or A did, or it cannot have the quorum that it should.
 func survivorOf(r Resource, node string) (since time.Time, ok bool) {
-	a, _ := r.replica(node)
+	a, _ := r.Replica(node)
 	for _, replica := range r.Replicas {
 		if replica.Node == node || !survives(replica) || a.outdates(replica) {
 			continue
@@ -169,7 +169,7 @@ func (t testimony) denies(r Resource, node string, s Setting) bool {
 func testimonyOn(r Resource, node string) testimony {
 	t := testimony{heard: make(map[string]bool, len(r.Replicas))}
 	var votes votes // held: by A, if it reaches everyone who is silent
-	a, _ := r.replica(node)
+	a, _ := r.Replica(node)
 	for _, replica := range r.Replicas {
 		if replica.Node == node {
 			votes.add(replica, true)

@@ -6,50 +6,49 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // take takes over what a list says of a replica. The lock must be held.
-func (s *Store) take(r *replicaEntry, w wireResource, at span) {
-	values, read := w.values(), r.read
-	r.drbd = w.drbd()
+func (s *Store) take(r *replicaEntry, w client.Resource, at span) {
+	values := w.Values()
+	r.drbd = w.IsDRBD()
 	r.volumes = int32(min(len(values.Volumes), math.MaxInt32))
-	r.diskless = anyFlag(w.Flags, flagDiskless, flagDRBDDiskless)
-	r.tieBreaker = anyFlag(w.Flags, flagTieBreaker)
-	r.leaving = anyFlag(w.Flags, flagDelete, flagDRBDDelete, flagEvicted, flagInactive)
+	r.Diskless = client.AnyFlag(w.Flags, client.FlagDiskless, client.FlagDRBDDiskless)
+	r.Leaving = client.AnyFlag(w.Flags, client.FlagDelete, client.FlagDRBDDelete, client.FlagEvicted, client.FlagInactive)
 
-	mayPromote := observe(r.mayPromoteFact(), values.MayPromote, at)
-	inUse := observe(r.inUse.fact(read), w.inUse(), at)
-	score := observe(r.score.fact(read), values.PromotionScore, at)
-	news := differs(r.mayPromoteFact(), mayPromote) || differs(r.inUse.fact(read), inUse) || differs(r.score.fact(read), score)
-	r.mayPromote, r.mayPromoteConfirmed = keep(mayPromote), stampOf(mayPromote.Confirmed)
-	r.inUse, r.score = keep(inUse), keep(score)
-	before := r.reports.value
-	r.reports = keep(observe(r.reports.fact(read), new(w.reports()), at))
-	if r.reports.value && !before {
+	before := r.Replica
+	r.MayPromote = observe(r.MayPromote, values.MayPromote, at)
+	r.InUse = observe(r.InUse, w.IsInUse(), at)
+	r.Score = observe(r.Score, values.PromotionScore, at)
+	r.Reports = observe(r.Reports, new(w.Reports()), at)
+	news := differs(before.MayPromote, r.MayPromote) || differs(before.InUse, r.InUse) || differs(before.Score, r.Score)
+	if r.Reports.Value && !before.Reports.Value {
 		r.reporting = stampOf(at.end)
 	}
-	if isTrue(inUse) && !s.isBlindFor(r.node) && inUse.Confirmed.After(r.lastInUse.time()) {
-		r.lastInUse = stampOf(inUse.Confirmed)
+	if isTrue(r.InUse) && !s.isBlindFor(r.Node) && r.InUse.Confirmed.After(r.LastInUse) {
+		r.LastInUse = r.InUse.Confirmed
 	}
 	if s.connect(r, values, at) || news || r.spoke {
-		r.heard, r.spoke = stampOf(at.end), false
+		r.Heard, r.spoke = at.end, false
 	}
 	r.read = stampOf(at.start)
 }
 
 // connect takes over what a list says of a replica's connections, and tells whether that is news. The lock must be held.
-func (s *Store) connect(r *replicaEntry, values wireDRBD, at span) (news bool) {
-	all := make([]keptConnection, 0, len(values.Connections))
-	for name, connection := range values.Connections {
+func (s *Store) connect(r *replicaEntry, values client.DRBD, at span) (news bool) {
+	all := make([]connection, 0, len(values.Connections))
+	for name, c := range values.Connections {
 		peer := s.nodeName(name)
 		old := r.connected(peer)
-		seen := observe(old, connection.connected(), at)
+		seen := observe(old, c.IsConnected(), at)
 		news = news || differs(old, seen)
-		r.rejoined = rejoined(r.rejoined, peer, old, seen, at.end)
-		all = append(all, keptConnection{peer, keep(seen)})
+		r.Rejoined = rejoined(r.Rejoined, peer, old, seen, at.end)
+		all = append(all, connection{peer, seen})
 	}
-	slices.SortFunc(all, func(a, b keptConnection) int { return strings.Compare(a.peer, b.peer) })
-	r.connections = slices.CompactFunc(all, func(a, b keptConnection) bool { return a.peer == b.peer })
+	slices.SortFunc(all, func(a, b connection) int { return strings.Compare(a.peer, b.peer) })
+	r.connections = slices.CompactFunc(all, func(a, b connection) bool { return a.peer == b.peer })
 	return news
 }
 

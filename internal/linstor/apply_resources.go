@@ -5,11 +5,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // ApplyEvent takes over what an event that arrived at the given time says. It returns whether the store has the
 // replica that the event is of, and whether it brought news. Events create nothing: they may be older than a deletion.
-func (s *Store) ApplyEvent(ev PromotionEvent, at time.Time) (known, changed bool) {
+func (s *Store) ApplyEvent(ev client.Event, at time.Time) (known, changed bool) {
 	s.mu.Lock()
 	var replica *replicaEntry
 	e := s.resources[fold(ev.Resource)]
@@ -20,11 +22,11 @@ func (s *Store) ApplyEvent(ev PromotionEvent, at time.Time) (known, changed bool
 		s.mu.Unlock()
 		return false, false
 	}
-	before := replica.mayPromoteFact()
+	before := replica.MayPromote
 	after := observe(before, ev.MayPromote, instant(at))
-	replica.mayPromote, replica.mayPromoteConfirmed = keep(after), stampOf(after.Confirmed)
-	if ev.MayPromote != nil && !before.Known && before.Confirmed.Before(at) {
-		replica.heard = max(replica.heard, stampOf(at)) // LINSTOR knew nothing of it, and has heard it since
+	replica.MayPromote = after
+	if ev.MayPromote != nil && !before.Known && before.Confirmed.Before(at) && replica.Heard.Before(at) {
+		replica.Heard = at // LINSTOR knew nothing of it, and has heard it since
 	}
 	if before.Known && differs(before, after) {
 		replica.spoke = true // the next list may show what the last one did
@@ -72,11 +74,11 @@ func (s *Store) Undecided(resource string, before time.Time) (arrivals []time.Ti
 
 // applyResources takes over a per-definition list: replicas that are not in it are gone. It tells whether replicas or their disks
 // have changed.
-func (s *Store) applyResources(name string, list []wireResource, at span) (reshaped bool) {
+func (s *Store) applyResources(name string, list []client.Resource, at span) (reshaped bool) {
 	s.mu.Lock()
 	key := fold(name)
 	e := s.resources[key]
-	if e != nil && stampOf(at.start) < e.setConfirmed {
+	if e != nil && at.start.Before(e.set.Confirmed) {
 		s.mu.Unlock()
 		return false
 	}
@@ -115,7 +117,7 @@ func (s *Store) remove(name string, at span) {
 		delete(s.definitions, key)
 	}
 	e := s.resources[key]
-	gone := e != nil && stampOf(at.start) >= e.setConfirmed
+	gone := e != nil && !at.start.Before(e.set.Confirmed)
 	if gone {
 		s.drop(e)
 	}
@@ -129,7 +131,7 @@ func (s *Store) remove(name string, at span) {
 // therefore no evidence as long as the definition is listed; the names of such resources are returned, to
 // be read one by one. Resources whose definition is not listed either are gone, unless they were read
 // after that list. Everything that was read later than the view stays as it is.
-func (s *Store) applyView(all []wireResource, at span) (read []string) {
+func (s *Store) applyView(all []client.Resource, at span) (read []string) {
 	rows := byResource(all)
 	var changed []string
 	s.mu.Lock()
@@ -149,13 +151,13 @@ func (s *Store) applyView(all []wireResource, at span) (read []string) {
 			e.old = true
 			changed = append(changed, e.name)
 		}
-		if rows[key] == nil && (len(e.replicas) > 0 || e.setConfirmed == 0) {
+		if rows[key] == nil && (len(e.replicas) > 0 || e.set.Confirmed.IsZero()) {
 			read = append(read, e.name)
 		}
 	}
 	maps.DeleteFunc(s.resources, func(key string, e *entry) bool {
 		gone := rows[key] == nil && s.definitions[key] == nil &&
-			!s.definitionsRead.start.IsZero() && e.setConfirmed <= stampOf(s.definitionsRead.start)
+			!s.definitionsRead.start.IsZero() && !e.set.Confirmed.After(s.definitionsRead.start)
 		if gone {
 			changed = append(changed, e.name)
 			s.bury(e, func(string) bool { return true })
@@ -171,7 +173,7 @@ func (s *Store) applyView(all []wireResource, at span) (read []string) {
 
 // applySome takes over what the view says of some resources, and returns the folded names of those of which it says
 // everything. The others have no volumes, lack a replica that was there, or do not exist: the view cannot tell which.
-func (s *Store) applySome(list []wireResource, at span) map[string]bool {
+func (s *Store) applySome(list []client.Resource, at span) map[string]bool {
 	complete := map[string]bool{}
 	var changed []string
 	for key, rows := range byResource(list) {
@@ -186,15 +188,15 @@ func (s *Store) applySome(list []wireResource, at span) map[string]bool {
 }
 
 // applyRows is takeRows for one resource definition by itself, so that others wait for no more than that. It returns its name.
-func (s *Store) applyRows(key string, rows []wireResource, at span) (name string, changed, lacking bool) {
+func (s *Store) applyRows(key string, rows []client.Resource, at span) (name string, changed, lacking bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	changed, lacking = s.takeRows(key, rows, at)
 	return s.resources[key].name, changed, lacking
 }
 
-func byResource(list []wireResource) map[string][]wireResource {
-	rows := map[string][]wireResource{}
+func byResource(list []client.Resource) map[string][]client.Resource {
+	rows := map[string][]client.Resource{}
 	for _, r := range list {
 		rows[fold(r.Name)] = append(rows[fold(r.Name)], r)
 	}
@@ -203,14 +205,14 @@ func byResource(list []wireResource) map[string][]wireResource {
 
 // takeRows takes over what the view says of one resource definition, and tells whether that changed anything, and whether it
 // lacks replicas. The lock must be held.
-func (s *Store) takeRows(key string, list []wireResource, at span) (changed, lacking bool) {
+func (s *Store) takeRows(key string, list []client.Resource, at span) (changed, lacking bool) {
 	e := s.resources[key]
 	if e == nil {
 		e = s.add(list[0].Name)
 		s.follow(e, at, func() { s.replace(e, list, at) })
 		return true, false
 	}
-	if stampOf(at.start) < e.setConfirmed {
+	if at.start.Before(e.set.Confirmed) {
 		return false, false
 	}
 	take := s.replace
@@ -222,12 +224,12 @@ func (s *Store) takeRows(key string, list []wireResource, at span) (changed, lac
 }
 
 // lacks tells whether a replica of e is not in the list.
-func lacks(list []wireResource, e *entry) bool {
-	return slices.ContainsFunc(e.replicas, func(replica replicaEntry) bool { return !lists(list, replica.node) })
+func lacks(list []client.Resource, e *entry) bool {
+	return slices.ContainsFunc(e.replicas, func(replica replicaEntry) bool { return !lists(list, replica.Node) })
 }
 
 // lacks tells whether a replica that is known is not in the list.
-func (s *Store) lacks(name string, list []wireResource) bool {
+func (s *Store) lacks(name string, list []client.Resource) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	e := s.resources[fold(name)]
@@ -235,8 +237,8 @@ func (s *Store) lacks(name string, list []wireResource) bool {
 }
 
 // lists tells whether a replica on a node is in the list.
-func lists(list []wireResource, node string) bool {
-	return slices.ContainsFunc(list, func(r wireResource) bool { return fold(r.NodeName) == node })
+func lists(list []client.Resource, node string) bool {
+	return slices.ContainsFunc(list, func(r client.Resource) bool { return fold(r.NodeName) == node })
 }
 
 // add creates the entry of a resource definition. The lock must be held.
@@ -250,7 +252,7 @@ func (s *Store) add(name string) *entry {
 }
 
 // replace makes the list the whole of e. The lock must be held.
-func (s *Store) replace(e *entry, list []wireResource, at span) {
+func (s *Store) replace(e *entry, list []client.Resource, at span) {
 	before := len(e.replicas)
 	s.bury(e, func(node string) bool { return !lists(list, node) })
 	if len(e.replicas) < before {
@@ -262,16 +264,15 @@ func (s *Store) replace(e *entry, list []wireResource, at span) {
 	}
 	slices.Sort(nodes)
 	set := strings.Join(slices.Compact(nodes), "\n")
-	if e.set.value == set {
-		set = e.set.value // the string that is there already
+	if e.set.Value == set {
+		set = e.set.Value // the string that is there already
 	}
-	seen := observe(e.set.fact(e.setConfirmed), &set, at)
-	e.set, e.setConfirmed = keep(seen), stampOf(seen.Confirmed)
+	e.set = observe(e.set, &set, at)
 	s.update(e, list, at)
 }
 
 // update takes over the listed replicas and leaves the others alone. The lock must be held.
-func (s *Store) update(e *entry, list []wireResource, at span) {
+func (s *Store) update(e *entry, list []client.Resource, at span) {
 	if len(e.replicas) == 0 {
 		e.replicas = make([]replicaEntry, 0, len(list)) // no larger than it need be
 	}
@@ -282,14 +283,14 @@ func (s *Store) update(e *entry, list []wireResource, at span) {
 		node := s.nodeName(r.NodeName)
 		replica := e.replica(node)
 		if replica == nil {
-			i, _ := slices.BinarySearchFunc(e.replicas, node, func(r replicaEntry, node string) int { return strings.Compare(r.node, node) })
+			i, _ := slices.BinarySearchFunc(e.replicas, node, func(r replicaEntry, node string) int { return strings.Compare(r.Node, node) })
 			e.replicas = slices.Insert(e.replicas, i, s.found(e, node, at))
 			replica = &e.replicas[i]
 		}
 		if stampOf(at.start) >= replica.read {
 			s.take(replica, r, at)
 			e.meet(replica, s.isOnline(node), s.events, at)
-			if replica.reports.value && !s.isOnline(node) {
+			if replica.Reports.Value && !s.isOnline(node) {
 				s.early = stampOf(at.end)
 			}
 		}

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"strings"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // Types of nodes that have no resources.
@@ -13,7 +15,7 @@ const (
 )
 
 // applyNodes takes over the complete list of nodes and tells whether anything about a node has changed.
-func (s *Store) applyNodes(list []wireNode, at span) bool {
+func (s *Store) applyNodes(list []client.Node, at span) bool {
 	s.mu.Lock()
 	if at.start.Before(s.nodesRead.start) {
 		s.mu.Unlock()
@@ -60,15 +62,15 @@ func (s *Store) applyNodes(list []wireNode, at span) bool {
 }
 
 // take takes over what a list says of a node.
-func (n *nodeEntry) take(w wireNode, at span) {
+func (n *nodeEntry) take(w client.Node, at span) {
 	var online *bool
 	if w.ConnectionStatus != "" {
-		online = new(w.ConnectionStatus == statusOnline)
+		online = new(w.ConnectionStatus == client.StatusOnline)
 	}
 	n.Online = observe(n.Online, online, at)
 	n.Satellite = w.Type != nodeTypeController && w.Type != nodeTypeAuxiliary
-	n.Leaving = anyFlag(w.Flags, flagDelete, flagEvicted)
-	n.NoTarget = strings.EqualFold(w.Props[propAutoplaceTarget], "false")
+	n.Leaving = client.AnyFlag(w.Flags, client.FlagDelete, client.FlagEvicted)
+	n.NoTarget = strings.EqualFold(w.Props[client.PropAutoplaceTarget], "false")
 	switch {
 	case !n.Online.Known:
 	case !n.Online.Value:
@@ -83,7 +85,7 @@ func (n *nodeEntry) take(w wireNode, at span) {
 
 // applyDefinitions takes over the complete list of resource definitions. Those that were read one by one
 // later stay. It returns the resources whose definition has changed.
-func (s *Store) applyDefinitions(list []wireDefinition, at span) (changed []string) {
+func (s *Store) applyDefinitions(list []client.Definition, at span) (changed []string) {
 	var formed []string
 	s.mu.Lock()
 	if !at.start.Before(s.definitionsRead.start) {
@@ -104,7 +106,7 @@ func (s *Store) applyDefinitions(list []wireDefinition, at span) (changed []stri
 }
 
 // applyDefinition takes over one resource definition.
-func (s *Store) applyDefinition(w wireDefinition, at span) {
+func (s *Store) applyDefinition(w client.Definition, at span) {
 	s.mu.Lock()
 	changed := s.takeDefinition(w, at)
 	if e := s.resources[fold(w.Name)]; e != nil && s.form(e, stampOf(at.end)) && len(changed) == 0 {
@@ -115,7 +117,7 @@ func (s *Store) applyDefinition(w wireDefinition, at span) {
 }
 
 // takeDefinition returns the name of the resource if that is affected. The lock must be held.
-func (s *Store) takeDefinition(w wireDefinition, at span) []string {
+func (s *Store) takeDefinition(w client.Definition, at span) []string {
 	key := fold(w.Name)
 	d := s.definitions[key]
 	if d == nil {
@@ -133,7 +135,7 @@ func (s *Store) takeDefinition(w wireDefinition, at span) []string {
 	if group := fold(w.ResourceGroupName); d.group != group {
 		d.group = group
 	}
-	d.drbd = len(w.LayerData) > 0 && w.LayerData[0].Type == layerDRBD
+	d.drbd = len(w.LayerData) > 0 && w.LayerData[0].Type == client.LayerDRBD
 	d.quorum = observeLevel(d.quorum, w.Props, at)
 	if before.group == d.group && before.drbd == d.drbd && before.quorum == d.quorum {
 		return nil
@@ -146,55 +148,27 @@ func (s *Store) takeDefinition(w wireDefinition, at span) []string {
 
 // applyGroups takes over the complete list of resource groups. It returns the resources whose quorum may
 // have changed.
-func (s *Store) applyGroups(list []wireGroup, at span) (changed []string) {
+func (s *Store) applyGroups(list []client.Group, at span) (changed []string) {
 	s.mu.Lock()
-	listed := make(map[string]bool, len(list))
-	for _, w := range list {
-		listed[fold(w.Name)] = true
-		changed = append(changed, s.takeGroup(w, at)...)
-	}
-	maps.DeleteFunc(s.groups, func(key string, g *groupEntry) bool {
-		return !listed[key] && g.read <= stampOf(at.start)
-	})
-	if len(changed) > 0 {
-		s.formAll(stampOf(at.end))
+	if !at.start.Before(s.groupsRead.start) {
+		groups := make(map[string]level, len(list))
+		for _, w := range list {
+			key := fold(w.Name)
+			if groups[key] = observeLevel(s.groups[key], w.Props, at); groups[key] != s.groups[key] {
+				changed = append(changed, s.namesWhere(func(e *entry) bool {
+					d := s.definitions[fold(e.name)]
+					return d != nil && d.group == key
+				})...)
+			}
+		}
+		s.groups, s.groupsRead = groups, at
+		if len(changed) > 0 {
+			s.formAll(stampOf(at.end))
+		}
 	}
 	s.mu.Unlock()
 	s.notify(changed...)
 	return changed
-}
-
-// applyGroup takes over one resource group.
-func (s *Store) applyGroup(w wireGroup, at span) {
-	s.mu.Lock()
-	changed := s.takeGroup(w, at)
-	if len(changed) > 0 {
-		s.formAll(stampOf(at.end))
-	}
-	s.mu.Unlock()
-	s.notify(changed...)
-}
-
-// takeGroup returns the names of the affected resources. The lock must be held.
-func (s *Store) takeGroup(w wireGroup, at span) []string {
-	key := fold(w.Name)
-	g := s.groups[key]
-	if g == nil {
-		g = &groupEntry{}
-		s.groups[key] = g
-	}
-	if stampOf(at.start) < g.read {
-		return nil
-	}
-	before := g.quorum
-	g.read, g.quorum = stampOf(at.start), observeLevel(g.quorum, w.Props, at)
-	if before == g.quorum {
-		return nil
-	}
-	return s.namesWhere(func(e *entry) bool {
-		d := s.definitions[fold(e.name)]
-		return d != nil && d.group == key
-	})
 }
 
 // applyControllerProps takes over the controller's properties. It returns the resources whose quorum may
@@ -214,20 +188,14 @@ func (s *Store) applyControllerProps(props map[string]string, at span) (changed 
 	return changed
 }
 
-// The functions below tell when the newest read of something began; the zero time when there was none.
-
-func (s *Store) nodesReadAt() time.Time {
+// readAt tells when the newest reading of one of the store's lists began; the zero time when there was none.
+func (s *Store) readAt(list *span) time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.nodesRead.start
+	return list.start
 }
 
-func (s *Store) controllerReadAt() time.Time {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.controllerRead.start
-}
-
+// definitionReadAt tells the same of a definition, listReadAt of the replicas of a resource.
 func (s *Store) definitionReadAt(name string) time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -241,16 +209,7 @@ func (s *Store) listReadAt(name string) time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if e := s.resources[fold(name)]; e != nil {
-		return e.setConfirmed.time()
-	}
-	return time.Time{}
-}
-
-func (s *Store) groupReadAt(name string) time.Time {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if g := s.groups[fold(name)]; g != nil {
-		return g.read.time()
+		return e.set.Confirmed
 	}
 	return time.Time{}
 }
@@ -264,7 +223,7 @@ func (s *Store) settingsInDoubt(name string) bool {
 	if e == nil || d == nil {
 		return e != nil
 	}
-	if group := s.groups[d.group]; d.group != "" && (group == nil || group.read == 0) {
+	if d.group != "" && !s.groups[d.group].read() {
 		return true
 	}
 	return d.read == 0 || e.inDoubt(d) || e.shrunk != 0 && d.read < e.shrunk+stamp(shrunkApart)
@@ -284,16 +243,6 @@ func (s *Store) anyInDoubt() bool {
 		}
 	}
 	return false
-}
-
-// groupOf returns the folded name of the definition's resource group, empty when unknown.
-func (s *Store) groupOf(name string) string {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if d := s.definitions[fold(name)]; d != nil {
-		return d.group
-	}
-	return ""
 }
 
 // displayName returns the name in the case in which LINSTOR shows it, if it is known.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // viewRow is a row of LINSTOR's view of resources, but for its name and node, and for its peers.
@@ -74,18 +76,18 @@ func BenchmarkBulkReading(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	client, err := NewClient(cfg, WithRoundTripper(answering(func(r *http.Request) []byte {
+	answered, err := NewClient(cfg, nil, ClientOptions{RoundTripper: answering(func(r *http.Request) []byte {
 		return answers[r.URL.Query()["resources"][0]]
-	})))
+	})})
 	if err != nil {
 		b.Fatal(err)
 	}
-	feed := NewFeed(client, NewStore(), logr.Discard(), Options{})
-	feed.watch.Store(newStreamWatch(time.Second))
-	nodes := []wireNode{{Name: "node-a", Type: "SATELLITE", ConnectionStatus: statusOnline}, {Name: "node-b", Type: "SATELLITE", ConnectionStatus: statusOnline}, {Name: "node-c", Type: "SATELLITE", ConnectionStatus: statusOnline}}
+	feed := NewFeed(answered, NewStore(), logr.Discard(), Options{})
+	feed.watch.Store(newStreamWatch())
+	nodes := []client.Node{{Name: "node-a", Type: "SATELLITE", ConnectionStatus: client.StatusOnline}, {Name: "node-b", Type: "SATELLITE", ConnectionStatus: client.StatusOnline}, {Name: "node-c", Type: "SATELLITE", ConnectionStatus: client.StatusOnline}}
 	feed.store.applyNodes(nodes, instant(time.Now()))
 	feed.store.applyControllerProps(nil, instant(time.Now()))
-	feed.store.applyGroups([]wireGroup{{Name: "DfltRscGrp"}}, instant(time.Now()))
+	feed.store.applyGroups([]client.Group{{Name: "DfltRscGrp"}}, instant(time.Now()))
 	for i := range many {
 		feed.store.applyDefinition(definition(fmt.Sprintf("pvc-%08d-0000-4000-8000-%012d", i, i), "majority"), instant(time.Now()))
 	}

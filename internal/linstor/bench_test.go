@@ -5,12 +5,14 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // crowdedStore is a store with many resources of three replicas each.
 func crowdedStore(many int) *Store {
 	s := NewStore()
-	var list []wireResource
+	var list []client.Resource
 	for i := range many {
 		for r, node := range []string{"node-a", "node-b", "node-c"} {
 			list = append(list, resource(fmt.Sprintf("pvc-%d", i), node, r == 0, 10102, false))
@@ -29,7 +31,7 @@ func BenchmarkEventToDoorbell(b *testing.B) {
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
-		s.ApplyEvent(PromotionEvent{Resource: fmt.Sprintf("pvc-%d", n%10_000), Node: "node-b", MayPromote: may[n/10_000%2]}, time.Now())
+		s.ApplyEvent(client.Event{Resource: fmt.Sprintf("pvc-%d", n%10_000), Node: "node-b", MayPromote: may[n/10_000%2]}, time.Now())
 		n++
 	}
 	if rung != n {
@@ -40,7 +42,7 @@ func BenchmarkEventToDoorbell(b *testing.B) {
 // The taking over of one bulk answer of a hundred resources that nobody knew to have changed.
 func BenchmarkBulkAnswer(b *testing.B) {
 	s := crowdedStore(10_000)
-	var list []wireResource
+	var list []client.Resource
 	for i := range 100 {
 		for r, node := range []string{"node-a", "node-b", "node-c"} {
 			list = append(list, resource(fmt.Sprintf("pvc-%d", i), node, r == 0, 10102, false))
@@ -59,15 +61,15 @@ func BenchmarkStoreFootprint(b *testing.B) {
 	const many = 10_000
 	var before, after runtime.MemStats
 	for b.Loop() {
-		list := make([]wireResource, 0, 3*many)
+		list := make([]client.Resource, 0, 3*many)
 		nodes := []string{"node-a", "node-b", "node-c"}
 		for i := range many {
 			for r, node := range nodes {
 				replica := resource(fmt.Sprintf("pvc-%08d-0000-4000-8000-%012d", i, i), node, r == 0, 10102, false)
-				replica.LayerObject.DRBD.Connections = map[string]wireConnection{}
+				replica.LayerObject.DRBD.Connections = map[string]client.Connection{}
 				for _, peer := range nodes {
 					if peer != node {
-						replica.LayerObject.DRBD.Connections[peer] = wireConnection{Connected: new(true)}
+						replica.LayerObject.DRBD.Connections[peer] = client.Connection{Connected: new(true)}
 					}
 				}
 				list = append(list, replica)

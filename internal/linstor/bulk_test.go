@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 const (
@@ -50,7 +52,7 @@ func (f *fakeLinstor) reshape() {
 		if r.Flags != nil {
 			r.Flags = nil
 		} else {
-			r.Flags = []string{flagDiskless}
+			r.Flags = []string{client.FlagDiskless}
 		}
 	}
 }
@@ -295,24 +297,25 @@ func TestBulkRequestsThatFailTogetherLeadToOnePause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		failing := true
-		r := newBulkReader(func(context.Context, []string) (map[string]bool, error) {
+		b := &bulk{read: func(context.Context, []string) (map[string]bool, error) {
 			fails := failing
 			<-time.After(time.Second)
 			if fails {
 				return nil, errors.New("busy")
 			}
 			return map[string]bool{"r": true}, nil
-		})
+		}}
+		r := &reader{bulk: b, queue: []*reading{{name: "r", ctx: t.Context()}}}
 		var requests sync.WaitGroup
 		for range bulkFlights {
-			requests.Go(func() { r.ask(t.Context(), []string{"r"}) })
+			requests.Go(func() { _, _ = b.request(t.Context(), []string{"r"}) })
 		}
 		requests.Wait()
 		failing = false
 		<-time.After(bulkPause)
-		r.ask(t.Context(), []string{"r"}) // begins the trial
+		b.open(r) // begins the trial
 		<-time.After(1100 * time.Millisecond)
-		if served := r.ask(t.Context(), []string{"r"}); !served["r"] {
+		if !b.open(r) {
 			t.Errorf("nothing is asked in bulk %s after %d requests have failed", bulkPause+time.Second, bulkFlights)
 		}
 	})
@@ -352,15 +355,15 @@ func TestABulkAnswerIsNoEvidenceForWhatItLacks(t *testing.T) {
 			for i := range 20 {
 				hidden[fmt.Sprintf("r%d", i)] = true // resources without volumes, which the view does not list
 			}
-			fake.definitions = slices.DeleteFunc(fake.definitions, func(d wireDefinition) bool { return d.Name == "r299" })
-			fake.resources = slices.DeleteFunc(fake.resources, func(r wireResource) bool { return r.Name == "r299" })
+			fake.definitions = slices.DeleteFunc(fake.definitions, func(d client.Definition) bool { return d.Name == "r299" })
+			fake.resources = slices.DeleteFunc(fake.resources, func(r client.Resource) bool { return r.Name == "r299" })
 			fake.intercept = func(w http.ResponseWriter, r *http.Request) bool {
 				if r.URL.Path+"?" != bulkLists || r.URL.RawQuery == "" {
 					return false
 				}
 				fake.answer(w, func() any {
 					return slices.DeleteFunc(chosen(fake.resources, r.URL.Query()["resources"],
-						func(r wireResource) string { return r.Name }), func(r wireResource) bool { return hidden[r.Name] })
+						func(r client.Resource) string { return r.Name }), func(r client.Resource) bool { return hidden[r.Name] })
 				})
 				return true
 			}

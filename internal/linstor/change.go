@@ -14,16 +14,13 @@ func changes(e *entry, do func()) (changed, reshaped bool) {
 }
 
 func sameShape(a, b replicaEntry) bool {
-	return a.node == b.node && a.diskless == b.diskless && a.leaving == b.leaving
+	return a.Node == b.Node && a.Diskless == b.Diskless && a.Leaving == b.Leaving
 }
 
 func sameReplica(a, b replicaEntry) bool {
-	return a.node == b.node && a.drbd == b.drbd && a.volumes == b.volumes &&
-		a.diskless == b.diskless && a.tieBreaker == b.tieBreaker && a.leaving == b.leaving &&
-		a.mayPromote.same(b.mayPromote) && a.reports.same(b.reports) && a.inUse.same(b.inUse) && a.score.same(b.score) &&
+	return sameShape(a, b) && a.drbd == b.drbd && a.volumes == b.volumes &&
+		same(a.MayPromote, b.MayPromote) && same(a.Reports, b.Reports) && same(a.InUse, b.InUse) && same(a.Score, b.Score) &&
 		slices.EqualFunc(a.connections, b.connections, sameConnection)
 }
 
-func sameConnection(a, b keptConnection) bool {
-	return a.peer == b.peer && a.connected.same(b.connected)
-}
+func sameConnection(a, b connection) bool { return a.peer == b.peer && same(a.connected, b.connected) }

@@ -2,48 +2,49 @@ package linstor
 
 import (
 	"testing"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // What a list changes of a replica is told, whichever way the list comes, and what it only confirms is not.
 func TestStoreTellsOfEveryChangeOfAReplica(t *testing.T) {
-	connected := func(to bool) map[string]wireConnection {
-		return map[string]wireConnection{"node-a": {Connected: new(to)}}
+	connected := func(to bool) map[string]client.Connection {
+		return map[string]client.Connection{"node-a": {Connected: new(to)}}
 	}
-	for name, change := range map[string]func(*wireResource){
-		"another spelling":        func(w *wireResource) { w.Name = "pvc-1" },
-		"no layer of DRBD":        func(w *wireResource) { w.LayerObject.Type = "STORAGE" },
-		"a second volume":         func(w *wireResource) { w.LayerObject.DRBD.Volumes = make([]struct{}, 2) },
-		"no disk":                 func(w *wireResource) { w.Flags = []string{flagDiskless} },
-		"a tie-breaker":           func(w *wireResource) { w.Flags = []string{flagTieBreaker} },
-		"on its way out":          func(w *wireResource) { w.Flags = []string{flagDelete} },
-		"may promote":             func(w *wireResource) { w.LayerObject.DRBD.MayPromote = new(true) },
-		"nothing of may promote":  func(w *wireResource) { w.LayerObject.DRBD.MayPromote = nil },
-		"in use":                  func(w *wireResource) { w.State = &wireState{InUse: new(true)} },
-		"nothing of its use":      func(w *wireResource) { w.State = nil },
-		"another score":           func(w *wireResource) { w.LayerObject.DRBD.PromotionScore = new(0) },
-		"no score":                func(w *wireResource) { w.LayerObject.DRBD.PromotionScore = nil },
-		"a connection that ended": func(w *wireResource) { w.LayerObject.DRBD.Connections = connected(false) },
-		"another connection": func(w *wireResource) {
-			w.LayerObject.DRBD.Connections = map[string]wireConnection{"node-c": {Connected: new(true)}}
+	for name, change := range map[string]func(*client.Resource){
+		"another spelling":        func(w *client.Resource) { w.Name = "pvc-1" },
+		"no layer of DRBD":        func(w *client.Resource) { w.LayerObject.Type = "STORAGE" },
+		"a second volume":         func(w *client.Resource) { w.LayerObject.DRBD.Volumes = make([]struct{}, 2) },
+		"no disk":                 func(w *client.Resource) { w.Flags = []string{client.FlagDiskless} },
+		"on its way out":          func(w *client.Resource) { w.Flags = []string{client.FlagDelete} },
+		"may promote":             func(w *client.Resource) { w.LayerObject.DRBD.MayPromote = new(true) },
+		"nothing of may promote":  func(w *client.Resource) { w.LayerObject.DRBD.MayPromote = nil },
+		"in use":                  func(w *client.Resource) { w.State = &client.State{InUse: new(true)} },
+		"nothing of its use":      func(w *client.Resource) { w.State = nil },
+		"another score":           func(w *client.Resource) { w.LayerObject.DRBD.PromotionScore = new(0) },
+		"no score":                func(w *client.Resource) { w.LayerObject.DRBD.PromotionScore = nil },
+		"a connection that ended": func(w *client.Resource) { w.LayerObject.DRBD.Connections = connected(false) },
+		"another connection": func(w *client.Resource) {
+			w.LayerObject.DRBD.Connections = map[string]client.Connection{"node-c": {Connected: new(true)}}
 		},
-		"no connection":  func(w *wireResource) { w.LayerObject.DRBD.Connections = nil },
-		"nothing at all": func(w *wireResource) { *w = silent("PVC-1", "node-b") },
-		"another node":   func(w *wireResource) { w.NodeName = "node-c" },
+		"no connection":  func(w *client.Resource) { w.LayerObject.DRBD.Connections = nil },
+		"nothing at all": func(w *client.Resource) { *w = silent("PVC-1", "node-b") },
+		"another node":   func(w *client.Resource) { w.NodeName = "node-c" },
 	} {
-		for way, apply := range map[string]func(*Store, []wireResource, span){
-			"one by one": func(s *Store, list []wireResource, at span) { s.applyResources("PVC-1", list, at) },
-			"in bulk":    func(s *Store, list []wireResource, at span) { s.applySome(list, at) },
+		for way, apply := range map[string]func(*Store, []client.Resource, span){
+			"one by one": func(s *Store, list []client.Resource, at span) { s.applyResources("PVC-1", list, at) },
+			"in bulk":    func(s *Store, list []client.Resource, at span) { s.applySome(list, at) },
 		} {
 			t.Run(name+" "+way, func(t *testing.T) {
 				s := newStoreTest()
 				s.settings(0, "majority", "node-a", "node-b", "node-c")
-				list := func(change func(*wireResource)) []wireResource {
+				list := func(change func(*client.Resource)) []client.Resource {
 					b := resource("PVC-1", "node-b", false, 10102, false)
 					b.LayerObject.DRBD.Connections = connected(true)
 					change(&b)
-					return []wireResource{resource("PVC-1", "node-a", true, 10102, false), b}
+					return []client.Resource{resource("PVC-1", "node-a", true, 10102, false), b}
 				}
-				same := func(*wireResource) {}
+				same := func(*client.Resource) {}
 				apply(s.Store, list(same), s.read(1))
 				s.changed = nil
 				apply(s.Store, list(same), s.read(2))
@@ -67,9 +68,9 @@ func TestStoreTellsOfEveryChangeOfAReplica(t *testing.T) {
 func TestStoreTellsOfARowThatLacksNothingButBringsAReplica(t *testing.T) {
 	s := newStoreTest()
 	s.settings(0, "majority", "node-a", "node-b")
-	s.applySome([]wireResource{resource("PVC-1", "node-a", true, 10102, false)}, s.read(1))
+	s.applySome([]client.Resource{resource("PVC-1", "node-a", true, 10102, false)}, s.read(1))
 	s.changed = nil
-	s.applySome([]wireResource{resource("PVC-1", "node-a", true, 10102, false), resource("PVC-1", "node-b", false, 10102, false)}, s.read(2))
+	s.applySome([]client.Resource{resource("PVC-1", "node-a", true, 10102, false), resource("PVC-1", "node-b", false, 10102, false)}, s.read(2))
 	if len(s.changed) != 1 {
 		t.Errorf("told of %v, want the one resource", s.changed)
 	}
@@ -77,10 +78,10 @@ func TestStoreTellsOfARowThatLacksNothingButBringsAReplica(t *testing.T) {
 
 func TestStoreTellsOfAReplicaThatMovedOrBeganToReport(t *testing.T) {
 	s := newStoreTest()
-	for second, list := range [][]wireResource{
+	for second, list := range [][]client.Resource{
 		{silent("PVC-1", "node-a")},
 		{silent("PVC-1", "node-b")},
-		{{Name: "PVC-1", NodeName: "node-b", LayerObject: silent("PVC-1", "node-b").LayerObject, State: &wireState{}}},
+		{{Name: "PVC-1", NodeName: "node-b", LayerObject: silent("PVC-1", "node-b").LayerObject, State: &client.State{}}},
 	} {
 		s.changed = nil
 		s.applyResources("PVC-1", list, s.read(float64(second)))
@@ -92,7 +93,7 @@ func TestStoreTellsOfAReplicaThatMovedOrBeganToReport(t *testing.T) {
 
 func TestStoreTellsThatANodeMayRunSomethingElse(t *testing.T) {
 	s := newStoreTest()
-	list := []wireResource{resource("R", "node-a", true, 10102, false)}
+	list := []client.Resource{resource("R", "node-a", true, 10102, false)}
 	s.settings(0, "majority", "node-a")
 	s.applyResources("R", list, s.read(1))
 	s.changed = nil

@@ -3,36 +3,34 @@ package linstor
 import (
 	"context"
 	"maps"
-	"slices"
 	"sync"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // streamWatch finds out that an event stream is dead although its connection stands: it holds against
 // what REST reads say what the stream said last. One belongs to one connection.
 type streamWatch struct {
-	confirm time.Duration
 	// dead is closed once the stream is found dead.
 	dead chan struct{}
 	once sync.Once
 
 	mu sync.Mutex
-	// said is the last word of the stream on each replica, by folded name of the resource.
-	said map[string][]utterance
-	// nodes has the names of nodes, to keep each once.
-	nodes map[string]string
+	// said is the last word of the stream on each replica.
+	said map[replicaKey]utterance
 }
 
+// replicaKey names a replica, folded.
 type replicaKey struct{ resource, node string }
 
 // utterance is the last word of the stream on one replica.
 type utterance struct {
-	node string // folded
 	word word
+	at   time.Time
 	// doubt is what REST said differently since doubted, without an event in between.
 	doubt   word
-	at      stamp
-	doubted stamp
+	doubted time.Time
 }
 
 // word is a three-valued may promote.
@@ -45,66 +43,43 @@ func wordOf(mayPromote *bool) word {
 	return word{*mayPromote, true}
 }
 
-func newStreamWatch(confirm time.Duration) *streamWatch {
-	return &streamWatch{confirm: confirm, dead: make(chan struct{}), said: map[string][]utterance{}, nodes: map[string]string{}}
+func newStreamWatch() *streamWatch {
+	return &streamWatch{dead: make(chan struct{}), said: map[replicaKey]utterance{}}
 }
 
 // event notes what the stream says.
-func (w *streamWatch) event(ev PromotionEvent, at time.Time) {
+func (w *streamWatch) event(ev client.Event, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.say(fold(ev.Resource), fold(ev.Node), wordOf(ev.MayPromote), at)
-}
-
-// say notes a word. The lock must be held.
-func (w *streamWatch) say(resource, node string, word word, at time.Time) {
-	if said := w.last(resource, node); said != nil {
-		*said = utterance{node: said.node, word: word, at: stampOf(at)}
-		return
-	}
-	name, ok := w.nodes[node]
-	if !ok {
-		name, w.nodes[node] = node, node
-	}
-	w.said[resource] = append(w.said[resource], utterance{node: name, word: word, at: stampOf(at)})
-}
-
-// last returns the last word on a replica, nil where there is none. The lock must be held.
-func (w *streamWatch) last(resource, node string) *utterance {
-	all := w.said[resource]
-	for i := range all {
-		if all[i].node == node {
-			return &all[i]
-		}
-	}
-	return nil
+	w.said[replicaKey{fold(ev.Resource), fold(ev.Node)}] = utterance{word: wordOf(ev.MayPromote), at: at}
 }
 
 // look compares a list with what the stream said, and returns the resources that need a second look.
 // Where the stream has said nothing yet, the list becomes its word: from then on a change must come
 // as an event. The second look that still finds the same difference declares the stream dead.
-func (w *streamWatch) look(list []wireResource, at span) (doubtful []string) {
+func (w *streamWatch) look(list []client.Resource, at span) (doubtful []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range list {
-		if !r.drbd() {
+		if !r.IsDRBD() {
 			continue
 		}
-		resource, node, now := fold(r.Name), fold(r.NodeName), wordOf(r.values().MayPromote)
-		said := w.last(resource, node)
+		key, now := replicaKey{fold(r.Name), fold(r.NodeName)}, wordOf(r.Values().MayPromote)
+		said, ok := w.said[key]
 		switch {
-		case said == nil:
-			w.say(resource, node, now, at.end)
-		case stampOf(at.start) < said.at:
+		case !ok:
+			said = utterance{word: now, at: at.end}
+		case at.start.Before(said.at):
 			// The event is newer than the read.
 		case said.word == now:
-			said.doubted = 0
-		case said.doubted == 0 || said.doubt != now:
-			said.doubt, said.doubted = now, stampOf(at.end)
+			said.doubted = time.Time{}
+		case said.doubted.IsZero() || said.doubt != now:
+			said.doubt, said.doubted = now, at.end
 			doubtful = append(doubtful, r.Name)
-		case at.start.Sub(said.doubted.time()) >= w.confirm:
+		case at.start.Sub(said.doubted) >= confirmDead:
 			w.once.Do(func() { close(w.dead) })
 		}
+		w.said[key] = said
 	}
 	return doubtful
 }
@@ -113,25 +88,27 @@ func (w *streamWatch) look(list []wireResource, at span) (doubtful []string) {
 func (w *streamWatch) prune(store *Store) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	maps.DeleteFunc(w.said, func(resource string, all []utterance) bool {
-		return !slices.ContainsFunc(all, func(said utterance) bool { return store.has(resource, said.node) })
-	})
-	for resource, all := range w.said {
-		w.said[resource] = slices.DeleteFunc(all, func(said utterance) bool { return !store.has(resource, said.node) })
-	}
+	maps.DeleteFunc(w.said, func(key replicaKey, _ utterance) bool { return !store.has(key.resource, key.node) })
 }
 
 // doubt compares a list with the stream, and asks for the second look.
-func (f *Feed) doubt(watch *streamWatch, list []wireResource, at span) {
+func (f *Feed) doubt(watch *streamWatch, list []client.Resource, at span) {
 	if watch == nil {
 		return
 	}
 	for _, name := range watch.look(list, at) {
-		f.pollLater(name, f.opts.ConfirmDead)
+		f.pollLater(name, confirmDead)
 	}
 }
 
 const (
+	// compareInterval is how often the settings (definitions, groups, controller properties) are read, and a sample of compareSample
+	// resources is compared with what the event stream said.
+	compareInterval = time.Minute
+	compareSample   = 5
+	// confirmDead is how long a difference between REST and the event stream must last for the stream to count as dead: an event may be
+	// on its way.
+	confirmDead = 5 * time.Second
 	// compareQuiet is how long no event must have come before the settings are read: the list of all definitions is long, and while
 	// events come the decisions on them come first. They also show that the stream is alive.
 	compareQuiet = time.Second
@@ -142,7 +119,7 @@ const (
 // compareRegularly reads the settings and a sample of resources, each time the next ones. Their reads
 // compare them with the stream.
 func (f *Feed) compareRegularly(ctx context.Context) {
-	for sleep(ctx, f.opts.CompareInterval) && f.untilQuiet(ctx) {
+	for sleep(ctx, compareInterval) && f.untilQuiet(ctx) {
 		if err := f.readSettings(ctx); err != nil {
 			f.failed(err)
 		}
@@ -178,7 +155,7 @@ func (f *Feed) nextSample() []string {
 		if r, ok := f.store.Resource(name); ok && r.DRBD {
 			sample = append(sample, name)
 		}
-		if len(sample) == defaultCompareSample {
+		if len(sample) == compareSample {
 			break
 		}
 	}

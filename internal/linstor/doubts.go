@@ -17,7 +17,7 @@ func (s *Store) Doubts(resource string) (sets Sets, since time.Time) {
 	all := Sets{}
 	add := func(r *replicaEntry) {
 		for _, setting := range r.runs.settings {
-			all[r.node] = append(all[r.node], *setting)
+			all[r.Node] = append(all[r.Node], *setting)
 		}
 		if several := r.runs.severalSince.time(); !several.IsZero() && (since.IsZero() || several.Before(since)) {
 			since = several
@@ -49,7 +49,7 @@ func (s *Store) Unite(resource string, sets Sets, at time.Time) {
 			if e != nil && e.hasLeft(node) {
 				continue // it is known to have gone since
 			}
-			replica = &replicaEntry{node: node}
+			replica = &replicaEntry{Replica: Replica{Node: node}}
 			s.keepGone(key, replica)
 		}
 		changed = replica.runs.unite(settings, stampOf(at)) || changed
@@ -74,7 +74,7 @@ func (s *Store) Retract(resource string, still Sets, at time.Time) {
 	}
 	s.mu.Lock()
 	changed := false
-	s.eachRuns(key, func(r *replicaEntry) { changed = r.runs.retract(said[r.node], stampOf(at)) || changed })
+	s.eachRuns(key, func(r *replicaEntry) { changed = r.runs.retract(said[r.Node], stampOf(at)) || changed })
 	name := s.nameOf(key, resource)
 	s.mu.Unlock()
 	if changed {

@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // Properties that decide what DRBD does on a node that has lost its peers or its data. The values are those of
@@ -22,16 +24,16 @@ const (
 )
 
 // OptionQuorum is DRBD's quorum: off, majority, all or a number.
-const OptionQuorum = propQuorum
+const OptionQuorum = client.PropQuorum
 
 // QuorumOfController returns the quorum that a person has set on LINSTOR's controller, empty where nobody has. LINSTOR shows it on every
 // resource definition, and tells no satellite.
 func (c *Client) QuorumOfController(ctx context.Context) (string, error) {
-	props, err := c.controllerProps(ctx)
-	if err != nil || props[propQuorumSetBy] != setByUser {
+	props, err := c.ControllerProps(ctx)
+	if err != nil || props[client.PropQuorumSetBy] != setByUser {
 		return "", err
 	}
-	return props[propQuorum], nil
+	return props[client.PropQuorum], nil
 }
 
 // Level is where a property is set. A satellite uses the highest level that sets it.
@@ -65,19 +67,19 @@ const optionReads = 8
 // a LINSTOR satellite does: resource, resource definition, resource group, node, controller. Definitions that
 // LINSTOR does not have are left out.
 func (c *Client) Settings(ctx context.Context, definitions, keys []string) ([]Setting, error) {
-	nodes, err := c.nodes(ctx)
+	nodes, err := c.Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	groups, err := c.groups(ctx)
+	groups, err := c.Groups(ctx)
 	if err != nil {
 		return nil, err
 	}
-	controller, err := c.controllerProps(ctx)
+	controller, err := c.ControllerProps(ctx)
 	if err != nil {
 		return nil, err
 	}
-	upper := upperLevels{nodes: map[string]wireNode{}, groups: map[string]wireGroup{}, controller: controller}
+	upper := upperLevels{nodes: map[string]client.Node{}, groups: map[string]client.Group{}, controller: controller}
 	for _, n := range nodes {
 		upper.nodes[fold(n.Name)] = n
 	}
@@ -91,11 +93,11 @@ func (c *Client) Settings(ctx context.Context, definitions, keys []string) ([]Se
 	tasks.SetLimit(optionReads)
 	for _, name := range definitions {
 		tasks.Go(func() error {
-			definition, err := c.definition(ctx, name)
+			definition, err := c.Definition(ctx, name)
 			if err != nil {
 				return ignoreNotFound(err)
 			}
-			resources, err := c.resources(ctx, name)
+			resources, err := c.Resources(ctx, name)
 			if err != nil {
 				return ignoreNotFound(err)
 			}
@@ -123,13 +125,13 @@ func ignoreNotFound(err error) error {
 
 // upperLevels are the properties above the resource definition, by folded name.
 type upperLevels struct {
-	nodes      map[string]wireNode
-	groups     map[string]wireGroup
+	nodes      map[string]client.Node
+	groups     map[string]client.Group
 	controller map[string]string
 }
 
 // setting finds the highest level that sets a property.
-func (u upperLevels) setting(d wireDefinition, r wireResource, key string) Setting {
+func (u upperLevels) setting(d client.Definition, r client.Resource, key string) Setting {
 	group, node := u.groups[fold(d.ResourceGroupName)], u.nodes[fold(r.NodeName)]
 	for _, l := range []struct {
 		level  Level

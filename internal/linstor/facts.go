@@ -1,6 +1,24 @@
 package linstor
 
-import "time"
+import (
+	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// MaxGap is the longest time two reads of the same fact may lie apart for the fact to count as
+// having held without interruption. A longer gap restarts Since: nobody saw what happened in it.
+const MaxGap = 2 * time.Second
+
+// The policy owns what is said of a resource, and the store hands it out as that.
+type (
+	// Resource is all that is known of a resource definition.
+	Resource = failover.Resource
+	// Replica is what one node has of it.
+	Replica = failover.Replica
+	// Fact is one value, and how long it has held.
+	Fact[T comparable] = failover.Fact[T]
+)
 
 // span is when a read took place. Its values were true at some moment between start and end.
 //

@@ -15,17 +15,19 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // fakeLinstor is as much of a LINSTOR controller as these tests need. Its state is what REST shows; events are
 // sent by hand.
 type fakeLinstor struct {
 	mu          sync.Mutex
-	nodes       []wireNode
-	definitions []wireDefinition
-	groups      []wireGroup
+	nodes       []client.Node
+	definitions []client.Definition
+	groups      []client.Group
 	controller  map[string]string
-	resources   []wireResource
+	resources   []client.Resource
 	// intercept may answer a request instead.
 	intercept func(http.ResponseWriter, *http.Request) bool
 	// mute drops events on the way, as a half-open connection does.
@@ -37,7 +39,7 @@ type fakeLinstor struct {
 
 func newFakeLinstor() *fakeLinstor {
 	return &fakeLinstor{
-		groups:     []wireGroup{{Name: "DfltRscGrp"}},
+		groups:     []client.Group{{Name: "DfltRscGrp"}},
 		controller: map[string]string{},
 		streams:    map[chan string]struct{}{},
 		requests:   map[string]int{},
@@ -64,7 +66,7 @@ func (f *fakeLinstor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch r.URL.Path {
-	case streamPath:
+	case client.StreamPath:
 		f.stream(w, r)
 	case "/v1/nodes":
 		f.answer(w, func() any { return f.nodes })
@@ -74,11 +76,11 @@ func (f *fakeLinstor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.answer(w, func() any { return f.groups })
 	case "/v1/resource-definitions":
 		f.answer(w, func() any {
-			return chosen(f.definitions, r.URL.Query()["resource_definitions"], func(d wireDefinition) string { return d.Name })
+			return chosen(f.definitions, r.URL.Query()["resource_definitions"], func(d client.Definition) string { return d.Name })
 		})
 	case "/v1/view/resources":
 		f.answer(w, func() any {
-			return chosen(f.resources, r.URL.Query()["resources"], func(r wireResource) string { return r.Name })
+			return chosen(f.resources, r.URL.Query()["resources"], func(r client.Resource) string { return r.Name })
 		})
 	default:
 		f.answerOne(w, strings.Split(strings.Trim(r.URL.Path, "/"), "/"))
@@ -103,15 +105,15 @@ func (f *fakeLinstor) answerOne(w http.ResponseWriter, path []string) {
 	f.change(func() {
 		switch path[1] {
 		case "resource-groups":
-			if i := slices.IndexFunc(f.groups, func(g wireGroup) bool { return fold(g.Name) == fold(path[2]) }); i >= 0 {
+			if i := slices.IndexFunc(f.groups, func(g client.Group) bool { return fold(g.Name) == fold(path[2]) }); i >= 0 {
 				found = f.groups[i]
 			}
 		case "resource-definitions":
-			i := slices.IndexFunc(f.definitions, func(d wireDefinition) bool { return d.Name == path[2] })
+			i := slices.IndexFunc(f.definitions, func(d client.Definition) bool { return d.Name == path[2] })
 			if i >= 0 && len(path) == 3 {
 				found = f.definitions[i]
 			} else if i >= 0 {
-				found = slices.DeleteFunc(slices.Clone(f.resources), func(r wireResource) bool { return r.Name != path[2] })
+				found = slices.DeleteFunc(slices.Clone(f.resources), func(r client.Resource) bool { return r.Name != path[2] })
 			}
 		}
 	})
@@ -211,7 +213,7 @@ func (f *fakeLinstor) promotion(resource, node string, mayPromote *bool) {
 	if mayPromote != nil {
 		data += fmt.Sprintf(`,"may_promote":%t`, *mayPromote)
 	}
-	f.send(eventMayPromote, data+"}")
+	f.send(client.EventMayPromote, data+"}")
 }
 
 // cut ends all streams.
@@ -237,45 +239,57 @@ func (f *fakeLinstor) streamsOpened() int {
 }
 
 // resource makes a DRBD resource that reports: in use or not, with a score, and may be promoted or not.
-func resource(name, node string, inUse bool, score int, mayPromote bool) wireResource {
-	r := wireResource{Name: name, NodeName: node}
-	r.LayerObject.Type = layerDRBD
-	r.LayerObject.DRBD = &wireDRBD{PromotionScore: new(score), MayPromote: new(mayPromote)}
-	r.State = &wireState{InUse: new(inUse)}
+func resource(name, node string, inUse bool, score int, mayPromote bool) client.Resource {
+	r := client.Resource{Name: name, NodeName: node}
+	r.LayerObject.Type = client.LayerDRBD
+	r.LayerObject.DRBD = &client.DRBD{PromotionScore: new(score), MayPromote: new(mayPromote)}
+	r.State = &client.State{InUse: new(inUse)}
 	return r
 }
 
 // silent makes a DRBD resource of which LINSTOR knows nothing dynamic.
-func silent(name, node string) wireResource {
-	r := wireResource{Name: name, NodeName: node}
-	r.LayerObject.Type = layerDRBD
-	r.LayerObject.DRBD = &wireDRBD{}
+func silent(name, node string) client.Resource {
+	r := client.Resource{Name: name, NodeName: node}
+	r.LayerObject.Type = client.LayerDRBD
+	r.LayerObject.DRBD = &client.DRBD{}
 	return r
 }
 
 // pvc1 sets up one healthy resource definition with a Primary on node-a, as most tests begin.
 func (f *fakeLinstor) pvc1() {
-	f.nodes = []wireNode{
-		{Name: "Node-A", Type: "SATELLITE", ConnectionStatus: statusOnline},
-		{Name: "node-b", Type: "SATELLITE", ConnectionStatus: statusOnline},
+	f.nodes = []client.Node{
+		{Name: "Node-A", Type: "SATELLITE", ConnectionStatus: client.StatusOnline},
+		{Name: "node-b", Type: "SATELLITE", ConnectionStatus: client.StatusOnline},
 	}
-	f.definitions = []wireDefinition{definition("PVC-1", "majority")}
-	f.resources = []wireResource{
+	f.definitions = []client.Definition{definition("PVC-1", "majority")}
+	f.resources = []client.Resource{
 		resource("PVC-1", "Node-A", true, 10102, false),
 		resource("PVC-1", "node-b", false, 10102, false),
 	}
 }
 
-func definition(name, quorum string) wireDefinition {
-	d := wireDefinition{Name: name, ResourceGroupName: "DfltRscGrp", Props: map[string]string{}}
+func definition(name, quorum string) client.Definition {
+	d := client.Definition{Name: name, ResourceGroupName: "DfltRscGrp", Props: map[string]string{}}
 	if quorum != "" {
-		d.Props[propQuorum] = quorum
+		d.Props[client.PropQuorum] = quorum
 	}
 	d.LayerData = append(d.LayerData, struct {
 		Type string `json:"type"`
-	}{layerDRBD})
+	}{client.LayerDRBD})
 	return d
 }
+
+// Variables of which these tests set some.
+const (
+	envControllers     = "LS_CONTROLLERS"
+	envUsername        = "LS_USERNAME"
+	envPassword        = "LS_PASSWORD"
+	envBearerTokenFile = "LS_BEARER_TOKEN_FILE"
+	envRootCA          = "LS_ROOT_CA"
+	envUserCert        = "LS_USER_CERTIFICATE"
+	envUserKey         = "LS_USER_KEY"
+	fileSuffix         = "_FILE"
+)
 
 func env(variables map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
@@ -290,7 +304,7 @@ func testClient(t *testing.T, n *network, controllers string) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := NewClient(cfg, WithDialContext(n.dial))
+	client, err := NewClient(cfg, nil, ClientOptions{DialContext: n.dial})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,104 +1,39 @@
 package linstor
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 )
 
 const (
-	defaultResyncInterval  = 10 * time.Minute
-	defaultCompareInterval = time.Minute
-	defaultCompareSample   = 5
-	defaultConfirmDead     = 5 * time.Second
-	defaultReadsPerSecond  = 200
-	defaultWorkers         = 16
-	// The longest wait with its jitter is 10 s.
-	defaultBackoffStart  = 500 * time.Millisecond
-	defaultBackoffCap    = 8 * time.Second
-	defaultBackoffJitter = 0.25
-	// backoffReset is after how long the backoff starts from its beginning.
-	backoffReset = time.Minute
-
-	// sharedAge is how old a shared read of settings may be for a decision that leads to a deletion, and nodesAge one of the
-	// nodes, by which that may be done for MaxAge.
-	sharedAge = time.Second
-	nodesAge  = 300 * time.Millisecond
-	// polls is how many polls are under way at once; most of them wait for a bulk answer.
-	polls = 2048
-	// crowd is how many readings of a kind are wanted at a time for all of them to be read together: one by one, on
-	// every replica each would cost itself and LINSTOR as much as a request for a hundred does.
-	crowd = 16
-	// soon is how long a fresh read waits for one of its own.
-	soon = 150 * time.Millisecond
-
-	// eventsAtOnce is how many events a second lead to a read at once, with as many in reserve. What others are about is read at
-	// times that are eventsApart, or calmEventsApart where nothing waits for it: what changes at about the same time is read once
-	// and, if it is much, together, and decisions on what has changed come first. The latter is well below MaxGap, so that no
-	// clock notices it.
-	eventsAtOnce    = 16
-	eventsApart     = 50 * time.Millisecond
-	calmEventsApart = 500 * time.Millisecond
-
-	// pollNodesAge is how old the node list may be when a resource is polled. Who polls every second must
-	// not find a gap of more than MaxGap between two node lists.
-	pollNodesAge = 500 * time.Millisecond
-	// reshapedAgain is when a resource is read again whose replicas have changed: by then its nodes report their connections to new
-	// ones, and LINSTOR has carried out what follows.
-	reshapedAgain = time.Second
+	defaultResyncInterval = 10 * time.Minute
+	// readsPerSecond limits the reads of single resource definitions, but for those of Refresh: LINSTOR has others to serve.
+	readsPerSecond = 200
+	// workers is how many of these reads may begin at once, and twice as many as run at once.
+	workers = 16
 )
 
 // Options are the settings of a Feed. The zero value of each field means its default.
 type Options struct {
 	// ResyncInterval is how often everything is read again; default 10 min.
 	ResyncInterval time.Duration
-	// CompareInterval is how often the settings (definitions, groups, controller properties) are read, and a
-	// sample of resources is compared with what the event stream said; default 1 min. While events come it is up to 15 s later.
-	CompareInterval time.Duration
-	// ConfirmDead is how long a difference between REST and the event stream must last for the stream to
-	// count as dead; default 5 s.
-	ConfirmDead time.Duration
-	// ReadsPerSecond limits the reads of single resource definitions; default 200. Those who would have to wait long
-	// are served in bulk.
-	ReadsPerSecond int
-	// Workers is how many of these reads may begin at once, and twice as many as run at once for polls; default 16.
-	Workers int
 	// Elected is closed when this process leads. Until then it leaves LINSTOR and the processors to the one that does where many
 	// events come at a time. Nil means that it leads.
 	Elected <-chan struct{}
-	// Backoff is how long to wait before connecting again; default 500 ms, doubling up to 10 s, with jitter.
-	Backoff wait.Backoff
-	// Metrics counts; the default is the client's.
-	Metrics *Metrics
 }
 
-func (o Options) withDefaults() Options {
-	setDefault(&o.ResyncInterval, defaultResyncInterval)
-	setDefault(&o.CompareInterval, defaultCompareInterval)
-	setDefault(&o.ConfirmDead, defaultConfirmDead)
-	setDefault(&o.ReadsPerSecond, defaultReadsPerSecond)
-	setDefault(&o.Workers, defaultWorkers)
-	if o.Backoff.Duration == 0 {
-		o.Backoff = wait.Backoff{
-			Duration: defaultBackoffStart, Cap: defaultBackoffCap,
-			Factor: 2, Jitter: defaultBackoffJitter, Steps: 10,
-		}
-	}
-	return o
-}
-
-func setDefault[T comparable](field *T, value T) {
-	if *field == *new(T) {
-		*field = value
-	}
+// backoff tells how long to wait before each of several tries: 500 ms, doubling up to 10 s, with jitter; after a minute from the beginning.
+func backoff() wait.DelayFunc {
+	return wait.Backoff{Duration: 500 * time.Millisecond, Cap: 8 * time.Second, Factor: 2, Jitter: 0.25, Steps: 10}.
+		DelayWithReset(clock.RealClock{}, time.Minute)
 }
 
 // Feed keeps a store true to LINSTOR. It is a runnable of the controller manager and runs on every
@@ -110,30 +45,20 @@ type Feed struct {
 	log     logr.Logger
 	metrics *Metrics
 
-	limiter *rate.Limiter
-	// turns are held by polls that read a single resource definition, so that a fresh read before a deletion never
-	// queues behind all of them.
-	turns chan struct{}
+	readers
 	// eventLimiter limits the polls that follow an event at once.
 	eventLimiter *rate.Limiter
-	flights      singleflight.Group
 	// missing is when the newest event came by which LINSTOR knows nothing of a replica any more, in nanoseconds since 1970.
 	missing atomic.Int64
-	// polling is how many polls are under way.
-	polling atomic.Int32
-	// lists and definitions read many at once. Of each, how many are wanted at the moment.
-	lists, definitions             *bulkReader
-	wantedLists, wantedDefinitions atomic.Int32
-	// singles are the definitions that are being read one by one.
-	singles chan struct{}
-	// keeper has resources read every second.
-	keeper *keeper
-	// queue is there while the feed runs.
-	queue atomic.Pointer[pollQueue]
+	// levelsChanged is set from a change of a quorum above the definitions on until these are read.
+	levelsChanged atomic.Bool
+	// agenda has what is to be read, while the feed is running.
+	agenda  agenda
+	running atomic.Bool
 	// watch compares REST with the event stream, while there is one.
 	watch atomic.Pointer[streamWatch]
-	// view is the first view of all resources, from before it is asked for.
-	view firstView
+	// viewed is closed once the first view of all resources came.
+	viewed chan struct{}
 	// sample is where the next sample of the comparison begins.
 	sample int
 
@@ -143,22 +68,15 @@ type Feed struct {
 	outage map[string]bool
 }
 
-type pollQueue = workqueue.TypedRateLimitingInterface[string]
-
 // NewFeed returns a feed of the store. Nothing runs before Start.
 func NewFeed(client *Client, store *Store, log logr.Logger, opts Options) *Feed {
-	opts = opts.withDefaults()
-	if opts.Metrics == nil {
-		opts.Metrics = client.metrics
-	}
+	opts.ResyncInterval = cmp.Or(opts.ResyncInterval, defaultResyncInterval)
 	f := &Feed{
-		client: client, store: store, opts: opts, log: log, metrics: opts.Metrics,
-		limiter: rate.NewLimiter(rate.Limit(opts.ReadsPerSecond), opts.Workers),
-		turns:   make(chan struct{}, max(opts.Workers/2, 1)),
-		singles: make(chan struct{}, crowd), eventLimiter: rate.NewLimiter(eventsAtOnce, eventsAtOnce),
-		keeper: newKeeper(),
+		client: client, store: store, opts: opts, log: log, metrics: client.metrics,
+		eventLimiter: rate.NewLimiter(eventsAtOnce, eventsAtOnce), viewed: make(chan struct{}),
+		agenda: agenda{wake: make(chan struct{}, 1), dues: map[string]*due{}},
 	}
-	f.lists, f.definitions = newBulkReader(f.readSomeResources), newBulkReader(f.readSomeDefinitions)
+	f.readers = f.newReaders()
 	return f
 }
 
@@ -169,25 +87,20 @@ func (f *Feed) NeedLeaderElection() bool { return false }
 // Start follows LINSTOR until ctx is done, and returns nil then. It absorbs every error: an outage of
 // LINSTOR must not end the process that is there for outages.
 func (f *Feed) Start(ctx context.Context) error {
-	queue := workqueue.NewTypedRateLimitingQueue(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](defaultBackoffStart, defaultBackoffCap))
-	f.queue.Store(&queue)
-
-	var worker sync.WaitGroup
-	worker.Go(func() { f.work(ctx, queue) })
-	worker.Go(func() { f.readKept(ctx) })
+	var reading sync.WaitGroup
+	f.running.Store(true)
+	reading.Go(func() { f.readDue(ctx) })
 	f.keepFollowing(ctx)
 	f.disconnected()
-	f.queue.Store(nil)
-	queue.ShutDown()
-	worker.Wait()
+	f.running.Store(false)
+	reading.Wait()
 	f.client.CloseIdleConnections()
 	return nil
 }
 
 // keepFollowing makes one connection after the other until ctx is done.
 func (f *Feed) keepFollowing(ctx context.Context) {
-	delay := f.opts.Backoff.DelayWithReset(clock.RealClock{}, backoffReset)
+	delay := backoff()
 	for {
 		err := f.follow(ctx)
 		if ctx.Err() != nil {

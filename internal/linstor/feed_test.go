@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // The feed's tests run in bubbles: time is virtual, and a bubble fails when a goroutine outlives the feed.
@@ -210,7 +212,7 @@ func TestFeedReportsTheErrorEvent(t *testing.T) {
 		n, fake := newNetwork(), newFakeLinstor()
 		fake.pvc1()
 		fake.intercept = func(w http.ResponseWriter, r *http.Request) bool {
-			if r.URL.Path != streamPath {
+			if r.URL.Path != client.StreamPath {
 				return false
 			}
 			w.Header().Set("Content-Type", "text/event-stream")
@@ -239,9 +241,9 @@ func TestFeedSkipsWhatItDoesNotUnderstand(t *testing.T) {
 		feed := startFeed(t, n, "http://linstor", lines.logger())
 		settle(time.Second)
 		fake.send("brand-new", "{}")
-		fake.send(eventMayPromote, "{not json")
-		fake.send(eventMayPromote, `{"node_name":"node-b","may_promote":true}`)
-		fake.send(eventMayPromote, strings.Repeat("x", 200_000))
+		fake.send(client.EventMayPromote, "{not json")
+		fake.send(client.EventMayPromote, `{"node_name":"node-b","may_promote":true}`)
+		fake.send(client.EventMayPromote, strings.Repeat("x", 200_000))
 		fake.promotion("pvc-1", "NODE-B", new(true))
 		settle(0)
 		r, _ := feed.store.Resource("PVC-1")
@@ -384,7 +386,7 @@ func TestFeedReadsOneByOneWhenTheViewFails(t *testing.T) {
 		}
 		n.serve(t, host, fake)
 		feed := startFeed(t, n, "http://linstor", logr.Discard())
-		settle(DefaultViewTimeout + time.Second)
+		settle(2*time.Minute + time.Second)
 		if r, _ := feed.store.Resource("PVC-1"); len(r.Replicas) != 2 {
 			t.Errorf("resource: %+v", r)
 		}
@@ -426,7 +428,7 @@ func TestFeedWaitsForTheFirstViewOfALargeCluster(t *testing.T) {
 						sleep(r.Context(), tc.view)
 					case strings.HasPrefix(r.URL.Path, "/v1/resource-definitions/") && strings.HasSuffix(r.URL.Path, "/resources"):
 						fake.change(func() { singles[r.URL.Path] = true })
-					case r.URL.Path == streamPath:
+					case r.URL.Path == client.StreamPath:
 						go func(ctx context.Context) {
 							sleep(ctx, time.Millisecond)
 							for _, r := range fake.resources {
@@ -464,7 +466,7 @@ func TestFeedLogsNoSecret(t *testing.T) {
 		}
 		n, lines := newNetwork(), &logLines{}
 		n.serve(t, host, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
-		client, err := NewClient(cfg, WithDialContext(n.dial))
+		client, err := NewClient(cfg, nil, ClientOptions{DialContext: n.dial})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,16 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/utils/clock"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
+)
+
+const (
+	// readsBeforeView is how many resources are read one by one although the first view is to bring them: all of a small cluster, which
+	// so need not wait for a view that hangs because a satellite does. More would keep LINSTOR from the view: of 10,000 volumes all
+	// must be read 10 s after a restart.
+	readsBeforeView = 100
+	// viewPatience is how long the others wait for the first view.
+	viewPatience = 20 * time.Second
 )
 
 // streamSettle is how long a stream without events must stand before it counts as connected: where LINSTOR
@@ -25,24 +34,24 @@ var (
 // comes as an event, and LINSTOR begins the stream with every resource's value. The headers of the
 // stream are no sign of anything: LINSTOR sends them with the first event.
 func (f *Feed) follow(parent context.Context) error {
-	if err := f.readNodes(parent); err != nil {
+	if err := f.readNodesSince(parent, time.Now()); err != nil {
 		return err
 	}
-	base, moved := f.client.endpoint()
+	base, moved := f.client.Endpoint()
 
 	ctx, end := context.WithCancelCause(parent)
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	defer end(nil)
 
-	watch := newStreamWatch(f.opts.ConfirmDead)
+	watch := newStreamWatch()
 	f.watch.Store(watch)
 	defer f.watch.Store(nil)
 
 	sent := make(chan struct{})
 	events := newMailbox()
 	tasks.Go(func() {
-		end(f.client.promotions(ctx, base, f.streamHandler(sent, events)))
+		end(f.client.Promotions(ctx, base, f.handler(sent, events)))
 	})
 	select {
 	case <-sent:
@@ -55,11 +64,6 @@ func (f *Feed) follow(parent context.Context) error {
 	tasks.Go(func() { f.compareRegularly(ctx) })
 	tasks.Go(func() { f.readLevelsRegularly(ctx) })
 	tasks.Go(func() { f.awaitEvidence(ctx) })
-	tasks.Go(func() {
-		if sleep(ctx, viewPatience) {
-			f.pollUnseen()
-		}
-	})
 	select {
 	case <-watch.dead:
 		end(errStreamDead)
@@ -70,17 +74,17 @@ func (f *Feed) follow(parent context.Context) error {
 	return context.Cause(ctx)
 }
 
-// streamHandler takes what the stream brings off the wire at once, and leaves the work to others.
-func (f *Feed) streamHandler(sent chan<- struct{}, events *mailbox) streamHandler {
+// handler takes what the stream brings off the wire at once, and leaves the work to others.
+func (f *Feed) handler(sent chan<- struct{}, events *mailbox) client.Handler {
 	var logged sync.Once
-	return streamHandler{
-		sent: func() { close(sent) },
-		open: f.connected,
-		promotion: func(ev PromotionEvent) {
-			f.metrics.events.WithLabelValues(eventMayPromote).Inc()
+	return client.Handler{
+		Sent: func() { close(sent) },
+		Open: f.connected,
+		Promotion: func(ev client.Event) {
+			f.metrics.events.WithLabelValues(client.EventMayPromote).Inc()
 			events.put(arrival{ev, time.Now()})
 		},
-		skipped: func(eventType string, err error) {
+		Skipped: func(eventType string, err error) {
 			label := eventLabelUnknown
 			if err != nil {
 				label = eventLabelUndecodable
@@ -88,41 +92,72 @@ func (f *Feed) streamHandler(sent chan<- struct{}, events *mailbox) streamHandle
 			f.metrics.events.WithLabelValues(label).Inc()
 			logged.Do(func() {
 				f.log.Info("Skipping an event of LINSTOR that can not be understood, and all like it",
-					"type", oneLine(eventType), "reason", errorText(err))
+					"type", client.OneLine(eventType), "reason", errorText(err))
 			})
 		},
 	}
 }
 
-// handleEvents applies events in the order in which they came.
+// handleEvents applies events in the order in which they came. LINSTOR begins a stream with all that it knows, which the first view brings
+// as well: of a large cluster it is not read one by one before that.
 func (f *Feed) handleEvents(ctx context.Context, watch *streamWatch, events *mailbox) {
+	expected, patience := f.viewed, time.After(viewPatience)
+	var unseen []client.Event // of replicas that the view is to bring
+	early := 0
 	for ended := false; !ended; {
 		select {
 		case <-ctx.Done():
 			// What came before the stream ended counts.
 			ended = true
 		case <-events.ready:
+		case <-expected:
+			expected = nil
+		case <-patience:
+			expected = nil
 		}
 		for _, a := range events.take() {
-			f.heard(a.at)
-			watch.event(a.event, a.at)
-			if f.Status().Synced {
-				f.store.announce(a.event, a.at)
-			}
-			if a.event.MayPromote == nil {
-				f.missing.Store(a.at.UnixNano())
-			}
-			known, changed := f.store.ApplyEvent(a.event, a.at)
-			if changed || !known && !f.view.brings(a.event) {
+			switch known, changed := f.hear(a, watch); {
+			case !known && expected != nil && early >= readsBeforeView:
+				unseen = append(unseen, a.event)
+			case !known:
+				early++
+				f.pollAfterEvent(a.event)
+			case changed:
 				f.pollAfterEvent(a.event)
 			}
+		}
+		if expected == nil {
+			f.pollUnseen(unseen)
+			unseen = nil
+		}
+	}
+}
+
+// hear takes over an event, and tells whether the store has the replica that it is of, and whether it brought news.
+func (f *Feed) hear(a arrival, watch *streamWatch) (known, changed bool) {
+	f.heard(a.at)
+	watch.event(a.event, a.at)
+	if f.Status().Synced {
+		f.store.announce(a.event, a.at)
+	}
+	if a.event.MayPromote == nil {
+		f.missing.Store(a.at.UnixNano())
+	}
+	return f.store.ApplyEvent(a.event, a.at)
+}
+
+// pollUnseen asks for a read of what the first view was to bring and did not.
+func (f *Feed) pollUnseen(events []client.Event) {
+	for _, ev := range events {
+		if !f.store.has(fold(ev.Resource), fold(ev.Node)) {
+			f.Poll(ev.Resource)
 		}
 	}
 }
 
 // keepSynced reads everything now and regularly. A failure does not end the stream, which may be fine.
 func (f *Feed) keepSynced(ctx context.Context) {
-	delay := f.opts.Backoff.DelayWithReset(clock.RealClock{}, backoffReset)
+	delay := backoff()
 	for {
 		pause := f.opts.ResyncInterval
 		if err := f.resync(ctx); err != nil {
@@ -160,7 +195,7 @@ func (f *Feed) resync(ctx context.Context) error {
 // readView reads all resources.
 func (f *Feed) readView(ctx context.Context) error {
 	at := span{start: time.Now()}
-	all, err := f.client.view(ctx)
+	all, err := f.client.View(ctx)
 	at.end = time.Now()
 	if err != nil {
 		return err
@@ -169,7 +204,11 @@ func (f *Feed) readView(ctx context.Context) error {
 	for _, name := range f.store.applyView(all, at) {
 		f.Poll(name)
 	}
-	f.pollUnseen()
+	select {
+	case <-f.viewed:
+	default:
+		close(f.viewed)
+	}
 	f.doubt(f.watch.Load(), all, at)
 	return nil
 }
@@ -178,5 +217,5 @@ func errorText(err error) string {
 	if err == nil {
 		return "unknown type"
 	}
-	return oneLine(err.Error())
+	return client.OneLine(err.Error())
 }

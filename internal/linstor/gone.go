@@ -10,16 +10,16 @@ import "slices"
 func (s *Store) bury(e *entry, match func(node string) bool) {
 	key := fold(e.name)
 	e.replicas = slices.DeleteFunc(e.replicas, func(r replicaEntry) bool {
-		if !match(r.node) {
+		if !match(r.Node) {
 			return false
 		}
-		online, inUse := s.isOnline(r.node), r.inUse.known && r.inUse.value
+		online, inUse := s.isOnline(r.Node), isTrue(r.InUse)
 		switch {
-		case !online || r.read < s.events || inUse || !r.inUse.known && !r.leaving:
+		case !online || r.read < s.events || inUse || !r.InUse.Known && !r.Leaving:
 			r.connections = nil
 			s.keepGone(key, &r)
-		case !e.hasLeft(r.node):
-			e.left = append(slices.Clone(e.left), r.node)
+		case !e.hasLeft(r.Node):
+			e.left = append(slices.Clone(e.left), r.Node)
 		}
 		return true
 	})
@@ -36,7 +36,7 @@ func (s *Store) keepGone(resource string, r *replicaEntry) {
 	if s.gone[resource] == nil {
 		s.gone[resource] = map[string]*replicaEntry{}
 	}
-	s.gone[resource][r.node] = r
+	s.gone[resource][r.Node] = r
 }
 
 func (s *Store) forget(resource, node string) {
@@ -48,11 +48,10 @@ func (s *Store) forget(resource, node string) {
 
 // goneReplica is a gone replica as it is handed out: nothing is heard of it.
 func (s *Store) goneReplica(r *replicaEntry) Replica {
-	var none []Connection
-	out := r.replica(&none)
+	out := r.replica()
 	out.Gone = true
 	out.Reports, out.MayPromote, out.InUse, out.Score = Fact[bool]{}, Fact[bool]{}, Fact[bool]{}, Fact[int]{}
-	if n := s.nodes[r.node]; n != nil {
+	if n := s.nodes[r.Node]; n != nil {
 		out.Online = n.Online
 		out = n.doubted(out)
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // isGone checks whether a replica is kept that LINSTOR does not list, and whether it counts as really gone.
@@ -72,7 +74,7 @@ func TestAReplicaThatLinstorForgetsIsKeptUnlessItIsKnownToHaveGone(t *testing.T)
 			if got := w.replica(w.t, "a").Connections; len(got) > 0 {
 				w.t.Errorf("connections: %+v", got)
 			}
-			w.nodes["a"], w.changed = statusOnline, nil
+			w.nodes["a"], w.changed = client.StatusOnline, nil
 			w.live(1)
 			if got := w.replica(w.t, "a").Online; !got.Value || !slices.Contains(w.changed, "R") {
 				w.t.Errorf("its node is ONLINE again: %+v, told of %v", got, w.changed)
@@ -127,7 +129,7 @@ func TestAReplicaThatLinstorForgetsIsKeptUnlessItIsKnownToHaveGone(t *testing.T)
 			w.set("off")
 			w.live(20)
 			w.replicas["a"] = was
-			was.quiet, was.inUse, w.nodes["a"] = false, false, statusOnline
+			was.quiet, was.inUse, w.nodes["a"] = false, false, client.StatusOnline
 			w.says("a")
 			w.live(1)
 			w.want("a", "majority a+b/c, off a+b/c")

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // keepAll keeps many resources for d.
@@ -124,7 +126,7 @@ func TestAFreshReadingDoesNotQueueBehindAllThatIsKept(t *testing.T) {
 				fake.delayBulk(slow)
 				keepAll(feed, many, time.Minute)
 				settle(100 * time.Millisecond)
-				if got := fake.count(bulkLists); got == 0 || got > keepFlights {
+				if got := fake.count(bulkLists); got == 0 || got > bulkFlights {
 					t.Errorf("%d requests in bulk at a time", got)
 				}
 				for range 10 {
@@ -146,15 +148,15 @@ func TestWhatIsNotServedInBulkIsKeptOneByOne(t *testing.T) {
 	const many = 100
 	inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
 		fake.change(func() {
-			fake.definitions = slices.DeleteFunc(fake.definitions, func(d wireDefinition) bool { return d.Name == "r99" })
-			fake.resources = slices.DeleteFunc(fake.resources, func(r wireResource) bool { return r.Name == "r99" })
+			fake.definitions = slices.DeleteFunc(fake.definitions, func(d client.Definition) bool { return d.Name == "r99" })
+			fake.resources = slices.DeleteFunc(fake.resources, func(r client.Resource) bool { return r.Name == "r99" })
 			fake.intercept = func(w http.ResponseWriter, r *http.Request) bool {
 				if r.URL.Path+"?" != bulkLists || r.URL.RawQuery == "" {
 					return false
 				}
 				fake.answer(w, func() any {
 					return slices.DeleteFunc(chosen(fake.resources, r.URL.Query()["resources"],
-						func(r wireResource) string { return r.Name }), func(r wireResource) bool { return r.Name == "r0" })
+						func(r client.Resource) string { return r.Name }), func(r client.Resource) bool { return r.Name == "r0" })
 				})
 				return true
 			}
@@ -253,12 +255,12 @@ func TestTheSettingsOfKeptResourcesAreKnownAsThoseOfPolledOnes(t *testing.T) {
 		},
 		"a disk goes": func(fake *fakeLinstor) {
 			for i := range fake.resources {
-				fake.resources[i].Flags = []string{flagDiskless}
+				fake.resources[i].Flags = []string{client.FlagDiskless}
 			}
 		},
 		"a replica is about to go": func(fake *fakeLinstor) {
 			for i := range fake.resources {
-				fake.resources[i].Flags = []string{flagDelete}
+				fake.resources[i].Flags = []string{client.FlagDelete}
 			}
 		},
 	} {
@@ -284,7 +286,7 @@ func TestTheSettingsOfKeptResourcesAreKnownAsThoseOfPolledOnes(t *testing.T) {
 			keepAll(feed, many, time.Hour)
 			settle(3 * time.Second)
 			fake.change(func() { setQuorum(fake, "off") })
-			settle(defaultCompareInterval + 2500*time.Millisecond)
+			settle(compareInterval + 2500*time.Millisecond)
 			if got := quorums(feed, "off"); got != many {
 				t.Errorf("the new quorum of %d resources of %d is known", got, many)
 			}
@@ -294,8 +296,10 @@ func TestTheSettingsOfKeptResourcesAreKnownAsThoseOfPolledOnes(t *testing.T) {
 		inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
 			fake.change(func() { setQuorum(fake, "") })
 			keepAll(feed, many, time.Hour)
-			settle(defaultCompareInterval + 3*time.Second)
-			fake.change(func() { fake.groups = []wireGroup{{Name: "DfltRscGrp", Props: map[string]string{propQuorum: "all"}}} })
+			settle(compareInterval + 3*time.Second)
+			fake.change(func() {
+				fake.groups = []client.Group{{Name: "DfltRscGrp", Props: map[string]string{client.PropQuorum: "all"}}}
+			})
 			settle(levelsInterval + 500*time.Millisecond)
 			if got := quorums(feed, "all"); got != many {
 				t.Errorf("the new quorum of %d resources of %d is known", got, many)

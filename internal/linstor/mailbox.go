@@ -3,11 +3,13 @@ package linstor
 import (
 	"sync"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // arrival is an event and when it came.
 type arrival struct {
-	event PromotionEvent
+	event client.Event
 	at    time.Time
 }
 

@@ -182,7 +182,7 @@ func (e *entry) borneOut(r *replicaEntry, n *nodeEntry, now stamp) bool {
 // begins tells whether the first setting of a replica is known to have been applied by its node.
 func (e *entry) begins(r *replicaEntry, n *nodeEntry) bool {
 	switch first := r.runs.firstRead(); {
-	case !r.reports.value || !isTrue(n.Online):
+	case !r.Reports.Value || !isTrue(n.Online):
 		return false
 	case r.runs.created:
 		return e.isAlone(r) || e.meetsAll(r, r.listed)
@@ -220,10 +220,10 @@ func (e *entry) meetsAll(r *replicaEntry, listed stamp) bool {
 	met := false
 	for i := range e.replicas {
 		peer := &e.replicas[i]
-		if peer.listed != listed || peer.leaving || !connectable(r, peer) {
+		if peer.listed != listed || peer.Leaving || !connectable(r, peer) {
 			continue
 		}
-		if !slices.ContainsFunc(r.peers, func(p reportedPeer) bool { return p.node == peer.node && p.first >= listed }) {
+		if !slices.ContainsFunc(r.peers, func(p reportedPeer) bool { return p.node == peer.Node && p.first >= listed }) {
 			return false
 		}
 		met = true
@@ -234,18 +234,18 @@ func (e *entry) meetsAll(r *replicaEntry, listed stamp) bool {
 // isAlone tells whether no replica that r would have a connection to was first listed together with it.
 func (e *entry) isAlone(r *replicaEntry) bool {
 	return !slices.ContainsFunc(e.replicas, func(peer replicaEntry) bool {
-		return peer.listed == r.listed && !peer.leaving && connectable(r, &peer)
+		return peer.listed == r.listed && !peer.Leaving && connectable(r, &peer)
 	})
 }
 
 // connectable tells whether two replicas have a connection: two without a disk do not.
-func connectable(a, b *replicaEntry) bool { return a.node != b.node && (!a.diskless || !b.diskless) }
+func connectable(a, b *replicaEntry) bool { return a.Node != b.Node && (!a.Diskless || !b.Diskless) }
 
 // rejoinedWith tells whether a node was seen to leave LINSTOR and to come back after LINSTOR wanted the setting, and has been
 // ONLINE and reporting the replica for long enough since, of which only the time counts in which LINSTOR was not blind for it: LINSTOR
 // sends everything anew to a satellite that comes back.
 func (n *nodeEntry) rejoinedWith(r *replicaEntry, one member) bool {
-	if n.away < one.read || n.back <= n.away || !r.reports.value || r.read < n.back {
+	if n.away < one.read || n.back <= n.away || !r.Reports.Value || r.read < n.back {
 		return false
 	}
 	return stampOf(n.LastOnline) >= max(n.back, r.reporting, n.sighted)+stamp(adjustedAfter)
@@ -270,7 +270,7 @@ func (e *entry) meet(r *replicaEntry, online bool, events stamp, at span) {
 			r.peers = append(r.peers, reportedPeer{node: c.peer, first: stampOf(at.end)})
 		}
 	}
-	if !online || !r.reports.value || stampOf(at.start)-max(r.reporting, events) < stamp(steady) {
+	if !online || !r.Reports.Value || stampOf(at.start)-max(r.reporting, events) < stamp(steady) {
 		return
 	}
 	r.peers = slices.DeleteFunc(r.peers, func(p reportedPeer) bool { return !r.lists(p.node) && e.replica(p.node) == nil })
@@ -278,5 +278,5 @@ func (e *entry) meet(r *replicaEntry, online bool, events stamp, at span) {
 
 // lists tells whether the last list had a connection to a peer.
 func (r *replicaEntry) lists(peer string) bool {
-	return slices.ContainsFunc(r.connections, func(c keptConnection) bool { return c.peer == peer })
+	return slices.ContainsFunc(r.connections, func(c connection) bool { return c.peer == peer })
 }

@@ -1,6 +1,10 @@
 package linstor
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
+)
 
 func TestANodeMayRunAnythingUntilItIsKnownToRunTheFirstSetting(t *testing.T) {
 	t.Parallel()
@@ -19,12 +23,12 @@ func TestANodeMayRunAnythingUntilItIsKnownToRunTheFirstSetting(t *testing.T) {
 		"the node list was asked for before and came after that": func(w *world) {
 			w.first()
 			w.live(9)
-			w.applyNodes([]wireNode{{Name: "a", ConnectionStatus: statusOnline}}, span{w.at(9.9), w.at(11)})
+			w.applyNodes([]client.Node{{Name: "a", ConnectionStatus: client.StatusOnline}}, span{w.at(9.9), w.at(11)})
 			w.want("a", "anything: majority a+b/c")
 		},
 		"the setting was read late": func(w *world) {
 			w.now = 5
-			w.applyDefinitions([]wireDefinition{w.definition()}, w.read(4))
+			w.applyDefinitions([]client.Definition{w.definition()}, w.read(4))
 			w.readNodes()
 			w.applyView(w.rows(), w.read(5))
 			w.Alive("a", w.at(6))
@@ -79,7 +83,7 @@ func TestANodeMayRunAnythingUntilItIsKnownToRunTheFirstSetting(t *testing.T) {
 			w.replicas["a"].quiet = false
 			w.live(5)
 			w.want("a", "anything: majority a+b/c")
-			w.nodes["a"] = statusOnline
+			w.nodes["a"] = client.StatusOnline
 			w.live(1)
 			w.want("a", "majority a+b/c")
 		},
@@ -148,7 +152,7 @@ func TestANodeRunsTheSettingByWhichItCreatedAReplica(t *testing.T) {
 		},
 		"a word without a value is none": func(w *world) {
 			w.add("a")
-			w.announce(PromotionEvent{Resource: "R", Node: "a"}, w.at(w.now))
+			w.announce(client.Event{Resource: "R", Node: "a"}, w.at(w.now))
 			w.look()
 			w.want("a", "anything: off a")
 		},
@@ -193,7 +197,7 @@ func TestANodeRunsTheSettingByWhichItCreatedAReplica(t *testing.T) {
 			w.remove("a")
 			w.live(1)
 			w.adapt("majority")
-			w.nodes["a"], w.silent["a"] = statusOnline, false
+			w.nodes["a"], w.silent["a"] = client.StatusOnline, false
 			w.add("a")
 			w.says("a")
 			w.look()
@@ -268,7 +272,7 @@ func TestANewVolumeIsNotHeldUp(t *testing.T) {
 		},
 		"a person has set a quorum on the group": func(w *world) {
 			w.quorum = ""
-			w.applyGroups([]wireGroup{{Name: "DfltRscGrp", Props: map[string]string{propQuorum: "majority", propQuorumSetBy: setByUser}}}, w.read(w.now))
+			w.applyGroups([]client.Group{{Name: "DfltRscGrp", Props: map[string]string{client.PropQuorum: "majority", client.PropQuorumSetBy: setByUser}}}, w.read(w.now))
 			w.add("a")
 			w.says("a")
 			w.look()
@@ -278,7 +282,7 @@ func TestANewVolumeIsNotHeldUp(t *testing.T) {
 		},
 		"the same, and its first word comes after the list": func(w *world) {
 			w.quorum = ""
-			w.applyGroups([]wireGroup{{Name: "DfltRscGrp", Props: map[string]string{propQuorum: "majority", propQuorumSetBy: setByUser}}}, w.read(w.now))
+			w.applyGroups([]client.Group{{Name: "DfltRscGrp", Props: map[string]string{client.PropQuorum: "majority", client.PropQuorumSetBy: setByUser}}}, w.read(w.now))
 			w.add("a")
 			w.look()
 			w.says("a")

@@ -1,6 +1,10 @@
 package linstor
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
+)
 
 func TestAConnectionThatANodeHadBeforeShowsNothing(t *testing.T) {
 	t.Parallel()
@@ -124,7 +128,7 @@ func TestAConnectionThatANodeHadBeforeShowsNothing(t *testing.T) {
 			w.nodes["a"] = "OFFLINE"
 			w.wait(5)
 			w.live(20)
-			w.nodes["a"] = statusOnline
+			w.nodes["a"] = client.StatusOnline
 			w.replicas["a"].peers = []string{"b", "c"}
 			w.add("c/")
 			w.adapt("majority")
@@ -176,7 +180,7 @@ func TestAConnectionThatANodeHadBeforeShowsNothing(t *testing.T) {
 			w.adapt("off")
 			w.live(20)
 			w.want("c", "gone: majority a+b/c")
-			w.nodes["c"], w.silent["c"] = statusOnline, false
+			w.nodes["c"], w.silent["c"] = client.StatusOnline, false
 			w.add("c/")
 			w.replicas["c"].peers = []string{"a", "b"}
 			w.adapt("majority")

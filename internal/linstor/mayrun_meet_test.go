@@ -1,6 +1,10 @@
 package linstor
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
+)
 
 // Adjusting DRBD sets the quorum first, and adds peers then: who reports a new peer has applied it.
 func TestANodeThatMeetsANewReplicaHasAppliedTheSetting(t *testing.T) {
@@ -140,7 +144,7 @@ func TestANodeThatMeetsANewReplicaHasAppliedTheSetting(t *testing.T) {
 			w.quorum = ""
 			w.define()
 			w.want("a", "off a+b")
-			w.applyGroup(wireGroup{Name: "DfltRscGrp", Props: map[string]string{propQuorum: "majority", propQuorumSetBy: setByUser}}, w.read(w.now))
+			w.applyGroups([]client.Group{{Name: "DfltRscGrp", Props: map[string]string{client.PropQuorum: "majority", client.PropQuorumSetBy: setByUser}}}, w.read(w.now))
 			w.live(2)
 			w.add("d")
 			w.look()
@@ -150,7 +154,7 @@ func TestANodeThatMeetsANewReplicaHasAppliedTheSetting(t *testing.T) {
 		},
 		"a person sets the quorum on the controller just before a replica comes": func(w *world) {
 			w.quorum = "majority" // of all definitions, without a word of who has set it
-			w.applyControllerProps(map[string]string{propQuorum: "majority", propQuorumSetBy: setByUser}, w.read(w.now))
+			w.applyControllerProps(map[string]string{client.PropQuorum: "majority", client.PropQuorumSetBy: setByUser}, w.read(w.now))
 			w.define()
 			w.live(2)
 			w.add("d")

@@ -1,6 +1,10 @@
 package linstor
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
+)
 
 // LINSTOR sends everything anew to a satellite that comes back, which is ONLINE before it adjusts DRBD.
 func TestANodeThatHasBeenBackForAMinuteHasAppliedTheSetting(t *testing.T) {
@@ -64,7 +68,7 @@ func TestANodeThatHasBeenBackForAMinuteHasAppliedTheSetting(t *testing.T) {
 			w.nodes["a"] = "OFFLINE"
 			w.wait(1)
 			w.readNodes()
-			w.nodes["a"] = statusOnline
+			w.nodes["a"] = client.StatusOnline
 			w.wait(1)
 			w.readNodes()
 			w.wait(300)
@@ -90,23 +94,23 @@ func TestANodeThatHasBeenBackForAMinuteHasAppliedTheSetting(t *testing.T) {
 		"LINSTOR does not say for a while whether it is ONLINE": func(w *world) {
 			w.nodes["a"] = ""
 			w.live(5)
-			w.nodes["a"] = statusOnline
+			w.nodes["a"] = client.StatusOnline
 			w.live(300)
 			w.want("a", both)
 		},
 		"the node list that missed it was asked for before the quorum was read": func(w *world) {
 			w.nodes["a"] = "OFFLINE"
-			list := []wireNode{{Name: "a", ConnectionStatus: "OFFLINE"}, {Name: "b", ConnectionStatus: statusOnline}}
+			list := []client.Node{{Name: "a", ConnectionStatus: "OFFLINE"}, {Name: "b", ConnectionStatus: client.StatusOnline}}
 			w.applyNodes(list, span{w.at(w.now - 0.1), w.at(w.now + 1)})
 			w.wait(1)
-			w.nodes["a"] = statusOnline
+			w.nodes["a"] = client.StatusOnline
 			w.live(300)
 			w.want("a", both)
 		},
 		"its values are absent for a moment, and it is ONLINE": func(w *world) {
 			w.live(30)
 			w.replicas["a"].quiet = true
-			w.ApplyEvent(PromotionEvent{Resource: "R", Node: "a"}, w.at(w.now))
+			w.ApplyEvent(client.Event{Resource: "R", Node: "a"}, w.at(w.now))
 			w.look()
 			w.wait(0.035)
 			w.replicas["a"].quiet = false
@@ -118,7 +122,7 @@ func TestANodeThatHasBeenBackForAMinuteHasAppliedTheSetting(t *testing.T) {
 		"LINSTOR does not list the node for a while": func(w *world) {
 			delete(w.nodes, "a")
 			w.live(2)
-			w.nodes["a"] = statusOnline
+			w.nodes["a"] = client.StatusOnline
 			w.live(59)
 			w.want("a", both)
 			w.live(2)
@@ -147,7 +151,7 @@ func TestANodeThatHasBeenBackForAMinuteHasAppliedTheSetting(t *testing.T) {
 			}
 			w.live(2)
 			for node, r := range w.replicas {
-				w.nodes[node], r.quiet = statusOnline, false
+				w.nodes[node], r.quiet = client.StatusOnline, false
 			}
 			w.live(62)
 			w.want("a", one)

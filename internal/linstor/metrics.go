@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 const metricsPrefix = "piraeus_ha_controller_linstor_"
@@ -74,10 +76,10 @@ func NewMetrics() *Metrics {
 	for _, reason := range []string{reconnectLost, reconnectDead, reconnectMoved} {
 		m.reconnects.WithLabelValues(reason)
 	}
-	for _, eventType := range []string{eventMayPromote, eventLabelUnknown, eventLabelUndecodable} {
+	for _, eventType := range []string{client.EventMayPromote, eventLabelUnknown, eventLabelUndecodable} {
 		m.events.WithLabelValues(eventType)
 	}
-	for _, kind := range kinds {
+	for _, kind := range client.Kinds() {
 		for _, code := range []string{codeOK, codeCanceled, codeError} {
 			m.requests.WithLabelValues(oneWord(kind), code)
 		}
@@ -96,7 +98,7 @@ func (m *Metrics) Collectors() []prometheus.Collector {
 // request counts a request by its outcome.
 func (m *Metrics) request(kind string, err error) {
 	code := codeError
-	if statusErr, ok := errors.AsType[*StatusError](err); ok {
+	if statusErr, ok := errors.AsType[*client.StatusError](err); ok {
 		code = strconv.Itoa(statusErr.Code)
 	} else if err == nil {
 		code = codeOK

@@ -60,7 +60,7 @@ func recordedClient(tb testing.TB) (*Client, *recordedServer) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	client, err := NewClient(cfg)
+	client, err := NewClient(cfg, nil, ClientOptions{})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -73,9 +73,8 @@ func wantsEscaped(t *testing.T, client *Client, recorded *recordedServer, name s
 	t.Helper()
 	ctx := t.Context()
 	ask := map[string]func(context.Context) error{
-		"/v1/resource-definitions/*":           func(ctx context.Context) error { _, err := client.definition(ctx, name); return err },
-		"/v1/resource-definitions/*/resources": func(ctx context.Context) error { _, err := client.resources(ctx, name); return err },
-		"/v1/resource-groups/*":                func(ctx context.Context) error { _, err := client.group(ctx, name); return err },
+		"/v1/resource-definitions/*":           func(ctx context.Context) error { _, err := client.Definition(ctx, name); return err },
+		"/v1/resource-definitions/*/resources": func(ctx context.Context) error { _, err := client.Resources(ctx, name); return err },
 	}
 	for pattern, do := range ask {
 		recorded.take()
@@ -106,8 +105,8 @@ func wantsEscaped(t *testing.T, client *Client, recorded *recordedServer, name s
 	}
 	names := []string{"first", name, "last"}
 	for path, do := range map[string]func() error{
-		"/v1/view/resources?resources=":                  func() error { _, err := client.someResources(ctx, names); return err },
-		"/v1/resource-definitions?resource_definitions=": func() error { _, err := client.someDefinitions(ctx, names); return err },
+		"/v1/view/resources?resources=":                  func() error { _, err := client.View(ctx, names...); return err },
+		"/v1/resource-definitions?resource_definitions=": func() error { _, err := client.Definitions(ctx, names...); return err },
 	} {
 		recorded.take()
 		err := do()
@@ -151,7 +150,7 @@ func TestANameOfDotsIsNotFound(t *testing.T) {
 	t.Parallel()
 	client, recorded := recordedClient(t)
 	for _, name := range []string{".", "..", ""} {
-		_, err := client.resources(t.Context(), name)
+		_, err := client.Resources(t.Context(), name)
 		if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), fmt.Sprintf("%q", name)) {
 			t.Errorf("%q: %v", name, err)
 		}

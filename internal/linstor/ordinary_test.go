@@ -3,6 +3,8 @@ package linstor
 import (
 	"slices"
 	"testing"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // fences checks that whatever the nodes may run has a quorum of the word, and that no vote in it is of a replica whose node cannot be
@@ -149,7 +151,7 @@ func TestOrdinaryOperationsHoldNoFailOverUp(t *testing.T) {
 			w.live(20)
 			w.want("d", "majority a+b/c+d")
 			w.want("b", "majority a+b/c+d")
-			w.nodes["a"], w.silent["a"], w.replicas["a"].quiet = statusOnline, false, false
+			w.nodes["a"], w.silent["a"], w.replicas["a"].quiet = client.StatusOnline, false, false
 			w.live(1)
 			w.meet("d")
 			w.live(1)
@@ -162,7 +164,7 @@ func TestOrdinaryOperationsHoldNoFailOverUp(t *testing.T) {
 			w.lose("a")
 			w.live(100)
 			w.want("a", "majority a+b/c")
-			w.nodes["a"], w.silent["a"], w.replicas["a"].quiet = statusOnline, false, false
+			w.nodes["a"], w.silent["a"], w.replicas["a"].quiet = client.StatusOnline, false, false
 			w.look()
 			w.fences()
 			w.want("a", "majority a+b/c")
@@ -180,7 +182,7 @@ func TestOrdinaryOperationsHoldNoFailOverUp(t *testing.T) {
 			}
 			w.live(1)
 			for node, r := range w.replicas {
-				w.nodes[node], r.quiet = statusOnline, false
+				w.nodes[node], r.quiet = client.StatusOnline, false
 			}
 			peers := w.replicas["a"].peers
 			w.replicas["a"].peers = peers[:1]

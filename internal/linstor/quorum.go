@@ -1,11 +1,15 @@
 package linstor
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
+)
 
 // quorumOff is DRBD's default for quorum.
 const quorumOff = "off"
 
-// setByUser is the value of propQuorumSetBy where a person has set the quorum, and not LINSTOR itself.
+// setByUser is the value of client.PropQuorumSetBy where a person has set the quorum, and not LINSTOR itself.
 const setByUser = "user"
 
 // level is the value of DrbdOptions/Resource/quorum at one level, empty when it is not set there. The zero level has not
@@ -22,7 +26,7 @@ func (l level) read() bool { return l.since != 0 }
 
 // observeLevel returns the level after props have been read.
 func observeLevel(old level, props map[string]string, at span) level {
-	seen := level{value: props[propQuorum], byUser: props[propQuorumSetBy] == setByUser}
+	seen := level{value: props[client.PropQuorum], byUser: props[client.PropQuorumSetBy] == setByUser}
 	if old.read() && old.value == seen.value && old.byUser == seen.byUser {
 		return old
 	}

@@ -7,29 +7,61 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 )
 
+const (
+	// sharedAge is how old a shared read of settings may be for a decision that leads to a deletion, and nodesAge one of the
+	// nodes, by which that may be done for MaxAge.
+	sharedAge = time.Second
+	nodesAge  = 300 * time.Millisecond
+	// pollNodesAge is how old the node list may be when a resource is polled. Who polls every second must
+	// not find a gap of more than MaxGap between two node lists.
+	pollNodesAge = 500 * time.Millisecond
+	// reshapedAgain is when a resource is read again whose replicas have changed: by then its nodes report their connections to new
+	// ones, and LINSTOR has carried out what follows.
+	reshapedAgain = time.Second
+)
+
+// readers read all that LINSTOR is asked for by name, and what there is one of, which has none.
+type readers struct {
+	nodes, controller, groups *reader
+	definitions               *reader
+	// lists read resources for those who must not wait, and polls for all others.
+	lists, polls *reader
+}
+
+func (f *Feed) newReaders() readers {
+	common := func(read func(context.Context) error, newest *span) *reader {
+		one := func(ctx context.Context, _ string) error { return read(ctx) }
+		return &reader{one: one, readAt: func(string) time.Time { return f.store.readAt(newest) }, atOnce: 1}
+	}
+	spare := func() *rate.Limiter { return rate.NewLimiter(aloneRate, 2*crowd) }
+	lists := &bulk{read: f.readSomeResources, known: f.store.hasReplicas}
+	return readers{
+		nodes:      common(f.fetchNodes, &f.store.nodesRead),
+		controller: common(f.fetchController, &f.store.controllerRead),
+		groups:     common(f.fetchGroups, &f.store.groupsRead),
+		definitions: &reader{
+			one: f.readDefinition, readAt: f.store.definitionReadAt, atOnce: crowd, spare: spare(),
+			bulk: &bulk{read: f.readSomeDefinitions, known: func(name string) bool { return !f.store.definitionReadAt(name).IsZero() }},
+		},
+		lists: &reader{one: f.readList, atOnce: crowd, spare: spare(), bulk: lists},
+		polls: &reader{
+			one: f.readList, atOnce: workers / 2, bulk: lists,
+			limiter: rate.NewLimiter(readsPerSecond, workers),
+		},
+	}
+}
+
 // Refresh reads a resource definition's replicas now, along with everything that decides on their state
-// and quorum (nodes, which concurrent callers share and which are at most 300 ms old; definition, group and
+// and quorum (nodes, which concurrent callers share and which are at most 300 ms old; definition, groups and
 // controller properties, which are at most one second old), and returns the outcome. It works whether or not the event stream
 // does. The error matches ErrNotFound when LINSTOR has no such definition; after any other error LINSTOR
 // could not be asked, and nothing may be concluded.
 func (f *Feed) Refresh(ctx context.Context, resource string) (Resource, error) {
 	name := f.store.displayName(resource)
-	notBefore := time.Now().Add(-sharedAge)
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return f.readNodesSince(groupCtx, time.Now().Add(-nodesAge)) })
-	group.Go(func() error {
-		return f.shared(groupCtx, kindController, notBefore, f.store.controllerReadAt, f.readControllerProps)
-	})
-	group.Go(func() error { return f.readLevels(groupCtx, name, notBefore) })
-	if err := group.Wait(); err != nil {
-		return Resource{}, fmt.Errorf("refresh resource %s: %w", name, err)
-	}
-	if err := f.readResources(ctx, name); err != nil {
-		return Resource{}, fmt.Errorf("refresh resource %s: %w", name, err)
-	}
-	if err := f.settleDoubt(ctx, name); err != nil {
+	if err := f.refresh(ctx, name); err != nil {
 		return Resource{}, fmt.Errorf("refresh resource %s: %w", name, err)
 	}
 	r, ok := f.store.Resource(name)
@@ -39,85 +71,95 @@ func (f *Feed) Refresh(ctx context.Context, resource string) (Resource, error) {
 	return r, nil
 }
 
-// readNodes reads the node list, or joins a read that is under way.
-func (f *Feed) readNodes(ctx context.Context) error { return f.readNodesSince(ctx, time.Now()) }
-
-func (f *Feed) readNodesSince(ctx context.Context, notBefore time.Time) error {
-	return f.shared(ctx, kindNodes, notBefore, f.store.nodesReadAt, func(ctx context.Context) error {
-		at := span{start: time.Now()}
-		nodes, err := f.client.nodes(ctx)
-		if err != nil {
-			return err
-		}
-		at.end = time.Now()
-		f.confirmed(at.start)
-		if f.store.applyNodes(nodes, at) {
-			f.lists.hope()
-		}
-		return nil
-	})
+func (f *Feed) refresh(ctx context.Context, name string) error {
+	notBefore := time.Now().Add(-sharedAge)
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return f.readNodesSince(groupCtx, time.Now().Add(-nodesAge)) })
+	group.Go(func() error { return f.controller.read(groupCtx, "", notBefore) })
+	group.Go(func() error { return f.readLevels(groupCtx, name, notBefore) })
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if err := f.lists.read(ctx, name, time.Now()); err != nil {
+		return err
+	}
+	return f.settleDoubt(ctx, name)
 }
 
-func (f *Feed) readControllerProps(ctx context.Context) error {
+// settleDoubt reads the settings of a resource where they may have changed since they were read: LINSTOR adapts the quorum when replicas
+// come and go.
+func (f *Feed) settleDoubt(ctx context.Context, name string) error {
+	if !f.store.settingsInDoubt(name) {
+		return nil
+	}
+	return f.readLevels(ctx, name, time.Now())
+}
+
+// readLevels reads the properties of a definition and of the groups.
+func (f *Feed) readLevels(ctx context.Context, name string, notBefore time.Time) error {
+	if err := f.definitions.read(ctx, name, notBefore); err != nil {
+		return err
+	}
+	return f.groups.read(ctx, "", notBefore)
+}
+
+// readNodesSince has the list of nodes read, unless that has begun since.
+func (f *Feed) readNodesSince(ctx context.Context, notBefore time.Time) error {
+	return f.nodes.read(ctx, "", notBefore)
+}
+
+func (f *Feed) fetchNodes(ctx context.Context) error {
 	at := span{start: time.Now()}
-	props, err := f.client.controllerProps(ctx)
+	nodes, err := f.client.Nodes(ctx)
 	if err != nil {
 		return err
 	}
 	at.end = time.Now()
-	f.store.applyControllerProps(props, at)
+	f.confirmed(at.start)
+	if f.store.applyNodes(nodes, at) {
+		f.lists.bulk.ended(nil) // the satellite that kept LINSTOR waiting may have been given up
+	}
 	return nil
 }
 
-// readLevels reads the properties of a definition and of its group.
-func (f *Feed) readLevels(ctx context.Context, name string, notBefore time.Time) error {
-	definitionReadAt := func() time.Time { return f.store.definitionReadAt(name) }
-	err := f.shared(ctx, kindDefinition+"/"+fold(name), notBefore, definitionReadAt, func(ctx context.Context) error {
-		return f.readDefinition(ctx, name)
-	})
+func (f *Feed) fetchController(ctx context.Context) error {
+	at := span{start: time.Now()}
+	props, err := f.client.ControllerProps(ctx)
 	if err != nil {
 		return err
 	}
-	group := f.store.groupOf(name)
-	if group == "" {
-		return nil
-	}
-	return f.readGroup(ctx, group, notBefore)
+	at.end = time.Now()
+	f.confirmed(at.start)
+	f.raised(f.store.applyControllerProps(props, at))
+	return nil
 }
 
-// readGroup reads the properties of a group.
-func (f *Feed) readGroup(ctx context.Context, group string, notBefore time.Time) error {
-	groupReadAt := func() time.Time { return f.store.groupReadAt(group) }
-	return f.shared(ctx, kindGroup+"/"+group, notBefore, groupReadAt, func(ctx context.Context) error {
-		at := span{start: time.Now()}
-		g, err := f.client.group(ctx, group)
-		if err != nil {
-			return err
-		}
-		at.end = time.Now()
-		f.store.applyGroup(g, at)
-		return nil
-	})
-}
-
-// readDefinition reads a resource definition, alone or, where many are wanted, with others.
-func (f *Feed) readDefinition(ctx context.Context, name string) error {
-	defer f.wantedDefinitions.Add(-1)
-	many := f.wantedDefinitions.Add(1) > crowd
-	if many {
-		f.definitions.try(context.WithoutCancel(ctx), name)
-	}
-	if many && !f.store.definitionReadAt(name).IsZero() && f.definitions.join(ctx, name) {
-		return nil
-	}
-	select {
-	case f.singles <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-f.singles }()
+func (f *Feed) fetchGroups(ctx context.Context) error {
 	at := span{start: time.Now()}
-	definition, err := f.client.definition(ctx, name)
+	groups, err := f.client.Groups(ctx)
+	if err != nil {
+		return err
+	}
+	at.end = time.Now()
+	f.raised(f.store.applyGroups(groups, at))
+	return nil
+}
+
+// raised notes that a quorum has changed above the definitions. Of the resources of which a node may run another setting than LINSTOR
+// wants it asks for a read: a replica that came before the quorum changed must not be found long after it, as if it proved that
+// the quorum was applied.
+func (f *Feed) raised(names []string) {
+	if len(names) > 0 {
+		f.levelsChanged.Store(true)
+	}
+	for _, name := range f.store.unsettledOf(names) {
+		f.Poll(name)
+	}
+}
+
+func (f *Feed) readDefinition(ctx context.Context, name string) error {
+	at := span{start: time.Now()}
+	definition, err := f.client.Definition(ctx, name)
 	at.end = time.Now()
 	if errors.Is(err, ErrNotFound) {
 		f.store.remove(name, at)
@@ -132,7 +174,7 @@ func (f *Feed) readDefinition(ctx context.Context, name string) error {
 // readSomeDefinitions reads many resource definitions by one request.
 func (f *Feed) readSomeDefinitions(ctx context.Context, names []string) (map[string]bool, error) {
 	at := span{start: time.Now()}
-	list, err := f.client.someDefinitions(ctx, names)
+	list, err := f.client.Definitions(ctx, names...)
 	at.end = time.Now()
 	if err != nil {
 		return nil, err
@@ -145,31 +187,45 @@ func (f *Feed) readSomeDefinitions(ctx context.Context, names []string) (map[str
 	return read, nil
 }
 
-// shared runs read unless readAt is at or after notBefore already. Concurrent callers share one read.
-func (f *Feed) shared(
-	ctx context.Context, key string, notBefore time.Time, readAt func() time.Time, read func(context.Context) error,
-) error {
-	for {
-		if at := readAt(); !at.IsZero() && !at.Before(notBefore) {
-			return nil
-		}
-		flight := f.flights.DoChan(key, func() (any, error) {
-			if at := readAt(); !at.IsZero() && !at.Before(notBefore) {
-				return nil, nil // by a flight that ended in between
-			}
-			return nil, read(ctx)
-		})
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case result := <-flight:
-			// A shared read ends with the context of the caller that began it, and may have begun too
-			// early for this one: then it is this caller's turn.
-			othersEnd := result.Shared && ctx.Err() == nil &&
-				(errors.Is(result.Err, context.Canceled) || errors.Is(result.Err, context.DeadlineExceeded))
-			if result.Err != nil && !othersEnd {
-				return result.Err
-			}
+// readList reads the replicas of one resource definition into the store.
+func (f *Feed) readList(ctx context.Context, name string) error {
+	// A difference counts against the stream only if it was there when the read began.
+	watch := f.watch.Load()
+	at := span{start: time.Now()}
+	list, err := f.client.Resources(ctx, name)
+	at.end = time.Now()
+	if errors.Is(err, ErrNotFound) {
+		f.confirmed(at.start)
+		f.store.remove(name, at)
+	}
+	if err != nil {
+		return err
+	}
+	f.confirmed(at.start)
+	if f.store.lacks(name, list) {
+		// A node that is ONLINE in a list of nodes from after that has let its replica go. One that a person gave up is in none.
+		if err := f.readNodesSince(ctx, at.end); err != nil {
+			return err
 		}
 	}
+	if f.store.applyResources(name, list, at) {
+		f.pollLater(name, reshapedAgain)
+	}
+	f.doubt(watch, list, at)
+	return nil
+}
+
+// readSomeResources reads the replicas of many resource definitions into the store by one request.
+func (f *Feed) readSomeResources(ctx context.Context, names []string) (map[string]bool, error) {
+	watch := f.watch.Load()
+	at := span{start: time.Now()}
+	list, err := f.client.View(ctx, names...)
+	at.end = time.Now()
+	if err != nil {
+		return nil, err
+	}
+	f.confirmed(at.start)
+	complete := f.store.applySome(list, at)
+	f.doubt(watch, list, at)
+	return complete, nil
 }

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -71,6 +73,15 @@ func (a authority) issueTo(t *testing.T, name string, usage x509.ExtKeyUsage, d 
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
+func write(t *testing.T, dir, name, content string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // pemOf returns a certificate as PEM.
 func pemOf(cert *x509.Certificate) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}))
@@ -92,7 +103,7 @@ func securedFeed(t *testing.T, n *network, variables map[string]string, lines *l
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := NewClient(cfg, WithDialContext(n.dial))
+	client, err := NewClient(cfg, nil, ClientOptions{DialContext: n.dial})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,11 +201,11 @@ func TestTLSIsAtLeast12(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			client, err := NewClient(cfg, WithDialContext(n.dial))
+			client, err := NewClient(cfg, nil, ClientOptions{DialContext: n.dial})
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = client.nodes(t.Context())
+			_, err = client.Nodes(t.Context())
 			client.CloseIdleConnections()
 			if (err == nil) != works {
 				t.Errorf("%s: %v", tls.VersionName(version), err)

@@ -22,47 +22,25 @@ const (
 
 // readSettings reads what decides on the quorum of all resources, and asks for a read of those whose quorum may have changed.
 func (f *Feed) readSettings(ctx context.Context) error {
-	if _, err := f.readUpperLevels(ctx); err != nil {
+	if err := f.readUpperLevels(ctx); err != nil {
 		return err
 	}
 	return f.readDefinitions(ctx)
 }
 
-// readUpperLevels reads the properties of the controller and of the groups, and tells whether a quorum has changed there.
-func (f *Feed) readUpperLevels(ctx context.Context) (changed bool, err error) {
-	at := span{start: time.Now()}
-	props, err := f.client.controllerProps(ctx)
-	if err != nil {
-		return false, err
+// readUpperLevels reads the properties of the controller and of the groups.
+func (f *Feed) readUpperLevels(ctx context.Context) error {
+	begin := time.Now()
+	if err := f.controller.read(ctx, "", begin); err != nil {
+		return err
 	}
-	at.end = time.Now()
-	f.confirmed(at.start)
-	names := f.store.applyControllerProps(props, at)
-	f.pollUnsettled(names)
-
-	at = span{start: time.Now()}
-	groups, err := f.client.groups(ctx)
-	if err != nil {
-		return len(names) > 0, err
-	}
-	at.end = time.Now()
-	grouped := f.store.applyGroups(groups, at)
-	f.pollUnsettled(grouped)
-	return len(grouped)+len(names) > 0, nil
-}
-
-// pollUnsettled asks for a read of those of some resources of which a node may run another setting than LINSTOR wants. A replica that
-// came before the quorum changed must not be found long after it, as if it proved that the quorum was applied.
-func (f *Feed) pollUnsettled(names []string) {
-	for _, name := range f.store.unsettledOf(names) {
-		f.Poll(name)
-	}
+	return f.groups.read(ctx, "", begin)
 }
 
 // readDefinitions reads all definitions, and asks for a read of the resources whose quorum has changed: their replicas may have, too.
 func (f *Feed) readDefinitions(ctx context.Context) error {
 	at := span{start: time.Now()}
-	definitions, err := f.client.definitions(ctx)
+	definitions, err := f.client.Definitions(ctx)
 	if err != nil {
 		return err
 	}
@@ -76,8 +54,8 @@ func (f *Feed) readDefinitions(ctx context.Context) error {
 // readLevelsRegularly reads the levels above the definitions, and these once one of those has changed.
 func (f *Feed) readLevelsRegularly(ctx context.Context) {
 	for sleep(ctx, levelsInterval) {
-		changed, err := f.readUpperLevels(ctx)
-		if changed {
+		err := f.readUpperLevels(ctx)
+		if f.levelsChanged.Swap(false) {
 			err = errors.Join(err, f.readDefinitions(ctx))
 		}
 		if err != nil {
@@ -154,12 +132,12 @@ func (s *Store) awaitsLists(now time.Time) (names []string) {
 		if e == nil {
 			continue
 		}
-		age := now.Sub(e.setConfirmed.time())
+		age := now.Sub(e.set.Confirmed)
 		due := false
 		for i := range e.replicas {
 			r := &e.replicas[i]
 			due = due || r.listed != 0 && now.Sub(r.listed.time()) < listsAwaited && age >= listsApart
-			n := s.nodes[r.node]
+			n := s.nodes[r.Node]
 			due = due || !r.runs.settled() && n != nil && n.back > n.away && n.away >= e.wantedRead && r.read < n.back && age >= listsApart
 		}
 		if due {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // asked is a request and when it came.
@@ -22,7 +24,7 @@ func (f *fakeLinstor) record() func() []asked {
 	f.change(func() {
 		f.intercept = func(_ http.ResponseWriter, r *http.Request) bool {
 			f.change(func() { all = append(all, asked{r.URL.Path, time.Now()}) })
-			if r.URL.Path != streamPath {
+			if r.URL.Path != client.StreamPath {
 				select {
 				case <-time.After(10 * time.Millisecond):
 				case <-r.Context().Done(): // the story has ended
@@ -74,10 +76,10 @@ func runs(t *testing.T, feed *Feed, node, want string) {
 func (f *fakeLinstor) linked(nodes ...string) {
 	f.change(func() {
 		for i := range f.resources {
-			f.resources[i].LayerObject.DRBD.Connections = map[string]wireConnection{}
+			f.resources[i].LayerObject.DRBD.Connections = map[string]client.Connection{}
 			for _, peer := range nodes {
 				if slices.Contains(nodes, f.resources[i].NodeName) && peer != f.resources[i].NodeName {
-					f.resources[i].LayerObject.DRBD.Connections[peer] = wireConnection{Connected: new(true)}
+					f.resources[i].LayerObject.DRBD.Connections[peer] = client.Connection{Connected: new(true)}
 				}
 			}
 		}
@@ -89,7 +91,7 @@ func TestAnEventOfAnUnknownReplicaHasTheListReadAndThenTheDefinition(t *testing.
 	inCalm(t, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
 		requests := fake.record()
 		fake.change(func() {
-			fake.nodes = append(fake.nodes, wireNode{Name: "node-c", Type: "SATELLITE", ConnectionStatus: statusOnline})
+			fake.nodes = append(fake.nodes, client.Node{Name: "node-c", Type: "SATELLITE", ConnectionStatus: client.StatusOnline})
 			fake.resources = append(fake.resources, resource("PVC-1", "node-c", false, 1, false))
 			fake.definitions[0] = definition("PVC-1", "all")
 		})
@@ -167,7 +169,7 @@ func gaps(all []asked, begin, end time.Time, paths ...string) map[string]time.Du
 // LINSTOR rewrites all definitions with the controller's quorum, and tells nobody.
 func TestTheLevelsAboveTheDefinitionsAreReadOften(t *testing.T) {
 	const controller, groups, definitions = "/v1/controller/properties", "/v1/resource-groups", "/v1/resource-definitions"
-	user := map[string]string{propQuorum: "all", propQuorumSetBy: setByUser}
+	user := map[string]string{client.PropQuorum: "all", client.PropQuorumSetBy: setByUser}
 	for name, tc := range map[string]struct {
 		change func(fake *fakeLinstor)
 		within time.Duration
@@ -180,7 +182,7 @@ func TestTheLevelsAboveTheDefinitionsAreReadOften(t *testing.T) {
 		}, 21 * time.Second},
 		"a quorum set on the definition": {func(fake *fakeLinstor) {
 			fake.definitions[0] = definition("PVC-1", "all")
-		}, defaultCompareInterval + time.Second},
+		}, compareInterval + time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCalm(t, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
@@ -188,7 +190,7 @@ func TestTheLevelsAboveTheDefinitionsAreReadOften(t *testing.T) {
 				settle(5 * time.Minute)
 				got := gaps(requests(), begin, time.Now(), controller, groups, definitions)
 				if got[controller] > 21*time.Second || got[groups] > 21*time.Second ||
-					got[definitions] > defaultCompareInterval+time.Second || got[definitions] < defaultCompareInterval-time.Second {
+					got[definitions] > compareInterval+time.Second || got[definitions] < compareInterval-time.Second {
 					t.Errorf("longest time between two readings: %v", got)
 				}
 				fake.change(func() { tc.change(fake) })
@@ -201,7 +203,7 @@ func TestTheLevelsAboveTheDefinitionsAreReadOften(t *testing.T) {
 
 // A replica that came before a quorum was set must be found when that is, and not as if it had come long after it.
 func TestTheReplicasAreReadWhereTheQuorumHasChanged(t *testing.T) {
-	user := map[string]string{propQuorum: "all", propQuorumSetBy: setByUser}
+	user := map[string]string{client.PropQuorum: "all", client.PropQuorumSetBy: setByUser}
 	for name, tc := range map[string]struct {
 		definition, before string
 		set                func(fake *fakeLinstor)
@@ -274,7 +276,7 @@ func TestASatelliteThatRestartsIsSeenAway(t *testing.T) {
 			t.Run(name+" "+later, func(t *testing.T) {
 				inCalm(t, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
 					fake.change(func() { fake.definitions[0] = definition("PVC-1", "off") })
-					settle(defaultCompareInterval + 5*time.Second)
+					settle(compareInterval + 5*time.Second)
 					const set = "majority node-a+node-b, off node-a+node-b"
 					runs(t, feed, "node-a", set)
 					requests, lost := fake.record(), time.Now()
@@ -284,7 +286,7 @@ func TestASatelliteThatRestartsIsSeenAway(t *testing.T) {
 					fake.change(func() { fake.nodes[0].ConnectionStatus = "OFFLINE" })
 					settle(away)
 					fake.change(func() {
-						fake.nodes[0].ConnectionStatus = statusOnline
+						fake.nodes[0].ConnectionStatus = client.StatusOnline
 						fake.resources[0] = resource("PVC-1", "Node-A", true, 10102, false)
 					})
 					if away < time.Minute { // else the event is lost

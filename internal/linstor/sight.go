@@ -3,51 +3,11 @@ package linstor
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
-	golinstor "github.com/LINBIT/golinstor"
-
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
-
-// notConnected is LINSTOR's warning that it has no connection to a satellite, as JSON has it: with a sign.
-const notConnected = golinstor.WarnNotConnected - 1<<64
-
-// wirePool is a storage pool of /v1/view/storage-pools. LINSTOR asks the node's satellite how much room there is, and says so where it has
-// no connection to it.
-type wirePool struct {
-	NodeName     string       `json:"node_name"`
-	FreeCapacity *int64       `json:"free_capacity"`
-	Reports      []wireReport `json:"reports"`
-}
-
-type wireReport struct {
-	RetCode *int64 `json:"ret_code"`
-}
-
-// connected returns whether LINSTOR has a connection to the pool's satellite; nil where it does not say.
-func (p wirePool) connected() *bool {
-	for _, report := range p.Reports {
-		if report.RetCode != nil && *report.RetCode == notConnected {
-			return new(false)
-		}
-	}
-	if len(p.Reports) > 0 || p.FreeCapacity == nil {
-		return nil
-	}
-	return new(true)
-}
-
-// storagePools reads all storage pools. LINSTOR asks every satellite for it that it has a connection to, and waits for those that hang.
-func (c *Client) storagePools(ctx context.Context) ([]wirePool, error) {
-	var all []wirePool
-	err := c.get(ctx, kindPools, c.requestTimeout, "/v1/view/storage-pools", func(body io.Reader) error {
-		all = nil
-		return decodeList(body, func(p wirePool) { all = append(all, p) })
-	})
-	return all, err
-}
 
 // Sight asks LINSTOR to which nodes it has a connection, and before and after that what it calls them. It works whether or not the event
 // stream does. It makes LINSTOR ask its satellites: it is for who suspects that it is blind.
@@ -56,7 +16,7 @@ func (f *Feed) Sight(ctx context.Context) (failover.Sight, error) {
 	if err := f.readNodesSince(ctx, at.start); err != nil {
 		return failover.Sight{}, fmt.Errorf("ask LINSTOR for its nodes: %w", err)
 	}
-	pools, err := f.client.storagePools(ctx)
+	pools, err := f.client.StoragePools(ctx)
 	if err != nil {
 		return failover.Sight{}, fmt.Errorf("ask LINSTOR for its storage pools: %w", err)
 	}
@@ -68,12 +28,12 @@ func (f *Feed) Sight(ctx context.Context) (failover.Sight, error) {
 }
 
 // sight puts together what was read of the pools and of the nodes in a span.
-func (s *Store) sight(pools []wirePool, at span) failover.Sight {
+func (s *Store) sight(pools []client.Pool, at span) failover.Sight {
 	connected := map[string]failover.Fact[bool]{}
 	for _, pool := range pools {
 		node := fold(pool.NodeName)
 		said := failover.Fact[bool]{}
-		if is := pool.connected(); is != nil {
+		if is := pool.IsConnected(); is != nil {
 			said = failover.Fact[bool]{Known: true, Value: *is}
 		}
 		if before, ok := connected[node]; ok && before != said {
@@ -132,8 +92,8 @@ func (n *nodeEntry) doubted(r Replica) Replica {
 	r.Blind = n.blind != 0
 	r.Online, r.Reports, r.MayPromote = doubted(n, r.Online), doubted(n, r.Reports), doubted(n, r.MayPromote)
 	r.InUse, r.Score = doubted(n, r.InUse), doubted(n, r.Score)
-	for i := range r.Connections {
-		r.Connections[i].Connected = doubted(n, r.Connections[i].Connected)
+	for peer, connected := range r.Connections {
+		r.Connections[peer] = doubted(n, connected)
 	}
 	return r
 }

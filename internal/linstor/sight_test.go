@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/recordings"
 )
 
@@ -27,12 +28,12 @@ func TestWhatAStoragePoolSaysOfTheConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var pool wirePool
+			var pool client.Pool
 			if err := json.Unmarshal([]byte(tc.pool), &pool); err != nil {
 				t.Fatal(err)
 			}
 			got := "unknown"
-			if is := pool.connected(); is != nil {
+			if is := pool.IsConnected(); is != nil {
 				got = map[bool]string{true: "yes", false: "no"}[*is]
 			}
 			if got != tc.want {
@@ -46,7 +47,7 @@ func TestWhatAStoragePoolSaysOfTheConnection(t *testing.T) {
 func TestARealLinstorThatWentBlind(t *testing.T) {
 	t.Parallel()
 	var before, after []string
-	var nodes []wireNode
+	var nodes []client.Node
 	for _, line := range recordings.Load(t, "15-blind-controller").Lines {
 		switch {
 		case line.Status != 200:
@@ -56,7 +57,7 @@ func TestARealLinstorThatWentBlind(t *testing.T) {
 				t.Fatal(err)
 			}
 		case strings.HasPrefix(line.Get, "/v1/view/storage-pools"):
-			var pools []wirePool
+			var pools []client.Pool
 			if err := json.Unmarshal(line.Body, &pools); err != nil {
 				t.Fatal(err)
 			}
@@ -77,7 +78,7 @@ func TestARealLinstorThatWentBlind(t *testing.T) {
 }
 
 // blindIn returns the nodes for which an answer says that LINSTOR is blind.
-func blindIn(t *testing.T, nodes []wireNode, pools []wirePool) (blind []string) {
+func blindIn(t *testing.T, nodes []client.Node, pools []client.Pool) (blind []string) {
 	t.Helper()
 	store, now := NewStore(), time.Now()
 	store.applyNodes(nodes, instant(now))
@@ -91,11 +92,11 @@ func blindIn(t *testing.T, nodes []wireNode, pools []wirePool) (blind []string) 
 }
 
 // pools are the storage pools of nodes, each "a" or, without a connection, "-a".
-func poolsOf(nodes ...string) (pools []wirePool) {
+func poolsOf(nodes ...string) (pools []client.Pool) {
 	for _, node := range nodes {
-		pool := wirePool{NodeName: strings.ToUpper(strings.TrimPrefix(node, "-")), FreeCapacity: new(int64(1))}
+		pool := client.Pool{NodeName: strings.ToUpper(strings.TrimPrefix(node, "-")), FreeCapacity: new(int64(1))}
 		if strings.HasPrefix(node, "-") {
-			pool.FreeCapacity, pool.Reports = nil, []wireReport{{RetCode: new(int64(-9223372036854774806))}}
+			pool.FreeCapacity, pool.Reports = nil, []client.Report{{RetCode: new(int64(-9223372036854774806))}}
 		}
 		pools = append(pools, pool)
 	}
@@ -113,7 +114,7 @@ func TestASightIsOfListsThatAllAgree(t *testing.T) {
 	w.nodes["c"] = "OFFLINE"
 	w.readNodes()
 	w.now = 3
-	w.nodes["c"] = statusOnline
+	w.nodes["c"] = client.StatusOnline
 	w.nodes["d"] = ""
 	w.readNodes()
 	s := w.sight(poolsOf("a", "-a", "-b", "c", "-c", "-e", "-e"), span{began, w.read(w.now).end})
@@ -152,7 +153,7 @@ func TestTheWordsOfABlindLinstorAreUnknown(t *testing.T) {
 	a, b := w.replica(t, "a"), w.replica(t, "b")
 	facts := []Fact[bool]{a.Online, a.Reports, a.MayPromote, a.InUse, {Known: a.Score.Known, Since: a.Score.Since}}
 	for _, c := range a.Connections {
-		facts = append(facts, c.Connected)
+		facts = append(facts, c)
 	}
 	for i, f := range facts {
 		if f.Known || !f.Since.Equal(since) {
@@ -180,7 +181,7 @@ func TestTheWordsOfABlindLinstorAreUnknown(t *testing.T) {
 	if a.Blind || !a.Online.Known || !a.Online.Since.Equal(sees) || !a.Score.Known || !a.Score.Since.Equal(sees) || !a.InUse.Since.Equal(sees) {
 		t.Errorf("A is %+v, want known since %s", a, sees)
 	}
-	if c, _ := a.Connection("b"); !c.Known || !c.Since.Equal(sees) {
+	if c := a.Connections["b"]; !c.Known || !c.Since.Equal(sees) {
 		t.Errorf("the connection to B is %+v, want known since %s", c, sees)
 	}
 	w.Void(nil, sees.Add(time.Second))

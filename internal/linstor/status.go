@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // maxReasons is how many reasons of an outage are logged: LINSTOR could answer something else each time.
@@ -64,7 +66,7 @@ func (f *Feed) connected() {
 		return
 	}
 	f.metrics.connected.Set(1)
-	base, _ := f.client.endpoint()
+	base, _ := f.client.Endpoint()
 	f.log.Info("Following LINSTOR's promotion events", "controller", base.Host)
 }
 
@@ -85,7 +87,7 @@ func (f *Feed) failed(err error) {
 		return
 	}
 	f.mu.Lock()
-	f.status.LastError = oneLine(err.Error())
+	f.status.LastError = client.OneLine(err.Error())
 	f.mu.Unlock()
 	f.log.V(1).Info("A request to LINSTOR failed", "reason", err.Error())
 }
@@ -104,7 +106,7 @@ func (f *Feed) lost(err error) {
 	f.failed(err)
 	f.disconnected()
 
-	text := oneLine(err.Error())
+	text := client.OneLine(err.Error())
 	if f.newReason(text) {
 		f.log.Info("No promotion events from LINSTOR, connecting again until it answers", "reason", text)
 	}

@@ -3,6 +3,7 @@ package linstor
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,7 +24,8 @@ type Store struct {
 	definitions     map[string]*definitionEntry
 	definitionsRead span
 	// groups by folded name.
-	groups map[string]*groupEntry
+	groups     map[string]level
+	groupsRead span
 	// controller is the level of the controller's properties.
 	controller     level
 	controllerRead span
@@ -48,8 +50,7 @@ type Store struct {
 type entry struct {
 	name string
 	// set is the sorted, joined names of the nodes with a replica. It is confirmed by lists only.
-	set          kept[string]
-	setConfirmed stamp
+	set Fact[string]
 	// reshaped is the end of the last reading that showed other replicas or disks: settings that were read before it are in doubt.
 	reshaped stamp
 	// shrunk is the end of the last list that lacked a replica which was there before.
@@ -88,16 +89,10 @@ type definitionEntry struct {
 	read stamp
 }
 
-type groupEntry struct {
-	quorum level
-	// read is when the newest read of it began.
-	read stamp
-}
-
 // replica returns the entry of the replica on a node, named in lower case; nil where there is none.
 func (e *entry) replica(node string) *replicaEntry {
 	for i := range e.replicas {
-		if e.replicas[i].node == node {
+		if e.replicas[i].Node == node {
 			return &e.replicas[i]
 		}
 	}
@@ -136,13 +131,16 @@ func (n *nodeEntry) node() Node {
 	return node
 }
 
+// fold makes a LINSTOR name comparable: LINSTOR compares names without regard to case.
+func fold(name string) string { return strings.ToLower(name) }
+
 // NewStore returns an empty store.
 func NewStore() *Store {
 	return &Store{
 		resources:   map[string]*entry{},
 		nodes:       map[string]*nodeEntry{},
 		definitions: map[string]*definitionEntry{},
-		groups:      map[string]*groupEntry{},
+		groups:      map[string]level{},
 		gone:        map[string]map[string]*replicaEntry{},
 		announced:   map[replicaKey]stamp{},
 		unsettled:   map[string]bool{},
@@ -219,7 +217,7 @@ func (s *Store) Counts() (replicas, reporting int) {
 	for _, e := range s.resources {
 		replicas += len(e.replicas)
 		for i := range e.replicas {
-			if e.replicas[i].reports.value {
+			if e.replicas[i].Reports.Value {
 				reporting++
 			}
 		}
@@ -285,22 +283,18 @@ func (s *Store) namesWhere(match func(*entry) bool) []string {
 func (s *Store) snapshot(e *entry) Resource {
 	r := Resource{
 		Name:      e.name,
-		Confirmed: e.setConfirmed.time(),
-		SetSince:  e.set.since.time(),
+		Known:     !e.set.Confirmed.IsZero(),
+		Confirmed: e.set.Confirmed,
+		SetSince:  e.set.Since,
 		Replicas:  make([]Replica, 0, len(e.replicas)),
 	}
-	many := 0
-	for i := range e.replicas {
-		many += len(e.replicas[i].connections)
-	}
-	connections := make([]Connection, 0, many)
 	definition := s.definitions[fold(e.name)]
 	r.DRBD = len(e.replicas) == 0 && definition != nil && definition.drbd
 	for i := range e.replicas {
 		replica := &e.replicas[i]
 		r.DRBD = r.DRBD || replica.drbd
 		r.Volumes = max(r.Volumes, int(replica.volumes))
-		out := replica.replica(&connections)
+		out := replica.replica()
 		if node := s.nodes[out.Node]; node != nil {
 			out.Online = node.Online
 			out.Leaving = out.Leaving || node.Leaving
@@ -324,10 +318,7 @@ func (s *Store) quorum(d *definitionEntry) (value string, byUser bool) {
 	}
 	group := level{since: 1} // none
 	if d.group != "" {
-		group = level{}
-		if g := s.groups[d.group]; g != nil {
-			group = g.quorum
-		}
+		group = s.groups[d.group]
 	}
 	return effectiveQuorum(d.quorum, group, s.controller), d.quorum.byUser || group.byUser || s.controller.byUser
 }

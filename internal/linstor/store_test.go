@@ -1,11 +1,14 @@
 package linstor
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // storeTest drives a store along a time line.
@@ -31,15 +34,15 @@ func (s *storeTest) read(seconds float64) span { return instant(s.at(seconds)) }
 // settings makes all levels of quorum known: majority by the definition, nodes ONLINE.
 func (s *storeTest) settings(seconds float64, quorum string, nodes ...string) {
 	s.applyControllerProps(nil, s.read(seconds))
-	s.applyGroups([]wireGroup{{Name: "DfltRscGrp"}}, s.read(seconds))
-	s.applyDefinitions([]wireDefinition{definition("R", quorum)}, s.read(seconds))
+	s.applyGroups([]client.Group{{Name: "DfltRscGrp"}}, s.read(seconds))
+	s.applyDefinitions([]client.Definition{definition("R", quorum)}, s.read(seconds))
 	s.online(seconds, nodes...)
 }
 
 func (s *storeTest) online(seconds float64, nodes ...string) {
-	list := make([]wireNode, 0, len(nodes))
+	list := make([]client.Node, 0, len(nodes))
 	for _, node := range nodes {
-		list = append(list, wireNode{Name: node, ConnectionStatus: statusOnline})
+		list = append(list, client.Node{Name: node, ConnectionStatus: client.StatusOnline})
 	}
 	s.applyNodes(list, s.read(seconds))
 }
@@ -68,7 +71,7 @@ func (s *storeTest) nodesOf(name string) []string {
 
 func TestStoreKeepsAClockThroughConfirmations(t *testing.T) {
 	s := newStoreTest()
-	list := []wireResource{resource("R", "a", true, 0, false)}
+	list := []client.Resource{resource("R", "a", true, 0, false)}
 	for second := range 5 {
 		s.applyResources("R", list, s.read(float64(second)))
 	}
@@ -93,19 +96,19 @@ func TestStoreKeepsAClockThroughConfirmations(t *testing.T) {
 
 func TestStoreIgnoresAReadOlderThanWhatItHas(t *testing.T) {
 	s := newStoreTest()
-	s.applyResources("R", []wireResource{resource("R", "a", false, 1, false)}, s.read(0))
-	s.ApplyEvent(PromotionEvent{Resource: "r", Node: "A", MayPromote: new(true)}, s.at(2))
+	s.applyResources("R", []client.Resource{resource("R", "a", false, 1, false)}, s.read(0))
+	s.ApplyEvent(client.Event{Resource: "r", Node: "A", MayPromote: new(true)}, s.at(2))
 	// This read began before the event and comes after it.
-	s.applyResources("R", []wireResource{resource("R", "a", false, 2, false)}, span{s.at(1), s.at(3)})
+	s.applyResources("R", []client.Resource{resource("R", "a", false, 2, false)}, span{s.at(1), s.at(3)})
 	if got := s.replica(t, "a"); !got.MayPromote.Value || got.Score.Value != 2 {
 		t.Errorf("replica: %+v", got)
 	}
 	s.applyResources("R", nil, s.read(5))
-	s.applyResources("R", []wireResource{resource("R", "a", false, 3, false)}, s.read(4))
+	s.applyResources("R", []client.Resource{resource("R", "a", false, 3, false)}, s.read(4))
 	if got := s.nodesOf("R"); len(got) != 0 {
 		t.Errorf("an older list brought replicas back: %v", got)
 	}
-	s.applyView([]wireResource{resource("R", "a", false, 3, false)}, s.read(4))
+	s.applyView([]client.Resource{resource("R", "a", false, 3, false)}, s.read(4))
 	if got := s.nodesOf("R"); len(got) != 0 {
 		t.Errorf("an older view brought replicas back: %v", got)
 	}
@@ -113,14 +116,14 @@ func TestStoreIgnoresAReadOlderThanWhatItHas(t *testing.T) {
 
 func TestStoreTellsWhatAnEventIsTo(t *testing.T) {
 	s := newStoreTest()
-	s.applyResources("R", []wireResource{resource("R", "a", false, 1, false)}, s.read(0))
+	s.applyResources("R", []client.Resource{resource("R", "a", false, 1, false)}, s.read(0))
 	for name, tc := range map[string]struct {
-		event PromotionEvent
+		event client.Event
 		known bool
 	}{
-		"an unknown resource":     {PromotionEvent{Resource: "X", Node: "a", MayPromote: new(true)}, false},
-		"an unknown replica":      {PromotionEvent{Resource: "R", Node: "x", MayPromote: new(true)}, false},
-		"the value already known": {PromotionEvent{Resource: "R", Node: "A", MayPromote: new(false)}, true},
+		"an unknown resource":     {client.Event{Resource: "X", Node: "a", MayPromote: new(true)}, false},
+		"an unknown replica":      {client.Event{Resource: "R", Node: "x", MayPromote: new(true)}, false},
+		"the value already known": {client.Event{Resource: "R", Node: "A", MayPromote: new(false)}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if known, changed := s.ApplyEvent(tc.event, s.at(1)); known != tc.known || changed {
@@ -128,7 +131,7 @@ func TestStoreTellsWhatAnEventIsTo(t *testing.T) {
 			}
 		})
 	}
-	if _, changed := s.ApplyEvent(PromotionEvent{Resource: "R", Node: "a"}, s.at(2)); !changed || s.replica(t, "a").MayPromote.Known {
+	if _, changed := s.ApplyEvent(client.Event{Resource: "R", Node: "a"}, s.at(2)); !changed || s.replica(t, "a").MayPromote.Known {
 		t.Error("an absent value is news: unknown")
 	}
 	if diff := cmp.Diff([]string{"R"}, s.Names()); diff != "" {
@@ -143,12 +146,12 @@ func TestStoreTakesAViewForNoEvidenceOfAbsence(t *testing.T) {
 	s := newStoreTest()
 	one, two := resource("R", "a", true, 1, false), resource("R", "b", false, 1, false)
 	gone, unlisted := resource("GONE", "a", true, 1, false), resource("NEW", "a", true, 1, false)
-	s.applyDefinitions([]wireDefinition{definition("R", ""), definition("EMPTY", ""), definition("GONE", "")}, s.read(0))
-	s.applyView([]wireResource{one, two, gone}, s.read(0))
-	s.applyResources("NEW", []wireResource{unlisted}, s.read(11))
+	s.applyDefinitions([]client.Definition{definition("R", ""), definition("EMPTY", ""), definition("GONE", "")}, s.read(0))
+	s.applyView([]client.Resource{one, two, gone}, s.read(0))
+	s.applyResources("NEW", []client.Resource{unlisted}, s.read(11))
 
-	s.applyDefinitions([]wireDefinition{definition("R", ""), definition("EMPTY", "")}, s.read(10))
-	read := s.applyView([]wireResource{one}, s.read(12))
+	s.applyDefinitions([]client.Definition{definition("R", ""), definition("EMPTY", "")}, s.read(10))
+	read := s.applyView([]client.Resource{one}, s.read(12))
 	if diff := cmp.Diff([]string{"EMPTY", "R"}, slices.Sorted(slices.Values(read))); diff != "" {
 		t.Errorf("to be read: %s", diff)
 	}
@@ -158,7 +161,7 @@ func TestStoreTakesAViewForNoEvidenceOfAbsence(t *testing.T) {
 	if diff := cmp.Diff([]string{"EMPTY", "NEW", "R"}, s.Names()); diff != "" {
 		t.Errorf("resources: %s", diff)
 	}
-	s.applyResources("R", []wireResource{one}, s.read(13))
+	s.applyResources("R", []client.Resource{one}, s.read(13))
 	if diff := cmp.Diff([]string{"a"}, s.nodesOf("R")); diff != "" {
 		t.Errorf("the list did not remove the replica: %s", diff)
 	}
@@ -171,27 +174,27 @@ func TestStoreTakesAViewForNoEvidenceOfAbsence(t *testing.T) {
 
 func TestStoreMergesTheNode(t *testing.T) {
 	s := newStoreTest()
-	s.applyResources("R", []wireResource{resource("R", "Node-A", false, 1, false)}, s.read(0))
-	s.applyResources("OTHER", []wireResource{resource("OTHER", "b", false, 1, false)}, s.read(0))
+	s.applyResources("R", []client.Resource{resource("R", "Node-A", false, 1, false)}, s.read(0))
+	s.applyResources("OTHER", []client.Resource{resource("OTHER", "b", false, 1, false)}, s.read(0))
 	if got := s.replica(t, "node-a").Online; got.Known {
 		t.Errorf("online before any node list: %+v", got)
 	}
 	s.changed = nil
 	for i, tc := range []struct {
-		node   wireNode
+		node   client.Node
 		online Fact[bool]
 		leaves bool
 		tells  bool
 	}{
-		{wireNode{Name: "NODE-A", ConnectionStatus: "ONLINE"}, Fact[bool]{Value: true, Known: true}, false, true},
-		{wireNode{Name: "NODE-A", ConnectionStatus: "ONLINE"}, Fact[bool]{Value: true, Known: true}, false, false},
-		{wireNode{Name: "NODE-A", ConnectionStatus: "CONNECTED"}, Fact[bool]{Known: true}, false, true},
-		{wireNode{Name: "NODE-A"}, Fact[bool]{}, false, true},
-		{wireNode{Name: "NODE-A", Flags: []string{"DELETE", "EVICTED"}}, Fact[bool]{}, true, true},
-		{wireNode{Name: "elsewhere"}, Fact[bool]{}, false, true},
+		{client.Node{Name: "NODE-A", ConnectionStatus: "ONLINE"}, Fact[bool]{Value: true, Known: true}, false, true},
+		{client.Node{Name: "NODE-A", ConnectionStatus: "ONLINE"}, Fact[bool]{Value: true, Known: true}, false, false},
+		{client.Node{Name: "NODE-A", ConnectionStatus: "CONNECTED"}, Fact[bool]{Known: true}, false, true},
+		{client.Node{Name: "NODE-A"}, Fact[bool]{}, false, true},
+		{client.Node{Name: "NODE-A", Flags: []string{"DELETE", "EVICTED"}}, Fact[bool]{}, true, true},
+		{client.Node{Name: "elsewhere"}, Fact[bool]{}, false, true},
 	} {
 		s.changed = nil
-		s.applyNodes([]wireNode{tc.node}, s.read(float64(i+1)))
+		s.applyNodes([]client.Node{tc.node}, s.read(float64(i+1)))
 		got := s.replica(t, "node-a")
 		if !same(got.Online, tc.online) || got.Leaving != tc.leaves {
 			t.Errorf("step %d: online %+v, leaving %v", i, got.Online, got.Leaving)
@@ -212,7 +215,7 @@ func TestStoreReadsFlags(t *testing.T) {
 	}{
 		"diskful":     {nil, Replica{}},
 		"diskless":    {[]string{"DISKLESS", "DRBD_DISKLESS"}, Replica{Diskless: true}},
-		"tie-breaker": {[]string{"DISKLESS", "DRBD_DISKLESS", "TIE_BREAKER"}, Replica{Diskless: true, TieBreaker: true}},
+		"tie-breaker": {[]string{"DISKLESS", "DRBD_DISKLESS", "TIE_BREAKER"}, Replica{Diskless: true}},
 		"deleted":     {[]string{"DELETE"}, Replica{Leaving: true}},
 		"deleting":    {[]string{"DELETE", "DRBD_DELETE"}, Replica{Leaving: true}},
 		"evicted":     {[]string{"INACTIVE", "EVICTED"}, Replica{Leaving: true}},
@@ -223,9 +226,9 @@ func TestStoreReadsFlags(t *testing.T) {
 			s := newStoreTest()
 			w := resource("R", "a", false, 1, false)
 			w.Flags = tc.flags
-			s.applyResources("R", []wireResource{w}, s.read(0))
+			s.applyResources("R", []client.Resource{w}, s.read(0))
 			got := s.replica(t, "a")
-			if got.Diskless != tc.want.Diskless || got.TieBreaker != tc.want.TieBreaker || got.Leaving != tc.want.Leaving {
+			if got.Diskless != tc.want.Diskless || got.Leaving != tc.want.Leaving {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -234,19 +237,19 @@ func TestStoreReadsFlags(t *testing.T) {
 
 func TestStoreTellsOfEveryChangeOfQuorum(t *testing.T) {
 	s := newStoreTest()
-	s.applyResources("R", []wireResource{resource("R", "a", false, 1, false)}, s.read(0))
+	s.applyResources("R", []client.Resource{resource("R", "a", false, 1, false)}, s.read(0))
 	s.settings(1, "", "a")
-	prop := func(value string) map[string]string { return map[string]string{propQuorum: value} }
+	prop := func(value string) map[string]string { return map[string]string{client.PropQuorum: value} }
 	for _, step := range []struct {
 		name  string
 		apply func(span)
 		want  string
 	}{
 		{"controller", func(at span) { s.applyControllerProps(prop("majority"), at) }, "majority"},
-		{"group", func(at span) { s.applyGroup(wireGroup{Name: "dfltrscgrp", Props: prop("1")}, at) }, "1"},
-		{"all groups", func(at span) { s.applyGroups([]wireGroup{{Name: "dfltrscgrp", Props: prop("all")}}, at) }, "all"},
+		{"group", func(at span) { s.applyGroups([]client.Group{{Name: "dfltrscgrp", Props: prop("1")}}, at) }, "1"},
+		{"all groups", func(at span) { s.applyGroups([]client.Group{{Name: "dfltrscgrp", Props: prop("all")}}, at) }, "all"},
 		{"definition", func(at span) { s.applyDefinition(definition("r", "2"), at) }, "2"},
-		{"all definitions", func(at span) { s.applyDefinitions([]wireDefinition{definition("r", "3")}, at) }, "3"},
+		{"all definitions", func(at span) { s.applyDefinitions([]client.Definition{definition("r", "3")}, at) }, "3"},
 	} {
 		s.changed = nil
 		s.t0 = s.t0.Add(time.Minute)
@@ -261,20 +264,20 @@ func TestStoreTellsOfEveryChangeOfQuorum(t *testing.T) {
 func TestSnapshotsDoNotChange(t *testing.T) {
 	s := newStoreTest()
 	w := resource("R", "a", true, 1, false)
-	w.LayerObject.DRBD.Connections = map[string]wireConnection{"b": {Connected: new(true), Message: "Connected"}}
-	s.applyResources("R", []wireResource{w}, s.read(0))
+	w.LayerObject.DRBD.Connections = map[string]client.Connection{"b": {Connected: new(true), Message: "Connected"}}
+	s.applyResources("R", []client.Resource{w}, s.read(0))
 	before, _ := s.Resource("R")
-	copied := slices.Clone(before.Replicas[0].Connections)
+	copied := maps.Clone(before.Replicas[0].Connections)
 
-	w.LayerObject.DRBD.Connections = map[string]wireConnection{"b": {Connected: new(false), Message: "Connecting"}}
-	s.applyResources("R", []wireResource{w, resource("R", "0", false, 1, false)}, s.read(1))
+	w.LayerObject.DRBD.Connections = map[string]client.Connection{"b": {Connected: new(false), Message: "Connecting"}}
+	s.applyResources("R", []client.Resource{w, resource("R", "0", false, 1, false)}, s.read(1))
 	if len(before.Replicas) != 1 || before.Replicas[0].Node != "a" {
 		t.Errorf("replicas changed: %+v", before.Replicas)
 	}
 	if diff := cmp.Diff(copied, before.Replicas[0].Connections); diff != "" {
 		t.Error(diff)
 	}
-	if got, _ := s.replica(t, "a").Connection("b"); got.Value || !got.Since.Equal(s.at(1)) {
+	if got := s.replica(t, "a").Connections["b"]; got.Value || !got.Since.Equal(s.at(1)) {
 		t.Errorf("connection: %+v", got)
 	}
 }
@@ -283,7 +286,7 @@ func TestStoreCountsTheVolumesOfAResource(t *testing.T) {
 	s := newStoreTest()
 	one, two := resource("R", "a", true, 1, false), resource("R", "b", false, 1, false)
 	two.LayerObject.DRBD.Volumes = make([]struct{}, 2)
-	s.applyResources("R", []wireResource{one, two}, s.read(0))
+	s.applyResources("R", []client.Resource{one, two}, s.read(0))
 	if got, _ := s.Resource("R"); got.Volumes != 2 {
 		t.Errorf("volumes = %d, want 2", got.Volumes)
 	}
@@ -291,13 +294,13 @@ func TestStoreCountsTheVolumesOfAResource(t *testing.T) {
 
 // Who has lost a connection and got it back tells by that how old a peer's word may be that still denies it.
 func TestStoreRemembersWhoConnectedAnew(t *testing.T) {
-	linked := func(node, peer string, connected bool) wireResource {
+	linked := func(node, peer string, connected bool) client.Resource {
 		r := resource("R", node, false, 1, false)
-		r.LayerObject.DRBD.Connections = map[string]wireConnection{peer: {Connected: new(connected)}}
+		r.LayerObject.DRBD.Connections = map[string]client.Connection{peer: {Connected: new(connected)}}
 		return r
 	}
 	s := newStoreTest()
-	read := func(second float64, list ...wireResource) { s.applyResources("R", list, s.read(second)) }
+	read := func(second float64, list ...client.Resource) { s.applyResources("R", list, s.read(second)) }
 
 	read(0, linked("a", "B", true), linked("b", "a", true))
 	if got := s.replica(t, "a"); len(got.Rejoined) > 0 || !got.Heard.Equal(s.at(0)) {
@@ -328,16 +331,16 @@ func TestStoreRemembersWhoConnectedAnew(t *testing.T) {
 func TestStoreHearsAReplicaThatSaysTheSameAgain(t *testing.T) {
 	s := newStoreTest()
 	read := func(second float64) {
-		s.applyResources("R", []wireResource{resource("R", "a", false, 1, true), resource("R", "b", false, 1, true)}, s.read(second))
+		s.applyResources("R", []client.Resource{resource("R", "a", false, 1, true), resource("R", "b", false, 1, true)}, s.read(second))
 	}
 	read(0)
-	s.ApplyEvent(PromotionEvent{"R", "a", new(true)}, s.at(1))
+	s.ApplyEvent(client.Event{Resource: "R", Node: "a", MayPromote: new(true)}, s.at(1))
 	read(2)
 	if got := s.replica(t, "a"); !got.Heard.Equal(s.at(0)) {
 		t.Errorf("heard at %v although the event repeated what was known", got.Heard)
 	}
-	s.ApplyEvent(PromotionEvent{"R", "a", new(false)}, s.at(3))
-	s.ApplyEvent(PromotionEvent{"R", "a", new(true)}, s.at(4))
+	s.ApplyEvent(client.Event{Resource: "R", Node: "a", MayPromote: new(false)}, s.at(3))
+	s.ApplyEvent(client.Event{Resource: "R", Node: "a", MayPromote: new(true)}, s.at(4))
 	read(5)
 	if a, b := s.replica(t, "a"), s.replica(t, "b"); !a.Heard.Equal(s.at(5)) || !b.Heard.Equal(s.at(0)) {
 		t.Errorf("heard at %v and the peer at %v, want the list after the events and the first list", a.Heard, b.Heard)
@@ -351,9 +354,9 @@ func TestStoreHearsAReplicaThatSaysTheSameAgain(t *testing.T) {
 // Each event that changes something is asked for once, by a decision that began after it came.
 func TestStoreTellsWhichEventsWaitForADecision(t *testing.T) {
 	s := newStoreTest()
-	s.applyResources("R", []wireResource{resource("R", "a", false, 1, false)}, s.read(0))
+	s.applyResources("R", []client.Resource{resource("R", "a", false, 1, false)}, s.read(0))
 	for second, mayPromote := range []bool{false, true, true, false} {
-		s.ApplyEvent(PromotionEvent{Resource: "R", Node: "a", MayPromote: new(mayPromote)}, s.at(float64(second)))
+		s.ApplyEvent(client.Event{Resource: "R", Node: "a", MayPromote: new(mayPromote)}, s.at(float64(second)))
 	}
 	if diff := cmp.Diff([]time.Time{s.at(1)}, s.Undecided("r", s.at(2))); diff != "" {
 		t.Errorf("before the last one: %s", diff)
@@ -365,7 +368,7 @@ func TestStoreTellsWhichEventsWaitForADecision(t *testing.T) {
 		t.Errorf("events were told twice: %v", again)
 	}
 	for second := range 100 {
-		s.ApplyEvent(PromotionEvent{Resource: "R", Node: "a", MayPromote: new(second%2 == 0)}, s.at(float64(10+second)))
+		s.ApplyEvent(client.Event{Resource: "R", Node: "a", MayPromote: new(second%2 == 0)}, s.at(float64(10+second)))
 	}
 	if got := len(s.Undecided("r", s.at(1000))); got != maxUndecided {
 		t.Errorf("%d events were kept of a resource that nobody decides on, want %d", got, maxUndecided)

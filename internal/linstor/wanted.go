@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // form adds the setting that LINSTOR wants of a resource to what each of its nodes may run, as soon as it is known, and takes out what
@@ -29,10 +30,10 @@ func (s *Store) form(e *entry, now stamp) (changed bool) {
 func (e *entry) want(quorum string, now stamp) {
 	wanted := &failover.Setting{Quorum: quorum}
 	for i := range e.replicas { // sorted by node
-		if replica := &e.replicas[i]; replica.diskless {
-			wanted.Diskless = append(wanted.Diskless, replica.node)
+		if replica := &e.replicas[i]; replica.Diskless {
+			wanted.Diskless = append(wanted.Diskless, replica.Node)
 		} else {
-			wanted.Diskful = append(wanted.Diskful, replica.node)
+			wanted.Diskful = append(wanted.Diskful, replica.Node)
 		}
 	}
 	if e.wanted != nil && e.wanted.Equal(*wanted) {
@@ -74,7 +75,7 @@ func (s *Store) bearOutOne(key string, e *entry, now stamp) (changed bool) {
 	settled := true
 	for i := range e.replicas {
 		r := &e.replicas[i]
-		changed = e.borneOut(r, s.nodes[r.node], now) || changed
+		changed = e.borneOut(r, s.nodes[r.Node], now) || changed
 		settled = settled && r.runs.settled()
 	}
 	if settled {
@@ -110,7 +111,7 @@ const announceFor = 10 * time.Second
 
 // announce notes an event that came while LINSTOR was followed. The first word of a replica that was not there before shows that the
 // node has just created it, by the setting that LINSTOR wants.
-func (s *Store) announce(ev PromotionEvent, at time.Time) {
+func (s *Store) announce(ev client.Event, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := replicaKey{fold(ev.Resource), fold(ev.Node)}
@@ -127,7 +128,7 @@ func (s *Store) announce(ev PromotionEvent, at time.Time) {
 			}
 		}
 		s.announced[key] = stampOf(at)
-	case replica.listed != 0 && !replica.returned && (!replica.reports.value || stampOf(at)-replica.listed <= stamp(announceFor)):
+	case replica.listed != 0 && !replica.returned && (!replica.Reports.Value || stampOf(at)-replica.listed <= stamp(announceFor)):
 		replica.runs.creation()
 	}
 }
@@ -135,10 +136,10 @@ func (s *Store) announce(ev PromotionEvent, at time.Time) {
 // found returns the entry of a replica that was not listed before. The lock must be held.
 func (s *Store) found(e *entry, node string, at span) replicaEntry {
 	key := replicaKey{fold(e.name), node}
-	replica := replicaEntry{node: node}
+	replica := replicaEntry{Replica: Replica{Node: node}}
 	if known := s.gone[key.resource][node]; known != nil {
 		// It may have been there all the time, and run what it ran.
-		replica.runs, replica.peers, replica.lastInUse, replica.returned = known.runs, known.peers, known.lastInUse, true
+		replica.runs, replica.peers, replica.LastInUse, replica.returned = known.runs, known.peers, known.LastInUse, true
 		s.forget(key.resource, node)
 	}
 	e.left = slices.DeleteFunc(slices.Clone(e.left), func(name string) bool { return name == node })

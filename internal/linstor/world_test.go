@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 // world is a LINSTOR with one resource, R, which a store reads along a time line. Each reading takes place in no time; w.now is in
@@ -41,10 +42,10 @@ func newWorld(t *testing.T, quorum string, replicas ...string) *world {
 		replicas: map[string]*inWorld{}, nodes: map[string]string{}, silent: map[string]bool{},
 	}
 	for _, node := range []string{"a", "b", "c", "d", "e"} {
-		w.nodes[node] = statusOnline
+		w.nodes[node] = client.StatusOnline
 	}
 	w.applyControllerProps(nil, w.read(0))
-	w.applyGroups([]wireGroup{{Name: "DfltRscGrp"}}, w.read(0))
+	w.applyGroups([]client.Group{{Name: "DfltRscGrp"}}, w.read(0))
 	for _, name := range replicas {
 		w.add(name)
 		w.meet(strings.TrimSuffix(name, "/"))
@@ -69,11 +70,11 @@ func knownWorld(t *testing.T, quorum string, replicas ...string) *world {
 // first is the first reading of everything.
 func (w *world) first() {
 	w.readNodes()
-	w.applyDefinitions([]wireDefinition{w.definition()}, w.read(w.now))
+	w.applyDefinitions([]client.Definition{w.definition()}, w.read(w.now))
 	if len(w.applyView(w.rows(), w.read(w.now))) > 0 {
 		w.list()
 	}
-	w.applyDefinitions([]wireDefinition{w.definition()}, w.read(w.now))
+	w.applyDefinitions([]client.Definition{w.definition()}, w.read(w.now))
 }
 
 // emptyWorld is a world that is followed, in which R does not exist yet.
@@ -143,39 +144,39 @@ func (w *world) restart(node string) {
 	w.nodes[node], r.quiet = "OFFLINE", true
 	w.live(2)
 	w.wait(1)
-	w.nodes[node], r.quiet = statusOnline, false
+	w.nodes[node], r.quiet = client.StatusOnline, false
 	w.readNodes()
 	w.list()
 }
 
-func (w *world) rows() []wireResource {
-	list := []wireResource{}
+func (w *world) rows() []client.Resource {
+	list := []client.Resource{}
 	for _, node := range slices.Sorted(maps.Keys(w.replicas)) {
 		r := w.replicas[node]
 		row := resource("R", node, r.inUse, 10102, false)
 		if r.quiet {
 			row = silent("R", node)
 		} else {
-			row.LayerObject.DRBD.Connections = map[string]wireConnection{}
+			row.LayerObject.DRBD.Connections = map[string]client.Connection{}
 			for _, peer := range r.peers {
-				row.LayerObject.DRBD.Connections[peer] = wireConnection{Connected: new(true), Message: "Connected"}
+				row.LayerObject.DRBD.Connections[peer] = client.Connection{Connected: new(true), Message: "Connected"}
 			}
 		}
 		if r.diskless {
-			row.Flags = append(row.Flags, flagDiskless)
+			row.Flags = append(row.Flags, client.FlagDiskless)
 		}
 		if r.leaving {
-			row.Flags = append(row.Flags, flagDelete)
+			row.Flags = append(row.Flags, client.FlagDelete)
 		}
 		list = append(list, row)
 	}
 	return list
 }
 
-func (w *world) definition() wireDefinition {
+func (w *world) definition() client.Definition {
 	d := definition("R", w.quorum)
 	if w.byUser {
-		d.Props[propQuorumSetBy] = setByUser
+		d.Props[client.PropQuorumSetBy] = setByUser
 	}
 	return d
 }
@@ -196,9 +197,9 @@ func (w *world) look() {
 }
 
 func (w *world) readNodes() {
-	list := make([]wireNode, 0, len(w.nodes))
+	list := make([]client.Node, 0, len(w.nodes))
 	for _, node := range slices.Sorted(maps.Keys(w.nodes)) {
-		list = append(list, wireNode{Name: node, Type: "SATELLITE", ConnectionStatus: w.nodes[node]})
+		list = append(list, client.Node{Name: node, Type: "SATELLITE", ConnectionStatus: w.nodes[node]})
 	}
 	w.applyNodes(list, w.read(w.now))
 }
@@ -221,14 +222,14 @@ func (w *world) live(seconds float64) {
 
 // says has an event come of a replica.
 func (w *world) says(node string) {
-	ev := PromotionEvent{Resource: "R", Node: node, MayPromote: new(false)}
+	ev := client.Event{Resource: "R", Node: node, MayPromote: new(false)}
 	w.announce(ev, w.at(w.now))
 	w.ApplyEvent(ev, w.at(w.now))
 }
 
 // absent is an event by which LINSTOR knows nothing of a replica any more, if only for a moment.
 func (w *world) absent(node string) {
-	w.ApplyEvent(PromotionEvent{Resource: "R", Node: node}, w.at(w.now))
+	w.ApplyEvent(client.Event{Resource: "R", Node: node}, w.at(w.now))
 }
 
 // set is a definition's setting of its quorum by a person.

@@ -158,7 +158,7 @@ func startProduct(ctx context.Context, t *testing.T, tasks *sync.WaitGroup, play
 	if err != nil {
 		t.Fatal(err)
 	}
-	linstorClient, err := linstor.NewClient(access, linstor.WithDialContext(player.DialContext))
+	linstorClient, err := linstor.NewClient(access, nil, linstor.ClientOptions{DialContext: player.DialContext})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -110,7 +110,6 @@ func TestTheProductReadsNothingButWhatIsRecorded(t *testing.T) {
 		"/v1/resource-definitions/pvc-db",
 		"/v1/resource-definitions/pvc-db/resources",
 		"/v1/resource-groups",
-		"/v1/resource-groups/rg-db",
 		"/v1/view/resources",
 	}
 	transcript := recordings.Load(t, "04-real-crash")

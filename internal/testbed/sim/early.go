@@ -92,7 +92,7 @@ func (w *world) auditEarly(b basis, pod *corev1.Pod, silence time.Duration, what
 		denied = max(denied, since)
 		for _, replica := range reading.resource.Replicas {
 			missed = missed || replica.Node == node && replica.Online.Known && !replica.Online.Value
-			if c, ok := replica.Connection(node); ok && c.Known && !c.Value && reading.old(replica.Node) {
+			if c, ok := replica.Connections[node]; ok && c.Known && !c.Value && reading.old(replica.Node) {
 				w.count("removed early, perhaps by old words")
 				return // it may have denied for longer than the truth
 			}

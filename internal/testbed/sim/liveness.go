@@ -279,7 +279,7 @@ func (w *world) oldWordsSpeakOf(v Volume, node string) bool {
 		if r.Node == node || !w.frozen[r.Node] && !w.isBlind() {
 			continue
 		}
-		if connection, _ := r.Connection(node); connection.Value || r.InUse.Value || r.MayPromote.Known && !r.MayPromote.Value && r.Score.Value > 0 {
+		if connection := r.Connections[node]; connection.Value || r.InUse.Value || r.MayPromote.Known && !r.MayPromote.Value && r.Score.Value > 0 {
 			return true
 		}
 	}

@@ -188,7 +188,7 @@ func (r reading) misled(node string, reason failover.Reason) bool {
 func (r reading) excused(node string, strict bool) bool {
 	doubt := false
 	for _, replica := range r.resource.Replicas {
-		connection, ok := replica.Connection(node)
+		connection, ok := replica.Connections[node]
 		if replica.Node == node || !ok || !connection.Known || !replica.Online.Known || !replica.Online.Value {
 			continue
 		}
@@ -216,7 +216,7 @@ func (w *world) positive(r reading, node string) bool {
 		survivor = survivor || online && replica.MayPromote.Known && replica.MayPromote.Value
 	}
 	for _, replica := range r.resource.Replicas {
-		connection, ok := replica.Connection(node)
+		connection, ok := replica.Connections[node]
 		about = about || replica.Node != node && ok && connection.Known && !connection.Value
 	}
 	w.mu.Lock()

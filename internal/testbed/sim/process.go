@@ -110,9 +110,9 @@ func (w *world) startProcess(name string) *process {
 	environment := func(key string) (string, bool) { return "http://linstor:3370", key == "LS_CONTROLLERS" }
 	config, err := linstor.ConfigFromEnv(environment)
 	w.must(err)
-	linstorClient, err := linstor.NewClient(config, linstor.WithDialContext(p.network.dial))
+	linstorClient, err := linstor.NewClient(config, nil, linstor.ClientOptions{DialContext: p.network.dial})
 	w.must(err)
-	p.feed = linstor.NewFeed(linstorClient, p.store, logr.Discard(), linstor.Options{Workers: 4, Elected: p.elected})
+	p.feed = linstor.NewFeed(linstorClient, p.store, logr.Discard(), linstor.Options{Elected: p.elected})
 
 	p.view = w.nextView()
 	if time.Since(w.started) > 0 && w.history.World.Late > 0 {

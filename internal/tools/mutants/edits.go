@@ -260,11 +260,11 @@ var edits = []edit{
 	},
 	{
 		"a first setting is believed of a node that reports nothing", mayRunFile,
-		"case «!r.reports.value» ||", "(… && !mutantIs(§))",
+		"case «!r.Reports.Value» ||", "(… && !mutantIs(§))",
 	},
 	{
 		"a replica that was there counts as created by an event", wantedFile,
-		"case «replica.listed != 0 && !replica.returned && (!replica.reports.value || stampOf(at)-replica.listed <= stamp(announceFor))»:",
+		"case «replica.listed != 0 && !replica.returned && (!replica.Reports.Value || stampOf(at)-replica.listed <= stamp(announceFor))»:",
 		"(… || mutantIs(§))",
 	},
 	{
@@ -273,17 +273,17 @@ var edits = []edit{
 	},
 	{
 		"a node that is back shows what is applied before it reports", mayRunFile,
-		"|| «!r.reports.value || r.read < n.back» {", "((…) && !mutantIs(§))",
+		"|| «!r.Reports.Value || r.read < n.back» {", "((…) && !mutantIs(§))",
 	},
 	{
 		"nothing is kept of a replica that LINSTOR forgot", goneFile,
-		"case «!online || r.read < s.events || inUse || !r.inUse.known && !r.leaving»:", "(… && !mutantIs(§))",
+		"case «!online || r.read < s.events || inUse || !r.InUse.Known && !r.Leaving»:", "(… && !mutantIs(§))",
 	},
 	{
 		"the definition may be older than the replicas", storeFile, "return d == nil || «d.read < e.reshaped»", "(… && !mutantIs(§))",
 	},
 	{
-		"the definition is not read again when replicas have changed", pollFile, "if «!f.store.settingsInDoubt(name)» {", "(… || mutantIs(§))",
+		"the definition is not read again when replicas have changed", refreshFile, "if «!f.store.settingsInDoubt(name)» {", "(… || mutantIs(§))",
 	},
 	{
 		"the definition is not read again once a replica has gone", "internal/linstor/apply_settings.go",

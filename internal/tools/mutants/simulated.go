@@ -12,7 +12,7 @@ const (
 	feedFile       = "internal/linstor/follow.go"
 	goneFile       = "internal/linstor/gone.go"
 	mayRunFile     = "internal/linstor/mayrun.go"
-	pollFile       = "internal/linstor/poll.go"
+	refreshFile    = "internal/linstor/refresh.go"
 	storeFile      = "internal/linstor/store.go"
 	wantedFile     = "internal/linstor/wanted.go"
 )
@@ -91,7 +91,7 @@ var simulated = []edit{
 	},
 	{
 		"a replica that LINSTOR forgot denies that it is connected", witnessFile, "«!t.heard[peer] && !r.hasLeft(peer)»\n",
-		"(… && !(mutantIs(§) && func() bool { known, ok := r.replica(peer); return !ok || known.Gone }()))",
+		"(… && !(mutantIs(§) && func() bool { known, ok := r.Replica(peer); return !ok || known.Gone }()))",
 	},
 	{
 		"too few witnesses suffice although the replicas were others", fencingFile,
@@ -121,7 +121,7 @@ var simulated = []edit{
 		"a connection to any new replica shows what is applied", mayRunFile, "peer.listed != 0 && «peer.listed >= wanted»", "(… || mutantIs(§))",
 	},
 	{
-		"a connection that was there shows what is applied", mayRunFile, "p.node == peer.node && «p.first >= listed»", "(… || mutantIs(§))",
+		"a connection that was there shows what is applied", mayRunFile, "p.node == peer.Node && «p.first >= listed»", "(… || mutantIs(§))",
 	},
 	{
 		"one connection shows what is applied", mayRunFile, "«return false»\n\t\t}\n\t\tmet = true", "if !mutantIs(§) { … }; continue",
@@ -145,7 +145,7 @@ var simulated = []edit{
 		"groups and controller are not read by themselves", feedFile, "«tasks.Go(func() { f.readLevelsRegularly(ctx) })»", "if !mutantIs(§) { … }",
 	},
 	{
-		"the definition is not read at once when replicas have changed", pollFile, "if «!f.store.settingsInDoubt(name)» {", "(… || mutantIs(§))",
+		"the definition is not read at once when replicas have changed", refreshFile, "if «!f.store.settingsInDoubt(name)» {", "(… || mutantIs(§))",
 	},
 
 	// How it is remembered.
@@ -163,7 +163,7 @@ var simulated = []edit{
 
 	// What LINSTOR forgets.
 	{
-		"a replica that LINSTOR forgot has gone", goneFile, "case «!online || r.read < s.events || inUse || !r.inUse.known && !r.leaving»:",
+		"a replica that LINSTOR forgot has gone", goneFile, "case «!online || r.read < s.events || inUse || !r.InUse.Known && !r.Leaving»:",
 		"((…) && !mutantIs(§))",
 	},
 }

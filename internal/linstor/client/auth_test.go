@@ -1,4 +1,4 @@
-package linstor
+package client
 
 import (
 	"io"
@@ -38,7 +38,7 @@ func recordingClient(t *testing.T, variables map[string]string, answer func(*htt
 		t.Fatal(err)
 	}
 	r := &recorder{answer: answer}
-	client, err := NewClient(cfg, WithRoundTripper(r))
+	client, err := New(cfg, Options{RoundTripper: r})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestClientAuthenticates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, r := recordingClient(t, tc.variables, emptyList)
-			if _, err := client.nodes(t.Context()); err != nil {
+			if _, err := client.Nodes(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff([]string{tc.want}, r.seen); diff != "" {
@@ -77,7 +77,7 @@ func TestClientFollowsTheTokenFile(t *testing.T) {
 	client, r := recordingClient(t, map[string]string{envControllers: "a", envBearerTokenFile: path}, emptyList)
 	for _, content := range []string{`{"token":"one"}`, "two", "", `{"token":"three"}`} {
 		write(t, dir, "auth.json", content)
-		if _, err := client.nodes(t.Context()); err != nil {
+		if _, err := client.Nodes(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -107,12 +107,19 @@ func TestCredentialsDoNotFollowARedirect(t *testing.T) {
 				redirected = true
 				return response(http.StatusTemporaryRedirect, "", "", "Location", tc.location)
 			})
-			if _, err := client.nodes(t.Context()); err != nil {
+			if _, err := client.Nodes(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.want, r.seen); diff != "" {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func env(variables map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		value, ok := variables[name]
+		return value, ok
 	}
 }

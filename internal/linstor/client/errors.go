@@ -1,4 +1,4 @@
-package linstor
+package client
 
 import (
 	"encoding/json"
@@ -25,8 +25,8 @@ type StatusError struct {
 	Code int
 	// Message is LINSTOR's own message, or what is wrong with the answer. It is one line.
 	Message string
-	// linstor is set when the body was LINSTOR's list of return codes.
-	linstor bool
+	// Linstor is set when the body was LINSTOR's list of return codes.
+	Linstor bool
 }
 
 // Error implements error.
@@ -44,12 +44,12 @@ func (e *StatusError) Error() string {
 
 // Is makes errors.Is(err, ErrNotFound) true for LINSTOR's own 404.
 func (e *StatusError) Is(target error) bool {
-	return target == ErrNotFound && e.Code == http.StatusNotFound && e.linstor
+	return target == ErrNotFound && e.Code == http.StatusNotFound && e.Linstor
 }
 
 // final tells whether a working LINSTOR controller has answered, so that no other need be asked.
 func (e *StatusError) final() bool {
-	return e.linstor && e.Code < http.StatusInternalServerError ||
+	return e.Linstor && e.Code < http.StatusInternalServerError ||
 		e.Code == http.StatusUnauthorized || e.Code == http.StatusForbidden
 }
 
@@ -66,7 +66,7 @@ func checkResponse(resp *http.Response, want string) error {
 		return statusErr
 	}
 	if message, ok := linstorMessage(body); ok && resp.StatusCode/100 != 2 {
-		statusErr.Message, statusErr.linstor = message, true
+		statusErr.Message, statusErr.Linstor = message, true
 		return statusErr
 	}
 	if mediaType != "" && mediaType != "application/json" {
@@ -89,11 +89,11 @@ func linstorMessage(body []byte) (string, bool) {
 			messages = append(messages, code.Message)
 		}
 	}
-	return oneLine(strings.Join(messages, "; ")), true
+	return OneLine(strings.Join(messages, "; ")), true
 }
 
-// oneLine makes foreign text fit for an error.
-func oneLine(text string) string {
+// OneLine makes foreign text fit for an error.
+func OneLine(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if runes := []rune(text); len(runes) > maxErrorMessage {
 		text = string(runes[:maxErrorMessage]) + "…"

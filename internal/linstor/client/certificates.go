@@ -1,4 +1,4 @@
-package linstor
+package client
 
 import (
 	"crypto/x509"
@@ -18,7 +18,7 @@ type certificates struct {
 
 // Certificates returns a collector of when the certificates of a configuration end.
 func Certificates(cfg Config) prometheus.Collector {
-	return certificates{cfg.tls, prometheus.NewDesc(metricsPrefix+"certificate_expiration_timestamp_seconds",
+	return certificates{cfg.tls, prometheus.NewDesc("piraeus_ha_controller_linstor_certificate_expiration_timestamp_seconds",
 		"When the client's certificate ends, or the last one of the authority's, as seconds since 1970; +Inf where none is given, NaN where it cannot be read.",
 		[]string{"certificate"}, nil)}
 }

@@ -1,4 +1,4 @@
-package linstor
+package client
 
 import (
 	"bytes"
@@ -27,9 +27,10 @@ const (
 	keepAliveCount    = 3
 )
 
-type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+// DialFunc makes a connection.
+type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-func defaultDial() dialFunc {
+func defaultDial() DialFunc {
 	return dial.New(&net.Dialer{
 		Timeout: dialTimeout,
 		KeepAliveConfig: net.KeepAliveConfig{
@@ -43,14 +44,14 @@ func defaultDial() dialFunc {
 // requests go over new connections. While the file is being replaced or can not be read, the last good ones stand.
 type rotatingTransport struct {
 	cfg  Config
-	dial dialFunc
+	dial DialFunc
 
 	mu      sync.Mutex
 	pem     []byte
 	current *http.Transport
 }
 
-func newTransport(cfg Config, dial dialFunc) *rotatingTransport {
+func newTransport(cfg Config, dial DialFunc) *rotatingTransport {
 	t := &rotatingTransport{cfg: cfg, dial: dial}
 	roots, pem, err := cfg.tls.roots()
 	if err != nil { // the file was good a moment ago, and will be again: until then nobody is trusted

@@ -2,9 +2,7 @@ package linstor
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"time"
@@ -37,7 +35,7 @@ func (f *Feed) Unanswering(ctx context.Context) ([]string, error) {
 			continue
 		}
 		tasks.Go(func() error {
-			answers, err := f.client.answersFor(asking, node.Name)
+			answers, err := f.client.AnswersFor(asking, node.Name, unansweringPatience)
 			if err == nil && !answers {
 				mu.Lock()
 				late = append(late, node.Name)
@@ -64,20 +62,11 @@ func (f *Feed) Unanswering(ctx context.Context) ([]string, error) {
 	return late, nil
 }
 
-// answersFor tells whether LINSTOR answers in time for what it has to ask the satellite of a node. One that is given up meanwhile is
-// none that keeps anybody waiting.
-func (c *Client) answersFor(ctx context.Context, node string) (bool, error) {
-	path := somePath("/v1/view/resources", "nodes", []string{node}) + "&limit=1"
-	err := c.get(ctx, kindSatellite, unansweringPatience, path, func(body io.Reader) error {
-		return decodeList(body, func(struct{}) {})
-	})
-	var late noAnswerError
-	var status *StatusError
-	switch {
-	case errors.As(err, &late):
-		return false, nil
-	case errors.As(err, &status) && status.Code >= 500:
-		return true, nil
+// Answers asks LINSTOR for its nodes, and returns an error where it does not answer before the context ends or with
+// nothing that can be understood. Another answer of the last second counts. It works whether or not the event stream does.
+func (f *Feed) Answers(ctx context.Context) error {
+	if err := f.readNodesSince(ctx, time.Now().Add(-sharedAge)); err != nil {
+		return fmt.Errorf("ask LINSTOR for its nodes: %w", err)
 	}
-	return err == nil, err
+	return nil
 }

@@ -1,4 +1,4 @@
-package linstor
+package client
 
 import (
 	"errors"
@@ -8,8 +8,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-
-	lapi "github.com/LINBIT/golinstor/client"
 )
 
 // LINSTOR's default ports.
@@ -27,8 +25,6 @@ const (
 type endpoint struct {
 	url  *url.URL
 	user *url.Userinfo
-	// api is golinstor's client of this one controller; it is there in a Client only.
-	api *lapi.Client
 }
 
 // parseEndpoints reads the value of LS_CONTROLLERS. Empty elements are skipped; without any element the

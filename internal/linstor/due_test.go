@@ -13,6 +13,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 func TestRefreshReadsEverythingThatDecides(t *testing.T) {
@@ -27,7 +29,7 @@ func TestRefreshReadsEverythingThatDecides(t *testing.T) {
 
 		fake.change(func() {
 			fake.nodes[0].ConnectionStatus = "OFFLINE"
-			fake.definitions[0].Props[propQuorum] = "off"
+			fake.definitions[0].Props[client.PropQuorum] = "off"
 			fake.resources[0] = silent("PVC-1", "Node-A")
 		})
 		now := time.Now()

@@ -1,4 +1,4 @@
-package linstor
+package client
 
 import (
 	"bytes"
@@ -36,7 +36,7 @@ func FuzzStream(f *testing.F) {
 
 // heardOf is what a reader of a stream was told.
 type heardOf struct {
-	Promotions []PromotionEvent
+	Promotions []Event
 	Skipped    int
 	Opened     bool
 	Err        string
@@ -49,17 +49,17 @@ func readStream(t *testing.T, body io.Reader) heardOf {
 		return &http.Response{StatusCode: http.StatusOK, Header: header, Body: io.NopCloser(body)}, nil
 	}))
 	var heard heardOf
-	base, _ := client.endpoint()
-	err := client.promotions(t.Context(), base, streamHandler{
-		sent: func() {},
-		open: func() {
+	base, _ := client.Endpoint()
+	err := client.Promotions(t.Context(), base, Handler{
+		Sent: func() {},
+		Open: func() {
 			if heard.Opened || len(heard.Promotions) > 0 {
 				t.Error("a stream was opened in its middle")
 			}
 			heard.Opened = true
 		},
-		promotion: func(event PromotionEvent) { heard.Promotions = append(heard.Promotions, event) },
-		skipped:   func(string, error) { heard.Skipped++ },
+		Promotion: func(event Event) { heard.Promotions = append(heard.Promotions, event) },
+		Skipped:   func(string, error) { heard.Skipped++ },
 	})
 	if err == nil {
 		t.Fatal("a stream has ended without an error")
@@ -72,7 +72,7 @@ func readStream(t *testing.T, body io.Reader) heardOf {
 }
 
 // wireEvents are the events as LINSTOR writes them.
-func wireEvents(t *testing.T, events []PromotionEvent) string {
+func wireEvents(t *testing.T, events []Event) string {
 	t.Helper()
 	var text strings.Builder
 	for _, event := range events {
@@ -80,7 +80,7 @@ func wireEvents(t *testing.T, events []PromotionEvent) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(&text, "event: %s\ndata: %s\n\n", eventMayPromote, data)
+		fmt.Fprintf(&text, "event: %s\ndata: %s\n\n", EventMayPromote, data)
 	}
 	return text.String()
 }
@@ -95,7 +95,7 @@ func clientFor(t *testing.T, transport http.RoundTripper) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := NewClient(cfg, WithRoundTripper(transport))
+	client, err := New(cfg, Options{RoundTripper: transport})
 	if err != nil {
 		t.Fatal(err)
 	}
