@@ -155,6 +155,17 @@ func TestBothMajorsOfHelmRenderTheSame(t *testing.T) {
 	}
 }
 
+// TestBothMajorsOfHelmFindNoFault with the chart, and make an archive of it.
+func TestBothMajorsOfHelmFindNoFault(t *testing.T) {
+	t.Parallel()
+	for _, major := range majors {
+		for _, values := range []string{"", everything} {
+			output(t, helm(t, major, "lint", chart, "--strict", "--values="+valuesFile(t, values)))
+		}
+		output(t, helm(t, major, "package", chart, "--destination="+t.TempDir(), "--version=2.0.1", "--app-version=v2.0.1"))
+	}
+}
+
 // everything are values that switch everything on.
 const everything = `
 linstor: {endpoint: "https://linstor.example.com:3371", clientSecret: certificates}
