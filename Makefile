@@ -186,7 +186,7 @@ CHART        := deploy/charts/piraeus-ha-controller
 # What the chart takes over from config/ as it is.
 CHART_FILES  := config/rbac/role.yaml config/components/network-policy/network-policy.yaml \
 	$(addprefix config/components/priority-and-fairness/,flow_schema.yaml priority_level.yaml) \
-	$(wildcard $(addprefix config/extras/monitoring/,dashboard.json metrics_reader.yaml prometheus_rule.yaml service.yaml service_monitor.yaml))
+	$(addprefix config/extras/monitoring/,dashboard.json metrics_reader.yaml prometheus_rule.yaml service.yaml service_monitor.yaml)
 CHART_SCHEMA  = bin/helm-tool schema -i $(CHART)/values.yaml | go run ./internal/tools/chartschema
 
 .PHONY: helm

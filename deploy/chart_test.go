@@ -13,7 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
@@ -155,6 +157,17 @@ func TestBothMajorsOfHelmRenderTheSame(t *testing.T) {
 	}
 }
 
+// TestBothMajorsOfHelmFindNoFault with the chart, and make an archive of it.
+func TestBothMajorsOfHelmFindNoFault(t *testing.T) {
+	t.Parallel()
+	for _, major := range majors {
+		for _, values := range []string{"", everything} {
+			output(t, helm(t, major, "lint", chart, "--strict", "--values="+valuesFile(t, values)))
+		}
+		output(t, helm(t, major, "package", chart, "--destination="+t.TempDir(), "--version=2.0.1", "--app-version=v2.0.1"))
+	}
+}
+
 // everything are values that switch everything on.
 const everything = `
 linstor: {endpoint: "https://linstor.example.com:3371", clientSecret: certificates}
@@ -175,6 +188,7 @@ serviceAccount: {annotations: {example.com/team: storage}}
 networkPolicy: {enabled: true}
 quota: {enabled: true}
 priorityAndFairness: {enabled: true}
+monitoring: {enabled: true, labels: {release: prometheus}, annotations: {grafana_folder: Storage}}
 `
 
 // TestValuesReachTheDeployment renders the values that switch everything on, and reads them back from the Deployment.
@@ -397,17 +411,64 @@ func TestAReleaseOfAnotherNameIsOfItsOwn(t *testing.T) {
 		}
 	}
 	o := parsed(t, deploymentOf(t, all).Spec.Template.Spec.Containers[0])
+	// The check looks for roles by the name of the Deployment.
+	if !slices.Contains(ids(all), "ClusterRole /second-piraeus-ha-controller-manager") {
+		t.Errorf("the roles have other names: %v", ids(all))
+	}
 	if o.LeaderElectionResourceName != "second-piraeus-ha-controller" {
 		t.Errorf("its replicas compete for Lease %q", o.LeaderElectionResourceName)
+	}
+}
+
+// TestTheNetworkPolicyLetsTheControllerReachLinstor also where that has another port.
+func TestTheNetworkPolicyLetsTheControllerReachLinstor(t *testing.T) {
+	t.Parallel()
+	for endpoint, port := range map[string]string{
+		"https://linstor.example.com:8443":                                "8443",
+		"http://[fd00::1]:8080,https://linstor.example.com":               "8080",
+		"http://linstor.example.com,https://linstor.example.com:1234/lin": "1234",
+		"https://linstor.example.com:3371":                                "",
+	} {
+		want := []string{"3370/TCP", "3371/TCP", "443/TCP", "6443/TCP", "53/UDP", "53/TCP"}
+		if port != "" {
+			want = append(want, port+"/TCP")
+		}
+		var policy networkingv1.NetworkPolicy
+		o := byID(rendered(t, "networkPolicy: {enabled: true}\nlinstor: {endpoint: \""+endpoint+"\"}"))["NetworkPolicy "+namespace+"/"+name]
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &policy); err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, rule := range policy.Spec.Egress {
+			out = append(out, ports(rule.Ports)...)
+		}
+		if diff := cmp.Diff(want, out); diff != "" {
+			t.Errorf("let out to %s (-want +got):\n%s", endpoint, diff)
+		}
+	}
+}
+
+// TestMonitoringFollowsTheMetrics where they are served without TLS, and is refused where they are off.
+func TestMonitoringFollowsTheMetrics(t *testing.T) {
+	t.Parallel()
+	o := byID(rendered(t, "{monitoring: {enabled: true}, options: {metrics-secure: false}}"))["ServiceMonitor "+namespace+"/"+name]
+	endpoints, _, err := unstructured.NestedSlice(o.Object, "spec", "endpoints")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"port": "metrics", "scheme": "http", "interval": "30s"}
+	if diff := cmp.Diff([]any{want}, endpoints); diff != "" {
+		t.Errorf("endpoints without TLS (-want +got):\n%s", diff)
+	}
+	out, err := helm(t, "helm4", "template", name, chart, "--set=monitoring.enabled=true,options.metrics-bind-address=0").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "metrics-bind-address switches the metrics off") {
+		t.Errorf("monitoring without metrics: %v\n%s", err, out)
 	}
 }
 
 // TestMonitoringIsThatOfTheManifests renders it and compares it with config/extras/monitoring, but for names and labels.
 func TestMonitoringIsThatOfTheManifests(t *testing.T) {
 	t.Parallel()
-	if _, err := os.Stat("../config/extras/monitoring"); err != nil {
-		t.Skip(err)
-	}
 	base := ids(rendered(t, ""))
 	all := rendered(t, "monitoring: {enabled: true, labels: {release: prometheus}, annotations: {grafana_folder: Storage}}")
 	want := parseObjects(t, kustomize(t, "resources: [$CONFIG/extras/monitoring]\n"))

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/bedtest"
 )
 
 // components returns the names of all Kustomize components.
@@ -41,10 +44,17 @@ func withComponents(t *testing.T, names ...string) []byte {
 	return kustomize(t, text)
 }
 
-// TestEachComponentTellsHowToUseIt because its kustomization is what a user reads of it.
+// TestEachComponentTellsHowToUseIt because its kustomization is what a user reads of it, who finds it in the list of all.
 func TestEachComponentTellsHowToUseIt(t *testing.T) {
 	t.Parallel()
+	list, err := os.ReadFile("../docs/installation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range components(t) {
+		if !strings.Contains(string(list), "\n| `"+name+"` | ") {
+			t.Errorf("docs/installation.md does not list %s", name)
+		}
 		content, err := os.ReadFile("../config/components/" + name + "/kustomization.yaml")
 		if err != nil {
 			t.Fatal(err)
@@ -169,6 +179,27 @@ patches:
 			t.Errorf("with %q LINSTOR is at %s", component, got)
 		}
 	}
+}
+
+// TestComponentsInACluster applies the base with all components that let it act in a cluster that has no certificates; a node crashes, and
+// the workload moves.
+func TestComponentsInACluster(t *testing.T) {
+	t.Parallel()
+	text := "resources: [$CONFIG/default]\ncomponents:\n"
+	for _, name := range components(t) {
+		if name != "dry-run" && name != "linstor-tls" {
+			text += "- $CONFIG/components/" + name + "\n"
+		}
+	}
+	b := bedtest.Empty(t, "components", bed.Options{})
+	mustKubectl(t, b, "apply --server-side --filename="+writeObjects(t, kustomize(t, text)))
+	s := bedtest.New(t, b, 3)
+	s.Must(b.WaitController(s.Ctx))
+	w := s.Workload("db")
+	pod := s.Start(w)
+	crashed := time.Now()
+	s.Crash(pod.Spec.NodeName)
+	s.WaitMoved(w, pod.Spec.NodeName, crashed)
 }
 
 // deploymentOf returns the only Deployment among objects.

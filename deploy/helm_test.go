@@ -2,9 +2,11 @@ package deploy
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -166,6 +168,7 @@ func TestTheAPIServerAcceptsTheChart(t *testing.T) {
 	t.Parallel()
 	b := apiServer(t)
 	takeTurn(t)
+	teachMonitoring(t, b)
 	for values, content := range map[string][]byte{"default": render(t, "helm4", ""), "everything": render(t, "helm4", everything)} {
 		t.Run(values, func(t *testing.T) {
 			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -180,5 +183,22 @@ func TestTheAPIServerAcceptsTheChart(t *testing.T) {
 			t.Cleanup(func() { _ = b.Client.Delete(context.WithoutCancel(t.Context()), account) })
 			accepted(t, b, content)
 		})
+	}
+}
+
+// prometheusOperator is the release of the Prometheus Operator whose kinds the monitors and rules must fit.
+const prometheusOperator = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
+
+// teachMonitoring lets the API server know the kinds of the Prometheus Operator.
+func teachMonitoring(t *testing.T, b *bed.Bed) {
+	t.Helper()
+	var module struct{ Dir string }
+	if err := json.Unmarshal(output(t, exec.CommandContext(t.Context(), "go", "mod", "download", "-json", prometheusOperator)), &module); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"servicemonitors", "prometheusrules"} {
+		file := filepath.Join(module.Dir, "example", "prometheus-operator-crd", "monitoring.coreos.com_"+kind+".yaml")
+		mustKubectl(t, b, "apply --server-side --filename="+file)
+		mustKubectl(t, b, "wait --for=condition=Established --timeout=60s crd/"+kind+".monitoring.coreos.com")
 	}
 }

@@ -24,27 +24,60 @@ func TestTheCommandsOfTheInstallationPageWork(t *testing.T) {
 	t.Parallel()
 	b := apiServer(t)
 	takeTurn(t)
-	content, err := os.ReadFile("../docs/installation.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	chapters := strings.Split(string(content), "\n## ")
-	for _, chapter := range chapters[1:] {
-		title, text, _ := strings.Cut(chapter, "\n")
+	titles, chapters := chaptersOf(t, "../docs/installation.md")
+	for _, title := range titles {
 		if title == "Remove it" {
 			continue
 		}
 		t.Run(title, func(t *testing.T) {
 			p := page{t: t, bed: b, folder: readersFolder(t)}
 			t.Cleanup(p.remove)
-			for _, block := range regexp.MustCompile("(?ms)^```(console|yaml)\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
-				if block[1] == "yaml" {
-					p.write(block[2])
-				} else {
-					p.run(block[2])
-				}
-			}
+			p.follow(chapters[title])
 		})
+	}
+}
+
+// TestTheCommandsOfTheChartsReadmeWork follows the README of the chart, with a release of the node agents before the chapter that
+// upgrades one.
+func TestTheCommandsOfTheChartsReadmeWork(t *testing.T) {
+	t.Parallel()
+	b := apiServer(t)
+	takeTurn(t)
+	_, chapters := chaptersOf(t, chart+"/README.md")
+	p := page{t: t, bed: b, folder: readersFolder(t)}
+	p.follow(chapters["Install"])
+	p.follow(chapters["Uninstall"])
+
+	const elsewhere = "--namespace=piraeus-ha-controller"
+	output(t, helm(t, "helm4", "install", name, nodeAgents, "--create-namespace", elsewhere, "--kubeconfig="+b.Kubeconfig))
+	p.follow(chapters["Upgrade from 1.x"])
+	output(t, helm(t, "helm4", "uninstall", name, elsewhere, "--kubeconfig="+b.Kubeconfig))
+}
+
+// chaptersOf returns the titles of a page's chapters in their order, and the chapters by title.
+func chaptersOf(t *testing.T, file string) (titles []string, chapters map[string]string) {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chapters = map[string]string{}
+	for _, chapter := range strings.Split(string(content), "\n## ")[1:] {
+		title, text, _ := strings.Cut(chapter, "\n")
+		titles, chapters[title] = append(titles, title), text
+	}
+	return titles, chapters
+}
+
+// follow writes the files that a chapter shows and runs its commands, in order.
+func (p page) follow(chapter string) {
+	p.t.Helper()
+	for _, block := range regexp.MustCompile("(?ms)^```(console|yaml)\n(.*?)^```$").FindAllStringSubmatch(chapter, -1) {
+		if block[1] == "yaml" {
+			p.write(block[2])
+		} else {
+			p.run(block[2])
+		}
 	}
 }
 
@@ -84,7 +117,7 @@ func (p page) write(content string) {
 	}
 }
 
-// run runs commands, those of Helm by both majors where they only render.
+// run runs commands.
 func (p page) run(commands string) {
 	p.t.Helper()
 	commands = strings.ReplaceAll(commands, "\\\n", "")

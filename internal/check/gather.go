@@ -61,7 +61,7 @@ func (s sources) gather(ctx context.Context, c commandLine) (Facts, error) {
 	if facts.Denied, err = permissions.Denied(ctx, s.api, account, permissions.Required(c.controller.Namespace, d.options)); err != nil {
 		facts.PermissionsError = err.Error()
 	}
-	facts.RolesAtFault = rolesAtFault(ctx, s.api, d.account, facts.Denied)
+	facts.RolesAtFault = rolesAtFault(ctx, s.api, c.controller.Name, d.account, facts.Denied)
 	if err := s.readCluster(ctx, d, &facts); err != nil {
 		facts.KubernetesError = err.Error()
 	}

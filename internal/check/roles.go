@@ -16,15 +16,15 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/permissions"
 )
 
-// rolesAtFault tells of the shipped roles and bindings that do not give an account what it lacks: which are not there, and who has
-// written the others last.
-func rolesAtFault(ctx context.Context, c client.Reader, account string, denied []permissions.Permission) []string {
+// rolesAtFault tells of the roles and bindings of a Deployment that do not give its account what it lacks: which are not there, and who
+// has written the others last.
+func rolesAtFault(ctx context.Context, c client.Reader, deployment, account string, denied []permissions.Permission) []string {
 	var namespaces, lines []string
 	for _, p := range denied {
 		namespaces = appendNew(namespaces, p.Namespace)
 	}
 	for _, namespace := range namespaces {
-		for _, o := range shippedRoles(namespace) {
+		for _, o := range shippedRoles(namespace, deployment+roleSuffix) {
 			err := c.Get(ctx, client.ObjectKeyFromObject(o.Object), o.Object)
 			switch {
 			case apierrors.IsNotFound(err):
@@ -50,17 +50,18 @@ type roleObject struct {
 	field string
 }
 
-// shippedRoles returns the role of the shipped manifest for a namespace and its binding, or those for the whole cluster; nothing is
-// in them yet.
-func shippedRoles(namespace string) []roleObject {
+// roleSuffix is what the names of roles and bindings have after that of the Deployment, however it was installed.
+const roleSuffix = "-manager"
+
+// shippedRoles returns the role of a name for a namespace and its binding, or those for the whole cluster; nothing is in them yet.
+func shippedRoles(namespace, name string) []roleObject {
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
 	if namespace == "" {
-		meta := metav1.ObjectMeta{Name: permissions.ClusterRole}
 		return []roleObject{
 			{&rbacv1.ClusterRole{ObjectMeta: meta}, "ClusterRole", "rules"},
 			{&rbacv1.ClusterRoleBinding{ObjectMeta: meta}, "ClusterRoleBinding", "subjects"},
 		}
 	}
-	meta := metav1.ObjectMeta{Namespace: namespace, Name: permissions.Role}
 	return []roleObject{
 		{&rbacv1.Role{ObjectMeta: meta}, "Role", "rules"},
 		{&rbacv1.RoleBinding{ObjectMeta: meta}, "RoleBinding", "subjects"},

@@ -71,7 +71,8 @@ http://linstor-controller.piraeus-datastore.svc:3370
 
 {{/* The port of the metrics, empty where they are off. */}}
 {{- define "piraeus-ha-controller.metricsPort" -}}
-{{- $address := get (include "piraeus-ha-controller.options" . | fromYaml) "metrics-bind-address" | default ":8443" | toString }}
+{{- $options := include "piraeus-ha-controller.options" . | fromYaml }}
+{{- $address := hasKey $options "metrics-bind-address" | ternary (get $options "metrics-bind-address" | toString) ":8443" }}
 {{- if contains ":" $address }}
 {{- regexFind "[0-9]+$" $address }}
 {{- end }}
