@@ -45,6 +45,9 @@ var missedElsewhere = []verb{
 	{"", "storage.k8s.io", "volumeattachments", "delete"},
 	{"", "storage.k8s.io", "volumeattachments", "get"},
 	{"", "storage.k8s.io", "volumeattachments", "patch"},
+	// TestTheDeploymentThatPausesIsTheOwn.
+	{"ha-controller", "", "pods", "get"},
+	{"ha-controller", "apps", "replicasets", "get"},
 	// TestAPodThatFinalizersKeepGoesWithoutItsCondition.
 	{"", "", "pods/status", "patch"},
 	// TestAClaimThatCannotBeReadIsTold.
