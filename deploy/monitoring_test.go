@@ -14,7 +14,8 @@ import (
 func buildExtras(t *testing.T, folder string) map[string]*unstructured.Unstructured {
 	t.Helper()
 
-	cmd := exec.CommandContext(t.Context(), "go", "tool", "-modfile=../internal/tools/pinned/go.mod", "kustomize", "build", "../config/extras/"+folder)
+	cmd := exec.CommandContext(t.Context(), "go", "tool", "-modfile=../internal/tools/pinned/go.mod",
+		"kustomize", "build", "../config/extras/"+folder)
 
 	var complained bytes.Buffer
 

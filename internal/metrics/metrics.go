@@ -56,19 +56,22 @@ type Metrics struct {
 // New returns metrics of which all known label values start at 0.
 func New() *Metrics {
 	m := &Metrics{
-		failovers:   counters("failovers_total", "Fail-overs of one volume on one node that were begun, by reason of the loss.", "reason"),
-		completed:   counters("failovers_completed_total", "Fail-overs whose volume was attached to another node, by reason of the loss.", "reason"),
-		errors:      counters("failover_errors_total", "Requests of a fail-over that failed, by step and by code: the HTTP status, timeout, or error.", "step", "code"),
+		failovers: counters("failovers_total", "Fail-overs of one volume on one node that were begun, by reason of the loss.", "reason"),
+		completed: counters("failovers_completed_total",
+			"Fail-overs whose volume was attached to another node, by reason of the loss.", "reason"),
+		errors: counters("failover_errors_total",
+			"Requests of a fail-over that failed, by step and by code: the HTTP status, timeout, or error.", "step", "code"),
 		pods:        counters("pods_deleted_total", "Pods deleted because they lost their storage, by mode.", "mode"),
 		attachments: counter("volume_attachments_deleted_total", "VolumeAttachments deleted because their node lost the volume."),
-		blocked: counters("failovers_blocked_total",
-			"Times a volume on a node was found lost, or seemed so for 30 s, and was not moved, by the reason; counted when the reason changes.", "reason"),
+		blocked: counters("failovers_blocked_total", "Times a volume on a node was found lost, or seemed so for 30 s, and was not moved, "+
+			"by the reason; counted when the reason changes.", "reason"),
 		stages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "failover_duration_seconds",
 			Help:    "Duration of a fail-over, by stage; total is from the first sign of the loss to the attachment elsewhere.",
 			Buckets: []float64{.05, .1, .25, .5, 1, 2, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300},
 		}, []string{"stage"}),
-		taints: counters("node_taint_changes_total", "Changes of keep-away taints, by change: set, removed, or expired where nobody confirmed the cause.", "change"),
+		taints: counters("node_taint_changes_total",
+			"Changes of keep-away taints, by change: set, removed, or expired where nobody confirmed the cause.", "change"),
 		recovered: counter("linstor_pods_deleted_total",
 			"Pods of LINSTOR itself that were deleted because they were lost with their node, or because LINSTOR was blind."),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -79,28 +82,25 @@ func New() *Metrics {
 		ages:  newWriteAges(),
 		state: newState(),
 	}
-	for _, reason := range failover.Losses() {
-		m.failovers.WithLabelValues(string(reason))
-		m.completed.WithLabelValues(string(reason))
-	}
-	for _, reason := range failover.Reasons() {
-		m.blocked.WithLabelValues(string(reason))
-	}
-	for _, mode := range []failover.Removal{failover.RemoveForce, failover.RemoveGracefully} {
-		m.pods.WithLabelValues(string(mode))
-	}
+	begin(m.failovers, failover.Losses())
+	begin(m.completed, failover.Losses())
+	begin(m.blocked, failover.Reasons())
+	begin(m.pods, []failover.Removal{failover.RemoveForce, failover.RemoveGracefully})
+	begin(m.taints, []string{"set", "removed", "expired"})
 	for _, stage := range stages {
 		m.stages.WithLabelValues(string(stage))
 	}
-	for _, change := range []string{"set", "removed", "expired"} {
-		m.taints.WithLabelValues(change)
-	}
 	for _, step := range steps {
-		for _, code := range usualCodes {
-			m.errors.WithLabelValues(string(step), code)
-		}
+		begin(m.errors.MustCurryWith(prometheus.Labels{"step": string(step)}), usualCodes)
 	}
 	return m
+}
+
+// begin has a series of each known value of the label begin at 0.
+func begin[V ~string](counted *prometheus.CounterVec, known []V) {
+	for _, value := range known {
+		counted.WithLabelValues(string(value))
+	}
 }
 
 func counter(name, help string) prometheus.Counter {

@@ -39,27 +39,35 @@ type state struct {
 	permissions, blind, attaching, satellites         prometheus.Gauge
 }
 
+// ofLeader ends the help of what other replicas show as 0.
+const ofLeader = "known to the leader only."
+
 func newState() state {
 	s := state{
-		volumes:    gauges("volumes", "Volumes on the nodes that use them, by verdict of the newest decision; known to the leader only.", "verdict"),
-		blocked:    gauges("blocked_volumes", "Volumes on nodes where they are lost, or have seemed so for 30 s, and are not moved, by the reason; known to the leader only.", "reason"),
-		protection: gauges("pods", "Selected pods, by what the loss of their node would mean for them now; known to the leader only.", "protection"),
-		unprotected: gauges("unprotected_pods",
-			"Selected pods, and KubeVirt's helpers of such, that would not be moved if their node were lost now, each under the first reason; known to the leader only.", "reason"),
-		tainted:     gauges("tainted_nodes", "Nodes with a taint of the controller's, by the taint; known to the leader only.", "taint"),
-		unselected:  gauge("unselected_pods", "Pods that use a volume of the driver and could be moved, but are not selected, counted every five minutes; known to the leader only."),
-		agents:      gauge("node_agents", "Pods of the node agents of 1.x, which do the same work in another way, counted every five minutes; known to the leader only."),
-		silent:      gauge("silent_kubelets", "Kubelets that have not renewed their Lease for --kubelet-silence; none while most seem silent; known to the leader only."),
-		paused:      gauge("paused", "1 while all fail-over is paused, or it cannot be read whether it is; known to the leader only."),
-		dryRun:      gauge("dry_run", "1 where --dry-run makes the controller only say what it would do."),
-		guard:       gauge("guard_tripped", "1 while so much of the cluster seems lost at once that nothing is removed, else 0."),
-		permissions: gauge("missing_permissions", "Permissions that the controller lacks, by its last question to the API server; NaN while that is not known."),
-		blind: gauge("linstor_blind_nodes",
-			"Nodes that LINSTOR calls ONLINE without a connection to them, as far as a silent kubelet has led to the question; nothing is done by its words on them."),
-		attaching: gauge("attachments_waiting",
-			"Attachments of volumes that selected pods wait for, which are not attached, or not detached, after 10 s; known to the leader only."),
-		satellites: gauge("satellites_not_answering",
-			"Nodes that LINSTOR calls ONLINE and that do not answer it within 5 s, so that nothing can be attached; asked for while attachments wait; known to the leader only."),
+		volumes: gauges("volumes", "Volumes on the nodes that use them, by verdict of the newest decision; "+ofLeader, "verdict"),
+		blocked: gauges("blocked_volumes",
+			"Volumes on nodes where they are lost, or have seemed so for 30 s, and are not moved, by the reason; "+ofLeader, "reason"),
+		protection: gauges("pods", "Selected pods, by what the loss of their node would mean for them now; "+ofLeader, "protection"),
+		unprotected: gauges("unprotected_pods", "Selected pods, and KubeVirt's helpers of such, that would not be moved if their node were "+
+			"lost now, each under the first reason; "+ofLeader, "reason"),
+		tainted: gauges("tainted_nodes", "Nodes with a taint of the controller's, by the taint; "+ofLeader, "taint"),
+		unselected: gauge("unselected_pods", "Pods that use a volume of the driver and could be moved, but are not selected, counted every "+
+			"five minutes; "+ofLeader),
+		agents: gauge("node_agents", "Pods of the node agents of 1.x, which do the same work in another way, counted every five minutes; "+
+			ofLeader),
+		silent: gauge("silent_kubelets", "Kubelets that have not renewed their Lease for --kubelet-silence; none while most seem silent; "+
+			ofLeader),
+		paused: gauge("paused", "1 while all fail-over is paused, or it cannot be read whether it is; "+ofLeader),
+		dryRun: gauge("dry_run", "1 where --dry-run makes the controller only say what it would do."),
+		guard:  gauge("guard_tripped", "1 while so much of the cluster seems lost at once that nothing is removed, else 0."),
+		permissions: gauge("missing_permissions",
+			"Permissions that the controller lacks, by its last question to the API server; NaN while that is not known."),
+		blind: gauge("linstor_blind_nodes", "Nodes that LINSTOR calls ONLINE without a connection to them, as far as a silent kubelet has "+
+			"led to the question; nothing is done by its words on them."),
+		attaching: gauge("attachments_waiting", "Attachments of volumes that selected pods wait for, which are not attached, or not "+
+			"detached, after 10 s; "+ofLeader),
+		satellites: gauge("satellites_not_answering", "Nodes that LINSTOR calls ONLINE and that do not answer it within 5 s, so that nothing "+
+			"can be attached; asked for while attachments wait; "+ofLeader),
 	}
 	set(s.volumes, verdicts, nil)
 	set(s.blocked, failover.Reasons(), nil)

@@ -19,7 +19,8 @@ type certificates struct {
 // Certificates returns a collector of when the certificates of a configuration end.
 func Certificates(cfg Config) prometheus.Collector {
 	return certificates{cfg.tls, prometheus.NewDesc("piraeus_ha_controller_linstor_certificate_expiration_timestamp_seconds",
-		"When the client's certificate ends, or the last one of the authority's, as seconds since 1970; +Inf where none is given, NaN where it cannot be read.",
+		"When the client's certificate ends, or the last one of the authority's, as seconds since 1970; +Inf where none is given, "+
+			"NaN where it cannot be read.",
 		[]string{"certificate"}, nil)}
 }
 

@@ -45,7 +45,8 @@ func TestAlertsFireAndRest(t *testing.T) {
 		t.Skip("it takes a quarter of an hour: run make alerts")
 	}
 	b := bedtest.Own(t, "monitoring", bed.Options{
-		DRBDDetection: time.Second, LINSTOR: linstorsim.Options{ReconnectInterval: 2 * time.Second}, Driver: csidriver.Options{NodeCache: 5 * time.Second},
+		DRBDDetection: time.Second, LINSTOR: linstorsim.Options{ReconnectInterval: 2 * time.Second},
+		Driver:         csidriver.Options{NodeCache: 5 * time.Second},
 		ControllerArgs: []string{"--confirmed-loss-grace-period=2s"},
 	})
 	install(t, b)

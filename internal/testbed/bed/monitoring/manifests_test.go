@@ -26,11 +26,13 @@ func install(t *testing.T, b *bed.Bed) {
 		output(t, root, input, filepath.Join("bin", "kubectl"), append([]string{"--kubeconfig=" + b.Kubeconfig}, args...)...)
 	}
 	for _, kind := range []string{"servicemonitors", "podmonitors", "prometheusrules"} {
-		kubectl(nil, "create", "--filename", filepath.Join(module.Dir, "example", "prometheus-operator-crd", "monitoring.coreos.com_"+kind+".yaml"))
+		kubectl(nil, "create", "--filename",
+			filepath.Join(module.Dir, "example", "prometheus-operator-crd", "monitoring.coreos.com_"+kind+".yaml"))
 		kubectl(nil, "wait", "--for=condition=Established", "--timeout=30s", "crd/"+kind+".monitoring.coreos.com")
 	}
 	for _, folder := range []string{"monitoring-plain", "monitoring"} {
-		built := output(t, root, nil, "go", "tool", "-modfile=internal/tools/pinned/go.mod", "kustomize", "build", filepath.Join("config", "extras", folder))
+		built := output(t, root, nil, "go", "tool", "-modfile=internal/tools/pinned/go.mod",
+			"kustomize", "build", filepath.Join("config", "extras", folder))
 		kubectl(built, "apply", "--server-side", "--dry-run=server", "--validate=strict", "--filename=-")
 		if folder == "monitoring" {
 			kubectl(built, "apply", "--server-side", "--validate=strict", "--filename=-")

@@ -73,7 +73,8 @@ scrape_configs:
 	said, err := os.Create(filepath.Join(b.LogDir, "prometheus.log"))
 	must(t, err)
 	cmd := exec.CommandContext(t.Context(), filepath.Join(root, "bin", "prometheus"),
-		"--config.file="+filepath.Join(dir, "prometheus.yaml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)
+		"--config.file="+filepath.Join(dir, "prometheus.yaml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+address)
 	cmd.Stdout, cmd.Stderr = said, said
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("%v; run `make bin/prometheus` first", err)
@@ -183,7 +184,8 @@ func readerToken(t *testing.T, b *bed.Bed) string {
 	}
 	clients, err := kubernetes.NewForConfig(b.Config)
 	must(t, err)
-	token, err := clients.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := clients.CoreV1().ServiceAccounts("default").CreateToken(
+		t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	must(t, err)
 	return token.Status.Token
 }

@@ -40,9 +40,10 @@ func good(otherwise string) cog.Builder[dashboard.ThresholdsConfig] {
 
 // words shows 0 and 1 as words.
 func words(off, on, color string) []dashboard.ValueMapping {
-	return []dashboard.ValueMapping{{ValueMap: &dashboard.ValueMap{Type: dashboard.MappingTypeValueToText, Options: map[string]dashboard.ValueMappingResult{
+	shown := map[string]dashboard.ValueMappingResult{
 		"0": {Text: new(off), Color: new("green")}, "1": {Text: new(on), Color: new(color)},
-	}}}}
+	}
+	return []dashboard.ValueMapping{{ValueMap: &dashboard.ValueMap{Type: dashboard.MappingTypeValueToText, Options: shown}}}
 }
 
 // line is values over time; each query is followed by its legend.

@@ -46,7 +46,8 @@ func failovers() []cog.Builder[dashboard.Panel] {
 		line("Volumes by verdict", "Volumes on the nodes that use them.", "short", `sum by (verdict) (`+own("volumes", "")+`)`, "{{verdict}}"),
 		line("Fail-overs by reason", "Volumes that were taken off a node.", "short",
 			`sum by (reason) (increase(`+own("failovers_total", "")+`[$__rate_interval]))`, "{{reason}}"),
-		line("Duration by stage", "Of the fail-overs in the range that is shown.", "s", quantile("0.5"), "{{stage}} p50", quantile("0.99"), "{{stage}} p99"),
+		line("Duration by stage", "Of the fail-overs in the range that is shown.", "s",
+			quantile("0.5"), "{{stage}} p50", quantile("0.99"), "{{stage}} p99"),
 		line("Blocked by reason", "Volumes that are lost, or seem so, and are not moved.", "short",
 			`sum by (reason) (`+own("blocked_volumes", "")+`) > 0`, "{{reason}}"),
 	}
