@@ -160,7 +160,7 @@ func (a *agenda) take(now time.Time, readAt func(resource string) time.Time) (ta
 		if next := readAt(key).Add(keepInterval); next.After(d.next) {
 			d.next = next
 		}
-		rest := time.Duration(idleAgenda)
+		rest := idleAgenda
 		if polled {
 			rest = d.at.Sub(now)
 		}
