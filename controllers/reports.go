@@ -1,7 +1,9 @@
 package controllers
 
 import (
+	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -291,6 +293,20 @@ func (r *reports) lingeringOn(node string) []string {
 		}
 	}
 	return volumes
+}
+
+// remembered lists the volumes that something was said of.
+func (r *reports) remembered() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var lines []string
+	for _, volume := range slices.Sorted(maps.Keys(r.said)) {
+		for _, node := range slices.Sorted(maps.Keys(r.said[volume])) {
+			s := r.said[volume][node]
+			lines = append(lines, fmt.Sprintf("said of volume %s on node %s: %s %s", volume, node, s.verdict, s.reason))
+		}
+	}
+	return lines
 }
 
 // leftFrom returns the node that a volume was taken off and from which it has not arrived elsewhere yet.

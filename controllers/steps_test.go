@@ -53,7 +53,8 @@ func newSteps(t *testing.T) *steps {
 	s.view = view
 	s.must(cluster.AddIndexes(s.ctx, view, cfg.Driver))
 	controller := s.model.Client(controllerActor + "one")
-	parts := assemble(cfg, cluster.NewKubelets(cfg.Clock, cfg.Driver, nil), controller, view, controller, s.events)
+	cfg.Recorder = s.events
+	parts := assemble(cfg, cluster.NewKubelets(cfg.Clock, cfg.Driver, nil), controller, view, controller)
 	s.r, s.decide, s.taints = parts.failover, parts.volume, parts.keepAway
 
 	s.pv = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "db"}}

@@ -62,7 +62,7 @@ func remote(t *testing.T, tell func(w *world, p *process)) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		cfg := defaults()
 		p := w.startProcess("one", cfg)
-		p.leads(cfg)
+		p.leads()
 		w.volume("db", func(v *virtual.Volume) { v.Diskful, v.TieBreaker = []string{nodeB, nodeT}, "" })
 		w.workload("db", selected)
 		w.pass(time.Minute)
@@ -126,7 +126,7 @@ func TestAPodIsToldOfEachTieBreakerThatStaysOnTheLostNode(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		cfg := defaults()
 		p := w.startProcess("one", cfg)
-		p.leads(cfg)
+		p.leads()
 		for _, name := range []string{"db", "log"} {
 			w.volume(name, func(v *virtual.Volume) { v.Diskful, v.TieBreaker = []string{nodeB, nodeT}, "" })
 		}

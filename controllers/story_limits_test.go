@@ -21,7 +21,7 @@ func onNodeA(t *testing.T, volumes []string, story func(w *world, p *process)) {
 	t.Helper()
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		for _, name := range volumes {
 			w.volume(name)
 			w.workload(name, selected)
