@@ -12,7 +12,7 @@
 //     (internal/failover, PlanFor), and writes.
 //   - KeepAwayReconciler runs on the leader only and takes the taints away again that a fail-over has set.
 //
-// Beside them, Recovery brings LINSTOR's own pods back where they were lost together with a node, or where Lookout, on every replica,
+// Beside them, Recovery brings LINSTOR's own pods back where they were lost together with a node, or where linstorSight, on every replica,
 // has found that LINSTOR sees none of its satellites any more.
 package controllers
 

@@ -75,8 +75,8 @@ const retryLimit = 5 * time.Second
 // firstRetry is how soon it is tried again for the first time.
 const firstRetry = 50 * time.Millisecond
 
-// few is how many keys of a kind are worked on at a time where none of them takes long.
-const few = 10
+// lightConcurrency is how many keys of a kind are worked on at a time at most where none of them takes long.
+const lightConcurrency = 10
 
 // SetUp adds the controllers and what they remember to the manager, and returns the latter. Those that act, or speak, wait
 // for leadership.
@@ -111,18 +111,41 @@ func (p parts) addTo(mgr ctrl.Manager, cfg Config) error {
 		}
 		options := controllerOptions(cfg)
 		if part == p.clock || part == p.keepAway {
-			options.MaxConcurrentReconciles = min(options.MaxConcurrentReconciles, few) // they write little, and wait for nobody
+			options.MaxConcurrentReconciles = min(options.MaxConcurrentReconciles, lightConcurrency) // they write little, and wait for nobody
 		}
 		if err := part.setup(mgr, options); err != nil {
 			return fmt.Errorf("adding %T: %w", part, err)
 		}
 	}
-	for _, runnable := range []manager.Runnable{p.protection, p.vigil, p.burial, p.lookout, p.recovery, p.attaching, p.gauges} {
+	for _, runnable := range append(p.periodics(), p.protection, p.gauges) {
 		if err := mgr.Add(runnable); err != nil {
 			return fmt.Errorf("adding %T: %w", runnable, err)
 		}
 	}
 	return nil
+}
+
+// periodics are what is done regularly.
+func (p parts) periodics() []manager.Runnable {
+	return []manager.Runnable{
+		periodic{
+			name: "silent-nodes", every: silentInterval, do: p.silent.look,
+			failure: "Cannot ask LINSTOR about nodes whose kubelets are silent",
+		},
+		periodic{
+			name: "gone-replicas", every: goneInterval, do: p.gone.forget,
+			failure: "Cannot look up who uses replicas that LINSTOR no longer lists",
+		},
+		periodic{name: "linstor-sight", every: sightInterval, do: p.sight.check},
+		periodic{
+			name: "recovery", every: recoveryInterval, onLeader: true, do: p.recovery.look,
+			failure: "Cannot look after the pods of LINSTOR itself",
+		},
+		periodic{
+			name: "attaching", every: attachingInterval, onLeader: true, do: p.attaching.look,
+			failure: "Cannot tell what attachments wait for",
+		},
+	}
 }
 
 func controllerOptions(cfg Config) controller.Options {
@@ -162,10 +185,10 @@ type parts struct {
 	failover   *FailoverReconciler
 	keepAway   *KeepAwayReconciler
 	protection *Protection
-	vigil      *Vigil
-	burial     *Burial
+	silent     *silentNodes
+	gone       *goneReplicas
 	recovery   *Recovery
-	lookout    *Lookout
+	sight      *linstorSight
 	attaching  *Attaching
 	gauges     *Gauges
 }
@@ -200,7 +223,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 		lost:  func() map[string]bool { return satelliteNames(kubelets, gather.losses.lostNodes()) },
 		limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, pod: cfg.Pod, dryRun: cfg.DryRun,
 	}
-	lookout := &Lookout{
+	sight := &linstorSight{
 		inputs: of.Inputs, live: of.Live, kubelets: kubelets, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings, metrics: cfg.Metrics,
 	}
 	return parts{
@@ -216,9 +239,9 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 			backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, retryLimit),
 		},
 		keepAway: &KeepAwayReconciler{keepAway: keepAway, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings, begun: reports.begun},
-		vigil:    &Vigil{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor, halt: halt},
-		burial:   &Burial{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor},
-		lookout:  lookout,
+		silent:   &silentNodes{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor, halt: halt},
+		gone:     &goneReplicas{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor},
+		sight:    sight,
 		protection: &Protection{
 			survey: cluster.NewSurvey(reading), clock: cfg.Clock, halt: halt, metrics: cfg.Metrics,
 			helpers: &helpers{
@@ -238,7 +261,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 			client: c, cache: cache, live: live, leases: of.Live, volumes: of.Volumes, inputs: of.Inputs, kubelets: kubelets, linstor: cfg.Linstor,
 			clock: cfg.Clock, serverTime: cfg.ServerTime, settings: cfg.Settings,
 			recorder: cfg.Recorder, metrics: cfg.Metrics, halt: halt, selector: cfg.RecoverSelector,
-			limit: cfg.MaxLostNodes, timeout: cfg.OperationsTimeout, lookout: lookout,
+			limit: cfg.MaxLostNodes, timeout: cfg.OperationsTimeout, sight: sight,
 			taints: silenceTaints{
 				client: c, live: live, kubelets: kubelets, clock: cfg.Clock, silence: cfg.Settings.KubeletSilence,
 				disabled: cfg.DisableNodeTaints, confirmed: make(map[string]time.Time),

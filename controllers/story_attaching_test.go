@@ -166,7 +166,7 @@ func TestSatellitesAreAskedRarelyOfWhatWaitsForLong(t *testing.T) {
 		w.until(45*time.Second, "an Event says who keeps it waiting", func() bool { return p.says(EventAttachWaits, "Pod", "db-0", nodeT) })
 		w.Linstor.Reconnect(nodeT)
 		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
-		w.pass(satellitesRest)
+		w.pass(satellitesIntervalMax)
 		if p.shows("satellites_not_answering", 1) || !p.shows("attachments_waiting", 1) {
 			t.Errorf("the metrics do not show that only one waits, and for no satellite:\n%s", p.metrics())
 		}
