@@ -258,14 +258,14 @@ func (r *FailoverReconciler) delete(ctx context.Context, v volume, pod *corev1.P
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleting pod", "volume", v.pv.Name, "resource", v.in.Resource.Name, "node", v.in.Node.Name,
 		"pod", cluster.Key(pod.Namespace, pod.Name), "reason", v.d.Reason, "gracePeriodSeconds", grace, "message", v.d.Message)
-	found, err := deletePod(r.whileFresh(ctx, v.in, metrics.WriteRemove), r.client, pod, client.GracePeriodSeconds(grace))
-	if err != nil {
+	err := deletePod(r.whileFresh(ctx, v.in, metrics.WriteRemove), r.client, pod, client.GracePeriodSeconds(grace))
+	switch gone := apierrors.IsNotFound(err) || apierrors.IsConflict(err); {
+	case gone && failed:
+		// A StatefulSet deletes a pod whose phase is Failed at once, and may be quicker: the removal is ours all the same.
+	case gone:
+		return nil // or another pod of that name: the next look shows it
+	case err != nil:
 		return err
-	}
-	// A StatefulSet deletes a pod whose phase is Failed at once, and may be quicker: the removal is ours all the same. Otherwise the pod is
-	// gone, or is another one of that name: the next look shows it.
-	if !found && !failed {
-		return nil
 	}
 	r.reporter.reports.podRemoved(v.pv.Name, v.in, v.d, how)
 	r.reporter.recordRemoval(v.pv, pod, v.d)

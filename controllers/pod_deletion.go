@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
@@ -13,15 +12,10 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=delete
 
-// deletePod deletes the pod of that UID. It tells whether there was one: the name may be another pod's by now. The context says until when
-// the deletion may be sent.
-func deletePod(ctx context.Context, c client.Client, pod *corev1.Pod, options ...client.DeleteOption) (found bool, err error) {
-	err = c.Delete(ctx, pod, append(options, client.Preconditions{UID: &pod.UID})...)
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return false, nil
+// deletePod deletes the pod of that UID: the name may be another pod's by now. The context says until when the deletion may be sent.
+func deletePod(ctx context.Context, c client.Client, pod *corev1.Pod, options ...client.DeleteOption) error {
+	if err := c.Delete(ctx, pod, append(options, client.Preconditions{UID: &pod.UID})...); err != nil {
+		return fmt.Errorf("deleting pod %s: %w", cluster.Key(pod.Namespace, pod.Name), err)
 	}
-	if err != nil {
-		return false, fmt.Errorf("deleting pod %s: %w", cluster.Key(pod.Namespace, pod.Name), err)
-	}
-	return true, nil
+	return nil
 }

@@ -249,11 +249,11 @@ func (r *Recovery) remove(
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleting pod of LINSTOR", "pod", cluster.Key(pod.Namespace, pod.Name), "node", pod.Spec.NodeName,
 		"reason", d.Reason, "message", d.Message)
-	_, err = deletePod(sendby.With(ctx, time.Now().Add(left)), r.client, pod)
+	err = deletePod(sendby.With(ctx, time.Now().Add(left)), r.client, pod)
 	if errors.Is(err, sendby.ErrLate) {
 		return false, nil
 	}
-	if err != nil {
+	if client.IgnoreNotFound(err) != nil {
 		return false, err
 	}
 	r.metrics.Recovered()
