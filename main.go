@@ -121,7 +121,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if lease != nil {
 		cfg.Renewed = lease.Renewed
 	}
-	if err := controllers.SetUp(ctx, mgr, cfg); err != nil {
+	if cfg.Recorder, err = controllers.NewRecorder(mgr); err != nil {
+		return err
+	}
+	if _, err := controllers.SetUp(ctx, mgr, cfg); err != nil {
 		return err
 	}
 	monitor := permissions.NewMonitor(mgr.GetClient(), permissions.Required(leaderelection.Namespace(opts), opts),

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,10 +27,10 @@ const (
 	// attachPatience is how long an attach or detach may take before it is asked what it waits for: with all well it takes a second.
 	attachPatience = 10 * time.Second
 	// satellitesInterval is how far apart the questions to satellites are while something waits. While none of them is late and nothing else
-	// comes to wait it grows to satellitesRest: what waits then may wait for days, for another reason, and each question makes each
+	// comes to wait it grows to satellitesIntervalMax: what waits then may wait for days, for another reason, and each question makes each
 	// satellite look at its pools.
-	satellitesInterval = 15 * time.Second
-	satellitesRest     = 5 * time.Minute
+	satellitesInterval    = 15 * time.Second
+	satellitesIntervalMax = 5 * time.Minute
 )
 
 // Attaching tells why volumes of selected pods are not attached or detached where nobody else says it: a satellite that keeps
@@ -76,19 +75,6 @@ type waiting struct {
 	attachment *storagev1.VolumeAttachment
 	pv         *corev1.PersistentVolume
 	pods       []corev1.Pod
-}
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable, so that everything is said once.
-func (*Attaching) NeedLeaderElection() bool { return true }
-
-// Start implements manager.Runnable. What fails is tried again with the next look.
-func (a *Attaching) Start(ctx context.Context) error {
-	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
-		if err := a.look(ctx); err != nil && ctx.Err() == nil {
-			ctrl.LoggerFrom(ctx).WithName("attaching").Error(err, "Cannot tell what attachments wait for")
-		}
-	}, attachingInterval)
-	return nil
 }
 
 // look looks at both, whether or not the other can be told.
@@ -139,7 +125,7 @@ func (a *Attaching) due(all []waiting) bool {
 	if now.Sub(a.asked) < a.pause {
 		return false
 	}
-	a.asked, a.pause = now, min(2*a.pause, satellitesRest)
+	a.asked, a.pause = now, min(2*a.pause, satellitesIntervalMax)
 	a.about = make(map[types.UID]bool, len(all))
 	for _, w := range all {
 		a.about[w.attachment.UID] = true

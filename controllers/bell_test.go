@@ -12,7 +12,7 @@ import (
 )
 
 // hears starts who is called by the bell.
-func hears(ctx context.Context, t *testing.T, b *bell) requestQueue {
+func hears(ctx context.Context, t *testing.T, b *bell) queue {
 	t.Helper()
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(queue.ShutDown)
@@ -23,7 +23,7 @@ func hears(ctx context.Context, t *testing.T, b *bell) requestQueue {
 }
 
 // wantCalled fails the test unless just these nodes are called for.
-func wantCalled(t *testing.T, queue requestQueue, want ...string) {
+func wantCalled(t *testing.T, queue queue, want ...string) {
 	t.Helper()
 	var got []string
 	for queue.Len() > 0 {

@@ -2,8 +2,8 @@
 // policy decides.
 //
 // A loss is decided per PersistentVolume, because DRBD's quorum is a volume's, and acted on per node, because everything that the act
-// touches is the node's: its pods, its taint, its volumes in use, its Lease. Four reconcilers share one way of gathering the input of a
-// decision:
+// touches is the node's: its pods, its taint, its volumes in use, its Lease. What Kubernetes says they learn from internal/cluster. Four
+// reconcilers:
 //
 //   - ClockReconciler runs on every replica. It has LINSTOR read again as long as a loss could follow, so that the
 //     clocks of a grace period run everywhere and a new leader continues them.
@@ -12,7 +12,7 @@
 //     (internal/failover, PlanFor), and writes.
 //   - KeepAwayReconciler runs on the leader only and takes the taints away again that a fail-over has set.
 //
-// Beside them, Recovery brings LINSTOR's own pods back where they were lost together with a node, or where Lookout, on every replica,
+// Beside them, Recovery brings LINSTOR's own pods back where they were lost together with a node, or where linstorSight, on every replica,
 // has found that LINSTOR sees none of its satellites any more.
 package controllers
 

@@ -23,8 +23,8 @@ type waitList struct {
 
 func newWaits() *waitList { return &waitList{nodes: make(map[string]map[string]*failover.Wait)} }
 
-// keep forgets every node of the volume that is not among the inputs.
-func (w *waitList) keep(volume string, inputs []failover.Input) {
+// prune forgets every node of the volume that is not among the inputs.
+func (w *waitList) prune(volume string, inputs []failover.Input) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for node := range w.nodes[volume] {
@@ -111,11 +111,11 @@ type reporter struct {
 	verdicts *verdicts
 }
 
-// keep forgets every node of the volume that is not among the inputs.
-func (r *reporter) keep(volume string, inputs []failover.Input) {
-	r.reports.keep(volume, inputs)
-	r.waits.keep(volume, inputs)
-	r.verdicts.keep(volume, inputs)
+// prune forgets every node of the volume that is not among the inputs.
+func (r *reporter) prune(volume string, inputs []failover.Input) {
+	r.reports.prune(volume, inputs)
+	r.waits.prune(volume, inputs)
+	r.verdicts.prune(volume, inputs)
 }
 
 // say says what was decided, when it is news, and why nothing is done about a loss; and when to look again for that.

@@ -90,8 +90,8 @@ type volume struct {
 	d  failover.Decision
 	// resources are all that the decision rests on in LINSTOR, its own one first.
 	resources []string
-	// rest is for how long there is nothing to do about it.
-	rest time.Duration
+	// lookAfter is when there may be something to do about it again, where its attachment has been deleted.
+	lookAfter time.Duration
 	// err is why a step could not be taken, late is set where what was read became old before, and waits where a request has not been
 	// answered yet.
 	err         error
@@ -100,13 +100,13 @@ type volume struct {
 
 // round looks, plans and does once.
 func (r *FailoverReconciler) round(ctx context.Context, node string) (result roundResult, err error) {
-	lost, resting, err := r.lostOn(ctx, node)
+	lost, detaching, err := r.lostOn(ctx, node)
 	if err != nil {
 		return result, err
 	}
-	r.hold(node, resting, lost)
-	for _, v := range resting {
-		result.next.add(v.rest)
+	r.hold(node, detaching, lost)
+	for _, v := range detaching {
+		result.next.add(v.lookAfter)
 	}
 	if len(lost) == 0 {
 		return result, nil
@@ -117,7 +117,7 @@ func (r *FailoverReconciler) round(ctx context.Context, node string) (result rou
 			v.in.Halt = halt
 			v.d = failover.Decide(v.in)
 		}
-		return r.conclude(ctx, node, lost, resting, result), nil
+		return r.conclude(ctx, node, lost, detaching, result), nil
 	}
 	r.look(ctx, node, lost)
 	halt := r.halt.now(ctx)
@@ -134,7 +134,7 @@ func (r *FailoverReconciler) round(ctx context.Context, node string) (result rou
 		}
 	}
 	result.again = r.do(ctx, node, seen, plan)
-	return r.conclude(ctx, node, lost, resting, result), nil
+	return r.conclude(ctx, node, lost, detaching, result), nil
 }
 
 // hold notes which volumes are in hand on a node: another look at them is certain.
@@ -147,7 +147,7 @@ func (r *FailoverReconciler) hold(node string, volumes ...[]*volume) {
 }
 
 // conclude says what was decided and done, and when to look again.
-func (r *FailoverReconciler) conclude(ctx context.Context, node string, lost, resting []*volume, result roundResult) roundResult {
+func (r *FailoverReconciler) conclude(ctx context.Context, node string, lost, detaching []*volume, result roundResult) roundResult {
 	failed := make(map[string][]string) // volumes, by error
 	for _, v := range lost {
 		if v.err == nil && len(v.in.Pods) == 0 && v.in.Attachment == nil {
@@ -171,7 +171,7 @@ func (r *FailoverReconciler) conclude(ctx context.Context, node string, lost, re
 	held := slices.DeleteFunc(slices.Clone(lost), func(v *volume) bool {
 		return v.err == nil && (v.d.Verdict == failover.NotLost || v.d.Verdict == failover.Undecided || v.d.Verdict == failover.Pending)
 	})
-	if r.hold(node, resting, held); len(held) > 0 && result.next == 0 {
+	if r.hold(node, detaching, held); len(held) > 0 && result.next == 0 {
 		result.next = soonest(retryAct)
 	}
 	return result
@@ -185,8 +185,8 @@ func (r *FailoverReconciler) after(v *volume) time.Duration {
 	if v.waits {
 		return retryAct
 	}
-	if rest := r.reporter.reports.restAfterDetach(v.pv.Name, v.in); rest > 0 {
-		return rest
+	if wait := r.reporter.reports.waitAfterDetach(v.pv.Name, v.in); wait > 0 {
+		return wait
 	}
 	return v.d.After
 }

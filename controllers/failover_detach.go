@@ -33,17 +33,17 @@ func (r *FailoverReconciler) detachAll(ctx context.Context, node string, volumes
 		// Kubernetes waits for the kubelet's word that a volume is unmounted, which a dead one never gives.
 		r.releaseAll(ctx, node, volumes)
 	}
-	var rest []*volume
+	var attached []*volume
 	for _, v := range volumes {
 		switch {
 		case !v.goesOn():
 		case v.in.Attachment.Deleting:
 			r.reporter.reports.detached(v.pv.Name, v.in)
 		default:
-			rest = append(rest, v)
+			attached = append(attached, v)
 		}
 	}
-	r.deleteAttachments(ctx, node, rest)
+	r.deleteAttachments(ctx, node, attached)
 }
 
 // releaseAll takes volumes out of what the node calls in use.

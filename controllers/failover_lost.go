@@ -10,7 +10,7 @@ import (
 
 // lostOn returns the volumes that are lost on a node by what is known already; apart from the others those about which there is nothing to
 // do for a moment: what follows the deletion of an attachment is Kubernetes', each of whose steps calls for a look.
-func (r *FailoverReconciler) lostOn(ctx context.Context, node string) (lost, resting []*volume, err error) {
+func (r *FailoverReconciler) lostOn(ctx context.Context, node string) (lost, detaching []*volume, err error) {
 	all, err := r.candidatesOn(ctx, node, r.reporter.reports.lingeringOn(node))
 	if err != nil {
 		return nil, nil, fmt.Errorf("gathering what is known of the volumes: %w", err)
@@ -19,8 +19,8 @@ func (r *FailoverReconciler) lostOn(ctx context.Context, node string) (lost, res
 		if v.d = failover.Decide(v.in); !concernsNode(v.d) {
 			continue
 		}
-		if v.rest = r.reporter.reports.restAfterDetach(v.pv.Name, v.in); v.rest > 0 {
-			resting = append(resting, v)
+		if v.lookAfter = r.reporter.reports.waitAfterDetach(v.pv.Name, v.in); v.lookAfter > 0 {
+			detaching = append(detaching, v)
 			continue
 		}
 		v.resources = []string{v.in.Resource.Name}
@@ -31,7 +31,7 @@ func (r *FailoverReconciler) lostOn(ctx context.Context, node string) (lost, res
 		}
 		lost = append(lost, v)
 	}
-	return lost, resting, nil
+	return lost, detaching, nil
 }
 
 // candidatesOn returns from the cache all volumes that concern the node. The volumes named are looked at, too.

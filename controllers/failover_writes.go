@@ -187,7 +187,6 @@ func markPatch(attachment types.UID, mark any) (client.Patch, error) {
 	return client.RawPatch(types.MergePatchType, patch), err
 }
 
-// +kubebuilder:rbac:groups="",resources=pods,verbs=delete
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 
 // removeAll removes the pods for which there is something to do, all of whose volumes that the look has shown to be lost are marked. It
@@ -248,25 +247,25 @@ func (r *FailoverReconciler) remove(ctx context.Context, v volume, users []volum
 	for _, user := range users {
 		r.reporter.reports.begins(user.pv.Name, user.in) // or the API may have done it, and the answer gets lost
 	}
-	return r.deletePod(ctx, v, pod, removal.How, failed)
+	return r.delete(ctx, v, pod, removal.How, failed)
 }
 
-// deletePod deletes a pod, unless what was read is old by now. failed tells whether its phase was changed to that before.
-func (r *FailoverReconciler) deletePod(ctx context.Context, v volume, pod *corev1.Pod, how failover.Removal, failed bool) error {
+// delete deletes a pod, unless what was read is old by now. failed tells whether its phase was changed to that before.
+func (r *FailoverReconciler) delete(ctx context.Context, v volume, pod *corev1.Pod, how failover.Removal, failed bool) error {
 	grace := int64(r.settings.DeletionGrace / time.Second)
 	if how == failover.RemoveForce {
 		grace = 0
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleting pod", "volume", v.pv.Name, "resource", v.in.Resource.Name, "node", v.in.Node.Name,
 		"pod", cluster.Key(pod.Namespace, pod.Name), "reason", v.d.Reason, "gracePeriodSeconds", grace, "message", v.d.Message)
-	err := r.client.Delete(r.whileFresh(ctx, v.in, metrics.WriteRemove), pod, client.GracePeriodSeconds(grace), client.Preconditions{UID: &pod.UID})
+	err := deletePod(r.whileFresh(ctx, v.in, metrics.WriteRemove), r.client, pod, client.GracePeriodSeconds(grace))
 	switch gone := apierrors.IsNotFound(err) || apierrors.IsConflict(err); {
 	case gone && failed:
 		// A StatefulSet deletes a pod whose phase is Failed at once, and may be quicker: the removal is ours all the same.
 	case gone:
 		return nil // or another pod of that name: the next look shows it
 	case err != nil:
-		return fmt.Errorf("deleting pod %s: %w", cluster.Key(pod.Namespace, pod.Name), err)
+		return err
 	}
 	r.reporter.reports.podRemoved(v.pv.Name, v.in, v.d, how)
 	r.reporter.recordRemoval(v.pv, pod, v.d)

@@ -91,7 +91,7 @@ func (p *process) stands(cfg Config) (leads <-chan struct{}) {
 		Lock:          lock,
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) { p.leads(cfg); close(began) }, //nolint:contextcheck // it ends with the process
+			OnStartedLeading: func(context.Context) { p.leads(); close(began) }, //nolint:contextcheck // it ends with the process
 			OnStoppedLeading: p.end,
 		},
 	})

@@ -22,7 +22,7 @@ func pair(t *testing.T, cfg Config, tell func(w *world, first, second *process))
 	t.Helper()
 	inWorld(t, virtual.Options{}, func(w *world) {
 		first, second := w.startProcess("one", cfg), w.startProcess("two", cfg)
-		first.leads(cfg)
+		first.leads()
 		w.volume("db")
 		w.workload("db", selected)
 		w.volume("other")
@@ -136,7 +136,7 @@ func TestTheLeaderIsKilledAtEachStep(t *testing.T) {
 				w.until(40*time.Second, "the first leader is killed", killed)
 				w.pass(expiry)
 				w.wantWrote(first, at.done())
-				second.leads(defaults())
+				second.leads()
 				w.wantMovedCleanly(40*time.Second, second)
 				w.wantWrote(first, at.done())
 			})
@@ -147,7 +147,7 @@ func TestTheLeaderIsKilledAtEachStep(t *testing.T) {
 // An election that fails lets two act at the same time: each delete and patch names what it means, and nobody is harmed.
 func TestTwoLeadersAtATime(t *testing.T) {
 	pair(t, defaults(), func(w *world, _, second *process) {
-		second.leads(defaults())
+		second.leads()
 		w.Crash(nodeA)
 		w.until(40*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 		uids := map[string]int{}
@@ -177,7 +177,7 @@ func TestALeaderThatTheAPIHasLeft(t *testing.T) {
 		w.Crash(nodeA)
 		w.pass(20 * time.Second)
 		w.wantUntouched()
-		second.leads(defaults())
+		second.leads()
 		w.wantMovedCleanly(20*time.Second, second)
 	})
 }

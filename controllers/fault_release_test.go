@@ -49,7 +49,7 @@ func TestARolloutInTheActGoesOn(t *testing.T) {
 					first.stops() // a release knows its own marks, so that it must not see them in another form
 					w.wantWrote(first, writes[:i+1])
 					w.translateMarks(translated)
-					second.leads(defaults())
+					second.leads()
 					w.wantMovedCleanly(40*time.Second, second)
 				})
 			})

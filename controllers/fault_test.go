@@ -81,7 +81,7 @@ func (f fault) befalls(t *testing.T) {
 func (w *world) wantNothingLeft(p *process) {
 	w.Helper()
 	w.wantUnmarked()
-	if lines := (&Assembly{parts: p.parts}).Remembered(); len(lines) > 0 {
+	if lines := (&Memory{p.parts}).Lines(); len(lines) > 0 {
 		w.Errorf("%s remembers: %s", p.name, strings.Join(lines, "; "))
 	}
 	if status := p.feed.Status(); !status.Synced || status.LastError != "" {

@@ -40,7 +40,7 @@ func (g *gather) volume(ctx context.Context, name string) (known gathered, err e
 	}
 	if known.pv == nil {
 		g.memory.forget(name)
-		g.losses.keep(name, nil)
+		g.losses.prune(name, nil)
 		return gathered{}, nil
 	}
 	known.resource = g.watch.volumes.Resource(known.pv)
@@ -50,7 +50,7 @@ func (g *gather) volume(ctx context.Context, name string) (known gathered, err e
 	if known.inputs, err = g.inputs.Of(ctx, known.pv); err != nil {
 		return gathered{}, fmt.Errorf("gathering what is known of volume %s: %w", name, err)
 	}
-	g.losses.keep(name, known.inputs)
+	g.losses.prune(name, known.inputs)
 	return known, nil
 }
 

@@ -357,10 +357,10 @@ func TestWhichNodesHaveALostVolume(t *testing.T) {
 		}, false},
 		"it is well on another node": {func(l *losses) { l.decided("db", nodeB, decision(failover.NotLost, "", failover.PrimaryUp)) }, true},
 		"it is used on another node only": {func(l *losses) {
-			l.keep("db", []failover.Input{{Node: failover.Node{Name: nodeB}}})
+			l.prune("db", []failover.Input{{Node: failover.Node{Name: nodeB}}})
 		}, false},
-		"it is used there still": {func(l *losses) { l.keep("db", []failover.Input{{Node: failover.Node{Name: nodeA}}}) }, true},
-		"it is deleted":          {func(l *losses) { l.forget("db") }, false},
+		"it is used there still": {func(l *losses) { l.prune("db", []failover.Input{{Node: failover.Node{Name: nodeA}}}) }, true},
+		"it is deleted":          {func(l *losses) { l.prune("db", nil) }, false},
 	} {
 		l := newLosses()
 		l.decided("db", nodeA, lost)

@@ -37,8 +37,8 @@ func isUntold(d failover.Decision) bool {
 		slices.Contains([]failover.State{failover.Unknown, failover.Unreachable, failover.PrimaryWithoutQuorum}, d.State)
 }
 
-// keep forgets every node of the volume that is not among the inputs.
-func (l *losses) keep(volume string, inputs []failover.Input) {
+// prune forgets every node of the volume that is not among the inputs.
+func (l *losses) prune(volume string, inputs []failover.Input) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	wanted := make(map[string]bool, len(inputs))
@@ -51,8 +51,6 @@ func (l *losses) keep(volume string, inputs []failover.Input) {
 		}
 	}
 }
-
-func (l *losses) forget(volume string) { l.keep(volume, nil) }
 
 // remove forgets one; the caller holds the lock.
 func (l *losses) remove(volume, node string) {

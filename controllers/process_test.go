@@ -10,21 +10,14 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -44,10 +37,9 @@ type process struct {
 	feed     *linstor.Feed
 	store    *linstor.Store
 	view     *apimodel.View
+	manager  *virtual.Manager
 	kubelets *cluster.Kubelets
 	events   *eventLog
-	// elected is closed when it leads.
-	elected  chan struct{}
 	log      logr.Logger
 	counters []prometheus.Collector
 	// before is what was counted when a fault began.
@@ -103,11 +95,15 @@ func (w *world) newView(cfg Config) *apimodel.View {
 		return !isPod || cfg.Selector.Matches(labels.Set(o.GetLabels()))
 	})
 	view.Transform(cluster.Trim(cfg.Selector))
-	w.must(cluster.AddIndexes(w.ctx, view, cfg.Driver))
 	var nodes corev1.NodeList
 	w.must(w.API.Client("audit").List(w.ctx, &nodes))
 	for i := range nodes.Items {
 		view.Know(&nodes.Items[i])
+	}
+	var csiNodes storagev1.CSINodeList
+	w.must(w.API.Client("audit").List(w.ctx, &csiNodes))
+	for i := range csiNodes.Items {
+		view.Know(&csiNodes.Items[i])
 	}
 	return view
 }
@@ -115,7 +111,7 @@ func (w *world) newView(cfg Config) *apimodel.View {
 // startProcessOn is startProcess for a process that comes later than the objects, of which the view has kept track.
 func (w *world) startProcessOn(name string, cfg Config, view *apimodel.View) *process {
 	w.Helper()
-	p := &process{world: w, name: name, store: linstor.NewStore(), events: &eventLog{}, elected: make(chan struct{})}
+	p := &process{world: w, name: name, store: linstor.NewStore(), events: &eventLog{}}
 	p.ctx, p.end = context.WithCancel(w.ctx)
 	p.log = w.logger(name)
 	config, err := linstor.ConfigFromEnv(func(key string) (string, bool) { return "http://linstor:3370", key == "LS_CONTROLLERS" })
@@ -128,27 +124,19 @@ func (w *world) startProcessOn(name string, cfg Config, view *apimodel.View) *pr
 	if err != nil {
 		w.Fatal(err)
 	}
-	p.feed = linstor.NewFeed(linstorClient, p.store, p.log.WithName(logOfFeed), linstor.Options{Elected: p.elected})
 	p.view = view
-	p.kubelets = cluster.NewKubelets(cfg.Clock, cfg.Driver, cfg.ShutdownTaints)
-	p.view.OnUpdate(p.observe)
-	var csiNodes storagev1.CSINodeList // which never change
-	w.must(w.API.Client("user").List(w.ctx, &csiNodes))
-	for i := range csiNodes.Items {
-		p.kubelets.ObserveCSINode(&csiNodes.Items[i])
-	}
-
+	api := w.API.Client(controllerActor + name)
+	p.manager = virtual.NewManager(p.ctx, api, view, p.log)
+	p.feed = linstor.NewFeed(linstorClient, p.store, p.log.WithName(logOfFeed), linstor.Options{Elected: p.manager.Elected()})
 	if cfg.Renewed == nil {
 		cfg.Renewed = p.renewed
 	}
-	cfg.Linstor, cfg.Metrics, cfg.Owner = memory{p.store, p.feed}, ofFailovers, name
-	api := w.API.Client(controllerActor + name)
-	p.parts = assemble(cfg, p.kubelets, api, p.view, api, p.events)
+	cfg.Linstor, cfg.Metrics, cfg.Owner, cfg.Recorder = memory{p.store, p.feed}, ofFailovers, name, p.events
+	p.parts, err = setUp(p.ctx, p.manager, cfg)
+	w.must(err)
+	p.kubelets = p.parts.volume.kubelets
 	p.tasks.Go(func() { _ = p.feed.Start(p.ctx) })
-	p.tasks.Go(func() { _ = p.parts.vigil.Start(p.ctx) })
-	p.tasks.Go(func() { _ = p.parts.burial.Start(p.ctx) })
-	p.tasks.Go(func() { _ = p.parts.lookout.Start(logr.NewContext(p.ctx, p.log)) })
-	p.run(p.ctx, "clock", cfg, p.parts.clock, p.volumes(p.parts.clock.gather.watch))
+	p.manager.Begin(p.ctx)
 	w.processes = append(w.processes, p)
 	return p
 }
@@ -162,120 +150,15 @@ func (p *process) renewed() time.Time {
 }
 
 // leads lets the process lead until it is stopped.
-func (p *process) leads(cfg Config) {
-	close(p.elected)
-	p.run(p.ctx, "volume", cfg, p.parts.volume, p.volumes(p.parts.volume.gather.watch), p.parts.volume.silence())
-	p.run(p.ctx, "failover", cfg, p.parts.failover, source.Func(p.nodesInHand))
-	p.run(p.ctx, "keepaway", cfg, p.parts.keepAway, source.Func(p.markedNodes))
-	p.tasks.Go(func() { _ = p.parts.recovery.Start(logr.NewContext(p.ctx, p.log)) })
-	p.tasks.Go(func() { _ = p.parts.attaching.Start(logr.NewContext(p.ctx, p.log)) })
-}
+func (p *process) leads() { p.manager.Lead(p.ctx) }
 
 // stops ends the process as SIGTERM does: it gives up its leadership when it has stopped to act.
 func (p *process) stops() {
 	p.end()
 	p.tasks.Wait()
+	p.manager.Wait()
 	if p.resigns != nil {
 		p.resigns()
-	}
-}
-
-// run runs a controller as its setup would have the manager do.
-func (p *process) run(ctx context.Context, name string, cfg Config, r reconcile.Reconciler, sources ...source.Source) {
-	options := controllerOptions(cfg)
-	options.SkipNameValidation = new(true)
-	options.Reconciler = r
-	options.LogConstructor = func(*reconcile.Request) logr.Logger { return p.log.WithName(name) }
-	c, err := controller.NewUnmanaged(name, options)
-	if err != nil {
-		p.world.Fatal(err)
-	}
-	for _, s := range sources {
-		if err := c.Watch(s); err != nil {
-			p.world.Fatal(err)
-		}
-	}
-	p.tasks.Go(func() { _ = c.Start(ctx) })
-}
-
-type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-// volumes is what watchVolumes watches.
-func (p *process) volumes(watch volumeWatch) source.Source {
-	return source.Func(func(ctx context.Context, queue requestQueue) error {
-		context.AfterFunc(ctx, p.view.OnUpdate(func(u apimodel.Update) {
-			switch present(u).(type) {
-			case *corev1.PersistentVolume:
-				enqueue(ctx, &handler.EnqueueRequestForObject{}, u, queue)
-			case *corev1.Pod:
-				enqueue(ctx, handler.EnqueueRequestsFromMapFunc(watch.requests), u, queue)
-			case *storagev1.VolumeAttachment:
-				enqueue(ctx, handler.EnqueueRequestsFromMapFunc(watch.requests), u, queue)
-			}
-		}))
-		return watch.doorbell().Start(ctx, queue)
-	})
-}
-
-// nodesInHand is what the FailoverReconciler watches.
-func (p *process) nodesInHand(ctx context.Context, queue requestQueue) error {
-	context.AfterFunc(ctx, p.view.OnUpdate(func(u apimodel.Update) {
-		switch present(u).(type) {
-		case *corev1.Pod, *storagev1.VolumeAttachment:
-			enqueue(ctx, p.parts.failover.changes(), u, queue)
-		}
-	}))
-	return p.parts.failover.bell.source().Start(ctx, queue)
-}
-
-// markedNodes is what the KeepAwayReconciler watches.
-func (p *process) markedNodes(ctx context.Context, queue requestQueue) error {
-	context.AfterFunc(ctx, p.view.OnUpdate(func(u apimodel.Update) {
-		marked := func(o client.Object) bool {
-			if o == nil {
-				return false
-			}
-			_, ok := o.GetAnnotations()[cluster.AnnotationKeepAway]
-			return ok
-		}
-		if _, ok := present(u).(*corev1.Node); ok && marked(u.New) {
-			enqueue(ctx, &handler.EnqueueRequestForObject{}, u, queue)
-		}
-	}))
-	return nil
-}
-
-func enqueue(ctx context.Context, h handler.EventHandler, u apimodel.Update, queue requestQueue) {
-	switch {
-	case u.Old == nil:
-		h.Create(ctx, event.CreateEvent{Object: u.New}, queue)
-	case u.New == nil:
-		h.Delete(ctx, event.DeleteEvent{Object: u.Old}, queue)
-	default:
-		h.Update(ctx, event.UpdateEvent{ObjectOld: u.Old, ObjectNew: u.New}, queue)
-	}
-}
-
-func present(u apimodel.Update) client.Object {
-	if u.New == nil {
-		return u.Old
-	}
-	return u.New
-}
-
-// observe is what Kubelets.Follow subscribes to.
-func (p *process) observe(u apimodel.Update) {
-	if u.New == nil {
-		p.kubelets.Forget(u.Old)
-		return
-	}
-	switch o := u.New.(type) {
-	case *coordinationv1.Lease:
-		p.kubelets.ObserveLease(o)
-	case *storagev1.CSINode:
-		p.kubelets.ObserveCSINode(o)
-	case *corev1.Node:
-		p.kubelets.ObserveNode(o)
 	}
 }
 

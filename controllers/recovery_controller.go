@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/utils/clock"
@@ -58,7 +57,7 @@ type Recovery struct {
 	limit    failover.Limit
 	timeout  time.Duration
 	taints   silenceTaints
-	lookout  *Lookout
+	sight    *linstorSight
 
 	// The following is of one goroutine only.
 
@@ -69,23 +68,12 @@ type Recovery struct {
 	begun time.Time
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (*Recovery) NeedLeaderElection() bool { return true }
-
-// Start implements manager.Runnable. What fails is tried again with the next look.
-func (r *Recovery) Start(ctx context.Context) error {
-	r.begun = r.clock.Now()
-	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
-		if err := r.look(ctx); err != nil && ctx.Err() == nil {
-			ctrl.LoggerFrom(ctx).WithName("recovery").Error(err, "Cannot look after the pods of LINSTOR itself")
-		}
-	}, recoveryInterval)
-	return nil
-}
-
 // look takes away taints that have had their day and replaces the pods that are lost. While all kubelets are heard of, and
 // no node is tainted, it asks nobody.
 func (r *Recovery) look(ctx context.Context) error {
+	if r.begun.IsZero() {
+		r.begun = r.clock.Now()
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	var nodes corev1.NodeList
@@ -115,7 +103,7 @@ func (r *Recovery) replace(ctx context.Context) error {
 	}
 	var blind blindness
 	var err error
-	if blind.node, blind.until, err = r.lookout.proof(ctx); err != nil {
+	if blind.node, blind.until, err = r.sight.proof(ctx); err != nil {
 		return err
 	}
 	lost := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
@@ -261,12 +249,12 @@ func (r *Recovery) remove(
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleting pod of LINSTOR", "pod", cluster.Key(pod.Namespace, pod.Name), "node", pod.Spec.NodeName,
 		"reason", d.Reason, "message", d.Message)
-	err = r.client.Delete(sendby.With(ctx, time.Now().Add(left)), pod, client.Preconditions{UID: &pod.UID})
+	err = deletePod(sendby.With(ctx, time.Now().Add(left)), r.client, pod)
 	if errors.Is(err, sendby.ErrLate) {
 		return false, nil
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("deleting pod %s: %w", cluster.Key(pod.Namespace, pod.Name), err)
+		return false, err
 	}
 	r.metrics.Recovered()
 	delete(r.told, pod.UID) // why it was left alone before may have had the same reason

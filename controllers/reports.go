@@ -1,7 +1,9 @@
 package controllers
 
 import (
+	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +20,7 @@ type reports struct {
 	now     func() time.Time
 
 	mu   sync.Mutex
-	said map[string]map[string]*story // by volume and node
+	said map[string]map[string]*progress // by volume and node
 	// departed are the volumes that were taken off a node and are not attached to another one yet.
 	departed map[string]departure
 	// arrivals are the volumes that have arrived elsewhere since they were asked for.
@@ -46,8 +48,8 @@ const (
 	releaseSoon  = 5 * time.Second
 )
 
-// story is one volume on one node.
-type story struct {
+// progress is that of a fail-over of one volume on one node.
+type progress struct {
 	verdict  failover.Verdict
 	reason   failover.Reason
 	suspect  time.Time                  // since when the loss has been suspected
@@ -59,15 +61,15 @@ type story struct {
 	// attachment is the one there that was deleted, and detached when nothing was left to do but to wait for its end.
 	attachment types.UID
 	detached   time.Time
-	rest       time.Duration // from then on
+	lookAfter  time.Duration // from then on
 }
 
 func newReports(m *metrics.Metrics, now func() time.Time) *reports {
-	return &reports{metrics: m, now: now, said: make(map[string]map[string]*story), departed: make(map[string]departure)}
+	return &reports{metrics: m, now: now, said: make(map[string]map[string]*progress), departed: make(map[string]departure)}
 }
 
-// keep forgets every node of the volume that is not among the inputs.
-func (r *reports) keep(volume string, inputs []failover.Input) {
+// prune forgets every node of the volume that is not among the inputs.
+func (r *reports) prune(volume string, inputs []failover.Input) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	nodes := r.said[volume]
@@ -99,7 +101,7 @@ func (r *reports) changed(volume, node string, d failover.Decision) bool {
 		}
 		return false
 	}
-	s := r.story(volume, node)
+	s := r.progress(volume, node)
 	if s.suspect.IsZero() {
 		s.suspect = r.now()
 	}
@@ -118,7 +120,7 @@ func (r *reports) changed(volume, node string, d failover.Decision) bool {
 func (r *reports) stuckPod(volume, node, pod string, reason failover.Reason) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.story(volume, node)
+	s := r.progress(volume, node)
 	if s.stuck[pod] == reason {
 		return false
 	}
@@ -154,7 +156,7 @@ func (r *reports) podRemoved(volume string, in failover.Input, d failover.Decisi
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.metrics.PodDeleted(mode)
-	s := r.story(volume, in.Node.Name)
+	s := r.progress(volume, in.Node.Name)
 	if s.removing.IsZero() {
 		s.removing = r.now()
 		r.metrics.FailoverBegun(d.Reason)
@@ -169,7 +171,7 @@ func (r *reports) begins(volume string, in failover.Input) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if in.Attachment != nil {
-		r.story(volume, in.Node.Name).begun = in.Attachment.UID
+		r.progress(volume, in.Node.Name).begun = in.Attachment.UID
 	}
 }
 
@@ -184,7 +186,7 @@ func (r *reports) begun(volume, node string, attachment types.UID) bool {
 func (r *reports) podsGone(volume string, in failover.Input) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.story(volume, in.Node.Name)
+	s := r.progress(volume, in.Node.Name)
 	if s.gone.IsZero() {
 		s.gone = r.now()
 		if !s.removing.IsZero() {
@@ -196,7 +198,7 @@ func (r *reports) podsGone(volume string, in failover.Input) {
 func (r *reports) released(volume string, in failover.Input) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s := r.story(volume, in.Node.Name); !s.gone.IsZero() && !s.released && !r.hasLeft(volume, in) {
+	if s := r.progress(volume, in.Node.Name); !s.gone.IsZero() && !s.released && !r.hasLeft(volume, in) {
 		s.released = true
 		r.metrics.Took(metrics.StageRelease, r.now().Sub(s.gone))
 	}
@@ -208,43 +210,43 @@ func (r *reports) released(volume string, in failover.Input) {
 func (r *reports) detached(volume string, in failover.Input) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.story(volume, in.Node.Name)
+	s := r.progress(volume, in.Node.Name)
 	switch silent := in.Node.LeaseSilent(failover.ForceSilence); {
 	case silent && s.attachment == in.Attachment.UID:
-		s.rest = min(2*s.rest, retryLimit)
+		s.lookAfter = min(2*s.lookAfter, retryLimit)
 	case !silent && r.hasLeft(volume, in) && r.now().Sub(r.departed[volume].at) < releaseSoon:
-		s.rest = releaseAgain
+		s.lookAfter = releaseAgain
 	default:
-		s.rest = retryAct
+		s.lookAfter = retryAct
 	}
 	s.attachment, s.detached = in.Attachment.UID, r.now()
 }
 
-// restAfterDetach is for how long nobody need look whether an attachment has ended that was deleted a moment ago; zero where
+// waitAfterDetach is for how long nobody need look whether an attachment has ended that was deleted a moment ago; zero where
 // there is another one, or pods are back.
-func (r *reports) restAfterDetach(volume string, in failover.Input) time.Duration {
+func (r *reports) waitAfterDetach(volume string, in failover.Input) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s, ok := r.said[volume][in.Node.Name]
 	if !ok || in.Attachment == nil || in.Attachment.UID != s.attachment || len(in.Pods) > 0 {
 		return 0
 	}
-	rest := s.rest
+	wait := s.lookAfter
 	if !in.Node.LeaseSilent(failover.ForceSilence) {
-		rest = min(rest, retryAct) // it may be back
+		wait = min(wait, retryAct) // it may be back
 	}
-	return max(0, rest-r.now().Sub(s.detached))
+	return max(0, wait-r.now().Sub(s.detached))
 }
 
-// story returns the volume's story on the node; the caller holds the lock.
-func (r *reports) story(volume, node string) *story {
+// progress returns that of the volume on the node; the caller holds the lock.
+func (r *reports) progress(volume, node string) *progress {
 	nodes := r.said[volume]
 	if nodes == nil {
-		nodes = make(map[string]*story)
+		nodes = make(map[string]*progress)
 		r.said[volume] = nodes
 	}
 	if nodes[node] == nil {
-		nodes[node] = &story{}
+		nodes[node] = &progress{}
 	}
 	return nodes[node]
 }
@@ -291,6 +293,20 @@ func (r *reports) lingeringOn(node string) []string {
 		}
 	}
 	return volumes
+}
+
+// remembered lists the volumes that something was said of.
+func (r *reports) remembered() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var lines []string
+	for _, volume := range slices.Sorted(maps.Keys(r.said)) {
+		for _, node := range slices.Sorted(maps.Keys(r.said[volume])) {
+			s := r.said[volume][node]
+			lines = append(lines, fmt.Sprintf("said of volume %s on node %s: %s %s", volume, node, s.verdict, s.reason))
+		}
+	}
+	return lines
 }
 
 // leftFrom returns the node that a volume was taken off and from which it has not arrived elsewhere yet.

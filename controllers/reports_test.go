@@ -58,15 +58,15 @@ func TestReportsForgetWhatIsOver(t *testing.T) {
 		r.podsGone("pv", on(node))
 		r.released("pv", on(node))
 	}
-	r.keep("pv", []failover.Input{on(nodeB)})
+	r.prune("pv", []failover.Input{on(nodeB)})
 	if len(r.said["pv"]) != 1 || r.said["pv"][nodeB] == nil {
 		t.Errorf("kept %v", r.said)
 	}
-	r.keep("pv", nil)
+	r.prune("pv", nil)
 	if len(r.said) != 0 {
 		t.Errorf("left behind: %v", r.said)
 	}
-	r.keep("unknown", nil)
+	r.prune("unknown", nil)
 	if len(r.said) != 0 {
 		t.Errorf("an unknown volume left something behind: %v", r.said)
 	}

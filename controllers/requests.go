@@ -67,6 +67,9 @@ func (r *requests) send(
 			defer func() { <-slots }()
 			requestCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
 			defer context.AfterFunc(lifetime, cancel)()
+			if lifetime.Err() != nil {
+				cancel() // before that does
+			}
 			err := safely(func() error { return request(requestCtx, i) })
 			cancel()
 			r.end(object, err)

@@ -198,6 +198,7 @@ func TestALookIsAsOldAsItsQuestions(t *testing.T) {
 			s := newSteps(t)
 			began := time.Now()
 			s.r.linstor = confirms{at: began.Add(-tc.confirmed)}
+			s.r.gather.inputs.Linstor = s.r.linstor
 			var first, listed time.Time
 			var mu sync.Mutex
 			s.model.Fail(func(r apimodel.Request) error {

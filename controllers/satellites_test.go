@@ -58,7 +58,7 @@ func namedApart(t *testing.T, tell func(w *world, p *process)) {
 	inWorld(t, virtual.Options{Domain: domain}, func(w *world) {
 		cfg := defaults()
 		p := w.startProcess("one", cfg)
-		p.leads(cfg)
+		p.leads()
 		w.volume("db")
 		w.workload("db", selected, func(workload *virtual.Workload) { workload.Nodes = []string{nodeA + domain, nodeB + domain} })
 		w.pass(2 * time.Minute)

@@ -77,8 +77,8 @@ func (m *settingsMemory) take(volume, resource string, attachments []storagev1.V
 		delete(m.told, volume)
 		delete(m.written, volume)
 	}
-	if rest, ok := united(all); ok && lacks(rest, withdrawn) {
-		m.linstor.Retract(resource, rest, now)
+	if still, ok := united(all); ok && lacks(still, withdrawn) {
+		m.linstor.Retract(resource, still, now)
 	}
 	var errs []error
 	for _, text := range news {
@@ -137,10 +137,10 @@ func (m *settingsMemory) forget(volume string) {
 
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=patch
 
-// keep writes what nodes may run of the resource of a volume on its attachments while that is in doubt for long, and takes it off when it is
+// write writes what nodes may run of the resource of a volume on its attachments while that is in doubt for long, and takes it off when it is
 // not any more. It tells when to come back. Nothing waits for it: a conflict means that the attachment has changed, upon which it
 // is looked at again.
-func (m *settingsMemory) keep(
+func (m *settingsMemory) write(
 	ctx context.Context, c client.Client, volume, resource string, attachments []storagev1.VolumeAttachment, now time.Time,
 ) (time.Duration, error) {
 	sets, since := m.linstor.Doubts(resource)

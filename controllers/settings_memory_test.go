@@ -64,9 +64,9 @@ func newMemoryTest(t *testing.T) *memoryTest {
 	return &memoryTest{steps: newSteps(t), memory: newSettingsMemory(word), word: word, now: time.Now()}
 }
 
-func (m *memoryTest) keep() time.Duration {
+func (m *memoryTest) write() time.Duration {
 	m.Helper()
-	after, err := m.memory.keep(m.ctx, m.r.client, "db", "pvc-db", m.listed(), m.now)
+	after, err := m.memory.write(m.ctx, m.r.client, "db", "pvc-db", m.listed(), m.now)
 	m.must(err)
 	return after
 }
@@ -102,17 +102,17 @@ func TestADoubtIsKeptOnceItLasts(t *testing.T) {
 	t.Parallel()
 	m := newMemoryTest(t)
 	m.word.sets, m.word.since = offOrMajority(), m.now
-	if after := m.keep(); after != doubtLasts || m.said() != "" {
+	if after := m.write(); after != doubtLasts || m.said() != "" {
 		t.Errorf("a new doubt is kept as %q, and looked at again in %s", m.said(), after)
 	}
 	m.now = m.now.Add(doubtLasts)
-	m.keep()
+	m.write()
 	var sets linstor.Sets
 	if err := json.Unmarshal([]byte(m.said()), &sets); err != nil || len(sets[nodeA]) != 2 {
 		t.Errorf("kept %q: %v", m.said(), err)
 	}
 	m.now, m.word.sets = m.now.Add(doubtLasts), nil
-	if m.keep(); m.said() != "" {
+	if m.write(); m.said() != "" {
 		t.Errorf("a doubt that is over leaves %q", m.said())
 	}
 }
@@ -122,15 +122,15 @@ func TestADoubtIsWrittenNoMoreOftenThanItLasts(t *testing.T) {
 	t.Parallel()
 	m := newMemoryTest(t)
 	m.word.sets, m.word.since = offOrMajority(), m.now.Add(-time.Hour)
-	m.keep()
+	m.write()
 	m.say(`{"node-a":[{"quorum":"off"}]}`)
 	for range 3 {
-		if after := m.keep(); after != doubtLasts || m.said() != `{"node-a":[{"quorum":"off"}]}` {
+		if after := m.write(); after != doubtLasts || m.said() != `{"node-a":[{"quorum":"off"}]}` {
 			t.Fatalf("written again at once: %q, and looked at again in %s", m.said(), after)
 		}
 	}
 	m.now = m.now.Add(doubtLasts)
-	if m.keep(); m.said() == `{"node-a":[{"quorum":"off"}]}` {
+	if m.write(); m.said() == `{"node-a":[{"quorum":"off"}]}` {
 		t.Error("not written again after a while")
 	}
 }
@@ -139,11 +139,11 @@ func TestTheOrderOfADoubtSaysNothing(t *testing.T) {
 	t.Parallel()
 	m := newMemoryTest(t)
 	m.word.sets, m.word.since = offOrMajority(), m.now.Add(-time.Hour)
-	m.keep()
+	m.write()
 	before := m.said()
 	m.word.sets = linstor.Sets{nodeA: {{Quorum: "majority"}, {Quorum: "off"}}}
 	m.now = m.now.Add(time.Minute)
-	if m.keep(); m.said() != before {
+	if m.write(); m.said() != before {
 		t.Errorf("%q became %q", before, m.said())
 	}
 }
@@ -214,7 +214,7 @@ func TestABrokenDoubtIsLeftForAPersonToSee(t *testing.T) {
 	t.Parallel()
 	m := newMemoryTest(t)
 	m.say("{")
-	if m.keep(); m.said() != "{" {
+	if m.write(); m.said() != "{" {
 		t.Errorf("it became %q", m.said())
 	}
 }
@@ -225,7 +225,7 @@ func TestABrokenDoubtKeepsNoOtherFromBeingKept(t *testing.T) {
 	m := newMemoryTest(t)
 	m.say("{")
 	m.word.sets, m.word.since = offOrMajority(), m.now.Add(-doubtLasts)
-	m.keep()
+	m.write()
 	var sets linstor.Sets
 	if err := json.Unmarshal([]byte(m.said()), &sets); err != nil || len(sets[nodeA]) != 2 {
 		t.Errorf("kept %q: %v", m.said(), err)

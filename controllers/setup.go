@@ -36,6 +36,8 @@ type Config struct {
 	Linstor Linstor
 	// Metrics are counted in.
 	Metrics *metrics.Metrics
+	// Recorder writes the Events.
+	Recorder events.EventRecorder
 	// Clock defaults to the real one.
 	Clock clock.PassiveClock
 	// ServerTime is the API server's clock; nil where it is the same as ours.
@@ -65,8 +67,6 @@ type Config struct {
 	OperationsTimeout time.Duration
 	// Concurrency is how many nodes are worked on at a time.
 	Concurrency int
-	// SkipNameValidation lets several managers run in one process, for tests.
-	SkipNameValidation bool
 }
 
 // retryLimit is the longest time until something that failed is tried again.
@@ -75,45 +75,49 @@ const retryLimit = 5 * time.Second
 // firstRetry is how soon it is tried again for the first time.
 const firstRetry = 50 * time.Millisecond
 
-// few is how many keys of a kind are worked on at a time where none of them takes long.
-const few = 10
+// lightConcurrency is how many keys of a kind are worked on at a time at most where none of them takes long.
+const lightConcurrency = 10
 
-// SetUp adds the controllers and what they remember to the manager. Those that act, or speak, wait
+// SetUp adds the controllers and what they remember to the manager, and returns the latter. Those that act, or speak, wait
 // for leadership.
-func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
+func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) (*Memory, error) {
+	parts, err := setUp(ctx, mgr, cfg)
+	return &Memory{parts}, err
+}
+
+func setUp(ctx context.Context, mgr ctrl.Manager, cfg Config) (parts, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
 	indexed, err := cluster.NewIndexReader(ctx, mgr.GetCache(), cfg.Driver)
 	if err != nil {
-		return err
+		return parts{}, err
 	}
 	kubelets := cluster.NewKubelets(cfg.Clock, cfg.Driver, cfg.ShutdownTaints)
 	if err := kubelets.Follow(ctx, mgr.GetCache()); err != nil {
-		return err
+		return parts{}, err
 	}
-	recorder, err := newRecorder(mgr)
-	if err != nil {
-		return err
-	}
-	parts := assemble(cfg, kubelets, mgr.GetClient(), indexed, mgr.GetAPIReader(), recorder)
+	parts := assemble(cfg, kubelets, mgr.GetClient(), indexed, mgr.GetAPIReader())
+	return parts, parts.addTo(mgr, cfg)
+}
+
+// addTo adds them to the manager.
+func (p parts) addTo(mgr ctrl.Manager, cfg Config) error {
 	for _, part := range []interface {
 		setup(ctrl.Manager, controller.Options) error
-	}{parts.clock, parts.volume, parts.failover, parts.keepAway} {
-		if part == parts.keepAway && cfg.DryRun {
+	}{p.clock, p.volume, p.failover, p.keepAway} {
+		if part == p.keepAway && cfg.DryRun {
 			continue // a dry run writes nothing, so it leaves the taints of others alone
 		}
 		options := controllerOptions(cfg)
-		if part == parts.clock || part == parts.keepAway {
-			options.MaxConcurrentReconciles = min(options.MaxConcurrentReconciles, few) // they write little, and wait for nobody
+		if part == p.clock || part == p.keepAway {
+			options.MaxConcurrentReconciles = min(options.MaxConcurrentReconciles, lightConcurrency) // they write little, and wait for nobody
 		}
 		if err := part.setup(mgr, options); err != nil {
 			return fmt.Errorf("adding %T: %w", part, err)
 		}
 	}
-	for _, runnable := range []manager.Runnable{
-		parts.protection, parts.vigil, parts.burial, parts.lookout, parts.recovery, parts.attaching, parts.gauges,
-	} {
+	for _, runnable := range append(p.periodics(), p.protection, p.gauges) {
 		if err := mgr.Add(runnable); err != nil {
 			return fmt.Errorf("adding %T: %w", runnable, err)
 		}
@@ -121,15 +125,57 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 	return nil
 }
 
+// periodics are what is done regularly.
+func (p parts) periodics() []manager.Runnable {
+	return []manager.Runnable{
+		periodic{
+			name: "silent-nodes", every: silentInterval, do: p.silent.look,
+			failure: "Cannot ask LINSTOR about nodes whose kubelets are silent",
+		},
+		periodic{
+			name: "gone-replicas", every: goneInterval, do: p.gone.forget,
+			failure: "Cannot look up who uses replicas that LINSTOR no longer lists",
+		},
+		periodic{name: "linstor-sight", every: sightInterval, do: p.sight.check},
+		periodic{
+			name: "recovery", every: recoveryInterval, onLeader: true, do: p.recovery.look,
+			failure: "Cannot look after the pods of LINSTOR itself",
+		},
+		periodic{
+			name: "attaching", every: attachingInterval, onLeader: true, do: p.attaching.look,
+			failure: "Cannot tell what attachments wait for",
+		},
+	}
+}
+
 func controllerOptions(cfg Config) controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: cfg.Concurrency,
 		ReconciliationTimeout:   cfg.OperationsTimeout,
 		EnableWarmup:            new(true),
-		SkipNameValidation:      new(cfg.SkipNameValidation),
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
 			firstRetry, retryLimit),
 	}
+}
+
+// Memory is what the controllers remember of fail-overs.
+type Memory struct{ parts parts }
+
+// Lines lists it: one line for each volume that something was said of, for each node with a round that another one follows, and how many
+// requests are under way. Nothing is left of it when all is well.
+func (m *Memory) Lines() []string {
+	failover := m.parts.failover
+	lines := failover.reporter.reports.remembered()
+	for _, wait := range failover.reporter.waits.remembered() {
+		lines = append(lines, "a wait of "+wait)
+	}
+	for _, node := range failover.bell.remembered() {
+		lines = append(lines, "a round on node "+node)
+	}
+	if n := failover.requests.remembered(); n > 0 {
+		lines = append(lines, fmt.Sprintf("%d requests", n))
+	}
+	return lines
 }
 
 // parts are the reconcilers and runnables, wired.
@@ -139,15 +185,15 @@ type parts struct {
 	failover   *FailoverReconciler
 	keepAway   *KeepAwayReconciler
 	protection *Protection
-	vigil      *Vigil
-	burial     *Burial
+	silent     *silentNodes
+	gone       *goneReplicas
 	recovery   *Recovery
-	lookout    *Lookout
+	sight      *linstorSight
 	attaching  *Attaching
 	gauges     *Gauges
 }
 
-func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, live client.Reader, recorder events.EventRecorder) parts {
+func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, live client.Reader) parts {
 	kubelets.OnRenewal(func(node string, at time.Time) { cfg.Linstor.Alive(kubelets.Satellite(node), at) })
 	reports := newReports(cfg.Metrics, cfg.Clock.Now)
 	reading := cluster.Config{
@@ -165,19 +211,19 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 	clockGather := gather
 	clockGather.watch.after, clockGather.watch.afterPods = clockDelay, clockPodDelay
 	reporter := &reporter{
-		linstor: cfg.Linstor, inputs: of.Inputs, recorder: recorder, reports: reports, waits: newWaits(), verdicts: newVerdicts(),
+		linstor: cfg.Linstor, inputs: of.Inputs, recorder: cfg.Recorder, reports: reports, waits: newWaits(), verdicts: newVerdicts(),
 	}
 	bell := newBell()
 	keepAway := &KeepAway{
-		client: c, live: live, volumes: of.Volumes, attachments: of.Attachments, inputs: of.Inputs, recorder: recorder, metrics: cfg.Metrics,
+		client: c, live: live, volumes: of.Volumes, attachments: of.Attachments, inputs: of.Inputs, recorder: cfg.Recorder, metrics: cfg.Metrics,
 		owner: cfg.Owner, disabled: cfg.DisableNodeTaints,
 	}
 	halt := &haltSwitch{
-		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: recorder,
+		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: cfg.Recorder,
 		lost:  func() map[string]bool { return satelliteNames(kubelets, gather.losses.lostNodes()) },
 		limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, pod: cfg.Pod, dryRun: cfg.DryRun,
 	}
-	lookout := &Lookout{
+	sight := &linstorSight{
 		inputs: of.Inputs, live: of.Live, kubelets: kubelets, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings, metrics: cfg.Metrics,
 	}
 	return parts{
@@ -193,13 +239,13 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 			backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, retryLimit),
 		},
 		keepAway: &KeepAwayReconciler{keepAway: keepAway, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings, begun: reports.begun},
-		vigil:    &Vigil{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor, halt: halt},
-		burial:   &Burial{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor},
-		lookout:  lookout,
+		silent:   &silentNodes{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor, halt: halt},
+		gone:     &goneReplicas{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor},
+		sight:    sight,
 		protection: &Protection{
 			survey: cluster.NewSurvey(reading), clock: cfg.Clock, halt: halt, metrics: cfg.Metrics,
 			helpers: &helpers{
-				live: live, volumes: of.Volumes, pods: of.Pods, selector: cfg.Selector, recorder: recorder, told: make(map[types.UID]bool),
+				live: live, volumes: of.Volumes, pods: of.Pods, selector: cfg.Selector, recorder: cfg.Recorder, told: make(map[types.UID]bool),
 			},
 		},
 		gauges: &Gauges{
@@ -209,13 +255,13 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 		attaching: &Attaching{
 			volumes: of.Volumes, pods: of.Pods, attachments: of.Attachments, inputs: of.Inputs, live: of.Live, kubelets: kubelets,
 			linstor: cfg.Linstor, clock: cfg.Clock, serverTime: cfg.ServerTime,
-			recorder: recorder, metrics: cfg.Metrics, arrivals: reports.takeArrivals, told: make(map[told]bool),
+			recorder: cfg.Recorder, metrics: cfg.Metrics, arrivals: reports.takeArrivals, told: make(map[told]bool),
 		},
 		recovery: &Recovery{
 			client: c, cache: cache, live: live, leases: of.Live, volumes: of.Volumes, inputs: of.Inputs, kubelets: kubelets, linstor: cfg.Linstor,
 			clock: cfg.Clock, serverTime: cfg.ServerTime, settings: cfg.Settings,
-			recorder: recorder, metrics: cfg.Metrics, halt: halt, selector: cfg.RecoverSelector,
-			limit: cfg.MaxLostNodes, timeout: cfg.OperationsTimeout, lookout: lookout,
+			recorder: cfg.Recorder, metrics: cfg.Metrics, halt: halt, selector: cfg.RecoverSelector,
+			limit: cfg.MaxLostNodes, timeout: cfg.OperationsTimeout, sight: sight,
 			taints: silenceTaints{
 				client: c, live: live, kubelets: kubelets, clock: cfg.Clock, silence: cfg.Settings.KubeletSilence,
 				disabled: cfg.DisableNodeTaints, confirmed: make(map[string]time.Time),

@@ -53,7 +53,8 @@ func newSteps(t *testing.T) *steps {
 	s.view = view
 	s.must(cluster.AddIndexes(s.ctx, view, cfg.Driver))
 	controller := s.model.Client(controllerActor + "one")
-	parts := assemble(cfg, cluster.NewKubelets(cfg.Clock, cfg.Driver, nil), controller, view, controller, s.events)
+	cfg.Recorder = s.events
+	parts := assemble(cfg, cluster.NewKubelets(cfg.Clock, cfg.Driver, nil), controller, view, controller)
 	s.r, s.decide, s.taints = parts.failover, parts.volume, parts.keepAway
 
 	s.pv = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "db"}}
@@ -566,7 +567,7 @@ func TestADetachedVolumeIsLeftAloneForASecond(t *testing.T) {
 			s.detach()
 			tc.change(&s.in)
 			now = now.Add(tc.after)
-			if rest := s.r.reporter.reports.restAfterDetach("db", s.in); rest > 0 != tc.rests {
+			if rest := s.r.reporter.reports.waitAfterDetach("db", s.in); rest > 0 != tc.rests {
 				t.Errorf("rests for %s", rest)
 			}
 		})
@@ -598,12 +599,12 @@ func TestADetachedVolumeIsLookedAtMoreAndMoreRarelyWhereTheKubeletIsSilent(t *te
 			tc.node(&in.Node)
 			for i, want := range tc.want {
 				r.detached("db", in)
-				if got := r.restAfterDetach("db", in); got != want {
+				if got := r.waitAfterDetach("db", in); got != want {
 					t.Errorf("after look %d it rests for %s, want %s", i+1, got, want)
 				}
 			}
 			in.Attachment = &failover.Attachment{UID: "two"}
-			if r.detached("db", in); r.restAfterDetach("db", in) != retryAct {
+			if r.detached("db", in); r.waitAfterDetach("db", in) != retryAct {
 				t.Error("what became of one attachment counts for the next")
 			}
 		})
@@ -619,8 +620,8 @@ func TestAVolumeThatWasDetachedHereIsLookedAtOftenAtFirst(t *testing.T) {
 	r.left("db", in, failover.Decision{Reason: failover.NodeUnreachable})
 	for after, want := range map[time.Duration]time.Duration{0: releaseAgain, releaseSoon - 1: releaseAgain, releaseSoon: retryAct} {
 		now = start.Add(after)
-		if r.detached("db", in); r.restAfterDetach("db", in) != want {
-			t.Errorf("after %s it rests for %s, want %s", after, r.restAfterDetach("db", in), want)
+		if r.detached("db", in); r.waitAfterDetach("db", in) != want {
+			t.Errorf("after %s it rests for %s, want %s", after, r.waitAfterDetach("db", in), want)
 		}
 	}
 	now = start.Add(lingers)

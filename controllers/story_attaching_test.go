@@ -62,7 +62,7 @@ func remote(t *testing.T, tell func(w *world, p *process)) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		cfg := defaults()
 		p := w.startProcess("one", cfg)
-		p.leads(cfg)
+		p.leads()
 		w.volume("db", func(v *virtual.Volume) { v.Diskful, v.TieBreaker = []string{nodeB, nodeT}, "" })
 		w.workload("db", selected)
 		w.pass(time.Minute)
@@ -126,7 +126,7 @@ func TestAPodIsToldOfEachTieBreakerThatStaysOnTheLostNode(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		cfg := defaults()
 		p := w.startProcess("one", cfg)
-		p.leads(cfg)
+		p.leads()
 		for _, name := range []string{"db", "log"} {
 			w.volume(name, func(v *virtual.Volume) { v.Diskful, v.TieBreaker = []string{nodeB, nodeT}, "" })
 		}
@@ -166,7 +166,7 @@ func TestSatellitesAreAskedRarelyOfWhatWaitsForLong(t *testing.T) {
 		w.until(45*time.Second, "an Event says who keeps it waiting", func() bool { return p.says(EventAttachWaits, "Pod", "db-0", nodeT) })
 		w.Linstor.Reconnect(nodeT)
 		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
-		w.pass(satellitesRest)
+		w.pass(satellitesIntervalMax)
 		if p.shows("satellites_not_answering", 1) || !p.shows("attachments_waiting", 1) {
 			t.Errorf("the metrics do not show that only one waits, and for no satellite:\n%s", p.metrics())
 		}

@@ -15,7 +15,7 @@ import (
 func TestAVolumeThatIsMountedReadOnlyByItsOptionsIsNotDemoted(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		w.volume("db", func(v *virtual.Volume) { v.ReadOnly = true })
 		pv := read[corev1.PersistentVolume](w, "", "db")
 		pv.Spec.CSI.ReadOnly, pv.Spec.MountOptions = false, []string{"noatime", "ro"}
@@ -35,7 +35,7 @@ func TestAVolumeThatIsMountedReadOnlyByItsOptionsIsNotDemoted(t *testing.T) {
 func TestAnotherVolumeThatLinstorHasNotHoldsNothingUp(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		w.volume("db")
 		w.volume("exp", func(v *virtual.Volume) {
 			v.Attributes = map[string]string{nfsExport: "true"}
@@ -55,7 +55,7 @@ func TestAnotherVolumeThatLinstorHasNotHoldsNothingUp(t *testing.T) {
 func TestAnEphemeralVolumeThatLinstorHasNotHoldsNothingUp(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		w.volume("db")
 		w.workload("db", selected, func(workload *virtual.Workload) { workload.Ephemeral = []string{"scratch"} })
 		w.pass(2 * time.Minute)
@@ -104,7 +104,7 @@ func TestAPodWithAVolumeThatNeedsNoSurvivorMoves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, virtual.Options{}, func(w *world) {
 				p := w.startProcess("one", defaults())
-				p.leads(defaults())
+				p.leads()
 				w.volume("db")
 				beside(w)
 				w.pass(2 * time.Minute)

@@ -186,7 +186,7 @@ func TestANewLeaderLeavesAYoungPodOfLinstorAlone(t *testing.T) {
 		w.pass(time.Minute)
 		p.stops()
 		next := w.startProcessOn("two", recovering(), view)
-		next.leads(recovering())
+		next.leads()
 		w.pass(time.Minute)
 		w.SilenceKubelet(nodeA)
 		w.pass(5 * time.Minute)

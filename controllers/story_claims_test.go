@@ -24,7 +24,7 @@ func reclaimed(t *testing.T, tell func(w *world, p *process)) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		cfg := defaults()
 		p := w.startProcess("one", cfg)
-		p.leads(cfg)
+		p.leads()
 		w.volume("a-old", func(v *virtual.Volume) { v.Claim = "data-db" })
 		w.pass(time.Minute)
 		w.must(w.ReleaseVolume(w.ctx, "a-old"))

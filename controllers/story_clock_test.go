@@ -22,7 +22,7 @@ func wrongClock(t *testing.T, behind time.Duration, tell func(w *world, p *proce
 		cfg.ServerTime = servertime.New()
 		cfg.ServerTime.Learn(time.Now(), time.Now(), w.API.Now().Time)
 		p := w.startProcess("one", cfg)
-		p.leads(cfg)
+		p.leads()
 		tell(w, p)
 	})
 }

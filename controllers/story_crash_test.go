@@ -191,7 +191,7 @@ func TestANewLeaderContinuesTheGrace(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		cfg := defaults()
 		first, second := w.startProcess("one", cfg), w.startProcess("two", cfg)
-		first.leads(cfg)
+		first.leads()
 		w.volume("db")
 		w.workload("db", selected)
 		w.pass(time.Minute)
@@ -200,7 +200,7 @@ func TestANewLeaderContinuesTheGrace(t *testing.T) {
 		w.pass(3 * time.Second)
 		first.stops()
 		w.pass(time.Second)
-		second.leads(cfg)
+		second.leads()
 		if removed := w.untilRemoved(30*time.Second, "db-0"); removed > 3*time.Second {
 			t.Errorf("the pod was removed %s after the change of leaders, want the second that was left of the grace", removed)
 		}
@@ -212,7 +212,7 @@ func TestTheNextLeaderFinishesWhatTheLastOneBegan(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		cfg := defaults()
 		first, second := w.startProcess("one", cfg), w.startProcess("two", cfg)
-		first.leads(cfg)
+		first.leads()
 		w.volume("db")
 		w.workload("db", selected)
 		w.pass(time.Minute)
@@ -227,7 +227,7 @@ func TestTheNextLeaderFinishesWhatTheLastOneBegan(t *testing.T) {
 		if w.attachment("db", nodeA) == nil || w.runs("db-0", nodeB) {
 			t.Fatal("the first leader has finished: the story is not the one that was meant")
 		}
-		second.leads(cfg)
+		second.leads()
 		w.until(5*time.Second, "the attachment is gone", func() bool { return w.attachment("db", nodeA) == nil })
 		w.until(5*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 	})
@@ -257,7 +257,7 @@ func TestAnAttachmentWithoutPods(t *testing.T) {
 func TestANodeCrashesSoonAfterItHasFoundTheTieBreaker(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		w.volume("db")
 		w.pass(time.Minute + 500*time.Millisecond)
 		w.DRBD.SetDetectionDelay(0)

@@ -143,7 +143,7 @@ func TestTheReplacementIsToldWhyItsVolumeIsNotDetached(t *testing.T) {
 func TestAPodWithTwoVolumesIsToldOnce(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		w.volume("db")
 		w.volume("log")
 		w.workload("db", selected, func(wl *virtual.Workload) { wl.Claims = append(wl.Claims, "data-log") })
@@ -189,7 +189,7 @@ func TestTheNextLeaderExplainsAnew(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		cfg := defaults()
 		first, second := w.startProcess("one", cfg), w.startProcess("two", cfg)
-		first.leads(cfg)
+		first.leads()
 		w.volume("db")
 		w.workload("db", selected)
 		w.pass(time.Minute)
@@ -198,7 +198,7 @@ func TestTheNextLeaderExplainsAnew(t *testing.T) {
 		w.Crash(nodeA)
 		w.pass(20 * time.Second)
 		first.stops()
-		second.leads(cfg)
+		second.leads()
 		w.pass(25 * time.Second)
 		if told := slices.Concat(first.events.notes(failover.NoSurvivor, "db-0"), second.events.notes(failover.NoSurvivor, "db-0")); len(told) > 0 {
 			t.Errorf("told too early: %q", told)

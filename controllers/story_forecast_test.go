@@ -92,7 +92,7 @@ func TestForecastsComeTrue(t *testing.T) {
 					w.must(w.AddNode(w.ctx, spare))
 				}
 				p := w.startProcess("one", cfg)
-				p.leads(cfg)
+				p.leads()
 				w.volume("db", c.volume...)
 				w.workload("db", selected, func(x *virtual.Workload) {
 					x.Nodes = []string{nodeA, nodeB, nodeC}
@@ -218,7 +218,7 @@ func TestNoNodeIsForeseenWhereNoneCouldRunThePod(t *testing.T) {
 			cfg := defaults()
 			inWorld(t, virtual.Options{}, func(w *world) {
 				p := w.startProcess("one", cfg)
-				p.leads(cfg)
+				p.leads()
 				w.volume("db")
 				w.workload("db", selected, func(x *virtual.Workload) { x.Tolerant = c.tolerant })
 				w.pass(2 * time.Minute)

@@ -72,7 +72,7 @@ func TestWhatTheControllerDoesNotLookAfterIsCounted(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		cfg := defaults()
 		p := w.startProcess("one", cfg)
-		p.leads(cfg)
+		p.leads()
 		for _, name := range []string{"selected", "missed", "exempt", "daemon"} {
 			w.volume(name)
 		}

@@ -20,7 +20,7 @@ func on(nodes ...string) func(*virtual.Workload) {
 func TestAnExemptPodsClosedVolumeHoldsNobodyUp(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		w.volume("db")
 		w.workload("db", selected, on(nodeA, nodeB))
 		w.volume("log")
@@ -41,7 +41,7 @@ func TestAnExemptPodsClosedVolumeHoldsNobodyUp(t *testing.T) {
 func TestVolumesClosedOnMostNodesAreMovedNonetheless(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		first := make(map[string]any)
 		for name, nodes := range map[string][]string{"db": {nodeA, nodeB}, "log": {nodeB, nodeA}} {
 			w.volume(name)
@@ -78,7 +78,7 @@ func (w *world) fiveNodes(names ...string) {
 func TestThreeOfFiveNodesSeemLostForTwoMinutes(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		names := []string{"db", "log", "web"}
 		w.fiveNodes(names...)
 		for _, node := range []string{nodeT, "node-d"} {
@@ -106,7 +106,7 @@ func TestThreeOfFiveNodesSeemLostForTwoMinutes(t *testing.T) {
 func TestThreeOfFiveNodesSeemLostAndOneIsBack(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		w.fiveNodes("db")
 		for _, node := range []string{nodeT, "node-d"} {
 			w.Linstor.CutSatellite(node)
@@ -124,14 +124,14 @@ func TestThreeOfFiveNodesSeemLostAndOneIsBack(t *testing.T) {
 func TestANewLeaderKnowsWhichNodesWereLostLongAgo(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		one, two := w.startProcess("one", defaults()), w.startProcess("two", defaults())
-		one.leads(defaults())
+		one.leads()
 		w.fiveNodes("db")
 		for _, node := range []string{nodeT, "node-d"} {
 			w.Linstor.CutSatellite(node)
 		}
 		w.pass(5 * time.Minute)
 		one.stops()
-		two.leads(defaults())
+		two.leads()
 		w.Crash(nodeA)
 		w.until(30*time.Second, "db runs on B", func() bool { return w.runs("db-0", nodeB) })
 	})

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +22,6 @@ import (
 func withHelper(t *testing.T, labels map[string]string, tell func(w *world, p *process)) {
 	t.Helper()
 	scene(t, func(w *world, p *process) {
-		p.counts()
 		w.volume("hot")
 		all := map[string]string{"kubevirt.io": "hotplug-disk"}
 		maps.Copy(all, labels)
@@ -32,11 +30,6 @@ func withHelper(t *testing.T, labels map[string]string, tell func(w *world, p *p
 		w.wantRunning("hp", nodeA)
 		tell(w, p)
 	})
-}
-
-// counts has the process, which leads, count the pods that are unprotected.
-func (p *process) counts() {
-	p.tasks.Go(func() { _ = p.parts.protection.Start(logr.NewContext(p.ctx, p.log)) })
 }
 
 // label follows the remedy for the pod that there is.
@@ -157,7 +150,6 @@ func TestOtherHelpersAreNotNamed(t *testing.T) {
 	for name, arrange := range cases {
 		t.Run(name, func(t *testing.T) {
 			scene(t, func(w *world, p *process) {
-				p.counts()
 				w.volume("hot")
 				arrange(w)
 				w.pass(3 * time.Minute)

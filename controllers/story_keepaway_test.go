@@ -104,7 +104,7 @@ func TestAnotherLeaderRemovesAnExpiredTaint(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		cfg := defaults()
 		first, second := w.startProcess("one", cfg), w.startProcess("two", cfg)
-		first.leads(cfg)
+		first.leads()
 		w.volume("db")
 		w.workload("db", selected)
 		w.pass(time.Minute)
@@ -116,7 +116,7 @@ func TestAnotherLeaderRemovesAnExpiredTaint(t *testing.T) {
 		if w.tainted(nodeA) == "" {
 			t.Fatal("somebody has removed the taint")
 		}
-		second.leads(cfg)
+		second.leads()
 		w.until(time.Minute, "A is untainted", func() bool {
 			return w.tainted(nodeA) == "" && w.node(nodeA).Annotations[cluster.AnnotationKeepAway] == ""
 		})

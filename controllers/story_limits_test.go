@@ -21,7 +21,7 @@ func onNodeA(t *testing.T, volumes []string, story func(w *world, p *process)) {
 	t.Helper()
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		for _, name := range volumes {
 			w.volume(name)
 			w.workload(name, selected)
@@ -143,12 +143,12 @@ func TestARestThatEndsMeanwhileIsFollowedByALook(t *testing.T) {
 			return db != nil && db.DeletionTimestamp != nil && slow != nil && slow.DeletionTimestamp != nil
 		})
 		w.pass(50 * time.Millisecond)
-		_, resting, err := r.lostOn(w.ctx, nodeA)
+		_, detaching, err := r.lostOn(w.ctx, nodeA)
 		w.must(err)
-		if len(resting) != 2 {
-			t.Fatalf("%d volumes rest, want both", len(resting))
+		if len(detaching) != 2 {
+			t.Fatalf("%d volumes rest, want both", len(detaching))
 		}
-		step.Store(int64(max(resting[0].rest, resting[1].rest)) * 2 / 9)
+		step.Store(int64(max(detaching[0].lookAfter, detaching[1].lookAfter)) * 2 / 9)
 		result, err := r.round(w.ctx, nodeA)
 		w.must(err)
 		if held := r.bell.remembered(); len(held) > 0 && result.next == 0 {

@@ -145,7 +145,7 @@ func TestAPodWhoseOtherVolumeIsWritableIsNeverForced(t *testing.T) {
 	}
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		w.volume("db")
 		storyOfTwoVolumes(w)
 		w.pass(2 * time.Minute)
@@ -282,7 +282,7 @@ func TestASameNamedPodThatAppearsDuringTheActSurvives(t *testing.T) {
 func TestAFinalizerThatStaysIsNoTightLoop(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		w.volume("db")
 		w.workload("db", selected, func(v *virtual.Workload) { v.Finalizers = []string{"test/keep"} })
 		w.pass(time.Minute)

@@ -126,7 +126,7 @@ func TestANodeThatIsNoLongerSaidToBeSwitchedOffHasItsGraceAgain(t *testing.T) {
 func TestQuorumThatTheNodeNeverHeardOfIsNoFence(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		w.volume("db", func(v *virtual.Volume) { v.Quorum = "off" })
 		w.workload("db", selected)
 		w.pass(time.Minute)
@@ -150,7 +150,7 @@ func TestANodeThatIsNoLongerSaidToBeSwitchedOffIsBelievedToRunWhatItMay(t *testi
 	inWorld(t, virtual.Options{}, func(w *world) {
 		w.lag = 4 * time.Second
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		w.volume("db", func(v *virtual.Volume) { v.Quorum = "off" })
 		w.workload("db", selected)
 		w.pass(time.Minute)
@@ -171,7 +171,7 @@ func TestManyVolumesOfOneNodeMoveTogether(t *testing.T) {
 	names := []string{"v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12"}
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		for _, name := range names {
 			w.volume(name)
 			w.workload(name, selected)
@@ -232,7 +232,7 @@ func TestAPauseHoldsFailOverUntilItEnds(t *testing.T) {
 		}}
 		w.must(w.Client().Create(w.ctx, deployment))
 		p := w.startProcess("one", cfg)
-		p.leads(cfg)
+		p.leads()
 		w.volume("db")
 		w.workload("db", selected)
 		w.pass(time.Minute)
@@ -269,7 +269,7 @@ func TestAPodThatReturnsToTheSameNodeAndAttachment(t *testing.T) {
 	cfg.DisableNodeTaints = true
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", cfg)
-		p.leads(cfg)
+		p.leads()
 		w.volume("db")
 		w.workload("db", selected, func(v *virtual.Workload) { v.Nodes = []string{nodeA} })
 		w.pass(time.Minute)
@@ -295,7 +295,7 @@ func TestAMarkGoesWhenTheWorkloadIsWellWithTheSameAttachment(t *testing.T) {
 	cfg.DisableNodeTaints = true
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", cfg)
-		p.leads(cfg)
+		p.leads()
 		w.volume("db")
 		w.workload("db", selected, func(v *virtual.Workload) { v.Nodes = []string{nodeA} })
 		w.pass(time.Minute)
@@ -326,7 +326,7 @@ func consistencyGroup(t *testing.T, tell func(*world, *process)) {
 	t.Helper()
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		w.volume("first", func(v *virtual.Volume) { v.Handle, v.Count = "pvc-group/0", 2 })
 		w.volume("second", func(v *virtual.Volume) { v.Handle = "pvc-group/1" })
 		w.workload("both", selected, func(v *virtual.Workload) { v.Claims = []string{"data-first", "data-second"} })

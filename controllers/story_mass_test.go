@@ -88,7 +88,7 @@ func (m mass) plays(t *testing.T, cfg Config, story func(w *world)) {
 		w := &world{T: t, Cluster: cluster, ctx: ctx, started: time.Now()}
 		go func() { _ = cluster.Linstor.Serve(cluster.Network) }()
 		process := w.startProcess("one", cfg)
-		process.leads(cfg)
+		process.leads()
 		defer func() {
 			cancel()
 			process.stops()

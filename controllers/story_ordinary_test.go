@@ -78,7 +78,7 @@ func TestACrashAfterOrdinaryOperationsWithUnusualQuorum(t *testing.T) {
 						w.bystanders()
 						set(w)
 						p := w.startProcess("one", defaults())
-						p.leads(defaults())
+						p.leads()
 						w.volume("db")
 						w.workload("db", selected, func(workload *virtual.Workload) { workload.Nodes = []string{nodeA, nodeB, nodeC} })
 						w.pass(2 * time.Minute)

@@ -71,7 +71,7 @@ func TestATaintThatTakesItsTimeEndsNoPod(t *testing.T) {
 // A pod is removed by what LINSTOR says of all its volumes, and none of that may be old by then.
 func TestAnOldWordOnAnotherVolumeOfAPodRemovesNothing(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
-		w.startProcess("one", defaults()).leads(defaults())
+		w.startProcess("one", defaults()).leads()
 		w.volume("db")
 		w.volume("wal")
 		w.workload("both", selected, func(v *virtual.Workload) { v.Claims = []string{"data-db", "data-wal"} })

@@ -13,7 +13,7 @@ func initScene(t *testing.T, tell func(w *world, p *process)) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		cfg := defaults()
 		p := w.startProcess("one", cfg)
-		p.leads(cfg)
+		p.leads()
 		w.volume("db")
 		w.workload("db", selected, func(workload *virtual.Workload) { workload.InitTime = time.Hour })
 		w.pass(2 * time.Minute)

@@ -144,7 +144,7 @@ func TestTheControllerLeavesAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, virtual.Options{}, func(w *world) {
 				p := w.startProcess("one", defaults())
-				p.leads(defaults())
+				p.leads()
 				w.volume("db", orNothing(c.volume))
 				w.workload("db", selected, orNothing(c.workload))
 				w.pass(time.Minute)
@@ -205,7 +205,7 @@ func TestAFrozenSurvivorIsNotBelieved(t *testing.T) {
 func TestARawBlockVolumeIsMovedOffADeadNode(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		w.volume("db", func(v *virtual.Volume) { v.Block = true })
 		w.workload("db", selected)
 		w.pass(time.Minute)

@@ -139,7 +139,7 @@ func TestQuorumThatTheNodeDoesNotRunIsNoFence(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, restart of the controller: %t", name, restart), func(t *testing.T) {
 				inWorld(t, virtual.Options{}, func(w *world) {
 					p, later := w.startProcess("one", defaults()), w.newView(defaults())
-					p.leads(defaults())
+					p.leads()
 					story.begin(w)
 					story.before(w)
 					w.pass(time.Minute)
@@ -150,7 +150,7 @@ func TestQuorumThatTheNodeDoesNotRunIsNoFence(t *testing.T) {
 					if restart {
 						p.stops()
 						p = w.startProcessOn("two", defaults(), later)
-						p.leads(defaults())
+						p.leads()
 					}
 					w.pass(2 * time.Minute)
 					w.wantWriting(nodeA)
@@ -164,7 +164,7 @@ func TestQuorumThatTheNodeDoesNotRunIsNoFence(t *testing.T) {
 		t.Run(name+", and then every satellite restarts", func(t *testing.T) {
 			inWorld(t, virtual.Options{}, func(w *world) {
 				p := w.startProcess("one", defaults())
-				p.leads(defaults())
+				p.leads()
 				story.begin(w)
 				story.before(w)
 				w.pass(time.Minute)
@@ -184,7 +184,7 @@ func TestQuorumThatCameWithATieBreakerIsNoFence(t *testing.T) {
 		t.Run(fmt.Sprintf("%d s after the node was cut off", seconds), func(t *testing.T) {
 			inWorld(t, virtual.Options{}, func(w *world) {
 				p := w.startProcess("one", defaults())
-				p.leads(defaults())
+				p.leads()
 				w.volume("db", func(v *virtual.Volume) { v.TieBreaker = "" })
 				w.workload("db", selected)
 				w.pass(time.Minute)
@@ -203,7 +203,7 @@ func TestQuorumThatCameWithATieBreakerIsNoFence(t *testing.T) {
 func TestQuorumThatTheNodeHasHeardOfFences(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		w.volume("db", func(v *virtual.Volume) { v.TieBreaker = "" })
 		w.workload("db", selected)
 		w.pass(time.Minute + 500*time.Millisecond) // no reading begins at the same instant
@@ -222,7 +222,7 @@ func TestACrashRightAfterAFailOverIsOneLikeAnyOther(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		w.bystanders()
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		w.volume("db")
 		w.workload("db", selected, func(workload *virtual.Workload) { workload.Nodes = []string{nodeA, "node-x", nodeB} })
 		w.pass(time.Minute)
@@ -240,7 +240,7 @@ func TestACrashRightAfterAFailOverIsOneLikeAnyOther(t *testing.T) {
 func TestAVolumeWithoutQuorumKeepsItsPodFromForce(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		w.volume("db")
 		w.volume("log", func(v *virtual.Volume) { v.Quorum = "off" })
 		w.workload("db", selected, func(workload *virtual.Workload) { workload.Claims = append(workload.Claims, "data-log") })
@@ -275,7 +275,7 @@ func TestTheFirstNodeToBeMissedIsNotTheOnlyOne(t *testing.T) {
 			}
 			inWorld(t, virtual.Options{DRBD: drbd.Options{Detect: slow}}, func(w *world) {
 				p := w.startProcess("one", defaults())
-				p.leads(defaults())
+				p.leads()
 				w.volume("db")
 				w.workload("db", selected)
 				w.pass(time.Minute + 300*time.Millisecond)

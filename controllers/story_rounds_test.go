@@ -24,7 +24,7 @@ func withPods(t *testing.T, pods int, tell func(w *world, p *process)) {
 	t.Helper()
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		w.fill(pods)
 		tell(w, p)
 	})
@@ -283,7 +283,7 @@ func TestANodeWithASlowWebhookHoldsUpNoOtherNode(t *testing.T) {
 func TestAPodWithTwoLostVolumesIsRemovedOnceAndBothMove(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
-		p.leads(defaults())
+		p.leads()
 		w.volume("db")
 		w.volume("wal")
 		w.workload("both", selected, func(v *virtual.Workload) { v.Claims = []string{"data-db", "data-wal"} })
@@ -446,7 +446,7 @@ func TestTheLeaderIsKilledAtEachStepOfManyPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, virtual.Options{}, func(w *world) {
 				first, second := w.startProcess("one", defaults()), w.startProcess("two", defaults())
-				first.leads(defaults())
+				first.leads()
 				w.fill(many())
 				w.noneIsPlacedOnA()
 				killed := w.dies(first, writes[at.number], at.before)
@@ -454,7 +454,7 @@ func TestTheLeaderIsKilledAtEachStepOfManyPods(t *testing.T) {
 				w.until(40*time.Second, "the first leader is killed", killed)
 				w.pass(12 * time.Second)
 				w.wantWrote(first, at.done())
-				second.leads(defaults())
+				second.leads()
 				w.until(40*time.Second, "all run on B", func() bool { return w.onB(many()) == many() })
 				w.wantRemovedOnce(many())
 				w.Return(nodeA)

@@ -18,7 +18,7 @@ func TestKubeletsThatRenewEvery30Seconds(t *testing.T) {
 			}
 			cfg := defaults()
 			p := w.startProcess("one", cfg)
-			p.leads(cfg)
+			p.leads()
 			w.volume("db")
 			w.workload("db", selected)
 			w.pass(5 * time.Minute)

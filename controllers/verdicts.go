@@ -31,8 +31,8 @@ func (v *verdicts) note(volume, node string, d failover.Decision) {
 	v.nodes[volume][node] = verdict{d.Verdict, d.Reason}
 }
 
-// keep forgets every node of the volume that is not among the inputs.
-func (v *verdicts) keep(volume string, inputs []failover.Input) {
+// prune forgets every node of the volume that is not among the inputs.
+func (v *verdicts) prune(volume string, inputs []failover.Input) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for node := range v.nodes[volume] {
@@ -45,7 +45,7 @@ func (v *verdicts) keep(volume string, inputs []failover.Input) {
 	}
 }
 
-// each visits all of them. It holds the lock, so that visit must not note or keep.
+// each visits all of them. It holds the lock, so that visit must not note or prune.
 func (v *verdicts) each(visit func(volume, node string, known verdict)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

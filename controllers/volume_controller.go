@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,7 +11,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -52,7 +52,7 @@ func (r *VolumeReconciler) Reconcile(ctx context.Context, req reconcile.Request)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	r.reporter.keep(req.Name, g.inputs)
+	r.reporter.prune(req.Name, g.inputs)
 	if g.pv == nil {
 		return reconcile.Result{}, nil
 	}
@@ -60,7 +60,7 @@ func (r *VolumeReconciler) Reconcile(ctx context.Context, req reconcile.Request)
 	next, err := r.decideAll(ctx, g.pv, g.inputs)
 	r.gather.decided(g.resource, began)
 	// Also where a write was rejected: that may go on for long, and the memory must outlive this process then, too.
-	next.add(r.keepSettings(ctx, g))
+	next.add(r.writeSettings(ctx, g))
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -112,18 +112,18 @@ func (s *soonest) add(d time.Duration) {
 	}
 }
 
-// keepTimeout bounds how long a volume waits for what is kept of it.
-const keepTimeout = 2 * time.Second
+// settingsTimeout bounds how long a volume waits until what nodes may run is written.
+const settingsTimeout = 2 * time.Second
 
-// keepSettings keeps what nodes may run of a resource on the attachments of its volume, after all that is urgent, and tells when to come
+// writeSettings keeps what nodes may run of a resource on the attachments of its volume, after all that is urgent, and tells when to come
 // back. A failure holds nothing up.
-func (r *VolumeReconciler) keepSettings(ctx context.Context, g gathered) time.Duration {
+func (r *VolumeReconciler) writeSettings(ctx context.Context, g gathered) time.Duration {
 	if r.dryRun {
 		return 0
 	}
-	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	ctx, cancel := context.WithTimeout(ctx, settingsTimeout)
 	defer cancel()
-	after, err := r.gather.memory.keep(ctx, r.client, g.pv.Name, g.resource, g.attachments, r.gather.clock.Now())
+	after, err := r.gather.memory.write(ctx, r.client, g.pv.Name, g.resource, g.attachments, r.gather.clock.Now())
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot keep what nodes may run", "volume", g.pv.Name)
 		return retryLimit
@@ -156,21 +156,23 @@ func (r *VolumeReconciler) unmark(ctx context.Context, in failover.Input, d fail
 // silence returns the source that rings for the volumes on a node whose kubelet has fallen silent, which LINSTOR need not have noticed.
 func (r *VolumeReconciler) silence() source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {
-		go r.ringForSilent(ctx, q)
+		ring := periodic{
+			name: "silence", every: silentInterval, failure: "Cannot look up the attachments on nodes whose kubelets are silent",
+			do: func(ctx context.Context) error { return r.ringForSilent(ctx, q) },
+		}
+		go func() { _ = ring.Start(ctx) }()
 		return nil
 	})
 }
 
-func (r *VolumeReconciler) ringForSilent(ctx context.Context, q queue) {
-	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
-		for _, node := range r.kubelets.Silent(r.settings.KubeletSilence, r.settings.KubeletSilence+2*vigilInterval) {
-			attachments, err := r.gather.watch.attachments.On(ctx, node)
-			if err != nil {
-				ctrl.LoggerFrom(ctx).Error(err, "Cannot look up the attachments on a node whose kubelet is silent", "node", node)
-			}
-			for _, va := range attachments {
-				q.Add(requestOf(*va.Spec.Source.PersistentVolumeName))
-			}
+func (r *VolumeReconciler) ringForSilent(ctx context.Context, q queue) error {
+	var errs []error
+	for _, node := range r.kubelets.Silent(r.settings.KubeletSilence, r.settings.KubeletSilence+2*silentInterval) {
+		attachments, err := r.gather.watch.attachments.On(ctx, node)
+		errs = append(errs, err)
+		for _, va := range attachments {
+			q.Add(requestOf(*va.Spec.Source.PersistentVolumeName))
 		}
-	}, vigilInterval)
+	}
+	return errors.Join(errs...)
 }

@@ -62,16 +62,16 @@ func (v *volumesInUse) patch(ctx context.Context, name string, release []corev1.
 		if !time.Now().Before(until) {
 			return sendby.ErrLate
 		}
-		kept := slices.DeleteFunc(slices.Clone(node.Status.VolumesInUse), func(n corev1.UniqueVolumeName) bool {
+		left := slices.DeleteFunc(slices.Clone(node.Status.VolumesInUse), func(n corev1.UniqueVolumeName) bool {
 			return slices.Contains(release, n)
 		})
-		if len(kept) == len(node.Status.VolumesInUse) {
+		if len(left) == len(node.Status.VolumesInUse) {
 			return nil
 		}
 		patch, err := json.Marshal([]jsonPatch{
 			{"test", "/metadata/uid", node.UID},
 			{"test", "/status/volumesInUse", node.Status.VolumesInUse},
-			{"replace", "/status/volumesInUse", kept},
+			{"replace", "/status/volumesInUse", left},
 		})
 		if err != nil {
 			return err

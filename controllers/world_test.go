@@ -92,7 +92,7 @@ func sceneWith(t *testing.T, options virtual.Options, cfg Config, tell func(w *w
 	t.Helper()
 	inWorld(t, options, func(w *world) {
 		p := w.startProcess("one", cfg)
-		p.leads(cfg)
+		p.leads()
 		w.volume("db")
 		w.workload("db", selected)
 		w.volume("other")
@@ -110,7 +110,7 @@ func sceneBehind(t *testing.T, lag time.Duration, cfg Config, tell func(w *world
 	inWorld(t, virtual.Options{}, func(w *world) {
 		w.lag = lag
 		p := w.startProcess("one", cfg)
-		p.leads(cfg)
+		p.leads()
 		w.volume("db")
 		w.workload("db", selected)
 		w.pass(time.Minute)

@@ -10,23 +10,16 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/recordings"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
 const (
@@ -164,55 +157,26 @@ func startProduct(ctx context.Context, t *testing.T, tasks *sync.WaitGroup, play
 	}
 	store := linstor.NewStore()
 	feed := linstor.NewFeed(linstorClient, store, logr.Discard(), linstor.Options{})
-	kubelets := cluster.NewKubelets(clock.RealClock{}, driver, nil)
-	kube.view.OnUpdate(func(u apimodel.Update) {
-		switch o := u.New.(type) {
-		case *coordinationv1.Lease:
-			kubelets.ObserveLease(o)
-		case *corev1.Node:
-			kubelets.ObserveNode(o)
-		}
-	})
 	config := controllers.Config{
 		Driver: driver, Selector: selected.AsSelector(), Settings: settings, Linstor: memory{store, feed}, Metrics: metrics.New(),
 		Owner: "recording", ReconcileInterval: 10 * time.Second, OperationsTimeout: 30 * time.Second, Concurrency: 1,
-		MaxLostNodes: failover.Limit{Percent: true, Value: 50}, SkipNameValidation: true,
+		MaxLostNodes: failover.Limit{Percent: true, Value: 50},
 	}
-	assembly := controllers.Assemble(config, kubelets, kube.client, kube.view, kube.client, &events.FakeRecorder{})
-	options := config.Options()
-	options.Reconciler = assembly.Clock()
-	options.LogConstructor = func(*reconcile.Request) logr.Logger { return logr.Discard() }
-	clocks, err := controller.NewUnmanaged("clock", options)
-	if err == nil {
-		err = clocks.Watch(volumes(assembly, kube.view))
+	config.Recorder = &events.FakeRecorder{}
+	mgr := virtual.NewManager(ctx, kube.client, kube.view, logr.Discard())
+	if _, err := controllers.SetUp(ctx, mgr, config); err != nil {
+		t.Fatal(err)
 	}
-	if err != nil {
+	kubelets := cluster.NewKubelets(clock.RealClock{}, driver, nil)
+	if err := kubelets.Follow(ctx, mgr.GetCache()); err != nil {
 		t.Fatal(err)
 	}
 	tasks.Go(func() { _ = feed.Start(ctx) })
-	tasks.Go(func() { _ = clocks.Start(ctx) })
-	tasks.Go(func() { _ = assembly.Vigil().Start(ctx) })
-	tasks.Go(func() { _ = assembly.Lookout().Start(ctx) })
+	mgr.Begin(ctx)
+	tasks.Go(mgr.Wait)
 	return product{survey: cluster.NewSurvey(cluster.Config{
 		Cache: kube.view, Driver: driver, Selector: config.Selector, Settings: settings, Linstor: config.Linstor, Kubelets: kubelets,
 	})}
-}
-
-// volumes is what the clocks watch.
-func volumes(assembly *controllers.Assembly, view *apimodel.View) source.Source {
-	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		context.AfterFunc(ctx, view.OnUpdate(func(u apimodel.Update) {
-			for _, o := range []client.Object{u.Old, u.New} {
-				if o == nil {
-					continue
-				}
-				for _, request := range assembly.Volumes(ctx, o) {
-					queue.Add(request)
-				}
-			}
-		}))
-		return assembly.ClockDoorbell().Start(ctx, queue)
-	})
 }
 
 // decide takes the decision about the volume now.

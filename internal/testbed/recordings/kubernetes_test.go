@@ -53,9 +53,6 @@ func newKubernetes(ctx context.Context, t *testing.T, transcript *recordings.Tra
 	t.Helper()
 	api := apimodel.New()
 	k := &kubernetes{client: api.Client("recording"), view: api.View(0, nil)}
-	if err := cluster.AddIndexes(ctx, k.view, driver); err != nil {
-		t.Fatal(err)
-	}
 	for _, name := range transcript.Nodes {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		n.Status.NodeInfo.BootID = name + "-boot-1"

@@ -135,7 +135,7 @@ func (w *world) toldFrom(pod *corev1.Pod, l *loss) time.Time {
 	if leader == nil || leader.leading.IsZero() {
 		return l.since.Add(-speechless)
 	}
-	remembered := leader.assembly.Remembered()
+	remembered := leader.memory.Lines()
 	for _, v := range w.volumesOf(pod) {
 		if slices.Contains(remembered, fmt.Sprintf("a wait of volume %s on node %s", v.Name, pod.Spec.NodeName)) {
 			return leader.leading

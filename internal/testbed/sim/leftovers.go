@@ -176,7 +176,7 @@ func (w *world) checkLeftovers() {
 	}
 	for _, p := range w.processes {
 		// One that has ceased to lead ends, in production, and forgets all by that.
-		if lines := p.assembly.Remembered(); len(lines) > 0 && !p.leading.IsZero() {
+		if lines := p.memory.Lines(); len(lines) > 0 && !p.leading.IsZero() {
 			w.violated(ruleLeftovers, "%s remembers: %s", p.name, strings.Join(lines, "; "))
 		}
 		w.checkTimers(p)

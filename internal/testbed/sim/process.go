@@ -11,15 +11,9 @@ import (
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
@@ -51,24 +45,22 @@ var grace = failover.Settings{
 
 // process is one replica of the Deployment: feed, store, policy and reconcilers are the real ones.
 type process struct {
-	world    *world
-	name     string
-	config   controllers.Config
-	assembly *controllers.Assembly
-	feed     *linstor.Feed
-	store    *linstor.Store
-	view     *apimodel.View
-	kubelets *cluster.Kubelets
-	network  *gate
-	api      *auditedClient
-	freezer  freezer
-	log      logr.Logger
+	world   *world
+	name    string
+	config  controllers.Config
+	manager *virtual.Manager
+	memory  *controllers.Memory
+	feed    *linstor.Feed
+	store   *linstor.Store
+	view    *apimodel.View
+	network *gate
+	api     *auditedClient
+	freezer freezer
+	log     logr.Logger
 	// begun is when it was started, synced since when it knows LINSTOR.
 	begun   time.Time
 	synced  time.Time
 	leading time.Time // since when it leads; zero while it does not
-	// elected is closed when it leads for the first time.
-	elected chan struct{}
 
 	ctx   context.Context //nolint:containedctx // of the process
 	end   context.CancelFunc
@@ -96,7 +88,7 @@ type memory struct {
 // startProcess starts a replica that does not lead.
 func (w *world) startProcess(name string) *process {
 	p := &process{
-		world: w, name: name, begun: time.Now(), store: linstor.NewStore(), again: make(map[string]time.Duration), lead: func() {}, elected: make(chan struct{}),
+		world: w, name: name, begun: time.Now(), store: linstor.NewStore(), again: make(map[string]time.Duration), lead: func() {},
 	}
 	p.network = newGate(func(ctx context.Context, network, address string) (net.Conn, error) {
 		if err := p.freezer.wait(ctx); err != nil {
@@ -112,33 +104,33 @@ func (w *world) startProcess(name string) *process {
 	w.must(err)
 	linstorClient, err := linstor.NewClient(config, nil, linstor.ClientOptions{DialContext: p.network.dial})
 	w.must(err)
-	p.feed = linstor.NewFeed(linstorClient, p.store, logr.Discard(), linstor.Options{Elected: p.elected})
-
 	p.view = w.nextView()
 	if time.Since(w.started) > 0 && w.history.World.Late > 0 {
 		p.view.StartLate(w.history.World.Late)
 	}
-	p.kubelets = cluster.NewKubelets(clock.RealClock{}, virtual.Driver, []string{shutdownTaint})
-	p.view.OnUpdate(p.observe)
+	p.api = &auditedClient{Client: w.API.Client(actorPrefix + name), process: p}
+	p.manager = virtual.NewManager(p.ctx, p.api, p.view, p.log)
+	p.manager.Wrap = func(controller string, r reconcile.Reconciler) reconcile.Reconciler { return &noted{r, p, controller} }
+	p.feed = linstor.NewFeed(linstorClient, p.store, logr.Discard(), linstor.Options{Elected: p.manager.Elected()})
 
 	p.config = controllers.Config{
 		Driver: virtual.Driver, Selector: podSelector, RecoverSelector: recoverSelector, Settings: grace,
 		Linstor: &witness{memory: memory{p.store, p.feed}, process: p}, Metrics: metrics.New(), Owner: name,
 		ShutdownTaints: []string{shutdownTaint}, FastDetach: true, MaxLostNodes: failover.Limit{Percent: true, Value: 50},
 		DryRun: w.history.World.DryRun, ReconcileInterval: 10 * time.Second, OperationsTimeout: 30 * time.Second, Concurrency: 3,
-		PauseDeployment: deployment, SkipNameValidation: true, ServerTime: servertime.New(),
+		PauseDeployment: deployment, ServerTime: servertime.New(),
 	}
 	if w.history.World.Patient {
 		p.config.Settings.UnanimousGrace = grace.ConfirmedGrace
 	}
-	p.config.Renewed = p.lastRenewed
-	p.api = &auditedClient{Client: w.API.Client(actorPrefix + name), process: p}
-	p.assembly = controllers.Assemble(p.config, p.kubelets, p.api, p.view, p.api, &recorder{world: w, process: p})
+	p.config.Renewed, p.config.Recorder = p.lastRenewed, &recorder{world: w, process: p}
+	if !w.history.recovers() {
+		p.config.RecoverSelector = nil
+	}
+	p.memory, err = controllers.SetUp(p.ctx, p.manager, p.config)
+	w.must(err)
 	p.tasks.Go(func() { _ = p.feed.Start(p.ctx) })
-	p.tasks.Go(func() { _ = p.assembly.Vigil().Start(p.ctx) })
-	p.tasks.Go(func() { _ = p.assembly.Burial().Start(p.ctx) })
-	p.tasks.Go(func() { _ = p.assembly.Lookout().Start(logr.NewContext(p.ctx, p.log)) })
-	p.run(p.ctx, "clock", p.assembly.Clock(), p.volumes(p.assembly.ClockDoorbell()))
+	p.manager.Begin(p.ctx)
 	return p
 }
 
@@ -146,21 +138,8 @@ func (w *world) startProcess(name string) *process {
 func (p *process) leads() {
 	ctx, cancel := context.WithCancel(p.ctx)
 	p.lead, p.leading = cancel, time.Now()
-	select {
-	case <-p.elected: // before
-	default:
-		close(p.elected)
-	}
 	p.tasks.Go(func() { p.renew(ctx) })
-	p.run(ctx, "volume", p.assembly.Volume(), p.volumes(p.assembly.Doorbell()), p.assembly.Silence())
-	p.run(ctx, "failover", p.assembly.Failover(), p.changes(p.assembly.Node, p.assembly.Bell()))
-	p.tasks.Go(func() { _ = p.assembly.Attaching().Start(logr.NewContext(ctx, p.log)) })
-	if p.world.history.recovers() {
-		p.tasks.Go(func() { _ = p.assembly.Recovery().Start(logr.NewContext(ctx, p.log)) })
-	}
-	if !p.config.DryRun {
-		p.run(ctx, "keepaway", p.assembly.KeepAway(), source.Func(p.markedNodes))
-	}
+	p.manager.Lead(ctx)
 }
 
 func (p *process) resigns() {
@@ -204,20 +183,8 @@ func (p *process) stops() {
 	p.resigns()
 	p.end()
 	p.tasks.Wait()
+	p.manager.Wait()
 	p.network.close()
-}
-
-// run runs a controller as its setup would have the manager do.
-func (p *process) run(ctx context.Context, name string, r reconcile.Reconciler, sources ...source.Source) {
-	options := p.config.Options()
-	options.Reconciler = &noted{Reconciler: r, process: p, name: name}
-	options.LogConstructor = func(*reconcile.Request) logr.Logger { return p.log }
-	c, err := controller.NewUnmanaged(name, options)
-	p.world.must(err)
-	for _, s := range sources {
-		p.world.must(c.Watch(s))
-	}
-	p.tasks.Go(func() { _ = c.Start(ctx) })
 }
 
 // noted notes what a reconciler asks for.
@@ -237,56 +204,6 @@ func (n *noted) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	defer n.process.mu.Unlock()
 	n.process.again[n.name+" "+req.Name] = after
 	return result, err
-}
-
-type requestQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-// volumes is what the reconcilers of volumes watch, beside the doorbell.
-func (p *process) volumes(doorbell source.Source) source.Source {
-	return p.changes(p.assembly.Volumes, doorbell)
-}
-
-// changes rings for what has to be looked at when an object of the API has changed, beside another bell.
-func (p *process) changes(requests func(context.Context, client.Object) []reconcile.Request, bell source.Source) source.Source {
-	return source.Func(func(ctx context.Context, queue requestQueue) error {
-		context.AfterFunc(ctx, p.view.OnUpdate(func(u apimodel.Update) {
-			for _, o := range []client.Object{u.Old, u.New} {
-				if o == nil {
-					continue
-				}
-				for _, request := range requests(ctx, o) {
-					queue.Add(request)
-				}
-			}
-		}))
-		return bell.Start(ctx, queue)
-	})
-}
-
-// markedNodes is what the reconciler of taints watches.
-func (p *process) markedNodes(ctx context.Context, queue requestQueue) error {
-	context.AfterFunc(ctx, p.view.OnUpdate(func(u apimodel.Update) {
-		if node, ok := u.New.(*corev1.Node); ok && node.Annotations[cluster.AnnotationKeepAway] != "" {
-			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(node)})
-		}
-	}))
-	return nil
-}
-
-// observe is what the Kubelets follow.
-func (p *process) observe(u apimodel.Update) {
-	if u.New == nil {
-		p.kubelets.Forget(u.Old)
-		return
-	}
-	switch o := u.New.(type) {
-	case *coordinationv1.Lease:
-		p.kubelets.ObserveLease(o)
-	case *storagev1.CSINode:
-		p.kubelets.ObserveCSINode(o)
-	case *corev1.Node:
-		p.kubelets.ObserveNode(o)
-	}
 }
 
 // freeze stops what the process sends and hears, or lets it go on.

@@ -173,7 +173,6 @@ func (w *world) prepareViews() {
 			return !isPod || pod.Labels[selectedLabel] == "remove"
 		})
 		view.Transform(cluster.Trim(selector))
-		w.must(cluster.AddIndexes(w.ctx, view, virtual.Driver))
 		w.views = append(w.views, view)
 	}
 }

@@ -24,11 +24,7 @@ const (
 var edits = []edit{
 	// Preconditions.
 	{
-		"a pod is deleted by its name alone", writesFile,
-		"«client.Preconditions{UID: &pod.UID}»", "mutantInstead(§, client.Preconditions{}, …)",
-	},
-	{
-		"a pod of LINSTOR is deleted by its name alone", "controllers/recovery_controller.go",
+		"a pod is deleted by its name alone", "controllers/pod_deletion.go",
 		"«client.Preconditions{UID: &pod.UID}»", "mutantInstead(§, client.Preconditions{}, …)",
 	},
 	{
@@ -114,7 +110,7 @@ var edits = []edit{
 	},
 
 	{
-		"LINSTOR is restarted by a Lease of the cache", "controllers/lookout.go",
+		"LINSTOR is restarted by a Lease of the cache", "controllers/linstor_sight.go",
 		"if err := «l.live.Lease(ctx, node)»; err != nil {", "func() error { if mutantIs(§) { return nil }; return … }()",
 	},
 
@@ -181,7 +177,7 @@ var edits = []edit{
 	// What is said.
 	{
 		"nobody looks at the volumes of a node whose kubelet falls silent", volumeFile,
-		"range «r.kubelets.Silent(r.settings.KubeletSilence, r.settings.KubeletSilence+2*vigilInterval)» {", "mutantInstead(§, nil, …)",
+		"range «r.kubelets.Silent(r.settings.KubeletSilence, r.settings.KubeletSilence+2*silentInterval)» {", "mutantInstead(§, nil, …)",
 	},
 	{
 		"a rejected step is told to nobody", roundFile, "r.reporter.say(ctx, v.pv, v.in, v.d, «v.err»)", "mutantInstead(§, nil, …)",

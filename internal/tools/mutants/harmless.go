@@ -12,9 +12,9 @@ var harmless = map[string]string{
 	"internal/failover/wait.go: Observe: len(word.Pods) > 0 with >=":                       "words for nobody are not said",
 	"internal/failover/witness.go: couldHoldQuorum: 2*v.diskfulHeld > v.diskful with >=":   "exactly half is answered before",
 
-	"controllers/lookout.go: doubtful: without !node.Online.Known":                                               "what is not known has the value false",
-	"controllers/lookout.go: due: now.Sub(l.asked) < lookoutCalm with <=":                                        "it is asked a second later",
-	"controllers/lookout.go: proof: never !proven(node)":                                                         "a Lease is read that need not be",
+	"controllers/linstor_sight.go: doubtful: without !node.Online.Known":                                         "what is not known has the value false",
+	"controllers/linstor_sight.go: due: now.Sub(l.asked) < sightCalm with <=":                                    "it is asked a second later",
+	"controllers/linstor_sight.go: proof: never !proven(node)":                                                   "a Lease is read that need not be",
 	"controllers/recovery_blind.go: wasRestarted: now.Sub(at) < failover.BlindRetry with <=":                     "ten minutes later it is deleted a second later",
 	"controllers/recovery_blind.go: wasRestarted: now.Sub(created) < failover.BlindRetry with <=":                "ten minutes later it is deleted a second later",
 	"controllers/recovery_blind.go: restart: without owner != nil":                                               "a pod without an owner is never deleted",

@@ -39,15 +39,15 @@ var targets = []target{
 		only: []string{
 			"bell.go", "explain.go", "failover_controller.go", "failover_detach.go", "failover_look.go", "failover_lost.go",
 			"failover_words.go", "failover_writes.go", "gather.go", "halt.go", "keepaway.go", "keepaway_controller.go",
-			"lookout.go", "losses.go", "recovery_blind.go", "requests.go", "volume_controller.go", "volumes_in_use.go",
+			"linstor_sight.go", "losses.go", "pod_deletion.go", "recovery_blind.go", "requests.go", "volume_controller.go", "volumes_in_use.go",
 		},
 		skip: []string{
 			"tell", "remembered", // words
 			"imagined",               // a forecast
 			"noteArrival", "decided", // metrics
-			"retryAct", "haltAge", "haltTimeout", "keepAwayInterval", "keepAwayExpiry", "keepTimeout", // pace
+			"retryAct", "haltAge", "haltTimeout", "keepAwayInterval", "keepAwayExpiry", "settingsTimeout", // pace
 			"answersWithin", "changesApart", "firstReads", "lastReads", "lastWords", // pace
-			"lookoutInterval", "lookoutCalm", "sightTimeout", // pace
+			"sightInterval", "sightCalm", "sightTimeout", // pace
 		},
 	},
 }

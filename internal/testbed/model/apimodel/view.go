@@ -141,6 +141,16 @@ func (v *View) wait(ctx context.Context) error {
 	}
 }
 
+// WaitForCacheSync waits until the View has started, and tells whether it has.
+func (v *View) WaitForCacheSync(ctx context.Context) bool { return v.wait(ctx) == nil }
+
+// Indexer returns the store of the objects of a kind, to which indexes may be added. It is safe for concurrent use.
+func (v *View) Indexer(o client.Object) toolscache.Indexer {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.kind(kindOf(o))
+}
+
 // Pause lets the View see nothing more, like a watch that is dead and does not know it.
 func (v *View) Pause() {
 	v.mu.Lock()
@@ -274,6 +284,9 @@ func (v *View) transformed(o client.Object) client.Object {
 // kind returns the store of a kind; the lock is held.
 func (v *View) kind(kind string) toolscache.Indexer {
 	if v.kinds[kind] == nil {
+		if v.indexers[kind] == nil {
+			v.indexers[kind] = toolscache.Indexers{}
+		}
 		v.kinds[kind] = toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, v.indexers[kind])
 	}
 	return v.kinds[kind]

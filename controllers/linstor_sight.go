@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -18,19 +17,19 @@ import (
 )
 
 const (
-	// lookoutInterval is how often it is seen whether LINSTOR may be blind, and how often it is asked while it seems so: it answers from
+	// sightInterval is how often it is seen whether LINSTOR may be blind, and how often it is asked while it seems so: it answers from
 	// memory then.
-	lookoutInterval = time.Second
-	// lookoutCalm is how often it is asked while it sees the nodes whose kubelets are silent: it asks all its satellites for that.
-	lookoutCalm = 30 * time.Second
+	sightInterval = time.Second
+	// sightCalm is how often it is asked while it sees the nodes whose kubelets are silent: it asks all its satellites for that.
+	sightCalm = 30 * time.Second
 	// sightTimeout is how long LINSTOR may take to answer. One that gives a satellite up takes 7 s, and sees by that.
 	sightTimeout = 10 * time.Second
 )
 
-// Lookout finds out whether LINSTOR is blind: whether it has no connection to a node that it calls ONLINE. It asks only while a kubelet is
+// linstorSight finds out whether LINSTOR is blind: whether it has no connection to a node that it calls ONLINE. It asks only while a kubelet is
 // silent whose node LINSTOR calls ONLINE, and as long as LINSTOR is blind. It runs on every replica, since the words of a blind LINSTOR are
 // void for all, and changes nothing.
-type Lookout struct {
+type linstorSight struct {
 	inputs   cluster.Inputs
 	live     cluster.Live
 	kubelets *cluster.Kubelets
@@ -49,21 +48,15 @@ type Lookout struct {
 	about []string
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: all replicas judge LINSTOR's words.
-func (*Lookout) NeedLeaderElection() bool { return false }
-
-// Start implements manager.Runnable.
-func (l *Lookout) Start(ctx context.Context) error {
-	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
-		if l.due() {
-			l.look(ctx)
-		}
-	}, lookoutInterval)
+func (l *linstorSight) check(ctx context.Context) error {
+	if l.due() {
+		l.look(ctx)
+	}
 	return nil
 }
 
 // due tells whether LINSTOR is to be asked now.
-func (l *Lookout) due() bool {
+func (l *linstorSight) due() bool {
 	doubtful := l.doubtful()
 	known := !slices.ContainsFunc(doubtful, func(node string) bool { return !slices.Contains(l.about, node) })
 	now := l.clock.Now()
@@ -72,7 +65,7 @@ func (l *Lookout) due() bool {
 	case len(doubtful) == 0:
 		l.about = nil
 		return false
-	case known && now.Sub(l.asked) < lookoutCalm:
+	case known && now.Sub(l.asked) < sightCalm:
 		return false
 	}
 	l.asked, l.about = now, doubtful
@@ -80,21 +73,21 @@ func (l *Lookout) due() bool {
 }
 
 // doubtful returns the nodes whose kubelets are silent and that LINSTOR calls ONLINE.
-func (l *Lookout) doubtful() []string {
+func (l *linstorSight) doubtful() []string {
 	return slices.DeleteFunc(l.kubelets.Silent(l.settings.KubeletSilence, math.MaxInt64), func(name string) bool {
 		node, _ := l.linstor.Node(l.kubelets.Satellite(name))
 		return !node.Online.Known || !node.Online.Value
 	})
 }
 
-func (l *Lookout) suspects() bool {
+func (l *linstorSight) suspects() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.memory.Suspects()
 }
 
 // look asks LINSTOR, and draws the conclusions.
-func (l *Lookout) look(ctx context.Context) {
+func (l *linstorSight) look(ctx context.Context) {
 	asking, cancel := context.WithTimeout(ctx, sightTimeout)
 	defer cancel()
 	sight, err := l.linstor.Sight(asking)
@@ -113,8 +106,8 @@ func (l *Lookout) look(ctx context.Context) {
 }
 
 // tell tells the log when that has changed.
-func (*Lookout) tell(ctx context.Context, before, after map[string]time.Time, err error) {
-	log := ctrl.LoggerFrom(ctx).WithName("lookout")
+func (*linstorSight) tell(ctx context.Context, before, after map[string]time.Time, err error) {
+	log := ctrl.LoggerFrom(ctx)
 	switch {
 	case err != nil:
 		log.V(1).Info("LINSTOR does not say to which nodes it has a connection", "reason", err.Error())
@@ -128,7 +121,7 @@ func (*Lookout) tell(ctx context.Context, before, after map[string]time.Time, er
 
 // proof returns a node that LINSTOR is proven to be blind for, and until when that may be acted on; empty where there is none. The Lease of
 // each such node is read past the cache first.
-func (l *Lookout) proof(ctx context.Context) (name string, until time.Time, err error) {
+func (l *linstorSight) proof(ctx context.Context) (name string, until time.Time, err error) {
 	l.mu.Lock()
 	memory := l.memory.Clone()
 	l.mu.Unlock()
