@@ -52,6 +52,8 @@ func TestEveryWayToApplyFollowsEveryOther(t *testing.T) {
 
 // TestTheAPIServerAcceptsEveryObject asks the API server to apply everything without doing it. It refuses fields that it does not know,
 // and a namespace with the Pod Security Standard "restricted" what the standard forbids.
+//
+//nolint:tparallel // all apply objects of the same names
 func TestTheAPIServerAcceptsEveryObject(t *testing.T) {
 	t.Parallel()
 	b := apiServer(t)

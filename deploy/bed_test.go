@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 func apiServer(t *testing.T) *bed.Bed {
 	t.Helper()
 	api.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+		ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 		defer cancel()
 		api.bed, api.err = bed.Start(ctx, bed.Options{Bare: true, Direct: true, LogDir: logDir("deploy")})
 	})

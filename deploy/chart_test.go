@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -57,19 +58,11 @@ func rendered(t *testing.T, values string) []*unstructured.Unstructured {
 
 func valuesFile(t *testing.T, values string) string {
 	t.Helper()
-	// Not in the test's own folder, whose name may have a comma: Helm takes that for the end of a file's name.
-	file, err := os.CreateTemp("", "values-*.yaml")
-	if err != nil {
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.Remove(file.Name()) })
-	if _, err := file.WriteString(values); err != nil {
-		t.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return file.Name()
+	return strconv.Quote(file) // the folder has the name of the test, and Helm separates files by commas
 }
 
 // TestTheChartRendersTheShippedManifest compares the chart's default values with config/default. They differ in the name of the

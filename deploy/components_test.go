@@ -37,11 +37,17 @@ func withComponents(t *testing.T, names ...string) []byte {
 	t.Helper()
 	text := "resources: [$CONFIG/default]\n" +
 		"images: [{name: quay.io/piraeusdatastore/piraeus-ha-controller, newName: registry.example.com/ha, newTag: v9}]\n" +
-		"components:\n"
-	for _, name := range names {
-		text += "- $CONFIG/components/" + name + "\n"
-	}
+		listOf(names)
 	return kustomize(t, text)
+}
+
+// listOf returns the list of components of a kustomization.
+func listOf(names []string) string {
+	paths := make([]string, len(names))
+	for i, name := range names {
+		paths[i] = "$CONFIG/components/" + name
+	}
+	return "components: [" + strings.Join(paths, ", ") + "]\n"
 }
 
 // TestEachComponentTellsHowToUseIt because its kustomization is what a user reads of it, who finds it in the list of all.
@@ -185,12 +191,8 @@ patches:
 // the workload moves.
 func TestComponentsInACluster(t *testing.T) {
 	t.Parallel()
-	text := "resources: [$CONFIG/default]\ncomponents:\n"
-	for _, name := range components(t) {
-		if name != "dry-run" && name != "linstor-tls" {
-			text += "- $CONFIG/components/" + name + "\n"
-		}
-	}
+	acting := slices.DeleteFunc(components(t), func(name string) bool { return name == "dry-run" || name == "linstor-tls" })
+	text := "resources: [$CONFIG/default]\n" + listOf(acting)
 	b := bedtest.Empty(t, "components", bed.Options{})
 	mustKubectl(t, b, "apply --server-side --filename="+writeObjects(t, kustomize(t, text)))
 	s := bedtest.New(t, b, 3)

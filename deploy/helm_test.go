@@ -164,6 +164,8 @@ func TestHelmRefusesTheOldDefaultsBySentence(t *testing.T) {
 
 // TestTheAPIServerAcceptsTheChart by a strict dry run of what the default values make, and those that switch everything on, and admits the
 // pods to a namespace with the Pod Security Standard "restricted".
+//
+//nolint:tparallel // all apply objects of the same names
 func TestTheAPIServerAcceptsTheChart(t *testing.T) {
 	t.Parallel()
 	b := apiServer(t)

@@ -20,6 +20,8 @@ type page struct {
 
 // TestTheCommandsOfTheInstallationPageWork follows docs/installation.md chapter by chapter: what it shows of a file is written, and each
 // command is run. What a chapter has installed goes before the next one. TestRemovalLeavesNothingBehind follows the last chapter.
+//
+//nolint:tparallel // all apply objects of the same names
 func TestTheCommandsOfTheInstallationPageWork(t *testing.T) {
 	t.Parallel()
 	b := apiServer(t)
@@ -72,7 +74,7 @@ func chaptersOf(t *testing.T, file string) (titles []string, chapters map[string
 // follow writes the files that a chapter shows and runs its commands, in order.
 func (p page) follow(chapter string) {
 	p.t.Helper()
-	for _, block := range regexp.MustCompile("(?ms)^```(console|yaml)\n(.*?)^```$").FindAllStringSubmatch(chapter, -1) {
+	for _, block := range regexp.MustCompile("(?s)\n```(console|yaml)\n(.*?)\n```\n").FindAllStringSubmatch(chapter, -1) {
 		if block[1] == "yaml" {
 			p.write(block[2])
 		} else {

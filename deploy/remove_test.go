@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"context"
 	"os"
 	"regexp"
 	"strings"
@@ -48,10 +49,13 @@ func TestRemovalLeavesNothingBehind(t *testing.T) {
 			t.Errorf("%s is still there: %v", id(o), err)
 		}
 	}
-	// Nothing may come back either.
-	time.Sleep(2 * time.Second)
 	if left := leftBehind(t, b); len(left) > 0 {
 		t.Errorf("left behind are %s", strings.Join(left, ", "))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if b.WaitFor(ctx, "something to come back", func() (bool, error) { return len(leftBehind(t, b)) > 0, nil }) == nil {
+		t.Errorf("back are %s", strings.Join(leftBehind(t, b), ", "))
 	}
 }
 

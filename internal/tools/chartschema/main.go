@@ -19,11 +19,11 @@ import (
 )
 
 func main() {
-	print := complete
+	tell := complete
 	if slices.Equal(os.Args[1:], []string{"obsolete"}) {
-		print = obsolete
+		tell = obsolete
 	}
-	if err := print(os.Stdin, os.Stdout); err != nil {
+	if err := tell(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "chartschema:", err)
 		os.Exit(1)
 	}
