@@ -262,7 +262,7 @@ func TestFaultsOfTheLeaseOfTheElection(t *testing.T) {
 				w.Crash(nodeA)
 				w.pass(12 * time.Second)
 				var struck atomic.Int64
-				until := time.Now().Add(5 * time.Second)
+				until := time.Now().Add(renewDeadline - retryPeriod)
 				w.ofController(func(r apimodel.Request) error {
 					if r.Kind != "Lease" || r.Namespace == cluster.LeaseNamespace || r.Verb == apimodel.VerbGet || time.Now().After(until) {
 						return nil
