@@ -67,6 +67,16 @@ func main() {
 	}
 }
 
+// warn says what the options do that their giver may not want.
+func warn(log logr.Logger, opts options.Options) {
+	for _, sentence := range opts.Obsolete {
+		log.Info("Obsolete option", "message", sentence)
+	}
+	if opts.MetricsOpen() {
+		log.Info("Metrics are served without encryption to everybody who reaches them", "address", opts.MetricsBindAddress)
+	}
+}
+
 // run is the program: options, manager, wiring. It returns when ctx ends, or at once with a fault of the settings.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	opts, err := options.Parse(args)
@@ -83,12 +93,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	log := options.Logger(opts)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.WithName("client-go"))
-	for _, sentence := range opts.Obsolete {
-		log.Info("Obsolete option", "message", sentence)
-	}
-	if opts.MetricsOpen() {
-		log.Info("Metrics are served without encryption to everybody who reaches them", "address", opts.MetricsBindAddress)
-	}
+	warn(log, opts)
 
 	linstorClient, err := newLinstorClient(opts)
 	if err != nil {

@@ -82,7 +82,7 @@ func (*apiLock) Describe() string   { return "the Lease" }
 
 // stands lets a process stand for election. As the program does, it ends when it has lost its leadership, and gives it up
 // when it has ended. The channel is closed when it begins to lead.
-func (p *process) stands(cfg Config) (leads <-chan struct{}) {
+func (p *process) stands() (leads <-chan struct{}) {
 	p.world.Helper()
 	began := make(chan struct{})
 	lock := manners.Wrap(&apiLock{client: p.world.API.Client(controllerActor + p.name), identity: p.name}, retryPeriod)
@@ -91,7 +91,7 @@ func (p *process) stands(cfg Config) (leads <-chan struct{}) {
 		Lock:          lock,
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) { p.leads(); close(began) }, //nolint:contextcheck // it ends with the process
+			OnStartedLeading: func(context.Context) { p.leads(); close(began) },
 			OnStoppedLeading: p.end,
 		},
 	})
@@ -121,9 +121,9 @@ func electedPair(t *testing.T, tell func(w *world, first, second *process, secon
 	t.Helper()
 	inWorld(t, virtual.Options{}, func(w *world) {
 		first, second := w.startProcess("one", defaults()), w.startProcess("two", defaults())
-		firstLeads := first.stands(defaults())
+		firstLeads := first.stands()
 		w.pass(time.Second)
-		secondLeads := second.stands(defaults())
+		secondLeads := second.stands()
 		w.volume("db")
 		w.workload("db", selected)
 		w.volume("other")

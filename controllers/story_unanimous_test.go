@@ -23,7 +23,7 @@ func electedIn(t *testing.T, options virtual.Options, tell func(w *world, p *pro
 	inWorld(t, options, func(w *world) {
 		cfg := defaults()
 		p := w.startProcess("one", cfg)
-		leads := p.stands(cfg)
+		leads := p.stands()
 		<-leads
 		w.volume("db")
 		w.workload("db", selected)

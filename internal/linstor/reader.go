@@ -55,6 +55,7 @@ type reading struct {
 
 // request ends when nobody waits any more for what it reads.
 type request struct {
+	ctx      context.Context //nolint:containedctx // of the first reading
 	readings int
 	cancel   context.CancelFunc
 }
@@ -162,24 +163,24 @@ func (r *reader) depart() {
 func (r *reader) begin(queue *[]*reading, spare *rate.Limiter) {
 	for ; len(*queue) > 0 && r.alone < r.atOnce && (spare == nil || spare.Allow()); *queue = (*queue)[1:] {
 		one := (*queue)[0]
-		ctx := r.start(one)
+		r.start(one)
 		r.alone++
-		go r.readOne(ctx, one)
+		go r.readOne(one)
 	}
 }
 
 // start begins readings by one request. The lock must be held.
-func (r *reader) start(readings ...*reading) context.Context {
+func (*reader) start(readings ...*reading) {
 	ctx, cancel := context.WithCancel(readings[0].ctx)
-	serving := &request{readings: len(readings), cancel: cancel}
+	serving := &request{ctx: ctx, readings: len(readings), cancel: cancel}
 	for _, one := range readings {
 		one.began, one.request = time.Now(), serving
 	}
-	return ctx
 }
 
-func (r *reader) readOne(ctx context.Context, one *reading) {
+func (r *reader) readOne(one *reading) {
 	var err error
+	ctx := one.request.ctx
 	if r.limiter != nil {
 		err = r.limiter.Wait(ctx)
 	}
@@ -214,7 +215,8 @@ func (r *reader) send(all bool) {
 		group := slices.Clone(r.queue[:n])
 		r.queue = r.queue[n:]
 		r.together++
-		go r.readMany(r.start(group...), group)
+		r.start(group...)
+		go r.readMany(group[0].request.ctx, group)
 	}
 }
 

@@ -46,6 +46,8 @@ type faults struct {
 	evicted map[string]bool
 	// answer is how long LINSTOR takes to answer.
 	answer atomic.Int64
+	// answers counts them.
+	answers atomic.Int64
 	// linstorDown is set while LINSTOR does not run, linstorUp since when it has.
 	linstorDown bool
 	linstorUp   time.Time
