@@ -47,6 +47,8 @@ type Request struct {
 	Kind string
 	// Namespace and Name name the object; both are empty for lists of everything.
 	Namespace, Name string
+	// Node is the node whose pods a list asks for; empty for any other request.
+	Node string
 	// Status is set for requests to the status subresource.
 	Status bool
 }

@@ -51,13 +51,15 @@ func (w writer) list(ctx context.Context, store client.WithWatch, list client.Ob
 		return err
 	}
 	request := Request{Actor: w.actor, Verb: VerbList, Kind: strings.TrimSuffix(gvk.Kind, "List")}
+	pods, ofPods := list.(*corev1.PodList)
+	if node, ok := nodeSelected(opts); ok && ofPods {
+		request.Node = node
+	}
 	if err := w.arrive(ctx, request); err != nil {
 		return err
 	}
-	if pods, ok := list.(*corev1.PodList); ok {
-		if node, ok := nodeSelected(opts); ok {
-			return w.podsOn(node, pods)
-		}
+	if request.Node != "" {
+		return w.podsOn(request.Node, pods)
 	}
 	if err := store.List(ctx, list, opts...); err != nil {
 		return err
