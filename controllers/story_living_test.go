@@ -126,11 +126,11 @@ func TestADetachedVolumeIsLeftAloneWhereNoneIsReleased(t *testing.T) {
 	})
 }
 
-// looksAtPods counts from now on how often the controller lists pods past its cache.
+// looksAtPods counts from now on how often the controller lists the pods of a node past its cache.
 func (w *world) looksAtPods() (count func() int64) {
 	var looks atomic.Int64
 	w.API.Fail(func(r apimodel.Request) error {
-		if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbList && r.Kind == "Pod" {
+		if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbList && r.Kind == "Pod" && r.Fields != "" {
 			looks.Add(1)
 		}
 		return nil

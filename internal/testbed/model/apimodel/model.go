@@ -47,6 +47,8 @@ type Request struct {
 	Kind string
 	// Namespace and Name name the object; both are empty for lists of everything.
 	Namespace, Name string
+	// Fields are those that a list selects by, such as "spec.nodeName=a".
+	Fields string
 	// Status is set for requests to the status subresource.
 	Status bool
 }

@@ -51,6 +51,9 @@ func (w writer) list(ctx context.Context, store client.WithWatch, list client.Ob
 		return err
 	}
 	request := Request{Actor: w.actor, Verb: VerbList, Kind: strings.TrimSuffix(gvk.Kind, "List")}
+	if fields := new(client.ListOptions).ApplyOptions(opts).FieldSelector; fields != nil {
+		request.Fields = fields.String()
+	}
 	if err := w.arrive(ctx, request); err != nil {
 		return err
 	}
