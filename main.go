@@ -126,9 +126,6 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if lease != nil {
 		cfg.Renewed = lease.Renewed
 	}
-	if cfg.Recorder, err = controllers.NewRecorder(mgr); err != nil {
-		return err
-	}
 	if _, err := controllers.SetUp(ctx, mgr, cfg); err != nil {
 		return err
 	}

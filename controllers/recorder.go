@@ -26,8 +26,8 @@ const (
 // eventRecorder is the name by which the Events are reported.
 const eventRecorder = "piraeus-ha-controller"
 
-// NewRecorder returns a recorder of Events with limits of its own.
-func NewRecorder(mgr ctrl.Manager) (events.EventRecorder, error) {
+// newRecorder returns a recorder of Events with limits of its own.
+func newRecorder(mgr ctrl.Manager) (events.EventRecorder, error) {
 	config := rest.CopyConfig(mgr.GetConfig())
 	config.RateLimiter = newPatient()
 	clients, err := kubernetes.NewForConfigAndClient(config, mgr.GetHTTPClient())

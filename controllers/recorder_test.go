@@ -71,7 +71,7 @@ func TestEventsThatCannotBeWritten(t *testing.T) {
 			t.Parallel()
 			m := &recorderManager{server: httptest.NewServer(tc.answer)}
 			defer m.server.CloseClientConnections()
-			recorder, err := NewRecorder(m)
+			recorder, err := newRecorder(m)
 			if err != nil {
 				t.Fatal(err)
 			}

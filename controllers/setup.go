@@ -36,7 +36,7 @@ type Config struct {
 	Linstor Linstor
 	// Metrics are counted in.
 	Metrics *metrics.Metrics
-	// Recorder writes the Events.
+	// Recorder writes the Events; it defaults to one with limits of its own.
 	Recorder events.EventRecorder
 	// Clock defaults to the real one.
 	Clock clock.PassiveClock
@@ -88,6 +88,12 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) (*Memory, error) {
 func setUp(ctx context.Context, mgr ctrl.Manager, cfg Config) (parts, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
+	}
+	if cfg.Recorder == nil {
+		var err error
+		if cfg.Recorder, err = newRecorder(mgr); err != nil {
+			return parts{}, err
+		}
 	}
 	indexed, err := cluster.NewIndexReader(ctx, mgr.GetCache(), cfg.Driver)
 	if err != nil {
