@@ -32,6 +32,16 @@ func (w *world) takesLong(write permission, d time.Duration) (untilMade func()) 
 	}
 }
 
+// controllerTakes lets each request of the controller take a while.
+func (w *world) controllerTakes(d time.Duration) {
+	w.API.Delay(func(r apimodel.Request) time.Duration {
+		if strings.HasPrefix(r.Actor, controllerActor) {
+			return d
+		}
+		return 0
+	})
+}
+
 // edit lets the user change a pod.
 func (w *world) edit(name string, change func(*corev1.Pod)) {
 	w.Helper()
@@ -212,6 +222,7 @@ func TestAVolumeStaysWhereAnotherPodHasComeToTheNode(t *testing.T) {
 			cfg := defaults()
 			cfg.DisableNodeTaints = tc.disabled
 			sceneBehind(t, tc.lag, cfg, func(w *world, p *process) {
+				w.controllerTakes(5 * time.Millisecond) // what follows a deletion at once comes before the next look
 				if tc.comes != nil {
 					w.atDeletion(func() { tc.comes(w) })
 				}
