@@ -21,7 +21,7 @@ func csiController(image string, driver, attacher []string) *corev1.Pod {
 		},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{
 			{Name: "linstor-csi", Image: image, Args: driver},
-			{Name: "csi-attacher", Image: "registry.k8s.io/sig-storage/csi-attacher:v4.10.0", Args: attacher},
+			{Name: "csi-attacher", Image: "registry.example.com/sig-storage/csi-attacher:v4.10.0", Args: attacher},
 		}},
 	}
 }
