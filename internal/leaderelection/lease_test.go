@@ -226,3 +226,23 @@ func TestALeaderThatCannotRenewItsLeaseStopsBeforeItExpires(t *testing.T) {
 		}
 	})
 }
+
+// The one that has seen more may try a little later: it is given the time.
+func TestAReplicaThatIsHalfAMinuteOldLetsOthersGoFirst(t *testing.T) {
+	for range 20 { // the times of all tries are random
+		synctest.Test(t, func(t *testing.T) {
+			var l lease
+			end := l.join(t, "leader")
+			synctest.Wait()
+			defer l.join(t, "standby")(false)
+			pass(2 * time.Minute)
+			defer l.join(t, "young")(false)
+			pass(30 * time.Second)
+			end(false)
+			pass(30 * time.Second)
+			if got := l.holder(); got != "standby" {
+				t.Errorf("%q leads, want the one that has seen everything", got)
+			}
+		})
+	}
+}
