@@ -121,6 +121,7 @@ func runAgent(s *bedtest.Scenario) {
 	agents.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
 	agents.Spec.Template.Labels = labels
 	agents.Spec.Template.Spec = barePod(s, "", "example.com/piraeusdatastore/piraeus-ha-controller:v1.3.2").Spec
+	agents.Spec.Template.Spec.Containers[0].Args = []string{"/agent"}
 	agents.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: s.Nodes[0]}
 	s.Must(s.Client.Create(s.Ctx, agents))
 	s.Must(s.WaitFor(s.Ctx, "the node agent to run", func() (bool, error) {
