@@ -175,9 +175,12 @@ func loseCrowds(ctx context.Context, crowds []*crowd, by handler) (massLoss, err
 			lost = append(lost, life)
 		}
 	}
-	ages, err := c.writeAges(ctx)
-	if err != nil {
-		return massLoss{}, err
+	var ages func() (median, greatest float64, err error)
+	if by == nil {
+		var err error
+		if ages, err = c.writeAges(ctx); err != nil {
+			return massLoss{}, err
+		}
 	}
 	m := massLoss{began: time.Now()}
 	c.say("crash of %v with %d pods", nodes, len(lost))
