@@ -34,11 +34,11 @@ func (r *FailoverReconciler) look(ctx context.Context, node string, volumes []*v
 	words, lifetime := newWords(r.linstor), r.bell.lifetime(ctx)
 	defer close(words.over)
 	words.ask(ctx, lifetime, volumes)
-	var shutdownErr, attachmentsErr error
+	var taintsErr, attachmentsErr error
 	within(ctx, firstReads, func(first context.Context) {
 		var reads sync.WaitGroup
 		reads.Go(func() { r.confirmLease(first, node) })
-		reads.Go(func() { read.Shutdown, shutdownErr = r.live.Shutdown(ctx, node) })
+		reads.Go(func() { read.Shutdown, read.OutOfService, taintsErr = r.live.OffTaints(ctx, node) })
 		reads.Go(func() { read.Attachments, attachmentsErr = r.readAttachments(ctx, first, node, volumes) })
 		reads.Wait()
 	})
@@ -46,7 +46,7 @@ func (r *FailoverReconciler) look(ctx context.Context, node string, volumes []*v
 
 	read.Listed = r.clock.Now()
 	pods, podsErr := r.live.PodsOn(ctx, node)
-	if err := errors.Join(shutdownErr, attachmentsErr, podsErr); err != nil {
+	if err := errors.Join(taintsErr, attachmentsErr, podsErr); err != nil {
 		r.gather.metrics.Failed(metrics.StepLook, err)
 		for _, v := range volumes {
 			v.err = errors.Join(v.err, err)

@@ -83,18 +83,23 @@ func TestAReplicaThatIsGoneUnderItsPod(t *testing.T) {
 
 // shutDown lets the cloud provider say that the node is switched off.
 func (w *world) shutDown(name string) {
-	w.Helper()
-	node := w.node(name)
-	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: defaults().ShutdownTaints[0], Effect: corev1.TaintEffectNoSchedule})
-	w.must(w.Client().Update(w.ctx, node))
+	w.taint(name, defaults().ShutdownTaints[0], corev1.TaintEffectNoSchedule)
 }
 
 // switchOn lets the cloud provider say so no longer.
-func (w *world) switchOn(name string) {
+func (w *world) switchOn(name string) { w.untaint(name, defaults().ShutdownTaints[0]) }
+
+func (w *world) taint(name, key string, effect corev1.TaintEffect) {
 	w.Helper()
 	node := w.node(name)
-	off := func(taint corev1.Taint) bool { return slices.Contains(defaults().ShutdownTaints, taint.Key) }
-	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, off)
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: effect})
+	w.must(w.Client().Update(w.ctx, node))
+}
+
+func (w *world) untaint(name, key string) {
+	w.Helper()
+	node := w.node(name)
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == key })
 	w.must(w.Client().Update(w.ctx, node))
 }
 
@@ -164,6 +169,35 @@ func TestANodeThatIsNoLongerSaidToBeSwitchedOffIsBelievedToRunWhatItMay(t *testi
 		w.switchOn(nodeA)
 		w.pass(time.Minute)
 		w.wantWriting(nodeA)
+	})
+}
+
+// The same by Kubernetes' own taint, upon which an attachment without pods would be taken off the node.
+func TestANodeThatIsNoLongerOutOfServiceIsBelievedToRunWhatItMay(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		w.lag = 4 * time.Second
+		p := w.startProcess("one", defaults())
+		p.leads()
+		w.volume("db", func(v *virtual.Volume) { v.Quorum = "off" })
+		w.workload("db", selected)
+		w.pass(time.Minute)
+		w.must(w.cordon(nodeA))
+		w.cutOff(nodeA)
+		w.pass(time.Minute)
+		wantMajority(w)
+		w.forceDelete("db-0") // its replacement waits on B for the volume
+		w.pass(time.Minute)
+		p.wantSaid(nodeA, failover.QuorumUnconfirmed)
+		w.taint(nodeA, corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute)
+		w.pass(3 * time.Second)
+		w.untaint(nodeA, corev1.TaintNodeOutOfService)
+		w.pass(time.Minute)
+		if !w.DRBD.CanWrite("pvc-db", nodeA) {
+			t.Fatal("A should be able to write")
+		}
+		if w.attachment("db", nodeA) == nil || !w.inUse("db", nodeA) {
+			t.Error("the volume was taken off a node that writes it")
+		}
 	})
 }
 

@@ -98,8 +98,8 @@ type Reading struct {
 	Node string
 	// Began is when the first of it was asked for, and Listed when all pods of the node were.
 	Began, Listed time.Time
-	// Shutdown tells whether the node is said to be switched off.
-	Shutdown bool
+	// Shutdown and OutOfService tell whether the node has a taint that says so.
+	Shutdown, OutOfService bool
 	// Attachments are those that were read.
 	Attachments AttachmentsRead
 }
@@ -115,6 +115,7 @@ func (i *Inputs) Confirmed(
 	in, err := i.input(ctx, pv, read.Node, pods, attachment)
 	in.Node.Shutdown = in.Node.Shutdown && read.Shutdown
 	in.Node.SwitchedOff = in.Node.SwitchedOff && read.Shutdown
+	in.Node.OutOfService = in.Node.OutOfService && read.OutOfService
 	in.Asked, in.Listed = read.Began, read.Listed
 	notAfter(&in.Asked, in.Resource)
 	for _, pod := range in.Pods {

@@ -172,18 +172,21 @@ func (l Live) Attachment(ctx context.Context, name string) (*storagev1.VolumeAtt
 	return &va, nil
 }
 
-// Shutdown reads whether a taint says that the node is switched off, where that is believed. Without a grace nothing else shows that the
-// taint was taken off since.
-func (l Live) Shutdown(ctx context.Context, name string) (bool, error) {
-	if !l.kubelets.Node(name).Shutdown {
-		return false, nil
+// OffTaints reads whether taints say that the node is switched off or out of service, where the cache says so. By such a taint a person
+// vouches for a node that does not answer, and nothing else shows that it was taken off since.
+func (l Live) OffTaints(ctx context.Context, name string) (shutdown, outOfService bool, err error) {
+	if believed := l.kubelets.Node(name); !believed.Shutdown && !believed.OutOfService {
+		return false, false, nil
 	}
 	var node corev1.Node
-	err := l.Reader.Get(ctx, client.ObjectKey{Name: name}, &node)
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("reading the taints of node %s: %w", name, err)
+	err = l.Reader.Get(ctx, client.ObjectKey{Name: name}, &node)
+	if apierrors.IsNotFound(err) {
+		return false, false, nil
 	}
-	return err == nil && l.kubelets.isShutdown(&node), nil
+	if err != nil {
+		return false, false, fmt.Errorf("reading the taints of node %s: %w", name, err)
+	}
+	return l.kubelets.isShutdown(&node), HasTaint(&node, corev1.TaintNodeOutOfService, ""), nil
 }
 
 // Lease reads the Lease of a node, and has the memory of kubelets note what it shows.
