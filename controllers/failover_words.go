@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
 
@@ -19,6 +20,8 @@ type words struct {
 	// known are the errors of those that have answered, by resource, and asked are all.
 	known map[string]error
 	asked map[string]bool
+	// began is when they were asked for first.
+	began time.Time
 	// over is closed when nobody waits for the answers any more.
 	over chan struct{}
 }
@@ -30,7 +33,8 @@ type word struct {
 
 func newWords(from Linstor) *words {
 	return &words{
-		linstor: from, answers: make(chan word), known: make(map[string]error), asked: make(map[string]bool), over: make(chan struct{}),
+		linstor: from, answers: make(chan word), known: make(map[string]error), asked: make(map[string]bool),
+		began: time.Now(), over: make(chan struct{}),
 	}
 }
 
@@ -60,8 +64,8 @@ func (w *words) ask(ctx, lifetime context.Context, volumes []*volume) {
 	}
 }
 
-// wait waits until a time for the answers to all volumes, and longer for those to the first one. It gives the volumes an error of which
-// not all has answered, or has answered with an error.
+// wait waits until a time for the answers to all volumes, and longer for those to the first one, but not until they are too old for
+// anything to follow. It gives the volumes an error of which not all has answered, or has answered with an error.
 func (w *words) wait(ctx context.Context, until time.Time, volumes []*volume) {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
@@ -69,21 +73,35 @@ func (w *words) wait(ctx context.Context, until time.Time, volumes []*volume) {
 		select {
 		case answer := <-w.answers:
 			w.known[answer.resource] = answer.err
-			if over {
+			if over && w.anyComplete(volumes) {
 				timer.Reset(lastWords)
 			}
 			continue
 		case <-timer.C:
-			over = true
 		case <-ctx.Done():
 		}
-		if w.anyComplete(volumes) {
+		w.take()
+		if over || w.anyComplete(volumes) {
 			break
 		}
+		over = true
+		timer.Reset(time.Until(w.began.Add(failover.MaxAge)))
 	}
 	for _, v := range volumes {
 		if v.err == nil {
 			v.err = w.errorOf(v)
+		}
+	}
+}
+
+// take takes the answers that have come already: the time may have been over before anybody could wait for them.
+func (w *words) take() {
+	for {
+		select {
+		case answer := <-w.answers:
+			w.known[answer.resource] = answer.err
+		default:
+			return
 		}
 	}
 }

@@ -51,11 +51,7 @@ func (m mass) happens(t *testing.T) (p *pace, noticed time.Time) {
 		w.API.OnChange(p.note)
 		w.Linstor.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
 			if r.URL.RawQuery != "" && strings.HasPrefix(r.URL.Path, "/v1/view") {
-				select {
-				case <-time.After(m.bulkTime):
-				case <-r.Context().Done():
-					return true
-				}
+				hold(r, m.bulkTime)
 			}
 			return false
 		})
