@@ -10,8 +10,8 @@ import (
 // A LINSTOR without its connector hears nothing, notices nothing, and goes on to answer. Only a restart ends that: by a step, or by the
 // controllers, which may delete the pods of a LINSTOR that they have proven to be blind.
 
-// ruleSees: the pod of a LINSTOR on a node that lives is deleted only where LINSTOR is blind, a kubelet has been silent between two answers
-// ten seconds apart, and not twice in ten minutes.
+// ruleSees: the pod of a LINSTOR on a node that lives is deleted only where LINSTOR is blind, or was in an answer that is still fresh, a
+// kubelet has been silent between two answers ten seconds apart, and not twice in ten minutes.
 const ruleSees = "a pod of a LINSTOR that sees was deleted although its kubelet was heard of"
 
 // BlindRestarted counts the pods that were deleted for it.
@@ -70,7 +70,7 @@ func (w *world) auditRestart(what string) {
 	switch {
 	case again:
 		w.violated(ruleSees, "%s: one was %s ago", what, time.Since(w.restarted))
-	case blind.IsZero() && w.heldSince(sighted):
+	case blind.IsZero() && (time.Since(sighted) <= failover.MaxAge || w.heldSince(sighted)):
 		w.excuse(ExcuseSighted, "%s: since %s", what, sighted)
 	case blind.IsZero() || time.Since(blind) < failover.BlindApart:
 		w.violated(ruleSees, "%s: blind since %s", what, blind)

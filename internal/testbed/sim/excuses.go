@@ -20,7 +20,7 @@ const (
 	ExcuseArrived = "a pod arrived after the look"
 	// ExcuseDelayed: the API acted later, and the node could write again by then.
 	ExcuseDelayed = "the node got its storage back between the look and what the API made of it"
-	// ExcuseSighted: the API acted later, and LINSTOR was not blind any more by then.
+	// ExcuseSighted: LINSTOR was restarted right after its last answer, or before the API acted.
 	ExcuseSighted = "a blind LINSTOR saw again between the look and what the API made of it"
 	// ExcuseDamaged: a disk failed, and what was written there only is gone.
 	ExcuseDamaged = "a disk with the only data has failed"
