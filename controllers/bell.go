@@ -19,11 +19,15 @@ type bell struct {
 	queue queue
 	// called are the nodes for which it was rung before.
 	called []string
+	// more is closed, by node, when it is rung for a volume there that is not in hand.
+	more map[string]chan struct{}
 	// inHand are the volumes, by node, that the last round there dealt with and that another one will by itself.
 	inHand map[string]map[string]bool
 }
 
-func newBell() *bell { return &bell{inHand: make(map[string]map[string]bool)} }
+func newBell() *bell {
+	return &bell{more: make(map[string]chan struct{}), inHand: make(map[string]map[string]bool)}
+}
 
 // source is where the controller hears it.
 func (b *bell) source() source.Source {
@@ -48,13 +52,28 @@ func requestOf(name string) reconcile.Request {
 func (b *bell) ring(volume, node string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case b.inHand[node][volume]:
-	case b.queue == nil:
+	if b.inHand[node][volume] {
+		return
+	}
+	if more := b.more[node]; more != nil {
+		close(more)
+		delete(b.more, node)
+	}
+	if b.queue == nil {
 		b.called = append(b.called, node)
-	default:
+	} else {
 		b.queue.Add(requestOf(node))
 	}
+}
+
+// listen returns what is closed when it is rung from now on for a volume on a node that is not in hand there.
+func (b *bell) listen(node string) <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.more[node] == nil {
+		b.more[node] = make(chan struct{})
+	}
+	return b.more[node]
 }
 
 // hold notes which volumes are in hand on a node.
@@ -63,6 +82,7 @@ func (b *bell) hold(node string, volumes []string) {
 	defer b.mu.Unlock()
 	if len(volumes) == 0 {
 		delete(b.inHand, node)
+		delete(b.more, node)
 		return
 	}
 	held := make(map[string]bool, len(volumes))

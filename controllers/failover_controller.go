@@ -100,6 +100,7 @@ type volume struct {
 
 // round looks, plans and does once.
 func (r *FailoverReconciler) round(ctx context.Context, node string) (result roundResult, err error) {
+	more := r.bell.listen(node)
 	lost, detaching, err := r.lostOn(ctx, node)
 	if err != nil {
 		return result, err
@@ -119,7 +120,7 @@ func (r *FailoverReconciler) round(ctx context.Context, node string) (result rou
 		}
 		return r.conclude(ctx, node, lost, detaching, result), nil
 	}
-	r.look(ctx, node, lost)
+	r.look(ctx, node, more, lost)
 	halt := r.halt.now(ctx)
 	seen := slices.DeleteFunc(slices.Clone(lost), func(v *volume) bool { return v.err != nil })
 	look := make([]failover.Input, len(seen))

@@ -25,8 +25,9 @@ const (
 // whether the kubelet is still silent and the node still switched off, the attachments, and then all pods of the node, selected or not,
 // and the claims of those whose it may not be. A volume of which not all is known in time has an error, and waits for the next round.
 // The pods come last: a detach is written by that look at them. Where LINSTOR takes so long that pods and attachments may have changed
-// since, its own word is old as well, and nothing follows.
-func (r *FailoverReconciler) look(ctx context.Context, node string, volumes []*volume) {
+// since, its own word is old as well, and nothing follows. Where nothing is known of any volume in time, it waits for LINSTOR's first word
+// until more is closed.
+func (r *FailoverReconciler) look(ctx context.Context, node string, more <-chan struct{}, volumes []*volume) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	began := time.Now()
@@ -42,7 +43,7 @@ func (r *FailoverReconciler) look(ctx context.Context, node string, volumes []*v
 		reads.Go(func() { read.Attachments, attachmentsErr = r.readAttachments(ctx, first, node, volumes) })
 		reads.Wait()
 	})
-	words.wait(ctx, began.Add(firstReads), volumes)
+	words.wait(ctx, began.Add(firstReads), more, volumes)
 
 	read.Listed = r.clock.Now()
 	pods, podsErr := r.live.PodsOn(ctx, node)
@@ -65,7 +66,7 @@ func (r *FailoverReconciler) look(ctx context.Context, node string, volumes []*v
 		})
 	})
 	words.ask(ctx, lifetime, volumes)
-	words.wait(ctx, last, volumes)
+	words.wait(ctx, last, more, volumes)
 	r.each(volumes, func(i int, v *volume) error {
 		in, err := r.gather.inputs.Confirmed(ctx, v.pv, read, own[i])
 		if err == nil {

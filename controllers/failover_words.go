@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
 
@@ -20,8 +19,6 @@ type words struct {
 	// known are the errors of those that have answered, by resource, and asked are all.
 	known map[string]error
 	asked map[string]bool
-	// began is when they were asked for first.
-	began time.Time
 	// over is closed when nobody waits for the answers any more.
 	over chan struct{}
 }
@@ -33,8 +30,7 @@ type word struct {
 
 func newWords(from Linstor) *words {
 	return &words{
-		linstor: from, answers: make(chan word), known: make(map[string]error), asked: make(map[string]bool),
-		began: time.Now(), over: make(chan struct{}),
+		linstor: from, answers: make(chan word), known: make(map[string]error), asked: make(map[string]bool), over: make(chan struct{}),
 	}
 }
 
@@ -64,28 +60,33 @@ func (w *words) ask(ctx, lifetime context.Context, volumes []*volume) {
 	}
 }
 
-// wait waits until a time for the answers to all volumes, and longer for those to the first one, but not until they are too old for
-// anything to follow. It gives the volumes an error of which not all has answered, or has answered with an error.
-func (w *words) wait(ctx context.Context, until time.Time, volumes []*volume) {
+// wait waits until a time for the answers to all volumes, and longer for those to the first one, unless more is lost on the node: another
+// look is needed for that anyway. It gives the volumes an error of which not all has answered, or has answered with an error.
+func (w *words) wait(ctx context.Context, until time.Time, more <-chan struct{}, volumes []*volume) {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	for over := false; w.anyAwaited(volumes) && ctx.Err() == nil; {
+		var calls <-chan struct{}
+		if over {
+			calls = more
+		}
 		select {
 		case answer := <-w.answers:
 			w.known[answer.resource] = answer.err
-			if over && w.anyComplete(volumes) {
+			if over {
 				timer.Reset(lastWords)
 			}
 			continue
 		case <-timer.C:
+			over = true
+			w.take()
+			if !w.anyComplete(volumes) {
+				continue
+			}
+		case <-calls:
 		case <-ctx.Done():
 		}
-		w.take()
-		if over || w.anyComplete(volumes) {
-			break
-		}
-		over = true
-		timer.Reset(time.Until(w.began.Add(failover.MaxAge)))
+		break
 	}
 	for _, v := range volumes {
 		if v.err == nil {

@@ -154,7 +154,7 @@ func TestLinstorIsAskedAboutAllVolumesOfThePods(t *testing.T) {
 	s.must(s.api.Create(s.ctx, pod))
 	var names []string
 	s.r.linstor = asked{mu: &sync.Mutex{}, names: &names}
-	s.r.look(s.ctx, nodeA, []*volume{s.volume()})
+	s.r.look(s.ctx, nodeA, nil, []*volume{s.volume()})
 	slices.Sort(names)
 	if want := []string{"pvc-db", "pvc-group"}; !slices.Equal(names, want) {
 		t.Errorf("LINSTOR was asked about %v, want %v", names, want)

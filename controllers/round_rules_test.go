@@ -213,7 +213,7 @@ func TestALookIsAsOldAsItsQuestions(t *testing.T) {
 				return nil
 			})
 			v := s.volume()
-			s.r.look(s.ctx, nodeA, []*volume{v})
+			s.r.look(s.ctx, nodeA, nil, []*volume{v})
 			s.must(v.err)
 			if latest := first.Add(-tc.want); v.in.Asked.After(latest) {
 				t.Errorf("the look counts from %s after its first question", v.in.Asked.Sub(latest))

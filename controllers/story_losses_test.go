@@ -188,6 +188,12 @@ func TestANodeThatIsNoLongerOutOfServiceIsBelievedToRunWhatItMay(t *testing.T) {
 		w.forceDelete("db-0") // its replacement waits on B for the volume
 		w.pass(time.Minute)
 		p.wantSaid(nodeA, failover.QuorumUnconfirmed)
+		w.API.Delay(func(r apimodel.Request) time.Duration { // Kubernetes, which believes the taint at once, is slow
+			if r.Actor == virtual.ActorAttach && r.Verb == apimodel.VerbDelete {
+				return time.Hour
+			}
+			return 0
+		})
 		w.taint(nodeA, corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute)
 		w.pass(3 * time.Second)
 		w.untaint(nodeA, corev1.TaintNodeOutOfService)
