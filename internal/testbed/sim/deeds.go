@@ -86,6 +86,8 @@ type faults struct {
 	replaced *process
 	// arrivals are the workloads of which a pod arrives at the controller's next write, by verb and kind.
 	arrivals map[string]string
+	// untainted is when a taint was last taken off a node that says that it does not run.
+	untainted map[string]time.Time
 	// forced are the resources on the nodes from which a person has removed a pod by force.
 	forced map[place]bool
 }
@@ -95,7 +97,7 @@ func newFaults() faults {
 		frozen: make(map[string]bool), silent: make(map[string]time.Time), kubelet: make(map[string]bool),
 		linstorUp: time.Now(), changed: make(map[string]bool), damaged: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
 		migrated: make(map[string]bool), evicted: make(map[string]bool),
-		shown: make(map[string][]shown), forgotten: make(map[string]time.Time), failedAgain: make(map[place]bool), late: make(map[string]bool), byPerson: make(map[string]bool), setAbove: make(map[string]time.Time), returned: make(map[string]time.Time), changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), arrivals: make(map[string]string), forced: make(map[place]bool),
+		shown: make(map[string][]shown), forgotten: make(map[string]time.Time), failedAgain: make(map[place]bool), late: make(map[string]bool), byPerson: make(map[string]bool), setAbove: make(map[string]time.Time), returned: make(map[string]time.Time), changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), arrivals: make(map[string]string), forced: make(map[place]bool), untainted: make(map[string]time.Time),
 	}
 }
 
@@ -115,8 +117,10 @@ var onNode = map[Deed]func(w *world, node string){
 	SilenceKubelet:    func(w *world, node string) { w.cutKubelet(node, true) },
 	RestoreKubelet:    func(w *world, node string) { w.cutKubelet(node, false) },
 	RestartEvents:     func(w *world, node string) { w.Linstor.RestartEvents(node) },
-	ShutdownTaint:     func(w *world, node string) { w.taint(node, true) },
-	ShutdownUntaint:   func(w *world, node string) { w.taint(node, false) },
+	ShutdownTaint:     func(w *world, node string) { w.taint(node, switchedOffTaint, true) },
+	ShutdownUntaint:   func(w *world, node string) { w.taint(node, switchedOffTaint, false) },
+	TakeOutOfService:  func(w *world, node string) { w.taint(node, outOfServiceTaint, true) },
+	PutIntoService:    func(w *world, node string) { w.taint(node, outOfServiceTaint, false) },
 	Evict:             func(w *world, node string) { w.evict(node, true) },
 	RestoreNode:       func(w *world, node string) { w.evict(node, false) },
 	HangPools:         func(w *world, node string) { w.Linstor.HangPools(node, true) },
@@ -269,15 +273,20 @@ func (w *world) cutKubelet(node string, cut bool) {
 	}
 }
 
-func (w *world) taint(name string, off bool) {
+func (w *world) taint(name string, taint corev1.Taint, on bool) {
+	if !on {
+		w.mu.Lock()
+		w.untainted[name] = time.Now()
+		w.mu.Unlock()
+	}
 	w.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		var node corev1.Node
 		if err := w.oracle.Get(w.ctx, client.ObjectKey{Name: w.kube(name)}, &node); err != nil {
 			return err
 		}
-		kept := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.Key == shutdownTaint })
-		if off {
-			kept = append(kept, corev1.Taint{Key: shutdownTaint, Effect: corev1.TaintEffectNoSchedule})
+		kept := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.Key == taint.Key })
+		if on {
+			kept = append(kept, taint)
 		}
 		if len(kept) == len(node.Spec.Taints) {
 			return nil

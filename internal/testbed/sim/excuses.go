@@ -28,6 +28,8 @@ const (
 	ExcuseUnfenced = "settings were changed after a volume was taken, so that its node can write again"
 	// ExcusePerson: a person has removed the pod by force.
 	ExcusePerson = "a person has removed the pod by force"
+	// ExcuseVouched: a person has said that a node does not run, which could write.
+	ExcuseVouched = "a person has said of a node that could write that it does not run"
 	// ExcuseHidden: a loss has no Event because LINSTOR shows nothing of it, and the kubelet lives.
 	ExcuseHidden = "nobody could know of a loss, since the kubelet lived and LINSTOR told nothing"
 	// ExcuseUnannounced: a loss has no Event yet because LINSTOR has not announced it, and is compared with once a minute.
@@ -35,7 +37,7 @@ const (
 )
 
 // Excuses are all of them.
-var Excuses = []string{ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseDelayed, ExcuseSighted, ExcuseDamaged, ExcuseUnfenced, ExcusePerson, ExcuseHidden, ExcuseUnannounced}
+var Excuses = []string{ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseDelayed, ExcuseSighted, ExcuseDamaged, ExcuseUnfenced, ExcusePerson, ExcuseVouched, ExcuseHidden, ExcuseUnannounced}
 
 // asked notes that in this history a pod had to be moved in time.
 func (w *world) asked() {

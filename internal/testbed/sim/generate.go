@@ -43,9 +43,13 @@ func Generate(seed uint64) History {
 	g.drawDetection()
 	g.untidy(untidyNames)
 	g.sort()
-	last := g.space()
-	g.history.Length = max(last, 30*time.Second) + time.Duration(g.IntN(60))*time.Second
+	rest := time.Duration(g.IntN(60)) * time.Second
 	g.history.World.Patient = g.chance(20)
+	if !plain {
+		g.untidy(untidyPeople)
+		g.sort()
+	}
+	g.history.Length = max(g.space(), 30*time.Second) + rest
 	return g.history
 }
 
@@ -167,7 +171,7 @@ func (g *generator) fault(at, span time.Duration, s Step, undo Deed) {
 var undo = map[Deed]Deed{
 	Crash: Return, Isolate: Rejoin, IsolateDRBD: RejoinDRBD, CutLink: HealLink, CutResource: HealResource,
 	CutSatellite: RestoreSatellite, StopSatellite: RestoreSatellite, FreezeSatellite: UnfreezeSatellite,
-	SilenceKubelet: RestoreKubelet, ShutdownTaint: ShutdownUntaint, StopLinstor: StartLinstor, SlowLinstor: FastLinstor,
+	SilenceKubelet: RestoreKubelet, ShutdownTaint: ShutdownUntaint, TakeOutOfService: PutIntoService, StopLinstor: StartLinstor, SlowLinstor: FastLinstor,
 	CutLinstor: RestoreLinstor, CutAPI: RestoreAPI, FailAPI: RecoverAPI, PauseCache: ResumeCache, CloseVolume: OpenVolume,
 	FailDisk: ReplaceDisk, MigrateTo: EndMigration, ForbidTaints: AllowTaints, ForbidRelease: AllowRelease, DisturbAPI: CalmAPI,
 	Pause: Unpause, Evict: RestoreNode, FreezeMachine: ThawMachine, HangPools: FreePools, FreezeProcess: ThawProcess, Overlap: EndOverlap,

@@ -25,6 +25,19 @@ var untidyTimes = []untidiness{
 	{HangingPools, func(g *generator) bool { g.nodeFault(g.around(), g.span(), HangPools, g.node()); return true }},
 }
 
+// untidyPeople are drawn on all steps.
+var untidyPeople = []untidiness{{OutOfService, (*generator).takeOutOfService}}
+
+// takeOutOfService lets a person take a node out of service: one that is lost, or one that only seems so, or none of both.
+func (g *generator) takeOutOfService() bool {
+	node, at := g.home(), g.around()
+	if g.chance(50) {
+		g.nodeFault(max(0, at-g.milliseconds(time.Second, 20*time.Second)), g.span(), pick(g, Crash, Isolate), node)
+	}
+	g.nodeFault(at, g.span(), TakeOutOfService, node)
+	return true
+}
+
 // untidyNames are drawn on the world.
 var untidyNames = []untidiness{
 	{QualifiedNames, func(g *generator) bool { g.history.World.Qualified = true; return true }},

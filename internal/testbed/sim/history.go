@@ -198,6 +198,8 @@ const (
 	RestartEvents     Deed = "restart events2"
 	ShutdownTaint     Deed = "taint as switched off"
 	ShutdownUntaint   Deed = "remove the taint"
+	TakeOutOfService  Deed = "taint as out of service"
+	PutIntoService    Deed = "remove the taint of out of service"
 
 	StopLinstor    Deed = "stop LINSTOR"
 	StartLinstor   Deed = "start LINSTOR"

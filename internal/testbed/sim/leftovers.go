@@ -58,7 +58,7 @@ func (w *world) mend() {
 		w.do(Step{What: RestoreKubelet, Node: node})
 	}
 	for _, node := range nodes {
-		for _, deed := range []Deed{UnfreezeSatellite, ThawMachine, FreePools, Return, Rejoin, RejoinDRBD, RestoreSatellite, RestoreKubelet, ShutdownUntaint, RestoreNode} {
+		for _, deed := range []Deed{UnfreezeSatellite, ThawMachine, FreePools, Return, Rejoin, RejoinDRBD, RestoreSatellite, RestoreKubelet, ShutdownUntaint, PutIntoService, RestoreNode} {
 			w.do(Step{What: deed, Node: node})
 		}
 		for _, peer := range nodes {

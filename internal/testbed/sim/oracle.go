@@ -225,10 +225,25 @@ func (w *world) positive(r reading, node string) bool {
 }
 
 // switchedOff tells whether somebody has said that the node was switched off: then there is no grace.
-func (w *world) switchedOff(name string) bool {
+func (w *world) switchedOff(name string) bool { return w.hasTaint(name, shutdownTaint) }
+
+// isOutOfService tells whether Kubernetes itself moves the pods of the node.
+func (w *world) isOutOfService(name string) bool {
+	return w.hasTaint(name, corev1.TaintNodeOutOfService)
+}
+
+func (w *world) hasTaint(name, key string) bool {
 	var node corev1.Node
 	w.must(w.oracle.Get(w.ctx, client.ObjectKey{Name: w.kube(name)}, &node))
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == shutdownTaint })
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
+}
+
+// vouched tells whether somebody says that the node does not run, or did so a moment ago.
+func (w *world) vouched(name string) bool {
+	w.mu.Lock()
+	until := w.untainted[name]
+	w.mu.Unlock()
+	return w.switchedOff(name) || w.isOutOfService(name) || time.Since(until) <= failover.MaxAge || w.heldSince(until)
 }
 
 // closedFor is how long a resource has not been open for writing on a node.
@@ -336,15 +351,17 @@ func (w *world) auditDetach(b basis, v Volume, va *storagev1.VolumeAttachment, u
 type taking struct {
 	at     time.Time
 	unseen bool
+	// vouched is set where somebody has said that the node does not run.
+	vouched bool
 }
 
 // takes notes that the controllers have taken a volume from a node. If that could not write when it was looked at, and can by the
 // time that the API acts, nobody could know.
 func (w *world) takes(v Volume, node string, couldNot bool) {
-	can, unseen := w.DRBD.CanWrite(v.Resource(), node), w.unseen(v.Resource(), node)
+	can, unseen, vouched := w.DRBD.CanWrite(v.Resource(), node), w.unseen(v.Resource(), node), w.vouched(node)
 	w.mu.Lock()
 	if state, ok := w.DRBD.Replica(v.Resource(), node); ok && state.Open > 0 {
-		w.taken[place{v.Resource(), node}] = taking{time.Now(), unseen}
+		w.taken[place{v.Resource(), node}] = taking{time.Now(), unseen, vouched}
 	}
 	w.mu.Unlock()
 	if couldNot && can {

@@ -94,6 +94,8 @@ func (w *world) pardon(v Volume, node string, oldWords bool) string {
 		if oldWords {
 			return ExcuseOldWords
 		}
+	case w.vouched(node):
+		return ExcuseVouched
 	case again:
 		return ExcuseFailedAgain
 	case forgotten:

@@ -28,19 +28,22 @@ func (w *world) checkWriters() {
 // twoWrite tells why two nodes can write a resource.
 func (w *world) twoWrite(resource string, writers map[string]bool, fenced bool) {
 	w.split[resource] = true
-	byUs, byPerson, later, hidden := false, false, true, true
+	byUs, byPerson, later, hidden, vouched := false, false, true, true, true
 	w.mu.Lock()
 	for node := range writers {
 		taken, is := w.taken[place{resource, node}]
 		byUs = byUs || is
 		later = later && (!is || w.changedAt[resource].After(taken.at))
 		hidden = hidden && (!is || taken.unseen)
+		vouched = vouched && (!is || taken.vouched)
 		byPerson = byPerson || w.forced[place{resource, node}]
 	}
 	w.mu.Unlock()
 	switch {
 	case byUs && later:
 		w.excuse(ExcuseUnfenced, "resource %s: %v", resource, writers)
+	case byUs && vouched && !fenced:
+		w.excuse(ExcuseVouched, "resource %s: %v", resource, writers)
 	case byUs && hidden:
 		w.excuse(ExcuseUnseen, "resource %s: %v", resource, writers)
 	case byUs:

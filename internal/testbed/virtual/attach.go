@@ -132,7 +132,7 @@ func (a *attachDetach) detach(ctx context.Context, at place) bool {
 
 func (a *attachDetach) isInUse(ctx context.Context, by client.Reader, at place) bool {
 	var node corev1.Node
-	if by.Get(ctx, client.ObjectKey{Name: at.node}, &node) != nil {
+	if by.Get(ctx, client.ObjectKey{Name: at.node}, &node) != nil || isOutOfService(&node) {
 		return false
 	}
 	a.mu.Lock()

@@ -30,6 +30,7 @@ const (
 	ActorAttach    = "attach-detach"
 	ActorAttacher  = "csi-attacher"
 	ActorNodes     = "node-lifecycle"
+	ActorEviction  = "taint-eviction"
 )
 
 const (
@@ -99,6 +100,7 @@ func New(ctx context.Context, options Options) *Cluster {
 	c.attacher = newAttacher(c)
 	c.run(ctx, c.attacher.sync, "VolumeAttachment")
 	c.run(ctx, newNodeLifecycle(c).sync, "Lease")
+	c.run(ctx, newOutOfService(c).sync, "Pod", "Node")
 	return c
 }
 

@@ -13,6 +13,8 @@
 //     a second, and twice as long each time. The driver speaks to LINSTOR by REST, as the real one does.
 //   - A node whose Lease is 50 s old gets Kubernetes' own unreachable taints. Pods are not evicted by them: their
 //     toleration of 300 s is longer than any story here.
+//   - From a node that a person has tainted as out of service the taint eviction deletes the pods, by name; the garbage collector of pods
+//     ends them every 20 s once the node is not ready; and their volumes are detached although the node reports them in use.
 //   - Every owner keeps one pod of a given name, as a StatefulSet does.
 //
 // All components are level-triggered, look at the API through one view without a lag, and try again after a second.

@@ -1,0 +1,68 @@
+package virtual
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// collectPeriod is how often the garbage collector of pods looks.
+const collectPeriod = 20 * time.Second
+
+// outOfService does what follows when a person has given a node Kubernetes' taint of that name: the taint eviction deletes its pods, by
+// name, and the garbage collector of pods ends those that do not go, once the node is not ready. The attach/detach controller no longer
+// waits for the node.
+type outOfService struct {
+	*Cluster
+	client    client.Client
+	collected time.Time
+}
+
+func newOutOfService(c *Cluster) *outOfService {
+	return &outOfService{Cluster: c, client: c.API.Client(ActorEviction), collected: time.Now()}
+}
+
+func (o *outOfService) sync(ctx context.Context) time.Duration {
+	var nodes corev1.NodeList
+	_ = o.view.List(ctx, &nodes)
+	collects := time.Since(o.collected) >= collectPeriod
+	if collects {
+		o.collected = time.Now()
+	}
+	next := idle
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		if !isOutOfService(node) {
+			continue
+		}
+		next = again
+		var pods corev1.PodList
+		_ = o.view.List(ctx, &pods, client.MatchingFields{nodeField: node.Name})
+		for j := range pods.Items {
+			o.end(ctx, &pods.Items[j], collects && !isReady(node))
+		}
+	}
+	return next
+}
+
+// end deletes a pod that does not tolerate the taint, and ends one that is being deleted where the node cannot.
+func (o *outOfService) end(ctx context.Context, pod *corev1.Pod, collects bool) {
+	switch {
+	case pod.DeletionTimestamp != nil && collects:
+		_ = o.client.Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(0))
+	case pod.DeletionTimestamp == nil && len(pod.Spec.Tolerations) == 0: // who tolerates anything here tolerates all
+		_ = o.client.Delete(ctx, pod.DeepCopy())
+	}
+}
+
+func isOutOfService(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+}
+
+// isReady tells whether Kubernetes takes the node for ready.
+func isReady(node *corev1.Node) bool {
+	return !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable })
+}
