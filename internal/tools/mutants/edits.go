@@ -58,7 +58,7 @@ var edits = []edit{
 	// Fresh reads.
 	{
 		"nothing is read anew before a removal", roundFile,
-		"«r.look(ctx, node, lost)»\n", "if mutantIs(§) { for _, v := range lost { v.in.Asked = r.clock.Now() } } else { … }",
+		"«r.look(ctx, node, more, lost)»\n", "if mutantIs(§) { for _, v := range lost { v.in.Asked = r.clock.Now() } } else { … }",
 	},
 	{
 		"LINSTOR is not asked before a removal", "controllers/failover_words.go",
