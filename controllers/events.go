@@ -101,6 +101,15 @@ func (r *reporter) recordRemoval(pv *corev1.PersistentVolume, pod *corev1.Pod, d
 	}
 }
 
+// close says that a volume is attached elsewhere, which ends its fail-over.
+func (r *reporter) close(ctx context.Context, pv *corev1.PersistentVolume, to *storagev1.VolumeAttachment) {
+	m, ok := r.reports.arrived(pv.Name)
+	if !ok {
+		return
+	}
+	ctrl.LoggerFrom(ctx).Info("Failed over", "volume", pv.Name, "from", m.node, "to", to.Spec.NodeName, "seconds", m.seconds(), "reason", m.reason)
+}
+
 func (r *reporter) recordDetach(pv *corev1.PersistentVolume, va *storagev1.VolumeAttachment, d failover.Decision) {
 	r.reports.metrics.AttachmentDeleted()
 	r.event(typed(&storagev1.VolumeAttachment{ObjectMeta: va.ObjectMeta}, "storage.k8s.io/v1", "VolumeAttachment"), pvRef(pv),

@@ -3,6 +3,8 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,9 +67,12 @@ func (r *FailoverReconciler) releaseAll(ctx context.Context, node string, volume
 	if len(current) == 0 {
 		return
 	}
+	known := copies(current)
 	err := r.send(ctx, metrics.StepRelease, []string{"the volumes in use of node " + node}, func(ctx context.Context, _ int) error {
 		r.reporter.reports.metrics.WriteSent(metrics.WriteRelease, failover.MaxAge-time.Until(until))
-		return r.inUse.release(ctx, node, r.driver, handles, until)
+		released, err := r.inUse.release(ctx, node, r.driver, handles, until)
+		logRelease(ctx, node, known, released)
+		return err
 	})[0]
 	for _, v := range current {
 		if err != nil {
@@ -76,6 +81,21 @@ func (r *FailoverReconciler) releaseAll(ctx context.Context, node string, volume
 		}
 		r.reporter.reports.released(v.pv.Name, v.in)
 	}
+}
+
+// logRelease says which of the volumes were taken out of what the node calls in use, by their handles.
+func logRelease(ctx context.Context, node string, volumes []volume, released []string) {
+	if len(released) == 0 {
+		return
+	}
+	var names, reasons []string
+	for _, v := range volumes {
+		if slices.Contains(released, v.pv.Spec.CSI.VolumeHandle) {
+			names, reasons = append(names, v.pv.Name), append(reasons, string(v.d.Reason))
+		}
+	}
+	slices.Sort(reasons)
+	ctrl.LoggerFrom(ctx).Info("Released volumes", "node", node, "volumes", names, "reason", strings.Join(slices.Compact(reasons), ", "))
 }
 
 // deleteAttachments deletes those of volumes that no pod uses by a list of now.
@@ -113,17 +133,19 @@ func (r *FailoverReconciler) deleteAttachment(ctx context.Context, v volume) err
 	}
 	attachment := v.in.Attachment
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachment.Name, UID: attachment.UID}}
-	ctrl.LoggerFrom(ctx).Info("Deleting attachment", "volume", v.pv.Name, "resource", v.in.Resource.Name, "node", v.in.Node.Name,
-		"volumeAttachment", va.Name, "reason", v.d.Reason, "message", v.d.Message)
 	err := r.client.Delete(r.whileFresh(ctx, v.in, metrics.WriteDetach), va, client.Preconditions{UID: &attachment.UID})
+	done := "Deleted attachment"
 	switch {
 	case apierrors.IsNotFound(err) && r.fastDetach:
-		// Kubernetes deletes the attachment of a released volume, and may be quicker: the detach is ours all the same.
+		// It deletes the attachment of a released volume, and may be quicker: the detach is ours all the same.
+		done = "Kubernetes has deleted the attachment"
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("deleting VolumeAttachment %s: %w", va.Name, err)
 	}
+	ctrl.LoggerFrom(ctx).Info(done, "node", v.in.Node.Name, "volume", v.pv.Name, "volumeAttachment", va.Name,
+		"reason", v.d.Reason, "message", v.d.Message)
 	r.reporter.reports.left(v.pv.Name, v.in, v.d)
 	r.reporter.reports.detached(v.pv.Name, v.in)
 	r.reporter.recordDetach(v.pv, va, v.d)

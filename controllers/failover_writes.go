@@ -70,6 +70,15 @@ func (v *volume) goesOn() bool {
 	return v.err == nil && !v.late && !v.waits && v.d.Verdict == failover.Lost
 }
 
+// namesOf are the names of volumes.
+func namesOf(volumes []volume) []string {
+	names := make([]string, len(volumes))
+	for i, v := range volumes {
+		names[i] = v.pv.Name
+	}
+	return names
+}
+
 // copies are volumes as they are now, for requests that may outlive the round.
 func copies(volumes []*volume) []volume {
 	all := make([]volume, len(volumes))
@@ -137,7 +146,7 @@ func (r *FailoverReconciler) markAll(ctx context.Context, volumes []*volume) {
 		}
 	}
 	known := copies(unmarked)
-	errs := r.send(ctx, metrics.StepMark, attachments, func(ctx context.Context, i int) error { return r.mark(ctx, known[i].in, known[i].d) })
+	errs := r.send(ctx, metrics.StepMark, attachments, func(ctx context.Context, i int) error { return r.mark(ctx, known[i]) })
 	for i, v := range unmarked {
 		if errs[i] != nil {
 			v.fail(errs[i])
@@ -152,10 +161,12 @@ func (r *FailoverReconciler) markAll(ctx context.Context, volumes []*volume) {
 // errGone is why nothing follows from what was read of an object that is gone: another look is wanted.
 var errGone = fmt.Errorf("the object is gone: %w", sendby.ErrLate)
 
-func (r *FailoverReconciler) mark(ctx context.Context, in failover.Input, d failover.Decision) error {
-	value := failOverMark{Reason: d.Reason, Time: in.Now.UTC()}
+func (r *FailoverReconciler) mark(ctx context.Context, v volume) error {
+	in := v.in
+	value := failOverMark{Reason: v.d.Reason, Time: in.Now.UTC()}
+	var pods []string
 	for _, pod := range in.Pods {
-		value.Pods = append(value.Pods, pod.UID)
+		value.Pods, pods = append(value.Pods, pod.UID), append(pods, cluster.Key(pod.Namespace, pod.Name))
 	}
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -176,6 +187,8 @@ func (r *FailoverReconciler) mark(ctx context.Context, in failover.Input, d fail
 	if err != nil {
 		return fmt.Errorf("marking VolumeAttachment %s: %w", in.Attachment.Name, err)
 	}
+	ctrl.LoggerFrom(ctx).Info("Marked attachment", "node", in.Node.Name, "volume", v.pv.Name, "volumeAttachment", va.Name, "pods", pods,
+		"reason", v.d.Reason)
 	return nil
 }
 
@@ -247,17 +260,18 @@ func (r *FailoverReconciler) remove(ctx context.Context, v volume, users []volum
 	for _, user := range users {
 		r.reporter.reports.begins(user.pv.Name, user.in) // or the API may have done it, and the answer gets lost
 	}
-	return r.delete(ctx, v, pod, removal.How, failed)
+	return r.delete(ctx, v, users, pod, removal.How, failed)
 }
 
-// delete deletes a pod, unless what was read is old by now. failed tells whether its phase was changed to that before.
-func (r *FailoverReconciler) delete(ctx context.Context, v volume, pod *corev1.Pod, how failover.Removal, failed bool) error {
+// delete deletes a pod that uses those volumes, unless what was read is old by now. failed tells whether its phase was changed to that
+// before.
+func (r *FailoverReconciler) delete(
+	ctx context.Context, v volume, users []volume, pod *corev1.Pod, how failover.Removal, failed bool,
+) error {
 	grace := int64(r.settings.DeletionGrace / time.Second)
 	if how == failover.RemoveForce {
 		grace = 0
 	}
-	ctrl.LoggerFrom(ctx).Info("Deleting pod", "volume", v.pv.Name, "resource", v.in.Resource.Name, "node", v.in.Node.Name,
-		"pod", cluster.Key(pod.Namespace, pod.Name), "reason", v.d.Reason, "gracePeriodSeconds", grace, "message", v.d.Message)
 	err := deletePod(r.whileFresh(ctx, v.in, metrics.WriteRemove), r.client, pod, client.GracePeriodSeconds(grace))
 	switch gone := apierrors.IsNotFound(err) || apierrors.IsConflict(err); {
 	case gone && failed:
@@ -267,6 +281,9 @@ func (r *FailoverReconciler) delete(ctx context.Context, v volume, pod *corev1.P
 	case err != nil:
 		return err
 	}
+	volumes := namesOf(users)
+	ctrl.LoggerFrom(ctx).Info("Deleted pod", "node", v.in.Node.Name, "volumes", volumes, "pod", cluster.Key(pod.Namespace, pod.Name),
+		"mode", how, "gracePeriodSeconds", grace, "reason", v.d.Reason, "message", v.d.Message)
 	r.reporter.reports.podRemoved(v.pv.Name, v.in, v.d, how)
 	r.reporter.recordRemoval(v.pv, pod, v.d)
 	return nil

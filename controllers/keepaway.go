@@ -71,14 +71,31 @@ func (k *KeepAway) Ensure(ctx context.Context, name string, losses []loss) error
 	for _, l := range losses[1:] {
 		mark = mark.with(k.mark(l, effect))
 	}
-	node, set, err := k.setTaint(ctx, name, mark)
+	node, written, err := k.setTaint(ctx, name, mark)
 	if err != nil {
 		return fmt.Errorf("keeping pods away from node %s: %w", name, err)
 	}
-	if set {
+	if written.any {
+		logTaint(ctx, name, written, losses)
+	}
+	if written.first {
 		k.recordTaint(node, losses[0].d)
 	}
 	return nil
+}
+
+// logTaint says what was written of a node's taint, and for which volumes.
+func logTaint(ctx context.Context, node string, written taintWrite, losses []loss) {
+	volumes := make([]string, len(losses))
+	for i, l := range losses {
+		volumes[i] = l.in.Volume.Name
+	}
+	message := "Tainted node"
+	if !written.taint {
+		message = "Noted the cause of a taint" // it is there already, or that of Kubernetes is
+	}
+	ctrl.LoggerFrom(ctx).Info(message, "node", node, "taint", cluster.TaintLostQuorum, "effect", written.effect, "volumes", volumes,
+		"reason", losses[0].d.Reason, "message", losses[0].d.Message)
 }
 
 // effect is the hardest that one of the losses calls for.
@@ -106,12 +123,20 @@ func (k *KeepAway) mark(l loss, effect corev1.TaintEffect) keepAwayMark {
 	}
 }
 
-// setTaint taints the node, and tells whether it was not tainted. That it cannot is no error where no pod comes there anyway. node is the
-// node as it was read, nil where there is none.
-func (k *KeepAway) setTaint(ctx context.Context, name string, mark keepAwayMark) (node *corev1.Node, set bool, err error) {
+// taintWrite is what was written of a taint and its mark.
+type taintWrite struct {
+	// any is set where anything was, taint where the taint was, and first where the node was not tainted before.
+	any, taint, first bool
+	// effect is that of the taint.
+	effect corev1.TaintEffect
+}
+
+// setTaint taints the node, and tells what it has written. That it cannot is no error where no pod comes there anyway. node is the node as
+// it was read, nil where there is none.
+func (k *KeepAway) setTaint(ctx context.Context, name string, mark keepAwayMark) (node *corev1.Node, written taintWrite, err error) {
 	noted := false
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
-		node, noted = nil, false
+		node, noted, written = nil, false, taintWrite{}
 		var read corev1.Node
 		if err := k.live.Get(ctx, client.ObjectKey{Name: name}, &read); err != nil {
 			return client.IgnoreNotFound(err)
@@ -119,20 +144,20 @@ func (k *KeepAway) setTaint(ctx context.Context, name string, mark keepAwayMark)
 		node = read.DeepCopy()
 		_, ours := markOf(node)
 		noted = ours && (takenOver(node) || cluster.HasTaint(node, cluster.TaintLostQuorum, mark.Effect))
-		set, err = k.taint(ctx, &read, mark)
+		written, err = k.taint(ctx, &read, mark)
 		return err
 	})
 	// Where the taint is there, only a further cause of it was to be noted. While Kubernetes writes the node again and again
 	// that can wait for another volume.
 	if err == nil || noted && apierrors.IsConflict(err) {
-		return node, set, nil
+		return node, written, nil
 	}
 	// A conflict passes, and with the mark our taint follows where that of Kubernetes leaves first.
 	if node != nil && (node.Spec.Unschedulable || takenOverHard(node) && !apierrors.IsConflict(err)) {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot taint a node, to which no pods come anyway", "node", name)
-		return node, set, nil
+		return node, written, nil
 	}
-	return node, set, err
+	return node, written, err
 }
 
 // otherStates returns the states of the other volumes attached to the node.
@@ -161,21 +186,27 @@ func (k *KeepAway) otherStates(ctx context.Context, in failover.Input) ([]failov
 	return states, nil
 }
 
-// taint sets the taint and its mark where they are not there yet, and tells whether the taints were changed.
-func (k *KeepAway) taint(ctx context.Context, node *corev1.Node, mark keepAwayMark) (bool, error) {
+// taint sets the taint and its mark where they are not there yet, and tells what it has written.
+func (k *KeepAway) taint(ctx context.Context, node *corev1.Node, mark keepAwayMark) (taintWrite, error) {
 	before := node.DeepCopy()
+	written := taintWrite{any: true}
 	old, ours := markOf(node)
 	if ours {
 		mark = old.with(mark)
 	} else if cluster.HasTaint(node, cluster.TaintLostQuorum, "") {
-		return false, nil // set by somebody else, who will take it away
+		return taintWrite{}, nil // set by somebody else, who will take it away
 	}
 	if !takenOver(node) && !cluster.HasTaint(node, cluster.TaintLostQuorum, mark.Effect) {
+		written.taint, written.first = true, !cluster.HasTaint(node, cluster.TaintLostQuorum, "")
 		setTaint(node, mark.Effect)
 	} else if ours && mark.equal(old) {
-		return false, nil
+		return taintWrite{}, nil
 	}
-	return k.write(ctx, before, node, &mark)
+	written.effect = mark.Effect
+	if err := k.write(ctx, before, node, &mark); err != nil {
+		return taintWrite{}, err
+	}
+	return written, nil
 }
 
 // with returns the mark with a further cause. A hard taint stays hard; an expiry is put off only when half of it is
@@ -202,27 +233,22 @@ func (m keepAwayMark) equal(other keepAwayMark) bool {
 }
 
 // write patches the node's taints and mark; a nil mark takes it away.
-func (k *KeepAway) write(ctx context.Context, before, node *corev1.Node, mark *keepAwayMark) (bool, error) {
+func (k *KeepAway) write(ctx context.Context, before, node *corev1.Node, mark *keepAwayMark) error {
 	if mark == nil {
 		delete(node.Annotations, cluster.AnnotationKeepAway)
 	} else {
 		text, err := json.Marshal(mark)
 		if err != nil {
-			return false, err
+			return err
 		}
 		if node.Annotations == nil {
 			node.Annotations = make(map[string]string)
 		}
 		node.Annotations[cluster.AnnotationKeepAway] = string(text)
 	}
-	changed := len(before.Spec.Taints) != len(node.Spec.Taints)
 	// The list of taints is replaced as a whole: the patch holds only against the version that was read.
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := k.client.Patch(ctx, node, patch); err != nil {
-		return false, err
-	}
-	ctrl.LoggerFrom(ctx).V(1).Info("Wrote keep-away taint", "node", node.Name, "taints", node.Spec.Taints)
-	return changed, nil
+	return k.client.Patch(ctx, node, patch)
 }
 
 func markOf(node *corev1.Node) (keepAwayMark, bool) {

@@ -70,27 +70,44 @@ func (r *KeepAwayReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 	before := node.DeepCopy()
 	now := r.clock.Now()
 	holds := r.holds(ctx, node.Name, mark)
+	log := ctrl.LoggerFrom(ctx).WithValues("node", node.Name, "taint", cluster.TaintLostQuorum, "resources", mark.Resources)
+	message, why := "Renewed taint of node", string(mark.Reason)
 	switch tainted := cluster.HasTaint(&node, cluster.TaintLostQuorum, ""); {
 	case !holds, now.After(mark.Expires):
 		clearTaint(&node)
-		if _, err := r.keepAway.write(ctx, before, &node, nil); err != nil {
+		if err := r.keepAway.write(ctx, before, &node, nil); err != nil {
 			r.keepAway.metrics.Failed(metrics.StepUntaint, err)
 			return reconcile.Result{}, fmt.Errorf("letting pods return to node %s: %w", node.Name, err)
 		}
+		log.Info("Untainted node", "reason", untaintedFor(holds))
 		r.keepAway.recordUntaint(&node, holds)
 		return reconcile.Result{}, nil
 	case takenOver(&node) && tainted:
 		clearTaint(&node)
+		message, why = "Untainted node", takenOverWhy
 	case !takenOver(&node) && !tainted:
 		setTaint(&node, mark.Effect)
+		message = "Tainted node"
 	case mark.Expires.Sub(now) > keepAwayExpiry/2:
 		return reconcile.Result{RequeueAfter: keepAwayInterval}, nil
 	}
 	mark.Owner, mark.Expires = r.keepAway.owner, now.Add(keepAwayExpiry).UTC()
-	if _, err := r.keepAway.write(ctx, before, &node, &mark); err != nil {
+	if err := r.keepAway.write(ctx, before, &node, &mark); err != nil {
 		return reconcile.Result{}, fmt.Errorf("renewing the taint of node %s: %w", node.Name, err)
 	}
+	log.Info(message, "effect", mark.Effect, "reason", why)
 	return reconcile.Result{RequeueAfter: keepAwayInterval}, nil
+}
+
+// takenOverWhy is why a taint was taken off a node to which Kubernetes itself lets no pods.
+const takenOverWhy = "Kubernetes itself keeps pods away by now"
+
+// untaintedFor is why a taint was taken off whose cause holds, or does not.
+func untaintedFor(holds bool) string {
+	if holds {
+		return "nobody has confirmed the cause for too long"
+	}
+	return "the node has its storage back"
 }
 
 // holds asks LINSTOR whether the cause persists. While it cannot be asked, the cause does.

@@ -9,7 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// periodic does something regularly for as long as the process runs, or leads. What fails is tried again the next time.
+// periodic does something regularly for as long as the process runs, or leads. What fails is tried again the next time,
+// and the log says so when it begins, when it changes, and once a minute.
 type periodic struct {
 	name  string
 	every time.Duration
@@ -20,6 +21,9 @@ type periodic struct {
 	failure string
 }
 
+// sayAgain is how often the log says what fails again and again in the same words.
+const sayAgain = time.Minute
+
 var _ manager.LeaderElectionRunnable = periodic{}
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -29,8 +33,15 @@ func (p periodic) NeedLeaderElection() bool { return p.onLeader }
 func (p periodic) Start(ctx context.Context) error {
 	log := ctrl.LoggerFrom(ctx).WithName(p.name)
 	ctx = ctrl.LoggerInto(ctx, log)
+	var last string // of its errors, and when that was said
+	var said time.Time
 	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
-		if err := p.do(ctx); err != nil && ctx.Err() == nil {
+		err := p.do(ctx)
+		switch {
+		case err == nil, ctx.Err() != nil:
+			last = ""
+		case err.Error() != last || time.Since(said) >= sayAgain:
+			last, said = err.Error(), time.Now()
 			log.Error(err, p.failure)
 		}
 	}, p.every)

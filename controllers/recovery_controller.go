@@ -247,8 +247,6 @@ func (r *Recovery) remove(
 	if left <= 0 {
 		return false, nil
 	}
-	ctrl.LoggerFrom(ctx).Info("Deleting pod of LINSTOR", "pod", cluster.Key(pod.Namespace, pod.Name), "node", pod.Spec.NodeName,
-		"reason", d.Reason, "message", d.Message)
 	err = deletePod(sendby.With(ctx, time.Now().Add(left)), r.client, pod)
 	if errors.Is(err, sendby.ErrLate) {
 		return false, nil
@@ -256,6 +254,8 @@ func (r *Recovery) remove(
 	if client.IgnoreNotFound(err) != nil {
 		return false, err
 	}
+	ctrl.LoggerFrom(ctx).Info("Deleted pod of LINSTOR", "pod", cluster.Key(pod.Namespace, pod.Name), "node", pod.Spec.NodeName,
+		"mode", failover.RemoveGracefully, "reason", d.Reason, "message", d.Message)
 	r.metrics.Recovered()
 	delete(r.told, pod.UID) // why it was left alone before may have had the same reason
 	r.tell(ctx, pod, d, actionDelete, cause)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -48,6 +49,7 @@ func (s *silenceTaints) keepAway(ctx context.Context, name string) error {
 		if err := s.patch(ctx, before, &node); err != nil {
 			return fmt.Errorf("keeping pods away from node %s: %w", name, err)
 		}
+		s.log(ctx, "Tainted node", name, "its kubelet is silent")
 		s.confirmed[name] = s.clock.Now()
 		return nil
 	})
@@ -64,18 +66,29 @@ func (s *silenceTaints) tidy(ctx context.Context, nodes []corev1.Node) error {
 			continue
 		}
 		known := s.kubelets.Node(node.Name)
+		heard := known.LeaseFresh(failover.ForceSilence)
 		if _, seen := s.confirmed[node.Name]; !seen || known.LeaseSilent(s.silence) {
 			s.confirmed[node.Name] = now
 		}
-		if !known.LeaseFresh(failover.ForceSilence) && !takenOver(node) && now.Sub(s.confirmed[node.Name]) < keepAwayExpiry {
+		if !heard && !takenOver(node) && now.Sub(s.confirmed[node.Name]) < keepAwayExpiry {
 			continue
 		}
 		before := node
 		node = node.DeepCopy() // it is the cache's own
 		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cluster.TaintNodeSilent })
-		if err := s.patch(ctx, before, node); client.IgnoreNotFound(err) != nil {
+		switch err := s.patch(ctx, before, node); {
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
 			return fmt.Errorf("letting pods return to node %s: %w", node.Name, err)
 		}
+		why := untaintedFor(true)
+		if heard {
+			why = "its kubelet is heard of again"
+		} else if takenOver(node) {
+			why = takenOverWhy
+		}
+		s.log(ctx, "Untainted node", node.Name, why)
 	}
 	return nil
 }
@@ -83,9 +96,10 @@ func (s *silenceTaints) tidy(ctx context.Context, nodes []corev1.Node) error {
 // patch writes the taints. The list is replaced as a whole: the patch holds only against the version that was read.
 func (s *silenceTaints) patch(ctx context.Context, before, node *corev1.Node) error {
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := s.client.Patch(ctx, node, patch); err != nil {
-		return err
-	}
-	ctrl.LoggerFrom(ctx).V(1).Info("Wrote taints", "node", node.Name, "taints", node.Spec.Taints)
-	return nil
+	return s.client.Patch(ctx, node, patch)
+}
+
+// log says what was written of a node's taint, and why.
+func (*silenceTaints) log(ctx context.Context, message, node, why string) {
+	ctrl.LoggerFrom(ctx).Info(message, "node", node, "taint", cluster.TaintNodeSilent, "effect", corev1.TaintEffectNoSchedule, "reason", why)
 }

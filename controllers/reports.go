@@ -21,7 +21,8 @@ type reports struct {
 
 	mu   sync.Mutex
 	said map[string]map[string]*progress // by volume and node
-	// departed are the volumes that were taken off a node and are not attached to another one yet.
+	// moves are the fail-overs that have begun and are not over, by volume; departed are those whose attachment was deleted here.
+	moves    map[string]*move
 	departed map[string]departure
 	// arrivals are the volumes that have arrived elsewhere since they were asked for.
 	arrivals []arrival
@@ -32,8 +33,6 @@ type departure struct {
 	node       string
 	at         time.Time
 	attachment failover.Attachment // the one that was deleted
-	reason     failover.Reason     // of the loss
-	suspect    time.Time           // since when that was suspected; zero where another process saw it first
 }
 
 const (
@@ -65,7 +64,9 @@ type progress struct {
 }
 
 func newReports(m *metrics.Metrics, now func() time.Time) *reports {
-	return &reports{metrics: m, now: now, said: make(map[string]map[string]*progress), departed: make(map[string]departure)}
+	return &reports{
+		metrics: m, now: now, said: make(map[string]map[string]*progress), moves: make(map[string]*move), departed: make(map[string]departure),
+	}
 }
 
 // prune forgets every node of the volume that is not among the inputs.
@@ -160,8 +161,9 @@ func (r *reports) podRemoved(volume string, in failover.Input, d failover.Decisi
 	if s.removing.IsZero() {
 		s.removing = r.now()
 		r.metrics.FailoverBegun(d.Reason)
+		r.begin(volume, in.Node.Name, d, s.suspect)
 		if !s.suspect.IsZero() {
-			r.metrics.Took(metrics.StageDecide, s.removing.Sub(s.suspect))
+			r.took(volume, in.Node.Name, metrics.StageDecide, s.removing.Sub(s.suspect))
 		}
 	}
 }
@@ -190,7 +192,7 @@ func (r *reports) podsGone(volume string, in failover.Input) {
 	if s.gone.IsZero() {
 		s.gone = r.now()
 		if !s.removing.IsZero() {
-			r.metrics.Took(metrics.StagePodsGone, s.gone.Sub(s.removing))
+			r.took(volume, in.Node.Name, metrics.StagePodsGone, s.gone.Sub(s.removing))
 		}
 	}
 }
@@ -200,7 +202,7 @@ func (r *reports) released(volume string, in failover.Input) {
 	defer r.mu.Unlock()
 	if s := r.progress(volume, in.Node.Name); !s.gone.IsZero() && !s.released && !r.hasLeft(volume, in) {
 		s.released = true
-		r.metrics.Took(metrics.StageRelease, r.now().Sub(s.gone))
+		r.took(volume, in.Node.Name, metrics.StageRelease, r.now().Sub(s.gone))
 	}
 }
 
@@ -256,11 +258,12 @@ func (r *reports) left(volume string, in failover.Input, d failover.Decision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.departed, func(_ string, d departure) bool { return r.now().Sub(d.at) > departureMemory })
-	left := departure{node: in.Node.Name, at: r.now(), attachment: *in.Attachment, reason: d.Reason}
-	if s, ok := r.said[volume][in.Node.Name]; ok && !s.removing.IsZero() {
-		left.suspect = s.suspect
+	r.departed[volume] = departure{node: in.Node.Name, at: r.now(), attachment: *in.Attachment}
+	m := r.moves[volume]
+	if m == nil || m.node != in.Node.Name {
+		m = r.begin(volume, in.Node.Name, d, time.Time{}) // another process has
 	}
-	r.departed[volume] = left
+	m.left = r.now()
 }
 
 // hasLeft tells whether the attachment was deleted here; the caller holds the lock.
@@ -307,36 +310,4 @@ func (r *reports) remembered() []string {
 		}
 	}
 	return lines
-}
-
-// leftFrom returns the node that a volume was taken off and from which it has not arrived elsewhere yet.
-func (r *reports) leftFrom(volume string) (node string, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	d, ok := r.departed[volume]
-	return d.node, ok
-}
-
-// arrived notes that a volume that was taken off a lost node is attached to another one.
-func (r *reports) arrived(volume string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if d, ok := r.departed[volume]; ok {
-		r.metrics.Took(metrics.StageAttached, r.now().Sub(d.at))
-		r.metrics.FailoverCompleted(d.reason)
-		if !d.suspect.IsZero() {
-			r.metrics.Took(metrics.StageTotal, r.now().Sub(d.suspect))
-		}
-		r.arrivals = append(r.arrivals, arrival{volume, d.node, r.now()})
-		delete(r.departed, volume)
-	}
-}
-
-// takeArrivals returns the volumes that have arrived elsewhere since the last call.
-func (r *reports) takeArrivals() []arrival {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all := r.arrivals
-	r.arrivals = nil
-	return all
 }

@@ -56,7 +56,7 @@ func (r *VolumeReconciler) Reconcile(ctx context.Context, req reconcile.Request)
 	if g.pv == nil {
 		return reconcile.Result{}, nil
 	}
-	r.noteArrival(g)
+	r.noteArrival(ctx, g)
 	next, err := r.decideAll(ctx, g.pv, g.inputs)
 	r.gather.decided(g.resource, began)
 	// Also where a write was rejected: that may go on for long, and the memory must outlive this process then, too.
@@ -85,6 +85,9 @@ func (r *VolumeReconciler) decideAll(ctx context.Context, pv *corev1.PersistentV
 			next.add(retryAct) // a round may be about to write by what it has read
 			continue
 		}
+		if isWell(in, d) {
+			r.reporter.reports.stays(pv.Name, in.Node.Name)
+		}
 		if err := r.unmark(ctx, in, d); err != nil {
 			return next, err
 		}
@@ -95,11 +98,25 @@ func (r *VolumeReconciler) decideAll(ctx context.Context, pv *corev1.PersistentV
 // concernsNode tells whether something is to be done at once on the node of which that was decided.
 func concernsNode(d failover.Decision) bool { return d.Verdict == failover.Lost || d.ReadLease }
 
-// noteArrival sees whether a volume that was taken off a lost node is attached elsewhere by now.
-func (r *VolumeReconciler) noteArrival(g gathered) {
-	from, ok := r.reporter.reports.leftFrom(g.pv.Name)
-	if ok && slices.ContainsFunc(g.attachments, func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName != from && va.Status.Attached }) {
-		r.reporter.reports.arrived(g.pv.Name)
+// noteArrival sees whether a volume that is moved off a lost node is attached elsewhere by now.
+func (r *VolumeReconciler) noteArrival(ctx context.Context, g gathered) {
+	from, left, ok := r.reporter.reports.movesFrom(g.pv.Name)
+	if !ok {
+		return
+	}
+	if !left {
+		if slices.ContainsFunc(g.attachments, func(va storagev1.VolumeAttachment) bool {
+			return va.Spec.NodeName == from && va.DeletionTimestamp == nil
+		}) {
+			return
+		}
+		r.reporter.reports.leftByItself(g.pv.Name)
+	}
+	for i := range g.attachments {
+		if va := &g.attachments[i]; va.Spec.NodeName != from && va.Status.Attached {
+			r.reporter.close(ctx, g.pv, va)
+			return
+		}
 	}
 }
 
@@ -134,11 +151,7 @@ func (r *VolumeReconciler) writeSettings(ctx context.Context, g gathered) time.D
 // unmark takes the mark off an attachment whose fail-over was overtaken: nothing is lost there any more, and none of the
 // pods that use the volume there is on its way out.
 func (r *VolumeReconciler) unmark(ctx context.Context, in failover.Input, d failover.Decision) error {
-	if in.Attachment == nil || !in.Attachment.Noted || in.Attachment.Deleting || d.Verdict != failover.NotLost || r.dryRun {
-		return nil
-	}
-	leaving := func(pod failover.Pod) bool { return !pod.DeleteBy.IsZero() }
-	if len(in.Pods) == 0 || slices.ContainsFunc(in.Pods, leaving) {
+	if in.Attachment == nil || !in.Attachment.Noted || in.Attachment.Deleting || d.Verdict != failover.NotLost || !isKept(in) || r.dryRun {
 		return nil
 	}
 	patch, err := markPatch(in.Attachment.UID, nil)
@@ -146,10 +159,14 @@ func (r *VolumeReconciler) unmark(ctx context.Context, in failover.Input, d fail
 		return err
 	}
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: in.Attachment.Name}}
-	err = r.client.Patch(ctx, va, patch)
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	switch err = r.client.Patch(ctx, va, patch); {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return nil
+	case err != nil:
 		return fmt.Errorf("taking the mark off VolumeAttachment %s: %w", in.Attachment.Name, err)
 	}
+	ctrl.LoggerFrom(ctx).Info("Took mark off attachment", "node", in.Node.Name, "volume", in.Volume.Name, "volumeAttachment", va.Name,
+		"reason", d.Reason)
 	return nil
 }
 

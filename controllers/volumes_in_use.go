@@ -34,27 +34,39 @@ var releaseRetry = wait.Backoff{Steps: 12, Duration: 5 * time.Millisecond, Facto
 
 // release removes volumes from the node's list. The caller knows that no pod on the node uses them, which counts until a moment;
 // after that nothing is released, and the caller has to look again. A missing permission is no error: it is reported once, and
-// Kubernetes detaches in its own time.
-func (v *volumesInUse) release(ctx context.Context, node, driver string, handles []string, until time.Time) error {
+// Kubernetes detaches in its own time. It returns the handles of the volumes that were in the list.
+func (v *volumesInUse) release(ctx context.Context, node, driver string, handles []string, until time.Time) ([]string, error) {
 	names := make([]corev1.UniqueVolumeName, len(handles))
 	for i, handle := range handles {
 		names[i] = corev1.UniqueVolumeName("kubernetes.io/csi/" + driver + "^" + handle)
 	}
-	err := v.patch(ctx, node, names, until)
+	taken, err := v.patch(ctx, node, names, until)
 	if apierrors.IsForbidden(err) {
 		v.deniedBy.Do(func() {
 			ctrl.LoggerFrom(ctx).Error(err, "Cannot release volumes from dead nodes, so that Kubernetes takes up to a minute "+
 				"longer to attach them elsewhere; grant patch on nodes/status or set --fast-detach=false")
 		})
-		return nil
+		return nil, nil
 	}
-	return err
+	if err != nil {
+		return nil, err
+	}
+	var released []string
+	for i, handle := range handles {
+		if slices.Contains(taken, names[i]) {
+			released = append(released, handle)
+		}
+	}
+	return released, nil
 }
 
 // patch takes volumes out of the list. It tests the list that it has read, not the node's version: the list is all that it
-// rests on, and Kubernetes writes the rest of the status many times a second while it detaches.
-func (v *volumesInUse) patch(ctx context.Context, name string, release []corev1.UniqueVolumeName, until time.Time) error {
-	return retry.OnError(releaseRetry, apierrors.IsInvalid, func() error {
+// rests on, and Kubernetes writes the rest of the status many times a second while it detaches. It returns those that it has taken out.
+func (v *volumesInUse) patch(
+	ctx context.Context, name string, release []corev1.UniqueVolumeName, until time.Time,
+) (taken []corev1.UniqueVolumeName, err error) {
+	err = retry.OnError(releaseRetry, apierrors.IsInvalid, func() error {
+		taken = nil
 		var node corev1.Node
 		if err := v.live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 			return client.IgnoreNotFound(err)
@@ -62,10 +74,15 @@ func (v *volumesInUse) patch(ctx context.Context, name string, release []corev1.
 		if !time.Now().Before(until) {
 			return sendby.ErrLate
 		}
-		left := slices.DeleteFunc(slices.Clone(node.Status.VolumesInUse), func(n corev1.UniqueVolumeName) bool {
-			return slices.Contains(release, n)
-		})
-		if len(left) == len(node.Status.VolumesInUse) {
+		left := make([]corev1.UniqueVolumeName, 0, len(node.Status.VolumesInUse))
+		for _, inUse := range node.Status.VolumesInUse {
+			if slices.Contains(release, inUse) {
+				taken = append(taken, inUse)
+			} else {
+				left = append(left, inUse)
+			}
+		}
+		if len(taken) == 0 {
 			return nil
 		}
 		patch, err := json.Marshal([]jsonPatch{
@@ -82,6 +99,7 @@ func (v *volumesInUse) patch(ctx context.Context, name string, release []corev1.
 		}
 		return err
 	})
+	return taken, err
 }
 
 // jsonPatch is one operation of a patch by RFC 6902. The API server refuses the whole patch as invalid where a test fails.

@@ -68,7 +68,7 @@ func TestManyVolumesAreReleasedByOnePatch(t *testing.T) {
 		}
 		return nil
 	})
-	if err := inUse.release(t.Context(), nodeA, virtual.Driver, handles, soon()); err != nil {
+	if _, err := inUse.release(t.Context(), nodeA, virtual.Driver, handles, soon()); err != nil {
 		t.Error(err)
 	}
 	if diff := cmp.Diff([]corev1.UniqueVolumeName{inUseName("kept")}, volumesLeft(t, m)); diff != "" {
@@ -176,7 +176,7 @@ func TestReleasing(t *testing.T) {
 			if c.node == "" {
 				c.node = nodeA
 			}
-			if err := inUse.release(ctrl.LoggerInto(t.Context(), logr.Discard()), c.node, virtual.Driver, []string{c.handle}, soon()); (err != nil) != c.failed {
+			if _, err := inUse.release(ctrl.LoggerInto(t.Context(), logr.Discard()), c.node, virtual.Driver, []string{c.handle}, soon()); (err != nil) != c.failed {
 				t.Errorf("error: %v", err)
 			}
 			var want []corev1.UniqueVolumeName
@@ -223,11 +223,11 @@ func TestReleasesOfOneNodeInARow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m, inUse := nodeWithVolumes(t, "pvc-1", "pvc-2", "pvc-3")
-			if err := inUse.release(t.Context(), nodeA, virtual.Driver, []string{"pvc-1"}, soon()); err != nil {
+			if _, err := inUse.release(t.Context(), nodeA, virtual.Driver, []string{"pvc-1"}, soon()); err != nil {
 				t.Fatal(err)
 			}
 			tc.between(t, m)
-			if err := inUse.release(t.Context(), nodeA, virtual.Driver, []string{tc.second}, soon()); err != nil {
+			if _, err := inUse.release(t.Context(), nodeA, virtual.Driver, []string{tc.second}, soon()); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.left, volumesLeft(t, m)); diff != "" {
@@ -251,7 +251,7 @@ func TestNothingIsReleasedByWhatHasBecomeOld(t *testing.T) {
 			}
 			return nil
 		})
-		err := inUse.release(t.Context(), nodeA, virtual.Driver, []string{"pvc-1"}, time.Now().Add(900*time.Millisecond))
+		_, err := inUse.release(t.Context(), nodeA, virtual.Driver, []string{"pvc-1"}, time.Now().Add(900*time.Millisecond))
 		if !errors.Is(err, sendby.ErrLate) {
 			t.Errorf("error: %v", err)
 		}

@@ -84,6 +84,8 @@ func (o *Options) addFlags(fs *flag.FlagSet) {
 	fs.Var(verbosity{o}, "v",
 		"verbosity of the log, a number: 0 shows decisions and actions, more shows details; short for --zap-log-level")
 	o.Zap.BindFlags(fs)
+	fs.Lookup("zap-time-encoding").Usage = "how the log writes times: epoch, millis, nano, iso8601, rfc3339 or rfc3339nano; " +
+		"by RFC 3339 with milliseconds if not given"
 }
 
 func (o *Options) addDecisionFlags(fs *flag.FlagSet) {

@@ -13,6 +13,9 @@ import (
 // its stack is always the same.
 const stacktraceLevel = zapcore.PanicLevel
 
+// timeEncoder is the default of --zap-time-encoding. The steps of a fail-over are milliseconds apart.
+var timeEncoder = zapcore.TimeEncoderOfLayout("2006-01-02T15:04:05.000Z07:00")
+
 // everything is a level below any that --v can ask for.
 const everything = zapcore.Level(-128)
 

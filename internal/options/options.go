@@ -183,7 +183,7 @@ func Default() Options {
 		MetricsBindAddress:         ":8443",
 		MetricsSecure:              true,
 		Concurrency:                100,
-		Zap:                        zap.Options{StacktraceLevel: stacktraceLevel},
+		Zap:                        zap.Options{StacktraceLevel: stacktraceLevel, TimeEncoder: timeEncoder},
 	}
 	o.PodSelector, _ = labels.Parse(o.PodLabelSelector)
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -286,6 +287,27 @@ func TestValuesAreWrittenAndCostNothingWithoutALine(t *testing.T) {
 	for _, want := range []string{`"volume":"pvc-1"`, `"node":"node-a"`, `"verdict":"Lost"`, `"logger":"failover"`} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %s in %s", want, &b)
+		}
+	}
+}
+
+// The steps of a fail-over are milliseconds apart. Whoever asks for another way to write times gets that.
+func TestTimesInTheLogHaveMilliseconds(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"":                            `"ts":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(Z|[+-]\d\d:\d\d)"`,
+		"--zap-time-encoding=rfc3339": `"ts":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+-]\d\d:\d\d)"`,
+		"--zap-time-encoding=epoch":   `"ts":\d+\.\d+`,
+		"--v=0":                       `"ts":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(Z|[+-]\d\d:\d\d)"`,
+	} {
+		o, err := Parse(strings.Fields(args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		Logger(o, zap.WriteTo(&b)).Info("Decided")
+		if !regexp.MustCompile(want).Match(b.Bytes()) {
+			t.Errorf("%q writes %s", args, &b)
 		}
 	}
 }

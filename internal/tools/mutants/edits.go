@@ -105,8 +105,8 @@ var edits = []edit{
 	},
 	{
 		"volumesInUse is taken from an old read", inUseFile,
-		"return retry.OnError(releaseRetry, apierrors.IsInvalid, func() error {\n\t\tvar node corev1.Node\n\t\tif err :=",
-		"var node corev1.Node\n\treturn retry.OnError(releaseRetry, apierrors.IsInvalid, func() error {\n\t\tif node.Name != \"\" {\n\t\t} else if err :=",
+		"err = retry.OnError(releaseRetry, apierrors.IsInvalid, func() error {\n\t\ttaken = nil\n\t\tvar node corev1.Node\n\t\tif err :=",
+		"var node corev1.Node\n\terr = retry.OnError(releaseRetry, apierrors.IsInvalid, func() error {\n\t\ttaken = nil\n\t\tif node.Name != \"\" {\n\t\t} else if err :=",
 	},
 
 	{
@@ -155,7 +155,7 @@ var edits = []edit{
 		"case errors.Is(err, errUnanswered):\n\t\t\t«v.fail(err)»", "if !mutantIs(§) { … }",
 	},
 	{
-		"pods are removed without a mark", writesFile, "return «r.mark(ctx, known[i].in, known[i].d)»",
+		"pods are removed without a mark", writesFile, "return «r.mark(ctx, known[i])»",
 		"func() error { if mutantIs(§) { return nil }; return … }()",
 	},
 	{

@@ -1,0 +1,237 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// ofWrites are the messages of the lines that tell of a write, by what is written.
+var ofWrites = map[string][]string{
+	"patch Node":              {"Tainted node", "Renewed taint of node", "Noted the cause of a taint", "Untainted node"},
+	"patch Node status":       {"Released volumes"},
+	"patch VolumeAttachment":  {"Marked attachment", "Took mark off attachment"},
+	"delete Pod":              {"Deleted pod"},
+	"delete VolumeAttachment": {"Deleted attachment"},
+}
+
+// whatItSays cuts off a line what controller-runtime adds to each.
+var whatItSays = regexp.MustCompile(`"msg"="([^"]*)".*"reconcileID"="[^"]*" (.*)$`)
+
+// words are the lines of the log of one of these messages, without what controller-runtime adds to each.
+func (w *world) words(messages ...string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var words []string
+	for _, line := range w.lines {
+		said := whatItSays.FindStringSubmatch(line)
+		for _, message := range messages {
+			if len(said) == 3 && said[1] == message {
+				words = append(words, message+": "+said[2])
+			}
+		}
+	}
+	return words
+}
+
+// wantALineForEachWrite fails the story unless the log has just one line for each write of the controllers.
+func (w *world) wantALineForEachWrite() {
+	w.Helper()
+	writes := make(map[string]int)
+	w.mu.Lock()
+	for _, c := range w.changes {
+		kind := fmt.Sprint(c.Verb, " ", c.Kind)
+		if c.Status {
+			kind += " status"
+		}
+		if c.Kind != "Lease" && !keepsSettings(c) {
+			writes[kind]++
+		}
+	}
+	w.mu.Unlock()
+	for kind, messages := range ofWrites {
+		words := w.words(messages...)
+		if kind == "delete VolumeAttachment" && len(words) > writes[kind] {
+			continue // Kubernetes has begun to delete it, so that nothing changed
+		}
+		if len(words) != writes[kind] {
+			w.Errorf("%d times %s, told by %d lines: %q", writes[kind], kind, len(words), words)
+		}
+	}
+}
+
+// Who reads the log of a fail-over finds each thing that was done, with what it was done to and why, and how long it took.
+func TestTheLogTellsEachWriteOfAFailOverAndItsEnd(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.Crash(nodeA)
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		w.pass(6 * time.Minute)
+		w.Return(nodeA)
+		w.until(3*time.Minute, "A takes pods again", func() bool { return w.tainted(nodeA) == "" })
+		w.pass(time.Minute)
+		w.wantALineForEachWrite()
+		const why = `"reason"="NodeUnreachable"`
+		const message = ` "message"="neither LINSTOR nor any peer reaches the node"`
+		for of, want := range map[string]string{
+			"Marked attachment":  `"node"="node-a" "volume"="db" "volumeAttachment"="csi-db-node-a" "pods"=["default/db-0"] ` + why,
+			"Deleted pod":        `"node"="node-a" "volumes"=["db"] "pod"="default/db-0" "mode"="Force" "gracePeriodSeconds"=0 ` + why + message,
+			"Released volumes":   `"node"="node-a" "volumes"=["db"] ` + why,
+			"Deleted attachment": `"node"="node-a" "volume"="db" "volumeAttachment"="csi-db-node-a" ` + why + message,
+		} {
+			if diff := cmp.Diff([]string{of + ": " + want}, w.words(of)); diff != "" {
+				t.Errorf("want -, got +: %s", diff)
+			}
+		}
+		ends := w.words("Failed over")
+		if len(ends) != 1 || !containsAll(ends[0], []string{
+			`"volume"="db" "from"="node-a" "to"="node-b"`, `"decide"=5`, `"pods_gone"=0`, `"release"=0`, `"attached"=0.08`, `"total"=5.08`, why,
+		}) {
+			t.Errorf("ends: %q", ends)
+		}
+		// Kubernetes' own taint takes over, and leaves first.
+		const taint = `"node"="node-a" "taint"="drbd.linbit.com/lost-quorum" `
+		want := []string{
+			"Tainted node: " + taint + `"effect"="NoSchedule" "volumes"=["db"] ` + why + message,
+			"Untainted node: " + taint + `"resources"=["pvc-db"] "effect"="NoSchedule" "reason"="Kubernetes itself keeps pods away by now"`,
+			"Tainted node: " + taint + `"resources"=["pvc-db"] "effect"="NoSchedule" ` + why,
+			"Untainted node: " + taint + `"resources"=["pvc-db"] "reason"="the node has its storage back"`,
+		}
+		if diff := cmp.Diff(want, w.words("Tainted node", "Untainted node")); diff != "" {
+			t.Errorf("want -, got +: %s", diff)
+		}
+	})
+}
+
+// The kubelet of a node that lives lets go of the volume by itself, so that Kubernetes deletes the attachment: that is a fail-over, too.
+func TestTheLogTellsTheEndOfAFailOverFromALivingNode(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.DRBD.Isolate(nodeA)
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		w.DRBD.Rejoin(nodeA)
+		w.pass(5 * time.Minute)
+		w.wantALineForEachWrite()
+		if words := w.words("Deleted pod"); !strings.Contains(strings.Join(words, ""), `"mode"="Graceful" "gracePeriodSeconds"=10`) {
+			t.Errorf("removals: %q", words)
+		}
+		if words := w.words("Failed over"); len(words) != 1 || !strings.Contains(words[0], `"from"="node-a" "to"="node-b"`) {
+			t.Errorf("ends: %q", words)
+		}
+	})
+}
+
+func TestTheLogTellsTheEndOfEachOfManyFailOvers(t *testing.T) {
+	var volumes []string
+	for i := range 40 {
+		volumes = append(volumes, fmt.Sprintf("db%d", i))
+	}
+	onNodeA(t, volumes, func(w *world, _ *process) {
+		w.Crash(nodeA)
+		w.until(time.Minute, "the workloads run on B", func() bool {
+			for _, name := range volumes {
+				if !w.runs(name+"-0", nodeB) {
+					return false
+				}
+			}
+			return true
+		})
+		w.pass(time.Minute)
+		w.wantALineForEachWrite()
+		if words := w.words("Failed over"); len(words) != len(volumes) {
+			t.Errorf("%d fail-overs are closed: %q", len(words), words)
+		}
+	})
+}
+
+// A pod that comes back to the node that it was removed from has moved nowhere, also when it is moved in peace later.
+func TestAWorkloadThatStaysHasNotFailedOver(t *testing.T) {
+	cfg := defaults()
+	cfg.DisableNodeTaints = true
+	inWorld(t, virtual.Options{}, func(w *world) {
+		p := w.startProcess("one", cfg)
+		p.leads()
+		w.volume("db")
+		w.workload("db", selected, func(v *virtual.Workload) { v.Nodes = []string{nodeA, nodeB} })
+		w.pass(time.Minute)
+		w.DRBD.Close("pvc-db", nodeA) // nobody writes, and nobody could
+		w.until(2*time.Minute, "the pod is removed", func() bool { return len(w.removed("db-0")) > 0 })
+		w.pass(3 * time.Minute)
+		if !w.runs("db-0", nodeA) {
+			t.Fatal("the pod has not come back to A")
+		}
+		if words := w.words("Failed over"); len(words) > 0 {
+			t.Errorf("ends: %q", words)
+		}
+		if moves := p.parts.failover.reporter.reports.moves; len(moves) > 0 {
+			t.Errorf("still expected to arrive: %v", moves)
+		}
+	})
+}
+
+// What is refused has not been done.
+func TestTheLogTellsNoWriteThatIsRefused(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.API.Fail(func(r apimodel.Request) error {
+			if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbDelete && r.Kind == "Pod" {
+				return errors.New("no")
+			}
+			return nil
+		})
+		w.Crash(nodeA)
+		w.pass(time.Minute)
+		if words := w.words("Deleted pod", "Released volumes", "Deleted attachment", "Failed over"); len(words) > 0 {
+			t.Errorf("told before anything was done: %q", words)
+		}
+		w.wantALineForEachWrite()
+		w.API.Fail(nil)
+		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		w.pass(time.Second)
+		w.wantALineForEachWrite()
+		if words := w.words("Failed over"); len(words) != 1 {
+			t.Errorf("ends: %q", words)
+		}
+	})
+}
+
+// What fails every second is said when it begins, when it changes, and once a minute.
+func TestWhatFailsAgainAndAgainIsSaidOnceAMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var lines int
+		log := funcr.New(func(string, string) { lines++ }, funcr.Options{})
+		failure := errors.New("forbidden")
+		does := periodic{name: "look", every: time.Second, do: func(context.Context) error { return failure }, failure: "Cannot look"}
+		ctx, cancel := context.WithCancel(logr.NewContext(t.Context(), log))
+		defer cancel()
+		go func() { _ = does.Start(ctrl.LoggerInto(ctx, log)) }()
+		pass := func(d time.Duration) { <-time.After(d); synctest.Wait() }
+		for _, step := range []struct {
+			failure error
+			lasts   time.Duration
+			lines   int
+		}{
+			{errors.New("forbidden"), 150 * time.Second, 3},
+			{errors.New("timeout"), 10 * time.Second, 1},
+			{nil, 10 * time.Second, 0},
+			{errors.New("timeout"), 10 * time.Second, 1},
+		} {
+			failure = step.failure
+			lines = 0
+			if pass(step.lasts); lines != step.lines {
+				t.Errorf("%v for %s is said by %d lines, want %d", step.failure, step.lasts, lines, step.lines)
+			}
+		}
+	})
+}
