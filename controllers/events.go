@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
 
 // Reasons of Events. Dashboards know the first four from the designs before this one.
@@ -30,7 +32,7 @@ const (
 	EventGuardTripped = "GuardTripped"
 	// EventGuardOpened on the controller's Deployment: the view of the cluster is no longer suspect.
 	EventGuardOpened = "GuardOpened"
-	// EventFailedOver on a claim: its workload was moved off a node that lost the volume.
+	// EventFailedOver on a claim: its volume was moved off a node that lost it, and is attached to another one.
 	EventFailedOver = "FailedOver"
 	// EventAttachWaits on a pod: its volume is not attached because a satellite does not answer LINSTOR.
 	EventAttachWaits = "AttachWaits"
@@ -43,6 +45,8 @@ const (
 // Actions of Events: what was done, or not done.
 const (
 	actionDelete  = "Deleting"
+	actionForce   = "ForceDeleting" // the Event of a pod that did not end in peace must not be taken for a repetition
+	actionMove    = "Moving"
 	actionDetach  = "Detaching"
 	actionTaint   = "Tainting"
 	actionUntaint = "Untainting"
@@ -73,8 +77,8 @@ func (r *reporter) reportStuck(ctx context.Context, pv *corev1.PersistentVolume,
 	if !r.reports.stuckPod(pv.Name, in.Node.Name, name, failover.StuckOnNode) {
 		return
 	}
-	const message = "the pod does not terminate and its node could still write one of its volumes; DRBD frees such a node with " +
-		"DrbdOptions/Resource/on-suspended-primary-outdated=force-secondary and DrbdOptions/Net/rr-conflict=retry-connect"
+	message := fmt.Sprintf("the pod does not terminate and its node %s could still write one of its volumes, such as %s; DRBD frees such a node with "+
+		"DrbdOptions/Resource/on-suspended-primary-outdated=force-secondary and DrbdOptions/Net/rr-conflict=retry-connect", in.Node.Name, pv.Name)
 	ctrl.LoggerFrom(ctx).Info("Pod is stuck", "volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,
 		"pod", name, "reason", failover.StuckOnNode, "message", message)
 	r.event(podRef(pod), pvRef(pv), string(failover.StuckOnNode), actionDelete, message)
@@ -86,19 +90,21 @@ func (r *reporter) reportHeld(ctx context.Context, pv *corev1.PersistentVolume, 
 	if !pod.Forced || in.Now.Sub(pod.DeleteBy) < heldAfter || !r.reports.stuckPod(pv.Name, in.Node.Name, name, failover.HeldByFinalizer) {
 		return
 	}
-	const message = "the pod was deleted without grace and its finalizers keep its object; the volume is detached once they are gone, " +
-		"which is for those who set them"
+	message := fmt.Sprintf("the pod was deleted by force and its finalizers keep its object; volume %s is detached from node %s once they are gone, "+
+		"which is for those who set them", pv.Name, in.Node.Name)
 	ctrl.LoggerFrom(ctx).Info("Pod is held", "volume", pv.Name, "resource", in.Resource.Name, "node", in.Node.Name,
 		"pod", name, "reason", failover.HeldByFinalizer, "message", message)
 	r.event(podRef(pod), pvRef(pv), string(failover.HeldByFinalizer), actionDelete, message)
 }
 
-func (r *reporter) recordRemoval(pv *corev1.PersistentVolume, pod *corev1.Pod, d failover.Decision) {
-	ref := typed(&corev1.Pod{ObjectMeta: pod.ObjectMeta}, "v1", "Pod")
-	r.event(ref, pvRef(pv), EventForceDeleted, actionDelete, "pod deleted because a used volume is marked as failing: "+d.Message)
-	if claim := claimRef(pv); claim != nil {
-		r.event(claim, ref, EventFailedOver, actionDelete, string(d.Reason)+": "+d.Message)
+// recordRemoval tells a pod that it was deleted for those volumes, of which v is the first that was lost.
+func (r *reporter) recordRemoval(v volume, volumes []string, pod *corev1.Pod, how failover.Removal) {
+	action, mode := actionDelete, "gracefully"
+	if how == failover.RemoveForce {
+		action, mode = actionForce, "by force"
 	}
+	r.event(typed(&corev1.Pod{ObjectMeta: pod.ObjectMeta}, "v1", "Pod"), pvRef(v.pv), EventForceDeleted, action, fmt.Sprintf(
+		"pod deleted because a used volume is marked as failing: %s, for %s on node %s: %s", mode, named("volume", volumes), v.in.Node.Name, because(v.d)))
 }
 
 // close says that a volume is attached elsewhere, which ends its fail-over.
@@ -107,35 +113,65 @@ func (r *reporter) close(ctx context.Context, pv *corev1.PersistentVolume, to *s
 	if !ok {
 		return
 	}
+	took := ""
+	if total, ok := m.took[metrics.StageTotal]; ok {
+		took = fmt.Sprintf(" in %.1f s", total.Seconds())
+	}
+	if claim := claimRef(pv); claim != nil {
+		// What is related tells one fail-over of the claim from the next.
+		related := typed(&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: to.Name, UID: to.UID}}, "storage.k8s.io/v1", "VolumeAttachment")
+		r.event(claim, related, EventFailedOver, actionMove, fmt.Sprintf("volume %s failed over from node %s to node %s%s, and is attached there: %s",
+			pv.Name, m.node, to.Spec.NodeName, took, because(failover.Decision{Reason: m.reason, Message: m.message})))
+	}
 	ctrl.LoggerFrom(ctx).Info("Failed over", "volume", pv.Name, "from", m.node, "to", to.Spec.NodeName, "seconds", m.seconds(), "reason", m.reason)
 }
 
-func (r *reporter) recordDetach(pv *corev1.PersistentVolume, va *storagev1.VolumeAttachment, d failover.Decision) {
+func (r *reporter) recordDetach(v volume, va *storagev1.VolumeAttachment) {
 	r.reports.metrics.AttachmentDeleted()
-	r.event(typed(&storagev1.VolumeAttachment{ObjectMeta: va.ObjectMeta}, "storage.k8s.io/v1", "VolumeAttachment"), pvRef(pv),
-		EventForceDetached, actionDetach, "volume detached because it is marked as failing: "+d.Message)
+	r.event(typed(&storagev1.VolumeAttachment{ObjectMeta: va.ObjectMeta}, "storage.k8s.io/v1", "VolumeAttachment"), pvRef(v.pv),
+		EventForceDetached, actionDetach, fmt.Sprintf("volume detached because it is marked as failing: volume %s from node %s: %s",
+			v.pv.Name, v.in.Node.Name, because(v.d)))
+}
+
+// because says why something was done.
+func because(d failover.Decision) string { return string(d.Reason) + ": " + d.Message }
+
+// namesInNote is how many names a note has of many.
+const namesInNote = 5
+
+// named says which of a kind are meant; of many, the first ones and how many more.
+func named(kind string, names []string) string {
+	if len(names) > 1 {
+		kind += "s"
+	}
+	more := ""
+	if left := len(names) - namesInNote; left > 0 {
+		names, more = names[:namesInNote], fmt.Sprintf(" and %d more", left)
+	}
+	return kind + " " + strings.Join(names, ", ") + more
 }
 
 func (r *reporter) event(regarding, related runtime.Object, reason, action, note string) {
 	r.recorder.Eventf(regarding, related, corev1.EventTypeWarning, reason, action, "%s", truncated(note))
 }
 
-func (k *KeepAway) recordTaint(node *corev1.Node, d failover.Decision) {
+// recordTaint tells a node that it was tainted for those volumes, of which d speaks of the first.
+func (k *KeepAway) recordTaint(node *corev1.Node, volumes []string, d failover.Decision) {
 	k.metrics.Taint("set")
 	k.recorder.Eventf(nodeRef(node), nil, corev1.EventTypeWarning, EventNodeLost, actionTaint, "%s",
-		truncated("new pods are kept away: "+d.Message))
+		truncated(fmt.Sprintf("new pods are kept away from node %s, which lost %s: %s", node.Name, named("volume", volumes), because(d))))
 }
 
-func (k *KeepAway) recordUntaint(node *corev1.Node, expired bool) {
+// recordUntaint tells a node that its taint was taken off, which those resources of LINSTOR had been the cause of.
+func (k *KeepAway) recordUntaint(node *corev1.Node, resources []string, expired bool) {
+	change := "removed"
 	if expired {
-		k.metrics.Taint("expired")
-		k.recorder.Eventf(nodeRef(node), nil, corev1.EventTypeNormal, EventNodeRegained, actionUntaint, "%s",
-			"new pods are no longer kept away: nobody has confirmed the cause for too long")
-		return
+		change = "expired"
 	}
-	k.metrics.Taint("removed")
+	k.metrics.Taint(change)
 	k.recorder.Eventf(nodeRef(node), nil, corev1.EventTypeNormal, EventNodeRegained, actionUntaint, "%s",
-		"new pods are no longer kept away: the node has its storage back")
+		truncated(fmt.Sprintf("new pods are no longer kept away from node %s, which had lost %s: %s",
+			node.Name, named("resource", resources), untaintedFor(expired))))
 }
 
 // truncated makes a text that has words of others in it fit for the note of an Event: one line, valid, and not too long.

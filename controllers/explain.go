@@ -155,7 +155,7 @@ func (r *reporter) explain(
 	if d.Verdict == failover.NotLost || d.Verdict == failover.Undecided || failed != nil {
 		r.reports.metrics.Blocked(word.Reason)
 	}
-	what := fmt.Sprintf("the pod stays on node %s: ", in.Node.Name)
+	what := fmt.Sprintf("the pod stays on node %s with volume %s: ", in.Node.Name, pv.Name)
 	if len(in.Pods) == 0 {
 		what = fmt.Sprintf("the pod waits for volume %s on node %s: ", pv.Name, in.Node.Name)
 	}

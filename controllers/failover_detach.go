@@ -148,6 +148,6 @@ func (r *FailoverReconciler) deleteAttachment(ctx context.Context, v volume) err
 		"reason", v.d.Reason, "message", v.d.Message)
 	r.reporter.reports.left(v.pv.Name, v.in, v.d)
 	r.reporter.reports.detached(v.pv.Name, v.in)
-	r.reporter.recordDetach(v.pv, va, v.d)
+	r.reporter.recordDetach(v, va)
 	return nil
 }

@@ -285,7 +285,7 @@ func (r *FailoverReconciler) delete(
 	ctrl.LoggerFrom(ctx).Info("Deleted pod", "node", v.in.Node.Name, "volumes", volumes, "pod", cluster.Key(pod.Namespace, pod.Name),
 		"mode", how, "gracePeriodSeconds", grace, "reason", v.d.Reason, "message", v.d.Message)
 	r.reporter.reports.podRemoved(v.pv.Name, v.in, v.d, how)
-	r.reporter.recordRemoval(v.pv, pod, v.d)
+	r.reporter.recordRemoval(v, volumes, pod, how)
 	return nil
 }
 

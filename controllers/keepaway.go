@@ -75,27 +75,27 @@ func (k *KeepAway) Ensure(ctx context.Context, name string, losses []loss) error
 	if err != nil {
 		return fmt.Errorf("keeping pods away from node %s: %w", name, err)
 	}
+	volumes := make([]string, len(losses))
+	for i, l := range losses {
+		volumes[i] = l.in.Volume.Name
+	}
 	if written.any {
-		logTaint(ctx, name, written, losses)
+		logTaint(ctx, name, written, volumes, losses[0].d)
 	}
 	if written.first {
-		k.recordTaint(node, losses[0].d)
+		k.recordTaint(node, volumes, losses[0].d)
 	}
 	return nil
 }
 
 // logTaint says what was written of a node's taint, and for which volumes.
-func logTaint(ctx context.Context, node string, written taintWrite, losses []loss) {
-	volumes := make([]string, len(losses))
-	for i, l := range losses {
-		volumes[i] = l.in.Volume.Name
-	}
+func logTaint(ctx context.Context, node string, written taintWrite, volumes []string, d failover.Decision) {
 	message := "Tainted node"
 	if !written.taint {
 		message = "Noted the cause of a taint" // it is there already, or that of Kubernetes is
 	}
 	ctrl.LoggerFrom(ctx).Info(message, "node", node, "taint", cluster.TaintLostQuorum, "effect", written.effect, "volumes", volumes,
-		"reason", losses[0].d.Reason, "message", losses[0].d.Message)
+		"reason", d.Reason, "message", d.Message)
 }
 
 // effect is the hardest that one of the losses calls for.

@@ -80,7 +80,7 @@ func (r *KeepAwayReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 			return reconcile.Result{}, fmt.Errorf("letting pods return to node %s: %w", node.Name, err)
 		}
 		log.Info("Untainted node", "reason", untaintedFor(holds))
-		r.keepAway.recordUntaint(&node, holds)
+		r.keepAway.recordUntaint(&node, mark.Resources, holds)
 		return reconcile.Result{}, nil
 	case takenOver(&node) && tainted:
 		clearTaint(&node)

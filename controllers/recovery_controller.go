@@ -263,7 +263,7 @@ func (r *Recovery) remove(
 }
 
 // lostWithNode begins what is told of a pod that is lost with its node.
-const lostWithNode = "a pod that every fail-over needs is lost with its node: "
+const lostWithNode = "a pod that every fail-over needs is lost with node"
 
 // tell says what was decided on a pod when it is news; that nothing is lost is none.
 func (r *Recovery) tell(ctx context.Context, pod *corev1.Pod, d failover.Decision, action, cause string) {
@@ -276,6 +276,13 @@ func (r *Recovery) tell(ctx context.Context, pod *corev1.Pod, d failover.Decisio
 			"verdict", d.Verdict, "reason", d.Reason, "message", d.Message)
 	}
 	ref := typed(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}, "v1", "Pod")
-	note := cause + strings.TrimSpace(d.Message)
-	r.recorder.Eventf(ref, nil, corev1.EventTypeWarning, string(d.Reason), action, "%s", truncated(note))
+	var note strings.Builder
+	if cause != "" {
+		note.WriteString(cause + " " + pod.Spec.NodeName + ": ")
+	}
+	if action == actionDelete {
+		note.WriteString("deleted gracefully: ")
+	}
+	note.WriteString(strings.TrimSpace(d.Message))
+	r.recorder.Eventf(ref, nil, corev1.EventTypeWarning, string(d.Reason), action, "%s", truncated(note.String()))
 }

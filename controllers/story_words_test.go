@@ -115,6 +115,75 @@ func TestTheLogTellsEachWriteOfAFailOverAndItsEnd(t *testing.T) {
 	})
 }
 
+// Whoever reads Events knows of each step on which node it was, of which volume, and how. That it has failed over is said when it has.
+func TestTheEventsOfAFailOverNameNodeAndVolume(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		w.Crash(nodeA)
+		w.untilRemoved(time.Minute, "db-0")
+		if attached := w.attachment("db", nodeB); attached == nil && p.events.has(EventFailedOver, "PersistentVolumeClaim", "data-db") {
+			t.Error("it has failed over before the volume is attached elsewhere")
+		}
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		w.Return(nodeA)
+		w.until(time.Minute, "A takes pods again", func() bool { return w.tainted(nodeA) == "" })
+		const why = "NodeUnreachable: neither LINSTOR nor any peer reaches the node"
+		want := []string{
+			"NodeStorageQuorumLost of Node node-a: new pods are kept away from node node-a, which lost volume db: " + why,
+			"ForceDeleted of Pod db-0: pod deleted because a used volume is marked as failing: by force, for volume db on node node-a: " + why,
+			"ForceDetached of VolumeAttachment csi-db-node-a: volume detached because it is marked as failing: volume db from node node-a: " + why,
+			"FailedOver of PersistentVolumeClaim data-db: volume db failed over from node node-a to node node-b in 5.1 s, and is attached there: " + why,
+			"NodeStorageQuorumRegained of Node node-a: new pods are no longer kept away from node node-a, which had lost resource pvc-db: " +
+				"the node has its storage back",
+		}
+		if diff := cmp.Diff(want, p.events.texts()); diff != "" {
+			t.Errorf("want -, got +: %s", diff)
+		}
+	})
+}
+
+// texts are the Events as somebody reads them.
+func (l *eventLog) texts() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var texts []string
+	for _, e := range l.events {
+		texts = append(texts, fmt.Sprintf("%s of %s %s: %s", e.reason, e.kind, e.name, e.note))
+	}
+	return texts
+}
+
+// A pod that hangs on a node that lives is deleted twice: each Event says how.
+func TestTheEventsOfARemovalSayHow(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		w.DRBD.Isolate(nodeA)
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		texts := strings.Join(p.events.texts(), "\n")
+		for _, want := range []string{
+			"marked as failing: gracefully, for volume db on node node-a: QuorumLost",
+			"marked as failing: by force, for volume db on node node-a: QuorumLost",
+			"volume db failed over from node node-a to node node-b in ",
+		} {
+			if !strings.Contains(texts, want) {
+				t.Errorf("%q is not in\n%s", want, texts)
+			}
+		}
+	})
+}
+
+func TestManyNamesAreCounted(t *testing.T) {
+	t.Parallel()
+	for want, names := range map[string][]string{
+		"volume a":                         {"a"},
+		"volumes a, b":                     {"a", "b"},
+		"volumes a, b, c, d, e":            {"a", "b", "c", "d", "e"},
+		"volumes a, b, c, d, e and 2 more": {"a", "b", "c", "d", "e", "f", "g"},
+	} {
+		if got := named("volume", names); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // The kubelet of a node that lives lets go of the volume by itself, so that Kubernetes deletes the attachment: that is a fail-over, too.
 func TestTheLogTellsTheEndOfAFailOverFromALivingNode(t *testing.T) {
 	scene(t, func(w *world, _ *process) {

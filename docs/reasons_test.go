@@ -94,6 +94,32 @@ func TestEveryReasonIsExplained(t *testing.T) {
 	}
 }
 
+// An Event whose reason is none of a decision is told of, too.
+func TestEveryEventIsExplained(t *testing.T) {
+	t.Parallel()
+
+	source, err := os.ReadFile("../controllers/events.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	page, err := os.ReadFile("reasons.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	events := regexp.MustCompile(`(?m)^\tEvent[A-Za-z]+ += "([A-Za-z]+)"$`).FindAllStringSubmatch(string(source), -1)
+	if len(events) < 10 {
+		t.Fatalf("found only the Events %q", events)
+	}
+
+	for _, event := range events {
+		if !strings.Contains(string(page), "`"+event[1]+"`") {
+			t.Errorf("reasons.md does not tell of the Event %s", event[1])
+		}
+	}
+}
+
 func TestTheCheckGivesTheSameRemedies(t *testing.T) {
 	t.Parallel()
 
