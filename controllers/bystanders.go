@@ -12,13 +12,10 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 )
 
-// listedAtOnce is how many pods one answer of the API server has when all are listed.
-const listedAtOnce = 500
-
-// showBystanders counts the pods that the controller does nothing about although they could be moved, and those that do its work in
-// another way. The cache has selected pods only: all are read past it, a part at a time.
+// showBystanders counts the pods that the controller does nothing about although they could be moved. The cache has selected pods only:
+// all are read past it, a part at a time.
 func (g *Gauges) showBystanders(ctx context.Context) error {
-	unselected, agents, next := 0, 0, ""
+	unselected, next := 0, ""
 	for {
 		var pods corev1.PodList
 		if err := g.live.List(ctx, &pods, client.Limit(listedAtOnce), client.Continue(next)); err != nil {
@@ -26,9 +23,6 @@ func (g *Gauges) showBystanders(ctx context.Context) error {
 		}
 		for i := range pods.Items {
 			pod := &pods.Items[i]
-			if cluster.IsNodeAgent(pod) {
-				agents++
-			}
 			missed, err := g.isUnselected(ctx, pod)
 			if err != nil {
 				return err
@@ -39,7 +33,6 @@ func (g *Gauges) showBystanders(ctx context.Context) error {
 		}
 		if next = pods.Continue; next == "" {
 			g.metrics.Unselected(unselected)
-			g.metrics.NodeAgents(agents)
 			return nil
 		}
 	}

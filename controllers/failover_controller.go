@@ -112,7 +112,7 @@ func (r *FailoverReconciler) round(ctx context.Context, node string) (result rou
 	if len(lost) == 0 {
 		return result, nil
 	}
-	if halt := r.halt.now(ctx); halt.Guard != "" || halt.Paused != "" {
+	if halt := r.halt.now(ctx); halt.Guard != "" || halt.Paused != "" || halt.Agents != "" {
 		// Nothing will follow, so nobody need be asked.
 		for _, v := range lost {
 			v.in.Halt = halt

@@ -182,6 +182,7 @@ func TestHaltIsAskedForTwiceASecond(t *testing.T) {
 	now := start.Time
 	asked := 0
 	h := &haltSwitch{
+		agents:  noAgents,
 		linstor: noLinstor{}, clock: clockAt{&now}, metrics: newSteps(t).r.reporter.reports.metrics, lost: func() map[string]bool { asked++; return nil },
 		limit: failover.Limit{Percent: true, Value: 50}, recorder: &eventLog{},
 	}

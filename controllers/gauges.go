@@ -37,6 +37,7 @@ type Gauges struct {
 	silence  time.Duration
 	reporter *reporter
 	halt     *haltSwitch
+	agents   *nodeAgents
 	metrics  *metrics.Metrics
 }
 
@@ -46,6 +47,9 @@ func (*Gauges) NeedLeaderElection() bool { return true }
 // Start implements manager.Runnable.
 func (g *Gauges) Start(ctx context.Context) error {
 	g.metrics.Lead()
+	if err := g.agents.look(ctx); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, failureOfAgents)
+	}
 	var listed time.Time
 	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
 		g.show(ctx)
@@ -65,6 +69,7 @@ func (g *Gauges) show(ctx context.Context) {
 	g.metrics.Volumes(g.verdicts())
 	g.metrics.BlockedNow(g.blocked())
 	g.metrics.Paused(g.halt.now(ctx).Paused != "")
+	g.metrics.NodeAgents(g.agents.count())
 	g.metrics.SilentKubelets(len(g.kubelets.Silent(g.silence, silentForGood)))
 	tainted, err := g.tainted(ctx)
 	if err != nil {

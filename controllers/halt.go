@@ -27,7 +27,7 @@ const haltAge = 500 * time.Millisecond
 // haltTimeout ends a question that nobody answers, for whoever asks next.
 const haltTimeout = 10 * time.Second
 
-// haltSwitch tells what forbids every removal at the moment: the guard against a suspect view, a pause, a dry run.
+// haltSwitch tells what forbids every removal at the moment: the guard against a suspect view, a pause, node agents of 1.x, a dry run.
 type haltSwitch struct {
 	linstor  Linstor
 	live     client.Reader
@@ -38,6 +38,7 @@ type haltSwitch struct {
 	limit    failover.Limit
 	pod      types.NamespacedName // of this process; empty where it runs in none
 	dryRun   bool
+	agents   func() string // why node agents of 1.x forbid it; empty where they do not
 
 	asks singleflight.Group // of one answer at a time
 
@@ -88,7 +89,7 @@ func (h *haltSwitch) newest() (failover.Halt, time.Time) {
 // ask asks for the next answer.
 func (h *haltSwitch) ask(ctx context.Context) {
 	now := h.clock.Now()
-	halt := failover.Halt{Guard: h.guard(now), Paused: h.paused(ctx), DryRun: h.dryRun}
+	halt := failover.Halt{Guard: h.guard(now), Paused: h.paused(ctx), Agents: h.agents(), DryRun: h.dryRun}
 	h.mu.Lock()
 	h.halt, h.asked = halt, now
 	h.mu.Unlock()

@@ -56,7 +56,7 @@ func TestWhatPauses(t *testing.T) {
 			if tc.unreadable {
 				m.Fail(func(apimodel.Request) error { return errors.New("no") })
 			}
-			h := &haltSwitch{live: m.Client("one"), deployment: key}
+			h := &haltSwitch{agents: noAgents, live: m.Client("one"), deployment: key}
 			if got := h.paused(t.Context()); (got != "") != tc.want {
 				t.Errorf("paused: %q, want %t", got, tc.want)
 			}
@@ -110,7 +110,7 @@ func TestTheDeploymentThatPausesIsTheOwn(t *testing.T) {
 				}
 				return nil
 			})
-			h := &haltSwitch{live: m.Client("one"), pod: client.ObjectKey{Namespace: "ha", Name: "ours-7f-x"}}
+			h := &haltSwitch{agents: noAgents, live: m.Client("one"), pod: client.ObjectKey{Namespace: "ha", Name: "ours-7f-x"}}
 			for range 2 {
 				if got := h.paused(t.Context()); (got != "") != tc.want {
 					t.Errorf("paused: %q, want %t", got, tc.want)
@@ -147,7 +147,7 @@ func TestWhoCountsForTheGuard(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := &haltSwitch{linstor: satellites{}, lost: func() map[string]bool { return tc.lost }, limit: failover.Limit{}}
+			h := &haltSwitch{agents: noAgents, linstor: satellites{}, lost: func() map[string]bool { return tc.lost }, limit: failover.Limit{}}
 			got := h.guard(start.Time)
 			if (got != "") != (tc.want != "") || !strings.HasPrefix(got, tc.want) {
 				t.Errorf("the guard says %q, want %q", got, tc.want)
@@ -181,7 +181,8 @@ func TestASlowAnswerServesAllWhoHaveWaitedForIt(t *testing.T) {
 			return 0
 		})
 		h := &haltSwitch{
-			live: m.Client("one"), deployment: key, linstor: satellites{}, clock: clock.RealClock{}, metrics: metrics.New(),
+			agents: noAgents,
+			live:   m.Client("one"), deployment: key, linstor: satellites{}, clock: clock.RealClock{}, metrics: metrics.New(),
 			lost: func() map[string]bool { return nil },
 		}
 		ask := func(callers int, after time.Duration) (paused int32) {
@@ -223,7 +224,8 @@ func TestOnlyWhoHasNoTimeToWaitIsPaused(t *testing.T) {
 		}
 		m.Delay(func(apimodel.Request) time.Duration { return haltAge / 2 })
 		h := &haltSwitch{
-			live: m.Client("one"), deployment: key, linstor: satellites{}, clock: clock.RealClock{}, metrics: metrics.New(), dryRun: true,
+			agents: noAgents,
+			live:   m.Client("one"), deployment: key, linstor: satellites{}, clock: clock.RealClock{}, metrics: metrics.New(), dryRun: true,
 			lost: func() map[string]bool { return nil },
 		}
 		ask := func(after, patience time.Duration, paused bool) func() {
@@ -257,6 +259,7 @@ func TestTheGuardSaysThatItHasOpenedThoughNobodyAsks(t *testing.T) {
 	said := &eventLog{}
 	now := start.Time
 	h := &haltSwitch{
+		agents:  noAgents,
 		linstor: satellites{}, clock: clockAt{&now}, metrics: metrics.New(), recorder: said, limit: failover.Limit{},
 		lost: func() map[string]bool { return lost }, live: deploymentThatIsThere(t), deployment: haDeployment,
 	}
@@ -296,6 +299,7 @@ func TestTheGuardIsToldOfOnceTheDeploymentIsKnown(t *testing.T) {
 	m := apimodel.New()
 	said, now := &eventLog{}, start.Time
 	h := &haltSwitch{
+		agents:  noAgents,
 		linstor: satellites{}, clock: clockAt{&now}, metrics: metrics.New(), recorder: said, limit: failover.Limit{},
 		lost: func() map[string]bool { return map[string]bool{nodeA: true} }, live: m.Client("one"), deployment: haDeployment,
 	}
@@ -373,3 +377,6 @@ func TestWhichNodesHaveALostVolume(t *testing.T) {
 		}
 	}
 }
+
+// noAgents says that no node agent of 1.x runs.
+func noAgents() string { return "" }

@@ -36,6 +36,8 @@ type KeepAwayReconciler struct {
 	settings failover.Settings
 	// begun tells whether this process has begun a fail-over for the attachment.
 	begun func(volume, node string, attachment types.UID) bool
+	// agents says why node agents of 1.x forbid to taint, who do that themselves; empty where they do not.
+	agents func() string
 }
 
 func (r *KeepAwayReconciler) setup(mgr ctrl.Manager, options controller.Options) error {
@@ -82,6 +84,8 @@ func (r *KeepAwayReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 		log.Info("Untainted node", "reason", untaintedFor(holds))
 		r.keepAway.recordUntaint(&node, mark.Resources, holds)
 		return reconcile.Result{}, nil
+	case r.agents() != "":
+		return reconcile.Result{RequeueAfter: keepAwayInterval}, nil // who sets the same taint: it expires where its cause does not end
 	case takenOver(&node) && tainted:
 		clearTaint(&node)
 		message, why = "Untainted node", takenOverWhy

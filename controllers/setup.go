@@ -142,6 +142,7 @@ func (p parts) periodics() []manager.Runnable {
 			name: "gone-replicas", every: goneInterval, do: p.gone.forget,
 			failure: "Cannot look up who uses replicas that LINSTOR no longer lists",
 		},
+		periodic{name: "node-agents", every: agentsRetry, do: p.agents.keep, failure: failureOfAgents},
 		periodic{name: "linstor-sight", every: sightInterval, do: p.sight.check},
 		periodic{
 			name: "recovery", every: recoveryInterval, onLeader: true, do: p.recovery.look,
@@ -197,6 +198,7 @@ type parts struct {
 	sight      *linstorSight
 	attaching  *Attaching
 	gauges     *Gauges
+	agents     *nodeAgents
 }
 
 func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, live client.Reader) parts {
@@ -224,10 +226,12 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 		client: c, live: live, volumes: of.Volumes, attachments: of.Attachments, inputs: of.Inputs, recorder: cfg.Recorder, metrics: cfg.Metrics,
 		owner: cfg.Owner, disabled: cfg.DisableNodeTaints,
 	}
+	agents := &nodeAgents{live: live, clock: cfg.Clock}
 	halt := &haltSwitch{
 		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: cfg.Recorder,
 		lost:  func() map[string]bool { return satelliteNames(kubelets, gather.losses.lostNodes()) },
 		limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, pod: cfg.Pod, dryRun: cfg.DryRun,
+		agents: agents.halts,
 	}
 	sight := &linstorSight{
 		inputs: of.Inputs, live: of.Live, kubelets: kubelets, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings, metrics: cfg.Metrics,
@@ -244,10 +248,13 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 			bell: bell, requests: newRequests(cfg.OperationsTimeout), fastDetach: cfg.FastDetach,
 			backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, retryLimit),
 		},
-		keepAway: &KeepAwayReconciler{keepAway: keepAway, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings, begun: reports.begun},
-		silent:   &silentNodes{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor, halt: halt},
-		gone:     &goneReplicas{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor},
-		sight:    sight,
+		keepAway: &KeepAwayReconciler{
+			keepAway: keepAway, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings, begun: reports.begun, agents: agents.halts,
+		},
+		agents: agents,
+		silent: &silentNodes{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor, halt: halt},
+		gone:   &goneReplicas{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor},
+		sight:  sight,
 		protection: &Protection{
 			survey: cluster.NewSurvey(reading), clock: cfg.Clock, halt: halt, metrics: cfg.Metrics,
 			helpers: &helpers{
@@ -256,7 +263,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 		},
 		gauges: &Gauges{
 			cache: cache, live: live, volumes: of.Volumes, kubelets: kubelets, selector: cfg.Selector, silence: cfg.Settings.KubeletSilence,
-			reporter: reporter, halt: halt, metrics: cfg.Metrics,
+			reporter: reporter, halt: halt, agents: agents, metrics: cfg.Metrics,
 		},
 		attaching: &Attaching{
 			volumes: of.Volumes, pods: of.Pods, attachments: of.Attachments, inputs: of.Inputs, live: of.Live, kubelets: kubelets,

@@ -55,6 +55,7 @@ func newSteps(t *testing.T) *steps {
 	controller := s.model.Client(controllerActor + "one")
 	cfg.Recorder = s.events
 	parts := assemble(cfg, cluster.NewKubelets(cfg.Clock, cfg.Driver, nil), controller, view, controller)
+	s.must(parts.agents.look(s.ctx))
 	s.r, s.decide, s.taints = parts.failover, parts.volume, parts.keepAway
 
 	s.pv = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "db"}}

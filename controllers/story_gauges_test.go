@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -67,7 +66,8 @@ func TestABlockedVolumeIsShownAsLongAsItIs(t *testing.T) {
 	})
 }
 
-// Pods that nobody has selected, and agents that do the work in another way, are counted by what the API lists: the cache has neither.
+// Pods that nobody has selected, and agents that do the work in another way, are counted by what the API lists: the cache has neither. What an
+// agent means for pods is foreseen.
 func TestWhatTheControllerDoesNotLookAfterIsCounted(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		cfg := defaults()
@@ -80,12 +80,11 @@ func TestWhatTheControllerDoesNotLookAfterIsCounted(t *testing.T) {
 		w.workload("missed", nil)
 		w.workload("exempt", nil, exempt)
 		w.workload("daemon", nil, func(x *virtual.Workload) { x.Owner = "DaemonSet" })
-		agent := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent", OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "ha", Controller: new(true)},
-		}}}
-		agent.Spec.Containers = []corev1.Container{{Name: "ha", Image: "registry.example.com:5000/piraeus-ha-controller:v1.3.0@sha256:0"}}
-		w.must(w.Client().Create(w.ctx, agent))
-		w.pass(time.Minute)
+		w.replaceAgent(w.agent(nodeT), func(agent *corev1.Pod) {
+			agent.OwnerReferences[0].Name = "ha"
+			agent.Spec.Containers = []corev1.Container{{Name: "ha", Image: "registry.example.com:5000/piraeus-ha-controller:v1.3.0@sha256:0"}}
+		})
+		w.pass(agentsInterval)
 		w.must(p.parts.gauges.showBystanders(w.ctx))
 		if n := p.shown("unselected_pods"); n != 1 {
 			t.Errorf("%g pods are not selected, want 1", n)
@@ -94,8 +93,11 @@ func TestWhatTheControllerDoesNotLookAfterIsCounted(t *testing.T) {
 			t.Errorf("%g node agents run, want 1", n)
 		}
 		w.must(p.parts.protection.count(w.ctx))
-		if n := p.shown("pods protection=Protected"); n != 1 {
-			t.Errorf("%g pods are protected, want 1", n)
+		if n := p.shown("pods protection=Unprotected"); n != 1 {
+			t.Errorf("%g pods are unprotected beside the agent, want 1", n)
+		}
+		if n := p.shown("unprotected_pods reason=NodeAgentRuns"); n != 1 {
+			t.Errorf("%g pods are unprotected for the agent, want 1", n)
 		}
 	})
 }

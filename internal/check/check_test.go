@@ -429,14 +429,18 @@ func complaints() map[string]complaint {
 			}, status: StatusProtected, says: []string{"INFO ControllerUnknown", "reboot-nodes"},
 		},
 		"the node agents of 1.x run as well": {
-			provoke: func(b *bench) {
-				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-					Namespace: "piraeus-datastore", Name: "ha-controller-x7k2p",
-					OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agents", UID: "1", Controller: new(true)}},
-				}}
-				pod.Spec.Containers = []corev1.Container{{Name: "agent", Image: "registry.example.com/piraeusdatastore/piraeus-ha-controller:v1.3.2"}}
-				b.must(b.Client().Create(b.ctx, pod))
-			}, status: StatusProtected, says: []string{"WARNING NodeAgent", "- piraeus-datastore/agents", "delete the DaemonSet"},
+			provoke: nodeAgent(corev1.ConditionTrue), status: StatusUnprotected, says: []string{
+				"default/db-0", "Unprotected NodeAgentRuns",
+				"ERROR NodeAgent: node agents of 1.x run and move pods", "this controller only observes", "- piraeus-datastore/agents",
+				"Remedy: remove the agents: delete the DaemonSet",
+				"ERROR NodeAgentRuns: works now, and would not be moved", "node agents of 1.x run (DaemonSet piraeus-datastore/agents)",
+				"Remedy: remove the agents: delete the DaemonSet",
+			},
+		},
+		"node agents of 1.x are there that do not run": {
+			provoke: nodeAgent(corev1.ConditionFalse), status: StatusProtected,
+			says:   []string{"WARNING NodeAgent: there are node agents of 1.x; none runs now", "- piraeus-datastore/agents", "delete the DaemonSet"},
+			silent: []string{"NodeAgentRuns"},
 		},
 		"fail-over is paused": {
 			provoke: func(b *bench) { b.deployment.Annotations = map[string]string{cluster.AnnotationPause: "true"} },
@@ -487,6 +491,22 @@ func complaints() map[string]complaint {
 	maps.Copy(all, attachComplaints())
 	maps.Copy(all, unselectedComplaints())
 	return all
+}
+
+// nodeAgent adds a node agent of 1.x that is ready or not.
+func nodeAgent(ready corev1.ConditionStatus) func(*bench) {
+	return func(b *bench) {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "piraeus-datastore", Name: "ha-controller-x7k2p",
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agents", UID: "1", Controller: new(true)}},
+		}}
+		pod.Spec.NodeName = nodeT
+		pod.Spec.Containers = []corev1.Container{{Name: "agent", Image: "registry.example.com/piraeusdatastore/piraeus-ha-controller:v1.3.2"}}
+		b.must(b.Client().Create(b.ctx, pod))
+		pod.Status.Phase = corev1.PodRunning
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+		b.must(b.Client().Status().Update(b.ctx, pod))
+	}
 }
 
 func TestCheck(t *testing.T) {

@@ -71,6 +71,7 @@ func onBench(t *testing.T, test func(*bench)) {
 			b.Stop()
 		}()
 		b.view = b.API.View(0, nil)
+		b.view.Transform(cluster.Trim(nil))
 		b.must(cluster.AddIndexes(ctx, b.view, virtual.Driver))
 		for _, node := range []string{nodeA, nodeB, nodeT} {
 			b.must(b.AddNode(ctx, node))

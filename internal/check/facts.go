@@ -40,8 +40,8 @@ type Facts struct {
 	RolesAtFault []string
 	// PermissionsError says why the permissions could not be found out; empty when they could.
 	PermissionsError string
-	// Agents are the DaemonSets, as "namespace/name", that run the controller of 1.x.
-	Agents []string
+	// Agents are the DaemonSets, as "namespace/name", that have pods of the controller of 1.x, and RunningAgents those of which one runs.
+	Agents, RunningAgents []string
 }
 
 // Controller is the Deployment of the controller.

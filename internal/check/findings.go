@@ -89,14 +89,16 @@ func installation(f Facts) []Finding {
 		Message: "somebody else has set the taint " + cluster.TaintLostQuorum + ", which this controller never takes off: no new pod is placed there",
 		Remedy:  filled("once the storage of the node is well: kubectl taint node NODE "+cluster.TaintLostQuorum+"-", "NODE", f.ForeignTaints),
 	})...)
-	if len(f.Agents) > 0 {
-		all = append(all, Finding{
-			Severity: Warning, Code: NodeAgent, Objects: f.Agents,
-			Message: "the node agents of 1.x run beside this controller and do the same work by other rules, on pods that are not selected too",
-			Remedy:  "delete the DaemonSet, or disable the HA controller in the Piraeus Operator's LinstorCluster: spec.highAvailabilityController.enabled: false",
-		})
+	agents := Finding{
+		Severity: Warning, Code: NodeAgent, Objects: f.Agents, Remedy: remedies[failover.NodeAgentRuns],
+		Message: "there are node agents of 1.x; none runs now, but once one does this controller only observes",
 	}
-	return all
+	if len(f.RunningAgents) > 0 {
+		agents.Severity = Error
+		agents.Message = "node agents of 1.x run and move pods by other rules, also pods that are not selected: this controller only observes, " +
+			"and moves nothing until they are removed"
+	}
+	return append(all, withObjects(agents)...)
 }
 
 // topology explains by the replicas of a resource why no other node could take over, or why LINSTOR leaves quorum off.

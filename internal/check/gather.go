@@ -75,7 +75,7 @@ func (s sources) readCluster(ctx context.Context, d deployment, facts *Facts) er
 	if err != nil {
 		return err
 	}
-	if facts.Agents, err = agents(ctx, reader); err != nil {
+	if facts.Agents, facts.RunningAgents, err = agents(ctx, reader); err != nil {
 		return err
 	}
 	if facts.ForeignTaints, err = foreignTaints(ctx, reader); err != nil {
@@ -123,9 +123,14 @@ func (s sources) readCluster(ctx context.Context, d deployment, facts *Facts) er
 	if err != nil {
 		return err
 	}
+	halt := failover.Halt{Paused: d.paused, DryRun: d.options.DryRun}
+	if len(facts.RunningAgents) > 0 {
+		halt.Agents = cluster.AgentsRun(facts.RunningAgents)
+	}
 	for i := range facts.Uses {
 		in := &facts.Uses[i].Input
-		in.Halt = failover.Halt{Paused: d.paused, DryRun: d.options.DryRun, Guard: guard(in.Node.Satellite)}
+		in.Halt = halt
+		in.Halt.Guard = guard(in.Node.Satellite)
 	}
 	return nil
 }
@@ -193,21 +198,27 @@ func resources(uses []cluster.Use) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// agents returns the DaemonSets whose pods are node agents of the high availability controller. Reading pods suffices
-// for that, which the controller may anyway.
-func agents(ctx context.Context, reader client.Reader) ([]string, error) {
+// agents returns the DaemonSets whose pods are node agents of the high availability controller, and those of which one runs. Reading pods
+// suffices for that, which the controller may anyway.
+func agents(ctx context.Context, reader client.Reader) (all, running []string, err error) {
 	var pods corev1.PodList
 	if err := reader.List(ctx, &pods); err != nil {
-		return nil, fmt.Errorf("listing pods: %w", err)
+		return nil, nil, fmt.Errorf("listing pods: %w", err)
 	}
-	found := map[string]bool{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if cluster.IsNodeAgent(pod) {
-			found[pod.Namespace+"/"+metav1.GetControllerOf(pod).Name] = true
+		if !cluster.IsNodeAgent(pod) {
+			continue
+		}
+		name := pod.Namespace + "/" + metav1.GetControllerOf(pod).Name
+		all = appendNew(all, name)
+		if cluster.Runs(pod) {
+			running = appendNew(running, name)
 		}
 	}
-	return slices.Sorted(maps.Keys(found)), nil
+	slices.Sort(all)
+	slices.Sort(running)
+	return all, running, nil
 }
 
 // foreignTaints returns the nodes that have the taint of lost storage without the mark that the controller leaves beside it. The

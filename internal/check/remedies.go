@@ -41,6 +41,8 @@ var remedies = map[failover.Reason]string{
 	failover.OutOfService: "take the taint node.kubernetes.io/out-of-service off the node when it is back",
 	failover.Paused: "end the pause: kubectl -n NAMESPACE annotate deployment/NAME drbd.linbit.com/pause-fail-over-; where the Deployment cannot be read, " +
 		"apply the roles of deploy/all.yaml again",
+	failover.NodeAgentRuns: "remove the agents: delete the DaemonSet, or disable the HA controller in the Piraeus Operator's LinstorCluster, " +
+		"spec.highAvailabilityController.enabled: false; where it cannot be told whether any runs, apply the roles of deploy/all.yaml again",
 	failover.DryRun: "remove --dry-run from the controller's arguments",
 }
 

@@ -115,7 +115,7 @@ const (
 	WithoutQuorum Code = "WithoutQuorum"
 	// DRBDOption : a DRBD option leaves a node that lost its quorum or its data in need of help by hand.
 	DRBDOption Code = "DRBDOption"
-	// NodeAgent : the high availability controller of 1.x, an agent on every node, runs beside this one.
+	// NodeAgent : there are pods of the high availability controller of 1.x, an agent on every node.
 	NodeAgent Code = "NodeAgent"
 	// ForeignTaint : a node has the taint of lost storage that this controller has not set.
 	ForeignTaint Code = "ForeignTaint"

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -24,6 +25,19 @@ func IsNodeAgent(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	return owner != nil && owner.Kind == daemonSet && (slices.Contains(agentNames, owner.Name) ||
 		slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return slices.Contains(agentNames, ImageName(c.Image)) }))
+}
+
+// Runs tells whether a pod is ready on a node. One on a node that Kubernetes does not hear of is not.
+func Runs(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName != "" && !Ended(pod) && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// AgentsRun says that node agents run, and what follows, by the "namespace/name" of their DaemonSets.
+func AgentsRun(daemonSets []string) string {
+	return fmt.Sprintf("node agents of 1.x run (DaemonSet %s), which remove pods and attachments by rules of their own; until they are removed "+
+		"this controller only observes", strings.Join(daemonSets, ", "))
 }
 
 // ImageName returns the last part of an image's repository.

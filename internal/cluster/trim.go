@@ -147,8 +147,10 @@ func (t *trimmer) pod(pod *corev1.Pod) {
 		NodeName: t.once(pod.Spec.NodeName), Volumes: decisiveVolumes(pod.Spec.Volumes),
 		NodeSelector: where.NodeSelector, Affinity: where.Affinity, Tolerations: where.Tolerations,
 	}
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == daemonSet {
-		// Its name and the images tell which are node agents.
+	owner := metav1.GetControllerOfNoCopy(pod)
+	ofDaemonSet := owner != nil && owner.Kind == daemonSet
+	if ofDaemonSet {
+		// Its name and the images tell which are node agents, and its readiness which of them run.
 		for _, c := range pod.Spec.Containers {
 			spec.Containers = append(spec.Containers, corev1.Container{Image: t.once(c.Image)})
 		}
@@ -156,7 +158,7 @@ func (t *trimmer) pod(pod *corev1.Pod) {
 	pod.Spec = spec
 	conditions := make([]corev1.PodCondition, 0, 1)
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled || c.Type == corev1.DisruptionTarget {
+		if c.Type == corev1.PodScheduled || c.Type == corev1.DisruptionTarget || c.Type == corev1.PodReady && ofDaemonSet {
 			kept := corev1.PodCondition{
 				Type:   corev1.PodConditionType(t.once(string(c.Type))),
 				Status: corev1.ConditionStatus(t.once(string(c.Status))), LastTransitionTime: c.LastTransitionTime,

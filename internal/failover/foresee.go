@@ -44,7 +44,7 @@ func Hindrances() []Reason {
 	return []Reason{
 		PrimaryConnected, NoSurvivor, StateUnknown, LinstorBlind, NotDRBD, NFSExport, NoQuorum, QuorumUnconfirmed, NotSelected, HelperNotSelected,
 		Exempt, NoOwner, NodeBound, UnsafeVolume, OtherVolumeUnavailable, SharedVolume, NoReadyNode, OutOfService, LinstorStale, GuardTripped,
-		Paused, DryRun,
+		Paused, NodeAgentRuns, DryRun,
 	}
 }
 

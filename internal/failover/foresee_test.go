@@ -142,6 +142,7 @@ func forecasts() map[string]forecast {
 		"a pod beside it that is not selected": bad(SharedVolume, "web-1", second(func(p *Pod) { p.Selected = false })),
 		"LINSTOR is away":                      bad(LinstorStale, "not confirmed", func(in *Input) { in.LinstorConfirmed = ago(time.Minute) }),
 		"a suspect view":                       bad(GuardTripped, "too many", halt(Halt{Guard: "too many"})),
+		"node agents":                          bad(NodeAgentRuns, "agents run", halt(Halt{Agents: "agents run"})),
 		"a pause":                              bad(Paused, "by hand", halt(Halt{Paused: "by hand"})),
 		"a node that is out of service":        bad(OutOfService, "by which Kubernetes itself moves", func(in *Input) { in.Node.OutOfService = true }),
 		"a dry run":                            bad(DryRun, "would remove pod default/web-0", halt(Halt{DryRun: true})),

@@ -26,6 +26,7 @@ var gates = []gate{
 	{"LINSTOR has spoken recently", gateLinstor},
 	{"the view of the cluster is not suspect", gateGuard},
 	{"nobody has paused fail-over", gatePause},
+	{"no node agent of 1.x does the same work", gateAgents},
 	{"the controller may act", gateDryRun},
 }
 
@@ -158,6 +159,13 @@ func gateGuard(s situation) (Reason, string) {
 func gatePause(s situation) (Reason, string) {
 	if s.Halt.Paused != "" {
 		return Paused, s.Halt.Paused
+	}
+	return "", ""
+}
+
+func gateAgents(s situation) (Reason, string) {
+	if s.Halt.Agents != "" {
+		return NodeAgentRuns, s.Halt.Agents
 	}
 	return "", ""
 }

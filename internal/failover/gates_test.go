@@ -122,8 +122,9 @@ func gateScenarios() map[string]scenario {
 		"what is left of a node that is out of service is finished": open(nobody, func(in *Input) {
 			in.Node.OutOfService, in.Attachment.Marked = true, true
 		}),
-		"a pause stops everything":  blocked(Paused, func(in *Input) { in.Halt.Paused = "by the annotation" }),
-		"a dry run acts on nothing": blocked(DryRun, func(in *Input) { in.Halt.DryRun = true }),
+		"a pause stops everything":   blocked(Paused, func(in *Input) { in.Halt.Paused = "by the annotation" }),
+		"node agents are left to it": blocked(NodeAgentRuns, func(in *Input) { in.Halt.Agents = "agents run" }),
+		"a dry run acts on nothing":  blocked(DryRun, func(in *Input) { in.Halt.DryRun = true }),
 	}
 }
 
@@ -134,7 +135,7 @@ func TestOrderOfGates(t *testing.T) {
 
 	in := crashed()
 	in.LinstorConfirmed = ago(time.Minute)
-	in.Halt = Halt{Guard: "too many", Paused: "by hand", DryRun: true}
+	in.Halt = Halt{Guard: "too many", Paused: "by hand", Agents: "agents run", DryRun: true}
 	in.Pods[0] = Pod{Exempt: true, NodeBound: true, UnsafeVolume: "cache", Others: []OtherVolume{{Name: "pv-2"}}}
 	in.Resource.Quorum = "off"
 	mayRun(nodeA, usual("off"), usual("majority"))(&in)
@@ -157,7 +158,8 @@ func TestOrderOfGates(t *testing.T) {
 		{thePod(func(p *Pod) { p.Others = nil }), LinstorStale},
 		{func(in *Input) { in.LinstorConfirmed = now }, GuardTripped},
 		{func(in *Input) { in.Halt.Guard = "" }, Paused},
-		{func(in *Input) { in.Halt.Paused = "" }, DryRun},
+		{func(in *Input) { in.Halt.Paused = "" }, NodeAgentRuns},
+		{func(in *Input) { in.Halt.Agents = "" }, DryRun},
 	}
 	for i, step := range steps {
 		step.change(&in)

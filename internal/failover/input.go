@@ -80,6 +80,8 @@ type Halt struct {
 	Guard string
 	// Paused says who or what paused fail-over; empty while nobody did.
 	Paused string
+	// Agents says which node agents of 1.x run, or that nobody knows; empty while none does.
+	Agents string
 	// DryRun is set when the controller only says what it would do.
 	DryRun bool
 }

@@ -91,6 +91,8 @@ const (
 	GuardTripped Reason = "GuardTripped"
 	// Paused : fail-over is paused for all workloads, or it cannot be read whether it is.
 	Paused Reason = "Paused"
+	// NodeAgentRuns : node agents of 1.x do the same work by other rules, or it is not known whether they do.
+	NodeAgentRuns Reason = "NodeAgentRuns"
 	// DryRun : the controller only says what it would do.
 	DryRun Reason = "DryRun"
 	// KeepAwayFailed : A could not be tainted, so the replacement might be placed there again.
@@ -113,7 +115,7 @@ func Reasons() []Reason {
 	return slices.Concat(Losses(), []Reason{
 		PrimaryHealthy, PrimaryConnected, NoSurvivor, VolumeStarting, VolumeUnused, TooFewWitnesses, StateUnknown, LinstorBlind,
 		NotDRBD, NFSExport, NoQuorum, QuorumUnconfirmed, NotSelected, HelperNotSelected, Exempt, NoOwner, NodeBound, UnsafeVolume,
-		OtherVolumeUnavailable, SharedVolume, NoReadyNode, OutOfService, LinstorStale, GuardTripped, Paused, DryRun,
+		OtherVolumeUnavailable, SharedVolume, NoReadyNode, OutOfService, LinstorStale, GuardTripped, Paused, NodeAgentRuns, DryRun,
 		KeepAwayFailed, StepFailed, StuckOnNode, HeldByFinalizer,
 	})
 }

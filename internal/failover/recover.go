@@ -124,6 +124,8 @@ func replace(in Recovery) Decision {
 		d.Reason, d.Message = NoReadyNode, "no other node is ready for the pod"
 	case in.Halt.Paused != "":
 		d.Reason, d.Message = Paused, in.Halt.Paused
+	case in.Halt.Agents != "":
+		d.Reason, d.Message = NodeAgentRuns, in.Halt.Agents
 	case in.Halt.DryRun:
 		d.Reason, d.Message = DryRun, "--dry-run forbids every removal"
 	default:
@@ -155,6 +157,8 @@ func restart(in Recovery) Decision {
 		d.Message += fmt.Sprintf("; it may have been restarted for that less than %s ago", BlindRetry)
 	case in.Halt.Paused != "":
 		d.Reason, d.Message = Paused, d.Message+"; "+in.Halt.Paused
+	case in.Halt.Agents != "":
+		d.Reason, d.Message = NodeAgentRuns, d.Message+"; "+in.Halt.Agents
 	case in.Halt.DryRun:
 		d.Reason, d.Message = DryRun, d.Message+"; --dry-run forbids every removal"
 	default:

@@ -94,6 +94,9 @@ func TestRecover(t *testing.T) {
 		"fail-over is paused": {
 			func(in *Recovery) { in.Halt.Paused = "by hand" }, Blocked, Paused,
 		},
+		"node agents run": {
+			func(in *Recovery) { in.Halt.Agents = "agents run" }, Blocked, NodeAgentRuns,
+		},
 		"a dry run": {
 			func(in *Recovery) { in.Halt.DryRun = true }, Blocked, DryRun,
 		},
@@ -142,6 +145,7 @@ func TestRecoverABlindLinstor(t *testing.T) {
 		"it has a volume of LINSTOR":           {func(in *Recovery) { in.Pod.Storage = "db" }, Blocked, NeedsStorage},
 		"more kubelets are silent than may be": {func(in *Recovery) { in.Silent = 2 }, Blocked, GuardTripped},
 		"fail-over is paused":                  {func(in *Recovery) { in.Halt.Paused = "by hand" }, Blocked, Paused},
+		"node agents run":                      {func(in *Recovery) { in.Halt.Agents = "agents run" }, Blocked, NodeAgentRuns},
 		"a dry run":                            {func(in *Recovery) { in.Halt.DryRun = true }, Blocked, DryRun},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -53,8 +53,8 @@ func newState() state {
 		tainted: gauges("tainted_nodes", "Nodes with a taint of the controller's, by the taint; "+ofLeader, "taint"),
 		unselected: gauge("unselected_pods", "Pods that use a volume of the driver and could be moved, but are not selected, counted every "+
 			"five minutes; "+ofLeader),
-		agents: gauge("node_agents", "Pods of the node agents of 1.x, which do the same work in another way, counted every five minutes; "+
-			ofLeader),
+		agents: gauge("node_agents", "Node agents of 1.x that run, which do the same work in another way; while there is one, this "+
+			"controller only observes; "+ofLeader),
 		silent: gauge("silent_kubelets", "Kubelets that have not renewed their Lease for --kubelet-silence; none while most seem silent; "+
 			ofLeader),
 		paused: gauge("paused", "1 while all fail-over is paused, or it cannot be read whether it is; "+ofLeader),

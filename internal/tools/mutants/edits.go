@@ -238,7 +238,7 @@ var edits = []edit{
 		`mutantInstead(§, "", …)`,
 	},
 	{
-		"a dry run is none", haltFile, "Paused: h.paused(ctx), DryRun: «h.dryRun»}", "(… && !mutantIs(§))",
+		"a dry run is none", haltFile, "Agents: h.agents(), DryRun: «h.dryRun»}", "(… && !mutantIs(§))",
 	},
 	{
 		"nodes with a lost volume are not counted", haltFile, "LostVolume: «lost[node.Name]»,", "(… && !mutantIs(§))",

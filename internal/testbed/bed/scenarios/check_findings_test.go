@@ -9,6 +9,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,7 +27,7 @@ func checkNamesAll(s *bedtest.Scenario) {
 	wronglyReplicated(s)
 	unmovable(s)
 	stuckByOptions(s)
-	runAgent(s)
+	defer runAgent(s)()
 	withoutPermission(s, "nodes/status", "patch", func() {
 		report, status := runCheck(s, adminKubeconfig(s), s.LINSTORURL())
 		if status != check.StatusUnprotected {
@@ -43,6 +44,7 @@ func checkNamesAll(s *bedtest.Scenario) {
 			{string(check.DRBDOption), linstor.OptionOnSuspendedPrimaryOutdated, "force-secondary"},
 			{string(check.DRBDOption), linstor.OptionRRConflict, "retry-connect"},
 			{string(check.NodeAgent), "agents", "delete the DaemonSet"},
+			{string(failover.NodeAgentRuns), "well", "delete the DaemonSet"},
 			{string(check.MissingPermission), "patch nodes", "deploy/all.yaml"},
 		} {
 			if !slices.ContainsFunc(report.Findings, func(f check.Finding) bool {
@@ -114,8 +116,8 @@ func stuckByOptions(s *bedtest.Scenario) {
 	}
 }
 
-// runAgent lets a node agent of 1.x run.
-func runAgent(s *bedtest.Scenario) {
+// runAgent lets a node agent of 1.x run, beside which the controller only observes, and returns what ends that.
+func runAgent(s *bedtest.Scenario) (end func()) {
 	agents := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.Name, Name: "agents"}}
 	labels := map[string]string{"app": "agents"}
 	agents.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
@@ -126,8 +128,15 @@ func runAgent(s *bedtest.Scenario) {
 	s.Must(s.Client.Create(s.Ctx, agents))
 	s.Must(s.WaitFor(s.Ctx, "the node agent to run", func() (bool, error) {
 		err := s.Client.Get(s.Ctx, client.ObjectKeyFromObject(agents), agents)
-		return agents.Status.CurrentNumberScheduled > 0, err
+		return agents.Status.NumberReady > 0, err
 	}))
+	return func() {
+		s.Must(s.Client.Delete(s.Ctx, agents, client.PropagationPolicy(metav1.DeletePropagationForeground)))
+		s.Must(s.WaitFor(s.Ctx, "the node agent to go", func() (bool, error) {
+			err := s.Client.Get(s.Ctx, client.ObjectKeyFromObject(agents), agents)
+			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		}))
+	}
 }
 
 func barePod(s *bedtest.Scenario, name, image string) *corev1.Pod {
