@@ -65,7 +65,7 @@ func complaints() map[string]complaint {
 	all := map[string]complaint{
 		"nothing is wrong": {
 			provoke: func(*bench) {}, status: StatusProtected,
-			says:   []string{"default/db-0", "pvc-db", "node-a", "2+1", "majority", "PrimaryHealthy", "Protected 5s", "Every pod would survive"},
+			says:   []string{"default/db-0", "pvc-db", "node-a", "2+1", "majority", "PrimaryHealthy", "Protected 5s", "Every selected pod would survive"},
 			silent: []string{"ERROR", "WARNING", "INFO", "Remedy"},
 		},
 		"no pod is selected": {
@@ -75,6 +75,14 @@ func complaints() map[string]complaint {
 		"the namespace has none": {
 			provoke: func(*bench) {}, args: []string{"-n", "empty"}, status: StatusProtected,
 			says: []string{"in namespace empty", "nothing to protect"},
+		},
+		"nobody may say whether the namespace exists, and it has no pod": {
+			provoke: func(b *bench) { b.secretive = true }, args: []string{"-n", "missing"}, status: StatusUnknown,
+			says: []string{"No pod is in namespace missing, if there is such a namespace: this account may not read namespaces."},
+		},
+		"nobody may say whether the namespace exists, and it has pods": {
+			provoke: func(b *bench) { b.secretive = true }, args: []string{"-n", "default"}, status: StatusProtected,
+			says: []string{"default/db-0", "Every selected pod would survive"},
 		},
 		"quorum is off": {
 			provoke: other(virtual.Volume{Quorum: "off"}, nil), status: StatusUnprotected,
@@ -577,6 +585,20 @@ func TestTheFormatsSayTheSame(t *testing.T) {
 		again, _ := b.check("-o", "yaml")
 		if diff := cmp.Diff(text, again); diff != "" {
 			t.Errorf("a second report of the same state differs:\n%s", diff)
+		}
+	})
+}
+
+// Who misspells a namespace must not be told that all is well there.
+func TestANamespaceThatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	onBench(t, func(b *bench) {
+		c, err := parseCommandLine([]string{"-n", "missing"})
+		b.must(err)
+		var out strings.Builder
+		status, err := b.sources().report(b.ctx, c, &out)
+		if err == nil || err.Error() != `there is no namespace "missing"` || status != StatusUnknown || out.String() != "" {
+			t.Errorf("status %d, error %v, said %q", status, err, out.String())
 		}
 	})
 }

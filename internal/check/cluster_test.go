@@ -48,6 +48,8 @@ type bench struct {
 	denied func(authorizationv1.ResourceAttributes, string) bool
 	// unanswered is the error of such a review.
 	unanswered error
+	// secretive is set where namespaces may not be read.
+	secretive bool
 	// refused is the error of reading the Kubernetes API.
 	refused error
 	own     bool
@@ -213,6 +215,9 @@ func (b *bench) sources() sources {
 func (b *bench) api() client.Client {
 	builder := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, namespace := o.(*corev1.Namespace); namespace && b.secretive {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, key.Name, errors.New("not for you"))
+			}
 			if _, deployment := o.(*appsv1.Deployment); b.hidden && !deployment {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "roles"}, key.Name, errors.New("not for you"))
 			}
@@ -233,6 +238,9 @@ func (b *bench) api() client.Client {
 			return nil
 		},
 	})
+	for _, name := range []string{"default", "empty"} {
+		builder = builder.WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
 	builder = builder.WithObjects(b.roles...).WithReturnManagedFields()
 	if b.deployment != nil {
 		builder = builder.WithObjects(b.deployment)

@@ -76,25 +76,25 @@ func verdict(f Facts, report Report) (failover.Outlook, string) {
 	if f.Namespace != "" {
 		selected += " in namespace " + f.Namespace
 	}
+	if f.Deserted {
+		return failover.Untold, fmt.Sprintf("no pod is in namespace %s, if there is such a namespace: this account may not read namespaces", f.Namespace)
+	}
 	if len(report.Volumes) == 0 {
-		return failover.Protected, fmt.Sprintf("no %s uses a volume of %s: there is nothing to protect", selected, f.Driver)
+		return failover.Protected, fmt.Sprintf("no %s uses a volume of %s: there is nothing to protect", selected, f.Driver) + counted(f.Bystanders)
 	}
 	pods := worst(report.Volumes)
 	bad, unknown := pods[failover.Unprotected]+pods[failover.Failing], pods[failover.Untold]
-	counted := fmt.Sprintf("%d protected, %d not, %d unknown, %d starting",
-		pods[failover.Protected], bad, unknown, pods[failover.Starting])
-	if stays := stranded(f.Bystanders); stays != "" {
-		counted += "; " + stays
-	}
+	numbers := fmt.Sprintf("%d protected, %d not, %d unknown, %d starting",
+		pods[failover.Protected], bad, unknown, pods[failover.Starting]) + counted(f.Bystanders)
 	switch {
 	case bad > 0:
-		return failover.Unprotected, headline(report.Volumes) + ": " + counted
+		return failover.Unprotected, headline(report.Volumes) + ": " + numbers
 	case slices.ContainsFunc(report.Findings, disables):
-		return failover.Unprotected, "the controller could not do its work, see the findings: " + counted
+		return failover.Unprotected, "the controller could not do its work, see the findings: " + numbers
 	case unknown > 0:
-		return failover.Untold, "could not tell for all pods: " + counted
+		return failover.Untold, "could not tell for all selected pods: " + numbers
 	default:
-		return failover.Protected, "every pod would survive the loss of its node: " + counted
+		return failover.Protected, "every selected pod would survive the loss of its node: " + numbers
 	}
 }
 

@@ -12,6 +12,8 @@ type Facts struct {
 	Selector, Driver string
 	// Namespace is the one the question is about; empty for all.
 	Namespace string
+	// Deserted is set where it has no pod, and it cannot be read whether it exists.
+	Deserted bool
 	// KubernetesError says why the Kubernetes API could not be read; empty when it could.
 	KubernetesError string
 	// LinstorError says why LINSTOR could not be read; empty when it could.

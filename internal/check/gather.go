@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,6 +52,10 @@ func (s sources) gather(ctx context.Context, c commandLine) (Facts, error) {
 	if err != nil {
 		return Facts{}, err
 	}
+	readable, err := s.hasNamespace(ctx, c.namespace)
+	if err != nil {
+		return Facts{}, err
+	}
 	facts := Facts{
 		Namespace: c.namespace, Selector: d.options.PodLabelSelector, Driver: d.options.AttacherName, Controller: d.Controller,
 	}
@@ -62,23 +67,43 @@ func (s sources) gather(ctx context.Context, c commandLine) (Facts, error) {
 		facts.PermissionsError = err.Error()
 	}
 	facts.RolesAtFault = rolesAtFault(ctx, s.api, c.controller.Name, d.account, facts.Denied)
-	if err := s.readCluster(ctx, d, &facts); err != nil {
+	if err := s.readCluster(ctx, d, readable, &facts); err != nil {
 		facts.KubernetesError = err.Error()
 	}
 	return facts, nil
 }
 
-// readCluster looks at the volumes of the selected pods, in Kubernetes and in LINSTOR. The error is that of Kubernetes.
-func (s sources) readCluster(ctx context.Context, d deployment, facts *Facts) error {
+// hasNamespace returns an error where there is no namespace of that name, and whether that could be read. The controller's own account may
+// not.
+func (s sources) hasNamespace(ctx context.Context, name string) (readable bool, err error) {
+	if name == "" {
+		return true, nil
+	}
+	err = s.api.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
+	if apierrors.IsNotFound(err) {
+		return true, fmt.Errorf("there is no namespace %q", name)
+	}
+	return err == nil, nil
+}
+
+// isDeserted tells whether no pod is in a namespace.
+func isDeserted(ctx context.Context, reader client.Reader, namespace string) (bool, error) {
+	var pods corev1.PodList
+	if err := reader.List(ctx, &pods, client.InNamespace(namespace), client.Limit(1)); err != nil {
+		return false, fmt.Errorf("listing pods: %w", err)
+	}
+	return len(pods.Items) == 0, nil
+}
+
+// readCluster looks at the volumes of the selected pods, in Kubernetes and in LINSTOR. namespaces tells whether it is known that theirs
+// exists. The error is that of Kubernetes.
+func (s sources) readCluster(ctx context.Context, d deployment, namespaces bool, facts *Facts) error {
 	kubelets := cluster.NewKubelets(clock.RealClock{}, d.options.AttacherName, d.options.ShutdownTaints)
 	reader, err := s.open(ctx, d.options.AttacherName, kubelets)
 	if err != nil {
 		return err
 	}
-	if facts.Agents, facts.RunningAgents, err = agents(ctx, reader); err != nil {
-		return err
-	}
-	if facts.ForeignTaints, err = foreignTaints(ctx, reader); err != nil {
+	if err := readSurroundings(ctx, reader, namespaces, facts); err != nil {
 		return err
 	}
 	memory := linstor.NewStore()
@@ -133,6 +158,20 @@ func (s sources) readCluster(ctx context.Context, d deployment, facts *Facts) er
 		in.Halt.Guard = guard(in.Node.Satellite)
 	}
 	return nil
+}
+
+// readSurroundings reads what bears on all volumes, whichever they are.
+func readSurroundings(ctx context.Context, reader client.Reader, namespaces bool, facts *Facts) (err error) {
+	if !namespaces {
+		if facts.Deserted, err = isDeserted(ctx, reader, facts.Namespace); err != nil {
+			return err
+		}
+	}
+	if facts.Agents, facts.RunningAgents, err = agents(ctx, reader); err != nil {
+		return err
+	}
+	facts.ForeignTaints, err = foreignTaints(ctx, reader)
+	return err
 }
 
 // readLinstor reads the DRBD options, then the state of the resources.

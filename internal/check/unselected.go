@@ -101,46 +101,50 @@ func usesOne(pod *corev1.Pod, claims map[string]bool) bool {
 	})
 }
 
-// stranded counts those on lost nodes, in words; empty where there is none.
-func stranded(all []Bystander) string {
-	n := 0
+// counted counts them in words, those on lost nodes first; empty where there is none.
+func counted(all []Bystander) string {
+	lost := 0
 	for _, b := range all {
 		if b.Lost {
-			n++
+			lost++
 		}
 	}
-	if n == 0 {
-		return ""
+	text := ""
+	if lost > 0 {
+		text = "; " + pods(lost) + " on a lost node and not selected, so that nothing moves from there"
 	}
-	return pods(n) + " on a lost node and not selected, so that nothing moves from there"
+	if stay := len(all) - lost; stay > 0 {
+		text += "; " + pods(stay) + " not selected and would stay, see the findings"
+	}
+	return text
+}
+
+// where says which pod is meant, and on which node.
+func (b Bystander) where() string {
+	if b.Node == "" {
+		return b.Pod
+	}
+	return b.Pod + " on " + b.Node
 }
 
 // unselected tells of the pods that nothing moves because nobody has selected them.
 func unselected(f Facts) []Finding {
-	var lost, others []string
-	nodes := map[string][]string{}
+	var lost, others, lostWhere, othersWhere []string
 	for _, b := range f.Bystanders {
 		if b.Lost {
-			lost = append(lost, b.Pod)
-			nodes[b.Node] = append(nodes[b.Node], b.Pod)
+			lost, lostWhere = append(lost, b.Pod), append(lostWhere, b.where())
 		} else {
-			others = append(others, b.Pod)
+			others, othersWhere = append(others, b.Pod), append(othersWhere, b.where())
 		}
 	}
 	stuck := Finding{
-		Severity: Warning, Code: NotSelectedPods, Remedy: remedyOfUnselected(f.Selector, lost),
+		Severity: Warning, Code: NotSelectedPods, Objects: lostWhere, Remedy: remedyOfUnselected(f.Selector, lost),
 		Message: fmt.Sprintf("%s not selected, with a volume of %s on a node that is not ready, or not ONLINE in LINSTOR: nothing is moved from there",
 			pods(len(lost)), f.Driver),
 	}
-	for _, node := range slices.Sorted(maps.Keys(nodes)) {
-		stuck.Objects = append(stuck.Objects, node+": "+firstOf(nodes[node]))
-	}
 	idle := Finding{
-		Severity: Info, Code: NotSelectedPods, Remedy: remedyOfUnselected(f.Selector, others),
+		Severity: Info, Code: NotSelectedPods, Objects: othersWhere, Remedy: remedyOfUnselected(f.Selector, others),
 		Message: fmt.Sprintf("%s not selected, with a volume of %s: not moved when the node is lost", pods(len(others)), f.Driver),
-	}
-	if len(others) > 0 {
-		idle.Objects = []string{firstOf(others)}
 	}
 	return withObjects(stuck, idle)
 }

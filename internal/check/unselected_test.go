@@ -35,16 +35,31 @@ func unselectedComplaints() map[string]complaint {
 		"a pod with a volume is not selected": {
 			provoke: unselectedWeb(1, nil), status: StatusProtected,
 			says: []string{
-				"INFO NotSelectedPods: 1 pod is not selected, with a volume of linstor.csi.linbit.com", "- default/web-0",
+				"INFO NotSelectedPods: 1 pod is not selected, with a volume of linstor.csi.linbit.com", "- default/web-0 on node-a",
 				"set linstor.csi.linbit.com/on-storage-lost: remove in the labels of the pod template", "kubectl label -n default pod web-0 " + label,
-				cluster.AnnotationIgnore,
-			},
+				cluster.AnnotationIgnore, "Every selected pod would survive the loss of its node: 1 protected, 0 not, 0 unknown, 0 starting; " +
+					"1 pod is not selected and would stay, see the findings.",
+			}, silent: []string{"Every pod", "every pod"},
 		},
 		"many pods with a volume are not selected": {
 			provoke: unselectedWeb(5, nil), status: StatusProtected,
 			says: []string{
-				"INFO NotSelectedPods: 5 pods are not selected", "- default/web-0, default/web-1, default/web-2 and 2 more",
-				"kubectl label -n NAMESPACE pod NAME " + label,
+				"INFO NotSelectedPods: 5 pods are not selected", "- default/web-0 on node-a", "- default/web-1 on", "- default/web-2 on",
+				"- default/web-3 on", "- default/web-4 on", "kubectl label -n NAMESPACE pod NAME " + label, "5 pods are not selected and would stay",
+			},
+		},
+		"more pods are not selected than the table has lines for": {
+			provoke: unselectedWeb(12, nil), status: StatusProtected,
+			says: []string{"INFO NotSelectedPods: 12 pods are not selected", "- and 2 more, see -o yaml"},
+		},
+		"all formats but the table name all pods that are not selected": {
+			provoke: unselectedWeb(12, nil), args: []string{"-o", "yaml"}, status: StatusProtected,
+			says: []string{"- default/web-0 on node-a", "- default/web-11 on", "- default/web-9 on"},
+		},
+		"no pod is selected, and some have a volume": {
+			provoke: unselectedWeb(2, nil), args: []string{"--pod-label-selector=app=none"}, status: StatusProtected,
+			says: []string{
+				"- default/db-0 on node-a", "- default/web-0 on", "No pod selected by", "there is nothing to protect; 3 pods are not selected and would stay",
 			},
 		},
 		"a pod that is not selected is on a lost node": {
@@ -55,7 +70,7 @@ func unselectedComplaints() map[string]complaint {
 			}, status: StatusUnprotected,
 			says: []string{
 				"WARNING NotSelectedPods: 4 pods are not selected", "nothing is moved from there",
-				"- node-a: default/web-0, default/web-1, default/web-2 and 1 more", "helps after a loss as well: kubectl label",
+				"- default/web-0 on node-a", "- default/web-1 on node-a", "- default/web-2 on node-a", "- default/web-3 on node-a", "helps after a loss as well: kubectl label",
 				"4 pods are on a lost node and not selected, so that nothing moves from there",
 			},
 			silent: []string{"INFO NotSelectedPods"},
