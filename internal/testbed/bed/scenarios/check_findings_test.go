@@ -5,11 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,7 +25,7 @@ func checkNamesAll(s *bedtest.Scenario) {
 	wronglyReplicated(s)
 	unmovable(s)
 	stuckByOptions(s)
-	defer runAgent(s)()
+	defer runAgent(s, s.Nodes[0])()
 	withoutPermission(s, "nodes/status", "patch", func() {
 		report, status := runCheck(s, adminKubeconfig(s), s.LINSTORURL())
 		if status != check.StatusUnprotected {
@@ -113,29 +111,6 @@ func stuckByOptions(s *bedtest.Scenario) {
 		for key, value := range options {
 			s.LINSTOR.SetDefinitionProperty(volumeOf(w), key, value)
 		}
-	}
-}
-
-// runAgent lets a node agent of 1.x run, beside which the controller only observes, and returns what ends that.
-func runAgent(s *bedtest.Scenario) (end func()) {
-	agents := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.Name, Name: "agents"}}
-	labels := map[string]string{"app": "agents"}
-	agents.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
-	agents.Spec.Template.Labels = labels
-	agents.Spec.Template.Spec = barePod(s, "", "example.com/piraeusdatastore/piraeus-ha-controller:v1.3.2").Spec
-	agents.Spec.Template.Spec.Containers[0].Args = []string{"/agent"}
-	agents.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: s.Nodes[0]}
-	s.Must(s.Client.Create(s.Ctx, agents))
-	s.Must(s.WaitFor(s.Ctx, "the node agent to run", func() (bool, error) {
-		err := s.Client.Get(s.Ctx, client.ObjectKeyFromObject(agents), agents)
-		return agents.Status.NumberReady > 0, err
-	}))
-	return func() {
-		s.Must(s.Client.Delete(s.Ctx, agents, client.PropagationPolicy(metav1.DeletePropagationForeground)))
-		s.Must(s.WaitFor(s.Ctx, "the node agent to go", func() (bool, error) {
-			err := s.Client.Get(s.Ctx, client.ObjectKeyFromObject(agents), agents)
-			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
-		}))
 	}
 }
 

@@ -31,6 +31,7 @@ func TestDisturbances(t *testing.T) {
 		{"a node that crashes together with LINSTOR is lost once LINSTOR is back", linstorDiesToo},
 		{"nothing moves while most nodes seem lost, and then it does", mostLost},
 		{"the check names all that is wrong", checkNamesAll},
+		{"nothing moves beside a node agent of 1.x, and then it does", besideAgents},
 		{"thirty volumes of one node move together", crowd},
 	} {
 		t.Run(scenario.name, func(t *testing.T) { scenario.play(bedtest.New(t, b, 3)) })
