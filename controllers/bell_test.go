@@ -75,6 +75,35 @@ func TestTheBellDoesNotCallToVolumesInHand(t *testing.T) {
 	}
 }
 
+// Who waits for an answer about one volume of a node ends that when another one is lost there.
+func TestTheBellTellsWhoListensThatMoreIsLost(t *testing.T) {
+	t.Parallel()
+	b := newBell()
+	hears(t.Context(), t, b)
+	b.hold(nodeA, []string{"db"})
+	more := b.listen(nodeA)
+	rung := func() bool {
+		select {
+		case <-more:
+			return true
+		default:
+			return false
+		}
+	}
+	b.ring("db", nodeA)  // which is in hand
+	b.ring("wal", nodeB) // elsewhere
+	if rung() {
+		t.Error("nothing more is lost on the node")
+	}
+	b.ring("wal", nodeA)
+	if !rung() {
+		t.Error("another volume is lost on the node")
+	}
+	if more = b.listen(nodeA); rung() {
+		t.Error("what was rung before counts for who listens later")
+	}
+}
+
 func TestWhatCallsToANodeWhileItsVolumeIsInHandThere(t *testing.T) {
 	t.Parallel()
 	pod := func(change func(*steps, *corev1.Pod)) func(*steps) client.Object {

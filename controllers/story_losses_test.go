@@ -408,7 +408,12 @@ func TestPodsOfANodeThatIsOutOfServiceAreLeftToKubernetes(t *testing.T) {
 		w.must(w.Client().Update(w.ctx, node))
 		w.Crash(nodeA)
 		w.pass(40 * time.Second)
-		w.wantStill(before)
+		if now := w.pod("db-0"); now.UID != before.UID || now.DeletionTimestamp == nil {
+			t.Error("the pod should be on its way out, as Kubernetes' taint eviction wants it")
+		}
+		if deleted := w.did(apimodel.VerbDelete, "Pod"); len(deleted) > 0 {
+			t.Errorf("the controller deleted pods: %v", deleted)
+		}
 		if verdict, reason := p.said("db", nodeA); verdict != failover.Blocked || reason != failover.OutOfService {
 			t.Errorf("told %s: %s", verdict, reason)
 		}
