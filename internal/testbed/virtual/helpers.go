@@ -25,6 +25,8 @@ func (o *owners) help(ctx context.Context, w *Workload) bool {
 		return o.owner.Delete(ctx, &helper, client.GracePeriodSeconds(0)) == nil // as the garbage collector does
 	case err == nil || !there || w.Gone || owner.Spec.NodeName == "" || owner.DeletionTimestamp != nil || ended(&owner):
 		return true
+	case !w.Tolerant && o.isOutOfService(ctx, owner.Spec.NodeName):
+		return false // where the scheduler lets no such pod go
 	}
 	pod := w.pod()
 	pod.OwnerReferences = []metav1.OwnerReference{{

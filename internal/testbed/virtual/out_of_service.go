@@ -58,6 +58,12 @@ func (o *outOfService) end(ctx context.Context, pod *corev1.Pod, collects bool) 
 	}
 }
 
+// isOutOfService tells whether a person has said so of the node of that name.
+func (c *Cluster) isOutOfService(ctx context.Context, name string) bool {
+	var node corev1.Node
+	return c.view.Get(ctx, client.ObjectKey{Name: name}, &node) == nil && isOutOfService(&node)
+}
+
 func isOutOfService(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
 }
