@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -148,14 +149,25 @@ func (w *world) isPrimary(resource, node string) bool {
 	return ok && state.Role == drbd.Primary
 }
 
-// checkLeftovers looks for what the controller has left behind.
+// checkLeftovers looks for what the controller has left behind. Where all has become well a moment ago only, it gets another minute.
 func (w *world) checkLeftovers() {
+	if w.well() == "" && len(w.leftovers()) > 0 {
+		w.pass(time.Minute)
+	}
 	if why := w.well(); why != "" {
 		w.count("not well in the end")
 		w.note("NOT WELL in the end: " + why)
 		return
 	}
 	w.count("well in the end")
+	for _, left := range w.leftovers() {
+		w.violated(ruleLeftovers, "%s", left)
+	}
+}
+
+// leftovers tells what is left of the controller's doings.
+func (w *world) leftovers() (left []string) {
+	add := func(format string, args ...any) { left = append(left, fmt.Sprintf(format, args...)) }
 	var nodes corev1.NodeList
 	w.must(w.oracle.List(w.ctx, &nodes))
 	for _, node := range nodes.Items {
@@ -163,33 +175,35 @@ func (w *world) checkLeftovers() {
 		tainted := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cluster.TaintLostQuorum })
 		silenced := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == cluster.TaintNodeSilent })
 		if marked || tainted || silenced {
-			w.violated(ruleLeftovers, "node %s: marked %t, tainted %t, as silent %t: %s", node.Name, marked, tainted, silenced,
-				node.Annotations[cluster.AnnotationKeepAway])
+			add("node %s: marked %t, tainted %t, as silent %t: %s", node.Name, marked, tainted, silenced, node.Annotations[cluster.AnnotationKeepAway])
 		}
 	}
 	var attachments storagev1.VolumeAttachmentList
 	w.must(w.oracle.List(w.ctx, &attachments))
 	for _, va := range attachments.Items {
 		if mark, marked := va.Annotations[cluster.AnnotationFailOver]; marked {
-			w.violated(ruleLeftovers, "attachment %s is marked: %s", va.Name, mark)
+			add("attachment %s is marked: %s", va.Name, mark)
 		}
 	}
 	for _, p := range w.processes {
 		// One that has ceased to lead ends, in production, and forgets all by that.
 		if lines := p.memory.Lines(); len(lines) > 0 && !p.leading.IsZero() {
-			w.violated(ruleLeftovers, "%s remembers: %s", p.name, strings.Join(lines, "; "))
+			add("%s remembers: %s", p.name, strings.Join(lines, "; "))
 		}
-		w.checkTimers(p)
+		for _, volume := range w.timers(p) {
+			add("%s", volume)
+		}
 		for _, name := range p.store.Names() {
 			if !slices.Contains(w.DRBD.Resources(), name) && !w.Linstor.HasDefinition(name) {
-				w.violated(ruleLeftovers, "%s stores resource %s", p.name, name)
+				add("%s stores resource %s", p.name, name)
 			}
 		}
 	}
+	return left
 }
 
-// checkTimers: of a volume that is in use where it should be, nobody asks for another look.
-func (w *world) checkTimers(p *process) {
+// timers are those of a process that nobody needs: of a volume that is in use where it should be, nobody asks for another look.
+func (w *world) timers(p *process) (left []string) {
 	p.mu.Lock()
 	again := maps.Clone(p.again)
 	p.mu.Unlock()
@@ -197,10 +211,11 @@ func (w *world) checkTimers(p *process) {
 		for _, name := range []string{"clock", "volume"} {
 			after, looked := again[name+" "+v.Name]
 			if looked && after != 0 && opens(v) && !(name == "volume" && w.history.World.shared(v)) {
-				w.violated(ruleLeftovers, "%s: %s looks at volume %s again after %s", p.name, name, v.Name, after)
+				left = append(left, fmt.Sprintf("%s: %s looks at volume %s again after %s", p.name, name, v.Name, after))
 			}
 		}
 	}
+	return left
 }
 
 // shared tells whether several volumes have one resource.
