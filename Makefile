@@ -8,6 +8,7 @@ SHELL := /bin/bash
 
 MODULE  := github.com/piraeusdatastore/piraeus-ha-controller
 VERSION ?= $(shell git describe --tags --dirty --match 'v[0-9]*' 2>/dev/null | sed 's/^v//')
+COMMIT  ?= $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null)
 
 # The race detector needs a C compiler; without one the tests run all the same. Each package runs on one core with it:
 # where two run timers of one synctest bubble at once, the detector itself fails (golang/go issue 78156).
@@ -30,7 +31,8 @@ build: bin/piraeus-ha-controller ## Build the controller into bin/
 .PHONY: bin/piraeus-ha-controller
 bin/piraeus-ha-controller:
 	@mkdir -p bin
-	@CGO_ENABLED=0 go build -trimpath $(if $(VERSION),-ldflags "-X $(MODULE)/internal/version.version=$(VERSION)") -o $@ .
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false \
+		-ldflags "-X $(MODULE)/internal/version.version=$(VERSION) -X $(MODULE)/internal/version.revision=$(COMMIT)" -o $@ .
 
 # Each scenario on the test bed bounds what it waits for; this ends only what hangs.
 TEST_TIMEOUT  ?= 45m
@@ -166,6 +168,8 @@ clean: ## Remove what was built and the logs of the test bed
 IMG            ?= quay.io/piraeusdatastore/piraeus-ha-controller:2.0.0-dev
 CONTAINER_TOOL ?= docker
 PLATFORMS      ?= linux/amd64,linux/arm64
+# Without a tag in git, the version is the one that the Dockerfile names.
+STAMP           = $(if $(VERSION),--build-arg VERSION=$(VERSION)) --build-arg COMMIT=$(COMMIT)
 
 # The tools are Go modules too: they are built when first used, which takes some minutes for the linter.
 TOOL           := go tool -modfile=$(CURDIR)/internal/tools/pinned/go.mod
@@ -235,7 +239,7 @@ dashboard: ## Generate config/extras/monitoring/dashboard.json
 
 .PHONY: docker-build
 docker-build: ## Build the image IMG for this machine
-	$(CONTAINER_TOOL) build --build-arg VERSION=$(VERSION) --tag $(IMG) .
+	$(CONTAINER_TOOL) build $(STAMP) --tag $(IMG) .
 
 .PHONY: docker-push
 docker-push: ## Push the image IMG
@@ -243,7 +247,7 @@ docker-push: ## Push the image IMG
 
 .PHONY: docker-buildx
 docker-buildx: ## Build the image IMG for all PLATFORMS and push it
-	$(CONTAINER_TOOL) buildx build --platform=$(PLATFORMS) --build-arg VERSION=$(VERSION) --push --tag $(IMG) .
+	$(CONTAINER_TOOL) buildx build --platform=$(PLATFORMS) $(STAMP) --push --tag $(IMG) .
 
 ##@ Check
 

@@ -1,10 +1,10 @@
 // Package version tells which build of the controller is running.
 //
-// The release build stamps the version with the linker:
+// The Dockerfile and "make build" stamp version and commit with the linker, in this package's variables version and revision:
 //
 //	go build -ldflags "-X github.com/piraeusdatastore/piraeus-ha-controller/internal/version.version=v2.0.0" .
 //
-// A binary without that stamp, such as one from "go install", reports what the Go toolchain recorded about the module.
+// A binary without such a stamp, as one from "go install", reports what the Go toolchain recorded about the module.
 package version
 
 import (
@@ -19,8 +19,11 @@ const name = "piraeus-ha-controller"
 // development is reported where neither the linker nor the toolchain recorded a version.
 const development = "2.0.0-dev"
 
-// version is set by the linker, see the package comment.
-var version string
+// version and revision are set by the linker, see the package comment. Where the checkout had been modified, revision ends in dirty.
+var version, revision string
+
+// dirty marks a commit that is not all of what was built.
+const dirty = "-dirty"
 
 // Version returns the version without a leading "v", such as "2.0.0" or "2.0.0-dev".
 func Version() string {
@@ -30,11 +33,11 @@ func Version() string {
 }
 
 // Commit returns the abbreviated commit the binary was built from, with "-dirty" appended where the checkout had been
-// modified. It is empty where the toolchain did not record it, as in a build without version control.
+// modified. It is empty where neither the linker nor the toolchain recorded it.
 func Commit() string {
 	info, _ := debug.ReadBuildInfo()
 
-	return commit(info)
+	return commit(revision, info)
 }
 
 // String returns one line for people: the name, the version, the commit if known, and the Go release and platform.
@@ -78,26 +81,40 @@ func pick(stamped string, info *debug.BuildInfo) string {
 	return strings.TrimPrefix(v, "v")
 }
 
-// commit returns the revision recorded in info, shortened to twelve digits.
-func commit(info *debug.BuildInfo) string {
+// commit returns the stamped revision, else the one recorded in info, shortened to twelve digits.
+func commit(stamped string, info *debug.BuildInfo) string {
+	if stamped != "" {
+		hash, modified := strings.CutSuffix(stamped, dirty)
+
+		return short(hash, modified)
+	}
+
 	if info == nil {
 		return ""
 	}
 
-	var revision, dirty string
+	var hash string
+
+	modified := false
 
 	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			revision = s.Value[:min(12, len(s.Value))]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			dirty = "-dirty"
+		switch s.Key {
+		case "vcs.revision":
+			hash = s.Value
+		case "vcs.modified":
+			modified = s.Value == "true"
 		}
 	}
 
-	if revision == "" {
-		return ""
+	return short(hash, modified)
+}
+
+// short abbreviates a commit and says whether there is more in the build.
+func short(hash string, modified bool) string {
+	hash = hash[:min(12, len(hash))]
+	if hash != "" && modified {
+		hash += dirty
 	}
 
-	return revision + dirty
+	return hash
 }

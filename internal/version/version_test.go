@@ -44,8 +44,9 @@ func TestCommit(t *testing.T) {
 	t.Parallel()
 
 	cases := map[string]struct {
-		info *debug.BuildInfo
-		want string
+		stamped string
+		info    *debug.BuildInfo
+		want    string
 	}{
 		"no build information":       {},
 		"a build without a revision": {info: &debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs.modified", Value: "true"}}}},
@@ -59,13 +60,20 @@ func TestCommit(t *testing.T) {
 			}},
 			want: "0123456789ab-dirty",
 		},
+		"the linker's stamp wins over the checkout": {
+			stamped: "abcdef0123456789",
+			info:    &debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}}},
+			want:    "abcdef012345",
+		},
+		"the linker's stamp of a modified checkout": {stamped: "abcdef0123456789-dirty", want: "abcdef012345-dirty"},
+		"a stamp that is short already":             {stamped: "abcdef0", want: "abcdef0"},
 	}
 
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 
-			if got := commit(tc.info); got != tc.want {
+			if got := commit(tc.stamped, tc.info); got != tc.want {
 				t.Errorf("commit() = %q, want %q", got, tc.want)
 			}
 		})
