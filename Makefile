@@ -43,6 +43,7 @@ TEST_PARALLEL ?= 16
 test: testbed helm bin/promtool bin/prometheus ## Run all tests, those on a real control plane included
 	go test $(RACE) -shuffle=on -timeout $(TEST_TIMEOUT) -parallel $(TEST_PARALLEL) ./...
 	cd $(MONITORING) && go test ./...
+	cd $(IMAGE) && go test ./...
 
 FUZZTIME ?= 30s
 
@@ -249,6 +250,12 @@ docker-push: ## Push the image IMG
 docker-buildx: ## Build the image IMG for all PLATFORMS and push it
 	$(CONTAINER_TOOL) buildx build --platform=$(PLATFORMS) $(STAMP) --push --tag $(IMG) .
 
+IMAGE := internal/tools/image
+
+.PHONY: image
+image: ## Try the image, for both architectures, with a registry on this machine; needs no Docker
+	cd $(IMAGE) && go test -count 1 -v ./...
+
 ##@ Check
 
 .PHONY: lint
@@ -282,4 +289,4 @@ verify: bin/helm-tool ## Fail if what is generated, the format or go.mod is not 
 	@set -o pipefail; $(DASHBOARD) | diff -u config/extras/monitoring/dashboard.json - \
 		|| { echo 'The dashboard is not current: run "make dashboard" and commit the result.' >&2; exit 1; }
 	@$(TOOL) golangci-lint fmt --diff || { echo 'Files are not formatted: run "make fmt".' >&2; exit 1; }
-	@{ go mod tidy -diff && cd $(MONITORING) && go mod tidy -diff; } || { echo 'go.mod or go.sum is not current: run "go mod tidy".' >&2; exit 1; }
+	@(for module in . $(MONITORING) $(IMAGE); do (cd $$module && go mod tidy -diff) || exit 1; done) || { echo 'go.mod or go.sum is not current: run "go mod tidy".' >&2; exit 1; }

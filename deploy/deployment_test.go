@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/version"
 )
 
 // container returns the pod and its only container.
@@ -287,5 +288,19 @@ func TestTheImageRunsAsAUserByNumber(t *testing.T) {
 	users := regexp.MustCompile(`(?m)^USER (.*)$`).FindAllStringSubmatch(string(content), -1)
 	if len(users) == 0 || !regexp.MustCompile(`^[1-9]\d*:[1-9]\d*$`).MatchString(users[len(users)-1][1]) {
 		t.Errorf("the image runs as %v", users)
+	}
+}
+
+// A plain "docker build ." gives no version, and the image still tells the one of the program.
+func TestTheImageHasTheVersionOfTheProgram(t *testing.T) {
+	t.Parallel()
+
+	content, err := os.ReadFile("../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if want := "\nARG VERSION=" + version.Version() + "\n"; !strings.Contains(string(content), want) {
+		t.Errorf("the Dockerfile does not have %q", want)
 	}
 }
