@@ -253,7 +253,7 @@ docker-buildx: ## Build the image IMG for all PLATFORMS and push it
 IMAGE := internal/tools/image
 
 .PHONY: image
-image: ## Try the image, for both architectures, with a registry on this machine; needs no Docker
+image: helm ## Try the image, for both architectures, and the chart with a registry on this machine; needs no Docker
 	cd $(IMAGE) && go test -count 1 -v ./...
 
 ##@ Check

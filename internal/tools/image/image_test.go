@@ -262,7 +262,7 @@ func start(t *testing.T, root string, config v1.Config, args ...string) string {
 	if out, err := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", mount, "sh", root).CombinedOutput(); err != nil {
 		t.Skipf("this machine lets nobody mount a folder read-only: %v: %s", err, out)
 	}
-	if err := os.Chmod(root, 0o755); err != nil { //nolint:gosec // the root folder of the image is everybody's
+	if err := os.Chmod(root, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	const script = mount + ` && ! touch "$1/file" && root=$1 && user=$2 && shift 2 && exec chroot --userspec="$user" "$root" "$@"`
