@@ -50,9 +50,9 @@ var advices = []advice{
 
 // optionKeys returns the properties to read.
 func optionKeys() []string {
-	keys := make([]string, len(advices))
-	for i, a := range advices {
-		keys[i] = a.key
+	keys := []string{linstor.OptionPingInt}
+	for _, a := range advices {
+		keys = append(keys, a.key)
 	}
 	return keys
 }

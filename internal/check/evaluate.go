@@ -13,10 +13,22 @@ import (
 // Evaluate makes a report of the facts. It asks nobody.
 func Evaluate(f Facts) Report {
 	report := Report{Selector: f.Selector, Driver: f.Driver, Volumes: []Row{}}
+	if absent := f.Node.absent(); absent != "" {
+		report.Verdict, report.Message, report.Findings = failover.Untold, absent, []Finding{}
+		return report
+	}
+	if f.Node != nil {
+		f = f.onNode()
+	}
 	for _, use := range f.Uses {
 		report.Volumes = append(report.Volumes, row(use))
 	}
 	report.Findings = findings(f, report.Volumes)
+	if f.Node != nil && f.KubernetesError == "" && !f.Deserted {
+		report.Node = lossOf(f, report.Volumes)
+		report.Verdict, report.Message = verdictOfNode(f, report)
+		return report
+	}
 	report.Verdict, report.Message = verdict(f, report)
 	return report
 }

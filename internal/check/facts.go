@@ -1,6 +1,8 @@
 package check
 
 import (
+	"time"
+
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/permissions"
@@ -20,6 +22,10 @@ type Facts struct {
 	LinstorError string
 	// Blind are the nodes, by their names in LINSTOR, that it calls ONLINE without a connection to them.
 	Blind []string
+	// Node is the one whose loss is asked about; nil where it is each pod's own.
+	Node *Node
+	// Strangers are the volumes of pods on that node that nobody has selected.
+	Strangers []cluster.Use
 	// Uses are the volumes of the selected pods, with what holds back every removal at the moment in their inputs.
 	Uses []cluster.Use
 	// Idle are the selected pods, as "namespace/name", without a volume of the driver.
@@ -44,6 +50,24 @@ type Facts struct {
 	PermissionsError string
 	// Agents are the DaemonSets, as "namespace/name", that have pods of the controller of 1.x, and RunningAgents those of which one runs.
 	Agents, RunningAgents []string
+}
+
+// Node is what is known of the node whose loss is asked about.
+type Node struct {
+	// Name is its name as it was asked for, and Satellite its name in LINSTOR.
+	Name, Satellite string
+	// Missing is set where Kubernetes has no node of that name, and Others are those that it has then.
+	Missing bool
+	Others  []string
+	// Namesake is the node that LINSTOR knows by the name asked for, where Kubernetes does not; empty where there is none.
+	Namesake string
+	// Unlisted is set where LINSTOR was read and has no satellite of that name.
+	Unlisted bool
+	// Leader is the pod of the controller that leads, where it is on the node, and Takeover how long the others wait for it.
+	Leader   string
+	Takeover time.Duration
+	// Linstor is the pod of the LINSTOR controller, where it is on the node.
+	Linstor string
 }
 
 // Controller is the Deployment of the controller.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
@@ -67,6 +68,9 @@ func (s sources) gather(ctx context.Context, c commandLine) (Facts, error) {
 		facts.PermissionsError = err.Error()
 	}
 	facts.RolesAtFault = rolesAtFault(ctx, s.api, c.controller.Name, d.account, facts.Denied)
+	if c.node != "" {
+		facts.Node = &Node{Name: c.node, Satellite: strings.ToLower(c.node)}
+	}
 	if err := s.readCluster(ctx, d, readable, &facts); err != nil {
 		facts.KubernetesError = err.Error()
 	}
@@ -111,7 +115,7 @@ func (s sources) readCluster(ctx context.Context, d deployment, namespaces bool,
 	survey := cluster.NewSurvey(cluster.Config{
 		Cache: reader, Driver: d.options.AttacherName, Selector: d.options.PodSelector, Settings: d.options.Settings(), Linstor: view{memory, feed}, Kubelets: kubelets,
 	})
-	uses, _, err := survey.Uses(ctx, facts.Namespace)
+	uses, err := usesToRead(ctx, survey, facts)
 	if err != nil {
 		return err
 	}
@@ -141,7 +145,13 @@ func (s sources) readCluster(ctx context.Context, d deployment, namespaces bool,
 		return err
 	}
 	facts.Attaching.Unanswering = unanswering
-	if err := ageLeases(ctx, reader, facts.Uses); err != nil {
+	if err := s.readNode(ctx, reader, d, kubelets, memory, facts); err != nil {
+		return err
+	}
+	if facts.Strangers, err = strangersOn(ctx, survey, facts); err != nil {
+		return err
+	}
+	if err := errors.Join(ageLeases(ctx, reader, facts.Uses), ageLeases(ctx, reader, facts.Strangers)); err != nil {
 		return err
 	}
 	guard, err := guardOf(ctx, reader, memory, facts.Uses, d.options.MaxLostNodes)
@@ -152,12 +162,18 @@ func (s sources) readCluster(ctx context.Context, d deployment, namespaces bool,
 	if len(facts.RunningAgents) > 0 {
 		halt.Agents = cluster.AgentsRun(facts.RunningAgents)
 	}
-	for i := range facts.Uses {
-		in := &facts.Uses[i].Input
+	hold(facts.Uses, halt, guard)
+	hold(facts.Strangers, halt, guard)
+	return nil
+}
+
+// hold puts into the inputs what holds back every removal.
+func hold(uses []cluster.Use, halt failover.Halt, guard func(node string) string) {
+	for i := range uses {
+		in := &uses[i].Input
 		in.Halt = halt
 		in.Halt.Guard = guard(in.Node.Satellite)
 	}
-	return nil
 }
 
 // readSurroundings reads what bears on all volumes, whichever they are.

@@ -26,6 +26,7 @@ const (
 type commandLine struct {
 	format     string
 	namespace  string
+	node       string
 	kubeconfig string
 	controller types.NamespacedName
 	timeout    time.Duration
@@ -35,7 +36,7 @@ type commandLine struct {
 
 const usage = `Tells which selected pods would survive the loss of their node now, and what to change where they would not.
 
-Usage: piraeus-ha-controller check [-n namespace] [-o table|json|yaml] [--option=value ...]
+Usage: piraeus-ha-controller check [-n namespace] [--node name] [-o table|json|yaml] [--option=value ...]
 
 LINSTOR is found by the environment variables LS_CONTROLLERS, LS_USER_CERTIFICATE and so on. The options of the running
 controller are read from its Deployment. Nothing is changed.
@@ -88,6 +89,7 @@ func (c *commandLine) flags(controller, driver, selector *string) *flag.FlagSet 
 	for _, name := range []string{"n", "namespace"} {
 		fs.StringVar(&c.namespace, name, "", "only look at pods of this namespace")
 	}
+	fs.StringVar(&c.node, "node", "", "tell what would become of the pods of this node if it were lost now")
 	fs.StringVar(&c.kubeconfig, "kubeconfig", "", "path of a kubeconfig file; only needed outside of a cluster")
 	fs.StringVar(controller, "controller", leaderelection.Namespace(defaults)+"/"+defaultDeployment,
 		"namespace/name of the controller's Deployment")

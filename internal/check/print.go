@@ -51,7 +51,10 @@ const (
 
 func (r Report) table() []byte {
 	var b bytes.Buffer // writing to it does not fail
-	if len(r.Volumes) > 0 {
+	switch {
+	case r.Node != nil:
+		r.Node.table(&b)
+	case len(r.Volumes) > 0:
 		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 		_, _ = fmt.Fprintln(t, "POD\tRESOURCE\tNODE\tREPLICAS\tQUORUM\tSTATE\tVERDICT\tREASON")
 		for _, row := range r.Volumes {

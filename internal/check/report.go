@@ -26,6 +26,9 @@ type Report struct {
 	// Selector and Driver are by what pods and volumes were looked for.
 	Selector string `json:"selector"`
 	Driver   string `json:"driver"`
+	// Node is what the loss of the node asked about would do; only with --node, and where there is that node. Volumes and Findings are
+	// those of its pods then.
+	Node *NodeLoss `json:"node,omitempty"`
 	// Volumes has one row for each volume of each selected pod.
 	Volumes []Row `json:"volumes"`
 	// Findings are what should be changed, the most severe first.

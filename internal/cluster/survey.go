@@ -48,9 +48,7 @@ func (s *Survey) Uses(ctx context.Context, namespace string) (uses []Use, idle [
 	if err != nil {
 		return nil, nil, err
 	}
-	slices.SortFunc(uses, func(a, b Use) int {
-		return slices.Compare([]string{a.Namespace, a.Pod, a.Claim}, []string{b.Namespace, b.Pod, b.Claim})
-	})
+	sortUses(uses)
 	slices.Sort(idle)
 	return uses, idle, nil
 }
@@ -71,32 +69,86 @@ func (s *Survey) Each(ctx context.Context, namespace string, visit func(*corev1.
 		if Ended(pod) {
 			continue
 		}
-		helps := false
-		if !s.readers.Pods.selected(pod) {
-			owner, err := s.readers.Pods.MissedBy(ctx, pod)
-			if err != nil {
-				return err
-			}
-			if owner == nil {
-				continue
-			}
-			helps = true
+		visited, helps, err := s.visits(ctx, pod)
+		if err != nil {
+			return err
 		}
-		var uses []Use
-		for _, claim := range ClaimsOf(pod) {
-			use, ok, err := s.use(ctx, nodes, pod, claim)
-			if err != nil {
-				return err
-			}
-			if ok {
-				uses = append(uses, use)
-			}
+		if !visited {
+			continue
+		}
+		uses, err := s.usesOf(ctx, nodes, pod)
+		if err != nil {
+			return err
 		}
 		if len(uses) > 0 || !helps {
 			visit(pod, uses)
 		}
 	}
 	return nil
+}
+
+// Strangers returns the volumes of ours of the pods on a node that Each does not visit, because nobody has selected them, sorted by pod
+// and claim. Only a cache that holds all pods has them.
+func (s *Survey) Strangers(ctx context.Context, namespace, node string) ([]Use, error) {
+	var pods corev1.PodList
+	if err := s.cache.List(ctx, &pods, client.InNamespace(namespace), shared); err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	nodes, err := s.nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []Use
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.Spec.NodeName != node || Ended(pod) {
+			continue
+		}
+		visited, _, err := s.visits(ctx, pod)
+		if err != nil {
+			return nil, err
+		}
+		if visited {
+			continue
+		}
+		uses, err := s.usesOf(ctx, nodes, pod)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, slices.DeleteFunc(uses, func(u Use) bool { return u.Volume == "" })...)
+	}
+	sortUses(all)
+	return all, nil
+}
+
+// visits tells whether Each visits a pod: it is selected, or it helps one that is.
+func (s *Survey) visits(ctx context.Context, pod *corev1.Pod) (visited, helps bool, err error) {
+	if s.readers.Pods.selected(pod) {
+		return true, false, nil
+	}
+	owner, err := s.readers.Pods.MissedBy(ctx, pod)
+	return owner != nil, owner != nil, err
+}
+
+// usesOf returns the volumes of ours that a pod uses.
+func (s *Survey) usesOf(ctx context.Context, nodes []corev1.Node, pod *corev1.Pod) ([]Use, error) {
+	var uses []Use
+	for _, claim := range ClaimsOf(pod) {
+		use, ok, err := s.use(ctx, nodes, pod, claim)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			uses = append(uses, use)
+		}
+	}
+	return uses, nil
+}
+
+func sortUses(uses []Use) {
+	slices.SortFunc(uses, func(a, b Use) int {
+		return slices.Compare([]string{a.Namespace, a.Pod, a.Claim}, []string{b.Namespace, b.Pod, b.Claim})
+	})
 }
 
 // use returns one claim of a pod, unless its volume is of another driver.

@@ -23,6 +23,9 @@ const (
 	OptionRRConflict = "DrbdOptions/Net/rr-conflict"
 )
 
+// OptionPingInt is after how many idle seconds DRBD asks a peer whether it is there; 10 by default.
+const OptionPingInt = "DrbdOptions/Net/ping-int"
+
 // OptionQuorum is DRBD's quorum: off, majority, all or a number.
 const OptionQuorum = client.PropQuorum
 
