@@ -46,13 +46,28 @@ func run(ctx context.Context, args []string, stdout io.Writer) (Status, error) {
 
 // report gathers, evaluates and prints.
 func (s sources) report(ctx context.Context, c commandLine, stdout io.Writer) (Status, error) {
-	facts, err := s.gather(ctx, c)
+	answer, err := s.answer(ctx, c)
 	if err != nil {
 		return StatusUnknown, err
 	}
-	report := Evaluate(facts)
-	if err := report.write(stdout, c.format); err != nil {
+	if err := write(stdout, c.format, answer); err != nil {
 		return StatusUnknown, fmt.Errorf("writing the report: %w", err)
 	}
-	return report.Status(), nil
+	return answer.Status(), nil
+}
+
+// answer tells what was asked for: what would be, or what has been.
+func (s sources) answer(ctx context.Context, c commandLine) (answer, error) {
+	if c.events {
+		read, err := s.readRecords(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		return tell(read), nil
+	}
+	facts, err := s.gather(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return Evaluate(facts), nil
 }

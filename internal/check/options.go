@@ -27,6 +27,7 @@ type commandLine struct {
 	format     string
 	namespace  string
 	node       string
+	events     bool
 	kubeconfig string
 	controller types.NamespacedName
 	timeout    time.Duration
@@ -36,12 +37,13 @@ type commandLine struct {
 
 const usage = `Tells which selected pods would survive the loss of their node now, and what to change where they would not.
 
-Usage: piraeus-ha-controller check [-n namespace] [--node name] [-o table|json|yaml] [--option=value ...]
+Usage: piraeus-ha-controller check [-n namespace] [--node name | --events] [-o table|json|yaml] [--option=value ...]
 
 LINSTOR is found by the environment variables LS_CONTROLLERS, LS_USER_CERTIFICATE and so on. The options of the running
 controller are read from its Deployment. Nothing is changed.
 
-Exit status: 0 all are protected, or none is selected; 1 some are not; 2 it could not be told.
+Exit status: 0 all are protected, or none is selected; 1 some are not; 2 it could not be told. With --events, 1 says that something
+is open.
 
 Options:
 `
@@ -63,6 +65,9 @@ func parseCommandLine(args []string) (commandLine, error) {
 	}
 	if c.timeout <= 0 {
 		return c, fmt.Errorf("invalid option --timeout=%q: must be greater than zero", c.timeout)
+	}
+	if c.events && c.node != "" {
+		return c, errors.New("invalid options --events and --node: the one asks about what has been, the other about what would be")
 	}
 	var ok bool
 	if c.controller.Namespace, c.controller.Name, ok = strings.Cut(controller, "/"); !ok || c.controller.Name == "" {
@@ -90,6 +95,7 @@ func (c *commandLine) flags(controller, driver, selector *string) *flag.FlagSet 
 		fs.StringVar(&c.namespace, name, "", "only look at pods of this namespace")
 	}
 	fs.StringVar(&c.node, "node", "", "tell what would become of the pods of this node if it were lost now")
+	fs.BoolVar(&c.events, "events", false, "tell by Events and marks what the last fail-overs did, and what is still open of them")
 	fs.StringVar(&c.kubeconfig, "kubeconfig", "", "path of a kubeconfig file; only needed outside of a cluster")
 	fs.StringVar(controller, "controller", leaderelection.Namespace(defaults)+"/"+defaultDeployment,
 		"namespace/name of the controller's Deployment")

@@ -15,8 +15,14 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
-// write prints the report in one of the formats.
-func (r Report) write(w io.Writer, format string) error {
+// answer is what the command prints.
+type answer interface {
+	table() []byte
+	Status() Status
+}
+
+// write prints an answer in one of the formats.
+func write(w io.Writer, format string, r answer) error {
 	var text []byte
 	var err error
 	switch format {
@@ -69,9 +75,11 @@ func (r Report) table() []byte {
 	for _, f := range r.Findings {
 		f.print(&b)
 	}
-	wrap(&b, "", strings.ToUpper(r.Message[:1])+r.Message[1:]+".", "")
+	wrap(&b, "", capital(r.Message)+".", "")
 	return b.Bytes()
 }
+
+func capital(sentence string) string { return strings.ToUpper(sentence[:1]) + sentence[1:] }
 
 func (r Row) columns() []string {
 	replicas := "-"
