@@ -33,7 +33,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/check"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cli"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/leaderelection"
@@ -58,13 +58,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "piraeus-ha-controller:", err)
 		os.Exit(1)
 	}
-	if len(os.Args) > 1 && os.Args[1] == "check" {
-		os.Exit(int(check.Run(ctx, os.Args[2:], os.Stdout, os.Stderr)))
-	}
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "piraeus-ha-controller:", err)
-		os.Exit(1)
-	}
+	os.Exit(cli.Main(ctx, os.Args, os.Stdout, os.Stderr, run))
 }
 
 // warn says what the options do that their giver may not want.

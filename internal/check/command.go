@@ -2,36 +2,76 @@ package check
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 
 	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// Run is the command; args are those after its name. It writes the report to stdout, and to stderr why there is none,
-// such as a fault of the command line: then the status is StatusUnknown.
-func Run(ctx context.Context, args []string, stdout, stderr io.Writer) Status {
-	status, err := run(ctx, args, stdout)
-	if err != nil {
-		_, _ = fmt.Fprintln(stderr, "piraeus-ha-controller check:", err)
-		return StatusUnknown
+// CommandError is why there is no report, such as a fault of the command line.
+type CommandError struct{ error }
+
+// Unwrap returns the cause.
+func (e *CommandError) Unwrap() error { return e.error }
+
+const usage = `Tells which selected pods would survive the loss of their node now, and what to change where they would not.
+
+LINSTOR is found by the environment variables LS_CONTROLLERS, LS_USER_CERTIFICATE and so on. The options of the running
+controller are read from its Deployment. Nothing is changed.
+
+Exit status: 0 all are protected, or none is selected; 1 some are not; 2 it could not be told. With --events, 1 says that something
+is open.`
+
+// Command is the command, whose report it writes to its output. It sets the exit status; where it fails with a [CommandError], that is
+// StatusUnknown.
+func Command(status *Status) *cobra.Command {
+	var c commandLine
+	cmd := &cobra.Command{
+		Use:                   "check [-n namespace] [--node name | --events] [-o table|json|yaml] [--option=value ...]",
+		Short:                 "Tell what would survive the loss of its node now",
+		Long:                  usage,
+		DisableFlagsInUseLine: true,
+		DisableFlagParsing:    true, // the old spelling first
 	}
-	return status
+	c.addFlags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		help, err := c.parse(cmd, args)
+		if err != nil {
+			return &CommandError{err}
+		}
+		if help {
+			return cmd.Help()
+		}
+		if *status, err = run(cmd.Context(), c, cmd.OutOrStdout()); err != nil {
+			return &CommandError{err}
+		}
+		return nil
+	}
+	return cmd
 }
 
-func run(ctx context.Context, args []string, stdout io.Writer) (Status, error) {
-	c, err := parseCommandLine(args)
-	if errors.Is(err, flag.ErrHelp) {
-		return StatusProtected, printUsage(stdout)
+// parse reads the arguments, and tells whether help is asked for.
+func (c *commandLine) parse(cmd *cobra.Command, args []string) (help bool, err error) {
+	cmd.DisableFlagParsing = false
+	cmd.InitDefaultHelpFlag()
+	fs := cmd.Flags()
+	if err := cmd.ParseFlags(doubled(fs, args)); err != nil {
+		return false, misread(err)
 	}
-	if err != nil {
-		return StatusUnknown, err
+	if help, err = fs.GetBool("help"); help || err != nil {
+		return help, err
 	}
+	if fs.NArg() > 0 {
+		return false, fmt.Errorf("reading the command line: unexpected argument %q", fs.Arg(0))
+	}
+	return false, c.finish(fs)
+}
+
+func run(ctx context.Context, c commandLine, stdout io.Writer) (Status, error) {
 	// Libraries would write between the lines of the report; what matters of it is in the report.
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())

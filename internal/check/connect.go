@@ -32,11 +32,12 @@ const accountTokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token" /
 
 // connect prepares to read Kubernetes and LINSTOR. It asks neither of them yet.
 func connect(c commandLine, lookup func(string) (string, bool)) (sources, error) {
-	o := options.Options{Kubeconfig: c.kubeconfig}
-	config, err := o.RESTConfig()
+	config, err := c.cluster.ToRESTConfig()
 	if err != nil {
-		return sources{}, err
+		return sources{}, fmt.Errorf("finding the Kubernetes API: %w", err)
 	}
+	config = rest.CopyConfig(config)
+	options.Tune(config)
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		corev1.AddToScheme, storagev1.AddToScheme, coordinationv1.AddToScheme, appsv1.AddToScheme, authorizationv1.AddToScheme,

@@ -21,6 +21,8 @@ const (
 	containerName = "controller"
 	// defaultAccount is the ServiceAccount of the shipped manifest.
 	defaultAccount = "ha-controller"
+	// linstorControllers is the environment variable that names LINSTOR.
+	linstorControllers = "LS_CONTROLLERS"
 	// defaultDeployment is the Deployment of the shipped manifest.
 	defaultDeployment = "piraeus-ha-controller"
 )
@@ -50,6 +52,7 @@ func readDeployment(ctx context.Context, c client.Reader, name types.NamespacedN
 	default:
 		result.Available = d.Status.AvailableReplicas
 		args = arguments(d)
+		result.Linstor = linstorOf(d)
 		if account := d.Spec.Template.Spec.ServiceAccountName; account != "" {
 			result.account = permissions.AccountUser(name.Namespace, account)
 		}
@@ -67,6 +70,21 @@ func readDeployment(ctx context.Context, c client.Reader, name types.NamespacedN
 		result.paused = ""
 	}
 	return result, err
+}
+
+// linstorOf returns the LINSTOR that the controller's container uses, as LS_CONTROLLERS says it; empty where that is not in the Deployment.
+func linstorOf(d appsv1.Deployment) string {
+	containers := d.Spec.Template.Spec.Containers
+	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == containerName })
+	if i < 0 {
+		return ""
+	}
+	for _, e := range containers[i].Env {
+		if e.Name == linstorControllers {
+			return e.Value
+		}
+	}
+	return ""
 }
 
 // reference is how Kubernetes spells the use of an environment variable in an argument.

@@ -20,6 +20,8 @@ type Facts struct {
 	KubernetesError string
 	// LinstorError says why LINSTOR could not be read; empty when it could.
 	LinstorError string
+	// Outside is set where the check does not run in a pod of the controller.
+	Outside bool
 	// Blind are the nodes, by their names in LINSTOR, that it calls ONLINE without a connection to them.
 	Blind []string
 	// Node is the one whose loss is asked about; nil where it is each pod's own.
@@ -78,6 +80,8 @@ type Controller struct {
 	Error string
 	// Missing is set when there is no such Deployment.
 	Missing bool
+	// Linstor is the LINSTOR that it uses, as LS_CONTROLLERS says it; empty where that is not known.
+	Linstor string
 	// Available is the number of its available replicas.
 	Available int32
 }

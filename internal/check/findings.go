@@ -38,8 +38,7 @@ func access(f Facts) []Finding {
 	if f.LinstorError != "" {
 		all = append(all, Finding{
 			Severity: Error, Code: LinstorUnreachable, Message: f.LinstorError,
-			Remedy: "name the LINSTOR controllers by the environment variable LS_CONTROLLERS and check LS_ROOT_CA_FILE and the other " +
-				"LS_* variables; without LINSTOR nothing is ever moved",
+			Remedy: wayToLinstor(f),
 		})
 	}
 	return all

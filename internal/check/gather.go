@@ -59,6 +59,7 @@ func (s sources) gather(ctx context.Context, c commandLine) (Facts, error) {
 	}
 	facts := Facts{
 		Namespace: c.namespace, Selector: d.options.PodLabelSelector, Driver: d.options.AttacherName, Controller: d.Controller,
+		Outside: !s.own,
 	}
 	account := d.account
 	if s.own {

@@ -2,8 +2,13 @@ package check
 
 import (
 	"bytes"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
 )
 
 func TestFaultsOfTheCommandLine(t *testing.T) {
@@ -16,6 +21,10 @@ func TestFaultsOfTheCommandLine(t *testing.T) {
 		"an option that does not exist":      {[]string{"--force"}, "--help"},
 		"an argument that is no option":      {[]string{"default"}, `unexpected argument "default"`},
 		"a Deployment without a namespace":   {[]string{"--controller=ha"}, "namespace/name"},
+		"a duration without a unit":          {[]string{"--timeout=10"}, "a duration has a unit, such as 10s"},
+		"all namespaces and one":             {[]string{"-A", "-n", "shop"}, "they contradict each other"},
+		"what has been and what would be":    {[]string{"--events", "--node=a"}, "the other about what would be"},
+		"a context that is not there":        {[]string{"--context=none"}, "none"},
 		"no time":                            {[]string{"--timeout=0s"}, "greater than zero"},
 		"a selector that selects everything": {[]string{"--pod-label-selector="}, "--pod-label-selector"},
 		"a selector that is none":            {[]string{"--pod-label-selector=a=b=c"}, "--pod-label-selector"},
@@ -24,28 +33,72 @@ func TestFaultsOfTheCommandLine(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var out, err bytes.Buffer
-			status := Run(t.Context(), c.args, &out, &err)
-			if status != StatusUnknown || !strings.Contains(err.String(), c.says) || strings.Count(err.String(), "\n") != 1 {
-				t.Errorf("status %d, %q, want %d and %q in one line", status, err.String(), StatusUnknown, c.says)
+			out, err := execute(t, c.args...)
+			if _, failed := errors.AsType[*CommandError](err); !failed || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %v, want %q in one line", err, c.says)
 			}
-			if out.Len() > 0 {
-				t.Errorf("a report was printed:\n%s", out.String())
+			if out != "" {
+				t.Errorf("a report was printed:\n%s", out)
 			}
 		})
 	}
 }
 
+// execute runs the command by itself, and returns what it prints.
+func execute(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	var status Status
+	cmd := Command(&status)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	var out, err bytes.Buffer
-	status := Run(t.Context(), []string{"--help"}, &out, &err)
-	if status != StatusProtected || err.Len() > 0 {
-		t.Errorf("status %d, %q", status, err.String())
+	for _, spelling := range []string{"--help", "-h", "-help"} {
+		out, err := execute(t, spelling)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, option := range []string{
+			"  check [-n namespace] [--node name | --events]", "-A, --all-namespaces ", "--context string ", "--kubeconfig string ",
+			"-n, --namespace string ", "-o, --output string ", "(default \"table\")", "(default \"ha-controller/piraeus-ha-controller\")", "(default 1m0s)",
+		} {
+			if !strings.Contains(out, option) {
+				t.Errorf("%s does not show %q:\n%s", spelling, option, out)
+			}
+		}
 	}
-	for _, option := range []string{"-o=table", "-n\n", "--namespace", "--kubeconfig", "--controller=ha-controller/piraeus-ha-controller", "--timeout=1m0s"} {
-		if !strings.Contains(out.String(), "  "+option) {
-			t.Errorf("--help does not show %q:\n%s", option, out.String())
+}
+
+// parseCommandLine parses a command line as the command does.
+func parseCommandLine(args []string) (commandLine, error) {
+	var c commandLine
+	cmd := &cobra.Command{Use: "check", DisableFlagParsing: true}
+	c.addFlags(cmd.Flags())
+	_, err := c.parse(cmd, args)
+	return c, err
+}
+
+func TestOneDashOrTwo(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"-namespace", "shop", "-output", "yaml", "-timeout=5s", "-attacher-name=a"},
+		{"--namespace=shop", "-oyaml", "--timeout", "5s", "--attacher-name=a"},
+		{"-n", "shop", "-o=yaml", "-timeout", "5s", "-attacher-name", "a"},
+		{"-n=shop", "-o", "yaml", "--timeout=5s", "--attacher-name", "a"},
+	} {
+		c, err := parseCommandLine(args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.namespace != "shop" || c.format != formatYAML || c.timeout != 5*time.Second || !slices.Equal(c.overrides, []string{"--attacher-name=a"}) {
+			t.Errorf("%q is read as %+v", args, c)
 		}
 	}
 }

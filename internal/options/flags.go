@@ -44,7 +44,9 @@ func Usage(w io.Writer) error {
 
 	b.WriteString("Moves workloads off nodes that lost their LINSTOR storage.\n\n" +
 		"Usage: piraeus-ha-controller [--option=value ...]\n" +
-		"       piraeus-ha-controller check [--help]    tells what would survive the loss of its node now\n\n" +
+		"       piraeus-ha-controller check [--help]    tells what would survive the loss of its node now\n" +
+		"       piraeus-ha-controller version           prints the version\n" +
+		"       piraeus-ha-controller help [check]      prints this, or about the check\n\n" +
 		"LINSTOR is found by the environment variables LS_CONTROLLERS, LS_USER_CERTIFICATE and so on.\n\nOptions:\n")
 
 	for _, f := range Flags() {

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -190,6 +192,27 @@ func Default() Options {
 	return o
 }
 
+// SuchAs says how a duration is written.
+const SuchAs = "a duration has a unit, such as 10s"
+
+// misread is what the flag package says of a value that it cannot read.
+var misread = regexp.MustCompile(`for flag -(\S+): parse error$`)
+
+// explained says what is wrong with the value of a duration, of which the flag package does not.
+func explained(fs *flag.FlagSet, err error) string {
+	text := err.Error()
+	match := misread.FindStringSubmatch(text)
+	if match == nil {
+		return text
+	}
+	if value, ok := fs.Lookup(match[1]).Value.(flag.Getter); ok {
+		if _, duration := value.Get().(time.Duration); duration {
+			return strings.TrimSuffix(text, "parse error") + SuchAs
+		}
+	}
+	return text
+}
+
 // Parse reads the command line, without the name of the program, and validates it. It writes nothing.
 //
 // The error is flag.ErrHelp where --help was given: print Usage. Otherwise it has one line per fault, each naming the
@@ -207,7 +230,7 @@ func Parse(args []string) (Options, error) {
 			return Options{}, flag.ErrHelp
 		}
 
-		return Options{}, fmt.Errorf("reading the command line: %w (--help lists the options)", err)
+		return Options{}, fmt.Errorf("reading the command line: %s (--help lists the options)", explained(fs, err))
 	}
 
 	if fs.NArg() > 0 {

@@ -143,7 +143,7 @@ func TestParseNamesTheOptionAndTheFault(t *testing.T) {
 		want []string
 	}{
 		"an unknown option":                                {[]string{"--nonsense"}, []string{"-nonsense"}},
-		"a duration without a unit":                        {[]string{"--resync-interval=10"}, []string{"resync-interval", `"10"`}},
+		"a duration without a unit":                        {[]string{"--resync-interval=10"}, []string{"resync-interval", `"10"`, "a duration has a unit, such as 10s"}},
 		"a switch with its value set apart":                {[]string{"--fast-detach", "false"}, []string{`"false"`, "--name=false"}},
 		"a verbosity that is no number":                    {[]string{"--v=high"}, []string{"-v", "whole number"}},
 		"a negative verbosity":                             {[]string{"--v=-1"}, []string{"-v", "between 0 and"}},

@@ -23,13 +23,18 @@ func (o *Options) RESTConfig() (*rest.Config, error) {
 		return nil, err
 	}
 
+	Tune(cfg)
+
+	return cfg, nil
+}
+
+// Tune sets how this program uses the Kubernetes API, however that was found.
+func Tune(cfg *rest.Config) {
 	cfg.QPS = -1
 	// Long lists would come compressed, which costs both sides more time than it saves on the network.
 	cfg.DisableCompression = true
 	cfg.UserAgent = version.UserAgent()
 	cfg.Wrap(sendby.Transport)
-
-	return cfg, nil
 }
 
 func (o *Options) loadRESTConfig() (*rest.Config, error) {
