@@ -162,7 +162,7 @@ bin/prometheus bin/promtool: $(MONITORING)/go.mod $(MONITORING)/go.sum
 
 .PHONY: clean
 clean: ## Remove what was built and the logs of the test bed
-	rm -rf bin .testbed
+	rm -rf bin dist .testbed
 
 ##@ Ship
 
@@ -256,11 +256,36 @@ IMAGE := internal/tools/image
 image: helm ## Try the image, for both architectures, and the chart with a registry on this machine; needs no Docker
 	cd $(IMAGE) && go test -count 1 -v ./...
 
+DIST := dist
+# For these systems a release has the program, as a plugin of kubectl.
+PLUGIN_PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+
+.PHONY: dist
+dist: bin/helm4 ## Make the files of a release in dist/ (VERSION=2.0.0 IMG=...)
+	@rm -rf $(DIST) && mkdir -p $(DIST)
+	@test '$(VERSION)' = "$$(awk '$$1 == "version:" {print $$2}' $(CHART)/Chart.yaml)" \
+		|| { echo 'VERSION=$(VERSION) is not the version of $(CHART)/Chart.yaml.' >&2; exit 1; }
+	@set -o pipefail; $(ALL_YAML) > $(DIST)/all.yaml
+	@cp -r $(CHART) $(DIST)/chart && sed -i 's|^\(  repository: \).*|\1$(shell sed 's|:[^:/]*$$||' <<<'$(IMG)')|' $(DIST)/chart/values.yaml \
+		&& bin/helm4 package $(DIST)/chart --version $(VERSION) --app-version v$(VERSION) --destination $(DIST) >/dev/null && rm -r $(DIST)/chart
+	@for p in $(PLUGIN_PLATFORMS); do \
+		CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} go build -trimpath -ldflags "-s -w -X $(MODULE)/internal/version.version=$(VERSION) -X $(MODULE)/internal/version.revision=$(COMMIT)" \
+			-o $(DIST)/kubectl-piraeus_ha-$${p%/*}-$${p#*/} . || exit 1; done
+	@cd $(DIST) && sha256sum * > checksums.txt
+
+.PHONY: notes
+notes: ## Print what CHANGELOG.md says of a release (VERSION=2.0.0)
+	@awk -v head='## [$(VERSION)]' '/^## / {on = index($$0, head) == 1; next} on {print; found = 1} \
+		END {if (!found) {print "CHANGELOG.md has no section " head > "/dev/stderr"; exit 1}}' CHANGELOG.md
+
 ##@ Check
 
+WORKFLOW_LINT := go tool -modfile=$(CURDIR)/internal/tools/workflows/go.mod actionlint
+
 .PHONY: lint
-lint: ## Run the linters
+lint: ## Run the linters, that of the workflows included
 	$(TOOL) golangci-lint run
+	$(WORKFLOW_LINT)
 
 .PHONY: fmt
 fmt: ## Format the code
