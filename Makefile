@@ -44,6 +44,7 @@ test: testbed helm bin/promtool bin/prometheus ## Run all tests, those on a real
 	go test $(RACE) -shuffle=on -timeout $(TEST_TIMEOUT) -parallel $(TEST_PARALLEL) ./...
 	cd $(MONITORING) && go test ./...
 	cd $(IMAGE) && go test ./...
+	cd $(BENCHCHART) && go test ./...
 
 FUZZTIME ?= 30s
 
@@ -100,7 +101,16 @@ RUNS ?= 10
 
 .PHONY: bench
 bench: testbed ## Measure what docs/benchmarks.md claims (ROWS=crash,cut RUNS=3 for less, ARGS=-help for more)
-	@go run ./internal/testbed/cmd/bench -runs $(RUNS) $(if $(ROWS),-rows $(ROWS)) $(ARGS)
+	@go run ./internal/testbed/cmd/bench -runs $(RUNS) $(if $(ROWS),-rows $(ROWS)) $(ARGS); code=$$?; $(MAKE) --no-print-directory bench-picture && exit $$code
+
+BENCHCHART := internal/tools/benchchart
+
+# $(BENCH_PICTURE) prints the picture of the figures that were measured.
+BENCH_PICTURE = (cd $(BENCHCHART) && go run .) < docs/benchmarks.json
+
+.PHONY: bench-picture
+bench-picture: ## Draw docs/benchmarks.svg from docs/benchmarks.json, as "make bench" does
+	@set -o pipefail; $(BENCH_PICTURE) > docs/benchmarks.svg.tmp && mv docs/benchmarks.svg.tmp docs/benchmarks.svg
 
 # Which benchmarks, and how often each is run.
 BENCH       ?= .
@@ -313,5 +323,7 @@ verify: bin/helm-tool ## Fail if what is generated, the format or go.mod is not 
 		|| { echo 'The chart is not current: run "make chart" and commit the result.' >&2; exit 1; }
 	@set -o pipefail; $(DASHBOARD) | diff -u config/extras/monitoring/dashboard.json - \
 		|| { echo 'The dashboard is not current: run "make dashboard" and commit the result.' >&2; exit 1; }
+	@set -o pipefail; $(BENCH_PICTURE) | diff -u docs/benchmarks.svg - \
+		|| { echo 'The picture is not of the figures in docs/benchmarks.json: run "make bench-picture" and commit the result.' >&2; exit 1; }
 	@$(TOOL) golangci-lint fmt --diff || { echo 'Files are not formatted: run "make fmt".' >&2; exit 1; }
-	@(for module in . $(MONITORING) $(IMAGE); do (cd $$module && go mod tidy -diff) || exit 1; done) || { echo 'go.mod or go.sum is not current: run "go mod tidy".' >&2; exit 1; }
+	@(for module in . $(MONITORING) $(IMAGE) $(BENCHCHART); do (cd $$module && go mod tidy -diff) || exit 1; done) || { echo 'go.mod or go.sum is not current: run "go mod tidy".' >&2; exit 1; }
