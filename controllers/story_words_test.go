@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -278,28 +279,31 @@ func TestTheLogTellsNoWriteThatIsRefused(t *testing.T) {
 func TestWhatFailsAgainAndAgainIsSaidOnceAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var lines int
-		log := funcr.New(func(string, string) { lines++ }, funcr.Options{})
-		failure := errors.New("forbidden")
-		does := periodic{name: "look", every: time.Second, do: func(context.Context) error { return failure }, failure: "Cannot look"}
+		var lines atomic.Int64
+		log := funcr.New(func(string, string) { lines.Add(1) }, funcr.Options{})
+		var failure atomic.Pointer[error]
+		does := periodic{name: "look", every: time.Second, do: func(context.Context) error { return *failure.Load() }, failure: "Cannot look"}
 		ctx, cancel := context.WithCancel(logr.NewContext(t.Context(), log))
 		defer cancel()
+		forbidden := errors.New("forbidden")
+		failure.Store(&forbidden)
 		go func() { _ = does.Start(ctrl.LoggerInto(ctx, log)) }()
 		pass := func(d time.Duration) { <-time.After(d); synctest.Wait() }
 		for _, step := range []struct {
 			failure error
 			lasts   time.Duration
-			lines   int
+			lines   int64
 		}{
-			{errors.New("forbidden"), 150 * time.Second, 3},
+			{forbidden, 150 * time.Second, 3},
 			{errors.New("timeout"), 10 * time.Second, 1},
 			{nil, 10 * time.Second, 0},
 			{errors.New("timeout"), 10 * time.Second, 1},
 		} {
-			failure = step.failure
-			lines = 0
-			if pass(step.lasts); lines != step.lines {
-				t.Errorf("%v for %s is said by %d lines, want %d", step.failure, step.lasts, lines, step.lines)
+			failure.Store(&step.failure)
+			before := lines.Load()
+			pass(step.lasts)
+			if said := lines.Load() - before; said != step.lines {
+				t.Errorf("%v for %s is said by %d lines, want %d", step.failure, step.lasts, said, step.lines)
 			}
 		}
 	})
