@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -97,6 +98,7 @@ func TestOverwrittenRolesAreTold(t *testing.T) {
 	t.Parallel()
 	s := bareScenario(t, "overwritten")
 	s.Must(s.ApplyManifest(s.Ctx))
+	s.Must(s.Client.Create(s.Ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Name}})) // the check's
 	applyAsOperator(s, permissions.ClusterRole)
 	waitUntil(s, "the permissions to be lost", func() bool { return len(lacking(s)) > 0 })
 
