@@ -58,7 +58,13 @@ func main() {
 		fmt.Fprintln(os.Stderr, "piraeus-ha-controller:", err)
 		os.Exit(1)
 	}
-	os.Exit(cli.Main(ctx, os.Args, os.Stdout, os.Stderr, run))
+	os.Exit(cli.Main(ctx, os.Args, os.Stdout, os.Stderr, run, quiet))
+}
+
+// quiet silences the libraries.
+func quiet() {
+	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
 }
 
 // warn says what the options do that their giver may not want.

@@ -6,10 +6,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 // CommandError is why there is no report, such as a fault of the command line.
@@ -72,9 +69,6 @@ func (c *commandLine) parse(cmd *cobra.Command, args []string) (help bool, err e
 }
 
 func run(ctx context.Context, c commandLine, stdout io.Writer) (Status, error) {
-	// Libraries would write between the lines of the report; what matters of it is in the report.
-	ctrl.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
 	s, err := connect(c, os.LookupEnv)
 	if err != nil {
 		return StatusUnknown, err

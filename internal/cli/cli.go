@@ -24,8 +24,10 @@ const (
 // Controller runs the controller by its options.
 type Controller func(ctx context.Context, args []string, stdout io.Writer) error
 
-// Main runs what args ask for, of which the first is the name by which the program was called, and returns the exit status.
-func Main(ctx context.Context, args []string, stdout, stderr io.Writer, controller Controller) int {
+// Main runs what args ask for, of which the first is the name by which the program was called, and returns the exit status. Before a command
+// runs that is not the controller it calls quiet, which keeps libraries from writing between the lines of an answer: their loggers are the
+// whole process's.
+func Main(ctx context.Context, args []string, stdout, stderr io.Writer, controller Controller, quiet func()) int {
 	name, plugin := nameOf(args[0])
 	args = args[1:]
 	if !plugin && (len(args) == 0 || strings.HasPrefix(args[0], "-")) {
@@ -35,6 +37,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer, controll
 		}
 		return 0
 	}
+	quiet()
 	status := check.StatusProtected
 	root := command(name, plugin, &status) //nolint:contextcheck // cobra hands it to the commands
 	root.SetOut(stdout)

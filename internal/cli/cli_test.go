@@ -58,12 +58,18 @@ func TestCalls(t *testing.T) {
 			t.Parallel()
 			var out, faults bytes.Buffer
 			var runs []string
+			quieted := false
 			status := Main(t.Context(), c.args, &out, &faults, func(_ context.Context, args []string, _ io.Writer) error {
 				runs = append([]string{}, args...)
 				return nil
-			})
+			}, func() { quieted = true })
 			if status != c.status || !slices.Equal(runs, c.runs) || (runs == nil) != (c.runs == nil) || strings.TrimSuffix(faults.String(), "\n") != c.prompts {
 				t.Errorf("status %d, the controller runs with %q, faults %q", status, runs, faults.String())
+			}
+			if runs != nil && quieted {
+				t.Error("the controller's libraries are silenced")
+			} else if runs == nil && !quieted {
+				t.Error("libraries may write between the lines")
 			}
 			for _, text := range c.prints {
 				if !strings.Contains(out.String(), text) {
@@ -77,7 +83,7 @@ func TestCalls(t *testing.T) {
 func TestTheFaultOfTheControllerIsTold(t *testing.T) {
 	t.Parallel()
 	var faults bytes.Buffer
-	status := Main(t.Context(), []string{here, "--any"}, io.Discard, &faults, func(context.Context, []string, io.Writer) error { return errors.New("no") })
+	status := Main(t.Context(), []string{here, "--any"}, io.Discard, &faults, func(context.Context, []string, io.Writer) error { return errors.New("no") }, func() {})
 	if status != 1 || faults.String() != "piraeus-ha-controller: no\n" {
 		t.Errorf("status %d, %q", status, faults.String())
 	}
