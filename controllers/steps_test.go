@@ -566,7 +566,7 @@ func TestADetachedVolumeIsLeftAloneForASecond(t *testing.T) {
 				s.withoutPod()
 				s.detach()
 				tc.change(&s.in)
-				time.Sleep(tc.after)
+				<-time.After(tc.after)
 				if rest := s.r.reporter.reports.waitAfterDetach("db", s.in); rest > 0 != tc.rests {
 					t.Errorf("rests for %s", rest)
 				}
