@@ -7,8 +7,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 )
@@ -85,6 +87,19 @@ func accepted(t *testing.T, b *bed.Bed, content []byte) {
 	pod.Namespace, pod.GenerateName = d.Namespace, d.Name+"-"
 	if err := b.Client.Create(t.Context(), pod, client.DryRunAll); err != nil {
 		t.Errorf("its pods are refused: %v", err)
+	}
+}
+
+// restrict makes a namespace enforce the Pod Security Standard "restricted", whether another test left it or not.
+func restrict(t *testing.T, b *bed.Bed, name string) {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err := controllerutil.CreateOrUpdate(t.Context(), b.Client, namespace, func() error {
+		metav1.SetMetaDataLabel(&namespace.ObjectMeta, "pod-security.kubernetes.io/enforce", "restricted")
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -173,14 +173,10 @@ func TestTheAPIServerAcceptsTheChart(t *testing.T) {
 	teachMonitoring(t, b)
 	for values, content := range map[string][]byte{"default": render(t, "helm4", ""), "everything": render(t, "helm4", everything)} {
 		t.Run(values, func(t *testing.T) {
+			restrict(t, b, namespace)
 			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-			restricted := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-				Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
-			}}
-			for _, o := range []client.Object{restricted, account} {
-				if err := client.IgnoreAlreadyExists(b.Client.Create(t.Context(), o)); err != nil {
-					t.Fatal(err)
-				}
+			if err := client.IgnoreAlreadyExists(b.Client.Create(t.Context(), account)); err != nil {
+				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = b.Client.Delete(context.WithoutCancel(t.Context()), account) })
 			accepted(t, b, content)

@@ -173,6 +173,7 @@ func TestAHealthyPrimaryOnALivingNodeIsNeverLost(t *testing.T) {
 		at(nodeA, func(r *Replica) {
 			r.Online, r.InUse, r.Score = held(true, anyAge(t)), held(true, anyAge(t)), held(10102, anyAge(t))
 			r.Reports = held(true, anyAge(t))
+			r.Gone = false // a replica that LINSTOR no longer has says nothing
 		})(&in)
 		if _, ok := in.Resource.Replica(nodeA); !ok {
 			return
