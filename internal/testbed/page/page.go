@@ -29,12 +29,12 @@ func Chapters(file string) ([]Chapter, error) {
 // Block is what stands between two fences.
 type Block struct{ Language, Content string }
 
-var fenced = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)\n?^```$")
+var fenced = regexp.MustCompile("(?s)\n```([a-z]*)\n(.*?)\n```")
 
 // Blocks returns the blocks of a text in their order.
 func Blocks(text string) []Block {
 	var blocks []Block
-	for _, match := range fenced.FindAllStringSubmatch(text, -1) {
+	for _, match := range fenced.FindAllStringSubmatch("\n"+text, -1) {
 		blocks = append(blocks, Block{Language: match[1], Content: match[2]})
 	}
 	return blocks
@@ -86,7 +86,7 @@ var span = regexp.MustCompile("`([^`\n]+)`")
 // Code returns the code within a text, what stands in its blocks left out.
 func Code(text string) []string {
 	var code []string
-	for _, match := range span.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+	for _, match := range span.FindAllStringSubmatch(fenced.ReplaceAllString("\n"+text, ""), -1) {
 		code = append(code, match[1])
 	}
 	return code
