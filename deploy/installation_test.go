@@ -4,15 +4,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/page"
 )
 
-// page is docs/installation.md in the hands of a reader: a folder with the files that it shows, beside the repository's.
-type page struct {
+// reader follows docs/installation.md in a folder with the files that it shows, beside the repository's.
+type reader struct {
 	t      *testing.T
 	bed    *bed.Bed
 	folder string
@@ -26,15 +27,14 @@ func TestTheCommandsOfTheInstallationPageWork(t *testing.T) {
 	t.Parallel()
 	b := apiServer(t)
 	takeTurn(t)
-	titles, chapters := chaptersOf(t, "../docs/installation.md")
-	for _, title := range titles {
-		if title == "Remove it" {
+	for _, chapter := range chaptersOf(t, "../docs/installation.md") {
+		if chapter.Title == "Remove it" {
 			continue
 		}
-		t.Run(title, func(t *testing.T) {
-			p := page{t: t, bed: b, folder: readersFolder(t)}
-			t.Cleanup(p.remove)
-			p.follow(chapters[title])
+		t.Run(chapter.Title, func(t *testing.T) {
+			r := reader{t: t, bed: b, folder: readersFolder(t)}
+			t.Cleanup(r.remove)
+			r.follow(chapter)
 		})
 	}
 }
@@ -45,40 +45,49 @@ func TestTheCommandsOfTheChartsReadmeWork(t *testing.T) {
 	t.Parallel()
 	b := apiServer(t)
 	takeTurn(t)
-	_, chapters := chaptersOf(t, chart+"/README.md")
-	p := page{t: t, bed: b, folder: readersFolder(t)}
-	p.follow(chapters["Install"])
-	p.follow(chapters["Uninstall"])
+	readme := chart + "/README.md"
+	r := reader{t: t, bed: b, folder: readersFolder(t)}
+	r.follow(chapterOf(t, readme, "Install"))
+	r.follow(chapterOf(t, readme, "Uninstall"))
 
 	const elsewhere = "--namespace=piraeus-ha-controller"
 	output(t, helm(t, "helm4", "install", name, nodeAgents, "--create-namespace", elsewhere, "--kubeconfig="+b.Kubeconfig))
-	p.follow(chapters["Upgrade from 1.x"])
+	r.follow(chapterOf(t, readme, "Upgrade from 1.x"))
 	output(t, helm(t, "helm4", "uninstall", name, elsewhere, "--kubeconfig="+b.Kubeconfig))
 }
 
-// chaptersOf returns the titles of a page's chapters in their order, and the chapters by title.
-func chaptersOf(t *testing.T, file string) (titles []string, chapters map[string]string) {
+// chaptersOf returns the chapters of a page.
+func chaptersOf(t *testing.T, file string) []page.Chapter {
 	t.Helper()
-	content, err := os.ReadFile(file)
+	chapters, err := page.Chapters(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	chapters = map[string]string{}
-	for _, chapter := range strings.Split(string(content), "\n## ")[1:] {
-		title, text, _ := strings.Cut(chapter, "\n")
-		titles, chapters[title] = append(titles, title), text
+	return chapters
+}
+
+// chapterOf returns the chapter of a page that has a title.
+func chapterOf(t *testing.T, file, title string) page.Chapter {
+	t.Helper()
+	chapters := chaptersOf(t, file)
+	i := slices.IndexFunc(chapters, func(c page.Chapter) bool { return c.Title == title })
+	if i < 0 {
+		t.Fatalf("%s has no chapter %q", file, title)
 	}
-	return titles, chapters
+	return chapters[i]
 }
 
 // follow writes the files that a chapter shows and runs its commands, in order.
-func (p page) follow(chapter string) {
-	p.t.Helper()
-	for _, block := range regexp.MustCompile("(?s)\n```(console|yaml)\n(.*?)\n```\n").FindAllStringSubmatch(chapter, -1) {
-		if block[1] == "yaml" {
-			p.write(block[2])
-		} else {
-			p.run(block[2])
+func (r reader) follow(chapter page.Chapter) {
+	r.t.Helper()
+	for _, block := range page.Blocks(chapter.Text) {
+		switch block.Language {
+		case "yaml":
+			r.write(block.Content)
+		case page.Console:
+			for _, command := range block.Commands() {
+				r.run(command)
+			}
 		}
 	}
 }
@@ -100,63 +109,60 @@ func readersFolder(t *testing.T) string {
 }
 
 // write writes a file that the page shows with its name in the first line, and with the repository's own folder in place of its address.
-func (p page) write(content string) {
-	p.t.Helper()
+func (r reader) write(content string) {
+	r.t.Helper()
 	name, found := strings.CutPrefix(strings.SplitN(content, "\n", 2)[0], "# ")
 	if !found {
 		return // not a file of the reader's
 	}
 	config, err := filepath.Abs("../config")
 	if err != nil {
-		p.t.Fatal(err)
+		r.t.Fatal(err)
 	}
-	if config, err = filepath.Rel(p.folder, config); err != nil {
-		p.t.Fatal(err)
+	if config, err = filepath.Rel(r.folder, config); err != nil {
+		r.t.Fatal(err)
 	}
 	content = strings.ReplaceAll(content, "github.com/piraeusdatastore/piraeus-ha-controller/config", config)
-	if err := os.WriteFile(filepath.Join(p.folder, name), []byte(content), 0o600); err != nil {
-		p.t.Fatal(err)
+	if err := os.WriteFile(filepath.Join(r.folder, name), []byte(content), 0o600); err != nil {
+		r.t.Fatal(err)
 	}
 }
 
-// run runs commands.
-func (p page) run(commands string) {
-	p.t.Helper()
-	commands = strings.ReplaceAll(commands, "\\\n", "")
-	for line := range strings.Lines(commands) {
-		words := strings.Fields(line)
-		switch words[0] {
-		case "kubectl":
-			p.command(filepath.Join("..", "bin", "kubectl"), append(words[1:], "--cache-dir="+filepath.Join(os.TempDir(), "kubectl-cache")))
-		case "helm":
-			cmd := helm(p.t, "helm4", words[1:]...)
-			cmd.Dir, cmd.Env = p.folder, append(cmd.Env, "KUBECONFIG="+p.bed.Kubeconfig)
-			output(p.t, cmd)
-		default:
-			p.t.Errorf("nobody knows the command %q", line)
-		}
+// run runs a command.
+func (r reader) run(command string) {
+	r.t.Helper()
+	words := strings.Fields(command)
+	switch words[0] {
+	case "kubectl":
+		r.command(filepath.Join("..", "bin", "kubectl"), append(words[1:], "--cache-dir="+filepath.Join(os.TempDir(), "kubectl-cache")))
+	case "helm":
+		cmd := helm(r.t, "helm4", words[1:]...)
+		cmd.Dir, cmd.Env = r.folder, append(cmd.Env, "KUBECONFIG="+r.bed.Kubeconfig)
+		output(r.t, cmd)
+	default:
+		r.t.Errorf("nobody knows the command %q", command)
 	}
 }
 
 // command runs a command in the reader's folder.
-func (p page) command(binary string, args []string) {
-	p.t.Helper()
+func (r reader) command(binary string, args []string) {
+	r.t.Helper()
 	binary, err := filepath.Abs(binary)
 	if err != nil {
-		p.t.Fatal(err)
+		r.t.Fatal(err)
 	}
-	cmd := exec.CommandContext(p.t.Context(), binary, args...)
-	cmd.Dir, cmd.Env = p.folder, append(os.Environ(), "KUBECONFIG="+p.bed.Kubeconfig)
-	output(p.t, cmd)
+	cmd := exec.CommandContext(r.t.Context(), binary, args...)
+	cmd.Dir, cmd.Env = r.folder, append(os.Environ(), "KUBECONFIG="+r.bed.Kubeconfig)
+	output(r.t, cmd)
 }
 
 // remove removes what a chapter may have installed.
-func (p page) remove() {
-	if releases, err := kubectl(p.t, p.bed, "get secrets --namespace=ha-controller --selector=owner=helm --output=name"); err == nil && releases != "" {
-		cmd := helm(p.t, "helm4", "uninstall", name, "--namespace="+namespace, "--kubeconfig="+p.bed.Kubeconfig)
+func (r reader) remove() {
+	if releases, err := kubectl(r.t, r.bed, "get secrets --namespace=ha-controller --selector=owner=helm --output=name"); err == nil && releases != "" {
+		cmd := helm(r.t, "helm4", "uninstall", name, "--namespace="+namespace, "--kubeconfig="+r.bed.Kubeconfig)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			p.t.Errorf("helm uninstall: %v\n%s", err, out)
+			r.t.Errorf("helm uninstall: %v\n%s", err, out)
 		}
 	}
-	deleteAll(p.t, p.bed, "all.yaml")
+	deleteAll(r.t, r.bed, "all.yaml")
 }

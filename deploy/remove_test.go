@@ -2,8 +2,6 @@ package deploy
 
 import (
 	"context"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +14,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/bedtest"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/page"
 )
 
 // TestRemovalLeavesNothingBehind crashes a node and, while it has the controller's taint, runs the commands by which docs/installation.md
@@ -30,15 +29,12 @@ func TestRemovalLeavesNothingBehind(t *testing.T) {
 		return len(leftBehind(t, b)) > 0, nil
 	}))
 
-	content, err := os.ReadFile("../docs/installation.md")
-	s.Must(err)
-	_, chapter, _ := strings.Cut(string(content), "\n## Remove it\n")
-	commands := regexp.MustCompile(`(?m)^kubectl (.*)$`).FindAllStringSubmatch(chapter, -1)
-	if len(commands) < 5 {
-		t.Fatalf("the chapter has only the commands %q", commands)
-	}
-	for _, command := range commands {
-		words := strings.ReplaceAll(command[1], "deploy/all.yaml", "all.yaml")
+	for _, command := range page.Commands(chapterOf(t, "../docs/installation.md", "Remove it").Text) {
+		words, found := strings.CutPrefix(strings.ReplaceAll(command, "deploy/all.yaml", "all.yaml"), "kubectl ")
+		if !found {
+			t.Errorf("nobody knows the command %q", command)
+			continue
+		}
 		// Nodes without the taint are called errors.
 		if _, err := kubectl(t, b, words); err != nil && !strings.HasPrefix(words, "taint") {
 			t.Error(err)

@@ -5,6 +5,7 @@
 //   - recordings: what a real LINSTOR said, replayed to the product's code and held against the model.
 //   - virtual: the models put together to a small cluster in virtual time, on which the tests of the controllers tell their stories.
 //   - sim: random histories on such models, and the invariants that must hold in each: `make sim`.
+//   - page: the pages of the documentation as their readers read them, for the tests that follow them.
 //   - bed: a cluster of real processes: Kubernetes' own control plane and the controller as shipped, over simulated kubelets
 //     and the models. Its scenarios are part of `make test`.
 //   - soak: faults at random on a bed, for as long as one likes: `make soak`.
