@@ -1,7 +1,7 @@
 # Piraeus High Availability Controller
 #
 # Needs Go, git, make and a shell. Everything else (Kubernetes' control plane, the CSI attacher, tools)
-# is built from Go modules, at the versions their go.mod names.
+# is built from Go modules, at the versions their go.mod names. Only the picture of the dashboard needs Node.js, npm and Chromium.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -20,7 +20,7 @@ RACE := $(if $(shell command -v $$(go env CC) 2>/dev/null),-race -cpu 1)
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "; print "Usage: make <target>"} \
 		/^##@/ {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z-]+:.*## / {printf "  %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ##@ Build and test
 
@@ -243,11 +243,22 @@ docs: ## Write the generated parts of the pages in docs/
 	@go test ./docs -run Page -write
 
 # $(DASHBOARD) prints the dashboard, which Go code builds.
-DASHBOARD = (cd $(MONITORING) && go run ./dashboard)
+DASHBOARD      = (cd $(MONITORING) && go run ./dashboard)
+DASHBOARD_JSON = config/extras/monitoring/dashboard.json
 
 .PHONY: dashboard
 dashboard: ## Generate config/extras/monitoring/dashboard.json
-	@set -o pipefail; out=config/extras/monitoring/dashboard.json; $(DASHBOARD) > $$out.tmp && mv $$out.tmp $$out
+	@set -o pipefail; $(DASHBOARD) > $(DASHBOARD_JSON).tmp && mv $(DASHBOARD_JSON).tmp $(DASHBOARD_JSON)
+
+# Where the page is made that is taken a picture of. Go does not look there, and some npm packages bring files of Go.
+DASHBOARD_PAGE = $(CURDIR)/.testbed/dashboard
+
+.PHONY: dashboard-picture
+dashboard-picture: testbed bin/prometheus ## Draw docs/dashboard.png after a fail-over on the test bed (needs Node.js, npm and Chromium)
+	@mkdir -p $(DASHBOARD_PAGE) && cp internal/tools/dashboardpicture/*.js* $(DASHBOARD_PAGE)
+	DASHBOARD_ANSWERS=$(DASHBOARD_PAGE)/answers.json go test ./internal/testbed/bed/monitoring -run '^TestDashboard' -count 1 -timeout 15m
+	cd $(DASHBOARD_PAGE) && npm ci --ignore-scripts --no-audit --no-fund --loglevel error \
+		&& node bundle.js $(CURDIR)/$(DASHBOARD_JSON) answers.json . && node shoot.js $(CURDIR)/$(DASHBOARD_JSON) . $(CURDIR)/docs/dashboard.png
 
 .PHONY: docker-build
 docker-build: ## Build the image IMG for this machine
@@ -322,8 +333,10 @@ verify: bin/helm-tool ## Fail if what is generated, the format or go.mod is not 
 		cp $(CHART_FILES) $$tmp && go run ./internal/tools/chartschema obsolete > $$tmp/obsolete.yaml && diff -u $(CHART)/files $$tmp && $(CHART_SCHEMA) | diff -u $(CHART)/values.schema.json - && \
 		cp $(CHART)/README.md $$tmp && bin/helm-tool inject -i $(CHART)/values.yaml -o $$tmp/README.md && diff -u $(CHART)/README.md $$tmp/README.md \
 		|| { echo 'The chart is not current: run "make chart" and commit the result.' >&2; exit 1; }
-	@set -o pipefail; $(DASHBOARD) | diff -u config/extras/monitoring/dashboard.json - \
+	@set -o pipefail; $(DASHBOARD) | diff -u $(DASHBOARD_JSON) - \
 		|| { echo 'The dashboard is not current: run "make dashboard" and commit the result.' >&2; exit 1; }
+	@LC_ALL=C grep -aq "blob:$$(git hash-object $(DASHBOARD_JSON))" docs/dashboard.png \
+		|| { echo 'The picture is not of the dashboard in $(DASHBOARD_JSON): run "make dashboard-picture" and commit the result.' >&2; exit 1; }
 	@set -o pipefail; $(BENCH_PICTURE) | diff -u docs/benchmarks.svg - \
 		|| { echo 'The picture is not of the figures in docs/benchmarks.json: run "make bench-picture" and commit the result.' >&2; exit 1; }
 	@$(TOOL) golangci-lint fmt --diff || { echo 'Files are not formatted: run "make fmt".' >&2; exit 1; }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	promv1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -36,15 +37,15 @@ type watched struct {
 	*bedtest.Scenario
 
 	prometheus *prometheus
+	root       string    // the folder of the project
+	began      time.Time // when Prometheus was started
+	seen       *answers  // what the dashboard showed
 }
 
-// Everything that wakes somebody up is made to happen, one after the other, and ended again: each alert fires, and rests again. While
-// volumes are blocked and others have just been moved, the dashboard is asked for all that it shows.
-func TestAlertsFireAndRest(t *testing.T) {
-	if os.Getenv("MONITORING") == "" {
-		t.Skip("it takes a quarter of an hour: run make alerts")
-	}
-	b := bedtest.Own(t, "monitoring", bed.Options{
+// watch starts a bed with all that users apply to have the controller watched, and a Prometheus that does so.
+func watch(t *testing.T, name string) *watched {
+	t.Helper()
+	b := bedtest.Own(t, name, bed.Options{
 		DRBDDetection: time.Second, LINSTOR: linstorsim.Options{ReconnectInterval: 2 * time.Second},
 		Driver:         csidriver.Options{NodeCache: 5 * time.Second},
 		ControllerArgs: []string{"--confirmed-loss-grace-period=2s"},
@@ -55,34 +56,36 @@ func TestAlertsFireAndRest(t *testing.T) {
 	rules, err := os.ReadFile(filepath.Join(root, "config", "extras", "monitoring", "prometheus_rule.yaml"))
 	must(t, err)
 	began := time.Now()
-	w := &watched{bedtest.New(t, b, 7), startPrometheus(t, b, rules)}
+	return &watched{bedtest.New(t, b, 7), startPrometheus(t, b, rules), root, began, &answers{}}
+}
 
-	safe := w.Workload("db")
+// workloads starts one that is moved, one that stays, and one that cannot be moved.
+func (w *watched) workloads() (safe, alone bed.Workload) {
+	w.T.Helper()
+	safe = w.Workload("db")
+	safe.Nodes = w.Nodes[:3] // not where the one runs that cannot be moved
 	w.Start(safe)
-	alone := bed.Workload{
+	w.Start(bed.Workload{
+		Namespace: w.Name, Name: "cache", Nodes: w.Nodes[4:], PreferNode: w.Nodes[5],
+		Volumes: []bed.Volume{{Name: w.Name + "-cache", Nodes: w.Nodes[4:]}},
+	})
+	alone = bed.Workload{
 		Namespace: w.Name, Name: "alone", Nodes: w.Nodes[3:5], PreferNode: w.Nodes[3],
 		Volumes: []bed.Volume{{Name: w.Name + "-alone", Nodes: w.Nodes[3:5], Quorum: "majority"}},
 	}
 	w.Start(alone)
+	return safe, alone
+}
 
-	for _, act := range []struct {
-		name string
-		play func(*watched)
-	}{
-		{"a pod without another replica", func(w *watched) { w.wantFires("PodsUnprotected") }},
-		{"a node crashes", func(w *watched) {
-			w.Crash(w.Nodes[0])
-			w.wantFires("FailedOver")
-			_, err := w.WaitRunning(w.Ctx, safe, w.Nodes[1:]...)
-			w.Must(err)
-		}},
-		{"a node crashes whose volume nobody can take over", func(w *watched) {
-			w.Crash(w.Nodes[3])
-			w.wantFires("FailoverBlocked")
-			w.wantDashboard(root)
-			w.Return(w.Nodes[3], w.Nodes[0])
-			w.wantRests("FailoverBlocked")
-		}},
+// Everything that wakes somebody up is made to happen, one after the other, and ended again: each alert fires, and rests again. While
+// volumes are blocked and others have just been moved, the dashboard is asked for all that it shows.
+func TestAlertsFireAndRest(t *testing.T) {
+	if os.Getenv("MONITORING") == "" {
+		t.Skip("it takes a quarter of an hour: run make alerts")
+	}
+	w := watch(t, "monitoring")
+	safe, alone := w.workloads()
+	for _, act := range append(losses(safe), []act{
 		{"most nodes crash", func(w *watched) {
 			w.Crash(w.Nodes...)
 			w.wantFires("GuardTripped")
@@ -125,13 +128,47 @@ func TestAlertsFireAndRest(t *testing.T) {
 			w.scale(3)
 			w.wantRests("Down")
 		}},
-	} {
-		if !t.Run(act.name, func(t *testing.T) { act.play(&watched{w.Within(t), w.prometheus}) }) {
+	}...) {
+		if !act.run(t, w) {
 			break
 		}
 	}
-	w.wantAnnotations(root, began)
-	w.wantMetrics(root)
+	w.wantAnnotations()
+	w.wantMetrics()
+}
+
+// act is a part of what happens on a bed.
+type act struct {
+	name string
+	play func(*watched)
+}
+
+func (a act) run(t *testing.T, w *watched) bool {
+	t.Helper()
+	return t.Run(a.name, func(t *testing.T) { within := *w; within.Scenario = w.Within(t); a.play(&within) })
+}
+
+// losses are what the dashboard is about: a workload is moved, and another one cannot be.
+func losses(safe bed.Workload) []act {
+	return []act{
+		{"a pod without another replica", func(w *watched) { w.wantFires("PodsUnprotected") }},
+		{"a node crashes while a permission is missing", func(w *watched) {
+			restore := w.deny(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: permissions.ClusterRole}}, "pods")
+			w.Crash(w.Nodes[0])
+			w.wantRefused()
+			restore()
+			w.wantFires("FailedOver")
+			_, err := w.WaitRunning(w.Ctx, safe, w.Nodes[1:]...)
+			w.Must(err)
+		}},
+		{"a node crashes whose volume nobody can take over", func(w *watched) {
+			w.Crash(w.Nodes[3])
+			w.wantFires("FailoverBlocked")
+			w.wantDashboard()
+			w.Return(w.Nodes[3], w.Nodes[0])
+			w.wantRests("FailoverBlocked")
+		}},
+	}
 }
 
 // wantFires waits until an alert fires.
@@ -150,6 +187,16 @@ func (w *watched) waitFor(alert string, want bool, patience time.Duration) {
 		return err == nil && got == want, err
 	}))
 	w.T.Logf("%s: %s after %.0f s", alert, map[bool]string{true: "fires", false: "rests"}[want], time.Since(began).Seconds())
+}
+
+// wantRefused waits until a request of a fail-over was refused.
+func (w *watched) wantRefused() {
+	w.T.Helper()
+	const refused = `piraeus_ha_controller_failover_errors_total{code="403"} > 0`
+	w.Must(w.WaitFor(w.Ctx, "a request that is refused", func() (bool, error) {
+		answer, err := w.prometheus.ask(w.Ctx, refused, true, promv1.Range{End: time.Now()})
+		return err == nil && !empty(answer), err
+	}))
 }
 
 // deny takes the rules about a resource out of a role until it is restored.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -156,17 +157,32 @@ func (p *prometheus) firing(ctx context.Context, name string) (bool, error) {
 	}), err
 }
 
-// value is the answer to a query, as text; empty where there is none but NaN.
-func (p *prometheus) value(ctx context.Context, query string) (string, error) {
-	answer, _, _, err := p.Query(ctx, query, time.Now())
+// ask returns the answer to a query, of the end of a range or over all of it.
+func (p *prometheus) ask(ctx context.Context, query string, instant bool, over promv1.Range) (answer model.Value, err error) {
+	if instant {
+		answer, _, _, err = p.Query(ctx, query, over.End)
+	} else {
+		answer, _, _, err = p.QueryRange(ctx, query, over)
+	}
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", query, err)
+		return nil, fmt.Errorf("%s: %w", query, err)
 	}
-	vector, ok := answer.(model.Vector)
-	if ok && !slices.ContainsFunc(vector, func(s *model.Sample) bool { return s.Value == s.Value }) { //nolint:gocritic // not NaN
-		return "", nil
+	return answer, nil
+}
+
+// empty tells whether an answer has no number.
+func empty(answer model.Value) bool {
+	number := func(v model.SampleValue) bool { return !math.IsNaN(float64(v)) }
+	switch a := answer.(type) {
+	case model.Vector:
+		return !slices.ContainsFunc(a, func(s *model.Sample) bool { return number(s.Value) })
+	case model.Matrix:
+		return !slices.ContainsFunc(a, func(s *model.SampleStream) bool {
+			return slices.ContainsFunc(s.Values, func(p model.SamplePair) bool { return number(p.Value) })
+		})
+	default:
+		return true
 	}
-	return answer.String(), nil
 }
 
 // readerToken returns a token of an account that the shipped role lets read metrics.
