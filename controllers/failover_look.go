@@ -84,11 +84,15 @@ func within(ctx context.Context, patience time.Duration, do func(context.Context
 }
 
 // each does something for all volumes at the same time of which nothing has failed yet.
-func (*FailoverReconciler) each(volumes []*volume, do func(i int, v *volume) error) {
+func (r *FailoverReconciler) each(volumes []*volume, do func(i int, v *volume) error) {
 	var all sync.WaitGroup
 	for i, v := range volumes {
 		if v.err == nil {
-			all.Go(func() { v.err = safely(func() error { return do(i, v) }) })
+			all.Go(func() {
+				if v.err = safely(func() error { return do(i, v) }); v.err != nil {
+					r.gather.metrics.Failed(metrics.StepLook, v.err)
+				}
+			})
 		}
 	}
 	all.Wait()

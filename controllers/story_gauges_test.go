@@ -1,11 +1,15 @@
 package controllers
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -41,6 +45,22 @@ func TestAFailoverIsShownFromItsFirstSignToItsEnd(t *testing.T) {
 		w.until(3*time.Minute, "all is well", func() bool {
 			return p.shown("silent_kubelets") == 0 && p.shown("tainted_nodes taint=lost-quorum") == 0
 		})
+	})
+}
+
+// A fail-over that stops at what it may not read counts that, and goes on when it may.
+func TestWhatALookMayNotReadIsCounted(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		w.API.Fail(func(r apimodel.Request) error {
+			if r.Kind == "VolumeAttachment" && r.Verb == apimodel.VerbGet && r.Actor == controllerActor+p.name {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "volumeattachments"}, r.Name, errors.New("taken away"))
+			}
+			return nil
+		})
+		w.Crash(nodeA)
+		w.until(time.Minute, "the error is counted", func() bool { return p.shown("failover_errors_total code=403 step=look") > 0 })
+		w.API.Fail(nil)
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 	})
 }
 
