@@ -233,7 +233,9 @@ func (w *watched) deployAgents(there bool) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ha-controller"},
 		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: labels},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "agent", Image: "registry.example.com/piraeus-ha-controller:v1.3.1"}}},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Name: "agent", Image: "registry.example.com/piraeus-ha-controller:v1.3.1", Args: []string{"/agent"},
+			}}},
 		}},
 	}
 	if there {
