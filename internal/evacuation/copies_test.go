@@ -8,46 +8,37 @@ import (
 // TestGoodCopyElsewhere has each clause of what a good copy is.
 func TestGoodCopyElsewhere(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct {
+	type row struct {
 		edit edit
 		good bool
-	}{
+	}
+	tests := map[string]row{
 		"a disk that is UpToDate":                     {with(volume("pvc-1", disk(nodeA), disk(nodeB))), true},
 		"one of two":                                  {with(volume("pvc-1", disk(nodeA), disk(nodeC, state("Outdated")), disk(nodeB))), true},
 		"a disk that is UpToDate while this is not":   {with(volume("pvc-1", disk(nodeA, state("Failed")), disk(nodeB))), true},
 		"a disk that is UpToDate and syncs to others": {with(volume("pvc-1", disk(nodeA), disk(nodeB, func(r *Replica) { r.Syncing = true }))), true},
 		"the disk on the node itself":                 {with(volume("pvc-1", disk(nodeA))), false},
 		"a replica without a disk":                    {with(volume("pvc-1", disk(nodeA), diskless(nodeB))), false},
-		"one of its volumes that is not": {with(volume("pvc-1", disk(nodeA), disk(nodeB, func(r *Replica) {
-			r.Disks = map[int]string{0: diskUpToDate, 1: diskInconsistent}
-		}))), false},
-		"one of its volumes that is missing": {with(volume("pvc-1", disk(nodeA, func(r *Replica) {
-			r.Disks = map[int]string{0: diskUpToDate, 1: diskUpToDate}
-		}), disk(nodeB))), false},
-		"a replica without volumes":   {with(volume("pvc-1", disk(nodeA), disk(nodeB, func(r *Replica) { r.Disks = nil }))), false},
-		"a node that LINSTOR forgot":  {with(volume("pvc-1", disk(nodeA), disk("node-x"))), false},
-		"a node that is not ONLINE":   {the(nodeB, func(n *Node) { n.Online = No }), false},
-		"a node that may be ONLINE":   {the(nodeB, func(n *Node) { n.Online = Unknown }), false},
-		"a node that is not Ready":    {the(nodeB, func(n *Node) { n.Ready = No }), false},
-		"a node that may be Ready":    {the(nodeB, func(n *Node) { n.Ready = Unknown }), false},
-		"a node that is cordoned":     {the(nodeB, func(n *Node) { n.Cordoned = true }), true},
-		"a node that leaves":          {the(nodeB, func(n *Node) { n.Evacuate = []Taint{{"", "NoSchedule"}} }), false},
-		"a node with any such taint":  {the(nodeB, func(n *Node) { n.Evacuate = []Taint{{"what", "NoExecute"}} }), false},
-		"a node that is switched off": {the(nodeB, func(n *Node) { n.SwitchedOff = true }), false},
-		"a node flagged EVACUATE":     {the(nodeB, func(n *Node) { n.Evacuating = true }), false},
-		"a node flagged EVICTED":      {the(nodeB, func(n *Node) { n.Evicted = true }), false},
+		"one of its volumes that is not":              {with(volume("pvc-1", disk(nodeA), disk(nodeB, disks(diskUpToDate, diskInconsistent)))), false},
+		"one of its volumes that is missing":          {with(volume("pvc-1", disk(nodeA, disks(diskUpToDate, diskUpToDate)), disk(nodeB))), false},
+		"a replica without volumes":                   {with(volume("pvc-1", disk(nodeA), disk(nodeB, func(r *Replica) { r.Disks = nil }))), false},
+		"a node that LINSTOR forgot":                  {with(volume("pvc-1", disk(nodeA), disk("node-x"))), false},
+		"a node that is not ONLINE":                   {the(nodeB, func(n *Node) { n.Online = No }), false},
+		"a node that may be ONLINE":                   {the(nodeB, func(n *Node) { n.Online = Unknown }), false},
+		"a node that is not Ready":                    {the(nodeB, func(n *Node) { n.Ready = No }), false},
+		"a node that may be Ready":                    {the(nodeB, func(n *Node) { n.Ready = Unknown }), false},
+		"a node that is cordoned":                     {the(nodeB, func(n *Node) { n.Cordoned = true }), true},
+		"a node that leaves":                          {the(nodeB, func(n *Node) { n.Evacuate = []Taint{{"", "NoSchedule"}} }), false},
+		"a node with any such taint":                  {the(nodeB, func(n *Node) { n.Evacuate = []Taint{{"what", "NoExecute"}} }), false},
+		"a node that is switched off":                 {the(nodeB, func(n *Node) { n.SwitchedOff = true }), false},
+		"a node flagged EVACUATE":                     {the(nodeB, func(n *Node) { n.Evacuating = true }), false},
+		"a node flagged EVICTED":                      {the(nodeB, func(n *Node) { n.Evicted = true }), false},
 	}
 	for _, flag := range []string{"DELETE", "DRBD_DELETE", "EVICTED", "EVACUATE", "INACTIVE"} {
-		tests["a replica flagged "+flag] = struct {
-			edit edit
-			good bool
-		}{with(volume("pvc-1", disk(nodeA), disk(nodeB, flagged(flag)))), false}
+		tests["a replica flagged "+flag] = row{with(volume("pvc-1", disk(nodeA), disk(nodeB, flagged(flag)))), false}
 	}
 	for _, word := range []string{"", "Inconsistent", "SyncTarget", "Outdated", "Consistent", "DUnknown", "Failed", "Diskless", "Attaching", "Negotiating"} {
-		tests["a disk that is "+quoted(word)] = struct {
-			edit edit
-			good bool
-		}{with(volume("pvc-1", disk(nodeA), disk(nodeB, state(word)))), false}
+		tests["a disk that is "+quoted(word)] = row{with(volume("pvc-1", disk(nodeA), disk(nodeB, state(word)))), false}
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -57,6 +48,16 @@ func TestGoodCopyElsewhere(t *testing.T) {
 				t.Errorf("got %t, want %t", got, test.good)
 			}
 		})
+	}
+}
+
+// disks gives a replica a disk for each word.
+func disks(words ...string) func(*Replica) {
+	return func(r *Replica) {
+		r.Disks = make(map[int]string)
+		for n, word := range words {
+			r.Disks[n] = word
+		}
 	}
 }
 
