@@ -11,15 +11,19 @@ type gate struct {
 	check func(situation) (Reason, string)
 }
 
-// hindrances are what the controller waits for before it tells LINSTOR to do anything for N, whatever that is.
+// halts are what the controller waits for whatever LINSTOR says: while they last nobody need ask it.
+var halts = []gate{
+	{"the node is not lost, and nothing is failed over from there", haltFailOver},
+	{"the view of the cluster is not suspect", haltGuard},
+	{"nobody has paused fail-over", haltPause},
+	{"no node agent of 1.x runs", haltAgents},
+	{"the controller may act", haltDryRun},
+}
+
+// hindrances are what it waits for beside that, before it tells LINSTOR to do anything for N, whatever that is.
 var hindrances = []gate{
-	{"the node is not lost, and nothing is failed over from there", hindranceFailOver},
-	{"LINSTOR has answered a moment ago", hindranceStale},
+	{"LINSTOR has answered", hindranceStale},
 	{"LINSTOR reaches the node", hindranceOffline},
-	{"the view of the cluster is not suspect", hindranceGuard},
-	{"nobody has paused fail-over", hindrancePause},
-	{"no node agent of 1.x runs", hindranceAgents},
-	{"the controller may act", hindranceDryRun},
 }
 
 // gates are asked in this order before LINSTOR is told to move everything off N. It deletes what is not UpToDate, and deletes the source
@@ -49,41 +53,49 @@ func when(is bool, reason Reason, message string) (Reason, string) {
 	return "", ""
 }
 
-func hindranceFailOver(s situation) (Reason, string) {
+func haltFailOver(s situation) (Reason, string) {
 	return when(s.FailOver != "", FailingOver, s.FailOver)
 }
 
 func hindranceStale(s situation) (Reason, string) {
-	switch {
-	case s.Linstor.Problem != "":
-		return LinstorStale, s.Linstor.Problem
-	case s.Linstor.Asked.IsZero() || s.Now.Sub(s.Linstor.Asked) > MaxAge:
-		return LinstorStale, "LINSTOR's answer is too old"
+	if s.Linstor.Problem == "" && s.Linstor.Asked.IsZero() {
+		return LinstorStale, "LINSTOR was not asked"
 	}
-	return "", ""
+	return when(s.Linstor.Problem != "", LinstorStale, s.Linstor.Problem)
 }
 
 func hindranceOffline(s situation) (Reason, string) {
 	return when(s.self.Online != Yes, SatelliteOffline, "LINSTOR does not reach the node: what becomes of its data is not known until it is back")
 }
 
-func hindranceGuard(s situation) (Reason, string) {
+func haltGuard(s situation) (Reason, string) {
 	return when(s.Halt.Guard != "", GuardTripped, s.Halt.Guard)
 }
 
-func hindrancePause(s situation) (Reason, string) {
+func haltPause(s situation) (Reason, string) {
 	return when(s.Halt.Paused != "", Paused, s.Halt.Paused)
 }
 
-func hindranceAgents(s situation) (Reason, string) {
+func haltAgents(s situation) (Reason, string) {
 	return when(s.Halt.Agents != "", NodeAgentRuns, s.Halt.Agents)
 }
 
-func hindranceDryRun(s situation) (Reason, string) {
+func haltDryRun(s situation) (Reason, string) {
 	return when(s.Halt.DryRun, DryRun, "the controller runs with --dry-run and tells LINSTOR nothing")
 }
 
-func gateWell(s situation) (Reason, string) { return first(hindrances, s) }
+func gateWell(s situation) (Reason, string) {
+	if reason, message := first(halts, s); reason != "" {
+		return reason, message
+	}
+	if reason, message := first(hindrances, s); reason != "" {
+		return reason, message
+	}
+	return when(!s.fresh(), LinstorStale, "LINSTOR takes so long to answer that its answer is too old")
+}
+
+// fresh tells whether what LINSTOR has said is new enough to tell it to do something.
+func (s situation) fresh() bool { return s.Now.Sub(s.Linstor.Asked) <= MaxAge }
 
 func gateCopies(s situation) (Reason, string) {
 	for _, v := range s.disks() {

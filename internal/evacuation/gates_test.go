@@ -116,6 +116,42 @@ func TestAskReadsFirst(t *testing.T) {
 	}
 }
 
+// TestOldLook has that no step rests on an old look, and that what is so is told all the same.
+func TestOldLook(t *testing.T) {
+	t.Parallel()
+	old := func(in *Input) { in.Linstor.Asked = now.Add(-MaxAge - 1) }
+	for name, edit := range map[string]edit{"a copy": old, "a return": edited(untainted, asked(time.Hour, 1), old)} {
+		if plan := PlanFor(tainted(Everything, edit)); plan.Step.Call != Nothing || plan.Again != soon {
+			t.Errorf("%s rests on an old look: %+v", name, plan)
+		}
+	}
+	if plan := PlanFor(tainted(LastCopies, safely, old)); conditionText(plan.Conditions.Safe) != "True CopiedElsewhere" {
+		t.Errorf("a slow LINSTOR makes the node unsafe: %+v", plan)
+	}
+}
+
+// TestLinstorIsAskedLast has when LINSTOR need not be asked.
+func TestLinstorIsAskedLast(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		edit edit
+		asks bool
+	}{
+		"a node that is evacuated":             {func(*Input) {}, true},
+		"a node that returns":                  {untainted, true},
+		"a taint that means nothing":           {the(nodeA, func(n *Node) { n.Evacuate[0].Effect = "NoExecute" }), false},
+		"a node that is lost":                  {func(in *Input) { in.FailOver = "x" }, false},
+		"a pause":                              {func(in *Input) { in.Halt.Paused = "x" }, false},
+		"a node that is nobody's":              {edited(untainted, func(in *Input) { in.Progress = nil }), false},
+		"a node that returns, while all waits": {edited(untainted, func(in *Input) { in.Halt.Guard = "x" }), false},
+	} {
+		plan := PlanFor(tainted(Everything, func(in *Input) { in.Linstor, in.Volumes = Linstor{}, nil }, test.edit))
+		if plan.Needs.Placed != test.asks {
+			t.Errorf("%s: LINSTOR is asked %t, want %t", name, plan.Needs.Placed, test.asks)
+		}
+	}
+}
+
 // TestEvery holds what must hold whatever the input.
 func TestEvery(t *testing.T) {
 	t.Parallel()
@@ -130,7 +166,7 @@ func TestEvery(t *testing.T) {
 			if plan.Step.Call == Properties && !s.self.Listed {
 				s.self.Online = Yes // LINSTOR has forgotten it
 			}
-			if reason, message := first(hindrances, s); reason != "" {
+			if reason, message := gateWell(s); reason != "" {
 				t.Fatalf("LINSTOR is told %s although %s: %s", plan.Step.Call, reason, message)
 			}
 		}

@@ -68,10 +68,13 @@ func TestOldLinstor(t *testing.T) {
 // TestBegin has what is noted of a node on its first look.
 func TestBegin(t *testing.T) {
 	t.Parallel()
-	fresh := func(in *Input) { in.Progress = nil }
+	fresh := edited(func(in *Input) { in.Progress = nil }, the(nodeA, func(n *Node) { n.Since = time.Time{} }))
 	behind := alsoLeaving(nodeB, time.Hour, Conditions{Safe: &Condition{Reason: Copying}})
 	if p := PlanFor(tainted(LastCopies, fresh, behind)).Progress; p == nil || p.Mode != LastCopies || !p.Since.Equal(now) {
 		t.Errorf("a node that waits does not get its place: %v", p)
+	}
+	if p := PlanFor(tainted(Everything, fresh, the(nodeA, func(n *Node) { n.Since = now.Add(-time.Second) }))).Progress; !p.Since.Equal(now.Add(-time.Second)) {
+		t.Errorf("the place that it has is not noted: %v", p)
 	}
 	if p := PlanFor(tainted(Everything, fresh, func(in *Input) { in.Halt.DryRun = true })).Progress; p != nil {
 		t.Errorf("a dry run notes %v", p)

@@ -59,6 +59,8 @@ type Step struct {
 
 // Needs are what must be read before more can be said; the plan is then made again with it.
 type Needs struct {
+	// Placed is where LINSTOR's replicas are, and its nodes.
+	Placed bool
 	// Definitions are resource definitions with their groups.
 	Definitions []string
 	// Attachments are the attachments to N, past the cache.
@@ -73,7 +75,7 @@ type Needs struct {
 
 // Any tells whether anything must be read.
 func (n Needs) Any() bool {
-	return len(n.Definitions) > 0 || n.Attachments || n.Snapshots || n.Marked || n.Version
+	return n.Placed || len(n.Definitions) > 0 || n.Attachments || n.Snapshots || n.Marked || n.Version
 }
 
 // Plan is what is so, and what to do now.
@@ -110,7 +112,9 @@ type rule struct {
 var rules = []rule{
 	{"a node without the taint returns", ruleReturn},
 	{"a taint that means nothing is refused", ruleRefused},
-	{"while something holds the controller up it waits", ruleHindered},
+	{"while something holds the controller up it waits", ruleHalted},
+	{"LINSTOR is asked", ruleUnread},
+	{"while LINSTOR does not answer, or not reach the node, it waits", ruleHindered},
 	{"a node that LINSTOR does not know is refused", ruleNoSatellite},
 	{"what somebody else has begun is only observed", ruleByOther},
 	{"a node of which only last copies are made is restored", ruleTakenBack},
@@ -125,20 +129,33 @@ func PlanFor(in Input) Plan {
 	s := assess(in)
 	for _, r := range rules {
 		if plan, ok := r.apply(s); ok {
-			return plan
+			return s.timely(plan)
 		}
 	}
 	return Plan{State: Waiting, Progress: in.Progress, Conditions: same(StatusUnknown, LinstorStale, "no rule fits"), Again: Interval}
 }
 
+// timely puts a step off that rests on an old look.
+func (s situation) timely(plan Plan) Plan {
+	if plan.Step.Call != Nothing && !s.fresh() {
+		plan.Step, plan.Again = Step{}, soon
+	}
+	return plan
+}
+
 // begun is the progress of a node that is tainted: it begins now where it has not yet.
 func (s situation) begun() *Progress {
 	mode, _, _ := s.self.mode()
-	if s.Progress == nil {
-		return &Progress{Mode: mode, Since: s.Now.UTC()}
+	p := Progress{}
+	if s.Progress != nil {
+		p = *s.Progress
 	}
-	p := *s.Progress
-	p.Mode = mode
+	if p.Mode = mode; p.Since.IsZero() {
+		p.Since = s.Now.UTC()
+		if !s.self.Since.IsZero() {
+			p.Since = s.self.Since.UTC()
+		}
+	}
 	return &p
 }
 
@@ -167,6 +184,22 @@ func ruleRefused(s situation) (Plan, bool) {
 	return Plan{State: Refused, Conditions: same(False, reason, message), Progress: s.Progress, Again: Interval}, true
 }
 
+func ruleHalted(s situation) (Plan, bool) {
+	reason, message := first(halts, s)
+	if reason == "" {
+		return Plan{}, false
+	}
+	status := False
+	if reason == FailingOver { // what is so is not known
+		status = StatusUnknown
+	}
+	return s.waiting(status, reason, message), true
+}
+
+func ruleUnread(s situation) (Plan, bool) {
+	return Plan{Needs: Needs{Placed: true}, Progress: s.Progress}, s.Linstor == Linstor{}
+}
+
 func ruleHindered(s situation) (Plan, bool) {
 	if s.Linstor.Problem == "" && !s.self.Listed {
 		return Plan{}, false
@@ -175,11 +208,7 @@ func ruleHindered(s situation) (Plan, bool) {
 	if reason == "" {
 		return Plan{}, false
 	}
-	status := False
-	if reason == FailingOver || reason == LinstorStale || reason == SatelliteOffline { // what is so is not known
-		status = StatusUnknown
-	}
-	return s.waiting(status, reason, message), true
+	return s.waiting(StatusUnknown, reason, message), true
 }
 
 func ruleNoSatellite(s situation) (Plan, bool) {

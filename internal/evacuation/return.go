@@ -14,12 +14,17 @@ func ruleReturn(s situation) (Plan, bool) {
 	if s.Progress == nil {
 		return Plan{State: Returned}, true
 	}
+	if reason, message := first(halts, s); reason != "" {
+		return s.held(reason, message), true
+	}
+	if plan, ok := ruleUnread(s); ok {
+		return plan, true
+	}
 	if s.Linstor.Problem == "" && !s.self.Listed {
 		s.self.Online, s.self.Evacuating = Yes, false // LINSTOR has forgotten the node: there is nobody to wait for
 	}
 	if reason, message := first(hindrances, s); reason != "" {
-		plan := Plan{State: Returning, Progress: s.Progress, Again: Interval, Conditions: same(StatusUnknown, reason, "returning: "+message)}
-		return s.withoutUnset(plan), true
+		return s.held(reason, message), true
 	}
 	if s.self.Evacuating && s.Progress.asked() {
 		plan := Plan{State: Returning, Progress: s.Progress, Step: Step{Call: Restore}, Again: soon, Conditions: s.Conditions}
@@ -35,8 +40,9 @@ func ruleReturn(s situation) (Plan, bool) {
 	return Plan{State: Returned, Unfinished: s.moves()}, true
 }
 
-// withoutUnset leaves out the condition that the node did not have: where only last copies were made there is one.
-func (s situation) withoutUnset(plan Plan) Plan {
+// held is the plan of a node whose return something holds up. Where only last copies were made it has one condition, and gets no second.
+func (s situation) held(reason Reason, message string) Plan {
+	plan := Plan{State: Returning, Progress: s.Progress, Again: Interval, Conditions: same(StatusUnknown, reason, "returning: "+message)}
 	if s.Conditions.Evacuated == nil {
 		plan.Conditions.Evacuated = nil
 	}
