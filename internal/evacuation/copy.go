@@ -1,6 +1,16 @@
 package evacuation
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// RefusalHolds is for how long LINSTOR is not asked again for a copy that it has refused while the nodes are the same.
+	RefusalHolds = 10 * time.Minute
+	// SilenceHolds is for how long it is not asked again where it has not answered: it may be at work on it.
+	SilenceHolds = time.Minute
+)
 
 // Copy is a copy to be made: by autoplace, with one replica more than there are.
 type Copy struct {

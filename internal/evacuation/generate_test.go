@@ -64,7 +64,7 @@ func anyProgress(t *rapid.T, in *Input) {
 		in.Memory.Unchanged = now.Add(-time.Hour)
 	}
 	if often(t, "refused", false, true) {
-		in.Memory.Refused = map[string]Refusal{"pvc-1": {At: now, Words: "none", Nodes: in.Eligible()}}
+		in.Memory.Refused = map[string]Refusal{"pvc-1": {Until: now.Add(time.Minute), Words: "none", Nodes: in.Eligible()}}
 	}
 }
 

@@ -233,8 +233,8 @@ type Memory struct {
 
 // Refusal is LINSTOR's refusal to place a copy.
 type Refusal struct {
-	// At is when.
-	At time.Time
+	// Until is until when it is not asked again.
+	Until time.Time
 	// Words are LINSTOR's own.
 	Words string
 	// Nodes are those that could have had a copy then ([Input.Eligible]): with others it is another question.

@@ -45,6 +45,9 @@ const (
 	Properties Call = "properties"
 )
 
+// Calls returns all of them.
+func Calls() []Call { return []Call{Autoplace, Evacuate, Restore, Properties} }
+
 // Step is what to tell LINSTOR.
 type Step struct {
 	Call Call

@@ -93,7 +93,7 @@ func stateRows() map[string]row {
 		return v
 	}())
 	refusedCopy := func(in *Input) {
-		in.Memory.Refused = map[string]Refusal{"pvc-1": {At: now.Add(-time.Minute), Words: "Not enough available nodes", Nodes: in.Eligible()}}
+		in.Memory.Refused = map[string]Refusal{"pvc-1": {Until: now.Add(9 * time.Minute), Words: "Not enough available nodes", Nodes: in.Eligible()}}
 	}
 	return map[string]row{
 		"a taint with the effect NoExecute is refused": {

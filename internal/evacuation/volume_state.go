@@ -3,11 +3,7 @@ package evacuation
 import (
 	"fmt"
 	"slices"
-	"time"
 )
-
-// refusalHolds is for how long LINSTOR's refusal to place a copy is not tried again while the nodes are the same.
-const refusalHolds = 10 * time.Minute
 
 // VolumeState is what is so of one volume with a replica on N.
 type VolumeState struct {
@@ -141,7 +137,7 @@ func volumeNoSource(s situation, v Volume, _ Replica) (Reason, string) {
 
 func volumeRefused(s situation, v Volume, _ Replica) (Reason, string) {
 	refusal, ok := s.Memory.Refused[v.Resource]
-	if !ok || s.Now.Sub(refusal.At) >= refusalHolds || !slices.Equal(refusal.Nodes, s.Eligible()) {
+	if !ok || !s.Now.Before(refusal.Until) || !slices.Equal(refusal.Nodes, s.Eligible()) {
 		return "", ""
 	}
 	return NoTarget, refusal.Words
