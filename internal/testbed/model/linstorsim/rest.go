@@ -103,6 +103,8 @@ func (s *Server) routes() *http.ServeMux {
 	handle("DELETE /v1/nodes/{node}/lost", KindChange, s.loseNode)
 	s.driverRoutes(handle)
 	handle("PUT /v1/nodes/{node}/evacuate", KindChange, s.evacuateNode)
+	handle("PUT /v1/nodes/{node}/restore", KindChange, s.restoreNode)
+	handle("POST /v1/resource-definitions/{definition}/autoplace", KindChange, s.autoPlace)
 	handle("GET /v1/resource-definitions/{definition}/resources", KindResources, s.serveResources)
 	handle("GET /v1/resource-definitions/{definition}/resources/{node}", KindResource, s.serveResource)
 	handle("GET /v1/nodes", KindNodes, s.serveNodes)
@@ -257,7 +259,7 @@ func (s *Server) serveControllerProps(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) serveVersion(w http.ResponseWriter, _ *http.Request) {
 	answer(w, versionJSON{
-		Version: "1.33.3", GitHash: "simulated", BuildTime: "2026-01-01T00:00:00+00:00", RestAPIVersion: "1.27.0",
+		Version: s.options.Version, GitHash: "simulated", BuildTime: "2026-01-01T00:00:00+00:00", RestAPIVersion: "1.27.0",
 	})
 }
 
@@ -312,5 +314,5 @@ func send(w http.ResponseWriter, status int, text []byte) {
 func notFound(w http.ResponseWriter, kind, name string) {
 	// MASK_ERROR with FAIL_NOT_FOUND_RSC_DFN; clients look at the HTTP status.
 	const retCode = -4611686018427387904 | 301
-	send(w, http.StatusNotFound, encode([]apiCallRC{{retCode, fmt.Sprintf("The %s '%s' does not exist.", kind, name)}}))
+	send(w, http.StatusNotFound, encode([]apiCallRC{{RetCode: retCode, Message: fmt.Sprintf("The %s '%s' does not exist.", kind, name)}}))
 }

@@ -23,6 +23,8 @@ type node struct {
 	running, reachable bool
 	// broken is set when the satellite process of the present connection is gone without having closed it.
 	broken bool
+	// poolKiB is the capacity of its storage pool; 0 where that has room for everything.
+	poolKiB int64
 	// pingTimeout is the node's own, see [Server.SetPingTimeout]; zero where it has none.
 	pingTimeout time.Duration
 	// adjustFaults are what goes wrong with adjusts, by resource; of all of them by the empty name.
