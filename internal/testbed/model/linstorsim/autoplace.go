@@ -90,7 +90,7 @@ func (s *Server) placeMore(resourceName string, body autoPlaceRequest) (list ans
 		return list, false
 	}
 	nodes := s.places(d, w)
-	if nodes == nil {
+	if len(nodes) == 0 {
 		list.sayNotEnough(d)
 		return list, false
 	}

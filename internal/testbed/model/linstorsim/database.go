@@ -34,6 +34,7 @@ func (s *Server) LoseNode(nodeName string) error {
 		}
 		touched = append(touched, d.name)
 	})
+	s.dropCopies(n)
 	s.dismiss(n)
 	s.mu.Unlock()
 	for _, name := range touched {
@@ -94,6 +95,7 @@ func (d *definition) copied(nodeOf func(*node) *node) *definition {
 	c := *d
 	c.props, c.flags = maps.Clone(d.props), slices.Clone(d.flags)
 	c.plain, c.withVolumes = kept{}, kept{}
+	c.snapshots = d.copiedSnapshots(nodeOf)
 	c.resources = map[string]*resource{}
 	for key, rsc := range d.resources {
 		c.resources[key] = &resource{

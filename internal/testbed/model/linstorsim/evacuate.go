@@ -93,6 +93,13 @@ func (s *Server) evacuate(nodeName string, body Evacuation) (list answers) {
 		rsc.props[PropMigrateFrom] = strings.ToUpper(n.name)
 		names = append(names, d.name)
 	})
+	if s.movesSnapshots(n) {
+		for _, key := range slices.Sorted(maps.Keys(s.definitions)) {
+			if d := s.definitions[key]; len(d.snapshotsOn(n)) > 0 && !containsName(names, d.name) {
+				names = append(names, d.name)
+			}
+		}
+	}
 	allowed := s.allowedNames(body)
 	s.mu.Unlock()
 	for _, name := range names {
@@ -117,23 +124,36 @@ func (s *Server) allowedNames(body Evacuation) (names []string) {
 func (s *Server) evacuateResource(resourceName string, n *node, allowed []string, list *answers) {
 	s.mu.Lock()
 	d := s.definitions[fold(resourceName)]
-	if d == nil || d.resources[fold(n.name)] == nil || d.resources[fold(n.name)].leaves() {
+	if d == nil {
 		s.mu.Unlock()
 		return
 	}
-	rsc := d.resources[fold(n.name)]
+	rsc, snapshots := d.resources[fold(n.name)], s.movesSnapshots(n)
 	switch {
+	case rsc == nil || rsc.leaves():
+		if snapshots {
+			s.moveSnapshots(d, n, allowed, list)
+		}
+		s.mu.Unlock()
 	case !d.drbd():
 		list.say(maskWarn|codeNotEvacuating, d.name, "",
 			fmt.Sprintf("Resource '%s' cannot be evacuated as it is not a DRBD resource", d.name))
 		s.mu.Unlock()
 	case rsc.has(FlagDiskless) || rsc.values != nil && !rsc.values.upToDate() || d.upToDatePeers() >= s.placementOf(d.group).PlaceCount:
+		if snapshots {
+			s.moveSnapshots(d, n, allowed, list)
+		}
 		s.mu.Unlock()
 		s.deleteOrRefuse(d, rsc, list)
 	default:
-		moved := s.moveAway(d, rsc, allowed, list)
+		target := s.moveAway(d, rsc, allowed, list)
+		for _, snapshot := range d.snapshotsOn(n) {
+			if target != nil && snapshots {
+				s.ship(d, snapshot, n, target)
+			}
+		}
 		s.mu.Unlock()
-		if moved {
+		if target != nil {
 			s.send(d.name)
 			s.completeMoves(d.name)
 		}
@@ -150,14 +170,14 @@ func (d *definition) upToDatePeers() (count int) {
 	return count
 }
 
-// moveAway gives another node a disk, from which on LINSTOR waits to delete this one, and tells whether it did. A diskless replica gets
-// it first of all, but not while the source is in use.
-func (s *Server) moveAway(d *definition, source *resource, allowed []string, list *answers) bool {
+// moveAway gives another node a disk, from which on LINSTOR waits to delete this one, and returns that node, nil if it did not. A diskless
+// replica gets it first of all, but not while the source is in use.
+func (s *Server) moveAway(d *definition, source *resource, allowed []string, list *answers) *node {
 	target := s.evacuationTarget(d, allowed)
 	if target == nil {
 		list.say(maskWarn|codeNotEvacuating, d.name, "",
 			fmt.Sprintf("Resource '%s' cannot be evacuated as no available storage pool was found", d.name))
-		return false
+		return nil
 	}
 	there := d.resources[fold(target.name)]
 	if there == nil {
@@ -166,33 +186,30 @@ func (s *Server) moveAway(d *definition, source *resource, allowed []string, lis
 			fmt.Sprintf("New resource '%s' on node '%s' registered.", d.name, target.name))
 		s.waitForMove(d, source, rsc)
 		s.automatics(d)
-		return true
+		return target
 	}
 	if source.values.usedNow() {
 		list.sayInUse(d, source)
-		return false
+		return nil
 	}
 	there.props[PropMigrateFrom] = strings.ToUpper(source.node.name)
 	s.giveDisk(d, target)
 	list.say(opModify|ofResource|codeModified, d.name, target.name,
 		fmt.Sprintf("Addition of disk to resource '%s' on node '%s' registered", d.name, target.name))
 	s.automatics(d)
-	return true
+	return target
 }
 
 // evacuationTarget looks for a node for the disk of one that leaves: one with a diskless replica; a new one, as many as the group wants;
 // a new one, to have as many replicas as there are. Of several it takes the first.
 func (s *Server) evacuationTarget(d *definition, allowed []string) *node {
 	diskless := slices.DeleteFunc(d.disklessNodes(), func(name string) bool { return !containsName(allowed, name) })
-	var wishes []wish
-	if count := s.placementOf(d.group).PlaceCount - d.placed(); count > 0 {
-		if len(d.disklessNodes()) > 0 {
-			// With none of them allowed the list is empty, and no filter.
-			wishes = append(wishes, wish{disks: count, nodes: diskless, reusable: diskless})
-		}
-		wishes = append(wishes, wish{disks: count, nodes: allowed})
+	placed, missing := d.placed(), s.placementOf(d.group).PlaceCount-d.placed()
+	wishes := []wish{{disks: missing, nodes: allowed}, {disks: len(d.resources) - placed, nodes: allowed}}
+	if len(d.disklessNodes()) > 0 {
+		// With none of them allowed the list is empty, and no filter.
+		wishes = slices.Insert(wishes, 0, wish{disks: missing, nodes: diskless, reusable: diskless})
 	}
-	wishes = append(wishes, wish{disks: max(len(d.resources)-d.placed(), 1), nodes: allowed})
 	for _, w := range wishes {
 		if nodes := s.places(d, w); len(nodes) > 0 {
 			return nodes[0]

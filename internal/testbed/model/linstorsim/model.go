@@ -54,6 +54,7 @@ type definition struct {
 	port                      int
 	created                   time.Time
 	resources                 map[string]*resource
+	snapshots                 []*volumeSnapshot
 
 	uuid, secret       string
 	plain, withVolumes kept

@@ -74,7 +74,7 @@ type wish struct {
 	reusable []string
 }
 
-// places returns as many nodes as are wished for, those with the most room first; nil if there are not so many, or none is wished for.
+// places returns as many nodes as are wished for, those with the most room first; none if there are not so many.
 func (s *Server) places(d *definition, w wish) []*node {
 	key := s.placementOf(d.group).OnDifferent
 	taken := map[string]bool{}

@@ -36,6 +36,7 @@ const (
 	KindVersion           Kind = "version"
 	KindStoragePools      Kind = "storage-pools"
 	KindHealth            Kind = "health"
+	KindSnapshots         Kind = "snapshots"
 	// KindChange is everything that changes something.
 	KindChange Kind = "change"
 	// KindOther is everything that the simulated LINSTOR does not have.
@@ -112,6 +113,7 @@ func (s *Server) routes() *http.ServeMux {
 	handle("GET /v1/resource-groups", KindGroups, s.serveGroups)
 	handle("GET /v1/resource-groups/{group}", KindGroup, s.serveGroup)
 	handle("GET /v1/controller/properties", KindControllerProps, s.serveControllerProps)
+	handle("GET /v1/view/snapshots", KindSnapshots, s.serveSnapshots)
 	handle("GET /v1/view/storage-pools", KindStoragePools, s.serveStoragePools)
 	handle("GET /v1/controller/version", KindVersion, s.serveVersion)
 	handle("GET /health", KindHealth, func(http.ResponseWriter, *http.Request) {})

@@ -74,6 +74,11 @@ func (s *Server) restoreNode(w http.ResponseWriter, r *http.Request) {
 	if body.DeleteResources {
 		s.deleteAllOn(n, &list)
 	}
+	if body.DeleteSnapshots {
+		s.mu.Lock()
+		s.dropCopies(n)
+		s.mu.Unlock()
+	}
 	list = append(list, apiCallRC{RetCode: ofNode, Message: "Successfully restored node " + n.name})
 	list.sendTo(w, http.StatusOK)
 }

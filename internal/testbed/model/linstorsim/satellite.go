@@ -157,6 +157,7 @@ func (s *Server) lose(n *node, statusLag time.Duration) {
 	n.connected, n.broken = false, false
 	n.hangUp()
 	s.endMoves(n)
+	s.endShipments(n)
 	n.lost = time.Now()
 	n.attempt++
 	attempt := n.attempt

@@ -72,6 +72,8 @@ type Options struct {
 	// ThickPools makes the storage pools LVM instead of LVM_THIN. With thin pools, view/resources waits for
 	// satellites that are silent and not yet given up, as LINSTOR does.
 	ThickPools bool
+	// ShipRate, in KiB per second, is how fast a snapshot is shipped from one node to another. By default it takes no time.
+	ShipRate int64
 	// Version is LINSTOR's own; default 1.33.3. Before 1.33, an evacuation takes no body.
 	Version string
 	// ControllerProps are the controller's properties; nil means those that Piraeus sets.
@@ -104,6 +106,8 @@ type Server struct {
 	eventEnds int
 	// moves are the disks that move from one replica to another.
 	moves []*move
+	// shipments are the snapshots that are on their way.
+	shipments []*shipment
 	// ports counts the definitions that there have ever been.
 	ports int
 	// process counts the controller's processes; what an earlier one had planned does not happen.
@@ -226,7 +230,7 @@ func (s *Server) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.process++
-	s.down, s.moves = true, nil
+	s.down, s.moves, s.shipments = true, nil, nil
 	s.endStreams(true)
 	s.regain()
 	for _, n := range s.nodes {
