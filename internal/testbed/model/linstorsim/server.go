@@ -72,6 +72,9 @@ type Options struct {
 	// ThickPools makes the storage pools LVM instead of LVM_THIN. With thin pools, view/resources waits for
 	// satellites that are silent and not yet given up, as LINSTOR does.
 	ThickPools bool
+	// Balancing lets LINSTOR's own task bring all definitions to their groups' place counts, once an hour unless [PropBalanceInterval] of
+	// the controller says otherwise. A real LINSTOR does so by default.
+	Balancing bool
 	// ShipRate, in KiB per second, is how fast a snapshot is shipped from one node to another. By default it takes no time.
 	ShipRate int64
 	// Version is LINSTOR's own; default 1.33.3. Before 1.33, an evacuation takes no body.
@@ -162,6 +165,7 @@ func New(cluster *drbd.Cluster, options Options) *Server {
 	}
 	s.mux = s.routes()
 	cluster.OnChange(s.changed)
+	s.planBalancing()
 	return s
 }
 
@@ -255,6 +259,7 @@ func (s *Server) Start() {
 	}
 	s.process++
 	s.down = false
+	s.planBalancing()
 	for _, key := range slices.Sorted(maps.Keys(s.nodes)) {
 		n := s.nodes[key]
 		n.lost = time.Now()
