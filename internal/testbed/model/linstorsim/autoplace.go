@@ -3,6 +3,7 @@ package linstorsim
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -122,9 +123,7 @@ func (s *Server) giveDisks(d *definition, nodes []*node, list *answers) {
 	entry := list.say(opCreate|ofResource|codeCreated, d.name, "", fmt.Sprintf(
 		"Resource '%s' successfully autoplaced on %d nodes", d.name, len(nodes)))
 	entry.Details = fmt.Sprintf("Used nodes (storage pool name): '%s'", strings.Join(names, "', '"))
-	for key, ref := range refs {
-		entry.ObjRefs[key] = ref
-	}
+	maps.Copy(entry.ObjRefs, refs)
 	s.automatics(d)
 }
 

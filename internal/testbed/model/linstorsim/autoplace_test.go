@@ -80,7 +80,7 @@ func TestWhereAutoPlaceMakesADisk(t *testing.T) {
 			before: func(b *bed) { must(b.t, b.cluster.Open(pvc, "node-c", false)) },
 			status: http.StatusCreated, said: "done 1", on: "node-a node-c",
 		},
-		"while the one that there is is in use": {
+		"while another one is in use": {
 			replicas: []string{"node-a"}, body: oneMore(`["node-c"]`),
 			before: func(b *bed) { must(b.t, b.cluster.Open(pvc, "node-a", false)) },
 			status: http.StatusCreated, said: "done 1", on: "node-a node-c",

@@ -273,6 +273,22 @@ func (s *Server) ReplicaNodes(resourceName string) []string {
 	return names
 }
 
+// DiskNodes returns the names of the nodes with a disk of a definition that is not being deleted, whatever else there is to say of it,
+// sorted.
+func (s *Server) DiskNodes(resourceName string) (names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.definitions[fold(resourceName)]; d != nil {
+		for _, rsc := range d.resources {
+			if !rsc.has(FlagDiskless) && !rsc.leaves() {
+				names = append(names, rsc.node.name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // SetNodeFlags replaces a node's flags, such as [FlagEvicted] (which implies [FlagDelete]) or [FlagEvacuate].
 func (s *Server) SetNodeFlags(nodeName string, flags ...string) {
 	s.onNode(nodeName, func(n *node) { n.flags = flags })

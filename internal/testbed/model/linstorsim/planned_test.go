@@ -85,7 +85,7 @@ func (b *bed) call(method, path, body string) (int, []string) {
 	for _, entry := range entries {
 		kinds := map[uint64]string{0: "done", 1: "info", 2: "warning", 3: "error"}
 		const kind, code = 62, 0x7fff
-		said = append(said, fmt.Sprintf("%s %d", kinds[uint64(entry.RetCode)>>kind], entry.RetCode&code)) //nolint:gosec // its bits
+		said = append(said, fmt.Sprintf("%s %d", kinds[uint64(entry.RetCode)>>kind], entry.RetCode&code))
 		if entry.Message == "" {
 			b.t.Errorf("%s %s: an entry says nothing", method, path)
 		}

@@ -111,6 +111,8 @@ type Server struct {
 	moves []*move
 	// shipments are the snapshots that are on their way.
 	shipments []*shipment
+	// operators counts the operators that there have been, see [Server.SetOperator].
+	operators int
 	// ports counts the definitions that there have ever been.
 	ports int
 	// process counts the controller's processes; what an earlier one had planned does not happen.
