@@ -34,6 +34,10 @@ func (c *Cluster) Add(ctx context.Context, n Node) error {
 	k.interval, k.skew = n.RenewInterval, c.API.Clock()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
 	node.Status.NodeInfo.BootID = bootID(n.Name, 1)
+	if c.placed {
+		node.Labels = map[string]string{corev1.LabelHostname: n.Name, HostnameLabel: c.Satellite(n.Name)}
+		setReady(node, corev1.ConditionTrue)
+	}
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: LeaseNamespace, Name: n.Name},
 		Spec: coordinationv1.LeaseSpec{

@@ -21,6 +21,8 @@ type State struct {
 	Score      int
 	// Connections has this end's connection state per peer. Diskless replicas have none to each other.
 	Connections map[string]string
+	// Syncs are the initial syncs at a rate that this end takes part in, by peer; nil where there are none.
+	Syncs map[string]Sync
 	// DiskState is the state of the first volume, DiskStates those of all.
 	DiskState  string
 	DiskStates []string
@@ -120,6 +122,7 @@ func (r *resource) state(x *replica) State {
 	for name, p := range x.peers {
 		s.Connections[name] = p.state
 	}
+	s.Syncs = r.syncs(x)
 	s.MayPromote, s.Score = r.promotion(x)
 	if time.Now().Before(x.hasty) && s.HasQuorum && x.role != Primary {
 		s.MayPromote = true
