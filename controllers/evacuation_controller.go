@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// evacuationWorkers is how many nodes are looked at at a time that are evacuated: LINSTOR may take its time for one of them.
+	// evacuationWorkers is how many evacuated nodes are worked on at a time: LINSTOR may take its time for one of them.
 	evacuationWorkers = 4
 	// evacuationTimeout bounds one look and what follows from it. LINSTOR answers a call once its satellites have.
 	evacuationTimeout = 3 * time.Minute
@@ -82,11 +82,10 @@ func concernsEvacuation(before, after client.Object) bool {
 // Reconcile looks at one node that is evacuated, or was.
 func (r *EvacuationReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var node corev1.Node
-	err := r.live.Get(ctx, req.NamespacedName, &node)
-	if client.IgnoreNotFound(err) != nil {
+	if err := r.live.Get(ctx, req.NamespacedName, &node); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, fmt.Errorf("reading node %s: %w", req.Name, err)
 	}
-	if err != nil || !cluster.IsEvacuated(&node) {
+	if !cluster.IsEvacuated(&node) { // nor is one that there is no more
 		r.forget(req.Name)
 		return reconcile.Result{}, nil
 	}
@@ -104,7 +103,8 @@ func (r *EvacuationReconciler) Reconcile(ctx context.Context, req reconcile.Requ
 	if plan.State == evacuation.Returned {
 		r.forget(node.Name)
 	}
-	return reconcile.Result{RequeueAfter: plan.Again}, r.do(ctx, &node, mind, in, plan)
+	r.do(ctx, &node, mind, in, plan)
+	return reconcile.Result{RequeueAfter: plan.Again}, nil
 }
 
 // forget forgets a node that is not evacuated any more, or that there is no more.

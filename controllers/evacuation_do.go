@@ -15,17 +15,14 @@ import (
 )
 
 // do tells LINSTOR what is planned. What it does not do is not tried again here: the next look tells what is to be done then.
-func (r *EvacuationReconciler) do(ctx context.Context, node *corev1.Node, mind *evacuee, in evacuation.Input, plan evacuation.Plan) error {
+func (r *EvacuationReconciler) do(ctx context.Context, node *corev1.Node, mind *evacuee, in evacuation.Input, plan evacuation.Plan) {
 	for _, resource := range plan.NoTarget {
 		mind.memory.Refused[resource] = evacuation.Refusal{
 			Until: in.Now.Add(evacuation.RefusalHolds), Words: evacuation.NoNodeFree, Nodes: in.Eligible(),
 		}
 	}
-	if plan.Step.Call == evacuation.Nothing {
-		return nil
-	}
-	if !r.inTime(in.Linstor.Asked) { // writing to the node has taken so long that all may be different by now
-		return nil
+	if plan.Step.Call == evacuation.Nothing || !r.inTime(in.Linstor.Asked) { // writing to the node has taken so long that all may be different
+		return
 	}
 	satellite := r.kubelets.Satellite(node.Name)
 	switch plan.Step.Call {
@@ -45,7 +42,6 @@ func (r *EvacuationReconciler) do(ctx context.Context, node *corev1.Node, mind *
 		}
 	case evacuation.Nothing:
 	}
-	return nil
 }
 
 // copy has LINSTOR make copies, all at the same time.

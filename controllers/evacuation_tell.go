@@ -100,7 +100,7 @@ func (r *EvacuationReconciler) announceStages(node *corev1.Node, in evacuation.I
 		}
 		r.event(ref, corev1.EventTypeNormal, EventEvacuationStarted, "taint "+evacuation.TaintKey+" was set: "+what)
 	}
-	if becomes(in.Conditions.Safe, plan.Conditions.Safe) {
+	if plan.Progress != nil && plan.Progress.Safe != nil && (in.Progress == nil || in.Progress.Safe == nil) {
 		r.event(ref, corev1.EventTypeNormal, EventStorageSafe, plan.Conditions.Safe.Message)
 		r.took(metrics.StageSafe, in, plan)
 	}

@@ -4,8 +4,12 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/utils/clock"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
 // listedNodes is a LINSTOR that lists nodes.
@@ -25,7 +29,7 @@ func TestWhichNodesOfLinstorAreAwaited(t *testing.T) {
 	}
 	evicted, auxiliary := node(false, true, 0), node(false, true, 0)
 	evicted.Leaving, auxiliary.Satellite = true, false
-	r := &Recovery{linstor: listedNodes{nodes: []linstor.Node{
+	r := &Recovery{kubelets: cluster.NewKubelets(clock.RealClock{}, virtual.Driver, nil), linstor: listedNodes{nodes: []linstor.Node{
 		node(true, true, 0), node(true, true, failover.MaxAge), node(true, true, failover.MaxAge+1), node(false, true, 0), node(true, false, 0),
 		evicted, auxiliary,
 	}}}

@@ -16,12 +16,12 @@ func TestGoodCopyElsewhere(t *testing.T) {
 		"a disk that is UpToDate":                     {with(volume("pvc-1", disk(nodeA), disk(nodeB))), true},
 		"one of two":                                  {with(volume("pvc-1", disk(nodeA), disk(nodeC, state("Outdated")), disk(nodeB))), true},
 		"a disk that is UpToDate while this is not":   {with(volume("pvc-1", disk(nodeA, state("Failed")), disk(nodeB))), true},
-		"a disk that is UpToDate and syncs to others": {with(volume("pvc-1", disk(nodeA), disk(nodeB, func(r *Replica) { r.Syncing = true }))), true},
+		"a disk that is UpToDate and syncs to others": {with(volume("pvc-1", disk(nodeA), disk(nodeB, alsoSyncing))), true},
 		"the disk on the node itself":                 {with(volume("pvc-1", disk(nodeA))), false},
 		"a replica without a disk":                    {with(volume("pvc-1", disk(nodeA), diskless(nodeB))), false},
 		"one of its volumes that is not":              {with(volume("pvc-1", disk(nodeA), disk(nodeB, disks(diskUpToDate, diskInconsistent)))), false},
 		"one of its volumes that is missing":          {with(volume("pvc-1", disk(nodeA, disks(diskUpToDate, diskUpToDate)), disk(nodeB))), false},
-		"a replica without volumes":                   {with(volume("pvc-1", disk(nodeA), disk(nodeB, func(r *Replica) { r.Disks = nil }))), false},
+		"a replica without volumes":                   {with(volume("pvc-1", disk(nodeA), disk(nodeB, disks()))), false},
 		"a node that LINSTOR forgot":                  {with(volume("pvc-1", disk(nodeA), disk("node-x"))), false},
 		"a node that is not ONLINE":                   {the(nodeB, func(n *Node) { n.Online = No }), false},
 		"a node that may be ONLINE":                   {the(nodeB, func(n *Node) { n.Online = Unknown }), false},
@@ -50,6 +50,8 @@ func TestGoodCopyElsewhere(t *testing.T) {
 		})
 	}
 }
+
+func alsoSyncing(r *Replica) { r.Syncing = true }
 
 // disks gives a replica a disk for each word.
 func disks(words ...string) func(*Replica) {

@@ -75,7 +75,9 @@ func (m *Metrics) Evacuating(node string, counts map[evacuation.Reason]int) {
 }
 
 // Copied counts the question for a copy.
-func (m *Metrics) Copied(result CopyResult) { m.evacuations.copies.WithLabelValues(string(result)).Inc() }
+func (m *Metrics) Copied(result CopyResult) {
+	m.evacuations.copies.WithLabelValues(string(result)).Inc()
+}
 
 // Told counts a call to LINSTOR.
 func (m *Metrics) Told(call evacuation.Call, code string) {
