@@ -105,6 +105,7 @@ func TestADrainedPodIsPendingWhileItsVolumeAllowsNoOtherNode(t *testing.T) {
 }
 
 func TestADrain(t *testing.T) {
+	t.Parallel()
 	t.Run("tries again what a disruption budget refuses", func(t *testing.T) {
 		inPlannedCluster(t, func(c *cluster) {
 			first := c.pod()
@@ -156,6 +157,7 @@ func TestADrain(t *testing.T) {
 }
 
 func TestAnAffinityController(t *testing.T) {
+	t.Parallel()
 	t.Run("replaces a PersistentVolume that allows other nodes than those with a disk, even one that still syncs", func(t *testing.T) {
 		inPlannedCluster(t, func(c *cluster) {
 			c.SetAffinityController(c.ctx, true)
