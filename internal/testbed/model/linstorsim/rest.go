@@ -158,7 +158,9 @@ func (s *Server) serveDefinitions(w http.ResponseWriter, r *http.Request) {
 	keys := newFilter(query["resource_definitions"]).keys(s.definitions)
 	list := make([][]byte, 0, len(keys))
 	for _, key := range keys {
-		list = append(list, s.definitionText(s.definitions[key], withVolumes))
+		if d := s.definitions[key]; haveAll(d.props, query["props"]) {
+			list = append(list, s.definitionText(d, withVolumes))
+		}
 	}
 	s.mu.Unlock()
 	answerList(w, page(query, list))

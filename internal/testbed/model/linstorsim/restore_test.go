@@ -148,6 +148,11 @@ func TestADefinitionsPropertiesAreWrittenDown(t *testing.T) {
 		if diff := cmp.Diff(want, props()); diff != "" {
 			t.Errorf("written (-want +got):\n%s", diff)
 		}
+		for query, want := range map[string]int{"props=Aux/piraeus.io/evacuation": 1, "props=BalanceResourcesEnabled=true": 0} {
+			if got := len(decode[[]any](b, "/v1/resource-definitions?"+query)); got != want {
+				t.Errorf("%s finds %d definitions, want %d", query, got, want)
+			}
+		}
 		write(`{"delete_props":["BalanceResourcesEnabled","Aux/piraeus.io/evacuation","Aux/never-there"]}`)
 		if got := props(); len(got) > 0 {
 			t.Errorf("deleted, left are %v", got)
