@@ -255,6 +255,7 @@ func (c *auditedClient) Delete(ctx context.Context, o client.Object, opts ...cli
 	if err := c.process.send(ctx, "delete", o); err != nil {
 		return err
 	}
+	w.auditPlannedDeletion(ctx, o)
 	options := new(client.DeleteOptions).ApplyOptions(opts)
 	switch o := o.(type) {
 	case *corev1.Pod:

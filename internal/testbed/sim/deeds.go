@@ -202,6 +202,7 @@ var onProcess = map[Deed]func(w *world, p *process){
 
 // do lets a step happen. What makes no sense at the moment does nothing.
 func (w *world) do(s Step) {
+	w.notePerson(s)
 	if f := onNode[s.What]; f != nil {
 		f(w, s.Node)
 	}
@@ -209,6 +210,9 @@ func (w *world) do(s Step) {
 		f(w, s)
 	}
 	if f := onAdjust[s.What]; f != nil {
+		f(w, s)
+	}
+	if f := onPlanned[s.What]; f != nil {
 		f(w, s)
 	}
 	if f := onOrdinary[s.What]; f != nil {
@@ -283,6 +287,11 @@ func (w *world) taint(name string, taint corev1.Taint, on bool) {
 		w.untainted[name] = time.Now()
 		w.mu.Unlock()
 	}
+	w.retaint(name, taint, on)
+}
+
+// retaint sets a taint, or takes it off, whatever that means.
+func (w *world) retaint(name string, taint corev1.Taint, on bool) {
 	w.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		var node corev1.Node
 		if err := w.oracle.Get(w.ctx, client.ObjectKey{Name: w.kube(name)}, &node); err != nil {
@@ -292,7 +301,7 @@ func (w *world) taint(name string, taint corev1.Taint, on bool) {
 		if on {
 			kept = append(kept, taint)
 		}
-		if len(kept) == len(node.Spec.Taints) {
+		if slices.Equal(kept, node.Spec.Taints) {
 			return nil
 		}
 		node.Spec.Taints = kept
@@ -315,6 +324,8 @@ func (w *world) evict(node string, evicted bool) {
 	w.evicted[node] = evicted
 	if evicted {
 		w.Linstor.SetNodeFlags(node, linstorsim.FlagDelete, linstorsim.FlagEvicted)
+	} else if w.history.World.Planned.Is {
+		_ = w.Linstor.RestoreNode(node) // with the flags of its replicas
 	} else {
 		w.Linstor.SetNodeFlags(node)
 	}

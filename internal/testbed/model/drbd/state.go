@@ -103,6 +103,29 @@ func (c *Cluster) Diverged(resourceName string) bool {
 	return false
 }
 
+// Disks returns the nodes that have a disk of a resource, running or not, and whether that disk holds all of the newest data that any disk
+// holds. What the nodes themselves say of it counts for nothing.
+func (c *Cluster) Disks(resourceName string) map[string]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	disks := map[string]bool{}
+	r := c.resources[resourceName]
+	if r == nil {
+		return disks
+	}
+	for name, x := range r.replicas {
+		if x.diskless() {
+			continue
+		}
+		newest := x.data != nil && !slices.Contains(x.disks, Failed)
+		for _, y := range r.replicas {
+			newest = newest && (y.diskless() || !y.data.newerThan(x.data))
+		}
+		disks[name] = newest
+	}
+	return disks
+}
+
 func (r *resource) state(x *replica) State {
 	s := State{
 		Role:            x.role,

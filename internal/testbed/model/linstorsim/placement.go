@@ -18,8 +18,8 @@ type Placement struct {
 	OnDifferent string
 }
 
-// defaultPlaceCount is how many disks a definition is to have where its group says nothing.
-const defaultPlaceCount = 2
+// DefaultPlaceCount is how many disks a definition is to have where its group says nothing.
+const DefaultPlaceCount = 2
 
 // SetPlacement says where the disks of a resource group go from now on. The group is created if need be; what is placed already stays.
 func (s *Server) SetPlacement(group string, p Placement) {
@@ -33,7 +33,7 @@ func (s *Server) SetPlacement(group string, p Placement) {
 
 func (s *Server) placementOf(group string) Placement {
 	p := s.placements[group]
-	p.PlaceCount = cmp.Or(p.PlaceCount, defaultPlaceCount)
+	p.PlaceCount = cmp.Or(p.PlaceCount, DefaultPlaceCount)
 	return p
 }
 
