@@ -497,6 +497,7 @@ func complaints() map[string]complaint {
 		},
 	}
 	maps.Copy(all, attachComplaints())
+	maps.Copy(all, evacuationComplaints())
 	maps.Copy(all, unselectedComplaints())
 	return all
 }
