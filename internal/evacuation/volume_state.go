@@ -43,6 +43,12 @@ var volumeRules = []volumeRule{
 	{"what LINSTOR has refused a moment ago it refuses again", volumeRefused},
 }
 
+// VolumeStates are the states of all volumes with a replica on N.
+func (in Input) VolumeStates() []VolumeState {
+	states, _ := assess(in).volumeStates()
+	return states
+}
+
 // volumeStates returns the states of all volumes with a replica on N, and those that want a copy.
 func (s situation) volumeStates() (states []VolumeState, wanted []Volume) {
 	for _, v := range s.mine {

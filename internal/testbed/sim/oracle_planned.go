@@ -245,6 +245,12 @@ func (l *witness) ChangeDefinition(ctx context.Context, change evacuation.Change
 	return l.memory.ChangeDefinition(ctx, change)
 }
 
+// isCondition tells whether the conditions of a node that is to leave are written: a dry run says there that it is one.
+func (w *world) isCondition(ctx context.Context, o client.Object) bool {
+	_, isNode := o.(*corev1.Node)
+	return isNode && workOf(ctx).controller == "evacuation"
+}
+
 // auditCall holds anything that LINSTOR is told for a node against the invariants.
 func (w *world) auditCall(ctx context.Context, what string) {
 	name := workOf(ctx).name
@@ -254,7 +260,7 @@ func (w *world) auditCall(ctx context.Context, what string) {
 	_, silent := w.silent[node]
 	w.mu.Unlock()
 	switch {
-	case !silent:
+	case !silent || w.Linstor.Hears(node): // it may have been heard again since
 	case w.wordsOld(node):
 		w.excuse(ExcuseOldWords, "%s for %s", what, node)
 	default:
