@@ -51,9 +51,9 @@ func volume(name string, replicas ...Replica) Volume {
 	}
 }
 
-// disk is a replica with an UpToDate disk that is not in use, changed by the given functions.
+// disk is a replica with an UpToDate disk that is not in use and connected to all others, changed by the given functions.
 func disk(node string, changes ...func(*Replica)) Replica {
-	r := Replica{Node: node, InUse: No, Disks: map[int]string{0: diskUpToDate}, Done: -1}
+	r := Replica{Node: node, InUse: No, Disks: map[int]string{0: diskUpToDate}, Peers: []string{nodeA, nodeB, nodeC, nodeD}, Done: -1}
 	for _, change := range changes {
 		change(&r)
 	}
@@ -74,6 +74,11 @@ func syncing(done float64) func(*Replica) {
 
 func flagged(flags ...string) func(*Replica) {
 	return func(r *Replica) { r.Flags = flags }
+}
+
+// connected returns a change by which a replica is connected to no others than these.
+func connected(to ...string) func(*Replica) {
+	return func(r *Replica) { r.Peers = to }
 }
 
 func inUse(r *Replica) { r.InUse = Yes }

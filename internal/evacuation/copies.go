@@ -3,6 +3,7 @@ package evacuation
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -46,9 +47,13 @@ func (s situation) good(v Volume, r Replica) bool {
 	return v.upToDate(r) && staying(r) && s.node(r.Node).steady()
 }
 
-// goodElsewhere tells whether the volume has a good copy on another node.
+// goodElsewhere tells whether the volume has a good copy on another node. Where N has a disk that is UpToDate, that copy must be connected to
+// it: without quorum two disks that are not connected may both say so, and only one has what was written last.
 func (s situation) goodElsewhere(v Volume) bool {
-	return slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.Node != s.self.Satellite && s.good(v, r) })
+	here, has := v.on(s.self.Satellite)
+	return slices.ContainsFunc(v.Replicas, func(r Replica) bool {
+		return r.Node != s.self.Satellite && s.good(v, r) && (!has || !v.upToDate(here) || joined(here, r))
+	})
 }
 
 // onItsWay returns the replica on another node that is going to be a good copy.
@@ -111,33 +116,65 @@ func (s situation) offlinePeers(v Volume) string {
 	return strings.Join(names, ", ")
 }
 
-// keepsQuorum tells whether the volume would have quorum without N. DRBD counts the replicas with a disk; where they are even and exactly
-// one is missing, the tie-breakers decide.
-func (s situation) keepsQuorum(v Volume) bool {
-	if !v.Majority {
-		return true
+// joined tells whether two replicas are known to be connected, by the word of either.
+func joined(a, b Replica) bool {
+	return a.Node == b.Node || slices.Contains(a.Peers, b.Node) || slices.Contains(b.Peers, a.Node)
+}
+
+// quorumMajority and quorumAll are values of the quorum beside numbers.
+const (
+	quorumMajority = "majority"
+	quorumAll      = "all"
+)
+
+// votes is how many disks of so many DRBD needs; 0 where it needs none.
+func (v Volume) votes(disks int) int {
+	switch v.Quorum {
+	case quorumMajority:
+		return disks/2 + 1
+	case quorumAll:
+		return disks
 	}
+	n, err := strconv.Atoi(v.Quorum)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// keepsQuorum tells whether the volume would have quorum without N: some disk with its data, together with the replicas that it is
+// connected to.
+func (s situation) keepsQuorum(v Volume) bool {
+	return v.votes(1) == 0 || slices.ContainsFunc(v.Replicas, func(r Replica) bool {
+		return v.upToDate(r) && s.remains(r) && s.quorate(v, r)
+	})
+}
+
+// remains tells whether a replica is there without N.
+func (s situation) remains(r Replica) bool {
+	return r.Node != s.self.Satellite && s.node(r.Node).Online == Yes && !r.has(flagDelete, flagDRBDDelete, flagInactive)
+}
+
+// quorate tells whether a replica would have quorum without N. DRBD counts the replicas with a disk; where it wants a majority of an even
+// number and exactly one is missing, the tie-breakers decide.
+func (s situation) quorate(v Volume, base Replica) bool {
 	voters, present, breakers, breakersPresent := 0, 0, 0, 0
 	for _, r := range v.Replicas {
 		if r.has(flagInactive) {
 			continue
 		}
-		here := r.Node != s.self.Satellite && s.node(r.Node).Online == Yes && !r.has(flagDelete, flagDRBDDelete)
-		switch {
-		case r.Diskless:
-			breakers++
-			if here {
-				breakersPresent++
-			}
-		default:
-			voters++
-			if here {
-				present++
-			}
+		here := 0
+		if s.remains(r) && joined(base, r) {
+			here = 1
+		}
+		if r.Diskless {
+			breakers, breakersPresent = breakers+1, breakersPresent+here
+		} else {
+			voters, present = voters+1, present+here
 		}
 	}
-	if 2*present > voters {
+	if present >= v.votes(voters) {
 		return true
 	}
-	return 2*present == voters && 2*breakersPresent > breakers
+	return v.Quorum == quorumMajority && 2*present == voters && 2*breakersPresent > breakers
 }

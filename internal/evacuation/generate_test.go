@@ -70,7 +70,7 @@ func anyProgress(t *rapid.T, in *Input) {
 
 func anyVolume(t *rapid.T, name string) Volume {
 	v := volume(name)
-	v.DRBD, v.Majority = often(t, "drbd", true, false), rapid.Bool().Draw(t, "majority")
+	v.DRBD, v.Quorum = often(t, "drbd", true, false), rapid.SampledFrom([]string{"off", quorumMajority, quorumAll, "2"}).Draw(t, "quorum")
 	v.Claims[0].Attached, v.Claims[0].Elsewhere = often(t, "pv attached", false, true), often(t, "elsewhere", true, false)
 	v.Definition.PlaceCount = rapid.IntRange(1, 3).Draw(t, "place count")
 	v.Definition.Nodes = often(t, "list", nil, []string{nodeB}, []string{nodeA})
@@ -99,6 +99,9 @@ func anyReplica(t *rapid.T, node string) Replica {
 		r.Disks[1] = often(t, "second disk", diskUpToDate, "", diskInconsistent)
 	}
 	r.Syncing = often(t, "syncing", false, true)
+	if often(t, "alone", false, true) {
+		connected()(&r)
+	}
 	if often(t, "flagged", false, true) {
 		r.Flags = []string{rapid.SampledFrom([]string{
 			flagDelete, flagDRBDDelete, flagEvicted, flagEvacuate, flagInactive, "DISK_ADDING", "DISK_REMOVING",

@@ -125,8 +125,8 @@ type Volume struct {
 	Resource string
 	// DRBD tells whether the top layer is DRBD.
 	DRBD bool
-	// Majority is set where LINSTOR wants DRBD to need a majority of the replicas.
-	Majority bool
+	// Quorum is how many of the disks LINSTOR wants DRBD to need: "majority", "all" or a number; "off" or empty for none.
+	Quorum string
 	// UserQuorum is set where a person has set that, so that LINSTOR does not change it.
 	UserQuorum bool
 	// Replicas are all replicas.
@@ -173,6 +173,8 @@ type Replica struct {
 	InUse Answer
 	// Disks are LINSTOR's words on its disks by volume number, without a percentage; an empty word is unknown.
 	Disks map[int]string
+	// Peers are the nodes to whose replicas its DRBD is known to be connected.
+	Peers []string
 	// Syncing is set while DRBD says that it copies to or from it.
 	Syncing bool
 	// Done is how much of a sync is done, in percent, 0 to 100; negative where that is not known.

@@ -198,7 +198,7 @@ func (s situation) leftMessage() string {
 	if s.Snapshots.N > 0 {
 		snapshots = counted(s.Snapshots.N, "snapshot")
 	}
-	return joined(counted(len(left.disks), "replica"), snapshots) + " left"
+	return joinedWords(counted(len(left.disks), "replica"), snapshots) + " left"
 }
 
 // unfinished are the nodes that go before N and have not left.
@@ -275,7 +275,7 @@ func (s situation) quorumOff() []string {
 				disks++
 			}
 		}
-		if v.DRBD && v.Majority && !v.UserQuorum && disks == minority && places <= minority {
+		if v.DRBD && v.Quorum == quorumMajority && !v.UserQuorum && disks == minority && places <= minority {
 			names = append(names, s.volumeState(v).name())
 		}
 	}

@@ -11,7 +11,7 @@ func TestQuorumOff(t *testing.T) {
 	t.Parallel()
 	majority := func(replicas ...Replica) edit {
 		v := volume("pvc-1", replicas...)
-		v.Majority = true
+		v.Quorum = quorumMajority
 		return with(v)
 	}
 	three := func(in *Input) { in.Nodes = in.Nodes[:3] }

@@ -201,7 +201,7 @@ func stateRows() map[string]row {
 			mode: LastCopies,
 			edit: edited(func(in *Input) {
 				in.Volumes = []Volume{volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC))}
-				in.Volumes[0].Majority = true
+				in.Volumes[0].Quorum = quorumMajority
 			}, the(nodeC, func(n *Node) { n.Online = No })),
 			want: wanted{Blocked, "False QuorumWouldBeLost", "", Nothing, "because node-c is not ONLINE"},
 		},
@@ -209,9 +209,45 @@ func stateRows() map[string]row {
 			mode: LastCopies,
 			edit: edited(func(in *Input) {
 				in.Volumes = []Volume{volume("pvc-1", diskless(nodeA), disk(nodeB), disk(nodeC))}
-				in.Volumes[0].Majority = true
+				in.Volumes[0].Quorum = quorumMajority
 			}, the(nodeC, func(n *Node) { n.Online = No })),
 			want: wanted{Blocked, "False QuorumWouldBeLost", "", Nothing, "no quorum"},
+		},
+		"a volume whose other replicas are not connected to each other is named": {
+			mode: LastCopies,
+			edit: func(in *Input) {
+				in.Volumes = []Volume{volume("pvc-1", disk(nodeA), disk(nodeB, connected(nodeA)), disk(nodeC, connected(nodeA)))}
+				in.Volumes[0].Quorum = quorumMajority
+			},
+			want: wanted{Blocked, "False QuorumWouldBeLost", "", Nothing, "no quorum"},
+		},
+		"a volume that needs all of its disks is named": {
+			mode: LastCopies,
+			edit: func(in *Input) {
+				in.Volumes = []Volume{volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC))}
+				in.Volumes[0].Quorum = quorumAll
+			},
+			want: wanted{Blocked, "False QuorumWouldBeLost", "", Nothing, "no quorum"},
+		},
+		"a volume that needs more disks than remain is named": {
+			mode: LastCopies,
+			edit: func(in *Input) {
+				in.Volumes = []Volume{volume("pvc-1", disk(nodeA), disk(nodeB))}
+				in.Volumes[0].Quorum = "2"
+			},
+			want: wanted{Blocked, "False QuorumWouldBeLost", "", Nothing, "no quorum"},
+		},
+		"a volume that needs as many disks as remain is safe": {
+			mode: LastCopies,
+			edit: func(in *Input) {
+				in.Volumes = []Volume{volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC))}
+				in.Volumes[0].Quorum = "2"
+			},
+			want: wanted{Safe, "True CopiedElsewhere", "", Nothing, ""},
+		},
+		"a copy that is not connected to the disk here is none": {
+			mode: LastCopies, edit: with(volume("pvc-1", disk(nodeA, connected()), disk(nodeB, connected()))),
+			want: wanted{CopyingState, "False Copying", "", Autoplace, ""},
 		},
 		"a node with a copy of everything elsewhere may be switched off": {
 			mode: LastCopies, edit: safely, want: wanted{Safe, "True CopiedElsewhere", "", Nothing, "may be drained or switched off"},

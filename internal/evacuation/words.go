@@ -61,8 +61,8 @@ func counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// joined are those that are not empty, with commas.
-func joined(parts ...string) string {
+// joinedWords are those that are not empty, with commas.
+func joinedWords(parts ...string) string {
 	var all []string
 	for _, p := range parts {
 		if p != "" {

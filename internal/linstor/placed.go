@@ -3,6 +3,7 @@ package linstor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,9 +13,6 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
-
-// quorumMajority is the quorum that LINSTOR sets by itself.
-const quorumMajority = "majority"
 
 // unknownDone is how much of a sync is done where nobody says.
 const unknownDone = -1
@@ -52,8 +50,7 @@ func (s *Store) placed(resources []client.PlacedResource) []evacuation.Volume {
 			index[key] = at
 			volume := evacuation.Volume{Resource: r.Name, DRBD: r.IsDRBD()}
 			if d := s.definitions[key]; d != nil {
-				quorum, byUser := s.quorum(d)
-				volume.Majority, volume.UserQuorum = quorum == quorumMajority, byUser
+				volume.Quorum, volume.UserQuorum = s.quorum(d)
 			}
 			volumes = append(volumes, volume)
 		}
@@ -69,6 +66,12 @@ func placedReplica(r *client.PlacedResource) evacuation.Replica {
 		InUse: evacuation.AnswerOf(r.IsInUse()), Disks: make(map[int]string, len(r.Volumes)), Done: unknownDone,
 		Moves: r.Props[client.PropMigrateFrom] != "",
 	}
+	for peer, connection := range r.Values().Connections {
+		if connected := connection.IsConnected(); connected != nil && *connected {
+			replica.Peers = append(replica.Peers, fold(peer))
+		}
+	}
+	slices.Sort(replica.Peers)
 	for _, v := range r.Volumes {
 		replica.Disks[v.Number] = ""
 		if v.State == nil {

@@ -42,6 +42,10 @@ func TestAPlacedReplica(t *testing.T) {
 		"a disk in use": {
 			`{"node_name":"Node-A","state":{"in_use":true},` + disk + `}`, evacuation.Replica{Node: "node-a", InUse: evacuation.Yes, Disks: upToDate, Done: -1},
 		},
+		"one that is connected to some": {
+			`{"node_name":"a","layer_object":{"type":"DRBD","drbd":{"connections":{"C":{"connected":true},"B":{"connected":true},"D":{"connected":false,"message":"Connecting"}}}}}`,
+			evacuation.Replica{Node: "a", Peers: []string{"b", "c"}, Disks: map[int]string{}, Done: -1},
+		},
 		"one of which nothing is known": {
 			`{"node_name":"a","volumes":[{"volume_number":1}]}`, evacuation.Replica{Node: "a", Disks: map[int]string{1: ""}, Done: -1},
 		},

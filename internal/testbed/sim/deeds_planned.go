@@ -94,6 +94,8 @@ func (w *world) notePerson(s Step) {
 		}
 	case RestoreDatabase:
 		w.restored = true
+	case HangPools, FreePools:
+		w.hanging[s.Node] = s.What == HangPools
 	}
 	if s.What == AddReplica || s.What == ToggleDisk {
 		w.added[w.resource(s.On)]++

@@ -275,7 +275,7 @@ func (w *world) mayLeave(name string) bool {
 		return false
 	}
 	for _, node := range w.history.World.Nodes {
-		if w.full[node] || w.switchedOff(node) || w.isOutOfService(node) {
+		if w.full[node] || w.hanging[node] || w.switchedOff(node) || w.isOutOfService(node) {
 			return false
 		}
 	}
@@ -311,8 +311,8 @@ func (w *world) isBlocked(name string, reason evacuation.Reason) bool {
 		return true
 	case evacuation.NoTarget:
 		return w.wasFull || len(w.damaged) > 0 || !w.haveTargets(name)
-	case evacuation.PeerOffline:
-		return len(w.damaged) > 0
+	case evacuation.PeerOffline, evacuation.Copying:
+		return len(w.damaged) > 0 // a Primary never fills a disk that was replaced under it
 	}
 	return false
 }

@@ -72,6 +72,10 @@ type planned struct {
 	disks map[string]map[string]bool
 	// safe is since when nodes have been StorageSafe, since when the taint has been there, tainted.
 	safe, tainted map[string]time.Time
+	// leftSafe are the nodes that were StorageSafe when LINSTOR lost them: they do not count for the guard.
+	leftSafe map[string]bool
+	// hanging are the nodes whose thin pools hang, so that LINSTOR does not answer.
+	hanging map[string]bool
 	// ailing is since when nodes have not been well.
 	ailing map[string]time.Time
 	// ailed are the nodes that ever were not, crowded the volumes that had too many disks, wasFull is set once a pool was.
@@ -92,7 +96,7 @@ func newPlanned() planned {
 		armed: make(map[string]bool), full: make(map[string]bool), byOther: make(map[string]bool), begun: make(map[string]bool),
 		personal: make(map[place]bool), added: make(map[string]int), leavings: make(map[string]int), disks: make(map[string]map[string]bool),
 		safe: make(map[string]time.Time), tainted: make(map[string]time.Time), ailing: make(map[string]time.Time),
-		ailed: make(map[string]bool), crowded: make(map[string]bool),
+		leftSafe: make(map[string]bool), hanging: make(map[string]bool), ailed: make(map[string]bool), crowded: make(map[string]bool),
 		opened: make(map[place]time.Time), reached: make(map[string]bool), due: make(map[string]dues),
 	}
 }
