@@ -92,11 +92,14 @@ func (g *leaver) leave() {
 	if g.chance(15) {
 		g.node = g.generator.node()
 	}
-	g.beside()
+	quiet := g.chance(35)
+	if !quiet {
+		g.beside()
+	}
 	stay := g.at + pick(g.generator, g.milliseconds(5*time.Second, time.Minute), g.milliseconds(time.Minute, 3*time.Minute),
 		g.milliseconds(200*time.Second, 330*time.Second))
 	g.leaves(g.node, g.at, stay)
-	if g.maybe(28, SecondLeaves) {
+	if !quiet && g.maybe(40, SecondLeaves) {
 		second := max(0, g.at+g.milliseconds(-10*time.Second, 70*time.Second))
 		g.leaves(g.other(g.node), second, stay+g.milliseconds(-20*time.Second, 60*time.Second))
 	}

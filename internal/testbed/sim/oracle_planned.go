@@ -72,6 +72,8 @@ type planned struct {
 	disks map[string]map[string]bool
 	// safe is since when nodes have been StorageSafe, since when the taint has been there, tainted.
 	safe, tainted map[string]time.Time
+	// unsafe is when nodes have ceased to be StorageSafe last.
+	unsafe map[string]time.Time
 	// leftSafe are the nodes that were StorageSafe when LINSTOR lost them: they do not count for the guard.
 	leftSafe map[string]bool
 	// hanging are the nodes whose thin pools hang, so that LINSTOR does not answer.
@@ -95,7 +97,7 @@ func newPlanned() planned {
 	return planned{
 		armed: make(map[string]bool), full: make(map[string]bool), byOther: make(map[string]bool), begun: make(map[string]bool),
 		personal: make(map[place]bool), added: make(map[string]int), leavings: make(map[string]int), disks: make(map[string]map[string]bool),
-		safe: make(map[string]time.Time), tainted: make(map[string]time.Time), ailing: make(map[string]time.Time),
+		unsafe: make(map[string]time.Time), safe: make(map[string]time.Time), tainted: make(map[string]time.Time), ailing: make(map[string]time.Time),
 		leftSafe: make(map[string]bool), hanging: make(map[string]bool), ailed: make(map[string]bool), crowded: make(map[string]bool),
 		opened: make(map[place]time.Time), reached: make(map[string]bool), due: make(map[string]dues),
 	}
@@ -122,6 +124,9 @@ func (w *world) observeNode(c apimodel.Change) {
 	conditions := cluster.EvacuationConditions(node)
 	safe := conditions.Safe != nil && conditions.Safe.Status == evacuation.True
 	w.mu.Lock()
+	if _, was := w.safe[name]; was && !safe {
+		w.unsafe[name] = time.Now()
+	}
 	keepSince(w.safe, name, safe)
 	keepSince(w.tainted, name, cluster.HasTaint(node, evacuation.TaintKey, ""))
 	w.mu.Unlock()
@@ -134,6 +139,16 @@ func (w *world) observeNode(c apimodel.Change) {
 	if old, was := c.Old.(*corev1.Node); was && cluster.IsEvacuated(old) && !cluster.IsEvacuated(node) {
 		w.reach(ReachedReturned)
 	}
+}
+
+// wasSafe tells whether a node that has fallen silent a moment ago was StorageSafe when its trouble began; the lock is held.
+func (w *world) wasSafe(name string) bool {
+	_, safe := w.safe[name]
+	began, ails := w.ailing[name]
+	if !ails {
+		began = time.Now()
+	}
+	return safe || w.unsafe[name].After(began.Add(-noticing))
 }
 
 // keepSince keeps since when something has been so.

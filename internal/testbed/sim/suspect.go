@@ -40,7 +40,7 @@ func (w *world) watchSatellites() {
 			delete(w.leftSafe, node)
 		case w.seen[node]:
 			w.left[node] = time.Now()
-			_, w.leftSafe[node] = w.safe[node]
+			w.leftSafe[node] = w.wasSafe(node)
 		}
 		w.seen[node] = online
 	}
@@ -66,7 +66,7 @@ func (w *world) lostNodes() (lost, well int) {
 		}
 		since, left := w.left[node]
 		switch gone := time.Since(since); {
-		case left && w.leftSafe[node]:
+		case left && w.leftSafe[node] && !w.tainted[node].IsZero(): // it was to be expected
 		case !left || gone < suspectAfter:
 			well++
 		case gone < suspectFor:
