@@ -40,6 +40,8 @@ const (
 	RuleSettled = "LINSTOR was told to evacuate a node while a volume of it syncs"
 	// RuleTarget: a copy is never asked for where LINSTOR may put it on a node that leaves.
 	RuleTarget = "LINSTOR was asked for a copy that may be put on a node that leaves"
+	// RuleCopyStays: a copy stays while the node for which it was made has its disk and is to leave, whatever LINSTOR's balancing makes of it.
+	RuleCopyStays = "a copy was removed while its node was still to leave"
 	// RuleOwn: what somebody else has told LINSTOR is not taken back, nor added to.
 	RuleOwn = "LINSTOR was told something for a node that somebody else evacuates"
 )
@@ -66,6 +68,8 @@ type planned struct {
 	// personal are the replicas that a person has removed; restored is set once somebody has given LINSTOR an old database.
 	personal map[place]bool
 	restored bool
+	// copies are the disks that the controllers have had made, and for which node each.
+	copies map[place]string
 	// added counts the disks that a person has added, leavings how often a node was tainted.
 	added, leavings map[string]int
 	// disks are those of each resource, and whether they have the newest data.
@@ -96,7 +100,7 @@ type planned struct {
 func newPlanned() planned {
 	return planned{
 		armed: make(map[string]bool), full: make(map[string]bool), byOther: make(map[string]bool), begun: make(map[string]bool),
-		personal: make(map[place]bool), added: make(map[string]int), leavings: make(map[string]int), disks: make(map[string]map[string]bool),
+		personal: make(map[place]bool), copies: make(map[place]string), added: make(map[string]int), leavings: make(map[string]int), disks: make(map[string]map[string]bool),
 		unsafe: make(map[string]time.Time), safe: make(map[string]time.Time), tainted: make(map[string]time.Time), ailing: make(map[string]time.Time),
 		leftSafe: make(map[string]bool), hanging: make(map[string]bool), ailed: make(map[string]bool), crowded: make(map[string]bool),
 		opened: make(map[place]time.Time), reached: make(map[string]bool), due: make(map[string]dues),
@@ -176,9 +180,12 @@ func (w *world) observeDisks(resource string) {
 			w.opened[at] = time.Now()
 		}
 	}
-	lost := ""
+	lost, gone := "", ""
 	for node, newest := range before {
 		_, there := now[node]
+		if !there && !w.personal[place{resource, node}] && w.isNeeded(place{resource, node}, now) {
+			gone = node
+		}
 		if newest && !there && !w.personal[place{resource, node}] {
 			lost = node
 		}
@@ -190,9 +197,21 @@ func (w *world) observeDisks(resource string) {
 	}
 	free := w.restored || len(w.byOther) > 0
 	w.mu.Unlock()
+	if gone != "" && !free {
+		w.violated(RuleCopyStays, "resource %s on %s", resource, gone)
+	}
 	if lost != "" && !kept && !free {
 		w.violated(RuleLastCopy, "resource %s on %s; disks with the newest data are left: %v", resource, lost, now)
 	}
+}
+
+// isNeeded tells whether a copy was made for a node that is to leave, and has its disk still; the lock is held.
+func (w *world) isNeeded(at place, now map[string]bool) bool {
+	leaver, copied := w.copies[at]
+	_, there := now[leaver]
+	_, leaves := w.tainted[leaver]
+	_, leavesToo := w.tainted[at.node]
+	return copied && there && leaves && !leavesToo && w.balanceOf(at.what) == ""
 }
 
 // isVolume tells whether a resource is that of a volume of the history.
@@ -223,7 +242,16 @@ func (l *witness) Autoplace(ctx context.Context, resource string, nodes []string
 			w.violated(RuleTarget, "resource %s on %s, which has the taint for %s", resource, node, time.Since(since))
 		}
 	}
-	return l.memory.Autoplace(ctx, resource, nodes)
+	before := w.Linstor.DiskNodes(resource)
+	answer, err := l.memory.Autoplace(ctx, resource, nodes)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, node := range w.Linstor.DiskNodes(resource) {
+		if !slices.Contains(before, node) {
+			w.copies[place{resource, node}] = w.Satellite(workOf(ctx).name)
+		}
+	}
+	return answer, err
 }
 
 // cacheIsOld tells whether the leader's cache may not know what the API does.
@@ -237,6 +265,14 @@ func (l *witness) Evacuate(ctx context.Context, node string, doNotTarget []strin
 	w := l.process.world
 	w.auditCall(ctx, "evacuate")
 	w.auditEvacuate(ctx, node)
+	for _, other := range w.history.World.Nodes {
+		w.mu.Lock()
+		since, tainted := w.tainted[other]
+		w.mu.Unlock()
+		if other != node && tainted && time.Since(since) > failover.MaxAge+w.history.World.Lag && !slices.Contains(doNotTarget, other) && !w.cacheIsOld() {
+			w.violated(RuleTarget, "%s may be evacuated to %s, which has the taint for %s", node, other, time.Since(since))
+		}
+	}
 	w.reach(ReachedLeaving)
 	w.count("told LINSTOR: evacuate")
 	w.mu.Lock()
