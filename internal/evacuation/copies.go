@@ -142,6 +142,14 @@ func (v Volume) votes(disks int) int {
 	return n
 }
 
+// voting are the words on a disk that has a vote.
+var voting = []string{diskUpToDate, diskInconsistent, diskSyncTarget, "Consistent", "Outdated"}
+
+// hasVote tells whether all disks of a replica are known to be there. One that has failed has lost its vote.
+func (v Volume) hasVote(r Replica) bool {
+	return !slices.ContainsFunc(v.volumeNumbers(), func(n int) bool { return !slices.Contains(voting, r.Disks[n]) })
+}
+
 // keepsQuorum tells whether the volume would have quorum without N: some disk with its data, together with the replicas that it is
 // connected to.
 func (s situation) keepsQuorum(v Volume) bool {
@@ -167,10 +175,13 @@ func (s situation) quorate(v Volume, base Replica) bool {
 		if s.remains(r) && joined(base, r) {
 			here = 1
 		}
-		if r.Diskless {
+		switch {
+		case r.Diskless:
 			breakers, breakersPresent = breakers+1, breakersPresent+here
-		} else {
+		case v.hasVote(r):
 			voters, present = voters+1, present+here
+		default: // it still counts as one to be had
+			voters++
 		}
 	}
 	if present >= v.votes(voters) {

@@ -221,6 +221,14 @@ func stateRows() map[string]row {
 			},
 			want: wanted{Blocked, "False QuorumWouldBeLost", "", Nothing, "no quorum"},
 		},
+		"a tie-breaker that decides beside a disk that has failed is named": {
+			mode: LastCopies,
+			edit: func(in *Input) {
+				in.Volumes = []Volume{volume("pvc-1", diskless(nodeA), disk(nodeB), disk(nodeC, state("Failed")))}
+				in.Volumes[0].Quorum = quorumMajority
+			},
+			want: wanted{Blocked, "False QuorumWouldBeLost", "", Nothing, "no quorum"},
+		},
 		"a volume that needs all of its disks is named": {
 			mode: LastCopies,
 			edit: func(in *Input) {

@@ -94,6 +94,8 @@ func (w *world) notePerson(s Step) {
 		}
 	case RestoreDatabase:
 		w.restored = true
+	case FailDisk:
+		w.failedAt[w.resource(s.On)] = time.Now()
 	case HangPools, FreePools:
 		w.hanging[s.Node] = s.What == HangPools
 	}

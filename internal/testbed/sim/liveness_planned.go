@@ -162,7 +162,7 @@ func (w *world) checkCut(cut *powerCut, resource string) {
 			return
 		}
 	}
-	if w.changedAt[resource].After(cut.at.Add(-safeFor)) {
+	if since := cut.at.Add(-safeFor); w.changedAt[resource].After(since) || w.failedAt[resource].After(since) {
 		w.excuse(ExcuseAnotherNode, "resource %s without %s was changed", resource, cut.node)
 		return
 	}

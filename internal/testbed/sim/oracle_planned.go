@@ -80,6 +80,8 @@ type planned struct {
 	unsafe map[string]time.Time
 	// leftSafe are the nodes that were StorageSafe when LINSTOR lost them: they do not count for the guard.
 	leftSafe map[string]bool
+	// failedAt is when a disk of a resource has failed last.
+	failedAt map[string]time.Time
 	// hanging are the nodes whose thin pools hang, so that LINSTOR does not answer.
 	hanging map[string]bool
 	// ailing is since when nodes have not been well.
@@ -102,7 +104,7 @@ func newPlanned() planned {
 		armed: make(map[string]bool), full: make(map[string]bool), byOther: make(map[string]bool), begun: make(map[string]bool),
 		personal: make(map[place]bool), copies: make(map[place]string), added: make(map[string]int), leavings: make(map[string]int), disks: make(map[string]map[string]bool),
 		unsafe: make(map[string]time.Time), safe: make(map[string]time.Time), tainted: make(map[string]time.Time), ailing: make(map[string]time.Time),
-		leftSafe: make(map[string]bool), hanging: make(map[string]bool), ailed: make(map[string]bool), crowded: make(map[string]bool),
+		leftSafe: make(map[string]bool), hanging: make(map[string]bool), failedAt: make(map[string]time.Time), ailed: make(map[string]bool), crowded: make(map[string]bool),
 		opened: make(map[place]time.Time), reached: make(map[string]bool), due: make(map[string]dues),
 	}
 }
