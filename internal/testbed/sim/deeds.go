@@ -322,11 +322,12 @@ func (w *world) pause(value string) {
 
 func (w *world) evict(node string, evicted bool) {
 	w.evicted[node] = evicted
-	if evicted {
+	switch {
+	case evicted:
 		w.Linstor.SetNodeFlags(node, linstorsim.FlagDelete, linstorsim.FlagEvicted)
-	} else if w.history.World.Planned.Is {
+	case w.history.World.Planned.Is:
 		_ = w.Linstor.RestoreNode(node) // with the flags of its replicas
-	} else {
+	default:
 		w.Linstor.SetNodeFlags(node)
 	}
 }

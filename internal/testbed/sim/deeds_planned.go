@@ -85,7 +85,7 @@ func (w *world) fillPool(node string, kib int64) {
 func (w *world) notePerson(s Step) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch s.What {
+	switch s.What { //nolint:exhaustive // the others remove nothing
 	case RemoveReplica, ToggleDisk:
 		w.personal[place{w.resource(s.On), s.Node}] = true
 	case LoseNode:

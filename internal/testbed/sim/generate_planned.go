@@ -98,6 +98,9 @@ func (g *leaver) leave() {
 	}
 	stay := g.at + pick(g.generator, g.milliseconds(5*time.Second, time.Minute), g.milliseconds(time.Minute, 3*time.Minute),
 		g.milliseconds(200*time.Second, 330*time.Second))
+	if quiet && g.chance(70) { // there is time for all of it
+		stay = g.at + g.milliseconds(260*time.Second, 340*time.Second)
+	}
 	g.leaves(g.node, g.at, stay)
 	if !quiet && g.maybe(40, SecondLeaves) {
 		second := max(0, g.at+g.milliseconds(-10*time.Second, 70*time.Second))
@@ -158,7 +161,7 @@ func (g *leaver) beside() {
 	if g.maybe(25, Snapshots) {
 		g.add(max(0, g.at-g.milliseconds(0, 10*time.Second)), Step{What: TakeSnapshot, On: g.volume().Name})
 	}
-	if g.maybe(7, ByAnother) {
+	if g.maybe(14, ByAnother) {
 		node := pick(g.generator, g.node, other)
 		at := max(0, g.at+g.milliseconds(-10*time.Second, 60*time.Second))
 		g.add(at, Step{What: EvacuateOther, Node: node})

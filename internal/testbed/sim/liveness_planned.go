@@ -229,7 +229,7 @@ func (w *world) checkProgress(name string) {
 		d.gone = time.Now()
 	}
 	conditions := cluster.EvacuationConditions(node)
-	syncs := w.syncs(name)
+	syncs := w.syncs()
 	if time.Since(d.safe) > syncs+safeTime {
 		w.reach(SafeAsked)
 		if c := conditions.Safe; !d.reported && (c == nil || c.Status != evacuation.True && !w.isBlocked(name, c.Reason)) {
@@ -292,8 +292,8 @@ func (w *world) drained(name string) bool {
 	return len(w.attachments(w.kube(name))) == 0
 }
 
-// syncs is how long it takes to fill as many disks as the node has volumes.
-func (w *world) syncs(name string) time.Duration {
+// syncs is how long it takes to fill as many disks as there are volumes.
+func (w *world) syncs() time.Duration {
 	p := w.history.World.Planned
 	rounds := 1 + len(w.history.World.Volumes)/max(p.MaxCopies, 1)
 	if p.SyncRate == 0 {
@@ -304,7 +304,7 @@ func (w *world) syncs(name string) time.Duration {
 
 // isBlocked tells whether a node cannot get on for a reason that is true.
 func (w *world) isBlocked(name string, reason evacuation.Reason) bool {
-	switch reason {
+	switch reason { //nolint:exhaustive // with the others it gets on, or nothing must be wrong
 	case evacuation.AffinityPinned:
 		return slices.ContainsFunc(w.history.World.Volumes, func(v Volume) bool { return v.Pinned })
 	case evacuation.QuorumWouldBeLost:
