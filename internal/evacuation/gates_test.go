@@ -129,6 +129,12 @@ func TestOldLook(t *testing.T) {
 			t.Errorf("%s waits for a LINSTOR that is slow: %+v", name, plan)
 		}
 	}
+	if plan := PlanFor(tainted(Everything, safely, func(in *Input) { in.Linstor.Asked = now.Add(-MaxAge - 1) })); plan.Step.Call != Nothing || Evacuate.MaxAge() != MaxAge {
+		t.Errorf("an evacuation rests on an old look: %+v", plan)
+	}
+	if plan := PlanFor(tainted(Everything, untainted, func(in *Input) { in.Progress, in.Linstor = nil, Linstor{} })); plan.Again != 0 {
+		t.Errorf("a node that is nobody's is looked at again after %s", plan.Again)
+	}
 	if plan := PlanFor(tainted(LastCopies, safely, old)); conditionText(plan.Conditions.Safe) != "True CopiedElsewhere" {
 		t.Errorf("a slow LINSTOR makes the node unsafe: %+v", plan)
 	}
