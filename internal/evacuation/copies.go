@@ -50,9 +50,9 @@ func (s situation) good(v Volume, r Replica) bool {
 // goodElsewhere tells whether the volume has a good copy on another node. Where N has a disk that is UpToDate, that copy must be connected to
 // it: without quorum two disks that are not connected may both say so, and only one has what was written last.
 func (s situation) goodElsewhere(v Volume) bool {
-	here, has := v.on(s.self.Satellite)
+	here, _ := v.on(s.self.Satellite) // none is not UpToDate
 	return slices.ContainsFunc(v.Replicas, func(r Replica) bool {
-		return r.Node != s.self.Satellite && s.good(v, r) && (!has || !v.upToDate(here) || joined(here, r))
+		return r.Node != s.self.Satellite && s.good(v, r) && (!v.upToDate(here) || joined(here, r))
 	})
 }
 
