@@ -225,6 +225,7 @@ func controllerConfig(opts options.Options, view linstorView, serverTime *server
 		ShutdownTaints:    opts.ShutdownTaints,
 		FastDetach:        opts.FastDetach,
 		MaxLostNodes:      limit,
+		Evacuation:        opts.Evacuations(),
 		PauseDeployment:   types.NamespacedName{Namespace: leaderelection.Namespace(opts), Name: opts.PauseDeployment},
 		Pod:               ownPod(opts),
 		DryRun:            opts.DryRun,

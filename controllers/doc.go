@@ -2,7 +2,7 @@
 // policy decides.
 //
 // A loss is decided per PersistentVolume, because DRBD's quorum is a volume's, and acted on per node, because everything that the act
-// touches is the node's: its pods, its taint, its volumes in use, its Lease. What Kubernetes says they learn from internal/cluster. Four
+// touches is the node's: its pods, its taint, its volumes in use, its Lease. What Kubernetes says they learn from internal/cluster. Five
 // reconcilers:
 //
 //   - ClockReconciler runs on every replica. It has LINSTOR read again as long as a loss could follow, so that the
@@ -11,6 +11,7 @@
 //   - FailoverReconciler runs on the leader only and answers that bell in rounds: it looks at the node and its lost volumes, plans
 //     (internal/failover, PlanFor), and writes.
 //   - KeepAwayReconciler runs on the leader only and takes the taints away again that a fail-over has set.
+//   - EvacuationReconciler runs on the leader only and lets nodes leave on purpose, and come back (internal/evacuation, PlanFor).
 //
 // Beside them, Recovery brings LINSTOR's own pods back where they were lost together with a node, or where linstorSight, on every replica,
 // has found that LINSTOR sees none of its satellites any more.
@@ -20,6 +21,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
@@ -52,4 +54,15 @@ type Linstor interface {
 	// Gone are replicas that LINSTOR no longer lists, and that are kept in mind until Forget.
 	Gone() []linstor.Place
 	Forget(place linstor.Place)
+	// Placed, CopyDefinitions, Marks, SnapshotsOn and CanSpareNodes ask LINSTOR what must be known of nodes that are evacuated.
+	Placed(ctx context.Context) (volumes []evacuation.Volume, asked time.Time, err error)
+	CopyDefinitions(ctx context.Context, names []string) (map[string]evacuation.Definition, error)
+	Marks(ctx context.Context) ([]evacuation.Mark, error)
+	SnapshotsOn(ctx context.Context, node string) (int, error)
+	CanSpareNodes(ctx context.Context) (bool, error)
+	// Autoplace, Evacuate, Restore and ChangeDefinition are all that LINSTOR is ever told.
+	Autoplace(ctx context.Context, resource string, nodes []string) (linstor.Answer, error)
+	Evacuate(ctx context.Context, node string, doNotTarget []string) (linstor.Answer, error)
+	Restore(ctx context.Context, node string) (linstor.Answer, error)
+	ChangeDefinition(ctx context.Context, change evacuation.Change) (linstor.Answer, error)
 }

@@ -35,10 +35,12 @@ type haltSwitch struct {
 	metrics  *metrics.Metrics
 	recorder events.EventRecorder
 	lost     func() map[string]bool // nodes with a volume whose loss speaks of the node, by their names in LINSTOR
-	limit    failover.Limit
-	pod      types.NamespacedName // of this process; empty where it runs in none
-	dryRun   bool
-	agents   func() string // why node agents of 1.x forbid it; empty where they do not
+	// spared are the nodes, by their names in LINSTOR, all of whose data was safe elsewhere when they went; nil for none.
+	spared func() map[string]bool
+	limit  failover.Limit
+	pod    types.NamespacedName // of this process; empty where it runs in none
+	dryRun bool
+	agents func() string // why node agents of 1.x forbid it; empty where they do not
 
 	asks singleflight.Group // of one answer at a time
 
@@ -129,15 +131,25 @@ func (h *haltSwitch) imagined(now time.Time) func(node string) string {
 // view is the cluster as LINSTOR shows it.
 func (h *haltSwitch) view(now time.Time) failover.View {
 	lost := h.lost()
+	var spared map[string]bool
+	if h.spared != nil {
+		spared = h.spared()
+	}
 	view := failover.View{Now: now, Up: h.linstor.Status().SyncedSince}
 	view.Replicas, view.Reporting = h.linstor.Counts()
 	for _, node := range h.linstor.Nodes() {
-		if node.Satellite {
-			view.Satellites = append(view.Satellites, failover.Satellite{
-				Name: node.Name, Online: node.Online.Known && node.Online.Value,
-				LastOnline: node.LastOnline, LostVolume: lost[node.Name],
-			})
+		if !node.Satellite {
+			continue
 		}
+		satellite := failover.Satellite{
+			Name: node.Name, Online: node.Online.Known && node.Online.Value,
+			LastOnline: node.LastOnline, LostVolume: lost[node.Name],
+		}
+		// A node that was taken out on purpose says nothing of the others, and is none that might be lost.
+		if spared[node.Name] && (!satellite.Online || satellite.LostVolume) {
+			continue
+		}
+		view.Satellites = append(view.Satellites, satellite)
 	}
 	return view
 }

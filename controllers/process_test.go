@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	manners "github.com/piraeusdatastore/piraeus-ha-controller/internal/leaderelection"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
@@ -67,6 +68,7 @@ func defaults() Config {
 	limit, _ := failover.ParseLimit("50%")
 	return Config{
 		MaxLostNodes: limit,
+		Evacuation:   &evacuation.Settings{MaxNodes: 1, MaxCopies: 4},
 		Driver:       virtual.Driver,
 		Selector:     selector,
 		Settings: failover.Settings{

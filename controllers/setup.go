@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
@@ -53,6 +54,8 @@ type Config struct {
 	FastDetach bool
 	// MaxLostNodes is how much of the cluster may seem lost at once before nothing is removed any more.
 	MaxLostNodes failover.Limit
+	// Evacuation are the settings of evacuations; nil where nodes with the taint are left alone.
+	Evacuation *evacuation.Settings
 	// PauseDeployment is the Deployment whose annotation pauses fail-over for all; where its name is empty, it is the one that runs Pod.
 	PauseDeployment types.NamespacedName
 	// Pod is the pod that this process runs in; its name is empty where it runs in none.
@@ -111,9 +114,12 @@ func setUp(ctx context.Context, mgr ctrl.Manager, cfg Config) (parts, error) {
 func (p parts) addTo(mgr ctrl.Manager, cfg Config) error {
 	for _, part := range []interface {
 		setup(ctrl.Manager, controller.Options) error
-	}{p.clock, p.volume, p.failover, p.keepAway} {
+	}{p.clock, p.volume, p.failover, p.keepAway, p.evacuation} {
 		if part == p.keepAway && cfg.DryRun {
 			continue // a dry run writes nothing, so it leaves the taints of others alone
+		}
+		if part == p.evacuation && cfg.Evacuation == nil {
+			continue
 		}
 		options := controllerOptions(cfg)
 		if part == p.clock || part == p.keepAway {
@@ -199,6 +205,7 @@ type parts struct {
 	attaching  *Attaching
 	gauges     *Gauges
 	agents     *nodeAgents
+	evacuation *EvacuationReconciler
 }
 
 func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, live client.Reader) parts {
@@ -227,10 +234,16 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 		owner: cfg.Owner, disabled: cfg.DisableNodeTaints,
 	}
 	agents := &nodeAgents{live: live, clock: cfg.Clock}
+	var leaving evacuation.Settings
+	spared := func() map[string]bool { return nil }
+	if cfg.Evacuation != nil {
+		leaving, spared = *cfg.Evacuation, kubelets.Spared
+	}
 	halt := &haltSwitch{
 		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: cfg.Recorder,
-		lost:  func() map[string]bool { return satelliteNames(kubelets, gather.losses.lostNodes()) },
-		limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, pod: cfg.Pod, dryRun: cfg.DryRun,
+		lost:   func() map[string]bool { return satelliteNames(kubelets, gather.losses.lostNodes()) },
+		spared: spared,
+		limit:  cfg.MaxLostNodes, deployment: cfg.PauseDeployment, pod: cfg.Pod, dryRun: cfg.DryRun,
 		agents: agents.halts,
 	}
 	sight := &linstorSight{
@@ -252,6 +265,11 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 			keepAway: keepAway, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings, begun: reports.begun, agents: agents.halts,
 		},
 		agents: agents,
+		evacuation: &EvacuationReconciler{
+			client: c, live: live, linstor: cfg.Linstor, clock: cfg.Clock, reader: cluster.NewEvacuations(reading), pods: of.Pods, volumes: of.Volumes,
+			kubelets: kubelets, halt: halt, lost: gather.losses.lostNodes, settings: leaving, recorder: cfg.Recorder, metrics: cfg.Metrics,
+			timeout: cfg.OperationsTimeout,
+		},
 		silent: &silentNodes{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor, halt: halt},
 		gone:   &goneReplicas{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor},
 		sight:  sight,
@@ -272,7 +290,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 		},
 		recovery: &Recovery{
 			client: c, cache: cache, live: live, leases: of.Live, volumes: of.Volumes, inputs: of.Inputs, kubelets: kubelets, linstor: cfg.Linstor,
-			clock: cfg.Clock, serverTime: cfg.ServerTime, settings: cfg.Settings,
+			clock: cfg.Clock, serverTime: cfg.ServerTime, settings: cfg.Settings, spared: spared,
 			recorder: cfg.Recorder, metrics: cfg.Metrics, halt: halt, selector: cfg.RecoverSelector,
 			limit: cfg.MaxLostNodes, timeout: cfg.OperationsTimeout, sight: sight,
 			taints: silenceTaints{

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
@@ -49,6 +50,8 @@ type bootSeen struct {
 	switchedOff time.Time
 	// outOfService is set while Kubernetes itself moves the pods of the node.
 	outOfService bool
+	// spared is set while the node is evacuated and all of its data was safe elsewhere when LINSTOR last reached it.
+	spared bool
 }
 
 // NewKubelets returns an empty memory. driver is the CSI driver by whose words LINSTOR's names are known, and shutdownTaints are the keys of taints that say that a node was switched off.
@@ -129,7 +132,31 @@ func (k *Kubelets) ObserveNode(node *corev1.Node) {
 	}
 	boot.shutdown = k.isShutdown(node)
 	boot.outOfService = HasTaint(node, corev1.TaintNodeOutOfService, "")
+	boot.spared = isSpared(node)
 	k.boots[node.Name] = boot
+}
+
+// isSpared tells whether a node is evacuated, and all of its data is safe elsewhere, or was when it was last seen.
+func isSpared(node *corev1.Node) bool {
+	progress, ok := EvacuationProgress(node)
+	return ok && progress.Safe != nil && HasTaint(node, evacuation.TaintKey, corev1.TaintEffectNoSchedule)
+}
+
+// Spared are the nodes, by their names in LINSTOR, that may be switched off: their loss is no sign that the view of the cluster is suspect.
+func (k *Kubelets) Spared() map[string]bool {
+	k.mu.Lock()
+	var nodes []string
+	for name, boot := range k.boots {
+		if boot.spared {
+			nodes = append(nodes, name)
+		}
+	}
+	k.mu.Unlock()
+	spared := make(map[string]bool, len(nodes))
+	for _, name := range nodes {
+		spared[k.Satellite(name)] = true
+	}
+	return spared
 }
 
 // isShutdown tells whether a taint says that the node was switched off.

@@ -70,6 +70,7 @@ func (n *nodeEntry) take(w client.Node, at span) {
 	n.Online = observe(n.Online, online, at)
 	n.Satellite = w.Type != nodeTypeController && w.Type != nodeTypeAuxiliary
 	n.Leaving = client.AnyFlag(w.Flags, client.FlagDelete, client.FlagEvicted)
+	n.Evacuating = client.AnyFlag(w.Flags, client.FlagEvacuate)
 	n.NoTarget = strings.EqualFold(w.Props[client.PropAutoplaceTarget], "false")
 	switch {
 	case !n.Online.Known:

@@ -109,6 +109,8 @@ type Node struct {
 	Online Fact[bool]
 	// Leaving is set while the node has the flag DELETE or EVICTED.
 	Leaving bool
+	// Evacuating is set while the node has the flag EVACUATE. It says nothing of what its replicas are worth.
+	Evacuating bool
 	// Blind is set while LINSTOR is known to have no connection to it, whatever it calls it.
 	Blind bool
 	// NoTarget is set while LINSTOR places no new replica there, not even one without a disk, by the property AutoplaceTarget.

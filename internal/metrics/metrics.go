@@ -50,7 +50,8 @@ type Metrics struct {
 	latency     prometheus.Histogram
 	ages        *prometheus.HistogramVec
 
-	state state
+	state       state
+	evacuations evacuations
 }
 
 // New returns metrics of which all known label values start at 0.
@@ -79,8 +80,9 @@ func New() *Metrics {
 			Help:    "Time from the arrival of an event of LINSTOR that changed something to the first decision that knew of it.",
 			Buckets: []float64{.001, .0025, .005, .01, .02, .03, .04, .05, .075, .1, .25, .5, 1, 2.5, 5, 10},
 		}),
-		ages:  newWriteAges(),
-		state: newState(),
+		ages:        newWriteAges(),
+		state:       newState(),
+		evacuations: newEvacuations(),
 	}
 	begin(m.failovers, failover.Losses())
 	begin(m.completed, failover.Losses())
@@ -113,7 +115,7 @@ func counters(name, help string, labels ...string) *prometheus.CounterVec {
 
 // Collectors returns everything to register.
 func (m *Metrics) Collectors() []prometheus.Collector {
-	return append(m.state.collectors(),
+	return append(append(m.state.collectors(), m.evacuations.collectors()...),
 		m.failovers, m.completed, m.errors, m.pods, m.attachments, m.blocked, m.stages, m.taints, m.recovered, m.latency, m.ages)
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"go.uber.org/zap/zapcore"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 )
 
 // Flag describes one option of the command line for people.
@@ -131,6 +133,12 @@ func (o *Options) addActionFlags(fs *flag.FlagSet) {
 	fs.BoolVar(&o.FastDetach, "fast-detach", o.FastDetach,
 		"make Kubernetes detach at once by removing the volume from the volumesInUse of the lost node; without, "+
 			"it takes up to a minute")
+	fs.BoolVar(&o.Evacuation, "evacuation", o.Evacuation,
+		"evacuate nodes that have the taint "+evacuation.TaintKey+", and take that back when it goes; without, the taint means nothing")
+	fs.IntVar(&o.MaxConcurrentEvacuations, "max-concurrent-evacuations", o.MaxConcurrentEvacuations,
+		"how many nodes are copied from, or leave, at a time; the others wait in the order in which they were tainted")
+	fs.IntVar(&o.MaxConcurrentCopies, "max-concurrent-copies", o.MaxConcurrentCopies,
+		"how many copies for nodes that are evacuated may be in progress in the cluster")
 	fs.BoolVar(&o.DryRun, "dry-run", o.DryRun,
 		"only say what would be done, in the log, in Events and in metrics")
 	fs.BoolVar(&o.DisableNodeTaints, "disable-node-taints", o.DisableNodeTaints,

@@ -121,6 +121,15 @@ type Options struct {
 	// failover.ParseLimit reads it: a number of nodes, or a percentage.
 	MaxLostNodes string
 
+	// Evacuation says whether nodes with the taint piraeus.io/evacuate are evacuated.
+	Evacuation bool
+
+	// MaxConcurrentEvacuations is how many nodes are copied from, or leave, at a time. One or more.
+	MaxConcurrentEvacuations int
+
+	// MaxConcurrentCopies is how many copies of evacuations may be in progress in the cluster. One or more.
+	MaxConcurrentCopies int
+
 	// PauseDeployment is the name of the Deployment whose annotation drbd.linbit.com/pause-fail-over pauses fail-over
 	// for all workloads; it is looked up in LeaderElectionNamespace. Empty means the one that runs the controller.
 	PauseDeployment string
@@ -182,6 +191,9 @@ func Default() Options {
 		OperationsTimeout:          30 * time.Second,
 		ShutdownTaints:             []string{ShutdownTaint},
 		MaxLostNodes:               "50%",
+		Evacuation:                 true,
+		MaxConcurrentEvacuations:   1,
+		MaxConcurrentCopies:        4,
 		MetricsBindAddress:         ":8443",
 		MetricsSecure:              true,
 		Concurrency:                100,

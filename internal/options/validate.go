@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/leaderelection"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
@@ -66,6 +67,10 @@ func (o *Options) validateNames() error {
 	}
 
 	for _, key := range o.ShutdownTaints {
+		if key == evacuation.TaintKey {
+			errs = append(errs, invalid("shutdown-taint", key, "must not be the taint of an evacuation, whose node lives"))
+		}
+
 		if faults := validation.IsQualifiedName(key); len(faults) > 0 {
 			errs = append(errs, invalid("shutdown-taint", key, "must be the key of a taint: "+faults[0]))
 		}
@@ -106,6 +111,15 @@ func (o *Options) validateNumbers() error {
 
 	if o.Concurrency < 1 {
 		errs = append(errs, invalid("concurrency", strconv.Itoa(o.Concurrency), "must be at least 1"))
+	}
+
+	if o.MaxConcurrentEvacuations < 1 {
+		errs = append(errs, invalid("max-concurrent-evacuations", strconv.Itoa(o.MaxConcurrentEvacuations),
+			"must be at least 1; --evacuation=false evacuates none"))
+	}
+
+	if o.MaxConcurrentCopies < 1 {
+		errs = append(errs, invalid("max-concurrent-copies", strconv.Itoa(o.MaxConcurrentCopies), "must be at least 1"))
 	}
 
 	if p := o.LeaderElectionHealthzPort; p < 1 || p > 65535 {

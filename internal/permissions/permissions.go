@@ -57,7 +57,7 @@ var required = []struct {
 	idle            func(options.Options) bool // nil where it is always needed
 }{
 	{resource: "nodes", verbs: []string{"get", "list", "patch", "watch"}},
-	{resource: "nodes/status", verbs: []string{"patch"}, idle: func(o options.Options) bool { return !o.FastDetach }},
+	{resource: "nodes/status", verbs: []string{"patch"}, idle: func(o options.Options) bool { return !o.FastDetach && !o.Evacuation }},
 	{resource: "pods", verbs: []string{"delete", "list", "watch"}},
 	{resource: "pods/status", verbs: []string{"patch"}},
 	{resource: "persistentvolumes", verbs: []string{"list", "watch"}},

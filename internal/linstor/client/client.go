@@ -183,6 +183,11 @@ func (c *Client) send(ctx context.Context, base *url.URL, path, accept string, h
 	}
 	req.Header.Set("Accept", accept)
 	maps.Copy(req.Header, header)
+	return c.do(req)
+}
+
+// do sends a request, and takes the URL out of an error.
+func (c *Client) do(req *http.Request) (*http.Response, error) {
 	resp, err := c.http.Do(req)
 	if urlErr, ok := errors.AsType[*url.Error](err); ok {
 		err = urlErr.Err

@@ -31,7 +31,8 @@ const (
 func Kinds() []string {
 	return []string{
 		kindNodes, kindController, kindDefinitions, kindDefinition, kindGroups, kindResources, kindView, kindSome, kindSomeDefs, kindPools,
-		kindSatellite, kindStream,
+		kindSatellite, kindStream, kindPlaced, kindMarked, kindSnapshots, kindVersion,
+		kindAutoplace, kindEvacuate, kindRestore, kindProperties,
 	}
 }
 

@@ -178,6 +178,10 @@ type auditedClient struct {
 // send lets a write wait while the process is frozen, and what waits for that write happen. What is late by then is not sent.
 func (p *process) send(ctx context.Context, verb string, o client.Object) error {
 	p.world.auditWrite(o)
+	return p.sendAnyway(ctx, verb, o)
+}
+
+func (p *process) sendAnyway(ctx context.Context, verb string, o client.Object) error {
 	if err := p.freezer.wait(ctx); err != nil {
 		return err
 	}
@@ -255,6 +259,7 @@ func (c *auditedClient) Delete(ctx context.Context, o client.Object, opts ...cli
 	if err := c.process.send(ctx, "delete", o); err != nil {
 		return err
 	}
+	w.auditPlannedDeletion(ctx, o)
 	options := new(client.DeleteOptions).ApplyOptions(opts)
 	switch o := o.(type) {
 	case *corev1.Pod:
@@ -299,7 +304,11 @@ type auditedStatus struct {
 
 func (s *auditedStatus) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 	w := s.process.world
-	if err := s.process.send(ctx, "patch", o); err != nil {
+	send := s.process.send
+	if w.isCondition(ctx, o) {
+		send = s.process.sendAnyway
+	}
+	if err := send(ctx, "patch", o); err != nil {
 		return err
 	}
 	data, err := patch.Data(o)

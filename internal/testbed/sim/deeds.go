@@ -204,6 +204,7 @@ var onProcess = map[Deed]func(w *world, p *process){
 
 // do lets a step happen. What makes no sense at the moment does nothing.
 func (w *world) do(s Step) {
+	w.notePerson(s)
 	if f := onNode[s.What]; f != nil {
 		f(w, s.Node)
 	}
@@ -211,6 +212,9 @@ func (w *world) do(s Step) {
 		f(w, s)
 	}
 	if f := onAdjust[s.What]; f != nil {
+		f(w, s)
+	}
+	if f := onPlanned[s.What]; f != nil {
 		f(w, s)
 	}
 	if f := onOrdinary[s.What]; f != nil {
@@ -285,6 +289,11 @@ func (w *world) taint(name string, taint corev1.Taint, on bool) {
 		w.untainted[name] = time.Now()
 		w.mu.Unlock()
 	}
+	w.retaint(name, taint, on)
+}
+
+// retaint sets a taint, or takes it off, whatever that means.
+func (w *world) retaint(name string, taint corev1.Taint, on bool) {
 	w.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		var node corev1.Node
 		if err := w.oracle.Get(w.ctx, client.ObjectKey{Name: w.kube(name)}, &node); err != nil {
@@ -294,7 +303,7 @@ func (w *world) taint(name string, taint corev1.Taint, on bool) {
 		if on {
 			kept = append(kept, taint)
 		}
-		if len(kept) == len(node.Spec.Taints) {
+		if slices.Equal(kept, node.Spec.Taints) {
 			return nil
 		}
 		node.Spec.Taints = kept
@@ -315,9 +324,12 @@ func (w *world) pause(value string) {
 
 func (w *world) evict(node string, evicted bool) {
 	w.evicted[node] = evicted
-	if evicted {
+	switch {
+	case evicted:
 		w.Linstor.SetNodeFlags(node, linstorsim.FlagDelete, linstorsim.FlagEvicted)
-	} else {
+	case w.history.World.Planned.Is:
+		_ = w.Linstor.RestoreNode(node) // with the flags of its replicas
+	default:
 		w.Linstor.SetNodeFlags(node)
 	}
 }

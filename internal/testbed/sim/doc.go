@@ -7,6 +7,9 @@
 // every one that is left is needed. The invariants are documented where they are checked: oracle.go for what is
 // never done, liveness.go for what is done in time, leftovers.go for what must be gone when all is well again.
 //
+// In more than a third of them nodes leave on purpose: generate_planned.go draws that by random numbers of its own, so that the rest of a
+// history is as it was, and the invariants are in oracle_planned.go, liveness_planned.go and leftovers_planned.go.
+//
 // The world of a history is as untidy as real ones: kinds.go names what is drawn, and counts it. Where an invariant is not held
 // against a history, there is an excuse in excuses.go or pardon.go, which is counted too, and has a limit. Histories of another sort,
 // by [GenerateOrdinary], have nothing in them but what happens every day; they show that none of it holds a fail-over up.

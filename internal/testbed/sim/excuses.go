@@ -34,10 +34,14 @@ const (
 	ExcuseHidden = "nobody could know of a loss, since the kubelet lived and LINSTOR told nothing"
 	// ExcuseUnannounced: a loss has no Event yet because LINSTOR has not announced it, and is compared with once a minute.
 	ExcuseUnannounced = "nobody could know of a loss yet, which LINSTOR does not announce"
+	// ExcuseAnotherNode: another node has failed, or what LINSTOR wants has changed, since the node was StorageSafe.
+	ExcuseAnotherNode = "another node has failed since a node was StorageSafe"
+	// ExcuseDatabase: somebody has given LINSTOR a database in which a mark was that had been taken away.
+	ExcuseDatabase = "a mark came back with an old database of LINSTOR"
 )
 
 // Excuses are all of them.
-var Excuses = []string{ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseDelayed, ExcuseSighted, ExcuseDamaged, ExcuseUnfenced, ExcusePerson, ExcuseVouched, ExcuseHidden, ExcuseUnannounced}
+var Excuses = []string{ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseDelayed, ExcuseSighted, ExcuseDamaged, ExcuseUnfenced, ExcusePerson, ExcuseVouched, ExcuseHidden, ExcuseUnannounced, ExcuseAnotherNode, ExcuseDatabase}
 
 // asked notes that in this history a pod had to be moved in time.
 func (w *world) asked() {

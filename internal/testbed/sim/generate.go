@@ -50,7 +50,7 @@ func Generate(seed uint64) History {
 		g.sort()
 	}
 	g.history.Length = max(g.space(), 30*time.Second) + rest
-	return g.history
+	return leave(g.history)
 }
 
 func (g *generator) drawPlots() {

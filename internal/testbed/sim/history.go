@@ -64,6 +64,8 @@ type World struct {
 	Late time.Duration
 	// Ended are pods that have run to an end and are still listed.
 	Ended []Ended
+	// Planned is what a cluster has beside all that in which nodes leave on purpose.
+	Planned Planned
 }
 
 // Ended is a pod that has run to an end and is still listed.
@@ -121,6 +123,8 @@ type Volume struct {
 	// Released is set for a retained volume whose claim was deleted, and created anew for another one: its resource is Alive, Gone,
 	// or Dead, which is without connections.
 	Released string
+	// Pinned lets its PersistentVolume allow only the nodes with a disk, as far as Planned allows it.
+	Pinned bool
 	// Unmarked lets Kubernetes still show a Released volume as bound to the claim that was deleted.
 	Unmarked bool
 	// ephemeral is set for a volume that comes and goes with its pod.
@@ -321,6 +325,7 @@ func (world World) untidy() string {
 	if world.Late > 0 {
 		fmt.Fprintf(&b, "caches take %s to start again\n", world.Late)
 	}
+	b.WriteString(world.Planned.String())
 	for _, e := range world.Ended {
 		fmt.Fprintf(&b, "a pod of %s is still listed as %s\n", e.Of, e.Phase)
 	}
@@ -372,6 +377,9 @@ func (h History) String() string {
 		}
 		if v.TwoPrimaries {
 			b.WriteString(", two Primaries allowed")
+		}
+		if v.Pinned {
+			b.WriteString(", pinned to its disks")
 		}
 		b.WriteString("\n")
 	}

@@ -77,6 +77,31 @@ const (
 	Story               Kind = "settings: one belief without evidence, and nothing else"
 )
 
+// Nodes that leave on purpose.
+const (
+	LeavesAmid      Kind = "leaving: a node leaves amid all that happens"
+	LeavesAfter     Kind = "leaving: a node leaves after all was mended"
+	LastCopiesOnly  Kind = "leaving: last copies only"
+	Everything      Kind = "leaving: everything"
+	SecondLeaves    Kind = "leaving: a second node leaves"
+	Drained         Kind = "leaving: drained"
+	Cordoned        Kind = "leaving: another node is cordoned"
+	Tolerating      Kind = "leaving: a pod tolerates the taint"
+	Untainted       Kind = "leaving: the taint is removed"
+	SafePowerOff    Kind = "leaving: switched off when StorageSafe"
+	DiskFails       Kind = "leaving: a disk fails"
+	PoolFull        Kind = "leaving: a storage pool is full"
+	LinstorRestarts Kind = "leaving: LINSTOR is restarted"
+	NodeFails       Kind = "leaving: a node fails meanwhile"
+	OperatorRuns    Kind = "leaving: an operator restores nodes"
+	AffinityRuns    Kind = "leaving: volumes are pinned, and an affinity controller runs"
+	PinnedForGood   Kind = "leaving: volumes are pinned for good"
+	Balances        Kind = "leaving: LINSTOR balances"
+	Snapshots       Kind = "leaving: there are snapshots"
+	ByAnother       Kind = "leaving: a person evacuates in LINSTOR by hand"
+	MeansNothing    Kind = "leaving: the taint means nothing"
+)
+
 // Untidy names.
 const (
 	QualifiedNames Kind = "names: qualified in Kubernetes, short in LINSTOR"
@@ -94,6 +119,8 @@ var Kinds = []Kind{
 	AgainHeardNone, AgainHeardOne, AgainHeardTwo, TieBreakerByLinstor, TieBreakerSet,
 	ReplicaAddedAway, ReplicaRemovedAway, ReplicaToggledAway, NodeLost, DatabaseRestored, Story,
 	QualifiedNames, UnknownNode,
+	LeavesAmid, LeavesAfter, LastCopiesOnly, Everything, SecondLeaves, Drained, Cordoned, Tolerating, Untainted, SafePowerOff, DiskFails,
+	PoolFull, LinstorRestarts, NodeFails, OperatorRuns, AffinityRuns, PinnedForGood, Balances, Snapshots, ByAnother, MeansNothing,
 }
 
 // rare is in how many histories of a hundred a kind is drawn: all of them make two or three of a history.

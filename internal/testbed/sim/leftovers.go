@@ -24,6 +24,7 @@ const ruleLeftovers = "something was left over when all was well again"
 // mend undoes every fault.
 func (w *world) mend() {
 	nodes := w.history.World.Nodes
+	w.mendPlanned()
 	for _, deed := range []Deed{RecoverAPI, AllowTaints, AllowRelease, CalmAPI, FastAPI, AcceptAPI, UnhangAPI, EndOverlap, Unpause, FastLinstor} {
 		w.do(Step{What: deed})
 	}
@@ -60,8 +61,11 @@ func (w *world) mend() {
 		w.do(Step{What: RestoreKubelet, Node: node})
 	}
 	for _, node := range nodes {
-		for _, deed := range []Deed{UnfreezeSatellite, ThawMachine, FreePools, Return, Rejoin, RejoinDRBD, RestoreSatellite, RestoreKubelet, ShutdownUntaint, PutIntoService, RestoreNode} {
+		for _, deed := range []Deed{UnfreezeSatellite, ThawMachine, FreePools, Return, Rejoin, RejoinDRBD, RestoreSatellite, RestoreKubelet, ShutdownUntaint, PutIntoService} {
 			w.do(Step{What: deed, Node: node})
+		}
+		if w.evicted[node] || !w.history.World.Planned.Is {
+			w.do(Step{What: RestoreNode, Node: node})
 		}
 		for _, peer := range nodes {
 			w.DRBD.HealLink(node, peer)
@@ -179,6 +183,7 @@ func (w *world) leftovers() (left []string) {
 			add("node %s: marked %t, tainted %t, as silent %t: %s", node.Name, marked, tainted, silenced, node.Annotations[cluster.AnnotationKeepAway])
 		}
 	}
+	left = append(left, w.plannedLeftovers(nodes.Items)...)
 	var attachments storagev1.VolumeAttachmentList
 	w.must(w.oracle.List(w.ctx, &attachments))
 	for _, va := range attachments.Items {

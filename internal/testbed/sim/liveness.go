@@ -47,6 +47,7 @@ func (w *world) check() {
 			p.synced = time.Now()
 		}
 	}
+	w.checkPlanned()
 	w.checkWriters()
 	w.checkLiveness()
 	w.checkExplained()

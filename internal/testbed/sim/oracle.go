@@ -100,10 +100,10 @@ func (w *world) auditRemoval(b basis, pod *corev1.Pod, silence time.Duration, op
 	lost, evidence, open := false, false, time.Duration(0)
 	taken, one := pardons{}, "" // one volume was taken for lost, and the others are taken with it
 	for _, v := range w.volumesOf(pod) {
-		if v.Kind == NFSExport || v.ephemeral {
-			continue
-		}
 		r, ok := b.readings[v.Resource()]
+		if v.Kind == NFSExport || v.ephemeral && !(ok && w.history.World.Planned.Balancing) {
+			continue // balancing gives an ephemeral volume a second disk, and with it quorum
+		}
 		if !ok {
 			w.violated(RuleFresh, "%s: resource %s was read at %s", what, v.Resource(), b.stale[v.Resource()].Sub(w.started)-settling)
 			continue

@@ -1,6 +1,10 @@
 package sim
 
-import "time"
+import (
+	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
+)
 
 // What a node runs can be known only as far as LINSTOR has shown it for long enough to be read, and as far as somebody has been there to
 // remember it. These are the limits that the documentation names.
@@ -66,6 +70,20 @@ func (w *world) unseen(resource, node string) bool {
 	return true
 }
 
+// cameAndWent tells whether quorum was off for less time than it takes to be read for sure: a survivor that ran that then has data that it
+// takes for the newest, and nobody could know.
+func (w *world) cameAndWent(resource string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.shown[resource]
+	for i, s := range all {
+		if i+1 < len(all) && i > 0 && s.quorum == drbd.QuorumOff && all[i+1].since.Sub(s.since) < readEvery {
+			return true
+		}
+	}
+	return false
+}
+
 // forget notes that the last process ends that has seen a change which is too young to have been written down.
 func (w *world) forget(ends *process) {
 	w.mu.Lock()
@@ -93,6 +111,9 @@ func (w *world) pardon(v Volume, node string, oldWords bool) string {
 	case w.runsFenced(v, node):
 		if oldWords {
 			return ExcuseOldWords
+		}
+		if w.history.World.Planned.Is && w.cameAndWent(at.what) {
+			return ExcuseUnseen
 		}
 	case w.vouched(node):
 		return ExcuseVouched

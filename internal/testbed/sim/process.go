@@ -125,7 +125,7 @@ func (w *world) startProcess(name string) *process {
 		Linstor: &witness{memory: memory{p.store, p.feed}, process: p}, Metrics: metrics.New(), Owner: name,
 		ShutdownTaints: []string{shutdownTaint}, FastDetach: true, MaxLostNodes: failover.Limit{Percent: true, Value: 50},
 		DryRun: w.history.World.DryRun, ReconcileInterval: 10 * time.Second, OperationsTimeout: 30 * time.Second, Concurrency: 3,
-		PauseDeployment: deployment, ServerTime: servertime.New(),
+		PauseDeployment: deployment, ServerTime: servertime.New(), Evacuation: w.history.World.Planned.settings(),
 	}
 	if w.history.World.Patient {
 		p.config.Settings.UnanimousGrace = grace.ConfirmedGrace
@@ -194,6 +194,17 @@ func (p *process) stops() {
 	p.network.close()
 }
 
+// work is which object a reconciler works on.
+type work struct{ controller, name string }
+
+type workKey struct{}
+
+// workOf returns what a request is sent for.
+func workOf(ctx context.Context) work {
+	of, _ := ctx.Value(workKey{}).(work)
+	return of
+}
+
 // noted notes what a reconciler asks for.
 type noted struct {
 	reconcile.Reconciler
@@ -202,7 +213,7 @@ type noted struct {
 }
 
 func (n *noted) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	result, err := n.Reconciler.Reconcile(ctx, req)
+	result, err := n.Reconciler.Reconcile(context.WithValue(ctx, workKey{}, work{n.name, req.Name}), req)
 	after := result.RequeueAfter
 	if err != nil {
 		after = -1

@@ -20,6 +20,7 @@ import (
 // observe notes what happens in the API.
 func (w *world) observe(c apimodel.Change) {
 	w.progress(c)
+	w.observeNode(c)
 	if lease, ok := c.New.(*coordinationv1.Lease); ok {
 		w.mu.Lock()
 		node := w.Satellite(lease.Name)
@@ -75,6 +76,7 @@ func (w *world) observeStorage(resource, node string) {
 		w.closed[at] = time.Now()
 	}
 	w.mu.Unlock()
+	w.observeDisks(resource)
 	w.observeDenials(resource)
 	if w.trace {
 		w.note(fmt.Sprintf("drbd %s on %s: %s, may promote %t, score %d, open %d+%d, %v, disk %s, quorum %t, io %s, can write %t",
@@ -89,6 +91,7 @@ func (w *world) delayAnswer(_ http.ResponseWriter, r *http.Request) bool {
 	if strings.HasPrefix(r.URL.Path, "/v1/events") {
 		return false
 	}
+	w.auditRequest(r)
 	const least, prime = time.Millisecond, 7919
 	delay := time.Duration(w.answer.Load()) + least + time.Duration(w.answers.Add(1)*prime%int64(least))
 	timer := time.NewTimer(delay)

@@ -15,6 +15,7 @@ func TestRegressions(t *testing.T) {
 	t.Parallel()
 	histories := crowdedTimes()
 	maps.Copy(histories, untidyWorlds())
+	maps.Copy(histories, leavingNodes())
 	for name, h := range histories {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

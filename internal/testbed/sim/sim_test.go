@@ -22,6 +22,7 @@ var (
 	seed     = flag.Uint64("sim.seed", 0, "the only seed to play, and to tell as a story")
 	only     = flag.String("sim.only", "", "the numbers of the only steps of that seed, separated by commas; - is none")
 	ordinary = flag.Bool("sim.ordinary", false, "whether nothing is done but what is done every day, beside crashes")
+	leaving  = flag.Bool("sim.leaving", false, "whether to play only the histories in which nodes leave on purpose")
 	brief    = flag.Bool("sim.brief", false, "whether to name what was broken only, and to tell no stories")
 	failures = flag.Int("sim.failures", 5, "after how many failing histories to stop")
 )
@@ -50,6 +51,9 @@ func TestSimulation(t *testing.T) {
 						s = first + uint64(n)
 					}
 					h := generate(s)
+					if *leaving && !h.World.Planned.Is {
+						continue
+					}
 					o := sim.Run(t, h, false)
 					mu.Lock()
 					total.add(h, o)
@@ -103,6 +107,7 @@ var reached = []string{
 	"decided: NotLost VolumeStarting", "decided: NotLost VolumeUnused", "decided: Undecided StateUnknown",
 	"decided: Undecided TooFewWitnesses", "event: LinstorBlind", "pods of LINSTOR deleted", sim.BlindRestarted, "well in the end",
 	sim.Explained,
+	sim.ReachedSafe, sim.ReachedLeaving, sim.ReachedEvacuated, sim.ReachedReturned, sim.SwitchedOff, sim.SafeAsked, sim.GoneAsked,
 }
 
 // replay tells one seed.

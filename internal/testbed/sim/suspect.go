@@ -37,8 +37,10 @@ func (w *world) watchSatellites() {
 		switch {
 		case online:
 			delete(w.left, node)
+			delete(w.leftSafe, node)
 		case w.seen[node]:
 			w.left[node] = time.Now()
+			w.leftSafe[node] = w.wasSafe(node)
 		}
 		w.seen[node] = online
 	}
@@ -64,6 +66,7 @@ func (w *world) lostNodes() (lost, well int) {
 		}
 		since, left := w.left[node]
 		switch gone := time.Since(since); {
+		case left && w.leftSafe[node] && !w.tainted[node].IsZero(): // it was to be expected
 		case !left || gone < suspectAfter:
 			well++
 		case gone < suspectFor:

@@ -17,9 +17,11 @@ type tally struct {
 	kinds   map[sim.Kind]int
 	excuses map[string]int
 	// asked counts the histories in which a pod had to be moved in time, freed those in which one did not have to, by why.
-	asked  int
-	freed  map[string]int
-	broken map[string][]uint64
+	asked int
+	// leaving counts the histories in which a node leaves on purpose.
+	leaving int
+	freed   map[string]int
+	broken  map[string][]uint64
 }
 
 func newTally() *tally {
@@ -39,6 +41,9 @@ func (a *tally) add(h sim.History, o sim.Outcome) {
 	}
 	if o.Asked {
 		a.asked++
+	}
+	if h.World.Planned.Is {
+		a.leaving++
 	}
 	for _, why := range o.Freed {
 		a.freed[why]++
@@ -65,6 +70,10 @@ func (a *tally) print(t *testing.T) {
 	for _, excuse := range sim.Excuses {
 		t.Log(a.line(a.excuses[excuse], excuse))
 	}
+	t.Log(a.line(a.leaving, "a node leaves on purpose, and gets so far:"))
+	for _, what := range []string{sim.ReachedSafe, sim.ReachedLeaving, sim.ReachedEvacuated, sim.ReachedReturned} {
+		t.Log(a.line(a.counts[what], what))
+	}
 	t.Log(a.line(a.asked, "a pod had to be moved in time"))
 	for _, why := range slices.Sorted(maps.Keys(a.freed)) {
 		t.Log(a.line(a.freed[why], "a pod that had lost a volume need not be moved in time, because "+why))
@@ -83,6 +92,7 @@ const (
 	leastOfKind   = 2.0
 	mostOfExcuses = 2.0
 	leastAsked    = 10.0
+	leastLeaving  = 100.0 / 3
 )
 
 // check fails the test where the histories do not reach what they must, or too many of them were excused.
@@ -95,6 +105,9 @@ func (a *tally) check(t *testing.T) {
 	}
 	if share := a.share(a.asked); share < leastAsked {
 		t.Errorf("in only %.1f %% of the histories a pod had to be moved in time, of %.0f %% that must be", share, leastAsked)
+	}
+	if share := a.share(a.leaving); share < leastLeaving {
+		t.Errorf("in only %.1f %% of the histories a node leaves on purpose, of %.1f %% that must be", share, leastLeaving)
 	}
 	for _, kind := range sim.Kinds {
 		if share := a.share(a.kinds[kind]); share < leastOfKind {

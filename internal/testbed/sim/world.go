@@ -51,6 +51,7 @@ type world struct {
 	liveness
 	explanations
 	satellites
+	planned
 	// opened is since when a resource has not been open for writing on a node; zero while it is.
 	closed map[place]time.Time
 	// denied is what each node says of its connection to another.
@@ -122,16 +123,17 @@ func newWorld(ctx context.Context, h History, story bool) *world {
 		outcome: Outcome{Counts: make(map[string]int)}, faults: newFaults(), closed: make(map[place]time.Time), denied: make(map[edge]denial), renewed: make(map[string]time.Time),
 		resumed: make(map[string]time.Time),
 		pods:    make(map[types.NamespacedName]*corev1.Pod),
-		taken:   make(map[place]taking), bound: make(map[types.UID]time.Time), liveness: newLiveness(), explanations: newExplanations(), satellites: newSatellites(),
+		taken:   make(map[place]taking), bound: make(map[types.UID]time.Time), liveness: newLiveness(), explanations: newExplanations(), satellites: newSatellites(), planned: newPlanned(),
 	}
 	w.Cluster = virtual.New(ctx, virtual.Options{
 		DRBD: drbd.Options{
 			Detect: h.World.detect, NoticeEach: len(h.World.Links) > 0, Flap: h.World.Flap, HealFlap: h.World.HealFlap,
+			SyncRate: h.World.Planned.SyncRate,
 		},
-		Domain: domain,
+		Domain: domain, Placed: h.World.Planned.Is,
 		Linstor: linstorsim.Options{
 			PingTimeout: h.World.PingTimeout, ReplayDelay: h.World.Replay, ControllerProps: properties(h.World),
-			TieBreakers: h.World.TieBreakers,
+			TieBreakers: h.World.TieBreakers, Balancing: h.World.Planned.Balancing,
 		},
 	})
 	w.oracle = w.API.Client(actorOracle)
@@ -154,6 +156,9 @@ func properties(world World) map[string]string {
 	if world.Disconnect {
 		delete(props, linstorsim.PropOnSuspendedPrimary)
 		delete(props, linstorsim.PropRRConflict)
+	}
+	if world.Planned.Balancing {
+		props[linstorsim.PropBalanceInterval], props[linstorsim.PropBalanceGracePeriod] = "60", "60"
 	}
 	return props
 }
@@ -226,6 +231,7 @@ func (w *world) addVolume(v Volume) {
 		Name: v.Name, Handle: v.Handle, Diskful: v.Diskful, TieBreaker: v.TieBreaker, Quorum: v.Quorum,
 		Block: v.Kind == Block || v.Kind == BlockUnused, Opened: v.Kind == Block, ReadOnly: v.Kind == ReadOnly,
 		Claim: v.claim(), Released: v.Released != "", Unmarked: v.Unmarked, Missing: v.Released == Gone || v.Later,
+		Pinned: v.Pinned,
 	}
 	if v.Shared {
 		volume.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
@@ -237,6 +243,9 @@ func (w *world) addVolume(v Volume) {
 	w.must(w.AddVolume(w.ctx, volume))
 	if v.TwoPrimaries {
 		w.Linstor.SetDefinitionProperty(v.Resource(), linstorsim.PropAllowTwoPrimaries, "yes")
+	}
+	if balance := w.history.World.Planned.Balances[v.Name]; balance != "" {
+		w.Linstor.SetDefinitionProperty(v.Resource(), linstorsim.PropBalance, balance)
 	}
 	if v.Released == Dead {
 		for i, a := range w.history.World.Nodes {
@@ -315,6 +324,9 @@ func (w *world) play() {
 		w.pass(time.Until(begin.Add(step.At)))
 		w.note("STEP " + step.String())
 		w.count("step: " + string(step.What))
+		if step.What == MendAll {
+			w.mendAll()
+		}
 		w.do(step)
 		synctest.Wait()
 		w.check()

@@ -31,6 +31,8 @@ const (
 	ActorAttacher  = "csi-attacher"
 	ActorNodes     = "node-lifecycle"
 	ActorEviction  = "taint-eviction"
+	ActorDrain     = "drain"
+	ActorAffinity  = "affinity-controller"
 )
 
 const (
@@ -46,6 +48,9 @@ type Options struct {
 	Linstor linstorsim.Options
 	// Domain ends the nodes' names in Kubernetes; LINSTOR knows them by the rest.
 	Domain string
+	// Placed gives nodes what scheduling by volume goes by: the label of the CSI driver, see [affinity.Label], and the condition Ready.
+	// Without it they have neither, and volumes can not be pinned.
+	Placed bool
 }
 
 // Cluster is a running cluster. Use [New].
@@ -62,6 +67,7 @@ type Cluster struct {
 	Network *pipenet.Listener
 
 	domain    string
+	placed    bool
 	closeIdle func() // connections of the driver
 	attacher  *attacher
 
@@ -74,6 +80,8 @@ type Cluster struct {
 	workloads map[client.ObjectKey]*Workload
 	volumes   map[string]Volume // by PersistentVolume
 	wakers    map[string][]*waker
+	// stopAffinity stops the linstor-affinity-controller, if there is one.
+	stopAffinity context.CancelFunc
 }
 
 // New returns a cluster without nodes, which runs until the context ends. Call Wait then.
@@ -85,7 +93,7 @@ func New(ctx context.Context, options Options) *Cluster {
 	c := &Cluster{
 		API: apimodel.New(), DRBD: storage, Linstor: linstorsim.New(storage, options.Linstor), Network: pipenet.Listen(),
 		kubelets: make(map[string]*kubelet), workloads: make(map[client.ObjectKey]*Workload),
-		volumes: make(map[string]Volume), wakers: make(map[string][]*waker), domain: options.Domain,
+		volumes: make(map[string]Volume), wakers: make(map[string][]*waker), domain: options.Domain, placed: options.Placed,
 	}
 	c.user = c.API.Client(ActorUser)
 	c.view = c.API.View(0, nil)

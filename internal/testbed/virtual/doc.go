@@ -15,6 +15,8 @@
 //     toleration of 300 s is longer than any story here.
 //   - From a node that a person has tainted as out of service the taint eviction deletes the pods, by name; the garbage collector of pods
 //     ends them every 20 s once the node is not ready; and their volumes are detached although the node reports them in use.
+//   - On request there are a person who drains nodes by the Eviction API, and a linstor-affinity-controller, which replaces
+//     PersistentVolumes that allow other nodes than those with a disk.
 //   - Every owner keeps one pod of a given name, as a StatefulSet does.
 //
 // All components are level-triggered, look at the API through one view without a lag, and try again after a second.

@@ -64,5 +64,23 @@ func (n *nodeLifecycle) taint(ctx context.Context, name string, unreachable bool
 			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: effect})
 		}
 	}
-	return n.client.Update(ctx, &node) == nil
+	if n.client.Update(ctx, &node) != nil {
+		return false
+	}
+	if !n.placed {
+		return true
+	}
+	// The kubelet itself says that it is Ready again.
+	status := corev1.ConditionTrue
+	if unreachable {
+		status = corev1.ConditionUnknown
+	}
+	setReady(&node, status)
+	return n.client.Status().Update(ctx, &node) == nil
+}
+
+// setReady sets the condition Ready of a node.
+func setReady(node *corev1.Node, status corev1.ConditionStatus) {
+	node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+	node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: status})
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/affinity"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
@@ -44,6 +45,8 @@ type Volume struct {
 	Released bool
 	// Unmarked lets it still be shown as bound to that claim: Kubernetes marks it a moment after the claim has gone.
 	Unmarked bool
+	// Pinned lets its PersistentVolume allow only the nodes that have a disk. The cluster must be [Options.Placed].
+	Pinned bool
 	// Missing leaves it without a resource in LINSTOR.
 	Missing bool
 }
@@ -150,6 +153,13 @@ func (c *Cluster) AddVolume(ctx context.Context, v Volume) error {
 	}
 	pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{
 		Driver: Driver, VolumeHandle: v.Handle, ReadOnly: v.ReadOnly, VolumeAttributes: v.Attributes,
+	}
+	if v.Pinned {
+		var satellites []string
+		for _, node := range v.Diskful {
+			satellites = append(satellites, c.Satellite(node))
+		}
+		pv.Spec.NodeAffinity = affinity.To(satellites...)
 	}
 	if v.Block {
 		pv.Spec.VolumeMode = new(corev1.PersistentVolumeBlock)

@@ -58,23 +58,23 @@ func (o *owners) keep(ctx context.Context, w *Workload) bool {
 	if pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 		return true
 	}
-	node := o.choose(ctx, w.Nodes, w.Tolerant)
+	node := o.choose(ctx, w)
 	return node != "" && o.provision(ctx, w, node) && o.bind(ctx, pod, node) == nil
 }
 
 // choose returns the first node that takes pods, one that takes them only reluctantly if there is no other.
-func (o *owners) choose(ctx context.Context, nodes []string, tolerant bool) string {
+func (o *owners) choose(ctx context.Context, w *Workload) string {
 	reluctant := ""
-	for _, name := range nodes {
+	for _, name := range w.Nodes {
 		var node corev1.Node
-		if o.view.Get(ctx, client.ObjectKey{Name: name}, &node) != nil || node.Spec.Unschedulable {
+		if o.view.Get(ctx, client.ObjectKey{Name: name}, &node) != nil || node.Spec.Unschedulable || !o.allowed(ctx, w, &node) {
 			continue
 		}
 		effects := func(effect corev1.TaintEffect) bool {
 			return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Effect == effect })
 		}
 		switch {
-		case tolerant:
+		case w.Tolerant:
 			return name
 		case effects(corev1.TaintEffectNoSchedule), effects(corev1.TaintEffectNoExecute):
 		case effects(corev1.TaintEffectPreferNoSchedule):

@@ -7,6 +7,12 @@ const (
 	memoryFile     = "controllers/settings_memory.go"
 	decideFile     = "internal/failover/decide.go"
 	fencingFile    = "internal/failover/quorum.go"
+	copiesFile     = "internal/evacuation/copies.go"
+	copyFile       = "internal/evacuation/copy.go"
+	evacInputFile  = "internal/evacuation/input.go"
+	evacGatesFile  = "internal/evacuation/gates.go"
+	leaveFile      = "internal/evacuation/leave.go"
+	returnFile     = "internal/evacuation/return.go"
 	stateFile      = "internal/failover/state.go"
 	witnessFile    = "internal/failover/witness.go"
 	feedFile       = "internal/linstor/follow.go"
@@ -159,6 +165,67 @@ var simulated = []edit{
 		"what was kept is over with the attachment", memoryFile, "withdrawn := «[]string{}»",
 		"func() (gone []string) { if mutantIs(§) { for uid, was := range before { if !slices.ContainsFunc(attachments, " +
 			"func(va storagev1.VolumeAttachment) bool { return va.UID == uid }) { gone = append(gone, was.text) } } }; return append(gone, …...) }()",
+	},
+
+	// Nodes that leave on purpose: the gates.
+	{
+		"LINSTOR is told something for a node that is lost", evacGatesFile, "return when(«s.FailOver != \"\"», FailingOver, s.FailOver)",
+		"(… && !mutantIs(§))",
+	},
+	{
+		"LINSTOR is told something for a node that it does not reach", evacGatesFile, "return when(«s.self.Online != Yes», SatelliteOffline,",
+		"(… && !mutantIs(§))",
+	},
+	{
+		"a node with a volume in use, or attached, is evacuated", evacGatesFile, "of our volumes is attached\", «gateDrained»}",
+		"mutantInstead(§, func(situation) (Reason, string) { return \"\", \"\" }, …)",
+	},
+	{
+		"a node with a volume that syncs is evacuated", evacGatesFile, "is being created or toggles\", «gateSettled»}",
+		"mutantInstead(§, func(situation) (Reason, string) { return \"\", \"\" }, …)",
+	},
+	{
+		"a node that somebody else evacuates is evacuated, too", evacGatesFile, "return when(«s.byOther()», EvacuatedByOther,", "(… && !mutantIs(§))",
+	},
+
+	// What a good copy is.
+	{
+		"a good copy need not be UpToDate", copiesFile, "return «v.upToDate(r)» && staying(r) && s.node(r.Node).steady()", "(… || mutantIs(§))",
+	},
+	{
+		"a good copy may be about to go", copiesFile, "return v.upToDate(r) && «staying(r)» && s.node(r.Node).steady()", "(… || mutantIs(§))",
+	},
+	{
+		"a good copy need not be connected", copiesFile, "(!v.upToDate(here) || «joined(here, r)»)", "(… || mutantIs(§))",
+	},
+	{
+		"a good copy may be on a node that LINSTOR does not reach", evacInputFile, "return «n.Online == Yes» && n.Ready == Yes && !n.leaving()",
+		"(… || mutantIs(§))",
+	},
+	{
+		"a good copy may be on a node that is not Ready", evacInputFile, "return n.Online == Yes && «n.Ready == Yes» && !n.leaving()",
+		"(… || mutantIs(§))",
+	},
+	{
+		"a good copy may be on a node that leaves", evacInputFile, "return «len(n.Evacuate) > 0» || n.SwitchedOff", "(… && !mutantIs(§))",
+	},
+	{
+		"a volume needs no quorum without the node", copiesFile, "return «v.votes(1) == 0» || slices", "(… || mutantIs(§))",
+	},
+
+	// Where copies go, and that they stay.
+	{
+		"LINSTOR is asked for a copy with an empty list", copyFile,
+		"if «!slices.ContainsFunc(targets, func(name string) bool { return s.room(v, name) })» {", "(… && !mutantIs(§))",
+	},
+	{
+		"LINSTOR may evacuate to a node that leaves", leaveFile, "DoNotTarget: «s.otherLeaving()»", "mutantInstead(§, nil, …)",
+	},
+	{
+		"LINSTOR's balancing removes copies", copyFile, "Mark: «v.Definition.Mark.set(v.Resource, s.self.Satellite)»", "mutantInstead(§, nil, …)",
+	},
+	{
+		"a node is restored that somebody else has evacuated", returnFile, "if s.self.Evacuating && «s.Progress.asked()» {", "(… || mutantIs(§))",
 	},
 
 	// What LINSTOR forgets.

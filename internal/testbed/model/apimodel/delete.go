@@ -2,9 +2,11 @@ package apimodel
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,18 +19,51 @@ func (w writer) delete(ctx context.Context, store client.WithWatch, o client.Obj
 		if old == nil {
 			return notFound(o, o.GetName())
 		}
-		if p := options.Preconditions; p != nil {
-			if p.UID != nil && *p.UID != old.GetUID() {
-				return conflict(o, "the UID in the precondition (%s) does not match the UID in record (%s)", *p.UID, old.GetUID())
-			}
-			if p.ResourceVersion != nil && *p.ResourceVersion != old.GetResourceVersion() {
-				return conflict(o, "the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s)",
-					*p.ResourceVersion, old.GetResourceVersion())
-			}
+		if err := checkPreconditions(o, old, options.Preconditions); err != nil {
+			return err
 		}
 		pod, ok := old.(*corev1.Pod)
 		if !ok {
 			return store.Delete(ctx, o)
+		}
+		return w.deletePod(ctx, pod.DeepCopy(), options.GracePeriodSeconds)
+	})
+}
+
+func checkPreconditions(o, old client.Object, p *metav1.Preconditions) error {
+	switch {
+	case p == nil:
+	case p.UID != nil && *p.UID != old.GetUID():
+		return conflict(o, "the UID in the precondition (%s) does not match the UID in record (%s)", *p.UID, old.GetUID())
+	case p.ResourceVersion != nil && *p.ResourceVersion != old.GetResourceVersion():
+		return conflict(o, "the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s)",
+			*p.ResourceVersion, old.GetResourceVersion())
+	}
+	return nil
+}
+
+// evict deletes a pod as an eviction does. There are no disruption budgets; [Model.Fail] can stand for one.
+func (w writer) evict(ctx context.Context, subresource string, o, body client.Object) error {
+	eviction, ok := body.(*policyv1.Eviction)
+	if _, isPod := o.(*corev1.Pod); !ok || !isPod || subresource != "eviction" {
+		return fmt.Errorf("the model has no creation of %s of a %s", subresource, kindOf(o))
+	}
+	request := requestFor(w.actor, VerbCreate, o, false)
+	request.Eviction = true
+	options := eviction.DeleteOptions
+	if options == nil {
+		options = &metav1.DeleteOptions{}
+	}
+	return w.record(ctx, Change{Request: request, GracePeriodSeconds: options.GracePeriodSeconds}, o, func(old client.Object) error {
+		if old == nil {
+			return notFound(o, o.GetName())
+		}
+		if err := checkPreconditions(o, old, options.Preconditions); err != nil {
+			return err
+		}
+		pod, ok := old.(*corev1.Pod)
+		if !ok {
+			return notFound(o, o.GetName())
 		}
 		return w.deletePod(ctx, pod.DeepCopy(), options.GracePeriodSeconds)
 	})

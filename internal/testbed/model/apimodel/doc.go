@@ -5,6 +5,7 @@
 //   - Pods are deleted gracefully: the deletion timestamp is the end of the grace, a second deletion may only shorten
 //     it, and the object goes when it is deleted with grace 0 and no finalizer is left. Nothing expires by itself:
 //     that is for a kubelet.
+//   - An eviction is a graceful deletion; there are no disruption budgets.
 //   - Creation sets UID and creation timestamp, and drops the status of pods and attachments.
 //   - Every write is told to listeners together with who did it, in order.
 //   - A [View] is a cache in front of it: selected objects only, searchable by the indexes that a controller

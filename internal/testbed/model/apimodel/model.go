@@ -51,6 +51,8 @@ type Request struct {
 	Node string
 	// Status is set for requests to the status subresource.
 	Status bool
+	// Eviction is set for the creation of a pod's eviction. The Kind is that of the pod.
+	Eviction bool
 }
 
 // Change is one write that happened.
@@ -115,6 +117,9 @@ func (m *Model) Client(actor string) client.Client {
 		Delete: w.delete,
 		DeleteAllOf: func(context.Context, client.WithWatch, client.Object, ...client.DeleteAllOfOption) error {
 			return errors.New("the model has no deletion of collections")
+		},
+		SubResourceCreate: func(ctx context.Context, _ client.Client, sub string, o, body client.Object, _ ...client.SubResourceCreateOption) error {
+			return w.evict(ctx, sub, o, body)
 		},
 		SubResourceUpdate: func(ctx context.Context, store client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
 			return w.update(ctx, o, true, func() error { return store.SubResource(sub).Update(ctx, o, opts...) })

@@ -13,6 +13,8 @@ type Config struct {
 	New bool
 	// Volumes is the number of volumes; 0 means 1. It counts only where the resource is nowhere else.
 	Volumes int
+	// SizeKiB is the size of each volume in KiB; 0 means [DefaultSizeKiB]. It counts where Volumes does.
+	SizeKiB int64
 	// Options are DRBD options by their drbd.conf names; an empty value is DRBD's default. Options that are not named
 	// stay as they are, and so do those with a value that DRBD does not know.
 	Options map[string]string
@@ -36,7 +38,7 @@ func (c *Cluster) adjust(resourceName string, config Config, whole bool) error {
 	return c.do(func() error {
 		r := c.resources[resourceName]
 		if r == nil {
-			r = newResource(c, resourceName, config.Volumes)
+			r = newResource(c, resourceName, config.Volumes, config.SizeKiB)
 		}
 		x := r.replicas[config.Replica.Node]
 		if n := c.nodes[config.Replica.Node]; n == nil || !n.up {
@@ -102,6 +104,7 @@ func (r *resource) reshape(x *replica, spec ReplicaSpec) (changed bool, err erro
 			}
 		}
 		x.data = nil
+		x.stopFilling()
 		x.setDisks(Inconsistent)
 		if spec.diskless() {
 			x.setDisks(Diskless)

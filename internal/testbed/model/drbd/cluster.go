@@ -49,6 +49,9 @@ type Options struct {
 	ResyncDelay time.Duration
 	// ResyncDuration is the time a replica with old data stays Inconsistent after the handshake. Default none.
 	ResyncDuration time.Duration
+	// SyncRate, in KiB per second, is how fast a disk that has nothing yet is filled: the initial sync of its whole size. By default it
+	// takes the ResyncDuration. An initial sync that is interrupted begins anew.
+	SyncRate int64
 }
 
 // Cluster is a set of nodes, the network between them and the DRBD resources on them. It is safe for

@@ -17,9 +17,10 @@
 //     of that resource at once. Each end of a connection still notices in its own time.
 //   - A lost connection is Connecting again at once; Timeout, NetworkFailure, BrokenPipe and Unconnected, which
 //     last for milliseconds, are never shown.
-//   - A resync copies everything or nothing and needs one source. quorum-minimum-redundancy, fencing handlers,
-//     on-no-data-accessible, external meta data, protocol A and B and the after-split-brain policies do not exist:
-//     diverged data ends in StandAlone.
+//   - A resync copies everything or nothing and needs one source. Only the initial sync of an empty disk can take a time that
+//     depends on its size, see [Options.SyncRate].
+//   - quorum-minimum-redundancy, fencing handlers, on-no-data-accessible, external meta data, protocol A and B and the
+//     after-split-brain policies do not exist: diverged data ends in StandAlone.
 //   - The generation that a diskless node has seen is remembered like that of a disk until the node reboots.
 //     DRBD is less strict there.
 package drbd

@@ -1,6 +1,7 @@
 package drbd
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,6 +36,7 @@ type resource struct {
 	cluster  *Cluster
 	name     string
 	volumes  int
+	sizeKiB  int64
 	replicas map[string]*replica
 	cut      map[link]bool
 	// told is what was last seen of each replica, to find out what changed.
@@ -79,6 +81,8 @@ type peer struct {
 	noticeAt time.Time
 	// resyncing is set while this end copies data from the other.
 	resyncing bool
+	// fill is not nil while that is an initial sync at the cluster's rate.
+	fill *fill
 
 	// The rest is what the other end last said.
 	role   string
@@ -120,7 +124,7 @@ func (c *Cluster) CreateResource(spec Spec) error {
 		if err := checkOptions(spec.Name, options); err != nil {
 			return err
 		}
-		r := newResource(c, spec.Name, spec.Volumes)
+		r := newResource(c, spec.Name, spec.Volumes, spec.SizeKiB)
 		first := &generation{}
 		for _, rs := range spec.Replicas {
 			x, err := r.add(rs, options)
@@ -141,9 +145,10 @@ func (c *Cluster) CreateResource(spec Spec) error {
 	})
 }
 
-func newResource(c *Cluster, name string, volumes int) *resource {
+func newResource(c *Cluster, name string, volumes int, sizeKiB int64) *resource {
 	return &resource{
-		cluster: c, name: name, volumes: max(volumes, 1), replicas: map[string]*replica{}, cut: map[link]bool{}, told: map[string]State{},
+		cluster: c, name: name, volumes: max(volumes, 1), sizeKiB: cmp.Or(sizeKiB, DefaultSizeKiB),
+		replicas: map[string]*replica{}, cut: map[link]bool{}, told: map[string]State{},
 	}
 }
 

@@ -212,7 +212,7 @@ func (r *resource) source(x *replica) *replica {
 // resync copies the source's data, at once or after the cluster's ResyncDelay and in its ResyncDuration.
 func (r *resource) resync(x, source *replica) bool {
 	p := x.peers[source.Node]
-	if p.resyncing {
+	if p.resyncing || x.filledFromAnother() {
 		return false
 	}
 	session := p.session
@@ -239,21 +239,31 @@ func (r *resource) copy(x, source *replica) bool {
 	p := x.peers[source.Node]
 	session := p.session
 	moved := x.moveDisks(Inconsistent, UpToDate, Consistent, Outdated)
+	if x.data == nil && r.cluster.options.SyncRate > 0 {
+		r.fill(x, source)
+		return moved
+	}
 	r.cluster.later(r.cluster.options.ResyncDuration, func() {
 		if x.peers[source.Node] != p || p.session != session || !p.resyncing {
 			return
 		}
 		p.resyncing = false
-		if r.live(x.Node, source.Node) && slices.Contains(source.disks, UpToDate) {
-			x.data, x.seen, x.crashed = source.data, source.seen, false
-			x.moveDisks(UpToDate, Inconsistent)
-			moved = true
-		}
+		moved = r.copied(x, source) || moved
 		if r.cluster.options.ResyncDuration > 0 {
 			r.touch()
 		}
 	})
 	return moved
+}
+
+// copied gives a replica the data that it has copied, if the source is still there and has it.
+func (r *resource) copied(x, source *replica) bool {
+	if !r.live(x.Node, source.Node) || !slices.Contains(source.disks, UpToDate) {
+		return false
+	}
+	x.data, x.seen, x.crashed = source.data, source.seen, false
+	x.moveDisks(UpToDate, Inconsistent)
+	return true
 }
 
 // lostPrimary looks for a Primary that x has no connection to, through the nodes that x is connected to.

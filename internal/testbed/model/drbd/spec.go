@@ -52,6 +52,9 @@ var (
 	ErrInUse = errors.New("in use")
 )
 
+// DefaultSizeKiB is the size of a volume of which nothing else is said: 1 GiB.
+const DefaultSizeKiB = 1024 * 1024
+
 // Spec describes a resource to create.
 type Spec struct {
 	// Name of the resource.
@@ -60,6 +63,8 @@ type Spec struct {
 	Quorum string
 	// Volumes is the number of volumes; 0 means 1.
 	Volumes int
+	// SizeKiB is the size of each volume in KiB; 0 means [DefaultSizeKiB].
+	SizeKiB int64
 	// Options are further DRBD options by their drbd.conf names. Unknown ones are kept and ignored.
 	Options map[string]string
 	// Replicas are the resource's nodes. Diskful ones start with the same UpToDate data.

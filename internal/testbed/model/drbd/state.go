@@ -21,6 +21,8 @@ type State struct {
 	Score      int
 	// Connections has this end's connection state per peer. Diskless replicas have none to each other.
 	Connections map[string]string
+	// Syncs are the initial syncs at a rate that this end takes part in, by peer; nil where there are none.
+	Syncs map[string]Sync
 	// DiskState is the state of the first volume, DiskStates those of all.
 	DiskState  string
 	DiskStates []string
@@ -101,6 +103,29 @@ func (c *Cluster) Diverged(resourceName string) bool {
 	return false
 }
 
+// Disks returns the nodes that have a disk of a resource, running or not, and whether that disk holds all of the newest data that any disk
+// holds. What the nodes themselves say of it counts for nothing.
+func (c *Cluster) Disks(resourceName string) map[string]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	disks := map[string]bool{}
+	r := c.resources[resourceName]
+	if r == nil {
+		return disks
+	}
+	for name, x := range r.replicas {
+		if x.diskless() {
+			continue
+		}
+		newest := x.data != nil && !slices.Contains(x.disks, Failed)
+		for _, y := range r.replicas {
+			newest = newest && (y.diskless() || !y.data.newerThan(x.data))
+		}
+		disks[name] = newest
+	}
+	return disks
+}
+
 func (r *resource) state(x *replica) State {
 	s := State{
 		Role:            x.role,
@@ -120,6 +145,7 @@ func (r *resource) state(x *replica) State {
 	for name, p := range x.peers {
 		s.Connections[name] = p.state
 	}
+	s.Syncs = r.syncs(x)
 	s.MayPromote, s.Score = r.promotion(x)
 	if time.Now().Before(x.hasty) && s.HasQuorum && x.role != Primary {
 		s.MayPromote = true

@@ -59,7 +59,7 @@ type job struct {
 
 // job is what a satellite is to bring the DRBD of a resource to, as far as it was told.
 func (s *Server) job(d *definition, rsc *resource) job {
-	config := drbd.Config{Replica: rsc.spec(), Volumes: d.volumes, Options: map[string]string{}}
+	config := drbd.Config{Replica: rsc.spec(), Volumes: d.volumes, SizeKiB: d.sizeKiB, Options: map[string]string{}}
 	for key, option := range drbdOptions {
 		config.Options[option] = s.effective(d, rsc, key)
 	}

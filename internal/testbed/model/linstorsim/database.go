@@ -34,6 +34,7 @@ func (s *Server) LoseNode(nodeName string) error {
 		}
 		touched = append(touched, d.name)
 	})
+	s.dropCopies(n)
 	s.dismiss(n)
 	s.mu.Unlock()
 	for _, name := range touched {
@@ -64,6 +65,7 @@ func (s *Server) recall(n *node) {
 type Snapshot struct {
 	props       map[string]string
 	groups      map[string]map[string]string
+	placements  map[string]Placement
 	nodes       map[string]node
 	definitions map[string]*definition
 }
@@ -73,7 +75,8 @@ func (s *Server) Snapshot() *Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := &Snapshot{
-		props: maps.Clone(s.props), groups: map[string]map[string]string{}, nodes: map[string]node{}, definitions: map[string]*definition{},
+		props: maps.Clone(s.props), groups: map[string]map[string]string{}, placements: maps.Clone(s.placements),
+		nodes: map[string]node{}, definitions: map[string]*definition{},
 	}
 	for name, props := range s.groups {
 		all.groups[name] = maps.Clone(props)
@@ -92,6 +95,7 @@ func (d *definition) copied(nodeOf func(*node) *node) *definition {
 	c := *d
 	c.props, c.flags = maps.Clone(d.props), slices.Clone(d.flags)
 	c.plain, c.withVolumes = kept{}, kept{}
+	c.snapshots = d.copiedSnapshots(nodeOf)
 	c.resources = map[string]*resource{}
 	for key, rsc := range d.resources {
 		c.resources[key] = &resource{
@@ -109,6 +113,7 @@ func (s *Server) RestoreDatabase(snapshot *Snapshot) {
 	s.Stop()
 	s.mu.Lock()
 	s.props = maps.Clone(snapshot.props)
+	s.placements = maps.Clone(snapshot.placements)
 	s.groups = map[string]map[string]string{}
 	for name, props := range snapshot.groups {
 		s.groups[name] = maps.Clone(props)
@@ -176,31 +181,4 @@ func (s *Server) replace(d *definition) *resource {
 	}
 	s.add(d, n, drbd.ReplicaSpec{})
 	return d.resources[fold(n.name)]
-}
-
-// RestoreNode undoes Evict and [FlagEvacuate]: the flags of the node and its resources go, and LINSTOR connects.
-func (s *Server) RestoreNode(nodeName string) error {
-	s.mu.Lock()
-	n := s.nodes[fold(nodeName)]
-	if n == nil {
-		s.mu.Unlock()
-		return fmt.Errorf("node %s: %w", nodeName, ErrNotFound)
-	}
-	n.flags, n.evicted = nil, false
-	var touched []string
-	s.eachOn(n, func(d *definition, rsc *resource) {
-		rsc.flags = slices.DeleteFunc(slices.Clone(rsc.flags), func(flag string) bool {
-			return flag == FlagInactive || flag == FlagEvicted || flag == FlagEvacuate
-		})
-		s.automatics(d)
-		touched = append(touched, d.name)
-	})
-	if n.running && n.reachable {
-		s.reconnect(n)
-	}
-	s.mu.Unlock()
-	for _, name := range touched {
-		s.send(name)
-	}
-	return nil
 }

@@ -16,8 +16,11 @@
 //
 // # What it leaves out
 //
-// Properties can be changed over REST, a node be lost or connected anew, and diskless replicas made and deleted as the CSI driver does
-// it; for all else the methods of [Server] stand for the administrator and LINSTOR's own automatics. There are no storage pools beyond
-// their names and whether they can be asked for, no snapshots of volumes and no authentication.
+// Properties can be changed over REST, a node be lost, connected anew, evacuated and restored, disks be auto-placed, and diskless replicas
+// made and deleted as the CSI driver does it; for all else the methods of [Server] stand for the administrator and LINSTOR's own automatics.
+// Each node has one storage pool for disks, and a disk takes its whole size there from the beginning. There is no authentication.
 // Automatic tie-breakers are an option, and evictions happen when [Server.Evict] says so.
+//
+// A disk that is added is there at once, without the time in which its resource has the flag DISK_ADD_REQUESTED; a LINSTOR that restarts
+// in that time would take up the wait for its move again. An answer about an evacuation does not wait for satellites.
 package linstorsim

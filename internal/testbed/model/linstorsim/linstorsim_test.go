@@ -31,10 +31,16 @@ type bed struct {
 // inBubble runs a test in a synctest bubble, with everything closed at its end.
 func inBubble(t *testing.T, options linstorsim.Options, test func(*testing.T, *bed)) {
 	t.Helper()
+	inBubbleOver(t, drbd.Options{}, options, test, "node-a", "node-b", "node-c")
+}
+
+// inBubbleOver is inBubble over a DRBD with options and with other nodes.
+func inBubbleOver(t *testing.T, below drbd.Options, options linstorsim.Options, test func(*testing.T, *bed), nodes ...string) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		cluster := drbd.NewCluster(drbd.Options{})
+		cluster := drbd.NewCluster(below)
 		linstor := linstorsim.New(cluster, options)
-		for _, node := range []string{"node-a", "node-b", "node-c"} {
+		for _, node := range nodes {
 			linstor.AddNode(node)
 		}
 		listener := pipenet.Listen()

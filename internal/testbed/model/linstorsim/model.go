@@ -1,6 +1,7 @@
 package linstorsim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,6 +23,10 @@ var (
 	ErrNodeOnline = errors.New("satellite is ONLINE")
 	// ErrNoTarget says that the node takes no new replicas, see [PropAutoplaceTarget].
 	ErrNoTarget = errors.New("node takes no new replicas")
+	// ErrEvacuating says that the node is being evacuated and takes no new replicas, diskless ones included.
+	ErrEvacuating = errors.New("node is being evacuated")
+	// ErrRefused says that LINSTOR has answered with an error.
+	ErrRefused = errors.New("refused by LINSTOR")
 	// ErrAdjust says that a satellite could not do to DRBD what it was told.
 	ErrAdjust = errors.New("satellite failed to adjust the DRBD resource")
 )
@@ -46,10 +51,12 @@ type definition struct {
 	props                     map[string]string
 	flags                     []string
 	volumes                   int
+	sizeKiB                   int64 // of each volume
 	layers                    []string
 	port                      int
 	created                   time.Time
 	resources                 map[string]*resource
+	snapshots                 []*volumeSnapshot
 
 	uuid, secret       string
 	plain, withVolumes kept
@@ -156,7 +163,7 @@ func (s *Server) define(spec ResourceSpec) (*definition, error) {
 	d := &definition{
 		name: spec.Name, externalName: spec.ExternalName, group: spec.Group,
 		props:   maps.Clone(spec.Props),
-		volumes: max(spec.Volumes, 1), layers: []string{LayerDRBD, LayerStorage},
+		volumes: max(spec.Volumes, 1), sizeKiB: cmp.Or(spec.SizeKiB, drbd.DefaultSizeKiB), layers: []string{LayerDRBD, LayerStorage},
 		port: s.nextPort(), created: time.Now(), resources: map[string]*resource{},
 		uuid: s.newUUID("definition", spec.Name), secret: uuidOf("secret", spec.Name),
 	}
@@ -262,6 +269,22 @@ func (s *Server) ReplicaNodes(resourceName string) []string {
 	if d := s.definitions[fold(resourceName)]; d != nil {
 		for _, rsc := range d.resources {
 			names = append(names, rsc.node.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// DiskNodes returns the names of the nodes with a disk of a definition that is not being deleted, whatever else there is to say of it,
+// sorted.
+func (s *Server) DiskNodes(resourceName string) (names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.definitions[fold(resourceName)]; d != nil {
+		for _, rsc := range d.resources {
+			if !rsc.has(FlagDiskless) && !rsc.leaves() {
+				names = append(names, rsc.node.name)
+			}
 		}
 	}
 	slices.Sort(names)

@@ -1,6 +1,7 @@
 package linstorsim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ const (
 const (
 	// retNotConnected is LINSTOR's warning that it has no connection to a satellite.
 	retNotConnected = -9223372036854774806
-	// poolKiB is the size of a storage pool, boundless that of one that takes no room.
+	// poolKiB is the size of a storage pool that has none of its own, see [Server.SetPool], boundless that of one that takes no room.
 	poolKiB   = 64 * 1024 * 1024
 	boundless = 1<<63 - 1
 )
@@ -84,11 +85,12 @@ func (s *Server) pool(n *node, name string) poolJSON {
 	}
 	out.StaticTraits = map[string]string{"SupportsSnapshots": strconv.FormatBool(out.SupportsSnapshots)}
 	size := int64(boundless)
+	free := size
 	if name == DiskPool {
-		size = poolKiB
+		size, free = cmp.Or(n.poolKiB, poolKiB), s.freeKiB(n)
 	}
 	if n.connected && !s.blind {
-		out.FreeCapacity, out.TotalCapacity = &size, &size
+		out.FreeCapacity, out.TotalCapacity = &free, &size
 	} else {
 		out.Reports = []apiCallRC{{RetCode: retNotConnected, Message: fmt.Sprintf("No active connection to satellite '%s'", n.name)}}
 	}

@@ -12,9 +12,10 @@ import (
 const (
 	peerSlots   = 7
 	firstMinor  = 1000
-	sizeKiB     = 1024 * 1024
 	established = "Established"
 	replOff     = "Off"
+	syncSource  = "SyncSource"
+	syncTarget  = "SyncTarget"
 )
 
 // uuidOf makes up an object's UUID from what the object is; it is the same in every run.
@@ -123,11 +124,18 @@ func (v *values) volume(number int) *volumeStateJSON {
 	}
 	out := &volumeStateJSON{DiskState: v.disks[number], ReplicationStates: map[string]replicationJSON{}}
 	for peer, state := range v.connections {
-		replication := replOff
+		replication := replicationJSON{ReplicationState: replOff}
 		if state == drbd.Connected {
-			replication = established
+			replication.ReplicationState = established
 		}
-		out.ReplicationStates[peer] = replicationJSON{ReplicationState: replication}
+		if sync, syncing := v.syncs[peer]; syncing && state == drbd.Connected {
+			replication.ReplicationState, replication.DonePercentage = syncSource, new(sync.Percent)
+			if sync.Target {
+				replication.ReplicationState = syncTarget
+				out.DiskState = fmt.Sprintf("%s(%.2f%%)", syncTarget, sync.Percent)
+			}
+		}
+		out.ReplicationStates[peer] = replication
 	}
 	return out
 }
@@ -146,7 +154,7 @@ func (s *Server) definition(d *definition, withVolumes bool) definitionJSON {
 	}
 	if withVolumes {
 		for number := range d.volumes {
-			out.VolumeDefinitions = append(out.VolumeDefinitions, volumeDefinitionJSON{number, sizeKiB})
+			out.VolumeDefinitions = append(out.VolumeDefinitions, volumeDefinitionJSON{number, d.sizeKiB})
 		}
 	}
 	return out
@@ -173,5 +181,13 @@ func (s *Server) node(n *node) nodeJSON {
 }
 
 func (s *Server) group(name string) groupJSON {
-	return groupJSON{Name: name, Props: maps.Clone(s.groups[name]), UUID: uuidOf("group", name)}
+	placement := s.placementOf(name)
+	out := groupJSON{
+		Name: name, Props: maps.Clone(s.groups[name]), UUID: uuidOf("group", name),
+		SelectFilter: selectFilterJSON{PlaceCount: placement.PlaceCount, NodeNameList: placement.NodeNames},
+	}
+	if placement.OnDifferent != "" {
+		out.SelectFilter.ReplicasOnDifferent = []string{placement.OnDifferent}
+	}
+	return out
 }

@@ -36,7 +36,12 @@ const (
 	KindVersion           Kind = "version"
 	KindStoragePools      Kind = "storage-pools"
 	KindHealth            Kind = "health"
-	// KindChange is everything that changes something.
+	KindSnapshots         Kind = "snapshots"
+	// KindAutoPlace, KindEvacuate and KindRestore are the calls of planned loss.
+	KindAutoPlace Kind = "auto-place"
+	KindEvacuate  Kind = "evacuate"
+	KindRestore   Kind = "restore"
+	// KindChange is everything else that changes something.
 	KindChange Kind = "change"
 	// KindOther is everything that the simulated LINSTOR does not have.
 	KindOther Kind = "other"
@@ -102,7 +107,9 @@ func (s *Server) routes() *http.ServeMux {
 		}))
 	handle("DELETE /v1/nodes/{node}/lost", KindChange, s.loseNode)
 	s.driverRoutes(handle)
-	handle("PUT /v1/nodes/{node}/evacuate", KindChange, s.evacuateNode)
+	handle("PUT /v1/nodes/{node}/evacuate", KindEvacuate, s.evacuateNode)
+	handle("PUT /v1/nodes/{node}/restore", KindRestore, s.restoreNode)
+	handle("POST /v1/resource-definitions/{definition}/autoplace", KindAutoPlace, s.autoPlace)
 	handle("GET /v1/resource-definitions/{definition}/resources", KindResources, s.serveResources)
 	handle("GET /v1/resource-definitions/{definition}/resources/{node}", KindResource, s.serveResource)
 	handle("GET /v1/nodes", KindNodes, s.serveNodes)
@@ -110,6 +117,7 @@ func (s *Server) routes() *http.ServeMux {
 	handle("GET /v1/resource-groups", KindGroups, s.serveGroups)
 	handle("GET /v1/resource-groups/{group}", KindGroup, s.serveGroup)
 	handle("GET /v1/controller/properties", KindControllerProps, s.serveControllerProps)
+	handle("GET /v1/view/snapshots", KindSnapshots, s.serveSnapshots)
 	handle("GET /v1/view/storage-pools", KindStoragePools, s.serveStoragePools)
 	handle("GET /v1/controller/version", KindVersion, s.serveVersion)
 	handle("GET /health", KindHealth, func(http.ResponseWriter, *http.Request) {})
@@ -150,7 +158,9 @@ func (s *Server) serveDefinitions(w http.ResponseWriter, r *http.Request) {
 	keys := newFilter(query["resource_definitions"]).keys(s.definitions)
 	list := make([][]byte, 0, len(keys))
 	for _, key := range keys {
-		list = append(list, s.definitionText(s.definitions[key], withVolumes))
+		if d := s.definitions[key]; haveAll(d.props, query["props"]) {
+			list = append(list, s.definitionText(d, withVolumes))
+		}
 	}
 	s.mu.Unlock()
 	answerList(w, page(query, list))
@@ -257,7 +267,7 @@ func (s *Server) serveControllerProps(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) serveVersion(w http.ResponseWriter, _ *http.Request) {
 	answer(w, versionJSON{
-		Version: "1.33.3", GitHash: "simulated", BuildTime: "2026-01-01T00:00:00+00:00", RestAPIVersion: "1.27.0",
+		Version: s.options.Version, GitHash: "simulated", BuildTime: "2026-01-01T00:00:00+00:00", RestAPIVersion: "1.27.0",
 	})
 }
 
@@ -312,5 +322,5 @@ func send(w http.ResponseWriter, status int, text []byte) {
 func notFound(w http.ResponseWriter, kind, name string) {
 	// MASK_ERROR with FAIL_NOT_FOUND_RSC_DFN; clients look at the HTTP status.
 	const retCode = -4611686018427387904 | 301
-	send(w, http.StatusNotFound, encode([]apiCallRC{{retCode, fmt.Sprintf("The %s '%s' does not exist.", kind, name)}}))
+	send(w, http.StatusNotFound, encode([]apiCallRC{{RetCode: retCode, Message: fmt.Sprintf("The %s '%s' does not exist.", kind, name)}}))
 }

@@ -81,13 +81,16 @@ func (s *Server) postReplica(place func(resourceName, nodeName string) (placing,
 			notFound(w, "resource", resource+" on node "+node)
 			return
 		case errors.Is(err, ErrNoTarget):
-			send(w, http.StatusNotFound, encode([]apiCallRC{{retNotEnough, err.Error()}}))
+			send(w, http.StatusNotFound, encode([]apiCallRC{{RetCode: retNotEnough, Message: err.Error()}}))
+			return
+		case errors.Is(err, ErrEvacuating):
+			send(w, http.StatusInternalServerError, encode([]apiCallRC{{RetCode: maskError | codeEvacuating, Message: err.Error()}}))
 			return
 		case errors.Is(err, drbd.ErrExists):
-			send(w, http.StatusInternalServerError, encode([]apiCallRC{{retExists, err.Error()}}))
+			send(w, http.StatusInternalServerError, encode([]apiCallRC{{RetCode: retExists, Message: err.Error()}}))
 			return
 		case err != nil:
-			send(w, http.StatusInternalServerError, encode([]apiCallRC{{retNotOnline, err.Error()}}))
+			send(w, http.StatusInternalServerError, encode([]apiCallRC{{RetCode: retNotOnline, Message: err.Error()}}))
 			return
 		}
 		if result.made {
@@ -121,7 +124,7 @@ func (s *Server) deleteReplica(w http.ResponseWriter, r *http.Request) {
 		send(w, http.StatusOK, encode([]apiCallRC{{RetCode: retModified}}))
 		return
 	case errors.Is(err, drbd.ErrInUse):
-		send(w, http.StatusInternalServerError, encode([]apiCallRC{{retInUse, err.Error()}}))
+		send(w, http.StatusInternalServerError, encode([]apiCallRC{{RetCode: retInUse, Message: err.Error()}}))
 		return
 	}
 	took := s.options.Durations.Delete

@@ -39,7 +39,7 @@ func (c changeProps) props() map[string]string {
 func readProps(w http.ResponseWriter, r *http.Request) (map[string]string, bool) {
 	var body changeProps
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-		send(w, http.StatusBadRequest, encode([]apiCallRC{{retInvalidProp, "The request is not understood."}}))
+		send(w, http.StatusBadRequest, encode([]apiCallRC{{RetCode: retInvalidProp, Message: "The request is not understood."}}))
 		return nil, false
 	}
 	return body.props(), true
@@ -110,7 +110,7 @@ func (s *Server) changeOther(change func(r *http.Request, key, value string) err
 		}
 		for key, value := range props {
 			if err := change(r, key, value); err != nil {
-				send(w, http.StatusBadRequest, encode([]apiCallRC{{retInvalidProp, err.Error()}}))
+				send(w, http.StatusBadRequest, encode([]apiCallRC{{RetCode: retInvalidProp, Message: err.Error()}}))
 				return
 			}
 		}
@@ -121,16 +121,7 @@ func (s *Server) changeOther(change func(r *http.Request, key, value string) err
 // loseNode answers DELETE /v1/nodes/{node}/lost.
 func (s *Server) loseNode(w http.ResponseWriter, r *http.Request) {
 	if err := s.LoseNode(r.PathValue("node")); err != nil {
-		send(w, http.StatusInternalServerError, encode([]apiCallRC{{retFailedNode, err.Error()}}))
-		return
-	}
-	send(w, http.StatusOK, encode([]apiCallRC{{RetCode: retModified}}))
-}
-
-// evacuateNode answers PUT /v1/nodes/{node}/evacuate.
-func (s *Server) evacuateNode(w http.ResponseWriter, r *http.Request) {
-	if err := s.Evacuate(r.PathValue("node")); err != nil {
-		send(w, http.StatusInternalServerError, encode([]apiCallRC{{retFailedNode, err.Error()}}))
+		send(w, http.StatusInternalServerError, encode([]apiCallRC{{RetCode: retFailedNode, Message: err.Error()}}))
 		return
 	}
 	send(w, http.StatusOK, encode([]apiCallRC{{RetCode: retModified}}))
@@ -151,7 +142,7 @@ func answerOutcome(w http.ResponseWriter, r *http.Request, result outcome) {
 	status := http.StatusOK
 	if result.hung || result.failed {
 		status = http.StatusInternalServerError
-		list = slices.Concat(list, []apiCallRC{{retFailedNode, "Failed to adjust the DRBD resource."}})
+		list = slices.Concat(list, []apiCallRC{{RetCode: retFailedNode, Message: "Failed to adjust the DRBD resource."}})
 	}
 	send(w, status, encode(list))
 }

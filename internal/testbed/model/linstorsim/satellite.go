@@ -23,6 +23,8 @@ type node struct {
 	running, reachable bool
 	// broken is set when the satellite process of the present connection is gone without having closed it.
 	broken bool
+	// poolKiB is the capacity of its storage pool; 0 where that has room for everything.
+	poolKiB int64
 	// pingTimeout is the node's own, see [Server.SetPingTimeout]; zero where it has none.
 	pingTimeout time.Duration
 	// adjustFaults are what goes wrong with adjusts, by resource; of all of them by the empty name.
@@ -155,6 +157,7 @@ func (s *Server) lose(n *node, statusLag time.Duration) {
 	n.connected, n.broken = false, false
 	n.hangUp()
 	s.endMoves(n)
+	s.endShipments(n)
 	n.lost = time.Now()
 	n.attempt++
 	attempt := n.attempt

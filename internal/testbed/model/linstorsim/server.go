@@ -1,6 +1,7 @@
 package linstorsim
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"log"
@@ -71,6 +72,13 @@ type Options struct {
 	// ThickPools makes the storage pools LVM instead of LVM_THIN. With thin pools, view/resources waits for
 	// satellites that are silent and not yet given up, as LINSTOR does.
 	ThickPools bool
+	// Balancing lets LINSTOR's own task bring all definitions to their groups' place counts, once an hour unless [PropBalanceInterval] of
+	// the controller says otherwise. A real LINSTOR does so by default.
+	Balancing bool
+	// ShipRate, in KiB per second, is how fast a snapshot is shipped from one node to another. By default it takes no time.
+	ShipRate int64
+	// Version is LINSTOR's own; default 1.33.3. Before 1.33, an evacuation takes no body.
+	Version string
 	// ControllerProps are the controller's properties; nil means those that Piraeus sets.
 	ControllerProps map[string]string
 }
@@ -88,6 +96,7 @@ type Server struct {
 	strangers   map[string]*node
 	definitions map[string]*definition
 	groups      map[string]map[string]string
+	placements  map[string]Placement
 	props       map[string]string
 	subscribers map[*subscriber]struct{}
 	requests    map[Kind]int
@@ -98,8 +107,12 @@ type Server struct {
 	births map[string]int
 	// eventEnds counts the ends of all satellites' events2.
 	eventEnds int
-	// moves are the disks that move away from nodes that are evacuated.
-	moves []move
+	// moves are the disks that move from one replica to another.
+	moves []*move
+	// shipments are the snapshots that are on their way.
+	shipments []*shipment
+	// operators counts the operators that there have been, see [Server.SetOperator].
+	operators int
 	// ports counts the definitions that there have ever been.
 	ports int
 	// process counts the controller's processes; what an earlier one had planned does not happen.
@@ -137,6 +150,7 @@ func New(cluster *drbd.Cluster, options Options) *Server {
 	if options.ControllerProps == nil {
 		options.ControllerProps = PiraeusProps()
 	}
+	options.Version = cmp.Or(options.Version, "1.33.3")
 	s := &Server{
 		cluster:     cluster,
 		options:     options,
@@ -145,6 +159,7 @@ func New(cluster *drbd.Cluster, options Options) *Server {
 		births:      map[string]int{},
 		definitions: map[string]*definition{},
 		groups:      map[string]map[string]string{DefaultGroup: {}},
+		placements:  map[string]Placement{},
 		props:       maps.Clone(options.ControllerProps),
 		subscribers: map[*subscriber]struct{}{},
 		requests:    map[Kind]int{},
@@ -152,6 +167,7 @@ func New(cluster *drbd.Cluster, options Options) *Server {
 	}
 	s.mux = s.routes()
 	cluster.OnChange(s.changed)
+	s.planBalancing()
 	return s
 }
 
@@ -220,7 +236,7 @@ func (s *Server) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.process++
-	s.down, s.moves = true, nil
+	s.down, s.moves, s.shipments = true, nil, nil
 	s.endStreams(true)
 	s.regain()
 	for _, n := range s.nodes {
@@ -245,6 +261,7 @@ func (s *Server) Start() {
 	}
 	s.process++
 	s.down = false
+	s.planBalancing()
 	for _, key := range slices.Sorted(maps.Keys(s.nodes)) {
 		n := s.nodes[key]
 		n.lost = time.Now()

@@ -44,6 +44,7 @@ func (s *Server) report(d *definition, rsc *resource) {
 		score:       new(state.Score),
 		connections: state.Connections,
 		disks:       state.DiskStates,
+		syncs:       state.Syncs,
 	}
 	if rsc.node.partial {
 		v.inUse, v.connections = nil, firstOf(state.Connections)
@@ -92,6 +93,8 @@ type values struct {
 	score       *int
 	connections map[string]string
 	disks       []string
+	// syncs are the initial syncs that it takes part in, by peer.
+	syncs map[string]drbd.Sync
 }
 
 func (v *values) mayPromoteOrNil() *bool {

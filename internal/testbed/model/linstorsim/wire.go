@@ -85,7 +85,8 @@ type volumeStateJSON struct {
 }
 
 type replicationJSON struct {
-	ReplicationState string `json:"replication_state,omitempty"`
+	ReplicationState string   `json:"replication_state,omitempty"`
+	DonePercentage   *float64 `json:"done_percentage,omitempty"`
 }
 
 type volumeLayerJSON struct {
@@ -141,9 +142,16 @@ type netInterfaceJSON struct {
 }
 
 type groupJSON struct {
-	Name  string            `json:"name,omitempty"`
-	Props map[string]string `json:"props,omitempty"`
-	UUID  string            `json:"uuid,omitempty"`
+	Name         string            `json:"name,omitempty"`
+	Props        map[string]string `json:"props,omitempty"`
+	SelectFilter selectFilterJSON  `json:"select_filter"`
+	UUID         string            `json:"uuid,omitempty"`
+}
+
+type selectFilterJSON struct {
+	PlaceCount          int      `json:"place_count,omitempty"`
+	NodeNameList        []string `json:"node_name_list,omitempty"`
+	ReplicasOnDifferent []string `json:"replicas_on_different,omitempty"`
 }
 
 type versionJSON struct {
@@ -153,8 +161,12 @@ type versionJSON struct {
 	RestAPIVersion string `json:"rest_api_version,omitempty"`
 }
 
-// apiCallRC is one entry of the list that LINSTOR answers errors with.
+// apiCallRC is one entry of the list that LINSTOR answers changes and errors with.
 type apiCallRC struct {
-	RetCode int64  `json:"ret_code"`
-	Message string `json:"message,omitempty"`
+	RetCode    int64             `json:"ret_code"`
+	Message    string            `json:"message,omitempty"`
+	Cause      string            `json:"cause,omitempty"`
+	Details    string            `json:"details,omitempty"`
+	Correction string            `json:"correction,omitempty"`
+	ObjRefs    map[string]string `json:"obj_refs,omitempty"`
 }

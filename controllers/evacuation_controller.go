@@ -1,0 +1,114 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+)
+
+const (
+	// evacuationWorkers is how many evacuated nodes are worked on at a time: LINSTOR may take its time for one of them.
+	evacuationWorkers = 4
+	// evacuationTimeout bounds one look and what follows from it. LINSTOR answers a call once its satellites have.
+	evacuationTimeout = 3 * time.Minute
+)
+
+// EvacuationReconciler lets nodes leave that have the taint piraeus.io/evacuate, and takes that back when the taint goes. What to do is for
+// internal/evacuation to say: one step at a time, from a fresh look.
+type EvacuationReconciler struct {
+	client   client.Client
+	live     client.Reader
+	linstor  Linstor
+	clock    clock.PassiveClock
+	reader   cluster.Evacuations
+	pods     cluster.Pods
+	volumes  cluster.Volumes
+	kubelets *cluster.Kubelets
+	halt     *haltSwitch
+	lost     func() map[string]bool // nodes with a volume whose loss speaks of the node
+	settings evacuation.Settings
+	recorder events.EventRecorder
+	metrics  *metrics.Metrics
+	// timeout bounds what is read at a time.
+	timeout time.Duration
+
+	memory evacuees
+}
+
+func (r *EvacuationReconciler) setup(mgr ctrl.Manager, options controller.Options) error {
+	options.MaxConcurrentReconciles = min(options.MaxConcurrentReconciles, evacuationWorkers)
+	options.ReconciliationTimeout = evacuationTimeout
+	concerned := predicate.NewPredicateFuncs(isEvacuated)
+	concerned.UpdateFunc = func(e event.UpdateEvent) bool { return concernsEvacuation(e.ObjectOld, e.ObjectNew) }
+	concerned.DeleteFunc = func(event.DeleteEvent) bool { return true }
+	return ctrl.NewControllerManagedBy(mgr).Named("evacuation").WithOptions(options).
+		For(&corev1.Node{}, builder.WithPredicates(concerned)).Complete(r)
+}
+
+func isEvacuated(o client.Object) bool {
+	node, ok := o.(*corev1.Node)
+	return ok && cluster.IsEvacuated(node)
+}
+
+// concernsEvacuation tells whether a change of a node concerns its evacuation: what comes every ten seconds anyway does not.
+func concernsEvacuation(before, after client.Object) bool {
+	old, ok := before.(*corev1.Node)
+	node, isNode := after.(*corev1.Node)
+	if !ok || !isNode || !cluster.IsEvacuated(node) {
+		return false
+	}
+	conditions := cluster.EvacuationConditions(node)
+	was := cluster.EvacuationConditions(old)
+	return !equality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints) || old.Spec.Unschedulable != node.Spec.Unschedulable ||
+		was.Safe != nil && conditions.Safe == nil || was.Evacuated != nil && conditions.Evacuated == nil
+}
+
+// Reconcile looks at one node that is evacuated, or was.
+func (r *EvacuationReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var node corev1.Node
+	if err := r.live.Get(ctx, req.NamespacedName, &node); client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("reading node %s: %w", req.Name, err)
+	}
+	if !cluster.IsEvacuated(&node) { // nor is one that there is no more
+		r.forget(req.Name)
+		return reconcile.Result{}, nil
+	}
+	mind := r.memory.of(&node, r.clock.Now())
+	in, plan, err := r.look(ctx, &node, mind)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if plan.Needs.Any() { // what was asked for has gone in between
+		return reconcile.Result{RequeueAfter: evacuation.Interval}, nil
+	}
+	if err := r.tell(ctx, &node, mind, in, plan); err != nil {
+		return reconcile.Result{}, err
+	}
+	if plan.State == evacuation.Returned {
+		r.forget(node.Name)
+	}
+	r.do(ctx, &node, mind, in, plan)
+	return reconcile.Result{RequeueAfter: plan.Again}, nil
+}
+
+// forget forgets a node that is not evacuated any more, or that there is no more.
+func (r *EvacuationReconciler) forget(node string) {
+	r.memory.forget(node)
+	r.metrics.Evacuating(node, nil)
+}

@@ -1,0 +1,165 @@
+package controllers
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
+)
+
+// evacuationReads is how many times more may be read for one plan: each asks for what the one before has shown to be needed.
+const evacuationReads = 6
+
+// look reads what is so of a node, as much of it as the plan needs, and plans.
+func (r *EvacuationReconciler) look(ctx context.Context, node *corev1.Node, mind *evacuee) (evacuation.Input, evacuation.Plan, error) {
+	in, err := r.begin(ctx, node, mind)
+	if err != nil {
+		return in, evacuation.Plan{}, err
+	}
+	plan := evacuation.PlanFor(in)
+	for range evacuationReads {
+		if !plan.Needs.Any() {
+			break
+		}
+		if err := r.read(ctx, node, mind, &in, plan.Needs); err != nil {
+			return in, plan, err
+		}
+		in.Now = r.clock.Now()
+		plan = evacuation.PlanFor(in)
+	}
+	return in, plan, nil
+}
+
+// begin is what is known without asking LINSTOR.
+func (r *EvacuationReconciler) begin(ctx context.Context, node *corev1.Node, mind *evacuee) (evacuation.Input, error) {
+	in := evacuation.Input{
+		Now: r.clock.Now(), Settings: r.settings, Node: node.Name, Conditions: cluster.EvacuationConditions(node), Memory: mind.memory,
+	}
+	if progress, ok := cluster.EvacuationProgress(node); ok {
+		in.Progress = &progress
+	}
+	attached, failingOver, err := r.reader.Attached(ctx, node.Name)
+	if err != nil {
+		return in, err
+	}
+	in.Attachments = evacuation.Attachments{Volumes: attached}
+	switch {
+	case r.lost()[node.Name]:
+		in.FailOver = "the node has lost its storage"
+	case failingOver != "":
+		in.FailOver = "volume " + failingOver + " is being failed over from there"
+	case isMarked(node):
+		in.FailOver = "the node has lost storage, and new pods are kept away from it"
+	}
+	in.Halt = r.halt.now(ctx)
+	in.Nodes, err = r.nodes(ctx, node)
+	return in, err
+}
+
+func (r *EvacuationReconciler) nodes(ctx context.Context, node *corev1.Node) ([]evacuation.Node, error) {
+	nodes, err := r.reader.Nodes(ctx, node, r.linstor.Nodes())
+	if err != nil {
+		return nil, err
+	}
+	r.memory.overlay(nodes)
+	return nodes, nil
+}
+
+// read reads what a plan needs. That LINSTOR does not answer is no error but what is so.
+func (r *EvacuationReconciler) read(
+	ctx context.Context, node *corev1.Node, mind *evacuee, in *evacuation.Input, needs evacuation.Needs,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	if needs.Placed {
+		if err := r.place(ctx, node, in); err != nil {
+			return err
+		}
+	}
+	if needs.Attachments {
+		asked := r.clock.Now()
+		volumes, err := r.reader.AttachmentsOn(ctx, node.Name)
+		if err != nil {
+			return err
+		}
+		in.Attachments = evacuation.Attachments{Read: asked, Volumes: volumes}
+	}
+	if err := r.readMore(ctx, node, in, needs); err != nil {
+		in.Linstor.Problem = oneLine(err)
+	}
+	if in.Linstor.Problem == "" {
+		mind.observe(in.Fingerprint(), r.clock.Now())
+		in.Memory = mind.memory
+	}
+	return nil
+}
+
+// place asks LINSTOR where everything is, and adds what Kubernetes says of that.
+func (r *EvacuationReconciler) place(ctx context.Context, node *corev1.Node, in *evacuation.Input) error {
+	volumes, asked, err := r.linstor.Placed(ctx)
+	if err != nil {
+		in.Linstor.Problem = oneLine(err)
+		return nil
+	}
+	in.Linstor.Asked = asked
+	if in.Nodes, err = r.nodes(ctx, node); err != nil {
+		return err
+	}
+	if in.Volumes, err = r.reader.Claims(ctx, node, in.Nodes, volumes, in.Attachments.Volumes); err != nil {
+		return err
+	}
+	if len(in.Attachments.Volumes) == 0 {
+		return nil
+	}
+	return r.reader.Holders(ctx, node.Name, in.Volumes)
+}
+
+// readMore asks LINSTOR for everything else that is needed.
+func (r *EvacuationReconciler) readMore(ctx context.Context, node *corev1.Node, in *evacuation.Input, needs evacuation.Needs) error {
+	var err error
+	if needs.Snapshots {
+		in.Snapshots.N, err = r.linstor.SnapshotsOn(ctx, r.kubelets.Satellite(node.Name))
+		if in.Snapshots.Known = err == nil; err != nil {
+			return err
+		}
+	}
+	if needs.Marked {
+		in.Marked.All, err = r.linstor.Marks(ctx)
+		if in.Marked.Known = err == nil; err != nil {
+			return err
+		}
+	}
+	if needs.Version {
+		in.Version.Spares, err = r.linstor.CanSpareNodes(ctx)
+		if in.Version.Known = err == nil; err != nil {
+			return err
+		}
+	}
+	if len(needs.Definitions) == 0 {
+		return nil
+	}
+	definitions, err := r.linstor.CopyDefinitions(ctx, needs.Definitions)
+	if err != nil {
+		return err
+	}
+	for i := range in.Volumes {
+		if d, ok := definitions[strings.ToLower(in.Volumes[i].Resource)]; ok {
+			in.Volumes[i].Definition = &d
+		}
+	}
+	return nil
+}
+
+// oneLine is what an error says, fit for a condition.
+func oneLine(err error) string {
+	return strings.Join(strings.Fields(err.Error()), " ")
+}
+
+// inTime tells whether a call may still be sent that rests on what LINSTOR said after that time.
+func (r *EvacuationReconciler) inTime(call evacuation.Call, asked time.Time) bool {
+	return r.clock.Now().Sub(asked) <= call.MaxAge()
+}

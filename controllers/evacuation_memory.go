@@ -1,0 +1,85 @@
+package controllers
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
+)
+
+// evacuees is what this process remembers of nodes that are evacuated. The zero value is empty.
+type evacuees struct {
+	mu    sync.Mutex
+	nodes map[string]*evacuee
+}
+
+// evacuee is one of them. What others look at is under the lock of all; the rest is the node's reconciliation's, of which there is one at a time.
+type evacuee struct {
+	// since is when it was first seen, which is its place; conditions are those that were written last. Others look at both, because
+	// the cache may not have them yet.
+	since      time.Time
+	conditions evacuation.Conditions
+
+	memory      evacuation.Memory
+	fingerprint string
+	// written is when the conditions were written last.
+	written time.Time
+	// told are the volumes, and the pods, of which something was told, and what. progressed is when progress was told last.
+	told       map[string]evacuation.Reason
+	progressed time.Time
+}
+
+// of returns what is remembered of a node, which takes its place now if it has none.
+func (e *evacuees) of(node *corev1.Node, now time.Time) *evacuee {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.nodes == nil {
+		e.nodes = make(map[string]*evacuee)
+	}
+	known := e.nodes[node.Name]
+	if known == nil {
+		known = &evacuee{
+			since: now, conditions: cluster.EvacuationConditions(node), told: make(map[string]evacuation.Reason),
+			memory: evacuation.Memory{Refused: make(map[string]evacuation.Refusal)}, progressed: now,
+		}
+		e.nodes[node.Name] = known
+	}
+	if progress, ok := cluster.EvacuationProgress(node); ok && !progress.Since.IsZero() {
+		known.since = progress.Since
+	}
+	return known
+}
+
+func (e *evacuees) forget(node string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.nodes, node)
+}
+
+// note remembers the conditions that a node has now.
+func (e *evacuees) note(mind *evacuee, conditions evacuation.Conditions, now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	mind.conditions, mind.written = conditions, now
+}
+
+// overlay puts what is remembered over what the cache says of nodes.
+func (e *evacuees) overlay(nodes []evacuation.Node) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range nodes {
+		if known := e.nodes[nodes[i].Name]; known != nil && len(nodes[i].Evacuate) > 0 {
+			nodes[i].Since, nodes[i].Conditions = known.since, known.conditions
+		}
+	}
+}
+
+// observe notes whether anything has changed on the node.
+func (m *evacuee) observe(fingerprint string, now time.Time) {
+	if m.fingerprint != fingerprint || m.memory.Unchanged.IsZero() {
+		m.fingerprint, m.memory.Unchanged = fingerprint, now
+	}
+}

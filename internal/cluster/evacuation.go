@@ -1,0 +1,283 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+)
+
+// AnnotationEvacuation on a node says how far its evacuation has got, for whoever leads next.
+const AnnotationEvacuation = "piraeus.io/evacuation"
+
+// Evacuations says what an evacuation wants to know of nodes and of the volumes on them.
+type Evacuations struct {
+	cache, live client.Reader
+	readers     Readers
+	kubelets    *Kubelets
+	silence     time.Duration
+}
+
+// NewEvacuations returns a reader by a configuration.
+func NewEvacuations(cfg Config) Evacuations {
+	return Evacuations{cache: cfg.Cache, live: cfg.Live, readers: NewReaders(cfg), kubelets: cfg.Kubelets, silence: cfg.Settings.KubeletSilence}
+}
+
+// Nodes returns all nodes of Kubernetes, as the cache has them, and with them what LINSTOR says of its satellites. self takes the place of
+// the one of its name.
+func (e Evacuations) Nodes(ctx context.Context, self *corev1.Node, satellites []linstor.Node) ([]evacuation.Node, error) {
+	var list corev1.NodeList
+	if err := e.cache.List(ctx, &list, shared); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	all := []evacuation.Node{e.node(self)}
+	for i := range list.Items {
+		if list.Items[i].Name != self.Name {
+			all = append(all, e.node(&list.Items[i]))
+		}
+	}
+	for _, satellite := range satellites {
+		i := slices.IndexFunc(all, func(n evacuation.Node) bool { return n.Satellite == satellite.Name })
+		if i < 0 { // it is no node of Kubernetes, or not any more
+			i = len(all)
+			all = append(all, evacuation.Node{Satellite: satellite.Name})
+		}
+		n := &all[i]
+		n.Listed, n.Evacuating, n.Evicted = satellite.Satellite, satellite.Evacuating, satellite.Leaving
+		if word := satellite.Word(); word.Known {
+			n.Online = evacuation.AnswerOf(&word.Value)
+		}
+	}
+	return all, nil
+}
+
+// node is what Kubernetes says of a node.
+func (e Evacuations) node(node *corev1.Node) evacuation.Node {
+	n := evacuation.Node{
+		Name: node.Name, Satellite: e.kubelets.Satellite(node.Name), Cordoned: node.Spec.Unschedulable,
+		SwitchedOff: e.kubelets.isShutdown(node) || HasTaint(node, corev1.TaintNodeOutOfService, ""),
+		Ready:       e.ready(node), Conditions: EvacuationConditions(node),
+	}
+	for _, t := range node.Spec.Taints {
+		if t.Key == evacuation.TaintKey {
+			n.Evacuate = append(n.Evacuate, evacuation.Taint{Value: t.Value, Effect: string(t.Effect)})
+		}
+	}
+	if progress, ok := EvacuationProgress(node); ok {
+		n.Since = progress.Since
+	}
+	return n
+}
+
+// ready is what Kubernetes says of a node's readiness. Of one whose kubelet is silent it says what was so before, for most of a minute.
+func (e Evacuations) ready(node *corev1.Node) evacuation.Answer {
+	for _, c := range node.Status.Conditions {
+		if c.Type != corev1.NodeReady {
+			continue
+		}
+		switch {
+		case c.Status == corev1.ConditionFalse:
+			return evacuation.No
+		case c.Status == corev1.ConditionTrue && !e.kubelets.Node(node.Name).LeaseSilent(e.silence):
+			return evacuation.Yes
+		}
+	}
+	return evacuation.Unknown
+}
+
+// EvacuationProgress reads the annotation of a node; false where it has none. Of one that cannot be read nothing is known but that it is there.
+func EvacuationProgress(node *corev1.Node) (evacuation.Progress, bool) {
+	text, ok := node.Annotations[AnnotationEvacuation]
+	if !ok {
+		return evacuation.Progress{}, false
+	}
+	progress, err := evacuation.ParseProgress(text)
+	if err != nil {
+		return evacuation.Progress{}, true
+	}
+	return progress, true
+}
+
+// EvacuationConditions are the conditions of a node that an evacuation sets.
+func EvacuationConditions(node *corev1.Node) evacuation.Conditions {
+	return evacuation.Conditions{Safe: condition(node, evacuation.StorageSafe), Evacuated: condition(node, evacuation.StorageEvacuated)}
+}
+
+func condition(node *corev1.Node, kind corev1.NodeConditionType) *evacuation.Condition {
+	for _, c := range node.Status.Conditions {
+		if c.Type == kind {
+			return &evacuation.Condition{Status: evacuation.Status(c.Status), Reason: evacuation.Reason(c.Reason), Message: c.Message}
+		}
+	}
+	return nil
+}
+
+// IsEvacuated tells whether an evacuation concerns a node: it has the taint, or something that an evacuation has left there.
+func IsEvacuated(node *corev1.Node) bool {
+	_, noted := node.Annotations[AnnotationEvacuation]
+	conditions := EvacuationConditions(node)
+	return noted || HasTaint(node, evacuation.TaintKey, "") || conditions.Safe != nil || conditions.Evacuated != nil
+}
+
+// AttachmentsOn returns the PersistentVolumes of ours that are attached to a node, or about to be, past the cache.
+func (e Evacuations) AttachmentsOn(ctx context.Context, node string) ([]string, error) {
+	var list storagev1.VolumeAttachmentList
+	if err := e.live.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing VolumeAttachments: %w", err)
+	}
+	return e.attached(list.Items, node), nil
+}
+
+func (e Evacuations) attached(attachments []storagev1.VolumeAttachment, node string) []string {
+	var volumes []string
+	for i := range attachments {
+		va := &attachments[i]
+		if va.Spec.NodeName == node && e.readers.Attachments.Ours(va) {
+			volumes = append(volumes, *va.Spec.Source.PersistentVolumeName)
+		}
+	}
+	slices.Sort(volumes)
+	return volumes
+}
+
+// Attached returns the PersistentVolumes of ours that are attached to a node by the cache, and of these one that is being failed over from
+// there, empty where none is.
+func (e Evacuations) Attached(ctx context.Context, node string) (volumes []string, failingOver string, err error) {
+	attachments, err := e.readers.Attachments.On(ctx, node)
+	if err != nil {
+		return nil, "", err
+	}
+	for i := range attachments {
+		if attachments[i].Annotations[AnnotationFailOver] != "" {
+			failingOver = *attachments[i].Spec.Source.PersistentVolumeName
+		}
+	}
+	return e.attached(attachments, node), failingOver, nil
+}
+
+// Claims adds to volumes what Kubernetes says of those that have a replica on the node: which PersistentVolumes they are, which of them are
+// attached there, and which could be used elsewhere. Of others it leaves out all but those on a node with the taint.
+func (e Evacuations) Claims(
+	ctx context.Context, self *corev1.Node, nodes []evacuation.Node, volumes []evacuation.Volume, attached []string,
+) ([]evacuation.Volume, error) {
+	satellite := e.kubelets.Satellite(self.Name)
+	tainted := map[string]bool{satellite: true}
+	for _, n := range nodes {
+		if len(n.Evacuate) > 0 {
+			tainted[n.Satellite] = true
+		}
+	}
+	places, err := e.places(ctx, self.Name, nodes)
+	if err != nil {
+		return nil, err
+	}
+	volumes = slices.DeleteFunc(volumes, func(v evacuation.Volume) bool {
+		return !slices.ContainsFunc(v.Replicas, func(r evacuation.Replica) bool { return tainted[r.Node] })
+	})
+	for i := range volumes {
+		v := &volumes[i]
+		if !slices.ContainsFunc(v.Replicas, func(r evacuation.Replica) bool { return r.Node == satellite }) {
+			continue
+		}
+		if v.Claims, err = e.claims(ctx, v.Resource, places, attached); err != nil {
+			return nil, err
+		}
+	}
+	return volumes, nil
+}
+
+// places are the nodes other than N that could run a pod which leaves N.
+func (e Evacuations) places(ctx context.Context, self string, nodes []evacuation.Node) ([]*corev1.Node, error) {
+	var list corev1.NodeList
+	if err := e.cache.List(ctx, &list, shared); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	free := make(map[string]bool, len(nodes))
+	for _, n := range nodes {
+		free[n.Name] = n.Name != self && n.Ready == evacuation.Yes && !n.Cordoned && !n.SwitchedOff && len(n.Evacuate) == 0
+	}
+	var places []*corev1.Node
+	for i := range list.Items {
+		if free[list.Items[i].Name] {
+			places = append(places, &list.Items[i])
+		}
+	}
+	return places, nil
+}
+
+// claims are the PersistentVolumes of a resource.
+func (e Evacuations) claims(ctx context.Context, resource string, places []*corev1.Node, attached []string) ([]evacuation.PersistentVolume, error) {
+	names, err := e.readers.Volumes.OfResource(ctx, resource)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	var claims []evacuation.PersistentVolume
+	for _, name := range names {
+		pv, err := e.readers.Volumes.Get(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if pv == nil {
+			continue
+		}
+		claim := evacuation.PersistentVolume{Name: name, Attached: slices.Contains(attached, name), NFSExport: isNFSExport(pv)}
+		if claim.Elsewhere, err = allowsAny(pv, places); err != nil {
+			return nil, err
+		}
+		claims = append(claims, claim)
+	}
+	return claims, nil
+}
+
+// allowsAny tells whether the node affinity of a volume allows one of the nodes.
+func allowsAny(pv *corev1.PersistentVolume, nodes []*corev1.Node) (bool, error) {
+	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return len(nodes) > 0, nil
+	}
+	selector, err := nodeaffinity.NewNodeSelector(pv.Spec.NodeAffinity.Required)
+	if err != nil {
+		return false, fmt.Errorf("reading the node affinity of volume %s: %w", pv.Name, err)
+	}
+	return slices.ContainsFunc(nodes, selector.Match), nil
+}
+
+// Holders adds to volumes which pods on the node use them, past the cache, which has those only that are selected.
+func (e Evacuations) Holders(ctx context.Context, node string, volumes []evacuation.Volume) error {
+	pods, err := e.readers.Live.PodsOn(ctx, node)
+	if err != nil {
+		return err
+	}
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return Ended(&p) })
+	for i := range volumes {
+		for j := range volumes[i].Claims {
+			claim := &volumes[i].Claims[j]
+			if !claim.Attached {
+				continue
+			}
+			pv, err := e.readers.Volumes.Get(ctx, claim.Name)
+			if err != nil {
+				return err
+			}
+			if pv == nil {
+				continue
+			}
+			users, err := e.readers.Live.UsersOf(ctx, pv, pods)
+			if err != nil {
+				return err
+			}
+			for k := range users {
+				claim.Holders = append(claim.Holders, Key(users[k].Namespace, users[k].Name))
+			}
+		}
+	}
+	return nil
+}

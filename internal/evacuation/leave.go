@@ -1,0 +1,284 @@
+package evacuation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	// unchangedFor is for how long nothing must have changed before LINSTOR is told once more: what LINSTOR does in the background nobody sees,
+	// and each further call while a copy syncs adds one.
+	unchangedFor = time.Minute
+	// minority is with how many disks LINSTOR keeps a majority only if a tie-breaker has a place.
+	minority = 2
+)
+
+// askAgain is how long after a call LINSTOR is told once more; the last one holds for all further calls.
+var askAgain = []time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute}
+
+// remaining is what is left on N that has to leave.
+type remaining struct {
+	disks    []Volume // with DRBD
+	bound    []Volume // without: they stay
+	diskless int
+}
+
+func (s situation) remaining() remaining {
+	var left remaining
+	for _, v := range s.mine {
+		r, _ := v.on(s.self.Satellite)
+		switch {
+		case r.Diskless && !r.has(toggling...):
+			left.diskless++
+		case v.DRBD:
+			left.disks = append(left.disks, v)
+		default:
+			left.bound = append(left.bound, v)
+		}
+	}
+	return left
+}
+
+// leaving is the plan of a node from which everything is to leave, as far as it is the same whatever comes next.
+func (s situation) leaving(state State) Plan {
+	states, _ := s.volumeStates()
+	plan := Plan{State: state, Volumes: states, Conditions: Conditions{Safe: s.isSafe(states)}, Again: Interval}
+	if plan.Conditions.Safe.Status == True {
+		plan.Progress = s.safe()
+	} else {
+		plan.Progress = s.unsafe()
+	}
+	return plan
+}
+
+func (p Plan) evacuated(status Status, reason Reason, message string) Plan {
+	p.Conditions.Evacuated = &Condition{status, reason, message}
+	return p
+}
+
+func ruleLeft(s situation) (Plan, bool) {
+	left := s.remaining()
+	switch {
+	case len(left.disks) > 0:
+		return Plan{}, false
+	case !s.Snapshots.Known || !s.Marked.Known && s.Progress.asked():
+		return Plan{Needs: Needs{Snapshots: true, Marked: s.Progress.asked()}, Progress: s.Progress}, true
+	case s.Snapshots.N > 0:
+		return Plan{}, false
+	}
+	plan := s.leaving(Evacuated)
+	if changes := s.unmark(false); len(changes) > 0 {
+		plan.Step = Step{Call: Properties, Changes: changes}
+	}
+	if len(left.bound) > 0 {
+		return plan.evacuated(False, NotDRBD, s.named(left.bound)+" has no DRBD layer: LINSTOR leaves it where it is"), true
+	}
+	message := "no disk and no snapshot is left"
+	if left.diskless > 0 {
+		message += "; " + counted(left.diskless, "replica") + " without a disk remain"
+	}
+	if n := plan.Progress.QuorumOff; n > 0 {
+		message += "; without this node LINSTOR has quorum off for " + counted(n, "volume")
+	}
+	return plan.evacuated(True, NothingLeft, message), true
+}
+
+func (s situation) named(volumes []Volume) string {
+	var names []string
+	for _, v := range volumes {
+		names = append(names, s.volumeState(v).name())
+	}
+	return few(names)
+}
+
+func ruleLeave(s situation) (Plan, bool) {
+	plan := s.leaving(LeavingState)
+	if !s.Snapshots.Known && s.Progress.asked() || !s.Marked.Known && s.Progress.asked() {
+		return Plan{Needs: Needs{Snapshots: true, Marked: true}, Progress: s.Progress}, true
+	}
+	if reason, message := first(gates, s); reason != "" {
+		if reason == WaitingForDrain || reason == NFSExport {
+			plan.State = Draining
+		}
+		return plan.evacuated(False, reason, s.also(message)), true
+	}
+	if changes := s.unmark(false); len(changes) > 0 {
+		plan.Step, plan.Again = Step{Call: Properties, Changes: changes}, soon
+		return plan.evacuated(False, Leaving, s.also(s.leftMessage())), true
+	}
+	if !s.due() {
+		reason, message := s.progressing()
+		return plan.evacuated(False, reason, message), true
+	}
+	if ahead := s.ahead(); len(ahead) >= s.Settings.MaxNodes {
+		plan.State = Waiting
+		return plan.evacuated(False, AnotherNodeFirst, "node "+few(ahead)+" goes first"), true
+	}
+	return s.ask(plan), true
+}
+
+// ask is the plan that tells LINSTOR to move the rest, once all that this rests on has been read.
+func (s situation) ask(plan Plan) Plan {
+	needs := Needs{
+		Attachments: s.Now.Sub(s.Attachments.Read) > MaxAge, Version: !s.Version.Known, Snapshots: !s.Snapshots.Known,
+	}
+	if s.Version.Spares {
+		needs.Definitions = s.unreadTraps()
+	}
+	if needs.Any() {
+		return Plan{Needs: needs, Progress: s.Progress}
+	}
+	if others := s.unfinished(); !s.Version.Spares && len(others) > 0 {
+		plan.State = Waiting
+		return plan.evacuated(False, AnotherNodeFirst,
+			"node "+few(others)+" goes first: this LINSTOR is older than 1.33 and cannot be told not to use a node that leaves")
+	}
+	if trapped := s.traps(); s.Version.Spares && len(trapped) > 0 {
+		copies, _, noTarget := s.copies(trapped)
+		plan.NoTarget = noTarget
+		if len(copies) > 0 {
+			plan.Step, plan.Again = Step{Call: Autoplace, Copies: copies}, soon
+		}
+		if len(noTarget) > 0 {
+			return plan.evacuated(False, NoTarget, fmt.Sprintf("%s: %s", noTarget[0], NoNodeFree))
+		}
+		return plan.evacuated(False, Leaving, "another copy comes first, since LINSTOR would use a node that leaves: "+s.named(trapped))
+	}
+	progress := *plan.Progress
+	now := s.Now.UTC()
+	progress.Asked, progress.Asks = &now, progress.Asks+1
+	plan.QuorumOff = s.quorumOff()
+	if progress.Asks == 1 {
+		progress.QuorumOff = len(plan.QuorumOff)
+	}
+	plan.Progress = &progress
+	plan.Step, plan.Again = Step{Call: Evacuate, DoNotTarget: s.otherLeaving(), Bare: !s.Version.Spares}, soon
+	return plan.evacuated(False, Leaving, s.leftMessage())
+}
+
+// due tells whether it is time to tell LINSTOR, the first time or once more.
+func (s situation) due() bool {
+	if !s.Progress.asked() {
+		return true
+	}
+	wait := askAgain[min(max(s.Progress.Asks, 1), len(askAgain))-1]
+	return s.unchanged() && s.Now.Sub(*s.Progress.Asked) >= wait
+}
+
+// unchanged tells whether nothing has changed for a while, by what this process has seen.
+func (s situation) unchanged() bool {
+	return !s.Memory.Unchanged.IsZero() && s.Now.Sub(s.Memory.Unchanged) >= unchangedFor
+}
+
+// progressing says what LINSTOR is doing about what is left.
+func (s situation) progressing() (Reason, string) {
+	message := s.also(s.leftMessage())
+	switch {
+	case !s.unchanged():
+		return Leaving, message
+	case s.Memory.NotMoved != "":
+		return NoTarget, message + "; LINSTOR said: " + s.Memory.NotMoved
+	}
+	return LeavingStalled, message + "; nothing has changed for a minute, and LINSTOR will be told again"
+}
+
+// also adds to a message what somebody else has done.
+func (s situation) also(message string) string {
+	if s.Progress.asked() && !s.self.Evacuating {
+		message += "; somebody has restored the node in LINSTOR since (FlagRemoved)"
+	}
+	return message
+}
+
+// leftMessage counts what is left.
+func (s situation) leftMessage() string {
+	left := s.remaining()
+	snapshots := ""
+	if s.Snapshots.N > 0 {
+		snapshots = counted(s.Snapshots.N, "snapshot")
+	}
+	return joinedWords(counted(len(left.disks), "replica"), snapshots) + " left"
+}
+
+// unfinished are the nodes that go before N and have not left.
+func (s situation) unfinished() []string {
+	var names []string
+	for _, n := range s.Nodes {
+		done := n.Conditions.Evacuated != nil && n.Conditions.Evacuated.Status == True
+		if mode, refused, _ := n.mode(); len(n.Evacuate) > 0 && mode == Everything && refused == "" && !done && goesBefore(n, s.self) {
+			names = append(names, n.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// traps are the volumes on N of which every replica without a disk is on another node that leaves. LINSTOR gives one of these a disk,
+// whatever it was told: where none of them may be used, it takes that for no restriction. With one copy more than it wants it has no reason to.
+func (s situation) traps() []Volume {
+	others := s.otherLeaving()
+	var trapped []Volume
+	for _, v := range s.disks() {
+		diskless, usable := 0, 0
+		for _, r := range v.Replicas {
+			if r.Diskless {
+				diskless++
+				if !slices.Contains(others, r.Node) {
+					usable++
+				}
+			}
+		}
+		if diskless > 0 && usable == 0 && !s.spared(v) {
+			trapped = append(trapped, v)
+		}
+	}
+	return trapped
+}
+
+// spared tells whether there are so many good copies elsewhere that LINSTOR drops the one on N, and places none.
+func (s situation) spared(v Volume) bool {
+	good := 0
+	for _, r := range v.Replicas {
+		if s.good(v, r) { // none on N, which leaves
+			good++
+		}
+	}
+	return v.Definition != nil && v.Definition.PlaceCount > 0 && good >= v.Definition.PlaceCount
+}
+
+// unreadTraps are the traps of which the place count was not read.
+func (s situation) unreadTraps() []string {
+	var names []string
+	for _, v := range s.traps() {
+		if v.Definition == nil {
+			names = append(names, v.Resource)
+		}
+	}
+	return names
+}
+
+// quorumOff are the volumes of which LINSTOR will switch quorum off: with two disks it keeps a majority only where a third node has a place for
+// a tie-breaker, and N has none any more. A volume that cannot move at all keeps what it has.
+func (s situation) quorumOff() []string {
+	places := 0
+	for _, n := range s.Nodes {
+		if n.Listed && n.Name != s.Node && !n.Evacuating && !n.Evicted {
+			places++
+		}
+	}
+	var names []string
+	for _, v := range s.mine {
+		disks := 0
+		for _, r := range v.Replicas {
+			if !r.Diskless && !r.has(flagDelete, flagDRBDDelete, flagInactive) {
+				disks++
+			}
+		}
+		if v.Quorum == quorumMajority && !v.UserQuorum && disks == minority && places <= minority {
+			names = append(names, s.volumeState(v).name())
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,85 @@
+package evacuation
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestQuorumOff has of which volumes LINSTOR will switch quorum off.
+func TestQuorumOff(t *testing.T) {
+	t.Parallel()
+	majority := func(replicas ...Replica) edit {
+		v := volume("pvc-1", replicas...)
+		v.Quorum = quorumMajority
+		return with(v)
+	}
+	three := func(in *Input) { in.Nodes = in.Nodes[:3] }
+	for name, test := range map[string]struct {
+		edit edit
+		off  bool
+	}{
+		"two disks and a tie-breaker on three nodes": {edited(three, majority(disk(nodeA), disk(nodeB), diskless(nodeC))), true},
+		"the node of the tie-breaker":                {edited(three, majority(diskless(nodeA), disk(nodeB), disk(nodeC)), func(in *Input) { in.Snapshots.N = 1 }), true},
+		"two disks and a tie-breaker on four nodes":  {majority(disk(nodeA), disk(nodeB), diskless(nodeC)), false},
+		"three disks, of which none can move":        {edited(three, majority(disk(nodeA), disk(nodeB), disk(nodeC))), false},
+		"a fourth node that is evicted is no place":  {edited(majority(disk(nodeA), disk(nodeB), diskless(nodeC)), the(nodeD, func(n *Node) { n.Evicted = true })), true},
+		"a quorum that a person has set is not changed": {
+			edited(three, majority(disk(nodeA), disk(nodeB), diskless(nodeC)), func(in *Input) { in.Volumes[0].UserQuorum = true }), false,
+		},
+		"quorum that is off stays off": {edited(three, with(volume("pvc-1", disk(nodeA), disk(nodeB)))), false},
+	} {
+		plan := PlanFor(tainted(Everything, test.edit))
+		if plan.Step.Call != Evacuate {
+			t.Fatalf("%s: LINSTOR is not told: %+v", name, plan)
+		}
+		if off := slices.Equal(plan.QuorumOff, []string{"pvc-1"}); off != test.off || plan.Progress.QuorumOff != len(plan.QuorumOff) {
+			t.Errorf("%s: %v, want %t", name, plan.QuorumOff, test.off)
+		}
+	}
+}
+
+// TestTraps has that a copy comes first where LINSTOR would use a node that leaves, whatever it is told.
+func TestTraps(t *testing.T) {
+	t.Parallel()
+	other := alsoLeaving(nodeD, time.Minute, Conditions{})
+	trap := func(replicas ...Replica) edit {
+		v := volume("pvc-1", replicas...)
+		v.Definition.PlaceCount = 2
+		return with(v)
+	}
+	for name, test := range map[string]struct {
+		edit edit
+		want Call
+	}{
+		"the tie-breaker is on the other node":                {edited(other, trap(disk(nodeA), disk(nodeB), diskless(nodeD))), Autoplace},
+		"one of two tie-breakers is":                          {edited(other, trap(disk(nodeA), disk(nodeB), diskless(nodeC), diskless(nodeD))), Evacuate},
+		"there is none":                                       {edited(other, trap(disk(nodeA), disk(nodeB))), Evacuate},
+		"there are enough copies elsewhere":                   {edited(other, trap(disk(nodeA), disk(nodeB), disk(nodeC), diskless(nodeD))), Evacuate},
+		"no other node leaves":                                {trap(disk(nodeA), disk(nodeB), diskless(nodeD)), Evacuate},
+		"no copy can be made":                                 {edited(other, trap(disk(nodeA), disk(nodeB), diskless(nodeD)), the(nodeC, func(n *Node) { n.Cordoned = true })), Nothing},
+		"LINSTOR cannot be told anyway, and takes one by one": {edited(other, trap(disk(nodeA), disk(nodeB), diskless(nodeD)), func(in *Input) { in.Version.Spares = false }), Evacuate},
+	} {
+		plan := PlanFor(tainted(Everything, test.edit))
+		if plan.Step.Call != test.want {
+			t.Errorf("%s: %+v, want %q", name, plan, test.want)
+		}
+		if test.want == Autoplace && !slices.Equal(plan.Step.Copies[0].Targets, []string{nodeB, nodeC}) {
+			t.Errorf("%s: %+v", name, plan.Step)
+		}
+	}
+	unread := tainted(Everything, other, trap(disk(nodeA), disk(nodeB), diskless(nodeD)))
+	unread.Volumes[0].Definition = nil
+	if plan := PlanFor(unread); !slices.Equal(plan.Needs.Definitions, []string{"pvc-1"}) {
+		t.Errorf("the place count is not read: %+v", plan)
+	}
+}
+
+// TestDoNotTarget has which nodes LINSTOR is told not to use.
+func TestDoNotTarget(t *testing.T) {
+	t.Parallel()
+	plan := PlanFor(tainted(Everything, safely, alsoLeaving(nodeD, time.Minute, Conditions{}), the(nodeC, func(n *Node) { n.SwitchedOff = true })))
+	if want := []string{nodeC, nodeD}; !slices.Equal(plan.Step.DoNotTarget, want) || plan.Step.Bare {
+		t.Errorf("got %+v, want %v", plan.Step, want)
+	}
+}

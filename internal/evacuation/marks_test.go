@@ -1,0 +1,92 @@
+package evacuation
+
+import (
+	"reflect"
+	"testing"
+	"time"
+)
+
+// TestMarkBeforeCopy has what is set before a copy is made.
+func TestMarkBeforeCopy(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		props map[string]string
+		want  *Change
+	}{
+		"balancing is switched off": {
+			nil, &Change{Resource: "pvc-1", Set: map[string]string{PropMark: nodeA, PropBalance: "false"}},
+		},
+		"what a person has set is not touched":   {map[string]string{PropBalance: "true"}, nil},
+		"what a person has switched off neither": {map[string]string{PropBalance: "false"}, nil},
+		"what is marked for the node stays":      {map[string]string{PropBalance: "false", PropMark: nodeA}, nil},
+		"what is marked for another is for this, too": {
+			map[string]string{PropBalance: "false", PropMark: nodeB},
+			&Change{Resource: "pvc-1", Set: map[string]string{PropMark: nodeA + "," + nodeB}},
+		},
+	} {
+		plan := PlanFor(tainted(Everything, func(in *Input) { in.Volumes[0].Definition.Mark = MarkOf("pvc-1", test.props) }))
+		if got := plan.Step.Copies[0].Mark; !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+	}
+}
+
+// TestMarksGo has what is taken away of marks, and when.
+func TestMarksGo(t *testing.T) {
+	t.Parallel()
+	marked := func(props map[string]string) edit {
+		return func(in *Input) { in.Marked = Marks{true, []Mark{MarkOf("pvc-1", props)}} }
+	}
+	ours := map[string]string{PropBalance: "false", PropMark: nodeA}
+	both := map[string]string{PropBalance: "false", PropMark: nodeA + ", Node-B"}
+	all := Change{Resource: "pvc-1", Delete: []string{PropMark, PropBalance}}
+	gone := edited(with(volume("pvc-1", diskless(nodeA), disk(nodeC))), asked(time.Hour, 1))
+	other := alsoLeaving(nodeB, time.Minute, Conditions{Safe: &Condition{}})
+	for name, test := range map[string]struct {
+		edit edit
+		want []Change
+	}{
+		"both on return": {edited(safely, untainted, marked(ours)), []Change{all}},
+		"both when the node has no disk of it any more": {edited(gone, marked(ours)), []Change{all}},
+		"none while the node has a disk of it": {
+			edited(with(volume("pvc-1", disk(nodeA), disk(nodeC))), asked(time.Second, 1), marked(ours)), nil,
+		},
+		"only this node while another leaves": {
+			edited(gone, other, marked(both)), []Change{{Resource: "pvc-1", Set: map[string]string{PropMark: "node-b"}}},
+		},
+		"both when the other does not leave any more": {edited(gone, marked(both)), []Change{all}},
+		"only the mark where a person has set balancing since": {
+			edited(gone, marked(map[string]string{PropBalance: "true", PropMark: nodeA})), []Change{{Resource: "pvc-1", Delete: []string{PropMark}}},
+		},
+		"none of a definition without a mark": {edited(gone, marked(map[string]string{PropBalance: "false"})), nil},
+	} {
+		plan := PlanFor(tainted(Everything, test.edit))
+		if !reflect.DeepEqual(plan.Step.Changes, test.want) {
+			t.Errorf("%s: %+v, want %+v", name, plan, test.want)
+		}
+	}
+}
+
+// TestUnfinishedMoves has that what LINSTOR may still move is told when a node returns.
+func TestUnfinishedMoves(t *testing.T) {
+	t.Parallel()
+	moves := with(volume("pvc-1", disk(nodeA, func(r *Replica) { r.Moves = true }), disk(nodeB)), volume("pvc-2", disk(nodeA)))
+	plan := PlanFor(tainted(Everything, moves, untainted))
+	if plan.State != Returned || !reflect.DeepEqual(plan.Unfinished, []string{"pvc-1"}) {
+		t.Errorf("got %+v", plan)
+	}
+}
+
+// TestProgress has that a node's annotation is read as it was written.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	at := now
+	p := Progress{Mode: LastCopies, Since: now, Safe: &at, Asked: &at, Asks: 2, QuorumOff: 3}
+	read, err := ParseProgress(p.String())
+	if err != nil || !read.Equal(p) {
+		t.Errorf("got %s, %v", read, err)
+	}
+	if _, err := ParseProgress("yes"); err == nil {
+		t.Error("nonsense is read")
+	}
+}

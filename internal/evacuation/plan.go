@@ -1,0 +1,350 @@
+package evacuation
+
+import (
+	"time"
+)
+
+const (
+	// Interval is how often a node is looked at that is evacuated.
+	Interval = 10 * time.Second
+	// soon is when it is looked at again after something was done.
+	soon = time.Second
+	// slowAge is how old a look may be on which no deletion rests.
+	slowAge = 30 * time.Second
+)
+
+// State is where the evacuation of a node has got to.
+type State string
+
+// States, in the order in which a node goes through them.
+const (
+	Refused      State = "Refused"
+	Waiting      State = "Waiting"
+	CopyingState State = "Copying"
+	Blocked      State = "Blocked"
+	Safe         State = "Safe"
+	Draining     State = "WaitingForDrain"
+	LeavingState State = "Leaving"
+	Evacuated    State = "Evacuated"
+	Returning    State = "Returning"
+	Returned     State = "Returned"
+)
+
+// Call is what LINSTOR is told.
+type Call string
+
+// Calls. There are no others: none of them removes anything by itself, and only Evacuate has LINSTOR do so.
+const (
+	// Nothing is told.
+	Nothing Call = ""
+	// Autoplace makes copies.
+	Autoplace Call = "autoplace"
+	// Evacuate has LINSTOR move everything off the node.
+	Evacuate Call = "evacuate"
+	// Restore takes that back.
+	Restore Call = "restore"
+	// Properties changes the properties of resource definitions.
+	Properties Call = "properties"
+)
+
+// Calls returns all of them.
+func Calls() []Call { return []Call{Autoplace, Evacuate, Restore, Properties} }
+
+// MaxAge is how old the look may be that a call rests on. Evacuate has LINSTOR delete replicas; the others only add, or take back, and a LINSTOR
+// that is slow to tell where everything is must not keep copies from being made.
+func (c Call) MaxAge() time.Duration {
+	if c == Evacuate {
+		return MaxAge
+	}
+	return slowAge
+}
+
+// Step is what to tell LINSTOR.
+type Step struct {
+	Call Call
+	// Copies are those to make by Autoplace.
+	Copies []Copy
+	// DoNotTarget are the nodes that Evacuate must not use; Bare is set where LINSTOR is too old to be told.
+	DoNotTarget []string
+	Bare        bool
+	// Changes are those of Properties.
+	Changes []Change
+}
+
+// Needs are what must be read before more can be said; the plan is then made again with it.
+type Needs struct {
+	// Placed is where LINSTOR's replicas are, and its nodes.
+	Placed bool
+	// Definitions are resource definitions with their groups.
+	Definitions []string
+	// Attachments are the attachments to N, past the cache.
+	Attachments bool
+	// Snapshots are those on N.
+	Snapshots bool
+	// Marked are all definitions with our mark.
+	Marked bool
+	// Version is LINSTOR's.
+	Version bool
+}
+
+// Any tells whether anything must be read.
+func (n Needs) Any() bool {
+	return n.Placed || len(n.Definitions) > 0 || n.Attachments || n.Snapshots || n.Marked || n.Version
+}
+
+// Plan is what is so, and what to do now.
+type Plan struct {
+	// State is where the evacuation has got to.
+	State State
+	// Conditions are those that the node is to have.
+	Conditions Conditions
+	// Progress is what its annotation is to say, before LINSTOR is told anything; nil for none.
+	Progress *Progress
+	// Volumes are the volumes with a replica on N.
+	Volumes []VolumeState
+	// NoTarget are the volumes for which no node may have a copy, so that LINSTOR need not be asked.
+	NoTarget []string
+	// QuorumOff are the volumes of which LINSTOR will switch quorum off once N has left.
+	QuorumOff []string
+	// Unfinished are the volumes that LINSTOR may still move off N, although it was told to restore it.
+	Unfinished []string
+	// Needs are what must be read first; then nothing else of the plan counts.
+	Needs Needs
+	// Step is what to tell LINSTOR.
+	Step Step
+	// Again is when to look again; zero for never, unless something changes.
+	Again time.Duration
+}
+
+// rule answers what is to be done, or passes.
+type rule struct {
+	name  string
+	apply func(situation) (Plan, bool)
+}
+
+// rules is the table of the plan. The first rule that answers decides.
+var rules = []rule{
+	{"a node without the taint returns", ruleReturn},
+	{"a taint that means nothing is refused", ruleRefused},
+	{"while something holds the controller up it waits", ruleHalted},
+	{"LINSTOR is asked", ruleUnread},
+	{"while LINSTOR does not answer, or not reach the node, it waits", ruleHindered},
+	{"a node that LINSTOR does not know is refused", ruleNoSatellite},
+	{"what somebody else has begun is only observed", ruleByOther},
+	{"a node of which only last copies are made is restored", ruleTakenBack},
+	{"what exists nowhere else is copied", ruleCopy},
+	{"once that is done a node stays of which only last copies are made", ruleStays},
+	{"a node without disks and snapshots has left", ruleLeft},
+	{"what is left leaves through the gates", ruleLeave},
+}
+
+// PlanFor plans the next step for one node. The input is not changed.
+func PlanFor(in Input) Plan {
+	s := assess(in)
+	for _, r := range rules {
+		if plan, ok := r.apply(s); ok {
+			return s.timely(plan)
+		}
+	}
+	return Plan{State: Waiting, Progress: in.Progress, Conditions: same(StatusUnknown, LinstorStale, "no rule fits"), Again: Interval}
+}
+
+// timely puts a step off that rests on an old look.
+func (s situation) timely(plan Plan) Plan {
+	if plan.Step.Call != Nothing && s.Now.Sub(s.Linstor.Asked) > plan.Step.Call.MaxAge() {
+		plan.Step, plan.Again = Step{}, Interval
+	}
+	return plan
+}
+
+// begun is the progress of a node that is tainted: it begins now where it has not yet.
+func (s situation) begun() *Progress {
+	mode, _, _ := s.self.mode()
+	p := Progress{}
+	if s.Progress != nil {
+		p = *s.Progress
+	}
+	if p.Mode = mode; p.Since.IsZero() {
+		p.Since = s.Now.UTC()
+		if !s.self.Since.IsZero() {
+			p.Since = s.self.Since.UTC()
+		}
+	}
+	return &p
+}
+
+// waiting is the plan of a node that waits and keeps what it has.
+func (s situation) waiting(status Status, reason Reason, message string) Plan {
+	plan := Plan{State: Waiting, Conditions: same(status, reason, message), Progress: s.begun(), Again: Interval}
+	if s.Halt.DryRun {
+		plan.Progress = s.Progress
+	}
+	return s.ofMode(plan)
+}
+
+// ofMode leaves a node of which only last copies are made without the condition that it will never fulfil.
+func (s situation) ofMode(plan Plan) Plan {
+	if mode, _, _ := s.self.mode(); mode == LastCopies {
+		plan.Conditions.Evacuated = nil
+	}
+	return plan
+}
+
+func ruleRefused(s situation) (Plan, bool) {
+	_, reason, message := s.self.mode()
+	if reason == "" || reason == NotASatellite {
+		return Plan{}, false
+	}
+	return Plan{State: Refused, Conditions: same(False, reason, message), Progress: s.Progress, Again: Interval}, true
+}
+
+func ruleHalted(s situation) (Plan, bool) {
+	reason, message := first(halts, s)
+	if reason == "" {
+		return Plan{}, false
+	}
+	status := False
+	if reason == FailingOver { // what is so is not known
+		status = StatusUnknown
+	}
+	return s.waiting(status, reason, message), true
+}
+
+func ruleUnread(s situation) (Plan, bool) {
+	return Plan{Needs: Needs{Placed: true}, Progress: s.Progress}, s.Linstor == Linstor{}
+}
+
+func ruleHindered(s situation) (Plan, bool) {
+	if s.Linstor.Problem == "" && !s.self.Listed {
+		return Plan{}, false
+	}
+	reason, message := first(hindrances, s)
+	if reason == "" {
+		return Plan{}, false
+	}
+	return s.waiting(StatusUnknown, reason, message), true
+}
+
+func ruleNoSatellite(s situation) (Plan, bool) {
+	_, reason, message := s.self.mode()
+	if reason == "" {
+		return Plan{}, false
+	}
+	return Plan{State: Refused, Conditions: same(False, reason, message), Progress: s.Progress, Again: Interval}, true
+}
+
+func ruleByOther(s situation) (Plan, bool) {
+	if reason, message := gateOwn(s); reason != "" {
+		return s.waiting(False, reason, message), true
+	}
+	return Plan{}, false
+}
+
+func ruleTakenBack(s situation) (Plan, bool) {
+	progress := s.begun()
+	if progress.Mode != LastCopies || !s.self.Evacuating {
+		return Plan{}, false
+	}
+	plan := s.waiting(False, Copying, "LINSTOR is told that the node stays")
+	plan.State, plan.Step, plan.Again = Returning, Step{Call: Restore}, soon
+	return plan, true
+}
+
+func ruleCopy(s situation) (Plan, bool) {
+	states, wanted := s.volumeStates()
+	if !unsafe(states) || blocksNobody(states) && s.begun().Mode != LastCopies {
+		return Plan{}, false // what is drained may leave
+	}
+	plan := Plan{State: CopyingState, Volumes: states, Progress: s.unsafe(), Again: Interval}
+	ahead := s.ahead()
+	if len(wanted) > 0 && len(ahead) >= s.Settings.MaxNodes {
+		plan.State, plan.Conditions = Waiting, same(False, AnotherNodeFirst, "node "+few(ahead)+" goes first")
+		return s.ofMode(plan), true
+	}
+	copies, unread, noTarget := s.copies(wanted)
+	if len(unread) > 0 {
+		return Plan{Needs: Needs{Definitions: unread}, Progress: s.Progress}, true
+	}
+	plan.NoTarget = noTarget
+	block(states, noTarget)
+	if len(copies) > 0 {
+		plan.Step, plan.Again = Step{Call: Autoplace, Copies: copies}, soon
+	}
+	reason, message := sumUp(states)
+	if reason != Copying {
+		plan.State = Blocked
+	}
+	plan.Conditions = same(False, reason, message)
+	return s.ofMode(plan), true
+}
+
+// unsafe tells whether any of the volumes is not safe elsewhere.
+func unsafe(states []VolumeState) bool {
+	for _, v := range states {
+		if v.Reason != CopiedElsewhere {
+			return true
+		}
+	}
+	return false
+}
+
+// blocksNobody tells whether all that is not safe elsewhere keeps nothing else from leaving: LINSTOR leaves alone what has no DRBD layer,
+// and what is pinned to the node is attached there.
+func blocksNobody(states []VolumeState) bool {
+	for _, v := range states {
+		switch v.Reason {
+		case CopiedElsewhere, NotDRBD, AffinityPinned, QuorumWouldBeLost:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// NoNodeFree is why a volume gets no copy where LINSTOR need not be asked for one.
+const NoNodeFree = "no node of its resource group is ONLINE, Ready, schedulable and without a disk of it"
+
+// block notes the volumes for which no node may have a copy.
+func block(states []VolumeState, noTarget []string) {
+	for i := range states {
+		for _, name := range noTarget {
+			if states[i].Resource == name {
+				states[i].Reason = NoTarget
+				states[i].Message = NoNodeFree
+			}
+		}
+	}
+}
+
+// unsafe is the progress of a node whose data is not safe elsewhere.
+func (s situation) unsafe() *Progress {
+	p := s.begun()
+	p.Safe = nil
+	return p
+}
+
+// safe is the progress of a node whose data is.
+func (s situation) safe() *Progress {
+	p := s.begun()
+	if p.Safe == nil {
+		now := s.Now.UTC()
+		p.Safe = &now
+	}
+	return p
+}
+
+func ruleStays(s situation) (Plan, bool) {
+	if s.begun().Mode != LastCopies {
+		return Plan{}, false
+	}
+	states, _ := s.volumeStates()
+	return Plan{State: Safe, Volumes: states, Progress: s.safe(), Conditions: Conditions{Safe: s.isSafe(states)}, Again: Interval}, true
+}
+
+// isSafe is the condition StorageSafe by the states of the volumes.
+func (s situation) isSafe(states []VolumeState) *Condition {
+	if reason, message := sumUp(states); reason != CopiedElsewhere {
+		return &Condition{False, reason, message}
+	}
+	return &Condition{True, CopiedElsewhere, "the node may be drained or switched off: " + safeMessage(states)}
+}

@@ -1,0 +1,51 @@
+package evacuation
+
+import "testing"
+
+// TestQuorumOfThoseThatAreConnected has whether those that remain have quorum, as they are connected.
+func TestQuorumOfThoseThatAreConnected(t *testing.T) {
+	t.Parallel()
+	outdated := state("Outdated")
+	for name, test := range map[string]struct {
+		quorum   string
+		replicas []Replica
+		keeps    bool
+	}{
+		"two that are connected":                {quorumMajority, []Replica{disk(nodeA), disk(nodeB, connected(nodeC)), disk(nodeC, connected(nodeB))}, true},
+		"two of which one says so":              {quorumMajority, []Replica{disk(nodeA), disk(nodeB, connected()), disk(nodeC, connected(nodeB))}, true},
+		"two of which the other says so":        {quorumMajority, []Replica{disk(nodeA), disk(nodeB, connected(nodeC)), disk(nodeC, connected())}, true},
+		"two that are not":                      {quorumMajority, []Replica{disk(nodeA), disk(nodeB, connected()), disk(nodeC, connected())}, false},
+		"a tie-breaker that is not":             {quorumMajority, []Replica{disk(nodeA), disk(nodeB, connected()), diskless(nodeC)}, false},
+		"two with old data, and one without":    {"2", []Replica{disk(nodeA), disk(nodeB, connected()), disk(nodeC, outdated, connected(nodeD)), disk(nodeD, outdated, connected(nodeC))}, false},
+		"one beside an inactive one":            {quorumMajority, []Replica{disk(nodeA), disk(nodeB), disk(nodeC, flagged(flagInactive)), diskless(nodeD)}, true},
+		"a tie-breaker where two disks must be": {"2", []Replica{disk(nodeA), disk(nodeB), diskless(nodeC)}, false},
+		"one where one suffices":                {"1", []Replica{disk(nodeA), disk(nodeB, connected())}, true},
+		"one where no quorum is wanted":         {"off", []Replica{disk(nodeA), disk(nodeB, connected())}, true},
+	} {
+		v := volume("pvc-1", test.replicas...)
+		v.Quorum = test.quorum
+		if got := assess(tainted(Everything, with(v))).keepsQuorum(v); got != test.keeps {
+			t.Errorf("%s: %t, want %t", name, got, test.keeps)
+		}
+	}
+}
+
+// TestAGoodCopyIsConnected has that a copy must be connected to a disk here that has the data, and need not be to one that has not.
+func TestAGoodCopyIsConnected(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		here, there Replica
+		good        bool
+	}{
+		"a disk here that is UpToDate":          {disk(nodeA, connected()), disk(nodeB, connected()), false},
+		"a disk here of which the copy says so": {disk(nodeA, connected()), disk(nodeB, connected(nodeA)), true},
+		"a disk here that says so":              {disk(nodeA, connected(nodeB)), disk(nodeB, connected()), true},
+		"a disk here that has failed":           {disk(nodeA, state("Failed"), connected()), disk(nodeB, connected()), true},
+		"a diskless replica here":               {diskless(nodeA), disk(nodeB, connected()), true},
+	} {
+		v := volume("pvc-1", test.here, test.there)
+		if got := assess(tainted(Everything, with(v))).goodElsewhere(v); got != test.good {
+			t.Errorf("%s: %t, want %t", name, got, test.good)
+		}
+	}
+}

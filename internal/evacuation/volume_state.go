@@ -1,0 +1,151 @@
+package evacuation
+
+import (
+	"fmt"
+	"slices"
+)
+
+// VolumeState is what is so of one volume with a replica on N.
+type VolumeState struct {
+	// Resource is the resource definition.
+	Resource string
+	// Reason is CopiedElsewhere, or why its data is not safe elsewhere.
+	Reason Reason
+	// Message says more; empty where there is nothing to say.
+	Message string
+	// Done is how much of its copy is done, in percent; negative where none is in progress or that is not known.
+	Done float64
+	// Volumes are the names of its PersistentVolumes.
+	Volumes []string
+}
+
+// name is what users know the volume by: its PersistentVolume's name, which is that of the resource in most cases.
+func (v VolumeState) name() string {
+	if len(v.Volumes) == 1 {
+		return v.Volumes[0]
+	}
+	return v.Resource
+}
+
+// volumeRule says what is so of a volume, or passes.
+type volumeRule struct {
+	name  string
+	apply func(situation, Volume, Replica) (Reason, string)
+}
+
+// volumeRules is the table of the states of a volume. The first rule that answers decides; one for which all pass wants a copy.
+var volumeRules = []volumeRule{
+	{"a replica without a disk takes no data along, at most quorum", volumeDiskless},
+	{"without a DRBD layer nothing can be copied", volumeNotDRBD},
+	{"a volume with a good copy is safe, if it has quorum and may be used elsewhere", volumeCopied},
+	{"a copy on its way is waited for", volumeOnItsWay},
+	{"without a disk that is UpToDate there is nothing to copy", volumeNoSource},
+	{"what LINSTOR has refused a moment ago it refuses again", volumeRefused},
+}
+
+// VolumeStates are the states of all volumes with a replica on N.
+func (in Input) VolumeStates() []VolumeState {
+	states, _ := assess(in).volumeStates()
+	return states
+}
+
+// volumeStates returns the states of all volumes with a replica on N, and those that want a copy.
+func (s situation) volumeStates() (states []VolumeState, wanted []Volume) {
+	for _, v := range s.mine {
+		state := s.volumeState(v)
+		if state.Reason == "" {
+			wanted = append(wanted, v)
+			state.Reason, state.Message = Copying, "a copy is to be made"
+		}
+		states = append(states, state)
+	}
+	return states, wanted
+}
+
+// volumeState returns the state of a volume; its reason is empty where it wants a copy.
+func (s situation) volumeState(v Volume) VolumeState {
+	state := VolumeState{Resource: v.Resource, Done: -1}
+	for _, pv := range v.Claims {
+		state.Volumes = append(state.Volumes, pv.Name)
+	}
+	replica, _ := v.on(s.self.Satellite)
+	for _, rule := range volumeRules {
+		if state.Reason, state.Message = rule.apply(s, v, replica); state.Reason != "" {
+			break
+		}
+	}
+	if state.Reason == Copying {
+		copied, _ := s.onItsWay(v)
+		state.Done = copied.Done
+	}
+	return state
+}
+
+func volumeDiskless(s situation, v Volume, r Replica) (Reason, string) {
+	switch {
+	case !r.Diskless || r.has(toggling...):
+		return "", ""
+	case !s.keepsQuorum(v):
+		return QuorumWouldBeLost, noQuorumWithout(s, v)
+	}
+	return CopiedElsewhere, ""
+}
+
+func volumeNotDRBD(_ situation, v Volume, _ Replica) (Reason, string) {
+	if v.DRBD {
+		return "", ""
+	}
+	return NotDRBD, "it has no DRBD layer: copy its data yourself"
+}
+
+func volumeCopied(s situation, v Volume, _ Replica) (Reason, string) {
+	if !s.goodElsewhere(v) {
+		return "", ""
+	}
+	if !s.keepsQuorum(v) {
+		return QuorumWouldBeLost, noQuorumWithout(s, v)
+	}
+	for _, pv := range v.Claims {
+		if pv.Attached && !pv.Elsewhere {
+			return AffinityPinned, fmt.Sprintf("the node affinity of PersistentVolume %s allows no other node that is Ready and schedulable", pv.Name)
+		}
+	}
+	return CopiedElsewhere, ""
+}
+
+func noQuorumWithout(s situation, v Volume) string {
+	message := "without this node it would have no quorum"
+	if names := s.offlinePeers(v); names != "" {
+		message += ", because " + names + " is not ONLINE"
+	}
+	return message
+}
+
+func volumeOnItsWay(s situation, v Volume, _ Replica) (Reason, string) {
+	copied, ok := s.onItsWay(v)
+	if !ok {
+		return "", ""
+	}
+	if copied.Done >= 0 {
+		return Copying, fmt.Sprintf("its copy on %s is at %.0f %%", copied.Node, copied.Done)
+	}
+	return Copying, "its copy on " + copied.Node + " is being made"
+}
+
+func volumeNoSource(s situation, v Volume, _ Replica) (Reason, string) {
+	if s.source(v) {
+		return "", ""
+	}
+	if names := s.offlinePeers(v); names != "" {
+		return PeerOffline, "its replica here is not UpToDate, and " + names + " is not ONLINE"
+	}
+	return PeerOffline, "none of its replicas is known to be UpToDate"
+}
+
+func volumeRefused(s situation, v Volume, _ Replica) (Reason, string) {
+	refusal := s.Memory.Refused[v.Resource]
+	if !s.Now.Before(refusal.Until) || !slices.Equal(refusal.Nodes, s.Eligible()) {
+		return "", ""
+	}
+	return NoTarget, refusal.Words
+}

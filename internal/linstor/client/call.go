@@ -1,0 +1,182 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	golinstor "github.com/LINBIT/golinstor"
+	lapi "github.com/LINBIT/golinstor/client"
+)
+
+// Kinds of the calls that have LINSTOR do something, as errors and metrics name them.
+const (
+	kindAutoplace  = "autoplace"
+	kindEvacuate   = "evacuate"
+	kindRestore    = "restore"
+	kindProperties = "properties"
+)
+
+const (
+	// callTimeout is the deadline of a call: LINSTOR answers once its satellites have, for each resource of a node.
+	callTimeout = 2 * time.Minute
+	// maxAnswer bounds how much of an answer is read. LINSTOR has several entries for each resource of a node.
+	maxAnswer = 16 << 20
+)
+
+// Answer is what LINSTOR answers to a call: of a call for many resources an entry for each, of which some may be errors while the others
+// have happened.
+type Answer struct {
+	// Code is the HTTP status.
+	Code int
+	// Entries are all return codes.
+	Entries []Entry
+}
+
+// Entry is one of LINSTOR's return codes.
+type Entry struct {
+	RetCode int64  `json:"ret_code"`
+	Message string `json:"message"`
+	Cause   string `json:"cause"`
+	Details string `json:"details"`
+}
+
+// IsError tells whether what the entry is about has not happened.
+func (e Entry) IsError() bool { return uint64(e.RetCode)&golinstor.MaskBitsType == golinstor.MaskError } //nolint:gosec // the same bits
+
+// has tells whether the entry is of a return code, as golinstor has it, whatever it is about.
+func (e Entry) has(code uint64) bool {
+	const bits = golinstor.MaskBitsType | golinstor.MaskBitsCode
+	return uint64(e.RetCode)&bits == code&bits //nolint:gosec // the same bits
+}
+
+// words are what the entry says, in one line.
+func (e Entry) words() string {
+	return OneLine(strings.Join([]string{e.Message, e.Cause, e.Details}, " "))
+}
+
+// Errors are LINSTOR's words on what has not happened; none where all has.
+func (a Answer) Errors() []string {
+	var words []string
+	for _, e := range a.Entries {
+		if e.IsError() {
+			words = append(words, e.words())
+		}
+	}
+	if len(words) == 0 && a.Code/100 != 2 {
+		words = append(words, fmt.Sprintf("answered %d %s", a.Code, http.StatusText(a.Code)))
+	}
+	return words
+}
+
+// NotMoved are LINSTOR's words on what it leaves where it is, although it was told to evacuate the node.
+func (a Answer) NotMoved() []string {
+	var words []string
+	for _, e := range a.Entries {
+		if e.has(golinstor.WarnNotEvacuating) || e.IsError() {
+			words = append(words, e.words())
+		}
+	}
+	return words
+}
+
+// Autoplace has LINSTOR place one more replica of a definition on one of the nodes. They must not be none, which LINSTOR takes for all.
+func (c *Client) Autoplace(ctx context.Context, definition string, nodes []string) (Answer, error) {
+	path, err := under("/v1/resource-definitions/", definition)
+	if err != nil {
+		return Answer{}, err
+	}
+	if len(nodes) == 0 {
+		return Answer{}, fmt.Errorf("placing a replica of %s: no node was named, which LINSTOR takes for any", definition)
+	}
+	request := lapi.AutoPlaceRequest{SelectFilter: lapi.AutoSelectFilter{AdditionalPlaceCount: 1, NodeNameList: nodes}}
+	return c.call(ctx, kindAutoplace, http.MethodPost, path+"/autoplace", request)
+}
+
+// Evacuate has LINSTOR move everything off a node, but not to the others that are named.
+func (c *Client) Evacuate(ctx context.Context, node string, doNotTarget []string) (Answer, error) {
+	path, err := under("/v1/nodes/", node)
+	if err != nil {
+		return Answer{}, err
+	}
+	var body any // none where there is nothing to say, which older versions do not understand
+	if len(doNotTarget) > 0 {
+		body = lapi.NodeEvacuate{DoNotTarget: doNotTarget}
+	}
+	return c.call(ctx, kindEvacuate, http.MethodPut, path+"/evacuate", body)
+}
+
+// Restore takes back that LINSTOR was told to evacuate a node. It deletes nothing.
+func (c *Client) Restore(ctx context.Context, node string) (Answer, error) {
+	path, err := under("/v1/nodes/", node)
+	if err != nil {
+		return Answer{}, err
+	}
+	return c.call(ctx, kindRestore, http.MethodPut, path+"/restore", lapi.NodeRestore{})
+}
+
+// ChangeDefinition sets and removes properties of a resource definition.
+func (c *Client) ChangeDefinition(ctx context.Context, definition string, set map[string]string, remove []string) (Answer, error) {
+	path, err := under("/v1/resource-definitions/", definition)
+	if err != nil {
+		return Answer{}, err
+	}
+	return c.call(ctx, kindProperties, http.MethodPut, path, lapi.GenericPropsModify{OverrideProps: set, DeleteProps: remove})
+}
+
+// call has LINSTOR do something. It asks the endpoint in use and no other: LINSTOR may be at work on a call that was not answered, and none
+// of them may be made twice. An answer that is LINSTOR's list is one whatever its status, and no error.
+func (c *Client) call(ctx context.Context, kind, method, path string, body any) (answer Answer, err error) {
+	base, _ := c.Endpoint()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	defer func() { c.observe(kind, outcome(answer, err)) }()
+	resp, err := c.ask(ctx, base, method, path, body)
+	if err != nil {
+		return Answer{}, fmt.Errorf("LINSTOR controller %s: %s: %w", base.Host, kind, err)
+	}
+	defer closeBody(resp)
+	answer.Code = resp.StatusCode
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return answer, fmt.Errorf("LINSTOR controller %s: %s: the answer broke off: %w", base.Host, kind, err)
+	}
+	if err := json.Unmarshal(text, &answer.Entries); err != nil && (resp.StatusCode/100 != 2 || len(text) > 0) {
+		return answer, fmt.Errorf("LINSTOR controller %s: %s: %w", base.Host, kind, &StatusError{Code: resp.StatusCode, Message: OneLine(string(text))})
+	}
+	return answer, nil
+}
+
+func (c *Client) ask(ctx context.Context, base *url.URL, method, path string, body any) (*http.Response, error) {
+	var reader io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("make request: %w", err)
+		}
+		reader = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, base.String()+path, reader)
+	if err != nil {
+		return nil, fmt.Errorf("make request: %w", err)
+	}
+	req.Header.Set("Accept", "application/json")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return c.do(req)
+}
+
+// outcome is how a call has ended, for who counts it by its status.
+func outcome(answer Answer, err error) error {
+	if err == nil && answer.Code/100 != 2 {
+		return &StatusError{Code: answer.Code, Linstor: true}
+	}
+	return err
+}

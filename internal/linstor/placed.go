@@ -1,0 +1,219 @@
+package linstor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
+)
+
+// unknownDone is how much of a sync is done where nobody says.
+const unknownDone = -1
+
+// Placed reads where all resources are, with the states of their disks, and the nodes at the same time. Each volume has all of its replicas
+// and nothing of Kubernetes. What it says was true after asked, when the first of the reads began. LINSTOR asks its satellites for it.
+func (f *Feed) Placed(ctx context.Context) (volumes []evacuation.Volume, asked time.Time, err error) {
+	asked = time.Now()
+	var resources []client.PlacedResource
+	reads, readCtx := errgroup.WithContext(ctx)
+	reads.Go(func() error { return f.readNodesSince(readCtx, asked) })
+	reads.Go(func() (err error) {
+		resources, err = f.client.Placed(readCtx)
+		return err
+	})
+	if err := reads.Wait(); err != nil {
+		return nil, time.Time{}, fmt.Errorf("ask LINSTOR where its resources are: %w", err)
+	}
+	f.confirmed(asked)
+	return f.store.placed(resources), asked, nil
+}
+
+// placed puts the resources together to volumes.
+func (s *Store) placed(resources []client.PlacedResource) []evacuation.Volume {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var volumes []evacuation.Volume
+	index := make(map[string]int)
+	for i := range resources {
+		r := &resources[i]
+		key := fold(r.Name)
+		at, ok := index[key]
+		if !ok {
+			at = len(volumes)
+			index[key] = at
+			volume := evacuation.Volume{Resource: r.Name, DRBD: r.IsDRBD()}
+			if d := s.definitions[key]; d != nil {
+				volume.Quorum, volume.UserQuorum = s.quorum(d)
+			}
+			volumes = append(volumes, volume)
+		}
+		volumes[at].Replicas = append(volumes[at].Replicas, placedReplica(r))
+	}
+	return volumes
+}
+
+// placedReplica is a resource as the policy wants it.
+func placedReplica(r *client.PlacedResource) evacuation.Replica {
+	replica := evacuation.Replica{
+		Node: fold(r.NodeName), Diskless: client.AnyFlag(r.Flags, client.FlagDiskless, client.FlagDRBDDiskless), Flags: r.Flags,
+		InUse: evacuation.AnswerOf(r.IsInUse()), Disks: make(map[int]string, len(r.Volumes)), Done: unknownDone,
+		Moves: r.Props[client.PropMigrateFrom] != "",
+	}
+	for peer, connection := range r.Values().Connections {
+		if connected := connection.IsConnected(); connected != nil && *connected {
+			replica.Peers = append(replica.Peers, fold(peer))
+		}
+	}
+	slices.Sort(replica.Peers)
+	for _, v := range r.Volumes {
+		replica.Disks[v.Number] = ""
+		if v.State == nil {
+			continue
+		}
+		word, done := diskState(v.State.DiskState)
+		replica.Disks[v.Number] = word
+		for _, peer := range v.State.Replication {
+			if !peer.Copies() {
+				continue
+			}
+			replica.Syncing = true
+			if peer.Done != nil && done < 0 {
+				done = *peer.Done
+			}
+		}
+		replica.Syncing = replica.Syncing || strings.HasPrefix(word, syncTarget)
+		if done >= 0 && (replica.Done < 0 || done < replica.Done) { // the slowest of its volumes
+			replica.Done = done
+		}
+	}
+	return replica
+}
+
+const syncTarget = "SyncTarget"
+
+// diskState reads the word on a disk, and how much of its sync is done: "SyncTarget(12.34%)".
+func diskState(text string) (word string, done float64) {
+	word, rest, ok := strings.Cut(text, "(")
+	if !ok {
+		return text, unknownDone
+	}
+	percent, ok := strings.CutSuffix(rest, "%)")
+	done, err := strconv.ParseFloat(percent, 64)
+	if !ok || err != nil {
+		return word, unknownDone
+	}
+	return word, done
+}
+
+// CopyDefinitions reads what must be known of resource definitions before they are copied. Those that do not exist are left out.
+func (f *Feed) CopyDefinitions(ctx context.Context, names []string) (map[string]evacuation.Definition, error) {
+	definitions, err := f.client.Definitions(ctx, names...)
+	if err != nil {
+		return nil, fmt.Errorf("ask LINSTOR for resource definitions: %w", err)
+	}
+	groups, err := f.client.Groups(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask LINSTOR for resource groups: %w", err)
+	}
+	filters := make(map[string]evacuation.Definition, len(groups))
+	for _, g := range groups {
+		filter := evacuation.Definition{PlaceCount: int(g.SelectFilter.PlaceCount)}
+		for _, node := range g.SelectFilter.NodeNameList {
+			filter.Nodes = append(filter.Nodes, fold(node))
+		}
+		filters[fold(g.Name)] = filter
+	}
+	read := make(map[string]evacuation.Definition, len(definitions))
+	for _, d := range definitions {
+		filter, ok := filters[fold(d.ResourceGroupName)]
+		if !ok {
+			continue // the group has gone in between: the next look will tell
+		}
+		filter.Mark = evacuation.MarkOf(d.Name, d.Props)
+		read[fold(d.Name)] = filter
+	}
+	return read, nil
+}
+
+// Marks reads the marks of all resource definitions that have one.
+func (f *Feed) Marks(ctx context.Context) ([]evacuation.Mark, error) {
+	definitions, err := f.client.Marked(ctx, evacuation.PropMark)
+	if err != nil {
+		return nil, fmt.Errorf("ask LINSTOR for marked resource definitions: %w", err)
+	}
+	var marks []evacuation.Mark
+	for _, d := range definitions {
+		if _, ok := d.Props[evacuation.PropMark]; ok { // whatever was filtered
+			marks = append(marks, evacuation.MarkOf(d.Name, d.Props))
+		}
+	}
+	return marks, nil
+}
+
+// SnapshotsOn reads how many snapshots have data on a node.
+func (f *Feed) SnapshotsOn(ctx context.Context, node string) (int, error) {
+	snapshots, err := f.client.Snapshots(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("ask LINSTOR for snapshots: %w", err)
+	}
+	n := 0
+	for _, s := range snapshots {
+		for _, holder := range s.Nodes {
+			if fold(holder) == fold(node) {
+				n++
+			}
+		}
+	}
+	return n, nil
+}
+
+// sparingSince is the first minor version of LINSTOR 1 that can be told which nodes an evacuation must not use.
+const sparingSince = 33
+
+// CanSpareNodes reads whether LINSTOR can be told which nodes an evacuation must not use: since 1.33.
+func (f *Feed) CanSpareNodes(ctx context.Context) (bool, error) {
+	version, err := f.client.Version(ctx)
+	if err != nil {
+		return false, fmt.Errorf("ask LINSTOR for its version: %w", err)
+	}
+	return sparesNodes(version.Version), nil
+}
+
+// sparesNodes tells whether a version is 1.33 or later. One that cannot be read is not.
+func sparesNodes(version string) bool {
+	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	x, errMajor := strconv.Atoi(major)
+	y, errMinor := strconv.Atoi(minor)
+	return errMajor == nil && errMinor == nil && (x > 1 || x == 1 && y >= sparingSince)
+}
+
+// Answer is what LINSTOR answers to a call.
+type Answer = client.Answer
+
+// Autoplace has LINSTOR place one more replica on one of the nodes.
+func (f *Feed) Autoplace(ctx context.Context, resource string, nodes []string) (Answer, error) {
+	return f.client.Autoplace(ctx, resource, nodes)
+}
+
+// Evacuate has LINSTOR move everything off a node, but not to the others that are named.
+func (f *Feed) Evacuate(ctx context.Context, node string, doNotTarget []string) (Answer, error) {
+	return f.client.Evacuate(ctx, node, doNotTarget)
+}
+
+// Restore takes back that LINSTOR was told to evacuate a node.
+func (f *Feed) Restore(ctx context.Context, node string) (Answer, error) {
+	return f.client.Restore(ctx, node)
+}
+
+// ChangeDefinition changes the properties of a resource definition.
+func (f *Feed) ChangeDefinition(ctx context.Context, change evacuation.Change) (Answer, error) {
+	return f.client.ChangeDefinition(ctx, change.Resource, change.Set, change.Delete)
+}

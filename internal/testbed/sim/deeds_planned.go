@@ -1,0 +1,129 @@
+package sim
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
+)
+
+// What people and others do where nodes leave on purpose.
+const (
+	Leave         Deed = "taint to leave"
+	Stay          Deed = "remove the taint to leave"
+	DrainNode     Deed = "drain"
+	Cordon        Deed = "cordon"
+	Uncordon      Deed = "uncordon"
+	SwitchOffSafe Deed = "switch off once it has been StorageSafe for 30 s"
+	FillPool      Deed = "fill the storage pool"
+	EmptyPool     Deed = "empty the storage pool"
+	TakeSnapshot  Deed = "take a snapshot"
+	OperatorOn    Deed = "let the operator restore nodes once a minute"
+	OperatorOff   Deed = "stop the operator"
+	AffinityOn    Deed = "start the affinity controller"
+	AffinityOff   Deed = "stop the affinity controller"
+	BalancingOn   Deed = "switch balancing on"
+	BalancingOff  Deed = "switch balancing off"
+	EvacuateOther Deed = "evacuate the node in LINSTOR by hand"
+	RestoreOther  Deed = "restore the node in LINSTOR by hand"
+	MendAll       Deed = "mend all"
+)
+
+// operatorInterval is how often the operator looks.
+const operatorInterval = time.Minute
+
+// onPlanned is what is done with nodes that leave.
+var onPlanned = map[Deed]func(w *world, s Step){
+	Leave: func(w *world, s Step) { w.leave(s.Node, s.Value) },
+	Stay:  func(w *world, s Step) { w.retaint(s.Node, leaveTaint(""), false) },
+	DrainNode: func(w *world, s Step) {
+		w.Drain(w.ctx, w.kube(s.Node))
+	},
+	Cordon:        func(w *world, s Step) { w.must(w.Cluster.Cordon(w.ctx, w.kube(s.Node), true)) },
+	Uncordon:      func(w *world, s Step) { w.must(w.Cluster.Cordon(w.ctx, w.kube(s.Node), false)) },
+	SwitchOffSafe: func(w *world, s Step) { w.armed[s.Node] = true },
+	FillPool:      func(w *world, s Step) { w.fillPool(s.Node, 1) },
+	EmptyPool:     func(w *world, s Step) { w.fillPool(s.Node, 0) },
+	TakeSnapshot:  func(w *world, s Step) { _ = w.Linstor.TakeSnapshot(w.resource(s.On), "snapshot-"+s.At.String()) },
+	OperatorOn:    func(w *world, _ Step) { w.Linstor.SetOperator(operatorInterval) },
+	OperatorOff:   func(w *world, _ Step) { w.Linstor.SetOperator(0) },
+	AffinityOn:    func(w *world, _ Step) { w.affinity = true; w.SetAffinityController(w.ctx, true) },
+	AffinityOff:   func(w *world, _ Step) { w.affinity = false; w.SetAffinityController(w.ctx, false) },
+	BalancingOn:   func(w *world, _ Step) { w.Linstor.SetControllerProperty(linstorsim.PropBalance, "true") },
+	BalancingOff:  func(w *world, _ Step) { w.Linstor.SetControllerProperty(linstorsim.PropBalance, "false") },
+	EvacuateOther: func(w *world, s Step) { w.byOther[s.Node] = true; _ = w.Linstor.Evacuate(s.Node) },
+	RestoreOther:  func(w *world, s Step) { _ = w.Linstor.RestoreNode(s.Node) },
+}
+
+// wrongEffect is a value of Leave that gives the taint an effect that it must not have.
+const wrongEffect = "PreferNoSchedule"
+
+func leaveTaint(value string) corev1.Taint {
+	if value == wrongEffect {
+		return corev1.Taint{Key: evacuation.TaintKey, Effect: corev1.TaintEffectPreferNoSchedule}
+	}
+	return corev1.Taint{Key: evacuation.TaintKey, Value: value, Effect: corev1.TaintEffectNoSchedule}
+}
+
+// leave lets a node leave, in the mode of the value.
+func (w *world) leave(node, value string) {
+	w.mu.Lock()
+	w.leavings[node]++
+	w.mu.Unlock()
+	w.retaint(node, leaveTaint(value), true)
+}
+
+func (w *world) fillPool(node string, kib int64) {
+	w.full[node] = kib > 0
+	w.wasFull = w.wasFull || kib > 0
+	w.Linstor.SetPool(node, kib)
+}
+
+// notePerson notes by whose hand replicas may go: that is none of an evacuation's doing.
+func (w *world) notePerson(s Step) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch s.What { //nolint:exhaustive // the others remove nothing
+	case RemoveReplica, ToggleDisk:
+		w.personal[place{w.resource(s.On), s.Node}] = true
+	case LoseNode:
+		for _, v := range w.history.World.Volumes {
+			w.personal[place{v.Resource(), s.Node}] = true
+		}
+	case RestoreDatabase:
+		w.restored = true
+	case FailDisk:
+		w.failedAt[w.resource(s.On)] = time.Now()
+	case HangPools, FreePools:
+		w.hanging[s.Node] = s.What == HangPools
+	}
+	if s.What == AddReplica || s.What == ToggleDisk {
+		w.added[w.resource(s.On)]++
+	}
+}
+
+// mendAll undoes every fault before the end.
+func (w *world) mendAll() {
+	before := w.wanted()
+	w.mend()
+	w.compare(before)
+}
+
+// mendPlanned ends all that people do with nodes that leave.
+func (w *world) mendPlanned() {
+	if !w.history.World.Planned.Is {
+		return
+	}
+	clear(w.armed)
+	w.do(Step{What: OperatorOff})
+	for _, node := range w.history.World.Nodes {
+		w.do(Step{What: Stay, Node: node})
+		w.do(Step{What: Uncordon, Node: node})
+		w.do(Step{What: EmptyPool, Node: node})
+		if w.byOther[node] {
+			w.do(Step{What: RestoreOther, Node: node})
+		}
+	}
+}

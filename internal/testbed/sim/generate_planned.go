@@ -1,0 +1,189 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
+)
+
+// leavesIn is in how many histories of a hundred that are neither stories nor ordinary a node leaves on purpose: more than a third of all.
+const leavesIn = 46
+
+// leave lets nodes leave in some histories, beside all that happens there or after it was mended. It draws by random numbers of its own:
+// what was drawn before is as it was.
+func leave(h History) History {
+	g := &leaver{generator: &generator{Rand: rand.New(rand.NewPCG(h.Seed, 3)), history: h}}
+	if !g.chance(leavesIn) {
+		return h
+	}
+	g.drawPlannedWorld()
+	g.leave()
+	g.sort()
+	g.history.Length = max(g.history.Length, g.space()) + g.milliseconds(5*time.Second, 60*time.Second)
+	return g.history
+}
+
+// leaver draws what happens to a node that leaves.
+type leaver struct {
+	*generator
+	// node leaves, from at on.
+	node string
+	at   time.Duration
+}
+
+// maybe draws a kind with a probability of percent.
+func (g *leaver) maybe(percent int, k Kind) bool {
+	if !g.chance(percent) {
+		return false
+	}
+	g.drew(k)
+	return true
+}
+
+func (g *leaver) drawPlannedWorld() {
+	w := &g.history.World
+	w.Planned = Planned{
+		Is: true, SyncRate: 1024 * pick[int64](g.generator, 50, 100, 100, 500), MaxNodes: pick(g.generator, 1, 1, 2), MaxCopies: pick(g.generator, 1, 4, 4),
+		Balances: make(map[string]string),
+	}
+	w.TieBreakers = w.TieBreakers || g.chance(85)
+	w.Planned.Balancing = g.maybe(35, Balances)
+	for i := range w.Volumes {
+		if g.chance(8) && w.Volumes[i].Released == "" {
+			w.Planned.Balances[w.Volumes[i].Name] = pick(g.generator, "true", "false")
+		}
+	}
+	if g.chance(45) {
+		g.pin()
+	}
+	if g.maybe(10, Tolerating) {
+		g.someWorkload().Tolerant = true
+	}
+	if g.maybe(40, OperatorRuns) {
+		g.add(g.moment(), Step{What: OperatorOn})
+	}
+}
+
+// pin lets PersistentVolumes allow only the nodes with a disk, mostly beside a controller that keeps that up to date.
+func (g *leaver) pin() {
+	w := &g.history.World
+	for i := range w.Volumes {
+		w.Volumes[i].Pinned = w.Volumes[i].Released == "" && !w.Volumes[i].Later && g.chance(70)
+	}
+	if g.maybe(65, AffinityRuns) {
+		g.add(0, Step{What: AffinityOn})
+	} else {
+		g.drew(PinnedForGood)
+	}
+}
+
+// leave lets one node leave, or two, and most of them come back.
+func (g *leaver) leave() {
+	g.node, g.at = g.home(), g.milliseconds(0, 40*time.Second)
+	if g.chance(50) {
+		g.drew(LeavesAfter)
+		g.add(g.history.Length, Step{What: MendAll})
+		g.at = g.history.Length + g.milliseconds(20*time.Second, time.Minute)
+	} else {
+		g.drew(LeavesAmid)
+	}
+	if g.chance(15) {
+		g.node = g.generator.node()
+	}
+	quiet := g.chance(35)
+	if !quiet {
+		g.beside()
+	}
+	stay := g.at + pick(g.generator, g.milliseconds(5*time.Second, time.Minute), g.milliseconds(time.Minute, 3*time.Minute),
+		g.milliseconds(200*time.Second, 330*time.Second))
+	if quiet && g.chance(70) { // there is time for all of it
+		stay = g.at + g.milliseconds(260*time.Second, 340*time.Second)
+	}
+	g.leaves(g.node, g.at, stay)
+	if !quiet && g.maybe(40, SecondLeaves) {
+		second := max(0, g.at+g.milliseconds(-10*time.Second, 70*time.Second))
+		g.leaves(g.other(g.node), second, stay+g.milliseconds(-20*time.Second, 60*time.Second))
+	}
+}
+
+// leaves lets a node leave, be drained, and mostly stay after all.
+func (g *leaver) leaves(node string, at, stay time.Duration) {
+	value := string(evacuation.Everything)
+	switch {
+	case g.maybe(6, MeansNothing):
+		value = pick(g.generator, "all", wrongEffect)
+	case g.maybe(35, LastCopiesOnly):
+		value = string(evacuation.LastCopies)
+	default:
+		g.drew(Everything)
+	}
+	g.add(at, Step{What: Leave, Node: node, Value: value})
+	if g.maybe(72, Drained) {
+		drain := max(0, at+g.milliseconds(-5*time.Second, 75*time.Second))
+		g.add(drain, Step{What: DrainNode, Node: node})
+		if g.chance(60) {
+			g.add(max(drain, stay)+g.milliseconds(0, 20*time.Second), Step{What: Uncordon, Node: node})
+		}
+	}
+	if g.maybe(25, SafePowerOff) {
+		g.add(at+g.milliseconds(0, 50*time.Second), Step{What: SwitchOffSafe, Node: node})
+		g.add(stay+g.milliseconds(0, 40*time.Second), Step{What: Return, Node: node})
+	}
+	if g.maybe(70, Untainted) {
+		g.add(stay, Step{What: Stay, Node: node})
+		if g.chance(15) {
+			g.add(stay+g.milliseconds(100*time.Millisecond, 30*time.Second), Step{What: Leave, Node: node, Value: value})
+		}
+	}
+}
+
+// beside draws what happens beside that.
+func (g *leaver) beside() {
+	other := g.other(g.node)
+	if g.maybe(15, Cordoned) {
+		g.fault(g.during(), g.span(), Step{What: Cordon, Node: other}, Uncordon)
+	}
+	if g.maybe(12, DiskFails) {
+		v := g.volume()
+		g.fault(g.during(), g.span(), Step{What: FailDisk, On: v.Name, Node: pick(g.generator, append(slices.Clone(v.Diskful), other)...)}, ReplaceDisk)
+	}
+	if g.maybe(15, PoolFull) {
+		g.fault(max(0, g.at-g.milliseconds(0, 5*time.Second)), g.span(), Step{What: FillPool, Node: other}, EmptyPool)
+	}
+	if g.maybe(18, LinstorRestarts) {
+		g.add(g.during(), Step{What: RestartLinstor})
+	}
+	if g.maybe(25, NodeFails) {
+		g.nodeFault(g.during(), g.span(), pick(g.generator, Crash, Crash, Isolate, StopSatellite, CutSatellite, IsolateDRBD), pick(g.generator, g.node, other))
+	}
+	if g.maybe(25, Snapshots) {
+		g.add(max(0, g.at-g.milliseconds(0, 10*time.Second)), Step{What: TakeSnapshot, On: g.volume().Name})
+	}
+	if g.maybe(14, ByAnother) {
+		node := pick(g.generator, g.node, other)
+		at := max(0, g.at+g.milliseconds(-10*time.Second, 60*time.Second))
+		g.add(at, Step{What: EvacuateOther, Node: node})
+		if g.chance(50) {
+			g.add(at+g.milliseconds(5*time.Second, time.Minute), Step{What: RestoreOther, Node: node})
+		}
+	}
+	if g.chance(8) {
+		g.add(g.during(), Step{What: RestoreOther, Node: g.node})
+	}
+	if g.history.World.Planned.Balancing && g.chance(30) {
+		g.add(g.during(), Step{What: BalancingOff})
+		g.add(g.during(), Step{What: BalancingOn})
+	}
+	if g.chance(10) {
+		g.add(g.during(), Step{What: ChangeLeader})
+	}
+	if g.chance(10) {
+		g.add(g.during(), Step{What: AffinityOff})
+		g.add(g.during(), Step{What: AffinityOn})
+	}
+}
+
+// during is some moment while the node is about to leave.
+func (g *leaver) during() time.Duration { return g.at + g.milliseconds(0, 100*time.Second) }

@@ -1,0 +1,433 @@
+package sim
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// The invariants of nodes that leave on purpose, by the names under which they are reported.
+const (
+	// RuleLastCopy: the last disk with all of the newest data is never taken away, whoever does so, as long as only the controller has had
+	// LINSTOR evacuate a node.
+	RuleLastCopy = "the last copy of a volume was removed"
+	// RuleCopyElsewhere: when LINSTOR is told to move everything off a node, each volume with a disk there has a copy on another one that runs.
+	RuleCopyElsewhere = "LINSTOR was told to evacuate a node although a volume has no copy elsewhere"
+	// ruleOnlyAdds: nothing that an evacuation does deletes or evicts anything.
+	ruleOnlyAdds = "an evacuation deleted something"
+	// RuleOffline: LINSTOR is told nothing for a node that it does not reach.
+	RuleOffline = "LINSTOR was told something for a node that is offline"
+	// RuleLost: nor for one whose storage is lost.
+	RuleLost = "LINSTOR was told something for a node that is being failed over"
+	// RuleUsed: LINSTOR is not told to move everything off a node on which something is in use.
+	RuleUsed = "LINSTOR was told to evacuate a node on which a volume is in use"
+	// RuleAttached: nor off one to which a volume of ours is attached.
+	RuleAttached = "LINSTOR was told to evacuate a node to which a volume is attached"
+	// RuleSettled: nor while a replica of one of its volumes syncs: LINSTOR would add another one.
+	RuleSettled = "LINSTOR was told to evacuate a node while a volume of it syncs"
+	// RuleTarget: a copy is never asked for where LINSTOR may put it on a node that leaves.
+	RuleTarget = "LINSTOR was asked for a copy that may be put on a node that leaves"
+	// RuleCopyStays: a copy stays while the node for which it was made has its disk and is to leave, whatever LINSTOR's balancing makes of it.
+	RuleCopyStays = "a copy was removed while its node was still to leave"
+	// RuleOwn: what somebody else has told LINSTOR is not taken back, nor added to.
+	RuleOwn = "LINSTOR was told something for a node that somebody else evacuates"
+)
+
+// How far evacuations have got, counted once in a history.
+const (
+	ReachedSafe      = "nodes leave: Safe"
+	ReachedLeaving   = "nodes leave: Leaving"
+	ReachedEvacuated = "nodes leave: Evacuated"
+	ReachedReturned  = "nodes leave: Returned"
+)
+
+// planned is what is known of nodes that leave on purpose.
+type planned struct {
+	// armed are the nodes that are switched off as soon as that is safe; cuts are those that were.
+	armed map[string]bool
+	cuts  []*powerCut
+	// full are the nodes whose storage pools are full; affinity is set while an affinity controller runs.
+	full     map[string]bool
+	affinity bool
+	// byOther are the nodes that a person has evacuated in LINSTOR by hand; told is set once a controller has told LINSTOR to.
+	byOther map[string]bool
+	begun   map[string]bool
+	// personal are the replicas that a person has removed; restored is set once somebody has given LINSTOR an old database.
+	personal map[place]bool
+	restored bool
+	// copies are the disks that the controllers have had made, and for which node each.
+	copies map[place]string
+	// added counts the disks that a person has added, leavings how often a node was tainted.
+	added, leavings map[string]int
+	// disks are those of each resource, and whether they have the newest data.
+	disks map[string]map[string]bool
+	// safe is since when nodes have been StorageSafe, since when the taint has been there, tainted.
+	safe, tainted map[string]time.Time
+	// unsafe is when nodes have ceased to be StorageSafe last.
+	unsafe map[string]time.Time
+	// leftSafe are the nodes that were StorageSafe when LINSTOR lost them: they do not count for the guard.
+	leftSafe map[string]bool
+	// failedAt is when a disk of a resource has failed last.
+	failedAt map[string]time.Time
+	// hanging are the nodes whose thin pools hang, so that LINSTOR does not answer.
+	hanging map[string]bool
+	// ailing is since when nodes have not been well.
+	ailing map[string]time.Time
+	// ailed are the nodes that ever were not, crowded the volumes that had too many disks, wasFull is set once a pool was.
+	ailed, crowded map[string]bool
+	wasFull        bool
+	// opened is since when a replica has been open.
+	opened map[place]time.Time
+	// reached is how far evacuations have got.
+	reached map[string]bool
+	// wantedLast is what LINSTOR wanted of each resource at the last look.
+	wantedLast map[string]string
+	// due is since when nodes have had to get on.
+	due map[string]dues
+}
+
+func newPlanned() planned {
+	return planned{
+		armed: make(map[string]bool), full: make(map[string]bool), byOther: make(map[string]bool), begun: make(map[string]bool),
+		personal: make(map[place]bool), copies: make(map[place]string), added: make(map[string]int), leavings: make(map[string]int), disks: make(map[string]map[string]bool),
+		unsafe: make(map[string]time.Time), safe: make(map[string]time.Time), tainted: make(map[string]time.Time), ailing: make(map[string]time.Time),
+		leftSafe: make(map[string]bool), hanging: make(map[string]bool), failedAt: make(map[string]time.Time), ailed: make(map[string]bool), crowded: make(map[string]bool),
+		opened: make(map[place]time.Time), reached: make(map[string]bool), due: make(map[string]dues),
+	}
+}
+
+// reach counts once how far an evacuation has got.
+func (w *world) reach(what string) {
+	w.mu.Lock()
+	first := !w.reached[what]
+	w.reached[what] = true
+	w.mu.Unlock()
+	if first {
+		w.count(what)
+	}
+}
+
+// observeNode notes what a node says of its evacuation.
+func (w *world) observeNode(c apimodel.Change) {
+	node, ok := c.New.(*corev1.Node)
+	if !ok || !w.history.World.Planned.Is {
+		return
+	}
+	name := w.Satellite(node.Name)
+	conditions := cluster.EvacuationConditions(node)
+	safe := conditions.Safe != nil && conditions.Safe.Status == evacuation.True
+	w.mu.Lock()
+	if _, was := w.safe[name]; was && !safe {
+		w.unsafe[name] = time.Now()
+	}
+	keepSince(w.safe, name, safe)
+	keepSince(w.tainted, name, cluster.HasTaint(node, evacuation.TaintKey, ""))
+	w.mu.Unlock()
+	if safe {
+		w.reach(ReachedSafe)
+	}
+	if conditions.Evacuated != nil && conditions.Evacuated.Status == evacuation.True {
+		w.reach(ReachedEvacuated)
+	}
+	if old, was := c.Old.(*corev1.Node); was && cluster.IsEvacuated(old) && !cluster.IsEvacuated(node) {
+		w.reach(ReachedReturned)
+	}
+}
+
+// wasSafe tells whether a node that has fallen silent a moment ago was StorageSafe when its trouble began; the lock is held.
+func (w *world) wasSafe(name string) bool {
+	_, safe := w.safe[name]
+	began, ails := w.ailing[name]
+	if !ails {
+		began = time.Now()
+	}
+	return safe || w.unsafe[name].After(began.Add(-noticing))
+}
+
+// keepSince keeps since when something has been so.
+func keepSince(since map[string]time.Time, name string, is bool) {
+	if _, was := since[name]; !is {
+		delete(since, name)
+	} else if !was {
+		since[name] = time.Now()
+	}
+}
+
+// observeDisks holds what has happened to the disks of a resource against the invariant.
+func (w *world) observeDisks(resource string) {
+	if !w.history.World.Planned.Is || !w.isVolume(resource) {
+		return
+	}
+	w.mu.Lock()
+	before, now := w.disks[resource], w.DRBD.Disks(resource)
+	w.disks[resource] = now
+	for node, state := range w.DRBD.Inspect(resource) {
+		at := place{resource, node}
+		if open := state.Open+state.OpenReadOnly > 0; !open {
+			delete(w.opened, at)
+		} else if w.opened[at].IsZero() {
+			w.opened[at] = time.Now()
+		}
+	}
+	lost, gone := "", ""
+	for node, newest := range before {
+		_, there := now[node]
+		if !there && !w.personal[place{resource, node}] && w.isNeeded(place{resource, node}, now) {
+			gone = node
+		}
+		if newest && !there && !w.personal[place{resource, node}] {
+			lost = node
+		}
+	}
+	kept := false
+	for node, newest := range before {
+		_, there := now[node]
+		kept = kept || newest && there
+	}
+	free := w.restored || len(w.byOther) > 0
+	w.mu.Unlock()
+	if gone != "" && !free {
+		w.violated(RuleCopyStays, "resource %s on %s", resource, gone)
+	}
+	if lost != "" && !kept && !free {
+		w.violated(RuleLastCopy, "resource %s on %s; disks with the newest data are left: %v", resource, lost, now)
+	}
+}
+
+// isNeeded tells whether a copy was made for a node that is to leave, and has its disk still; the lock is held.
+func (w *world) isNeeded(at place, now map[string]bool) bool {
+	leaver, copied := w.copies[at]
+	_, there := now[leaver]
+	_, leaves := w.tainted[leaver]
+	_, leavesToo := w.tainted[at.node]
+	return copied && there && leaves && !leavesToo && w.balanceOf(at.what) == ""
+}
+
+// isVolume tells whether a resource is that of a volume of the history.
+func (w *world) isVolume(resource string) bool {
+	return slices.ContainsFunc(w.history.World.Volumes, func(v Volume) bool { return v.Resource() == resource })
+}
+
+// wordsOld tells whether LINSTOR may not know that what it says of a node is not so any more.
+func (w *world) wordsOld(node string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	since, silent := w.silent[node]
+	return silent && time.Since(since) < excuse+failover.MaxAge || w.oldWords()[node]
+}
+
+// Autoplace audits that LINSTOR is asked for a copy.
+func (l *witness) Autoplace(ctx context.Context, resource string, nodes []string) (linstor.Answer, error) {
+	w := l.process.world
+	w.auditCall(ctx, "autoplace of "+resource)
+	if len(nodes) == 0 {
+		w.violated(RuleTarget, "resource %s: the list is empty", resource)
+	}
+	for _, node := range nodes {
+		w.mu.Lock()
+		since, tainted := w.tainted[node]
+		w.mu.Unlock()
+		if tainted && time.Since(since) > failover.MaxAge+w.history.World.Lag && !w.cacheIsOld() {
+			w.violated(RuleTarget, "resource %s on %s, which has the taint for %s", resource, node, time.Since(since))
+		}
+	}
+	before := w.Linstor.DiskNodes(resource)
+	answer, err := l.memory.Autoplace(ctx, resource, nodes)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, node := range w.Linstor.DiskNodes(resource) {
+		if !slices.Contains(before, node) {
+			w.copies[place{resource, node}] = w.Satellite(workOf(ctx).name)
+		}
+	}
+	return answer, err
+}
+
+// cacheIsOld tells whether the leader's cache may not know what the API does.
+func (w *world) cacheIsOld() bool {
+	leader := w.processes[w.leader]
+	return leader.cacheOld || !leader.reachesAPI() || leader.freezer.frozen() || time.Since(leader.begun) < w.history.World.Late
+}
+
+// Evacuate audits that LINSTOR is told to move everything off a node.
+func (l *witness) Evacuate(ctx context.Context, node string, doNotTarget []string) (linstor.Answer, error) {
+	w := l.process.world
+	w.auditCall(ctx, "evacuate")
+	w.auditEvacuate(ctx, node)
+	for _, other := range w.history.World.Nodes {
+		w.mu.Lock()
+		since, tainted := w.tainted[other]
+		w.mu.Unlock()
+		if other != node && tainted && time.Since(since) > failover.MaxAge+w.history.World.Lag && !slices.Contains(doNotTarget, other) && !w.cacheIsOld() {
+			w.violated(RuleTarget, "%s may be evacuated to %s, which has the taint for %s", node, other, time.Since(since))
+		}
+	}
+	w.reach(ReachedLeaving)
+	w.count("told LINSTOR: evacuate")
+	w.mu.Lock()
+	w.begun[node] = true
+	w.mu.Unlock()
+	return l.memory.Evacuate(ctx, node, doNotTarget)
+}
+
+// Restore audits that LINSTOR is told that a node stays.
+func (l *witness) Restore(ctx context.Context, node string) (linstor.Answer, error) {
+	w := l.process.world
+	w.auditCall(ctx, "restore")
+	w.mu.Lock()
+	asked := w.begun[node]
+	w.mu.Unlock()
+	if !asked {
+		w.violated(RuleOwn, "restore of %s, which the controllers never told LINSTOR to evacuate", node)
+	}
+	return l.memory.Restore(ctx, node)
+}
+
+// ChangeDefinition audits that properties of a definition are changed.
+func (l *witness) ChangeDefinition(ctx context.Context, change evacuation.Change) (linstor.Answer, error) {
+	l.process.world.auditCall(ctx, "properties of "+change.Resource)
+	return l.memory.ChangeDefinition(ctx, change)
+}
+
+// isCondition tells whether the conditions of a node that is to leave are written: a dry run says there that it is one.
+func (w *world) isCondition(ctx context.Context, o client.Object) bool {
+	_, isNode := o.(*corev1.Node)
+	return isNode && workOf(ctx).controller == "evacuation"
+}
+
+// auditCall holds anything that LINSTOR is told for a node against the invariants.
+func (w *world) auditCall(ctx context.Context, what string) {
+	name := workOf(ctx).name
+	node := w.Satellite(name)
+	w.note("CALL for " + node + ": " + what)
+	w.mu.Lock()
+	_, silent := w.silent[node]
+	w.mu.Unlock()
+	switch {
+	case !silent || w.Linstor.Hears(node): // it may have been heard again since
+	case w.wordsOld(node):
+		w.excuse(ExcuseOldWords, "%s for %s", what, node)
+	default:
+		w.violated(RuleOffline, "%s for %s", what, node)
+	}
+	if w.hasTaint(node, cluster.TaintLostQuorum) || w.failsOver(name) {
+		w.violated(RuleLost, "%s for %s", what, node)
+	}
+}
+
+// attachments are those of ours to a node of Kubernetes.
+func (w *world) attachments(name string) (ours []storagev1.VolumeAttachment) {
+	var list storagev1.VolumeAttachmentList
+	w.must(w.oracle.List(w.ctx, &list))
+	for _, va := range list.Items {
+		if va.Spec.NodeName == name && va.Spec.Attacher == virtual.Driver {
+			ours = append(ours, va)
+		}
+	}
+	return ours
+}
+
+// failsOver tells whether an attachment to a node is marked by a fail-over.
+func (w *world) failsOver(name string) bool {
+	return slices.ContainsFunc(w.attachments(name), func(va storagev1.VolumeAttachment) bool {
+		return va.Annotations[cluster.AnnotationFailOver] != ""
+	})
+}
+
+// auditEvacuate holds it against the invariants that LINSTOR is told to move everything off a node.
+func (w *world) auditEvacuate(ctx context.Context, node string) {
+	name := workOf(ctx).name
+	w.mu.Lock()
+	byOther := w.byOther[node] && !w.begun[node]
+	w.mu.Unlock()
+	if byOther && slices.Contains(w.flagged(), node) {
+		w.violated(RuleOwn, "evacuate %s", node)
+	}
+	for _, va := range w.attachments(name) {
+		if w.API.Now().Sub(va.CreationTimestamp.Time) > failover.MaxAge+time.Second { // times are whole seconds
+			w.violated(RuleAttached, "%s is attached to %s", *va.Spec.Source.PersistentVolumeName, node)
+		} else {
+			w.excuse(ExcuseArrived, "%s is attached to %s", *va.Spec.Source.PersistentVolumeName, node)
+		}
+	}
+	for _, resource := range w.DRBD.Resources() {
+		if w.isVolume(resource) && slices.Contains(w.Linstor.ReplicaNodes(resource), node) {
+			w.auditMove(resource, node)
+		}
+	}
+}
+
+// auditMove holds it against them for one volume.
+func (w *world) auditMove(resource, node string) {
+	w.mu.Lock()
+	open := w.opened[place{resource, node}]
+	w.mu.Unlock()
+	switch {
+	case open.IsZero() || w.wordsOld(node):
+	case time.Since(open) <= failover.MaxAge:
+		w.excuse(ExcuseArrived, "resource %s was opened on %s", resource, node)
+	default:
+		w.violated(RuleUsed, "resource %s on %s, for %s", resource, node, time.Since(open))
+	}
+	disks, states := w.DRBD.Disks(resource), w.DRBD.Inspect(resource)
+	if _, has := disks[node]; !has || !slices.Contains(w.Linstor.DiskNodes(resource), node) {
+		return
+	}
+	copied, old := false, false
+	for other, newest := range disks {
+		state, runs := states[other]
+		if other == node {
+			continue
+		}
+		copied = copied || newest && runs && !slices.ContainsFunc(state.DiskStates, func(disk string) bool { return disk != drbd.UpToDate })
+		old = old || w.wordsOld(other)
+	}
+	switch {
+	case copied:
+	case old:
+		w.excuse(ExcuseOldWords, "resource %s has no copy but on %s", resource, node)
+	default:
+		w.violated(RuleCopyElsewhere, "resource %s on %s: disks with the newest data %v", resource, node, disks)
+	}
+	for other, state := range states {
+		if len(state.Syncs) > 0 && !w.wordsOld(other) && !w.wordsOld(node) {
+			w.violated(RuleSettled, "resource %s on %s", resource, other)
+		}
+	}
+}
+
+// auditRequest holds it against the invariant that the controllers send a request to LINSTOR.
+func (w *world) auditRequest(r *http.Request) {
+	if r.Method == http.MethodDelete && r.UserAgent() == controllerAgent {
+		w.violated(ruleOnlyAdds, "%s %s was sent to LINSTOR", r.Method, r.URL.Path)
+	}
+}
+
+// controllerAgent is how the controllers call themselves in their requests to LINSTOR.
+const controllerAgent = "piraeus-ha-controller"
+
+// auditPlannedDeletion holds it against the invariant that something is deleted.
+func (w *world) auditPlannedDeletion(ctx context.Context, o client.Object) {
+	if workOf(ctx).controller == "evacuation" {
+		w.violated(ruleOnlyAdds, "%T %s was deleted", o, o.GetName())
+	}
+}
+
+// SubResource audits that something is asked of a subresource beside the status: that can be an eviction only.
+func (c *auditedClient) SubResource(name string) client.SubResourceClient {
+	c.process.world.violated(ruleOnlyAdds, "subresource %s was used", name)
+	return c.Client.SubResource(name)
+}

@@ -1,0 +1,51 @@
+package sim_test
+
+import (
+	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/sim"
+)
+
+// leavingNodes are histories in which a node leaves on purpose.
+func leavingNodes() map[string]sim.History {
+	leaves := []sim.Step{at("20s", sim.Leave, "a", ""), at("21s", sim.SwitchOffSafe, "a", "")}
+	disks := func(quorum string) []sim.Volume {
+		return []sim.Volume{{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b", "c"), Quorum: quorum}}
+	}
+	return map[string]sim.History{
+		"a node is not StorageSafe while the others are not connected to each other": {
+			World: planned(world(3, disks(""), pod("pod-0", "a", "v0"))),
+			Steps: append([]sim.Step{
+				{At: 5 * time.Second, What: sim.CutResource, On: "v0", Node: "node-b", Peer: "node-c"},
+			}, leaves...),
+			Length: 2 * time.Minute,
+		},
+		"a node is not StorageSafe where a volume needs all of its disks": {
+			World: planned(world(3, disks("all"), pod("pod-0", "a", "v0"))), Steps: leaves, Length: 2 * time.Minute,
+		},
+		"the node of a tie-breaker is not StorageSafe while one of two disks has failed": {
+			World: planned(world(3, []sim.Volume{
+				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("b", "c"), TieBreaker: "node-a"},
+			}, pod("pod-0", "b", "v0"))),
+			Steps: append([]sim.Step{at("5s", sim.FailDisk, "b", "v0")}, leaves...), Length: 2 * time.Minute,
+		},
+		"a node is taken out and back with an operator and a LINSTOR that is restarted": {
+			World: planned(world(4, []sim.Volume{
+				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a")},
+				{Name: "v1", Handle: "pvc-v1", Kind: sim.Filesystem, Diskful: nodes("a", "b"), TieBreaker: "node-c"},
+			}, pod("pod-0", "a", "v0"), pod("pod-1", "a", "v1"))),
+			Steps: []sim.Step{
+				at("1s", sim.OperatorOn, "a", ""), at("5s", sim.Leave, "a", ""), at("40s", sim.DrainNode, "a", ""),
+				at("55s", sim.RestartLinstor, "a", ""), at("300s", sim.Stay, "a", ""), at("310s", sim.Uncordon, "a", ""),
+			},
+			Length: 320 * time.Second,
+		},
+	}
+}
+
+// planned is a cluster in which nodes may leave, and a disk is filled in ten seconds.
+func planned(w sim.World) sim.World {
+	w.Planned = sim.Planned{Is: true, SyncRate: 100 * 1024, MaxNodes: 1, MaxCopies: 4}
+	w.TieBreakers = true
+	return w
+}
