@@ -1,7 +1,8 @@
 // Package testbed has no code. It is the corridor to the rooms in which the controller is tried:
 //
 //   - model: models of what cannot run on one machine or in virtual time. drbd, linstorsim (a LINSTOR over it), csidriver
-//     (LINSTOR's CSI driver), apimodel (the Kubernetes API) and pipenet (connections in memory).
+//     (LINSTOR's CSI driver), affinity (linstor-affinity-controller), apimodel (the Kubernetes API) and pipenet (connections in
+//     memory).
 //   - recordings: what a real LINSTOR said, replayed to the product's code and held against the model.
 //   - virtual: the models put together to a small cluster in virtual time, on which the tests of the controllers tell their stories.
 //   - sim: random histories on such models, and the invariants that must hold in each: `make sim`.

@@ -10,6 +10,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/affinity"
 )
 
 // Node is a machine with its kubelet and, unless LINSTOR does not know it, its satellite.
@@ -35,7 +37,7 @@ func (c *Cluster) Add(ctx context.Context, n Node) error {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
 	node.Status.NodeInfo.BootID = bootID(n.Name, 1)
 	if c.placed {
-		node.Labels = map[string]string{corev1.LabelHostname: n.Name, HostnameLabel: c.Satellite(n.Name)}
+		node.Labels = map[string]string{corev1.LabelHostname: n.Name, affinity.Label: c.Satellite(n.Name)}
 		setReady(node, corev1.ConditionTrue)
 	}
 	lease := &coordinationv1.Lease{

@@ -48,7 +48,7 @@ type Options struct {
 	Linstor linstorsim.Options
 	// Domain ends the nodes' names in Kubernetes; LINSTOR knows them by the rest.
 	Domain string
-	// Placed gives nodes what scheduling by volume goes by: the label of the CSI driver, see [HostnameLabel], and the condition Ready.
+	// Placed gives nodes what scheduling by volume goes by: the label of the CSI driver, see [affinity.Label], and the condition Ready.
 	// Without it they have neither, and volumes can not be pinned.
 	Placed bool
 }
@@ -80,7 +80,8 @@ type Cluster struct {
 	workloads map[client.ObjectKey]*Workload
 	volumes   map[string]Volume // by PersistentVolume
 	wakers    map[string][]*waker
-	affinity  context.CancelFunc // of the affinity controller that runs
+	// stopAffinity stops the linstor-affinity-controller, if there is one.
+	stopAffinity context.CancelFunc
 }
 
 // New returns a cluster without nodes, which runs until the context ends. Call Wait then.

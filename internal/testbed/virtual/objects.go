@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/affinity"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
@@ -158,7 +159,7 @@ func (c *Cluster) AddVolume(ctx context.Context, v Volume) error {
 		for _, node := range v.Diskful {
 			satellites = append(satellites, c.Satellite(node))
 		}
-		pv.Spec.NodeAffinity = affinityTo(satellites)
+		pv.Spec.NodeAffinity = affinity.To(satellites...)
 	}
 	if v.Block {
 		pv.Spec.VolumeMode = new(corev1.PersistentVolumeBlock)

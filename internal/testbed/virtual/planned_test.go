@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,12 +106,13 @@ func TestADrainedPodIsPendingWhileItsVolumeAllowsNoOtherNode(t *testing.T) {
 }
 
 func TestADrain(t *testing.T) {
+	t.Parallel()
 	t.Run("tries again what a disruption budget refuses", func(t *testing.T) {
 		inPlannedCluster(t, func(c *cluster) {
 			first := c.pod()
-			refuse := true
+			var allowed atomic.Bool
 			c.API.Fail(func(r apimodel.Request) error {
-				if r.Eviction && refuse {
+				if r.Eviction && !allowed.Load() {
 					return apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 				}
 				return nil
@@ -120,7 +122,7 @@ func TestADrain(t *testing.T) {
 			if done, _ := d.Done(); done || c.pod().UID != first.UID {
 				t.Error("the pod was evicted against its budget")
 			}
-			refuse = false
+			allowed.Store(true)
 			c.drained(d, 20*time.Second)
 		})
 	})
@@ -156,6 +158,7 @@ func TestADrain(t *testing.T) {
 }
 
 func TestAnAffinityController(t *testing.T) {
+	t.Parallel()
 	t.Run("replaces a PersistentVolume that allows other nodes than those with a disk, even one that still syncs", func(t *testing.T) {
 		inPlannedCluster(t, func(c *cluster) {
 			c.SetAffinityController(c.ctx, true)

@@ -11,16 +11,14 @@ import (
 const (
 	maskError = -4611686018427387904
 	maskWarn  = -9223372036854775808
-	maskInfo  = 4611686018427387904
 	maskCodes = 0x7fff
 
 	opCreate = 0x1000000
 	opModify = 0x2000000
 	opDelete = 0x3000000
 
-	ofNode       = 0x3c0000
-	ofDefinition = 0x380000
-	ofResource   = 0x340000
+	ofNode     = 0x3c0000
+	ofResource = 0x340000
 
 	codeCreated, codeDeleted, codeModified = 1, 2, 3
 )
@@ -31,11 +29,11 @@ const (
 	codeInvalidConf       = 230
 	codeNodeNotFound      = 300
 	codeDefNotFound       = 301
+	codeEvacuating        = 975
 	codeNotEnoughNodes    = 996
 	codeInUse             = 997
 	codeNotConnected      = 1002
 	codeAlreadyDeployed   = 1006
-	codeNoTieBreaker      = 1013
 	codeNotEvacuating     = 1020
 )
 

@@ -21,7 +21,8 @@ type Evacuation struct {
 	DoNotTarget []string `json:"do_not_target"`
 }
 
-// evacuateNode answers PUT /v1/nodes/{node}/evacuate, once all satellites have what they were sent. The moves go on in the background.
+// evacuateNode answers PUT /v1/nodes/{node}/evacuate with an entry for all that has begun, been refused or been left. The moves go on in
+// the background.
 func (s *Server) evacuateNode(w http.ResponseWriter, r *http.Request) {
 	var body Evacuation
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil && !errors.Is(err, io.EOF) {

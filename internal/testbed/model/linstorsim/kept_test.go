@@ -26,20 +26,26 @@ func TestKeptTextsAreThoseOfNow(t *testing.T) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWild(seed)
-				defer w.cluster.Stop()
-				defer w.server.Close()
-				var done []string
-				for range steps {
-					done = append(done, w.step())
-					synctest.Wait()
-					for path, want := range w.rendered() {
-						if got := w.get(path); got != want {
-							t.Fatalf("GET %s\n%s\nshould be\n%s\nafter %q", path, got, want, done)
-						}
-					}
-				}
+				w.play(t, steps, w.step)
 			})
 		})
+	}
+}
+
+// play takes steps, and compares all answers after each of them.
+func (w *wild) play(t *testing.T, steps int, step func() string) {
+	t.Helper()
+	defer w.cluster.Stop()
+	defer w.server.Close()
+	var done []string
+	for range steps {
+		done = append(done, step())
+		synctest.Wait()
+		for path, want := range w.rendered() {
+			if got := w.get(path); got != want {
+				t.Fatalf("GET %s\n%s\nshould be\n%s\nafter %q", path, got, want, done)
+			}
+		}
 	}
 }
 
@@ -89,12 +95,17 @@ type wild struct {
 
 // newWild returns one with all nodes but e, and with resources r1 to r3.
 func newWild(seed uint64) *wild {
-	cluster := drbd.NewCluster(drbd.Options{ResyncDuration: time.Second})
+	return newWildOver(seed, drbd.Options{ResyncDuration: time.Second}, Options{})
+}
+
+// newWildOver returns one with further options.
+func newWildOver(seed uint64, below drbd.Options, options Options) *wild {
+	cluster := drbd.NewCluster(below)
 	// With thin pools a view may wait, and what it is compared with may change meanwhile.
-	w := &wild{rand.New(rand.NewPCG(seed, 0)), cluster, New(cluster, Options{
-		ThickPools: true, TieBreakers: seed%2 == 0, CommitDelay: 300 * time.Millisecond, ValuesBeforeOnline: 200 * time.Millisecond,
-		PartialConnections: 100 * time.Millisecond,
-	}), nil}
+	options.ThickPools, options.TieBreakers = true, seed%2 == 0
+	options.CommitDelay, options.ValuesBeforeOnline = 300*time.Millisecond, 200*time.Millisecond
+	options.PartialConnections = 100 * time.Millisecond
+	w := &wild{rand.New(rand.NewPCG(seed, 0)), cluster, New(cluster, options), nil}
 	for _, node := range []string{"a", "b", "c", "d"} {
 		w.server.AddNode(node)
 	}

@@ -23,6 +23,8 @@ var (
 	ErrNodeOnline = errors.New("satellite is ONLINE")
 	// ErrNoTarget says that the node takes no new replicas, see [PropAutoplaceTarget].
 	ErrNoTarget = errors.New("node takes no new replicas")
+	// ErrEvacuating says that the node is being evacuated and takes no new replicas, diskless ones included.
+	ErrEvacuating = errors.New("node is being evacuated")
 	// ErrRefused says that LINSTOR has answered with an error.
 	ErrRefused = errors.New("refused by LINSTOR")
 	// ErrAdjust says that a satellite could not do to DRBD what it was told.

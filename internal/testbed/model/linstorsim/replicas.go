@@ -49,7 +49,7 @@ func (s *Server) AddReplica(resourceName string, spec drbd.ReplicaSpec) error {
 }
 
 // Place adds resources to a definition in one commit, together with the quorum and the tie-breaker that LINSTOR makes of
-// them, as auto-place does. The nodes' satellites must be ONLINE. linstor-csi makes a new volume by creating the replica
+// them, as auto-place does. The nodes' satellites must be ONLINE, and none may be evacuated. linstor-csi makes a new volume by creating the replica
 // of the pod's node alone and then placing the rest.
 func (s *Server) Place(resourceName string, specs ...drbd.ReplicaSpec) error {
 	_, err := s.placeAndSend(resourceName, specs...)
@@ -75,6 +75,8 @@ func (s *Server) place(resourceName string, specs []drbd.ReplicaSpec) (*definiti
 			return nil, fmt.Errorf("resource definition %s, node %s: %w", resourceName, spec.Node, ErrNotFound)
 		case n.status != Online:
 			return nil, fmt.Errorf("adding %s on node %s: %w", resourceName, spec.Node, ErrNodeOffline)
+		case n.has(FlagEvacuate):
+			return nil, fmt.Errorf("adding %s on node %s: %w", resourceName, spec.Node, ErrEvacuating)
 		case d.resources[fold(spec.Node)] != nil:
 			return nil, fmt.Errorf("adding %s on node %s: %w", resourceName, spec.Node, drbd.ErrExists)
 		}

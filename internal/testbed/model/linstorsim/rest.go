@@ -37,7 +37,11 @@ const (
 	KindStoragePools      Kind = "storage-pools"
 	KindHealth            Kind = "health"
 	KindSnapshots         Kind = "snapshots"
-	// KindChange is everything that changes something.
+	// KindAutoPlace, KindEvacuate and KindRestore are the calls of planned loss.
+	KindAutoPlace Kind = "auto-place"
+	KindEvacuate  Kind = "evacuate"
+	KindRestore   Kind = "restore"
+	// KindChange is everything else that changes something.
 	KindChange Kind = "change"
 	// KindOther is everything that the simulated LINSTOR does not have.
 	KindOther Kind = "other"
@@ -103,9 +107,9 @@ func (s *Server) routes() *http.ServeMux {
 		}))
 	handle("DELETE /v1/nodes/{node}/lost", KindChange, s.loseNode)
 	s.driverRoutes(handle)
-	handle("PUT /v1/nodes/{node}/evacuate", KindChange, s.evacuateNode)
-	handle("PUT /v1/nodes/{node}/restore", KindChange, s.restoreNode)
-	handle("POST /v1/resource-definitions/{definition}/autoplace", KindChange, s.autoPlace)
+	handle("PUT /v1/nodes/{node}/evacuate", KindEvacuate, s.evacuateNode)
+	handle("PUT /v1/nodes/{node}/restore", KindRestore, s.restoreNode)
+	handle("POST /v1/resource-definitions/{definition}/autoplace", KindAutoPlace, s.autoPlace)
 	handle("GET /v1/resource-definitions/{definition}/resources", KindResources, s.serveResources)
 	handle("GET /v1/resource-definitions/{definition}/resources/{node}", KindResource, s.serveResource)
 	handle("GET /v1/nodes", KindNodes, s.serveNodes)
@@ -154,7 +158,9 @@ func (s *Server) serveDefinitions(w http.ResponseWriter, r *http.Request) {
 	keys := newFilter(query["resource_definitions"]).keys(s.definitions)
 	list := make([][]byte, 0, len(keys))
 	for _, key := range keys {
-		list = append(list, s.definitionText(s.definitions[key], withVolumes))
+		if d := s.definitions[key]; haveAll(d.props, query["props"]) {
+			list = append(list, s.definitionText(d, withVolumes))
+		}
 	}
 	s.mu.Unlock()
 	answerList(w, page(query, list))

@@ -83,6 +83,9 @@ func (s *Server) postReplica(place func(resourceName, nodeName string) (placing,
 		case errors.Is(err, ErrNoTarget):
 			send(w, http.StatusNotFound, encode([]apiCallRC{{RetCode: retNotEnough, Message: err.Error()}}))
 			return
+		case errors.Is(err, ErrEvacuating):
+			send(w, http.StatusInternalServerError, encode([]apiCallRC{{RetCode: maskError | codeEvacuating, Message: err.Error()}}))
+			return
 		case errors.Is(err, drbd.ErrExists):
 			send(w, http.StatusInternalServerError, encode([]apiCallRC{{RetCode: retExists, Message: err.Error()}}))
 			return

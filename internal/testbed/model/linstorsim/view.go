@@ -122,9 +122,14 @@ func (f viewFilter) selects(rsc *resource) bool {
 	if !f.nodes.passes(rsc.node.name) || !f.pools.passes(rsc.props["StorPoolName"]) {
 		return false
 	}
-	for _, prop := range f.props {
+	return haveAll(rsc.props, f.props)
+}
+
+// haveAll tells whether properties are as a filter wants them: each of its entries is a key, or a key with its value.
+func haveAll(props map[string]string, wanted []string) bool {
+	for _, prop := range wanted {
 		key, value, hasValue := strings.Cut(prop, "=")
-		if set, ok := rsc.props[key]; !ok || hasValue && set != value {
+		if set, ok := props[key]; !ok || hasValue && set != value {
 			return false
 		}
 	}
