@@ -101,16 +101,17 @@ RUNS ?= 10
 
 .PHONY: bench
 bench: testbed ## Measure what docs/benchmarks.md claims (ROWS=crash,cut RUNS=3 for less, ARGS=-help for more)
-	@go run ./internal/testbed/cmd/bench -runs $(RUNS) $(if $(ROWS),-rows $(ROWS)) $(ARGS); code=$$?; $(MAKE) --no-print-directory bench-picture && exit $$code
+	@go run ./internal/testbed/cmd/bench -runs $(RUNS) $(if $(ROWS),-rows $(ROWS)) $(ARGS); code=$$?; $(DRAW_BENCH) && exit $$code
 
 BENCHCHART := internal/tools/benchchart
 
-# $(BENCH_PICTURE) prints the picture of the figures that were measured.
+# $(BENCH_PICTURE) prints the picture of the figures that were measured, $(DRAW_BENCH) puts it into its file.
 BENCH_PICTURE = (cd $(BENCHCHART) && go run .) < docs/benchmarks.json
+DRAW_BENCH    = set -o pipefail; $(BENCH_PICTURE) > docs/benchmarks.svg.tmp && mv docs/benchmarks.svg.tmp docs/benchmarks.svg
 
 .PHONY: bench-picture
 bench-picture: ## Draw docs/benchmarks.svg from docs/benchmarks.json, as "make bench" does
-	@set -o pipefail; $(BENCH_PICTURE) > docs/benchmarks.svg.tmp && mv docs/benchmarks.svg.tmp docs/benchmarks.svg
+	@$(DRAW_BENCH)
 
 # Which benchmarks, and how often each is run.
 BENCH       ?= .

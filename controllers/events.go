@@ -115,7 +115,7 @@ func (r *reporter) close(ctx context.Context, pv *corev1.PersistentVolume, to *s
 	}
 	took := ""
 	if total, ok := m.took[metrics.StageTotal]; ok {
-		took = fmt.Sprintf(" in %.1f s", total.Seconds())
+		took = fmt.Sprintf(" %.1f s after the first sign of the loss", total.Seconds())
 	}
 	if claim := claimRef(pv); claim != nil {
 		// What is related tells one fail-over of the claim from the next.

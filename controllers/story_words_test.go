@@ -132,7 +132,7 @@ func TestTheEventsOfAFailOverNameNodeAndVolume(t *testing.T) {
 			"NodeStorageQuorumLost of Node node-a: new pods are kept away from node node-a, which lost volume db: " + why,
 			"ForceDeleted of Pod db-0: pod deleted because a used volume is marked as failing: by force, for volume db on node node-a: " + why,
 			"ForceDetached of VolumeAttachment csi-db-node-a: volume detached because it is marked as failing: volume db from node node-a: " + why,
-			"FailedOver of PersistentVolumeClaim data-db: volume db failed over from node node-a to node node-b in 5.1 s, and is attached there: " + why,
+			"FailedOver of PersistentVolumeClaim data-db: volume db failed over from node node-a to node node-b 5.1 s after the first sign of the loss, and is attached there: " + why,
 			"NodeStorageQuorumRegained of Node node-a: new pods are no longer kept away from node node-a, which had lost resource pvc-db: " +
 				"the node has its storage back",
 		}
@@ -162,7 +162,7 @@ func TestTheEventsOfARemovalSayHow(t *testing.T) {
 		for _, want := range []string{
 			"marked as failing: gracefully, for volume db on node node-a: QuorumLost",
 			"marked as failing: by force, for volume db on node node-a: QuorumLost",
-			"volume db failed over from node node-a to node node-b in ",
+			"volume db failed over from node node-a to node node-b ",
 		} {
 			if !strings.Contains(texts, want) {
 				t.Errorf("%q is not in\n%s", want, texts)

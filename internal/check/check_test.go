@@ -250,6 +250,22 @@ func complaints() map[string]complaint {
 				other(virtual.Volume{Diskful: []string{nodeA, nodeB, nodeT, "node-d"}}, nil)(b)
 			}, status: StatusProtected, says: []string{"4+0", "2 protected, 0 not"}, silent: []string{"NoTieBreaker"},
 		},
+		"the controller was installed a moment ago": {
+			provoke: func(b *bench) { b.lead(nodeT) }, status: StatusUnprotected,
+			says:   []string{"ERROR QuorumUnconfirmed: works now", "leader has started 1s ago", "Remedy: wait, and check again"},
+			silent: []string{"restart linstor-satellite"},
+		},
+		"a node was lost right after the controller was installed": {
+			provoke: func(b *bench) { b.lead(nodeT); b.pass(5 * time.Second); b.Crash(nodeA); b.pass(2 * time.Minute) }, status: StatusUnprotected,
+			says: []string{
+				"it ends when node node-a is back", "1 pod is stuck now",
+			},
+			silent: []string{"is being moved", "Remedy: wait"},
+		},
+		"a node was lost when the controller had run for a while": {
+			provoke: func(b *bench) { b.lead(nodeT); b.pass(time.Minute); b.Crash(nodeA); b.pass(time.Minute) }, status: StatusUnprotected,
+			says: []string{"being moved"}, silent: []string{"QuorumUnconfirmed"},
+		},
 		"a node is lost at this moment": {
 			provoke: func(b *bench) { b.Crash(nodeA); b.pass(time.Minute) }, status: StatusUnprotected,
 			says: []string{

@@ -155,6 +155,19 @@ func (b *bench) changeNode(name string, change func(*corev1.Node)) {
 	b.must(b.Client().Update(b.ctx, &node))
 }
 
+// lead has a process of the controller start on a node, and lead.
+func (b *bench) lead(node string) {
+	b.Helper()
+	b.roles = append(b.roles, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ha-controller", Name: "piraeus-ha-controller"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("ha-0"), LeaseDurationSeconds: new(int32(3600))},
+	})
+	b.must(b.Client().Create(b.ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ha-controller", Name: "ha-0"}, Spec: corev1.PodSpec{NodeName: node},
+	}))
+	b.pass(2 * time.Second)
+}
+
 // remember has the attachments of a resource's volume say what nodes may run of it, as the leader writes it there.
 func (b *bench) remember(resource string, sets linstor.Sets) {
 	b.Helper()

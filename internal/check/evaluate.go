@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -21,7 +22,7 @@ func Evaluate(f Facts) Report {
 		f = f.onNode()
 	}
 	for _, use := range f.Uses {
-		report.Volumes = append(report.Volumes, row(use))
+		report.Volumes = append(report.Volumes, row(use, f.LeadingSince))
 	}
 	report.Findings = findings(f, report.Volumes)
 	if f.Node != nil && f.KubernetesError == "" && !f.Deserted {
@@ -33,7 +34,7 @@ func Evaluate(f Facts) Report {
 	return report
 }
 
-func row(use cluster.Use) Row {
+func row(use cluster.Use, leadingSince time.Time) Row {
 	in := use.Input
 	r := Row{
 		Namespace: use.Namespace, Pod: use.Pod, Node: in.Node.Name,
@@ -59,6 +60,9 @@ func row(use cluster.Use) Row {
 		forecast := failover.Foresee(in)
 		r.State, r.Verdict, r.Reason, r.Message = forecast.State, forecast.Outlook, forecast.Reason, forecast.Message
 		r.Lost = lostNow(in, forecast)
+		if why := newcomer(in, forecast, leadingSince); why != "" {
+			r.Message, r.Passes = why, true
+		}
 		if r.Verdict == failover.Protected || r.Verdict == failover.Failing {
 			r.Grace = forecast.Grace.String()
 		}

@@ -40,6 +40,8 @@ type Facts struct {
 	ControllerQuorum string
 	// Controller is what is known of the controller's Deployment.
 	Controller Controller
+	// LeadingSince is when the process of the controller that leads has started; zero where that cannot be told.
+	LeadingSince time.Time
 	// Denied are the permissions that the controller lacks.
 	Denied []permissions.Permission
 	// ForeignTaints are the nodes with the controller's taint that somebody else has set.

@@ -155,6 +155,11 @@ func (s sources) readCluster(ctx context.Context, d deployment, namespaces bool,
 	if err := errors.Join(ageLeases(ctx, reader, facts.Uses), ageLeases(ctx, reader, facts.Strangers)); err != nil {
 		return err
 	}
+	if facts.LeadingSince, err = s.leadingSince(ctx, reader, d, facts.Controller.Name); err != nil {
+		return err
+	}
+	unlearn(facts.Uses, facts.LeadingSince)
+	unlearn(facts.Strangers, facts.LeadingSince)
 	guard, err := guardOf(ctx, reader, memory, facts.Uses, d.options.MaxLostNodes)
 	if err != nil {
 		return err

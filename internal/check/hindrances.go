@@ -58,6 +58,9 @@ func hindrance(f Facts, rows []Row, p plight, reason failover.Reason) Finding {
 		if r.Verdict == failover.Failing {
 			finding.Remedy = remedyOfMoving
 		}
+		if r.Passes {
+			finding.Remedy = remedyOfWaiting
+		}
 		resources, pods = appendNew(resources, r.Resource), appendNew(pods, r.Namespace+"/"+r.Pod)
 		for _, line := range explained(f, i, r) {
 			finding.Objects = appendNew(finding.Objects, line)

@@ -35,7 +35,7 @@ var (
 	// noteDetached says which volume was detached from which node.
 	noteDetached = regexp.MustCompile(`^volume detached because it is marked as failing: volume (\S+) from node (\S+): (\w+): (.*)$`)
 	// noteMoved says which volume has come from which node to which other one.
-	noteMoved = regexp.MustCompile(`^volume (\S+) failed over from node (\S+) to node (\S+?)(?: in ([0-9.]+) s)?, and is attached there: (\w+): (.*)$`)
+	noteMoved = regexp.MustCompile(`^volume (\S+) failed over from node (\S+) to node (\S+?)(?: ([0-9.]+) s after the first sign of the loss)?, and is attached there: (\w+): (.*)$`)
 )
 
 // History is what Events and marks tell of fail-overs, as -o json and -o yaml print it.

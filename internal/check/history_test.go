@@ -97,7 +97,7 @@ func leaves(volume string) []client.Object {
 func moved(volume string) []client.Object {
 	return append(leaves(volume), attached(volume, nodeB, 17*time.Second, true), podOf(volume, nodeB, "new", corev1.PodRunning),
 		event(volume+"-3", 18*time.Second, "FailedOver", "Moving",
-			"volume pv-"+volume+" failed over from node node-a to node node-b in 8.4 s, and is attached there: NodeUnreachable: "+unreachable,
+			"volume pv-"+volume+" failed over from node node-a to node node-b 8.4 s after the first sign of the loss, and is attached there: NodeUnreachable: "+unreachable,
 			ref("PersistentVolumeClaim", "default", "data-"+volume, ""), ref("VolumeAttachment", "", "csi-"+volume+nodeB, "")))
 }
 

@@ -98,7 +98,7 @@ func lossOf(f Facts, rows []Row) *NodeLoss {
 		loss.add(r, late+noticed(f.Settings, r.Resource), true)
 	}
 	for _, use := range f.Strangers {
-		loss.add(row(use), 0, false)
+		loss.add(row(use, f.LeadingSince), 0, false)
 	}
 	slices.SortStableFunc(loss.Pods, func(a, b PodLoss) int {
 		return cmp.Or(cmp.Compare(order(a.Fate), order(b.Fate)), strings.Compare(a.name(), b.name()))

@@ -6,11 +6,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
@@ -27,7 +25,6 @@ type question struct {
 }
 
 func questions() map[string]question {
-	hour := int32(3600)
 	return map[string]question{
 		"all pods of the node move": {
 			provoke: func(*bench) {}, args: []string{"--node", nodeA}, status: StatusProtected, answer: `
@@ -112,19 +109,14 @@ If node-a were lost now, 1 pod would move within 37s, and no pod would stay.
 		},
 		"the leader and LINSTOR itself are on the node": {
 			provoke: func(b *bench) {
-				b.roles = append(b.roles, &coordinationv1.Lease{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "ha-controller", Name: "piraeus-ha-controller"},
-					Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("ha-0"), LeaseDurationSeconds: &hour},
-				})
-				for name, labels := range map[client.ObjectKey]map[string]string{
-					{Namespace: "ha-controller", Name: "ha-0"}:     nil,
-					{Namespace: "piraeus-datastore", Name: "ls-0"}: {"app.kubernetes.io/component": "linstor-controller"},
-				} {
-					b.must(b.Client().Create(b.ctx, &corev1.Pod{
-						ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, Labels: labels}, Spec: corev1.PodSpec{NodeName: nodeA},
-					}))
-				}
-				b.pass(time.Second)
+				b.lead(nodeA)
+				b.must(b.Client().Create(b.ctx, &corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{
+						Namespace: "piraeus-datastore", Name: "ls-0", Labels: map[string]string{"app.kubernetes.io/component": "linstor-controller"},
+					},
+					Spec: corev1.PodSpec{NodeName: nodeA},
+				}))
+				b.pass(time.Minute)
 			}, args: []string{"--node", nodeA}, status: StatusProtected, answer: `
 POD           FATE   WITHIN  RESOURCES  REASON
 default/db-0  moves  29s     pvc-db     -

@@ -55,6 +55,8 @@ const (
 	// remedyOfMoving is for pods that are being moved, whatever the reason of the loss.
 	remedyOfMoving = "nothing for the pod; see to its node. Where the pod is still there a minute later, kubectl describe pod -n NAMESPACE POD " +
 		"says what holds it back"
+	// remedyOfWaiting is for what passes by itself.
+	remedyOfWaiting = "wait, and check again; a pod whose node is lost before that stays until the node is back"
 )
 
 // filled puts a name into a remedy where it stands for nothing else.

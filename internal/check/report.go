@@ -64,6 +64,8 @@ type Row struct {
 	Lost bool `json:"lost,omitempty"`
 	// Grace is how long a loss has to last before the pod is moved, such as "5s"; only where it is protected, or being moved.
 	Grace string `json:"grace,omitempty"`
+	// Passes is set where what keeps the pod from being moved passes by itself within half a minute.
+	Passes bool `json:"passes,omitempty"`
 }
 
 // Severity says what a finding means for the selected pods.

@@ -129,7 +129,7 @@ func (v Volume) spec() linstorsim.ResourceSpec {
 func (w Workload) owner() client.Object {
 	meta := metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}
 	template := w.template()
-	selector := &metav1.LabelSelector{MatchLabels: map[string]string{appLabel: w.Name}}
+	selector := &metav1.LabelSelector{MatchLabels: w.Selector()}
 	if w.Deployment {
 		return &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(1)), Selector: selector, Template: template,
@@ -143,10 +143,13 @@ func (w Workload) owner() client.Object {
 // appLabel tells the pods of one workload from those of others.
 const appLabel = "app.kubernetes.io/name"
 
+// Selector returns the labels by which the workload's pods are selected.
+func (w Workload) Selector() map[string]string { return map[string]string{appLabel: w.Name} }
+
 // template returns the pods' template.
 func (w Workload) template() corev1.PodTemplateSpec {
 	t := corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{appLabel: w.Name}, Annotations: w.Annotations},
+		ObjectMeta: metav1.ObjectMeta{Labels: w.Selector(), Annotations: w.Annotations},
 		Spec: corev1.PodSpec{
 			Affinity:   &corev1.Affinity{NodeAffinity: w.affinity()},
 			Containers: []corev1.Container{{Name: "app", Image: "example.com/app"}},
@@ -194,7 +197,7 @@ func (w Workload) affinity() *corev1.NodeAffinity {
 // Pods returns the pods of a workload that the API knows.
 func (b *Bed) Pods(ctx context.Context, w Workload) ([]corev1.Pod, error) {
 	var pods corev1.PodList
-	if err := b.Client.List(ctx, &pods, client.InNamespace(w.Namespace), client.MatchingLabels{appLabel: w.Name}); err != nil {
+	if err := b.Client.List(ctx, &pods, client.InNamespace(w.Namespace), client.MatchingLabels(w.Selector())); err != nil {
 		return nil, fmt.Errorf("list pods of %s/%s: %w", w.Namespace, w.Name, err)
 	}
 	return pods.Items, nil

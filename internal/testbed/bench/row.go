@@ -29,7 +29,9 @@ var (
 	rowStock         = Row{"stock", "the same with stock attacher and controller-manager flags", "last Running ≤ 1.05 × the same loss handled by hand"}
 	rowThousand      = Row{"thousand", "1,000 pods on 10 of 40 nodes", "last Running ≤ 1.5 × the same loss handled by hand; each write ≤ 2 s after its look; none on a dead node"}
 	rowLeader        = Row{"leader", "the leader's node crashes as well", "crash → Running ≤ 14 s median, ≤ 17 s worst"}
+	rowPair          = Row{"pair", "two nodes crash at once, and the other one has trouble", "shown, beside a node that crashes alone"}
 	rowIdle          = Row{"idle", "10,000 volumes × 3 replicas, 5,000 selected and 20,000 other pods, idle", "per process RSS ≤ 200 MiB, CPU ≤ 1.5 % of a core; per Deployment ≤ 60 LINSTOR requests and 20 MB of its answers a minute"}
+	rowManaged       = Row{"managed", "that state, with every pod selected (component `manage-all-pods`)", "shown"}
 	rowStorm         = Row{"storm", "2,000 promotion events in a second on that state", "event → decision p99 ≤ 100 ms; the stream never stalls"}
 	rowRestart       = Row{"restart", "restart of the process on that state", "ready ≤ 10 s; LINSTOR asked for one view"}
 )
@@ -38,7 +40,7 @@ var (
 func Rows() []Row {
 	return []Row{
 		rowCrash, rowSteps, rowNoGrace, rowNotice, rowMeasuredCrash, rowAttach, rowCut, rowMeasuredCut, rowFreeze, rowHarmless,
-		rowMass, rowStock, rowThousand, rowLeader, rowIdle, rowStorm, rowRestart,
+		rowMass, rowStock, rowThousand, rowLeader, rowPair, rowIdle, rowManaged, rowStorm, rowRestart,
 	}
 }
 

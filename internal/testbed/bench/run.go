@@ -14,7 +14,7 @@ import (
 // Groups returns all groups: calm ones first, then those that need the machine for themselves.
 func Groups() []Group {
 	return []Group{
-		groupShipped, groupWithoutTaints, groupWithoutFast, groupLeader, groupFreeze, groupFreezePatient, groupNoGrace, groupWithoutEarly,
+		groupShipped, groupWithoutTaints, groupWithoutFast, groupLeader, groupPair, groupFreeze, groupFreezePatient, groupNoGrace, groupWithoutEarly,
 		groupWithoutShort, groupNotice, groupMeasured,
 		groupMass, groupStock, groupThousand, groupScale,
 	}

@@ -7,6 +7,9 @@ import (
 	"net/http"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
@@ -23,7 +26,7 @@ const (
 )
 
 const (
-	scaleTimeout = 15 * time.Minute
+	scaleTimeout = 20 * time.Minute
 	restarts     = 3
 	afterStart   = 20 * time.Second
 	idleMinutes  = 2
@@ -34,7 +37,7 @@ const (
 
 // groupScale fills a large state and measures the controller on it.
 var groupScale = Group{
-	Name: "10,000 volumes", Rows: []string{rowIdle.Key, rowStorm.Key, rowRestart.Key},
+	Name: "10,000 volumes", Rows: []string{rowIdle.Key, rowManaged.Key, rowStorm.Key, rowRestart.Key},
 	run: func(ctx context.Context, s Settings) (Results, error) {
 		results := Results{}
 		options := bed.Options{Bare: true, Profiling: s.ProfileDir != "", ControllerArgs: []string{"--metrics-secure=false"}}
@@ -77,7 +80,13 @@ func (s *state) measure(ctx context.Context, settings Settings, results Results)
 	if err != nil {
 		return err
 	}
-	results[rowStorm.Key], err = s.storms(ctx, replicas, profile)
+	if results[rowStorm.Key], err = s.storms(ctx, replicas, profile); err != nil {
+		return err
+	}
+	for _, r := range replicas {
+		r.Stop()
+	}
+	results[rowManaged.Key], err = s.managed(ctx)
 	return err
 }
 
@@ -205,6 +214,79 @@ func (s *state) startReplicas(ctx context.Context) ([]*bed.Replica, error) {
 	})
 }
 
+// allPods is the option that the component manage-all-pods adds.
+const allPods = "--pod-label-selector=linstor.csi.linbit.com/on-storage-lost!=keep"
+
+// managed measures a process to which every pod is selected.
+func (s *state) managed(ctx context.Context) ([]Measure, error) {
+	var d appsv1.Deployment
+	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: bed.ControllerNamespace, Name: bed.ControllerName}, &d); err != nil {
+		return nil, fmt.Errorf("deployment of the high availability controller: %w", err)
+	}
+	container := &d.Spec.Template.Spec.Containers[0]
+	container.Args = append(container.Args, allPods)
+	if err := s.Client.Update(ctx, &d); err != nil {
+		return nil, fmt.Errorf("select every pod: %w", err)
+	}
+	r, err := s.StartReplica(ctx, "managed")
+	if err != nil {
+		return nil, err
+	}
+	defer r.Stop()
+	ready, err := r.WaitReady(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.synced(ctx, r); err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, settle); err != nil {
+		return nil, err
+	}
+	rss := Measure{What: "RSS of a process that leads", Unit: "MiB"}
+	load := Measure{What: "CPU of a process that leads, of one core", Unit: "%"}
+	for range idleMinutes {
+		if err := watchMinute(ctx, []*bed.Replica{r}, &rss, &load); err != nil {
+			return nil, err
+		}
+	}
+	m, err := scrape(ctx, r.MetricsURL)
+	if err != nil {
+		return nil, err
+	}
+	selected := Measure{What: "pods that are selected", Values: []float64{m.value("piraeus_ha_controller_pods", "")}}
+	s.say("managed: %.0f pods, RSS %.0f MiB, CPU %.2f %%", selected.Values, rss.Values, load.Values)
+	return []Measure{selected, rss, load, seconds("start → ready", []time.Duration{ready}, Limit{Worst, maxReady})}, nil
+}
+
+// watchMinute adds what each process has used in a minute of the processor, and of memory at its end.
+func watchMinute(ctx context.Context, replicas []*bed.Replica, rss, load *Measure) error {
+	before := make([]time.Duration, len(replicas))
+	for i, r := range replicas {
+		var err error
+		if before[i], err = cpuTime(r.PID); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	if err := pause(ctx, time.Minute); err != nil {
+		return err
+	}
+	for i, r := range replicas {
+		used, err := cpuTime(r.PID)
+		if err != nil {
+			return err
+		}
+		now, err := memory(r.PID, "VmRSS")
+		if err != nil {
+			return err
+		}
+		load.Values = append(load.Values, round3(100*float64(used-before[i])/float64(time.Since(began))))
+		rss.Values = append(rss.Values, round3(now))
+	}
+	return nil
+}
+
 // idle watches processes that have nothing to do.
 func (s *state) idle(ctx context.Context, replicas []*bed.Replica) ([]Measure, error) {
 	if err := pause(ctx, settle); err != nil {
@@ -217,28 +299,8 @@ func (s *state) idle(ctx context.Context, replicas []*bed.Replica) ([]Measure, e
 	answers := Measure{What: "LINSTOR's answers to all processes in a minute", Unit: "MB", Limits: []Limit{{Worst, maxAnswers}}}
 	for range idleMinutes {
 		s.LINSTOR.ResetRequests()
-		before := make([]time.Duration, len(replicas))
-		for i, r := range replicas {
-			var err error
-			if before[i], err = cpuTime(r.PID); err != nil {
-				return nil, err
-			}
-		}
-		began := time.Now()
-		if err := pause(ctx, time.Minute); err != nil {
+		if err := watchMinute(ctx, replicas, &rss, &load); err != nil {
 			return nil, err
-		}
-		for i, r := range replicas {
-			used, err := cpuTime(r.PID)
-			if err != nil {
-				return nil, err
-			}
-			load.Values = append(load.Values, round3(100*float64(used-before[i])/float64(time.Since(began))))
-			now, err := memory(r.PID, "VmRSS")
-			if err != nil {
-				return nil, err
-			}
-			rss.Values = append(rss.Values, round3(now))
 		}
 		n := 0
 		for _, of := range s.LINSTOR.Requests() {

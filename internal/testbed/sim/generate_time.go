@@ -25,8 +25,18 @@ var untidyTimes = []untidiness{
 	{HangingPools, func(g *generator) bool { g.nodeFault(g.around(), g.span(), HangPools, g.node()); return true }},
 }
 
-// untidyPeople are drawn on all steps.
-var untidyPeople = []untidiness{{OutOfService, (*generator).takeOutOfService}}
+// untidyPeople are drawn on all steps, and what was thought of later.
+var untidyPeople = []untidiness{{OutOfService, (*generator).takeOutOfService}, {HangingResource, (*generator).hangResource}}
+
+// hangResource lets LINSTOR answer on all resources but one, mostly around a loss of the node where its pod is.
+func (g *generator) hangResource() bool {
+	at := g.around()
+	if g.chance(50) {
+		g.nodeFault(at+g.milliseconds(0, 10*time.Second), g.span(), pick(g, Crash, Isolate), g.home())
+	}
+	g.fault(at, g.span(), Step{What: HangResource, On: g.volume().Name}, FreeResource)
+	return true
+}
 
 // takeOutOfService lets a person take a node out of service: one that is lost, or one that only seems so, or none of both.
 func (g *generator) takeOutOfService() bool {

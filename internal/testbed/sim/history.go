@@ -260,6 +260,8 @@ const (
 	Overlap       Deed = "let the next leader begin before the last one ends"
 	EndOverlap    Deed = "end the leader that was replaced"
 	ArriveAtWrite Deed = "let a pod arrive right before the controller writes"
+	HangResource  Deed = "let LINSTOR's answers on the resource hang"
+	FreeResource  Deed = "let LINSTOR answer on the resource"
 	LeaveEnded    Deed = "leave a pod listed that has ended"
 )
 

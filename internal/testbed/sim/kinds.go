@@ -51,6 +51,7 @@ const (
 	Flaps            Kind = "time: survivors flap"
 	BlindLinstor     Kind = "time: LINSTOR loses its connector"
 	OutOfService     Kind = "time: node taken out of service by a person, and back"
+	HangingResource  Kind = "time: LINSTOR answers on all resources but one"
 	OwnNotices       Kind = "time: DRBD notices after 6 to 11.5 s, each end of a link at its own time"
 )
 
@@ -88,7 +89,7 @@ var Kinds = []Kind{
 	TwoVolumes, ThreeVolumes, OneWithoutQuorum,
 	LongInit, EndedEvicted, EndedFailed, EndedDone, ToleratesAll, ArrivesLate, HotPlugHelper,
 	BlipBeforeCut, AllCutTogether, SlowRequests, RejectedRequests, HangingWebhooks, FrozenProcess, TwoLeaders, LateInformers, ClockOff,
-	RareRenewals, FrozenMachine, HangingPools, BlindLinstor, OutOfService, OwnPings, OwnNotices, Flaps,
+	RareRenewals, FrozenMachine, HangingPools, BlindLinstor, OutOfService, HangingResource, OwnPings, OwnNotices, Flaps,
 	SetOnDefinition, SetOnGroup, SetOnController, AdjustFailed, AdjustHung, SentByReconnect, ChangedAroundLoss,
 	AgainHeardNone, AgainHeardOne, AgainHeardTwo, TieBreakerByLinstor, TieBreakerSet,
 	ReplicaAddedAway, ReplicaRemovedAway, ReplicaToggledAway, NodeLost, DatabaseRestored, Story,

@@ -39,6 +39,7 @@ func (w *world) mend() {
 	}
 	for _, v := range w.history.World.Volumes {
 		w.do(Step{What: EndMigration, On: v.Name})
+		w.do(Step{What: FreeResource, On: v.Name})
 		if v.Released != Gone {
 			w.Linstor.SetDefinitionProperty(v.Resource(), linstorsim.PropQuorum, v.Quorum)
 			w.Linstor.SetDefinitionProperty(v.Resource(), linstorsim.PropAutoTieBreaker, "")

@@ -240,6 +240,8 @@ func (w *world) notAsked(v Volume, node string) string {
 		return "the volume is an export of NFS"
 	case w.changed[v.Resource()]:
 		return "somebody has changed settings or replicas"
+	case w.hangs(v.Resource()):
+		return "LINSTOR does not answer on the resource"
 	case !w.fenced(v):
 		return "quorum does not fence"
 	case w.migrated[v.Name]:

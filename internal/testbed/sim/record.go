@@ -97,7 +97,53 @@ func (w *world) delayAnswer(_ http.ResponseWriter, r *http.Request) bool {
 	case <-timer.C:
 	case <-r.Context().Done():
 	}
+	for _, hung := range w.hungFor(r) {
+		select {
+		case <-hung:
+		case <-r.Context().Done():
+		}
+	}
 	return false
+}
+
+// hangResource makes LINSTOR's answers on a resource hang, or ends that.
+func (w *world) hangResource(resource string, hang bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	hung, is := w.hung[resource]
+	switch {
+	case hang && !is:
+		w.hung[resource] = make(chan struct{})
+	case !hang && is:
+		close(hung)
+		delete(w.hung, resource)
+	}
+}
+
+// hungFor returns what an answer waits for that names resources.
+func (w *world) hungFor(r *http.Request) []chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	named := r.URL.Query()["resources"]
+	if rest, is := strings.CutPrefix(r.URL.Path, "/v1/resource-definitions/"); is {
+		name, _, _ := strings.Cut(rest, "/")
+		named = append(named, name)
+	}
+	var waits []chan struct{}
+	for _, name := range named {
+		if hung, is := w.hung[name]; is {
+			waits = append(waits, hung)
+		}
+	}
+	return waits
+}
+
+// hangs tells whether LINSTOR does not answer on a resource.
+func (w *world) hangs(resource string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, is := w.hung[resource]
+	return is
 }
 
 // recorder counts Events and knows which pods were reported as stuck.

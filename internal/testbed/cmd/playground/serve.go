@@ -122,7 +122,10 @@ The cluster runs until Ctrl-C. In another terminal, in the same folder:
   go run ./internal/testbed/cmd/playground crash node-1     # and: return, isolate, rejoin
   go run ./internal/testbed/cmd/playground status
 
+  LS_CONTROLLERS=%s bin/piraeus-ha-controller check     # instead of kubectl exec: no container runs here
+  tail -F %s/piraeus-ha-controller-*.log                # instead of kubectl logs
+
 Pod orders-0 is labelled for fail-over, archive-0 is not. Both start on node-1.
-LINSTOR answers on %s. Logs of all parts: %s
-`, b.Kubeconfig, b.LINSTORURL(), b.LogDir)
+The controller is installed already, by deploy/all.yaml; no image is needed to install it again. Logs of all parts: %s
+`, b.Kubeconfig, b.LINSTORURL(), b.LogDir, b.LogDir)
 }
