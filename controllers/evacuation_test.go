@@ -16,6 +16,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -23,19 +24,45 @@ import (
 type evacuating struct {
 	*world
 
+	// next is a process that does not lead yet.
+	next *process
+
 	mu    sync.Mutex
 	calls []string // "autoplace pvc-db", without what the test itself has called
+}
+
+// evacuationIn says where a story takes place.
+type evacuationIn struct {
+	// nodes are those beside A, B and T; none means C.
+	nodes []string
+	// balancing lets LINSTOR balance every minute what is older than that, from an hour after the beginning on.
+	balancing bool
 }
 
 // inEvacuation runs a story in a world with a fourth node, C, whose DRBD syncs 100 MiB/s, a leading controller, and nothing else.
 func inEvacuation(t *testing.T, cfg Config, story func(*evacuating, *process)) {
 	t.Helper()
-	options := virtual.Options{Placed: true, DRBD: drbd.Options{SyncRate: 100 << 10}}
+	inEvacuationOf(t, evacuationIn{nodes: []string{nodeC}}, cfg, story)
+}
+
+// inEvacuationOf is inEvacuation in another world.
+func inEvacuationOf(t *testing.T, in evacuationIn, cfg Config, story func(*evacuating, *process)) {
+	t.Helper()
+	options := virtual.Options{
+		Placed: true, DRBD: drbd.Options{SyncRate: 100 << 10}, Linstor: linstorsim.Options{TieBreakers: true, Balancing: in.balancing},
+	}
 	inWorld(t, options, func(w *world) {
 		e := &evacuating{world: w}
-		w.must(w.AddNode(w.ctx, nodeC))
+		for _, node := range in.nodes {
+			w.must(w.AddNode(w.ctx, node))
+		}
+		if in.balancing {
+			w.Linstor.SetControllerProperty(linstorsim.PropBalanceInterval, "60")
+			w.Linstor.SetControllerProperty(linstorsim.PropBalanceGracePeriod, "60")
+		}
 		w.Linstor.Intercept(e.note)
 		p := w.startProcess("one", cfg)
+		e.next = w.startProcess("two", cfg)
 		p.leads()
 		story(e, p)
 	})
