@@ -15,15 +15,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/check"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
 // row is a row of a table whose first column is one word of code.
 var row = regexp.MustCompile("(?m)^\\| `([A-Z][A-Za-z]+)` \\|(.*)\\|$")
 
-// rows returns the rows of reasons.md, those of the reasons, those of the codes of check and those of LINSTOR's own pods: the name and the other
-// columns without marks of code.
-func rows(t *testing.T) (reasons, codes, recoveries [][]string) {
+// rows returns the rows of reasons.md, those of the reasons, those of the codes of check, those of LINSTOR's own pods and those of evacuations: the
+// name and the other columns without marks of code.
+func rows(t *testing.T) (reasons, codes, recoveries, evacuations [][]string) {
 	t.Helper()
 
 	page, err := os.ReadFile("reasons.md")
@@ -41,6 +42,11 @@ func rows(t *testing.T) (reasons, codes, recoveries [][]string) {
 		t.Fatal("reasons.md has no section of LINSTOR's own pods")
 	}
 
+	recovery, leaving, found := strings.Cut(recovery, "## Nodes that are evacuated")
+	if !found {
+		t.Fatal("reasons.md has no section of nodes that are evacuated")
+	}
+
 	parse := func(text string) (all [][]string) {
 		for _, match := range row.FindAllStringSubmatch(text, -1) {
 			columns := []string{match[1]}
@@ -54,7 +60,7 @@ func rows(t *testing.T) (reasons, codes, recoveries [][]string) {
 		return all
 	}
 
-	return parse(above), parse(below), parse(recovery)
+	return parse(above), parse(below), parse(recovery), parse(leaving)
 }
 
 func names(rows [][]string) []string {
@@ -69,12 +75,12 @@ func names(rows [][]string) []string {
 func TestEveryReasonIsExplained(t *testing.T) {
 	t.Parallel()
 
-	documented, _, recoveries := rows(t)
-	if diff := cmp.Diff(reasons(t, "reason.go"), names(documented)); diff != "" {
+	documented, _, recoveries, leaving := rows(t)
+	if diff := cmp.Diff(reasons(t, "failover/reason.go"), names(documented)); diff != "" {
 		t.Errorf("reasons in reasons.md, in the order of the source (-want +got):\n%s", diff)
 	}
 
-	if diff := cmp.Diff(reasons(t, "recover.go"), names(recoveries)); diff != "" {
+	if diff := cmp.Diff(reasons(t, "failover/recover.go"), names(recoveries)); diff != "" {
 		t.Errorf("reasons of LINSTOR's own pods in reasons.md, in the order of the source (-want +got):\n%s", diff)
 	}
 
@@ -83,11 +89,24 @@ func TestEveryReasonIsExplained(t *testing.T) {
 		listed = append(listed, string(reason))
 	}
 
-	if diff := cmp.Diff(reasons(t, "reason.go"), listed); diff != "" {
+	if diff := cmp.Diff(reasons(t, "failover/reason.go"), listed); diff != "" {
 		t.Errorf("reasons that metrics know, in the order of the source (-want +got):\n%s", diff)
 	}
 
-	for _, columns := range slices.Concat(documented, recoveries) {
+	if diff := cmp.Diff(reasons(t, "evacuation/reason.go"), names(leaving)); diff != "" {
+		t.Errorf("reasons of evacuations in reasons.md, in the order of the source (-want +got):\n%s", diff)
+	}
+
+	listed = nil
+	for _, reason := range evacuation.Reasons() {
+		listed = append(listed, string(reason))
+	}
+
+	if diff := cmp.Diff(reasons(t, "evacuation/reason.go"), listed); diff != "" {
+		t.Errorf("reasons of evacuations that are listed, in the order of the source (-want +got):\n%s", diff)
+	}
+
+	for _, columns := range slices.Concat(documented, recoveries, leaving) {
 		if len(columns) != 4 || slices.Contains(columns, "") {
 			t.Errorf("%s has no meaning, effect or remedy: %q", columns[0], columns)
 		}
@@ -98,9 +117,15 @@ func TestEveryReasonIsExplained(t *testing.T) {
 func TestEveryEventIsExplained(t *testing.T) {
 	t.Parallel()
 
-	source, err := os.ReadFile("../controllers/events.go")
-	if err != nil {
-		t.Fatal(err)
+	var source []byte
+
+	for _, name := range []string{"events.go", "evacuation_tell.go"} {
+		file, err := os.ReadFile("../controllers/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		source = append(source, file...)
 	}
 
 	page, err := os.ReadFile("reasons.md")
@@ -123,7 +148,7 @@ func TestEveryEventIsExplained(t *testing.T) {
 func TestTheCheckGivesTheSameRemedies(t *testing.T) {
 	t.Parallel()
 
-	documented, _, _ := rows(t)
+	documented, _, _, _ := rows(t)
 	for _, columns := range documented {
 		if remedy := check.Remedy(failover.Reason(columns[0])); remedy != "" && remedy != columns[3] {
 			t.Errorf("remedy of %s in reasons.md and in the check differ:\n%s\n%s", columns[0], columns[3], remedy)
@@ -139,7 +164,7 @@ func TestEveryCodeOfTheCheckIsExplained(t *testing.T) {
 		want = append(want, string(code))
 	}
 
-	_, documented, _ := rows(t)
+	_, documented, _, _ := rows(t)
 	if diff := cmp.Diff(want, names(documented)); diff != "" {
 		t.Errorf("codes in reasons.md, in the order of the source (-want +got):\n%s", diff)
 	}
@@ -149,7 +174,7 @@ func TestEveryCodeOfTheCheckIsExplained(t *testing.T) {
 func reasons(t *testing.T, name string) []string {
 	t.Helper()
 
-	file, err := parser.ParseFile(token.NewFileSet(), "../internal/failover/"+name, nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../internal/"+name, nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

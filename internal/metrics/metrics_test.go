@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
@@ -41,13 +42,15 @@ func TestEverySeriesExistsFromTheStart(t *testing.T) {
 			}
 		}
 	}
-	if got, want := len(exist), len(New().Collectors())+1; got != want {
+	const withBuild, withoutNodes = 1, 1 // evacuation_volumes has a label for the node: it has a series while one is evacuated
+	if got, want := len(exist), len(New().Collectors())+withBuild-withoutNodes; got != want {
 		t.Errorf("%d of %d metrics exist: %v", got, want, exist)
 	}
 	for name, want := range map[string]int{
 		"volumes": 5, "blocked_volumes": len(failover.Reasons()), "failovers_blocked_total": len(failover.Reasons()),
 		"failovers_total": 5, "failovers_completed_total": 5, "pods": 6, "unprotected_pods": len(failover.Hindrances()), "tainted_nodes": 2,
 		"failover_errors_total": len(steps) * len(usualCodes), "failover_duration_seconds": 5, "build_info": 1,
+		"evacuation_copies_total": 3, "evacuation_requests_total": 8, "evacuation_duration_seconds": 2,
 	} {
 		if exist[name] != want {
 			t.Errorf("%s has %d series, want %d", name, exist[name], want)
@@ -104,5 +107,21 @@ func TestAReplicaThatDoesNotLeadTimesNoDecision(t *testing.T) {
 				t.Errorf("%d decisions were timed, in all %g s", h.GetSampleCount(), h.GetSampleSum())
 			}
 		}
+	}
+}
+
+// A node that is not evacuated any more has no series, or it would seem to be for ever.
+func TestANodeThatReturnsHasNoSeries(t *testing.T) {
+	t.Parallel()
+	m := New()
+	m.Evacuating("a", map[evacuation.Reason]int{evacuation.Copying: 2, evacuation.CopiedElsewhere: 1})
+	m.Evacuating("b", map[evacuation.Reason]int{evacuation.CopiedElsewhere: 3})
+	m.Evacuating("a", map[evacuation.Reason]int{evacuation.CopiedElsewhere: 3})
+	if n := testutil.CollectAndCount(m.evacuations.volumes); n != 2 {
+		t.Errorf("%d series for two nodes of which all volumes are safe", n)
+	}
+	m.Evacuating("a", nil)
+	if n := testutil.CollectAndCount(m.evacuations.volumes); n != 1 {
+		t.Errorf("%d series for one node", n)
 	}
 }

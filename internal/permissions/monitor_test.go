@@ -199,7 +199,9 @@ func TestWhatOptionsSwitchOffIsNotAskedFor(t *testing.T) {
 				"update leases.coordination.k8s.io --namespace=own",
 			},
 		},
-		"a slow detach": {func(o *options.Options) { o.FastDetach = false }, []string{"patch nodes --subresource=status"}},
+		"no evacuation":                       {func(o *options.Options) { o.Evacuation = false }, nil},
+		"a slow detach":                       {func(o *options.Options) { o.FastDetach = false }, nil},
+		"a slow detach without an evacuation": {func(o *options.Options) { o.FastDetach, o.Evacuation = false, false }, []string{"patch nodes --subresource=status"}},
 		"a Deployment by name": {
 			func(o *options.Options) { o.PauseDeployment = "ours" }, []string{"get replicasets.apps --namespace=own", "get pods --namespace=own"},
 		},

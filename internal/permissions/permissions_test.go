@@ -58,3 +58,21 @@ func TestRequiredPermissionsAreThoseOfTheRoles(t *testing.T) {
 		t.Errorf("permissions (-role.yaml +Required):\n%s", diff)
 	}
 }
+
+// An evacuation copies, and asks LINSTOR; it needs no permission that a fail-over does not need, and none to delete or evict anything.
+func TestAnEvacuationNeedsNoPermissionOfItsOwn(t *testing.T) {
+	t.Parallel()
+	with := options.Default()
+	without := with
+	without.Evacuation = false
+	if diff := gocmp.Diff(Required("own", without), Required("own", with)); diff != "" {
+		t.Errorf("permissions (-without evacuation +with):\n%s", diff)
+	}
+	for _, p := range Required("own", with) {
+		switch {
+		case p.Resource == "nodes" && p.Verb == "delete", p.Resource == "nodes" && p.Verb == "update", p.Resource == "pods/eviction",
+			p.Resource == "persistentvolumes" && p.Verb != "list" && p.Verb != "watch":
+			t.Errorf("the controller may %s", p)
+		}
+	}
+}
