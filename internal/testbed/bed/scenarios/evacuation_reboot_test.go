@@ -43,15 +43,15 @@ func reboot(d *departure) {
 	d.waitSays(leaving, evacuation.StorageSafe, evacuation.StatusUnknown, evacuation.SatelliteOffline)
 	d.Return(leaving)
 	waitReturned(d, leaving, workloads)
+	for _, w := range workloads {
+		d.wantDisks(w, 2) // although LINSTOR's balancing has looked more than once
+	}
 	d.kubectl("uncordon", leaving)
 	d.untaint(leaving)
 	d.wantClean(leaving, workloads...)
 	d.wantTold(evacuation.Autoplace, local)
 	d.wantTold(evacuation.Evacuate, 0)
 	d.wantTold(evacuation.Restore, 0)
-	for _, w := range workloads {
-		d.wantDisks(w, 2)
-	}
 	if n := podsCreated(d.Scenario); n != created || len(gracesGiven(d.Scenario)) > 0 {
 		d.T.Errorf("%d pods were created after the drain, and the controller has deleted %v: want none", n-created, gracesGiven(d.Scenario))
 	}
