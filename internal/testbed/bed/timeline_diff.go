@@ -7,7 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 )
 
 // podDiff records changes of pods in some namespaces.
@@ -92,6 +95,10 @@ func (t *Timeline) node(before, after *corev1.Node) {
 	for _, taint := range missing(before.Spec.Taints, after.Spec.Taints) {
 		t.add(taintOwner(taint), author{}, "node %s relieved of taint %s", after.Name, taint)
 	}
+	if before.Spec.Unschedulable != after.Spec.Unschedulable {
+		t.add("you", author{}, "node %s %s", after.Name, map[bool]string{true: "cordoned", false: "uncordoned"}[after.Spec.Unschedulable])
+	}
+	t.conditions(before, after)
 	for _, volume := range before.Status.VolumesInUse {
 		if !slices.Contains(after.Status.VolumesInUse, volume) {
 			handle := strings.TrimPrefix(string(volume), "kubernetes.io/csi/"+csidriver.Name+"^")
@@ -109,6 +116,8 @@ func taintOwner(taint string) string {
 		return ControllerName
 	case strings.HasPrefix(taint, "node.kubernetes.io/"):
 		return "node-controller"
+	case strings.HasPrefix(taint, evacuation.TaintKey):
+		return "you"
 	default:
 		return "?"
 	}
@@ -126,9 +135,37 @@ func missing(a, b []corev1.Taint) []string {
 	return names
 }
 
-// replica records that a replica may be promoted.
-func (t *Timeline) replica(resource, node string, mayPromote bool) {
-	if mayPromote {
-		t.add("DRBD on "+node, author{}, "resource %s may be promoted here", resource)
+// conditions records what a node says of its evacuation.
+func (t *Timeline) conditions(before, after *corev1.Node) {
+	was, is := cluster.EvacuationConditions(before), cluster.EvacuationConditions(after)
+	for _, c := range []struct {
+		kind    string
+		was, is *evacuation.Condition
+	}{{evacuation.StorageSafe, was.Safe, is.Safe}, {evacuation.StorageEvacuated, was.Evacuated, is.Evacuated}} {
+		switch {
+		case c.is == nil && c.was != nil:
+			t.add(ControllerName, author{}, "node %s has no condition %s any more", after.Name, c.kind)
+		case c.is != nil && (c.was == nil || *c.was != *c.is):
+			t.add(ControllerName, author{}, "node %s: %s=%s %s: %s", after.Name, c.kind, c.is.Status, c.is.Reason, c.is.Message)
+		}
+	}
+}
+
+// replica records that a replica may be promoted, and that it gets its data.
+func (t *Timeline) replica(resource, node string, state drbd.State) {
+	who := "DRBD on " + node
+	if state.MayPromote {
+		t.add(who, author{}, "resource %s may be promoted here", resource)
+	}
+	r, fills := replica{resource, node}, state.DiskState == drbd.Inconsistent
+	t.mu.Lock()
+	filled := t.filling[r]
+	t.filling[r] = fills
+	t.mu.Unlock()
+	switch {
+	case fills && !filled:
+		t.add(who, author{}, "resource %s begins to sync here", resource)
+	case filled && state.DiskState == drbd.UpToDate:
+		t.add(who, author{}, "resource %s is UpToDate here", resource)
 	}
 }
