@@ -74,6 +74,17 @@ func (d *departure) copying(w bed.Workload) (target string) {
 	return target
 }
 
+// waitSynced waits until all disks of a volume have its data.
+func (d *departure) waitSynced(w bed.Workload) {
+	d.T.Helper()
+	waitUntil(d.Scenario, "all disks of "+volumeOf(w)+" to be UpToDate", func() bool {
+		return !slices.ContainsFunc(d.LINSTOR.DiskNodes(volumeOf(w)), func(node string) bool {
+			state, _ := d.DRBD.Replica(volumeOf(w), node)
+			return state.DiskState != drbd.UpToDate
+		})
+	})
+}
+
 // nothingTold checks for a while that LINSTOR is told nothing.
 func (d *departure) nothingTold() {
 	d.T.Helper()
@@ -129,6 +140,7 @@ func targetCrashes(d *departure) {
 	d.waitSays(leaving, evacuation.StorageSafe, evacuation.False, evacuation.QuorumWouldBeLost, target)
 	d.Return(target)
 	d.waitSafe(leaving)
+	d.waitSynced(one)
 	d.wantDisks(one, 3)
 	d.untaint(leaving)
 	d.wantClean(leaving, one)
@@ -279,12 +291,7 @@ func takenBackWhileCopying(d *departure) {
 	d.untaint(leaving)
 	d.wantClean(leaving, one)
 	d.wantTold(evacuation.Autoplace, 1)
-	waitUntil(d.Scenario, "the copy to be made", func() bool {
-		return !slices.ContainsFunc(d.LINSTOR.DiskNodes(volumeOf(one)), func(node string) bool {
-			state, _ := d.DRBD.Replica(volumeOf(one), node)
-			return state.DiskState != drbd.UpToDate
-		})
-	})
+	d.waitSynced(one)
 	d.wantDisks(one, 2)
 }
 

@@ -21,7 +21,7 @@ func TestEvacuations(t *testing.T) {
 		LINSTOR: linstorsim.Options{
 			TieBreakers: true, Balancing: true, ReconnectInterval: 2 * time.Second, ControllerProps: eager(),
 		},
-		Driver:  csidriver.Options{NodeCache: time.Second, ResourceCache: time.Second},
+		Driver: csidriver.Options{NodeCache: time.Second, ResourceCache: time.Second},
 	})
 	d := &departure{Scenario: bedtest.New(t, b, 3), calls: noteCalls(b)}
 	for _, scenario := range []struct {

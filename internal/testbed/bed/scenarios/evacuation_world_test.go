@@ -17,6 +17,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -358,8 +359,8 @@ func (d *departure) clear(workloads ...bed.Workload) {
 	})
 	for _, w := range workloads {
 		for _, v := range w.Volumes {
-			d.Must(client.IgnoreNotFound(d.Client.Delete(d.Ctx, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: v.Name}})))
-			d.Must(client.IgnoreNotFound(d.Client.Delete(d.Ctx, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: v.Name}})))
+			d.remove(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: v.Name}})
+			d.remove(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: v.Name}})
 			d.Must(d.LINSTOR.DeleteResource(v.Name))
 		}
 	}
@@ -368,4 +369,14 @@ func (d *departure) clear(workloads ...bed.Workload) {
 			d.kubectl("uncordon", node)
 		}
 	}
+}
+
+// remove deletes an object and waits until it is gone.
+func (d *departure) remove(object client.Object) {
+	d.T.Helper()
+	d.Must(client.IgnoreNotFound(d.Client.Delete(d.Ctx, object)))
+	d.Must(d.WaitFor(d.Ctx, object.GetName()+" to be gone", func() (bool, error) {
+		err := d.Client.Get(d.Ctx, client.ObjectKeyFromObject(object), object)
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	}))
 }
