@@ -38,6 +38,7 @@ func TestEvacuations(t *testing.T) {
 		{"a node crashes while LINSTOR moves disks off it", 4, crashWhileLeaving},
 		{"the leader is killed in every state", 4, leaderKilled},
 		{"two of five nodes leave at once", 5, twoAtOnce},
+		{"two of five nodes leave one after the other", 5, oneAfterTheOther},
 		{"LINSTOR runs on the node that leaves", 5, restartedLinstor},
 	} {
 		for len(d.Nodes) < scenario.nodes {
