@@ -513,6 +513,7 @@ func complaints() map[string]complaint {
 		},
 	}
 	maps.Copy(all, attachComplaints())
+	maps.Copy(all, evacuationComplaints())
 	maps.Copy(all, unselectedComplaints())
 	return all
 }

@@ -13,7 +13,7 @@ import (
 
 // Evaluate makes a report of the facts. It asks nobody.
 func Evaluate(f Facts) Report {
-	report := Report{Selector: f.Selector, Driver: f.Driver, Volumes: []Row{}}
+	report := Report{Selector: f.Selector, Driver: f.Driver, Volumes: []Row{}, Evacuations: f.Evacuations.Nodes}
 	if absent := f.Node.absent(); absent != "" {
 		report.Verdict, report.Message, report.Findings = failover.Untold, absent, []Finding{}
 		return report

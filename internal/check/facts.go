@@ -48,6 +48,8 @@ type Facts struct {
 	ForeignTaints []string
 	// Attaching is what is known of how volumes are attached.
 	Attaching Attaching
+	// Evacuations is what is known of nodes that are evacuated.
+	Evacuations Evacuations
 	// RolesAtFault tells of the shipped roles and bindings that do not give what is denied, and who has written them last.
 	RolesAtFault []string
 	// PermissionsError says why the permissions could not be found out; empty when they could.

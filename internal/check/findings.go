@@ -13,7 +13,7 @@ func findings(f Facts, rows []Row) []Finding {
 	all := slices.Concat(
 		// What keeps everything from working comes first, then why pods are not protected, then what else bears on that.
 		access(f), sight(f), installation(f), hindrances(f, rows), topology(f, rows), attachments(f.Attaching), beliefs(f),
-		drbdOptions(f.Settings), unselected(f), labelling(f),
+		drbdOptions(f.Settings), leftovers(f.Evacuations), unselected(f), labelling(f),
 	)
 	order := []Severity{Error, Warning, Info}
 	slices.SortStableFunc(all, func(a, b Finding) int {

@@ -113,9 +113,10 @@ func (s sources) readCluster(ctx context.Context, d deployment, namespaces bool,
 	}
 	memory := linstor.NewStore()
 	feed := linstor.NewFeed(cmp.Or(s.linstor, &linstor.Client{}), memory, logr.Discard(), linstor.Options{}) // asked only where there is one
-	survey := cluster.NewSurvey(cluster.Config{
+	cfg := cluster.Config{
 		Cache: reader, Driver: d.options.AttacherName, Selector: d.options.PodSelector, Settings: d.options.Settings(), Linstor: view{memory, feed}, Kubelets: kubelets,
-	})
+	}
+	survey := cluster.NewSurvey(cfg)
 	uses, err := usesToRead(ctx, survey, facts)
 	if err != nil {
 		return err
@@ -146,6 +147,9 @@ func (s sources) readCluster(ctx context.Context, d deployment, namespaces bool,
 		return err
 	}
 	facts.Attaching.Unanswering = unanswering
+	if facts.Evacuations, err = s.evacuations(ctx, cfg, feed, memory, facts.LinstorError == ""); err != nil {
+		return err
+	}
 	if err := s.readNode(ctx, reader, d, kubelets, memory, facts); err != nil {
 		return err
 	}
@@ -160,6 +164,11 @@ func (s sources) readCluster(ctx context.Context, d deployment, namespaces bool,
 	}
 	unlearn(facts.Uses, facts.LeadingSince)
 	unlearn(facts.Strangers, facts.LeadingSince)
+	return holdBack(ctx, reader, memory, d, facts)
+}
+
+// holdBack finds out what holds back every removal, and puts it into the inputs.
+func holdBack(ctx context.Context, reader client.Reader, memory *linstor.Store, d deployment, facts *Facts) error {
 	guard, err := guardOf(ctx, reader, memory, facts.Uses, d.options.MaxLostNodes)
 	if err != nil {
 		return err

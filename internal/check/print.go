@@ -72,6 +72,7 @@ func (r Report) table() []byte {
 		}
 		b.WriteString("\n")
 	}
+	r.evacuated(&b)
 	for _, f := range r.Findings {
 		f.print(&b)
 	}

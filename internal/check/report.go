@@ -31,6 +31,8 @@ type Report struct {
 	Node *NodeLoss `json:"node,omitempty"`
 	// Volumes has one row for each volume of each selected pod.
 	Volumes []Row `json:"volumes"`
+	// Evacuations are the nodes with the taint piraeus.io/evacuate.
+	Evacuations []EvacuatedNode `json:"evacuations,omitempty"`
 	// Findings are what should be changed, the most severe first.
 	Findings []Finding `json:"findings"`
 }
@@ -124,6 +126,12 @@ const (
 	NodeAgent Code = "NodeAgent"
 	// ForeignTaint : a node has the taint of lost storage that this controller has not set.
 	ForeignTaint Code = "ForeignTaint"
+	// UnfinishedMove : LINSTOR may still move a volume off a node that is not evacuated any more.
+	UnfinishedMove Code = "UnfinishedMove"
+	// FlaggedWithoutTaint : LINSTOR was told to evacuate a node that does not have the taint.
+	FlaggedWithoutTaint Code = "FlaggedWithoutTaint"
+	// TaintNotTolerated : a pod of Piraeus on a node that is evacuated does not tolerate its taint.
+	TaintNotTolerated Code = "TaintNotTolerated"
 	// NoVolume : a selected pod uses no volume of the driver, so that it is never moved.
 	NoVolume Code = "NoVolume"
 	// NotSelectedPods : pods use a volume of the driver and are not selected, so that they are never moved.
@@ -135,7 +143,8 @@ func Codes() []Code {
 	return []Code{
 		KubernetesUnreadable, LinstorUnreachable, ControllerNotRunning, ControllerUnknown, MissingPermission, PermissionsUnknown,
 		TooFewReplicas, NoTieBreaker, TieBreakerGone, AttachWaits, OldDriver, NoAutoplaceTarget, NodeCacheTimeout, RemoteAccess,
-		QuorumOnController, WithoutQuorum, DRBDOption, NodeAgent, ForeignTaint, NoVolume, NotSelectedPods,
+		QuorumOnController, WithoutQuorum, DRBDOption, NodeAgent, ForeignTaint, UnfinishedMove, FlaggedWithoutTaint,
+		TaintNotTolerated, NoVolume, NotSelectedPods,
 	}
 }
 

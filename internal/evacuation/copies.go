@@ -70,9 +70,19 @@ func (v Volume) becomes(r Replica) bool {
 		return false
 	}
 	numbers := v.volumeNumbers()
-	return !slices.ContainsFunc(numbers, func(n int) bool {
+	return len(numbers) > 0 && !slices.ContainsFunc(numbers, func(n int) bool {
 		return r.Disks[n] != diskUpToDate && !slices.Contains(becoming, r.Disks[n])
 	})
+}
+
+// untold tells whether LINSTOR has no word on a disk of the replica, or on whether there is none.
+func (r Replica) untold() bool {
+	for _, word := range r.Disks {
+		if word == "" {
+			return true
+		}
+	}
+	return len(r.Disks) == 0
 }
 
 // unsettled returns why LINSTOR may be at work on the volume; empty where nothing syncs, is being created or toggles.
@@ -83,9 +93,9 @@ func (s situation) unsettled(v Volume) string {
 			return fmt.Sprintf("the disk of %s on %s is being added or removed", v.Resource, r.Node)
 		case r.Syncing:
 			return fmt.Sprintf("%s syncs on %s", v.Resource, r.Node)
-		case online && !r.Diskless && v.becomes(r):
+		case online && v.becomes(r):
 			return fmt.Sprintf("%s becomes UpToDate on %s", v.Resource, r.Node)
-		case online && len(r.Disks) == 0:
+		case online && r.untold():
 			return fmt.Sprintf("%s is being created on %s", v.Resource, r.Node)
 		}
 	}

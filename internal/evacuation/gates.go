@@ -58,9 +58,6 @@ func haltFailOver(s situation) (Reason, string) {
 }
 
 func hindranceStale(s situation) (Reason, string) {
-	if s.Linstor.Problem == "" && s.Linstor.Asked.IsZero() {
-		return LinstorStale, "LINSTOR was not asked"
-	}
 	return when(s.Linstor.Problem != "", LinstorStale, s.Linstor.Problem)
 }
 

@@ -206,7 +206,7 @@ func (s situation) unfinished() []string {
 	var names []string
 	for _, n := range s.Nodes {
 		done := n.Conditions.Evacuated != nil && n.Conditions.Evacuated.Status == True
-		if mode, refused, _ := n.mode(); len(n.Evacuate) > 0 && n.Name != s.Node && mode == Everything && refused == "" && !done && goesBefore(n, s.self) {
+		if mode, refused, _ := n.mode(); len(n.Evacuate) > 0 && mode == Everything && refused == "" && !done && goesBefore(n, s.self) {
 			names = append(names, n.Name)
 		}
 	}
@@ -222,14 +222,14 @@ func (s situation) traps() []Volume {
 	for _, v := range s.disks() {
 		diskless, usable := 0, 0
 		for _, r := range v.Replicas {
-			if r.Diskless && r.Node != s.self.Satellite {
+			if r.Diskless {
 				diskless++
 				if !slices.Contains(others, r.Node) {
 					usable++
 				}
 			}
 		}
-		if v.DRBD && diskless > 0 && usable == 0 && !s.spared(v) {
+		if diskless > 0 && usable == 0 && !s.spared(v) {
 			trapped = append(trapped, v)
 		}
 	}
@@ -240,7 +240,7 @@ func (s situation) traps() []Volume {
 func (s situation) spared(v Volume) bool {
 	good := 0
 	for _, r := range v.Replicas {
-		if r.Node != s.self.Satellite && s.good(v, r) {
+		if s.good(v, r) { // none on N, which leaves
 			good++
 		}
 	}
@@ -275,7 +275,7 @@ func (s situation) quorumOff() []string {
 				disks++
 			}
 		}
-		if v.DRBD && v.Majority && !v.UserQuorum && disks == minority && places <= minority {
+		if v.Majority && !v.UserQuorum && disks == minority && places <= minority {
 			names = append(names, s.volumeState(v).name())
 		}
 	}

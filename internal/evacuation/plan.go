@@ -173,7 +173,7 @@ func (s situation) waiting(status Status, reason Reason, message string) Plan {
 
 // ofMode leaves a node of which only last copies are made without the condition that it will never fulfil.
 func (s situation) ofMode(plan Plan) Plan {
-	if mode, refused, _ := s.self.mode(); mode == LastCopies && refused == "" {
+	if mode, _, _ := s.self.mode(); mode == LastCopies {
 		plan.Conditions.Evacuated = nil
 	}
 	return plan

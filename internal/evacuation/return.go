@@ -20,7 +20,7 @@ func ruleReturn(s situation) (Plan, bool) {
 	if plan, ok := ruleUnread(s); ok {
 		return plan, true
 	}
-	if s.Linstor.Problem == "" && !s.self.Listed {
+	if !s.self.Listed {
 		s.self.Online, s.self.Evacuating = Yes, false // LINSTOR has forgotten the node: there is nobody to wait for
 	}
 	if reason, message := first(hindrances, s); reason != "" {

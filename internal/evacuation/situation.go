@@ -82,7 +82,7 @@ const effectNoSchedule = "NoSchedule"
 func (s situation) ahead() []string {
 	var names []string
 	for _, n := range s.Nodes {
-		if len(n.Evacuate) == 0 || n.Name == s.Node || !n.Conditions.active() {
+		if len(n.Evacuate) == 0 || !n.Conditions.active() {
 			continue
 		}
 		if _, refused, _ := n.mode(); refused == "" && goesBefore(n, s.self) {
@@ -93,6 +93,7 @@ func (s situation) ahead() []string {
 	return names
 }
 
+// goesBefore tells whether one node goes before another. None goes before itself.
 func goesBefore(a, b Node) bool {
 	switch {
 	case a.Since.IsZero() != b.Since.IsZero():

@@ -106,7 +106,7 @@ func stateRows() map[string]row {
 			edit: taint("all", "NoSchedule"), want: wanted{Refused, "False UnknownMode", "False UnknownMode", Nothing, `"all"`},
 		},
 		"a node that is no satellite is refused": {
-			edit: the(nodeA, func(n *Node) { n.Listed = false }),
+			edit: the(nodeA, func(n *Node) { n.Listed, n.Online = false, Unknown }),
 			want: wanted{Refused, "False NotASatellite", "False NotASatellite", Nothing, nodeA},
 		},
 		"a node whose turn has not come waits": {

@@ -43,6 +43,12 @@ var volumeRules = []volumeRule{
 	{"what LINSTOR has refused a moment ago it refuses again", volumeRefused},
 }
 
+// VolumeStates are the states of all volumes with a replica on N.
+func (in Input) VolumeStates() []VolumeState {
+	states, _ := assess(in).volumeStates()
+	return states
+}
+
 // volumeStates returns the states of all volumes with a replica on N, and those that want a copy.
 func (s situation) volumeStates() (states []VolumeState, wanted []Volume) {
 	for _, v := range s.mine {
@@ -68,7 +74,8 @@ func (s situation) volumeState(v Volume) VolumeState {
 			break
 		}
 	}
-	if copied, ok := s.onItsWay(v); ok && state.Reason == Copying {
+	if state.Reason == Copying {
+		copied, _ := s.onItsWay(v)
 		state.Done = copied.Done
 	}
 	return state
@@ -78,7 +85,7 @@ func volumeDiskless(s situation, v Volume, r Replica) (Reason, string) {
 	switch {
 	case !r.Diskless || r.has(toggling...):
 		return "", ""
-	case v.DRBD && !s.keepsQuorum(v):
+	case !s.keepsQuorum(v):
 		return QuorumWouldBeLost, noQuorumWithout(s, v)
 	}
 	return CopiedElsewhere, ""
@@ -136,8 +143,8 @@ func volumeNoSource(s situation, v Volume, _ Replica) (Reason, string) {
 }
 
 func volumeRefused(s situation, v Volume, _ Replica) (Reason, string) {
-	refusal, ok := s.Memory.Refused[v.Resource]
-	if !ok || !s.Now.Before(refusal.Until) || !slices.Equal(refusal.Nodes, s.Eligible()) {
+	refusal := s.Memory.Refused[v.Resource]
+	if !s.Now.Before(refusal.Until) || !slices.Equal(refusal.Nodes, s.Eligible()) {
 		return "", ""
 	}
 	return NoTarget, refusal.Words

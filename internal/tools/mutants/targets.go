@@ -30,6 +30,14 @@ var targets = []target{
 		},
 	},
 	{
+		folder: "internal/evacuation",
+		except: []string{"words.go", "progress.go", "fingerprint.go"}, // words
+		skip: []string{
+			"name", "few", "quoted", "named", "also", "leftMessage", "progressing", "noQuorumWithout", "heldBy", "block", "offlinePeers", "volumeOnItsWay", // words
+			"Interval", "soon", "RefusalHolds", "SilenceHolds", // pace
+		},
+	},
+	{
 		folder: "internal/cluster",
 		// places.go and survey.go are forecasts, and the others decide nothing.
 		only: []string{"attachments.go", "indexes.go", "inputs.go", "kubelets.go", "lease.go", "live.go", "pods.go", "satellites.go", "volumes.go"},
@@ -86,6 +94,7 @@ type tests struct {
 var (
 	// What is random is drawn alike each time, and leaves nothing behind.
 	policyTests = tests{folder: "internal/failover", args: []string{"-rapid.seed=1", "-rapid.nofailfile", "-rapid.shrinktime=0s"}}
+	leaveTests  = tests{folder: "internal/evacuation", args: policyTests.args}
 	feedTests   = tests{folder: "internal/linstor"}
 	readTests   = tests{folder: "internal/cluster"}
 	actTests    = tests{folder: "controllers"}
@@ -111,6 +120,8 @@ func testsOf(file string) []tests {
 	switch {
 	case strings.HasPrefix(file, "internal/failover/"):
 		return []tests{policyTests, actTests, storyTests}
+	case strings.HasPrefix(file, "internal/evacuation/"):
+		return []tests{leaveTests, actTests, storyTests}
 	case strings.HasPrefix(file, "internal/linstor/"):
 		return []tests{feedTests, actTests, storyTests}
 	case strings.HasPrefix(file, "internal/cluster/"):

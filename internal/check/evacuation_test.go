@@ -1,0 +1,67 @@
+package check
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// storagePod is a pod of Piraeus on node A.
+func storagePod(tolerations ...corev1.Toleration) func(*bench) {
+	return func(b *bench) {
+		b.taint(nodeA, evacuation.TaintKey)
+		b.roles = append(b.roles, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "piraeus", Name: "csi-node-1", Labels: map[string]string{cluster.ComponentLabel: "linstor-csi-node"}},
+			Spec:       corev1.PodSpec{NodeName: nodeA, Tolerations: tolerations},
+		})
+	}
+}
+
+// condition gives a node a condition.
+func (b *bench) condition(name string, c corev1.NodeCondition) {
+	b.Helper()
+	var node corev1.Node
+	b.must(b.Client().Get(b.ctx, client.ObjectKey{Name: name}, &node))
+	node.Status.Conditions = append(node.Status.Conditions, c)
+	b.must(b.Client().Status().Update(b.ctx, &node))
+}
+
+// evacuationComplaints are what is said of nodes that are evacuated, or were.
+func evacuationComplaints() map[string]complaint {
+	return map[string]complaint{
+		"a node is evacuated": {
+			provoke: func(b *bench) {
+				other(virtual.Volume{Diskful: []string{nodeA}}, nil)(b)
+				b.condition(nodeA, corev1.NodeCondition{
+					Type: evacuation.StorageSafe, Status: corev1.ConditionFalse, Reason: "Copying", Message: "0 of 2",
+				})
+				b.taint(nodeA, evacuation.TaintKey)
+			}, status: StatusUnprotected,
+			says: []string{
+				"EVACUATED NODE TAINT UNSAFE VOLUMES", "node-a - 2", "node-a piraeus.io/StorageSafe: False Copying: 0 of 2",
+				"pvc-other: Copying: a copy is to be made",
+			},
+			silent: []string{"TaintNotTolerated", "FlaggedWithoutTaint"},
+		},
+		"a pod of Piraeus does not tolerate the taint": {
+			provoke: storagePod(), status: StatusProtected,
+			says: []string{"WARNING TaintNotTolerated", "piraeus/csi-node-1 on node-a", "Remedy: let them tolerate it"},
+		},
+		"a pod of Piraeus tolerates the taint": {
+			provoke: storagePod(corev1.Toleration{Operator: corev1.TolerationOpExists}), status: StatusProtected,
+			says: []string{"EVACUATED NODE"}, silent: []string{"TaintNotTolerated"},
+		},
+		"a node has the flag without the taint": {
+			provoke: func(b *bench) { b.Linstor.SetNodeFlags(nodeT, "EVACUATE") }, status: StatusProtected,
+			says: []string{"WARNING FlaggedWithoutTaint", "node-t", "linstor node restore node-t"}, silent: []string{"EVACUATED NODE"},
+		},
+		"LINSTOR may still move a volume": {
+			provoke: func(b *bench) { b.must(b.Linstor.SetResourceProperty("pvc-db", nodeB, "MigrateFrom", nodeB)) }, status: StatusProtected,
+			says: []string{"WARNING UnfinishedMove", "pvc-db: node-b", "restart the LINSTOR controller"},
+		},
+	}
+}

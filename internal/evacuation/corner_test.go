@@ -1,0 +1,295 @@
+package evacuation
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestActive has whose evacuation is at work by its conditions.
+func TestActive(t *testing.T) {
+	t.Parallel()
+	of := func(reason Reason) *Condition { return &Condition{Reason: reason} }
+	for name, test := range map[string]struct {
+		conditions Conditions
+		want       bool
+	}{
+		"it has just been tainted":     {Conditions{}, true},
+		"it is copied":                 {Conditions{Safe: of(Copying)}, true},
+		"it is safe and stays":         {Conditions{Safe: of(CopiedElsewhere)}, false},
+		"it leaves":                    {Conditions{Safe: of(CopiedElsewhere), Evacuated: of(Leaving)}, true},
+		"it leaves, and that is known": {Conditions{Evacuated: of(Leaving)}, true},
+		"it has left":                  {Conditions{Evacuated: of(NothingLeft)}, false},
+	} {
+		if got := test.conditions.active(); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	if AnswerOf(nil) != Unknown || AnswerOf(new(false)) != No || AnswerOf(new(true)) != Yes {
+		t.Error("an answer is not what its pointer says")
+	}
+}
+
+// TestNeeds has that each need is one.
+func TestNeeds(t *testing.T) {
+	t.Parallel()
+	for _, needs := range []Needs{{Placed: true}, {Definitions: []string{"a"}}, {Attachments: true}, {Snapshots: true}, {Marked: true}, {Version: true}} {
+		if !needs.Any() {
+			t.Errorf("%+v is no need", needs)
+		}
+	}
+	if (Needs{}).Any() {
+		t.Error("none is one")
+	}
+}
+
+// TestQuorumWithoutTheNode has what majority is left.
+func TestQuorumWithoutTheNode(t *testing.T) {
+	t.Parallel()
+	gone := func(nodes ...string) edit {
+		return func(in *Input) {
+			for _, node := range nodes {
+				the(node, func(n *Node) { n.Online = No })(in)
+			}
+		}
+	}
+	none := func(*Input) {}
+	for name, test := range map[string]struct {
+		replicas []Replica
+		edit     edit
+		keeps    bool
+	}{
+		"two disks and a tie-breaker":             {[]Replica{disk(nodeA), disk(nodeB), diskless(nodeC)}, none, true},
+		"two disks and no tie-breaker":            {[]Replica{disk(nodeA), disk(nodeB)}, none, false},
+		"a tie-breaker that is away":              {[]Replica{disk(nodeA), disk(nodeB), diskless(nodeC)}, gone(nodeC), false},
+		"one of two tie-breakers that is away":    {[]Replica{disk(nodeA), disk(nodeB), diskless(nodeC), diskless(nodeD)}, gone(nodeC), false},
+		"three disks":                             {[]Replica{disk(nodeA), disk(nodeB), disk(nodeC)}, none, true},
+		"three disks, of which one is away":       {[]Replica{disk(nodeA), disk(nodeB), disk(nodeC)}, gone(nodeC), false},
+		"one of three disks that is deleted":      {[]Replica{disk(nodeA), disk(nodeB), disk(nodeC, flagged(flagDelete))}, none, false},
+		"one of three disks that is inactive":     {[]Replica{disk(nodeA), disk(nodeB), disk(nodeC, flagged(flagInactive))}, none, false},
+		"three disks and a tie-breaker, one away": {[]Replica{disk(nodeA), disk(nodeB), disk(nodeC), diskless(nodeD)}, gone(nodeC), false},
+		"a disk alone and two tie-breakers":       {[]Replica{disk(nodeA), diskless(nodeB), diskless(nodeC)}, none, false},
+		"the tie-breaker itself":                  {[]Replica{diskless(nodeA), disk(nodeB), disk(nodeC)}, none, true},
+		"the tie-breaker of a disk alone":         {[]Replica{diskless(nodeA), disk(nodeB), disk(nodeC)}, gone(nodeC), false},
+	} {
+		v := volume("pvc-1", test.replicas...)
+		v.Majority = true
+		s := assess(tainted(Everything, with(v), test.edit))
+		if got := s.keepsQuorum(v); got != test.keeps {
+			t.Errorf("%s: %t, want %t", name, got, test.keeps)
+		}
+		if v.Majority = false; !s.keepsQuorum(v) {
+			t.Errorf("%s: without quorum there is some to lose", name)
+		}
+	}
+}
+
+// TestCorners has what the tables of the states do not show.
+func TestCorners(t *testing.T) {
+	t.Parallel()
+	ahead := alsoLeaving(nodeD, 2*time.Hour, Conditions{Safe: &Condition{Reason: Copying}})
+	majority := func(v Volume) Volume { v.Majority = true; return v }
+	removing := func() Replica { r := diskless(nodeA); r.Flags = []string{"DISK_REMOVING"}; return r }
+	runRows(t, map[string]row{
+		"a copy that is deleted is not on its way": {
+			edit: with(volume("pvc-1", disk(nodeA), disk(nodeB, syncing(1), flagged(flagDelete)))),
+			want: wanted{CopyingState, "False Copying", "False Copying", Autoplace, ""},
+		},
+		"a tie-breaker that is being created is no copy on its way": {
+			edit: with(volume("pvc-1", disk(nodeA), Replica{Node: nodeB, Diskless: true, Disks: map[int]string{0: ""}})),
+			want: wanted{CopyingState, "False Copying", "False Copying", Autoplace, ""},
+		},
+		"a copy of which one volume is done is on its way": {
+			edit: with(volume("pvc-1", disk(nodeA, disks(diskUpToDate, diskUpToDate)), disk(nodeB, disks(diskUpToDate, diskSyncTarget)))),
+			want: wanted{CopyingState, "False Copying", "False Copying", Nothing, ""},
+		},
+		"a disk that is deleted is no source": {
+			edit: with(volume("pvc-1", disk(nodeA, flagged(flagDelete)))), want: wanted{Blocked, "False PeerOffline", "False PeerOffline", Nothing, ""},
+		},
+		"old words on an offline disk are no source": {
+			edit: edited(with(volume("pvc-1", disk(nodeA, state("Outdated")), disk(nodeB))), the(nodeB, func(n *Node) { n.Online = No })),
+			want: wanted{Blocked, "False PeerOffline", "False PeerOffline", Nothing, ""},
+		},
+		"a volume without volumes has no good copy": {
+			edit: with(volume("pvc-1", disk(nodeA, disks()), disk(nodeB, disks()))),
+			want: wanted{Blocked, "False PeerOffline", "False PeerOffline", Nothing, ""},
+		},
+		"a replica without a disk that calls it UpToDate is no good copy": {
+			edit: with(volume("pvc-1", disk(nodeA), func() Replica { r := diskless(nodeB); r.Disks[0] = diskUpToDate; return r }())),
+			want: wanted{CopyingState, "False Copying", "False Copying", Autoplace, ""},
+		},
+		"a node without a disk of it loses nothing where it has no copy": {
+			mode: LastCopies, edit: with(volume("pvc-1", diskless(nodeA), disk(nodeB, state("Failed")))),
+			want: wanted{Safe, "True CopiedElsewhere", "", Nothing, ""},
+		},
+		"a disk that is being removed is one as long as it is there": {
+			edit: with(volume("pvc-1", removing())), want: wanted{Blocked, "False PeerOffline", "False PeerOffline", Nothing, ""},
+		},
+		"a node whose disk is being removed has not left": {
+			edit: edited(with(volume("pvc-1", removing(), disk(nodeB))), asked(time.Second, 1)),
+			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Nothing, "being added or removed"},
+		},
+		"an offline replica of which nothing is known holds up nothing": {
+			edit: edited(with(volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC, disks()))), the(nodeC, func(n *Node) { n.Online = No })),
+			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Evacuate, ""},
+		},
+		"a tie-breaker of which nothing is known is being created": {
+			edit: with(volume("pvc-1", disk(nodeA), disk(nodeB), Replica{Node: nodeC, Diskless: true, Disks: map[int]string{0: ""}})),
+			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Nothing, "being created on node-c"},
+		},
+		"what is exactly two seconds old is new enough": {
+			edit: edited(safely, func(in *Input) { in.Linstor.Asked, in.Attachments.Read = now.Add(-MaxAge), now.Add(-MaxAge) }),
+			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Evacuate, ""},
+		},
+		"what is pinned may leave once it is drained": {
+			edit: edited(safely, func(in *Input) { in.Volumes[0].Claims[0].Attached, in.Volumes[0].Claims[0].Elsewhere = true, false }),
+			want: wanted{Draining, "False AffinityPinned", "False WaitingForDrain", Nothing, ""},
+		},
+		"what would have no quorum may leave once it is drained": {
+			edit: edited(with(majority(volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC)))), the(nodeC, func(n *Node) { n.Online = No })),
+			want: wanted{LeavingState, "False QuorumWouldBeLost", "False Leaving", Evacuate, ""},
+		},
+		"what is not attached here is not pinned here": {
+			edit: edited(safely, func(in *Input) { in.Volumes[0].Claims[0].Elsewhere = false }),
+			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Evacuate, ""},
+		},
+		"a copy on its way is told while another node goes first": {
+			edit: edited(with(volume("pvc-1", disk(nodeA), disk(nodeB, syncing(41)))), ahead),
+			want: wanted{CopyingState, "False Copying", "False Copying", Nothing, "41 %"},
+		},
+		"a node that returns goes before nobody": {
+			edit: edited(ahead, the(nodeD, func(n *Node) { n.Evacuate = nil })),
+			want: wanted{CopyingState, "False Copying", "False Copying", Autoplace, ""},
+		},
+		"a node that returns has nothing to leave first where LINSTOR is old": {
+			edit: edited(safely, ahead, the(nodeD, func(n *Node) { n.Evacuate = nil }), func(in *Input) { in.Version.Spares, in.Settings.MaxNodes = false, 3 }),
+			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Evacuate, ""},
+		},
+		"a node that stays leaves nobody waiting where LINSTOR is old": {
+			edit: edited(safely, ahead, the(nodeD, func(n *Node) { n.Evacuate[0].Value = "last-copies" }), func(in *Input) {
+				in.Version.Spares, in.Settings.MaxNodes = false, 3
+			}),
+			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Evacuate, ""},
+		},
+		"a node that is refused leaves nobody waiting where LINSTOR is old": {
+			edit: edited(safely, ahead, the(nodeD, func(n *Node) { n.Evacuate[0].Effect = "NoExecute" }), func(in *Input) {
+				in.Version.Spares, in.Settings.MaxNodes = false, 3
+			}),
+			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Evacuate, ""},
+		},
+		"an annotation without a count is one call": {
+			edit: edited(safely, asked(time.Minute, 0), unchangedFrom(time.Hour)),
+			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Evacuate, ""},
+		},
+		"a mark goes with the disk, while others are left": {
+			edit: edited(safely, asked(time.Second, 1), func(in *Input) {
+				in.Volumes = append(in.Volumes, volume("pvc-2", diskless(nodeA), disk(nodeB)))
+				in.Marked.All = []Mark{{"pvc-1", []string{nodeA}, "false"}, {"pvc-2", []string{nodeA}, "false"}}
+			}),
+			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Properties, ""},
+		},
+		"a node that returns waits for LINSTOR": {
+			edit: edited(asked(time.Hour, 1), untainted, the(nodeA, func(n *Node) { n.Listed = false }), func(in *Input) { in.Linstor.Problem = "no" }),
+			want: wanted{Returning, "Unknown LinstorStale", "", Nothing, ""},
+		},
+		"what LINSTOR has no place for is told when a trap has to be avoided": {
+			edit: edited(alsoLeaving(nodeD, time.Minute, Conditions{}), with(volume("pvc-1", disk(nodeA), disk(nodeB), diskless(nodeD))), func(in *Input) {
+				in.Volumes[0].Definition.PlaceCount = 2
+			}, the(nodeC, func(n *Node) { n.Cordoned = true })),
+			want: wanted{LeavingState, "True CopiedElsewhere", "False NoTarget", Nothing, "pvc-1"},
+		},
+		"how many copies are wanted may not be known": {
+			edit: edited(alsoLeaving(nodeD, time.Minute, Conditions{}), with(volume("pvc-1", disk(nodeA), disk(nodeB), diskless(nodeD))), func(in *Input) {
+				in.Volumes[0].Definition.PlaceCount = 0
+			}),
+			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Autoplace, ""},
+		},
+		"of how many volumes quorum is off is told": {
+			edit: edited(with(), asked(time.Hour, 1), func(in *Input) { in.Progress.QuorumOff = 2 }),
+			want: wanted{Evacuated, "True CopiedElsewhere", "True NothingLeft", Nothing, "quorum off for 2 volumes"},
+		},
+	})
+}
+
+// TestNothingIsSaidOfNothing has a message without what there is none of.
+func TestNothingIsSaidOfNothing(t *testing.T) {
+	t.Parallel()
+	plan := PlanFor(tainted(Everything, with()))
+	if got := plan.Conditions.Evacuated.Message; got != "no disk and no snapshot is left" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestWhatIsReadWhen has what is read of a node in which state.
+func TestWhatIsReadWhen(t *testing.T) {
+	t.Parallel()
+	unread := func(in *Input) { in.Marked, in.Snapshots = Marks{}, Count{} }
+	for name, test := range map[string]struct {
+		edit edit
+		want Needs
+	}{
+		"a node that waits for its drain": {edited(safely, func(in *Input) { in.Volumes[0].Claims[0].Attached = true }), Needs{}},
+		"a node that leaves":              {edited(safely, asked(time.Minute, 1)), Needs{Snapshots: true, Marked: true}},
+		"a node that has left":            {edited(with(), asked(time.Minute, 1)), Needs{Snapshots: true, Marked: true}},
+		"a node that had nothing":         {with(), Needs{Snapshots: true}},
+		"a node that returns":             {edited(safely, untainted), Needs{Marked: true}},
+		"marks alone":                     {edited(safely, asked(time.Minute, 1), func(in *Input) { in.Snapshots.Known = true }), Needs{Snapshots: true, Marked: true}},
+	} {
+		got := PlanFor(tainted(Everything, unread, test.edit)).Needs
+		if got.Snapshots != test.want.Snapshots || got.Marked != test.want.Marked {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+	}
+	if plan := PlanFor(tainted(Everything, with(), func(in *Input) { in.Marked = Marks{} })); plan.Needs.Any() {
+		t.Errorf("of a node that LINSTOR was never told of marks are read: %+v", plan.Needs)
+	}
+	noMarks := PlanFor(tainted(Everything, with(), asked(time.Minute, 1), func(in *Input) { in.Marked = Marks{} }))
+	noSnapshots := PlanFor(tainted(Everything, safely, asked(time.Minute, 1), func(in *Input) { in.Snapshots = Count{} }))
+	if !noMarks.Needs.Marked || !noSnapshots.Needs.Snapshots {
+		t.Errorf("what is missing is not read: %+v, %+v", noMarks.Needs, noSnapshots.Needs)
+	}
+}
+
+// TestSafetyIsNoted has that a node that waits for its drain is noted as safe, or not.
+func TestSafetyIsNoted(t *testing.T) {
+	t.Parallel()
+	attached := func(in *Input) { in.Volumes[0].Claims[0].Attached = true }
+	if p := PlanFor(tainted(Everything, safely, attached)).Progress; p.Safe == nil {
+		t.Errorf("a node that is safe is noted as %s", p)
+	}
+	pinned := func(in *Input) { in.Volumes[0].Claims[0].Elsewhere = false }
+	if p := PlanFor(tainted(Everything, safely, attached, pinned, func(in *Input) { in.Progress.Safe = &in.Now })).Progress; p.Safe != nil {
+		t.Errorf("a node that is not safe is noted as %s", p)
+	}
+	if plan := PlanFor(tainted(LastCopies, safely, func(in *Input) { in.Linstor.Asked = now.Add(-time.Minute) })); plan.Again != Interval {
+		t.Errorf("an old look on which nothing rests is looked at again after %s", plan.Again)
+	}
+}
+
+// TestUnlistedNodes has that nodes which LINSTOR does not know are neither named to it nor counted.
+func TestUnlistedNodes(t *testing.T) {
+	t.Parallel()
+	stranger := edited(alsoLeaving(nodeD, time.Minute, Conditions{}), the(nodeD, func(n *Node) { n.Listed = false }))
+	v := volume("pvc-1", disk(nodeA), disk(nodeB), diskless(nodeC))
+	v.Majority = true
+	plan := PlanFor(tainted(Everything, with(v), stranger))
+	if plan.Step.Call != Evacuate || slices.Contains(plan.Step.DoNotTarget, nodeD) {
+		t.Errorf("LINSTOR is told %+v", plan.Step)
+	}
+	if len(plan.QuorumOff) != 1 {
+		t.Errorf("a node that LINSTOR does not know is a place for a tie-breaker: %v", plan.QuorumOff)
+	}
+	evacuating := the(nodeD, func(n *Node) { n.Evacuating = true })
+	if plan := PlanFor(tainted(Everything, with(v), evacuating)); len(plan.QuorumOff) != 1 {
+		t.Errorf("a node that is evacuated is a place for a tie-breaker: %v", plan.QuorumOff)
+	}
+	three := volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC, flagged(flagDelete)))
+	three.Majority = true
+	if plan := PlanFor(tainted(Everything, with(three), evacuating)); len(plan.QuorumOff) != 1 {
+		t.Errorf("a disk that is deleted counts: %v", plan.QuorumOff)
+	}
+}
