@@ -84,7 +84,7 @@ func TestWhatTheControllerDoesNotLookAfterIsCounted(t *testing.T) {
 			agent.OwnerReferences[0].Name = "ha"
 			agent.Spec.Containers = []corev1.Container{{Name: "ha", Image: "registry.example.com:5000/piraeus-ha-controller:v1.3.0@sha256:0"}}
 		})
-		w.pass(agentsInterval)
+		w.pass(agentsInterval + 2*agentsRetry)
 		w.must(p.parts.gauges.showBystanders(w.ctx))
 		if n := p.shown("unselected_pods"); n != 1 {
 			t.Errorf("%g pods are not selected, want 1", n)

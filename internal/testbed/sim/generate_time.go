@@ -28,13 +28,26 @@ var untidyTimes = []untidiness{
 // untidyPeople are drawn on all steps, and what was thought of later.
 var untidyPeople = []untidiness{{OutOfService, (*generator).takeOutOfService}, {HangingResource, (*generator).hangResource}}
 
-// hangResource lets LINSTOR answer on all resources but one, mostly around a loss of the node where its pod is.
+// atGrace is the value of a hang that begins some time after a grace has.
+const atGrace = "after a grace has begun"
+
+// hangResource lets LINSTOR answer on all resources but one around a loss: of the node where its pod is, or of that resource first and of the
+// node, with all else that runs there, while LINSTOR is still asked about the one.
 func (g *generator) hangResource() bool {
-	at := g.around()
+	at, home, v := g.around(), g.home(), g.volume()
 	if g.chance(50) {
-		g.nodeFault(at+g.milliseconds(0, 10*time.Second), g.span(), pick(g, Crash, Isolate), g.home())
+		for _, peer := range g.history.World.Nodes {
+			if peer != home {
+				g.fault(at+time.Second, g.span(), Step{What: CutResource, Node: home, Peer: peer, On: v.Name}, undo[CutResource])
+			}
+		}
 	}
-	g.fault(at, g.span(), Step{What: HangResource, On: g.volume().Name}, FreeResource)
+	g.nodeFault(at+g.milliseconds(0, 30*time.Second), g.span(), pick(g, Crash, Isolate), home)
+	hang := Step{What: HangResource, On: v.Name}
+	if g.chance(60) { // about when the grace ends, between the last reading and the look
+		hang.Value, hang.For = atGrace, pick(g, g.milliseconds(700*time.Millisecond, 1300*time.Millisecond), g.milliseconds(4500*time.Millisecond, 5300*time.Millisecond))
+	}
+	g.fault(at, g.span(), hang, FreeResource)
 	return true
 }
 

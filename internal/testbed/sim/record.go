@@ -106,11 +106,46 @@ func (w *world) delayAnswer(_ http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
+// hang lets answers hang from now on, or from some time after the next grace has begun.
+func (w *world) hang(s Step) {
+	resource := w.resource(s.On)
+	if s.Value != atGrace {
+		w.hangResource(resource, true)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.armed[resource] = s.For
+}
+
+// graceBegan lets what waits for a grace begin some time later.
+func (w *world) graceBegan(resource string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	after, armed := w.armed[resource]
+	if !armed || after == begun {
+		return
+	}
+	w.armed[resource] = begun
+	time.AfterFunc(after, func() {
+		w.mu.Lock()
+		_, armed := w.armed[resource] // unless that was ended meanwhile
+		w.mu.Unlock()
+		if armed {
+			w.hangResource(resource, true)
+		}
+	})
+}
+
+// begun stands for the time after which answers begin to hang, once that has begun to pass.
+const begun = -1
+
 // hangResource makes LINSTOR's answers on a resource hang, or ends that.
 func (w *world) hangResource(resource string, hang bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	hung, is := w.hung[resource]
+	delete(w.armed, resource)
 	switch {
 	case hang && !is:
 		w.hung[resource] = make(chan struct{})
@@ -191,6 +226,9 @@ func (*sink) Enabled(level int) bool { return level == 0 }
 // Info takes a line.
 func (s *sink) Info(_ int, message string, values ...any) {
 	if message == "Decided" {
+		if fmt.Sprint(valueOf(values, "verdict")) == string(failover.Pending) {
+			s.world.graceBegan(fmt.Sprint(valueOf(append(values, s.values...), "resource")))
+		}
 		s.world.count(fmt.Sprintf("decided: %v %v", valueOf(values, "verdict"), valueOf(values, "reason")))
 		s.world.unconfirmed(fmt.Sprint(valueOf(values, "reason")), fmt.Sprint(valueOf(append(values, s.values...), "resource")))
 	}
