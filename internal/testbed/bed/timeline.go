@@ -166,15 +166,15 @@ func (t *Timeline) Steps(since time.Time) ([]Step, error) {
 // find returns who sent such a request at about the time a step was seen. The audit log's time is that of the
 // answer, which may come before or after watchers are told.
 func (a author) find(requests []Request, seen time.Time) string {
-	evicted := a
+	or := a
 	if a.verb == "delete" && a.resource == "pods" {
-		evicted.verb, evicted.resource = "create", "pods/eviction"
+		or.verb, or.resource = "create", "pods/eviction"
 	}
 	who, nearest := "", time.Second
 	for _, r := range requests {
 		distance := r.At.Sub(seen).Abs()
 		by := author{r.Verb, r.Resource, r.Namespace, r.Name}
-		if (by == a || by == evicted) && r.Code < 300 && distance < nearest {
+		if (by == a || by == or) && r.Code < 300 && distance < nearest {
 			who, nearest = r.User, distance
 		}
 	}

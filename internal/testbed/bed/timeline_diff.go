@@ -42,7 +42,11 @@ func (t *Timeline) pod(before, after *corev1.Pod) {
 	if before.Spec.NodeName != node {
 		t.add("kube-scheduler", by("create", "pods/binding", after), "pod %s placed on %s", after.Name, node)
 	}
-	if c := podCondition(after, corev1.DisruptionTarget); c != nil && podCondition(before, corev1.DisruptionTarget) == nil {
+	switch c := podCondition(after, corev1.DisruptionTarget); {
+	case c == nil || podCondition(before, corev1.DisruptionTarget) != nil:
+	case c.Reason == evicted:
+		t.add("?", by("create", "pods/eviction", after), "pod %s on %s evicted", after.Name, node)
+	default:
 		t.add("?", by("patch", "pods/status", after), "pod %s on %s marked %s: %s", after.Name, node, after.Status.Phase, c.Reason)
 	}
 	if after.DeletionTimestamp != nil && before.DeletionTimestamp == nil && *after.DeletionGracePeriodSeconds > 0 {
@@ -52,6 +56,9 @@ func (t *Timeline) pod(before, after *corev1.Pod) {
 		t.add("kubelet of "+node, author{}, "pod %s Running on %s", after.Name, node)
 	}
 }
+
+// evicted is the reason of the condition of a pod that was evicted.
+const evicted = "EvictionByEvictionAPI"
 
 // podCondition returns a pod's condition if it is true.
 func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {

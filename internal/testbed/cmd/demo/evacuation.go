@@ -55,6 +55,7 @@ type departure struct {
 	only     bed.Workload
 	timeline *bed.Timeline
 	told     map[evacuation.Call]int
+	took     []string // what took how long
 }
 
 // run deploys all, takes the node out and back, and prints the timeline, also of what has failed.
@@ -84,6 +85,10 @@ func (d *departure) run(ctx context.Context) error {
 	steps, err := d.timeline.Steps(start)
 	if err := errors.Join(err, bed.PrintSteps(os.Stdout, start, steps)); err != nil {
 		return err
+	}
+	fmt.Println()
+	for _, line := range d.took {
+		fmt.Println("  " + line)
 	}
 	return storyErr
 }
@@ -138,7 +143,7 @@ func (d *departure) story(ctx context.Context) error {
 	); err != nil {
 		return err
 	}
-	safe := time.Since(start)
+	d.lasted("taint -> safe", start)
 	drained := time.Now()
 	if err := kubectl("drain", node, "--ignore-daemonsets"); err != nil {
 		return err
@@ -148,7 +153,7 @@ func (d *departure) story(ctx context.Context) error {
 			return err
 		}
 	}
-	moved := time.Since(drained)
+	d.lasted("drain -> both Running elsewhere", drained)
 	if err := d.powerCycle(ctx, node); err != nil {
 		return err
 	}
@@ -156,12 +161,16 @@ func (d *departure) story(ctx context.Context) error {
 	if err := errors.Join(kubectl("uncordon", node), kubectl("taint", "node", node, evacuation.TaintKey+"-"), d.waitReturned(ctx, node)); err != nil {
 		return err
 	}
-	d.timeline.Note("you", fmt.Sprintf("sum up: taint -> safe %.1f s, drain -> both Running elsewhere %.1f s, untaint -> nothing left %.1f s",
-		safe.Seconds(), moved.Seconds(), time.Since(untainted).Seconds()))
+	d.lasted("uncordon and untaint -> nothing left of it", untainted)
 	if d.told[evacuation.Autoplace] != 1 || d.told[evacuation.Evacuate] > 0 {
 		return fmt.Errorf("LINSTOR was told %v, want one copy and nothing to leave", d.told)
 	}
 	return nil
+}
+
+// lasted notes how long something took.
+func (d *departure) lasted(what string, since time.Time) {
+	d.took = append(d.took, fmt.Sprintf("%s: %.1f s", what, time.Since(since).Seconds()))
 }
 
 // powerCycle switches a node off and on again, and waits until it is back.
