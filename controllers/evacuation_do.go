@@ -21,7 +21,7 @@ func (r *EvacuationReconciler) do(ctx context.Context, node *corev1.Node, mind *
 			Until: in.Now.Add(evacuation.RefusalHolds), Words: evacuation.NoNodeFree, Nodes: in.Eligible(),
 		}
 	}
-	if plan.Step.Call == evacuation.Nothing || !r.inTime(in.Linstor.Asked) { // writing to the node has taken so long that all may be different
+	if plan.Step.Call == evacuation.Nothing || !r.inTime(plan.Step.Call, in.Linstor.Asked) { // writing to the node has taken so long that all may be different
 		return
 	}
 	satellite := r.kubelets.Satellite(node.Name)

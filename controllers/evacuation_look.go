@@ -159,7 +159,7 @@ func oneLine(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
-// inTime tells whether a step may still be sent that rests on what LINSTOR said after that time.
-func (r *EvacuationReconciler) inTime(asked time.Time) bool {
-	return r.clock.Now().Sub(asked) <= evacuation.MaxAge
+// inTime tells whether a call may still be sent that rests on what LINSTOR said after that time.
+func (r *EvacuationReconciler) inTime(call evacuation.Call, asked time.Time) bool {
+	return r.clock.Now().Sub(asked) <= call.MaxAge()
 }

@@ -49,6 +49,7 @@ type Recovery struct {
 	clock      clock.PassiveClock
 	serverTime *servertime.Clock
 	settings   failover.Settings
+	spared     func() map[string]bool // nodes, by their names in LINSTOR, that were taken out on purpose
 	recorder   events.EventRecorder
 	metrics    *metrics.Metrics
 	halt       *haltSwitch
@@ -196,7 +197,7 @@ func (r *Recovery) input(
 // online counts LINSTOR's nodes, and those that it has called ONLINE in an answer that is fresh. Nodes without a satellite, and those that
 // are evicted or being removed, are listed and never ONLINE: they are not counted.
 func (r *Recovery) online(now time.Time) (nodes, online int) {
-	spared := r.kubelets.Spared()
+	spared := r.spared()
 	for _, n := range r.linstor.Nodes() {
 		if !n.Satellite || n.Leaving {
 			continue

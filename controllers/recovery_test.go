@@ -4,12 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/utils/clock"
-
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
 // listedNodes is a LINSTOR that lists nodes.
@@ -29,9 +25,11 @@ func TestWhichNodesOfLinstorAreAwaited(t *testing.T) {
 	}
 	evicted, auxiliary := node(false, true, 0), node(false, true, 0)
 	evicted.Leaving, auxiliary.Satellite = true, false
-	r := &Recovery{kubelets: cluster.NewKubelets(clock.RealClock{}, virtual.Driver, nil), linstor: listedNodes{nodes: []linstor.Node{
+	away := node(false, true, 0)
+	away.Name = "away"
+	r := &Recovery{spared: func() map[string]bool { return map[string]bool{"away": true} }, linstor: listedNodes{nodes: []linstor.Node{
 		node(true, true, 0), node(true, true, failover.MaxAge), node(true, true, failover.MaxAge+1), node(false, true, 0), node(true, false, 0),
-		evicted, auxiliary,
+		evicted, auxiliary, away,
 	}}}
 	if nodes, online := r.online(now); nodes != 5 || online != 2 {
 		t.Errorf("%d of %d nodes are ONLINE, want 2 of 5", online, nodes)

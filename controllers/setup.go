@@ -235,13 +235,14 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 	}
 	agents := &nodeAgents{live: live, clock: cfg.Clock}
 	var leaving evacuation.Settings
+	spared := func() map[string]bool { return nil }
 	if cfg.Evacuation != nil {
-		leaving = *cfg.Evacuation
+		leaving, spared = *cfg.Evacuation, kubelets.Spared
 	}
 	halt := &haltSwitch{
 		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: cfg.Recorder,
 		lost:   func() map[string]bool { return satelliteNames(kubelets, gather.losses.lostNodes()) },
-		spared: kubelets.Spared,
+		spared: spared,
 		limit:  cfg.MaxLostNodes, deployment: cfg.PauseDeployment, pod: cfg.Pod, dryRun: cfg.DryRun,
 		agents: agents.halts,
 	}
@@ -289,7 +290,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 		},
 		recovery: &Recovery{
 			client: c, cache: cache, live: live, leases: of.Live, volumes: of.Volumes, inputs: of.Inputs, kubelets: kubelets, linstor: cfg.Linstor,
-			clock: cfg.Clock, serverTime: cfg.ServerTime, settings: cfg.Settings,
+			clock: cfg.Clock, serverTime: cfg.ServerTime, settings: cfg.Settings, spared: spared,
 			recorder: cfg.Recorder, metrics: cfg.Metrics, halt: halt, selector: cfg.RecoverSelector,
 			limit: cfg.MaxLostNodes, timeout: cfg.OperationsTimeout, sight: sight,
 			taints: silenceTaints{

@@ -256,3 +256,21 @@ func TestStoryOfADryRun(t *testing.T) {
 		e.returned(nodeA)
 	})
 }
+
+// A pod that was drained before its volume had a copy waits, and is told what for.
+func TestStoryOfAPodThatWaitsForItsCopy(t *testing.T) {
+	inEvacuation(t, defaults(), func(e *evacuating, p *process) {
+		e.SetAffinityController(e.ctx, true)
+		e.aFullNode()
+		e.drained(nodeA)
+		e.until(time.Minute, "the pod waits", func() bool { return e.pod("local-0") != nil && e.pod("local-0").Spec.NodeName == "" })
+		e.taint(nodeA, "last-copies")
+		e.until(3*time.Minute, "the pod runs elsewhere", func() bool {
+			pod := e.pod("local-0")
+			return pod.Spec.NodeName != "" && pod.Spec.NodeName != nodeA && pod.Status.Phase == corev1.PodRunning
+		})
+		if got := p.events.reasons("Pod", "local-0"); !slices.Contains(got, string(evacuation.Copying)) {
+			t.Errorf("the pod was told %v", got)
+		}
+	})
+}

@@ -265,9 +265,6 @@ func TestSafetyIsNoted(t *testing.T) {
 	if p := PlanFor(tainted(Everything, safely, attached, pinned, func(in *Input) { in.Progress.Safe = &in.Now })).Progress; p.Safe != nil {
 		t.Errorf("a node that is not safe is noted as %s", p)
 	}
-	if plan := PlanFor(tainted(LastCopies, safely, func(in *Input) { in.Linstor.Asked = now.Add(-time.Minute) })); plan.Again != Interval {
-		t.Errorf("an old look on which nothing rests is looked at again after %s", plan.Again)
-	}
 }
 
 // TestUnlistedNodes has that nodes which LINSTOR does not know are neither named to it nor counted.

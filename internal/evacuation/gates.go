@@ -91,7 +91,7 @@ func gateWell(s situation) (Reason, string) {
 	return when(!s.fresh(), LinstorStale, "LINSTOR takes so long to answer that its answer is too old")
 }
 
-// fresh tells whether what LINSTOR has said is new enough to tell it to do something.
+// fresh tells whether what LINSTOR has said is new enough to have it delete something.
 func (s situation) fresh() bool { return s.Now.Sub(s.Linstor.Asked) <= MaxAge }
 
 func gateCopies(s situation) (Reason, string) {

@@ -119,11 +119,21 @@ func TestAskReadsFirst(t *testing.T) {
 // TestOldLook has that no step rests on an old look, and that what is so is told all the same.
 func TestOldLook(t *testing.T) {
 	t.Parallel()
-	old := func(in *Input) { in.Linstor.Asked = now.Add(-MaxAge - 1) }
-	for name, edit := range map[string]edit{"a copy": old, "a return": edited(untainted, asked(time.Hour, 1), old)} {
-		if plan := PlanFor(tainted(Everything, edit)); plan.Step.Call != Nothing || plan.Again != soon {
+	old := func(in *Input) { in.Linstor.Asked = now.Add(-slowAge - 1) }
+	slow := func(in *Input) { in.Linstor.Asked = now.Add(-slowAge) }
+	for name, edit := range map[string]edit{"a copy": func(*Input) {}, "a return": edited(untainted, asked(time.Hour, 1))} {
+		if plan := PlanFor(tainted(Everything, edit, old)); plan.Step.Call != Nothing || plan.Again != Interval {
 			t.Errorf("%s rests on an old look: %+v", name, plan)
 		}
+		if plan := PlanFor(tainted(Everything, edit, slow)); plan.Step.Call == Nothing {
+			t.Errorf("%s waits for a LINSTOR that is slow: %+v", name, plan)
+		}
+	}
+	if plan := PlanFor(tainted(Everything, safely, func(in *Input) { in.Linstor.Asked = now.Add(-MaxAge - 1) })); plan.Step.Call != Nothing || Evacuate.MaxAge() != MaxAge {
+		t.Errorf("an evacuation rests on an old look: %+v", plan)
+	}
+	if plan := PlanFor(tainted(Everything, untainted, func(in *Input) { in.Progress, in.Linstor = nil, Linstor{} })); plan.Again != 0 {
+		t.Errorf("a node that is nobody's is looked at again after %s", plan.Again)
 	}
 	if plan := PlanFor(tainted(LastCopies, safely, old)); conditionText(plan.Conditions.Safe) != "True CopiedElsewhere" {
 		t.Errorf("a slow LINSTOR makes the node unsafe: %+v", plan)
@@ -166,7 +176,7 @@ func TestEvery(t *testing.T) {
 			if plan.Step.Call == Properties && !s.self.Listed {
 				s.self.Online = Yes // LINSTOR has forgotten it
 			}
-			if reason, message := gateWell(s); reason != "" {
+			if reason, message := first(slices.Concat(halts, hindrances), s); reason != "" || s.Now.Sub(s.Linstor.Asked) > slowAge {
 				t.Fatalf("LINSTOR is told %s although %s: %s", plan.Step.Call, reason, message)
 			}
 		}

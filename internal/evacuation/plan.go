@@ -9,6 +9,8 @@ const (
 	Interval = 10 * time.Second
 	// soon is when it is looked at again after something was done.
 	soon = time.Second
+	// slowAge is how old a look may be on which no deletion rests.
+	slowAge = 30 * time.Second
 )
 
 // State is where the evacuation of a node has got to.
@@ -47,6 +49,15 @@ const (
 
 // Calls returns all of them.
 func Calls() []Call { return []Call{Autoplace, Evacuate, Restore, Properties} }
+
+// MaxAge is how old the look may be that a call rests on. Evacuate has LINSTOR delete replicas; the others only add, or take back, and a LINSTOR
+// that is slow to tell where everything is must not keep copies from being made.
+func (c Call) MaxAge() time.Duration {
+	if c == Evacuate {
+		return MaxAge
+	}
+	return slowAge
+}
 
 // Step is what to tell LINSTOR.
 type Step struct {
@@ -140,8 +151,8 @@ func PlanFor(in Input) Plan {
 
 // timely puts a step off that rests on an old look.
 func (s situation) timely(plan Plan) Plan {
-	if plan.Step.Call != Nothing && !s.fresh() {
-		plan.Step, plan.Again = Step{}, soon
+	if plan.Step.Call != Nothing && s.Now.Sub(s.Linstor.Asked) > plan.Step.Call.MaxAge() {
+		plan.Step, plan.Again = Step{}, Interval
 	}
 	return plan
 }

@@ -195,9 +195,6 @@ func sparesNodes(version string) bool {
 // Answer is what LINSTOR answers to a call.
 type Answer = client.Answer
 
-// Calls returns the kinds of the calls that have LINSTOR do something.
-func Calls() []string { return client.Calls() }
-
 // Autoplace has LINSTOR place one more replica on one of the nodes.
 func (f *Feed) Autoplace(ctx context.Context, resource string, nodes []string) (Answer, error) {
 	return f.client.Autoplace(ctx, resource, nodes)

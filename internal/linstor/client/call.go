@@ -17,14 +17,11 @@ import (
 
 // Kinds of the calls that have LINSTOR do something, as errors and metrics name them.
 const (
-	KindAutoplace  = "autoplace"
-	KindEvacuate   = "evacuate"
-	KindRestore    = "restore"
-	KindProperties = "properties"
+	kindAutoplace  = "autoplace"
+	kindEvacuate   = "evacuate"
+	kindRestore    = "restore"
+	kindProperties = "properties"
 )
-
-// Calls returns the kinds of the calls that have LINSTOR do something.
-func Calls() []string { return []string{KindAutoplace, KindEvacuate, KindRestore, KindProperties} }
 
 const (
 	// callTimeout is the deadline of a call: LINSTOR answers once its satellites have, for each resource of a node.
@@ -44,11 +41,10 @@ type Answer struct {
 
 // Entry is one of LINSTOR's return codes.
 type Entry struct {
-	RetCode int64             `json:"ret_code"`
-	Message string            `json:"message"`
-	Cause   string            `json:"cause"`
-	Details string            `json:"details"`
-	ObjRefs map[string]string `json:"obj_refs"`
+	RetCode int64  `json:"ret_code"`
+	Message string `json:"message"`
+	Cause   string `json:"cause"`
+	Details string `json:"details"`
 }
 
 // IsError tells whether what the entry is about has not happened.
@@ -100,7 +96,7 @@ func (c *Client) Autoplace(ctx context.Context, definition string, nodes []strin
 		return Answer{}, fmt.Errorf("placing a replica of %s: no node was named, which LINSTOR takes for any", definition)
 	}
 	request := lapi.AutoPlaceRequest{SelectFilter: lapi.AutoSelectFilter{AdditionalPlaceCount: 1, NodeNameList: nodes}}
-	return c.call(ctx, KindAutoplace, http.MethodPost, path+"/autoplace", request)
+	return c.call(ctx, kindAutoplace, http.MethodPost, path+"/autoplace", request)
 }
 
 // Evacuate has LINSTOR move everything off a node, but not to the others that are named.
@@ -113,7 +109,7 @@ func (c *Client) Evacuate(ctx context.Context, node string, doNotTarget []string
 	if len(doNotTarget) > 0 {
 		body = lapi.NodeEvacuate{DoNotTarget: doNotTarget}
 	}
-	return c.call(ctx, KindEvacuate, http.MethodPut, path+"/evacuate", body)
+	return c.call(ctx, kindEvacuate, http.MethodPut, path+"/evacuate", body)
 }
 
 // Restore takes back that LINSTOR was told to evacuate a node. It deletes nothing.
@@ -122,7 +118,7 @@ func (c *Client) Restore(ctx context.Context, node string) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	return c.call(ctx, KindRestore, http.MethodPut, path+"/restore", lapi.NodeRestore{})
+	return c.call(ctx, kindRestore, http.MethodPut, path+"/restore", lapi.NodeRestore{})
 }
 
 // ChangeDefinition sets and removes properties of a resource definition.
@@ -131,7 +127,7 @@ func (c *Client) ChangeDefinition(ctx context.Context, definition string, set ma
 	if err != nil {
 		return Answer{}, err
 	}
-	return c.call(ctx, KindProperties, http.MethodPut, path, lapi.GenericPropsModify{OverrideProps: set, DeleteProps: remove})
+	return c.call(ctx, kindProperties, http.MethodPut, path, lapi.GenericPropsModify{OverrideProps: set, DeleteProps: remove})
 }
 
 // call has LINSTOR do something. It asks the endpoint in use and no other: LINSTOR may be at work on a call that was not answered, and none

@@ -32,7 +32,7 @@ func Kinds() []string {
 	return []string{
 		kindNodes, kindController, kindDefinitions, kindDefinition, kindGroups, kindResources, kindView, kindSome, kindSomeDefs, kindPools,
 		kindSatellite, kindStream, kindPlaced, kindMarked, kindSnapshots, kindVersion,
-		KindAutoplace, KindEvacuate, KindRestore, KindProperties,
+		kindAutoplace, kindEvacuate, kindRestore, kindProperties,
 	}
 }
 

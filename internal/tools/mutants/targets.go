@@ -34,7 +34,7 @@ var targets = []target{
 		except: []string{"words.go", "progress.go", "fingerprint.go"}, // words
 		skip: []string{
 			"name", "few", "quoted", "named", "also", "leftMessage", "progressing", "noQuorumWithout", "heldBy", "block", "offlinePeers", "volumeOnItsWay", // words
-			"Interval", "soon", "RefusalHolds", "SilenceHolds", // pace
+			"Interval", "soon", "slowAge", "RefusalHolds", "SilenceHolds", // pace
 		},
 	},
 	{
