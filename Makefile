@@ -90,8 +90,8 @@ soak: testbed ## Break things at random on the test bed for MINUTES (default 30;
 	@go run ./internal/testbed/cmd/soak -duration=$(MINUTES)m $(if $(SEED),-seed=$(SEED))
 
 .PHONY: demo
-demo: testbed ## Watch a fail-over: a node is crashed in a cluster on this machine
-	@go run ./internal/testbed/cmd/demo
+demo: testbed ## Watch a fail-over: a node is crashed in a cluster on this machine (EVACUATE=1: one is rebooted on purpose)
+	@go run ./internal/testbed/cmd/demo $(if $(EVACUATE),-evacuate)
 
 .PHONY: playground
 playground: testbed ## Keep such a cluster running, to crash and return nodes by hand

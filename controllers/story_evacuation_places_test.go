@@ -2,9 +2,14 @@ package controllers
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
@@ -157,4 +162,32 @@ func TestStoryOfAPinnedVolume(t *testing.T) {
 		e.SetAffinityController(e.ctx, true)
 		e.safe(nodeA, 2*time.Minute)
 	})
+}
+
+// Kubernetes takes a while until the claim of a PersistentVolume that was replaced is bound again: a pod that is drained meanwhile could not be
+// placed, and its volume would stay attached.
+func TestStoryOfALostClaim(t *testing.T) {
+	inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
+		e.aFullNode()
+		e.taint(nodeA, "last-copies")
+		e.until(2*time.Minute, "it is pinned", func() bool { return e.says(nodeA, evacuation.StorageSafe) == "False AffinityPinned" })
+		e.claimPhase("data-local", corev1.ClaimLost)
+		e.SetAffinityController(e.ctx, true)
+		e.pass(40 * time.Second)
+		if c := cluster.EvacuationConditions(e.node(nodeA)).Safe; c.Reason != evacuation.AffinityPinned || !strings.Contains(c.Message, "was replaced") {
+			t.Errorf("the node is %+v", c)
+		}
+		e.claimPhase("data-local", corev1.ClaimBound)
+		e.safe(nodeA, evacuation.Interval+time.Second)
+	})
+}
+
+// claimPhase puts a claim into a phase.
+func (e *evacuating) claimPhase(name string, phase corev1.PersistentVolumeClaimPhase) {
+	e.Helper()
+	var claim corev1.PersistentVolumeClaim
+	e.must(e.Client().Get(e.ctx, client.ObjectKey{Namespace: "default", Name: name}, &claim))
+	before := claim.DeepCopy()
+	claim.Status.Phase = phase
+	e.must(e.Client().Status().Patch(e.ctx, &claim, client.MergeFrom(before)))
 }

@@ -233,6 +233,11 @@ func (e Evacuations) claims(ctx context.Context, resource string, places []*core
 		if claim.Elsewhere, err = allowsAny(pv, places); err != nil {
 			return nil, err
 		}
+		if claim.Attached {
+			if claim.Lost, err = e.readers.Live.isClaimLost(ctx, pv); err != nil {
+				return nil, err
+			}
+		}
 		claims = append(claims, claim)
 	}
 	return claims, nil

@@ -114,6 +114,25 @@ func (l Live) confirmClaim(ctx context.Context, pv *corev1.PersistentVolume, pod
 	return claim.UID == ref.UID && claim.Spec.VolumeName == pv.Name, nil
 }
 
+// bindingResync is for how long at most a claim may be Lost whose PersistentVolume was replaced: the controller manager looks again every
+// 15 s by default (--pvclaimbinder-sync-period), with time to spare.
+const bindingResync = time.Minute
+
+// isClaimLost tells whether the claim of a volume is Lost. Only that of a young one can be: a volume whose node affinity changes is replaced by
+// another of its name, and the claim is Lost until the controller manager has looked again. A pod that is evicted meanwhile cannot be placed,
+// and its volume stays attached for up to a minute more.
+func (l Live) isClaimLost(ctx context.Context, pv *corev1.PersistentVolume) (bool, error) {
+	if pv.Spec.ClaimRef == nil || l.Clock.Now().Sub(l.serverTime.Local(pv.CreationTimestamp.Time)) >= bindingResync {
+		return false, nil
+	}
+	var claim corev1.PersistentVolumeClaim
+	err := l.Reader.Get(ctx, client.ObjectKey{Namespace: pv.Spec.ClaimRef.Namespace, Name: pv.Spec.ClaimRef.Name}, &claim)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading claim %s: %w", claimOf(pv), err)
+	}
+	return claim.Status.Phase == corev1.ClaimLost, nil
+}
+
 // AttachmentsRead are attachments as they were read, by name.
 type AttachmentsRead struct {
 	byName map[string]attachmentRead

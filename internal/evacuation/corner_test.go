@@ -149,6 +149,14 @@ func TestCorners(t *testing.T) {
 			edit: edited(safely, func(in *Input) { in.Volumes[0].Claims[0].Attached, in.Volumes[0].Claims[0].Elsewhere = true, false }),
 			want: wanted{Draining, "False AffinityPinned", "False WaitingForDrain", Nothing, ""},
 		},
+		"what was just replaced is not safe until its claim is bound": {
+			edit: edited(safely, func(in *Input) { in.Volumes[0].Claims[0].Attached, in.Volumes[0].Claims[0].Lost = true, true }),
+			want: wanted{Draining, "False AffinityPinned", "False WaitingForDrain", Nothing, ""},
+		},
+		"what is not attached here may have lost its claim": {
+			edit: edited(safely, func(in *Input) { in.Volumes[0].Claims[0].Lost = true }),
+			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Evacuate, ""},
+		},
 		"what would have no quorum may leave once it is drained": {
 			edit: edited(with(majority(volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC)))), the(nodeC, func(n *Node) { n.Online = No })),
 			want: wanted{LeavingState, "False QuorumWouldBeLost", "False Leaving", Evacuate, ""},

@@ -145,6 +145,8 @@ type PersistentVolume struct {
 	Attached bool
 	// Elsewhere is set where its node affinity allows a Ready and schedulable node that is not leaving.
 	Elsewhere bool
+	// Lost is set while its claim is Lost: the PersistentVolume was replaced, and Kubernetes has not bound the claim to the new one yet.
+	Lost bool
 	// NFSExport is set where pods mount it by NFS.
 	NFSExport bool
 	// Holders are the pods on N that use it, as "namespace/name".

@@ -106,8 +106,11 @@ func volumeCopied(s situation, v Volume, _ Replica) (Reason, string) {
 		return QuorumWouldBeLost, noQuorumWithout(s, v)
 	}
 	for _, pv := range v.Claims {
-		if pv.Attached && !pv.Elsewhere {
+		switch {
+		case pv.Attached && !pv.Elsewhere:
 			return AffinityPinned, fmt.Sprintf("the node affinity of PersistentVolume %s allows no other node that is Ready and schedulable", pv.Name)
+		case pv.Attached && pv.Lost:
+			return AffinityPinned, fmt.Sprintf("PersistentVolume %s was replaced, and Kubernetes has not bound its claim again yet", pv.Name)
 		}
 	}
 	return CopiedElsewhere, ""

@@ -144,8 +144,8 @@ func (c *controlPlane) kubeconfig(user string, groups ...string) (string, error)
 	return path, nil
 }
 
-// kubectl runs bin/kubectl as an administrator and returns what it printed.
-func (b *Bed) kubectl(ctx context.Context, args ...string) (string, error) {
+// Kubectl runs bin/kubectl as an administrator and returns what it printed.
+func (b *Bed) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return run(ctx, filepath.Join(b.binDir, "kubectl"), append([]string{
 		"--kubeconfig=" + b.Kubeconfig, "--cache-dir=" + filepath.Join(b.dir, "kubectl"),
 	}, args...)...)

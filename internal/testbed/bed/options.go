@@ -33,6 +33,8 @@ type Options struct {
 	DRBDDetection time.Duration
 	// DRBDMeasured makes DRBD notice as a real one was seen to instead, see drbd.Measured.
 	DRBDMeasured bool
+	// SyncRate, in KiB per second, is how fast DRBD fills a new disk, which has the size of its volume, 1 GiB by default. 0 takes no time.
+	SyncRate int64
 	// LINSTOR are the delays and settings of the simulated LINSTOR controller.
 	LINSTOR linstorsim.Options
 	// Driver are the settings of the CSI driver's controller service; its URL is that of the simulated LINSTOR.

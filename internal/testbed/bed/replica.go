@@ -38,7 +38,7 @@ func (b *Bed) ApplyManifest(ctx context.Context) error {
 		return err
 	}
 	manifest := filepath.Join(root, "deploy", "all.yaml")
-	if _, err := b.kubectl(ctx, "apply", "--filename", manifest); err != nil {
+	if _, err := b.Kubectl(ctx, "apply", "--filename", manifest); err != nil {
 		return fmt.Errorf("apply %s: %w", manifest, err)
 	}
 	return nil

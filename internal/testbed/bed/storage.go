@@ -25,6 +25,7 @@ func (b *Bed) startStorage(context.Context) error {
 	if b.options.DRBDMeasured {
 		times = drbd.Measured(rand.New(rand.NewPCG(rand.Uint64(), 0)))
 	}
+	times.SyncRate = b.options.SyncRate
 	b.DRBD = drbd.NewCluster(times)
 	b.cleanup(b.DRBD.Stop)
 	b.LINSTOR = linstorsim.New(b.DRBD, b.options.LINSTOR)

@@ -29,9 +29,13 @@ type Step struct {
 type Timeline struct {
 	bed *Bed
 
-	mu    sync.Mutex
-	steps []observation
+	mu      sync.Mutex
+	steps   []observation
+	filling map[replica]bool // that had a disk without data when last seen
 }
+
+// replica is the part of a node in a resource.
+type replica struct{ resource, node string }
 
 // observation is a step, possibly one whose author the audit log knows.
 type observation struct {
@@ -48,7 +52,7 @@ func (b *Bed) Record(ctx context.Context, namespaces ...string) (*Timeline, erro
 	if err != nil {
 		return nil, err
 	}
-	t := &Timeline{bed: b}
+	t := &Timeline{bed: b, filling: map[replica]bool{}}
 	factory := informers.NewSharedInformerFactory(client, 0)
 	for _, w := range []struct {
 		informer cache.SharedIndexInformer
@@ -68,7 +72,7 @@ func (b *Bed) Record(ctx context.Context, namespaces ...string) (*Timeline, erro
 	}
 	b.DRBD.OnChange(func(resource, node string) {
 		if state, ok := b.DRBD.Replica(resource, node); ok && ctx.Err() == nil {
-			t.replica(resource, node, state.MayPromote)
+			t.replica(resource, node, state)
 		}
 	})
 	go t.watchLINSTOR(ctx)
@@ -162,10 +166,15 @@ func (t *Timeline) Steps(since time.Time) ([]Step, error) {
 // find returns who sent such a request at about the time a step was seen. The audit log's time is that of the
 // answer, which may come before or after watchers are told.
 func (a author) find(requests []Request, seen time.Time) string {
+	or := a
+	if a.verb == "delete" && a.resource == "pods" {
+		or.verb, or.resource = "create", "pods/eviction"
+	}
 	who, nearest := "", time.Second
 	for _, r := range requests {
 		distance := r.At.Sub(seen).Abs()
-		if a == (author{r.Verb, r.Resource, r.Namespace, r.Name}) && r.Code < 300 && distance < nearest {
+		by := author{r.Verb, r.Resource, r.Namespace, r.Name}
+		if (by == a || by == or) && r.Code < 300 && distance < nearest {
 			who, nearest = r.User, distance
 		}
 	}

@@ -7,7 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 )
 
 // podDiff records changes of pods in some namespaces.
@@ -39,7 +42,11 @@ func (t *Timeline) pod(before, after *corev1.Pod) {
 	if before.Spec.NodeName != node {
 		t.add("kube-scheduler", by("create", "pods/binding", after), "pod %s placed on %s", after.Name, node)
 	}
-	if c := podCondition(after, corev1.DisruptionTarget); c != nil && podCondition(before, corev1.DisruptionTarget) == nil {
+	switch c := podCondition(after, corev1.DisruptionTarget); {
+	case c == nil || podCondition(before, corev1.DisruptionTarget) != nil:
+	case c.Reason == evicted:
+		t.add("?", by("create", "pods/eviction", after), "pod %s on %s evicted", after.Name, node)
+	default:
 		t.add("?", by("patch", "pods/status", after), "pod %s on %s marked %s: %s", after.Name, node, after.Status.Phase, c.Reason)
 	}
 	if after.DeletionTimestamp != nil && before.DeletionTimestamp == nil && *after.DeletionGracePeriodSeconds > 0 {
@@ -49,6 +56,9 @@ func (t *Timeline) pod(before, after *corev1.Pod) {
 		t.add("kubelet of "+node, author{}, "pod %s Running on %s", after.Name, node)
 	}
 }
+
+// evicted is the reason of the condition of a pod that was evicted.
+const evicted = "EvictionByEvictionAPI"
 
 // podCondition returns a pod's condition if it is true.
 func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
@@ -92,6 +102,10 @@ func (t *Timeline) node(before, after *corev1.Node) {
 	for _, taint := range missing(before.Spec.Taints, after.Spec.Taints) {
 		t.add(taintOwner(taint), author{}, "node %s relieved of taint %s", after.Name, taint)
 	}
+	if before.Spec.Unschedulable != after.Spec.Unschedulable {
+		t.add("you", author{}, "node %s %s", after.Name, map[bool]string{true: "cordoned", false: "uncordoned"}[after.Spec.Unschedulable])
+	}
+	t.conditions(before, after)
 	for _, volume := range before.Status.VolumesInUse {
 		if !slices.Contains(after.Status.VolumesInUse, volume) {
 			handle := strings.TrimPrefix(string(volume), "kubernetes.io/csi/"+csidriver.Name+"^")
@@ -109,6 +123,8 @@ func taintOwner(taint string) string {
 		return ControllerName
 	case strings.HasPrefix(taint, "node.kubernetes.io/"):
 		return "node-controller"
+	case strings.HasPrefix(taint, evacuation.TaintKey):
+		return "you"
 	default:
 		return "?"
 	}
@@ -126,9 +142,37 @@ func missing(a, b []corev1.Taint) []string {
 	return names
 }
 
-// replica records that a replica may be promoted.
-func (t *Timeline) replica(resource, node string, mayPromote bool) {
-	if mayPromote {
-		t.add("DRBD on "+node, author{}, "resource %s may be promoted here", resource)
+// conditions records what a node says of its evacuation.
+func (t *Timeline) conditions(before, after *corev1.Node) {
+	was, is := cluster.EvacuationConditions(before), cluster.EvacuationConditions(after)
+	for _, c := range []struct {
+		kind    string
+		was, is *evacuation.Condition
+	}{{evacuation.StorageSafe, was.Safe, is.Safe}, {evacuation.StorageEvacuated, was.Evacuated, is.Evacuated}} {
+		switch {
+		case c.is == nil && c.was != nil:
+			t.add(ControllerName, author{}, "node %s has no condition %s any more", after.Name, c.kind)
+		case c.is != nil && (c.was == nil || *c.was != *c.is):
+			t.add(ControllerName, author{}, "node %s: %s=%s %s: %s", after.Name, c.kind, c.is.Status, c.is.Reason, c.is.Message)
+		}
+	}
+}
+
+// replica records that a replica may be promoted, and that it gets its data.
+func (t *Timeline) replica(resource, node string, state drbd.State) {
+	who := "DRBD on " + node
+	if state.MayPromote {
+		t.add(who, author{}, "resource %s may be promoted here", resource)
+	}
+	r, fills := replica{resource, node}, state.DiskState == drbd.Inconsistent
+	t.mu.Lock()
+	filled := t.filling[r]
+	t.filling[r] = fills
+	t.mu.Unlock()
+	switch {
+	case fills && !filled:
+		t.add(who, author{}, "resource %s begins to sync here", resource)
+	case filled && state.DiskState == drbd.UpToDate:
+		t.add(who, author{}, "resource %s is UpToDate here", resource)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/affinity"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
@@ -38,6 +39,12 @@ type Volume struct {
 	Quorum string
 	// Volumes is the number of volumes of the resource; 0 means 1.
 	Volumes int
+	// Group is LINSTOR's resource group, which says where further replicas may go; empty means LINSTOR's default one.
+	Group string
+	// SizeKiB is the size of each volume for DRBD, in KiB; 0 means 1 GiB.
+	SizeKiB int64
+	// Pinned lets pods use it only where it has a disk, as a StorageClass without access over the network does.
+	Pinned bool
 	// Options are further DRBD options.
 	Options map[string]string
 	// Kubernetes has what else there is to say: access modes, block, read-only, NFS. Name and handle
@@ -107,6 +114,9 @@ func (b *Bed) CreateVolume(ctx context.Context, namespace string, v Volume) erro
 	}
 	volume := k.PersistentVolume()
 	volume.Spec.ClaimRef.UID = claim.UID
+	if v.Pinned {
+		volume.Spec.NodeAffinity = affinity.To(b.LINSTOR.DiskNodes(v.Name)...)
+	}
 	if err := b.Client.Create(ctx, volume); err != nil {
 		return fmt.Errorf("create volume %s: %w", v.Name, err)
 	}
@@ -115,8 +125,8 @@ func (b *Bed) CreateVolume(ctx context.Context, namespace string, v Volume) erro
 
 // spec returns the resource in LINSTOR's terms.
 func (v Volume) spec() linstorsim.ResourceSpec {
-	spec := linstorsim.ResourceSpec{Spec: drbd.Spec{
-		Name: v.Name, Quorum: v.Quorum, Options: v.Options, Volumes: v.Volumes,
+	spec := linstorsim.ResourceSpec{Group: v.Group, Spec: drbd.Spec{
+		Name: v.Name, Quorum: v.Quorum, Options: v.Options, Volumes: v.Volumes, SizeKiB: v.SizeKiB,
 	}}
 	for i, node := range v.Nodes {
 		tieBreaker := !v.Diskful && len(v.Nodes) == 3 && i == 2

@@ -81,10 +81,13 @@ func (s *Scenario) follow(pods, attachments <-chan watch.Event) {
 	}
 }
 
+// evicted is the reason of the condition of a pod that somebody has evicted, which the controller never does.
+const evicted = "EvictionByEvictionAPI"
+
 // disrupted tells whether a pod has the condition that the controller sets before it removes one whose object outlives its deletion.
 func disrupted(pod *corev1.Pod) bool {
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
+		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason != evicted {
 			return true
 		}
 	}

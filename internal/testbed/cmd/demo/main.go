@@ -2,8 +2,11 @@
 // a database with a LINSTOR volume on it, takes the power from the database's node, and prints who did
 // what until the database runs again, with the seconds since the crash.
 //
+// With -evacuate it shows a planned loss instead: a node with the only copy of a volume is made safe by a taint, drained, switched off and
+// taken back.
+//
 // It ends with status 0 only if the replacement runs on another node and nothing was touched that was
-// not selected for fail-over. Ctrl-C ends it early and leaves nothing behind.
+// not selected for fail-over; of a planned loss, if LINSTOR was asked for one copy and nothing is left of it. Ctrl-C ends it early and leaves nothing behind.
 package main
 
 import (
@@ -25,21 +28,26 @@ import (
 
 func main() {
 	compare := flag.Bool("compare", false, "also run the same loss with --fast-detach=false, which takes up to 90 seconds more")
+	planned := flag.Bool("evacuate", false, "show a node that is taken out by taint, rebooted and taken back instead")
 	flag.Parse()
-	if err := demo(*compare); err != nil {
+	story := func(ctx context.Context) error { return run(ctx, *compare) }
+	if *planned {
+		story = evacuate
+	}
+	if err := demo(story); err != nil {
 		fmt.Fprintln(os.Stderr, "\ndemo:", err)
 		os.Exit(1)
 	}
 }
 
 // demo runs the demo and translates the end by a signal.
-func demo(compare bool) error {
+func demo(story func(context.Context) error) error {
 	// The libraries' own words belong into logs; what matters is printed here.
 	klog.SetLogger(logr.Discard())
 	ctrllog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	err := run(ctx, compare)
+	err := story(ctx)
 	if ctx.Err() != nil {
 		return errInterrupted
 	}
