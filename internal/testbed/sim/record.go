@@ -118,21 +118,21 @@ func (w *world) hang(s Step) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.armed[resource] = s.For
+	w.hangsLater[resource] = s.For
 }
 
 // graceBegan lets what waits for a grace begin some time later.
 func (w *world) graceBegan(resource string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	after, armed := w.armed[resource]
+	after, armed := w.hangsLater[resource]
 	if !armed || after == begun {
 		return
 	}
-	w.armed[resource] = begun
+	w.hangsLater[resource] = begun
 	time.AfterFunc(after, func() {
 		w.mu.Lock()
-		_, armed := w.armed[resource] // unless that was ended meanwhile
+		_, armed := w.hangsLater[resource] // unless that was ended meanwhile
 		w.mu.Unlock()
 		if armed {
 			w.hangResource(resource, true)
@@ -148,7 +148,7 @@ func (w *world) hangResource(resource string, hang bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	hung, is := w.hung[resource]
-	delete(w.armed, resource)
+	delete(w.hangsLater, resource)
 	switch {
 	case hang && !is:
 		w.hung[resource] = make(chan struct{})
