@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,8 +55,10 @@ type departure struct {
 
 	only     bed.Workload
 	timeline *bed.Timeline
-	told     map[evacuation.Call]int
 	took     []string // what took how long
+
+	mu   sync.Mutex
+	told map[evacuation.Call]int // how often LINSTOR was told what
 }
 
 // run deploys all, takes the node out and back, and prints the timeline, also of what has failed.
@@ -123,7 +126,9 @@ func (d *departure) note(_ http.ResponseWriter, r *http.Request) bool {
 	if len(path) > 3 {
 		call = evacuation.Call(path[3])
 	}
-	d.told[call]++ // calls come one after the other: one volume is copied, and one node leaves
+	d.mu.Lock()
+	d.told[call]++
+	d.mu.Unlock()
 	d.timeline.Note(bed.ControllerName, fmt.Sprintf("tells LINSTOR: %s of %s", call, path[2]))
 	return false
 }
@@ -162,6 +167,8 @@ func (d *departure) story(ctx context.Context) error {
 		return err
 	}
 	d.lasted("uncordon and untaint -> nothing left of it", untainted)
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.told[evacuation.Autoplace] != 1 || d.told[evacuation.Evacuate] > 0 {
 		return fmt.Errorf("LINSTOR was told %v, want one copy and nothing to leave", d.told)
 	}
