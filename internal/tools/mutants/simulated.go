@@ -199,10 +199,6 @@ var simulated = []edit{
 		"a good copy need not be connected", copiesFile, "(!v.upToDate(here) || «joined(here, r)»)", "(… || mutantIs(§))",
 	},
 	{
-		"a good copy may be on a node that LINSTOR does not reach", evacInputFile, "return «n.Online == Yes» && n.Ready == Yes && !n.leaving()",
-		"(… || mutantIs(§))",
-	},
-	{
 		"a good copy may be on a node that is not Ready", evacInputFile, "return n.Online == Yes && «n.Ready == Yes» && !n.leaving()",
 		"(… || mutantIs(§))",
 	},
