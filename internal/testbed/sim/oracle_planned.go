@@ -237,11 +237,8 @@ func (l *witness) Autoplace(ctx context.Context, resource string, nodes []string
 		w.violated(RuleTarget, "resource %s: the list is empty", resource)
 	}
 	for _, node := range nodes {
-		w.mu.Lock()
-		since, tainted := w.tainted[node]
-		w.mu.Unlock()
-		if tainted && time.Since(since) > failover.MaxAge+w.history.World.Lag && !w.cacheIsOld() {
-			w.violated(RuleTarget, "resource %s on %s, which has the taint for %s", resource, node, time.Since(since))
+		if w.mustBeKnownToLeave(node) {
+			w.violated(RuleTarget, "resource %s on %s", resource, node)
 		}
 	}
 	before := w.Linstor.DiskNodes(resource)
@@ -256,6 +253,14 @@ func (l *witness) Autoplace(ctx context.Context, resource string, nodes []string
 	return answer, err
 }
 
+// mustBeKnownToLeave tells whether the leader must know that a node has the taint, and LINSTOR knows the node.
+func (w *world) mustBeKnownToLeave(node string) bool {
+	w.mu.Lock()
+	since, tainted := w.tainted[node]
+	w.mu.Unlock()
+	return tainted && time.Since(since) > failover.MaxAge+w.history.World.Lag && !w.cacheIsOld() && w.Linstor.ConnectionStatus(node) != ""
+}
+
 // cacheIsOld tells whether the leader's cache may not know what the API does.
 func (w *world) cacheIsOld() bool {
 	leader := w.processes[w.leader]
@@ -268,11 +273,8 @@ func (l *witness) Evacuate(ctx context.Context, node string, doNotTarget []strin
 	w.auditCall(ctx, "evacuate")
 	w.auditEvacuate(ctx, node)
 	for _, other := range w.history.World.Nodes {
-		w.mu.Lock()
-		since, tainted := w.tainted[other]
-		w.mu.Unlock()
-		if other != node && tainted && time.Since(since) > failover.MaxAge+w.history.World.Lag && !slices.Contains(doNotTarget, other) && !w.cacheIsOld() {
-			w.violated(RuleTarget, "%s may be evacuated to %s, which has the taint for %s", node, other, time.Since(since))
+		if other != node && !slices.Contains(doNotTarget, other) && w.mustBeKnownToLeave(other) {
+			w.violated(RuleTarget, "%s may be evacuated to %s", node, other)
 		}
 	}
 	w.reach(ReachedLeaving)

@@ -193,18 +193,7 @@ var simulated = []edit{
 		"a good copy need not be UpToDate", copiesFile, "return «v.upToDate(r)» && staying(r) && s.node(r.Node).steady()", "(… || mutantIs(§))",
 	},
 	{
-		"a good copy may be about to go", copiesFile, "return v.upToDate(r) && «staying(r)» && s.node(r.Node).steady()", "(… || mutantIs(§))",
-	},
-	{
 		"a good copy need not be connected", copiesFile, "(!v.upToDate(here) || «joined(here, r)»)", "(… || mutantIs(§))",
-	},
-	{
-		"a good copy may be on a node that LINSTOR does not reach", evacInputFile, "return «n.Online == Yes» && n.Ready == Yes && !n.leaving()",
-		"(… || mutantIs(§))",
-	},
-	{
-		"a good copy may be on a node that is not Ready", evacInputFile, "return n.Online == Yes && «n.Ready == Yes» && !n.leaving()",
-		"(… || mutantIs(§))",
 	},
 	{
 		"a good copy may be on a node that leaves", evacInputFile, "return «len(n.Evacuate) > 0» || n.SwitchedOff", "(… && !mutantIs(§))",
