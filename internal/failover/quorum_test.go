@@ -127,28 +127,3 @@ func TestADoubtAboutQuorumSaysWhatEndsIt(t *testing.T) {
 		})
 	}
 }
-
-// LINSTOR misses each satellite at its own time: when all were cut off together, the first to be missed looks like the only one.
-func TestTheOthersAreStillThere(t *testing.T) {
-	t.Parallel()
-
-	// missed lets LINSTOR miss A since d ago, and have listed the node ONLINE for the last time so long after that.
-	missed := func(d, after time.Duration, nodes ...string) edit {
-		return func(in *Input) {
-			at(nodeA, func(r *Replica) { r.Online, r.Reports = held(false, d), held(false, d) })(in)
-			for _, node := range nodes {
-				at(node, func(r *Replica) {
-					r.Online = Fact[bool]{Value: true, Known: true, Since: ago(time.Hour), Confirmed: ago(d - after)}
-				})(in)
-			}
-		}
-	}
-	shutDown := func(in *Input) { in.Node.Shutdown = true }
-	runScenarios(t, map[string]scenario{
-		"the survivor was listed long enough after":                {from: crashed, edit: edited(shutDown, missed(4*time.Second, stillThere, nodeB, nodeT)), want: Lost, reason: NodeUnreachable},
-		"the survivor was not":                                     {from: crashed, edit: edited(shutDown, missed(4*time.Second, stillThere-1, nodeB)), want: Pending, reason: NodeUnreachable},
-		"a witness was not":                                        {from: crashed, edit: edited(shutDown, missed(4*time.Second, stillThere-1, nodeT)), want: Pending, reason: NodeUnreachable},
-		"one that is silent itself need not":                       {from: crashed, edit: edited(missed(time.Minute, time.Minute, nodeB), silent(nodeT)), want: Lost, reason: NodeUnreachable},
-		"a node that says itself that it is lost waits for nobody": {from: isolated, want: Lost, reason: QuorumLost},
-	})
-}
