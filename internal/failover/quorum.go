@@ -33,7 +33,7 @@ func basisOf(state State, t testimony) basis {
 // setting that it applied last. LINSTOR shows the one that it wants. So every setting that A may run must fence it, and
 // nothing stands in for the evidence of which those are: no waiting, no silence and no absence.
 func fencing(r Resource, node string, t testimony, b basis) (Reason, string) {
-	a, ok := r.Replica(node)
+	a, ok := r.Replica(node) // where there is none: one that has begun nothing
 	if !ok && r.hasLeft(node) {
 		return "", ""
 	}
