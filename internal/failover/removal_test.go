@@ -20,7 +20,7 @@ func TestRemovalOf(t *testing.T) {
 
 	theOther := func(change func(*OtherVolume)) edit { return thePod(func(p *Pod) { change(&p.Others[0]) }) }
 	shared := theOther(func(o *OtherVolume) { o.Shared = true })
-	// Another node has the volume in use, so that nobody else may.
+	// Another node has the volume in use, and nobody else may take it.
 	usedOnB := edited(unreachable, noSurvivor, at(nodeB, func(r *Replica) { r.InUse = held(true, time.Minute) }))
 	reachedBy := func(node string) edit {
 		return at(node, func(r *Replica) { r.Connections[nodeA] = held(true, time.Minute) })
@@ -136,8 +136,12 @@ func TestRemovalOf(t *testing.T) {
 			from: crashed, edit: edited(otherVolume(edited(unreachable, connectedTo(nodeA, true))), theOther(func(o *OtherVolume) { o.NFSExport = true })),
 			want: RemoveForce,
 		},
-		"another volume that another node has in use asks for peace": {from: crashed, edit: otherVolume(usedOnB), want: RemoveGracefully},
-		"not where it is shared":                                     {from: crashed, edit: edited(otherVolume(usedOnB), shared), want: RemoveForce},
+		"another volume that another node has in use asks for peace": {
+			from: crashed, edit: otherVolume(usedOnB), want: RemoveGracefully,
+		},
+		"a shared volume that another node has in use goes by force": {
+			from: crashed, edit: edited(otherVolume(usedOnB), shared), want: RemoveForce,
+		},
 		"a shared volume that nobody else has in use asks for peace": {
 			from: crashed, edit: edited(otherVolume(edited(unreachable, noSurvivor)), shared), want: RemoveGracefully,
 		},
