@@ -230,7 +230,11 @@ func silent(node string) edit {
 	})
 }
 
-// withThirdDisk adds a diskful replica on C that looks like the one on B, and that everybody knows of.
+// hasLostDisks lets a tie-breaker deny that it is connected to a disk.
+func hasLostDisks(r *Replica) {
+	r.Connections = map[string]Fact[bool]{nodeA: held(false, time.Minute), nodeB: held(false, time.Minute)}
+}
+
 // blindFor lets LINSTOR be blind for a node: nothing that it says of the replica there is known.
 func blindFor(node string) edit {
 	return at(node, func(r *Replica) {
@@ -238,6 +242,7 @@ func blindFor(node string) edit {
 	})
 }
 
+// withThirdDisk adds a diskful replica on C that looks like the one on B, and that everybody knows of.
 func withThirdDisk(in *Input) {
 	c := *replicaOf(in, nodeB)
 	c.Node, c.Connections = nodeC, maps.Clone(c.Connections)

@@ -81,11 +81,16 @@ func TestCornersOfLookingAgain(t *testing.T) {
 	halfSettled := at(nodeA, func(r *Replica) {
 		r.Score = Fact[int]{Known: true, Since: ago(700 * time.Millisecond), Confirmed: ago(700 * time.Millisecond)}
 	})
+	// Missed long ago, forgotten just now, and one of the others was not listed since.
+	forgotten := edited(func(in *Input) { in.Resource.SetSince = ago(200 * time.Millisecond) },
+		at(nodeA, func(r *Replica) { r.Gone, r.Online = true, held(false, stillThere-readAgain) }),
+		at(nodeB, func(r *Replica) { r.Online.Confirmed = ago(time.Second) }))
 	for name, c := range map[string]struct {
 		from func() Input
 		edit edit
 		want time.Duration
 	}{
+		"a replica that was forgotten just now":           {crashed, forgotten, 800 * time.Millisecond},
 		"a Secondary without a survivor":                  {from: demoted, edit: noSurvivor},
 		"a dead node with a silent kubelet, no survivor":  {from: crashed, edit: noSurvivor},
 		"a state that settles before the grace ends":      {isolated, edited(halfSettled, youngWitness(2*time.Second)), time.Second},

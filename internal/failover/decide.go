@@ -168,11 +168,11 @@ func (s situation) missedSince() (time.Time, bool) {
 	if s.cond.state != Unreachable {
 		return time.Time{}, false
 	}
-	replica, ok := s.Resource.Replica(s.Node.satellite())
+	replica, _ := s.Resource.Replica(s.Node.satellite())
 	switch {
-	case ok && !replica.Gone && (replica.Online.is(true) || replica.Blind) && !replica.Reports.is(false):
+	case !replica.Gone && (replica.Online.is(true) || replica.Blind) && !replica.Reports.is(false):
 		return time.Time{}, false // it rests on the silence of the kubelet
-	case ok && replica.Online.is(false):
+	case replica.Online.is(false):
 		return replica.Online.Since, true
 	default:
 		return s.cond.since, true

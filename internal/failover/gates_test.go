@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -95,6 +96,9 @@ func gateScenarios() map[string]scenario {
 			otherVolume(noSurvivor), ofOther(func(o *OtherVolume) { o.Shared = true })),
 		"a shared volume that is in use without quorum elsewhere stays": blocked(OtherVolumeUnavailable,
 			otherVolume(edited(noSurvivor, inUseElsewhere(0, true))), ofOther(func(o *OtherVolume) { o.Shared = true })),
+		"a shared volume that was in use with quorum elsewhere too long ago stays": blocked(OtherVolumeUnavailable,
+			otherVolume(edited(noSurvivor, inUseElsewhere(10102, true), at(nodeB, func(r *Replica) { r.Score.Confirmed = ago(3 * time.Second) }))),
+			ofOther(func(o *OtherVolume) { o.Shared = true })),
 		"a shared volume that is in use on another node that is away stays": blocked(OtherVolumeUnavailable,
 			otherVolume(edited(noSurvivor, inUseElsewhere(10102, false))), ofOther(func(o *OtherVolume) { o.Shared = true })),
 		"a shared volume that is in use on the lost node alone stays": blocked(OtherVolumeUnavailable,
@@ -125,6 +129,31 @@ func gateScenarios() map[string]scenario {
 		"a pause stops everything":   blocked(Paused, func(in *Input) { in.Halt.Paused = "by the annotation" }),
 		"node agents are left to it": blocked(NodeAgentRuns, func(in *Input) { in.Halt.Agents = "agents run" }),
 		"a dry run acts on nothing":  blocked(DryRun, func(in *Input) { in.Halt.DryRun = true }),
+	}
+}
+
+// What a gate says is why it is shut.
+func TestAGateThatIsOpenSaysNothing(t *testing.T) {
+	t.Parallel()
+
+	for _, g := range gates {
+		for _, from := range []func() Input{crashed, isolated, ioErrors, demoted, gone} {
+			if reason, message := g.check(assess(from())); reason != "" || message != "" {
+				t.Errorf("%s: %q, %q", g.name, reason, message)
+			}
+		}
+	}
+}
+
+// Who selects the pod must know that this alone would not move it.
+func TestAPodThatIsNotSelectedIsToldThatItHasNoController(t *testing.T) {
+	t.Parallel()
+
+	for _, owned := range []bool{true, false} {
+		_, message := gatePod(assess(crashed()), Pod{Owned: owned})
+		if strings.Contains(message, "no controller") == owned {
+			t.Errorf("owned: %t, and is told %q", owned, message)
+		}
 	}
 }
 

@@ -33,18 +33,18 @@ func basisOf(state State, t testimony) basis {
 // setting that it applied last. LINSTOR shows the one that it wants. So every setting that A may run must fence it, and
 // nothing stands in for the evidence of which those are: no waiting, no silence and no absence.
 func fencing(r Resource, node string, t testimony, b basis) (Reason, string) {
-	a, ok := r.Replica(node)
+	a, ok := r.Replica(node) // where there is none: one that has begun nothing
 	if !ok && r.hasLeft(node) {
 		return "", ""
 	}
 	if reason, message := wantedFences(r, a); reason != "" {
 		return reason, message
 	}
-	if ok && a.provesQuorum(r) {
+	if a.provesQuorum(r) {
 		return "", ""
 	}
 	switch {
-	case !ok || !a.Begun || len(a.MayRun) == 0:
+	case !a.Begun || len(a.MayRun) == 0:
 		return QuorumUnconfirmed, fmt.Sprintf("it is not known what node %s runs of resource %s", node, r.Name)
 	case r.InDoubt:
 		return QuorumUnconfirmed, fmt.Sprintf("the replicas of resource %s have just changed", r.Name)
@@ -55,7 +55,7 @@ func fencing(r Resource, node string, t testimony, b basis) (Reason, string) {
 		}
 	}
 	if b == bySilence {
-		return survivorsFence(r, node)
+		return survivorsFence(r)
 	}
 	return "", ""
 }
@@ -102,10 +102,11 @@ func (s Setting) replicas() string {
 	return fmt.Sprintf("%v and without a disk %v", s.Diskful, s.Diskless)
 }
 
-// survivorsFence tells whether every setting that a survivor may run takes the quorum from A where the survivor has it.
-func survivorsFence(r Resource, node string) (Reason, string) {
+// survivorsFence tells whether every setting that a survivor may run takes the quorum from A where the survivor has it. A itself has passed
+// before.
+func survivorsFence(r Resource) (Reason, string) {
 	for _, replica := range r.Replicas {
-		if replica.Node == node || !survives(replica) {
+		if !survives(replica) {
 			continue
 		}
 		open := func(setting *Setting) bool { return !setting.fences() }

@@ -25,6 +25,7 @@ func TestWhatANodeMayRun(t *testing.T) {
 	left := func(nodes ...string) edit { return func(in *Input) { in.Resource.Left = nodes } }
 	// On C there was a disk once.
 	three := setting("majority", []string{nodeA, nodeB, nodeC})
+	isGone := at(nodeA, func(r *Replica) { r.Gone = true })
 	tooFew := edited(silent(nodeT), theLease(time.Minute))
 	alive := theLease(3 * time.Second)
 
@@ -49,14 +50,24 @@ func TestWhatANodeMayRun(t *testing.T) {
 
 		"with too few witnesses the node must run the replicas of now":                 open(tooFew),
 		"with too few witnesses other replicas move nothing":                           blocked(QuorumUnconfirmed, tooFew, mayRun(nodeA, three, majority), left(nodeC)),
+		"with too few witnesses another disk than now moves nothing":                   blocked(QuorumUnconfirmed, tooFew, mayRun(nodeA, setting("majority", []string{nodeA, nodeC}, nodeT), majority)),
+		"with too few witnesses another tie-breaker than now moves nothing":            blocked(QuorumUnconfirmed, tooFew, mayRun(nodeA, setting("majority", []string{nodeA, nodeB}, nodeC), majority)),
+		"with too few witnesses a silent replica may run off":                          open(tooFew, mayRun(nodeT, off, majority)),
 		"with too few witnesses a survivor that may run off moves nothing":             blocked(QuorumUnconfirmed, tooFew, mayRun(nodeB, off, majority)),
 		"with too few witnesses a survivor of which nobody knows what it runs neither": blocked(QuorumUnconfirmed, tooFew, at(nodeB, func(r *Replica) { r.Begun = false })),
 
 		"a Primary that says that it has no quorum has one that works": answers(isolated, Lost, QuorumLost, unborne),
 		"also where it may run off for all that is known":              answers(isolated, Lost, QuorumLost, mayRun(nodeA, off, majority)),
 		"not where one of two volumes may be the one without data":     answers(isolated, Blocked, QuorumUnconfirmed, twoVolumes, mayRun(nodeA, off, majority)),
+		"not where it said so before LINSTOR missed it":                answers(isolated, Blocked, QuorumUnconfirmed, mayRun(nodeA, off, majority), at(nodeA, func(r *Replica) { r.Online = held(false, time.Minute) })),
+		"not where it said so before LINSTOR forgot it":                answers(isolated, Blocked, QuorumUnconfirmed, mayRun(nodeA, off, majority), isGone),
+		"not where it says that it can write":                          answers(healthy, Blocked, QuorumUnconfirmed, mayRun(nodeA, off, majority), takeover, theLease(time.Minute)),
 		"not where LINSTOR wants no quorum":                            answers(isolated, Blocked, NoQuorum, func(in *Input) { in.Resource.Quorum = "off" }),
 		"a replica that fails its IO must run quorum":                  answers(ioErrors, Blocked, QuorumUnconfirmed, mayRun(nodeA, off, majority)),
+		"a replica that left once and is back must run quorum":         answers(ioErrors, Blocked, QuorumUnconfirmed, mayRun(nodeA, off, majority), left(nodeA)),
+		"a replica that fails its IO need not run the disks of now":    answers(ioErrors, Lost, ForcedIOErrors, mayRun(nodeA, three, majority)),
+		"a Primary that cannot write all of its volumes must":          answers(isolated, Blocked, QuorumUnconfirmed, mayRun(nodeA, three, majority), twoVolumes),
+		"and is lost where it does":                                    answers(isolated, Lost, QuorumLost, twoVolumes),
 		"a demoted replica must run quorum":                            answers(demoted, Blocked, QuorumUnconfirmed, mayRun(nodeA, off, majority)),
 
 		"who has switched the node off knows what it runs": open(mayRun(nodeA, off, majority), func(in *Input) { in.Node.SwitchedOff = true }),
@@ -68,10 +79,11 @@ func TestWhatANodeMayRun(t *testing.T) {
 		}),
 
 		"a replica that LINSTOR has forgotten is one that does not answer": {
-			from: crashed, edit: at(nodeA, func(r *Replica) { r.Gone = true }), want: Lost, reason: NodeUnreachable, state: Unreachable,
+			from: crashed, edit: isGone, want: Lost, reason: NodeUnreachable, state: Unreachable,
 		},
-		"what it may run counts on": blocked(QuorumUnconfirmed, at(nodeA, func(r *Replica) { r.Gone = true }), mayRun(nodeA, off, majority)),
-		"also that it ran off last": blocked(NoQuorum, at(nodeA, func(r *Replica) { r.Gone = true }), mayRun(nodeA, off)),
+		"what it may run counts on": blocked(QuorumUnconfirmed, isGone, mayRun(nodeA, off, majority)),
+		"also that it ran off last": blocked(NoQuorum, isGone, mayRun(nodeA, off)),
+		"what a forgotten replica may run moves nothing where nobody knows it": blocked(QuorumUnconfirmed, isGone, mayRun(nodeA)),
 		"a replica that was never listed is one that does not answer, and of which nothing is known": {
 			from: gone, edit: left(), want: Blocked, reason: QuorumUnconfirmed, state: Unreachable,
 		},
@@ -114,29 +126,4 @@ func TestADoubtAboutQuorumSaysWhatEndsIt(t *testing.T) {
 			}
 		})
 	}
-}
-
-// LINSTOR misses each satellite at its own time: when all were cut off together, the first to be missed looks like the only one.
-func TestTheOthersAreStillThere(t *testing.T) {
-	t.Parallel()
-
-	// missed lets LINSTOR miss A since d ago, and have listed the node ONLINE for the last time so long after that.
-	missed := func(d, after time.Duration, nodes ...string) edit {
-		return func(in *Input) {
-			at(nodeA, func(r *Replica) { r.Online, r.Reports = held(false, d), held(false, d) })(in)
-			for _, node := range nodes {
-				at(node, func(r *Replica) {
-					r.Online = Fact[bool]{Value: true, Known: true, Since: ago(time.Hour), Confirmed: ago(d - after)}
-				})(in)
-			}
-		}
-	}
-	shutDown := func(in *Input) { in.Node.Shutdown = true }
-	runScenarios(t, map[string]scenario{
-		"the survivor was listed long enough after":                {from: crashed, edit: edited(shutDown, missed(4*time.Second, stillThere, nodeB, nodeT)), want: Lost, reason: NodeUnreachable},
-		"the survivor was not":                                     {from: crashed, edit: edited(shutDown, missed(4*time.Second, stillThere-1, nodeB)), want: Pending, reason: NodeUnreachable},
-		"a witness was not":                                        {from: crashed, edit: edited(shutDown, missed(4*time.Second, stillThere-1, nodeT)), want: Pending, reason: NodeUnreachable},
-		"one that is silent itself need not":                       {from: crashed, edit: edited(missed(time.Minute, time.Minute, nodeB), silent(nodeT)), want: Lost, reason: NodeUnreachable},
-		"a node that says itself that it is lost waits for nobody": {from: isolated, want: Lost, reason: QuorumLost},
-	})
 }

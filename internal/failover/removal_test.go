@@ -18,6 +18,17 @@ func TestRemovalOf(t *testing.T) {
 		at(nodeB, func(r *Replica) { r.MayPromote = held(false, time.Minute) }),
 		at(nodeT, func(r *Replica) { r.MayPromote = held(false, time.Minute) }))
 
+	theOther := func(change func(*OtherVolume)) edit { return thePod(func(p *Pod) { change(&p.Others[0]) }) }
+	shared := theOther(func(o *OtherVolume) { o.Shared = true })
+	// Another node has the volume in use, and nobody else may take it.
+	usedOnB := edited(unreachable, noSurvivor, at(nodeB, func(r *Replica) { r.InUse = held(true, time.Minute) }))
+	reachedBy := func(node string) edit {
+		return at(node, func(r *Replica) { r.Connections[nodeA] = held(true, time.Minute) })
+	}
+	dry := func(node string) edit { return at(node, func(r *Replica) { r.Score = held(0, time.Minute) }) }
+	forgotten := func(in *Input) { in.Resource.Left = nil }
+	isGone := at(nodeA, func(r *Replica) { r.Gone = true })
+
 	forced := thePod(func(p *Pod) { p.Forced, p.DeleteBy = true, ago(time.Minute) })
 	cases := map[string]struct {
 		from func() Input
@@ -92,6 +103,14 @@ func TestRemovalOf(t *testing.T) {
 			from: isolated, edit: edited(over, func(in *Input) { in.Resource.Known = false }), want: RemovalStuck,
 		},
 
+		"an absence that nobody can explain proves nothing": {from: gone, edit: edited(over, forgotten), want: RemovalStuck},
+		"a score of 0 proves nothing once LINSTOR has forgotten the replica": {
+			from: isolated, edit: edited(over, isGone, unborne), want: RemovalStuck,
+		},
+		"a pod on a dead node that has finalizers goes by force as well": {
+			from: crashed, edit: thePod(func(p *Pod) { p.Finalizers = true }), want: RemoveForce,
+		},
+
 		"a pod that was deleted without grace is left to its finalizers": {
 			from: crashed, edit: edited(forced, thePod(func(p *Pod) { p.Finalizers = true })), want: RemovalRunning,
 		},
@@ -106,6 +125,32 @@ func TestRemovalOf(t *testing.T) {
 		"another volume without a survivor and without witnesses asks for peace": {
 			from: crashed, edit: otherVolume(edited(unreachable, noSurvivor, silent(nodeT))), want: RemoveGracefully,
 		},
+		"another volume that nobody could take over asks for peace, though nobody speaks for the node either": {
+			from: crashed, edit: otherVolume(edited(unreachable, noSurvivor, dry(nodeB), dry(nodeT))), want: RemoveGracefully,
+		},
+		"another volume that is generic ephemeral is asked nothing": {
+			from: crashed, edit: edited(otherVolume(edited(unreachable, connectedTo(nodeA, true))), theOther(func(o *OtherVolume) { o.Ephemeral = true })),
+			want: RemoveForce,
+		},
+		"another volume that is mounted by NFS is asked nothing": {
+			from: crashed, edit: edited(otherVolume(edited(unreachable, connectedTo(nodeA, true))), theOther(func(o *OtherVolume) { o.NFSExport = true })),
+			want: RemoveForce,
+		},
+		"another volume that another node has in use asks for peace": {
+			from: crashed, edit: otherVolume(usedOnB), want: RemoveGracefully,
+		},
+		"a shared volume that another node has in use goes by force": {
+			from: crashed, edit: edited(otherVolume(usedOnB), shared), want: RemoveForce,
+		},
+		"a shared volume that nobody else has in use asks for peace": {
+			from: crashed, edit: edited(otherVolume(edited(unreachable, noSurvivor)), shared), want: RemoveGracefully,
+		},
+		"a shared volume that the first witness reaches on the node asks for peace": {
+			from: crashed, edit: edited(otherVolume(edited(usedOnB, reachedBy(nodeB))), shared), want: RemoveGracefully,
+		},
+		"a shared volume with too few witnesses goes by force where the node runs the replicas of now": {
+			from: crashed, edit: edited(otherVolume(edited(usedOnB, silent(nodeT))), shared), want: RemoveForce,
+		},
 		"another volume that quorum does not fence asks for peace": {
 			from: crashed, edit: otherVolume(edited(unreachable, wants("off"))), want: RemoveGracefully,
 		},
@@ -116,6 +161,14 @@ func TestRemovalOf(t *testing.T) {
 			from: crashed, edit: otherVolume(func(in *Input) {
 				in.Resource.SetSince, in.Resource.Replicas, in.Resource.Left = ago(time.Minute), in.Resource.Replicas[1:], []string{nodeA}
 			}), want: RemoveForce,
+		},
+		"another volume whose replica left once and is back is asked what it runs": {
+			from: crashed, edit: otherVolume(edited(unreachable, unborne, func(in *Input) { in.Resource.Left = []string{nodeA} })), want: RemoveGracefully,
+		},
+		"another volume without a survivor asks for peace where the list without a replica on the node is too old": {
+			from: crashed, edit: otherVolume(edited(noSurvivor, func(in *Input) {
+				in.Resource.Replicas, in.Resource.Left, in.Resource.Confirmed = in.Resource.Replicas[1:], []string{nodeA}, ago(3*time.Second)
+			})), want: RemoveGracefully,
 		},
 		"another volume of which nobody knows what the node runs asks for peace, however long the node is silent": {
 			from: crashed, edit: edited(theLease(time.Hour), otherVolume(edited(unreachable, unborne))), want: RemoveGracefully,

@@ -18,6 +18,12 @@ func TestStateOf(t *testing.T) {
 		"a replica with score 0 that is not in use fails its IO": {from: ioErrors, want: IOErrors},
 		"a replica with a score that is not in use is Secondary": {from: demoted, want: Secondary},
 		"a list without the node has no replica there":           {from: gone, want: NoReplica},
+		"a replica that left once and is back is believed": {
+			from: isolated, edit: func(in *Input) { in.Resource.Left = []string{nodeA} }, want: PrimaryWithoutQuorum,
+		},
+		"a replica that LINSTOR has forgotten is unreachable, whatever it said last": {
+			from: isolated, edit: at(nodeA, func(r *Replica) { r.Gone = true }), want: Unreachable,
+		},
 		"a node that LINSTOR does not list is unknown, not one without a replica": {
 			from: gone, edit: func(in *Input) { in.Node.Unlisted = true }, want: Unknown,
 		},

@@ -12,6 +12,8 @@ func TestTieBreakerGone(t *testing.T) {
 	diskless := func(node string, is Fact[bool]) Replica { return Replica{Node: node, Diskless: true, Online: is} }
 	leaving := diskless("x", online)
 	leaving.Leaving = true
+	forgotten := diskless("x", online)
+	forgotten.Gone = true
 	for name, tc := range map[string]struct {
 		replicas []Replica
 		want     string
@@ -21,6 +23,8 @@ func TestTieBreakerGone(t *testing.T) {
 		"nobody knows of the tie-breaker's node":         {[]Replica{disk("b"), disk("c"), diskless("a", Fact[bool]{})}, ""},
 		"another one breaks the tie":                     {[]Replica{disk("b"), disk("c"), diskless("a", away), diskless("d", online)}, ""},
 		"another one is about to go":                     {[]Replica{disk("b"), disk("c"), diskless("a", away), leaving}, "a"},
+		"another one is forgotten":                       {[]Replica{disk("b"), disk("c"), diskless("a", away), forgotten}, "a"},
+		"no disk":                                        {[]Replica{diskless("a", away)}, ""},
 		"there is no tie to break":                       {[]Replica{disk("b"), disk("c"), disk("d"), diskless("a", away)}, ""},
 		"one disk":                                       {[]Replica{disk("b"), diskless("a", away)}, ""},
 		"no tie-breaker":                                 {[]Replica{disk("b"), disk("c")}, ""},
@@ -35,6 +39,10 @@ func TestTieBreakerGone(t *testing.T) {
 			r.Known = false
 			if _, gone := r.TieBreakerGone(); gone {
 				t.Error("a resource that is not known has lost its tie-breaker")
+			}
+			r.Known, r.DRBD = true, false
+			if _, gone := r.TieBreakerGone(); gone {
+				t.Error("a resource without DRBD has lost its tie-breaker")
 			}
 		})
 	}

@@ -208,6 +208,16 @@ func verdictScenarios() map[string]scenario {
 		},
 		"a dead node without a survivor is not lost":         {from: crashed, edit: noSurvivor, want: NotLost, reason: NoSurvivor},
 		"an isolated Primary without a survivor is not lost": {from: isolated, edit: noSurvivor, want: NotLost, reason: NoSurvivor},
+		"a dead node is lost though not everybody who would take over has a majority": {
+			from: crashed, edit: at(nodeT, hasLostDisks), want: Lost, reason: NodeUnreachable,
+		},
+		"that the node itself would run without a majority is no matter where nobody could take over": {
+			from: demoted, want: NotLost, reason: NoSurvivor,
+			edit: edited(noSurvivor, at(nodeA, func(r *Replica) {
+				r.MayPromote = held(true, time.Minute)
+				r.Connections = map[string]Fact[bool]{nodeB: held(false, time.Minute), nodeT: held(false, time.Minute)}
+			})),
+		},
 		"failed IO is not lost while it is not known that another node reaches the only disk": {
 			from: ioErrors, want: NotLost, reason: NoSurvivor,
 			edit: edited(withoutTieBreaker, at(nodeB, func(r *Replica) { r.Diskless, r.Connections = true, nil })),

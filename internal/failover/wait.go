@@ -53,14 +53,19 @@ func (w *Wait) Over() bool { return w.since.IsZero() }
 
 // Blocks returns why nothing is done about the loss, once somebody was told so; empty before, and while it is acted on.
 func (w *Wait) Blocks() Reason {
-	told := false
-	for pod := range w.told {
-		told = told || w.Told(pod, w.reason)
-	}
-	if !told || w.acting && w.reason != StepFailed {
+	if w.acting && w.reason != StepFailed || !w.toldAnybody(w.reason) {
 		return ""
 	}
 	return w.reason
+}
+
+func (w *Wait) toldAnybody(reason Reason) bool {
+	for pod := range w.told {
+		if w.Told(pod, reason) {
+			return true
+		}
+	}
+	return false
 }
 
 // Told tells whether a pod was told a reason.

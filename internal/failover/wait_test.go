@@ -60,6 +60,42 @@ func noSurvivor(in *Input) {
 	}
 }
 
+// What is told in Events is shown in metrics until it is over.
+func TestWhatBlocks(t *testing.T) {
+	t.Parallel()
+	const told = 40 * time.Second
+	stillSeen := edited(theLease(time.Second), at(nodeB, func(r *Replica) { r.Connections[nodeA] = held(true, time.Minute) }))
+	for name, tc := range map[string]struct {
+		phases []phase
+		want   Reason
+	}{
+		"nothing where nothing waits":                  {[]phase{{lasts: told, from: healthy}}, ""},
+		"nothing before it is told":                    {[]phase{{lasts: 20 * time.Second, from: crashed, edit: noSurvivor}}, ""},
+		"what was told":                                {[]phase{{lasts: told, from: crashed, edit: noSurvivor}}, NoSurvivor},
+		"nothing while it is acted on":                 {[]phase{{lasts: told, from: crashed}}, ""},
+		"a step that fails":                            {[]phase{{lasts: told, from: crashed, failure: "forbidden"}}, StepFailed},
+		"nothing where another reason is not told yet": {[]phase{{lasts: told, from: crashed, edit: noSurvivor}, {lasts: 4 * time.Second, from: crashed, edit: stillSeen}}, ""},
+		"what one pod was told, though another was not yet": {
+			[]phase{
+				{lasts: told, from: crashed, edit: noSurvivor},
+				{lasts: 4 * time.Second, from: crashed, edit: stillSeen, pods: []types.UID{"one", "two"}},
+			}, PrimaryConnected,
+		},
+		"nothing once it is over": {
+			[]phase{{lasts: told, from: crashed, edit: noSurvivor}, {lasts: 2 * waitOver, from: healthy}}, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var w Wait
+			said(t, &w, tc.phases)
+			if got := w.Blocks(); got != tc.want {
+				t.Errorf("Blocks = %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestWhatALossThatWaitsIsSaidOf(t *testing.T) {
 	t.Parallel()
 	fresh := theLease(time.Second) // the kubelet lives

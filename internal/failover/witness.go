@@ -38,11 +38,11 @@ func (a Replica) outdates(peer Replica) bool {
 // then, whatever LINSTOR shows, and its word says nothing of whether A can write. A counts only where the replica says that it is
 // connected to it: who would take over from A can not rest on A's vote unseen. Where node is empty there is no A.
 func isWithoutQuorum(r Resource, survivor Replica, node string) bool {
-	var votes votes // held: by the survivor, with whom it is not known to have lost
+	var votes votes // held: by the survivor, with whom it is not known to have lost; itself it does not list
 	for _, peer := range r.Replicas {
 		there := survivor.Connections[peer.Node]
 		unseen := !there.Known && peer.Node != node
-		votes.add(peer, peer.Node == survivor.Node || unseen || there.is(true) || peer.Diskless && survivor.Diskless)
+		votes.add(peer, unseen || there.is(true) || peer.Diskless && survivor.Diskless)
 	}
 	return !votes.couldHoldQuorum()
 }
@@ -174,9 +174,6 @@ func testimonyOn(r Resource, node string) testimony {
 		if replica.Node == node {
 			votes.add(replica, true)
 			continue
-		}
-		if replica.Gone && r.hasLeft(replica.Node) {
-			continue // it has no vote any more
 		}
 		connection := replica.Connections[node]
 		witness := replica.Online.is(true) && connection.Known && !a.outdates(replica)

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 type survivorCase struct {
@@ -35,6 +37,9 @@ func TestSurvivorOf(t *testing.T) {
 		},
 		"a replica that is being deleted, evicted or is inactive does not survive": {
 			edit: edited(noTieBreaker, at(nodeB, func(r *Replica) { r.Leaving = true })),
+		},
+		"a replica that LINSTOR has forgotten does not survive": {
+			edit: edited(noTieBreaker, at(nodeB, func(r *Replica) { r.Gone = true })),
 		},
 	}
 	joined := func(node, peer string, connected bool) edit {
@@ -98,6 +103,28 @@ func TestSurvivorOf(t *testing.T) {
 	}
 	cases["a peer that is not connected makes no quorum against a denial"] = survivorCase{
 		edit: edited(threeDisks, deniedByT, joined(nodeB, nodeC, false), joined(nodeC, nodeB, false)),
+	}
+	// By its own words B has a majority then, so that nothing but the denial speaks against it.
+	withA := joined(nodeB, nodeA, true)
+	cases["a replica that has its majority with A is contradicted by nobody"] = survivorCase{
+		edit: edited(noTieBreaker, withA, joined(nodeB, nodeT, false)), want: true,
+	}
+	cases["a peer that is not connected makes no quorum against a denial, nor does A"] = survivorCase{
+		edit: edited(threeDisks, withA, deniedByT, joined(nodeB, nodeC, false), joined(nodeC, nodeB, false)),
+	}
+	cases["A makes no quorum against a denial, though the replica says that it reaches A"] = survivorCase{
+		edit: edited(threeDisks, withA, joined(nodeB, nodeC, true), joined(nodeC, nodeB, false)),
+	}
+	cases["a denial counts, whoever is asked after that"] = survivorCase{
+		edit: edited(withThirdDisk, noTieBreaker, sick, joined(nodeC, nodeB, true), joined(nodeB, nodeC, false)),
+	}
+	cases["a tie-breaker needs no connection to another replica without a disk"] = survivorCase{
+		edit: edited(withThirdDisk, at(nodeC, func(r *Replica) { r.Diskless = true }), notPromotable(nodeC, 2), notPromotable(nodeB, 10102),
+			joined(nodeT, nodeB, true), joined(nodeT, nodeC, false)), want: true,
+	}
+	cases["a disk of two that reaches one of two replicas without a disk has no majority with it"] = survivorCase{
+		edit: edited(withThirdDisk, noTieBreaker, at(nodeC, func(r *Replica) { r.Diskless = true }), notPromotable(nodeC, 2),
+			joined(nodeB, nodeT, true), joined(nodeB, nodeC, false)),
 	}
 	cases["a peer whose connection is not told might make the quorum"] = survivorCase{edit: edited(threeDisks, deniedByT), want: true}
 	cases["A makes no quorum for who would take over from it"] = survivorCase{
@@ -265,6 +292,9 @@ func TestTestimonyOn(t *testing.T) {
 				at(nodeA, func(r *Replica) { r.Rejoined = map[string]time.Time{nodeB: ago(30 * time.Second)} })),
 			connected: true,
 		},
+		"a replica that LINSTOR has forgotten could vote for A": {
+			edit: edited(withThirdDisk, withoutTieBreaker, at(nodeC, func(r *Replica) { r.Gone, r.Connections = true, nil })),
+		},
 		"there is no disk": {
 			edit: edited(disklessA, at(nodeB, func(r *Replica) { r.Diskless = true })),
 		},
@@ -274,6 +304,119 @@ func TestTestimonyOn(t *testing.T) {
 			t.Parallel()
 			in := (scenario{from: crashed, edit: c.edit}).input()
 			got := testimonyOn(in.Resource, nodeA)
+			if got.full != c.full || got.connected != c.connected {
+				t.Errorf("full, connected = %t, %t, want %t, %t", got.full, got.connected, c.full, c.connected)
+			}
+		})
+	}
+}
+
+// Whoever may run R without quorum is named, be it A or not.
+func TestWithoutQuorum(t *testing.T) {
+	t.Parallel()
+
+	alone := func(r *Replica) {
+		r.Online, r.MayPromote = held(true, time.Minute), held(true, time.Minute)
+		r.Connections = map[string]Fact[bool]{}
+		for _, peer := range []string{nodeA, nodeB, nodeT} {
+			if peer != r.Node {
+				r.Connections[peer] = held(false, time.Minute)
+			}
+		}
+	}
+	cases := map[string]struct {
+		edit edit
+		want []string
+	}{
+		"who would take over with a majority": {edit: func(*Input) {}},
+		"one that has lost all others":        {edit: at(nodeB, alone), want: []string{nodeB}},
+		"all that have lost all others":       {edit: edited(at(nodeA, alone), at(nodeB, alone), at(nodeT, alone)), want: []string{nodeA, nodeB, nodeT}},
+		"one that has lost all others, and may not be promoted": {
+			edit: edited(at(nodeB, alone), at(nodeB, func(r *Replica) { r.MayPromote = held(false, time.Minute) })),
+		},
+		"one that had lost all others when LINSTOR heard it last": {
+			edit: edited(at(nodeB, alone), at(nodeB, func(r *Replica) { r.Online = held(false, time.Minute) })),
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := (scenario{from: crashed, edit: c.edit}).input()
+			if diff := cmp.Diff(c.want, WithoutQuorum(in.Resource)); diff != "" {
+				t.Errorf("WithoutQuorum (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What a node may run may count other replicas than those of now.
+func TestASettingIsDenied(t *testing.T) {
+	t.Parallel()
+
+	heard := func(nodes ...string) testimony {
+		said := testimony{heard: map[string]bool{}}
+		for _, node := range nodes {
+			said.heard[node] = true
+		}
+		return said
+	}
+	connected := heard(nodeB, nodeT)
+	connected.connected = true
+	cases := map[string]struct {
+		testimony testimony
+		setting   *Setting
+		left      []string
+		want      bool
+	}{
+		"all others deny":                                        {testimony: heard(nodeB, nodeT), setting: usual("majority"), want: true},
+		"one of them sees A or another Primary":                  {testimony: connected, setting: usual("majority")},
+		"a disk that A may count on is silent":                   {testimony: heard(nodeB, nodeT), setting: setting("majority", []string{nodeA, nodeB, nodeC}, nodeT)},
+		"the tie-breaker is silent":                              {testimony: heard(nodeB), setting: usual("majority")},
+		"the tie-breaker has left":                               {testimony: heard(nodeB), setting: usual("majority"), left: []string{nodeT}, want: true},
+		"A left once and is back, and the tie-breaker is silent": {testimony: heard(nodeB), setting: usual("majority"), left: []string{nodeA}},
+		"A is the only disk":                                     {testimony: heard(nodeB, nodeT), setting: setting("majority", []string{nodeA}, nodeB, nodeT)},
+		"A without a disk has no disk":                           {testimony: heard(nodeB, nodeC), setting: setting("majority", []string{nodeB, nodeC}, nodeA), want: true},
+		"A without a disk has half of the disks and the majority of those without": {
+			testimony: heard(nodeB), setting: setting("majority", []string{nodeB, nodeC}, nodeA),
+		},
+		"one without a disk cannot deny what another does": {
+			testimony: heard(nodeB, nodeT), setting: setting("majority", []string{nodeB, nodeC}, nodeA, nodeT),
+		},
+		"there is no disk": {testimony: heard(nodeB, nodeT), setting: setting("majority", nil, nodeB, nodeT)},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := c.testimony.denies(Resource{Left: c.left}, nodeA, *c.setting); got != c.want {
+				t.Errorf("denies = %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+// Where another node may be Primary at the same time, nothing but connections speaks of A.
+func TestTestimonyOfConnections(t *testing.T) {
+	t.Parallel()
+
+	primaryOnB := at(nodeB, func(r *Replica) { r.InUse = held(true, time.Minute) })
+	reaches := func(node string) edit {
+		return at(node, func(r *Replica) { r.Connections[nodeA] = held(true, time.Minute) })
+	}
+	cases := map[string]struct {
+		edit      edit
+		full      bool
+		connected bool
+	}{
+		"every witness denies, one of them Primary":   {edit: primaryOnB, full: true},
+		"the first witness is connected":              {edit: edited(primaryOnB, reaches(nodeB)), connected: true},
+		"the last witness is connected":               {edit: edited(primaryOnB, reaches(nodeT)), connected: true},
+		"one witness denies, and the other is silent": {edit: edited(primaryOnB, silent(nodeT))},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := (scenario{from: crashed, edit: c.edit}).input()
+			got := testimonyOn(in.Resource, nodeA).ofConnections()
 			if got.full != c.full || got.connected != c.connected {
 				t.Errorf("full, connected = %t, %t, want %t, %t", got.full, got.connected, c.full, c.connected)
 			}

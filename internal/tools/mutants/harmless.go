@@ -3,7 +3,9 @@ package main
 // harmless are the mutants that no test needs to notice, and why. One that a test does notice must be taken off the list.
 var harmless = map[string]string{
 	"internal/failover/decide.go: calm: no case Unknown":                                   "what is never judged is read again without need",
+	"internal/failover/decide.go: untilSettled: without ok":                                "what LINSTOR does not miss has the zero time, after which all others were seen",
 	"internal/failover/fresh.go: fresh: without !confirmed.IsZero()":                       "the zero time is too long ago in any case",
+	"internal/failover/input.go: Patience: n.LeaseGap <= usualGap with <":                  "by the usual gap the time is multiplied by one",
 	"internal/failover/recover.go: replace: never in.Answers":                              "only the words differ",
 	"internal/failover/verdict.go: readOnly: len(s.Pods) > 0 with >=":                      "without a pod a Secondary is unused in any case",
 	"internal/failover/verdict.go: ruleForcedIOErrors: latest without s.workloadSince()":   "the state began after A was in use, and that after the workload came",

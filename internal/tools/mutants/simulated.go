@@ -88,7 +88,7 @@ var simulated = []edit{
 		"a setting need not fence", fencingFile, "case «!setting.fences()»:", "(… && !mutantIs(§))",
 	},
 	{
-		"what was not seen to begin counts as known", fencingFile, "case «!ok || !a.Begun || len(a.MayRun) == 0»:",
+		"what was not seen to begin counts as known", fencingFile, "case «!a.Begun || len(a.MayRun) == 0»:",
 		"((…) && (!mutantIs(§) || len(a.MayRun) == 0))",
 	},
 	{
