@@ -33,8 +33,9 @@ const (
 	// syncRate, in KiB per second, fills the disk of a volume of 1 GiB within syncTime.
 	syncRate = 100 << 10
 	syncTime = drbd.DefaultSizeKiB / syncRate * time.Second
-	// safeAfter is what making a node safe may take beside the sync.
-	safeAfter = 30 * time.Second
+	// safeAfter is what making a node safe may take beside the sync: 15 s until the affinity controller replaces PersistentVolumes, 15 s until
+	// Kubernetes has bound their claims again, and 10 s until the next look; a machine with much else to do takes a little longer.
+	safeAfter = 45 * time.Second
 	// downFor is how long a pod may be down that is drained.
 	downFor = 15 * time.Second
 	// cleanAfter is how long something of an evacuation may be left after the taint has gone.
