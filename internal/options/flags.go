@@ -140,7 +140,7 @@ func (o *Options) addActionFlags(fs *flag.FlagSet) {
 	fs.IntVar(&o.MaxConcurrentCopies, "max-concurrent-copies", o.MaxConcurrentCopies,
 		"how many copies for nodes that are evacuated may be in progress in the cluster")
 	fs.BoolVar(&o.DryRun, "dry-run", o.DryRun,
-		"only say what would be done, in the log, in Events and in metrics")
+		"only say what would be done, in the log, in Events, in metrics, and in the conditions of nodes that are evacuated")
 	fs.BoolVar(&o.DisableNodeTaints, "disable-node-taints", o.DisableNodeTaints,
 		"do not taint nodes that lost their storage")
 	fs.Int64Var(&o.GracePeriodSeconds, "grace-period-seconds", o.GracePeriodSeconds,
