@@ -7,7 +7,9 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
@@ -29,6 +31,9 @@ func (r *EvacuationReconciler) do(ctx context.Context, node *corev1.Node, mind *
 	case evacuation.Autoplace:
 		r.copy(ctx, mind, in, plan.Step.Copies)
 	case evacuation.Evacuate:
+		if !r.stillLeaves(ctx, node) {
+			return
+		}
 		answer, err := r.linstor.Evacuate(ctx, satellite, plan.Step.DoNotTarget)
 		r.answered(ctx, evacuation.Evacuate, node.Name, answer, err)
 		mind.memory.NotMoved = strings.Join(firstOf(answer.NotMoved()), "; ")
@@ -42,6 +47,16 @@ func (r *EvacuationReconciler) do(ctx context.Context, node *corev1.Node, mind *
 		}
 	case evacuation.Nothing:
 	}
+}
+
+// stillLeaves tells whether the node has the taints that the look has seen and has lost nothing since: LINSTOR's moves outlive a restore.
+func (r *EvacuationReconciler) stillLeaves(ctx context.Context, node *corev1.Node) bool {
+	var now corev1.Node
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(node), &now); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot read whether the node is still to leave, so that LINSTOR is not told")
+		return false
+	}
+	return now.UID == node.UID && equality.Semantic.DeepEqual(now.Spec.Taints, node.Spec.Taints) && !r.lost()[node.Name]
 }
 
 // copy has LINSTOR make copies, all at the same time.

@@ -91,7 +91,7 @@ func (r *EvacuationReconciler) read(
 	if err := r.readMore(ctx, node, in, needs); err != nil {
 		in.Linstor.Problem = oneLine(err)
 	}
-	if in.Linstor.Problem == "" {
+	if in.Linstor.Problem == "" && in.Snapshots.Known { // else what was not read would look like a change
 		mind.observe(in.Fingerprint(), r.clock.Now())
 		in.Memory = mind.memory
 	}
@@ -108,6 +108,14 @@ func (r *EvacuationReconciler) place(ctx context.Context, node *corev1.Node, in 
 	in.Linstor.Asked = asked
 	if in.Nodes, err = r.nodes(ctx, node); err != nil {
 		return err
+	}
+	unlisted, err := r.reader.Unlisted(ctx, volumes, in.Attachments.Volumes)
+	if err != nil {
+		return err
+	}
+	if len(unlisted) > 0 {
+		in.Linstor.Problem = "LINSTOR or Kubernetes lists nothing of what is attached to the node: " + strings.Join(firstOf(unlisted), ", ")
+		return nil
 	}
 	if in.Volumes, err = r.reader.Claims(ctx, node, in.Nodes, volumes, in.Attachments.Volumes); err != nil {
 		return err

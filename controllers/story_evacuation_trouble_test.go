@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -83,6 +85,28 @@ func TestStoryOfATargetThatCrashes(t *testing.T) {
 		}
 		e.Return(target)
 		e.safe(nodeA, 5*time.Minute)
+	})
+}
+
+// LINSTOR may know nothing of what is there, such as after its database was restored: that it lists nothing does not say that nothing is left.
+func TestStoryOfAViewThatIsEmpty(t *testing.T) {
+	inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
+		e.aFullNode()
+		e.Linstor.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == "/v1/view/resources" {
+				_, _ = io.WriteString(w, "[]")
+			}
+			return r.URL.Path == "/v1/view/resources"
+		})
+		e.taint(nodeA, "")
+		for range 12 {
+			e.pass(evacuation.Interval)
+			if safe, left := e.says(nodeA, evacuation.StorageSafe), e.says(nodeA, evacuation.StorageEvacuated); safe != "Unknown LinstorStale" || left != safe {
+				t.Fatalf("the node is called %q and %q", safe, left)
+			}
+		}
+		e.Linstor.Intercept(nil)
+		e.copying(nodeA)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -161,6 +162,24 @@ func (e Evacuations) Attached(ctx context.Context, node string) (volumes []strin
 		}
 	}
 	return e.attached(attachments, node), failingOver, nil
+}
+
+// Unlisted returns the PersistentVolumes among those attached to a node of which LINSTOR lists no replica anywhere, or of which Kubernetes has
+// nothing at the moment: what LINSTOR lists, such as after its database was restored, need not be all that there is then.
+func (e Evacuations) Unlisted(ctx context.Context, listed []evacuation.Volume, attached []string) ([]string, error) {
+	var unlisted []string
+	for _, name := range attached {
+		pv, err := e.readers.Volumes.Get(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if pv == nil || !slices.ContainsFunc(listed, func(v evacuation.Volume) bool {
+			return strings.EqualFold(v.Resource, e.readers.Volumes.Resource(pv))
+		}) {
+			unlisted = append(unlisted, name)
+		}
+	}
+	return unlisted, nil
 }
 
 // Claims adds to volumes what Kubernetes says of those that have a replica on the node: which PersistentVolumes they are, which of them are

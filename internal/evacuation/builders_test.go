@@ -46,7 +46,7 @@ func tainted(mode Mode, edits ...edit) Input {
 // volume is a volume of DRBD with these replicas, whose definition has been read.
 func volume(name string, replicas ...Replica) Volume {
 	return Volume{
-		Resource: name, DRBD: true, Replicas: replicas, Claims: []PersistentVolume{{Name: name, Elsewhere: true}},
+		Resource: name, DRBD: true, Quorum: "off", Replicas: replicas, Claims: []PersistentVolume{{Name: name, Elsewhere: true}},
 		Definition: &Definition{PlaceCount: 1, Mark: Mark{Resource: name}},
 	}
 }

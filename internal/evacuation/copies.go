@@ -47,13 +47,21 @@ func (s situation) good(v Volume, r Replica) bool {
 	return v.upToDate(r) && staying(r) && s.node(r.Node).steady()
 }
 
-// goodElsewhere tells whether the volume has a good copy on another node. Where N has a disk that is UpToDate, that copy must be connected to
-// it: without quorum two disks that are not connected may both say so, and only one has what was written last.
+// goodElsewhere tells whether the volume has a good copy on another node. Where the disk on N may have what was written last, that copy must be
+// connected to it: without quorum two disks that are not connected may both be UpToDate, and only one has it.
 func (s situation) goodElsewhere(v Volume) bool {
-	here, _ := v.on(s.self.Satellite) // none is not UpToDate
+	here, ok := v.on(s.self.Satellite)
 	return slices.ContainsFunc(v.Replicas, func(r Replica) bool {
-		return r.Node != s.self.Satellite && s.good(v, r) && (!v.upToDate(here) || joined(here, r))
+		return r.Node != s.self.Satellite && s.good(v, r) && (!ok || v.isBehind(here) || joined(here, r))
 	})
+}
+
+// behind are the words on a disk that is known not to have what was written last.
+var behind = []string{"Outdated", diskInconsistent, diskSyncTarget, "Failed", "Diskless"}
+
+// isBehind tells whether a replica is known not to have what was written last. One of which a word is missing may have it.
+func (v Volume) isBehind(r Replica) bool {
+	return r.Diskless || slices.ContainsFunc(v.volumeNumbers(), func(n int) bool { return slices.Contains(behind, r.Disks[n]) })
 }
 
 // onItsWay returns the replica on another node that is going to be a good copy.
@@ -137,10 +145,10 @@ const (
 	quorumAll      = "all"
 )
 
-// votes is how many disks of so many DRBD needs; 0 where it needs none.
+// votes is how many disks of so many DRBD needs; 0 where it needs none. A quorum that is not known may be a majority.
 func (v Volume) votes(disks int) int {
 	switch v.Quorum {
-	case quorumMajority:
+	case quorumMajority, "":
 		return disks/2 + 1
 	case quorumAll:
 		return disks
@@ -197,5 +205,5 @@ func (s situation) quorate(v Volume, base Replica) bool {
 	if present >= v.votes(voters) {
 		return true
 	}
-	return v.Quorum == quorumMajority && 2*present == voters && 2*breakersPresent > breakers
+	return (v.Quorum == quorumMajority || v.Quorum == "") && 2*present == voters && 2*breakersPresent > breakers
 }

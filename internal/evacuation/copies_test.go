@@ -13,9 +13,16 @@ func TestGoodCopyElsewhere(t *testing.T) {
 		good bool
 	}
 	tests := map[string]row{
-		"a disk that is UpToDate":            {with(volume("pvc-1", disk(nodeA), disk(nodeB))), true},
-		"one of two disks":                   {with(volume("pvc-1", disk(nodeA), disk(nodeC, state("Outdated")), disk(nodeB))), true},
-		"a disk, while this one is not":      {with(volume("pvc-1", disk(nodeA, state("Failed")), disk(nodeB))), true},
+		"a disk that is UpToDate":             {with(volume("pvc-1", disk(nodeA), disk(nodeB))), true},
+		"one of two disks":                    {with(volume("pvc-1", disk(nodeA), disk(nodeC, state("Outdated")), disk(nodeB))), true},
+		"a disk, while this one is not":       {with(volume("pvc-1", disk(nodeA, state("Failed")), disk(nodeB))), true},
+		"a disk, while this one is not known": {with(volume("pvc-1", disk(nodeA, state(""), connected()), disk(nodeB, connected()))), false},
+		"a disk that may have missed what this one has": {
+			with(volume("pvc-1", disk(nodeA, state("Consistent"), connected()), disk(nodeB, connected()))), false,
+		},
+		"a disk, not connected to this one, which is behind": {
+			with(volume("pvc-1", disk(nodeA, state("Outdated"), connected()), disk(nodeB, connected()))), true,
+		},
 		"a disk that syncs to others":        {with(volume("pvc-1", disk(nodeA), disk(nodeB, alsoSyncing))), true},
 		"the disk on the node itself":        {with(volume("pvc-1", disk(nodeA))), false},
 		"a replica without a disk":           {with(volume("pvc-1", disk(nodeA), diskless(nodeB))), false},

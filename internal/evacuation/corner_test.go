@@ -149,6 +149,12 @@ func TestCorners(t *testing.T) {
 			edit: edited(safely, func(in *Input) { in.Volumes[0].Claims[0].Attached, in.Volumes[0].Claims[0].Elsewhere = true, false }),
 			want: wanted{Draining, "False AffinityPinned", "False WaitingForDrain", Nothing, ""},
 		},
+		"what is used here without a disk may be pinned here, too": {
+			edit: edited(safely, with(volume("pvc-1", diskless(nodeA), disk(nodeB))), func(in *Input) {
+				in.Volumes[0].Claims[0].Attached, in.Volumes[0].Claims[0].Elsewhere = true, false
+			}),
+			want: wanted{Evacuated, "False AffinityPinned", "True NothingLeft", Nothing, ""},
+		},
 		"what was just replaced is not safe until its claim is bound": {
 			edit: edited(safely, func(in *Input) { in.Volumes[0].Claims[0].Attached, in.Volumes[0].Claims[0].Lost = true, true }),
 			want: wanted{Draining, "False AffinityPinned", "False WaitingForDrain", Nothing, ""},

@@ -225,7 +225,7 @@ func evacuates(t *rapid.T, s situation, plan Plan) {
 		}
 	}
 	for _, n := range s.Nodes {
-		if n.Name != s.Node && n.Listed && len(n.Evacuate) > 0 && !plan.Step.Bare && !slices.Contains(plan.Step.DoNotTarget, n.Satellite) {
+		if n.Name != s.Node && n.Listed && len(n.Evacuate) > 0 && s.Version.Spares && !slices.Contains(plan.Step.DoNotTarget, n.Satellite) {
 			t.Fatalf("a replica may land on %s, which leaves", n.Name)
 		}
 	}

@@ -153,7 +153,10 @@ func (s situation) ask(plan Plan) Plan {
 		progress.QuorumOff = len(plan.QuorumOff)
 	}
 	plan.Progress = &progress
-	plan.Step, plan.Again = Step{Call: Evacuate, DoNotTarget: s.otherLeaving(), Bare: !s.Version.Spares}, soon
+	plan.Step, plan.Again = Step{Call: Evacuate}, soon
+	if s.Version.Spares {
+		plan.Step.DoNotTarget = s.otherLeaving()
+	}
 	return plan.evacuated(False, Leaving, s.leftMessage())
 }
 

@@ -79,7 +79,7 @@ func TestTraps(t *testing.T) {
 func TestDoNotTarget(t *testing.T) {
 	t.Parallel()
 	plan := PlanFor(tainted(Everything, safely, alsoLeaving(nodeD, time.Minute, Conditions{}), the(nodeC, func(n *Node) { n.SwitchedOff = true })))
-	if want := []string{nodeC, nodeD}; !slices.Equal(plan.Step.DoNotTarget, want) || plan.Step.Bare {
+	if want := []string{nodeC, nodeD}; !slices.Equal(plan.Step.DoNotTarget, want) {
 		t.Errorf("got %+v, want %v", plan.Step, want)
 	}
 }

@@ -51,8 +51,8 @@ func TestOldLinstor(t *testing.T) {
 	old := edited(safely, func(in *Input) { in.Version.Spares, in.Settings.MaxNodes = false, 3 })
 	waiting := Conditions{Safe: &Condition{Status: True, Reason: CopiedElsewhere}, Evacuated: &Condition{Status: False, Reason: WaitingForDrain}}
 	left := Conditions{Safe: waiting.Safe, Evacuated: &Condition{Status: True, Reason: NothingLeft}}
-	if plan := PlanFor(tainted(Everything, old)); plan.Step.Call != Evacuate || !plan.Step.Bare {
-		t.Errorf("alone it is told without a body: %+v", plan.Step)
+	if plan := PlanFor(tainted(Everything, old, the(nodeD, func(n *Node) { n.SwitchedOff = true }))); plan.Step.Call != Evacuate || plan.Step.DoNotTarget != nil {
+		t.Errorf("alone it is not told without a body: %+v", plan.Step)
 	}
 	if plan := PlanFor(tainted(Everything, old, alsoLeaving(nodeD, 2*time.Hour, waiting))); plan.Step.Call != Nothing {
 		t.Errorf("it is told while another node is to leave first: %+v", plan.Step)

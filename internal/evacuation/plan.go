@@ -64,9 +64,8 @@ type Step struct {
 	Call Call
 	// Copies are those to make by Autoplace.
 	Copies []Copy
-	// DoNotTarget are the nodes that Evacuate must not use; Bare is set where LINSTOR is too old to be told.
+	// DoNotTarget are the nodes that Evacuate must not use; none where LINSTOR is too old to be told.
 	DoNotTarget []string
-	Bare        bool
 	// Changes are those of Properties.
 	Changes []Change
 }

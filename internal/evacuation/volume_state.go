@@ -88,7 +88,7 @@ func volumeDiskless(s situation, v Volume, r Replica) (Reason, string) {
 	case !s.keepsQuorum(v):
 		return QuorumWouldBeLost, noQuorumWithout(s, v)
 	}
-	return CopiedElsewhere, ""
+	return usable(v)
 }
 
 func volumeNotDRBD(_ situation, v Volume, _ Replica) (Reason, string) {
@@ -105,6 +105,11 @@ func volumeCopied(s situation, v Volume, _ Replica) (Reason, string) {
 	if !s.keepsQuorum(v) {
 		return QuorumWouldBeLost, noQuorumWithout(s, v)
 	}
+	return usable(v)
+}
+
+// usable tells whether the PersistentVolumes that are attached to N may be used on another node.
+func usable(v Volume) (Reason, string) {
 	for _, pv := range v.Claims {
 		switch {
 		case pv.Attached && !pv.Elsewhere:
