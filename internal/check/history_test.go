@@ -121,7 +121,11 @@ func begun(volume string) []client.Object {
 // past runs check --events on these objects.
 func past(t *testing.T, args []string, fault error, objects ...client.Object) (string, Status, error) {
 	t.Helper()
-	builder := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).
+	own := make([]client.Object, len(objects)) // the client writes into them, and several tests share some
+	for i, o := range objects {
+		own[i] = o.DeepCopyObject().(client.Object)
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(own...).
 		WithIndex(&eventsv1.Event{}, fieldReportingController, func(o client.Object) []string { return []string{o.(*eventsv1.Event).ReportingController} }).
 		WithInterceptorFuncs(interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
