@@ -143,8 +143,9 @@ func (w *watched) wantMetrics() {
 	for _, name := range names {
 		shown = append(shown, regexp.MustCompile("_(bucket|sum|count)$").ReplaceAllString(string(name), ""))
 	}
+	const ofNodes = "piraeus_ha_controller_evacuation_volumes" // has a series for each node that is evacuated, and here none is
 	for _, name := range want {
-		if !slices.Contains(shown, name) {
+		if !slices.Contains(shown, name) && name != ofNodes {
 			w.T.Errorf("docs/metrics.md tells of %s, which the controller does not show", name)
 		}
 	}
