@@ -59,9 +59,9 @@ func (s situation) goodElsewhere(v Volume) bool {
 // behind are the words on a disk that is known not to have what was written last.
 var behind = []string{"Outdated", diskInconsistent, diskSyncTarget, "Failed", "Diskless"}
 
-// isBehind tells whether a replica is known not to have what was written last. One of which a word is missing may have it.
+// isBehind tells whether a replica is known not to have what was written last to any of the volumes. One of which a word is missing may have it.
 func (v Volume) isBehind(r Replica) bool {
-	return r.Diskless || slices.ContainsFunc(v.volumeNumbers(), func(n int) bool { return slices.Contains(behind, r.Disks[n]) })
+	return r.Diskless || !slices.ContainsFunc(v.volumeNumbers(), func(n int) bool { return !slices.Contains(behind, r.Disks[n]) })
 }
 
 // onItsWay returns the replica on another node that is going to be a good copy.
