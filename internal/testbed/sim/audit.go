@@ -135,11 +135,15 @@ type basis struct {
 	reason   failover.Reason
 	// listed is set if the pod was in a live list a moment before.
 	listed bool
+	// lost and well are how many nodes must be taken for lost, and how many may be taken for well.
+	lost, well int
 }
 
 // basis returns what the act rests on that ctx belongs to.
 func (p *process) basis(ctx context.Context, volumes []Volume, pod *corev1.Pod, options *client.DeleteOptions) basis {
 	b := basis{readings: make(map[string]reading), stale: make(map[string]time.Time)}
+	p.world.watchSatellites()
+	b.lost, b.well = p.world.lostNodes()
 	p.acts.of(ctx, func(a *act) {
 		for _, v := range volumes {
 			if r, ok := p.reading(a, v.Resource()); ok {

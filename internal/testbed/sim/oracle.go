@@ -88,7 +88,7 @@ func (w *world) auditRemoval(b basis, pod *corev1.Pod, silence time.Duration, op
 	w.count(fmt.Sprintf("removed: %s", reason))
 	w.count(fmt.Sprintf("removed by force: %t", forced))
 
-	w.auditView(what)
+	w.auditView(b, what)
 	if !b.listed {
 		w.violated(ruleIdentity, "%s: its UID was not among those just read", what)
 	}

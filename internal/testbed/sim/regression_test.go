@@ -42,6 +42,17 @@ func crowdedTimes() map[string]sim.History {
 			Steps:  []sim.Step{at("25.98s", sim.RemoveReplica, "b", "v0")},
 			Length: 70 * time.Second,
 		},
+		"a webhook holds the deletion of a pod while the satellites of the other nodes are lost": {
+			World: world(4, []sim.Volume{
+				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b"), TieBreaker: "node-c"},
+			}, pod("pod-0", "c", "v0")),
+			Steps: []sim.Step{
+				{At: 3 * time.Second, What: sim.HangAPI, Value: "delete Pod", For: 29 * time.Second},
+				at("6s", sim.Crash, "c", ""), at("13.8s", sim.CutSatellite, "b", ""), at("14s", sim.CutSatellite, "a", ""),
+				{At: 40 * time.Second, What: sim.UnhangAPI, Value: "delete Pod"},
+			},
+			Length: 60 * time.Second,
+		},
 		"a pod comes back with its node while LINSTOR still takes that for lost": {
 			World: world(4, []sim.Volume{
 				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b")},

@@ -46,13 +46,11 @@ func (w *world) watchSatellites() {
 	}
 }
 
-// auditView holds the deletion of a pod against what LINSTOR shows of the whole cluster. It takes a node for lost only where
+// auditView holds the deletion of a pod against what LINSTOR showed of the whole cluster when it was sent. It takes a node for lost only where
 // everybody must, and for well where anybody may.
-func (w *world) auditView(what string) {
-	w.watchSatellites()
-	lost, well := w.lostNodes()
-	if 2*lost > lost+well {
-		w.violated(ruleSuspect, "%s, while %d nodes had just been lost of %d that count", what, lost, lost+well)
+func (w *world) auditView(b basis, what string) {
+	if 2*b.lost > b.lost+b.well {
+		w.violated(ruleSuspect, "%s, while %d nodes had just been lost of %d that count", what, b.lost, b.lost+b.well)
 	}
 }
 

@@ -193,7 +193,7 @@ var simulated = []edit{
 		"a good copy need not be UpToDate", copiesFile, "return «v.upToDate(r)» && staying(r) && s.node(r.Node).steady()", "(… || mutantIs(§))",
 	},
 	{
-		"a good copy need not be connected", copiesFile, "(!v.upToDate(here) || «joined(here, r)»)", "(… || mutantIs(§))",
+		"a good copy need not be connected", copiesFile, "(!ok || v.isBehind(here) || «joined(here, r)»)", "(… || mutantIs(§))",
 	},
 	{
 		"a good copy may be on a node that leaves", evacInputFile, "return «len(n.Evacuate) > 0» || n.SwitchedOff", "(… && !mutantIs(§))",
@@ -208,7 +208,7 @@ var simulated = []edit{
 		"if «!slices.ContainsFunc(targets, func(name string) bool { return s.room(v, name) })» {", "(… && !mutantIs(§))",
 	},
 	{
-		"LINSTOR may evacuate to a node that leaves", leaveFile, "DoNotTarget: «s.otherLeaving()»", "mutantInstead(§, nil, …)",
+		"LINSTOR may evacuate to a node that leaves", leaveFile, "plan.Step.DoNotTarget = «s.otherLeaving()»", "mutantInstead(§, nil, …)",
 	},
 	{
 		"LINSTOR's balancing removes copies", copyFile, "Mark: «v.Definition.Mark.set(v.Resource, s.self.Satellite)»", "mutantInstead(§, nil, …)",
