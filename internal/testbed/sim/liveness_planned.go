@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
@@ -274,12 +275,24 @@ func (w *world) mayLeave(name string) bool {
 	if !alone || len(w.ailing) > 0 || w.isBlind() || !w.canAct() || w.hasTaint(name, cluster.TaintLostQuorum) || w.failsOver(w.kube(name)) {
 		return false
 	}
+	if w.lacksReplica(name) {
+		return false
+	}
 	for _, node := range w.history.World.Nodes {
 		if w.full[node] || w.hanging[node] || w.switchedOff(node) || w.isOutOfService(node) {
 			return false
 		}
 	}
 	return true
+}
+
+// lacksReplica tells whether LINSTOR has no replica on a node of a volume that is attached there: a person has removed it, or has had LINSTOR
+// forget the node. Whatever the pod there writes is lost to LINSTOR, and nobody can say that it is safe.
+func (w *world) lacksReplica(name string) bool {
+	return slices.ContainsFunc(w.attachments(w.kube(name)), func(va storagev1.VolumeAttachment) bool {
+		resource := w.volumeNamed(*va.Spec.Source.PersistentVolumeName).Resource()
+		return !slices.Contains(w.Linstor.ReplicaNodes(resource), name)
+	})
 }
 
 // drained tells whether nothing on a node is in use or attached.

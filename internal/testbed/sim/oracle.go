@@ -110,7 +110,7 @@ func (w *world) auditRemoval(b basis, pod *corev1.Pod, silence time.Duration, op
 		}
 		w.takes(v, node, forced && !r.writable[node])
 		held := r.writable[node] || reason != failover.Demoted && r.promotable(node)
-		if r.writable[node] {
+		if r.writable[node] && !v.ephemeral { // that goes with its pod, and nobody else will ever write it
 			writable = append(writable, v.Resource())
 			taken.add(w.pardon(v, node, r.excused(node, true)))
 		}

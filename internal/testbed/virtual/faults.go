@@ -43,9 +43,13 @@ func (c *Cluster) Freeze(node string) {
 	c.onKubelet(node, func(k *kubelet) { k.frozen = true })
 }
 
-// Thaw undoes Freeze.
+// Thaw undoes Freeze. A machine that has crashed meanwhile runs nothing, and stays off until it returns.
 func (c *Cluster) Thaw(node string) {
-	c.Linstor.Rejoin(c.Satellite(node))
+	if satellite := c.Satellite(node); c.DRBD.Up(satellite) {
+		c.Linstor.Rejoin(satellite)
+	} else {
+		c.DRBD.Rejoin(satellite)
+	}
 	c.onKubelet(node, func(k *kubelet) { k.frozen = false })
 }
 

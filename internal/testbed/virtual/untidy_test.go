@@ -9,6 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -114,6 +115,19 @@ func TestAMachineThatWasFrozenGoesOnAsIfNothingHadHappened(t *testing.T) {
 		c.pass(20 * time.Second)
 		if !c.runs("node-a") || c.pod().UID != first.UID || c.pod().Status.ContainerStatuses[0].RestartCount != 0 {
 			t.Errorf("pod: %+v", c.pod().Status)
+		}
+	})
+}
+
+func TestAMachineThatCrashesWhileItIsFrozenStaysOff(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.Freeze("node-a")
+		c.Crash("node-a")
+		c.pass(time.Minute)
+		c.Thaw("node-a")
+		c.pass(time.Minute)
+		if status := c.Linstor.ConnectionStatus("node-a"); status == linstorsim.Online {
+			t.Errorf("LINSTOR calls a node %s that is off", status)
 		}
 	})
 }
