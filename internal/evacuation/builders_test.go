@@ -43,9 +43,10 @@ func tainted(mode Mode, edits ...edit) Input {
 	return in
 }
 
-// volume is a volume of DRBD with these replicas, whose definition has been read.
+// volume is a volume of DRBD with these replicas, whose definition has been read and whose group wants no fewer.
 func volume(name string, replicas ...Replica) Volume {
 	return Volume{
+		PlaceCount: len(replicas),
 		Resource: name, DRBD: true, Quorum: "off", Replicas: replicas, Claims: []PersistentVolume{{Name: name, Elsewhere: true}},
 		Definition: &Definition{PlaceCount: 1, Mark: Mark{Resource: name}},
 	}

@@ -294,6 +294,10 @@ func trulySafe(t *rapid.T, s situation) {
 			t.Fatalf("%s exists only here", v.Resource)
 		}
 		independentlyGood(t, s, v)
+		disks := len(slices.DeleteFunc(slices.Clone(v.Replicas), func(r Replica) bool { return r.Diskless }))
+		if disks > max(v.PlaceCount, 1) && v.Mark.Balance == "" {
+			t.Fatalf("LINSTOR's balancing may remove the copy of %s", v.Resource)
+		}
 		for _, pv := range v.Claims {
 			if pv.Attached && !pv.Elsewhere {
 				t.Fatalf("the pod of %s can run nowhere else", pv.Name)

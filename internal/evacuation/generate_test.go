@@ -72,6 +72,10 @@ func anyVolume(t *rapid.T, name string) Volume {
 	v := volume(name)
 	v.DRBD, v.Quorum = often(t, "drbd", true, false), rapid.SampledFrom([]string{"off", quorumMajority, quorumAll, "2"}).Draw(t, "quorum")
 	v.Claims[0].Attached, v.Claims[0].Elsewhere = often(t, "pv attached", false, true), often(t, "elsewhere", true, false)
+	v.PlaceCount = often(t, "last place count", 4, 0, 1, 2)
+	if often(t, "mark", false, true) {
+		v.Mark = Mark{name, []string{nodeA}, "false"}
+	}
 	v.Definition.PlaceCount = rapid.IntRange(1, 3).Draw(t, "place count")
 	v.Definition.Nodes = often(t, "list", nil, []string{nodeB}, []string{nodeA})
 	if often(t, "unread", false, true) {

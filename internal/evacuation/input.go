@@ -133,6 +133,10 @@ type Volume struct {
 	Replicas []Replica
 	// Claims are the PersistentVolumes on it.
 	Claims []PersistentVolume
+	// PlaceCount is how many disks its group wants, and Mark what its definition says of balancing and of us, as both were read last: they
+	// may be a minute old. The count is 0 where it is not known.
+	PlaceCount int
+	Mark       Mark
 	// Definition is what must be known before it is copied; nil where it was not read.
 	Definition *Definition
 }

@@ -70,6 +70,33 @@ func (m Mark) set(resource, node string) *Change {
 	return &Change{Resource: resource, Set: map[string]string{PropMark: node, PropBalance: balanceOff}}
 }
 
+// keep returns what keeps the copies of a volume on other nodes from LINSTOR's balancing; nil where nothing is to be done. Balancing removes
+// what is more than the group wants, whether or not N is to leave. Nobody need know how long a copy has been there: it may be left from the
+// last time that N was taken out.
+func (s situation) keep(v Volume) *Change {
+	disks := 0
+	for _, r := range v.Replicas {
+		if !r.Diskless {
+			disks++
+		}
+	}
+	if here, _ := v.on(s.self.Satellite); here.Diskless || disks <= max(1, v.PlaceCount) {
+		return nil
+	}
+	return v.Mark.set(v.Resource, s.self.Satellite)
+}
+
+// kept are the changes that keep copies which there are already.
+func (s situation) kept() []Change {
+	var changes []Change
+	for _, v := range s.mine {
+		if change := s.keep(v); change != nil && s.goodElsewhere(v) {
+			changes = append(changes, *change)
+		}
+	}
+	return changes
+}
+
 // without returns what takes nodes out of the mark, and the balancing with the last of them unless a person has changed that since; nil
 // where none of them is in it.
 func (m Mark) without(gone func(node string) bool) *Change {

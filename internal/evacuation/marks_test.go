@@ -31,6 +31,39 @@ func TestMarkBeforeCopy(t *testing.T) {
 	}
 }
 
+// TestCopiesThatAreKept has which copies that there are already are kept from LINSTOR's balancing, before the node is called safe.
+func TestCopiesThatAreKept(t *testing.T) {
+	t.Parallel()
+	wants := func(n int, props map[string]string) edit {
+		return func(in *Input) { in.Volumes[0].PlaceCount, in.Volumes[0].Mark = n, MarkOf("pvc-1", props) }
+	}
+	kept := &Change{Resource: "pvc-1", Set: map[string]string{PropMark: nodeA, PropBalance: "false"}}
+	three := with(volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC)))
+	for name, test := range map[string]struct {
+		edit edit
+		want *Change // nil where the node is safe at once
+	}{
+		"all where there are more than the group wants":     {edited(three, wants(2, nil)), kept},
+		"all where nobody knows how many the group wants":   {edited(three, wants(0, nil)), kept},
+		"none where the group wants as many":                {edited(three, wants(3, nil)), nil},
+		"none where a person has decided on balancing":      {edited(three, wants(2, map[string]string{PropBalance: "true"})), nil},
+		"none that are kept already":                        {edited(three, wants(2, map[string]string{PropBalance: "false", PropMark: nodeA})), nil},
+		"none where the node has no disk, and stays out":    {edited(with(volume("pvc-1", diskless(nodeA), disk(nodeB), disk(nodeC))), wants(1, nil)), nil},
+		"also those kept for another node that comes back":  {edited(three, wants(2, map[string]string{PropBalance: "false", PropMark: nodeD})), &Change{Resource: "pvc-1", Set: map[string]string{PropMark: nodeA + "," + nodeD}}},
+		"a replica without a disk is none that is too many": {edited(with(volume("pvc-1", disk(nodeA), disk(nodeB), diskless(nodeC))), wants(2, nil)), nil},
+	} {
+		plan := PlanFor(tainted(LastCopies, test.edit))
+		switch {
+		case test.want == nil:
+			if plan.State != Safe || plan.Step.Call != Nothing {
+				t.Errorf("%s: the node is not safe: %+v", name, plan)
+			}
+		case plan.Conditions.Safe.Status == True || plan.Step.Call != Properties || !reflect.DeepEqual(plan.Step.Changes, []Change{*test.want}):
+			t.Errorf("%s: got %+v, want %+v", name, plan, *test.want)
+		}
+	}
+}
+
 // TestMarksGo has what is taken away of marks, and when.
 func TestMarksGo(t *testing.T) {
 	t.Parallel()

@@ -255,6 +255,11 @@ func ruleCopy(s situation) (Plan, bool) {
 		return Plan{}, false // what is drained may leave
 	}
 	plan := Plan{State: CopyingState, Volumes: states, Progress: s.unsafe(), Again: Interval}
+	if changes := s.kept(); len(changes) > 0 {
+		reason, message := sumUp(states)
+		plan.Step, plan.Conditions = Step{Call: Properties, Changes: changes}, same(False, reason, message)
+		return s.ofMode(plan), true
+	}
 	ahead := s.ahead()
 	if len(wanted) > 0 && len(ahead) >= s.Settings.MaxNodes {
 		plan.State, plan.Conditions = Waiting, same(False, AnotherNodeFirst, "node "+few(ahead)+" goes first")

@@ -37,6 +37,7 @@ type volumeRule struct {
 var volumeRules = []volumeRule{
 	{"a replica without a disk takes no data along, at most quorum", volumeDiskless},
 	{"without a DRBD layer nothing can be copied", volumeNotDRBD},
+	{"a copy that LINSTOR's balancing may remove is kept from it first", volumeSurplus},
 	{"a volume with a good copy is safe, if it has quorum and may be used elsewhere", volumeCopied},
 	{"a copy on its way is waited for", volumeOnItsWay},
 	{"without a disk that is UpToDate there is nothing to copy", volumeNoSource},
@@ -96,6 +97,13 @@ func volumeNotDRBD(_ situation, v Volume, _ Replica) (Reason, string) {
 		return "", ""
 	}
 	return NotDRBD, "it has no DRBD layer: copy its data yourself"
+}
+
+func volumeSurplus(s situation, v Volume, _ Replica) (Reason, string) {
+	if !s.goodElsewhere(v) || s.keep(v) == nil {
+		return "", ""
+	}
+	return Copying, "LINSTOR's balancing, which may remove its copy, is being switched off"
 }
 
 func volumeCopied(s situation, v Volume, _ Replica) (Reason, string) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
@@ -138,6 +139,7 @@ func (s *Store) takeDefinition(w client.Definition, at span) []string {
 	}
 	d.drbd = len(w.LayerData) > 0 && w.LayerData[0].Type == client.LayerDRBD
 	d.quorum = observeLevel(d.quorum, w.Props, at)
+	d.mark = evacuation.MarkOf(d.name, w.Props)
 	if before.group == d.group && before.drbd == d.drbd && before.quorum == d.quorum {
 		return nil
 	}
@@ -152,9 +154,10 @@ func (s *Store) takeDefinition(w client.Definition, at span) []string {
 func (s *Store) applyGroups(list []client.Group, at span) (changed []string) {
 	s.mu.Lock()
 	if !at.start.Before(s.groupsRead.start) {
-		groups := make(map[string]level, len(list))
+		groups, placeCounts := make(map[string]level, len(list)), make(map[string]int, len(list))
 		for _, w := range list {
 			key := fold(w.Name)
+			placeCounts[key] = int(w.SelectFilter.PlaceCount)
 			if groups[key] = observeLevel(s.groups[key], w.Props, at); groups[key] != s.groups[key] {
 				changed = append(changed, s.namesWhere(func(e *entry) bool {
 					d := s.definitions[fold(e.name)]
@@ -162,7 +165,7 @@ func (s *Store) applyGroups(list []client.Group, at span) (changed []string) {
 				})...)
 			}
 		}
-		s.groups, s.groupsRead = groups, at
+		s.groups, s.placeCounts, s.groupsRead = groups, placeCounts, at
 		if len(changed) > 0 {
 			s.formAll(stampOf(at.end))
 		}

@@ -51,6 +51,7 @@ func (s *Store) placed(resources []client.PlacedResource) []evacuation.Volume {
 			volume := evacuation.Volume{Resource: r.Name, DRBD: r.IsDRBD()}
 			if d := s.definitions[key]; d != nil {
 				volume.Quorum, volume.UserQuorum = s.quorum(d)
+				volume.PlaceCount, volume.Mark = s.placeCounts[d.group], d.mark
 			}
 			volumes = append(volumes, volume)
 		}
@@ -213,7 +214,14 @@ func (f *Feed) Restore(ctx context.Context, node string) (Answer, error) {
 	return f.client.Restore(ctx, node)
 }
 
-// ChangeDefinition changes the properties of a resource definition.
+// ChangeDefinition changes the properties of a resource definition, and reads it again.
 func (f *Feed) ChangeDefinition(ctx context.Context, change evacuation.Change) (Answer, error) {
-	return f.client.ChangeDefinition(ctx, change.Resource, change.Set, change.Delete)
+	answer, err := f.client.ChangeDefinition(ctx, change.Resource, change.Set, change.Delete)
+	if err != nil {
+		return answer, err
+	}
+	if err := f.definitions.read(ctx, change.Resource, time.Now()); err != nil {
+		f.failed(err) // the next look takes it for what it was, and asks for the same again
+	}
+	return answer, nil
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
@@ -23,9 +24,10 @@ type Store struct {
 	// definitions by folded name.
 	definitions     map[string]*definitionEntry
 	definitionsRead span
-	// groups by folded name.
-	groups     map[string]level
-	groupsRead span
+	// groups by folded name, and how many disks each wants.
+	groups      map[string]level
+	placeCounts map[string]int
+	groupsRead  span
 	// controller is the level of the controller's properties.
 	controller     level
 	controllerRead span
@@ -85,6 +87,8 @@ type definitionEntry struct {
 	group  string // folded
 	drbd   bool
 	quorum level
+	// mark is what it says of LINSTOR's balancing.
+	mark evacuation.Mark
 	// read is when the newest read of it began.
 	read stamp
 }

@@ -29,6 +29,15 @@ func leavingNodes() map[string]sim.History {
 			}, pod("pod-0", "b", "v0"))),
 			Steps: append([]sim.Step{at("5s", sim.FailDisk, "b", "v0")}, leaves...), Length: 2 * time.Minute,
 		},
+		"a node leaves twice within an hour, and LINSTOR balances in between what the first time has left": {
+			World: balanced(planned(world(4, []sim.Volume{
+				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b"), TieBreaker: "node-c"},
+			}, pod("pod-0", "a", "v0")))),
+			Steps: []sim.Step{
+				at("10s", sim.Crash, "b", ""), at("20s", sim.Leave, "a", ""), at("100s", sim.Stay, "a", ""), at("104s", sim.Leave, "a", ""),
+			},
+			Length: 300 * time.Second,
+		},
 		"a node is taken out and back with an operator and a LINSTOR that is restarted": {
 			World: planned(world(4, []sim.Volume{
 				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a")},
@@ -41,6 +50,12 @@ func leavingNodes() map[string]sim.History {
 			Length: 320 * time.Second,
 		},
 	}
+}
+
+// balanced is a cluster in which LINSTOR removes disks that are too many.
+func balanced(w sim.World) sim.World {
+	w.Planned.Balancing = true
+	return w
 }
 
 // planned is a cluster in which nodes may leave, and a disk is filled in ten seconds.
