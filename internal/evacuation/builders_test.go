@@ -47,7 +47,7 @@ func tainted(mode Mode, edits ...edit) Input {
 func volume(name string, replicas ...Replica) Volume {
 	return Volume{
 		PlaceCount: len(replicas),
-		Resource: name, DRBD: true, Quorum: "off", Replicas: replicas, Claims: []PersistentVolume{{Name: name, Elsewhere: true}},
+		Resource:   name, DRBD: true, Quorum: "off", Replicas: replicas, Claims: []PersistentVolume{{Name: name, Elsewhere: true}},
 		Definition: &Definition{PlaceCount: 1, Mark: Mark{Resource: name}},
 	}
 }

@@ -67,11 +67,16 @@ func (v Volume) isBehind(r Replica) bool {
 // onItsWay returns the replica on another node that is going to be a good copy.
 func (s situation) onItsWay(v Volume) (Replica, bool) {
 	for _, r := range v.Replicas {
-		if r.Node != s.self.Satellite && staying(r) && s.node(r.Node).steady() && v.becomes(r) {
+		if r.Node != s.self.Satellite && s.comes(v, r) {
 			return r, true
 		}
 	}
 	return Replica{}, false
+}
+
+// comes tells whether a replica is going to be a good copy.
+func (s situation) comes(v Volume, r Replica) bool {
+	return staying(r) && s.node(r.Node).steady() && v.becomes(r)
 }
 
 // becomes tells whether a replica is going to have a disk that is UpToDate: each one is, or is on its way.

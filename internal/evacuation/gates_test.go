@@ -294,8 +294,9 @@ func trulySafe(t *rapid.T, s situation) {
 			t.Fatalf("%s exists only here", v.Resource)
 		}
 		independentlyGood(t, s, v)
-		disks := len(slices.DeleteFunc(slices.Clone(v.Replicas), func(r Replica) bool { return r.Diskless }))
-		if disks > max(v.PlaceCount, 1) && v.Mark.Balance == "" {
+		disks := slices.DeleteFunc(slices.Clone(v.Replicas), func(r Replica) bool { return r.Diskless && !r.has(toggling...) })
+		copies := slices.DeleteFunc(slices.Clone(disks), func(r Replica) bool { return r.Node == s.self.Satellite || !s.good(v, r) && !s.comes(v, r) })
+		if v.Mark.Balance == "" && len(disks)-len(copies) >= max(v.PlaceCount, 1) {
 			t.Fatalf("LINSTOR's balancing may remove the copy of %s", v.Resource)
 		}
 		for _, pv := range v.Claims {

@@ -71,16 +71,20 @@ func (m Mark) set(resource, node string) *Change {
 }
 
 // keep returns what keeps the copies of a volume on other nodes from LINSTOR's balancing; nil where nothing is to be done. Balancing removes
-// what is more than the group wants, whether or not N is to leave. Nobody need know how long a copy has been there: it may be left from the
-// last time that N was taken out.
+// disks that are UpToDate until there are as many as the group wants, whether or not N is to leave, and none while one syncs. So it can take
+// all good copies where no more of them are there, or are on their way, than there are disks too many: one may be left from the last time
+// that N was taken out.
 func (s situation) keep(v Volume) *Change {
-	disks := 0
+	disks, copies := 0, 0
 	for _, r := range v.Replicas {
-		if !r.Diskless {
+		if !r.Diskless || r.has(toggling...) {
 			disks++
 		}
+		if r.Node != s.self.Satellite && (s.good(v, r) || s.comes(v, r)) {
+			copies++
+		}
 	}
-	if here, _ := v.on(s.self.Satellite); here.Diskless || disks <= max(1, v.PlaceCount) {
+	if here, _ := v.on(s.self.Satellite); here.Diskless || disks-max(1, v.PlaceCount) < max(1, copies) {
 		return nil
 	}
 	return v.Mark.set(v.Resource, s.self.Satellite)

@@ -38,19 +38,34 @@ func TestCopiesThatAreKept(t *testing.T) {
 		return func(in *Input) { in.Volumes[0].PlaceCount, in.Volumes[0].Mark = n, MarkOf("pvc-1", props) }
 	}
 	kept := &Change{Resource: "pvc-1", Set: map[string]string{PropMark: nodeA, PropBalance: "false"}}
+	two := with(volume("pvc-1", disk(nodeA), disk(nodeB)))
 	three := with(volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC)))
+	offline := the(nodeC, func(n *Node) { n.Online = No })
+	ours := map[string]string{PropBalance: "false", PropMark: nodeA}
 	for name, test := range map[string]struct {
 		edit edit
 		want *Change // nil where the node is safe at once
 	}{
-		"all where there are more than the group wants":     {edited(three, wants(2, nil)), kept},
-		"all where nobody knows how many the group wants":   {edited(three, wants(0, nil)), kept},
-		"none where the group wants as many":                {edited(three, wants(3, nil)), nil},
-		"none where a person has decided on balancing":      {edited(three, wants(2, map[string]string{PropBalance: "true"})), nil},
-		"none that are kept already":                        {edited(three, wants(2, map[string]string{PropBalance: "false", PropMark: nodeA})), nil},
-		"none where the node has no disk, and stays out":    {edited(with(volume("pvc-1", diskless(nodeA), disk(nodeB), disk(nodeC))), wants(1, nil)), nil},
-		"also those kept for another node that comes back":  {edited(three, wants(2, map[string]string{PropBalance: "false", PropMark: nodeD})), &Change{Resource: "pvc-1", Set: map[string]string{PropMark: nodeA + "," + nodeD}}},
-		"a replica without a disk is none that is too many": {edited(with(volume("pvc-1", disk(nodeA), disk(nodeB), diskless(nodeC))), wants(2, nil)), nil},
+		"the only copy where the group wants one disk":          {edited(two, wants(1, nil)), kept},
+		"the only copy where nobody knows what the group wants": {edited(two, wants(0, nil)), kept},
+		"no copy where the group wants them":                    {edited(two, wants(2, nil)), nil},
+		"no copy while enough of them stay":                     {edited(three, wants(2, nil)), nil},
+		"each copy where all of them may go":                    {edited(three, wants(1, nil)), kept},
+		"the good copy beside one that nobody reaches":          {edited(three, offline, wants(2, nil)), kept},
+		"the good copy beside one of which nothing is known": {
+			edited(with(volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC, state("")))), offline, wants(2, nil)), kept,
+		},
+		"no copy while another one is on its way": {
+			edited(with(volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC, syncing(10)))), wants(2, nil)), nil,
+		},
+		"no copy where a person has decided on balancing": {edited(two, wants(1, map[string]string{PropBalance: "true"})), nil},
+		"no copy that is kept already":                    {edited(two, wants(1, ours)), nil},
+		"no copy of what the node has no disk of":         {edited(with(volume("pvc-1", diskless(nodeA), disk(nodeB), disk(nodeC))), wants(1, nil)), nil},
+		"also a copy that is kept for another node": {
+			edited(two, wants(1, map[string]string{PropBalance: "false", PropMark: nodeD})),
+			&Change{Resource: "pvc-1", Set: map[string]string{PropMark: nodeA + "," + nodeD}},
+		},
+		"no copy beside a replica without a disk": {edited(with(volume("pvc-1", disk(nodeA), disk(nodeB), diskless(nodeC))), wants(2, nil)), nil},
 	} {
 		plan := PlanFor(tainted(LastCopies, test.edit))
 		switch {
