@@ -50,9 +50,10 @@ func (g *leaver) drawPlannedWorld() {
 	}
 	w.TieBreakers = w.TieBreakers || g.chance(85)
 	w.Planned.Balancing = g.maybe(35, Balances)
-	for i := range w.Volumes {
-		if g.chance(8) && w.Volumes[i].Released == "" {
-			w.Planned.Balances[w.Volumes[i].Name] = pick(g.generator, "true", "false")
+	for i, v := range w.Volumes {
+		first := !slices.ContainsFunc(w.Volumes[:i], func(other Volume) bool { return other.Resource() == v.Resource() }) // a resource has one value
+		if g.chance(8) && v.Released == "" && first {
+			w.Planned.Balances[v.Name] = pick(g.generator, "true", "false")
 		}
 	}
 	if g.chance(45) {
