@@ -26,7 +26,6 @@ func (r *EvacuationReconciler) do(ctx context.Context, node *corev1.Node, mind *
 	if plan.Step.Call == evacuation.Nothing || !r.inTime(plan.Step.Call, in.Linstor.Asked) { // writing to the node has taken so long that all may be different
 		return
 	}
-	satellite := r.kubelets.Satellite(node.Name)
 	switch plan.Step.Call {
 	case evacuation.Autoplace:
 		r.copy(ctx, mind, in, plan.Step.Copies)
@@ -34,11 +33,11 @@ func (r *EvacuationReconciler) do(ctx context.Context, node *corev1.Node, mind *
 		if !r.stillLeaves(ctx, node) {
 			return
 		}
-		answer, err := r.linstor.Evacuate(ctx, satellite, plan.Step.DoNotTarget)
+		answer, err := r.linstor.Evacuate(ctx, plan.Step.Node, plan.Step.DoNotTarget)
 		r.answered(ctx, evacuation.Evacuate, node.Name, answer, err)
 		mind.memory.NotMoved = strings.Join(firstOf(answer.NotMoved()), "; ")
 	case evacuation.Restore:
-		answer, err := r.linstor.Restore(ctx, satellite)
+		answer, err := r.linstor.Restore(ctx, plan.Step.Node)
 		r.answered(ctx, evacuation.Restore, node.Name, answer, err)
 	case evacuation.Properties:
 		for _, change := range plan.Step.Changes {

@@ -88,7 +88,7 @@ func (r *EvacuationReconciler) read(
 		}
 		in.Attachments = evacuation.Attachments{Read: asked, Volumes: volumes}
 	}
-	if err := r.readMore(ctx, node, in, needs); err != nil {
+	if err := r.readMore(ctx, in, needs); err != nil {
 		in.Linstor.Problem = oneLine(err)
 	}
 	if in.Linstor.Problem == "" && in.Snapshots.Known { // else what was not read would look like a change
@@ -127,10 +127,10 @@ func (r *EvacuationReconciler) place(ctx context.Context, node *corev1.Node, in 
 }
 
 // readMore asks LINSTOR for everything else that is needed.
-func (r *EvacuationReconciler) readMore(ctx context.Context, node *corev1.Node, in *evacuation.Input, needs evacuation.Needs) error {
+func (r *EvacuationReconciler) readMore(ctx context.Context, in *evacuation.Input, needs evacuation.Needs) error {
 	var err error
 	if needs.Snapshots {
-		in.Snapshots.N, err = r.linstor.SnapshotsOn(ctx, r.kubelets.Satellite(node.Name))
+		in.Snapshots.N, err = r.linstor.SnapshotsOn(ctx, in.Satellite())
 		if in.Snapshots.Known = err == nil; err != nil {
 			return err
 		}

@@ -140,6 +140,27 @@ func TestOldLook(t *testing.T) {
 	}
 }
 
+// TestNameInLinstor has that what LINSTOR is told and asked names the node as the look has found it there.
+func TestNameInLinstor(t *testing.T) {
+	t.Parallel()
+	renamed := edited(with(volume("pvc-1", disk("linstor-a"), disk(nodeB, connected("linstor-a")))), the(nodeA, func(n *Node) { n.Satellite = "linstor-a" }))
+	for name, test := range map[string]struct {
+		edit edit
+		want Call
+	}{
+		"evacuate": {renamed, Evacuate},
+		"restore":  {edited(renamed, asked(time.Hour, 1), untainted), Restore},
+	} {
+		in := tainted(Everything, test.edit)
+		if step := PlanFor(in).Step; step.Call != test.want || step.Node != "linstor-a" {
+			t.Errorf("%s: LINSTOR is told %+v", name, step)
+		}
+		if in.Satellite() != "linstor-a" {
+			t.Errorf("%s: it is asked about %q", name, in.Satellite())
+		}
+	}
+}
+
 // TestLinstorIsAskedLast has when LINSTOR need not be asked.
 func TestLinstorIsAskedLast(t *testing.T) {
 	t.Parallel()

@@ -62,6 +62,8 @@ func (c Call) MaxAge() time.Duration {
 // Step is what to tell LINSTOR.
 type Step struct {
 	Call Call
+	// Node is N by its name in LINSTOR, as this look has found it; empty where nothing is told.
+	Node string
 	// Copies are those to make by Autoplace.
 	Copies []Copy
 	// DoNotTarget are the nodes that Evacuate must not use; none where LINSTOR is too old to be told.
@@ -148,8 +150,11 @@ func PlanFor(in Input) Plan {
 	return Plan{State: Waiting, Progress: in.Progress, Conditions: same(StatusUnknown, LinstorStale, "no rule fits"), Again: Interval}
 }
 
-// timely puts a step off that rests on an old look.
+// timely names in a step the node that it is about, and puts one off that rests on an old look.
 func (s situation) timely(plan Plan) Plan {
+	if plan.Step.Call != Nothing {
+		plan.Step.Node = s.self.Satellite
+	}
 	if plan.Step.Call != Nothing && s.Now.Sub(s.Linstor.Asked) > plan.Step.Call.MaxAge() {
 		plan.Step, plan.Again = Step{}, Interval
 	}
