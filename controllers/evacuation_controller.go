@@ -35,6 +35,7 @@ type EvacuationReconciler struct {
 	client   client.Client
 	live     client.Reader
 	linstor  Linstor
+	marker   *marker
 	clock    clock.PassiveClock
 	reader   cluster.Evacuations
 	pods     cluster.Pods

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -28,21 +29,20 @@ func (r *EvacuationReconciler) do(ctx context.Context, node *corev1.Node, mind *
 	}
 	switch plan.Step.Call {
 	case evacuation.Autoplace:
-		r.copy(ctx, mind, in, plan.Step.Copies)
+		r.copy(ctx, mind, in, plan.Step)
 	case evacuation.Evacuate:
 		if !r.stillLeaves(ctx, node) {
 			return
 		}
 		answer, err := r.linstor.Evacuate(ctx, plan.Step.Node, plan.Step.DoNotTarget)
-		r.answered(ctx, evacuation.Evacuate, node.Name, answer, err)
+		answered(ctx, r.metrics, evacuation.Evacuate, node.Name, answer, err)
 		mind.memory.NotMoved = strings.Join(firstOf(answer.NotMoved()), "; ")
 	case evacuation.Restore:
 		answer, err := r.linstor.Restore(ctx, plan.Step.Node)
-		r.answered(ctx, evacuation.Restore, node.Name, answer, err)
+		answered(ctx, r.metrics, evacuation.Restore, node.Name, answer, err)
 	case evacuation.Properties:
-		for _, change := range plan.Step.Changes {
-			answer, err := r.linstor.ChangeDefinition(ctx, change)
-			r.answered(ctx, evacuation.Properties, change.Resource, answer, err)
+		if _, err := r.marker.unmark(ctx, plan.Step.Node, plan.Step.Unmark); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot take marks off resource definitions")
 		}
 	case evacuation.Nothing:
 	}
@@ -58,13 +58,25 @@ func (r *EvacuationReconciler) stillLeaves(ctx context.Context, node *corev1.Nod
 	return now.UID == node.UID && equality.Semantic.DeepEqual(now.Spec.Taints, node.Spec.Taints) && !r.lost()[node.Name]
 }
 
-// copy has LINSTOR make copies, all at the same time.
-func (r *EvacuationReconciler) copy(ctx context.Context, mind *evacuee, in evacuation.Input, copies []evacuation.Copy) {
+// copy has LINSTOR make copies, all at the same time, once they are safe from its own balancing.
+func (r *EvacuationReconciler) copy(ctx context.Context, mind *evacuee, in evacuation.Input, step evacuation.Step) {
+	unmarked, err := r.marker.mark(ctx, step.Node, withoutMark(step.Copies))
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot keep copies from LINSTOR's balancing, so that none is made")
+	}
+	if err != nil || !r.inTime(step.Call, in.Linstor.Asked) { // the marks have taken so long that all may be different
+		return
+	}
 	var mu sync.Mutex
 	var calls sync.WaitGroup
-	for _, c := range copies {
+	for _, c := range step.Copies {
 		calls.Go(func() {
-			result, refusal := r.copyOne(ctx, in, c)
+			result, refusal := metrics.CopyFailed, (*evacuation.Refusal)(nil)
+			if words, is := unmarked[strings.ToLower(c.Resource)]; is {
+				refusal = refused(in, evacuation.SilenceHolds, words)
+			} else {
+				result, refusal = r.copyOne(ctx, in, c)
+			}
 			r.metrics.Copied(result)
 			mu.Lock()
 			defer mu.Unlock()
@@ -76,46 +88,53 @@ func (r *EvacuationReconciler) copy(ctx context.Context, mind *evacuee, in evacu
 	calls.Wait()
 }
 
-// copyOne has LINSTOR make one copy, once it is safe from LINSTOR's own balancing. It returns why there is none; nil where there will be.
+// withoutMark are the definitions that get a mark before they are copied.
+func withoutMark(copies []evacuation.Copy) []string {
+	var names []string
+	for _, c := range copies {
+		if c.Mark {
+			names = append(names, c.Resource)
+		}
+	}
+	return names
+}
+
+// copyOne has LINSTOR make one copy. It returns why there is none; nil where there will be.
 func (r *EvacuationReconciler) copyOne(
 	ctx context.Context, in evacuation.Input, c evacuation.Copy,
 ) (metrics.CopyResult, *evacuation.Refusal) {
-	unanswered := &evacuation.Refusal{Until: in.Now.Add(evacuation.SilenceHolds), Words: "LINSTOR has not answered", Nodes: in.Eligible()}
-	if c.Mark != nil {
-		answer, err := r.linstor.ChangeDefinition(ctx, *c.Mark)
-		if !r.answered(ctx, evacuation.Properties, c.Resource, answer, err) {
-			return metrics.CopyFailed, unanswered
-		}
-	}
 	answer, err := r.linstor.Autoplace(ctx, c.Resource, c.Targets)
-	r.answered(ctx, evacuation.Autoplace, c.Resource, answer, err)
+	answered(ctx, r.metrics, evacuation.Autoplace, c.Resource, answer, err)
 	if err != nil {
-		return metrics.CopyFailed, unanswered
+		return metrics.CopyFailed, refused(in, evacuation.SilenceHolds, "LINSTOR has not answered")
 	}
 	if words := answer.Errors(); len(words) > 0 {
-		return metrics.CopyRefused, &evacuation.Refusal{
-			Until: in.Now.Add(evacuation.RefusalHolds), Words: strings.Join(firstOf(words), "; "), Nodes: in.Eligible(),
-		}
+		return metrics.CopyRefused, refused(in, evacuation.RefusalHolds, strings.Join(firstOf(words), "; "))
 	}
 	return metrics.CopyPlaced, nil
 }
 
-// answered counts an answer and says in the log what LINSTOR was told, and what it has not done. It returns whether it has done it.
-func (r *EvacuationReconciler) answered(ctx context.Context, call evacuation.Call, of string, answer linstor.Answer, err error) bool {
+func refused(in evacuation.Input, holds time.Duration, words string) *evacuation.Refusal {
+	return &evacuation.Refusal{Until: in.Now.Add(holds), Words: words, Nodes: in.Eligible()}
+}
+
+// answered counts what LINSTOR was told and says it in the log, and what it has not done. It returns the words on that; none where it has done all.
+func answered(ctx context.Context, m *metrics.Metrics, call evacuation.Call, of string, answer linstor.Answer, err error) string {
 	log := ctrl.LoggerFrom(ctx).WithValues("call", call, "of", of)
 	if err != nil {
-		r.metrics.Told(call, "error")
+		m.Told(call, "error")
 		log.Error(err, "Told LINSTOR, which has not answered")
-		return false
+		return "LINSTOR has not answered: " + oneLine(err)
 	}
-	r.metrics.Told(call, strconv.Itoa(answer.Code))
+	m.Told(call, strconv.Itoa(answer.Code))
 	errors := answer.Errors()
+	words := strings.Join(firstOf(errors), "; ")
 	if len(errors) > 0 {
-		log.Info("Told LINSTOR, which has not done all of it", "code", answer.Code, "errors", len(errors), "message", strings.Join(firstOf(errors), "; "))
+		log.Info("Told LINSTOR, which has not done all of it", "code", answer.Code, "errors", len(errors), "message", words)
 	} else {
 		log.Info("Told LINSTOR", "code", answer.Code)
 	}
-	return len(errors) == 0
+	return words
 }
 
 // firstOf are the first of many words.

@@ -68,8 +68,8 @@ func ruleLeft(s situation) (Plan, bool) {
 		return Plan{}, false
 	}
 	plan := s.leaving(Evacuated)
-	if changes := s.unmark(false); len(changes) > 0 {
-		plan.Step = Step{Call: Properties, Changes: changes}
+	if marked := s.unmark(false); len(marked) > 0 {
+		plan.Step = Step{Call: Properties, Unmark: marked}
 	}
 	if len(left.bound) > 0 {
 		return plan.evacuated(False, NotDRBD, s.named(left.bound)+" has no DRBD layer: LINSTOR leaves it where it is"), true
@@ -103,8 +103,8 @@ func ruleLeave(s situation) (Plan, bool) {
 		}
 		return plan.evacuated(False, reason, s.also(message)), true
 	}
-	if changes := s.unmark(false); len(changes) > 0 {
-		plan.Step, plan.Again = Step{Call: Properties, Changes: changes}, soon
+	if marked := s.unmark(false); len(marked) > 0 {
+		plan.Step, plan.Again = Step{Call: Properties, Unmark: marked}, soon
 		return plan.evacuated(False, Leaving, s.also(s.leftMessage())), true
 	}
 	if !s.due() {

@@ -2,6 +2,7 @@ package evacuation
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 )
@@ -24,9 +25,13 @@ func TestMarkBeforeCopy(t *testing.T) {
 			&Change{Resource: "pvc-1", Set: map[string]string{PropMark: nodeA + "," + nodeB}},
 		},
 	} {
-		plan := PlanFor(tainted(Everything, func(in *Input) { in.Volumes[0].Definition.Mark = MarkOf("pvc-1", test.props) }))
-		if got := plan.Step.Copies[0].Mark; !reflect.DeepEqual(got, test.want) {
+		mark := MarkOf("pvc-1", test.props)
+		if got := mark.With(nodeA); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+		plan := PlanFor(tainted(Everything, func(in *Input) { in.Volumes[0].Definition.Mark = mark }))
+		if got := plan.Step.Copies[0].Mark; got != (test.want != nil) {
+			t.Errorf("%s: the plan marks it %t", name, got)
 		}
 	}
 }
@@ -54,15 +59,24 @@ func TestMarksGo(t *testing.T) {
 		"only this node while another leaves": {
 			edited(gone, other, marked(both)), []Change{{Resource: "pvc-1", Set: map[string]string{PropMark: "node-b"}}},
 		},
-		"both when the other does not leave any more": {edited(gone, marked(both)), []Change{all}},
+		"only this node where nobody evacuates the other any more": {
+			edited(gone, marked(both)), []Change{{Resource: "pvc-1", Set: map[string]string{PropMark: "node-b"}}},
+		},
+		"none of others": {edited(gone, marked(map[string]string{PropBalance: "false", PropMark: nodeB})), nil},
 		"only the mark where a person has set balancing since": {
 			edited(gone, marked(map[string]string{PropBalance: "true", PropMark: nodeA})), []Change{{Resource: "pvc-1", Delete: []string{PropMark}}},
 		},
 		"none of a definition without a mark": {edited(gone, marked(map[string]string{PropBalance: "false"})), nil},
 	} {
-		plan := PlanFor(tainted(Everything, test.edit))
-		if !reflect.DeepEqual(plan.Step.Changes, test.want) {
-			t.Errorf("%s: %+v, want %+v", name, plan, test.want)
+		in := tainted(Everything, test.edit)
+		plan := PlanFor(in)
+		var got []Change
+		for _, resource := range plan.Step.Unmark {
+			i := slices.IndexFunc(in.Marked.All, func(m Mark) bool { return m.Resource == resource })
+			got = append(got, *in.Marked.All[i].Without(plan.Step.Node))
+		}
+		if !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %+v, want %+v by %+v", name, got, test.want, plan)
 		}
 	}
 }

@@ -68,8 +68,8 @@ type Step struct {
 	Copies []Copy
 	// DoNotTarget are the nodes that Evacuate must not use; none where LINSTOR is too old to be told.
 	DoNotTarget []string
-	// Changes are those of Properties.
-	Changes []Change
+	// Unmark are the definitions of which Properties takes off the mark for N ([Mark.Without]).
+	Unmark []string
 }
 
 // Needs are what must be read before more can be said; the plan is then made again with it.

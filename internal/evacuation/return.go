@@ -33,8 +33,8 @@ func ruleReturn(s situation) (Plan, bool) {
 	if !s.Marked.Known {
 		return Plan{Needs: Needs{Marked: true}, Progress: s.Progress}, true
 	}
-	if changes := s.unmark(true); len(changes) > 0 {
-		step := Step{Call: Properties, Changes: changes}
+	if marked := s.unmark(true); len(marked) > 0 {
+		step := Step{Call: Properties, Unmark: marked}
 		return Plan{State: Returning, Progress: s.Progress, Step: step, Again: soon, Conditions: s.Conditions}, true
 	}
 	return Plan{State: Returned, Unfinished: s.moves()}, true
