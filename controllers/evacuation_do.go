@@ -39,11 +39,9 @@ func (r *EvacuationReconciler) do(ctx context.Context, node *corev1.Node, mind *
 		mind.memory.NotMoved = strings.Join(firstOf(answer.NotMoved()), "; ")
 	case evacuation.Restore:
 		answer, err := r.linstor.Restore(ctx, plan.Step.Node)
-		answered(ctx, r.metrics, evacuation.Restore, node.Name, answer, err)
+		mind.outcome(evacuation.Restore, answered(ctx, r.metrics, evacuation.Restore, node.Name, answer, err), r.clock.Now())
 	case evacuation.Properties:
-		if _, err := r.marker.unmark(ctx, plan.Step.Node, plan.Step.Unmark); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Cannot take marks off resource definitions")
-		}
+		mind.outcome(evacuation.Properties, r.marker.unmark(ctx, plan.Step.Node, plan.Step.Unmark), r.clock.Now())
 	case evacuation.Nothing:
 	}
 }

@@ -3,10 +3,12 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"golang.org/x/sync/semaphore"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
@@ -61,12 +63,26 @@ func (m *marker) mark(ctx context.Context, node string, definitions []string) (r
 		func(mark evacuation.Mark) *evacuation.Change { return mark.With(node) })
 }
 
-// unmark takes the mark for a node, by its name in LINSTOR, off definitions, as change does it.
-func (m *marker) unmark(ctx context.Context, node string, definitions []string) (refused map[string]string, err error) {
-	return m.change(ctx, m.linstor.Marks, func(mark evacuation.Mark) *evacuation.Change {
+// unmark takes the mark for a node, by its name in LINSTOR, off definitions. It returns why not all are off; empty where they are.
+func (m *marker) unmark(ctx context.Context, node string, definitions []string) string {
+	refused, err := m.change(ctx, m.linstor.Marks, func(mark evacuation.Mark) *evacuation.Change {
 		if !slices.Contains(definitions, mark.Resource) {
 			return nil
 		}
 		return mark.Without(node)
 	})
+	return notDone(ctx, refused, err)
+}
+
+// notDone is why marks were not taken off, in words; empty where all were.
+func notDone(ctx context.Context, refused map[string]string, err error) string {
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot take marks off resource definitions")
+		return oneLine(err)
+	}
+	words := make([]string, 0, len(refused))
+	for _, name := range slices.Sorted(maps.Keys(refused)) {
+		words = append(words, name+": "+refused[name])
+	}
+	return strings.Join(firstOf(words), "; ")
 }

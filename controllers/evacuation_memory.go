@@ -43,7 +43,8 @@ func (e *evacuees) of(node *corev1.Node, now time.Time) *evacuee {
 	if known == nil {
 		known = &evacuee{
 			since: now, conditions: cluster.EvacuationConditions(node), told: make(map[string]evacuation.Reason),
-			memory: evacuation.Memory{Refused: make(map[string]evacuation.Refusal)}, progressed: now,
+			progressed: now,
+			memory: evacuation.Memory{Refused: make(map[string]evacuation.Refusal), Failed: make(map[evacuation.Call]evacuation.Failure)},
 		}
 		e.nodes[node.Name] = known
 	}
@@ -75,6 +76,15 @@ func (e *evacuees) overlay(nodes []evacuation.Node) {
 			nodes[i].Since, nodes[i].Conditions = known.since, known.conditions
 		}
 	}
+}
+
+// outcome notes whether LINSTOR has done what it was told; words say why not, none that it has.
+func (m *evacuee) outcome(call evacuation.Call, words string, now time.Time) {
+	if words == "" {
+		delete(m.memory.Failed, call)
+		return
+	}
+	m.memory.Failed[call] = m.memory.Failed[call].Again(now, words)
 }
 
 // observe notes whether anything has changed on the node.

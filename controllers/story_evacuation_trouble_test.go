@@ -298,3 +298,55 @@ func TestStoryOfAPodThatWaitsForItsCopy(t *testing.T) {
 		}
 	})
 }
+
+// refuses has LINSTOR answer 500 to calls with that end of their path, and returns what ends that.
+func (e *evacuating) refuses(method, pathEnds string) (ends func()) {
+	e.Linstor.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		e.note(w, r)
+		if r.Method != method || !strings.HasSuffix(r.URL.Path, pathEnds) {
+			return false
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, `[{"ret_code":-4611686018427387000,"message":"the database is locked"}]`)
+		return true
+	})
+	return func() { e.Linstor.Intercept(e.note) }
+}
+
+// What LINSTOR refuses when a node returns it is told again later and later; meanwhile nobody calls the node safe, and it says why.
+func TestStoryOfAReturnThatLinstorRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		call evacuation.Call
+		path string
+	}{
+		"to restore the node":   {evacuation.Restore, "/restore"},
+		"to take the marks off": {evacuation.Properties, "/pvc-local"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
+				e.SetAffinityController(e.ctx, true)
+				e.aFullNode()
+				e.taint(nodeA, "")
+				e.safe(nodeA, 2*time.Minute)
+				if test.call == evacuation.Restore {
+					e.drained(nodeA)
+					e.until(2*time.Minute, "LINSTOR is told", func() bool { return e.told(evacuation.Evacuate, nodeA) > 0 })
+				}
+				ends := e.refuses(http.MethodPut, test.path)
+				before := e.told(test.call, "")
+				e.untaint(nodeA)
+				e.until(5*time.Second, "it says what LINSTOR says", func() bool {
+					c := cluster.EvacuationConditions(e.node(nodeA)).Safe
+					return c != nil && c.Status == evacuation.StatusUnknown && c.Reason == evacuation.LinstorRefuses && strings.Contains(c.Message, "database is locked")
+				})
+				e.pass(19 * time.Minute)
+				if n := e.told(test.call, "") - before; n != 6 {
+					t.Errorf("LINSTOR was told %d times in 19 minutes, want at once and after 10 s, 1, 2, 5 and 10 min", n)
+				}
+				ends()
+				e.pass(9 * time.Minute)
+				e.returned(nodeA)
+			})
+		})
+	}
+}

@@ -231,6 +231,8 @@ type Memory struct {
 	Unchanged time.Time
 	// Refused are LINSTOR's refusals to place a copy, by resource definition.
 	Refused map[string]Refusal
+	// Failed are the calls of [Restore] and [Properties] that have failed since LINSTOR last did what it was told by one.
+	Failed map[Call]Failure
 	// NotMoved are LINSTOR's words on what it does not move, as it answered last when it was asked to.
 	NotMoved string
 }

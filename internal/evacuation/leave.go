@@ -69,7 +69,7 @@ func ruleLeft(s situation) (Plan, bool) {
 	}
 	plan := s.leaving(Evacuated)
 	if marked := s.unmark(false); len(marked) > 0 {
-		plan.Step = Step{Call: Properties, Unmark: marked}
+		plan = s.tells(plan, Step{Call: Properties, Unmark: marked})
 	}
 	if len(left.bound) > 0 {
 		return plan.evacuated(False, NotDRBD, s.named(left.bound)+" has no DRBD layer: LINSTOR leaves it where it is"), true
@@ -103,9 +103,8 @@ func ruleLeave(s situation) (Plan, bool) {
 		}
 		return plan.evacuated(False, reason, s.also(message)), true
 	}
-	if marked := s.unmark(false); len(marked) > 0 {
-		plan.Step, plan.Again = Step{Call: Properties, Unmark: marked}, soon
-		return plan.evacuated(False, Leaving, s.also(s.leftMessage())), true
+	if marked := s.unmark(false); len(marked) > 0 && !s.Memory.Failed[Properties].Holds(s.Now) {
+		return s.tells(plan, Step{Call: Properties, Unmark: marked}).evacuated(False, Leaving, s.also(s.leftMessage())), true
 	}
 	if !s.due() {
 		reason, message := s.progressing()

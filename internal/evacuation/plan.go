@@ -250,8 +250,11 @@ func ruleTakenBack(s situation) (Plan, bool) {
 		return Plan{}, false
 	}
 	plan := s.waiting(False, Copying, "LINSTOR is told that the node stays")
-	plan.State, plan.Step, plan.Again = Returning, Step{Call: Restore}, soon
-	return plan, true
+	if failed := s.Memory.Failed[Restore]; failed.Times > 0 {
+		plan = s.waiting(False, LinstorRefuses, failed.Words)
+	}
+	plan.State = Returning
+	return s.tells(plan, Step{Call: Restore}), true
 }
 
 func ruleCopy(s situation) (Plan, bool) {

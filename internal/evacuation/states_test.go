@@ -312,6 +312,36 @@ func stateRows() map[string]row {
 func failureRows() map[string]row {
 	offline := the(nodeA, func(n *Node) { n.Online = No })
 	return map[string]row{
+		"a flag that LINSTOR does not take off is told": {
+			edit: edited(safely, asked(time.Hour, 1), untainted, failed(Restore, 1, Interval-1)),
+			want: wanted{Returning, "Unknown LinstorRefuses", "", Nothing, "returning: the database is locked"},
+		},
+		"a flag that LINSTOR has not taken off is tried again by the next look": {
+			edit: edited(safely, asked(time.Hour, 1), untainted, failed(Restore, 1, Interval)),
+			want: wanted{Returning, "Unknown LinstorRefuses", "", Restore, ""},
+		},
+		"a mark that LINSTOR does not take off is told": {
+			edit: edited(safely, untainted, markedForA, failed(Properties, 2, time.Minute-1)),
+			want: wanted{Returning, "Unknown LinstorRefuses", "", Nothing, "the database is locked"},
+		},
+		"a flag that LINSTOR does not take off keeps no mark where the node is restored by others": {
+			edit: edited(safely, asked(time.Hour, 1), untainted, markedForA, failed(Restore, 6, time.Second), the(nodeA, func(n *Node) { n.Evacuating = false })),
+			want: wanted{Returning, "", "", Properties, ""},
+		},
+		"a node that is to stay after all, and whose flag LINSTOR does not take off, is not safe": {
+			mode: LastCopies, edit: edited(safely, asked(time.Hour, 1), failed(Restore, 9, 10*time.Minute-1)),
+			want: wanted{Returning, "False LinstorRefuses", "", Nothing, "the database is locked"},
+		},
+		"a mark that LINSTOR does not take off holds up nothing that leaves": {
+			edit: edited(safely, asked(2*time.Minute, 1), unchangedFrom(time.Hour), failed(Properties, 3, time.Minute), func(in *Input) {
+				in.Marked.All = []Mark{{"pvc-2", []string{nodeA}, "false"}}
+			}),
+			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Evacuate, ""},
+		},
+		"a mark that LINSTOR does not take off holds up nothing that has left": {
+			edit: edited(with(), asked(time.Hour, 1), markedForA, failed(Properties, 3, time.Minute)),
+			want: wanted{Evacuated, "True CopiedElsewhere", "True NothingLeft", Nothing, ""},
+		},
 		"a move of which nothing is seen for a minute is told as that": {
 			edit: edited(safely, asked(90*time.Second, 2), unchangedFrom(time.Minute)),
 			want: wanted{LeavingState, "True CopiedElsewhere", "False LeavingStalled", Nothing, "will be told again"},
