@@ -1,7 +1,6 @@
 package evacuation
 
 import (
-	"fmt"
 	"slices"
 	"time"
 )
@@ -134,15 +133,7 @@ func (s situation) ask(plan Plan) Plan {
 			"node "+few(others)+" goes first: this LINSTOR is older than 1.33 and cannot be told not to use a node that leaves")
 	}
 	if trapped := s.traps(); s.Version.Spares && len(trapped) > 0 {
-		copies, _, noTarget := s.copies(trapped)
-		plan.NoTarget = noTarget
-		if len(copies) > 0 {
-			plan.Step, plan.Again = Step{Call: Autoplace, Copies: copies}, soon
-		}
-		if len(noTarget) > 0 {
-			return plan.evacuated(False, NoTarget, fmt.Sprintf("%s: %s", noTarget[0], NoNodeFree))
-		}
-		return plan.evacuated(False, Leaving, "another copy comes first, since LINSTOR would use a node that leaves: "+s.named(trapped))
+		return s.avoid(plan, trapped)
 	}
 	progress := *plan.Progress
 	now := s.Now.UTC()
@@ -157,6 +148,31 @@ func (s situation) ask(plan Plan) Plan {
 		plan.Step.DoNotTarget = s.otherLeaving()
 	}
 	return plan.evacuated(False, Leaving, s.leftMessage())
+}
+
+// avoid is the plan that has LINSTOR make the copies by which nothing is trapped any more.
+func (s situation) avoid(plan Plan, trapped []Volume) Plan {
+	var wanted []Volume
+	blocked := ""
+	for _, v := range trapped {
+		if reason, words := volumeRefused(s, v, Replica{}); reason == "" {
+			wanted = append(wanted, v)
+		} else if blocked == "" {
+			blocked = v.Resource + ": " + words
+		}
+	}
+	copies, _, noTarget := s.copies(wanted)
+	plan.NoTarget = noTarget
+	if len(copies) > 0 {
+		plan.Step, plan.Again = Step{Call: Autoplace, Copies: copies}, soon
+	}
+	if blocked == "" && len(noTarget) > 0 {
+		blocked = noTarget[0] + ": " + NoNodeFree
+	}
+	if blocked != "" {
+		return plan.evacuated(False, NoTarget, blocked)
+	}
+	return plan.evacuated(False, Leaving, "another copy comes first, since LINSTOR would use a node that leaves: "+s.named(trapped))
 }
 
 // due tells whether it is time to tell LINSTOR, the first time or once more.

@@ -68,6 +68,13 @@ func TestTraps(t *testing.T) {
 			t.Errorf("%s: %+v", name, plan.Step)
 		}
 	}
+	refused := tainted(Everything, other, trap(disk(nodeA), disk(nodeB), diskless(nodeD)), func(in *Input) {
+		in.Memory.Refused = map[string]Refusal{"pvc-1": {Until: now.Add(time.Minute), Words: "no storage pool", Nodes: in.Eligible()}}
+	})
+	if plan := PlanFor(refused); plan.Step.Call != Nothing || conditionText(plan.Conditions.Evacuated) != "False NoTarget" ||
+		plan.Conditions.Evacuated.Message != "pvc-1: no storage pool" {
+		t.Errorf("what LINSTOR has refused a moment ago it is asked for again: %+v", plan)
+	}
 	unread := tainted(Everything, other, trap(disk(nodeA), disk(nodeB), diskless(nodeD)))
 	unread.Volumes[0].Definition = nil
 	if plan := PlanFor(unread); !slices.Equal(plan.Needs.Definitions, []string{"pvc-1"}) {
