@@ -104,7 +104,9 @@ func (r *EvacuationReconciler) Reconcile(ctx context.Context, req reconcile.Requ
 	if plan.State == evacuation.Returned {
 		r.forget(node.Name)
 	}
-	r.do(ctx, &node, mind, in, plan)
+	if sent := r.do(ctx, &node, mind, in, plan); !sent && plan.Step.Call != evacuation.Nothing {
+		plan.Again = evacuation.Interval
+	}
 	return reconcile.Result{RequeueAfter: plan.Again}, nil
 }
 

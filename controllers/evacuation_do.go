@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,26 +18,22 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
 
-// do tells LINSTOR what is planned. What it does not do is not tried again here: the next look tells what is to be done then.
-func (r *EvacuationReconciler) do(ctx context.Context, node *corev1.Node, mind *evacuee, in evacuation.Input, plan evacuation.Plan) {
+// do tells LINSTOR what is planned, and returns whether it was sent. What it does not do is not tried again here: the next look tells what is to be
+// done then.
+func (r *EvacuationReconciler) do(ctx context.Context, node *corev1.Node, mind *evacuee, in evacuation.Input, plan evacuation.Plan) (sent bool) {
 	for _, resource := range plan.NoTarget {
 		mind.memory.Refused[resource] = evacuation.Refusal{
 			Until: in.Now.Add(evacuation.RefusalHolds), Words: evacuation.NoNodeFree, Nodes: in.Eligible(),
 		}
 	}
 	if plan.Step.Call == evacuation.Nothing || !r.inTime(plan.Step.Call, in.Linstor.Asked) { // writing to the node has taken so long that all may be different
-		return
+		return false
 	}
 	switch plan.Step.Call {
 	case evacuation.Autoplace:
 		r.copy(ctx, mind, in, plan.Step)
 	case evacuation.Evacuate:
-		if !r.stillLeaves(ctx, node) {
-			return
-		}
-		answer, err := r.linstor.Evacuate(ctx, plan.Step.Node, plan.Step.DoNotTarget)
-		answered(ctx, r.metrics, evacuation.Evacuate, node.Name, answer, err)
-		mind.memory.NotMoved = strings.Join(firstOf(answer.NotMoved()), "; ")
+		return r.evacuate(ctx, node, mind, in, plan)
 	case evacuation.Restore:
 		answer, err := r.linstor.Restore(ctx, plan.Step.Node)
 		mind.outcome(evacuation.Restore, answered(ctx, r.metrics, evacuation.Restore, node.Name, answer, err), r.clock.Now())
@@ -44,6 +41,29 @@ func (r *EvacuationReconciler) do(ctx context.Context, node *corev1.Node, mind *
 		mind.outcome(evacuation.Properties, r.marker.unmark(ctx, plan.Step.Node, plan.Step.Unmark), r.clock.Now())
 	case evacuation.Nothing:
 	}
+	return true
+}
+
+// evacuate tells LINSTOR to move everything off a node. That it is told is noted before: should this process end in between, whoever leads next must take
+// the flag for ours. Where the call was certainly not sent the note is taken back; where nobody can tell, or the note cannot be taken back, it stays: a flag of
+// somebody else that comes then is taken for ours, and no worse, since the gates hold for the next call all the same.
+func (r *EvacuationReconciler) evacuate(ctx context.Context, node *corev1.Node, mind *evacuee, in evacuation.Input, plan evacuation.Plan) (sent bool) {
+	log := ctrl.LoggerFrom(ctx)
+	if err := r.noteProgress(ctx, node, plan.Step.Asking); err != nil {
+		log.Error(err, "Cannot note that LINSTOR is to be told, so that it is not")
+	} else if r.stillLeaves(ctx, node) && r.inTime(plan.Step.Call, in.Linstor.Asked) {
+		answer, err := r.linstor.Evacuate(ctx, plan.Step.Node, plan.Step.DoNotTarget)
+		answered(ctx, r.metrics, evacuation.Evacuate, node.Name, answer, err)
+		mind.memory.NotMoved = strings.Join(firstOf(answer.NotMoved()), "; ")
+		sent = !errors.Is(err, linstor.ErrNotSent)
+	}
+	if sent {
+		return true
+	}
+	if err := r.takeBack(ctx, node, plan); err != nil {
+		log.Error(err, "Cannot take back the note that LINSTOR was told, which it was not")
+	}
+	return false
 }
 
 // stillLeaves tells whether the node has the taints that the look has seen and has lost nothing since: LINSTOR's moves outlive a restore.
@@ -125,10 +145,10 @@ func answered(ctx context.Context, m *metrics.Metrics, call evacuation.Call, of 
 		return "LINSTOR has not answered: " + oneLine(err)
 	}
 	m.Told(call, strconv.Itoa(answer.Code))
-	errors := answer.Errors()
-	words := strings.Join(firstOf(errors), "; ")
-	if len(errors) > 0 {
-		log.Info("Told LINSTOR, which has not done all of it", "code", answer.Code, "errors", len(errors), "message", words)
+	all := answer.Errors()
+	words := strings.Join(firstOf(all), "; ")
+	if len(all) > 0 {
+		log.Info("Told LINSTOR, which has not done all of it", "code", answer.Code, "errors", len(all), "message", words)
 	} else {
 		log.Info("Told LINSTOR", "code", answer.Code)
 	}

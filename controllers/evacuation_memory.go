@@ -44,7 +44,7 @@ func (e *evacuees) of(node *corev1.Node, now time.Time) *evacuee {
 		known = &evacuee{
 			since: now, conditions: cluster.EvacuationConditions(node), told: make(map[string]evacuation.Reason),
 			progressed: now,
-			memory: evacuation.Memory{Refused: make(map[string]evacuation.Refusal), Failed: make(map[evacuation.Call]evacuation.Failure)},
+			memory:     evacuation.Memory{Refused: make(map[string]evacuation.Refusal), Failed: make(map[evacuation.Call]evacuation.Failure)},
 		}
 		e.nodes[node.Name] = known
 	}

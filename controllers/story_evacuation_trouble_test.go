@@ -14,6 +14,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -349,4 +350,60 @@ func TestStoryOfAReturnThatLinstorRefuses(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The API takes so long to note that LINSTOR is to be told that it is not told any more: all may be different by then. Whoever sets the flag
+// then, it is not ours.
+func TestStoryOfACallThatIsNotSent(t *testing.T) {
+	inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
+		e.SetAffinityController(e.ctx, true)
+		e.aFullNode()
+		e.taint(nodeA, "")
+		e.safe(nodeA, 2*time.Minute)
+		e.API.Delay(func(r apimodel.Request) time.Duration {
+			if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbPatch && r.Kind == "Node" {
+				return 3 * time.Second
+			}
+			return 5 * time.Millisecond
+		})
+		e.drained(nodeA)
+		noted := 0
+		for range 60 {
+			e.pass(time.Second)
+			if progress, _ := cluster.EvacuationProgress(e.node(nodeA)); progress.Asked != nil {
+				noted++
+			}
+		}
+		if e.told(evacuation.Evacuate, "") > 0 || noted == 0 || noted > 30 {
+			t.Errorf("LINSTOR was told %v, and the node says for %d s of a minute that it was told", e.calls, noted)
+		}
+		e.API.Delay(nil)
+		e.gone(nodeA, 10*time.Minute)
+	})
+}
+
+// The taint goes between the note and the call.
+func TestStoryOfATaintThatGoesAtTheLastMoment(t *testing.T) {
+	inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
+		e.SetAffinityController(e.ctx, true)
+		e.aFullNode()
+		e.taint(nodeA, "")
+		e.safe(nodeA, 2*time.Minute)
+		untainted := false
+		e.API.OnChange(func(c apimodel.Change) {
+			node, ok := c.New.(*corev1.Node)
+			if !ok || untainted || node.Name != nodeA {
+				return
+			}
+			if progress, _ := cluster.EvacuationProgress(node); progress.Asked != nil {
+				untainted = true
+				e.untaint(nodeA)
+			}
+		})
+		e.drained(nodeA)
+		e.returned(nodeA)
+		if e.told(evacuation.Evacuate, "") > 0 || e.told(evacuation.Restore, "") > 0 {
+			t.Errorf("LINSTOR was told %v", e.calls)
+		}
+	})
 }

@@ -250,8 +250,11 @@ func evacuates(t *rapid.T, s situation, plan Plan) {
 			t.Fatalf("a replica may land on %s, which leaves", n.Name)
 		}
 	}
-	if plan.Progress == nil || plan.Progress.Asked == nil || !plan.Progress.Asked.Equal(s.Now) {
+	if asking := plan.Step.Asking; asking == nil || asking.Asked == nil || !asking.Asked.Equal(s.Now) || asking.Asks == 0 {
 		t.Fatal("nobody would know whose flag it is")
+	}
+	if was := s.Progress; plan.Progress.asked() != was.asked() || was.asked() && plan.Progress.Asks != was.Asks {
+		t.Fatal("a call counts that was not sent")
 	}
 }
 

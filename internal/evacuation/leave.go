@@ -142,8 +142,7 @@ func (s situation) ask(plan Plan) Plan {
 	if progress.Asks == 1 {
 		progress.QuorumOff = len(plan.QuorumOff)
 	}
-	plan.Progress = &progress
-	plan.Step, plan.Again = Step{Call: Evacuate}, soon
+	plan.Step, plan.Again = Step{Call: Evacuate, Asking: &progress}, soon
 	if s.Version.Spares {
 		plan.Step.DoNotTarget = s.otherLeaving()
 	}

@@ -33,7 +33,7 @@ func TestQuorumOff(t *testing.T) {
 		if plan.Step.Call != Evacuate {
 			t.Fatalf("%s: LINSTOR is not told: %+v", name, plan)
 		}
-		if off := slices.Equal(plan.QuorumOff, []string{"pvc-1"}); off != test.off || plan.Progress.QuorumOff != len(plan.QuorumOff) {
+		if off := slices.Equal(plan.QuorumOff, []string{"pvc-1"}); off != test.off || plan.Step.Asking.QuorumOff != len(plan.QuorumOff) {
 			t.Errorf("%s: %v, want %t", name, plan.QuorumOff, test.off)
 		}
 	}

@@ -66,6 +66,9 @@ type Step struct {
 	Node string
 	// Copies are those to make by Autoplace.
 	Copies []Copy
+	// Asking is what the annotation is to say before Evacuate is sent, so that whoever leads next knows whose flag it is; nil with other calls. Where
+	// the call was certainly not sent it is to say what the plan's Progress says.
+	Asking *Progress
 	// DoNotTarget are the nodes that Evacuate must not use; none where LINSTOR is too old to be told.
 	DoNotTarget []string
 	// Unmark are the definitions of which Properties takes off the mark for N ([Mark.Without]).
@@ -99,7 +102,7 @@ type Plan struct {
 	State State
 	// Conditions are those that the node is to have.
 	Conditions Conditions
-	// Progress is what its annotation is to say, before LINSTOR is told anything; nil for none.
+	// Progress is what its annotation is to say, before LINSTOR is told anything; nil for none. That LINSTOR is told to evacuate N is in Step.
 	Progress *Progress
 	// Volumes are the volumes with a replica on N.
 	Volumes []VolumeState

@@ -407,8 +407,8 @@ func TestAskAgain(t *testing.T) {
 		if before.Step.Call != Nothing || after.Step.Call != Evacuate {
 			t.Errorf("after %d calls: %q a second before %s, then %q", i+1, before.Step.Call, wait, after.Step.Call)
 		}
-		if after.Progress.Asks != i+2 || !after.Progress.Asked.Equal(now) {
-			t.Errorf("the call is not noted: %s", after.Progress)
+		if after.Step.Asking.Asks != i+2 || !after.Step.Asking.Asked.Equal(now) {
+			t.Errorf("the call is not noted: %s", after.Step.Asking)
 		}
 	}
 	for name, edit := range map[string]edit{

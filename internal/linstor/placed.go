@@ -211,6 +211,9 @@ func sparesNodes(version string) bool {
 // Answer is what LINSTOR answers to a call.
 type Answer = client.Answer
 
+// ErrNotSent is why a call has certainly not reached LINSTOR.
+var ErrNotSent = client.ErrNotSent
+
 // Autoplace has LINSTOR place one more replica on one of the nodes.
 func (f *Feed) Autoplace(ctx context.Context, resource string, nodes []string) (Answer, error) {
 	return f.client.Autoplace(ctx, resource, nodes)
