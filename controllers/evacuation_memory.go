@@ -25,6 +25,8 @@ type evacuee struct {
 
 	memory      evacuation.Memory
 	fingerprint string
+	// unreadSince is since when it could not be read what is so of the node; zero while it can.
+	unreadSince time.Time
 	// written is when the conditions were written last.
 	written time.Time
 	// told are the volumes, and the pods, of which something was told, and what. progressed is when progress was told last.

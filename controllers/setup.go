@@ -266,7 +266,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 		},
 		agents: agents,
 		evacuation: &EvacuationReconciler{
-			client: c, live: live, linstor: cfg.Linstor, marker: newMarker(cfg.Linstor, cfg.Metrics), clock: cfg.Clock, reader: cluster.NewEvacuations(reading), pods: of.Pods, volumes: of.Volumes,
+			client: c, cache: cache, live: live, linstor: cfg.Linstor, marker: newMarker(cfg.Linstor, cfg.Metrics), clock: cfg.Clock, reader: cluster.NewEvacuations(reading), pods: of.Pods, volumes: of.Volumes,
 			kubelets: kubelets, halt: halt, lost: gather.losses.lostNodes, settings: leaving, recorder: cfg.Recorder, metrics: cfg.Metrics,
 			timeout: cfg.OperationsTimeout,
 		},

@@ -304,3 +304,29 @@ func TestUnlistedNodes(t *testing.T) {
 		t.Errorf("a disk that is deleted counts: %v", plan.QuorumOff)
 	}
 }
+
+// TestUnread has what is said of a node that cannot be read.
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	progress := &Progress{Mode: Everything}
+	both := Unread(same(True, CopiedElsewhere, ""), progress, "no answer")
+	if conditionText(both.Conditions.Safe) != "Unknown LinstorStale" || conditionText(both.Conditions.Evacuated) != "Unknown LinstorStale" ||
+		both.Conditions.Safe.Message != "no answer" || both.Progress != progress || both.Step.Call != Nothing || both.Again != Interval {
+		t.Errorf("got %+v", both)
+	}
+	if one := Unread(Conditions{Safe: &Condition{Status: True}}, progress, "no answer"); one.Conditions.Evacuated != nil {
+		t.Errorf("a node of which only last copies are made gets %+v", one.Conditions)
+	}
+}
+
+// TestNeedsInWords has that all that must be read is named.
+func TestNeedsInWords(t *testing.T) {
+	t.Parallel()
+	all := Needs{Placed: true, Definitions: []string{"pvc-1"}, Attachments: true, Snapshots: true, Marked: true, Version: true}.String()
+	if all != "where its replicas are, resource definition pvc-1 with its group, attachments, snapshots, marks of resource definitions, its version" {
+		t.Errorf("got %q", all)
+	}
+	if none := (Needs{}).String(); none != "" {
+		t.Errorf("got %q", none)
+	}
+}

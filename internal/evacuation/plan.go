@@ -1,6 +1,7 @@
 package evacuation
 
 import (
+	"strings"
 	"time"
 )
 
@@ -94,6 +95,23 @@ type Needs struct {
 // Any tells whether anything must be read.
 func (n Needs) Any() bool {
 	return n.Placed || len(n.Definitions) > 0 || n.Attachments || n.Snapshots || n.Marked || n.Version
+}
+
+// String names what must be read.
+func (n Needs) String() string {
+	var all []string
+	for _, need := range []struct {
+		is   bool
+		what string
+	}{
+		{n.Placed, "where its replicas are"}, {len(n.Definitions) > 0, "resource definition " + few(n.Definitions) + " with its group"},
+		{n.Attachments, "attachments"}, {n.Snapshots, "snapshots"}, {n.Marked, "marks of resource definitions"}, {n.Version, "its version"},
+	} {
+		if need.is {
+			all = append(all, need.what)
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // Plan is what is so, and what to do now.
@@ -192,6 +210,16 @@ func (s situation) waiting(status Status, reason Reason, message string) Plan {
 // ofMode leaves a node of which only last copies are made without the condition that it will never fulfil.
 func (s situation) ofMode(plan Plan) Plan {
 	if mode, _, _ := s.self.mode(); mode == LastCopies {
+		plan.Conditions.Evacuated = nil
+	}
+	return plan
+}
+
+// Unread is the plan of a node of which it cannot be read what is so, and has not been for longer than [MaxAge]: what its conditions said may
+// not be so any more. It keeps its annotation.
+func Unread(conditions Conditions, progress *Progress, why string) Plan {
+	plan := Plan{State: Waiting, Progress: progress, Conditions: same(StatusUnknown, LinstorStale, why), Again: Interval}
+	if conditions.Evacuated == nil { // of some nodes only last copies are made
 		plan.Conditions.Evacuated = nil
 	}
 	return plan

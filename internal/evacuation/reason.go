@@ -27,7 +27,7 @@ const (
 	DryRun Reason = "DryRun"
 	// SatelliteOffline : LINSTOR does not reach the node.
 	SatelliteOffline Reason = "SatelliteOffline"
-	// LinstorStale : LINSTOR could not be asked, or its answer is too old.
+	// LinstorStale : LINSTOR, or the Kubernetes API, could not be asked, or its answer is too old.
 	LinstorStale Reason = "LinstorStale"
 	// LinstorRefuses : LINSTOR does not do what it was told when a node returns.
 	LinstorRefuses Reason = "LinstorRefuses"
