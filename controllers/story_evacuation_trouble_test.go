@@ -95,6 +95,7 @@ func TestStoryOfAViewThatIsEmpty(t *testing.T) {
 		e.aFullNode()
 		e.Linstor.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path == "/v1/view/resources" {
+				w.Header().Set("Content-Type", "application/json")
 				_, _ = io.WriteString(w, "[]")
 			}
 			return r.URL.Path == "/v1/view/resources"

@@ -53,6 +53,7 @@ func TestStoryOfANodeThatCannotBeRead(t *testing.T) {
 			func(e *evacuating) {
 				e.Linstor.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
 					if r.URL.Path == "/v1/resource-groups" {
+						w.Header().Set("Content-Type", "application/json")
 						_, _ = io.WriteString(w, "[]")
 					}
 					return r.URL.Path == "/v1/resource-groups"
