@@ -38,11 +38,11 @@ type EvacuationReconciler struct {
 	live     client.Reader
 	linstor  Linstor
 	marker   *marker
+	left     *leftMarks
 	clock    clock.PassiveClock
 	reader   cluster.Evacuations
 	pods     cluster.Pods
 	volumes  cluster.Volumes
-	kubelets *cluster.Kubelets
 	halt     *haltSwitch
 	lost     func() map[string]bool // nodes with a volume whose loss speaks of the node
 	settings evacuation.Settings
@@ -137,6 +137,8 @@ func (r *EvacuationReconciler) unread(ctx context.Context, node *corev1.Node, mi
 
 // forget forgets a node that is not evacuated any more, or that there is no more.
 func (r *EvacuationReconciler) forget(node string) {
-	r.memory.forget(node)
+	if known := r.memory.forget(node); known {
+		r.left.look()
+	}
 	r.metrics.Evacuating(node, nil)
 }

@@ -56,10 +56,13 @@ func (e *evacuees) of(node *corev1.Node, now time.Time) *evacuee {
 	return known
 }
 
-func (e *evacuees) forget(node string) {
+// forget forgets a node, and tells whether it was known.
+func (e *evacuees) forget(node string) (known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	_, known = e.nodes[node]
 	delete(e.nodes, node)
+	return known
 }
 
 // note remembers the conditions that a node has now.

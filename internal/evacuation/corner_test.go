@@ -242,6 +242,7 @@ func TestNothingIsSaidOfNothing(t *testing.T) {
 func TestWhatIsReadWhen(t *testing.T) {
 	t.Parallel()
 	unread := func(in *Input) { in.Marked, in.Snapshots = Marks{}, Count{} }
+	left := func(in *Input) { in.Conditions = same(True, NothingLeft, "") }
 	for name, test := range map[string]struct {
 		edit edit
 		want Needs
@@ -249,7 +250,11 @@ func TestWhatIsReadWhen(t *testing.T) {
 		"a node that waits for its drain": {edited(safely, func(in *Input) { in.Volumes[0].Claims[0].Attached = true }), Needs{}},
 		"a node that leaves":              {edited(safely, asked(time.Minute, 1)), Needs{Snapshots: true, Marked: true}},
 		"a node that has left":            {edited(with(), asked(time.Minute, 1)), Needs{Snapshots: true, Marked: true}},
-		"a node that had nothing":         {with(), Needs{Snapshots: true}},
+		"a node that had nothing":         {with(), Needs{Snapshots: true, Marked: true}},
+		"a node that had left before":     {edited(with(), left), Needs{Snapshots: true}},
+		"a node that had left before, when LINSTOR was told": {
+			edited(with(), left, asked(time.Minute, 1)), Needs{Snapshots: true, Marked: true},
+		},
 		"a node that returns":             {edited(safely, untainted), Needs{Marked: true}},
 		"marks alone":                     {edited(safely, asked(time.Minute, 1), func(in *Input) { in.Snapshots.Known = true }), Needs{Snapshots: true, Marked: true}},
 	} {
@@ -258,8 +263,8 @@ func TestWhatIsReadWhen(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}
 	}
-	if plan := PlanFor(tainted(Everything, with(), func(in *Input) { in.Marked = Marks{} })); plan.Needs.Any() {
-		t.Errorf("of a node that LINSTOR was never told of marks are read: %+v", plan.Needs)
+	if plan := PlanFor(tainted(Everything, with(), left, func(in *Input) { in.Marked = Marks{} })); plan.Needs.Any() {
+		t.Errorf("of a node that had left before, and that LINSTOR was never told of, marks are read: %+v", plan.Needs)
 	}
 	noMarks := PlanFor(tainted(Everything, with(), asked(time.Minute, 1), func(in *Input) { in.Marked = Marks{} }))
 	noSnapshots := PlanFor(tainted(Everything, safely, asked(time.Minute, 1), func(in *Input) { in.Snapshots = Count{} }))

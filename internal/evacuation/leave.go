@@ -58,11 +58,13 @@ func (p Plan) evacuated(status Status, reason Reason, message string) Plan {
 
 func ruleLeft(s situation) (Plan, bool) {
 	left := s.remaining()
+	was := s.Conditions.Evacuated
+	readMarks := s.Progress.asked() || was == nil || was.Status != True // once is enough where nothing but a person has moved anything
 	switch {
 	case len(left.disks) > 0:
 		return Plan{}, false
-	case !s.Snapshots.Known || !s.Marked.Known && s.Progress.asked():
-		return Plan{Needs: Needs{Snapshots: true, Marked: s.Progress.asked()}, Progress: s.Progress}, true
+	case !s.Snapshots.Known || !s.Marked.Known && readMarks:
+		return Plan{Needs: Needs{Snapshots: true, Marked: readMarks}, Progress: s.Progress}, true
 	case s.Snapshots.N > 0:
 		return Plan{}, false
 	}

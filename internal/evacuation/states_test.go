@@ -332,6 +332,9 @@ func failureRows() map[string]row {
 			mode: LastCopies, edit: edited(safely, asked(time.Hour, 1), failed(Restore, 9, 10*time.Minute-1)),
 			want: wanted{Returning, "False LinstorRefuses", "", Nothing, "the database is locked"},
 		},
+		"a mark goes, too, with a disk that a person has removed": {
+			edit: edited(with(), markedForA), want: wanted{Evacuated, "True CopiedElsewhere", "True NothingLeft", Properties, ""},
+		},
 		"a mark that LINSTOR does not take off holds up nothing that leaves": {
 			edit: edited(safely, asked(2*time.Minute, 1), unchangedFrom(time.Hour), failed(Properties, 3, time.Minute), func(in *Input) {
 				in.Marked.All = []Mark{{"pvc-2", []string{nodeA}, "false"}}
