@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
@@ -18,7 +19,8 @@ import (
 )
 
 // leftMarks takes marks off resource definitions that nobody else takes off: those for nodes that are not evacuated any more, and have not returned by
-// themselves, such as because the Node object was deleted. LINSTOR is asked for them once when a process begins to lead, and whenever a node is forgotten.
+// themselves, such as because the Node object was deleted. LINSTOR is asked for them once when a process begins to lead, whenever a node is forgotten, and
+// when LINSTOR was away: it may have an old database since.
 type leftMarks struct {
 	cache, live client.Reader
 	linstor     Linstor
@@ -26,6 +28,9 @@ type leftMarks struct {
 	kubelets    *cluster.Kubelets
 	halt        *haltSwitch
 	clock       clock.PassiveClock
+
+	// synced is since when LINSTOR had been followed when it was last looked.
+	synced time.Time
 
 	mu sync.Mutex
 	// wanted counts the occasions, done is how many of them are over.
@@ -49,8 +54,16 @@ func (l *leftMarks) due() (occasion int, is bool) {
 
 // takeOff takes off what is left.
 func (l *leftMarks) takeOff(ctx context.Context) error {
+	since := l.linstor.Status().SyncedSince
+	if since.IsZero() {
+		return nil
+	}
+	if !since.Equal(l.synced) {
+		l.synced = since
+		l.look()
+	}
 	occasion, is := l.due()
-	if !is || l.linstor.Status().SyncedSince.IsZero() || l.halt.now(ctx) != (failover.Halt{}) {
+	if !is || l.halt.now(ctx) != (failover.Halt{}) {
 		return nil
 	}
 	var gone []string

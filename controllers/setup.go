@@ -255,7 +255,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 		agents: agents.halts,
 	}
 	marks := newMarker(cfg.Linstor, cfg.Metrics)
-	left := &leftMarks{cache: cache, live: live, linstor: cfg.Linstor, marker: marks, kubelets: kubelets, halt: halt, clock: cfg.Clock, wanted: 1}
+	left := &leftMarks{cache: cache, live: live, linstor: cfg.Linstor, marker: marks, kubelets: kubelets, halt: halt, clock: cfg.Clock}
 	sight := &linstorSight{
 		inputs: of.Inputs, live: of.Live, kubelets: kubelets, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings, metrics: cfg.Metrics,
 	}

@@ -185,3 +185,18 @@ func TestStoryOfMarksThatCannotBeTakenOff(t *testing.T) {
 		e.unmarked("pvc-local", 11*time.Minute)
 	})
 }
+
+// Somebody gives LINSTOR a database of a time when a node was evacuated: marks that come back with it are taken off, too.
+func TestStoryOfMarksOfAnOldDatabase(t *testing.T) {
+	inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
+		e.marked()
+		e.pass(time.Minute)
+		backup := e.Linstor.Snapshot()
+		e.untaint(nodeA)
+		e.returned(nodeA)
+		e.pass(time.Minute)
+		e.Linstor.RestoreDatabase(backup)
+		e.pass(time.Minute)
+		e.unmarked("pvc-local", time.Minute)
+	})
+}
