@@ -120,10 +120,7 @@ func (r *EvacuationReconciler) place(ctx context.Context, node *corev1.Node, in 
 	if err != nil {
 		return err
 	}
-	if len(unlisted) > 0 {
-		in.Linstor.Problem = "LINSTOR or Kubernetes lists nothing of what is attached to the node: " + strings.Join(firstOf(unlisted), ", ")
-		return nil
-	}
+	in.Linstor.Missing = strings.Join(firstOf(unlisted), ", ")
 	if in.Volumes, err = r.reader.Claims(ctx, node, in.Nodes, volumes, in.Attachments.Volumes); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
@@ -109,6 +110,36 @@ func TestStoryOfAViewThatIsEmpty(t *testing.T) {
 		}
 		e.Linstor.Intercept(nil)
 		e.copying(nodeA)
+	})
+}
+
+// An old database may know some volumes and not others. One that nobody uses is attached nowhere, and may be on the node all the same.
+func TestStoryOfAVolumeThatLinstorHasForgotten(t *testing.T) {
+	inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
+		e.volume("db")
+		e.pass(time.Minute)
+		backup := e.Linstor.Snapshot()
+		e.volume("cold", onlyOnA)
+		e.pass(time.Minute)
+		e.Linstor.RestoreDatabase(backup)
+		e.pass(time.Minute)
+		e.taint(nodeA, "")
+		for range 12 {
+			e.pass(evacuation.Interval)
+			if safe, left := e.says(nodeA, evacuation.StorageSafe), e.says(nodeA, evacuation.StorageEvacuated); safe != "Unknown LinstorStale" || left != safe {
+				t.Fatalf("the node is called %q and %q", safe, left)
+			}
+		}
+		if c := cluster.EvacuationConditions(e.node(nodeA)).Safe; !strings.Contains(c.Message, "cold") || len(e.calls) > 0 {
+			t.Errorf("the node is %+v, and LINSTOR was told %v", c, e.calls)
+		}
+		e.untaint(nodeA)
+		e.returned(nodeA)
+		e.taint(nodeA, "")
+		var pv corev1.PersistentVolume
+		e.must(e.Client().Get(e.ctx, client.ObjectKey{Name: "cold"}, &pv))
+		e.must(e.API.Client(virtual.ActorUser).Delete(e.ctx, &pv))
+		e.gone(nodeA, 5*time.Minute)
 	})
 }
 

@@ -117,6 +117,8 @@ type Linstor struct {
 	Asked time.Time
 	// Problem says why LINSTOR could not be read; empty where it could.
 	Problem string
+	// Missing names volumes that Kubernetes has and LINSTOR lists no replica of; empty where there are none. What else it does not list nobody knows.
+	Missing string
 }
 
 // Volume is a resource definition with all its replicas.

@@ -1,6 +1,7 @@
 package evacuation
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -253,7 +254,7 @@ func ruleHindered(s situation) (Plan, bool) {
 	if s.Linstor.Problem == "" && !s.self.Listed {
 		return Plan{}, false
 	}
-	reason, message := first(hindrances, s)
+	reason, message := first(slices.Concat(hindrances, doubts), s)
 	if reason == "" {
 		return Plan{}, false
 	}

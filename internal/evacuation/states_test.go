@@ -141,6 +141,14 @@ func stateRows() map[string]row {
 			edit: edited(func(in *Input) { in.Linstor.Problem = "no answer" }, the(nodeA, func(n *Node) { n.Listed = false })),
 			want: wanted{Waiting, "Unknown LinstorStale", "Unknown LinstorStale", Nothing, "no answer"},
 		},
+		"while LINSTOR does not list everything a node waits": {
+			edit: edited(safely, func(in *Input) { in.Linstor.Missing = "pvc-9" }),
+			want: wanted{Waiting, "Unknown LinstorStale", "Unknown LinstorStale", Nothing, "pvc-9"},
+		},
+		"while LINSTOR does not list everything a node returns": {
+			edit: edited(safely, asked(time.Hour, 1), untainted, func(in *Input) { in.Linstor.Missing = "pvc-9" }),
+			want: wanted{Returning, "", "", Restore, ""},
+		},
 		"a node of which only last copies are made that waits gets no second condition": {
 			mode: LastCopies, edit: func(in *Input) { in.Halt.Paused = "by a person" }, want: wanted{Waiting, "False Paused", "", Nothing, ""},
 		},
