@@ -113,34 +113,46 @@ func TestStoryOfAViewThatIsEmpty(t *testing.T) {
 	})
 }
 
-// An old database may know some volumes and not others. One that nobody uses is attached nowhere, and may be on the node all the same.
+// An old database may know some volumes and not others. One that nobody uses is attached nowhere, and may be on the node all the same, as long as
+// somebody claims it.
 func TestStoryOfAVolumeThatLinstorHasForgotten(t *testing.T) {
-	inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
-		e.volume("db")
-		e.pass(time.Minute)
-		backup := e.Linstor.Snapshot()
-		e.volume("cold", onlyOnA)
-		e.pass(time.Minute)
-		e.Linstor.RestoreDatabase(backup)
-		e.pass(time.Minute)
-		e.taint(nodeA, "")
-		for range 12 {
-			e.pass(evacuation.Interval)
-			if safe, left := e.says(nodeA, evacuation.StorageSafe), e.says(nodeA, evacuation.StorageEvacuated); safe != "Unknown LinstorStale" || left != safe {
-				t.Fatalf("the node is called %q and %q", safe, left)
-			}
-		}
-		if c := cluster.EvacuationConditions(e.node(nodeA)).Safe; !strings.Contains(c.Message, "cold") || len(e.calls) > 0 {
-			t.Errorf("the node is %+v, and LINSTOR was told %v", c, e.calls)
-		}
-		e.untaint(nodeA)
-		e.returned(nodeA)
-		e.taint(nodeA, "")
-		var pv corev1.PersistentVolume
-		e.must(e.Client().Get(e.ctx, client.ObjectKey{Name: "cold"}, &pv))
-		e.must(e.API.Client(virtual.ActorUser).Delete(e.ctx, &pv))
-		e.gone(nodeA, 5*time.Minute)
-	})
+	for name, ends := range map[string]func(*evacuating, *corev1.PersistentVolume){
+		"it is deleted": func(e *evacuating, pv *corev1.PersistentVolume) { e.must(e.Client().Delete(e.ctx, pv)) },
+		"it is released": func(e *evacuating, pv *corev1.PersistentVolume) {
+			before := pv.DeepCopy()
+			pv.Status.Phase = corev1.VolumeReleased
+			e.must(e.Client().Status().Patch(e.ctx, pv, client.MergeFrom(before)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
+				e.volume("db")
+				e.pass(time.Minute)
+				backup := e.Linstor.Snapshot()
+				e.volume("cold", onlyOnA)
+				e.pass(time.Minute)
+				e.Linstor.RestoreDatabase(backup)
+				e.pass(time.Minute)
+				e.taint(nodeA, "")
+				for range 12 {
+					e.pass(evacuation.Interval)
+					if safe, left := e.says(nodeA, evacuation.StorageSafe), e.says(nodeA, evacuation.StorageEvacuated); safe != "Unknown LinstorStale" || left != safe {
+						t.Fatalf("the node is called %q and %q", safe, left)
+					}
+				}
+				if c := cluster.EvacuationConditions(e.node(nodeA)).Safe; !strings.Contains(c.Message, "cold") || len(e.calls) > 0 {
+					t.Errorf("the node is %+v, and LINSTOR was told %v", c, e.calls)
+				}
+				e.untaint(nodeA)
+				e.returned(nodeA)
+				e.taint(nodeA, "")
+				var pv corev1.PersistentVolume
+				e.must(e.Client().Get(e.ctx, client.ObjectKey{Name: "cold"}, &pv))
+				ends(e, &pv)
+				e.gone(nodeA, 5*time.Minute)
+			})
+		})
+	}
 }
 
 // The disk on the node is not UpToDate, and its only peer is away: there is nothing to copy, and nothing is done.

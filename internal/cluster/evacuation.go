@@ -164,9 +164,12 @@ func (e Evacuations) Attached(ctx context.Context, node string) (volumes []strin
 	return e.attached(attachments, node), failingOver, nil
 }
 
+// unclaimed are the phases of a PersistentVolume that is nobody's.
+var unclaimed = []corev1.PersistentVolumePhase{corev1.VolumeAvailable, corev1.VolumeReleased, corev1.VolumeFailed}
+
 // Unlisted returns the PersistentVolumes of which LINSTOR lists no replica anywhere, and those attached to a node of which Kubernetes has nothing
-// at the moment: what LINSTOR lists, such as after its database was restored, need not be all that there is. Those that are attached come first;
-// one that is being deleted may have gone from LINSTOR already.
+// at the moment: what LINSTOR lists, such as after its database was restored, need not be all that there is. Those that are attached come first. Of
+// others only those that somebody claims: what was released or is being deleted may have gone from LINSTOR before.
 func (e Evacuations) Unlisted(ctx context.Context, listed []evacuation.Volume, attached []string) ([]string, error) {
 	var list corev1.PersistentVolumeList
 	if err := e.cache.List(ctx, &list, shared); err != nil {
@@ -186,7 +189,7 @@ func (e Evacuations) Unlisted(ctx context.Context, listed []evacuation.Volume, a
 		case resource == "" || known[strings.ToLower(resource)]:
 		case slices.Contains(attached, pv.Name):
 			unlisted = append(unlisted, pv.Name)
-		case pv.DeletionTimestamp == nil:
+		case pv.DeletionTimestamp == nil && !slices.Contains(unclaimed, pv.Status.Phase):
 			unused = append(unused, pv.Name)
 		}
 	}
