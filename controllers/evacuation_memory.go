@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
@@ -18,6 +19,8 @@ type evacuees struct {
 
 // evacuee is one of them. What others look at is under the lock of all; the rest is the node's reconciliation's, of which there is one at a time.
 type evacuee struct {
+	// uid is that of the Node object: another one of the same name is another node.
+	uid types.UID
 	// since is when it was first seen, which is its place; conditions are those that were written last. Others look at both, because
 	// the cache may not have them yet.
 	since      time.Time
@@ -42,9 +45,9 @@ func (e *evacuees) of(node *corev1.Node, now time.Time) *evacuee {
 		e.nodes = make(map[string]*evacuee)
 	}
 	known := e.nodes[node.Name]
-	if known == nil {
+	if known == nil || known.uid != node.UID {
 		known = &evacuee{
-			since: now, conditions: cluster.EvacuationConditions(node), told: make(map[string]evacuation.Reason),
+			uid: node.UID, since: now, conditions: cluster.EvacuationConditions(node), told: make(map[string]evacuation.Reason),
 			progressed: now,
 			memory:     evacuation.Memory{Refused: make(map[string]evacuation.Refusal), Failed: make(map[evacuation.Call]evacuation.Failure)},
 		}

@@ -255,8 +255,8 @@ func TestWhatIsReadWhen(t *testing.T) {
 		"a node that had left before, when LINSTOR was told": {
 			edited(with(), left, asked(time.Minute, 1)), Needs{Snapshots: true, Marked: true},
 		},
-		"a node that returns":             {edited(safely, untainted), Needs{Marked: true}},
-		"marks alone":                     {edited(safely, asked(time.Minute, 1), func(in *Input) { in.Snapshots.Known = true }), Needs{Snapshots: true, Marked: true}},
+		"a node that returns": {edited(safely, untainted), Needs{Marked: true}},
+		"marks alone":         {edited(safely, asked(time.Minute, 1), func(in *Input) { in.Snapshots.Known = true }), Needs{Snapshots: true, Marked: true}},
 	} {
 		got := PlanFor(tainted(Everything, unread, test.edit)).Needs
 		if got.Snapshots != test.want.Snapshots || got.Marked != test.want.Marked {
@@ -283,6 +283,26 @@ func TestSafetyIsNoted(t *testing.T) {
 	pinned := func(in *Input) { in.Volumes[0].Claims[0].Elsewhere = false }
 	if p := PlanFor(tainted(Everything, safely, attached, pinned, func(in *Input) { in.Progress.Safe = &in.Now })).Progress; p.Safe != nil {
 		t.Errorf("a node that is not safe is noted as %s", p)
+	}
+}
+
+// TestSafetyEnds has that a node is not noted as safe any more once its conditions do not say so: its loss would not count for the guard.
+func TestSafetyEnds(t *testing.T) {
+	t.Parallel()
+	wasSafe := func(in *Input) { in.Progress.Safe = &in.Now }
+	for name, edit := range map[string]edit{
+		"its taint means nothing":     the(nodeA, func(n *Node) { n.Evacuate[0].Value = "all" }),
+		"LINSTOR does not list it":    the(nodeA, func(n *Node) { n.Listed = false }),
+		"somebody else evacuates it":  the(nodeA, func(n *Node) { n.Evacuating = true }),
+		"a copy is to be made for it": with(volume("pvc-1", disk(nodeA))),
+	} {
+		plan := PlanFor(tainted(Everything, safely, wasSafe, edit))
+		if plan.Conditions.Safe.Status != False || plan.Progress == nil || plan.Progress.Safe != nil {
+			t.Errorf("%s: it is %+v, and noted as %s", name, plan.Conditions.Safe, plan.Progress)
+		}
+	}
+	if plan := PlanFor(tainted(Everything, the(nodeA, func(n *Node) { n.Evacuate[0].Value = "all" }), func(in *Input) { in.Progress = nil })); plan.Progress != nil {
+		t.Errorf("a taint that means nothing is noted: %s", plan.Progress)
 	}
 }
 

@@ -127,7 +127,7 @@ type Volume struct {
 	Resource string
 	// DRBD tells whether the top layer is DRBD.
 	DRBD bool
-	// Quorum is how many of the disks LINSTOR wants DRBD to need: "majority", "all" or a number; "off" or empty for none.
+	// Quorum is how many of the disks LINSTOR wants DRBD to need: "majority", "all" or a number; "off" for none, and empty where that is not known.
 	Quorum string
 	// UserQuorum is set where a person has set that, so that LINSTOR does not change it.
 	UserQuorum bool

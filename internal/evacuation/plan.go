@@ -231,7 +231,17 @@ func ruleRefused(s situation) (Plan, bool) {
 	if reason == "" || reason == NotASatellite {
 		return Plan{}, false
 	}
-	return Plan{State: Refused, Conditions: same(False, reason, message), Progress: s.Progress, Again: Interval}, true
+	return s.refused(reason, message), true
+}
+
+// refused is the plan of a node whose taint asks for nothing that could be done. What was noted before stays, but not that it is safe: nobody looks after that.
+func (s situation) refused(reason Reason, message string) Plan {
+	plan := Plan{State: Refused, Conditions: same(False, reason, message), Again: Interval}
+	if s.Progress != nil {
+		progress := *s.Progress
+		progress.Safe, plan.Progress = nil, &progress
+	}
+	return plan
 }
 
 func ruleHalted(s situation) (Plan, bool) {
@@ -266,14 +276,17 @@ func ruleNoSatellite(s situation) (Plan, bool) {
 	if reason == "" {
 		return Plan{}, false
 	}
-	return Plan{State: Refused, Conditions: same(False, reason, message), Progress: s.Progress, Again: Interval}, true
+	return s.refused(reason, message), true
 }
 
 func ruleByOther(s situation) (Plan, bool) {
-	if reason, message := gateOwn(s); reason != "" {
-		return s.waiting(False, reason, message), true
+	reason, message := gateOwn(s)
+	if reason == "" {
+		return Plan{}, false
 	}
-	return Plan{}, false
+	plan := s.waiting(False, reason, message)
+	plan.Progress = s.unsafe()
+	return plan, true
 }
 
 func ruleTakenBack(s situation) (Plan, bool) {
