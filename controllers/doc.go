@@ -54,10 +54,11 @@ type Linstor interface {
 	// Gone are replicas that LINSTOR no longer lists, and that are kept in mind until Forget.
 	Gone() []linstor.Place
 	Forget(place linstor.Place)
-	// Placed, CopyDefinitions, Marks, SnapshotsOn and CanSpareNodes ask LINSTOR what must be known of nodes that are evacuated.
+	// Placed, CopyDefinitions, Marks, MarksOf, SnapshotsOn and CanSpareNodes ask LINSTOR what must be known of nodes that are evacuated.
 	Placed(ctx context.Context) (volumes []evacuation.Volume, asked time.Time, err error)
 	CopyDefinitions(ctx context.Context, names []string) (map[string]evacuation.Definition, error)
 	Marks(ctx context.Context) ([]evacuation.Mark, error)
+	MarksOf(ctx context.Context, names []string) ([]evacuation.Mark, error)
 	SnapshotsOn(ctx context.Context, node string) (int, error)
 	CanSpareNodes(ctx context.Context) (bool, error)
 	// Autoplace, Evacuate, Restore and ChangeDefinition are all that LINSTOR is ever told.

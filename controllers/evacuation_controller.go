@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -33,19 +34,21 @@ const (
 // internal/evacuation to say: one step at a time, from a fresh look.
 type EvacuationReconciler struct {
 	client   client.Client
+	cache    client.Reader
 	live     client.Reader
 	linstor  Linstor
+	marker   *marker
+	left     *leftMarks
 	clock    clock.PassiveClock
 	reader   cluster.Evacuations
 	pods     cluster.Pods
 	volumes  cluster.Volumes
-	kubelets *cluster.Kubelets
 	halt     *haltSwitch
 	lost     func() map[string]bool // nodes with a volume whose loss speaks of the node
 	settings evacuation.Settings
 	recorder events.EventRecorder
 	metrics  *metrics.Metrics
-	// timeout bounds what is read at a time.
+	// timeout bounds one look.
 	timeout time.Duration
 
 	memory evacuees
@@ -83,7 +86,12 @@ func concernsEvacuation(before, after client.Object) bool {
 func (r *EvacuationReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var node corev1.Node
 	if err := r.live.Get(ctx, req.NamespacedName, &node); client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("reading node %s: %w", req.Name, err)
+		err = fmt.Errorf("reading node %s: %w", req.Name, err)
+		if r.cache.Get(ctx, req.NamespacedName, &node) != nil || !cluster.IsEvacuated(&node) {
+			return reconcile.Result{}, err
+		}
+		_, unread := r.unread(ctx, &node, r.memory.of(&node, r.clock.Now()), oneLine(err))
+		return reconcile.Result{}, errors.Join(err, unread)
 	}
 	if !cluster.IsEvacuated(&node) { // nor is one that there is no more
 		r.forget(req.Name)
@@ -91,24 +99,46 @@ func (r *EvacuationReconciler) Reconcile(ctx context.Context, req reconcile.Requ
 	}
 	mind := r.memory.of(&node, r.clock.Now())
 	in, plan, err := r.look(ctx, &node, mind)
-	if err != nil {
-		return reconcile.Result{}, err
+	switch {
+	case err != nil:
+		_, unread := r.unread(ctx, &node, mind, oneLine(err))
+		return reconcile.Result{}, errors.Join(err, unread)
+	case plan.Needs.Any(): // what was asked for has gone in between, or LINSTOR does not tell it
+		again, err := r.unread(ctx, &node, mind, "LINSTOR does not tell all that must be known: "+plan.Needs.String())
+		return reconcile.Result{RequeueAfter: again}, err
 	}
-	if plan.Needs.Any() { // what was asked for has gone in between
-		return reconcile.Result{RequeueAfter: evacuation.Interval}, nil
-	}
+	mind.unreadSince = time.Time{}
 	if err := r.tell(ctx, &node, mind, in, plan); err != nil {
 		return reconcile.Result{}, err
 	}
 	if plan.State == evacuation.Returned {
 		r.forget(node.Name)
 	}
-	r.do(ctx, &node, mind, in, plan)
+	if sent := r.do(ctx, &node, mind, in, plan); !sent && plan.Step.Call != evacuation.Nothing {
+		plan.Again = evacuation.Interval
+	}
 	return reconcile.Result{RequeueAfter: plan.Again}, nil
+}
+
+// unread says that it cannot be read what is so of a node, once that has been so for as long as anything may rest on an old look: what is unknown is
+// neither safe nor gone. It returns when to look again.
+func (r *EvacuationReconciler) unread(ctx context.Context, node *corev1.Node, mind *evacuee, why string) (again time.Duration, err error) {
+	now := r.clock.Now()
+	if mind.unreadSince.IsZero() {
+		mind.unreadSince = now
+	}
+	if now.Sub(mind.unreadSince) < evacuation.MaxAge {
+		return evacuation.MaxAge, nil
+	}
+	in := r.known(node, mind)
+	plan := evacuation.Unread(in.Conditions, in.Progress, why)
+	return plan.Again, r.tell(ctx, node, mind, in, plan)
 }
 
 // forget forgets a node that is not evacuated any more, or that there is no more.
 func (r *EvacuationReconciler) forget(node string) {
-	r.memory.forget(node)
+	if known := r.memory.forget(node); known {
+		r.left.look()
+	}
 	r.metrics.Evacuating(node, nil)
 }

@@ -2,9 +2,11 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -16,37 +18,52 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
 
-// do tells LINSTOR what is planned. What it does not do is not tried again here: the next look tells what is to be done then.
-func (r *EvacuationReconciler) do(ctx context.Context, node *corev1.Node, mind *evacuee, in evacuation.Input, plan evacuation.Plan) {
+// do tells LINSTOR what is planned, and returns whether it was sent. What it does not do is not tried again here: the next look tells what is to be
+// done then.
+func (r *EvacuationReconciler) do(ctx context.Context, node *corev1.Node, mind *evacuee, in evacuation.Input, plan evacuation.Plan) (sent bool) {
 	for _, resource := range plan.NoTarget {
 		mind.memory.Refused[resource] = evacuation.Refusal{
 			Until: in.Now.Add(evacuation.RefusalHolds), Words: evacuation.NoNodeFree, Nodes: in.Eligible(),
 		}
 	}
 	if plan.Step.Call == evacuation.Nothing || !r.inTime(plan.Step.Call, in.Linstor.Asked) { // writing to the node has taken so long that all may be different
-		return
+		return false
 	}
-	satellite := r.kubelets.Satellite(node.Name)
 	switch plan.Step.Call {
 	case evacuation.Autoplace:
-		r.copy(ctx, mind, in, plan.Step.Copies)
+		r.copy(ctx, mind, in, plan.Step)
 	case evacuation.Evacuate:
-		if !r.stillLeaves(ctx, node) {
-			return
-		}
-		answer, err := r.linstor.Evacuate(ctx, satellite, plan.Step.DoNotTarget)
-		r.answered(ctx, evacuation.Evacuate, node.Name, answer, err)
-		mind.memory.NotMoved = strings.Join(firstOf(answer.NotMoved()), "; ")
+		return r.evacuate(ctx, node, mind, in, plan)
 	case evacuation.Restore:
-		answer, err := r.linstor.Restore(ctx, satellite)
-		r.answered(ctx, evacuation.Restore, node.Name, answer, err)
+		answer, err := r.linstor.Restore(ctx, plan.Step.Node)
+		mind.outcome(evacuation.Restore, answered(ctx, r.metrics, evacuation.Restore, node.Name, answer, err), r.clock.Now())
 	case evacuation.Properties:
-		for _, change := range plan.Step.Changes {
-			answer, err := r.linstor.ChangeDefinition(ctx, change)
-			r.answered(ctx, evacuation.Properties, change.Resource, answer, err)
-		}
+		mind.outcome(evacuation.Properties, r.marker.do(ctx, plan.Step), r.clock.Now())
 	case evacuation.Nothing:
 	}
+	return true
+}
+
+// evacuate tells LINSTOR to move everything off a node. That it is told is noted before: should this process end in between, whoever leads next must take
+// the flag for ours. Where the call was certainly not sent the note is taken back; where nobody can tell, or the note cannot be taken back, it stays: a flag of
+// somebody else that comes then is taken for ours, and no worse, since the gates hold for the next call all the same.
+func (r *EvacuationReconciler) evacuate(ctx context.Context, node *corev1.Node, mind *evacuee, in evacuation.Input, plan evacuation.Plan) (sent bool) {
+	log := ctrl.LoggerFrom(ctx)
+	if err := r.noteProgress(ctx, node, plan.Step.Asking); err != nil {
+		log.Error(err, "Cannot note that LINSTOR is to be told, so that it is not")
+	} else if r.stillLeaves(ctx, node) && r.inTime(plan.Step.Call, in.Linstor.Asked) {
+		answer, err := r.linstor.Evacuate(ctx, plan.Step.Node, plan.Step.DoNotTarget)
+		answered(ctx, r.metrics, evacuation.Evacuate, node.Name, answer, err)
+		mind.memory.NotMoved = strings.Join(firstOf(answer.NotMoved()), "; ")
+		sent = !errors.Is(err, linstor.ErrNotSent)
+	}
+	if sent {
+		return true
+	}
+	if err := r.takeBack(ctx, node, plan); err != nil {
+		log.Error(err, "Cannot take back the note that LINSTOR was told, which it was not")
+	}
+	return false
 }
 
 // stillLeaves tells whether the node has the taints that the look has seen and has lost nothing since: LINSTOR's moves outlive a restore.
@@ -59,13 +76,25 @@ func (r *EvacuationReconciler) stillLeaves(ctx context.Context, node *corev1.Nod
 	return now.UID == node.UID && equality.Semantic.DeepEqual(now.Spec.Taints, node.Spec.Taints) && !r.lost()[node.Name]
 }
 
-// copy has LINSTOR make copies, all at the same time.
-func (r *EvacuationReconciler) copy(ctx context.Context, mind *evacuee, in evacuation.Input, copies []evacuation.Copy) {
+// copy has LINSTOR make copies, all at the same time, once they are safe from its own balancing.
+func (r *EvacuationReconciler) copy(ctx context.Context, mind *evacuee, in evacuation.Input, step evacuation.Step) {
+	unmarked, err := r.marker.mark(ctx, step.Node, withoutMark(step.Copies))
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot keep copies from LINSTOR's balancing, so that none is made")
+	}
+	if err != nil || !r.inTime(step.Call, in.Linstor.Asked) { // the marks have taken so long that all may be different
+		return
+	}
 	var mu sync.Mutex
 	var calls sync.WaitGroup
-	for _, c := range copies {
+	for _, c := range step.Copies {
 		calls.Go(func() {
-			result, refusal := r.copyOne(ctx, in, c)
+			result, refusal := metrics.CopyFailed, (*evacuation.Refusal)(nil)
+			if words, is := unmarked[strings.ToLower(c.Resource)]; is {
+				refusal = refused(in, evacuation.SilenceHolds, words)
+			} else {
+				result, refusal = r.copyOne(ctx, in, c)
+			}
 			r.metrics.Copied(result)
 			mu.Lock()
 			defer mu.Unlock()
@@ -77,46 +106,53 @@ func (r *EvacuationReconciler) copy(ctx context.Context, mind *evacuee, in evacu
 	calls.Wait()
 }
 
-// copyOne has LINSTOR make one copy, once it is safe from LINSTOR's own balancing. It returns why there is none; nil where there will be.
+// withoutMark are the definitions that get a mark before they are copied.
+func withoutMark(copies []evacuation.Copy) []string {
+	var names []string
+	for _, c := range copies {
+		if c.Mark {
+			names = append(names, c.Resource)
+		}
+	}
+	return names
+}
+
+// copyOne has LINSTOR make one copy. It returns why there is none; nil where there will be.
 func (r *EvacuationReconciler) copyOne(
 	ctx context.Context, in evacuation.Input, c evacuation.Copy,
 ) (metrics.CopyResult, *evacuation.Refusal) {
-	unanswered := &evacuation.Refusal{Until: in.Now.Add(evacuation.SilenceHolds), Words: "LINSTOR has not answered", Nodes: in.Eligible()}
-	if c.Mark != nil {
-		answer, err := r.linstor.ChangeDefinition(ctx, *c.Mark)
-		if !r.answered(ctx, evacuation.Properties, c.Resource, answer, err) {
-			return metrics.CopyFailed, unanswered
-		}
-	}
 	answer, err := r.linstor.Autoplace(ctx, c.Resource, c.Targets)
-	r.answered(ctx, evacuation.Autoplace, c.Resource, answer, err)
+	answered(ctx, r.metrics, evacuation.Autoplace, c.Resource, answer, err)
 	if err != nil {
-		return metrics.CopyFailed, unanswered
+		return metrics.CopyFailed, refused(in, evacuation.SilenceHolds, "LINSTOR has not answered")
 	}
 	if words := answer.Errors(); len(words) > 0 {
-		return metrics.CopyRefused, &evacuation.Refusal{
-			Until: in.Now.Add(evacuation.RefusalHolds), Words: strings.Join(firstOf(words), "; "), Nodes: in.Eligible(),
-		}
+		return metrics.CopyRefused, refused(in, evacuation.RefusalHolds, strings.Join(firstOf(words), "; "))
 	}
 	return metrics.CopyPlaced, nil
 }
 
-// answered counts an answer and says in the log what LINSTOR was told, and what it has not done. It returns whether it has done it.
-func (r *EvacuationReconciler) answered(ctx context.Context, call evacuation.Call, of string, answer linstor.Answer, err error) bool {
+func refused(in evacuation.Input, holds time.Duration, words string) *evacuation.Refusal {
+	return &evacuation.Refusal{Until: in.Now.Add(holds), Words: words, Nodes: in.Eligible()}
+}
+
+// answered counts what LINSTOR was told and says it in the log, and what it has not done. It returns the words on that; none where it has done all.
+func answered(ctx context.Context, m *metrics.Metrics, call evacuation.Call, of string, answer linstor.Answer, err error) string {
 	log := ctrl.LoggerFrom(ctx).WithValues("call", call, "of", of)
 	if err != nil {
-		r.metrics.Told(call, "error")
+		m.Told(call, "error")
 		log.Error(err, "Told LINSTOR, which has not answered")
-		return false
+		return "LINSTOR has not answered: " + oneLine(err)
 	}
-	r.metrics.Told(call, strconv.Itoa(answer.Code))
-	errors := answer.Errors()
-	if len(errors) > 0 {
-		log.Info("Told LINSTOR, which has not done all of it", "code", answer.Code, "errors", len(errors), "message", strings.Join(firstOf(errors), "; "))
+	m.Told(call, strconv.Itoa(answer.Code))
+	all := answer.Errors()
+	words := strings.Join(firstOf(all), "; ")
+	if len(all) > 0 {
+		log.Info("Told LINSTOR, which has not done all of it", "code", answer.Code, "errors", len(all), "message", words)
 	} else {
 		log.Info("Told LINSTOR", "code", answer.Code)
 	}
-	return len(errors) == 0
+	return words
 }
 
 // firstOf are the first of many words.

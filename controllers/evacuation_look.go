@@ -14,8 +14,11 @@ import (
 // evacuationReads is how many times more may be read for one plan: each asks for what the one before has shown to be needed.
 const evacuationReads = 6
 
-// look reads what is so of a node, as much of it as the plan needs, and plans.
+// look reads what is so of a node, as much of it as the plan needs, and plans. It takes no longer than anything may rest on it: what the node says
+// meanwhile is older.
 func (r *EvacuationReconciler) look(ctx context.Context, node *corev1.Node, mind *evacuee) (evacuation.Input, evacuation.Plan, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(r.timeout, evacuation.Autoplace.MaxAge()))
+	defer cancel()
 	in, err := r.begin(ctx, node, mind)
 	if err != nil {
 		return in, evacuation.Plan{}, err
@@ -34,14 +37,20 @@ func (r *EvacuationReconciler) look(ctx context.Context, node *corev1.Node, mind
 	return in, plan, nil
 }
 
-// begin is what is known without asking LINSTOR.
-func (r *EvacuationReconciler) begin(ctx context.Context, node *corev1.Node, mind *evacuee) (evacuation.Input, error) {
+// known is what the node itself says.
+func (r *EvacuationReconciler) known(node *corev1.Node, mind *evacuee) evacuation.Input {
 	in := evacuation.Input{
 		Now: r.clock.Now(), Settings: r.settings, Node: node.Name, Conditions: cluster.EvacuationConditions(node), Memory: mind.memory,
 	}
 	if progress, ok := cluster.EvacuationProgress(node); ok {
 		in.Progress = &progress
 	}
+	return in
+}
+
+// begin is what is known without asking LINSTOR.
+func (r *EvacuationReconciler) begin(ctx context.Context, node *corev1.Node, mind *evacuee) (evacuation.Input, error) {
+	in := r.known(node, mind)
 	attached, failingOver, err := r.reader.Attached(ctx, node.Name)
 	if err != nil {
 		return in, err
@@ -73,8 +82,6 @@ func (r *EvacuationReconciler) nodes(ctx context.Context, node *corev1.Node) ([]
 func (r *EvacuationReconciler) read(
 	ctx context.Context, node *corev1.Node, mind *evacuee, in *evacuation.Input, needs evacuation.Needs,
 ) error {
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
-	defer cancel()
 	if needs.Placed {
 		if err := r.place(ctx, node, in); err != nil {
 			return err
@@ -88,7 +95,7 @@ func (r *EvacuationReconciler) read(
 		}
 		in.Attachments = evacuation.Attachments{Read: asked, Volumes: volumes}
 	}
-	if err := r.readMore(ctx, node, in, needs); err != nil {
+	if err := r.readMore(ctx, in, needs); err != nil {
 		in.Linstor.Problem = oneLine(err)
 	}
 	if in.Linstor.Problem == "" && in.Snapshots.Known { // else what was not read would look like a change
@@ -113,10 +120,7 @@ func (r *EvacuationReconciler) place(ctx context.Context, node *corev1.Node, in 
 	if err != nil {
 		return err
 	}
-	if len(unlisted) > 0 {
-		in.Linstor.Problem = "LINSTOR or Kubernetes lists nothing of what is attached to the node: " + strings.Join(firstOf(unlisted), ", ")
-		return nil
-	}
+	in.Linstor.Missing = strings.Join(firstOf(unlisted), ", ")
 	if in.Volumes, err = r.reader.Claims(ctx, node, in.Nodes, volumes, in.Attachments.Volumes); err != nil {
 		return err
 	}
@@ -127,10 +131,10 @@ func (r *EvacuationReconciler) place(ctx context.Context, node *corev1.Node, in 
 }
 
 // readMore asks LINSTOR for everything else that is needed.
-func (r *EvacuationReconciler) readMore(ctx context.Context, node *corev1.Node, in *evacuation.Input, needs evacuation.Needs) error {
+func (r *EvacuationReconciler) readMore(ctx context.Context, in *evacuation.Input, needs evacuation.Needs) error {
 	var err error
 	if needs.Snapshots {
-		in.Snapshots.N, err = r.linstor.SnapshotsOn(ctx, r.kubelets.Satellite(node.Name))
+		in.Snapshots.N, err = r.linstor.SnapshotsOn(ctx, in.Satellite())
 		if in.Snapshots.Known = err == nil; err != nil {
 			return err
 		}

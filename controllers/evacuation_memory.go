@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
@@ -18,6 +19,8 @@ type evacuees struct {
 
 // evacuee is one of them. What others look at is under the lock of all; the rest is the node's reconciliation's, of which there is one at a time.
 type evacuee struct {
+	// uid is that of the Node object: another one of the same name is another node.
+	uid types.UID
 	// since is when it was first seen, which is its place; conditions are those that were written last. Others look at both, because
 	// the cache may not have them yet.
 	since      time.Time
@@ -25,6 +28,8 @@ type evacuee struct {
 
 	memory      evacuation.Memory
 	fingerprint string
+	// unreadSince is since when it could not be read what is so of the node; zero while it can.
+	unreadSince time.Time
 	// written is when the conditions were written last.
 	written time.Time
 	// told are the volumes, and the pods, of which something was told, and what. progressed is when progress was told last.
@@ -40,10 +45,11 @@ func (e *evacuees) of(node *corev1.Node, now time.Time) *evacuee {
 		e.nodes = make(map[string]*evacuee)
 	}
 	known := e.nodes[node.Name]
-	if known == nil {
+	if known == nil || known.uid != node.UID {
 		known = &evacuee{
-			since: now, conditions: cluster.EvacuationConditions(node), told: make(map[string]evacuation.Reason),
-			memory: evacuation.Memory{Refused: make(map[string]evacuation.Refusal)}, progressed: now,
+			uid: node.UID, since: now, conditions: cluster.EvacuationConditions(node), told: make(map[string]evacuation.Reason),
+			progressed: now,
+			memory:     evacuation.Memory{Refused: make(map[string]evacuation.Refusal), Failed: make(map[evacuation.Call]evacuation.Failure)},
 		}
 		e.nodes[node.Name] = known
 	}
@@ -53,10 +59,13 @@ func (e *evacuees) of(node *corev1.Node, now time.Time) *evacuee {
 	return known
 }
 
-func (e *evacuees) forget(node string) {
+// forget forgets a node, and tells whether it was known.
+func (e *evacuees) forget(node string) (known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	_, known = e.nodes[node]
 	delete(e.nodes, node)
+	return known
 }
 
 // note remembers the conditions that a node has now.
@@ -75,6 +84,15 @@ func (e *evacuees) overlay(nodes []evacuation.Node) {
 			nodes[i].Since, nodes[i].Conditions = known.since, known.conditions
 		}
 	}
+}
+
+// outcome notes whether LINSTOR has done what it was told; words say why not, none that it has.
+func (m *evacuee) outcome(call evacuation.Call, words string, now time.Time) {
+	if words == "" {
+		delete(m.memory.Failed, call)
+		return
+	}
+	m.memory.Failed[call] = m.memory.Failed[call].Again(now, words)
 }
 
 // observe notes whether anything has changed on the node.

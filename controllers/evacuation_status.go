@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,7 +35,30 @@ func (r *EvacuationReconciler) noteProgress(ctx context.Context, node *corev1.No
 	if err := r.client.Patch(ctx, target(node), client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("noting the evacuation of node %s: %w", node.Name, err)
 	}
+	delete(node.Annotations, cluster.AnnotationEvacuation)
+	if progress != nil {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, cluster.AnnotationEvacuation, progress.String())
+	}
 	return nil
+}
+
+// takeBack notes again what the node said before it was noted that LINSTOR was to be told, unless its annotation says something else by now: another
+// process may lead that has told LINSTOR.
+func (r *EvacuationReconciler) takeBack(ctx context.Context, node *corev1.Node, plan evacuation.Plan) error {
+	path := "/metadata/annotations/" + strings.ReplaceAll(cluster.AnnotationEvacuation, "/", "~1")
+	patch, err := json.Marshal([]jsonPatch{
+		{"test", "/metadata/uid", node.UID},
+		{"test", path, plan.Step.Asking.String()},
+		{"replace", path, plan.Progress.String()},
+	})
+	if err != nil {
+		return err
+	}
+	err = r.client.Patch(ctx, target(node), client.RawPatch(types.JSONPatchType, patch))
+	if apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // showConditions writes those conditions of a node that are others than it has. A strategic merge patch leaves those of others alone.

@@ -131,7 +131,7 @@ func (r *EvacuationReconciler) announceWarnings(
 	if plan.State == evacuation.Refused && news(in.Conditions.Safe, plan.Conditions.Safe) {
 		r.event(ref, corev1.EventTypeWarning, string(plan.Conditions.Safe.Reason), plan.Conditions.Safe.Message)
 	}
-	if plan.Step.Call == evacuation.Evacuate && plan.Progress.Asks == 1 && len(plan.QuorumOff) > 0 {
+	if plan.Step.Call == evacuation.Evacuate && plan.Step.Asking.Asks == 1 && len(plan.QuorumOff) > 0 {
 		r.event(ref, corev1.EventTypeWarning, EventQuorumWillBeOff, fmt.Sprintf("without this node LINSTOR has no place for a tie-breaker, and switches "+
 			"quorum off for %s: until it is back, or another node is there, they cannot fail over", named("volume", plan.QuorumOff)))
 	}

@@ -148,8 +148,8 @@ func (e *evacuating) gone(node string, within time.Duration) time.Duration {
 	return e.until(within, node+" has left", func() bool { return e.says(node, evacuation.StorageEvacuated) == "True NothingLeft" })
 }
 
-// returned waits until nothing of an evacuation is left anywhere.
-func (e *evacuating) returned(node string) {
+// returned waits until nothing of an evacuation is left on the node and of resource definitions, but the marks of other nodes, as "pvc-db: node-b".
+func (e *evacuating) returned(node string, others ...string) {
 	e.Helper()
 	e.until(time.Minute, "nothing is left of the evacuation of "+node, func() bool {
 		n := e.node(node)
@@ -157,7 +157,11 @@ func (e *evacuating) returned(node string) {
 		return !noted && !cluster.IsEvacuated(n)
 	})
 	for _, resource := range []string{"pvc-local", "pvc-db"} {
-		if props := e.props(resource); props[evacuation.PropMark] != "" || props[evacuation.PropBalance] != "" {
+		props := e.props(resource)
+		if mark := props[evacuation.PropMark]; slices.Contains(others, resource+": "+mark) {
+			continue
+		}
+		if props[evacuation.PropMark] != "" || props[evacuation.PropBalance] != "" {
 			e.Errorf("%s has still %v", resource, props)
 		}
 	}

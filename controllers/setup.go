@@ -129,7 +129,14 @@ func (p parts) addTo(mgr ctrl.Manager, cfg Config) error {
 			return fmt.Errorf("adding %T: %w", part, err)
 		}
 	}
-	for _, runnable := range append(p.periodics(), p.protection, p.gauges) {
+	runnables := append(p.periodics(), p.protection, p.gauges)
+	if cfg.Evacuation != nil && !cfg.DryRun {
+		runnables = append(runnables, periodic{
+			name: "left-marks", every: evacuation.Interval, onLeader: true, do: p.leftMarks.takeOff,
+			failure: "Cannot take off the marks on resource definitions of nodes that are not evacuated any more",
+		})
+	}
+	for _, runnable := range runnables {
 		if err := mgr.Add(runnable); err != nil {
 			return fmt.Errorf("adding %T: %w", runnable, err)
 		}
@@ -206,6 +213,7 @@ type parts struct {
 	gauges     *Gauges
 	agents     *nodeAgents
 	evacuation *EvacuationReconciler
+	leftMarks  *leftMarks
 }
 
 func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, live client.Reader) parts {
@@ -246,6 +254,8 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 		limit:  cfg.MaxLostNodes, deployment: cfg.PauseDeployment, pod: cfg.Pod, dryRun: cfg.DryRun,
 		agents: agents.halts,
 	}
+	marks := newMarker(cfg.Linstor, cfg.Metrics)
+	left := &leftMarks{cache: cache, live: live, linstor: cfg.Linstor, marker: marks, kubelets: kubelets, halt: halt, clock: cfg.Clock}
 	sight := &linstorSight{
 		inputs: of.Inputs, live: of.Live, kubelets: kubelets, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings, metrics: cfg.Metrics,
 	}
@@ -266,13 +276,14 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 		},
 		agents: agents,
 		evacuation: &EvacuationReconciler{
-			client: c, live: live, linstor: cfg.Linstor, clock: cfg.Clock, reader: cluster.NewEvacuations(reading), pods: of.Pods, volumes: of.Volumes,
-			kubelets: kubelets, halt: halt, lost: gather.losses.lostNodes, settings: leaving, recorder: cfg.Recorder, metrics: cfg.Metrics,
+			client: c, cache: cache, live: live, linstor: cfg.Linstor, marker: marks, left: left, clock: cfg.Clock, reader: cluster.NewEvacuations(reading), pods: of.Pods, volumes: of.Volumes,
+			halt: halt, lost: gather.losses.lostNodes, settings: leaving, recorder: cfg.Recorder, metrics: cfg.Metrics,
 			timeout: cfg.OperationsTimeout,
 		},
-		silent: &silentNodes{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor, halt: halt},
-		gone:   &goneReplicas{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor},
-		sight:  sight,
+		leftMarks: left,
+		silent:    &silentNodes{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor, halt: halt},
+		gone:      &goneReplicas{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor},
+		sight:     sight,
 		protection: &Protection{
 			survey: cluster.NewSurvey(reading), clock: cfg.Clock, halt: halt, metrics: cfg.Metrics,
 			helpers: &helpers{

@@ -10,10 +10,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -94,6 +96,7 @@ func TestStoryOfAViewThatIsEmpty(t *testing.T) {
 		e.aFullNode()
 		e.Linstor.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path == "/v1/view/resources" {
+				w.Header().Set("Content-Type", "application/json")
 				_, _ = io.WriteString(w, "[]")
 			}
 			return r.URL.Path == "/v1/view/resources"
@@ -108,6 +111,48 @@ func TestStoryOfAViewThatIsEmpty(t *testing.T) {
 		e.Linstor.Intercept(nil)
 		e.copying(nodeA)
 	})
+}
+
+// An old database may know some volumes and not others. One that nobody uses is attached nowhere, and may be on the node all the same, as long as
+// somebody claims it.
+func TestStoryOfAVolumeThatLinstorHasForgotten(t *testing.T) {
+	for name, ends := range map[string]func(*evacuating, *corev1.PersistentVolume){
+		"it is deleted": func(e *evacuating, pv *corev1.PersistentVolume) { e.must(e.Client().Delete(e.ctx, pv)) },
+		"it is released": func(e *evacuating, pv *corev1.PersistentVolume) {
+			before := pv.DeepCopy()
+			pv.Status.Phase = corev1.VolumeReleased
+			e.must(e.Client().Status().Patch(e.ctx, pv, client.MergeFrom(before)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
+				e.volume("db")
+				e.pass(time.Minute)
+				backup := e.Linstor.Snapshot()
+				e.volume("cold", onlyOnA)
+				e.pass(time.Minute)
+				e.Linstor.RestoreDatabase(backup)
+				e.pass(time.Minute)
+				e.taint(nodeA, "")
+				for range 12 {
+					e.pass(evacuation.Interval)
+					if safe, left := e.says(nodeA, evacuation.StorageSafe), e.says(nodeA, evacuation.StorageEvacuated); safe != "Unknown LinstorStale" || left != safe {
+						t.Fatalf("the node is called %q and %q", safe, left)
+					}
+				}
+				if c := cluster.EvacuationConditions(e.node(nodeA)).Safe; !strings.Contains(c.Message, "cold") || len(e.calls) > 0 {
+					t.Errorf("the node is %+v, and LINSTOR was told %v", c, e.calls)
+				}
+				e.untaint(nodeA)
+				e.returned(nodeA)
+				e.taint(nodeA, "")
+				var pv corev1.PersistentVolume
+				e.must(e.Client().Get(e.ctx, client.ObjectKey{Name: "cold"}, &pv))
+				ends(e, &pv)
+				e.gone(nodeA, 5*time.Minute)
+			})
+		})
+	}
 }
 
 // The disk on the node is not UpToDate, and its only peer is away: there is nothing to copy, and nothing is done.
@@ -295,6 +340,114 @@ func TestStoryOfAPodThatWaitsForItsCopy(t *testing.T) {
 		})
 		if got := p.events.reasons("Pod", "local-0"); !slices.Contains(got, string(evacuation.Copying)) {
 			t.Errorf("the pod was told %v", got)
+		}
+	})
+}
+
+// refuses has LINSTOR answer 500 to calls with that end of their path, and returns what ends that.
+func (e *evacuating) refuses(method, pathEnds string) (ends func()) {
+	e.Linstor.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		e.note(w, r)
+		if r.Method != method || !strings.HasSuffix(r.URL.Path, pathEnds) {
+			return false
+		}
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, `[{"ret_code":-4611686018427387000,"message":"the database is locked"}]`)
+		return true
+	})
+	return func() { e.Linstor.Intercept(e.note) }
+}
+
+// What LINSTOR refuses when a node returns it is told again later and later; meanwhile nobody calls the node safe, and it says why.
+func TestStoryOfAReturnThatLinstorRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		call evacuation.Call
+		path string
+	}{
+		"to restore the node":   {evacuation.Restore, "/restore"},
+		"to take the marks off": {evacuation.Properties, "/pvc-local"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
+				e.SetAffinityController(e.ctx, true)
+				e.aFullNode()
+				e.taint(nodeA, "")
+				e.safe(nodeA, 2*time.Minute)
+				if test.call == evacuation.Restore {
+					e.drained(nodeA)
+					e.until(2*time.Minute, "LINSTOR is told", func() bool { return e.told(evacuation.Evacuate, nodeA) > 0 })
+				}
+				ends := e.refuses(http.MethodPut, test.path)
+				before := e.told(test.call, "")
+				e.untaint(nodeA)
+				e.until(5*time.Second, "it says what LINSTOR says", func() bool {
+					c := cluster.EvacuationConditions(e.node(nodeA)).Safe
+					return c != nil && c.Status == evacuation.StatusUnknown && c.Reason == evacuation.LinstorRefuses && strings.Contains(c.Message, "database is locked")
+				})
+				e.pass(19 * time.Minute)
+				if n := e.told(test.call, "") - before; n != 6 {
+					t.Errorf("LINSTOR was told %d times in 19 minutes, want at once and after 10 s, 1, 2, 5 and 10 min", n)
+				}
+				ends()
+				e.pass(9 * time.Minute)
+				e.returned(nodeA)
+			})
+		})
+	}
+}
+
+// The API takes so long to note that LINSTOR is to be told that it is not told any more: all may be different by then. Whoever sets the flag
+// then, it is not ours.
+func TestStoryOfACallThatIsNotSent(t *testing.T) {
+	inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
+		e.SetAffinityController(e.ctx, true)
+		e.aFullNode()
+		e.taint(nodeA, "")
+		e.safe(nodeA, 2*time.Minute)
+		e.API.Delay(func(r apimodel.Request) time.Duration {
+			if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbPatch && r.Kind == "Node" {
+				return 3 * time.Second
+			}
+			return 5 * time.Millisecond
+		})
+		e.drained(nodeA)
+		noted := 0
+		for range 60 {
+			e.pass(time.Second)
+			if progress, _ := cluster.EvacuationProgress(e.node(nodeA)); progress.Asked != nil {
+				noted++
+			}
+		}
+		if e.told(evacuation.Evacuate, "") > 0 || noted == 0 || noted > 30 {
+			t.Errorf("LINSTOR was told %v, and the node says for %d s of a minute that it was told", e.calls, noted)
+		}
+		e.API.Delay(nil)
+		e.gone(nodeA, 10*time.Minute)
+	})
+}
+
+// The taint goes between the note and the call.
+func TestStoryOfATaintThatGoesAtTheLastMoment(t *testing.T) {
+	inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
+		e.SetAffinityController(e.ctx, true)
+		e.aFullNode()
+		e.taint(nodeA, "")
+		e.safe(nodeA, 2*time.Minute)
+		untainted := false
+		e.API.OnChange(func(c apimodel.Change) {
+			node, ok := c.New.(*corev1.Node)
+			if !ok || untainted || node.Name != nodeA {
+				return
+			}
+			if progress, _ := cluster.EvacuationProgress(node); progress.Asked != nil {
+				untainted = true
+				e.untaint(nodeA)
+			}
+		})
+		e.drained(nodeA)
+		e.returned(nodeA)
+		if e.told(evacuation.Evacuate, "") > 0 || e.told(evacuation.Restore, "") > 0 {
+			t.Errorf("LINSTOR was told %v", e.calls)
 		}
 	})
 }

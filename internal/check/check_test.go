@@ -317,6 +317,19 @@ func complaints() map[string]complaint {
 			}, status: StatusUnprotected,
 			says: []string{"ERROR MissingPermission", "- patch nodes --subresource=status", "deploy/all.yaml", "could not do its work"},
 		},
+		"a permission is missing that evacuations need alone": {
+			provoke: func(b *bench) {
+				deny(b)
+				b.deployment.Spec.Template.Spec.Containers[0].Args = append(b.deployment.Spec.Template.Spec.Containers[0].Args, "--fast-detach=false")
+			}, status: StatusUnprotected, says: []string{"ERROR MissingPermission", "- patch nodes --subresource=status"},
+		},
+		"a permission is missing that nothing needs": {
+			provoke: func(b *bench) {
+				deny(b)
+				b.deployment.Spec.Template.Spec.Containers[0].Args = append(
+					b.deployment.Spec.Template.Spec.Containers[0].Args, "--fast-detach=false", "--evacuation=false")
+			}, status: StatusProtected, silent: []string{"MissingPermission"},
+		},
 		"somebody has overwritten the roles": {
 			provoke: func(b *bench) {
 				deny(b)

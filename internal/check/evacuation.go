@@ -31,6 +31,8 @@ type Evacuations struct {
 	Moves []string
 	// Flagged are nodes, by their names in LINSTOR, that have the flag EVACUATE without the taint.
 	Flagged []string
+	// Marked are resource definitions that have our mark for a node that is not evacuated, as "resource: node".
+	Marked []string
 	// Untolerated are the pods of Piraeus on a node with the taint that do not tolerate it, as "namespace/name on node".
 	Untolerated []string
 }
@@ -55,15 +57,18 @@ func (s sources) evacuations(ctx context.Context, cfg cluster.Config, feed *lins
 		return found, fmt.Errorf("listing nodes: %w", err)
 	}
 	var volumes []evacuation.Volume
-	if linstorAnswers {
+	var marks []evacuation.Mark
+	if linstorAnswers { // who cannot be told is not waited for: LINSTOR has just answered
 		asking, cancel := context.WithTimeout(ctx, placedTimeout)
-		volumes, _, _ = feed.Placed(asking) // who cannot be told is not waited for: LINSTOR has just answered
+		volumes, _, _ = feed.Placed(asking)
+		marks, _ = feed.Marks(asking)
 		cancel()
 	}
 	reader := cluster.NewEvacuations(cfg)
-	tainted := make(map[string]bool)
+	tainted, concerned := make(map[string]bool), make(map[string]bool)
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
+		concerned[cfg.Kubelets.Satellite(node.Name)] = cluster.IsEvacuated(node)
 		if !cluster.HasTaint(node, evacuation.TaintKey, "") {
 			continue
 		}
@@ -91,6 +96,14 @@ func (s sources) evacuations(ctx context.Context, cfg cluster.Config, feed *lins
 			}
 		}
 	}
+	for _, mark := range marks {
+		for _, node := range mark.Nodes {
+			if !concerned[node] {
+				found.Marked = append(found.Marked, mark.Resource+": "+node)
+			}
+		}
+	}
+	slices.Sort(found.Marked)
 	slices.Sort(found.Flagged)
 	slices.Sort(found.Moves)
 	return found, nil
@@ -175,11 +188,29 @@ func leftovers(e Evacuations) []Finding {
 			Remedy:  filled("if nobody evacuates it: linstor node restore NODE", "NODE", e.Flagged),
 		},
 		Finding{
+			Severity: Warning, Code: LeftoverMark, Objects: e.Marked,
+			Message: "these resource definitions have the mark of an evacuation for a node that is not evacuated: as long as it is there LINSTOR's balancing leaves " +
+				"surplus copies of them alone",
+			Remedy: filled("the controller takes it off within a minute or two, unless it runs with --evacuation=false or an evacuated node is unknown to LINSTOR; by "+
+				"hand, where the mark names no other node: linstor resource-definition set-property RESOURCE "+evacuation.PropMark+
+				" and linstor resource-definition set-property RESOURCE "+evacuation.PropBalance+", both without a value", "RESOURCE", resourcesOf(e.Marked)),
+		},
+		Finding{
 			Severity: Warning, Code: TaintNotTolerated, Objects: e.Untolerated,
 			Message: "these pods do not tolerate the taint " + evacuation.TaintKey + ": restarted on that node they do not come back, and volumes cannot be unmounted there",
 			Remedy:  "let them tolerate it, as docs/evacuation.md says, before they are restarted",
 		},
 	)
+}
+
+// resourcesOf are the resources of "resource: node".
+func resourcesOf(places []string) []string {
+	names := make([]string, 0, len(places))
+	for _, place := range places {
+		name, _, _ := strings.Cut(place, ": ")
+		names = append(names, name)
+	}
+	return names
 }
 
 // evacuated prints a section for each node with the taint.

@@ -30,6 +30,14 @@ func (b *bench) condition(name string, c corev1.NodeCondition) {
 	b.must(b.Client().Status().Update(b.ctx, &node))
 }
 
+// marked is that the volume has the mark of an evacuation for nodes.
+func marked(nodes string) func(*bench) {
+	return func(b *bench) {
+		b.Linstor.SetDefinitionProperty("pvc-db", evacuation.PropMark, nodes)
+		b.Linstor.SetDefinitionProperty("pvc-db", evacuation.PropBalance, "false")
+	}
+}
+
 // evacuationComplaints are what is said of nodes that are evacuated, or were.
 func evacuationComplaints() map[string]complaint {
 	return map[string]complaint{
@@ -58,6 +66,32 @@ func evacuationComplaints() map[string]complaint {
 		"a node has the flag without the taint": {
 			provoke: func(b *bench) { b.Linstor.SetNodeFlags(nodeT, "EVACUATE") }, status: StatusProtected,
 			says: []string{"WARNING FlaggedWithoutTaint", "node-t", "linstor node restore node-t"}, silent: []string{"EVACUATED NODE"},
+		},
+		"a resource definition has a mark for a node that is not evacuated": {
+			provoke: marked(nodeA), status: StatusProtected,
+			says: []string{
+				"WARNING LeftoverMark", "- pvc-db: node-a", "linstor resource-definition set-property pvc-db Aux/piraeus.io/evacuation",
+				"linstor resource-definition set-property pvc-db BalanceResourcesEnabled",
+			},
+		},
+		"a resource definition has a mark for a node that is not evacuated, and for one that is": {
+			provoke: func(b *bench) {
+				b.taint(nodeA, evacuation.TaintKey)
+				marked(nodeA + "," + nodeB)(b)
+			}, status: StatusProtected,
+			says: []string{"WARNING LeftoverMark", "- pvc-db: node-b"}, silent: []string{"pvc-db: node-a"},
+		},
+		"a resource definition has a mark for a node that is evacuated": {
+			provoke: func(b *bench) {
+				b.taint(nodeA, evacuation.TaintKey)
+				marked(nodeA)(b)
+			}, status: StatusProtected, silent: []string{"LeftoverMark"},
+		},
+		"a resource definition has a mark for a node that returns": {
+			provoke: func(b *bench) {
+				b.condition(nodeA, corev1.NodeCondition{Type: evacuation.StorageSafe, Status: corev1.ConditionUnknown, Reason: "SatelliteOffline"})
+				marked(nodeA)(b)
+			}, status: StatusProtected, silent: []string{"LeftoverMark"},
 		},
 		"LINSTOR may still move a volume": {
 			provoke: func(b *bench) { b.must(b.Linstor.SetResourceProperty("pvc-db", nodeB, "MigrateFrom", nodeB)) }, status: StatusProtected,

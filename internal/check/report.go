@@ -130,6 +130,8 @@ const (
 	UnfinishedMove Code = "UnfinishedMove"
 	// FlaggedWithoutTaint : LINSTOR was told to evacuate a node that does not have the taint.
 	FlaggedWithoutTaint Code = "FlaggedWithoutTaint"
+	// LeftoverMark : a resource definition has the mark of an evacuation for a node that is not evacuated.
+	LeftoverMark Code = "LeftoverMark"
 	// TaintNotTolerated : a pod of Piraeus on a node that is evacuated does not tolerate its taint.
 	TaintNotTolerated Code = "TaintNotTolerated"
 	// NoVolume : a selected pod uses no volume of the driver, so that it is never moved.
@@ -144,7 +146,7 @@ func Codes() []Code {
 		KubernetesUnreadable, LinstorUnreachable, ControllerNotRunning, ControllerUnknown, MissingPermission, PermissionsUnknown,
 		TooFewReplicas, NoTieBreaker, TieBreakerGone, AttachWaits, OldDriver, NoAutoplaceTarget, NodeCacheTimeout, RemoteAccess,
 		QuorumOnController, WithoutQuorum, DRBDOption, NodeAgent, ForeignTaint, UnfinishedMove, FlaggedWithoutTaint,
-		TaintNotTolerated, NoVolume, NotSelectedPods,
+		LeftoverMark, TaintNotTolerated, NoVolume, NotSelectedPods,
 	}
 }
 

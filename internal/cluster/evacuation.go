@@ -164,22 +164,43 @@ func (e Evacuations) Attached(ctx context.Context, node string) (volumes []strin
 	return e.attached(attachments, node), failingOver, nil
 }
 
-// Unlisted returns the PersistentVolumes among those attached to a node of which LINSTOR lists no replica anywhere, or of which Kubernetes has
-// nothing at the moment: what LINSTOR lists, such as after its database was restored, need not be all that there is then.
+// unclaimed are the phases of a PersistentVolume that is nobody's.
+var unclaimed = []corev1.PersistentVolumePhase{corev1.VolumeAvailable, corev1.VolumeReleased, corev1.VolumeFailed}
+
+// Unlisted returns the PersistentVolumes of which LINSTOR lists no replica anywhere, and those attached to a node of which Kubernetes has nothing
+// at the moment: what LINSTOR lists, such as after its database was restored, need not be all that there is. Those that are attached come first. Of
+// others only those that somebody claims: what was released or is being deleted may have gone from LINSTOR before.
 func (e Evacuations) Unlisted(ctx context.Context, listed []evacuation.Volume, attached []string) ([]string, error) {
-	var unlisted []string
-	for _, name := range attached {
-		pv, err := e.readers.Volumes.Get(ctx, name)
-		if err != nil {
-			return nil, err
+	var list corev1.PersistentVolumeList
+	if err := e.cache.List(ctx, &list, shared); err != nil {
+		return nil, fmt.Errorf("listing volumes: %w", err)
+	}
+	known := make(map[string]bool, len(listed))
+	for _, v := range listed {
+		known[strings.ToLower(v.Resource)] = true
+	}
+	there := make(map[string]bool, len(list.Items))
+	var unlisted, unused []string
+	for i := range list.Items {
+		pv := &list.Items[i]
+		resource := e.readers.Volumes.Resource(pv)
+		there[pv.Name] = resource != ""
+		switch {
+		case resource == "" || known[strings.ToLower(resource)]:
+		case slices.Contains(attached, pv.Name):
+			unlisted = append(unlisted, pv.Name)
+		case pv.DeletionTimestamp == nil && !slices.Contains(unclaimed, pv.Status.Phase):
+			unused = append(unused, pv.Name)
 		}
-		if pv == nil || !slices.ContainsFunc(listed, func(v evacuation.Volume) bool {
-			return strings.EqualFold(v.Resource, e.readers.Volumes.Resource(pv))
-		}) {
+	}
+	for _, name := range attached {
+		if !there[name] {
 			unlisted = append(unlisted, name)
 		}
 	}
-	return unlisted, nil
+	slices.Sort(unlisted)
+	slices.Sort(unused)
+	return append(unlisted, unused...), nil
 }
 
 // Claims adds to volumes what Kubernetes says of those that have a replica on the node: which PersistentVolumes they are, which of them are

@@ -128,3 +128,13 @@ func alsoLeaving(node string, since time.Duration, conditions Conditions) edit {
 		n.Evacuate, n.Since, n.Conditions = []Taint{{Effect: "NoSchedule"}}, now.Add(-since), conditions
 	})
 }
+
+// failed returns an edit by which LINSTOR has refused a call so many times, the last time so long ago.
+func failed(call Call, times int, ago time.Duration) edit {
+	return func(in *Input) {
+		in.Memory.Failed = map[Call]Failure{call: {Times: times, At: now.Add(-ago), Words: "the database is locked"}}
+	}
+}
+
+// markedForA is that the volume has a mark for the node.
+func markedForA(in *Input) { in.Marked.All = []Mark{{"pvc-1", []string{nodeA}, "false"}} }

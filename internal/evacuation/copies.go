@@ -56,6 +56,13 @@ func (s situation) goodElsewhere(v Volume) bool {
 	})
 }
 
+// hasData tells whether another node has a disk of the volume that may be used now. That this node is to leave, too, is for its own evacuation.
+func (s situation) hasData(v Volume) bool {
+	return slices.ContainsFunc(v.Replicas, func(r Replica) bool {
+		return r.Node != s.self.Satellite && v.upToDate(r) && staying(r) && s.node(r.Node).Online == Yes
+	})
+}
+
 // behind are the words on a disk that is known not to have what was written last.
 var behind = []string{"Outdated", diskInconsistent, diskSyncTarget, "Failed", "Diskless"}
 

@@ -18,8 +18,8 @@ type Copy struct {
 	Resource string
 	// Targets are the nodes that LINSTOR may choose from. They are never none: LINSTOR takes an empty list for no filter.
 	Targets []string
-	// Mark is what is set before, so that LINSTOR's balancing does not remove the copy; nil where nothing is.
-	Mark *Change
+	// Mark is set where the definition is to get a mark for N before ([Mark.With]), so that LINSTOR's balancing does not remove the copy.
+	Mark bool
 }
 
 // Eligible are the nodes that could have a copy, by their names in LINSTOR: all satellites without those that leave, are cordoned, not
@@ -68,7 +68,7 @@ func (s situation) copies(wanted []Volume) (copies []Copy, unread []string, noTa
 			noTarget = append(noTarget, v.Resource)
 			continue
 		}
-		copies = append(copies, Copy{Resource: v.Resource, Targets: targets, Mark: v.Definition.Mark.set(v.Resource, s.self.Satellite)})
+		copies = append(copies, Copy{Resource: v.Resource, Targets: targets, Mark: v.Definition.Mark.With(s.self.Satellite) != nil})
 	}
 	return copies, unread, noTarget
 }

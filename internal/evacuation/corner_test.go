@@ -122,9 +122,9 @@ func TestCorners(t *testing.T) {
 			edit: with(volume("pvc-1", disk(nodeA), func() Replica { r := diskless(nodeB); r.Disks[0] = diskUpToDate; return r }())),
 			want: wanted{CopyingState, "False Copying", "False Copying", Autoplace, ""},
 		},
-		"a node without a disk of it loses nothing where it has no copy": {
-			mode: LastCopies, edit: with(volume("pvc-1", diskless(nodeA), disk(nodeB, state("Failed")))),
-			want: wanted{Safe, "True CopiedElsewhere", "", Nothing, ""},
+		"a volume without a good disk keeps nothing from leaving a node that has no disk of it": {
+			edit: with(volume("pvc-1", diskless(nodeA), disk(nodeB, state("Failed")))),
+			want: wanted{Evacuated, "False PeerOffline", "True NothingLeft", Nothing, ""},
 		},
 		"a disk that is being removed is one as long as it is there": {
 			edit: with(volume("pvc-1", removing())), want: wanted{Blocked, "False PeerOffline", "False PeerOffline", Nothing, ""},
@@ -242,6 +242,7 @@ func TestNothingIsSaidOfNothing(t *testing.T) {
 func TestWhatIsReadWhen(t *testing.T) {
 	t.Parallel()
 	unread := func(in *Input) { in.Marked, in.Snapshots = Marks{}, Count{} }
+	left := func(in *Input) { in.Conditions = same(True, NothingLeft, "") }
 	for name, test := range map[string]struct {
 		edit edit
 		want Needs
@@ -249,17 +250,21 @@ func TestWhatIsReadWhen(t *testing.T) {
 		"a node that waits for its drain": {edited(safely, func(in *Input) { in.Volumes[0].Claims[0].Attached = true }), Needs{}},
 		"a node that leaves":              {edited(safely, asked(time.Minute, 1)), Needs{Snapshots: true, Marked: true}},
 		"a node that has left":            {edited(with(), asked(time.Minute, 1)), Needs{Snapshots: true, Marked: true}},
-		"a node that had nothing":         {with(), Needs{Snapshots: true}},
-		"a node that returns":             {edited(safely, untainted), Needs{Marked: true}},
-		"marks alone":                     {edited(safely, asked(time.Minute, 1), func(in *Input) { in.Snapshots.Known = true }), Needs{Snapshots: true, Marked: true}},
+		"a node that had nothing":         {with(), Needs{Snapshots: true, Marked: true}},
+		"a node that had left before":     {edited(with(), left), Needs{Snapshots: true}},
+		"a node that had left before, when LINSTOR was told": {
+			edited(with(), left, asked(time.Minute, 1)), Needs{Snapshots: true, Marked: true},
+		},
+		"a node that returns": {edited(safely, untainted), Needs{Marked: true}},
+		"marks alone":         {edited(safely, asked(time.Minute, 1), func(in *Input) { in.Snapshots.Known = true }), Needs{Snapshots: true, Marked: true}},
 	} {
 		got := PlanFor(tainted(Everything, unread, test.edit)).Needs
 		if got.Snapshots != test.want.Snapshots || got.Marked != test.want.Marked {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}
 	}
-	if plan := PlanFor(tainted(Everything, with(), func(in *Input) { in.Marked = Marks{} })); plan.Needs.Any() {
-		t.Errorf("of a node that LINSTOR was never told of marks are read: %+v", plan.Needs)
+	if plan := PlanFor(tainted(Everything, with(), left, func(in *Input) { in.Marked = Marks{} })); plan.Needs.Any() {
+		t.Errorf("of a node that had left before, and that LINSTOR was never told of, marks are read: %+v", plan.Needs)
 	}
 	noMarks := PlanFor(tainted(Everything, with(), asked(time.Minute, 1), func(in *Input) { in.Marked = Marks{} }))
 	noSnapshots := PlanFor(tainted(Everything, safely, asked(time.Minute, 1), func(in *Input) { in.Snapshots = Count{} }))
@@ -278,6 +283,26 @@ func TestSafetyIsNoted(t *testing.T) {
 	pinned := func(in *Input) { in.Volumes[0].Claims[0].Elsewhere = false }
 	if p := PlanFor(tainted(Everything, safely, attached, pinned, func(in *Input) { in.Progress.Safe = &in.Now })).Progress; p.Safe != nil {
 		t.Errorf("a node that is not safe is noted as %s", p)
+	}
+}
+
+// TestSafetyEnds has that a node is not noted as safe any more once its conditions do not say so: its loss would not count for the guard.
+func TestSafetyEnds(t *testing.T) {
+	t.Parallel()
+	wasSafe := func(in *Input) { in.Progress.Safe = &in.Now }
+	for name, edit := range map[string]edit{
+		"its taint means nothing":     the(nodeA, func(n *Node) { n.Evacuate[0].Value = "all" }),
+		"LINSTOR does not list it":    the(nodeA, func(n *Node) { n.Listed = false }),
+		"somebody else evacuates it":  the(nodeA, func(n *Node) { n.Evacuating = true }),
+		"a copy is to be made for it": with(volume("pvc-1", disk(nodeA))),
+	} {
+		plan := PlanFor(tainted(Everything, safely, wasSafe, edit))
+		if plan.Conditions.Safe.Status != False || plan.Progress == nil || plan.Progress.Safe != nil {
+			t.Errorf("%s: it is %+v, and noted as %s", name, plan.Conditions.Safe, plan.Progress)
+		}
+	}
+	if plan := PlanFor(tainted(Everything, the(nodeA, func(n *Node) { n.Evacuate[0].Value = "all" }), func(in *Input) { in.Progress = nil })); plan.Progress != nil {
+		t.Errorf("a taint that means nothing is noted: %s", plan.Progress)
 	}
 }
 
@@ -302,5 +327,31 @@ func TestUnlistedNodes(t *testing.T) {
 	three.Quorum = quorumMajority
 	if plan := PlanFor(tainted(Everything, with(three), evacuating)); len(plan.QuorumOff) != 1 {
 		t.Errorf("a disk that is deleted counts: %v", plan.QuorumOff)
+	}
+}
+
+// TestUnread has what is said of a node that cannot be read.
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	progress := &Progress{Mode: Everything}
+	both := Unread(same(True, CopiedElsewhere, ""), progress, "no answer")
+	if conditionText(both.Conditions.Safe) != "Unknown LinstorStale" || conditionText(both.Conditions.Evacuated) != "Unknown LinstorStale" ||
+		both.Conditions.Safe.Message != "no answer" || both.Progress != progress || both.Step.Call != Nothing || both.Again != Interval {
+		t.Errorf("got %+v", both)
+	}
+	if one := Unread(Conditions{Safe: &Condition{Status: True}}, progress, "no answer"); one.Conditions.Evacuated != nil {
+		t.Errorf("a node of which only last copies are made gets %+v", one.Conditions)
+	}
+}
+
+// TestNeedsInWords has that all that must be read is named.
+func TestNeedsInWords(t *testing.T) {
+	t.Parallel()
+	all := Needs{Placed: true, Definitions: []string{"pvc-1"}, Attachments: true, Snapshots: true, Marked: true, Version: true}.String()
+	if all != "where its replicas are, resource definition pvc-1 with its group, attachments, snapshots, marks of resource definitions, its version" {
+		t.Errorf("got %q", all)
+	}
+	if none := (Needs{}).String(); none != "" {
+		t.Errorf("got %q", none)
 	}
 }

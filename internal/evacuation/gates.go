@@ -26,6 +26,11 @@ var hindrances = []gate{
 	{"LINSTOR reaches the node", hindranceOffline},
 }
 
+// doubts are what nothing may be made of that LINSTOR has listed, beside the return of a node, which takes back and rests on no copy.
+var doubts = []gate{
+	{"LINSTOR lists all that there is", doubtMissing},
+}
+
 // gates are asked in this order before LINSTOR is told to move everything off N. It deletes what is not UpToDate, and deletes the source
 // of a move long after it was told to: each gate holds off one way to lose the last copy by that.
 var gates = []gate{
@@ -65,6 +70,10 @@ func hindranceOffline(s situation) (Reason, string) {
 	return when(s.self.Online != Yes, SatelliteOffline, "LINSTOR does not reach the node: what becomes of its data is not known until it is back")
 }
 
+func doubtMissing(s situation) (Reason, string) {
+	return when(s.Linstor.Missing != "", LinstorStale, "LINSTOR lists no replica, or Kubernetes no volume, of "+s.Linstor.Missing)
+}
+
 func haltGuard(s situation) (Reason, string) {
 	return when(s.Halt.Guard != "", GuardTripped, s.Halt.Guard)
 }
@@ -85,7 +94,7 @@ func gateWell(s situation) (Reason, string) {
 	if reason, message := first(halts, s); reason != "" {
 		return reason, message
 	}
-	if reason, message := first(hindrances, s); reason != "" {
+	if reason, message := first(slices.Concat(hindrances, doubts), s); reason != "" {
 		return reason, message
 	}
 	return when(!s.fresh(), LinstorStale, "LINSTOR takes so long to answer that its answer is too old")

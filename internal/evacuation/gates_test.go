@@ -20,6 +20,7 @@ func TestGates(t *testing.T) {
 		"1: LINSTOR's answer is too old":       {gateWell, func(in *Input) { in.Linstor.Asked = now.Add(-MaxAge - 1) }, LinstorStale},
 		"1: LINSTOR was not asked":             {gateWell, func(in *Input) { in.Linstor.Asked = time.Time{} }, LinstorStale},
 		"1: LINSTOR did not answer":            {gateWell, func(in *Input) { in.Linstor.Problem = "no answer" }, LinstorStale},
+		"1: LINSTOR does not list everything":  {gateWell, func(in *Input) { in.Linstor.Missing = "pvc-9" }, LinstorStale},
 		"1: the node is not ONLINE":            {gateWell, the(nodeA, func(n *Node) { n.Online = No }), SatelliteOffline},
 		"1: it is not known whether it is":     {gateWell, the(nodeA, func(n *Node) { n.Online = Unknown }), SatelliteOffline},
 		"1: the guard is closed":               {gateWell, func(in *Input) { in.Halt.Guard = "x" }, GuardTripped},
@@ -140,6 +141,27 @@ func TestOldLook(t *testing.T) {
 	}
 }
 
+// TestNameInLinstor has that what LINSTOR is told and asked names the node as the look has found it there.
+func TestNameInLinstor(t *testing.T) {
+	t.Parallel()
+	renamed := edited(with(volume("pvc-1", disk("linstor-a"), disk(nodeB, connected("linstor-a")))), the(nodeA, func(n *Node) { n.Satellite = "linstor-a" }))
+	for name, test := range map[string]struct {
+		edit edit
+		want Call
+	}{
+		"evacuate": {renamed, Evacuate},
+		"restore":  {edited(renamed, asked(time.Hour, 1), untainted), Restore},
+	} {
+		in := tainted(Everything, test.edit)
+		if step := PlanFor(in).Step; step.Call != test.want || step.Node != "linstor-a" {
+			t.Errorf("%s: LINSTOR is told %+v", name, step)
+		}
+		if in.Satellite() != "linstor-a" {
+			t.Errorf("%s: it is asked about %q", name, in.Satellite())
+		}
+	}
+}
+
 // TestLinstorIsAskedLast has when LINSTOR need not be asked.
 func TestLinstorIsAskedLast(t *testing.T) {
 	t.Parallel()
@@ -176,7 +198,10 @@ func TestEvery(t *testing.T) {
 			if plan.Step.Call == Properties && !s.self.Listed {
 				s.self.Online = Yes // LINSTOR has forgotten it
 			}
-			if reason, message := first(slices.Concat(halts, hindrances), s); reason != "" || s.Now.Sub(s.Linstor.Asked) > slowAge {
+			if len(s.self.Evacuate) == 0 {
+				s.Linstor.Missing = "" // nothing of a return rests on that
+			}
+			if reason, message := first(slices.Concat(halts, hindrances, doubts), s); reason != "" || s.Now.Sub(s.Linstor.Asked) > slowAge {
 				t.Fatalf("LINSTOR is told %s although %s: %s", plan.Step.Call, reason, message)
 			}
 		}
@@ -229,8 +254,11 @@ func evacuates(t *rapid.T, s situation, plan Plan) {
 			t.Fatalf("a replica may land on %s, which leaves", n.Name)
 		}
 	}
-	if plan.Progress == nil || plan.Progress.Asked == nil || !plan.Progress.Asked.Equal(s.Now) {
+	if asking := plan.Step.Asking; asking == nil || asking.Asked == nil || !asking.Asked.Equal(s.Now) || asking.Asks == 0 {
 		t.Fatal("nobody would know whose flag it is")
+	}
+	if was := s.Progress; plan.Progress.asked() != was.asked() || was.asked() && plan.Progress.Asks != was.Asks {
+		t.Fatal("a call counts that was not sent")
 	}
 }
 
@@ -285,6 +313,9 @@ func places(t *rapid.T, s situation, plan Plan) {
 
 // trulySafe checks what StorageSafe promises.
 func trulySafe(t *rapid.T, s situation) {
+	if s.Linstor.Problem != "" || s.Linstor.Missing != "" {
+		t.Fatal("not all is known")
+	}
 	for _, v := range s.Volumes {
 		here, ok := v.on(s.self.Satellite)
 		if !ok || here.Diskless {

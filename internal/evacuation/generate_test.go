@@ -35,7 +35,7 @@ func anyInput() *rapid.Generator[Input] {
 		if often(t, "untainted", false, true) {
 			in.Nodes[0].Evacuate = nil
 		}
-		in.Linstor = Linstor{Asked: ago("asked"), Problem: often(t, "problem", "", "no answer")}
+		in.Linstor = Linstor{Asked: ago("asked"), Problem: often(t, "problem", "", "no answer"), Missing: often(t, "missing", "", "pvc-9")}
 		in.FailOver = often(t, "failover", "", "lost")
 		in.Halt.Guard, in.Halt.Paused = often(t, "guard", "", "x"), often(t, "paused", "", "x")
 		in.Halt.Agents, in.Halt.DryRun = often(t, "agents", "", "x"), often(t, "dry run", false, true)

@@ -117,6 +117,8 @@ type Linstor struct {
 	Asked time.Time
 	// Problem says why LINSTOR could not be read; empty where it could.
 	Problem string
+	// Missing names volumes that Kubernetes has and LINSTOR lists no replica of; empty where there are none. What else it does not list nobody knows.
+	Missing string
 }
 
 // Volume is a resource definition with all its replicas.
@@ -125,7 +127,7 @@ type Volume struct {
 	Resource string
 	// DRBD tells whether the top layer is DRBD.
 	DRBD bool
-	// Quorum is how many of the disks LINSTOR wants DRBD to need: "majority", "all" or a number; "off" or empty for none.
+	// Quorum is how many of the disks LINSTOR wants DRBD to need: "majority", "all" or a number; "off" for none, and empty where that is not known.
 	Quorum string
 	// UserQuorum is set where a person has set that, so that LINSTOR does not change it.
 	UserQuorum bool
@@ -235,6 +237,8 @@ type Memory struct {
 	Unchanged time.Time
 	// Refused are LINSTOR's refusals to place a copy, by resource definition.
 	Refused map[string]Refusal
+	// Failed are the calls of [Restore] and [Properties] that have failed since LINSTOR last did what it was told by one.
+	Failed map[Call]Failure
 	// NotMoved are LINSTOR's words on what it does not move, as it answered last when it was asked to.
 	NotMoved string
 }

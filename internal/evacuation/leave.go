@@ -1,7 +1,6 @@
 package evacuation
 
 import (
-	"fmt"
 	"slices"
 	"time"
 )
@@ -59,17 +58,19 @@ func (p Plan) evacuated(status Status, reason Reason, message string) Plan {
 
 func ruleLeft(s situation) (Plan, bool) {
 	left := s.remaining()
+	was := s.Conditions.Evacuated
+	readMarks := s.Progress.asked() || was == nil || was.Status != True // once is enough where nothing but a person has moved anything
 	switch {
 	case len(left.disks) > 0:
 		return Plan{}, false
-	case !s.Snapshots.Known || !s.Marked.Known && s.Progress.asked():
-		return Plan{Needs: Needs{Snapshots: true, Marked: s.Progress.asked()}, Progress: s.Progress}, true
+	case !s.Snapshots.Known || !s.Marked.Known && readMarks:
+		return Plan{Needs: Needs{Snapshots: true, Marked: readMarks}, Progress: s.Progress}, true
 	case s.Snapshots.N > 0:
 		return Plan{}, false
 	}
 	plan := s.leaving(Evacuated)
-	if changes := s.unmark(false); len(changes) > 0 {
-		plan.Step = Step{Call: Properties, Changes: changes}
+	if marked := s.unmark(false); len(marked) > 0 {
+		plan = s.tells(plan, Step{Call: Properties, Unmark: marked})
 	}
 	if len(left.bound) > 0 {
 		return plan.evacuated(False, NotDRBD, s.named(left.bound)+" has no DRBD layer: LINSTOR leaves it where it is"), true
@@ -103,9 +104,8 @@ func ruleLeave(s situation) (Plan, bool) {
 		}
 		return plan.evacuated(False, reason, s.also(message)), true
 	}
-	if changes := s.unmark(false); len(changes) > 0 {
-		plan.Step, plan.Again = Step{Call: Properties, Changes: changes}, soon
-		return plan.evacuated(False, Leaving, s.also(s.leftMessage())), true
+	if marked := s.unmark(false); len(marked) > 0 && !s.Memory.Failed[Properties].Holds(s.Now) {
+		return s.tells(plan, Step{Call: Properties, Unmark: marked}).evacuated(False, Leaving, s.also(s.leftMessage())), true
 	}
 	if !s.due() {
 		reason, message := s.progressing()
@@ -135,15 +135,7 @@ func (s situation) ask(plan Plan) Plan {
 			"node "+few(others)+" goes first: this LINSTOR is older than 1.33 and cannot be told not to use a node that leaves")
 	}
 	if trapped := s.traps(); s.Version.Spares && len(trapped) > 0 {
-		copies, _, noTarget := s.copies(trapped)
-		plan.NoTarget = noTarget
-		if len(copies) > 0 {
-			plan.Step, plan.Again = Step{Call: Autoplace, Copies: copies}, soon
-		}
-		if len(noTarget) > 0 {
-			return plan.evacuated(False, NoTarget, fmt.Sprintf("%s: %s", noTarget[0], NoNodeFree))
-		}
-		return plan.evacuated(False, Leaving, "another copy comes first, since LINSTOR would use a node that leaves: "+s.named(trapped))
+		return s.avoid(plan, trapped)
 	}
 	progress := *plan.Progress
 	now := s.Now.UTC()
@@ -152,12 +144,36 @@ func (s situation) ask(plan Plan) Plan {
 	if progress.Asks == 1 {
 		progress.QuorumOff = len(plan.QuorumOff)
 	}
-	plan.Progress = &progress
-	plan.Step, plan.Again = Step{Call: Evacuate}, soon
+	plan.Step, plan.Again = Step{Call: Evacuate, Asking: &progress}, soon
 	if s.Version.Spares {
 		plan.Step.DoNotTarget = s.otherLeaving()
 	}
 	return plan.evacuated(False, Leaving, s.leftMessage())
+}
+
+// avoid is the plan that has LINSTOR make the copies by which nothing is trapped any more.
+func (s situation) avoid(plan Plan, trapped []Volume) Plan {
+	var wanted []Volume
+	blocked := ""
+	for _, v := range trapped {
+		if reason, words := volumeRefused(s, v, Replica{}); reason == "" {
+			wanted = append(wanted, v)
+		} else if blocked == "" {
+			blocked = v.Resource + ": " + words
+		}
+	}
+	copies, _, noTarget := s.copies(wanted)
+	plan.NoTarget = noTarget
+	if len(copies) > 0 {
+		plan.Step, plan.Again = Step{Call: Autoplace, Copies: copies}, soon
+	}
+	if blocked == "" && len(noTarget) > 0 {
+		blocked = noTarget[0] + ": " + NoNodeFree
+	}
+	if blocked != "" {
+		return plan.evacuated(False, NoTarget, blocked)
+	}
+	return plan.evacuated(False, Leaving, "another copy comes first, since LINSTOR would use a node that leaves: "+s.named(trapped))
 }
 
 // due tells whether it is time to tell LINSTOR, the first time or once more.

@@ -33,7 +33,7 @@ func TestQuorumOff(t *testing.T) {
 		if plan.Step.Call != Evacuate {
 			t.Fatalf("%s: LINSTOR is not told: %+v", name, plan)
 		}
-		if off := slices.Equal(plan.QuorumOff, []string{"pvc-1"}); off != test.off || plan.Progress.QuorumOff != len(plan.QuorumOff) {
+		if off := slices.Equal(plan.QuorumOff, []string{"pvc-1"}); off != test.off || plan.Step.Asking.QuorumOff != len(plan.QuorumOff) {
 			t.Errorf("%s: %v, want %t", name, plan.QuorumOff, test.off)
 		}
 	}
@@ -67,6 +67,13 @@ func TestTraps(t *testing.T) {
 		if test.want == Autoplace && !slices.Equal(plan.Step.Copies[0].Targets, []string{nodeB, nodeC}) {
 			t.Errorf("%s: %+v", name, plan.Step)
 		}
+	}
+	refused := tainted(Everything, other, trap(disk(nodeA), disk(nodeB), diskless(nodeD)), func(in *Input) {
+		in.Memory.Refused = map[string]Refusal{"pvc-1": {Until: now.Add(time.Minute), Words: "no storage pool", Nodes: in.Eligible()}}
+	})
+	if plan := PlanFor(refused); plan.Step.Call != Nothing || conditionText(plan.Conditions.Evacuated) != "False NoTarget" ||
+		plan.Conditions.Evacuated.Message != "pvc-1: no storage pool" {
+		t.Errorf("what LINSTOR has refused a moment ago it is asked for again: %+v", plan)
 	}
 	unread := tainted(Everything, other, trap(disk(nodeA), disk(nodeB), diskless(nodeD)))
 	unread.Volumes[0].Definition = nil

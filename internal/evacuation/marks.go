@@ -54,27 +54,27 @@ type Change struct {
 	Delete []string
 }
 
-// set returns what keeps a copy for the node from LINSTOR's balancing; nil where nothing is to be done, because it is so already or a person
-// has decided.
-func (m Mark) set(resource, node string) *Change {
+// With returns what keeps a copy for a node, by its name in LINSTOR, from LINSTOR's balancing; nil where nothing is to be done, because it is so
+// already or a person has decided.
+func (m Mark) With(node string) *Change {
 	switch {
 	case slices.Contains(m.Nodes, node):
 		return nil
 	case len(m.Nodes) > 0:
 		nodes := append(slices.Clone(m.Nodes), node)
 		slices.Sort(nodes)
-		return &Change{Resource: resource, Set: map[string]string{PropMark: strings.Join(nodes, ",")}}
+		return &Change{Resource: m.Resource, Set: map[string]string{PropMark: strings.Join(nodes, ",")}}
 	case m.Balance != "":
 		return nil
 	}
-	return &Change{Resource: resource, Set: map[string]string{PropMark: node, PropBalance: balanceOff}}
+	return &Change{Resource: m.Resource, Set: map[string]string{PropMark: node, PropBalance: balanceOff}}
 }
 
-// keep returns what keeps the copies of a volume on other nodes from LINSTOR's balancing; nil where nothing is to be done. Balancing removes
+// exposed tells whether LINSTOR's balancing may take all copies of a volume on other nodes, and is not kept from that. Balancing removes
 // disks that are UpToDate until there are as many as the group wants, whether or not N is to leave, and none while one syncs. So it can take
 // all good copies where no more of them are there, or are on their way, than there are disks too many: one may be left from the last time
 // that N was taken out.
-func (s situation) keep(v Volume) *Change {
+func (s situation) exposed(v Volume) bool {
 	disks, copies := 0, 0
 	for _, r := range v.Replicas {
 		if !r.Diskless || r.has(toggling...) {
@@ -84,27 +84,25 @@ func (s situation) keep(v Volume) *Change {
 			copies++
 		}
 	}
-	if here, _ := v.on(s.self.Satellite); here.Diskless || disks-max(1, v.PlaceCount) < max(1, copies) {
-		return nil
-	}
-	return v.Mark.set(v.Resource, s.self.Satellite)
+	here, _ := v.on(s.self.Satellite)
+	return !here.Diskless && disks-max(1, v.PlaceCount) >= max(1, copies) && v.Mark.With(s.self.Satellite) != nil
 }
 
-// kept are the changes that keep copies which there are already.
-func (s situation) kept() []Change {
-	var changes []Change
+// exposedCopies are the definitions of volumes with a good copy that balancing may take.
+func (s situation) exposedCopies() []string {
+	var names []string
 	for _, v := range s.mine {
-		if change := s.keep(v); change != nil && s.goodElsewhere(v) {
-			changes = append(changes, *change)
+		if s.goodElsewhere(v) && s.exposed(v) {
+			names = append(names, v.Resource)
 		}
 	}
-	return changes
+	return names
 }
 
-// without returns what takes nodes out of the mark, and the balancing with the last of them unless a person has changed that since; nil
-// where none of them is in it.
-func (m Mark) without(gone func(node string) bool) *Change {
-	left := slices.DeleteFunc(slices.Clone(m.Nodes), gone)
+// Without returns what takes nodes out of the mark, by their names in LINSTOR, and the balancing with the last of them unless a person has
+// changed that since; nil where none of them is in it.
+func (m Mark) Without(nodes ...string) *Change {
+	left := slices.DeleteFunc(slices.Clone(m.Nodes), func(name string) bool { return slices.Contains(nodes, name) })
 	switch {
 	case len(left) == len(m.Nodes):
 		return nil
@@ -118,22 +116,16 @@ func (m Mark) without(gone func(node string) bool) *Change {
 	return change
 }
 
-// unmark returns the marks that have had their day: those for N where it returns or has no disk of the volume any more, and those for nodes
-// that nobody evacuates.
-func (s situation) unmark(returning bool) []Change {
-	var changes []Change
+// unmark returns the definitions whose mark for N has had its day: N returns, or has no disk of the volume any more. Those of nodes that nobody
+// evacuates any more are not for N to take off: what it knows of others may be older than their marks.
+func (s situation) unmark(returning bool) []string {
+	var names []string
 	for _, m := range s.Marked.All {
-		gone := func(satellite string) bool {
-			if satellite != s.self.Satellite {
-				return len(s.node(satellite).Evacuate) == 0
-			}
-			return returning || !s.hasDisk(m.Resource)
-		}
-		if change := m.without(gone); change != nil {
-			changes = append(changes, *change)
+		if slices.Contains(m.Nodes, s.self.Satellite) && (returning || !s.hasDisk(m.Resource)) {
+			names = append(names, m.Resource)
 		}
 	}
-	return changes
+	return names
 }
 
 // hasDisk tells whether N has a disk of the resource.

@@ -2,6 +2,7 @@ package evacuation
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 )
@@ -24,9 +25,13 @@ func TestMarkBeforeCopy(t *testing.T) {
 			&Change{Resource: "pvc-1", Set: map[string]string{PropMark: nodeA + "," + nodeB}},
 		},
 	} {
-		plan := PlanFor(tainted(Everything, func(in *Input) { in.Volumes[0].Definition.Mark = MarkOf("pvc-1", test.props) }))
-		if got := plan.Step.Copies[0].Mark; !reflect.DeepEqual(got, test.want) {
+		mark := MarkOf("pvc-1", test.props)
+		if got := mark.With(nodeA); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+		plan := PlanFor(tainted(Everything, func(in *Input) { in.Volumes[0].Definition.Mark = mark }))
+		if got := plan.Step.Copies[0].Mark; got != (test.want != nil) {
+			t.Errorf("%s: the plan marks it %t", name, got)
 		}
 	}
 }
@@ -37,44 +42,42 @@ func TestCopiesThatAreKept(t *testing.T) {
 	wants := func(n int, props map[string]string) edit {
 		return func(in *Input) { in.Volumes[0].PlaceCount, in.Volumes[0].Mark = n, MarkOf("pvc-1", props) }
 	}
-	kept := &Change{Resource: "pvc-1", Set: map[string]string{PropMark: nodeA, PropBalance: "false"}}
 	two := with(volume("pvc-1", disk(nodeA), disk(nodeB)))
 	three := with(volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC)))
 	offline := the(nodeC, func(n *Node) { n.Online = No })
 	ours := map[string]string{PropBalance: "false", PropMark: nodeA}
 	for name, test := range map[string]struct {
 		edit edit
-		want *Change // nil where the node is safe at once
+		kept bool // else the node is safe at once
 	}{
-		"the only copy where the group wants one disk":          {edited(two, wants(1, nil)), kept},
-		"the only copy where nobody knows what the group wants": {edited(two, wants(0, nil)), kept},
-		"no copy where the group wants them":                    {edited(two, wants(2, nil)), nil},
-		"no copy while enough of them stay":                     {edited(three, wants(2, nil)), nil},
-		"each copy where all of them may go":                    {edited(three, wants(1, nil)), kept},
-		"the good copy beside one that nobody reaches":          {edited(three, offline, wants(2, nil)), kept},
+		"the only copy where the group wants one disk":          {edited(two, wants(1, nil)), true},
+		"the only copy where nobody knows what the group wants": {edited(two, wants(0, nil)), true},
+		"no copy where the group wants them":                    {edited(two, wants(2, nil)), false},
+		"no copy while enough of them stay":                     {edited(three, wants(2, nil)), false},
+		"each copy where all of them may go":                    {edited(three, wants(1, nil)), true},
+		"the good copy beside one that nobody reaches":          {edited(three, offline, wants(2, nil)), true},
 		"the good copy beside one of which nothing is known": {
-			edited(with(volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC, state("")))), offline, wants(2, nil)), kept,
+			edited(with(volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC, state("")))), offline, wants(2, nil)), true,
 		},
 		"no copy while another one is on its way": {
-			edited(with(volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC, syncing(10)))), wants(2, nil)), nil,
+			edited(with(volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC, syncing(10)))), wants(2, nil)), false,
 		},
-		"no copy where a person has decided on balancing": {edited(two, wants(1, map[string]string{PropBalance: "true"})), nil},
-		"no copy that is kept already":                    {edited(two, wants(1, ours)), nil},
-		"no copy of what the node has no disk of":         {edited(with(volume("pvc-1", diskless(nodeA), disk(nodeB), disk(nodeC))), wants(1, nil)), nil},
+		"no copy where a person has decided on balancing": {edited(two, wants(1, map[string]string{PropBalance: "true"})), false},
+		"no copy that is kept already":                    {edited(two, wants(1, ours)), false},
+		"no copy of what the node has no disk of":         {edited(with(volume("pvc-1", diskless(nodeA), disk(nodeB), disk(nodeC))), wants(1, nil)), false},
 		"also a copy that is kept for another node": {
-			edited(two, wants(1, map[string]string{PropBalance: "false", PropMark: nodeD})),
-			&Change{Resource: "pvc-1", Set: map[string]string{PropMark: nodeA + "," + nodeD}},
+			edited(two, wants(1, map[string]string{PropBalance: "false", PropMark: nodeD})), true,
 		},
-		"no copy beside a replica without a disk": {edited(with(volume("pvc-1", disk(nodeA), disk(nodeB), diskless(nodeC))), wants(2, nil)), nil},
+		"no copy beside a replica without a disk": {edited(with(volume("pvc-1", disk(nodeA), disk(nodeB), diskless(nodeC))), wants(2, nil)), false},
 	} {
 		plan := PlanFor(tainted(LastCopies, test.edit))
-		switch {
-		case test.want == nil:
-			if plan.State != Safe || plan.Step.Call != Nothing {
-				t.Errorf("%s: the node is not safe: %+v", name, plan)
-			}
-		case plan.Conditions.Safe.Status == True || plan.Step.Call != Properties || !reflect.DeepEqual(plan.Step.Changes, []Change{*test.want}):
-			t.Errorf("%s: got %+v, want %+v", name, plan, *test.want)
+		want := Plan{State: Safe}
+		if test.kept {
+			want = Plan{State: CopyingState, Step: Step{Call: Properties, Mark: []string{"pvc-1"}}}
+		}
+		isSafe := plan.Conditions.Safe.Status == True
+		if plan.State != want.State || isSafe == test.kept || plan.Step.Call != want.Step.Call || !slices.Equal(plan.Step.Mark, want.Step.Mark) {
+			t.Errorf("%s: got %+v, want %+v", name, plan, want)
 		}
 	}
 }
@@ -102,15 +105,24 @@ func TestMarksGo(t *testing.T) {
 		"only this node while another leaves": {
 			edited(gone, other, marked(both)), []Change{{Resource: "pvc-1", Set: map[string]string{PropMark: "node-b"}}},
 		},
-		"both when the other does not leave any more": {edited(gone, marked(both)), []Change{all}},
+		"only this node where nobody evacuates the other any more": {
+			edited(gone, marked(both)), []Change{{Resource: "pvc-1", Set: map[string]string{PropMark: "node-b"}}},
+		},
+		"none of others": {edited(gone, marked(map[string]string{PropBalance: "false", PropMark: nodeB})), nil},
 		"only the mark where a person has set balancing since": {
 			edited(gone, marked(map[string]string{PropBalance: "true", PropMark: nodeA})), []Change{{Resource: "pvc-1", Delete: []string{PropMark}}},
 		},
 		"none of a definition without a mark": {edited(gone, marked(map[string]string{PropBalance: "false"})), nil},
 	} {
-		plan := PlanFor(tainted(Everything, test.edit))
-		if !reflect.DeepEqual(plan.Step.Changes, test.want) {
-			t.Errorf("%s: %+v, want %+v", name, plan, test.want)
+		in := tainted(Everything, test.edit)
+		plan := PlanFor(in)
+		var got []Change
+		for _, resource := range plan.Step.Unmark {
+			i := slices.IndexFunc(in.Marked.All, func(m Mark) bool { return m.Resource == resource })
+			got = append(got, *in.Marked.All[i].Without(plan.Step.Node))
+		}
+		if !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %+v, want %+v by %+v", name, got, test.want, plan)
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package evacuation
 
 import (
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -62,12 +64,19 @@ func (c Call) MaxAge() time.Duration {
 // Step is what to tell LINSTOR.
 type Step struct {
 	Call Call
+	// Node is N by its name in LINSTOR, as this look has found it; empty where nothing is told.
+	Node string
 	// Copies are those to make by Autoplace.
 	Copies []Copy
+	// Asking is what the annotation is to say before Evacuate is sent, so that whoever leads next knows whose flag it is; nil with other calls. Where
+	// the call was certainly not sent it is to say what the plan's Progress says.
+	Asking *Progress
 	// DoNotTarget are the nodes that Evacuate must not use; none where LINSTOR is too old to be told.
 	DoNotTarget []string
-	// Changes are those of Properties.
-	Changes []Change
+	// Mark are the definitions to which Properties gives a mark for N ([Mark.With]), because LINSTOR's balancing could take their copies.
+	Mark []string
+	// Unmark are the definitions of which Properties takes off the mark for N ([Mark.Without]).
+	Unmark []string
 }
 
 // Needs are what must be read before more can be said; the plan is then made again with it.
@@ -91,13 +100,30 @@ func (n Needs) Any() bool {
 	return n.Placed || len(n.Definitions) > 0 || n.Attachments || n.Snapshots || n.Marked || n.Version
 }
 
+// String names what must be read.
+func (n Needs) String() string {
+	var all []string
+	for _, need := range []struct {
+		is   bool
+		what string
+	}{
+		{n.Placed, "where its replicas are"}, {len(n.Definitions) > 0, "resource definition " + few(n.Definitions) + " with its group"},
+		{n.Attachments, "attachments"}, {n.Snapshots, "snapshots"}, {n.Marked, "marks of resource definitions"}, {n.Version, "its version"},
+	} {
+		if need.is {
+			all = append(all, need.what)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
 // Plan is what is so, and what to do now.
 type Plan struct {
 	// State is where the evacuation has got to.
 	State State
 	// Conditions are those that the node is to have.
 	Conditions Conditions
-	// Progress is what its annotation is to say, before LINSTOR is told anything; nil for none.
+	// Progress is what its annotation is to say, before LINSTOR is told anything; nil for none. That LINSTOR is told to evacuate N is in Step.
 	Progress *Progress
 	// Volumes are the volumes with a replica on N.
 	Volumes []VolumeState
@@ -148,8 +174,11 @@ func PlanFor(in Input) Plan {
 	return Plan{State: Waiting, Progress: in.Progress, Conditions: same(StatusUnknown, LinstorStale, "no rule fits"), Again: Interval}
 }
 
-// timely puts a step off that rests on an old look.
+// timely names in a step the node that it is about, and puts one off that rests on an old look.
 func (s situation) timely(plan Plan) Plan {
+	if plan.Step.Call != Nothing {
+		plan.Step.Node = s.self.Satellite
+	}
 	if plan.Step.Call != Nothing && s.Now.Sub(s.Linstor.Asked) > plan.Step.Call.MaxAge() {
 		plan.Step, plan.Again = Step{}, Interval
 	}
@@ -189,12 +218,32 @@ func (s situation) ofMode(plan Plan) Plan {
 	return plan
 }
 
+// Unread is the plan of a node of which it cannot be read what is so, and has not been for longer than [MaxAge]: what its conditions said may
+// not be so any more. It keeps its annotation.
+func Unread(conditions Conditions, progress *Progress, why string) Plan {
+	plan := Plan{State: Waiting, Progress: progress, Conditions: same(StatusUnknown, LinstorStale, why), Again: Interval}
+	if conditions.Evacuated == nil { // of some nodes only last copies are made
+		plan.Conditions.Evacuated = nil
+	}
+	return plan
+}
+
 func ruleRefused(s situation) (Plan, bool) {
 	_, reason, message := s.self.mode()
 	if reason == "" || reason == NotASatellite {
 		return Plan{}, false
 	}
-	return Plan{State: Refused, Conditions: same(False, reason, message), Progress: s.Progress, Again: Interval}, true
+	return s.refused(reason, message), true
+}
+
+// refused is the plan of a node whose taint asks for nothing that could be done. What was noted before stays, but not that it is safe: nobody looks after that.
+func (s situation) refused(reason Reason, message string) Plan {
+	plan := Plan{State: Refused, Conditions: same(False, reason, message), Again: Interval}
+	if s.Progress != nil {
+		progress := *s.Progress
+		progress.Safe, plan.Progress = nil, &progress
+	}
+	return plan
 }
 
 func ruleHalted(s situation) (Plan, bool) {
@@ -217,7 +266,7 @@ func ruleHindered(s situation) (Plan, bool) {
 	if s.Linstor.Problem == "" && !s.self.Listed {
 		return Plan{}, false
 	}
-	reason, message := first(hindrances, s)
+	reason, message := first(slices.Concat(hindrances, doubts), s)
 	if reason == "" {
 		return Plan{}, false
 	}
@@ -229,14 +278,17 @@ func ruleNoSatellite(s situation) (Plan, bool) {
 	if reason == "" {
 		return Plan{}, false
 	}
-	return Plan{State: Refused, Conditions: same(False, reason, message), Progress: s.Progress, Again: Interval}, true
+	return s.refused(reason, message), true
 }
 
 func ruleByOther(s situation) (Plan, bool) {
-	if reason, message := gateOwn(s); reason != "" {
-		return s.waiting(False, reason, message), true
+	reason, message := gateOwn(s)
+	if reason == "" {
+		return Plan{}, false
 	}
-	return Plan{}, false
+	plan := s.waiting(False, reason, message)
+	plan.Progress = s.unsafe()
+	return plan, true
 }
 
 func ruleTakenBack(s situation) (Plan, bool) {
@@ -245,8 +297,11 @@ func ruleTakenBack(s situation) (Plan, bool) {
 		return Plan{}, false
 	}
 	plan := s.waiting(False, Copying, "LINSTOR is told that the node stays")
-	plan.State, plan.Step, plan.Again = Returning, Step{Call: Restore}, soon
-	return plan, true
+	if failed := s.Memory.Failed[Restore]; failed.Times > 0 {
+		plan = s.waiting(False, LinstorRefuses, failed.Words)
+	}
+	plan.State = Returning
+	return s.tells(plan, Step{Call: Restore}), true
 }
 
 func ruleCopy(s situation) (Plan, bool) {
@@ -255,10 +310,10 @@ func ruleCopy(s situation) (Plan, bool) {
 		return Plan{}, false // what is drained may leave
 	}
 	plan := Plan{State: CopyingState, Volumes: states, Progress: s.unsafe(), Again: Interval}
-	if changes := s.kept(); len(changes) > 0 {
+	if exposed := s.exposedCopies(); len(exposed) > 0 {
 		reason, message := sumUp(states)
-		plan.Step, plan.Conditions = Step{Call: Properties, Changes: changes}, same(False, reason, message)
-		return s.ofMode(plan), true
+		plan.Conditions = same(False, reason, message)
+		return s.ofMode(s.tells(plan, Step{Call: Properties, Mark: exposed})), true
 	}
 	ahead := s.ahead()
 	if len(wanted) > 0 && len(ahead) >= s.Settings.MaxNodes {
@@ -293,9 +348,12 @@ func unsafe(states []VolumeState) bool {
 }
 
 // blocksNobody tells whether all that is not safe elsewhere keeps nothing else from leaving: LINSTOR leaves alone what has no DRBD layer,
-// and what is pinned to the node is attached there.
+// what is pinned to the node is attached there, and a replica without a disk has nothing to be moved.
 func blocksNobody(states []VolumeState) bool {
 	for _, v := range states {
+		if v.Diskless {
+			continue
+		}
 		switch v.Reason {
 		case CopiedElsewhere, NotDRBD, AffinityPinned, QuorumWouldBeLost:
 		default:

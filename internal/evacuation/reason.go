@@ -27,8 +27,10 @@ const (
 	DryRun Reason = "DryRun"
 	// SatelliteOffline : LINSTOR does not reach the node.
 	SatelliteOffline Reason = "SatelliteOffline"
-	// LinstorStale : LINSTOR could not be asked, or its answer is too old.
+	// LinstorStale : LINSTOR, or the Kubernetes API, could not be asked, or its answer is too old.
 	LinstorStale Reason = "LinstorStale"
+	// LinstorRefuses : LINSTOR does not do what it was told when a node returns.
+	LinstorRefuses Reason = "LinstorRefuses"
 	// EvacuatedByOther : somebody else has told LINSTOR to evacuate the node.
 	EvacuatedByOther Reason = "EvacuatedByOther"
 	// AnotherNodeFirst : another node goes first.
@@ -71,7 +73,7 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		WrongEffect, UnknownMode, NotASatellite,
-		FailingOver, GuardTripped, Paused, NodeAgentRuns, DryRun, SatelliteOffline, LinstorStale, EvacuatedByOther, AnotherNodeFirst,
+		FailingOver, GuardTripped, Paused, NodeAgentRuns, DryRun, SatelliteOffline, LinstorStale, LinstorRefuses, EvacuatedByOther, AnotherNodeFirst,
 		Copying, NoTarget, PeerOffline, NotDRBD, AffinityPinned, QuorumWouldBeLost, CopiedElsewhere,
 		WaitingForDrain, NFSExport, Leaving, LeavingStalled, NothingLeft,
 	}

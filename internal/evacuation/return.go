@@ -27,17 +27,25 @@ func ruleReturn(s situation) (Plan, bool) {
 		return s.held(reason, message), true
 	}
 	if s.self.Evacuating && s.Progress.asked() {
-		plan := Plan{State: Returning, Progress: s.Progress, Step: Step{Call: Restore}, Again: soon, Conditions: s.Conditions}
-		return plan, true
+		return s.takesBack(Step{Call: Restore}), true
 	}
 	if !s.Marked.Known {
 		return Plan{Needs: Needs{Marked: true}, Progress: s.Progress}, true
 	}
-	if changes := s.unmark(true); len(changes) > 0 {
-		step := Step{Call: Properties, Changes: changes}
-		return Plan{State: Returning, Progress: s.Progress, Step: step, Again: soon, Conditions: s.Conditions}, true
+	if marked := s.unmark(true); len(marked) > 0 {
+		return s.takesBack(Step{Call: Properties, Unmark: marked}), true
 	}
 	return Plan{State: Returned, Unfinished: s.moves()}, true
+}
+
+// takesBack is the plan of a node that returns with something still to be taken back. As long as LINSTOR does that the conditions stay for the
+// moment; where it has not done it, nobody looks after what they say any more.
+func (s situation) takesBack(step Step) Plan {
+	plan := Plan{State: Returning, Progress: s.Progress, Conditions: s.Conditions, Again: Interval}
+	if failed := s.Memory.Failed[step.Call]; failed.Times > 0 {
+		plan = s.held(LinstorRefuses, failed.Words)
+	}
+	return s.tells(plan, step)
 }
 
 // held is the plan of a node whose return something holds up. Where only last copies were made it has one condition, and gets no second.

@@ -31,6 +31,9 @@ func assess(in Input) situation {
 	return s
 }
 
+// Satellite is N's name in LINSTOR; empty where Nodes does not have it.
+func (in Input) Satellite() string { return assess(in).self.Satellite }
+
 // node returns a node by its name in LINSTOR; of one that is not there everything is unknown.
 func (s situation) node(satellite string) Node { return s.satellites[satellite] }
 

@@ -141,6 +141,14 @@ func stateRows() map[string]row {
 			edit: edited(func(in *Input) { in.Linstor.Problem = "no answer" }, the(nodeA, func(n *Node) { n.Listed = false })),
 			want: wanted{Waiting, "Unknown LinstorStale", "Unknown LinstorStale", Nothing, "no answer"},
 		},
+		"while LINSTOR does not list everything a node waits": {
+			edit: edited(safely, func(in *Input) { in.Linstor.Missing = "pvc-9" }),
+			want: wanted{Waiting, "Unknown LinstorStale", "Unknown LinstorStale", Nothing, "pvc-9"},
+		},
+		"while LINSTOR does not list everything a node returns": {
+			edit: edited(safely, asked(time.Hour, 1), untainted, func(in *Input) { in.Linstor.Missing = "pvc-9" }),
+			want: wanted{Returning, "", "", Restore, ""},
+		},
 		"a node of which only last copies are made that waits gets no second condition": {
 			mode: LastCopies, edit: func(in *Input) { in.Halt.Paused = "by a person" }, want: wanted{Waiting, "False Paused", "", Nothing, ""},
 		},
@@ -204,6 +212,20 @@ func stateRows() map[string]row {
 				in.Volumes[0].Quorum = quorumMajority
 			}, the(nodeC, func(n *Node) { n.Online = No })),
 			want: wanted{Blocked, "False QuorumWouldBeLost", "", Nothing, "because node-c is not ONLINE"},
+		},
+		"a volume whose disks are nowhere UpToDate is named also where the node has none of them": {
+			mode: LastCopies,
+			edit: func(in *Input) {
+				in.Volumes = []Volume{volume("pvc-1", diskless(nodeA), disk(nodeB, state("Inconsistent")), diskless(nodeC))}
+			},
+			want: wanted{Blocked, "False PeerOffline", "", Nothing, "none of its disks"},
+		},
+		"a volume whose only disk is on a node that leaves, too, can be used there": {
+			mode: LastCopies,
+			edit: edited(func(in *Input) {
+				in.Volumes = []Volume{volume("pvc-1", diskless(nodeA), disk(nodeB))}
+			}, the(nodeB, func(n *Node) { n.Evacuate, n.Since = []Taint{{Effect: "NoSchedule"}}, now })),
+			want: wanted{Safe, "True CopiedElsewhere", "", Nothing, ""},
 		},
 		"a tie-breaker that decides is named": {
 			mode: LastCopies,
@@ -312,6 +334,39 @@ func stateRows() map[string]row {
 func failureRows() map[string]row {
 	offline := the(nodeA, func(n *Node) { n.Online = No })
 	return map[string]row{
+		"a flag that LINSTOR does not take off is told": {
+			edit: edited(safely, asked(time.Hour, 1), untainted, failed(Restore, 1, Interval-1)),
+			want: wanted{Returning, "Unknown LinstorRefuses", "", Nothing, "returning: the database is locked"},
+		},
+		"a flag that LINSTOR has not taken off is tried again by the next look": {
+			edit: edited(safely, asked(time.Hour, 1), untainted, failed(Restore, 1, Interval)),
+			want: wanted{Returning, "Unknown LinstorRefuses", "", Restore, ""},
+		},
+		"a mark that LINSTOR does not take off is told": {
+			edit: edited(safely, untainted, markedForA, failed(Properties, 2, time.Minute-1)),
+			want: wanted{Returning, "Unknown LinstorRefuses", "", Nothing, "the database is locked"},
+		},
+		"a flag that LINSTOR does not take off keeps no mark where the node is restored by others": {
+			edit: edited(safely, asked(time.Hour, 1), untainted, markedForA, failed(Restore, 6, time.Second), the(nodeA, func(n *Node) { n.Evacuating = false })),
+			want: wanted{Returning, "", "", Properties, ""},
+		},
+		"a node that is to stay after all, and whose flag LINSTOR does not take off, is not safe": {
+			mode: LastCopies, edit: edited(safely, asked(time.Hour, 1), failed(Restore, 9, 10*time.Minute-1)),
+			want: wanted{Returning, "False LinstorRefuses", "", Nothing, "the database is locked"},
+		},
+		"a mark goes, too, with a disk that a person has removed": {
+			edit: edited(with(), markedForA), want: wanted{Evacuated, "True CopiedElsewhere", "True NothingLeft", Properties, ""},
+		},
+		"a mark that LINSTOR does not take off holds up nothing that leaves": {
+			edit: edited(safely, asked(2*time.Minute, 1), unchangedFrom(time.Hour), failed(Properties, 3, time.Minute), func(in *Input) {
+				in.Marked.All = []Mark{{"pvc-2", []string{nodeA}, "false"}}
+			}),
+			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Evacuate, ""},
+		},
+		"a mark that LINSTOR does not take off holds up nothing that has left": {
+			edit: edited(with(), asked(time.Hour, 1), markedForA, failed(Properties, 3, time.Minute)),
+			want: wanted{Evacuated, "True CopiedElsewhere", "True NothingLeft", Nothing, ""},
+		},
 		"a move of which nothing is seen for a minute is told as that": {
 			edit: edited(safely, asked(90*time.Second, 2), unchangedFrom(time.Minute)),
 			want: wanted{LeavingState, "True CopiedElsewhere", "False LeavingStalled", Nothing, "will be told again"},
@@ -377,8 +432,8 @@ func TestAskAgain(t *testing.T) {
 		if before.Step.Call != Nothing || after.Step.Call != Evacuate {
 			t.Errorf("after %d calls: %q a second before %s, then %q", i+1, before.Step.Call, wait, after.Step.Call)
 		}
-		if after.Progress.Asks != i+2 || !after.Progress.Asked.Equal(now) {
-			t.Errorf("the call is not noted: %s", after.Progress)
+		if after.Step.Asking.Asks != i+2 || !after.Step.Asking.Asked.Equal(now) {
+			t.Errorf("the call is not noted: %s", after.Step.Asking)
 		}
 	}
 	for name, edit := range map[string]edit{

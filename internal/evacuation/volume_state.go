@@ -17,6 +17,8 @@ type VolumeState struct {
 	Done float64
 	// Volumes are the names of its PersistentVolumes.
 	Volumes []string
+	// Diskless is set where N has no disk of it.
+	Diskless bool
 }
 
 // name is what users know the volume by: its PersistentVolume's name, which is that of the resource in most cases.
@@ -70,6 +72,7 @@ func (s situation) volumeState(v Volume) VolumeState {
 		state.Volumes = append(state.Volumes, pv.Name)
 	}
 	replica, _ := v.on(s.self.Satellite)
+	state.Diskless = replica.Diskless && !replica.has(toggling...)
 	for _, rule := range volumeRules {
 		if state.Reason, state.Message = rule.apply(s, v, replica); state.Reason != "" {
 			break
@@ -86,6 +89,8 @@ func volumeDiskless(s situation, v Volume, r Replica) (Reason, string) {
 	switch {
 	case !r.Diskless || r.has(toggling...):
 		return "", ""
+	case v.DRBD && !s.hasData(v):
+		return PeerOffline, "none of its disks is known to be UpToDate on a node that is ONLINE"
 	case !s.keepsQuorum(v):
 		return QuorumWouldBeLost, noQuorumWithout(s, v)
 	}
@@ -100,7 +105,7 @@ func volumeNotDRBD(_ situation, v Volume, _ Replica) (Reason, string) {
 }
 
 func volumeSurplus(s situation, v Volume, _ Replica) (Reason, string) {
-	if !s.goodElsewhere(v) || s.keep(v) == nil {
+	if !s.goodElsewhere(v) || !s.exposed(v) {
 		return "", ""
 	}
 	return Copying, "LINSTOR's balancing, which may remove its copy, is being switched off"

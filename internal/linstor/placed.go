@@ -158,6 +158,19 @@ func (f *Feed) Marks(ctx context.Context) ([]evacuation.Mark, error) {
 	return marks, nil
 }
 
+// MarksOf reads what the named resource definitions say of balancing and of us; those that do not exist are left out.
+func (f *Feed) MarksOf(ctx context.Context, names []string) ([]evacuation.Mark, error) {
+	definitions, err := f.client.Definitions(ctx, names...)
+	if err != nil {
+		return nil, fmt.Errorf("ask LINSTOR for the marks of resource definitions: %w", err)
+	}
+	marks := make([]evacuation.Mark, 0, len(definitions))
+	for _, d := range definitions {
+		marks = append(marks, evacuation.MarkOf(d.Name, d.Props))
+	}
+	return marks, nil
+}
+
 // SnapshotsOn reads how many snapshots have data on a node.
 func (f *Feed) SnapshotsOn(ctx context.Context, node string) (int, error) {
 	snapshots, err := f.client.Snapshots(ctx)
@@ -198,6 +211,9 @@ func sparesNodes(version string) bool {
 
 // Answer is what LINSTOR answers to a call.
 type Answer = client.Answer
+
+// ErrNotSent is why a call has certainly not reached LINSTOR.
+var ErrNotSent = client.ErrNotSent
 
 // Autoplace has LINSTOR place one more replica on one of the nodes.
 func (f *Feed) Autoplace(ctx context.Context, resource string, nodes []string) (Answer, error) {

@@ -146,6 +146,10 @@ func TestWhatIsReadOfDefinitions(t *testing.T) {
 	if diff := cmp.Diff([]evacuation.Mark{marked}, marks); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
+	marks, err = feed.MarksOf(t.Context(), []string{"pvc-1", "pvc-2", "pvc-3"})
+	if diff := cmp.Diff([]evacuation.Mark{marked, {Resource: "pvc-2"}, {Resource: "pvc-3", Balance: "true"}}, marks); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
 	if n, err := feed.SnapshotsOn(t.Context(), "a"); err != nil || n != 2 {
 		t.Errorf("%d snapshots, %v", n, err)
 	}

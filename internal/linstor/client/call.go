@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -29,6 +31,9 @@ const (
 	// maxAnswer bounds how much of an answer is read. LINSTOR has several entries for each resource of a node.
 	maxAnswer = 16 << 20
 )
+
+// ErrNotSent is why a call has certainly not reached LINSTOR: there was no connection to send it by. Any other error leaves that open.
+var ErrNotSent = errors.New("not sent")
 
 // Answer is what LINSTOR answers to a call: of a call for many resources an entry for each, of which some may be errors while the others
 // have happened.
@@ -138,6 +143,9 @@ func (c *Client) call(ctx context.Context, kind, method, path string, body any) 
 	defer cancel()
 	defer func() { c.observe(kind, outcome(answer, err)) }()
 	resp, err := c.ask(ctx, base, method, path, body)
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		return Answer{}, fmt.Errorf("LINSTOR controller %s: %s: %w: %w", base.Host, kind, ErrNotSent, err)
+	}
 	if err != nil {
 		return Answer{}, fmt.Errorf("LINSTOR controller %s: %s: %w", base.Host, kind, err)
 	}

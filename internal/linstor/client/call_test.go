@@ -1,12 +1,15 @@
 package client
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -136,4 +139,32 @@ func configOf(t *testing.T, controllers string) Config {
 		t.Fatal(err)
 	}
 	return cfg
+}
+
+// A call that could not be sent is told apart from one that LINSTOR may be at work on.
+func TestACallThatWasNotSent(t *testing.T) {
+	t.Parallel()
+	refusing := func(context.Context, string, string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	breaking := func(context.Context, string, string) (net.Conn, error) {
+		near, far := net.Pipe()
+		go func() {
+			_, _ = far.Read(make([]byte, 1))
+			_ = far.Close()
+		}()
+		return near, nil
+	}
+	for name, test := range map[string]struct {
+		dial    func(context.Context, string, string) (net.Conn, error)
+		notSent bool
+	}{"no connection": {refusing, true}, "a connection that breaks": {breaking, false}} {
+		client, err := New(configOf(t, "a"), Options{DialContext: test.dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Evacuate(t.Context(), "a", nil); err == nil || errors.Is(err, ErrNotSent) != test.notSent {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

@@ -324,10 +324,21 @@ func (w *world) isBlocked(name string, reason evacuation.Reason) bool {
 		return true
 	case evacuation.NoTarget:
 		return w.wasFull || len(w.damaged) > 0 || !w.haveTargets(name)
+	case evacuation.LinstorStale:
+		return w.isForgotten()
 	case evacuation.PeerOffline, evacuation.Copying:
 		return len(w.damaged) > 0 // a Primary never fills a disk that was replaced under it
 	}
 	return false
+}
+
+// isForgotten tells whether LINSTOR lists nothing of a volume that somebody claims: what is left of it where nobody knows.
+func (w *world) isForgotten() bool {
+	var list corev1.PersistentVolumeList
+	w.must(w.oracle.List(w.ctx, &list))
+	return slices.ContainsFunc(list.Items, func(pv corev1.PersistentVolume) bool {
+		return pv.Status.Phase == corev1.VolumeBound && len(w.Linstor.ReplicaNodes(pv.Spec.CSI.VolumeHandle)) == 0
+	})
 }
 
 // haveTargets tells whether each volume on a node has a copy elsewhere, or could have one.

@@ -211,7 +211,7 @@ var simulated = []edit{
 		"LINSTOR may evacuate to a node that leaves", leaveFile, "plan.Step.DoNotTarget = «s.otherLeaving()»", "mutantInstead(§, nil, …)",
 	},
 	{
-		"LINSTOR's balancing removes copies", copyFile, "Mark: «v.Definition.Mark.set(v.Resource, s.self.Satellite)»", "mutantInstead(§, nil, …)",
+		"LINSTOR's balancing removes copies", copyFile, "Mark: «v.Definition.Mark.With(s.self.Satellite) != nil»", "(… && !mutantIs(§))",
 	},
 	{
 		"a node is restored that somebody else has evacuated", returnFile, "if s.self.Evacuating && «s.Progress.asked()» {", "(… || mutantIs(§))",

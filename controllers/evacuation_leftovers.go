@@ -1,0 +1,122 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// leftMarks takes marks off resource definitions that nobody else takes off: those for nodes that are not evacuated any more, and have not returned by
+// themselves, such as because the Node object was deleted. LINSTOR is asked for them once when a process begins to lead, whenever a node is forgotten, and
+// when LINSTOR was away: it may have an old database since.
+type leftMarks struct {
+	cache, live client.Reader
+	linstor     Linstor
+	marker      *marker
+	kubelets    *cluster.Kubelets
+	halt        *haltSwitch
+	clock       clock.PassiveClock
+
+	// synced is since when LINSTOR had been followed when it was last looked.
+	synced time.Time
+
+	mu sync.Mutex
+	// wanted counts the occasions, done is how many of them are over.
+	wanted, done int
+	failure      evacuation.Failure
+}
+
+// look has marks looked for soon.
+func (l *leftMarks) look() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wanted, l.failure = l.wanted+1, evacuation.Failure{}
+}
+
+// due returns which occasion is to be looked at; false where none is, or it is too early after a failure.
+func (l *leftMarks) due() (occasion int, is bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.wanted, l.wanted > l.done && !l.failure.Holds(l.clock.Now())
+}
+
+// takeOff takes off what is left.
+func (l *leftMarks) takeOff(ctx context.Context) error {
+	since := l.linstor.Status().SyncedSince
+	if since.IsZero() {
+		return nil
+	}
+	if !since.Equal(l.synced) {
+		l.synced = since
+		l.look()
+	}
+	occasion, is := l.due()
+	if !is || l.halt.now(ctx) != (failover.Halt{}) {
+		return nil
+	}
+	var gone []string
+	refused, err := l.marker.change(ctx, func(ctx context.Context) (marks []evacuation.Mark, err error) {
+		if marks, err = l.linstor.Marks(ctx); err != nil {
+			return nil, err
+		}
+		gone, err = l.orphans(ctx, marks)
+		return marks, err
+	}, func(mark evacuation.Mark) *evacuation.Change { return mark.Without(gone...) })
+	words := ""
+	if err == nil {
+		words = notDone(ctx, refused, nil)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil && words == "" {
+		l.done, l.failure = occasion, evacuation.Failure{}
+		return nil
+	}
+	l.failure = l.failure.Again(l.clock.Now(), words)
+	return err
+}
+
+// errUnknownName is why no mark is taken off for the time being.
+var errUnknownName = errors.New("LINSTOR knows no node of that name: a mark may be for it by another one")
+
+// orphans are the nodes of marks, by their names in LINSTOR, that are not evacuated any more. Marks are read first, and then nodes: what is marked was tainted
+// before. The cache is asked whether there are any, and the API whether that is so.
+func (l *leftMarks) orphans(ctx context.Context, marks []evacuation.Mark) (gone []string, err error) {
+	for _, mark := range marks {
+		gone = append(gone, mark.Nodes...)
+	}
+	for _, reader := range []client.Reader{l.cache, l.live} {
+		if len(gone) == 0 {
+			return nil, nil
+		}
+		var nodes corev1.NodeList
+		if err := reader.List(ctx, &nodes); err != nil {
+			return nil, fmt.Errorf("listing nodes to tell which marks are left: %w", err)
+		}
+		for i := range nodes.Items {
+			node := &nodes.Items[i]
+			if !cluster.IsEvacuated(node) {
+				continue
+			}
+			satellite := l.kubelets.Satellite(node.Name)
+			gone = slices.DeleteFunc(gone, func(name string) bool { return name == satellite })
+			if known, is := l.linstor.Node(satellite); len(gone) > 0 && (!is || !known.Satellite) {
+				return nil, fmt.Errorf("evacuated node %s: %w", node.Name, errUnknownName)
+			}
+		}
+	}
+	ctrl.LoggerFrom(ctx).Info("Taking off the marks of nodes that are not evacuated any more", "nodes", gone)
+	return gone, nil
+}

@@ -1,0 +1,97 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/semaphore"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+)
+
+// marker changes our marks on resource definitions. A mark is a list of nodes in one property: of two who read it, and then write what they
+// make of it, the second would take away what the first has added. So that is done one after the other, and each reads what is there then.
+type marker struct {
+	linstor Linstor
+	metrics *metrics.Metrics
+	turn    *semaphore.Weighted
+}
+
+func newMarker(l Linstor, m *metrics.Metrics) *marker {
+	return &marker{linstor: l, metrics: m, turn: semaphore.NewWeighted(1)}
+}
+
+// change reads definitions and writes to each what is wanted of it; nil is nothing. It returns LINSTOR's words on those that it has not changed, by
+// their names in lower case; an error means that nothing was changed.
+func (m *marker) change(
+	ctx context.Context, read func(context.Context) ([]evacuation.Mark, error), wanted func(evacuation.Mark) *evacuation.Change,
+) (refused map[string]string, err error) {
+	if err := m.turn.Acquire(ctx, 1); err != nil {
+		return nil, fmt.Errorf("waiting for the turn to mark resource definitions: %w", err)
+	}
+	defer m.turn.Release(1)
+	marks, err := read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	refused = make(map[string]string)
+	for _, mark := range marks {
+		change := wanted(mark)
+		if change == nil {
+			continue
+		}
+		answer, err := m.linstor.ChangeDefinition(ctx, *change)
+		if words := answered(ctx, m.metrics, evacuation.Properties, change.Resource, answer, err); words != "" {
+			refused[strings.ToLower(change.Resource)] = words
+		}
+	}
+	return refused, nil
+}
+
+// mark marks definitions for a node, by its name in LINSTOR, as change does it.
+func (m *marker) mark(ctx context.Context, node string, definitions []string) (refused map[string]string, err error) {
+	if len(definitions) == 0 {
+		return nil, nil
+	}
+	return m.change(ctx,
+		func(ctx context.Context) ([]evacuation.Mark, error) { return m.linstor.MarksOf(ctx, definitions) },
+		func(mark evacuation.Mark) *evacuation.Change { return mark.With(node) })
+}
+
+// do marks definitions, or takes marks off, as a step says. It returns why not all is done; empty where it is.
+func (m *marker) do(ctx context.Context, step evacuation.Step) string {
+	if len(step.Mark) == 0 {
+		return m.unmark(ctx, step.Node, step.Unmark)
+	}
+	refused, err := m.mark(ctx, step.Node, step.Mark)
+	return notDone(ctx, refused, err)
+}
+
+// unmark takes the mark for a node, by its name in LINSTOR, off definitions. It returns why not all are off; empty where they are.
+func (m *marker) unmark(ctx context.Context, node string, definitions []string) string {
+	refused, err := m.change(ctx, m.linstor.Marks, func(mark evacuation.Mark) *evacuation.Change {
+		if !slices.Contains(definitions, mark.Resource) {
+			return nil
+		}
+		return mark.Without(node)
+	})
+	return notDone(ctx, refused, err)
+}
+
+// notDone is why marks were not changed, in words; empty where all were.
+func notDone(ctx context.Context, refused map[string]string, err error) string {
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot change the marks of resource definitions")
+		return oneLine(err)
+	}
+	words := make([]string, 0, len(refused))
+	for _, name := range slices.Sorted(maps.Keys(refused)) {
+		words = append(words, name+": "+refused[name])
+	}
+	return strings.Join(firstOf(words), "; ")
+}
