@@ -48,6 +48,8 @@ type faults struct {
 	answer atomic.Int64
 	// hung are the resources on which LINSTOR does not answer, each with what is closed once it does.
 	hung map[string]chan struct{}
+	// belated are the definitions that LINSTOR has changed long after it was told to.
+	belated map[string]bool
 	// hangsLater are those on which it does not some time after the next grace has begun.
 	hangsLater map[string]time.Duration
 	// answers counts them.
@@ -99,7 +101,7 @@ type faults struct {
 func newFaults() faults {
 	return faults{
 		frozen: make(map[string]bool), silent: make(map[string]time.Time), kubelet: make(map[string]bool),
-		linstorUp: time.Now(), hung: make(map[string]chan struct{}), hangsLater: make(map[string]time.Duration), changed: make(map[string]bool), damaged: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
+		linstorUp: time.Now(), hung: make(map[string]chan struct{}), belated: make(map[string]bool), hangsLater: make(map[string]time.Duration), changed: make(map[string]bool), damaged: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
 		migrated: make(map[string]bool), evicted: make(map[string]bool),
 		shown: make(map[string][]shown), forgotten: make(map[string]time.Time), failedAgain: make(map[place]bool), late: make(map[string]bool), byPerson: make(map[string]bool), setAbove: make(map[string]time.Time), returned: make(map[string]time.Time), changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), arrivals: make(map[string]string), forced: make(map[place]bool), untainted: make(map[string]time.Time),
 	}

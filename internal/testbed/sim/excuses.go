@@ -38,10 +38,12 @@ const (
 	ExcuseAnotherNode = "another node has failed since a node was StorageSafe"
 	// ExcuseDatabase: somebody has given LINSTOR a database in which a mark was that had been taken away.
 	ExcuseDatabase = "a mark came back with an old database of LINSTOR"
+	// ExcuseBelated: LINSTOR has set a mark after minutes, when nobody waited for the answer any more.
+	ExcuseBelated = "LINSTOR has set a mark long after it was told to"
 )
 
 // Excuses are all of them.
-var Excuses = []string{ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseDelayed, ExcuseSighted, ExcuseDamaged, ExcuseUnfenced, ExcusePerson, ExcuseVouched, ExcuseHidden, ExcuseUnannounced, ExcuseAnotherNode, ExcuseDatabase}
+var Excuses = []string{ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseDelayed, ExcuseSighted, ExcuseDamaged, ExcuseUnfenced, ExcusePerson, ExcuseVouched, ExcuseHidden, ExcuseUnannounced, ExcuseAnotherNode, ExcuseDatabase, ExcuseBelated}
 
 // asked notes that in this history a pod had to be moved in time.
 func (w *world) asked() {

@@ -73,6 +73,10 @@ func (w *world) plannedLeftovers(nodes []corev1.Node) (left []string) {
 				w.excuse(ExcuseDatabase, "definition %s", d.Name)
 				continue
 			}
+			if w.belated[d.Name] {
+				w.excuse(ExcuseBelated, "definition %s", d.Name)
+				continue
+			}
 			add("definition %s is marked %q, its balancing is %q and was %q", d.Name, mark, balance, w.balanceOf(d.Name))
 		}
 	}

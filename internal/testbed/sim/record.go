@@ -103,10 +103,20 @@ func (w *world) delayAnswer(_ http.ResponseWriter, r *http.Request) bool {
 	for _, hung := range w.hungFor(r) {
 		select {
 		case <-hung:
+			w.noteBelated(r)
 		case <-r.Context().Done():
 		}
 	}
 	return false
+}
+
+// noteBelated notes that LINSTOR carries out a change of a definition for which it has let wait.
+func (w *world) noteBelated(r *http.Request) {
+	if name, is := strings.CutPrefix(r.URL.Path, "/v1/resource-definitions/"); is && r.Method == http.MethodPut {
+		w.mu.Lock()
+		w.belated[name] = true
+		w.mu.Unlock()
+	}
 }
 
 // hang lets answers hang from now on, or from some time after the next grace has begun.
