@@ -96,17 +96,24 @@ func (s sources) evacuations(ctx context.Context, cfg cluster.Config, feed *lins
 			}
 		}
 	}
-	for _, mark := range marks {
-		for _, node := range mark.Nodes {
-			if !concerned[node] {
-				found.Marked = append(found.Marked, mark.Resource+": "+node)
-			}
-		}
-	}
-	slices.Sort(found.Marked)
+	found.Marked = leftMarks(marks, concerned)
 	slices.Sort(found.Flagged)
 	slices.Sort(found.Moves)
 	return found, nil
+}
+
+// leftMarks are the marks for nodes that no evacuation concerns, as "resource: node".
+func leftMarks(marks []evacuation.Mark, concerned map[string]bool) []string {
+	var left []string
+	for _, mark := range marks {
+		for _, node := range mark.Nodes {
+			if !concerned[node] {
+				left = append(left, mark.Resource+": "+node)
+			}
+		}
+	}
+	slices.Sort(left)
+	return left
 }
 
 // evacuatedNode is a node with the taint, and those of its volumes that are not safe elsewhere.

@@ -107,8 +107,12 @@ func (n Needs) String() string {
 		is   bool
 		what string
 	}{
-		{n.Placed, "where its replicas are"}, {len(n.Definitions) > 0, "resource definition " + few(n.Definitions) + " with its group"},
-		{n.Attachments, "attachments"}, {n.Snapshots, "snapshots"}, {n.Marked, "marks of resource definitions"}, {n.Version, "its version"},
+		{n.Placed, "where its replicas are"},
+		{len(n.Definitions) > 0, "resource definition " + few(n.Definitions) + " with its group"},
+		{n.Attachments, "attachments"},
+		{n.Snapshots, "snapshots"},
+		{n.Marked, "marks of resource definitions"},
+		{n.Version, "its version"},
 	} {
 		if need.is {
 			all = append(all, need.what)
