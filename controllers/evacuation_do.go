@@ -78,11 +78,8 @@ func (r *EvacuationReconciler) stillLeaves(ctx context.Context, node *corev1.Nod
 
 // copy has LINSTOR make copies, all at the same time, once they are safe from its own balancing.
 func (r *EvacuationReconciler) copy(ctx context.Context, mind *evacuee, in evacuation.Input, step evacuation.Step) {
-	unmarked, err := r.marker.mark(ctx, step.Node, withoutMark(step.Copies))
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Cannot keep copies from LINSTOR's balancing, so that none is made")
-	}
-	if err != nil || !r.inTime(step.Call, in.Linstor.Asked) { // the marks have taken so long that all may be different
+	unmarked := r.marker.mark(ctx, step.Node, withoutMark(step.Copies))
+	if !r.inTime(step.Call, in.Linstor.Asked) { // the marks have taken so long that all may be different
 		return
 	}
 	var mu sync.Mutex

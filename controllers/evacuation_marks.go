@@ -53,14 +53,22 @@ func (m *marker) change(
 	return refused, nil
 }
 
-// mark marks definitions for a node, by its name in LINSTOR, as change does it.
-func (m *marker) mark(ctx context.Context, node string, definitions []string) (refused map[string]string, err error) {
+// mark marks definitions for a node, by its name in LINSTOR. It returns LINSTOR's words on those that have no mark now, by their names in lower case.
+func (m *marker) mark(ctx context.Context, node string, definitions []string) (refused map[string]string) {
 	if len(definitions) == 0 {
-		return nil, nil
+		return nil
 	}
-	return m.change(ctx,
+	refused, err := m.change(ctx,
 		func(ctx context.Context) ([]evacuation.Mark, error) { return m.linstor.MarksOf(ctx, definitions) },
 		func(mark evacuation.Mark) *evacuation.Change { return mark.With(node) })
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot mark resource definitions to keep copies of them from LINSTOR's balancing")
+		refused = make(map[string]string, len(definitions))
+		for _, name := range definitions {
+			refused[strings.ToLower(name)] = oneLine(err)
+		}
+	}
+	return refused
 }
 
 // do marks definitions, or takes marks off, as a step says. It returns why not all is done; empty where it is.
@@ -68,8 +76,7 @@ func (m *marker) do(ctx context.Context, step evacuation.Step) string {
 	if len(step.Mark) == 0 {
 		return m.unmark(ctx, step.Node, step.Unmark)
 	}
-	refused, err := m.mark(ctx, step.Node, step.Mark)
-	return notDone(ctx, refused, err)
+	return notDone(ctx, m.mark(ctx, step.Node, step.Mark), nil)
 }
 
 // unmark takes the mark for a node, by its name in LINSTOR, off definitions. It returns why not all are off; empty where they are.

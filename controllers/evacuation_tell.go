@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -53,10 +54,11 @@ func (r *EvacuationReconciler) tell(ctx context.Context, node *corev1.Node, mind
 			return err
 		}
 	} else {
-		if err := r.noteProgress(ctx, node, plan.Progress); err != nil {
-			return err
+		noted := r.noteProgress(ctx, node, plan.Progress)
+		if noted != nil && plan.Conditions.Safe != nil && plan.Conditions.Safe.Status == evacuation.True {
+			return noted // else nobody would know, should the node be switched off
 		}
-		if err := r.showConditions(ctx, node, mind, plan.Conditions); err != nil {
+		if err := errors.Join(noted, r.showConditions(ctx, node, mind, plan.Conditions)); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 )
@@ -112,5 +113,49 @@ func TestStoryOfAReadThatFailsOnce(t *testing.T) {
 		if n := e.statusWrites() - writes; n > 0 || failed.Load() < 3 {
 			t.Errorf("the node is %s after %d reads and %d writes", e.says(nodeA, evacuation.StorageSafe), failed.Load(), n)
 		}
+	})
+}
+
+// The API takes no annotation of the node, but its status: a node whose copy is lost is not called safe, whatever else cannot be written.
+func TestStoryOfAnAnnotationThatIsRefused(t *testing.T) {
+	inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
+		e.SetAffinityController(e.ctx, true)
+		e.aFullNode()
+		e.taint(nodeA, "last-copies")
+		e.safe(nodeA, 2*time.Minute)
+		e.API.Fail(func(r apimodel.Request) error {
+			if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbPatch && r.Kind == "Node" && !r.Status {
+				return errors.New("admission webhook denied the request")
+			}
+			return nil
+		})
+		e.Crash(nodeB)
+		e.until(time.Minute, "nobody calls it safe", func() bool { return !strings.HasPrefix(e.says(nodeA, evacuation.StorageSafe), "True") })
+		if n := e.told(evacuation.Autoplace, "pvc-db"); n > 0 {
+			t.Errorf("%d copies were made of which nobody could know what for", n)
+		}
+		e.API.Fail(nil)
+		e.Return(nodeB)
+		e.safe(nodeA, 3*time.Minute)
+	})
+}
+
+// Marks that cannot be read or set keep a copy from being made, and LINSTOR is not asked for them each second.
+func TestStoryOfAMarkThatIsRefused(t *testing.T) {
+	inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
+		e.volume("local", onlyOnA)
+		e.pass(2 * time.Minute)
+		ends := e.refuses(http.MethodPut, "/pvc-local")
+		e.taint(nodeA, "last-copies")
+		e.pass(5*time.Minute + 5*time.Second)
+		if n := e.told(evacuation.Properties, ""); n > 6 || e.told(evacuation.Autoplace, "") > 0 {
+			t.Errorf("LINSTOR was told %v in five minutes", e.calls)
+		}
+		c := cluster.EvacuationConditions(e.node(nodeA)).Safe
+		if c.Reason != evacuation.NoTarget || !strings.Contains(c.Message, "database is locked") {
+			t.Errorf("the node is %+v", c)
+		}
+		ends()
+		e.until(2*time.Minute, "a copy is made", func() bool { return e.told(evacuation.Autoplace, "pvc-local") == 1 })
 	})
 }
