@@ -251,7 +251,10 @@ func TestWhatIsReadWhen(t *testing.T) {
 		"a node that leaves":              {edited(safely, asked(time.Minute, 1)), Needs{Snapshots: true, Marked: true}},
 		"a node that has left":            {edited(with(), asked(time.Minute, 1)), Needs{Snapshots: true, Marked: true}},
 		"a node that had nothing":         {with(), Needs{Snapshots: true, Marked: true}},
-		"a node that had left before":     {edited(with(), left), Needs{Snapshots: true}},
+		"a node that had not left before": {
+			edited(with(), func(in *Input) { in.Conditions = same(False, Leaving, "") }), Needs{Snapshots: true, Marked: true},
+		},
+		"a node that had left before": {edited(with(), left), Needs{Snapshots: true}},
 		"a node that had left before, when LINSTOR was told": {
 			edited(with(), left, asked(time.Minute, 1)), Needs{Snapshots: true, Marked: true},
 		},

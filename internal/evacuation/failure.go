@@ -4,7 +4,7 @@ import "time"
 
 // Failure is that LINSTOR has not done what it was told, and how often in a row. The zero value is that of a call that has not failed.
 type Failure struct {
-	// Times is how often in a row, and At when the last time; At is meaningful only while Times is not 0.
+	// Times is how often in a row, and At when the last time; both are zero of a call that has not failed.
 	Times int
 	At    time.Time
 	// Words are LINSTOR's, or say that it has not answered.
@@ -20,10 +20,7 @@ func (f Failure) Again(now time.Time, words string) Failure {
 // told as rarely as to evacuate a node.
 func (f Failure) Holds(now time.Time) bool {
 	wait := Interval
-	switch {
-	case f.Times == 0:
-		return false
-	case f.Times > 1:
+	if f.Times > 1 {
 		wait = askAgain[min(f.Times-2, len(askAgain)-1)]
 	}
 	return now.Sub(f.At) < wait

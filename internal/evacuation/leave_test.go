@@ -75,6 +75,11 @@ func TestTraps(t *testing.T) {
 		plan.Conditions.Evacuated.Message != "pvc-1: no storage pool" {
 		t.Errorf("what LINSTOR has refused a moment ago it is asked for again: %+v", plan)
 	}
+	refused.Volumes = append(refused.Volumes, volume("pvc-0", disk(nodeA), disk(nodeB), disk(nodeC), diskless(nodeD)))
+	refused.Volumes[1].Definition.PlaceCount = 4
+	if plan := PlanFor(refused); !slices.Equal(plan.NoTarget, []string{"pvc-0"}) || plan.Conditions.Evacuated.Message != "pvc-1: no storage pool" {
+		t.Errorf("LINSTOR's own words do not come first: %+v", plan.Conditions.Evacuated)
+	}
 	unread := tainted(Everything, other, trap(disk(nodeA), disk(nodeB), diskless(nodeD)))
 	unread.Volumes[0].Definition = nil
 	if plan := PlanFor(unread); !slices.Equal(plan.Needs.Definitions, []string{"pvc-1"}) {

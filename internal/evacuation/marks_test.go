@@ -127,6 +127,16 @@ func TestMarksGo(t *testing.T) {
 	}
 }
 
+// TestMarkOfOthers has that a mark which does not name a node is left alone, also where a person has switched balancing off.
+func TestMarkOfOthers(t *testing.T) {
+	t.Parallel()
+	for _, mark := range []Mark{{"pvc-1", []string{nodeB}, balanceOff}, {"pvc-1", nil, balanceOff}} {
+		if change := mark.Without(nodeA); change != nil {
+			t.Errorf("of %+v is made %+v", mark, change)
+		}
+	}
+}
+
 // TestUnfinishedMoves has that what LINSTOR may still move is told when a node returns.
 func TestUnfinishedMoves(t *testing.T) {
 	t.Parallel()
