@@ -84,6 +84,41 @@ func waitUntil(s *bedtest.Scenario, what string, condition func() bool) {
 	s.Must(s.WaitFor(s.Ctx, what, func() (bool, error) { return condition(), nil }))
 }
 
+// waitUnannotated waits until the controller has left no annotation on the scenario's nodes and their attachments.
+func waitUnannotated(s *bedtest.Scenario) {
+	s.T.Helper()
+	s.Must(s.WaitFor(s.Ctx, "the controller's annotations to be gone", func() (bool, error) {
+		if left := annotationsLeft(s); len(left) > 0 {
+			return false, fmt.Errorf("left are %q", left)
+		}
+		return true, nil
+	}))
+}
+
+// annotationsLeft returns the controller's annotations of the scenario's nodes and their attachments.
+func annotationsLeft(s *bedtest.Scenario) (left []string) {
+	s.T.Helper()
+	var attachments storagev1.VolumeAttachmentList
+	s.Must(s.Client.List(s.Ctx, &attachments))
+	var objects []client.Object
+	for _, node := range s.Nodes {
+		objects = append(objects, nodeOf(s, node))
+	}
+	for i := range attachments.Items {
+		if va := &attachments.Items[i]; slices.Contains(s.Nodes, va.Spec.NodeName) {
+			objects = append(objects, va)
+		}
+	}
+	for _, o := range objects {
+		for key := range o.GetAnnotations() {
+			if strings.HasPrefix(key, "drbd.linbit.com/") {
+				left = append(left, o.GetName()+": "+key)
+			}
+		}
+	}
+	return left
+}
+
 // takeTime gives a scenario twice the usual time.
 func takeTime(s *bedtest.Scenario) {
 	ctx, cancel := context.WithTimeout(s.T.Context(), 2*bedtest.Timeout)
