@@ -29,7 +29,8 @@ const (
 func TestShutdowns(t *testing.T) {
 	t.Parallel()
 	b := bedtest.Own(t, "scenarios-shutdowns", bed.Options{
-		Driver: csidriver.Options{NodeCache: time.Second}, ControllerArgs: []string{"--shutdown-taint=" + poweredOff},
+		KubeAPIQPS: 50, // the stories are clusters of their own, and share a control plane
+		Driver:     csidriver.Options{NodeCache: time.Second}, ControllerArgs: []string{"--shutdown-taint=" + poweredOff},
 	})
 	t.Run("stories", func(t *testing.T) {
 		for name, play := range map[string]func(*shutdown){
@@ -55,7 +56,7 @@ func TestShutdowns(t *testing.T) {
 // volumes that seem to be in use. Kubernetes replaces the pods, and waits six minutes before it takes the volumes off.
 func gracefulShutdown(d *shutdown) {
 	web := d.workload("web")
-	web.Deployment = true // the Failed pod of a Deployment stays
+	web.Deployment, web.Mutate = true, nil // the Failed pod of a Deployment stays, until Kubernetes deletes it after five minutes
 	d.start(web)
 	d.from("the shutdown began")
 	d.ShutDown(d.Ctx, shutdownGrace, d.node)
@@ -156,8 +157,8 @@ func outOfServiceEarly(d *shutdown) {
 	d.from("the power went")
 	d.powerOff()
 	d.outOfService()
-	d.wantMovedFirst()
 	d.waitTerminating(d.other)
+	d.wantMovedFirst()
 	d.waitMovedWithin(d.other, time.Minute+collects+promised)
 	d.comeBack()
 	d.inService()

@@ -12,6 +12,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/bedtest"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
 
@@ -237,9 +238,14 @@ func (d *shutdown) wantClean(moved ...bed.Workload) {
 	for _, w := range moved {
 		movedCleanly(d.Scenario, w, d.node)
 	}
-	for _, w := range d.all() {
-		waitHealthy(d.Scenario, volumeOf(w))
-	}
+	waitUntil(d.Scenario, d.node+" to be as it was", func() bool {
+		for _, w := range d.all() {
+			if state, _ := d.DRBD.Replica(volumeOf(w), d.node); state.DiskState != drbd.UpToDate {
+				return false
+			}
+		}
+		return d.LINSTOR.ConnectionStatus(d.node) == "ONLINE" && len(nodeOf(d.Scenario, d.node).Spec.Taints) == 0
+	})
 	waitUnannotated(d.Scenario)
 }
 
