@@ -1,6 +1,7 @@
 package scenarios_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -17,32 +18,33 @@ const (
 	poweredOff = "example.com/powered-off"
 	// shutdownGrace is the shutdownGracePeriod of the kubelets.
 	shutdownGrace = 30 * time.Second
-	// tolerated is for how long the pods tolerate a node that Kubernetes does not hear, after which it deletes them. Five minutes is usual.
-	tolerated = 5 * time.Second
-	// cloudLooks is how often a cloud provider asks whether the machines of nodes that are not Ready still run.
-	cloudLooks = 5 * time.Second
 	// collects is how often Kubernetes looks for pods to remove from nodes that are out of service.
 	collects = 20 * time.Second
 )
 
 // TestShutdowns switches nodes off in each of the ways of docs/shutdown.md, at the same time, and tells the seconds that stand there.
+//
+//nolint:tparallel // what follows the stories is judged when all are over
 func TestShutdowns(t *testing.T) {
 	t.Parallel()
 	b := bedtest.Own(t, "scenarios-shutdowns", bed.Options{
 		KubeAPIQPS: 50, // the stories are clusters of their own, and share a control plane
 		Driver:     csidriver.Options{NodeCache: time.Second}, ControllerArgs: []string{"--shutdown-taint=" + poweredOff},
 	})
+	stories := map[string]func(*shutdown){
+		"the kubelet ends the pods before the power goes":          gracefulShutdown,
+		"the cloud provider says that the machine is off":          cloudShutdown,
+		"who took the power says so":                               fencedShutdown,
+		"a person says so when Kubernetes calls the node NotReady": outOfServiceLate,
+		"a person says so while Kubernetes calls the node Ready":   outOfServiceEarly,
+	}
+	var others sync.WaitGroup
+	others.Add(len(stories))
 	t.Run("stories", func(t *testing.T) {
-		for name, play := range map[string]func(*shutdown){
-			"the kubelet ends the pods before the power goes":                    gracefulShutdown,
-			"the cloud provider says that the machine is off":                    cloudShutdown,
-			"who took the power says so":                                         fencedShutdown,
-			"a person says so when Kubernetes calls the node NotReady":           outOfServiceLate,
-			"a person says so before Kubernetes knows that the node is NotReady": outOfServiceEarly,
-		} {
+		for name, play := range stories {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				play(newShutdown(t, b))
+				play(newShutdown(t, b, &others))
 			})
 		}
 	})
@@ -56,11 +58,12 @@ func TestShutdowns(t *testing.T) {
 // volumes that seem to be in use. Kubernetes replaces the pods, and waits six minutes before it takes the volumes off.
 func gracefulShutdown(d *shutdown) {
 	web := d.workload("web")
-	web.Deployment, web.Mutate = true, nil // the Failed pod of a Deployment stays, until Kubernetes deletes it after five minutes
+	web.Deployment = true // the Failed pod of a Deployment stays, until Kubernetes deletes it after five minutes
 	d.start(web)
+	d.meet() // and not later: the kubelet must not live until its next periodic status
 	d.from("the shutdown began")
 	d.ShutDown(d.Ctx, shutdownGrace, d.node)
-	d.tell("the pods have ended and their volumes are unmounted; the power goes")
+	d.tell("the pods have ended and their volumes are unmounted")
 	d.powerOff()
 	d.wantFailed(web)
 	for _, w := range d.all() {
@@ -81,7 +84,7 @@ func gracefulShutdown(d *shutdown) {
 	}
 	d.wantFailed(web)
 	d.waitReady(corev1.ConditionUnknown)
-	pass(d.Scenario, 10*time.Second)
+	pass(d.Scenario, 3*time.Second)
 	if attachmentOf(d.Scenario, volumeOf(d.other), d.node) != left {
 		d.T.Error("the volume of a pod that is not selected should be left to Kubernetes")
 	}
@@ -94,19 +97,17 @@ func gracefulShutdown(d *shutdown) {
 // cloudShutdown is a machine that loses its power, and a cloud provider that says so once Kubernetes has missed the node.
 func cloudShutdown(d *shutdown) {
 	late := d.startLate()
-	d.from("the power went")
 	d.powerOff()
 	d.fixQuorum(late)
 	d.wantMovedFirst()
 	d.waitReady(corev1.ConditionUnknown)
-	d.waitTerminating(late, d.other)
+	d.evict(late, d.other)
 	waitEvent(d.Scenario, "QuorumUnconfirmed", "Pod", d.Name, podOf(late))
 	d.stays(late, d.other)
-	pass(d.Scenario, cloudLooks)
 	d.from("the cloud provider's taint came")
 	d.kubectl("taint", "node", d.node, options.ShutdownTaint+":NoSchedule")
 	d.waitMovedWithin(late, promised)
-	pass(d.Scenario, 10*time.Second)
+	pass(d.Scenario, 3*time.Second)
 	d.stays(d.other)
 	d.comeBack()
 	d.kubectl("taint", "node", d.node, options.ShutdownTaint+"-") // as the cloud provider does with a node that is Ready
@@ -118,25 +119,22 @@ func cloudShutdown(d *shutdown) {
 // fencedShutdown is a machine whose power somebody takes who says so at once, by a taint of their own.
 func fencedShutdown(d *shutdown) {
 	late := d.startLate()
-	d.from("the power went")
 	d.powerOff()
 	d.kubectl("taint", "node", d.node, poweredOff+":NoSchedule")
 	d.fixQuorum(late)
 	d.wantMovedFirst()
 	d.waitMovedWithin(late, time.Minute+promised) // LINSTOR's settings are read once a minute
-	d.waitTerminating(d.other)
-	d.stays(d.other)
 	d.comeBack()
 	d.kubectl("taint", "node", d.node, poweredOff+"-")
-	d.waitRuns(d.other)
+	_, err := d.WaitRunning(d.Ctx, d.other, d.node)
+	d.Must(err)
 	d.wantClean(d.db, late)
-	d.wantCreated(6)
+	d.wantCreated(5)
 }
 
 // outOfServiceLate is a person who waits until Kubernetes calls the node NotReady, as its documentation wants it.
 func outOfServiceLate(d *shutdown) {
 	late := d.startLate()
-	d.from("the power went")
 	d.powerOff()
 	d.fixQuorum(late)
 	d.wantMovedFirst()
@@ -154,7 +152,6 @@ func outOfServiceLate(d *shutdown) {
 
 // outOfServiceEarly is a person who says so as soon as the machine is off, while Kubernetes calls its node Ready.
 func outOfServiceEarly(d *shutdown) {
-	d.from("the power went")
 	d.powerOff()
 	d.outOfService()
 	d.waitTerminating(d.other)

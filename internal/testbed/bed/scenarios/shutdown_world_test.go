@@ -3,6 +3,7 @@ package scenarios_test
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,34 +27,30 @@ type shutdown struct {
 	more  []bed.Workload
 	pods  map[string]types.UID // the first of each workload
 
-	off   time.Time // the power
-	since time.Time // what tell counts from
-	what  string    // that was
+	others func()    // returns when the other stories are as far, or have ended
+	off    time.Time // the power
+	since  time.Time // what tell counts from
+	what   string    // that was
 }
 
-// newShutdown begins a story with two workloads that run.
-func newShutdown(t *testing.T, b *bed.Bed) *shutdown {
+// newShutdown begins a story with two workloads that run. The power goes in all stories together: LINSTOR, which they share, has everything wait
+// for a satellite that it has not missed yet.
+func newShutdown(t *testing.T, b *bed.Bed, others *sync.WaitGroup) *shutdown {
 	t.Helper()
+	arrive := sync.OnceFunc(others.Done)
+	t.Cleanup(arrive)
 	s := bedtest.New(t, b, 3)
-	d := &shutdown{Scenario: s, node: s.Nodes[0], pods: map[string]types.UID{}}
+	d := &shutdown{Scenario: s, node: s.Nodes[0], pods: map[string]types.UID{}, others: func() { arrive(); others.Wait() }}
 	d.db, d.other = d.workload("db"), d.workload("other")
 	d.other.Unselected = true
 	d.pods[d.db.Name], d.pods[d.other.Name] = s.Start(d.db).UID, s.Start(d.other).UID
 	return d
 }
 
-// workload returns a workload whose containers take their time to stop, and which Kubernetes deletes soon after it misses their node.
+// workload returns a workload whose containers take their time to stop.
 func (d *shutdown) workload(name string) bed.Workload {
 	w := d.Workload(name)
 	w.Annotations = map[string]string{kubelet.AnnotationStopDelay: "2s"}
-	w.Mutate = func(template *corev1.PodTemplateSpec) {
-		for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
-			template.Spec.Tolerations = append(template.Spec.Tolerations, corev1.Toleration{
-				Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
-				TolerationSeconds: new(int64(tolerated.Seconds())),
-			})
-		}
-	}
 	return w
 }
 
@@ -95,9 +92,19 @@ func (d *shutdown) tell(what string) {
 	d.T.Logf("%5.1f s after %s: %s", time.Since(d.since).Seconds(), d.what, what)
 }
 
+// meet waits for the other stories, and gives what follows time of its own.
+func (d *shutdown) meet() {
+	d.T.Helper()
+	d.others()
+	d.Scenario = d.Within(d.T)
+}
+
 // powerOff takes the power.
 func (d *shutdown) powerOff() {
-	d.off = time.Now()
+	d.T.Helper()
+	d.meet()
+	d.from("the power went")
+	d.off = d.since
 	d.Crash(d.node)
 }
 
@@ -168,15 +175,25 @@ func readyOf(node *corev1.Node) corev1.ConditionStatus {
 	return corev1.ConditionUnknown
 }
 
-// waitTerminating waits until Kubernetes has deleted the first pods of workloads.
-func (d *shutdown) waitTerminating(workloads ...bed.Workload) {
+// evict deletes the first pods of workloads, as Kubernetes does five minutes after it has missed their node.
+func (d *shutdown) evict(workloads ...bed.Workload) {
 	d.T.Helper()
 	for _, w := range workloads {
-		waitUntil(d.Scenario, "the pod of "+w.Name+" to be Terminating", func() bool {
-			pod, ok := d.first(w)
-			return ok && pod.DeletionTimestamp != nil
-		})
+		pod, ok := d.first(w)
+		if !ok {
+			d.T.Fatalf("the pod of %s is gone", w.Name)
+		}
+		d.Must(d.Client.Delete(d.Ctx, &pod))
 	}
+}
+
+// waitTerminating waits until Kubernetes has deleted the first pod of a workload.
+func (d *shutdown) waitTerminating(w bed.Workload) {
+	d.T.Helper()
+	waitUntil(d.Scenario, "the pod of "+w.Name+" to be Terminating", func() bool {
+		pod, ok := d.first(w)
+		return ok && pod.DeletionTimestamp != nil
+	})
 	d.tell("Kubernetes has deleted the pods that are still there: Terminating")
 }
 

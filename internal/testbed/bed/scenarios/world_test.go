@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/bedtest"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
@@ -84,7 +85,8 @@ func waitUntil(s *bedtest.Scenario, what string, condition func() bool) {
 	s.Must(s.WaitFor(s.Ctx, what, func() (bool, error) { return condition(), nil }))
 }
 
-// waitUnannotated waits until the controller has left no annotation on the scenario's nodes and their attachments.
+// waitUnannotated waits until the controller has left no annotation on the scenario's nodes and their attachments, apart from what it remembers
+// of the settings that nodes may run: it does so for a minute after a node is back, and longer where nothing shows what that runs.
 func waitUnannotated(s *bedtest.Scenario) {
 	s.T.Helper()
 	s.Must(s.WaitFor(s.Ctx, "the controller's annotations to be gone", func() (bool, error) {
@@ -111,7 +113,7 @@ func annotationsLeft(s *bedtest.Scenario) (left []string) {
 	}
 	for _, o := range objects {
 		for key := range o.GetAnnotations() {
-			if strings.HasPrefix(key, "drbd.linbit.com/") {
+			if strings.HasPrefix(key, "drbd.linbit.com/") && key != cluster.AnnotationMayRun {
 				left = append(left, o.GetName()+": "+key)
 			}
 		}
