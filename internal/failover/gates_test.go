@@ -130,6 +130,9 @@ func gateScenarios() map[string]scenario {
 		"what is left of a node that is out of service is finished": open(nobody, func(in *Input) {
 			in.Node.OutOfService, in.Attachment.Marked = true, true
 		}),
+		"also once Kubernetes has missed the node": open(nobody, func(in *Input) {
+			in.Node.OutOfService, in.Node.NotReady, in.Attachment.Marked = true, true, true
+		}),
 		"a pause stops everything":   blocked(Paused, func(in *Input) { in.Halt.Paused = "by the annotation" }),
 		"node agents are left to it": blocked(NodeAgentRuns, func(in *Input) { in.Halt.Agents = "agents run" }),
 		"a dry run acts on nothing":  blocked(DryRun, func(in *Input) { in.Halt.DryRun = true }),
