@@ -39,7 +39,7 @@ func (r *FailoverReconciler) look(ctx context.Context, node string, more <-chan 
 	within(ctx, firstReads, func(first context.Context) {
 		var reads sync.WaitGroup
 		reads.Go(func() { r.confirmLease(first, node) })
-		reads.Go(func() { read.Shutdown, read.OutOfService, taintsErr = r.live.OffTaints(ctx, node) })
+		reads.Go(func() { read.Off, taintsErr = r.live.Off(ctx, node) })
 		reads.Go(func() { read.Attachments, attachmentsErr = r.readAttachments(ctx, first, node, volumes) })
 		reads.Wait()
 	})

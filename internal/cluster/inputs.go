@@ -98,8 +98,7 @@ type Reading struct {
 	Node string
 	// Began is when the first of it was asked for, and Listed when all pods of the node were.
 	Began, Listed time.Time
-	// Shutdown and OutOfService tell whether the node has a taint that says so.
-	Shutdown, OutOfService bool
+	Off
 	// Attachments are those that were read.
 	Attachments AttachmentsRead
 }
@@ -116,6 +115,7 @@ func (i *Inputs) Confirmed(
 	in.Node.Shutdown = in.Node.Shutdown && read.Shutdown
 	in.Node.SwitchedOff = in.Node.SwitchedOff && read.Shutdown
 	in.Node.OutOfService = in.Node.OutOfService && read.OutOfService
+	in.Node.NotReady = read.NotReady
 	in.Asked, in.Listed = read.Began, read.Listed
 	notAfter(&in.Asked, in.Resource)
 	for _, pod := range in.Pods {
@@ -207,7 +207,7 @@ func (i *Inputs) input(
 // pod returns what is known of a pod that uses the volume by the claims. Its times are the API server's, and turned into those of our clock.
 func (i *Inputs) pod(ctx context.Context, pod *corev1.Pod, pv *corev1.PersistentVolume, claims []string) (failover.Pod, error) {
 	facts := podFacts(pod, i.pods.selector, claims)
-	for _, at := range []*time.Time{&facts.Created, &facts.Bound, &facts.Started, &facts.RunningSince, &facts.DeleteBy} {
+	for _, at := range []*time.Time{&facts.Created, &facts.Bound, &facts.Started, &facts.RunningSince, &facts.DeleteBy, &facts.Deleted} {
 		*at = i.ServerTime.Local(*at)
 	}
 	others, unsafe, err := i.pods.others(ctx, pod, pv)

@@ -50,6 +50,7 @@ type bootSeen struct {
 	switchedOff time.Time
 	// outOfService is set while Kubernetes itself moves the pods of the node.
 	outOfService bool
+	notReady     bool
 	// spared is set while the node is evacuated and all of its data was safe elsewhere when LINSTOR last reached it.
 	spared bool
 }
@@ -132,6 +133,7 @@ func (k *Kubelets) ObserveNode(node *corev1.Node) {
 	}
 	boot.shutdown = k.isShutdown(node)
 	boot.outOfService = HasTaint(node, corev1.TaintNodeOutOfService, "")
+	boot.notReady = notReady(node)
 	boot.spared = isSpared(node)
 	k.boots[node.Name] = boot
 }
@@ -183,7 +185,7 @@ func (k *Kubelets) Node(name string) failover.Node {
 	now := k.clock.Now()
 	lease, known := k.leases[name]
 	boot := k.boots[name]
-	node := failover.Node{Name: name, Shutdown: boot.shutdown, OutOfService: boot.outOfService}
+	node := failover.Node{Name: name, Shutdown: boot.shutdown, OutOfService: boot.outOfService, NotReady: boot.notReady}
 	if boot.id != "" {
 		node.BootSince = boot.seen
 	}

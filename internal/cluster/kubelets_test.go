@@ -232,6 +232,12 @@ func TestBoots(t *testing.T) {
 		if got, want := k.Node(nodeA), (failover.Node{Name: nodeA, BootSince: second}); got != want {
 			t.Errorf("node %+v, want %+v", got, want)
 		}
+		node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+		k.ObserveNode(node)
+		if got, want := k.Node(nodeA), (failover.Node{Name: nodeA, BootSince: second, OutOfService: true, NotReady: true}); got != want {
+			t.Errorf("node %+v, want %+v", got, want)
+		}
 		k.forgetNode(node)
 		if got, want := k.Node(nodeA), (failover.Node{Name: nodeA}); got != want {
 			t.Errorf("node %+v, want %+v", got, want)

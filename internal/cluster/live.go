@@ -191,21 +191,29 @@ func (l Live) Attachment(ctx context.Context, name string) (*storagev1.VolumeAtt
 	return &va, nil
 }
 
-// OffTaints reads whether taints say that the node is switched off or out of service, where the cache says so. By such a taint a person
+// Off is what a Node says of being off.
+type Off struct {
+	// Shutdown and OutOfService tell whether the node has a taint that says so.
+	Shutdown, OutOfService bool
+	// NotReady is set where it has such a taint and Kubernetes does not call it Ready.
+	NotReady bool
+}
+
+// Off reads whether taints say that the node is switched off or out of service, where the cache says so. By such a taint a person
 // vouches for a node that does not answer, and nothing else shows that it was taken off since.
-func (l Live) OffTaints(ctx context.Context, name string) (shutdown, outOfService bool, err error) {
+func (l Live) Off(ctx context.Context, name string) (Off, error) {
 	if believed := l.kubelets.Node(name); !believed.Shutdown && !believed.OutOfService {
-		return false, false, nil
+		return Off{}, nil
 	}
 	var node corev1.Node
-	err = l.Reader.Get(ctx, client.ObjectKey{Name: name}, &node)
+	err := l.Reader.Get(ctx, client.ObjectKey{Name: name}, &node)
 	if apierrors.IsNotFound(err) {
-		return false, false, nil
+		return Off{}, nil
 	}
 	if err != nil {
-		return false, false, fmt.Errorf("reading the taints of node %s: %w", name, err)
+		return Off{}, fmt.Errorf("reading the taints of node %s: %w", name, err)
 	}
-	return l.kubelets.isShutdown(&node), HasTaint(&node, corev1.TaintNodeOutOfService, ""), nil
+	return Off{Shutdown: l.kubelets.isShutdown(&node), OutOfService: HasTaint(&node, corev1.TaintNodeOutOfService, ""), NotReady: notReady(&node)}, nil
 }
 
 // Lease reads the Lease of a node, and has the memory of kubelets note what it shows.

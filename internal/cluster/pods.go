@@ -128,7 +128,10 @@ func podFacts(pod *corev1.Pod, selector labels.Selector, claims []string) failov
 	facts.Finalizers = len(pod.Finalizers) > 0
 	if pod.DeletionTimestamp != nil {
 		// The API server sets it to the end of the grace, not to its start.
-		facts.DeleteBy = pod.DeletionTimestamp.Time
+		facts.DeleteBy, facts.Deleted = pod.DeletionTimestamp.Time, pod.DeletionTimestamp.Time
+		if grace := pod.DeletionGracePeriodSeconds; grace != nil {
+			facts.Deleted = facts.DeleteBy.Add(-time.Duration(*grace) * time.Second)
+		}
 		facts.Forced = pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 	}
 	return facts

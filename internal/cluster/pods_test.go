@@ -209,19 +209,23 @@ func TestPodFacts(t *testing.T) {
 		},
 		"a terminating pod of which no grace is told": {
 			pod:  func(p *corev1.Pod) { p.DeletionTimestamp = new(after(time.Hour)) },
-			want: func(f *failover.Pod) { f.DeleteBy = after(time.Hour).Time },
+			want: func(f *failover.Pod) { f.DeleteBy, f.Deleted = after(time.Hour).Time, after(time.Hour).Time },
 		},
 		"a terminating pod": {
 			pod: func(p *corev1.Pod) {
 				p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(after(time.Hour)), new(int64(30))
 			},
-			want: func(f *failover.Pod) { f.DeleteBy = after(time.Hour).Time },
+			want: func(f *failover.Pod) {
+				f.DeleteBy, f.Deleted = after(time.Hour).Time, after(time.Hour-30*time.Second).Time
+			},
 		},
 		"a pod that was deleted by force": {
 			pod: func(p *corev1.Pod) {
 				p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(after(time.Hour)), new(int64(0))
 			},
-			want: func(f *failover.Pod) { f.DeleteBy, f.Forced = after(time.Hour).Time, true },
+			want: func(f *failover.Pod) {
+				f.DeleteBy, f.Deleted, f.Forced = after(time.Hour).Time, after(time.Hour).Time, true
+			},
 		},
 	}
 	for name, c := range cases {

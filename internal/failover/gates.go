@@ -133,13 +133,25 @@ func availableElsewhere(r Resource, node string, gone bool) bool {
 	return false
 }
 
+// evictionSettled is for how long Kubernetes' taint eviction may still delete a pod that it has deleted: it does so again at each change of
+// the pod, its own ones included, within moments.
+const evictionSettled = 5 * time.Second
+
 // gateOutOfService leaves pods to Kubernetes where somebody has asked it to move them. Its taint eviction deletes by name,
 // and would hit the replacement of a pod that was removed meanwhile. What is left of the attachments is still finished.
+//
+// While it calls the node Ready, which it does for most of a minute after a crash, it does no more than that: its garbage collector of pods
+// ends none that is left. Who says at once that a node is off would wait the longer for it.
 func gateOutOfService(s situation) (Reason, string) {
-	if s.Node.OutOfService && len(s.Pods) > 0 {
-		return OutOfService, "the node has the taint node.kubernetes.io/out-of-service, by which Kubernetes itself moves its pods"
+	if !s.Node.OutOfService || len(s.Pods) == 0 || !s.Node.NotReady && s.evicted() {
+		return "", ""
 	}
-	return "", ""
+	return OutOfService, "the node has the taint node.kubernetes.io/out-of-service, by which Kubernetes itself moves its pods"
+}
+
+// evicted tells whether Kubernetes' taint eviction, or somebody else, has deleted every pod so long ago that it does not do so again.
+func (s situation) evicted() bool {
+	return !slices.ContainsFunc(s.Pods, func(pod Pod) bool { return !pod.terminating() || s.Now.Sub(pod.Deleted) < evictionSettled })
 }
 
 func gateLinstor(s situation) (Reason, string) {

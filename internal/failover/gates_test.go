@@ -121,15 +121,29 @@ func gateScenarios() map[string]scenario {
 		"LINSTOR's last word is too old":            blocked(LinstorStale, func(in *Input) { in.LinstorConfirmed = ago(10*time.Second + 1) }),
 		"LINSTOR has never said anything":           blocked(LinstorStale, func(in *Input) { in.LinstorConfirmed = time.Time{} }),
 
-		"a suspect view of the cluster stops everything":               blocked(GuardTripped, func(in *Input) { in.Halt.Guard = "3 of 4 nodes are lost" }),
-		"pods of a node that is out of service are left to Kubernetes": blocked(OutOfService, func(in *Input) { in.Node.OutOfService = true }),
+		"a suspect view of the cluster stops everything":                                  blocked(GuardTripped, func(in *Input) { in.Halt.Guard = "3 of 4 nodes are lost" }),
+		"pods of a node that is out of service are left to Kubernetes":                    blocked(OutOfService, outOfService),
+		"and while Kubernetes has not deleted each of them":                               blocked(OutOfService, outOfService, deleted(time.Minute), second(func(*Pod) {})),
+		"and where it has only just done so, and may do so again":                         blocked(OutOfService, outOfService, deleted(5*time.Second-1)),
+		"and where it does not call the node Ready and will end them":                     blocked(OutOfService, outOfService, deleted(time.Minute), func(in *Input) { in.Node.NotReady = true }),
+		"but not those that it has deleted, and cannot end while it calls the node Ready": open(outOfService, deleted(5*time.Second)),
 		"what is left of a node that is out of service is finished": open(nobody, func(in *Input) {
 			in.Node.OutOfService, in.Attachment.Marked = true, true
+		}),
+		"also once Kubernetes has missed the node": open(nobody, func(in *Input) {
+			in.Node.OutOfService, in.Node.NotReady, in.Attachment.Marked = true, true, true
 		}),
 		"a pause stops everything":   blocked(Paused, func(in *Input) { in.Halt.Paused = "by the annotation" }),
 		"node agents are left to it": blocked(NodeAgentRuns, func(in *Input) { in.Halt.Agents = "agents run" }),
 		"a dry run acts on nothing":  blocked(DryRun, func(in *Input) { in.Halt.DryRun = true }),
 	}
+}
+
+func outOfService(in *Input) { in.Node.OutOfService = true }
+
+// deleted has somebody delete the pod so long ago.
+func deleted(age time.Duration) func(*Input) {
+	return thePod(func(p *Pod) { p.Deleted, p.DeleteBy = ago(age), ago(age-30*time.Second) })
 }
 
 // What a gate says is why it is shut.

@@ -93,7 +93,7 @@ func anyResource(t *rapid.T) Resource {
 
 func anyPod(t *rapid.T) Pod {
 	p := Pod{
-		Namespace: "default", Name: "web-0", Created: anyTime(t), Bound: anyTime(t), RunningSince: anyTime(t), DeleteBy: anyTime(t),
+		Namespace: "default", Name: "web-0", Created: anyTime(t), Bound: anyTime(t), RunningSince: anyTime(t), DeleteBy: anyTime(t), Deleted: anyTime(t),
 		HasRun: rapid.Bool().Draw(t, "has run"), ReadOnly: rapid.Bool().Draw(t, "read-only"), Forced: rapid.Bool().Draw(t, "forced"),
 		Selected: rapid.Bool().Draw(t, "selected"), Exempt: rapid.Bool().Draw(t, "exempt"), Owned: rapid.Bool().Draw(t, "owned"),
 		NodeBound: rapid.Bool().Draw(t, "node-bound"), UnsafeVolume: rapid.SampledFrom([]string{"", "cache"}).Draw(t, "unsafe volume"),

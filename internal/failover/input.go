@@ -128,6 +128,9 @@ type Node struct {
 	// OutOfService is set while the node has Kubernetes' taint node.kubernetes.io/out-of-service, upon which Kubernetes
 	// removes its pods and detaches their volumes.
 	OutOfService bool
+	// NotReady is set while Kubernetes does not call the node Ready. It deletes the pods of a node that is out of service at once, and ends
+	// those that a dead kubelet does not end only then.
+	NotReady bool
 }
 
 // usualGap is how long a kubelet by its defaults takes from one renewal of its Lease to the next: 10 s and up to 4 % more.
@@ -195,8 +198,8 @@ type Pod struct {
 	HasRun bool
 	// ReadOnly is set when the pod mounts the claim read-only.
 	ReadOnly bool
-	// DeleteBy is the end of its deletion grace; zero when the pod is not terminating.
-	DeleteBy time.Time
+	// DeleteBy is the end of its deletion grace, and Deleted the beginning, to the second; zero when the pod is not terminating.
+	DeleteBy, Deleted time.Time
 	// Forced is set once it has been deleted without grace: its object stays for its finalizers only, or because that deletion
 	// was cut off.
 	Forced bool

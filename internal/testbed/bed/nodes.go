@@ -122,7 +122,17 @@ func (b *Bed) Crash(nodes ...string) {
 	})
 }
 
-// Return boots nodes that crashed.
+// ShutDown lets the kubelets of nodes end their pods before the power goes, see kubelet.Kubelet.ShutDown: within grace, to which the
+// shutdownGracePeriod of their configuration is set. The power goes with Crash.
+func (b *Bed) ShutDown(ctx context.Context, grace time.Duration, nodes ...string) {
+	b.each(nodes, func(node string) {
+		if k := b.Fleet.Kubelet(node); k != nil {
+			k.ShutDown(ctx, grace)
+		}
+	})
+}
+
+// Return boots nodes that crashed or were shut down.
 func (b *Bed) Return(nodes ...string) {
 	b.each(nodes, func(node string) {
 		b.LINSTOR.Return(node)

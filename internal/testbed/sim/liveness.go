@@ -159,7 +159,7 @@ func (w *world) nodeIsWell(node string) bool {
 // mustGo tells whether the pod is one that has lost its storage for all to see.
 func (w *world) mustGo(p Workload, pod *corev1.Pod) bool {
 	node := home(pod)
-	if !p.removable() || node == "" || hasEnded(pod) || !hasRun(pod) || w.isOutOfService(node) {
+	if !p.removable() || node == "" || hasEnded(pod) || !hasRun(pod) || w.leftToKubernetes(pod, node) {
 		return false
 	}
 	lost := false

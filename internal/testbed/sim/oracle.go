@@ -232,6 +232,12 @@ func (w *world) isOutOfService(name string) bool {
 	return w.hasTaint(name, corev1.TaintNodeOutOfService)
 }
 
+// leftToKubernetes tells whether Kubernetes itself moves the pod: its node is out of service, and Kubernetes has missed it, or has not deleted the
+// pod yet. Until it misses the node it does nothing else.
+func (w *world) leftToKubernetes(pod *corev1.Pod, node string) bool {
+	return w.isOutOfService(node) && (pod.DeletionTimestamp == nil || w.hasTaint(node, corev1.TaintNodeUnreachable))
+}
+
 func (w *world) hasTaint(name, key string) bool {
 	var node corev1.Node
 	w.must(w.oracle.Get(w.ctx, client.ObjectKey{Name: w.kube(name)}, &node))

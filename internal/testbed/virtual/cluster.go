@@ -49,7 +49,7 @@ type Options struct {
 	// Domain ends the nodes' names in Kubernetes; LINSTOR knows them by the rest.
 	Domain string
 	// Placed gives nodes what scheduling by volume goes by: the label of the CSI driver, see [affinity.Label], and the condition Ready.
-	// Without it they have neither, and volumes can not be pinned.
+	// Without it volumes can not be pinned, and nodes have that condition only from when they are lost for the first time.
 	Placed bool
 }
 

@@ -67,9 +67,6 @@ func (n *nodeLifecycle) taint(ctx context.Context, name string, unreachable bool
 	if n.client.Update(ctx, &node) != nil {
 		return false
 	}
-	if !n.placed {
-		return true
-	}
 	// The kubelet itself says that it is Ready again.
 	status := corev1.ConditionTrue
 	if unreachable {

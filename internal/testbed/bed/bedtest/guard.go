@@ -2,6 +2,8 @@ package bedtest
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -81,17 +83,12 @@ func (s *Scenario) follow(pods, attachments <-chan watch.Event) {
 	}
 }
 
-// evicted is the reason of the condition of a pod that somebody has evicted, which the controller never does.
-const evicted = "EvictionByEvictionAPI"
-
-// disrupted tells whether a pod has the condition that the controller sets before it removes one whose object outlives its deletion.
+// disrupted tells whether a pod has the condition that the controller sets before it removes one whose object outlives its deletion. Others set
+// it too, such as Kubernetes' evictions and a kubelet that shuts down.
 func disrupted(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason != evicted {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && strings.HasPrefix(c.Message, cluster.DisruptedBy)
+	})
 }
 
 // marked returns the pods in the mark that the controller sets on an attachment before it removes any of its pods.

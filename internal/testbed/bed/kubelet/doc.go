@@ -1,7 +1,7 @@
 // Package kubelet simulates the kubelets of a cluster against a real API server, closely enough for
 // the attach/detach, node lifecycle and StatefulSet controllers and the scheduler to behave as they do
 // in production: node registration, Lease, Ready condition, status.volumesInUse, pods that start only
-// once their volumes are attached and opened, graceful deletion. A simulated node can crash, return
+// once their volumes are attached and opened, graceful deletion, graceful shutdown. A simulated node can crash, return
 // with a new boot ID, and lose the API while its containers run on.
 //
 // What is modeled and what is not:

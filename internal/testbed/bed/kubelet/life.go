@@ -25,6 +25,8 @@ type life struct {
 	over    bool // set by end: no worker may start any more
 	synced  bool // set when the pods have been read once
 	workers map[types.UID]*podWorker
+	// shuttingDown is set by shutDown: no pod may start any more.
+	shuttingDown bool
 }
 
 // newLife returns a node that begin switches on.
@@ -102,6 +104,9 @@ func (l *life) podEvent(pod *corev1.Pod, gone bool) {
 		l.replaceSameName(pod)
 		w = newPodWorker(l, pod)
 		l.workers[pod.UID] = w
+		if l.shuttingDown && !mustStop(pod) {
+			w.reject()
+		}
 		w.begin()
 	}
 }
@@ -123,8 +128,15 @@ func (l *life) forget(w *podWorker) {
 	delete(l.workers, w.uid)
 }
 
-// wakeStatus asks for the node's status to be posted ahead of time.
-func (l *life) wakeStatus() {
+// volumesChanged asks for the node's status to be posted ahead of time, because its volumesInUse have changed.
+func (l *life) volumesChanged() {
+	if l.cfg.Timings.StatusOnChange >= 0 && !l.isShuttingDown() {
+		l.postStatusSoon()
+	}
+}
+
+// postStatusSoon asks for the node's status to be posted ahead of time.
+func (l *life) postStatusSoon() {
 	select {
 	case l.statusWake <- struct{}{}:
 	default:

@@ -120,26 +120,31 @@ func (l *life) setStatus(node *corev1.Node, now metav1.Time) {
 		OperatingSystem:         "linux",
 		Architecture:            goruntime.GOARCH,
 	}
-	l.setCondition(node, corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", now)
-	l.setCondition(node, corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", now)
-	l.setCondition(node, corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", now)
-	l.setCondition(node, corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID", now)
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "simulated kubelet"}
+	if l.isShuttingDown() {
+		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, reasonNotReady, messageShuttingDown
+	}
+	setCondition(node, ready, now)
+	for kind, reason := range map[corev1.NodeConditionType]string{
+		corev1.NodeMemoryPressure: "KubeletHasSufficientMemory",
+		corev1.NodeDiskPressure:   "KubeletHasNoDiskPressure",
+		corev1.NodePIDPressure:    "KubeletHasSufficientPID",
+	} {
+		setCondition(node, corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, Reason: reason, Message: "simulated kubelet"}, now)
+	}
 	if l.isSynced() { // before that an empty list would be a lie
 		node.Status.VolumesInUse = l.volumes.list()
 	}
 }
 
 // setCondition sets one condition and its heartbeat.
-func (l *life) setCondition(node *corev1.Node, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string, now metav1.Time) {
-	condition := corev1.NodeCondition{
-		Type: kind, Status: status, Reason: reason, Message: "simulated kubelet",
-		LastHeartbeatTime: now, LastTransitionTime: now,
-	}
+func setCondition(node *corev1.Node, condition corev1.NodeCondition, now metav1.Time) {
+	condition.LastHeartbeatTime, condition.LastTransitionTime = now, now
 	for i, old := range node.Status.Conditions {
-		if old.Type != kind {
+		if old.Type != condition.Type {
 			continue
 		}
-		if old.Status == status {
+		if old.Status == condition.Status {
 			condition.LastTransitionTime = old.LastTransitionTime
 		}
 		node.Status.Conditions[i] = condition

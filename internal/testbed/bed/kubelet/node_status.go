@@ -34,10 +34,6 @@ func (l *life) statusLoop(ctx context.Context) {
 // awaitStatusUpdate waits until the status is due, and tells whether ctx is still alive then.
 func (l *life) awaitStatusUpdate(ctx context.Context) bool {
 	t := l.cfg.Timings
-	wake := l.statusWake
-	if t.StatusOnChange < 0 {
-		wake = nil
-	}
 	timer := time.NewTimer(t.StatusUpdate)
 	defer timer.Stop()
 	select {
@@ -45,9 +41,9 @@ func (l *life) awaitStatusUpdate(ctx context.Context) bool {
 		return false
 	case <-timer.C:
 		return true
-	case <-wake:
+	case <-l.statusWake:
 	}
-	return sleep(ctx, t.StatusOnChange) // several pods change at once
+	return sleep(ctx, max(t.StatusOnChange, 0)) // several pods change at once
 }
 
 // postStatus posts the node's status if it changed, or in any case when it is due. It tells whether

@@ -16,7 +16,7 @@ func (w *podWorker) stopContainers(ctx context.Context) {
 	for ctx.Err() == nil {
 		pod, _ := w.current()
 		delay := durationAnnotation(pod, AnnotationStopDelay, w.l.cfg.Timings.PodStop)
-		left := time.Until(begin.Add(min(delay, gracePeriod(pod))))
+		left := time.Until(begin.Add(min(delay, w.gracePeriod(pod))))
 		if left <= 0 && !w.hangs(pod) {
 			return
 		}
@@ -83,7 +83,8 @@ func (w *podWorker) finish(ctx context.Context) {
 	}
 	w.opened = nil
 	w.l.volumes.release(w.uid)
-	w.l.wakeStatus()
+	close(w.unmounted)
+	w.l.volumesChanged()
 	w.leave(ctx)
 }
 

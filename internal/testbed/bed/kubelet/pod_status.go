@@ -26,6 +26,9 @@ type podState struct {
 	restarts  int32
 	waiting   string // the reason why the containers do not run, "" if they have not started yet
 	message   string // belongs to waiting
+
+	// shutdownReason and shutdownMessage say why the node, which shuts down, has ended the pod; "" where it has not.
+	shutdownReason, shutdownMessage string
 }
 
 // exitCodeUnknown is what the real kubelet reports of containers whose end it did not see.
@@ -47,7 +50,10 @@ func firstState(pod *corev1.Pod) podState {
 
 // started sets the containers running and ready.
 func (s *podState) started(now time.Time) {
-	*s = podState{running: true, ready: true, startedAt: wireTime(now), restarts: s.restarts}
+	*s = podState{
+		running: true, ready: true, startedAt: wireTime(now), restarts: s.restarts,
+		shutdownReason: s.shutdownReason, shutdownMessage: s.shutdownMessage,
+	}
 }
 
 // ended sets the containers ended for good.
@@ -123,6 +129,9 @@ func (w *podWorker) status(pod *corev1.Pod, s podState) corev1.PodStatus {
 	status.PodIPs = []corev1.PodIP{{IP: status.PodIP}}
 	if !terminal(status.Phase) { // a phase that is terminal stays, whoever set it
 		status.Phase = s.phase()
+		if s.over && s.shutdownReason != "" {
+			s.shutDown(&status)
+		}
 	}
 	reason := ""
 	if !s.ready {

@@ -17,11 +17,14 @@ type podWorker struct {
 	changed chan struct{} // holds one token while something changed that run has not looked at
 	stop    context.CancelFunc
 	begin   func()
+	// unmounted is closed when the node has nothing of the pod's volumes mounted any more.
+	unmounted chan struct{}
 
-	mu    sync.Mutex
-	pod   *corev1.Pod // as last seen
-	gone  bool        // the API has no such pod any more
-	state podState
+	mu        sync.Mutex
+	pod       *corev1.Pod // as last seen
+	gone      bool        // the API has no such pod any more
+	state     podState
+	mostGrace time.Duration // for its containers to stop; 0 is what the pod says
 
 	volumes []volume // of the pod; only touched by run
 	opened  []volume // those that were opened and not closed yet; only touched by run
@@ -30,12 +33,13 @@ type podWorker struct {
 // newPodWorker returns the worker of a pod that the node has not known so far.
 func newPodWorker(l *life, pod *corev1.Pod) *podWorker {
 	w := &podWorker{
-		l:       l,
-		name:    types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name},
-		uid:     pod.UID,
-		changed: make(chan struct{}, 1),
-		pod:     pod,
-		state:   firstState(pod),
+		l:         l,
+		name:      types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name},
+		uid:       pod.UID,
+		changed:   make(chan struct{}, 1),
+		unmounted: make(chan struct{}),
+		pod:       pod,
+		state:     firstState(pod),
 	}
 	alive := make(chan struct{})
 	w.stop = sync.OnceFunc(func() { close(alive) })
@@ -127,7 +131,7 @@ func (w *podWorker) prepare(alive context.Context) bool {
 		return false
 	}
 	w.l.volumes.claim(w.uid, w.volumes)
-	w.l.wakeStatus()
+	w.l.volumesChanged()
 	for _, v := range w.volumes {
 		if !w.l.waitAttached(alive, v) {
 			return false

@@ -104,7 +104,7 @@ func (w *podWorker) endProcess(ctx context.Context, process Process, ended <-cha
 	}
 	for ctx.Err() == nil {
 		pod, _ := w.current()
-		left := time.Until(begin.Add(gracePeriod(pod)))
+		left := time.Until(begin.Add(w.gracePeriod(pod)))
 		if left <= 0 {
 			break
 		}

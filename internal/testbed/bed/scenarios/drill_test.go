@@ -4,13 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/bedtest"
@@ -196,34 +193,5 @@ func (d *drill) leavesNothing() {
 	if n := podsCreated(d.Scenario); n != 2 {
 		d.T.Errorf("%d pods were created, want one and one replacement", n)
 	}
-	d.Must(d.WaitFor(d.Ctx, "the controller's annotations to be gone", func() (bool, error) {
-		if left := d.annotationsLeft(); len(left) > 0 {
-			return false, fmt.Errorf("left are %q", left)
-		}
-		return true, nil
-	}))
-}
-
-// annotationsLeft returns the controller's annotations of the drill's nodes and attachments.
-func (d *drill) annotationsLeft() (left []string) {
-	d.T.Helper()
-	var attachments storagev1.VolumeAttachmentList
-	d.Must(d.Client.List(d.Ctx, &attachments))
-	var objects []client.Object
-	for _, node := range d.Nodes {
-		objects = append(objects, nodeOf(d.Scenario, node))
-	}
-	for i := range attachments.Items {
-		if va := &attachments.Items[i]; slices.Contains(d.Nodes, va.Spec.NodeName) {
-			objects = append(objects, va)
-		}
-	}
-	for _, o := range objects {
-		for key := range o.GetAnnotations() {
-			if strings.HasPrefix(key, "drbd.linbit.com/") {
-				left = append(left, o.GetName()+": "+key)
-			}
-		}
-	}
-	return left
+	waitUnannotated(d.Scenario)
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/bedtest"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
@@ -82,6 +83,42 @@ func attachmentOf(s *bedtest.Scenario, volume, node string) types.UID {
 func waitUntil(s *bedtest.Scenario, what string, condition func() bool) {
 	s.T.Helper()
 	s.Must(s.WaitFor(s.Ctx, what, func() (bool, error) { return condition(), nil }))
+}
+
+// waitUnannotated waits until the controller has left no annotation on the scenario's nodes and their attachments, apart from what it remembers
+// of the settings that nodes may run: it does so for a minute after a node is back, and longer where nothing shows what that runs.
+func waitUnannotated(s *bedtest.Scenario) {
+	s.T.Helper()
+	s.Must(s.WaitFor(s.Ctx, "the controller's annotations to be gone", func() (bool, error) {
+		if left := annotationsLeft(s); len(left) > 0 {
+			return false, fmt.Errorf("left are %q", left)
+		}
+		return true, nil
+	}))
+}
+
+// annotationsLeft returns the controller's annotations of the scenario's nodes and their attachments.
+func annotationsLeft(s *bedtest.Scenario) (left []string) {
+	s.T.Helper()
+	var attachments storagev1.VolumeAttachmentList
+	s.Must(s.Client.List(s.Ctx, &attachments))
+	var objects []client.Object
+	for _, node := range s.Nodes {
+		objects = append(objects, nodeOf(s, node))
+	}
+	for i := range attachments.Items {
+		if va := &attachments.Items[i]; slices.Contains(s.Nodes, va.Spec.NodeName) {
+			objects = append(objects, va)
+		}
+	}
+	for _, o := range objects {
+		for key := range o.GetAnnotations() {
+			if strings.HasPrefix(key, "drbd.linbit.com/") && key != cluster.AnnotationMayRun {
+				left = append(left, o.GetName()+": "+key)
+			}
+		}
+	}
+	return left
 }
 
 // takeTime gives a scenario twice the usual time.
