@@ -50,16 +50,16 @@ func (s situation) good(v Volume, r Replica) bool {
 // goodElsewhere tells whether the volume has a good copy on another node. Where the disk on N may have what was written last, that copy must be
 // connected to it: without quorum two disks that are not connected may both be UpToDate, and only one has it.
 func (s situation) goodElsewhere(v Volume) bool {
-	here, ok := v.on(s.self.Satellite)
+	here, _ := v.on(s.self.Satellite)
 	return slices.ContainsFunc(v.Replicas, func(r Replica) bool {
-		return r.Node != s.self.Satellite && s.good(v, r) && (!ok || v.isBehind(here) || joined(here, r))
+		return r.Node != s.self.Satellite && s.good(v, r) && (v.isBehind(here) || joined(here, r))
 	})
 }
 
-// hasData tells whether another node has a disk of the volume that may be used now. That this node is to leave, too, is for its own evacuation.
+// hasData tells whether a volume of which N has no disk has one that may be used now. That its node is to leave, too, is for its own evacuation.
 func (s situation) hasData(v Volume) bool {
 	return slices.ContainsFunc(v.Replicas, func(r Replica) bool {
-		return r.Node != s.self.Satellite && v.upToDate(r) && staying(r) && s.node(r.Node).Online == Yes
+		return v.upToDate(r) && staying(r) && s.node(r.Node).Online == Yes
 	})
 }
 
@@ -68,7 +68,7 @@ var behind = []string{"Outdated", diskInconsistent, diskSyncTarget, "Failed", "D
 
 // isBehind tells whether a replica is known not to have what was written last to any of the volumes. One of which a word is missing may have it.
 func (v Volume) isBehind(r Replica) bool {
-	return r.Diskless || !slices.ContainsFunc(v.volumeNumbers(), func(n int) bool { return !slices.Contains(behind, r.Disks[n]) })
+	return !slices.ContainsFunc(v.volumeNumbers(), func(n int) bool { return !slices.Contains(behind, r.Disks[n]) })
 }
 
 // onItsWay returns the replica on another node that is going to be a good copy.

@@ -61,6 +61,38 @@ func TestGoodCopyElsewhere(t *testing.T) {
 	}
 }
 
+// TestWordsOnADisk has what each of DRBD's words says of a disk.
+func TestWordsOnADisk(t *testing.T) {
+	t.Parallel()
+	for word, want := range map[string]struct{ becomes, behind, votes bool }{
+		"":             {becomes: true},
+		"UpToDate":     {votes: true},
+		"Consistent":   {votes: true},
+		"Outdated":     {behind: true, votes: true},
+		"Inconsistent": {becomes: true, behind: true, votes: true},
+		"SyncTarget":   {becomes: true, behind: true, votes: true},
+		"Attaching":    {becomes: true},
+		"Negotiating":  {becomes: true},
+		"Failed":       {behind: true},
+		"Diskless":     {behind: true},
+		"DUnknown":     {},
+	} {
+		onItsWay := PlanFor(tainted(Everything, with(volume("pvc-1", disk(nodeA), disk(nodeB, state(word))))))
+		if got := onItsWay.Step.Call == Nothing && conditionText(onItsWay.Conditions.Safe) == "False Copying"; got != want.becomes {
+			t.Errorf("a copy that is %q is on its way: %t", word, got)
+		}
+		apart := assess(tainted(Everything, with(volume("pvc-1", disk(nodeA, state(word), connected()), disk(nodeB, connected())))))
+		if got := apart.goodElsewhere(apart.Volumes[0]); got != want.behind {
+			t.Errorf("a copy that is not connected is good where the disk here is %q: %t", word, got)
+		}
+		three := volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC, state(word)))
+		three.Quorum = quorumMajority
+		if got := assess(tainted(Everything, with(three))).keepsQuorum(three); got != want.votes {
+			t.Errorf("a disk that is %q makes a majority with another: %t", word, got)
+		}
+	}
+}
+
 func alsoSyncing(r *Replica) { r.Syncing = true }
 
 // disks gives a replica a disk for each word.

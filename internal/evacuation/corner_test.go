@@ -70,6 +70,7 @@ func TestQuorumWithoutTheNode(t *testing.T) {
 		"three disks":                             {[]Replica{disk(nodeA), disk(nodeB), disk(nodeC)}, none, true},
 		"three disks, of which one is away":       {[]Replica{disk(nodeA), disk(nodeB), disk(nodeC)}, gone(nodeC), false},
 		"one of three disks that is deleted":      {[]Replica{disk(nodeA), disk(nodeB), disk(nodeC, flagged(flagDelete))}, none, false},
+		"one of three disks that DRBD deletes":    {[]Replica{disk(nodeA), disk(nodeB), disk(nodeC, flagged(flagDRBDDelete))}, none, false},
 		"one of three disks that is inactive":     {[]Replica{disk(nodeA), disk(nodeB), disk(nodeC, flagged(flagInactive))}, none, false},
 		"three disks and a tie-breaker, one away": {[]Replica{disk(nodeA), disk(nodeB), disk(nodeC), diskless(nodeD)}, gone(nodeC), false},
 		"a disk alone and two tie-breakers":       {[]Replica{disk(nodeA), diskless(nodeB), diskless(nodeC)}, none, false},
@@ -93,6 +94,7 @@ func TestCorners(t *testing.T) {
 	t.Parallel()
 	ahead := alsoLeaving(nodeD, 2*time.Hour, Conditions{Safe: &Condition{Reason: Copying}})
 	majority := func(v Volume) Volume { v.Quorum = quorumMajority; return v }
+	wants := func(n int) edit { return func(in *Input) { in.Volumes[0].PlaceCount = n } }
 	removing := func() Replica { r := diskless(nodeA); r.Flags = []string{"DISK_REMOVING"}; return r }
 	runRows(t, map[string]row{
 		"a copy that is deleted is not on its way": {
@@ -109,6 +111,45 @@ func TestCorners(t *testing.T) {
 		},
 		"a disk that is deleted is no source": {
 			edit: with(volume("pvc-1", disk(nodeA, flagged(flagDelete)))), want: wanted{Blocked, "False PeerOffline", "False PeerOffline", Nothing, ""},
+		},
+		"a node without a disk is not safe while nobody reaches the only disk": {
+			mode: LastCopies, edit: edited(with(volume("pvc-1", diskless(nodeA), disk(nodeB))), the(nodeB, func(n *Node) { n.Online = No })),
+			want: wanted{Blocked, "False PeerOffline", "", Nothing, ""},
+		},
+		"a node without a disk is not safe while the only disk is about to go": {
+			mode: LastCopies, edit: with(volume("pvc-1", diskless(nodeA), disk(nodeB, flagged(flagDelete)))),
+			want: wanted{Blocked, "False PeerOffline", "", Nothing, ""},
+		},
+		"a node without a disk needs none elsewhere where there is no DRBD layer": {
+			mode: LastCopies, edit: with(Volume{Resource: "pvc-1", Quorum: "off", Replicas: []Replica{diskless(nodeA), {Node: nodeB}}}),
+			want: wanted{Safe, "True CopiedElsewhere", "", Nothing, ""},
+		},
+		"a disk that is being removed is copied where the other one leaves, too": {
+			edit: edited(with(volume("pvc-1", removing(), disk(nodeB))), alsoLeaving(nodeB, time.Minute, Conditions{})),
+			want: wanted{CopyingState, "False Copying", "False Copying", Autoplace, ""},
+		},
+		"disks that are too many are no copies where none of them is good": {
+			edit: edited(with(volume("pvc-1", disk(nodeA), disk(nodeB, state("Outdated")), disk(nodeC, state("Outdated")))), wants(1)),
+			want: wanted{CopyingState, "False Copying", "False Copying", Autoplace, ""},
+		},
+		"the disks of a volume of which the node has none are not its to keep": {
+			edit: edited(with(volume("pvc-1", diskless(nodeA), disk(nodeB), disk(nodeC)), volume("pvc-2", disk(nodeA))), wants(0)),
+			want: wanted{CopyingState, "False Copying", "False Copying", Autoplace, ""},
+		},
+		"what LINSTOR has refused is told before what has no place": {
+			edit: edited(alsoLeaving(nodeD, time.Minute, Conditions{}), the(nodeC, func(n *Node) { n.Cordoned = true }), with(
+				volume("pvc-1", disk(nodeA), disk(nodeB), diskless(nodeD)), volume("pvc-2", disk(nodeA), disk(nodeB), diskless(nodeD)),
+			), func(in *Input) {
+				in.Volumes[0].Definition.PlaceCount, in.Volumes[1].Definition.PlaceCount = 2, 2
+				in.Memory.Refused = map[string]Refusal{"pvc-2": {Until: now.Add(time.Minute), Words: "Not enough available nodes", Nodes: in.Eligible()}}
+			}),
+			want: wanted{LeavingState, "True CopiedElsewhere", "False NoTarget", Nothing, "pvc-2: Not enough"},
+		},
+		"a disk that DRBD deletes is no source": {
+			edit: with(volume("pvc-1", disk(nodeA, flagged(flagDRBDDelete)))), want: wanted{Blocked, "False PeerOffline", "False PeerOffline", Nothing, ""},
+		},
+		"a disk that is inactive is no source": {
+			edit: with(volume("pvc-1", disk(nodeA, flagged(flagInactive)))), want: wanted{Blocked, "False PeerOffline", "False PeerOffline", Nothing, ""},
 		},
 		"old words on an offline disk are no source": {
 			edit: edited(with(volume("pvc-1", disk(nodeA, state("Outdated")), disk(nodeB))), the(nodeB, func(n *Node) { n.Online = No })),
@@ -250,6 +291,7 @@ func TestWhatIsReadWhen(t *testing.T) {
 		"a node that waits for its drain": {edited(safely, func(in *Input) { in.Volumes[0].Claims[0].Attached = true }), Needs{}},
 		"a node that leaves":              {edited(safely, asked(time.Minute, 1)), Needs{Snapshots: true, Marked: true}},
 		"a node that has left":            {edited(with(), asked(time.Minute, 1)), Needs{Snapshots: true, Marked: true}},
+		"a node that had something left":  {edited(with(), func(in *Input) { in.Conditions.Evacuated = &Condition{Status: False} }), Needs{Snapshots: true, Marked: true}},
 		"a node that had nothing":         {with(), Needs{Snapshots: true, Marked: true}},
 		"a node that had not left before": {
 			edited(with(), func(in *Input) { in.Conditions = same(False, Leaving, "") }), Needs{Snapshots: true, Marked: true},
@@ -326,10 +368,12 @@ func TestUnlistedNodes(t *testing.T) {
 	if plan := PlanFor(tainted(Everything, with(v), evacuating)); len(plan.QuorumOff) != 1 {
 		t.Errorf("a node that is evacuated is a place for a tie-breaker: %v", plan.QuorumOff)
 	}
-	three := volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC, flagged(flagDelete)))
-	three.Quorum = quorumMajority
-	if plan := PlanFor(tainted(Everything, with(three), evacuating)); len(plan.QuorumOff) != 1 {
-		t.Errorf("a disk that is deleted counts: %v", plan.QuorumOff)
+	for _, flag := range []string{flagDelete, flagDRBDDelete, flagInactive} {
+		three := volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC, flagged(flag)))
+		three.Quorum = quorumMajority
+		if plan := PlanFor(tainted(Everything, with(three), evacuating)); len(plan.QuorumOff) != 1 {
+			t.Errorf("a disk flagged %s counts: %v", flag, plan.QuorumOff)
+		}
 	}
 }
 

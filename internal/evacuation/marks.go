@@ -70,7 +70,7 @@ func (m Mark) With(node string) *Change {
 	return &Change{Resource: m.Resource, Set: map[string]string{PropMark: node, PropBalance: balanceOff}}
 }
 
-// exposed tells whether LINSTOR's balancing may take all copies of a volume on other nodes, and is not kept from that. Balancing removes
+// exposed tells whether LINSTOR's balancing may take all copies that a volume has on other nodes, and is not kept from that. Balancing removes
 // disks that are UpToDate until there are as many as the group wants, whether or not N is to leave, and none while one syncs. So it can take
 // all good copies where no more of them are there, or are on their way, than there are disks too many: one may be left from the last time
 // that N was taken out.
@@ -80,12 +80,12 @@ func (s situation) exposed(v Volume) bool {
 		if !r.Diskless || r.has(toggling...) {
 			disks++
 		}
-		if r.Node != s.self.Satellite && (s.good(v, r) || s.comes(v, r)) {
+		if s.good(v, r) || s.comes(v, r) { // none on N, which leaves
 			copies++
 		}
 	}
 	here, _ := v.on(s.self.Satellite)
-	return !here.Diskless && disks-max(1, v.PlaceCount) >= max(1, copies) && v.Mark.With(s.self.Satellite) != nil
+	return !here.Diskless && disks-v.PlaceCount >= copies && v.Mark.With(s.self.Satellite) != nil
 }
 
 // exposedCopies are the definitions of volumes with a good copy that balancing may take.

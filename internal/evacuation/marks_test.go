@@ -59,6 +59,9 @@ func TestCopiesThatAreKept(t *testing.T) {
 		"the good copy beside one of which nothing is known": {
 			edited(with(volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC, state("")))), offline, wants(2, nil)), true,
 		},
+		"the good copy beside a disk that is being removed": {
+			edited(with(volume("pvc-1", disk(nodeA), disk(nodeB), func() Replica { r := diskless(nodeC); r.Flags = []string{"DISK_REMOVING"}; return r }())), wants(2, nil)), true,
+		},
 		"no copy while another one is on its way": {
 			edited(with(volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC, syncing(10)))), wants(2, nil)), false,
 		},
@@ -158,5 +161,15 @@ func TestProgress(t *testing.T) {
 	}
 	if _, err := ParseProgress("yes"); err == nil {
 		t.Error("nonsense is read")
+	}
+}
+
+// TestMarksOfOthersStay has that a mark without the node is none to change.
+func TestMarksOfOthersStay(t *testing.T) {
+	t.Parallel()
+	for _, m := range []Mark{{}, {"pvc-1", []string{nodeB}, "false"}} {
+		if change := m.Without(nodeA); change != nil {
+			t.Errorf("%+v: got %+v", m, change)
+		}
 	}
 }

@@ -11,12 +11,15 @@ func TestQuorumOfThoseThatAreConnected(t *testing.T) {
 		replicas []Replica
 		keeps    bool
 	}{
-		"two that are connected":                {quorumMajority, []Replica{disk(nodeA), disk(nodeB, connected(nodeC)), disk(nodeC, connected(nodeB))}, true},
-		"two of which one says so":              {quorumMajority, []Replica{disk(nodeA), disk(nodeB, connected()), disk(nodeC, connected(nodeB))}, true},
-		"two of which the other says so":        {quorumMajority, []Replica{disk(nodeA), disk(nodeB, connected(nodeC)), disk(nodeC, connected())}, true},
-		"two that are not":                      {quorumMajority, []Replica{disk(nodeA), disk(nodeB, connected()), disk(nodeC, connected())}, false},
-		"a tie-breaker that is not":             {quorumMajority, []Replica{disk(nodeA), disk(nodeB, connected()), diskless(nodeC)}, false},
-		"two with old data, and one without":    {"2", []Replica{disk(nodeA), disk(nodeB, connected()), disk(nodeC, outdated, connected(nodeD)), disk(nodeD, outdated, connected(nodeC))}, false},
+		"two that are connected":             {quorumMajority, []Replica{disk(nodeA), disk(nodeB, connected(nodeC)), disk(nodeC, connected(nodeB))}, true},
+		"two of which one says so":           {quorumMajority, []Replica{disk(nodeA), disk(nodeB, connected()), disk(nodeC, connected(nodeB))}, true},
+		"two of which the other says so":     {quorumMajority, []Replica{disk(nodeA), disk(nodeB, connected(nodeC)), disk(nodeC, connected())}, true},
+		"two that are not":                   {quorumMajority, []Replica{disk(nodeA), disk(nodeB, connected()), disk(nodeC, connected())}, false},
+		"a tie-breaker that is not":          {quorumMajority, []Replica{disk(nodeA), disk(nodeB, connected()), diskless(nodeC)}, false},
+		"two with old data, and one without": {"2", []Replica{disk(nodeA), disk(nodeB, connected()), disk(nodeC, outdated, connected(nodeD)), disk(nodeD, outdated, connected(nodeC))}, false},
+		"old data beside an inactive disk": {
+			quorumMajority, []Replica{disk(nodeA), disk(nodeB, flagged(flagInactive)), disk(nodeC, outdated), disk(nodeD, outdated)}, false,
+		},
 		"one beside an inactive one":            {quorumMajority, []Replica{disk(nodeA), disk(nodeB), disk(nodeC, flagged(flagInactive)), diskless(nodeD)}, true},
 		"a tie-breaker where two disks must be": {"2", []Replica{disk(nodeA), disk(nodeB), diskless(nodeC)}, false},
 		"one where one suffices":                {"1", []Replica{disk(nodeA), disk(nodeB, connected())}, true},
