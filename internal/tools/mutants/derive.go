@@ -23,6 +23,7 @@ func derived(file string, source []byte, skip []string) ([]mutant, error) {
 		case *ast.GenDecl:
 			d.where = ""
 			d.tables(decl)
+			d.lists(decl)
 			d.limits(decl)
 		case *ast.FuncDecl:
 			if d.where = decl.Name.Name; !slices.Contains(skip, d.where) && decl.Body != nil {
@@ -96,6 +97,30 @@ func (d *deriver) tables(decl *ast.GenDecl) {
 		}
 	}
 }
+
+// lists makes each word of lists such as
+//
+//	var behind = []string{"Outdated", "Failed"}
+//
+// one that nothing is.
+func (d *deriver) lists(decl *ast.GenDecl) {
+	for _, spec := range decl.Specs {
+		value, ok := spec.(*ast.ValueSpec)
+		if !ok || decl.Tok != token.VAR || len(value.Values) != 1 {
+			continue
+		}
+		list, ok := value.Values[0].(*ast.CompositeLit)
+		if !ok || list.Type == nil || d.textOf(list.Type) != "[]string" {
+			continue
+		}
+		for _, word := range list.Elts {
+			d.other(word, value.Names[0].Name+" without "+d.textOf(word))
+		}
+	}
+}
+
+// other makes a value one that nothing is.
+func (d *deriver) other(value ast.Expr, what string) { d.wrap(value, "mutantOther(§, ", ")", what) }
 
 // limits doubles and halves constant durations.
 func (d *deriver) limits(decl *ast.GenDecl) {
@@ -200,17 +225,25 @@ func (d *deriver) cases(s *ast.SwitchStmt) {
 			if s.Tag == nil {
 				d.never(value)
 			} else {
-				d.wrap(value, "mutantOther(§, ", ")", "no case "+d.textOf(value))
+				d.other(value, "no case "+d.textOf(value))
 			}
 		}
 	}
 }
 
-// call takes an argument out of what chooses among times and durations.
+// call takes an argument out of what chooses among times and durations, and out of what asks for flags. Of a gate it makes the condition false.
 func (d *deriver) call(node *ast.CallExpr) {
+	if method, ok := node.Fun.(*ast.SelectorExpr); ok && method.Sel.Name == "has" && !node.Ellipsis.IsValid() {
+		for _, flag := range node.Args {
+			d.other(flag, d.textOf(node)+" without "+d.textOf(flag))
+		}
+	}
 	name, ok := node.Fun.(*ast.Ident)
 	if !ok || node.Ellipsis.IsValid() {
 		return
+	}
+	if name.Name == "when" {
+		d.never(node.Args[0])
 	}
 	years, ok := map[string]int{"latest": -1000, "earliest": 1000, "max": 0, "min": 0}[name.Name]
 	if !ok {

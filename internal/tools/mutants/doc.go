@@ -3,8 +3,8 @@
 // It changes copies of the source files, which the Go tool takes in place of the originals (go build -overlay), so that
 // the tree stays as it is. What it breaks is of two kinds:
 //
-//   - What it finds in the source of the targets (targets.go): every entry of a table of rules, every case of a switch,
-//     every condition and every operand of one, every time that a clock starts at, every limit. A rule that is new is
+//   - What it finds in the source of the targets (targets.go): every entry of a table of rules, every word of a list, every
+//     case of a switch, every condition and every operand of one, every flag that is asked for, every time that a clock starts at, every limit. A rule that is new is
 //     broken as well.
 //   - What is written down by hand (edits.go), because the source does not show that it protects: preconditions,
 //     fresh reads, the order of the steps. Where the source no longer has the text, the program says so and fails.

@@ -10,6 +10,7 @@ const (
 	keepAwayFile    = "controllers/keepaway.go"
 	leaseFile       = "internal/cluster/lease.go"
 	lookFile        = "controllers/failover_look.go"
+	marksFile       = "internal/evacuation/marks.go"
 	planFile        = "internal/failover/plan.go"
 	podsFile        = "internal/cluster/pods.go"
 	requestsFile    = "controllers/requests.go"
@@ -287,5 +288,37 @@ var edits = []edit{
 	},
 	{
 		"a node that has left shows what is applied", mayRunFile, "|| «n.back <= n.away» ||", "(… && !mutantIs(§))",
+	},
+
+	// Nodes that leave on purpose.
+	{
+		"LINSTOR is told to evacuate by an old look", evacGatesFile,
+		"return «s.Now.Sub(s.Linstor.Asked) <= MaxAge»", "(… || mutantIs(§))",
+	},
+	{
+		"any look is new enough for any call", "internal/evacuation/plan.go",
+		"s.Now.Sub(s.Linstor.Asked) > «plan.Step.Call.MaxAge()»", "mutantInstead(§, 1000*time.Hour, …)",
+	},
+	{
+		"LINSTOR is told to evacuate by the attachments in the cache", leaveFile,
+		"Attachments: «s.Now.Sub(s.Attachments.Read) > MaxAge»,", "(… && !mutantIs(§))",
+	},
+	{
+		"LINSTOR's balancing is not kept from a copy", marksFile, "Set: map[string]string{PropMark: node, «PropBalance»: balanceOff}",
+		`mutantInstead(§, "none", …)`,
+	},
+	{
+		"a copy has no mark by which the balancing is found again", marksFile, "Set: map[string]string{«PropMark»: node, PropBalance: balanceOff}",
+		`mutantInstead(§, "none", …)`,
+	},
+	{
+		"what a person has set since goes with the mark", marksFile, "if «m.Balance == balanceOff» {", "(… || mutantIs(§))",
+	},
+	{
+		"LINSTOR is asked for a copy on any node", copyFile, "Targets: «targets», Mark:", "mutantInstead(§, nil, …)",
+	},
+	{
+		"nothing notes that LINSTOR was told to evacuate", leaveFile,
+		"progress.Asked, progress.Asks = «&now», progress.Asks+1", "mutantInstead(§, nil, …)",
 	},
 }

@@ -87,6 +87,26 @@ func TestDerivedMutants(t *testing.T) {
 				"f: max without d":    "func f() { latest(a, b); max(c, mutantInstead(§, c, d)) }",
 			},
 		},
+		"the condition of a gate": {
+			"func f(a bool) string { return when(a, x) }",
+			map[string]string{"f: never a": "func f(a bool) string { return when(((a) && !mutantIs(§)), x) }"},
+		},
+		"the flags that are asked for": {
+			"func f() bool { return r.has(a, b) || r.has(all...) }",
+			map[string]string{
+				"f: without r.has(a, b)":   "func f() bool { return (r.has(a, b) && !mutantIs(§)) || r.has(all...) }",
+				"f: without r.has(all...)": "func f() bool { return r.has(a, b) || (r.has(all...) && !mutantIs(§)) }",
+				"f: r.has(a, b) without a": "func f() bool { return r.has(mutantOther(§, a), b) || r.has(all...) }",
+				"f: r.has(a, b) without b": "func f() bool { return r.has(a, mutantOther(§, b)) || r.has(all...) }",
+			},
+		},
+		"the words of a list": {
+			`var x, y = []string{"c"}, 1; var words = []string{"a", b}; var numbers = []int{1}`,
+			map[string]string{
+				`words without "a"`: `var x, y = []string{"c"}, 1; var words = []string{mutantOther(§, "a"), b}; var numbers = []int{1}`,
+				"words without b":   `var x, y = []string{"c"}, 1; var words = []string{"a", mutantOther(§, b)}; var numbers = []int{1}`,
+			},
+		},
 		"a constant duration": {
 			"const x = 3 * time.Second",
 			map[string]string{
