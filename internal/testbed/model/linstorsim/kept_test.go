@@ -181,6 +181,7 @@ func (w *wild) step() string {
 		"DeleteResource":        func() { _ = s.DeleteResource(rsc) },
 		"SetNodeFlags":          func() { s.SetNodeFlags(node, flags...) },
 		"SetResourceFlags":      func() { s.SetResourceFlags(rsc, node, flags...) },
+		"FlagReplica":           func() { s.FlagReplica(rsc, node, FlagInactive, readOnly) },
 		"SetControllerProperty": func() { s.SetControllerProperty(key, value) },
 		"SetNodeProperty":       func() { _ = s.SetNodeProperty(node, key, value) },
 		"SetGroupProperty":      func() { s.SetGroupProperty(w.one(DefaultGroup, "other"), key, value) },

@@ -305,6 +305,22 @@ func (s *Server) SetResourceFlags(resourceName, nodeName string, flags ...string
 	}
 }
 
+// FlagReplica gives a resource a flag beside those that it has, as the first step of what a satellite has yet to carry out, or takes it off
+// again. Nothing is sent.
+func (s *Server) FlagReplica(resourceName, nodeName, flag string, on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.definitions[fold(resourceName)]
+	if d == nil || d.resources[fold(nodeName)] == nil {
+		return
+	}
+	rsc := d.resources[fold(nodeName)]
+	rsc.flags = slices.DeleteFunc(slices.Clone(rsc.flags), func(f string) bool { return f == flag })
+	if on {
+		rsc.flags = append(rsc.flags, flag)
+	}
+}
+
 // firstPort is the first TCP port that LINSTOR gives to DRBD.
 const firstPort = 7000
 
