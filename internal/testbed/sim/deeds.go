@@ -42,8 +42,10 @@ type faults struct {
 	forbidTaints, forbidRelease, disturbed atomic.Bool
 	requests                               atomic.Int64
 	// paused is set while somebody has paused fail-over; evicted are nodes that LINSTOR has given up.
-	paused  bool
-	evicted map[string]bool
+	paused bool
+	// pausedAt is since when, if it is set.
+	pausedAt time.Time
+	evicted  map[string]bool
 	// answer is how long LINSTOR takes to answer.
 	answer atomic.Int64
 	// hung are the resources on which LINSTOR does not answer, each with what is closed once it does.
@@ -317,6 +319,9 @@ func (w *world) retaint(name string, taint corev1.Taint, on bool) {
 var deployment = types.NamespacedName{Namespace: "ha-controller", Name: "piraeus-ha-controller"}
 
 func (w *world) pause(value string) {
+	if !w.paused {
+		w.pausedAt = time.Now()
+	}
 	w.paused = value == "true"
 	var d appsv1.Deployment
 	w.must(w.Client().Get(w.ctx, deployment, &d))

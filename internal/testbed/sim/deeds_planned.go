@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +29,8 @@ const (
 	BalancingOff  Deed = "switch balancing off"
 	EvacuateOther Deed = "evacuate the node in LINSTOR by hand"
 	RestoreOther  Deed = "restore the node in LINSTOR by hand"
+	FlagReplica   Deed = "flag a replica"
+	UnflagReplica Deed = "take the flags off a replica"
 	MendAll       Deed = "mend all"
 )
 
@@ -55,6 +58,8 @@ var onPlanned = map[Deed]func(w *world, s Step){
 	BalancingOff:  func(w *world, _ Step) { w.Linstor.SetControllerProperty(linstorsim.PropBalance, "false") },
 	EvacuateOther: func(w *world, s Step) { w.byOther[s.Node] = true; _ = w.Linstor.Evacuate(s.Node) },
 	RestoreOther:  func(w *world, s Step) { _ = w.Linstor.RestoreNode(s.Node) },
+	FlagReplica:   (*world).flagReplica,
+	UnflagReplica: (*world).flagReplica,
 }
 
 // wrongEffect is a value of Leave that gives the taint an effect that it must not have.
@@ -75,9 +80,44 @@ func (w *world) leave(node, value string) {
 	w.retaint(node, leaveTaint(value), true)
 }
 
+// replicaFlags are those of a replica that a person has LINSTOR delete or deactivate, and whose satellite has not done so yet.
+var replicaFlags = []string{linstorsim.FlagDelete, linstorsim.FlagDRBDDelete, linstorsim.FlagInactive}
+
+// replicaFlag is one of them, and since when a replica has it.
+type replicaFlag struct {
+	name  string
+	since time.Time
+}
+
+// flagReplica gives a replica with a disk such a flag, or takes back what was given.
+func (w *world) flagReplica(s Step) {
+	at := place{w.resource(s.On), s.Node}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch flag := w.flags[at]; {
+	case s.What == UnflagReplica && flag.name != "":
+		delete(w.flags, at)
+		w.Linstor.FlagReplica(at.what, at.node, flag.name, false)
+	case s.What == FlagReplica && flag.name == "" && slices.Contains(w.Linstor.DiskNodes(at.what), at.node):
+		w.flags[at], w.changed[at.what] = replicaFlag{s.Value, time.Now()}, true
+		w.added[at.what]++
+		w.Linstor.FlagReplica(at.what, at.node, s.Value, true)
+	}
+}
+
+// goes tells whether everybody must know that a replica is about to go. An old database of LINSTOR knows nothing of that.
+func (w *world) goes(at place) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	flag, ok := w.flags[at]
+	return ok && time.Since(flag.since) > evacuation.Evacuate.MaxAge() && !slices.Contains(w.Linstor.DiskNodes(at.what), at.node)
+}
+
 func (w *world) fillPool(node string, kib int64) {
+	if w.full[node] && kib == 0 {
+		w.fullUntil = time.Now()
+	}
 	w.full[node] = kib > 0
-	w.wasFull = w.wasFull || kib > 0
 	w.Linstor.SetPool(node, kib)
 }
 
@@ -122,6 +162,9 @@ func (w *world) mendPlanned() {
 		w.do(Step{What: Stay, Node: node})
 		w.do(Step{What: Uncordon, Node: node})
 		w.do(Step{What: EmptyPool, Node: node})
+		for _, v := range w.history.World.Volumes {
+			w.do(Step{What: UnflagReplica, On: v.Name, Node: node})
+		}
 		if w.byOther[node] {
 			w.do(Step{What: RestoreOther, Node: node})
 		}

@@ -40,10 +40,23 @@ const (
 	ExcuseDatabase = "a mark came back with an old database of LINSTOR"
 	// ExcuseBelated: LINSTOR has set a mark after minutes, when nobody waited for the answer any more.
 	ExcuseBelated = "LINSTOR has set a mark long after it was told to"
+	// ExcusePinned: the volumes of a node that is to leave allow no other node.
+	ExcusePinned = "a node that leaves is not safe in time: its volumes are pinned there"
+	// ExcuseQuorumLost: a volume would have no quorum without it, whoever looks.
+	ExcuseQuorumLost = "a node that leaves is not safe in time: a volume would have no quorum without it"
+	// ExcuseNoTarget: no node could have a copy, or a pool was full when LINSTOR was asked last.
+	ExcuseNoTarget = "a node that leaves is not safe or evacuated in time: no node could have a copy, or a pool was full"
+	// ExcuseNeverFilled: a Primary never fills a disk that was replaced under it.
+	ExcuseNeverFilled = "a node that leaves is not safe or evacuated in time: a disk that was replaced under a pod is never filled"
+	// ExcuseUnlisted: LINSTOR lists nothing of a volume that somebody claims, so that nobody knows what is left of it.
+	ExcuseUnlisted = "a node that leaves is not safe in time: LINSTOR lists nothing of a volume that somebody claims"
 )
 
 // Excuses are all of them.
-var Excuses = []string{ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseDelayed, ExcuseSighted, ExcuseDamaged, ExcuseUnfenced, ExcusePerson, ExcuseVouched, ExcuseHidden, ExcuseUnannounced, ExcuseAnotherNode, ExcuseDatabase, ExcuseBelated}
+var Excuses = []string{
+	ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseDelayed, ExcuseSighted, ExcuseDamaged, ExcuseUnfenced, ExcusePerson, ExcuseVouched, ExcuseHidden, ExcuseUnannounced, ExcuseAnotherNode, ExcuseDatabase,
+	ExcuseBelated, ExcusePinned, ExcuseQuorumLost, ExcuseNoTarget, ExcuseNeverFilled, ExcuseUnlisted,
+}
 
 // asked notes that in this history a pod had to be moved in time.
 func (w *world) asked() {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
@@ -67,8 +68,12 @@ func newExplanations() explanations {
 	return explanations{told: make(map[types.UID][]telling), losses: make(map[types.UID]*loss)}
 }
 
-// tell notes that a process has told a pod something.
+// tell notes that a process has told a pod something about its loss. What becomes of its volume's data because some node is to leave is none
+// of that.
 func (w *world) tell(uid types.UID, reason, by string) {
+	if slices.Contains(evacuation.Reasons(), evacuation.Reason(reason)) && !slices.Contains(failover.Reasons(), failover.Reason(reason)) {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.told[uid] = append(w.told[uid], telling{reason, by, time.Now()})

@@ -20,6 +20,8 @@ func leave(h History) History {
 	}
 	g.drawPlannedWorld()
 	g.leave()
+	g.Rand = rand.New(rand.NewPCG(h.Seed, 4)) // what was drawn before stays as it is when more is drawn
+	g.also()
 	g.sort()
 	g.history.Length = max(g.history.Length, g.space()) + g.milliseconds(5*time.Second, 60*time.Second)
 	return g.history
@@ -31,6 +33,8 @@ type leaver struct {
 	// node leaves, from at on.
 	node string
 	at   time.Duration
+	// quiet is set where nothing happens beside that.
+	quiet bool
 }
 
 // maybe draws a kind with a probability of percent.
@@ -93,17 +97,17 @@ func (g *leaver) leave() {
 	if g.chance(15) {
 		g.node = g.generator.node()
 	}
-	quiet := g.chance(35)
-	if !quiet {
+	g.quiet = g.chance(35)
+	if !g.quiet {
 		g.beside()
 	}
 	stay := g.at + pick(g.generator, g.milliseconds(5*time.Second, time.Minute), g.milliseconds(time.Minute, 3*time.Minute),
 		g.milliseconds(200*time.Second, 330*time.Second))
-	if quiet && g.chance(70) { // there is time for all of it
+	if g.quiet && g.chance(70) { // there is time for all of it
 		stay = g.at + g.milliseconds(260*time.Second, 340*time.Second)
 	}
 	g.leaves(g.node, g.at, stay)
-	if !quiet && g.maybe(40, SecondLeaves) {
+	if !g.quiet && g.maybe(40, SecondLeaves) {
 		second := max(0, g.at+g.milliseconds(-10*time.Second, 70*time.Second))
 		g.leaves(g.other(g.node), second, stay+g.milliseconds(-20*time.Second, 60*time.Second))
 	}
@@ -184,6 +188,56 @@ func (g *leaver) beside() {
 		g.add(g.during(), Step{What: AffinityOff})
 		g.add(g.during(), Step{What: AffinityOn})
 	}
+}
+
+// also draws what else there may be, and what else may happen.
+func (g *leaver) also() {
+	if g.maybe(14, GroupLists) {
+		others := slices.DeleteFunc(slices.Clone(g.history.World.Nodes), func(node string) bool { return node == g.node })
+		g.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+		g.history.World.Planned.Group = append([]string{g.node}, others[:g.IntN(len(others))]...)
+		slices.Sort(g.history.World.Planned.Group)
+	}
+	if g.quiet {
+		return
+	}
+	v, other := g.copied()
+	if g.maybe(25, ReplicaGoes) {
+		s := Step{What: FlagReplica, On: v.Name, Node: other, Value: pick(g.generator, replicaFlags...)}
+		g.fault(g.around(), pick(g.generator, g.span(), 2*time.Minute), s, UnflagReplica)
+	} else if g.maybe(20, KubeletSilent) {
+		g.nodeFault(g.around(), pick(g.generator, g.span(), 2*time.Minute), SilenceKubelet, other)
+	}
+	if g.maybe(16, PausedMeanwhile) {
+		g.fault(g.during(), g.span(), Step{What: Pause}, Unpause)
+	}
+	if g.maybe(16, MostLost) {
+		at, span := g.during(), g.span()
+		rest := slices.DeleteFunc(slices.Clone(g.history.World.Nodes), func(node string) bool { return node == g.node })
+		for _, node := range rest[:len(g.history.World.Nodes)/2+1] {
+			g.nodeFault(at+g.milliseconds(0, 5*time.Second), span, pick(g.generator, Crash, Isolate, CutSatellite), node)
+		}
+	}
+}
+
+// copied is a volume with a copy on another node, the only one if there is such a volume, and that node.
+func (g *leaver) copied() (Volume, string) {
+	v := g.volume()
+	for _, u := range g.history.World.Volumes {
+		if u.Released == "" && len(u.Diskful) == 2 && slices.Contains(u.Diskful, g.node) {
+			v = u
+		}
+	}
+	others := slices.DeleteFunc(slices.Clone(v.Diskful), func(node string) bool { return node == g.node })
+	if len(others) == 0 {
+		return v, g.other(g.node)
+	}
+	return v, pick(g.generator, others...)
+}
+
+// around is some moment about the time at which the node begins to leave.
+func (g *leaver) around() time.Duration {
+	return max(0, g.at+g.milliseconds(-10*time.Second, 70*time.Second))
 }
 
 // during is some moment while the node is about to leave.

@@ -100,6 +100,11 @@ const (
 	Snapshots       Kind = "leaving: there are snapshots"
 	ByAnother       Kind = "leaving: a person evacuates in LINSTOR by hand"
 	MeansNothing    Kind = "leaving: the taint means nothing"
+	GroupLists      Kind = "leaving: the resource group lists nodes"
+	ReplicaGoes     Kind = "leaving: a person deletes or deactivates a replica, which takes its time"
+	KubeletSilent   Kind = "leaving: another kubelet is silent"
+	PausedMeanwhile Kind = "leaving: fail-over is paused meanwhile"
+	MostLost        Kind = "leaving: most of the other nodes are lost at once"
 )
 
 // Untidy names.
@@ -121,6 +126,7 @@ var Kinds = []Kind{
 	QualifiedNames, UnknownNode,
 	LeavesAmid, LeavesAfter, LastCopiesOnly, Everything, SecondLeaves, Drained, Cordoned, Tolerating, Untainted, SafePowerOff, DiskFails,
 	PoolFull, LinstorRestarts, NodeFails, OperatorRuns, AffinityRuns, PinnedForGood, Balances, Snapshots, ByAnother, MeansNothing,
+	GroupLists, ReplicaGoes, KubeletSilent, PausedMeanwhile, MostLost,
 }
 
 // rare is in how many histories of a hundred a kind is drawn: all of them make two or three of a history.

@@ -13,7 +13,6 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
 
 // What must happen in time where nodes leave on purpose.
@@ -72,6 +71,7 @@ func (w *world) checkPlanned() {
 	w.switchOff()
 	w.checkCuts()
 	w.checkReplicas()
+	w.checkWords()
 	for _, node := range w.history.World.Nodes {
 		w.checkProgress(node)
 	}
@@ -233,14 +233,14 @@ func (w *world) checkProgress(name string) {
 	syncs := w.syncs()
 	if time.Since(d.safe) > syncs+safeTime {
 		w.reach(SafeAsked)
-		if c := conditions.Safe; !d.reported && (c == nil || c.Status != evacuation.True && !w.isBlocked(name, c.Reason)) {
+		if c := conditions.Safe; !d.reported && (c == nil || c.Status != evacuation.True && !w.isBlocked(name, c.Reason, w.lacksCopy)) {
 			d.reported = true
 			w.violated(RuleSafeInTime, "node %s for %s: %v", name, time.Since(d.safe), c)
 		}
 	}
 	if mode == evacuation.Everything && !d.gone.IsZero() && time.Since(d.gone) > 2*syncs+goneTime {
 		w.reach(GoneAsked)
-		if c := conditions.Evacuated; !d.reported && (c == nil || c.Status != evacuation.True && !w.isBlocked(name, c.Reason)) {
+		if c := conditions.Evacuated; !d.reported && (c == nil || c.Status != evacuation.True && !w.isBlocked(name, c.Reason, w.lacksPlace)) {
 			d.reported = true
 			w.violated(RuleGoneInTime, "node %s for %s: %v", name, time.Since(d.gone), c)
 		}
@@ -270,7 +270,7 @@ func (w *world) leaverOf(name string) (*corev1.Node, evacuation.Mode) {
 // mayLeave tells whether nothing is wrong in the cluster beside that the node is to leave, and it leaves alone.
 func (w *world) mayLeave(name string) bool {
 	w.mu.Lock()
-	alone := len(w.tainted) == 1 && len(w.byOther) == 0 && !w.restored && len(w.adjusts) == 0 && len(w.hung) == 0
+	alone := len(w.tainted) == 1 && len(w.byOther) == 0 && !w.restored && len(w.adjusts) == 0 && len(w.hung) == 0 && len(w.flags) == 0
 	w.mu.Unlock()
 	if !alone || len(w.ailing) > 0 || w.isBlind() || !w.canAct() || w.hasTaint(name, cluster.TaintLostQuorum) || w.failsOver(w.kube(name)) {
 		return false
@@ -313,49 +313,6 @@ func (w *world) syncs() time.Duration {
 		return 0
 	}
 	return time.Duration(rounds) * time.Duration(float64(sizeKiB)/float64(p.SyncRate)*float64(time.Second))
-}
-
-// isBlocked tells whether a node cannot get on for a reason that is true.
-func (w *world) isBlocked(name string, reason evacuation.Reason) bool {
-	switch reason { //nolint:exhaustive // with the others it gets on, or nothing must be wrong
-	case evacuation.AffinityPinned:
-		return slices.ContainsFunc(w.history.World.Volumes, func(v Volume) bool { return v.Pinned })
-	case evacuation.QuorumWouldBeLost:
-		return true
-	case evacuation.NoTarget:
-		return w.wasFull || len(w.damaged) > 0 || !w.haveTargets(name)
-	case evacuation.LinstorStale:
-		return w.isForgotten()
-	case evacuation.PeerOffline, evacuation.Copying:
-		return len(w.damaged) > 0 // a Primary never fills a disk that was replaced under it
-	}
-	return false
-}
-
-// isForgotten tells whether LINSTOR lists nothing of a volume that somebody claims: what is left of it where nobody knows.
-func (w *world) isForgotten() bool {
-	var list corev1.PersistentVolumeList
-	w.must(w.oracle.List(w.ctx, &list))
-	return slices.ContainsFunc(list.Items, func(pv corev1.PersistentVolume) bool {
-		return pv.Status.Phase == corev1.VolumeBound && len(w.Linstor.ReplicaNodes(pv.Spec.CSI.VolumeHandle)) == 0
-	})
-}
-
-// haveTargets tells whether each volume on a node has a copy elsewhere, or could have one.
-func (w *world) haveTargets(name string) bool {
-	for _, v := range w.history.World.Volumes {
-		disks := w.Linstor.DiskNodes(v.Resource())
-		if !slices.Contains(disks, name) {
-			continue
-		}
-		free := slices.ContainsFunc(w.history.World.Nodes, func(node string) bool {
-			return !slices.Contains(disks, node) && w.schedulable(node)
-		})
-		if !free && len(disks) < 1+linstorsim.DefaultPlaceCount {
-			return false
-		}
-	}
-	return true
 }
 
 // schedulable tells whether a node takes pods and copies.

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -82,30 +83,40 @@ type planned struct {
 	leftSafe map[string]bool
 	// failedAt is when a disk of a resource has failed last.
 	failedAt map[string]time.Time
+	// flags are those of replicas that somebody has LINSTOR delete or deactivate, and that are still there.
+	flags map[place]replicaFlag
 	// hanging are the nodes whose thin pools hang, so that LINSTOR does not answer.
 	hanging map[string]bool
 	// ailing is since when nodes have not been well.
 	ailing map[string]time.Time
-	// ailed are the nodes that ever were not, crowded the volumes that had too many disks, wasFull is set once a pool was.
+	// ailed are the nodes that ever were not, crowded the volumes that had too many disks.
 	ailed, crowded map[string]bool
-	wasFull        bool
+	// fullUntil is when a pool was last full that is not any more.
+	fullUntil time.Time
 	// opened is since when a replica has been open.
 	opened map[place]time.Time
 	// reached is how far evacuations have got.
 	reached map[string]bool
 	// wantedLast is what LINSTOR wanted of each resource at the last look.
 	wantedLast map[string]string
+	// apart is since when a survivor has run without quorum that is not connected to a node.
+	apart map[apart]time.Time
 	// due is since when nodes have had to get on.
 	due map[string]dues
+	// disksSince is since when nodes that are to leave have had a disk of a resource.
+	disksSince map[place]time.Time
+	// untrue is since when what a node says of itself has not been so.
+	untrue map[untruth]time.Time
 }
 
 func newPlanned() planned {
 	return planned{
+		flags: make(map[place]replicaFlag),
 		armed: make(map[string]bool), full: make(map[string]bool), byOther: make(map[string]bool), begun: make(map[string]bool),
 		personal: make(map[place]bool), copies: make(map[place]string), added: make(map[string]int), leavings: make(map[string]int), disks: make(map[string]map[string]bool),
 		unsafe: make(map[string]time.Time), safe: make(map[string]time.Time), tainted: make(map[string]time.Time), ailing: make(map[string]time.Time),
 		leftSafe: make(map[string]bool), hanging: make(map[string]bool), failedAt: make(map[string]time.Time), ailed: make(map[string]bool), crowded: make(map[string]bool),
-		opened: make(map[place]time.Time), reached: make(map[string]bool), due: make(map[string]dues),
+		opened: make(map[place]time.Time), reached: make(map[string]bool), apart: make(map[apart]time.Time), due: make(map[string]dues), untrue: make(map[untruth]time.Time), disksSince: make(map[place]time.Time),
 	}
 }
 
@@ -128,19 +139,26 @@ func (w *world) observeNode(c apimodel.Change) {
 	}
 	name := w.Satellite(node.Name)
 	conditions := cluster.EvacuationConditions(node)
-	safe := conditions.Safe != nil && conditions.Safe.Status == evacuation.True
+	safe := isTrue(conditions.Safe)
 	w.mu.Lock()
 	if _, was := w.safe[name]; was && !safe {
 		w.unsafe[name] = time.Now()
 	}
 	keepSince(w.safe, name, safe)
-	keepSince(w.tainted, name, cluster.HasTaint(node, evacuation.TaintKey, ""))
+	tainted := cluster.HasTaint(node, evacuation.TaintKey, "")
+	keepSince(w.tainted, name, tainted)
+	if !tainted { // when it is to leave once more, what is too many of them may go as long as one is left
+		maps.DeleteFunc(w.copies, func(_ place, leaver string) bool { return leaver == name })
+	}
 	w.mu.Unlock()
 	if safe {
 		w.reach(ReachedSafe)
 	}
-	if conditions.Evacuated != nil && conditions.Evacuated.Status == evacuation.True {
+	if isTrue(conditions.Evacuated) {
 		w.reach(ReachedEvacuated)
+		if old, ok := c.Old.(*corev1.Node); ok && !isTrue(cluster.EvacuationConditions(old).Evacuated) {
+			w.auditGone(name)
+		}
 	}
 	if old, was := c.Old.(*corev1.Node); was && cluster.IsEvacuated(old) && !cluster.IsEvacuated(node) {
 		w.reach(ReachedReturned)
@@ -158,7 +176,7 @@ func (w *world) wasSafe(name string) bool {
 }
 
 // keepSince keeps since when something has been so.
-func keepSince(since map[string]time.Time, name string, is bool) {
+func keepSince[K comparable](since map[K]time.Time, name K, is bool) {
 	if _, was := since[name]; !is {
 		delete(since, name)
 	} else if !was {
@@ -232,13 +250,16 @@ func (w *world) wordsOld(node string) bool {
 // Autoplace audits that LINSTOR is asked for a copy.
 func (l *witness) Autoplace(ctx context.Context, resource string, nodes []string) (linstor.Answer, error) {
 	w := l.process.world
-	w.auditCall(ctx, "autoplace of "+resource)
+	w.auditCall(ctx, evacuation.Autoplace, "autoplace of "+resource)
 	if len(nodes) == 0 {
 		w.violated(RuleTarget, "resource %s: the list is empty", resource)
 	}
 	for _, node := range nodes {
 		if w.mustBeKnownToLeave(node) {
 			w.violated(RuleTarget, "resource %s on %s", resource, node)
+		}
+		if !w.history.World.Planned.listed(node) {
+			w.violated(RuleTarget, "resource %s on %s, which its group does not list", resource, node)
 		}
 	}
 	before := w.Linstor.DiskNodes(resource)
@@ -270,7 +291,7 @@ func (w *world) cacheIsOld() bool {
 // Evacuate audits that LINSTOR is told to move everything off a node.
 func (l *witness) Evacuate(ctx context.Context, node string, doNotTarget []string) (linstor.Answer, error) {
 	w := l.process.world
-	w.auditCall(ctx, "evacuate")
+	w.auditCall(ctx, evacuation.Evacuate, "evacuate")
 	w.auditEvacuate(ctx, node)
 	for _, other := range w.history.World.Nodes {
 		if other != node && !slices.Contains(doNotTarget, other) && w.mustBeKnownToLeave(other) {
@@ -288,7 +309,7 @@ func (l *witness) Evacuate(ctx context.Context, node string, doNotTarget []strin
 // Restore audits that LINSTOR is told that a node stays.
 func (l *witness) Restore(ctx context.Context, node string) (linstor.Answer, error) {
 	w := l.process.world
-	w.auditCall(ctx, "restore")
+	w.auditCall(ctx, evacuation.Restore, "restore")
 	w.mu.Lock()
 	asked := w.begun[node]
 	w.mu.Unlock()
@@ -300,7 +321,7 @@ func (l *witness) Restore(ctx context.Context, node string) (linstor.Answer, err
 
 // ChangeDefinition audits that properties of a definition are changed.
 func (l *witness) ChangeDefinition(ctx context.Context, change evacuation.Change) (linstor.Answer, error) {
-	l.process.world.auditCall(ctx, "properties of "+change.Resource)
+	l.process.world.auditCall(ctx, evacuation.Properties, "properties of "+change.Resource)
 	return l.memory.ChangeDefinition(ctx, change)
 }
 
@@ -311,7 +332,8 @@ func (w *world) isCondition(ctx context.Context, o client.Object) bool {
 }
 
 // auditCall holds anything that LINSTOR is told for a node against the invariants.
-func (w *world) auditCall(ctx context.Context, what string) {
+func (w *world) auditCall(ctx context.Context, call evacuation.Call, what string) {
+	w.auditHalt(call, what)
 	name := workOf(ctx).name
 	node := w.Satellite(name)
 	w.note("CALL for " + node + ": " + what)
@@ -320,6 +342,7 @@ func (w *world) auditCall(ctx context.Context, what string) {
 	w.mu.Unlock()
 	switch {
 	case !silent || w.Linstor.Hears(node): // it may have been heard again since
+	case call == evacuation.Properties && w.Linstor.ConnectionStatus(node) == "": // LINSTOR has forgotten it: nobody need be waited for
 	case w.wordsOld(node):
 		w.excuse(ExcuseOldWords, "%s for %s", what, node)
 	default:
@@ -391,7 +414,7 @@ func (w *world) auditMove(resource, node string) {
 	copied, old := false, false
 	for other, newest := range disks {
 		state, runs := states[other]
-		if other == node {
+		if other == node || w.goes(place{resource, other}) {
 			continue
 		}
 		copied = copied || newest && runs && !slices.ContainsFunc(state.DiskStates, func(disk string) bool { return disk != drbd.UpToDate })

@@ -33,6 +33,7 @@ type shown struct {
 
 // look notes what LINSTOR shows.
 func (w *world) look() {
+	w.noteApart()
 	if w.linstorDown {
 		return
 	}
@@ -70,15 +71,45 @@ func (w *world) unseen(resource, node string) bool {
 	return true
 }
 
-// cameAndWent tells whether quorum was off for less time than it takes to be read for sure: a survivor that ran that then has data that it
-// takes for the newest, and nobody could know.
-func (w *world) cameAndWent(resource string) bool {
+// apart is a survivor of a resource that has run without quorum while it had no connection to a node.
+type apart struct{ resource, node, survivor string }
+
+// noteApart notes since when survivors have run without quorum apart from a node: their data is the newest for whoever asks there. Once both
+// are connected again DRBD knows better.
+func (w *world) noteApart() {
+	for _, resource := range w.DRBD.Resources() {
+		states := w.DRBD.Inspect(resource)
+		for node, state := range states {
+			for survivor, other := range states {
+				key := apart{resource, node, survivor}
+				if state.Connections[survivor] == drbd.Connected {
+					delete(w.apart, key)
+				} else if _, was := w.apart[key]; !was && survivor != node && other.Quorum == drbd.QuorumOff && other.MayPromote {
+					w.apart[key] = time.Now()
+				}
+			}
+		}
+	}
+}
+
+// cameAndWent tells whether a survivor has run without quorum, apart from the node, by a setting that LINSTOR has shown for less time than it
+// takes to be read for sure. Nobody could know that, while the node may have kept its quorum.
+func (w *world) cameAndWent(at place) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	all := w.shown[resource]
-	for i, s := range all {
-		if i+1 < len(all) && i > 0 && s.quorum == drbd.QuorumOff && all[i+1].since.Sub(s.since) < readEvery {
-			return true
+	all := w.shown[at.what]
+	for key, ran := range w.apart {
+		if key.resource != at.what || key.node != at.node {
+			continue
+		}
+		for i, s := range all {
+			if i == 0 || i+1 == len(all) || s.quorum != drbd.QuorumOff {
+				continue
+			}
+			until := all[i+1].since
+			if until.Sub(s.since) < readEvery && !ran.Before(s.since) && ran.Before(until.Add(believing)) {
+				return true
+			}
 		}
 	}
 	return false
@@ -112,7 +143,7 @@ func (w *world) pardon(v Volume, node string, oldWords bool) string {
 		if oldWords {
 			return ExcuseOldWords
 		}
-		if w.history.World.Planned.Is && w.cameAndWent(at.what) {
+		if w.cameAndWent(at) {
 			return ExcuseUnseen
 		}
 	case w.vouched(node):

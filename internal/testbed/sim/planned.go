@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
@@ -20,12 +21,17 @@ type Planned struct {
 	MaxNodes, MaxCopies int
 	// Balances are the values of LINSTOR's property for balancing that a person has set, by volume.
 	Balances map[string]string
+	// Group is the node list of the resource group; empty for all nodes.
+	Group []string
 }
 
 // settings are the controller's.
 func (p Planned) settings() *evacuation.Settings {
 	return &evacuation.Settings{MaxNodes: max(p.MaxNodes, 1), MaxCopies: max(p.MaxCopies, 1)}
 }
+
+// listed tells whether the resource group allows a disk on a node.
+func (p Planned) listed(node string) bool { return len(p.Group) == 0 || slices.Contains(p.Group, node) }
 
 // String is a line of the story; empty where no node leaves.
 func (p Planned) String() string {
@@ -37,6 +43,9 @@ func (p Planned) String() string {
 		cmp.Or(p.MaxNodes, 1), cmp.Or(p.MaxCopies, 1), p.SyncRate, p.Balancing)
 	if len(p.Balances) > 0 {
 		fmt.Fprintf(&b, ", of volumes %v", p.Balances)
+	}
+	if len(p.Group) > 0 {
+		fmt.Fprintf(&b, "; disks may be on %v only", p.Group)
 	}
 	b.WriteString("\n")
 	return b.String()

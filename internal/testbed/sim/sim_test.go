@@ -4,7 +4,9 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +25,7 @@ var (
 	only     = flag.String("sim.only", "", "the numbers of the only steps of that seed, separated by commas; - is none")
 	ordinary = flag.Bool("sim.ordinary", false, "whether nothing is done but what is done every day, beside crashes")
 	leaving  = flag.Bool("sim.leaving", false, "whether to play only the histories in which nodes leave on purpose")
+	kind     = flag.String("sim.kind", "", "a regular expression: only the histories that were drawn with a kind that it matches are played")
 	brief    = flag.Bool("sim.brief", false, "whether to name what was broken only, and to tell no stories")
 	failures = flag.Int("sim.failures", 5, "after how many failing histories to stop")
 )
@@ -51,7 +54,7 @@ func TestSimulation(t *testing.T) {
 						s = first + uint64(n)
 					}
 					h := generate(s)
-					if *leaving && !h.World.Planned.Is {
+					if *leaving && !h.World.Planned.Is || !ofKind(h) {
 						continue
 					}
 					o := sim.Run(t, h, false)
@@ -80,9 +83,14 @@ func TestSimulation(t *testing.T) {
 		t.Logf("%8d fail-overs were held up by ordinary operations", total.counts[sim.OrdinaryBlocked])
 		return
 	}
-	if *seeds >= enough && failed.Load() == 0 {
+	if some := *leaving || *kind != ""; *seeds >= enough && failed.Load() == 0 && !some {
 		total.check(t)
 	}
+}
+
+// ofKind tells whether a history was drawn with a kind that is asked for.
+func ofKind(h sim.History) bool {
+	return *kind == "" || slices.ContainsFunc(h.Kinds, func(k sim.Kind) bool { return regexp.MustCompile(*kind).MatchString(string(k)) })
 }
 
 func generate(seed uint64) sim.History {

@@ -55,7 +55,10 @@ func (w *world) auditView(b basis, what string) {
 }
 
 // lostNodes counts the nodes that must be taken for lost just now, and those that may be taken for well.
-func (w *world) lostNodes() (lost, well int) {
+func (w *world) lostNodes() (lost, well int) { return w.lostNodesFor(0) }
+
+// lostNodesFor counts those that must have been taken for lost for so long, and those that may have been taken for well.
+func (w *world) lostNodesFor(age time.Duration) (lost, well int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, node := range w.history.World.Nodes {
@@ -65,7 +68,7 @@ func (w *world) lostNodes() (lost, well int) {
 		since, left := w.left[node]
 		switch gone := time.Since(since); {
 		case left && w.leftSafe[node] && !w.tainted[node].IsZero(): // it was to be expected
-		case !left || gone < suspectAfter:
+		case !left || gone < suspectAfter+age:
 			well++
 		case gone < suspectFor:
 			lost++

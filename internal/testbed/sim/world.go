@@ -136,6 +136,7 @@ func newWorld(ctx context.Context, h History, story bool) *world {
 			TieBreakers: h.World.TieBreakers, Balancing: h.World.Planned.Balancing,
 		},
 	})
+	w.Linstor.SetPlacement(linstorsim.DefaultGroup, linstorsim.Placement{NodeNames: h.World.Planned.Group})
 	w.oracle = w.API.Client(actorOracle)
 	w.API.SetClock(h.World.Clock)
 	w.API.Fail(w.refuse)

@@ -1,0 +1,131 @@
+package sim
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
+)
+
+// fullFor is for how long a pool that was full a moment ago may keep LINSTOR from being asked again.
+const fullFor = evacuation.RefusalHolds + time.Minute
+
+// isBlocked tells whether a node cannot get on for a reason that is true, and counts that as an excuse. hindered tells whether a volume has
+// what it takes.
+func (w *world) isBlocked(name string, reason evacuation.Reason, hindered func(v Volume, name string) bool) bool {
+	excuse := w.blockedBy(name, reason, hindered)
+	if excuse == "" {
+		return false
+	}
+	if !slices.Contains(w.outcome.Excuses, excuse) {
+		w.excuse(excuse, "node %s: %s", name, reason)
+	}
+	return true
+}
+
+func (w *world) blockedBy(name string, reason evacuation.Reason, hindered func(v Volume, name string) bool) string {
+	some := func(is func(Volume) bool) bool { return slices.ContainsFunc(w.history.World.Volumes, is) }
+	switch reason { //nolint:exhaustive // with the others it gets on, or nothing must be wrong
+	case evacuation.AffinityPinned:
+		if some(func(v Volume) bool { return v.Pinned }) {
+			return ExcusePinned
+		}
+	case evacuation.QuorumWouldBeLost:
+		if some(func(v Volume) bool { return w.losesQuorum(v.Resource(), name) }) {
+			return ExcuseQuorumLost
+		}
+	case evacuation.NoTarget:
+		if some(func(v Volume) bool { return hindered(v, name) }) || !w.fullUntil.IsZero() && time.Since(w.fullUntil) < fullFor {
+			return ExcuseNoTarget
+		}
+	case evacuation.LinstorStale:
+		if w.isForgotten() {
+			return ExcuseUnlisted
+		}
+	case evacuation.PeerOffline, evacuation.Copying:
+		if some(func(v Volume) bool {
+			return w.damaged[v.Resource()] && w.hasDisk(v, name) && !w.hasReliable(v.Resource(), name, true)
+		}) {
+			return ExcuseNeverFilled
+		}
+	}
+	return ""
+}
+
+// isForgotten tells whether LINSTOR lists nothing of a volume that somebody claims: what is left of it where nobody knows.
+func (w *world) isForgotten() bool {
+	var list corev1.PersistentVolumeList
+	w.must(w.oracle.List(w.ctx, &list))
+	return slices.ContainsFunc(list.Items, func(pv corev1.PersistentVolume) bool {
+		return pv.Status.Phase == corev1.VolumeBound && len(w.Linstor.ReplicaNodes(pv.Spec.CSI.VolumeHandle)) == 0
+	})
+}
+
+// lacksCopy tells whether a volume on a node has no copy elsewhere, and no node that could have one.
+func (w *world) lacksCopy(v Volume, name string) bool {
+	return w.hasDisk(v, name) && !w.hasReliable(v.Resource(), name, true) && !w.hasTarget(v)
+}
+
+// lacksPlace tells whether a volume on a node has no node that its disk could move to, and no copy too many.
+func (w *world) lacksPlace(v Volume, name string) bool {
+	return w.hasDisk(v, name) && !w.hasTarget(v) && len(w.Linstor.DiskNodes(v.Resource())) < 1+linstorsim.DefaultPlaceCount
+}
+
+// hasDisk tells whether a node has a disk of a volume.
+func (w *world) hasDisk(v Volume, name string) bool {
+	return slices.Contains(w.Linstor.DiskNodes(v.Resource()), name)
+}
+
+// hasTarget tells whether some node could have one more disk of a volume.
+func (w *world) hasTarget(v Volume) bool {
+	disks := w.Linstor.DiskNodes(v.Resource())
+	return slices.ContainsFunc(w.history.World.Nodes, func(node string) bool {
+		return !slices.Contains(disks, node) && w.schedulable(node) && w.history.World.Planned.listed(node)
+	})
+}
+
+// losesQuorum tells whether a resource with a replica on a node would have no quorum without it, by what LINSTOR wants, the disks that are there
+// and who is connected to whom.
+func (w *world) losesQuorum(resource, name string) bool {
+	replicas, disks := w.Linstor.ReplicaNodes(resource), w.Linstor.DiskNodes(resource)
+	quorum := w.Linstor.WantedQuorum(resource)
+	if !slices.Contains(replicas, name) || quorum == drbd.QuorumOff {
+		return false
+	}
+	states := w.DRBD.Inspect(resource)
+	return !slices.ContainsFunc(disks, func(base string) bool {
+		if base == name || slices.ContainsFunc(states[base].DiskStates, func(disk string) bool { return disk != drbd.UpToDate }) {
+			return false
+		}
+		present, breakers, breakersPresent := 0, 0, 0
+		for _, node := range replicas {
+			state, runs := states[node]
+			here := runs && node != name && (node == base || states[base].Connections[node] == drbd.Connected)
+			switch isDisk := slices.Contains(disks, node); {
+			case isDisk && here && !slices.Contains(state.DiskStates, drbd.Failed):
+				present++
+			case !isDisk:
+				breakers++
+				breakersPresent += boolInt(here)
+			}
+		}
+		return isQuorum(quorum, present, len(disks)) || quorum == drbd.QuorumMajority && 2*present == len(disks) && 2*breakersPresent > breakers
+	})
+}
+
+// isQuorum tells whether so many disks of all are the quorum that is wanted.
+func isQuorum(wanted string, present, all int) bool {
+	switch wanted {
+	case drbd.QuorumMajority:
+		return 2*present > all
+	case drbd.QuorumAll:
+		return present == all
+	}
+	votes, err := strconv.Atoi(wanted)
+	return err != nil || present >= votes
+}
