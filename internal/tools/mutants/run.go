@@ -39,7 +39,7 @@ type runner struct {
 // testsOf returns the tests that are asked, the nearest first. Of what is harmless only those are.
 func (r *runner) testsOf(m mutant) []tests {
 	if m.seeds > 0 {
-		return []tests{simulation(m.seeds)}
+		return []tests{simulation(m.seeds, m.file)}
 	}
 	all := slices.DeleteFunc(testsOf(m.file), func(t tests) bool { return !t.exist(r.root) })
 	if r.near || harmless[m.name] != "" {

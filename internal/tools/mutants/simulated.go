@@ -188,12 +188,47 @@ var simulated = []edit{
 		"a node that somebody else evacuates is evacuated, too", evacGatesFile, "return when(«s.byOther()», EvacuatedByOther,", "(… && !mutantIs(§))",
 	},
 
-	// What a good copy is.
+	{
+		"LINSTOR is told something while most nodes are lost", evacGatesFile, "return when(«s.Halt.Guard != \"\"», GuardTripped,", "(… && !mutantIs(§))",
+	},
+	{
+		"LINSTOR is told something while fail-over is paused", evacGatesFile, "return when(«s.Halt.Paused != \"\"», Paused,", "(… && !mutantIs(§))",
+	},
+	{
+		"a dry run tells LINSTOR something", evacGatesFile, "return when(«s.Halt.DryRun», DryRun,", "(… && !mutantIs(§))",
+	},
+	{
+		"a LINSTOR that does not answer has nothing on the node", evacGatesFile, "return when(«s.Linstor.Problem != \"\"», LinstorStale,",
+		"(… && !mutantIs(§))",
+	},
+
+	// What a good copy is. Not all of it is here, since something else holds it as well, so that no history but only a test of the policy shows
+	// it: LINSTOR has no word on a disk whose satellite is not ONLINE, and a replica is EVICTED or flagged EVACUATE together with its node. One
+	// that is INACTIVE by itself no history of the first 2,000 needs. The same holds for gates: what has no good copy is copied before the
+	// second one is asked, and the age of a look is asked for three times.
+	{
+		"a volume needs no good copy elsewhere", copiesFile,
+		"return «slices.ContainsFunc(v.Replicas, func(r Replica) bool {\n\t\treturn r.Node != s.self.Satellite && s.good(v, r) && " +
+			"(v.isBehind(here) || joined(here, r))\n\t})»",
+		"(… || mutantIs(§))",
+	},
+	{
+		"a good copy may be about to go", copiesFile, "return v.upToDate(r) && «staying(r)» && s.node(r.Node).steady()", "(… || mutantIs(§))",
+	},
+	{
+		"a good copy may be flagged DELETE", copiesFile, "return !r.has(«flagDelete», flagDRBDDelete, flagEvicted,", "mutantOther(§, …)",
+	},
+	{
+		"a good copy may be flagged DRBD_DELETE", copiesFile, "return !r.has(flagDelete, «flagDRBDDelete», flagEvicted,", "mutantOther(§, …)",
+	},
+	{
+		"a good copy may be on a node that is not Ready", evacInputFile, "return n.Online == Yes && «n.Ready == Yes»", "(… || mutantIs(§))",
+	},
 	{
 		"a good copy need not be UpToDate", copiesFile, "return «v.upToDate(r)» && staying(r) && s.node(r.Node).steady()", "(… || mutantIs(§))",
 	},
 	{
-		"a good copy need not be connected", copiesFile, "(!ok || v.isBehind(here) || «joined(here, r)»)", "(… || mutantIs(§))",
+		"a good copy need not be connected", copiesFile, "(v.isBehind(here) || «joined(here, r)»)", "(… || mutantIs(§))",
 	},
 	{
 		"a good copy may be on a node that leaves", evacInputFile, "return «len(n.Evacuate) > 0» || n.SwitchedOff", "(… && !mutantIs(§))",
@@ -206,6 +241,10 @@ var simulated = []edit{
 	{
 		"LINSTOR is asked for a copy with an empty list", copyFile,
 		"if «!slices.ContainsFunc(targets, func(name string) bool { return s.room(v, name) })» {", "(… && !mutantIs(§))",
+	},
+	{
+		"a copy may be on a node that the resource group does not list", copyFile, "return «len(d.Nodes) > 0» && !slices.Contains(d.Nodes, name)",
+		"(… && !mutantIs(§))",
 	},
 	{
 		"LINSTOR may evacuate to a node that leaves", leaveFile, "plan.Step.DoNotTarget = «s.otherLeaving()»", "mutantInstead(§, nil, …)",

@@ -107,20 +107,26 @@ func (t tests) name() string { return t.folder + t.only }
 // simulationSeeds is within how many histories the simulation must notice what is broken in it.
 const simulationSeeds = 2000
 
-// simulation returns the random simulation of so many histories.
-func simulation(seeds int) tests {
+// simulation returns the random simulation of so many histories: what is changed where nodes leave on purpose is shown those only in which one
+// does.
+func simulation(seeds int, file string) tests {
 	return tests{
 		folder: storyTests.folder, only: "TestSimulation",
-		args: []string{"-sim.failures=1", "-sim.seeds=" + strconv.Itoa(seeds), "-test.timeout=1h"},
+		args: []string{
+			"-sim.brief", "-sim.failures=1", "-sim.seeds=" + strconv.Itoa(seeds), "-sim.leaving=" + strconv.FormatBool(leaves(file)), "-test.timeout=1h",
+		},
 	}
 }
+
+// leaves tells whether a file is about nodes that leave on purpose.
+func leaves(file string) bool { return strings.HasPrefix(file, "internal/evacuation/") }
 
 // testsOf returns the tests that can notice a change of a file, the nearest first.
 func testsOf(file string) []tests {
 	switch {
 	case strings.HasPrefix(file, "internal/failover/"):
 		return []tests{policyTests, actTests, storyTests}
-	case strings.HasPrefix(file, "internal/evacuation/"):
+	case leaves(file):
 		return []tests{leaveTests, actTests, storyTests}
 	case strings.HasPrefix(file, "internal/linstor/"):
 		return []tests{feedTests, actTests, storyTests}
