@@ -35,7 +35,10 @@ const (
 )
 
 const (
-	actionEvacuate = "Evacuating"
+	// The API server's client takes Events of one reason and action on one object for a series, and keeps the first text: what is another thing
+	// to users has another action.
+	actionEvacuate   = "Evacuating"
+	actionMakeCopies = "MakingLastCopies"
 	// progressInterval is how often progress has an Event.
 	progressInterval = 5 * time.Minute
 	// toldVolumes is how many volumes of a node have an Event of their own; "check" has them all.
@@ -96,11 +99,11 @@ func (r *EvacuationReconciler) announce(ctx context.Context, node *corev1.Node, 
 func (r *EvacuationReconciler) announceStages(node *corev1.Node, in evacuation.Input, plan evacuation.Plan) {
 	ref := nodeRef(node)
 	if in.Progress == nil && plan.Progress != nil {
-		what := "everything gets a copy elsewhere; once the node is drained everything leaves it"
+		action, what := actionEvacuate, "everything gets a copy elsewhere; once the node is drained everything leaves it"
 		if plan.Progress.Mode == evacuation.LastCopies {
-			what = "what exists nowhere else gets a copy; nothing leaves"
+			action, what = actionMakeCopies, "what exists nowhere else gets a copy; nothing leaves"
 		}
-		r.event(ref, corev1.EventTypeNormal, EventEvacuationStarted, "taint "+evacuation.TaintKey+" was set: "+what)
+		r.recorder.Eventf(ref, nil, corev1.EventTypeNormal, EventEvacuationStarted, action, "taint %s was set: %s", evacuation.TaintKey, what)
 	}
 	if plan.Progress != nil && plan.Progress.Safe != nil && (in.Progress == nil || in.Progress.Safe == nil) {
 		r.event(ref, corev1.EventTypeNormal, EventStorageSafe, plan.Conditions.Safe.Message)
@@ -148,10 +151,20 @@ func (r *EvacuationReconciler) announceWarnings(
 		mind.told[v.Resource] = v.Reason
 		what := v.Resource + ": " + v.Message
 		if v.Reason != evacuation.Copying {
-			r.event(ref, corev1.EventTypeWarning, string(v.Reason), what)
+			r.recorder.Eventf(ref, r.volumeRef(ctx, v), corev1.EventTypeWarning, string(v.Reason), actionEvacuate, "%s", truncated(what))
 		}
 		r.tellPods(ctx, node.Name, v)
 	}
+}
+
+// volumeRef is a PersistentVolume on a resource definition, so that Events of several volumes are no series; nil where none is known.
+func (r *EvacuationReconciler) volumeRef(ctx context.Context, v evacuation.VolumeState) runtime.Object {
+	for _, name := range v.Volumes {
+		if pv, err := r.volumes.Get(ctx, name); err == nil && pv != nil {
+			return pvRef(pv)
+		}
+	}
+	return nil
 }
 
 // tellPods tells the selected pods that wait for a volume why.

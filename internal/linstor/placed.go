@@ -28,6 +28,9 @@ func (f *Feed) Placed(ctx context.Context) (volumes []evacuation.Volume, asked t
 		resources, err = f.client.Placed(readCtx)
 		return err
 	})
+	if f.store.readAt(&f.store.definitionsRead).IsZero() { // else they are read regularly
+		reads.Go(func() error { return f.readSettings(readCtx) })
+	}
 	if err := reads.Wait(); err != nil {
 		return nil, time.Time{}, fmt.Errorf("ask LINSTOR where its resources are: %w", err)
 	}

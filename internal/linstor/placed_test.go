@@ -104,6 +104,8 @@ func TestPlacedVolumes(t *testing.T) {
 		"/v1/nodes": `[{"name":"A","type":"SATELLITE","connection_status":"ONLINE","flags":["EVACUATE"]}]`,
 		"/v1/view/resources": `[{"name":"pvc-1","node_name":"a","layer_object":{"type":"DRBD"}},
 			{"name":"local","node_name":"a","layer_object":{"type":"STORAGE"}},{"name":"PVC-1","node_name":"b","layer_object":{"type":"DRBD"}}]`,
+		"/v1/resource-definitions": `[{"name":"pvc-1","resource_group_name":"fast","props":{"BalanceResourcesEnabled":"false"}}]`,
+		"/v1/resource-groups":      `[{"name":"Fast","select_filter":{"place_count":2}}]`,
 	})
 	volumes, asked, err := feed.Placed(t.Context())
 	if err != nil || asked.IsZero() || len(volumes) != 2 {
@@ -111,6 +113,9 @@ func TestPlacedVolumes(t *testing.T) {
 	}
 	if v := volumes[0]; v.Resource != "pvc-1" || !v.DRBD || len(v.Replicas) != 2 || v.Replicas[1].Node != "b" {
 		t.Errorf("got %+v", v)
+	}
+	if v := volumes[0]; v.PlaceCount != 2 || v.Mark.Balance != "false" {
+		t.Errorf("of a feed that follows nothing, as that of check, the group wants %d disks, and balancing is %q", v.PlaceCount, v.Mark.Balance)
 	}
 	if v := volumes[1]; v.DRBD || len(v.Replicas) != 1 {
 		t.Errorf("got %+v", v)

@@ -98,11 +98,18 @@ func (w *world) flagReplica(s Step) {
 	case s.What == UnflagReplica && flag.name != "":
 		delete(w.flags, at)
 		w.Linstor.FlagReplica(at.what, at.node, flag.name, false)
+	case s.What == FlagReplica && w.usedOn(at): // LINSTOR neither deletes nor deactivates what is in use
 	case s.What == FlagReplica && flag.name == "" && slices.Contains(w.Linstor.DiskNodes(at.what), at.node):
 		w.flags[at], w.changed[at.what] = replicaFlag{s.Value, time.Now()}, true
 		w.added[at.what]++
 		w.Linstor.FlagReplica(at.what, at.node, s.Value, true)
 	}
+}
+
+// usedOn tells whether a replica is open.
+func (w *world) usedOn(at place) bool {
+	state, ok := w.DRBD.Replica(at.what, at.node)
+	return ok && state.Open+state.OpenReadOnly > 0
 }
 
 // goes tells whether everybody must know that a replica is about to go. An old database of LINSTOR knows nothing of that.

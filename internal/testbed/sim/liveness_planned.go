@@ -58,7 +58,9 @@ type powerCut struct {
 type dues struct {
 	// safe is since when it has had all that it takes to be StorageSafe, gone since when it has been drained beside that.
 	safe, gone time.Time
-	reported   bool
+	// fine is when it last was what it has to be, or could not be.
+	fine     struct{ safe, gone time.Time }
+	reported bool
 }
 
 // checkPlanned holds the nodes that leave against the invariants that no single act can break.
@@ -233,19 +235,34 @@ func (w *world) checkProgress(name string) {
 	syncs := w.syncs()
 	if time.Since(d.safe) > syncs+safeTime {
 		w.reach(SafeAsked)
-		if c := conditions.Safe; !d.reported && (c == nil || c.Status != evacuation.True && !w.isBlocked(name, c.Reason, w.lacksCopy)) {
+		switch c := conditions.Safe; {
+		case w.fulfils(name, c, w.lacksCopy):
+			d.fine.safe = time.Now()
+		case !d.reported && time.Since(d.fine.safe) > catchUp:
 			d.reported = true
 			w.violated(RuleSafeInTime, "node %s for %s: %v", name, time.Since(d.safe), c)
 		}
 	}
 	if mode == evacuation.Everything && !d.gone.IsZero() && time.Since(d.gone) > 2*syncs+goneTime {
 		w.reach(GoneAsked)
-		if c := conditions.Evacuated; !d.reported && (c == nil || c.Status != evacuation.True && !w.isBlocked(name, c.Reason, w.lacksPlace)) {
+		switch c := conditions.Evacuated; {
+		case w.fulfils(name, c, w.lacksPlace):
+			d.fine.gone = time.Now()
+		case !d.reported && time.Since(d.fine.gone) > catchUp:
 			d.reported = true
 			w.violated(RuleGoneInTime, "node %s for %s: %v", name, time.Since(d.gone), c)
 		}
 	}
 	w.due[name] = d
+}
+
+// catchUp is how long a node may take to be again what it was, or need not be any more: it is looked at every ten seconds, and what has
+// changed may take one more step.
+const catchUp = 25 * time.Second
+
+// fulfils tells whether a node is what it has to be, or is blocked for a reason that is true.
+func (w *world) fulfils(name string, c *evacuation.Condition, hindered func(v Volume, name string) bool) bool {
+	return c != nil && (c.Status == evacuation.True || w.isBlocked(name, c.Reason, hindered))
 }
 
 // leaverOf returns a node that has the taint, and the mode that it asks for; nil where it has none that means something.

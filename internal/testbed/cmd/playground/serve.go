@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
 
 const (
@@ -32,7 +33,7 @@ func serve(ctx context.Context) error {
 	defer cancel()
 	fmt.Println("Starting a cluster on this machine:")
 	b, err := bed.Start(startCtx, bed.Options{
-		LogDir: filepath.Join(root, ".testbed", "playground"), Progress: progress,
+		LogDir: filepath.Join(root, ".testbed", "playground"), Progress: progress, LINSTOR: linstorsim.Options{TieBreakers: true},
 	})
 	if err != nil {
 		return err
