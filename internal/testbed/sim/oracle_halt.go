@@ -18,6 +18,7 @@ func (w *world) auditHalt(call evacuation.Call, what string) {
 	if w.paused && time.Since(w.pausedAt) > call.MaxAge() {
 		w.violated(RuleHalted, "%s, while fail-over is paused", what)
 	}
+	w.watchSatellites()
 	if lost, well := w.lostNodesFor(call.MaxAge()); 2*lost > lost+well {
 		w.violated(RuleHalted, "%s, while %d nodes had just been lost of %d that count", what, lost, lost+well)
 	}

@@ -216,11 +216,12 @@ func (w *world) observeDisks(resource string) {
 		kept = kept || newest && there
 	}
 	free := w.restored || len(w.byOther) > 0
+	byPerson := w.flags[place{resource, lost}].name != ""
 	w.mu.Unlock()
 	if gone != "" && !free {
 		w.violated(RuleCopyStays, "resource %s on %s", resource, gone)
 	}
-	if lost != "" && !kept && !free {
+	if lost != "" && !kept && !free && !byPerson {
 		w.violated(RuleLastCopy, "resource %s on %s; disks with the newest data are left: %v", resource, lost, now)
 	}
 }
