@@ -3,6 +3,7 @@ package evacuation
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -82,6 +83,26 @@ func TestCopiesThatAreKept(t *testing.T) {
 		if plan.State != want.State || isSafe == test.kept || plan.Step.Call != want.Step.Call || !slices.Equal(plan.Step.Mark, want.Step.Mark) {
 			t.Errorf("%s: got %+v, want %+v", name, plan, want)
 		}
+		if strings.Contains(plan.Conditions.Safe.Message, "%") {
+			t.Errorf("%s: nothing is copied, and the node says %q", name, plan.Conditions.Safe.Message)
+		}
+	}
+}
+
+// TestAMarkThatLinstorRefuses has that it is told why a copy is not safe, and that other volumes get theirs meanwhile.
+func TestAMarkThatLinstorRefuses(t *testing.T) {
+	t.Parallel()
+	refused := func(in *Input) {
+		in.Volumes[0].PlaceCount = 1
+		in.Memory.Failed = map[Call]Failure{Properties: {Times: 1, At: now.Add(-time.Second), Words: "pvc-1: locked"}}
+	}
+	plan := PlanFor(tainted(LastCopies, with(volume("pvc-1", disk(nodeA), disk(nodeB)), volume("pvc-2", disk(nodeA))), refused))
+	if plan.Step.Call != Autoplace || len(plan.Step.Copies) != 1 || plan.Step.Copies[0].Resource != "pvc-2" {
+		t.Errorf("pvc-2 gets no copy: %+v", plan.Step)
+	}
+	plan = PlanFor(tainted(LastCopies, with(volume("pvc-1", disk(nodeA), disk(nodeB))), refused))
+	if c := plan.Conditions.Safe; c.Status != False || c.Reason != LinstorRefuses || !strings.Contains(c.Message, "pvc-1: locked") || plan.Step.Call != Nothing {
+		t.Errorf("the node says %+v, and LINSTOR is told %+v", c, plan.Step)
 	}
 }
 

@@ -314,7 +314,7 @@ func ruleCopy(s situation) (Plan, bool) {
 		return Plan{}, false // what is drained may leave
 	}
 	plan := Plan{State: CopyingState, Volumes: states, Progress: s.unsafe(), Again: Interval}
-	if exposed := s.exposedCopies(); len(exposed) > 0 {
+	if exposed := s.exposedCopies(); len(exposed) > 0 && !s.Memory.Failed[Properties].Holds(s.Now) {
 		reason, message := sumUp(states)
 		plan.Conditions = same(False, reason, message)
 		return s.ofMode(s.tells(plan, Step{Call: Properties, Mark: exposed})), true

@@ -29,7 +29,7 @@ const (
 	SatelliteOffline Reason = "SatelliteOffline"
 	// LinstorStale : LINSTOR, or the Kubernetes API, could not be asked, or its answer is too old.
 	LinstorStale Reason = "LinstorStale"
-	// LinstorRefuses : LINSTOR does not do what it was told when a node returns.
+	// LinstorRefuses : LINSTOR does not do what it was told when a node returns, or to keep a copy from its balancing.
 	LinstorRefuses Reason = "LinstorRefuses"
 	// EvacuatedByOther : somebody else has told LINSTOR to evacuate the node.
 	EvacuatedByOther Reason = "EvacuatedByOther"

@@ -78,8 +78,7 @@ func (s situation) volumeState(v Volume) VolumeState {
 			break
 		}
 	}
-	if state.Reason == Copying {
-		copied, _ := s.onItsWay(v)
+	if copied, ok := s.onItsWay(v); ok && state.Reason == Copying {
 		state.Done = copied.Done
 	}
 	return state
@@ -107,6 +106,9 @@ func volumeNotDRBD(_ situation, v Volume, _ Replica) (Reason, string) {
 func volumeSurplus(s situation, v Volume, _ Replica) (Reason, string) {
 	if !s.goodElsewhere(v) || !s.exposed(v) {
 		return "", ""
+	}
+	if failed := s.Memory.Failed[Properties]; failed.Times > 0 {
+		return LinstorRefuses, "LINSTOR's balancing may remove its copy, and LINSTOR does not switch it off: " + failed.Words
 	}
 	return Copying, "LINSTOR's balancing, which may remove its copy, is being switched off"
 }
