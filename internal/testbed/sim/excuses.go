@@ -40,6 +40,10 @@ const (
 	ExcuseDatabase = "a mark came back with an old database of LINSTOR"
 	// ExcuseBelated: LINSTOR has set a mark after minutes, when nobody waited for the answer any more.
 	ExcuseBelated = "LINSTOR has set a mark long after it was told to"
+	// ExcuseDeleted: a person has had LINSTOR delete the last disk.
+	ExcuseDeleted = "a person has had LINSTOR delete the last disk with the newest data"
+	// ExcuseTaken: a person has taken a replica from a node to which its volume is attached.
+	ExcuseTaken = "a node that leaves is not safe in time: a replica was taken from under its attachment"
 	// ExcusePinned: the volumes of a node that is to leave allow no other node.
 	ExcusePinned = "a node that leaves is not safe in time: its volumes are pinned there"
 	// ExcuseQuorumLost: a volume would have no quorum without it, whoever looks.
@@ -55,7 +59,7 @@ const (
 // Excuses are all of them.
 var Excuses = []string{
 	ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseDelayed, ExcuseSighted, ExcuseDamaged, ExcuseUnfenced, ExcusePerson, ExcuseVouched, ExcuseHidden, ExcuseUnannounced, ExcuseAnotherNode, ExcuseDatabase,
-	ExcuseBelated, ExcusePinned, ExcuseQuorumLost, ExcuseNoTarget, ExcuseNeverFilled, ExcuseUnlisted,
+	ExcuseBelated, ExcuseDeleted, ExcuseTaken, ExcusePinned, ExcuseQuorumLost, ExcuseNoTarget, ExcuseNeverFilled, ExcuseUnlisted,
 }
 
 // asked notes that in this history a pod had to be moved in time.

@@ -47,6 +47,10 @@ func (w *world) blockedBy(name string, reason evacuation.Reason, hindered func(v
 		if w.isForgotten() {
 			return ExcuseUnlisted
 		}
+	case evacuation.FailingOver:
+		if w.lacksReplica(name) {
+			return ExcuseTaken
+		}
 	case evacuation.PeerOffline, evacuation.Copying:
 		if some(func(v Volume) bool {
 			return w.damaged[v.Resource()] && w.hasDisk(v, name) && !w.hasReliable(v.Resource(), name, true)

@@ -292,9 +292,6 @@ func (w *world) mayLeave(name string) bool {
 	if !alone || len(w.ailing) > 0 || w.isBlind() || !w.canAct() || w.hasTaint(name, cluster.TaintLostQuorum) || w.failsOver(w.kube(name)) {
 		return false
 	}
-	if w.lacksReplica(name) {
-		return false
-	}
 	for _, node := range w.history.World.Nodes {
 		if w.full[node] || w.hanging[node] || w.switchedOff(node) || w.isOutOfService(node) {
 			return false

@@ -296,7 +296,7 @@ var edits = []edit{
 		"return «s.Now.Sub(s.Linstor.Asked) <= MaxAge»", "(… || mutantIs(§))",
 	},
 	{
-		"any look is new enough for any call", "internal/evacuation/plan.go",
+		"any look is new enough for any call", "internal/evacuation/rules.go",
 		"s.Now.Sub(s.Linstor.Asked) > «plan.Step.Call.MaxAge()»", "mutantInstead(§, 1000*time.Hour, …)",
 	},
 	{
