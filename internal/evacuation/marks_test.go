@@ -83,6 +83,9 @@ func TestCopiesThatAreKept(t *testing.T) {
 		if plan.State != want.State || isSafe == test.kept || plan.Step.Call != want.Step.Call || !slices.Equal(plan.Step.Mark, want.Step.Mark) {
 			t.Errorf("%s: got %+v, want %+v", name, plan, want)
 		}
+		if test.kept && plan.Conditions.Safe.Reason != Copying {
+			t.Errorf("%s: the node says %s", name, plan.Conditions.Safe.Reason)
+		}
 		if strings.Contains(plan.Conditions.Safe.Message, "%") {
 			t.Errorf("%s: nothing is copied, and the node says %q", name, plan.Conditions.Safe.Message)
 		}

@@ -78,7 +78,7 @@ func (s situation) volumeState(v Volume) VolumeState {
 			break
 		}
 	}
-	if copied, ok := s.onItsWay(v); ok && state.Reason == Copying {
+	if copied, ok := s.onItsWay(v); ok {
 		state.Done = copied.Done
 	}
 	return state

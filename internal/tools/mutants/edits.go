@@ -297,7 +297,7 @@ var edits = []edit{
 	},
 	{
 		"any look is new enough for any call", "internal/evacuation/rules.go",
-		"s.Now.Sub(s.Linstor.Asked) > «plan.Step.Call.MaxAge()»", "mutantInstead(§, 1000*time.Hour, …)",
+		"«s.Now.Sub(s.Linstor.Asked) > plan.Step.Call.MaxAge()» {", "(… && !mutantIs(§))",
 	},
 	{
 		"LINSTOR is told to evacuate by the attachments in the cache", leaveFile,
