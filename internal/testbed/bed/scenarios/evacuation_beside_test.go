@@ -105,7 +105,7 @@ func (d *departure) nothingTold() {
 func crashWhileCopying(d *departure) {
 	leaving, one, two := d.Nodes[0], d.local("one"), d.shared("two")
 	d.startAll(one, two)
-	d.KeepAffinity(d.Ctx, volumeOf(one))
+	d.keepAffinity(one)
 	d.taint(leaving, evacuation.LastCopies)
 	d.copying(one)
 	crashed := time.Now()
@@ -127,7 +127,7 @@ func crashWhileCopying(d *departure) {
 func targetCrashes(d *departure) {
 	leaving, one := d.Nodes[0], d.local("one")
 	d.startAll(one)
-	d.KeepAffinity(d.Ctx, volumeOf(one))
+	d.keepAffinity(one)
 	d.taint(leaving, evacuation.LastCopies)
 	target := d.copying(one)
 	pass(d.Scenario, syncTime/2)
@@ -179,7 +179,7 @@ func pinnedVolume(d *departure) {
 	d.taint(leaving, evacuation.LastCopies)
 	d.waitSays(leaving, evacuation.StorageSafe, evacuation.False, evacuation.AffinityPinned, "PersistentVolume "+volumeOf(one))
 	d.wantDisks(one, 2)
-	d.KeepAffinity(d.Ctx, volumeOf(one))
+	d.keepAffinity(one)
 	d.waitSafe(leaving)
 	d.untaint(leaving)
 	d.wantClean(leaving, one)
@@ -270,7 +270,7 @@ func strangeNode(d *departure) {
 func unreachedNode(d *departure) {
 	node, one := d.Nodes[0], d.local("one")
 	d.startAll(one)
-	d.KeepAffinity(d.Ctx, volumeOf(one))
+	d.keepAffinity(one)
 	d.CutLINSTOR(node)
 	waitUntil(d.Scenario, "LINSTOR to notice", func() bool { return d.LINSTOR.ConnectionStatus(node) != linstorsim.Online })
 	d.taint(node, evacuation.LastCopies)

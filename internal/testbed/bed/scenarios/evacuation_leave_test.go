@@ -24,7 +24,7 @@ func leave(d *departure) {
 	one, two, three := d.local("one"), d.shared("two"), d.triple("three")
 	workloads := []bed.Workload{one, two, three}
 	d.startAll(workloads...)
-	d.KeepAffinity(d.Ctx, volumeOf(one))
+	d.keepAffinity(one)
 
 	tainted := time.Now()
 	d.taint(leaving, evacuation.Everything)
@@ -218,7 +218,7 @@ func twoLeave(d *departure, how func() time.Time) {
 	onFirst.Volumes = []bed.Volume{d.volume("first", false, first, d.Nodes[2], d.Nodes[3])}
 	workloads := []bed.Workload{onBoth, onFirst, one}
 	d.startAll(workloads...)
-	d.KeepAffinity(d.Ctx, volumeOf(one))
+	d.keepAffinity(one)
 	both := how()
 	d.waitEvacuated(first)
 	d.waitEvacuated(second)
@@ -251,7 +251,7 @@ func leaderKilled(d *departure) {
 	d.waitTold(evacuation.Autoplace, volumeOf(one))
 	killLeader(d) // while it copies
 	d.waitSays(leaving, evacuation.StorageSafe, evacuation.False, evacuation.AffinityPinned)
-	d.KeepAffinity(d.Ctx, volumeOf(one))
+	d.keepAffinity(one)
 	d.waitSafe(leaving)
 	killLeader(d) // while it waits for the drain
 	d.drain(leaving)
@@ -291,7 +291,7 @@ func restartedLinstor(d *departure) {
 	leaving, one, two := d.Nodes[0], d.local("one"), d.shared("two")
 	linstor := piraeus(d.Scenario, bed.LINSTORComponent)
 	d.startAll(one, two, linstor)
-	d.KeepAffinity(d.Ctx, volumeOf(one))
+	d.keepAffinity(one)
 	d.taint(leaving, evacuation.Everything)
 	d.waitTold(evacuation.Autoplace, volumeOf(one))
 	d.drain(leaving)

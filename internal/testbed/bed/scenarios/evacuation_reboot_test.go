@@ -24,7 +24,7 @@ func reboot(d *departure) {
 	}
 	workloads = append(workloads, locals...)
 	d.startAll(workloads...)
-	d.KeepAffinity(d.Ctx, pinned...)
+	d.keepAffinity(locals...)
 
 	tainted := time.Now()
 	d.taint(leaving, evacuation.LastCopies)

@@ -89,6 +89,8 @@ type departure struct {
 	*bedtest.Scenario
 
 	calls *linstorCalls
+	// stopAffinity stops the affinity controller; nil where none runs.
+	stopAffinity func()
 	// fenced keeps the scenario's volumes on its nodes, beside other scenarios.
 	fenced bool
 }
@@ -238,6 +240,15 @@ func (d *departure) startAll(workloads ...bed.Workload) {
 	}
 }
 
+// keepAffinity runs an affinity controller for the volumes of some workloads until they are cleared.
+func (d *departure) keepAffinity(workloads ...bed.Workload) {
+	var volumes []string
+	for _, w := range workloads {
+		volumes = append(volumes, volumeOf(w))
+	}
+	d.stopAffinity = d.KeepAffinity(d.Ctx, volumes...)
+}
+
 // wantDown waits until a workload runs on another node and checks how long its pod was down, from its eviction until it was Ready.
 func (d *departure) wantDown(w bed.Workload, atMost time.Duration) {
 	d.T.Helper()
@@ -347,6 +358,9 @@ func (d *departure) wantDisks(w bed.Workload, n int, without ...string) {
 // clear removes workloads with their volumes, and lets all nodes take pods again, for what is played next on the same nodes.
 func (d *departure) clear(workloads ...bed.Workload) {
 	d.T.Helper()
+	if d.stopAffinity != nil {
+		d.stopAffinity() // or it makes a PersistentVolume again that is just deleted
+	}
 	for _, w := range workloads {
 		owner := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}}
 		d.Must(client.IgnoreNotFound(d.Client.Delete(d.Ctx, owner, client.PropagationPolicy(metav1.DeletePropagationBackground))))
