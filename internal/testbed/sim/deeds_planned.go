@@ -49,7 +49,7 @@ var onPlanned = map[Deed]func(w *world, s Step){
 	SwitchOffSafe: func(w *world, s Step) { w.armed[s.Node] = true },
 	FillPool:      func(w *world, s Step) { w.fillPool(s.Node, 1) },
 	EmptyPool:     func(w *world, s Step) { w.fillPool(s.Node, 0) },
-	TakeSnapshot:  func(w *world, s Step) { _ = w.Linstor.TakeSnapshot(w.resource(s.On), "snapshot-"+s.At.String()) },
+	TakeSnapshot:  func(w *world, s Step) { _ = w.Linstor.TakeSnapshot(w.resource(s.On), snapshotName(s)) },
 	OperatorOn:    func(w *world, _ Step) { w.Linstor.SetOperator(operatorInterval) },
 	OperatorOff:   func(w *world, _ Step) { w.Linstor.SetOperator(0) },
 	AffinityOn:    func(w *world, _ Step) { w.affinity = true; w.SetAffinityController(w.ctx, true) },
@@ -177,3 +177,6 @@ func (w *world) mendPlanned() {
 		}
 	}
 }
+
+// snapshotName is the name of the snapshot that a step takes.
+func snapshotName(s Step) string { return "snapshot-" + s.At.String() }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
@@ -134,6 +135,9 @@ func (w *world) canAct() bool {
 	if !w.silenced.IsZero() && time.Since(w.silenced) < compared {
 		return false
 	}
+	if since := min(time.Since(w.linstorUp), time.Since(leader.begun)); since < failover.GuardQuiet && !w.halfReports() {
+		return false
+	}
 	unwell := 0
 	for _, node := range w.history.World.Nodes {
 		if !w.nodeIsWell(node) {
@@ -141,6 +145,20 @@ func (w *world) canAct() bool {
 		}
 	}
 	return 2*unwell <= len(w.history.World.Nodes)
+}
+
+// halfReports tells whether LINSTOR hears of half of all replicas: a controller that has just begun to follow LINSTOR waits for them.
+func (w *world) halfReports() bool {
+	replicas, reporting := 0, 0
+	for _, resource := range w.DRBD.Resources() {
+		for _, node := range w.Linstor.ReplicaNodes(resource) {
+			replicas++
+			if w.Linstor.Hears(node) {
+				reporting++
+			}
+		}
+	}
+	return 2*reporting >= replicas
 }
 
 // nodeIsWell tells whether nothing at all is wrong with a node. A volume that was closed under its pod says nothing of it.

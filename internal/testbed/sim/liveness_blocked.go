@@ -75,9 +75,28 @@ func (w *world) lacksCopy(v Volume, name string) bool {
 	return w.hasDisk(v, name) && !w.hasReliable(v.Resource(), name, true) && !w.hasTarget(v)
 }
 
-// lacksPlace tells whether a volume on a node has no node that its disk could move to, and no copy too many.
+// lacksPlace tells whether a volume on a node has no node that its disk or a snapshot of it could move to, and no copy too many.
 func (w *world) lacksPlace(v Volume, name string) bool {
-	return w.hasDisk(v, name) && !w.hasTarget(v) && len(w.Linstor.DiskNodes(v.Resource())) < 1+linstorsim.DefaultPlaceCount
+	return w.keepsSnapshot(v, name) || w.hasDisk(v, name) && !w.hasTarget(v) && len(w.Linstor.DiskNodes(v.Resource())) < 1+linstorsim.DefaultPlaceCount
+}
+
+// keepsSnapshot tells whether a snapshot of a volume cannot leave a node: each other node has a copy of it, is not in the volume's group, or has
+// a replica without a disk, to which LINSTOR ships nothing.
+func (w *world) keepsSnapshot(v Volume, name string) bool {
+	disks, replicas := w.Linstor.DiskNodes(v.Resource()), w.Linstor.ReplicaNodes(v.Resource())
+	for _, s := range w.history.Steps {
+		if s.What != TakeSnapshot || s.On != v.Name {
+			continue
+		}
+		copies := w.Linstor.SnapshotNodes(v.Resource(), snapshotName(s))
+		if slices.Contains(copies, name) && !slices.ContainsFunc(w.history.World.Nodes, func(node string) bool {
+			diskless := slices.Contains(replicas, node) && !slices.Contains(disks, node)
+			return !slices.Contains(copies, node) && !diskless && w.history.World.Planned.listed(node)
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // hasDisk tells whether a node has a disk of a volume.

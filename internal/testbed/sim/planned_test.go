@@ -38,6 +38,25 @@ func leavingNodes() map[string]sim.History {
 			},
 			Length: 300 * time.Second,
 		},
+		"a node cannot leave whose snapshot is on each other node that could have it": {
+			World: planned(world(4, []sim.Volume{
+				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b", "c"), TieBreaker: "node-d"},
+			}, pod("pod-0", "b", "v0"))),
+			Steps: []sim.Step{
+				at("5s", sim.TakeSnapshot, "", "v0"), at("10s", sim.Leave, "b", ""), at("25s", sim.DrainNode, "b", ""),
+			},
+			Length: 290 * time.Second,
+		},
+		"a node leaves after the disk has failed that was cut off with what was written last": {
+			World: planned(world(5, []sim.Volume{
+				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b")},
+			}, pod("pod-0", "b", "v0"))),
+			Steps: []sim.Step{
+				at("10s", sim.DrainNode, "b", ""), {At: 11500 * time.Millisecond, What: sim.FlagReplica, Node: "node-a", On: "v0", Value: "DRBD_DELETE"},
+				at("20s", sim.Leave, "b", ""), at("24s", sim.FailDisk, "a", "v0"),
+			},
+			Length: 90 * time.Second,
+		},
 		"a node is taken out and back with an operator and a LINSTOR that is restarted": {
 			World: planned(world(4, []sim.Volume{
 				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a")},

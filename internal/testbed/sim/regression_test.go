@@ -53,6 +53,16 @@ func crowdedTimes() map[string]sim.History {
 			},
 			Length: 60 * time.Second,
 		},
+		"a node crashes right after the controller has begun, while LINSTOR hears of less than half of the replicas": {
+			World: world(5, []sim.Volume{
+				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b"), TieBreaker: "node-c"},
+				{Name: "v1", Handle: "pvc-v1", Kind: sim.Filesystem, Diskful: nodes("a", "b", "d"), TieBreaker: "node-e"},
+				{Name: "v2", Handle: "pvc-v2", Kind: sim.Filesystem, Diskful: nodes("c", "b"), TieBreaker: "node-d"},
+				{Name: "v3", Handle: "pvc-v3", Kind: sim.Filesystem, Diskful: nodes("c", "b"), TieBreaker: "node-d"},
+			}, pod("pod-0", "b", "v1"), pod("pod-1", "b", "v0")),
+			Steps:  []sim.Step{at("10s", sim.Crash, "b", ""), at("14s", sim.CutSatellite, "c", "")},
+			Length: 50 * time.Second,
+		},
 		"a pod comes back with its node while LINSTOR still takes that for lost": {
 			World: world(4, []sim.Volume{
 				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b")},

@@ -69,7 +69,11 @@ func (r *resource) mayOpen(x *replica, readOnly bool) error {
 	members, pending := r.component(x)
 	for _, y := range members {
 		switch {
-		case y == x || x.twoPrimaries() && y.twoPrimaries():
+		case y == x:
+		case x.twoPrimaries() && y.twoPrimaries():
+			if y.role == Primary && r.isWeak(x, y) && !readOnly {
+				return fmt.Errorf("%w: %s", ErrWeaklyConnected, y.Node)
+			}
 		case y.role == Primary:
 			return fmt.Errorf("%w: %s", ErrPeerPrimary, y.Node)
 		case y.readers > 0 && !readOnly:
@@ -80,6 +84,13 @@ func (r *resource) mayOpen(x *replica, readOnly bool) error {
 		return ErrUnresponsive
 	}
 	return nil
+}
+
+// isWeak tells whether two replicas may not both be Primary because they have no connection to each other: their writes would miss each
+// other's disk. Between two without a disk, such as hypervisors in a live migration, DRBD allows that (check_primaries_distances in
+// drbd_state.c).
+func (r *resource) isWeak(x, y *replica) bool {
+	return !r.live(x.Node, y.Node) && !(x.diskless() && y.diskless())
 }
 
 // peerUpToDate tells whether a live peer has UpToDate data of a volume.

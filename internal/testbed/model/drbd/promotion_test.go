@@ -359,6 +359,24 @@ func TestOpen(t *testing.T) {
 			spec: withOptions(standard(), drbd.OptionAllowTwoPrimaries, "yes"), node: "b",
 			do: func(t *testing.T, c *drbd.Cluster) { must(t, c.Open(res, "a", false)) },
 		},
+		"a second Primary is refused where two are, but it reaches the first one through others only": {
+			spec: withOptions(drbd.Spec{Quorum: drbd.QuorumOff, Replicas: diskful("a", "b", "c")}, drbd.OptionAllowTwoPrimaries, "yes"),
+			node: "b", want: drbd.ErrWeaklyConnected,
+			do: func(t *testing.T, c *drbd.Cluster) {
+				must(t, c.Open(res, "a", false))
+				c.CutLink("a", "b")
+				settle()
+			},
+		},
+		"a second Primary is allowed where two are, and neither has a disk": {
+			spec: withOptions(drbd.Spec{Quorum: drbd.QuorumOff, Replicas: append(diskful("c"), diskless("a"), diskless("b"))}, drbd.OptionAllowTwoPrimaries, "yes"),
+			node: "b",
+			do: func(t *testing.T, c *drbd.Cluster) {
+				must(t, c.Open(res, "a", false))
+				c.CutLink("a", "b")
+				settle()
+			},
+		},
 		"nobody is promoted without quorum": {
 			spec: standard(), node: "b", want: drbd.ErrNoQuorum,
 			do: func(_ *testing.T, c *drbd.Cluster) { c.Isolate("b"); settle() },

@@ -42,6 +42,8 @@ var (
 	ErrNoUpToDateDisk = errors.New("need access to UpToDate data")
 	// ErrPeerPrimary refuses an open: another replica within reach is Primary.
 	ErrPeerPrimary = errors.New("a peer is Primary")
+	// ErrWeaklyConnected refuses a promotion although two Primaries are allowed: it has no connection to the other one.
+	ErrWeaklyConnected = errors.New("weakly connected to another Primary")
 	// ErrPeerOpen refuses a promotion: a Secondary within reach is held open read-only.
 	ErrPeerOpen = errors.New("a peer holds the device open read-only")
 	// ErrForceIOFailures refuses an open: the replica was demoted by force and waits for its openers to close.
