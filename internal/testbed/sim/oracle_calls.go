@@ -114,6 +114,10 @@ func (w *world) isCondition(ctx context.Context, o client.Object) bool {
 func (w *world) auditCall(ctx context.Context, call evacuation.Call, what string) {
 	w.auditHalt(call, what)
 	name := workOf(ctx).name
+	if name == "" { // what is left of evacuations is taken back for no node
+		w.note("CALL: " + what)
+		return
+	}
 	node := w.Satellite(name)
 	w.note("CALL for " + node + ": " + what)
 	w.mu.Lock()
