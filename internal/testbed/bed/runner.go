@@ -3,6 +3,7 @@ package bed
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os/exec"
@@ -219,6 +220,10 @@ func readinessPath(container *corev1.Container) string {
 	return "/readyz"
 }
 
+// The ports that programs are told to listen on lie below those that Linux gives to outgoing connections (ip_local_port_range): of these one
+// may be taken again before the program listens.
+const firstPort, endPort = 20000, 30000
+
 // freePorts returns n ports of the loopback interface that nobody listens on.
 func freePorts(n int) ([]int, error) {
 	var listeners []net.Listener
@@ -227,14 +232,15 @@ func freePorts(n int) ([]int, error) {
 			_ = listener.Close()
 		}
 	}()
-	ports := make([]int, n)
-	for i := range ports {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("free ports: %w", err)
+	var ports []int
+	for taken := 0; len(ports) < n; {
+		port := firstPort + rand.IntN(endPort-firstPort)
+		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			listeners, ports = append(listeners, listener), append(ports, port)
+		} else if taken++; taken == 100 {
+			return nil, fmt.Errorf("looking for a free port from %d to %d: %w", firstPort, endPort, err)
 		}
-		listeners = append(listeners, listener)
-		ports[i] = listener.Addr().(*net.TCPAddr).Port
 	}
 	return ports, nil
 }
