@@ -82,6 +82,11 @@ func connected(to ...string) func(*Replica) {
 	return func(r *Replica) { r.Peers = to }
 }
 
+// apart returns a change by which a replica says that it is not connected to these.
+func apart(from ...string) func(*Replica) {
+	return func(r *Replica) { r.Apart = from }
+}
+
 func inUse(r *Replica) { r.InUse = Yes }
 
 // the returns an edit of a node.

@@ -146,9 +146,15 @@ func (s situation) offlinePeers(v Volume) string {
 	return strings.Join(names, ", ")
 }
 
-// joined tells whether two replicas are known to be connected, by the word of either.
+// joined tells whether two replicas are known to be connected: by the word of either, unless the other denies it. The two ends of a connection
+// notice its end seconds apart, and the first to notice may have written without the other since.
 func joined(a, b Replica) bool {
-	return a.Node == b.Node || slices.Contains(a.Peers, b.Node) || slices.Contains(b.Peers, a.Node)
+	if a.Node == b.Node {
+		return true
+	}
+	said := slices.Contains(a.Peers, b.Node) || slices.Contains(b.Peers, a.Node)
+	denied := slices.Contains(a.Apart, b.Node) || slices.Contains(b.Apart, a.Node)
+	return said && !denied
 }
 
 // quorumMajority and quorumAll are values of the quorum beside numbers.

@@ -183,6 +183,8 @@ type Replica struct {
 	Disks map[int]string
 	// Peers are the nodes to whose replicas its DRBD is known to be connected.
 	Peers []string
+	// Apart are those of which it is known that it is not.
+	Apart []string
 	// Syncing is set while DRBD says that it copies to or from it.
 	Syncing bool
 	// Done is how much of a sync is done, in percent, 0 to 100; negative where that is not known.

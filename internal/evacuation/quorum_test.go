@@ -43,11 +43,14 @@ func TestAGoodCopyIsConnected(t *testing.T) {
 		here, there Replica
 		good        bool
 	}{
-		"a disk here that is UpToDate":          {disk(nodeA, connected()), disk(nodeB, connected()), false},
-		"a disk here of which the copy says so": {disk(nodeA, connected()), disk(nodeB, connected(nodeA)), true},
-		"a disk here that says so":              {disk(nodeA, connected(nodeB)), disk(nodeB, connected()), true},
-		"a disk here that has failed":           {disk(nodeA, state("Failed"), connected()), disk(nodeB, connected()), true},
-		"a diskless replica here":               {diskless(nodeA), disk(nodeB, connected()), true},
+		"a disk here that is UpToDate":               {disk(nodeA, connected()), disk(nodeB, connected()), false},
+		"a disk here of which the copy says so":      {disk(nodeA, connected()), disk(nodeB, connected(nodeA)), true},
+		"a disk here that says so":                   {disk(nodeA, connected(nodeB)), disk(nodeB, connected()), true},
+		"a disk here that denies what the copy says": {disk(nodeA, connected(), apart(nodeB)), disk(nodeB, connected(nodeA)), false},
+		"a disk here that says what the copy denies": {disk(nodeA, connected(nodeB)), disk(nodeB, connected(), apart(nodeA)), false},
+		"a disk here that denies another one":        {disk(nodeA, connected(nodeB), apart(nodeC)), disk(nodeB, connected(), apart(nodeC)), true},
+		"a disk here that has failed":                {disk(nodeA, state("Failed"), connected()), disk(nodeB, connected()), true},
+		"a diskless replica here":                    {diskless(nodeA), disk(nodeB, connected()), true},
 	} {
 		v := volume("pvc-1", test.here, test.there)
 		if got := assess(tainted(Everything, with(v))).goodElsewhere(v); got != test.good {

@@ -71,11 +71,16 @@ func placedReplica(r *client.PlacedResource) evacuation.Replica {
 		Moves: r.Props[client.PropMigrateFrom] != "",
 	}
 	for peer, connection := range r.Values().Connections {
-		if connected := connection.IsConnected(); connected != nil && *connected {
+		switch connected := connection.IsConnected(); {
+		case connected == nil:
+		case *connected:
 			replica.Peers = append(replica.Peers, fold(peer))
+		default:
+			replica.Apart = append(replica.Apart, fold(peer))
 		}
 	}
 	slices.Sort(replica.Peers)
+	slices.Sort(replica.Apart)
 	for _, v := range r.Volumes {
 		replica.Disks[v.Number] = ""
 		if v.State == nil {

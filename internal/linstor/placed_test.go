@@ -44,7 +44,7 @@ func TestAPlacedReplica(t *testing.T) {
 		},
 		"one that is connected to some": {
 			`{"node_name":"a","layer_object":{"type":"DRBD","drbd":{"connections":{"C":{"connected":true},"B":{"connected":true},"D":{"connected":false,"message":"Connecting"}}}}}`,
-			evacuation.Replica{Node: "a", Peers: []string{"b", "c"}, Disks: map[int]string{}, Done: -1},
+			evacuation.Replica{Node: "a", Peers: []string{"b", "c"}, Apart: []string{"d"}, Disks: map[int]string{}, Done: -1},
 		},
 		"one of which nothing is known": {
 			`{"node_name":"a","volumes":[{"volume_number":1}]}`, evacuation.Replica{Node: "a", Disks: map[int]string{1: ""}, Done: -1},

@@ -180,6 +180,9 @@ func (w *world) mustGo(p Workload, pod *corev1.Pod) bool {
 	if !p.removable() || node == "" || hasEnded(pod) || !hasRun(pod) || w.leftToKubernetes(pod, node) {
 		return false
 	}
+	if w.byOther[node] && !w.DRBD.Up(node) { // LINSTOR has changed its replicas since, and nobody can tell what it runs
+		return false
+	}
 	lost := false
 	for _, name := range p.Volumes {
 		v := w.volume(name)

@@ -43,6 +43,10 @@ func (w *world) blockedBy(name string, reason evacuation.Reason, hindered func(v
 		if some(func(v Volume) bool { return hindered(v, name) }) || !w.fullUntil.IsZero() && time.Since(w.fullUntil) < fullFor {
 			return ExcuseNoTarget
 		}
+	case evacuation.LeavingStalled:
+		if some(func(v Volume) bool { return w.keepsSnapshot(v, name) }) {
+			return ExcuseNoTarget
+		}
 	case evacuation.LinstorStale:
 		if w.isForgotten() {
 			return ExcuseUnlisted
@@ -80,8 +84,8 @@ func (w *world) lacksPlace(v Volume, name string) bool {
 	return w.keepsSnapshot(v, name) || w.hasDisk(v, name) && !w.hasTarget(v) && len(w.Linstor.DiskNodes(v.Resource())) < 1+linstorsim.DefaultPlaceCount
 }
 
-// keepsSnapshot tells whether a snapshot of a volume cannot leave a node: each other node has a copy of it, is not in the volume's group, or has
-// a replica without a disk, to which LINSTOR ships nothing.
+// keepsSnapshot tells whether a snapshot of a volume cannot leave a node: others have as many copies as the group wants, which LINSTOR takes for
+// enough, or each other node has a copy of it, is not in the volume's group, or has a replica without a disk, to which LINSTOR ships nothing.
 func (w *world) keepsSnapshot(v Volume, name string) bool {
 	disks, replicas := w.Linstor.DiskNodes(v.Resource()), w.Linstor.ReplicaNodes(v.Resource())
 	for _, s := range w.history.Steps {
@@ -89,6 +93,9 @@ func (w *world) keepsSnapshot(v Volume, name string) bool {
 			continue
 		}
 		copies := w.Linstor.SnapshotNodes(v.Resource(), snapshotName(s))
+		if slices.Contains(copies, name) && len(copies) > linstorsim.DefaultPlaceCount {
+			return true
+		}
 		if slices.Contains(copies, name) && !slices.ContainsFunc(w.history.World.Nodes, func(node string) bool {
 			diskless := slices.Contains(replicas, node) && !slices.Contains(disks, node)
 			return !slices.Contains(copies, node) && !diskless && w.history.World.Planned.listed(node)

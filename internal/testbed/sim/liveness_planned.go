@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -52,6 +53,8 @@ type powerCut struct {
 	node      string
 	at        time.Time
 	resources []string
+	// beside is another node that was not well then, or has not been since, for another reason; empty while there is none.
+	beside string
 }
 
 // dues is since when a node that is to leave has had to get on.
@@ -142,6 +145,7 @@ func (w *world) checkCuts() {
 		if w.DRBD.Up(cut.node) {
 			return true // it is back
 		}
+		cut.beside = cmp.Or(cut.beside, w.unwellBeside(cut))
 		if time.Since(cut.at) < noticing {
 			return false
 		}
@@ -159,17 +163,30 @@ func (w *world) checkCut(cut *powerCut, resource string) {
 			return
 		}
 	}
-	for node, since := range w.ailing {
-		if node != cut.node && since.After(cut.at.Add(-safeFor)) && !w.lackOf(states, node, cut.node) {
-			w.excuse(ExcuseAnotherNode, "resource %s without %s: %s", resource, cut.node, node)
-			return
-		}
+	if cut.beside != "" {
+		w.excuse(ExcuseAnotherNode, "resource %s without %s: %s", resource, cut.node, cut.beside)
+		return
 	}
 	if since := cut.at.Add(-safeFor); w.changedAt[resource].After(since) || w.failedAt[resource].After(since) {
 		w.excuse(ExcuseAnotherNode, "resource %s without %s was changed", resource, cut.node)
 		return
 	}
 	w.violated(RuleSwitchedOff, "resource %s without %s: %v", resource, cut.node, words(states))
+}
+
+// unwellBeside returns a node that has failed since half a minute before the cut; empty where there is none.
+func (w *world) unwellBeside(cut *powerCut) string {
+	for node, since := range w.ailing {
+		if node == cut.node || !since.After(cut.at.Add(-safeFor)) {
+			continue
+		}
+		for _, resource := range cut.resources {
+			if !w.lackOf(w.DRBD.Inspect(resource), node, cut.node) {
+				return node
+			}
+		}
+	}
+	return ""
 }
 
 // lackOf tells whether all that is wrong with a node is that the other one is gone.

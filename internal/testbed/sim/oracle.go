@@ -101,8 +101,8 @@ func (w *world) auditRemoval(b basis, pod *corev1.Pod, silence time.Duration, op
 	taken, one := pardons{}, "" // one volume was taken for lost, and the others are taken with it
 	for _, v := range w.volumesOf(pod) {
 		r, ok := b.readings[v.Resource()]
-		if v.Kind == NFSExport || v.ephemeral && !(ok && w.history.World.Planned.Balancing) {
-			continue // balancing gives an ephemeral volume a second disk, and with it quorum
+		if v.Kind == NFSExport || v.ephemeral && !(ok && w.history.World.Planned.Is) {
+			continue // balancing, or a copy, gives an ephemeral volume a second disk, and with it quorum
 		}
 		if !ok {
 			w.violated(RuleFresh, "%s: resource %s was read at %s", what, v.Resource(), b.stale[v.Resource()].Sub(w.started)-settling)

@@ -38,6 +38,24 @@ func leavingNodes() map[string]sim.History {
 			},
 			Length: 300 * time.Second,
 		},
+		"a node does not leave whose writes have gone on without the copy, which has not noticed yet": {
+			World: slowly(planned(world(4, []sim.Volume{
+				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b"), Quorum: "off"},
+			}, stopping(pod("pod-0", "a", "v0"), 8*time.Second))), "b", 4*time.Second),
+			Steps: []sim.Step{
+				at("5s", sim.Leave, "a", ""), at("10s", sim.DrainNode, "a", ""), at("16.5s", sim.IsolateDRBD, "a", ""),
+			},
+			Length: 90 * time.Second,
+		},
+		"a node cannot leave whose snapshot LINSTOR leaves there, because others have enough of it": {
+			World: planned(world(5, []sim.Volume{
+				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b", "c")},
+			}, pod("pod-0", "b", "v0"))),
+			Steps: []sim.Step{
+				at("5s", sim.TakeSnapshot, "", "v0"), at("10s", sim.Leave, "b", ""), at("25s", sim.DrainNode, "b", ""),
+			},
+			Length: 290 * time.Second,
+		},
 		"a node cannot leave whose snapshot is on each other node that could have it": {
 			World: planned(world(4, []sim.Volume{
 				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b", "c"), TieBreaker: "node-d"},
@@ -52,7 +70,8 @@ func leavingNodes() map[string]sim.History {
 				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b")},
 			}, pod("pod-0", "b", "v0"))),
 			Steps: []sim.Step{
-				at("10s", sim.DrainNode, "b", ""), {At: 11500 * time.Millisecond, What: sim.FlagReplica, Node: "node-a", On: "v0", Value: "DRBD_DELETE"},
+				at("10s", sim.DrainNode, "b", ""),
+				{At: 11500 * time.Millisecond, What: sim.FlagReplica, Node: "node-a", On: "v0", Value: "DRBD_DELETE"},
 				at("20s", sim.Leave, "b", ""), at("24s", sim.FailDisk, "a", "v0"),
 			},
 			Length: 90 * time.Second,

@@ -230,3 +230,9 @@ func at(when string, what sim.Deed, node, on string) sim.Step {
 	}
 	return sim.Step{At: d, What: what, Node: "node-" + node, On: on}
 }
+
+// stopping is a workload whose pod takes so long to stop.
+func stopping(w sim.Workload, d time.Duration) sim.Workload {
+	w.Stop = d
+	return w
+}
