@@ -216,9 +216,20 @@ func (i *Inputs) pod(ctx context.Context, pod *corev1.Pod, pv *corev1.Persistent
 	}
 	facts.UnsafeVolume = unsafe
 	for _, other := range others {
-		facts.Others = append(facts.Others, i.other(other))
+		known := i.other(other)
+		if known.Unattached, err = i.unattached(ctx, other.Name, pod.Spec.NodeName); err != nil {
+			return failover.Pod{}, err
+		}
+		facts.Others = append(facts.Others, known)
 	}
 	return facts, nil
+}
+
+// unattached tells whether Kubernetes wants a volume attached to a node, and has not attached it.
+func (i *Inputs) unattached(ctx context.Context, volume, node string) (bool, error) {
+	attachments, err := i.attachments.Of(ctx, volume)
+	facts := attachmentFacts(attachments, nil, node)
+	return facts != nil && !facts.Attached, err
 }
 
 // other returns what is known of another volume of a pod.

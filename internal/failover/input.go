@@ -239,6 +239,8 @@ type OtherVolume struct {
 	NFSExport bool
 	// Shared is set where it may be used on several nodes at a time.
 	Shared bool
+	// Unattached is set where it is to be attached to A and is not.
+	Unattached bool
 	// Ephemeral is set for a generic ephemeral volume, which is re-created with its pod.
 	Ephemeral bool
 }
@@ -306,6 +308,9 @@ type Replica struct {
 	// MayRun are the settings that its node may run, the newest last: each that LINSTOR was seen to want since the last one that the
 	// node is known to have applied. Snapshots share it.
 	MayRun []*Setting
+	// Unheard is set where the replica came while LINSTOR was followed, and LINSTOR has had no word of it since: its node need not have
+	// created it.
+	Unheard bool
 	// Begun is set once the node is known to have applied one of them; until then it may run anything.
 	Begun bool
 }
