@@ -204,11 +204,19 @@ func (i *Inputs) input(
 	return in, nil
 }
 
-// pod returns what is known of a pod that uses the volume by the claims. Its times are the API server's, and turned into those of our clock.
+// pod returns what is known of a pod that uses the volume by the claims. Its times are the API server's, and those of its containers the
+// kubelet's. They are turned into those of our clock.
 func (i *Inputs) pod(ctx context.Context, pod *corev1.Pod, pv *corev1.PersistentVolume, claims []string) (failover.Pod, error) {
 	facts := podFacts(pod, i.pods.selector, claims)
-	for _, at := range []*time.Time{&facts.Created, &facts.Bound, &facts.Started, &facts.RunningSince, &facts.DeleteBy, &facts.Deleted} {
+	for _, at := range []*time.Time{&facts.Created, &facts.Bound, &facts.DeleteBy, &facts.Deleted} {
 		*at = i.ServerTime.Local(*at)
+	}
+	for _, at := range []*time.Time{&facts.Started, &facts.RunningSince} {
+		if local, known := i.kubelets.Local(pod.Spec.NodeName, *at); known {
+			*at = local
+		} else {
+			*at = i.ServerTime.Local(*at)
+		}
 	}
 	others, unsafe, err := i.pods.others(ctx, pod, pv)
 	if err != nil {
