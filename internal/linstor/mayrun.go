@@ -210,7 +210,8 @@ func (e *entry) connectedWith(r *replicaEntry, one member) bool {
 		wanted = max(wanted, one.byUserAt+stamp(userApart))
 	}
 	return slices.ContainsFunc(e.replicas, func(peer replicaEntry) bool {
-		return peer.listed != 0 && peer.listed >= wanted && e.meetsAll(r, peer.listed)
+		// Of one that no list since then lacked nobody knows that it did not come before.
+		return peer.listed != 0 && peer.listed >= wanted && peer.lacked >= one.byUserAt && e.meetsAll(r, peer.listed)
 	})
 }
 

@@ -129,6 +129,17 @@ func TestANodeThatMeetsANewReplicaHasAppliedTheSetting(t *testing.T) {
 			w.live(300)
 			w.want("a", "off a+b, majority a+b, majority a+b+d")
 		},
+		"a person set the quorum after a replica came, and long passes until the replicas are listed": func(w *world) {
+			w.add("d")
+			w.meet("d") // by off
+			w.wait(0.5)
+			w.set("majority")
+			w.define()
+			w.wait(15)
+			w.look()
+			w.live(300)
+			w.want("a", "off a+b, majority a+b, majority a+b+d")
+		},
 		"a replica is listed nine seconds after a person set the quorum": func(w *world) {
 			w.set("majority")
 			w.define()
