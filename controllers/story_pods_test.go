@@ -72,3 +72,21 @@ func TestAPodThatIsPlacedOnADeadNodeMoves(t *testing.T) {
 		})
 	}
 }
+
+// A kubelet may be silent where the node lives and LINSTOR reaches it. The pod waits for it, as it waits for its volume.
+func TestAPodThatIsPlacedOnANodeWithASilentKubeletStays(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		const nodeC = "node-c"
+		w.must(w.AddNode(w.ctx, nodeC))
+		w.startProcess("one", defaults()).leads()
+		w.volume("far", func(v *virtual.Volume) { v.Diskful, v.TieBreaker = []string{nodeB, nodeT}, nodeC })
+		w.pass(2 * time.Minute)
+		w.StopAttacher()
+		w.SilenceKubelet(nodeA)
+		w.workload("far", selected)
+		w.pass(3 * time.Minute)
+		if removed := w.removed("far-0"); len(removed) > 0 {
+			t.Errorf("the pod was removed: %v", removed)
+		}
+	})
+}

@@ -267,8 +267,9 @@ func (i *Inputs) Waiting(ctx context.Context, pv *corev1.PersistentVolume, node 
 func (i *Inputs) Node(name string) failover.Node {
 	node := i.kubelets.Node(name)
 	node.Satellite = i.kubelets.Satellite(name)
-	_, listed := i.Linstor.Node(node.Satellite)
+	known, listed := i.Linstor.Node(node.Satellite)
 	node.Unlisted = !listed
+	node.Missed = known.Online.Known && !known.Online.Value
 	return node
 }
 

@@ -57,6 +57,7 @@ func gateScenarios() map[string]scenario {
 		"what has begun to go from such a node is finished":                              open(placed, absent, nobody, func(in *Input) { in.Attachment.Marked = true }),
 		"but one that has the volume attached":                                           blocked(QuorumUnconfirmed, placed, absent, func(in *Input) { in.Attachment.Attached = true }),
 		"or of whose attachment nothing is known":                                        blocked(QuorumUnconfirmed, placed, absent, func(in *Input) { in.Attachment = nil }),
+		"or that LINSTOR calls ONLINE, which may hear of it that its kubelet is silent":  blocked(QuorumUnconfirmed, placed, absent, theLease(2*time.Minute), func(in *Input) { in.Node.Missed = false }),
 		"or on which a pod has run":                                                      blocked(QuorumUnconfirmed, placed, absent, thePod(func(p *Pod) { p.HasRun = true })),
 		"or whose replica was heard of":                                                  blocked(QuorumUnconfirmed, placed, neverHeardOf, at(nodeA, func(r *Replica) { r.Unheard = false })),
 		"or whose replica LINSTOR lists no longer":                                       blocked(QuorumUnconfirmed, placed, neverHeardOf, at(nodeA, func(r *Replica) { r.Gone = true })),
@@ -152,7 +153,7 @@ func gateScenarios() map[string]scenario {
 
 // placed has a pod be placed on the node after that had died.
 func placed(in *Input) {
-	in.Attachment.Attached = false
+	in.Attachment.Attached, in.Node.Missed = false, true
 	in.Pods[0].HasRun, in.Pods[0].RunningSince = false, time.Time{}
 }
 

@@ -108,6 +108,8 @@ type Node struct {
 	Satellite string
 	// Unlisted is set while LINSTOR lists no node of that name.
 	Unlisted bool
+	// Missed is set while LINSTOR lists the node and does not call it ONLINE.
+	Missed bool
 	// LeaseGap is how long its kubelet may well take from one renewal of its Lease to the next; zero where that is no longer than usual.
 	LeaseGap time.Duration
 	// LeaseSilence is how long no renewal of the node's Lease was seen, counted from what this process

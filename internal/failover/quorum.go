@@ -118,11 +118,11 @@ func survivorsFence(r Resource) (Reason, string) {
 }
 
 // untouched tells whether nothing there has ever had R in hand: Kubernetes has not attached the volume, no container of the pods that ask for it
-// has started, and LINSTOR, which knows the node, has no replica there, or one of which it never had a word. A pod that is placed on a node
+// has started, and LINSTOR, which misses the node, has no replica there, or one of which it never had a word. A pod that is placed on a node
 // that has just died is such a one, and what the node may run is known only when it is back.
 func (s situation) untouched(r Resource, unattached bool, pods ...Pod) bool {
 	replica, ok := r.Replica(s.Node.satellite())
-	return unattached && r.Known && !s.Node.Unlisted && (!ok || replica.Unheard && !replica.Gone) &&
+	return unattached && r.Known && s.Node.Missed && (!ok || replica.Unheard && !replica.Gone) &&
 		!slices.ContainsFunc(pods, func(pod Pod) bool { return pod.HasRun })
 }
 

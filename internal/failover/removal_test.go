@@ -176,7 +176,7 @@ func TestRemovalOf(t *testing.T) {
 		},
 		"another volume without a replica on a node that LINSTOR does not list asks for peace": {
 			from: crashed, edit: edited(otherVolume(edited(unreachable, absent)), placed, theOther(func(o *OtherVolume) { o.Unattached = true }),
-				func(in *Input) { in.Node.Unlisted = true }), want: RemoveGracefully,
+				func(in *Input) { in.Node.Unlisted, in.Node.Missed = true, false }), want: RemoveGracefully,
 		},
 		"another volume without a survivor asks for peace where the list without a replica on the node is too old": {
 			from: crashed, edit: otherVolume(edited(noSurvivor, func(in *Input) {
