@@ -57,6 +57,28 @@ func TestTheControllersClockIsWrong(t *testing.T) {
 	}
 }
 
+// When a container started is told by the clock of its node. By one that is fast it started after its volume was last in use.
+func TestTheClockOfANodeIsWrongThatIsDemoted(t *testing.T) {
+	t.Parallel()
+	for _, skew := range []time.Duration{-time.Hour, 10 * time.Minute, time.Hour} {
+		t.Run(skew.String(), func(t *testing.T) {
+			inWorld(t, virtual.Options{}, func(w *world) {
+				w.startProcess("one", defaults()).leads()
+				w.SetClock(nodeA, skew)
+				w.pass(time.Minute)
+				w.volume("db")
+				w.workload("db", selected)
+				w.pass(2 * time.Minute)
+				w.wantRunning("db-0", nodeA)
+				w.DRBD.Close("pvc-db", nodeA)
+				if took := w.untilRemoved(2*time.Minute, "db-0"); took < 44*time.Second || took > 50*time.Second {
+					t.Errorf("the pod is removed after %s, want the known grace", took)
+				}
+			})
+		})
+	}
+}
+
 // Every time of an object is turned into one of our clock.
 func TestTimesOfObjectsAreTurnedIntoOurs(t *testing.T) {
 	t.Parallel()

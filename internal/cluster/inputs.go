@@ -204,11 +204,19 @@ func (i *Inputs) input(
 	return in, nil
 }
 
-// pod returns what is known of a pod that uses the volume by the claims. Its times are the API server's, and turned into those of our clock.
+// pod returns what is known of a pod that uses the volume by the claims. Its times are the API server's, and those of its containers the
+// kubelet's. They are turned into those of our clock.
 func (i *Inputs) pod(ctx context.Context, pod *corev1.Pod, pv *corev1.PersistentVolume, claims []string) (failover.Pod, error) {
 	facts := podFacts(pod, i.pods.selector, claims)
-	for _, at := range []*time.Time{&facts.Created, &facts.Bound, &facts.Started, &facts.RunningSince, &facts.DeleteBy, &facts.Deleted} {
+	for _, at := range []*time.Time{&facts.Created, &facts.Bound, &facts.DeleteBy, &facts.Deleted} {
 		*at = i.ServerTime.Local(*at)
+	}
+	for _, at := range []*time.Time{&facts.Started, &facts.RunningSince} {
+		if local, known := i.kubelets.Local(pod.Spec.NodeName, *at); known {
+			*at = local
+		} else {
+			*at = i.ServerTime.Local(*at)
+		}
 	}
 	others, unsafe, err := i.pods.others(ctx, pod, pv)
 	if err != nil {
@@ -216,9 +224,20 @@ func (i *Inputs) pod(ctx context.Context, pod *corev1.Pod, pv *corev1.Persistent
 	}
 	facts.UnsafeVolume = unsafe
 	for _, other := range others {
-		facts.Others = append(facts.Others, i.other(other))
+		known := i.other(other)
+		if known.Unattached, err = i.unattached(ctx, other.Name, pod.Spec.NodeName); err != nil {
+			return failover.Pod{}, err
+		}
+		facts.Others = append(facts.Others, known)
 	}
 	return facts, nil
+}
+
+// unattached tells whether Kubernetes wants a volume attached to a node, and has not attached it.
+func (i *Inputs) unattached(ctx context.Context, volume, node string) (bool, error) {
+	attachments, err := i.attachments.Of(ctx, volume)
+	facts := attachmentFacts(attachments, nil, node)
+	return facts != nil && !facts.Attached, err
 }
 
 // other returns what is known of another volume of a pod.
@@ -248,8 +267,9 @@ func (i *Inputs) Waiting(ctx context.Context, pv *corev1.PersistentVolume, node 
 func (i *Inputs) Node(name string) failover.Node {
 	node := i.kubelets.Node(name)
 	node.Satellite = i.kubelets.Satellite(name)
-	_, listed := i.Linstor.Node(node.Satellite)
+	known, listed := i.Linstor.Node(node.Satellite)
 	node.Unlisted = !listed
+	node.Missed = known.Online.Known && !known.Online.Value
 	return node
 }
 

@@ -253,7 +253,7 @@ func (s *Store) add(name string) *entry {
 
 // replace makes the list the whole of e. The lock must be held.
 func (s *Store) replace(e *entry, list []client.Resource, at span) {
-	before := len(e.replicas)
+	before, lacked := len(e.replicas), stampOf(e.set.Confirmed)
 	s.bury(e, func(node string) bool { return !lists(list, node) })
 	if len(e.replicas) < before {
 		e.shrunk = stampOf(at.end)
@@ -268,11 +268,16 @@ func (s *Store) replace(e *entry, list []client.Resource, at span) {
 		set = e.set.Value // the string that is there already
 	}
 	e.set = observe(e.set, &set, at)
-	s.update(e, list, at)
+	s.takeOver(e, list, at, lacked)
 }
 
 // update takes over the listed replicas and leaves the others alone. The lock must be held.
 func (s *Store) update(e *entry, list []client.Resource, at span) {
+	s.takeOver(e, list, at, stampOf(e.set.Confirmed))
+}
+
+// takeOver is update; lacked is the start of the last list by which the replicas were others. The lock must be held.
+func (s *Store) takeOver(e *entry, list []client.Resource, at span, lacked stamp) {
 	if len(e.replicas) == 0 {
 		e.replicas = make([]replicaEntry, 0, len(list)) // no larger than it need be
 	}
@@ -286,6 +291,7 @@ func (s *Store) update(e *entry, list []client.Resource, at span) {
 			i, _ := slices.BinarySearchFunc(e.replicas, node, func(r replicaEntry, node string) int { return strings.Compare(r.Node, node) })
 			e.replicas = slices.Insert(e.replicas, i, s.found(e, node, at))
 			replica = &e.replicas[i]
+			replica.lacked = lacked
 		}
 		if stampOf(at.start) >= replica.read {
 			s.take(replica, r, at)

@@ -205,12 +205,13 @@ func (m *mayRun) firstRead() stamp {
 // connectedWith tells whether a replica reports connections that it did not report before, to all replicas of a reading at which
 // LINSTOR wanted the setting already. Adjusting DRBD sets the quorum first, and adds peers only then.
 func (e *entry) connectedWith(r *replicaEntry, one member) bool {
-	wanted := one.at
+	wanted, lacked := one.at, stamp(0)
 	if one.byUserAt != 0 {
-		wanted = max(wanted, one.byUserAt+stamp(userApart))
+		// Of a replica that no list since then lacked nobody knows that it did not come before.
+		wanted, lacked = max(wanted, one.byUserAt+stamp(userApart)), one.byUserAt
 	}
 	return slices.ContainsFunc(e.replicas, func(peer replicaEntry) bool {
-		return peer.listed != 0 && peer.listed >= wanted && e.meetsAll(r, peer.listed)
+		return peer.listed != 0 && peer.listed >= wanted && peer.lacked >= lacked && e.meetsAll(r, peer.listed)
 	})
 }
 

@@ -292,3 +292,55 @@ func TestANewVolumeIsNotHeldUp(t *testing.T) {
 		},
 	}.run(t, func(t *testing.T) *world { t.Helper(); return emptyWorld(t, "off") })
 }
+
+// A replica that LINSTOR was asked for need not have been created where its node has died meanwhile.
+func TestAReplicaThatNobodyEverHeardOf(t *testing.T) {
+	t.Parallel()
+	unheard := func(w *world, node string, want bool) {
+		w.t.Helper()
+		if got := w.replica(w.t, node).Unheard; got != want {
+			w.t.Errorf("at %g s the replica on %s is unheard of: %t, want %t", w.now, node, got, want)
+		}
+	}
+	story{
+		"one that comes and says nothing": func(w *world) {
+			w.add("d/")
+			w.replicas["d"].quiet = true
+			w.live(300)
+			unheard(w, "d", true)
+			unheard(w, "a", false)
+		},
+		"one that says something, and nothing any more": func(w *world) {
+			w.add("d/")
+			w.meet("d")
+			w.live(1)
+			unheard(w, "d", false)
+			w.replicas["d"].quiet = true
+			w.live(300)
+			unheard(w, "d", false)
+		},
+		"one of which no list had a word, but an event": func(w *world) {
+			w.add("d/")
+			w.replicas["d"].quiet = true
+			w.live(1)
+			w.says("d")
+			w.live(10)
+			unheard(w, "d", false)
+		},
+		"one that had gone from the list, and is listed again": func(w *world) {
+			a := w.replicas["a"]
+			w.lose("a")
+			w.live(1)
+			delete(w.replicas, "a")
+			w.live(10)
+			w.replicas["a"] = a
+			w.live(10)
+			unheard(w, "a", false)
+		},
+	}.run(t, worldOf("majority", "a", "b"))
+	w := newWorld(t, "majority", "a", "b")
+	w.replicas["a"].quiet = true
+	w.first()
+	w.live(300)
+	unheard(w, "a", false) // it was there before LINSTOR was followed
+}

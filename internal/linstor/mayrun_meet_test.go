@@ -86,12 +86,57 @@ func TestANodeThatMeetsANewReplicaHasAppliedTheSetting(t *testing.T) {
 			w.live(300)
 			w.want("a", "off a+b, majority a+b+d")
 		},
+		"a person took the quorum off back after a replica came, both in one reading": func(w *world) {
+			w.set("off")
+			w.define()
+			w.live(60)
+			w.add("d")
+			w.meet("d") // by off: of majority no satellite is told, or adjust fails
+			w.adapt("majority")
+			w.look()
+			w.live(300)
+			w.want("a", "off a+b, majority a+b+d")
+		},
+		"a person took the quorum off back from the controller after a replica came, both in one reading": func(w *world) {
+			w.applyControllerProps(map[string]string{client.PropQuorum: "off", client.PropQuorumSetBy: setByUser}, w.read(w.now))
+			w.live(60)
+			w.add("d")
+			w.meet("d")
+			w.adapt("majority")
+			w.applyControllerProps(nil, w.read(w.now))
+			w.look()
+			w.live(300)
+			w.want("a", "off a+b, majority a+b+d")
+		},
+		"a person took the quorum off back, and ten seconds later a replica is listed": func(w *world) {
+			w.set("off")
+			w.define()
+			w.adapt("majority")
+			w.define()
+			w.live(10)
+			w.add("d")
+			w.look()
+			w.meet("d")
+			w.live(1)
+			w.want("a", "majority a+b+d")
+		},
 		"a person set the quorum, which was read before the replica was listed that is older": func(w *world) {
 			w.set("majority")
 			w.define()
 			w.add("d")
 			w.live(1)
 			w.meet("d")
+			w.live(300)
+			w.want("a", "off a+b, majority a+b, majority a+b+d")
+		},
+		"a person set the quorum after a replica came, and long passes until the replicas are listed": func(w *world) {
+			w.add("d")
+			w.meet("d") // by off
+			w.wait(0.5)
+			w.set("majority")
+			w.define()
+			w.wait(15)
+			w.look()
 			w.live(300)
 			w.want("a", "off a+b, majority a+b, majority a+b+d")
 		},

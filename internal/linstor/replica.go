@@ -33,6 +33,8 @@ type replicaEntry struct {
 	connections []connection
 	// listed is the end of the list that brought the replica; 0 for one that the first list of the resource had.
 	listed stamp
+	// lacked is the start of the last list that lacked it.
+	lacked stamp
 	// reporting is since when each list has had a state of it, and no event said that there is none.
 	reporting stamp
 	// peers are those that it has reported a connection to.
@@ -70,5 +72,6 @@ func (r *replicaEntry) replica() Replica {
 		out.Connections[c.peer] = c.connected
 	}
 	out.MayRun, out.Begun = r.runs.settings, r.runs.begun
+	out.Unheard = r.listed != 0 && !r.returned && !r.runs.created && r.Heard.IsZero()
 	return out
 }

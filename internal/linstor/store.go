@@ -63,6 +63,10 @@ type entry struct {
 	// that told so.
 	wanted               *failover.Setting
 	wantedAt, wantedRead stamp
+	// byUser is set where a person has set the quorum of wanted, or had until then: unmarked is the end of the first reading that no
+	// longer said so; 0 while it is said.
+	byUser   bool
+	unmarked stamp
 	// left are the nodes whose replica went while the node was ONLINE.
 	left []string
 	// replicas are sorted by node.

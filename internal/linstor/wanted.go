@@ -19,6 +19,7 @@ func (s *Store) form(e *entry, now stamp) (changed bool) {
 	quorum, byUser := s.quorum(d)
 	if e.read && len(e.replicas) > 0 && !e.inDoubt(d) && quorum != "" {
 		e.want(quorum, now)
+		byUser = e.isByUser(byUser, d.read, now)
 		for i := range e.replicas {
 			changed = e.replicas[i].runs.join(e.wanted, e.wantedAt, e.wantedRead, byUser, e.hasLeft) || changed
 		}
@@ -43,6 +44,23 @@ func (e *entry) want(quorum string, now stamp) {
 	e.wanted, e.wantedAt, e.wantedRead = wanted, now, now
 	if e.reshaped > before {
 		e.wantedAt = e.reshaped
+	}
+}
+
+// isByUser tells whether a person may have brought the quorum that is wanted now, where the levels say so or not. Who takes his own one back
+// changes the quorum as well, and LINSTOR sends that as little as the one that was set, but it leaves no mark: until a definition has been
+// read since the mark was missed, it is that. read is when the definition was, and now the end of this reading.
+func (e *entry) isByUser(marked bool, read, now stamp) bool {
+	switch was := e.byUser; {
+	case marked:
+		e.byUser, e.unmarked = true, 0
+		return true
+	case was && e.unmarked == 0:
+		e.unmarked = now
+		return true
+	default:
+		e.byUser = was && read < e.unmarked
+		return was
 	}
 }
 
