@@ -1,6 +1,7 @@
 package evacuation
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -11,6 +12,8 @@ const (
 	unchangedFor = time.Minute
 	// minority is with how many disks LINSTOR keeps a majority only if a tie-breaker has a place.
 	minority = 2
+	// defaultPlaceCount is how many disks LINSTOR wants where the group does not say.
+	defaultPlaceCount = 2
 )
 
 // askAgain is how long after a call LINSTOR is told once more; the last one holds for all further calls.
@@ -220,12 +223,12 @@ func (s situation) leftMessage() string {
 	return joinedWords(counted(len(left.disks), "replica"), snapshots) + " left"
 }
 
-// unfinished are the nodes that go before N and have not left.
+// unfinished are the nodes that go before N and have not left, but those that are off: LINSTOR puts nothing there.
 func (s situation) unfinished() []string {
 	var names []string
 	for _, n := range s.Nodes {
 		done := n.Conditions.Evacuated != nil && n.Conditions.Evacuated.Status == True
-		if mode, refused, _ := n.mode(); len(n.Evacuate) > 0 && mode == Everything && refused == "" && !done && goesBefore(n, s.self) {
+		if mode, refused, _ := n.mode(); len(n.Evacuate) > 0 && mode == Everything && refused == "" && !done && n.Online != No && goesBefore(n, s.self) {
 			names = append(names, n.Name)
 		}
 	}
@@ -263,7 +266,7 @@ func (s situation) spared(v Volume) bool {
 			good++
 		}
 	}
-	return v.Definition != nil && v.Definition.PlaceCount > 0 && good >= v.Definition.PlaceCount
+	return v.Definition != nil && good >= cmp.Or(v.Definition.PlaceCount, defaultPlaceCount)
 }
 
 // unreadTraps are the traps of which the place count was not read.
