@@ -1,6 +1,9 @@
 package evacuation
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // TestACopyThatIsCutOff has when a further copy is made of a volume whose disk on N is connected to no other that is UpToDate.
 func TestACopyThatIsCutOff(t *testing.T) {
@@ -50,5 +53,34 @@ func TestACopyOfNothing(t *testing.T) {
 	}
 	if plan.Volumes[0].Reason != PeerOffline {
 		t.Errorf("what has nothing to be copied from is %s", plan.Volumes[0].Reason)
+	}
+}
+
+// TestACopyThatWasNotMade has that LINSTOR's words are told where it has left a replica behind that its satellite could not make, that no other one is asked
+// for beside it, and that it holds up no other volume.
+func TestACopyThatWasNotMade(t *testing.T) {
+	t.Parallel()
+	refused := func(in *Input) {
+		in.Settings.MaxCopies = 1
+		in.Memory.Refused = map[string]Refusal{"pvc-1": {Until: now.Add(-time.Hour), Words: "Failed to create the logical volume", Nodes: in.Eligible()}}
+	}
+	for name, test := range map[string]struct {
+		left Replica
+		made bool
+	}{
+		"a new replica":                   {disk(nodeB, state("")), false},
+		"a replica without any volume":    {disk(nodeB, disks()), false},
+		"a tie-breaker that gets no disk": {func() Replica { r := diskless(nodeB); r.Flags = []string{"DISK_ADD_REQUESTED"}; return r }(), false},
+		"one that was made all the same":  {disk(nodeB, syncing(10)), true},
+		"one that waits for its sync":     {disk(nodeB, state(diskInconsistent)), true},
+	} {
+		plan := PlanFor(tainted(LastCopies, with(volume("pvc-1", disk(nodeA), test.left), volume("pvc-2", disk(nodeA))), refused))
+		want := VolumeState{Reason: NoTarget, Message: "its copy on node-b has not come about: Failed to create the logical volume"}
+		if got := plan.Volumes[0]; !test.made && (got.Reason != want.Reason || got.Message != want.Message) || test.made && got.Reason != Copying {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if copies := plan.Step.Copies; test.made && len(copies) > 0 || !test.made && (len(copies) != 1 || copies[0].Resource != "pvc-2") {
+			t.Errorf("%s: LINSTOR is told %+v", name, plan.Step)
+		}
 	}
 }

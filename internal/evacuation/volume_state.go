@@ -42,6 +42,7 @@ var volumeRules = []volumeRule{
 	{"a copy that LINSTOR's balancing may remove is kept from it first", volumeSurplus},
 	{"a volume with a good copy is safe, if it has quorum and may be used elsewhere", volumeCopied},
 	{"without a disk that is UpToDate there is nothing to copy", volumeNoSource},
+	{"a copy that LINSTOR could not make does not come, whatever is left of it", volumeNotMade},
 	{"a copy on its way is waited for", volumeOnItsWay},
 	{"where the disk is cut off from a copy one more would be as well", volumeCutOff},
 	{"what LINSTOR has refused a moment ago it refuses again", volumeRefused},
@@ -143,6 +144,16 @@ func noQuorumWithout(s situation, v Volume) string {
 		message += ", because " + names + " is not ONLINE"
 	}
 	return message
+}
+
+// volumeNotMade is for what LINSTOR leaves behind where a satellite could not make a disk: a replica of which no word comes, as of one that is being made.
+func volumeNotMade(s situation, v Volume, _ Replica) (Reason, string) {
+	copied, ok := s.onItsWay(v)
+	refusal := s.Memory.Refused[v.Resource]
+	if !ok || refusal.Words == "" || copied.Syncing || !copied.untold() && !copied.has(toggling...) {
+		return "", ""
+	}
+	return NoTarget, "its copy on " + copied.Node + " has not come about: " + refusal.Words
 }
 
 func volumeOnItsWay(s situation, v Volume, _ Replica) (Reason, string) {
