@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -137,5 +138,35 @@ func TestStoryOfTheNextNodeOfAnOldLinstor(t *testing.T) {
 		e.pass(5 * time.Minute)
 		e.taint(nodeB, "")
 		e.gone(nodeB, 10*time.Minute)
+	})
+}
+
+// A node is drained only while the next one leaves: it waits for that, since only one may leave at a time.
+func TestStoryOfANodeThatIsDrainedAfterTheNext(t *testing.T) {
+	options := virtual.Options{Placed: true, DRBD: drbd.Options{SyncRate: 10 << 10}, Linstor: linstorsim.Options{TieBreakers: true}}
+	inWorld(t, options, func(w *world) {
+		e := &evacuating{world: w}
+		for _, node := range []string{nodeC, "node-d", "node-e"} {
+			e.must(e.AddNode(e.ctx, node))
+		}
+		e.Linstor.Intercept(e.note)
+		e.startProcess("one", defaults()).leads()
+		e.volume("db")
+		e.workload("db", selected)
+		e.volume("next", func(v *virtual.Volume) { v.Diskful, v.TieBreaker = []string{nodeB, nodeT}, nodeC })
+		e.pass(2 * time.Minute)
+		e.wantRunning("db-0", nodeA)
+		e.taint(nodeA, "")
+		e.safe(nodeA, time.Minute)
+		e.taint(nodeB, "")
+		e.must(e.Cordon(e.ctx, nodeB, true))
+		e.until(10*time.Minute, "B leaves", func() bool { return e.told(evacuation.Evacuate, nodeB) > 0 })
+		e.Drain(e.ctx, nodeA)
+		e.until(time.Minute, "A waits for B", func() bool { return e.says(nodeA, evacuation.StorageEvacuated) == "False AnotherNodeFirst" })
+		e.gone(nodeB, 10*time.Minute)
+		if n := e.told(evacuation.Evacuate, nodeA); n > 0 {
+			t.Errorf("LINSTOR was told %v", e.calls)
+		}
+		e.gone(nodeA, 10*time.Minute)
 	})
 }

@@ -22,9 +22,9 @@ func TestACopyThatIsCutOff(t *testing.T) {
 		edit edit
 		want wanted
 	}{
-		"one copy is tried: only that connection may be missing":       {says(nil, apart(nodeA), apart(nodeB)), copied},
-		"also where another node's evacuation has made one":            {says(ofAnother, apart(nodeA), apart(nodeB)), copied},
-		"none after that":                                              {says(ours, apart(nodeA), apart(nodeB)), blocked},
+		"one copy is tried: only that connection may be missing": {says(nil, apart(nodeA), apart(nodeB)), copied},
+		"also where another node's evacuation has made one":      {says(ofAnother, apart(nodeA), apart(nodeB)), copied},
+		"none after that": {says(ours, apart(nodeA), apart(nodeB)), blocked},
 		"none where a person's own setting leaves no trace of the try": {says(map[string]string{PropBalance: "true"}, apart(nodeA), apart(nodeB)), blocked},
 		"another one where the first is not good":                      {says(ours, apart(nodeA), disk(nodeB, state("Outdated"), connected())), copied},
 		"another one where the first is on a node that leaves": {

@@ -114,7 +114,7 @@ func ruleLeave(s situation) (Plan, bool) {
 		reason, message := s.progressing()
 		return plan.evacuated(False, reason, message), true
 	}
-	if ahead := s.ahead(); len(ahead) >= s.Settings.MaxNodes {
+	if ahead := append(s.ahead(), s.overtaken()...); len(ahead) >= s.Settings.MaxNodes {
 		plan.State = Waiting
 		return plan.evacuated(False, AnotherNodeFirst, "node "+few(ahead)+" goes first"), true
 	}
