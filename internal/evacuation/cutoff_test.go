@@ -72,6 +72,7 @@ func TestACopyThatWasNotMade(t *testing.T) {
 		"a replica without any volume":    {disk(nodeB, disks()), false},
 		"a tie-breaker that gets no disk": {func() Replica { r := diskless(nodeB); r.Flags = []string{"DISK_ADD_REQUESTED"}; return r }(), false},
 		"one that was made all the same":  {disk(nodeB, syncing(10)), true},
+		"a tie-breaker that got its disk": {disk(nodeB, syncing(10), flagged("DISK_ADDING")), true},
 		"one that waits for its sync":     {disk(nodeB, state(diskInconsistent)), true},
 	} {
 		plan := PlanFor(tainted(LastCopies, with(volume("pvc-1", disk(nodeA), test.left), volume("pvc-2", disk(nodeA))), refused))
