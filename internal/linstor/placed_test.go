@@ -164,7 +164,9 @@ func TestManyDefinitions(t *testing.T) {
 			definitions = append(definitions, map[string]string{"name": name})
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(definitions)
+		if err := json.NewEncoder(w).Encode(definitions); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
 		return true
 	}
 	n := newNetwork()
