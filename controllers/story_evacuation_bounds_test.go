@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
@@ -82,6 +83,32 @@ func TestStoryOfManyCopiesToKeep(t *testing.T) {
 		e.safe(nodeA, 5*time.Minute)
 		if n := e.told(evacuation.Properties, ""); n != volumes {
 			t.Errorf("%d of %d volumes have a mark", n, volumes)
+		}
+	})
+}
+
+// A satellite cannot make the disk of a copy, and LINSTOR leaves the replica there: the node says so in LINSTOR's words, no other copy is asked for, and the
+// other volume gets its own.
+func TestStoryOfACopyThatCannotBeMade(t *testing.T) {
+	cfg := defaults()
+	cfg.Evacuation = &evacuation.Settings{MaxNodes: 1, MaxCopies: 1}
+	inEvacuation(t, cfg, func(e *evacuating, _ *process) {
+		for _, volume := range []string{"db", "local"} {
+			e.volume(volume, onlyOnA)
+		}
+		e.pass(2 * time.Minute)
+		for _, node := range []string{nodeB, nodeT} {
+			e.must(e.Cordon(e.ctx, node, true))
+		}
+		e.Linstor.SetAdjustFault(nodeC, "pvc-db", linstorsim.AdjustFailsAtOptions)
+		e.taint(nodeA, "last-copies")
+		e.until(5*time.Minute, "the other volume has its copy, and LINSTOR's words are told", func() bool {
+			c := cluster.EvacuationConditions(e.node(nodeA)).Safe
+			return c != nil && c.Reason == evacuation.NoTarget && strings.Contains(c.Message, "on node-c has not come about: Failed to adjust")
+		})
+		e.pass(30 * time.Minute)
+		if e.told(evacuation.Autoplace, "pvc-db") != 1 || e.told(evacuation.Autoplace, "pvc-local") != 1 || e.says(nodeA, evacuation.StorageSafe) != "False NoTarget" {
+			t.Errorf("the node is %s, and LINSTOR was told %v", e.says(nodeA, evacuation.StorageSafe), e.calls)
 		}
 	})
 }

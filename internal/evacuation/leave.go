@@ -105,6 +105,12 @@ func ruleLeave(s situation) (Plan, bool) {
 		if reason == WaitingForDrain || reason == NFSExport {
 			plan.State = Draining
 		}
+		if reason == Leaving && s.stuck() {
+			reason, message = LeavingStalled, message+", and nothing has changed for a minute"
+			if s.Memory.NotMoved != "" {
+				message += "; LINSTOR said: " + s.Memory.NotMoved
+			}
+		}
 		return plan.evacuated(False, reason, s.also(message)), true
 	}
 	if marked := s.unmark(false); len(marked) > 0 && !s.Memory.Failed[Properties].Holds(s.Now) {
@@ -191,6 +197,13 @@ func (s situation) due() bool {
 // unchanged tells whether nothing has changed for a while, by what this process has seen.
 func (s situation) unchanged() bool {
 	return !s.Memory.Unchanged.IsZero() && s.Now.Sub(s.Memory.Unchanged) >= unchangedFor
+}
+
+// stuck tells whether LINSTOR was told, and has not settled although nothing syncs and nothing has changed for a while. Others need not wait for that.
+func (s situation) stuck() bool {
+	return s.Progress.asked() && s.unchanged() && !slices.ContainsFunc(s.mine, func(v Volume) bool {
+		return slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.Syncing })
+	})
 }
 
 // progressing says what LINSTOR is doing about what is left.
