@@ -115,6 +115,10 @@ func TestStuck(t *testing.T) {
 			want.check(t, tainted(Everything, test.edit, func(in *Input) { in.Memory.NotMoved = "no such pool" }))
 		})
 	}
+	used := PlanFor(tainted(Everything, with(volume("pvc-1", disk(nodeA, inUse), disk(nodeB))), asked(10*time.Minute, 1), unchangedFrom(time.Hour)))
+	if got := conditionText(used.Conditions.Evacuated); got != "False WaitingForDrain" {
+		t.Errorf("what is used again is %s", got)
+	}
 	silent := PlanFor(tainted(Everything, left(state(diskInconsistent)), asked(10*time.Minute, 1), unchangedFrom(time.Hour)))
 	if strings.Contains(silent.Conditions.Evacuated.Message, "said") {
 		t.Errorf("LINSTOR has said nothing: %q", silent.Conditions.Evacuated.Message)
