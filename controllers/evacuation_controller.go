@@ -51,7 +51,8 @@ type EvacuationReconciler struct {
 	// timeout bounds one look.
 	timeout time.Duration
 
-	memory evacuees
+	memory  evacuees
+	placing placing
 }
 
 func (r *EvacuationReconciler) setup(mgr ctrl.Manager, options controller.Options) error {

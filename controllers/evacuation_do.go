@@ -31,7 +31,7 @@ func (r *EvacuationReconciler) do(ctx context.Context, node *corev1.Node, mind *
 	}
 	switch plan.Step.Call {
 	case evacuation.Autoplace:
-		r.copy(ctx, mind, in, plan.Step)
+		return r.copy(ctx, mind, in, plan.Step)
 	case evacuation.Evacuate:
 		return r.evacuate(ctx, node, mind, in, plan)
 	case evacuation.Restore:
@@ -76,11 +76,39 @@ func (r *EvacuationReconciler) stillLeaves(ctx context.Context, node *corev1.Nod
 	return now.UID == node.UID && equality.Semantic.DeepEqual(now.Spec.Taints, node.Spec.Taints) && !r.lost()[node.Name]
 }
 
-// copy has LINSTOR make copies, all at the same time, once they are safe from its own balancing.
-func (r *EvacuationReconciler) copy(ctx context.Context, mind *evacuee, in evacuation.Input, step evacuation.Step) {
+// placing has the copies of one node at a time begin, so that each look counts those of the others: so many may be in progress, and no more. The zero value
+// is ready.
+type placing struct {
+	mu    sync.Mutex
+	ended time.Time
+}
+
+// begin tells whether copies may begin that rest on what LINSTOR said after that time; then they must end.
+func (p *placing) begin(asked time.Time) bool {
+	if !p.mu.TryLock() {
+		return false
+	}
+	if asked.After(p.ended) {
+		return true
+	}
+	p.mu.Unlock()
+	return false
+}
+
+func (p *placing) end(now time.Time) {
+	p.ended = now
+	p.mu.Unlock()
+}
+
+// copy has LINSTOR make copies, all at the same time, once they are safe from its own balancing. It returns whether anything was sent.
+func (r *EvacuationReconciler) copy(ctx context.Context, mind *evacuee, in evacuation.Input, step evacuation.Step) (sent bool) {
+	if !r.placing.begin(in.Linstor.Asked) {
+		return false
+	}
+	defer func() { r.placing.end(r.clock.Now()) }()
 	unmarked := r.marker.mark(ctx, step.Node, withoutMark(step.Copies))
 	if !r.inTime(step.Call, in.Linstor.Asked) { // the marks have taken so long that all may be different
-		return
+		return true
 	}
 	var mu sync.Mutex
 	var calls sync.WaitGroup
@@ -101,6 +129,7 @@ func (r *EvacuationReconciler) copy(ctx context.Context, mind *evacuee, in evacu
 		})
 	}
 	calls.Wait()
+	return true
 }
 
 // withoutMark are the definitions that get a mark before they are copied.

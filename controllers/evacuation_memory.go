@@ -32,9 +32,17 @@ type evacuee struct {
 	unreadSince time.Time
 	// written is when the conditions were written last.
 	written time.Time
-	// told are the volumes, and the pods, of which something was told, and what. progressed is when progress was told last.
+	// told are the volumes of which it was told why they get no copy, pods are those that were told what they wait for. progressed is when progress
+	// was told last.
 	told       map[string]evacuation.Reason
+	pods       map[toldPod]bool
 	progressed time.Time
+}
+
+// toldPod is a pod that was told something.
+type toldPod struct {
+	pod    types.UID
+	reason evacuation.Reason
 }
 
 // of returns what is remembered of a node, which takes its place now if it has none.
@@ -47,7 +55,7 @@ func (e *evacuees) of(node *corev1.Node, now time.Time) *evacuee {
 	known := e.nodes[node.Name]
 	if known == nil || known.uid != node.UID {
 		known = &evacuee{
-			uid: node.UID, since: now, conditions: cluster.EvacuationConditions(node), told: make(map[string]evacuation.Reason),
+			uid: node.UID, since: now, conditions: cluster.EvacuationConditions(node), told: make(map[string]evacuation.Reason), pods: make(map[toldPod]bool),
 			progressed: now,
 			memory:     evacuation.Memory{Refused: make(map[string]evacuation.Refusal), Failed: make(map[evacuation.Call]evacuation.Failure)},
 		}

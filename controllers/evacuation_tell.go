@@ -145,15 +145,12 @@ func (r *EvacuationReconciler) announceWarnings(
 			delete(mind.told, v.Resource)
 			continue
 		}
-		if mind.told[v.Resource] == v.Reason || len(mind.told) >= toldVolumes {
-			continue
+		// What is blocked is tried again now and then, and copied for that moment: that is no news.
+		if v.Reason != evacuation.Copying && mind.told[v.Resource] != v.Reason && len(mind.told) < toldVolumes {
+			mind.told[v.Resource] = v.Reason
+			r.recorder.Eventf(ref, r.volumeRef(ctx, v), corev1.EventTypeWarning, string(v.Reason), actionEvacuate, "%s", truncated(v.Resource+": "+v.Message))
 		}
-		mind.told[v.Resource] = v.Reason
-		what := v.Resource + ": " + v.Message
-		if v.Reason != evacuation.Copying {
-			r.recorder.Eventf(ref, r.volumeRef(ctx, v), corev1.EventTypeWarning, string(v.Reason), actionEvacuate, "%s", truncated(what))
-		}
-		r.tellPods(ctx, node.Name, v)
+		r.tellPods(ctx, node.Name, mind, v)
 	}
 }
 
@@ -167,8 +164,8 @@ func (r *EvacuationReconciler) volumeRef(ctx context.Context, v evacuation.Volum
 	return nil
 }
 
-// tellPods tells the selected pods that wait for a volume why.
-func (r *EvacuationReconciler) tellPods(ctx context.Context, node string, v evacuation.VolumeState) {
+// tellPods tells the selected pods that wait for a volume why, each once: many of them come when the node is drained, and not when it is tainted.
+func (r *EvacuationReconciler) tellPods(ctx context.Context, node string, mind *evacuee, v evacuation.VolumeState) {
 	for _, name := range v.Volumes {
 		pv, err := r.volumes.Get(ctx, name)
 		if err != nil || pv == nil {
@@ -179,7 +176,10 @@ func (r *EvacuationReconciler) tellPods(ctx context.Context, node string, v evac
 			continue
 		}
 		for i := range pods {
-			if pod := &pods[i]; pod.Status.Phase == corev1.PodPending && pod.DeletionTimestamp == nil && !cluster.HasRun(pod) {
+			pod := &pods[i]
+			news := toldPod{pod.UID, v.Reason}
+			if !mind.pods[news] && pod.Status.Phase == corev1.PodPending && pod.DeletionTimestamp == nil && !cluster.HasRun(pod) {
+				mind.pods[news] = true
 				r.event(typed(&corev1.Pod{ObjectMeta: pod.ObjectMeta}, "v1", "Pod"), corev1.EventTypeWarning, string(v.Reason), fmt.Sprintf(
 					"node %s is being evacuated, and volume %s is not safe elsewhere yet: %s", node, name, v.Message))
 			}

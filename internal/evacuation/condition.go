@@ -44,5 +44,8 @@ func (c Conditions) active() bool {
 	if c.Safe == nil && c.Evacuated == nil {
 		return true
 	}
-	return c.Safe != nil && c.Safe.Reason == Copying || c.Evacuated != nil && c.Evacuated.Reason == Leaving
+	return c.Safe != nil && c.Safe.Reason == Copying || c.leaving()
 }
+
+// leaving tells whether LINSTOR moves the rest off the node, or is about to.
+func (c Conditions) leaving() bool { return c.Evacuated != nil && c.Evacuated.Reason == Leaving }

@@ -40,11 +40,12 @@ func (s situation) targets(d Definition) []string {
 	return slices.DeleteFunc(s.Eligible(), func(name string) bool { return len(d.Nodes) > 0 && !slices.Contains(d.Nodes, name) })
 }
 
-// copying is how many copies are in progress in the cluster.
+// copying is how many copies are in progress in the cluster. One that has nothing to be copied from is not, nor one that LINSTOR could not make.
 func (s situation) copying() int {
 	n := 0
 	for _, v := range s.Volumes {
-		if _, ok := s.onItsWay(v); ok {
+		_, coming := s.onItsWay(v)
+		if reason, _ := volumeNotMade(s, v, Replica{}); coming && reason == "" && s.source(v) {
 			n++
 		}
 	}

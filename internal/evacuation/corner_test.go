@@ -230,6 +230,14 @@ func TestCorners(t *testing.T) {
 			}),
 			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Evacuate, ""},
 		},
+		"a node that is off leaves nobody waiting where LINSTOR is old": {
+			edit: edited(safely, ahead, the(nodeD, func(n *Node) { n.Online = No }), func(in *Input) { in.Version.Spares, in.Settings.MaxNodes = false, 3 }),
+			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Evacuate, ""},
+		},
+		"a node that may be off leaves others waiting where LINSTOR is old": {
+			edit: edited(safely, ahead, the(nodeD, func(n *Node) { n.Online = Unknown }), func(in *Input) { in.Version.Spares, in.Settings.MaxNodes = false, 3 }),
+			want: wanted{Waiting, "True CopiedElsewhere", "False AnotherNodeFirst", Nothing, nodeD},
+		},
 		"a node that is refused leaves nobody waiting where LINSTOR is old": {
 			edit: edited(safely, ahead, the(nodeD, func(n *Node) { n.Evacuate[0].Effect = "NoExecute" }), func(in *Input) {
 				in.Version.Spares, in.Settings.MaxNodes = false, 3
@@ -262,6 +270,12 @@ func TestCorners(t *testing.T) {
 				in.Volumes[0].Definition.PlaceCount = 0
 			}),
 			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Autoplace, ""},
+		},
+		"where it is not known how many copies are wanted those that LINSTOR wants by default are enough": {
+			edit: edited(alsoLeaving(nodeD, time.Minute, Conditions{}), with(volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC), diskless(nodeD))), func(in *Input) {
+				in.Volumes[0].Definition.PlaceCount = 0
+			}),
+			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Evacuate, ""},
 		},
 		"of how many volumes quorum is off is told": {
 			edit: edited(with(), asked(time.Hour, 1), func(in *Input) { in.Progress.QuorumOff = 2 }),

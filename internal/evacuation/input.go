@@ -125,7 +125,7 @@ type Linstor struct {
 type Volume struct {
 	// Resource is the name of the resource definition.
 	Resource string
-	// DRBD tells whether the top layer is DRBD.
+	// DRBD tells whether the top layer of any replica is DRBD.
 	DRBD bool
 	// Quorum is how many of the disks LINSTOR wants DRBD to need: "majority", "all" or a number; "off" for none, and empty where that is not known.
 	Quorum string

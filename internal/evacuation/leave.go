@@ -1,6 +1,7 @@
 package evacuation
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -11,6 +12,8 @@ const (
 	unchangedFor = time.Minute
 	// minority is with how many disks LINSTOR keeps a majority only if a tie-breaker has a place.
 	minority = 2
+	// defaultPlaceCount is how many disks LINSTOR wants where the group does not say.
+	defaultPlaceCount = 2
 )
 
 // askAgain is how long after a call LINSTOR is told once more; the last one holds for all further calls.
@@ -102,6 +105,12 @@ func ruleLeave(s situation) (Plan, bool) {
 		if reason == WaitingForDrain || reason == NFSExport {
 			plan.State = Draining
 		}
+		if reason == Leaving && s.stuck() {
+			reason, message = LeavingStalled, message+", and nothing has changed for a minute"
+			if s.Memory.NotMoved != "" {
+				message += "; LINSTOR said: " + s.Memory.NotMoved
+			}
+		}
 		return plan.evacuated(False, reason, s.also(message)), true
 	}
 	if marked := s.unmark(false); len(marked) > 0 && !s.Memory.Failed[Properties].Holds(s.Now) {
@@ -111,7 +120,7 @@ func ruleLeave(s situation) (Plan, bool) {
 		reason, message := s.progressing()
 		return plan.evacuated(False, reason, message), true
 	}
-	if ahead := s.ahead(); len(ahead) >= s.Settings.MaxNodes {
+	if ahead := append(s.ahead(), s.overtaken()...); len(ahead) >= s.Settings.MaxNodes {
 		plan.State = Waiting
 		return plan.evacuated(False, AnotherNodeFirst, "node "+few(ahead)+" goes first"), true
 	}
@@ -190,6 +199,13 @@ func (s situation) unchanged() bool {
 	return !s.Memory.Unchanged.IsZero() && s.Now.Sub(s.Memory.Unchanged) >= unchangedFor
 }
 
+// stuck tells whether LINSTOR was told, and has not settled although nothing syncs and nothing has changed for a while. Others need not wait for that.
+func (s situation) stuck() bool {
+	return s.Progress.asked() && s.unchanged() && !slices.ContainsFunc(s.mine, func(v Volume) bool {
+		return slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.Syncing })
+	})
+}
+
 // progressing says what LINSTOR is doing about what is left.
 func (s situation) progressing() (Reason, string) {
 	message := s.also(s.leftMessage())
@@ -220,12 +236,12 @@ func (s situation) leftMessage() string {
 	return joinedWords(counted(len(left.disks), "replica"), snapshots) + " left"
 }
 
-// unfinished are the nodes that go before N and have not left.
+// unfinished are the nodes that go before N and have not left, but those that are off: LINSTOR puts nothing there.
 func (s situation) unfinished() []string {
 	var names []string
 	for _, n := range s.Nodes {
 		done := n.Conditions.Evacuated != nil && n.Conditions.Evacuated.Status == True
-		if mode, refused, _ := n.mode(); len(n.Evacuate) > 0 && mode == Everything && refused == "" && !done && goesBefore(n, s.self) {
+		if mode, refused, _ := n.mode(); len(n.Evacuate) > 0 && mode == Everything && refused == "" && !done && n.Online != No && goesBefore(n, s.self) {
 			names = append(names, n.Name)
 		}
 	}
@@ -263,7 +279,7 @@ func (s situation) spared(v Volume) bool {
 			good++
 		}
 	}
-	return v.Definition != nil && v.Definition.PlaceCount > 0 && good >= v.Definition.PlaceCount
+	return v.Definition != nil && good >= cmp.Or(v.Definition.PlaceCount, defaultPlaceCount)
 }
 
 // unreadTraps are the traps of which the place count was not read.

@@ -2,6 +2,7 @@ package evacuation
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -84,6 +85,43 @@ func TestTraps(t *testing.T) {
 	unread.Volumes[0].Definition = nil
 	if plan := PlanFor(unread); !slices.Equal(plan.Needs.Definitions, []string{"pvc-1"}) {
 		t.Errorf("the place count is not read: %+v", plan)
+	}
+}
+
+// TestStuck has when a node says that LINSTOR does not get on with what it was told, so that others need not wait.
+func TestStuck(t *testing.T) {
+	t.Parallel()
+	left := func(changes ...func(*Replica)) edit {
+		return with(volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC, changes...)))
+	}
+	for name, test := range map[string]struct {
+		edit  edit
+		stuck bool
+	}{
+		"what is not settled after a minute":     {edited(left(state(diskInconsistent)), asked(10*time.Minute, 1), unchangedFrom(time.Minute)), true},
+		"what has changed since":                 {edited(left(state(diskInconsistent)), asked(10*time.Minute, 1), unchangedFrom(time.Minute-1)), false},
+		"what syncs, though nobody says how far": {edited(left(syncing(-1)), asked(10*time.Minute, 1), unchangedFrom(time.Hour)), false},
+		"what somebody else had begun before":    {edited(left(state(diskInconsistent)), unchangedFrom(time.Hour)), false},
+		"a volume elsewhere that syncs meanwhile": {edited(left(state(diskInconsistent)), asked(10*time.Minute, 1), unchangedFrom(time.Hour), func(in *Input) {
+			in.Volumes = append(in.Volumes, volume("pvc-2", disk(nodeC), disk(nodeD, syncing(1))))
+		}), true},
+	} {
+		want := wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Nothing, "waiting until LINSTOR has settled: pvc-1"}
+		if test.stuck {
+			want.evacuated, want.says = "False LeavingStalled", "nothing has changed for a minute; LINSTOR said: no such pool"
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want.check(t, tainted(Everything, test.edit, func(in *Input) { in.Memory.NotMoved = "no such pool" }))
+		})
+	}
+	used := PlanFor(tainted(Everything, with(volume("pvc-1", disk(nodeA, inUse), disk(nodeB))), asked(10*time.Minute, 1), unchangedFrom(time.Hour)))
+	if got := conditionText(used.Conditions.Evacuated); got != "False WaitingForDrain" {
+		t.Errorf("what is used again is %s", got)
+	}
+	silent := PlanFor(tainted(Everything, left(state(diskInconsistent)), asked(10*time.Minute, 1), unchangedFrom(time.Hour)))
+	if strings.Contains(silent.Conditions.Evacuated.Message, "said") {
+		t.Errorf("LINSTOR has said nothing: %q", silent.Conditions.Evacuated.Message)
 	}
 }
 

@@ -45,6 +45,34 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestOvertaken has whom a node waits for that came first and was drained last.
+func TestOvertaken(t *testing.T) {
+	t.Parallel()
+	leaves := Conditions{Safe: &Condition{Reason: CopiedElsewhere}, Evacuated: &Condition{Reason: Leaving}}
+	copies := Conditions{Safe: &Condition{Reason: Copying}, Evacuated: &Condition{Reason: Copying}}
+	two := func(in *Input) { in.Settings.MaxNodes = 2 }
+	for name, test := range map[string]struct {
+		edit  edit
+		waits bool
+	}{
+		"one that came later and leaves already":           {edited(safely, alsoLeaving(nodeC, time.Minute, leaves)), true},
+		"but not after LINSTOR was told":                   {edited(safely, asked(10*time.Minute, 1), unchangedFrom(time.Hour), alsoLeaving(nodeC, time.Minute, leaves)), false},
+		"nor for one that is still copied":                 {edited(safely, alsoLeaving(nodeC, time.Minute, copies)), false},
+		"nor for a copy":                                   {alsoLeaving(nodeC, time.Minute, leaves), false},
+		"nor for one that returns":                         {edited(safely, the(nodeC, func(n *Node) { n.Since, n.Conditions = now.Add(-time.Minute), leaves })), false},
+		"nor where two may":                                {edited(safely, two, alsoLeaving(nodeC, time.Minute, leaves)), false},
+		"nor where two may and the other one came earlier": {edited(safely, two, alsoLeaving(nodeC, 2*time.Hour, leaves)), false},
+		"but where two may and both others leave": {
+			edited(safely, two, alsoLeaving(nodeC, 2*time.Hour, leaves), alsoLeaving(nodeD, time.Minute, leaves)), true,
+		},
+	} {
+		plan := PlanFor(tainted(Everything, test.edit))
+		if waits := plan.Step.Call == Nothing && plan.Conditions.Evacuated.Reason == AnotherNodeFirst; waits != test.waits {
+			t.Errorf("%s: waits %t, want %t: %+v", name, waits, test.waits, plan)
+		}
+	}
+}
+
 // TestOldLinstor has that one node leaves at a time where LINSTOR cannot be told which nodes not to use.
 func TestOldLinstor(t *testing.T) {
 	t.Parallel()

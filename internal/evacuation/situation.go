@@ -96,6 +96,22 @@ func (s situation) ahead() []string {
 	return names
 }
 
+// overtaken are the nodes that came after N and leave already, because N was not drained when they were: N, of which LINSTOR was told nothing yet, waits for
+// them in its turn.
+func (s situation) overtaken() []string {
+	if s.Progress.asked() {
+		return nil
+	}
+	var names []string
+	for _, n := range s.Nodes {
+		if len(n.Evacuate) > 0 && n.Conditions.leaving() && goesBefore(s.self, n) {
+			names = append(names, n.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // goesBefore tells whether one node goes before another. None goes before itself.
 func goesBefore(a, b Node) bool {
 	switch {

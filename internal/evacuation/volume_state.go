@@ -41,8 +41,10 @@ var volumeRules = []volumeRule{
 	{"without a DRBD layer nothing can be copied", volumeNotDRBD},
 	{"a copy that LINSTOR's balancing may remove is kept from it first", volumeSurplus},
 	{"a volume with a good copy is safe, if it has quorum and may be used elsewhere", volumeCopied},
-	{"a copy on its way is waited for", volumeOnItsWay},
 	{"without a disk that is UpToDate there is nothing to copy", volumeNoSource},
+	{"a copy that LINSTOR could not make does not come, whatever is left of it", volumeNotMade},
+	{"a copy on its way is waited for", volumeOnItsWay},
+	{"where the disk is cut off from a copy one more would be as well", volumeCutOff},
 	{"what LINSTOR has refused a moment ago it refuses again", volumeRefused},
 }
 
@@ -144,6 +146,16 @@ func noQuorumWithout(s situation, v Volume) string {
 	return message
 }
 
+// volumeNotMade is for what LINSTOR leaves behind where a satellite could not make a disk: a replica of which no word comes, as of one that is being made.
+func volumeNotMade(s situation, v Volume, _ Replica) (Reason, string) {
+	copied, ok := s.onItsWay(v)
+	refusal := s.Memory.Refused[v.Resource]
+	if !ok || refusal.Words == "" || copied.Syncing || !copied.untold() && !copied.has(toggling...) {
+		return "", ""
+	}
+	return NoTarget, "its copy on " + copied.Node + " has not come about: " + refusal.Words
+}
+
 func volumeOnItsWay(s situation, v Volume, _ Replica) (Reason, string) {
 	copied, ok := s.onItsWay(v)
 	if !ok {
@@ -163,6 +175,25 @@ func volumeNoSource(s situation, v Volume, _ Replica) (Reason, string) {
 		return PeerOffline, "its replica here is not UpToDate, and " + names + " is not ONLINE"
 	}
 	return PeerOffline, "none of its replicas is known to be UpToDate"
+}
+
+// volumeCutOff holds off a further copy where one was made for N already, or is not to be, and DRBD on N is connected to none of those that are
+// UpToDate, such as while its network is down: otherwise each node would get one. A first one is worth a try, since only one connection may be missing.
+func volumeCutOff(s situation, v Volume, _ Replica) (Reason, string) {
+	if v.Mark.With(s.self.Satellite) != nil {
+		return "", ""
+	}
+	var names []string
+	for _, r := range v.Replicas {
+		if s.good(v, r) { // none on N, which leaves
+			names = append(names, r.Node)
+		}
+	}
+	if len(names) == 0 {
+		return "", ""
+	}
+	slices.Sort(names)
+	return PeerOffline, "its disk here is not connected to that on " + few(names) + ", so that nobody knows which has what was written last"
 }
 
 func volumeRefused(s situation, v Volume, _ Replica) (Reason, string) {

@@ -104,9 +104,12 @@ func (b *bulk) ended(err error) {
 func fill(queue []*reading) (n int, full bool) {
 	bytes := 0
 	for n = range queue {
-		if bytes += len("resource_definitions=&") + len(url.QueryEscape(queue[n].name)); bytes > bulkQuery {
+		if bytes += queryBytes(queue[n].name); bytes > bulkQuery {
 			return max(n, 1), true
 		}
 	}
 	return len(queue), false
 }
+
+// queryBytes is how many bytes of a query the name of a resource definition takes.
+func queryBytes(name string) int { return len("resource_definitions=&") + len(url.QueryEscape(name)) }

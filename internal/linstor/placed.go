@@ -51,13 +51,14 @@ func (s *Store) placed(resources []client.PlacedResource) []evacuation.Volume {
 		if !ok {
 			at = len(volumes)
 			index[key] = at
-			volume := evacuation.Volume{Resource: r.Name, DRBD: r.IsDRBD()}
+			volume := evacuation.Volume{Resource: r.Name}
 			if d := s.definitions[key]; d != nil {
 				volume.Quorum, volume.UserQuorum = s.quorum(d)
 				volume.PlaceCount, volume.Mark = s.placeCounts[d.group], d.mark
 			}
 			volumes = append(volumes, volume)
 		}
+		volumes[at].DRBD = volumes[at].DRBD || r.IsDRBD() // one replica with another stack of layers does not speak for the others
 		volumes[at].Replicas = append(volumes[at].Replicas, placedReplica(r))
 	}
 	return volumes
@@ -123,7 +124,7 @@ func diskState(text string) (word string, done float64) {
 
 // CopyDefinitions reads what must be known of resource definitions before they are copied. Those that do not exist are left out.
 func (f *Feed) CopyDefinitions(ctx context.Context, names []string) (map[string]evacuation.Definition, error) {
-	definitions, err := f.client.Definitions(ctx, names...)
+	definitions, err := f.definitionsOf(ctx, names)
 	if err != nil {
 		return nil, fmt.Errorf("ask LINSTOR for resource definitions: %w", err)
 	}
@@ -168,7 +169,7 @@ func (f *Feed) Marks(ctx context.Context) ([]evacuation.Mark, error) {
 
 // MarksOf reads what the named resource definitions say of balancing and of us; those that do not exist are left out.
 func (f *Feed) MarksOf(ctx context.Context, names []string) ([]evacuation.Mark, error) {
-	definitions, err := f.client.Definitions(ctx, names...)
+	definitions, err := f.definitionsOf(ctx, names)
 	if err != nil {
 		return nil, fmt.Errorf("ask LINSTOR for the marks of resource definitions: %w", err)
 	}
@@ -177,6 +178,23 @@ func (f *Feed) MarksOf(ctx context.Context, names []string) ([]evacuation.Mark, 
 		marks = append(marks, evacuation.MarkOf(d.Name, d.Props))
 	}
 	return marks, nil
+}
+
+// definitionsOf reads the named resource definitions, by as many requests as it takes: a node may have more volumes than the query of one has room for.
+func (f *Feed) definitionsOf(ctx context.Context, names []string) (definitions []client.Definition, err error) {
+	for len(names) > 0 {
+		n, bytes := 0, 0
+		for n < len(names) && (n == 0 || bytes+queryBytes(names[n]) <= bulkQuery) {
+			bytes += queryBytes(names[n])
+			n++
+		}
+		some, err := f.client.Definitions(ctx, names[:n]...)
+		if err != nil {
+			return nil, err
+		}
+		definitions, names = append(definitions, some...), names[n:]
+	}
+	return definitions, nil
 }
 
 // SnapshotsOn reads how many snapshots have data on a node.

@@ -2,6 +2,7 @@ package linstor
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"testing"
@@ -125,6 +126,62 @@ func TestPlacedVolumes(t *testing.T) {
 	}
 	if _, _, err := serving(t, map[string]string{"/v1/view/resources": "[]", "/v1/nodes": "no"}).Placed(t.Context()); err == nil {
 		t.Error("no error where the nodes cannot be read")
+	}
+}
+
+// TestMixedLayers has that a volume is one of DRBD where any of its replicas is, in whatever order LINSTOR lists them: nothing of it may be taken for what
+// LINSTOR leaves alone.
+func TestMixedLayers(t *testing.T) {
+	t.Parallel()
+	feed := serving(t, map[string]string{
+		"/v1/nodes": `[]`,
+		"/v1/view/resources": `[{"name":"one","node_name":"a","layer_object":{"type":"STORAGE"}},{"name":"one","node_name":"b","layer_object":{"type":"DRBD"}},
+			{"name":"two","node_name":"a","layer_object":{"type":"DRBD"}},{"name":"two","node_name":"b","layer_object":{"type":"STORAGE"}}]`,
+		"/v1/resource-definitions": `[]`,
+		"/v1/resource-groups":      `[]`,
+	})
+	volumes, _, err := feed.Placed(t.Context())
+	if err != nil || len(volumes) != 2 || !volumes[0].DRBD || !volumes[1].DRBD {
+		t.Errorf("got %+v, %v", volumes, err)
+	}
+}
+
+// TestManyDefinitions has that more definitions are read than one request has room for: LINSTOR's HTTP server takes 8 KiB of headers.
+func TestManyDefinitions(t *testing.T) {
+	t.Parallel()
+	fake := newFakeLinstor()
+	fake.intercept = func(w http.ResponseWriter, r *http.Request) bool {
+		asked := r.URL.Query()["resource_definitions"]
+		if len(asked) == 0 {
+			return false
+		}
+		if len(r.URL.RequestURI()) > 7<<10 { // without the other headers
+			w.WriteHeader(http.StatusRequestHeaderFieldsTooLarge)
+			return true
+		}
+		var definitions []map[string]string
+		for _, name := range asked {
+			definitions = append(definitions, map[string]string{"name": name})
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(definitions); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+		return true
+	}
+	n := newNetwork()
+	n.serve(t, "linstor:3370", fake)
+	feed := NewFeed(testClient(t, n, "linstor"), NewStore(), logr.Discard(), Options{})
+	var names []string
+	for i := range 500 {
+		names = append(names, fmt.Sprintf("pvc-c8a5dd3e-51a0-4c60-a4fc-6d8c4b9c%04d", i))
+	}
+	marks, err := feed.MarksOf(t.Context(), names)
+	if err != nil || len(marks) != len(names) || marks[499].Resource != names[499] {
+		t.Errorf("%d marks of %d definitions, %v", len(marks), len(names), err)
+	}
+	if marks, err := feed.MarksOf(t.Context(), nil); err != nil || len(marks) > 0 {
+		t.Errorf("none were asked for: %+v, %v", marks, err)
 	}
 }
 

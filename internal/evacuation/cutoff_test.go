@@ -1,0 +1,87 @@
+package evacuation
+
+import (
+	"testing"
+	"time"
+)
+
+// TestACopyThatIsCutOff has when a further copy is made of a volume whose disk on N is connected to no other that is UpToDate.
+func TestACopyThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	apart := func(node string) Replica { return disk(node, connected()) }
+	says := func(props map[string]string, replicas ...Replica) edit {
+		v := volume("pvc-1", replicas...)
+		v.Mark = MarkOf("pvc-1", props)
+		return with(v)
+	}
+	ours := map[string]string{PropBalance: balanceOff, PropMark: nodeA}
+	ofAnother := map[string]string{PropBalance: balanceOff, PropMark: nodeD}
+	copied := wanted{CopyingState, "False Copying", "", Autoplace, ""}
+	blocked := wanted{Blocked, "False PeerOffline", "", Nothing, "pvc-1: its disk here is not connected to that on node-b"}
+	for name, test := range map[string]struct {
+		edit edit
+		want wanted
+	}{
+		"one copy is tried: only that connection may be missing": {says(nil, apart(nodeA), apart(nodeB)), copied},
+		"also where another node's evacuation has made one":      {says(ofAnother, apart(nodeA), apart(nodeB)), copied},
+		"none after that": {says(ours, apart(nodeA), apart(nodeB)), blocked},
+		"none where a person's own setting leaves no trace of the try": {says(map[string]string{PropBalance: "true"}, apart(nodeA), apart(nodeB)), blocked},
+		"another one where the first is not good":                      {says(ours, apart(nodeA), disk(nodeB, state("Outdated"), connected())), copied},
+		"another one where the first is on a node that leaves": {
+			edited(says(ours, apart(nodeA), apart(nodeB)), the(nodeB, func(n *Node) { n.SwitchedOff = true })), copied,
+		},
+		"all of them are named": {
+			says(ours, apart(nodeA), apart(nodeC), apart(nodeB)), wanted{Blocked, "False PeerOffline", "", Nothing, "node-b, node-c"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.want.check(t, tainted(LastCopies, test.edit))
+		})
+	}
+}
+
+// TestACopyOfNothing has that a copy without a disk to be copied from is not waited for, and holds up no other.
+func TestACopyOfNothing(t *testing.T) {
+	t.Parallel()
+	in := tainted(LastCopies, with(
+		volume("pvc-1", disk(nodeA, state("Failed")), disk(nodeB, state(diskInconsistent))), volume("pvc-2", disk(nodeA)),
+	), func(in *Input) { in.Settings.MaxCopies = 1 })
+	plan := PlanFor(in)
+	if plan.Step.Call != Autoplace || len(plan.Step.Copies) != 1 || plan.Step.Copies[0].Resource != "pvc-2" {
+		t.Errorf("pvc-2 gets no copy: %+v", plan.Step)
+	}
+	if plan.Volumes[0].Reason != PeerOffline {
+		t.Errorf("what has nothing to be copied from is %s", plan.Volumes[0].Reason)
+	}
+}
+
+// TestACopyThatWasNotMade has that LINSTOR's words are told where it has left a replica behind that its satellite could not make, that no other one is asked
+// for beside it, and that it holds up no other volume.
+func TestACopyThatWasNotMade(t *testing.T) {
+	t.Parallel()
+	refused := func(in *Input) {
+		in.Settings.MaxCopies = 1
+		in.Memory.Refused = map[string]Refusal{"pvc-1": {Until: now.Add(-time.Hour), Words: "Failed to create the logical volume", Nodes: in.Eligible()}}
+	}
+	for name, test := range map[string]struct {
+		left Replica
+		made bool
+	}{
+		"a new replica":                   {disk(nodeB, state("")), false},
+		"a replica without any volume":    {disk(nodeB, disks()), false},
+		"a tie-breaker that gets no disk": {func() Replica { r := diskless(nodeB); r.Flags = []string{"DISK_ADD_REQUESTED"}; return r }(), false},
+		"one that was made all the same":  {disk(nodeB, syncing(10)), true},
+		"a tie-breaker that got its disk": {disk(nodeB, syncing(10), flagged("DISK_ADDING")), true},
+		"one that waits for its sync":     {disk(nodeB, state(diskInconsistent)), true},
+	} {
+		plan := PlanFor(tainted(LastCopies, with(volume("pvc-1", disk(nodeA), test.left), volume("pvc-2", disk(nodeA))), refused))
+		want := VolumeState{Reason: NoTarget, Message: "its copy on node-b has not come about: Failed to create the logical volume"}
+		if got := plan.Volumes[0]; !test.made && (got.Reason != want.Reason || got.Message != want.Message) || test.made && got.Reason != Copying {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if copies := plan.Step.Copies; test.made && len(copies) > 0 || !test.made && (len(copies) != 1 || copies[0].Resource != "pvc-2") {
+			t.Errorf("%s: LINSTOR is told %+v", name, plan.Step)
+		}
+	}
+}
