@@ -42,6 +42,8 @@ const (
 	ExcuseBelated = "LINSTOR has set a mark long after it was told to"
 	// ExcuseDeleted: a person has had LINSTOR delete the last disk.
 	ExcuseDeleted = "a person has had LINSTOR delete the last disk with the newest data"
+	// ExcuseBalanced: LINSTOR's balancing counts disks that have failed, too, and has removed the last good one of a volume.
+	ExcuseBalanced = "LINSTOR's balancing has removed the last disk with the newest data of a volume that no controller had touched"
 	// ExcuseTaken: a person has taken a replica from a node to which its volume is attached.
 	ExcuseTaken = "a node that leaves is not safe in time: a replica was taken from under its attachment"
 	// ExcusePinned: the volumes of a node that is to leave allow no other node.
@@ -59,7 +61,7 @@ const (
 // Excuses are all of them.
 var Excuses = []string{
 	ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseDelayed, ExcuseSighted, ExcuseDamaged, ExcuseUnfenced, ExcusePerson, ExcuseVouched, ExcuseHidden, ExcuseUnannounced, ExcuseAnotherNode, ExcuseDatabase,
-	ExcuseBelated, ExcuseDeleted, ExcuseTaken, ExcusePinned, ExcuseQuorumLost, ExcuseNoTarget, ExcuseNeverFilled, ExcuseUnlisted,
+	ExcuseBelated, ExcuseDeleted, ExcuseBalanced, ExcuseTaken, ExcusePinned, ExcuseQuorumLost, ExcuseNoTarget, ExcuseNeverFilled, ExcuseUnlisted,
 }
 
 // asked notes that in this history a pod had to be moved in time.

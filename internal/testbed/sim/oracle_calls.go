@@ -18,12 +18,12 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
-// wordsOld tells whether LINSTOR may not know that what it says of a node is not so any more.
-func (w *world) wordsOld(node string) bool {
+// wordsOld tells whether LINSTOR may not have known, for the look that a call rests on, that what it says of a node is not so any more.
+func (w *world) wordsOld(node string, call evacuation.Call) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	since, silent := w.silent[node]
-	return silent && time.Since(since) < excuse+failover.MaxAge || w.oldWords()[node]
+	return silent && time.Since(since) < excuse+call.MaxAge() || w.oldWords()[node]
 }
 
 // Autoplace audits that LINSTOR is asked for a copy.
@@ -41,6 +41,7 @@ func (l *witness) Autoplace(ctx context.Context, resource string, nodes []string
 			w.violated(RuleTarget, "resource %s on %s, which its group does not list", resource, node)
 		}
 	}
+	w.touch(resource)
 	before := w.Linstor.DiskNodes(resource)
 	answer, err := l.memory.Autoplace(ctx, resource, nodes)
 	w.mu.Lock()
@@ -51,6 +52,13 @@ func (l *witness) Autoplace(ctx context.Context, resource string, nodes []string
 		}
 	}
 	return answer, err
+}
+
+// touch notes that the controllers have told LINSTOR something that may move disks of a resource.
+func (w *world) touch(resource string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.touched[resource] = true
 }
 
 // mustBeKnownToLeave tells whether the leader must know that a node has the taint, and LINSTOR knows the node.
@@ -75,6 +83,11 @@ func (l *witness) Evacuate(ctx context.Context, node string, doNotTarget []strin
 	for _, other := range w.history.World.Nodes {
 		if other != node && !slices.Contains(doNotTarget, other) && w.mustBeKnownToLeave(other) {
 			w.violated(RuleTarget, "%s may be evacuated to %s", node, other)
+		}
+	}
+	for _, resource := range w.DRBD.Resources() {
+		if slices.Contains(w.Linstor.ReplicaNodes(resource), node) {
+			w.touch(resource)
 		}
 	}
 	w.reach(ReachedLeaving)
@@ -126,7 +139,7 @@ func (w *world) auditCall(ctx context.Context, call evacuation.Call, what string
 	switch {
 	case !silent || w.Linstor.Hears(node): // it may have been heard again since
 	case call == evacuation.Properties && w.Linstor.ConnectionStatus(node) == "": // LINSTOR has forgotten it: nobody need be waited for
-	case w.wordsOld(node):
+	case w.wordsOld(node, call):
 		w.excuse(ExcuseOldWords, "%s for %s", what, node)
 	default:
 		w.violated(RuleOffline, "%s for %s", what, node)
@@ -184,7 +197,7 @@ func (w *world) auditMove(resource, node string) {
 	open := w.opened[place{resource, node}]
 	w.mu.Unlock()
 	switch {
-	case open.IsZero() || w.wordsOld(node):
+	case open.IsZero() || w.wordsOld(node, evacuation.Evacuate):
 	case time.Since(open) <= failover.MaxAge:
 		w.excuse(ExcuseArrived, "resource %s was opened on %s", resource, node)
 	default:
@@ -202,7 +215,7 @@ func (w *world) auditMove(resource, node string) {
 			continue
 		}
 		copied = copied || newest && runs && !slices.ContainsFunc(state.DiskStates, func(disk string) bool { return disk != drbd.UpToDate })
-		old = old || w.wordsOld(other)
+		old = old || w.wordsOld(other, evacuation.Evacuate)
 	}
 	switch {
 	case copied:
@@ -214,7 +227,7 @@ func (w *world) auditMove(resource, node string) {
 		w.violated(RuleCopyElsewhere, "resource %s on %s: disks with the newest data %v", resource, node, disks)
 	}
 	for other, state := range states {
-		if len(state.Syncs) > 0 && !w.wordsOld(other) && !w.wordsOld(node) {
+		if len(state.Syncs) > 0 && !w.wordsOld(other, evacuation.Evacuate) && !w.wordsOld(node, evacuation.Evacuate) {
 			w.violated(RuleSettled, "resource %s on %s", resource, other)
 		}
 	}

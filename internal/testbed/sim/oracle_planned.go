@@ -58,6 +58,8 @@ type planned struct {
 	affinity bool
 	// byOther are the nodes that a person has evacuated in LINSTOR by hand; told is set once a controller has told LINSTOR to.
 	byOther map[string]bool
+	// touched are the resources of which controllers have told LINSTOR something that may move disks.
+	touched map[string]bool
 	begun   map[string]bool
 	// personal are the replicas that a person has removed; restored is set once somebody has given LINSTOR an old database.
 	personal map[place]bool
@@ -105,7 +107,7 @@ type planned struct {
 func newPlanned() planned {
 	return planned{
 		flags: make(map[place]replicaFlag),
-		armed: make(map[string]bool), full: make(map[string]bool), byOther: make(map[string]bool), begun: make(map[string]bool),
+		armed: make(map[string]bool), full: make(map[string]bool), byOther: make(map[string]bool), touched: make(map[string]bool), begun: make(map[string]bool),
 		personal: make(map[place]bool), copies: make(map[place]string), added: make(map[string]int), leavings: make(map[string]int), disks: make(map[string]map[string]bool),
 		unsafe: make(map[string]time.Time), safe: make(map[string]time.Time), tainted: make(map[string]time.Time), ailing: make(map[string]time.Time),
 		leftSafe: make(map[string]bool), hanging: make(map[string]bool), failedAt: make(map[string]time.Time), ailed: make(map[string]bool), crowded: make(map[string]bool),
@@ -209,7 +211,7 @@ func (w *world) observeDisks(resource string) {
 		kept = kept || newest && there
 	}
 	free := w.restored || len(w.byOther) > 0
-	flag := w.flags[place{resource, lost}].name
+	flag, touched := w.flags[place{resource, lost}].name, w.touched[resource]
 	w.mu.Unlock()
 	if gone != "" && !free {
 		w.violated(RuleCopyStays, "resource %s on %s", resource, gone)
@@ -217,9 +219,12 @@ func (w *world) observeDisks(resource string) {
 	if lost == "" || kept || free {
 		return
 	}
-	if flag == linstorsim.FlagDelete || flag == linstorsim.FlagDRBDDelete {
+	switch {
+	case flag == linstorsim.FlagDelete || flag == linstorsim.FlagDRBDDelete:
 		w.excuse(ExcuseDeleted, "resource %s on %s", resource, lost)
-	} else {
+	case !touched && w.history.World.Planned.Balancing:
+		w.excuse(ExcuseBalanced, "resource %s on %s", resource, lost)
+	default:
 		w.violated(RuleLastCopy, "resource %s on %s; disks with the newest data are left: %v", resource, lost, now)
 	}
 }
