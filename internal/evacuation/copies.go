@@ -52,9 +52,12 @@ func (s situation) good(v Volume, r Replica) bool {
 func (s situation) goodElsewhere(v Volume) bool {
 	here, _ := v.on(s.self.Satellite)
 	return slices.ContainsFunc(v.Replicas, func(r Replica) bool {
-		return r.Node != s.self.Satellite && s.good(v, r) && (v.isBehind(here) || joined(here, r))
+		return r.Node != s.self.Satellite && s.good(v, r) && v.keepsUp(r, here)
 	})
 }
+
+// keepsUp tells whether a replica that is UpToDate has what was written last on N: they are connected, or the disk there is behind.
+func (v Volume) keepsUp(r, here Replica) bool { return v.isBehind(here) || joined(here, r) }
 
 // hasData tells whether a volume of which N has no disk has one that may be used now. That its node is to leave, too, is for its own evacuation.
 func (s situation) hasData(v Volume) bool {
@@ -186,11 +189,12 @@ func (v Volume) hasVote(r Replica) bool {
 	return !slices.ContainsFunc(v.volumeNumbers(), func(n int) bool { return !slices.Contains(voting, r.Disks[n]) })
 }
 
-// keepsQuorum tells whether the volume would have quorum without N: some disk with its data, together with the replicas that it is
-// connected to.
+// keepsQuorum tells whether the volume would have quorum without N: some disk that has what was written last, together with the replicas that
+// it is connected to. Of two parts that are not connected to each other both may have a quorum that is a number.
 func (s situation) keepsQuorum(v Volume) bool {
+	here, _ := v.on(s.self.Satellite)
 	return v.votes(1) == 0 || slices.ContainsFunc(v.Replicas, func(r Replica) bool {
-		return v.upToDate(r) && s.remains(r) && s.quorate(v, r)
+		return v.upToDate(r) && s.remains(r) && s.quorate(v, r) && v.keepsUp(r, here)
 	})
 }
 

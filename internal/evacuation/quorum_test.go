@@ -20,13 +20,14 @@ func TestQuorumOfThoseThatAreConnected(t *testing.T) {
 		"old data beside an inactive disk": {
 			quorumMajority, []Replica{disk(nodeA), disk(nodeB, flagged(flagInactive)), disk(nodeC, outdated), disk(nodeD, outdated)}, false,
 		},
-		"one beside an inactive one":            {quorumMajority, []Replica{disk(nodeA), disk(nodeB), disk(nodeC, flagged(flagInactive)), diskless(nodeD)}, true},
-		"a tie-breaker where two disks must be": {"2", []Replica{disk(nodeA), disk(nodeB), diskless(nodeC)}, false},
-		"one where one suffices":                {"1", []Replica{disk(nodeA), disk(nodeB, connected())}, true},
-		"two where it is not known":             {"", []Replica{disk(nodeA), disk(nodeB), disk(nodeC)}, true},
-		"one where it is not known":             {"", []Replica{disk(nodeA), disk(nodeB, connected())}, false},
-		"one and a tie-breaker, not known":      {"", []Replica{disk(nodeA), disk(nodeB), diskless(nodeC)}, true},
-		"one where no quorum is wanted":         {"off", []Replica{disk(nodeA), disk(nodeB, connected())}, true},
+		"one beside an inactive one":             {quorumMajority, []Replica{disk(nodeA), disk(nodeB), disk(nodeC, flagged(flagInactive)), diskless(nodeD)}, true},
+		"a tie-breaker where two disks must be":  {"2", []Replica{disk(nodeA), disk(nodeB), diskless(nodeC)}, false},
+		"two that are not connected to the copy": {"2", []Replica{disk(nodeA, connected(nodeB)), disk(nodeB, connected(nodeA)), disk(nodeC, connected(nodeD)), disk(nodeD, connected(nodeC))}, false},
+		"one where one suffices":                 {"1", []Replica{disk(nodeA), disk(nodeB, connected())}, true},
+		"two where it is not known":              {"", []Replica{disk(nodeA), disk(nodeB), disk(nodeC)}, true},
+		"one where it is not known":              {"", []Replica{disk(nodeA), disk(nodeB, connected())}, false},
+		"one and a tie-breaker, not known":       {"", []Replica{disk(nodeA), disk(nodeB), diskless(nodeC)}, true},
+		"one where no quorum is wanted":          {"off", []Replica{disk(nodeA), disk(nodeB, connected())}, true},
 	} {
 		v := volume("pvc-1", test.replicas...)
 		v.Quorum = test.quorum

@@ -208,8 +208,7 @@ var simulated = []edit{
 	// second one is asked, and the age of a look is asked for three times.
 	{
 		"a volume needs no good copy elsewhere", copiesFile,
-		"return «slices.ContainsFunc(v.Replicas, func(r Replica) bool {\n\t\treturn r.Node != s.self.Satellite && s.good(v, r) && " +
-			"(v.isBehind(here) || joined(here, r))\n\t})»",
+		"return «slices.ContainsFunc(v.Replicas, func(r Replica) bool {\n\t\treturn r.Node != s.self.Satellite && s.good(v, r) && v.keepsUp(r, here)\n\t})»",
 		"(… || mutantIs(§))",
 	},
 	{
@@ -228,7 +227,7 @@ var simulated = []edit{
 		"a good copy need not be UpToDate", copiesFile, "return «v.upToDate(r)» && staying(r) && s.node(r.Node).steady()", "(… || mutantIs(§))",
 	},
 	{
-		"a good copy need not be connected", copiesFile, "(v.isBehind(here) || «joined(here, r)»)", "(… || mutantIs(§))",
+		"a good copy need not be connected", copiesFile, "return v.isBehind(here) || «joined(here, r)»", "(… || mutantIs(§))",
 	},
 	{
 		"a good copy may be on a node that leaves", evacInputFile, "return «len(n.Evacuate) > 0» || n.SwitchedOff", "(… && !mutantIs(§))",
