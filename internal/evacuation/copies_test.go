@@ -186,3 +186,12 @@ func TestCopiesReadDefinitions(t *testing.T) {
 		t.Errorf("got %+v", plan)
 	}
 }
+
+// TestNothingBecomesUpToDateOfNothing has that a replica without a volume, of which none is known, does not pass for one that is being filled.
+func TestNothingBecomesUpToDateOfNothing(t *testing.T) {
+	t.Parallel()
+	bare := Replica{Node: nodeB, Disks: map[int]string{}}
+	if volume("pvc-1", Replica{Node: nodeA, Disks: map[int]string{}}, bare).becomes(bare) {
+		t.Error("a replica of no volume becomes UpToDate")
+	}
+}

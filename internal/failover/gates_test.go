@@ -281,3 +281,14 @@ func TestFences(t *testing.T) {
 		})
 	}
 }
+
+// TestNothingIsUntouchedOfWhichNothingIsKnown has that a resource that was not read does not pass for one without a replica on the node.
+func TestNothingIsUntouchedOfWhichNothingIsKnown(t *testing.T) {
+	t.Parallel()
+	in := crashed()
+	in.Node.Missed = true
+	absent(&in)
+	if s := assess(in); !s.untouched(in.Resource, true) || s.untouched(Resource{}, true) {
+		t.Error("a resource that was read is touched without a replica, or one that was not read is untouched")
+	}
+}
