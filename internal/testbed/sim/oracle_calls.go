@@ -207,22 +207,19 @@ func (w *world) auditMove(resource, node string) {
 	if _, has := disks[node]; !has || !slices.Contains(w.Linstor.DiskNodes(resource), node) {
 		return
 	}
-	copied, old, kept := false, false, false
+	copied, old := false, false
 	for other, newest := range disks {
 		state, runs := states[other]
-		kept = kept || newest
 		if other == node || w.goes(place{resource, other}) {
 			continue
 		}
-		copied = copied || newest && runs && !slices.ContainsFunc(state.DiskStates, func(disk string) bool { return disk != drbd.UpToDate })
+		copied = copied || (newest || w.DRBD.Covers(resource, node, other)) && runs && !slices.ContainsFunc(state.DiskStates, func(disk string) bool { return disk != drbd.UpToDate })
 		old = old || w.wordsOld(other, evacuation.Evacuate)
 	}
 	switch {
 	case copied:
 	case old:
 		w.excuse(ExcuseOldWords, "resource %s has no copy but on %s", resource, node)
-	case !kept && w.damaged[resource]:
-		w.excuse(ExcuseDamaged, "resource %s on %s: what was written last is lost already", resource, node)
 	default:
 		w.violated(RuleCopyElsewhere, "resource %s on %s: disks with the newest data %v", resource, node, disks)
 	}

@@ -47,6 +47,15 @@ func leavingNodes() map[string]sim.History {
 			},
 			Length: 90 * time.Second,
 		},
+		"a node leaves while what was written last is on another one that is off": {
+			World: planned(world(4, []sim.Volume{
+				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b"), Quorum: "off"},
+			}, pod("pod-0", "b", "v0"))),
+			Steps: []sim.Step{
+				at("10s", sim.IsolateDRBD, "b", ""), at("20s", sim.Crash, "b", ""), at("30s", sim.Leave, "a", ""),
+			},
+			Length: 100 * time.Second,
+		},
 		"a node cannot leave whose snapshot LINSTOR leaves there, because others have enough of it": {
 			World: planned(world(5, []sim.Volume{
 				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b", "c")},

@@ -368,3 +368,21 @@ func TestOneVolumeWithoutDataTakesTheScoreButNotTheWrites(t *testing.T) {
 		}
 	})
 }
+
+func TestADiskCoversAnotherOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cluster(t, drbd.Spec{Quorum: drbd.QuorumOff, Replicas: append(diskful("a", "b"), diskless("c"))}, drbd.Options{})
+		must(t, c.Open(res, "a", false))
+		if !c.Covers(res, "a", "b") || !c.Covers(res, "b", "a") {
+			t.Error("of two disks that are connected one lacks what the other has")
+		}
+		if c.Covers(res, "a", "c") || c.Covers(res, "a", "e") || c.Covers("another", "a", "b") {
+			t.Error("what is no disk has what a disk has")
+		}
+		c.CutLink("a", "b")
+		settle()
+		if c.Covers(res, "a", "b") || !c.Covers(res, "b", "a") {
+			t.Error("a disk that was cut off has what was written since, or the other one lacks what it has")
+		}
+	})
+}

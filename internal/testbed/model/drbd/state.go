@@ -126,6 +126,22 @@ func (c *Cluster) Disks(resourceName string) map[string]bool {
 	return disks
 }
 
+// Covers tells whether the disk of a resource on the node other has everything that the disk on a node has. What the nodes say of it counts
+// for nothing.
+func (c *Cluster) Covers(resourceName, nodeName, other string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.resources[resourceName]
+	if r == nil {
+		return false
+	}
+	x, y := r.replicas[nodeName], r.replicas[other]
+	if x == nil || y == nil || y.diskless() || slices.Contains(y.disks, Failed) {
+		return false
+	}
+	return y.data != nil && (x.data == y.data || y.data.newerThan(x.data))
+}
+
 func (r *resource) state(x *replica) State {
 	s := State{
 		Role:            x.role,
