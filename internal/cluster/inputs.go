@@ -224,20 +224,9 @@ func (i *Inputs) pod(ctx context.Context, pod *corev1.Pod, pv *corev1.Persistent
 	}
 	facts.UnsafeVolume = unsafe
 	for _, other := range others {
-		known := i.other(other)
-		if known.Unattached, err = i.unattached(ctx, other.Name, pod.Spec.NodeName); err != nil {
-			return failover.Pod{}, err
-		}
-		facts.Others = append(facts.Others, known)
+		facts.Others = append(facts.Others, i.other(other))
 	}
 	return facts, nil
-}
-
-// unattached tells whether Kubernetes wants a volume attached to a node, and has not attached it.
-func (i *Inputs) unattached(ctx context.Context, volume, node string) (bool, error) {
-	attachments, err := i.attachments.Of(ctx, volume)
-	facts := attachmentFacts(attachments, nil, node)
-	return facts != nil && !facts.Attached, err
 }
 
 // other returns what is known of another volume of a pod.
@@ -267,9 +256,8 @@ func (i *Inputs) Waiting(ctx context.Context, pv *corev1.PersistentVolume, node 
 func (i *Inputs) Node(name string) failover.Node {
 	node := i.kubelets.Node(name)
 	node.Satellite = i.kubelets.Satellite(name)
-	known, listed := i.Linstor.Node(node.Satellite)
+	_, listed := i.Linstor.Node(node.Satellite)
 	node.Unlisted = !listed
-	node.Missed = known.Online.Known && !known.Online.Value
 	return node
 }
 

@@ -107,7 +107,6 @@ const longAgo = 24 * time.Hour
 func (in Input) bereft() Input {
 	in.Resource = in.Resource.bereft(in.Node.satellite(), in.Now)
 	in.Node.LeaseKnown, in.Node.LeaseSilence = true, longAgo
-	in.Node.Missed = !in.Node.Unlisted
 	pods := make([]Pod, len(in.Pods))
 	for i, pod := range in.Pods {
 		others := make([]OtherVolume, len(pod.Others))

@@ -44,8 +44,6 @@ func gateQuorum(s situation) (Reason, string) {
 	case reason == NoQuorum:
 		message += ": set DrbdOptions/Resource/quorum to majority on its resource group"
 	case reason != QuorumUnconfirmed:
-	case s.untouched(s.Resource, s.Attachment != nil && !s.Attachment.Attached, s.Pods...):
-		return "", ""
 	case s.cond.state == Unreachable && (s.Node.SwitchedOff || s.Node.OutOfService):
 		return "", "" // somebody has said so, who knows
 	case s.cond.state == Unreachable:

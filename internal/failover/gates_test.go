@@ -1,7 +1,6 @@
 package failover
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,17 +50,6 @@ func gateScenarios() map[string]scenario {
 		"no quorum is asked of a replica that went while its node was ONLINE": {
 			from: gone, edit: mayRun(nodeB, usual("off")), want: Lost, reason: ReplicaGone,
 		},
-
-		"a node that was never given the volume need not be known to run it with quorum": open(placed, absent),
-		"nor one whose replica nobody ever heard of":                                     open(placed, neverHeardOf),
-		"what has begun to go from such a node is finished":                              open(placed, absent, nobody, func(in *Input) { in.Attachment.Marked = true }),
-		"but one that has the volume attached":                                           blocked(QuorumUnconfirmed, placed, absent, func(in *Input) { in.Attachment.Attached = true }),
-		"or of whose attachment nothing is known":                                        blocked(QuorumUnconfirmed, placed, absent, func(in *Input) { in.Attachment = nil }),
-		"or that LINSTOR calls ONLINE, which may hear of it that its kubelet is silent":  blocked(QuorumUnconfirmed, placed, absent, theLease(2*time.Minute), func(in *Input) { in.Node.Missed = false }),
-		"or on which a pod has run":                                                      blocked(QuorumUnconfirmed, placed, absent, thePod(func(p *Pod) { p.HasRun = true })),
-		"or whose replica was heard of":                                                  blocked(QuorumUnconfirmed, placed, neverHeardOf, at(nodeA, func(r *Replica) { r.Unheard = false })),
-		"or whose replica LINSTOR lists no longer":                                       blocked(QuorumUnconfirmed, placed, neverHeardOf, at(nodeA, func(r *Replica) { r.Gone = true })),
-		"or of a resource without quorum":                                                blocked(NoQuorum, placed, absent, wants("off")),
 
 		"nobody asks for a volume without pods":                blocked(NotSelected, nobody),
 		"nobody asks for a volume without pods and attachment": blocked(NotSelected, nobody, func(in *Input) { in.Attachment = nil }),
@@ -149,24 +137,6 @@ func gateScenarios() map[string]scenario {
 		"node agents are left to it": blocked(NodeAgentRuns, func(in *Input) { in.Halt.Agents = "agents run" }),
 		"a dry run acts on nothing":  blocked(DryRun, func(in *Input) { in.Halt.DryRun = true }),
 	}
-}
-
-// placed has a pod be placed on the node after that had died.
-func placed(in *Input) {
-	in.Attachment.Attached, in.Node.Missed = false, true
-	in.Pods[0].HasRun, in.Pods[0].RunningSince = false, time.Time{}
-}
-
-// absent has LINSTOR know nothing of a replica on the node.
-func absent(in *Input) {
-	in.Resource.SetSince = ago(time.Minute)
-	in.Resource.Replicas = slices.DeleteFunc(in.Resource.Replicas, func(r Replica) bool { return r.Node == nodeA })
-	everywhereAsListed(in)
-}
-
-// neverHeardOf has LINSTOR list a replica on the node of which nobody ever heard.
-func neverHeardOf(in *Input) {
-	at(nodeA, func(r *Replica) { r.Unheard, r.Begun, r.LastInUse = true, false, time.Time{} })(in)
 }
 
 func outOfService(in *Input) { in.Node.OutOfService = true }
@@ -279,16 +249,5 @@ func TestFences(t *testing.T) {
 				t.Errorf("quorum %q of %d disks fences: %t, want %t", c.quorum, c.diskful, got, c.want)
 			}
 		})
-	}
-}
-
-// TestNothingIsUntouchedOfWhichNothingIsKnown has that a resource that was not read does not pass for one without a replica on the node.
-func TestNothingIsUntouchedOfWhichNothingIsKnown(t *testing.T) {
-	t.Parallel()
-	in := crashed()
-	in.Node.Missed = true
-	absent(&in)
-	if s := assess(in); !s.untouched(in.Resource, true) || s.untouched(Resource{}, true) {
-		t.Error("a resource that was read is touched without a replica, or one that was not read is untouched")
 	}
 }

@@ -108,8 +108,6 @@ type Node struct {
 	Satellite string
 	// Unlisted is set while LINSTOR lists no node of that name.
 	Unlisted bool
-	// Missed is set while LINSTOR lists the node and does not call it ONLINE.
-	Missed bool
 	// LeaseGap is how long its kubelet may well take from one renewal of its Lease to the next; zero where that is no longer than usual.
 	LeaseGap time.Duration
 	// LeaseSilence is how long no renewal of the node's Lease was seen, counted from what this process
@@ -241,8 +239,6 @@ type OtherVolume struct {
 	NFSExport bool
 	// Shared is set where it may be used on several nodes at a time.
 	Shared bool
-	// Unattached is set where it is to be attached to A and is not.
-	Unattached bool
 	// Ephemeral is set for a generic ephemeral volume, which is re-created with its pod.
 	Ephemeral bool
 }
@@ -310,9 +306,6 @@ type Replica struct {
 	// MayRun are the settings that its node may run, the newest last: each that LINSTOR was seen to want since the last one that the
 	// node is known to have applied. Snapshots share it.
 	MayRun []*Setting
-	// Unheard is set where the replica came while LINSTOR was followed, and LINSTOR has had no word of it since: its node need not have
-	// created it.
-	Unheard bool
 	// Begun is set once the node is known to have applied one of them; until then it may run anything.
 	Begun bool
 }

@@ -117,14 +117,5 @@ func survivorsFence(r Resource) (Reason, string) {
 	return "", ""
 }
 
-// untouched tells whether nothing there has ever had R in hand: Kubernetes has not attached the volume, no container of the pods that ask for it
-// has started, and LINSTOR, which misses the node, has no replica there, or one of which it never had a word. A pod that is placed on a node
-// that has just died is such a one, and what the node may run is known only when it is back.
-func (s situation) untouched(r Resource, unattached bool, pods ...Pod) bool {
-	replica, ok := r.Replica(s.Node.satellite())
-	return unattached && r.Known && s.Node.Missed && (!ok || replica.Unheard && !replica.Gone) &&
-		!slices.ContainsFunc(pods, func(pod Pod) bool { return pod.HasRun })
-}
-
 // hasLeft tells whether the replica on a node went while its satellite was ONLINE: nothing of R is left there.
 func (r Resource) hasLeft(node string) bool { return slices.Contains(r.Left, node) }

@@ -53,13 +53,13 @@ func RemovalOf(in Input, pod Pod) Removal {
 
 // othersFenced tells whether no other LINSTOR volume of the pod can be written on A either, by the same evidence that condemns this one.
 func (s situation) othersFenced(pod Pod) bool {
-	return !slices.ContainsFunc(pod.Others, func(other OtherVolume) bool { return !s.otherFenced(other, pod) })
+	return !slices.ContainsFunc(pod.Others, func(other OtherVolume) bool { return !s.otherFenced(other) })
 }
 
 // otherFenced is othersFenced for one volume. A generic ephemeral one is the pod's own: nobody else will ever write it. One that is
 // mounted by NFS is shared by its nature, and A has no DRBD relation to it. Of one that another node has in use at the same time, as it
 // may, nothing but what its peers say of their connections to A counts: that there is a Primary is no sign of A.
-func (s situation) otherFenced(other OtherVolume, pod Pod) bool {
+func (s situation) otherFenced(other OtherVolume) bool {
 	if other.Ephemeral || other.NFSExport {
 		return true
 	}
@@ -72,7 +72,7 @@ func (s situation) otherFenced(other OtherVolume, pod Pod) bool {
 	if other.Shared && usedElsewhere(r, s.Node.satellite()) {
 		t, survivor = t.ofConnections(), true
 	}
-	return survivor && !t.connected && (s.fenced(r, t) || s.untouched(r, other.Unattached, pod))
+	return survivor && !t.connected && s.fenced(r, t)
 }
 
 func (s situation) anyOtherWritable(pod Pod) bool {

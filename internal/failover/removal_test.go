@@ -165,19 +165,6 @@ func TestRemovalOf(t *testing.T) {
 		"another volume whose replica left once and is back is asked what it runs": {
 			from: crashed, edit: otherVolume(edited(unreachable, unborne, func(in *Input) { in.Resource.Left = []string{nodeA} })), want: RemoveGracefully,
 		},
-		"another volume that the node was never given needs no fence": {
-			from: crashed, edit: edited(otherVolume(edited(unreachable, absent)), placed, theOther(func(o *OtherVolume) { o.Unattached = true })), want: RemoveForce,
-		},
-		"another volume without a replica there that is attached asks for peace": {
-			from: crashed, edit: edited(otherVolume(edited(unreachable, absent)), placed), want: RemoveGracefully,
-		},
-		"another volume without a replica there asks for peace where a pod has run": {
-			from: crashed, edit: edited(otherVolume(edited(unreachable, absent)), theOther(func(o *OtherVolume) { o.Unattached = true })), want: RemoveGracefully,
-		},
-		"another volume without a replica on a node that LINSTOR does not list asks for peace": {
-			from: crashed, edit: edited(otherVolume(edited(unreachable, absent)), placed, theOther(func(o *OtherVolume) { o.Unattached = true }),
-				func(in *Input) { in.Node.Unlisted, in.Node.Missed = true, false }), want: RemoveGracefully,
-		},
 		"another volume without a survivor asks for peace where the list without a replica on the node is too old": {
 			from: crashed, edit: otherVolume(edited(noSurvivor, func(in *Input) {
 				in.Resource.Replicas, in.Resource.Left, in.Resource.Confirmed = in.Resource.Replicas[1:], []string{nodeA}, ago(3*time.Second)

@@ -72,6 +72,5 @@ func (r *replicaEntry) replica() Replica {
 		out.Connections[c.peer] = c.connected
 	}
 	out.MayRun, out.Begun = r.runs.settings, r.runs.begun
-	out.Unheard = r.listed != 0 && !r.returned && !r.runs.created && r.Heard.IsZero()
 	return out
 }
