@@ -41,7 +41,7 @@ const (
 	actionMakeCopies = "MakingLastCopies"
 	// progressInterval is how often progress has an Event.
 	progressInterval = 5 * time.Minute
-	// toldVolumes is how many volumes of a node have an Event of their own; "check" has them all.
+	// toldVolumes is how many volumes of a node, and how many pods that wait for them, have an Event of their own; "check" has all volumes.
 	toldVolumes = 50
 )
 
@@ -178,7 +178,7 @@ func (r *EvacuationReconciler) tellPods(ctx context.Context, node string, mind *
 		for i := range pods {
 			pod := &pods[i]
 			news := toldPod{pod.UID, v.Reason}
-			if !mind.pods[news] && pod.Status.Phase == corev1.PodPending && pod.DeletionTimestamp == nil && !cluster.HasRun(pod) {
+			if !mind.pods[news] && len(mind.pods) < toldVolumes && pod.Status.Phase == corev1.PodPending && pod.DeletionTimestamp == nil && !cluster.HasRun(pod) {
 				mind.pods[news] = true
 				r.event(typed(&corev1.Pod{ObjectMeta: pod.ObjectMeta}, "v1", "Pod"), corev1.EventTypeWarning, string(v.Reason), fmt.Sprintf(
 					"node %s is being evacuated, and volume %s is not safe elsewhere yet: %s", node, name, v.Message))

@@ -41,8 +41,8 @@ type faults struct {
 	// forbidTaints, forbidRelease and disturbed are what else is wrong with the API, for the controllers only.
 	forbidTaints, forbidRelease, disturbed atomic.Bool
 	requests                               atomic.Int64
-	// lastDeed is when a step has happened last.
-	lastDeed time.Time
+	// lastDrain is when a node was drained last: volumes go with their pods then.
+	lastDrain time.Time
 	// paused is set while somebody has paused fail-over; evicted are nodes that LINSTOR has given up.
 	paused bool
 	// pausedAt is since when, if it is set.
@@ -210,7 +210,9 @@ var onProcess = map[Deed]func(w *world, p *process){
 
 // do lets a step happen. What makes no sense at the moment does nothing.
 func (w *world) do(s Step) {
-	w.lastDeed = time.Now()
+	if s.What == DrainNode {
+		w.lastDrain = time.Now()
+	}
 	w.notePerson(s)
 	if f := onNode[s.What]; f != nil {
 		f(w, s.Node)

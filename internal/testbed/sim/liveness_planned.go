@@ -255,7 +255,7 @@ func (w *world) checkProgress(name string) {
 		switch c := conditions.Safe; {
 		case w.fulfils(name, c, w.lacksCopy):
 			d.fine.safe = time.Now()
-		case !d.reported && time.Since(d.fine.safe) > catchUp && time.Since(w.lastDeed) > catchUp:
+		case !d.reported && time.Since(d.fine.safe) > catchUp && time.Since(w.lastDrain) > catchUp:
 			d.reported = true
 			w.violated(RuleSafeInTime, "node %s for %s: %v", name, time.Since(d.safe), c)
 		}
@@ -265,7 +265,7 @@ func (w *world) checkProgress(name string) {
 		switch c := conditions.Evacuated; {
 		case w.fulfils(name, c, w.lacksPlace):
 			d.fine.gone = time.Now()
-		case !d.reported && time.Since(d.fine.gone) > catchUp && time.Since(w.lastDeed) > catchUp:
+		case !d.reported && time.Since(d.fine.gone) > catchUp && time.Since(w.lastDrain) > catchUp:
 			d.reported = true
 			w.violated(RuleGoneInTime, "node %s for %s: %v", name, time.Since(d.gone), c)
 		}

@@ -203,9 +203,9 @@ var simulated = []edit{
 	},
 
 	// What a good copy is. Not all of it is here, since something else holds it as well, so that no history but only a test of the policy shows
-	// it: LINSTOR has no word on a disk whose satellite is not ONLINE, and a replica is EVICTED or flagged EVACUATE together with its node. No
-	// history of the first 2,000 needs one that is INACTIVE by itself, that is flagged DRBD_DELETE, or that is not connected. The same holds for
-	// gates: what has no good copy is copied before the second one is asked, and the age of a look is asked for three times.
+	// it: LINSTOR has no word on a disk whose satellite is not ONLINE, and a replica is EVICTED or flagged EVACUATE together with its node. One
+	// that is INACTIVE by itself no history of the first 2,000 needs. The same holds for gates: what has no good copy is copied before the
+	// second one is asked, and the age of a look is asked for three times.
 	{
 		"a volume needs no good copy elsewhere", copiesFile,
 		"return «slices.ContainsFunc(v.Replicas, func(r Replica) bool {\n\t\treturn r.Node != s.self.Satellite && s.good(v, r) && v.keepsUp(r, here)\n\t})»",
@@ -216,6 +216,12 @@ var simulated = []edit{
 	},
 	{
 		"a good copy may be flagged DELETE", copiesFile, "return !r.has(«flagDelete», flagDRBDDelete, flagEvicted,", "mutantOther(§, …)",
+	},
+	{
+		"a good copy may be flagged DRBD_DELETE", copiesFile, "return !r.has(flagDelete, «flagDRBDDelete», flagEvicted,", "mutantOther(§, …)",
+	},
+	{
+		"a good copy need not be connected", copiesFile, "return v.isBehind(here) || «joined(here, r)»", "(… || mutantIs(§))",
 	},
 	{
 		"a good copy may be on a node that is not Ready", evacInputFile, "return n.Online == Yes && «n.Ready == Yes»", "(… || mutantIs(§))",
