@@ -33,7 +33,6 @@ type shown struct {
 
 // look notes what LINSTOR shows.
 func (w *world) look() {
-	w.noteApart()
 	if w.linstorDown {
 		return
 	}
@@ -74,19 +73,19 @@ func (w *world) unseen(resource, node string) bool {
 // apart is a survivor of a resource that has run without quorum while it had no connection to a node.
 type apart struct{ resource, node, survivor string }
 
-// noteApart notes since when survivors have run without quorum apart from a node: their data is the newest for whoever asks there. Once both
+// noteApart notes since when survivors of a resource have run without quorum apart from a node: their data is the newest for whoever asks there. Once both
 // are connected again DRBD knows better.
-func (w *world) noteApart() {
-	for _, resource := range w.DRBD.Resources() {
-		states := w.DRBD.Inspect(resource)
-		for node, state := range states {
-			for survivor, other := range states {
-				key := apart{resource, node, survivor}
-				if state.Connections[survivor] == drbd.Connected {
-					delete(w.apart, key)
-				} else if _, was := w.apart[key]; !was && survivor != node && other.Quorum == drbd.QuorumOff && other.MayPromote {
-					w.apart[key] = time.Now()
-				}
+func (w *world) noteApart(resource string) {
+	states := w.DRBD.Inspect(resource)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for node, state := range states {
+		for survivor, other := range states {
+			key := apart{resource, node, survivor}
+			if state.Connections[survivor] == drbd.Connected {
+				delete(w.apart, key)
+			} else if _, was := w.apart[key]; !was && survivor != node && other.Quorum == drbd.QuorumOff && other.MayPromote {
+				w.apart[key] = time.Now()
 			}
 		}
 	}

@@ -78,6 +78,7 @@ func (w *world) observeStorage(resource, node string) {
 	w.mu.Unlock()
 	w.observeDisks(resource)
 	w.observeDenials(resource)
+	w.noteApart(resource)
 	if w.trace {
 		w.note(fmt.Sprintf("drbd %s on %s: %s, may promote %t, score %d, open %d+%d, %v, disk %s, quorum %t, io %s, can write %t",
 			resource, node, state.Role, state.MayPromote, state.Score, state.Open, state.OpenReadOnly, state.Connections,

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
@@ -93,9 +93,6 @@ func New() *Model {
 		WithScheme(scheme.Scheme).
 		WithObjectTracker(m.tracker).
 		WithGlobalResourceVersionCounter().
-		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
-			return []string{o.(*corev1.Pod).Spec.NodeName}
-		}).
 		Build()
 	return m
 }
@@ -229,13 +226,49 @@ func (m *Model) deliver() {
 	}
 }
 
+// read reads an object as it is stored. The fake client would encode and decode it.
+func (m *Model) read(key client.ObjectKey, into client.Object) error {
+	stored, err := m.tracker.Get(resourceOf(into), key.Namespace, key.Name)
+	if err != nil {
+		return err
+	}
+	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(stored).Elem())
+	into.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	return nil
+}
+
+// readAll reads the selected objects of a kind. The fake client would encode and decode all of them.
+func (m *Model) readAll(gvk schema.GroupVersionKind, into client.ObjectList, selects func(client.Object) bool) error {
+	gvr, _ := meta.UnsafeGuessKindToResource(gvk)
+	all, err := m.tracker.List(gvr, gvk, "")
+	if err != nil {
+		return err
+	}
+	selected := []runtime.Object{}
+	err = meta.EachListItem(all, func(item runtime.Object) error {
+		if o, ok := item.(client.Object); ok && selects(o) {
+			conceal(o)
+			o.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+			selected = append(selected, o)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if listed, err := meta.ListAccessor(all); err == nil {
+		into.SetResourceVersion(listed.GetResourceVersion())
+	}
+	return meta.SetList(into, selected)
+}
+
 // current returns the object as it is stored, nil when there is none.
-func (m *Model) current(ctx context.Context, like client.Object) (client.Object, error) {
+func (m *Model) current(like client.Object) (client.Object, error) {
 	o, ok := reflect.TypeAssert[client.Object](reflect.New(reflect.TypeOf(like).Elem()))
 	if !ok {
 		return nil, fmt.Errorf("%T is not an object", like)
 	}
-	err := m.store.Get(ctx, client.ObjectKeyFromObject(like), o)
+	err := m.read(client.ObjectKeyFromObject(like), o)
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // no object is an answer
 	}

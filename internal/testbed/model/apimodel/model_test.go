@@ -448,3 +448,45 @@ func TestARequestTakesItsTime(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatIsStoredHasGoneOverTheWire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(1234 * time.Millisecond)
+		c := apimodel.New().Client("kubelet")
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: map[string]string{}}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{}}}
+		if err := c.Create(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Now()}}
+		if err := c.Status().Update(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+		var read corev1.Node
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(node), &read); err != nil {
+			t.Fatal(err)
+		}
+		if at := read.Status.Conditions[0].LastHeartbeatTime; at.Nanosecond() != 0 {
+			t.Errorf("the heartbeat is stored with fractions of a second: %s", at.Format(time.RFC3339Nano))
+		}
+		if read.Labels != nil || read.Spec.Taints != nil {
+			t.Errorf("what is empty is stored: labels %#v, taints %#v", read.Labels, read.Spec.Taints)
+		}
+	})
+}
+
+func TestListsAreSelectedByNamespaceAndLabel(t *testing.T) {
+	c := apimodel.New().Client("somebody")
+	createPod(t, c)
+	createPod(t, c, func(pod *corev1.Pod) { pod.Name, pod.Labels = "labelled", map[string]string{"app": "db"} })
+	createPod(t, c, func(pod *corev1.Pod) { pod.Namespace, pod.Name, pod.Labels = "other", "elsewhere", map[string]string{"app": "db"} })
+	var pods corev1.PodList
+	if err := c.List(t.Context(), &pods, client.InNamespace("other"), client.MatchingLabels{"app": "db"}); err != nil {
+		t.Fatal(err)
+	}
+	if len(pods.Items) != 1 || pods.Items[0].Name != "elsewhere" {
+		t.Errorf("got %d pods: %v", len(pods.Items), pods.Items)
+	}
+	if err := c.List(t.Context(), &pods, client.MatchingFields{"status.phase": "Running"}); !apierrors.IsBadRequest(err) {
+		t.Errorf("a field that the model does not know was answered with %v", err)
+	}
+}

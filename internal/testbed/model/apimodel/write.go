@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -15,9 +16,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,63 +38,44 @@ func (w writer) get(ctx context.Context, store client.WithWatch, key client.Obje
 	if err := w.arrive(ctx, request); err != nil {
 		return err
 	}
-	if err := store.Get(ctx, key, o, opts...); err != nil {
+	var err error
+	switch o.(type) {
+	case *metav1.PartialObjectMetadata:
+		err = store.Get(ctx, key, o, opts...)
+	default:
+		err = w.read(key, o)
+	}
+	if err != nil {
 		return err
 	}
 	conceal(o)
 	return nil
 }
 
+// list selects by namespace, by label and, for pods, by node.
 func (w writer) list(ctx context.Context, store client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 	gvk, err := store.GroupVersionKindFor(list)
 	if err != nil {
 		return err
 	}
-	request := Request{Actor: w.actor, Verb: VerbList, Kind: strings.TrimSuffix(gvk.Kind, "List")}
-	pods, ofPods := list.(*corev1.PodList)
-	if node, ok := nodeSelected(opts); ok && ofPods {
+	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+	options := new(client.ListOptions).ApplyOptions(opts)
+	request := Request{Actor: w.actor, Verb: VerbList, Kind: gvk.Kind}
+	if options.FieldSelector != nil {
+		node, ok := options.FieldSelector.RequiresExactMatch("spec.nodeName")
+		if !ok || gvk.Kind != "Pod" || len(options.FieldSelector.Requirements()) != 1 {
+			return apierrors.NewBadRequest(fmt.Sprintf("the model cannot select %ss by %s", gvk.Kind, options.FieldSelector))
+		}
 		request.Node = node
 	}
 	if err := w.arrive(ctx, request); err != nil {
 		return err
 	}
-	if request.Node != "" {
-		return w.podsOn(request.Node, pods)
-	}
-	if err := store.List(ctx, list, opts...); err != nil {
-		return err
-	}
-	return meta.EachListItem(list, func(item runtime.Object) error {
-		if o, ok := item.(client.Object); ok {
-			conceal(o)
-		}
-		return nil
-	})
-}
-
-// nodeSelected returns the node if the options select pods by nothing but that.
-func nodeSelected(opts []client.ListOption) (string, bool) {
-	options := new(client.ListOptions).ApplyOptions(opts)
-	if options.FieldSelector == nil || options.LabelSelector != nil || options.Namespace != "" {
-		return "", false
-	}
-	node, ok := options.FieldSelector.RequiresExactMatch("spec.nodeName")
-	return node, ok && len(options.FieldSelector.Requirements()) == 1
-}
-
-// podsOn lists the pods on a node. The fake client would encode and decode all pods for that.
-func (w writer) podsOn(node string, list *corev1.PodList) error {
-	all, err := w.tracker.List(corev1.SchemeGroupVersion.WithResource("pods"), corev1.SchemeGroupVersion.WithKind("Pod"), "")
-	if err != nil {
-		return err
-	}
-	list.Items = []corev1.Pod{}
-	return meta.EachListItem(all, func(item runtime.Object) error {
-		if pod, ok := item.(*corev1.Pod); ok && pod.Spec.NodeName == node {
-			conceal(pod)
-			list.Items = append(list.Items, *pod)
-		}
-		return nil
+	return w.readAll(gvk, list, func(o client.Object) bool {
+		pod, ofPods := o.(*corev1.Pod)
+		return (options.Namespace == "" || o.GetNamespace() == options.Namespace) &&
+			(options.LabelSelector == nil || options.LabelSelector.Matches(labels.Set(o.GetLabels()))) &&
+			(request.Node == "" || ofPods && pod.Spec.NodeName == request.Node)
 	})
 }
 
@@ -107,6 +88,9 @@ func (w writer) create(ctx context.Context, store client.WithWatch, o client.Obj
 			o.Status = corev1.PodStatus{Phase: corev1.PodPending}
 		case *storagev1.VolumeAttachment:
 			o.Status = storagev1.VolumeAttachmentStatus{}
+		}
+		if err := send(o); err != nil {
+			return err
 		}
 		return store.Create(ctx, o, opts...)
 	})
@@ -121,8 +105,26 @@ func (w writer) update(ctx context.Context, o client.Object, status bool, do fun
 			return conflict(o, "the UID in the request is %s, the object's is %s", uid, old.GetUID())
 		}
 		reveal(o, old)
+		if err := send(o); err != nil {
+			return err
+		}
 		return do()
 	})
+}
+
+// send makes of an object what arrives at the API server when it is sent as JSON: times have no fractions of a second,
+// and what is empty is absent.
+func send(o client.Object) error {
+	data, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("encoding the object: %w", err)
+	}
+	arrived := reflect.New(reflect.TypeOf(o).Elem())
+	if err := json.Unmarshal(data, arrived.Interface()); err != nil {
+		return fmt.Errorf("decoding the object: %w", err)
+	}
+	reflect.ValueOf(o).Elem().Set(arrived.Elem())
+	return nil
 }
 
 func (w writer) patch(ctx context.Context, o client.Object, patch client.Patch, status bool, do func() error) error {
@@ -197,7 +199,7 @@ func (w writer) record(ctx context.Context, change Change, o client.Object, do f
 	err := func() error {
 		w.writing.Lock()
 		defer w.writing.Unlock()
-		old, err := w.current(ctx, o)
+		old, err := w.current(o)
 		if err != nil {
 			return err
 		}
@@ -208,7 +210,7 @@ func (w writer) record(ctx context.Context, change Change, o client.Object, do f
 		}
 		conceal(o)
 		change.Time, change.Name = time.Now(), o.GetName()
-		if change.New, err = w.current(ctx, o); err != nil {
+		if change.New, err = w.current(o); err != nil {
 			return err
 		}
 		if old != nil {
