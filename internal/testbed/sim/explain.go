@@ -161,6 +161,9 @@ func (w *world) checkLoss(pod *corev1.Pod, l *loss) {
 		}
 	}
 	hidden := w.hidden(home(pod))
+	if hidden == "" && w.nothingThere(pod) {
+		hidden = "most kubelets are silent, and LINSTOR has nothing of its volumes there yet"
+	}
 	unannounced := hidden == "" && time.Since(l.since) < compared && w.unannounced(pod)
 	switch {
 	case hidden != "", unannounced:
@@ -284,21 +287,28 @@ func (w *world) unannounced(pod *corev1.Pod) bool {
 	})
 }
 
+// nothingThere tells whether LINSTOR has nothing there to show of a loss: the pod has not run, and its volumes have no replica on its node yet. A
+// kubelet that must be taken for silent tells of it all the same.
+func (w *world) nothingThere(pod *corev1.Pod) bool {
+	leader, node := w.processes[w.leader], home(pod)
+	return !hasRun(pod) && w.mostSilent() && !slices.ContainsFunc(w.volumesOf(pod), func(v Volume) bool {
+		shown, _ := leader.store.Resource(v.Resource())
+		_, there := shown.Replica(node)
+		return there || len(shown.Replicas) == 0
+	})
+}
+
 // unlearnt is for how long a kubelet must be silent of which a process has not seen two renewals: it goes by the duration of the Lease.
 // A pause among the last five gaps may have been as long as that.
 const unlearnt = 77 * time.Second
 
 // heardNothing tells whether a process must take the kubelet of a node for silent.
 func (w *world) heardNothing(p *process, node string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	silent := 0
-	for _, other := range w.history.World.Nodes {
-		silent += boolInt(time.Since(w.renewed[other]) >= failover.ForceSilence)
-	}
-	if 2*silent > len(w.history.World.Nodes) {
+	if w.mostSilent() {
 		return false
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	from, silence := w.renewed[node], w.silence(node)
 	if every := max(w.history.World.Renew[node], usualRenewal); from.Sub(p.begun) < 4*every || from.Sub(w.resumed[node]) < 5*every {
 		silence = max(silence, unlearnt)
@@ -307,6 +317,17 @@ func (w *world) heardNothing(p *process, node string) bool {
 		from = looked
 	}
 	return time.Since(from) >= silence
+}
+
+// mostSilent tells whether most kubelets are silent: then none of them is taken for it.
+func (w *world) mostSilent() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	silent := 0
+	for _, node := range w.history.World.Nodes {
+		silent += boolInt(time.Since(w.renewed[node]) >= failover.ForceSilence)
+	}
+	return 2*silent > len(w.history.World.Nodes)
 }
 
 // usualRenewal is how often a kubelet renews its Lease, and a bit more.

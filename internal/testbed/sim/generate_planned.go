@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 )
 
 // leavesIn is in how many histories of a hundred that are neither stories nor ordinary a node leaves on purpose: more than a third of all.
@@ -208,6 +209,9 @@ func (g *leaver) also() {
 	} else if g.maybe(20, KubeletSilent) {
 		g.nodeFault(g.around(), pick(g.generator, g.span(), 2*time.Minute), SilenceKubelet, other)
 	}
+	if g.maybe(16, CopyUnsure) {
+		g.unsure(v, other)
+	}
 	if g.maybe(16, PausedMeanwhile) {
 		g.fault(g.during(), g.span(), Step{What: Pause}, Unpause)
 	}
@@ -217,6 +221,27 @@ func (g *leaver) also() {
 		for _, node := range rest[:len(g.history.World.Nodes)/2+1] {
 			g.nodeFault(at+g.milliseconds(0, 5*time.Second), span, pick(g.generator, Crash, Isolate, CutSatellite), node)
 		}
+	}
+}
+
+// unsure lets a volume have no quorum, so that nothing but the copy itself tells whether it may be relied upon: a person has it deleted or
+// deactivated, or DRBD does not reach it.
+func (g *leaver) unsure(v Volume, copied string) {
+	for i := range g.history.World.Volumes {
+		if g.history.World.Volumes[i].Resource() == v.Resource() {
+			g.history.World.Volumes[i].Quorum = drbd.QuorumOff
+		}
+	}
+	span := g.milliseconds(time.Minute, 3*time.Minute)
+	drained := slices.IndexFunc(g.history.Steps, func(s Step) bool { return s.What == DrainNode && s.Node == g.node })
+	switch {
+	case g.chance(50):
+		g.fault(g.around(), span, Step{What: FlagReplica, On: v.Name, Node: copied, Value: pick(g.generator, replicaFlags...)}, UnflagReplica)
+	case drained >= 0: // what the pod writes last does not arrive
+		at := max(0, g.history.Steps[drained].At-g.milliseconds(0, 15*time.Second))
+		g.nodeFault(at, span, IsolateDRBD, pick(g.generator, g.node, copied))
+	default:
+		g.nodeFault(g.around(), span, IsolateDRBD, pick(g.generator, g.node, copied))
 	}
 }
 

@@ -105,6 +105,7 @@ const (
 	KubeletSilent   Kind = "leaving: another kubelet is silent"
 	PausedMeanwhile Kind = "leaving: fail-over is paused meanwhile"
 	MostLost        Kind = "leaving: most of the other nodes are lost at once"
+	CopyUnsure      Kind = "leaving: a volume has no quorum, and its copy goes or is cut off"
 )
 
 // Untidy names.
@@ -126,7 +127,7 @@ var Kinds = []Kind{
 	QualifiedNames, UnknownNode,
 	LeavesAmid, LeavesAfter, LastCopiesOnly, Everything, SecondLeaves, Drained, Cordoned, Tolerating, Untainted, SafePowerOff, DiskFails,
 	PoolFull, LinstorRestarts, NodeFails, OperatorRuns, AffinityRuns, PinnedForGood, Balances, Snapshots, ByAnother, MeansNothing,
-	GroupLists, ReplicaGoes, KubeletSilent, PausedMeanwhile, MostLost,
+	GroupLists, ReplicaGoes, KubeletSilent, PausedMeanwhile, MostLost, CopyUnsure,
 }
 
 // rare is in how many histories of a hundred a kind is drawn: all of them make two or three of a history.

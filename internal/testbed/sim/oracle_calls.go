@@ -208,12 +208,12 @@ func (w *world) auditMove(resource, node string) {
 		return
 	}
 	copied, old := false, false
-	for other, newest := range disks {
+	for other := range disks {
 		state, runs := states[other]
 		if other == node || w.goes(place{resource, other}) {
 			continue
 		}
-		copied = copied || (newest || w.DRBD.Covers(resource, node, other)) && runs && !slices.ContainsFunc(state.DiskStates, func(disk string) bool { return disk != drbd.UpToDate })
+		copied = copied || w.DRBD.Covers(resource, node, other) && runs && !slices.ContainsFunc(state.DiskStates, func(disk string) bool { return disk != drbd.UpToDate })
 		old = old || w.wordsOld(other, evacuation.Evacuate)
 	}
 	switch {
