@@ -160,6 +160,7 @@ func (r *FailoverReconciler) conclude(ctx context.Context, node string, lost, de
 			failed[v.err.Error()] = append(failed[v.err.Error()], v.pv.Name)
 		}
 	}
+	r.forgetGone(ctx, lost)
 	for text, volumes := range failed {
 		ctrl.LoggerFrom(ctx).Info("Cannot move volumes away", "node", node, "volumes", volumes, "error", text)
 	}
@@ -176,6 +177,18 @@ func (r *FailoverReconciler) conclude(ctx context.Context, node string, lost, de
 		result.next = soonest(retryAct)
 	}
 	return result
+}
+
+// forgetGone forgets what was said of volumes that have been deleted, or have nothing left on their node, since this round read them: the
+// VolumeReconciler may have forgotten them before.
+func (r *FailoverReconciler) forgetGone(ctx context.Context, volumes []*volume) {
+	for _, v := range volumes {
+		known, err := r.gather.volume(ctx, v.pv.Name)
+		if err != nil {
+			continue // whoever reads it next forgets it
+		}
+		r.reporter.prune(v.pv.Name, known.inputs)
+	}
 }
 
 // after is how soon a volume is looked at again, as far as nothing has failed.

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -381,6 +382,23 @@ func TestADetachThatDoesNotEndIsLookedAtMoreAndMoreRarely(t *testing.T) {
 		// The verdict may change once and be looked at for that.
 		if got, limit := looks.Load(), int64(watched/retryLimit)+2; got == 0 || got > limit {
 			t.Errorf("looked %d times at the pods within %s, want 1 to %d", got, watched, limit)
+		}
+	})
+}
+
+// An ephemeral volume goes with its pod, and may do so while a round is about to delete that.
+func TestNothingIsRememberedOfAVolumeThatIsDeletedDuringARound(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		deletes := w.takesLong(permission{resource: "pods", verb: "delete"}, 3*time.Second)
+		w.Crash(nodeA)
+		deletes()
+		user := w.API.Client("user")
+		w.must(user.Delete(w.ctx, w.pod("db-0"), client.GracePeriodSeconds(0)))
+		w.must(user.Delete(w.ctx, w.attachment("db", nodeA)))
+		w.must(user.Delete(w.ctx, read[corev1.PersistentVolume](w, "", "db")))
+		w.pass(10 * time.Second)
+		if lines := (&Memory{p.parts}).Lines(); len(lines) > 0 {
+			t.Errorf("the controller remembers: %s", strings.Join(lines, "; "))
 		}
 	})
 }

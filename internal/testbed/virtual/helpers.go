@@ -2,13 +2,18 @@ package virtual
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
 
 // What comes and goes with a pod: its helpers, and its generic ephemeral volumes.
@@ -57,7 +62,7 @@ func (o *owners) provision(ctx context.Context, w *Workload, node string) bool {
 	return true
 }
 
-// retire deletes the claims of the ephemeral volumes of a pod that is gone, and with them all but the attachments.
+// retire deletes the claims of the ephemeral volumes of a pod that is gone. Their volumes follow once nothing is attached any more.
 func (o *owners) retire(ctx context.Context, w *Workload) bool {
 	for _, volume := range w.Ephemeral {
 		claim := w.Name + "-" + volume
@@ -74,7 +79,7 @@ func (o *owners) retire(ctx context.Context, w *Workload) bool {
 	return true
 }
 
-// release lets the volume of a claim that was deleted go: at once if no node holds it, else it stays as Released.
+// release lets the volume of a claim that was deleted go, as soon as it can.
 func (o *owners) release(ctx context.Context, claim types.NamespacedName) {
 	o.mu.Lock()
 	name := ""
@@ -85,16 +90,31 @@ func (o *owners) release(ctx context.Context, claim types.NamespacedName) {
 			o.volumes[n] = v
 		}
 	}
-	resource := o.volumes[name].Resource()
 	o.mu.Unlock()
 	var pv corev1.PersistentVolume
 	if o.view.Get(ctx, client.ObjectKey{Name: name}, &pv) != nil {
 		return
 	}
-	if o.Linstor.DeleteResource(resource) == nil {
-		_ = o.owner.Delete(ctx, &pv)
-		return
-	}
 	pv.Status.Phase = corev1.VolumeReleased
 	_ = o.owner.Status().Update(ctx, &pv)
+	o.released = append(o.released, name)
+}
+
+// reclaim deletes a volume that was released, and tells whether it is gone. The external-provisioner deletes none that is attached or in use, and
+// a finalizer of the external-attacher keeps its PersistentVolume for as long.
+func (o *owners) reclaim(ctx context.Context, name string) bool {
+	var attachments storagev1.VolumeAttachmentList
+	if o.view.List(ctx, &attachments) != nil || slices.ContainsFunc(attachments.Items, func(va storagev1.VolumeAttachment) bool {
+		return va.Spec.Source.PersistentVolumeName != nil && *va.Spec.Source.PersistentVolumeName == name
+	}) {
+		return false
+	}
+	o.mu.Lock()
+	resource := o.volumes[name].Resource()
+	o.mu.Unlock()
+	if err := o.Linstor.DeleteResource(resource); err != nil && !errors.Is(err, linstorsim.ErrNotFound) {
+		return false
+	}
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	return client.IgnoreNotFound(o.owner.Delete(ctx, pv)) == nil
 }

@@ -15,8 +15,9 @@ import (
 type owners struct {
 	*Cluster
 	owner, scheduler client.Client
-	// provisioned are the claims of ephemeral volumes that are there; generation counts them all.
+	// provisioned are the claims of ephemeral volumes that are there; generation counts them all; released are the volumes of those that are not.
 	provisioned map[string]bool
+	released    []string
 	generation  int
 }
 
@@ -30,6 +31,10 @@ func (o *owners) sync(ctx context.Context) time.Duration {
 		if !o.keep(ctx, w) {
 			next = again
 		}
+	}
+	o.released = slices.DeleteFunc(o.released, func(volume string) bool { return o.reclaim(ctx, volume) })
+	if len(o.released) > 0 {
+		next = again
 	}
 	return next
 }

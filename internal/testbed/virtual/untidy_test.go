@@ -7,6 +7,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
@@ -66,6 +68,29 @@ func TestAnEphemeralVolumeComesAndGoesWithItsPod(t *testing.T) {
 		}
 		if !c.HasHandle(first[0].Handle) {
 			t.Error("nobody remembers the first volume's handle")
+		}
+	})
+}
+
+func TestAnEphemeralVolumeStaysWhileItIsAttached(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.AddWorkload(virtual.Workload{Name: "web", Ephemeral: []string{"scratch"}, Nodes: []string{"node-b"}})
+		c.pass(10 * time.Second)
+		volume := c.VolumesOf(c.get("web"))[0]
+		read := func() (pv corev1.PersistentVolume, err error) {
+			err = c.Client().Get(c.ctx, client.ObjectKey{Name: volume.Name}, &pv)
+			return pv, err
+		}
+		c.Crash("node-b") // so that nothing detaches it
+		c.must(c.Client().Delete(c.ctx, c.get("web"), client.GracePeriodSeconds(0)))
+		c.pass(20 * time.Second)
+		if pv, err := read(); err != nil || pv.Status.Phase != corev1.VolumeReleased {
+			t.Errorf("it is attached, and %s: %v", pv.Status.Phase, err)
+		}
+		c.must(c.Client().Delete(c.ctx, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-" + volume.Name + "-node-b"}}))
+		c.pass(20 * time.Second)
+		if _, err := read(); !apierrors.IsNotFound(err) {
+			t.Errorf("it is there although nothing is attached: %v", err)
 		}
 	})
 }

@@ -478,7 +478,9 @@ func TestListsAreSelectedByNamespaceAndLabel(t *testing.T) {
 	c := apimodel.New().Client("somebody")
 	createPod(t, c)
 	createPod(t, c, func(pod *corev1.Pod) { pod.Name, pod.Labels = "labelled", map[string]string{"app": "db"} })
-	createPod(t, c, func(pod *corev1.Pod) { pod.Namespace, pod.Name, pod.Labels = "other", "elsewhere", map[string]string{"app": "db"} })
+	createPod(t, c, func(pod *corev1.Pod) {
+		pod.Namespace, pod.Name, pod.Labels = "other", "elsewhere", map[string]string{"app": "db"}
+	})
 	var pods corev1.PodList
 	if err := c.List(t.Context(), &pods, client.InNamespace("other"), client.MatchingLabels{"app": "db"}); err != nil {
 		t.Fatal(err)
