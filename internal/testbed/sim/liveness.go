@@ -57,10 +57,14 @@ func (w *world) check() {
 // checkLiveness looks for pods that have had to go for too long.
 func (w *world) checkLiveness() {
 	due := make(map[types.UID]time.Time)
-	if w.canAct() {
+	if w.mayAct() {
 		for _, p := range w.history.World.Workloads {
 			pod := w.pod(p.Name)
 			if pod == nil || !w.mustGo(p, pod) {
+				continue
+			}
+			if w.awaitsReports() {
+				w.free("the leader has just begun, and LINSTOR hears of less than half of the replicas")
 				continue
 			}
 			since, known := w.lost[pod.UID]
@@ -119,8 +123,17 @@ func (w *world) isStuck(uid types.UID) bool {
 }
 
 // canAct tells whether the leader hears LINSTOR and the API, has done so long enough to remember the time before a
-// loss, and the guard is open: not more than half of the nodes are in any way unwell.
-func (w *world) canAct() bool {
+// loss, and the guard is open: not more than half of the nodes are in any way unwell, and enough replicas report.
+func (w *world) canAct() bool { return w.mayAct() && !w.awaitsReports() }
+
+// awaitsReports tells whether the leader has just begun to follow LINSTOR, and waits until that hears of half of all replicas.
+func (w *world) awaitsReports() bool {
+	since := min(time.Since(w.linstorUp), time.Since(w.processes[w.leader].begun))
+	return since < failover.GuardQuiet && !w.halfReports()
+}
+
+// mayAct is [world.canAct] but for the reports.
+func (w *world) mayAct() bool {
 	leader := w.processes[w.leader]
 	if w.troubledNow() || time.Since(w.troubleEnded) < hanging || leader.freezer.frozen() || time.Since(leader.begun) < w.history.World.Late {
 		return false
@@ -135,9 +148,6 @@ func (w *world) canAct() bool {
 	if !w.silenced.IsZero() && time.Since(w.silenced) < compared {
 		return false
 	}
-	if since := min(time.Since(w.linstorUp), time.Since(leader.begun)); since < failover.GuardQuiet && !w.halfReports() {
-		return false
-	}
 	unwell := 0
 	for _, node := range w.history.World.Nodes {
 		if !w.nodeIsWell(node) {
@@ -147,7 +157,7 @@ func (w *world) canAct() bool {
 	return 2*unwell <= len(w.history.World.Nodes)
 }
 
-// halfReports tells whether LINSTOR hears of half of all replicas: a controller that has just begun to follow LINSTOR waits for them.
+// halfReports tells whether LINSTOR hears of half of all replicas.
 func (w *world) halfReports() bool {
 	replicas, reporting := 0, 0
 	for _, resource := range w.DRBD.Resources() {
@@ -180,9 +190,6 @@ func (w *world) mustGo(p Workload, pod *corev1.Pod) bool {
 	if !p.removable() || node == "" || hasEnded(pod) || !hasRun(pod) || w.leftToKubernetes(pod, node) {
 		return false
 	}
-	if w.byOther[node] && !w.DRBD.Up(node) { // LINSTOR has changed its replicas since, and nobody can tell what it runs
-		return false
-	}
 	lost := false
 	for _, name := range p.Volumes {
 		v := w.volume(name)
@@ -208,6 +215,10 @@ func (w *world) mustGo(p Workload, pod *corev1.Pod) bool {
 		if shares && (!other.removable() || !slices.Equal(other.Volumes, p.Volumes)) {
 			return false
 		}
+	}
+	if w.byOther[node] && !w.DRBD.Up(node) { // LINSTOR has changed its replicas since, and nobody can tell what it runs
+		w.free("a person has had LINSTOR evacuate its node, which has crashed")
+		return false
 	}
 	return true
 }
