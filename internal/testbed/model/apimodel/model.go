@@ -226,11 +226,19 @@ func (m *Model) deliver() {
 	}
 }
 
-// read reads an object as it is stored. The fake client would encode and decode it.
+// read reads an object as it is stored, or its metadata alone. The fake client would encode and decode it.
 func (m *Model) read(key client.ObjectKey, into client.Object) error {
 	stored, err := m.tracker.Get(resourceOf(into), key.Namespace, key.Name)
 	if err != nil {
 		return err
+	}
+	if partial, ok := into.(*metav1.PartialObjectMetadata); ok {
+		o, err := meta.Accessor(stored)
+		if err != nil {
+			return err
+		}
+		partial.ObjectMeta = meta.AsPartialObjectMetadata(o).ObjectMeta
+		return nil
 	}
 	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(stored).Elem())
 	into.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})

@@ -33,19 +33,12 @@ type writer struct {
 	actor string
 }
 
-func (w writer) get(ctx context.Context, store client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+func (w writer) get(ctx context.Context, _ client.WithWatch, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
 	request := Request{Actor: w.actor, Verb: VerbGet, Kind: kindOf(o), Namespace: key.Namespace, Name: key.Name}
 	if err := w.arrive(ctx, request); err != nil {
 		return err
 	}
-	var err error
-	switch o.(type) {
-	case *metav1.PartialObjectMetadata:
-		err = store.Get(ctx, key, o, opts...)
-	default:
-		err = w.read(key, o)
-	}
-	if err != nil {
+	if err := w.read(key, o); err != nil {
 		return err
 	}
 	conceal(o)
