@@ -29,13 +29,20 @@ func (w *waitList) prune(volume string, inputs []failover.Input) {
 	defer w.mu.Unlock()
 	for node := range w.nodes[volume] {
 		if !slices.ContainsFunc(inputs, func(in failover.Input) bool { return in.Node.Name == node }) {
-			w.forget(volume, node)
+			w.remove(volume, node)
 		}
 	}
 }
 
-// forget forgets one; the caller holds the lock.
+// forget forgets one.
 func (w *waitList) forget(volume, node string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.remove(volume, node)
+}
+
+// remove forgets one; the caller holds the lock.
+func (w *waitList) remove(volume, node string) {
 	delete(w.nodes[volume], node)
 	if len(w.nodes[volume]) == 0 {
 		delete(w.nodes, volume)
@@ -56,7 +63,7 @@ func (w *waitList) observe(volume string, in failover.Input, d failover.Decision
 		word.Pods = w.untold(volume, in.Node.Name, word)
 	}
 	if known.Over() {
-		w.forget(volume, in.Node.Name)
+		w.remove(volume, in.Node.Name)
 		return word
 	}
 	if w.nodes[volume] == nil {
@@ -116,6 +123,13 @@ func (r *reporter) prune(volume string, inputs []failover.Input) {
 	r.reports.prune(volume, inputs)
 	r.waits.prune(volume, inputs)
 	r.verdicts.prune(volume, inputs)
+}
+
+// forget forgets a volume on a node.
+func (r *reporter) forget(volume, node string) {
+	r.reports.forget(volume, node)
+	r.waits.forget(volume, node)
+	r.verdicts.forget(volume, node)
 }
 
 // say says what was decided, when it is news, and why nothing is done about a loss; and when to look again for that.

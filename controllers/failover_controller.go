@@ -160,7 +160,9 @@ func (r *FailoverReconciler) conclude(ctx context.Context, node string, lost, de
 			failed[v.err.Error()] = append(failed[v.err.Error()], v.pv.Name)
 		}
 	}
-	r.forgetGone(ctx, lost)
+	for _, v := range lost {
+		r.forgetGone(ctx, v.pv.Name, node)
+	}
 	for text, volumes := range failed {
 		ctrl.LoggerFrom(ctx).Info("Cannot move volumes away", "node", node, "volumes", volumes, "error", text)
 	}
@@ -179,15 +181,19 @@ func (r *FailoverReconciler) conclude(ctx context.Context, node string, lost, de
 	return result
 }
 
-// forgetGone forgets what was said of volumes that have been deleted, or have nothing left on their node, since this round read them: the
-// VolumeReconciler may have forgotten them before.
-func (r *FailoverReconciler) forgetGone(ctx context.Context, volumes []*volume) {
-	for _, v := range volumes {
-		known, err := r.gather.volume(ctx, v.pv.Name)
-		if err != nil {
-			continue // whoever reads it next forgets it
-		}
-		r.reporter.prune(v.pv.Name, known.inputs)
+// forgetGone forgets what was said of a volume that has been deleted, or has nothing left on its node, since this round read it: the
+// VolumeReconciler may have forgotten it before that was said. A request that outlives its round says something after it.
+func (r *FailoverReconciler) forgetGone(ctx context.Context, name, node string) {
+	pv, err := r.gather.watch.volumes.Get(ctx, name)
+	there := false
+	if err == nil && pv != nil {
+		_, there, err = r.gather.inputs.On(ctx, pv, node)
+	}
+	switch {
+	case err != nil:
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot tell whether a volume is still on its node", "node", node, "volume", name)
+	case !there:
+		r.reporter.forget(name, node)
 	}
 }
 

@@ -119,7 +119,10 @@ func (r *FailoverReconciler) deleteAttachments(ctx context.Context, node string,
 		}
 	}
 	known := copies(unused)
-	errs := r.send(ctx, metrics.StepDetach, attachments, func(ctx context.Context, i int) error { return r.deleteAttachment(ctx, known[i]) })
+	errs := r.send(ctx, metrics.StepDetach, attachments, func(ctx context.Context, i int) error {
+		defer r.forgetGone(context.WithoutCancel(ctx), known[i].pv.Name, node)
+		return r.deleteAttachment(ctx, known[i])
+	})
 	for i, v := range unused {
 		if errs[i] != nil {
 			v.fail(errs[i])

@@ -226,6 +226,7 @@ func (r *FailoverReconciler) removeAll(ctx context.Context, volumes []*volume, r
 		users := make([]volume, 0, len(due[i].Volumes))
 		for _, at := range due[i].Volumes {
 			users = append(users, known[at])
+			defer r.forgetGone(context.WithoutCancel(ctx), known[at].pv.Name, known[at].in.Node.Name)
 		}
 		return r.remove(ctx, known[due[i].By], users, due[i])
 	})

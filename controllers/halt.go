@@ -61,10 +61,11 @@ type haltSwitch struct {
 
 // now returns what forbids every removal, at most haltAge old when it is asked for: however long the API takes for the
 // answer, it serves all who have waited for it. Whoever has no time to wait must take it that all is paused, and nobody else must.
+// An answer from before LINSTOR was heard says nothing of what LINSTOR shows.
 func (h *haltSwitch) now(ctx context.Context) failover.Halt {
 	wanted := h.clock.Now().Add(-haltAge)
 	for {
-		if halt, asked := h.newest(); asked.After(wanted) {
+		if halt, asked := h.newest(); asked.After(wanted) && !asked.Before(h.linstor.Status().SyncedSince) {
 			return halt
 		}
 		answered := h.asks.DoChan("", func() (any, error) {

@@ -134,6 +134,45 @@ func (satellites) Nodes() []linstor.Node {
 
 func (satellites) Status() linstor.Status { return linstor.Status{SyncedSince: start.Add(-time.Hour)} }
 
+// returning is a LINSTOR that is heard from some time on, and then shows two satellites of which none is ONLINE.
+type returning struct {
+	noLinstor
+	now   *time.Time
+	heard time.Time
+}
+
+func (r returning) Nodes() []linstor.Node {
+	if r.Status().SyncedSince.IsZero() {
+		return nil
+	}
+	offline := linstor.Fact[bool]{Known: true, Confirmed: r.heard}
+	return []linstor.Node{{Name: nodeA, Satellite: true, Online: offline}, {Name: nodeB, Satellite: true, Online: offline}}
+}
+
+func (r returning) Status() (status linstor.Status) {
+	if !r.now.Before(r.heard) {
+		status.SyncedSince = r.heard
+	}
+	return status
+}
+
+func TestTheGuardIsAskedAgainOnceLinstorIsHeard(t *testing.T) {
+	t.Parallel()
+	now := start.Time
+	h := &haltSwitch{
+		agents:  noAgents,
+		linstor: returning{now: &now, heard: start.Add(haltAge / 10)}, clock: clockAt{&now}, metrics: metrics.New(), recorder: &eventLog{},
+		lost: func() map[string]bool { return nil }, live: deploymentThatIsThere(t), deployment: haDeployment,
+	}
+	if halt := h.now(t.Context()); halt.Guard != "" {
+		t.Fatalf("while LINSTOR shows nothing: %q", halt.Guard)
+	}
+	now = now.Add(haltAge / 5)
+	if halt := h.now(t.Context()); halt.Guard == "" {
+		t.Error("the guard is open although no satellite is ONLINE")
+	}
+}
+
 // A node counts as lost when a volume there is, although LINSTOR takes it for ONLINE; what has no volumes does not count.
 func TestWhoCountsForTheGuard(t *testing.T) {
 	t.Parallel()

@@ -73,17 +73,24 @@ func newReports(m *metrics.Metrics, now func() time.Time) *reports {
 func (r *reports) prune(volume string, inputs []failover.Input) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	nodes := r.said[volume]
-	for node := range nodes {
-		wanted := false
-		for _, in := range inputs {
-			wanted = wanted || in.Node.Name == node
-		}
-		if !wanted {
-			delete(nodes, node)
+	for node := range r.said[volume] {
+		if !slices.ContainsFunc(inputs, func(in failover.Input) bool { return in.Node.Name == node }) {
+			r.remove(volume, node)
 		}
 	}
-	if len(nodes) == 0 {
+}
+
+// forget forgets one.
+func (r *reports) forget(volume, node string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.remove(volume, node)
+}
+
+// remove forgets one; the caller holds the lock.
+func (r *reports) remove(volume, node string) {
+	delete(r.said[volume], node)
+	if len(r.said[volume]) == 0 {
 		delete(r.said, volume)
 	}
 }

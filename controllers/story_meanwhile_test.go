@@ -386,19 +386,43 @@ func TestADetachThatDoesNotEndIsLookedAtMoreAndMoreRarely(t *testing.T) {
 	})
 }
 
-// An ephemeral volume goes with its pod, and may do so while a round is about to delete that.
+// An ephemeral volume goes with its pod, and may do so while a round is about to delete the pod, or its attachment. A request may be answered
+// after its round.
 func TestNothingIsRememberedOfAVolumeThatIsDeletedDuringARound(t *testing.T) {
-	scene(t, func(w *world, p *process) {
-		deletes := w.takesLong(permission{resource: "pods", verb: "delete"}, 3*time.Second)
-		w.Crash(nodeA)
-		deletes()
-		user := w.API.Client("user")
-		w.must(user.Delete(w.ctx, w.pod("db-0"), client.GracePeriodSeconds(0)))
-		w.must(user.Delete(w.ctx, w.attachment("db", nodeA)))
-		w.must(user.Delete(w.ctx, read[corev1.PersistentVolume](w, "", "db")))
-		w.pass(10 * time.Second)
-		if lines := (&Memory{p.parts}).Lines(); len(lines) > 0 {
-			t.Errorf("the controller remembers: %s", strings.Join(lines, "; "))
-		}
-	})
+	for name, c := range map[string]struct {
+		slow permission
+		took time.Duration
+		ours bool // nobody else deletes the pod
+	}{
+		"while its pod is deleted":                             {slow: toDelete, took: 800 * time.Millisecond},
+		"while its pod is deleted, longer than a round":        {slow: toDelete, took: 1700 * time.Millisecond, ours: true},
+		"while its attachment is deleted":                      {slow: toDetach, took: 800 * time.Millisecond},
+		"while its attachment is deleted, longer than a round": {slow: toDetach, took: 1700 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene(t, func(w *world, p *process) {
+				isMade := w.takesLong(c.slow, c.took)
+				w.Crash(nodeA)
+				isMade()
+				user := w.API.Client("user")
+				w.Change(client.ObjectKey{Namespace: "default", Name: "db-0"}, func(db *virtual.Workload) { db.Gone = true })
+				if pod := w.pod("db-0"); pod != nil && !c.ours {
+					w.must(user.Delete(w.ctx, pod, client.GracePeriodSeconds(0)))
+				}
+				if va := w.attachment("db", nodeA); va != nil {
+					w.must(user.Delete(w.ctx, va))
+				}
+				w.must(user.Delete(w.ctx, read[corev1.PersistentVolume](w, "", "db")))
+				w.pass(10 * time.Second)
+				if lines := (&Memory{p.parts}).Lines(); len(lines) > 0 {
+					t.Errorf("the controller remembers: %s", strings.Join(lines, "; "))
+				}
+				p.parts.failover.reporter.verdicts.each(func(volume, node string, known verdict) {
+					if volume == "db" {
+						t.Errorf("volume %s is counted as %s on %s", volume, known.verdict, node)
+					}
+				})
+			})
+		})
+	}
 }

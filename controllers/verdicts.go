@@ -37,9 +37,21 @@ func (v *verdicts) prune(volume string, inputs []failover.Input) {
 	defer v.mu.Unlock()
 	for node := range v.nodes[volume] {
 		if !slices.ContainsFunc(inputs, func(in failover.Input) bool { return in.Node.Name == node }) {
-			delete(v.nodes[volume], node)
+			v.remove(volume, node)
 		}
 	}
+}
+
+// forget forgets one.
+func (v *verdicts) forget(volume, node string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.remove(volume, node)
+}
+
+// remove forgets one; the caller holds the lock.
+func (v *verdicts) remove(volume, node string) {
+	delete(v.nodes[volume], node)
 	if len(v.nodes[volume]) == 0 {
 		delete(v.nodes, volume)
 	}

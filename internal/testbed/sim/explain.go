@@ -161,12 +161,10 @@ func (w *world) checkLoss(pod *corev1.Pod, l *loss) {
 		}
 	}
 	hidden := w.hidden(home(pod))
-	if hidden == "" && w.nothingThere(pod) {
-		hidden = "most kubelets are silent, and LINSTOR has nothing of its volumes there yet"
-	}
 	unannounced := hidden == "" && time.Since(l.since) < compared && w.unannounced(pod)
+	nothingThere := hidden == "" && w.nothingThere(pod)
 	switch {
-	case hidden != "", unannounced:
+	case hidden != "", unannounced, nothingThere:
 		l.known = time.Time{}
 	case l.known.IsZero():
 		l.known = time.Now()
@@ -190,6 +188,8 @@ func (w *world) checkLoss(pod *corev1.Pod, l *loss) {
 		l.reported = true
 	case unannounced:
 		w.excuse(ExcuseUnannounced, "pod %s on %s", pod.Name, home(pod))
+	case nothingThere:
+		w.excuse(ExcuseNothingThere, "pod %s on %s", pod.Name, home(pod))
 	case time.Since(l.known) >= sayTime:
 		w.violated(RuleExplain, "pod %s on %s, lost for %s", pod.Name, home(pod), time.Since(l.since))
 		l.reported = true
@@ -275,6 +275,9 @@ func (w *world) unannounced(pod *corev1.Pod) bool {
 		return false
 	}
 	return !slices.ContainsFunc(w.volumesOf(pod), func(v Volume) bool {
+		if v.Kind == NFSExport {
+			return false // its replica says nothing of who mounts it
+		}
 		shown, _ := leader.store.Resource(v.Resource())
 		if len(shown.Replicas) == 0 {
 			return false // LINSTOR has nothing of it anywhere, be its node lost or not
@@ -287,8 +290,8 @@ func (w *world) unannounced(pod *corev1.Pod) bool {
 	})
 }
 
-// nothingThere tells whether LINSTOR has nothing there to show of a loss: the pod has not run, and its volumes have no replica on its node yet. A
-// kubelet that must be taken for silent tells of it all the same.
+// nothingThere tells whether nothing speaks of a loss: the pod has not run, LINSTOR shows no replica of its volumes on its node, and the kubelet's
+// silence does not count.
 func (w *world) nothingThere(pod *corev1.Pod) bool {
 	leader, node := w.processes[w.leader], home(pod)
 	return !hasRun(pod) && w.mostSilent() && !slices.ContainsFunc(w.volumesOf(pod), func(v Volume) bool {
@@ -319,7 +322,7 @@ func (w *world) heardNothing(p *process, node string) bool {
 	return time.Since(from) >= silence
 }
 
-// mostSilent tells whether most kubelets are silent: then none of them is taken for it.
+// mostSilent tells whether most kubelets are silent: then none counts as silent.
 func (w *world) mostSilent() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -209,7 +209,7 @@ func (g *leaver) also() {
 	} else if g.maybe(20, KubeletSilent) {
 		g.nodeFault(g.around(), pick(g.generator, g.span(), 2*time.Minute), SilenceKubelet, other)
 	}
-	if g.maybe(16, CopyUnsure) {
+	if slices.Contains(v.Diskful, g.node) && slices.Contains(v.Diskful, other) && g.maybe(20, CopyUnsure) {
 		g.unsure(v, other)
 	}
 	if g.maybe(16, PausedMeanwhile) {
@@ -224,25 +224,23 @@ func (g *leaver) also() {
 	}
 }
 
-// unsure lets a volume have no quorum, so that nothing but the copy itself tells whether it may be relied upon: a person has it deleted or
-// deactivated, or DRBD does not reach it.
-func (g *leaver) unsure(v Volume, copied string) {
+// unsure switches the quorum of a volume off, so that nothing but the copy itself tells whether it may be relied upon: a person has it deleted or
+// deactivated, or DRBD does not reach it, mostly from before the node is drained on, so that what the pod writes last does not arrive.
+func (g *leaver) unsure(v Volume, other string) {
 	for i := range g.history.World.Volumes {
 		if g.history.World.Volumes[i].Resource() == v.Resource() {
 			g.history.World.Volumes[i].Quorum = drbd.QuorumOff
 		}
 	}
-	span := g.milliseconds(time.Minute, 3*time.Minute)
-	drained := slices.IndexFunc(g.history.Steps, func(s Step) bool { return s.What == DrainNode && s.Node == g.node })
-	switch {
-	case g.chance(50):
-		g.fault(g.around(), span, Step{What: FlagReplica, On: v.Name, Node: copied, Value: pick(g.generator, replicaFlags...)}, UnflagReplica)
-	case drained >= 0: // what the pod writes last does not arrive
-		at := max(0, g.history.Steps[drained].At-g.milliseconds(0, 15*time.Second))
-		g.nodeFault(at, span, IsolateDRBD, pick(g.generator, g.node, copied))
-	default:
-		g.nodeFault(g.around(), span, IsolateDRBD, pick(g.generator, g.node, copied))
+	at, span := g.around(), g.milliseconds(time.Minute, 3*time.Minute)
+	if g.chance(50) {
+		g.fault(at, span, Step{What: FlagReplica, On: v.Name, Node: other, Value: pick(g.generator, replicaFlags...)}, UnflagReplica)
+		return
 	}
+	if i := slices.IndexFunc(g.history.Steps, func(s Step) bool { return s.What == DrainNode && s.Node == g.node }); i >= 0 {
+		at = max(0, g.history.Steps[i].At-g.milliseconds(0, 15*time.Second))
+	}
+	g.nodeFault(at, span, IsolateDRBD, pick(g.generator, g.node, other))
 }
 
 // copied is a volume with a copy on another node, the only one if there is such a volume, and that node.

@@ -105,7 +105,7 @@ const (
 	KubeletSilent   Kind = "leaving: another kubelet is silent"
 	PausedMeanwhile Kind = "leaving: fail-over is paused meanwhile"
 	MostLost        Kind = "leaving: most of the other nodes are lost at once"
-	CopyUnsure      Kind = "leaving: a volume has no quorum, and its copy goes or is cut off"
+	CopyUnsure      Kind = "leaving: a volume with quorum off, whose copy goes or is cut off"
 )
 
 // Untidy names.

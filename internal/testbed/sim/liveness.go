@@ -64,7 +64,7 @@ func (w *world) checkLiveness() {
 				continue
 			}
 			if w.awaitsReports() {
-				w.free("the leader has just begun, and LINSTOR hears of less than half of the replicas")
+				w.free("the leader has just begun, and LINSTOR hears of fewer than half of the replicas")
 				continue
 			}
 			since, known := w.lost[pod.UID]
@@ -126,7 +126,7 @@ func (w *world) isStuck(uid types.UID) bool {
 // loss, and the guard is open: not more than half of the nodes are in any way unwell, and enough replicas report.
 func (w *world) canAct() bool { return w.mayAct() && !w.awaitsReports() }
 
-// awaitsReports tells whether the leader has just begun to follow LINSTOR, and waits until that hears of half of all replicas.
+// awaitsReports tells whether the leader has just begun to follow LINSTOR, and waits until LINSTOR hears of half of all replicas.
 func (w *world) awaitsReports() bool {
 	since := min(time.Since(w.linstorUp), time.Since(w.processes[w.leader].begun))
 	return since < failover.GuardQuiet && !w.halfReports()

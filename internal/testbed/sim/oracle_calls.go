@@ -208,12 +208,14 @@ func (w *world) auditMove(resource, node string) {
 		return
 	}
 	copied, old := false, false
-	for other := range disks {
+	// What only a disk has that DRBD calls old, such as the loser of a split brain, is not asked for.
+	good := slices.ContainsFunc(states[node].DiskStates, func(disk string) bool { return disk == drbd.UpToDate || disk == drbd.Consistent })
+	for other, newest := range disks {
 		state, runs := states[other]
 		if other == node || w.goes(place{resource, other}) {
 			continue
 		}
-		copied = copied || w.DRBD.Covers(resource, node, other) && runs && !slices.ContainsFunc(state.DiskStates, func(disk string) bool { return disk != drbd.UpToDate })
+		copied = copied || (w.DRBD.Covers(resource, node, other) || newest && !good) && runs && !slices.ContainsFunc(state.DiskStates, func(disk string) bool { return disk != drbd.UpToDate })
 		old = old || w.wordsOld(other, evacuation.Evacuate)
 	}
 	switch {
@@ -221,7 +223,7 @@ func (w *world) auditMove(resource, node string) {
 	case old:
 		w.excuse(ExcuseOldWords, "resource %s has no copy but on %s", resource, node)
 	default:
-		w.violated(RuleCopyElsewhere, "resource %s on %s: disks with the newest data %v", resource, node, disks)
+		w.violated(RuleCopyElsewhere, "resource %s on %s, whose disk is %v; disks with the newest data, as far as any is newer: %v", resource, node, states[node].DiskStates, disks)
 	}
 	for other, state := range states {
 		if len(state.Syncs) > 0 && !w.wordsOld(other, evacuation.Evacuate) && !w.wordsOld(node, evacuation.Evacuate) {

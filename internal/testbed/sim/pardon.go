@@ -73,8 +73,8 @@ func (w *world) unseen(resource, node string) bool {
 // apart is a survivor of a resource that has run without quorum while it had no connection to a node.
 type apart struct{ resource, node, survivor string }
 
-// noteApart notes since when survivors of a resource have run without quorum apart from a node: their data is the newest for whoever asks there. Once both
-// are connected again DRBD knows better.
+// noteApart notes since when survivors of a resource have run with quorum off apart from a node: their data is the newest for whoever asks there.
+// Once both are connected again DRBD knows better.
 func (w *world) noteApart(resource string) {
 	states := w.DRBD.Inspect(resource)
 	w.mu.Lock()

@@ -73,14 +73,14 @@ func (o *owners) retire(ctx context.Context, w *Workload) bool {
 		if err := o.owner.Delete(ctx, object); err != nil && !apierrors.IsNotFound(err) {
 			return false
 		}
-		o.release(ctx, types.NamespacedName{Namespace: w.Namespace, Name: claim})
+		o.release(types.NamespacedName{Namespace: w.Namespace, Name: claim})
 		delete(o.provisioned, claim)
 	}
 	return true
 }
 
 // release lets the volume of a claim that was deleted go, as soon as it can.
-func (o *owners) release(ctx context.Context, claim types.NamespacedName) {
+func (o *owners) release(claim types.NamespacedName) {
 	o.mu.Lock()
 	name := ""
 	for n, v := range o.volumes {
@@ -91,18 +91,22 @@ func (o *owners) release(ctx context.Context, claim types.NamespacedName) {
 		}
 	}
 	o.mu.Unlock()
-	var pv corev1.PersistentVolume
-	if o.view.Get(ctx, client.ObjectKey{Name: name}, &pv) != nil {
-		return
-	}
-	pv.Status.Phase = corev1.VolumeReleased
-	_ = o.owner.Status().Update(ctx, &pv)
 	o.released = append(o.released, name)
 }
 
-// reclaim deletes a volume that was released, and tells whether it is gone. The external-provisioner deletes none that is attached or in use, and
-// a finalizer of the external-attacher keeps its PersistentVolume for as long.
+// reclaim deletes a volume that was released, and tells whether it is gone. The external-provisioner deletes none that is attached, and LINSTOR
+// none that is in use.
 func (o *owners) reclaim(ctx context.Context, name string) bool {
+	var pv corev1.PersistentVolume
+	if err := o.view.Get(ctx, client.ObjectKey{Name: name}, &pv); err != nil {
+		return apierrors.IsNotFound(err)
+	}
+	if pv.Status.Phase != corev1.VolumeReleased {
+		pv.Status.Phase = corev1.VolumeReleased
+		if o.owner.Status().Update(ctx, &pv) != nil {
+			return false
+		}
+	}
 	var attachments storagev1.VolumeAttachmentList
 	if o.view.List(ctx, &attachments) != nil || slices.ContainsFunc(attachments.Items, func(va storagev1.VolumeAttachment) bool {
 		return va.Spec.Source.PersistentVolumeName != nil && *va.Spec.Source.PersistentVolumeName == name
@@ -115,6 +119,5 @@ func (o *owners) reclaim(ctx context.Context, name string) bool {
 	if err := o.Linstor.DeleteResource(resource); err != nil && !errors.Is(err, linstorsim.ErrNotFound) {
 		return false
 	}
-	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	return client.IgnoreNotFound(o.owner.Delete(ctx, pv)) == nil
+	return client.IgnoreNotFound(o.owner.Delete(ctx, &pv)) == nil
 }

@@ -15,7 +15,7 @@ import (
 type owners struct {
 	*Cluster
 	owner, scheduler client.Client
-	// provisioned are the claims of ephemeral volumes that are there; generation counts them all; released are the volumes of those that are not.
+	// provisioned are the claims of ephemeral volumes that are there; generation counts them all. released are the volumes whose claims are gone.
 	provisioned map[string]bool
 	released    []string
 	generation  int

@@ -228,7 +228,12 @@ func (m *Model) deliver() {
 
 // read reads an object as it is stored, or its metadata alone. The fake client would encode and decode it.
 func (m *Model) read(key client.ObjectKey, into client.Object) error {
-	stored, err := m.tracker.Get(resourceOf(into), key.Namespace, key.Name)
+	gvk, err := apiutil.GVKForObject(into, scheme.Scheme)
+	if err != nil {
+		return err
+	}
+	gvr, _ := meta.UnsafeGuessKindToResource(gvk)
+	stored, err := m.tracker.Get(gvr, key.Namespace, key.Name)
 	if err != nil {
 		return err
 	}

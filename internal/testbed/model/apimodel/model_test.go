@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -451,27 +452,39 @@ func TestARequestTakesItsTime(t *testing.T) {
 
 func TestWhatIsStoredHasGoneOverTheWire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(1234 * time.Millisecond)
+		time.Sleep(1234567 * time.Nanosecond)
 		c := apimodel.New().Client("kubelet")
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", Labels: map[string]string{}}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{}}}
-		if err := c.Create(t.Context(), node); err != nil {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-node-lease", Name: "node-a", Labels: map[string]string{}}}
+		lease.Spec.RenewTime = new(metav1.NowMicro())
+		stored := func() (read coordinationv1.Lease) {
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(lease), &read); err != nil {
+				t.Fatal(err)
+			}
+			return read
+		}
+		if err := c.Create(t.Context(), lease); err != nil {
 			t.Fatal(err)
 		}
-		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Now()}}
-		if err := c.Status().Update(t.Context(), node); err != nil {
+		if read := stored(); read.Labels != nil || read.Spec.RenewTime.Nanosecond() != 1234000 {
+			t.Errorf("it was created with labels %#v at %s", read.Labels, read.Spec.RenewTime)
+		}
+		time.Sleep(1234567 * time.Nanosecond)
+		lease.Spec.RenewTime = new(metav1.NowMicro())
+		if err := c.Update(t.Context(), lease); err != nil {
 			t.Fatal(err)
 		}
-		var read corev1.Node
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(node), &read); err != nil {
-			t.Fatal(err)
-		}
-		if at := read.Status.Conditions[0].LastHeartbeatTime; at.Nanosecond() != 0 {
-			t.Errorf("the heartbeat is stored with fractions of a second: %s", at.Format(time.RFC3339Nano))
-		}
-		if read.Labels != nil || read.Spec.Taints != nil {
-			t.Errorf("what is empty is stored: labels %#v, taints %#v", read.Labels, read.Spec.Taints)
+		if read := stored(); read.Spec.RenewTime.Nanosecond() != 2469000 {
+			t.Errorf("it was renewed at %s", read.Spec.RenewTime)
 		}
 	})
+}
+
+func TestAKindThatNobodyKnowsIsNotMerelyAbsent(t *testing.T) {
+	c := apimodel.New().Client("somebody")
+	err := c.Get(t.Context(), client.ObjectKey{Name: "x"}, &metav1.PartialObjectMetadata{})
+	if err == nil || apierrors.IsNotFound(err) {
+		t.Errorf("metadata of no kind were read: %v", err)
+	}
 }
 
 func TestListsAreSelectedByNamespaceAndLabel(t *testing.T) {

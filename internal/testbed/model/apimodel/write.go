@@ -54,7 +54,8 @@ func (w writer) list(ctx context.Context, store client.WithWatch, list client.Ob
 	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
 	options := new(client.ListOptions).ApplyOptions(opts)
 	request := Request{Actor: w.actor, Verb: VerbList, Kind: gvk.Kind}
-	if options.FieldSelector != nil {
+	byNode := options.FieldSelector != nil && !options.FieldSelector.Empty()
+	if byNode {
 		node, ok := options.FieldSelector.RequiresExactMatch("spec.nodeName")
 		if !ok || gvk.Kind != "Pod" || len(options.FieldSelector.Requirements()) != 1 {
 			return apierrors.NewBadRequest(fmt.Sprintf("the model cannot select %ss by %s", gvk.Kind, options.FieldSelector))
@@ -68,7 +69,7 @@ func (w writer) list(ctx context.Context, store client.WithWatch, list client.Ob
 		pod, ofPods := o.(*corev1.Pod)
 		return (options.Namespace == "" || o.GetNamespace() == options.Namespace) &&
 			(options.LabelSelector == nil || options.LabelSelector.Matches(labels.Set(o.GetLabels()))) &&
-			(request.Node == "" || ofPods && pod.Spec.NodeName == request.Node)
+			(!byNode || ofPods && pod.Spec.NodeName == request.Node)
 	})
 }
 
