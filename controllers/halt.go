@@ -63,9 +63,13 @@ type haltSwitch struct {
 // answer, it serves all who have waited for it. Whoever has no time to wait must take it that all is paused, and nobody else must.
 // An answer from before LINSTOR was heard says nothing of what LINSTOR shows.
 func (h *haltSwitch) now(ctx context.Context) failover.Halt {
-	wanted := h.clock.Now().Add(-haltAge)
+	now := h.clock.Now()
+	heard := h.linstor.Status().SyncedSince
+	if heard.After(now) {
+		heard = now // or no answer would ever do
+	}
 	for {
-		if halt, asked := h.newest(); asked.After(wanted) && !asked.Before(h.linstor.Status().SyncedSince) {
+		if halt, asked := h.newest(); asked.After(now.Add(-haltAge)) && !asked.Before(heard) {
 			return halt
 		}
 		answered := h.asks.DoChan("", func() (any, error) {
