@@ -31,17 +31,22 @@ func (r *EvacuationReconciler) do(ctx context.Context, node *corev1.Node, mind *
 	}
 	switch plan.Step.Call {
 	case evacuation.Autoplace:
-		return r.copy(ctx, mind, in, plan.Step)
+		return r.copy(ctx, node.Name, mind, in, plan.Step)
 	case evacuation.Evacuate:
 		return r.evacuate(ctx, node, mind, in, plan)
 	case evacuation.Restore:
 		answer, err := r.linstor.Restore(ctx, plan.Step.Node)
 		mind.outcome(evacuation.Restore, answered(ctx, r.metrics, evacuation.Restore, node.Name, answer, err), r.clock.Now())
 	case evacuation.Properties:
-		mind.outcome(evacuation.Properties, r.marker.do(ctx, plan.Step), r.clock.Now())
+		mind.outcome(evacuation.Properties, r.marker.do(ctx, r.mayChange(node.Name, in), plan.Step), r.clock.Now())
 	case evacuation.Nothing:
 	}
 	return true
+}
+
+// mayChange tells whether a definition may still be changed for a node that was seen so: what was seen is not old, and the node has lost nothing since.
+func (r *EvacuationReconciler) mayChange(node string, in evacuation.Input) func() bool {
+	return func() bool { return r.inTime(evacuation.Properties, in.Linstor.Asked) && !r.lost()[node] }
 }
 
 // evacuate tells LINSTOR to move everything off a node. That it is told is noted before: should this process end in between, whoever leads next must take
@@ -101,12 +106,12 @@ func (p *placing) end(now time.Time) {
 }
 
 // copy has LINSTOR make copies, all at the same time, once they are safe from its own balancing. It returns whether anything was sent.
-func (r *EvacuationReconciler) copy(ctx context.Context, mind *evacuee, in evacuation.Input, step evacuation.Step) (sent bool) {
+func (r *EvacuationReconciler) copy(ctx context.Context, node string, mind *evacuee, in evacuation.Input, step evacuation.Step) (sent bool) {
 	if !r.placing.begin(in.Linstor.Asked) {
 		return false
 	}
 	defer func() { r.placing.end(r.clock.Now()) }()
-	unmarked := r.marker.mark(ctx, step.Node, withoutMark(step.Copies))
+	unmarked := r.marker.mark(ctx, r.mayChange(node, in), step.Node, withoutMark(step.Copies))
 	if !r.inTime(step.Call, in.Linstor.Asked) { // the marks have taken so long that all may be different
 		return true
 	}

@@ -66,8 +66,10 @@ func (l *leftMarks) takeOff(ctx context.Context) error {
 	if !is || l.halt.now(ctx) != (failover.Halt{}) {
 		return nil
 	}
+	asked := l.clock.Now()
+	inTime := func() bool { return l.clock.Now().Sub(asked) <= evacuation.Properties.MaxAge() }
 	var gone []string
-	refused, err := l.marker.change(ctx, func(ctx context.Context) (marks []evacuation.Mark, err error) {
+	refused, err := l.marker.change(ctx, inTime, func(ctx context.Context) (marks []evacuation.Mark, err error) {
 		if marks, err = l.linstor.Marks(ctx); err != nil {
 			return nil, err
 		}

@@ -27,9 +27,9 @@ func newMarker(l Linstor, m *metrics.Metrics) *marker {
 }
 
 // change reads definitions and writes to each what is wanted of it; nil is nothing. It returns LINSTOR's words on those that it has not changed, by
-// their names in lower case; an error means that nothing was changed.
+// their names in lower case; an error means that nothing was changed. Each change may take its time: before each it is asked whether it may still be sent.
 func (m *marker) change(
-	ctx context.Context, read func(context.Context) ([]evacuation.Mark, error), wanted func(evacuation.Mark) *evacuation.Change,
+	ctx context.Context, may func() bool, read func(context.Context) ([]evacuation.Mark, error), wanted func(evacuation.Mark) *evacuation.Change,
 ) (refused map[string]string, err error) {
 	if err := m.turn.Acquire(ctx, 1); err != nil {
 		return nil, fmt.Errorf("waiting for the turn to mark resource definitions: %w", err)
@@ -45,6 +45,10 @@ func (m *marker) change(
 		if change == nil {
 			continue
 		}
+		if ctx.Err() != nil || !may() {
+			refused[strings.ToLower(change.Resource)] = "LINSTOR was not told: that took so long that all may be different"
+			continue
+		}
 		answer, err := m.linstor.ChangeDefinition(ctx, *change)
 		if words := answered(ctx, m.metrics, evacuation.Properties, change.Resource, answer, err); words != "" {
 			refused[strings.ToLower(change.Resource)] = words
@@ -54,11 +58,11 @@ func (m *marker) change(
 }
 
 // mark marks definitions for a node, by its name in LINSTOR. It returns LINSTOR's words on those that have no mark now, by their names in lower case.
-func (m *marker) mark(ctx context.Context, node string, definitions []string) (refused map[string]string) {
+func (m *marker) mark(ctx context.Context, may func() bool, node string, definitions []string) (refused map[string]string) {
 	if len(definitions) == 0 {
 		return nil
 	}
-	refused, err := m.change(ctx,
+	refused, err := m.change(ctx, may,
 		func(ctx context.Context) ([]evacuation.Mark, error) { return m.linstor.MarksOf(ctx, definitions) },
 		func(mark evacuation.Mark) *evacuation.Change { return mark.With(node) })
 	if err != nil {
@@ -72,16 +76,16 @@ func (m *marker) mark(ctx context.Context, node string, definitions []string) (r
 }
 
 // do marks definitions, or takes marks off, as a step says. It returns why not all is done; empty where it is.
-func (m *marker) do(ctx context.Context, step evacuation.Step) string {
+func (m *marker) do(ctx context.Context, may func() bool, step evacuation.Step) string {
 	if len(step.Mark) == 0 {
-		return m.unmark(ctx, step.Node, step.Unmark)
+		return m.unmark(ctx, may, step.Node, step.Unmark)
 	}
-	return notDone(ctx, m.mark(ctx, step.Node, step.Mark), nil)
+	return notDone(ctx, m.mark(ctx, may, step.Node, step.Mark), nil)
 }
 
 // unmark takes the mark for a node, by its name in LINSTOR, off definitions. It returns why not all are off; empty where they are.
-func (m *marker) unmark(ctx context.Context, node string, definitions []string) string {
-	refused, err := m.change(ctx, m.linstor.Marks, func(mark evacuation.Mark) *evacuation.Change {
+func (m *marker) unmark(ctx context.Context, may func() bool, node string, definitions []string) string {
+	refused, err := m.change(ctx, may, m.linstor.Marks, func(mark evacuation.Mark) *evacuation.Change {
 		if !slices.Contains(definitions, mark.Resource) {
 			return nil
 		}

@@ -187,7 +187,7 @@ func (r *FailoverReconciler) forgetGone(ctx context.Context, name, node string) 
 	pv, err := r.gather.watch.volumes.Get(ctx, name)
 	there := false
 	if err == nil && pv != nil {
-		_, there, err = r.gather.inputs.On(ctx, pv, node)
+		there, err = r.gather.inputs.Concerns(ctx, pv, node)
 	}
 	switch {
 	case err != nil:

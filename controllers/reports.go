@@ -78,6 +78,9 @@ func (r *reports) prune(volume string, inputs []failover.Input) {
 			r.remove(volume, node)
 		}
 	}
+	if len(r.said[volume]) == 0 {
+		delete(r.said, volume)
+	}
 }
 
 // forget forgets one.

@@ -78,6 +78,20 @@ func (i *Inputs) On(ctx context.Context, pv *corev1.PersistentVolume, node strin
 	return in, err == nil && concerns(in), err
 }
 
+// Concerns tells whether a pod in the cache uses the volume on a node, or a fail-over has to finish an attachment there, or has done so a moment ago.
+func (i *Inputs) Concerns(ctx context.Context, pv *corev1.PersistentVolume, node string) (bool, error) {
+	if i.lingering != nil {
+		if left, _ := i.lingering(pv.Name); left == node {
+			return true, nil
+		}
+	}
+	pods, attachments, err := i.users(ctx, pv)
+	if err != nil || len(onNode(pods, node)) > 0 {
+		return err == nil, err
+	}
+	return concerns(failover.Input{Attachment: i.attachment(pv.Name, attachments, pods, node)}), nil
+}
+
 // concerns tells whether a volume and a node concern each other.
 func concerns(in failover.Input) bool {
 	return len(in.Pods) > 0 || in.Attachment != nil && (in.Attachment.Marked || in.Attachment.Awaited)

@@ -141,9 +141,11 @@ func (w *world) toldFrom(pod *corev1.Pod, l *loss) time.Time {
 		return l.since.Add(-speechless)
 	}
 	remembered := leader.memory.Lines()
-	for _, v := range w.volumesOf(pod) {
-		if slices.Contains(remembered, fmt.Sprintf("a wait of volume %s on node %s", v.Name, pod.Spec.NodeName)) {
-			return leader.leading
+	for _, own := range w.volumesOf(pod) {
+		for _, v := range append([]Volume{own}, w.history.World.Volumes...) { // PersistentVolumes of one handle are told of once
+			if v.Resource() == own.Resource() && slices.Contains(remembered, fmt.Sprintf("a wait of volume %s on node %s", v.Name, pod.Spec.NodeName)) {
+				return leader.leading
+			}
 		}
 	}
 	return l.since.Add(-speechless)
