@@ -215,7 +215,9 @@ func (w *world) auditMove(resource, node string) {
 		if other == node || w.goes(place{resource, other}) {
 			continue
 		}
-		copied = copied || (w.DRBD.Covers(resource, node, other) || newest && !good) && runs && !slices.ContainsFunc(state.DiskStates, func(disk string) bool { return disk != drbd.UpToDate })
+		// Of two disks that are UpToDate and connected DRBD says that they are the same, also where one was the loser of a split brain.
+		same := state.Connections[node] == drbd.Connected && states[node].Connections[other] == drbd.Connected && !state.Unnoticed
+		copied = copied || (w.DRBD.Covers(resource, node, other) || newest && (same || !good)) && runs && !slices.ContainsFunc(state.DiskStates, func(disk string) bool { return disk != drbd.UpToDate })
 		old = old || w.wordsOld(other, evacuation.Evacuate)
 	}
 	switch {
