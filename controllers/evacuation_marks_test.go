@@ -30,7 +30,7 @@ func (l *slowMarks) MarksOf(_ context.Context, definitions []string) (marks []ev
 }
 
 func (l *slowMarks) ChangeDefinition(_ context.Context, change evacuation.Change) (linstor.Answer, error) {
-	time.Sleep(l.takes)
+	<-time.After(l.takes)
 	l.meanwhile()
 	l.sent = append(l.sent, change.Resource)
 	return linstor.Answer{Code: 200}, nil

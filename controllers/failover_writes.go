@@ -226,9 +226,12 @@ func (r *FailoverReconciler) removeAll(ctx context.Context, volumes []*volume, r
 		users := make([]volume, 0, len(due[i].Volumes))
 		for _, at := range due[i].Volumes {
 			users = append(users, known[at])
-			defer r.forgetGone(context.WithoutCancel(ctx), known[at].pv.Name, known[at].in.Node.Name)
 		}
-		return r.remove(ctx, known[due[i].By], users, due[i])
+		err := r.remove(ctx, known[due[i].By], users, due[i])
+		for _, v := range users {
+			r.forgetGone(context.WithoutCancel(ctx), v.pv.Name, v.in.Node.Name)
+		}
+		return err
 	})
 	for i, removal := range due {
 		if errs[i] != nil {

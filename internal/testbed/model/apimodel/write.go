@@ -189,7 +189,6 @@ func (w writer) record(ctx context.Context, change Change, o client.Object, do f
 	if err := w.arrive(ctx, change.Request); err != nil {
 		return err
 	}
-	ctx = context.WithoutCancel(ctx)
 	err := func() error {
 		w.writing.Lock()
 		defer w.writing.Unlock()
