@@ -53,6 +53,8 @@ type powerCut struct {
 	node      string
 	at        time.Time
 	resources []string
+	// ran are the other nodes that ran then.
+	ran []string
 	// beside is another node that was not well then, or has not been since, for another reason; empty while there is none.
 	beside string
 }
@@ -131,6 +133,11 @@ func (w *world) switchOff() {
 				cut.resources = append(cut.resources, resource)
 			}
 		}
+		for _, other := range w.history.World.Nodes {
+			if other != node && w.DRBD.Up(other) {
+				cut.ran = append(cut.ran, other)
+			}
+		}
 		delete(w.armed, node)
 		w.cuts = append(w.cuts, cut)
 		w.count(SwitchedOff)
@@ -176,6 +183,11 @@ func (w *world) checkCut(cut *powerCut, resource string) {
 
 // unwellBeside returns a node that has failed since half a minute before the cut; empty where there is none.
 func (w *world) unwellBeside(cut *powerCut) string {
+	for _, node := range cut.ran {
+		if !w.DRBD.Up(node) { // one that was unwell before, too
+			return node
+		}
+	}
 	for node, since := range w.ailing {
 		if node == cut.node || !since.After(cut.at.Add(-safeFor)) {
 			continue
