@@ -18,35 +18,23 @@ import (
 // waitList remembers the losses that nobody has acted on, by volume and node. It is the leader's: who leads next begins anew.
 type waitList struct {
 	mu    sync.Mutex
-	nodes map[string]map[string]*failover.Wait // by volume
+	nodes byVolume[*failover.Wait]
 }
 
-func newWaits() *waitList { return &waitList{nodes: make(map[string]map[string]*failover.Wait)} }
+func newWaits() *waitList { return &waitList{nodes: make(byVolume[*failover.Wait])} }
 
 // prune forgets every node of the volume that is not among the inputs.
 func (w *waitList) prune(volume string, inputs []failover.Input) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for node := range w.nodes[volume] {
-		if !slices.ContainsFunc(inputs, func(in failover.Input) bool { return in.Node.Name == node }) {
-			w.remove(volume, node)
-		}
-	}
+	w.nodes.prune(volume, inputs)
 }
 
 // forget forgets one.
 func (w *waitList) forget(volume, node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.remove(volume, node)
-}
-
-// remove forgets one; the caller holds the lock.
-func (w *waitList) remove(volume, node string) {
-	delete(w.nodes[volume], node)
-	if len(w.nodes[volume]) == 0 {
-		delete(w.nodes, volume)
-	}
+	w.nodes.remove(volume, node)
 }
 
 // observe tells what is to be said of a volume on a node. A pod that was told the same of another volume there, be it one of its own or
@@ -63,13 +51,10 @@ func (w *waitList) observe(volume string, in failover.Input, d failover.Decision
 		word.Pods = w.untold(volume, in.Node.Name, word)
 	}
 	if known.Over() {
-		w.remove(volume, in.Node.Name)
+		w.nodes.remove(volume, in.Node.Name)
 		return word
 	}
-	if w.nodes[volume] == nil {
-		w.nodes[volume] = make(map[string]*failover.Wait)
-	}
-	w.nodes[volume][in.Node.Name] = known
+	w.nodes.put(volume, in.Node.Name, known)
 	return word
 }
 

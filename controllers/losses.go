@@ -11,10 +11,10 @@ import (
 // it. Every replica keeps it, so that the guard of a new leader knows which nodes were lost before.
 type losses struct {
 	mu    sync.Mutex
-	nodes map[string]map[string]bool // by volume
+	nodes byVolume[bool]
 }
 
-func newLosses() *losses { return &losses{nodes: make(map[string]map[string]bool)} }
+func newLosses() *losses { return &losses{nodes: make(byVolume[bool])} }
 
 // decided notes a decision on a volume on a node. What is not known for a moment remains what it was.
 func (l *losses) decided(volume, node string, d failover.Decision) {
@@ -22,12 +22,9 @@ func (l *losses) decided(volume, node string, d failover.Decision) {
 	defer l.mu.Unlock()
 	switch {
 	case failover.SpeaksOfTheNode(d.Loss):
-		if l.nodes[volume] == nil {
-			l.nodes[volume] = make(map[string]bool)
-		}
-		l.nodes[volume][node] = true
+		l.nodes.put(volume, node, true)
 	case !isUntold(d):
-		l.remove(volume, node)
+		l.nodes.remove(volume, node)
 	}
 }
 
@@ -41,23 +38,7 @@ func isUntold(d failover.Decision) bool {
 func (l *losses) prune(volume string, inputs []failover.Input) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	wanted := make(map[string]bool, len(inputs))
-	for _, in := range inputs {
-		wanted[in.Node.Name] = true
-	}
-	for node := range l.nodes[volume] {
-		if !wanted[node] {
-			l.remove(volume, node)
-		}
-	}
-}
-
-// remove forgets one; the caller holds the lock.
-func (l *losses) remove(volume, node string) {
-	delete(l.nodes[volume], node)
-	if len(l.nodes[volume]) == 0 {
-		delete(l.nodes, volume)
-	}
+	l.nodes.prune(volume, inputs)
 }
 
 // lostNodes returns the nodes with a volume that is lost there.

@@ -20,7 +20,7 @@ type reports struct {
 	now     func() time.Time
 
 	mu   sync.Mutex
-	said map[string]map[string]*progress // by volume and node
+	said byVolume[*progress]
 	// moves are the fail-overs that have begun and are not over, by volume; departed are those whose attachment was deleted here.
 	moves    map[string]*move
 	departed map[string]departure
@@ -65,7 +65,7 @@ type progress struct {
 
 func newReports(m *metrics.Metrics, now func() time.Time) *reports {
 	return &reports{
-		metrics: m, now: now, said: make(map[string]map[string]*progress), moves: make(map[string]*move), departed: make(map[string]departure),
+		metrics: m, now: now, said: make(byVolume[*progress]), moves: make(map[string]*move), departed: make(map[string]departure),
 	}
 }
 
@@ -73,29 +73,14 @@ func newReports(m *metrics.Metrics, now func() time.Time) *reports {
 func (r *reports) prune(volume string, inputs []failover.Input) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for node := range r.said[volume] {
-		if !slices.ContainsFunc(inputs, func(in failover.Input) bool { return in.Node.Name == node }) {
-			r.remove(volume, node)
-		}
-	}
-	if len(r.said[volume]) == 0 {
-		delete(r.said, volume)
-	}
+	r.said.prune(volume, inputs)
 }
 
 // forget forgets one.
 func (r *reports) forget(volume, node string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.remove(volume, node)
-}
-
-// remove forgets one; the caller holds the lock.
-func (r *reports) remove(volume, node string) {
-	delete(r.said[volume], node)
-	if len(r.said[volume]) == 0 {
-		delete(r.said, volume)
-	}
+	r.said.remove(volume, node)
 }
 
 // changed notes a decision and tells whether it is news. The normal state is never news, and leaves nothing behind.

@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -10,7 +9,7 @@ import (
 // verdicts remembers the newest decision on each volume on each node that uses it, to count them. It is the leader's.
 type verdicts struct {
 	mu    sync.Mutex
-	nodes map[string]map[string]verdict // by volume
+	nodes byVolume[verdict]
 }
 
 // verdict is what a decision says in a word, and why.
@@ -19,42 +18,27 @@ type verdict struct {
 	reason  failover.Reason
 }
 
-func newVerdicts() *verdicts { return &verdicts{nodes: make(map[string]map[string]verdict)} }
+func newVerdicts() *verdicts { return &verdicts{nodes: make(byVolume[verdict])} }
 
 // note takes a decision.
 func (v *verdicts) note(volume, node string, d failover.Decision) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.nodes[volume] == nil {
-		v.nodes[volume] = make(map[string]verdict, 1)
-	}
-	v.nodes[volume][node] = verdict{d.Verdict, d.Reason}
+	v.nodes.put(volume, node, verdict{d.Verdict, d.Reason})
 }
 
 // prune forgets every node of the volume that is not among the inputs.
 func (v *verdicts) prune(volume string, inputs []failover.Input) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for node := range v.nodes[volume] {
-		if !slices.ContainsFunc(inputs, func(in failover.Input) bool { return in.Node.Name == node }) {
-			v.remove(volume, node)
-		}
-	}
+	v.nodes.prune(volume, inputs)
 }
 
 // forget forgets one.
 func (v *verdicts) forget(volume, node string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.remove(volume, node)
-}
-
-// remove forgets one; the caller holds the lock.
-func (v *verdicts) remove(volume, node string) {
-	delete(v.nodes[volume], node)
-	if len(v.nodes[volume]) == 0 {
-		delete(v.nodes, volume)
-	}
+	v.nodes.remove(volume, node)
 }
 
 // each visits all of them. It holds the lock, so that visit must not note or prune.
