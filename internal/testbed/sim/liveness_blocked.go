@@ -10,6 +10,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
 // fullFor is for how long a pool that was full a moment ago may keep LINSTOR from being asked again.
@@ -29,7 +30,7 @@ func (w *world) isBlocked(name string, reason evacuation.Reason, hindered func(v
 }
 
 func (w *world) blockedBy(name string, reason evacuation.Reason, hindered func(v Volume, name string) bool) string {
-	some := func(is func(Volume) bool) bool { return slices.ContainsFunc(w.history.World.Volumes, is) }
+	some := func(is func(Volume) bool) bool { return slices.ContainsFunc(w.volumes(), is) }
 	switch reason { //nolint:exhaustive // with the others it gets on, or nothing must be wrong
 	case evacuation.AffinityPinned:
 		if some(func(v Volume) bool { return v.Pinned }) {
@@ -63,6 +64,19 @@ func (w *world) blockedBy(name string, reason evacuation.Reason, hindered func(v
 		}
 	}
 	return ""
+}
+
+// volumes returns the volumes of the history, and those that have come with a pod.
+func (w *world) volumes() []Volume {
+	all := slices.Clone(w.history.World.Volumes)
+	var list corev1.PersistentVolumeList
+	w.must(w.oracle.List(w.ctx, &list))
+	for _, pv := range list.Items {
+		if v := w.volumeNamed(pv.Name); v.ephemeral && pv.Spec.CSI.Driver == virtual.Driver {
+			all = append(all, v)
+		}
+	}
+	return all
 }
 
 // isForgotten tells whether LINSTOR lists nothing of a volume that somebody claims: what is left of it where nobody knows.

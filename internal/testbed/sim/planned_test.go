@@ -85,6 +85,13 @@ func leavingNodes() map[string]sim.History {
 			},
 			Length: 90 * time.Second,
 		},
+		"a node is not StorageSafe while a pod's ephemeral volume, which only that node may have, is there": {
+			World: listing(planned(world(3, []sim.Volume{
+				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b"), TieBreaker: "node-c"},
+			}, scratching(pod("pod-0", "b", "v0")))), "b"),
+			Steps:  []sim.Step{at("20s", sim.Leave, "b", "")},
+			Length: 240 * time.Second,
+		},
 		"a node is taken out and back with an operator and a LINSTOR that is restarted": {
 			World: planned(world(4, []sim.Volume{
 				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a")},
@@ -102,6 +109,18 @@ func leavingNodes() map[string]sim.History {
 // balanced is a cluster in which LINSTOR removes disks that are too many.
 func balanced(w sim.World) sim.World {
 	w.Planned.Balancing = true
+	return w
+}
+
+// listing is a cluster whose resource group has disks on some nodes only.
+func listing(w sim.World, letters ...string) sim.World {
+	w.Planned.Group = nodes(letters...)
+	return w
+}
+
+// scratching gives a pod a generic ephemeral volume.
+func scratching(w sim.Workload) sim.Workload {
+	w.Ephemeral = true
 	return w
 }
 
