@@ -107,6 +107,34 @@ func TestRefreshFailsWhenLinstorCanNotBeAsked(t *testing.T) {
 	})
 }
 
+func TestRefreshOfADeletedDefinitionReadsTheNodesAllTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		n.serve(t, host, fake)
+		feed := startFeed(t, n, "http://linstor", logr.Discard())
+		settle(10 * time.Second)
+		fake.change(func() {
+			fake.definitions, fake.resources = nil, nil
+			fake.intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path == "/v1/nodes" {
+					time.Sleep(500 * time.Millisecond) // longer than the answer on the definition takes
+				}
+				return false
+			}
+		})
+		settle(time.Second)
+		begin := time.Now()
+		if _, err := feed.Refresh(t.Context(), "PVC-1"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("a definition that was deleted: %v", err)
+		}
+		if node, _ := feed.store.Node("node-a"); node.Online.Confirmed.Before(begin) {
+			t.Errorf("the nodes were read %v before, not with the resource", begin.Sub(node.Online.Confirmed))
+		}
+		settle(time.Second)
+	})
+}
+
 func TestADeletedDefinitionIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, fake := newNetwork(), newFakeLinstor()

@@ -57,8 +57,8 @@ func (f *Feed) newReaders() readers {
 // Refresh reads a resource definition's replicas now, along with everything that decides on their state
 // and quorum (nodes, which concurrent callers share and which are at most 300 ms old; definition, groups and
 // controller properties, which are at most one second old), and returns the outcome. It works whether or not the event stream
-// does. The error matches ErrNotFound when LINSTOR has no such definition; after any other error LINSTOR
-// could not be asked, and nothing may be concluded.
+// does. The error matches ErrNotFound when LINSTOR has no such definition, and the nodes have been read then, too; after any other
+// error LINSTOR could not be asked, and nothing may be concluded.
 func (f *Feed) Refresh(ctx context.Context, resource string) (Resource, error) {
 	name := f.store.displayName(resource)
 	if err := f.refresh(ctx, name); err != nil {
@@ -73,11 +73,11 @@ func (f *Feed) Refresh(ctx context.Context, resource string) (Resource, error) {
 
 func (f *Feed) refresh(ctx context.Context, name string) error {
 	notBefore := time.Now().Add(-sharedAge)
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return f.readNodesSince(groupCtx, time.Now().Add(-nodesAge)) })
-	group.Go(func() error { return f.controller.read(groupCtx, "", notBefore) })
-	group.Go(func() error { return f.readLevels(groupCtx, name, notBefore) })
-	if err := group.Wait(); err != nil {
+	var all errgroup.Group // that there is no such definition must not end the read of the nodes
+	all.Go(func() error { return f.readNodesSince(ctx, time.Now().Add(-nodesAge)) })
+	all.Go(func() error { return f.controller.read(ctx, "", notBefore) })
+	all.Go(func() error { return f.readLevels(ctx, name, notBefore) })
+	if err := all.Wait(); err != nil {
 		return err
 	}
 	if err := f.lists.read(ctx, name, time.Now()); err != nil {
