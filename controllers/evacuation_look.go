@@ -98,7 +98,7 @@ func (r *EvacuationReconciler) read(
 	if err := r.readMore(ctx, in, needs); err != nil {
 		in.Linstor.Problem = oneLine(err)
 	}
-	if in.Linstor.Problem == "" && in.Snapshots.Known { // else what was not read would look like a change
+	if told := in.Progress != nil && in.Progress.Asked != nil; in.Linstor.Problem == "" && (in.Snapshots.Known || !told) { // else what was not read would look like a change
 		mind.observe(in.Fingerprint(), r.clock.Now())
 		in.Memory = mind.memory
 	}
@@ -116,7 +116,7 @@ func (r *EvacuationReconciler) place(ctx context.Context, node *corev1.Node, in 
 	if in.Nodes, err = r.nodes(ctx, node); err != nil {
 		return err
 	}
-	unlisted, err := r.reader.Unlisted(ctx, volumes, in.Attachments.Volumes)
+	unlisted, err := r.reader.Unlisted(ctx, node.Name, volumes, in.Attachments.Volumes)
 	if err != nil {
 		return err
 	}

@@ -155,6 +155,29 @@ func TestStoryOfAVolumeThatLinstorHasForgotten(t *testing.T) {
 	}
 }
 
+// An old database may know a volume's other replicas, and not the one that a pod uses there: it may have what was written last.
+func TestStoryOfAReplicaThatLinstorHasForgotten(t *testing.T) {
+	inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
+		e.volume("db", func(v *virtual.Volume) { v.Diskful, v.TieBreaker, v.Quorum = []string{nodeB, nodeC}, "", "off" })
+		e.pass(time.Minute)
+		backup := e.Linstor.Snapshot()
+		e.workload("db", nil, onAnyNode)
+		e.until(time.Minute, "db-0 runs on A", func() bool { return e.runs("db-0", nodeA) })
+		e.Linstor.RestoreDatabase(backup)
+		e.pass(time.Minute)
+		e.taint(nodeA, "")
+		for range 6 {
+			e.pass(evacuation.Interval)
+			if safe, left := e.says(nodeA, evacuation.StorageSafe), e.says(nodeA, evacuation.StorageEvacuated); safe != "Unknown LinstorStale" || left != safe {
+				t.Fatalf("the node is called %q and %q", safe, left)
+			}
+		}
+		if c := cluster.EvacuationConditions(e.node(nodeA)).Safe; !strings.Contains(c.Message, "db") {
+			t.Errorf("the node is %+v", c)
+		}
+	})
+}
+
 // The disk on the node is not UpToDate, and its only peer is away: there is nothing to copy, and nothing is done.
 func TestStoryOfNothingToCopy(t *testing.T) {
 	inEvacuation(t, defaults(), func(e *evacuating, _ *process) {

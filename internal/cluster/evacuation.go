@@ -167,17 +167,23 @@ func (e Evacuations) Attached(ctx context.Context, node string) (volumes []strin
 // unclaimed are the phases of a PersistentVolume that is nobody's.
 var unclaimed = []corev1.PersistentVolumePhase{corev1.VolumeAvailable, corev1.VolumeReleased, corev1.VolumeFailed}
 
-// Unlisted returns the PersistentVolumes of which LINSTOR lists no replica anywhere, and those attached to a node of which Kubernetes has nothing
-// at the moment: what LINSTOR lists, such as after its database was restored, need not be all that there is. Those that are attached come first. Of
+// Unlisted returns the PersistentVolumes of which LINSTOR lists no replica anywhere, and those attached to a node of which it lists none there, or
+// Kubernetes has nothing at the moment: what LINSTOR lists, such as after its database was restored, need not be all that there is. Those that are attached come first. Of
 // others only those that somebody claims: what was released or is being deleted may have gone from LINSTOR before.
-func (e Evacuations) Unlisted(ctx context.Context, listed []evacuation.Volume, attached []string) ([]string, error) {
+func (e Evacuations) Unlisted(ctx context.Context, node string, listed []evacuation.Volume, attached []string) ([]string, error) {
 	var list corev1.PersistentVolumeList
 	if err := e.cache.List(ctx, &list, shared); err != nil {
 		return nil, fmt.Errorf("listing volumes: %w", err)
 	}
-	known := make(map[string]bool, len(listed))
+	held, err := e.held(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	known, here := make(map[string]bool, len(listed)), make(map[string]bool)
+	satellite := e.kubelets.Satellite(node)
 	for _, v := range listed {
 		known[strings.ToLower(v.Resource)] = true
+		here[strings.ToLower(v.Resource)] = slices.ContainsFunc(v.Replicas, func(r evacuation.Replica) bool { return r.Node == satellite })
 	}
 	there := make(map[string]bool, len(list.Items))
 	var unlisted, unused []string
@@ -186,6 +192,8 @@ func (e Evacuations) Unlisted(ctx context.Context, listed []evacuation.Volume, a
 		resource := e.readers.Volumes.Resource(pv)
 		there[pv.Name] = resource != ""
 		switch {
+		case resource != "" && !here[strings.ToLower(resource)] && held[pv.Name] && !isNFSExport(pv):
+			unlisted = append(unlisted, pv.Name)
 		case resource == "" || known[strings.ToLower(resource)]:
 		case slices.Contains(attached, pv.Name):
 			unlisted = append(unlisted, pv.Name)
@@ -201,6 +209,22 @@ func (e Evacuations) Unlisted(ctx context.Context, listed []evacuation.Volume, a
 	slices.Sort(unlisted)
 	slices.Sort(unused)
 	return append(unlisted, unused...), nil
+}
+
+// held returns the PersistentVolumes that are attached to a node for certain, by the cache: the driver has made a replica there, and has not been told to
+// take it away.
+func (e Evacuations) held(ctx context.Context, node string) (map[string]bool, error) {
+	attachments, err := e.readers.Attachments.On(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	volumes := make(map[string]bool)
+	for i := range attachments {
+		if va := &attachments[i]; va.Status.Attached && va.DeletionTimestamp == nil && e.readers.Attachments.Ours(va) {
+			volumes[*va.Spec.Source.PersistentVolumeName] = true
+		}
+	}
+	return volumes, nil
 }
 
 // Claims adds to volumes what Kubernetes says of those that have a replica on the node: which PersistentVolumes they are, which of them are

@@ -6,17 +6,21 @@ import (
 	"strings"
 )
 
-// Fingerprint says what is so of the volumes with a replica on N and of its snapshots: where it is the same, nothing has changed.
+// Fingerprint says what is so of the volumes with a replica on N and, once LINSTOR was told, of its snapshots: where it is the same, nothing has
+// changed that an evacuation waits for. Who uses a replica, and which are connected, comes and goes meanwhile.
 func (in Input) Fingerprint() string {
 	s := assess(in)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%t %d\n", s.self.Evacuating, in.Snapshots.N)
+	fmt.Fprintln(&b, s.self.Evacuating)
+	if s.Progress.asked() {
+		fmt.Fprintln(&b, in.Snapshots.N)
+	}
 	for _, v := range s.mine {
 		fmt.Fprintln(&b, v.Resource)
 		replicas := slices.Clone(v.Replicas)
 		slices.SortFunc(replicas, func(x, y Replica) int { return strings.Compare(x.Node, y.Node) })
 		for _, r := range replicas {
-			fmt.Fprintln(&b, r) // a map is printed in the order of its keys
+			fmt.Fprintln(&b, r.Node, r.Diskless, r.Flags, r.Disks, r.Syncing, r.Done, r.Moves) // a map is printed in the order of its keys
 		}
 	}
 	return b.String()

@@ -71,7 +71,7 @@ func hindranceOffline(s situation) (Reason, string) {
 }
 
 func doubtMissing(s situation) (Reason, string) {
-	return when(s.Linstor.Missing != "", LinstorStale, "LINSTOR lists no replica, or Kubernetes no volume, of "+s.Linstor.Missing)
+	return when(s.Linstor.Missing != "", LinstorStale, "LINSTOR lists no replica where there must be one, or Kubernetes no volume, of "+s.Linstor.Missing)
 }
 
 func haltGuard(s situation) (Reason, string) {
