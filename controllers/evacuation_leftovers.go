@@ -83,7 +83,9 @@ func (l *leftMarks) takeOff(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err == nil && words == "" {
-		l.done, l.failure = occasion, evacuation.Failure{}
+		if l.failure = (evacuation.Failure{}); len(refused) == 0 { // else the next time tells LINSTOR of the rest
+			l.done = occasion
+		}
 		return nil
 	}
 	l.failure = l.failure.Again(l.clock.Now(), words)

@@ -46,7 +46,7 @@ func (m *marker) change(
 			continue
 		}
 		if ctx.Err() != nil || !may() {
-			refused[strings.ToLower(change.Resource)] = "LINSTOR was not told: that took so long that all may be different"
+			refused[strings.ToLower(change.Resource)] = notTold
 			continue
 		}
 		answer, err := m.linstor.ChangeDefinition(ctx, *change)
@@ -75,7 +75,8 @@ func (m *marker) mark(ctx context.Context, may func() bool, node string, definit
 	return refused
 }
 
-// do marks definitions, or takes marks off, as a step says. It returns why not all is done; empty where it is.
+// do marks definitions, or takes marks off, as a step says. It returns why LINSTOR has not done all; empty where it has, or was
+// not told of the rest.
 func (m *marker) do(ctx context.Context, may func() bool, step evacuation.Step) string {
 	if len(step.Mark) == 0 {
 		return m.unmark(ctx, may, step.Node, step.Unmark)
@@ -83,7 +84,8 @@ func (m *marker) do(ctx context.Context, may func() bool, step evacuation.Step) 
 	return notDone(ctx, m.mark(ctx, may, step.Node, step.Mark), nil)
 }
 
-// unmark takes the mark for a node, by its name in LINSTOR, off definitions. It returns why not all are off; empty where they are.
+// unmark takes the mark for a node, by its name in LINSTOR, off definitions. It returns why LINSTOR has not taken all off; empty
+// where it has, or was not told of the rest.
 func (m *marker) unmark(ctx context.Context, may func() bool, node string, definitions []string) string {
 	refused, err := m.change(ctx, may, m.linstor.Marks, func(mark evacuation.Mark) *evacuation.Change {
 		if !slices.Contains(definitions, mark.Resource) {
@@ -94,7 +96,10 @@ func (m *marker) unmark(ctx context.Context, may func() bool, node string, defin
 	return notDone(ctx, refused, err)
 }
 
-// notDone is why marks were not changed, in words; empty where all were.
+// notTold is why LINSTOR was not told of a change. It has refused nothing: the next look tells it.
+const notTold = "LINSTOR was not told: that took so long that all may be different"
+
+// notDone is why LINSTOR has not changed marks, in words; empty where it has, or was not told.
 func notDone(ctx context.Context, refused map[string]string, err error) string {
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot change the marks of resource definitions")
@@ -102,7 +107,9 @@ func notDone(ctx context.Context, refused map[string]string, err error) string {
 	}
 	words := make([]string, 0, len(refused))
 	for _, name := range slices.Sorted(maps.Keys(refused)) {
-		words = append(words, name+": "+refused[name])
+		if refused[name] != notTold {
+			words = append(words, name+": "+refused[name])
+		}
 	}
 	return strings.Join(firstOf(words), "; ")
 }

@@ -20,6 +20,8 @@ type slowMarks struct {
 	takes     time.Duration
 	meanwhile func()
 	sent      []string
+	// refuses is a definition that it does not change.
+	refuses string
 }
 
 func (l *slowMarks) MarksOf(_ context.Context, definitions []string) (marks []evacuation.Mark, err error) {
@@ -33,6 +35,9 @@ func (l *slowMarks) ChangeDefinition(_ context.Context, change evacuation.Change
 	<-time.After(l.takes)
 	l.meanwhile()
 	l.sent = append(l.sent, change.Resource)
+	if change.Resource == l.refuses {
+		return linstor.Answer{Code: 500}, nil
+	}
 	return linstor.Answer{Code: 200}, nil
 }
 
@@ -66,6 +71,30 @@ func TestAMarkIsSetOnlyWhileItsLookCounts(t *testing.T) {
 				refused := newMarker(l, metrics.New()).mark(ctx, r.mayChange(nodeA, in), "a", []string{"a", "b"})
 				if !slices.Equal(l.sent, c.want) || len(refused)+len(l.sent) != 2 {
 					t.Errorf("marked %v, not %v; want %v", l.sent, refused, c.want)
+				}
+			})
+		})
+	}
+}
+
+// That there was no time for all is no refusal of LINSTOR's: the next look goes on at once, however many there are.
+func TestMarksForWhichThereWasNoTimeAreNoFailure(t *testing.T) {
+	for name, c := range map[string]struct {
+		refuses string
+		want    string
+	}{
+		"LINSTOR refuses nothing": {"", ""},
+		"LINSTOR refuses one":     {"a", "a: answered 500 Internal Server Error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &slowMarks{takes: evacuation.Properties.MaxAge() + 1, meanwhile: func() {}, refuses: c.refuses}
+				r := &EvacuationReconciler{clock: clock.RealClock{}, lost: func() map[string]bool { return nil }}
+				in := evacuation.Input{}
+				in.Linstor.Asked = time.Now()
+				words := newMarker(l, metrics.New()).do(t.Context(), r.mayChange(nodeA, in), evacuation.Step{Node: "a", Mark: []string{"a", "b", "c"}})
+				if words != c.want || len(l.sent) != 1 {
+					t.Errorf("LINSTOR has refused %q, want %q; it was told of %v", words, c.want, l.sent)
 				}
 			})
 		})

@@ -187,7 +187,7 @@ func leftovers(e Evacuations) []Finding {
 			Message: "LINSTOR has in mind to move these volumes off a node that has no taint " + evacuation.TaintKey + ": it may still remove a replica there " +
 				"once a copy elsewhere is UpToDate",
 			Remedy: "restart the LINSTOR controller, by which it forgets moves that are under way; then take off the mark, also of moves that are long over: " +
-				"linstor resource set-property NODE RESOURCE MigrateFrom",
+				"linstor resource set-property NODE RESOURCE MigrateFrom, for the replica that has it, which is the source or the target",
 		},
 		Finding{
 			Severity: Warning, Code: FlaggedWithoutTaint, Objects: e.Flagged,

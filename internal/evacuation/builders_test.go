@@ -89,6 +89,9 @@ func apart(from ...string) func(*Replica) {
 
 func inUse(r *Replica) { r.InUse = Yes }
 
+// moves is a change by which LINSTOR says that the replica is the source of a move.
+func moves(r *Replica) { r.Moves = true }
+
 // the returns an edit of a node.
 func the(node string, change func(*Node)) edit {
 	return func(in *Input) {

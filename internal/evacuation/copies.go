@@ -42,9 +42,22 @@ func staying(r Replica) bool {
 	return !r.has(flagDelete, flagDRBDDelete, flagEvicted, flagEvacuate, flagInactive)
 }
 
-// good tells whether a replica is a good copy: all of its disks are UpToDate, it is to stay, and so is its node.
+// good tells whether a replica is a good copy: all of its disks are UpToDate, it is to stay, and so is its node. One that LINSTOR moves away, or
+// has once been told to, is none: LINSTOR deletes the source of a move without a second look at where it went, also long after a restore.
 func (s situation) good(v Volume, r Replica) bool {
-	return v.upToDate(r) && staying(r) && s.node(r.Node).steady()
+	return v.upToDate(r) && staying(r) && !r.Moves && s.node(r.Node).steady()
+}
+
+// moving are the nodes other than N with a replica that would be a good copy if LINSTOR had not a move of it in mind.
+func (s situation) moving(v Volume) []string {
+	var names []string
+	for _, r := range v.Replicas {
+		if r.Moves && r.Node != s.self.Satellite && v.upToDate(r) && staying(r) && s.node(r.Node).steady() {
+			names = append(names, r.Node)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // goodElsewhere tells whether the volume has a good copy on another node. Where the disk on N may have what was written last, that copy must be
@@ -86,7 +99,7 @@ func (s situation) onItsWay(v Volume) (Replica, bool) {
 
 // comes tells whether a replica is going to be a good copy.
 func (s situation) comes(v Volume, r Replica) bool {
-	return staying(r) && s.node(r.Node).steady() && v.becomes(r)
+	return staying(r) && !r.Moves && s.node(r.Node).steady() && v.becomes(r)
 }
 
 // becomes tells whether a replica is going to have a disk that is UpToDate: each one is, or is on its way.

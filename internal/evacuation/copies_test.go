@@ -26,6 +26,8 @@ func TestGoodCopyElsewhere(t *testing.T) {
 		"a disk, not connected to this one, of which one volume is behind": {
 			with(volume("pvc-1", disk(nodeA, disks("Outdated", diskUpToDate), connected()), disk(nodeB, disks(diskUpToDate, diskUpToDate), connected()))), false,
 		},
+		"a disk that LINSTOR may move away":  {with(volume("pvc-1", disk(nodeA), disk(nodeB, moves))), false},
+		"a disk beside one that it may move": {with(volume("pvc-1", disk(nodeA, moves), disk(nodeB, moves), disk(nodeC))), true},
 		"a disk that syncs to others":        {with(volume("pvc-1", disk(nodeA), disk(nodeB, alsoSyncing))), true},
 		"the disk on the node itself":        {with(volume("pvc-1", disk(nodeA))), false},
 		"a replica without a disk":           {with(volume("pvc-1", disk(nodeA), diskless(nodeB))), false},

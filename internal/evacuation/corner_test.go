@@ -2,6 +2,7 @@ package evacuation
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -414,5 +415,105 @@ func TestNeedsInWords(t *testing.T) {
 	}
 	if none := (Needs{}).String(); none != "" {
 		t.Errorf("got %q", none)
+	}
+}
+
+// TestFingerprint has what counts as a change: not who uses a replica, or which are connected.
+func TestFingerprint(t *testing.T) {
+	t.Parallel()
+	told := asked(time.Minute, 1)
+	before := func(edits ...edit) string { return tainted(Everything, append([]edit{safely}, edits...)...).Fingerprint() }
+	for name, c := range map[string]struct {
+		edit    edit
+		changes bool
+	}{
+		"a pod elsewhere":            {with(volume("pvc-1", disk(nodeA), disk(nodeB, inUse))), false},
+		"a connection":               {with(volume("pvc-1", disk(nodeA), disk(nodeB, connected(), apart(nodeA)))), false},
+		"a sync":                     {with(volume("pvc-1", disk(nodeA), disk(nodeB, syncing(10)))), true},
+		"a disk":                     {with(volume("pvc-1", disk(nodeA), disk(nodeB, state("Outdated")))), true},
+		"a flag":                     {with(volume("pvc-1", disk(nodeA), disk(nodeB, flagged("INACTIVE")))), true},
+		"a replica":                  {with(volume("pvc-1", disk(nodeA), disk(nodeB), diskless(nodeC))), true},
+		"a move":                     {with(volume("pvc-1", disk(nodeA, moves), disk(nodeB))), true},
+		"a snapshot":                 {edited(safely, func(in *Input) { in.Snapshots.N = 1 }), true},
+		"a volume that is not there": {with(volume("pvc-1", disk(nodeA), disk(nodeB)), volume("pvc-2", disk(nodeB))), false},
+	} {
+		if changes := before(told) != tainted(Everything, c.edit, told).Fingerprint(); changes != c.changes {
+			t.Errorf("%s: changes %t, want %t", name, changes, c.changes)
+		}
+	}
+	if before() != before(func(in *Input) { in.Snapshots = Count{} }) {
+		t.Error("snapshots, which are not read before LINSTOR is told, count")
+	}
+}
+
+// TestStaying has that a node that was to lose everything, and then only gives copies, is told of as one of which LINSTOR was told nothing.
+func TestStaying(t *testing.T) {
+	t.Parallel()
+	restored := the(nodeA, func(n *Node) { n.Evacuating = false })
+	for name, c := range map[string]struct {
+		in    Input
+		asked bool
+	}{
+		"once LINSTOR has restored it":          {tainted(LastCopies, safely, asked(time.Hour, 2), restored), false},
+		"not while it is flagged":               {tainted(LastCopies, safely, asked(time.Hour, 2)), true},
+		"not while the answer may still come":   {tainted(LastCopies, safely, asked(time.Minute, 1), restored), true},
+		"not while LINSTOR does not answer":     {tainted(LastCopies, safely, asked(time.Hour, 2), restored, func(in *Input) { in.Linstor.Problem = "no answer" }), true},
+		"not before LINSTOR was read":           {tainted(LastCopies, safely, asked(time.Hour, 2), restored, func(in *Input) { in.Linstor = Linstor{} }), true},
+		"not where LINSTOR does not list it":    {tainted(LastCopies, safely, asked(time.Hour, 2), restored, the(nodeA, func(n *Node) { n.Listed = false })), true},
+		"not where everything is to leave":      {tainted(Everything, safely, asked(time.Hour, 2), restored), true},
+		"not where it is to leave nothing more": {tainted(LastCopies, safely, asked(time.Hour, 2), restored, untainted, func(in *Input) { in.Marked.Known = false }), true},
+	} {
+		before := *c.in.Progress
+		plan := PlanFor(c.in)
+		if got := plan.Progress.asked(); got != c.asked {
+			t.Errorf("%s: LINSTOR was told: %t, want %t", name, got, c.asked)
+		}
+		if *c.in.Progress != before {
+			t.Errorf("%s: the input was changed", name)
+		}
+	}
+	foreign := tainted(LastCopies, safely, the(nodeA, func(n *Node) { n.Evacuating = true }))
+	if plan := PlanFor(foreign); plan.Step.Call != Nothing || plan.Conditions.Safe.Reason != EvacuatedByOther {
+		t.Errorf("a flag of somebody else after that: %+v", plan)
+	}
+}
+
+// TestAnotherName has that a node which LINSTOR does not list has not returned while one that was evacuated may be it by another name.
+func TestAnotherName(t *testing.T) {
+	t.Parallel()
+	unlisted := the(nodeA, func(n *Node) { n.Listed, n.Evacuating = false, false })
+	other := func(evacuating bool, name string) edit {
+		return func(in *Input) {
+			in.Nodes = append(in.Nodes, Node{Name: name, Satellite: "n1", Listed: true, Online: Yes, Evacuating: evacuating})
+		}
+	}
+	for name, c := range map[string]struct {
+		in    Input
+		holds bool
+	}{
+		"one that is flagged and no node of Kubernetes": {tainted(Everything, asked(time.Hour, 1), untainted, unlisted, other(true, "")), true},
+		"one that is not flagged":                       {tainted(Everything, asked(time.Hour, 1), untainted, unlisted, other(false, "")), false},
+		"one that is a node of Kubernetes":              {tainted(Everything, asked(time.Hour, 1), untainted, unlisted, other(true, "worker-1")), false},
+		"LINSTOR was told nothing":                      {tainted(Everything, untainted, unlisted, other(true, "")), false},
+		"the node is listed":                            {tainted(Everything, asked(time.Hour, 1), untainted, the(nodeA, func(n *Node) { n.Evacuating = false }), other(true, "")), false},
+	} {
+		plan := PlanFor(c.in)
+		if holds := plan.State == Returning && plan.Conditions.Safe != nil && plan.Conditions.Safe.Reason == NotASatellite; holds != c.holds {
+			t.Errorf("%s: holds %t, want %t: %+v", name, holds, c.holds, plan)
+		}
+	}
+}
+
+// TestNoTargetBesideAMove has that a node is told why a copy that it sees does not count.
+func TestNoTargetBesideAMove(t *testing.T) {
+	t.Parallel()
+	full := func(in *Input) { in.Volumes[0].Definition.Nodes = []string{nodeA, nodeB} }
+	plan := PlanFor(tainted(LastCopies, with(volume("pvc-1", disk(nodeA), disk(nodeB, moves))), full))
+	if got := plan.Volumes[0]; got.Reason != NoTarget || !strings.Contains(got.Message, "its disk on node-b does not count") {
+		t.Errorf("got %+v", got)
+	}
+	plan = PlanFor(tainted(LastCopies, with(volume("pvc-1", disk(nodeA), disk(nodeB, state("Outdated")))), full))
+	if got := plan.Volumes[0]; strings.Contains(got.Message, "does not count") {
+		t.Errorf("got %+v", got)
 	}
 }

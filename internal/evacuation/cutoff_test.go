@@ -56,6 +56,37 @@ func TestACopyOfNothing(t *testing.T) {
 	}
 }
 
+// TestACopyOfWhichNoWordComes has that a replica of which nobody here has heard why it has no disk is waited for a minute, and holds up no others then.
+func TestACopyOfWhichNoWordComes(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		left Replica
+		from time.Duration
+		made bool
+	}{
+		"after a minute":               {disk(nodeB, state("")), time.Minute, false},
+		"before":                       {disk(nodeB, state("")), time.Minute - 1, true},
+		"one that waits for its sync":  {disk(nodeB, state(diskInconsistent)), time.Hour, true},
+		"one of which no volume is":    {disk(nodeB, disks()), time.Hour, false},
+		"one that copies all the same": {disk(nodeB, syncing(10)), time.Hour, true},
+	} {
+		plan := PlanFor(tainted(LastCopies, with(volume("pvc-1", disk(nodeA), test.left), volume("pvc-2", disk(nodeA))), unchangedFrom(test.from),
+			func(in *Input) { in.Settings.MaxCopies = 1 }))
+		want := VolumeState{Reason: NoTarget, Message: "its copy on node-b has not come about: LINSTOR has no word on it, and nothing has changed for a minute"}
+		if got := plan.Volumes[0]; !test.made && (got.Reason != want.Reason || got.Message != want.Message) || test.made && got.Reason != Copying {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if copies := plan.Step.Copies; test.made && len(copies) > 0 || !test.made && (len(copies) != 1 || copies[0].Resource != "pvc-2") {
+			t.Errorf("%s: LINSTOR is told %+v", name, plan.Step)
+		}
+	}
+	elsewhere := PlanFor(tainted(LastCopies, with(volume("pvc-1", disk(nodeC), disk(nodeB, state(""))), volume("pvc-2", disk(nodeA))), unchangedFrom(time.Hour),
+		func(in *Input) { in.Settings.MaxCopies = 1 }))
+	if elsewhere.Step.Call != Nothing {
+		t.Errorf("that nothing has changed here says nothing of a copy between others: %+v", elsewhere.Step)
+	}
+}
+
 // TestACopyThatWasNotMade has that LINSTOR's words are told where it has left a replica behind that its satellite could not make, that no other one is asked
 // for beside it, and that it holds up no other volume.
 func TestACopyThatWasNotMade(t *testing.T) {

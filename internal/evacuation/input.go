@@ -189,7 +189,8 @@ type Replica struct {
 	Syncing bool
 	// Done is how much of a sync is done, in percent, 0 to 100; negative where that is not known.
 	Done float64
-	// Moves is set while LINSTOR keeps in mind that it is the source of a move (MigrateFrom).
+	// Moves is set while LINSTOR says that it is the source of a move, by MigrateFrom on it or on the target. LINSTOR leaves that there also when it has
+	// forgotten the move, or never had one to make.
 	Moves bool
 }
 

@@ -199,9 +199,9 @@ func (s situation) unchanged() bool {
 	return !s.Memory.Unchanged.IsZero() && s.Now.Sub(s.Memory.Unchanged) >= unchangedFor
 }
 
-// stuck tells whether LINSTOR was told, and has not settled although nothing syncs and nothing has changed for a while. Others need not wait for that.
+// stuck tells whether LINSTOR has not settled although nothing syncs and nothing has changed for a while, whoever had it begin. Others need not wait for that.
 func (s situation) stuck() bool {
-	return s.Progress.asked() && s.unchanged() && !slices.ContainsFunc(s.mine, func(v Volume) bool {
+	return s.unchanged() && !slices.ContainsFunc(s.mine, func(v Volume) bool {
 		return slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.Syncing })
 	})
 }

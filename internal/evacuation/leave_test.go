@@ -101,7 +101,7 @@ func TestStuck(t *testing.T) {
 		"what is not settled after a minute":     {edited(left(state(diskInconsistent)), asked(10*time.Minute, 1), unchangedFrom(time.Minute)), true},
 		"what has changed since":                 {edited(left(state(diskInconsistent)), asked(10*time.Minute, 1), unchangedFrom(time.Minute-1)), false},
 		"what syncs, though nobody says how far": {edited(left(syncing(-1)), asked(10*time.Minute, 1), unchangedFrom(time.Hour)), false},
-		"what somebody else had begun before":    {edited(left(state(diskInconsistent)), unchangedFrom(time.Hour)), false},
+		"what somebody else had begun before":    {edited(left(state(diskInconsistent)), unchangedFrom(time.Hour)), true},
 		"a volume elsewhere that syncs meanwhile": {edited(left(state(diskInconsistent)), asked(10*time.Minute, 1), unchangedFrom(time.Hour), func(in *Input) {
 			in.Volumes = append(in.Volumes, volume("pvc-2", disk(nodeC), disk(nodeD, syncing(1))))
 		}), true},

@@ -167,8 +167,8 @@ func TestMarkOfOthers(t *testing.T) {
 // TestUnfinishedMoves has that what LINSTOR may still move is told when a node returns.
 func TestUnfinishedMoves(t *testing.T) {
 	t.Parallel()
-	moves := with(volume("pvc-1", disk(nodeA, func(r *Replica) { r.Moves = true }), disk(nodeB)), volume("pvc-2", disk(nodeA)))
-	plan := PlanFor(tainted(Everything, moves, untainted))
+	moved := with(volume("pvc-1", disk(nodeA, moves), disk(nodeB)), volume("pvc-2", disk(nodeA)))
+	plan := PlanFor(tainted(Everything, moved, untainted))
 	if plan.State != Returned || !reflect.DeepEqual(plan.Unfinished, []string{"pvc-1"}) {
 		t.Errorf("got %+v", plan)
 	}

@@ -20,6 +20,10 @@ func ruleReturn(s situation) (Plan, bool) {
 	if plan, ok := ruleUnread(s); ok {
 		return plan, true
 	}
+	if name := s.namesake(); !s.self.Listed && s.Progress.asked() && name != "" {
+		return s.held(NotASatellite, "LINSTOR lists no node "+s.self.Satellite+"; "+name+", which it was told to evacuate, may be it, which is known "+
+			"once the CSI driver runs on the node"), true
+	}
 	if !s.self.Listed {
 		s.self.Online, s.self.Evacuating = Yes, false // LINSTOR has forgotten the node: there is nobody to wait for
 	}
@@ -36,6 +40,16 @@ func ruleReturn(s situation) (Plan, bool) {
 		return s.takesBack(Step{Call: Properties, Unmark: marked}), true
 	}
 	return Plan{State: Returned, Unfinished: s.moves()}, true
+}
+
+// namesake is a node of LINSTOR that is flagged EVACUATE and is none of Kubernetes by any name that is known; empty where there is none.
+func (s situation) namesake() string {
+	for _, n := range s.Nodes {
+		if n.Name == "" && n.Evacuating {
+			return n.Satellite
+		}
+	}
+	return ""
 }
 
 // takesBack is the plan of a node that returns with something still to be taken back. As long as LINSTOR does that the conditions stay for the

@@ -186,7 +186,7 @@ func ruleCopy(s situation) (Plan, bool) {
 		return Plan{Needs: Needs{Definitions: unread}, Progress: s.Progress}, true
 	}
 	plan.NoTarget = noTarget
-	block(states, noTarget)
+	s.block(states, noTarget)
 	if len(copies) > 0 {
 		plan.Step, plan.Again = Step{Call: Autoplace, Copies: copies}, soon
 	}
@@ -228,13 +228,16 @@ func blocksNobody(states []VolumeState) bool {
 const NoNodeFree = "no node of its resource group is ONLINE, Ready, schedulable and without a disk of it"
 
 // block notes the volumes for which no node may have a copy.
-func block(states []VolumeState, noTarget []string) {
+func (s situation) block(states []VolumeState, noTarget []string) {
 	for i := range states {
-		for _, name := range noTarget {
-			if states[i].Resource == name {
-				states[i].Reason = NoTarget
-				states[i].Message = NoNodeFree
-			}
+		if slices.Contains(noTarget, states[i].Resource) {
+			states[i].Reason, states[i].Message = NoTarget, NoNodeFree
+		}
+	}
+	for _, v := range s.mine {
+		i := slices.IndexFunc(states, func(state VolumeState) bool { return state.Resource == v.Resource })
+		if moving := s.moving(v); states[i].Reason == NoTarget && len(moving) > 0 {
+			states[i].Message += "; its disk on " + few(moving) + " does not count, because LINSTOR may still move it from there (UnfinishedMove)"
 		}
 	}
 }

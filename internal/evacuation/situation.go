@@ -28,7 +28,20 @@ func assess(in Input) situation {
 		}
 	}
 	slices.SortFunc(s.mine, func(a, b Volume) int { return cmp.Compare(a.Resource, b.Resource) })
+	if s.hasStayed() {
+		progress := *s.Progress
+		progress.Asked, progress.Asks, progress.QuorumOff = nil, 0, 0
+		s.Progress = &progress
+	}
 	return s
+}
+
+// hasStayed tells whether LINSTOR was told to move everything, and has been told since that the node stays: a flag that comes later is somebody else's.
+// An answer that has not come by then does not come any more.
+func (s situation) hasStayed() bool {
+	mode, refused, _ := s.self.mode()
+	return s.Progress.asked() && mode == LastCopies && refused == "" && !s.self.Evacuating && s.Linstor.Problem == "" &&
+		!s.Linstor.Asked.IsZero() && s.Linstor.Asked.Sub(*s.Progress.Asked) >= unchangedFor
 }
 
 // Satellite is N's name in LINSTOR; empty where Nodes does not have it.

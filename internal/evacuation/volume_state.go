@@ -147,13 +147,17 @@ func noQuorumWithout(s situation, v Volume) string {
 }
 
 // volumeNotMade is for what LINSTOR leaves behind where a satellite could not make a disk: a replica of which no word comes, as of one that is being made.
+// LINSTOR's words say so; where nobody here has heard them, that nothing has changed on N's volumes for a while.
 func volumeNotMade(s situation, v Volume, _ Replica) (Reason, string) {
 	copied, ok := s.onItsWay(v)
-	refusal := s.Memory.Refused[v.Resource]
-	if !ok || refusal.Words == "" || copied.Syncing || !copied.untold() && !copied.has(toggling...) {
+	if !ok || copied.Syncing || !copied.untold() && !copied.has(toggling...) {
 		return "", ""
 	}
-	return NoTarget, "its copy on " + copied.Node + " has not come about: " + refusal.Words
+	words := s.Memory.Refused[v.Resource].Words
+	if _, mine := v.on(s.self.Satellite); words == "" && mine && s.unchanged() {
+		words = "LINSTOR has no word on it, and nothing has changed for a minute"
+	}
+	return when(words != "", NoTarget, "its copy on "+copied.Node+" has not come about: "+words)
 }
 
 func volumeOnItsWay(s situation, v Volume, _ Replica) (Reason, string) {

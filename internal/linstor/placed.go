@@ -61,6 +61,13 @@ func (s *Store) placed(resources []client.PlacedResource) []evacuation.Volume {
 		volumes[at].DRBD = volumes[at].DRBD || r.IsDRBD() // one replica with another stack of layers does not speak for the others
 		volumes[at].Replicas = append(volumes[at].Replicas, placedReplica(r))
 	}
+	for i := range resources { // a move is noted on its source, or on its target
+		source := fold(resources[i].Props[client.PropMigrateFrom])
+		replicas := volumes[index[fold(resources[i].Name)]].Replicas
+		if at := slices.IndexFunc(replicas, func(r evacuation.Replica) bool { return r.Node == source }); at >= 0 {
+			replicas[at].Moves = true
+		}
+	}
 	return volumes
 }
 
@@ -69,7 +76,6 @@ func placedReplica(r *client.PlacedResource) evacuation.Replica {
 	replica := evacuation.Replica{
 		Node: fold(r.NodeName), Diskless: client.AnyFlag(r.Flags, client.FlagDiskless, client.FlagDRBDDiskless), Flags: r.Flags,
 		InUse: evacuation.AnswerOf(r.IsInUse()), Disks: make(map[int]string, len(r.Volumes)), Done: unknownDone,
-		Moves: r.Props[client.PropMigrateFrom] != "",
 	}
 	for peer, connection := range r.Values().Connections {
 		switch connected := connection.IsConnected(); {

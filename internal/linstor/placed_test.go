@@ -77,10 +77,6 @@ func TestAPlacedReplica(t *testing.T) {
 			`{"node_name":"a","volumes":[{"volume_number":0,"state":{"disk_state":"UpToDate","replication_states":{"b":{"replication_state":"VerifyS"},"c":{"replication_state":"Off"}}}}]}`,
 			evacuation.Replica{Node: "a", Disks: upToDate, Done: -1},
 		},
-		"the source of a move": {
-			`{"node_name":"a","props":{"MigrateFrom":"a"},"flags":["EVACUATE"],` + disk + `}`,
-			evacuation.Replica{Node: "a", Flags: []string{"EVACUATE"}, Disks: upToDate, Done: -1, Moves: true},
-		},
 		"a percentage that makes no sense": {
 			`{"node_name":"a","volumes":[{"volume_number":0,"state":{"disk_state":"SyncTarget(all)"}}]}`,
 			evacuation.Replica{Node: "a", Disks: map[int]string{0: "SyncTarget"}, Syncing: true, Done: -1},
@@ -226,5 +222,42 @@ func TestWhichLinstorSparesNodes(t *testing.T) {
 		if got, err := feed.CanSpareNodes(t.Context()); err != nil || got != want {
 			t.Errorf("%q: %t, %v", version, got, err)
 		}
+	}
+}
+
+// LINSTOR notes a move on the replica that goes, or on the one that is toggled to a disk for it.
+func TestTheSourceOfAMoveMoves(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		document string
+		want     map[string]bool
+	}{
+		"nothing moves": {`[{"name":"r","node_name":"a"},{"name":"r","node_name":"b"}]`, map[string]bool{"a": false, "b": false}},
+		"the source says so": {
+			`[{"name":"r","node_name":"a","props":{"MigrateFrom":"A"}},{"name":"r","node_name":"b"}]`, map[string]bool{"a": true, "b": false},
+		},
+		"the target says so": {
+			`[{"name":"r","node_name":"a"},{"name":"R","node_name":"b","props":{"MigrateFrom":"A"}}]`, map[string]bool{"a": true, "b": false},
+		},
+		"another resource says so": {
+			`[{"name":"r","node_name":"a"},{"name":"r2","node_name":"a","props":{"MigrateFrom":"A"}},{"name":"r","node_name":"b"}]`,
+			map[string]bool{"a": false, "b": false},
+		},
+		"the source has gone": {`[{"name":"r","node_name":"b","props":{"MigrateFrom":"A"}}]`, map[string]bool{"b": false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var resources []client.PlacedResource
+			if err := json.Unmarshal([]byte(tc.document), &resources); err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]bool{}
+			for _, r := range NewStore().placed(resources)[0].Replicas {
+				got[r.Node] = r.Moves
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
