@@ -212,7 +212,7 @@ var simulated = []edit{
 		"(… || mutantIs(§))",
 	},
 	{
-		"a good copy may be about to go", copiesFile, "return v.upToDate(r) && «staying(r)» && s.node(r.Node).steady()", "(… || mutantIs(§))",
+		"a good copy may be about to go", copiesFile, "return v.upToDate(r) && «staying(r)» && !r.Moves && s.node(r.Node).steady()", "(… || mutantIs(§))",
 	},
 	{
 		"a good copy may be flagged DELETE", copiesFile, "return !r.has(«flagDelete», flagDRBDDelete, flagEvicted,", "mutantOther(§, …)",
@@ -227,7 +227,7 @@ var simulated = []edit{
 		"a good copy may be on a node that is not Ready", evacInputFile, "return n.Online == Yes && «n.Ready == Yes»", "(… || mutantIs(§))",
 	},
 	{
-		"a good copy need not be UpToDate", copiesFile, "return «v.upToDate(r)» && staying(r) && s.node(r.Node).steady()", "(… || mutantIs(§))",
+		"a good copy need not be UpToDate", copiesFile, "return «v.upToDate(r)» && staying(r) && !r.Moves && s.node(r.Node).steady()", "(… || mutantIs(§))",
 	},
 	{
 		"a good copy may be on a node that leaves", evacInputFile, "return «len(n.Evacuate) > 0» || n.SwitchedOff", "(… && !mutantIs(§))",
