@@ -110,6 +110,7 @@ func (r *FailoverReconciler) round(ctx context.Context, node string) (result rou
 		result.next.add(v.lookAfter)
 	}
 	if len(lost) == 0 {
+		r.backoff.Forget(node) // what has failed is over
 		return result, nil
 	}
 	if halt := r.halt.now(ctx); halt.Guard != "" || halt.Paused != "" || halt.Agents != "" {

@@ -71,31 +71,34 @@ func (r *KeepAwayReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 	}
 	before := node.DeepCopy()
 	now := r.clock.Now()
-	holds := r.holds(ctx, node.Name, mark)
+	cause := r.cause(ctx, node.Name, mark)
 	log := ctrl.LoggerFrom(ctx).WithValues("node", node.Name, "taint", cluster.TaintLostQuorum, "resources", mark.Resources)
 	message, why := "Renewed taint of node", string(mark.Reason)
 	switch tainted := cluster.HasTaint(&node, cluster.TaintLostQuorum, ""); {
-	case !holds, now.After(mark.Expires):
+	case cause == failover.TaintCauseGone, now.After(mark.Expires):
 		clearTaint(&node)
 		if err := r.keepAway.write(ctx, before, &node, nil); err != nil {
 			r.keepAway.metrics.Failed(metrics.StepUntaint, err)
 			return reconcile.Result{}, fmt.Errorf("letting pods return to node %s: %w", node.Name, err)
 		}
-		log.Info("Untainted node", "reason", untaintedFor(holds))
-		r.keepAway.recordUntaint(&node, mark.Resources, holds)
+		expired := cause != failover.TaintCauseGone
+		log.Info("Untainted node", "reason", untaintedFor(expired))
+		r.keepAway.recordUntaint(&node, mark.Resources, expired)
 		return reconcile.Result{}, nil
 	case r.agents() != "":
 		return reconcile.Result{RequeueAfter: keepAwayInterval}, nil // who sets the same taint: it expires where its cause does not end
 	case takenOver(&node) && tainted:
 		clearTaint(&node)
 		message, why = "Untainted node", takenOverWhy
-	case !takenOver(&node) && !tainted:
+	case !takenOver(&node) && !tainted && !r.keepAway.disabled:
 		setTaint(&node, mark.Effect)
 		message = "Tainted node"
-	case mark.Expires.Sub(now) > keepAwayExpiry/2:
+	case cause != failover.TaintCauseLasts, mark.Expires.Sub(now) > keepAwayExpiry/2:
 		return reconcile.Result{RequeueAfter: keepAwayInterval}, nil
 	}
-	mark.Owner, mark.Expires = r.keepAway.owner, now.Add(keepAwayExpiry).UTC()
+	if mark.Owner = r.keepAway.owner; cause == failover.TaintCauseLasts {
+		mark.Expires = now.Add(keepAwayExpiry).UTC()
+	}
 	if err := r.keepAway.write(ctx, before, &node, &mark); err != nil {
 		return reconcile.Result{}, fmt.Errorf("renewing the taint of node %s: %w", node.Name, err)
 	}
@@ -106,32 +109,44 @@ func (r *KeepAwayReconciler) Reconcile(ctx context.Context, req reconcile.Reques
 // takenOverWhy is why a taint was taken off a node to which Kubernetes itself lets no pods.
 const takenOverWhy = "Kubernetes itself keeps pods away by now"
 
-// untaintedFor is why a taint was taken off whose cause holds, or does not.
-func untaintedFor(holds bool) string {
-	if holds {
+// untaintedFor is why a taint was taken off that has expired, or whose cause is gone.
+func untaintedFor(expired bool) string {
+	if expired {
 		return "nobody has confirmed the cause for too long"
 	}
 	return "the node has its storage back"
 }
 
-// holds asks LINSTOR whether the cause persists. While it cannot be asked, the cause does.
-func (r *KeepAwayReconciler) holds(ctx context.Context, node string, mark keepAwayMark) bool {
-	var causes []failover.Resource
-	for _, name := range mark.Resources {
-		fresh, err := r.linstor.Refresh(ctx, name)
-		if err != nil {
-			known, ok := r.linstor.Resource(name)
-			if !ok {
-				continue // LINSTOR no longer lists it
-			}
-			fresh = known
-		}
-		causes = append(causes, fresh)
+// cause asks LINSTOR whether the cause persists. Each answer counts when it comes: those of many causes take longer than the first may be old.
+func (r *KeepAwayReconciler) cause(ctx context.Context, node string, mark keepAwayMark) failover.TaintCause {
+	if r.leaving(ctx, node) {
+		return failover.TaintCauseLasts
 	}
-	known := r.keepAway.inputs.Node(node)
-	satellite, _ := r.linstor.Node(known.Satellite)
-	return r.leaving(ctx, node) || failover.KeepAwayHolds(r.clock.Now(), known, r.settings,
-		satellite.Word(), causes)
+	is := func(resource *failover.Resource) failover.TaintCause {
+		known := r.keepAway.inputs.Node(node)
+		satellite, _ := r.linstor.Node(known.Satellite)
+		return failover.TaintCauseOf(r.clock.Now(), known, r.settings, satellite.Word(), resource)
+	}
+	all := failover.TaintCauseGone
+	for _, name := range mark.Resources {
+		var resource *failover.Resource
+		if fresh, err := r.linstor.Refresh(ctx, name); err == nil {
+			resource = &fresh
+		} else if known, ok := r.linstor.Resource(name); ok { // else LINSTOR no longer lists it
+			resource = &known
+		}
+		switch is(resource) {
+		case failover.TaintCauseLasts:
+			return failover.TaintCauseLasts
+		case failover.TaintCauseUnknown:
+			all = failover.TaintCauseUnknown
+		case failover.TaintCauseGone:
+		}
+	}
+	if len(mark.Resources) == 0 {
+		return is(nil)
+	}
+	return all
 }
 
 // leaving tells whether a volume is still being moved off the node. Until that is done no pod must return there, even

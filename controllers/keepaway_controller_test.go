@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 )
@@ -20,6 +23,8 @@ import (
 type lists struct {
 	wellOn
 	resource string
+	// unlisted is set where LINSTOR does not know the node any more.
+	unlisted bool
 }
 
 func (l lists) Resource(name string) (linstor.Resource, bool) {
@@ -33,7 +38,10 @@ func (lists) Refresh(context.Context, string) (linstor.Resource, error) {
 	return linstor.Resource{}, errors.New("no")
 }
 
-func (lists) Node(name string) (linstor.Node, bool) {
+func (l lists) Node(name string) (linstor.Node, bool) {
+	if l.unlisted {
+		return linstor.Node{}, false
+	}
 	return linstor.Node{Name: name, Online: linstor.Fact[bool]{Value: true, Known: true, Confirmed: time.Now()}}, true
 }
 
@@ -86,6 +94,19 @@ func TestWhenATaintEnds(t *testing.T) {
 		"when it expires all the same": {
 			change: func(s *steps) { s.tainted(hard, "pvc-db", -time.Second); s.setMark("begun") }, writes: 1,
 		},
+		"not while nobody knows of the node, but it is not renewed": {
+			change: func(s *steps) { s.tainted(hard, "pvc-db", keepAwayExpiry/4); s.unlisted = true }, effect: hard, marked: true,
+		},
+		"while nobody knows of the node, when it expires": {
+			change: func(s *steps) { s.tainted(hard, "pvc-db", -time.Second); s.unlisted = true }, writes: 1,
+		},
+		"and it does not come again where taints are switched off": {
+			change: func(s *steps) {
+				s.tainted("", "pvc-db", time.Hour)
+				s.setMark("begun")
+				s.taints.keepAway.disabled = true
+			}, marked: true,
+		},
 		"not where somebody else has set it": {
 			change: func(s *steps) {
 				node := s.node()
@@ -105,7 +126,8 @@ func TestWhenATaintEnds(t *testing.T) {
 			s := newSteps(t)
 			tc.change(s)
 			writes := s.nodeRequests(apimodel.VerbPatch)
-			s.taints.linstor, s.taints.keepAway.inputs.Linstor = lists{resource: "pvc-db"}, lists{resource: "pvc-db"}
+			l := lists{resource: "pvc-db", unlisted: s.unlisted}
+			s.taints.linstor, s.taints.keepAway.inputs.Linstor = l, l
 			if _, err := s.taints.Reconcile(s.ctx, reconcile.Request{NamespacedName: client.ObjectKey{Name: nodeA}}); err != nil {
 				t.Fatal(err)
 			}
@@ -162,4 +184,83 @@ func TestWhichChangesOfANodeAreLookedAt(t *testing.T) {
 			t.Errorf("%s: looked at: %t", name, got)
 		}
 	}
+}
+
+// slowly is a LINSTOR that takes its time for each resource, all of which are well.
+type slowly struct {
+	lists
+	takes time.Duration
+}
+
+func (l slowly) Refresh(_ context.Context, name string) (linstor.Resource, error) {
+	r, _ := l.wellOn.Resource(name)
+	<-time.After(l.takes)
+	return r, nil
+}
+
+// Each of many causes counts as it is answered, although the first is old when the last one is.
+func TestATaintWithManyCausesEndsWhereLinstorIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		s.tainted(corev1.TaintEffectNoSchedule, "", time.Hour)
+		node := s.node()
+		mark, _ := markOf(node)
+		mark.Resources = nil
+		for i := range keepAwayResources {
+			mark.Resources = append(mark.Resources, fmt.Sprintf("pvc-%d", i))
+		}
+		text, err := json.Marshal(mark)
+		s.must(err)
+		node.Annotations[cluster.AnnotationKeepAway] = string(text)
+		s.must(s.api.Update(s.ctx, node))
+		l := slowly{takes: 3 * failover.MaxAge / keepAwayResources}
+		s.taints.linstor, s.taints.keepAway.inputs.Linstor = l, l
+		if _, err := s.taints.Reconcile(s.ctx, reconcile.Request{NamespacedName: client.ObjectKey{Name: nodeA}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, marked := markOf(s.node()); marked || s.effect() != "" {
+			t.Errorf("the effect is %q, marked %t", s.effect(), marked)
+		}
+	})
+}
+
+// Whoever takes the label off a pod ends its fail-over. The cache has no pods without it.
+func TestTheMarkOfAPodThatIsNotSelectedAnyMoreGoes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*steps)
+		stays  bool
+	}{
+		"it runs on": {func(*steps) {}, false},
+		"it is being deleted": {func(s *steps) {
+			pod := s.pod()
+			pod.Finalizers = []string{"example.com/held"}
+			s.must(s.api.Update(s.ctx, pod))
+			s.must(s.api.Delete(s.ctx, pod))
+		}, true},
+		"it has gone":                       {func(s *steps) { s.must(s.api.Delete(s.ctx, s.pod())) }, true},
+		"it has ended":                      {func(s *steps) { s.podIs(corev1.PodSucceeded) }, true},
+		"it runs, and nobody uses its disk": {func(s *steps) { s.d.Reason = failover.VolumeStarting }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSteps(t)
+			s.setMark("begun")
+			s.in.Pods, s.in.Attachment.Noted = nil, true
+			s.d = failover.Decision{Verdict: failover.NotLost, Reason: failover.PrimaryHealthy}
+			c.change(s)
+			s.must(s.decide.unmark(s.ctx, s.pv, s.in, s.d))
+			if stays := s.marked() != ""; stays != c.stays {
+				t.Errorf("the mark stays: %t, want %t", stays, c.stays)
+			}
+		})
+	}
+}
+
+// podIs gives the pod a phase.
+func (s *steps) podIs(phase corev1.PodPhase) {
+	s.Helper()
+	pod := s.pod()
+	pod.Status.Phase = phase
+	s.must(s.api.Status().Update(s.ctx, pod))
 }

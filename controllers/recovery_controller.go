@@ -81,19 +81,18 @@ func (r *Recovery) look(ctx context.Context) error {
 	if err := r.cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
+	var untidy error
 	if !r.halt.dryRun {
-		if err := r.taints.tidy(ctx, nodes.Items); err != nil {
-			return err
-		}
+		untidy = r.taints.tidy(ctx, nodes.Items) // a taint that cannot be taken off keeps no pod from being replaced
 	}
 	silent := r.kubelets.Silent(r.settings.KubeletSilence, math.MaxInt64)
 	known := func(n corev1.Node) bool { return slices.Contains(silent, n.Name) }
 	if r.selector == nil || len(silent) == 0 || !slices.ContainsFunc(nodes.Items, known) {
 		clear(r.told)
 		clear(r.replaced)
-		return nil
+		return untidy
 	}
-	return r.replace(ctx)
+	return errors.Join(untidy, r.replace(ctx))
 }
 
 // replace decides on each of the pods on silent nodes, from a fresh look at everything.

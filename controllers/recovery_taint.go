@@ -59,6 +59,7 @@ func (s *silenceTaints) keepAway(ctx context.Context, name string) error {
 // now, or of which nobody has known anything for so long that the taint has expired. The nodes may be the cache's own.
 func (s *silenceTaints) tidy(ctx context.Context, nodes []corev1.Node) error {
 	now := s.clock.Now()
+	var errs []error
 	for i := range nodes {
 		node := &nodes[i]
 		if !cluster.HasTaint(node, cluster.TaintNodeSilent, "") {
@@ -80,7 +81,8 @@ func (s *silenceTaints) tidy(ctx context.Context, nodes []corev1.Node) error {
 		case apierrors.IsNotFound(err):
 			continue
 		case err != nil:
-			return fmt.Errorf("letting pods return to node %s: %w", node.Name, err)
+			errs = append(errs, fmt.Errorf("letting pods return to node %s: %w", node.Name, err))
+			continue
 		}
 		why := untaintedFor(true)
 		if heard {
@@ -90,7 +92,7 @@ func (s *silenceTaints) tidy(ctx context.Context, nodes []corev1.Node) error {
 		}
 		s.log(ctx, "Untainted node", node.Name, why)
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // patch writes the taints. The list is replaced as a whole: the patch holds only against the version that was read.

@@ -262,7 +262,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 	return parts{
 		clock: &ClockReconciler{gather: clockGather},
 		volume: &VolumeReconciler{
-			gather: gather, client: c, kubelets: kubelets, settings: cfg.Settings, reporter: reporter, bell: bell, dryRun: cfg.DryRun,
+			gather: gather, client: c, live: of.Live, kubelets: kubelets, settings: cfg.Settings, reporter: reporter, bell: bell, dryRun: cfg.DryRun,
 			reconcileInterval: cfg.ReconcileInterval,
 		},
 		failover: &FailoverReconciler{

@@ -41,6 +41,8 @@ type steps struct {
 	pv     *corev1.PersistentVolume
 	in     failover.Input
 	d      failover.Decision
+	// unlisted is set where LINSTOR does not know A any more.
+	unlisted bool
 }
 
 func newSteps(t *testing.T) *steps {
@@ -233,8 +235,8 @@ func TestNoStepIsForAnotherObjectOfThatName(t *testing.T) {
 		t.Parallel()
 		s := newSteps(t)
 		s.setMark("theirs")
-		s.in.Attachment.UID, s.d.Verdict = earlier, failover.NotLost
-		s.must(s.decide.unmark(s.ctx, s.in, s.d))
+		s.in.Attachment.UID, s.in.Attachment.Noted, s.d.Verdict = earlier, true, failover.NotLost
+		s.must(s.decide.unmark(s.ctx, s.pv, s.in, s.d))
 		if s.marked() != "theirs" {
 			t.Error("the mark of another attachment is gone")
 		}
@@ -472,7 +474,7 @@ func TestWhenAMarkEnds(t *testing.T) {
 			s.setMark("begun")
 			s.d.Verdict = failover.NotLost
 			tc.change(s)
-			s.must(s.decide.unmark(s.ctx, s.in, s.d))
+			s.must(s.decide.unmark(s.ctx, s.pv, s.in, s.d))
 			if stays := s.marked() != ""; stays != tc.stays {
 				t.Errorf("the mark stays: %t, want %t", stays, tc.stays)
 			}

@@ -315,6 +315,25 @@ func TestTheTaintOfASilentNodeGoesWithItsCause(t *testing.T) {
 	})
 }
 
+// A policy keeps the taint of a former leader on another node. That must not keep LINSTOR away.
+func TestATaintThatStaysOnAnotherNodeKeepsNoPodOfLinstor(t *testing.T) {
+	linstorOnA(t, recovering(), func(w *world, _ *process) {
+		tainted := w.node(nodeB)
+		tainted.Spec.Taints = append(tainted.Spec.Taints, corev1.Taint{Key: cluster.TaintNodeSilent, Effect: corev1.TaintEffectNoSchedule})
+		w.must(w.Client().Update(w.ctx, tainted))
+		w.API.Fail(func(r apimodel.Request) error {
+			if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbPatch && r.Kind == "Node" && r.Name == nodeB {
+				return errors.New("a policy forbids it")
+			}
+			return nil
+		})
+		w.crashWithLinstor()
+		w.until(25*time.Second, "LINSTOR's pod is deleted", func() bool { return len(w.removed("linstor-1")) > 0 })
+		w.API.Fail(nil)
+		w.until(5*time.Second, "the taint is off the other node", func() bool { return !w.silenced(nodeB) })
+	})
+}
+
 // The API takes its time to keep pods away from the node: by then the kubelet and LINSTOR may be back.
 func TestLinstorsPodIsLookedAtAgainAfterATaintThatTookLong(t *testing.T) {
 	linstorOnA(t, recovering(), func(w *world, p *process) {

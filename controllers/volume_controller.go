@@ -26,6 +26,7 @@ import (
 type VolumeReconciler struct {
 	gather   gather
 	client   client.Client
+	live     cluster.Live
 	kubelets *cluster.Kubelets
 	settings failover.Settings
 	reporter *reporter
@@ -88,7 +89,7 @@ func (r *VolumeReconciler) decideAll(ctx context.Context, pv *corev1.PersistentV
 		if isWell(in, d) {
 			r.reporter.reports.stays(pv.Name, in.Node.Name)
 		}
-		if err := r.unmark(ctx, in, d); err != nil {
+		if err := r.unmark(ctx, pv, in, d); err != nil {
 			return next, err
 		}
 	}
@@ -150,9 +151,12 @@ func (r *VolumeReconciler) writeSettings(ctx context.Context, g gathered) time.D
 
 // unmark takes the mark off an attachment whose fail-over was overtaken: nothing is lost there any more, and none of the
 // pods that use the volume there is on its way out.
-func (r *VolumeReconciler) unmark(ctx context.Context, in failover.Input, d failover.Decision) error {
-	if in.Attachment == nil || !in.Attachment.Noted || in.Attachment.Deleting || d.Verdict != failover.NotLost || !isKept(in) || r.dryRun {
+func (r *VolumeReconciler) unmark(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision) error {
+	if in.Attachment == nil || !in.Attachment.Noted || in.Attachment.Deleting || d.Verdict != failover.NotLost || r.dryRun {
 		return nil
+	}
+	if kept, err := r.isKept(ctx, pv, in, d); err != nil || !kept {
+		return err
 	}
 	patch, err := markPatch(in.Attachment.UID, nil)
 	if err != nil {
@@ -168,6 +172,24 @@ func (r *VolumeReconciler) unmark(ctx context.Context, in failover.Input, d fail
 	ctrl.LoggerFrom(ctx).Info("Took mark off attachment", "node", in.Node.Name, "volume", in.Volume.Name, "volumeAttachment", va.Name,
 		"reason", d.Reason)
 	return nil
+}
+
+// isKept tells whether pods use the volume there, of which none is on its way out. Where the cache has none and the volume is in use, they may not be
+// selected any more: the API is asked.
+func (r *VolumeReconciler) isKept(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, d failover.Decision) (bool, error) {
+	if len(in.Pods) > 0 || d.Reason != failover.PrimaryHealthy {
+		return isKept(in), nil
+	}
+	pods, err := r.live.PodsOn(ctx, in.Node.Name)
+	if err != nil {
+		return false, err
+	}
+	users, err := r.live.UsersOf(ctx, pv, slices.DeleteFunc(pods, func(p corev1.Pod) bool { return cluster.Ended(&p) }))
+	if err != nil {
+		return false, err
+	}
+	ends := slices.ContainsFunc(users, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
+	return len(users) > 0 && !ends, nil
 }
 
 // silence returns the source that rings for the volumes on a node whose kubelet has fallen silent, which LINSTOR need not have noticed.

@@ -243,7 +243,7 @@ func TestCornersOfKeepAway(t *testing.T) {
 	}
 	in := healthy()
 	at(nodeA, func(r *Replica) { r.Score = Fact[int]{Value: 10102, Since: ago(time.Minute), Confirmed: now} })(&in)
-	if !KeepAwayHolds(now, in.Node, in.Settings, held(true, time.Minute), []Resource{in.Resource}) {
-		t.Error("a score that is not known lets pods return")
+	if got := TaintCauseOf(now, in.Node, in.Settings, held(true, time.Minute), &in.Resource); got != TaintCauseLasts {
+		t.Errorf("with a score that is not known the cause is %s", got)
 	}
 }

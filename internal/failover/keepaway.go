@@ -20,21 +20,38 @@ func KeepAwayEffect(lost State, others []State) corev1.TaintEffect {
 	return corev1.TaintEffectNoSchedule
 }
 
-// KeepAwayHolds tells whether the cause of a taint on A persists: its satellite is not known to be ONLINE, its kubelet is
-// silent, or a resource that caused the taint has not got its quorum back there. What is unknown keeps the
-// taint, which then ends with its expiry.
-func KeepAwayHolds(now time.Time, node Node, settings Settings, online Fact[bool], causes []Resource) bool {
-	if !freshFact(online, now).is(true) || node.LeaseSilent(settings.KubeletSilence) {
-		return true
+// TaintCause is what is known of the cause of a taint that keeps replacements away from A.
+type TaintCause string
+
+const (
+	// TaintCauseLasts : A's satellite is not ONLINE, its kubelet is silent, or a resource that caused the taint has not got its quorum back there.
+	TaintCauseLasts TaintCause = "Lasts"
+	// TaintCauseUnknown : it cannot be told. The taint stays, and is not renewed: it ends with its expiry.
+	TaintCauseUnknown TaintCause = "Unknown"
+	// TaintCauseGone : A is well, and so are the resources that caused the taint, or they have nothing there any more.
+	TaintCauseGone TaintCause = "Gone"
+)
+
+// TaintCauseOf is what is known of the cause of a taint on A by one of the resources that caused it, or by the node alone where there is none.
+// A replica that is being deleted, or is inactive, is no cause: it never has quorum again, and no pod needs the node for it.
+func TaintCauseOf(now time.Time, node Node, settings Settings, online Fact[bool], resource *Resource) TaintCause {
+	switch online = freshFact(online, now); {
+	case node.LeaseSilent(settings.KubeletSilence), online.is(false):
+		return TaintCauseLasts
+	case !online.Known:
+		return TaintCauseUnknown
+	case resource == nil:
+		return TaintCauseGone
 	}
-	for _, r := range causes {
-		fresh := r.freshened(now)
-		replica, ok := fresh.Replica(node.satellite())
-		if !fresh.Known || ok && !(replica.Score.Known && replica.Score.Value > 0) {
-			return true
-		}
+	fresh := resource.freshened(now)
+	replica, ok := fresh.Replica(node.satellite())
+	switch {
+	case !fresh.Known:
+		return TaintCauseUnknown
+	case ok && !replica.Leaving && !(replica.Score.Known && replica.Score.Value > 0):
+		return TaintCauseLasts
 	}
-	return false
+	return TaintCauseGone
 }
 
 // StateOf is A's state of R by the newest values, however old they are.

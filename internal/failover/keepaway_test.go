@@ -35,46 +35,51 @@ func TestKeepAwayEffect(t *testing.T) {
 	}
 }
 
-func TestKeepAwayHolds(t *testing.T) {
+func TestTaintCauseOf(t *testing.T) {
 	t.Parallel()
 
 	online := held(true, time.Minute)
 	alive := Node{Name: nodeA, LeaseKnown: true, LeaseSilence: time.Second}
 	silentNode := Node{Name: nodeA, LeaseKnown: true, LeaseSilence: 20 * time.Second}
+	leaving := crashed()
+	at(nodeA, func(r *Replica) { r.Leaving = true })(&leaving)
 	cases := map[string]struct {
 		node   Node
 		online Fact[bool]
-		causes []Resource
-		want   bool
+		cause  *Resource
+		want   TaintCause
 	}{
-		"a node that answers and has all quorum back is free":      {alive, online, []Resource{healthy().Resource}, false},
-		"a node whose Lease nobody knows is free when all is well": {Node{Name: nodeA}, online, []Resource{healthy().Resource}, false},
-		"a node that answers and has no cause left is free":        {alive, online, nil, false},
-		"a node that has become Secondary with data is free":       {alive, online, []Resource{demoted().Resource}, false},
-		"a cause without a replica on the node any more is over":   {alive, online, []Resource{gone().Resource}, false},
-		"an OFFLINE node is kept":                                  {alive, held(false, time.Minute), nil, true},
-		"a node with an unknown satellite is kept":                 {alive, untold[bool](time.Minute), nil, true},
-		"a node whose kubelet is silent is kept":                   {silentNode, online, []Resource{healthy().Resource}, true},
-		"a node with one volume without quorum is kept": {
-			alive, online, []Resource{healthy().Resource, isolated().Resource}, true,
+		"a volume that has its quorum back is no cause":                  {alive, online, resourceOf(healthy()), TaintCauseGone},
+		"a volume that has it, while nobody knows of the Lease, is none": {Node{Name: nodeA}, online, resourceOf(healthy()), TaintCauseGone},
+		"a node that answers and has no cause left is well":              {alive, online, nil, TaintCauseGone},
+		"a volume that has become Secondary with data is no cause":       {alive, online, resourceOf(demoted()), TaintCauseGone},
+		"a volume without a replica on the node any more is no cause":    {alive, online, resourceOf(gone()), TaintCauseGone},
+		"a replica that is being deleted, or is inactive, is no cause":   {alive, online, resourceOf(leaving), TaintCauseGone},
+		"an OFFLINE node is one":                                         {alive, held(false, time.Minute), nil, TaintCauseLasts},
+		"a silent kubelet is one":                                        {silentNode, online, resourceOf(healthy()), TaintCauseLasts},
+		"a silent kubelet is one whatever LINSTOR says":                  {silentNode, untold[bool](time.Minute), nil, TaintCauseLasts},
+		"a volume without quorum is one":                                 {alive, online, resourceOf(isolated()), TaintCauseLasts},
+		"a volume with failing IO is one":                                {alive, online, resourceOf(ioErrors()), TaintCauseLasts},
+		"a volume without a score is one":                                {alive, online, resourceOf(crashed()), TaintCauseLasts},
+		"of a node that LINSTOR does not list nobody knows":              {alive, Fact[bool]{}, resourceOf(healthy()), TaintCauseUnknown},
+		"of a node with an unknown satellite nobody knows":               {alive, untold[bool](time.Minute), nil, TaintCauseUnknown},
+		"of a satellite that was last ONLINE too long ago nobody knows": {
+			alive, Fact[bool]{Value: true, Known: true, Since: ago(time.Hour), Confirmed: ago(3 * time.Second)}, nil, TaintCauseUnknown,
 		},
-		"a node with failing IO is kept":               {alive, online, []Resource{ioErrors().Resource}, true},
-		"a node with a volume without a score is kept": {alive, online, []Resource{crashed().Resource}, true},
-		"a node whose satellite was last ONLINE too long ago is kept": {
-			alive, Fact[bool]{Value: true, Known: true, Since: ago(time.Hour), Confirmed: ago(3 * time.Second)}, nil, true,
-		},
-		"a node with a cause that was read too long ago is kept": {alive, online, []Resource{aged(healthy()).Resource}, true},
-		"a node with a cause that was never read is kept":        {alive, online, []Resource{{Name: "pvc-1"}}, true},
+		"of a cause that was read too long ago nobody knows": {alive, online, resourceOf(aged(healthy())), TaintCauseUnknown},
+		"of a cause that was never read nobody knows":        {alive, online, &Resource{Name: "pvc-1"}, TaintCauseUnknown},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := KeepAwayHolds(now, c.node, healthy().Settings, c.online, c.causes); got != c.want {
-				t.Errorf("KeepAwayHolds = %t, want %t", got, c.want)
+			if got := TaintCauseOf(now, c.node, healthy().Settings, c.online, c.cause); got != c.want {
+				t.Errorf("the cause is %s, want %s", got, c.want)
 			}
 		})
 	}
 }
+
+func resourceOf(in Input) *Resource { return &in.Resource }
 
 // aged is an input whose list of replicas was read too long ago.
 func aged(in Input) Input {

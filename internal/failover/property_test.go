@@ -21,7 +21,7 @@ func TestAnythingIsDecidedAndNothingIsModified(t *testing.T) {
 		for _, pod := range in.Pods {
 			RemovalOf(in, pod)
 		}
-		KeepAwayHolds(in.Now, in.Node, in.Settings, anyBool(t), []Resource{in.Resource})
+		TaintCauseOf(in.Now, in.Node, in.Settings, anyBool(t), &in.Resource)
 		if diff := cmp.Diff(before, snapshot(t, in)); diff != "" {
 			t.Fatalf("the input was modified (-before +after):\n%s", diff)
 		}
