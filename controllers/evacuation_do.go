@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,7 +32,7 @@ func (r *EvacuationReconciler) do(ctx context.Context, node *corev1.Node, mind *
 	}
 	switch plan.Step.Call {
 	case evacuation.Autoplace:
-		return r.copy(ctx, node.Name, mind, in, plan.Step)
+		return r.copy(ctx, node, mind, in, plan.Step)
 	case evacuation.Evacuate:
 		return r.evacuate(ctx, node, mind, in, plan)
 	case evacuation.Restore:
@@ -106,18 +107,28 @@ func (p *placing) end(now time.Time) {
 }
 
 // copy has LINSTOR make copies, all at the same time, once they are safe from its own balancing. It returns whether anything was sent.
-func (r *EvacuationReconciler) copy(ctx context.Context, node string, mind *evacuee, in evacuation.Input, step evacuation.Step) (sent bool) {
+func (r *EvacuationReconciler) copy(ctx context.Context, node *corev1.Node, mind *evacuee, in evacuation.Input, step evacuation.Step) (sent bool) {
 	if !r.placing.begin(in.Linstor.Asked) {
 		return false
 	}
 	defer func() { r.placing.end(r.clock.Now()) }()
-	unmarked := r.marker.mark(ctx, r.mayChange(node, in), step.Node, withoutMark(step.Copies))
-	if !r.inTime(step.Call, in.Linstor.Asked) { // the marks have taken so long that all may be different
+	unmarked := r.marker.mark(ctx, r.mayChange(node.Name, in), step.Node, withoutMark(step.Copies))
+	// The look and the marks may have taken so long that all is different.
+	if !r.inTime(step.Call, in.Linstor.Asked) || !r.stillLeaves(ctx, node) {
+		return true
+	}
+	eligible, err := r.eligible(ctx, node, in)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot tell which nodes may have a copy by now, so that LINSTOR is not told")
 		return true
 	}
 	var mu sync.Mutex
 	var calls sync.WaitGroup
 	for _, c := range step.Copies {
+		c.Targets = slices.DeleteFunc(slices.Clone(c.Targets), func(name string) bool { return !slices.Contains(eligible, name) })
+		if len(c.Targets) == 0 { // LINSTOR takes that for all
+			continue
+		}
 		calls.Go(func() {
 			result, refusal := metrics.CopyFailed, (*evacuation.Refusal)(nil)
 			if words, is := unmarked[strings.ToLower(c.Resource)]; is {
@@ -135,6 +146,14 @@ func (r *EvacuationReconciler) copy(ctx context.Context, node string, mind *evac
 	}
 	calls.Wait()
 	return true
+}
+
+// eligible are the nodes that may have a copy by what is known now, without asking LINSTOR.
+func (r *EvacuationReconciler) eligible(ctx context.Context, node *corev1.Node, in evacuation.Input) (names []string, err error) {
+	if in.Nodes, err = r.nodes(ctx, node); err != nil {
+		return nil, err
+	}
+	return in.Eligible(), nil
 }
 
 // withoutMark are the definitions that get a mark before they are copied.

@@ -3,6 +3,7 @@ package controllers
 import (
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -65,6 +67,39 @@ func TestStoryOfTwoMarksThatGoAtOnce(t *testing.T) {
 		e.returned(nodeA, "pvc-db: "+nodeB)
 		e.returned(nodeB)
 	})
+}
+
+// LINSTOR takes its time for the mark. By then the only node that could have a copy may leave as well, or this one may stay.
+func TestStoryOfAMarkThatTakesTime(t *testing.T) {
+	for name, meanwhile := range map[string]func(*evacuating){
+		"the target is to leave": func(e *evacuating) { e.taint(nodeC, "last-copies") },
+		"the node stays":         func(e *evacuating) { e.untaint(nodeA) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := defaults()
+			cfg.Evacuation = &evacuation.Settings{MaxNodes: 2, MaxCopies: 4}
+			inEvacuationOf(t, evacuationIn{nodes: []string{nodeC}}, cfg, func(e *evacuating, _ *process) {
+				e.Linstor.SetPlacement("DfltRscGrp", linstorsim.Placement{NodeNames: []string{nodeA, nodeC}})
+				e.volume("cold", onlyOnA)
+				e.pass(time.Minute)
+				var began atomic.Bool
+				e.Linstor.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+					if r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, "/v1/resource-definitions/") {
+						began.Store(true)
+						hold(r, 5*time.Second)
+					}
+					return e.note(w, r)
+				})
+				e.taint(nodeA, "last-copies")
+				e.until(time.Minute, "the mark is being set", began.Load)
+				meanwhile(e)
+				e.pass(time.Minute)
+				if n := e.told(evacuation.Autoplace, ""); n > 0 {
+					t.Errorf("LINSTOR was asked for %d copies", n)
+				}
+			})
+		})
+	}
 }
 
 // marked makes a volume that exists on A only, and has it copied for A.
