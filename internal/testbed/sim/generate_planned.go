@@ -99,6 +99,10 @@ func (g *leaver) leave() {
 		g.node = g.generator.node()
 	}
 	g.quiet = g.chance(35)
+	if !g.quiet && g.maybe(14, AmidMove) {
+		g.amidMove()
+		return
+	}
 	if !g.quiet {
 		g.beside()
 	}
@@ -114,6 +118,41 @@ func (g *leaver) leave() {
 	}
 }
 
+// amidMove lets a node leave, drained, and stay after all when LINSTOR has begun to move its volumes, which it then goes on with: it deletes them there as soon
+// as nobody uses them. Another node leaves then, whose only good copies may be those.
+func (g *leaver) amidMove() {
+	other := g.other(g.node)
+	g.history.World.Planned.SyncRate = pick[int64](g.generator, 10*1024, 25*1024, 50*1024)
+	drain := g.at + g.milliseconds(0, 10*time.Second)
+	stay := drain + g.milliseconds(10*time.Second, 90*time.Second)
+	second := stay + g.milliseconds(0, 100*time.Second)
+	g.add(g.at, Step{What: Leave, Node: g.node, Value: string(evacuation.Everything)})
+	g.add(drain, Step{What: DrainNode, Node: g.node})
+	g.add(stay, Step{What: Stay, Node: g.node})
+	g.add(stay, Step{What: Uncordon, Node: g.node})
+	if g.chance(40) {
+		g.add(stay+g.milliseconds(0, 60*time.Second), Step{What: DrainNode, Node: other}) // whose pods come back to the first one
+		g.add(second, Step{What: Uncordon, Node: other})
+	}
+	g.add(second, Step{What: Leave, Node: other, Value: pick(g.generator, string(evacuation.LastCopies), string(evacuation.Everything))})
+	if g.chance(50) {
+		g.add(second+g.milliseconds(0, 60*time.Second), Step{What: DrainNode, Node: other})
+	}
+	if g.chance(50) {
+		g.add(second, Step{What: SwitchOffSafe, Node: other})
+	}
+}
+
+// changesValue lets somebody want copies only, and then all of it again, or the other way round.
+func (g *leaver) changesValue(node string, at time.Duration, value string) {
+	changed := at + g.milliseconds(5*time.Second, 100*time.Second)
+	to := map[string]string{string(evacuation.Everything): string(evacuation.LastCopies), string(evacuation.LastCopies): string(evacuation.Everything)}[value]
+	g.add(changed, Step{What: Leave, Node: node, Value: to})
+	if g.chance(70) {
+		g.add(changed+g.milliseconds(time.Second, 100*time.Second), Step{What: Leave, Node: node, Value: value})
+	}
+}
+
 // leaves lets a node leave, be drained, and mostly stay after all.
 func (g *leaver) leaves(node string, at, stay time.Duration) {
 	value := string(evacuation.Everything)
@@ -126,6 +165,9 @@ func (g *leaver) leaves(node string, at, stay time.Duration) {
 		g.drew(Everything)
 	}
 	g.add(at, Step{What: Leave, Node: node, Value: value})
+	if value != "all" && value != wrongEffect && g.maybe(12, ValueChanges) {
+		g.changesValue(node, at, value)
+	}
 	if g.maybe(72, Drained) {
 		drain := max(0, at+g.milliseconds(-5*time.Second, 75*time.Second))
 		g.add(drain, Step{What: DrainNode, Node: node})

@@ -106,6 +106,8 @@ const (
 	PausedMeanwhile Kind = "leaving: fail-over is paused meanwhile"
 	MostLost        Kind = "leaving: most of the other nodes are lost at once"
 	CopyUnsure      Kind = "leaving: a volume with quorum off, whose copy goes or is cut off"
+	AmidMove        Kind = "leaving: a node comes back while LINSTOR moves its volumes, and another one leaves"
+	ValueChanges    Kind = "leaving: the taint's value changes, and back"
 )
 
 // Untidy names.
@@ -127,7 +129,7 @@ var Kinds = []Kind{
 	QualifiedNames, UnknownNode,
 	LeavesAmid, LeavesAfter, LastCopiesOnly, Everything, SecondLeaves, Drained, Cordoned, Tolerating, Untainted, SafePowerOff, DiskFails,
 	PoolFull, LinstorRestarts, NodeFails, OperatorRuns, AffinityRuns, PinnedForGood, Balances, Snapshots, ByAnother, MeansNothing,
-	GroupLists, ReplicaGoes, KubeletSilent, PausedMeanwhile, MostLost, CopyUnsure,
+	GroupLists, ReplicaGoes, KubeletSilent, PausedMeanwhile, MostLost, CopyUnsure, AmidMove, ValueChanges,
 }
 
 // rare is in how many histories of a hundred a kind is drawn: all of them make two or three of a history.

@@ -49,8 +49,11 @@ func (w *world) blockedBy(name string, reason evacuation.Reason, hindered func(v
 			return ExcuseNoTarget
 		}
 	case evacuation.LinstorStale:
-		if w.isForgotten() {
+		switch {
+		case w.isForgotten():
 			return ExcuseUnlisted
+		case w.lacksReplica(name):
+			return ExcuseTaken
 		}
 	case evacuation.FailingOver:
 		if w.lacksReplica(name) {
@@ -90,7 +93,13 @@ func (w *world) isForgotten() bool {
 
 // lacksCopy tells whether a volume on a node has no copy elsewhere, and no node that could have one.
 func (w *world) lacksCopy(v Volume, name string) bool {
-	return w.hasDisk(v, name) && !w.hasReliable(v.Resource(), name, true) && !w.hasTarget(v)
+	return w.hasDisk(v, name) && (!w.hasReliable(v.Resource(), name, true) || w.mayMove(v, name)) && !w.hasTarget(v)
+}
+
+// mayMove tells whether LINSTOR says of each disk elsewhere that it moves it away, which it leaves there also when it has forgotten the move.
+func (w *world) mayMove(v Volume, name string) bool {
+	moves := w.Linstor.Moves(v.Resource(), true)
+	return !slices.ContainsFunc(w.Linstor.DiskNodes(v.Resource()), func(node string) bool { return node != name && !slices.Contains(moves, node) })
 }
 
 // lacksPlace tells whether a volume on a node has no node that its disk or a snapshot of it could move to, and no copy too many.

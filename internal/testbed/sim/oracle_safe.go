@@ -100,10 +100,10 @@ func (w *world) longestSilence() (longest time.Duration) {
 
 // hasReliable tells whether a resource has a disk that may be relied upon on another node than this one; if ready, on one whose kubelet lives.
 func (w *world) hasReliable(resource, than string, ready bool) bool {
-	states := w.DRBD.Inspect(resource)
+	states, moves := w.DRBD.Inspect(resource), w.Linstor.Moves(resource, false)
 	for _, node := range w.Linstor.DiskNodes(resource) {
 		state, runs := states[node]
-		if node == than || !runs || !w.mayKeep(node) || ready && w.kubelet[node] {
+		if node == than || !runs || slices.Contains(moves, node) || !w.mayKeep(node) || ready && w.kubelet[node] {
 			continue
 		}
 		if w.frozen[node] || !slices.ContainsFunc(state.DiskStates, func(disk string) bool { return disk != drbd.UpToDate }) {

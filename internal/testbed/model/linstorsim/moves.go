@@ -23,6 +23,28 @@ func (s *Server) waitForMove(d *definition, from, to *resource) {
 	}
 }
 
+// Moves returns the nodes from which LINSTOR is going to delete a disk of the resource, or says that it may be: the source of each move that it has in
+// mind, and if noted of those, too, that it has noted and may have forgotten.
+func (s *Server) Moves(resourceName string, noted bool) (sources []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.moves {
+		if fold(m.d.name) == fold(resourceName) {
+			sources = append(sources, m.from.node.name)
+		}
+	}
+	d := s.definitions[fold(resourceName)]
+	if !noted || d == nil {
+		return sources
+	}
+	for _, r := range d.resources {
+		if source := d.resources[fold(r.props[PropMigrateFrom])]; source != nil {
+			sources = append(sources, source.node.name)
+		}
+	}
+	return sources
+}
+
 // resumeMove begins to wait for a replica that has got a disk, if it says where that comes from. LINSTOR does not wonder about one that
 // comes from itself.
 func (s *Server) resumeMove(d *definition, to *resource) {
