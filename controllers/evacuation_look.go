@@ -98,8 +98,8 @@ func (r *EvacuationReconciler) read(
 	if err := r.readMore(ctx, in, needs); err != nil {
 		in.Linstor.Problem = oneLine(err)
 	}
-	if told := in.Progress != nil && in.Progress.Asked != nil; in.Linstor.Problem == "" && (in.Snapshots.Known || !told) { // else what was not read would look like a change
-		mind.observe(in.Fingerprint(), r.clock.Now())
+	if in.Linstor.Problem == "" { // else what was not read would look like a change
+		mind.observe(in.Fingerprint(), in.Snapshots, r.clock.Now())
 		in.Memory = mind.memory
 	}
 	return nil

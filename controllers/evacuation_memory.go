@@ -28,6 +28,8 @@ type evacuee struct {
 
 	memory      evacuation.Memory
 	fingerprint string
+	// snapshots are those on the node that were counted last.
+	snapshots evacuation.Count
 	// unreadSince is since when it could not be read what is so of the node; zero while it can.
 	unreadSince time.Time
 	// written is when the conditions were written last.
@@ -103,9 +105,13 @@ func (m *evacuee) outcome(call evacuation.Call, words string, now time.Time) {
 	m.memory.Failed[call] = m.memory.Failed[call].Again(now, words)
 }
 
-// observe notes whether anything has changed on the node.
-func (m *evacuee) observe(fingerprint string, now time.Time) {
-	if m.fingerprint != fingerprint || m.memory.Unchanged.IsZero() {
+// observe notes whether anything has changed on the node. Snapshots are not counted in each look.
+func (m *evacuee) observe(fingerprint string, snapshots evacuation.Count, now time.Time) {
+	counted := snapshots.Known && m.snapshots.Known && snapshots.N != m.snapshots.N
+	if m.fingerprint != fingerprint || counted || m.memory.Unchanged.IsZero() {
 		m.fingerprint, m.memory.Unchanged = fingerprint, now
+	}
+	if snapshots.Known {
+		m.snapshots = snapshots
 	}
 }

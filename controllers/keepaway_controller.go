@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
 
@@ -117,20 +119,25 @@ func untaintedFor(expired bool) string {
 	return "the node has its storage back"
 }
 
-// cause asks LINSTOR whether the cause persists. Each answer counts when it comes: those of many causes take longer than the first may be old.
+// cause asks LINSTOR whether the cause persists. While it cannot be asked, or does not know, the cause does; where it answers, and does not list the node, it is
+// unknown for good. Each answer counts when it comes: those of many causes take longer than the first may be old.
 func (r *KeepAwayReconciler) cause(ctx context.Context, node string, mark keepAwayMark) failover.TaintCause {
 	if r.leaving(ctx, node) {
 		return failover.TaintCauseLasts
 	}
-	is := func(resource *failover.Resource) failover.TaintCause {
+	answers, listed := false, false
+	is := func(resource *failover.Resource) (cause failover.TaintCause) {
 		known := r.keepAway.inputs.Node(node)
-		satellite, _ := r.linstor.Node(known.Satellite)
+		satellite, ok := r.linstor.Node(known.Satellite)
+		listed = ok
 		return failover.TaintCauseOf(r.clock.Now(), known, r.settings, satellite.Word(), resource)
 	}
 	all := failover.TaintCauseGone
 	for _, name := range mark.Resources {
 		var resource *failover.Resource
-		if fresh, err := r.linstor.Refresh(ctx, name); err == nil {
+		fresh, err := r.linstor.Refresh(ctx, name)
+		answers = answers || err == nil || errors.Is(err, linstor.ErrNotFound)
+		if err == nil {
 			resource = &fresh
 		} else if known, ok := r.linstor.Resource(name); ok { // else LINSTOR no longer lists it
 			resource = &known
@@ -144,7 +151,10 @@ func (r *KeepAwayReconciler) cause(ctx context.Context, node string, mark keepAw
 		}
 	}
 	if len(mark.Resources) == 0 {
-		return is(nil)
+		all = is(nil)
+	}
+	if all == failover.TaintCauseUnknown && (listed || !answers) {
+		return failover.TaintCauseLasts // LINSTOR will tell again
 	}
 	return all
 }

@@ -25,6 +25,8 @@ type lists struct {
 	resource string
 	// unlisted is set where LINSTOR does not know the node any more.
 	unlisted bool
+	// answers is set where it can be asked all the same, and has no resource.
+	answers bool
 }
 
 func (l lists) Resource(name string) (linstor.Resource, bool) {
@@ -34,7 +36,10 @@ func (l lists) Resource(name string) (linstor.Resource, bool) {
 	return l.wellOn.Resource(name)
 }
 
-func (lists) Refresh(context.Context, string) (linstor.Resource, error) {
+func (l lists) Refresh(_ context.Context, name string) (linstor.Resource, error) {
+	if l.answers {
+		return linstor.Resource{}, linstor.ErrNotFound
+	}
 	return linstor.Resource{}, errors.New("no")
 }
 
@@ -94,10 +99,13 @@ func TestWhenATaintEnds(t *testing.T) {
 		"when it expires all the same": {
 			change: func(s *steps) { s.tainted(hard, "pvc-db", -time.Second); s.setMark("begun") }, writes: 1,
 		},
-		"not while nobody knows of the node, but it is not renewed": {
+		"not while LINSTOR does not list the node, but it is not renewed": {
 			change: func(s *steps) { s.tainted(hard, "pvc-db", keepAwayExpiry/4); s.unlisted = true }, effect: hard, marked: true,
 		},
-		"while nobody knows of the node, when it expires": {
+		"not while LINSTOR cannot be asked, and it is renewed": {
+			change: func(s *steps) { s.tainted(hard, "pvc-db", keepAwayExpiry/4); s.unlisted, s.away = true, true }, effect: hard, marked: true, writes: 1,
+		},
+		"while LINSTOR does not list the node, when it expires": {
 			change: func(s *steps) { s.tainted(hard, "pvc-db", -time.Second); s.unlisted = true }, writes: 1,
 		},
 		"and it does not come again where taints are switched off": {
@@ -126,7 +134,7 @@ func TestWhenATaintEnds(t *testing.T) {
 			s := newSteps(t)
 			tc.change(s)
 			writes := s.nodeRequests(apimodel.VerbPatch)
-			l := lists{resource: "pvc-db", unlisted: s.unlisted}
+			l := lists{resource: "pvc-db", unlisted: s.unlisted, answers: !s.away}
 			s.taints.linstor, s.taints.keepAway.inputs.Linstor = l, l
 			if _, err := s.taints.Reconcile(s.ctx, reconcile.Request{NamespacedName: client.ObjectKey{Name: nodeA}}); err != nil {
 				t.Fatal(err)

@@ -41,8 +41,8 @@ type steps struct {
 	pv     *corev1.PersistentVolume
 	in     failover.Input
 	d      failover.Decision
-	// unlisted is set where LINSTOR does not know A any more.
-	unlisted bool
+	// unlisted is set where LINSTOR does not know A any more, away where it cannot be asked.
+	unlisted, away bool
 }
 
 func newSteps(t *testing.T) *steps {

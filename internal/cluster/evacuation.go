@@ -63,7 +63,7 @@ func (e Evacuations) Nodes(ctx context.Context, self *corev1.Node, satellites []
 // node is what Kubernetes says of a node.
 func (e Evacuations) node(node *corev1.Node) evacuation.Node {
 	n := evacuation.Node{
-		Name: node.Name, Satellite: e.kubelets.Satellite(node.Name), Cordoned: node.Spec.Unschedulable,
+		Name: node.Name, Satellite: e.kubelets.Satellite(node.Name), Named: e.kubelets.isNamed(node.Name), Cordoned: node.Spec.Unschedulable,
 		SwitchedOff: e.kubelets.isShutdown(node) || HasTaint(node, corev1.TaintNodeOutOfService, ""),
 		Ready:       e.ready(node), Conditions: EvacuationConditions(node),
 	}

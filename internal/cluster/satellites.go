@@ -55,6 +55,13 @@ func (s *Satellites) Satellite(node string) string {
 	return strings.ToLower(node)
 }
 
+// isNamed tells whether the driver has said by which name it knows a node.
+func (s *Satellites) isNamed(node string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.names[node] != ""
+}
+
 // Registered are the names in LINSTOR of the nodes on which the driver is, or was.
 func (s *Satellites) Registered() map[string]bool {
 	s.mu.Lock()

@@ -202,9 +202,19 @@ func (v Volume) hasVote(r Replica) bool {
 	return !slices.ContainsFunc(v.volumeNumbers(), func(n int) bool { return !slices.Contains(voting, r.Disks[n]) })
 }
 
-// keepsQuorum tells whether the volume would have quorum without N: some disk that has what was written last, together with the replicas that
-// it is connected to. Of two parts that are not connected to each other both may have a quorum that is a number.
+// keepsQuorum tells whether the volume would have quorum without N, by each setting that its nodes may run.
 func (s situation) keepsQuorum(v Volume) bool {
+	for _, v.Quorum = range append([]string{v.Quorum}, v.MayRun...) {
+		if !s.keepsWanted(v) {
+			return false
+		}
+	}
+	return true
+}
+
+// keepsWanted tells whether it would have the quorum that LINSTOR wants: some disk that has what was written last, together with the replicas that
+// it is connected to. Of two parts that are not connected to each other both may have a quorum that is a number.
+func (s situation) keepsWanted(v Volume) bool {
 	here, _ := v.on(s.self.Satellite)
 	return v.votes(1) == 0 || slices.ContainsFunc(v.Replicas, func(r Replica) bool {
 		return v.upToDate(r) && s.remains(r) && s.quorate(v, r) && v.keepsUp(r, here)

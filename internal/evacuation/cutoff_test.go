@@ -56,7 +56,7 @@ func TestACopyOfNothing(t *testing.T) {
 	}
 }
 
-// TestACopyOfWhichNoWordComes has that a replica of which nobody here has heard why it has no disk is waited for a minute, and holds up no others then.
+// TestACopyOfWhichNoWordComes has that a replica of which nobody here has heard why it has no disk is waited for three minutes, and holds up no others then.
 func TestACopyOfWhichNoWordComes(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -64,15 +64,15 @@ func TestACopyOfWhichNoWordComes(t *testing.T) {
 		from time.Duration
 		made bool
 	}{
-		"after a minute":               {disk(nodeB, state("")), time.Minute, false},
-		"before":                       {disk(nodeB, state("")), time.Minute - 1, true},
+		"after three minutes":          {disk(nodeB, state("")), 3 * time.Minute, false},
+		"before":                       {disk(nodeB, state("")), 3*time.Minute - 1, true},
 		"one that waits for its sync":  {disk(nodeB, state(diskInconsistent)), time.Hour, true},
 		"one of which no volume is":    {disk(nodeB, disks()), time.Hour, false},
 		"one that copies all the same": {disk(nodeB, syncing(10)), time.Hour, true},
 	} {
 		plan := PlanFor(tainted(LastCopies, with(volume("pvc-1", disk(nodeA), test.left), volume("pvc-2", disk(nodeA))), unchangedFrom(test.from),
 			func(in *Input) { in.Settings.MaxCopies = 1 }))
-		want := VolumeState{Reason: NoTarget, Message: "its copy on node-b has not come about: LINSTOR has no word on it, and nothing has changed for a minute"}
+		want := VolumeState{Reason: NoTarget, Message: "its copy on node-b has not come about: LINSTOR has no word on it, and nothing has changed for three minutes"}
 		if got := plan.Volumes[0]; !test.made && (got.Reason != want.Reason || got.Message != want.Message) || test.made && got.Reason != Copying {
 			t.Errorf("%s: %+v", name, got)
 		}

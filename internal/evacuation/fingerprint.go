@@ -6,15 +6,12 @@ import (
 	"strings"
 )
 
-// Fingerprint says what is so of the volumes with a replica on N and, once LINSTOR was told, of its snapshots: where it is the same, nothing has
-// changed that an evacuation waits for. Who uses a replica, and which are connected, comes and goes meanwhile.
+// Fingerprint says what is so of the volumes with a replica on N: where it is the same, nothing has changed that an evacuation waits for, but for snapshots.
+// Who uses a replica, and which are connected, comes and goes meanwhile.
 func (in Input) Fingerprint() string {
 	s := assess(in)
 	var b strings.Builder
 	fmt.Fprintln(&b, s.self.Evacuating)
-	if s.Progress.asked() {
-		fmt.Fprintln(&b, in.Snapshots.N)
-	}
 	for _, v := range s.mine {
 		fmt.Fprintln(&b, v.Resource)
 		replicas := slices.Clone(v.Replicas)

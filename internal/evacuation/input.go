@@ -77,6 +77,8 @@ type Node struct {
 	Name string
 	// Satellite is its name in LINSTOR, in lower case.
 	Satellite string
+	// Named is set where that is what the CSI driver there has said, and not only the same name.
+	Named bool
 	// Listed is set where LINSTOR lists it as one that can have replicas.
 	Listed bool
 	// Online tells whether its satellite is ONLINE; unknown also while LINSTOR is blind for it.
@@ -117,7 +119,8 @@ type Linstor struct {
 	Asked time.Time
 	// Problem says why LINSTOR could not be read; empty where it could.
 	Problem string
-	// Missing names volumes that Kubernetes has and LINSTOR lists no replica of; empty where there are none. What else it does not list nobody knows.
+	// Missing names volumes that Kubernetes has and LINSTOR lists no replica of, or none on N where they are attached, and those that are attached there and
+	// Kubernetes does not have; empty where there are none. What else is not listed nobody knows.
 	Missing string
 }
 
@@ -129,6 +132,8 @@ type Volume struct {
 	DRBD bool
 	// Quorum is how many of the disks LINSTOR wants DRBD to need: "majority", "all" or a number; "off" for none, and empty where that is not known.
 	Quorum string
+	// MayRun are other quorums that nodes may run: LINSTOR shows what it wants, and a node goes on by what it applied last.
+	MayRun []string
 	// UserQuorum is set where a person has set that, so that LINSTOR does not change it.
 	UserQuorum bool
 	// Replicas are all replicas.

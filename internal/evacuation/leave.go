@@ -195,8 +195,10 @@ func (s situation) due() bool {
 }
 
 // unchanged tells whether nothing has changed for a while, by what this process has seen.
-func (s situation) unchanged() bool {
-	return !s.Memory.Unchanged.IsZero() && s.Now.Sub(s.Memory.Unchanged) >= unchangedFor
+func (s situation) unchanged() bool { return s.unchangedFor(unchangedFor) }
+
+func (s situation) unchangedFor(d time.Duration) bool {
+	return !s.Memory.Unchanged.IsZero() && s.Now.Sub(s.Memory.Unchanged) >= d
 }
 
 // stuck tells whether LINSTOR has not settled although nothing syncs and nothing has changed for a while, whoever had it begin. Others need not wait for that.

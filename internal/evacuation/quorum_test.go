@@ -1,6 +1,9 @@
 package evacuation
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestQuorumOfThoseThatAreConnected has whether those that remain have quorum, as they are connected.
 func TestQuorumOfThoseThatAreConnected(t *testing.T) {
@@ -56,6 +59,32 @@ func TestAGoodCopyIsConnected(t *testing.T) {
 		v := volume("pvc-1", test.here, test.there)
 		if got := assess(tainted(Everything, with(v))).goodElsewhere(v); got != test.good {
 			t.Errorf("%s: %t, want %t", name, got, test.good)
+		}
+	}
+}
+
+// TestQuorumThatNodesMayStillRun has that the volume must have quorum by each setting that its nodes may run, and which one is in the way.
+func TestQuorumThatNodesMayStillRun(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		wanted string
+		mayRun []string
+		says   string
+	}{
+		"nothing but what LINSTOR wants":         {"off", nil, ""},
+		"a quorum that it would not have":        {"off", []string{quorumMajority}, "by what LINSTOR wants (\"off\") it would, but its nodes may still run majority"},
+		"one that it would have":                 {"off", []string{"1"}, ""},
+		"one of several that it would not have":  {"1", []string{"off", quorumAll}, "may still run off, all"},
+		"what LINSTOR wants, which is no better": {quorumMajority, []string{"off"}, "without this node it would have no quorum"},
+	} {
+		v := volume("pvc-1", disk(nodeA), disk(nodeB))
+		v.Quorum, v.MayRun = test.wanted, test.mayRun
+		state := PlanFor(tainted(LastCopies, with(v))).Volumes[0]
+		if blocked := state.Reason == QuorumWouldBeLost; blocked != (test.says != "") || !strings.Contains(state.Message, test.says) {
+			t.Errorf("%s: %+v", name, state)
+		}
+		if still := strings.Contains(state.Message, "may still run"); still && test.wanted == quorumMajority {
+			t.Errorf("%s: %q", name, state.Message)
 		}
 	}
 }

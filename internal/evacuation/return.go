@@ -20,9 +20,9 @@ func ruleReturn(s situation) (Plan, bool) {
 	if plan, ok := ruleUnread(s); ok {
 		return plan, true
 	}
-	if name := s.namesake(); !s.self.Listed && s.Progress.asked() && name != "" {
-		return s.held(NotASatellite, "LINSTOR lists no node "+s.self.Satellite+"; "+name+", which it was told to evacuate, may be it, which is known "+
-			"once the CSI driver runs on the node"), true
+	if name := s.namesake(); !s.self.Listed && !s.self.Named && s.Progress.asked() && name != "" {
+		return s.held(NotASatellite, "LINSTOR lists no node "+s.self.Satellite+", and has "+name+" flagged EVACUATE, which may be it by another name: start the "+
+			"CSI driver on the node, which tells; or see to "+name+" by linstor node restore, or linstor node lost"), true
 	}
 	if !s.self.Listed {
 		s.self.Online, s.self.Evacuating = Yes, false // LINSTOR has forgotten the node: there is nobody to wait for

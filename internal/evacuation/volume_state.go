@@ -3,6 +3,7 @@ package evacuation
 import (
 	"fmt"
 	"slices"
+	"time"
 )
 
 // VolumeState is what is so of one volume with a replica on N.
@@ -143,8 +144,14 @@ func noQuorumWithout(s situation, v Volume) string {
 	if names := s.offlinePeers(v); names != "" {
 		message += ", because " + names + " is not ONLINE"
 	}
+	if s.keepsWanted(v) {
+		message += "; by what LINSTOR wants (" + quoted(v.Quorum) + ") it would, but its nodes may still run " + few(v.MayRun) + ": restart linstor-satellite there"
+	}
 	return message
 }
+
+// wordlessFor is for how long a copy may be without a word of it: LINSTOR may take two minutes to answer who has asked for it.
+const wordlessFor = 3 * time.Minute
 
 // volumeNotMade is for what LINSTOR leaves behind where a satellite could not make a disk: a replica of which no word comes, as of one that is being made.
 // LINSTOR's words say so; where nobody here has heard them, that nothing has changed on N's volumes for a while.
@@ -154,8 +161,8 @@ func volumeNotMade(s situation, v Volume, _ Replica) (Reason, string) {
 		return "", ""
 	}
 	words := s.Memory.Refused[v.Resource].Words
-	if _, mine := v.on(s.self.Satellite); words == "" && mine && s.unchanged() {
-		words = "LINSTOR has no word on it, and nothing has changed for a minute"
+	if _, mine := v.on(s.self.Satellite); words == "" && mine && s.unchangedFor(wordlessFor) {
+		words = "LINSTOR has no word on it, and nothing has changed for three minutes"
 	}
 	return when(words != "", NoTarget, "its copy on "+copied.Node+" has not come about: "+words)
 }

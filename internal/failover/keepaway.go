@@ -26,7 +26,7 @@ type TaintCause string
 const (
 	// TaintCauseLasts : A's satellite is not ONLINE, its kubelet is silent, or a resource that caused the taint has not got its quorum back there.
 	TaintCauseLasts TaintCause = "Lasts"
-	// TaintCauseUnknown : it cannot be told. The taint stays, and is not renewed: it ends with its expiry.
+	// TaintCauseUnknown : it cannot be told. Where nobody will ever tell, the taint stays until it expires.
 	TaintCauseUnknown TaintCause = "Unknown"
 	// TaintCauseGone : A is well, and so are the resources that caused the taint, or they have nothing there any more.
 	TaintCauseGone TaintCause = "Gone"

@@ -56,6 +56,9 @@ func (s *Store) placed(resources []client.PlacedResource) []evacuation.Volume {
 				volume.Quorum, volume.UserQuorum = s.quorum(d)
 				volume.PlaceCount, volume.Mark = s.placeCounts[d.group], d.mark
 			}
+			if volume.UserQuorum { // what LINSTOR changes by itself it sends
+				volume.MayRun = s.otherQuorums(key, volume.Quorum)
+			}
 			volumes = append(volumes, volume)
 		}
 		volumes[at].DRBD = volumes[at].DRBD || r.IsDRBD() // one replica with another stack of layers does not speak for the others
@@ -69,6 +72,23 @@ func (s *Store) placed(resources []client.PlacedResource) []evacuation.Volume {
 		}
 	}
 	return volumes
+}
+
+// otherQuorums are the quorums that nodes may run of a resource definition, by its name in lower case, beside the one that LINSTOR wants.
+func (s *Store) otherQuorums(key, wanted string) (others []string) {
+	e := s.resources[key]
+	if e == nil {
+		return nil
+	}
+	for i := range e.replicas {
+		for _, m := range e.replicas[i].runs.members {
+			if q := m.setting.Quorum; q != wanted && !slices.Contains(others, q) {
+				others = append(others, q)
+			}
+		}
+	}
+	slices.Sort(others)
+	return others
 }
 
 // placedReplica is a resource as the policy wants it.

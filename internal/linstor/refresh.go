@@ -57,7 +57,7 @@ func (f *Feed) newReaders() readers {
 // Refresh reads a resource definition's replicas now, along with everything that decides on their state
 // and quorum (nodes, which concurrent callers share and which are at most 300 ms old; definition, groups and
 // controller properties, which are at most one second old), and returns the outcome. It works whether or not the event stream
-// does. The error matches ErrNotFound when LINSTOR has no such definition, and the nodes have been read then, too; after any other
+// does. The error matches ErrNotFound when LINSTOR has no such definition, and the nodes have been asked for then, too; after any other
 // error LINSTOR could not be asked, and nothing may be concluded.
 func (f *Feed) Refresh(ctx context.Context, resource string) (Resource, error) {
 	name := f.store.displayName(resource)

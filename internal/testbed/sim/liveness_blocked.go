@@ -142,11 +142,18 @@ func (w *world) hasTarget(v Volume) bool {
 	})
 }
 
-// losesQuorum tells whether a resource with a replica on a node would have no quorum without it, by what LINSTOR wants, the disks that are there
-// and who is connected to whom.
+// losesQuorum tells whether a resource with a replica on a node would have no quorum without it, by what LINSTOR wants or a node runs.
 func (w *world) losesQuorum(resource, name string) bool {
+	quorums := []string{w.Linstor.WantedQuorum(resource)}
+	for _, state := range w.DRBD.Inspect(resource) {
+		quorums = append(quorums, state.Quorum)
+	}
+	return slices.ContainsFunc(quorums, func(quorum string) bool { return w.losesThat(quorum, resource, name) })
+}
+
+// losesThat tells whether it would not have that quorum, by the disks that are there and who is connected to whom.
+func (w *world) losesThat(quorum, resource, name string) bool {
 	replicas, disks := w.Linstor.ReplicaNodes(resource), w.Linstor.DiskNodes(resource)
-	quorum := w.Linstor.WantedQuorum(resource)
 	if !slices.Contains(replicas, name) || quorum == drbd.QuorumOff {
 		return false
 	}

@@ -178,6 +178,10 @@ func (w *world) checkCut(cut *powerCut, resource string) {
 		w.excuse(ExcuseAnotherNode, "resource %s without %s was changed", resource, cut.node)
 		return
 	}
+	if w.isBlind() { // all that LINSTOR says is what was so before
+		w.excuse(ExcuseOldWords, "resource %s without %s", resource, cut.node)
+		return
+	}
 	w.violated(RuleSwitchedOff, "resource %s without %s: %v", resource, cut.node, words(states))
 }
 
@@ -193,7 +197,7 @@ func (w *world) unwellBeside(cut *powerCut) string {
 			continue
 		}
 		for _, resource := range cut.resources {
-			if !w.lackOf(w.DRBD.Inspect(resource), node, cut.node) {
+			if !w.lackOf(resource, node, cut.node) {
 				return node
 			}
 		}
@@ -202,12 +206,12 @@ func (w *world) unwellBeside(cut *powerCut) string {
 }
 
 // lackOf tells whether all that is wrong with a node is that the other one is gone.
-func (w *world) lackOf(states map[string]drbd.Truth, node, gone string) bool {
+func (w *world) lackOf(resource, node, gone string) bool {
 	if !w.DRBD.Up(node) || !w.Linstor.Hears(node) || w.kubelet[node] || w.machines[node] || w.evicted[node] || w.frozen[node] {
 		return false
 	}
-	for peer, connection := range states[node].Connections {
-		if peer != gone && connection != drbd.Connected {
+	for peer, connection := range w.DRBD.Inspect(resource)[node].Connections {
+		if peer != gone && (connection != drbd.Connected || !w.DRBD.Live(resource, node, peer)) { // nobody need have noticed yet
 			return false
 		}
 	}

@@ -96,6 +96,14 @@ func (c *Cluster) Return(nodeName string) {
 	})
 }
 
+// Live tells whether traffic of a resource passes between two nodes, whether or not they have noticed that it does not.
+func (c *Cluster) Live(resourceName, a, b string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.resources[resourceName]
+	return r != nil && r.live(a, b)
+}
+
 // CutLink stops all traffic between two nodes on the DRBD network.
 func (c *Cluster) CutLink(a, b string) {
 	c.network(func() { c.cut[linkOf(a, b)] = true })
