@@ -37,6 +37,7 @@ type steps struct {
 	r      *FailoverReconciler
 	decide *VolumeReconciler
 	taints *KeepAwayReconciler
+	leaves *EvacuationReconciler
 	events *eventLog
 	pv     *corev1.PersistentVolume
 	in     failover.Input
@@ -58,7 +59,7 @@ func newSteps(t *testing.T) *steps {
 	cfg.Recorder = s.events
 	parts := assemble(cfg, cluster.NewKubelets(cfg.Clock, cfg.Driver, nil), controller, view, controller)
 	s.must(parts.agents.look(s.ctx))
-	s.r, s.decide, s.taints = parts.failover, parts.volume, parts.keepAway
+	s.r, s.decide, s.taints, s.leaves = parts.failover, parts.volume, parts.keepAway, parts.evacuation
 
 	s.pv = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "db"}}
 	s.pv.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-db")

@@ -261,3 +261,32 @@ func TestTheSourceOfAMoveMoves(t *testing.T) {
 		})
 	}
 }
+
+// Of a quorum that LINSTOR has changed by itself the nodes hear; of a person's they may not.
+func TestAnEvacuationIsToldWhatNodesMayStillRun(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*world)
+		want   []string
+	}{
+		"nothing has changed":             {func(*world) {}, nil},
+		"a person has switched it off":    {func(w *world) { w.set("off") }, []string{"majority"}},
+		"LINSTOR has switched it off":     {func(w *world) { w.adapt("off") }, nil},
+		"a person has set it and is back": {func(w *world) { w.set("off"); w.define(); w.live(30); w.set("majority") }, []string{"off"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := knownWorld(t, "majority", "a", "b")
+			w.live(60)
+			tc.change(w)
+			w.define()
+			w.look()
+			var r client.PlacedResource
+			r.Name, r.NodeName = "R", "a"
+			placed := w.placed([]client.PlacedResource{r})
+			if diff := cmp.Diff(tc.want, placed[0].MayRun); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
