@@ -36,7 +36,7 @@ func (l lists) Resource(name string) (linstor.Resource, bool) {
 	return l.wellOn.Resource(name)
 }
 
-func (l lists) Refresh(_ context.Context, name string) (linstor.Resource, error) {
+func (l lists) Refresh(context.Context, string) (linstor.Resource, error) {
 	if l.answers {
 		return linstor.Resource{}, linstor.ErrNotFound
 	}

@@ -179,12 +179,7 @@ func (e Evacuations) Unlisted(ctx context.Context, node string, listed []evacuat
 	if err != nil {
 		return nil, err
 	}
-	known, here := make(map[string]bool, len(listed)), make(map[string]bool)
-	satellite := e.kubelets.Satellite(node)
-	for _, v := range listed {
-		known[strings.ToLower(v.Resource)] = true
-		here[strings.ToLower(v.Resource)] = slices.ContainsFunc(v.Replicas, func(r evacuation.Replica) bool { return r.Node == satellite })
-	}
+	known, here := listedOn(e.kubelets.Satellite(node), listed)
 	there := make(map[string]bool, len(list.Items))
 	var unlisted, unused []string
 	for i := range list.Items {
@@ -209,6 +204,16 @@ func (e Evacuations) Unlisted(ctx context.Context, node string, listed []evacuat
 	slices.Sort(unlisted)
 	slices.Sort(unused)
 	return append(unlisted, unused...), nil
+}
+
+// listedOn returns which resources LINSTOR lists, by their names in lower case, and which of them on a node.
+func listedOn(satellite string, listed []evacuation.Volume) (anywhere, here map[string]bool) {
+	anywhere, here = make(map[string]bool, len(listed)), make(map[string]bool)
+	for _, v := range listed {
+		anywhere[strings.ToLower(v.Resource)] = true
+		here[strings.ToLower(v.Resource)] = slices.ContainsFunc(v.Replicas, func(r evacuation.Replica) bool { return r.Node == satellite })
+	}
+	return anywhere, here
 }
 
 // held returns the PersistentVolumes that are attached to a node for certain, by the cache: the driver has made a replica there, and has not been told to

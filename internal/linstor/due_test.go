@@ -118,7 +118,7 @@ func TestRefreshOfADeletedDefinitionReadsTheNodesAllTheSame(t *testing.T) {
 			fake.definitions, fake.resources = nil, nil
 			fake.intercept = func(_ http.ResponseWriter, r *http.Request) bool {
 				if r.URL.Path == "/v1/nodes" {
-					time.Sleep(500 * time.Millisecond) // longer than the answer on the definition takes
+					<-time.After(500 * time.Millisecond) // longer than the answer on the definition takes
 				}
 				return false
 			}

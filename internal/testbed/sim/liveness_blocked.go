@@ -37,7 +37,7 @@ func (w *world) blockedBy(name string, reason evacuation.Reason, hindered func(v
 			return ExcusePinned
 		}
 	case evacuation.QuorumWouldBeLost:
-		if some(func(v Volume) bool { return w.losesQuorum(v.Resource(), name) }) {
+		if some(func(v Volume) bool { return w.losesQuorum(v.Resource(), name) || w.mayRunAnother(v.Resource()) }) {
 			return ExcuseQuorumLost
 		}
 	case evacuation.NoTarget:
@@ -149,6 +149,14 @@ func (w *world) losesQuorum(resource, name string) bool {
 		quorums = append(quorums, state.Quorum)
 	}
 	return slices.ContainsFunc(quorums, func(quorum string) bool { return w.losesThat(quorum, resource, name) })
+}
+
+// mayRunAnother tells whether a person has changed the quorum of a resource, and it is not known of each node that it has applied that: it has not been away
+// since.
+func (w *world) mayRunAnother(resource string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.byPerson[resource] && !w.heardSince(w.changedAt[resource].Add(hearing))
 }
 
 // losesThat tells whether it would not have that quorum, by the disks that are there and who is connected to whom.
