@@ -151,12 +151,11 @@ func (w *world) losesQuorum(resource, name string) bool {
 	return slices.ContainsFunc(quorums, func(quorum string) bool { return w.losesThat(quorum, resource, name) })
 }
 
-// mayRunAnother tells whether a person has changed the quorum of a resource, and it is not known of each node that it has applied that: it has not been away
-// since.
+// mayRunAnother tells whether a person has changed the quorum of a resource, so that a node may not be known to have applied that.
 func (w *world) mayRunAnother(resource string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.byPerson[resource] && !w.heardSince(w.changedAt[resource].Add(hearing))
+	return w.byPerson[resource]
 }
 
 // losesThat tells whether it would not have that quorum, by the disks that are there and who is connected to whom.
