@@ -258,3 +258,18 @@ func TestAPodStaysWhileNobodyKnowsWhetherTheNextIsKeptAway(t *testing.T) {
 		passes(4 * answersWithin) // for the answers, which end the test's goroutines
 	})
 }
+
+// What has failed for one loss says nothing of the next one.
+func TestABackOffEndsWithTheLossThatItWasFor(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	for range 8 {
+		s.r.backoff.When(nodeB)
+	}
+	if _, err := s.r.round(s.ctx, nodeB); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.r.backoff.NumRequeues(nodeB); n != 0 {
+		t.Errorf("after a round in which nothing was lost %d failures count", n)
+	}
+}
