@@ -166,6 +166,23 @@ func TestADiskIsToggled(t *testing.T) {
 	})
 }
 
+// Each of two replicas has lost its disk, and has not been told of the other's.
+func TestTwoReplicasTakeEachOtherForDiskful(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := cluster(t, drbd.Spec{Quorum: drbd.QuorumMajority, Replicas: diskful("a", "b", "c")}, drbd.Options{})
+		must(t, c.Open(res, "c", false))
+		must(t, c.Adjust(res, drbd.Config{Replica: diskless("c"), Peers: diskful("a", "b")}))
+		must(t, c.Adjust(res, drbd.Config{Replica: diskless("b"), Peers: diskful("a", "c")}))
+		if !c.CanWrite(res, "c") {
+			t.Error("the Primary cannot write to the disk that is left")
+		}
+		c.Isolate("a")
+		if c.CanWrite(res, "c") {
+			t.Error("the Primary does not wait for the disk that was cut off")
+		}
+	})
+}
+
 func TestTheLastUpToDateDiskOfAPrimaryStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cluster(t, drbd.Spec{Replicas: append(diskful("a"), diskless("b"))}, drbd.Options{})

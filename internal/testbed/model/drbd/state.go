@@ -233,13 +233,17 @@ func (r *resource) canWrite(x *replica) bool {
 // awaitsAck tells whether a write has to wait for a diskful peer that is taken for connected but is not there. A
 // diskless Primary waits with its peers, on whose word it has quorum.
 func (r *resource) awaitsAck(x *replica) bool {
-	for name, p := range x.peers {
-		y := r.replicas[name]
-		if p.state == Connected && !p.spec.diskless() && (!r.live(x.Node, name) || x.diskless() && r.awaitsAck(y)) {
-			return true
-		}
-	}
-	return false
+	return r.missesAck(x) || x.diskless() && slices.ContainsFunc(x.peerNames(), func(name string) bool {
+		return r.live(x.Node, name) && !x.peers[name].spec.diskless() && r.missesAck(r.replicas[name])
+	})
+}
+
+// missesAck tells whether a replica takes a diskful peer for connected that would not answer it.
+func (r *resource) missesAck(x *replica) bool {
+	return slices.ContainsFunc(x.peerNames(), func(name string) bool {
+		p := x.peers[name]
+		return p.state == Connected && !p.spec.diskless() && !r.live(x.Node, name)
+	})
 }
 
 // awaitsPing tells whether a write has to wait because it is the first without a diskful member: before DRBD gives it a new generation
