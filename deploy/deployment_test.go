@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -142,6 +143,20 @@ func TestProbesAndPortsAreWhereTheControllerListens(t *testing.T) {
 
 	if c.StartupProbe == nil || c.StartupProbe.HTTPGet.Path != "/healthz" {
 		t.Errorf("startup probe = %v, want one of /healthz", c.StartupProbe)
+	}
+}
+
+// What a replica has learnt of what nodes run ends with it, and those that an update starts need 25 seconds to learn it.
+func TestAnUpdateEndsNoReplicaBeforeItsSuccessorKnowsWhatNodesRun(t *testing.T) {
+	t.Parallel()
+
+	d := deploymentOf(t, readObjects(t, "all.yaml"))
+	if d.Spec.MinReadySeconds < 25 {
+		t.Errorf("a new replica counts as available after %d s", d.Spec.MinReadySeconds)
+	}
+
+	if d.Spec.Strategy.Type != "" && d.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {
+		t.Errorf("the strategy is %s, which ends all replicas at once", d.Spec.Strategy.Type)
 	}
 }
 
