@@ -87,12 +87,20 @@ func (f *Feed) refresh(ctx context.Context, name string) error {
 }
 
 // settleDoubt reads the settings of a resource where they may have changed since they were read: LINSTOR adapts the quorum when replicas
-// come and go.
+// come and go. Whether a person has set a quorum stands where they have set it, which is read before the definition, so that a quorum is not
+// taken for LINSTOR's own.
 func (f *Feed) settleDoubt(ctx context.Context, name string) error {
 	if !f.store.settingsInDoubt(name) {
 		return nil
 	}
-	return f.readLevels(ctx, name, time.Now())
+	now := time.Now()
+	var upper errgroup.Group
+	upper.Go(func() error { return f.controller.read(ctx, "", now) })
+	upper.Go(func() error { return f.groups.read(ctx, "", now) })
+	if err := upper.Wait(); err != nil {
+		return err
+	}
+	return f.definitions.read(ctx, name, now)
 }
 
 // readLevels reads the properties of a definition and of the groups.

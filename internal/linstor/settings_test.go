@@ -231,6 +231,33 @@ func TestTheReplicasAreReadWhereTheQuorumHasChanged(t *testing.T) {
 	}
 }
 
+// A quorum that a person sets on the controller is in the definition, too, without a word of who has set it. A replica that comes at the same moment does
+// not prove it.
+func TestWhoHasSetAQuorumIsReadWithIt(t *testing.T) {
+	user := map[string]string{client.PropQuorum: "majority", client.PropQuorumSetBy: setByUser}
+	for name, set := range map[string]func(fake *fakeLinstor){
+		"on the controller": func(fake *fakeLinstor) { fake.controller, fake.definitions[0] = user, definition("PVC-1", "majority") },
+		"on the group":      func(fake *fakeLinstor) { fake.groups[0].Props, fake.definitions[0] = user, definition("PVC-1", "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCalm(t, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+				fake.change(func() { fake.definitions[0] = definition("PVC-1", "off") })
+				feed.Poll("PVC-1")
+				settle(2 * time.Minute)
+				runs(t, feed, "node-a", "majority node-a+node-b, off node-a+node-b")
+				fake.change(func() {
+					fake.resources = append(fake.resources, silent("PVC-1", "node-c"))
+					set(fake)
+				})
+				fake.linked("Node-A", "node-b", "node-c")
+				feed.Poll("PVC-1")
+				settle(5 * time.Minute)
+				runs(t, feed, "node-a", "off node-a+node-b, majority node-a+node-b+node-c")
+			})
+		})
+	}
+}
+
 // LINSTOR deletes a replica in one step, and adapts the quorum in the next.
 func TestTheQuorumThatFollowsADeletionIsReadSoon(t *testing.T) {
 	inCalm(t, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
