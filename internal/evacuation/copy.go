@@ -45,7 +45,9 @@ func (s situation) copying() int {
 	n := 0
 	for _, v := range s.Volumes {
 		_, coming := s.onItsWay(v)
-		if reason, _ := volumeNotMade(s, v, Replica{}); coming && reason == "" && s.source(v) {
+		notMade, _ := volumeNotMade(s, v, Replica{})
+		apart, _ := volumeApart(s, v, Replica{})
+		if coming && notMade == "" && apart == "" && s.source(v) {
 			n++
 		}
 	}

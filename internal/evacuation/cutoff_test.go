@@ -87,6 +87,41 @@ func TestACopyOfWhichNoWordComes(t *testing.T) {
 	}
 }
 
+// TestACopyThatIsApart has that a copy which is connected to no disk with the data is not waited for, and holds up no other volume.
+func TestACopyThatIsApart(t *testing.T) {
+	t.Parallel()
+	inconsistent := state(diskInconsistent)
+	for name, test := range map[string]struct {
+		replicas []Replica
+		from     time.Duration
+		comes    bool
+	}{
+		"three minutes after its sync was broken off": {
+			[]Replica{disk(nodeA, connected()), disk(nodeB, inconsistent, connected())}, 3 * time.Minute, false,
+		},
+		"before": {[]Replica{disk(nodeA, connected()), disk(nodeB, inconsistent, connected())}, 3*time.Minute - 1, true},
+		"where the other end denies the connection": {
+			[]Replica{disk(nodeA, connected(nodeB)), disk(nodeB, inconsistent, apart(nodeA))}, time.Hour, false,
+		},
+		"where only a disk without the data is connected": {
+			[]Replica{disk(nodeA, connected()), disk(nodeB, inconsistent, connected(nodeC)), disk(nodeC, inconsistent, connected(nodeB))}, time.Hour, false,
+		},
+		"one that is connected waits for its turn": {[]Replica{disk(nodeA), disk(nodeB, inconsistent)}, time.Hour, true},
+		"one that another one can feed":            {[]Replica{disk(nodeA, connected()), disk(nodeB, inconsistent, connected(nodeC)), disk(nodeC, moves, connected(nodeB))}, time.Hour, true},
+		"one that copies":                          {[]Replica{disk(nodeA, connected()), disk(nodeB, syncing(10), connected())}, time.Hour, true},
+	} {
+		plan := PlanFor(tainted(LastCopies, with(volume("pvc-1", test.replicas...), volume("pvc-2", disk(nodeA))), unchangedFrom(test.from),
+			func(in *Input) { in.Settings.MaxCopies = 1 }))
+		want := VolumeState{Reason: PeerOffline, Message: "its copy on node-b is connected to no disk that is UpToDate, and nothing has changed for three minutes"}
+		if got := plan.Volumes[0]; !test.comes && (got.Reason != want.Reason || got.Message != want.Message) || test.comes && got.Reason != Copying {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if copies := plan.Step.Copies; test.comes && len(copies) > 0 || !test.comes && (len(copies) != 1 || copies[0].Resource != "pvc-2") {
+			t.Errorf("%s: LINSTOR is told %+v", name, plan.Step)
+		}
+	}
+}
+
 // TestACopyThatWasNotMade has that LINSTOR's words are told where it has left a replica behind that its satellite could not make, that no other one is asked
 // for beside it, and that it holds up no other volume.
 func TestACopyThatWasNotMade(t *testing.T) {

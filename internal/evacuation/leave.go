@@ -275,13 +275,17 @@ func (s situation) traps() []Volume {
 
 // spared tells whether there are so many good copies elsewhere that LINSTOR drops the one on N, and places none.
 func (s situation) spared(v Volume) bool {
+	return v.Definition != nil && s.goodCopies(v) >= cmp.Or(v.Definition.PlaceCount, defaultPlaceCount)
+}
+
+func (s situation) goodCopies(v Volume) int {
 	good := 0
 	for _, r := range v.Replicas {
 		if s.good(v, r) { // none on N, which leaves
 			good++
 		}
 	}
-	return v.Definition != nil && good >= cmp.Or(v.Definition.PlaceCount, defaultPlaceCount)
+	return good
 }
 
 // unreadTraps are the traps of which the place count was not read.
@@ -306,16 +310,24 @@ func (s situation) quorumOff() []string {
 	}
 	var names []string
 	for _, v := range s.mine {
-		disks := 0
-		for _, r := range v.Replicas {
-			if !r.Diskless && !r.has(flagDelete, flagDRBDDelete, flagInactive) {
-				disks++
-			}
-		}
-		if v.Quorum == quorumMajority && !v.UserQuorum && disks == minority && places <= minority {
+		if v.Quorum == quorumMajority && !v.UserQuorum && s.disksAfter(v) == minority && places <= minority {
 			names = append(names, s.volumeState(v).name())
 		}
 	}
 	slices.Sort(names)
 	return names
+}
+
+// disksAfter is how many disks the volume has once N has left: as many as now, but where there are enough elsewhere LINSTOR does not replace the one on N.
+func (s situation) disksAfter(v Volume) int {
+	disks := 0
+	for _, r := range v.Replicas {
+		if !r.Diskless && !r.has(flagDelete, flagDRBDDelete, flagInactive) {
+			disks++
+		}
+	}
+	if here, _ := v.on(s.self.Satellite); !here.Diskless && s.goodCopies(v) >= cmp.Or(v.PlaceCount, defaultPlaceCount) {
+		disks--
+	}
+	return disks
 }

@@ -16,6 +16,7 @@ func TestQuorumOff(t *testing.T) {
 		return with(v)
 	}
 	three := func(in *Input) { in.Nodes = in.Nodes[:3] }
+	wants := func(n int) edit { return func(in *Input) { in.Volumes[0].PlaceCount = n } }
 	for name, test := range map[string]struct {
 		edit edit
 		off  bool
@@ -24,6 +25,8 @@ func TestQuorumOff(t *testing.T) {
 		"the node of the tie-breaker":                {edited(three, majority(diskless(nodeA), disk(nodeB), disk(nodeC)), func(in *Input) { in.Snapshots.N = 1 }), true},
 		"two disks and a tie-breaker on four nodes":  {majority(disk(nodeA), disk(nodeB), diskless(nodeC)), false},
 		"three disks, of which none can move":        {edited(three, majority(disk(nodeA), disk(nodeB), disk(nodeC))), false},
+		"three disks, of which LINSTOR wants two":    {edited(three, majority(disk(nodeA), disk(nodeB), disk(nodeC)), wants(2)), true},
+		"the same on four nodes":                     {edited(majority(disk(nodeA), disk(nodeB), disk(nodeC)), wants(2)), false},
 		"a fourth node that is evicted is no place":  {edited(majority(disk(nodeA), disk(nodeB), diskless(nodeC)), the(nodeD, func(n *Node) { n.Evicted = true })), true},
 		"a quorum that a person has set is not changed": {
 			edited(three, majority(disk(nodeA), disk(nodeB), diskless(nodeC)), func(in *Input) { in.Volumes[0].UserQuorum = true }), false,

@@ -44,6 +44,7 @@ var volumeRules = []volumeRule{
 	{"a volume with a good copy is safe, if it has quorum and may be used elsewhere", volumeCopied},
 	{"without a disk that is UpToDate there is nothing to copy", volumeNoSource},
 	{"a copy that LINSTOR could not make does not come, whatever is left of it", volumeNotMade},
+	{"a copy that is connected to no disk with the data does not come either", volumeApart},
 	{"a copy on its way is waited for", volumeOnItsWay},
 	{"where the disk is cut off from a copy one more would be as well", volumeCutOff},
 	{"what LINSTOR has refused a moment ago it refuses again", volumeRefused},
@@ -165,6 +166,18 @@ func volumeNotMade(s situation, v Volume, _ Replica) (Reason, string) {
 		words = "LINSTOR has no word on it, and nothing has changed for three minutes"
 	}
 	return when(words != "", NoTarget, "its copy on "+copied.Node+" has not come about: "+words)
+}
+
+// volumeApart is for a copy of which the sync was broken off or has never begun: DRBD copies only between replicas that are connected. A connection
+// that was lost for a moment is waited for.
+func volumeApart(s situation, v Volume, _ Replica) (Reason, string) {
+	copied, ok := s.onItsWay(v)
+	_, mine := v.on(s.self.Satellite)
+	if !ok || !mine || copied.Syncing || copied.untold() || copied.has(toggling...) || !s.unchangedFor(wordlessFor) {
+		return "", ""
+	}
+	connected := slices.ContainsFunc(v.Replicas, func(r Replica) bool { return v.upToDate(r) && joined(r, copied) })
+	return when(!connected, PeerOffline, "its copy on "+copied.Node+" is connected to no disk that is UpToDate, and nothing has changed for three minutes")
 }
 
 func volumeOnItsWay(s situation, v Volume, _ Replica) (Reason, string) {
