@@ -24,7 +24,7 @@ const (
 // look reads everything anew that the fate of volumes on one node rests on: LINSTOR's word on them and on all other volumes of their pods,
 // whether the kubelet is still silent and the node still switched off, the attachments, and then all pods of the node, selected or not,
 // and the claims of those whose it may not be. A volume of which not all is known in time has an error, and waits for the next round.
-// The pods come last: a detach is written by that look at them. Where LINSTOR takes so long that pods and attachments may have changed
+// The pods come last, so that whoever came meanwhile is among them. Where LINSTOR takes so long that pods and attachments may have changed
 // since, its own word is old as well, and nothing follows. Where nothing is known of any volume in time, it waits for LINSTOR's first word
 // until more is closed.
 func (r *FailoverReconciler) look(ctx context.Context, node string, more <-chan struct{}, volumes []*volume) {
@@ -115,17 +115,12 @@ func (r *FailoverReconciler) readAttachments(ctx, inTime context.Context, node s
 	return r.live.Attachments(ctx, inTime, names)
 }
 
-// leaseWait bounds how long a reading of a Lease may hold up the look that it is part of. Without it the confirmed grace applies.
-const leaseWait = failover.MaxAge / 2
-
 // confirmLease reads the Lease of a node whose kubelet seems silent: the cache may be behind. Where that fails nothing is known
 // of it that was not known before, and nothing but the unanimous grace rests on more.
 func (r *FailoverReconciler) confirmLease(ctx context.Context, node string) {
 	if r.settings.UnanimousGrace >= r.settings.ConfirmedGrace || !r.kubelets.Node(node).LeaseSilent(failover.ForceSilence) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, leaseWait)
-	defer cancel()
 	if err := r.live.Lease(ctx, node); err != nil {
 		ctrl.LoggerFrom(ctx).V(1).Info("Cannot read whether the kubelet is still silent", "node", node, "error", err.Error())
 	}

@@ -153,7 +153,7 @@ func (k *KeepAway) setTaint(ctx context.Context, name string, mark keepAwayMark)
 		return node, written, nil
 	}
 	// A conflict passes, and with the mark our taint follows where that of Kubernetes leaves first.
-	if node != nil && (node.Spec.Unschedulable || takenOverHard(node) && !apierrors.IsConflict(err)) {
+	if node != nil && (node.Spec.Unschedulable || takenOver(node) && !apierrors.IsConflict(err)) {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot taint a node, to which no pods come anyway", "node", name)
 		return node, written, nil
 	}
@@ -265,13 +265,9 @@ func markOf(node *corev1.Node) (keepAwayMark, bool) {
 	return mark, true
 }
 
-// takenOver tells whether Kubernetes itself keeps new pods away from the node by now.
+// takenOver tells whether Kubernetes itself keeps new pods away from the node by now. With the effect NoExecute alone its taint does not: most pods
+// tolerate that for five minutes.
 func takenOver(node *corev1.Node) bool {
-	return cluster.HasTaint(node, corev1.TaintNodeUnreachable, "")
-}
-
-// takenOverHard tells whether it does so from nearly every pod: most tolerate the taint with the effect NoExecute alone for five minutes.
-func takenOverHard(node *corev1.Node) bool {
 	return cluster.HasTaint(node, corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule)
 }
 

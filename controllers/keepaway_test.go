@@ -110,9 +110,14 @@ func TestTheTaintHasTheEffectThatTheOtherVolumesAllow(t *testing.T) {
 		}, failover.Unreachable, corev1.TaintEffectNoSchedule},
 		"Kubernetes keeps pods away itself": {func(s *steps) {
 			node := s.node()
-			node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}}
+			node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}}
 			s.must(s.api.Update(s.ctx, node))
 		}, failover.Unreachable, ""},
+		"Kubernetes evicts, and most pods tolerate that for a while": {func(s *steps) {
+			node := s.node()
+			node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}}
+			s.must(s.api.Update(s.ctx, node))
+		}, failover.Unreachable, corev1.TaintEffectNoSchedule},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -15,7 +15,8 @@ import (
 
 const (
 	// eventsAtOnce is how many Events are written at once, and one more a second: what is done comes before what is said of it, and
-	// three Events for each volume of a lost node would keep the API server from the former. None is dropped.
+	// three Events for each volume of a lost node would keep the API server from the former. The limit drops none; client-go drops those that the
+	// API server rejects, and those that wait end with the process.
 	eventsAtOnce = 10
 	// eventsPause is for how long an Event waits that is beyond that: by then most of what many tell of is done.
 	eventsPause = 10 * time.Second

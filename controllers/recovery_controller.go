@@ -97,21 +97,22 @@ func (r *Recovery) look(ctx context.Context) error {
 
 // replace decides on each of the pods on silent nodes, from a fresh look at everything.
 func (r *Recovery) replace(ctx context.Context) error {
-	var pods corev1.PodList
-	if err := r.live.List(ctx, &pods, client.MatchingLabelsSelector{Selector: r.selector}); err != nil {
-		return fmt.Errorf("listing the pods %s: %w", r.selector, err)
-	}
 	var blind blindness
 	var err error
 	if blind.node, blind.until, err = r.sight.proof(ctx); err != nil {
 		return err
 	}
-	lost := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
-		restart := blind.node != "" && isLinstorController(&p)
-		return cluster.Ended(&p) || p.Spec.NodeName == "" || !restart && !r.kubelets.Node(p.Spec.NodeName).LeaseSilent(r.settings.KubeletSilence)
-	})
-	if len(lost) == 0 {
-		return nil
+	if lost, err := r.lostWithNodes(ctx, blind); err != nil || len(lost) == 0 {
+		return err
+	}
+	// A LINSTOR that is away takes its time to show it. Everything else is read after that, and is old by its first question.
+	asking, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	answers := r.linstor.Answers(asking) == nil
+	now := r.clock.Now()
+	lost, err := r.lostWithNodes(ctx, blind)
+	if err != nil {
+		return err
 	}
 	if err := r.listen(ctx, lost); err != nil {
 		return err
@@ -120,10 +121,6 @@ func (r *Recovery) replace(ctx context.Context) error {
 	if err := r.live.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	asking, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	answers := r.linstor.Answers(asking) == nil
-	now := r.clock.Now()
 	for i := range lost {
 		in, err := r.input(ctx, now, answers, &lost[i], nodes.Items)
 		if err != nil {
@@ -141,6 +138,18 @@ func (r *Recovery) replace(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// lostWithNodes lists the pods on nodes with a silent kubelet; where LINSTOR is blind, its controller's pod as well.
+func (r *Recovery) lostWithNodes(ctx context.Context, blind blindness) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	if err := r.live.List(ctx, &pods, client.MatchingLabelsSelector{Selector: r.selector}); err != nil {
+		return nil, fmt.Errorf("listing the pods %s: %w", r.selector, err)
+	}
+	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
+		restart := blind.node != "" && isLinstorController(&p)
+		return cluster.Ended(&p) || p.Spec.NodeName == "" || !restart && !r.kubelets.Node(p.Spec.NodeName).LeaseSilent(r.settings.KubeletSilence)
+	}), nil
 }
 
 // listen reads the Leases of the pods' nodes past the cache, which may not have heard of a renewal yet.

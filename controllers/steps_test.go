@@ -465,9 +465,10 @@ func TestWhenAMarkEnds(t *testing.T) {
 		"not while a pod is on its way out": {func(s *steps) {
 			s.in.Pods = append(s.in.Pods, failover.Pod{DeleteBy: time.Now()})
 		}, true},
-		"not in a dry run":                 {func(s *steps) { s.decide.dryRun = true }, true},
-		"not where there is none":          {func(s *steps) { s.in.Attachment.Noted = false }, true},
-		"not where there is no attachment": {func(s *steps) { s.in.Attachment = nil }, true},
+		"not while the attachment is being deleted": {func(s *steps) { s.in.Attachment.Deleting = true }, true},
+		"not in a dry run":                          {func(s *steps) { s.decide.dryRun = true }, true},
+		"not where there is none":                   {func(s *steps) { s.in.Attachment.Noted = false }, true},
+		"not where there is no attachment":          {func(s *steps) { s.in.Attachment = nil }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

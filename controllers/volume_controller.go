@@ -19,6 +19,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/sendby"
 )
 
 // VolumeReconciler decides for one PersistentVolume on each node that it is used on, and says what it has decided. Where the storage is
@@ -163,8 +164,9 @@ func (r *VolumeReconciler) unmark(ctx context.Context, pv *corev1.PersistentVolu
 		return err
 	}
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: in.Attachment.Name}}
-	switch err = r.client.Patch(ctx, va, patch); {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+	// Later the next fail-over may have begun, which leaves a mark alone that is there.
+	switch err = r.client.Patch(sendby.With(ctx, time.Now().Add(failover.MaxAge)), va, patch); {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err), errors.Is(err, sendby.ErrLate):
 		return nil
 	case err != nil:
 		return fmt.Errorf("taking the mark off VolumeAttachment %s: %w", in.Attachment.Name, err)
