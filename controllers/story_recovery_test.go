@@ -359,6 +359,33 @@ func TestLinstorsPodIsLookedAtAgainAfterATaintThatTookLong(t *testing.T) {
 	})
 }
 
+// What is read of the node counts from when it was asked for, however long LINSTOR takes to show that it is away.
+func TestLinstorsPodIsNotDeletedByWhatWasReadLongAgo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		takes   time.Duration
+		deleted bool
+	}{
+		"the nodes are listed within a second":  {time.Second, true},
+		"the nodes are listed in three seconds": {3 * time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			linstorOnA(t, recovering(), func(w *world, _ *process) {
+				w.API.Delay(func(r apimodel.Request) time.Duration {
+					if r.Actor == controllerActor+"one" && r.Verb == apimodel.VerbList && r.Kind == "Node" {
+						return tc.takes
+					}
+					return 0
+				})
+				w.crashWithLinstor()
+				w.pass(45 * time.Second)
+				if deleted := len(w.removed("linstor-1")) > 0; deleted != tc.deleted {
+					t.Errorf("LINSTOR's pod was deleted: %t, want %t", deleted, tc.deleted)
+				}
+			})
+		})
+	}
+}
+
 // The CSI controller was on the node too, and something else waits for a volume. A driver that starts before LINSTOR has its nodes back
 // would take them all for CONNECTED for a minute.
 func TestLinstorAndItsCSIControllerWereOnTheNodeThatCrashed(t *testing.T) {
