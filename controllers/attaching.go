@@ -59,13 +59,13 @@ type Attaching struct {
 	// late are the nodes that kept LINSTOR waiting when it was asked last.
 	late []string
 	// told are those that were told, by object and reason.
-	told map[told]bool
+	told map[telling]bool
 	// moved are the volumes that were moved a moment ago.
 	moved []arrival
 }
 
-// told is what an object was told, and of what.
-type told struct {
+// telling is what was told to whom.
+type telling struct {
 	object types.UID
 	what   string
 }
@@ -214,7 +214,7 @@ func (a *Attaching) tellFailure(ctx context.Context, w waiting) error {
 	for i := range w.pods {
 		a.tell(ctx, &w.pods[i], w.pv, EventDetachFailed, string(va.UID), note)
 	}
-	if at := (told{va.UID, EventDetachFailed}); !a.told[at] {
+	if at := (telling{va.UID, EventDetachFailed}); !a.told[at] {
 		a.told[at] = true
 		a.recorder.Eventf(typed(&storagev1.VolumeAttachment{ObjectMeta: va.ObjectMeta}, "storage.k8s.io/v1", "VolumeAttachment"), pvRef(w.pv),
 			corev1.EventTypeWarning, EventDetachFailed, actionDetach, "%s", truncated(note))
@@ -224,7 +224,7 @@ func (a *Attaching) tellFailure(ctx context.Context, w waiting) error {
 
 // tell tells a pod something once.
 func (a *Attaching) tell(ctx context.Context, pod *corev1.Pod, pv *corev1.PersistentVolume, reason, of, note string) {
-	at := told{pod.UID, reason + " " + of}
+	at := telling{pod.UID, reason + " " + of}
 	if a.told[at] {
 		return
 	}

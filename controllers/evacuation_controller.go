@@ -139,7 +139,7 @@ func (r *EvacuationReconciler) unread(ctx context.Context, node *corev1.Node, mi
 // forget forgets a node that is not evacuated any more, or that there is no more.
 func (r *EvacuationReconciler) forget(node string) {
 	if known := r.memory.forget(node); known {
-		r.left.look()
+		r.left.ask()
 	}
 	r.metrics.Evacuating(node, nil)
 }

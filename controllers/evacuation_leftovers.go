@@ -38,8 +38,8 @@ type leftMarks struct {
 	failure      evacuation.Failure
 }
 
-// look has marks looked for soon.
-func (l *leftMarks) look() {
+// ask has marks looked for soon.
+func (l *leftMarks) ask() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wanted, l.failure = l.wanted+1, evacuation.Failure{}
@@ -60,7 +60,7 @@ func (l *leftMarks) takeOff(ctx context.Context) error {
 	}
 	if !since.Equal(l.synced) {
 		l.synced = since
-		l.look()
+		l.ask()
 	}
 	occasion, is := l.due()
 	if !is || l.halt.now(ctx) != (failover.Halt{}) {

@@ -119,8 +119,8 @@ func untaintedFor(expired bool) string {
 	return "the node has its storage back"
 }
 
-// cause asks LINSTOR whether the cause persists. While it cannot be asked, or does not know, the cause does; where it answers, and does not list the node, it is
-// unknown for good. Each answer counts when it comes: those of many causes take longer than the first may be old.
+// cause asks LINSTOR whether the cause lasts. Where LINSTOR cannot be asked, or does not know, the cause counts as lasting; where LINSTOR answers, and does not list
+// the node, the cause is unknown for good. Each answer counts when it comes: the answers about many causes take longer than the first one may be old.
 func (r *KeepAwayReconciler) cause(ctx context.Context, node string, mark keepAwayMark) failover.TaintCause {
 	if r.leaving(ctx, node) {
 		return failover.TaintCauseLasts

@@ -129,8 +129,8 @@ func (r *requests) forget(object string) {
 	delete(r.failed, object)
 }
 
-// unanswered is what is known of a request that has not been answered: with what the last one for the object failed after its round, if one
-// did a moment ago.
+// unanswered is the error of a request that has not been answered. Where an earlier request for the object failed a moment ago, after its round
+// had ended, that error says more.
 func (r *requests) unanswered(object string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

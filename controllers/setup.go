@@ -297,7 +297,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 		attaching: &Attaching{
 			volumes: of.Volumes, pods: of.Pods, attachments: of.Attachments, inputs: of.Inputs, live: of.Live, kubelets: kubelets,
 			linstor: cfg.Linstor, clock: cfg.Clock, serverTime: cfg.ServerTime,
-			recorder: cfg.Recorder, metrics: cfg.Metrics, arrivals: reports.takeArrivals, told: make(map[told]bool),
+			recorder: cfg.Recorder, metrics: cfg.Metrics, arrivals: reports.takeArrivals, told: make(map[telling]bool),
 		},
 		recovery: &Recovery{
 			client: c, cache: cache, live: live, leases: of.Live, volumes: of.Volumes, inputs: of.Inputs, kubelets: kubelets, linstor: cfg.Linstor,

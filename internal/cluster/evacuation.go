@@ -167,9 +167,9 @@ func (e Evacuations) Attached(ctx context.Context, node string) (volumes []strin
 // unclaimed are the phases of a PersistentVolume that is nobody's.
 var unclaimed = []corev1.PersistentVolumePhase{corev1.VolumeAvailable, corev1.VolumeReleased, corev1.VolumeFailed}
 
-// Unlisted returns the PersistentVolumes of which LINSTOR lists no replica anywhere, and those attached to a node of which it lists none there, or
-// Kubernetes has nothing at the moment: what LINSTOR lists, such as after its database was restored, need not be all that there is. Those that are attached come first. Of
-// others only those that somebody claims: what was released or is being deleted may have gone from LINSTOR before.
+// Unlisted returns the PersistentVolumes that LINSTOR should list and does not, such as after an older database was restored. These are, in this order: volumes
+// attached to the node of which LINSTOR lists no replica there, or that Kubernetes does not have at the moment; and claimed volumes of which it lists no replica
+// anywhere. A volume that was released or is being deleted may have gone from LINSTOR before.
 func (e Evacuations) Unlisted(ctx context.Context, node string, listed []evacuation.Volume, attached []string) ([]string, error) {
 	var list corev1.PersistentVolumeList
 	if err := e.cache.List(ctx, &list, shared); err != nil {
