@@ -184,7 +184,7 @@ func (f *Feed) resync(ctx context.Context) error {
 		return err
 	}
 	if f.store.anyInDoubt() {
-		if err := f.readDefinitions(ctx); err != nil {
+		if err := f.readSettings(ctx); err != nil {
 			return err
 		}
 	}

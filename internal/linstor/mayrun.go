@@ -61,6 +61,9 @@ func (m *mayRun) join(setting *failover.Setting, at, read stamp, byUser bool, go
 			*newest = one
 			return false
 		default:
+			if byUser && newest.byUserAt == 0 && !m.created { // who has set it was read after it
+				newest.byUserAt = at
+			}
 			return false
 		}
 		if newest.setting.Quorum == setting.Quorum && !newest.told {

@@ -208,6 +208,17 @@ func TestANodeThatMeetsANewReplicaHasAppliedTheSetting(t *testing.T) {
 			w.live(300)
 			w.want("a", "off a+b, majority a+b, majority a+b+d")
 		},
+		"a person has set the quorum on the controller, which is read after the definition": func(w *world) {
+			w.quorum = "majority"
+			w.define()
+			w.applyControllerProps(map[string]string{client.PropQuorum: "majority", client.PropQuorumSetBy: setByUser}, w.read(w.now))
+			w.live(2)
+			w.add("d")
+			w.look()
+			w.meet("d")
+			w.live(300)
+			w.want("a", "off a+b, majority a+b, majority a+b+d")
+		},
 		"it has no disk, and neither has the new replica": func(w *world) {
 			w.add("c/")
 			w.meet("c")
