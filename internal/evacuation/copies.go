@@ -116,6 +116,11 @@ func (v Volume) becomes(r Replica) bool {
 	})
 }
 
+// feeds tells whether a replica is connected to a disk that is UpToDate, from which DRBD can copy.
+func (v Volume) feeds(r Replica) bool {
+	return slices.ContainsFunc(v.Replicas, func(from Replica) bool { return v.upToDate(from) && joined(from, r) })
+}
+
 // untold tells whether LINSTOR has no word on a disk of the replica, or on whether there is none.
 func (r Replica) untold() bool {
 	for _, word := range r.Disks {

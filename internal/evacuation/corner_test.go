@@ -418,7 +418,7 @@ func TestNeedsInWords(t *testing.T) {
 	}
 }
 
-// TestFingerprint has what counts as a change: not who uses a replica, or which are connected.
+// TestFingerprint has what counts as a change: not who uses a replica, or which are connected, but for a copy that is to come.
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	told := asked(time.Minute, 1)
@@ -442,6 +442,12 @@ func TestFingerprint(t *testing.T) {
 		if changes := before(told) != tainted(Everything, c.edit, told).Fingerprint(); changes != c.changes {
 			t.Errorf("%s: changes %t, want %t", name, changes, c.changes)
 		}
+	}
+	comes := func(to ...string) string {
+		return tainted(LastCopies, with(volume("pvc-1", disk(nodeA, connected()), disk(nodeB, state(diskInconsistent), connected(to...))))).Fingerprint()
+	}
+	if comes(nodeA) == comes() {
+		t.Error("that a copy has lost the disk that it is to be copied from is no change")
 	}
 }
 

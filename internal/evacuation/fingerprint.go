@@ -17,7 +17,7 @@ func (in Input) Fingerprint() string {
 		replicas := slices.Clone(v.Replicas)
 		slices.SortFunc(replicas, func(x, y Replica) int { return strings.Compare(x.Node, y.Node) })
 		for _, r := range replicas {
-			fmt.Fprintln(&b, r.Node, r.Diskless, r.Flags, r.Disks, r.Syncing, r.Done, r.Moves) // a map is printed in the order of its keys
+			fmt.Fprintln(&b, r.Node, r.Diskless, r.Flags, r.Disks, r.Syncing, r.Done, r.Moves, v.feeds(r)) // a map is printed in the order of its keys
 		}
 	}
 	return b.String()

@@ -299,8 +299,8 @@ func (s situation) unreadTraps() []string {
 	return names
 }
 
-// quorumOff are the volumes of which LINSTOR will switch quorum off: with two disks it keeps a majority only where a third node has a place for
-// a tie-breaker, and N has none any more. A volume that cannot move at all keeps what it has.
+// quorumOff are the volumes of which LINSTOR will switch quorum off: with one disk it keeps no majority, and with two only where a third node has a place
+// for a tie-breaker, and N has none any more. A volume that cannot move at all keeps what it has.
 func (s situation) quorumOff() []string {
 	places := 0
 	for _, n := range s.Nodes {
@@ -310,7 +310,8 @@ func (s situation) quorumOff() []string {
 	}
 	var names []string
 	for _, v := range s.mine {
-		if v.Quorum == quorumMajority && !v.UserQuorum && s.disksAfter(v) == minority && places <= minority {
+		after := s.disksAfter(v)
+		if v.Quorum == quorumMajority && !v.UserQuorum && (after < minority || after == minority && places <= minority) {
 			names = append(names, s.volumeState(v).name())
 		}
 	}

@@ -26,8 +26,11 @@ func TestQuorumOff(t *testing.T) {
 		"two disks and a tie-breaker on four nodes":  {majority(disk(nodeA), disk(nodeB), diskless(nodeC)), false},
 		"three disks, of which none can move":        {edited(three, majority(disk(nodeA), disk(nodeB), disk(nodeC))), false},
 		"three disks, of which LINSTOR wants two":    {edited(three, majority(disk(nodeA), disk(nodeB), disk(nodeC)), wants(2)), true},
-		"the same on four nodes":                     {edited(majority(disk(nodeA), disk(nodeB), disk(nodeC)), wants(2)), false},
-		"a fourth node that is evicted is no place":  {edited(majority(disk(nodeA), disk(nodeB), diskless(nodeC)), the(nodeD, func(n *Node) { n.Evicted = true })), true},
+		"two disks, of which LINSTOR wants one": {edited(majority(disk(nodeA), disk(nodeB), diskless(nodeC)), wants(1), func(in *Input) {
+			in.Volumes[0].Mark = Mark{"pvc-1", []string{nodeA}, "false"}
+		}), true},
+		"the same on four nodes":                    {edited(majority(disk(nodeA), disk(nodeB), disk(nodeC)), wants(2)), false},
+		"a fourth node that is evicted is no place": {edited(majority(disk(nodeA), disk(nodeB), diskless(nodeC)), the(nodeD, func(n *Node) { n.Evicted = true })), true},
 		"a quorum that a person has set is not changed": {
 			edited(three, majority(disk(nodeA), disk(nodeB), diskless(nodeC)), func(in *Input) { in.Volumes[0].UserQuorum = true }), false,
 		},
