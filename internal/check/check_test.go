@@ -456,7 +456,7 @@ func complaints() map[string]complaint {
 			says: []string{"ERROR ControllerNotRunning", "there is no Deployment ha-controller/piraeus-ha-controller"},
 		},
 		"the controller does not run": {
-			provoke: func(b *bench) { b.deployment.Status.AvailableReplicas = 0 }, status: StatusUnprotected,
+			provoke: func(b *bench) { b.deployment.Status.ReadyReplicas = 0 }, status: StatusUnprotected,
 			says: []string{"ERROR ControllerNotRunning", "no replica"},
 		},
 		"the controller's arguments are of another release": {

@@ -93,7 +93,7 @@ func shippedDeployment() *appsv1.Deployment {
 		Args: []string{"--leader-election=true", "--leader-election-lease-name=$(POD_NAME)", "--leader-election-namespace=$(POD_NAMESPACE)"},
 		Env:  []corev1.EnvVar{field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace")},
 	}}
-	d.Status.AvailableReplicas = 3
+	d.Status.ReadyReplicas = 3
 	return d
 }
 

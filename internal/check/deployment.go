@@ -50,7 +50,7 @@ func readDeployment(ctx context.Context, c client.Reader, name types.NamespacedN
 	case err != nil:
 		result.Error = err.Error()
 	default:
-		result.Available = d.Status.AvailableReplicas
+		result.Ready = d.Status.ReadyReplicas
 		args = arguments(d)
 		result.Linstor = linstorOf(d)
 		if account := d.Spec.Template.Spec.ServiceAccountName; account != "" {

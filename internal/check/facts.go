@@ -86,6 +86,6 @@ type Controller struct {
 	Missing bool
 	// Linstor is the LINSTOR that it uses, as LS_CONTROLLERS says it; empty where that is not known.
 	Linstor string
-	// Available is the number of its available replicas.
-	Available int32
+	// Ready is the number of its replicas that are ready.
+	Ready int32
 }

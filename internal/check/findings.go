@@ -59,9 +59,9 @@ func installation(f Facts) []Finding {
 			Message: "could not read Deployment " + c.Name + ", its options are taken to be the defaults: " + c.Error,
 			Remedy:  "use an account that may get the Deployment, or name it by --controller=namespace/name",
 		})
-	case c.Error == "" && c.Available == 0:
+	case c.Error == "" && c.Ready == 0:
 		all = append(all, Finding{
-			Severity: Error, Code: ControllerNotRunning, Message: "no replica of Deployment " + c.Name + " is available",
+			Severity: Error, Code: ControllerNotRunning, Message: "no replica of Deployment " + c.Name + " is ready",
 			Remedy: "look at its pods and their logs",
 		})
 	}
