@@ -156,6 +156,8 @@ func (r *VolumeReconciler) unmark(ctx context.Context, pv *corev1.PersistentVolu
 	if in.Attachment == nil || !in.Attachment.Noted || in.Attachment.Deleting || d.Verdict != failover.NotLost || r.dryRun {
 		return nil
 	}
+	// Later the next fail-over may have begun, which leaves a mark alone that is there.
+	late := time.Now().Add(failover.MaxAge)
 	if kept, err := r.isKept(ctx, pv, in, d); err != nil || !kept {
 		return err
 	}
@@ -164,9 +166,8 @@ func (r *VolumeReconciler) unmark(ctx context.Context, pv *corev1.PersistentVolu
 		return err
 	}
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: in.Attachment.Name}}
-	// Later the next fail-over may have begun, which leaves a mark alone that is there.
-	switch err = r.client.Patch(sendby.With(ctx, time.Now().Add(failover.MaxAge)), va, patch); {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err), errors.Is(err, sendby.ErrLate):
+	switch err = r.client.Patch(sendby.With(ctx, late), va, patch); {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("taking the mark off VolumeAttachment %s: %w", in.Attachment.Name, err)
