@@ -113,7 +113,16 @@ func (l *witness) Restore(ctx context.Context, node string) (linstor.Answer, err
 
 // ChangeDefinition audits that properties of a definition are changed.
 func (l *witness) ChangeDefinition(ctx context.Context, change evacuation.Change) (linstor.Answer, error) {
-	l.process.world.auditCall(ctx, evacuation.Properties, "properties of "+change.Resource)
+	w := l.process.world
+	w.auditCall(ctx, evacuation.Properties, "properties of "+change.Resource)
+	w.mu.Lock()
+	if _, off := change.Set[evacuation.PropBalance]; off {
+		w.unbalanced[change.Resource] = true
+	}
+	if slices.Contains(change.Delete, evacuation.PropBalance) {
+		delete(w.unbalanced, change.Resource)
+	}
+	w.mu.Unlock()
 	return l.memory.ChangeDefinition(ctx, change)
 }
 

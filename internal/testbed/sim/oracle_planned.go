@@ -60,7 +60,9 @@ type planned struct {
 	byOther map[string]bool
 	// touched are the resources of which controllers have told LINSTOR something that may move disks.
 	touched map[string]bool
-	begun   map[string]bool
+	// unbalanced are those of which they have switched LINSTOR's balancing off.
+	unbalanced map[string]bool
+	begun      map[string]bool
 	// personal are the replicas that a person has removed; restored is set once somebody has given LINSTOR an old database.
 	personal map[place]bool
 	restored bool
@@ -107,7 +109,7 @@ type planned struct {
 func newPlanned() planned {
 	return planned{
 		flags: make(map[place]replicaFlag),
-		armed: make(map[string]bool), full: make(map[string]bool), byOther: make(map[string]bool), touched: make(map[string]bool), begun: make(map[string]bool),
+		armed: make(map[string]bool), full: make(map[string]bool), byOther: make(map[string]bool), touched: make(map[string]bool), unbalanced: make(map[string]bool), begun: make(map[string]bool),
 		personal: make(map[place]bool), copies: make(map[place]string), added: make(map[string]int), leavings: make(map[string]int), disks: make(map[string]map[string]bool),
 		unsafe: make(map[string]time.Time), safe: make(map[string]time.Time), tainted: make(map[string]time.Time), ailing: make(map[string]time.Time),
 		leftSafe: make(map[string]bool), hanging: make(map[string]bool), failedAt: make(map[string]time.Time), ailed: make(map[string]bool), crowded: make(map[string]bool),
@@ -211,7 +213,7 @@ func (w *world) observeDisks(resource string) {
 		kept = kept || newest && there
 	}
 	free := w.restored || len(w.byOther) > 0
-	flag, touched := w.flags[place{resource, lost}].name, w.touched[resource]
+	flag, touched, unmarked := w.flags[place{resource, lost}].name, w.touched[resource], !w.unbalanced[resource]
 	w.mu.Unlock()
 	if gone != "" && !free {
 		w.violated(RuleCopyStays, "resource %s on %s", resource, gone)
@@ -222,11 +224,16 @@ func (w *world) observeDisks(resource string) {
 	switch {
 	case flag == linstorsim.FlagDelete || flag == linstorsim.FlagDRBDDelete:
 		w.excuse(ExcuseDeleted, "resource %s on %s", resource, lost)
-	case !touched && w.history.World.Planned.Balancing:
+	case w.history.World.Planned.Balancing && (!touched || unmarked && w.anyDown(before)):
 		w.excuse(ExcuseBalanced, "resource %s on %s", resource, lost)
 	default:
 		w.violated(RuleLastCopy, "resource %s on %s; disks with the newest data are left: %v", resource, lost, now)
 	}
+}
+
+// anyDown tells whether a node that has had a disk is down.
+func (w *world) anyDown(disks map[string]bool) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(disks)), func(node string) bool { return !w.DRBD.Up(node) })
 }
 
 // isNeeded tells whether a copy was made for a node that is to leave, and has its disk still; the lock is held.
