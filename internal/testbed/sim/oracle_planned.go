@@ -76,6 +76,8 @@ type planned struct {
 	safe, tainted map[string]time.Time
 	// unsafe is when nodes have ceased to be StorageSafe last.
 	unsafe map[string]time.Time
+	// stays is when a node was last told to stay.
+	stays map[string]time.Time
 	// leftSafe are the nodes that were StorageSafe when LINSTOR lost them: they do not count for the guard.
 	leftSafe map[string]bool
 	// failedAt is when a disk of a resource has failed last.
@@ -111,7 +113,7 @@ func newPlanned() planned {
 		flags: make(map[place]replicaFlag),
 		armed: make(map[string]bool), full: make(map[string]bool), byOther: make(map[string]bool), touched: make(map[string]bool), unbalanced: make(map[string]bool), begun: make(map[string]bool),
 		personal: make(map[place]bool), copies: make(map[place]string), added: make(map[string]int), leavings: make(map[string]int), disks: make(map[string]map[string]bool),
-		unsafe: make(map[string]time.Time), safe: make(map[string]time.Time), tainted: make(map[string]time.Time), ailing: make(map[string]time.Time),
+		unsafe: make(map[string]time.Time), safe: make(map[string]time.Time), tainted: make(map[string]time.Time), stays: make(map[string]time.Time), ailing: make(map[string]time.Time),
 		leftSafe: make(map[string]bool), hanging: make(map[string]bool), failedAt: make(map[string]time.Time), ailed: make(map[string]bool), crowded: make(map[string]bool),
 		opened: make(map[place]time.Time), reached: make(map[string]bool), apart: make(map[apart]time.Time), due: make(map[string]dues), untrue: make(map[untruth]time.Time), disksSince: make(map[place]time.Time),
 	}
@@ -143,6 +145,9 @@ func (w *world) observeNode(c apimodel.Change) {
 	}
 	keepSince(w.safe, name, safe)
 	tainted := cluster.HasTaint(node, evacuation.TaintKey, "")
+	if _, was := w.tainted[name]; was && !tainted {
+		w.stays[name] = time.Now()
+	}
 	keepSince(w.tainted, name, tainted)
 	if !tainted { // when it is to leave once more, what is too many of them may go as long as one is left
 		maps.DeleteFunc(w.copies, func(_ place, leaver string) bool { return leaver == name })

@@ -3,6 +3,7 @@ package sim
 import (
 	"time"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
 
@@ -54,6 +55,13 @@ func (w *world) auditView(b basis, what string) {
 	}
 }
 
+// mayBeTainted tells whether the controller may take it that a node is to leave: it is, or was when the controller looked; the lock is held.
+func (w *world) mayBeTainted(node string) bool {
+	_, is := w.tainted[node]
+	at, was := w.stays[node]
+	return is || was && time.Since(at) <= failover.MaxAge+w.history.World.Lag
+}
+
 // lostNodes counts the nodes that must be taken for lost just now, and those that may be taken for well.
 func (w *world) lostNodes() (lost, well int) { return w.lostNodesFor(0) }
 
@@ -67,7 +75,7 @@ func (w *world) lostNodesFor(age time.Duration) (lost, well int) {
 		}
 		since, left := w.left[node]
 		switch gone := time.Since(since); {
-		case left && w.leftSafe[node] && !w.tainted[node].IsZero(): // it was to be expected
+		case left && w.leftSafe[node] && w.mayBeTainted(node): // it was to be expected
 		case !left || gone < suspectAfter+age:
 			well++
 		case gone < suspectFor:
