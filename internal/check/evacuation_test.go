@@ -30,6 +30,17 @@ func (b *bench) condition(name string, c corev1.NodeCondition) {
 	b.must(b.Client().Status().Update(b.ctx, &node))
 }
 
+// young has all PersistentVolumes made a moment ago.
+func (b *bench) young() {
+	b.Helper()
+	var volumes corev1.PersistentVolumeList
+	b.must(b.Client().List(b.ctx, &volumes))
+	for i := range volumes.Items {
+		volumes.Items[i].CreationTimestamp = metav1.Now()
+		b.must(b.Client().Update(b.ctx, &volumes.Items[i]))
+	}
+}
+
 // marked is that the volume has the mark of an evacuation for nodes.
 func marked(nodes string) func(*bench) {
 	return func(b *bench) {
@@ -54,6 +65,13 @@ func evacuationComplaints() map[string]complaint {
 				"pvc-other: Copying: a copy is to be made",
 			},
 			silent: []string{"TaintNotTolerated", "FlaggedWithoutTaint"},
+		},
+		"a volume that is attached to a node that is evacuated was made a moment ago": {
+			provoke: func(b *bench) {
+				b.young()
+				b.taint(nodeA, evacuation.TaintKey)
+			}, status: StatusProtected,
+			says: []string{"EVACUATED NODE TAINT UNSAFE VOLUMES", "node-a -"},
 		},
 		"a pod of Piraeus does not tolerate the taint": {
 			provoke: storagePod(), status: StatusProtected,

@@ -114,7 +114,7 @@ func (s sources) readCluster(ctx context.Context, d deployment, namespaces bool,
 	memory := linstor.NewStore()
 	feed := linstor.NewFeed(cmp.Or(s.linstor, &linstor.Client{}), memory, logr.Discard(), linstor.Options{}) // asked only where there is one
 	cfg := cluster.Config{
-		Cache: reader, Driver: d.options.AttacherName, Selector: d.options.PodSelector, Settings: d.options.Settings(), Linstor: view{memory, feed}, Kubelets: kubelets,
+		Cache: reader, Driver: d.options.AttacherName, Selector: d.options.PodSelector, Settings: d.options.Settings(), Linstor: view{memory, feed}, Kubelets: kubelets, Live: reader,
 	}
 	survey := cluster.NewSurvey(cfg)
 	uses, err := usesToRead(ctx, survey, facts)
