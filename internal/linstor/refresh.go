@@ -93,14 +93,10 @@ func (f *Feed) settleDoubt(ctx context.Context, name string) error {
 	if !f.store.settingsInDoubt(name) {
 		return nil
 	}
-	now := time.Now()
-	var upper errgroup.Group
-	upper.Go(func() error { return f.controller.read(ctx, "", now) })
-	upper.Go(func() error { return f.groups.read(ctx, "", now) })
-	if err := upper.Wait(); err != nil {
+	if err := f.readUpperLevels(ctx); err != nil {
 		return err
 	}
-	return f.definitions.read(ctx, name, now)
+	return f.definitions.read(ctx, name, time.Now())
 }
 
 // readLevels reads the properties of a definition and of the groups.
