@@ -116,8 +116,8 @@ func (v Volume) becomes(r Replica) bool {
 	})
 }
 
-// feeds tells whether a replica is connected to a disk that is UpToDate, from which DRBD can copy.
-func (v Volume) feeds(r Replica) bool {
+// isFed tells whether a replica is connected to a disk that is UpToDate, from which DRBD can copy.
+func (v Volume) isFed(r Replica) bool {
 	return slices.ContainsFunc(v.Replicas, func(from Replica) bool { return v.upToDate(from) && joined(from, r) })
 }
 

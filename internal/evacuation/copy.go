@@ -40,7 +40,8 @@ func (s situation) targets(d Definition) []string {
 	return slices.DeleteFunc(s.Eligible(), func(name string) bool { return len(d.Nodes) > 0 && !slices.Contains(d.Nodes, name) })
 }
 
-// copying is how many copies are in progress in the cluster. One that has nothing to be copied from is not, nor one that LINSTOR could not make.
+// copying is how many copies are in progress in the cluster. One that has nothing to be copied from is not, nor one that LINSTOR could not make
+// or that is connected to no disk with the data.
 func (s situation) copying() int {
 	n := 0
 	for _, v := range s.Volumes {

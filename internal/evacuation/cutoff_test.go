@@ -56,6 +56,19 @@ func TestACopyOfNothing(t *testing.T) {
 	}
 }
 
+// wantCopy checks whether a copy is waited for, where nothing has changed for so long and one copy may be made at a time. Where it does not come, the
+// volume has that reason and message, and another volume gets its copy.
+func wantCopy(t *testing.T, name string, v Volume, unchanged time.Duration, comes bool, reason Reason, message string) {
+	t.Helper()
+	plan := PlanFor(tainted(LastCopies, with(v, volume("pvc-2", disk(nodeA))), unchangedFrom(unchanged), func(in *Input) { in.Settings.MaxCopies = 1 }))
+	if got := plan.Volumes[0]; !comes && (got.Reason != reason || got.Message != message) || comes && got.Reason != Copying {
+		t.Errorf("%s: %+v", name, got)
+	}
+	if copies := plan.Step.Copies; comes && len(copies) > 0 || !comes && (len(copies) != 1 || copies[0].Resource != "pvc-2") {
+		t.Errorf("%s: LINSTOR is told %+v", name, plan.Step)
+	}
+}
+
 // TestACopyOfWhichNoWordComes has that a replica of which nobody here has heard why it has no disk is waited for three minutes, and holds up no others then.
 func TestACopyOfWhichNoWordComes(t *testing.T) {
 	t.Parallel()
@@ -70,15 +83,7 @@ func TestACopyOfWhichNoWordComes(t *testing.T) {
 		"one of which no volume is":    {disk(nodeB, disks()), time.Hour, false},
 		"one that copies all the same": {disk(nodeB, syncing(10)), time.Hour, true},
 	} {
-		plan := PlanFor(tainted(LastCopies, with(volume("pvc-1", disk(nodeA), test.left), volume("pvc-2", disk(nodeA))), unchangedFrom(test.from),
-			func(in *Input) { in.Settings.MaxCopies = 1 }))
-		want := VolumeState{Reason: NoTarget, Message: "its copy on node-b has not come about: LINSTOR has no word on it, and nothing has changed for three minutes"}
-		if got := plan.Volumes[0]; !test.made && (got.Reason != want.Reason || got.Message != want.Message) || test.made && got.Reason != Copying {
-			t.Errorf("%s: %+v", name, got)
-		}
-		if copies := plan.Step.Copies; test.made && len(copies) > 0 || !test.made && (len(copies) != 1 || copies[0].Resource != "pvc-2") {
-			t.Errorf("%s: LINSTOR is told %+v", name, plan.Step)
-		}
+		wantCopy(t, name, volume("pvc-1", disk(nodeA), test.left), test.from, test.made, NoTarget, "its copy on node-b has not come about: LINSTOR has no word on it, and nothing has changed for three minutes")
 	}
 	elsewhere := PlanFor(tainted(LastCopies, with(volume("pvc-1", disk(nodeC), disk(nodeB, state(""))), volume("pvc-2", disk(nodeA))), unchangedFrom(time.Hour),
 		func(in *Input) { in.Settings.MaxCopies = 1 }))
@@ -110,15 +115,7 @@ func TestACopyThatIsApart(t *testing.T) {
 		"one that another one can feed":            {[]Replica{disk(nodeA, connected()), disk(nodeB, inconsistent, connected(nodeC)), disk(nodeC, moves, connected(nodeB))}, time.Hour, true},
 		"one that copies":                          {[]Replica{disk(nodeA, connected()), disk(nodeB, syncing(10), connected())}, time.Hour, true},
 	} {
-		plan := PlanFor(tainted(LastCopies, with(volume("pvc-1", test.replicas...), volume("pvc-2", disk(nodeA))), unchangedFrom(test.from),
-			func(in *Input) { in.Settings.MaxCopies = 1 }))
-		want := VolumeState{Reason: PeerOffline, Message: "its copy on node-b is connected to no disk that is UpToDate, and nothing has changed for three minutes"}
-		if got := plan.Volumes[0]; !test.comes && (got.Reason != want.Reason || got.Message != want.Message) || test.comes && got.Reason != Copying {
-			t.Errorf("%s: %+v", name, got)
-		}
-		if copies := plan.Step.Copies; test.comes && len(copies) > 0 || !test.comes && (len(copies) != 1 || copies[0].Resource != "pvc-2") {
-			t.Errorf("%s: LINSTOR is told %+v", name, plan.Step)
-		}
+		wantCopy(t, name, volume("pvc-1", test.replicas...), test.from, test.comes, PeerOffline, "its copy on node-b is connected to no disk that is UpToDate, and nothing has changed for three minutes")
 	}
 }
 

@@ -176,7 +176,7 @@ func volumeApart(s situation, v Volume, _ Replica) (Reason, string) {
 	if !ok || !mine || copied.Syncing || copied.untold() || copied.has(toggling...) || !s.unchangedFor(wordlessFor) {
 		return "", ""
 	}
-	return when(!v.feeds(copied), PeerOffline, "its copy on "+copied.Node+" is connected to no disk that is UpToDate, and nothing has changed for three minutes")
+	return when(!v.isFed(copied), PeerOffline, "its copy on "+copied.Node+" is connected to no disk that is UpToDate, and nothing has changed for three minutes")
 }
 
 func volumeOnItsWay(s situation, v Volume, _ Replica) (Reason, string) {
