@@ -291,7 +291,13 @@ func (a answers) RoundTrip(*http.Request) (*http.Response, error) { return a.Res
 func TestAWriteIsSentOnlyWhileItsReadingCounts(t *testing.T) {
 	for name, play := range map[string]func(*steps){
 		"the mark of an attachment": (*steps).mark,
-		"the deletion of a pod":     func(s *steps) { s.remove(failover.RemoveForce) },
+		"the end of a mark": func(s *steps) {
+			s.decide.client = s.r.client
+			s.setMark("begun")
+			s.in.Attachment.Noted, s.d.Verdict = true, failover.NotLost
+			s.must(s.decide.unmark(s.ctx, s.pv, s.in, s.d))
+		},
+		"the deletion of a pod": func(s *steps) { s.remove(failover.RemoveForce) },
 		"the deletion of an attachment": func(s *steps) {
 			s.withoutPod()
 			s.detach()
