@@ -81,9 +81,10 @@ func (d *drill) elsewhere(some ...string) func(words []string) bool {
 	}
 }
 
-// attachedElsewhere tells whether the attachment to the lost node has gone, and then another one was attached.
+// attachedElsewhere tells whether the attachment to the lost node has gone and another one is attached, in any order: after a detach that
+// failed once, Kubernetes attaches the volume elsewhere while it tries again.
 func (d *drill) attachedElsewhere() bool {
-	return d.attachments.told(with("DELETED", d.node), d.elsewhere("true"))
+	return d.attachments.told(with("DELETED", d.node)) && d.attachments.told(d.elsewhere("true"))
 }
 
 // runsElsewhere tells whether the pod has gone from the lost node, was placed on another one, and then runs there.
