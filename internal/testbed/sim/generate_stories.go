@@ -18,7 +18,8 @@ const (
 // stories are told in turn.
 var stories = []func(*storyteller){
 	(*storyteller).changedUnheard, (*storyteller).changedInTheGap, (*storyteller).changedBehindFrozen, (*storyteller).failedToAdjust,
-	(*storyteller).metBefore, (*storyteller).metAgain, (*storyteller).metOneOfTwo, (*storyteller).metByChance,
+	(*storyteller).metBefore, (*storyteller).metAgain, (*storyteller).metTheSecond, (*storyteller).metOneOfTwo, (*storyteller).metByChance,
+	(*storyteller).metJustBefore,
 	(*storyteller).reconnectedBefore, (*storyteller).reconnectedLate, (*storyteller).offForAMinute, (*storyteller).offOnTheGroup,
 	(*storyteller).startedAgain, (*storyteller).movedAfterStart, (*storyteller).forgotten, (*storyteller).votesForgotten,
 	(*storyteller).silentVotes, (*storyteller).survivorWithout, (*storyteller).volumeBeside,
@@ -63,8 +64,8 @@ func (g *storyteller) do(what Deed, node string) { g.add(g.at, Step{What: what, 
 
 func (g *storyteller) set(quorum string) { g.add(g.at, Step{What: SetQuorum, On: "v0", Value: quorum}) }
 
-func (g *storyteller) place(node string) {
-	g.add(g.at, Step{What: AddReplica, On: "v0", Node: node, Value: diskless})
+func (g *storyteller) place(node, disk string) {
+	g.add(g.at, Step{What: AddReplica, On: "v0", Node: node, Value: disk})
 }
 
 // unheard lets the next changes not reach the DRBD of a node.
@@ -77,6 +78,12 @@ func (g *storyteller) volume() *Volume { return &g.history.World.Volumes[0] }
 // off lets the volume be without quorum for more than a minute, so that everybody knows that.
 func (g *storyteller) off() *storyteller {
 	g.volume().Quorum = "off"
+	return g.after(10*time.Second, 15*time.Second)
+}
+
+// alone leaves the volume on the node alone, for which LINSTOR sets no quorum.
+func (g *storyteller) alone() *storyteller {
+	g.volume().Diskful, g.volume().TieBreaker = []string{g.a}, ""
 	return g.after(10*time.Second, 15*time.Second)
 }
 
@@ -134,7 +141,7 @@ func (g *storyteller) failedToAdjust() {
 
 // metBefore lets the node meet a new replica before quorum is switched on, which it fails to apply.
 func (g *storyteller) metBefore() {
-	g.place(g.d)
+	g.place(g.d, diskless)
 	g.off().failedToAdjust()
 }
 
@@ -143,18 +150,24 @@ func (g *storyteller) metAgain() {
 	g.off().unheard(g.a)
 	g.after(100*time.Millisecond, time.Second).set("majority")
 	g.after(time.Second, 2*time.Second).add(g.at, Step{What: RemoveReplica, On: "v0", Node: g.c})
-	g.after(13*time.Second, 20*time.Second).place(g.c)
+	g.after(13*time.Second, 20*time.Second).place(g.c, diskless)
 	g.after(3*time.Second, 20*time.Second).cut(g.a)
 }
 
-// metOneOfTwo lets one reading tell of two new replicas and of a quorum that LINSTOR has set with the second of them, which the node
-// fails to apply.
+// metTheSecond lets the node meet the second replica, and not hear of the third, with which LINSTOR sets quorum by itself.
+func (g *storyteller) metTheSecond() {
+	g.alone().place(g.b, diskful)
+	g.after(5*time.Second, 15*time.Second).unheard(g.a)
+	g.after(100*time.Millisecond, time.Second).place(g.c, diskless)
+	g.after(3*time.Second, 20*time.Second).cut(g.a)
+}
+
+// metOneOfTwo does so, and one reading tells of both new replicas and of the quorum.
 func (g *storyteller) metOneOfTwo() {
-	g.off().add(g.at, Step{What: CutLinstor, On: "0"})
-	g.after(100*time.Millisecond, time.Second).place(g.d)
+	g.alone().add(g.at, Step{What: CutLinstor, On: "0"})
+	g.after(100*time.Millisecond, time.Second).place(g.b, diskful)
 	g.after(2*time.Second, 3*time.Second).unheard(g.a)
-	g.after(100*time.Millisecond, time.Second).place(g.e)
-	g.set("")
+	g.after(100*time.Millisecond, time.Second).place(g.c, diskless)
 	g.after(100*time.Millisecond, 4*time.Second).add(g.at, Step{What: RestoreLinstor, On: "0"})
 	g.after(20*time.Second, 40*time.Second).cut(g.a)
 }
@@ -162,11 +175,23 @@ func (g *storyteller) metOneOfTwo() {
 // metByChance lets one reading tell of a new replica, and of a quorum that a person has set a moment later and the node fails to apply.
 func (g *storyteller) metByChance() {
 	g.off().add(g.at, Step{What: CutLinstor, On: "0"})
-	g.after(100*time.Millisecond, time.Second).place(g.d)
+	g.after(100*time.Millisecond, time.Second).place(g.d, diskless)
 	g.after(2*time.Second, 3*time.Second).unheard(g.a)
 	g.after(100*time.Millisecond, time.Second).set("majority")
 	g.after(100*time.Millisecond, 4*time.Second).add(g.at, Step{What: RestoreLinstor, On: "0"})
 	g.after(20*time.Second, 40*time.Second).cut(g.a)
+}
+
+// metJustBefore lets one reading tell of the second replica, which the node meets, and of a quorum that somebody has set on the controller a
+// moment later, which LINSTOR does not send; nor does the node hear of the third replica.
+func (g *storyteller) metJustBefore() {
+	g.alone().add(g.at, Step{What: CutLinstor, On: "0"})
+	g.after(100*time.Millisecond, time.Second).place(g.b, diskful)
+	g.after(0, 3*time.Second).add(g.at, Step{What: SetControllerQuorum, On: "v0", Value: "majority"})
+	g.after(100*time.Millisecond, 4*time.Second).add(g.at, Step{What: RestoreLinstor, On: "0"})
+	g.after(10*time.Second, 20*time.Second).unheard(g.a)
+	g.after(100*time.Millisecond, time.Second).place(g.c, diskless)
+	g.after(10*time.Second, 20*time.Second).cut(g.a)
 }
 
 // reconnectedBefore lets the satellite reconnect before the change.
@@ -259,7 +284,7 @@ func (g *storyteller) forgetTieBreaker() {
 	g.after(10*time.Second, 15*time.Second).do(CutSatellite, g.a)
 	g.do(CutSatellite, g.c)
 	g.after(10*time.Second, 15*time.Second).do(LoseNode, g.c)
-	g.after(100*time.Millisecond, 2*time.Second).place(g.d)
+	g.after(100*time.Millisecond, 2*time.Second).place(g.d, diskless)
 	g.after(3*time.Second, 5*time.Second).add(g.at, Step{What: CutLink, Node: g.a, Peer: g.b})
 	g.add(g.at, Step{What: CutLink, Node: g.c, Peer: g.b})
 }

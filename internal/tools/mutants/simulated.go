@@ -136,6 +136,10 @@ var simulated = []edit{
 		"a person's quorum counts as set with the next replica", mayRunFile, "if «one.byUserAt != 0» {", "(… && !mutantIs(§))",
 	},
 	{
+		"a person's quorum on the controller counts as LINSTOR's own", "internal/linstor/store.go", "|| «s.controller.byUser»\n",
+		"(… && !mutantIs(§))",
+	},
+	{
 		"a reconnect before the reading shows what is applied", mayRunFile, "if «n.away < one.read» ||", "(… && !mutantIs(§))",
 	},
 	{
