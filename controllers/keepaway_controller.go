@@ -119,12 +119,18 @@ func untaintedFor(expired bool) string {
 	return "the node has its storage back"
 }
 
+// causeWithin is how long LINSTOR may take to tell of the causes of a taint. What follows is written within the same reconciliation, where LINSTOR
+// does not answer as well.
+const causeWithin = 10 * time.Second
+
 // cause asks LINSTOR whether the cause lasts. Where LINSTOR cannot be asked, or does not know, the cause counts as lasting; where LINSTOR answers, and does not list
 // the node, the cause is unknown for good. Each answer counts when it comes: the answers about many causes take longer than the first one may be old.
 func (r *KeepAwayReconciler) cause(ctx context.Context, node string, mark keepAwayMark) failover.TaintCause {
 	if r.leaving(ctx, node) {
 		return failover.TaintCauseLasts
 	}
+	ctx, cancel := context.WithTimeout(ctx, causeWithin)
+	defer cancel()
 	answers, listed := false, false
 	is := func(resource *failover.Resource) (cause failover.TaintCause) {
 		known := r.keepAway.inputs.Node(node)
