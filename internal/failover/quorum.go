@@ -102,16 +102,17 @@ func (s Setting) replicas() string {
 	return fmt.Sprintf("%v and without a disk %v", s.Diskful, s.Diskless)
 }
 
-// survivorsFence tells whether every setting that a survivor may run takes the quorum from A where the survivor has it. A itself has passed
-// before.
+// survivorsFence tells whether every setting that a survivor may run takes the quorum from A where the survivor has it: by other replicas than
+// A counts, both may have one. A itself has passed before.
 func survivorsFence(r Resource) (Reason, string) {
+	wanted := r.wanted("")
 	for _, replica := range r.Replicas {
 		if !survives(replica) {
 			continue
 		}
-		open := func(setting *Setting) bool { return !setting.fences() }
+		open := func(setting *Setting) bool { return !setting.fences() || !setting.sameReplicas(wanted) }
 		if !replica.Begun || slices.ContainsFunc(replica.MayRun, open) {
-			return QuorumUnconfirmed, fmt.Sprintf("it is not known that node %s runs resource %s with quorum", replica.Node, r.Name)
+			return QuorumUnconfirmed, fmt.Sprintf("it is not known that node %s runs resource %s with quorum, by the replicas of now", replica.Node, r.Name)
 		}
 	}
 	return "", ""

@@ -54,6 +54,7 @@ func TestWhatANodeMayRun(t *testing.T) {
 		"with too few witnesses another tie-breaker than now moves nothing":            blocked(QuorumUnconfirmed, tooFew, mayRun(nodeA, setting("majority", []string{nodeA, nodeB}, nodeC), majority)),
 		"with too few witnesses a silent replica may run off":                          open(tooFew, mayRun(nodeT, off, majority)),
 		"with too few witnesses a survivor that may run off moves nothing":             blocked(QuorumUnconfirmed, tooFew, mayRun(nodeB, off, majority)),
+		"with too few witnesses a survivor that may run other replicas moves nothing":  blocked(QuorumUnconfirmed, tooFew, mayRun(nodeB, three, majority)),
 		"with too few witnesses a survivor of which nobody knows what it runs neither": blocked(QuorumUnconfirmed, tooFew, at(nodeB, func(r *Replica) { r.Begun = false })),
 
 		"a Primary that says that it has no quorum has one that works": answers(isolated, Lost, QuorumLost, unborne),

@@ -22,7 +22,7 @@ var stories = []func(*storyteller){
 	(*storyteller).metJustBefore,
 	(*storyteller).reconnectedBefore, (*storyteller).reconnectedLate, (*storyteller).offForAMinute, (*storyteller).offOnTheGroup,
 	(*storyteller).startedAgain, (*storyteller).movedAfterStart, (*storyteller).forgotten, (*storyteller).votesForgotten,
-	(*storyteller).silentVotes, (*storyteller).survivorWithout, (*storyteller).volumeBeside,
+	(*storyteller).silentVotes, (*storyteller).survivorWithout, (*storyteller).survivorOfBefore, (*storyteller).volumeBeside,
 	(*storyteller).allCut, (*storyteller).claimAgain, (*storyteller).longInit, (*storyteller).blindThenLost, (*storyteller).blindAfterLoss,
 	(*storyteller).heldByOther,
 }
@@ -300,6 +300,24 @@ func (g *storyteller) survivorWithout() {
 	g.do(CutSatellite, g.c)
 	g.do(SilenceKubelet, g.a)
 	g.after(30*time.Second, 40*time.Second)
+}
+
+// survivorOfBefore lets another node not hear of two more replicas, with which the node stays: by those that were there before, the others
+// have the majority as well.
+func (g *storyteller) survivorOfBefore() {
+	g.volume().Diskful, g.volume().TieBreaker = []string{g.a, g.b, g.d}, ""
+	g.after(12*time.Second, 15*time.Second).unheard(g.b)
+	g.after(100*time.Millisecond, time.Second).place(g.c, diskful)
+	g.after(100*time.Millisecond, time.Second).place(g.e, diskless)
+	g.after(20*time.Second, 40*time.Second)
+	for _, node := range []string{g.a, g.c, g.e} {
+		g.do(CutSatellite, node)
+		for _, peer := range []string{g.b, g.d} {
+			g.add(g.at, Step{What: CutLink, Node: node, Peer: peer})
+		}
+	}
+	g.do(SilenceKubelet, g.a)
+	g.after(40*time.Second, 60*time.Second)
 }
 
 // volumeBeside loses the node of a pod that has another volume, without quorum.

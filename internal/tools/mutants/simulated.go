@@ -104,6 +104,10 @@ var simulated = []edit{
 		`case «b == bySilence && !setting.sameReplicas(r.wanted(""))»:`, "(… && !mutantIs(§))",
 	},
 	{
+		"too few witnesses suffice although a survivor may count other replicas", fencingFile,
+		`!setting.fences() || «!setting.sameReplicas(wanted)» }`, "(… && !mutantIs(§))",
+	},
+	{
 		"a pod is removed by force whatever its other volumes run", "internal/failover/removal.go",
 		"s.Node.LeaseSilent(ForceSilence) && «s.othersFenced(pod)»", "(… || mutantIs(§))",
 	},
