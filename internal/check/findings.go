@@ -127,13 +127,18 @@ func topology(f Facts, rows []Row) []Finding {
 			gone.Objects, left = appendNew(gone.Objects, r.Resource+": "+node), appendNew(left, r.Resource)
 		case r.Diskful == 1:
 			few.Objects = appendNew(few.Objects, r.Resource)
-		case r.Diskful == 2 && r.Diskless == 0:
+		case r.Diskful == 2 && !breaksTies(f.Uses[i].Input.Resource):
 			tie.Objects = appendNew(tie.Objects, r.Resource)
 		}
 	}
 	few.Remedy, tie.Remedy = filled(few.Remedy, "RESOURCE", few.Objects), filled(tie.Remedy, "RESOURCE", tie.Objects)
 	gone.Remedy = filled(gone.Remedy, "RESOURCE", left)
 	return withObjects(few, tie, gone)
+}
+
+// breaksTies tells whether a replica without a disk has a vote.
+func breaksTies(r failover.Resource) bool {
+	return slices.ContainsFunc(r.Replicas, func(replica failover.Replica) bool { return replica.Diskless && !replica.Client })
 }
 
 // labelling tells of pods that are selected in vain.

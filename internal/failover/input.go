@@ -275,6 +275,8 @@ type Replica struct {
 	Node string
 	// Diskless is set for replicas without a disk of their own, tie-breakers included.
 	Diskless bool
+	// Client is set for replicas without a disk that have no vote in DRBD's quorum, as LINSTOR 1.34 and newer place them for users without a disk.
+	Client bool
 	// Leaving is set when the replica (DELETE, DRBD_DELETE, EVICTED, INACTIVE) or its node (DELETE, EVICTED) is on its way out: it can
 	// not take a volume over.
 	Leaving bool

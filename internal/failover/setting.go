@@ -38,7 +38,7 @@ func (r Resource) wanted(quorum string) Setting {
 	s := Setting{Quorum: quorum}
 	for _, replica := range r.Replicas {
 		switch {
-		case replica.Gone:
+		case replica.Gone, replica.Client:
 		case replica.Diskless:
 			s.Diskless = append(s.Diskless, replica.Node)
 		default:

@@ -13,9 +13,11 @@ func (r Resource) TieBreakerGone() (node string, gone bool) {
 	disks := 0
 	var diskless []Replica
 	for _, replica := range present {
-		if replica.Diskless {
+		switch {
+		case replica.Client: // breaks no tie
+		case replica.Diskless:
 			diskless = append(diskless, replica)
-		} else {
+		default:
 			disks++
 		}
 	}

@@ -217,10 +217,12 @@ func seesPrimary(r Replica) bool {
 type votes struct{ diskful, diskfulHeld, diskless, disklessHeld int }
 
 func (v *votes) add(r Replica, held bool) {
-	if r.Diskless {
+	switch {
+	case r.Client: // has none
+	case r.Diskless:
 		v.diskless++
 		v.disklessHeld += count(held)
-	} else {
+	default:
 		v.diskful++
 		v.diskfulHeld += count(held)
 	}

@@ -16,6 +16,7 @@ func (s *Store) take(r *replicaEntry, w client.Resource, at span) {
 	r.drbd = w.IsDRBD()
 	r.volumes = int32(min(len(values.Volumes), math.MaxInt32))
 	r.Diskless = client.AnyFlag(w.Flags, client.FlagDiskless, client.FlagDRBDDiskless)
+	r.Client = r.Diskless && client.AnyFlag(values.Flags, client.FlagClient)
 	r.Leaving = client.AnyFlag(w.Flags, client.FlagDelete, client.FlagDRBDDelete, client.FlagEvicted, client.FlagInactive)
 
 	before := r.Replica

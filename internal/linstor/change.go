@@ -14,7 +14,7 @@ func changes(e *entry, do func()) (changed, reshaped bool) {
 }
 
 func sameShape(a, b replicaEntry) bool {
-	return a.Node == b.Node && a.Diskless == b.Diskless && a.Leaving == b.Leaving
+	return a.Node == b.Node && a.Diskless == b.Diskless && a.Client == b.Client && a.Leaving == b.Leaving
 }
 
 func sameReplica(a, b replicaEntry) bool {

@@ -216,6 +216,7 @@ func TestStoreReadsFlags(t *testing.T) {
 		"diskful":     {nil, Replica{}},
 		"diskless":    {[]string{"DISKLESS", "DRBD_DISKLESS"}, Replica{Diskless: true}},
 		"tie-breaker": {[]string{"DISKLESS", "DRBD_DISKLESS", "TIE_BREAKER"}, Replica{Diskless: true}},
+		"client":      {[]string{"DISKLESS", "DRBD_DISKLESS", "CLIENT"}, Replica{Diskless: true, Client: true}},
 		"deleted":     {[]string{"DELETE"}, Replica{Leaving: true}},
 		"deleting":    {[]string{"DELETE", "DRBD_DELETE"}, Replica{Leaving: true}},
 		"evicted":     {[]string{"INACTIVE", "EVICTED"}, Replica{Leaving: true}},
@@ -225,10 +226,16 @@ func TestStoreReadsFlags(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newStoreTest()
 			w := resource("R", "a", false, 1, false)
-			w.Flags = tc.flags
+			for _, flag := range tc.flags {
+				if flag == client.FlagClient {
+					w.LayerObject.DRBD.Flags = []string{"INITIALIZED", flag}
+				} else {
+					w.Flags = append(w.Flags, flag)
+				}
+			}
 			s.applyResources("R", []client.Resource{w}, s.read(0))
 			got := s.replica(t, "a")
-			if got.Diskless != tc.want.Diskless || got.Leaving != tc.want.Leaving {
+			if got.Diskless != tc.want.Diskless || got.Client != tc.want.Client || got.Leaving != tc.want.Leaving {
 				t.Errorf("got %+v", got)
 			}
 		})

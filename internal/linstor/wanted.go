@@ -31,9 +31,11 @@ func (s *Store) form(e *entry, now stamp) (changed bool) {
 func (e *entry) want(quorum string, now stamp) {
 	wanted := &failover.Setting{Quorum: quorum}
 	for i := range e.replicas { // sorted by node
-		if replica := &e.replicas[i]; replica.Diskless {
+		switch replica := &e.replicas[i]; {
+		case replica.Client: // whoever runs it counts it nowhere
+		case replica.Diskless:
 			wanted.Diskless = append(wanted.Diskless, replica.Node)
-		} else {
+		default:
 			wanted.Diskful = append(wanted.Diskful, replica.Node)
 		}
 	}

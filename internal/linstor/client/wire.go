@@ -18,6 +18,9 @@ const (
 	FlagInactive     = "INACTIVE"
 	FlagDiskless     = "DISKLESS"
 	FlagDRBDDiskless = "DRBD_DISKLESS"
+	// FlagClient is set on the DRBD layer of a replica without a disk that has no vote, from LINSTOR 1.34 on on those that a CSI driver has placed
+	// for a pod.
+	FlagClient = "CLIENT"
 
 	// connectionUnknown is the message of a DRBD connection whose state the satellite could not read; LINSTOR
 	// sends "connected": false along with it.
@@ -48,8 +51,9 @@ type State struct {
 	InUse *bool `json:"in_use"`
 }
 
-// DRBD is what a satellite says of a resource's DRBD.
+// DRBD is what a satellite says of a resource's DRBD, and the flags of that layer.
 type DRBD struct {
+	Flags          []string              `json:"flags"`
 	PromotionScore *int                  `json:"promotion_score"`
 	MayPromote     *bool                 `json:"may_promote"`
 	Connections    map[string]Connection `json:"connections"`

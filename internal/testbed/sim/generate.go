@@ -279,6 +279,9 @@ func (g *generator) drawWorld() {
 	for range pick(g, 1, 1, 2, 2, 3) {
 		g.drawWorkload()
 	}
+	if w.Clients = g.chance(50); w.Clients {
+		g.drew(ClientsOfCSI)
+	}
 }
 
 // drawVolume draws a volume, or two of one consistency group.

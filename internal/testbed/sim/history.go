@@ -46,6 +46,8 @@ type World struct {
 	Flap, HealFlap time.Duration
 	// TieBreakers lets LINSTOR add and remove tie-breakers by itself.
 	TieBreakers bool
+	// Clients lets those be without a vote that the CSI driver places without a disk.
+	Clients bool
 	// Replay is how old the state is that LINSTOR replays to new subscribers.
 	Replay time.Duration
 	// IOError lets DRBD fail requests without quorum instead of holding them.
@@ -315,6 +317,9 @@ func (world World) untidy() string {
 	}
 	if world.TieBreakers {
 		b.WriteString("LINSTOR adds and removes tie-breakers\n")
+	}
+	if world.Clients {
+		b.WriteString("whom the CSI driver places without a disk has no vote\n")
 	}
 	if len(world.Renew) > 0 {
 		fmt.Fprintf(&b, "kubelets renew every %v\n", world.Renew)

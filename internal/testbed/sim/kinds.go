@@ -74,6 +74,7 @@ const (
 	ReplicaToggledAway  Kind = "settings: disk toggled while a node is away"
 	NodeLost            Kind = "settings: node lost"
 	DatabaseRestored    Kind = "settings: database restored"
+	ClientsOfCSI        Kind = "settings: the CSI driver's replicas without a disk have no vote"
 	Story               Kind = "settings: one belief without evidence, and nothing else"
 )
 
@@ -125,7 +126,7 @@ var Kinds = []Kind{
 	RareRenewals, FrozenMachine, HangingPools, BlindLinstor, OutOfService, HangingResource, OwnPings, OwnNotices, Flaps,
 	SetOnDefinition, SetOnGroup, SetOnController, AdjustFailed, AdjustHung, SentByReconnect, ChangedAroundLoss,
 	AgainHeardNone, AgainHeardOne, AgainHeardTwo, TieBreakerByLinstor, TieBreakerSet,
-	ReplicaAddedAway, ReplicaRemovedAway, ReplicaToggledAway, NodeLost, DatabaseRestored, Story,
+	ReplicaAddedAway, ReplicaRemovedAway, ReplicaToggledAway, NodeLost, DatabaseRestored, ClientsOfCSI, Story,
 	QualifiedNames, UnknownNode,
 	LeavesAmid, LeavesAfter, LastCopiesOnly, Everything, SecondLeaves, Drained, Cordoned, Tolerating, Untainted, SafePowerOff, DiskFails,
 	PoolFull, LinstorRestarts, NodeFails, OperatorRuns, AffinityRuns, PinnedForGood, Balances, Snapshots, ByAnother, MeansNothing,

@@ -54,6 +54,7 @@ func GenerateOrdinary(seed uint64) History {
 		at += g.milliseconds(100*time.Millisecond, pick(g, 2*time.Second, 15*time.Second, 90*time.Second))
 	}
 	g.add(at, Step{What: Crash, Node: g.home()})
+	w.Clients = g.chance(50)
 	g.sort()
 	last := g.space()
 	g.history.Length = last + 90*time.Second

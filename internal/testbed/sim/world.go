@@ -133,7 +133,7 @@ func newWorld(ctx context.Context, h History, story bool) *world {
 		Domain: domain, Placed: h.World.Planned.Is,
 		Linstor: linstorsim.Options{
 			PingTimeout: h.World.PingTimeout, ReplayDelay: h.World.Replay, ControllerProps: properties(h.World),
-			TieBreakers: h.World.TieBreakers, Balancing: h.World.Planned.Balancing,
+			TieBreakers: h.World.TieBreakers, Clients: h.World.Clients, Balancing: h.World.Planned.Balancing,
 		},
 	})
 	w.Linstor.SetPlacement(linstorsim.DefaultGroup, linstorsim.Placement{NodeNames: h.World.Planned.Group})

@@ -105,7 +105,7 @@ func (s *Server) postReplica(place func(resourceName, nodeName string) (placing,
 
 // createDiskless makes a diskless replica whatever the node's properties say.
 func (s *Server) createDiskless(resourceName, nodeName string) (placing, error) {
-	result, err := s.placeAndSend(resourceName, drbd.ReplicaSpec{Node: nodeName, Diskless: true})
+	result, err := s.placeAndSend(resourceName, drbd.ReplicaSpec{Node: nodeName, Diskless: true, Client: s.options.Clients})
 	return placing{result, true}, err
 }
 

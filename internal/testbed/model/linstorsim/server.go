@@ -61,6 +61,8 @@ type Options struct {
 	EventsDelay time.Duration
 	// CommitDelay is the time between the two commits of a deletion or a disk's removal. Default none.
 	CommitDelay time.Duration
+	// Clients makes clients without a vote of the replicas without a disk that make-available places, as LINSTOR 1.34 and newer do.
+	Clients bool
 	// TieBreakers lets LINSTOR add and remove tie-breakers by itself where [PropAutoTieBreaker] is true, whenever
 	// replicas or settings of a definition change after its creation.
 	TieBreakers bool
