@@ -6,8 +6,12 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
-// quorumOff is DRBD's default for quorum.
-const quorumOff = "off"
+const (
+	// quorumOff is DRBD's default for quorum.
+	quorumOff = "off"
+	// quorumMajority is what LINSTOR sets by itself where there are replicas enough.
+	quorumMajority = "majority"
+)
 
 // setByUser is the value of client.PropQuorumSetBy where a person has set the quorum, and not LINSTOR itself.
 const setByUser = "user"

@@ -141,13 +141,14 @@ func TestANewVolumeIsKnownASecondAfterItsFirstReport(t *testing.T) {
 		want("off node-a")
 		fake.change(func() {
 			fake.definitions[1] = definition("PVC-2", "majority")
-			fake.resources = append(fake.resources, resource("PVC-2", "node-b", false, 1, false))
+			fake.nodes = append(fake.nodes, client.Node{Name: "node-c", Type: "SATELLITE", ConnectionStatus: client.StatusOnline})
+			fake.resources = append(fake.resources, resource("PVC-2", "node-b", false, 1, false), resource("PVC-2", "node-c", false, 1, false))
 		})
 		settle(400 * time.Millisecond)
-		fake.linked("Node-A", "node-b")
+		fake.linked("Node-A", "node-b", "node-c")
 		fake.promotion("PVC-2", "node-b", new(true))
 		settle(time.Second)
-		want("majority node-a+node-b")
+		want("majority node-a+node-b+node-c")
 	})
 }
 

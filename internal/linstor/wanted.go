@@ -12,14 +12,15 @@ import (
 // evidence has overtaken. now is the end of a reading. It tells whether that changed anything. The lock must be held.
 //
 // A reading of a resource is the list of its replicas and then the definition. LINSTOR writes both in one step, so that the other order
-// could make up a setting that never was, and that no node would ever be known to have left behind.
+// could make up a setting that never was, and that no node would ever be known to have left behind. This order can do so only where the
+// replicas change again in between, see fits.
 func (s *Store) form(e *entry, now stamp) (changed bool) {
 	key := fold(e.name)
 	d := s.definitions[key]
 	quorum, byUser := s.quorum(d)
 	if e.read && len(e.replicas) > 0 && !e.inDoubt(d) && quorum != "" {
-		e.want(quorum, now)
 		byUser = e.isByUser(byUser, d.read, now)
+		e.want(quorum, byUser, now)
 		for i := range e.replicas {
 			changed = e.replicas[i].runs.join(e.wanted, e.wantedAt, e.wantedRead, byUser, e.hasLeft) || changed
 		}
@@ -28,7 +29,7 @@ func (s *Store) form(e *entry, now stamp) (changed bool) {
 }
 
 // want notes the setting that LINSTOR wants by a reading that ended now.
-func (e *entry) want(quorum string, now stamp) {
+func (e *entry) want(quorum string, byUser bool, now stamp) {
 	wanted := &failover.Setting{Quorum: quorum}
 	for i := range e.replicas { // sorted by node
 		switch replica := &e.replicas[i]; {
@@ -44,9 +45,26 @@ func (e *entry) want(quorum string, now stamp) {
 	}
 	before := e.wantedAt
 	e.wanted, e.wantedAt, e.wantedRead = wanted, now, now
-	if e.reshaped > before {
+	if e.reshaped > before && (byUser || e.fits(quorum)) {
 		e.wantedAt = e.reshaped
 	}
+}
+
+// fits tells whether LINSTOR may have set a quorum by itself for the replicas that were listed: majority takes three disks, or two and a
+// replica without one. Where there are fewer, and no person has set it, it came with replicas that came after the list: LINSTOR has never wanted it
+// with those of the list, and a node that has met them need not have heard of it.
+func (e *entry) fits(quorum string) bool {
+	disks, diskless := 0, 0
+	for i := range e.replicas {
+		switch replica := &e.replicas[i]; {
+		case replica.Leaving:
+		case replica.Diskless:
+			diskless++
+		default:
+			disks++
+		}
+	}
+	return quorum != quorumMajority || disks >= 3 || disks == 2 && diskless > 0
 }
 
 // isByUser tells whether a person may have brought the quorum that is wanted now, where the levels say so or not. Who takes his own one back

@@ -19,7 +19,7 @@ const (
 var stories = []func(*storyteller){
 	(*storyteller).changedUnheard, (*storyteller).changedInTheGap, (*storyteller).changedBehindFrozen, (*storyteller).failedToAdjust,
 	(*storyteller).metBefore, (*storyteller).metAgain, (*storyteller).metTheSecond, (*storyteller).metOneOfTwo, (*storyteller).metByChance,
-	(*storyteller).metJustBefore,
+	(*storyteller).metJustBefore, (*storyteller).metMeanwhile,
 	(*storyteller).reconnectedBefore, (*storyteller).reconnectedLate, (*storyteller).offForAMinute, (*storyteller).offOnTheGroup,
 	(*storyteller).startedAgain, (*storyteller).movedAfterStart, (*storyteller).forgotten, (*storyteller).votesForgotten,
 	(*storyteller).silentVotes, (*storyteller).survivorWithout, (*storyteller).survivorOfBefore, (*storyteller).volumeBeside,
@@ -192,6 +192,16 @@ func (g *storyteller) metJustBefore() {
 	g.after(10*time.Second, 20*time.Second).unheard(g.a)
 	g.after(100*time.Millisecond, time.Second).place(g.c, diskless)
 	g.after(10*time.Second, 20*time.Second).cut(g.a)
+}
+
+// metMeanwhile lets LINSTOR set quorum with the third replica, of which the node does not hear, between the list that tells of the second one
+// and the reading of the definition.
+func (g *storyteller) metMeanwhile() {
+	g.alone().fault(g.at, 10*time.Second, Step{What: SlowLinstor, For: g.milliseconds(100*time.Millisecond, 700*time.Millisecond)}, FastLinstor)
+	g.after(time.Second, 2*time.Second).place(g.b, diskful)
+	g.after(100*time.Millisecond, 700*time.Millisecond).unheard(g.a)
+	g.after(10*time.Millisecond, 1200*time.Millisecond).place(g.c, diskless)
+	g.after(20*time.Second, 40*time.Second).cut(g.a)
 }
 
 // reconnectedBefore lets the satellite reconnect before the change.
