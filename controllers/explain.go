@@ -155,8 +155,12 @@ func (r *reporter) explain(
 		r.reports.metrics.Blocked(word.Reason)
 	}
 	what := fmt.Sprintf("the pod stays on node %s with volume %s: ", in.Node.Name, pv.Name)
-	if len(in.Pods) == 0 {
+	switch {
+	case len(in.Pods) == 0:
 		what = fmt.Sprintf("the pod waits for volume %s on node %s: ", pv.Name, in.Node.Name)
+	case len(selectedOf(in.Pods)) == 0:
+		holder := in.Pods[0]
+		what = fmt.Sprintf("the pod waits for volume %s, which pod %s/%s on node %s uses: ", pv.Name, holder.Namespace, holder.Name, in.Node.Name)
 	}
 	for _, pod := range word.Pods {
 		r.event(podRef(pod), pvRef(pv), string(word.Reason), actionRefuse, what+word.Message)
@@ -164,16 +168,19 @@ func (r *reporter) explain(
 	return word.After
 }
 
-// concerned returns the selected pods on the node that use the volume or, where none does, those that wait for it on other nodes.
+// concerned returns the selected pods on the node that use the volume or, where none of them is selected, those that wait for it on other nodes.
 func (r *reporter) concerned(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input) ([]failover.Pod, error) {
-	if len(in.Pods) == 0 {
-		return r.inputs.Waiting(ctx, pv, in.Node.Name)
+	if selected := selectedOf(in.Pods); len(selected) > 0 {
+		return selected, nil
 	}
-	var concerned []failover.Pod
-	for _, pod := range in.Pods {
+	return r.inputs.Waiting(ctx, pv, in.Node.Name)
+}
+
+func selectedOf(pods []failover.Pod) (selected []failover.Pod) {
+	for _, pod := range pods {
 		if pod.Selected {
-			concerned = append(concerned, pod)
+			selected = append(selected, pod)
 		}
 	}
-	return concerned, nil
+	return selected
 }

@@ -126,7 +126,7 @@ const causeWithin = 10 * time.Second
 // cause asks LINSTOR whether the cause lasts. Where LINSTOR cannot be asked, or does not know, the cause counts as lasting; where LINSTOR answers, and does not list
 // the node, the cause is unknown for good. Each answer counts when it comes: the answers about many causes take longer than the first one may be old.
 func (r *KeepAwayReconciler) cause(ctx context.Context, node string, mark keepAwayMark) failover.TaintCause {
-	if r.leaving(ctx, node) {
+	if r.leaving(ctx, node, mark) {
 		return failover.TaintCauseLasts
 	}
 	ctx, cancel := context.WithTimeout(ctx, causeWithin)
@@ -167,9 +167,28 @@ func (r *KeepAwayReconciler) cause(ctx context.Context, node string, mark keepAw
 
 // leaving tells whether a volume is still being moved off the node. Until that is done no pod must return there, even
 // where the node itself could use the volume again: the attachment would be taken from under it.
-func (r *KeepAwayReconciler) leaving(ctx context.Context, node string) bool {
+func (r *KeepAwayReconciler) leaving(ctx context.Context, node string, mark keepAwayMark) bool {
 	attachments, err := r.keepAway.attachments.On(ctx, node)
 	return err != nil || slices.ContainsFunc(attachments, func(va storagev1.VolumeAttachment) bool {
-		return va.Annotations[cluster.AnnotationFailOver] != "" || va.DeletionTimestamp != nil || r.begun(*va.Spec.Source.PersistentVolumeName, node, va.UID)
+		return r.begun(*va.Spec.Source.PersistentVolumeName, node, va.UID) || r.isBeingMoved(ctx, &va, mark)
 	})
+}
+
+// isBeingMoved tells whether an attachment goes with its volume's fail-over, for all that its marks tell. One that hangs in its deletion for
+// other reasons, or whose volume is gone, must not hold the taint for ever.
+func (r *KeepAwayReconciler) isBeingMoved(ctx context.Context, va *storagev1.VolumeAttachment, mark keepAwayMark) bool {
+	marked := va.Annotations[cluster.AnnotationFailOver] != ""
+	if !marked && va.DeletionTimestamp == nil {
+		return false
+	}
+	pv, err := r.keepAway.volumes.Get(ctx, *va.Spec.Source.PersistentVolumeName)
+	switch {
+	case err != nil:
+		return true
+	case pv == nil:
+		return false
+	case marked, len(mark.Resources) == keepAwayResources: // there may have been more causes
+		return true
+	}
+	return slices.Contains(mark.Resources, r.keepAway.volumes.Resource(pv))
 }

@@ -93,6 +93,22 @@ func TestWhenATaintEnds(t *testing.T) {
 				s.must(s.api.Delete(s.ctx, va))
 			}, effect: hard, marked: true,
 		},
+		"but while one of another volume hangs in its deletion": {
+			change: func(s *steps) {
+				s.tainted(hard, "pvc-gone", time.Hour)
+				va := s.attachment()
+				va.Finalizers = []string{"external-attacher/driver"}
+				s.must(s.api.Update(s.ctx, va))
+				s.must(s.api.Delete(s.ctx, va))
+			}, writes: 1,
+		},
+		"and while the mark of a volume is left that is gone": {
+			change: func(s *steps) {
+				s.tainted(hard, "pvc-db", time.Hour)
+				s.setMark("begun")
+				s.must(s.api.Delete(s.ctx, s.pv.DeepCopy()))
+			}, writes: 1,
+		},
 		"nor while its pods are being removed, whose mark the cache does not show yet": {
 			change: func(s *steps) { s.tainted(hard, "pvc-db", time.Hour); s.r.reporter.reports.begins("db", s.in) }, effect: hard, marked: true,
 		},

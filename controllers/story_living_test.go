@@ -247,6 +247,30 @@ func TestAPodThatMayNotGoKeepsTheOthersOnItsClaim(t *testing.T) {
 	})
 }
 
+func TestAPodThatWaitsForTheVolumeOfOneThatIsNotSelectedIsTold(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		p := w.startProcess("one", defaults())
+		p.leads()
+		w.volume("db")
+		w.workload("holder", nil, func(v *virtual.Workload) { v.Claims, v.Nodes = []string{"data-db"}, []string{nodeA} })
+		w.pass(time.Minute)
+		w.workload("db", selected, func(v *virtual.Workload) { v.Nodes = []string{nodeB} })
+		w.pass(time.Minute)
+		w.Crash(nodeA)
+		w.pass(3 * time.Minute)
+		w.wantUntouched()
+		var told []string
+		for _, e := range p.events.events {
+			if e.kind == "Pod" && e.name == "db-0" && e.reason == string(failover.NotSelected) {
+				told = append(told, e.note)
+			}
+		}
+		if len(told) != 1 || !strings.Contains(told[0], "which pod default/holder-0 on node "+nodeA+" uses") {
+			t.Errorf("told %q", told)
+		}
+	})
+}
+
 func TestASameNamedPodThatAppearsDuringTheActSurvives(t *testing.T) {
 	scene(t, func(w *world, _ *process) {
 		var fresh *corev1.Pod
