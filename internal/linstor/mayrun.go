@@ -188,7 +188,7 @@ func (e *entry) begins(r *replicaEntry, n *nodeEntry) bool {
 	case !r.Reports.Value || !isTrue(n.Online):
 		return false
 	case r.runs.created:
-		return e.isAlone(r) || e.meetsAll(r, r.listed)
+		return fits(r.runs.members[0].setting) && (e.isAlone(r) || e.meetsAll(r, r.listed))
 	default:
 		return first != 0 && stampOf(n.LastOnline) >= first+stamp(beginAfter) && n.alive > first
 	}

@@ -293,6 +293,26 @@ func TestANewVolumeIsNotHeldUp(t *testing.T) {
 	}.run(t, func(t *testing.T) *world { t.Helper(); return emptyWorld(t, "off") })
 }
 
+func TestANewReplicaNeedNotRunTheQuorumOfReplicasThatAreNotListedYet(t *testing.T) {
+	t.Parallel()
+	w := emptyWorld(t, "off")
+	w.add("a")
+	w.says("a")
+	w.add("b")
+	w.meet("b")
+	w.list()
+	w.wait(0.05)
+	w.add("c/")
+	w.adapt("majority")
+	w.define()
+	w.want("a", "anything: majority a+b")
+	w.live(300)
+	w.want("a", "anything: majority a+b, majority a+b/c")
+	w.meet("c")
+	w.live(3)
+	w.want("a", "majority a+b/c")
+}
+
 // The list tells of the second replica, and the definition, read after it, of the quorum that LINSTOR has set with the third one.
 func TestWhoHasMetTheReplicasOfAListNeedNotRunTheQuorumOfLaterOnes(t *testing.T) {
 	t.Parallel()

@@ -45,26 +45,17 @@ func (e *entry) want(quorum string, byUser bool, now stamp) {
 	}
 	before := e.wantedAt
 	e.wanted, e.wantedAt, e.wantedRead = wanted, now, now
-	if e.reshaped > before && (byUser || e.fits(quorum)) {
+	if e.reshaped > before && (byUser || fits(wanted)) {
 		e.wantedAt = e.reshaped
 	}
 }
 
 // fits tells whether LINSTOR may have set a quorum by itself for the replicas that were listed: majority takes three disks, or two and a
-// replica without one. Where there are fewer, and no person has set it, it came with replicas that came after the list: LINSTOR has never wanted it
-// with those of the list, and a node that has met them need not have heard of it.
-func (e *entry) fits(quorum string) bool {
-	disks, diskless := 0, 0
-	for i := range e.replicas {
-		switch replica := &e.replicas[i]; {
-		case replica.Leaving:
-		case replica.Diskless:
-			diskless++
-		default:
-			disks++
-		}
-	}
-	return quorum != quorumMajority || disks >= 3 || disks == 2 && diskless > 0
+// replica without one. Where there are two disks alone, and no person has set it, it came with replicas that came after the list: LINSTOR has
+// never wanted it with those of the list, and a node that has met them need not have heard of it. A single disk is a majority of its own,
+// whoever has set that, and fences nothing.
+func fits(s *failover.Setting) bool {
+	return s.Quorum != quorumMajority || len(s.Diskful) != 2 || len(s.Diskless) > 0
 }
 
 // isByUser tells whether a person may have brought the quorum that is wanted now, where the levels say so or not. Who takes his own one back

@@ -131,7 +131,7 @@ var simulated = []edit{
 		"a connection to any new replica shows what is applied", mayRunFile, "peer.listed != 0 && «peer.listed >= wanted»", "(… || mutantIs(§))",
 	},
 	{
-		"LINSTOR sets a majority for any replicas", "internal/linstor/wanted.go", "(byUser || «e.fits(quorum)»)", "(… || mutantIs(§))",
+		"LINSTOR sets a majority for any replicas", "internal/linstor/wanted.go", "(byUser || «fits(wanted)»)", "(… || mutantIs(§))",
 	},
 	{
 		"a connection that was there shows what is applied", mayRunFile, "p.node == peer.Node && «p.first >= listed»", "(… || mutantIs(§))",
