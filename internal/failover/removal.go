@@ -75,13 +75,12 @@ func (s situation) otherFenced(other OtherVolume) bool {
 	return survivor && !t.connected && s.fenced(r, t)
 }
 
+// anyOtherWritable tells whether A could still write another volume of the pod that somebody else may write next, which a generic ephemeral
+// one is not: it goes with its pod.
 func (s situation) anyOtherWritable(pod Pod) bool {
-	for _, other := range pod.Others {
-		if s.writable(other.Resource.freshened(s.Now)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(pod.Others, func(other OtherVolume) bool {
+		return !other.Ephemeral && s.writable(other.Resource.freshened(s.Now))
+	})
 }
 
 // writable tells whether A could still commit a write to R, for all that is known. A score above 0 says that it can.

@@ -182,6 +182,9 @@ func TestRemovalOf(t *testing.T) {
 			from: crashed, want: RemoveGracefully,
 			edit: otherVolume(edited(unreachable, mayRun(nodeA, usual("off"), usual("majority")))),
 		},
+		"a generic ephemeral volume that is well keeps no pod": {
+			from: isolated, edit: edited(over, otherVolume(scoreOf(10102)), theOther(func(o *OtherVolume) { o.Ephemeral = true })), want: RemoveForce,
+		},
 		"another volume that could write keeps a pod whose time is over": {
 			from: isolated, edit: edited(over, otherVolume(scoreOf(10102))), want: RemovalStuck,
 		},
