@@ -18,8 +18,8 @@ const (
 	FlagInactive     = "INACTIVE"
 	FlagDiskless     = "DISKLESS"
 	FlagDRBDDiskless = "DRBD_DISKLESS"
-	// FlagClient is set on the DRBD layer of a replica without a disk that has no vote, from LINSTOR 1.34 on on those that a CSI driver has placed
-	// for a pod.
+	// FlagClient is set on the DRBD layer of a replica without a disk that has no vote. LINSTOR 1.34 and newer give it to those that a CSI driver
+	// has placed for a pod.
 	FlagClient = "CLIENT"
 
 	// connectionUnknown is the message of a DRBD connection whose state the satellite could not read; LINSTOR
