@@ -56,8 +56,8 @@ const (
 	ExcuseNoTarget = "a node that leaves is not safe or evacuated in time: no node could have a copy, or a pool was full"
 	// ExcuseNeverFilled: a Primary never fills a disk that was replaced under it.
 	ExcuseNeverFilled = "a node that leaves is not safe or evacuated in time: a disk that was replaced under a pod is never filled"
-	// ExcuseUnlisted: LINSTOR lists nothing of a volume that somebody claims, so that nobody knows what is left of it.
-	ExcuseUnlisted = "a node that leaves is not safe in time: LINSTOR lists nothing of a volume that somebody claims"
+	// ExcuseUnlisted: LINSTOR lists no disk of a volume that somebody claims, so that nobody knows what is left of it, or is to delete the last one.
+	ExcuseUnlisted = "a node that leaves is not safe in time: LINSTOR keeps no disk of a volume that somebody claims"
 )
 
 // Excuses are all of them.

@@ -60,6 +60,9 @@ func (w *world) blockedBy(name string, reason evacuation.Reason, hindered func(v
 			return ExcuseTaken
 		}
 	case evacuation.PeerOffline, evacuation.Copying:
+		if w.isForgotten() {
+			return ExcuseUnlisted
+		}
 		if some(func(v Volume) bool {
 			return w.damaged[v.Resource()] && w.hasDisk(v, name) && !w.hasReliable(v.Resource(), name, true)
 		}) {
@@ -82,12 +85,14 @@ func (w *world) volumes() []Volume {
 	return all
 }
 
-// isForgotten tells whether LINSTOR lists nothing of a volume that somebody claims: what is left of it where nobody knows.
+// isForgotten tells whether LINSTOR lists no disk of a volume that somebody claims, but for those that it is told to delete: what is left of
+// it where nobody knows, or will be gone.
 func (w *world) isForgotten() bool {
 	var list corev1.PersistentVolumeList
 	w.must(w.oracle.List(w.ctx, &list))
 	return slices.ContainsFunc(list.Items, func(pv corev1.PersistentVolume) bool {
-		return pv.Status.Phase == corev1.VolumeBound && len(w.Linstor.ReplicaNodes(pv.Spec.CSI.VolumeHandle)) == 0
+		return pv.Status.Phase == corev1.VolumeBound && pv.Spec.CSI.Driver == virtual.Driver &&
+			len(w.Linstor.DiskNodes(Volume{Handle: pv.Spec.CSI.VolumeHandle}.Resource())) == 0
 	})
 }
 
