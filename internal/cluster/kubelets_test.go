@@ -317,3 +317,33 @@ func TestAShutdownTaintThatCameAfterTheLastSignOfLife(t *testing.T) {
 		})
 	}
 }
+
+// While most kubelets are silent nobody looks at any of them. One that still is when the others are back must not have been silent for too long.
+func TestAKubeletThatWasSilentAmongMostCountsOnceTheOthersAreBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := NewKubelets(clock.RealClock{}, "", nil)
+		for _, node := range []string{"alive", "dead", "back"} {
+			k.ObserveLease(lease(node, 0))
+		}
+		for i := range 6 {
+			<-time.After(10 * time.Second)
+			k.ObserveLease(lease("alive", i+1))
+		}
+		if got := k.Silent(failover.ForceSilence, 40*time.Second); got != nil {
+			t.Errorf("while most are silent, %v count", got)
+		}
+		k.ObserveLease(lease("back", 1))
+		<-time.After(time.Second)
+		if got := k.Silent(failover.ForceSilence, 40*time.Second); !slices.Equal(got, []string{"dead"}) {
+			t.Errorf("%v count, want the one that is dead", got)
+		}
+		for i := range 5 {
+			<-time.After(10 * time.Second)
+			k.ObserveLease(lease("alive", i+7))
+			k.ObserveLease(lease("back", i+2))
+		}
+		if got := k.Silent(failover.ForceSilence, 40*time.Second); got != nil {
+			t.Errorf("%v count, and are of no use any more", got)
+		}
+	})
+}

@@ -168,7 +168,11 @@ func (k *Kubelets) Silent(atLeast, atMost time.Duration) []string {
 	}
 	var nodes []string
 	for node, lease := range k.leases {
-		if lease.silent(now, atLeast) && now.Sub(lease.seen) <= lease.patience(atMost) {
+		seen := lease.seen
+		if seen.Before(k.blind) {
+			seen = k.blind // nobody was told of its silence until then
+		}
+		if lease.silent(now, atLeast) && now.Sub(seen) <= lease.patience(atMost) {
 			nodes = append(nodes, node)
 		}
 	}

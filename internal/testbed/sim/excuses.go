@@ -45,7 +45,7 @@ const (
 	// ExcuseDeleted: a person has had LINSTOR delete the last disk.
 	ExcuseDeleted = "a person has had LINSTOR delete the last disk with the newest data"
 	// ExcuseBalanced: LINSTOR's balancing counts disks that have failed or that it does not reach, too, and has removed the last good one of a volume.
-	ExcuseBalanced = "LINSTOR's balancing has removed the last disk with the newest data of a volume that no controller had touched, or while a node with another one was down"
+	ExcuseBalanced = "LINSTOR's balancing has removed the last disk with the newest data of a volume that no controller had touched, or while a node with another one was away or a disk had failed"
 	// ExcuseTaken: a person has taken a replica from a node to which its volume is attached.
 	ExcuseTaken = "a node that leaves is not safe in time: a replica was taken from under its attachment"
 	// ExcusePinned: the volumes of a node that is to leave allow no other node.

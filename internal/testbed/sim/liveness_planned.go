@@ -259,7 +259,7 @@ func (w *world) checkProgress(name string) {
 		d.safe = time.Now()
 	}
 	switch {
-	case !w.drained(name):
+	case !w.drained(name), mode != evacuation.Everything:
 		d.gone = time.Time{}
 	case d.gone.IsZero():
 		d.gone = time.Now()

@@ -219,6 +219,7 @@ func (w *world) observeDisks(resource string) {
 	}
 	free := w.restored || len(w.byOther) > 0
 	flag, touched, unmarked := w.flags[place{resource, lost}].name, w.touched[resource], !w.unbalanced[resource]
+	damaged := w.damaged[resource]
 	w.mu.Unlock()
 	if gone != "" && !free {
 		w.violated(RuleCopyStays, "resource %s on %s", resource, gone)
@@ -229,16 +230,16 @@ func (w *world) observeDisks(resource string) {
 	switch {
 	case flag == linstorsim.FlagDelete || flag == linstorsim.FlagDRBDDelete:
 		w.excuse(ExcuseDeleted, "resource %s on %s", resource, lost)
-	case w.history.World.Planned.Balancing && (!touched || unmarked && w.anyDown(before)):
+	case w.history.World.Planned.Balancing && (!touched || unmarked && (damaged || w.anyAway(before))):
 		w.excuse(ExcuseBalanced, "resource %s on %s", resource, lost)
 	default:
 		w.violated(RuleLastCopy, "resource %s on %s; disks with the newest data are left: %v", resource, lost, now)
 	}
 }
 
-// anyDown tells whether a node that has had a disk is down.
-func (w *world) anyDown(disks map[string]bool) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Keys(disks)), func(node string) bool { return !w.DRBD.Up(node) })
+// anyAway tells whether a node that has had a disk is down, or cut off from LINSTOR.
+func (w *world) anyAway(disks map[string]bool) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(disks)), func(node string) bool { return !w.DRBD.Up(node) || !w.Linstor.Hears(node) })
 }
 
 // isNeeded tells whether a copy was made for a node that is to leave, and has its disk still; the lock is held.
