@@ -237,6 +237,9 @@ func (w *world) checkReplicas() {
 	if restored {
 		return
 	}
+	if slices.ContainsFunc(w.history.Steps, func(s Step) bool { return s.What == Overlap }) {
+		leavings++ // two leaders may tell LINSTOR to move the same disk, in the same moment
+	}
 	for _, v := range w.history.World.Volumes {
 		disks := w.Linstor.DiskNodes(v.Resource())
 		most := max(len(v.Diskful), 2) + leavings + w.added[v.Resource()] + len(w.ailed) + boolInt(w.damaged[v.Resource()])
