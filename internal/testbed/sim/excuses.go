@@ -38,8 +38,8 @@ const (
 	ExcuseNothingThere = "nobody could know of a loss, since most kubelets were silent and LINSTOR had nothing there"
 	// ExcuseAnotherNode: another node has failed, or what LINSTOR wants has changed, since the node was StorageSafe.
 	ExcuseAnotherNode = "another node has failed since a node was StorageSafe"
-	// ExcuseDatabase: somebody has given LINSTOR a database in which a mark was that had been taken away.
-	ExcuseDatabase = "a mark came back with an old database of LINSTOR"
+	// ExcuseDatabase: somebody has given LINSTOR a database in which a mark or a flag was that had been taken away.
+	ExcuseDatabase = "a mark or a flag came back with an old database of LINSTOR"
 	// ExcuseBelated: LINSTOR has set a mark after minutes, when nobody waited for the answer any more.
 	ExcuseBelated = "LINSTOR has set a mark long after it was told to"
 	// ExcuseDeleted: a person has had LINSTOR delete the last disk.

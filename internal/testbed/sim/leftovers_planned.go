@@ -57,14 +57,7 @@ func (w *world) plannedLeftovers(nodes []corev1.Node) (left []string) {
 			add("node %s has %v, %s", nodes[i].Name, nodes[i].Status.Conditions, nodes[i].Annotations[cluster.AnnotationEvacuation])
 		}
 	}
-	for _, node := range w.flagged() {
-		add("node %s is flagged in LINSTOR", node)
-	}
-	for _, r := range w.lists("/v1/view/resources") {
-		if slices.Contains(r.Flags, linstorsim.FlagEvacuate) {
-			add("resource %s on %s is flagged in LINSTOR", r.Name, r.NodeName)
-		}
-	}
+	w.leftFlags(add)
 	for _, d := range w.lists("/v1/resource-definitions") {
 		mark, marked := d.Props[evacuation.PropMark]
 		balance := d.Props[evacuation.PropBalance]
@@ -91,4 +84,22 @@ func (w *world) balanceOf(resource string) string {
 		}
 	}
 	return ""
+}
+
+// leftFlags adds the nodes and replicas that LINSTOR still moves things away from. Where somebody has given it an old database, a flag may have
+// come back that the controller had taken away, and of which nothing tells that it was the controller's.
+func (w *world) leftFlags(add func(format string, args ...any)) {
+	nodes := w.flagged()
+	if w.restored && len(nodes) > 0 {
+		w.excuse(ExcuseDatabase, "nodes %v", nodes)
+		return
+	}
+	for _, node := range nodes {
+		add("node %s is flagged in LINSTOR", node)
+	}
+	for _, r := range w.lists("/v1/view/resources") {
+		if slices.Contains(r.Flags, linstorsim.FlagEvacuate) {
+			add("resource %s on %s is flagged in LINSTOR", r.Name, r.NodeName)
+		}
+	}
 }
