@@ -65,6 +65,15 @@ func diskless(node string) Replica {
 	return Replica{Node: node, InUse: No, Diskless: true, Disks: map[int]string{0: "Diskless"}, Done: -1}
 }
 
+func client(node string, edits ...func(*Replica)) Replica {
+	r := diskless(node)
+	r.Client = true
+	for _, edit := range edits {
+		edit(&r)
+	}
+	return r
+}
+
 func state(word string) func(*Replica) {
 	return func(r *Replica) { r.Disks = map[int]string{0: word} }
 }

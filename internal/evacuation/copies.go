@@ -244,6 +244,7 @@ func (s situation) quorate(v Volume, base Replica) bool {
 			here = 1
 		}
 		switch {
+		case r.Client: // has no vote
 		case r.Diskless:
 			breakers, breakersPresent = breakers+1, breakersPresent+here
 		case v.hasVote(r):

@@ -180,6 +180,8 @@ type Replica struct {
 	Node string
 	// Diskless is set for replicas without a disk of their own, tie-breakers included.
 	Diskless bool
+	// Client is set for replicas without a disk that have no vote in DRBD's quorum, as LINSTOR 1.34 and newer place them for users without a disk.
+	Client bool
 	// Flags are LINSTOR's flags of it.
 	Flags []string
 	// InUse tells whether DRBD's role is Primary.

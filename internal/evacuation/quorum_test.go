@@ -29,8 +29,12 @@ func TestQuorumOfThoseThatAreConnected(t *testing.T) {
 		"one where one suffices":                 {"1", []Replica{disk(nodeA), disk(nodeB, connected())}, true},
 		"two where it is not known":              {"", []Replica{disk(nodeA), disk(nodeB), disk(nodeC)}, true},
 		"one where it is not known":              {"", []Replica{disk(nodeA), disk(nodeB, connected())}, false},
-		"one and a tie-breaker, not known":       {"", []Replica{disk(nodeA), disk(nodeB), diskless(nodeC)}, true},
-		"one where no quorum is wanted":          {"off", []Replica{disk(nodeA), disk(nodeB, connected())}, true},
+		"one and a client, which has no vote":    {quorumMajority, []Replica{disk(nodeA), disk(nodeB), client(nodeC)}, false},
+		"one, a tie-breaker, and a client that is away": {
+			quorumMajority, []Replica{disk(nodeA), disk(nodeB, connected(nodeC)), diskless(nodeC), client(nodeD, connected())}, true,
+		},
+		"one and a tie-breaker, not known": {"", []Replica{disk(nodeA), disk(nodeB), diskless(nodeC)}, true},
+		"one where no quorum is wanted":    {"off", []Replica{disk(nodeA), disk(nodeB, connected())}, true},
 	} {
 		v := volume("pvc-1", test.replicas...)
 		v.Quorum = test.quorum

@@ -106,6 +106,7 @@ func placedReplica(r *client.PlacedResource) evacuation.Replica {
 			replica.Apart = append(replica.Apart, fold(peer))
 		}
 	}
+	replica.Client = replica.Diskless && client.AnyFlag(r.Values().Flags, client.FlagClient)
 	slices.Sort(replica.Peers)
 	slices.Sort(replica.Apart)
 	for _, v := range r.Volumes {

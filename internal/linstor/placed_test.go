@@ -57,6 +57,10 @@ func TestAPlacedReplica(t *testing.T) {
 				Disks: map[int]string{0: "Diskless"}, Done: -1,
 			},
 		},
+		"a client": {
+			`{"node_name":"a","flags":["DISKLESS","DRBD_DISKLESS"],"layer_object":{"type":"DRBD","drbd":{"flags":["DISKLESS","CLIENT"]}},"state":{"in_use":false},"volumes":[]}`,
+			evacuation.Replica{Node: "a", Diskless: true, Client: true, Flags: []string{"DISKLESS", "DRBD_DISKLESS"}, InUse: evacuation.No, Disks: map[int]string{}, Done: -1},
+		},
 		"a copy on its way": {
 			`{"node_name":"a","volumes":[{"volume_number":0,"state":{"disk_state":"SyncTarget(12.34%)"}}]}`,
 			evacuation.Replica{Node: "a", Disks: map[int]string{0: "SyncTarget"}, Syncing: true, Done: 12.34},

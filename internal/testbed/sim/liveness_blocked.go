@@ -165,7 +165,7 @@ func (w *world) mayRunAnother(resource string) bool {
 
 // losesThat tells whether it would not have that quorum, by the disks that are there and who is connected to whom.
 func (w *world) losesThat(quorum, resource, name string) bool {
-	replicas, disks := w.Linstor.ReplicaNodes(resource), w.Linstor.DiskNodes(resource)
+	replicas, disks, clients := w.Linstor.ReplicaNodes(resource), w.Linstor.DiskNodes(resource), w.Linstor.ClientNodes(resource)
 	if !slices.Contains(replicas, name) || quorum == drbd.QuorumOff {
 		return false
 	}
@@ -181,7 +181,7 @@ func (w *world) losesThat(quorum, resource, name string) bool {
 			switch isDisk := slices.Contains(disks, node); {
 			case isDisk && here && !slices.Contains(state.DiskStates, drbd.Failed):
 				present++
-			case !isDisk:
+			case !isDisk && !slices.Contains(clients, node):
 				breakers++
 				breakersPresent += boolInt(here)
 			}

@@ -291,6 +291,20 @@ func (s *Server) DiskNodes(resourceName string) (names []string) {
 	return names
 }
 
+// ClientNodes returns the names of the nodes whose replicas of a definition have no vote.
+func (s *Server) ClientNodes(resourceName string) (names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.definitions[fold(resourceName)]; d != nil {
+		for _, rsc := range d.resources {
+			if rsc.client {
+				names = append(names, rsc.node.name)
+			}
+		}
+	}
+	return names
+}
+
 // SetNodeFlags replaces a node's flags, such as [FlagEvicted] (which implies [FlagDelete]) or [FlagEvacuate].
 func (s *Server) SetNodeFlags(nodeName string, flags ...string) {
 	s.onNode(nodeName, func(n *node) { n.flags = flags })
