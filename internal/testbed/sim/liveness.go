@@ -72,6 +72,9 @@ func (w *world) checkLiveness() {
 				since = time.Now()
 				w.asked()
 			}
+			if last := w.lastBound(pod); last.After(since) {
+				since = last
+			}
 			due[pod.UID] = since
 			if time.Since(since) > w.applicable(home(pod))+patience && !w.isStuck(pod.UID) {
 				w.violated(RuleLiveness, "pod %s on %s has been there for %s", pod.Name, home(pod), time.Since(since))
@@ -86,6 +89,20 @@ func (w *world) pod(name string) *corev1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.pods[podKey(name)]
+}
+
+// lastBound is when the last of the pods was bound that use a volume of the pod on its node: the clock of their loss begins then.
+func (w *world) lastBound(pod *corev1.Pod) (last time.Time) {
+	own, _ := w.workload(pod.Name)
+	for _, p := range w.history.World.Workloads {
+		shares := slices.ContainsFunc(p.Volumes, func(v string) bool { return slices.Contains(own.Volumes, v) })
+		if other := w.pod(p.Name); shares && other != nil && other.Spec.NodeName == pod.Spec.NodeName {
+			if at := w.boundAt(other); at.After(last) {
+				last = at
+			}
+		}
+	}
+	return last
 }
 
 // applicable is the grace that applies: the longer one for a leader that does not remember the node, which then also

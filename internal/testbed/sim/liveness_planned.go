@@ -320,12 +320,15 @@ func (w *world) leaverOf(name string) (*corev1.Node, evacuation.Mode) {
 	return nil, ""
 }
 
+// beginning is how long a new leader may take to learn what there is, without which it calls no copy good.
+const beginning = time.Minute
+
 // mayLeave tells whether nothing is wrong in the cluster beside that the node is to leave, and it leaves alone.
 func (w *world) mayLeave(name string) bool {
 	w.mu.Lock()
 	alone := len(w.tainted) == 1 && len(w.byOther) == 0 && !w.restored && len(w.adjusts) == 0 && len(w.hung) == 0 && len(w.flags) == 0
 	w.mu.Unlock()
-	if !alone || len(w.ailing) > 0 || w.isBlind() || !w.canAct() || w.hasTaint(name, cluster.TaintLostQuorum) || w.failsOver(w.kube(name)) {
+	if !alone || time.Since(w.processes[w.leader].leading) < beginning || len(w.ailing) > 0 || w.isBlind() || !w.canAct() || w.hasTaint(name, cluster.TaintLostQuorum) || w.failsOver(w.kube(name)) {
 		return false
 	}
 	for _, node := range w.history.World.Nodes {
