@@ -187,7 +187,7 @@ func (g *storyteller) metByChance() {
 func (g *storyteller) metJustBefore() {
 	g.alone().add(g.at, Step{What: CutLinstor, On: "0"})
 	g.after(100*time.Millisecond, time.Second).place(g.b, diskful)
-	g.after(0, 3*time.Second).add(g.at, Step{What: SetControllerQuorum, On: "v0", Value: "majority"})
+	g.after(0, 3*time.Second).add(g.at, Step{What: SetControllerQuorum, On: "v0", Value: "2"})
 	g.after(100*time.Millisecond, 4*time.Second).add(g.at, Step{What: RestoreLinstor, On: "0"})
 	g.after(10*time.Second, 20*time.Second).unheard(g.a)
 	g.after(100*time.Millisecond, time.Second).place(g.c, diskless)
