@@ -320,7 +320,8 @@ func (w *world) leaverOf(name string) (*corev1.Node, evacuation.Mode) {
 	return nil, ""
 }
 
-// beginning is how long a new leader may take to learn what there is, without which it calls no copy good.
+// beginning is how long a new leader may take to see that a definition is marked, by the leader before it: it reads all of them once a minute, and
+// until then takes a copy there for one that LINSTOR's balancing may remove.
 const beginning = time.Minute
 
 // mayLeave tells whether nothing is wrong in the cluster beside that the node is to leave, and it leaves alone.
