@@ -194,7 +194,8 @@ func (f *Feed) Marks(ctx context.Context) ([]evacuation.Mark, error) {
 	return marks, nil
 }
 
-// MarksOf reads what the named resource definitions say of balancing and of us; those that do not exist are left out.
+// MarksOf reads what the named resource definitions say of balancing and of us, and takes it over: where it is as wanted already, nothing is
+// written after which they would be read again. Those that do not exist are left out.
 func (f *Feed) MarksOf(ctx context.Context, names []string) ([]evacuation.Mark, error) {
 	definitions, err := f.definitionsOf(ctx, names)
 	if err != nil {
@@ -204,7 +205,19 @@ func (f *Feed) MarksOf(ctx context.Context, names []string) ([]evacuation.Mark, 
 	for _, d := range definitions {
 		marks = append(marks, evacuation.MarkOf(d.Name, d.Props))
 	}
+	f.store.takeMarks(marks)
 	return marks, nil
+}
+
+// takeMarks takes over the marks of known definitions, and nothing else of them.
+func (s *Store) takeMarks(marks []evacuation.Mark) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, mark := range marks {
+		if d := s.definitions[fold(mark.Resource)]; d != nil {
+			d.mark = mark
+		}
+	}
 }
 
 // definitionsOf reads the named resource definitions, by as many requests as it takes: a node may have more volumes than the query of one has room for.

@@ -208,7 +208,11 @@ func TestWhatIsReadOfDefinitions(t *testing.T) {
 	if diff := cmp.Diff([]evacuation.Mark{marked}, marks); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
+	feed.store.definitions["pvc-1"] = &definitionEntry{} // read before it was marked, by another leader
 	marks, err = feed.MarksOf(t.Context(), []string{"pvc-1", "pvc-2", "pvc-3"})
+	if diff := cmp.Diff(marked, feed.store.definitions["pvc-1"].mark); diff != "" {
+		t.Error(diff)
+	}
 	if diff := cmp.Diff([]evacuation.Mark{marked, {Resource: "pvc-2"}, {Resource: "pvc-3", Balance: "true"}}, marks); err != nil || diff != "" {
 		t.Error(err, diff)
 	}

@@ -320,16 +320,12 @@ func (w *world) leaverOf(name string) (*corev1.Node, evacuation.Mode) {
 	return nil, ""
 }
 
-// beginning is how long a new leader may take to see that a definition is marked, by the leader before it: it reads all of them once a minute, and
-// until then takes a copy there for one that LINSTOR's balancing may remove.
-const beginning = time.Minute
-
 // mayLeave tells whether nothing is wrong in the cluster beside that the node is to leave, and it leaves alone.
 func (w *world) mayLeave(name string) bool {
 	w.mu.Lock()
 	alone := len(w.tainted) == 1 && len(w.byOther) == 0 && !w.restored && len(w.adjusts) == 0 && len(w.hung) == 0 && len(w.flags) == 0
 	w.mu.Unlock()
-	if !alone || time.Since(w.processes[w.leader].leading) < beginning || len(w.ailing) > 0 || w.isBlind() || !w.canAct() || w.hasTaint(name, cluster.TaintLostQuorum) || w.failsOver(w.kube(name)) {
+	if !alone || len(w.ailing) > 0 || w.isBlind() || !w.canAct() || w.hasTaint(name, cluster.TaintLostQuorum) || w.failsOver(w.kube(name)) {
 		return false
 	}
 	for _, node := range w.history.World.Nodes {
