@@ -225,7 +225,7 @@ func (l slowly) Refresh(_ context.Context, name string) (linstor.Resource, error
 // Each of many causes counts as it is answered, although the first is old when the last one is.
 func TestATaintWithManyCausesEndsWhereLinstorIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSteps(t)
+		s := newTimedSteps(t)
 		s.tainted(corev1.TaintEffectNoSchedule, "", time.Hour)
 		node := s.node()
 		mark, _ := markOf(node)
@@ -258,7 +258,7 @@ func (silently) Refresh(ctx context.Context, _ string) (linstor.Resource, error)
 
 func TestATaintIsRenewedWhileLinstorDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSteps(t)
+		s := newTimedSteps(t)
 		s.tainted(corev1.TaintEffectNoSchedule, "pvc-db", keepAwayExpiry/4)
 		l := silently{lists{resource: "pvc-db", unlisted: true}}
 		s.taints.linstor, s.taints.keepAway.inputs.Linstor = l, l

@@ -243,7 +243,7 @@ func TestAPodGoesOnlyWhenAllItsLostVolumesAreMarked(t *testing.T) {
 func TestAPodStaysWhileNobodyKnowsWhetherTheNextIsKeptAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSteps(t)
+		s := newTimedSteps(t)
 		s.model.Delay(func(r apimodel.Request) time.Duration {
 			if r.Kind == "Node" {
 				return 2 * answersWithin

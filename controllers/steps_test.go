@@ -15,6 +15,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,12 +47,26 @@ type steps struct {
 	unlisted, away bool
 }
 
+// newSteps returns the steps at one moment: however busy the machine is, nothing becomes old, and all answers come in time.
 func newSteps(t *testing.T) *steps {
+	t.Helper()
+	s := newStepsBy(t, clockAt{new(time.Now())})
+	s.r.requests.patience = time.Minute
+	return s
+}
+
+// newTimedSteps returns the steps by the machine's clock, which a bubble of synctest moves.
+func newTimedSteps(t *testing.T) *steps {
+	t.Helper()
+	return newStepsBy(t, clock.RealClock{})
+}
+
+func newStepsBy(t *testing.T, by clock.PassiveClock) *steps {
 	t.Helper()
 	s := &steps{T: t, ctx: ctrl.LoggerInto(t.Context(), logr.Discard()), model: apimodel.New(), events: &eventLog{}}
 	s.api = s.model.Client("test")
 	cfg := defaults()
-	cfg.Metrics = metrics.New()
+	cfg.Clock, cfg.Metrics = by, metrics.New()
 	view := s.model.View(0, func(client.Object) bool { return true })
 	s.view = view
 	s.must(cluster.AddIndexes(s.ctx, view, cfg.Driver))
@@ -305,7 +320,7 @@ func TestAWriteIsSentOnlyWhileItsReadingCounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newSteps(t)
+				s := newTimedSteps(t)
 				c := &writer{Client: s.r.client}
 				s.r.client = c
 				play(s)
@@ -571,8 +586,8 @@ func TestADetachedVolumeIsLeftAloneForASecond(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { // however busy the machine is, the API answers in time
-				s := newSteps(t)
+			synctest.Test(t, func(t *testing.T) {
+				s := newTimedSteps(t)
 				s.withoutPod()
 				s.detach()
 				tc.change(&s.in)
