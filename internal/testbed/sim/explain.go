@@ -293,10 +293,10 @@ func (w *world) unannounced(pod *corev1.Pod) bool {
 }
 
 // nothingThere tells whether nothing speaks of a loss: the pod has not run, LINSTOR shows no replica of its volumes on its node, and the kubelet's
-// silence does not count.
+// silence does not count, or not yet.
 func (w *world) nothingThere(pod *corev1.Pod) bool {
 	leader, node := w.processes[w.leader], home(pod)
-	return !hasRun(pod) && w.mostSilent() && !slices.ContainsFunc(w.volumesOf(pod), func(v Volume) bool {
+	return !hasRun(pod) && !w.heardNothing(leader, node) && !slices.ContainsFunc(w.volumesOf(pod), func(v Volume) bool {
 		shown, _ := leader.store.Resource(v.Resource())
 		_, there := shown.Replica(node)
 		return there || len(shown.Replicas) == 0
