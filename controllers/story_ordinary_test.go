@@ -92,3 +92,34 @@ func TestACrashAfterOrdinaryOperationsWithUnusualQuorum(t *testing.T) {
 		}
 	}
 }
+
+// LINSTOR has just started, and nobody hears its events yet. A person has set the quorum on the group long before.
+func TestACrashOfAVolumeThatWasMadeRightAfterLinstorStarted(t *testing.T) {
+	t.Parallel()
+	for after := time.Duration(0); after < 5*time.Second; after += 400 * time.Millisecond {
+		t.Run(after.String(), func(t *testing.T) {
+			inWorld(t, virtual.Options{}, func(w *world) {
+				w.Linstor.SetGroupProperty(linstorsim.DefaultGroup, linstorsim.PropQuorum, "majority")
+				p := w.startProcess("one", defaults())
+				p.leads()
+				w.pass(2 * time.Minute)
+				w.Linstor.Stop()
+				w.pass(5 * time.Second)
+				w.Linstor.Restart()
+				for _, node := range []string{nodeA, nodeB, nodeT} {
+					for w.Linstor.ConnectionStatus(node) != linstorsim.Online {
+						w.pass(50 * time.Millisecond)
+					}
+				}
+				w.pass(after)
+				w.volume("db", func(v *virtual.Volume) { v.Diskful, v.TieBreaker = []string{nodeA}, "" })
+				w.pass(400 * time.Millisecond)
+				w.must(w.Linstor.Place("pvc-db", drbd.ReplicaSpec{Node: nodeB}, drbd.ReplicaSpec{Node: nodeT, TieBreaker: true}))
+				w.pass(12 * time.Second)
+				w.workload("db", selected)
+				w.pass(3 * time.Minute)
+				w.crashes(p)
+			})
+		})
+	}
+}

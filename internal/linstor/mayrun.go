@@ -40,18 +40,18 @@ type member struct {
 	setting *failover.Setting
 	// at is when LINSTOR was first seen to want it, and read when the reading ended that told so.
 	at, read stamp
-	// byUserAt is when LINSTOR was first seen to want its quorum, where a person has brought that.
+	// byUserAt is when LINSTOR was first seen to want its quorum, where a person has brought that; 0 where none has.
 	byUserAt stamp
 	// told is set where another process has seen LINSTOR want it, and this one has not.
 	told bool
 }
 
 // join adds a setting that LINSTOR was seen to want since at, by a reading that ended at read. gone tells whether a replica
-// went while its node was ONLINE. It returns whether that changed anything.
-func (m *mayRun) join(setting *failover.Setting, at, read stamp, byUser bool, gone func(node string) bool) bool {
+// went while its node was ONLINE. byUserAt is that of a member. It returns whether that changed anything.
+func (m *mayRun) join(setting *failover.Setting, at, read, byUserAt stamp, gone func(node string) bool) bool {
 	one := member{setting: setting, at: at, read: read}
-	if byUser && !m.created {
-		one.byUserAt = at
+	if !m.created {
+		one.byUserAt = byUserAt
 	}
 	if n := len(m.members); n > 0 {
 		newest := &m.members[n-1]
@@ -61,15 +61,15 @@ func (m *mayRun) join(setting *failover.Setting, at, read stamp, byUser bool, go
 			*newest = one
 			return false
 		default:
-			if byUser && newest.byUserAt == 0 && !m.created { // who has set it was read after it
-				newest.byUserAt = at
+			if newest.byUserAt == 0 && !m.created { // who has set it was read after it
+				newest.byUserAt = byUserAt
 			}
 			return false
 		}
 		if newest.setting.Quorum == setting.Quorum && !newest.told {
 			one.byUserAt = newest.byUserAt
-		} else if byUser {
-			one.byUserAt = at
+		} else {
+			one.byUserAt = byUserAt
 		}
 	}
 	rest := slices.DeleteFunc(slices.Clone(m.members), func(old member) bool {

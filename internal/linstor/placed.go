@@ -53,7 +53,7 @@ func (s *Store) placed(resources []client.PlacedResource) []evacuation.Volume {
 			index[key] = at
 			volume := evacuation.Volume{Resource: r.Name}
 			if d := s.definitions[key]; d != nil {
-				volume.Quorum, volume.UserQuorum = s.quorum(d)
+				volume.Quorum, volume.UserQuorum, _ = s.quorum(d)
 				volume.PlaceCount, volume.Mark = s.placeCounts[d.group], d.mark
 			}
 			if volume.UserQuorum { // what LINSTOR changes by itself it sends

@@ -22,8 +22,9 @@ type level struct {
 	value string
 	// byUser is set where a person has set the value.
 	byUser bool
-	// since is the end of the read that first showed this value.
-	since stamp
+	// since is the end of the read that first showed this value, and changed is set where another one was read before.
+	since   stamp
+	changed bool
 }
 
 func (l level) read() bool { return l.since != 0 }
@@ -34,7 +35,7 @@ func observeLevel(old level, props map[string]string, at span) level {
 	if old.read() && old.value == seen.value && old.byUser == seen.byUser {
 		return old
 	}
-	seen.since = stampOf(at.end)
+	seen.since, seen.changed = stampOf(at.end), old.read()
 	return seen
 }
 
@@ -45,4 +46,15 @@ func effectiveQuorum(definition, group, controller level) string {
 		return ""
 	}
 	return cmp.Or(definition.value, group.value, controller.value, quorumOff)
+}
+
+// lastSet returns when the newest of the values that a person may have set was first seen; 0 where none has. A level that LINSTOR had
+// without such a mark from the first reading on was set by nobody while it was read.
+func lastSet(levels ...level) (newest stamp) {
+	for _, l := range levels {
+		if l.byUser || l.changed {
+			newest = max(newest, l.since)
+		}
+	}
+	return newest
 }

@@ -312,7 +312,7 @@ func (s *Store) snapshot(e *entry) Resource {
 		}
 		r.Replicas = append(r.Replicas, out)
 	}
-	r.Quorum, _ = s.quorum(definition)
+	r.Quorum, _, _ = s.quorum(definition)
 	r.InDoubt = e.inDoubt(definition)
 	r.Left = e.left
 	for _, node := range slices.Sorted(maps.Keys(s.gone[fold(e.name)])) {
@@ -321,16 +321,18 @@ func (s *Store) snapshot(e *entry) Resource {
 	return r
 }
 
-// quorum returns the quorum that LINSTOR wants of a definition, and whether a person has set it. The lock must be held.
-func (s *Store) quorum(d *definitionEntry) (value string, byUser bool) {
+// quorum returns the quorum that LINSTOR wants of a definition, whether a person has set it, and by when at the latest. The lock must be
+// held.
+func (s *Store) quorum(d *definitionEntry) (value string, byUser bool, by stamp) {
 	if d == nil {
-		return "", false
+		return "", false, 0
 	}
 	group := level{since: 1} // none
 	if d.group != "" {
 		group = s.groups[d.group]
 	}
-	return effectiveQuorum(d.quorum, group, s.controller), d.quorum.byUser || group.byUser || s.controller.byUser
+	byUser = d.quorum.byUser || group.byUser || s.controller.byUser
+	return effectiveQuorum(d.quorum, group, s.controller), byUser, lastSet(d.quorum, group, s.controller)
 }
 
 // inDoubt tells whether the definition was not read since replicas or their disks have changed, upon which LINSTOR adapts the quorum.

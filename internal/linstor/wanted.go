@@ -17,12 +17,20 @@ import (
 func (s *Store) form(e *entry, now stamp) (changed bool) {
 	key := fold(e.name)
 	d := s.definitions[key]
-	quorum, byUser := s.quorum(d)
+	quorum, byUser, by := s.quorum(d)
 	if e.read && len(e.replicas) > 0 && !e.inDoubt(d) && quorum != "" {
+		first := e.wanted == nil
 		byUser = e.isByUser(byUser, d.read, now)
 		e.want(quorum, byUser, now)
+		byUserAt := stamp(0)
+		switch {
+		case byUser && first: // a group's may be known for long when a resource comes
+			byUserAt = min(by, e.wantedAt)
+		case byUser:
+			byUserAt = e.wantedAt
+		}
 		for i := range e.replicas {
-			changed = e.replicas[i].runs.join(e.wanted, e.wantedAt, e.wantedRead, byUser, e.hasLeft) || changed
+			changed = e.replicas[i].runs.join(e.wanted, e.wantedAt, e.wantedRead, byUserAt, e.hasLeft) || changed
 		}
 	}
 	return s.bearOutOne(key, e, now) || changed

@@ -48,6 +48,8 @@ type World struct {
 	TieBreakers bool
 	// Clients lets those be without a vote that the CSI driver places without a disk.
 	Clients bool
+	// GroupQuorum is set where a person has set majority on the resource group, long ago.
+	GroupQuorum bool
 	// Replay is how old the state is that LINSTOR replays to new subscribers.
 	Replay time.Duration
 	// IOError lets DRBD fail requests without quorum instead of holding them.
@@ -320,6 +322,9 @@ func (world World) untidy() string {
 	}
 	if world.Clients {
 		b.WriteString("whom the CSI driver places without a disk has no vote\n")
+	}
+	if world.GroupQuorum {
+		b.WriteString("a person has set majority on the resource group\n")
 	}
 	if len(world.Renew) > 0 {
 		fmt.Fprintf(&b, "kubelets renew every %v\n", world.Renew)

@@ -19,6 +19,8 @@ import (
 // What is done every day, beside what other histories know.
 const (
 	NewVolume      Deed = "create a volume, as the CSI driver does"
+	PlaceRest      Deed = "place the other replicas of the new volume"
+	StartPod       Deed = "start the pod of the new volume"
 	Evacuate       Deed = "move the replica"
 	MoveTieBreaker Deed = "move the tie-breaker"
 )
@@ -46,7 +48,13 @@ func GenerateOrdinary(seed uint64) History {
 		})
 	}
 	at := g.milliseconds(0, 5*time.Second)
-	if g.chance(25) {
+	if g.chance(35) {
+		if g.chance(40) { // nobody may hear of it
+			g.add(at, Step{What: StopLinstor})
+			at += g.milliseconds(time.Second, 20*time.Second)
+			g.add(at, Step{What: StartLinstor})
+			at += g.milliseconds(0, 15*time.Second)
+		}
 		at = g.newVolume(at)
 	}
 	for range g.IntN(4) {
@@ -54,7 +62,7 @@ func GenerateOrdinary(seed uint64) History {
 		at += g.milliseconds(100*time.Millisecond, pick(g, 2*time.Second, 15*time.Second, 90*time.Second))
 	}
 	g.add(at, Step{What: Crash, Node: g.home()})
-	w.Clients = g.chance(50)
+	w.Clients, w.GroupQuorum = g.chance(50), g.chance(30)
 	g.sort()
 	last := g.space()
 	g.history.Length = last + 90*time.Second
@@ -69,6 +77,9 @@ func (g *generator) newVolume(at time.Duration) time.Duration {
 	p.Name, p.Volumes, p.Later = "pod-n", []string{v.Name}, true
 	w.Volumes, w.Workloads = append(w.Volumes, v), append(w.Workloads, p)
 	g.add(at, Step{What: NewVolume, On: v.Name})
+	placed := at + g.milliseconds(0, 600*time.Millisecond)
+	g.add(placed, Step{What: PlaceRest, On: v.Name})
+	g.add(placed+pick(g, 0, 0, g.milliseconds(0, 20*time.Second)), Step{What: StartPod, On: v.Name})
 	return at + g.milliseconds(time.Second, 20*time.Second)
 }
 
@@ -121,6 +132,14 @@ func (g *generator) reboot(at time.Duration) time.Duration {
 // onOrdinary is what is done every day and nowhere else.
 var onOrdinary = map[Deed]func(w *world, s Step){
 	NewVolume: (*world).createVolume,
+	PlaceRest: (*world).placeRest,
+	StartPod: func(w *world, _ Step) {
+		for _, p := range w.history.World.Workloads {
+			if p.Later {
+				w.addWorkload(p)
+			}
+		}
+	},
 	Evacuate: func(w *world, s Step) {
 		if w.Linstor.AddReplica(w.resource(s.On), drbd.ReplicaSpec{Node: s.Peer}) == nil {
 			_ = w.Linstor.RemoveReplica(w.resource(s.On), s.Node)
@@ -136,13 +155,19 @@ var onOrdinary = map[Deed]func(w *world, s Step){
 	},
 }
 
-// createVolume creates a volume in the CSI driver's order, the replica of the pod's node alone and then the rest, and its pod.
+// createVolume creates a volume as the CSI driver does, with the replica of the pod's node alone.
 func (w *world) createVolume(s Step) {
 	v := w.volume(s.On)
 	first := drbd.ReplicaSpec{Node: v.Diskful[0]}
 	spec := linstorsim.ResourceSpec{Spec: drbd.Spec{Name: v.Resource(), Replicas: []drbd.ReplicaSpec{first}}}
-	if w.Linstor.CreateResource(spec) != nil {
-		return
+	_ = w.Linstor.CreateResource(spec)
+}
+
+// placeRest places the other replicas.
+func (w *world) placeRest(s Step) {
+	v := w.volume(s.On)
+	if len(w.Linstor.ReplicaNodes(v.Resource())) == 0 {
+		return // LINSTOR could not create it
 	}
 	rest := []drbd.ReplicaSpec{}
 	for _, node := range v.Diskful[1:] {
@@ -153,11 +178,6 @@ func (w *world) createVolume(s Step) {
 	}
 	_ = w.Linstor.Place(v.Resource(), rest...)
 	w.addVolume(v)
-	for _, p := range w.history.World.Workloads {
-		if p.Later {
-			w.addWorkload(p)
-		}
-	}
 }
 
 // unconfirmed counts, in an ordinary history, a decision that a node's settings are not known, unless it may be so.
