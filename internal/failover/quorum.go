@@ -60,6 +60,16 @@ func fencing(r Resource, node string, t testimony, b basis) (Reason, string) {
 	return "", ""
 }
 
+// votesLeaving returns the replicas with a vote that are on their way out. Nodes that LINSTOR reaches count them no longer, and others do.
+func (r Resource) votesLeaving() (nodes []string) {
+	for _, replica := range r.Replicas {
+		if replica.Leaving && !replica.Client {
+			nodes = append(nodes, replica.Node)
+		}
+	}
+	return nodes
+}
+
 // wantedFences tells whether the setting that LINSTOR wants fences A, and the newest that A may run.
 func wantedFences(r Resource, a Replica) (Reason, string) {
 	if r.Quorum == "" {
@@ -105,6 +115,9 @@ func (s Setting) replicas() string {
 // survivorsFence tells whether every setting that a survivor may run takes the quorum from A where the survivor has it: by other replicas than
 // A counts, both may have one. A itself has passed before.
 func survivorsFence(r Resource) (Reason, string) {
+	if leaving := r.votesLeaving(); len(leaving) > 0 {
+		return QuorumUnconfirmed, fmt.Sprintf("the replicas of resource %s on %v are on their way out: the survivors count them no longer, and the node may", r.Name, leaving)
+	}
 	wanted := r.wanted("")
 	for _, replica := range r.Replicas {
 		if !survives(replica) {

@@ -27,6 +27,7 @@ func TestWhatANodeMayRun(t *testing.T) {
 	three := setting("majority", []string{nodeA, nodeB, nodeC})
 	isGone := at(nodeA, func(r *Replica) { r.Gone = true })
 	tooFew := edited(silent(nodeT), theLease(time.Minute))
+	leaves := func(node string) edit { return at(node, func(r *Replica) { r.Leaving = true }) }
 	alive := theLease(3 * time.Second)
 
 	runScenarios(t, map[string]scenario{
@@ -56,6 +57,9 @@ func TestWhatANodeMayRun(t *testing.T) {
 		"with too few witnesses a survivor that may run off moves nothing":             blocked(QuorumUnconfirmed, tooFew, mayRun(nodeB, off, majority)),
 		"with too few witnesses a survivor that may run other replicas moves nothing":  blocked(QuorumUnconfirmed, tooFew, mayRun(nodeB, three, majority)),
 		"with too few witnesses a survivor of which nobody knows what it runs neither": blocked(QuorumUnconfirmed, tooFew, at(nodeB, func(r *Replica) { r.Begun = false })),
+		"with too few witnesses a replica on its way out moves nothing":                blocked(QuorumUnconfirmed, tooFew, leaves(nodeT)),
+		"nor does that of the node":                                                    blocked(QuorumUnconfirmed, tooFew, leaves(nodeA)),
+		"where every witness has spoken the node's may be on its way out":              open(leaves(nodeA)),
 
 		"a Primary that says that it has no quorum has one that works": answers(isolated, Lost, QuorumLost, unborne),
 		"also where it may run off for all that is known":              answers(isolated, Lost, QuorumLost, mayRun(nodeA, off, majority)),
