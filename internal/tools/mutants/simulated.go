@@ -108,6 +108,10 @@ var simulated = []edit{
 		`!setting.fences() || «!setting.sameReplicas(wanted)» }`, "(… && !mutantIs(§))",
 	},
 	{
+		"too few witnesses suffice although a replica is on its way out", fencingFile, "if leaving := r.votesLeaving(); «len(leaving) > 0»",
+		"(… && !mutantIs(§))",
+	},
+	{
 		"a pod is removed by force whatever its other volumes run", "internal/failover/removal.go",
 		"s.Node.LeaseSilent(ForceSilence) && «s.othersFenced(pod)»", "(… || mutantIs(§))",
 	},
