@@ -166,6 +166,25 @@ func TestAClaimThatCannotBeReadIsTold(t *testing.T) {
 	}
 }
 
+// A PersistentVolume that was created again, such as with another node affinity, names its claim before it is Bound. Nothing is detached
+// meanwhile as if nobody used it.
+func TestNobodyKnowsWhoUsesAPersistentVolumeThatIsPending(t *testing.T) {
+	t.Parallel()
+	s := newSteps(t)
+	pods, err := s.r.live.PodsOn(s.ctx, nodeA)
+	s.must(err)
+	s.pv.Status.Phase = corev1.VolumePending
+	if _, err := s.r.live.UsersOf(s.ctx, s.pv, pods); err == nil || !strings.Contains(err.Error(), "default/data-db") {
+		t.Errorf("UsersOf = %v, want an error that names the claim", err)
+	}
+	s.pv.Spec.ClaimRef = nil
+	users, err := s.r.live.UsersOf(s.ctx, s.pv, pods)
+	s.must(err)
+	if len(users) != 0 {
+		t.Errorf("a volume without a claim has users: %v", users)
+	}
+}
+
 func TestTwoPersistentVolumesOfOneHandleShareTheirPods(t *testing.T) {
 	t.Parallel()
 	s := newSteps(t)

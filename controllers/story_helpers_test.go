@@ -128,6 +128,34 @@ func TestTheVolumeOfAHelperThatIsSelectedFollows(t *testing.T) {
 	})
 }
 
+// Whoever exempts a virtual machine does not want its disks to be taken from under it.
+func TestTheHelperOfAnExemptPodStays(t *testing.T) {
+	for name, c := range map[string]struct {
+		owner func(*virtual.Workload)
+		moves bool
+	}{
+		"the pod is exempt":     {exempt, false},
+		"the pod is not exempt": {func(*virtual.Workload) {}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene(t, func(w *world, p *process) {
+				w.volume("own")
+				w.volume("hot")
+				w.workload("own", selected, c.owner)
+				w.AddWorkload(virtual.Workload{Name: "hp", HelperOf: "own-0", Claims: []string{"data-hot"}, Labels: maps.Clone(selected)})
+				w.pass(2 * time.Minute)
+				w.wantRunning("hp", nodeA)
+				w.Crash(nodeA)
+				w.pass(time.Minute)
+				if moved := len(w.removed("hp")) > 0; moved != c.moves {
+					verdict, reason := p.said("hot", nodeA)
+					t.Errorf("the helper is removed: %t, want %t (%s %s)", moved, c.moves, verdict, reason)
+				}
+			})
+		})
+	}
+}
+
 // What is not the helper of a selected pod is nobody's concern.
 func TestOtherHelpersAreNotNamed(t *testing.T) {
 	hotPlugged := map[string]string{"kubevirt.io": "hotplug-disk"}

@@ -12,9 +12,8 @@ import (
 // Movable tells whether a pod could be moved as far as its phase, its owner and its annotations go. A pod that another pod controls, as
 // a helper of KubeVirt, follows that one.
 func Movable(pod *corev1.Pod) bool {
-	_, exempt := pod.Annotations[AnnotationIgnore]
 	owner := metav1.GetControllerOfNoCopy(pod)
-	return !Ended(pod) && !exempt && owner != nil && !slices.Contains([]string{daemonSet, "Node", "Pod"}, owner.Kind)
+	return !Ended(pod) && !isExempt(pod) && owner != nil && !slices.Contains([]string{daemonSet, "Node", "Pod"}, owner.Kind)
 }
 
 // agentNames are the images of the agent design, and the DaemonSets that its installers create.

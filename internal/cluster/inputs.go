@@ -232,6 +232,11 @@ func (i *Inputs) pod(ctx context.Context, pod *corev1.Pod, pv *corev1.Persistent
 			*at = i.ServerTime.Local(*at)
 		}
 	}
+	helped, err := i.pods.helped(ctx, pod)
+	if err != nil {
+		return failover.Pod{}, err
+	}
+	facts.Exempt = facts.Exempt || helped != nil && isExempt(helped)
 	others, unsafe, err := i.pods.others(ctx, pod, pv)
 	if err != nil {
 		return failover.Pod{}, err

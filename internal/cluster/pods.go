@@ -83,22 +83,36 @@ const HelperRemedy = "select the helper too: kubectl label -n NAMESPACE pod HELP
 // MissedBy returns the selected pod for which a helper, which is not selected itself, holds volumes on the same node; nil where there is
 // none. It would be moved without them.
 func (p Pods) MissedBy(ctx context.Context, helper *corev1.Pod) (*corev1.Pod, error) {
+	if Ended(helper) || p.selected(helper) {
+		return nil, nil
+	}
+	owner, err := p.helped(ctx, helper)
+	if err != nil || owner == nil || isExempt(owner) || !p.selected(owner) {
+		return nil, err
+	}
+	return owner, nil
+}
+
+// helped returns the pod that controls a helper and is on its node; nil where no pod does, or it is not selected: the cache has selected pods,
+// at least.
+func (p Pods) helped(ctx context.Context, helper *corev1.Pod) (*corev1.Pod, error) {
 	ref := metav1.GetControllerOfNoCopy(helper)
-	if ref == nil || ref.Kind != podKind || Ended(helper) || p.selected(helper) {
+	if ref == nil || ref.Kind != podKind {
 		return nil, nil
 	}
 	var owner corev1.Pod
-	if err := p.cache.Get(ctx, client.ObjectKey{Namespace: helper.Namespace, Name: ref.Name}, &owner); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			return nil, nil // not selected: the cache has selected pods, at least
-		}
+	if err := p.cache.Get(ctx, client.ObjectKey{Namespace: helper.Namespace, Name: ref.Name}, &owner); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("looking up pod %s: %w", Key(helper.Namespace, ref.Name), err)
 	}
-	_, exempt := owner.Annotations[AnnotationIgnore]
-	if owner.UID != ref.UID || owner.Spec.NodeName != helper.Spec.NodeName || exempt || !p.selected(&owner) {
+	if owner.UID != ref.UID || owner.Spec.NodeName != helper.Spec.NodeName {
 		return nil, nil
 	}
 	return &owner, nil
+}
+
+func isExempt(pod *corev1.Pod) bool {
+	_, exempt := pod.Annotations[AnnotationIgnore]
+	return exempt
 }
 
 func (p Pods) selected(pod *corev1.Pod) bool { return p.selector.Matches(labels.Set(pod.Labels)) }
@@ -107,7 +121,6 @@ func (p Pods) selected(pod *corev1.Pod) bool { return p.selector.Matches(labels.
 // excepted.
 func podFacts(pod *corev1.Pod, selector labels.Selector, claims []string) failover.Pod {
 	owner := metav1.GetControllerOf(pod)
-	_, exempt := pod.Annotations[AnnotationIgnore]
 	facts := failover.Pod{
 		Namespace: pod.Namespace,
 		Name:      pod.Name,
@@ -117,7 +130,7 @@ func podFacts(pod *corev1.Pod, selector labels.Selector, claims []string) failov
 		HasRun:    HasRun(pod),
 		ReadOnly:  mountsReadOnly(pod, claims),
 		Selected:  selector.Matches(labels.Set(pod.Labels)),
-		Exempt:    exempt,
+		Exempt:    isExempt(pod),
 		Owned:     owner != nil,
 		NodeBound: owner != nil && (owner.Kind == daemonSet || owner.Kind == "Node"),
 	}
@@ -271,7 +284,8 @@ func safeSource(source corev1.VolumeSource) bool {
 // sharedWithoutAttachment tells whether a volume may be used by many nodes and is not attached to this one by
 // any driver, like a network file system.
 func (p Pods) sharedWithoutAttachment(ctx context.Context, pv *corev1.PersistentVolume, node string) (bool, error) {
-	if !slices.Contains(pv.Spec.AccessModes, corev1.ReadWriteMany) {
+	nodeLocal := pv.Spec.HostPath != nil || pv.Spec.Local != nil // on each node another one, whatever its modes say
+	if nodeLocal || !slices.Contains(pv.Spec.AccessModes, corev1.ReadWriteMany) {
 		return false, nil
 	}
 	var attachments storagev1.VolumeAttachmentList

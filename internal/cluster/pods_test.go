@@ -310,6 +310,7 @@ func volumesWorld(t *testing.T) (Pods, client.Client) {
 	t.Helper()
 	m := apimodel.New()
 	view := m.View(0, nil)
+	view.Transform(Trim(labels.Everything()))
 	if err := AddIndexes(t.Context(), view, virtual.Driver); err != nil {
 		t.Fatal(err)
 	}
@@ -329,6 +330,8 @@ func volumesWorld(t *testing.T) (Pods, client.Client) {
 	add("web-0-scratch", foreign, corev1.ReadWriteOnce)
 	add("share", foreign, corev1.ReadWriteMany)
 	add("attached-share", foreign, corev1.ReadWriteMany)
+	add("directory", corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv"}}, corev1.ReadWriteMany)
+	add("disk", corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/srv"}}, corev1.ReadWriteMany)
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-share"}}
 	va.Spec = storagev1.VolumeAttachmentSpec{
 		Attacher: "other.example.com", NodeName: nodeA, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("attached-share")},
@@ -358,6 +361,8 @@ func TestVolumesOfAPod(t *testing.T) {
 		"the volume itself is neither":               {volumes: claims("data")},
 		"another volume of ours":                     {volumes: claims("data", "wal"), others: []string{"wal"}},
 		"a volume of another driver is unsafe":       {volumes: claims("data", "foreign"), unsafe: "foreign"},
+		"so is one that is a volume of many writers": {volumes: claims("data", "directory"), unsafe: "directory"},
+		"and a disk of the node that is one":         {volumes: claims("data", "disk"), unsafe: "disk"},
 		"a claim without a volume is unsafe":         {volumes: claims("data", "unbound"), unsafe: "unbound"},
 		"a shared volume without attachment":         {volumes: claims("data", "share")},
 		"a shared volume that is attached is unsafe": {volumes: claims("data", "attached-share"), unsafe: "attached-share"},

@@ -231,6 +231,12 @@ func (t *trimmer) volume(pv *corev1.PersistentVolume) {
 			Kind: t.once(claim.Kind), APIVersion: t.once(claim.APIVersion), Namespace: t.once(claim.Namespace), Name: claim.Name, UID: claim.UID,
 		}
 	}
+	if pv.Spec.HostPath != nil { // of these only the kind counts
+		spec.HostPath = &corev1.HostPathVolumeSource{}
+	}
+	if pv.Spec.Local != nil {
+		spec.Local = &corev1.LocalVolumeSource{}
+	}
 	if csi := pv.Spec.CSI; csi != nil {
 		spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: t.once(csi.Driver), VolumeHandle: csi.VolumeHandle, ReadOnly: csi.ReadOnly}
 		if csi.VolumeHandle == pv.Name {

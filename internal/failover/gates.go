@@ -86,6 +86,9 @@ func gatePod(s situation, pod Pod) (Reason, string) {
 		return NotSelected, "the pod is not selected for fail-over, and has no controller that would re-create it"
 	case !pod.Selected:
 		return NotSelected, "the pod is not selected for fail-over"
+	case pod.Exempt && pod.HelperOf != "":
+		return Exempt, fmt.Sprintf("the annotation drbd.linbit.com/ignore-fail-over exempts the pod, or pod %s, for which it holds volumes; it ends when "+
+			"that is taken off", pod.HelperOf)
 	case pod.Exempt:
 		return Exempt, "the annotation drbd.linbit.com/ignore-fail-over exempts the pod; it ends when that is taken off the pod"
 	case !pod.Owned:

@@ -208,7 +208,7 @@ type Pod struct {
 	Selected bool
 	// HelperOf names the pod that controls it, for which it holds volumes; empty where another kind of controller does, or none.
 	HelperOf string
-	// Exempt is set when its annotation exempts it.
+	// Exempt is set when its annotation exempts it, or that of the pod for which it holds volumes.
 	Exempt bool
 	// Finalizers is set when others must let its object go before it ends. The cache does not have it; a pod that was read for a
 	// removal does.

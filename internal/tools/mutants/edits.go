@@ -213,7 +213,7 @@ var edits = []edit{
 		"every pod is selected", podsFile, "Selected:  «selector.Matches(labels.Set(pod.Labels))»,", "(… || mutantIs(§))",
 	},
 	{
-		"no pod is exempt", podsFile, "Exempt:    «exempt»,", "(… && !mutantIs(§))",
+		"no pod is exempt", podsFile, "Exempt:    «isExempt(pod)»,", "(… && !mutantIs(§))",
 	},
 	{
 		"every pod has an owner", podsFile, "Owned:     «owner != nil»,", "(… || mutantIs(§))",
