@@ -13,8 +13,8 @@ import (
 
 // An ordinary history is one of a cluster in which nothing goes wrong but that nodes crash: people and controllers do what
 // they do every day. None of it may hold a fail-over up because the settings of a node are not known, beyond what it costs to learn
-// them: a second after the first report of a new volume, 25 s after the first install or where all of ours were restarted, and a minute after each
-// satellite's restart where a person has set quorum.
+// them: a second after the first report of a new volume, 25 s where nobody has heard that because LINSTOR had just started, after the first install
+// or where all of ours were restarted, and a minute after each satellite's restart where a person has set quorum.
 
 // What is done every day, beside what other histories know.
 const (
@@ -69,11 +69,14 @@ func GenerateOrdinary(seed uint64) History {
 	return g.history
 }
 
+// newResource is the resource of a volume that is made in the course of a history.
+const newResource = "pvc-n"
+
 // newVolume adds a volume with a pod, which come later; the pod's node may be the one that crashes soon afterwards.
 func (g *generator) newVolume(at time.Duration) time.Duration {
 	w := &g.history.World
 	v, p := w.Volumes[0], w.Workloads[0]
-	v.Name, v.Handle, v.Later = "n", "pvc-n", true
+	v.Name, v.Handle, v.Later = "n", newResource, true
 	p.Name, p.Volumes, p.Later = "pod-n", []string{v.Name}, true
 	w.Volumes, w.Workloads = append(w.Volumes, v), append(w.Workloads, p)
 	g.add(at, Step{What: NewVolume, On: v.Name})
@@ -197,8 +200,11 @@ func (w *world) unconfirmed(reason, resource string) {
 const OrdinaryBlocked = "ordinary: QuorumUnconfirmed where it may not be"
 
 const (
-	// learning is how long settings may be unknown after the first install or where all of ours were restarted.
+	// learning is how long settings may be unknown after the first install, where all of ours were restarted, or of a volume that was made before
+	// anybody heard LINSTOR's events.
 	learning = 25 * time.Second
+	// deaf is how long after its start nobody may hear LINSTOR's events.
+	deaf = 15 * time.Second
 	// hearing is how long after a satellite's restart.
 	hearing = time.Minute
 )
@@ -209,9 +215,25 @@ func (w *world) maybeUnknown(resource string) bool {
 	for _, p := range w.allProcesses() {
 		restarted = restarted && time.Since(p.begun) < learning
 	}
+	unheard := resource == newResource && w.history.crashesUnheard()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return restarted || w.byPerson[resource] && !w.heardSince(w.changedAt[resource].Add(hearing))
+	return restarted || unheard || w.byPerson[resource] && !w.heardSince(w.changedAt[resource].Add(hearing))
+}
+
+// crashesUnheard tells whether a node crashes before anybody can know what it runs of the new volume, whose making nobody may have heard.
+func (h History) crashesUnheard() bool {
+	at := func(what Deed) time.Duration {
+		i := slices.IndexFunc(h.Steps, func(s Step) bool { return s.What == what })
+		if i < 0 {
+			return -time.Hour
+		}
+		return h.Steps[i].At
+	}
+	made := at(NewVolume)
+	return made-at(StartLinstor) < deaf && slices.ContainsFunc(h.Steps, func(s Step) bool {
+		return s.What == Crash && made < s.At && s.At < made+learning
+	})
 }
 
 // heardSince tells whether every satellite has been restarted by a moment, which only a person's quorum needs; the lock is held.
