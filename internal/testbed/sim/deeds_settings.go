@@ -163,9 +163,8 @@ func (w *world) mendSettings() {
 		w.Linstor.SetAdjustFault(at.node, at.what, linstorsim.AdjustWorks)
 	}
 	clear(w.adjusts)
-	for _, prop := range []string{linstorsim.PropQuorum, linstorsim.PropAutoTieBreaker} {
-		w.Linstor.SetGroupProperty(linstorsim.DefaultGroup, prop, "")
-	}
+	w.Linstor.SetGroupProperty(linstorsim.DefaultGroup, linstorsim.PropQuorum, w.history.World.groupQuorum())
+	w.Linstor.SetGroupProperty(linstorsim.DefaultGroup, linstorsim.PropAutoTieBreaker, "")
 	w.Linstor.SetControllerProperty(linstorsim.PropQuorum, "")
 	w.Linstor.SetControllerProperty(linstorsim.PropAutoTieBreaker, "True")
 	for _, node := range w.history.World.Nodes {

@@ -91,6 +91,14 @@ func (world World) detect(observer, peer string) time.Duration {
 // domain ends the names of nodes in Kubernetes where they are qualified.
 const domain = ".example.com"
 
+// groupQuorum is the quorum of the resource group in the beginning, empty where nobody has set one.
+func (world World) groupQuorum() string {
+	if world.GroupQuorum {
+		return "majority"
+	}
+	return ""
+}
+
 // kubeName is the name of a node in Kubernetes.
 func (world World) kubeName(node string) string {
 	if world.Qualified {

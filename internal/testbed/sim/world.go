@@ -136,9 +136,7 @@ func newWorld(ctx context.Context, h History, story bool) *world {
 			TieBreakers: h.World.TieBreakers, Clients: h.World.Clients, Balancing: h.World.Planned.Balancing,
 		},
 	})
-	if h.World.GroupQuorum {
-		w.Linstor.SetGroupProperty(linstorsim.DefaultGroup, linstorsim.PropQuorum, "majority")
-	}
+	w.Linstor.SetGroupProperty(linstorsim.DefaultGroup, linstorsim.PropQuorum, h.World.groupQuorum())
 	w.Linstor.SetPlacement(linstorsim.DefaultGroup, linstorsim.Placement{NodeNames: h.World.Planned.Group})
 	w.oracle = w.API.Client(actorOracle)
 	w.API.SetClock(h.World.Clock)
