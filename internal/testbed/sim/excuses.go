@@ -34,8 +34,8 @@ const (
 	ExcuseHidden = "nobody could know of a loss, since the kubelet lived and LINSTOR told nothing"
 	// ExcuseUnannounced: a loss has no Event yet because LINSTOR has not announced it, and is compared with once a minute.
 	ExcuseUnannounced = "nobody could know of a loss yet, which LINSTOR does not announce"
-	// ExcuseNothingThere: the kubelet of a pod that has not run is one of most that are silent, and LINSTOR shows no replica there.
-	ExcuseNothingThere = "nobody could know of a loss, since most kubelets were silent and LINSTOR had nothing there"
+	// ExcuseNothingThere: the kubelet of a pod that has not run is one of most that are silent, or is for too short a time, and LINSTOR shows no replica there.
+	ExcuseNothingThere = "nobody could know of a loss, since the kubelet's silence did not count, and LINSTOR had nothing there"
 	// ExcuseAnotherNode: another node has failed, or what LINSTOR wants has changed, since the node was StorageSafe.
 	ExcuseAnotherNode = "another node has failed since a node was StorageSafe"
 	// ExcuseDatabase: somebody has given LINSTOR a database in which a mark or a flag was that had been taken away.
