@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -143,11 +144,13 @@ func TestWhatCallsToANodeWhileItsVolumeIsInHandThere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSteps(t)
-			s.r.bell.hold(nodeA, []string{"db"})
-			if got := s.r.nodeOf(s.ctx, tc.change(s)); len(got) > 0 != tc.calls {
-				t.Errorf("calls to %v, want a call: %t", got, tc.calls)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				s.r.bell.hold(nodeA, []string{"db"})
+				if got := s.r.nodeOf(s.ctx, tc.change(s)); len(got) > 0 != tc.calls {
+					t.Errorf("calls to %v, want a call: %t", got, tc.calls)
+				}
+			})
 		})
 	}
 }

@@ -3,6 +3,7 @@ package controllers
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -88,19 +89,21 @@ func TestWhatIsAttachedMustHaveAReplica(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSteps(t)
-			c.change(s)
-			var listed []evacuation.Volume
-			if len(c.replicas) > 0 {
-				listed = []evacuation.Volume{{Resource: "pvc-db"}}
-			}
-			for _, node := range c.replicas {
-				listed[0].Replicas = append(listed[0].Replicas, evacuation.Replica{Node: node})
-			}
-			unlisted, err := s.leaves.reader.Unlisted(s.ctx, nodeA, listed, []string{"db"})
-			if s.must(err); !slices.Equal(unlisted, c.unlisted) {
-				t.Errorf("LINSTOR lacks %v, want %v", unlisted, c.unlisted)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				c.change(s)
+				var listed []evacuation.Volume
+				if len(c.replicas) > 0 {
+					listed = []evacuation.Volume{{Resource: "pvc-db"}}
+				}
+				for _, node := range c.replicas {
+					listed[0].Replicas = append(listed[0].Replicas, evacuation.Replica{Node: node})
+				}
+				unlisted, err := s.leaves.reader.Unlisted(s.ctx, nodeA, listed, []string{"db"})
+				if s.must(err); !slices.Equal(unlisted, c.unlisted) {
+					t.Errorf("LINSTOR lacks %v, want %v", unlisted, c.unlisted)
+				}
+			})
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -56,24 +58,26 @@ func TestCandidates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSteps(t)
-			s.r.gather.inputs.Linstor = noLinstor{}
-			tc.change(s)
-			inputs, err := s.r.gather.inputs.Of(s.ctx, s.pv)
-			s.must(err)
-			var nodes []string
-			for _, in := range inputs {
-				nodes = append(nodes, in.Node.Name)
-				if in.Resource.Name != "pvc-db" || in.Resource.Known {
-					t.Errorf("what LINSTOR does not know is taken for known: %+v", in.Resource)
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				s.r.gather.inputs.Linstor = noLinstor{}
+				tc.change(s)
+				inputs, err := s.r.gather.inputs.Of(s.ctx, s.pv)
+				s.must(err)
+				var nodes []string
+				for _, in := range inputs {
+					nodes = append(nodes, in.Node.Name)
+					if in.Resource.Name != "pvc-db" || in.Resource.Known {
+						t.Errorf("what LINSTOR does not know is taken for known: %+v", in.Resource)
+					}
+					if in.Attachment != nil && in.Attachment.Name != "csi-db" {
+						t.Errorf("node %s has the attachment %s", in.Node.Name, in.Attachment.Name)
+					}
 				}
-				if in.Attachment != nil && in.Attachment.Name != "csi-db" {
-					t.Errorf("node %s has the attachment %s", in.Node.Name, in.Attachment.Name)
+				if !slices.Equal(nodes, tc.want) {
+					t.Errorf("nodes %v, want %v", nodes, tc.want)
 				}
-			}
-			if !slices.Equal(nodes, tc.want) {
-				t.Errorf("nodes %v, want %v", nodes, tc.want)
-			}
+			})
 		})
 	}
 }
@@ -98,30 +102,32 @@ func (s *steps) attach(name, node string, change func(*storagev1.VolumeAttachmen
 // The attachment is read past the cache before anything is done about it.
 func TestTheAttachmentIsConfirmed(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	s.attach("csi-db-elsewhere", nodeB, func(*storagev1.VolumeAttachment) {})
-	s.r.gather.inputs.Linstor = noLinstor{}
-	view := s.view
-	confirm := func() (*failover.Attachment, error) {
-		read, err := s.r.readAttachments(s.ctx, s.ctx, nodeA, []*volume{{pv: s.pv}})
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		s.attach("csi-db-elsewhere", nodeB, func(*storagev1.VolumeAttachment) {})
+		s.r.gather.inputs.Linstor = noLinstor{}
+		view := s.view
+		confirm := func() (*failover.Attachment, error) {
+			read, err := s.r.readAttachments(s.ctx, s.ctx, nodeA, []*volume{{pv: s.pv}})
+			s.must(err)
+			in, err := s.r.gather.inputs.Confirmed(s.ctx, s.pv, cluster.Reading{Node: nodeA, Attachments: read}, nil)
+			return in.Attachment, err
+		}
+		facts, err := confirm()
 		s.must(err)
-		in, err := s.r.gather.inputs.Confirmed(s.ctx, s.pv, cluster.Reading{Node: nodeA, Attachments: read}, nil)
-		return in.Attachment, err
-	}
-	facts, err := confirm()
-	s.must(err)
-	if facts == nil || facts.Name != "csi-db" {
-		t.Fatalf("%+v", facts)
-	}
-	view.Pause()
-	s.setMark("by another process, a moment ago")
-	if facts, err = confirm(); err != nil || facts == nil || !facts.Marked {
-		t.Errorf("%+v, %v, want the mark", facts, err)
-	}
-	s.must(s.api.Delete(s.ctx, s.attachment()))
-	if facts, err = confirm(); err != nil || facts != nil {
-		t.Errorf("%+v, %v, want no attachment", facts, err)
-	}
+		if facts == nil || facts.Name != "csi-db" {
+			t.Fatalf("%+v", facts)
+		}
+		view.Pause()
+		s.setMark("by another process, a moment ago")
+		if facts, err = confirm(); err != nil || facts == nil || !facts.Marked {
+			t.Errorf("%+v, %v, want the mark", facts, err)
+		}
+		s.must(s.api.Delete(s.ctx, s.attachment()))
+		if facts, err = confirm(); err != nil || facts != nil {
+			t.Errorf("%+v, %v, want no attachment", facts, err)
+		}
+	})
 }
 
 // asked is a LINSTOR that knows nothing, and remembers what it was asked about.
@@ -141,39 +147,43 @@ func (a asked) Refresh(_ context.Context, name string) (linstor.Resource, error)
 // A removal rests on all volumes of the pods on the node. Of two in one consistency group there is one word.
 func TestLinstorIsAskedAboutAllVolumesOfThePods(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-1"}}
-	pod.Spec.NodeName, pod.Spec.Volumes = nodeA, []corev1.Volume{claimVolume("data-db", false)}
-	for name, handle := range map[string]string{"log": "pvc-group/0", "wal": "pvc-group/1"} {
-		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		pv.Spec.PersistentVolumeSource = csi(virtual.Driver, handle)
-		bind(pv, "default", "data-"+name)
-		s.must(s.api.Create(s.ctx, pv))
-		pod.Spec.Volumes = append(pod.Spec.Volumes, claimVolume("data-"+name, false))
-	}
-	s.must(s.api.Create(s.ctx, pod))
-	var names []string
-	s.r.linstor = asked{mu: &sync.Mutex{}, names: &names}
-	s.r.look(s.ctx, nodeA, nil, []*volume{s.volume()})
-	slices.Sort(names)
-	if want := []string{"pvc-db", "pvc-group"}; !slices.Equal(names, want) {
-		t.Errorf("LINSTOR was asked about %v, want %v", names, want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-1"}}
+		pod.Spec.NodeName, pod.Spec.Volumes = nodeA, []corev1.Volume{claimVolume("data-db", false)}
+		for name, handle := range map[string]string{"log": "pvc-group/0", "wal": "pvc-group/1"} {
+			pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			pv.Spec.PersistentVolumeSource = csi(virtual.Driver, handle)
+			bind(pv, "default", "data-"+name)
+			s.must(s.api.Create(s.ctx, pv))
+			pod.Spec.Volumes = append(pod.Spec.Volumes, claimVolume("data-"+name, false))
+		}
+		s.must(s.api.Create(s.ctx, pod))
+		var names []string
+		s.r.linstor = asked{mu: &sync.Mutex{}, names: &names}
+		s.r.look(s.ctx, nodeA, nil, []*volume{s.volume()})
+		slices.Sort(names)
+		if want := []string{"pvc-db", "pvc-group"}; !slices.Equal(names, want) {
+			t.Errorf("LINSTOR was asked about %v, want %v", names, want)
+		}
+	})
 }
 
 func TestAttachmentsOnANode(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	s.attach("inline", nodeA, func(va *storagev1.VolumeAttachment) {
-		va.Spec.Source = storagev1.VolumeAttachmentSource{InlineVolumeSpec: &corev1.PersistentVolumeSpec{}}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		s.attach("inline", nodeA, func(va *storagev1.VolumeAttachment) {
+			va.Spec.Source = storagev1.VolumeAttachmentSource{InlineVolumeSpec: &corev1.PersistentVolumeSpec{}}
+		})
+		s.attach("theirs", nodeA, func(va *storagev1.VolumeAttachment) { va.Spec.Attacher = "other.example.com" })
+		s.attach("elsewhere", nodeB, func(*storagev1.VolumeAttachment) {})
+		attachments, err := s.r.gather.watch.attachments.On(s.ctx, nodeA)
+		s.must(err)
+		if len(attachments) != 1 || attachments[0].Name != "csi-db" {
+			t.Errorf("%+v, want the one of our driver that has a PersistentVolume", attachments)
+		}
 	})
-	s.attach("theirs", nodeA, func(va *storagev1.VolumeAttachment) { va.Spec.Attacher = "other.example.com" })
-	s.attach("elsewhere", nodeB, func(*storagev1.VolumeAttachment) {})
-	attachments, err := s.r.gather.watch.attachments.On(s.ctx, nodeA)
-	s.must(err)
-	if len(attachments) != 1 || attachments[0].Name != "csi-db" {
-		t.Errorf("%+v, want the one of our driver that has a PersistentVolume", attachments)
-	}
 }
 
 // What holds everything back is asked for at most twice a second, however many volumes there are.
@@ -183,7 +193,7 @@ func TestHaltIsAskedForTwiceASecond(t *testing.T) {
 	asked := 0
 	h := &haltSwitch{
 		agents:  noAgents,
-		linstor: noLinstor{}, clock: clockAt{&now}, metrics: newSteps(t).r.reporter.reports.metrics, lost: func() map[string]bool { asked++; return nil },
+		linstor: noLinstor{}, clock: clockAt{&now}, metrics: metrics.New(), lost: func() map[string]bool { asked++; return nil },
 		limit: failover.Limit{Percent: true, Value: 50}, recorder: &eventLog{},
 	}
 	for _, step := range []struct {

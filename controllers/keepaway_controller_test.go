@@ -147,17 +147,19 @@ func TestWhenATaintEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSteps(t)
-			tc.change(s)
-			writes := s.nodeRequests(apimodel.VerbPatch)
-			l := lists{resource: "pvc-db", unlisted: s.unlisted, answers: !s.away}
-			s.taints.linstor, s.taints.keepAway.inputs.Linstor = l, l
-			if _, err := s.taints.Reconcile(s.ctx, reconcile.Request{NamespacedName: client.ObjectKey{Name: nodeA}}); err != nil {
-				t.Fatal(err)
-			}
-			if _, marked := markOf(s.node()); s.effect() != tc.effect || marked != tc.marked || *writes != tc.writes {
-				t.Errorf("the effect is %q, marked %t, %d writes, want %q, %t, %d", s.effect(), marked, *writes, tc.effect, tc.marked, tc.writes)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				tc.change(s)
+				writes := s.nodeRequests(apimodel.VerbPatch)
+				l := lists{resource: "pvc-db", unlisted: s.unlisted, answers: !s.away}
+				s.taints.linstor, s.taints.keepAway.inputs.Linstor = l, l
+				if _, err := s.taints.Reconcile(s.ctx, reconcile.Request{NamespacedName: client.ObjectKey{Name: nodeA}}); err != nil {
+					t.Fatal(err)
+				}
+				if _, marked := markOf(s.node()); s.effect() != tc.effect || marked != tc.marked || *writes != tc.writes {
+					t.Errorf("the effect is %q, marked %t, %d writes, want %q, %t, %d", s.effect(), marked, *writes, tc.effect, tc.marked, tc.writes)
+				}
+			})
 		})
 	}
 }
@@ -165,22 +167,24 @@ func TestWhenATaintEnds(t *testing.T) {
 // The list of taints is written as a whole: a taint that somebody else sets meanwhile must not go with it.
 func TestATaintThatComesMeanwhileStays(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	s.r.keepAway.inputs.Linstor = wellOn{}
-	done := false
-	s.model.Fail(func(r apimodel.Request) error {
-		if r.Actor != "test" && r.Kind == "Node" && r.Verb == apimodel.VerbPatch && !done {
-			done = true
-			node := s.node()
-			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "theirs", Effect: corev1.TaintEffectNoExecute})
-			s.must(s.api.Update(s.ctx, node))
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		s.r.keepAway.inputs.Linstor = wellOn{}
+		done := false
+		s.model.Fail(func(r apimodel.Request) error {
+			if r.Actor != "test" && r.Kind == "Node" && r.Verb == apimodel.VerbPatch && !done {
+				done = true
+				node := s.node()
+				node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "theirs", Effect: corev1.TaintEffectNoExecute})
+				s.must(s.api.Update(s.ctx, node))
+			}
+			return nil
+		})
+		s.ensure("pvc-db", s.d.State, 0)
+		if node := s.node(); !cluster.HasTaint(node, "theirs", "") || !cluster.HasTaint(node, cluster.TaintLostQuorum, "") {
+			t.Errorf("taints: %v", node.Spec.Taints)
 		}
-		return nil
 	})
-	s.ensure("pvc-db", s.d.State, 0)
-	if node := s.node(); !cluster.HasTaint(node, "theirs", "") || !cluster.HasTaint(node, cluster.TaintLostQuorum, "") {
-		t.Errorf("taints: %v", node.Spec.Taints)
-	}
 }
 
 func TestWhichChangesOfANodeAreLookedAt(t *testing.T) {
@@ -225,7 +229,7 @@ func (l slowly) Refresh(_ context.Context, name string) (linstor.Resource, error
 // Each of many causes counts as it is answered, although the first is old when the last one is.
 func TestATaintWithManyCausesEndsWhereLinstorIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTimedSteps(t)
+		s := newSteps(t)
 		s.tainted(corev1.TaintEffectNoSchedule, "", time.Hour)
 		node := s.node()
 		mark, _ := markOf(node)
@@ -258,7 +262,7 @@ func (silently) Refresh(ctx context.Context, _ string) (linstor.Resource, error)
 
 func TestATaintIsRenewedWhileLinstorDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newTimedSteps(t)
+		s := newSteps(t)
 		s.tainted(corev1.TaintEffectNoSchedule, "pvc-db", keepAwayExpiry/4)
 		l := silently{lists{resource: "pvc-db", unlisted: true}}
 		s.taints.linstor, s.taints.keepAway.inputs.Linstor = l, l
@@ -293,15 +297,17 @@ func TestTheMarkOfAPodThatIsNotSelectedAnyMoreGoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSteps(t)
-			s.setMark("begun")
-			s.in.Pods, s.in.Attachment.Noted = nil, true
-			s.d = failover.Decision{Verdict: failover.NotLost, Reason: failover.PrimaryHealthy}
-			c.change(s)
-			s.must(s.decide.unmark(s.ctx, s.pv, s.in, s.d))
-			if stays := s.marked() != ""; stays != c.stays {
-				t.Errorf("the mark stays: %t, want %t", stays, c.stays)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				s.setMark("begun")
+				s.in.Pods, s.in.Attachment.Noted = nil, true
+				s.d = failover.Decision{Verdict: failover.NotLost, Reason: failover.PrimaryHealthy}
+				c.change(s)
+				s.must(s.decide.unmark(s.ctx, s.pv, s.in, s.d))
+				if stays := s.marked() != ""; stays != c.stays {
+					t.Errorf("the mark stays: %t, want %t", stays, c.stays)
+				}
+			})
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,25 +38,27 @@ func TestANodeThatCannotBeTainted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSteps(t)
-			node := s.node()
-			tc.node(node)
-			s.must(s.api.Update(s.ctx, node))
-			s.model.Fail(func(r apimodel.Request) error {
-				if r.Actor == "test" || r.Kind != "Node" || r.Verb != apimodel.VerbPatch {
-					return nil
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				node := s.node()
+				tc.node(node)
+				s.must(s.api.Update(s.ctx, node))
+				s.model.Fail(func(r apimodel.Request) error {
+					if r.Actor == "test" || r.Kind != "Node" || r.Verb != apimodel.VerbPatch {
+						return nil
+					}
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, r.Name, errors.New("nobody taints nodes here"))
+				})
+				in, d := s.in, s.d
+				in.Resource.Name, d.State = "pvc-db", failover.Unreachable
+				err := s.r.keepAway.Ensure(s.ctx, in.Node.Name, []loss{{in, d}})
+				if goesOn := err == nil; goesOn != tc.goesOn {
+					t.Errorf("goes on: %t, want %t: %v", goesOn, tc.goesOn, err)
 				}
-				return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, r.Name, errors.New("nobody taints nodes here"))
+				if err != nil && !strings.Contains(err.Error(), "nobody taints nodes here") {
+					t.Errorf("who has to wait does not see why: %v", err)
+				}
 			})
-			in, d := s.in, s.d
-			in.Resource.Name, d.State = "pvc-db", failover.Unreachable
-			err := s.r.keepAway.Ensure(s.ctx, in.Node.Name, []loss{{in, d}})
-			if goesOn := err == nil; goesOn != tc.goesOn {
-				t.Errorf("goes on: %t, want %t: %v", goesOn, tc.goesOn, err)
-			}
-			if err != nil && !strings.Contains(err.Error(), "nobody taints nodes here") {
-				t.Errorf("who has to wait does not see why: %v", err)
-			}
 		})
 	}
 }

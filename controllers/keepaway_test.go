@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -121,84 +122,90 @@ func TestTheTaintHasTheEffectThatTheOtherVolumesAllow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSteps(t)
-			s.r.keepAway.inputs.Linstor = wellOn{}
-			tc.change(s)
-			s.ensure("pvc-db", tc.state, 0)
-			if got := s.effect(); got != tc.want {
-				t.Errorf("the effect is %q, want %q", got, tc.want)
-			}
-			if _, ours := markOf(s.node()); !ours {
-				t.Error("the node has no mark")
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				s.r.keepAway.inputs.Linstor = wellOn{}
+				tc.change(s)
+				s.ensure("pvc-db", tc.state, 0)
+				if got := s.effect(); got != tc.want {
+					t.Errorf("the effect is %q, want %q", got, tc.want)
+				}
+				if _, ours := markOf(s.node()); !ours {
+					t.Error("the node has no mark")
+				}
+			})
 		})
 	}
 }
 
 func TestATaintHasManyCausesAndOneWriter(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	s.r.keepAway.inputs.Linstor = wellOn{}
-	s.otherVolume("other", virtual.Driver)
-	reads := s.nodeRequests(apimodel.VerbGet)
-	for _, step := range []struct {
-		what     string
-		resource string
-		state    failover.State
-		later    time.Duration
-		reads    int
-		effect   corev1.TaintEffect
-	}{
-		{"the first cause", "pvc-db", failover.IOErrors, 0, 1, corev1.TaintEffectPreferNoSchedule},
-		{"the same a moment later", "pvc-db", failover.IOErrors, time.Second, 2, corev1.TaintEffectPreferNoSchedule},
-		{"a harder one a moment later", "pvc-db", failover.Unreachable, time.Second, 3, corev1.TaintEffectNoSchedule},
-		{"a softer one a moment later", "pvc-db", failover.IOErrors, time.Second, 4, corev1.TaintEffectNoSchedule},
-		{"a softer one later", "pvc-two", failover.IOErrors, 4 * time.Second, 5, corev1.TaintEffectNoSchedule},
-	} {
-		s.ensure(step.resource, step.state, step.later)
-		if *reads != step.reads || s.effect() != step.effect {
-			t.Errorf("%s: the node was read %d times and is %q, want %d and %q", step.what, *reads, s.effect(), step.reads, step.effect)
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		s.r.keepAway.inputs.Linstor = wellOn{}
+		s.otherVolume("other", virtual.Driver)
+		reads := s.nodeRequests(apimodel.VerbGet)
+		for _, step := range []struct {
+			what     string
+			resource string
+			state    failover.State
+			later    time.Duration
+			reads    int
+			effect   corev1.TaintEffect
+		}{
+			{"the first cause", "pvc-db", failover.IOErrors, 0, 1, corev1.TaintEffectPreferNoSchedule},
+			{"the same a moment later", "pvc-db", failover.IOErrors, time.Second, 2, corev1.TaintEffectPreferNoSchedule},
+			{"a harder one a moment later", "pvc-db", failover.Unreachable, time.Second, 3, corev1.TaintEffectNoSchedule},
+			{"a softer one a moment later", "pvc-db", failover.IOErrors, time.Second, 4, corev1.TaintEffectNoSchedule},
+			{"a softer one later", "pvc-two", failover.IOErrors, 4 * time.Second, 5, corev1.TaintEffectNoSchedule},
+		} {
+			s.ensure(step.resource, step.state, step.later)
+			if *reads != step.reads || s.effect() != step.effect {
+				t.Errorf("%s: the node was read %d times and is %q, want %d and %q", step.what, *reads, s.effect(), step.reads, step.effect)
+			}
 		}
-	}
-	mark, _ := markOf(s.node())
-	if want := []string{"pvc-db", "pvc-two"}; !slices.Equal(mark.Resources, want) || !mark.Since.Equal(s.in.Now.UTC()) {
-		t.Errorf("causes %v since %s, want %v since %s", mark.Resources, mark.Since, want, s.in.Now.UTC())
-	}
-	writes := s.nodeRequests(apimodel.VerbPatch)
-	s.ensure("pvc-db", failover.Unreachable, time.Minute)
-	if *writes != 0 {
-		t.Error("the node is written although nothing has changed")
-	}
-	s.ensure("pvc-db", failover.Unreachable, keepAwayExpiry)
-	if *writes != 1 {
-		t.Errorf("the node is written %d times when its taint is about to expire, want once", *writes)
-	}
+		mark, _ := markOf(s.node())
+		if want := []string{"pvc-db", "pvc-two"}; !slices.Equal(mark.Resources, want) || !mark.Since.Equal(s.in.Now.UTC()) {
+			t.Errorf("causes %v since %s, want %v since %s", mark.Resources, mark.Since, want, s.in.Now.UTC())
+		}
+		writes := s.nodeRequests(apimodel.VerbPatch)
+		s.ensure("pvc-db", failover.Unreachable, time.Minute)
+		if *writes != 0 {
+			t.Error("the node is written although nothing has changed")
+		}
+		s.ensure("pvc-db", failover.Unreachable, keepAwayExpiry)
+		if *writes != 1 {
+			t.Errorf("the node is written %d times when its taint is about to expire, want once", *writes)
+		}
+	})
 }
 
 // Of a hundred volumes that are lost at once, enough are noted by one write, and then nobody writes.
 func TestManyLossesOfANodeAreNotedTogether(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	writes := s.nodeRequests(apimodel.VerbPatch)
-	var losses []loss
-	for i := range 100 {
-		in, d := s.in, s.d
-		in.Resource.Name, d.State = fmt.Sprint("pvc-", i), failover.Unreachable
-		losses = append(losses, loss{in, d})
-	}
-	s.must(s.r.keepAway.Ensure(s.ctx, nodeA, losses))
-	mark, _ := markOf(s.node())
-	if len(mark.Resources) != keepAwayResources || *writes != 1 || s.effect() != corev1.TaintEffectNoSchedule {
-		t.Errorf("%d causes by %d writes, taint %q; want %d by one, and NoSchedule", len(mark.Resources), *writes, s.effect(), keepAwayResources)
-	}
-	s.ensure("pvc-late", failover.Unreachable, time.Minute)
-	if *writes != 1 {
-		t.Error("a node is written that has its taint")
-	}
-	s.ensure("pvc-late", failover.Unreachable, keepAwayExpiry)
-	if *writes != 2 {
-		t.Errorf("a taint that is about to expire is written %d times, want once", *writes-1)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		writes := s.nodeRequests(apimodel.VerbPatch)
+		var losses []loss
+		for i := range 100 {
+			in, d := s.in, s.d
+			in.Resource.Name, d.State = fmt.Sprint("pvc-", i), failover.Unreachable
+			losses = append(losses, loss{in, d})
+		}
+		s.must(s.r.keepAway.Ensure(s.ctx, nodeA, losses))
+		mark, _ := markOf(s.node())
+		if len(mark.Resources) != keepAwayResources || *writes != 1 || s.effect() != corev1.TaintEffectNoSchedule {
+			t.Errorf("%d causes by %d writes, taint %q; want %d by one, and NoSchedule", len(mark.Resources), *writes, s.effect(), keepAwayResources)
+		}
+		s.ensure("pvc-late", failover.Unreachable, time.Minute)
+		if *writes != 1 {
+			t.Error("a node is written that has its taint")
+		}
+		s.ensure("pvc-late", failover.Unreachable, keepAwayExpiry)
+		if *writes != 2 {
+			t.Errorf("a taint that is about to expire is written %d times, want once", *writes-1)
+		}
+	})
 }
 
 func TestMarksOfTaints(t *testing.T) {
@@ -257,33 +264,37 @@ func TestPodsAreKeptAwayBeforeARemovalOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSteps(t)
-			tc.change(s)
-			step := failover.StepDetach
-			if len(s.in.Pods) > 0 {
-				step = failover.StepRemove
-			}
-			v := s.volume()
-			s.r.do(s.ctx, nodeA, []*volume{v}, failover.Plan{Volumes: []failover.VolumePlan{{Decision: s.d, Step: step}}})
-			if v.d != s.d || tainted(s) != tc.want {
-				t.Errorf("tainted: %t, want %t (%s: %s)", tainted(s), tc.want, v.d.Reason, v.d.Message)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				tc.change(s)
+				step := failover.StepDetach
+				if len(s.in.Pods) > 0 {
+					step = failover.StepRemove
+				}
+				v := s.volume()
+				s.r.do(s.ctx, nodeA, []*volume{v}, failover.Plan{Volumes: []failover.VolumePlan{{Decision: s.d, Step: step}}})
+				if v.d != s.d || tainted(s) != tc.want {
+					t.Errorf("tainted: %t, want %t (%s: %s)", tainted(s), tc.want, v.d.Reason, v.d.Message)
+				}
+			})
 		})
 	}
 	t.Run("and where that fails nothing is removed", func(t *testing.T) {
 		t.Parallel()
-		s := newSteps(t)
-		s.model.Fail(func(r apimodel.Request) error {
-			if r.Verb == apimodel.VerbPatch && r.Kind == "Node" {
-				return errors.New("no")
+		synctest.Test(t, func(t *testing.T) {
+			s := newSteps(t)
+			s.model.Fail(func(r apimodel.Request) error {
+				if r.Verb == apimodel.VerbPatch && r.Kind == "Node" {
+					return errors.New("no")
+				}
+				return nil
+			})
+			v := s.volume()
+			s.r.keepPodsAway(s.ctx, nodeA, []*volume{v})
+			if d := v.d; d.Verdict != failover.Blocked || d.Reason != failover.KeepAwayFailed || v.goesOn() {
+				t.Errorf("%s (%s)", d.Verdict, d.Reason)
 			}
-			return nil
 		})
-		v := s.volume()
-		s.r.keepPodsAway(s.ctx, nodeA, []*volume{v})
-		if d := v.d; d.Verdict != failover.Blocked || d.Reason != failover.KeepAwayFailed || v.goesOn() {
-			t.Errorf("%s (%s)", d.Verdict, d.Reason)
-		}
 	})
 }
 
@@ -315,20 +326,22 @@ func TestAFurtherCauseOfATaintCanWait(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSteps(t)
-			tc.before(s)
-			s.model.Fail(func(r apimodel.Request) error {
-				if r.Actor != "test" && r.Kind == "Node" && r.Verb == apimodel.VerbPatch {
-					return tc.rejects
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				tc.before(s)
+				s.model.Fail(func(r apimodel.Request) error {
+					if r.Actor != "test" && r.Kind == "Node" && r.Verb == apimodel.VerbPatch {
+						return tc.rejects
+					}
+					return nil
+				})
+				in := s.in
+				in.Now, in.Resource.Name = in.Now.Add(time.Minute), "pvc-other"
+				s.d.State = failover.Unreachable
+				if err := s.r.keepAway.Ensure(s.ctx, in.Node.Name, []loss{{in, s.d}}); (err != nil) != tc.failed {
+					t.Errorf("error: %v", err)
 				}
-				return nil
 			})
-			in := s.in
-			in.Now, in.Resource.Name = in.Now.Add(time.Minute), "pvc-other"
-			s.d.State = failover.Unreachable
-			if err := s.r.keepAway.Ensure(s.ctx, in.Node.Name, []loss{{in, s.d}}); (err != nil) != tc.failed {
-				t.Errorf("error: %v", err)
-			}
 		})
 	}
 }

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,23 +37,25 @@ func TestSoonest(t *testing.T) {
 
 func TestAVolumeOfAnotherDriverIsNobodysBusiness(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	g := &s.decide.gather
-	g.watch.linstor, g.inputs.Linstor, g.memory = noLinstor{}, noLinstor{}, newSettingsMemory(noLinstor{})
-	s.decide.reporter.linstor, s.decide.reporter.inputs.Linstor = noLinstor{}, noLinstor{}
-	again := func() reconcile.Result {
-		t.Helper()
-		result, err := s.decide.Reconcile(s.ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.pv)})
-		s.must(err)
-		return result
-	}
-	s.decide.reconcileInterval = time.Minute
-	if got := again(); got.RequeueAfter != time.Minute {
-		t.Errorf("a volume of ours is looked at again in %s, want %s", got.RequeueAfter, time.Minute)
-	}
-	s.pv.Spec.CSI.Driver = "other.example.com"
-	s.must(s.api.Update(s.ctx, s.pv))
-	if got := again(); got != (reconcile.Result{}) {
-		t.Errorf("a volume of another driver is looked at again: %+v", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		g := &s.decide.gather
+		g.watch.linstor, g.inputs.Linstor, g.memory = noLinstor{}, noLinstor{}, newSettingsMemory(noLinstor{})
+		s.decide.reporter.linstor, s.decide.reporter.inputs.Linstor = noLinstor{}, noLinstor{}
+		again := func() reconcile.Result {
+			t.Helper()
+			result, err := s.decide.Reconcile(s.ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(s.pv)})
+			s.must(err)
+			return result
+		}
+		s.decide.reconcileInterval = time.Minute
+		if got := again(); got.RequeueAfter != time.Minute {
+			t.Errorf("a volume of ours is looked at again in %s, want %s", got.RequeueAfter, time.Minute)
+		}
+		s.pv.Spec.CSI.Driver = "other.example.com"
+		s.must(s.api.Update(s.ctx, s.pv))
+		if got := again(); got != (reconcile.Result{}) {
+			t.Errorf("a volume of another driver is looked at again: %+v", got)
+		}
+	})
 }

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// answersWithin is the usual patience of requests.
+	// answersWithin is how long a round waits for the answers to its requests of one kind.
 	answersWithin = time.Second
 	// requestsAtOnce is how many requests of one kind a round has under way; the API server rejects too many.
 	requestsAtOnce = 100
@@ -23,8 +23,7 @@ var errUnanswered = errors.New("the Kubernetes API has not answered yet")
 // requests are the writes of rounds. One that takes long outlives its round: its object is left alone until it is answered, and nothing
 // else waits for it.
 type requests struct {
-	// timeout ends a request, and patience the wait of a round for the answers to those of one kind.
-	timeout, patience time.Duration
+	timeout time.Duration
 
 	mu       sync.Mutex
 	underWay map[string]bool
@@ -39,7 +38,7 @@ type lateAnswer struct {
 }
 
 func newRequests(timeout time.Duration) *requests {
-	return &requests{timeout: timeout, patience: answersWithin, underWay: make(map[string]bool), failed: make(map[string]lateAnswer)}
+	return &requests{timeout: timeout, underWay: make(map[string]bool), failed: make(map[string]lateAnswer)}
 }
 
 // answer is the answer to one of many requests.
@@ -77,7 +76,7 @@ func (r *requests) send(
 			answers <- answer{i, err}
 		}()
 	}
-	timer := time.NewTimer(r.patience)
+	timer := time.NewTimer(answersWithin)
 	defer timer.Stop()
 	for ; waiting > 0; waiting-- {
 		select {

@@ -42,17 +42,19 @@ func TestWhichVolumesStayInHandAfterARound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSteps(t)
-			s.r.reporter.linstor = unmoved{}
-			v := s.volume()
-			v.d.Verdict, v.err = tc.verdict, tc.failed
-			result := s.r.conclude(s.ctx, nodeA, []*volume{v}, nil, roundResult{})
-			if inHand := len(s.r.bell.remembered()) > 0; inHand != tc.want {
-				t.Errorf("in hand: %t, want %t", inHand, tc.want)
-			}
-			if tc.want && result.next == 0 {
-				t.Error("it is in hand, and nobody looks again")
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				s.r.reporter.linstor = unmoved{}
+				v := s.volume()
+				v.d.Verdict, v.err = tc.verdict, tc.failed
+				result := s.r.conclude(s.ctx, nodeA, []*volume{v}, nil, roundResult{})
+				if inHand := len(s.r.bell.remembered()) > 0; inHand != tc.want {
+					t.Errorf("in hand: %t, want %t", inHand, tc.want)
+				}
+				if tc.want && result.next == 0 {
+					t.Error("it is in hand, and nobody looks again")
+				}
+			})
 		})
 	}
 }
@@ -66,13 +68,15 @@ func TestOnlyAVolumeWhoseFailOverGoesOnIsMarked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSteps(t)
-			v := s.volume()
-			stop(v)
-			s.r.markAll(s.ctx, []*volume{v})
-			if s.marked() != "" {
-				t.Errorf("marked: %s", s.marked())
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				v := s.volume()
+				stop(v)
+				s.r.markAll(s.ctx, []*volume{v})
+				if s.marked() != "" {
+					t.Errorf("marked: %s", s.marked())
+				}
+			})
 		})
 	}
 }
@@ -80,30 +84,34 @@ func TestOnlyAVolumeWhoseFailOverGoesOnIsMarked(t *testing.T) {
 // What was read too long ago is left out of the release of what was read just now.
 func TestNothingIsReleasedByAnOldLook(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	fresh, old := s.volume(), s.volume()
-	old.pv = old.pv.DeepCopy()
-	old.pv.Spec.CSI.VolumeHandle = "pvc-other"
-	old.in.Asked = time.Now().Add(-failover.MaxAge - time.Second)
-	s.r.releaseAll(s.ctx, nodeA, []*volume{fresh, old})
-	if !s.released() || fresh.late || !old.late {
-		t.Errorf("late: %t and %t, released: %t, want only the first one", fresh.late, old.late, s.released())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		fresh, old := s.volume(), s.volume()
+		old.pv = old.pv.DeepCopy()
+		old.pv.Spec.CSI.VolumeHandle = "pvc-other"
+		old.in.Asked = time.Now().Add(-failover.MaxAge - time.Second)
+		s.r.releaseAll(s.ctx, nodeA, []*volume{fresh, old})
+		if !s.released() || fresh.late || !old.late {
+			t.Errorf("late: %t and %t, released: %t, want only the first one", fresh.late, old.late, s.released())
+		}
+	})
 }
 
 // A pod that is to be removed may not be the only one any more when the list of pods is old. Where none is left to be removed, another
 // list precedes the deletion.
 func TestARemovalIsAsOldAsTheListOfPods(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	s.in.Listed = s.in.Asked.Add(-failover.MaxAge - time.Second)
-	if !s.r.isOld(s.in) {
-		t.Error("a removal by an old list of pods counts")
-	}
-	s.in.Pods = nil
-	if s.r.isOld(s.in) {
-		t.Error("a detach counts as old by a list that it does not rest on")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		s.in.Listed = s.in.Asked.Add(-failover.MaxAge - time.Second)
+		if !s.r.isOld(s.in) {
+			t.Error("a removal by an old list of pods counts")
+		}
+		s.in.Pods = nil
+		if s.r.isOld(s.in) {
+			t.Error("a detach counts as old by a list that it does not rest on")
+		}
+	})
 }
 
 // Many attachments are read by one request, and never from the cache.
@@ -118,30 +126,32 @@ func TestManyAttachmentsAreListedAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSteps(t)
-			for i := range tc.attachments - 1 {
-				s.attach(fmt.Sprint("csi-db-", i), nodeA, func(*storagev1.VolumeAttachment) {})
-			}
-			s.r.gather.inputs.Linstor = noLinstor{}
-			s.view.Pause()
-			s.setMark("by another process, a moment ago")
-			var lists atomic.Int32
-			s.model.Fail(func(r apimodel.Request) error {
-				if r.Verb == apimodel.VerbList && r.Kind == "VolumeAttachment" {
-					lists.Add(1)
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				for i := range tc.attachments - 1 {
+					s.attach(fmt.Sprint("csi-db-", i), nodeA, func(*storagev1.VolumeAttachment) {})
 				}
-				return nil
+				s.r.gather.inputs.Linstor = noLinstor{}
+				s.view.Pause()
+				s.setMark("by another process, a moment ago")
+				var lists atomic.Int32
+				s.model.Fail(func(r apimodel.Request) error {
+					if r.Verb == apimodel.VerbList && r.Kind == "VolumeAttachment" {
+						lists.Add(1)
+					}
+					return nil
+				})
+				read, err := s.r.readAttachments(s.ctx, s.ctx, nodeA, []*volume{s.volume()})
+				s.must(err)
+				in, err := s.r.gather.inputs.Confirmed(s.ctx, s.pv, cluster.Reading{Node: nodeA, Attachments: read}, nil)
+				s.must(err)
+				if in.Attachment == nil || !in.Attachment.Marked {
+					t.Errorf("%+v, want the mark", in.Attachment)
+				}
+				if got := lists.Load(); got != tc.lists {
+					t.Errorf("%d lists, want %d", got, tc.lists)
+				}
 			})
-			read, err := s.r.readAttachments(s.ctx, s.ctx, nodeA, []*volume{s.volume()})
-			s.must(err)
-			in, err := s.r.gather.inputs.Confirmed(s.ctx, s.pv, cluster.Reading{Node: nodeA, Attachments: read}, nil)
-			s.must(err)
-			if in.Attachment == nil || !in.Attachment.Marked {
-				t.Errorf("%+v, want the mark", in.Attachment)
-			}
-			if got := lists.Load(); got != tc.lists {
-				t.Errorf("%d lists, want %d", got, tc.lists)
-			}
 		})
 	}
 }
@@ -149,24 +159,26 @@ func TestManyAttachmentsAreListedAnew(t *testing.T) {
 // A node's attachments are looked at by their volumes, of which some may be another driver's.
 func TestNoRoundLooksAtTheVolumesOfOtherDrivers(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	s.r.gather.inputs.Linstor = noLinstor{}
-	for name, driver := range map[string]string{"ours": virtual.Driver, "theirs": "other.example.com"} {
-		s.otherVolume(name, driver)
-		var va storagev1.VolumeAttachment
-		s.exists(&va, "csi-"+name)
-		va.Annotations = map[string]string{cluster.AnnotationFailOver: "begun"}
-		s.must(s.api.Update(s.ctx, &va))
-	}
-	all, err := s.r.candidatesOn(s.ctx, nodeA, nil)
-	s.must(err)
-	var names []string
-	for _, v := range all {
-		names = append(names, v.pv.Name)
-	}
-	if want := []string{"db", "ours"}; !slices.Equal(names, want) {
-		t.Errorf("looked at %v, want %v", names, want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		s.r.gather.inputs.Linstor = noLinstor{}
+		for name, driver := range map[string]string{"ours": virtual.Driver, "theirs": "other.example.com"} {
+			s.otherVolume(name, driver)
+			var va storagev1.VolumeAttachment
+			s.exists(&va, "csi-"+name)
+			va.Annotations = map[string]string{cluster.AnnotationFailOver: "begun"}
+			s.must(s.api.Update(s.ctx, &va))
+		}
+		all, err := s.r.candidatesOn(s.ctx, nodeA, nil)
+		s.must(err)
+		var names []string
+		for _, v := range all {
+			names = append(names, v.pv.Name)
+		}
+		if want := []string{"db", "ours"}; !slices.Equal(names, want) {
+			t.Errorf("looked at %v, want %v", names, want)
+		}
+	})
 }
 
 // confirms is a LINSTOR that knows a resource by a reading of that time.
@@ -195,32 +207,34 @@ func TestALookIsAsOldAsItsQuestions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSteps(t)
-			began := time.Now()
-			s.r.linstor = confirms{at: began.Add(-tc.confirmed)}
-			s.r.gather.inputs.Linstor = s.r.linstor
-			var first, listed time.Time
-			var mu sync.Mutex
-			s.model.Fail(func(r apimodel.Request) error {
-				mu.Lock()
-				defer mu.Unlock()
-				if first.IsZero() {
-					first = time.Now()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				began := time.Now()
+				s.r.linstor = confirms{at: began.Add(-tc.confirmed)}
+				s.r.gather.inputs.Linstor = s.r.linstor
+				var first, listed time.Time
+				var mu sync.Mutex
+				s.model.Delay(func(r apimodel.Request) time.Duration {
+					mu.Lock()
+					defer mu.Unlock()
+					if first.IsZero() {
+						first = time.Now()
+					}
+					if r.Verb == apimodel.VerbList && r.Kind == "Pod" {
+						listed = time.Now()
+					}
+					return 10 * time.Millisecond
+				})
+				v := s.volume()
+				s.r.look(s.ctx, nodeA, nil, []*volume{v})
+				s.must(v.err)
+				if latest := first.Add(-tc.want); v.in.Asked.After(latest) {
+					t.Errorf("the look counts from %s after its first question", v.in.Asked.Sub(latest))
 				}
-				if r.Verb == apimodel.VerbList && r.Kind == "Pod" {
-					listed = time.Now()
+				if v.in.Listed.After(listed) {
+					t.Errorf("the list of pods counts from %s after it was asked for", v.in.Listed.Sub(listed))
 				}
-				return nil
 			})
-			v := s.volume()
-			s.r.look(s.ctx, nodeA, nil, []*volume{v})
-			s.must(v.err)
-			if latest := first.Add(-tc.want); v.in.Asked.After(latest) {
-				t.Errorf("the look counts from %s after its first question", v.in.Asked.Sub(latest))
-			}
-			if v.in.Listed.After(listed) {
-				t.Errorf("the list of pods counts from %s after it was asked for", v.in.Listed.Sub(listed))
-			}
 		})
 	}
 }
@@ -228,22 +242,24 @@ func TestALookIsAsOldAsItsQuestions(t *testing.T) {
 // A mark tells a later leader to detach the volume: a pod of two volumes of which one has none would leave that one behind.
 func TestAPodGoesOnlyWhenAllItsLostVolumesAreMarked(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	marked, unmarked := s.volume(), s.volume()
-	unmarked.err = errUnanswered
-	s.r.removeAll(s.ctx, []*volume{marked, unmarked}, []failover.PodRemoval{
-		{Pod: s.in.Pods[0], By: 0, Volumes: []int{0, 1}, How: failover.RemoveForce},
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		marked, unmarked := s.volume(), s.volume()
+		unmarked.err = errUnanswered
+		s.r.removeAll(s.ctx, []*volume{marked, unmarked}, []failover.PodRemoval{
+			{Pod: s.in.Pods[0], By: 0, Volumes: []int{0, 1}, How: failover.RemoveForce},
+		})
+		if s.pod() == nil {
+			t.Error("the pod is gone, and one of its volumes has no mark")
+		}
 	})
-	if s.pod() == nil {
-		t.Error("the pod is gone, and one of its volumes has no mark")
-	}
 }
 
 // A taint that is not answered may not be set: the replacement might be placed on the same node again.
 func TestAPodStaysWhileNobodyKnowsWhetherTheNextIsKeptAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newTimedSteps(t)
+		s := newSteps(t)
 		s.model.Delay(func(r apimodel.Request) time.Duration {
 			if r.Kind == "Node" {
 				return 2 * answersWithin
@@ -262,14 +278,16 @@ func TestAPodStaysWhileNobodyKnowsWhetherTheNextIsKeptAway(t *testing.T) {
 // What has failed for one loss says nothing of the next one.
 func TestABackOffEndsWithTheLossThatItWasFor(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	for range 8 {
-		s.r.backoff.When(nodeB)
-	}
-	if _, err := s.r.round(s.ctx, nodeB); err != nil {
-		t.Fatal(err)
-	}
-	if n := s.r.backoff.NumRequeues(nodeB); n != 0 {
-		t.Errorf("after a round in which nothing was lost %d failures count", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		for range 8 {
+			s.r.backoff.When(nodeB)
+		}
+		if _, err := s.r.round(s.ctx, nodeB); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.r.backoff.NumRequeues(nodeB); n != 0 {
+			t.Errorf("after a round in which nothing was lost %d failures count", n)
+		}
+	})
 }

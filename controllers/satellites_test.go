@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -28,25 +29,29 @@ func (l listing) Node(name string) (linstor.Node, bool) {
 
 func TestANodeThatLinstorDoesNotList(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	s.r.gather.inputs.Linstor = listing{node: nodeB}
-	if node := s.r.gather.inputs.Node(nodeA); !node.Unlisted || node.Satellite != nodeA {
-		t.Errorf("%+v, want one that is not listed", node)
-	}
-	s.r.kubelets.ObserveCSINode(csiNode(nodeA, storagev1.CSINodeDriver{Name: virtual.Driver, NodeID: nodeB}))
-	if node := s.r.gather.inputs.Node(nodeA); node.Unlisted || node.Satellite != nodeB {
-		t.Errorf("%+v, want the listed one", node)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		s.r.gather.inputs.Linstor = listing{node: nodeB}
+		if node := s.r.gather.inputs.Node(nodeA); !node.Unlisted || node.Satellite != nodeA {
+			t.Errorf("%+v, want one that is not listed", node)
+		}
+		s.r.kubelets.ObserveCSINode(csiNode(nodeA, storagev1.CSINodeDriver{Name: virtual.Driver, NodeID: nodeB}))
+		if node := s.r.gather.inputs.Node(nodeA); node.Unlisted || node.Satellite != nodeB {
+			t.Errorf("%+v, want the listed one", node)
+		}
+	})
 }
 
 func TestTheLostNodesAreToldByTheirNamesInLinstor(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	s.r.kubelets.ObserveCSINode(csiNode(nodeA, storagev1.CSINodeDriver{Name: virtual.Driver, NodeID: "A"}))
-	s.decide.gather.losses.decided(s.pv.Name, nodeA, failover.Decision{Verdict: failover.Lost, Loss: failover.NodeUnreachable})
-	if lost := s.r.halt.lost(); len(lost) != 1 || !lost["a"] {
-		t.Errorf("lost are %v, want a", lost)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		s.r.kubelets.ObserveCSINode(csiNode(nodeA, storagev1.CSINodeDriver{Name: virtual.Driver, NodeID: "A"}))
+		s.decide.gather.losses.decided(s.pv.Name, nodeA, failover.Decision{Verdict: failover.Lost, Loss: failover.NodeUnreachable})
+		if lost := s.r.halt.lost(); len(lost) != 1 || !lost["a"] {
+			t.Errorf("lost are %v, want a", lost)
+		}
+	})
 }
 
 // domain ends the names of nodes in Kubernetes that LINSTOR has by their short names.

@@ -15,7 +15,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,26 +46,13 @@ type steps struct {
 	unlisted, away bool
 }
 
-// newSteps returns the steps at one moment: however busy the machine is, nothing becomes old, and all answers come in time.
+// newSteps returns the steps, in a bubble of synctest: however busy the machine is, nothing becomes old that a test does not let become old.
 func newSteps(t *testing.T) *steps {
-	t.Helper()
-	s := newStepsBy(t, clockAt{new(time.Now())})
-	s.r.requests.patience = time.Minute
-	return s
-}
-
-// newTimedSteps returns the steps by the machine's clock, which a bubble of synctest moves.
-func newTimedSteps(t *testing.T) *steps {
-	t.Helper()
-	return newStepsBy(t, clock.RealClock{})
-}
-
-func newStepsBy(t *testing.T, by clock.PassiveClock) *steps {
 	t.Helper()
 	s := &steps{T: t, ctx: ctrl.LoggerInto(t.Context(), logr.Discard()), model: apimodel.New(), events: &eventLog{}}
 	s.api = s.model.Client("test")
 	cfg := defaults()
-	cfg.Clock, cfg.Metrics = by, metrics.New()
+	cfg.Metrics = metrics.New()
 	view := s.model.View(0, func(client.Object) bool { return true })
 	s.view = view
 	s.must(cluster.AddIndexes(s.ctx, view, cfg.Driver))
@@ -224,51 +210,59 @@ func TestNoStepIsForAnotherObjectOfThatName(t *testing.T) {
 	t.Run("the removal of a pod", func(t *testing.T) {
 		t.Parallel()
 		for _, how := range []failover.Removal{failover.RemoveForce, failover.RemoveGracefully} {
-			s := newSteps(t)
-			s.in.Pods[0].UID = earlier
-			s.remove(how)
-			pod := s.pod()
-			if pod == nil || pod.DeletionTimestamp != nil || len(pod.Status.Conditions) > 0 || pod.Status.Phase == corev1.PodFailed {
-				t.Errorf("%s has touched the pod", how)
-			}
-			if got := s.events.reasons("Pod", "db-0"); len(got) > 0 {
-				t.Errorf("%s is told of a pod that was not removed: %v", how, got)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				s.in.Pods[0].UID = earlier
+				s.remove(how)
+				pod := s.pod()
+				if pod == nil || pod.DeletionTimestamp != nil || len(pod.Status.Conditions) > 0 || pod.Status.Phase == corev1.PodFailed {
+					t.Errorf("%s has touched the pod", how)
+				}
+				if got := s.events.reasons("Pod", "db-0"); len(got) > 0 {
+					t.Errorf("%s is told of a pod that was not removed: %v", how, got)
+				}
+			})
 		}
 	})
 	t.Run("the mark of an attachment", func(t *testing.T) {
 		t.Parallel()
-		s := newSteps(t)
-		s.in.Attachment.UID = earlier
-		if err := s.tryMark(); err == nil {
-			t.Error("who marks is not told that it did not happen")
-		}
-		if s.marked() != "" {
-			t.Error("another attachment is marked")
-		}
+		synctest.Test(t, func(t *testing.T) {
+			s := newSteps(t)
+			s.in.Attachment.UID = earlier
+			if err := s.tryMark(); err == nil {
+				t.Error("who marks is not told that it did not happen")
+			}
+			if s.marked() != "" {
+				t.Error("another attachment is marked")
+			}
+		})
 	})
 	t.Run("the end of a mark", func(t *testing.T) {
 		t.Parallel()
-		s := newSteps(t)
-		s.setMark("theirs")
-		s.in.Attachment.UID, s.in.Attachment.Noted, s.d.Verdict = earlier, true, failover.NotLost
-		s.must(s.decide.unmark(s.ctx, s.pv, s.in, s.d))
-		if s.marked() != "theirs" {
-			t.Error("the mark of another attachment is gone")
-		}
+		synctest.Test(t, func(t *testing.T) {
+			s := newSteps(t)
+			s.setMark("theirs")
+			s.in.Attachment.UID, s.in.Attachment.Noted, s.d.Verdict = earlier, true, failover.NotLost
+			s.must(s.decide.unmark(s.ctx, s.pv, s.in, s.d))
+			if s.marked() != "theirs" {
+				t.Error("the mark of another attachment is gone")
+			}
+		})
 	})
 	t.Run("the deletion of an attachment", func(t *testing.T) {
 		t.Parallel()
-		s := newSteps(t)
-		s.withoutPod()
-		s.in.Attachment.UID = earlier
-		s.detach()
-		if s.attachment() == nil {
-			t.Error("another attachment is gone")
-		}
-		if got := s.events.reasons("VolumeAttachment", "csi-db"); len(got) > 0 {
-			t.Errorf("told of an attachment that was not deleted: %v", got)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			s := newSteps(t)
+			s.withoutPod()
+			s.in.Attachment.UID = earlier
+			s.detach()
+			if s.attachment() == nil {
+				t.Error("another attachment is gone")
+			}
+			if got := s.events.reasons("VolumeAttachment", "csi-db"); len(got) > 0 {
+				t.Errorf("told of an attachment that was not deleted: %v", got)
+			}
+		})
 	})
 }
 
@@ -320,7 +314,7 @@ func TestAWriteIsSentOnlyWhileItsReadingCounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newTimedSteps(t)
+				s := newSteps(t)
 				c := &writer{Client: s.r.client}
 				s.r.client = c
 				play(s)
@@ -355,25 +349,27 @@ func TestHowAPodIsRemoved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSteps(t)
-			var deleted []apimodel.Change
-			s.model.OnChange(func(c apimodel.Change) {
-				if c.Verb == apimodel.VerbDelete && c.Kind == "Pod" {
-					deleted = append(deleted, c)
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				var deleted []apimodel.Change
+				s.model.OnChange(func(c apimodel.Change) {
+					if c.Verb == apimodel.VerbDelete && c.Kind == "Pod" {
+						deleted = append(deleted, c)
+					}
+				})
+				s.in.Pods[0].Finalizers = tc.finalizers
+				s.remove(tc.how)
+				if len(deleted) != 1 {
+					t.Fatalf("deleted: %+v", deleted)
+				}
+				pod := deleted[0].Old.(*corev1.Pod)
+				if grace := deleted[0].GracePeriodSeconds; grace == nil || *grace != tc.grace || pod.Status.Phase != tc.phase || disrupted(pod) != tc.condition {
+					t.Errorf("phase %s, conditions %+v; want the grace %d and the phase %s", pod.Status.Phase, pod.Status.Conditions, tc.grace, tc.phase)
+				}
+				if !s.events.has(EventForceDeleted, "Pod", "db-0") {
+					t.Error("nobody is told")
 				}
 			})
-			s.in.Pods[0].Finalizers = tc.finalizers
-			s.remove(tc.how)
-			if len(deleted) != 1 {
-				t.Fatalf("deleted: %+v", deleted)
-			}
-			pod := deleted[0].Old.(*corev1.Pod)
-			if grace := deleted[0].GracePeriodSeconds; grace == nil || *grace != tc.grace || pod.Status.Phase != tc.phase || disrupted(pod) != tc.condition {
-				t.Errorf("phase %s, conditions %+v; want the grace %d and the phase %s", pod.Status.Phase, pod.Status.Conditions, tc.grace, tc.phase)
-			}
-			if !s.events.has(EventForceDeleted, "Pod", "db-0") {
-				t.Error("nobody is told")
-			}
 		})
 	}
 }
@@ -383,23 +379,25 @@ func TestAPodThatIsGoneBeforeItsDeletion(t *testing.T) {
 	t.Parallel()
 	for _, replaced := range []bool{false, true} {
 		for how, told := range map[failover.Removal]bool{failover.RemoveForce: true, failover.RemoveGracefully: false} {
-			s := newSteps(t)
-			s.model.Fail(func(r apimodel.Request) error {
-				if r.Verb == apimodel.VerbDelete && r.Kind == "Pod" && r.Actor != "test" {
-					next := s.pod()
-					s.must(s.api.Delete(s.ctx, s.pod(), client.GracePeriodSeconds(0)))
-					if replaced {
-						next.UID, next.ResourceVersion = "", ""
-						s.must(s.api.Create(s.ctx, next))
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				s.model.Fail(func(r apimodel.Request) error {
+					if r.Verb == apimodel.VerbDelete && r.Kind == "Pod" && r.Actor != "test" {
+						next := s.pod()
+						s.must(s.api.Delete(s.ctx, s.pod(), client.GracePeriodSeconds(0)))
+						if replaced {
+							next.UID, next.ResourceVersion = "", ""
+							s.must(s.api.Create(s.ctx, next))
+						}
 					}
+					return nil
+				})
+				s.in.Pods[0].Finalizers = true // so that it is ended before
+				s.remove(how)
+				if got := s.events.has(EventForceDeleted, "Pod", "db-0"); got != told {
+					t.Errorf("%s, replaced at once: %t: told is %t, want %t", how, replaced, got, told)
 				}
-				return nil
 			})
-			s.in.Pods[0].Finalizers = true // so that it is ended before
-			s.remove(how)
-			if got := s.events.has(EventForceDeleted, "Pod", "db-0"); got != told {
-				t.Errorf("%s, replaced at once: %t: told is %t, want %t", how, replaced, got, told)
-			}
 		}
 	}
 }
@@ -407,70 +405,78 @@ func TestAPodThatIsGoneBeforeItsDeletion(t *testing.T) {
 func TestARemovalThatFailsIsTold(t *testing.T) {
 	t.Parallel()
 	for _, how := range []failover.Removal{failover.RemoveForce, failover.RemoveGracefully} {
-		s := newSteps(t)
-		s.model.Fail(func(r apimodel.Request) error {
-			if r.Verb == apimodel.VerbDelete {
-				return errors.New("no")
+		synctest.Test(t, func(t *testing.T) {
+			s := newSteps(t)
+			s.model.Fail(func(r apimodel.Request) error {
+				if r.Verb == apimodel.VerbDelete {
+					return errors.New("no")
+				}
+				return nil
+			})
+			if err := s.tryRemove(how); err == nil || s.events.has(EventForceDeleted, "Pod", "db-0") {
+				t.Errorf("%s: %v, events %v", how, err, s.events.reasons("Pod", "db-0"))
 			}
-			return nil
 		})
-		if err := s.tryRemove(how); err == nil || s.events.has(EventForceDeleted, "Pod", "db-0") {
-			t.Errorf("%s: %v, events %v", how, err, s.events.reasons("Pod", "db-0"))
-		}
 	}
 }
 
 // Where each pod waited for a confirmation of its own, one that comes back to the node at once would keep the others there.
 func TestAllPodsOfAVolumeGoByOneConfirmation(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	second := s.pod()
-	second.ObjectMeta = metav1.ObjectMeta{Namespace: "default", Name: "db-1"}
-	s.must(s.api.Create(s.ctx, second))
-	s.in.Pods = append(s.in.Pods, failover.Pod{Namespace: "default", Name: "db-1", UID: second.UID})
-	v := s.volume()
-	var removals []failover.PodRemoval
-	for _, pod := range s.in.Pods {
-		removals = append(removals, failover.PodRemoval{Pod: pod, Volumes: []int{0}, How: failover.RemoveGracefully})
-	}
-	if gone := s.r.removeAll(s.ctx, []*volume{v}, removals); gone || v.err != nil {
-		t.Fatalf("gone %t, %v", gone, v.err)
-	}
-	for _, name := range []string{"db-0", "db-1"} {
-		var pod corev1.Pod
-		if s.exists(&pod, name) && pod.DeletionTimestamp == nil {
-			t.Errorf("pod %s is left", name)
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		second := s.pod()
+		second.ObjectMeta = metav1.ObjectMeta{Namespace: "default", Name: "db-1"}
+		s.must(s.api.Create(s.ctx, second))
+		s.in.Pods = append(s.in.Pods, failover.Pod{Namespace: "default", Name: "db-1", UID: second.UID})
+		v := s.volume()
+		var removals []failover.PodRemoval
+		for _, pod := range s.in.Pods {
+			removals = append(removals, failover.PodRemoval{Pod: pod, Volumes: []int{0}, How: failover.RemoveGracefully})
 		}
-	}
+		if gone := s.r.removeAll(s.ctx, []*volume{v}, removals); gone || v.err != nil {
+			t.Fatalf("gone %t, %v", gone, v.err)
+		}
+		for _, name := range []string{"db-0", "db-1"} {
+			var pod corev1.Pod
+			if s.exists(&pod, name) && pod.DeletionTimestamp == nil {
+				t.Errorf("pod %s is left", name)
+			}
+		}
+	})
 }
 
 func TestAnOldConfirmationRemovesNoMorePods(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	s.in.Asked = time.Now().Add(-failover.MaxAge - time.Second)
-	if err := s.tryRemove(failover.RemoveForce); !errors.Is(err, sendby.ErrLate) {
-		t.Errorf("error: %v", err)
-	}
-	var pod corev1.Pod
-	if !s.exists(&pod, "db-0") || pod.DeletionTimestamp != nil {
-		t.Error("the pod was removed by an old confirmation")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		s.in.Asked = time.Now().Add(-failover.MaxAge - time.Second)
+		if err := s.tryRemove(failover.RemoveForce); !errors.Is(err, sendby.ErrLate) {
+			t.Errorf("error: %v", err)
+		}
+		var pod corev1.Pod
+		if !s.exists(&pod, "db-0") || pod.DeletionTimestamp != nil {
+			t.Error("the pod was removed by an old confirmation")
+		}
+	})
 }
 
 func TestAMarkIsSetOnce(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	s.mark()
-	if s.marked() == "" {
-		t.Fatal("the attachment is not marked")
-	}
-	s.setMark("the first one")
-	s.mark()
-	if s.marked() != "the first one" {
-		t.Errorf("the mark has become %s", s.marked())
-	}
-	s.in.Attachment = nil
-	s.mark()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		s.mark()
+		if s.marked() == "" {
+			t.Fatal("the attachment is not marked")
+		}
+		s.setMark("the first one")
+		s.mark()
+		if s.marked() != "the first one" {
+			t.Errorf("the mark has become %s", s.marked())
+		}
+		s.in.Attachment = nil
+		s.mark()
+	})
 }
 
 func TestWhenAMarkEnds(t *testing.T) {
@@ -493,14 +499,16 @@ func TestWhenAMarkEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSteps(t)
-			s.setMark("begun")
-			s.d.Verdict = failover.NotLost
-			tc.change(s)
-			s.must(s.decide.unmark(s.ctx, s.pv, s.in, s.d))
-			if stays := s.marked() != ""; stays != tc.stays {
-				t.Errorf("the mark stays: %t, want %t", stays, tc.stays)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				s.setMark("begun")
+				s.d.Verdict = failover.NotLost
+				tc.change(s)
+				s.must(s.decide.unmark(s.ctx, s.pv, s.in, s.d))
+				if stays := s.marked() != ""; stays != tc.stays {
+					t.Errorf("the mark stays: %t, want %t", stays, tc.stays)
+				}
+			})
 		})
 	}
 }
@@ -520,15 +528,17 @@ func TestDetaching(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSteps(t)
-			s.withoutPod()
-			tc.change(s)
-			if err := s.tryDetach(); err != nil && !errors.Is(err, sendby.ErrLate) {
-				t.Error(err)
-			}
-			if attached := s.attachment() != nil; attached != tc.attached || s.released() != tc.released {
-				t.Errorf("attached %t, released %t, want %t and %t", attached, s.released(), tc.attached, tc.released)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				s.withoutPod()
+				tc.change(s)
+				if err := s.tryDetach(); err != nil && !errors.Is(err, sendby.ErrLate) {
+					t.Error(err)
+				}
+				if attached := s.attachment() != nil; attached != tc.attached || s.released() != tc.released {
+					t.Errorf("attached %t, released %t, want %t and %t", attached, s.released(), tc.attached, tc.released)
+				}
+			})
 		})
 	}
 }
@@ -538,34 +548,38 @@ func TestDetaching(t *testing.T) {
 func TestAnAttachmentThatIsGoneBeforeItsDeletion(t *testing.T) {
 	t.Parallel()
 	for _, released := range []bool{true, false} {
-		s := newSteps(t)
-		s.withoutPod()
-		s.r.fastDetach = released
-		s.must(s.api.Delete(s.ctx, s.attachment()))
-		s.detach()
-		if got := s.events.has(EventForceDetached, "VolumeAttachment", "csi-db"); got != released {
-			t.Errorf("released %t: told is %t", released, got)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			s := newSteps(t)
+			s.withoutPod()
+			s.r.fastDetach = released
+			s.must(s.api.Delete(s.ctx, s.attachment()))
+			s.detach()
+			if got := s.events.has(EventForceDetached, "VolumeAttachment", "csi-db"); got != released {
+				t.Errorf("released %t: told is %t", released, got)
+			}
+		})
 	}
 }
 
 // A pod that comes while the volume is released keeps its attachment.
 func TestAPodThatComesBetweenReleaseAndDetach(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	s.withoutPod()
-	s.model.Fail(func(r apimodel.Request) error {
-		if r.Verb == apimodel.VerbPatch && r.Kind == "Node" {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-1"}}
-			pod.Spec.NodeName, pod.Spec.Volumes = nodeA, []corev1.Volume{claimVolume("data-db", false)}
-			s.must(s.api.Create(s.ctx, pod))
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		s.withoutPod()
+		s.model.Fail(func(r apimodel.Request) error {
+			if r.Verb == apimodel.VerbPatch && r.Kind == "Node" {
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-1"}}
+				pod.Spec.NodeName, pod.Spec.Volumes = nodeA, []corev1.Volume{claimVolume("data-db", false)}
+				s.must(s.api.Create(s.ctx, pod))
+			}
+			return nil
+		})
+		s.detach()
+		if s.attachment() == nil {
+			t.Error("the attachment is gone from under it")
 		}
-		return nil
 	})
-	s.detach()
-	if s.attachment() == nil {
-		t.Error("the attachment is gone from under it")
-	}
 }
 
 // What Kubernetes does with a detached volume calls for a look each time, and there is nothing to see.
@@ -587,7 +601,7 @@ func TestADetachedVolumeIsLeftAloneForASecond(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := newTimedSteps(t)
+				s := newSteps(t)
 				s.withoutPod()
 				s.detach()
 				tc.change(&s.in)
@@ -663,10 +677,12 @@ func TestAVolumeThatWasDetachedHereIsLookedAtOftenAtFirst(t *testing.T) {
 // What is done about a volume without an attachment is another question.
 func TestNoPodIsRemovedByAnAttachmentThatIsGone(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	s.must(s.api.Delete(s.ctx, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-db"}}))
-	if err := s.tryMark(); !errors.Is(err, sendby.ErrLate) {
-		t.Errorf("error %v; want another look", err)
-	}
-	s.must(s.api.Get(s.ctx, client.ObjectKey{Namespace: "default", Name: "db-0"}, &corev1.Pod{}))
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		s.must(s.api.Delete(s.ctx, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-db"}}))
+		if err := s.tryMark(); !errors.Is(err, sendby.ErrLate) {
+			t.Errorf("error %v; want another look", err)
+		}
+		s.must(s.api.Get(s.ctx, client.ObjectKey{Namespace: "default", Name: "db-0"}, &corev1.Pod{}))
+	})
 }

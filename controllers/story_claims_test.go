@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -109,16 +110,18 @@ func TestTheClaimIsReadWhereItMayBeAnothers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSteps(t)
-			tc.change(s)
-			tc.age(s)
-			pods, err := s.r.live.PodsOn(s.ctx, nodeA)
-			s.must(err)
-			pods, err = s.r.live.UsersOf(s.ctx, s.pv, pods)
-			s.must(err)
-			if its := len(pods) == 1; its != tc.its {
-				t.Errorf("the pod uses the volume: %t, want %t", its, tc.its)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				tc.change(s)
+				tc.age(s)
+				pods, err := s.r.live.PodsOn(s.ctx, nodeA)
+				s.must(err)
+				pods, err = s.r.live.UsersOf(s.ctx, s.pv, pods)
+				s.must(err)
+				if its := len(pods) == 1; its != tc.its {
+					t.Errorf("the pod uses the volume: %t, want %t", its, tc.its)
+				}
+			})
 		})
 	}
 }
@@ -157,67 +160,73 @@ func (s *steps) volumeNaming(name string, phase corev1.PersistentVolumePhase) {
 
 // Nothing is removed by a claim that cannot be read.
 func TestAClaimThatCannotBeReadIsTold(t *testing.T) {
-	s := newSteps(t)
-	pods, err := s.r.live.PodsOn(s.ctx, nodeA)
-	s.must(err)
-	s.r.live.Reader = noClaims{s.r.live.Reader}
-	if _, err := s.r.live.UsersOf(s.ctx, s.pv, pods); err == nil || !strings.Contains(err.Error(), "default/data-db") {
-		t.Errorf("UsersOf = %v, want an error that names the claim", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		pods, err := s.r.live.PodsOn(s.ctx, nodeA)
+		s.must(err)
+		s.r.live.Reader = noClaims{s.r.live.Reader}
+		if _, err := s.r.live.UsersOf(s.ctx, s.pv, pods); err == nil || !strings.Contains(err.Error(), "default/data-db") {
+			t.Errorf("UsersOf = %v, want an error that names the claim", err)
+		}
+	})
 }
 
 // A PersistentVolume that was created again, such as with another node affinity, names its claim before it is Bound. Nothing is detached
 // meanwhile as if nobody used it.
 func TestNobodyKnowsWhoUsesAPersistentVolumeThatIsPending(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	pods, err := s.r.live.PodsOn(s.ctx, nodeA)
-	s.must(err)
-	s.pv.Status.Phase = corev1.VolumePending
-	if _, err := s.r.live.UsersOf(s.ctx, s.pv, pods); err == nil || !strings.Contains(err.Error(), "default/data-db") {
-		t.Errorf("UsersOf = %v, want an error that names the claim", err)
-	}
-	s.pv.Spec.ClaimRef = nil
-	users, err := s.r.live.UsersOf(s.ctx, s.pv, pods)
-	s.must(err)
-	if len(users) != 0 {
-		t.Errorf("a volume without a claim has users: %v", users)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		pods, err := s.r.live.PodsOn(s.ctx, nodeA)
+		s.must(err)
+		s.pv.Status.Phase = corev1.VolumePending
+		if _, err := s.r.live.UsersOf(s.ctx, s.pv, pods); err == nil || !strings.Contains(err.Error(), "default/data-db") {
+			t.Errorf("UsersOf = %v, want an error that names the claim", err)
+		}
+		s.pv.Spec.ClaimRef = nil
+		users, err := s.r.live.UsersOf(s.ctx, s.pv, pods)
+		s.must(err)
+		if len(users) != 0 {
+			t.Errorf("a volume without a claim has users: %v", users)
+		}
+	})
 }
 
 func TestTwoPersistentVolumesOfOneHandleShareTheirPods(t *testing.T) {
 	t.Parallel()
-	s := newSteps(t)
-	twin := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "db-again"}}
-	twin.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-db")
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data-again"}}
-	claim.Spec.VolumeName = twin.Name
-	s.must(s.api.Create(s.ctx, claim))
-	bind(twin, "default", "data-again")
-	twin.Spec.ClaimRef.UID = claim.UID
-	s.must(s.api.Create(s.ctx, twin))
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "again-0"}}
-	pod.Spec.NodeName, pod.Spec.Volumes = nodeA, []corev1.Volume{claimVolume("data-again", false)}
-	s.must(s.api.Create(s.ctx, pod))
-	for _, pv := range []*corev1.PersistentVolume{s.pv, twin} {
-		cached, err := s.r.pods.Of(s.ctx, pv)
-		s.must(err)
-		all, err := s.r.live.PodsOn(s.ctx, nodeA)
-		s.must(err)
-		live, err := s.r.live.UsersOf(s.ctx, pv, all)
-		s.must(err)
-		if len(cached) != 2 || len(live) != 2 {
-			t.Errorf("volume %s has %d pods in the cache and %d in the API, want 2 of both", pv.Name, len(cached), len(live))
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		twin := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "db-again"}}
+		twin.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-db")
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data-again"}}
+		claim.Spec.VolumeName = twin.Name
+		s.must(s.api.Create(s.ctx, claim))
+		bind(twin, "default", "data-again")
+		twin.Spec.ClaimRef.UID = claim.UID
+		s.must(s.api.Create(s.ctx, twin))
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "again-0"}}
+		pod.Spec.NodeName, pod.Spec.Volumes = nodeA, []corev1.Volume{claimVolume("data-again", false)}
+		s.must(s.api.Create(s.ctx, pod))
+		for _, pv := range []*corev1.PersistentVolume{s.pv, twin} {
+			cached, err := s.r.pods.Of(s.ctx, pv)
+			s.must(err)
+			all, err := s.r.live.PodsOn(s.ctx, nodeA)
+			s.must(err)
+			live, err := s.r.live.UsersOf(s.ctx, pv, all)
+			s.must(err)
+			if len(cached) != 2 || len(live) != 2 {
+				t.Errorf("volume %s has %d pods in the cache and %d in the API, want 2 of both", pv.Name, len(cached), len(live))
+			}
 		}
-	}
-	if got := s.r.gather.watch.volumesOf(s.ctx, pod); len(got) != 2 {
-		t.Errorf("a change of a pod has %v looked at, want both volumes", got)
-	}
-	pod.Spec.Volumes = append(pod.Spec.Volumes, claimVolume("data-db", false))
-	s.must(s.api.Update(s.ctx, pod))
-	if cached, err := s.r.pods.Of(s.ctx, s.pv); err != nil || len(cached) != 2 {
-		t.Errorf("%d pods, %v, want 2: the pod that names both claims is one pod", len(cached), err)
-	}
+		if got := s.r.gather.watch.volumesOf(s.ctx, pod); len(got) != 2 {
+			t.Errorf("a change of a pod has %v looked at, want both volumes", got)
+		}
+		pod.Spec.Volumes = append(pod.Spec.Volumes, claimVolume("data-db", false))
+		s.must(s.api.Update(s.ctx, pod))
+		if cached, err := s.r.pods.Of(s.ctx, s.pv); err != nil || len(cached) != 2 {
+			t.Errorf("%d pods, %v, want 2: the pod that names both claims is one pod", len(cached), err)
+		}
+	})
 }
 
 func TestAPodThatMayNotGoKeepsTheOneOnTheOtherVolumeOfItsHandle(t *testing.T) {

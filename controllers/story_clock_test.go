@@ -3,6 +3,7 @@ package controllers
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -83,34 +84,36 @@ func TestTheClockOfANodeIsWrongThatIsDemoted(t *testing.T) {
 func TestTimesOfObjectsAreTurnedIntoOurs(t *testing.T) {
 	t.Parallel()
 	const behind = 10 * time.Minute
-	s := newSteps(t)
-	s.r.gather.inputs.Linstor = noLinstor{}
-	pod := s.pod()
-	pod.DeletionTimestamp = new(metav1.NewTime(start.Add(time.Hour)))
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: start}},
-	}}
-	inputs := &s.r.gather.inputs
-	read, err := s.r.readAttachments(s.ctx, s.ctx, nodeA, []*volume{s.volume()})
-	s.must(err)
-	reading := cluster.Reading{Node: nodeA, Attachments: read}
-	before, err := inputs.Confirmed(s.ctx, s.pv, reading, []corev1.Pod{*pod})
-	s.must(err)
-	inputs.ServerTime = servertime.New()
-	inputs.ServerTime.Learn(start.Time, start.Time, start.Add(behind))
-	now, err := inputs.Confirmed(s.ctx, s.pv, reading, []corev1.Pod{*pod})
-	s.must(err)
-	for name, at := range map[string][2]time.Time{
-		"the creation of the pod":        {before.Pods[0].Created, now.Pods[0].Created},
-		"the binding of the pod":         {before.Pods[0].Bound, now.Pods[0].Bound},
-		"the start of a container":       {before.Pods[0].Started, now.Pods[0].Started},
-		"the start of one that runs":     {before.Pods[0].RunningSince, now.Pods[0].RunningSince},
-		"the end of the pod's grace":     {before.Pods[0].DeleteBy, now.Pods[0].DeleteBy},
-		"the creation of the attachment": {before.Attachment.Created, now.Attachment.Created},
-		"the creation of the volume":     {before.Volume.Created, now.Volume.Created},
-	} {
-		if at[0].IsZero() || at[0].Sub(at[1]) != behind {
-			t.Errorf("%s is %s, was %s", name, at[1], at[0])
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		s.r.gather.inputs.Linstor = noLinstor{}
+		pod := s.pod()
+		pod.DeletionTimestamp = new(metav1.NewTime(start.Add(time.Hour)))
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: start}},
+		}}
+		inputs := &s.r.gather.inputs
+		read, err := s.r.readAttachments(s.ctx, s.ctx, nodeA, []*volume{s.volume()})
+		s.must(err)
+		reading := cluster.Reading{Node: nodeA, Attachments: read}
+		before, err := inputs.Confirmed(s.ctx, s.pv, reading, []corev1.Pod{*pod})
+		s.must(err)
+		inputs.ServerTime = servertime.New()
+		inputs.ServerTime.Learn(start.Time, start.Time, start.Add(behind))
+		now, err := inputs.Confirmed(s.ctx, s.pv, reading, []corev1.Pod{*pod})
+		s.must(err)
+		for name, at := range map[string][2]time.Time{
+			"the creation of the pod":        {before.Pods[0].Created, now.Pods[0].Created},
+			"the binding of the pod":         {before.Pods[0].Bound, now.Pods[0].Bound},
+			"the start of a container":       {before.Pods[0].Started, now.Pods[0].Started},
+			"the start of one that runs":     {before.Pods[0].RunningSince, now.Pods[0].RunningSince},
+			"the end of the pod's grace":     {before.Pods[0].DeleteBy, now.Pods[0].DeleteBy},
+			"the creation of the attachment": {before.Attachment.Created, now.Attachment.Created},
+			"the creation of the volume":     {before.Volume.Created, now.Volume.Created},
+		} {
+			if at[0].IsZero() || at[0].Sub(at[1]) != behind {
+				t.Errorf("%s is %s, was %s", name, at[1], at[0])
+			}
 		}
-	}
+	})
 }
