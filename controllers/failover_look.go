@@ -46,7 +46,8 @@ func (r *FailoverReconciler) look(ctx context.Context, node string, more <-chan 
 	words.wait(ctx, began.Add(firstReads), more, volumes)
 
 	read.Listed = r.clock.Now()
-	pods, podsErr := r.live.PodsOn(ctx, node)
+	var podsErr error
+	read.Pods, podsErr = r.live.PodsOn(ctx, node)
 	if err := errors.Join(taintsErr, attachmentsErr, podsErr); err != nil {
 		r.gather.metrics.Failed(metrics.StepLook, err)
 		for _, v := range volumes {
@@ -58,7 +59,7 @@ func (r *FailoverReconciler) look(ctx context.Context, node string, more <-chan 
 	own := make([][]corev1.Pod, len(volumes))
 	within(ctx, lastReads, func(ctx context.Context) {
 		r.each(volumes, func(i int, v *volume) (err error) {
-			own[i], err = r.live.UsersOf(ctx, v.pv, pods)
+			own[i], err = r.live.UsersOf(ctx, v.pv, read.Pods)
 			if err == nil {
 				v.resources, err = r.pods.Resources(ctx, v.pv, own[i])
 			}

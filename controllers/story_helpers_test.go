@@ -131,17 +131,20 @@ func TestTheVolumeOfAHelperThatIsSelectedFollows(t *testing.T) {
 // Whoever exempts a virtual machine does not want its disks to be taken from under it.
 func TestTheHelperOfAnExemptPodStays(t *testing.T) {
 	for name, c := range map[string]struct {
-		owner func(*virtual.Workload)
-		moves bool
+		labels map[string]string
+		owner  func(*virtual.Workload)
+		moves  bool
 	}{
-		"the pod is exempt":     {exempt, false},
-		"the pod is not exempt": {func(*virtual.Workload) {}, true},
+		"the pod is exempt":                       {selected, exempt, false},
+		"the pod is exempt, and not selected":     {nil, exempt, false},
+		"the pod is not exempt":                   {selected, func(*virtual.Workload) {}, true},
+		"the pod is neither exempt, nor selected": {nil, func(*virtual.Workload) {}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scene(t, func(w *world, p *process) {
 				w.volume("own")
 				w.volume("hot")
-				w.workload("own", selected, c.owner)
+				w.workload("own", c.labels, c.owner)
 				w.AddWorkload(virtual.Workload{Name: "hp", HelperOf: "own-0", Claims: []string{"data-hot"}, Labels: maps.Clone(selected)})
 				w.pass(2 * time.Minute)
 				w.wantRunning("hp", nodeA)

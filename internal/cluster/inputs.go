@@ -110,8 +110,9 @@ func (i *Inputs) users(ctx context.Context, pv *corev1.PersistentVolume) ([]core
 // Reading is what a look has read that is the same for all volumes of a node.
 type Reading struct {
 	Node string
-	// Began is when the first of it was asked for, and Listed when all pods of the node were.
+	// Began is when the first of it was asked for, and Listed when all Pods of the node were.
 	Began, Listed time.Time
+	Pods          []corev1.Pod
 	Off
 	// Attachments are those that were read.
 	Attachments AttachmentsRead
@@ -126,6 +127,9 @@ func (i *Inputs) Confirmed(
 		return failover.Input{}, err
 	}
 	in, err := i.input(ctx, pv, read.Node, pods, attachment)
+	for at := range in.Pods { // the cache may not have the owner of a helper, or not what its owner says now
+		in.Pods[at].Exempt = isExempt(&pods[at]) || helpsExempt(&pods[at], read.Pods)
+	}
 	in.Node.Shutdown = in.Node.Shutdown && read.Shutdown
 	in.Node.SwitchedOff = in.Node.SwitchedOff && read.Shutdown
 	in.Node.OutOfService = in.Node.OutOfService && read.OutOfService

@@ -96,8 +96,8 @@ func (p Pods) MissedBy(ctx context.Context, helper *corev1.Pod) (*corev1.Pod, er
 // helped returns the pod that controls a helper and is on its node; nil where no pod does, or it is not selected: the cache has selected pods,
 // at least.
 func (p Pods) helped(ctx context.Context, helper *corev1.Pod) (*corev1.Pod, error) {
-	ref := metav1.GetControllerOfNoCopy(helper)
-	if ref == nil || ref.Kind != podKind {
+	ref := ownerOf(helper)
+	if ref == nil {
 		return nil, nil
 	}
 	var owner corev1.Pod
@@ -108,6 +108,20 @@ func (p Pods) helped(ctx context.Context, helper *corev1.Pod) (*corev1.Pod, erro
 		return nil, nil
 	}
 	return &owner, nil
+}
+
+// helpsExempt tells whether one of the pods of the helper's node controls it and is exempt.
+func helpsExempt(helper *corev1.Pod, node []corev1.Pod) bool {
+	ref := ownerOf(helper)
+	return ref != nil && slices.ContainsFunc(node, func(pod corev1.Pod) bool { return pod.UID == ref.UID && isExempt(&pod) })
+}
+
+// ownerOf returns the reference of a helper to the pod that controls it; nil where no pod does.
+func ownerOf(helper *corev1.Pod) *metav1.OwnerReference {
+	if ref := metav1.GetControllerOfNoCopy(helper); ref != nil && ref.Kind == podKind {
+		return ref
+	}
+	return nil
 }
 
 func isExempt(pod *corev1.Pod) bool {
