@@ -54,8 +54,9 @@ type act struct {
 type acts struct {
 	mu  sync.Mutex
 	all map[types.UID]*act
-	// pods are those seen by a live list, and when the last one was asked for. One list may serve several acts.
-	pods map[types.UID]time.Time
+	// pods are those seen by a live list, and when the last one was asked for. One list may serve several acts. removable are those that were
+	// not to stay by it.
+	pods, removable map[types.UID]time.Time
 }
 
 // listed notes that a live list had pods.
@@ -63,11 +64,22 @@ func (a *acts) listed(asked time.Time, pods []corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.pods == nil {
-		a.pods = make(map[types.UID]time.Time)
+		a.pods, a.removable = make(map[types.UID]time.Time), make(map[types.UID]time.Time)
 	}
 	for i := range pods {
 		a.pods[pods[i].UID] = asked
+		if !isSpared(&pods[i]) && !helpsExempt(&pods[i], pods) {
+			a.removable[pods[i].UID] = asked
+		}
 	}
+}
+
+// helpsExempt tells whether a pod of the node is exempt of which this one is the helper.
+func helpsExempt(helper *corev1.Pod, node []corev1.Pod) bool {
+	return slices.ContainsFunc(node, func(pod corev1.Pod) bool {
+		_, exempt := pod.Annotations[cluster.AnnotationIgnore]
+		return exempt && metav1.IsControlledBy(helper, &pod)
+	})
 }
 
 func (a *acts) of(ctx context.Context, f func(*act)) {
@@ -135,6 +147,8 @@ type basis struct {
 	reason   failover.Reason
 	// listed is set if the pod was in a live list a moment before.
 	listed bool
+	// spared is set if it was to stay by each of these.
+	spared bool
 	// lost and well are how many nodes must be taken for lost, and how many may be taken for well.
 	lost, well int
 }
@@ -158,6 +172,7 @@ func (p *process) basis(ctx context.Context, volumes []Volume, pod *corev1.Pod, 
 		b.reason = a.reasons[pod.UID]
 		uid := options.Preconditions
 		b.listed = uid != nil && uid.UID != nil && time.Since(p.acts.pods[*uid.UID]) <= failover.MaxAge
+		b.spared = b.listed && time.Since(p.acts.removable[*uid.UID]) > failover.MaxAge
 	})
 	return b
 }

@@ -193,6 +193,8 @@ var onLinstor = map[Deed]func(w *world, s Step){
 	EndOverlap:      func(w *world, _ Step) { w.endOverlap() },
 	ArriveAtWrite:   (*world).arriveAtWrite,
 	LeaveEnded:      func(w *world, s Step) { w.leaveEnded(s.On, s.Value) },
+	Spare:           func(w *world, s Step) { w.spare(s.On, s.Value) },
+	SpareNoMore:     func(w *world, s Step) { w.spareNoMore(s.On) },
 }
 
 // onProcess is what happens to one replica of the controller.

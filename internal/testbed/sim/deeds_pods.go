@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 )
 
 // endedInfix is in the names of pods that have ended and are still listed.
@@ -82,6 +84,51 @@ func (w *world) leaveLate() {
 	for _, p := range w.history.World.Workloads {
 		w.deletePod(p.Name+"-late", client.GracePeriodSeconds(0))
 	}
+}
+
+// spare lets a person say of a pod, though not of its template, that it is to stay: by taking its label off, or by exempting it.
+func (w *world) spare(name, by string) {
+	w.editPod(name, func(pod *corev1.Pod) {
+		if by == "label" {
+			delete(pod.Labels, selectedLabel)
+		} else {
+			pod.Annotations = map[string]string{cluster.AnnotationIgnore: ""}
+		}
+	})
+}
+
+// spareNoMore makes of a pod again what its template says.
+func (w *world) spareNoMore(name string) {
+	spec, _ := w.workload(name)
+	w.editPod(name, func(pod *corev1.Pod) {
+		if spec.Selected {
+			metav1.SetMetaDataLabel(&pod.ObjectMeta, selectedLabel, "remove")
+		}
+		if !spec.Exempt {
+			pod.Annotations = nil
+		}
+	})
+}
+
+func (w *world) editPod(name string, change func(*corev1.Pod)) {
+	var pod corev1.Pod
+	if w.Client().Get(w.ctx, podKey(name), &pod) != nil {
+		return
+	}
+	before := pod.DeepCopy()
+	change(&pod)
+	_ = w.Client().Patch(w.ctx, &pod, client.MergeFrom(before))
+}
+
+// isSpared tells whether a pod says of itself that it is to stay.
+func isSpared(pod *corev1.Pod) bool {
+	_, exempt := pod.Annotations[cluster.AnnotationIgnore]
+	return exempt || pod.Labels[selectedLabel] != "remove"
+}
+
+func (w *world) isSpared(name string) bool {
+	pod := w.pod(name)
+	return pod != nil && isSpared(pod)
 }
 
 // kube is the name of a node in Kubernetes.

@@ -1,6 +1,9 @@
 package sim
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // untidyPods are drawn on a world that has its workloads, and on the steps of its plots.
 var untidyPods = []untidiness{
@@ -10,7 +13,7 @@ var untidyPods = []untidiness{
 	{EndedDone, func(g *generator) bool { return g.leaveEnded("Succeeded") }},
 	{ToleratesAll, func(g *generator) bool { g.someWorkload().Tolerant = true; return true }},
 	{ArrivesLate, (*generator).arriveLate},
-	{HotPlugHelper, func(g *generator) bool { g.someWorkload().Helper = true; return true }},
+	{HotPlugHelper, (*generator).plugHot},
 }
 
 // initSlowly lets init containers run until after the first fault.
@@ -46,4 +49,25 @@ func (g *generator) around() time.Duration {
 	}
 	first := g.history.Steps[0].At
 	return max(0, first+g.milliseconds(-3*time.Second, 12*time.Second))
+}
+
+// plugHot gives a pod a helper, which may be selected where the pod is exempt, or not selected itself.
+func (g *generator) plugHot() bool {
+	p := g.someWorkload()
+	p.Helper, p.HelperSelected = true, g.chance(60)
+	if g.chance(60) {
+		own := p.Volumes
+		g.addTo(p, func(v *Volume) { v.Diskful = slices.Clone(p.Nodes[:2]); v.TieBreaker = p.Nodes[2] })
+		p.HotPlugged, p.Volumes = p.Volumes[len(own)], own
+	}
+	if g.chance(25) {
+		p.Exempt, p.Selected = true, p.Selected && g.chance(60)
+	}
+	return true
+}
+
+// spareAmid lets a person say of a pod that it is to stay.
+func (g *generator) spareAmid() bool {
+	g.fault(g.around(), g.span(), Step{What: Spare, On: g.someWorkload().Name, Value: pick(g, "label", "annotation")}, SpareNoMore)
+	return true
 }

@@ -26,7 +26,9 @@ var untidyTimes = []untidiness{
 }
 
 // untidyPeople are drawn on all steps, and what was thought of later.
-var untidyPeople = []untidiness{{OutOfService, (*generator).takeOutOfService}, {HangingResource, (*generator).hangResource}}
+var untidyPeople = []untidiness{
+	{OutOfService, (*generator).takeOutOfService}, {HangingResource, (*generator).hangResource}, {SparedAmid, (*generator).spareAmid},
+}
 
 // atGrace is the value of a hang that begins some time after a grace has.
 const atGrace = "after a grace has begun"

@@ -180,8 +180,10 @@ type Workload struct {
 	Later bool
 	// Tolerant lets it run on nodes whatever taints they have.
 	Tolerant bool
-	// Ephemeral gives it a generic ephemeral volume, and Helper a helper pod that holds its first volume too.
-	Ephemeral, Helper bool
+	// Ephemeral gives it a generic ephemeral volume, and Helper a helper pod, selected or not.
+	Ephemeral, Helper, HelperSelected bool
+	// HotPlugged is the volume that the helper alone holds; where there is none, it holds the first one of the pod.
+	HotPlugged string
 }
 
 // removable tells whether every gate of the pod is open.
@@ -279,6 +281,8 @@ const (
 	HangResource  Deed = "let LINSTOR's answers on the resource hang"
 	FreeResource  Deed = "let LINSTOR answer on the resource"
 	LeaveEnded    Deed = "leave a pod listed that has ended"
+	Spare         Deed = "have fail-over leave a pod alone, by its"
+	SpareNoMore   Deed = "leave the pod to fail-over again"
 )
 
 // Step is one thing that happens.
@@ -407,7 +411,8 @@ func (h History) String() string {
 			"not selected": !p.Selected, "exempt": p.Exempt, "owner " + p.Owner: p.Owner != "", "unsafe": p.Unsafe,
 			"finalizer": p.Finalizer, "stops in " + p.Stop.String(): p.Stop > time.Second,
 			"init containers for " + p.Init.String(): p.Init > 0, "tolerates everything": p.Tolerant,
-			"with an ephemeral volume": p.Ephemeral, "with a helper": p.Helper,
+			"with an ephemeral volume": p.Ephemeral, "with a helper": p.Helper && !p.HelperSelected,
+			"with a helper that is selected": p.Helper && p.HelperSelected, "which holds " + p.HotPlugged: p.HotPlugged != "",
 		} {
 			if is {
 				b.WriteString(", " + word)

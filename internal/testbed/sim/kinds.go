@@ -31,6 +31,7 @@ const (
 	ToleratesAll  Kind = "pods: tolerates everything"
 	ArrivesLate   Kind = "pods: arrives between a look and its write"
 	HotPlugHelper Kind = "pods: helper of a KubeVirt hot-plug"
+	SparedAmid    Kind = "pods: a person exempts one, or takes its label off"
 )
 
 // Untidy times.
@@ -121,7 +122,7 @@ const (
 var Kinds = []Kind{
 	ClaimAgainAlive, ClaimAgainGone, ClaimAgainDead, OneHandle, StaticallyBound, EphemeralVolume, NFSJudged, NFSBeside, OpenOnTwo,
 	TwoVolumes, ThreeVolumes, OneWithoutQuorum,
-	LongInit, EndedEvicted, EndedFailed, EndedDone, ToleratesAll, ArrivesLate, HotPlugHelper,
+	LongInit, EndedEvicted, EndedFailed, EndedDone, ToleratesAll, ArrivesLate, HotPlugHelper, SparedAmid,
 	BlipBeforeCut, AllCutTogether, SlowRequests, RejectedRequests, HangingWebhooks, FrozenProcess, TwoLeaders, LateInformers, ClockOff,
 	RareRenewals, FrozenMachine, HangingPools, BlindLinstor, OutOfService, HangingResource, OwnPings, OwnNotices, Flaps,
 	SetOnDefinition, SetOnGroup, SetOnController, AdjustFailed, AdjustHung, SentByReconnect, ChangedAroundLoss,

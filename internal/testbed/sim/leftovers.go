@@ -51,6 +51,7 @@ func (w *world) mend() {
 	}
 	for _, p := range w.history.World.Workloads {
 		w.do(Step{What: RemoveFinalizer, On: p.Name})
+		w.do(Step{What: SpareNoMore, On: p.Name})
 		w.do(Step{What: StopSlowly, On: p.Name, For: time.Second})
 		w.Change(podKey(p.Name), func(p *virtual.Workload) { p.InitTime = 0 })
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -204,7 +205,7 @@ func (w *world) nodeIsWell(node string) bool {
 // mustGo tells whether the pod is one that has lost its storage for all to see.
 func (w *world) mustGo(p Workload, pod *corev1.Pod) bool {
 	node := home(pod)
-	if !p.removable() || node == "" || hasEnded(pod) || !hasRun(pod) || w.leftToKubernetes(pod, node) {
+	if !p.removable() || isSpared(pod) || node == "" || hasEnded(pod) || !hasRun(pod) || w.leftToKubernetes(pod, node) {
 		return false
 	}
 	lost := false
@@ -229,7 +230,7 @@ func (w *world) mustGo(p Workload, pod *corev1.Pod) bool {
 		shares := slices.ContainsFunc(other.Volumes, func(name string) bool {
 			return slices.ContainsFunc(p.Volumes, func(own string) bool { return w.resource(own) == w.resource(name) })
 		})
-		if shares && (!other.removable() || !slices.Equal(other.Volumes, p.Volumes)) {
+		if shares && (!other.removable() || w.isSpared(other.Name) || !slices.Equal(other.Volumes, p.Volumes)) {
 			return false
 		}
 	}
@@ -252,6 +253,9 @@ func (w *world) sharesWithStranger(p Workload, pod *corev1.Pod) bool {
 	w.mu.Unlock()
 	return slices.ContainsFunc(all, func(other *corev1.Pod) bool {
 		if _, known := w.workload(other.Name); known || hasEnded(other) || other.Spec.NodeName != pod.Spec.NodeName {
+			return false
+		}
+		if metav1.IsControlledBy(other, pod) && !isSpared(other) { // a helper, which goes with it
 			return false
 		}
 		return slices.ContainsFunc(w.volumesOf(other), func(v Volume) bool { return slices.Contains(p.Volumes, v.Name) })

@@ -93,7 +93,7 @@ func (w *world) auditRemoval(b basis, pod *corev1.Pod, silence time.Duration, op
 		w.violated(ruleIdentity, "%s: its UID was not among those just read", what)
 	}
 	spec, known := w.workload(pod.Name)
-	if strings.Contains(pod.Name, endedInfix) || pod.Labels[selectedLabel] != "remove" || known && (spec.Exempt || spec.Unsafe || spec.Owner != "") {
+	if strings.Contains(pod.Name, endedInfix) || b.spared || known && (spec.Exempt || spec.Unsafe || spec.Owner != "") {
 		w.violated(ruleSelected, "%s", what)
 	}
 	var writable []string

@@ -314,7 +314,14 @@ func (w *world) addWorkload(p Workload) {
 	}
 	w.AddWorkload(workload)
 	if p.Helper {
-		w.AddWorkload(virtual.Workload{Name: p.Name + "-helper", HelperOf: p.Name, Claims: workload.Claims[:1], StopTime: p.Stop})
+		helper := virtual.Workload{Name: p.Name + "-helper", HelperOf: p.Name, Claims: workload.Claims[:1], StopTime: p.Stop}
+		if p.HotPlugged != "" {
+			helper.Claims = []string{w.volume(p.HotPlugged).claim()}
+		}
+		if p.HelperSelected {
+			helper.Labels = map[string]string{selectedLabel: "remove"}
+		}
+		w.AddWorkload(helper)
 	}
 }
 
