@@ -415,6 +415,24 @@ func TestAPodOfANodeThatIsOutOfServiceMovesBeforeKubernetesMissesTheNode(t *test
 	})
 }
 
+// Kubernetes never deletes a pod that tolerates the taint, not even once it has missed the node.
+func TestAPodThatToleratesOutOfServiceMovesWithoutKubernetes(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		p := w.startProcess("one", defaults())
+		p.leads()
+		w.volume("db", func(v *virtual.Volume) { v.Quorum = "off" })
+		w.workload("db", selected, func(x *virtual.Workload) { x.Tolerant = true })
+		w.pass(time.Minute)
+		w.Crash(nodeA)
+		w.pass(time.Minute)
+		wantMajority(w)
+		w.pass(time.Minute)
+		p.wantSaid(nodeA, failover.QuorumUnconfirmed)
+		w.taint(nodeA, corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute)
+		w.until(30*time.Second, "the controller has removed the pod", func() bool { return len(w.removed("db-0")) > 0 })
+	})
+}
+
 // Where the loss is known only when Kubernetes has missed the node as well, its garbage collector of pods ends them.
 func TestPodsOfANodeThatIsOutOfServiceAreLeftToKubernetes(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {

@@ -21,7 +21,8 @@ var remedies = map[failover.Reason]string{
 		"DrbdOptions/Resource/quorum majority, with three replicas or a tie-breaker; then restart linstor-satellite on each of them, " +
 		"which leaves DRBD alone; do not set it on the controller",
 	failover.QuorumUnconfirmed: "restart linstor-satellite on the node, which leaves DRBD alone, or bring the node back; it passes a minute " +
-		"later; where the node is switched off, say so by a shutdown taint; do not change quorum while it is away",
+		"later; where the node is switched off, say so by a shutdown taint; where another node's replica is on its way out, bring that node back, or " +
+		"remove it by linstor node lost and restart linstor-satellite on the others; do not change quorum while it is away",
 	failover.NotSelected:       "set the label linstor.csi.linbit.com/on-storage-lost: remove in the template of the pod",
 	failover.HelperNotSelected: cluster.HelperRemedy,
 	failover.Exempt: "take the annotation off: kubectl -n NAMESPACE annotate pod POD drbd.linbit.com/ignore-fail-over-, and off the template of " +

@@ -7,10 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -145,6 +147,9 @@ func podFacts(pod *corev1.Pod, selector labels.Selector, claims []string) failov
 		ReadOnly:  mountsReadOnly(pod, claims),
 		Selected:  selector.Matches(labels.Set(pod.Labels)),
 		Exempt:    isExempt(pod),
+
+		StaysOutOfService: staysOutOfService(pod.Spec.Tolerations),
+
 		Owned:     owner != nil,
 		NodeBound: owner != nil && (owner.Kind == daemonSet || owner.Kind == "Node"),
 	}
@@ -162,6 +167,23 @@ func podFacts(pod *corev1.Pod, selector labels.Selector, claims []string) failov
 		facts.Forced = pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 	}
 	return facts
+}
+
+// staysOutOfService tells whether who has these tolerations tolerates the taint of a node that is out of service, with the value that Kubernetes'
+// documentation gives it or with any, and for good.
+func staysOutOfService(tolerations []corev1.Toleration) bool {
+	taint := corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
+	tolerates := false
+	for i, t := range tolerations {
+		if !schedulingcorev1.TolerationsTolerateTaint(logr.Discard(), tolerations[i:i+1], &taint, false) {
+			continue
+		}
+		if t.TolerationSeconds != nil {
+			return false
+		}
+		tolerates = true
+	}
+	return tolerates
 }
 
 func boundAt(pod *corev1.Pod) time.Time {

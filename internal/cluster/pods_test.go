@@ -72,6 +72,10 @@ func TestClaimsOf(t *testing.T) {
 	}
 }
 
+func tolerating(tolerations ...corev1.Toleration) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.Tolerations = tolerations }
+}
+
 func TestPodFacts(t *testing.T) {
 	t.Parallel()
 	selector := labels.SelectorFromSet(selected)
@@ -105,6 +109,26 @@ func TestPodFacts(t *testing.T) {
 		"an exempt pod, whatever the annotation says": {
 			pod:  func(p *corev1.Pod) { p.Annotations = map[string]string{AnnotationIgnore: "false"} },
 			want: func(f *failover.Pod) { f.Exempt = true },
+		},
+		"a pod that tolerates everything stays on a node that is out of service": {
+			pod:  tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists}),
+			want: func(f *failover.Pod) { f.StaysOutOfService = true },
+		},
+		"so does one that tolerates that": {
+			pod: tolerating(corev1.Toleration{
+				Key: corev1.TaintNodeOutOfService, Operator: corev1.TolerationOpEqual, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute,
+			}),
+			want: func(f *failover.Pod) { f.StaysOutOfService = true },
+		},
+		"one that tolerates it for a while does not": {
+			pod: tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists},
+				corev1.Toleration{Key: corev1.TaintNodeOutOfService, Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64(60))}),
+		},
+		"nor one that tolerates something else": {
+			pod: tolerating(corev1.Toleration{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists}),
+		},
+		"nor one that may only be scheduled there": {
+			pod: tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}),
 		},
 		"a pod that is controlled": {
 			pod:  owner("StatefulSet", true),

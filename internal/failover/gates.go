@@ -146,15 +146,23 @@ const evictionSettled = 5 * time.Second
 // While it calls the node Ready, which it does for most of a minute after a crash, it does no more than that: its garbage collector of pods
 // ends none that is left. Who says at once that a node is off would wait the longer for it.
 func gateOutOfService(s situation) (Reason, string) {
-	if !s.Node.OutOfService || len(s.Pods) == 0 || !s.Node.NotReady && s.evicted() {
+	if !s.Node.OutOfService || !slices.ContainsFunc(s.Pods, s.movedByKubernetes) {
 		return "", ""
 	}
 	return OutOfService, "the node has the taint node.kubernetes.io/out-of-service, by which Kubernetes itself moves its pods"
 }
 
-// evicted tells whether Kubernetes' taint eviction, or somebody else, has deleted every pod so long ago that it does not do so again.
-func (s situation) evicted() bool {
-	return !slices.ContainsFunc(s.Pods, func(pod Pod) bool { return !pod.terminating() || s.Now.Sub(pod.Deleted) < evictionSettled })
+// movedByKubernetes tells whether Kubernetes still does something about a pod of a node that is out of service: its taint eviction deletes it, or
+// may delete it once more, or its garbage collector ends it.
+func (s situation) movedByKubernetes(pod Pod) bool {
+	switch {
+	case !pod.terminating():
+		return !pod.StaysOutOfService
+	case s.Node.NotReady:
+		return true
+	default:
+		return s.Now.Sub(pod.Deleted) < evictionSettled
+	}
 }
 
 func gateLinstor(s situation) (Reason, string) {

@@ -127,6 +127,12 @@ func gateScenarios() map[string]scenario {
 		"and where it has only just done so, and may do so again":                         blocked(OutOfService, outOfService, deleted(5*time.Second-1)),
 		"and where it does not call the node Ready and will end them":                     blocked(OutOfService, outOfService, deleted(time.Minute), func(in *Input) { in.Node.NotReady = true }),
 		"but not those that it has deleted, and cannot end while it calls the node Ready": open(outOfService, deleted(5*time.Second)),
+		"but not one that tolerates the taint, which Kubernetes never deletes":            open(outOfService, thePod(stays)),
+		"also where another one of the volume has been deleted":                           open(outOfService, deleted(time.Minute), second(stays)),
+		"unless somebody has deleted it, and Kubernetes will end it": blocked(OutOfService, outOfService, thePod(stays), deleted(time.Minute), func(in *Input) {
+			in.Node.NotReady = true
+		}),
+		"nor where another one of the volume has not been deleted yet": blocked(OutOfService, outOfService, second(stays)),
 		"what is left of a node that is out of service is finished": open(nobody, func(in *Input) {
 			in.Node.OutOfService, in.Attachment.Marked = true, true
 		}),
@@ -140,6 +146,8 @@ func gateScenarios() map[string]scenario {
 }
 
 func outOfService(in *Input) { in.Node.OutOfService = true }
+
+func stays(p *Pod) { p.StaysOutOfService = true }
 
 // deleted has somebody delete the pod so long ago.
 func deleted(age time.Duration) func(*Input) {

@@ -60,6 +60,9 @@ func (g *generator) takeOutOfService() bool {
 		g.nodeFault(max(0, at-g.milliseconds(time.Second, 20*time.Second)), g.span(), pick(g, Crash, Isolate), node)
 	}
 	g.nodeFault(at, g.span(), TakeOutOfService, node)
+	if g.chance(20) { // Kubernetes does not move its pod, then
+		g.someWorkload().Tolerant = true
+	}
 	return true
 }
 

@@ -233,9 +233,16 @@ func (w *world) isOutOfService(name string) bool {
 }
 
 // leftToKubernetes tells whether Kubernetes itself moves the pod: its node is out of service, and Kubernetes has missed it, or has not deleted the
-// pod yet. Until it misses the node it does nothing else.
+// pod yet, which it never does where the pod tolerates that. Until it misses the node it does nothing else.
 func (w *world) leftToKubernetes(pod *corev1.Pod, node string) bool {
-	return w.isOutOfService(node) && (pod.DeletionTimestamp == nil || w.hasTaint(node, corev1.TaintNodeUnreachable))
+	switch {
+	case !w.isOutOfService(node):
+		return false
+	case pod.DeletionTimestamp == nil:
+		return len(pod.Spec.Tolerations) == 0 // who tolerates anything here tolerates all
+	default:
+		return w.hasTaint(node, corev1.TaintNodeUnreachable)
+	}
 }
 
 func (w *world) hasTaint(name, key string) bool {
