@@ -70,7 +70,7 @@ FRESH ?= 0
 
 .PHONY: sim
 sim: ## Play random histories against the controller in virtual time (SEEDS=20000 FRESH=200, or SEED=17 to tell one; ORDINARY=1 for ordinary operations only, LEAVING=1 for nodes that leave)
-	@GOGC=1000 go test ./internal/testbed/sim -run '^TestSimulation$$' -count=1 -v -timeout 60m -args \
+	@GOGC=1000 go test ./internal/testbed/sim -run '^TestSimulation$$' -count=1 -v -timeout 120m -args \
 		$(if $(SEED),-sim.seed=$(SEED) -sim.only=$(ONLY),-sim.seeds=$(SEEDS) -sim.fresh=$(FRESH)) $(if $(ORDINARY),-sim.ordinary) $(if $(LEAVING),-sim.leaving) | grep -v '^=== '; exit $${PIPESTATUS[0]}
 
 # The times stand at the end of the page, below its last heading.
