@@ -127,8 +127,10 @@ func (i *Inputs) Confirmed(
 		return failover.Input{}, err
 	}
 	in, err := i.input(ctx, pv, read.Node, pods, attachment)
-	for at := range in.Pods { // the cache may not have the owner of a helper, or not what its owner says now
-		in.Pods[at].Exempt = isExempt(&pods[at]) || helpsExempt(&pods[at], read.Pods)
+	for at := range in.Pods {
+		if helpsExempt(&pods[at], read.Pods) { // of which the cache may not know
+			in.Pods[at].Exempt = true
+		}
 	}
 	in.Node.Shutdown = in.Node.Shutdown && read.Shutdown
 	in.Node.SwitchedOff = in.Node.SwitchedOff && read.Shutdown

@@ -72,6 +72,38 @@ func TestClaimsOf(t *testing.T) {
 	}
 }
 
+func TestWhichPodsHelpAnExemptOne(t *testing.T) {
+	t.Parallel()
+	pod := func(uid types.UID, annotations map[string]string) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: string(uid), UID: uid, Annotations: annotations}}
+	}
+	exempt := map[string]string{AnnotationIgnore: ""}
+	node := []corev1.Pod{pod("other", nil), pod("vm", exempt)}
+	for name, tc := range map[string]struct {
+		owners []metav1.OwnerReference
+		node   []corev1.Pod
+		want   bool
+	}{
+		"its helper":                           {[]metav1.OwnerReference{{Kind: podKind, UID: "vm", Controller: new(true)}}, node, true},
+		"the helper of another pod":            {[]metav1.OwnerReference{{Kind: podKind, UID: "other", Controller: new(true)}}, node, false},
+		"the helper of a pod that is not here": {[]metav1.OwnerReference{{Kind: podKind, UID: "vm", Controller: new(true)}}, node[:1], false},
+		"a pod that it owns and does not control": {
+			[]metav1.OwnerReference{{Kind: podKind, UID: "vm"}}, node, false,
+		},
+		"a pod of another kind of owner": {[]metav1.OwnerReference{{Kind: "StatefulSet", UID: "vm", Controller: new(true)}}, node, false},
+		"a pod without an owner":         {nil, node, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			helper := pod("helper", nil)
+			helper.OwnerReferences = tc.owners
+			if got := helpsExempt(&helper, tc.node); got != tc.want {
+				t.Errorf("helpsExempt = %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
 func tolerating(tolerations ...corev1.Toleration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.Tolerations = tolerations }
 }
