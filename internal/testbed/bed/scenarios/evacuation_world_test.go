@@ -36,9 +36,8 @@ const (
 	// safeAfter is what making a node safe may take beside the sync: 15 s until the affinity controller replaces PersistentVolumes, 15 s until
 	// Kubernetes has bound their claims again, and 10 s until the next look; a machine with much else to do takes a little longer.
 	safeAfter = 45 * time.Second
-	// downFor is how long a pod may be down that is drained: 15 s, and as much as a busy machine takes longer. Who waits for a copy, or for Kubernetes
-	// to detach, is down for longer than this.
-	downFor = 25 * time.Second
+	// downFor is how long a pod may be down that is drained.
+	downFor = 15 * time.Second
 	// cleanAfter is how long something of an evacuation may be left after the taint has gone.
 	cleanAfter = time.Minute
 )
