@@ -415,13 +415,14 @@ func TestAPodOfANodeThatIsOutOfServiceMovesBeforeKubernetesMissesTheNode(t *test
 	})
 }
 
-// Kubernetes never deletes a pod that tolerates the taint, not even once it has missed the node.
-func TestAPodThatToleratesOutOfServiceMovesWithoutKubernetes(t *testing.T) {
+// declaredOff is a scene in which somebody takes a node out of service that was lost long ago, and of which nobody knows what it runs.
+func declaredOff(t *testing.T, tell func(w *world, p *process), edits ...func(*virtual.Workload)) {
+	t.Helper()
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
 		p.leads()
 		w.volume("db", func(v *virtual.Volume) { v.Quorum = "off" })
-		w.workload("db", selected, func(x *virtual.Workload) { x.Tolerant = true })
+		w.workload("db", selected, edits...)
 		w.pass(time.Minute)
 		w.Crash(nodeA)
 		w.pass(time.Minute)
@@ -429,24 +430,20 @@ func TestAPodThatToleratesOutOfServiceMovesWithoutKubernetes(t *testing.T) {
 		w.pass(time.Minute)
 		p.wantSaid(nodeA, failover.QuorumUnconfirmed)
 		w.taint(nodeA, corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute)
-		w.until(30*time.Second, "the controller has removed the pod", func() bool { return len(w.removed("db-0")) > 0 })
+		tell(w, p)
 	})
+}
+
+// Kubernetes never deletes a pod that tolerates the taint, not even once it has missed the node.
+func TestAPodThatToleratesOutOfServiceMovesWithoutKubernetes(t *testing.T) {
+	declaredOff(t, func(w *world, _ *process) {
+		w.until(30*time.Second, "the controller has removed the pod", func() bool { return len(w.removed("db-0")) > 0 })
+	}, func(x *virtual.Workload) { x.Tolerant = true })
 }
 
 // Where the loss is known only when Kubernetes has missed the node as well, its garbage collector of pods ends them.
 func TestPodsOfANodeThatIsOutOfServiceAreLeftToKubernetes(t *testing.T) {
-	inWorld(t, virtual.Options{}, func(w *world) {
-		p := w.startProcess("one", defaults())
-		p.leads()
-		w.volume("db", func(v *virtual.Volume) { v.Quorum = "off" })
-		w.workload("db", selected)
-		w.pass(time.Minute)
-		w.Crash(nodeA)
-		w.pass(time.Minute)
-		wantMajority(w)
-		w.pass(time.Minute)
-		p.wantSaid(nodeA, failover.QuorumUnconfirmed)
-		w.taint(nodeA, corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute)
+	declaredOff(t, func(w *world, p *process) {
 		w.until(30*time.Second, "the controller leaves the pod to Kubernetes", func() bool {
 			verdict, reason := p.said("db", nodeA)
 			return verdict == failover.Blocked && reason == failover.OutOfService

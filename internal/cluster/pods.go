@@ -169,19 +169,19 @@ func podFacts(pod *corev1.Pod, selector labels.Selector, claims []string) failov
 	return facts
 }
 
-// staysOutOfService tells whether who has these tolerations tolerates the taint of a node that is out of service, with the value that Kubernetes'
-// documentation gives it or with any, and for good.
+// staysOutOfService tells whether who has these tolerations tolerates the taint of a node that is out of service for good, whatever its value: which
+// one it has is not known here.
 func staysOutOfService(tolerations []corev1.Toleration) bool {
-	taint := corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
 	tolerates := false
 	for i, t := range tolerations {
+		taint := corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: t.Value, Effect: corev1.TaintEffectNoExecute}
 		if !schedulingcorev1.TolerationsTolerateTaint(logr.Discard(), tolerations[i:i+1], &taint, false) {
 			continue
 		}
 		if t.TolerationSeconds != nil {
 			return false
 		}
-		tolerates = true
+		tolerates = tolerates || t.Operator == corev1.TolerationOpExists
 	}
 	return tolerates
 }

@@ -148,9 +148,16 @@ func TestPodFacts(t *testing.T) {
 		},
 		"so does one that tolerates that": {
 			pod: tolerating(corev1.Toleration{
-				Key: corev1.TaintNodeOutOfService, Operator: corev1.TolerationOpEqual, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute,
+				Key: corev1.TaintNodeOutOfService, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
 			}),
 			want: func(f *failover.Pod) { f.StaysOutOfService = true },
+		},
+		"one that tolerates one value of it may not": {
+			pod: tolerating(corev1.Toleration{Key: corev1.TaintNodeOutOfService, Operator: corev1.TolerationOpEqual, Value: "nodeshutdown"}),
+		},
+		"nor one that tolerates any, and one value for a while": {
+			pod: tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists},
+				corev1.Toleration{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", TolerationSeconds: new(int64(60))}),
 		},
 		"one that tolerates it for a while does not": {
 			pod: tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists},

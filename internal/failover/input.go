@@ -221,7 +221,8 @@ type Pod struct {
 	UnsafeVolume string
 	// Others are the pod's other LINSTOR volumes.
 	Others []OtherVolume
-	// StaysOutOfService is set when it tolerates Kubernetes' taint node.kubernetes.io/out-of-service for good: nobody else deletes it.
+	// StaysOutOfService is set when it tolerates Kubernetes' taint node.kubernetes.io/out-of-service for good, whatever its value: nobody
+	// else deletes it.
 	StaysOutOfService bool
 	// Places are the nodes other than A as they would receive the pod. A forecast asks for them; an act does not: where no node is
 	// ready the workload does not run, and one may become ready any moment.
