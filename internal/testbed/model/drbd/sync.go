@@ -88,7 +88,11 @@ func (r *resource) syncs(x *replica) map[string]Sync {
 			add(name, p.fill, true)
 			continue
 		}
-		if y := r.replicas[name]; y != nil && r.live(x.Node, name) && y.peers[x.Node].fill != nil {
+		y := r.replicas[name]
+		if y == nil || y.peers[x.Node] == nil || y.peers[x.Node].fill == nil {
+			continue
+		}
+		if r.live(x.Node, name) {
 			add(name, y.peers[x.Node].fill, false)
 		}
 	}
