@@ -253,10 +253,6 @@ var simulated = []edit{
 
 	// Where copies go, and that they stay.
 	{
-		"LINSTOR is asked for a copy with an empty list", copyFile,
-		"if «!slices.ContainsFunc(targets, func(name string) bool { return s.room(v, name) })» {", "(… && !mutantIs(§))",
-	},
-	{
 		"a copy may be on a node that the resource group does not list", copyFile, "return «len(d.Nodes) > 0» && !slices.Contains(d.Nodes, name)",
 		"(… && !mutantIs(§))",
 	},
