@@ -441,6 +441,39 @@ func TestAPodThatToleratesOutOfServiceMovesWithoutKubernetes(t *testing.T) {
 	}, func(x *virtual.Workload) { x.Tolerant = true })
 }
 
+// Kubernetes ends the pods of such a node that are being deleted, and deletes none.
+func TestAPodOfANodeThatIsOutOfServiceForNewPodsOnlyMoves(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.Crash(nodeA)
+		w.taint(nodeA, corev1.TaintNodeOutOfService, corev1.TaintEffectNoSchedule)
+		w.until(17*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
+}
+
+// Nobody took the taint off when the node was back: it says nothing of a node that is lost later.
+func TestANodeThatOnceWasOutOfServiceIsBelievedToRunWhatItMay(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		p := w.startProcess("one", defaults())
+		p.leads()
+		w.volume("db", func(v *virtual.Volume) { v.Quorum = "off" })
+		w.workload("db", selected, func(x *virtual.Workload) { x.Tolerant = true })
+		w.pass(time.Minute)
+		w.taint(nodeA, corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute)
+		w.pass(10 * time.Minute)
+		w.cutOff(nodeA)
+		w.pass(time.Minute)
+		wantMajority(w)
+		w.pass(2 * time.Minute)
+		p.wantSaid(nodeA, failover.QuorumUnconfirmed)
+		w.wantWriting(nodeA)
+		w.Crash(nodeA) // a person has switched it off
+		w.untaint(nodeA, corev1.TaintNodeOutOfService)
+		w.pass(time.Second)
+		w.taint(nodeA, corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute)
+		w.until(30*time.Second, "a person who says so again is believed", func() bool { return len(w.removed("db-0")) > 0 })
+	})
+}
+
 // Where the loss is known only when Kubernetes has missed the node as well, its garbage collector of pods ends them.
 func TestPodsOfANodeThatIsOutOfServiceAreLeftToKubernetes(t *testing.T) {
 	declaredOff(t, func(w *world, p *process) {

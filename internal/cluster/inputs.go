@@ -132,10 +132,7 @@ func (i *Inputs) Confirmed(
 			in.Pods[at].Exempt = true
 		}
 	}
-	in.Node.Shutdown = in.Node.Shutdown && read.Shutdown
-	in.Node.SwitchedOff = in.Node.SwitchedOff && read.Shutdown
-	in.Node.OutOfService = in.Node.OutOfService && read.OutOfService
-	in.Node.NotReady = read.NotReady
+	read.Off.confirm(&in.Node)
 	in.Asked, in.Listed = read.Began, read.Listed
 	notAfter(&in.Asked, in.Resource)
 	for _, pod := range in.Pods {

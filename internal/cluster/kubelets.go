@@ -43,16 +43,34 @@ type Kubelets struct {
 
 // bootSeen is a node's present boot.
 type bootSeen struct {
-	id       string
-	seen     time.Time
-	shutdown bool
-	// switchedOff is when the taint was seen to come that says so; zero where it was there at first sight.
-	switchedOff time.Time
-	// outOfService is set while Kubernetes itself moves the pods of the node.
-	outOfService bool
-	notReady     bool
+	id   string
+	seen time.Time
+	// shutdown and outOfService are the taints that say that it is off.
+	shutdown, outOfService taintSeen
+	// evicts is set while Kubernetes deletes its pods because it is out of service.
+	evicts   bool
+	notReady bool
 	// spared is set while the node is evacuated and all of its data was safe elsewhere when LINSTOR last reached it.
 	spared bool
+}
+
+// taintSeen is a taint of a node.
+type taintSeen struct {
+	set bool
+	// came is when it was seen to come; zero where it was there at first sight.
+	came time.Time
+}
+
+// now returns what the taint is once the node was seen, with it if set is true. known tells whether the node was seen before.
+func (t taintSeen) now(set, known bool, now time.Time) taintSeen {
+	switch {
+	case !set:
+		return taintSeen{}
+	case known && !t.set:
+		return taintSeen{set: true, came: now}
+	}
+	t.set = true
+	return t
 }
 
 // NewKubelets returns an empty memory. driver is the CSI driver by whose words LINSTOR's names are known, and shutdownTaints are the keys of taints that say that a node was switched off.
@@ -125,14 +143,9 @@ func (k *Kubelets) ObserveNode(node *corev1.Node) {
 		}
 		boot.id, boot.seen = id, k.clock.Now()
 	}
-	switch off := k.isShutdown(node); {
-	case !off:
-		boot.switchedOff = time.Time{}
-	case known && !boot.shutdown:
-		boot.switchedOff = k.clock.Now()
-	}
-	boot.shutdown = k.isShutdown(node)
-	boot.outOfService = HasTaint(node, corev1.TaintNodeOutOfService, "")
+	boot.shutdown = boot.shutdown.now(k.isShutdown(node), known, k.clock.Now())
+	boot.outOfService = boot.outOfService.now(HasTaint(node, corev1.TaintNodeOutOfService, ""), known, k.clock.Now())
+	boot.evicts = HasTaint(node, corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute)
 	boot.notReady = notReady(node)
 	boot.spared = isSpared(node)
 	k.boots[node.Name] = boot
@@ -185,7 +198,9 @@ func (k *Kubelets) Node(name string) failover.Node {
 	now := k.clock.Now()
 	lease, known := k.leases[name]
 	boot := k.boots[name]
-	node := failover.Node{Name: name, Shutdown: boot.shutdown, OutOfService: boot.outOfService, NotReady: boot.notReady}
+	node := failover.Node{
+		Name: name, Shutdown: boot.shutdown.set, OutOfService: boot.outOfService.set, Evicts: boot.evicts, NotReady: boot.notReady,
+	}
 	if boot.id != "" {
 		node.BootSince = boot.seen
 	}
@@ -194,7 +209,8 @@ func (k *Kubelets) Node(name string) failover.Node {
 		node.LeaseSilence = now.Sub(lease.seen)
 		node.LeaseGap = lease.gap()
 		node.LeaseRead = lease.read
-		node.SwitchedOff = boot.shutdown && boot.switchedOff.After(lease.seen) && boot.switchedOff.After(boot.seen)
+		newer := func(t taintSeen) bool { return t.came.After(lease.seen) && t.came.After(boot.seen) }
+		node.SwitchedOff, node.TakenOut = newer(boot.shutdown), newer(boot.outOfService)
 	}
 	return node
 }

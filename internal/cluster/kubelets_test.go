@@ -235,7 +235,7 @@ func TestBoots(t *testing.T) {
 		node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
 		k.ObserveNode(node)
-		if got, want := k.Node(nodeA), (failover.Node{Name: nodeA, BootSince: second, OutOfService: true, NotReady: true}); got != want {
+		if got, want := k.Node(nodeA), (failover.Node{Name: nodeA, BootSince: second, OutOfService: true, Evicts: true, NotReady: true}); got != want {
 			t.Errorf("node %+v, want %+v", got, want)
 		}
 		k.forgetNode(node)
@@ -262,6 +262,9 @@ func TestAShutdownTaintThatCameAfterTheLastSignOfLife(t *testing.T) {
 		},
 		"the taint was there when the node was first seen": {
 			func(_ *Kubelets, node func(string, bool), renew, pass func()) { renew(); pass(); node("1", true) }, false,
+		},
+		"so it was, and nothing is known of its boot": {
+			func(_ *Kubelets, node func(string, bool), renew, pass func()) { renew(); pass(); node("", true) }, false,
 		},
 		"the kubelet has renewed its Lease since": {
 			func(_ *Kubelets, node func(string, bool), renew, pass func()) {
@@ -302,7 +305,7 @@ func TestAShutdownTaintThatCameAfterTheLastSignOfLife(t *testing.T) {
 				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeA}}
 				node.Status.NodeInfo.BootID = boot
 				if off {
-					node.Spec.Taints = []corev1.Taint{{Key: "off"}}
+					node.Spec.Taints = []corev1.Taint{{Key: "off"}, {Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoSchedule}}
 				}
 				k.ObserveNode(node)
 			}, func() {
@@ -311,8 +314,8 @@ func TestAShutdownTaintThatCameAfterTheLastSignOfLife(t *testing.T) {
 				lease.Spec.RenewTime = &metav1.MicroTime{Time: start.Add(time.Duration(renewals) * time.Second)}
 				k.ObserveLease(lease)
 			}, func() { now = now.Add(5 * time.Second) })
-			if got := k.Node(nodeA).SwitchedOff; got != tc.want {
-				t.Errorf("switched off: %t, want %t", got, tc.want)
+			if got := k.Node(nodeA); got.SwitchedOff != tc.want || got.TakenOut != tc.want {
+				t.Errorf("switched off: %t, taken out of service: %t, want %t", got.SwitchedOff, got.TakenOut, tc.want)
 			}
 		})
 	}

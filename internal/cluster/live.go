@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 )
 
@@ -200,6 +201,8 @@ func (l Live) Attachment(ctx context.Context, name string) (*storagev1.VolumeAtt
 type Off struct {
 	// Shutdown and OutOfService tell whether the node has a taint that says so.
 	Shutdown, OutOfService bool
+	// Evicts is set where Kubernetes deletes its pods because it is out of service.
+	Evicts bool
 	// NotReady is set where it has such a taint and Kubernetes does not call it Ready.
 	NotReady bool
 }
@@ -218,7 +221,19 @@ func (l Live) Off(ctx context.Context, name string) (Off, error) {
 	if err != nil {
 		return Off{}, fmt.Errorf("reading the taints of node %s: %w", name, err)
 	}
-	return Off{Shutdown: l.kubelets.isShutdown(&node), OutOfService: HasTaint(&node, corev1.TaintNodeOutOfService, ""), NotReady: notReady(&node)}, nil
+	return Off{
+		Shutdown:     l.kubelets.isShutdown(&node),
+		OutOfService: HasTaint(&node, corev1.TaintNodeOutOfService, ""),
+		Evicts:       HasTaint(&node, corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute),
+		NotReady:     notReady(&node),
+	}, nil
+}
+
+// confirm puts what was read in the place of what the cache says. When a taint came only who has watched can tell.
+func (o Off) confirm(node *failover.Node) {
+	node.Shutdown, node.OutOfService, node.Evicts, node.NotReady = o.Shutdown, o.OutOfService, o.Evicts, o.NotReady
+	node.SwitchedOff = node.SwitchedOff && o.Shutdown
+	node.TakenOut = node.TakenOut && o.OutOfService
 }
 
 // Lease reads the Lease of a node, and has the memory of kubelets note what it shows.

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 )
 
@@ -25,6 +26,9 @@ func TestThatANodeIsOffIsReadPastTheCache(t *testing.T) {
 	}
 	well := func(*corev1.Node) {}
 	outOfService, off := taint(corev1.TaintNodeOutOfService), taint("off")
+	onlyKept := func(node *corev1.Node) {
+		node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoSchedule}}
+	}
 	for name, tc := range map[string]struct {
 		cached, live []func(*corev1.Node)
 		want         Off
@@ -32,17 +36,20 @@ func TestThatANodeIsOffIsReadPastTheCache(t *testing.T) {
 		"one that is out of service": {
 			[]func(*corev1.Node){outOfService, ready(corev1.ConditionTrue)},
 			[]func(*corev1.Node){outOfService, ready(corev1.ConditionTrue)},
-			Off{OutOfService: true},
+			Off{OutOfService: true, Evicts: true},
 		},
 		"and that Kubernetes has missed a moment ago": {
 			[]func(*corev1.Node){outOfService, ready(corev1.ConditionTrue)},
 			[]func(*corev1.Node){outOfService, ready(corev1.ConditionUnknown)},
-			Off{OutOfService: true, NotReady: true},
+			Off{OutOfService: true, Evicts: true, NotReady: true},
+		},
+		"one whose pods Kubernetes does not delete": {
+			[]func(*corev1.Node){outOfService}, []func(*corev1.Node){onlyKept, ready(corev1.ConditionTrue)}, Off{OutOfService: true},
 		},
 		"one that is no longer out of service": {[]func(*corev1.Node){outOfService}, []func(*corev1.Node){well}, Off{}},
 		"one that is shut down":                {[]func(*corev1.Node){off}, []func(*corev1.Node){off}, Off{Shutdown: true}},
 		"one that is shut down and, since a moment ago, out of service": {
-			[]func(*corev1.Node){off}, []func(*corev1.Node){off, outOfService}, Off{Shutdown: true, OutOfService: true},
+			[]func(*corev1.Node){off}, []func(*corev1.Node){off, outOfService}, Off{Shutdown: true, OutOfService: true, Evicts: true},
 		},
 		"one that the cache does not call off is not asked for": {[]func(*corev1.Node){well}, []func(*corev1.Node){outOfService}, Off{}},
 		"one that is gone": {[]func(*corev1.Node){off}, nil, Off{}},
@@ -67,6 +74,35 @@ func TestThatANodeIsOffIsReadPastTheCache(t *testing.T) {
 			got, err := Live{Reader: api, kubelets: kubelets}.Off(t.Context(), nodeA)
 			if err != nil || got != tc.want {
 				t.Errorf("%+v, %v, want %+v", got, err, tc.want)
+			}
+		})
+	}
+}
+
+// What a taint says of the node counts where it is still there, and came after the node was last heard of.
+func TestThatANodeIsOffIsConfirmed(t *testing.T) {
+	t.Parallel()
+	newer := failover.Node{Shutdown: true, SwitchedOff: true, OutOfService: true, TakenOut: true, Evicts: true}
+	for name, tc := range map[string]struct {
+		node failover.Node
+		read Off
+		want failover.Node
+	}{
+		"both taints are still there": {
+			newer, Off{Shutdown: true, OutOfService: true, Evicts: true, NotReady: true},
+			failover.Node{Shutdown: true, SwitchedOff: true, OutOfService: true, TakenOut: true, Evicts: true, NotReady: true},
+		},
+		"both are gone":                {newer, Off{}, failover.Node{}},
+		"that of the shutdown is gone": {newer, Off{OutOfService: true}, failover.Node{OutOfService: true, TakenOut: true}},
+		"only that is there":           {newer, Off{Shutdown: true}, failover.Node{Shutdown: true, SwitchedOff: true}},
+		"they came before the node was last heard of": {
+			failover.Node{}, Off{Shutdown: true, OutOfService: true}, failover.Node{Shutdown: true, OutOfService: true},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if tc.read.confirm(&tc.node); tc.node != tc.want {
+				t.Errorf("%+v, want %+v", tc.node, tc.want)
 			}
 		})
 	}

@@ -144,7 +144,7 @@ func forecasts() map[string]forecast {
 		"a suspect view":                       bad(GuardTripped, "too many", halt(Halt{Guard: "too many"})),
 		"node agents":                          bad(NodeAgentRuns, "agents run", halt(Halt{Agents: "agents run"})),
 		"a pause":                              bad(Paused, "by hand", halt(Halt{Paused: "by hand"})),
-		"a node that is out of service":        bad(OutOfService, "by which Kubernetes itself moves", func(in *Input) { in.Node.OutOfService = true }),
+		"a node that is out of service":        bad(OutOfService, "by which Kubernetes itself moves", outOfService),
 		"a dry run":                            bad(DryRun, "would remove pod default/web-0", halt(Halt{DryRun: true})),
 
 		"no node that could run the pod": bad(NoReadyNode, "2 because it is cordoned, 1 because it is not ready", thePod(func(p *Pod) {
@@ -235,7 +235,7 @@ func TestAnythingIsForeseen(t *testing.T) {
 		if in.Halt != (Halt{}) {
 			t.Fatalf("%s although everything is halted: %+v", f.Outlook, in.Halt)
 		}
-		if a, ok := in.Resource.Replica(in.Node.Name); ok && !in.Node.OutOfService && !a.provesQuorum(in.Resource) {
+		if a, ok := in.Resource.Replica(in.Node.Name); ok && !in.Node.TakenOut && !a.provesQuorum(in.Resource) {
 			for _, s := range a.MayRun {
 				if !a.Begun || !s.fences() {
 					t.Fatalf("%s although the node may run %+v", f.Outlook, s)

@@ -31,23 +31,27 @@ var gates = []gate{
 }
 
 // untilBack is what ends the doubt about a node that nobody reaches.
-func untilBack(node string) string {
+func untilBack(node Node) string {
+	old := ""
+	if node.OutOfService {
+		old = ", once that taint is taken off, which may be older than the last sign of life from the node"
+	}
 	return fmt.Sprintf("it ends when node %s is back; or, if you have switched that node off yourself, by kubectl taint node %s "+
-		"node.kubernetes.io/out-of-service=nodeshutdown:NoExecute; setting quorum ends nothing while the node is away", node, node)
+		"node.kubernetes.io/out-of-service=nodeshutdown:NoExecute%s; setting quorum ends nothing while the node is away", node.Name, node.Name, old)
 }
 
 func gateQuorum(s situation) (Reason, string) {
 	reason, message := fencing(s.Resource, s.Node.satellite(), s.witness, basisOf(s.cond.state, s.witness))
 	switch {
 	case reason == NoQuorum && s.cond.state == Unreachable:
-		message += ": " + untilBack(s.Node.Name) + "; set DrbdOptions/Resource/quorum to majority when it is back"
+		message += ": " + untilBack(s.Node) + "; set DrbdOptions/Resource/quorum to majority when it is back"
 	case reason == NoQuorum:
 		message += ": set DrbdOptions/Resource/quorum to majority on its resource group"
 	case reason != QuorumUnconfirmed:
-	case s.cond.state == Unreachable && (s.Node.SwitchedOff || s.Node.OutOfService):
+	case s.cond.state == Unreachable && (s.Node.SwitchedOff || s.Node.TakenOut):
 		return "", "" // somebody has said so, who knows
 	case s.cond.state == Unreachable:
-		message += ": " + untilBack(s.Node.Name)
+		message += ": " + untilBack(s.Node)
 	default:
 		message += ": restart linstor-satellite there"
 	}
@@ -157,7 +161,7 @@ func gateOutOfService(s situation) (Reason, string) {
 func (s situation) movedByKubernetes(pod Pod) bool {
 	switch {
 	case !pod.terminating():
-		return !pod.StaysOutOfService
+		return s.Node.Evicts && !pod.StaysOutOfService
 	case s.Node.NotReady:
 		return true
 	default:

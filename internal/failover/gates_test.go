@@ -133,6 +133,10 @@ func gateScenarios() map[string]scenario {
 			in.Node.NotReady = true
 		}),
 		"nor where another one of the volume has not been deleted yet": blocked(OutOfService, outOfService, second(stays)),
+		"nor those of a node whose taint evicts nobody":                open(func(in *Input) { in.Node.OutOfService = true }),
+		"but for one that Kubernetes ends, since somebody has deleted it": blocked(OutOfService, deleted(time.Minute), func(in *Input) {
+			in.Node.OutOfService, in.Node.NotReady = true, true
+		}),
 		"what is left of a node that is out of service is finished": open(nobody, func(in *Input) {
 			in.Node.OutOfService, in.Attachment.Marked = true, true
 		}),
@@ -145,7 +149,7 @@ func gateScenarios() map[string]scenario {
 	}
 }
 
-func outOfService(in *Input) { in.Node.OutOfService = true }
+func outOfService(in *Input) { in.Node.OutOfService, in.Node.Evicts = true, true }
 
 func stays(p *Pod) { p.StaysOutOfService = true }
 

@@ -125,9 +125,14 @@ type Node struct {
 	Shutdown bool
 	// SwitchedOff is set while Shutdown is, if the taint came after the last sign of life from the node: who set it knew.
 	SwitchedOff bool
-	// OutOfService is set while the node has Kubernetes' taint node.kubernetes.io/out-of-service, upon which Kubernetes
-	// removes its pods and detaches their volumes.
+	// OutOfService is set while the node has Kubernetes' taint node.kubernetes.io/out-of-service, of any effect, upon which Kubernetes
+	// ends its pods that are being deleted and detaches their volumes.
 	OutOfService bool
+	// TakenOut is set while OutOfService is, if the taint came after the last sign of life from the node: one that somebody forgot to take
+	// off says nothing of a node that was back.
+	TakenOut bool
+	// Evicts is set while that taint has the effect NoExecute, upon which Kubernetes deletes the pods that do not tolerate it.
+	Evicts bool
 	// NotReady is set while Kubernetes does not call the node Ready. It deletes the pods of a node that is out of service at once, and ends
 	// those that a dead kubelet does not end only then.
 	NotReady bool

@@ -79,7 +79,7 @@ func TestLossHasItsEvidence(t *testing.T) {
 		if !in.Resource.DRBD || !in.Resource.Known || in.Volume.NFSExport || in.Now.Sub(in.LinstorConfirmed) > MaxSilence {
 			t.Fatalf("%s of a volume that cannot be judged", d.Reason)
 		}
-		if s := mayWriteBy(in); s != "" && !in.Node.OutOfService && !in.Node.SwitchedOff {
+		if s := mayWriteBy(in); s != "" && !in.Node.TakenOut && !in.Node.SwitchedOff {
 			t.Fatalf("%s although %s", d.Reason, s)
 		}
 		for _, p := range in.Pods {

@@ -80,6 +80,9 @@ func TestWhatANodeMayRun(t *testing.T) {
 		"but not that LINSTOR wants a quorum":              blocked(NoQuorum, wants("off"), func(in *Input) { in.Node.SwitchedOff = true }),
 		"a taint that was there before says nothing":       blocked(QuorumUnconfirmed, mayRun(nodeA, off, majority), func(in *Input) { in.Node.Shutdown = true }),
 		"who has declared the node out of service lets the rest be finished": open(mayRun(nodeA, off, majority), func(in *Input) {
+			in.Node.OutOfService, in.Node.TakenOut, in.Pods, in.Attachment.Marked = true, true, nil, true
+		}),
+		"unless that was before the node was last heard of": blocked(QuorumUnconfirmed, mayRun(nodeA, off, majority), func(in *Input) {
 			in.Node.OutOfService, in.Pods, in.Attachment.Marked = true, nil, true
 		}),
 

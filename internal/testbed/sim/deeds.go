@@ -96,7 +96,8 @@ type faults struct {
 	replaced *process
 	// arrivals are the workloads of which a pod arrives at the controller's next write, by verb and kind.
 	arrivals map[string]string
-	// untainted is when a taint was last taken off a node that says that it does not run.
+	// vouchedAt is when a taint came that says that a node does not run, and untainted when one was last taken off.
+	vouchedAt map[vouching]time.Time
 	untainted map[string]time.Time
 	// forced are the resources on the nodes from which a person has removed a pod by force.
 	forced map[place]bool
@@ -107,7 +108,7 @@ func newFaults() faults {
 		frozen: make(map[string]bool), silent: make(map[string]time.Time), kubelet: make(map[string]bool),
 		linstorUp: time.Now(), hung: make(map[string]chan struct{}), belated: make(map[string]bool), hangsLater: make(map[string]time.Duration), changed: make(map[string]bool), damaged: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
 		migrated: make(map[string]bool), evicted: make(map[string]bool),
-		shown: make(map[string][]shown), forgotten: make(map[string]time.Time), failedAgain: make(map[place]bool), late: make(map[string]bool), byPerson: make(map[string]bool), setAbove: make(map[string]time.Time), returned: make(map[string]time.Time), changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), arrivals: make(map[string]string), forced: make(map[place]bool), untainted: make(map[string]time.Time),
+		shown: make(map[string][]shown), forgotten: make(map[string]time.Time), failedAgain: make(map[place]bool), late: make(map[string]bool), byPerson: make(map[string]bool), setAbove: make(map[string]time.Time), returned: make(map[string]time.Time), changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), arrivals: make(map[string]string), forced: make(map[place]bool), vouchedAt: make(map[vouching]time.Time), untainted: make(map[string]time.Time),
 	}
 }
 
@@ -130,6 +131,7 @@ var onNode = map[Deed]func(w *world, node string){
 	ShutdownTaint:     func(w *world, node string) { w.taint(node, switchedOffTaint, true) },
 	ShutdownUntaint:   func(w *world, node string) { w.taint(node, switchedOffTaint, false) },
 	TakeOutOfService:  func(w *world, node string) { w.taint(node, outOfServiceTaint, true) },
+	TakeOutForNew:     func(w *world, node string) { w.taint(node, outForNewTaint, true) },
 	PutIntoService:    func(w *world, node string) { w.taint(node, outOfServiceTaint, false) },
 	Evict:             func(w *world, node string) { w.evict(node, true) },
 	RestoreNode:       func(w *world, node string) { w.evict(node, false) },
@@ -295,13 +297,21 @@ func (w *world) cutKubelet(node string, cut bool) {
 }
 
 func (w *world) taint(name string, taint corev1.Taint, on bool) {
-	if !on {
-		w.mu.Lock()
+	w.mu.Lock()
+	at := vouching{name, taint.Key}
+	switch {
+	case !on:
 		w.untainted[name] = time.Now()
-		w.mu.Unlock()
+		delete(w.vouchedAt, at)
+	case w.vouchedAt[at].IsZero():
+		w.vouchedAt[at] = time.Now()
 	}
+	w.mu.Unlock()
 	w.retaint(name, taint, on)
 }
+
+// vouching is a taint of a node that says that it does not run.
+type vouching struct{ node, key string }
 
 // retaint sets a taint, or takes it off, whatever that means.
 func (w *world) retaint(name string, taint corev1.Taint, on bool) {

@@ -171,7 +171,7 @@ func (g *generator) fault(at, span time.Duration, s Step, undo Deed) {
 var undo = map[Deed]Deed{
 	Crash: Return, Isolate: Rejoin, IsolateDRBD: RejoinDRBD, CutLink: HealLink, CutResource: HealResource,
 	CutSatellite: RestoreSatellite, StopSatellite: RestoreSatellite, FreezeSatellite: UnfreezeSatellite,
-	SilenceKubelet: RestoreKubelet, ShutdownTaint: ShutdownUntaint, TakeOutOfService: PutIntoService, StopLinstor: StartLinstor, SlowLinstor: FastLinstor,
+	SilenceKubelet: RestoreKubelet, ShutdownTaint: ShutdownUntaint, TakeOutOfService: PutIntoService, TakeOutForNew: PutIntoService, StopLinstor: StartLinstor, SlowLinstor: FastLinstor,
 	CutLinstor: RestoreLinstor, CutAPI: RestoreAPI, FailAPI: RecoverAPI, PauseCache: ResumeCache, CloseVolume: OpenVolume,
 	FailDisk: ReplaceDisk, MigrateTo: EndMigration, ForbidTaints: AllowTaints, ForbidRelease: AllowRelease, DisturbAPI: CalmAPI,
 	Pause: Unpause, Evict: RestoreNode, FreezeMachine: ThawMachine, HangPools: FreePools, HangResource: FreeResource, FreezeProcess: ThawProcess, Overlap: EndOverlap,

@@ -24,7 +24,7 @@ var stories = []func(*storyteller){
 	(*storyteller).startedAgain, (*storyteller).movedAfterStart, (*storyteller).forgotten, (*storyteller).votesForgotten,
 	(*storyteller).silentVotes, (*storyteller).survivorWithout, (*storyteller).survivorOfBefore, (*storyteller).voteOnItsWayOut, (*storyteller).volumeBeside,
 	(*storyteller).allCut, (*storyteller).claimAgain, (*storyteller).longInit, (*storyteller).blindThenLost, (*storyteller).blindAfterLoss,
-	(*storyteller).heldByOther,
+	(*storyteller).heldByOther, (*storyteller).onceOutOfService,
 }
 
 // tell returns the story of a seed.
@@ -110,6 +110,15 @@ func (g *storyteller) changedUnheard() {
 	g.off().cut(g.a)
 	g.after(8*time.Second, 20*time.Second).set("majority")
 	g.after(100*time.Millisecond, 5*time.Second).restart()
+}
+
+// onceOutOfService does so with a node that had been taken out of service before, when it was well, or maybe was not.
+func (g *storyteller) onceOutOfService() {
+	g.history.World.Workloads[0].Tolerant = true
+	g.off().do(pick(g.generator, TakeOutOfService, TakeOutForNew), g.a)
+	g.after(15*time.Second, 40*time.Second).cut(g.a)
+	g.after(8*time.Second, 20*time.Second).set("majority")
+	g.after(20*time.Second, 30*time.Second)
 }
 
 // changedInTheGap does so while LINSTOR still calls the node ONLINE, whose kubelet lives.

@@ -53,13 +53,23 @@ func (g *generator) hangResource() bool {
 	return true
 }
 
-// takeOutOfService lets a person take a node out of service: one that is lost, or one that only seems so, or none of both.
+// takeOutOfService lets a person take a node out of service: one that is lost, or one that only seems so, or none of both, or one that is
+// well again when it is lost.
 func (g *generator) takeOutOfService() bool {
 	node, at := g.home(), g.around()
 	if g.chance(50) {
 		g.nodeFault(max(0, at-g.milliseconds(time.Second, 20*time.Second)), g.span(), pick(g, Crash, Isolate), node)
 	}
-	g.nodeFault(at, g.span(), TakeOutOfService, node)
+	what := TakeOutOfService
+	if g.chance(30) {
+		what = TakeOutForNew
+	}
+	if g.chance(20) { // and forget the taint
+		early := min(at, g.milliseconds(20*time.Second, time.Minute))
+		g.nodeFault(at-early, early+g.span(), what, node)
+	} else {
+		g.nodeFault(at, g.span(), what, node)
+	}
 	if g.chance(20) { // Kubernetes does not move its pod, then
 		g.someWorkload().Tolerant = true
 	}

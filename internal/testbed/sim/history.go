@@ -217,6 +217,7 @@ const (
 	ShutdownTaint     Deed = "taint as switched off"
 	ShutdownUntaint   Deed = "remove the taint"
 	TakeOutOfService  Deed = "taint as out of service"
+	TakeOutForNew     Deed = "taint as out of service for new pods"
 	PutIntoService    Deed = "remove the taint of out of service"
 
 	StopLinstor    Deed = "stop LINSTOR"

@@ -239,24 +239,37 @@ func (w *world) leftToKubernetes(pod *corev1.Pod, node string) bool {
 	case !w.isOutOfService(node):
 		return false
 	case pod.DeletionTimestamp == nil:
-		return len(pod.Spec.Tolerations) == 0 // who tolerates anything here tolerates all
+		return w.evicts(node) && len(pod.Spec.Tolerations) == 0 // who tolerates anything here tolerates all
 	default:
 		return w.hasTaint(node, corev1.TaintNodeUnreachable)
 	}
 }
 
-func (w *world) hasTaint(name, key string) bool {
-	var node corev1.Node
-	w.must(w.oracle.Get(w.ctx, client.ObjectKey{Name: w.kube(name)}, &node))
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
+// evicts tells whether Kubernetes deletes the pods of the node because it is out of service.
+func (w *world) evicts(name string) bool {
+	return slices.ContainsFunc(w.taints(name), func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeOutOfService && t.Effect == corev1.TaintEffectNoExecute
+	})
 }
 
-// vouched tells whether somebody says that the node does not run, or did so a moment ago.
+func (w *world) hasTaint(name, key string) bool {
+	return slices.ContainsFunc(w.taints(name), func(t corev1.Taint) bool { return t.Key == key })
+}
+
+func (w *world) taints(name string) []corev1.Taint {
+	var node corev1.Node
+	w.must(w.oracle.Get(w.ctx, client.ObjectKey{Name: w.kube(name)}, &node))
+	return node.Spec.Taints
+}
+
+// vouched tells whether somebody has said that the node does not run since it was last heard of, or did so until a moment ago.
 func (w *world) vouched(name string) bool {
 	w.mu.Lock()
-	until := w.untainted[name]
+	heard, until := w.renewed[name], w.untainted[name]
+	said := func(key string) bool { return w.vouchedAt[vouching{name, key}].After(heard) }
+	vouched := said(shutdownTaint) || said(corev1.TaintNodeOutOfService)
 	w.mu.Unlock()
-	return w.switchedOff(name) || w.isOutOfService(name) || time.Since(until) <= failover.MaxAge || w.heldSince(until)
+	return vouched || time.Since(until) <= failover.MaxAge || w.heldSince(until)
 }
 
 // closedFor is how long a resource has not been open for writing on a node.

@@ -39,6 +39,7 @@ const shutdownTaint = "node.cloudprovider.kubernetes.io/shutdown"
 var (
 	switchedOffTaint  = corev1.Taint{Key: shutdownTaint, Effect: corev1.TaintEffectNoSchedule}
 	outOfServiceTaint = corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
+	outForNewTaint    = corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoSchedule}
 )
 
 // actorPrefix begins the names under which the processes write to the API.

@@ -42,18 +42,18 @@ func (o *outOfService) sync(ctx context.Context) time.Duration {
 		var pods corev1.PodList
 		_ = o.view.List(ctx, &pods, client.MatchingFields{nodeField: node.Name})
 		for j := range pods.Items {
-			o.end(ctx, &pods.Items[j], collects && !isReady(node))
+			o.end(ctx, &pods.Items[j], evicts(node), collects && !isReady(node))
 		}
 	}
 	return next
 }
 
 // end deletes a pod that does not tolerate the taint, and ends one that is being deleted where the node cannot.
-func (o *outOfService) end(ctx context.Context, pod *corev1.Pod, collects bool) {
+func (o *outOfService) end(ctx context.Context, pod *corev1.Pod, evicts, collects bool) {
 	switch {
 	case pod.DeletionTimestamp != nil && collects:
 		_ = o.client.Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(0))
-	case pod.DeletionTimestamp == nil && len(pod.Spec.Tolerations) == 0: // who tolerates anything here tolerates all
+	case evicts && pod.DeletionTimestamp == nil && len(pod.Spec.Tolerations) == 0: // who tolerates anything here tolerates all
 		_ = o.client.Delete(ctx, pod.DeepCopy())
 	}
 }
@@ -66,6 +66,13 @@ func (c *Cluster) isOutOfService(ctx context.Context, name string) bool {
 
 func isOutOfService(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+}
+
+// evicts tells whether the taint evicts pods: garbage collection and attach/detach controller do not ask for its effect, taint eviction does.
+func evicts(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == corev1.TaintNodeOutOfService && t.Effect == corev1.TaintEffectNoExecute
+	})
 }
 
 // isReady tells whether Kubernetes takes the node for ready.

@@ -63,6 +63,11 @@ var simulated = []edit{
 		"«slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)»", "mutantInstead(§, pod.Status.ContainerStatuses, …)",
 	},
 
+	{
+		"a taint that was forgotten says that the node is off", "internal/failover/gates.go", "s.Node.SwitchedOff || «s.Node.TakenOut»)",
+		"mutantInstead(§, s.Node.OutOfService, …)",
+	},
+
 	// Still there.
 	{
 		"nobody waits until the others are still there", decideFile,
