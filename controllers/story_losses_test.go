@@ -376,6 +376,63 @@ func consistencyGroup(t *testing.T, tell func(*world, *process)) {
 	})
 }
 
+// groupOfTwo is a world with two volumes of one resource, each in the hands of a pod of its own on A.
+func groupOfTwo(t *testing.T, second map[string]string, tell func(*world, *process)) {
+	t.Helper()
+	inWorld(t, virtual.Options{}, func(w *world) {
+		p := w.startProcess("one", defaults())
+		p.leads()
+		w.volume("first", func(v *virtual.Volume) { v.Handle, v.Count = "pvc-group/0", 2 })
+		w.volume("second", func(v *virtual.Volume) { v.Handle = "pvc-group/1" })
+		w.workload("one", selected, func(v *virtual.Workload) { v.Claims = []string{"data-first"} })
+		w.workload("two", second, func(v *virtual.Workload) { v.Claims = []string{"data-second"} })
+		w.pass(2 * time.Minute)
+		w.wantRunning("one-0", nodeA)
+		w.wantRunning("two-0", nodeA)
+		tell(w, p)
+	})
+}
+
+func TestThePodsOfAConsistencyGroupMoveTogether(t *testing.T) {
+	groupOfTwo(t, selected, func(w *world, _ *process) {
+		w.Crash(nodeA)
+		w.until(30*time.Second, "both run on B", func() bool { return w.runs("one-0", nodeB) && w.runs("two-0", nodeB) })
+	})
+}
+
+// The first one's replacement would promote the resource, and then nothing shows any more that the second one has lost it.
+func TestAPodOfAConsistencyGroupWaitsForTheOtherOne(t *testing.T) {
+	groupOfTwo(t, selected, func(w *world, _ *process) {
+		var first time.Time
+		w.ofController(func(r apimodel.Request) error {
+			if needs(r) != toDelete || r.Name != "two-0" || !first.IsZero() && time.Since(first) > 4*time.Second {
+				return nil
+			}
+			if first.IsZero() {
+				first = time.Now()
+			}
+			return apierrors.NewTooManyRequests("a webhook", 1)
+		})
+		w.Crash(nodeA)
+		w.until(time.Minute, "both run on B", func() bool { return w.runs("one-0", nodeB) && w.runs("two-0", nodeB) })
+	})
+}
+
+func TestAPodThatMayNotGoKeepsTheOthersOfItsConsistencyGroup(t *testing.T) {
+	groupOfTwo(t, map[string]string{"app": "two"}, func(w *world, p *process) {
+		one, two := w.pod("one-0"), w.pod("two-0")
+		w.Crash(nodeA)
+		w.pass(3 * time.Minute)
+		w.wantStill(one)
+		w.wantStill(two)
+		if _, reason := p.said("first", nodeA); reason != failover.SharedVolume {
+			t.Errorf("said %s, want %s", reason, failover.SharedVolume)
+		}
+		w.label("two-0")
+		w.until(time.Minute, "both run on B", func() bool { return w.runs("one-0", nodeB) && w.runs("two-0", nodeB) })
+	})
+}
+
 func TestAConsistencyGroupMovesAsOne(t *testing.T) {
 	consistencyGroup(t, func(w *world, _ *process) {
 		w.Crash(nodeA)

@@ -21,8 +21,6 @@ const (
 	indexVolumeResource = "linstorResource"
 	// indexVolumeClaim finds PersistentVolumes by the "namespace/claim" that they name, bound or not.
 	indexVolumeClaim = "claim"
-	// indexVolumeHandle finds PersistentVolumes of our driver by "driver^handle".
-	indexVolumeHandle = "handle"
 	// indexAttachmentVolume finds VolumeAttachments by PersistentVolume.
 	indexAttachmentVolume = "persistentVolume"
 	// indexAttachmentNode finds VolumeAttachments by node.
@@ -54,13 +52,6 @@ func indexes(driver string) []index {
 				return nil
 			}
 			return []string{Key(claim.Namespace, claim.Name)}
-		}},
-		{&corev1.PersistentVolume{}, indexVolumeHandle, func(o client.Object) []string {
-			pv := o.(*corev1.PersistentVolume)
-			if volumes.Resource(pv) == "" {
-				return nil
-			}
-			return []string{handleOf(pv)}
 		}},
 		{&storagev1.VolumeAttachment{}, indexAttachmentVolume, func(o client.Object) []string {
 			volume := o.(*storagev1.VolumeAttachment).Spec.Source.PersistentVolumeName

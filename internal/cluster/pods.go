@@ -314,7 +314,7 @@ func (p Pods) others(ctx context.Context, pod *corev1.Pod, except *corev1.Persis
 // safeSource tells whether a volume that is no claim can be had on any node.
 func safeSource(source corev1.VolumeSource) bool {
 	return source.ConfigMap != nil || source.Secret != nil || source.Projected != nil ||
-		source.DownwardAPI != nil || source.EmptyDir != nil
+		source.DownwardAPI != nil || source.EmptyDir != nil || source.Image != nil
 }
 
 // sharedWithoutAttachment tells whether a volume may be used by many nodes and is not attached to this one by

@@ -435,6 +435,7 @@ func TestVolumesOfAPod(t *testing.T) {
 		"a projected volume":                         {volumes: source(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}})},
 		"the downward API":                           {volumes: source(corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{}})},
 		"an empty directory":                         {volumes: source(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})},
+		"an image":                                   {volumes: source(corev1.VolumeSource{Image: &corev1.ImageVolumeSource{}})},
 		"a generic ephemeral volume":                 {volumes: source(corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}})},
 		"an ephemeral volume of another driver": {volumes: []corev1.Volume{
 			{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},

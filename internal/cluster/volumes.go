@@ -70,7 +70,7 @@ func (v Volumes) OfResource(ctx context.Context, resource string) ([]string, err
 	return v.names(ctx, client.MatchingFields{indexVolumeResource: strings.ToLower(resource)})
 }
 
-// OfPod returns the names of the volumes of ours that a pod uses, and of those that share their handle.
+// OfPod returns the names of the volumes of ours that a pod uses, and of those of the same LINSTOR resources.
 func (v Volumes) OfPod(ctx context.Context, pod *corev1.Pod) ([]string, error) {
 	var all []string
 	for _, claim := range ClaimsOf(pod) {
@@ -79,17 +79,15 @@ func (v Volumes) OfPod(ctx context.Context, pod *corev1.Pod) ([]string, error) {
 			return nil, err
 		}
 		for _, pv := range bound {
-			if v.Resource(pv) == "" {
-				continue
-			}
-			names, err := v.names(ctx, client.MatchingFields{indexVolumeHandle: handleOf(pv)})
+			names, err := v.OfResource(ctx, v.Resource(pv))
 			if err != nil {
 				return nil, err
 			}
 			all = append(all, names...)
 		}
 	}
-	return all, nil
+	slices.Sort(all)
+	return slices.Compact(all), nil
 }
 
 func (v Volumes) names(ctx context.Context, field client.MatchingFields) ([]string, error) {
@@ -114,7 +112,8 @@ func (v Volumes) list(ctx context.Context, field client.MatchingFields) ([]corev
 	return volumes.Items, nil
 }
 
-// sharing returns the PersistentVolumes of the same CSI volume that are bound to a claim: who uses one of them uses the other.
+// sharing returns the PersistentVolumes of the same LINSTOR resource that are bound to a claim. DRBD promotes a resource as a whole: who uses
+// one volume of a consistency group on another node takes the others from under their pods here.
 func (v Volumes) sharing(ctx context.Context, pv *corev1.PersistentVolume) ([]*corev1.PersistentVolume, error) {
 	var bound []*corev1.PersistentVolume
 	add := func(pv *corev1.PersistentVolume) {
@@ -123,10 +122,11 @@ func (v Volumes) sharing(ctx context.Context, pv *corev1.PersistentVolume) ([]*c
 		}
 	}
 	add(pv)
-	if v.Resource(pv) == "" {
+	resource := v.Resource(pv)
+	if resource == "" {
 		return bound, nil
 	}
-	volumes, err := v.list(ctx, client.MatchingFields{indexVolumeHandle: handleOf(pv)})
+	volumes, err := v.list(ctx, client.MatchingFields{indexVolumeResource: strings.ToLower(resource)})
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func gatePods(s situation) (Reason, string) {
 			continue
 		}
 		if len(s.Pods) > 1 {
-			return SharedVolume, fmt.Sprintf("pod %s/%s uses the volume too and would not be removed (%s: %s)",
+			return SharedVolume, fmt.Sprintf("pod %s/%s uses the resource too and would not be removed (%s: %s)",
 				pod.Namespace, pod.Name, reason, message)
 		}
 		return reason, message

@@ -288,7 +288,8 @@ func (w *world) unannounced(pod *corev1.Pod) bool {
 		if !ok {
 			return hasRun(pod) // one that has not may wait for its replica
 		}
-		return !a.Online.Value || !a.InUse.Value || a.Score.Value <= 0
+		closed := !a.InUse.Value && !v.Shared // of one that others hold elsewhere that is no sign
+		return !a.Online.Value || closed || a.Score.Value <= 0
 	})
 }
 

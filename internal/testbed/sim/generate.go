@@ -344,8 +344,8 @@ func (g *generator) drawWorkload() {
 		})
 	}
 	for _, earlier := range w.Workloads {
-		// Pods that share a volume run on the same node, unless the volume can be shared.
-		if slices.ContainsFunc(earlier.Volumes, func(name string) bool { return slices.Contains(p.Volumes, name) }) && !v.Shared {
+		// Pods that share a resource run on the same node, unless the volume can be shared.
+		if w.share(earlier, p) && !v.Shared {
 			p.Nodes = slices.Clone(earlier.Nodes)
 		}
 	}

@@ -10,7 +10,8 @@ var untidyVolumes = []untidiness{
 	{ClaimAgainAlive, func(g *generator) bool { return g.claimAgain(Alive) }},
 	{ClaimAgainGone, func(g *generator) bool { return g.claimAgain(Gone) }},
 	{ClaimAgainDead, func(g *generator) bool { return g.claimAgain(Dead) }},
-	{OneHandle, (*generator).oneHandle},
+	{OneHandle, func(g *generator) bool { return g.twin("y", func(v Volume) string { return v.Handle }) }},
+	{GroupOfPods, func(g *generator) bool { return g.twin("z", func(v Volume) string { return v.Resource() + "/2" }) }},
 	{StaticallyBound, (*generator).bindStatically},
 	{EphemeralVolume, (*generator).addEphemeral},
 	{NFSBeside, (*generator).addExport},
@@ -48,8 +49,9 @@ func (g *generator) claimAgain(resource string) bool {
 	return true
 }
 
-// oneHandle binds a second PersistentVolume and claim to a resource, and lets a pod use it on the same node.
-func (g *generator) oneHandle() bool {
+// twin binds a second PersistentVolume and claim to a resource, and lets a pod use it on the same node: by the same handle, or by one for
+// another volume of the resource.
+func (g *generator) twin(suffix string, handle func(Volume) string) bool {
 	all := g.history.World.Workloads
 	i := slices.IndexFunc(all, func(p Workload) bool { v := g.history.World.volume(p.Volumes[0]); return opens(v) && !v.Shared })
 	if i < 0 {
@@ -57,8 +59,8 @@ func (g *generator) oneHandle() bool {
 	}
 	first := all[i]
 	v := g.history.World.volume(first.Volumes[0])
-	v.Name, v.Claim = v.Name+"y", ""
-	p := Workload{Name: "pod-y", Volumes: []string{v.Name}, Nodes: slices.Clone(first.Nodes), Selected: !g.chance(20), Stop: first.Stop}
+	v.Name, v.Handle, v.Claim = v.Name+suffix, handle(v), ""
+	p := Workload{Name: "pod-" + suffix, Volumes: []string{v.Name}, Nodes: slices.Clone(first.Nodes), Selected: !g.chance(20), Stop: first.Stop}
 	g.history.World.Volumes = append(g.history.World.Volumes, v)
 	g.history.World.Workloads = append(g.history.World.Workloads, p)
 	return true

@@ -12,6 +12,7 @@ const (
 	ClaimAgainGone   Kind = "volumes: claim re-created beside a Released volume, its resource gone"
 	ClaimAgainDead   Kind = "volumes: claim re-created beside a Released volume, its connections dead"
 	OneHandle        Kind = "volumes: two PersistentVolumes of one handle"
+	GroupOfPods      Kind = "volumes: consistency group, a pod on each volume"
 	StaticallyBound  Kind = "volumes: statically bound, handle and name unrelated"
 	EphemeralVolume  Kind = "volumes: generic ephemeral volume beside"
 	NFSJudged        Kind = "volumes: NFS export"
@@ -120,7 +121,7 @@ const (
 
 // Kinds are all kinds.
 var Kinds = []Kind{
-	ClaimAgainAlive, ClaimAgainGone, ClaimAgainDead, OneHandle, StaticallyBound, EphemeralVolume, NFSJudged, NFSBeside, OpenOnTwo,
+	ClaimAgainAlive, ClaimAgainGone, ClaimAgainDead, OneHandle, GroupOfPods, StaticallyBound, EphemeralVolume, NFSJudged, NFSBeside, OpenOnTwo,
 	TwoVolumes, ThreeVolumes, OneWithoutQuorum,
 	LongInit, EndedEvicted, EndedFailed, EndedDone, ToleratesAll, ArrivesLate, HotPlugHelper, SparedAmid,
 	BlipBeforeCut, AllCutTogether, SlowRequests, RejectedRequests, HangingWebhooks, FrozenProcess, TwoLeaders, LateInformers, ClockOff,

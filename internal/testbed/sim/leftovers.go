@@ -225,6 +225,21 @@ func (w *world) timers(p *process) (left []string) {
 	return left
 }
 
+// resources are those of a pod's volumes.
+func (world World) resources(p Workload) []string {
+	var all []string
+	for _, name := range p.Volumes {
+		all = append(all, world.volume(name).Resource())
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// share tells whether two pods use a resource both.
+func (world World) share(p, q Workload) bool {
+	return slices.ContainsFunc(world.resources(p), func(r string) bool { return slices.Contains(world.resources(q), r) })
+}
+
 // shared tells whether several volumes have one resource.
 func (world World) shared(v Volume) bool {
 	return slices.ContainsFunc(world.Volumes, func(other Volume) bool {

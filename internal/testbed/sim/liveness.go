@@ -92,12 +92,11 @@ func (w *world) pod(name string) *corev1.Pod {
 	return w.pods[podKey(name)]
 }
 
-// lastBound is when the last of the pods was bound that use a volume of the pod on its node: the clock of their loss begins then.
+// lastBound is when the last of the pods was bound that use a resource of the pod on its node: the clock of their loss begins then.
 func (w *world) lastBound(pod *corev1.Pod) (last time.Time) {
 	own, _ := w.workload(pod.Name)
 	for _, p := range w.history.World.Workloads {
-		shares := slices.ContainsFunc(p.Volumes, func(v string) bool { return slices.Contains(own.Volumes, v) })
-		if other := w.pod(p.Name); shares && other != nil && other.Spec.NodeName == pod.Spec.NodeName {
+		if other := w.pod(p.Name); w.history.World.share(p, own) && other != nil && other.Spec.NodeName == pod.Spec.NodeName {
 			if at := w.boundAt(other); at.After(last) {
 				last = at
 			}
@@ -227,10 +226,8 @@ func (w *world) mustGo(p Workload, pod *corev1.Pod) bool {
 	}
 	// One pod that may not be removed blocks the others of its volume.
 	for _, other := range w.history.World.Workloads {
-		shares := slices.ContainsFunc(other.Volumes, func(name string) bool {
-			return slices.ContainsFunc(p.Volumes, func(own string) bool { return w.resource(own) == w.resource(name) })
-		})
-		if shares && (!other.removable() || w.isSpared(other.Name) || !slices.Equal(other.Volumes, p.Volumes)) {
+		if w.history.World.share(other, p) && (!other.removable() || w.isSpared(other.Name) ||
+			!slices.Equal(w.history.World.resources(other), w.history.World.resources(p))) {
 			return false
 		}
 	}
@@ -258,7 +255,7 @@ func (w *world) sharesWithStranger(p Workload, pod *corev1.Pod) bool {
 		if metav1.IsControlledBy(other, pod) && !isSpared(other) { // a helper, which goes with it
 			return false
 		}
-		return slices.ContainsFunc(w.volumesOf(other), func(v Volume) bool { return slices.Contains(p.Volumes, v.Name) })
+		return slices.ContainsFunc(w.volumesOf(other), func(v Volume) bool { return slices.Contains(w.history.World.resources(p), v.Resource()) })
 	})
 }
 
@@ -271,7 +268,7 @@ func (w *world) movable(v Volume, node string) bool {
 		return false
 	}
 	all := w.DRBD.Inspect(v.Resource())
-	survivor, diskful, heard, connected := false, len(v.Diskful), 0, false
+	survivor, alone, diskful, heard, connected := false, false, len(v.Diskful), 0, false
 	for _, other := range slices.Sorted(maps.Keys(all)) {
 		state := all[other]
 		if other == node || !w.Linstor.Hears(other) || w.evicted[other] {
@@ -280,11 +277,29 @@ func (w *world) movable(v Volume, node string) bool {
 		if slices.Contains(v.Diskful, other) {
 			heard++
 		}
-		survivor = survivor || state.MayPromote && !state.Unnoticed
+		if may := state.MayPromote && !state.Unnoticed; may && isAlone(state.Connections) {
+			alone = true
+		} else {
+			survivor = survivor || may
+		}
 		connected = connected || state.Connections[node] == drbd.Connected || state.Role == drbd.Primary
+	}
+	if alone && !survivor {
+		w.free("DRBD lets a node promote alone, since it knows that the others have no quorum, and nobody else can tell that from a node without quorum")
+		return false
 	}
 	connected = connected || w.oldWordsSpeakOf(v, node)
 	return survivor && !connected && 2*heard > diskful-boolInt(w.breaksTie(v, node))
+}
+
+// isAlone tells whether a replica reaches none of several others.
+func isAlone(connections map[string]string) bool {
+	for _, state := range connections {
+		if state == drbd.Connected {
+			return false
+		}
+	}
+	return len(connections) > 1
 }
 
 // notAsked tells why nobody asks for a volume to be moved in time; empty if there is no such reason.

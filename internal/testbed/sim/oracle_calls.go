@@ -205,8 +205,10 @@ func (w *world) auditMove(resource, node string) {
 	w.mu.Lock()
 	open := w.opened[place{resource, node}]
 	w.mu.Unlock()
+	state, _ := w.DRBD.Replica(resource, node)
 	switch {
 	case open.IsZero() || w.wordsOld(node, evacuation.Evacuate):
+	case state.ForceIOFailures: // all that LINSTOR shows is a Secondary; it refuses by what it asks itself
 	case time.Since(open) <= failover.MaxAge:
 		w.excuse(ExcuseArrived, "resource %s was opened on %s", resource, node)
 	default:

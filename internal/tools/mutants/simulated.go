@@ -46,7 +46,7 @@ var simulated = []edit{
 		"return «claim.UID == ref.UID && claim.Spec.VolumeName == pv.Name», nil", "(… || mutantIs(§))",
 	},
 	{
-		"volumes of one handle have pods of their own", volumesFile, "if «v.Resource(pv) == \"\"» {\n\t\treturn bound, nil", "(… || mutantIs(§))",
+		"volumes of one resource have pods of their own", volumesFile, "if «resource == \"\"» {\n\t\treturn bound, nil", "(… || mutantIs(§))",
 	},
 	{
 		"nodes have the same names in LINSTOR", satellitesFile, `name := s.names[node]; «name != ""» {`, "(… && !mutantIs(§))",
