@@ -89,7 +89,8 @@ func TestThatANodeIsOffIsConfirmed(t *testing.T) {
 		want failover.Node
 	}{
 		"both taints are still there": {
-			newer, Off{Shutdown: true, OutOfService: true, Evicts: true, NotReady: true},
+			newer,
+			Off{Shutdown: true, OutOfService: true, Evicts: true, NotReady: true},
 			failover.Node{Shutdown: true, SwitchedOff: true, OutOfService: true, TakenOut: true, Evicts: true, NotReady: true},
 		},
 		"both are gone":                {newer, Off{}, failover.Node{}},
