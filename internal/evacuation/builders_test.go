@@ -61,16 +61,17 @@ func disk(node string, changes ...func(*Replica)) Replica {
 	return r
 }
 
-func diskless(node string) Replica {
-	return Replica{Node: node, InUse: No, Diskless: true, Disks: map[int]string{0: "Diskless"}, Done: -1}
+func diskless(node string, changes ...func(*Replica)) Replica {
+	r := Replica{Node: node, InUse: No, Diskless: true, Disks: map[int]string{0: "Diskless"}, Done: -1}
+	for _, change := range changes {
+		change(&r)
+	}
+	return r
 }
 
 func client(node string, edits ...func(*Replica)) Replica {
-	r := diskless(node)
+	r := diskless(node, edits...)
 	r.Client = true
-	for _, edit := range edits {
-		edit(&r)
-	}
 	return r
 }
 

@@ -133,6 +133,9 @@ func TestTargets(t *testing.T) {
 		},
 		"a list of which each has a disk": {edited(with(volume("pvc-1", disk(nodeA), disk(nodeC, state("Failed")))), group(nodeC)), nil},
 		"a list with a tie-breaker":       {edited(with(volume("pvc-1", disk(nodeA), diskless(nodeC))), group(nodeC)), []string{nodeC}},
+		"none from which LINSTOR would move the disk again": {
+			with(volume("pvc-1", disk(nodeA), diskless(nodeC, moves))), []string{nodeB, nodeD},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

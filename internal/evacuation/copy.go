@@ -67,7 +67,7 @@ func (s situation) copies(wanted []Volume) (copies []Copy, unread []string, noTa
 			unread = append(unread, v.Resource)
 			continue
 		}
-		targets := s.targets(*v.Definition)
+		targets := slices.DeleteFunc(s.targets(*v.Definition), v.wouldLose)
 		if !slices.ContainsFunc(targets, func(name string) bool { return s.room(v, name) }) {
 			noTarget = append(noTarget, v.Resource)
 			continue
@@ -75,6 +75,13 @@ func (s situation) copies(wanted []Volume) (copies []Copy, unread []string, noTa
 		copies = append(copies, Copy{Resource: v.Resource, Targets: targets, Mark: v.Definition.Mark.With(s.self.Satellite) != nil})
 	}
 	return copies, unread, noTarget
+}
+
+// wouldLose tells whether LINSTOR would delete a disk that the replica on a node gets: a note of an old move makes it the source of one, which
+// is over as soon as that disk is UpToDate.
+func (v Volume) wouldLose(node string) bool {
+	r, _ := v.on(node)
+	return r.Moves
 }
 
 // room tells whether a node could get a disk of the volume.

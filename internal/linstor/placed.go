@@ -56,10 +56,14 @@ func (s *Store) placed(resources []client.PlacedResource) []evacuation.Volume {
 				volume.Quorum, volume.UserQuorum, _ = s.quorum(d)
 				volume.PlaceCount, volume.Mark = s.placeCounts[d.group], d.mark
 			}
-			if volume.UserQuorum { // what LINSTOR changes by itself it sends
+			if volume.UserQuorum {
 				volume.MayRun = s.otherQuorums(key, volume.Quorum)
 			}
 			volumes = append(volumes, volume)
+		}
+		if client.AnyFlag(r.Flags, client.FlagDelete, client.FlagDRBDDelete) {
+			// What LINSTOR changes by itself it sends, but not what it finds while a deletion waits for a node: after a full sync of another one.
+			volumes[at].MayRun = s.otherQuorums(key, volumes[at].Quorum)
 		}
 		volumes[at].DRBD = volumes[at].DRBD || r.IsDRBD() // one replica with another stack of layers does not speak for the others
 		volumes[at].Replicas = append(volumes[at].Replicas, placedReplica(r))

@@ -270,17 +270,21 @@ func TestTheSourceOfAMoveMoves(t *testing.T) {
 	}
 }
 
-// Of a quorum that LINSTOR has changed by itself the nodes hear; of a person's they may not.
+// Of a quorum that LINSTOR has changed by itself the nodes hear, unless it waits with a deletion; of a person's they may not.
 func TestAnEvacuationIsToldWhatNodesMayStillRun(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		change func(*world)
+		flags  []string
 		want   []string
 	}{
-		"nothing has changed":             {func(*world) {}, nil},
-		"a person has switched it off":    {func(w *world) { w.set("off") }, []string{"majority"}},
-		"LINSTOR has switched it off":     {func(w *world) { w.adapt("off") }, nil},
-		"a person has set it and is back": {func(w *world) { w.set("off"); w.define(); w.live(30); w.set("majority") }, []string{"off"}},
+		"nothing has changed":             {func(*world) {}, nil, nil},
+		"a person has switched it off":    {func(w *world) { w.set("off") }, nil, []string{"majority"}},
+		"LINSTOR has switched it off":     {func(w *world) { w.adapt("off") }, nil, nil},
+		"and moves the replica":           {func(w *world) { w.adapt("off") }, []string{client.FlagEvacuate}, nil},
+		"and waits with a deletion":       {func(w *world) { w.adapt("off") }, []string{client.FlagDelete}, []string{"majority"}},
+		"and is about to delete":          {func(w *world) { w.adapt("off") }, []string{client.FlagDRBDDelete}, []string{"majority"}},
+		"a person has set it and is back": {func(w *world) { w.set("off"); w.define(); w.live(30); w.set("majority") }, nil, []string{"off"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -290,7 +294,7 @@ func TestAnEvacuationIsToldWhatNodesMayStillRun(t *testing.T) {
 			w.define()
 			w.look()
 			var r client.PlacedResource
-			r.Name, r.NodeName = "R", "a"
+			r.Name, r.NodeName, r.Flags = "R", "a", tc.flags
 			placed := w.placed([]client.PlacedResource{r})
 			if diff := cmp.Diff(tc.want, placed[0].MayRun); diff != "" {
 				t.Error(diff)

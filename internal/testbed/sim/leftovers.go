@@ -209,6 +209,17 @@ func (w *world) leftovers() (left []string) {
 	return left
 }
 
+// neverStarts tells whether a pod waits for a volume on a node whose replica a person has removed from under its attachment.
+func (w *world) neverStarts(v Volume) bool {
+	return slices.ContainsFunc(w.allPods(), func(pod *corev1.Pod) bool {
+		if home(pod) == "" || hasRun(pod) || !slices.ContainsFunc(w.volumesOf(pod), func(own Volume) bool { return own.Name == v.Name }) {
+			return false
+		}
+		_, there := w.DRBD.Replica(v.Resource(), home(pod))
+		return !there
+	})
+}
+
 // timers are those of a process that nobody needs: of a volume that is in use where it should be, nobody asks for another look.
 func (w *world) timers(p *process) (left []string) {
 	p.mu.Lock()
@@ -217,7 +228,7 @@ func (w *world) timers(p *process) (left []string) {
 	for _, v := range w.history.World.Volumes {
 		for _, name := range []string{"clock", "volume"} {
 			after, looked := again[name+" "+v.Name]
-			if looked && after != 0 && opens(v) && !(name == "volume" && w.history.World.shared(v)) {
+			if looked && after != 0 && opens(v) && !w.neverStarts(v) && !(name == "volume" && w.history.World.shared(v)) {
 				left = append(left, fmt.Sprintf("%s: %s looks at volume %s again after %s", p.name, name, v.Name, after))
 			}
 		}

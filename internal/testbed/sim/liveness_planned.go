@@ -53,6 +53,8 @@ type powerCut struct {
 	node      string
 	at        time.Time
 	resources []string
+	// wanted are the quorums that LINSTOR wanted of them then.
+	wanted map[string]string
 	// ran are the other nodes that ran then.
 	ran []string
 	// beside is another node that was not well then, or has not been since, for another reason; empty while there is none.
@@ -127,10 +129,11 @@ func (w *world) switchOff() {
 		if !safe || time.Since(since) < safeFor || !w.DRBD.Up(node) {
 			continue
 		}
-		cut := &powerCut{node: node, at: time.Now()}
+		cut := &powerCut{node: node, at: time.Now(), wanted: make(map[string]string)}
 		for _, resource := range w.DRBD.Resources() {
 			if w.isVolume(resource) && !w.ofNobody(resource) && slices.Contains(w.Linstor.ReplicaNodes(resource), node) {
 				cut.resources = append(cut.resources, resource)
+				cut.wanted[resource] = w.Linstor.WantedQuorum(resource)
 			}
 		}
 		for _, other := range w.history.World.Nodes {
@@ -172,6 +175,10 @@ func (w *world) checkCut(cut *powerCut, resource string) {
 	}
 	if cut.beside != "" {
 		w.excuse(ExcuseAnotherNode, "resource %s without %s: %s", resource, cut.node, cut.beside)
+		return
+	}
+	if wants := w.Linstor.WantedQuorum(resource); wants != cut.wanted[resource] {
+		w.excuse(ExcuseAnotherNode, "LINSTOR wants another quorum of resource %s without %s: %s", resource, cut.node, wants)
 		return
 	}
 	if since := cut.at.Add(-safeFor); w.changedAt[resource].After(since) || w.failedAt[resource].After(since) {

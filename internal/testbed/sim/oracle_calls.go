@@ -153,7 +153,10 @@ func (w *world) auditCall(ctx context.Context, call evacuation.Call, what string
 	default:
 		w.violated(RuleOffline, "%s for %s", what, node)
 	}
-	if w.hasTaint(node, cluster.TaintLostQuorum) || w.failsOver(name) {
+	w.mu.Lock()
+	begun := w.takenFrom[node]
+	w.mu.Unlock()
+	if (w.hasTaint(node, cluster.TaintLostQuorum) || w.failsOver(name)) && time.Since(begun) > failover.MaxAge { // else the look was before
 		w.violated(RuleLost, "%s for %s", what, node)
 	}
 }

@@ -76,6 +76,8 @@ type planned struct {
 	safe, tainted map[string]time.Time
 	// unsafe is when nodes have ceased to be StorageSafe last.
 	unsafe map[string]time.Time
+	// takenFrom is since when a node has the taint of a fail-over.
+	takenFrom map[string]time.Time
 	// stays is when a node was last told to stay.
 	stays map[string]time.Time
 	// leftSafe are the nodes that were StorageSafe when LINSTOR lost them: they do not count for the guard.
@@ -113,7 +115,7 @@ func newPlanned() planned {
 		flags: make(map[place]replicaFlag),
 		armed: make(map[string]bool), full: make(map[string]bool), byOther: make(map[string]bool), touched: make(map[string]bool), unbalanced: make(map[string]bool), begun: make(map[string]bool),
 		personal: make(map[place]bool), copies: make(map[place]string), added: make(map[string]int), leavings: make(map[string]int), disks: make(map[string]map[string]bool),
-		unsafe: make(map[string]time.Time), safe: make(map[string]time.Time), tainted: make(map[string]time.Time), stays: make(map[string]time.Time), ailing: make(map[string]time.Time),
+		takenFrom: make(map[string]time.Time), unsafe: make(map[string]time.Time), safe: make(map[string]time.Time), tainted: make(map[string]time.Time), stays: make(map[string]time.Time), ailing: make(map[string]time.Time),
 		leftSafe: make(map[string]bool), hanging: make(map[string]bool), failedAt: make(map[string]time.Time), ailed: make(map[string]bool), crowded: make(map[string]bool),
 		opened: make(map[place]time.Time), reached: make(map[string]bool), apart: make(map[apart]time.Time), due: make(map[string]dues), untrue: make(map[untruth]time.Time), disksSince: make(map[place]time.Time),
 	}
@@ -144,6 +146,7 @@ func (w *world) observeNode(c apimodel.Change) {
 		w.unsafe[name] = time.Now()
 	}
 	keepSince(w.safe, name, safe)
+	keepSince(w.takenFrom, name, cluster.HasTaint(node, cluster.TaintLostQuorum, ""))
 	tainted := cluster.HasTaint(node, evacuation.TaintKey, "")
 	if _, was := w.tainted[name]; was && !tainted {
 		w.stays[name] = time.Now()
