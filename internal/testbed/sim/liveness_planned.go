@@ -131,7 +131,8 @@ func (w *world) switchOff() {
 		}
 		cut := &powerCut{node: node, at: time.Now(), wanted: make(map[string]string)}
 		for _, resource := range w.DRBD.Resources() {
-			if w.isVolume(resource) && !w.ofNobody(resource) && slices.Contains(w.Linstor.ReplicaNodes(resource), node) {
+			// Where nobody could use it before, as after a split brain, nothing is lost by the cut.
+			if w.isVolume(resource) && !w.ofNobody(resource) && w.isUsable(resource, "") && slices.Contains(w.Linstor.ReplicaNodes(resource), node) {
 				cut.resources = append(cut.resources, resource)
 				cut.wanted[resource] = w.Linstor.WantedQuorum(resource)
 			}
@@ -166,13 +167,21 @@ func (w *world) checkCuts() {
 	})
 }
 
-func (w *world) checkCut(cut *powerCut, resource string) {
-	states := w.DRBD.Inspect(resource)
-	for node, state := range states {
-		if node != cut.node && (state.MayPromote || state.Role == drbd.Primary && state.CanWrite) {
-			return
+// isUsable tells whether a node other than this one has the resource open for writing, or could.
+func (w *world) isUsable(resource, than string) bool {
+	for node, state := range w.DRBD.Inspect(resource) {
+		if node != than && (state.MayPromote || state.Role == drbd.Primary && state.CanWrite) {
+			return true
 		}
 	}
+	return false
+}
+
+func (w *world) checkCut(cut *powerCut, resource string) {
+	if w.isUsable(resource, cut.node) {
+		return
+	}
+	states := w.DRBD.Inspect(resource)
 	if cut.beside != "" {
 		w.excuse(ExcuseAnotherNode, "resource %s without %s: %s", resource, cut.node, cut.beside)
 		return
