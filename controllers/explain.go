@@ -38,7 +38,7 @@ func (w *waitList) forget(volume, node string) {
 }
 
 // observe tells what is to be said of a volume on a node. A pod that was told the same of another volume there, be it one of its own or
-// another PersistentVolume of the same handle, is told no more.
+// another PersistentVolume of the same resource, is told no more.
 func (w *waitList) observe(volume string, in failover.Input, d failover.Decision, failure string, pods []failover.Pod) failover.Word {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -361,35 +362,41 @@ func TestAMarkGoesWhenTheWorkloadIsWellWithTheSameAttachment(t *testing.T) {
 	})
 }
 
-// consistencyGroup is a world with two volumes of one resource in the hands of the pod "both-0" on A.
-func consistencyGroup(t *testing.T, tell func(*world, *process)) {
+// consistencyGroup is a world with two volumes of one resource on A, and the pods that use them.
+func consistencyGroup(t *testing.T, tell func(*world, *process), pods func(*world)) {
 	t.Helper()
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
 		p.leads()
 		w.volume("first", func(v *virtual.Volume) { v.Handle, v.Count = "pvc-group/0", 2 })
 		w.volume("second", func(v *virtual.Volume) { v.Handle = "pvc-group/1" })
-		w.workload("both", selected, func(v *virtual.Workload) { v.Claims = []string{"data-first", "data-second"} })
+		pods(w)
 		w.pass(time.Minute)
-		w.wantRunning("both-0", nodeA)
 		tell(w, p)
 	})
 }
 
-// groupOfTwo is a world with two volumes of one resource, each in the hands of a pod of its own on A.
+// groupOfOne has both volumes in the hands of the pod "both-0".
+func groupOfOne(t *testing.T, tell func(*world, *process)) {
+	t.Helper()
+	consistencyGroup(t, func(w *world, p *process) {
+		w.wantRunning("both-0", nodeA)
+		tell(w, p)
+	}, func(w *world) {
+		w.workload("both", selected, func(v *virtual.Workload) { v.Claims = []string{"data-first", "data-second"} })
+	})
+}
+
+// groupOfTwo has each in the hands of a pod of its own.
 func groupOfTwo(t *testing.T, second map[string]string, tell func(*world, *process)) {
 	t.Helper()
-	inWorld(t, virtual.Options{}, func(w *world) {
-		p := w.startProcess("one", defaults())
-		p.leads()
-		w.volume("first", func(v *virtual.Volume) { v.Handle, v.Count = "pvc-group/0", 2 })
-		w.volume("second", func(v *virtual.Volume) { v.Handle = "pvc-group/1" })
-		w.workload("one", selected, func(v *virtual.Workload) { v.Claims = []string{"data-first"} })
-		w.workload("two", second, func(v *virtual.Workload) { v.Claims = []string{"data-second"} })
-		w.pass(2 * time.Minute)
+	consistencyGroup(t, func(w *world, p *process) {
 		w.wantRunning("one-0", nodeA)
 		w.wantRunning("two-0", nodeA)
 		tell(w, p)
+	}, func(w *world) {
+		w.workload("one", selected, func(v *virtual.Workload) { v.Claims = []string{"data-first"} })
+		w.workload("two", second, func(v *virtual.Workload) { v.Claims = []string{"data-second"} })
 	})
 }
 
@@ -434,7 +441,7 @@ func TestAPodThatMayNotGoKeepsTheOthersOfItsConsistencyGroup(t *testing.T) {
 }
 
 func TestAConsistencyGroupMovesAsOne(t *testing.T) {
-	consistencyGroup(t, func(w *world, _ *process) {
+	groupOfOne(t, func(w *world, _ *process) {
 		w.Crash(nodeA)
 		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("both-0", nodeB) })
 	})
@@ -442,7 +449,7 @@ func TestAConsistencyGroupMovesAsOne(t *testing.T) {
 
 func TestAConsistencyGroupIsNeverForcedOffALivingNode(t *testing.T) {
 	// DRBD reports one score for all volumes: 0 says nothing about each of them.
-	consistencyGroup(t, func(w *world, p *process) {
+	groupOfOne(t, func(w *world, p *process) {
 		w.DRBD.Isolate(nodeA)
 		w.pass(2 * time.Minute)
 		if got := w.graces("both-0"); slices.Contains(got, 0) || len(got) == 0 {
@@ -523,6 +530,9 @@ func TestANodeThatOnceWasOutOfServiceIsBelievedToRunWhatItMay(t *testing.T) {
 		w.pass(2 * time.Minute)
 		p.wantSaid(nodeA, failover.QuorumUnconfirmed)
 		w.wantWriting(nodeA)
+		if note := p.events.note(string(failover.QuorumUnconfirmed), "Pod", "db-0"); !strings.Contains(note, "once that taint is taken off") {
+			t.Errorf("nobody is told that the taint is old: %q", note)
+		}
 		w.Crash(nodeA) // a person has switched it off
 		w.untaint(nodeA, corev1.TaintNodeOutOfService)
 		w.pass(time.Second)

@@ -61,13 +61,13 @@ type taintSeen struct {
 	came time.Time
 }
 
-// now returns what the taint is once the node was seen, with it if set is true. known tells whether the node was seen before.
-func (t taintSeen) now(set, known bool, now time.Time) taintSeen {
+// see returns what is known of the taint once the node was seen at a time, with it if set is true. known tells whether the node was seen before.
+func (t taintSeen) see(set, known bool, at time.Time) taintSeen {
 	switch {
 	case !set:
 		return taintSeen{}
 	case known && !t.set:
-		return taintSeen{set: true, came: now}
+		return taintSeen{set: true, came: at}
 	}
 	t.set = true
 	return t
@@ -143,8 +143,8 @@ func (k *Kubelets) ObserveNode(node *corev1.Node) {
 		}
 		boot.id, boot.seen = id, k.clock.Now()
 	}
-	boot.shutdown = boot.shutdown.now(k.isShutdown(node), known, k.clock.Now())
-	boot.outOfService = boot.outOfService.now(HasTaint(node, corev1.TaintNodeOutOfService, ""), known, k.clock.Now())
+	boot.shutdown = boot.shutdown.see(k.isShutdown(node), known, k.clock.Now())
+	boot.outOfService = boot.outOfService.see(HasTaint(node, corev1.TaintNodeOutOfService, ""), known, k.clock.Now())
 	boot.evicts = HasTaint(node, corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute)
 	boot.notReady = notReady(node)
 	boot.spared = isSpared(node)

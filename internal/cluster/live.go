@@ -229,9 +229,10 @@ func (l Live) Off(ctx context.Context, name string) (Off, error) {
 	}, nil
 }
 
-// confirm puts what was read in the place of what the cache says. When a taint came only who has watched can tell.
+// confirm corrects what the cache says of a node by what was read of it. By what moves pods sooner, both have to agree.
 func (o Off) confirm(node *failover.Node) {
-	node.Shutdown, node.OutOfService, node.Evicts, node.NotReady = o.Shutdown, o.OutOfService, o.Evicts, o.NotReady
+	node.OutOfService, node.Evicts, node.NotReady = o.OutOfService, o.Evicts, o.NotReady
+	node.Shutdown = node.Shutdown && o.Shutdown
 	node.SwitchedOff = node.SwitchedOff && o.Shutdown
 	node.TakenOut = node.TakenOut && o.OutOfService
 }

@@ -96,9 +96,12 @@ func TestThatANodeIsOffIsConfirmed(t *testing.T) {
 		"both are gone":                {newer, Off{}, failover.Node{}},
 		"that of the shutdown is gone": {newer, Off{OutOfService: true}, failover.Node{OutOfService: true, TakenOut: true}},
 		"only that is there":           {newer, Off{Shutdown: true}, failover.Node{Shutdown: true, SwitchedOff: true}},
-		"they came before the node was last heard of": {
-			failover.Node{}, Off{Shutdown: true, OutOfService: true}, failover.Node{Shutdown: true, OutOfService: true},
+		"they came before the kubelet was last heard of": {
+			failover.Node{Shutdown: true, OutOfService: true},
+			Off{Shutdown: true, OutOfService: true},
+			failover.Node{Shutdown: true, OutOfService: true},
 		},
+		"the cache does not know of them yet": {failover.Node{}, Off{Shutdown: true, OutOfService: true}, failover.Node{OutOfService: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

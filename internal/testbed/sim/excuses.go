@@ -18,6 +18,14 @@ const (
 	ExcuseFailedAgain = "an adjust failed again after a reconnect, or was later than a minute"
 	// ExcuseArrived: a pod was bound to the node after the look that the write rests on.
 	ExcuseArrived = "a pod arrived after the look"
+	// ExcuseBegun: a fail-over has begun since the look.
+	ExcuseBegun = "a fail-over has begun since the look"
+	// ExcuseDemoted: DRBD has demoted who has a volume open, so that LINSTOR shows no use of it. LINSTOR refuses by what it asks itself.
+	ExcuseDemoted = "a volume is open on a node that DRBD has demoted by force, which LINSTOR does not show"
+	// ExcuseUnusable: nobody could use a volume before its node was switched off.
+	ExcuseUnusable = "a volume could not be used before its node was switched off"
+	// ExcuseNeverStarts: a pod waits for a volume where a person has removed the replica from under the attachment.
+	ExcuseNeverStarts = "a pod waits for a volume on a node whose replica a person has removed"
 	// ExcuseDelayed: the API acted later, and the node could write again by then.
 	ExcuseDelayed = "the node got its storage back between the look and what the API made of it"
 	// ExcuseSighted: LINSTOR was restarted right after its last answer, or before the API acted.
@@ -62,7 +70,7 @@ const (
 
 // Excuses are all of them.
 var Excuses = []string{
-	ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseDelayed, ExcuseSighted, ExcuseDamaged, ExcuseUnfenced, ExcusePerson, ExcuseVouched, ExcuseHidden, ExcuseUnannounced, ExcuseNothingThere, ExcuseAnotherNode, ExcuseDatabase,
+	ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseBegun, ExcuseDemoted, ExcuseUnusable, ExcuseNeverStarts, ExcuseDelayed, ExcuseSighted, ExcuseDamaged, ExcuseUnfenced, ExcusePerson, ExcuseVouched, ExcuseHidden, ExcuseUnannounced, ExcuseNothingThere, ExcuseAnotherNode, ExcuseDatabase,
 	ExcuseBelated, ExcuseDeleted, ExcuseBalanced, ExcuseTaken, ExcusePinned, ExcuseQuorumLost, ExcuseNoTarget, ExcuseNeverFilled, ExcuseUnlisted,
 }
 

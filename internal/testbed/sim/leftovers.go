@@ -228,7 +228,11 @@ func (w *world) timers(p *process) (left []string) {
 	for _, v := range w.history.World.Volumes {
 		for _, name := range []string{"clock", "volume"} {
 			after, looked := again[name+" "+v.Name]
-			if looked && after != 0 && opens(v) && !w.neverStarts(v) && !(name == "volume" && w.history.World.shared(v)) {
+			switch {
+			case !looked || after == 0 || !opens(v) || name == "volume" && w.history.World.shared(v):
+			case w.neverStarts(v):
+				w.excuse(ExcuseNeverStarts, "volume %s", v.Name)
+			default:
 				left = append(left, fmt.Sprintf("%s: %s looks at volume %s again after %s", p.name, name, v.Name, after))
 			}
 		}

@@ -285,6 +285,9 @@ func (w *world) movable(v Volume, node string) bool {
 		connected = connected || state.Connections[node] == drbd.Connected || state.Role == drbd.Primary
 	}
 	if alone && !survivor {
+		if !w.isLost(v, node) {
+			return false
+		}
 		w.free("DRBD lets a node promote alone, since it knows that the others have no quorum, and nobody else can tell that from a node without quorum")
 		return false
 	}

@@ -53,8 +53,8 @@ type powerCut struct {
 	node      string
 	at        time.Time
 	resources []string
-	// wanted are the quorums that LINSTOR wanted of them then.
-	wanted map[string]string
+	// unusable are those that nobody could use before, as after a split brain.
+	unusable map[string]bool
 	// ran are the other nodes that ran then.
 	ran []string
 	// beside is another node that was not well then, or has not been since, for another reason; empty while there is none.
@@ -129,12 +129,11 @@ func (w *world) switchOff() {
 		if !safe || time.Since(since) < safeFor || !w.DRBD.Up(node) {
 			continue
 		}
-		cut := &powerCut{node: node, at: time.Now(), wanted: make(map[string]string)}
+		cut := &powerCut{node: node, at: time.Now(), unusable: make(map[string]bool)}
 		for _, resource := range w.DRBD.Resources() {
-			// Where nobody could use it before, as after a split brain, nothing is lost by the cut.
-			if w.isVolume(resource) && !w.ofNobody(resource) && w.isUsable(resource, "") && slices.Contains(w.Linstor.ReplicaNodes(resource), node) {
+			if w.isVolume(resource) && !w.ofNobody(resource) && slices.Contains(w.Linstor.ReplicaNodes(resource), node) {
 				cut.resources = append(cut.resources, resource)
-				cut.wanted[resource] = w.Linstor.WantedQuorum(resource)
+				cut.unusable[resource] = !w.isUsable(resource, "")
 			}
 		}
 		for _, other := range w.history.World.Nodes {
@@ -182,12 +181,12 @@ func (w *world) checkCut(cut *powerCut, resource string) {
 		return
 	}
 	states := w.DRBD.Inspect(resource)
-	if cut.beside != "" {
-		w.excuse(ExcuseAnotherNode, "resource %s without %s: %s", resource, cut.node, cut.beside)
+	if cut.unusable[resource] {
+		w.excuse(ExcuseUnusable, "resource %s without %s", resource, cut.node)
 		return
 	}
-	if wants := w.Linstor.WantedQuorum(resource); wants != cut.wanted[resource] {
-		w.excuse(ExcuseAnotherNode, "LINSTOR wants another quorum of resource %s without %s: %s", resource, cut.node, wants)
+	if cut.beside != "" {
+		w.excuse(ExcuseAnotherNode, "resource %s without %s: %s", resource, cut.node, cut.beside)
 		return
 	}
 	if since := cut.at.Add(-safeFor); w.changedAt[resource].After(since) || w.failedAt[resource].After(since) {

@@ -156,7 +156,11 @@ func (w *world) auditCall(ctx context.Context, call evacuation.Call, what string
 	w.mu.Lock()
 	begun := w.takenFrom[node]
 	w.mu.Unlock()
-	if (w.hasTaint(node, cluster.TaintLostQuorum) || w.failsOver(name)) && time.Since(begun) > failover.MaxAge { // else the look was before
+	switch {
+	case !w.hasTaint(node, cluster.TaintLostQuorum) && !w.failsOver(name):
+	case time.Since(begun) <= failover.MaxAge:
+		w.excuse(ExcuseBegun, "%s for %s", what, node)
+	default:
 		w.violated(RuleLost, "%s for %s", what, node)
 	}
 }
@@ -211,7 +215,8 @@ func (w *world) auditMove(resource, node string) {
 	state, _ := w.DRBD.Replica(resource, node)
 	switch {
 	case open.IsZero() || w.wordsOld(node, evacuation.Evacuate):
-	case state.ForceIOFailures: // all that LINSTOR shows is a Secondary; it refuses by what it asks itself
+	case state.ForceIOFailures:
+		w.excuse(ExcuseDemoted, "resource %s on %s", resource, node)
 	case time.Since(open) <= failover.MaxAge:
 		w.excuse(ExcuseArrived, "resource %s was opened on %s", resource, node)
 	default:
