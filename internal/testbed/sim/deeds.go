@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
@@ -294,42 +293,6 @@ func (w *world) cutKubelet(node string, cut bool) {
 	} else {
 		w.RestoreKubelet(w.kube(node))
 	}
-}
-
-func (w *world) taint(name string, taint corev1.Taint, on bool) {
-	w.mu.Lock()
-	at := vouching{name, taint.Key}
-	switch {
-	case !on:
-		w.untainted[name] = time.Now()
-		delete(w.vouchedAt, at)
-	case w.vouchedAt[at].IsZero():
-		w.vouchedAt[at] = time.Now()
-	}
-	w.mu.Unlock()
-	w.retaint(name, taint, on)
-}
-
-// vouching is a taint of a node that says that it does not run.
-type vouching struct{ node, key string }
-
-// retaint sets a taint, or takes it off, whatever that means.
-func (w *world) retaint(name string, taint corev1.Taint, on bool) {
-	w.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		var node corev1.Node
-		if err := w.oracle.Get(w.ctx, client.ObjectKey{Name: w.kube(name)}, &node); err != nil {
-			return err
-		}
-		kept := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.Key == taint.Key })
-		if on {
-			kept = append(kept, taint)
-		}
-		if slices.Equal(kept, node.Spec.Taints) {
-			return nil
-		}
-		node.Spec.Taints = kept
-		return w.Client().Update(w.ctx, &node)
-	}))
 }
 
 // deployment is the controller's own, whose annotation pauses fail-over.

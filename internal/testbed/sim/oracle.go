@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -222,54 +221,6 @@ func (w *world) positive(r reading, node string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return survivor && (about || time.Since(w.renewed[node]) >= grace.KubeletSilence)
-}
-
-// switchedOff tells whether somebody has said that the node was switched off: then there is no grace.
-func (w *world) switchedOff(name string) bool { return w.hasTaint(name, shutdownTaint) }
-
-// isOutOfService tells whether Kubernetes itself moves the pods of the node.
-func (w *world) isOutOfService(name string) bool {
-	return w.hasTaint(name, corev1.TaintNodeOutOfService)
-}
-
-// leftToKubernetes tells whether Kubernetes itself moves the pod: its node is out of service, and Kubernetes has missed it, or has not deleted the
-// pod yet, which it never does where the pod tolerates that. Until it misses the node it does nothing else.
-func (w *world) leftToKubernetes(pod *corev1.Pod, node string) bool {
-	switch {
-	case !w.isOutOfService(node):
-		return false
-	case pod.DeletionTimestamp == nil:
-		return w.evicts(node) && len(pod.Spec.Tolerations) == 0 // who tolerates anything here tolerates all
-	default:
-		return w.hasTaint(node, corev1.TaintNodeUnreachable)
-	}
-}
-
-// evicts tells whether Kubernetes deletes the pods of the node because it is out of service.
-func (w *world) evicts(name string) bool {
-	return slices.ContainsFunc(w.taints(name), func(t corev1.Taint) bool {
-		return t.Key == corev1.TaintNodeOutOfService && t.Effect == corev1.TaintEffectNoExecute
-	})
-}
-
-func (w *world) hasTaint(name, key string) bool {
-	return slices.ContainsFunc(w.taints(name), func(t corev1.Taint) bool { return t.Key == key })
-}
-
-func (w *world) taints(name string) []corev1.Taint {
-	var node corev1.Node
-	w.must(w.oracle.Get(w.ctx, client.ObjectKey{Name: w.kube(name)}, &node))
-	return node.Spec.Taints
-}
-
-// vouched tells whether somebody has said that the node does not run since it was last heard of, or did so until a moment ago.
-func (w *world) vouched(name string) bool {
-	w.mu.Lock()
-	heard, until := w.renewed[name], w.untainted[name]
-	said := func(key string) bool { return w.vouchedAt[vouching{name, key}].After(heard) }
-	vouched := said(shutdownTaint) || said(corev1.TaintNodeOutOfService)
-	w.mu.Unlock()
-	return vouched || time.Since(until) <= failover.MaxAge || w.heldSince(until)
 }
 
 // closedFor is how long a resource has not been open for writing on a node.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -31,16 +30,6 @@ const selectedLabel = "linstor.csi.linbit.com/on-storage-lost"
 
 // podSelector selects them.
 var podSelector = labels.SelectorFromSet(labels.Set{selectedLabel: "remove"})
-
-// shutdownTaint says that a node was switched off.
-const shutdownTaint = "node.cloudprovider.kubernetes.io/shutdown"
-
-// By these taints a person, or a cloud, says of a node that it does not run.
-var (
-	switchedOffTaint  = corev1.Taint{Key: shutdownTaint, Effect: corev1.TaintEffectNoSchedule}
-	outOfServiceTaint = corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
-	outForNewTaint    = corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoSchedule}
-)
 
 // actorPrefix begins the names under which the processes write to the API.
 const actorPrefix = "controller/"
