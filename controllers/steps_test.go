@@ -30,18 +30,19 @@ import (
 // are what was decided on them.
 type steps struct {
 	*testing.T
-	ctx    context.Context //nolint:containedctx // of the test
-	api    client.Client
-	model  *apimodel.Model
-	view   *apimodel.View
-	r      *FailoverReconciler
-	decide *VolumeReconciler
-	taints *KeepAwayReconciler
-	leaves *EvacuationReconciler
-	events *eventLog
-	pv     *corev1.PersistentVolume
-	in     failover.Input
-	d      failover.Decision
+	ctx      context.Context //nolint:containedctx // of the test
+	api      client.Client
+	model    *apimodel.Model
+	view     *apimodel.View
+	r        *FailoverReconciler
+	decide   *VolumeReconciler
+	taints   *KeepAwayReconciler
+	leaves   *EvacuationReconciler
+	linstors *Recovery
+	events   *eventLog
+	pv       *corev1.PersistentVolume
+	in       failover.Input
+	d        failover.Decision
 	// unlisted is set where LINSTOR does not know A any more, away where it cannot be asked.
 	unlisted, away bool
 }
@@ -60,7 +61,7 @@ func newSteps(t *testing.T) *steps {
 	cfg.Recorder = s.events
 	parts := assemble(cfg, cluster.NewKubelets(cfg.Clock, cfg.Driver, nil), controller, view, controller)
 	s.must(parts.agents.look(s.ctx))
-	s.r, s.decide, s.taints, s.leaves = parts.failover, parts.volume, parts.keepAway, parts.evacuation
+	s.r, s.decide, s.taints, s.leaves, s.linstors = parts.failover, parts.volume, parts.keepAway, parts.evacuation, parts.recovery
 
 	s.pv = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "db"}}
 	s.pv.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-db")
@@ -266,7 +267,7 @@ func TestNoStepIsForAnotherObjectOfThatName(t *testing.T) {
 	})
 }
 
-// writer is a client that notes by which context an object is deleted or patched.
+// writer is a client that notes by which context an object, or its status, was changed last.
 type writer struct {
 	client.Client
 	by context.Context //nolint:containedctx // what is tested
@@ -280,6 +281,18 @@ func (c *writer) Delete(ctx context.Context, o client.Object, opts ...client.Del
 func (c *writer) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 	c.by = ctx
 	return c.Client.Patch(ctx, o, patch, opts...)
+}
+
+func (c *writer) Status() client.SubResourceWriter { return statusWriter{c.Client.Status(), c} }
+
+type statusWriter struct {
+	client.SubResourceWriter
+	of *writer
+}
+
+func (s statusWriter) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	s.of.by = ctx
+	return s.SubResourceWriter.Patch(ctx, o, patch, opts...)
 }
 
 // sent is the error of sending a request now.
@@ -310,6 +323,16 @@ func TestAWriteIsSentOnlyWhileItsReadingCounts(t *testing.T) {
 		"the deletion of an attachment": func(s *steps) {
 			s.withoutPod()
 			s.detach()
+		},
+		"the release of a volume": func(s *steps) {
+			inUse := &volumesInUse{client: s.r.client, live: s.api}
+			_, err := inUse.release(s.ctx, nodeA, virtual.Driver, []string{"pvc-db"}, time.Now().Add(failover.MaxAge))
+			s.must(err)
+		},
+		"the deletion of a pod of LINSTOR's": func(s *steps) {
+			s.linstors.client = s.r.client
+			_, err := s.linstors.remove(s.ctx, s.pod(), s.d, s.linstors.clock.Now().Add(failover.MaxAge), lostWithNode)
+			s.must(err)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
