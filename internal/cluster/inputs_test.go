@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
@@ -153,6 +154,73 @@ func TestAConfirmationIsAsOldAsTheOldestOfItsAnswers(t *testing.T) {
 		if notAfter(&asked, tc.resource); !asked.Equal(at(tc.want)) {
 			t.Errorf("%s: %s before, want %s", name, began.Sub(asked), tc.want)
 		}
+	}
+}
+
+// knownSince is a LINSTOR that was asked for each resource at some time.
+type knownSince map[string]time.Time
+
+func (k knownSince) Resource(name string) (linstor.Resource, bool) {
+	at, ok := k[name]
+	return linstor.Resource{Name: name, Known: ok, Confirmed: at}, ok
+}
+func (knownSince) Node(string) (linstor.Node, bool) { return linstor.Node{}, false }
+func (knownSince) Status() linstor.Status           { return linstor.Status{} }
+
+// A removal rests on the other volumes of the pod as well. One of which nothing is known it does not rest on: the pod stays.
+func TestAConfirmationIsAsOldAsTheWordOnThePodsOtherVolumes(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	earlier := began.Add(-300 * time.Millisecond)
+	for name, tc := range map[string]struct {
+		linstor knownSince
+		want    time.Time
+	}{
+		"which was asked for later":   {knownSince{"pvc-db": began, "pvc-wal": began.Add(time.Second)}, began},
+		"which was asked for earlier": {knownSince{"pvc-db": began, "pvc-wal": earlier}, earlier},
+		"of which nothing is known":   {knownSince{"pvc-db": began}, began},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			model := apimodel.New()
+			view := model.View(0, nil)
+			if err := AddIndexes(t.Context(), view, virtual.Driver); err != nil {
+				t.Fatal(err)
+			}
+			volumes := map[string]*corev1.PersistentVolume{}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-0", Labels: selected}}
+			pod.Spec.NodeName = nodeA
+			for _, name := range []string{"db", "wal"} {
+				claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data-" + name, UID: "uid"}}
+				claim.Spec.VolumeName = name
+				pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
+				pv.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-"+name)
+				pod.Spec.Volumes = append(pod.Spec.Volumes, claimVolume(claim.Name, false))
+				if err := model.Client("test").Create(t.Context(), claim); err != nil {
+					t.Fatal(err)
+				}
+				bind(pv, "default", claim.Name)
+				pv.Spec.ClaimRef.UID = claim.UID
+				if err := model.Client("test").Create(t.Context(), pv); err != nil {
+					t.Fatal(err)
+				}
+				volumes[name] = pv
+			}
+			inputs := NewReaders(Config{
+				Cache: view, Driver: virtual.Driver, Linstor: tc.linstor, Clock: clockAt{&began},
+				Kubelets: NewKubelets(clockAt{&began}, virtual.Driver, nil), Selector: labels.SelectorFromSet(selected),
+			}).Inputs
+			in, err := inputs.Confirmed(t.Context(), volumes["db"], Reading{Node: nodeA, Began: began, Listed: began}, []corev1.Pod{*pod})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(in.Pods) != 1 || len(in.Pods[0].Others) != 1 {
+				t.Fatalf("the pod has no other volume: %+v", in.Pods)
+			}
+			if !in.Asked.Equal(tc.want) {
+				t.Errorf("as old as %s before the look, want %s", began.Sub(in.Asked), began.Sub(tc.want))
+			}
+		})
 	}
 }
 

@@ -188,6 +188,25 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// Progress is written on nodes, where another release of the controller reads it.
+func TestProgressIsWrittenInTheFormOfTheFirstRelease(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	for form, p := range map[string]Progress{
+		`{"mode":"last-copies","since":"2026-11-01T12:00:00Z","safe":"2026-11-01T12:00:00Z","asked":"2026-11-01T12:00:00Z","asks":2,"quorumOff":3}`: {
+			Mode: LastCopies, Since: at, Safe: &at, Asked: &at, Asks: 2, QuorumOff: 3,
+		},
+		`{"mode":"","since":"2026-11-01T12:00:00Z"}`: {Mode: Everything, Since: at},
+	} {
+		if text := p.String(); text != form {
+			t.Errorf("written as %s, want %s", text, form)
+		}
+		if read, err := ParseProgress(form); err != nil || !reflect.DeepEqual(read, p) {
+			t.Errorf("%s is read as %+v (%v)", form, read, err)
+		}
+	}
+}
+
 // TestMarksOfOthersStay has that a mark without the node is none to change.
 func TestMarksOfOthersStay(t *testing.T) {
 	t.Parallel()

@@ -1,10 +1,28 @@
 package failover
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
+
+// Settings are written on attachments, where another release of the controller reads them.
+func TestASettingIsWrittenInTheFormOfTheFirstRelease(t *testing.T) {
+	t.Parallel()
+	for form, setting := range map[string]Setting{
+		`{"quorum":"majority","diskful":["node-a","node-b"],"diskless":["node-t"]}`: *usual("majority"),
+		`{"quorum":"off"}`: {Quorum: "off"},
+	} {
+		if text, err := json.Marshal(setting); err != nil || string(text) != form {
+			t.Errorf("written as %s (%v), want %s", text, err, form)
+		}
+		var read Setting
+		if err := json.Unmarshal([]byte(form), &read); err != nil || !read.Equal(setting) {
+			t.Errorf("%s is read as %+v (%v)", form, read, err)
+		}
+	}
+}
 
 func TestSettingsAreEqual(t *testing.T) {
 	t.Parallel()
