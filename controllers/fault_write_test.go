@@ -15,6 +15,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
 // permission is one verb on one resource, as a role names it.
@@ -163,6 +164,29 @@ func TestFaultsOfWrites(t *testing.T) {
 			},
 			limit: 90 * time.Second, lasts: 2 * time.Minute,
 		}.befalls)
+	}
+}
+
+// Where volumes are not released Kubernetes detaches none for six minutes: the deletion of the attachment is repeated by us alone.
+func TestAnAttachmentOfAVolumeThatIsNotReleasedIsDeletedInTheEnd(t *testing.T) {
+	for what, failure := range failures {
+		t.Run(what, func(t *testing.T) {
+			cfg := defaults()
+			cfg.FastDetach = false
+			sceneWith(t, virtual.Options{}, cfg, func(w *world, p *process) {
+				write := permission{"delete", "storage.k8s.io", "volumeattachments"}
+				struck := w.refuses(write, failure.err)
+				w.Crash(nodeA)
+				w.until(2*time.Minute, "our attachment is deleted", func() bool { return w.attachment("db", nodeA) == nil })
+				if got := struck.Load(); got < strikes {
+					t.Errorf("refused %d times, want %d", got, strikes)
+				}
+				w.until(2*time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+				w.Return(nodeA)
+				w.pass(3 * time.Minute)
+				w.wantNothingLeft(p)
+			})
+		})
 	}
 }
 

@@ -89,9 +89,9 @@ func (r *reports) changed(volume, node string, d failover.Decision) bool {
 	defer r.mu.Unlock()
 	if d.Verdict == failover.NotLost || d.Verdict == failover.Undecided {
 		s, told := r.said[volume][node]
-		// A moment of not knowing ends no fail-over that has begun. That nothing is lost does, also where the
-		// workload came back to the same node and attachment.
-		if told && (s.removing.IsZero() || d.Verdict == failover.NotLost) {
+		// A moment of not knowing ends no fail-over that has begun, here or by a former leader. That nothing is lost does, also
+		// where the workload came back to the same node and attachment.
+		if told && (s.removing.IsZero() && len(s.stuck) == 0 || d.Verdict == failover.NotLost) {
 			delete(r.said[volume], node)
 			return s.verdict != d.Verdict
 		}

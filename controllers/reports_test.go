@@ -72,6 +72,22 @@ func TestReportsForgetWhatIsOver(t *testing.T) {
 	}
 }
 
+// A leader that finds a pod stuck, which another one has removed, knows of no removal.
+func TestAStuckPodIsNoNewsAgainAfterAMomentOfNotKnowing(t *testing.T) {
+	t.Parallel()
+	r := newReports(metrics.New(), time.Now)
+	r.changed("pv", nodeA, failover.Decision{Verdict: failover.Lost, Reason: failover.QuorumLost})
+	r.stuckPod("pv", nodeA, "default/web-0", failover.StuckOnNode)
+	r.changed("pv", nodeA, failover.Decision{Verdict: failover.Undecided})
+	if r.stuckPod("pv", nodeA, "default/web-0", failover.StuckOnNode) {
+		t.Error("the pod is told again although it was stuck all the time")
+	}
+	r.changed("pv", nodeA, failover.Decision{Verdict: failover.NotLost})
+	if len(r.said["pv"]) != 0 {
+		t.Errorf("kept although nothing is lost: %v", r.said["pv"])
+	}
+}
+
 func TestAStuckPodIsNewsOnce(t *testing.T) {
 	t.Parallel()
 	r := newReports(metrics.New(), time.Now)

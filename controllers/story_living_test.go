@@ -160,8 +160,8 @@ func TestAPodWhoseOtherVolumeIsWritableIsNeverForced(t *testing.T) {
 		if got := w.graces("both-0"); len(got) != 1 || got[0] != 10 {
 			t.Errorf("graces of the deletions: %v, want one of 10 s", got)
 		}
-		if !p.events.has(string(failover.StuckOnNode), "Pod", "both-0") {
-			t.Errorf("events: %v", p.events.reasons("Pod", "both-0"))
+		if got := p.events.notes(failover.StuckOnNode, "both-0"); len(got) != 1 {
+			t.Errorf("told %d times that it is stuck, want once: %v", len(got), p.events.reasons("Pod", "both-0"))
 		}
 		if got := w.nodePatches(); got > 3 {
 			t.Errorf("the node was written %d times in three minutes", got)
@@ -328,6 +328,9 @@ func TestAFinalizerThatStaysIsNoTightLoop(t *testing.T) {
 			t.Error("no Event says what keeps the pod after a minute")
 		}
 		w.pass(2 * time.Minute)
+		if got := p.events.notes(failover.HeldByFinalizer, "db-0"); len(got) != 1 {
+			t.Errorf("told %d times what keeps the pod, want once", len(got))
+		}
 		if requests > 0 {
 			t.Errorf("%d more writes to a pod that only its finalizer keeps", requests)
 		}
