@@ -356,6 +356,32 @@ func TestAWriteIsSentOnlyWhileItsReadingCounts(t *testing.T) {
 	}
 }
 
+// unanswered is a client that never learns what has become of its deletions.
+type unanswered struct{ client.Client }
+
+func (c unanswered) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+	return errors.Join(errors.New("the connection is gone"), c.Client.Delete(ctx, o, opts...))
+}
+
+// The mark may not have reached the cache when the pod has left it, and nothing else tells that a fail-over has begun.
+func TestAFailOverHasBegunOnceADeletionMayHaveHappened(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		s.r.gather.inputs.Linstor = noLinstor{}
+		s.r.client = unanswered{s.r.client}
+		if err := s.tryRemove(failover.RemoveForce); err == nil || s.pod() != nil {
+			t.Fatalf("the pod should be gone, and nobody know of it: %v", err)
+		}
+		synctest.Wait()
+		in, _, err := s.r.gather.inputs.On(s.ctx, s.pv, nodeA)
+		s.must(err)
+		if len(in.Pods) > 0 || in.Attachment == nil || !in.Attachment.Marked || in.Attachment.Noted {
+			t.Errorf("nobody would detach the volume: %+v, pods %v", in.Attachment, in.Pods)
+		}
+	})
+}
+
 // Force asks nobody. A pod whose object outlives that is said to have ended; otherwise the kubelet has its time and says so itself.
 func TestHowAPodIsRemoved(t *testing.T) {
 	t.Parallel()
