@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -120,4 +121,27 @@ func TestAPodWithAVolumeThatNeedsNoSurvivorMoves(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Nothing could follow from what LINSTOR says of a healthy volume, so nobody would ask for it. A pod that has lost another one goes by that
+// word too, and it must be fresh when the grace is over.
+func TestAPodMovesInTimeForOneOfItsVolumesThoughTheOtherIsWell(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		p := w.startProcess("one", defaults())
+		p.leads()
+		w.volume("db")
+		w.volume("wal")
+		w.workload("both", selected, func(workload *virtual.Workload) { workload.Claims = []string{"data-db", "data-wal"} })
+		w.pass(2 * time.Minute)
+		w.wantRunning("both-0", nodeA)
+		w.DRBD.Close("pvc-db", nodeA)
+		grace := defaults().Settings.KnownGrace
+		if took := w.untilRemoved(2*time.Minute, "both-0"); took < grace-time.Second || took > grace+5*time.Second {
+			t.Errorf("the pod is removed after %s, want the known grace", took)
+		}
+		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("both-0", nodeB) })
+		if p.events.has(string(failover.OtherVolumeUnavailable), "Pod", "both-0") {
+			t.Error("it was told that the healthy volume could not be used on another node")
+		}
+	})
 }
