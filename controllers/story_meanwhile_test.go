@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,6 +99,74 @@ func TestAPodStaysWhereWhatItsRemovalRestsOnChangesMeanwhile(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// pause sets the annotation that pauses fail-over on the Deployment, or takes it away.
+func (w *world) pause(paused bool) {
+	w.Helper()
+	deployment := read[appsv1.Deployment](w, "ha-controller", "piraeus-ha-controller")
+	deployment.Annotations = nil
+	if paused {
+		deployment.Annotations = map[string]string{cluster.AnnotationPause: "true"}
+	}
+	w.must(w.Client().Update(w.ctx, deployment))
+}
+
+// nextLookTakes lets the next look at the pods of node A take so long, and calls f when it has begun.
+func (w *world) nextLookTakes(d time.Duration, f func()) (untilBegun func()) {
+	var begun atomic.Bool
+	w.API.Delay(func(r apimodel.Request) time.Duration {
+		if !strings.HasPrefix(r.Actor, controllerActor) || r.Verb != apimodel.VerbList || r.Node != nodeA || begun.Swap(true) {
+			return 0
+		}
+		f()
+		return d
+	})
+	return func() {
+		w.Helper()
+		w.until(time.Minute, "the controller looks at the pods of node A", begun.Load)
+	}
+}
+
+// Who pauses fail-over relies on it from then on, also where a round has asked before whether it is paused, and is still looking.
+func TestAPauseThatIsSetDuringALookHoldsUpWhatWouldFollowFromIt(t *testing.T) {
+	cfg := defaults()
+	pausable(&cfg)
+	const looks = 2 * haltAge // by then no answer from before the pause serves any more
+	for name, story := range map[string]func(w *world){
+		"the removal of the pod": func(w *world) {
+			before := w.pod("db-0")
+			untilBegun := w.nextLookTakes(looks, func() { w.pause(true) })
+			w.Crash(nodeA)
+			untilBegun()
+			w.pass(time.Minute)
+			w.wantStill(before)
+			w.wantUntouched()
+		},
+		"the release and the detach of its volume": func(w *world) {
+			var untilBegun func()
+			w.atDeletion(func() { untilBegun = w.nextLookTakes(looks, func() { w.pause(true) }) })
+			w.Crash(nodeA)
+			w.untilRemoved(time.Minute, "db-0")
+			untilBegun()
+			w.pass(time.Minute)
+			if !w.inUse("db", nodeA) || w.attachment("db", nodeA) == nil {
+				w.Error("the volume was taken from the node while fail-over was paused")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sceneWith(t, virtual.Options{}, cfg, func(w *world, p *process) {
+				w.addDeployment()
+				story(w)
+				if _, reason := p.said("db", nodeA); reason != failover.Paused {
+					t.Errorf("said %s, want Paused", reason)
+				}
+				w.pause(false)
+				w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+			})
+		})
 	}
 }
 
