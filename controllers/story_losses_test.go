@@ -289,6 +289,31 @@ func TestAPauseHoldsFailOverUntilItEnds(t *testing.T) {
 	})
 }
 
+// Nothing would follow from what is read for a fail-over while it is paused, which may be for days.
+func TestNobodyIsAskedForAFailOverThatIsPaused(t *testing.T) {
+	cfg := defaults()
+	pausable(&cfg)
+	sceneWith(t, virtual.Options{}, cfg, func(w *world, p *process) {
+		w.addDeployment()
+		w.pause(true)
+		w.pass(time.Second)
+		looks := w.looksAtPods()
+		w.Crash(nodeA)
+		w.pass(5 * time.Minute)
+		if got := looks(); got > 0 {
+			t.Errorf("the pods of the node were listed %d times", got)
+		}
+		if _, reason := p.said("db", nodeA); reason != failover.Paused {
+			t.Errorf("said %s, want Paused", reason)
+		}
+		w.pause(false)
+		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		if looks() == 0 {
+			t.Error("the pods of the node were not listed for the fail-over either")
+		}
+	})
+}
+
 func TestTheGuardHoldsAndOpensByItself(t *testing.T) {
 	scene(t, func(w *world, p *process) {
 		// LINSTOR loses the tie-breaker's satellite along with A: two of three nodes.
