@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -206,4 +207,55 @@ func TestAReplacementOnTheLostNodeIsRemovedMoreAndMoreRarely(t *testing.T) {
 			})
 		})
 	}
+}
+
+// ourTaints are the taints of a node that the controller sets, with the mark of the one.
+func (w *world) ourTaints(node string) (taints []corev1.Taint, mark string) {
+	w.Helper()
+	n := w.node(node)
+	for _, taint := range n.Spec.Taints {
+		if taint.Key == cluster.TaintLostQuorum || taint.Key == cluster.TaintNodeSilent {
+			taints = append(taints, taint)
+		}
+	}
+	return taints, n.Annotations[cluster.AnnotationKeepAway]
+}
+
+// A leader that has tainted nodes is replaced by one of a dry run. That one leaves them as they are, though their causes are gone and nobody
+// renews them. Its successor that acts takes them off.
+func TestADryRunLeavesTheTaintsOfAFormerLeaderAlone(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		dry := defaults()
+		dry.DryRun = true
+		first, second, third := w.startProcess("one", defaults()), w.startProcess("two", dry), w.startProcess("three", defaults())
+		first.leads()
+		w.volume("db")
+		w.workload("db", selected)
+		w.pass(time.Minute)
+		w.unplug(nodeA)
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		first.stops()
+		silent := w.node(nodeT)
+		silent.Spec.Taints = append(silent.Spec.Taints, corev1.Taint{Key: cluster.TaintNodeSilent, Effect: corev1.TaintEffectNoSchedule})
+		w.must(w.Client().Update(w.ctx, silent))
+		lost, mark := w.ourTaints(nodeA)
+		if len(lost) != 1 || mark == "" {
+			t.Fatalf("node A has our taints %v and the mark %q, want one of a lost volume", lost, mark)
+		}
+		w.plugIn(nodeA)
+		second.leads()
+		w.pass(keepAwayExpiry + 5*time.Minute)
+		if taints, now := w.ourTaints(nodeA); !slices.Equal(taints, lost) || now != mark {
+			t.Errorf("a dry run has written node A: %v, %s; it had %v, %s", taints, now, lost, mark)
+		}
+		if !w.silenced(nodeT) {
+			t.Error("a dry run has taken the taint of a silent node off")
+		}
+		second.stops()
+		third.leads()
+		w.until(time.Minute, "all nodes are untainted", func() bool {
+			taints, mark := w.ourTaints(nodeA)
+			return len(taints) == 0 && mark == "" && !w.silenced(nodeT)
+		})
+	})
 }
