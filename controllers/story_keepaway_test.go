@@ -3,6 +3,8 @@ package controllers
 import (
 	"errors"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,6 +51,43 @@ func TestANodeWithOtherHealthyVolumesIsTaintedSoftly(t *testing.T) {
 		w.DRBD.HealResourceLink("pvc-db", nodeA, nodeB)
 		w.DRBD.HealResourceLink("pvc-db", nodeA, nodeT)
 		w.until(time.Minute, "A is untainted", func() bool { return w.tainted(nodeA) == "" })
+	})
+}
+
+// Of two pods that are lost together one is removed later, since the API refuses that at first. Somebody has taken the taint off meanwhile,
+// with its mark, without which nobody watches over it.
+func TestATaintThatSomebodyTakesOffBetweenTwoRemovalsIsThereBeforeTheSecondOne(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.volume("late")
+		w.workload("late", selected)
+		w.pass(time.Minute)
+		w.wantRunning("late-0", nodeA)
+		var allowed atomic.Bool
+		w.ofController(func(r apimodel.Request) error {
+			if needs(r) == toDelete && r.Name == "late-0" && !allowed.Load() {
+				return apierrors.NewInternalError(errors.New("broken"))
+			}
+			return nil
+		})
+		var atRemoval corev1.TaintEffect
+		w.API.OnChange(func(c apimodel.Change) {
+			if strings.HasPrefix(c.Actor, controllerActor) && c.Verb == apimodel.VerbDelete && c.Kind == "Pod" && c.Name == "late-0" {
+				atRemoval = w.tainted(nodeA)
+			}
+		})
+		w.Crash(nodeA)
+		w.untilRemoved(30*time.Second, "db-0")
+		w.until(10*time.Second, "its replacement runs on B", func() bool { return w.runs("db-0", nodeB) })
+		node := w.node(nodeA)
+		node.Spec.Taints = nil
+		delete(node.Annotations, cluster.AnnotationKeepAway)
+		w.must(w.API.Client("user").Update(w.ctx, node))
+		allowed.Store(true)
+		w.untilRemoved(10*time.Second, "late-0")
+		if atRemoval != corev1.TaintEffectNoSchedule {
+			t.Errorf("when the second pod was removed the node had the taint %q, want NoSchedule", atRemoval)
+		}
+		w.until(20*time.Second, "the second workload runs on B", func() bool { return w.runs("late-0", nodeB) })
 	})
 }
 
