@@ -29,6 +29,16 @@ func leavingNodes() map[string]sim.History {
 			}, pod("pod-0", "b", "v0"))),
 			Steps: append([]sim.Step{at("5s", sim.FailDisk, "b", "v0")}, leaves...), Length: 2 * time.Minute,
 		},
+		"an affinity controller makes the PersistentVolume of a lost pod anew, and LINSTOR is blind": {
+			World: planned(world(5, []sim.Volume{
+				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("b", "d"), TieBreaker: "node-e", Pinned: true},
+			}, pod("pod-0", "b", "v0"))),
+			Steps: []sim.Step{
+				{What: sim.AffinityOn}, at("8.9s", sim.LoseConnector, "", ""), at("10s", sim.Crash, "b", ""),
+				at("38s", sim.RemoveReplica, "b", "v0"),
+			},
+			Length: 90 * time.Second,
+		},
 		"a node leaves twice within an hour, and LINSTOR balances in between what the first time has left": {
 			World: balanced(planned(world(4, []sim.Volume{
 				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b"), TieBreaker: "node-c"},

@@ -29,7 +29,6 @@ var harmless = map[string]string{
 	"controllers/keepaway_controller.go: Reconcile: mark.Expires.Sub(now) > keepAwayExpiry/2 with >=":            "the taint is renewed an instant earlier",
 	"controllers/volumes_in_use.go: volumesInUse of another node of that name is replaced":                       "another node has other volumes in use, which is asked for, too",
 	"controllers/failover_controller.go: round: without halt.Guard != \"\"":                                      "the same is asked again after the look that it spares",
-	"controllers/failover_controller.go: round: without halt.Paused != \"\"":                                     "the same is asked again after the look that it spares",
 	"controllers/failover_controller.go: round: without halt.Agents != \"\"":                                     "the same is asked again after the look that it spares",
 	"internal/cluster/inputs.go: lingeringOn: without i.lingering == nil":                                        "a reader that has none looks at no node where nothing is left",
 	"internal/cluster/inputs.go: confirmedAttachment: never va.Spec.NodeName != read.Node":                       "what is read too much is sorted out afterwards",
