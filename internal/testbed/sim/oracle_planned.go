@@ -208,7 +208,7 @@ func (w *world) observeDisks(resource string) {
 	lost, gone := "", ""
 	for node, newest := range before {
 		_, there := now[node]
-		if !there && !w.personal[place{resource, node}] && w.isNeeded(place{resource, node}, now) {
+		if at := (place{resource, node}); !there && !w.personal[at] && !w.isToDelete(at) && w.isNeeded(at, now) {
 			gone = node
 		}
 		if newest && !there && !w.personal[place{resource, node}] {
@@ -221,7 +221,7 @@ func (w *world) observeDisks(resource string) {
 		kept = kept || newest && there
 	}
 	free := w.restored || len(w.byOther) > 0
-	flag, touched, unmarked := w.flags[place{resource, lost}].name, w.touched[resource], !w.unbalanced[resource]
+	deleted, touched, unmarked := w.isToDelete(place{resource, lost}), w.touched[resource], !w.unbalanced[resource]
 	damaged := w.damaged[resource]
 	w.mu.Unlock()
 	if gone != "" && !free {
@@ -231,7 +231,7 @@ func (w *world) observeDisks(resource string) {
 		return
 	}
 	switch {
-	case flag == linstorsim.FlagDelete || flag == linstorsim.FlagDRBDDelete:
+	case deleted:
 		w.excuse(ExcuseDeleted, "resource %s on %s", resource, lost)
 	case w.history.World.Planned.Balancing && (!touched || unmarked && (damaged || w.anyAway(before))):
 		w.excuse(ExcuseBalanced, "resource %s on %s", resource, lost)
@@ -243,6 +243,12 @@ func (w *world) observeDisks(resource string) {
 // anyAway tells whether a node that has had a disk is down, or cut off from LINSTOR.
 func (w *world) anyAway(disks map[string]bool) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Keys(disks)), func(node string) bool { return !w.DRBD.Up(node) || !w.Linstor.Hears(node) })
+}
+
+// isToDelete tells whether a person has had LINSTOR delete a replica, which it does once it reaches the node; the lock is held.
+func (w *world) isToDelete(at place) bool {
+	flag := w.flags[at].name
+	return flag == linstorsim.FlagDelete || flag == linstorsim.FlagDRBDDelete
 }
 
 // isNeeded tells whether a copy was made for a node that is to leave, and has its disk still; the lock is held.

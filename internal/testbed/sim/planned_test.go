@@ -29,6 +29,18 @@ func leavingNodes() map[string]sim.History {
 			}, pod("pod-0", "b", "v0"))),
 			Steps: append([]sim.Step{at("5s", sim.FailDisk, "b", "v0")}, leaves...), Length: 2 * time.Minute,
 		},
+		"a person has LINSTOR delete a copy that was made for a node which leaves, and LINSTOR is restarted": {
+			World: planned(world(3, []sim.Volume{
+				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a")},
+			}, pod("pod-0", "a", "v0"))),
+			Steps: []sim.Step{
+				at("20s", sim.Leave, "a", ""),
+				{At: 60 * time.Second, What: sim.FlagReplica, Node: "node-b", On: "v0", Value: "DELETE"},
+				{At: 60 * time.Second, What: sim.FlagReplica, Node: "node-c", On: "v0", Value: "DELETE"},
+				at("75s", sim.RestartLinstor, "", ""),
+			},
+			Length: 2 * time.Minute,
+		},
 		"an affinity controller makes the PersistentVolume of a lost pod anew, and LINSTOR is blind": {
 			World: planned(world(5, []sim.Volume{
 				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("b", "d"), TieBreaker: "node-e", Pinned: true},
