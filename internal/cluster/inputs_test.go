@@ -188,7 +188,7 @@ func TestAConfirmationIsAsOldAsTheWordOnThePodsOtherVolumes(t *testing.T) {
 				t.Fatal(err)
 			}
 			volumes := map[string]*corev1.PersistentVolume{}
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-0", Labels: selected}}
+			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-0", Labels: selected}}
 			pod.Spec.NodeName = nodeA
 			for _, name := range []string{"db", "wal"} {
 				claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data-" + name, UID: "uid"}}
@@ -210,7 +210,8 @@ func TestAConfirmationIsAsOldAsTheWordOnThePodsOtherVolumes(t *testing.T) {
 				Cache: view, Driver: virtual.Driver, Linstor: tc.linstor, Clock: clockAt{&began},
 				Kubelets: NewKubelets(clockAt{&began}, virtual.Driver, nil), Selector: labels.SelectorFromSet(selected),
 			}).Inputs
-			in, err := inputs.Confirmed(t.Context(), volumes["db"], Reading{Node: nodeA, Began: began, Listed: began}, []corev1.Pod{*pod})
+			pods := corev1.PodList{Items: append([]corev1.Pod(nil), pod)}
+			in, err := inputs.Confirmed(t.Context(), volumes["db"], Reading{Node: nodeA, Began: began, Listed: began}, pods.Items)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -46,7 +46,8 @@ func leavingNodes() map[string]sim.History {
 				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("b", "d"), TieBreaker: "node-e", Pinned: true},
 			}, pod("pod-0", "b", "v0"))),
 			Steps: []sim.Step{
-				{What: sim.AffinityOn}, at("8.9s", sim.LoseConnector, "", ""), at("10s", sim.Crash, "b", ""),
+				{What: sim.AffinityOn},
+				at("8.9s", sim.LoseConnector, "", ""), at("10s", sim.Crash, "b", ""),
 				at("38s", sim.RemoveReplica, "b", "v0"),
 			},
 			Length: 90 * time.Second,
