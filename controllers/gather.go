@@ -25,7 +25,8 @@ type gather struct {
 	losses  *losses
 }
 
-// gathered is what is known of a volume; pv is nil where there is none of ours.
+// gathered is what is known of a volume; pv is nil where there is none of ours. One that is attached and has no PersistentVolume may have one
+// again in a moment: an affinity controller deletes and creates them. So it is forgotten with its last attachment.
 type gathered struct {
 	pv          *corev1.PersistentVolume
 	resource    string
@@ -39,6 +40,10 @@ func (g *gather) volume(ctx context.Context, name string) (known gathered, err e
 		return gathered{}, err
 	}
 	if known.pv == nil {
+		known.attachments, err = g.watch.attachments.Of(ctx, name)
+		if err != nil || len(known.attachments) > 0 {
+			return known, err
+		}
 		g.memory.forget(name)
 		g.losses.prune(name, nil)
 		return gathered{}, nil

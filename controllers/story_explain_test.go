@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -154,6 +155,35 @@ func TestAPodWithTwoVolumesIsToldOnce(t *testing.T) {
 		w.pass(2 * time.Minute)
 		if told := p.events.notes(failover.NoSurvivor, "db-0"); len(told) != 1 {
 			t.Errorf("told %q, want it once", told)
+		}
+	})
+}
+
+// An affinity controller deletes the PersistentVolume of a pod that waits, and creates it anew. The pod is told as soon as any other one.
+func TestAPodIsToldInTimeAlthoughItsPersistentVolumeIsMadeAnew(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		p := w.startProcess("one", defaults())
+		p.leads()
+		w.volume("db")
+		w.workload("db", selected)
+		w.pass(time.Minute)
+		w.Crash(nodeT)
+		w.pass(time.Minute)
+		w.Crash(nodeA)
+		w.pass(30 * time.Second)
+		pv := read[corev1.PersistentVolume](w, "", "db")
+		w.must(w.Client().Delete(w.ctx, pv.DeepCopy()))
+		w.pass(time.Second)
+		pv.ResourceVersion, pv.UID = "", ""
+		w.must(w.Client().Create(w.ctx, pv))
+		w.until(15*time.Second, "the pod is told", func() bool { return len(p.events.notes(failover.NoSurvivor, "db-0")) == 1 })
+		w.must(w.Client().Delete(w.ctx, pv))
+		w.must(w.Client().Delete(w.ctx, w.attachment("db", nodeA)))
+		w.pass(time.Second)
+		for _, line := range (&Memory{p.parts}).Lines() {
+			if strings.Contains(line, "volume db") {
+				t.Errorf("remembered of a volume that is gone and not attached: %s", line)
+			}
 		}
 	})
 }
