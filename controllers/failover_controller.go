@@ -187,14 +187,11 @@ func (r *FailoverReconciler) conclude(ctx context.Context, node string, lost, de
 func (r *FailoverReconciler) forgetGone(ctx context.Context, name, node string) {
 	pv, err := r.gather.watch.volumes.Get(ctx, name)
 	there := false
-	switch {
-	case err != nil:
-	case pv != nil:
+	if err == nil {
+		there, err = r.gather.isRemade(ctx, name, pv)
+	}
+	if err == nil && !there && pv != nil {
 		there, err = r.gather.inputs.Concerns(ctx, pv, node)
-	default:
-		var attachments []storagev1.VolumeAttachment
-		attachments, err = r.gather.watch.attachments.Of(ctx, name)
-		there = len(attachments) > 0
 	}
 	switch {
 	case err != nil:

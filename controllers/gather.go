@@ -25,13 +25,14 @@ type gather struct {
 	losses  *losses
 }
 
-// gathered is what is known of a volume; pv is nil where there is none of ours. One that is attached and has no PersistentVolume may have one
-// again in a moment: an affinity controller deletes and creates them. So it is forgotten with its last attachment.
+// gathered is what is known of a volume; pv is nil where there is none of ours.
 type gathered struct {
 	pv          *corev1.PersistentVolume
 	resource    string
 	attachments []storagev1.VolumeAttachment
 	inputs      []failover.Input
+	// remade is set while its PersistentVolume is made anew, by which nothing of it is forgotten.
+	remade bool
 }
 
 // volume gathers what is known of the volume of that name.
@@ -39,14 +40,15 @@ func (g *gather) volume(ctx context.Context, name string) (known gathered, err e
 	if known.pv, err = g.watch.volumes.Get(ctx, name); err != nil {
 		return gathered{}, err
 	}
+	if known.remade, err = g.isRemade(ctx, name, known.pv); err != nil {
+		return gathered{}, err
+	}
 	if known.pv == nil {
-		known.attachments, err = g.watch.attachments.Of(ctx, name)
-		if err != nil || len(known.attachments) > 0 {
-			return known, err
+		if !known.remade {
+			g.memory.forget(name)
+			g.losses.prune(name, nil)
 		}
-		g.memory.forget(name)
-		g.losses.prune(name, nil)
-		return gathered{}, nil
+		return known, nil
 	}
 	known.resource = g.watch.volumes.Resource(known.pv)
 	if known.attachments, err = g.attachments(ctx, known.pv); err != nil {
@@ -55,8 +57,20 @@ func (g *gather) volume(ctx context.Context, name string) (known gathered, err e
 	if known.inputs, err = g.inputs.Of(ctx, known.pv); err != nil {
 		return gathered{}, fmt.Errorf("gathering what is known of volume %s: %w", name, err)
 	}
-	g.losses.prune(name, known.inputs)
+	if !known.remade {
+		g.losses.prune(name, known.inputs)
+	}
 	return known, nil
+}
+
+// isRemade tells whether the PersistentVolume of a volume that is attached has gone, or is about to be bound: an affinity controller deletes and
+// creates those of volumes whose replicas have moved. A volume is forgotten with its last attachment.
+func (g *gather) isRemade(ctx context.Context, name string, pv *corev1.PersistentVolume) (bool, error) {
+	if pv != nil && !cluster.IsToBeBound(pv) {
+		return false, nil
+	}
+	attachments, err := g.watch.attachments.Of(ctx, name)
+	return len(attachments) > 0, err
 }
 
 // attachments returns the attachments of a volume. What others have said on them that nodes may run must be known before anything is

@@ -54,10 +54,9 @@ func (r *VolumeReconciler) Reconcile(ctx context.Context, req reconcile.Request)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if g.pv == nil && len(g.attachments) > 0 {
-		return reconcile.Result{}, nil
+	if !g.remade {
+		r.reporter.prune(req.Name, g.inputs)
 	}
-	r.reporter.prune(req.Name, g.inputs)
 	if g.pv == nil {
 		return reconcile.Result{}, nil
 	}

@@ -51,7 +51,7 @@ func (l Live) PodsOn(ctx context.Context, node string) ([]corev1.Pod, error) {
 // UsersOf returns which of the pods that were read on a node use the volume. It fails for a PersistentVolume that was created again a moment ago,
 // such as with another node affinity: it is Pending until the controller manager has seen that it is bound.
 func (l Live) UsersOf(ctx context.Context, pv *corev1.PersistentVolume, all []corev1.Pod) ([]corev1.Pod, error) {
-	if pv.Spec.ClaimRef != nil && pv.Status.Phase == corev1.VolumePending {
+	if IsToBeBound(pv) {
 		return nil, fmt.Errorf("PersistentVolume %s is Pending: whether it is bound to claim %s is not known yet", pv.Name,
 			Key(pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name))
 	}

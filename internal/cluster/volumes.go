@@ -160,6 +160,11 @@ func claimOf(pv *corev1.PersistentVolume) string {
 	return Key(pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)
 }
 
+// IsToBeBound tells whether a volume names a claim and the controller manager has not bound it yet.
+func IsToBeBound(pv *corev1.PersistentVolume) bool {
+	return pv.Spec.ClaimRef != nil && pv.Status.Phase == corev1.VolumePending
+}
+
 // handleOf returns the name that all PersistentVolumes of the same CSI volume share; empty for a volume of no CSI driver.
 func handleOf(pv *corev1.PersistentVolume) string {
 	if pv.Spec.CSI == nil {

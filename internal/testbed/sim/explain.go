@@ -45,9 +45,6 @@ type explanations struct {
 	told map[types.UID][]telling
 	// losses are the pods whose node is dead or cut off.
 	losses map[types.UID]*loss
-	// made is when each PersistentVolume was made: an affinity controller makes them anew, under the same name. What was known of the former
-	// one says nothing of it.
-	made map[string]time.Time
 	// able is since when the leader could tell somebody something.
 	able time.Time
 	// speaker is the process that was able.
@@ -68,7 +65,7 @@ type loss struct {
 }
 
 func newExplanations() explanations {
-	return explanations{told: make(map[types.UID][]telling), losses: make(map[types.UID]*loss), made: make(map[string]time.Time)}
+	return explanations{told: make(map[types.UID][]telling), losses: make(map[types.UID]*loss)}
 }
 
 // tell notes that a process has told a pod something about its loss. What becomes of its volume's data because some node is to leave is none
@@ -182,7 +179,7 @@ func (w *world) checkLoss(pod *corev1.Pod, l *loss) {
 		l.count(w)
 		return
 	}
-	for _, from := range []time.Time{w.able, w.boundAt(pod), w.madeAt(pod)} {
+	for _, from := range []time.Time{w.able, w.boundAt(pod)} {
 		if time.Since(from) < speechless {
 			return
 		}
@@ -217,18 +214,6 @@ func (w *world) boundAt(pod *corev1.Pod) time.Time {
 		return at
 	}
 	return time.Now()
-}
-
-// madeAt returns when the newest PersistentVolume of a pod was made.
-func (w *world) madeAt(pod *corev1.Pod) (newest time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, v := range w.volumesOf(pod) {
-		if at := w.made[v.Name]; at.After(newest) {
-			newest = at
-		}
-	}
-	return newest
 }
 
 // hasLost tells whether a selected pod with a volume of ours that it uses itself sits on a node that is dead, frozen or cut off. Why a pod

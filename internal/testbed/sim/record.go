@@ -44,11 +44,6 @@ func (w *world) observe(c apimodel.Change) {
 		}
 		w.mu.Unlock()
 	}
-	if pv, ok := c.New.(*corev1.PersistentVolume); ok && c.Old == nil {
-		w.mu.Lock()
-		w.made[pv.Name] = c.Time
-		w.mu.Unlock()
-	}
 	if !w.trace {
 		return
 	}

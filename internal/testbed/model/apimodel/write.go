@@ -82,6 +82,10 @@ func (w writer) create(ctx context.Context, store client.WithWatch, o client.Obj
 			o.Status = corev1.PodStatus{Phase: corev1.PodPending}
 		case *storagev1.VolumeAttachment:
 			o.Status = storagev1.VolumeAttachmentStatus{}
+		case *corev1.PersistentVolume: // the API server's default
+			if o.Status.Phase == "" {
+				o.Status.Phase = corev1.VolumePending
+			}
 		}
 		if err := send(o); err != nil {
 			return err
