@@ -52,6 +52,8 @@ const (
 	ExcuseBelated = "LINSTOR has set a mark long after it was told to"
 	// ExcuseDeleted: a person has had LINSTOR delete the last disk.
 	ExcuseDeleted = "a person has had LINSTOR delete the last disk with the newest data"
+	// ExcuseCopyDeleted: a person has had LINSTOR delete a copy, which it does once it reaches the copy's node.
+	ExcuseCopyDeleted = "a person has had LINSTOR delete a copy that was made for a node that leaves"
 	// ExcuseBalanced: LINSTOR's balancing counts disks that have failed or that it does not reach, too, and has removed the last good one of a volume.
 	ExcuseBalanced = "LINSTOR's balancing has removed the last disk with the newest data of a volume that no controller had touched, or while a node with another one was away or a disk had failed"
 	// ExcuseTaken: a person has taken a replica from a node to which its volume is attached.
@@ -71,7 +73,7 @@ const (
 // Excuses are all of them.
 var Excuses = []string{
 	ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseBegun, ExcuseDemoted, ExcuseUnusable, ExcuseNeverStarts, ExcuseDelayed, ExcuseSighted, ExcuseDamaged, ExcuseUnfenced, ExcusePerson, ExcuseVouched, ExcuseHidden, ExcuseUnannounced, ExcuseNothingThere, ExcuseAnotherNode, ExcuseDatabase,
-	ExcuseBelated, ExcuseDeleted, ExcuseBalanced, ExcuseTaken, ExcusePinned, ExcuseQuorumLost, ExcuseNoTarget, ExcuseNeverFilled, ExcuseUnlisted,
+	ExcuseBelated, ExcuseDeleted, ExcuseCopyDeleted, ExcuseBalanced, ExcuseTaken, ExcusePinned, ExcuseQuorumLost, ExcuseNoTarget, ExcuseNeverFilled, ExcuseUnlisted,
 }
 
 // asked notes that in this history a pod had to be moved in time.

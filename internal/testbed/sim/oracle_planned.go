@@ -205,10 +205,14 @@ func (w *world) observeDisks(resource string) {
 			w.opened[at] = time.Now()
 		}
 	}
-	lost, gone := "", ""
+	lost, gone, asked := "", "", ""
 	for node, newest := range before {
 		_, there := now[node]
-		if at := (place{resource, node}); !there && !w.personal[at] && !w.isToDelete(at) && w.isNeeded(at, now) {
+		switch at := (place{resource, node}); {
+		case there || w.personal[at] || !w.isNeeded(at, now):
+		case w.isToDelete(at):
+			asked = node
+		default:
 			gone = node
 		}
 		if newest && !there && !w.personal[place{resource, node}] {
@@ -226,6 +230,9 @@ func (w *world) observeDisks(resource string) {
 	w.mu.Unlock()
 	if gone != "" && !free {
 		w.violated(RuleCopyStays, "resource %s on %s", resource, gone)
+	}
+	if asked != "" && !free {
+		w.excuse(ExcuseCopyDeleted, "resource %s on %s", resource, asked)
 	}
 	if lost == "" || kept || free {
 		return
