@@ -2,18 +2,15 @@ package sim
 
 import (
 	"net/http"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -342,61 +339,4 @@ func (w *world) subscribe() {
 		near.close()
 	}()
 	time.AfterFunc(5*time.Second, near.close)
-}
-
-func (w *world) setQuorum(s Step) {
-	resource := w.resource(s.On)
-	before := w.wanted()
-	w.sets(resource)
-	w.Linstor.SetDefinitionProperty(resource, linstorsim.PropQuorum, s.Value)
-	w.compare(before)
-}
-
-func (w *world) removeReplica(s Step) {
-	resource := w.resource(s.On)
-	w.changes(resource)
-	_ = w.Linstor.RemoveReplica(resource, s.Node)
-}
-
-func (w *world) failDisk(s Step) {
-	w.damaged[w.resource(s.On)] = true
-	_ = w.DRBD.SetDisk(w.resource(s.On), s.Node, 0, drbd.Failed)
-}
-
-// replaceDisk puts a new disk where one has failed; DRBD copies the data there.
-func (w *world) replaceDisk(resource, node string) {
-	if state, ok := w.DRBD.Replica(resource, node); ok && state.DiskState == drbd.Failed {
-		_ = w.DRBD.SetDisk(resource, node, 0, drbd.Inconsistent)
-	}
-}
-
-// closeVolume demotes the replica under its pod, which does not know.
-func (w *world) closeVolume(s Step) {
-	at := place{w.resource(s.On), s.Node}
-	state, _ := w.DRBD.Replica(at.what, at.node)
-	for range state.Open {
-		w.mounts[at]++
-		w.DRBD.Close(at.what, at.node)
-	}
-}
-
-func (w *world) openVolume(s Step) {
-	at := place{w.resource(s.On), s.Node}
-	if w.mounts[at] > 0 && w.runsOn(s.On, s.Node) && w.DRBD.Open(at.what, at.node, false) == nil {
-		w.mounts[at]--
-	}
-}
-
-// runsOn tells whether a pod with the volume runs on the node.
-func (w *world) runsOn(volume, node string) bool {
-	for _, p := range w.history.World.Workloads {
-		var pod corev1.Pod
-		if !slices.Contains(p.Volumes, volume) || w.Client().Get(w.ctx, podKey(p.Name), &pod) != nil {
-			continue
-		}
-		if home(&pod) == node && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
-			return true
-		}
-	}
-	return false
 }
