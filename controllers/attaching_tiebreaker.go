@@ -48,7 +48,7 @@ func (a *Attaching) lookForTieBreaker(ctx context.Context, moved arrival) error 
 		return err
 	}
 	name := a.volumes.Resource(pv)
-	if _, err := a.linstor.Refresh(ctx, name); errors.Is(err, linstor.ErrNotFound) {
+	if _, err := a.linstor.Refresh(ctx, name, 0); errors.Is(err, linstor.ErrNotFound) {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("reading resource %s: %w", name, err)

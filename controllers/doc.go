@@ -30,7 +30,7 @@ import (
 // else answers from memory.
 type Linstor interface {
 	Resource(name string) (linstor.Resource, bool)
-	Refresh(ctx context.Context, name string) (linstor.Resource, error)
+	Refresh(ctx context.Context, name string, maxAge time.Duration) (linstor.Resource, error)
 	Poll(name string)
 	Keep(name string, until time.Time)
 	Status() linstor.Status

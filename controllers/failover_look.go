@@ -19,6 +19,8 @@ const (
 	// volumes wait for others. The list of pods comes in between, without which nothing can follow for any of them.
 	firstReads = 600 * time.Millisecond
 	lastReads  = 400 * time.Millisecond
+	// lateWords is how old LINSTOR's word may be where the look before had not all in time. It leaves a second until failover.MaxAge.
+	lateWords = time.Second
 )
 
 // look reads everything anew that the fate of volumes on one node rests on: LINSTOR's word on them and on all other volumes of their pods,
@@ -32,7 +34,7 @@ func (r *FailoverReconciler) look(ctx context.Context, node string, more <-chan 
 	defer cancel()
 	began := time.Now()
 	read := cluster.Reading{Node: node, Began: r.clock.Now()}
-	words, lifetime := newWords(r.linstor), r.bell.lifetime(ctx)
+	words, lifetime := newWords(r.linstor, r.wordAge(node)), r.bell.lifetime(ctx)
 	defer close(words.over)
 	words.ask(ctx, lifetime, volumes)
 	var taintsErr, attachmentsErr error
@@ -75,6 +77,15 @@ func (r *FailoverReconciler) look(ctx context.Context, node string, more <-chan 
 		}
 		return err
 	})
+}
+
+// wordAge is how old LINSTOR's word may be when a look begins. It is asked for anew, but where the look before had not all in time, what has
+// come too late for that one does: a LINSTOR that is slow to answer would be asked again and again for nothing.
+func (r *FailoverReconciler) wordAge(node string) time.Duration {
+	if r.backoff.NumRequeues(node) == 0 {
+		return 0
+	}
+	return lateWords
 }
 
 // within calls do with a context that ends after a while.

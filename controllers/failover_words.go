@@ -15,6 +15,8 @@ const lastWords = 50 * time.Millisecond
 // words are LINSTOR's answers about the resources that a look asks for.
 type words struct {
 	linstor Linstor
+	// maxAge is how old a reading may be that serves as an answer.
+	maxAge  time.Duration
 	answers chan word
 	// known are the errors of those that have answered, by resource, and asked are all.
 	known map[string]error
@@ -28,9 +30,10 @@ type word struct {
 	err      error
 }
 
-func newWords(from Linstor) *words {
+func newWords(from Linstor, maxAge time.Duration) *words {
 	return &words{
-		linstor: from, answers: make(chan word), known: make(map[string]error), asked: make(map[string]bool), over: make(chan struct{}),
+		linstor: from, maxAge: maxAge,
+		answers: make(chan word), known: make(map[string]error), asked: make(map[string]bool), over: make(chan struct{}),
 	}
 }
 
@@ -48,7 +51,7 @@ func (w *words) ask(ctx, lifetime context.Context, volumes []*volume) {
 				defer cancel()
 				defer context.AfterFunc(lifetime, cancel)()
 				err := safely(func() error {
-					_, err := w.linstor.Refresh(ctx, resource)
+					_, err := w.linstor.Refresh(ctx, resource, w.maxAge)
 					return err
 				})
 				select {

@@ -197,11 +197,11 @@ func (p panics) Resource(name string) (linstor.Resource, bool) {
 	return p.Linstor.Resource(name)
 }
 
-func (p panics) Refresh(ctx context.Context, name string) (linstor.Resource, error) {
+func (p panics) Refresh(ctx context.Context, name string, maxAge time.Duration) (linstor.Resource, error) {
 	if p.fresh && p.left.Add(-1) >= 0 {
 		panic("a bug")
 	}
-	return p.Linstor.Refresh(ctx, name)
+	return p.Linstor.Refresh(ctx, name, maxAge)
 }
 
 // A panic while a volume or a node is looked at ends this look and no more. The log and a metric of controller-runtime tell.

@@ -137,7 +137,7 @@ type asked struct {
 	names *[]string
 }
 
-func (a asked) Refresh(_ context.Context, name string) (linstor.Resource, error) {
+func (a asked) Refresh(_ context.Context, name string, _ time.Duration) (linstor.Resource, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	*a.names = append(*a.names, name)

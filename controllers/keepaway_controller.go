@@ -141,7 +141,7 @@ func (r *KeepAwayReconciler) cause(ctx context.Context, node string, mark keepAw
 	all := failover.TaintCauseGone
 	for _, name := range mark.Resources {
 		var resource *failover.Resource
-		fresh, err := r.linstor.Refresh(ctx, name)
+		fresh, err := r.linstor.Refresh(ctx, name, 0)
 		answers = answers || err == nil || errors.Is(err, linstor.ErrNotFound)
 		if err == nil {
 			resource = &fresh

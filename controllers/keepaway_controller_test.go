@@ -36,7 +36,7 @@ func (l lists) Resource(name string) (linstor.Resource, bool) {
 	return l.wellOn.Resource(name)
 }
 
-func (l lists) Refresh(context.Context, string) (linstor.Resource, error) {
+func (l lists) Refresh(context.Context, string, time.Duration) (linstor.Resource, error) {
 	if l.answers {
 		return linstor.Resource{}, linstor.ErrNotFound
 	}
@@ -220,7 +220,7 @@ type slowly struct {
 	takes time.Duration
 }
 
-func (l slowly) Refresh(_ context.Context, name string) (linstor.Resource, error) {
+func (l slowly) Refresh(_ context.Context, name string, _ time.Duration) (linstor.Resource, error) {
 	r, _ := l.wellOn.Resource(name)
 	<-time.After(l.takes)
 	return r, nil
@@ -255,7 +255,7 @@ func TestATaintWithManyCausesEndsWhereLinstorIsSlow(t *testing.T) {
 // silently is a LINSTOR that takes questions and does not answer them.
 type silently struct{ lists }
 
-func (silently) Refresh(ctx context.Context, _ string) (linstor.Resource, error) {
+func (silently) Refresh(ctx context.Context, _ string, _ time.Duration) (linstor.Resource, error) {
 	<-ctx.Done()
 	return linstor.Resource{}, ctx.Err()
 }

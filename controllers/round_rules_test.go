@@ -187,7 +187,7 @@ type confirms struct {
 	at time.Time
 }
 
-func (c confirms) Refresh(context.Context, string) (linstor.Resource, error) {
+func (c confirms) Refresh(context.Context, string, time.Duration) (linstor.Resource, error) {
 	return linstor.Resource{Known: true, Confirmed: c.at}, nil
 }
 

@@ -47,12 +47,12 @@ type hangs struct {
 	resource string
 }
 
-func (h hangs) Refresh(ctx context.Context, name string) (linstor.Resource, error) {
+func (h hangs) Refresh(ctx context.Context, name string, maxAge time.Duration) (linstor.Resource, error) {
 	if name == h.resource {
 		<-ctx.Done()
 		return linstor.Resource{}, ctx.Err()
 	}
-	return h.Linstor.Refresh(ctx, name)
+	return h.Linstor.Refresh(ctx, name, maxAge)
 }
 
 // Each of them alone takes a part of the time in which a look counts.

@@ -69,6 +69,33 @@ func TestASlowAnswerHoldsUpOnePodOnly(t *testing.T) {
 	}
 }
 
+// LINSTOR takes longer to answer about two of three volumes than a look waits. Its answers serve the next look, which does not ask anew.
+func TestAnAnswerThatIsTooLateForOneLookServesTheNext(t *testing.T) {
+	const answers = firstReads + 300*time.Millisecond
+	mass{nodes: 4, lost: 1, volumes: 3, apiTime: 5 * time.Millisecond}.plays(t, defaults(), func(w *world) {
+		deleted := w.deletions()
+		w.Linstor.Intercept(oneAnswerAtATime())
+		w.Linstor.Crash(nodeNumber(0))
+		w.pass(14900 * time.Millisecond)
+		w.Linstor.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
+			if strings.Contains(r.URL.Path, "/pvc-0-0/resources") || strings.Contains(r.URL.Path, "/pvc-0-1/resources") {
+				hold(r, answers)
+			}
+			return false
+		})
+		w.pass(4 * time.Second)
+		quick, ok := deleted("Pod 0-2")
+		if !ok {
+			t.Fatal("the pod whose volume LINSTOR answers about at once was not deleted")
+		}
+		for _, pod := range []string{"Pod 0-0", "Pod 0-1"} {
+			if at, ok := deleted(pod); !ok || at-quick > answers+100*time.Millisecond {
+				t.Errorf("%s was deleted: %t, %s after the first one", pod, ok, at-quick)
+			}
+		}
+	})
+}
+
 // oneAnswerAtATime lets each answer of LINSTOR take about a millisecond, and no two of them come at the same instant: whether a setting was
 // read before or after a list of replicas is never left to chance.
 func oneAnswerAtATime() func(http.ResponseWriter, *http.Request) bool {

@@ -221,7 +221,7 @@ func (s sources) readLinstor(ctx context.Context, feed *linstor.Feed, names []st
 	tasks.SetLimit(parallelReads)
 	for _, name := range names {
 		tasks.Go(func() error {
-			if _, err := feed.Refresh(ctx, name); err != nil && !errors.Is(err, linstor.ErrNotFound) {
+			if _, err := feed.Refresh(ctx, name, 0); err != nil && !errors.Is(err, linstor.ErrNotFound) {
 				return err
 			}
 			return nil

@@ -168,7 +168,7 @@ func TestOfManyReadingsAtATimeOnlyAFewAreAlone(t *testing.T) {
 			var all sync.WaitGroup
 			for i := range many {
 				all.Go(func() {
-					if _, err := feed.Refresh(t.Context(), fmt.Sprintf("r%d", i)); err != nil {
+					if _, err := feed.Refresh(t.Context(), fmt.Sprintf("r%d", i), 0); err != nil {
 						t.Error(err)
 					}
 				})
@@ -206,7 +206,7 @@ func TestTheLastOfManyReadingsDoNotWaitForRequestsThatWereFull(t *testing.T) {
 		var readings sync.WaitGroup
 		for i := range many {
 			readings.Go(func() {
-				if _, err := feed.Refresh(t.Context(), fmt.Sprintf("r%d", i)); err != nil {
+				if _, err := feed.Refresh(t.Context(), fmt.Sprintf("r%d", i), 0); err != nil {
 					t.Error(err)
 				}
 			})
@@ -228,7 +228,7 @@ func TestReadingsThatNobodyWaitsForAnyMoreTellNothingAboutLinstor(t *testing.T) 
 		t.Helper()
 		var readings sync.WaitGroup
 		for i := range many {
-			readings.Go(func() { _, _ = feed.Refresh(ctx, fmt.Sprintf("r%d", i)) })
+			readings.Go(func() { _, _ = feed.Refresh(ctx, fmt.Sprintf("r%d", i), 0) })
 		}
 		readings.Wait()
 	}
@@ -258,7 +258,7 @@ func TestABulkReadThatHangsHoldsUpNobody(t *testing.T) {
 		for range 10 {
 			settle(300 * time.Millisecond)
 			asked := time.Now()
-			if _, err := feed.Refresh(t.Context(), "PVC-1"); err != nil {
+			if _, err := feed.Refresh(t.Context(), "PVC-1", 0); err != nil {
 				t.Fatal(err)
 			}
 			if took := time.Since(asked); took > bulkTimeout+bulkGather+200*time.Millisecond {
@@ -329,7 +329,7 @@ func TestABulkAnswerIsAsOldAsItsRequest(t *testing.T) {
 		var callers sync.WaitGroup
 		for i := range many {
 			callers.Go(func() {
-				r, err := feed.Refresh(t.Context(), fmt.Sprintf("r%d", i))
+				r, err := feed.Refresh(t.Context(), fmt.Sprintf("r%d", i), 0)
 				if err != nil {
 					t.Error(err)
 					return

@@ -37,6 +37,8 @@ type agenda struct {
 
 	mu   sync.Mutex
 	dues map[string]*due // by folded name
+	// looked is until when nothing is due as far as was known when it was last asked.
+	looked time.Time
 }
 
 // due is a resource that is to be read.
@@ -123,8 +125,24 @@ func (a *agenda) change(resource string, change func(*due)) {
 		d = &due{name: resource}
 		a.dues[fold(resource)] = d
 	}
-	change(d)
-	a.ring()
+	if change(d); d.due(time.Now()).Before(a.looked) {
+		a.ring()
+	}
+}
+
+// due is when it is to be read: long from now while it is read, or nobody wants that.
+func (d *due) due(now time.Time) time.Time {
+	at := now.Add(idleAgenda)
+	if d.reading {
+		return at
+	}
+	if !d.at.IsZero() {
+		at = d.at
+	}
+	if d.until.After(now) && d.next.Before(at) {
+		at = d.next
+	}
+	return at
 }
 
 func (a *agenda) ring() {
@@ -146,7 +164,7 @@ func (a *agenda) keeps(resource string, now time.Time) bool {
 func (a *agenda) take(now time.Time, readAt func(resource string) time.Time) (taken []*due, wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	wait = idleAgenda
+	a.looked = now.Add(idleAgenda)
 	var along []*due
 	for key, d := range a.dues {
 		polled, kept := !d.at.IsZero(), d.until.After(now)
@@ -160,23 +178,19 @@ func (a *agenda) take(now time.Time, readAt func(resource string) time.Time) (ta
 		if next := readAt(key).Add(keepInterval); next.After(d.next) {
 			d.next = next
 		}
-		rest := idleAgenda
-		if polled {
-			rest = d.at.Sub(now)
+		at := d.due(now)
+		if at.Before(a.looked) {
+			a.looked = at
 		}
-		if kept {
-			rest = min(rest, d.next.Sub(now))
-		}
-		wait = min(wait, rest)
 		switch {
-		case rest <= 0:
+		case !at.After(now):
 			taken = append(taken, d)
 		case kept && d.next.Sub(now) <= keepAlong:
 			along = append(along, d)
 		}
 	}
 	if len(taken) == 0 {
-		return nil, wait
+		return nil, a.looked.Sub(now)
 	}
 	taken = append(taken, along...)
 	slices.SortFunc(taken, func(a, b *due) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.name, b.name)) })

@@ -33,7 +33,7 @@ func TestRefreshReadsEverythingThatDecides(t *testing.T) {
 			fake.resources[0] = silent("PVC-1", "Node-A")
 		})
 		now := time.Now()
-		r, err := feed.Refresh(t.Context(), "pvc-1")
+		r, err := feed.Refresh(t.Context(), "pvc-1", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +63,7 @@ func TestRefreshSharesWhatResourcesHaveInCommon(t *testing.T) {
 		var callers sync.WaitGroup
 		for i := range 20 {
 			callers.Go(func() {
-				if _, err := feed.Refresh(t.Context(), fmt.Sprintf("r%d", i)); err != nil {
+				if _, err := feed.Refresh(t.Context(), fmt.Sprintf("r%d", i), 0); err != nil {
 					t.Error(err)
 				}
 			})
@@ -78,6 +78,51 @@ func TestRefreshSharesWhatResourcesHaveInCommon(t *testing.T) {
 	})
 }
 
+func TestRefreshIsContentWithAReadingThatIsYoungEnough(t *testing.T) {
+	for name, c := range map[string]struct {
+		age, maxAge time.Duration
+		asked       bool
+	}{
+		"of half a second, where it may be a second old":      {500 * time.Millisecond, time.Second, false},
+		"of half a second, where it must be new":              {500 * time.Millisecond, 0, true},
+		"of more than a second, where it may be a second old": {1100 * time.Millisecond, time.Second, true},
+		"that is under way, where it may be a second old":     {0, time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n, fake := newNetwork(), newFakeLinstor()
+				fake.pvc1()
+				n.serve(t, host, fake)
+				feed := startFeed(t, n, "http://linstor", logr.Discard())
+				settle(10 * time.Second)
+				fake.change(func() {
+					fake.intercept = func(_ http.ResponseWriter, r *http.Request) bool {
+						if strings.HasSuffix(r.URL.Path, "/resources") {
+							<-time.After(300 * time.Millisecond)
+						}
+						return false
+					}
+				})
+				begin := time.Now()
+				go func() { _, _ = feed.Refresh(t.Context(), "PVC-1", 0) }()
+				settle(max(c.age, 100*time.Millisecond))
+				before := fake.count("/v1/resource-definitions/PVC-1/resources")
+				r, err := feed.Refresh(t.Context(), "PVC-1", c.maxAge)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if asked := fake.count("/v1/resource-definitions/PVC-1/resources") > before; asked != c.asked {
+					t.Errorf("LINSTOR was asked anew: %t", asked)
+				}
+				if got := r.Confirmed.After(begin.Add(100 * time.Millisecond)); got != c.asked {
+					t.Errorf("what is known was read at %s, the reading before began at %s", r.Confirmed, begin)
+				}
+				settle(time.Second)
+			})
+		})
+	}
+}
+
 func TestRefreshFailsWhenLinstorCanNotBeAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, fake := newNetwork(), newFakeLinstor()
@@ -86,7 +131,7 @@ func TestRefreshFailsWhenLinstorCanNotBeAsked(t *testing.T) {
 		feed := startFeed(t, n, "http://linstor", logr.Discard())
 		settle(10 * time.Second)
 
-		if _, err := feed.Refresh(t.Context(), "nothing"); !errors.Is(err, ErrNotFound) {
+		if _, err := feed.Refresh(t.Context(), "nothing", 0); !errors.Is(err, ErrNotFound) {
 			t.Errorf("a definition that does not exist: %v", err)
 		}
 		fake.change(func() {
@@ -95,13 +140,13 @@ func TestRefreshFailsWhenLinstorCanNotBeAsked(t *testing.T) {
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		_, err := feed.Refresh(ctx, "PVC-1")
+		_, err := feed.Refresh(ctx, "PVC-1", 0)
 		if err == nil || errors.Is(err, ErrNotFound) || time.Since(begin) != 2*time.Second {
 			t.Errorf("after %v: %v", time.Since(begin), err)
 		}
 		// A caller that goes away does not take the others' answer along.
 		fake.change(func() { fake.intercept = nil })
-		if _, err := feed.Refresh(t.Context(), "PVC-1"); err != nil {
+		if _, err := feed.Refresh(t.Context(), "PVC-1", 0); err != nil {
 			t.Error(err)
 		}
 	})
@@ -125,7 +170,7 @@ func TestRefreshOfADeletedDefinitionReadsTheNodesAllTheSame(t *testing.T) {
 		})
 		settle(time.Second)
 		begin := time.Now()
-		if _, err := feed.Refresh(t.Context(), "PVC-1"); !errors.Is(err, ErrNotFound) {
+		if _, err := feed.Refresh(t.Context(), "PVC-1", 0); !errors.Is(err, ErrNotFound) {
 			t.Errorf("a definition that was deleted: %v", err)
 		}
 		if node, _ := feed.store.Node("node-a"); node.Online.Confirmed.Before(begin) {

@@ -363,7 +363,7 @@ func TestFeedMovesItsStreamWithTheEndpoint(t *testing.T) {
 				return true
 			}
 		})
-		if _, err := feed.Refresh(t.Context(), "PVC-1"); err != nil {
+		if _, err := feed.Refresh(t.Context(), "PVC-1", 0); err != nil {
 			t.Fatal(err)
 		}
 		settle(2 * time.Second)

@@ -131,7 +131,7 @@ func TestAFreshReadingDoesNotQueueBehindAllThatIsKept(t *testing.T) {
 				}
 				for range 10 {
 					asked := time.Now()
-					if _, err := feed.Refresh(t.Context(), "PVC-1"); err != nil {
+					if _, err := feed.Refresh(t.Context(), "PVC-1", 0); err != nil {
 						t.Fatal(err)
 					}
 					if took := time.Since(asked); took > bulkTimeout+bulkGather+200*time.Millisecond {
@@ -306,4 +306,50 @@ func TestTheSettingsOfKeptResourcesAreKnownAsThoseOfPolledOnes(t *testing.T) {
 			}
 		})
 	})
+}
+
+// A round of readings that ends one by one wakes who reads for the first of them only.
+func TestReadingsThatEndWakeNobodyForLater(t *testing.T) {
+	now := time.Now()
+	a := agenda{wake: make(chan struct{}, 1), dues: map[string]*due{}}
+	never := func(string) time.Time { return time.Time{} }
+	woken := func() bool {
+		select {
+		case <-a.wake:
+			return true
+		default:
+			return false
+		}
+	}
+	end := func(resource string) {
+		a.change(resource, func(d *due) { d.reading, d.next = false, now.Add(keepInterval) })
+	}
+	take := func() int {
+		taken, _ := a.take(now, never)
+		if len(taken) > 0 {
+			_, _ = a.take(now, never) // until nothing is due
+		}
+		return len(taken)
+	}
+	for i := range 10 {
+		a.change(fmt.Sprintf("r%d", i), func(d *due) { d.until = now.Add(time.Minute) })
+	}
+	if got := take(); got != 10 {
+		t.Fatalf("%d of 10 are read", got)
+	}
+	woken()
+	end("r0")
+	if !woken() {
+		t.Error("nobody looks when r0 is due, before which nothing was")
+	}
+	take()
+	for i := range 9 {
+		if end(fmt.Sprintf("r%d", i+1)); woken() {
+			t.Errorf("r%d wakes somebody, and is not due before r0", i+1)
+		}
+	}
+	a.change("r5", func(d *due) { d.at = now })
+	if !woken() {
+		t.Error("nobody reads r5, which is due at once")
+	}
 }

@@ -46,7 +46,7 @@ func (f *Feed) newReaders() readers {
 			one: f.readDefinition, readAt: f.store.definitionReadAt, atOnce: crowd, spare: spare(),
 			bulk: &bulk{read: f.readSomeDefinitions, known: func(name string) bool { return !f.store.definitionReadAt(name).IsZero() }},
 		},
-		lists: &reader{one: f.readList, atOnce: crowd, spare: spare(), bulk: lists},
+		lists: &reader{one: f.readList, readAt: f.store.listReadAt, atOnce: crowd, spare: spare(), bulk: lists},
 		polls: &reader{
 			one: f.readList, atOnce: workers / 2, bulk: lists,
 			limiter: rate.NewLimiter(readsPerSecond, workers),
@@ -54,14 +54,14 @@ func (f *Feed) newReaders() readers {
 	}
 }
 
-// Refresh reads a resource definition's replicas now, along with everything that decides on their state
-// and quorum (nodes, which concurrent callers share and which are at most 300 ms old; definition, groups and
-// controller properties, which are at most one second old), and returns the outcome. It works whether or not the event stream
-// does. The error matches ErrNotFound when LINSTOR has no such definition, and the nodes have been asked for then, too; after any other
+// Refresh reads a resource definition's replicas, unless a reading that has ended or is under way began no longer ago than maxAge, along with
+// everything that decides on their state and quorum (nodes, which concurrent callers share and which are at most 300 ms old; definition,
+// groups and controller properties, which are at most one second old), and returns the outcome. With maxAge 0 it reads them now. It works
+// whether or not the event stream does. The error matches ErrNotFound when LINSTOR has no such definition, and the nodes have been asked for then, too; after any other
 // error LINSTOR could not be asked, and nothing may be concluded.
-func (f *Feed) Refresh(ctx context.Context, resource string) (Resource, error) {
+func (f *Feed) Refresh(ctx context.Context, resource string, maxAge time.Duration) (Resource, error) {
 	name := f.store.displayName(resource)
-	if err := f.refresh(ctx, name); err != nil {
+	if err := f.refresh(ctx, name, maxAge); err != nil {
 		return Resource{}, fmt.Errorf("refresh resource %s: %w", name, err)
 	}
 	r, ok := f.store.Resource(name)
@@ -71,7 +71,7 @@ func (f *Feed) Refresh(ctx context.Context, resource string) (Resource, error) {
 	return r, nil
 }
 
-func (f *Feed) refresh(ctx context.Context, name string) error {
+func (f *Feed) refresh(ctx context.Context, name string, maxAge time.Duration) error {
 	notBefore := time.Now().Add(-sharedAge)
 	var all errgroup.Group // that there is no such definition must not end the read of the nodes
 	all.Go(func() error { return f.readNodesSince(ctx, time.Now().Add(-nodesAge)) })
@@ -80,7 +80,7 @@ func (f *Feed) refresh(ctx context.Context, name string) error {
 	if err := all.Wait(); err != nil {
 		return err
 	}
-	if err := f.lists.read(ctx, name, time.Now()); err != nil {
+	if err := f.lists.read(ctx, name, time.Now().Add(-maxAge)); err != nil {
 		return err
 	}
 	return f.settleDoubt(ctx, name)

@@ -137,7 +137,7 @@ func TestFeedFollowsARedirectToTLS(t *testing.T) {
 		if b, _ := r.Replica("node-b"); !isTrue(b.MayPromote) {
 			t.Errorf("the event is not known: %+v", b)
 		}
-		if _, err := feed.Refresh(t.Context(), "PVC-1"); err != nil {
+		if _, err := feed.Refresh(t.Context(), "PVC-1", 0); err != nil {
 			t.Error(err)
 		}
 		if count := without.Load(); count > 0 {

@@ -104,10 +104,10 @@ type witness struct {
 var _ controllers.Linstor = (*witness)(nil)
 
 // Refresh is the reading that precedes a deletion.
-func (l *witness) Refresh(ctx context.Context, name string) (linstor.Resource, error) {
+func (l *witness) Refresh(ctx context.Context, name string, maxAge time.Duration) (linstor.Resource, error) {
 	w := l.process.world
 	before := w.writers(name)
-	r, err := l.memory.Refresh(ctx, name)
+	r, err := l.memory.Refresh(ctx, name, maxAge)
 	if err != nil {
 		return r, err
 	}

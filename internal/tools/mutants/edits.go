@@ -63,7 +63,7 @@ var edits = []edit{
 	},
 	{
 		"LINSTOR is not asked before a removal", "controllers/failover_words.go",
-		"_, err := «w.linstor.Refresh(ctx, resource)»\n",
+		"_, err := «w.linstor.Refresh(ctx, resource, w.maxAge)»\n",
 		"func() (any, error) { if mutantIs(§) { return nil, nil }; return … }()",
 	},
 	{
