@@ -96,6 +96,35 @@ func TestAnAnswerThatIsTooLateForOneLookServesTheNext(t *testing.T) {
 	})
 }
 
+// While the first look at a lost node begins, all other replicas are deactivated, which no event announces. The look has
+// asked LINSTOR anew, so that it does not rest on what was read before.
+func TestALookKnowsWhatLinstorSaysNow(t *testing.T) {
+	mass{nodes: 4, lost: 1, volumes: 1, apiTime: 5 * time.Millisecond}.plays(t, defaults(), func(w *world) {
+		deleted := w.deletions()
+		w.Linstor.Intercept(oneAnswerAtATime())
+		w.Linstor.Crash(nodeNumber(0))
+		deactivate := sync.OnceFunc(func() {
+			for _, node := range w.Linstor.ReplicaNodes("pvc-0-0") {
+				if node != nodeNumber(0) {
+					w.Linstor.FlagReplica("pvc-0-0", node, "INACTIVE", true)
+				}
+			}
+		})
+		var looked atomic.Bool
+		w.API.Delay(func(r apimodel.Request) time.Duration {
+			if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbGet && r.Name == "csi-0-0" {
+				looked.Store(true)
+				time.AfterFunc(2*time.Millisecond, deactivate) // what was asked for before the look has been answered
+			}
+			return 5 * time.Millisecond
+		})
+		w.pass(20 * time.Second)
+		if at, ok := deleted("Pod 0-0"); ok || !looked.Load() {
+			t.Errorf("a look has begun: %t; the pod was deleted: %t, %s after the crash", looked.Load(), ok, at)
+		}
+	})
+}
+
 // oneAnswerAtATime lets each answer of LINSTOR take about a millisecond, and no two of them come at the same instant: whether a setting was
 // read before or after a list of replicas is never left to chance.
 func oneAnswerAtATime() func(http.ResponseWriter, *http.Request) bool {

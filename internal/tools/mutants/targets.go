@@ -54,7 +54,7 @@ var targets = []target{
 			"imagined",               // a forecast
 			"noteArrival", "decided", // metrics
 			"retryAct", "haltAge", "haltTimeout", "keepAwayInterval", "keepAwayExpiry", "settingsTimeout", // pace
-			"answersWithin", "changesApart", "firstReads", "lastReads", "lastWords", // pace
+			"answersWithin", "changesApart", "firstReads", "lastReads", "lastWords", "lateWords", // pace
 			"sightInterval", "sightCalm", "sightTimeout", // pace
 		},
 	},
