@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -187,6 +189,27 @@ func TestReleasing(t *testing.T) {
 				t.Errorf("volumes in use (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestAMissingPermissionToReleaseIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	m, inUse := nodeWithVolumes(t, "pvc-1", "pvc-2")
+	m.Fail(func(r apimodel.Request) error {
+		if isPatchOfNode(r) {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes/status"}, nodeA, errors.New("no"))
+		}
+		return nil
+	})
+	var said []string
+	log := funcr.New(func(_, args string) { said = append(said, args) }, funcr.Options{})
+	for _, handle := range []string{"pvc-1", "pvc-2", "pvc-1"} {
+		if _, err := inUse.release(ctrl.LoggerInto(t.Context(), log), nodeA, virtual.Driver, []string{handle}, soon()); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(said) != 1 || !strings.Contains(said[0], "grant patch on nodes/status") {
+		t.Errorf("the log says: %q", said)
 	}
 }
 

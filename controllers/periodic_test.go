@@ -1,0 +1,27 @@
+package controllers
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// A replica that does not lead keeps in mind what the next leader needs to act at once, and changes nothing.
+func TestWhatAReplicaDoesThatDoesNotLead(t *testing.T) {
+	t.Parallel()
+	want := map[string]bool{
+		"silent-nodes": true, "gone-replicas": true, "node-agents": true, "linstor-sight": true,
+		"recovery": false, "attaching": false,
+	}
+	p := parts{
+		silent: &silentNodes{}, gone: &goneReplicas{}, agents: &nodeAgents{}, sight: &linstorSight{}, recovery: &Recovery{}, attaching: &Attaching{},
+	}
+	got := make(map[string]bool)
+	for _, runnable := range p.periodics() {
+		got[runnable.(periodic).name] = !runnable.(manager.LeaderElectionRunnable).NeedLeaderElection()
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what each replica does (-want +got):\n%s", diff)
+	}
+}
