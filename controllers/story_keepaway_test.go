@@ -3,6 +3,7 @@ package controllers
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -51,6 +52,40 @@ func TestANodeWithOtherHealthyVolumesIsTaintedSoftly(t *testing.T) {
 		w.DRBD.HealResourceLink("pvc-db", nodeA, nodeB)
 		w.DRBD.HealResourceLink("pvc-db", nodeA, nodeT)
 		w.until(time.Minute, "A is untainted", func() bool { return w.tainted(nodeA) == "" })
+	})
+}
+
+// Kubernetes writes the status of a tainted node many times while it detaches and attaches there. The taint rests on none of that.
+func TestTheStatusOfATaintedNodeCallsNobody(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.DRBD.CutResourceLink("pvc-db", nodeA, nodeB)
+		w.DRBD.CutResourceLink("pvc-db", nodeA, nodeT)
+		w.untilRemoved(time.Minute, "db-0")
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		w.pass(time.Minute)
+		var reads atomic.Int64
+		w.ofController(func(r apimodel.Request) error {
+			if r.Kind == "Node" && r.Verb == apimodel.VerbGet {
+				reads.Add(1)
+			}
+			return nil
+		})
+		w.pass(20 * time.Second)
+		usual := reads.Swap(0)
+		attachDetach := w.API.Client("attachdetach-controller")
+		for i := range 200 {
+			var node corev1.Node
+			w.must(attachDetach.Get(w.ctx, client.ObjectKey{Name: nodeA}, &node))
+			node.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "some", DevicePath: strconv.Itoa(i)}}
+			w.must(attachDetach.Status().Update(w.ctx, &node))
+			w.pass(100 * time.Millisecond)
+		}
+		if w.tainted(nodeA) == "" {
+			t.Fatal("A is not tainted any more")
+		}
+		if got := reads.Load(); got > usual+1 {
+			t.Errorf("the controller read nodes %d times while the status of A changed 200 times, %d times before", got, usual)
+		}
 	})
 }
 
