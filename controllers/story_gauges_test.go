@@ -25,8 +25,12 @@ func TestAFailoverIsShownFromItsFirstSignToItsEnd(t *testing.T) {
 		if n := p.shown("volumes verdict=NotLost"); n != 1 {
 			t.Errorf("%g volumes are well, want 1", n)
 		}
+		decided := p.counted()["piraeus_ha_controller_event_to_decision_seconds"]
 		w.Crash(nodeA)
 		w.until(time.Minute, "the grace is shown", func() bool { return p.shown("volumes verdict=Pending") == 1 })
+		if n := p.counted()["piraeus_ha_controller_event_to_decision_seconds"]; n == decided {
+			t.Error("it was not noted how long the event waited for a decision")
+		}
 		w.until(time.Minute, "the taint is shown", func() bool { return p.shown("tainted_nodes taint=lost-quorum") == 1 })
 		w.until(time.Minute, "the fail-over is completed", func() bool {
 			return p.shown("failovers_completed_total reason=NodeUnreachable") == 1
