@@ -54,11 +54,11 @@ func (f *Feed) newReaders() readers {
 	}
 }
 
-// Refresh reads a resource definition's replicas, unless a reading that has ended or is under way began no longer ago than maxAge, along with
-// everything that decides on their state and quorum (nodes, which concurrent callers share and which are at most 300 ms old; definition,
-// groups and controller properties, which are at most one second old), and returns the outcome. With maxAge 0 it reads them now. It works
-// whether or not the event stream does. The error matches ErrNotFound when LINSTOR has no such definition, and the nodes have been asked for then, too; after any other
-// error LINSTOR could not be asked, and nothing may be concluded.
+// Refresh reads a resource definition's replicas, unless a reading that has ended or is under way began no longer ago than maxAge; with 0
+// it reads them now. Along with them it reads everything that decides on their state and quorum (nodes, which concurrent callers share and
+// which are at most 300 ms old; definition, groups and controller properties, which are at most one second old), and returns the outcome.
+// It works whether or not the event stream does. The error matches ErrNotFound when LINSTOR has no such definition, and the nodes have
+// been asked for then, too; after any other error LINSTOR could not be asked, and nothing may be concluded.
 func (f *Feed) Refresh(ctx context.Context, resource string, maxAge time.Duration) (Resource, error) {
 	name := f.store.displayName(resource)
 	if err := f.refresh(ctx, name, maxAge); err != nil {
