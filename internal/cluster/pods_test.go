@@ -346,6 +346,7 @@ func TestUses(t *testing.T) {
 			p.Status.Phase = corev1.PodFailed
 			p.Status.Conditions = []corev1.PodCondition{
 				{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, Message: DisruptedBy + "gone"}, {Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
+				{Type: corev1.PodReady, Status: corev1.ConditionTrue, Message: DisruptedBy + "gone"},
 			}
 		}},
 	}
