@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,6 +41,8 @@ type FailoverReconciler struct {
 	requests *requests
 	// backoff tells when a node is looked at again where something failed.
 	backoff workqueue.TypedRateLimiter[string]
+	// late are the nodes whose last look had not all of LINSTOR's word in time.
+	late sync.Map
 
 	fastDetach bool
 }
@@ -111,6 +114,7 @@ func (r *FailoverReconciler) round(ctx context.Context, node string) (result rou
 	}
 	if len(lost) == 0 {
 		r.backoff.Forget(node) // what has failed is over
+		r.late.Delete(node)
 		return result, nil
 	}
 	if halt := r.halt.now(ctx); halt.Guard != "" || halt.Paused != "" || halt.Agents != "" {
@@ -122,6 +126,7 @@ func (r *FailoverReconciler) round(ctx context.Context, node string) (result rou
 		return r.conclude(ctx, node, lost, detaching, result), nil
 	}
 	r.look(ctx, node, more, lost)
+	r.noteLate(node, lost)
 	halt := r.halt.now(ctx)
 	seen := slices.DeleteFunc(slices.Clone(lost), func(v *volume) bool { return v.err != nil })
 	look := make([]failover.Input, len(seen))

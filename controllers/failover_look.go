@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -82,10 +83,19 @@ func (r *FailoverReconciler) look(ctx context.Context, node string, more <-chan 
 // wordAge is how old LINSTOR's word may be when a look begins. It is asked for anew, but where the look before had not all in time, what has
 // come too late for that one does: a LINSTOR that is slow to answer would be asked again and again for nothing.
 func (r *FailoverReconciler) wordAge(node string) time.Duration {
-	if r.backoff.NumRequeues(node) == 0 {
-		return 0
+	if _, late := r.late.Load(node); late {
+		return lateWords
 	}
-	return lateWords
+	return 0
+}
+
+// noteLate notes for the next look at a node whether LINSTOR was too slow for this one.
+func (r *FailoverReconciler) noteLate(node string, volumes []*volume) {
+	if slices.ContainsFunc(volumes, func(v *volume) bool { return errors.Is(v.err, errNoWord) }) {
+		r.late.Store(node, true)
+	} else {
+		r.late.Delete(node)
+	}
 }
 
 // within calls do with a context that ends after a while.

@@ -12,6 +12,9 @@ import (
 // lastWords is how long a look waits for the next one of LINSTOR's answers when its time is over and it has all on one volume.
 const lastWords = 50 * time.Millisecond
 
+// errNoWord is why nothing follows from what LINSTOR has not said in time.
+var errNoWord = errors.New("no answer in time")
+
 // words are LINSTOR's answers about the resources that a look asks for.
 type words struct {
 	linstor Linstor
@@ -136,7 +139,7 @@ func (w *words) errorOf(v *volume) error {
 	for i, resource := range v.resources {
 		err, answered := w.known[resource]
 		if !answered {
-			return fmt.Errorf("reading resource %s from LINSTOR: no answer in time", resource)
+			return fmt.Errorf("reading resource %s from LINSTOR: %w", resource, errNoWord)
 		}
 		if err != nil && (i == 0 || !errors.Is(err, linstor.ErrNotFound)) {
 			return fmt.Errorf("reading resource %s from LINSTOR: %w", resource, err)

@@ -181,8 +181,8 @@ func controllerOptions(cfg Config) controller.Options {
 // Memory is what the controllers remember of fail-overs.
 type Memory struct{ parts parts }
 
-// Lines lists it: one line for each volume that something was said of, for each node with a round that another one follows, and how many
-// requests are under way. Nothing is left of it when all is well.
+// Lines lists it: one line for each volume that something was said of, for each node with a round that another one follows or whose look
+// LINSTOR was too slow for, and how many requests are under way. Nothing is left of it when all is well.
 func (m *Memory) Lines() []string {
 	failover := m.parts.failover
 	lines := failover.reporter.reports.remembered()
@@ -192,6 +192,10 @@ func (m *Memory) Lines() []string {
 	for _, node := range failover.bell.remembered() {
 		lines = append(lines, "a round on node "+node)
 	}
+	failover.late.Range(func(node, _ any) bool {
+		lines = append(lines, fmt.Sprintf("a late word of LINSTOR's on node %s", node))
+		return true
+	})
 	if n := failover.requests.remembered(); n > 0 {
 		lines = append(lines, fmt.Sprintf("%d requests", n))
 	}

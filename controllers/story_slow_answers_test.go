@@ -1,12 +1,15 @@
 package controllers
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 )
@@ -96,33 +99,50 @@ func TestAnAnswerThatIsTooLateForOneLookServesTheNext(t *testing.T) {
 	})
 }
 
-// While the first look at a lost node begins, all other replicas are deactivated, which no event announces. The look has
-// asked LINSTOR anew, so that it does not rest on what was read before.
+// Right before a look reads them, all other replicas are deactivated, which no event announces. The look has asked LINSTOR anew, so that it
+// does not rest on what was read before.
 func TestALookKnowsWhatLinstorSaysNow(t *testing.T) {
-	mass{nodes: 4, lost: 1, volumes: 1, apiTime: 5 * time.Millisecond}.plays(t, defaults(), func(w *world) {
-		deleted := w.deletions()
-		w.Linstor.Intercept(oneAnswerAtATime())
-		w.Linstor.Crash(nodeNumber(0))
-		deactivate := sync.OnceFunc(func() {
-			for _, node := range w.Linstor.ReplicaNodes("pvc-0-0") {
-				if node != nodeNumber(0) {
-					w.Linstor.FlagReplica("pvc-0-0", node, "INACTIVE", true)
+	for name, before := range map[string]func(w *world, deactivate func()){
+		"the first one": func(w *world, deactivate func()) {
+			w.API.Delay(func(r apimodel.Request) time.Duration {
+				if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbGet && r.Name == "csi-0-0" {
+					time.AfterFunc(2*time.Millisecond, deactivate) // what was asked for before the look has been answered
 				}
-			}
+				return 5 * time.Millisecond
+			})
+		},
+		"the one after a deletion that the API refused, which is no matter of LINSTOR's": func(w *world, deactivate func()) {
+			var deletions atomic.Int64
+			w.ofController(func(r apimodel.Request) error {
+				if needs(r) == toDelete && deletions.Add(1) == 1 {
+					deactivate()
+					return apierrors.NewInternalError(errors.New("broken"))
+				}
+				return nil
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mass{nodes: 4, lost: 1, volumes: 1, apiTime: 5 * time.Millisecond}.plays(t, defaults(), func(w *world) {
+				deleted := w.deletions()
+				w.Linstor.Intercept(oneAnswerAtATime())
+				w.Linstor.Crash(nodeNumber(0))
+				var deactivated atomic.Bool
+				before(w, func() {
+					deactivated.Store(true)
+					for _, node := range w.Linstor.ReplicaNodes("pvc-0-0") {
+						if node != nodeNumber(0) {
+							w.Linstor.FlagReplica("pvc-0-0", node, "INACTIVE", true)
+						}
+					}
+				})
+				w.pass(20 * time.Second)
+				if at, ok := deleted("Pod 0-0"); ok || !deactivated.Load() {
+					t.Errorf("deactivated: %t; the pod was deleted: %t, %s after the crash", deactivated.Load(), ok, at)
+				}
+			})
 		})
-		var looked atomic.Bool
-		w.API.Delay(func(r apimodel.Request) time.Duration {
-			if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbGet && r.Name == "csi-0-0" {
-				looked.Store(true)
-				time.AfterFunc(2*time.Millisecond, deactivate) // what was asked for before the look has been answered
-			}
-			return 5 * time.Millisecond
-		})
-		w.pass(20 * time.Second)
-		if at, ok := deleted("Pod 0-0"); ok || !looked.Load() {
-			t.Errorf("a look has begun: %t; the pod was deleted: %t, %s after the crash", looked.Load(), ok, at)
-		}
-	})
+	}
 }
 
 // oneAnswerAtATime lets each answer of LINSTOR take about a millisecond, and no two of them come at the same instant: whether a setting was
