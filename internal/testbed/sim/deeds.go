@@ -3,6 +3,7 @@ package sim
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -44,8 +45,9 @@ type faults struct {
 	// pausedAt is since when, if it is set.
 	pausedAt time.Time
 	evicted  map[string]bool
-	// answer is how long LINSTOR takes to answer.
+	// answer is how long LINSTOR takes to answer, on the replicas of slowOn only if that is set.
 	answer atomic.Int64
+	slowOn atomic.Pointer[string]
 	// hung are the resources on which LINSTOR does not answer, each with what is closed once it does.
 	hung map[string]chan struct{}
 	// belated are the definitions that LINSTOR has changed long after it was told to.
@@ -143,7 +145,7 @@ var onLinstor = map[Deed]func(w *world, s Step){
 	StartLinstor:     func(w *world, _ Step) { w.linstorDown, w.linstorUp = false, time.Now(); w.Linstor.Start() },
 	RestartLinstor:   func(w *world, _ Step) { w.restartLinstor() },
 	LoseConnector:    func(w *world, _ Step) { w.loseConnector() },
-	SlowLinstor:      func(w *world, s Step) { w.answer.Store(int64(s.For)) },
+	SlowLinstor:      (*world).slowLinstor,
 	FastLinstor:      func(w *world, _ Step) { w.answer.Store(0) },
 	HangResource:     (*world).hang,
 	FreeResource:     func(w *world, s Step) { w.hangResource(w.resource(s.On), false) },
@@ -237,6 +239,16 @@ func (w *world) do(s Step) {
 		}
 	}
 	w.listen()
+}
+
+// slowLinstor lets LINSTOR take its time to answer, or only to tell of the replicas of one volume.
+func (w *world) slowLinstor(s Step) {
+	on := ""
+	if s.On != "" {
+		on = "/" + strings.ToLower(w.resource(s.On)) + "/resources"
+	}
+	w.slowOn.Store(&on)
+	w.answer.Store(int64(s.For))
 }
 
 // restoreSatellite starts the satellite of a node that runs.

@@ -94,7 +94,10 @@ func (w *world) delayAnswer(_ http.ResponseWriter, r *http.Request) bool {
 	}
 	w.auditRequest(r)
 	const least, prime = time.Millisecond, 7919
-	delay := time.Duration(w.answer.Load()) + least + time.Duration(w.answers.Add(1)*prime%int64(least))
+	delay := least + time.Duration(w.answers.Add(1)*prime%int64(least))
+	if on := w.slowOn.Load(); on == nil || strings.HasSuffix(strings.ToLower(r.URL.Path), *on) {
+		delay += time.Duration(w.answer.Load())
+	}
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
