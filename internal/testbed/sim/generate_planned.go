@@ -157,7 +157,7 @@ func (g *leaver) changesValue(node string, at time.Duration, value string) {
 func (g *leaver) leaves(node string, at, stay time.Duration) {
 	value := string(evacuation.Everything)
 	switch {
-	case g.maybe(6, MeansNothing):
+	case g.maybe(10, MeansNothing):
 		value = pick(g.generator, "all", wrongEffect)
 	case g.maybe(35, LastCopiesOnly):
 		value = string(evacuation.LastCopies)
@@ -190,14 +190,14 @@ func (g *leaver) leaves(node string, at, stay time.Duration) {
 // beside draws what happens beside that.
 func (g *leaver) beside() {
 	other := g.other(g.node)
-	if g.maybe(15, Cordoned) {
+	if g.maybe(18, Cordoned) {
 		g.fault(g.during(), g.span(), Step{What: Cordon, Node: other}, Uncordon)
 	}
-	if g.maybe(12, DiskFails) {
+	if g.maybe(17, DiskFails) {
 		v := g.volume()
 		g.fault(g.during(), g.span(), Step{What: FailDisk, On: v.Name, Node: pick(g.generator, append(slices.Clone(v.Diskful), other)...)}, ReplaceDisk)
 	}
-	if g.maybe(15, PoolFull) {
+	if g.maybe(17, PoolFull) {
 		g.fault(max(0, g.at-g.milliseconds(0, 5*time.Second)), g.span(), Step{What: FillPool, Node: other}, EmptyPool)
 	}
 	if g.maybe(18, LinstorRestarts) {
@@ -209,7 +209,7 @@ func (g *leaver) beside() {
 	if g.maybe(25, Snapshots) {
 		g.add(max(0, g.at-g.milliseconds(0, 10*time.Second)), Step{What: TakeSnapshot, On: g.volume().Name})
 	}
-	if g.maybe(14, ByAnother) {
+	if g.maybe(17, ByAnother) {
 		node := pick(g.generator, g.node, other)
 		at := max(0, g.at+g.milliseconds(-10*time.Second, 60*time.Second))
 		g.add(at, Step{What: EvacuateOther, Node: node})

@@ -27,7 +27,7 @@ var untidyTimes = []untidiness{
 
 // untidyPeople are drawn on all steps, and what was thought of later.
 var untidyPeople = []untidiness{
-	{OutOfService, (*generator).takeOutOfService}, {HangingResource, (*generator).hangResource}, {SparedAmid, (*generator).spareAmid},
+	{OutOfService, (*generator).takeOutOfService}, {HangingResource, (*generator).hangResource}, {SlowResource, (*generator).slowResource}, {SparedAmid, (*generator).spareAmid},
 }
 
 // atGrace is the value of a hang that begins some time after a grace has.
@@ -50,6 +50,20 @@ func (g *generator) hangResource() bool {
 		hang.Value, hang.For = atGrace, pick(g, g.milliseconds(700*time.Millisecond, 1300*time.Millisecond), g.milliseconds(4500*time.Millisecond, 5300*time.Millisecond))
 	}
 	g.fault(at, g.span(), hang, FreeResource)
+	return true
+}
+
+// slowResource lets LINSTOR take about as long as a look waits, or up to three times that, to tell of one of two volumes whose node is lost.
+func (g *generator) slowResource() bool {
+	w := &g.history.World
+	suffix := fmt.Sprintf("-beside-%d", len(w.Workloads))
+	if !g.twin(suffix, func(v Volume) string { return v.Resource() + suffix }) {
+		return false
+	}
+	beside, at, span := w.Workloads[len(w.Workloads)-1], g.around(), g.milliseconds(40*time.Second, 2*time.Minute)
+	slow := Step{What: SlowLinstor, On: beside.Volumes[0], For: g.milliseconds(500*time.Millisecond, 1800*time.Millisecond)}
+	g.fault(at, span, slow, FastLinstor)
+	g.nodeFault(at+g.milliseconds(0, 10*time.Second), span, pick(g, Crash, Isolate), beside.Nodes[0])
 	return true
 }
 

@@ -50,7 +50,7 @@ func (g *generator) claimAgain(resource string) bool {
 }
 
 // twin binds a second PersistentVolume and claim to a resource, and lets a pod use it on the same node: by the same handle, or by one for
-// another volume of the resource.
+// another volume of the resource, or by one of another resource on the same nodes.
 func (g *generator) twin(suffix string, handle func(Volume) string) bool {
 	all := g.history.World.Workloads
 	i := slices.IndexFunc(all, func(p Workload) bool { v := g.history.World.volume(p.Volumes[0]); return opens(v) && !v.Shared })

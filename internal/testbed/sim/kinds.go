@@ -54,6 +54,7 @@ const (
 	BlindLinstor     Kind = "time: LINSTOR loses its connector"
 	OutOfService     Kind = "time: node taken out of service by a person, and back"
 	HangingResource  Kind = "time: LINSTOR answers on all resources but one"
+	SlowResource     Kind = "time: LINSTOR is slower on one of two volumes of a lost node"
 	OwnNotices       Kind = "time: DRBD notices after 6 to 11.5 s, each end of a link at its own time"
 )
 
@@ -125,7 +126,7 @@ var Kinds = []Kind{
 	TwoVolumes, ThreeVolumes, OneWithoutQuorum,
 	LongInit, EndedEvicted, EndedFailed, EndedDone, ToleratesAll, ArrivesLate, HotPlugHelper, SparedAmid,
 	BlipBeforeCut, AllCutTogether, SlowRequests, RejectedRequests, HangingWebhooks, FrozenProcess, TwoLeaders, LateInformers, ClockOff,
-	RareRenewals, FrozenMachine, HangingPools, BlindLinstor, OutOfService, HangingResource, OwnPings, OwnNotices, Flaps,
+	RareRenewals, FrozenMachine, HangingPools, BlindLinstor, OutOfService, HangingResource, SlowResource, OwnPings, OwnNotices, Flaps,
 	SetOnDefinition, SetOnGroup, SetOnController, AdjustFailed, AdjustHung, SentByReconnect, ChangedAroundLoss,
 	AgainHeardNone, AgainHeardOne, AgainHeardTwo, TieBreakerByLinstor, TieBreakerSet,
 	ReplicaAddedAway, ReplicaRemovedAway, ReplicaToggledAway, NodeLost, DatabaseRestored, ClientsOfCSI, Story,

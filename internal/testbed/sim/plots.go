@@ -230,14 +230,10 @@ func plotReplicaGone(g *generator) {
 	g.add(at+g.milliseconds(100*time.Millisecond, 5*time.Second), Step{What: RemoveReplica, On: p.Volumes[0], Node: p.Nodes[0]})
 }
 
-// plotSlowly lets LINSTOR answer slowly while a node fails, or only on one volume, so that a look knows of the others and not of that one.
+// plotSlowly lets LINSTOR answer slowly while a node fails.
 func plotSlowly(g *generator) {
 	at := g.moment()
-	slow := Step{What: SlowLinstor, For: g.milliseconds(50*time.Millisecond, 4*time.Second)}
-	if g.chance(50) {
-		slow.On, slow.For = g.volume().Name, g.milliseconds(500*time.Millisecond, 1800*time.Millisecond)
-	}
-	g.fault(at, g.span(), slow, FastLinstor)
+	g.fault(at, g.span(), Step{What: SlowLinstor, For: g.milliseconds(50*time.Millisecond, 4*time.Second)}, FastLinstor)
 	g.nodeFault(g.later(at), g.span(), pick(g, Crash, Isolate, IsolateDRBD, CutSatellite), g.home())
 }
 
