@@ -345,7 +345,8 @@ func TestUses(t *testing.T) {
 		"a pod that has failed and was not disrupted": {pod: func(p *corev1.Pod) {
 			p.Status.Phase = corev1.PodFailed
 			p.Status.Conditions = []corev1.PodCondition{
-				{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, Message: DisruptedBy + "gone"}, {Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
+				{Type: corev1.DisruptionTarget, Status: corev1.ConditionFalse, Message: DisruptedBy + "gone"},
+				{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
 				{Type: corev1.PodReady, Status: corev1.ConditionTrue, Message: DisruptedBy + "gone"},
 			}
 		}},
