@@ -88,6 +88,15 @@ func copies(volumes []*volume) []volume {
 	return all
 }
 
+// copiesAt are copies of some of the volumes.
+func copiesAt(volumes []*volume, at []int) []volume {
+	some := make([]volume, len(at))
+	for i, n := range at {
+		some[i] = *volumes[n]
+	}
+	return some
+}
+
 // send makes a request for each of the objects at the same time, and counts those that fail; the requests end with the process's
 // leadership.
 func (r *FailoverReconciler) send(
@@ -207,6 +216,8 @@ func markPatch(attachment types.UID, mark any) (client.Patch, error) {
 func (r *FailoverReconciler) removeAll(ctx context.Context, volumes []*volume, removals []failover.PodRemoval) (gone bool) {
 	var due []failover.PodRemoval
 	var pods []string
+	var by []volume
+	var users [][]volume
 	for _, removal := range removals {
 		v := volumes[removal.By]
 		if slices.ContainsFunc(removal.Volumes, func(i int) bool { return !volumes[i].goesOn() }) {
@@ -215,20 +226,17 @@ func (r *FailoverReconciler) removeAll(ctx context.Context, volumes []*volume, r
 		switch removal.How {
 		case failover.RemoveForce, failover.RemoveGracefully:
 			due, pods = append(due, removal), append(pods, string(removal.Pod.UID))
+			// Of the pod's own volumes only: others are detached meanwhile.
+			by, users = append(by, *v), append(users, copiesAt(volumes, removal.Volumes))
 		case failover.RemovalStuck:
 			r.reporter.reportStuck(ctx, v.pv, v.in, removal.Pod)
 		case failover.RemovalRunning:
 			r.reporter.reportHeld(ctx, v.pv, v.in, removal.Pod)
 		}
 	}
-	known := copies(volumes)
 	errs := r.send(ctx, metrics.StepDelete, pods, func(ctx context.Context, i int) error {
-		users := make([]volume, 0, len(due[i].Volumes))
-		for _, at := range due[i].Volumes {
-			users = append(users, known[at])
-		}
-		err := r.remove(ctx, known[due[i].By], users, due[i])
-		for _, v := range users {
+		err := r.remove(ctx, by[i], users[i], due[i])
+		for _, v := range users[i] {
 			r.forgetGone(context.WithoutCancel(ctx), v.pv.Name, v.in.Node.Name)
 		}
 		return err

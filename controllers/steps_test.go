@@ -495,6 +495,31 @@ func TestAllPodsOfAVolumeGoByOneConfirmation(t *testing.T) {
 	})
 }
 
+// A pod is removed while another volume of the node is detached, of which the look has become old. Run with -race: neither touches what the
+// other one writes.
+func TestARemovalAndADetachGoOnAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		s.mark()
+		lost, left := s.volume(), s.volume()
+		left.pv = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+		left.pv.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-other")
+		left.in.Pods, left.in.Asked = nil, time.Now().Add(-time.Minute)
+		plan := failover.Plan{
+			Volumes:  []failover.VolumePlan{{Decision: s.d, Step: failover.StepRemove}, {Decision: s.d, Step: failover.StepDetach}},
+			Removals: []failover.PodRemoval{{Pod: s.in.Pods[0], Volumes: []int{0}, How: failover.RemoveForce}},
+		}
+		s.r.do(s.ctx, nodeA, []*volume{lost, left}, plan)
+		if s.must(lost.err); s.pod() != nil {
+			t.Error("the pod is left")
+		}
+		if !left.late || s.released() {
+			t.Errorf("the other volume is detached by what is old: %v", left.err)
+		}
+	})
+}
+
 func TestAnOldConfirmationRemovesNoMorePods(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
