@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -514,8 +515,9 @@ func TestARemovalAndADetachGoOnAtTheSameTime(t *testing.T) {
 		if s.must(lost.err); s.pod() != nil {
 			t.Error("the pod is left")
 		}
-		if !left.late || s.released() {
-			t.Errorf("the other volume is detached by what is old: %v", left.err)
+		var node corev1.Node
+		if s.exists(&node, nodeA); !left.late || !slices.Contains(node.Status.VolumesInUse, inUseName("pvc-other")) {
+			t.Errorf("the other volume is released by what is old; in use are %v", node.Status.VolumesInUse)
 		}
 	})
 }
