@@ -110,7 +110,7 @@ BENCHCHART := internal/tools/benchchart
 
 # $(BENCH_PICTURE) prints the picture of the figures that were measured, $(DRAW_BENCH) puts it into its file.
 BENCH_PICTURE = (cd $(BENCHCHART) && go run .) < docs/benchmarks.json
-DRAW_BENCH    = set -o pipefail; $(BENCH_PICTURE) > docs/benchmarks.svg.tmp && mv docs/benchmarks.svg.tmp docs/benchmarks.svg
+DRAW_BENCH    = { $(BENCH_PICTURE) > docs/benchmarks.svg.tmp && mv docs/benchmarks.svg.tmp docs/benchmarks.svg; } || { rm -f docs/benchmarks.svg.tmp; false; }
 
 .PHONY: bench-picture
 bench-picture: ## Draw docs/benchmarks.svg from docs/benchmarks.json, as "make bench" does

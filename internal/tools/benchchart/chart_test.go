@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -28,8 +29,8 @@ func TestThePictureTellsTheFigures(t *testing.T) {
 		{"what":"crash → Running, keep-away off","unit":"s","n":3,"median":59,"worst":60}]},
 		{"key":"steps","figures":[
 		{"what":"DRBD: crash → a survivor may be promoted","unit":"s","median":9.01},
-		{"what":"controller: grace, decision, taint → removal announced","unit":"s","median":1.02},
-		{"what":"controller: removal announced → pod gone","unit":"s","median":0.03},
+		{"what":"controller: grace, decision, taint → attachment marked","unit":"s","median":1.02},
+		{"what":"controller: attachment marked → pod gone","unit":"s","median":0.03},
 		{"what":"Kubernetes: pod gone → replacement created and placed","unit":"s","median":0.04},
 		{"what":"controller, Kubernetes, attacher: placed → volume detached and attached here","unit":"s","median":0.25},
 		{"what":"kubelet: attached → Running","unit":"s","median":0.76}]}]`
@@ -57,6 +58,20 @@ func TestTheSameFiguresGiveTheSamePicture(t *testing.T) {
 	}
 	if !bytes.Equal(first.Bytes(), second.Bytes()) {
 		t.Error("two pictures of the same figures differ")
+	}
+}
+
+// What measures the parts calls them so.
+func TestThePartsAreThoseThatAreMeasured(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("../../testbed/bench/losses.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range parts {
+		if !bytes.Contains(source, []byte(strconv.Quote(p.what))) {
+			t.Errorf("the bench measures no %q", p.what)
+		}
 	}
 }
 

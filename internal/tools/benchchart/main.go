@@ -61,8 +61,8 @@ type part struct{ what, name string }
 
 var parts = []part{
 	{"DRBD: crash → a survivor may be promoted", "DRBD notices"},
-	{"controller: grace, decision, taint → removal announced", "grace and decision"},
-	{"controller: removal announced → pod gone", "pod removed"},
+	{"controller: grace, decision, taint → attachment marked", "grace and decision"},
+	{"controller: attachment marked → pod gone", "pod removed"},
 	{"Kubernetes: pod gone → replacement created and placed", "Kubernetes places another"},
 	{"controller, Kubernetes, attacher: placed → volume detached and attached here", "volume attached"},
 	{"kubelet: attached → Running", "start"},
