@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -104,6 +105,32 @@ func TestWhichPodsHelpAnExemptOne(t *testing.T) {
 	}
 }
 
+// The cache of the command that checks a cluster has all pods.
+func TestThePodThatMissesItsHelperIsSelected(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		labels map[string]string
+		missed bool
+	}{
+		"the helper of a pod that is selected": {selected, true},
+		"the helper of a pod that is not":      {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pods, api := volumesWorld(t)
+			owner, helper := podWith("data"), podWith("wal")
+			owner.Labels = tc.labels
+			if err := api.Create(t.Context(), &owner); err != nil {
+				t.Fatal(err)
+			}
+			helper.OwnerReferences = []metav1.OwnerReference{{Kind: podKind, Name: owner.Name, UID: owner.UID, Controller: new(true)}}
+			if got, err := pods.MissedBy(t.Context(), &helper); err != nil || (got != nil) != tc.missed {
+				t.Errorf("missed by %v, %v, want it to be missed: %t", got, err, tc.missed)
+			}
+		})
+	}
+}
+
 func tolerating(tolerations ...corev1.Toleration) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.Tolerations = tolerations }
 }
@@ -158,6 +185,11 @@ func TestPodFacts(t *testing.T) {
 		"nor one that tolerates any, and one value for a while": {
 			pod: tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists},
 				corev1.Toleration{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", TolerationSeconds: new(int64(60))}),
+		},
+		"one that tolerates any, and one value as well, does": {
+			pod: tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists},
+				corev1.Toleration{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown"}),
+			want: func(f *failover.Pod) { f.StaysOutOfService = true },
 		},
 		"one that tolerates it for a while does not": {
 			pod: tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists},
@@ -375,7 +407,7 @@ func volumesWorld(t *testing.T) (Pods, client.Client) {
 	t.Helper()
 	m := apimodel.New()
 	view := m.View(0, nil)
-	view.Transform(Trim(labels.Everything()))
+	view.Transform(Trim(labels.SelectorFromSet(selected)))
 	if err := AddIndexes(t.Context(), view, virtual.Driver); err != nil {
 		t.Fatal(err)
 	}
@@ -404,7 +436,7 @@ func volumesWorld(t *testing.T) (Pods, client.Client) {
 	if err := api.Create(t.Context(), va); err != nil {
 		t.Fatal(err)
 	}
-	return Pods{cache: view, volumes: Volumes{cache: view, driver: virtual.Driver}}, api
+	return Pods{cache: view, volumes: Volumes{cache: view, driver: virtual.Driver}, selector: labels.SelectorFromSet(selected)}, api
 }
 
 func TestVolumesOfAPod(t *testing.T) {
@@ -466,6 +498,47 @@ func TestVolumesOfAPod(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Of the volumes that are bound to a claim the pod may use any: one that may not survive a move makes the claim unsafe.
+func TestAClaimWithSeveralVolumesIsAsSafeAsTheLeastSafe(t *testing.T) {
+	t.Parallel()
+	for name, handles := range map[string][]string{
+		"the first one is not safe": {"attached-share", "share"},
+		"the last one is not safe":  {"share", "attached-share"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pods, api := volumesWorld(t)
+			pods.cache, pods.volumes.cache = inOrder{pods.cache, handles}, inOrder{pods.cache, handles}
+			for _, name := range handles {
+				changed(t, api, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}, func(pv *corev1.PersistentVolume) {
+					bind(pv, "shop", "both")
+				})
+			}
+			pod := podWith("both")
+			ours, unsafe, err := pods.others(t.Context(), &pod, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}})
+			if err != nil || len(ours) > 0 || unsafe != "both" {
+				t.Errorf("others = %v, %q, %v, want the claim to be unsafe", ours, unsafe, err)
+			}
+		})
+	}
+}
+
+// inOrder is a cache that lists volumes in an order: an index has none.
+type inOrder struct {
+	client.Reader
+	names []string
+}
+
+func (c inOrder) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	err := c.Reader.List(ctx, list, options...)
+	if volumes, ok := list.(*corev1.PersistentVolumeList); ok {
+		slices.SortFunc(volumes.Items, func(a, b corev1.PersistentVolume) int {
+			return slices.Index(c.names, a.Name) - slices.Index(c.names, b.Name)
+		})
+	}
+	return err
 }
 
 // What the policy hears of the other volumes of a pod.

@@ -31,6 +31,8 @@ var harmless = map[string]string{
 	"controllers/failover_controller.go: round: without halt.Guard != \"\"":                                      "the same is asked again after the look that it spares",
 	"controllers/failover_controller.go: round: without halt.Agents != \"\"":                                     "the same is asked again after the look that it spares",
 	"internal/cluster/inputs.go: lingeringOn: without i.lingering == nil":                                        "a reader that has none looks at no node where nothing is left",
+	"internal/cluster/live.go: confirmClaims: never len(pods) == 0":                                              "volumes are looked up for nobody",
+	"internal/cluster/volumes.go: sharing: never resource == \"\"":                                              "the index has no volume of no resource",
 	"internal/cluster/inputs.go: confirmedAttachment: never va.Spec.NodeName != read.Node":                       "what is read too much is sorted out afterwards",
 	"controllers/failover_look.go: confirmLease: without r.settings.UnanimousGrace >= r.settings.ConfirmedGrace": "a Lease is read that need not be",
 	"controllers/failover_writes.go: isOld: r.age(in) > failover.MaxAge with >=":                                 "what is exactly so old is read once more",
