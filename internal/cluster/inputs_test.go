@@ -84,9 +84,6 @@ func TestVolumeFacts(t *testing.T) {
 			}
 		})
 	}
-	if got := claimOf(&corev1.PersistentVolume{}); got != "" {
-		t.Errorf("a volume without a claim has the claim %q", got)
-	}
 }
 
 // A selected pod awaits the volume when it is bound to another node and has not run there yet.
