@@ -27,10 +27,10 @@ const (
 // eventRecorder is the name by which the Events are reported.
 const eventRecorder = "piraeus-ha-controller"
 
-// newRecorder returns a recorder of Events with limits of its own.
-func newRecorder(mgr ctrl.Manager) (events.EventRecorder, error) {
+// newRecorder returns a recorder of Events with a limit of its own.
+func newRecorder(mgr ctrl.Manager, limit flowcontrol.RateLimiter) (events.EventRecorder, error) {
 	config := rest.CopyConfig(mgr.GetConfig())
-	config.RateLimiter = newPatient()
+	config.RateLimiter = limit
 	clients, err := kubernetes.NewForConfigAndClient(config, mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the Kubernetes API for Events: %w", err)

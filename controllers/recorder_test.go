@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
@@ -71,7 +73,7 @@ func TestEventsThatCannotBeWritten(t *testing.T) {
 			t.Parallel()
 			m := &recorderManager{server: httptest.NewServer(tc.answer)}
 			defer m.server.CloseClientConnections()
-			recorder, err := newRecorder(m)
+			recorder, err := newRecorder(m, newPatient())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,6 +113,62 @@ func TestEventsThatCannotBeWritten(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// gate is a limit that holds everything up until it is opened.
+type gate struct {
+	flowcontrol.RateLimiter
+
+	asked *atomic.Int32
+	open  chan struct{}
+}
+
+func (g gate) Wait(context.Context) error {
+	g.asked.Add(1)
+	<-g.open
+	return nil
+}
+
+// No Event is written that its limit has not let through.
+func TestEventsWaitForTheirLimit(t *testing.T) {
+	t.Parallel()
+	const pods = 5
+	var written atomic.Int32
+	all := make(chan struct{})
+	m := &recorderManager{server: httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
+		_, _ = io.Copy(w, r.Body)
+		if written.Add(1) == pods {
+			close(all)
+		}
+	}))}
+	defer m.server.CloseClientConnections()
+	limit := gate{asked: &atomic.Int32{}, open: make(chan struct{})}
+	recorder, err := newRecorder(m, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = m.sink.Start(t.Context()) }()
+	deadline, again := time.After(time.Minute), time.NewTicker(10*time.Millisecond)
+	defer again.Stop()
+	for told := 0; limit.asked.Load() < pods; told++ { // what is told before the sink is there is lost
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-" + strconv.Itoa(told), UID: "1"}}
+		recorder.Eventf(pod, nil, corev1.EventTypeWarning, "ForceDeleted", actionDelete, "%s", "lost")
+		select {
+		case <-again.C:
+		case <-deadline:
+			t.Fatalf("%d Events have asked the limit, want %d", limit.asked.Load(), pods)
+		}
+	}
+	if n := written.Load(); n != 0 {
+		t.Errorf("%d Events were written that wait for their limit", n)
+	}
+	close(limit.open)
+	select {
+	case <-all:
+	case <-deadline:
+		t.Errorf("%d Events were written, want %d", written.Load(), pods)
 	}
 }
 

@@ -94,7 +94,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, cfg Config) (parts, error) {
 	}
 	if cfg.Recorder == nil {
 		var err error
-		if cfg.Recorder, err = newRecorder(mgr); err != nil {
+		if cfg.Recorder, err = newRecorder(mgr, newPatient()); err != nil {
 			return parts{}, err
 		}
 	}
