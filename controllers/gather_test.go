@@ -77,6 +77,15 @@ func TestCandidates(t *testing.T) {
 				if !slices.Equal(nodes, tc.want) {
 					t.Errorf("nodes %v, want %v", nodes, tc.want)
 				}
+				for _, node := range []string{nodeA, nodeB} {
+					_, there, err := s.r.gather.inputs.On(s.ctx, s.pv, node)
+					s.must(err)
+					concerned, err := s.r.gather.inputs.Concerns(s.ctx, s.pv, node)
+					s.must(err)
+					if want := slices.Contains(tc.want, node); there != want || concerned != want {
+						t.Errorf("node %s: there is an input %t, it is concerned %t; want %t", node, there, concerned, want)
+					}
+				}
 			})
 		})
 	}
