@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -264,6 +265,94 @@ func TestAnAttachmentThatWasDeletedLingers(t *testing.T) {
 			}
 			if (facts != nil) != tc.want {
 				t.Errorf("%+v, want it: %t", facts, tc.want)
+			}
+		})
+	}
+}
+
+// What the cache says of an attachment is not believed where it was not read.
+func TestAnAttachmentCountsAsItWasRead(t *testing.T) {
+	t.Parallel()
+	inCache := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-data"}}
+	inCache.Spec.Attacher, inCache.Spec.NodeName, inCache.Spec.Source.PersistentVolumeName = virtual.Driver, nodeA, new("data")
+	for name, tc := range map[string]struct {
+		read   AttachmentsRead
+		there  bool
+		unread bool
+	}{
+		"it was read":                             {read: AttachmentsRead{byName: map[string]attachmentRead{"csi-data": {VolumeAttachment: inCache}}}, there: true},
+		"it was read and is gone":                 {read: AttachmentsRead{byName: map[string]attachmentRead{"csi-data": {}}}},
+		"it could not be read":                    {read: AttachmentsRead{byName: map[string]attachmentRead{"csi-data": {err: errors.New("no")}}}, unread: true},
+		"it came after it was known what to read": {unread: true},
+		"all were listed, and it is gone":         {read: AttachmentsRead{all: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pods, api := volumesWorld(t)
+			if err := api.Create(t.Context(), inCache.DeepCopy()); err != nil {
+				t.Fatal(err)
+			}
+			inputs := NewReaders(Config{Cache: pods.cache, Driver: virtual.Driver, Selector: pods.selector}).Inputs
+			pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}}
+			facts, err := inputs.confirmedAttachment(t.Context(), pv, Reading{Node: nodeA, Attachments: tc.read})
+			if (facts != nil) != tc.there || (err != nil) != tc.unread {
+				t.Errorf("%+v, %v, want it to be there: %t, an error: %t", facts, err, tc.there, tc.unread)
+			}
+		})
+	}
+}
+
+// dataInputs reads the inputs of the volume "data" of volumesWorld, whose attachment to A was deleted a moment ago.
+func dataInputs(t *testing.T, pods Pods) (Inputs, *corev1.PersistentVolume) {
+	t.Helper()
+	now := start.Time
+	pv, err := pods.volumes.Get(t.Context(), "data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewReaders(Config{
+		Cache: pods.cache, Driver: virtual.Driver, Linstor: noLinstor{}, Clock: clockAt{&now}, Selector: pods.selector,
+		Kubelets: NewKubelets(clockAt{&now}, virtual.Driver, nil),
+		Lingering: func(string) (string, *failover.Attachment) {
+			return nodeA, &failover.Attachment{Name: "csi-data"}
+		},
+	}).Inputs, pv
+}
+
+// The volume of a pod that has come to the node since is not taken from it.
+func TestAnAttachmentThatWasDeletedLingersUntilAPodComes(t *testing.T) {
+	t.Parallel()
+	pods, _ := volumesWorld(t)
+	inputs, pv := dataInputs(t, pods)
+	for _, there := range [][]corev1.Pod{nil, {podWith("data")}} {
+		in, err := inputs.input(t.Context(), pv, nodeA, there, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lingers := in.Attachment != nil; lingers != (len(there) == 0) {
+			t.Errorf("with %d pods there the attachment lingers: %t", len(there), lingers)
+		}
+	}
+}
+
+func TestTheHelperOfAnExemptPodIsExempt(t *testing.T) {
+	t.Parallel()
+	for name, exempt := range map[string]bool{"its pod is exempt": true, "its pod is not": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pods, api := volumesWorld(t)
+			inputs, pv := dataInputs(t, pods)
+			owner, helper := podWith("wal"), podWith("data")
+			if exempt {
+				owner.Annotations = map[string]string{AnnotationIgnore: ""}
+			}
+			if err := api.Create(t.Context(), &owner); err != nil {
+				t.Fatal(err)
+			}
+			helper.OwnerReferences = []metav1.OwnerReference{{Kind: podKind, Name: owner.Name, UID: owner.UID, Controller: new(true)}}
+			in, err := inputs.input(t.Context(), pv, nodeA, []corev1.Pod{helper}, nil)
+			if err != nil || len(in.Pods) != 1 || in.Pods[0].Exempt != exempt {
+				t.Errorf("%+v, %v, want it to be exempt: %t", in.Pods, err, exempt)
 			}
 		})
 	}
