@@ -14,6 +14,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
@@ -349,4 +350,38 @@ func TestAKubeletThatWasSilentAmongMostCountsOnceTheOthersAreBack(t *testing.T) 
 			t.Errorf("%v count, and are of no use any more", got)
 		}
 	})
+}
+
+// The loss of a node that may be switched off is expected.
+func TestWhichNodesMayBeSwitchedOff(t *testing.T) {
+	t.Parallel()
+	const safe, unsafe = `{"mode":"last-copies","safe":"2026-03-01T12:00:00Z"}`, `{"mode":"last-copies"}`
+	for name, tc := range map[string]struct {
+		progress string
+		effect   corev1.TaintEffect
+		spared   bool
+	}{
+		"a node that is evacuated, its data safe elsewhere":       {safe, corev1.TaintEffectNoSchedule, true},
+		"a node that is evacuated, its data not safe elsewhere":   {unsafe, corev1.TaintEffectNoSchedule, false},
+		"a node of whose evacuation nothing can be read":          {`{`, corev1.TaintEffectNoSchedule, false},
+		"a node of whose evacuation nothing is known":             {"", corev1.TaintEffectNoSchedule, false},
+		"a node that is no longer evacuated":                      {safe, "", false},
+		"a node whose taint has an effect that evacuates nothing": {safe, corev1.TaintEffectPreferNoSchedule, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := NewKubelets(clock.RealClock{}, "", nil)
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeA}}
+			if tc.progress != "" {
+				node.Annotations = map[string]string{AnnotationEvacuation: tc.progress}
+			}
+			if tc.effect != "" {
+				node.Spec.Taints = []corev1.Taint{{Key: evacuation.TaintKey, Value: "last-copies", Effect: tc.effect}}
+			}
+			k.ObserveNode(node)
+			if got := k.Spared()[nodeA]; got != tc.spared {
+				t.Errorf("it may be switched off: %t, want %t", got, tc.spared)
+			}
+		})
+	}
 }
