@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -169,4 +170,26 @@ func TestALeaseIsReadPastTheCache(t *testing.T) {
 			t.Errorf("a renewal that the cache has not seen leaves it silent for %s, read at %s", a.LeaseSilence, a.LeaseRead)
 		}
 	})
+}
+
+// The kubelet renews its Lease four times within its duration.
+func TestHowOftenALeaseIsRenewed(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		seconds *int32
+		want    time.Duration
+	}{
+		"one that says so":               {new(int32(20)), 5 * time.Second},
+		"one that says nothing":          {nil, 10 * time.Second},
+		"one that says none":             {new(int32(0)), 10 * time.Second},
+		"one that says what can't be so": {new(int32(-20)), 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{LeaseDurationSeconds: tc.seconds}}
+			if got := RenewalGap(l); got != tc.want {
+				t.Errorf("every %s, want every %s", got, tc.want)
+			}
+		})
+	}
 }
