@@ -217,3 +217,16 @@ func TestTheClockOfAKubelet(t *testing.T) {
 		})
 	}
 }
+
+// A Lease that was never renewed tells nothing of its kubelet.
+func TestALeaseThatWasNeverRenewedTellsNothing(t *testing.T) {
+	t.Parallel()
+	k := NewKubelets(clock.RealClock{}, "", nil)
+	never := lease(nodeA, 0)
+	never.Spec.RenewTime = nil
+	k.ObserveLease(never)
+	k.confirm(never, time.Now())
+	if node := k.Node(nodeA); node.LeaseKnown {
+		t.Errorf("%+v, want its Lease to be unknown", node)
+	}
+}
