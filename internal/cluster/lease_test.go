@@ -70,16 +70,16 @@ func TestWhatIsLearntOfAKubelet(t *testing.T) {
 		tell func(*renewing)
 		want time.Duration
 	}{
-		"one that has booted again since, and says so, takes no longer":       {reboot(false), 11 * s},
-		"one that has booted again since, and says so late, takes no longer":  {reboot(true), 11 * s},
-		"one that was heard of once may take as long as its Lease lasts":      {every(40), 40 * s},
-		"one of which one gap was seen, too":                                  {every(40, 10*s), 40 * s},
-		"of two gaps it is the longer one":                                    {every(40, 14*s, 12*s), 14 * s},
-		"it is no less than a quarter of the duration":                        {every(120, 5*s, 5*s, 5*s), 30 * s},
-		"it is the longest of the last five gaps":                             {every(40, 30*s, 20*s, 10*s, 10*s, 10*s, 10*s), 20 * s},
-		"a duration that nobody tells is the usual one":                       {every(0), 40 * s},
-		"a kubelet that was away for minutes is not one that takes so long":   {every(40, 10*s, 10*s, 120*s), 40 * s},
-		"one that was away for longer than Leases are believed is none of it": {every(40, 10*s, 11*s, 400*s), 11 * s},
+		"one that has booted again since, and says so, takes no longer":      {reboot(false), 11 * s},
+		"one that has booted again since, and says so late, takes no longer": {reboot(true), 11 * s},
+		"one that was heard of once may take as long as its Lease lasts":     {every(40), 40 * s},
+		"one of which one gap was seen, too":                                 {every(40, 10*s), 40 * s},
+		"of two gaps it is the longer one":                                   {every(40, 14*s, 12*s), 14 * s},
+		"it is no less than a quarter of the duration":                       {every(120, 5*s, 5*s, 5*s), 30 * s},
+		"it is the longest of the last five gaps":                            {every(40, 30*s, 20*s, 10*s, 10*s, 10*s, 10*s), 20 * s},
+		"a duration that nobody tells is the usual one":                      {every(0), 40 * s},
+		"a kubelet that was away for minutes is not one that takes so long":  {every(40, 10*s, 10*s, 120*s), 40 * s},
+		"one that was away for as long as Leases are believed is none of it": {every(40, 10*s, 11*s, 300*s), 11 * s},
 		"a gap in which most Leases were late says nothing": {func(r *renewing) {
 			every(40, 10*s, 10*s)(r)
 			<-time.After(30 * s)
@@ -228,5 +228,44 @@ func TestALeaseThatWasNeverRenewedTellsNothing(t *testing.T) {
 	k.confirm(never, time.Now())
 	if node := k.Node(nodeA); node.LeaseKnown {
 		t.Errorf("%+v, want its Lease to be unknown", node)
+	}
+}
+
+// A node that was lost long ago says nothing of how many are silent now.
+func TestALeaseOfLongAgoIsNotCounted(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		ago             time.Duration
+		silent, counted int
+	}{
+		"one that was renewed a second ago":            {time.Second, 0, 1},
+		"one that was renewed a minute ago":            {time.Minute, 1, 1},
+		"one that was renewed nearly five minutes ago": {5*time.Minute - time.Second, 1, 1},
+		"one that was renewed five minutes ago":        {5 * time.Minute, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := start.Time
+			k := NewKubelets(clockAt{&now}, "", nil)
+			k.ObserveLease(lease(nodeA, 1))
+			now = now.Add(tc.ago)
+			if silent, counted := k.Count(failover.ForceSilence); silent != tc.silent || counted != tc.counted {
+				t.Errorf("%d of %d are silent, want %d of %d", silent, counted, tc.silent, tc.counted)
+			}
+		})
+	}
+}
+
+// The node of a Lease that is seen for the first time may be dead.
+func TestTheFirstSightOfALeaseIsNoRenewal(t *testing.T) {
+	t.Parallel()
+	k := NewKubelets(clock.RealClock{}, "", nil)
+	renewed := 0
+	k.OnRenewal(func(string, time.Time) { renewed++ })
+	for i, want := range []int{0, 0, 1} {
+		k.ObserveLease(lease(nodeA, max(i, 1)))
+		if renewed != want {
+			t.Errorf("after sight %d there were %d renewals, want %d", i+1, renewed, want)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -39,5 +40,17 @@ func TestTheNameOfANodeInLinstor(t *testing.T) {
 		if got := k.Satellite(node); got != tc.want {
 			t.Errorf("it %s: %s, want %s", name, got, tc.want)
 		}
+	}
+}
+
+// A driver that has no name for its node has no satellite there.
+func TestTheSatellitesOfTheDriver(t *testing.T) {
+	t.Parallel()
+	k := NewKubelets(clock.RealClock{}, virtual.Driver, nil)
+	k.ObserveCSINode(csiNode(nodeA, storagev1.CSINodeDriver{Name: virtual.Driver, NodeID: "Node-A"}))
+	k.ObserveCSINode(csiNode(nodeB, storagev1.CSINodeDriver{Name: virtual.Driver}))
+	k.ObserveCSINode(csiNode(nodeT, storagev1.CSINodeDriver{Name: "other.example.com", NodeID: "i-0815"}))
+	if diff := cmp.Diff(map[string]bool{"node-a": true}, k.Registered()); diff != "" {
+		t.Errorf("satellites (-want +got):\n%s", diff)
 	}
 }
