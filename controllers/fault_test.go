@@ -116,10 +116,15 @@ func (p *process) metrics() string {
 
 // counted returns the value of each series that is not zero, by its name and labels.
 func (p *process) counted() map[string]float64 {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(p.counters...)
-	families, err := registry.Gather()
+	values, err := valuesOf(p.counters)
 	p.world.must(err)
+	return values
+}
+
+func valuesOf(collectors []prometheus.Collector) (map[string]float64, error) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors...)
+	families, err := registry.Gather()
 	values := map[string]float64{}
 	for _, family := range families {
 		for _, m := range family.Metric {
@@ -132,7 +137,7 @@ func (p *process) counted() map[string]float64 {
 			}
 		}
 	}
-	return values
+	return values, err
 }
 
 func valueOf(m *dto.Metric) float64 {
