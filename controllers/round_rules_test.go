@@ -25,20 +25,16 @@ type unmoved struct{ noLinstor }
 
 func (unmoved) Poll(string) {}
 
-// A volume in hand rings no bell, so that another look must be certain.
-func TestWhichVolumesStayInHandAfterARound(t *testing.T) {
+// A pod is told why it stays, also where its volume has no attachment.
+func TestWhoIsToldAfterARound(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		verdict failover.Verdict
-		failed  error
-		want    bool
+		change func(*volume)
+		told   int
 	}{
-		"one that is lost":                                     {verdict: failover.Lost, want: true},
-		"one that is lost and that a gate holds":               {verdict: failover.Blocked, want: true},
-		"one that a look has shown to be well":                 {verdict: failover.NotLost},
-		"one of which a look has shown too little":             {verdict: failover.Undecided},
-		"one whose grace has begun anew":                       {verdict: failover.Pending},
-		"one of which a look has shown too little, and failed": {failover.Undecided, errors.New("no answer"), true},
+		"a pod with an attachment":    {func(*volume) {}, 1},
+		"a pod without an attachment": {func(v *volume) { v.in.Attachment = nil }, 1},
+		"a pod that has gone":         {func(v *volume) { v.in.Pods, v.in.Attachment = nil, nil }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -46,13 +42,53 @@ func TestWhichVolumesStayInHandAfterARound(t *testing.T) {
 				s := newSteps(t)
 				s.r.reporter.linstor = unmoved{}
 				v := s.volume()
-				v.d.Verdict, v.err = tc.verdict, tc.failed
+				v.in.Pods[0].Selected = true
+				v.d.Verdict, v.d.Reason = failover.Blocked, failover.Paused
+				tc.change(v)
+				s.r.conclude(s.ctx, nodeA, []*volume{v}, nil, roundResult{})
+				if n := s.events.count(string(failover.Paused), "db-0"); n != tc.told {
+					t.Errorf("the pod was told %d times, want %d", n, tc.told)
+				}
+			})
+		})
+	}
+}
+
+// A volume in hand rings no bell, so that another look must be certain.
+func TestWhichVolumesStayInHandAfterARound(t *testing.T) {
+	t.Parallel()
+	verdict := func(verdict failover.Verdict) func(*volume) { return func(v *volume) { v.d.Verdict = verdict } }
+	for name, tc := range map[string]struct {
+		change func(*volume)
+		want   bool
+		next   time.Duration
+	}{
+		"one that is lost":                       {verdict(failover.Lost), true, 5 * time.Second},
+		"one that is lost and that a gate holds": {verdict(failover.Blocked), true, 5 * time.Second},
+		"one that is lost and whose last pod and attachment went meanwhile": {
+			func(v *volume) { v.in.Pods, v.in.Attachment = nil, nil }, true, retryAct,
+		},
+		"one that is lost and of which a request is not answered yet": {func(v *volume) { v.waits = true }, true, retryAct},
+		"one that a look has shown to be well":                        {verdict(failover.NotLost), false, 0},
+		"one of which a look has shown too little":                    {verdict(failover.Undecided), false, 0},
+		"one whose grace has begun anew":                              {verdict(failover.Pending), false, 5 * time.Second},
+		"one of which a look has shown too little, and failed": {
+			func(v *volume) { v.d.Verdict, v.err = failover.Undecided, errors.New("no answer") }, true, firstRetry,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				s.r.reporter.linstor = unmoved{}
+				v := s.volume()
+				tc.change(v)
 				result := s.r.conclude(s.ctx, nodeA, []*volume{v}, nil, roundResult{})
 				if inHand := len(s.r.bell.remembered()) > 0; inHand != tc.want {
 					t.Errorf("in hand: %t, want %t", inHand, tc.want)
 				}
-				if tc.want && result.next == 0 {
-					t.Error("it is in hand, and nobody looks again")
+				if next := time.Duration(result.next); next != tc.next {
+					t.Errorf("looked at again after %s, want %s", next, tc.next)
 				}
 			})
 		})
