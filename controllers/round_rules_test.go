@@ -5,13 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -117,6 +122,21 @@ func TestOnlyAVolumeWhoseFailOverGoesOnIsMarked(t *testing.T) {
 	}
 }
 
+// Whether an attachment has ended that was deleted is looked at soon.
+func TestANodeIsLookedAtSoonAfterADetach(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		s.r.reporter.linstor = unmoved{}
+		v := s.volume()
+		v.in.Pods = nil
+		s.r.reporter.reports.detached("db", v.in)
+		if next := time.Duration(s.r.conclude(s.ctx, nodeA, []*volume{v}, nil, roundResult{}).next); next != retryAct {
+			t.Errorf("looked at again after %s, want %s", next, retryAct)
+		}
+	})
+}
+
 // What was read too long ago is left out of the release of what was read just now.
 func TestNothingIsReleasedByAnOldLook(t *testing.T) {
 	t.Parallel()
@@ -131,6 +151,108 @@ func TestNothingIsReleasedByAnOldLook(t *testing.T) {
 			t.Errorf("late: %t and %t, released: %t, want only the first one", fresh.late, old.late, s.released())
 		}
 	})
+}
+
+// A release counts for as long as the oldest look that it rests on: the node is read slowly here.
+func TestAReleaseOfManyIsAsOldAsTheOldestOfTheirLooks(t *testing.T) {
+	t.Parallel()
+	const takes = 300 * time.Millisecond
+	for name, tc := range map[string]struct {
+		ages     []time.Duration
+		released bool
+	}{
+		"both are new":     {[]time.Duration{0, 0}, true},
+		"the first is old": {[]time.Duration{failover.MaxAge - takes/2, 0}, false},
+		"the last is old":  {[]time.Duration{0, failover.MaxAge - takes/2}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				s.r.inUse.live = slowNodes{s.r.inUse.live, takes}
+				var volumes []*volume
+				for i, age := range tc.ages {
+					v := s.volume()
+					v.in.Asked = time.Now().Add(-age)
+					if i > 0 {
+						v.pv = v.pv.DeepCopy()
+						v.pv.Name, v.pv.Spec.CSI.VolumeHandle = "third", "pvc-third"
+					}
+					volumes = append(volumes, v)
+				}
+				s.r.releaseAll(s.ctx, nodeA, volumes)
+				if got := s.released(); got != tc.released || volumes[0].late == tc.released || volumes[1].late == tc.released {
+					t.Errorf("released: %t, late: %t and %t; want it to be released: %t", got, volumes[0].late, volumes[1].late, tc.released)
+				}
+			})
+		})
+	}
+}
+
+// slowNodes is an API by which a Node is read slowly.
+type slowNodes struct {
+	client.Reader
+	takes time.Duration
+}
+
+func (r slowNodes) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	if _, ok := o.(*corev1.Node); ok {
+		<-time.After(r.takes)
+	}
+	return r.Reader.Get(ctx, key, o, options...)
+}
+
+// What Kubernetes does not call in use needs no release, of which the log would tell.
+func TestAReleaseOfNothingIsNotTold(t *testing.T) {
+	t.Parallel()
+	for name, handle := range map[string]string{"Released volumes": "pvc-db", "": "pvc-third"} {
+		var lines []string
+		s := newSteps(t)
+		s.ctx = ctrl.LoggerInto(s.ctx, funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}))
+		v := s.volume()
+		v.pv = v.pv.DeepCopy()
+		v.pv.Spec.CSI.VolumeHandle = handle
+		s.r.releaseAll(s.ctx, nodeA, []*volume{v})
+		if told := strings.Contains(strings.Join(lines, ""), "Released volumes"); told != (name != "") {
+			t.Errorf("the release of %s is told: %t", handle, told)
+		}
+	}
+}
+
+// No attachment is deleted while it is not known who uses its volume.
+func TestNothingIsDetachedWhereItsUsersCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		spoil func(*steps)
+		stays bool
+	}{
+		"nobody uses it":             {(*steps).withoutPod, false},
+		"a pod uses it":              {func(*steps) {}, true},
+		"the pods cannot be listed":  {func(s *steps) { s.withoutPod(); s.r.live.Reader = noPods{s.r.live.Reader} }, true},
+		"their claim cannot be read": {func(s *steps) { s.r.live.Reader = noClaims{s.r.live.Reader} }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				tc.spoil(s)
+				s.r.deleteAttachments(s.ctx, nodeA, []*volume{s.volume()})
+				if stays := s.attachment() != nil; stays != tc.stays {
+					t.Errorf("the attachment stays: %t, want %t", stays, tc.stays)
+				}
+			})
+		})
+	}
+}
+
+// noPods is an API by which no pods can be listed.
+type noPods struct{ client.Reader }
+
+func (f noPods) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if _, ok := list.(*corev1.PodList); ok {
+		return errors.New("no")
+	}
+	return f.Reader.List(ctx, list, options...)
 }
 
 // A pod that is to be removed may not be the only one any more when the list of pods is old. Where none is left to be removed, another
