@@ -137,6 +137,46 @@ func TestANodeIsLookedAtSoonAfterADetach(t *testing.T) {
 	})
 }
 
+// An affinity controller deletes PersistentVolumes and creates them anew. What was said of one is remembered meanwhile, as long as it is attached.
+func TestAVolumeIsForgottenOnceNothingIsLeftOnItsNode(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*steps)
+		known  bool
+	}{
+		"a pod uses it":           {func(*steps) {}, true},
+		"nothing is left":         {(*steps).withoutPod, false},
+		"it is about to be bound": {func(s *steps) { s.withoutPod(); s.phase(corev1.VolumePending) }, true},
+		"it is about to be bound, and was detached": {func(s *steps) {
+			s.withoutPod()
+			s.phase(corev1.VolumePending)
+			s.must(s.api.Delete(s.ctx, s.attachment()))
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				tc.change(s)
+				s.in.Pods = nil
+				s.r.reporter.reports.detached("db", s.in)
+				s.r.forgetGone(s.ctx, "db", nodeA)
+				if known := s.r.reporter.reports.waitAfterDetach("db", s.in) > 0; known != tc.known {
+					t.Errorf("it is remembered: %t, want %t", known, tc.known)
+				}
+			})
+		})
+	}
+}
+
+// phase puts the PersistentVolume into a phase.
+func (s *steps) phase(phase corev1.PersistentVolumePhase) {
+	s.Helper()
+	s.must(s.api.Get(s.ctx, client.ObjectKeyFromObject(s.pv), s.pv))
+	s.pv.Status.Phase = phase
+	s.must(s.api.Status().Update(s.ctx, s.pv))
+}
+
 // What was read too long ago is left out of the release of what was read just now.
 func TestNothingIsReleasedByAnOldLook(t *testing.T) {
 	t.Parallel()
