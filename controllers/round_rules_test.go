@@ -177,6 +177,25 @@ func (s *steps) phase(phase corev1.PersistentVolumePhase) {
 	s.must(s.api.Status().Update(s.ctx, s.pv))
 }
 
+// What is well, or of which nothing is known, is not read anew for a round.
+func TestARoundLooksAtNothingThatIsNotLost(t *testing.T) {
+	t.Parallel()
+	for name, linstor := range map[string]Linstor{"LINSTOR says that the volume is well": wellOn{}, "LINSTOR says nothing": noLinstor{}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				s.r.gather.inputs.Linstor = linstor
+				lost, detaching, err := s.r.lostOn(s.ctx, nodeA)
+				s.must(err)
+				if len(lost)+len(detaching) > 0 {
+					t.Errorf("%d volumes are lost and %d being detached, want none", len(lost), len(detaching))
+				}
+			})
+		})
+	}
+}
+
 // What was read too long ago is left out of the release of what was read just now.
 func TestNothingIsReleasedByAnOldLook(t *testing.T) {
 	t.Parallel()
