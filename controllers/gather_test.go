@@ -82,8 +82,10 @@ func TestCandidates(t *testing.T) {
 					s.must(err)
 					concerned, err := s.r.gather.inputs.Concerns(s.ctx, s.pv, node)
 					s.must(err)
-					if want := slices.Contains(tc.want, node); there != want || concerned != want {
-						t.Errorf("node %s: there is an input %t, it is concerned %t; want %t", node, there, concerned, want)
+					candidates, err := s.r.candidatesOn(s.ctx, node, nil)
+					s.must(err)
+					if want := slices.Contains(tc.want, node); there != want || concerned != want || len(candidates) == 1 != want {
+						t.Errorf("node %s: there is an input %t, it is concerned %t, %d candidates; want %t", node, there, concerned, len(candidates), want)
 					}
 				}
 			})
@@ -171,6 +173,7 @@ func TestLinstorIsAskedAboutAllVolumesOfThePods(t *testing.T) {
 		var names []string
 		s.r.linstor = asked{mu: &sync.Mutex{}, names: &names}
 		s.r.look(s.ctx, nodeA, nil, []*volume{s.volume()})
+		synctest.Wait()
 		slices.Sort(names)
 		if want := []string{"pvc-db", "pvc-group"}; !slices.Equal(names, want) {
 			t.Errorf("LINSTOR was asked about %v, want %v", names, want)
