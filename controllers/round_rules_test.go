@@ -21,6 +21,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/sendby"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -193,6 +194,103 @@ func TestARoundLooksAtNothingThatIsNotLost(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Another round follows at once where a write came too late, or pods should be gone.
+func TestAnotherRoundFollowsAtOnce(t *testing.T) {
+	t.Parallel()
+	remove := func(how ...failover.Removal) func(*steps) []failover.PodRemoval {
+		return func(s *steps) (removals []failover.PodRemoval) {
+			for i, h := range how {
+				name := fmt.Sprintf("db-%d", i)
+				if i > 0 {
+					s.add(name, nodeA)
+				}
+				var pod corev1.Pod
+				s.must(s.api.Get(s.ctx, client.ObjectKey{Namespace: "default", Name: name}, &pod))
+				facts := failover.Pod{Namespace: "default", Name: name, UID: pod.UID}
+				removals = append(removals, failover.PodRemoval{Pod: facts, Volumes: []int{0}, How: h})
+			}
+			return removals
+		}
+	}
+	for name, tc := range map[string]struct {
+		step     failover.Step
+		removals func(*steps) []failover.PodRemoval
+		again    bool
+	}{
+		"nothing is to be done":                                {"", remove(), false},
+		"a detach by what is new":                              {failover.StepDetach, remove(), false},
+		"a detach by what is old":                              {failover.StepDetach, func(s *steps) []failover.PodRemoval { s.age(); return nil }, true},
+		"a pod is removed by force":                            {"", remove(failover.RemoveForce), true},
+		"a pod is removed and has its time":                    {"", remove(failover.RemoveGracefully), false},
+		"the first is removed by force, the last has its time": {"", remove(failover.RemoveForce, failover.RemoveGracefully), true},
+		"the last is removed by force, the first has its time": {"", remove(failover.RemoveGracefully, failover.RemoveForce), true},
+		"a pod is to be removed by force, which the API refuses": {"", func(s *steps) []failover.PodRemoval {
+			s.r.client = noDeletions{s.r.client}
+			return remove(failover.RemoveForce)(s)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				plan := failover.Plan{Volumes: []failover.VolumePlan{{Decision: s.d, Step: tc.step}}, Removals: tc.removals(s)}
+				if tc.step == failover.StepDetach {
+					s.withoutPod()
+				}
+				if again := s.r.do(s.ctx, nodeA, []*volume{s.volume()}, plan); again != tc.again {
+					t.Errorf("another round: %t, want %t", again, tc.again)
+				}
+			})
+		})
+	}
+}
+
+// age makes what was read too old for a write.
+func (s *steps) age() { s.in.Asked = s.in.Asked.Add(-failover.MaxAge - time.Second) }
+
+// noDeletions is a client of an API that refuses deletions.
+type noDeletions struct{ client.Client }
+
+func (noDeletions) Delete(context.Context, client.Object, ...client.DeleteOption) error {
+	return errors.New("refused")
+}
+
+// Of a pod with finalizers the phase is changed first. The API may take that and refuse the deletion.
+func TestADeletionThatIsRefusedIsAFailure(t *testing.T) {
+	t.Parallel()
+	for _, finalizers := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSteps(t)
+			s.in.Pods[0].Finalizers = finalizers
+			s.r.client = noDeletions{s.r.client}
+			if err := s.tryRemove(failover.RemoveForce); err == nil {
+				t.Errorf("with finalizers: %t, the refusal is no failure", finalizers)
+			}
+		})
+	}
+}
+
+// No step of a fail-over follows one that could not be taken.
+func TestWhenAFailOverGoesOn(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*volume)
+		want   bool
+	}{
+		"as long as the volume is lost":        {func(*volume) {}, true},
+		"not after a failure":                  {func(v *volume) { v.fail(errors.New("no")) }, false},
+		"not after what came too late":         {func(v *volume) { v.fail(sendby.ErrLate) }, false},
+		"not where the attachment is gone":     {func(v *volume) { v.fail(errGone) }, false},
+		"not while a request is not answered":  {func(v *volume) { v.fail(errUnanswered) }, false},
+		"not where the taint could not be set": {func(v *volume) { v.d.Verdict = failover.Blocked }, false},
+	} {
+		v := &volume{d: failover.Decision{Verdict: failover.Lost}}
+		if tc.change(v); v.goesOn() != tc.want {
+			t.Errorf("%s: goes on: %t", name, v.goesOn())
+		}
 	}
 }
 
