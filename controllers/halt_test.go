@@ -173,20 +173,27 @@ func TestTheGuardIsAskedAgainOnceLinstorIsHeard(t *testing.T) {
 	}
 }
 
-// A node counts as lost when a volume there is, although LINSTOR takes it for ONLINE; what has no volumes does not count.
+// A node counts as lost when a volume there is, although LINSTOR takes it for ONLINE; what has no volumes does not count. One that may be switched
+// off counts as long as it is well.
 func TestWhoCountsForTheGuard(t *testing.T) {
 	t.Parallel()
+	a, b := map[string]bool{nodeA: true}, map[string]bool{nodeB: true}
 	for name, tc := range map[string]struct {
-		lost map[string]bool
-		want string
+		lost, spared map[string]bool
+		want         string
 	}{
-		"nobody is lost":              {nil, ""},
-		"a node has lost a volume":    {map[string]bool{nodeA: true}, "1 of 2 nodes"},
-		"every node has lost volumes": {map[string]bool{nodeA: true, nodeB: true}, "2 of 2 nodes"},
+		"nobody is lost":                                            {nil, nil, ""},
+		"a node has lost a volume":                                  {a, nil, "1 of 2 nodes"},
+		"every node has lost volumes":                               {map[string]bool{nodeA: true, nodeB: true}, nil, "2 of 2 nodes"},
+		"a node has lost a volume that may be switched off":         {a, a, ""},
+		"a node has lost a volume, and another may be switched off": {a, b, "1 of 2 nodes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := &haltSwitch{agents: noAgents, linstor: satellites{}, lost: func() map[string]bool { return tc.lost }, limit: failover.Limit{}}
+			h := &haltSwitch{
+				agents: noAgents, linstor: satellites{}, limit: failover.Limit{},
+				lost: func() map[string]bool { return tc.lost }, spared: func() map[string]bool { return tc.spared },
+			}
 			got := h.guard(start.Time)
 			if (got != "") != (tc.want != "") || !strings.HasPrefix(got, tc.want) {
 				t.Errorf("the guard says %q, want %q", got, tc.want)
