@@ -151,13 +151,13 @@ func (w *world) replaceAgent(agent *corev1.Pod, change func(*corev1.Pod)) {
 
 // A taint that was set before the agents came goes with its cause, and is neither renewed nor set again: they set the same one.
 func TestATaintIsTakenOffBesideNodeAgents(t *testing.T) {
-	scene(t, func(w *world, _ *process) {
+	scene(t, func(w *world, p *process) {
 		w.Crash(nodeA)
 		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 		w.agent(nodeT)
-		w.pass(agentsInterval + time.Minute)
+		w.must(p.parts.agents.look(p.ctx))
 		patches := w.nodePatches()
-		w.pass(2 * time.Minute)
+		w.pass(keepAwayExpiry/2 + 2*time.Minute) // after half of it the taint would be renewed
 		if more := w.nodePatches() - patches; more > 0 {
 			t.Errorf("the node is written %d times while agents run", more)
 		}
