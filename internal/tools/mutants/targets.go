@@ -50,7 +50,7 @@ var targets = []target{
 			"linstor_sight.go", "losses.go", "pod_deletion.go", "recovery_blind.go", "requests.go", "volume_controller.go", "volumes_in_use.go",
 		},
 		skip: []string{
-			"tell", "remembered", "logTaint", // words
+			"tell", "remembered", "logTaint", "untaintedFor", // words
 			"imagined",               // a forecast
 			"noteArrival", "decided", // metrics
 			"retryAct", "haltAge", "haltTimeout", "keepAwayInterval", "keepAwayExpiry", "settingsTimeout", // pace
