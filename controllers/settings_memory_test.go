@@ -304,6 +304,27 @@ func TestAnOldLookAtAnAttachmentIsNoNews(t *testing.T) {
 	}
 }
 
+// A PersistentVolume may be gone because it is about to be created again: its volume is forgotten with its last attachment.
+func TestWhatNodesMayRunIsForgottenWithTheVolume(t *testing.T) {
+	t.Parallel()
+	m := newMemoryTest(t)
+	m.say(`{"node-a":[{"quorum":"off"}]}`)
+	m.take()
+	gather := m.r.gather
+	gather.memory = m.memory
+	for _, step := range []struct {
+		gone  client.Object
+		known bool
+	}{{m.pv, true}, {m.attachment(), false}} {
+		m.must(m.api.Delete(m.ctx, step.gone))
+		_, err := gather.volume(m.ctx, "db")
+		m.must(err)
+		if _, known := m.memory.told["db"]; known != step.known {
+			t.Errorf("after %T %s has gone, it is remembered: %t", step.gone, step.gone.GetName(), known)
+		}
+	}
+}
+
 type keeping struct {
 	noLinstor
 	store *linstor.Store
