@@ -25,6 +25,8 @@ type lists struct {
 	resource string
 	// unlisted is set where LINSTOR does not know the node any more.
 	unlisted bool
+	// unheard is set where LINSTOR does not know whether the node is ONLINE.
+	unheard bool
 	// answers is set where it can be asked all the same, and has no resource.
 	answers bool
 }
@@ -47,13 +49,20 @@ func (l lists) Node(name string) (linstor.Node, bool) {
 	if l.unlisted {
 		return linstor.Node{}, false
 	}
+	if l.unheard {
+		return linstor.Node{Name: name}, true
+	}
 	return linstor.Node{Name: name, Online: linstor.Fact[bool]{Value: true, Known: true, Confirmed: time.Now()}}, true
 }
 
-// tainted gives A a taint of that effect, none where that is empty, and the mark of one whose cause is a resource.
+// tainted gives A a taint of that effect, none where that is empty, and the mark of one whose cause is a resource; none where that is empty.
 func (s *steps) tainted(effect corev1.TaintEffect, cause string, left time.Duration) {
 	s.Helper()
-	mark, err := json.Marshal(keepAwayMark{Effect: corev1.TaintEffectNoSchedule, Resources: []string{cause}, Expires: time.Now().Add(left)})
+	causes := []string{cause}
+	if cause == "" {
+		causes = nil
+	}
+	mark, err := json.Marshal(keepAwayMark{Effect: corev1.TaintEffectNoSchedule, Resources: causes, Expires: time.Now().Add(left)})
 	s.must(err)
 	node := s.node()
 	node.Annotations = map[string]string{cluster.AnnotationKeepAway: string(mark)}
@@ -121,6 +130,15 @@ func TestWhenATaintEnds(t *testing.T) {
 		"not while LINSTOR cannot be asked, and it is renewed": {
 			change: func(s *steps) { s.tainted(hard, "pvc-db", keepAwayExpiry/4); s.unlisted, s.away = true, true }, effect: hard, marked: true, writes: 1,
 		},
+		"not while LINSTOR does not list the node, where no cause is known, and it is renewed": {
+			change: func(s *steps) { s.tainted(hard, "", keepAwayExpiry/4); s.unlisted = true }, effect: hard, marked: true, writes: 1,
+		},
+		"when the node is well, where no cause is known": {
+			change: func(s *steps) { s.tainted(hard, "", time.Hour) }, writes: 1,
+		},
+		"not while LINSTOR lists the node and does not hear it, and it is renewed": {
+			change: func(s *steps) { s.tainted(hard, "pvc-db", keepAwayExpiry/4); s.unheard = true }, effect: hard, marked: true, writes: 1,
+		},
 		"while LINSTOR does not list the node, when it expires": {
 			change: func(s *steps) { s.tainted(hard, "pvc-db", -time.Second); s.unlisted = true }, writes: 1,
 		},
@@ -151,7 +169,7 @@ func TestWhenATaintEnds(t *testing.T) {
 				s := newSteps(t)
 				tc.change(s)
 				writes := s.nodeRequests(apimodel.VerbPatch)
-				l := lists{resource: "pvc-db", unlisted: s.unlisted, answers: !s.away}
+				l := lists{resource: "pvc-db", unlisted: s.unlisted, unheard: s.unheard, answers: !s.away}
 				s.taints.linstor, s.taints.keepAway.inputs.Linstor = l, l
 				if _, err := s.taints.Reconcile(s.ctx, reconcile.Request{NamespacedName: client.ObjectKey{Name: nodeA}}); err != nil {
 					t.Fatal(err)

@@ -44,8 +44,8 @@ type steps struct {
 	pv       *corev1.PersistentVolume
 	in       failover.Input
 	d        failover.Decision
-	// unlisted is set where LINSTOR does not know A any more, away where it cannot be asked.
-	unlisted, away bool
+	// unlisted is set where LINSTOR does not know A any more, unheard where it does not hear it, away where it cannot be asked.
+	unlisted, unheard, away bool
 }
 
 // newSteps returns the steps, in a bubble of synctest: however busy the machine is, nothing becomes old that a test does not let become old.
