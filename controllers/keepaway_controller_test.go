@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,14 +56,12 @@ func (l lists) Node(name string) (linstor.Node, bool) {
 	return linstor.Node{Name: name, Online: linstor.Fact[bool]{Value: true, Known: true, Confirmed: time.Now()}}, true
 }
 
-// tainted gives A a taint of that effect, none where that is empty, and the mark of one whose cause is a resource; none where that is empty.
-func (s *steps) tainted(effect corev1.TaintEffect, cause string, left time.Duration) {
+// tainted gives A a taint of that effect, none where that is empty, and the mark of one whose causes are resources, with spaces in between.
+func (s *steps) tainted(effect corev1.TaintEffect, causes string, left time.Duration) {
 	s.Helper()
-	causes := []string{cause}
-	if cause == "" {
-		causes = nil
-	}
-	mark, err := json.Marshal(keepAwayMark{Effect: corev1.TaintEffectNoSchedule, Resources: causes, Expires: time.Now().Add(left)})
+	mark, err := json.Marshal(keepAwayMark{
+		Effect: corev1.TaintEffectNoSchedule, Resources: strings.Fields(causes), Expires: time.Now().Add(left),
+	})
 	s.must(err)
 	node := s.node()
 	node.Annotations = map[string]string{cluster.AnnotationKeepAway: string(mark)}
@@ -110,6 +109,15 @@ func TestWhenATaintEnds(t *testing.T) {
 				s.must(s.api.Update(s.ctx, va))
 				s.must(s.api.Delete(s.ctx, va))
 			}, writes: 1,
+		},
+		"not while one of another volume is being deleted, where more causes may have been than are noted": {
+			change: func(s *steps) {
+				s.tainted(hard, strings.Repeat("pvc-gone ", keepAwayResources), time.Hour)
+				va := s.attachment()
+				va.Finalizers = []string{"external-attacher/driver"}
+				s.must(s.api.Update(s.ctx, va))
+				s.must(s.api.Delete(s.ctx, va))
+			}, effect: hard, marked: true,
 		},
 		"and while the mark of a volume is left that is gone": {
 			change: func(s *steps) {
