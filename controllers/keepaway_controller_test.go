@@ -92,6 +92,9 @@ func TestWhenATaintEnds(t *testing.T) {
 		"not while a volume is being moved off the node": {
 			change: func(s *steps) { s.tainted(hard, "pvc-db", time.Hour); s.setMark("begun") }, effect: hard, marked: true,
 		},
+		"nor while another one is that was lost later": {
+			change: func(s *steps) { s.tainted(hard, "pvc-gone", time.Hour); s.setMark("begun") }, effect: hard, marked: true,
+		},
 		"nor while its attachment there is being deleted": {
 			change: func(s *steps) {
 				s.tainted(hard, "pvc-db", time.Hour)
