@@ -365,11 +365,11 @@ func TestAReleaseOfNothingIsNotTold(t *testing.T) {
 	for name, handle := range map[string]string{"Released volumes": "pvc-db", "": "pvc-third"} {
 		var lines []string
 		s := newSteps(t)
-		s.ctx = ctrl.LoggerInto(s.ctx, funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}))
+		ctx := ctrl.LoggerInto(s.ctx, funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}))
 		v := s.volume()
 		v.pv = v.pv.DeepCopy()
 		v.pv.Spec.CSI.VolumeHandle = handle
-		s.r.releaseAll(s.ctx, nodeA, []*volume{v})
+		s.r.releaseAll(ctx, nodeA, []*volume{v})
 		if told := strings.Contains(strings.Join(lines, ""), "Released volumes"); told != (name != "") {
 			t.Errorf("the release of %s is told: %t", handle, told)
 		}
