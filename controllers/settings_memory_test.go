@@ -304,6 +304,20 @@ func TestAnOldLookAtAnAttachmentIsNoNews(t *testing.T) {
 	}
 }
 
+// A dry run writes nothing.
+func TestADryRunKeepsNoDoubt(t *testing.T) {
+	t.Parallel()
+	for _, dryRun := range []bool{true, false} {
+		m := newMemoryTest(t)
+		m.word.sets, m.word.since = offOrMajority(), m.now.Add(-time.Hour)
+		m.decide.gather.memory, m.decide.client, m.decide.dryRun = m.memory, m.r.client, dryRun
+		m.decide.writeSettings(m.ctx, gathered{pv: m.pv, attachments: m.listed(), resource: "pvc-db"})
+		if kept := m.said() != ""; kept == dryRun {
+			t.Errorf("dry run: %t, the doubt is kept: %t", dryRun, kept)
+		}
+	}
+}
+
 // A PersistentVolume may be gone because it is about to be created again: its volume is forgotten with its last attachment.
 func TestWhatNodesMayRunIsForgottenWithTheVolume(t *testing.T) {
 	t.Parallel()
