@@ -294,6 +294,31 @@ func TestWhenAFailOverGoesOn(t *testing.T) {
 	}
 }
 
+// The mark of a volume that is well is taken off, but not while a round may be about to write by what it has read.
+func TestAMarkStaysWhileTheVolumeIsInHand(t *testing.T) {
+	t.Parallel()
+	for _, inHand := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSteps(t)
+			s.decide.gather.inputs.Linstor, s.decide.client = wellOn{}, s.r.client
+			s.setMark("begun")
+			if inHand {
+				s.r.bell.hold(nodeA, []string{"db"})
+			}
+			in, there, err := s.decide.gather.inputs.On(s.ctx, s.pv, nodeA)
+			s.must(err)
+			if d := failover.Decide(in); !there || d.Verdict != failover.NotLost {
+				t.Fatalf("there is an input: %t, and it is %s, want it to be well", there, d.Verdict)
+			}
+			_, err = s.decide.decideAll(s.ctx, s.pv, []failover.Input{in})
+			s.must(err)
+			if marked := s.marked() != ""; marked != inHand {
+				t.Errorf("in hand: %t, marked: %t", inHand, marked)
+			}
+		})
+	}
+}
+
 // What was read too long ago is left out of the release of what was read just now.
 func TestNothingIsReleasedByAnOldLook(t *testing.T) {
 	t.Parallel()

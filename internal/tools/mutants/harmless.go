@@ -40,6 +40,8 @@ var harmless = map[string]string{
 	"controllers/failover_look.go: confirmLease: r.settings.UnanimousGrace >= r.settings.ConfirmedGrace with >":     "a Lease is read that need not be",
 	"controllers/failover_writes.go: keepPodsAway: never len(volumes) == 0":                                         "a taint for nothing is not set in any case",
 	"controllers/keepaway_controller.go: cause: without answers":                                                    "where LINSTOR answers in part, the taint is renewed once more",
+	"controllers/volume_controller.go: isKept: without len(in.Pods) > 0":                                            "the API is asked for what the cache knows",
+	"controllers/failover_detach.go: detachAll: never len(volumes) == 0":                                            "a list of no volumes is gone through",
 	"controllers/failover_controller.go: round: never plan.Volumes[i].Step == failover.StepDetach":                  "what was decided is said after the detach",
 	"controllers/failover_detach.go: releaseAll: never len(current) == 0":                                           "a release of nothing is late from the start",
 	"controllers/failover_writes.go: isOld: r.age(in) > failover.MaxAge with >=":                                    "what is exactly so old is read once more",
