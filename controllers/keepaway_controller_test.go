@@ -28,6 +28,8 @@ type lists struct {
 	unlisted bool
 	// unheard is set where LINSTOR does not know whether the node is ONLINE.
 	unheard bool
+	// closed is set where A may not be promoted, by what LINSTOR said last.
+	closed bool
 	// answers is set where it can be asked all the same, and has no resource.
 	answers bool
 }
@@ -36,7 +38,11 @@ func (l lists) Resource(name string) (linstor.Resource, bool) {
 	if name != l.resource {
 		return linstor.Resource{}, false
 	}
-	return l.wellOn.Resource(name)
+	r, ok := l.wellOn.Resource(name)
+	if l.closed {
+		r.Replicas[0].Score.Value = 0
+	}
+	return r, ok
 }
 
 func (l lists) Refresh(context.Context, string, time.Duration) (linstor.Resource, error) {
@@ -86,6 +92,12 @@ func TestWhenATaintEnds(t *testing.T) {
 		writes int
 	}{
 		"when its cause is gone": {change: func(s *steps) { s.tainted(hard, "pvc-db", time.Hour) }, writes: 1},
+		"when its cause is gone by what LINSTOR said a moment ago, and it cannot be asked now": {
+			change: func(s *steps) { s.tainted(hard, "pvc-db", time.Hour); s.away = true }, writes: 1,
+		},
+		"not while its cause lasts by that": {
+			change: func(s *steps) { s.tainted(hard, "pvc-db", time.Hour); s.closed, s.away = true, true }, effect: hard, marked: true,
+		},
 		"when LINSTOR no longer lists its cause": {
 			change: func(s *steps) { s.tainted(hard, "pvc-gone", time.Hour) }, writes: 1,
 		},
@@ -180,7 +192,7 @@ func TestWhenATaintEnds(t *testing.T) {
 				s := newSteps(t)
 				tc.change(s)
 				writes := s.nodeRequests(apimodel.VerbPatch)
-				l := lists{resource: "pvc-db", unlisted: s.unlisted, unheard: s.unheard, answers: !s.away}
+				l := lists{resource: "pvc-db", unlisted: s.unlisted, unheard: s.unheard, closed: s.closed, answers: !s.away}
 				s.taints.linstor, s.taints.keepAway.inputs.Linstor = l, l
 				if _, err := s.taints.Reconcile(s.ctx, reconcile.Request{NamespacedName: client.ObjectKey{Name: nodeA}}); err != nil {
 					t.Fatal(err)

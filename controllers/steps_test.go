@@ -46,6 +46,8 @@ type steps struct {
 	d        failover.Decision
 	// unlisted is set where LINSTOR does not know A any more, unheard where it does not hear it, away where it cannot be asked.
 	unlisted, unheard, away bool
+	// closed is set where A may not be promoted by what LINSTOR said last.
+	closed bool
 }
 
 // newSteps returns the steps, in a bubble of synctest: however busy the machine is, nothing becomes old that a test does not let become old.
