@@ -31,6 +31,8 @@ var harmless = map[string]string{
 	"controllers/failover_controller.go: round: without halt.Guard != \"\"":                                         "the same is asked again after the look that it spares",
 	"controllers/failover_controller.go: round: without halt.Agents != \"\"":                                        "the same is asked again after the look that it spares",
 	"internal/cluster/inputs.go: lingeringOn: without i.lingering == nil":                                           "a reader that has none looks at no node where nothing is left",
+	"internal/cluster/kubelets.go: isSpared: without ok":                                                            "what is not evacuated is not safe either",
+	"internal/cluster/lease.go: observe: without known":                                                             "of what is not known the renewal is another one in any case",
 	"internal/cluster/lease.go: confirm: without !known":                                                            "of what is not known the renewal is another one in any case",
 	"internal/cluster/live.go: confirmClaims: never len(pods) == 0":                                                 "volumes are looked up for nobody",
 	"internal/cluster/volumes.go: sharing: never resource == \"\"":                                                  "the index has no volume of no resource",
