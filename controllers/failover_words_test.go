@@ -76,8 +76,8 @@ func TestHowLongALookWaitsForLinstor(t *testing.T) {
 	}
 }
 
-// That LINSTOR has no other resource of the pods is an answer. That it has not the one that is looked at says nothing of who uses it.
-func TestWhatLinstorHasNotKnown(t *testing.T) {
+// That LINSTOR does not have another resource of the pods is an answer. That it does not have the one that is looked at is none.
+func TestWhichAnswersALookNeeds(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		known map[string]error

@@ -84,7 +84,7 @@ func TestCandidates(t *testing.T) {
 					s.must(err)
 					candidates, err := s.r.candidatesOn(s.ctx, node, nil)
 					s.must(err)
-					if want := slices.Contains(tc.want, node); there != want || concerned != want || len(candidates) == 1 != want {
+					if want := slices.Contains(tc.want, node); there != want || concerned != want || (len(candidates) == 1) != want {
 						t.Errorf("node %s: there is an input %t, it is concerned %t, %d candidates; want %t", node, there, concerned, len(candidates), want)
 					}
 				}

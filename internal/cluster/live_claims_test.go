@@ -62,7 +62,7 @@ func TestTheClaimOfAYoungPodIsRead(t *testing.T) {
 			}
 			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}}
 			changed(t, api, claim, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "another" })
-			if got := len(live.users(t, "data", podWith("data"))); got == 1 != tc.uses {
+			if got := len(live.users(t, "data", podWith("data"))); (got == 1) != tc.uses {
 				t.Errorf("%d pods use the volume, want it to: %t", got, tc.uses)
 			}
 		})
