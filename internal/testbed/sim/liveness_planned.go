@@ -104,13 +104,14 @@ func (w *world) noteAiling() {
 	}
 }
 
-// connected tells whether all connections of a node are alive.
+// connected tells whether all connections of a node are alive, also those of volumes that came with a pod. A peer whose satellite is late to
+// adjust has none yet.
 func (w *world) connected(node string) bool {
-	for _, v := range w.history.World.Volumes {
-		if v.Released != "" {
+	for _, resource := range w.DRBD.Resources() {
+		if w.isVolume(resource) && w.ofNobody(resource) {
 			continue
 		}
-		state, _ := w.DRBD.Replica(v.Resource(), node)
+		state, _ := w.DRBD.Replica(resource, node)
 		for _, connection := range state.Connections {
 			if connection != drbd.Connected {
 				return false

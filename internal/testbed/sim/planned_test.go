@@ -115,6 +115,19 @@ func leavingNodes() map[string]sim.History {
 			Steps:  []sim.Step{at("20s", sim.Leave, "b", "")},
 			Length: 240 * time.Second,
 		},
+		"a node is not StorageSafe while its satellite is late to connect the copy of a pod's ephemeral volume": {
+			World: balanced(planned(world(3, []sim.Volume{
+				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a", "b")},
+			}, scratching(pod("pod-0", "b", "v0"))))),
+			Steps: []sim.Step{
+				{At: 5 * time.Second, What: sim.DelayAdjust, Node: "node-a", For: 200 * time.Second},
+				at("10s", sim.Isolate, "a", ""), at("10s", sim.Isolate, "c", ""),
+				at("20s", sim.DeletePod, "b", "pod-0"), // another pod there gets a new ephemeral volume, with a disk there only
+				at("50s", sim.Rejoin, "a", ""), at("125s", sim.Rejoin, "c", ""),
+				{At: 140 * time.Second, What: sim.Leave, Node: "node-a", Value: "last-copies"},
+			},
+			Length: 300 * time.Second,
+		},
 		"a node is taken out and back with an operator and a LINSTOR that is restarted": {
 			World: planned(world(4, []sim.Volume{
 				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a")},
