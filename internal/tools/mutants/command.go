@@ -16,8 +16,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// testTimeout ends tests that a mutant has made endless.
+// testTimeout ends tests that a mutant has made endless: it is how much longer than without one they may take.
 const testTimeout = 2 * time.Minute
+
+// surveyTimeout ends a test that does not end by itself, without any mutant.
+const surveyTimeout = 10 * time.Minute
 
 // limited runs a program with 6 GiB of address space: a mutant may well take all that there is.
 const limited = `ulimit -v 6291456; exec "$0" "$@"`
@@ -26,7 +29,7 @@ const limited = `ulimit -v 6291456; exec "$0" "$@"`
 // switches they come: no other test can notice the mutant.
 func (r *runner) survey(ctx context.Context, t tests, file string) (program, error) {
 	p := program{file: file}
-	list, failed, err := r.run(ctx, t, file, nil, "-test.list=^(Test|Fuzz|Example)")
+	list, failed, err := r.run(ctx, t, file, nil, testTimeout, "-test.list=^(Test|Fuzz|Example)")
 	if err != nil || failed {
 		return p, fmt.Errorf("listing the tests of %s: %w\n%s", t.folder, err, list)
 	}
@@ -38,7 +41,7 @@ func (r *runner) survey(ctx context.Context, t tests, file string) (program, err
 		group.Go(func() error {
 			begin := time.Now()
 			reached := filepath.Join(r.scratch, strconv.Itoa(i)+".reached")
-			output, failed, err := r.run(ctx, t, file, []string{reachedVariable + "=" + reached}, pattern([]string{name}))
+			output, failed, err := r.run(ctx, t, file, []string{reachedVariable + "=" + reached}, surveyTimeout, pattern([]string{name}))
 			if err != nil {
 				return err
 			} else if failed {
@@ -92,9 +95,9 @@ func (r *runner) buildReplaced(ctx context.Context, t tests, m mutant, file stri
 	return r.build(ctx, t, overlay, file)
 }
 
-// run runs compiled tests until the first fails.
-func (r *runner) run(ctx context.Context, t tests, file string, env []string, arg string) (output string, failed bool, err error) {
-	args := append([]string{"-c", limited, file, arg, "-test.timeout", testTimeout.String()}, t.args...)
+// run runs compiled tests until the first fails, or for as long as the limit.
+func (r *runner) run(ctx context.Context, t tests, file string, env []string, limit time.Duration, arg string) (output string, failed bool, err error) {
+	args := append([]string{"-c", limited, file, arg, "-test.timeout", limit.String()}, t.args...)
 	return r.command(ctx, t.folder, env, "sh", args...)
 }
 

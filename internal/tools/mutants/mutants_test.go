@@ -178,13 +178,18 @@ func TestBatches(t *testing.T) {
 	}}
 	for name, tc := range map[string]struct {
 		m    mutant
-		want [][]string
+		want []batch
 	}{
-		"only what comes by a switch, the quick ones first": {mutant{open: "("}, [][]string{{"TestQuick"}, {"TestMiddling"}, {"TestSlow"}}},
-		"all where there is no switch":                      {mutant{text: "x"}, [][]string{{"TestQuick", "TestElsewhere"}, {"TestMiddling"}, {"TestSlow"}}},
+		"only what comes by a switch, the quick ones first": {mutant{open: "("}, []batch{
+			{[]string{"TestQuick"}, time.Millisecond}, {[]string{"TestMiddling"}, 10 * time.Millisecond}, {[]string{"TestSlow"}, 100 * time.Millisecond},
+		}},
+		"all where there is no switch": {mutant{text: "x"}, []batch{
+			{[]string{"TestQuick", "TestElsewhere"}, 2 * time.Millisecond}, {[]string{"TestMiddling"}, 10 * time.Millisecond},
+			{[]string{"TestSlow"}, 100 * time.Millisecond},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, p.batches(tc.m, 1)); diff != "" {
+			if diff := cmp.Diff(tc.want, p.batches(tc.m, 1), cmp.AllowUnexported(batch{})); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -119,7 +119,7 @@ func (r *runner) failsAnyway(ctx context.Context, t tests, name string) (bool, e
 	if top == "" {
 		return false, nil
 	}
-	_, failed, err := r.run(ctx, t, r.programs[t.name()].file, nil, pattern([]string{top}))
+	_, failed, err := r.run(ctx, t, r.programs[t.name()].file, nil, surveyTimeout, pattern([]string{top}))
 	return failed, err
 }
 
@@ -134,8 +134,8 @@ func (r *runner) ask(ctx context.Context, t tests, m mutant, id int) (output str
 		}
 		defer func() { err = errors.Join(err, os.Remove(file)) }() // which is large
 	}
-	for _, names := range p.batches(m, id) {
-		if output, failed, err = r.run(ctx, t, file, env, pattern(names)); failed || err != nil {
+	for _, b := range p.batches(m, id) {
+		if output, failed, err = r.run(ctx, t, file, env, testTimeout+b.took, pattern(b.names)); failed || err != nil {
 			return output, failed, err
 		}
 	}
@@ -158,8 +158,14 @@ type surveyed struct {
 	reaches map[int]bool
 }
 
-// batches returns the names of the tests that can notice a mutant: few that are done soon, then more, then all others.
-func (p program) batches(m mutant, id int) [][]string {
+// batch is tests that are run at once. Together they take as long as they took one after the other, at most.
+type batch struct {
+	names []string
+	took  time.Duration
+}
+
+// batches returns the tests that can notice a mutant: few that are done soon, then more, then all others.
+func (p program) batches(m mutant, id int) []batch {
 	able := slices.Clone(p.tests)
 	if m.open != "" && !p.all {
 		able = slices.DeleteFunc(able, func(s surveyed) bool { return !s.reaches[id] })
@@ -170,11 +176,11 @@ func (p program) batches(m mutant, id int) [][]string {
 		total += s.took
 	}
 	shares := []time.Duration{total / 20, total / 4, total}
-	batches := make([][]string, len(shares))
+	batches := make([]batch, len(shares))
 	for _, s := range able {
 		begun += s.took
-		i := slices.IndexFunc(shares, func(share time.Duration) bool { return begun <= share })
-		batches[i] = append(batches[i], s.name)
+		b := &batches[slices.IndexFunc(shares, func(share time.Duration) bool { return begun <= share })]
+		b.names, b.took = append(b.names, s.name), b.took+s.took
 	}
-	return slices.DeleteFunc(batches, func(names []string) bool { return len(names) == 0 })
+	return slices.DeleteFunc(batches, func(b batch) bool { return len(b.names) == 0 })
 }
