@@ -8,8 +8,10 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,8 +35,9 @@ const (
 // failureOfAgents says in the log what cannot be done.
 const failureOfAgents = "Cannot tell whether node agents of 1.x run"
 
-// ofDaemonSets selects the pods that may be of a DaemonSet: its controller sets the label on each, as does that of StatefulSets.
-var ofDaemonSets = client.HasLabels{"controller-revision-hash"}
+// ofDaemonSets selects the pods that may be of a DaemonSet. The controllers of DaemonSets and of StatefulSets set the first label on each of
+// their pods, that of StatefulSets the second one as well.
+const ofDaemonSets = appsv1.ControllerRevisionHashLabelKey + ",!" + appsv1.StatefulSetPodNameLabel
 
 // nodeAgents knows whether node agents of 1.x run. They remove pods and attachments by rules of their own, so that this controller only
 // observes as long as one does. Every replica looks for them, so that a new leader need not begin with a list of pods. It changes nothing.
@@ -92,10 +95,14 @@ func (a *nodeAgents) look(ctx context.Context) error {
 
 // list counts those that run, by their DaemonSets. The cache has selected pods only: they are read past it, a part at a time.
 func (a *nodeAgents) list(ctx context.Context) (map[string]int, error) {
+	selector, err := labels.Parse(ofDaemonSets)
+	if err != nil {
+		return nil, err
+	}
 	running, next := make(map[string]int), ""
 	for {
 		var pods corev1.PodList
-		if err := a.live.List(ctx, &pods, ofDaemonSets, client.Limit(listedAtOnce), client.Continue(next)); err != nil {
+		if err := a.live.List(ctx, &pods, client.MatchingLabelsSelector{Selector: selector}, client.Limit(listedAtOnce), client.Continue(next)); err != nil {
 			return nil, fmt.Errorf("listing the pods of DaemonSets: %w", err)
 		}
 		for i := range pods.Items {

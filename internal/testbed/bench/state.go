@@ -235,7 +235,7 @@ func (s *state) fillPods(ctx context.Context) error {
 func newStatePod(i int) *corev1.Pod {
 	labels := map[string]string{
 		"app.kubernetes.io/name": "database", "app.kubernetes.io/instance": "database-" + strconv.Itoa(i), "app.kubernetes.io/managed-by": "helm",
-		"apps.kubernetes.io/pod-index": "0", "controller-revision-hash": "database-6d5f7c9b4d",
+		"apps.kubernetes.io/pod-index": "0", "controller-revision-hash": "database-6d5f7c9b4d", "statefulset.kubernetes.io/pod-name": statePod(i),
 	}
 	if i < stateSelected {
 		labels[bed.SelectedLabel] = bed.SelectedValue
