@@ -46,11 +46,12 @@ func (s *Store) forget(resource, node string) {
 	}
 }
 
-// goneReplica is a gone replica as it is handed out: nothing is heard of it.
+// goneReplica is a gone replica as it is handed out: nothing is heard of it. What is not named here is unknown.
 func (s *Store) goneReplica(r *replicaEntry) Replica {
-	out := r.replica()
-	out.Gone = true
-	out.Reports, out.MayPromote, out.InUse, out.Score = Fact[bool]{}, Fact[bool]{}, Fact[bool]{}, Fact[int]{}
+	out := Replica{
+		Node: r.Node, Diskless: r.Diskless, Client: r.Client, Leaving: r.Leaving, Online: r.Online, Connections: map[string]Fact[bool]{},
+		Heard: r.Heard, Rejoined: r.Rejoined, LastInUse: r.LastInUse, Gone: true, MayRun: r.runs.settings, Begun: r.runs.begun,
+	}
 	if n := s.nodes[r.Node]; n != nil {
 		out.Online = n.Online
 		out = n.doubted(out)

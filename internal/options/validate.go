@@ -18,7 +18,7 @@ import (
 
 // MinKubeletSilence is the least value of --kubelet-silence. A kubelet renews its Lease every 10 seconds, so that a
 // shorter silence would be seen of every kubelet, however well.
-const MinKubeletSilence = 12 * time.Second
+const MinKubeletSilence = failover.ForceSilence
 
 // maxDriverName is the longest name that Kubernetes accepts for a CSI driver.
 const maxDriverName = 63
