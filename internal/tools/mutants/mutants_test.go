@@ -184,7 +184,8 @@ func TestBatches(t *testing.T) {
 			{[]string{"TestQuick"}, time.Millisecond}, {[]string{"TestMiddling"}, 10 * time.Millisecond}, {[]string{"TestSlow"}, 100 * time.Millisecond},
 		}},
 		"all where there is no switch": {mutant{text: "x"}, []batch{
-			{[]string{"TestQuick", "TestElsewhere"}, 2 * time.Millisecond}, {[]string{"TestMiddling"}, 10 * time.Millisecond},
+			{[]string{"TestQuick", "TestElsewhere"}, 2 * time.Millisecond},
+			{[]string{"TestMiddling"}, 10 * time.Millisecond},
 			{[]string{"TestSlow"}, 100 * time.Millisecond},
 		}},
 	} {
