@@ -39,12 +39,14 @@ TEST_TIMEOUT  ?= 45m
 # Tests on the test bed mostly wait; more of them may run at a time than there are cores.
 TEST_PARALLEL ?= 16
 
-# These take the longest. They begin first, so that the others run beside them.
-TEST_FIRST    := ./internal/testbed/bed/scenarios ./controllers
+# These take the longest. They begin first, so that the others run beside them. The first two mostly wait, in real time: each takes a
+# place, but hardly a core.
+TEST_PACKAGES ?= 4
+TEST_FIRST    := ./internal/testbed/bed/scenarios ./deploy ./controllers
 
 .PHONY: test
 test: testbed helm bin/promtool bin/prometheus ## Run all tests, those on a real control plane included
-	go test $(RACE) -shuffle=on -timeout $(TEST_TIMEOUT) -parallel $(TEST_PARALLEL) $(TEST_FIRST) ./...
+	go test $(RACE) -shuffle=on -timeout $(TEST_TIMEOUT) -p $(TEST_PACKAGES) -parallel $(TEST_PARALLEL) $(TEST_FIRST) ./...
 	cd $(MONITORING) && go test ./...
 	cd $(IMAGE) && go test ./...
 	cd $(BENCHCHART) && go test ./...
