@@ -97,18 +97,17 @@ func (w *world) compareLast() {
 // noteAiling notes since when nodes have not been well.
 func (w *world) noteAiling() {
 	for _, node := range w.history.World.Nodes {
-		keepSince(w.ailing, node, !w.nodeIsWell(node) || !w.DRBD.Up(node) || w.evicted[node] || w.frozen[node] || !w.connected(node))
+		keepSince(w.ailing, node, !w.nodeIsWell(node) || !w.DRBD.Up(node) || w.evicted[node] || w.frozen[node] || !w.connected(node, w.isClaimed))
 		if !w.ailing[node].IsZero() {
 			w.ailed[node] = true
 		}
 	}
 }
 
-// connected tells whether all connections of a node are alive, also those of volumes that came with a pod. A peer whose satellite is late to
-// adjust has none yet.
-func (w *world) connected(node string) bool {
+// connected tells whether all connections of a node are alive, of the resources that count.
+func (w *world) connected(node string, counts func(resource string) bool) bool {
 	for _, resource := range w.DRBD.Resources() {
-		if w.isVolume(resource) && w.ofNobody(resource) {
+		if !counts(resource) {
 			continue
 		}
 		state, _ := w.DRBD.Replica(resource, node)
@@ -119,6 +118,14 @@ func (w *world) connected(node string) bool {
 		}
 	}
 	return true
+}
+
+func (w *world) isClaimed(resource string) bool { return !w.ofNobody(resource) }
+
+// isEphemeral tells whether a resource came with a pod, and LINSTOR still has it. A peer whose satellite is late to adjust is not connected to
+// it yet.
+func (w *world) isEphemeral(resource string) bool {
+	return !w.isVolume(resource) && len(w.Linstor.ReplicaNodes(resource)) > 0
 }
 
 // switchOff switches nodes off that may be.
@@ -345,7 +352,7 @@ func (w *world) mayLeave(name string) bool {
 		return false
 	}
 	for _, node := range w.history.World.Nodes {
-		if w.full[node] || w.hanging[node] || w.switchedOff(node) || w.isOutOfService(node) {
+		if w.full[node] || w.hanging[node] || w.switchedOff(node) || w.isOutOfService(node) || !w.connected(node, w.isEphemeral) {
 			return false
 		}
 	}
