@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -225,6 +226,41 @@ func TestWhatIsKnownOfNodeAgentsIsBelieved(t *testing.T) {
 		}
 		if said := look(0, nil); said != "" {
 			t.Errorf("when it is seen that it has gone: %q", said)
+		}
+	})
+}
+
+// podCounter counts the pods that are listed through it.
+type podCounter struct {
+	client.Reader
+
+	pods int
+}
+
+func (c *podCounter) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	err := c.Reader.List(ctx, list, opts...)
+	if pods, ok := list.(*corev1.PodList); ok {
+		c.pods += len(pods.Items)
+	}
+	return err
+}
+
+// A large cluster has many pods of StatefulSets: every replica would read them all every few minutes.
+func TestNodeAgentsAreLookedForAmongPodsOfDaemonSetsAlone(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		w.agent(nodeT)
+		for _, pod := range []metav1.ObjectMeta{
+			{Name: "db-0", Labels: map[string]string{"controller-revision-hash": "db-6d5f", "statefulset.kubernetes.io/pod-name": "db-0"}},
+			{Name: "web-6d5f-x2x4z", Labels: map[string]string{"pod-template-hash": "6d5f"}},
+		} {
+			pod.Namespace = "default"
+			w.must(w.Client().Create(w.ctx, &corev1.Pod{ObjectMeta: pod}))
+		}
+		live := &podCounter{Reader: w.API.Client(controllerActor + "one")}
+		known := &nodeAgents{live: live, clock: defaults().Clock}
+		w.must(known.look(w.ctx))
+		if live.pods != 1 || known.count() != 1 {
+			t.Errorf("%d pods were read and %d agents found, want the one that a DaemonSet owns", live.pods, known.count())
 		}
 	})
 }
