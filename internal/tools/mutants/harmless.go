@@ -23,6 +23,7 @@ var harmless = map[string]string{
 	"controllers/recovery_blind.go: wasRestarted: now.Sub(at) < failover.BlindRetry with <=":                        "ten minutes later it is deleted a second later",
 	"controllers/recovery_blind.go: wasRestarted: now.Sub(created) < failover.BlindRetry with <=":                   "ten minutes later it is deleted a second later",
 	"controllers/recovery_blind.go: restart: without owner != nil":                                                  "a pod without an owner is never deleted",
+	"controllers/explain.go: observe: len(word.Pods) > 0 with >=":                                                   "where nobody is to be told, other volumes are looked at in vain",
 	"controllers/halt.go: view: without node.Online.Known":                                                          "what is not known has the value false",
 	"controllers/keepaway.go: effect: without state == failover.Unreachable":                                        "all other states allow the same effect as an unknown one",
 	"controllers/keepaway.go: taint: without ours":                                                                  "a mark that is new has a cause, and so is not equal to none",
