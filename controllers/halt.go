@@ -195,12 +195,12 @@ func (h *haltSwitch) pausing(ctx context.Context) (types.NamespacedName, error) 
 		return name, nil
 	}
 	name, err := deploymentOf(ctx, h.live, h.pod)
-	if err != nil || name.Name == "" {
+	if err != nil {
 		return name, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.deployment = name
+	h.deployment = name // none where no Deployment runs this process
 	return name, nil
 }
 

@@ -119,9 +119,14 @@ func untaintedFor(expired bool) string {
 	return "the node has its storage back"
 }
 
-// causeWithin is how long LINSTOR may take to tell of the causes of a taint. What follows is written within the same reconciliation, where LINSTOR
-// does not answer as well.
-const causeWithin = 10 * time.Second
+// halfOf returns a context that ends when half of the time that is left to a reconciliation has passed. What follows is written in the other half.
+func halfOf(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)/2)
+}
 
 // cause asks LINSTOR whether the cause lasts. Where LINSTOR cannot be asked, or does not know, the cause counts as lasting; where LINSTOR answers, and does not list
 // the node, the cause is unknown for good. Each answer counts when it comes: the answers about many causes take longer than the first one may be old.
@@ -129,7 +134,7 @@ func (r *KeepAwayReconciler) cause(ctx context.Context, node string, mark keepAw
 	if r.leaving(ctx, node, mark) {
 		return failover.TaintCauseLasts
 	}
-	ctx, cancel := context.WithTimeout(ctx, causeWithin)
+	ctx, cancel := halfOf(ctx)
 	defer cancel()
 	answers, listed := false, false
 	is := func(resource *failover.Resource) (cause failover.TaintCause) {

@@ -302,20 +302,29 @@ func (silently) Refresh(ctx context.Context, _ string, _ time.Duration) (linstor
 }
 
 func TestATaintIsRenewedWhileLinstorDoesNotAnswer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSteps(t)
-		s.tainted(corev1.TaintEffectNoSchedule, "pvc-db", keepAwayExpiry/4)
-		l := silently{lists{resource: "pvc-db", unlisted: true}}
-		s.taints.linstor, s.taints.keepAway.inputs.Linstor = l, l
-		ctx, cancel := context.WithTimeout(s.ctx, 30*time.Second)
-		defer cancel()
-		if _, err := s.taints.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKey{Name: nodeA}}); err != nil {
-			t.Fatal(err)
-		}
-		if mark, marked := markOf(s.node()); !marked || time.Until(mark.Expires) < keepAwayExpiry/2 || s.effect() == "" {
-			t.Errorf("the effect is %q, marked %t, and expires %s", s.effect(), marked, mark.Expires)
-		}
-	})
+	t.Parallel()
+	for name, timeout := range map[string]time.Duration{
+		"by the shipped --operations-timeout": 30 * time.Second,
+		"by a short one":                      2 * time.Second,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSteps(t)
+				s.tainted(corev1.TaintEffectNoSchedule, "pvc-db", keepAwayExpiry/4)
+				l := silently{lists{resource: "pvc-db", unlisted: true}}
+				s.taints.linstor, s.taints.keepAway.inputs.Linstor = l, l
+				ctx, cancel := context.WithTimeout(s.ctx, timeout)
+				defer cancel()
+				if _, err := s.taints.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKey{Name: nodeA}}); err != nil {
+					t.Fatal(err)
+				}
+				if mark, marked := markOf(s.node()); !marked || time.Until(mark.Expires) < keepAwayExpiry/2 || s.effect() == "" {
+					t.Errorf("the effect is %q, marked %t, and expires %s", s.effect(), marked, mark.Expires)
+				}
+			})
+		})
+	}
 }
 
 // Whoever takes the label off a pod ends its fail-over. The cache has no pods without it.

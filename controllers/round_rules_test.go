@@ -454,6 +454,19 @@ func TestARemovalIsAsOldAsTheListOfPods(t *testing.T) {
 	})
 }
 
+// The list of pods comes after LINSTOR's word, which may have been asked for before the look.
+func TestARemovalIsAsOldAsLinstorsWordHoweverNewTheListOfPods(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteps(t)
+		s.in.Asked = s.in.Asked.Add(-failover.MaxAge - time.Second)
+		s.in.Listed = time.Now()
+		if !s.r.isOld(s.in) {
+			t.Error("a removal by an old word of LINSTOR's counts")
+		}
+	})
+}
+
 // Many attachments are read by one request, and never from the cache.
 func TestManyAttachmentsAreListedAnew(t *testing.T) {
 	t.Parallel()
