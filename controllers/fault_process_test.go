@@ -51,10 +51,11 @@ func (w *world) wantMovedCleanly(limit time.Duration, p *process) {
 var errDead = errors.New("the process is dead")
 
 // dies lets a process be killed at its first write of a kind, so that it sends nothing any more: before that, or when the
-// API gets it, so that the process does not hear of it. The returned function tells whether that has happened.
-func (w *world) dies(p *process, write permission, before bool) (killed func() bool) {
+// API gets it, so that the process does not hear of it. The returned function waits for that, and fails the story where it does not come.
+func (w *world) dies(p *process, write permission, before bool) (untilKilled func()) {
 	w.detachesSlowly()
 	var dead atomic.Bool
+	killed := make(chan struct{})
 	w.API.Fail(func(r apimodel.Request) error {
 		switch {
 		case r.Actor != controllerActor+p.name:
@@ -65,12 +66,20 @@ func (w *world) dies(p *process, write permission, before bool) (killed func() b
 			return errDead
 		}
 		p.end()
+		close(killed)
 		if before {
 			return errDead
 		}
 		return nil
 	})
-	return dead.Load
+	return func() {
+		w.Helper()
+		select {
+		case <-killed:
+		case <-time.After(40 * time.Second):
+			w.Fatalf("process %s is not killed within 40s", p.name)
+		}
+	}
 }
 
 // detachesSlowly gives Kubernetes the tenth of a second in which it looks for what it could detach. It deletes the attachment
@@ -131,9 +140,9 @@ func TestTheLeaderIsKilledAtEachStep(t *testing.T) {
 	for name, at := range moments() {
 		t.Run(name, func(t *testing.T) {
 			pair(t, defaults(), func(w *world, first, second *process) {
-				killed := w.dies(first, writes[at.number], at.before)
+				untilKilled := w.dies(first, writes[at.number], at.before)
 				w.Crash(nodeA)
-				w.until(40*time.Second, "the first leader is killed", killed)
+				untilKilled()
 				w.pass(expiry)
 				w.wantWrote(first, at.done())
 				second.leads()

@@ -35,17 +35,9 @@ func TestARolloutInTheActGoesOn(t *testing.T) {
 		for i, write := range writes {
 			t.Run("after "+name+" could "+write.String(), func(t *testing.T) {
 				pair(t, defaults(), func(w *world, first, second *process) {
-					w.detachesSlowly()
-					var once sync.Once
-					ended := make(chan struct{})
-					w.API.OnChange(func(c apimodel.Change) {
-						if needs(c.Request) == write && strings.HasSuffix(c.Actor, "/one") {
-							first.end()
-							once.Do(func() { close(ended) })
-						}
-					})
+					untilKilled := w.dies(first, write, false)
 					w.Crash(nodeA)
-					<-ended
+					untilKilled()
 					first.stops() // a release knows its own marks, so that it must not see them in another form
 					w.wantWrote(first, writes[:i+1])
 					w.translateMarks(translated)
