@@ -269,3 +269,33 @@ func (f noClaims) Get(ctx context.Context, key client.ObjectKey, o client.Object
 	}
 	return f.Reader.Get(ctx, key, o, options...)
 }
+
+// What a pod writes by a claim whose PersistentVolume is being created again is not known, so that quorum is known to fence nothing there:
+// the pod stays, also where its unsafe volumes do not keep it.
+func TestAPodStaysWhileTheVolumeOfAnotherClaimIsCreatedAgain(t *testing.T) {
+	cfg := defaults()
+	cfg.Settings.RemoveUnsafePods = true
+	sceneWith(t, virtual.Options{}, cfg, func(w *world, p *process) {
+		w.volume("log")
+		w.volume("wal")
+		w.workload("log", selected, func(v *virtual.Workload) { v.Claims = []string{"data-log", "data-wal"} })
+		w.pass(2 * time.Minute)
+		w.wantRunning("log-0", nodeA)
+		phase := func(phase corev1.PersistentVolumePhase) {
+			var pv corev1.PersistentVolume
+			w.must(w.Client().Get(w.ctx, client.ObjectKey{Name: "wal"}, &pv))
+			pv.Status.Phase = phase
+			w.must(w.Client().Status().Update(w.ctx, &pv))
+		}
+		pod := w.pod("log-0")
+		phase(corev1.VolumePending)
+		w.Crash(nodeA)
+		w.pass(2 * time.Minute)
+		w.wantStill(pod)
+		if verdict, reason := p.said("log", nodeA); reason != "OtherVolumeUnavailable" {
+			t.Errorf("said %s %s, want OtherVolumeUnavailable", verdict, reason)
+		}
+		phase(corev1.VolumeBound)
+		w.until(time.Minute, "the pod runs on B", func() bool { return w.runs("log-0", nodeB) })
+	})
+}

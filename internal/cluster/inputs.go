@@ -240,12 +240,12 @@ func (i *Inputs) pod(ctx context.Context, pod *corev1.Pod, pv *corev1.Persistent
 		return failover.Pod{}, err
 	}
 	facts.Exempt = facts.Exempt || helped != nil && isExempt(helped)
-	others, unsafe, err := i.pods.others(ctx, pod, pv)
+	others, err := i.pods.others(ctx, pod, pv)
 	if err != nil {
 		return failover.Pod{}, err
 	}
-	facts.UnsafeVolume = unsafe
-	for _, other := range others {
+	facts.UnsafeVolume, facts.UnboundClaim = others.unsafe, others.unbound
+	for _, other := range others.ours {
 		facts.Others = append(facts.Others, i.other(other))
 	}
 	return facts, nil

@@ -48,12 +48,12 @@ type placedVolume struct {
 func (s *Survey) placedVolumes(
 	ctx context.Context, pv *corev1.PersistentVolume, resource failover.Resource, pod *corev1.Pod, known []failover.OtherVolume,
 ) ([]placedVolume, error) {
-	others, _, err := s.readers.Pods.others(ctx, pod, pv)
+	others, err := s.readers.Pods.others(ctx, pod, pv)
 	if err != nil {
 		return nil, err
 	}
 	volumes := []placedVolume{placed(pv, resource)}
-	for _, other := range others {
+	for _, other := range others.ours {
 		i := slices.IndexFunc(known, func(v failover.OtherVolume) bool { return v.Name == other.Name })
 		if !other.ephemeral && i >= 0 { // an ephemeral one is created again where the pod goes
 			volumes = append(volumes, placed(other.PersistentVolume, known[i].Resource))

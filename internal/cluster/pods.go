@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -65,11 +66,11 @@ func (p Pods) list(ctx context.Context, field client.MatchingFields) ([]corev1.P
 func (p Pods) Resources(ctx context.Context, pv *corev1.PersistentVolume, pods []corev1.Pod) ([]string, error) {
 	resources := []string{p.volumes.Resource(pv)}
 	for i := range pods {
-		others, _, err := p.others(ctx, &pods[i], pv)
+		others, err := p.others(ctx, &pods[i], pv)
 		if err != nil {
 			return nil, err
 		}
-		for _, other := range others {
+		for _, other := range others.ours {
 			if name := p.volumes.Resource(other.PersistentVolume); !slices.Contains(resources, name) {
 				resources = append(resources, name)
 			}
@@ -269,46 +270,54 @@ type podVolume struct {
 	ephemeral bool
 }
 
-// others sorts a pod's volumes: the PersistentVolumes of our driver other than the given one, and the name of the
-// first volume that may not survive a move. Where a claim seems to have several volumes, the pod may use any of them, unless one is
-// the given one.
-func (p Pods) others(ctx context.Context, pod *corev1.Pod, except *corev1.PersistentVolume) ([]podVolume, string, error) {
-	var ours []podVolume
-	unsafe := ""
+// otherVolumes are the volumes of a pod other than a given one.
+type otherVolumes struct {
+	ours []podVolume
+	// unsafe names the first one that may not survive a move, and unbound the first claim of which no PersistentVolume is known to be bound;
+	// empty where there is none. A claim of a running pod had one: where it is being created again, what the pod writes there is not known.
+	unsafe, unbound string
+}
+
+// others sorts a pod's volumes other than the given one. Where a claim seems to have several volumes, the pod may use any of them, unless
+// one is the given one. A claim that goes with the pod need not be bound.
+func (p Pods) others(ctx context.Context, pod *corev1.Pod, except *corev1.PersistentVolume) (otherVolumes, error) {
+	var all otherVolumes
 	for _, volume := range pod.Spec.Volumes {
 		name := claimName(pod, volume)
 		if name == "" {
-			if unsafe == "" && !safeSource(volume.VolumeSource) {
-				unsafe = volume.Name
+			if !safeSource(volume.VolumeSource) {
+				all.unsafe = cmp.Or(all.unsafe, volume.Name)
 			}
 			continue
 		}
-		bound, err := p.volumes.OfClaim(ctx, Key(pod.Namespace, name))
+		claim, ephemeral := Key(pod.Namespace, name), volume.Ephemeral != nil
+		bound, err := p.volumes.OfClaim(ctx, claim)
 		if err != nil {
-			return nil, "", err
+			return otherVolumes{}, err
 		}
 		if slices.ContainsFunc(bound, func(pv *corev1.PersistentVolume) bool { return sameVolume(pv, except) }) {
 			continue
 		}
-		safe := len(bound) > 0 || volume.Ephemeral != nil
+		if len(bound) == 0 && !ephemeral {
+			all.unbound = cmp.Or(all.unbound, claim)
+		}
 		for _, pv := range bound {
 			if p.volumes.Resource(pv) != "" {
-				ours = append(ours, podVolume{pv, volume.Ephemeral != nil})
+				all.ours = append(all.ours, podVolume{pv, ephemeral})
 				continue
 			}
-			survives := volume.Ephemeral != nil
+			survives := ephemeral
 			if !survives {
 				if survives, err = p.sharedWithoutAttachment(ctx, pv, pod.Spec.NodeName); err != nil {
-					return nil, "", err
+					return otherVolumes{}, err
 				}
 			}
-			safe = safe && survives
-		}
-		if !safe && unsafe == "" {
-			unsafe = volume.Name
+			if !survives {
+				all.unsafe = cmp.Or(all.unsafe, volume.Name)
+			}
 		}
 	}
-	return ours, unsafe, nil
+	return all, nil
 }
 
 // safeSource tells whether a volume that is no claim can be had on any node.

@@ -429,6 +429,13 @@ func volumesWorld(t *testing.T) (Pods, client.Client) {
 	add("attached-share", foreign, corev1.ReadWriteMany)
 	add("directory", corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv"}}, corev1.ReadWriteMany)
 	add("disk", corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/srv"}}, corev1.ReadWriteMany)
+	again := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "again"}}
+	again.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-again")
+	bind(again, "shop", "again")
+	again.Status.Phase = corev1.VolumePending // until the controller manager has seen that it is bound
+	if err := api.Create(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "csi-share"}}
 	va.Spec = storagev1.VolumeAttachmentSpec{
 		Attacher: "other.example.com", NodeName: nodeA, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: new("attached-share")},
@@ -454,16 +461,19 @@ func TestVolumesOfAPod(t *testing.T) {
 		volumes []corev1.Volume
 		others  []string
 		unsafe  string
+		unbound string
 	}{
 		"the volume itself is neither":               {volumes: claims("data")},
 		"another volume of ours":                     {volumes: claims("data", "wal"), others: []string{"wal"}},
 		"a volume of another driver is unsafe":       {volumes: claims("data", "foreign"), unsafe: "foreign"},
 		"so is one that is a volume of many writers": {volumes: claims("data", "directory"), unsafe: "directory"},
 		"and a disk of the node that is one":         {volumes: claims("data", "disk"), unsafe: "disk"},
-		"a claim without a volume is unsafe":         {volumes: claims("data", "unbound"), unsafe: "unbound"},
+		"a claim without a volume":                   {volumes: claims("data", "unbound"), unbound: "shop/unbound"},
+		"a claim whose volume is created again":      {volumes: claims("data", "again"), unbound: "shop/again"},
+		"the first such claim is named":              {volumes: claims("unbound", "again"), unbound: "shop/unbound"},
 		"a shared volume without attachment":         {volumes: claims("data", "share")},
 		"a shared volume that is attached is unsafe": {volumes: claims("data", "attached-share"), unsafe: "attached-share"},
-		"the first unsafe one is named":              {volumes: claims("foreign", "unbound"), unsafe: "foreign"},
+		"the first unsafe one is named":              {volumes: claims("foreign", "unbound", "directory"), unsafe: "foreign", unbound: "shop/unbound"},
 		"a config map":                               {volumes: source(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}})},
 		"a secret":                                   {volumes: source(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}})},
 		"a projected volume":                         {volumes: source(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}})},
@@ -484,17 +494,18 @@ func TestVolumesOfAPod(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}}
 			pod.Spec.NodeName, pod.Spec.Volumes = nodeA, c.volumes
 			pods, _ := volumesWorld(t)
-			ours, unsafe, err := pods.others(t.Context(), pod, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}})
+			all, err := pods.others(t.Context(), pod, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			var others []string
-			for _, pv := range ours {
+			for _, pv := range all.ours {
 				others = append(others, pv.Name)
 			}
 			slices.Sort(others)
-			if diff := cmp.Diff(c.others, others); diff != "" || unsafe != c.unsafe {
-				t.Errorf("unsafe volume %q, want %q; other volumes (-want +got):\n%s", unsafe, c.unsafe, diff)
+			if diff := cmp.Diff(c.others, others); diff != "" || all.unsafe != c.unsafe || all.unbound != c.unbound {
+				t.Errorf("unsafe volume %q, want %q; unbound claim %q, want %q; other volumes (-want +got):\n%s",
+					all.unsafe, c.unsafe, all.unbound, c.unbound, diff)
 			}
 		})
 	}
@@ -517,9 +528,9 @@ func TestAClaimWithSeveralVolumesIsAsSafeAsTheLeastSafe(t *testing.T) {
 				})
 			}
 			pod := podWith("both")
-			ours, unsafe, err := pods.others(t.Context(), &pod, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}})
-			if err != nil || len(ours) > 0 || unsafe != "both" {
-				t.Errorf("others = %v, %q, %v, want the claim to be unsafe", ours, unsafe, err)
+			all, err := pods.others(t.Context(), &pod, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}})
+			if err != nil || len(all.ours) > 0 || all.unsafe != "both" {
+				t.Errorf("others = %v, %v, want the claim to be unsafe", all, err)
 			}
 		})
 	}
@@ -590,9 +601,9 @@ func TestAnEphemeralVolumeOfOursIsTold(t *testing.T) {
 	if err := api.Create(t.Context(), own); err != nil {
 		t.Fatal(err)
 	}
-	others, unsafe, err := pods.others(t.Context(), pod, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}})
-	if err != nil || unsafe != "" || len(others) != 1 || others[0].Name != "own" || !others[0].ephemeral {
-		t.Errorf("others = %+v, %q, %v, want the ephemeral one", others, unsafe, err)
+	others, err := pods.others(t.Context(), pod, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}})
+	if err != nil || others.unsafe != "" || others.unbound != "" || len(others.ours) != 1 || others.ours[0].Name != "own" || !others.ours[0].ephemeral {
+		t.Errorf("others = %+v, %v, want the ephemeral one", others, err)
 	}
 }
 

@@ -67,6 +67,9 @@ func gateScenarios() map[string]scenario {
 		"a pod with an unsafe volume stays": blocked(UnsafeVolume, thePod(func(p *Pod) { p.UnsafeVolume = "cache" })),
 		"a pod with an unsafe volume goes when allowed": open(thePod(func(p *Pod) { p.UnsafeVolume = "cache" }),
 			func(in *Input) { in.Settings.RemoveUnsafePods = true }),
+		"a pod with a claim without a volume stays": blocked(OtherVolumeUnavailable, thePod(func(p *Pod) { p.UnboundClaim = "shop/wal" })),
+		"also where unsafe volumes are allowed": blocked(OtherVolumeUnavailable, thePod(func(p *Pod) { p.UnboundClaim = "shop/wal" }),
+			func(in *Input) { in.Settings.RemoveUnsafePods = true }),
 		"a terminating pod passes the same gates": blocked(Exempt, thePod(func(p *Pod) { p.Exempt, p.DeleteBy = true, ago(time.Minute) })),
 
 		"another volume with a survivor moves along":             open(otherVolume(func(*Input) {})),
@@ -191,7 +194,7 @@ func TestOrderOfGates(t *testing.T) {
 	in := crashed()
 	in.LinstorConfirmed = ago(time.Minute)
 	in.Halt = Halt{Guard: "too many", Paused: "by hand", Agents: "agents run", DryRun: true}
-	in.Pods[0] = Pod{Exempt: true, NodeBound: true, UnsafeVolume: "cache", Others: []OtherVolume{{Name: "pv-2"}}}
+	in.Pods[0] = Pod{Exempt: true, NodeBound: true, UnboundClaim: "shop/wal", UnsafeVolume: "cache", Others: []OtherVolume{{Name: "pv-2"}}}
 	in.Resource.Quorum = "off"
 	mayRun(nodeA, usual("off"), usual("majority"))(&in)
 	at(nodeT, func(r *Replica) { r.Connections[nodeA] = held(false, time.Second) })(&in)
@@ -208,7 +211,8 @@ func TestOrderOfGates(t *testing.T) {
 		{thePod(func(p *Pod) { p.Selected = true }), Exempt},
 		{thePod(func(p *Pod) { p.Exempt = false }), NoOwner},
 		{thePod(func(p *Pod) { p.Owned = true }), NodeBound},
-		{thePod(func(p *Pod) { p.NodeBound = false }), UnsafeVolume},
+		{thePod(func(p *Pod) { p.NodeBound = false }), OtherVolumeUnavailable},
+		{thePod(func(p *Pod) { p.UnboundClaim = "" }), UnsafeVolume},
 		{thePod(func(p *Pod) { p.UnsafeVolume = "" }), OtherVolumeUnavailable},
 		{thePod(func(p *Pod) { p.Others = nil }), LinstorStale},
 		{func(in *Input) { in.LinstorConfirmed = now }, GuardTripped},

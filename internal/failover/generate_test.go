@@ -97,6 +97,7 @@ func anyPod(t *rapid.T) Pod {
 		HasRun: rapid.Bool().Draw(t, "has run"), ReadOnly: rapid.Bool().Draw(t, "read-only"), Forced: rapid.Bool().Draw(t, "forced"),
 		Selected: rapid.Bool().Draw(t, "selected"), Exempt: rapid.Bool().Draw(t, "exempt"), Owned: rapid.Bool().Draw(t, "owned"),
 		NodeBound: rapid.Bool().Draw(t, "node-bound"), UnsafeVolume: rapid.SampledFrom([]string{"", "cache"}).Draw(t, "unsafe volume"),
+		UnboundClaim: rapid.SampledFrom([]string{"", "", "shop/wal"}).Draw(t, "unbound claim"),
 	}
 	p.Places = Places{Known: rapid.IntRange(0, 9).Draw(t, "nodes known") > 0, Fit: rapid.IntRange(0, 4).Draw(t, "node fits") > 0}
 	if rapid.IntRange(0, 3).Draw(t, "others") == 0 {

@@ -224,6 +224,9 @@ type Pod struct {
 	NodeBound bool
 	// UnsafeVolume names its first volume that may not survive a move; empty when all do.
 	UnsafeVolume string
+	// UnboundClaim names its first claim of which no PersistentVolume is known to be bound, so that nobody knows what it writes there; empty
+	// where there is none.
+	UnboundClaim string
 	// Others are the pod's other LINSTOR volumes.
 	Others []OtherVolume
 	// StaysOutOfService is set when it tolerates Kubernetes' taint node.kubernetes.io/out-of-service for good, whatever its value: nobody

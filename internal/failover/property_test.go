@@ -83,7 +83,7 @@ func TestLossHasItsEvidence(t *testing.T) {
 			t.Fatalf("%s although %s", d.Reason, s)
 		}
 		for _, p := range in.Pods {
-			if !p.Selected || p.Exempt || !p.Owned || p.NodeBound || p.UnsafeVolume != "" {
+			if !p.Selected || p.Exempt || !p.Owned || p.NodeBound || p.UnsafeVolume != "" || p.UnboundClaim != "" {
 				t.Fatalf("%s of a pod that may not be removed: %+v", d.Reason, p)
 			}
 		}
