@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
@@ -301,6 +302,43 @@ func TestFaultsOfTheLeaseOfTheElection(t *testing.T) {
 				if holder := w.holder(); holder != first.name {
 					t.Errorf("%q leads, want the first all the time", holder)
 				}
+			})
+		})
+	}
+}
+
+// A mark that is left over is taken off when all that is urgent is done, and for two seconds at the most: the volume may be lost meanwhile.
+func TestAMarkThatCannotBeTakenOffHoldsUpNoFailover(t *testing.T) {
+	for name, fault := range map[string]func(w *world, unmarks func(apimodel.Request) bool){
+		"because its request hangs": func(w *world, unmarks func(apimodel.Request) bool) {
+			w.API.Delay(func(r apimodel.Request) time.Duration {
+				if unmarks(r) {
+					return time.Hour
+				}
+				return 0
+			})
+		},
+		"because it is rejected": func(w *world, unmarks func(apimodel.Request) bool) {
+			w.API.Fail(func(r apimodel.Request) error {
+				if unmarks(r) {
+					return errors.New("rejected by a webhook")
+				}
+				return nil
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene(t, func(w *world, _ *process) {
+				va := w.attachment("db", nodeA)
+				before, name := va.DeepCopy(), va.Name
+				fault(w, func(r apimodel.Request) bool {
+					return r.Actor == controllerActor+"one" && r.Verb == apimodel.VerbPatch && r.Name == name
+				})
+				va.Annotations = map[string]string{cluster.AnnotationFailOver: `{"reason":"QuorumLost"}`}
+				w.must(w.Client().Patch(w.ctx, va, client.MergeFrom(before)))
+				w.pass(22 * time.Second) // the question for the mark that is asked by then would be under way when A is lost
+				w.Crash(nodeA)
+				w.until(20*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 			})
 		})
 	}

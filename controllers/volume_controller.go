@@ -71,8 +71,16 @@ func (r *VolumeReconciler) Reconcile(ctx context.Context, req reconcile.Request)
 	return reconcile.Result{RequeueAfter: time.Duration(next)}, nil
 }
 
-// decideAll decides on each input, rings where the storage is lost, and tells when to come back.
+// judged is what was decided of a volume on one node, and on what.
+type judged struct {
+	in failover.Input
+	d  failover.Decision
+}
+
+// decideAll decides on each input, rings where the storage is lost, and tells when to come back. Marks are taken off last: that may take its
+// time or fail, and the volume may be lost on another node.
 func (r *VolumeReconciler) decideAll(ctx context.Context, pv *corev1.PersistentVolume, inputs []failover.Input) (next soonest, err error) {
+	var stay []judged
 	for _, in := range inputs {
 		d := failover.Decide(in)
 		r.gather.losses.decided(pv.Name, in.Node.Name, d)
@@ -92,11 +100,9 @@ func (r *VolumeReconciler) decideAll(ctx context.Context, pv *corev1.PersistentV
 		if isWell(in, d) {
 			r.reporter.reports.stays(pv.Name, in.Node.Name)
 		}
-		if err := r.unmark(ctx, pv, in, d); err != nil {
-			return next, err
-		}
+		stay = append(stay, judged{in, d})
 	}
-	return next, nil
+	return next, r.unmarkAll(ctx, pv, stay)
 }
 
 // concernsNode tells whether something is to be done at once on the node of which that was decided.
@@ -133,8 +139,8 @@ func (s *soonest) add(d time.Duration) {
 	}
 }
 
-// settingsTimeout bounds how long a volume waits until what nodes may run is written.
-const settingsTimeout = 2 * time.Second
+// notesTimeout bounds how long a volume waits until what is noted on its attachments is written or taken off: it may be lost meanwhile.
+const notesTimeout = 2 * time.Second
 
 // writeSettings keeps what nodes may run of a resource on the attachments of its volume, after all that is urgent, and tells when to come
 // back. A failure holds nothing up.
@@ -142,7 +148,7 @@ func (r *VolumeReconciler) writeSettings(ctx context.Context, g gathered) time.D
 	if r.dryRun {
 		return 0
 	}
-	ctx, cancel := context.WithTimeout(ctx, settingsTimeout)
+	ctx, cancel := context.WithTimeout(ctx, notesTimeout)
 	defer cancel()
 	after, err := r.gather.memory.write(ctx, r.client, g.pv.Name, g.resource, g.attachments, r.gather.clock.Now())
 	if err != nil {
@@ -150,6 +156,17 @@ func (r *VolumeReconciler) writeSettings(ctx context.Context, g gathered) time.D
 		return retryLimit
 	}
 	return after
+}
+
+// unmarkAll takes the marks off the attachments to these nodes whose fail-over was overtaken.
+func (r *VolumeReconciler) unmarkAll(ctx context.Context, pv *corev1.PersistentVolume, stay []judged) error {
+	ctx, cancel := context.WithTimeout(ctx, notesTimeout)
+	defer cancel()
+	var errs []error
+	for _, on := range stay {
+		errs = append(errs, r.unmark(ctx, pv, on.in, on.d))
+	}
+	return errors.Join(errs...)
 }
 
 // unmark takes the mark off an attachment whose fail-over was overtaken: nothing is lost there any more, and none of the
