@@ -99,6 +99,7 @@ func (r *reporter) reportHeld(ctx context.Context, pv *corev1.PersistentVolume, 
 
 // recordRemoval tells a pod that it was deleted for those volumes, of which v is the first that was lost.
 func (r *reporter) recordRemoval(v volume, volumes []string, pod *corev1.Pod, how failover.Removal) {
+	r.reports.metrics.PodDeleted(how)
 	action, mode := actionDelete, "gracefully"
 	if how == failover.RemoveForce {
 		action, mode = actionForce, "by force"

@@ -296,7 +296,9 @@ func (r *FailoverReconciler) delete(
 	volumes := namesOf(users)
 	ctrl.LoggerFrom(ctx).Info("Deleted pod", "node", v.in.Node.Name, "volumes", volumes, "pod", cluster.Key(pod.Namespace, pod.Name),
 		"mode", how, "gracePeriodSeconds", grace, "reason", v.d.Reason, "message", v.d.Message)
-	r.reporter.reports.podRemoved(v.pv.Name, v.in, v.d, how)
+	for _, user := range users {
+		r.reporter.reports.podRemoved(user.pv.Name, user.in, user.d)
+	}
 	r.reporter.recordRemoval(v, volumes, pod, how)
 	return nil
 }

@@ -148,10 +148,10 @@ func (r *reports) stuckOn(volume, node string) failover.Reason {
 	return ""
 }
 
-func (r *reports) podRemoved(volume string, in failover.Input, d failover.Decision, mode failover.Removal) {
+// podRemoved notes that a pod of the volume was deleted, which begins the fail-over of the volume if none has.
+func (r *reports) podRemoved(volume string, in failover.Input, d failover.Decision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.metrics.PodDeleted(mode)
 	s := r.progress(volume, in.Node.Name)
 	if s.removing.IsZero() {
 		s.removing = r.now()

@@ -53,7 +53,7 @@ func TestReportsForgetWhatIsOver(t *testing.T) {
 	r := newReports(metrics.New(), time.Now)
 	for _, node := range []string{nodeA, nodeB} {
 		r.changed("pv", node, lost)
-		r.podRemoved("pv", on(node), lost, failover.RemoveForce)
+		r.podRemoved("pv", on(node), lost)
 		r.stuckPod("pv", node, "default/web-0", failover.StuckOnNode)
 		r.podsGone("pv", on(node))
 		r.released("pv", on(node))

@@ -301,6 +301,19 @@ func TestAPodWithTwoLostVolumesIsRemovedOnceAndBothMove(t *testing.T) {
 			if w.inUse(volume, nodeA) || w.attachment(volume, nodeA) != nil || w.attachment(volume, nodeB) == nil {
 				t.Errorf("volume %s has not moved", volume)
 			}
+			moved := "volume " + volume + " failed over from node node-a to node node-b "
+			if texts := p.events.texts(); !slices.ContainsFunc(texts, func(text string) bool {
+				return strings.Contains(text, moved) && strings.Contains(text, "after the first sign of the loss")
+			}) {
+				t.Errorf("no Event says how long the fail-over of volume %s took: %q", volume, texts)
+			}
+		}
+		begun, completed := p.shown("failovers_total reason=NodeUnreachable"), p.shown("failovers_completed_total reason=NodeUnreachable")
+		if begun != 2 || completed != 2 {
+			t.Errorf("%g fail-overs of volumes were begun and %g completed, want 2 of both", begun, completed)
+		}
+		if got := p.shown("pods_deleted_total mode=Force"); got != 1 {
+			t.Errorf("%g pods were counted as deleted, want 1", got)
 		}
 		w.Return(nodeA)
 		w.pass(3 * time.Minute)
