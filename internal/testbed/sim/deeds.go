@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -54,6 +55,8 @@ type faults struct {
 	belated map[string]bool
 	// hangsLater are those on which it does not some time after the next grace has begun.
 	hangsLater map[string]time.Duration
+	// pending are the PersistentVolumes that are being created again.
+	pending map[string]bool
 	// answers counts them.
 	answers atomic.Int64
 	// linstorDown is set while LINSTOR does not run, linstorUp since when it has.
@@ -104,7 +107,7 @@ type faults struct {
 func newFaults() faults {
 	return faults{
 		frozen: make(map[string]bool), silent: make(map[string]time.Time), kubelet: make(map[string]bool),
-		linstorUp: time.Now(), hung: make(map[string]chan struct{}), belated: make(map[string]bool), hangsLater: make(map[string]time.Duration), changed: make(map[string]bool), damaged: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
+		linstorUp: time.Now(), hung: make(map[string]chan struct{}), belated: make(map[string]bool), hangsLater: make(map[string]time.Duration), pending: make(map[string]bool), changed: make(map[string]bool), damaged: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
 		migrated: make(map[string]bool), evicted: make(map[string]bool),
 		shown: make(map[string][]shown), forgotten: make(map[string]time.Time), failedAgain: make(map[place]bool), late: make(map[string]bool), byPerson: make(map[string]bool), setAbove: make(map[string]time.Time), returned: make(map[string]time.Time), changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), arrivals: make(map[string]string), forced: make(map[place]bool), vouchedAt: make(map[vouching]time.Time), untainted: make(map[string]time.Time),
 	}
@@ -195,6 +198,8 @@ var onLinstor = map[Deed]func(w *world, s Step){
 	LeaveEnded:      func(w *world, s Step) { w.leaveEnded(s.On, s.Value) },
 	Spare:           func(w *world, s Step) { w.spare(s.On, s.Value) },
 	SpareNoMore:     func(w *world, s Step) { w.spareNoMore(s.On) },
+	CreateAgain:     func(w *world, s Step) { w.setPhase(s.On, corev1.VolumePending) },
+	BindAgain:       func(w *world, s Step) { w.setPhase(s.On, corev1.VolumeBound) },
 }
 
 // onProcess is what happens to one replica of the controller.

@@ -140,3 +140,18 @@ func home(pod *corev1.Pod) string { return strings.TrimSuffix(pod.Spec.NodeName,
 func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
+
+// setPhase changes whether a PersistentVolume is bound, of all that its deletion and creation changes.
+func (w *world) setPhase(name string, phase corev1.PersistentVolumePhase) {
+	var pv corev1.PersistentVolume
+	if w.Client().Get(w.ctx, client.ObjectKey{Name: name}, &pv) != nil {
+		return // it has gone with its claim
+	}
+	pv.Status.Phase = phase
+	w.must(w.Client().Status().Update(w.ctx, &pv))
+	if phase == corev1.VolumePending {
+		w.pending[name] = true
+	} else {
+		delete(w.pending, name)
+	}
+}

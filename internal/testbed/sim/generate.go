@@ -175,7 +175,7 @@ var undo = map[Deed]Deed{
 	CutLinstor: RestoreLinstor, CutAPI: RestoreAPI, FailAPI: RecoverAPI, PauseCache: ResumeCache, CloseVolume: OpenVolume,
 	FailDisk: ReplaceDisk, MigrateTo: EndMigration, ForbidTaints: AllowTaints, ForbidRelease: AllowRelease, DisturbAPI: CalmAPI,
 	Pause: Unpause, Evict: RestoreNode, FreezeMachine: ThawMachine, HangPools: FreePools, HangResource: FreeResource, FreezeProcess: ThawProcess, Overlap: EndOverlap,
-	SlowAPI: FastAPI, RejectAPI: AcceptAPI, HangAPI: UnhangAPI, BreakAdjust: MendAdjust,
+	SlowAPI: FastAPI, RejectAPI: AcceptAPI, HangAPI: UnhangAPI, BreakAdjust: MendAdjust, CreateAgain: BindAgain,
 }
 
 // faultsOfNodes, faultsOfProcesses and faultsOfAll can happen at any time.

@@ -28,6 +28,7 @@ var untidyTimes = []untidiness{
 // untidyPeople are drawn on all steps, and what was thought of later.
 var untidyPeople = []untidiness{
 	{OutOfService, (*generator).takeOutOfService}, {HangingResource, (*generator).hangResource}, {SlowResource, (*generator).slowResource}, {SparedAmid, (*generator).spareAmid},
+	{CreatedAgain, (*generator).createAgain},
 }
 
 // atGrace is the value of a hang that begins some time after a grace has.

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"time"
 )
 
 // untidyVolumes are drawn on a world that has its volumes and workloads.
@@ -166,4 +167,26 @@ func (world World) volume(name string) Volume {
 		panic("no volume " + name)
 	}
 	return world.Volumes[i]
+}
+
+// createAgain creates the PersistentVolume of a pod's last volume again, as an affinity controller does, about when its node is lost.
+func (g *generator) createAgain() bool {
+	w := &g.history.World
+	p := g.someWorkload()
+	if len(p.Volumes) < 2 {
+		g.addTo(p, func(v *Volume) {
+			if g.chance(50) {
+				v.Quorum = "off"
+			}
+		})
+	}
+	name := p.Volumes[len(p.Volumes)-1]
+	if v := w.volume(name); v.Kind == NFSExport || v.Released != "" {
+		return false
+	}
+	w.Reckless = true
+	lost := g.around()
+	g.nodeFault(lost, g.span(), pick(g, Crash, Isolate), p.Nodes[0])
+	g.fault(max(0, lost+g.milliseconds(-5*time.Second, 12*time.Second)), g.milliseconds(3*time.Second, 20*time.Second), Step{What: CreateAgain, On: name}, BindAgain)
+	return true
 }

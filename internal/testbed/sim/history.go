@@ -31,6 +31,8 @@ type World struct {
 	Processes int
 	// DryRun lets the controller only say what it would do.
 	DryRun bool
+	// Reckless lets pods be moved that have volumes of which nobody knows whether they survive that.
+	Reckless bool
 	// Patient lets the unanimous grace be as long as the confirmed one, which switches it off.
 	Patient bool
 	// Lag is how old the controller's cache is.
@@ -280,6 +282,8 @@ const (
 	ArriveAtWrite Deed = "let a pod arrive right before the controller writes"
 	HangResource  Deed = "let LINSTOR's answers on the resource hang"
 	FreeResource  Deed = "let LINSTOR answer on the resource"
+	CreateAgain   Deed = "create the PersistentVolume again"
+	BindAgain     Deed = "bind the PersistentVolume again"
 	LeaveEnded    Deed = "leave a pod listed that has ended"
 	Spare         Deed = "have fail-over leave a pod alone, by its"
 	SpareNoMore   Deed = "leave the pod to fail-over again"

@@ -14,6 +14,9 @@ func (h History) String() string {
 	if w.DryRun {
 		b.WriteString(", dry run")
 	}
+	if w.Reckless {
+		b.WriteString(", unsafe pods may be moved")
+	}
 	if w.Patient {
 		b.WriteString(", unanimous grace off")
 	}

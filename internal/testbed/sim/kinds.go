@@ -21,6 +21,7 @@ const (
 	TwoVolumes       Kind = "volumes: pod with two volumes"
 	ThreeVolumes     Kind = "volumes: pod with three volumes"
 	OneWithoutQuorum Kind = "volumes: pod with several volumes, one with quorum off"
+	CreatedAgain     Kind = "volumes: pod with several volumes, one PersistentVolume created again, and unsafe pods may go"
 )
 
 // Untidy pods.
@@ -123,7 +124,7 @@ const (
 // Kinds are all kinds.
 var Kinds = []Kind{
 	ClaimAgainAlive, ClaimAgainGone, ClaimAgainDead, OneHandle, GroupOfPods, StaticallyBound, EphemeralVolume, NFSJudged, NFSBeside, OpenOnTwo,
-	TwoVolumes, ThreeVolumes, OneWithoutQuorum,
+	TwoVolumes, ThreeVolumes, OneWithoutQuorum, CreatedAgain,
 	LongInit, EndedEvicted, EndedFailed, EndedDone, ToleratesAll, ArrivesLate, HotPlugHelper, SparedAmid,
 	BlipBeforeCut, AllCutTogether, SlowRequests, RejectedRequests, HangingWebhooks, FrozenProcess, TwoLeaders, LateInformers, ClockOff,
 	RareRenewals, FrozenMachine, HangingPools, BlindLinstor, OutOfService, HangingResource, SlowResource, OwnPings, OwnNotices, Flaps,

@@ -41,6 +41,9 @@ func (w *world) mend() {
 	for _, v := range w.history.World.Volumes {
 		w.do(Step{What: EndMigration, On: v.Name})
 		w.do(Step{What: FreeResource, On: v.Name})
+		if w.pending[v.Name] {
+			w.do(Step{What: BindAgain, On: v.Name})
+		}
 		if v.Released != Gone {
 			w.Linstor.SetDefinitionProperty(v.Resource(), linstorsim.PropQuorum, v.Quorum)
 			w.Linstor.SetDefinitionProperty(v.Resource(), linstorsim.PropAutoTieBreaker, "")

@@ -155,7 +155,7 @@ func (w *world) mayAct() bool {
 	if w.troubledNow() || time.Since(w.troubleEnded) < hanging || leader.freezer.frozen() || time.Since(leader.begun) < w.history.World.Late {
 		return false
 	}
-	if w.history.World.DryRun || w.paused || w.forbidTaints.Load() || w.disturbed.Load() || w.linstorDown || w.answer.Load() > 0 || w.apiDown.Load() || !leader.reachesAPI() ||
+	if w.history.World.DryRun || w.paused || len(w.pending) > 0 || w.forbidTaints.Load() || w.disturbed.Load() || w.linstorDown || w.answer.Load() > 0 || w.apiDown.Load() || !leader.reachesAPI() ||
 		leader.cacheOld || leader.network.cut.Load() || time.Since(w.linstorUp) < settling {
 		return false
 	}

@@ -92,7 +92,7 @@ func (w *world) auditRemoval(b basis, pod *corev1.Pod, silence time.Duration, op
 		w.violated(ruleIdentity, "%s: its UID was not among those just read", what)
 	}
 	spec, known := w.workload(pod.Name)
-	if strings.Contains(pod.Name, endedInfix) || b.spared || known && (spec.Exempt || spec.Unsafe || spec.Owner != "") {
+	if strings.Contains(pod.Name, endedInfix) || b.spared || known && (spec.Exempt || spec.Unsafe && !w.history.World.Reckless || spec.Owner != "") {
 		w.violated(ruleSelected, "%s", what)
 	}
 	var writable []string

@@ -117,6 +117,7 @@ func (w *world) startProcess(name string) *process {
 		DryRun: w.history.World.DryRun, ReconcileInterval: 10 * time.Second, OperationsTimeout: 30 * time.Second, Concurrency: 3,
 		PauseDeployment: deployment, ServerTime: servertime.New(), Evacuation: w.history.World.Planned.settings(),
 	}
+	p.config.Settings.RemoveUnsafePods = w.history.World.Reckless
 	if w.history.World.Patient {
 		p.config.Settings.UnanimousGrace = grace.ConfirmedGrace
 	}
