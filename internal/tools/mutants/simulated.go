@@ -68,6 +68,10 @@ var simulated = []edit{
 		"mutantInstead(§, s.Node.OutOfService, …)",
 	},
 
+	{
+		"a claim without a volume keeps no pod", "internal/failover/gates.go", "case «pod.UnboundClaim != \"\"»:", "(… && !mutantIs(§))",
+	},
+
 	// Still there.
 	{
 		"nobody waits until the others are still there", decideFile,
