@@ -99,6 +99,13 @@ func gatePod(s situation, pod Pod) (Reason, string) {
 		return NoOwner, "the pod has no controller that would re-create it"
 	case pod.NodeBound:
 		return NodeBound, "the pod's controller would re-create it on the same node"
+	}
+	return gateVolumes(s, pod)
+}
+
+// gateVolumes looks at the other volumes of a pod.
+func gateVolumes(s situation, pod Pod) (Reason, string) {
+	switch {
 	case pod.UnboundClaim != "":
 		return OtherVolumeUnavailable, fmt.Sprintf("it is not known which volume the pod's claim %s has: no PersistentVolume is bound to it", pod.UnboundClaim)
 	case pod.UnsafeVolume != "" && !s.Settings.RemoveUnsafePods:

@@ -27,7 +27,10 @@ var untidyTimes = []untidiness{
 
 // untidyPeople are drawn on all steps, and what was thought of later.
 var untidyPeople = []untidiness{
-	{OutOfService, (*generator).takeOutOfService}, {HangingResource, (*generator).hangResource}, {SlowResource, (*generator).slowResource}, {SparedAmid, (*generator).spareAmid},
+	{OutOfService, (*generator).takeOutOfService},
+	{HangingResource, (*generator).hangResource},
+	{SlowResource, (*generator).slowResource},
+	{SparedAmid, (*generator).spareAmid},
 	{CreatedAgain, (*generator).createAgain},
 }
 
