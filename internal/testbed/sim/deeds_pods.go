@@ -141,6 +141,16 @@ func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
+// isPending tells whether a PersistentVolume of the same resource is being created again.
+func (w *world) isPending(v Volume) bool {
+	for name := range w.pending {
+		if w.resource(name) == v.Resource() {
+			return true
+		}
+	}
+	return false
+}
+
 // setPhase changes whether a PersistentVolume is bound, of all that its deletion and creation changes.
 func (w *world) setPhase(name string, phase corev1.PersistentVolumePhase) {
 	var pv corev1.PersistentVolume

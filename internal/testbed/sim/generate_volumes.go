@@ -187,6 +187,8 @@ func (g *generator) createAgain() bool {
 	w.Reckless = true
 	lost := g.around()
 	g.nodeFault(lost, g.span(), pick(g, Crash, Isolate), p.Nodes[0])
-	g.fault(max(0, lost+g.milliseconds(-5*time.Second, 12*time.Second)), g.milliseconds(3*time.Second, 20*time.Second), Step{What: CreateAgain, On: name}, BindAgain)
+	again := max(0, lost+g.milliseconds(-5*time.Second, 12*time.Second))
+	g.add(again, Step{What: CreateAgain, On: name})
+	g.add(again+g.milliseconds(3*time.Second, 20*time.Second), Step{What: BindAgain, On: name}) // always: nothing is judged of its pod until then
 	return true
 }

@@ -155,7 +155,7 @@ func (w *world) mayAct() bool {
 	if w.troubledNow() || time.Since(w.troubleEnded) < hanging || leader.freezer.frozen() || time.Since(leader.begun) < w.history.World.Late {
 		return false
 	}
-	if w.history.World.DryRun || w.paused || len(w.pending) > 0 || w.forbidTaints.Load() || w.disturbed.Load() || w.linstorDown || w.answer.Load() > 0 || w.apiDown.Load() || !leader.reachesAPI() ||
+	if w.history.World.DryRun || w.paused || w.forbidTaints.Load() || w.disturbed.Load() || w.linstorDown || w.answer.Load() > 0 || w.apiDown.Load() || !leader.reachesAPI() ||
 		leader.cacheOld || leader.network.cut.Load() || time.Since(w.linstorUp) < settling {
 		return false
 	}
@@ -211,6 +211,8 @@ func (w *world) mustGo(p Workload, pod *corev1.Pod) bool {
 	for _, name := range p.Volumes {
 		v := w.volume(name)
 		switch {
+		case w.isPending(v):
+			return false
 		case v.Kind == NFSExport: // its pods do not depend on the node's replica
 		case w.movable(v, node):
 			lost = lost || w.isLost(v, node)
