@@ -87,12 +87,10 @@ func (a *tally) line(count int, what string) string {
 	return fmt.Sprintf("%8d %5.1f %% %s", count, a.share(count), what)
 }
 
-// Of each kind there must be so many histories, and under each excuse no more.
+// In so many of the histories a pod must have to be moved in time, and under each excuse there may be no more.
 const (
-	leastOfKind   = 2.0
-	mostOfExcuses = 2.0
 	leastAsked    = 10.0
-	leastLeaving  = 100.0 / 3
+	mostOfExcuses = 2.0
 )
 
 // check fails the test where the histories do not reach what they must, or too many of them were excused.
@@ -105,14 +103,6 @@ func (a *tally) check(t *testing.T) {
 	}
 	if share := a.share(a.asked); share < leastAsked {
 		t.Errorf("in only %.1f %% of the histories a pod had to be moved in time, of %.0f %% that must be", share, leastAsked)
-	}
-	if share := a.share(a.leaving); share < leastLeaving {
-		t.Errorf("in only %.1f %% of the histories a node leaves on purpose, of %.1f %% that must be", share, leastLeaving)
-	}
-	for _, kind := range sim.Kinds {
-		if share := a.share(a.kinds[kind]); share < leastOfKind {
-			t.Errorf("only %.1f %% of the histories were drawn with %q, of which %.0f %% must be", share, kind, leastOfKind)
-		}
 	}
 	for _, excuse := range sim.Excuses {
 		if share := a.share(a.excuses[excuse]); share > mostOfExcuses {
