@@ -160,7 +160,7 @@ func (r *FailoverReconciler) conclude(ctx context.Context, node string, lost, de
 		if v.err == nil && len(v.in.Pods) == 0 && v.in.Attachment == nil {
 			continue // Kubernetes has finished it meanwhile
 		}
-		result.next.add(r.reporter.say(ctx, v.pv, v.in, v.d, v.err))
+		result.next.add(r.reporter.say(ctx, v.pv, v.in, v.d, v.failure()))
 		result.next.add(r.after(v))
 		if v.err != nil {
 			failed[v.err.Error()] = append(failed[v.err.Error()], v.pv.Name)

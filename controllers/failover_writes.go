@@ -65,6 +65,18 @@ func (v *volume) fail(err error) {
 	}
 }
 
+// errOutdated is why a step of a fail-over was not sent. It passes, and only where a loss has waited for long pods are told of it.
+var errOutdated = fmt.Errorf("what was read was older than %s, or had changed, before the next step could be sent; "+
+	"see how long the Kubernetes API takes to answer", failover.MaxAge)
+
+// failure is what is said of a step that was not taken; nil where none was due, or a request has not been answered yet.
+func (v *volume) failure() error {
+	if v.err == nil && v.late {
+		return errOutdated
+	}
+	return v.err
+}
+
 // goesOn tells whether the fail-over of a volume can take the next step.
 func (v *volume) goesOn() bool {
 	return v.err == nil && !v.late && !v.waits && v.d.Verdict == failover.Lost

@@ -118,6 +118,31 @@ func TestAnOldWordOnAnotherVolumeOfAPodRemovesNothing(t *testing.T) {
 	})
 }
 
+// Every request to the API takes so long that what a look has read is old before the next step could be sent. Nothing fails, and the pod is
+// told why it stays.
+func TestAnAPIThatIsTooSlowForALookIsTold(t *testing.T) {
+	cfg := defaults()
+	pausable(&cfg)
+	sceneWith(t, virtual.Options{}, cfg, func(w *world, p *process) {
+		w.addDeployment()
+		before := w.pod("db-0")
+		w.API.Delay(func(r apimodel.Request) time.Duration {
+			if strings.HasPrefix(r.Actor, controllerActor) {
+				return firstReads - 10*time.Millisecond
+			}
+			return 0
+		})
+		w.Crash(nodeA)
+		w.pass(time.Minute)
+		w.wantStill(before)
+		if told := p.events.notes(failover.StepFailed, "db-0"); len(told) != 1 || !strings.Contains(told[0], "Kubernetes API") {
+			t.Errorf("the pod is told %q: %v", told, p.events.events)
+		}
+		w.API.Delay(nil)
+		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
+}
+
 func TestAConditionThatTakesItsTimeHoldsNothingUp(t *testing.T) {
 	scene(t, func(w *world, _ *process) {
 		var asked time.Time

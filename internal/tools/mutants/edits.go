@@ -181,7 +181,7 @@ var edits = []edit{
 		"range «r.kubelets.Silent(r.settings.KubeletSilence, r.settings.KubeletSilence+2*silentInterval)» {", "mutantInstead(§, nil, …)",
 	},
 	{
-		"a rejected step is told to nobody", roundFile, "r.reporter.say(ctx, v.pv, v.in, v.d, «v.err»)", "mutantInstead(§, nil, …)",
+		"a rejected step is told to nobody", roundFile, "r.reporter.say(ctx, v.pv, v.in, v.d, «v.failure()»)", "mutantInstead(§, nil, …)",
 	},
 	{
 		"an Event of a node does not say which", "controllers/events.go",
