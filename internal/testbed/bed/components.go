@@ -42,7 +42,7 @@ type component struct {
 
 // Kill ends a component at once (SIGKILL), as a bug or a memory limit does. It is started again a second later, until
 // that succeeds. From the first Kill on, so are all components that end by themselves: some do when they start while the
-// API is away. Before, such an end is an error of [Bed.Err], unless Options.RestartComponents is set.
+// API is away. Before, such an end is an error of [Bed.Err], unless Options.RestartComponents is set or it is the attacher's.
 func (b *Bed) Kill(name Component) error {
 	b.mu.Lock()
 	c := b.components[name]
@@ -111,12 +111,13 @@ func (b *Bed) keep(name Component, c *component) {
 	})
 }
 
-// mayRestart tells whether components may end, and counts that this one did.
+// mayRestart tells whether a component may end, and counts that it did. The attacher always may: while it starts it asks the CSI
+// driver three things, ends itself where an answer takes longer than a second, and leaves it to its kubelet to start it again.
 func (b *Bed) mayRestart(name Component) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.restarts[name]++
-	return b.mayEnd
+	return b.mayEnd || name == Attacher
 }
 
 // Restarts returns how often each component has ended since Start, none if it never did.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,4 +48,25 @@ func TestAComponentEndsByItself(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTheAttacherEndsWhileItStarts ends it once, as it does by itself where the CSI driver is slow to answer: it is started again.
+func TestTheAttacherEndsWhileItStarts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &Bed{components: map[Component]*component{}, restarts: map[Component]int{}}
+		t.Cleanup(b.Stop)
+		ended := make(chan struct{})
+		started := 0
+		b.keep(Attacher, &component{ended: ended, start: func() (<-chan struct{}, error) {
+			started++
+			return make(chan struct{}), nil
+		}})
+		close(ended)
+		time.Sleep(2 * restartDelay)
+		synctest.Wait()
+		if err := b.Err(); started != 1 || err != nil {
+			t.Errorf("started again %d times, error %v; want once and none", started, err)
+		}
+	})
 }
