@@ -82,7 +82,7 @@ func (g *Gauges) show(ctx context.Context) {
 // verdicts counts volumes on the nodes that use them by the newest verdict.
 func (g *Gauges) verdicts() map[failover.Verdict]int {
 	counts := make(map[failover.Verdict]int)
-	g.reporter.verdicts.each(func(_, _ string, known verdict) { counts[known.verdict]++ })
+	g.reporter.verdicts.each(func(_ string, known verdict) { counts[known.verdict]++ })
 	return counts
 }
 
@@ -90,12 +90,12 @@ func (g *Gauges) verdicts() map[failover.Verdict]int {
 // or that which somebody was told because the loss has waited for long.
 func (g *Gauges) blocked() map[failover.Reason]int {
 	counts := make(map[failover.Reason]int)
-	g.reporter.verdicts.each(func(volume, node string, known verdict) {
-		reason := g.reporter.waits.blocks(volume, node)
+	g.reporter.verdicts.each(func(volume string, known verdict) {
+		reason := g.reporter.waits.blocks(volume, known.node)
 		if known.verdict == failover.Blocked {
 			reason = known.reason
 		}
-		if stuck := g.reporter.reports.stuckOn(volume, node); stuck != "" {
+		if stuck := g.reporter.reports.stuckOn(volume, known.node); stuck != "" {
 			reason = stuck
 		}
 		if reason != "" {

@@ -32,20 +32,29 @@ type settingsMemory struct {
 	linstor Linstor
 
 	mu sync.Mutex
-	// told is what each attachment of a volume has said, by volume and by UID.
-	told map[string]map[types.UID]wordOfAttachment
+	// told is what the attachments of each volume have said.
+	told map[string][]wordOfAttachment
 	// written is when this process wrote an attachment of a volume last.
 	written map[string]time.Time
 }
 
 // wordOfAttachment is what an attachment says that nodes may run, in one of its versions; 0 is an unknown one.
 type wordOfAttachment struct {
+	uid     types.UID
 	text    string
 	version uint64
 }
 
+// wordOf returns what an attachment has said; nothing, in an unknown version, where it is not among those that have.
+func wordOf(all []wordOfAttachment, uid types.UID) wordOfAttachment {
+	if i := slices.IndexFunc(all, func(one wordOfAttachment) bool { return one.uid == uid }); i >= 0 {
+		return all[i]
+	}
+	return wordOfAttachment{uid: uid}
+}
+
 func newSettingsMemory(word Linstor) *settingsMemory {
-	return &settingsMemory{linstor: word, told: make(map[string]map[types.UID]wordOfAttachment), written: make(map[string]time.Time)}
+	return &settingsMemory{linstor: word, told: make(map[string][]wordOfAttachment), written: make(map[string]time.Time)}
 }
 
 // take unites what the attachments of a volume say of its resource with what this process knows. What none of them says any more that one
@@ -55,17 +64,18 @@ func (m *settingsMemory) take(volume, resource string, attachments []storagev1.V
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.told[volume]
-	said := make(map[types.UID]wordOfAttachment, len(attachments))
+	said := make([]wordOfAttachment, 0, len(attachments))
 	var all, news []string
 	withdrawn := []string{}
 	for _, va := range attachments {
 		version, _ := strconv.ParseUint(va.ResourceVersion, 10, 64)
-		if last := before[va.UID]; version < last.version {
-			said[va.UID], all = last, append(all, last.text) // another reconciler has looked later, and is here first
+		last := wordOf(before, va.UID)
+		if version < last.version {
+			said, all = append(said, last), append(all, last.text) // another reconciler has looked later, and is here first
 			continue
 		}
-		text, was := va.Annotations[cluster.AnnotationMayRun], before[va.UID].text
-		said[va.UID], all = wordOfAttachment{text, version}, append(all, text)
+		text, was := va.Annotations[cluster.AnnotationMayRun], last.text
+		said, all = append(said, wordOfAttachment{va.UID, text, version}), append(all, text)
 		if text != "" && text != was {
 			news = append(news, text)
 		}

@@ -486,9 +486,9 @@ func TestNothingIsRememberedOfAVolumeThatIsDeletedDuringARound(t *testing.T) {
 				if lines := (&Memory{p.parts}).Lines(); len(lines) > 0 {
 					t.Errorf("the controller remembers: %s", strings.Join(lines, "; "))
 				}
-				p.parts.failover.reporter.verdicts.each(func(volume, node string, known verdict) {
+				p.parts.failover.reporter.verdicts.each(func(volume string, known verdict) {
 					if volume == "db" {
-						t.Errorf("volume %s is counted as %s on %s", volume, known.verdict, node)
+						t.Errorf("volume %s is counted as %s on %s", volume, known.verdict, known.node)
 					}
 				})
 			})

@@ -19,18 +19,17 @@ type streamWatch struct {
 	mu sync.Mutex
 	// said is the last word of the stream on each replica.
 	said map[replicaKey]utterance
+	// doubts are what REST said differently, without an event in between.
+	doubts map[replicaKey]utterance
 }
 
 // replicaKey names a replica, folded.
 type replicaKey struct{ resource, node string }
 
-// utterance is the last word of the stream on one replica.
+// utterance is a word on one replica, and when it was said.
 type utterance struct {
 	word word
-	at   time.Time
-	// doubt is what REST said differently since doubted, without an event in between.
-	doubt   word
-	doubted time.Time
+	at   stamp
 }
 
 // word is a three-valued may promote.
@@ -44,14 +43,16 @@ func wordOf(mayPromote *bool) word {
 }
 
 func newStreamWatch() *streamWatch {
-	return &streamWatch{dead: make(chan struct{}), said: map[replicaKey]utterance{}}
+	return &streamWatch{dead: make(chan struct{}), said: map[replicaKey]utterance{}, doubts: map[replicaKey]utterance{}}
 }
 
 // event notes what the stream says.
 func (w *streamWatch) event(ev client.Event, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.said[replicaKey{fold(ev.Resource), fold(ev.Node)}] = utterance{word: wordOf(ev.MayPromote), at: at}
+	key := replicaKey{fold(ev.Resource), fold(ev.Node)}
+	w.said[key] = utterance{wordOf(ev.MayPromote), stampOf(at)}
+	delete(w.doubts, key)
 }
 
 // look compares a list with what the stream said, and returns the resources that need a second look.
@@ -66,20 +67,20 @@ func (w *streamWatch) look(list []client.Resource, at span) (doubtful []string) 
 		}
 		key, now := replicaKey{fold(r.Name), fold(r.NodeName)}, wordOf(r.Values().MayPromote)
 		said, ok := w.said[key]
+		doubt, doubted := w.doubts[key]
 		switch {
 		case !ok:
-			said = utterance{word: now, at: at.end}
-		case at.start.Before(said.at):
+			w.said[key] = utterance{now, stampOf(at.end)}
+		case stampOf(at.start) < said.at:
 			// The event is newer than the read.
 		case said.word == now:
-			said.doubted = time.Time{}
-		case said.doubted.IsZero() || said.doubt != now:
-			said.doubt, said.doubted = now, at.end
+			delete(w.doubts, key)
+		case !doubted || doubt.word != now:
+			w.doubts[key] = utterance{now, stampOf(at.end)}
 			doubtful = append(doubtful, r.Name)
-		case at.start.Sub(said.doubted) >= confirmDead:
+		case stampOf(at.start)-doubt.at >= stamp(confirmDead):
 			w.once.Do(func() { close(w.dead) })
 		}
-		w.said[key] = said
 	}
 	return doubtful
 }
@@ -88,7 +89,9 @@ func (w *streamWatch) look(list []client.Resource, at span) (doubtful []string) 
 func (w *streamWatch) prune(store *Store) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	maps.DeleteFunc(w.said, func(key replicaKey, _ utterance) bool { return !store.has(key.resource, key.node) })
+	gone := func(key replicaKey, _ utterance) bool { return !store.has(key.resource, key.node) }
+	maps.DeleteFunc(w.said, gone)
+	maps.DeleteFunc(w.doubts, gone)
 }
 
 // doubt compares a list with the stream, and asks for the second look.
