@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
@@ -16,26 +17,26 @@ import (
 // all are read past it, a part at a time.
 func (g *Gauges) showBystanders(ctx context.Context) error {
 	unselected, next := 0, ""
-	for {
+	return wait.PollUntilContextCancel(ctx, partsApart, true, func(ctx context.Context) (done bool, err error) {
 		var pods corev1.PodList
 		if err := g.live.List(ctx, &pods, client.Limit(listedAtOnce), client.Continue(next)); err != nil {
-			return fmt.Errorf("listing pods: %w", err)
+			return false, fmt.Errorf("listing pods: %w", err)
 		}
 		for i := range pods.Items {
-			pod := &pods.Items[i]
-			missed, err := g.isUnselected(ctx, pod)
+			missed, err := g.isUnselected(ctx, &pods.Items[i])
 			if err != nil {
-				return err
+				return false, err
 			}
 			if missed {
 				unselected++
 			}
 		}
-		if next = pods.Continue; next == "" {
-			g.metrics.Unselected(unselected)
-			return nil
+		if next = pods.Continue; next != "" {
+			return false, nil
 		}
-	}
+		g.metrics.Unselected(unselected)
+		return true, nil
+	})
 }
 
 // isUnselected tells whether a pod uses a volume of ours and is not selected, although it could be moved.

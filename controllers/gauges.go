@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,9 @@ const (
 	gaugesInterval = 5 * time.Second
 	// bystandersInterval is how often all pods are listed, which is the only question here that is expensive.
 	bystandersInterval = 5 * time.Minute
+	// partsApart is the time between two parts of that list: read at once, 25,000 pods keep this process and the API server from
+	// everything else for a second. A list must be over within the five minutes after which the API server forgets how to go on.
+	partsApart = time.Second
 	// silentForGood is for how long a silent kubelet is counted.
 	silentForGood = 100 * 24 * time.Hour
 )
@@ -50,17 +54,16 @@ func (g *Gauges) Start(ctx context.Context) error {
 	if err := g.agents.look(ctx); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, failureOfAgents)
 	}
-	var listed time.Time
-	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
-		g.show(ctx)
-		if time.Since(listed) < bystandersInterval {
-			return
-		}
-		if err := g.showBystanders(ctx); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Cannot count the pods that are not selected")
-		}
-		listed = time.Now()
-	}, gaugesInterval)
+	var loops sync.WaitGroup
+	loops.Go(func() { wait.NonSlidingUntilWithContext(ctx, g.show, gaugesInterval) })
+	loops.Go(func() {
+		wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
+			if err := g.showBystanders(ctx); err != nil && ctx.Err() == nil {
+				ctrl.LoggerFrom(ctx).Error(err, "Cannot count the pods that are not selected")
+			}
+		}, bystandersInterval)
+	})
+	loops.Wait()
 	return nil
 }
 

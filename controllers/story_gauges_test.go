@@ -1,13 +1,16 @@
 package controllers
 
 import (
+	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
@@ -122,6 +125,43 @@ func TestWhatTheControllerDoesNotLookAfterIsCounted(t *testing.T) {
 		}
 		if n := p.shown("unprotected_pods reason=NodeAgentRuns"); n != 1 {
 			t.Errorf("%g pods are unprotected for the agent, want 1", n)
+		}
+	})
+}
+
+// onePodAtATime answers a list of pods by one pod, and how to go on.
+type onePodAtATime struct{ client.Reader }
+
+func (r onePodAtATime) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if err := r.Reader.List(ctx, list, options...); err != nil {
+		return err
+	}
+	var asked client.ListOptions
+	asked.ApplyOptions(options)
+	at, _ := strconv.Atoi(asked.Continue)
+	pods := list.(*corev1.PodList)
+	if pods.Items = pods.Items[at:]; len(pods.Items) > 1 {
+		pods.Items, pods.Continue = pods.Items[:1], strconv.Itoa(at+1)
+	}
+	return nil
+}
+
+// Where there are more pods than one answer has, the parts are a second apart, and all of them are counted.
+func TestManyPodsAreCountedWithoutHurry(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		p := w.startProcess("one", defaults())
+		p.leads()
+		for _, name := range []string{"a", "b", "c"} {
+			w.volume(name)
+			w.workload(name, nil)
+		}
+		w.pass(time.Second)
+		gauges := *p.parts.gauges
+		gauges.live = onePodAtATime{gauges.live}
+		started := time.Now()
+		w.must(gauges.showBystanders(w.ctx))
+		if n, took := p.shown("unselected_pods"), time.Since(started); n != 3 || took < 2*partsApart {
+			t.Errorf("%g pods are counted in %s, want 3 in %s", n, took, 2*partsApart)
 		}
 	})
 }
