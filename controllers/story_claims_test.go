@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
@@ -298,4 +299,55 @@ func TestAPodStaysWhileTheVolumeOfAnotherClaimIsCreatedAgain(t *testing.T) {
 		phase(corev1.VolumeBound)
 		w.until(time.Minute, "the pod runs on B", func() bool { return w.runs("log-0", nodeB) })
 	})
+}
+
+// A pod that would wait elsewhere for one of its volumes stays with it: its node may come back, and with it the pod that keeps the volume there.
+func TestAPodStaysWithAVolumeThatAnotherPodKeeps(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		labels map[string]string
+		lose   func(w *world)
+		exempt func(*virtual.Workload)
+		moves  bool
+	}{
+		"on a node that has crashed, one that is not selected":     {nil, func(w *world) { w.Crash(nodeA) }, func(*virtual.Workload) {}, false},
+		"on a node that has crashed, one that is exempt":           {selected, func(w *world) { w.Crash(nodeA) }, exempt, false},
+		"but moves together with one that may go, too":             {selected, func(w *world) { w.Crash(nodeA) }, func(*virtual.Workload) {}, true},
+		"on a node that lives and has lost the other volume":       {nil, loseStorageOf("db"), func(*virtual.Workload) {}, false},
+		"on a node that lives, as long as the other pod is exempt": {selected, loseStorageOf("db"), exempt, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, virtual.Options{}, func(w *world) {
+				p := w.startProcess("one", defaults())
+				p.leads()
+				w.volume("db")
+				w.volume("wal")
+				w.workload("both", selected, func(v *virtual.Workload) { v.Claims = []string{"data-db", "data-wal"} })
+				w.workload("second", tc.labels, func(v *virtual.Workload) { v.Claims = []string{"data-wal"} }, tc.exempt)
+				w.pass(time.Minute)
+				w.wantRunning("both-0", nodeA)
+				w.wantRunning("second-0", nodeA)
+				tc.lose(w)
+				if tc.moves {
+					w.until(time.Minute, "both run on B", func() bool { return w.runs("both-0", nodeB) && w.runs("second-0", nodeB) })
+					return
+				}
+				w.pass(2 * time.Minute)
+				if got := w.removed("both-0"); len(got) > 0 {
+					t.Errorf("the pod was removed: %v", got)
+				}
+				if verdict, reason := p.said("db", nodeA); verdict != failover.Blocked || reason != failover.SharedVolume {
+					t.Errorf("told %s: %s, want that it is blocked by the shared volume", verdict, reason)
+				}
+			})
+		})
+	}
+}
+
+// loseStorageOf cuts a volume on A off from its replicas, while the node and its other volumes are well.
+func loseStorageOf(volume string) func(w *world) {
+	return func(w *world) {
+		w.DRBD.CutResourceLink("pvc-"+volume, nodeA, nodeB)
+		w.DRBD.CutResourceLink("pvc-"+volume, nodeA, nodeT)
+	}
 }

@@ -57,7 +57,7 @@ func (i *Inputs) Of(ctx context.Context, pv *corev1.PersistentVolume) ([]failove
 		if node == "" {
 			continue
 		}
-		in, err := i.input(ctx, pv, node, onNode(pods, node), i.attachment(pv.Name, attachments, pods, node))
+		in, err := i.input(ctx, pv, node, onNode(pods, node), i.attachment(pv.Name, attachments, pods, node), nil)
 		if err != nil {
 			return nil, err
 		}
@@ -74,7 +74,7 @@ func (i *Inputs) On(ctx context.Context, pv *corev1.PersistentVolume, node strin
 	if err != nil {
 		return failover.Input{}, false, err
 	}
-	in, err = i.input(ctx, pv, node, onNode(pods, node), i.attachment(pv.Name, attachments, pods, node))
+	in, err = i.input(ctx, pv, node, onNode(pods, node), i.attachment(pv.Name, attachments, pods, node), nil)
 	return in, err == nil && concerns(in), err
 }
 
@@ -126,12 +126,7 @@ func (i *Inputs) Confirmed(
 	if err != nil {
 		return failover.Input{}, err
 	}
-	in, err := i.input(ctx, pv, read.Node, pods, attachment)
-	for at := range in.Pods {
-		if helpsExempt(&pods[at], read.Pods) { // of which the cache may not know
-			in.Pods[at].Exempt = true
-		}
-	}
+	in, err := i.input(ctx, pv, read.Node, pods, attachment, &read)
 	read.Off.confirm(&in.Node)
 	in.Asked, in.Listed = read.Began, read.Listed
 	notAfter(&in.Asked, in.Resource)
@@ -184,9 +179,9 @@ func notAfter(at *time.Time, resource failover.Resource) {
 	}
 }
 
-// input joins what is known of a volume on a node.
+// input joins what is known of a volume on a node; read is what a look has read there, nil without one.
 func (i *Inputs) input(
-	ctx context.Context, pv *corev1.PersistentVolume, node string, pods []corev1.Pod, attachment *failover.Attachment,
+	ctx context.Context, pv *corev1.PersistentVolume, node string, pods []corev1.Pod, attachment *failover.Attachment, read *Reading,
 ) (failover.Input, error) {
 	in := failover.Input{
 		Now:              i.clock.Now(),
@@ -212,18 +207,27 @@ func (i *Inputs) input(
 		return failover.Input{}, err
 	}
 	for at := range pods {
-		facts, err := i.pod(ctx, &pods[at], pv, claims)
+		facts, others, err := i.pod(ctx, &pods[at], pv, claims, read)
 		if err != nil {
 			return failover.Input{}, err
+		}
+		for _, v := range others {
+			other := i.other(v)
+			if other.Users, err = i.alsoUsing(ctx, v.PersistentVolume, &pods[at], read); err != nil {
+				return failover.Input{}, err
+			}
+			facts.Others = append(facts.Others, other)
 		}
 		in.Pods = append(in.Pods, facts)
 	}
 	return in, nil
 }
 
-// pod returns what is known of a pod that uses the volume by the claims. Its times are the API server's, and those of its containers the
-// kubelet's. They are turned into those of our clock.
-func (i *Inputs) pod(ctx context.Context, pod *corev1.Pod, pv *corev1.PersistentVolume, claims []string) (failover.Pod, error) {
+// pod returns what is known of a pod that uses the volume by the claims, and its other volumes. Its times are the API server's, and those of its
+// containers the kubelet's. They are turned into those of our clock.
+func (i *Inputs) pod(
+	ctx context.Context, pod *corev1.Pod, pv *corev1.PersistentVolume, claims []string, read *Reading,
+) (failover.Pod, []podVolume, error) {
 	facts := podFacts(pod, i.pods.selector, claims)
 	for _, at := range []*time.Time{&facts.Created, &facts.Bound, &facts.DeleteBy, &facts.Deleted} {
 		*at = i.ServerTime.Local(*at)
@@ -237,26 +241,48 @@ func (i *Inputs) pod(ctx context.Context, pod *corev1.Pod, pv *corev1.Persistent
 	}
 	helped, err := i.pods.helped(ctx, pod)
 	if err != nil {
-		return failover.Pod{}, err
+		return failover.Pod{}, nil, err
 	}
-	facts.Exempt = facts.Exempt || helped != nil && isExempt(helped)
+	facts.Exempt = facts.Exempt || helped != nil && isExempt(helped) || read != nil && helpsExempt(pod, read.Pods) // of which the cache may not know
 	others, err := i.pods.others(ctx, pod, pv)
 	if err != nil {
-		return failover.Pod{}, err
+		return failover.Pod{}, nil, err
 	}
 	facts.UnsafeVolume, facts.UnboundClaim = others.unsafe, others.unbound
-	for _, other := range others.ours {
-		facts.Others = append(facts.Others, i.other(other))
-	}
-	return facts, nil
+	return facts, others.ours, nil
 }
 
-// other returns what is known of another volume of a pod.
+// other returns what is known of another volume of a pod, but for its users.
 func (i *Inputs) other(v podVolume) failover.OtherVolume {
 	return failover.OtherVolume{
 		Name: v.Name, Resource: i.Resource(i.volumes.Resource(v.PersistentVolume)), NFSExport: isNFSExport(v.PersistentVolume),
 		Shared: slices.Contains(v.Spec.AccessModes, corev1.ReadWriteMany), Ephemeral: v.ephemeral,
 	}
+}
+
+// alsoUsing returns the other pods on a pod's node that use one of its volumes: of those that a look has read there, and without one of those
+// in the cache.
+func (i *Inputs) alsoUsing(ctx context.Context, pv *corev1.PersistentVolume, pod *corev1.Pod, read *Reading) (users []failover.Pod, err error) {
+	claims, err := i.volumes.claims(ctx, pv)
+	if err != nil {
+		return nil, err
+	}
+	var all []corev1.Pod
+	if read != nil {
+		all = read.Pods
+	} else if all, err = i.pods.Of(ctx, pv); err != nil {
+		return nil, err
+	}
+	for at := range all {
+		if user := &all[at]; user.UID != pod.UID && user.Spec.NodeName == pod.Spec.NodeName && uses(user, claims) {
+			facts, _, err := i.pod(ctx, user, pv, claims, read)
+			if err != nil {
+				return nil, err
+			}
+			users = append(users, facts)
+		}
+	}
+	return users, nil
 }
 
 // Waiting returns the selected pods that wait for the volume on other nodes.

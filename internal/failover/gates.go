@@ -83,6 +83,14 @@ func gatePods(s situation) (Reason, string) {
 }
 
 func gatePod(s situation, pod Pod) (Reason, string) {
+	if reason, message := gateAlone(s, pod); reason != "" {
+		return reason, message
+	}
+	return gateVolumes(s, pod)
+}
+
+// gateAlone looks at a pod by itself.
+func gateAlone(s situation, pod Pod) (Reason, string) {
 	switch {
 	case !pod.Selected && pod.HelperOf != "":
 		return HelperNotSelected, fmt.Sprintf("the pod is a helper of pod %s, and not selected for fail-over itself", pod.HelperOf)
@@ -99,21 +107,28 @@ func gatePod(s situation, pod Pod) (Reason, string) {
 		return NoOwner, "the pod has no controller that would re-create it"
 	case pod.NodeBound:
 		return NodeBound, "the pod's controller would re-create it on the same node"
-	}
-	return gateVolumes(s, pod)
-}
-
-// gateVolumes looks at the other volumes of a pod.
-func gateVolumes(s situation, pod Pod) (Reason, string) {
-	switch {
 	case pod.UnboundClaim != "":
 		return OtherVolumeUnavailable, fmt.Sprintf("it is not known which volume the pod's claim %s has: no PersistentVolume is bound to it", pod.UnboundClaim)
 	case pod.UnsafeVolume != "" && !s.Settings.RemoveUnsafePods:
 		return UnsafeVolume, fmt.Sprintf("the pod's volume %q may not survive a move", pod.UnsafeVolume)
 	}
+	return "", ""
+}
+
+// gateVolumes looks at the other volumes of a pod: on another node it would wait for one that cannot be used there, or that a pod keeps on A.
+func gateVolumes(s situation, pod Pod) (Reason, string) {
 	for _, other := range pod.Others {
 		if !fineElsewhere(other, s.Node.satellite(), s.cond.state == Unreachable) {
 			return OtherVolumeUnavailable, fmt.Sprintf("the pod's volume %s could not be used on another node", other.Name)
+		}
+		if other.Ephemeral || other.NFSExport || other.Shared {
+			continue
+		}
+		for _, user := range other.Users {
+			if reason, message := gateAlone(s, user); reason != "" {
+				return SharedVolume, fmt.Sprintf("pod %s/%s uses the pod's volume %s too and would not be removed (%s: %s)",
+					user.Namespace, user.Name, other.Name, reason, message)
+			}
 		}
 	}
 	return "", ""

@@ -120,6 +120,19 @@ func gateScenarios() map[string]scenario {
 			p.Others = []OtherVolume{{Name: "pv-2"}}
 		})),
 
+		"a pod that may not go keeps the other volume of the pod, and so the pod": blocked(SharedVolume, otherVolume(func(*Input) {}),
+			ofOther(func(o *OtherVolume) { o.Users = []Pod{{Selected: true, Owned: true, Exempt: true}} })),
+		"so does one of several, and one with a volume that may not survive a move": blocked(SharedVolume, otherVolume(func(*Input) {}),
+			ofOther(func(o *OtherVolume) {
+				o.Users = []Pod{{Selected: true, Owned: true}, {Selected: true, Owned: true, UnsafeVolume: "cache"}}
+			})),
+		"a pod that may go keeps none": open(otherVolume(func(*Input) {}),
+			ofOther(func(o *OtherVolume) { o.Users = []Pod{{Selected: true, Owned: true}} })),
+		"none keeps an other volume that both nodes may use": open(otherVolume(func(*Input) {}),
+			ofOther(func(o *OtherVolume) { o.Shared, o.Users = true, []Pod{{}} })),
+		"none keeps an other volume that is mounted by NFS": open(otherVolume(func(*Input) {}),
+			ofOther(func(o *OtherVolume) { o.NFSExport, o.Users = true, []Pod{{}} })),
+
 		"LINSTOR's last word is just recent enough": open(func(in *Input) { in.LinstorConfirmed = ago(10 * time.Second) }),
 		"LINSTOR's last word is too old":            blocked(LinstorStale, func(in *Input) { in.LinstorConfirmed = ago(10*time.Second + 1) }),
 		"LINSTOR has never said anything":           blocked(LinstorStale, func(in *Input) { in.LinstorConfirmed = time.Time{} }),

@@ -252,6 +252,8 @@ type OtherVolume struct {
 	Shared bool
 	// Ephemeral is set for a generic ephemeral volume, which is re-created with its pod.
 	Ephemeral bool
+	// Users are the other pods on A that use it, or another volume of its resource. What is known of them leaves out their other volumes.
+	Users []Pod
 }
 
 // Resource is a LINSTOR resource definition with all its replicas: a snapshot, which nobody changes.

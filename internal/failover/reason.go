@@ -79,7 +79,7 @@ const (
 	UnsafeVolume Reason = "UnsafeVolume"
 	// OtherVolumeUnavailable : another LINSTOR volume of the pod could not be used elsewhere.
 	OtherVolumeUnavailable Reason = "OtherVolumeUnavailable"
-	// SharedVolume : another pod on A uses the volume and may not be removed.
+	// SharedVolume : another pod on A uses the volume, or another one of the pod, and may not be removed.
 	SharedVolume Reason = "SharedVolume"
 	// NoReadyNode : no other node could run the pod. It holds back only pods of LINSTOR's own; of all others it is foreseen.
 	NoReadyNode Reason = "NoReadyNode"

@@ -74,6 +74,9 @@ func (a *acts) listed(asked time.Time, pods []corev1.Pod) {
 	}
 }
 
+// stays tells whether a pod was to stay by each live list of the last moments.
+func (a *acts) stays(uid types.UID) bool { return time.Since(a.removable[uid]) > failover.MaxAge }
+
 // helpsExempt tells whether a pod of the node is exempt of which this one is the helper.
 func helpsExempt(helper *corev1.Pod, node []corev1.Pod) bool {
 	return slices.ContainsFunc(node, func(pod corev1.Pod) bool {
@@ -149,6 +152,8 @@ type basis struct {
 	listed bool
 	// spared is set if it was to stay by each of these.
 	spared bool
+	// keptBy is a pod that is to stay and uses a volume of the pod, too.
+	keptBy string
 	// lost and well are how many nodes must be taken for lost, and how many may be taken for well.
 	lost, well int
 }
@@ -172,8 +177,15 @@ func (p *process) basis(ctx context.Context, volumes []Volume, pod *corev1.Pod, 
 		b.reason = a.reasons[pod.UID]
 		uid := options.Preconditions
 		b.listed = uid != nil && uid.UID != nil && time.Since(p.acts.pods[*uid.UID]) <= failover.MaxAge
-		b.spared = b.listed && time.Since(p.acts.removable[*uid.UID]) > failover.MaxAge
+		b.spared = b.listed && p.acts.stays(*uid.UID)
 	})
+	if pod != nil {
+		b.keptBy = p.world.keptBy(pod, func(uid types.UID) bool {
+			p.acts.mu.Lock()
+			defer p.acts.mu.Unlock()
+			return p.acts.stays(uid)
+		})
+	}
 	return b
 }
 

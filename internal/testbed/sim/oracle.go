@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -26,6 +28,8 @@ const (
 	RuleHarmless = "a pod was deleted although its node could still write all its volumes"
 	// ruleSelected: none is deleted that was not selected, or is exempt.
 	ruleSelected = "a pod was deleted that must not be"
+	// ruleTogether: none is deleted that would wait elsewhere for a volume which another pod keeps on its node.
+	ruleTogether = "a pod was deleted although another one keeps a volume of it"
 	// ruleIdentity: none is deleted whose UID was not the one decided on.
 	ruleIdentity = "a pod was deleted that was not the one decided on"
 	// ruleDemoted: a pod removed as Demoted did not have its volume open for the whole grace.
@@ -95,6 +99,9 @@ func (w *world) auditRemoval(b basis, pod *corev1.Pod, silence time.Duration, op
 	if strings.Contains(pod.Name, endedInfix) || b.spared || known && (spec.Exempt || spec.Unsafe && !w.history.World.Reckless || spec.Owner != "") {
 		w.violated(ruleSelected, "%s", what)
 	}
+	if b.keptBy != "" {
+		w.violated(ruleTogether, "%s: %s", what, b.keptBy)
+	}
 	var writable []string
 	lost, evidence, open := false, false, time.Duration(0)
 	taken, one := pardons{}, "" // one volume was taken for lost, and the others are taken with it
@@ -134,6 +141,28 @@ func (w *world) auditRemoval(b basis, pod *corev1.Pod, silence time.Duration, op
 	if reason == failover.Demoted && open < grace.KnownGrace && !w.switchedOff(node) {
 		w.breach(ruleDemoted, fmt.Sprintf("%s: closed for %s", what, open), writable, one)
 	}
+}
+
+// keptBy returns the name of a pod on the node of another one, there since before the look, that is not to go and uses a volume of it; empty where
+// there is none. stays tells whether a pod was to stay by each look of the last moments.
+func (w *world) keptBy(pod *corev1.Pod, stays func(types.UID) bool) string {
+	var pods corev1.PodList
+	w.must(w.oracle.List(w.ctx, &pods, client.MatchingFields{"spec.nodeName": pod.Spec.NodeName}))
+	needed := w.volumesOf(pod)
+	for i := range pods.Items {
+		other := &pods.Items[i]
+		spec, known := w.workload(other.Name)
+		if !known || hasEnded(other) || time.Since(w.boundAt(other)) <= failover.MaxAge ||
+			!stays(other.UID) && !spec.Unsafe && spec.Owner == "" || spec.Unsafe && w.history.World.Reckless {
+			continue
+		}
+		if slices.ContainsFunc(w.volumesOf(other), func(v Volume) bool {
+			return !v.Shared && v.Kind != NFSExport && slices.ContainsFunc(needed, func(n Volume) bool { return n.Resource() == v.Resource() })
+		}) {
+			return other.Name
+		}
+	}
+	return ""
 }
 
 // breach reports what is wrong unless there is an excuse.
