@@ -75,24 +75,35 @@ func (r *Recovery) look(ctx context.Context) error {
 	if r.begun.IsZero() {
 		r.begun = r.clock.Now()
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
-	defer cancel()
 	var nodes corev1.NodeList
 	if err := r.cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	var untidy error
+	// What cannot be done in time for a pod keeps no taint from being taken off, and what cannot for a taint no pod from being replaced.
+	err := r.inTime(ctx, func(ctx context.Context) error { return r.replaceOn(ctx, nodes.Items) })
 	if !r.halt.dryRun {
-		untidy = r.taints.tidy(ctx, nodes.Items) // a taint that cannot be taken off keeps no pod from being replaced
+		err = errors.Join(err, r.inTime(ctx, func(ctx context.Context) error { return r.taints.tidy(ctx, nodes.Items) }))
 	}
+	return err
+}
+
+// inTime does one of two things that have to be done, for which it may take its time.
+func (r *Recovery) inTime(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	return do(ctx)
+}
+
+// replaceOn replaces the pods that are lost with silent ones of the nodes.
+func (r *Recovery) replaceOn(ctx context.Context, nodes []corev1.Node) error {
 	silent := r.kubelets.Silent(r.settings.KubeletSilence, math.MaxInt64)
 	known := func(n corev1.Node) bool { return slices.Contains(silent, n.Name) }
-	if r.selector == nil || len(silent) == 0 || !slices.ContainsFunc(nodes.Items, known) {
+	if r.selector == nil || len(silent) == 0 || !slices.ContainsFunc(nodes, known) {
 		clear(r.told)
 		clear(r.replaced)
-		return untidy
+		return nil
 	}
-	return errors.Join(untidy, r.replace(ctx))
+	return r.replace(ctx)
 }
 
 // replace decides on each of the pods on silent nodes, from a fresh look at everything.
@@ -121,23 +132,25 @@ func (r *Recovery) replace(ctx context.Context) error {
 	if err := r.live.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
+	var errs []error // that of one pod keeps no other from being replaced
 	for i := range lost {
-		in, err := r.input(ctx, now, answers, &lost[i], nodes.Items)
-		if err != nil {
-			return err
-		}
-		in.Blind = blind.node
-		d := failover.Recover(in)
-		if in.Blind != "" && in.Pod.Controller {
-			err = r.restart(ctx, now, blind, &lost[i], d)
-		} else {
-			err = r.follow(ctx, now, &lost[i], d)
-		}
-		if err != nil {
-			return err
-		}
+		errs = append(errs, r.replaceOne(ctx, now, answers, blind, &lost[i], nodes.Items))
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// replaceOne decides on one of them, and does what follows.
+func (r *Recovery) replaceOne(ctx context.Context, now time.Time, answers bool, blind blindness, pod *corev1.Pod, nodes []corev1.Node) error {
+	in, err := r.input(ctx, now, answers, pod, nodes)
+	if err != nil {
+		return err
+	}
+	in.Blind = blind.node
+	d := failover.Recover(in)
+	if in.Blind != "" && in.Pod.Controller {
+		return r.restart(ctx, now, blind, pod, d)
+	}
+	return r.follow(ctx, now, pod, d)
 }
 
 // lostWithNodes lists the pods on nodes with a silent kubelet; where LINSTOR is blind, its controller's pod as well.

@@ -429,3 +429,39 @@ func TestLinstorAndItsCSIControllerWereOnTheNodeThatCrashed(t *testing.T) {
 		}
 	})
 }
+
+// What cannot be done for one of LINSTOR's pods or for a taint keeps none of the other pods from being replaced.
+func TestOneWriteHoldsUpNoOtherPodOfLinstor(t *testing.T) {
+	t.Parallel()
+	for name, hinder := range map[string]func(w *world){
+		"where the deletion of another pod is denied": func(w *world) {
+			w.ofController(func(r apimodel.Request) error {
+				if r.Verb == apimodel.VerbDelete && r.Kind == "Pod" && r.Name == "affinity-1" {
+					return errors.New("denied by a policy")
+				}
+				return nil
+			})
+		},
+		"where taking a taint off another node hangs": func(w *world) {
+			node := w.node(nodeB)
+			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: cluster.TaintNodeSilent, Effect: corev1.TaintEffectNoSchedule})
+			w.must(w.Client().Update(w.ctx, node))
+			w.API.Delay(func(r apimodel.Request) time.Duration {
+				if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbPatch && r.Kind == "Node" && r.Name == nodeB {
+					return time.Minute
+				}
+				return 0
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			linstorOnA(t, recovering(), func(w *world, _ *process) {
+				w.linstorPod("affinity-1", nodeA, func(pod *corev1.Pod) { pod.OwnerReferences[0].UID = "other" })
+				w.pass(10 * time.Second)
+				hinder(w)
+				w.crashWithLinstor()
+				w.until(90*time.Second, "LINSTOR's controller is replaced", func() bool { return len(w.removed("linstor-1")) == 1 })
+			})
+		})
+	}
+}
