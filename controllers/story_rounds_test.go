@@ -217,32 +217,62 @@ func TestAWebhookThatTakesTenSecondsForOnePodHoldsUpNoOther(t *testing.T) {
 
 func TestALinstorResourceWhoseListHangsHoldsUpNoOther(t *testing.T) {
 	withPods(t, many(), func(w *world, p *process) {
-		answers := make(chan struct{})
-		w.Linstor.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
-			resource := "pvc-" + volumeNumber(slow)
-			if !strings.HasSuffix(r.URL.Path, "/"+resource+"/resources") && !slices.Contains(r.URL.Query()["resources"], resource) {
-				return false
-			}
-			select {
-			case <-answers:
-				return false
-			case <-r.Context().Done():
-				return true
-			}
-		})
+		answer := w.hangsOn("pvc-" + volumeNumber(slow))
 		w.Crash(nodeA)
 		w.until(18*time.Second, "all others run on B", func() bool { return w.onB(many()) == many()-1 })
 		w.pass(30 * time.Second)
 		if got := len(w.removed(podNumber(slow))); got > 0 {
 			t.Errorf("the pod was removed without a word of LINSTOR on its volume")
 		}
-		close(answers)
+		answer()
 		w.until(30*time.Second, "the last one runs on B", func() bool { return w.onB(many()) == many() })
 		w.wantRemovedOnce(many())
 		w.Return(nodeA)
 		w.pass(10 * time.Minute) // until everything is read again
 		w.wantNothingLeft(p)
 	})
+}
+
+// hangsOn has LINSTOR answer nothing about the replicas of a resource until answer is called.
+func (w *world) hangsOn(resource string) (answer func()) {
+	answers := make(chan struct{})
+	w.Linstor.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/"+resource+"/resources") && !slices.Contains(r.URL.Query()["resources"], resource) {
+			return false
+		}
+		select {
+		case <-answers:
+			return false
+		case <-r.Context().Done():
+			return true
+		}
+	})
+	return func() { close(answers) }
+}
+
+// What every decision needs of LINSTOR is asked for again where one request is never answered.
+func TestOneRequestThatIsNeverAnsweredHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/v1/nodes", "/v1/controller/properties", "/v1/resource-groups"} {
+		t.Run(path, func(t *testing.T) {
+			withPods(t, 3, func(w *world, _ *process) {
+				w.Crash(nodeA)
+				w.pass(13500 * time.Millisecond)
+				var lost atomic.Bool
+				w.Linstor.Intercept(func(_ http.ResponseWriter, r *http.Request) bool {
+					if r.URL.Path != path || lost.Swap(true) {
+						return false
+					}
+					<-r.Context().Done()
+					return true
+				})
+				w.until(5*time.Second, "all run on B", func() bool { return w.onB(3) == 3 })
+				if !lost.Load() {
+					t.Error("LINSTOR was not asked")
+				}
+			})
+		})
+	}
 }
 
 // lastDeed plays the loss of the second node, alone or together with the first one, for whose pods a webhook takes ten seconds. It returns

@@ -33,6 +33,7 @@ type readers struct {
 
 func (f *Feed) newReaders() readers {
 	common := func(read func(context.Context) error, newest *span) *reader {
+		read = again(read)
 		one := func(ctx context.Context, _ string) error { return read(ctx) }
 		return &reader{one: one, readAt: func(string) time.Time { return f.store.readAt(newest) }, atOnce: 1}
 	}
