@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -19,7 +20,7 @@ type bell struct {
 	queue queue
 	// called are the nodes for which it was rung before.
 	called []string
-	// more is closed, by node, when it is rung for a volume there that is not in hand.
+	// more is closed, by node, when it is rung there.
 	more map[string]chan struct{}
 	// inHand are the volumes, by node, that the last round there dealt with and that another one will by itself.
 	inHand map[string]map[string]bool
@@ -52,9 +53,22 @@ func requestOf(name string) reconcile.Request {
 func (b *bell) ring(volume, node string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.inHand[node][volume] {
-		return
+	if !b.inHand[node][volume] {
+		b.call(node)
 	}
+}
+
+// ringIn rings after a while for the volumes that are in hand on a node, unless it is stopped before.
+func (b *bell) ringIn(wait time.Duration, node string) (stop func() bool) {
+	return time.AfterFunc(wait, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.call(node)
+	}).Stop
+}
+
+// call calls to a node. The lock must be held.
+func (b *bell) call(node string) {
 	if more := b.more[node]; more != nil {
 		close(more)
 		delete(b.more, node)
@@ -66,7 +80,7 @@ func (b *bell) ring(volume, node string) {
 	}
 }
 
-// listen returns what is closed when it is rung from now on for a volume on a node that is not in hand there.
+// listen returns what is closed when it is rung at a node from now on.
 func (b *bell) listen(node string) <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()

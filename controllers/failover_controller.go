@@ -125,6 +125,9 @@ func (r *FailoverReconciler) round(ctx context.Context, node string) (result rou
 		}
 		return r.conclude(ctx, node, lost, detaching, result), nil
 	}
+	if result.next > 0 { // those that need another look by then do not wait for LINSTOR's word on these
+		defer r.bell.ringIn(time.Duration(result.next), node)()
+	}
 	r.look(ctx, node, more, lost)
 	r.noteLate(node, lost)
 	halt := r.halt.now(ctx)

@@ -58,35 +58,74 @@ func TestALivingNodeLosesItsStorageNetwork(t *testing.T) {
 // attachment is gone.
 func TestAKubeletThatClaimsAReleasedVolumeOnceMoreHoldsNothingUp(t *testing.T) {
 	scene(t, func(w *world, p *process) {
-		w.API.Delay(func(r apimodel.Request) time.Duration {
-			if r.Actor == virtual.ActorAttach && r.Verb == apimodel.VerbGet && r.Kind == "Node" {
-				return 100 * time.Millisecond
-			}
-			return 0
-		})
-		claimed := 0
-		w.API.OnChange(func(c apimodel.Change) {
-			if c.Actor != controllerActor+"one" || c.Kind != "Node" || !c.Status || claimed == 2 {
-				return
-			}
-			claimed++
-			node := c.New.(*corev1.Node).DeepCopy()
-			node.Status.VolumesInUse = c.Old.(*corev1.Node).Status.VolumesInUse
-			node.ResourceVersion = ""
-			w.must(w.Client().Status().Update(w.ctx, node))
-		})
+		w.API.Delay(attachesLate)
+		claimed := w.claimsAgain(nodeA, 2)
 		w.DRBD.Isolate(nodeA)
 		w.untilRemoved(30*time.Second, "db-0")
 		w.until(30*time.Second, "the attachment is deleted", func() bool { return w.attachment("db", nodeA) == nil })
 		w.until(3*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
-		if claimed != 2 {
-			t.Errorf("the volume was claimed %d times, want 2", claimed)
+		if n := claimed(); n != 2 {
+			t.Errorf("the volume was claimed %d times, want 2", n)
 		}
 		w.DRBD.Rejoin(nodeA)
 		w.pass(3 * time.Minute)
 		w.wantNothingLeft(p)
 		p.wantTimedOnce()
 	})
+}
+
+// The next release does not wait until LINSTOR answers about another volume of the node.
+func TestAVolumeThatIsClaimedOnceMoreDoesNotWaitForLinstorsWordOnAnother(t *testing.T) {
+	withPods(t, 2, func(w *world, p *process) {
+		claimed := w.claimsAgain(nodeA, 2)
+		w.API.Delay(func(r apimodel.Request) time.Duration {
+			if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbDelete && r.Kind == "Pod" && r.Name == podNumber(1) {
+				return 25 * time.Second // its volume stays lost
+			}
+			return attachesLate(r)
+		})
+		answer := func() {}
+		w.API.OnChange(func(c apimodel.Change) {
+			if c.Verb == apimodel.VerbDelete && c.Name == "csi-"+volumeNumber(0)+"-"+nodeA && strings.HasPrefix(c.Actor, controllerActor) {
+				answer = w.hangsOn("pvc-" + volumeNumber(1))
+			}
+		})
+		w.DRBD.Isolate(nodeA)
+		w.until(time.Minute, "the attachment is deleted", func() bool { return w.attachment(volumeNumber(0), nodeA) == nil })
+		w.until(4*time.Second, "the workload runs on B", func() bool { return w.runs(podNumber(0), nodeB) })
+		if n := claimed(); n != 2 {
+			t.Errorf("the volume was claimed %d times, want 2", n)
+		}
+		answer()
+		w.until(time.Minute, "the other one runs on B", func() bool { return w.runs(podNumber(1), nodeB) })
+		w.DRBD.Rejoin(nodeA)
+		w.pass(10 * time.Minute) // until everything is read again
+		w.wantNothingLeft(p)
+	})
+}
+
+// attachesLate has Kubernetes look at what a node has in use a moment later only.
+func attachesLate(r apimodel.Request) time.Duration {
+	if r.Actor == virtual.ActorAttach && r.Verb == apimodel.VerbGet && r.Kind == "Node" {
+		return 100 * time.Millisecond
+	}
+	return 0
+}
+
+// claimsAgain has the kubelet of a node claim a volume again, so many times, as soon as it was released. It counts how often it has.
+func (w *world) claimsAgain(node string, times int) (claimed func() int) {
+	n := 0
+	w.API.OnChange(func(c apimodel.Change) {
+		if c.Actor != controllerActor+"one" || c.Kind != "Node" || c.Name != node || !c.Status || n == times {
+			return
+		}
+		n++
+		written := c.New.(*corev1.Node).DeepCopy()
+		written.Status.VolumesInUse = c.Old.(*corev1.Node).Status.VolumesInUse
+		written.ResourceVersion = ""
+		w.must(w.Client().Status().Update(w.ctx, written))
+	})
+	return func() int { return n }
 }
 
 // Kubernetes detaches what nobody waits for in its own time.
