@@ -41,7 +41,7 @@ func (r *ClockReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 	began := time.Now()
 	g, err := r.gather.volume(ctx, req.Name)
 	if err != nil || g.pv == nil {
-		return reconcile.Result{}, err
+		return reconcile.Result{RequeueAfter: g.remadeLeft}, err
 	}
 	var again time.Duration
 	for _, in := range g.inputs {

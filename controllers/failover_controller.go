@@ -196,7 +196,7 @@ func (r *FailoverReconciler) forgetGone(ctx context.Context, name, node string) 
 	pv, err := r.gather.watch.volumes.Get(ctx, name)
 	there := false
 	if err == nil {
-		there, err = r.gather.isRemade(ctx, name, pv)
+		there, _, err = r.gather.isRemade(ctx, name, pv)
 	}
 	if err == nil && !there && pv != nil {
 		there, err = r.gather.inputs.Concerns(ctx, pv, node)

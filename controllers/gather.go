@@ -31,8 +31,9 @@ type gathered struct {
 	resource    string
 	attachments []storagev1.VolumeAttachment
 	inputs      []failover.Input
-	// remade is set while its PersistentVolume is made anew, by which nothing of it is forgotten.
-	remade bool
+	// remade is set while its PersistentVolume is made anew, by which nothing of it is forgotten, and remadeLeft is when to look at that again.
+	remade     bool
+	remadeLeft time.Duration
 }
 
 // volume gathers what is known of the volume of that name.
@@ -40,7 +41,7 @@ func (g *gather) volume(ctx context.Context, name string) (known gathered, err e
 	if known.pv, err = g.watch.volumes.Get(ctx, name); err != nil {
 		return gathered{}, err
 	}
-	if known.remade, err = g.isRemade(ctx, name, known.pv); err != nil {
+	if known.remade, known.remadeLeft, err = g.isRemade(ctx, name, known.pv); err != nil {
 		return gathered{}, err
 	}
 	if known.pv == nil {
@@ -63,14 +64,26 @@ func (g *gather) volume(ctx context.Context, name string) (known gathered, err e
 	return known, nil
 }
 
+// remadeFor is for how long a volume that is being detached may have no PersistentVolume. The attacher ends no detach without, and an attachment
+// that hangs for good must not keep what is known of a volume that nobody makes again.
+const remadeFor = time.Minute
+
 // isRemade tells whether the PersistentVolume of a volume that is attached has gone, or is about to be bound: an affinity controller deletes and
-// creates those of volumes whose replicas have moved. A volume is forgotten with its last attachment.
-func (g *gather) isRemade(ctx context.Context, name string, pv *corev1.PersistentVolume) (bool, error) {
+// creates those of volumes whose replicas have moved. A volume is forgotten with its last attachment. left is for how long one that is being
+// detached still counts.
+func (g *gather) isRemade(ctx context.Context, name string, pv *corev1.PersistentVolume) (remade bool, left time.Duration, err error) {
 	if pv != nil && !cluster.IsToBeBound(pv) {
-		return false, nil
+		return false, 0, nil
 	}
 	attachments, err := g.watch.attachments.Of(ctx, name)
-	return len(attachments) > 0, err
+	for _, va := range attachments {
+		if va.DeletionTimestamp == nil {
+			remade = true
+			continue
+		}
+		left = max(left, remadeFor-g.clock.Now().Sub(g.inputs.ServerTime.Local(va.DeletionTimestamp.Time)))
+	}
+	return remade || left > 0, left, err
 }
 
 // attachments returns the attachments of a volume. What others have said on them that nodes may run must be known before anything is

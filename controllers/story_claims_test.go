@@ -351,3 +351,30 @@ func loseStorageOf(volume string) func(w *world) {
 		w.DRBD.CutResourceLink("pvc-"+volume, nodeA, nodeT)
 	}
 }
+
+// Without its PersistentVolume a volume is never detached by the attacher. Nobody makes that one again, and nothing is left but its attachment.
+func TestAVolumeWhosePersistentVolumeIsDeletedAmidItsFailOverHoldsNothing(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		w.StopAttacher()
+		w.Crash(nodeA)
+		w.until(time.Minute, "the attachment is being deleted", func() bool {
+			va := w.attachment("db", nodeA)
+			return va != nil && va.DeletionTimestamp != nil
+		})
+		pv := read[corev1.PersistentVolume](w, "", "db")
+		pv.Finalizers = nil
+		w.must(w.Client().Update(w.ctx, pv))
+		w.must(w.Client().Delete(w.ctx, pv))
+		w.Return(nodeA)
+		w.until(2*remadeFor, "A takes pods again", func() bool { return w.tainted(nodeA) == "" })
+		if n := p.shown("volumes verdict=Lost"); n != 0 {
+			t.Errorf("%g volumes are lost, want none", n)
+		}
+		if lines := (&Memory{p.parts}).Lines(); len(lines) > 0 {
+			t.Errorf("the controller remembers: %s", strings.Join(lines, "; "))
+		}
+		if lost := p.parts.volume.gather.losses.lostNodes(); len(lost) > 0 {
+			t.Errorf("nodes that have lost a volume: %v", lost)
+		}
+	})
+}

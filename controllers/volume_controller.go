@@ -58,7 +58,7 @@ func (r *VolumeReconciler) Reconcile(ctx context.Context, req reconcile.Request)
 		r.reporter.prune(req.Name, g.inputs)
 	}
 	if g.pv == nil {
-		return reconcile.Result{}, nil
+		return reconcile.Result{RequeueAfter: g.remadeLeft}, nil
 	}
 	r.noteArrival(ctx, g)
 	next, err := r.decideAll(ctx, g.pv, g.inputs)
