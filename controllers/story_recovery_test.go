@@ -432,7 +432,6 @@ func TestLinstorAndItsCSIControllerWereOnTheNodeThatCrashed(t *testing.T) {
 
 // What cannot be done for one of LINSTOR's pods or for a taint keeps none of the other pods from being replaced.
 func TestOneWriteHoldsUpNoOtherPodOfLinstor(t *testing.T) {
-	t.Parallel()
 	for name, hinder := range map[string]func(w *world){
 		"where the deletion of another pod is denied": func(w *world) {
 			w.ofController(func(r apimodel.Request) error {

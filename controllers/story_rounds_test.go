@@ -252,7 +252,6 @@ func (w *world) hangsOn(resource string) (answer func()) {
 
 // What every decision needs of LINSTOR is asked for again where one request is never answered.
 func TestOneRequestThatIsNeverAnsweredHoldsNothingUp(t *testing.T) {
-	t.Parallel()
 	for _, path := range []string{"/v1/nodes", "/v1/controller/properties", "/v1/resource-groups"} {
 		t.Run(path, func(t *testing.T) {
 			withPods(t, 3, func(w *world, _ *process) {

@@ -211,12 +211,8 @@ func (i *Inputs) input(
 		if err != nil {
 			return failover.Input{}, err
 		}
-		for _, v := range others {
-			other := i.other(v)
-			if other.Users, err = i.alsoUsing(ctx, v.PersistentVolume, &pods[at], read); err != nil {
-				return failover.Input{}, err
-			}
-			facts.Others = append(facts.Others, other)
+		if facts.Others, err = i.others(ctx, &pods[at], others, read); err != nil {
+			return failover.Input{}, err
 		}
 		in.Pods = append(in.Pods, facts)
 	}
@@ -250,6 +246,18 @@ func (i *Inputs) pod(
 	}
 	facts.UnsafeVolume, facts.UnboundClaim = others.unsafe, others.unbound
 	return facts, others.ours, nil
+}
+
+// others returns what is known of other volumes of a pod.
+func (i *Inputs) others(ctx context.Context, pod *corev1.Pod, volumes []podVolume, read *Reading) (others []failover.OtherVolume, err error) {
+	for _, v := range volumes {
+		other := i.other(v)
+		if other.Users, err = i.alsoUsing(ctx, v.PersistentVolume, pod, read); err != nil {
+			return nil, err
+		}
+		others = append(others, other)
+	}
+	return others, nil
 }
 
 // other returns what is known of another volume of a pod, but for its users.
