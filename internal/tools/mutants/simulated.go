@@ -71,6 +71,10 @@ var simulated = []edit{
 	{
 		"a claim without a volume keeps no pod", "internal/failover/gates.go", "case «pod.UnboundClaim != \"\"»:", "(… && !mutantIs(§))",
 	},
+	{
+		"a pod that stays keeps no other one on its volume", "internal/failover/gates.go",
+		"if reason, message := gateAlone(s, user); «reason != \"\"» {", "(… && !mutantIs(§))",
+	},
 
 	// Still there.
 	{
