@@ -135,7 +135,7 @@ func (a *Attaching) due(all []waiting) bool {
 
 // waiting lists the attachments that are not attached, or not detached, for longer than is usual.
 func (a *Attaching) waiting(ctx context.Context) ([]waiting, error) {
-	list, err := a.attachments.All(ctx)
+	list, err := a.attachments.Changing(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -141,7 +141,9 @@ func (h *haltSwitch) view(now time.Time) failover.View {
 		spared = h.spared()
 	}
 	view := failover.View{Now: now, Up: h.linstor.Status().SyncedSince}
-	view.Replicas, view.Reporting = h.linstor.Counts()
+	if view.WarmsUp() {
+		view.Replicas, view.Reporting = h.linstor.Counts()
+	}
 	for _, node := range h.linstor.Nodes() {
 		if !node.Satellite {
 			continue

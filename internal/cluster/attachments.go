@@ -23,9 +23,9 @@ func (a Attachments) Ours(va *storagev1.VolumeAttachment) bool {
 	return va.Spec.Attacher == a.driver && va.Spec.Source.PersistentVolumeName != nil
 }
 
-// All returns the attachments of all volumes.
-func (a Attachments) All(ctx context.Context) ([]storagev1.VolumeAttachment, error) {
-	return a.list(ctx)
+// Changing returns the attachments that are not attached yet, or are being detached.
+func (a Attachments) Changing(ctx context.Context) ([]storagev1.VolumeAttachment, error) {
+	return a.list(ctx, client.MatchingFields{indexAttachmentChanging: changing})
 }
 
 // Of returns the attachments of a volume.

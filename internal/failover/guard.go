@@ -78,7 +78,7 @@ type View struct {
 	Satellites []Satellite
 	// Up is when LINSTOR was last reached after it had been away; zero while it is away.
 	Up time.Time
-	// Replicas is the number of replicas LINSTOR lists, Reporting of how many it has any state.
+	// Replicas is the number of replicas LINSTOR lists, Reporting of how many it has any state. They count while it warms up only.
 	Replicas, Reporting int
 }
 
@@ -101,6 +101,9 @@ type guarded struct {
 	lostVolume bool
 }
 
+// WarmsUp tells whether LINSTOR came back a moment ago, and may not know the state of all replicas yet.
+func (v View) WarmsUp() bool { return v.Up.IsZero() || v.Now.Sub(v.Up) < GuardQuiet }
+
 // Observe notes which nodes are newly lost, and tells why the view is suspect, or returns an empty string. When more of the cluster
 // seems lost at once than the limit allows, it is more likely that LINSTOR has just started or was cut off itself than
 // that the nodes are gone.
@@ -109,7 +112,7 @@ type guarded struct {
 // time and it is not healthy. It remains so until it is healthy, or no node was newly lost for GuardQuiet.
 func (m *GuardMemory) Observe(v View, limit Limit) string {
 	m.remember(v)
-	if warmUp := v.Up.IsZero() || v.Now.Sub(v.Up) < GuardQuiet; warmUp && 2*v.Reporting < v.Replicas {
+	if v.WarmsUp() && 2*v.Reporting < v.Replicas {
 		return fmt.Sprintf("LINSTOR came back a moment ago and knows the state of %d of %d replicas only", v.Reporting, v.Replicas)
 	}
 	healthy := 0
