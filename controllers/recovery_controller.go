@@ -64,6 +64,7 @@ type Recovery struct {
 
 	told      map[types.UID]failover.Reason // by pod
 	replaced  map[types.UID]time.Time       // by owner
+	tried     map[types.UID]time.Time       // by pod, when it was last to be deleted
 	restarted map[types.UID]time.Time       // by owner: because LINSTOR was blind
 	// begun is since when this process leads.
 	begun time.Time
@@ -101,6 +102,7 @@ func (r *Recovery) replaceOn(ctx context.Context, nodes []corev1.Node) error {
 	if r.selector == nil || len(silent) == 0 || !slices.ContainsFunc(nodes, known) {
 		clear(r.told)
 		clear(r.replaced)
+		clear(r.tried)
 		return nil
 	}
 	return r.replace(ctx)
@@ -132,6 +134,8 @@ func (r *Recovery) replace(ctx context.Context) error {
 	if err := r.live.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
+	// A deletion that takes its time makes the look old for the pods after it: the next look begins with those.
+	slices.SortStableFunc(lost, func(a, b corev1.Pod) int { return r.tried[a.UID].Compare(r.tried[b.UID]) })
 	var errs []error // that of one pod keeps no other from being replaced
 	for i := range lost {
 		errs = append(errs, r.replaceOne(ctx, now, answers, blind, &lost[i], nodes.Items))
@@ -274,6 +278,7 @@ func (r *Recovery) remove(
 	if left <= 0 {
 		return false, nil
 	}
+	r.tried[pod.UID] = r.clock.Now()
 	err = deletePod(sendby.With(ctx, time.Now().Add(left)), r.client, pod)
 	if errors.Is(err, sendby.ErrLate) {
 		return false, nil

@@ -313,6 +313,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 				disabled: cfg.DisableNodeTaints, confirmed: make(map[string]time.Time),
 			},
 			told: make(map[types.UID]failover.Reason), replaced: make(map[types.UID]time.Time), restarted: make(map[types.UID]time.Time),
+			tried: make(map[types.UID]time.Time),
 		},
 	}
 }

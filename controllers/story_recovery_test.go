@@ -441,6 +441,20 @@ func TestOneWriteHoldsUpNoOtherPodOfLinstor(t *testing.T) {
 				return nil
 			})
 		},
+		"where the deletion of another pod is denied late": func(w *world) {
+			w.API.Delay(func(r apimodel.Request) time.Duration {
+				if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbDelete && r.Kind == "Pod" && r.Name == "affinity-1" {
+					return 15 * time.Second
+				}
+				return 0
+			})
+			w.ofController(func(r apimodel.Request) error {
+				if r.Verb == apimodel.VerbDelete && r.Kind == "Pod" && r.Name == "affinity-1" {
+					return errors.New("denied by a policy")
+				}
+				return nil
+			})
+		},
 		"where taking a taint off another node hangs": func(w *world) {
 			node := w.node(nodeB)
 			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: cluster.TaintNodeSilent, Effect: corev1.TaintEffectNoSchedule})
