@@ -48,7 +48,7 @@ type Attaching struct {
 	serverTime  *servertime.Clock
 	recorder    events.EventRecorder
 	metrics     *metrics.Metrics
-	arrivals    func() []arrival
+	arrivals    *arrivals
 
 	// The following is of one goroutine only.
 

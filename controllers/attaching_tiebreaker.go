@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
@@ -26,7 +27,7 @@ type arrival struct {
 // lookForTieBreakers tells the pods of a volume that was moved when its only tie-breaker is on the node that was lost: LINSTOR makes one of
 // the replica of a user without a disk.
 func (a *Attaching) lookForTieBreakers(ctx context.Context) error {
-	a.moved = append(a.moved, a.arrivals()...)
+	a.moved = append(a.moved, a.arrivals.take()...)
 	now := a.clock.Now()
 	var failed error
 	a.moved = slices.DeleteFunc(a.moved, func(moved arrival) bool {
@@ -69,4 +70,24 @@ func (a *Attaching) lookForTieBreaker(ctx context.Context, moved arrival) error 
 		}
 	}
 	return nil
+}
+
+// arrivals are the volumes that have arrived elsewhere since somebody asked.
+type arrivals struct {
+	mu  sync.Mutex
+	all []arrival
+}
+
+func (a *arrivals) add(one arrival) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all = append(a.all, one)
+}
+
+func (a *arrivals) take() []arrival {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := a.all
+	a.all = nil
+	return all
 }

@@ -1,16 +1,10 @@
 // Package controllers connects what LINSTOR and Kubernetes say with the policy of internal/failover, and does what the
 // policy decides.
 //
-// A loss is decided per PersistentVolume, because DRBD's quorum is a volume's, and acted on per node, because everything that the act
-// touches is the node's: its pods, its taint, its volumes in use, its Lease. What Kubernetes says they learn from internal/cluster. Five
-// reconcilers:
+// Everything that a fail-over touches is a node's: its pods, its taint, its volumes in use, its Lease, its attachments. Two reconcilers, both
+// keyed by node name:
 //
-//   - ClockReconciler runs on every replica. It has LINSTOR read again as long as a loss could follow, so that the
-//     clocks of a grace period run everywhere and a new leader continues them.
-//   - VolumeReconciler runs on the leader only: it decides, says why, and rings the bell of a node that has lost a volume.
-//   - FailoverReconciler runs on the leader only and answers that bell in rounds: it looks at the node and its lost volumes, plans
-//     (internal/failover, PlanFor), and writes.
-//   - KeepAwayReconciler runs on the leader only and takes the taints away again that a fail-over has set.
+//   - NodeReconciler runs on every replica. It decides each volume on the node; the leader acts on what is lost there.
 //   - EvacuationReconciler runs on the leader only and lets nodes leave on purpose, and come back (internal/evacuation, PlanFor).
 //
 // Beside them, Recovery brings LINSTOR's own pods back where they were lost together with a node, or where linstorSight, on every replica,

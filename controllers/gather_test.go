@@ -60,32 +60,21 @@ func TestCandidates(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := newSteps(t)
-				s.r.gather.inputs.Linstor = noLinstor{}
+				s.r.inputs.Linstor = noLinstor{}
 				tc.change(s)
-				inputs, err := s.r.gather.inputs.Of(s.ctx, s.pv)
-				s.must(err)
-				var nodes []string
-				for _, in := range inputs {
-					nodes = append(nodes, in.Node.Name)
+				for _, node := range []string{nodeA, nodeB} {
+					in, there, err := s.r.inputs.On(s.ctx, s.pv, node, cluster.Remembered{})
+					s.must(err)
 					if in.Resource.Name != "pvc-db" || in.Resource.Known {
 						t.Errorf("what LINSTOR does not know is taken for known: %+v", in.Resource)
 					}
-					if in.Attachment != nil && in.Attachment.Name != "csi-db" {
-						t.Errorf("node %s has the attachment %s", in.Node.Name, in.Attachment.Name)
+					if there && in.Attachment != nil && in.Attachment.Name != "csi-db" {
+						t.Errorf("node %s has the attachment %s", node, in.Attachment.Name)
 					}
-				}
-				if !slices.Equal(nodes, tc.want) {
-					t.Errorf("nodes %v, want %v", nodes, tc.want)
-				}
-				for _, node := range []string{nodeA, nodeB} {
-					_, there, err := s.r.gather.inputs.On(s.ctx, s.pv, node)
+					volumes, _, err := s.r.gather(s.ctx, node, s.r.stateOf(node))
 					s.must(err)
-					concerned, err := s.r.gather.inputs.Concerns(s.ctx, s.pv, node)
-					s.must(err)
-					candidates, err := s.r.candidatesOn(s.ctx, node, nil)
-					s.must(err)
-					if want := slices.Contains(tc.want, node); there != want || concerned != want || (len(candidates) == 1) != want {
-						t.Errorf("node %s: there is an input %t, it is concerned %t, %d candidates; want %t", node, there, concerned, len(candidates), want)
+					if want := slices.Contains(tc.want, node); there != want || (len(volumes) == 1) != want {
+						t.Errorf("node %s: there is an input %t, %d volumes; want %t", node, there, len(volumes), want)
 					}
 				}
 			})
@@ -116,12 +105,12 @@ func TestTheAttachmentIsConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSteps(t)
 		s.attach("csi-db-elsewhere", nodeB, func(*storagev1.VolumeAttachment) {})
-		s.r.gather.inputs.Linstor = noLinstor{}
+		s.r.inputs.Linstor = noLinstor{}
 		view := s.view
 		confirm := func() (*failover.Attachment, error) {
-			read, err := s.r.readAttachments(s.ctx, s.ctx, nodeA, []*volume{{pv: s.pv}})
+			read, err := s.r.readAttachments(s.ctx, nodeA, []*volume{{pv: s.pv}})
 			s.must(err)
-			in, err := s.r.gather.inputs.Confirmed(s.ctx, s.pv, cluster.Reading{Node: nodeA, Attachments: read}, nil)
+			in, err := s.r.inputs.Confirmed(s.ctx, s.pv, cluster.Reading{Node: nodeA, Attachments: read}, nil, cluster.Remembered{})
 			return in.Attachment, err
 		}
 		facts, err := confirm()
@@ -172,7 +161,7 @@ func TestLinstorIsAskedAboutAllVolumesOfThePods(t *testing.T) {
 		s.must(s.api.Create(s.ctx, pod))
 		var names []string
 		s.r.linstor = asked{mu: &sync.Mutex{}, names: &names}
-		s.r.look(s.ctx, nodeA, nil, []*volume{s.volume()})
+		s.r.readLive(s.ctx, nodeA, s.state, []*volume{s.volume()})
 		synctest.Wait()
 		slices.Sort(names)
 		if want := []string{"pvc-db", "pvc-group"}; !slices.Equal(names, want) {
@@ -190,7 +179,7 @@ func TestAttachmentsOnANode(t *testing.T) {
 		})
 		s.attach("theirs", nodeA, func(va *storagev1.VolumeAttachment) { va.Spec.Attacher = "other.example.com" })
 		s.attach("elsewhere", nodeB, func(*storagev1.VolumeAttachment) {})
-		attachments, err := s.r.gather.watch.attachments.On(s.ctx, nodeA)
+		attachments, err := s.r.attachments.On(s.ctx, nodeA)
 		s.must(err)
 		if len(attachments) != 1 || attachments[0].Name != "csi-db" {
 			t.Errorf("%+v, want the one of our driver that has a PersistentVolume", attachments)

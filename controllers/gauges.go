@@ -38,11 +38,11 @@ type Gauges struct {
 	kubelets *cluster.Kubelets
 	selector labels.Selector
 	// silence is how long a kubelet must not have renewed its Lease to count as silent.
-	silence  time.Duration
-	reporter *reporter
-	halt     *haltSwitch
-	agents   *nodeAgents
-	metrics  *metrics.Metrics
+	silence time.Duration
+	reports *nodeReports
+	halt    *haltSwitch
+	agents  *nodeAgents
+	metrics *metrics.Metrics
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -69,8 +69,17 @@ func (g *Gauges) Start(ctx context.Context) error {
 
 // show sets all gauges that need no list of all pods.
 func (g *Gauges) show(ctx context.Context) {
-	g.metrics.Volumes(g.verdicts())
-	g.metrics.BlockedNow(g.blocked())
+	verdicts, blocked := make(map[failover.Verdict]int), make(map[failover.Reason]int)
+	g.reports.each(func(_ string, report *nodeReport) {
+		for verdict, n := range report.verdicts {
+			verdicts[verdict] += n
+		}
+		for reason, n := range report.blocked {
+			blocked[reason] += n
+		}
+	})
+	g.metrics.Volumes(verdicts)
+	g.metrics.BlockedNow(blocked)
 	g.metrics.Paused(g.halt.now(ctx).Paused != "")
 	g.metrics.NodeAgents(g.agents.count())
 	g.metrics.SilentKubelets(len(g.kubelets.Silent(g.silence, silentForGood)))
@@ -80,32 +89,6 @@ func (g *Gauges) show(ctx context.Context) {
 		return
 	}
 	g.metrics.Tainted(tainted)
-}
-
-// verdicts counts volumes on the nodes that use them by the newest verdict.
-func (g *Gauges) verdicts() map[failover.Verdict]int {
-	counts := make(map[failover.Verdict]int)
-	g.reporter.verdicts.each(func(_ string, known verdict) { counts[known.verdict]++ })
-	return counts
-}
-
-// blocked counts volumes on nodes where they are lost and not moved by the reason: that of a gate, that of a pod which does not go,
-// or that which somebody was told because the loss has waited for long.
-func (g *Gauges) blocked() map[failover.Reason]int {
-	counts := make(map[failover.Reason]int)
-	g.reporter.verdicts.each(func(volume string, known verdict) {
-		reason := g.reporter.waits.blocks(volume, known.node)
-		if known.verdict == failover.Blocked {
-			reason = known.reason
-		}
-		if stuck := g.reporter.reports.stuckOn(volume, known.node); stuck != "" {
-			reason = stuck
-		}
-		if reason != "" {
-			counts[reason]++
-		}
-	})
-	return counts
 }
 
 // tainted counts nodes by the taints of ours that they have.

@@ -378,48 +378,36 @@ func deploymentThatIsThere(t *testing.T) client.Reader {
 	return m.Client("one")
 }
 
-// What is not known for a moment is what it was; what one volume has suffered says nothing of its node.
+// What is not known for a moment is what it was; what one volume has suffered is no sign of its node.
 func TestWhichNodesHaveALostVolume(t *testing.T) {
 	t.Parallel()
 	decision := func(v failover.Verdict, loss failover.Reason, s failover.State) failover.Decision {
 		return failover.Decision{Verdict: v, Loss: loss, State: s}
 	}
-	lost := decision(failover.Blocked, failover.QuorumLost, failover.PrimaryWithoutQuorum)
 	for name, tc := range map[string]struct {
-		then func(*losses)
+		then []failover.Decision
 		want bool
 	}{
-		"it is lost": {func(*losses) {}, true},
-		"its grace is over": {func(l *losses) {
-			l.decided("db", nodeA, decision(failover.Lost, failover.QuorumLost, failover.PrimaryWithoutQuorum))
+		"it is lost":        {nil, true},
+		"its grace is over": {[]failover.Decision{decision(failover.Lost, failover.QuorumLost, failover.PrimaryWithoutQuorum)}, true},
+		"its node is out of reach, and more is not known": {[]failover.Decision{
+			decision(failover.Undecided, "", failover.Unreachable), decision(failover.Undecided, "", failover.Unknown),
 		}, true},
-		"its node is out of reach, and more is not known": {func(l *losses) {
-			l.decided("db", nodeA, decision(failover.Undecided, "", failover.Unreachable))
-			l.decided("db", nodeA, decision(failover.Undecided, "", failover.Unknown))
-		}, true},
-		"it is Secondary, for whatever reason": {func(l *losses) { l.decided("db", nodeA, decision(failover.Undecided, "", failover.Secondary)) }, false},
-		"it is well":                           {func(l *losses) { l.decided("db", nodeA, decision(failover.NotLost, "", failover.PrimaryUp)) }, false},
-		"it was closed under its pod": {func(l *losses) {
-			l.decided("db", nodeA, decision(failover.Pending, failover.Demoted, failover.Secondary))
+		"it is Secondary, for whatever reason": {[]failover.Decision{decision(failover.Undecided, "", failover.Secondary)}, false},
+		"it is well":                           {[]failover.Decision{decision(failover.NotLost, "", failover.PrimaryUp)}, false},
+		"it was closed under its pod":          {[]failover.Decision{decision(failover.Pending, failover.Demoted, failover.Secondary)}, false},
+		"its node is out of LINSTOR's reach, but a peer reaches it": {[]failover.Decision{
+			decision(failover.NotLost, "", failover.Unreachable),
 		}, false},
-		"its node is out of LINSTOR's reach, but a peer reaches it": {func(l *losses) {
-			l.decided("db", nodeA, decision(failover.NotLost, "", failover.Unreachable))
-		}, false},
-		"it is well on another node": {func(l *losses) { l.decided("db", nodeB, decision(failover.NotLost, "", failover.PrimaryUp)) }, true},
-		"it is used on another node only": {func(l *losses) {
-			l.prune("db", []failover.Input{{Node: failover.Node{Name: nodeB}}})
-		}, false},
-		"it is used there still": {func(l *losses) { l.prune("db", []failover.Input{{Node: failover.Node{Name: nodeA}}}) }, true},
-		"it is deleted":          {func(l *losses) { l.prune("db", nil) }, false},
 	} {
-		l := newLosses()
-		l.decided("db", nodeA, lost)
-		tc.then(l)
-		if got := l.lostNodes()[nodeA]; got != tc.want {
-			t.Errorf("%s: %t, want %t", name, got, tc.want)
+		state := &nodeState{volumes: make(map[string]*volumeState)}
+		state.volume("db").decided(decision(failover.Blocked, failover.QuorumLost, failover.PrimaryWithoutQuorum))
+		state.volume("well").decided(decision(failover.NotLost, "", failover.PrimaryUp))
+		for _, d := range tc.then {
+			state.volume("db").decided(d)
 		}
-		if !tc.want && len(l.nodes) > 0 {
-			t.Errorf("%s: %v is left", name, l.nodes)
+		if got := state.report(nodeA).lost; got != tc.want {
+			t.Errorf("%s: %t, want %t", name, got, tc.want)
 		}
 	}
 }

@@ -11,8 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -65,7 +64,7 @@ func (l lists) Node(name string) (linstor.Node, bool) {
 // tainted gives A a taint of that effect, none where that is empty, and the mark of one whose causes are resources, with spaces in between.
 func (s *steps) tainted(effect corev1.TaintEffect, causes string, left time.Duration) {
 	s.Helper()
-	mark, err := json.Marshal(keepAwayMark{
+	mark, err := json.Marshal(taintNote{
 		Effect: corev1.TaintEffectNoSchedule, Resources: strings.Fields(causes), Expires: time.Now().Add(left),
 	})
 	s.must(err)
@@ -127,7 +126,7 @@ func TestWhenATaintEnds(t *testing.T) {
 		},
 		"not while one of another volume is being deleted, where more causes may have been than are noted": {
 			change: func(s *steps) {
-				s.tainted(hard, strings.Repeat("pvc-gone ", keepAwayResources), time.Hour)
+				s.tainted(hard, strings.Repeat("pvc-gone ", taintResources), time.Hour)
 				va := s.attachment()
 				va.Finalizers = []string{"external-attacher/driver"}
 				s.must(s.api.Update(s.ctx, va))
@@ -142,25 +141,28 @@ func TestWhenATaintEnds(t *testing.T) {
 			}, writes: 1,
 		},
 		"nor while its pods are being removed, whose mark the cache does not show yet": {
-			change: func(s *steps) { s.tainted(hard, "pvc-db", time.Hour); s.r.reporter.reports.begins("db", s.in) }, effect: hard, marked: true,
+			change: func(s *steps) {
+				s.tainted(hard, "pvc-db", time.Hour)
+				s.state.volume("db").inProgress().begun = s.in.Attachment.UID
+			}, effect: hard, marked: true,
 		},
 		"when it expires all the same": {
 			change: func(s *steps) { s.tainted(hard, "pvc-db", -time.Second); s.setMark("begun") }, writes: 1,
 		},
 		"not while LINSTOR does not list the node, but it is not renewed": {
-			change: func(s *steps) { s.tainted(hard, "pvc-db", keepAwayExpiry/4); s.unlisted = true }, effect: hard, marked: true,
+			change: func(s *steps) { s.tainted(hard, "pvc-db", taintExpiry/4); s.unlisted = true }, effect: hard, marked: true,
 		},
 		"not while LINSTOR cannot be asked, and it is renewed": {
-			change: func(s *steps) { s.tainted(hard, "pvc-db", keepAwayExpiry/4); s.unlisted, s.away = true, true }, effect: hard, marked: true, writes: 1,
+			change: func(s *steps) { s.tainted(hard, "pvc-db", taintExpiry/4); s.unlisted, s.away = true, true }, effect: hard, marked: true, writes: 1,
 		},
 		"not while LINSTOR does not list the node, where no cause is known, and it is renewed": {
-			change: func(s *steps) { s.tainted(hard, "", keepAwayExpiry/4); s.unlisted = true }, effect: hard, marked: true, writes: 1,
+			change: func(s *steps) { s.tainted(hard, "", taintExpiry/4); s.unlisted = true }, effect: hard, marked: true, writes: 1,
 		},
 		"when the node is well, where no cause is known": {
 			change: func(s *steps) { s.tainted(hard, "", time.Hour) }, writes: 1,
 		},
 		"not while LINSTOR lists the node and does not hear it, and it is renewed": {
-			change: func(s *steps) { s.tainted(hard, "pvc-db", keepAwayExpiry/4); s.unheard = true }, effect: hard, marked: true, writes: 1,
+			change: func(s *steps) { s.tainted(hard, "pvc-db", taintExpiry/4); s.unheard = true }, effect: hard, marked: true, writes: 1,
 		},
 		"while LINSTOR does not list the node, when it expires": {
 			change: func(s *steps) { s.tainted(hard, "pvc-db", -time.Second); s.unlisted = true }, writes: 1,
@@ -169,7 +171,7 @@ func TestWhenATaintEnds(t *testing.T) {
 			change: func(s *steps) {
 				s.tainted("", "pvc-db", time.Hour)
 				s.setMark("begun")
-				s.taints.keepAway.disabled = true
+				s.taints.disabled = true
 			}, marked: true,
 		},
 		"not where somebody else has set it": {
@@ -193,11 +195,9 @@ func TestWhenATaintEnds(t *testing.T) {
 				tc.change(s)
 				writes := s.nodeRequests(apimodel.VerbPatch)
 				l := lists{resource: "pvc-db", unlisted: s.unlisted, unheard: s.unheard, closed: s.closed, answers: !s.away}
-				s.taints.linstor, s.taints.keepAway.inputs.Linstor = l, l
-				if _, err := s.taints.Reconcile(s.ctx, reconcile.Request{NamespacedName: client.ObjectKey{Name: nodeA}}); err != nil {
-					t.Fatal(err)
-				}
-				if _, marked := markOf(s.node()); s.effect() != tc.effect || marked != tc.marked || *writes != tc.writes {
+				s.taints.linstor, s.taints.inputs.Linstor = l, l
+				s.taints.tidy(s.ctx, nodeA, s.state)
+				if _, marked := noteOf(s.node()); s.effect() != tc.effect || marked != tc.marked || *writes != tc.writes {
 					t.Errorf("the effect is %q, marked %t, %d writes, want %q, %t, %d", s.effect(), marked, *writes, tc.effect, tc.marked, tc.writes)
 				}
 			})
@@ -210,7 +210,7 @@ func TestATaintThatComesMeanwhileStays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSteps(t)
-		s.r.keepAway.inputs.Linstor = wellOn{}
+		s.taints.inputs.Linstor = wellOn{}
 		done := false
 		s.model.Fail(func(r apimodel.Request) error {
 			if r.Actor != "test" && r.Kind == "Node" && r.Verb == apimodel.VerbPatch && !done {
@@ -239,9 +239,7 @@ func TestWhichChangesOfANodeAreLookedAt(t *testing.T) {
 		"its taints":              {func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "other"}) }, true},
 		"the effect of our taint": {func(n *corev1.Node) { n.Spec.Taints[0].Effect = corev1.TaintEffectPreferNoSchedule }, true},
 		"the mark of its taint":   {func(n *corev1.Node) { n.Annotations[cluster.AnnotationKeepAway] = "{}" }, true},
-		"its taints, where none is ours": {
-			func(n *corev1.Node) { n.Annotations, n.Spec.Taints = nil, nil }, false,
-		},
+		"its boot":                {func(n *corev1.Node) { n.Status.NodeInfo.BootID = "next" }, true},
 	} {
 		node := &corev1.Node{}
 		node.Annotations = map[string]string{cluster.AnnotationKeepAway: "{\"reason\":\"QuorumLost\"}"}
@@ -249,7 +247,7 @@ func TestWhichChangesOfANodeAreLookedAt(t *testing.T) {
 		setTaint(node, corev1.TaintEffectNoSchedule)
 		after := node.DeepCopy()
 		tc.change(after)
-		if got := concernsTaint(node, after); got != tc.want {
+		if got := concernsNode(event.UpdateEvent{ObjectOld: node, ObjectNew: after}); got != tc.want {
 			t.Errorf("%s: looked at: %t", name, got)
 		}
 	}
@@ -273,21 +271,19 @@ func TestATaintWithManyCausesEndsWhereLinstorIsSlow(t *testing.T) {
 		s := newSteps(t)
 		s.tainted(corev1.TaintEffectNoSchedule, "", time.Hour)
 		node := s.node()
-		mark, _ := markOf(node)
+		mark, _ := noteOf(node)
 		mark.Resources = nil
-		for i := range keepAwayResources {
+		for i := range taintResources {
 			mark.Resources = append(mark.Resources, fmt.Sprintf("pvc-%d", i))
 		}
 		text, err := json.Marshal(mark)
 		s.must(err)
 		node.Annotations[cluster.AnnotationKeepAway] = string(text)
 		s.must(s.api.Update(s.ctx, node))
-		l := slowly{takes: 3 * failover.MaxAge / keepAwayResources}
-		s.taints.linstor, s.taints.keepAway.inputs.Linstor = l, l
-		if _, err := s.taints.Reconcile(s.ctx, reconcile.Request{NamespacedName: client.ObjectKey{Name: nodeA}}); err != nil {
-			t.Fatal(err)
-		}
-		if _, marked := markOf(s.node()); marked || s.effect() != "" {
+		l := slowly{takes: 3 * failover.ActAge / taintResources}
+		s.taints.linstor, s.taints.inputs.Linstor = l, l
+		s.taints.tidy(s.ctx, nodeA, s.state)
+		if _, marked := noteOf(s.node()); marked || s.effect() != "" {
 			t.Errorf("the effect is %q, marked %t", s.effect(), marked)
 		}
 	})
@@ -305,21 +301,18 @@ func TestATaintIsRenewedWhileLinstorDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	for name, timeout := range map[string]time.Duration{
 		"by the shipped --operations-timeout": 30 * time.Second,
-		"by a short one":                      2 * time.Second,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := newSteps(t)
-				s.tainted(corev1.TaintEffectNoSchedule, "pvc-db", keepAwayExpiry/4)
+				s.tainted(corev1.TaintEffectNoSchedule, "pvc-db", taintExpiry/4)
 				l := silently{lists{resource: "pvc-db", unlisted: true}}
-				s.taints.linstor, s.taints.keepAway.inputs.Linstor = l, l
+				s.taints.linstor, s.taints.inputs.Linstor = l, l
 				ctx, cancel := context.WithTimeout(s.ctx, timeout)
 				defer cancel()
-				if _, err := s.taints.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKey{Name: nodeA}}); err != nil {
-					t.Fatal(err)
-				}
-				if mark, marked := markOf(s.node()); !marked || time.Until(mark.Expires) < keepAwayExpiry/2 || s.effect() == "" {
+				s.taints.tidy(ctx, nodeA, s.state)
+				if mark, marked := noteOf(s.node()); !marked || time.Until(mark.Expires) < taintExpiry/2 || s.effect() == "" {
 					t.Errorf("the effect is %q, marked %t, and expires %s", s.effect(), marked, mark.Expires)
 				}
 			})
@@ -353,7 +346,7 @@ func TestTheMarkOfAPodThatIsNotSelectedAnyMoreGoes(t *testing.T) {
 				s.in.Pods, s.in.Attachment.Noted = nil, true
 				s.d = failover.Decision{Verdict: failover.NotLost, Reason: failover.PrimaryHealthy}
 				c.change(s)
-				s.must(s.decide.unmark(s.ctx, s.pv, s.in, s.d))
+				s.unmark()
 				if stays := s.marked() != ""; stays != c.stays {
 					t.Errorf("the mark stays: %t, want %t", stays, c.stays)
 				}

@@ -49,9 +49,7 @@ func TestANodeThatCannotBeTainted(t *testing.T) {
 					}
 					return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, r.Name, errors.New("nobody taints nodes here"))
 				})
-				in, d := s.in, s.d
-				in.Resource.Name, d.State = "pvc-db", failover.Unreachable
-				err := s.r.keepAway.Ensure(s.ctx, in.Node.Name, []loss{{in, d}})
+				err := s.tryEnsure("pvc-db", failover.Unreachable, 0)
 				if goesOn := err == nil; goesOn != tc.goesOn {
 					t.Errorf("goes on: %t, want %t: %v", goesOn, tc.goesOn, err)
 				}

@@ -77,11 +77,13 @@ func (s *steps) otherVolume(name, driver string) {
 // ensure keeps pods away for the loss of a resource, some time after the others.
 func (s *steps) ensure(resource string, state failover.State, later time.Duration) {
 	s.Helper()
-	in := s.in
-	in.Now, in.Resource.Name = in.Now.Add(later), resource
-	d := s.d
-	d.State = state
-	s.must(s.r.keepAway.Ensure(s.ctx, in.Node.Name, []loss{{in, d}}))
+	s.must(s.tryEnsure(resource, state, later))
+}
+
+func (s *steps) tryEnsure(resource string, state failover.State, later time.Duration) error {
+	v := s.volume()
+	v.in.Now, v.in.Resource.Name, v.d.State = v.in.Now.Add(later), resource, state
+	return s.taints.keepAway(s.ctx, nodeA, []*volume{v})
 }
 
 func TestTheTaintHasTheEffectThatTheOtherVolumesAllow(t *testing.T) {
@@ -124,13 +126,13 @@ func TestTheTaintHasTheEffectThatTheOtherVolumesAllow(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := newSteps(t)
-				s.r.keepAway.inputs.Linstor = wellOn{}
+				s.taints.inputs.Linstor = wellOn{}
 				tc.change(s)
 				s.ensure("pvc-db", tc.state, 0)
 				if got := s.effect(); got != tc.want {
 					t.Errorf("the effect is %q, want %q", got, tc.want)
 				}
-				if _, ours := markOf(s.node()); !ours {
+				if _, ours := noteOf(s.node()); !ours {
 					t.Error("the node has no mark")
 				}
 			})
@@ -142,7 +144,7 @@ func TestATaintHasManyCausesAndOneWriter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSteps(t)
-		s.r.keepAway.inputs.Linstor = wellOn{}
+		s.taints.inputs.Linstor = wellOn{}
 		s.otherVolume("other", virtual.Driver)
 		reads := s.nodeRequests(apimodel.VerbGet)
 		for _, step := range []struct {
@@ -164,7 +166,7 @@ func TestATaintHasManyCausesAndOneWriter(t *testing.T) {
 				t.Errorf("%s: the node was read %d times and is %q, want %d and %q", step.what, *reads, s.effect(), step.reads, step.effect)
 			}
 		}
-		mark, _ := markOf(s.node())
+		mark, _ := noteOf(s.node())
 		if want := []string{"pvc-db", "pvc-two"}; !slices.Equal(mark.Resources, want) || !mark.Since.Equal(s.in.Now.UTC()) {
 			t.Errorf("causes %v since %s, want %v since %s", mark.Resources, mark.Since, want, s.in.Now.UTC())
 		}
@@ -173,7 +175,7 @@ func TestATaintHasManyCausesAndOneWriter(t *testing.T) {
 		if *writes != 0 {
 			t.Error("the node is written although nothing has changed")
 		}
-		s.ensure("pvc-db", failover.Unreachable, keepAwayExpiry)
+		s.ensure("pvc-db", failover.Unreachable, taintExpiry)
 		if *writes != 1 {
 			t.Errorf("the node is written %d times when its taint is about to expire, want once", *writes)
 		}
@@ -186,22 +188,22 @@ func TestManyLossesOfANodeAreNotedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSteps(t)
 		writes := s.nodeRequests(apimodel.VerbPatch)
-		var losses []loss
+		var lost []*volume
 		for i := range 100 {
-			in, d := s.in, s.d
-			in.Resource.Name, d.State = fmt.Sprint("pvc-", i), failover.Unreachable
-			losses = append(losses, loss{in, d})
+			v := s.volume()
+			v.in.Resource.Name, v.d.State = fmt.Sprint("pvc-", i), failover.Unreachable
+			lost = append(lost, v)
 		}
-		s.must(s.r.keepAway.Ensure(s.ctx, nodeA, losses))
-		mark, _ := markOf(s.node())
-		if len(mark.Resources) != keepAwayResources || *writes != 1 || s.effect() != corev1.TaintEffectNoSchedule {
-			t.Errorf("%d causes by %d writes, taint %q; want %d by one, and NoSchedule", len(mark.Resources), *writes, s.effect(), keepAwayResources)
+		s.must(s.taints.keepAway(s.ctx, nodeA, lost))
+		mark, _ := noteOf(s.node())
+		if len(mark.Resources) != taintResources || *writes != 1 || s.effect() != corev1.TaintEffectNoSchedule {
+			t.Errorf("%d causes by %d writes, taint %q; want %d by one, and NoSchedule", len(mark.Resources), *writes, s.effect(), taintResources)
 		}
 		s.ensure("pvc-late", failover.Unreachable, time.Minute)
 		if *writes != 1 {
 			t.Error("a node is written that has its taint")
 		}
-		s.ensure("pvc-late", failover.Unreachable, keepAwayExpiry)
+		s.ensure("pvc-late", failover.Unreachable, taintExpiry)
 		if *writes != 2 {
 			t.Errorf("a taint that is about to expire is written %d times, want once", *writes-1)
 		}
@@ -210,26 +212,26 @@ func TestManyLossesOfANodeAreNotedTogether(t *testing.T) {
 
 func TestMarksOfTaints(t *testing.T) {
 	t.Parallel()
-	expires := start.Add(keepAwayExpiry)
-	mark := func(effect corev1.TaintEffect, expires time.Time, resources ...string) keepAwayMark {
-		return keepAwayMark{Effect: effect, Resources: resources, Expires: expires}
+	expires := start.Add(taintExpiry)
+	mark := func(effect corev1.TaintEffect, expires time.Time, resources ...string) taintNote {
+		return taintNote{Effect: effect, Resources: resources, Expires: expires}
 	}
 	const hard, soft = corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule
-	many := make([]string, keepAwayResources)
+	many := make([]string, taintResources)
 	for i := range many {
 		many[i] = "pvc-" + string(rune('a'+i))
 	}
-	for name, tc := range map[string]struct{ old, cause, want keepAwayMark }{
+	for name, tc := range map[string]struct{ old, cause, want taintNote }{
 		"the same cause": {mark(soft, expires, "a"), mark(soft, expires, "a"), mark(soft, expires, "a")},
 		"a further one":  {mark(soft, expires, "a"), mark(soft, expires, "b"), mark(soft, expires, "a", "b")},
 		"a harder one":   {mark(soft, expires, "a"), mark(hard, expires, "a"), mark(hard, expires, "a")},
 		"a softer one":   {mark(hard, expires, "a"), mark(soft, expires, "a"), mark(hard, expires, "a")},
 		"one too many":   {mark(soft, expires, many...), mark(soft, expires, "z"), mark(soft, expires, many...)},
 		"one within the first half of the time": {
-			mark(soft, expires, "a"), mark(soft, expires.Add(keepAwayExpiry/2), "a"), mark(soft, expires, "a"),
+			mark(soft, expires, "a"), mark(soft, expires.Add(taintExpiry/2), "a"), mark(soft, expires, "a"),
 		},
 		"one within the second half of the time": {
-			mark(soft, expires, "a"), mark(soft, expires.Add(keepAwayExpiry/2+1), "a"), mark(soft, expires.Add(keepAwayExpiry/2+1), "a"),
+			mark(soft, expires, "a"), mark(soft, expires.Add(taintExpiry/2+1), "a"), mark(soft, expires.Add(taintExpiry/2+1), "a"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -239,63 +241,13 @@ func TestMarksOfTaints(t *testing.T) {
 			}
 		})
 	}
-	for name, other := range map[string]keepAwayMark{
+	for name, other := range map[string]taintNote{
 		"effect": mark(hard, expires, "a"), "expiry": mark(soft, expires.Add(1), "a"), "causes": mark(soft, expires, "b"),
 	} {
 		if mark(soft, expires, "a").equal(other) {
 			t.Errorf("marks that differ in their %s are taken for equal", name)
 		}
 	}
-}
-
-func TestPodsAreKeptAwayBeforeARemovalOnly(t *testing.T) {
-	t.Parallel()
-	tainted := func(s *steps) bool {
-		var node corev1.Node
-		s.exists(&node, nodeA)
-		return cluster.HasTaint(&node, cluster.TaintLostQuorum, "")
-	}
-	for name, tc := range map[string]struct {
-		change func(*steps)
-		want   bool
-	}{
-		"before a removal":         {func(*steps) {}, true},
-		"not where no pod is left": {func(s *steps) { s.in.Pods = nil }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newSteps(t)
-				tc.change(s)
-				step := failover.StepDetach
-				if len(s.in.Pods) > 0 {
-					step = failover.StepRemove
-				}
-				v := s.volume()
-				s.r.do(s.ctx, nodeA, []*volume{v}, failover.Plan{Volumes: []failover.VolumePlan{{Decision: s.d, Step: step}}})
-				if v.d != s.d || tainted(s) != tc.want {
-					t.Errorf("tainted: %t, want %t (%s: %s)", tainted(s), tc.want, v.d.Reason, v.d.Message)
-				}
-			})
-		})
-	}
-	t.Run("and where that fails nothing is removed", func(t *testing.T) {
-		t.Parallel()
-		synctest.Test(t, func(t *testing.T) {
-			s := newSteps(t)
-			s.model.Fail(func(r apimodel.Request) error {
-				if r.Verb == apimodel.VerbPatch && r.Kind == "Node" {
-					return errors.New("no")
-				}
-				return nil
-			})
-			v := s.volume()
-			s.r.keepPodsAway(s.ctx, nodeA, []*volume{v})
-			if d := v.d; d.Verdict != failover.Blocked || d.Reason != failover.KeepAwayFailed || v.goesOn() {
-				t.Errorf("%s (%s)", d.Verdict, d.Reason)
-			}
-		})
-	})
 }
 
 // Kubernetes writes a lost node for each volume that it detaches from there.
@@ -335,10 +287,7 @@ func TestAFurtherCauseOfATaintCanWait(t *testing.T) {
 					}
 					return nil
 				})
-				in := s.in
-				in.Now, in.Resource.Name = in.Now.Add(time.Minute), "pvc-other"
-				s.d.State = failover.Unreachable
-				if err := s.r.keepAway.Ensure(s.ctx, in.Node.Name, []loss{{in, s.d}}); (err != nil) != tc.failed {
+				if err := s.tryEnsure("pvc-other", failover.Unreachable, time.Minute); (err != nil) != tc.failed {
 					t.Errorf("error: %v", err)
 				}
 			})

@@ -11,11 +11,11 @@ import (
 func TestWhatAReplicaDoesThatDoesNotLead(t *testing.T) {
 	t.Parallel()
 	want := map[string]bool{
-		"silent-nodes": true, "gone-replicas": true, "node-agents": true, "linstor-sight": true,
+		"guard": true, "gone-replicas": true, "node-agents": true, "linstor-sight": true,
 		"recovery": false, "attaching": false,
 	}
 	p := parts{
-		silent: &silentNodes{}, gone: &goneReplicas{}, agents: &nodeAgents{}, sight: &linstorSight{}, recovery: &Recovery{}, attaching: &Attaching{},
+		gone: &goneReplicas{}, agents: &nodeAgents{}, sight: &linstorSight{}, recovery: &Recovery{}, attaching: &Attaching{},
 	}
 	got := make(map[string]bool)
 	for _, runnable := range p.periodics() {

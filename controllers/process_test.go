@@ -136,7 +136,7 @@ func (w *world) startProcessOn(name string, cfg Config, view *apimodel.View) *pr
 	cfg.Linstor, cfg.Metrics, cfg.Owner, cfg.Recorder = memory{p.store, p.feed}, ofFailovers, name, p.events
 	p.parts, err = setUp(p.ctx, p.manager, cfg)
 	w.must(err)
-	p.kubelets = p.parts.volume.kubelets
+	p.kubelets = p.parts.node.kubelets
 	p.tasks.Go(func() { _ = p.feed.Start(p.ctx) })
 	p.manager.Begin(p.ctx)
 	w.processes = append(w.processes, p)

@@ -44,7 +44,11 @@ func (r *Recovery) restart(ctx context.Context, now time.Time, blind blindness, 
 		r.tell(ctx, pod, d, actionRefuse, "")
 		return nil
 	}
-	deleted, err := r.remove(ctx, pod, d, blind.until, "")
+	until := now.Add(failover.ActAge) // the pods of one LINSTOR are deleted one after the other
+	if blind.until.Before(until) {
+		until = blind.until
+	}
+	deleted, err := r.remove(ctx, pod, d, until, "")
 	if owner := metav1.GetControllerOf(pod); deleted && owner != nil {
 		r.restarted[owner.UID], r.replaced[owner.UID] = now, now
 	}

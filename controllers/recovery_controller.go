@@ -22,7 +22,6 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/sendby"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 )
 
@@ -57,11 +56,12 @@ type Recovery struct {
 	selector labels.Selector
 	limit    failover.Limit
 	timeout  time.Duration
-	taints   silenceTaints
+	taints   *taints
 	sight    *linstorSight
 
 	// The following is of one goroutine only.
 
+	patience  patience
 	told      map[types.UID]failover.Reason // by pod
 	replaced  map[types.UID]time.Time       // by owner
 	tried     map[types.UID]time.Time       // by pod, when it was last to be deleted
@@ -70,8 +70,7 @@ type Recovery struct {
 	begun time.Time
 }
 
-// look takes away taints that have had their day and replaces the pods that are lost. While all kubelets are heard of, and
-// no node is tainted, it asks nobody.
+// look replaces the pods that are lost. While all kubelets are heard of, it asks nobody.
 func (r *Recovery) look(ctx context.Context) error {
 	if r.begun.IsZero() {
 		r.begun = r.clock.Now()
@@ -80,19 +79,10 @@ func (r *Recovery) look(ctx context.Context) error {
 	if err := r.cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	// What cannot be done in time for a pod keeps no taint from being taken off, and what cannot for a taint no pod from being replaced.
-	err := r.inTime(ctx, func(ctx context.Context) error { return r.replaceOn(ctx, nodes.Items) })
-	if !r.halt.dryRun {
-		err = errors.Join(err, r.inTime(ctx, func(ctx context.Context) error { return r.taints.tidy(ctx, nodes.Items) }))
-	}
-	return err
-}
-
-// inTime does one of two things that have to be done, for which it may take its time.
-func (r *Recovery) inTime(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	return do(ctx)
+	defer r.patience.learn(r.timeout)
+	return r.replaceOn(ctx, nodes.Items)
 }
 
 // replaceOn replaces the pods that are lost with silent ones of the nodes.
@@ -103,6 +93,7 @@ func (r *Recovery) replaceOn(ctx context.Context, nodes []corev1.Node) error {
 		clear(r.told)
 		clear(r.replaced)
 		clear(r.tried)
+		r.patience.limit = 0
 		return nil
 	}
 	return r.replace(ctx)
@@ -154,7 +145,22 @@ func (r *Recovery) replaceOne(ctx context.Context, now time.Time, answers bool, 
 	if in.Blind != "" && in.Pod.Controller {
 		return r.restart(ctx, now, blind, pod, d)
 	}
-	return r.follow(ctx, now, pod, d)
+	again := func() failover.Decision { return failover.Recover(r.again(ctx, in, nodes, pod)) }
+	return r.follow(ctx, now, pod, d, again)
+}
+
+// again returns the input of a decision with what is known now of the nodes, and of what forbids all deletions.
+func (r *Recovery) again(ctx context.Context, in failover.Recovery, nodes []corev1.Node, pod *corev1.Pod) failover.Recovery {
+	in.Halt = r.halt.now(ctx)
+	in.Now, in.Node = r.clock.Now(), r.inputs.Node(pod.Spec.NodeName)
+	in.Online = failover.Fact[bool]{}
+	if known, ok := r.linstor.Node(in.Node.Satellite); ok {
+		in.Online = known.Word()
+	}
+	in.Nodes, in.OnlineNodes = r.online(in.Now)
+	in.Silent, in.Kubelets = r.kubelets.Count(r.settings.KubeletSilence)
+	in.ReadyNode = slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Name != pod.Spec.NodeName && r.ready(ctx, &n, pod) })
+	return in
 }
 
 // lostWithNodes lists the pods on nodes with a silent kubelet; where LINSTOR is blind, its controller's pod as well.
@@ -189,16 +195,10 @@ func (r *Recovery) input(
 	ctx context.Context, now time.Time, answers bool, pod *corev1.Pod, nodes []corev1.Node,
 ) (failover.Recovery, error) {
 	in := failover.Recovery{
-		Now: now, Silence: r.settings.KubeletSilence, Answers: answers, Node: r.inputs.Node(pod.Spec.NodeName),
-		Limit: r.limit, Halt: r.halt.now(ctx),
+		Silence: r.settings.KubeletSilence, Answers: answers, Limit: r.limit,
 	}
-	if known, ok := r.linstor.Node(in.Node.Satellite); ok {
-		in.Online = known.Word()
-	}
+	in = r.again(ctx, in, nodes, pod)
 	in.Pod.Attaches = attaches(pod)
-	in.Nodes, in.OnlineNodes = r.online(now)
-	in.Silent, in.Kubelets = r.kubelets.Count(r.settings.KubeletSilence)
-	in.ReadyNode = slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Name != pod.Spec.NodeName && r.ready(ctx, &n, pod) })
 	in.Pod.Leaving, in.Pod.Controller, in.Pod.Restarted = pod.DeletionTimestamp != nil, isLinstorController(pod), r.wasRestarted(pod, now)
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		in.Pod.Replaced = owner.Kind == "ReplicaSet"
@@ -251,26 +251,28 @@ func (r *Recovery) ready(ctx context.Context, node *corev1.Node, pod *corev1.Pod
 	return cluster.Untolerated(ctx, node, pod) == ""
 }
 
-// follow does what was decided on a pod, and says so once.
-func (r *Recovery) follow(ctx context.Context, now time.Time, pod *corev1.Pod, d failover.Decision) error {
+// follow does what was decided on a pod, and says so once. Before the deletion it decides again.
+func (r *Recovery) follow(ctx context.Context, now time.Time, pod *corev1.Pod, d failover.Decision, again func() failover.Decision) error {
 	if d.Verdict == failover.Lost {
-		if err := r.taints.keepAway(ctx, pod.Spec.NodeName); err != nil {
+		if err := r.taints.keepAwaySilent(ctx, pod.Spec.NodeName); err != nil {
 			d.Verdict, d.Reason, d.Message = failover.Blocked, failover.KeepAwayFailed, err.Error()
+		} else {
+			d = again()
 		}
 	}
 	if d.Verdict != failover.Lost {
 		r.tell(ctx, pod, d, actionRefuse, lostWithNode)
 		return nil
 	}
-	deleted, err := r.remove(ctx, pod, d, now.Add(failover.MaxAge), lostWithNode)
+	deleted, err := r.remove(ctx, pod, d, now.Add(failover.ActAge), lostWithNode)
 	if owner := metav1.GetControllerOf(pod); deleted && owner != nil {
 		r.replaced[owner.UID] = now
 	}
 	return err
 }
 
-// remove deletes a pod plainly, unless it is too late for that: the taint has taken so long that all may be well again, and the next look
-// tells. It returns whether the pod was deleted.
+// remove deletes a pod plainly as it was in the live list, unless it is too late for that: all may be well again, and the next look tells. It
+// returns whether the pod was deleted.
 func (r *Recovery) remove(
 	ctx context.Context, pod *corev1.Pod, d failover.Decision, until time.Time, cause string,
 ) (deleted bool, err error) {
@@ -279,12 +281,12 @@ func (r *Recovery) remove(
 		return false, nil
 	}
 	r.tried[pod.UID] = r.clock.Now()
-	err = deletePod(sendby.With(ctx, time.Now().Add(left)), r.client, pod)
-	if errors.Is(err, sendby.ErrLate) {
-		return false, nil
-	}
+	timed, cancel := r.patience.within(ctx, r.timeout)
+	defer cancel()
+	err = r.client.Delete(timed, pod, client.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion})
+	r.patience.answered(timed, err)
 	if client.IgnoreNotFound(err) != nil {
-		return false, err
+		return false, fmt.Errorf("deleting pod %s: %w", cluster.Key(pod.Namespace, pod.Name), err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleted pod of LINSTOR", "pod", cluster.Key(pod.Namespace, pod.Name), "node", pod.Spec.NodeName,
 		"mode", failover.RemoveGracefully, "reason", d.Reason, "message", d.Message)

@@ -31,12 +31,12 @@ func TestANodeThatLinstorDoesNotList(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSteps(t)
-		s.r.gather.inputs.Linstor = listing{node: nodeB}
-		if node := s.r.gather.inputs.Node(nodeA); !node.Unlisted || node.Satellite != nodeA {
+		s.r.inputs.Linstor = listing{node: nodeB}
+		if node := s.r.inputs.Node(nodeA); !node.Unlisted || node.Satellite != nodeA {
 			t.Errorf("%+v, want one that is not listed", node)
 		}
 		s.r.kubelets.ObserveCSINode(csiNode(nodeA, storagev1.CSINodeDriver{Name: virtual.Driver, NodeID: nodeB}))
-		if node := s.r.gather.inputs.Node(nodeA); node.Unlisted || node.Satellite != nodeB {
+		if node := s.r.inputs.Node(nodeA); node.Unlisted || node.Satellite != nodeB {
 			t.Errorf("%+v, want the listed one", node)
 		}
 	})
@@ -47,7 +47,8 @@ func TestTheLostNodesAreToldByTheirNamesInLinstor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSteps(t)
 		s.r.kubelets.ObserveCSINode(csiNode(nodeA, storagev1.CSINodeDriver{Name: virtual.Driver, NodeID: "A"}))
-		s.decide.gather.losses.decided(s.pv.Name, nodeA, failover.Decision{Verdict: failover.Lost, Loss: failover.NodeUnreachable})
+		s.state.volume(s.pv.Name).decided(failover.Decision{Verdict: failover.Lost, Loss: failover.NodeUnreachable})
+		s.r.publish(nodeA, s.state)
 		if lost := s.r.halt.lost(); len(lost) != 1 || !lost["a"] {
 			t.Errorf("lost are %v, want a", lost)
 		}

@@ -169,9 +169,9 @@ func TestWhatAnAttachmentSaysIsTakenOverOnce(t *testing.T) {
 func TestARoundTakesOverWhatAnAttachmentSays(t *testing.T) {
 	t.Parallel()
 	m := newMemoryTest(t)
-	m.r.gather.memory, m.r.gather.inputs.Linstor = m.memory, noLinstor{}
+	m.r.memory, m.r.inputs.Linstor = m.memory, noLinstor{}
 	m.say(`{"node-a":[{"quorum":"off"}]}`)
-	_, err := m.r.candidateNamed(m.ctx, "db", nodeA)
+	_, _, err := m.r.gather(m.ctx, nodeA, m.state)
 	m.must(err)
 	if len(m.word.united) != 1 {
 		t.Errorf("%d words were united, want that of the attachment", len(m.word.united))
@@ -310,8 +310,8 @@ func TestADryRunKeepsNoDoubt(t *testing.T) {
 	for _, dryRun := range []bool{true, false} {
 		m := newMemoryTest(t)
 		m.word.sets, m.word.since = offOrMajority(), m.now.Add(-time.Hour)
-		m.decide.gather.memory, m.decide.client, m.decide.dryRun = m.memory, m.r.client, dryRun
-		m.decide.writeSettings(m.ctx, gathered{pv: m.pv, attachments: m.listed(), resource: "pvc-db"})
+		m.r.memory, m.r.dryRun = m.memory, dryRun
+		m.r.tidy(m.ctx, nodeA, m.state, []*volume{m.volume()}, nil)
 		if kept := m.said() != ""; kept == dryRun {
 			t.Errorf("dry run: %t, the doubt is kept: %t", dryRun, kept)
 		}
@@ -324,14 +324,13 @@ func TestWhatNodesMayRunIsForgottenWithTheVolume(t *testing.T) {
 	m := newMemoryTest(t)
 	m.say(`{"node-a":[{"quorum":"off"}]}`)
 	m.take()
-	gather := m.r.gather
-	gather.memory = m.memory
+	m.r.memory, m.r.inputs.Linstor = m.memory, noLinstor{}
 	for _, step := range []struct {
 		gone  client.Object
 		known bool
 	}{{m.pv, true}, {m.attachment(), false}} {
 		m.must(m.api.Delete(m.ctx, step.gone))
-		_, err := gather.volume(m.ctx, "db")
+		_, _, err := m.r.gather(m.ctx, nodeA, m.state)
 		m.must(err)
 		if _, known := m.memory.told["db"]; known != step.known {
 			t.Errorf("after %T %s has gone, it is remembered: %t", step.gone, step.gone.GetName(), known)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -78,8 +79,8 @@ const retryLimit = 5 * time.Second
 // firstRetry is how soon it is tried again for the first time.
 const firstRetry = 50 * time.Millisecond
 
-// lightConcurrency is how many keys of a kind are worked on at a time at most where none of them takes long.
-const lightConcurrency = 10
+// guardInterval is how often the guard looks at the nodes, on every replica: it acts on what they were before.
+const guardInterval = 2 * time.Second
 
 // SetUp adds the controllers and what they remember to the manager, and returns the latter. Those that act, or speak, wait
 // for leadership.
@@ -114,22 +115,15 @@ func setUp(ctx context.Context, mgr ctrl.Manager, cfg Config) (parts, error) {
 func (p parts) addTo(mgr ctrl.Manager, cfg Config) error {
 	for _, part := range []interface {
 		setup(ctrl.Manager, controller.Options) error
-	}{p.clock, p.volume, p.failover, p.keepAway, p.evacuation} {
-		if part == p.keepAway && cfg.DryRun {
-			continue // a dry run writes nothing, so it leaves the taints of others alone
-		}
+	}{p.node, p.evacuation} {
 		if part == p.evacuation && cfg.Evacuation == nil {
 			continue
 		}
-		options := controllerOptions(cfg)
-		if part == p.clock || part == p.keepAway {
-			options.MaxConcurrentReconciles = min(options.MaxConcurrentReconciles, lightConcurrency) // they write little, and wait for nobody
-		}
-		if err := part.setup(mgr, options); err != nil {
+		if err := part.setup(mgr, controllerOptions(cfg)); err != nil {
 			return fmt.Errorf("adding %T: %w", part, err)
 		}
 	}
-	runnables := append(p.periodics(), p.protection, p.gauges)
+	runnables := append(p.periodics(), p.protection, p.gauges, p.node.leader)
 	if cfg.Evacuation != nil && !cfg.DryRun {
 		runnables = append(runnables, periodic{
 			name: "left-marks", every: evacuation.Interval, onLeader: true, do: p.leftMarks.takeOff,
@@ -147,10 +141,7 @@ func (p parts) addTo(mgr ctrl.Manager, cfg Config) error {
 // periodics are what is done regularly.
 func (p parts) periodics() []manager.Runnable {
 	return []manager.Runnable{
-		periodic{
-			name: "silent-nodes", every: silentInterval, do: p.silent.look,
-			failure: "Cannot ask LINSTOR about nodes whose kubelets are silent",
-		},
+		periodic{name: "guard", every: guardInterval, do: func(ctx context.Context) error { p.node.halt.observe(ctx); return nil }},
 		periodic{
 			name: "gone-replicas", every: goneInterval, do: p.gone.forget,
 			failure: "Cannot look up who uses replicas that LINSTOR no longer lists",
@@ -181,35 +172,13 @@ func controllerOptions(cfg Config) controller.Options {
 // Memory is what the controllers remember of fail-overs.
 type Memory struct{ parts parts }
 
-// Lines lists it: one line for each volume that something was said of, for each node with a round that another one follows or whose look
-// LINSTOR was too slow for, and how many requests are under way. Nothing is left of it when all is well.
-func (m *Memory) Lines() []string {
-	failover := m.parts.failover
-	lines := failover.reporter.reports.remembered()
-	for _, wait := range failover.reporter.waits.remembered() {
-		lines = append(lines, "a wait of "+wait)
-	}
-	for _, node := range failover.bell.remembered() {
-		lines = append(lines, "a round on node "+node)
-	}
-	failover.late.Range(func(node, _ any) bool {
-		lines = append(lines, fmt.Sprintf("a late word of LINSTOR's on node %s", node))
-		return true
-	})
-	if n := failover.requests.remembered(); n > 0 {
-		lines = append(lines, fmt.Sprintf("%d requests", n))
-	}
-	return lines
-}
+// Lines lists what is not over: one line for each volume of which something was reported. Nothing is left of it when all is well.
+func (m *Memory) Lines() []string { return m.parts.node.reports.lines() }
 
 // parts are the reconcilers and runnables, wired.
 type parts struct {
-	clock      *ClockReconciler
-	volume     *VolumeReconciler
-	failover   *FailoverReconciler
-	keepAway   *KeepAwayReconciler
+	node       *NodeReconciler
 	protection *Protection
-	silent     *silentNodes
 	gone       *goneReplicas
 	recovery   *Recovery
 	sight      *linstorSight
@@ -222,29 +191,12 @@ type parts struct {
 
 func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, live client.Reader) parts {
 	kubelets.OnRenewal(func(node string, at time.Time) { cfg.Linstor.Alive(kubelets.Satellite(node), at) })
-	reports := newReports(cfg.Metrics, cfg.Clock.Now)
 	reading := cluster.Config{
 		Cache: cache, Live: live, Driver: cfg.Driver, Selector: cfg.Selector, Settings: cfg.Settings, Linstor: cfg.Linstor, Kubelets: kubelets,
-		Clock: cfg.Clock, ServerTime: cfg.ServerTime, Renewed: cfg.Renewed, Begun: reports.begun,
-	}
-	if cfg.FastDetach {
-		reading.Lingering = reports.lingering
+		Clock: cfg.Clock, ServerTime: cfg.ServerTime, Renewed: cfg.Renewed,
 	}
 	of := cluster.NewReaders(reading)
-	gather := gather{
-		watch:  volumeWatch{volumes: of.Volumes, attachments: of.Attachments, linstor: cfg.Linstor},
-		inputs: of.Inputs, clock: cfg.Clock, metrics: cfg.Metrics, memory: newSettingsMemory(cfg.Linstor), losses: newLosses(),
-	}
-	clockGather := gather
-	clockGather.watch.after, clockGather.watch.afterPods = clockDelay, clockPodDelay
-	reporter := &reporter{
-		linstor: cfg.Linstor, inputs: of.Inputs, recorder: cfg.Recorder, reports: reports, waits: newWaits(), verdicts: newVerdicts(),
-	}
-	bell := newBell()
-	keepAway := &KeepAway{
-		client: c, live: live, volumes: of.Volumes, attachments: of.Attachments, inputs: of.Inputs, recorder: cfg.Recorder, metrics: cfg.Metrics,
-		owner: cfg.Owner, disabled: cfg.DisableNodeTaints,
-	}
+	reports, moved := &nodeReports{}, &arrivals{}
 	agents := &nodeAgents{live: live, clock: cfg.Clock}
 	var leaving evacuation.Settings
 	spared := func() map[string]bool { return nil }
@@ -253,7 +205,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 	}
 	halt := &haltSwitch{
 		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: cfg.Recorder,
-		lost:   func() map[string]bool { return satelliteNames(kubelets, gather.losses.lostNodes()) },
+		lost:   func() map[string]bool { return satelliteNames(kubelets, reports.lost()) },
 		spared: spared,
 		limit:  cfg.MaxLostNodes, deployment: cfg.PauseDeployment, pod: cfg.Pod, dryRun: cfg.DryRun,
 		agents: agents.halts,
@@ -263,29 +215,31 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 	sight := &linstorSight{
 		inputs: of.Inputs, live: of.Live, kubelets: kubelets, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings, metrics: cfg.Metrics,
 	}
+	taints := &taints{
+		client: c, cache: cache, live: live, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings, kubelets: kubelets,
+		volumes: of.Volumes, attachments: of.Attachments, inputs: of.Inputs, recorder: cfg.Recorder, metrics: cfg.Metrics,
+		owner: cfg.Owner, disabled: cfg.DisableNodeTaints, agents: agents.halts,
+	}
 	return parts{
-		clock: &ClockReconciler{gather: clockGather},
-		volume: &VolumeReconciler{
-			gather: gather, client: c, live: of.Live, kubelets: kubelets, settings: cfg.Settings, reporter: reporter, bell: bell, dryRun: cfg.DryRun,
-			reconcileInterval: cfg.ReconcileInterval,
-		},
-		failover: &FailoverReconciler{
+		node: &NodeReconciler{
 			client: c, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings, driver: cfg.Driver, kubelets: kubelets,
-			pods: of.Pods, live: of.Live, gather: gather, keepAway: keepAway, inUse: &volumesInUse{client: c, live: live}, reporter: reporter, halt: halt,
-			bell: bell, requests: newRequests(cfg.OperationsTimeout), fastDetach: cfg.FastDetach,
-			backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, retryLimit),
-		},
-		keepAway: &KeepAwayReconciler{
-			keepAway: keepAway, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings, begun: reports.begun, agents: agents.halts,
+			volumes: of.Volumes, pods: of.Pods, attachments: of.Attachments, inputs: of.Inputs, live: of.Live, taints: taints,
+			inUse: &volumesInUse{client: c, live: live}, memory: newSettingsMemory(cfg.Linstor), metrics: cfg.Metrics, halt: halt,
+			reporter: &reporter{
+				linstor: cfg.Linstor, clock: cfg.Clock, inputs: of.Inputs, recorder: cfg.Recorder, metrics: cfg.Metrics, arrivals: moved,
+			},
+			leader:   &leadership{nodes: func(ctx context.Context) []string { return nodeNames(ctx, cache) }},
+			failures: workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, retryLimit),
+			reports:  reports, timeout: cfg.OperationsTimeout, reconcileInterval: cfg.ReconcileInterval,
+			fastDetach: cfg.FastDetach, dryRun: cfg.DryRun,
 		},
 		agents: agents,
 		evacuation: &EvacuationReconciler{
 			client: c, cache: cache, live: live, linstor: cfg.Linstor, marker: marks, left: left, clock: cfg.Clock, reader: cluster.NewEvacuations(reading), pods: of.Pods, volumes: of.Volumes,
-			halt: halt, lost: gather.losses.lostNodes, settings: leaving, recorder: cfg.Recorder, metrics: cfg.Metrics,
+			halt: halt, lost: reports.lost, settings: leaving, recorder: cfg.Recorder, metrics: cfg.Metrics,
 			timeout: cfg.OperationsTimeout,
 		},
 		leftMarks: left,
-		silent:    &silentNodes{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor, halt: halt},
 		gone:      &goneReplicas{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor},
 		sight:     sight,
 		protection: &Protection{
@@ -296,23 +250,20 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 		},
 		gauges: &Gauges{
 			cache: cache, live: live, volumes: of.Volumes, kubelets: kubelets, selector: cfg.Selector, silence: cfg.Settings.KubeletSilence,
-			reporter: reporter, halt: halt, agents: agents, metrics: cfg.Metrics,
+			reports: reports, halt: halt, agents: agents, metrics: cfg.Metrics,
 		},
 		attaching: &Attaching{
 			volumes: of.Volumes, pods: of.Pods, attachments: of.Attachments, inputs: of.Inputs, live: of.Live, kubelets: kubelets,
 			linstor: cfg.Linstor, clock: cfg.Clock, serverTime: cfg.ServerTime,
-			recorder: cfg.Recorder, metrics: cfg.Metrics, arrivals: reports.takeArrivals, told: make(map[telling]bool),
+			recorder: cfg.Recorder, metrics: cfg.Metrics, arrivals: moved, told: make(map[telling]bool),
 		},
 		recovery: &Recovery{
 			client: c, cache: cache, live: live, leases: of.Live, volumes: of.Volumes, inputs: of.Inputs, kubelets: kubelets, linstor: cfg.Linstor,
 			clock: cfg.Clock, serverTime: cfg.ServerTime, settings: cfg.Settings, spared: spared,
 			recorder: cfg.Recorder, metrics: cfg.Metrics, halt: halt, selector: cfg.RecoverSelector,
 			limit: cfg.MaxLostNodes, timeout: cfg.OperationsTimeout, sight: sight,
-			taints: silenceTaints{
-				client: c, live: live, kubelets: kubelets, clock: cfg.Clock, silence: cfg.Settings.KubeletSilence,
-				disabled: cfg.DisableNodeTaints, confirmed: make(map[string]time.Time),
-			},
-			told: make(map[types.UID]failover.Reason), replaced: make(map[types.UID]time.Time), restarted: make(map[types.UID]time.Time),
+			taints: taints,
+			told:   make(map[types.UID]failover.Reason), replaced: make(map[types.UID]time.Time), restarted: make(map[types.UID]time.Time),
 			tried: make(map[types.UID]time.Time),
 		},
 	}
@@ -325,4 +276,16 @@ func satelliteNames(kubelets *cluster.Kubelets, nodes map[string]bool) map[strin
 		named[kubelets.Satellite(node)] = is
 	}
 	return named
+}
+
+// nodeNames returns the names of all nodes.
+func nodeNames(ctx context.Context, cache client.Reader) (names []string) {
+	var nodes corev1.NodeList
+	if err := cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot list the nodes in the cache")
+	}
+	for i := range nodes.Items {
+		names = append(names, nodes.Items[i].Name)
+	}
+	return names
 }

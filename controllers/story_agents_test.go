@@ -158,7 +158,7 @@ func TestATaintIsTakenOffBesideNodeAgents(t *testing.T) {
 		w.agent(nodeT)
 		w.must(p.parts.agents.look(p.ctx))
 		patches := w.nodePatches()
-		w.pass(keepAwayExpiry/2 + 2*time.Minute) // after half of it the taint would be renewed
+		w.pass(taintExpiry/2 + 2*time.Minute) // after half of it the taint would be renewed
 		if more := w.nodePatches() - patches; more > 0 {
 			t.Errorf("the node is written %d times while agents run", more)
 		}

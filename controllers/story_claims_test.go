@@ -219,8 +219,8 @@ func TestTwoPersistentVolumesOfOneHandleShareTheirPods(t *testing.T) {
 				t.Errorf("volume %s has %d pods in the cache and %d in the API, want 2 of both", pv.Name, len(cached), len(live))
 			}
 		}
-		if got := s.r.gather.watch.volumesOf(s.ctx, pod); len(got) != 2 {
-			t.Errorf("a change of a pod has %v looked at, want both volumes", got)
+		if got, err := s.r.volumes.OfPod(s.ctx, pod); err != nil || len(got) != 2 {
+			t.Errorf("a change of a pod concerns %v, %v, want both volumes", got, err)
 		}
 		pod.Spec.Volumes = append(pod.Spec.Volumes, claimVolume("data-db", false))
 		s.must(s.api.Update(s.ctx, pod))
@@ -366,14 +366,14 @@ func TestAVolumeWhosePersistentVolumeIsDeletedAmidItsFailOverHoldsNothing(t *tes
 		w.must(w.Client().Update(w.ctx, pv))
 		w.must(w.Client().Delete(w.ctx, pv))
 		w.Return(nodeA)
-		w.until(2*remadeFor, "A takes pods again", func() bool { return w.tainted(nodeA) == "" })
+		w.until(2*recreatedWithin, "A takes pods again", func() bool { return w.tainted(nodeA) == "" })
 		if n := p.shown("volumes verdict=Lost"); n != 0 {
 			t.Errorf("%g volumes are lost, want none", n)
 		}
 		if lines := (&Memory{p.parts}).Lines(); len(lines) > 0 {
 			t.Errorf("the controller remembers: %s", strings.Join(lines, "; "))
 		}
-		if lost := p.parts.volume.gather.losses.lostNodes(); len(lost) > 0 {
+		if lost := p.parts.node.reports.lost(); len(lost) > 0 {
 			t.Errorf("nodes that have lost a volume: %v", lost)
 		}
 	})

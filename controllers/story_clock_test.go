@@ -86,21 +86,21 @@ func TestTimesOfObjectsAreTurnedIntoOurs(t *testing.T) {
 	const behind = 10 * time.Minute
 	synctest.Test(t, func(t *testing.T) {
 		s := newSteps(t)
-		s.r.gather.inputs.Linstor = noLinstor{}
+		s.r.inputs.Linstor = noLinstor{}
 		pod := s.pod()
 		pod.DeletionTimestamp = new(metav1.NewTime(start.Add(time.Hour)))
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: start}},
 		}}
-		inputs := &s.r.gather.inputs
-		read, err := s.r.readAttachments(s.ctx, s.ctx, nodeA, []*volume{s.volume()})
+		inputs := &s.r.inputs
+		read, err := s.r.readAttachments(s.ctx, nodeA, []*volume{s.volume()})
 		s.must(err)
 		reading := cluster.Reading{Node: nodeA, Attachments: read}
-		before, err := inputs.Confirmed(s.ctx, s.pv, reading, []corev1.Pod{*pod})
+		before, err := inputs.Confirmed(s.ctx, s.pv, reading, []corev1.Pod{*pod}, cluster.Remembered{})
 		s.must(err)
 		inputs.ServerTime = servertime.New()
 		inputs.ServerTime.Learn(start.Time, start.Time, start.Add(behind))
-		now, err := inputs.Confirmed(s.ctx, s.pv, reading, []corev1.Pod{*pod})
+		now, err := inputs.Confirmed(s.ctx, s.pv, reading, []corev1.Pod{*pod}, cluster.Remembered{})
 		s.must(err)
 		for name, at := range map[string][2]time.Time{
 			"the creation of the pod":        {before.Pods[0].Created, now.Pods[0].Created},

@@ -66,7 +66,7 @@ func TestTheSameVolumeFailsOverTenTimesInOneProcess(t *testing.T) {
 		on, other := nodeA, nodeB
 		for range 10 {
 			w.Crash(on)
-			w.until(40*time.Second, "the workload runs on "+other, func() bool { return w.runs("db-0", other) })
+			w.until(time.Minute, "the workload runs on "+other, func() bool { return w.runs("db-0", other) })
 			w.Return(on)
 			w.until(2*time.Minute, on+" takes pods again", func() bool { return w.tainted(on) == "" })
 			w.pass(20 * time.Second)

@@ -217,7 +217,7 @@ func TestOnlyTheHelperOfAPodOnItsNodeIsMissed(t *testing.T) {
 		for name, c := range cases {
 			helper := w.pod("hp")
 			c.change(helper)
-			owner, err := p.parts.failover.pods.MissedBy(w.ctx, helper)
+			owner, err := p.parts.node.pods.MissedBy(w.ctx, helper)
 			w.must(err)
 			if (owner != nil) != c.missed {
 				t.Errorf("%s: missed by %v", name, owner)

@@ -318,7 +318,7 @@ func TestADryRunLeavesTheTaintsOfAFormerLeaderAlone(t *testing.T) {
 		}
 		w.plugIn(nodeA)
 		second.leads()
-		w.pass(keepAwayExpiry + 5*time.Minute)
+		w.pass(taintExpiry + 5*time.Minute)
 		if taints, now := w.ourTaints(nodeA); !slices.Equal(taints, lost) || now != mark {
 			t.Errorf("a dry run has written node A: %v, %s; it had %v, %s", taints, now, lost, mark)
 		}

@@ -350,7 +350,7 @@ func TestAPodThatReturnsToTheSameNodeAndAttachment(t *testing.T) {
 			t.Fatalf("A should be Primary again: %+v", a)
 		}
 		p.wantNothingLeft()
-		if lost := p.parts.volume.gather.losses.lostNodes(); len(lost) > 0 {
+		if lost := p.parts.node.reports.lost(); len(lost) > 0 {
 			t.Errorf("the guard still counts %v as lost", lost)
 		}
 	})

@@ -339,7 +339,7 @@ func TestLinstorsPodIsLookedAtAgainAfterATaintThatTookLong(t *testing.T) {
 	linstorOnA(t, recovering(), func(w *world, p *process) {
 		w.API.Delay(func(r apimodel.Request) time.Duration {
 			if r.Actor == controllerActor+"one" && r.Verb == apimodel.VerbPatch && r.Kind == "Node" {
-				return 15 * time.Second
+				return 9 * time.Second
 			}
 			return 0
 		})

@@ -57,10 +57,10 @@ func TestASlowAnswerHoldsUpOnePodOnly(t *testing.T) {
 				w.Linstor.Crash(nodeNumber(0))
 				w.pass(14900 * time.Millisecond)
 				begins(w)
-				w.pass(4 * time.Second)
-				limit := 16500 * time.Millisecond
+				w.pass(12 * time.Second)
+				limit := 16500*time.Millisecond + 5*firstPatience
 				if strings.Contains(name, "in each round") || strings.HasPrefix(name, "LINSTOR's word") {
-					limit += 3 * firstReads
+					limit += 3 * 600 * time.Millisecond
 				}
 				for _, object := range []string{"Pod 0-1", "Pod 0-2", "VolumeAttachment csi-0-1", "VolumeAttachment csi-0-2"} {
 					if at, ok := deleted(object); !ok || at > limit {
@@ -74,7 +74,7 @@ func TestASlowAnswerHoldsUpOnePodOnly(t *testing.T) {
 
 // LINSTOR takes longer to answer about two of three volumes than a look waits. Its answers serve the next look, which does not ask anew.
 func TestAnAnswerThatIsTooLateForOneLookServesTheNext(t *testing.T) {
-	const answers = firstReads + 300*time.Millisecond
+	const answers = 600*time.Millisecond + 300*time.Millisecond
 	mass{nodes: 4, lost: 1, volumes: 3, apiTime: 5 * time.Millisecond}.plays(t, defaults(), func(w *world) {
 		deleted := w.deletions()
 		w.Linstor.Intercept(oneAnswerAtATime())
@@ -106,7 +106,7 @@ func TestALookKnowsWhatLinstorSaysNow(t *testing.T) {
 		"the first one": func(w *world, deactivate func()) {
 			w.API.Delay(func(r apimodel.Request) time.Duration {
 				if strings.HasPrefix(r.Actor, controllerActor) && r.Verb == apimodel.VerbGet && r.Name == "csi-0-0" {
-					time.AfterFunc(2*time.Millisecond, deactivate) // what was asked for before the look has been answered
+					time.AfterFunc(time.Millisecond/2, deactivate) // what the look has asked for is answered after that
 				}
 				return 5 * time.Millisecond
 			})

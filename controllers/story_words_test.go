@@ -22,9 +22,9 @@ import (
 
 // ofWrites are the messages of the lines that tell of a write, by what is written.
 var ofWrites = map[string][]string{
-	"patch Node":              {"Tainted node", "Renewed taint of node", "Noted the cause of a taint", "Untainted node"},
+	"patch Node":              {"Tainted node", "Renewed taint of node", "Added the cause of a taint", "Untainted node"},
 	"patch Node status":       {"Released volumes"},
-	"patch VolumeAttachment":  {"Marked attachment", "Took mark off attachment"},
+	"patch VolumeAttachment":  {"Annotated attachment", "Took annotation off attachment"},
 	"delete Pod":              {"Deleted pod"},
 	"delete VolumeAttachment": {"Deleted attachment"},
 }
@@ -87,10 +87,10 @@ func TestTheLogTellsEachWriteOfAFailOverAndItsEnd(t *testing.T) {
 		const why = `"reason"="NodeUnreachable"`
 		const message = ` "message"="neither LINSTOR nor any peer reaches the node"`
 		for of, want := range map[string]string{
-			"Marked attachment":  `"node"="node-a" "volume"="db" "volumeAttachment"="csi-db-node-a" "pods"=["default/db-0"] ` + why,
-			"Deleted pod":        `"node"="node-a" "volumes"=["db"] "pod"="default/db-0" "mode"="Force" "gracePeriodSeconds"=0 ` + why + message,
-			"Released volumes":   `"node"="node-a" "volumes"=["db"] ` + why,
-			"Deleted attachment": `"node"="node-a" "volume"="db" "volumeAttachment"="csi-db-node-a" ` + why + message,
+			"Annotated attachment": `"node"="node-a" "volume"="db" "volumeAttachment"="csi-db-node-a" "pods"=["default/db-0"] ` + why,
+			"Deleted pod":          `"node"="node-a" "volumes"=["db"] "pod"="default/db-0" "mode"="Force" "gracePeriodSeconds"=0 ` + why + message,
+			"Released volumes":     `"node"="node-a" "volumes"=["db"] ` + why,
+			"Deleted attachment":   `"node"="node-a" "volume"="db" "volumeAttachment"="csi-db-node-a" ` + why + message,
 		} {
 			if diff := cmp.Diff([]string{of + ": " + want}, w.words(of)); diff != "" {
 				t.Errorf("want -, got +: %s", diff)
@@ -98,7 +98,7 @@ func TestTheLogTellsEachWriteOfAFailOverAndItsEnd(t *testing.T) {
 		}
 		ends := w.words("Failed over")
 		if len(ends) != 1 || !containsAll(ends[0], []string{
-			`"volume"="db" "from"="node-a" "to"="node-b"`, `"decide"=5`, `"pods_gone"=0`, `"release"=0`, `"attached"=0.08`, `"total"=5.08`, why,
+			`"volume"="db" "from"="node-a" "to"="node-b"`, `"decide"=5`, `"pods_gone"=0`, `"release"=0`, `"attached"=0.1`, `"total"=5.1`, why,
 		}) {
 			t.Errorf("ends: %q", ends)
 		}
@@ -244,9 +244,11 @@ func TestAWorkloadThatStaysHasNotFailedOver(t *testing.T) {
 		if words := w.words("Failed over"); len(words) > 0 {
 			t.Errorf("ends: %q", words)
 		}
-		if moves := p.parts.failover.reporter.reports.moves; len(moves) > 0 {
-			t.Errorf("still expected to arrive: %v", moves)
-		}
+		p.parts.node.reports.each(func(node string, report *nodeReport) {
+			if len(report.moving) > 0 {
+				t.Errorf("still expected to arrive from %s: %v", node, report.moving)
+			}
+		})
 	})
 }
 

@@ -15,8 +15,6 @@ import (
 	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/sendby"
 )
 
 // volumesInUse takes volumes out of nodes' status.volumesInUse, the field by which a kubelet holds back a detach.
@@ -32,15 +30,26 @@ var releaseRetry = wait.Backoff{Steps: 12, Duration: 5 * time.Millisecond, Facto
 
 // +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
 
-// release removes volumes from the node's list. The caller knows that no pod on the node uses them, which counts until a moment;
-// after that nothing is released, and the caller has to look again. A missing permission is no error: it is reported once, and
-// Kubernetes detaches in its own time. It returns the handles of the volumes that were in the list.
-func (v *volumesInUse) release(ctx context.Context, node, driver string, handles []string, until time.Time) ([]string, error) {
+// read reads the node; nil if that fails.
+func (v *volumesInUse) read(ctx context.Context, name string) *corev1.Node {
+	var node corev1.Node
+	if v.live.Get(ctx, client.ObjectKey{Name: name}, &node) != nil {
+		return nil
+	}
+	return &node
+}
+
+// release removes volumes from the node's list. The caller knows that no pod on the node uses them, as long as inTime returns no error. read is
+// the node if it was read. A missing permission is no error: it is reported once, and Kubernetes detaches in its own time. It returns the
+// handles of the volumes that were in the list.
+func (v *volumesInUse) release(
+	ctx context.Context, node, driver string, handles []string, read *corev1.Node, inTime func() error,
+) ([]string, error) {
 	names := make([]corev1.UniqueVolumeName, len(handles))
 	for i, handle := range handles {
 		names[i] = corev1.UniqueVolumeName("kubernetes.io/csi/" + driver + "^" + handle)
 	}
-	taken, err := v.patch(ctx, node, names, until)
+	taken, err := v.patch(ctx, node, names, read, inTime)
 	if apierrors.IsForbidden(err) {
 		v.deniedBy.Do(func() {
 			ctrl.LoggerFrom(ctx).Error(err, "Cannot release volumes from dead nodes, so that Kubernetes takes up to a minute "+
@@ -61,18 +70,19 @@ func (v *volumesInUse) release(ctx context.Context, node, driver string, handles
 }
 
 // patch takes volumes out of the list. It tests the list that it has read, not the node's version: the list is all that it
-// rests on, and Kubernetes writes the rest of the status many times a second while it detaches. It returns those that it has taken out.
+// rests on, and Kubernetes writes the rest of the status many times a second while it detaches. The test does not know of pods that have come to
+// the node: their kubelet adds no volume that is still in the list. It returns the volumes that it has taken out.
 func (v *volumesInUse) patch(
-	ctx context.Context, name string, release []corev1.UniqueVolumeName, until time.Time,
+	ctx context.Context, name string, release []corev1.UniqueVolumeName, read *corev1.Node, inTime func() error,
 ) (taken []corev1.UniqueVolumeName, err error) {
 	err = retry.OnError(releaseRetry, apierrors.IsInvalid, func() error {
 		taken = nil
-		var node corev1.Node
-		if err := v.live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
-			return client.IgnoreNotFound(err)
-		}
-		if !time.Now().Before(until) {
-			return sendby.ErrLate
+		node := read
+		if read = nil; node == nil {
+			node = &corev1.Node{}
+			if err := v.live.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+				return client.IgnoreNotFound(err)
+			}
 		}
 		left := make([]corev1.UniqueVolumeName, 0, len(node.Status.VolumesInUse))
 		for _, inUse := range node.Status.VolumesInUse {
@@ -93,7 +103,10 @@ func (v *volumesInUse) patch(
 		if err != nil {
 			return err
 		}
-		err = v.client.Status().Patch(sendby.With(ctx, until), &node, client.RawPatch(types.JSONPatchType, patch))
+		if err := inTime(); err != nil {
+			return err
+		}
+		err = v.client.Status().Patch(ctx, node, client.RawPatch(types.JSONPatchType, patch))
 		if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 			return fmt.Errorf("releasing volumes from node %s: %w", name, err)
 		}

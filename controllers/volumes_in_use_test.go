@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
@@ -19,7 +17,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/sendby"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -42,6 +39,9 @@ func nodeWithVolumes(t *testing.T, handles ...string) (*apimodel.Model, *volumes
 	api := m.Client("writer")
 	return m, &volumesInUse{client: api, live: api}
 }
+
+// inTimeAlways is that a release is in time.
+func inTimeAlways() error { return nil }
 
 func volumesLeft(t *testing.T, m *apimodel.Model) []corev1.UniqueVolumeName {
 	t.Helper()
@@ -70,7 +70,7 @@ func TestManyVolumesAreReleasedByOnePatch(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := inUse.release(t.Context(), nodeA, virtual.Driver, handles, soon()); err != nil {
+	if _, err := inUse.release(t.Context(), nodeA, virtual.Driver, handles, nil, inTimeAlways); err != nil {
 		t.Error(err)
 	}
 	if diff := cmp.Diff([]corev1.UniqueVolumeName{inUseName("kept")}, volumesLeft(t, m)); diff != "" {
@@ -178,7 +178,7 @@ func TestReleasing(t *testing.T) {
 			if c.node == "" {
 				c.node = nodeA
 			}
-			if _, err := inUse.release(ctrl.LoggerInto(t.Context(), logr.Discard()), c.node, virtual.Driver, []string{c.handle}, soon()); (err != nil) != c.failed {
+			if _, err := inUse.release(ctrl.LoggerInto(t.Context(), logr.Discard()), c.node, virtual.Driver, []string{c.handle}, nil, inTimeAlways); (err != nil) != c.failed {
 				t.Errorf("error: %v", err)
 			}
 			var want []corev1.UniqueVolumeName
@@ -204,7 +204,7 @@ func TestAMissingPermissionToReleaseIsSaidOnce(t *testing.T) {
 	var said []string
 	log := funcr.New(func(_, args string) { said = append(said, args) }, funcr.Options{})
 	for _, handle := range []string{"pvc-1", "pvc-2", "pvc-1"} {
-		if _, err := inUse.release(ctrl.LoggerInto(t.Context(), log), nodeA, virtual.Driver, []string{handle}, soon()); err != nil {
+		if _, err := inUse.release(ctrl.LoggerInto(t.Context(), log), nodeA, virtual.Driver, []string{handle}, nil, inTimeAlways); err != nil {
 			t.Error(err)
 		}
 	}
@@ -246,11 +246,11 @@ func TestReleasesOfOneNodeInARow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m, inUse := nodeWithVolumes(t, "pvc-1", "pvc-2", "pvc-3")
-			if _, err := inUse.release(t.Context(), nodeA, virtual.Driver, []string{"pvc-1"}, soon()); err != nil {
+			if _, err := inUse.release(t.Context(), nodeA, virtual.Driver, []string{"pvc-1"}, nil, inTimeAlways); err != nil {
 				t.Fatal(err)
 			}
 			tc.between(t, m)
-			if _, err := inUse.release(t.Context(), nodeA, virtual.Driver, []string{tc.second}, soon()); err != nil {
+			if _, err := inUse.release(t.Context(), nodeA, virtual.Driver, []string{tc.second}, nil, inTimeAlways); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.left, volumesLeft(t, m)); diff != "" {
@@ -258,28 +258,4 @@ func TestReleasesOfOneNodeInARow(t *testing.T) {
 			}
 		})
 	}
-}
-
-// soon is until when what a release rests on counts.
-func soon() time.Time { return time.Now().Add(time.Hour) }
-
-// The list may have to be read and written again while others change it.
-func TestNothingIsReleasedByWhatHasBecomeOld(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		m, inUse := nodeWithVolumes(t, "pvc-1", "pvc-2")
-		m.Fail(func(r apimodel.Request) error {
-			if r.Actor == "writer" && r.Verb == apimodel.VerbGet {
-				<-time.After(time.Second)
-			}
-			return nil
-		})
-		_, err := inUse.release(t.Context(), nodeA, virtual.Driver, []string{"pvc-1"}, time.Now().Add(900*time.Millisecond))
-		if !errors.Is(err, sendby.ErrLate) {
-			t.Errorf("error: %v", err)
-		}
-		if diff := cmp.Diff([]corev1.UniqueVolumeName{inUseName("pvc-1"), inUseName("pvc-2")}, volumesLeft(t, m)); diff != "" {
-			t.Errorf("volumes in use (-want +got):\n%s", diff)
-		}
-	})
 }

@@ -312,11 +312,9 @@ func (w *world) cordon(name string) error {
 
 // said returns what the process told last about a volume on a node; nothing when all is well.
 func (p *process) said(volume, node string) (failover.Verdict, failover.Reason) {
-	r := p.parts.failover.reporter.reports
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if s := r.said[volume][node]; s != nil {
-		return s.verdict, s.reason
+	if report, ok := p.parts.node.reports.nodes.Load(node); ok {
+		d := report.(*nodeReport).decisions[volume]
+		return d.verdict, d.reason
 	}
 	return "", ""
 }

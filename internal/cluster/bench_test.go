@@ -26,11 +26,15 @@ func BenchmarkGatherAndDecide(b *testing.B) {
 		if err := c.Get(b.Context(), client.ObjectKey{Name: crowdName(n % crowdSize)}, &pv); err != nil {
 			b.Fatal(err)
 		}
-		inputs, err := readers.Inputs.Of(b.Context(), &pv)
-		if err != nil || len(inputs) != 1 {
-			b.Fatalf("%d inputs, %v", len(inputs), err)
+		pods, err := readers.Pods.Of(b.Context(), &pv)
+		if err != nil || len(pods) != 1 {
+			b.Fatalf("%d pods, %v", len(pods), err)
 		}
-		if d := failover.Decide(inputs[0]); d.Verdict == failover.Lost {
+		in, ok, err := readers.Inputs.On(b.Context(), &pv, pods[0].Spec.NodeName, Remembered{})
+		if err != nil || !ok {
+			b.Fatalf("%t, %v", ok, err)
+		}
+		if d := failover.Decide(in); d.Verdict == failover.Lost {
 			b.Fatalf("lost: %+v", d)
 		}
 	}

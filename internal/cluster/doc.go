@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -49,11 +48,6 @@ type Config struct {
 	ServerTime *servertime.Clock
 	// Renewed tells when this process began the newest renewal of its own Lease, that of the leader election; nil where it has none.
 	Renewed func() time.Time
-	// Begun tells whether this process has begun a fail-over for the attachment; nil where it never does.
-	Begun func(volume, node string, attachment types.UID) bool
-	// Lingering returns the attachment of a volume that this process has deleted, and its node, while Kubernetes may not have noticed
-	// that; nil where nothing is to be done about it.
-	Lingering func(volume string) (node string, attachment *failover.Attachment)
 }
 
 // Readers are the ways to read.
@@ -77,7 +71,7 @@ func NewReaders(cfg Config) Readers {
 		Volumes: volumes, Pods: pods, Attachments: attachments,
 		Inputs: Inputs{
 			Linstor: cfg.Linstor, volumes: volumes, pods: pods, attachments: attachments, kubelets: cfg.Kubelets, clock: cfg.Clock,
-			ServerTime: cfg.ServerTime, settings: cfg.Settings, renewed: cfg.Renewed, begun: cfg.Begun, lingering: cfg.Lingering,
+			ServerTime: cfg.ServerTime, settings: cfg.Settings, renewed: cfg.Renewed,
 		},
 		Live: Live{Reader: cfg.Live, Clock: cfg.Clock, volumes: volumes, kubelets: cfg.Kubelets, serverTime: cfg.ServerTime},
 	}

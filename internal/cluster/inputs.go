@@ -29,67 +29,25 @@ type Inputs struct {
 	clock       clock.PassiveClock
 	settings    failover.Settings
 	renewed     func() time.Time
-	begun       func(volume, node string, attachment types.UID) bool
-	lingering   func(volume string) (node string, attachment *failover.Attachment)
 }
 
-// Of returns an input for each node on which the volume has a selected pod, or an attachment that a fail-over has to finish. A volume that
-// no selected pod asks for has none.
-func (i *Inputs) Of(ctx context.Context, pv *corev1.PersistentVolume) ([]failover.Input, error) {
-	pods, attachments, err := i.users(ctx, pv)
-	if err != nil {
-		return nil, err
-	}
-	var nodes []string
-	for _, va := range attachments {
-		nodes = append(nodes, va.Spec.NodeName)
-	}
-	for _, pod := range pods {
-		nodes = append(nodes, pod.Spec.NodeName)
-	}
-	if i.lingering != nil {
-		node, _ := i.lingering(pv.Name)
-		nodes = append(nodes, node)
-	}
-	slices.Sort(nodes)
-	var inputs []failover.Input
-	for _, node := range slices.Compact(nodes) {
-		if node == "" {
-			continue
-		}
-		in, err := i.input(ctx, pv, node, onNode(pods, node), i.attachment(pv.Name, attachments, pods, node), nil)
-		if err != nil {
-			return nil, err
-		}
-		if concerns(in) {
-			inputs = append(inputs, in)
-		}
-	}
-	return inputs, nil
+// Remembered is what the caller remembers of a volume on a node.
+type Remembered struct {
+	// Begun is the attachment by which a pod used the volume that the caller began to delete; empty if there is none.
+	Begun types.UID
+	// Deleted is the attachment that the caller deleted, while the attach/detach controller may not have noticed; else nil.
+	Deleted *failover.Attachment
 }
 
-// On returns the one of these for a node; false where there is none.
-func (i *Inputs) On(ctx context.Context, pv *corev1.PersistentVolume, node string) (in failover.Input, ok bool, err error) {
+// On returns what is known of a volume on a node; false if they do not concern each other: no selected pod there uses the volume, and no
+// fail-over has to finish its attachment.
+func (i *Inputs) On(ctx context.Context, pv *corev1.PersistentVolume, node string, known Remembered) (in failover.Input, ok bool, err error) {
 	pods, attachments, err := i.users(ctx, pv)
 	if err != nil {
 		return failover.Input{}, false, err
 	}
-	in, err = i.input(ctx, pv, node, onNode(pods, node), i.attachment(pv.Name, attachments, pods, node), nil)
+	in, err = i.input(ctx, pv, node, onNode(pods, node), i.attachment(attachments, pods, node, known), nil, known)
 	return in, err == nil && concerns(in), err
-}
-
-// Concerns tells whether a pod in the cache uses the volume on a node, or a fail-over has to finish an attachment there, or has done so a moment ago.
-func (i *Inputs) Concerns(ctx context.Context, pv *corev1.PersistentVolume, node string) (bool, error) {
-	if i.lingering != nil {
-		if left, _ := i.lingering(pv.Name); left == node {
-			return true, nil
-		}
-	}
-	pods, attachments, err := i.users(ctx, pv)
-	if err != nil || len(onNode(pods, node)) > 0 {
-		return err == nil, err
-	}
-	return concerns(failover.Input{Attachment: i.attachment(pv.Name, attachments, pods, node)}), nil
 }
 
 // concerns tells whether a volume and a node concern each other.
@@ -110,38 +68,50 @@ func (i *Inputs) users(ctx context.Context, pv *corev1.PersistentVolume) ([]core
 // Reading is what a look has read that is the same for all volumes of a node.
 type Reading struct {
 	Node string
-	// Began is when the first of it was asked for, and Listed when all Pods of the node were.
-	Began, Listed time.Time
-	Pods          []corev1.Pod
+	Pods []corev1.Pod
 	Off
 	// Attachments are those that were read.
 	Attachments AttachmentsRead
 }
 
-// Confirmed returns an input by what was read of a volume and the pods that use it, with what LINSTOR said before.
+// Confirmed returns an input by what was read of a volume and the pods that use it, with what the store says.
 func (i *Inputs) Confirmed(
-	ctx context.Context, pv *corev1.PersistentVolume, read Reading, pods []corev1.Pod,
+	ctx context.Context, pv *corev1.PersistentVolume, read Reading, pods []corev1.Pod, known Remembered,
 ) (failover.Input, error) {
-	attachment, err := i.confirmedAttachment(ctx, pv, read)
+	attachment, err := i.confirmedAttachment(ctx, pv, read, known)
 	if err != nil {
 		return failover.Input{}, err
 	}
-	in, err := i.input(ctx, pv, read.Node, pods, attachment, &read)
+	in, err := i.input(ctx, pv, read.Node, pods, attachment, &read, known)
 	read.Off.confirm(&in.Node)
-	in.Asked, in.Listed = read.Began, read.Listed
-	notAfter(&in.Asked, in.Resource)
-	for _, pod := range in.Pods {
-		for _, other := range pod.Others {
-			if other.Resource.Known { // else nothing rests on what was read of it
-				notAfter(&in.Asked, other.Resource)
-			}
-		}
-	}
+	in.Live = true
 	return in, err
 }
 
+// Again returns the input with what the store and the memory of kubelets say now; off is what the Node said of being off.
+func (i *Inputs) Again(in failover.Input, off Off) failover.Input {
+	in.Now, in.Resource, in.LinstorConfirmed = i.clock.Now(), i.Resource(in.Resource.Name), i.Linstor.Status().LastConfirmed
+	in.Node, in.Live = i.Node(in.Node.Name), true
+	off.confirm(&in.Node)
+	if i.renewed != nil {
+		in.Renewed = i.renewed()
+	}
+	pods := slices.Clone(in.Pods)
+	for p := range pods {
+		others := slices.Clone(pods[p].Others)
+		for o := range others {
+			others[o].Resource = i.Resource(others[o].Resource.Name)
+		}
+		pods[p].Others = others
+	}
+	in.Pods = pods
+	return in
+}
+
 // confirmedAttachment returns the attachment of the volume to the node among those that were read.
-func (i *Inputs) confirmedAttachment(ctx context.Context, pv *corev1.PersistentVolume, read Reading) (*failover.Attachment, error) {
+func (i *Inputs) confirmedAttachment(
+	ctx context.Context, pv *corev1.PersistentVolume, read Reading, known Remembered,
+) (*failover.Attachment, error) {
 	selected, attachments, err := i.users(ctx, pv)
 	if err != nil {
 		return nil, err
@@ -161,27 +131,13 @@ func (i *Inputs) confirmedAttachment(ctx context.Context, pv *corev1.PersistentV
 			confirmed = append(confirmed, *fresh.VolumeAttachment)
 		}
 	}
-	return i.attachment(pv.Name, confirmed, selected, read.Node), nil
-}
-
-// notAfter makes a time no later than LINSTOR was asked for what it said of a resource and of the nodes of its replicas.
-func notAfter(at *time.Time, resource failover.Resource) {
-	earliest := func(confirmed time.Time) {
-		if confirmed.Before(*at) {
-			*at = confirmed
-		}
-	}
-	earliest(resource.Confirmed)
-	for _, replica := range resource.Replicas {
-		if replica.Online.Known {
-			earliest(replica.Online.Confirmed)
-		}
-	}
+	return i.attachment(confirmed, selected, read.Node, known), nil
 }
 
 // input joins what is known of a volume on a node; read is what a look has read there, nil without one.
 func (i *Inputs) input(
 	ctx context.Context, pv *corev1.PersistentVolume, node string, pods []corev1.Pod, attachment *failover.Attachment, read *Reading,
+	known Remembered,
 ) (failover.Input, error) {
 	in := failover.Input{
 		Now:              i.clock.Now(),
@@ -198,7 +154,7 @@ func (i *Inputs) input(
 	}
 	if attachment == nil && len(pods) == 0 {
 		var err error
-		if in.Attachment, err = i.lingeringOn(ctx, pv, in); err != nil {
+		if in.Attachment, err = i.lingering(ctx, pv, in, known.Deleted); err != nil {
 			return failover.Input{}, err
 		}
 	}
@@ -317,38 +273,39 @@ func (i *Inputs) Node(name string) failover.Node {
 	return node
 }
 
-// attachment returns the attachment to the node, as marked also where this process knows by itself that a fail-over has begun for it.
+// attachment returns the attachment to the node, as marked also if the caller knows by itself that a fail-over has begun for it.
 func (i *Inputs) attachment(
-	volume string, attachments []storagev1.VolumeAttachment, selected []corev1.Pod, node string,
+	attachments []storagev1.VolumeAttachment, selected []corev1.Pod, node string, known Remembered,
 ) *failover.Attachment {
 	facts := attachmentFacts(attachments, selected, node)
 	if facts == nil {
 		return nil
 	}
 	facts.Created = i.ServerTime.Local(facts.Created)
-	facts.Marked = facts.Marked || i.begun != nil && i.begun(volume, node, facts.UID)
+	facts.Marked = facts.Marked || known.Begun == facts.UID
 	return facts
 }
 
-// lingeringOn returns the attachment to the node that this process has deleted, as one that is being deleted, while a kubelet that lives
+// lingering returns the attachment to the node that the caller has deleted, as one that is being deleted, while a kubelet that is up
 // may claim the volume again before the attach/detach controller has looked: it would hold the volume there until it verifies
 // attachments, once a minute. Once the volume has an attachment elsewhere it has noticed, and where the node's replica is deleted it has
 // detached.
-func (i *Inputs) lingeringOn(ctx context.Context, pv *corev1.PersistentVolume, in failover.Input) (*failover.Attachment, error) {
-	if i.lingering == nil || in.Node.LeaseSilent(failover.ForceSilence) {
+func (i *Inputs) lingering(
+	ctx context.Context, pv *corev1.PersistentVolume, in failover.Input, deleted *failover.Attachment,
+) (*failover.Attachment, error) {
+	if deleted == nil || in.Node.LeaseSilent(failover.ForceSilence) {
 		return nil, nil
 	}
-	from, facts := i.lingering(pv.Name)
 	there := func(r failover.Replica) bool { return r.Node == in.Node.Satellite }
-	if from != in.Node.Name || in.Resource.Known && !slices.ContainsFunc(in.Resource.Replicas, there) {
+	if in.Resource.Known && !slices.ContainsFunc(in.Resource.Replicas, there) {
 		return nil, nil
 	}
 	attachments, err := i.attachments.Of(ctx, pv.Name)
-	elsewhere := func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName != from }
+	elsewhere := func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName != in.Node.Name }
 	if err != nil || slices.ContainsFunc(attachments, elsewhere) {
 		return nil, err
 	}
-	return facts, nil
+	return deleted, nil
 }
 
 func onNode(pods []corev1.Pod, node string) []corev1.Pod {

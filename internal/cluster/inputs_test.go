@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
@@ -123,38 +122,6 @@ func TestAttachmentFacts(t *testing.T) {
 	}
 }
 
-// What was asked for first is what is too old first.
-func TestAConfirmationIsAsOldAsTheOldestOfItsAnswers(t *testing.T) {
-	t.Parallel()
-	began := time.Now()
-	at := func(ago time.Duration) time.Time { return began.Add(-ago) }
-	node := func(known bool, ago time.Duration) failover.Replica {
-		return failover.Replica{Online: failover.Fact[bool]{Known: known, Confirmed: at(ago)}}
-	}
-	for name, tc := range map[string]struct {
-		resource failover.Resource
-		want     time.Duration
-	}{
-		"that of the resource": {
-			failover.Resource{Confirmed: at(2), Replicas: []failover.Replica{node(true, 1)}}, 2,
-		},
-		"that of the list of nodes": {
-			failover.Resource{Confirmed: at(1), Replicas: []failover.Replica{node(true, 1), node(true, 3)}}, 3,
-		},
-		"not that of a node of which nothing is known": {
-			failover.Resource{Confirmed: at(1), Replicas: []failover.Replica{node(false, 3)}}, 1,
-		},
-		"its own where all of it was asked for later": {
-			failover.Resource{Confirmed: at(-1), Replicas: []failover.Replica{node(true, -1)}}, 0,
-		},
-	} {
-		asked := began
-		if notAfter(&asked, tc.resource); !asked.Equal(at(tc.want)) {
-			t.Errorf("%s: %s before, want %s", name, began.Sub(asked), tc.want)
-		}
-	}
-}
-
 // knownSince is a LINSTOR that was asked for each resource at some time.
 type knownSince map[string]time.Time
 
@@ -164,64 +131,6 @@ func (k knownSince) Resource(name string) (linstor.Resource, bool) {
 }
 func (knownSince) Node(string) (linstor.Node, bool) { return linstor.Node{}, false }
 func (knownSince) Status() linstor.Status           { return linstor.Status{} }
-
-// A removal rests on the other volumes of the pod as well. One of which nothing is known it does not rest on: the pod stays.
-func TestAConfirmationIsAsOldAsTheWordOnThePodsOtherVolumes(t *testing.T) {
-	t.Parallel()
-	began := time.Now()
-	earlier := began.Add(-300 * time.Millisecond)
-	for name, tc := range map[string]struct {
-		linstor knownSince
-		want    time.Time
-	}{
-		"which was asked for later":   {knownSince{"pvc-db": began, "pvc-wal": began.Add(time.Second)}, began},
-		"which was asked for earlier": {knownSince{"pvc-db": began, "pvc-wal": earlier}, earlier},
-		"of which nothing is known":   {knownSince{"pvc-db": began}, began},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			model := apimodel.New()
-			view := model.View(0, nil)
-			if err := AddIndexes(t.Context(), view, virtual.Driver); err != nil {
-				t.Fatal(err)
-			}
-			volumes := map[string]*corev1.PersistentVolume{}
-			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-0", Labels: selected}}
-			pod.Spec.NodeName = nodeA
-			for _, name := range []string{"db", "wal"} {
-				claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data-" + name, UID: "uid"}}
-				claim.Spec.VolumeName = name
-				pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
-				pv.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-"+name)
-				pod.Spec.Volumes = append(pod.Spec.Volumes, claimVolume(claim.Name, false))
-				if err := model.Client("test").Create(t.Context(), claim); err != nil {
-					t.Fatal(err)
-				}
-				bind(pv, "default", claim.Name)
-				pv.Spec.ClaimRef.UID = claim.UID
-				if err := model.Client("test").Create(t.Context(), pv); err != nil {
-					t.Fatal(err)
-				}
-				volumes[name] = pv
-			}
-			inputs := NewReaders(Config{
-				Cache: view, Driver: virtual.Driver, Linstor: tc.linstor, Clock: clockAt{&began},
-				Kubelets: NewKubelets(clockAt{&began}, virtual.Driver, nil), Selector: labels.SelectorFromSet(selected),
-			}).Inputs
-			pods := corev1.PodList{Items: append([]corev1.Pod(nil), pod)}
-			in, err := inputs.Confirmed(t.Context(), volumes["db"], Reading{Node: nodeA, Began: began, Listed: began}, pods.Items)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(in.Pods) != 1 || len(in.Pods[0].Others) != 1 {
-				t.Fatalf("the pod has no other volume: %+v", in.Pods)
-			}
-			if !in.Asked.Equal(tc.want) {
-				t.Errorf("as old as %s before the look, want %s", began.Sub(in.Asked), began.Sub(tc.want))
-			}
-		})
-	}
-}
 
 // An attachment that was deleted here is looked at for a while, as long as the node's kubelet could claim the volume again.
 func TestAnAttachmentThatWasDeletedLingers(t *testing.T) {
@@ -235,7 +144,6 @@ func TestAnAttachmentThatWasDeletedLingers(t *testing.T) {
 		"while LINSTOR says nothing":                            {in: func(in *failover.Input) { in.Resource = failover.Resource{} }, want: true},
 		"not once LINSTOR has no replica there":                 {in: func(in *failover.Input) { in.Resource.Replicas = nil }},
 		"not where the kubelet is silent":                       {in: func(in *failover.Input) { in.Node.LeaseKnown, in.Node.LeaseSilence = true, time.Hour }},
-		"not on another node":                                   {in: func(in *failover.Input) { in.Node.Name = nodeB }},
 		"not once Kubernetes has attached the volume elsewhere": {elsewhere: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -253,13 +161,11 @@ func TestAnAttachmentThatWasDeletedLingers(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			inputs := NewReaders(Config{Cache: view, Driver: virtual.Driver, Lingering: func(string) (string, *failover.Attachment) {
-				return nodeA, &failover.Attachment{Name: "csi-db"}
-			}}).Inputs
+			inputs := NewReaders(Config{Cache: view, Driver: virtual.Driver}).Inputs
 			in := failover.Input{Node: failover.Node{Name: nodeA, Satellite: nodeA}}
 			in.Resource = failover.Resource{Known: true, Replicas: []failover.Replica{{Node: nodeB}, {Node: nodeA}}}
 			orNothing(tc.in)(&in)
-			facts, err := inputs.lingeringOn(t.Context(), pv, in)
+			facts, err := inputs.lingering(t.Context(), pv, in, &failover.Attachment{Name: "csi-db"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -294,7 +200,7 @@ func TestAnAttachmentCountsAsItWasRead(t *testing.T) {
 			}
 			inputs := NewReaders(Config{Cache: pods.cache, Driver: virtual.Driver, Selector: pods.selector}).Inputs
 			pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}}
-			facts, err := inputs.confirmedAttachment(t.Context(), pv, Reading{Node: nodeA, Attachments: tc.read})
+			facts, err := inputs.confirmedAttachment(t.Context(), pv, Reading{Node: nodeA, Attachments: tc.read}, Remembered{})
 			if (facts != nil) != tc.there || (err != nil) != tc.unread {
 				t.Errorf("%+v, %v, want it to be there: %t, an error: %t", facts, err, tc.there, tc.unread)
 			}
@@ -313,9 +219,6 @@ func dataInputs(t *testing.T, pods Pods) (Inputs, *corev1.PersistentVolume) {
 	return NewReaders(Config{
 		Cache: pods.cache, Driver: virtual.Driver, Linstor: noLinstor{}, Clock: clockAt{&now}, Selector: pods.selector,
 		Kubelets: NewKubelets(clockAt{&now}, virtual.Driver, nil),
-		Lingering: func(string) (string, *failover.Attachment) {
-			return nodeA, &failover.Attachment{Name: "csi-data"}
-		},
 	}).Inputs, pv
 }
 
@@ -325,7 +228,7 @@ func TestAnAttachmentThatWasDeletedLingersUntilAPodComes(t *testing.T) {
 	pods, _ := volumesWorld(t)
 	inputs, pv := dataInputs(t, pods)
 	for _, there := range [][]corev1.Pod{nil, {podWith("data")}} {
-		in, err := inputs.input(t.Context(), pv, nodeA, there, nil, nil)
+		in, err := inputs.input(t.Context(), pv, nodeA, there, nil, nil, Remembered{Deleted: &failover.Attachment{Name: "csi-data"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -350,7 +253,7 @@ func TestTheHelperOfAnExemptPodIsExempt(t *testing.T) {
 				t.Fatal(err)
 			}
 			helper.OwnerReferences = []metav1.OwnerReference{{Kind: podKind, Name: owner.Name, UID: owner.UID, Controller: new(true)}}
-			in, err := inputs.input(t.Context(), pv, nodeA, []corev1.Pod{helper}, nil, nil)
+			in, err := inputs.input(t.Context(), pv, nodeA, []corev1.Pod{helper}, nil, nil, Remembered{})
 			if err != nil || len(in.Pods) != 1 || in.Pods[0].Exempt != exempt {
 				t.Errorf("%+v, %v, want it to be exempt: %t", in.Pods, err, exempt)
 			}

@@ -250,14 +250,14 @@ func mountsReadOnly(pod *corev1.Pod, claims []string) bool {
 // holds nothing any more, as for Kubernetes' attach/detach controller; one that a fail-over has marked as
 // failed does, until its object is gone.
 func uses(pod *corev1.Pod, claims []string) bool {
-	if Ended(pod) && !disrupted(pod) {
+	if Ended(pod) && !Disrupted(pod) {
 		return false
 	}
 	return slices.ContainsFunc(ClaimsOf(pod), func(claim string) bool { return slices.Contains(claims, claim) })
 }
 
-// disrupted tells whether a fail-over has marked the pod.
-func disrupted(pod *corev1.Pod) bool {
+// Disrupted reports whether a fail-over has set the pod's condition.
+func Disrupted(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && strings.HasPrefix(c.Message, DisruptedBy)
 	})

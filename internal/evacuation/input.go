@@ -8,7 +8,7 @@ import (
 )
 
 // MaxAge is the age from which on what was read is too old to tell LINSTOR to do something.
-const MaxAge = failover.MaxAge
+const MaxAge = failover.ActAge
 
 // Answer is yes or no, or unknown, which is the zero value and neither.
 type Answer uint8

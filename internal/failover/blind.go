@@ -15,8 +15,8 @@ const (
 	// sightGap is how far two answers in a row may lie apart, of which nobody knows what was in between.
 	sightGap = 5 * time.Second
 	// proofSpan is how far back of the newest answer of a row there is surely another one that ended BlindApart before it: they begin
-	// sightGap apart at most, and take MaxAge.
-	proofSpan = BlindApart + sightGap + MaxAge
+	// sightGap apart at most, and take ActAge.
+	proofSpan = BlindApart + sightGap + ActAge
 )
 
 // Sight is one answer of LINSTOR on which nodes it sees.
@@ -58,7 +58,7 @@ func (u unseen) apart() bool { return u.last.Sub(u.first) >= BlindApart }
 // Observe takes an answer. Who is asked and does not say, or takes longer than a value is fresh, ends the row, but not what is known:
 // that ends when LINSTOR sees the node again, or no longer says that it does.
 func (b *Blindness) Observe(s Sight) {
-	late := s.Ended.Sub(s.Began) > MaxAge
+	late := s.Ended.Sub(s.Began) > ActAge
 	nodes := make(map[string]unseen, len(b.nodes))
 	for name, node := range s.Nodes {
 		before := b.nodes[name]
@@ -117,6 +117,6 @@ func (b *Blindness) Clone() Blindness { return Blindness{nodes: maps.Clone(b.nod
 func (b *Blindness) Proof(n Node, now time.Time, silence time.Duration) (until time.Time, ok bool) {
 	node := b.nodes[n.satellite()]
 	from := latest(node.first, node.last.Add(-proofSpan))
-	ok = node.apart() && fresh(node.last, now) && n.LeaseKnown && n.LeaseSilence-now.Sub(from) >= n.Patience(silence)
-	return node.last.Add(MaxAge), ok
+	ok = node.apart() && live(node.last, now) && n.LeaseKnown && n.LeaseSilence-now.Sub(from) >= n.Patience(silence)
+	return node.last.Add(ActAge), ok
 }

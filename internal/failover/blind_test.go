@@ -58,7 +58,7 @@ func TestBlindness(t *testing.T) {
 		"one in between took long": {observe: func(b *Blindness) {
 			blindly(b, 15*time.Second, 8*time.Second)
 			slow := answer(7*time.Second, unseenOnline)
-			slow.Ended = slow.Began.Add(MaxAge + time.Millisecond)
+			slow.Ended = slow.Began.Add(ActAge + time.Millisecond)
 			b.Observe(slow)
 			blindly(b, 4*time.Second, 0)
 		}},
@@ -75,7 +75,7 @@ func TestBlindness(t *testing.T) {
 		"one in between took just not too long": {observe: func(b *Blindness) {
 			blindly(b, 15*time.Second, 8*time.Second)
 			slow := answer(7*time.Second, unseenOnline)
-			slow.Ended = slow.Began.Add(MaxAge)
+			slow.Ended = slow.Began.Add(ActAge)
 			b.Observe(slow)
 			blindly(b, 4*time.Second, 0)
 		}, void: true, proven: true},
@@ -115,7 +115,7 @@ func TestBlindness(t *testing.T) {
 			if void != tc.void || proven != tc.proven {
 				t.Errorf("void %t, proven %t, want %t and %t", void, proven, tc.void, tc.proven)
 			}
-			if proven && (until.Before(now) || until.Sub(now) > MaxAge) {
+			if proven && (until.Before(now) || until.Sub(now) > ActAge) {
 				t.Errorf("it may be acted on for %s", until.Sub(now))
 			}
 			if void && !b.Suspects() {

@@ -65,7 +65,7 @@ func TestCornersOfTheVerdict(t *testing.T) {
 		"another volume whose only other replica has a score that is too old stays": {
 			from: isolated, want: Blocked, reason: OtherVolumeUnavailable,
 			edit: otherInPeace(at(nodeB, func(r *Replica) {
-				r.Score = Fact[int]{Value: 10102, Known: true, Since: ago(time.Minute), Confirmed: ago(3 * time.Second)}
+				r.Score = Fact[int]{Value: 10102, Known: true, Since: ago(time.Minute), Confirmed: ago(MaxAge + 1)}
 			})),
 		},
 	})
@@ -146,9 +146,9 @@ func TestFreshFact(t *testing.T) {
 		wantSince time.Duration
 	}{
 		"a fact that is not too old stays":             {Fact[bool]{true, true, ago(time.Hour), ago(MaxAge)}, true, time.Hour},
-		"a fact that is too old is unknown since then": {Fact[bool]{true, true, ago(time.Hour), ago(5 * time.Second)}, false, 3 * time.Second},
-		"a fact of a slow read was never known":        {Fact[bool]{true, true, ago(time.Second), ago(5 * time.Second)}, false, time.Second},
-		"what was unknown has been so all the time":    {Fact[bool]{false, false, ago(time.Hour), ago(5 * time.Second)}, false, time.Hour},
+		"a fact that is too old is unknown since then": {Fact[bool]{true, true, ago(time.Hour), ago(MaxAge + 3*time.Second)}, false, 3 * time.Second},
+		"a fact of a slow read was never known":        {Fact[bool]{true, true, ago(time.Second), ago(MaxAge + 3*time.Second)}, false, time.Second},
+		"what was unknown has been so all the time":    {Fact[bool]{false, false, ago(time.Hour), ago(MaxAge + 3*time.Second)}, false, time.Hour},
 		"a fact that was never read is not fresh":      {Fact[bool]{Value: true, Known: true}, false, now.Sub(time.Time{}.Add(MaxAge))},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -76,8 +76,8 @@ func gateScenarios() map[string]scenario {
 		"another volume without a survivor stays on a dead node": blocked(OtherVolumeUnavailable, otherVolume(noSurvivor)),
 		"another volume that was never read stays":               blocked(OtherVolumeUnavailable, otherVolume(func(in *Input) { in.Resource = Resource{} })),
 		"another volume with old values stays": blocked(OtherVolumeUnavailable, otherVolume(edited(
-			at(nodeB, func(r *Replica) { r.MayPromote.Confirmed = ago(3 * time.Second) }),
-			at(nodeT, func(r *Replica) { r.MayPromote.Confirmed = ago(3 * time.Second) })))),
+			at(nodeB, func(r *Replica) { r.MayPromote.Confirmed = ago(MaxAge + 1) }),
+			at(nodeT, func(r *Replica) { r.MayPromote.Confirmed = ago(MaxAge + 1) })))),
 		"another volume that A would hand over in peace moves along": {
 			from: isolated, edit: otherVolume(edited(noSurvivor, connectedTo(nodeA, true))), want: Lost, reason: QuorumLost,
 		},
@@ -100,7 +100,7 @@ func gateScenarios() map[string]scenario {
 		"a shared volume that is in use without quorum elsewhere stays": blocked(OtherVolumeUnavailable,
 			otherVolume(edited(noSurvivor, inUseElsewhere(0, true))), ofOther(func(o *OtherVolume) { o.Shared = true })),
 		"a shared volume that was in use with quorum elsewhere too long ago stays": blocked(OtherVolumeUnavailable,
-			otherVolume(edited(noSurvivor, inUseElsewhere(10102, true), at(nodeB, func(r *Replica) { r.Score.Confirmed = ago(3 * time.Second) }))),
+			otherVolume(edited(noSurvivor, inUseElsewhere(10102, true), at(nodeB, func(r *Replica) { r.Score.Confirmed = ago(MaxAge + 1) }))),
 			ofOther(func(o *OtherVolume) { o.Shared = true })),
 		"a shared volume that is in use on another node that is away stays": blocked(OtherVolumeUnavailable,
 			otherVolume(edited(noSurvivor, inUseElsewhere(10102, false))), ofOther(func(o *OtherVolume) { o.Shared = true })),

@@ -7,8 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// MaxAge is the age from which on a value read from LINSTOR is unknown: where it is read every second, one reading may fail.
-const MaxAge = 2 * time.Second
+const (
+	// MaxAge is the age from which on a value read from LINSTOR is unknown. It is read every second; where many are, or LINSTOR is slow,
+	// that takes longer.
+	MaxAge = 5 * time.Second
+	// ActAge is how old may be what an act rests on, which is read for it.
+	ActAge = 2 * time.Second
+)
 
 // Fact is one value LINSTOR reported, and how long it has held.
 //
@@ -49,12 +54,7 @@ type Settings struct {
 
 // Input is everything a decision rests on: one volume on one node at one time.
 type Input struct {
-	Now time.Time
-	// Asked is when LINSTOR was asked for the replicas of the resources, of the first of them; zero where that was not done
-	// for this input.
-	Asked time.Time
-	// Listed is when all pods of the node were asked for; zero where that was not done for this input.
-	Listed   time.Time
+	Now      time.Time
 	Settings Settings
 	// Renewed is when this process began the newest renewal of its own Lease, that of the leader election, which the API has
 	// answered; zero while it holds none.
@@ -70,6 +70,8 @@ type Input struct {
 	Pods []Pod
 	// LinstorConfirmed is when LINSTOR last confirmed anything at all.
 	LinstorConfirmed time.Time
+	// Live is set for the decision of an act, which rests on live reads: what LINSTOR showed longer ago than [ActAge] is unknown.
+	Live bool
 	// Halt holds what forbids every removal at the moment, whatever the volume.
 	Halt Halt
 }

@@ -64,7 +64,7 @@ func TestTaintCauseOf(t *testing.T) {
 		"of a node that LINSTOR does not list nobody knows":              {alive, Fact[bool]{}, resourceOf(healthy()), TaintCauseUnknown},
 		"of a node with an unknown satellite nobody knows":               {alive, untold[bool](time.Minute), nil, TaintCauseUnknown},
 		"of a satellite that was last ONLINE too long ago nobody knows": {
-			alive, Fact[bool]{Value: true, Known: true, Since: ago(time.Hour), Confirmed: ago(3 * time.Second)}, nil, TaintCauseUnknown,
+			alive, Fact[bool]{Value: true, Known: true, Since: ago(time.Hour), Confirmed: ago(MaxAge + 1)}, nil, TaintCauseUnknown,
 		},
 		"of a cause that was read too long ago nobody knows": {alive, online, resourceOf(aged(healthy())), TaintCauseUnknown},
 		"of a cause that was never read nobody knows":        {alive, online, &Resource{Name: "pvc-1"}, TaintCauseUnknown},
@@ -83,6 +83,6 @@ func resourceOf(in Input) *Resource { return &in.Resource }
 
 // aged is an input whose list of replicas was read too long ago.
 func aged(in Input) Input {
-	in.Resource.Confirmed = ago(3 * time.Second)
+	in.Resource.Confirmed = ago(MaxAge + 1)
 	return in
 }

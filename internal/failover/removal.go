@@ -63,7 +63,7 @@ func (s situation) otherFenced(other OtherVolume) bool {
 	if other.Ephemeral || other.NFSExport {
 		return true
 	}
-	r := other.Resource.freshened(s.Now)
+	r := s.fresh(other.Resource)
 	if _, ok := r.Replica(s.Node.satellite()); r.Known && !ok && r.hasLeft(s.Node.satellite()) {
 		return true
 	}
@@ -79,7 +79,7 @@ func (s situation) otherFenced(other OtherVolume) bool {
 // one is not: it goes with its pod.
 func (s situation) anyOtherWritable(pod Pod) bool {
 	return slices.ContainsFunc(pod.Others, func(other OtherVolume) bool {
-		return !other.Ephemeral && s.writable(other.Resource.freshened(s.Now))
+		return !other.Ephemeral && s.writable(s.fresh(other.Resource))
 	})
 }
 

@@ -56,7 +56,10 @@ func TestRemovalOf(t *testing.T) {
 			from: isolated, edit: theLease(20 * time.Second), want: RemoveForce,
 		},
 		"an old word of OFFLINE is no reason for force": {
-			from: crashed, edit: func(in *Input) { in.Now = now.Add(3 * time.Second) }, want: RemoveGracefully,
+			from: crashed, edit: func(in *Input) { in.Now = now.Add(MaxAge + 1) }, want: RemoveGracefully,
+		},
+		"nor is one that is older than an act may rest on": {
+			from: crashed, edit: func(in *Input) { in.Now, in.Live = now.Add(ActAge+1), true }, want: RemoveGracefully,
 		},
 		"a terminating pod on a dead node is finished by force": {
 			from: crashed, edit: deleteBy(time.Hour), want: RemoveForce,
@@ -83,7 +86,11 @@ func TestRemovalOf(t *testing.T) {
 		},
 		"a score of 0 proves it even with too few witnesses": {from: isolated, edit: edited(over, silent(nodeT)), want: RemoveForce},
 		"an old score proves nothing": {
-			from: isolated, edit: edited(over, silent(nodeT), at(nodeA, func(r *Replica) { r.Score.Confirmed = ago(3 * time.Second) })),
+			from: isolated, edit: edited(over, silent(nodeT), at(nodeA, func(r *Replica) { r.Score.Confirmed = ago(MaxAge + 1) })),
+			want: RemovalStuck,
+		},
+		"nor does one that is older than an act may rest on": {
+			from: isolated, edit: edited(over, silent(nodeT), func(in *Input) { in.Live = true }, at(nodeA, func(r *Replica) { r.Score.Confirmed = ago(ActAge + 1) })),
 			want: RemovalStuck,
 		},
 		"without a score the witnesses prove it": {from: crashed, edit: edited(over, alive), want: RemoveForce},
@@ -167,7 +174,7 @@ func TestRemovalOf(t *testing.T) {
 		},
 		"another volume without a survivor asks for peace where the list without a replica on the node is too old": {
 			from: crashed, edit: otherVolume(edited(noSurvivor, func(in *Input) {
-				in.Resource.Replicas, in.Resource.Left, in.Resource.Confirmed = in.Resource.Replicas[1:], []string{nodeA}, ago(3*time.Second)
+				in.Resource.Replicas, in.Resource.Left, in.Resource.Confirmed = in.Resource.Replicas[1:], []string{nodeA}, ago(MaxAge+1)
 			})), want: RemoveGracefully,
 		},
 		"another volume of which nobody knows what the node runs asks for peace, however long the node is silent": {

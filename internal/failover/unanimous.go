@@ -39,7 +39,7 @@ func (s situation) untilUnanimous(f finding) (rest time.Duration, then missing) 
 	switch read := s.Node.LeaseRead; {
 	case !s.Renewed.After(due):
 		return rest, anOwnRenewal
-	case !fresh(read, s.Now), read.Before(renewed.Add(patience)):
+	case !live(read, s.Now), read.Before(renewed.Add(patience)):
 		return rest, aReading
 	default:
 		return rest, nothing

@@ -149,7 +149,7 @@ func TestUnanimousGrace(t *testing.T) {
 			from: unanimous, edit: edited(theLease(ForceSilence+500*ms), readLease(501*ms)), want: Pending, reason: NodeUnreachable,
 		},
 		"the API server is slow for us, so that the reading of A's Lease is old": {
-			from: unanimous, edit: edited(theLease(15*time.Second), readLease(MaxAge+1)), want: Pending, reason: NodeUnreachable,
+			from: unanimous, edit: edited(theLease(15*time.Second), readLease(ActAge+1)), want: Pending, reason: NodeUnreachable,
 		},
 		"the reading of A's Lease shows a renewal": {
 			from: unanimous, edit: edited(theLease(0), readLease(0)), want: Pending, reason: NodeUnreachable,
@@ -214,7 +214,7 @@ func TestWaitingForTheNetworksToAgree(t *testing.T) {
 			edit: func(in *Input) { in.Node.LeaseRead = time.Time{} }, left: 3 * time.Second, look: 250 * ms, read: true,
 		},
 		"the reading of A's Lease has become old": {
-			edit: edited(theLease(15*time.Second), readLease(MaxAge+1)), left: 3 * time.Second, look: 250 * ms, read: true,
+			edit: edited(theLease(15*time.Second), readLease(ActAge+1)), left: 3 * time.Second, look: 250 * ms, read: true,
 		},
 		"a reading of A's Lease is no use while LINSTOR may miss the others": {
 			edit: edited(missedSince(stillThere-400*ms), func(in *Input) { in.Node.LeaseRead = time.Time{} }), left: 3 * time.Second, look: time.Second,
@@ -303,7 +303,7 @@ func TestAnEarlyLossIsUnanimous(t *testing.T) {
 			t.Fatal("LINSTOR does not miss the node")
 		case !in.Node.LeaseSilent(ForceSilence):
 			t.Fatalf("its Lease has been silent for %s only", in.Node.LeaseSilence)
-		case in.Node.LeaseRead.Before(silentSince), in.Now.Sub(in.Node.LeaseRead) > MaxAge:
+		case in.Node.LeaseRead.Before(silentSince), in.Now.Sub(in.Node.LeaseRead) > ActAge:
 			t.Fatalf("its Lease was not read since it has been silent for long enough: %s", in.Node.LeaseRead)
 		case !in.Renewed.After(due):
 			t.Fatalf("the own Lease was renewed at %s, that of the node fell due at %s", in.Renewed, due)

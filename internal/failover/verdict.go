@@ -1,6 +1,9 @@
 package failover
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // finding is what a rule says about the storage, before gates and grace.
 type finding struct {
@@ -241,13 +244,21 @@ func (s situation) readOnly() bool {
 }
 
 // mountedSince tells whether a pod of which a container runs now had started one already when the volume was last in use.
-func (s situation) mountedSince(lastInUse time.Time) bool {
-	for _, pod := range s.Pods {
+func (in Input) mountedSince(lastInUse time.Time) bool {
+	for _, pod := range in.Pods {
 		if !pod.ReadOnly && !pod.RunningSince.IsZero() && pod.startedBy(lastInUse) {
 			return true
 		}
 	}
 	return false
+}
+
+// AwaitsUse reports whether a pod runs that may write to the volume, and the volume was not seen in use since the pod started. LINSTOR
+// announces no use: it must be asked.
+func (in Input) AwaitsUse() bool {
+	replica, ok := in.Resource.Replica(in.Node.satellite())
+	return ok && !in.mountedSince(replica.LastInUse) &&
+		slices.ContainsFunc(in.Pods, func(pod Pod) bool { return !pod.ReadOnly && !pod.RunningSince.IsZero() })
 }
 
 // startedBy tells whether a container of the pod, not necessarily one that runs now, had started by then.

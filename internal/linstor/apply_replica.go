@@ -3,8 +3,6 @@ package linstor
 import (
 	"maps"
 	"math"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
@@ -37,19 +35,19 @@ func (s *Store) take(r *replicaEntry, w client.Resource, at span) {
 	r.read = stampOf(at.start)
 }
 
-// connect takes over what a list says of a replica's connections, and tells whether that is news. The lock must be held.
+// connect takes over what a list says of a replica's connections, and tells whether that is news. The old map has been handed out and
+// stays. The lock must be held.
 func (s *Store) connect(r *replicaEntry, values client.DRBD, at span) (news bool) {
-	all := make([]connection, 0, len(values.Connections))
+	all := make(map[string]Fact[bool], len(values.Connections))
 	for name, c := range values.Connections {
 		peer := s.nodeName(name)
-		old := r.connected(peer)
+		old := r.Connections[peer]
 		seen := observe(old, c.IsConnected(), at)
 		news = news || differs(old, seen)
 		r.Rejoined = rejoined(r.Rejoined, peer, old, seen, at.end)
-		all = append(all, connection{peer, seen})
+		all[peer] = seen
 	}
-	slices.SortFunc(all, func(a, b connection) int { return strings.Compare(a.peer, b.peer) })
-	r.connections = slices.CompactFunc(all, func(a, b connection) bool { return a.peer == b.peer })
+	r.Connections = all
 	return news
 }
 

@@ -1,7 +1,6 @@
 package linstor
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -34,7 +33,12 @@ func (s *Store) ApplyEvent(ev client.Event, at time.Time) (known, changed bool) 
 	if ev.MayPromote == nil {
 		replica.reporting = stampOf(at) // no list may show that its satellite said nothing for a moment
 	}
-	changed = !same(before, after)
+	if changed = !same(before, after); changed {
+		e.heard = stampOf(at)
+		if ev.MayPromote == nil {
+			s.lost = e.heard
+		}
+	}
 	if changed && len(e.undecided) < maxUndecided {
 		e.undecided = append(e.undecided, at)
 	}
@@ -76,32 +80,40 @@ func (s *Store) Undecided(resource string, before time.Time) (arrivals []time.Ti
 // have changed.
 func (s *Store) applyResources(name string, list []client.Resource, at span) (reshaped bool) {
 	s.mu.Lock()
-	key := fold(name)
-	e := s.resources[key]
-	if e != nil && at.start.Before(e.set.Confirmed) {
-		s.mu.Unlock()
-		return false
+	changed, reshaped := s.takeList(name, list, at)
+	if changed {
+		name = s.resources[fold(name)].name
 	}
-	created := e == nil
-	if created {
-		if d := s.definitions[key]; d != nil {
-			name = d.name
-		}
-		e = s.add(name)
-	}
-	changed, reshaped := s.follow(e, at, func() { s.replace(e, list, at) })
-	name = e.name
 	s.mu.Unlock()
-	if created || changed {
+	if changed {
 		s.notify(name)
 	}
 	return reshaped
 }
 
+// takeList takes over all replicas of a resource definition, unless a later reading was taken over. It tells whether anything has changed,
+// and replicas or their disks. The lock must be held.
+func (s *Store) takeList(name string, list []client.Resource, at span) (changed, reshaped bool) {
+	e := s.resources[fold(name)]
+	if e != nil && at.start.Before(e.set.Confirmed) {
+		return false, false
+	}
+	created := e == nil
+	if created {
+		if d := s.definitions[fold(name)]; d != nil {
+			name = d.name
+		}
+		e = s.add(name)
+	}
+	changed, reshaped = s.follow(e, at, func(at span) { s.replace(e, list, at) })
+	return created || changed, reshaped
+}
+
 // follow has a reading of replicas change an entry, and draws the conclusions for what the nodes may run. It tells whether
 // anything has changed, and replicas or their disks. The lock must be held.
-func (s *Store) follow(e *entry, at span, read func()) (changed, reshaped bool) {
-	changed, reshaped = changes(e, read)
+func (s *Store) follow(e *entry, at span, read func(at span)) (changed, reshaped bool) {
+	at.news = e.heard >= stampOf(e.set.Confirmed)
+	changed, reshaped = changes(e, func() { read(at) })
 	if reshaped {
 		e.reshaped = stampOf(at.end)
 	}
@@ -127,100 +139,39 @@ func (s *Store) remove(name string, at span) {
 	}
 }
 
-// applyView takes over the view of all resources, which hides resources without volumes. What it lacks is
-// therefore no evidence as long as the definition is listed; the names of such resources are returned, to
-// be read one by one. Resources whose definition is not listed either are gone, unless they were read
-// after that list. Everything that was read later than the view stays as it is.
+// applyView takes over the view of all resources, which hides resources without volumes. What it lacks is therefore no evidence. It returns
+// the names of the resources that must be read one by one for that. Everything that was read later than the view stays as it is.
 func (s *Store) applyView(all []client.Resource, at span) (read []string) {
-	rows := byResource(all)
+	rows := map[string][]client.Resource{}
+	for _, r := range all {
+		rows[fold(r.Name)] = append(rows[fold(r.Name)], r)
+	}
 	var changed []string
 	s.mu.Lock()
-	for key, list := range rows {
-		isChanged, lacking := s.takeRows(key, list, at)
-		if isChanged {
-			changed = append(changed, s.resources[key].name)
-		}
-		if lacking {
-			read = append(read, s.resources[key].name)
+	for _, d := range s.definitions {
+		if s.resources[fold(d.name)] == nil {
+			s.add(d.name).old = true
+			changed = append(changed, d.name)
 		}
 	}
-	for key, d := range s.definitions {
-		e := s.resources[key]
-		if e == nil {
-			e = s.add(d.name)
-			e.old = true
-			changed = append(changed, e.name)
+	for key, list := range rows {
+		if e := s.resources[key]; e != nil && lacks(list, e) {
+			continue
 		}
-		if rows[key] == nil && (len(e.replicas) > 0 || e.set.Confirmed.IsZero()) {
+		if isChanged, _ := s.takeList(list[0].Name, list, at); isChanged {
+			changed = append(changed, s.resources[key].name)
+		}
+	}
+	for key, e := range s.resources {
+		isGone := s.definitions[key] == nil && len(rows[key]) == 0
+		if isGone || lacks(rows[key], e) || e.set.Confirmed.IsZero() {
 			read = append(read, e.name)
 		}
 	}
-	maps.DeleteFunc(s.resources, func(key string, e *entry) bool {
-		gone := rows[key] == nil && s.definitions[key] == nil &&
-			!s.definitionsRead.start.IsZero() && !e.set.Confirmed.After(s.definitionsRead.start)
-		if gone {
-			changed = append(changed, e.name)
-			s.bury(e, func(string) bool { return true })
-			delete(s.unsettled, key)
-		}
-		return gone
-	})
 	s.complete = true
 	s.mu.Unlock()
 	s.notify(changed...)
 	return read
-}
-
-// applySome takes over what the view says of some resources, and returns the folded names of those of which it says
-// everything. The others have no volumes, lack a replica that was there, or do not exist: the view cannot tell which.
-func (s *Store) applySome(list []client.Resource, at span) map[string]bool {
-	complete := map[string]bool{}
-	var changed []string
-	for key, rows := range byResource(list) {
-		name, isChanged, lacking := s.applyRows(key, rows, at)
-		complete[key] = !lacking
-		if isChanged {
-			changed = append(changed, name)
-		}
-	}
-	s.notify(changed...)
-	return complete
-}
-
-// applyRows is takeRows for one resource definition by itself, so that others wait for no more than that. It returns its name.
-func (s *Store) applyRows(key string, rows []client.Resource, at span) (name string, changed, lacking bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	changed, lacking = s.takeRows(key, rows, at)
-	return s.resources[key].name, changed, lacking
-}
-
-func byResource(list []client.Resource) map[string][]client.Resource {
-	rows := map[string][]client.Resource{}
-	for _, r := range list {
-		rows[fold(r.Name)] = append(rows[fold(r.Name)], r)
-	}
-	return rows
-}
-
-// takeRows takes over what the view says of one resource definition, and tells whether that changed anything, and whether it
-// lacks replicas. The lock must be held.
-func (s *Store) takeRows(key string, list []client.Resource, at span) (changed, lacking bool) {
-	e := s.resources[key]
-	if e == nil {
-		e = s.add(list[0].Name)
-		s.follow(e, at, func() { s.replace(e, list, at) })
-		return true, false
-	}
-	if at.start.Before(e.set.Confirmed) {
-		return false, false
-	}
-	take := s.replace
-	if lacking = lacks(list, e); lacking {
-		take = s.update
-	}
-	changed, _ = s.follow(e, at, func() { take(e, list, at) })
-	return changed, lacking
 }
 
 // lacks tells whether a replica of e is not in the list.
@@ -268,16 +219,6 @@ func (s *Store) replace(e *entry, list []client.Resource, at span) {
 		set = e.set.Value // the string that is there already
 	}
 	e.set = observe(e.set, &set, at)
-	s.takeOver(e, list, at, lacked)
-}
-
-// update takes over the listed replicas and leaves the others alone. The lock must be held.
-func (s *Store) update(e *entry, list []client.Resource, at span) {
-	s.takeOver(e, list, at, stampOf(e.set.Confirmed))
-}
-
-// takeOver is update; lacked is the start of the last list by which the replicas were others. The lock must be held.
-func (s *Store) takeOver(e *entry, list []client.Resource, at span, lacked stamp) {
 	if len(e.replicas) == 0 {
 		e.replicas = make([]replicaEntry, 0, len(list)) // no larger than it need be
 	}

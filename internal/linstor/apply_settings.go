@@ -24,6 +24,7 @@ func (s *Store) applyNodes(list []client.Node, at span) bool {
 	}
 	before := s.nodesRead
 	s.nodesRead = at
+	at.news = s.lost >= stampOf(before.start)
 	changed := map[string]bool{}
 	listed := make(map[string]bool, len(list))
 	for _, w := range list {
@@ -86,9 +87,10 @@ func (n *nodeEntry) take(w client.Node, at span) {
 }
 
 // applyDefinitions takes over the complete list of resource definitions. Those that were read one by one
-// later stay. It returns the resources whose definition has changed.
+// later stay. It returns the resources whose definition has changed, and those that are to be read because LINSTOR lists a definition
+// that was not there before, or lists one no longer.
 func (s *Store) applyDefinitions(list []client.Definition, at span) (changed []string) {
-	var formed []string
+	var formed, moved []string
 	s.mu.Lock()
 	if !at.start.Before(s.definitionsRead.start) {
 		s.definitionsRead = at
@@ -101,10 +103,30 @@ func (s *Store) applyDefinitions(list []client.Definition, at span) (changed []s
 		maps.DeleteFunc(s.definitions, func(key string, d *definitionEntry) bool {
 			return !listed[key] && d.read <= stampOf(at.start)
 		})
+		moved = s.moved(at)
 	}
 	s.mu.Unlock()
 	s.notify(append(formed, changed...)...)
-	return changed
+	return append(changed, moved...)
+}
+
+// moved returns the resources that LINSTOR lists no definition of any more, and the definitions of which no replicas were read yet. The
+// first view brings those that were there from the beginning. The lock must be held.
+func (s *Store) moved(at span) (names []string) {
+	if !s.complete {
+		return nil
+	}
+	for key, e := range s.resources {
+		if s.definitions[key] == nil && e.set.Confirmed.Before(at.start) {
+			names = append(names, e.name)
+		}
+	}
+	for key, d := range s.definitions {
+		if s.resources[key] == nil {
+			names = append(names, d.name)
+		}
+	}
+	return names
 }
 
 // applyDefinition takes over one resource definition.
@@ -216,6 +238,14 @@ func (s *Store) listReadAt(name string) time.Time {
 		return e.set.Confirmed
 	}
 	return time.Time{}
+}
+
+// hasNews reports whether the newest reading of a resource may have begun before an event that brought news.
+func (s *Store) hasNews(name string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	e := s.resources[fold(name)]
+	return e != nil && e.heard >= stampOf(e.set.Confirmed)
 }
 
 // settingsInDoubt tells whether the quorum of a resource may have changed: its settings were never read, or not since

@@ -18,9 +18,5 @@ func sameShape(a, b replicaEntry) bool {
 }
 
 func sameReplica(a, b replicaEntry) bool {
-	return sameShape(a, b) && a.drbd == b.drbd && a.volumes == b.volumes &&
-		same(a.MayPromote, b.MayPromote) && same(a.Reports, b.Reports) && same(a.InUse, b.InUse) && same(a.Score, b.Score) &&
-		slices.EqualFunc(a.connections, b.connections, sameConnection)
+	return sameShape(a, b) && a.drbd == b.drbd && a.volumes == b.volumes && a.SaysSameAs(&b.Replica)
 }
-
-func sameConnection(a, b connection) bool { return a.peer == b.peer && same(a.connected, b.connected) }

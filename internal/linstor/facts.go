@@ -7,8 +7,12 @@ import (
 )
 
 // MaxGap is the longest time two reads of the same fact may lie apart for the fact to count as
-// having held without interruption. A longer gap restarts Since: nobody saw what happened in it.
-const MaxGap = 2 * time.Second
+// having held without interruption, and newsGap the same if an event in between brought news: they tell of what happens in a gap, but not
+// of each fact. A longer gap restarts Since: nobody saw what happened in it.
+const (
+	MaxGap  = 10 * time.Second
+	newsGap = 2 * time.Second
+)
 
 // The policy owns what is said of a resource, and the store hands it out as that.
 type (
@@ -24,15 +28,27 @@ type (
 //
 // The two are used so that doubt never counts as time that a condition has held: what was read
 // is confirmed only up to start, and what was new in it has held only since end.
-type span struct{ start, end time.Time }
+//
+// news is set where an event has brought news since the reading before.
+type span struct {
+	start, end time.Time
+	news       bool
+}
+
+func (s span) gap() time.Duration {
+	if s.news {
+		return newsGap
+	}
+	return MaxGap
+}
 
 // instant is the span of an event, which is true when it arrives.
-func instant(at time.Time) span { return span{at, at} }
+func instant(at time.Time) span { return span{start: at, end: at} }
 
 // observe returns the fact after an observation; a nil value means unknown.
 //
 //   - An observation older than the newest one changes nothing: the newer one knew better.
-//   - The same word (unknown counts as one) at most MaxGap after the last one confirms it.
+//   - The same word (unknown counts as one) at most MaxGap after the last one confirms it, or newsGap if an event brought news meanwhile.
 //   - Anything else restarts the clock.
 func observe[T comparable](fact Fact[T], value *T, at span) Fact[T] {
 	if at.start.Before(fact.Confirmed) {
@@ -42,7 +58,7 @@ func observe[T comparable](fact Fact[T], value *T, at span) Fact[T] {
 	if value != nil {
 		seen.Value, seen.Known = *value, true
 	}
-	if same(fact, seen) && !fact.Confirmed.IsZero() && at.start.Sub(fact.Confirmed) <= MaxGap {
+	if same(fact, seen) && !fact.Confirmed.IsZero() && at.start.Sub(fact.Confirmed) <= at.gap() {
 		seen.Since = fact.Since
 	}
 	return seen

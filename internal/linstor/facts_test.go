@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 func TestObserve(t *testing.T) {
@@ -21,19 +23,25 @@ func TestObserve(t *testing.T) {
 		want   Fact[bool]
 	}{
 		"the first word starts the clock at the end of the read": {
-			Fact[bool]{}, new(false), span{at(1), at(3)}, Fact[bool]{Known: true, Since: at(3), Confirmed: at(1)},
+			Fact[bool]{}, new(false), span{start: at(1), end: at(3)}, Fact[bool]{Known: true, Since: at(3), Confirmed: at(1)},
 		},
 		"the first word may be unknown": {
 			Fact[bool]{}, nil, instant(at(1)), Fact[bool]{Since: at(1), Confirmed: at(1)},
 		},
 		"the same word within the gap confirms": {
-			confirmed, new(true), span{at(12), at(13)}, Fact[bool]{Value: true, Known: true, Since: at(0), Confirmed: at(12)},
+			confirmed, new(true), span{start: at(20), end: at(21)}, Fact[bool]{Value: true, Known: true, Since: at(0), Confirmed: at(20)},
 		},
 		"the same word after the gap restarts": {
-			confirmed, new(true), span{at(12.001), at(13)}, Fact[bool]{Value: true, Known: true, Since: at(13), Confirmed: at(12.001)},
+			confirmed, new(true), span{start: at(20.001), end: at(21)}, Fact[bool]{Value: true, Known: true, Since: at(21), Confirmed: at(20.001)},
+		},
+		"the same word within the gap of news confirms": {
+			confirmed, new(true), span{start: at(12), end: at(13), news: true}, Fact[bool]{Value: true, Known: true, Since: at(0), Confirmed: at(12)},
+		},
+		"the same word after the gap of news restarts": {
+			confirmed, new(true), span{start: at(12.001), end: at(13), news: true}, Fact[bool]{Value: true, Known: true, Since: at(13), Confirmed: at(12.001)},
 		},
 		"another word restarts": {
-			confirmed, new(false), span{at(11), at(11.5)}, Fact[bool]{Known: true, Since: at(11.5), Confirmed: at(11)},
+			confirmed, new(false), span{start: at(11), end: at(11.5)}, Fact[bool]{Known: true, Since: at(11.5), Confirmed: at(11)},
 		},
 		"unknown restarts": {
 			confirmed, nil, instant(at(11)), Fact[bool]{Since: at(11), Confirmed: at(11)},
@@ -45,10 +53,10 @@ func TestObserve(t *testing.T) {
 			unknown, new(false), instant(at(11)), Fact[bool]{Known: true, Since: at(11), Confirmed: at(11)},
 		},
 		"an older read changes nothing": {
-			confirmed, new(false), span{at(9), at(12)}, confirmed,
+			confirmed, new(false), span{start: at(9), end: at(12)}, confirmed,
 		},
 		"an older read does not confirm either": {
-			confirmed, new(true), span{at(9), at(12)}, confirmed,
+			confirmed, new(true), span{start: at(9), end: at(12)}, confirmed,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,4 +106,42 @@ func TestAStampIsATime(t *testing.T) {
 	if kept := stampOf(now).time(); !strings.Contains(kept.String(), " m=") {
 		t.Errorf("%v has no reading of the monotonic clock", kept)
 	}
+}
+
+// Readings up to ten seconds apart are no gap, unless an event brought news.
+func TestReadingsTenSecondsApartAreNoGap(t *testing.T) {
+	for name, tc := range map[string]struct {
+		meanwhile func(s *storeTest)
+		held      bool
+	}{
+		"nothing happened": {func(*storeTest) {}, true},
+		"an event that changed nothing": {func(s *storeTest) {
+			s.ApplyEvent(client.Event{Resource: "R", Node: "a", MayPromote: new(false)}, s.at(3))
+		}, true},
+		"an event that changed something": {func(s *storeTest) {
+			s.ApplyEvent(client.Event{Resource: "R", Node: "b", MayPromote: new(true)}, s.at(3))
+			s.ApplyEvent(client.Event{Resource: "R", Node: "b", MayPromote: new(false)}, s.at(3.1))
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStoreTest()
+			s.settings(0, "majority", "a", "b")
+			s.hears(s.at(0.5))
+			list := []client.Resource{resource("R", "a", true, 0, false), resource("R", "b", false, 1, false)}
+			s.applyResources("R", list, s.read(1))
+			s.applyNodes(nodesOnline("a", "b"), s.read(1))
+			tc.meanwhile(s)
+			s.applyResources("R", list, s.read(11))
+			if got := s.replica(t, "a"); got.Score.Since.Equal(s.at(1)) != tc.held || got.InUse.Since.Equal(s.at(1)) != tc.held {
+				t.Errorf("score since %s, in use since %s", got.Score.Since.Sub(s.t0), got.InUse.Since.Sub(s.t0))
+			}
+		})
+	}
+}
+
+func nodesOnline(names ...string) (nodes []client.Node) {
+	for _, name := range names {
+		nodes = append(nodes, client.Node{Name: name, ConnectionStatus: client.StatusOnline})
+	}
+	return nodes
 }

@@ -30,9 +30,11 @@ type fakeLinstor struct {
 	resources   []client.Resource
 	// intercept may answer a request instead.
 	intercept func(http.ResponseWriter, *http.Request) bool
-	// mute drops events on the way, as a half-open connection does.
-	mute     bool
-	streams  map[chan string]struct{}
+	// replays is set if the first stream begins with all current values, too.
+	replays bool
+	streams map[chan string]struct{}
+	// muted are streams whose connection is half open.
+	muted    map[chan string]bool
 	opened   int
 	requests map[string]int
 }
@@ -42,6 +44,7 @@ func newFakeLinstor() *fakeLinstor {
 		groups:     []client.Group{{Name: "DfltRscGrp"}},
 		controller: map[string]string{},
 		streams:    map[chan string]struct{}{},
+		muted:      map[chan string]bool{},
 		requests:   map[string]int{},
 	}
 }
@@ -170,13 +173,23 @@ func withoutNulls(value any) any {
 	return value
 }
 
-// stream withholds the headers until the first event, as LINSTOR does.
+// stream withholds the headers until the first event, and sends all current values to everybody when another client subscribes, as LINSTOR
+// does. The first of these tests' streams begins without: they count what follows.
 func (f *fakeLinstor) stream(w http.ResponseWriter, r *http.Request) {
-	events := make(chan string, 1000)
+	events := make(chan string, 100_000)
 	f.mu.Lock()
 	f.streams[events] = struct{}{}
 	f.opened++
+	replay := f.replays || f.opened > 1
+	resources := slices.Clone(f.resources)
 	f.mu.Unlock()
+	if replay {
+		for _, one := range resources {
+			if one.IsDRBD() {
+				f.promotion(one.Name, one.NodeName, one.Values().MayPromote)
+			}
+		}
+	}
 	defer func() {
 		f.mu.Lock()
 		delete(f.streams, events)
@@ -202,7 +215,7 @@ func (f *fakeLinstor) send(eventType, data string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for events := range f.streams {
-		if !f.mute {
+		if !f.muted[events] {
 			events <- "event: " + eventType + "\ndata: " + data + "\n\n"
 		}
 	}
@@ -224,6 +237,15 @@ func (f *fakeLinstor) cut() {
 		close(events)
 		delete(f.streams, events)
 	}
+}
+
+// mute has nothing come any more by the streams that are open now.
+func (f *fakeLinstor) mute() {
+	f.change(func() {
+		for events := range f.streams {
+			f.muted[events] = true
+		}
+	})
 }
 
 func (f *fakeLinstor) count(path string) int {

@@ -16,7 +16,7 @@ func (s *Store) bury(e *entry, match func(node string) bool) {
 		online, inUse := s.isOnline(r.Node), isTrue(r.InUse)
 		switch {
 		case !online || r.read < s.events || inUse || !r.InUse.Known && !r.Leaving:
-			r.connections = nil
+			r.Connections = nil
 			s.keepGone(key, &r)
 		case !e.hasLeft(r.Node):
 			e.left = append(slices.Clone(e.left), r.Node)

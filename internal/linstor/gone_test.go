@@ -104,7 +104,7 @@ func TestAReplicaThatLinstorForgetsIsKeptUnlessItIsKnownToHaveGone(t *testing.T)
 		},
 		"a view that lacks it is no evidence": func(w *world) {
 			w.remove("a")
-			w.applySome(w.rows(), w.read(w.now+1))
+			w.applyView(w.rows(), w.read(w.now+1))
 			if got := w.nodesOf("R"); !slices.Contains(got, "a") {
 				w.t.Errorf("listed: %v", got)
 			}
@@ -173,7 +173,9 @@ func TestReplicasAreKeptWhereTheWholeResourceIsGone(t *testing.T) {
 		"neither the definitions nor the view have it": func(w *world) {
 			w.applyDefinitions(nil, w.read(w.now))
 			w.wait(1)
-			w.applyView(nil, w.read(w.now))
+			for _, name := range w.applyView(nil, w.read(w.now)) {
+				w.Store.remove(name, w.read(w.now)) // as the reading of it does
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

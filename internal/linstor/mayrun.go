@@ -269,9 +269,9 @@ const steady = 2 * time.Second
 // meet takes over which connections a replica reports. A connection counts as new again once it was seen to be gone: its peer is not
 // listed any more, and an ONLINE node that had reported for a while did so without it. events is since when no event was missed.
 func (e *entry) meet(r *replicaEntry, online bool, events stamp, at span) {
-	for _, c := range r.connections {
-		if !slices.ContainsFunc(r.peers, func(p reportedPeer) bool { return p.node == c.peer }) {
-			r.peers = append(r.peers, reportedPeer{node: c.peer, first: stampOf(at.end)})
+	for peer := range r.Connections {
+		if !slices.ContainsFunc(r.peers, func(p reportedPeer) bool { return p.node == peer }) {
+			r.peers = append(r.peers, reportedPeer{node: peer, first: stampOf(at.end)})
 		}
 	}
 	if !online || !r.Reports.Value || stampOf(at.start)-max(r.reporting, events) < stamp(steady) {
@@ -282,5 +282,6 @@ func (e *entry) meet(r *replicaEntry, online bool, events stamp, at span) {
 
 // lists tells whether the last list had a connection to a peer.
 func (r *replicaEntry) lists(peer string) bool {
-	return slices.ContainsFunc(r.connections, func(c connection) bool { return c.peer == peer })
+	_, ok := r.Connections[peer]
+	return ok
 }

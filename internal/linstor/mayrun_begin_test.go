@@ -23,7 +23,7 @@ func TestANodeMayRunAnythingUntilItIsKnownToRunTheFirstSetting(t *testing.T) {
 		"the node list was asked for before and came after that": func(w *world) {
 			w.first()
 			w.live(9)
-			w.applyNodes([]client.Node{{Name: "a", ConnectionStatus: client.StatusOnline}}, span{w.at(9.9), w.at(11)})
+			w.applyNodes([]client.Node{{Name: "a", ConnectionStatus: client.StatusOnline}}, span{start: w.at(9.9), end: w.at(11)})
 			w.want("a", "anything: majority a+b/c")
 		},
 		"the setting was read late": func(w *world) {

@@ -101,7 +101,7 @@ func TestANodeThatHasBeenBackForAMinuteHasAppliedTheSetting(t *testing.T) {
 		"the node list that missed it was asked for before the quorum was read": func(w *world) {
 			w.nodes["a"] = "OFFLINE"
 			list := []client.Node{{Name: "a", ConnectionStatus: "OFFLINE"}, {Name: "b", ConnectionStatus: client.StatusOnline}}
-			w.applyNodes(list, span{w.at(w.now - 0.1), w.at(w.now + 1)})
+			w.applyNodes(list, span{start: w.at(w.now - 0.1), end: w.at(w.now + 1)})
 			w.wait(1)
 			w.nodes["a"] = client.StatusOnline
 			w.live(300)

@@ -53,7 +53,7 @@ func NewMetrics() *Metrics {
 		}),
 		reconnects: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: metricsPrefix + "stream_reconnects_total",
-			Help: "Event streams that ended, by reason: lost (ended or could not be opened), dead (silent while REST showed changes), moved (another endpoint took over).",
+			Help: "Event streams that ended, by reason: lost (ended or could not be opened), dead (silent while LINSTOR sent events to another), moved (another endpoint took over).",
 		}, []string{"reason"}),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: metricsPrefix + "events_total",

@@ -2,7 +2,9 @@ package linstor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +31,7 @@ func (f *Feed) Placed(ctx context.Context) (volumes []evacuation.Volume, asked t
 		return err
 	})
 	if f.store.readAt(&f.store.definitionsRead).IsZero() { // else they are read regularly
-		reads.Go(func() error { return f.readSettings(readCtx) })
+		reads.Go(func() error { return errors.Join(f.readUpperLevels(readCtx, asked), f.readDefinitions(readCtx)) })
 	}
 	if err := reads.Wait(); err != nil {
 		return nil, time.Time{}, fmt.Errorf("ask LINSTOR where its resources are: %w", err)
@@ -224,11 +226,15 @@ func (s *Store) takeMarks(marks []evacuation.Mark) {
 	}
 }
 
+// maxQuery bounds the query of a request for many definitions in bytes: LINSTOR's HTTP server takes 8 KiB of headers, of which a token may
+// need more than one.
+const maxQuery = 6000
+
 // definitionsOf reads the named resource definitions, by as many requests as it takes: a node may have more volumes than the query of one has room for.
 func (f *Feed) definitionsOf(ctx context.Context, names []string) (definitions []client.Definition, err error) {
 	for len(names) > 0 {
 		n, bytes := 0, 0
-		for n < len(names) && (n == 0 || bytes+queryBytes(names[n]) <= bulkQuery) {
+		for n < len(names) && (n == 0 || bytes+queryBytes(names[n]) <= maxQuery) {
 			bytes += queryBytes(names[n])
 			n++
 		}
@@ -240,6 +246,9 @@ func (f *Feed) definitionsOf(ctx context.Context, names []string) (definitions [
 	}
 	return definitions, nil
 }
+
+// queryBytes is how many bytes of a query the name of a resource definition takes.
+func queryBytes(name string) int { return len("resource_definitions=&") + len(url.QueryEscape(name)) }
 
 // SnapshotsOn reads how many snapshots have data on a node.
 func (f *Feed) SnapshotsOn(ctx context.Context, node string) (int, error) {
@@ -306,7 +315,7 @@ func (f *Feed) ChangeDefinition(ctx context.Context, change evacuation.Change) (
 	if err != nil {
 		return answer, err
 	}
-	if err := f.definitions.read(ctx, change.Resource, time.Now()); err != nil {
+	if err := f.readDefinition(ctx, change.Resource, time.Now()); err != nil {
 		f.failed(err) // the next look takes it for what it was, and asks for the same again
 	}
 	return answer, nil

@@ -7,57 +7,28 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/time/rate"
+	"golang.org/x/sync/singleflight"
 )
 
 const (
-	// sharedAge is how old a shared read of settings may be for a decision that leads to a deletion, and nodesAge one of the
-	// nodes, by which that may be done for MaxAge.
-	sharedAge = time.Second
-	nodesAge  = 300 * time.Millisecond
-	// pollNodesAge is how old the node list may be when a resource is polled. Who polls every second must
-	// not find a gap of more than MaxGap between two node lists.
-	pollNodesAge = 500 * time.Millisecond
+	// sharedAge is how old a reading of the settings of groups and controller may be for a decision that leads to a deletion,
+	// definitionAge one of a definition, and nodesAge one of the nodes.
+	sharedAge     = time.Second
+	definitionAge = 5 * time.Second
+	nodesAge      = 300 * time.Millisecond
+	// askAgain is how long an answer may take until LINSTOR is asked once more: it has what is asked for in memory, and a request that got
+	// lost with its connection is never answered. flightsAtMost is how often it is asked.
+	askAgain      = time.Second
+	flightsAtMost = 3
 	// reshapedAgain is when a resource is read again whose replicas have changed: by then its nodes report their connections to new
 	// ones, and LINSTOR has carried out what follows.
 	reshapedAgain = time.Second
 )
 
-// readers read all that LINSTOR is asked for by name, and what there is one of, which has none.
-type readers struct {
-	nodes, controller, groups *reader
-	definitions               *reader
-	// lists read resources for those who must not wait, and polls for all others.
-	lists, polls *reader
-}
-
-func (f *Feed) newReaders() readers {
-	common := func(read func(context.Context) error, newest *span) *reader {
-		read = again(read)
-		one := func(ctx context.Context, _ string) error { return read(ctx) }
-		return &reader{one: one, readAt: func(string) time.Time { return f.store.readAt(newest) }, atOnce: 1}
-	}
-	spare := func() *rate.Limiter { return rate.NewLimiter(aloneRate, 2*crowd) }
-	lists := &bulk{read: f.readSomeResources, known: f.store.hasReplicas}
-	return readers{
-		nodes:      common(f.fetchNodes, &f.store.nodesRead),
-		controller: common(f.fetchController, &f.store.controllerRead),
-		groups:     common(f.fetchGroups, &f.store.groupsRead),
-		definitions: &reader{
-			one: f.readDefinition, readAt: f.store.definitionReadAt, atOnce: crowd, spare: spare(),
-			bulk: &bulk{read: f.readSomeDefinitions, known: func(name string) bool { return !f.store.definitionReadAt(name).IsZero() }},
-		},
-		lists: &reader{one: f.readList, readAt: f.store.listReadAt, atOnce: crowd, spare: spare(), bulk: lists},
-		polls: &reader{
-			one: f.readList, atOnce: workers / 2, bulk: lists,
-			limiter: rate.NewLimiter(readsPerSecond, workers),
-		},
-	}
-}
-
-// Refresh reads a resource definition's replicas, unless a reading that has ended or is under way began no longer ago than maxAge; with 0
-// it reads them now. Along with them it reads everything that decides on their state and quorum (nodes, which concurrent callers share and
-// which are at most 300 ms old; definition, groups and controller properties, which are at most one second old), and returns the outcome.
+// Refresh reads a resource definition's replicas, unless a reading that has ended began no longer ago than maxAge; with 0 it reads them
+// now. Along with them it reads everything that decides on their state and quorum (nodes, which are at most 300 ms old; groups and controller
+// properties, which are at most one second old; the definition, which is at most five), and returns the outcome. Concurrent callers share
+// the requests; a caller that asks for many resources is served before the next one (see [Together]).
 // It works whether or not the event stream does. The error matches ErrNotFound when LINSTOR has no such definition, and the nodes have
 // been asked for then, too; after any other error LINSTOR could not be asked, and nothing may be concluded.
 func (f *Feed) Refresh(ctx context.Context, resource string, maxAge time.Duration) (Resource, error) {
@@ -73,44 +44,113 @@ func (f *Feed) Refresh(ctx context.Context, resource string, maxAge time.Duratio
 }
 
 func (f *Feed) refresh(ctx context.Context, name string, maxAge time.Duration) error {
-	notBefore := time.Now().Add(-sharedAge)
+	asked := time.Now()
+	done, err := f.schedule.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	now := time.Now()
 	var all errgroup.Group // that there is no such definition must not end the read of the nodes
-	all.Go(func() error { return f.readNodesSince(ctx, time.Now().Add(-nodesAge)) })
-	all.Go(func() error { return f.controller.read(ctx, "", notBefore) })
-	all.Go(func() error { return f.readLevels(ctx, name, notBefore) })
-	if err := all.Wait(); err != nil {
-		return err
-	}
-	if err := f.lists.read(ctx, name, time.Now().Add(-maxAge)); err != nil {
-		return err
-	}
-	return f.settleDoubt(ctx, name)
+	all.Go(func() error { return f.readNodesSince(ctx, now.Add(-nodesAge)) })
+	all.Go(func() error {
+		var settings errgroup.Group
+		settings.Go(func() error { return f.readUpperLevels(ctx, now.Add(-sharedAge)) })
+		settings.Go(func() error { return f.readDefinition(ctx, name, now.Add(-definitionAge)) })
+		if err := settings.Wait(); err != nil {
+			return err
+		}
+		return f.readReplicas(ctx, name, asked.Add(-maxAge), func() time.Time { return f.store.listReadAt(name) })
+	})
+	return all.Wait()
 }
 
-// settleDoubt reads the settings of a resource where they may have changed since they were read: LINSTOR adapts the quorum when replicas
-// come and go. Whether a person has set a quorum stands where they have set it, which is read before the definition, so that a quorum is not
+// readReplicas reads the replicas of a resource, unless that has begun since by what readAt says, and then its settings if they may have changed: LINSTOR adapts
+// the quorum when replicas come and go. The levels above are read before the definition, so that a quorum that a person has set there is not
 // taken for LINSTOR's own.
-func (f *Feed) settleDoubt(ctx context.Context, name string) error {
-	if !f.store.settingsInDoubt(name) {
-		return nil
-	}
-	if err := f.readUpperLevels(ctx); err != nil {
+func (f *Feed) readReplicas(ctx context.Context, name string, notBefore time.Time, readAt func() time.Time) error {
+	err := f.share(ctx, "resource "+fold(name), flightsAtMost, notBefore, readAt, func(ctx context.Context) error { return f.fetchList(ctx, name) })
+	if err != nil || !f.store.settingsInDoubt(name) {
 		return err
 	}
-	return f.definitions.read(ctx, name, time.Now())
+	if err := f.readUpperLevels(ctx, time.Now()); err != nil {
+		return err
+	}
+	return f.readDefinition(ctx, name, time.Now())
 }
 
-// readLevels reads the properties of a definition and of the groups.
-func (f *Feed) readLevels(ctx context.Context, name string, notBefore time.Time) error {
-	if err := f.definitions.read(ctx, name, notBefore); err != nil {
-		return err
+// share has something read unless a reading of it has begun since notBefore, by what readAt says. If the answer takes long it asks again, atMost times in all. Callers that want the same share one
+// request, but none that began before notBefore: sharing makes nothing older.
+func (f *Feed) share(
+	ctx context.Context, key string, atMost int, notBefore time.Time, readAt func() time.Time, read func(context.Context) error,
+) error {
+	results := make(chan singleflight.Result, atMost)
+	for flights := 0; readAt().Before(notBefore); {
+		var again <-chan time.Time
+		if flights < atMost {
+			flight := f.flights.DoChan(key, func() (any, error) {
+				began := time.Now()
+				if !readAt().Before(notBefore) { // by one that has just ended
+					return time.Time{}, nil
+				}
+				return began, read(f.life)
+			})
+			go func() { results <- <-flight }()
+			again = time.After(askAgain)
+			flights++
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-again:
+			f.flights.Forget(key)
+		case result := <-results:
+			flights--
+			if began, _ := result.Val.(time.Time); !began.Before(notBefore) || f.life.Err() != nil {
+				return result.Err
+			}
+		}
 	}
-	return f.groups.read(ctx, "", notBefore)
+	return nil
+}
+
+// readAt returns when the newest reading of one of the store's lists began.
+func (f *Feed) readAt(list *span) func() time.Time {
+	return func() time.Time { return f.store.readAt(list) }
 }
 
 // readNodesSince has the list of nodes read, unless that has begun since.
 func (f *Feed) readNodesSince(ctx context.Context, notBefore time.Time) error {
-	return f.nodes.read(ctx, "", notBefore)
+	return f.share(ctx, listNodes, flightsAtMost, notBefore, f.readAt(&f.store.nodesRead), f.fetchNodes)
+}
+
+// readUpperLevels has the properties of the controller and of the groups read, unless that has begun since.
+func (f *Feed) readUpperLevels(ctx context.Context, notBefore time.Time) error {
+	if err := f.share(ctx, listController, flightsAtMost, notBefore, f.readAt(&f.store.controllerRead), f.fetchController); err != nil {
+		return err
+	}
+	return f.share(ctx, listGroups, flightsAtMost, notBefore, f.readAt(&f.store.groupsRead), f.fetchGroups)
+}
+
+// readDefinition has one definition read, unless that has begun since.
+func (f *Feed) readDefinition(ctx context.Context, name string, notBefore time.Time) error {
+	readAt := func() time.Time { return f.store.definitionReadAt(name) }
+	return f.share(ctx, "definition "+fold(name), flightsAtMost, notBefore, readAt, func(ctx context.Context) error { return f.fetchDefinition(ctx, name) })
+}
+
+func (f *Feed) readNodes(ctx context.Context) error { return f.readNodesSince(ctx, time.Now()) }
+
+func (f *Feed) readController(ctx context.Context) error {
+	return f.share(ctx, listController, flightsAtMost, time.Now(), f.readAt(&f.store.controllerRead), f.fetchController)
+}
+
+func (f *Feed) readGroups(ctx context.Context) error {
+	return f.share(ctx, listGroups, flightsAtMost, time.Now(), f.readAt(&f.store.groupsRead), f.fetchGroups)
+}
+
+// readDefinitions has all definitions read. They are many: nobody asks for them again before LINSTOR has answered.
+func (f *Feed) readDefinitions(ctx context.Context) error {
+	return f.share(ctx, listDefinitions, 1, time.Now(), f.readAt(&f.store.definitionsRead), f.fetchDefinitions)
 }
 
 func (f *Feed) fetchNodes(ctx context.Context) error {
@@ -121,9 +161,7 @@ func (f *Feed) fetchNodes(ctx context.Context) error {
 	}
 	at.end = time.Now()
 	f.confirmed(at.start)
-	if f.store.applyNodes(nodes, at) {
-		f.lists.bulk.ended(nil) // the satellite that kept LINSTOR waiting may have been given up
-	}
+	f.store.applyNodes(nodes, at)
 	return nil
 }
 
@@ -150,19 +188,34 @@ func (f *Feed) fetchGroups(ctx context.Context) error {
 	return nil
 }
 
-// raised notes that a quorum has changed above the definitions. Of the resources of which a node may run another setting than LINSTOR
-// wants it asks for a read: a replica that came before the quorum changed must not be found long after it, as if it proved that
-// the quorum was applied.
+// raised follows a change of a quorum above the definitions: LINSTOR rewrites them with it. The resources of which a node may run another
+// setting than LINSTOR wants are read as well: a replica that came before the quorum changed must not be found long after it, as if it
+// proved that the quorum was applied.
 func (f *Feed) raised(names []string) {
-	if len(names) > 0 {
-		f.levelsChanged.Store(true)
+	if len(names) == 0 {
+		return
 	}
+	f.schedule.ask(listDefinitions)
 	for _, name := range f.store.unsettledOf(names) {
 		f.Poll(name)
 	}
 }
 
-func (f *Feed) readDefinition(ctx context.Context, name string) error {
+// fetchDefinitions reads all definitions, and asks for a reading of the resources whose quorum has changed: their replicas may have, too.
+func (f *Feed) fetchDefinitions(ctx context.Context) error {
+	at := span{start: time.Now()}
+	definitions, err := f.client.Definitions(ctx)
+	if err != nil {
+		return err
+	}
+	at.end = time.Now()
+	for _, name := range f.store.applyDefinitions(definitions, at) {
+		f.Poll(name)
+	}
+	return nil
+}
+
+func (f *Feed) fetchDefinition(ctx context.Context, name string) error {
 	at := span{start: time.Now()}
 	definition, err := f.client.Definition(ctx, name)
 	at.end = time.Now()
@@ -176,26 +229,8 @@ func (f *Feed) readDefinition(ctx context.Context, name string) error {
 	return nil
 }
 
-// readSomeDefinitions reads many resource definitions by one request.
-func (f *Feed) readSomeDefinitions(ctx context.Context, names []string) (map[string]bool, error) {
-	at := span{start: time.Now()}
-	list, err := f.client.Definitions(ctx, names...)
-	at.end = time.Now()
-	if err != nil {
-		return nil, err
-	}
-	read := make(map[string]bool, len(list))
-	for _, definition := range list {
-		f.store.applyDefinition(definition, at)
-		read[fold(definition.Name)] = true
-	}
-	return read, nil
-}
-
-// readList reads the replicas of one resource definition into the store.
-func (f *Feed) readList(ctx context.Context, name string) error {
-	// A difference counts against the stream only if it was there when the read began.
-	watch := f.watch.Load()
+// fetchList reads the replicas of one resource definition into the store.
+func (f *Feed) fetchList(ctx context.Context, name string) error {
 	at := span{start: time.Now()}
 	list, err := f.client.Resources(ctx, name)
 	at.end = time.Now()
@@ -214,23 +249,50 @@ func (f *Feed) readList(ctx context.Context, name string) error {
 		}
 	}
 	if f.store.applyResources(name, list, at) {
-		f.pollLater(name, reshapedAgain)
+		f.pollAt(name, time.Now().Add(reshapedAgain))
 	}
-	f.doubt(watch, list, at)
 	return nil
 }
 
-// readSomeResources reads the replicas of many resource definitions into the store by one request.
-func (f *Feed) readSomeResources(ctx context.Context, names []string) (map[string]bool, error) {
-	watch := f.watch.Load()
+// resync reads everything. The settings are read again if replicas have changed meanwhile: LINSTOR adapts the quorum to them.
+func (f *Feed) resync(ctx context.Context) error {
+	began := time.Now()
+	if !f.follows(began) {
+		return nil // the next stream asks for a resync
+	}
+	if err := errors.Join(f.readNodes(ctx), f.readUpperLevels(ctx, began), f.readDefinitions(ctx)); err != nil {
+		return err
+	}
+	if err := f.readView(ctx); err != nil {
+		// The view fails when a satellite does. One by one the lists still come from LINSTOR's memory.
+		for _, name := range f.store.listedNames() {
+			f.Poll(name)
+		}
+		return err
+	}
+	if f.store.anyInDoubt() {
+		if err := errors.Join(f.readUpperLevels(ctx, time.Now()), f.readDefinitions(ctx)); err != nil {
+			return err
+		}
+	}
+	f.metrics.resync.Observe(time.Since(began).Seconds())
+	if f.Status().Connected || sleep(ctx, streamSettle) {
+		f.synced(began)
+	}
+	return nil
+}
+
+// readView reads all resources.
+func (f *Feed) readView(ctx context.Context) error {
 	at := span{start: time.Now()}
-	list, err := f.client.View(ctx, names...)
+	all, err := f.client.View(ctx)
 	at.end = time.Now()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	f.confirmed(at.start)
-	complete := f.store.applySome(list, at)
-	f.doubt(watch, list, at)
-	return complete, nil
+	for _, name := range f.store.applyView(all, at) {
+		f.Poll(name)
+	}
+	return nil
 }

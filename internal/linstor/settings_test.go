@@ -183,7 +183,7 @@ func TestTheLevelsAboveTheDefinitionsAreReadOften(t *testing.T) {
 		}, 21 * time.Second},
 		"a quorum set on the definition": {func(fake *fakeLinstor) {
 			fake.definitions[0] = definition("PVC-1", "all")
-		}, compareInterval + time.Second},
+		}, definitionsEvery + time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCalm(t, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
@@ -191,7 +191,7 @@ func TestTheLevelsAboveTheDefinitionsAreReadOften(t *testing.T) {
 				settle(5 * time.Minute)
 				got := gaps(requests(), begin, time.Now(), controller, groups, definitions)
 				if got[controller] > 21*time.Second || got[groups] > 21*time.Second ||
-					got[definitions] > compareInterval+time.Second || got[definitions] < compareInterval-time.Second {
+					got[definitions] > definitionsEvery+time.Second || got[definitions] < definitionsEvery-time.Second {
 					t.Errorf("longest time between two readings: %v", got)
 				}
 				fake.change(func() { tc.change(fake) })
@@ -304,7 +304,7 @@ func TestASatelliteThatRestartsIsSeenAway(t *testing.T) {
 			t.Run(name+" "+later, func(t *testing.T) {
 				inCalm(t, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
 					fake.change(func() { fake.definitions[0] = definition("PVC-1", "off") })
-					settle(compareInterval + 5*time.Second)
+					settle(definitionsEvery + 5*time.Second)
 					const set = "majority node-a+node-b, off node-a+node-b"
 					runs(t, feed, "node-a", set)
 					requests, lost := fake.record(), time.Now()
@@ -337,7 +337,7 @@ func TestASatelliteThatRestartsIsSeenAway(t *testing.T) {
 
 func TestAFeedWithNothingToDoAsksLittle(t *testing.T) {
 	inCrowd(t, 50, func(t *testing.T, fake *fakeLinstor, _ *Feed) {
-		settle(nodesAwaited)
+		settle(2 * time.Minute)
 		requests, begin := fake.record(), time.Now()
 		settle(5 * time.Minute)
 		many := map[string]int{}
@@ -348,6 +348,36 @@ func TestAFeedWithNothingToDoAsksLittle(t *testing.T) {
 		t.Logf("%.1f requests a minute", perMinute)
 		if perMinute > 20 {
 			t.Errorf("%.1f requests a minute, want at most 20: %v", perMinute, many)
+		}
+	})
+}
+
+// The definitions are read by the clock: events do not put that off, and a reading that fails is repeated after a second.
+func TestTheDefinitionsAreReadByTheClock(t *testing.T) {
+	const definitions = "/v1/resource-definitions"
+	inCalm(t, func(t *testing.T, fake *fakeLinstor, _ *Feed) {
+		requests, begin := fake.record(), time.Now()
+		for may := false; time.Since(begin) < 5*time.Minute; may = !may {
+			fake.promotion("PVC-1", "node-b", new(may))
+			settle(50 * time.Millisecond)
+		}
+		if got := gaps(requests(), begin, time.Now(), definitions); got[definitions] > definitionsEvery+time.Second {
+			t.Errorf("longest time between two readings in a storm: %v", got)
+		}
+		failed := 0
+		fake.change(func() {
+			fake.intercept = func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path != definitions {
+					return false
+				}
+				fake.change(func() { failed++ })
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return true
+			}
+		})
+		settle(definitionsEvery + 10*time.Second)
+		if failed < 10 || failed > 71 {
+			t.Errorf("%d readings failed in 70 s", failed)
 		}
 	})
 }

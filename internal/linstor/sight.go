@@ -84,26 +84,14 @@ func (s *Store) isBlindFor(node string) bool {
 }
 
 // doubted returns the replica with everything unknown that LINSTOR says of it while it is blind for its node, and held since it sees
-// again at the earliest. Its connections must be its own.
+// again at the earliest.
 func (n *nodeEntry) doubted(r Replica) Replica {
-	if n.blind == 0 && n.sighted == 0 {
-		return r
-	}
-	r.Blind = n.blind != 0
-	r.Online, r.Reports, r.MayPromote = doubted(n, r.Online), doubted(n, r.Reports), doubted(n, r.MayPromote)
-	r.InUse, r.Score = doubted(n, r.InUse), doubted(n, r.Score)
-	for peer, connected := range r.Connections {
-		r.Connections[peer] = doubted(n, connected)
+	switch {
+	case n.blind != 0:
+		r.Blind = true
+		r.ChangeFacts(func(f failover.AnyFact) { f.Void(n.blind.time()) })
+	case n.sighted != 0:
+		r.ChangeFacts(func(f failover.AnyFact) { f.NotBefore(n.sighted.time()) })
 	}
 	return r
-}
-
-func doubted[T comparable](n *nodeEntry, f Fact[T]) Fact[T] {
-	if n.blind != 0 {
-		return Fact[T]{Since: n.blind.time(), Confirmed: f.Confirmed}
-	}
-	if sighted := n.sighted.time(); f.Since.Before(sighted) {
-		f.Since = sighted
-	}
-	return f
 }

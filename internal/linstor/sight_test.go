@@ -117,7 +117,7 @@ func TestASightIsOfListsThatAllAgree(t *testing.T) {
 	w.nodes["c"] = client.StatusOnline
 	w.nodes["d"] = ""
 	w.readNodes()
-	s := w.sight(poolsOf("a", "-a", "-b", "c", "-c", "-e", "-e"), span{began, w.read(w.now).end})
+	s := w.sight(poolsOf("a", "-a", "-b", "c", "-c", "-e", "-e"), span{start: began, end: w.read(w.now).end})
 	said := func(f failover.Fact[bool]) string {
 		if !f.Known {
 			return "unknown"

@@ -70,8 +70,27 @@ func (f *Feed) connected() {
 	f.log.Info("Following LINSTOR's promotion events", "controller", base.Host)
 }
 
-// synced notes that everything has been read.
-func (f *Feed) synced() {
+// opened notes that a stream was opened after there was none, and has everything read.
+func (f *Feed) opened(at time.Time) {
+	f.store.hears(at)
+	f.mu.Lock()
+	f.following = at
+	f.mu.Unlock()
+	f.schedule.ask(listResync)
+}
+
+// follows reports whether the present stream was open at that time.
+func (f *Feed) follows(at time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.following.IsZero() && !f.following.After(at)
+}
+
+// synced notes that everything has been read since then.
+func (f *Feed) synced(since time.Time) {
+	if !f.follows(since) {
+		return
+	}
 	f.connected()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,6 +98,15 @@ func (f *Feed) synced() {
 		f.status.SyncedSince = time.Now()
 	}
 	f.status.Synced, f.status.LastError = true, ""
+}
+
+// recovered notes that the newest reading of each list succeeded. A request that was sent before everything was read may have failed after.
+func (f *Feed) recovered() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.status.Synced {
+		f.status.LastError = ""
+	}
 }
 
 // failed notes a failure that does not end the connection.
@@ -135,6 +163,7 @@ func (f *Feed) newReason(text string) bool {
 func (f *Feed) disconnected() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.following = time.Time{}
 	f.status.Connected, f.status.Synced, f.status.SyncedSince = false, false, time.Time{}
 	f.metrics.connected.Set(0)
 }

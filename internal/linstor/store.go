@@ -31,8 +31,10 @@ type Store struct {
 	// controller is the level of the controller's properties.
 	controller     level
 	controllerRead span
-	// events is since when no event was missed.
+	// events is since when no event was missed; what it was stays when they come no more.
 	events stamp
+	// lost is when the newest event came by which LINSTOR knows nothing of a replica any more.
+	lost stamp
 	// early is when a replica last reported whose node was not known to be ONLINE.
 	early stamp
 	// complete is set once everything was read: what comes then is new.
@@ -41,7 +43,7 @@ type Store struct {
 	// and by node.
 	gone map[string]map[string]*replicaEntry
 	// announced is when an event came of a replica that was not listed.
-	announced map[replicaKey]stamp
+	announced map[Place]stamp
 	// unsettled are the folded names of the resources of which a node may run another setting than LINSTOR wants.
 	unsettled map[string]bool
 
@@ -57,6 +59,8 @@ type entry struct {
 	reshaped stamp
 	// shrunk is the end of the last list that lacked a replica which was there before.
 	shrunk stamp
+	// heard is when the newest event came that changed something.
+	heard stamp
 	// old is set where LINSTOR had the resource before it was followed. read is set once its replicas have been read.
 	old, read bool
 	// wanted is the setting that LINSTOR wants; nil before it is known. wantedAt is since when, and wantedRead the end of the reading
@@ -152,7 +156,7 @@ func NewStore() *Store {
 		definitions: map[string]*definitionEntry{},
 		groups:      map[string]level{},
 		gone:        map[string]map[string]*replicaEntry{},
-		announced:   map[replicaKey]stamp{},
+		announced:   map[Place]stamp{},
 		unsettled:   map[string]bool{},
 		subscribers: map[*func(string)]struct{}{},
 	}
@@ -168,22 +172,6 @@ func (s *Store) Resource(name string) (Resource, bool) {
 		return Resource{}, false
 	}
 	return s.snapshot(e), true
-}
-
-// has tells whether there is a replica, by folded names.
-func (s *Store) has(resource, node string) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	e := s.resources[resource]
-	return e != nil && e.replica(node) != nil
-}
-
-// hasReplicas tells whether LINSTOR lists replicas of a resource definition.
-func (s *Store) hasReplicas(name string) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	e := s.resources[fold(name)]
-	return e != nil && len(e.replicas) > 0
 }
 
 // Names returns the display names of all known resource definitions, sorted.
@@ -233,13 +221,6 @@ func (s *Store) Counts() (replicas, reporting int) {
 		}
 	}
 	return replicas, reporting
-}
-
-// ResourcesOn returns the display names of the resource definitions with a replica on the node, sorted.
-func (s *Store) ResourcesOn(node string) []string {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return slices.Sorted(slices.Values(s.namesOn(fold(node))))
 }
 
 // Subscribe calls changed with a resource definition's display name whenever a value of it has changed:

@@ -82,11 +82,11 @@ func TestStoreKeepsAClockThroughConfirmations(t *testing.T) {
 	if !r.SetSince.Equal(s.at(0)) || !r.Confirmed.Equal(s.at(4)) {
 		t.Errorf("set since %v, confirmed %v", r.SetSince, r.Confirmed)
 	}
-	s.applyResources("R", list, s.read(6.5))
-	if got := s.replica(t, "a").Score; !got.Since.Equal(s.at(6.5)) {
+	s.applyResources("R", list, s.read(14.5))
+	if got := s.replica(t, "a").Score; !got.Since.Equal(s.at(14.5)) {
 		t.Errorf("the gap did not restart the clock: %+v", got)
 	}
-	if r, _ := s.Resource("R"); !r.SetSince.Equal(s.at(6.5)) {
+	if r, _ := s.Resource("R"); !r.SetSince.Equal(s.at(14.5)) {
 		t.Errorf("the gap did not restart the set's clock: %v", r.SetSince)
 	}
 	if diff := cmp.Diff([]string{"R"}, s.changed); diff != "" {
@@ -99,7 +99,7 @@ func TestStoreIgnoresAReadOlderThanWhatItHas(t *testing.T) {
 	s.applyResources("R", []client.Resource{resource("R", "a", false, 1, false)}, s.read(0))
 	s.ApplyEvent(client.Event{Resource: "r", Node: "A", MayPromote: new(true)}, s.at(2))
 	// This read began before the event and comes after it.
-	s.applyResources("R", []client.Resource{resource("R", "a", false, 2, false)}, span{s.at(1), s.at(3)})
+	s.applyResources("R", []client.Resource{resource("R", "a", false, 2, false)}, span{start: s.at(1), end: s.at(3)})
 	if got := s.replica(t, "a"); !got.MayPromote.Value || got.Score.Value != 2 {
 		t.Errorf("replica: %+v", got)
 	}
@@ -152,13 +152,13 @@ func TestStoreTakesAViewForNoEvidenceOfAbsence(t *testing.T) {
 
 	s.applyDefinitions([]client.Definition{definition("R", ""), definition("EMPTY", "")}, s.read(10))
 	read := s.applyView([]client.Resource{one}, s.read(12))
-	if diff := cmp.Diff([]string{"EMPTY", "R"}, slices.Sorted(slices.Values(read))); diff != "" {
+	if diff := cmp.Diff([]string{"EMPTY", "GONE", "NEW", "R"}, slices.Sorted(slices.Values(read))); diff != "" {
 		t.Errorf("to be read: %s", diff)
 	}
 	if diff := cmp.Diff([]string{"a", "b"}, s.nodesOf("R")); diff != "" {
 		t.Errorf("the view alone removed a replica: %s", diff)
 	}
-	if diff := cmp.Diff([]string{"EMPTY", "NEW", "R"}, s.Names()); diff != "" {
+	if diff := cmp.Diff([]string{"EMPTY", "GONE", "NEW", "R"}, s.Names()); diff != "" {
 		t.Errorf("resources: %s", diff)
 	}
 	s.applyResources("R", []client.Resource{one}, s.read(13))
@@ -167,6 +167,7 @@ func TestStoreTakesAViewForNoEvidenceOfAbsence(t *testing.T) {
 	}
 	s.remove("r", s.read(12))
 	s.remove("new", s.read(14))
+	s.remove("gone", s.read(14))
 	if diff := cmp.Diff([]string{"EMPTY", "R"}, s.Names()); diff != "" {
 		t.Errorf("resources: %s", diff)
 	}

@@ -151,10 +151,10 @@ const announceFor = 10 * time.Second
 func (s *Store) announce(ev client.Event, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := replicaKey{fold(ev.Resource), fold(ev.Node)}
+	key := Place{fold(ev.Resource), fold(ev.Node)}
 	var replica *replicaEntry
-	if e := s.resources[key.resource]; e != nil {
-		replica = e.replica(key.node)
+	if e := s.resources[key.Resource]; e != nil {
+		replica = e.replica(key.Node)
 	}
 	switch {
 	case ev.MayPromote == nil:
@@ -172,12 +172,12 @@ func (s *Store) announce(ev client.Event, at time.Time) {
 
 // found returns the entry of a replica that was not listed before. The lock must be held.
 func (s *Store) found(e *entry, node string, at span) replicaEntry {
-	key := replicaKey{fold(e.name), node}
+	key := Place{fold(e.name), node}
 	replica := replicaEntry{Replica: Replica{Node: node}}
-	if known := s.gone[key.resource][node]; known != nil {
+	if known := s.gone[key.Resource][node]; known != nil {
 		// It may have been there all the time, and run what it ran.
 		replica.runs, replica.peers, replica.LastInUse, replica.returned = known.runs, known.peers, known.LastInUse, true
-		s.forget(key.resource, node)
+		s.forget(key.Resource, node)
 	}
 	e.left = slices.DeleteFunc(slices.Clone(e.left), func(name string) bool { return name == node })
 	if e.old && !e.read {

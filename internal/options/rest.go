@@ -7,7 +7,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/sendby"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/version"
 )
 
@@ -16,7 +15,6 @@ import (
 //
 // The client does not limit its own rate; the API server's priority and fairness does. There is no timeout in it,
 // because it would end watches too: callers give each request the deadline of OperationsTimeout. Answers are not compressed.
-// A request is not sent later than [sendby.With] says.
 func (o *Options) RESTConfig() (*rest.Config, error) {
 	cfg, err := o.loadRESTConfig()
 	if err != nil {
@@ -34,7 +32,6 @@ func Tune(cfg *rest.Config) {
 	// Long lists would come compressed, which costs both sides more time than it saves on the network.
 	cfg.DisableCompression = true
 	cfg.UserAgent = version.UserAgent()
-	cfg.Wrap(sendby.Transport)
 }
 
 func (o *Options) loadRESTConfig() (*rest.Config, error) {

@@ -1,15 +1,11 @@
 package options
 
 import (
-	"errors"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/sendby"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/version"
 )
 
@@ -41,21 +37,6 @@ func TestRESTConfigFromFile(t *testing.T) {
 		!cfg.DisableCompression {
 		t.Errorf("RESTConfig() = host %q, QPS %v, user agent %q, timeout %s, compression off: %t", cfg.Host, cfg.QPS, cfg.UserAgent,
 			cfg.Timeout, cfg.DisableCompression)
-	}
-
-	// It can not be reached in any case.
-	late, err := http.NewRequestWithContext(sendby.With(t.Context(), time.Now().Add(-time.Second)), http.MethodGet, cfg.Host, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	resp, err := cfg.WrapTransport(http.DefaultTransport).RoundTrip(late)
-	if err == nil {
-		_ = resp.Body.Close()
-	}
-
-	if !errors.Is(err, sendby.ErrLate) {
-		t.Errorf("a request that is late: %v", err)
 	}
 }
 

@@ -74,8 +74,15 @@ func (a *acts) listed(asked time.Time, pods []corev1.Pod) {
 	}
 }
 
-// stays tells whether a pod was to stay by each live list of the last moments.
-func (a *acts) stays(uid types.UID) bool { return time.Since(a.removable[uid]) > failover.MaxAge }
+// actAge is how old a live list may be that a deletion rests on: it names the version of the pod that it has seen, and a slow API takes
+// its time.
+const actAge = 40 * time.Second
+
+// factsAge is how old the facts may be that explain a needless restart.
+const factsAge = 5 * time.Second
+
+// stays tells whether a pod was to stay by each live list that a deletion may rest on.
+func (a *acts) stays(uid types.UID) bool { return time.Since(a.removable[uid]) > actAge }
 
 // helpsExempt tells whether a pod of the node is exempt of which this one is the helper.
 func helpsExempt(helper *corev1.Pod, node []corev1.Pod) bool {
@@ -106,6 +113,13 @@ type witness struct {
 
 var _ controllers.Linstor = (*witness)(nil)
 
+// Resource is what the controllers decide on.
+func (l *witness) Resource(name string) (linstor.Resource, bool) {
+	r, known := l.memory.Resource(name)
+	l.process.hasDecided()
+	return r, known
+}
+
 // Refresh is the reading that precedes a deletion.
 func (l *witness) Refresh(ctx context.Context, name string, maxAge time.Duration) (linstor.Resource, error) {
 	w := l.process.world
@@ -135,12 +149,12 @@ func (p *process) reading(a *act, resource string) (reading, bool) {
 	if !ok {
 		return r, false
 	}
-	if again, known := p.store.Resource(resource); known && time.Since(r.at) > failover.MaxAge {
+	if again, known := p.store.Resource(resource); known && time.Since(r.at) > failover.ActAge {
 		r.at, r.resource = again.Confirmed, again
 		now := p.world.writers(resource)
 		maps.DeleteFunc(r.writable, func(node string, _ bool) bool { return !now[node] })
 	}
-	return r, time.Since(r.at) <= failover.MaxAge
+	return r, time.Since(r.at) <= failover.ActAge
 }
 
 // basis is what a deletion rests on, as it is when the request is sent: the API may take its time.
@@ -148,7 +162,7 @@ type basis struct {
 	readings map[string]reading // by resource, those that are fresh
 	stale    map[string]time.Time
 	reason   failover.Reason
-	// listed is set if the pod was in a live list a moment before.
+	// listed is set if the pod was in a live list, and the deletion names the version of it.
 	listed bool
 	// spared is set if it was to stay by each of these.
 	spared bool
@@ -176,7 +190,7 @@ func (p *process) basis(ctx context.Context, volumes []Volume, pod *corev1.Pod, 
 		}
 		b.reason = a.reasons[pod.UID]
 		uid := options.Preconditions
-		b.listed = uid != nil && uid.UID != nil && time.Since(p.acts.pods[*uid.UID]) <= failover.MaxAge
+		b.listed = uid != nil && uid.UID != nil && uid.ResourceVersion != nil && time.Since(p.acts.pods[*uid.UID]) <= actAge
 		b.spared = b.listed && p.acts.stays(*uid.UID)
 	})
 	if pod != nil {
@@ -213,10 +227,8 @@ func (p *process) send(ctx context.Context, verb string, o client.Object) error 
 }
 
 func (p *process) sendAnyway(ctx context.Context, verb string, o client.Object) error {
+	p.sends(ctx, o)
 	if err := p.freezer.wait(ctx); err != nil {
-		return err
-	}
-	if err := late(ctx); err != nil {
 		return err
 	}
 	_, kind, _ := strings.Cut(fmt.Sprintf("%T", o), ".")
@@ -225,6 +237,9 @@ func (p *process) sendAnyway(ctx context.Context, verb string, o client.Object) 
 }
 
 func (c *auditedClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if key == deployment {
+		defer c.process.decides(ctx)
+	}
 	if err := c.process.freezer.wait(ctx); err != nil {
 		return err
 	}

@@ -57,8 +57,8 @@ func (w *world) oldWords() map[string]bool {
 func (w *world) auditRestart(what string) {
 	w.count(BlindRestarted)
 	w.mu.Lock()
-	blind, sighted, again := w.blind, w.sighted, !w.restarted.IsZero() && time.Since(w.restarted) > failover.MaxAge && time.Since(w.restarted) < failover.BlindRetry
-	first := w.restarted.IsZero() || time.Since(w.restarted) > failover.MaxAge
+	blind, sighted, again := w.blind, w.sighted, !w.restarted.IsZero() && time.Since(w.restarted) > failover.ActAge && time.Since(w.restarted) < failover.BlindRetry
+	first := w.restarted.IsZero() || time.Since(w.restarted) > failover.ActAge
 	silent := false
 	for _, node := range w.history.World.Nodes {
 		silent = silent || time.Since(w.renewed[node]) >= grace.KubeletSilence+failover.BlindApart
@@ -70,7 +70,7 @@ func (w *world) auditRestart(what string) {
 	switch {
 	case again:
 		w.violated(ruleSees, "%s: one was %s ago", what, time.Since(w.restarted))
-	case blind.IsZero() && (time.Since(sighted) <= failover.MaxAge || w.heldSince(sighted)):
+	case blind.IsZero() && (time.Since(sighted) <= failover.ActAge || w.heldSince(sighted)):
 		w.excuse(ExcuseSighted, "%s: since %s", what, sighted)
 	case blind.IsZero() || time.Since(blind) < failover.BlindApart:
 		w.violated(ruleSees, "%s: blind since %s", what, blind)

@@ -95,6 +95,8 @@ type faults struct {
 	// machines are the nodes that are frozen, replaced is a leader that does not know yet that it no longer is one.
 	machines map[string]bool
 	replaced *process
+	// stalls is what every second act of the controllers meets; nothing where that is no StallAct.
+	stalls Step
 	// arrivals are the workloads of which a pod arrives at the controller's next write, by verb and kind.
 	arrivals map[string]string
 	// vouchedAt is when a taint came that says that a node does not run, and untainted when one was last taken off.
@@ -192,6 +194,8 @@ var onLinstor = map[Deed]func(w *world, s Step){
 	AcceptAPI:       (*world).disturb,
 	HangAPI:         (*world).disturb,
 	UnhangAPI:       (*world).disturb,
+	StallAct:        (*world).stall,
+	EndStalls:       (*world).stall,
 	Overlap:         func(w *world, _ Step) { w.overlap() },
 	EndOverlap:      func(w *world, _ Step) { w.endOverlap() },
 	ArriveAtWrite:   (*world).arriveAtWrite,

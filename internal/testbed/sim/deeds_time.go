@@ -92,7 +92,7 @@ func (w *world) reject(r apimodel.Request) error {
 func (w *world) troubledNow() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.troubles) > 0
+	return len(w.troubles) > 0 || w.stalls.What == StallAct
 }
 
 func (w *world) freezeMachine(node string, frozen bool) {

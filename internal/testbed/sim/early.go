@@ -37,7 +37,7 @@ func (d denial) observe(connected bool) denial {
 	case connected && d.until.IsZero():
 		d.until = time.Now()
 	case connected:
-	case d.since.IsZero(), !d.until.IsZero() && time.Since(d.until) >= failover.MaxAge:
+	case d.since.IsZero(), !d.until.IsZero() && time.Since(d.until) >= failover.ActAge:
 		return denial{since: time.Now()}
 	default:
 		d.until = time.Time{}
@@ -109,7 +109,7 @@ func (w *world) auditEarly(b basis, pod *corev1.Pod, silence time.Duration, what
 		w.violated(ruleEarly, "%s: denied for %s", what, denied)
 	case !missed:
 		w.violated(ruleEarly, "%s: LINSTOR calls the node ONLINE", what)
-	case silence > failover.MaxAge && silence < failover.ForceSilence:
+	case silence > failover.ActAge && silence < failover.ForceSilence:
 		w.violated(ruleEarly, "%s: the node's Lease was renewed %s ago", what, silence)
 	}
 }

@@ -2,13 +2,8 @@ package sim
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net"
-	"net/http"
 	"sync"
-
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/sendby"
 )
 
 // freezer stops everything that a process sends and hears, as a process is that gets no processor: what it was about to do it does
@@ -16,6 +11,8 @@ import (
 type freezer struct {
 	mu     sync.Mutex
 	thawed chan struct{} // nil while it runs
+	// still is set where not even deadlines end a wait, until the process goes on.
+	still bool
 }
 
 func (f *freezer) freeze() {
@@ -26,9 +23,18 @@ func (f *freezer) freeze() {
 	}
 }
 
+// stop freezes a process that does not even notice that a deadline passes.
+func (f *freezer) stop() {
+	f.freeze()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.still = true
+}
+
 func (f *freezer) thaw() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.still = false
 	if f.thawed != nil {
 		close(f.thawed)
 		f.thawed = nil
@@ -44,10 +50,14 @@ func (f *freezer) frozen() bool {
 // wait waits until the process runs.
 func (f *freezer) wait(ctx context.Context) error {
 	f.mu.Lock()
-	thawed := f.thawed
+	thawed, still := f.thawed, f.still
 	f.mu.Unlock()
 	if thawed == nil {
 		return nil
+	}
+	if still {
+		<-thawed
+		return ctx.Err()
 	}
 	select {
 	case <-thawed:
@@ -72,24 +82,4 @@ func (c conn) Read(b []byte) (int, error) {
 func (c conn) Write(b []byte) (int, error) {
 	_ = c.freezer.wait(context.Background())
 	return c.Conn.Write(b)
-}
-
-// late tells whether a request comes too late to be sent, as the transport under a real client does.
-func late(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://api", http.NoBody)
-	if err != nil {
-		return err
-	}
-	response, err := sendby.Transport(sent{}).RoundTrip(request)
-	if err != nil {
-		return err
-	}
-	return errors.Join(response.Body.Close())
-}
-
-// sent answers every request.
-type sent struct{}
-
-func (sent) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(http.NoBody)}, nil
 }

@@ -50,7 +50,7 @@ func Generate(seed uint64) History {
 		g.sort()
 	}
 	g.history.Length = max(g.space(), 30*time.Second) + rest
-	return leave(g.history)
+	return stallSome(leave(g.history))
 }
 
 func (g *generator) drawPlots() {
@@ -174,7 +174,7 @@ var undo = map[Deed]Deed{
 	SilenceKubelet: RestoreKubelet, ShutdownTaint: ShutdownUntaint, TakeOutOfService: PutIntoService, TakeOutForNew: PutIntoService, StopLinstor: StartLinstor, SlowLinstor: FastLinstor,
 	CutLinstor: RestoreLinstor, CutAPI: RestoreAPI, FailAPI: RecoverAPI, PauseCache: ResumeCache, CloseVolume: OpenVolume,
 	FailDisk: ReplaceDisk, MigrateTo: EndMigration, ForbidTaints: AllowTaints, ForbidRelease: AllowRelease, DisturbAPI: CalmAPI,
-	Pause: Unpause, Evict: RestoreNode, FreezeMachine: ThawMachine, HangPools: FreePools, HangResource: FreeResource, FreezeProcess: ThawProcess, Overlap: EndOverlap,
+	StallAct: EndStalls, Pause: Unpause, Evict: RestoreNode, FreezeMachine: ThawMachine, HangPools: FreePools, HangResource: FreeResource, FreezeProcess: ThawProcess, Overlap: EndOverlap,
 	SlowAPI: FastAPI, RejectAPI: AcceptAPI, HangAPI: UnhangAPI, BreakAdjust: MendAdjust, CreateAgain: BindAgain,
 }
 

@@ -223,21 +223,32 @@ func (w *world) neverStarts(v Volume) bool {
 	})
 }
 
-// timers are those of a process that nobody needs: of a volume that is in use where it should be, nobody asks for another look.
+// timers are those of a process that nobody needs: of a node all of whose volumes are in use where they should be, nobody asks for another
+// reconcile.
 func (w *world) timers(p *process) (left []string) {
 	p.mu.Lock()
 	again := maps.Clone(p.again)
 	p.mu.Unlock()
-	for _, v := range w.history.World.Volumes {
-		for _, name := range []string{"clock", "volume"} {
-			after, looked := again[name+" "+v.Name]
-			switch {
-			case !looked || after == 0 || !opens(v) || name == "volume" && w.history.World.shared(v):
-			case w.neverStarts(v):
-				w.excuse(ExcuseNeverStarts, "volume %s", v.Name)
-			default:
-				left = append(left, fmt.Sprintf("%s: %s looks at volume %s again after %s", p.name, name, v.Name, after))
+	for _, node := range w.history.World.Nodes {
+		after := again["node "+w.kube(node)]
+		if after == 0 {
+			continue
+		}
+		var never, other bool
+		for _, pod := range w.allPods() {
+			if pod.Spec.NodeName != w.kube(node) {
+				continue
 			}
+			for _, v := range w.volumesOf(pod) {
+				never = never || w.neverStarts(v)
+				other = other || !opens(v) || w.history.World.shared(v)
+			}
+		}
+		switch {
+		case never:
+			w.excuse(ExcuseNeverStarts, "node %s", node)
+		case !other:
+			left = append(left, fmt.Sprintf("%s: node %s is reconciled again after %s", p.name, node, after))
 		}
 	}
 	return left

@@ -152,7 +152,7 @@ func (w *world) keptBy(pod *corev1.Pod, stays func(types.UID) bool) string {
 	for i := range pods.Items {
 		other := &pods.Items[i]
 		spec, known := w.workload(other.Name)
-		if !known || hasEnded(other) || time.Since(w.boundAt(other)) <= failover.MaxAge ||
+		if !known || hasEnded(other) || time.Since(w.boundAt(other)) <= factsAge ||
 			!stays(other.UID) && !spec.Unsafe && spec.Owner == "" || spec.Unsafe && w.history.World.Reckless {
 			continue
 		}
@@ -302,7 +302,7 @@ func (w *world) users(ctx context.Context, node, handle string) []user {
 func (w *world) usedUnder(users []user, format string, args ...any) {
 	var seen, unseen []string
 	for _, u := range users {
-		if time.Since(u.bound) <= failover.MaxAge {
+		if time.Since(u.bound) <= failover.ActAge {
 			unseen = append(unseen, u.name)
 		} else {
 			seen = append(seen, u.name)

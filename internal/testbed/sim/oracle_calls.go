@@ -66,7 +66,7 @@ func (w *world) mustBeKnownToLeave(node string) bool {
 	w.mu.Lock()
 	since, tainted := w.tainted[node]
 	w.mu.Unlock()
-	return tainted && time.Since(since) > failover.MaxAge+w.history.World.Lag && !w.cacheIsOld() && w.Linstor.ConnectionStatus(node) != ""
+	return tainted && time.Since(since) > failover.ActAge+w.history.World.Lag && !w.cacheIsOld() && w.Linstor.ConnectionStatus(node) != ""
 }
 
 // cacheIsOld tells whether the leader's cache may not know what the API does.
@@ -158,7 +158,7 @@ func (w *world) auditCall(ctx context.Context, call evacuation.Call, what string
 	w.mu.Unlock()
 	switch {
 	case !w.hasTaint(node, cluster.TaintLostQuorum) && !w.failsOver(name):
-	case time.Since(begun) <= failover.MaxAge:
+	case time.Since(begun) <= failover.ActAge:
 		w.excuse(ExcuseBegun, "%s for %s", what, node)
 	default:
 		w.violated(RuleLost, "%s for %s", what, node)
@@ -194,7 +194,7 @@ func (w *world) auditEvacuate(ctx context.Context, node string) {
 		w.violated(RuleOwn, "evacuate %s", node)
 	}
 	for _, va := range w.attachments(name) {
-		if w.API.Now().Sub(va.CreationTimestamp.Time) > failover.MaxAge+time.Second { // times are whole seconds
+		if w.API.Now().Sub(va.CreationTimestamp.Time) > failover.ActAge+time.Second { // times are whole seconds
 			w.violated(RuleAttached, "%s is attached to %s", *va.Spec.Source.PersistentVolumeName, node)
 		} else {
 			w.excuse(ExcuseArrived, "%s is attached to %s", *va.Spec.Source.PersistentVolumeName, node)
@@ -217,7 +217,7 @@ func (w *world) auditMove(resource, node string) {
 	case open.IsZero() || w.wordsOld(node, evacuation.Evacuate):
 	case state.ForceIOFailures:
 		w.excuse(ExcuseDemoted, "resource %s on %s", resource, node)
-	case time.Since(open) <= failover.MaxAge:
+	case time.Since(open) <= failover.ActAge:
 		w.excuse(ExcuseArrived, "resource %s was opened on %s", resource, node)
 	default:
 		w.violated(RuleUsed, "resource %s on %s, for %s", resource, node, time.Since(open))

@@ -94,7 +94,7 @@ func (w *world) auditRecovery(pod *corev1.Pod, silence time.Duration, options *c
 	if silence < grace.KubeletSilence {
 		w.auditRestart(what)
 	}
-	if leaving := leavingFor(pod); leaving > failover.MaxAge {
+	if leaving := leavingFor(pod); leaving > failover.ActAge {
 		w.violated(ruleRecovery, "%s: it was on its way out already for %s", what, leaving)
 	}
 }

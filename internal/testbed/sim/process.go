@@ -53,7 +53,10 @@ type process struct {
 	network *gate
 	api     *auditedClient
 	freezer freezer
-	log     logr.Logger
+	// deciding is the node on which an act is about to decide, and moments counts those at which the process may stall.
+	deciding atomic.Pointer[string]
+	moments  atomic.Int64
+	log      logr.Logger
 	// begun is when it was started, synced since when it knows LINSTOR.
 	begun   time.Time
 	synced  time.Time

@@ -26,6 +26,7 @@ var (
 	ordinary = flag.Bool("sim.ordinary", false, "whether nothing is done but what is done every day, beside crashes")
 	leaving  = flag.Bool("sim.leaving", false, "whether to play only the histories in which nodes leave on purpose")
 	kind     = flag.String("sim.kind", "", "a regular expression: only the histories that were drawn with a kind that it matches are played")
+	stall    = flag.Duration("sim.stall", 0, "how long every second act of the controllers stalls between its decision and its requests")
 	brief    = flag.Bool("sim.brief", false, "whether to name what was broken only, and to tell no stories")
 	failures = flag.Int("sim.failures", 5, "after how many failing histories to stop")
 )
@@ -94,10 +95,14 @@ func ofKind(h sim.History) bool {
 }
 
 func generate(seed uint64) sim.History {
+	h := sim.Generate(seed)
 	if *ordinary {
-		return sim.GenerateOrdinary(seed)
+		h = sim.GenerateOrdinary(seed)
 	}
-	return sim.Generate(seed)
+	if *stall > 0 {
+		h = h.Stall(*stall)
+	}
+	return h
 }
 
 // enough is how many histories reach everything.
@@ -114,7 +119,7 @@ var reached = []string{
 	"decided: NotLost NoSurvivor", "decided: NotLost PrimaryConnected", "decided: NotLost PrimaryHealthy",
 	"decided: NotLost VolumeStarting", "decided: NotLost VolumeUnused", "decided: Undecided StateUnknown",
 	"decided: Undecided TooFewWitnesses", "event: LinstorBlind", "pods of LINSTOR deleted", sim.BlindRestarted, "well in the end",
-	sim.Explained,
+	sim.Explained, sim.Stalled, sim.StalledArrival,
 	sim.ReachedSafe, sim.ReachedLeaving, sim.ReachedEvacuated, sim.ReachedReturned, sim.SwitchedOff, sim.SafeAsked, sim.GoneAsked,
 }
 

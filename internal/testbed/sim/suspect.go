@@ -59,7 +59,7 @@ func (w *world) auditView(b basis, what string) {
 func (w *world) mayBeTainted(node string) bool {
 	_, is := w.tainted[node]
 	at, was := w.stays[node]
-	return is || was && time.Since(at) <= failover.MaxAge+w.history.World.Lag
+	return is || was && time.Since(at) <= failover.ActAge+w.history.World.Lag
 }
 
 // lostNodes counts the nodes that must be taken for lost just now, and those that may be taken for well.

@@ -103,5 +103,5 @@ func (w *world) vouched(name string) bool {
 	said := func(key string) bool { return w.vouchedAt[vouching{name, key}].After(heard) }
 	vouched := said(shutdownTaint) || said(corev1.TaintNodeOutOfService)
 	w.mu.Unlock()
-	return vouched || time.Since(until) <= failover.MaxAge || w.heldSince(until)
+	return vouched || time.Since(until) <= failover.ActAge || w.heldSince(until)
 }

@@ -1,0 +1,401 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+)
+
+const (
+	// moveMemory is how long a volume is expected to be attached elsewhere: twice the longest time that the metric distinguishes.
+	moveMemory = 10 * time.Minute
+	// detachUnnoticed is how long the attach/detach controller may not notice that an attachment was deleted: the default of its
+	// --attach-detach-reconcile-sync-period.
+	detachUnnoticed = time.Minute
+	// recreatedWithin is how long a volume that is being detached may have no PersistentVolume before it is forgotten.
+	recreatedWithin = time.Minute
+)
+
+// nodeState is what one process remembers of a node. Only the worker that reconciles the node reads or changes it.
+type nodeState struct {
+	volumes map[string]*volumeState
+	// taintChecked is when the cause of our taints was last checked, and silenceSeen when that of the taint node-silent was last seen.
+	taintChecked, silenceSeen time.Time
+	patience
+}
+
+// firstPatience is how long the API may take for an answer at first. It is doubled each time that not one of several requests was answered in
+// time: one answer that never comes does not hold up the rest of the node for long, and an API that is slow for all is waited for.
+const firstPatience = 2 * time.Second
+
+// overslept is how much later than its deadline a wait may end. If it ends later still, this process stood still, and the API need not be slow.
+const overslept = 500 * time.Millisecond
+
+// patience is how long the API may take for an answer. It belongs to one goroutine.
+type patience struct {
+	limit time.Duration // zero is firstPatience
+	late  bool          // an answer has taken longer
+}
+
+// within returns a context for requests to the API, which may take as long as that at most.
+func (p *patience) within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, min(max(p.limit, firstPatience), limit))
+}
+
+// answered records the answers to requests that were sent at the same time with a context of within.
+func (p *patience) answered(ctx context.Context, errs ...error) {
+	if deadline, _ := ctx.Deadline(); time.Since(deadline) > overslept {
+		return
+	}
+	p.late = p.late || len(errs) > 0 && !slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, context.DeadlineExceeded) })
+}
+
+// learn adapts the patience to the answers of a reconcile.
+func (p *patience) learn(limit time.Duration) {
+	if p.late {
+		p.limit = min(2*max(p.limit, firstPatience), limit)
+	}
+	p.late = false
+}
+
+// volumeState is what is remembered of one volume on one node.
+type volumeState struct {
+	// verdict and reason are those of the newest decision.
+	verdict failover.Verdict
+	reason  failover.Reason
+	// lostWithNode is set while the volume is lost for a reason that concerns the whole node.
+	lostWithNode bool
+	// wait is what was reported of a loss that nothing is done about.
+	wait failover.Wait
+	// progress is that of the fail-over; nil while nothing is wrong.
+	progress *progress
+	// move is set from the first deletion of a pod until the volume is attached elsewhere.
+	move *move
+	// deleted is the attachment that this process deleted, at that time; nil if none.
+	deleted   *failover.Attachment
+	deletedAt time.Time
+	// missing is since when the volume has had no PersistentVolume; zero if it has one.
+	missing time.Time
+}
+
+// progress is how far the fail-over of one volume is.
+type progress struct {
+	reported failover.Verdict // last reported
+	reason   failover.Reason
+	suspect  time.Time                  // first sign of the loss
+	removing time.Time                  // first deletion of a pod
+	begun    types.UID                  // attachment by which that pod used the volume
+	gone     time.Time                  // last pod gone
+	released bool                       // from the volumes in use
+	stuck    map[string]failover.Reason // by pod
+	// detaching is the deleted attachment that is left to Kubernetes, and detachSeen when that was last seen.
+	detaching  types.UID
+	detachSeen time.Time
+}
+
+// move is a fail-over that has begun, of a volume that is not attached to another node yet.
+type move struct {
+	reason  failover.Reason
+	message string
+	begun   time.Time
+	suspect time.Time // zero if another process saw the first sign of the loss
+	left    time.Time // when the attachment was deleted; zero before that
+	took    map[metrics.Stage]time.Duration
+}
+
+// seconds returns the durations of the stages for the log.
+func (m move) seconds() map[metrics.Stage]float64 {
+	seconds := make(map[metrics.Stage]float64, len(m.took))
+	for stage, d := range m.took {
+		seconds[stage] = math.Round(d.Seconds()*1000) / 1000
+	}
+	return seconds
+}
+
+// volume returns the state of a volume, a new one if there is none.
+func (s *nodeState) volume(name string) *volumeState {
+	if s.volumes[name] == nil {
+		s.volumes[name] = &volumeState{}
+	}
+	return s.volumes[name]
+}
+
+// inProgress returns the state of the fail-over, a new one if there is none.
+func (v *volumeState) inProgress() *progress {
+	if v.progress == nil {
+		v.progress = &progress{}
+	}
+	return v.progress
+}
+
+// decided records the newest decision. If it is not known whether the node has lost the volume, what was known before remains.
+func (v *volumeState) decided(d failover.Decision) {
+	v.verdict, v.reason = d.Verdict, d.Reason
+	switch {
+	case failover.SpeaksOfTheNode(d.Loss):
+		v.lostWithNode = true
+	case d.Verdict != failover.Undecided,
+		!slices.Contains([]failover.State{failover.Unknown, failover.Unreachable, failover.PrimaryWithoutQuorum}, d.State):
+		v.lostWithNode = false
+	}
+}
+
+// changed records that a decision is reported, and reports whether it is news. That nothing is wrong is never news, and ends the fail-over.
+// That nothing is known ends none that has begun.
+func (v *volumeState) changed(d failover.Decision, now time.Time) bool {
+	if d.Verdict == failover.NotLost || d.Verdict == failover.Undecided {
+		p := v.progress
+		if p == nil || d.Verdict == failover.Undecided && (!p.removing.IsZero() || len(p.stuck) > 0) {
+			return false
+		}
+		v.progress = nil
+		return p.reported != d.Verdict
+	}
+	p := v.inProgress()
+	if p.suspect.IsZero() {
+		p.suspect = now
+	}
+	news := p.reported != d.Verdict || p.reason != d.Reason
+	p.reported, p.reason = d.Verdict, d.Reason
+	return news
+}
+
+// blocks returns why nothing is done about a loss, or why a pod does not go; empty if neither is so or nobody was told.
+func (v *volumeState) blocks() failover.Reason {
+	if p := v.progress; p != nil && p.gone.IsZero() {
+		for _, reason := range p.stuck {
+			return reason
+		}
+	}
+	if v.verdict == failover.Blocked {
+		return v.reason
+	}
+	return v.wait.Blocks()
+}
+
+// begin records that the fail-over has begun.
+func (v *volumeState) begin(d failover.Decision, now time.Time) {
+	v.move = &move{reason: d.Reason, message: d.Message, begun: now, took: make(map[metrics.Stage]time.Duration)}
+	if v.progress != nil {
+		v.move.suspect = v.progress.suspect
+	}
+}
+
+// took records how long a stage of the fail-over took.
+func (v *volumeState) took(m *metrics.Metrics, stage metrics.Stage, d time.Duration) {
+	m.Took(stage, d)
+	if v.move != nil {
+		v.move.took[stage] = d
+	}
+}
+
+// podDeleted records that a pod of the volume was deleted.
+func (v *volumeState) podDeleted(m *metrics.Metrics, d failover.Decision, now time.Time) {
+	p := v.inProgress()
+	if !p.removing.IsZero() {
+		return
+	}
+	p.removing = now
+	m.FailoverBegun(d.Reason)
+	v.begin(d, now)
+	if !p.suspect.IsZero() {
+		v.took(m, metrics.StageDecide, now.Sub(p.suspect))
+	}
+}
+
+// podsGone records that no pod uses the volume any more.
+func (v *volumeState) podsGone(m *metrics.Metrics, now time.Time) {
+	p := v.inProgress()
+	if !p.gone.IsZero() {
+		return
+	}
+	p.gone = now
+	if !p.removing.IsZero() {
+		v.took(m, metrics.StagePodsGone, now.Sub(p.removing))
+	}
+}
+
+// wasReleased records that the volume is not among the volumes in use any more.
+func (v *volumeState) wasReleased(m *metrics.Metrics, now time.Time) {
+	if p := v.inProgress(); !p.released && !p.gone.IsZero() && v.deleted == nil {
+		p.released = true
+		v.took(m, metrics.StageRelease, now.Sub(p.gone))
+	}
+}
+
+// wasDetached records that this process deleted the attachment.
+func (v *volumeState) wasDetached(attachment failover.Attachment, d failover.Decision, now time.Time) {
+	attachment.Deleting, attachment.Marked = true, true
+	v.deleted, v.deletedAt = &attachment, now
+	if v.move == nil { // another process has begun it
+		v.begin(d, now)
+		v.move.suspect = time.Time{}
+	}
+	v.move.left = now
+}
+
+// leaveToKubernetes records that the attachment is being deleted, and that the rest is left to Kubernetes.
+func (v *volumeState) leaveToKubernetes(attachment types.UID, now time.Time) {
+	p := v.inProgress()
+	p.detaching, p.detachSeen = attachment, now
+}
+
+// waitForKubernetes returns how long a volume need not be looked at whose attachment is being deleted; zero if there is something to do.
+func (v *volumeState) waitForKubernetes(in failover.Input) time.Duration {
+	p := v.progress
+	if p == nil || in.Attachment == nil || in.Attachment.UID != p.detaching || len(in.Pods) > 0 {
+		return 0
+	}
+	wait := lookAgain // a kubelet that is up may claim the volume again
+	if in.Node.LeaseSilent(failover.ForceSilence) {
+		wait = retryLimit
+	}
+	return max(0, wait-in.Now.Sub(p.detachSeen))
+}
+
+// begunBy returns the attachment by which a pod used the volume that this process began to delete; empty if there is none.
+func (v *volumeState) begunBy() types.UID {
+	if v.progress == nil {
+		return ""
+	}
+	return v.progress.begun
+}
+
+// lingering returns the attachment that this process deleted, while the attach/detach controller may not have noticed; else nil.
+func (v *volumeState) lingering(now time.Time) *failover.Attachment {
+	if v.deleted == nil || now.Sub(v.deletedAt) > detachUnnoticed {
+		return nil
+	}
+	return v.deleted
+}
+
+// leave forgets what concerned the volume on the node. The move is remembered until the volume is attached elsewhere.
+func (v *volumeState) leave() {
+	v.verdict, v.reason, v.lostWithNode, v.wait, v.progress = "", "", false, failover.Wait{}, nil
+}
+
+// over reports whether nothing is left to remember of a volume that does not concern the node any more.
+func (v *volumeState) over(now time.Time) bool {
+	if v.move != nil {
+		since := v.move.left
+		if since.IsZero() {
+			since = v.move.begun
+		}
+		if now.Sub(since) > moveMemory {
+			v.move = nil
+		}
+	}
+	return v.move == nil && v.lingering(now) == nil
+}
+
+// lines lists what is not over, for a person who looks for leftovers.
+func (s *nodeState) lines(node string) (lines []string) {
+	for _, name := range slices.Sorted(maps.Keys(s.volumes)) {
+		v := s.volumes[name]
+		if v.progress != nil {
+			lines = append(lines, fmt.Sprintf("reported of volume %s on node %s: %s %s", name, node, v.progress.reported, v.progress.reason))
+		}
+		if !v.wait.Over() {
+			lines = append(lines, fmt.Sprintf("a wait of volume %s on node %s", name, node))
+		}
+	}
+	return lines
+}
+
+// nodeReport is the copy of a node's state that others read. Nobody changes it.
+type nodeReport struct {
+	// lost is set while a volume is lost for a reason that concerns the whole node.
+	lost bool
+	// verdicts counts the volumes on the node by verdict, and blocked those about which nothing is done by reason.
+	verdicts map[failover.Verdict]int
+	blocked  map[failover.Reason]int
+	// moving are the volumes whose fail-over from the node is in progress.
+	moving []string
+	lines  []string
+	// decisions are the verdict and the reason that were last reported, by volume.
+	decisions map[string]reportedDecision
+}
+
+type reportedDecision struct {
+	verdict failover.Verdict
+	reason  failover.Reason
+}
+
+// report returns a copy for others.
+func (s *nodeState) report(node string) *nodeReport {
+	report := &nodeReport{
+		verdicts: make(map[failover.Verdict]int), blocked: make(map[failover.Reason]int), decisions: make(map[string]reportedDecision),
+		lines: s.lines(node),
+	}
+	for name, v := range s.volumes {
+		report.lost = report.lost || v.lostWithNode
+		if v.verdict != "" {
+			report.verdicts[v.verdict]++
+		}
+		if reason := v.blocks(); reason != "" {
+			report.blocked[reason]++
+		}
+		if v.move != nil {
+			report.moving = append(report.moving, name)
+		}
+		if v.progress != nil {
+			report.decisions[name] = reportedDecision{v.progress.reported, v.progress.reason}
+		}
+	}
+	return report
+}
+
+// nodeReports are the reports of all nodes. Everybody may read them.
+type nodeReports struct {
+	nodes sync.Map // of *nodeReport, by node
+}
+
+func (r *nodeReports) publish(node string, report *nodeReport) { r.nodes.Store(node, report) }
+
+func (r *nodeReports) withdraw(node string) { r.nodes.Delete(node) }
+
+// each visits all reports.
+func (r *nodeReports) each(visit func(node string, report *nodeReport)) {
+	r.nodes.Range(func(node, report any) bool {
+		visit(node.(string), report.(*nodeReport))
+		return true
+	})
+}
+
+// lost returns the nodes that have lost a volume for a reason that concerns the whole node.
+func (r *nodeReports) lost() map[string]bool {
+	lost := make(map[string]bool)
+	r.each(func(node string, report *nodeReport) {
+		if report.lost {
+			lost[node] = true
+		}
+	})
+	return lost
+}
+
+// movingFrom returns the nodes from which a fail-over of a volume is in progress.
+func (r *nodeReports) movingFrom(volume string) (nodes []string) {
+	r.each(func(node string, report *nodeReport) {
+		if slices.Contains(report.moving, volume) {
+			nodes = append(nodes, node)
+		}
+	})
+	return nodes
+}
+
+// lines lists what is not over on any node.
+func (r *nodeReports) lines() (lines []string) {
+	r.each(func(_ string, report *nodeReport) { lines = append(lines, report.lines...) })
+	slices.Sort(lines)
+	return lines
+}

@@ -1,0 +1,601 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+)
+
+const (
+	// answersWithin is how long a reconcile waits for the answer to a write that takes something back.
+	answersWithin = 10 * time.Second
+	// requestsAtOnce is how many of one kind are sent at the same time; the API server rejects too many.
+	requestsAtOnce = 100
+	// listAge is how old the live list of pods may be that a release or a detach rests on.
+	listAge = 5 * time.Second
+)
+
+// errTooLate is why a request was not sent that rests on old facts: the process stood still, or the API was slow. The next reconcile decides again.
+var errTooLate = errors.New("too much time has passed since the decision")
+
+// inTime returns an error if too much time has passed since a volume was decided. No precondition can replace that: those of a pod's deletion
+// speak of the pod, not of LINSTOR, and those of a release or a detach do not know of pods that have come to the node.
+func (r *NodeReconciler) inTime(v *volume) error {
+	if r.clock.Now().Sub(v.in.Now) > failover.ActAge {
+		return errTooLate
+	}
+	return nil
+}
+
+// unused returns an error if the live list is too old that shows that no pod uses the volume.
+func (r *NodeReconciler) unused(v *volume) error {
+	if r.clock.Now().Sub(v.listed) > listAge {
+		return errTooLate
+	}
+	return r.inTime(v)
+}
+
+// failed records why a step of a volume failed. What was too late waits for the next reconcile.
+func (v *volume) failed(err error) {
+	if errors.Is(err, errTooLate) {
+		v.held = true
+		return
+	}
+	v.err = errors.Join(v.err, err)
+}
+
+// write does what the lost volumes call for, kind after kind. Before each kind all are decided again, and what is no longer lost is left alone.
+func (r *NodeReconciler) write(ctx context.Context, node string, state *nodeState, lost []*volume, inUse *corev1.Node) (next time.Duration) {
+	defer r.polling(ctx, lost)()
+	r.detach(ctx, node, state, lost, inUse)
+	r.keepPodsAway(ctx, node, state, lost)
+	r.annotate(ctx, state, lost)
+	if r.deletePods(ctx, state, lost) {
+		next = sooner(next, atOnce)
+	}
+	return next
+}
+
+// send makes n requests at the same time, waits for their answers, and returns their errors.
+func (r *NodeReconciler) send(
+	ctx context.Context, state *nodeState, step metrics.Step, n int, request func(ctx context.Context, i int) error,
+) []error {
+	ctx, cancel := state.within(ctx, r.timeout)
+	defer cancel()
+	errs := make([]error, n)
+	var all errgroup.Group
+	all.SetLimit(requestsAtOnce)
+	for i := range n {
+		all.Go(func() error {
+			if errs[i] = safely(func() error { return request(ctx, i) }); errs[i] != nil && !errors.Is(errs[i], errTooLate) {
+				r.metrics.Failed(step, errs[i])
+			}
+			return nil
+		})
+	}
+	_ = all.Wait()
+	state.answered(ctx, errs...)
+	return errs
+}
+
+// safely makes an error of a panic, which in a goroutine would end the process.
+func safely(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return do()
+}
+
+// keepPodsAway taints the node before the first of its pods is deleted. If that fails, the replacements might be placed there again, and
+// nothing is deleted.
+func (r *NodeReconciler) keepPodsAway(ctx context.Context, node string, state *nodeState, lost []*volume) {
+	open, plan := r.decideAgain(ctx, lost)
+	remove := due(open, plan, failover.StepRemove)
+	if len(remove) == 0 {
+		return
+	}
+	for _, v := range remove {
+		r.reporter.report(ctx, v)
+	}
+	ctx, cancel := state.within(ctx, r.timeout)
+	defer cancel()
+	err := r.taints.keepAway(ctx, node, remove)
+	if state.answered(ctx, err); err == nil {
+		return
+	}
+	r.metrics.Failed(metrics.StepTaint, err)
+	for _, v := range remove {
+		v.held = true
+		v.d.Verdict, v.d.Reason, v.d.Message, v.d.After = failover.Blocked, failover.KeepAwayFailed, err.Error(), lookAgain
+	}
+}
+
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=patch
+
+// failOverNote is the value of AnnotationFailOver.
+type failOverNote struct {
+	Pods   []types.UID     `json:"pods"`
+	Reason failover.Reason `json:"reason"`
+	Time   time.Time       `json:"time"`
+}
+
+// annotate writes on the attachments that their fail-over has begun, so that any later leader finishes it although the pods that were the
+// cause are gone.
+func (r *NodeReconciler) annotate(ctx context.Context, state *nodeState, lost []*volume) {
+	open, plan := r.decideAgain(ctx, lost)
+	missing := slices.DeleteFunc(due(open, plan, failover.StepRemove), func(v *volume) bool {
+		return v.in.Attachment == nil || v.in.Attachment.Noted
+	})
+	errs := r.send(ctx, state, metrics.StepMark, len(missing), func(ctx context.Context, i int) error { return r.annotateOne(ctx, missing[i]) })
+	for i, v := range missing {
+		if v.failed(errs[i]); errs[i] == nil {
+			noted := *v.in.Attachment
+			noted.Marked, noted.Noted = true, true
+			v.in.Attachment = &noted
+		}
+	}
+}
+
+func (r *NodeReconciler) annotateOne(ctx context.Context, v *volume) error {
+	note := failOverNote{Reason: v.d.Reason, Time: v.in.Now.UTC()}
+	var pods []string
+	for _, pod := range v.in.Pods {
+		note.Pods, pods = append(note.Pods, pod.UID), append(pods, cluster.Key(pod.Namespace, pod.Name))
+	}
+	text, err := json.Marshal(note)
+	if err != nil {
+		return err
+	}
+	if err := r.inTime(v); err != nil {
+		return err
+	}
+	r.aged(metrics.WriteMark, v)
+	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: v.in.Attachment.Name}}
+	if err := r.client.Patch(ctx, va, annotationPatch(v.in.Attachment.UID, string(text))); err != nil {
+		return fmt.Errorf("annotating VolumeAttachment %s: %w", va.Name, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Annotated attachment", "node", v.in.Node.Name, "volume", v.pv.Name, "volumeAttachment", va.Name, "pods", pods,
+		"reason", v.d.Reason)
+	return nil
+}
+
+// annotationPatch sets the fail-over annotation of the attachment of that UID, or takes it away if the value is nil.
+func annotationPatch(attachment types.UID, value any) client.Patch {
+	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": attachment, "annotations": map[string]any{cluster.AnnotationFailOver: value},
+	}})
+	return client.RawPatch(types.MergePatchType, patch)
+}
+
+// deletion is a pod that is deleted, and the volumes of the reconcile that it uses.
+type deletion struct {
+	failover.PodRemoval
+	by    *volume
+	users []*volume
+	// pod is the pod of the live list, and of the version that our condition has made if that is set.
+	pod *corev1.Pod
+	set bool
+	// grace is how many seconds the pod is given.
+	grace int64
+}
+
+// outlives reports whether the object of the pod stays for a while, because the pod is given time or has finalizers.
+func (d deletion) outlives() bool { return d.How != failover.RemoveForce || d.Pod.Finalizers }
+
+// needsCondition reports whether the condition is set before the deletion.
+func (d deletion) needsCondition() bool { return d.outlives() && !cluster.Disrupted(d.pod) }
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=delete
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
+
+// deletePods deletes the pods for which there is something to do, all of whose lost volumes are annotated. It reports whether one was deleted
+// that should be gone by now.
+func (r *NodeReconciler) deletePods(ctx context.Context, state *nodeState, lost []*volume) (gone bool) {
+	deletions := r.deletions(ctx, state, lost)
+	if slices.ContainsFunc(deletions, deletion.needsCondition) {
+		deletions = r.stillDue(ctx, lost, r.setDisrupted(ctx, state, deletions))
+	}
+	for i, d := range deletions {
+		if d.How == failover.RemoveGracefully {
+			deletions[i].grace = int64(r.settings.DeletionGrace / time.Second)
+		}
+		for _, v := range d.users {
+			if v.in.Attachment != nil { // the API may delete the pod, and the answer get lost
+				v.state.inProgress().begun = v.in.Attachment.UID
+			}
+		}
+	}
+	deleted := make([]bool, len(deletions))
+	errs := r.send(ctx, state, metrics.StepDelete, len(deletions), func(ctx context.Context, i int) (err error) {
+		deleted[i], err = r.deletePod(ctx, deletions[i])
+		return err
+	})
+	for i, d := range deletions {
+		switch {
+		case deleted[i]:
+			r.reporter.podDeleted(ctx, d)
+			gone = gone || d.How == failover.RemoveForce
+		case d.set:
+			r.takeBackDisrupted(ctx, d.pod)
+		}
+		if errs[i] != nil {
+			d.by.failed(errs[i])
+		}
+	}
+	return gone
+}
+
+// deletions returns the deletions that the lost volumes call for, and reports the pods that do not go.
+func (r *NodeReconciler) deletions(ctx context.Context, state *nodeState, lost []*volume) (due []deletion) {
+	open, plan := r.decideAgain(ctx, lost)
+	for _, removal := range plan.Removals {
+		d := deletion{PodRemoval: removal, by: open[removal.By]}
+		ready := true
+		for _, i := range removal.Volumes {
+			d.users = append(d.users, open[i])
+			ready = ready && (open[i].in.Attachment == nil || open[i].in.Attachment.Noted)
+		}
+		live := d.by.livePod(removal.Pod.UID)
+		switch {
+		case !ready || live == nil || isHeld(lost, removal.Pod.UID):
+		case removal.How == failover.RemovalStuck:
+			r.reporter.stuck(ctx, state, d.by, removal.Pod)
+		case removal.How == failover.RemovalRunning:
+			r.reporter.heldByFinalizer(ctx, state, d.by, removal.Pod)
+		default:
+			d.pod = live.DeepCopy()
+			due = append(due, d)
+		}
+	}
+	return due
+}
+
+// stillDue returns the deletions that the volumes still call for, and takes back the condition of the other pods.
+func (r *NodeReconciler) stillDue(ctx context.Context, lost []*volume, deletions []deletion) (due []deletion) {
+	_, plan := r.decideAgain(ctx, lost)
+	for _, d := range deletions {
+		i := slices.IndexFunc(plan.Removals, func(removal failover.PodRemoval) bool { return removal.Pod.UID == d.pod.UID })
+		if i >= 0 && (plan.Removals[i].How == failover.RemoveForce || plan.Removals[i].How == failover.RemoveGracefully) {
+			d.How = plan.Removals[i].How
+			due = append(due, d)
+		} else if d.set {
+			r.takeBackDisrupted(ctx, d.pod)
+		}
+	}
+	return due
+}
+
+// isHeld reports whether a pod uses a lost volume for which a step has failed, or that is held.
+func isHeld(lost []*volume, pod types.UID) bool {
+	return slices.ContainsFunc(lost, func(v *volume) bool { return (v.err != nil || v.held) && v.livePod(pod) != nil })
+}
+
+// livePod returns a pod of the live list that uses the volume; nil if there is none of that UID.
+func (v *volume) livePod(uid types.UID) *corev1.Pod {
+	for i := range v.live {
+		if v.live[i].UID == uid {
+			return &v.live[i]
+		}
+	}
+	return nil
+}
+
+// setDisrupted sets the condition of the pods whose objects outlive their deletion. It returns those that are to be deleted: what has changed
+// since the live list is left to the next reconcile. That the condition cannot be set is no obstacle.
+func (r *NodeReconciler) setDisrupted(ctx context.Context, state *nodeState, deletions []deletion) (due []deletion) {
+	errs := r.send(ctx, state, metrics.StepDelete, len(deletions), func(ctx context.Context, i int) error {
+		d := &deletions[i]
+		if !d.needsCondition() {
+			return nil
+		}
+		if err := r.inTime(d.by); err != nil {
+			return err
+		}
+		err := r.patchStatus(ctx, d.pod, d.pod.ResourceVersion, map[string]any{"conditions": r.disruption(d.by.d)})
+		d.set = err == nil
+		return err
+	})
+	for i, d := range deletions {
+		switch err := errs[i]; {
+		case apierrors.IsNotFound(err), apierrors.IsConflict(err), errors.Is(err, errTooLate):
+			continue
+		case err != nil:
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot set the pod's DisruptionTarget condition", "pod", cluster.Key(d.pod.Namespace, d.pod.Name))
+		}
+		due = append(due, d)
+	}
+	return due
+}
+
+// deletePod deletes a pod as it was in the live list: if anything of it has changed since, the next reconcile sees that.
+func (r *NodeReconciler) deletePod(ctx context.Context, d deletion) (deleted bool, err error) {
+	if err := r.inTime(d.by); err != nil {
+		return false, err
+	}
+	r.aged(metrics.WriteRemove, d.by)
+	version := d.pod.ResourceVersion
+	err = r.client.Delete(ctx, d.pod, client.GracePeriodSeconds(d.grace), client.Preconditions{UID: &d.pod.UID, ResourceVersion: &version})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("deleting pod %s: %w", cluster.Key(d.pod.Namespace, d.pod.Name), err)
+	}
+	if d.How == failover.RemoveForce && d.outlives() {
+		// No kubelet is left to end the pod, and the finalizer of a Job's pod waits for that. With the condition it still counts as a user.
+		err := r.patchStatus(ctx, d.pod, "", map[string]any{"phase": corev1.PodFailed, "conditions": r.disruption(d.by.d)})
+		if client.IgnoreNotFound(err) != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot set the pod's phase", "pod", cluster.Key(d.pod.Namespace, d.pod.Name))
+		}
+	}
+	return true, nil
+}
+
+// disruption is the condition that reports to the pod's owner why the pod goes, as Kubernetes' own eviction does.
+func (r *NodeReconciler) disruption(d failover.Decision) []corev1.PodCondition {
+	return []corev1.PodCondition{{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: string(d.Reason), Message: cluster.DisruptedBy + d.Message,
+		LastTransitionTime: metav1.NewTime(r.clock.Now()),
+	}}
+}
+
+// takeBackDisrupted takes the condition back, unless the pod has been deleted meanwhile. Another leader may have done that: without the condition,
+// the pod that it ended would count as no user, and its volume would be detached under it.
+func (r *NodeReconciler) takeBackDisrupted(ctx context.Context, pod *corev1.Pod) {
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	uid := pod.UID
+	err := retry.OnError(retry.DefaultRetry, apierrors.IsConflict, func() error {
+		err := r.patchStatus(ctx, pod, pod.ResourceVersion, map[string]any{
+			"conditions": []map[string]any{{"$patch": "delete", "type": corev1.DisruptionTarget}},
+		})
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		if now := r.live.Reader.Get(ctx, client.ObjectKeyFromObject(pod), pod); now != nil {
+			return now
+		}
+		if pod.UID != uid || pod.DeletionTimestamp != nil || cluster.Ended(pod) {
+			return nil
+		}
+		return err
+	})
+	if client.IgnoreNotFound(err) != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot take back the pod's DisruptionTarget condition", "pod", cluster.Key(pod.Namespace, pod.Name))
+	}
+}
+
+// patchStatus patches the status of a pod of that version, or of any if it is empty. The pod gets the version that this has made.
+func (r *NodeReconciler) patchStatus(ctx context.Context, pod *corev1.Pod, version string, status map[string]any) error {
+	meta := map[string]any{"uid": pod.UID}
+	if version != "" {
+		meta["resourceVersion"] = version
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": meta, "status": status})
+	if err != nil {
+		return err
+	}
+	return r.client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
+}
+
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=delete
+
+// detach takes volumes off the node after the last pods there that used them are gone: they are released from the volumes in use there, and
+// their attachments deleted. A pod may come back with its node at any time, so that the deletions follow another list.
+func (r *NodeReconciler) detach(ctx context.Context, node string, state *nodeState, lost []*volume, inUse *corev1.Node) {
+	open, plan := r.decideAgain(ctx, lost)
+	detach := due(open, plan, failover.StepDetach)
+	if len(detach) == 0 {
+		return
+	}
+	now := r.clock.Now()
+	for _, v := range detach {
+		r.reporter.report(ctx, v)
+		v.state.podsGone(r.metrics, now)
+	}
+	if r.fastDetach {
+		// Kubernetes waits until the kubelet reports that a volume is unmounted, which a dead one never does.
+		r.release(ctx, node, state, detach, inUse)
+	}
+	var attached []*volume
+	for _, v := range detach {
+		switch {
+		case v.err != nil || v.held:
+		case v.in.Attachment.Deleting:
+			v.state.leaveToKubernetes(v.in.Attachment.UID, now)
+		default:
+			attached = append(attached, v)
+		}
+	}
+	r.deleteAttachments(ctx, node, state, attached)
+}
+
+// release takes volumes out of what the node calls in use. inUse is the Node if it was read.
+func (r *NodeReconciler) release(ctx context.Context, node string, state *nodeState, volumes []*volume, inUse *corev1.Node) {
+	handles := make([]string, len(volumes))
+	for i, v := range volumes {
+		handles[i] = v.pv.Spec.CSI.VolumeHandle
+		r.aged(metrics.WriteRelease, v)
+	}
+	timed, cancel := state.within(ctx, r.timeout)
+	defer cancel()
+	inTime := func() error { return r.unused(volumes[0]) } // all were listed and decided together
+	released, err := r.inUse.release(timed, node, r.driver, handles, inUse, inTime)
+	if state.answered(timed, err); err != nil && !errors.Is(err, errTooLate) {
+		r.metrics.Failed(metrics.StepRelease, err)
+	}
+	var names, reasons []string
+	for _, v := range volumes {
+		if v.failed(err); err != nil {
+			continue
+		}
+		v.state.wasReleased(r.metrics, r.clock.Now())
+		if slices.Contains(released, v.pv.Spec.CSI.VolumeHandle) {
+			names, reasons = append(names, v.pv.Name), append(reasons, string(v.d.Reason))
+		}
+	}
+	if len(names) > 0 {
+		slices.Sort(reasons)
+		ctrl.LoggerFrom(ctx).Info("Released volumes", "node", node, "volumes", names, "reason", strings.Join(slices.Compact(reasons), ", "))
+	}
+}
+
+// deleteAttachments deletes those of volumes that no pod uses by a list of now.
+func (r *NodeReconciler) deleteAttachments(ctx context.Context, node string, state *nodeState, volumes []*volume) {
+	if len(volumes) == 0 {
+		return
+	}
+	timed, cancel := state.within(ctx, r.timeout)
+	defer cancel()
+	listed := r.clock.Now()
+	pods, err := r.live.PodsOn(timed, node)
+	state.answered(timed, err)
+	r.each(volumes, func(_ int, v *volume) error {
+		if err != nil {
+			return err
+		}
+		users, err := r.live.UsersOf(timed, v.pv, pods)
+		v.held, v.listed = len(users) > 0, listed // the next reconcile sees to them
+		return err
+	})
+	open, plan := r.decideAgain(ctx, volumes)
+	unused := due(open, plan, failover.StepDetach)
+	deleted := make([]string, len(unused))
+	errs := r.send(ctx, state, metrics.StepDetach, len(unused), func(ctx context.Context, i int) (err error) {
+		deleted[i], err = r.deleteAttachment(ctx, unused[i])
+		return err
+	})
+	for i, v := range unused {
+		if v.failed(errs[i]); deleted[i] != "" {
+			r.reporter.detached(ctx, v, deleted[i])
+		}
+	}
+}
+
+// deleteAttachment deletes the attachment of a volume, and returns what was done; empty if there was nothing to do.
+func (r *NodeReconciler) deleteAttachment(ctx context.Context, v *volume) (done string, err error) {
+	attachment := v.in.Attachment
+	if err := r.unused(v); err != nil {
+		return "", err
+	}
+	r.aged(metrics.WriteDetach, v)
+	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachment.Name, UID: attachment.UID}}
+	err = r.client.Delete(ctx, va, client.Preconditions{UID: &attachment.UID})
+	switch {
+	case apierrors.IsNotFound(err) && r.fastDetach:
+		// Kubernetes deletes the attachment of a released volume, and may be quicker: the detach is ours all the same.
+		return "Kubernetes has deleted the attachment", nil
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("deleting VolumeAttachment %s: %w", va.Name, err)
+	}
+	return "Deleted attachment", nil
+}
+
+// aged records how old LINSTOR's state is on which a write rests.
+func (r *NodeReconciler) aged(write metrics.Write, v *volume) {
+	r.metrics.WriteSent(write, v.in.Now.Sub(v.in.Resource.Confirmed))
+}
+
+// takeBackAnnotations takes the annotation off the attachments of volumes that are not lost any more and whose pods stay.
+func (r *NodeReconciler) takeBackAnnotations(ctx context.Context, state *nodeState, volumes []*volume) (next time.Duration) {
+	var noted []*volume
+	for _, v := range volumes {
+		if a := v.in.Attachment; a != nil && a.Noted && !a.Deleting && v.d.Verdict == failover.NotLost {
+			noted = append(noted, v)
+		}
+	}
+	errs := r.send(ctx, state, metrics.StepMark, len(noted), func(ctx context.Context, i int) error {
+		v := noted[i]
+		if stays, err := r.stays(ctx, v); err != nil || !stays {
+			return err
+		}
+		va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: v.in.Attachment.Name}}
+		err := r.client.Patch(ctx, va, annotationPatch(v.in.Attachment.UID, nil))
+		if err == nil {
+			ctrl.LoggerFrom(ctx).Info("Took annotation off attachment", "node", v.in.Node.Name, "volume", v.pv.Name,
+				"volumeAttachment", va.Name, "reason", v.d.Reason)
+		}
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil
+		}
+		return err
+	})
+	for i, err := range errs {
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot take the fail-over annotation off", "volume", noted[i].pv.Name)
+			next = sooner(next, r.failures.When(noted[i].in.Node.Name))
+		}
+	}
+	return next
+}
+
+// stays reports whether pods use the volume on the node, of which none is being deleted. If the cache has none and the volume is in use, they may
+// not be selected any more, and the API is asked.
+func (r *NodeReconciler) stays(ctx context.Context, v *volume) (bool, error) {
+	if len(v.in.Pods) > 0 || v.d.Reason != failover.PrimaryHealthy {
+		return stay(v.in), nil
+	}
+	pods, err := r.live.PodsOn(ctx, v.in.Node.Name)
+	if err != nil {
+		return false, err
+	}
+	users, err := r.live.UsersOf(ctx, v.pv, slices.DeleteFunc(pods, func(p corev1.Pod) bool { return cluster.Ended(&p) }))
+	if err != nil {
+		return false, err
+	}
+	ends := slices.ContainsFunc(users, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
+	return len(users) > 0 && !ends, nil
+}
+
+// stay reports whether pods use the volume on a node, of which none is being deleted.
+func stay(in failover.Input) bool {
+	for _, pod := range in.Pods {
+		if !pod.DeleteBy.IsZero() {
+			return false
+		}
+	}
+	return len(in.Pods) > 0
+}
+
+// writeSettings writes on the attachments of volumes which quorum settings are unconfirmed, and returns when to do that again.
+func (r *NodeReconciler) writeSettings(ctx context.Context, state *nodeState, volumes []*volume) (next time.Duration) {
+	after := make([]time.Duration, len(volumes))
+	errs := r.send(ctx, state, metrics.StepMark, len(volumes), func(ctx context.Context, i int) error {
+		v := volumes[i]
+		attachments, err := r.attachments.Of(ctx, v.pv.Name)
+		if err == nil {
+			after[i], err = r.memory.write(ctx, r.client, v.pv.Name, v.resources[0], attachments, r.clock.Now())
+		}
+		return err
+	})
+	for i, v := range volumes {
+		if next = sooner(next, after[i]); errs[i] != nil {
+			ctrl.LoggerFrom(ctx).Error(errs[i], "Cannot write which quorum settings are unconfirmed", "volume", v.pv.Name)
+			next = sooner(next, retryLimit)
+		}
+	}
+	return next
+}

@@ -1,0 +1,71 @@
+package linstor
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// listsAwaited is for how long after a replica has come a resource is read often of which evidence is awaited: a node that meets it
+	// shows by that what it has applied.
+	listsAwaited = 15 * time.Second
+	// listsApart is how far these readings are apart.
+	listsApart = 2 * time.Second
+)
+
+// awaitEvidence asks for the readings that show that nodes have applied what LINSTOR wants: that a satellite has left and come back, that a
+// replica has met a new one.
+func (f *Feed) awaitEvidence(context.Context) error {
+	now := time.Now()
+	if early := f.store.earlyWord(); now.Sub(early) < evidenceEvery {
+		f.schedule.hint(early)
+	}
+	for _, name := range f.store.awaitsLists(now) {
+		f.Poll(name)
+	}
+	return nil
+}
+
+// earlyWord is when a replica last reported whose node was not known to be ONLINE: satellites report up to 6 s before, and no event
+// tells when they are.
+func (s *Store) earlyWord() time.Time {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.early.time()
+}
+
+// awaitsLists returns the resources that must be read for evidence: their replicas have changed a moment ago, or a node has been back for
+// long enough.
+func (s *Store) awaitsLists(now time.Time) (names []string) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for key := range s.unsettled {
+		e := s.resources[key]
+		if e == nil {
+			continue
+		}
+		age := now.Sub(e.set.Confirmed)
+		due := false
+		for i := range e.replicas {
+			r := &e.replicas[i]
+			due = due || r.listed != 0 && now.Sub(r.listed.time()) < listsAwaited && age >= listsApart
+			n := s.nodes[r.Node]
+			due = due || !r.runs.settled() && n != nil && n.back > n.away && n.away >= e.wantedRead && r.read < n.back && age >= listsApart
+		}
+		if due {
+			names = append(names, e.name)
+		}
+	}
+	return names
+}
+
+func (s *Store) unsettledOf(names []string) (unsettled []string) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, name := range names {
+		if s.unsettled[fold(name)] {
+			unsettled = append(unsettled, name)
+		}
+	}
+	return unsettled
+}

@@ -1,0 +1,172 @@
+package linstor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
+)
+
+const (
+	// streamLife is how long a stream is followed before another takes its place. A stream can be dead although its connection stands.
+	// LINSTOR begins each one with all current values, which shows what a dead one has missed.
+	streamLife = 3 * time.Minute
+	// streamSettle is how long a stream without events must stand before it counts as connected: where LINSTOR
+	// refuses it, that comes sooner.
+	streamSettle = time.Second
+)
+
+var (
+	errStreamDead    = errors.New("the event stream is silent although LINSTOR sends events to another one")
+	errEndpointMoved = errors.New("another LINSTOR controller has taken over")
+)
+
+// follow makes one connection to LINSTOR's event stream and stays until that ends.
+//
+// The order matters. A cheap REST request finds the endpoint that answers. Then the stream is opened,
+// and as soon as its request is on the wire everything is read by REST: a change after that read
+// comes as an event, and LINSTOR begins the stream with every resource's value. The headers of the
+// stream are no sign of anything: LINSTOR sends them with the first event.
+func (f *Feed) follow(ctx context.Context) error {
+	if err := f.readNodesSince(ctx, time.Now()); err != nil {
+		return err
+	}
+	base, moved := f.client.Endpoint()
+	present, err := f.openStream(ctx, base, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { present.close() }()
+	f.opened(time.Now())
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-present.ended:
+			return present.err
+		case <-moved:
+			return errEndpointMoved
+		case <-time.After(streamLife):
+		}
+		next, err := f.renewed(ctx, base, present)
+		if err != nil {
+			return err
+		}
+		present.close()
+		present = next
+	}
+}
+
+// renewed opens the stream that takes the place of another. Both are open for a moment, so that no event is missed. LINSTOR begins the
+// new one with all current values, and sends these to the other one, too: if nothing comes there, it is dead and may have missed events.
+func (f *Feed) renewed(ctx context.Context, base *url.URL, present *stream) (*stream, error) {
+	before := present.events.Load()
+	next, err := f.openStream(ctx, base, streamSettle)
+	if err != nil {
+		return nil, err
+	}
+	present.replaced.Store(true)
+	if !sleep(ctx, streamSettle) || present.events.Load() == before && next.events.Load() > 0 {
+		next.close()
+		return nil, cmp.Or(ctx.Err(), errStreamDead)
+	}
+	return next, nil
+}
+
+// stream is a connection to LINSTOR's event stream.
+type stream struct {
+	sent, open, ended chan struct{}
+	// err is valid once ended is closed.
+	err    error
+	cancel context.CancelFunc
+	// events is how many have come. replaced is set once another stream brings them.
+	events   atomic.Int64
+	replaced atomic.Bool
+}
+
+func (s *stream) close() {
+	s.cancel()
+	<-s.ended
+}
+
+// openStream opens a stream, and returns it once its request is on the wire, or if settle is not zero once its first event has come or that
+// time has passed.
+func (f *Feed) openStream(ctx context.Context, base *url.URL, settle time.Duration) (*stream, error) {
+	s := &stream{sent: make(chan struct{}), open: make(chan struct{}), ended: make(chan struct{})}
+	ctx, s.cancel = context.WithCancel(ctx)
+	go func() {
+		defer close(s.ended)
+		s.err = f.client.Promotions(ctx, base, f.handler(s))
+	}()
+	ready := s.open
+	if settle == 0 {
+		ready = s.sent
+	}
+	var settled <-chan time.Time
+	if settle > 0 {
+		settled = time.After(settle)
+	}
+	select {
+	case <-s.ended:
+		s.cancel()
+		return nil, s.err
+	case <-ready:
+	case <-settled:
+	}
+	return s, nil
+}
+
+// handler applies what a stream brings, in the order in which it comes.
+func (f *Feed) handler(s *stream) client.Handler {
+	var logged sync.Once
+	return client.Handler{
+		Sent: func() { close(s.sent) },
+		Open: func() { close(s.open); f.connected() },
+		Promotion: func(ev client.Event) {
+			if s.events.Add(1); s.replaced.Load() {
+				return
+			}
+			f.metrics.events.WithLabelValues(client.EventMayPromote).Inc()
+			f.hear(ev, time.Now())
+		},
+		Skipped: func(eventType string, err error) {
+			label := eventLabelUnknown
+			if err != nil {
+				label = eventLabelUndecodable
+			}
+			f.metrics.events.WithLabelValues(label).Inc()
+			logged.Do(func() {
+				f.log.Info("Skipping an event of LINSTOR that can not be understood, and all like it",
+					"type", client.OneLine(eventType), "reason", errorText(err))
+			})
+		},
+	}
+}
+
+// hear applies an event, and has its resource read if it brought news or the store lacks the replica.
+func (f *Feed) hear(ev client.Event, at time.Time) {
+	f.heard(at)
+	if f.Status().Synced {
+		f.store.announce(ev, at)
+	}
+	known, changed := f.store.ApplyEvent(ev, at)
+	if known && !changed {
+		return
+	}
+	if ev.MayPromote == nil {
+		f.schedule.hint(at)
+	}
+	f.Poll(ev.Resource)
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return "unknown type"
+	}
+	return client.OneLine(err.Error())
+}
