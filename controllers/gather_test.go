@@ -71,8 +71,7 @@ func TestCandidates(t *testing.T) {
 					if there && in.Attachment != nil && in.Attachment.Name != "csi-db" {
 						t.Errorf("node %s has the attachment %s", node, in.Attachment.Name)
 					}
-					volumes, _, err := s.r.gather(s.ctx, node, s.r.stateOf(node))
-					s.must(err)
+					volumes := s.r.gather(s.ctx, s.r.stateOf(node))
 					if want := slices.Contains(tc.want, node); there != want || (len(volumes) == 1) != want {
 						t.Errorf("node %s: there is an input %t, %d volumes; want %t", node, there, len(volumes), want)
 					}
@@ -161,7 +160,7 @@ func TestLinstorIsAskedAboutAllVolumesOfThePods(t *testing.T) {
 		s.must(s.api.Create(s.ctx, pod))
 		var names []string
 		s.r.linstor = asked{mu: &sync.Mutex{}, names: &names}
-		s.r.readLive(s.ctx, nodeA, s.state, []*volume{s.volume()})
+		s.r.readLive(s.ctx, s.state, []*volume{s.volume()})
 		synctest.Wait()
 		slices.Sort(names)
 		if want := []string{"pvc-db", "pvc-group"}; !slices.Equal(names, want) {

@@ -406,7 +406,7 @@ func TestWhichNodesHaveALostVolume(t *testing.T) {
 		for _, d := range tc.then {
 			state.volume("db").decided(d)
 		}
-		if got := state.report(nodeA).lost; got != tc.want {
+		if got := state.report().lost; got != tc.want {
 			t.Errorf("%s: %t, want %t", name, got, tc.want)
 		}
 	}

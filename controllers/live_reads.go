@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
@@ -20,73 +20,110 @@ import (
 // linstorTimeout bounds a live read of LINSTOR: an older answer would be useless.
 const linstorTimeout = failover.ActAge
 
-// readLive reads past every cache what the fate of volumes on one node rests on, all at the same time: LINSTOR's state of their resources and
-// of all others of their pods, the node's Lease and taints, the attachments, and all pods of the node, selected or not. A volume of which
-// something could not be read has an error. inUse is the Node if volumes may be released there, else nil.
-func (r *NodeReconciler) readLive(ctx context.Context, node string, state *nodeState, volumes []*volume) (inUse *corev1.Node) {
-	began := r.clock.Now()
-	api, cancel := state.within(ctx, r.timeout)
-	defer cancel()
-	read := cluster.Reading{Node: node}
-	asked := &resourcesRead{linstor: r.linstor, errs: make(map[string]error)}
-	var offErr, attachmentsErr, podsErr error
-	var reads sync.WaitGroup
-	reads.Go(func() { r.readLease(api, node) })
-	reads.Go(func() { read.Off, offErr = r.live.Off(api, node) })
-	reads.Go(func() { read.Attachments, attachmentsErr = r.readAttachments(api, node, volumes) })
-	reads.Go(func() { read.Pods, podsErr = r.live.PodsOn(api, node) })
-	reads.Go(func() { asked.read(ctx, volumes) })
-	if r.fastDetach && slices.ContainsFunc(volumes, func(v *volume) bool { return len(v.in.Pods) == 0 }) {
-		reads.Go(func() { inUse = r.inUse.read(api, node) })
+// liveReads are what an act rests on besides the volumes' inputs.
+type liveReads struct {
+	// inUse is the Node if volumes may be released there and it could be read, else nil.
+	inUse *corev1.Node
+	// claims has the pods that may be deleted: the API confirms which volumes they use.
+	claims map[types.UID]bool
+}
+
+// readLive reads past every cache what the fate of the lost volumes rests on, in two waves. The first one reads all at the same time: LINSTOR's
+// state of their resources, the node's Lease and taints, the attachments, and all pods of the node, selected or not. The second one reads what only
+// that list shows: the state of other resources of these pods, and the claims of those that would be deleted. A volume of which something could
+// not be read has an error.
+func (r *NodeReconciler) readLive(ctx context.Context, state *nodeState, volumes []*volume) liveReads {
+	for _, v := range volumes {
+		r.keep(v.resources, 2*state.wait())
 	}
-	reads.Wait()
-	defer func() {
-		var errs []error
-		for _, v := range volumes {
-			if asked.errorOf(v) == nil { // else it is LINSTOR that is late
-				errs = append(errs, v.err)
-			}
-		}
-		state.answered(api, errs...)
-	}()
-	if err := errors.Join(offErr, attachmentsErr, podsErr); err != nil {
+	reads := liveReads{claims: make(map[types.UID]bool)}
+	resources := &resourcesRead{linstor: r.linstor, errs: make(map[string]error)}
+	began := r.clock.Now()
+	read, err := r.readNode(ctx, state, volumes, resources, &reads)
+	if err != nil {
 		r.metrics.Failed(metrics.StepLook, err)
 		for _, v := range volumes {
-			v.err = err
+			v.failed(err)
 		}
-		return inUse
+		return reads
 	}
-	users := make([][]corev1.Pod, len(volumes))
-	r.each(volumes, func(i int, v *volume) (err error) {
-		if users[i], err = r.live.UsersOf(api, v.pv, read.Pods); err == nil {
-			v.resources, err = r.pods.Resources(api, v.pv, users[i])
+	api, cancel := state.within(ctx, r.timeout)
+	defer cancel()
+	r.each(volumes, func(v *volume) (err error) {
+		v.listed, v.off = began, read.Off
+		if v.live, err = r.live.UsersOf(api, v.pv, read.Pods); err == nil {
+			v.resources, err = r.pods.Resources(api, v.pv, v.live)
 		}
 		return err
 	})
-	asked.read(ctx, volumes) // of pods that the cache does not know
-	r.each(volumes, func(i int, v *volume) error {
-		if err := asked.errorOf(v); err != nil {
+	resources.read(ctx, volumes) // of pods that the cache does not know
+	r.each(volumes, func(v *volume) (err error) {
+		if err := resources.errorOf(v); err != nil {
 			return err
 		}
-		known := cluster.Remembered{Begun: v.state.begunBy(), Deleted: r.lingering(v.state)}
-		in, err := r.inputs.Confirmed(ctx, v.pv, read, users[i], known)
-		if err == nil {
-			v.in, v.off, v.live, v.listed = in, read.Off, users[i], began
-		}
+		v.in, err = r.inputs.Confirmed(api, v.pv, read, v.live, r.remembered(v.state))
 		return err
 	})
-	return inUse
+	r.readClaims(api, volumes, reads.claims)
+	var errs []error
+	for _, v := range volumes {
+		if resources.errorOf(v) == nil { // else it is LINSTOR that is late
+			errs = append(errs, v.err)
+		}
+	}
+	state.answered(api, errs...)
+	return reads
+}
+
+// readNode is the first wave of readLive.
+func (r *NodeReconciler) readNode(
+	ctx context.Context, state *nodeState, volumes []*volume, resources *resourcesRead, reads *liveReads,
+) (cluster.Reading, error) {
+	api, cancel := state.within(ctx, r.timeout)
+	defer cancel()
+	read := cluster.Reading{Node: state.node}
+	var offErr, attachmentsErr, podsErr error
+	atTheSameTime(
+		func() { r.readLease(api, state.node) },
+		func() { read.Off, offErr = r.live.Off(api, state.node) },
+		func() { read.Attachments, attachmentsErr = r.readAttachments(api, state.node, volumes) },
+		func() { read.Pods, podsErr = r.live.PodsOn(api, state.node) },
+		func() { resources.read(ctx, volumes) },
+		func() {
+			if r.fastDetach && slices.ContainsFunc(volumes, func(v *volume) bool { return len(v.in.Pods) == 0 }) {
+				reads.inUse = r.inUse.read(api, state.node)
+			}
+		},
+	)
+	err := errors.Join(offErr, attachmentsErr, podsErr)
+	if err != nil {
+		state.answered(api, err)
+	}
+	return read, err
+}
+
+// atTheSameTime does things at the same time. A panic in one of them counts as nothing done.
+func atTheSameTime(do ...func()) {
+	var all sync.WaitGroup
+	for _, one := range do {
+		all.Go(func() {
+			if err := safely(func() error { one(); return nil }); err != nil {
+				ctrl.Log.Error(err, "Cannot read what an act rests on")
+			}
+		})
+	}
+	all.Wait()
 }
 
 // each does something for all volumes at the same time of which nothing has failed yet.
-func (r *NodeReconciler) each(volumes []*volume, do func(i int, v *volume) error) {
+func (r *NodeReconciler) each(volumes []*volume, do func(v *volume) error) {
 	var all sync.WaitGroup
-	for i, v := range volumes {
+	for _, v := range volumes {
 		if v.err != nil {
 			continue
 		}
 		all.Go(func() {
-			if v.err = safely(func() error { return do(i, v) }); v.err != nil {
+			if v.err = safely(func() error { return do(v) }); v.err != nil {
 				r.metrics.Failed(metrics.StepLook, v.err)
 			}
 		})
@@ -108,7 +145,7 @@ func (r *NodeReconciler) readAttachments(ctx context.Context, node string, volum
 			}
 		}
 	}
-	return r.live.Attachments(ctx, ctx, names)
+	return r.live.Attachments(ctx, names)
 }
 
 // readLease reads the Lease of a node whose kubelet seems silent: the cache may be behind. If that fails, no more is known than before, and
@@ -119,6 +156,35 @@ func (r *NodeReconciler) readLease(ctx context.Context, node string) {
 	}
 	if err := r.live.Lease(ctx, node); err != nil {
 		ctrl.LoggerFrom(ctx).V(1).Info("Cannot read whether the kubelet is still silent", "node", node, "error", err.Error())
+	}
+}
+
+// readClaims confirms which volumes the pods use that would be deleted now. A claim may have been deleted and created again under its name, and
+// the cache may not show that for as long as its watch is dead. A pod with a claim that is not confirmed holds up its volumes.
+func (r *NodeReconciler) readClaims(ctx context.Context, volumes []*volume, confirmed map[types.UID]bool) {
+	var open []*volume
+	var inputs []failover.Input
+	for _, v := range volumes {
+		if v.err == nil && !v.held {
+			open, inputs = append(open, v), append(inputs, v.in)
+		}
+	}
+	plan := failover.PlanFor(inputs)
+	errs := make([]error, len(plan.Removals))
+	limited(len(errs), func(i int) {
+		if removal := plan.Removals[i]; removal.IsDue() {
+			errs[i] = safely(func() error { return r.live.ConfirmClaims(ctx, open[removal.By].livePod(removal.Pod.UID)) })
+		}
+	})
+	for i, removal := range plan.Removals {
+		if errs[i] == nil {
+			confirmed[removal.Pod.UID] = true
+			continue
+		}
+		r.metrics.Failed(metrics.StepLook, errs[i])
+		for _, at := range removal.Volumes {
+			open[at].failed(errs[i])
+		}
 	}
 }
 
@@ -153,7 +219,7 @@ func (a *resourcesRead) read(ctx context.Context, volumes []*volume) {
 	reads.Wait()
 }
 
-// has reports whether a resource has been asked for, and marks it as asked for.
+// has reports whether a resource has been asked for, and records that it is from now on.
 func (a *resourcesRead) has(resource string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -178,13 +244,14 @@ func (a *resourcesRead) errorOf(v *volume) error {
 
 // decideAgain decides the volumes once more, by what the store, the guard and the pause say now. It returns those of which nothing has failed
 // or is held, and their plan.
-func (r *NodeReconciler) decideAgain(ctx context.Context, volumes []*volume) ([]*volume, failover.Plan) {
-	halt := r.halt.now(ctx)
+func (r *NodeReconciler) decideAgain(ctx context.Context, state *nodeState, volumes []*volume) ([]*volume, failover.Plan) {
+	hold := r.halt.now(ctx)
 	open := slices.DeleteFunc(slices.Clone(volumes), func(v *volume) bool { return v.err != nil || v.held })
 	inputs := make([]failover.Input, len(open))
 	for i, v := range open {
+		r.keep(v.resources, state.wait()) // for the decision after this one
 		v.in = r.inputs.Again(v.in, v.off)
-		v.in.Halt = halt
+		v.in.Halt = hold
 		inputs[i] = v.in
 	}
 	plan := failover.PlanFor(inputs)
@@ -204,22 +271,21 @@ func due(volumes []*volume, plan failover.Plan, step failover.Step) (some []*vol
 	return some
 }
 
-// polling has the feed read the resources of volumes every second until it is stopped: an act may take longer than what was read is fresh.
-func (r *NodeReconciler) polling(ctx context.Context, volumes []*volume) (stop context.CancelFunc) {
-	var resources []string
-	for _, v := range volumes {
-		resources = append(resources, v.resources...)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		for {
-			r.keep(resources, time.Now().Add(pollFor))
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(pollFor / 2):
-			}
+// livePod returns a pod of the live list that uses the volume; nil if there is none of that UID.
+func (v *volume) livePod(uid types.UID) *corev1.Pod {
+	for i := range v.live {
+		if v.live[i].UID == uid {
+			return &v.live[i]
 		}
-	}()
-	return cancel
+	}
+	return nil
+}
+
+// failed records why a step of a volume failed. If it was too late, nothing is wrong: the volume waits for the next reconcile.
+func (v *volume) failed(err error) {
+	if errors.Is(err, errTooLate) {
+		v.held = true
+		return
+	}
+	v.err = errors.Join(v.err, err)
 }

@@ -2,14 +2,12 @@ package controllers
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,9 +23,9 @@ const (
 	lookAgain = time.Second
 	// atOnce is how soon it is reconciled again if more can be done now.
 	atOnce = time.Millisecond
-	// pollFor is how much longer than a reconcile LINSTOR is asked every second about a volume that could become lost.
+	// pollFor is how much longer than an act LINSTOR is polled about a volume that could become lost.
 	pollFor = 5 * time.Second
-	// pollSilentFor is how long LINSTOR is asked about the volumes of a node whose kubelet is silent.
+	// pollSilentFor is how long LINSTOR is polled about the volumes of a node after its kubelet has fallen silent.
 	pollSilentFor = 40 * time.Second
 )
 
@@ -52,8 +50,6 @@ type NodeReconciler struct {
 	metrics     *metrics.Metrics
 	halt        *haltSwitch
 	leader      *leadership
-	// failures returns when a node is reconciled again on which something failed.
-	failures workqueue.TypedRateLimiter[string]
 
 	states  sync.Map // of *nodeState, by node: each is only used by the worker of its node
 	reports *nodeReports
@@ -73,9 +69,9 @@ type volume struct {
 	d  failover.Decision
 	// resources are all resources of LINSTOR that the decision rests on, its own first.
 	resources []string
-	// err is why it could not be read or a step failed. It waits for the next reconcile.
+	// err is why it could not be read or a step failed.
 	err error
-	// off is what the Node said of being off, live are the pods of the live list that use the volume, and listed is when that was asked for.
+	// off is what the Node says of being off, live are the pods of the live list that use the volume, and listed is when that was requested.
 	off    cluster.Off
 	live   []corev1.Pod
 	listed time.Time
@@ -83,91 +79,78 @@ type volume struct {
 	held bool
 }
 
-// Reconcile does for one node what has to be done now. The node need not exist any more: its volumes may still be attached there.
+// Reconcile does for one node what has to be done now. The node need not exist any more: its volumes may still be attached there. It returns no
+// error: a step that fails is reported, and repeated when the state of the node says so.
 func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	node, state, began := req.Name, r.stateOf(req.Name), time.Now()
-	volumes, next, err := r.gather(ctx, node, state)
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("gathering what is known of node %s: %w", node, err)
-	}
-	r.decide(volumes)
+	state, began := r.stateOf(req.Name), time.Now()
+	volumes := r.gather(ctx, state)
+	r.decide(state, volumes)
 	r.poll(volumes)
-	r.decidedSince(volumes, began)
-	r.publish(node, state)
+	r.countDecided(volumes, began)
+	r.publish(state)
+
 	ctx, cancel, leads := r.leader.while(ctx)
 	defer cancel()
 	if !leads {
-		return reconcile.Result{RequeueAfter: r.again(next, volumes)}, nil
+		return state.requeue(), nil
 	}
 	lost, rest := split(volumes)
-	next = r.again(next, rest)
-	for _, v := range rest {
-		next = sooner(next, r.reporter.say(ctx, state, v))
-		v.settle()
-	}
+	r.settle(ctx, state, rest)
 	if len(lost) > 0 {
-		next = sooner(next, r.failOver(ctx, node, state, lost))
-	} else {
-		r.failures.Forget(node)
+		if r.mayAct(ctx, lost) {
+			reads := r.readLive(ctx, state, lost)
+			r.write(ctx, state, lost, reads)
+		}
+		r.conclude(ctx, state, lost)
+	}
+	r.tidy(ctx, state, volumes, rest)
+	if state.learn(r.timeout); len(lost) == 0 {
 		state.limit = 0
 	}
-	next = sooner(next, r.tidy(ctx, node, state, volumes, rest))
-	state.learn(r.timeout)
-	r.publish(node, state)
-	return reconcile.Result{RequeueAfter: next}, nil
+	r.publish(state)
+	return state.requeue(), nil
 }
 
-// failOver acts on volumes that are lost by what is known, unless something forbids all of that.
-func (r *NodeReconciler) failOver(ctx context.Context, node string, state *nodeState, lost []*volume) (next time.Duration) {
-	if halt := r.halt.now(ctx); halt.Guard != "" || halt.Paused != "" || halt.Agents != "" {
-		for _, v := range lost {
-			v.in.Halt = halt
-			v.d = failover.Decide(v.in)
-		}
-	} else {
-		inUse := r.readLive(ctx, node, state, lost)
-		next = sooner(next, r.write(ctx, node, state, lost, inUse))
-	}
-	next = sooner(next, r.conclude(ctx, node, state, lost))
-	return next
-}
-
-// decide decides each volume.
-func (r *NodeReconciler) decide(volumes []*volume) {
+// decide decides each volume, and when to decide it again although nothing may have happened.
+func (r *NodeReconciler) decide(state *nodeState, volumes []*volume) {
 	for _, v := range volumes {
 		v.d = failover.Decide(v.in)
 		v.state.decided(v.d)
-	}
-}
-
-// again returns when to decide these volumes again although nothing may have happened.
-func (r *NodeReconciler) again(next time.Duration, volumes []*volume) time.Duration {
-	for _, v := range volumes {
 		if v.d.After > 0 { // as long as LINSTOR is polled, on standbys too
-			next = sooner(next, min(v.d.After, lookAgain))
+			state.again(min(v.d.After, lookAgain))
 		}
 		if v.d.Reason != failover.PrimaryHealthy {
-			next = sooner(next, r.reconcileInterval)
+			state.again(r.reconcileInterval)
 		}
-		if v.in.Node.LeaseSilent(failover.ForceSilence) && v.in.Node.LeaseSilence < pollSilentFor {
-			next = sooner(next, lookAgain)
+		if fellSilent(v.in.Node) {
+			state.again(lookAgain)
 		}
 	}
-	return next
 }
 
-// poll has LINSTOR asked every second about the volumes that could become lost. It has LINSTOR asked once about all volumes on a node whose
-// kubelet is silent, because a stream of events that a firewall has forgotten reports nothing, and about a volume whose pod has just begun to
-// run, because no event comes with that. What seems unhealthy is asked about again as often as its node is reconciled, because an event may have
-// been missed.
+// fellSilent reports whether the node's kubelet has fallen silent a moment ago.
+func fellSilent(node failover.Node) bool {
+	return node.LeaseSilent(failover.ForceSilence) && node.LeaseSilence < pollSilentFor
+}
+
+// poll has LINSTOR polled about the volumes that could become lost. It has LINSTOR asked once about all volumes on a node whose kubelet has
+// fallen silent, because a stream of events that a firewall has dropped reports nothing, and about a volume whose pod has just begun to run,
+// because no event comes with that. It asks about what seems unhealthy as often as its node is reconciled, because an event may have been missed.
 func (r *NodeReconciler) poll(volumes []*volume) {
 	for _, v := range volumes {
-		switch silent := v.in.Node.LeaseSilent(failover.ForceSilence); {
+		switch {
 		case v.d.After > 0:
-			r.keep(v.resources, time.Now().Add(pollFor))
-		case silent && v.in.Node.LeaseSilence < pollSilentFor, v.in.AwaitsUse(), isUnhealthy(v.d.State) && r.isOld(v):
+			r.keep(v.resources, 0)
+		case fellSilent(v.in.Node), v.in.AwaitsUse(), isUnhealthy(v.d.State) && v.in.Now.Sub(v.in.Resource.Confirmed) >= r.reconcileInterval:
 			r.linstor.Poll(v.resources[0])
 		}
+	}
+}
+
+// keep has LINSTOR polled about resources during a wait, and for a while after it.
+func (r *NodeReconciler) keep(resources []string, wait time.Duration) {
+	for _, resource := range resources {
+		r.linstor.Keep(resource, time.Now().Add(wait+pollFor))
 	}
 }
 
@@ -176,19 +159,8 @@ func isUnhealthy(state failover.State) bool {
 	return slices.Contains([]failover.State{failover.Unknown, failover.Unreachable, failover.PrimaryWithoutQuorum, failover.IOErrors}, state)
 }
 
-// isOld reports whether LINSTOR has not been asked about a volume for as long as lies between two reconciles of a node on which all is quiet.
-func (r *NodeReconciler) isOld(v *volume) bool {
-	return v.in.Now.Sub(v.in.Resource.Confirmed) >= r.reconcileInterval
-}
-
-func (r *NodeReconciler) keep(resources []string, until time.Time) {
-	for _, resource := range resources {
-		r.linstor.Keep(resource, until)
-	}
-}
-
-// decidedSince counts how long the events have waited that came before these decisions.
-func (r *NodeReconciler) decidedSince(volumes []*volume, began time.Time) {
+// countDecided counts how long the events waited that came before these decisions.
+func (r *NodeReconciler) countDecided(volumes []*volume, began time.Time) {
 	for _, v := range volumes {
 		for _, arrival := range r.linstor.Undecided(v.resources[0], began) {
 			r.metrics.EventDecided(time.Since(arrival))
@@ -196,8 +168,8 @@ func (r *NodeReconciler) decidedSince(volumes []*volume, began time.Time) {
 	}
 }
 
-// split separates the volumes that are lost, or about which nothing but the node's Lease is missing, from the rest. What is left to Kubernetes
-// for a moment counts as the rest.
+// split separates the volumes that are lost, or of which nothing but a live read of the node's Lease is missing for that, from the rest. A
+// volume whose detach is left to Kubernetes for a moment belongs to the rest.
 func split(volumes []*volume) (lost, rest []*volume) {
 	for _, v := range volumes {
 		if wait := v.state.waitForKubernetes(v.in); wait > 0 {
@@ -212,218 +184,94 @@ func split(volumes []*volume) (lost, rest []*volume) {
 	return lost, rest
 }
 
-// conclude reports what became of the lost volumes, and returns when to go on.
-func (r *NodeReconciler) conclude(ctx context.Context, node string, state *nodeState, lost []*volume) (next time.Duration) {
+// settle reports what was decided of volumes that are not lost, and ends the fail-over of those that work again under pods that stay.
+func (r *NodeReconciler) settle(ctx context.Context, state *nodeState, rest []*volume) {
+	for _, v := range rest {
+		state.again(v.d.After)
+		state.again(r.reporter.say(ctx, state, v))
+		if v.d.Verdict == failover.NotLost && (v.d.Reason == failover.PrimaryHealthy || v.d.Reason == failover.VolumeUnused) && stay(v.in) {
+			v.state.move = nil
+		}
+	}
+}
+
+// mayAct reports whether anything may be done about the lost volumes now: nothing holds all fail-over, and for one of them at least it is time
+// to try again.
+func (r *NodeReconciler) mayAct(ctx context.Context, lost []*volume) bool {
+	if hold := r.halt.now(ctx); hold.Guard != "" || hold.Paused != "" || hold.Agents != "" {
+		for _, v := range lost {
+			v.in.Halt = hold
+			v.d = failover.Decide(v.in)
+		}
+		return false
+	}
+	due := false
+	for _, v := range lost {
+		v.held = v.state.retryIn(r.clock.Now()) > 0
+		due = due || !v.held
+	}
+	return due
+}
+
+// conclude reports what became of the lost volumes, and when to go on.
+func (r *NodeReconciler) conclude(ctx context.Context, state *nodeState, lost []*volume) {
 	failed := make(map[string][]string) // volumes, by error
 	for _, v := range lost {
 		if v.err == nil && len(v.in.Pods) == 0 && v.in.Attachment == nil {
 			continue // Kubernetes has finished it meanwhile
 		}
-		v.state.decided(v.d)
-		next = sooner(next, r.reporter.say(ctx, state, v))
+		wait := v.state.retryIn(r.clock.Now())
+		switch {
+		case v.held && wait > 0:
+			v.err = v.state.failure
+		case !v.held:
+			v.state.tried(v.err, r.clock.Now())
+			wait = v.state.retryIn(r.clock.Now())
+			if v.err != nil {
+				failed[v.err.Error()] = append(failed[v.err.Error()], v.pv.Name)
+			}
+		}
 		if v.err != nil {
-			failed[v.err.Error()] = append(failed[v.err.Error()], v.pv.Name)
-			continue
+			state.again(max(wait, atOnce))
+		} else {
+			state.again(v.d.After)
+			if v.d.Verdict == failover.Lost && v.state.waitForKubernetes(v.in) == 0 {
+				state.again(lookAgain)
+			}
 		}
-		next = sooner(next, v.d.After)
-		if v.d.Verdict == failover.Lost && v.state.waitForKubernetes(v.in) == 0 {
-			next = sooner(next, lookAgain)
+		if keepAway := (*keepAwayError)(nil); errors.As(v.err, &keepAway) {
+			v.d.Verdict, v.d.Reason, v.d.Message, v.err = failover.Blocked, failover.KeepAwayFailed, keepAway.Error(), nil
 		}
+		v.state.decided(v.d)
+		state.again(r.reporter.say(ctx, state, v))
 	}
 	for text, volumes := range failed {
-		ctrl.LoggerFrom(ctx).Info("Cannot move volumes away", "node", node, "volumes", volumes, "error", text)
+		ctrl.LoggerFrom(ctx).Info("Cannot move volumes away", "node", state.node, "volumes", volumes, "error", text)
 	}
-	if len(failed) > 0 {
-		next = sooner(next, r.failures.When(node))
-	} else {
-		r.failures.Forget(node)
-	}
-	return next
 }
 
-// tidy takes back what has lost its cause, and writes down what a successor must know.
-func (r *NodeReconciler) tidy(ctx context.Context, node string, state *nodeState, volumes, rest []*volume) (next time.Duration) {
+// tidy takes back what has lost its cause, and writes what a successor must know.
+func (r *NodeReconciler) tidy(ctx context.Context, state *nodeState, volumes, rest []*volume) {
 	if r.dryRun {
-		return 0
+		return
 	}
-	next = sooner(next, r.takeBackAnnotations(ctx, state, rest))
-	next = sooner(next, r.taints.tidy(ctx, node, state))
-	return sooner(next, r.writeSettings(ctx, state, volumes))
-}
-
-// settle ends a move of a volume that works on the node again under pods that stay.
-func (v *volume) settle() {
-	if v.d.Verdict == failover.NotLost && (v.d.Reason == failover.PrimaryHealthy || v.d.Reason == failover.VolumeUnused) && stay(v.in) {
-		v.state.move = nil
-	}
+	r.takeBackAnnotations(ctx, state, rest)
+	state.again(r.taints.tidy(ctx, state.node, state))
+	r.writeSettings(ctx, state, volumes)
 }
 
 // stateOf returns the state of a node.
 func (r *NodeReconciler) stateOf(node string) *nodeState {
-	known, _ := r.states.LoadOrStore(node, &nodeState{volumes: make(map[string]*volumeState)})
+	known, _ := r.states.LoadOrStore(node, &nodeState{node: node, volumes: make(map[string]*volumeState)})
 	return known.(*nodeState)
 }
 
 // publish publishes what others may know of the node. Of a node without volumes nothing is remembered.
-func (r *NodeReconciler) publish(node string, state *nodeState) {
+func (r *NodeReconciler) publish(state *nodeState) {
 	if len(state.volumes) == 0 && state.silenceSeen.IsZero() {
-		r.states.Delete(node)
-		r.reports.withdraw(node)
+		r.states.Delete(state.node)
+		r.reports.withdraw(state.node)
 		return
 	}
-	r.reports.publish(node, state.report(node))
-}
-
-// gather collects what is known of the volumes on the node, and forgets what does not concern it any more.
-func (r *NodeReconciler) gather(ctx context.Context, node string, state *nodeState) (volumes []*volume, next time.Duration, err error) {
-	names, err := r.candidates(ctx, node, state)
-	if err != nil {
-		return nil, 0, err
-	}
-	for _, name := range names {
-		v, after, err := r.gatherVolume(ctx, name, node, state)
-		if err != nil {
-			return nil, 0, fmt.Errorf("volume %s: %w", name, err)
-		}
-		if v != nil {
-			volumes = append(volumes, v)
-		}
-		next = sooner(next, after)
-	}
-	return volumes, next, nil
-}
-
-// candidates returns the names of all volumes that may concern the node.
-func (r *NodeReconciler) candidates(ctx context.Context, node string, state *nodeState) ([]string, error) {
-	attachments, err := r.attachments.On(ctx, node)
-	if err != nil {
-		return nil, err
-	}
-	pods, err := r.pods.On(ctx, node)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for name := range state.volumes {
-		names = append(names, name)
-	}
-	for i := range attachments {
-		names = append(names, *attachments[i].Spec.Source.PersistentVolumeName)
-	}
-	for i := range pods {
-		of, err := r.volumes.OfPod(ctx, &pods[i])
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, of...)
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
-}
-
-// gatherVolume returns one volume; nil if it does not concern the node.
-func (r *NodeReconciler) gatherVolume(ctx context.Context, name, node string, state *nodeState) (*volume, time.Duration, error) {
-	pv, err := r.volumes.Get(ctx, name)
-	if err != nil {
-		return nil, 0, err
-	}
-	attachments, err := r.attachments.Of(ctx, name)
-	if err != nil {
-		return nil, 0, err
-	}
-	known := state.volume(name)
-	if pv == nil || cluster.IsToBeBound(pv) {
-		if after, recreated := known.isRecreated(attachments, node, r.clock.Now()); recreated {
-			return nil, after, nil
-		}
-	} else {
-		known.missing = time.Time{}
-	}
-	if pv == nil {
-		delete(state.volumes, name)
-		r.memory.forget(name)
-		return nil, 0, nil
-	}
-	resource := r.volumes.Resource(pv)
-	if err := r.memory.take(name, resource, attachments, r.clock.Now()); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Cannot read which quorum settings are unconfirmed", "volume", name)
-	}
-	r.arrived(ctx, node, pv, known, attachments)
-	in, concerns, err := r.inputs.On(ctx, pv, node, cluster.Remembered{Begun: known.begunBy(), Deleted: r.lingering(known)})
-	if err != nil {
-		return nil, 0, err
-	}
-	if !concerns {
-		if known.leave(); known.over(r.clock.Now()) {
-			delete(state.volumes, name)
-		}
-		return nil, 0, nil
-	}
-	return &volume{pv: pv, state: known, in: in, resources: resourcesOf(in)}, 0, nil
-}
-
-// lingering returns the attachment of a released volume that this process deleted, while Kubernetes may not have noticed.
-func (r *NodeReconciler) lingering(v *volumeState) *failover.Attachment {
-	if !r.fastDetach {
-		return nil
-	}
-	return v.lingering(r.clock.Now())
-}
-
-// isRecreated reports whether a volume that is attached to the node has no PersistentVolume for a moment: an affinity controller deletes and
-// creates those of volumes whose replicas have moved. after is when to check again.
-func (v *volumeState) isRecreated(attachments []storagev1.VolumeAttachment, node string, now time.Time) (after time.Duration, is bool) {
-	if v.missing.IsZero() {
-		v.missing = now
-	}
-	left := recreatedWithin - now.Sub(v.missing)
-	for i := range attachments {
-		if va := &attachments[i]; va.Spec.NodeName == node && (va.DeletionTimestamp == nil || left > 0) {
-			return left, true
-		}
-	}
-	return 0, false
-}
-
-// resourcesOf returns the resources that a decision rests on.
-func resourcesOf(in failover.Input) []string {
-	resources := []string{in.Resource.Name}
-	for _, pod := range in.Pods {
-		for _, other := range pod.Others {
-			resources = append(resources, other.Resource.Name)
-		}
-	}
-	return resources
-}
-
-// arrived reports that a volume whose fail-over from the node is in progress is attached to another node.
-func (r *NodeReconciler) arrived(
-	ctx context.Context, node string, pv *corev1.PersistentVolume, known *volumeState, attachments []storagev1.VolumeAttachment,
-) {
-	if known.move == nil {
-		return
-	}
-	stays := func(va storagev1.VolumeAttachment) bool {
-		return va.Spec.NodeName == node && va.DeletionTimestamp == nil
-	}
-	if known.move.left.IsZero() {
-		if slices.ContainsFunc(attachments, stays) {
-			return
-		}
-		known.move.left = r.clock.Now() // Kubernetes has detached it itself
-	}
-	for i := range attachments {
-		if va := &attachments[i]; va.Spec.NodeName != node && va.Status.Attached {
-			r.reporter.failedOver(ctx, node, pv, known, va)
-			return
-		}
-	}
-}
-
-// sooner returns the shorter of two waits; zero is none.
-func sooner(a, b time.Duration) time.Duration {
-	if b > 0 && (a <= 0 || b < a) {
-		return b
-	}
-	return a
+	r.reports.publish(state.node, state.report())
 }

@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,7 +9,9 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
@@ -28,44 +29,27 @@ const (
 
 // nodeState is what one process remembers of a node. Only the worker that reconciles the node reads or changes it.
 type nodeState struct {
+	node    string
 	volumes map[string]*volumeState
+	// next is when the node is reconciled again; zero if only a change calls for that.
+	next time.Duration
 	// taintChecked is when the cause of our taints was last checked, and silenceSeen when that of the taint node-silent was last seen.
 	taintChecked, silenceSeen time.Time
 	patience
 }
 
-// firstPatience is how long the API may take for an answer at first. It is doubled each time that not one of several requests was answered in
-// time: one answer that never comes does not hold up the rest of the node for long, and an API that is slow for all is waited for.
-const firstPatience = 2 * time.Second
-
-// overslept is how much later than its deadline a wait may end. If it ends later still, this process stood still, and the API need not be slow.
-const overslept = 500 * time.Millisecond
-
-// patience is how long the API may take for an answer. It belongs to one goroutine.
-type patience struct {
-	limit time.Duration // zero is firstPatience
-	late  bool          // an answer has taken longer
-}
-
-// within returns a context for requests to the API, which may take as long as that at most.
-func (p *patience) within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, min(max(p.limit, firstPatience), limit))
-}
-
-// answered records the answers to requests that were sent at the same time with a context of within.
-func (p *patience) answered(ctx context.Context, errs ...error) {
-	if deadline, _ := ctx.Deadline(); time.Since(deadline) > overslept {
-		return
+// again has the node reconciled after that time, unless that is sooner anyway; zero calls for nothing.
+func (s *nodeState) again(after time.Duration) {
+	if after > 0 && (s.next == 0 || after < s.next) {
+		s.next = after
 	}
-	p.late = p.late || len(errs) > 0 && !slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, context.DeadlineExceeded) })
 }
 
-// learn adapts the patience to the answers of a reconcile.
-func (p *patience) learn(limit time.Duration) {
-	if p.late {
-		p.limit = min(2*max(p.limit, firstPatience), limit)
-	}
-	p.late = false
+// requeue returns when the node is reconciled again, as the result of a reconcile.
+func (s *nodeState) requeue() reconcile.Result {
+	after := s.next
+	s.next = 0
+	return reconcile.Result{RequeueAfter: after}
 }
 
 // volumeState is what is remembered of one volume on one node.
@@ -86,6 +70,33 @@ type volumeState struct {
 	deletedAt time.Time
 	// missing is since when the volume has had no PersistentVolume; zero if it has one.
 	missing time.Time
+	// failure is why the last try to move the volume failed, failures how many tries in a row have, and retryAt when the next one begins.
+	failure  error
+	failures int
+	retryAt  time.Time
+}
+
+// tried records how a try to move the volume ended. After a failure the next try waits: twice as long each time, up to a second if nobody
+// answered, because an API server that returns must not be waited for, and up to retryLimit if the API server refused.
+func (v *volumeState) tried(err error, now time.Time) {
+	if v.failure = err; err == nil {
+		v.failures = 0
+		return
+	}
+	limit := lookAgain
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		limit = retryLimit
+	}
+	v.retryAt = now.Add(min(firstRetry<<min(v.failures, 10), limit))
+	v.failures++
+}
+
+// retryIn returns how long to wait before the next try to move the volume; not above zero if none has to wait.
+func (v *volumeState) retryIn(now time.Time) time.Duration {
+	if v.failure == nil {
+		return 0
+	}
+	return v.retryAt.Sub(now)
 }
 
 // progress is how far the fail-over of one volume is.
@@ -299,14 +310,14 @@ func (v *volumeState) over(now time.Time) bool {
 }
 
 // lines lists what is not over, for a person who looks for leftovers.
-func (s *nodeState) lines(node string) (lines []string) {
+func (s *nodeState) lines() (lines []string) {
 	for _, name := range slices.Sorted(maps.Keys(s.volumes)) {
 		v := s.volumes[name]
 		if v.progress != nil {
-			lines = append(lines, fmt.Sprintf("reported of volume %s on node %s: %s %s", name, node, v.progress.reported, v.progress.reason))
+			lines = append(lines, fmt.Sprintf("reported of volume %s on node %s: %s %s", name, s.node, v.progress.reported, v.progress.reason))
 		}
 		if !v.wait.Over() {
-			lines = append(lines, fmt.Sprintf("a wait of volume %s on node %s", name, node))
+			lines = append(lines, fmt.Sprintf("a wait of volume %s on node %s", name, s.node))
 		}
 	}
 	return lines
@@ -332,10 +343,10 @@ type reportedDecision struct {
 }
 
 // report returns a copy for others.
-func (s *nodeState) report(node string) *nodeReport {
+func (s *nodeState) report() *nodeReport {
 	report := &nodeReport{
 		verdicts: make(map[failover.Verdict]int), blocked: make(map[failover.Reason]int), decisions: make(map[string]reportedDecision),
-		lines: s.lines(node),
+		lines: s.lines(),
 	}
 	for name, v := range s.volumes {
 		report.lost = report.lost || v.lostWithNode

@@ -171,8 +171,7 @@ func TestARoundTakesOverWhatAnAttachmentSays(t *testing.T) {
 	m := newMemoryTest(t)
 	m.r.memory, m.r.inputs.Linstor = m.memory, noLinstor{}
 	m.say(`{"node-a":[{"quorum":"off"}]}`)
-	_, _, err := m.r.gather(m.ctx, nodeA, m.state)
-	m.must(err)
+	m.r.gather(m.ctx, m.state)
 	if len(m.word.united) != 1 {
 		t.Errorf("%d words were united, want that of the attachment", len(m.word.united))
 	}
@@ -311,7 +310,7 @@ func TestADryRunKeepsNoDoubt(t *testing.T) {
 		m := newMemoryTest(t)
 		m.word.sets, m.word.since = offOrMajority(), m.now.Add(-time.Hour)
 		m.r.memory, m.r.dryRun = m.memory, dryRun
-		m.r.tidy(m.ctx, nodeA, m.state, []*volume{m.volume()}, nil)
+		m.r.tidy(m.ctx, m.state, []*volume{m.volume()}, nil)
 		if kept := m.said() != ""; kept == dryRun {
 			t.Errorf("dry run: %t, the doubt is kept: %t", dryRun, kept)
 		}
@@ -330,8 +329,7 @@ func TestWhatNodesMayRunIsForgottenWithTheVolume(t *testing.T) {
 		known bool
 	}{{m.pv, true}, {m.attachment(), false}} {
 		m.must(m.api.Delete(m.ctx, step.gone))
-		_, _, err := m.r.gather(m.ctx, nodeA, m.state)
-		m.must(err)
+		m.r.gather(m.ctx, m.state)
 		if _, known := m.memory.told["db"]; known != step.known {
 			t.Errorf("after %T %s has gone, it is remembered: %t", step.gone, step.gone.GetName(), known)
 		}

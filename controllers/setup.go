@@ -74,7 +74,7 @@ type Config struct {
 }
 
 // retryLimit is the longest time until something that failed is tried again.
-const retryLimit = 5 * time.Second
+const retryLimit = 10 * time.Second
 
 // firstRetry is how soon it is tried again for the first time.
 const firstRetry = 50 * time.Millisecond
@@ -228,9 +228,8 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 			reporter: &reporter{
 				linstor: cfg.Linstor, clock: cfg.Clock, inputs: of.Inputs, recorder: cfg.Recorder, metrics: cfg.Metrics, arrivals: moved,
 			},
-			leader:   &leadership{nodes: func(ctx context.Context) []string { return nodeNames(ctx, cache) }},
-			failures: workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, retryLimit),
-			reports:  reports, timeout: cfg.OperationsTimeout, reconcileInterval: cfg.ReconcileInterval,
+			leader:  &leadership{nodes: func(ctx context.Context) []string { return nodeNames(ctx, cache) }},
+			reports: reports, timeout: cfg.OperationsTimeout, reconcileInterval: cfg.ReconcileInterval,
 			fastDetach: cfg.FastDetach, dryRun: cfg.DryRun,
 		},
 		agents: agents,

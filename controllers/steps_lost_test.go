@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -84,10 +85,19 @@ func (wellAll) Nodes() []linstor.Node {
 func (s *steps) lost() *volume {
 	s.Helper()
 	v := s.volume()
-	if _, plan := s.r.decideAgain(s.ctx, []*volume{v}); plan.Volumes[0].Verdict != failover.Lost {
+	if _, plan := s.r.decideAgain(s.ctx, s.state, []*volume{v}); plan.Volumes[0].Verdict != failover.Lost {
 		s.Fatalf("the volume should be lost: %+v", plan.Volumes[0].Decision)
 	}
 	return v
+}
+
+// confirmed has the pods of a volume as those with confirmed claims.
+func confirmed(v *volume) map[types.UID]bool {
+	pods := make(map[types.UID]bool)
+	for i := range v.live {
+		pods[v.live[i].UID] = true
+	}
+	return pods
 }
 
 func TestDetaching(t *testing.T) {
@@ -126,7 +136,7 @@ func TestDetaching(t *testing.T) {
 				s.setMark("begun")
 				s.withoutPod()
 				tc.change(s)
-				s.r.detach(s.ctx, nodeA, s.state, []*volume{s.lost()}, nil)
+				s.r.detach(s.ctx, s.state, []*volume{s.lost()}, nil)
 				if attached := s.attachment() != nil; attached != tc.attached || s.released() != tc.released {
 					t.Errorf("attached %t, released %t, want %t and %t", attached, s.released(), tc.attached, tc.released)
 				}
@@ -174,7 +184,7 @@ func TestAPodStaysWhereAStepBeforeHasFailed(t *testing.T) {
 				s := newLost(t)
 				v := s.lost()
 				tc.change(s)
-				s.r.write(s.ctx, nodeA, s.state, []*volume{v}, nil)
+				s.r.write(s.ctx, s.state, []*volume{v}, liveReads{claims: confirmed(v)})
 				pod := s.pod()
 				if gone := pod == nil || pod.DeletionTimestamp != nil; gone != tc.gone {
 					t.Errorf("the pod is gone: %t, want %t (%v, %+v)", gone, tc.gone, v.err, v.d)
@@ -194,7 +204,7 @@ func TestAPodGoesOnlyWhenAllItsLostVolumesAreAnnotated(t *testing.T) {
 		noted.Noted = true
 		annotated.in.Attachment = &noted
 		not.err = errors.New("no answer")
-		s.r.deletePods(s.ctx, s.state, []*volume{annotated, not})
+		s.r.deletePods(s.ctx, s.state, []*volume{annotated, not}, confirmed(annotated))
 		if pod := s.pod(); pod == nil || pod.DeletionTimestamp != nil {
 			t.Error("the pod is gone, and one of its volumes has no annotation")
 		}
@@ -209,7 +219,7 @@ func TestAFailOverHasBegunOnceADeletionMayHaveHappened(t *testing.T) {
 		v := s.lost()
 		s.view.Pause()
 		s.r.client = unansweredDeletions{s.r.client}
-		s.r.write(s.ctx, nodeA, s.state, []*volume{v}, nil)
+		s.r.write(s.ctx, s.state, []*volume{v}, liveReads{claims: confirmed(v)})
 		if pod := s.pod(); v.err == nil || pod != nil && pod.DeletionTimestamp == nil {
 			t.Fatalf("the pod should be deleted, and nobody know of it: %v", v.err)
 		}

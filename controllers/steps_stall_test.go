@@ -79,11 +79,11 @@ func TestNothingIsReleasedOrDetachedByAnOldList(t *testing.T) {
 				s.withoutPod()
 				v := s.lost()
 				v.listed = time.Now().Add(-tc.age)
-				s.r.release(s.ctx, nodeA, s.state, []*volume{v}, nil)
+				s.r.release(s.ctx, s.state, []*volume{v}, nil)
 				if s.released() != tc.sent || v.held == tc.sent || v.err != nil {
 					t.Errorf("released %t, held %t, error %v", s.released(), v.held, v.err)
 				}
-				_, err := s.r.deleteAttachment(s.ctx, v)
+				_, err := s.r.deleteAttachment(s.ctx, s.state, v)
 				if detached := s.attachment() == nil; detached != tc.sent || !tc.sent && !errors.Is(err, errTooLate) {
 					t.Errorf("detached %t: %v", detached, err)
 				}

@@ -255,7 +255,7 @@ func TestNoStepIsForAnotherObjectOfThatName(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSteps(t)
 			s.in.Attachment.UID = earlier
-			if done, err := s.r.deleteAttachment(s.ctx, s.volume()); done != "" || err != nil || s.attachment() == nil {
+			if done, err := s.r.deleteAttachment(s.ctx, s.state, s.volume()); done != "" || err != nil || s.attachment() == nil {
 				t.Errorf("another attachment is gone: %q, %v", done, err)
 			}
 		})

@@ -46,33 +46,20 @@ func (r *NodeReconciler) inTime(v *volume) error {
 	return nil
 }
 
-// unused returns an error if the live list is too old that shows that no pod uses the volume.
-func (r *NodeReconciler) unused(v *volume) error {
-	if r.clock.Now().Sub(v.listed) > listAge {
+// unused returns an error if the live list is too old that shows that no pod uses the volume. If the API is slow, it may be older.
+func (r *NodeReconciler) unused(state *nodeState, v *volume) error {
+	if r.clock.Now().Sub(v.listed) > max(listAge, 2*state.wait()) {
 		return errTooLate
 	}
 	return r.inTime(v)
 }
 
-// failed records why a step of a volume failed. What was too late waits for the next reconcile.
-func (v *volume) failed(err error) {
-	if errors.Is(err, errTooLate) {
-		v.held = true
-		return
-	}
-	v.err = errors.Join(v.err, err)
-}
-
 // write does what the lost volumes call for, kind after kind. Before each kind all are decided again, and what is no longer lost is left alone.
-func (r *NodeReconciler) write(ctx context.Context, node string, state *nodeState, lost []*volume, inUse *corev1.Node) (next time.Duration) {
-	defer r.polling(ctx, lost)()
-	r.detach(ctx, node, state, lost, inUse)
-	r.keepPodsAway(ctx, node, state, lost)
+func (r *NodeReconciler) write(ctx context.Context, state *nodeState, lost []*volume, reads liveReads) {
+	r.detach(ctx, state, lost, reads.inUse)
+	r.keepPodsAway(ctx, state, lost)
 	r.annotate(ctx, state, lost)
-	if r.deletePods(ctx, state, lost) {
-		next = sooner(next, atOnce)
-	}
-	return next
+	r.deletePods(ctx, state, lost, reads.claims)
 }
 
 // send makes n requests at the same time, waits for their answers, and returns their errors.
@@ -82,19 +69,23 @@ func (r *NodeReconciler) send(
 	ctx, cancel := state.within(ctx, r.timeout)
 	defer cancel()
 	errs := make([]error, n)
+	limited(n, func(i int) {
+		if errs[i] = safely(func() error { return request(ctx, i) }); errs[i] != nil && !errors.Is(errs[i], errTooLate) {
+			r.metrics.Failed(step, errs[i])
+		}
+	})
+	state.answered(ctx, errs...)
+	return errs
+}
+
+// limited does something n times, at most requestsAtOnce of them at the same time.
+func limited(n int, do func(i int)) {
 	var all errgroup.Group
 	all.SetLimit(requestsAtOnce)
 	for i := range n {
-		all.Go(func() error {
-			if errs[i] = safely(func() error { return request(ctx, i) }); errs[i] != nil && !errors.Is(errs[i], errTooLate) {
-				r.metrics.Failed(step, errs[i])
-			}
-			return nil
-		})
+		all.Go(func() error { do(i); return nil })
 	}
 	_ = all.Wait()
-	state.answered(ctx, errs...)
-	return errs
 }
 
 // safely makes an error of a panic, which in a goroutine would end the process.
@@ -109,8 +100,8 @@ func safely(do func() error) (err error) {
 
 // keepPodsAway taints the node before the first of its pods is deleted. If that fails, the replacements might be placed there again, and
 // nothing is deleted.
-func (r *NodeReconciler) keepPodsAway(ctx context.Context, node string, state *nodeState, lost []*volume) {
-	open, plan := r.decideAgain(ctx, lost)
+func (r *NodeReconciler) keepPodsAway(ctx context.Context, state *nodeState, lost []*volume) {
+	open, plan := r.decideAgain(ctx, state, lost)
 	remove := due(open, plan, failover.StepRemove)
 	if len(remove) == 0 {
 		return
@@ -120,16 +111,20 @@ func (r *NodeReconciler) keepPodsAway(ctx context.Context, node string, state *n
 	}
 	ctx, cancel := state.within(ctx, r.timeout)
 	defer cancel()
-	err := r.taints.keepAway(ctx, node, remove)
+	err := r.taints.keepAway(ctx, state.node, remove)
 	if state.answered(ctx, err); err == nil {
 		return
 	}
 	r.metrics.Failed(metrics.StepTaint, err)
 	for _, v := range remove {
-		v.held = true
-		v.d.Verdict, v.d.Reason, v.d.Message, v.d.After = failover.Blocked, failover.KeepAwayFailed, err.Error(), lookAgain
+		v.failed(&keepAwayError{err})
 	}
 }
+
+// keepAwayError is why the node of lost volumes could not be tainted.
+type keepAwayError struct{ error }
+
+func (e *keepAwayError) Unwrap() error { return e.error }
 
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=patch
 
@@ -143,7 +138,7 @@ type failOverNote struct {
 // annotate writes on the attachments that their fail-over has begun, so that any later leader finishes it although the pods that were the
 // cause are gone.
 func (r *NodeReconciler) annotate(ctx context.Context, state *nodeState, lost []*volume) {
-	open, plan := r.decideAgain(ctx, lost)
+	open, plan := r.decideAgain(ctx, state, lost)
 	missing := slices.DeleteFunc(due(open, plan, failover.StepRemove), func(v *volume) bool {
 		return v.in.Attachment == nil || v.in.Attachment.Noted
 	})
@@ -209,12 +204,12 @@ func (d deletion) needsCondition() bool { return d.outlives() && !cluster.Disrup
 // +kubebuilder:rbac:groups="",resources=pods,verbs=delete
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 
-// deletePods deletes the pods for which there is something to do, all of whose lost volumes are annotated. It reports whether one was deleted
-// that should be gone by now.
-func (r *NodeReconciler) deletePods(ctx context.Context, state *nodeState, lost []*volume) (gone bool) {
-	deletions := r.deletions(ctx, state, lost)
+// deletePods deletes the pods for which there is something to do, all of whose lost volumes are annotated. If one should be gone by now, its
+// volumes can be detached at once.
+func (r *NodeReconciler) deletePods(ctx context.Context, state *nodeState, lost []*volume, confirmed map[types.UID]bool) {
+	deletions := r.deletions(ctx, state, lost, confirmed)
 	if slices.ContainsFunc(deletions, deletion.needsCondition) {
-		deletions = r.stillDue(ctx, lost, r.setDisrupted(ctx, state, deletions))
+		deletions = r.stillDue(ctx, state, lost, r.setDisrupted(ctx, state, deletions))
 	}
 	for i, d := range deletions {
 		if d.How == failover.RemoveGracefully {
@@ -234,8 +229,9 @@ func (r *NodeReconciler) deletePods(ctx context.Context, state *nodeState, lost 
 	for i, d := range deletions {
 		switch {
 		case deleted[i]:
-			r.reporter.podDeleted(ctx, d)
-			gone = gone || d.How == failover.RemoveForce
+			if r.reporter.podDeleted(ctx, d); d.How == failover.RemoveForce {
+				state.again(atOnce)
+			}
 		case d.set:
 			r.takeBackDisrupted(ctx, d.pod)
 		}
@@ -243,12 +239,11 @@ func (r *NodeReconciler) deletePods(ctx context.Context, state *nodeState, lost 
 			d.by.failed(errs[i])
 		}
 	}
-	return gone
 }
 
-// deletions returns the deletions that the lost volumes call for, and reports the pods that do not go.
-func (r *NodeReconciler) deletions(ctx context.Context, state *nodeState, lost []*volume) (due []deletion) {
-	open, plan := r.decideAgain(ctx, lost)
+// deletions returns the deletions that the lost volumes call for of pods with confirmed claims, and reports the pods that do not go.
+func (r *NodeReconciler) deletions(ctx context.Context, state *nodeState, lost []*volume, confirmed map[types.UID]bool) (due []deletion) {
+	open, plan := r.decideAgain(ctx, state, lost)
 	for _, removal := range plan.Removals {
 		d := deletion{PodRemoval: removal, by: open[removal.By]}
 		ready := true
@@ -263,7 +258,7 @@ func (r *NodeReconciler) deletions(ctx context.Context, state *nodeState, lost [
 			r.reporter.stuck(ctx, state, d.by, removal.Pod)
 		case removal.How == failover.RemovalRunning:
 			r.reporter.heldByFinalizer(ctx, state, d.by, removal.Pod)
-		default:
+		case confirmed[removal.Pod.UID]:
 			d.pod = live.DeepCopy()
 			due = append(due, d)
 		}
@@ -272,11 +267,11 @@ func (r *NodeReconciler) deletions(ctx context.Context, state *nodeState, lost [
 }
 
 // stillDue returns the deletions that the volumes still call for, and takes back the condition of the other pods.
-func (r *NodeReconciler) stillDue(ctx context.Context, lost []*volume, deletions []deletion) (due []deletion) {
-	_, plan := r.decideAgain(ctx, lost)
+func (r *NodeReconciler) stillDue(ctx context.Context, state *nodeState, lost []*volume, deletions []deletion) (due []deletion) {
+	_, plan := r.decideAgain(ctx, state, lost)
 	for _, d := range deletions {
 		i := slices.IndexFunc(plan.Removals, func(removal failover.PodRemoval) bool { return removal.Pod.UID == d.pod.UID })
-		if i >= 0 && (plan.Removals[i].How == failover.RemoveForce || plan.Removals[i].How == failover.RemoveGracefully) {
+		if i >= 0 && plan.Removals[i].IsDue() {
 			d.How = plan.Removals[i].How
 			due = append(due, d)
 		} else if d.set {
@@ -289,16 +284,6 @@ func (r *NodeReconciler) stillDue(ctx context.Context, lost []*volume, deletions
 // isHeld reports whether a pod uses a lost volume for which a step has failed, or that is held.
 func isHeld(lost []*volume, pod types.UID) bool {
 	return slices.ContainsFunc(lost, func(v *volume) bool { return (v.err != nil || v.held) && v.livePod(pod) != nil })
-}
-
-// livePod returns a pod of the live list that uses the volume; nil if there is none of that UID.
-func (v *volume) livePod(uid types.UID) *corev1.Pod {
-	for i := range v.live {
-		if v.live[i].UID == uid {
-			return &v.live[i]
-		}
-	}
-	return nil
 }
 
 // setDisrupted sets the condition of the pods whose objects outlive their deletion. It returns those that are to be deleted: what has changed
@@ -333,14 +318,16 @@ func (r *NodeReconciler) deletePod(ctx context.Context, d deletion) (deleted boo
 	if err := r.inTime(d.by); err != nil {
 		return false, err
 	}
-	r.aged(metrics.WriteRemove, d.by)
-	version := d.pod.ResourceVersion
-	err = r.client.Delete(ctx, d.pod, client.GracePeriodSeconds(d.grace), client.Preconditions{UID: &d.pod.UID, ResourceVersion: &version})
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("deleting pod %s: %w", cluster.Key(d.pod.Namespace, d.pod.Name), err)
+	if !d.Pod.Unended { // else that deletion was accepted before, and only the phase is missing
+		r.aged(metrics.WriteRemove, d.by)
+		version := d.pod.ResourceVersion
+		err = r.client.Delete(ctx, d.pod, client.GracePeriodSeconds(d.grace), client.Preconditions{UID: &d.pod.UID, ResourceVersion: &version})
+		switch {
+		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+			return false, nil
+		case err != nil:
+			return false, fmt.Errorf("deleting pod %s: %w", cluster.Key(d.pod.Namespace, d.pod.Name), err)
+		}
 	}
 	if d.How == failover.RemoveForce && d.outlives() {
 		// No kubelet is left to end the pod, and the finalizer of a Job's pod waits for that. With the condition it still counts as a user.
@@ -349,7 +336,7 @@ func (r *NodeReconciler) deletePod(ctx context.Context, d deletion) (deleted boo
 			ctrl.LoggerFrom(ctx).Error(err, "Cannot set the pod's phase", "pod", cluster.Key(d.pod.Namespace, d.pod.Name))
 		}
 	}
-	return true, nil
+	return !d.Pod.Unended, nil
 }
 
 // disruption is the condition that reports to the pod's owner why the pod goes, as Kubernetes' own eviction does.
@@ -365,7 +352,6 @@ func (r *NodeReconciler) disruption(d failover.Decision) []corev1.PodCondition {
 func (r *NodeReconciler) takeBackDisrupted(ctx context.Context, pod *corev1.Pod) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
-	uid := pod.UID
 	err := retry.OnError(retry.DefaultRetry, apierrors.IsConflict, func() error {
 		err := r.patchStatus(ctx, pod, pod.ResourceVersion, map[string]any{
 			"conditions": []map[string]any{{"$patch": "delete", "type": corev1.DisruptionTarget}},
@@ -373,12 +359,15 @@ func (r *NodeReconciler) takeBackDisrupted(ctx context.Context, pod *corev1.Pod)
 		if !apierrors.IsConflict(err) {
 			return err
 		}
-		if now := r.live.Reader.Get(ctx, client.ObjectKeyFromObject(pod), pod); now != nil {
-			return now
+		onNode, listErr := r.live.PodsOn(ctx, pod.Spec.NodeName)
+		if listErr != nil {
+			return listErr
 		}
-		if pod.UID != uid || pod.DeletionTimestamp != nil || cluster.Ended(pod) {
+		at := slices.IndexFunc(onNode, func(p corev1.Pod) bool { return p.UID == pod.UID })
+		if at < 0 || onNode[at].DeletionTimestamp != nil || cluster.Ended(&onNode[at]) {
 			return nil
 		}
+		pod.ResourceVersion = onNode[at].ResourceVersion
 		return err
 	})
 	if client.IgnoreNotFound(err) != nil {
@@ -403,8 +392,8 @@ func (r *NodeReconciler) patchStatus(ctx context.Context, pod *corev1.Pod, versi
 
 // detach takes volumes off the node after the last pods there that used them are gone: they are released from the volumes in use there, and
 // their attachments deleted. A pod may come back with its node at any time, so that the deletions follow another list.
-func (r *NodeReconciler) detach(ctx context.Context, node string, state *nodeState, lost []*volume, inUse *corev1.Node) {
-	open, plan := r.decideAgain(ctx, lost)
+func (r *NodeReconciler) detach(ctx context.Context, state *nodeState, lost []*volume, inUse *corev1.Node) {
+	open, plan := r.decideAgain(ctx, state, lost)
 	detach := due(open, plan, failover.StepDetach)
 	if len(detach) == 0 {
 		return
@@ -416,7 +405,7 @@ func (r *NodeReconciler) detach(ctx context.Context, node string, state *nodeSta
 	}
 	if r.fastDetach {
 		// Kubernetes waits until the kubelet reports that a volume is unmounted, which a dead one never does.
-		r.release(ctx, node, state, detach, inUse)
+		r.release(ctx, state, detach, inUse)
 	}
 	var attached []*volume
 	for _, v := range detach {
@@ -428,11 +417,11 @@ func (r *NodeReconciler) detach(ctx context.Context, node string, state *nodeSta
 			attached = append(attached, v)
 		}
 	}
-	r.deleteAttachments(ctx, node, state, attached)
+	r.deleteAttachments(ctx, state, attached)
 }
 
 // release takes volumes out of what the node calls in use. inUse is the Node if it was read.
-func (r *NodeReconciler) release(ctx context.Context, node string, state *nodeState, volumes []*volume, inUse *corev1.Node) {
+func (r *NodeReconciler) release(ctx context.Context, state *nodeState, volumes []*volume, inUse *corev1.Node) {
 	handles := make([]string, len(volumes))
 	for i, v := range volumes {
 		handles[i] = v.pv.Spec.CSI.VolumeHandle
@@ -440,8 +429,8 @@ func (r *NodeReconciler) release(ctx context.Context, node string, state *nodeSt
 	}
 	timed, cancel := state.within(ctx, r.timeout)
 	defer cancel()
-	inTime := func() error { return r.unused(volumes[0]) } // all were listed and decided together
-	released, err := r.inUse.release(timed, node, r.driver, handles, inUse, inTime)
+	inTime := func() error { return r.unused(state, volumes[0]) } // all were listed and decided together
+	released, err := r.inUse.release(timed, state.node, r.driver, handles, inUse, inTime)
 	if state.answered(timed, err); err != nil && !errors.Is(err, errTooLate) {
 		r.metrics.Failed(metrics.StepRelease, err)
 	}
@@ -457,21 +446,21 @@ func (r *NodeReconciler) release(ctx context.Context, node string, state *nodeSt
 	}
 	if len(names) > 0 {
 		slices.Sort(reasons)
-		ctrl.LoggerFrom(ctx).Info("Released volumes", "node", node, "volumes", names, "reason", strings.Join(slices.Compact(reasons), ", "))
+		ctrl.LoggerFrom(ctx).Info("Released volumes", "node", state.node, "volumes", names, "reason", strings.Join(slices.Compact(reasons), ", "))
 	}
 }
 
 // deleteAttachments deletes those of volumes that no pod uses by a list of now.
-func (r *NodeReconciler) deleteAttachments(ctx context.Context, node string, state *nodeState, volumes []*volume) {
+func (r *NodeReconciler) deleteAttachments(ctx context.Context, state *nodeState, volumes []*volume) {
 	if len(volumes) == 0 {
 		return
 	}
 	timed, cancel := state.within(ctx, r.timeout)
 	defer cancel()
 	listed := r.clock.Now()
-	pods, err := r.live.PodsOn(timed, node)
+	pods, err := r.live.PodsOn(timed, state.node)
 	state.answered(timed, err)
-	r.each(volumes, func(_ int, v *volume) error {
+	r.each(volumes, func(v *volume) error {
 		if err != nil {
 			return err
 		}
@@ -479,11 +468,11 @@ func (r *NodeReconciler) deleteAttachments(ctx context.Context, node string, sta
 		v.held, v.listed = len(users) > 0, listed // the next reconcile sees to them
 		return err
 	})
-	open, plan := r.decideAgain(ctx, volumes)
+	open, plan := r.decideAgain(ctx, state, volumes)
 	unused := due(open, plan, failover.StepDetach)
 	deleted := make([]string, len(unused))
 	errs := r.send(ctx, state, metrics.StepDetach, len(unused), func(ctx context.Context, i int) (err error) {
-		deleted[i], err = r.deleteAttachment(ctx, unused[i])
+		deleted[i], err = r.deleteAttachment(ctx, state, unused[i])
 		return err
 	})
 	for i, v := range unused {
@@ -494,9 +483,9 @@ func (r *NodeReconciler) deleteAttachments(ctx context.Context, node string, sta
 }
 
 // deleteAttachment deletes the attachment of a volume, and returns what was done; empty if there was nothing to do.
-func (r *NodeReconciler) deleteAttachment(ctx context.Context, v *volume) (done string, err error) {
+func (r *NodeReconciler) deleteAttachment(ctx context.Context, state *nodeState, v *volume) (done string, err error) {
 	attachment := v.in.Attachment
-	if err := r.unused(v); err != nil {
+	if err := r.unused(state, v); err != nil {
 		return "", err
 	}
 	r.aged(metrics.WriteDetach, v)
@@ -520,7 +509,7 @@ func (r *NodeReconciler) aged(write metrics.Write, v *volume) {
 }
 
 // takeBackAnnotations takes the annotation off the attachments of volumes that are not lost any more and whose pods stay.
-func (r *NodeReconciler) takeBackAnnotations(ctx context.Context, state *nodeState, volumes []*volume) (next time.Duration) {
+func (r *NodeReconciler) takeBackAnnotations(ctx context.Context, state *nodeState, volumes []*volume) {
 	var noted []*volume
 	for _, v := range volumes {
 		if a := v.in.Attachment; a != nil && a.Noted && !a.Deleting && v.d.Verdict == failover.NotLost {
@@ -546,10 +535,9 @@ func (r *NodeReconciler) takeBackAnnotations(ctx context.Context, state *nodeSta
 	for i, err := range errs {
 		if err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Cannot take the fail-over annotation off", "volume", noted[i].pv.Name)
-			next = sooner(next, r.failures.When(noted[i].in.Node.Name))
+			state.again(retryLimit)
 		}
 	}
-	return next
 }
 
 // stays reports whether pods use the volume on the node, of which none is being deleted. If the cache has none and the volume is in use, they may
@@ -580,8 +568,8 @@ func stay(in failover.Input) bool {
 	return len(in.Pods) > 0
 }
 
-// writeSettings writes on the attachments of volumes which quorum settings are unconfirmed, and returns when to do that again.
-func (r *NodeReconciler) writeSettings(ctx context.Context, state *nodeState, volumes []*volume) (next time.Duration) {
+// writeSettings writes on the attachments of volumes which quorum settings are unconfirmed.
+func (r *NodeReconciler) writeSettings(ctx context.Context, state *nodeState, volumes []*volume) {
 	after := make([]time.Duration, len(volumes))
 	errs := r.send(ctx, state, metrics.StepMark, len(volumes), func(ctx context.Context, i int) error {
 		v := volumes[i]
@@ -592,10 +580,9 @@ func (r *NodeReconciler) writeSettings(ctx context.Context, state *nodeState, vo
 		return err
 	})
 	for i, v := range volumes {
-		if next = sooner(next, after[i]); errs[i] != nil {
+		if state.again(after[i]); errs[i] != nil {
 			ctrl.LoggerFrom(ctx).Error(errs[i], "Cannot write which quorum settings are unconfirmed", "volume", v.pv.Name)
-			next = sooner(next, retryLimit)
+			state.again(retryLimit)
 		}
 	}
-	return next
 }

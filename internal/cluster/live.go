@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -18,13 +19,8 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 )
 
-const (
-	// listFrom is from how many attachments on they are read by one list of all: the API has no selector for those of a driver or a node.
-	listFrom = 20
-	// youngPod is the age up to which a pod's claim is read past the cache before the pod is removed: the volume of a claim that was
-	// re-created under its name may be shown as bound for a moment after that.
-	youngPod = time.Minute
-)
+// listFrom is from how many attachments on they are read by one list of all: the API has no selector for those of a driver or a node.
+const listFrom = 20
 
 // Live reads past the cache what a write is to rest on.
 type Live struct {
@@ -70,8 +66,7 @@ func (l Live) UsersOf(ctx context.Context, pv *corev1.PersistentVolume, all []co
 
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get
 
-// confirmClaims leaves the pods that use the volume indeed. Where several PersistentVolumes name a pod's claim, or the pod is young, the
-// cache may not know yet whose the claim is, and it is read.
+// confirmClaims leaves the pods that use the volume indeed: if several PersistentVolumes name a pod's claim, it may use another one.
 func (l Live) confirmClaims(ctx context.Context, pv *corev1.PersistentVolume, pods []corev1.Pod) ([]corev1.Pod, error) {
 	if len(pods) == 0 {
 		return nil, nil
@@ -86,7 +81,7 @@ func (l Live) confirmClaims(ctx context.Context, pv *corev1.PersistentVolume, po
 			if !slices.Contains(ClaimsOf(&pods[i]), claimOf(volume)) {
 				continue
 			}
-			its, err := l.confirmClaim(ctx, volume, &pods[i])
+			its, err := l.confirmClaim(ctx, volume)
 			if err != nil {
 				return nil, err
 			}
@@ -99,14 +94,12 @@ func (l Live) confirmClaims(ctx context.Context, pv *corev1.PersistentVolume, po
 	return confirmed, nil
 }
 
-// confirmClaim tells whether the volume is that of the claim by which the pod would use it.
-func (l Live) confirmClaim(ctx context.Context, pv *corev1.PersistentVolume, pod *corev1.Pod) (bool, error) {
+// confirmClaim reports whether the volume is that of the claim by which the pod would use it. The claim is read only if several
+// PersistentVolumes name it.
+func (l Live) confirmClaim(ctx context.Context, pv *corev1.PersistentVolume) (bool, error) {
 	naming, err := l.volumes.naming(ctx, claimOf(pv))
-	if err != nil {
-		return false, err
-	}
-	if len(naming) == 1 && l.Clock.Now().Sub(l.serverTime.Local(pod.CreationTimestamp.Time)) >= youngPod {
-		return true, nil
+	if err != nil || len(naming) == 1 {
+		return err == nil, err
 	}
 	ref := pv.Spec.ClaimRef
 	var claim corev1.PersistentVolumeClaim
@@ -118,6 +111,52 @@ func (l Live) confirmClaim(ctx context.Context, pv *corev1.PersistentVolume, pod
 		return false, fmt.Errorf("reading claim %s: %w", claimOf(pv), err)
 	}
 	return claim.UID == ref.UID && claim.Spec.VolumeName == pv.Name, nil
+}
+
+// +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=get
+
+// ConfirmClaims reads the claims of a pod and their PersistentVolumes, and returns an error unless they are bound as the cache says: a claim may
+// have been deleted and created again under its name, with another volume. A claim for which the cache has no volume is not read.
+func (l Live) ConfirmClaims(ctx context.Context, pod *corev1.Pod) error {
+	var claims errgroup.Group
+	for _, claim := range ClaimsOf(pod) {
+		bound, err := l.volumes.OfClaim(ctx, claim)
+		if err != nil {
+			return err
+		}
+		if len(bound) > 0 {
+			claims.Go(func() error { return l.confirmBinding(ctx, bound) })
+		}
+	}
+	return claims.Wait()
+}
+
+// confirmBinding returns an error unless one of the PersistentVolumes that the cache says are bound to a claim is.
+func (l Live) confirmBinding(ctx context.Context, bound []*corev1.PersistentVolume) error {
+	name := claimOf(bound[0])
+	var claim corev1.PersistentVolumeClaim
+	volumes := make([]corev1.PersistentVolume, len(bound))
+	var reads errgroup.Group
+	ref := bound[0].Spec.ClaimRef
+	reads.Go(func() error {
+		return l.Reader.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &claim)
+	})
+	for i, pv := range bound {
+		reads.Go(func() error {
+			return client.IgnoreNotFound(l.Reader.Get(ctx, client.ObjectKey{Name: pv.Name}, &volumes[i]))
+		})
+	}
+	if err := reads.Wait(); err != nil {
+		return fmt.Errorf("reading claim %s and its PersistentVolume: %w", name, err)
+	}
+	for i, pv := range bound {
+		to := volumes[i].Spec.ClaimRef
+		if claim.Spec.VolumeName == pv.Name && volumes[i].UID == pv.UID && to != nil && to.UID == claim.UID {
+			return nil
+		}
+	}
+	return fmt.Errorf("claim %s has PersistentVolume %q by now, and the cache does not show that yet: the pod stays until it does", name,
+		claim.Spec.VolumeName)
 }
 
 // bindingResync is for how long at most a claim may be Lost whose PersistentVolume was replaced: the controller manager looks again every
@@ -152,15 +191,15 @@ type attachmentRead struct {
 	err error
 }
 
-// Attachments reads the attachments of those names: one by one, each in time or not at all, or, where they are many, all together.
-func (l Live) Attachments(ctx, inTime context.Context, names []string) (AttachmentsRead, error) {
+// Attachments reads the attachments of those names: one by one or, if they are many, all together.
+func (l Live) Attachments(ctx context.Context, names []string) (AttachmentsRead, error) {
 	if len(names) >= listFrom {
 		return l.listAttachments(ctx)
 	}
 	read := make([]attachmentRead, len(names))
 	var reads sync.WaitGroup
 	for i, name := range names {
-		reads.Go(func() { read[i].VolumeAttachment, read[i].err = l.Attachment(inTime, name) })
+		reads.Go(func() { read[i].VolumeAttachment, read[i].err = l.Attachment(ctx, name) })
 	}
 	reads.Wait()
 	all := AttachmentsRead{byName: make(map[string]attachmentRead, len(names))}

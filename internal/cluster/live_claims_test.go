@@ -41,36 +41,70 @@ func changed[T client.Object](t *testing.T, api client.Client, o T, change func(
 	}
 }
 
-// A claim that was created again a moment ago may have another volume than the cache says: that of a pod up to a minute old is read.
-func TestTheClaimOfAYoungPodIsRead(t *testing.T) {
+// A claim that was deleted and created again may have another volume than the cache says, for as long as its watch is dead.
+func TestOnlyWhatTheAPIBindsLikeTheCacheIsConfirmed(t *testing.T) {
 	t.Parallel()
+	data := func() *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}}
+	}
+	again := func(t *testing.T, api client.Client, o client.Object) {
+		t.Helper()
+		if err := api.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		o.SetUID("")
+		o.SetResourceVersion("")
+		if err := api.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for name, tc := range map[string]struct {
-		age  time.Duration
-		uses bool
+		change    func(*testing.T, client.Client)
+		confirmed bool
 	}{
-		"a pod that was just created": {0, false},
-		"a pod of nearly a minute":    {time.Minute - time.Second, false},
-		"a pod of a minute":           {time.Minute, true},
+		"nothing has changed": {func(*testing.T, client.Client) {}, true},
+		"the claim has another volume": {func(t *testing.T, api client.Client) {
+			changed(t, api, data(), func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "another" })
+		}, false},
+		"the claim was created again": {func(t *testing.T, api client.Client) {
+			claim := data()
+			claim.Spec.VolumeName = "data"
+			again(t, api, claim)
+		}, false},
+		"the claim is gone": {func(t *testing.T, api client.Client) {
+			if err := api.Delete(t.Context(), data()); err != nil {
+				t.Fatal(err)
+			}
+		}, false},
+		"the volume was created again, for the same claim": {func(t *testing.T, api client.Client) {
+			pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}}
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(pv), pv); err != nil {
+				t.Fatal(err)
+			}
+			again(t, api, pv)
+		}, false},
+		"the volume is gone": {func(t *testing.T, api client.Client) {
+			if err := api.Delete(t.Context(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}}); err != nil {
+				t.Fatal(err)
+			}
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			cached, _ := claimsWorld(t)
 			live, api := claimsWorld(t)
-			now := start.Add(tc.age)
-			live.Clock = clockAt{&now}
-			if got := len(live.users(t, "data", podWith("data"))); got != 1 {
-				t.Fatalf("%d pods use the volume, want the one whose claim has it", got)
-			}
-			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}}
-			changed(t, api, claim, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "another" })
-			if got := len(live.users(t, "data", podWith("data"))); (got == 1) != tc.uses {
-				t.Errorf("%d pods use the volume, want it to: %t", got, tc.uses)
+			live.volumes = cached.volumes
+			tc.change(t, api)
+			pod := podWith("data")
+			if err := live.ConfirmClaims(t.Context(), &pod); (err == nil) != tc.confirmed {
+				t.Errorf("ConfirmClaims = %v, want confirmed: %t", err, tc.confirmed)
 			}
 		})
 	}
 }
 
-// Two PersistentVolumes of one LINSTOR resource share their pods. Whether a pod is one of them is told by its own claim.
-func TestAPodUsesAResourceByItsOwnClaim(t *testing.T) {
+// Two PersistentVolumes of one LINSTOR resource share their pods.
+func TestTwoVolumesOfOneResourceShareTheirPods(t *testing.T) {
 	t.Parallel()
 	live, api := claimsWorld(t)
 	now := start.Time
@@ -79,11 +113,6 @@ func TestAPodUsesAResourceByItsOwnClaim(t *testing.T) {
 	changed(t, api, wal, func(pv *corev1.PersistentVolume) { pv.Spec.CSI.VolumeHandle = "pvc-data" })
 	if got := live.users(t, "data", podWith("wal"), podWith("data")); len(got) != 2 {
 		t.Errorf("%d pods use the resource, want both", len(got))
-	}
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "wal"}}
-	changed(t, api, claim, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "another" })
-	if got := live.users(t, "data", podWith("wal"), podWith("data")); len(got) != 1 || got[0].Name != "pod-data" {
-		t.Errorf("%d pods use the resource, want that of the claim that has a volume of it", len(got))
 	}
 }
 

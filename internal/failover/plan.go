@@ -43,6 +43,9 @@ type PodRemoval struct {
 	How Removal
 }
 
+// IsDue reports whether the pod is to be deleted now.
+func (r PodRemoval) IsDue() bool { return r.How == RemoveForce || r.How == RemoveGracefully }
+
 // PlanFor says what a look calls for now; its inputs are volumes on the same node.
 func PlanFor(look []Input) Plan {
 	plan := Plan{Volumes: make([]VolumePlan, len(look))}

@@ -32,7 +32,7 @@ const (
 // without any of those volumes being writable on A. It is the same for a pod that was deleted without grace and that no finalizer
 // keeps: the API server deletes in two writes (rest.BeforeDelete), and waits for another deletion where the second one failed.
 func RemovalOf(in Input, pod Pod) Removal {
-	if pod.Forced && pod.Finalizers {
+	if pod.Forced && pod.Finalizers && !pod.Unended {
 		return RemovalRunning
 	}
 	s := assess(in.freshened())

@@ -60,7 +60,7 @@ var required = []struct {
 	{resource: "nodes/status", verbs: []string{"patch"}, idle: func(o options.Options) bool { return !o.FastDetach && !o.Evacuation }},
 	{resource: "pods", verbs: []string{"delete", "list", "watch"}},
 	{resource: "pods/status", verbs: []string{"patch"}},
-	{resource: "persistentvolumes", verbs: []string{"list", "watch"}},
+	{resource: "persistentvolumes", verbs: []string{"get", "list", "watch"}},
 	{resource: "persistentvolumeclaims", verbs: []string{"get"}},
 	{group: "storage.k8s.io", resource: "csinodes", verbs: []string{"list", "watch"}},
 	{group: "storage.k8s.io", resource: "volumeattachments", verbs: []string{"delete", "get", "list", "patch", "watch"}},
