@@ -136,6 +136,8 @@ type asked struct {
 	names *[]string
 }
 
+func (asked) Keep(string, time.Time) {}
+
 func (a asked) Refresh(_ context.Context, name string, _ time.Duration) (linstor.Resource, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -165,7 +165,7 @@ func controllerOptions(cfg Config) controller.Options {
 		ReconciliationTimeout:   cfg.OperationsTimeout,
 		EnableWarmup:            new(true),
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
-			firstRetry, retryLimit),
+			firstRetry, retryLimit/2), // of a reconcile that panics
 	}
 }
 

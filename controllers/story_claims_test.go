@@ -84,28 +84,23 @@ func TestAReleasedVolumeThatLinstorHasNotIsNobodysConcern(t *testing.T) {
 	})
 }
 
-// The claim itself tells whose it is where the cache does not: a claim that was re-created a moment ago.
-func TestTheClaimIsReadWhereItMayBeAnothers(t *testing.T) {
+// If several volumes name a claim, the claim itself shows which of them it has.
+func TestTheClaimIsReadIfSeveralVolumesNameIt(t *testing.T) {
 	t.Parallel()
-	young := func(*steps) {}
-	old := func(s *steps) { s.r.live.Clock = clockAt{new(time.Now().Add(time.Minute))} }
 	for name, tc := range map[string]struct {
-		age    func(*steps)
 		change func(*steps)
 		its    bool
 	}{
-		"a young pod, and the claim has the volume": {young, func(*steps) {}, true},
-		"a young pod, and the claim is another one": {young, func(s *steps) { s.replaceClaim("db") }, false},
-		"a young pod, and the claim has another volume": {young, func(s *steps) {
-			s.changeClaim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "new" })
-		}, false},
-		"a young pod without a claim":                       {young, func(s *steps) { s.deleteClaim() }, false},
-		"an old pod is believed to use what the cache says": {old, func(s *steps) { s.replaceClaim("db") }, true},
-		"an old pod, and another volume names the claim, which is that one's": {old, func(s *steps) {
+		"one volume names the claim": {func(*steps) {}, true},
+		"another volume names the claim, which is that one's": {func(s *steps) {
 			s.volumeNaming("new", corev1.VolumeBound)
 			s.replaceClaim("new")
 		}, false},
-		"an old pod, and another volume names the claim, which has this one": {old, func(s *steps) {
+		"another volume names the claim, which is gone": {func(s *steps) {
+			s.volumeNaming("new", corev1.VolumeBound)
+			s.deleteClaim()
+		}, false},
+		"another volume names the claim, which has this one": {func(s *steps) {
 			s.volumeNaming("old", corev1.VolumeReleased)
 		}, true},
 	} {
@@ -114,7 +109,6 @@ func TestTheClaimIsReadWhereItMayBeAnothers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSteps(t)
 				tc.change(s)
-				tc.age(s)
 				pods, err := s.r.live.PodsOn(s.ctx, nodeA)
 				s.must(err)
 				pods, err = s.r.live.UsersOf(s.ctx, s.pv, pods)
@@ -125,14 +119,6 @@ func TestTheClaimIsReadWhereItMayBeAnothers(t *testing.T) {
 			})
 		})
 	}
-}
-
-func (s *steps) changeClaim(change func(*corev1.PersistentVolumeClaim)) {
-	s.Helper()
-	var claim corev1.PersistentVolumeClaim
-	s.must(s.api.Get(s.ctx, client.ObjectKey{Namespace: "default", Name: "data-db"}, &claim))
-	change(&claim)
-	s.must(s.api.Update(s.ctx, &claim))
 }
 
 func (s *steps) deleteClaim() {
@@ -163,11 +149,9 @@ func (s *steps) volumeNaming(name string, phase corev1.PersistentVolumePhase) {
 func TestAClaimThatCannotBeReadIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSteps(t)
-		pods, err := s.r.live.PodsOn(s.ctx, nodeA)
-		s.must(err)
 		s.r.live.Reader = noClaims{s.r.live.Reader}
-		if _, err := s.r.live.UsersOf(s.ctx, s.pv, pods); err == nil || !strings.Contains(err.Error(), "default/data-db") {
-			t.Errorf("UsersOf = %v, want an error that names the claim", err)
+		if err := s.r.live.ConfirmClaims(s.ctx, s.pod()); err == nil || !strings.Contains(err.Error(), "default/data-db") {
+			t.Errorf("ConfirmClaims = %v, want an error that names the claim", err)
 		}
 	})
 }
