@@ -122,7 +122,7 @@ func (w *world) startProcessOn(name string, cfg Config, view *apimodel.View) *pr
 	}
 	ofLinstor, ofFailovers := linstor.NewMetrics(), metrics.New()
 	p.counters = slices.Concat(ofLinstor.Collectors(), ofFailovers.Collectors())
-	linstorClient, err := linstor.NewClient(config, ofLinstor, linstor.ClientOptions{DialContext: p.cable.dial(w.Network.DialContext)})
+	linstorClient, err := linstor.NewClient(config, ofLinstor, linstor.ClientOptions{DialContext: p.cable.dial(w.Network.DialFrom(name))})
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -32,6 +32,7 @@ type mass struct {
 	volumes     int // on each lost node
 	apiTime     time.Duration
 	bulkTime    time.Duration
+	standbys    int // replicas of the controller that do not lead
 }
 
 func nodeNumber(i int) string { return fmt.Sprintf("node-%02d", i) }
@@ -58,15 +59,7 @@ func (m mass) happens(t *testing.T) (p *pace, noticed time.Time) {
 		for i := range m.lost {
 			w.Linstor.Crash(nodeNumber(i))
 		}
-		w.until(30*time.Second, "DRBD has noticed", func() bool {
-			for _, name := range w.DRBD.Resources() {
-				if r, _ := w.DRBD.Replica(name, nodeNumber(m.lost)); r.MayPromote {
-					return true
-				}
-			}
-			return false
-		})
-		noticed = time.Now()
+		noticed = w.untilNoticed(m)
 		w.until(2*time.Minute, "all volumes are detached", func() bool { return p.detached() == m.lost*m.volumes })
 	})
 	return p, noticed
@@ -83,11 +76,15 @@ func (m mass) plays(t *testing.T, cfg Config, story func(w *world)) {
 		}
 		w := &world{T: t, Cluster: cluster, ctx: ctx, started: time.Now()}
 		go func() { _ = cluster.Linstor.Serve(cluster.Network) }()
-		process := w.startProcess("one", cfg)
-		process.leads()
+		w.startProcess("one", cfg).leads()
+		for i := range m.standbys {
+			w.startProcess(fmt.Sprintf("standby-%d", i), cfg)
+		}
 		defer func() {
 			cancel()
-			process.stops()
+			for _, p := range w.processes {
+				p.stops()
+			}
 			cluster.Linstor.Close()
 			storage.Stop()
 		}()

@@ -29,8 +29,17 @@ func Listen() *Listener {
 // [net/http.Transport.DialContext]. It waits until the connection is accepted, and fails when the listener is
 // closed or the context ends.
 func (l *Listener) DialContext(ctx context.Context, _, _ string) (net.Conn, error) {
+	return l.dial(ctx, "pipe")
+}
+
+// DialFrom returns a DialContext whose connections the listener sees to come from that address.
+func (l *Listener) DialFrom(from string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx, address(from)) }
+}
+
+func (l *Listener) dial(ctx context.Context, from address) (net.Conn, error) {
 	near, far := net.Pipe()
-	server := &conn{Conn: far, listener: l}
+	server := &conn{Conn: far, listener: l, from: from}
 	l.mu.Lock()
 	l.conns[server] = struct{}{}
 	l.mu.Unlock()
@@ -39,10 +48,10 @@ func (l *Listener) DialContext(ctx context.Context, _, _ string) (net.Conn, erro
 		return near, nil
 	case <-l.closed:
 		_, _ = near.Close(), server.Close()
-		return nil, &net.OpError{Op: "dial", Net: "pipe", Addr: address{}, Err: net.ErrClosed}
+		return nil, &net.OpError{Op: "dial", Net: "pipe", Addr: l.Addr(), Err: net.ErrClosed}
 	case <-ctx.Done():
 		_, _ = near.Close(), server.Close()
-		return nil, &net.OpError{Op: "dial", Net: "pipe", Addr: address{}, Err: ctx.Err()}
+		return nil, &net.OpError{Op: "dial", Net: "pipe", Addr: l.Addr(), Err: ctx.Err()}
 	}
 }
 
@@ -50,14 +59,14 @@ func (l *Listener) DialContext(ctx context.Context, _, _ string) (net.Conn, erro
 func (l *Listener) Accept() (net.Conn, error) {
 	select {
 	case <-l.closed:
-		return nil, &net.OpError{Op: "accept", Net: "pipe", Addr: address{}, Err: net.ErrClosed}
+		return nil, &net.OpError{Op: "accept", Net: "pipe", Addr: l.Addr(), Err: net.ErrClosed}
 	default:
 	}
 	select {
 	case c := <-l.accept:
 		return c, nil
 	case <-l.closed:
-		return nil, &net.OpError{Op: "accept", Net: "pipe", Addr: address{}, Err: net.ErrClosed}
+		return nil, &net.OpError{Op: "accept", Net: "pipe", Addr: l.Addr(), Err: net.ErrClosed}
 	}
 }
 
@@ -79,13 +88,16 @@ func (l *Listener) Disconnect() {
 }
 
 // Addr returns an address without meaning.
-func (l *Listener) Addr() net.Addr { return address{} }
+func (l *Listener) Addr() net.Addr { return address("pipe") }
 
 // conn is the accepting end of a connection, which its listener keeps a list of.
 type conn struct {
 	net.Conn
 	listener *Listener
+	from     address
 }
+
+func (c *conn) RemoteAddr() net.Addr { return c.from }
 
 func (c *conn) Close() error {
 	c.listener.mu.Lock()
@@ -94,7 +106,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-type address struct{}
+type address string
 
-func (address) Network() string { return "pipe" }
-func (address) String() string  { return "pipe" }
+func (address) Network() string  { return "pipe" }
+func (a address) String() string { return string(a) }
