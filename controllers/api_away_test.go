@@ -67,7 +67,7 @@ func apiGoesAway(t *testing.T, next permission, away time.Duration, silent bool,
 		p.view.Resume()
 		w.until(time.Minute, "the controller could "+next.String(), func() bool { return !written().IsZero() })
 		if took := written().Sub(*back.Load()); took > within {
-			t.Errorf("the next step came %s after the API server was back, want %s", took, within)
+			w.Errorf("the next step came %s after the API server was back, want %s", took, within)
 		}
 		w.until(20*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 	})

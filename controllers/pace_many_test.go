@@ -160,7 +160,7 @@ func TestAWebhookThatHangsForSomePodsHoldsUpNoOthers(t *testing.T) {
 				pod, podDeleted := deleted("Pod " + name)
 				attachment, detached := deleted("VolumeAttachment csi-" + name)
 				if !podDeleted || !detached {
-					t.Errorf("pod %s was deleted: %t, its attachment: %t", name, podDeleted, detached)
+					w.Errorf("pod %s was deleted: %t, its attachment: %t", name, podDeleted, detached)
 				}
 				pods, attachments = max(pods, pod), max(attachments, attachment)
 			}

@@ -50,13 +50,13 @@ func TestAPodThatChangesBeforeItsDeletionGoesInTheNextReconcile(t *testing.T) {
 				w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 				removed := w.did(apimodel.VerbDelete, "Pod")
 				if len(removed) != 1 || deletions.Load() != 2 {
-					t.Fatalf("%d deletions were sent, and %d accepted, want 2 and 1", deletions.Load(), len(removed))
+					w.Fatalf("%d deletions were sent, and %d accepted, want 2 and 1", deletions.Load(), len(removed))
 				}
 				if removed[0].Old.GetAnnotations()["example.com/changed"] == "" {
-					t.Error("the pod was deleted before it was changed")
+					w.Error("the pod was deleted before it was changed")
 				}
 				if late := removed[0].Time.Sub(changed); late > 2*time.Second {
-					t.Errorf("the pod was deleted %s after its change, want it in the next reconcile", late)
+					w.Errorf("the pod was deleted %s after its change, want it in the next reconcile", late)
 				}
 			})
 		})
@@ -73,11 +73,11 @@ func TestAVolumeStaysWithAPodThatStartsBeforeTheDeletionOfAnother(t *testing.T) 
 				w.Crash(nodeA)
 				w.pass(20 * time.Second)
 				if removed := w.removed("db-0"); len(removed) != 1 || removed[0] != before {
-					t.Errorf("deleted were %v, want %s", removed, before)
+					w.Errorf("deleted were %v, want %s", removed, before)
 				}
 				w.pass(2 * time.Minute)
 				if !w.inUse("db", nodeA) || w.attachment("db", nodeA) == nil {
-					t.Error("the volume was taken from the node under the pod")
+					w.Error("the volume was taken from the node under the pod")
 				}
 				w.forceDelete("guest")
 				w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
@@ -114,10 +114,10 @@ func TestAPodThatIsTakenOutOfFailOverDuringTheActStays(t *testing.T) {
 					w.pass(2 * time.Minute)
 					w.wantStill(before)
 					if disrupted(w.pod("db-0")) {
-						t.Error("the pod that stays has the condition")
+						w.Error("the pod that stays has the condition")
 					}
 					if !w.inUse("db", nodeA) || w.attachment("db", nodeA) == nil {
-						t.Error("the volume was taken from the node under the pod")
+						w.Error("the volume was taken from the node under the pod")
 					}
 				})
 			})
@@ -167,11 +167,11 @@ func TestThePhaseOfAPodThatAFinalizerKeepsIsWrittenInTheEnd(t *testing.T) {
 				}
 				w.until(10*time.Second, "the pod has ended", func() bool { return w.pod("db-0").Status.Phase == corev1.PodFailed })
 				if pod := w.pod("db-0"); pod.UID != lost || !disrupted(pod) {
-					t.Errorf("pod %s has ended without the condition: %v", pod.UID, pod.Status.Conditions)
+					w.Errorf("pod %s has ended without the condition: %v", pod.UID, pod.Status.Conditions)
 				}
 				w.pass(time.Minute)
 				if !w.inUse("db", nodeA) || w.attachment("db", nodeA) == nil {
-					t.Error("the volume was taken from the node under the pod")
+					w.Error("the volume was taken from the node under the pod")
 				}
 				w.edit("db-0", func(pod *corev1.Pod) { pod.Finalizers = nil })
 				w.until(20*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })

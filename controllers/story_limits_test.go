@@ -108,9 +108,10 @@ func TestWhatIsRefusedForLongIsTriedSixTimesAMinuteAtMost(t *testing.T) {
 					before, lines := tries.Load(), w.linesOf(p)
 					w.pass(time.Minute)
 					tried, told := tries.Load()-before, w.linesOf(p)-lines
-					t.Logf("tried %d times in the first minute, and %d times in the second", before, tried)
-					if tried < 4 || tried > 6 || told > 2*int(tried) {
-						t.Errorf("tried %d times in a minute, with %d lines in the log, want at most 6 times", tried, told)
+					w.Logf("tried %d times in the first minute, and %d times in the second", before, tried)
+					forgone := needed == toRelease // without the permission the attachment is deleted all the same
+					if tried < 4 && !forgone || tried > 6 || told > 2*int(tried)+1 {
+						w.Errorf("tried %d times in a minute, with %d lines in the log, want at most 6 times", tried, told)
 					}
 					w.API.Fail(nil)
 					w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })

@@ -161,7 +161,7 @@ func TestASlowAPIMakesAFailOverSlower(t *testing.T) {
 					w.pass(200 * time.Millisecond)
 				}
 				if took := time.Since(crashed); took > tc.limit {
-					t.Errorf("moved in %s, want at most %s", took, tc.limit)
+					w.Errorf("moved in %s, want at most %s", took, tc.limit)
 				}
 				w.API.Delay(nil) // before the story may fail: no request is left then
 				w.pass(20 * time.Second)
