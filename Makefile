@@ -88,6 +88,26 @@ reliability: testbed ## Measure again the recovery times in docs/reliability.md
 		&& { sed '/^| Test | Measured |/,$$d' $$page; printf '| Test | Measured |\n| --- | --- |\n'; cat $$page.tmp; } > $$page.new \
 		&& mv $$page.new $$page; code=$$?; rm -f $$page.tmp $$page.new; exit $$code
 
+# Two stories differ only by a crash. A function counts if one of its statements runs more than twice as often with the crash: fewer
+# than 20 of them do so by chance. What a user sets, in main.go and internal/options, is no time constant.
+WALK_PACKAGES = $$(go list . ./controllers ./internal/... | grep -v '/internal/testbed\|/internal/tools' | paste -sd,)
+WALK_FILES    = $$(git ls-files $(1) | grep '\.go$$' | grep -v '_test\.go$$\|^internal/testbed/\|^internal/tools/')
+
+.PHONY: walk
+walk: ## Print how much of the program runs because one node crashes, and how large it is
+	@mkdir -p .testbed; set -o pipefail; for story in one no; do \
+		go test -count=1 -run "^TestWalk$$/^$${story}_node_crashes$$" -covermode=atomic -coverpkg=$(WALK_PACKAGES) \
+			-coverprofile=.testbed/walk-$$story ./controllers >.testbed/walk.log 2>&1 || { cat .testbed/walk.log; exit 1; }; done
+	@awk 'NR == 1 {print} FNR == 1 {next} NR == FNR {idle[$$1] = $$3; next} {print $$1, $$2, ($$3 > 2 * idle[$$1])}' \
+		.testbed/walk-no .testbed/walk-one > .testbed/walk
+	@go tool cover -func=.testbed/walk | awk '$$1 != "total:" && $$NF != "0.0%" {functions++; sub(/:.*/, ""); files += !seen[$$0]++} \
+		END {print functions " functions in " files " files run because one node crashes"}'
+	@echo "$$(cat $(call WALK_FILES,controllers ':!controllers/evacuation_*') | wc -l) lines in controllers, without evacuation_*.go"
+	@echo "$$(cat $(call WALK_FILES,internal/linstor) | wc -l) lines in internal/linstor"
+	@echo "$$(cat $(call WALK_FILES,controllers internal ':!internal/options') | grep -oE '([0-9] ?\* ?|[=:] *)time\.(Millisecond|Second|Minute|Hour)\b' | wc -l) time constants"
+	@for dir in "controllers :!controllers/evacuation_*" internal/linstor; do \
+		echo "$$(cat $(call WALK_FILES,$$dir) | grep -oE '\bsync\.(RW)?(Mutex|Map)\b|\batomic\.[A-Z]' | wc -l) locks, sync.Maps and atomics in $${dir% *}"; done
+
 MINUTES ?= 30
 
 .PHONY: soak
