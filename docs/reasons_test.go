@@ -119,7 +119,7 @@ func TestEveryEventIsExplained(t *testing.T) {
 
 	var source []byte
 
-	for _, name := range []string{"events.go", "evacuation_tell.go"} {
+	for _, name := range []string{"report.go", "evacuation_tell.go"} {
 		file, err := os.ReadFile("../controllers/" + name)
 		if err != nil {
 			t.Fatal(err)
