@@ -21,8 +21,9 @@ func (s *Store) ApplyEvent(ev client.Event, at time.Time) (known, changed bool) 
 		s.mu.Unlock()
 		return false, false
 	}
-	before := replica.MayPromote
-	after := observe(before, ev.MayPromote, instant(at))
+	before, span := replica.MayPromote, instant(at)
+	span.unsure = s.unsure(0, stampOf(before.Confirmed))
+	after := observe(before, ev.MayPromote, span)
 	replica.MayPromote = after
 	if ev.MayPromote != nil && !before.Known && before.Confirmed.Before(at) && replica.Heard.Before(at) {
 		replica.Heard = at // LINSTOR knew nothing of it, and has heard it since
@@ -112,7 +113,7 @@ func (s *Store) takeList(name string, list []client.Resource, at span) (changed,
 // follow has a reading of replicas change an entry, and draws the conclusions for what the nodes may run. It tells whether
 // anything has changed, and replicas or their disks. The lock must be held.
 func (s *Store) follow(e *entry, at span, read func(at span)) (changed, reshaped bool) {
-	at.news = e.heard >= stampOf(e.set.Confirmed)
+	at.unsure = s.unsure(e.heard, stampOf(e.set.Confirmed))
 	changed, reshaped = changes(e, func() { read(at) })
 	if reshaped {
 		e.reshaped = stampOf(at.end)

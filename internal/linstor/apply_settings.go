@@ -24,7 +24,7 @@ func (s *Store) applyNodes(list []client.Node, at span) bool {
 	}
 	before := s.nodesRead
 	s.nodesRead = at
-	at.news = s.lost >= stampOf(before.start)
+	at.unsure = s.unsure(s.lost, stampOf(before.start))
 	changed := map[string]bool{}
 	listed := make(map[string]bool, len(list))
 	for _, w := range list {
@@ -240,13 +240,17 @@ func (s *Store) listReadAt(name string) time.Time {
 	return time.Time{}
 }
 
-// hasNews reports whether the newest reading of a resource may have begun before an event that brought news.
-func (s *Store) hasNews(name string) bool {
+// isUnsure reports whether an event may have brought news of a resource since its newest reading began.
+func (s *Store) isUnsure(name string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	e := s.resources[fold(name)]
-	return e != nil && e.heard >= stampOf(e.set.Confirmed)
+	return e != nil && s.unsure(e.heard, stampOf(e.set.Confirmed))
 }
+
+// unsure reports whether an event brought news since a reading began, or may have been missed. news is when the newest event came that did.
+// The lock must be held.
+func (s *Store) unsure(news, read stamp) bool { return s.deaf || s.events > read || news >= read }
 
 // settingsInDoubt tells whether the quorum of a resource may have changed: its settings were never read, or not since
 // replicas or their disks have changed, upon which LINSTOR adapts the definition's quorum; or not again since one has gone.

@@ -91,7 +91,7 @@ func BenchmarkReading(b *testing.B) {
 		reading.SetLimit(atOnce)
 		for _, name := range names {
 			reading.Go(func() error {
-				return feed.readReplicas(b.Context(), name, time.Now(), func() time.Time { return time.Time{} })
+				return feed.readReplicas(b.Context(), "poll", name, time.Now(), func() time.Time { return time.Time{} })
 			})
 		}
 		if err := reading.Wait(); err != nil {

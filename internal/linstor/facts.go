@@ -6,12 +6,12 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
-// MaxGap is the longest time two reads of the same fact may lie apart for the fact to count as
-// having held without interruption, and newsGap the same if an event in between brought news: they tell of what happens in a gap, but not
-// of each fact. A longer gap restarts Since: nobody saw what happened in it.
 const (
-	MaxGap  = 10 * time.Second
-	newsGap = 2 * time.Second
+	// MaxGap is the longest time between two readings of a fact for which it counts as uninterrupted.
+	MaxGap = 10 * time.Second
+	// unsureGap is the same if an event brought news in between, or may have been missed: events report that something happened, but not
+	// what happened to each fact.
+	unsureGap = 3 * time.Second
 )
 
 // The policy owns what is said of a resource, and the store hands it out as that.
@@ -29,15 +29,15 @@ type (
 // The two are used so that doubt never counts as time that a condition has held: what was read
 // is confirmed only up to start, and what was new in it has held only since end.
 //
-// news is set where an event has brought news since the reading before.
+// unsure is set if an event brought news since the reading before, or may have been missed.
 type span struct {
 	start, end time.Time
-	news       bool
+	unsure     bool
 }
 
 func (s span) gap() time.Duration {
-	if s.news {
-		return newsGap
+	if s.unsure {
+		return unsureGap
 	}
 	return MaxGap
 }
@@ -48,7 +48,7 @@ func instant(at time.Time) span { return span{start: at, end: at} }
 // observe returns the fact after an observation; a nil value means unknown.
 //
 //   - An observation older than the newest one changes nothing: the newer one knew better.
-//   - The same word (unknown counts as one) at most MaxGap after the last one confirms it, or newsGap if an event brought news meanwhile.
+//   - The same value (unknown counts as one) within MaxGap confirms it, or within unsureGap if it is unsure what happened meanwhile.
 //   - Anything else restarts the clock.
 func observe[T comparable](fact Fact[T], value *T, at span) Fact[T] {
 	if at.start.Before(fact.Confirmed) {

@@ -1,6 +1,7 @@
 package linstor
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -34,11 +35,11 @@ func TestObserve(t *testing.T) {
 		"the same word after the gap restarts": {
 			confirmed, new(true), span{start: at(20.001), end: at(21)}, Fact[bool]{Value: true, Known: true, Since: at(21), Confirmed: at(20.001)},
 		},
-		"the same word within the gap of news confirms": {
-			confirmed, new(true), span{start: at(12), end: at(13), news: true}, Fact[bool]{Value: true, Known: true, Since: at(0), Confirmed: at(12)},
+		"the same value within the shorter gap confirms if it is unsure what happened": {
+			confirmed, new(true), span{start: at(13), end: at(14), unsure: true}, Fact[bool]{Value: true, Known: true, Since: at(0), Confirmed: at(13)},
 		},
-		"the same word after the gap of news restarts": {
-			confirmed, new(true), span{start: at(12.001), end: at(13), news: true}, Fact[bool]{Value: true, Known: true, Since: at(13), Confirmed: at(12.001)},
+		"the same value after the shorter gap restarts if it is unsure what happened": {
+			confirmed, new(true), span{start: at(13.001), end: at(14), unsure: true}, Fact[bool]{Value: true, Known: true, Since: at(14), Confirmed: at(13.001)},
 		},
 		"another word restarts": {
 			confirmed, new(false), span{start: at(11), end: at(11.5)}, Fact[bool]{Known: true, Since: at(11.5), Confirmed: at(11)},
@@ -108,13 +109,15 @@ func TestAStampIsATime(t *testing.T) {
 	}
 }
 
-// Readings up to ten seconds apart are no gap, unless an event brought news.
-func TestReadingsTenSecondsApartAreNoGap(t *testing.T) {
+// Readings up to ten seconds apart are no gap, unless an event brought news or could not come. Then three seconds are.
+func TestReadingsTenSecondsApartAreNoGapWhileNothingIsMissed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		meanwhile func(s *storeTest)
 		held      bool
 	}{
-		"nothing happened": {func(*storeTest) {}, true},
+		"nothing happened":        {func(*storeTest) {}, true},
+		"the stream ended":        {func(s *storeTest) { s.deafens() }, false},
+		"the stream was replaced": {func(s *storeTest) { s.deafens(); s.hears(s.at(3)) }, false},
 		"an event that changed nothing": {func(s *storeTest) {
 			s.ApplyEvent(client.Event{Resource: "R", Node: "a", MayPromote: new(false)}, s.at(3))
 		}, true},
@@ -123,19 +126,26 @@ func TestReadingsTenSecondsApartAreNoGap(t *testing.T) {
 			s.ApplyEvent(client.Event{Resource: "R", Node: "b", MayPromote: new(false)}, s.at(3.1))
 		}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStoreTest()
-			s.settings(0, "majority", "a", "b")
-			s.hears(s.at(0.5))
-			list := []client.Resource{resource("R", "a", true, 0, false), resource("R", "b", false, 1, false)}
-			s.applyResources("R", list, s.read(1))
-			s.applyNodes(nodesOnline("a", "b"), s.read(1))
-			tc.meanwhile(s)
-			s.applyResources("R", list, s.read(11))
-			if got := s.replica(t, "a"); got.Score.Since.Equal(s.at(1)) != tc.held || got.InUse.Since.Equal(s.at(1)) != tc.held {
-				t.Errorf("score since %s, in use since %s", got.Score.Since.Sub(s.t0), got.InUse.Since.Sub(s.t0))
-			}
-		})
+		for _, again := range []float64{4, 11} {
+			t.Run(fmt.Sprintf("%s, read again after %v s", name, again-1), func(t *testing.T) {
+				s := newStoreTest()
+				s.settings(0, "majority", "a", "b")
+				s.hears(s.at(0.5))
+				list := []client.Resource{resource("R", "a", true, 0, false), resource("R", "b", false, 1, false)}
+				s.applyResources("R", list, s.read(1))
+				s.applyNodes(nodesOnline("a", "b"), s.read(1))
+				tc.meanwhile(s)
+				s.applyResources("R", list, s.read(again))
+				s.applyNodes(nodesOnline("a", "b"), s.read(again))
+				held := tc.held || again == 4
+				if got := s.replica(t, "a"); got.Score.Since.Equal(s.at(1)) != held || got.InUse.Since.Equal(s.at(1)) != held {
+					t.Errorf("score since %s, in use since %s", got.Score.Since.Sub(s.t0), got.InUse.Since.Sub(s.t0))
+				}
+				if got := s.replica(t, "a"); !strings.Contains(name, "event") && got.Online.Since.Equal(s.at(0)) != held {
+					t.Errorf("ONLINE since %s", got.Online.Since.Sub(s.t0))
+				}
+			})
+		}
 	}
 }
 

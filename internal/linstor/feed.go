@@ -18,7 +18,7 @@ const defaultResyncInterval = 10 * time.Minute
 type Options struct {
 	// ResyncInterval is how often everything is read again; default 10 min.
 	ResyncInterval time.Duration
-	// Elected is closed once this process leads. Until then it reads more rarely what is wanted. Nil means that it leads.
+	// Elected is closed once this process leads. Until then it polls less often. Nil means that it leads.
 	Elected <-chan struct{}
 }
 
@@ -60,6 +60,7 @@ func NewFeed(client *Client, store *Store, log logr.Logger, opts Options) *Feed 
 	f := &Feed{client: client, store: store, opts: opts, log: log, metrics: client.metrics}
 	f.life, f.end = context.WithCancel(context.Background())
 	f.schedule = newSchedule(f.lists())
+	store.Subscribe(f.schedule.changed)
 	return f
 }
 

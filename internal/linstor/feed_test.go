@@ -144,14 +144,15 @@ func TestFeedMissesNothingWhenItTakesAnotherStream(t *testing.T) {
 		fake.pvc1()
 		n.serve(t, host, fake)
 		lines := &logLines{}
-		feed := startFeed(t, n, "http://linstor", lines.logger())
+		feed := NewFeed(testClient(t, n, "http://linstor"), NewStore(), lines.logger(), Options{ResyncInterval: time.Hour})
+		runFeed(t, feed)
 		settle(10 * time.Second)
 		views, disconnected := fake.count("/v1/view/resources"), 0
 		for i := range 4000 {
 			may := i%2 == 0
 			fake.change(func() { fake.resources[1] = resource("PVC-1", "node-b", false, 10101, may) })
 			fake.promotion("PVC-1", "node-b", new(may))
-			settle(93 * time.Millisecond)
+			settle(463 * time.Millisecond)
 			r, _ := feed.store.Resource("PVC-1")
 			if b, _ := r.Replica("node-b"); b.MayPromote.Value != may {
 				t.Fatalf("event %d was missed", i)

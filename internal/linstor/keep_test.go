@@ -21,6 +21,16 @@ func keepAll(feed *Feed, many int, d time.Duration) {
 // forget forgets the requests.
 func (f *fakeLinstor) forget() { f.change(func() { clear(f.requests) }) }
 
+// all counts the requests.
+func (f *fakeLinstor) all() (total int) {
+	f.change(func() {
+		for _, n := range f.requests {
+			total += n
+		}
+	})
+	return total
+}
+
 // gap returns the longest time for which one of many resources was not read in d.
 func gap(feed *Feed, many int, d time.Duration) (longest time.Duration) {
 	last := make([]time.Time, many)
@@ -73,6 +83,78 @@ func TestAKeptResourceIsReadEverySecondUntilTheEnd(t *testing.T) {
 		settle(20 * time.Millisecond)
 		if got := fake.count("/v1/resource-definitions/r2/resources"); got != 1 {
 			t.Errorf("what was not read for long was read %d times at once", got)
+		}
+	})
+}
+
+// A node with ten volumes is dead, and its fail-over is blocked for an hour: nothing changes any more.
+func TestWhatHasNotChangedForTwoMinutesIsReadEveryEightSeconds(t *testing.T) {
+	const many = 10
+	inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+		keepAll(feed, many, 2*time.Hour)
+		rate := func() int {
+			fake.forget()
+			settle(time.Minute)
+			return fake.singles() / many
+		}
+		if got := rate(); got < 59 || got > 61 {
+			t.Errorf("each was read %d times in the first minute", got)
+		}
+		settle(time.Hour)
+		began := time.Now()
+		if got := rate(); got < 7 || got > 8 {
+			t.Errorf("each is read %d times a minute after an hour", got)
+		}
+		if got := fake.all(); got > many*8+20 {
+			t.Errorf("%d requests in a minute: %v", got, fake.requests)
+		}
+		if got := restarted(feed, many, began); got > 0 {
+			t.Errorf("%d clocks of %d restarted", got, many)
+		}
+		for name, change := range map[string]func(){
+			"a reading shows a change": func() {
+				fake.change(func() { fake.resources[2].LayerObject.DRBD.PromotionScore = new(7) })
+				settle(calmEvery)
+			},
+			"an event reports one": func() { fake.promotion("r0", "node-b", new(true)); settle(time.Second) },
+			"a node has gone": func() {
+				fake.change(func() { fake.nodes[1].ConnectionStatus = "OFFLINE" })
+				settle(calmEvery)
+			},
+		} {
+			change()
+			fake.forget()
+			settle(time.Minute)
+			if got := fake.count("/v1/resource-definitions/r0/resources"); got < 59 || got > 61 {
+				t.Errorf("%s: it was read %d times in the minute after", name, got)
+			}
+			settle(calmAfter)
+			if got := rate(); got > 8 {
+				t.Errorf("%s: it is still read %d times a minute after that", name, got)
+			}
+		}
+	})
+}
+
+// While no event comes, a gap of eight seconds would interrupt every fact.
+func TestWithoutEventsNothingIsCalm(t *testing.T) {
+	inCrowd(t, 1, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+		keepAll(feed, 1, time.Hour)
+		settle(10 * time.Minute)
+		fake.change(func() {
+			fake.intercept = func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path == client.StreamPath {
+					w.WriteHeader(http.StatusServiceUnavailable)
+					return true
+				}
+				return false
+			}
+		})
+		fake.cut()
+		settle(10 * time.Second)
+		began := time.Now()
+		if longest := gap(feed, 1, time.Minute); longest > pollEvery+100*time.Millisecond || restarted(feed, 1, began) > 0 {
+			t.Errorf("not read for %s, %d clocks restarted", longest, restarted(feed, 1, began))
 		}
 	})
 }
@@ -168,7 +250,7 @@ func TestKeptResourcesAreReadAgainWhenLinstorIsBack(t *testing.T) {
 		}
 		fake.change(func() { fake.intercept = nil })
 		back := time.Now()
-		settle(failedAgain + 100*time.Millisecond)
+		settle(pollEvery + 100*time.Millisecond)
 		for i := range many {
 			if at := feed.store.listReadAt(fmt.Sprintf("r%d", i)); at.Before(back) {
 				t.Fatalf("r%d was not read within %s", i, time.Since(back))

@@ -6,61 +6,54 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
 const (
-	// atOnce is how many resources are read at a time, and standbyAtOnce where this process does not lead: it leaves a slow LINSTOR to the
-	// one that does. 1,000 are read within MaxGap all the same where an answer takes 40 ms.
-	atOnce        = 16
-	standbyAtOnce = 5
-	// spared is how many of them are left to what nobody waits for while others wait.
+	// atOnce is how many resources are read at a time.
+	atOnce = 16
+	// spared is how many of them are reserved for events and polls while acts wait.
 	spared = 6
-	// wantedEvery is how often a resource that somebody wants is read, and the nodes with it; standbyEvery is the former where this process
-	// does not lead.
-	wantedEvery  = time.Second
+	// pollEvery is how often a polled resource is read, and the nodes with it. What failed is repeated after as long.
+	pollEvery = time.Second
+	// standbyEvery is the same in a process that does not lead. It begins no more than 16 readings a second, standbyApart apart.
 	standbyEvery = 5 * time.Second
-	// nodesEvery is how often the nodes are read when nobody wants a resource, and nodesHinted for hintFor after LINSTOR has lost a
-	// replica's state or has received one again: a satellite that restarts is back after 6 s.
-	nodesEvery  = 5 * time.Second
+	standbyApart = time.Second / 16
+	// calmEvery is how often a polled resource is read that has not changed for calmAfter, and the nodes if nothing else is polled. It is
+	// below MaxGap, so each reading confirms the one before.
+	calmEvery = 8 * time.Second
+	calmAfter = 2 * time.Minute
+	// nodesHinted is how often the nodes are read for hintFor after LINSTOR has lost the state of a replica or has received one again: a
+	// satellite that restarts is back after 6 s.
 	nodesHinted = 400 * time.Millisecond
-	hintFor     = 10 * time.Second
-	// levelsEvery is how often the groups and the controller's properties are read: LINSTOR changes all definitions with the
-	// controller's, and no event reports it.
+	hintFor     = MaxGap
+	// levelsEvery is how often the groups and the controller's properties are read. No event reports their changes.
 	levelsEvery = 20 * time.Second
-	// definitionsEvery is how often all definitions are read, and definitionsWanted while more resources are wanted than can be read at a
-	// time: what is done about them rests on their definitions as well, and one by one that would take as long again.
+	// definitionsEvery is how often all definitions are read, and definitionsPolled while more resources are polled than are read at a
+	// time: an act needs their definitions, too, and would have to read them one by one.
 	definitionsEvery  = time.Minute
-	definitionsWanted = 4 * time.Second
+	definitionsPolled = definitionAge - pollEvery
 	// evidenceEvery is how often the store is asked which resources must be read for evidence.
-	evidenceEvery = 500 * time.Millisecond
-	// failedAgain is when a failed reading is repeated, and resyncAgain when the view is, which costs LINSTOR more.
-	failedAgain = time.Second
+	evidenceEvery = pollEvery / 2
+	// resyncAgain is when a failed resync is repeated. It costs LINSTOR more than other readings.
 	resyncAgain = 5 * time.Second
-	// passesApart is how far two passes of the loop are apart if it has much to look through, so that what changes at about the same
-	// time is read together.
+	// passesApart is how far apart the loop looks through all resources.
 	passesApart = 5 * time.Millisecond
-	never       = time.Hour
 )
 
 // list is something that LINSTOR has one of. The loop reads it by the clock.
 type list struct {
 	read func(context.Context) error
-	// every is how long it may be from the begin of one reading to the next, and again how long after a failure.
+	// every returns the time between the beginnings of two readings, and again is the time after a failure.
 	every func(now time.Time) time.Duration
 	again time.Duration
 
-	// asked is set while somebody wants it at once. begun is when the newest reading began, and ended is when the newest one failed;
-	// zero unless it did.
+	// asked is set if it must be read at once. begun is when the newest reading began, and failed is when that ended if it failed.
 	asked, busy   bool
 	begun, failed time.Time
 }
 
 func (l *list) due(now time.Time) time.Time {
 	switch {
-	case l.busy:
-		return now.Add(never)
 	case l.asked || l.begun.IsZero():
 		return now
 	case !l.failed.IsZero():
@@ -69,23 +62,32 @@ func (l *list) due(now time.Time) time.Time {
 	return l.begun.Add(l.every(now))
 }
 
-// single is a resource that somebody wants.
+// single is a resource that is read by itself.
 type single struct {
 	name string
-	// asked is set while somebody wants it read once, and until is when the last want ends that has it read every second.
-	asked bool
-	until time.Time
-	// next is when it is to be read at the earliest.
-	next time.Time
+	// asked is when somebody asked for a reading, which a later one answers; zero if there is none to come.
+	asked time.Time
+	// until is when polling ends. every is how often it is read until then, and next is when it is next.
+	until, next time.Time
+	every       time.Duration
+	// changed is when the store last changed, or when polling began.
+	changed time.Time
 	// queued is set until its reading begins, and busy until that ends.
 	queued, busy bool
 }
 
+func (s *single) isAsked(now time.Time) bool { return !s.asked.IsZero() && !s.asked.After(now) }
+
+func (s *single) isPolled(now time.Time) bool { return s.until.After(now) }
+
 func (s *single) due(now time.Time) time.Time {
-	if s.queued || s.busy || !s.asked && !s.until.After(now) {
-		return now.Add(never)
+	switch {
+	case s.asked.IsZero():
+		return s.next
+	case !s.isPolled(now):
+		return s.asked
 	}
-	return s.next
+	return earlier(s.asked, s.next)
 }
 
 // schedule has everything that the loop reads.
@@ -97,13 +99,15 @@ type schedule struct {
 	mu      sync.Mutex
 	running bool
 	singles map[string]*single // by folded name
-	// turns are the readings that somebody waits for. They come first.
+	// polled is how many of them are polled that are not calm.
+	polled int
+	// turns are the readings that acts wait for. They come first.
 	turns []*turn
-	// urgent and regular are what waits for its turn after that, the oldest first: what somebody has asked for comes before what is read
-	// every second. One may be in both.
+	// urgent and regular wait for their turn after that, the oldest first: what was asked for comes before what is polled. A resource may be
+	// in both.
 	urgent, regular []*single
-	// acting is how many resources are read for those who wait, and reading how many of at most atMost for the others.
-	acting, reading, atMost int
+	// acting is how many resources are read for acts, and reading how many for others.
+	acting, reading int
 	// hinted is until when the nodes are read often.
 	hinted time.Time
 }
@@ -126,11 +130,11 @@ func newSchedule(lists map[string]*list) schedule {
 func (f *Feed) lists() map[string]*list {
 	every := func(d time.Duration) func(time.Time) time.Duration { return func(time.Time) time.Duration { return d } }
 	return map[string]*list{
-		listNodes:       {read: f.readNodes, every: f.schedule.nodesEvery, again: failedAgain},
-		listController:  {read: f.readController, every: every(levelsEvery), again: failedAgain},
-		listGroups:      {read: f.readGroups, every: every(levelsEvery), again: failedAgain},
-		listDefinitions: {read: f.readDefinitions, every: f.definitionsEvery, again: failedAgain},
-		listEvidence:    {read: f.awaitEvidence, every: every(evidenceEvery), again: failedAgain},
+		listNodes:       {read: f.readNodes, every: f.schedule.nodesEvery, again: pollEvery},
+		listController:  {read: f.readController, every: every(levelsEvery), again: pollEvery},
+		listGroups:      {read: f.readGroups, every: every(levelsEvery), again: pollEvery},
+		listDefinitions: {read: f.readDefinitions, every: f.definitionsEvery, again: pollEvery},
+		listEvidence:    {read: f.awaitEvidence, every: every(evidenceEvery), again: pollEvery},
 		// The first one follows the first stream.
 		listResync: {read: f.resync, every: every(f.opts.ResyncInterval), again: resyncAgain, begun: time.Now()},
 	}
@@ -138,29 +142,24 @@ func (f *Feed) lists() map[string]*list {
 
 // Poll asks for a reading of one resource definition at once. It never blocks. Before the feed has started it does nothing: the first
 // thing a feed does is to read everything.
-func (f *Feed) Poll(resource string) { f.pollAt(resource, time.Now()) }
+func (f *Feed) Poll(resource string) {
+	f.schedule.change(resource, func(s *single) { s.asked = time.Now() })
+}
 
-// pollAt asks for a reading at a time, or earlier.
-func (f *Feed) pollAt(resource string, at time.Time) {
+// pollAgain asks for a reading after a second, if none is asked for.
+func (f *Feed) pollAgain(resource string) {
 	f.schedule.change(resource, func(s *single) {
-		if !s.asked && !s.until.After(at) || at.Before(s.next) {
-			s.next = at
+		if s.asked.IsZero() {
+			s.asked = time.Now().Add(pollEvery)
 		}
-		if s.queued && !s.asked {
-			f.schedule.urgent = append(f.schedule.urgent, s)
-		}
-		s.asked = true
 	})
 }
 
-// Keep has a resource read every second until then, or every five where this process does not lead, first when the last reading is as old
-// as that. Each call puts that off.
-// It never blocks.
+// Keep has a resource polled until then. Each call extends that. It never blocks.
 func (f *Feed) Keep(resource string, until time.Time) {
-	next := f.wantedAt(resource)
 	f.schedule.change(resource, func(s *single) {
-		if now := time.Now(); !s.asked && !s.until.After(now) {
-			s.next = next
+		if now := time.Now(); !s.isPolled(now) {
+			s.next, s.changed = now, now
 		}
 		if until.After(s.until) {
 			s.until = until
@@ -168,7 +167,7 @@ func (f *Feed) Keep(resource string, until time.Time) {
 	})
 }
 
-// change changes what is known of a resource that somebody wants.
+// change changes what is wanted of a resource.
 func (s *schedule) change(resource string, change func(*single)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,11 +176,27 @@ func (s *schedule) change(resource string, change func(*single)) {
 	}
 	one := s.singles[fold(resource)]
 	if one == nil {
-		one = &single{name: resource}
+		one = &single{name: resource, every: pollEvery}
 		s.singles[fold(resource)] = one
 	}
-	change(one)
+	wasAsked := !one.asked.IsZero()
+	if change(one); one.queued && !wasAsked && one.isAsked(time.Now()) {
+		s.urgent = append(s.urgent, one)
+	}
 	s.ring()
+}
+
+// changed ends the calm of a resource that is polled.
+func (s *schedule) changed(resource string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if one := s.singles[fold(resource)]; one != nil {
+		one.changed = time.Now()
+		if one.every == calmEvery {
+			one.next = one.changed
+			s.ring()
+		}
+	}
 }
 
 // ask has a list read at once.
@@ -206,19 +221,27 @@ func (s *schedule) hint(now time.Time) {
 func (s *schedule) ring() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it has rung
+	default: // it wakes already
 	}
 }
 
-// nodesEvery is how often the nodes are read. The lock must be held.
+// nodesEvery returns how often the nodes are read. The lock must be held.
 func (s *schedule) nodesEvery(now time.Time) time.Duration {
 	switch {
 	case s.hinted.After(now):
 		return nodesHinted
-	case len(s.singles) > 0:
-		return wantedEvery
+	case s.polled > 0:
+		return pollEvery
 	}
-	return nodesEvery
+	return calmEvery
+}
+
+// definitionsEvery returns how often all definitions are read. The schedule's lock must be held.
+func (f *Feed) definitionsEvery(time.Time) time.Duration {
+	if f.schedule.polled > atOnce && f.leads() {
+		return definitionsPolled
+	}
+	return definitionsEvery
 }
 
 // leads reports whether this process leads.
@@ -234,53 +257,50 @@ func (f *Feed) leads() bool {
 	}
 }
 
-// wantedEvery is how often a resource is read that somebody wants. A standby, too, reads it a second after news: the reading that the news has
-// caused may have begun before it, and nothing else would show within newsGap that the news still holds.
-func (f *Feed) wantedEvery(resource string) time.Duration {
-	if f.leads() || f.store.hasNews(resource) {
-		return wantedEvery
+// pollNext sets when a polled resource is read next, and returns when its newest reading began. While an event may have been missed since
+// then, standbys read it every second, too: only that shows that it has not changed.
+func (f *Feed) pollNext(s *single) (read time.Time) {
+	read = f.store.listReadAt(s.name)
+	switch {
+	case f.store.isUnsure(s.name):
+		s.every = pollEvery
+	case time.Since(s.changed) >= calmAfter:
+		s.every = calmEvery
+	case !f.leads():
+		s.every = standbyEvery
+	default:
+		s.every = pollEvery
 	}
-	return standbyEvery
+	s.next = read.Add(s.every)
+	return read
 }
 
-// wantedAt is when a resource is to be read that somebody wants.
-func (f *Feed) wantedAt(resource string) time.Time {
-	return f.store.listReadAt(resource).Add(f.wantedEvery(resource))
-}
-
-// definitionsEvery is how often all definitions are read. The schedule's lock must be held.
-func (f *Feed) definitionsEvery(time.Time) time.Duration {
-	if len(f.schedule.singles) > atOnce && f.leads() {
-		return definitionsWanted
-	}
-	return definitionsEvery
-}
-
-// take returns the lists that are to be read now, queues the resources, each every so often, and returns when the next thing is due.
-func (s *schedule) take(now time.Time, leads bool, wantedAt func(resource string) time.Time) (lists []*list, next time.Time) {
+// take returns the lists to be read now, queues the resources that are due, and returns when the next one is.
+func (s *schedule) take(now time.Time, pollNext func(*single) time.Time) (lists []*list, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.atMost = atOnce
-	if !leads {
-		s.atMost = standbyAtOnce
-	}
-	next = now.Add(never)
+	next = now.Add(definitionsEvery)
 	before := len(s.regular)
+	s.polled = 0
 	for key, one := range s.singles {
-		if !one.queued && !one.busy && !one.asked && !one.until.After(now) {
+		if one.isPolled(now) && one.every < calmEvery {
+			s.polled++
+		}
+		if one.queued || one.busy {
+			continue
+		}
+		if one.asked.IsZero() && !one.isPolled(now) {
 			delete(s.singles, key)
 			continue
 		}
-		due := one.due(now)
-		if !due.After(now) && !one.asked { // somebody else may have read it
-			one.next = wantedAt(one.name)
-			due = one.due(now)
+		if !one.isAsked(now) && !one.due(now).After(now) { // somebody else may have read it
+			pollNext(one)
 		}
-		if due.After(now) {
+		if due := one.due(now); due.After(now) {
 			next = earlier(next, due)
 			continue
 		}
-		if one.queued = true; one.asked {
+		if one.queued = true; one.isAsked(now) {
 			s.urgent = append(s.urgent, one)
 		} else {
 			s.regular = append(s.regular, one)
@@ -288,6 +308,9 @@ func (s *schedule) take(now time.Time, leads bool, wantedAt func(resource string
 	}
 	slices.SortFunc(s.regular[before:], func(a, b *single) int { return a.next.Compare(b.next) })
 	for _, l := range s.lists {
+		if l.busy {
+			continue
+		}
 		if due := l.due(now); due.After(now) {
 			next = earlier(next, due)
 			continue
@@ -298,9 +321,9 @@ func (s *schedule) take(now time.Time, leads bool, wantedAt func(resource string
 	return lists, next
 }
 
-// begin returns the resource whose turn it is; nil if none waits, or others come first. What has been read since it was queued, because
-// somebody has asked for it, is not read every so often as well.
-func (s *schedule) begin(now time.Time, wantedAt func(resource string) time.Time) *single {
+// begin returns the resource to be read now; nil if none waits, or others come first. A reading that began after somebody asked, or a moment
+// ago, makes another one needless.
+func (s *schedule) begin(now time.Time, pollNext func(*single) time.Time) *single {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.mayRead() && len(s.urgent)+len(s.regular) > 0 {
@@ -313,11 +336,16 @@ func (s *schedule) begin(now time.Time, wantedAt func(resource string) time.Time
 		if !one.queued {
 			continue
 		}
-		if next := wantedAt(one.name); !one.asked && next.After(now) {
-			one.queued, one.next = false, next
+		one.queued = false
+		if read := pollNext(one); one.isAsked(now) && !read.Before(one.asked) {
+			one.asked = time.Time{}
+		}
+		if !one.isAsked(now) && (!one.isPolled(now) || one.next.After(now)) {
 			continue
 		}
-		one.queued, one.busy, one.asked = false, true, false
+		if one.busy = true; one.isAsked(now) {
+			one.asked = time.Time{}
+		}
 		s.reading++
 		return one
 	}
@@ -336,40 +364,41 @@ func (f *Feed) readWanted(ctx context.Context) {
 	f.schedule.run(true)
 	defer f.schedule.run(false)
 	var tasks sync.WaitGroup
-	var reading errgroup.Group
-	reading.SetLimit(atOnce)
-	defer func() { tasks.Wait(); _ = reading.Wait() }()
+	defer tasks.Wait()
+	// looked is when everything was last looked through, and next is when that is due again. ready is when a standby may begin its next reading.
+	var looked, next, ready time.Time
 	for {
-		lists, next := f.schedule.take(time.Now(), f.leads(), f.wantedAt)
-		for _, l := range lists {
-			tasks.Go(func() { f.readOneOf(ctx, l) })
+		now := time.Now()
+		if !now.Before(next) {
+			var lists []*list
+			lists, next = f.schedule.take(now, f.pollNext)
+			looked = now
+			for _, l := range lists {
+				tasks.Go(func() { f.readList(ctx, l) })
+			}
 		}
-		for f.schedule.waits() && reading.TryGo(func() error { return f.readQueued(ctx) }) {
+		for !now.Before(ready) {
+			one := f.schedule.begin(now, f.pollNext)
+			if one == nil {
+				break
+			}
+			if !f.leads() {
+				ready = now.Add(standbyApart)
+			}
+			tasks.Go(func() { f.readSingle(ctx, one) })
 		}
-		if f.schedule.isLong() {
-			sleep(ctx, passesApart)
+		until := next
+		if ready.After(now) {
+			until = earlier(next, ready)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(time.Until(next)):
+		case <-time.After(time.Until(until)):
 		case <-f.schedule.wake:
+			next = earlier(next, looked.Add(passesApart))
 		}
 	}
-}
-
-// waits reports whether a resource waits for its turn.
-func (s *schedule) waits() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mayRead() && len(s.urgent)+len(s.regular) > 0
-}
-
-// isLong reports whether more is wanted than can be read at a time.
-func (s *schedule) isLong() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.singles) > atOnce
 }
 
 func (s *schedule) run(on bool) {
@@ -378,7 +407,7 @@ func (s *schedule) run(on bool) {
 	s.running = on
 }
 
-func (f *Feed) readOneOf(ctx context.Context, l *list) {
+func (f *Feed) readList(ctx context.Context, l *list) {
 	err := l.read(ctx)
 	if err != nil && ctx.Err() == nil {
 		f.failed(err)
@@ -388,7 +417,7 @@ func (f *Feed) readOneOf(ctx context.Context, l *list) {
 	}
 }
 
-// ended takes down what became of the reading of a list, and reports whether all lists were read last time.
+// ended records the end of the reading of a list, and reports whether the newest reading of each list succeeded.
 func (s *schedule) ended(l *list, err error) (all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -405,39 +434,27 @@ func (s *schedule) ended(l *list, err error) (all bool) {
 	return true
 }
 
-// readQueued reads what waits for its turn, one after the other.
-func (f *Feed) readQueued(ctx context.Context) error {
-	defer f.schedule.ring() // for what was queued just now
-	for ctx.Err() == nil {
-		one := f.schedule.begin(time.Now(), f.wantedAt)
-		if one == nil {
-			return nil
-		}
-		f.readSingle(ctx, one)
-	}
-	return nil
-}
-
-// readSingle reads a resource, and its settings where they may have changed with it. If that fails, it is repeated for as long as somebody
-// wants it, or the event stream stands: the resync that follows a reconnect reads everything.
+// readSingle reads a resource, and its settings if they may have changed with it. A failed reading is repeated while somebody wants it, or
+// while the event stream is open: the resync that follows a reconnect reads everything.
 func (f *Feed) readSingle(ctx context.Context, one *single) {
 	began := time.Now()
 	name := f.store.displayName(one.name)
-	err := f.readReplicas(ctx, name, began, func() time.Time { return time.Time{} })
+	never := func() time.Time { return time.Time{} } // whatever else has read it
+	err := f.readReplicas(ctx, "poll", name, began, never)
 	if err != nil && ctx.Err() == nil {
 		f.failed(err)
 	}
 	connected := f.Status().Connected
 	f.schedule.mu.Lock()
 	defer f.schedule.mu.Unlock()
-	one.busy = false
 	f.schedule.reading--
-	switch failed := err != nil && !errors.Is(err, ErrNotFound); {
-	case failed:
-		one.next = time.Now().Add(failedAgain)
-		one.asked = one.asked || connected
-	case !one.asked:
-		one.next = began.Add(f.wantedEvery(one.name))
+	one.busy = false
+	f.pollNext(one)
+	one.next = began.Add(one.every)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		if one.next = time.Now().Add(pollEvery); connected || !one.asked.IsZero() {
+			one.asked = one.next
+		}
 	}
 	f.schedule.ring()
 }

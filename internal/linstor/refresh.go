@@ -13,16 +13,13 @@ import (
 const (
 	// sharedAge is how old a reading of the settings of groups and controller may be for a decision that leads to a deletion,
 	// definitionAge one of a definition, and nodesAge one of the nodes.
-	sharedAge     = time.Second
+	sharedAge     = pollEvery
 	definitionAge = 5 * time.Second
 	nodesAge      = 300 * time.Millisecond
 	// askAgain is how long an answer may take until LINSTOR is asked once more: it has what is asked for in memory, and a request that got
 	// lost with its connection is never answered. flightsAtMost is how often it is asked.
 	askAgain      = time.Second
 	flightsAtMost = 3
-	// reshapedAgain is when a resource is read again whose replicas have changed: by then its nodes report their connections to new
-	// ones, and LINSTOR has carried out what follows.
-	reshapedAgain = time.Second
 )
 
 // Refresh reads a resource definition's replicas, unless a reading that has ended began no longer ago than maxAge; with 0 it reads them
@@ -53,14 +50,10 @@ func (f *Feed) refresh(ctx context.Context, name string, maxAge time.Duration) e
 	now := time.Now()
 	var all errgroup.Group // that there is no such definition must not end the read of the nodes
 	all.Go(func() error { return f.readNodesSince(ctx, now.Add(-nodesAge)) })
+	all.Go(func() error { return f.readUpperLevels(ctx, now.Add(-sharedAge)) })
+	all.Go(func() error { return f.readDefinition(ctx, name, now.Add(-definitionAge)) })
 	all.Go(func() error {
-		var settings errgroup.Group
-		settings.Go(func() error { return f.readUpperLevels(ctx, now.Add(-sharedAge)) })
-		settings.Go(func() error { return f.readDefinition(ctx, name, now.Add(-definitionAge)) })
-		if err := settings.Wait(); err != nil {
-			return err
-		}
-		return f.readReplicas(ctx, name, asked.Add(-maxAge), func() time.Time { return f.store.listReadAt(name) })
+		return f.readReplicas(ctx, "act", name, asked.Add(-maxAge), func() time.Time { return f.store.listReadAt(name) })
 	})
 	return all.Wait()
 }
@@ -68,8 +61,8 @@ func (f *Feed) refresh(ctx context.Context, name string, maxAge time.Duration) e
 // readReplicas reads the replicas of a resource, unless that has begun since by what readAt says, and then its settings if they may have changed: LINSTOR adapts
 // the quorum when replicas come and go. The levels above are read before the definition, so that a quorum that a person has set there is not
 // taken for LINSTOR's own.
-func (f *Feed) readReplicas(ctx context.Context, name string, notBefore time.Time, readAt func() time.Time) error {
-	err := f.share(ctx, "resource "+fold(name), flightsAtMost, notBefore, readAt, func(ctx context.Context) error { return f.fetchList(ctx, name) })
+func (f *Feed) readReplicas(ctx context.Context, kind, name string, notBefore time.Time, readAt func() time.Time) error {
+	err := f.share(ctx, kind+" "+fold(name), flightsAtMost, notBefore, readAt, func(ctx context.Context) error { return f.fetchList(ctx, name) })
 	if err != nil || !f.store.settingsInDoubt(name) {
 		return err
 	}
@@ -249,7 +242,7 @@ func (f *Feed) fetchList(ctx context.Context, name string) error {
 		}
 	}
 	if f.store.applyResources(name, list, at) {
-		f.pollAt(name, time.Now().Add(reshapedAgain))
+		f.pollAgain(name) // by then its nodes report their connections to new replicas, and LINSTOR has carried out what follows
 	}
 	return nil
 }

@@ -161,6 +161,7 @@ func (f *Feed) newReason(text string) bool {
 }
 
 func (f *Feed) disconnected() {
+	f.store.deafens()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.following = time.Time{}

@@ -31,8 +31,10 @@ type Store struct {
 	// controller is the level of the controller's properties.
 	controller     level
 	controllerRead span
-	// events is since when no event was missed; what it was stays when they come no more.
+	// events is when the newest stream was opened after there was none: no event was missed since then, unless deaf is set because that
+	// has ended.
 	events stamp
+	deaf   bool
 	// lost is when the newest event came by which LINSTOR knows nothing of a replica any more.
 	lost stamp
 	// early is when a replica last reported whose node was not known to be ONLINE.

@@ -15,7 +15,7 @@ import (
 const (
 	// streamLife is how long a stream is followed before another takes its place. A stream can be dead although its connection stands.
 	// LINSTOR begins each one with all current values, which shows what a dead one has missed.
-	streamLife = 3 * time.Minute
+	streamLife = 15 * time.Minute
 	// streamSettle is how long a stream without events must stand before it counts as connected: where LINSTOR
 	// refuses it, that comes sooner.
 	streamSettle = time.Second

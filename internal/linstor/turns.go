@@ -77,5 +77,5 @@ func (s *schedule) mayRead() bool {
 	if len(s.turns) > 0 {
 		return s.reading < spared
 	}
-	return s.reading < s.atMost && (s.acting+s.reading < atOnce || s.reading < spared)
+	return s.acting+s.reading < atOnce || s.reading < spared
 }

@@ -166,3 +166,39 @@ func TestAStandbyReadsWhatIsWantedEveryFiveSeconds(t *testing.T) {
 		}
 	})
 }
+
+// LINSTOR's time belongs to the process that acts, however many events come at once.
+func TestAStandbyReadsSixteenResourcesASecond(t *testing.T) {
+	const many = 300
+	inCrowdWith(t, Options{Elected: make(chan struct{})}, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+		keepAll(feed, many, time.Hour)
+		fake.mayPromote(many, new(true))
+		for range 30 {
+			fake.forget()
+			settle(time.Second)
+			if got := fake.singles(); got < 15 || got > 17 {
+				t.Errorf("a standby has read %d resources in a second", got)
+			}
+		}
+		if longest := gap(feed, many, time.Minute); longest > many*standbyApart+time.Second {
+			t.Errorf("one was not read for %s", longest)
+		}
+	})
+}
+
+// An act does not wait for a poll to end before it asks.
+func TestALiveReadDoesNotWaitForAPoll(t *testing.T) {
+	const takes = 900 * time.Millisecond
+	inCrowd(t, 1, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+		keepAll(feed, 1, time.Hour)
+		settle(time.Second)
+		fake.slowly(takes)
+		for range 10 {
+			settle(1370 * time.Millisecond)
+			asked := time.Now()
+			if _, err := feed.Refresh(t.Context(), "r0", 0); err != nil || time.Since(asked) > takes+50*time.Millisecond {
+				t.Errorf("a live read took %s: %v", time.Since(asked), err)
+			}
+		}
+	})
+}

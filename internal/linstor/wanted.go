@@ -137,10 +137,17 @@ func (s *Store) Alive(node string, at time.Time) {
 func (s *Store) hears(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.events = stampOf(at)
+	s.events, s.deaf = stampOf(at), false
 	for _, e := range s.resources {
 		e.left = nil
 	}
+}
+
+// deafens notes that no events are heard any more.
+func (s *Store) deafens() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deaf = true
 }
 
 // announceFor is how long after the first list of a replica an event of it still counts as its first word.
