@@ -1,14 +1,14 @@
 package linstor
 
 import (
-	"maps"
 	"math"
-	"time"
+	"slices"
+	"strings"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
-// take takes over what a list says of a replica. The lock must be held.
+// take takes over what a list shows of a replica. The lock must be held.
 func (s *Store) take(r *replicaEntry, w client.Resource, at span) {
 	values := w.Values()
 	r.drbd = w.IsDRBD()
@@ -35,39 +35,29 @@ func (s *Store) take(r *replicaEntry, w client.Resource, at span) {
 	r.read = stampOf(at.start)
 }
 
-// connect takes over what a list says of a replica's connections, and tells whether that is news. The old map has been handed out and
-// stays. The lock must be held.
+// connect takes over the connections that a list shows, and reports whether that is news. The lock must be held.
 func (s *Store) connect(r *replicaEntry, values client.DRBD, at span) (news bool) {
-	all := make(map[string]Fact[bool], len(values.Connections))
+	peers := r.unlisted()
 	for name, c := range values.Connections {
-		peer := s.nodeName(name)
-		old := r.Connections[peer]
-		seen := observe(old, c.IsConnected(), at)
-		news = news || differs(old, seen)
-		r.Rejoined = rejoined(r.Rejoined, peer, old, seen, at.end)
-		all[peer] = seen
+		node := s.nodeName(name)
+		i, known := slices.BinarySearchFunc(peers, node, func(p peer, node string) int { return strings.Compare(p.node, node) })
+		if !known {
+			peers = slices.Insert(peers, i, peer{node: node, first: stampOf(at.end)})
+		}
+		p, old := &peers[i], r.connection(node)
+		p.listed, p.connected = true, observe(old, c.IsConnected(), at)
+		news = news || differs(old, p.connected)
+		switch {
+		case p.connected.Known && !p.connected.Value:
+			p.rejoined = 0
+		case isTrue(p.connected) && old.Known && !old.Value:
+			p.rejoined = stampOf(at.end)
+		}
 	}
-	r.Connections = all
+	r.peers = peers
 	return news
 }
 
-// rejoined returns since when a replica has been Connected to those peers that it was seen to connect to, after it was read
-// what it says of one peer. The old map has been handed out and stays.
-func rejoined(all map[string]time.Time, peer string, old, seen Fact[bool], now time.Time) map[string]time.Time {
-	switch _, there := all[peer]; {
-	case seen.Known && !seen.Value && there:
-		all = maps.Clone(all)
-		delete(all, peer)
-	case seen.Known && seen.Value && old.Known && !old.Value:
-		all = maps.Clone(all)
-		if all == nil {
-			all = map[string]time.Time{}
-		}
-		all[peer] = now
-	}
-	return all
-}
-
-// differs tells whether a satellite must have said something between two readings of a fact. What LINSTOR no longer knows is
-// no news from there.
+// differs reports whether a satellite must have reported something between two readings of a fact. That LINSTOR no longer knows it is no
+// report.
 func differs[T comparable](before, after Fact[T]) bool { return after.Known && !same(before, after) }

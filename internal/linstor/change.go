@@ -1,11 +1,9 @@
 package linstor
 
-import (
-	"slices"
-)
+import "slices"
 
-// changes tells whether do changes more of a resource than times, and whether it changes the replicas or their disks. What it
-// changes must be the entry's own: the levels above tell of their changes themselves.
+// changes reports whether do changes more of a resource than times, and whether it changes the replicas or their disks. It must change the
+// entry only: the levels above report their own changes.
 func changes(e *entry, do func()) (changed, reshaped bool) {
 	name, replicas := e.name, slices.Clone(e.replicas)
 	do()
@@ -18,5 +16,9 @@ func sameShape(a, b replicaEntry) bool {
 }
 
 func sameReplica(a, b replicaEntry) bool {
-	return sameShape(a, b) && a.drbd == b.drbd && a.volumes == b.volumes && a.SaysSameAs(&b.Replica)
+	return sameShape(a, b) && a.drbd == b.drbd && a.volumes == b.volumes && a.SaysSameAs(&b.Replica) && slices.EqualFunc(a.peers, b.peers, samePeer)
+}
+
+func samePeer(a, b peer) bool {
+	return a.node == b.node && a.listed == b.listed && same(a.connected, b.connected)
 }

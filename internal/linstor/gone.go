@@ -16,7 +16,7 @@ func (s *Store) bury(e *entry, match func(node string) bool) {
 		online, inUse := s.isOnline(r.Node), isTrue(r.InUse)
 		switch {
 		case !online || r.read < s.events || inUse || !r.InUse.Known && !r.Leaving:
-			r.Connections = nil
+			r.peers = r.unlisted()
 			s.keepGone(key, &r)
 		case !e.hasLeft(r.Node):
 			e.left = append(slices.Clone(e.left), r.Node)
@@ -46,12 +46,11 @@ func (s *Store) forget(resource, node string) {
 	}
 }
 
-// goneReplica is a gone replica as it is handed out: nothing is heard of it. What is not named here is unknown.
+// goneReplica returns a gone replica as it is handed out: nothing is known of its state.
 func (s *Store) goneReplica(r *replicaEntry) Replica {
-	out := Replica{
-		Node: r.Node, Diskless: r.Diskless, Client: r.Client, Leaving: r.Leaving, Online: r.Online, Connections: map[string]Fact[bool]{},
-		Heard: r.Heard, Rejoined: r.Rejoined, LastInUse: r.LastInUse, Gone: true, MayRun: r.runs.settings, Begun: r.runs.begun,
-	}
+	out := r.replica()
+	out.Gone = true
+	out.Reports, out.MayPromote, out.InUse, out.Score = Fact[bool]{}, Fact[bool]{}, Fact[bool]{}, Fact[int]{}
 	if n := s.nodes[r.Node]; n != nil {
 		out.Online = n.Online
 		out = n.doubted(out)

@@ -223,11 +223,11 @@ func (e *entry) connectedWith(r *replicaEntry, one member) bool {
 func (e *entry) meetsAll(r *replicaEntry, listed stamp) bool {
 	met := false
 	for i := range e.replicas {
-		peer := &e.replicas[i]
-		if peer.listed != listed || peer.Leaving || !connectable(r, peer) {
+		other := &e.replicas[i]
+		if other.listed != listed || other.Leaving || !connectable(r, other) {
 			continue
 		}
-		if !slices.ContainsFunc(r.peers, func(p reportedPeer) bool { return p.node == peer.Node && p.first >= listed }) {
+		if !slices.ContainsFunc(r.peers, func(p peer) bool { return p.node == other.Node && p.first >= listed }) {
 			return false
 		}
 		met = true
@@ -255,33 +255,15 @@ func (n *nodeEntry) rejoinedWith(r *replicaEntry, one member) bool {
 	return stampOf(n.LastOnline) >= max(n.back, r.reporting, n.sighted)+stamp(adjustedAfter)
 }
 
-// reportedPeer is a peer that a replica has reported a connection to, in whatever state.
-type reportedPeer struct {
-	node string
-	// first is the end of the list that first told of it.
-	first stamp
-}
-
 // steady is for how long a replica must have reported for its list of connections to be whole: after a reconnect it is listed in part
 // for 0.1 s. An event tells of that.
 const steady = 2 * time.Second
 
-// meet takes over which connections a replica reports. A connection counts as new again once it was seen to be gone: its peer is not
-// listed any more, and an ONLINE node that had reported for a while did so without it. events is since when no event was missed.
+// meet forgets the peers of a replica to which it has no connection any more, so that a connection counts as new if it comes again: LINSTOR
+// no longer lists the peer, and an ONLINE node that had reported for a while did so without it. events is since when no event was missed.
 func (e *entry) meet(r *replicaEntry, online bool, events stamp, at span) {
-	for peer := range r.Connections {
-		if !slices.ContainsFunc(r.peers, func(p reportedPeer) bool { return p.node == peer }) {
-			r.peers = append(r.peers, reportedPeer{node: peer, first: stampOf(at.end)})
-		}
-	}
 	if !online || !r.Reports.Value || stampOf(at.start)-max(r.reporting, events) < stamp(steady) {
 		return
 	}
-	r.peers = slices.DeleteFunc(r.peers, func(p reportedPeer) bool { return !r.lists(p.node) && e.replica(p.node) == nil })
-}
-
-// lists tells whether the last list had a connection to a peer.
-func (r *replicaEntry) lists(peer string) bool {
-	_, ok := r.Connections[peer]
-	return ok
+	r.peers = slices.DeleteFunc(r.peers, func(p peer) bool { return !p.listed && e.replica(p.node) == nil })
 }

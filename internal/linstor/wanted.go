@@ -183,7 +183,7 @@ func (s *Store) found(e *entry, node string, at span) replicaEntry {
 	replica := replicaEntry{Replica: Replica{Node: node}}
 	if known := s.gone[key.Resource][node]; known != nil {
 		// It may have been there all the time, and run what it ran.
-		replica.runs, replica.peers, replica.LastInUse, replica.returned = known.runs, known.peers, known.LastInUse, true
+		replica.runs, replica.peers, replica.LastInUse, replica.returned = known.runs, known.unlisted(), known.LastInUse, true
 		s.forget(key.Resource, node)
 	}
 	e.left = slices.DeleteFunc(slices.Clone(e.left), func(name string) bool { return name == node })
