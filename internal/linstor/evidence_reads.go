@@ -15,14 +15,11 @@ const (
 
 // awaitEvidence asks for the readings that show that nodes have applied what LINSTOR wants: that a satellite has left and come back, that a
 // replica has met a new one.
-func (f *Feed) awaitEvidence(context.Context) error {
-	now := time.Now()
+func (f *Feed) awaitEvidence(_ context.Context, now time.Time) error {
 	if early := f.store.earlyWord(); now.Sub(early) < evidenceEvery {
 		f.schedule.hint(early)
 	}
-	for _, name := range f.store.awaitsLists(now) {
-		f.Poll(name)
-	}
+	f.pollAll(f.store.awaitsLists(now))
 	return nil
 }
 

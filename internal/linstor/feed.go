@@ -48,8 +48,6 @@ type Feed struct {
 
 	mu     sync.Mutex
 	status Status
-	// following is since when the present event stream has been open; zero while there is none.
-	following time.Time
 	// outage has the reasons that were logged of an outage, so that each is logged once. It is empty while there is none.
 	outage map[string]bool
 }

@@ -105,7 +105,6 @@ func wantsEscaped(t *testing.T, client *Client, recorded *recordedServer, name s
 	}
 	names := []string{"first", name, "last"}
 	for path, do := range map[string]func() error{
-		"/v1/view/resources?resources=":                  func() error { _, err := client.View(ctx, names...); return err },
 		"/v1/resource-definitions?resource_definitions=": func() error { _, err := client.Definitions(ctx, names...); return err },
 	} {
 		recorded.take()

@@ -25,13 +25,13 @@ func (f *Feed) Placed(ctx context.Context) (volumes []evacuation.Volume, asked t
 	asked = time.Now()
 	var resources []client.PlacedResource
 	reads, readCtx := errgroup.WithContext(ctx)
-	reads.Go(func() error { return f.readNodesSince(readCtx, asked) })
+	reads.Go(func() error { return f.readNodes(readCtx, asked) })
 	reads.Go(func() (err error) {
 		resources, err = f.client.Placed(readCtx)
 		return err
 	})
 	if f.store.readAt(&f.store.definitionsRead).IsZero() { // else they are read regularly
-		reads.Go(func() error { return errors.Join(f.readUpperLevels(readCtx, asked), f.readDefinitions(readCtx)) })
+		reads.Go(func() error { return errors.Join(f.readUpperLevels(readCtx, asked), f.readDefinitions(readCtx, asked)) })
 	}
 	if err := reads.Wait(); err != nil {
 		return nil, time.Time{}, fmt.Errorf("ask LINSTOR where its resources are: %w", err)

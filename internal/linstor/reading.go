@@ -42,7 +42,7 @@ const (
 
 // list is something that LINSTOR has one of. The loop reads it by the clock.
 type list struct {
-	read func(context.Context) error
+	read func(ctx context.Context, notBefore time.Time) error
 	// every returns the time between the beginnings of two readings, and again is the time after a failure.
 	every func(now time.Time) time.Duration
 	again time.Duration
@@ -408,7 +408,7 @@ func (s *schedule) run(on bool) {
 }
 
 func (f *Feed) readList(ctx context.Context, l *list) {
-	err := l.read(ctx)
+	err := l.read(ctx, time.Now())
 	if err != nil && ctx.Err() == nil {
 		f.failed(err)
 	}

@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 const (
@@ -49,7 +51,7 @@ func (f *Feed) refresh(ctx context.Context, name string, maxAge time.Duration) e
 	defer done()
 	now := time.Now()
 	var all errgroup.Group // that there is no such definition must not end the read of the nodes
-	all.Go(func() error { return f.readNodesSince(ctx, now.Add(-nodesAge)) })
+	all.Go(func() error { return f.readNodes(ctx, now.Add(-nodesAge)) })
 	all.Go(func() error { return f.readUpperLevels(ctx, now.Add(-sharedAge)) })
 	all.Go(func() error { return f.readDefinition(ctx, name, now.Add(-definitionAge)) })
 	all.Go(func() error {
@@ -58,9 +60,9 @@ func (f *Feed) refresh(ctx context.Context, name string, maxAge time.Duration) e
 	return all.Wait()
 }
 
-// readReplicas reads the replicas of a resource, unless that has begun since by what readAt says, and then its settings if they may have changed: LINSTOR adapts
-// the quorum when replicas come and go. The levels above are read before the definition, so that a quorum that a person has set there is not
-// taken for LINSTOR's own.
+// readReplicas reads the replicas of a resource, and then its settings if they may have changed: LINSTOR adapts the quorum when replicas come
+// and go. The levels above are read before the definition, so a quorum that a person has set there does not pass for LINSTOR's own. Acts and
+// polls are of different kinds and share no request: an act would first wait for a poll to end.
 func (f *Feed) readReplicas(ctx context.Context, kind, name string, notBefore time.Time, readAt func() time.Time) error {
 	err := f.share(ctx, kind+" "+fold(name), flightsAtMost, notBefore, readAt, func(ctx context.Context) error { return f.fetchList(ctx, name) })
 	if err != nil || !f.store.settingsInDoubt(name) {
@@ -72,8 +74,8 @@ func (f *Feed) readReplicas(ctx context.Context, kind, name string, notBefore ti
 	return f.readDefinition(ctx, name, time.Now())
 }
 
-// share has something read unless a reading of it has begun since notBefore, by what readAt says. If the answer takes long it asks again, atMost times in all. Callers that want the same share one
-// request, but none that began before notBefore: sharing makes nothing older.
+// share has something read, unless a reading of it began at notBefore or later, which readAt returns. Callers share a request, but none that
+// began before they want: sharing makes nothing older. A request that is not answered within a second is sent again, atMost times in all.
 func (f *Feed) share(
 	ctx context.Context, key string, atMost int, notBefore time.Time, readAt func() time.Time, read func(context.Context) error,
 ) error {
@@ -112,100 +114,74 @@ func (f *Feed) readAt(list *span) func() time.Time {
 	return func() time.Time { return f.store.readAt(list) }
 }
 
-// readNodesSince has the list of nodes read, unless that has begun since.
-func (f *Feed) readNodesSince(ctx context.Context, notBefore time.Time) error {
-	return f.share(ctx, listNodes, flightsAtMost, notBefore, f.readAt(&f.store.nodesRead), f.fetchNodes)
+func (f *Feed) readNodes(ctx context.Context, notBefore time.Time) error {
+	return f.share(ctx, listNodes, flightsAtMost, notBefore, f.readAt(&f.store.nodesRead), func(ctx context.Context) error {
+		return fetch(ctx, f, f.client.Nodes, func(nodes []client.Node, at span) { f.store.applyNodes(nodes, at) })
+	})
 }
 
-// readUpperLevels has the properties of the controller and of the groups read, unless that has begun since.
+func (f *Feed) readController(ctx context.Context, notBefore time.Time) error {
+	return f.share(ctx, listController, flightsAtMost, notBefore, f.readAt(&f.store.controllerRead), func(ctx context.Context) error {
+		return fetch(ctx, f, f.client.ControllerProps, func(props map[string]string, at span) { f.raised(f.store.applyControllerProps(props, at)) })
+	})
+}
+
+func (f *Feed) readGroups(ctx context.Context, notBefore time.Time) error {
+	return f.share(ctx, listGroups, flightsAtMost, notBefore, f.readAt(&f.store.groupsRead), func(ctx context.Context) error {
+		return fetch(ctx, f, f.client.Groups, func(groups []client.Group, at span) { f.raised(f.store.applyGroups(groups, at)) })
+	})
+}
+
+// readUpperLevels reads the properties of the controller and of the groups.
 func (f *Feed) readUpperLevels(ctx context.Context, notBefore time.Time) error {
-	if err := f.share(ctx, listController, flightsAtMost, notBefore, f.readAt(&f.store.controllerRead), f.fetchController); err != nil {
+	if err := f.readController(ctx, notBefore); err != nil {
 		return err
 	}
-	return f.share(ctx, listGroups, flightsAtMost, notBefore, f.readAt(&f.store.groupsRead), f.fetchGroups)
+	return f.readGroups(ctx, notBefore)
 }
 
-// readDefinition has one definition read, unless that has begun since.
+// readDefinitions reads all definitions. They are many: nobody asks for them again before LINSTOR has answered. The resources whose quorum has
+// changed are read, too: their replicas may have changed.
+func (f *Feed) readDefinitions(ctx context.Context, notBefore time.Time) error {
+	all := func(ctx context.Context) ([]client.Definition, error) { return f.client.Definitions(ctx) }
+	return f.share(ctx, listDefinitions, 1, notBefore, f.readAt(&f.store.definitionsRead), func(ctx context.Context) error {
+		return fetch(ctx, f, all, func(definitions []client.Definition, at span) { f.pollAll(f.store.applyDefinitions(definitions, at)) })
+	})
+}
+
+// readDefinition reads one definition.
 func (f *Feed) readDefinition(ctx context.Context, name string, notBefore time.Time) error {
 	readAt := func() time.Time { return f.store.definitionReadAt(name) }
 	return f.share(ctx, "definition "+fold(name), flightsAtMost, notBefore, readAt, func(ctx context.Context) error { return f.fetchDefinition(ctx, name) })
 }
 
-func (f *Feed) readNodes(ctx context.Context) error { return f.readNodesSince(ctx, time.Now()) }
-
-func (f *Feed) readController(ctx context.Context) error {
-	return f.share(ctx, listController, flightsAtMost, time.Now(), f.readAt(&f.store.controllerRead), f.fetchController)
-}
-
-func (f *Feed) readGroups(ctx context.Context) error {
-	return f.share(ctx, listGroups, flightsAtMost, time.Now(), f.readAt(&f.store.groupsRead), f.fetchGroups)
-}
-
-// readDefinitions has all definitions read. They are many: nobody asks for them again before LINSTOR has answered.
-func (f *Feed) readDefinitions(ctx context.Context) error {
-	return f.share(ctx, listDefinitions, 1, time.Now(), f.readAt(&f.store.definitionsRead), f.fetchDefinitions)
-}
-
-func (f *Feed) fetchNodes(ctx context.Context) error {
+// fetch reads something and applies it.
+func fetch[T any](ctx context.Context, f *Feed, read func(context.Context) (T, error), apply func(T, span)) error {
 	at := span{start: time.Now()}
-	nodes, err := f.client.Nodes(ctx)
+	value, err := read(ctx)
 	if err != nil {
 		return err
 	}
 	at.end = time.Now()
 	f.confirmed(at.start)
-	f.store.applyNodes(nodes, at)
+	apply(value, at)
 	return nil
 }
 
-func (f *Feed) fetchController(ctx context.Context) error {
-	at := span{start: time.Now()}
-	props, err := f.client.ControllerProps(ctx)
-	if err != nil {
-		return err
+func (f *Feed) pollAll(names []string) {
+	for _, name := range names {
+		f.Poll(name)
 	}
-	at.end = time.Now()
-	f.confirmed(at.start)
-	f.raised(f.store.applyControllerProps(props, at))
-	return nil
-}
-
-func (f *Feed) fetchGroups(ctx context.Context) error {
-	at := span{start: time.Now()}
-	groups, err := f.client.Groups(ctx)
-	if err != nil {
-		return err
-	}
-	at.end = time.Now()
-	f.raised(f.store.applyGroups(groups, at))
-	return nil
 }
 
 // raised follows a change of a quorum above the definitions: LINSTOR rewrites them with it. The resources of which a node may run another
 // setting than LINSTOR wants are read as well: a replica that came before the quorum changed must not be found long after it, as if it
 // proved that the quorum was applied.
 func (f *Feed) raised(names []string) {
-	if len(names) == 0 {
-		return
+	if len(names) > 0 {
+		f.schedule.ask(listDefinitions)
+		f.pollAll(f.store.unsettledOf(names))
 	}
-	f.schedule.ask(listDefinitions)
-	for _, name := range f.store.unsettledOf(names) {
-		f.Poll(name)
-	}
-}
-
-// fetchDefinitions reads all definitions, and asks for a reading of the resources whose quorum has changed: their replicas may have, too.
-func (f *Feed) fetchDefinitions(ctx context.Context) error {
-	at := span{start: time.Now()}
-	definitions, err := f.client.Definitions(ctx)
-	if err != nil {
-		return err
-	}
-	at.end = time.Now()
-	for _, name := range f.store.applyDefinitions(definitions, at) {
-		f.Poll(name)
-	}
-	return nil
 }
 
 func (f *Feed) fetchDefinition(ctx context.Context, name string) error {
@@ -237,7 +213,7 @@ func (f *Feed) fetchList(ctx context.Context, name string) error {
 	f.confirmed(at.start)
 	if f.store.lacks(name, list) {
 		// A node that is ONLINE in a list of nodes from after that has let its replica go. One that a person gave up is in none.
-		if err := f.readNodesSince(ctx, at.end); err != nil {
+		if err := f.readNodes(ctx, at.end); err != nil {
 			return err
 		}
 	}
@@ -248,44 +224,28 @@ func (f *Feed) fetchList(ctx context.Context, name string) error {
 }
 
 // resync reads everything. The settings are read again if replicas have changed meanwhile: LINSTOR adapts the quorum to them.
-func (f *Feed) resync(ctx context.Context) error {
-	began := time.Now()
-	if !f.follows(began) {
+func (f *Feed) resync(ctx context.Context, began time.Time) error {
+	if !f.store.follows(began) {
 		return nil // the next stream asks for a resync
 	}
-	if err := errors.Join(f.readNodes(ctx), f.readUpperLevels(ctx, began), f.readDefinitions(ctx)); err != nil {
+	if err := errors.Join(f.readNodes(ctx, began), f.readUpperLevels(ctx, began), f.readDefinitions(ctx, began)); err != nil {
 		return err
 	}
-	if err := f.readView(ctx); err != nil {
+	err := fetch(ctx, f, f.client.View, func(all []client.Resource, at span) { f.pollAll(f.store.applyView(all, at)) })
+	if err != nil {
 		// The view fails when a satellite does. One by one the lists still come from LINSTOR's memory.
-		for _, name := range f.store.listedNames() {
-			f.Poll(name)
-		}
+		f.pollAll(f.store.listedNames())
 		return err
 	}
 	if f.store.anyInDoubt() {
-		if err := errors.Join(f.readUpperLevels(ctx, time.Now()), f.readDefinitions(ctx)); err != nil {
+		again := time.Now()
+		if err := errors.Join(f.readUpperLevels(ctx, again), f.readDefinitions(ctx, again)); err != nil {
 			return err
 		}
 	}
 	f.metrics.resync.Observe(time.Since(began).Seconds())
 	if f.Status().Connected || sleep(ctx, streamSettle) {
 		f.synced(began)
-	}
-	return nil
-}
-
-// readView reads all resources.
-func (f *Feed) readView(ctx context.Context) error {
-	at := span{start: time.Now()}
-	all, err := f.client.View(ctx)
-	at.end = time.Now()
-	if err != nil {
-		return err
-	}
-	f.confirmed(at.start)
-	for _, name := range f.store.applyView(all, at) {
-		f.Poll(name)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ const (
 // for each volume that it attaches. Each node is asked through LINSTOR, for itself; LINSTOR answers for others in the meantime, or
 // this is an error.
 func (f *Feed) Unanswering(ctx context.Context) ([]string, error) {
-	if err := f.readNodesSince(ctx, time.Now().Add(-sharedAge)); err != nil {
+	if err := f.readNodes(ctx, time.Now().Add(-sharedAge)); err != nil {
 		return nil, fmt.Errorf("ask LINSTOR for its nodes: %w", err)
 	}
 	var mu sync.Mutex
@@ -51,7 +51,7 @@ func (f *Feed) Unanswering(ctx context.Context) ([]string, error) {
 		return nil, nil
 	}
 	// Where LINSTOR itself does not answer any more, that says nothing of its satellites; and one that it has given up is no news.
-	if err := f.readNodesSince(ctx, time.Now()); err != nil {
+	if err := f.readNodes(ctx, time.Now()); err != nil {
 		return nil, fmt.Errorf("ask LINSTOR for its nodes: %w", err)
 	}
 	late = slices.DeleteFunc(late, func(name string) bool {
@@ -65,7 +65,7 @@ func (f *Feed) Unanswering(ctx context.Context) ([]string, error) {
 // Answers asks LINSTOR for its nodes, and returns an error where it does not answer before the context ends or with
 // nothing that can be understood. Another answer of the last second counts. It works whether or not the event stream does.
 func (f *Feed) Answers(ctx context.Context) error {
-	if err := f.readNodesSince(ctx, time.Now().Add(-sharedAge)); err != nil {
+	if err := f.readNodes(ctx, time.Now().Add(-sharedAge)); err != nil {
 		return fmt.Errorf("ask LINSTOR for its nodes: %w", err)
 	}
 	return nil

@@ -13,14 +13,14 @@ import (
 // stream does. It makes LINSTOR ask its satellites: it is for who suspects that it is blind.
 func (f *Feed) Sight(ctx context.Context) (failover.Sight, error) {
 	at := span{start: time.Now()}
-	if err := f.readNodesSince(ctx, at.start); err != nil {
+	if err := f.readNodes(ctx, at.start); err != nil {
 		return failover.Sight{}, fmt.Errorf("ask LINSTOR for its nodes: %w", err)
 	}
 	pools, err := f.client.StoragePools(ctx)
 	if err != nil {
 		return failover.Sight{}, fmt.Errorf("ask LINSTOR for its storage pools: %w", err)
 	}
-	if err := f.readNodesSince(ctx, time.Now()); err != nil {
+	if err := f.readNodes(ctx, time.Now()); err != nil {
 		return failover.Sight{}, fmt.Errorf("ask LINSTOR for its nodes again: %w", err)
 	}
 	at.end = time.Now()

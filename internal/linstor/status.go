@@ -73,22 +73,12 @@ func (f *Feed) connected() {
 // opened notes that a stream was opened after there was none, and has everything read.
 func (f *Feed) opened(at time.Time) {
 	f.store.hears(at)
-	f.mu.Lock()
-	f.following = at
-	f.mu.Unlock()
 	f.schedule.ask(listResync)
-}
-
-// follows reports whether the present stream was open at that time.
-func (f *Feed) follows(at time.Time) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return !f.following.IsZero() && !f.following.After(at)
 }
 
 // synced notes that everything has been read since then.
 func (f *Feed) synced(since time.Time) {
-	if !f.follows(since) {
+	if !f.store.follows(since) {
 		return
 	}
 	f.connected()
@@ -164,7 +154,6 @@ func (f *Feed) disconnected() {
 	f.store.deafens()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.following = time.Time{}
 	f.status.Connected, f.status.Synced, f.status.SyncedSince = false, false, time.Time{}
 	f.metrics.connected.Set(0)
 }

@@ -33,7 +33,7 @@ var (
 // comes as an event, and LINSTOR begins the stream with every resource's value. The headers of the
 // stream are no sign of anything: LINSTOR sends them with the first event.
 func (f *Feed) follow(ctx context.Context) error {
-	if err := f.readNodesSince(ctx, time.Now()); err != nil {
+	if err := f.readNodes(ctx, time.Now()); err != nil {
 		return err
 	}
 	base, moved := f.client.Endpoint()

@@ -143,6 +143,13 @@ func (s *Store) hears(at time.Time) {
 	}
 }
 
+// follows reports whether events have been heard since a time.
+func (s *Store) follows(since time.Time) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return !s.deaf && s.events != 0 && s.events <= stampOf(since)
+}
+
 // deafens notes that no events are heard any more.
 func (s *Store) deafens() {
 	s.mu.Lock()

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -142,7 +140,15 @@ func (c *Client) call(ctx context.Context, kind, method, path string, body any) 
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	defer func() { c.observe(kind, outcome(answer, err)) }()
-	resp, err := c.ask(ctx, base, method, path, body)
+	header := http.Header{"Accept": {mediaJSON}}
+	var text []byte
+	if body != nil {
+		header.Set("Content-Type", mediaJSON)
+		if text, err = json.Marshal(body); err != nil {
+			return Answer{}, fmt.Errorf("make request: %w", err)
+		}
+	}
+	resp, err := c.send(ctx, method, base, path, header, text)
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 		return Answer{}, fmt.Errorf("LINSTOR controller %s: %s: %w: %w", base.Host, kind, ErrNotSent, err)
 	}
@@ -151,7 +157,7 @@ func (c *Client) call(ctx context.Context, kind, method, path string, body any) 
 	}
 	defer closeBody(resp)
 	answer.Code = resp.StatusCode
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	text, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return answer, fmt.Errorf("LINSTOR controller %s: %s: the answer broke off: %w", base.Host, kind, err)
 	}
@@ -161,27 +167,7 @@ func (c *Client) call(ctx context.Context, kind, method, path string, body any) 
 	return answer, nil
 }
 
-func (c *Client) ask(ctx context.Context, base *url.URL, method, path string, body any) (*http.Response, error) {
-	var reader io.Reader
-	if body != nil {
-		text, err := json.Marshal(body)
-		if err != nil {
-			return nil, fmt.Errorf("make request: %w", err)
-		}
-		reader = bytes.NewReader(text)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, base.String()+path, reader)
-	if err != nil {
-		return nil, fmt.Errorf("make request: %w", err)
-	}
-	req.Header.Set("Accept", "application/json")
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	return c.do(req)
-}
-
-// outcome is how a call has ended, for who counts it by its status.
+// outcome converts the result of a call to the error that the metrics count.
 func outcome(answer Answer, err error) error {
 	if err == nil && answer.Code/100 != 2 {
 		return &StatusError{Code: answer.Code, Linstor: true}

@@ -1,12 +1,12 @@
 package client
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"sync"
@@ -21,6 +21,8 @@ const (
 	// minRequestTimeout bounds how far the deadline shrinks when several endpoints share it.
 	minRequestTimeout = 3 * time.Second
 )
+
+const mediaJSON = "application/json"
 
 // Client asks LINSTOR controllers. It prefers the one that answered last, turns to the next when
 // that one can not be reached, does not answer in time or fails (5xx), and is safe for concurrent use.
@@ -159,12 +161,12 @@ type NoAnswerError struct{ timeout time.Duration }
 func (e NoAnswerError) Error() string { return fmt.Sprintf("no answer within %s", e.timeout) }
 
 func (c *Client) getJSON(ctx context.Context, base *url.URL, path string, decode func(io.Reader) error) error {
-	resp, err := c.send(ctx, base, path, "application/json", nil)
+	resp, err := c.send(ctx, http.MethodGet, base, path, http.Header{"Accept": {mediaJSON}}, nil)
 	if err != nil {
 		return err
 	}
 	defer closeBody(resp)
-	if err := checkResponse(resp, "application/json"); err != nil {
+	if err := checkResponse(resp, mediaJSON); err != nil {
 		return err
 	}
 	if err := decode(resp.Body); err != nil {
@@ -175,19 +177,17 @@ func (c *Client) getJSON(ctx context.Context, base *url.URL, path string, decode
 	return err
 }
 
-// send issues a GET request. Its errors name neither the URL, which the caller knows, nor any header.
-func (c *Client) send(ctx context.Context, base *url.URL, path, accept string, header http.Header) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base.String()+path, nil)
+// send sends a request. Its errors name neither the URL, which the caller knows, nor any header.
+func (c *Client) send(ctx context.Context, method string, base *url.URL, path string, header http.Header, body []byte) (*http.Response, error) {
+	var reader io.Reader
+	if body != nil {
+		reader = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, base.String()+path, reader)
 	if err != nil {
 		return nil, fmt.Errorf("make request: %w", err)
 	}
-	req.Header.Set("Accept", accept)
-	maps.Copy(req.Header, header)
-	return c.do(req)
-}
-
-// do sends a request, and takes the URL out of an error.
-func (c *Client) do(req *http.Request) (*http.Response, error) {
+	req.Header = header
 	resp, err := c.http.Do(req)
 	if urlErr, ok := errors.AsType[*url.Error](err); ok {
 		err = urlErr.Err

@@ -69,7 +69,7 @@ func checkResponse(resp *http.Response, want string) error {
 		statusErr.Message, statusErr.Linstor = message, true
 		return statusErr
 	}
-	if mediaType != "" && mediaType != "application/json" {
+	if mediaType != "" && mediaType != mediaJSON {
 		statusErr.Message = fmt.Sprintf("a page of type %s; does %s point to LINSTOR's REST API?", mediaType, envControllers)
 	}
 	return statusErr

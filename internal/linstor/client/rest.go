@@ -20,7 +20,6 @@ const (
 	kindGroups      = "resource groups"
 	kindResources   = "resources"
 	kindView        = "resource view"
-	kindSome        = "some resources"
 	kindSomeDefs    = "some resource definitions"
 	kindPools       = "storage pools"
 	kindSatellite   = "satellite"
@@ -30,7 +29,7 @@ const (
 // Kinds returns all kinds of requests, as errors and metrics name them.
 func Kinds() []string {
 	return []string{
-		kindNodes, kindController, kindDefinitions, kindDefinition, kindGroups, kindResources, kindView, kindSome, kindSomeDefs, kindPools,
+		kindNodes, kindController, kindDefinitions, kindDefinition, kindGroups, kindResources, kindView, kindSomeDefs, kindPools,
 		kindSatellite, kindStream, kindPlaced, kindMarked, kindSnapshots, kindVersion,
 		kindAutoplace, kindEvacuate, kindRestore, kindProperties,
 	}
@@ -88,14 +87,9 @@ func under(path, name string) (string, error) {
 	return path + url.PathEscape(name), nil
 }
 
-// View reads all resources that have volumes, or the named ones of them. It is large, hence decoded element by element, and slow while
-// a satellite hangs.
-func (c *Client) View(ctx context.Context, names ...string) ([]Resource, error) {
-	kind, timeout := kindView, viewTimeout
-	if len(names) > 0 {
-		kind, timeout = kindSome, c.requestTimeout
-	}
-	return list[Resource](ctx, c, kind, timeout, filtered("/v1/view/resources", "resources", names))
+// View reads all resources that have volumes. It is large, hence decoded element by element, and slow while a satellite hangs.
+func (c *Client) View(ctx context.Context) ([]Resource, error) {
+	return list[Resource](ctx, c, kindView, viewTimeout, "/v1/view/resources")
 }
 
 // filtered returns the path of a list of those that are named, or of all.

@@ -21,6 +21,7 @@ const (
 
 	// StreamPath is where LINSTOR serves them.
 	StreamPath   = "/v1/events/drbd/promotion"
+	mediaEvents  = "text/event-stream"
 	maxEventSize = 1 << 20
 )
 
@@ -70,12 +71,12 @@ func (c *Client) followPromotions(ctx context.Context, base *url.URL, handler Ha
 		},
 	})
 	// "current" makes LINSTOR send the value of every resource first, to every listener.
-	resp, err := c.send(ctx, base, StreamPath, "text/event-stream", http.Header{"Last-Event-Id": {"current"}})
+	resp, err := c.send(ctx, http.MethodGet, base, StreamPath, http.Header{"Accept": {mediaEvents}, "Last-Event-Id": {"current"}}, nil)
 	if err != nil {
 		return err
 	}
 	defer closeBody(resp)
-	if err := checkResponse(resp, "text/event-stream"); err != nil {
+	if err := checkResponse(resp, mediaEvents); err != nil {
 		return err
 	}
 	opened := false
