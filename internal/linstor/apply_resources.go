@@ -77,7 +77,7 @@ func (s *Store) Undecided(resource string, before time.Time) (arrivals []time.Ti
 	return arrivals
 }
 
-// applyResources takes over a per-definition list: replicas that are not in it are gone. It tells whether replicas or their disks
+// applyResources takes over a per-definition list: replicas that are not in it are gone. It reports whether replicas or their disks
 // have changed.
 func (s *Store) applyResources(name string, list []client.Resource, at span) (reshaped bool) {
 	s.mu.Lock()
@@ -92,7 +92,7 @@ func (s *Store) applyResources(name string, list []client.Resource, at span) (re
 	return reshaped
 }
 
-// takeList takes over all replicas of a resource definition, unless a later reading was taken over. It tells whether anything has changed,
+// takeList takes over all replicas of a resource definition, unless a later reading was taken over. It reports whether anything has changed,
 // and replicas or their disks. The lock must be held.
 func (s *Store) takeList(name string, list []client.Resource, at span) (changed, reshaped bool) {
 	e := s.resources[fold(name)]
@@ -110,7 +110,7 @@ func (s *Store) takeList(name string, list []client.Resource, at span) (changed,
 	return created || changed, reshaped
 }
 
-// follow has a reading of replicas change an entry, and draws the conclusions for what the nodes may run. It tells whether
+// follow has a reading of replicas change an entry, and draws the conclusions for what the nodes may run. It reports whether
 // anything has changed, and replicas or their disks. The lock must be held.
 func (s *Store) follow(e *entry, at span, read func(at span)) (changed, reshaped bool) {
 	at.unsure = s.unsure(e.heard, stampOf(e.set.Confirmed))
@@ -175,12 +175,12 @@ func (s *Store) applyView(all []client.Resource, at span) (read []string) {
 	return read
 }
 
-// lacks tells whether a replica of e is not in the list.
+// lacks reports whether a replica of e is not in the list.
 func lacks(list []client.Resource, e *entry) bool {
 	return slices.ContainsFunc(e.replicas, func(replica replicaEntry) bool { return !lists(list, replica.Node) })
 }
 
-// lacks tells whether a replica that is known is not in the list.
+// lacks reports whether a replica that is known is not in the list.
 func (s *Store) lacks(name string, list []client.Resource) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -188,7 +188,7 @@ func (s *Store) lacks(name string, list []client.Resource) bool {
 	return e != nil && lacks(list, e)
 }
 
-// lists tells whether a replica on a node is in the list.
+// lists reports whether a replica on a node is in the list.
 func lists(list []client.Resource, node string) bool {
 	return slices.ContainsFunc(list, func(r client.Resource) bool { return fold(r.NodeName) == node })
 }

@@ -15,7 +15,7 @@ const (
 	nodeTypeAuxiliary  = "AUXILIARY"
 )
 
-// applyNodes takes over the complete list of nodes and tells whether anything about a node has changed.
+// applyNodes takes over the complete list of nodes and reports whether anything about a node has changed.
 func (s *Store) applyNodes(list []client.Node, at span) bool {
 	s.mu.Lock()
 	if at.start.Before(s.nodesRead.start) {
@@ -214,14 +214,14 @@ func (s *Store) applyControllerProps(props map[string]string, at span) (changed 
 	return changed
 }
 
-// readAt tells when the newest reading of one of the store's lists began; the zero time when there was none.
+// readAt returns when the newest reading of one of the store's lists began; the zero time when there was none.
 func (s *Store) readAt(list *span) time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return list.start
 }
 
-// definitionReadAt tells the same of a definition, listReadAt of the replicas of a resource.
+// definitionReadAt returns the same for a definition, listReadAt for the replicas of a resource.
 func (s *Store) definitionReadAt(name string) time.Time {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -252,8 +252,8 @@ func (s *Store) isUnsure(name string) bool {
 // The lock must be held.
 func (s *Store) unsure(news, read stamp) bool { return s.deaf || s.events > read || news >= read }
 
-// settingsInDoubt tells whether the quorum of a resource may have changed: its settings were never read, or not since
-// replicas or their disks have changed, upon which LINSTOR adapts the definition's quorum; or not again since one has gone.
+// settingsInDoubt reports whether the quorum of a resource may have changed. LINSTOR adapts it when replicas or their disks change, and once
+// more after one was deleted.
 func (s *Store) settingsInDoubt(name string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -267,11 +267,11 @@ func (s *Store) settingsInDoubt(name string) bool {
 	return d.read == 0 || e.inDoubt(d) || e.shrunk != 0 && d.read < e.shrunk+stamp(shrunkApart)
 }
 
-// shrunkApart is how much later than a list that lacks a replica a definition must be read: LINSTOR deletes a replica in one step, and
-// adapts the quorum in the next.
+// shrunkApart is how much later than a list without a replica a definition must be read: LINSTOR deletes a replica first, and adapts the quorum
+// in the next step.
 const shrunkApart = 500 * time.Millisecond
 
-// anyInDoubt tells whether there is a resource of which settingsInDoubt is true.
+// anyInDoubt reports whether replicas or disks of any resource changed after its definition was read.
 func (s *Store) anyInDoubt() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

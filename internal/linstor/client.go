@@ -8,9 +8,9 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
-// What those need who have a client made.
+// These types make a client.
 type (
-	// Config tells where the LINSTOR controllers are and how to authenticate to them.
+	// Config has the addresses of the LINSTOR controllers and the credentials.
 	Config = client.Config
 	// ClientOptions are the settings of a Client.
 	ClientOptions = client.Options
@@ -27,14 +27,13 @@ func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 // Certificates returns a collector of when the certificates of a configuration end.
 func Certificates(cfg Config) prometheus.Collector { return client.Certificates(cfg) }
 
-// Client asks LINSTOR controllers, and counts what it asks.
+// Client sends requests to LINSTOR controllers, and counts them.
 type Client struct {
 	*client.Client
 	metrics *Metrics
 }
 
-// NewClient returns a client for the controllers of cfg, which connects to none of them yet. It counts by metrics of its own where it is
-// given none.
+// NewClient returns a client for the controllers of cfg. It connects to none of them yet. Without metrics it counts by its own.
 func NewClient(cfg Config, metrics *Metrics, opts ClientOptions) (*Client, error) {
 	metrics = cmp.Or(metrics, NewMetrics())
 	opts.Observe = metrics.request

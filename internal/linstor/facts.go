@@ -14,7 +14,7 @@ const (
 	unsureGap = 3 * time.Second
 )
 
-// The policy owns what is said of a resource, and the store hands it out as that.
+// The policy owns these types. The store hands them out.
 type (
 	// Resource is all that is known of a resource definition.
 	Resource = failover.Resource
@@ -26,8 +26,7 @@ type (
 
 // span is when a read took place. Its values were true at some moment between start and end.
 //
-// The two are used so that doubt never counts as time that a condition has held: what was read
-// is confirmed only up to start, and what was new in it has held only since end.
+// A fact that was read is confirmed at start, and a new one has held since end. So time in which it may not have held never counts.
 //
 // unsure is set if an event brought news since the reading before, or may have been missed.
 type span struct {
@@ -64,7 +63,7 @@ func observe[T comparable](fact Fact[T], value *T, at span) Fact[T] {
 	return seen
 }
 
-// same tells whether two facts say the same, whenever they do.
+// same reports whether two facts have the same value, since whenever they have it.
 func same[T comparable](a, b Fact[T]) bool {
 	return a.Known == b.Known && (!a.Known || a.Value == b.Value)
 }

@@ -42,7 +42,7 @@ type Feed struct {
 	schedule schedule
 	// flights are the requests under way. Callers that want the same list, or the same resource, share one.
 	flights singleflight.Group
-	// life ends with Start. It ends the flights, which outlive the callers that began them.
+	// life ends with Start, and ends the flights. They outlive the callers that began them.
 	life context.Context //nolint:containedctx // see above
 	end  context.CancelFunc
 

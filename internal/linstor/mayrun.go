@@ -46,7 +46,7 @@ type member struct {
 	told bool
 }
 
-// join adds a setting that LINSTOR was seen to want since at, by a reading that ended at read. gone tells whether a replica
+// join adds a setting that LINSTOR was seen to want since at, by a reading that ended at read. gone reports whether a replica
 // went while its node was ONLINE. byUserAt is that of a member. It returns whether that changed anything.
 func (m *mayRun) join(setting *failover.Setting, at, read, byUserAt stamp, gone func(node string) bool) bool {
 	one := member{setting: setting, at: at, read: read}
@@ -79,7 +79,7 @@ func (m *mayRun) join(setting *failover.Setting, at, read, byUserAt stamp, gone 
 	return true
 }
 
-// covers tells whether a node that runs the old setting can write only where it could by the new one as well: the two differ by
+// covers reports whether a node that runs the old setting can write only where it could by the new one as well: the two differ by
 // replicas only that have gone, of which each has a vote that the node cannot get.
 func covers(old, setting failover.Setting, gone func(node string) bool) bool {
 	word := setting.Quorum == "majority" || setting.Quorum == "all"
@@ -160,7 +160,7 @@ func (m *mayRun) set(members []member, now stamp) {
 	}
 }
 
-// settled tells whether no evidence is awaited.
+// settled reports whether no evidence is awaited.
 func (m *mayRun) settled() bool { return m.begun && len(m.members) < 2 }
 
 // borneOut takes out of what a replica may run all that evidence has overtaken, and returns whether there was any. What LINSTOR shows of
@@ -182,7 +182,7 @@ func (e *entry) borneOut(r *replicaEntry, n *nodeEntry, now stamp) bool {
 	return false
 }
 
-// begins tells whether the first setting of a replica is known to have been applied by its node.
+// begins reports whether the first setting of a replica is known to have been applied by its node.
 func (e *entry) begins(r *replicaEntry, n *nodeEntry) bool {
 	switch first := r.runs.firstRead(); {
 	case !r.Reports.Value || !isTrue(n.Online):
@@ -205,7 +205,7 @@ func (m *mayRun) firstRead() stamp {
 	return first
 }
 
-// connectedWith tells whether a replica reports connections that it did not report before, to all replicas of a reading at which
+// connectedWith reports whether a replica reports connections that it did not report before, to all replicas of a reading at which
 // LINSTOR wanted the setting already. Adjusting DRBD sets the quorum first, and adds peers only then.
 func (e *entry) connectedWith(r *replicaEntry, one member) bool {
 	wanted, lacked := one.at, stamp(0)
@@ -218,7 +218,7 @@ func (e *entry) connectedWith(r *replicaEntry, one member) bool {
 	})
 }
 
-// meetsAll tells whether a replica has reported a connection to each one that was first listed by a reading, and that it would
+// meetsAll reports whether a replica has reported a connection to each one that was first listed by a reading, and that it would
 // have a connection to. There must be such a one.
 func (e *entry) meetsAll(r *replicaEntry, listed stamp) bool {
 	met := false
@@ -235,17 +235,17 @@ func (e *entry) meetsAll(r *replicaEntry, listed stamp) bool {
 	return met
 }
 
-// isAlone tells whether no replica that r would have a connection to was first listed together with it.
+// isAlone reports whether no replica that r would have a connection to was first listed together with it.
 func (e *entry) isAlone(r *replicaEntry) bool {
 	return !slices.ContainsFunc(e.replicas, func(peer replicaEntry) bool {
 		return peer.listed == r.listed && !peer.Leaving && connectable(r, &peer)
 	})
 }
 
-// connectable tells whether two replicas have a connection: two without a disk do not.
+// connectable reports whether two replicas have a connection: two without a disk do not.
 func connectable(a, b *replicaEntry) bool { return a.Node != b.Node && (!a.Diskless || !b.Diskless) }
 
-// rejoinedWith tells whether a node was seen to leave LINSTOR and to come back after LINSTOR wanted the setting, and has been
+// rejoinedWith reports whether a node was seen to leave LINSTOR and to come back after LINSTOR wanted the setting, and has been
 // ONLINE and reporting the replica for long enough since, of which only the time counts in which LINSTOR was not blind for it: LINSTOR
 // sends everything anew to a satellite that comes back.
 func (n *nodeEntry) rejoinedWith(r *replicaEntry, one member) bool {

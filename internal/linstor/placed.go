@@ -279,7 +279,7 @@ func (f *Feed) CanSpareNodes(ctx context.Context) (bool, error) {
 	return sparesNodes(version.Version), nil
 }
 
-// sparesNodes tells whether a version is 1.33 or later. One that cannot be read is not.
+// sparesNodes reports whether a version is 1.33 or later. One that cannot be read is not.
 func sparesNodes(version string) bool {
 	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")

@@ -13,23 +13,20 @@ import (
 )
 
 const (
-	// sharedAge is how old a reading of the settings of groups and controller may be for a decision that leads to a deletion,
-	// definitionAge one of a definition, and nodesAge one of the nodes.
+	// sharedAge is how old the settings of groups and controller may be in a live read, definitionAge a definition, and nodesAge the nodes.
 	sharedAge     = pollEvery
 	definitionAge = 5 * time.Second
 	nodesAge      = 300 * time.Millisecond
-	// askAgain is how long an answer may take until LINSTOR is asked once more: it has what is asked for in memory, and a request that got
-	// lost with its connection is never answered. flightsAtMost is how often it is asked.
+	// askAgain is when a request without an answer is sent again: LINSTOR answers from memory, and a request that was lost with its connection
+	// is never answered. flightsAtMost is how often it is sent.
 	askAgain      = time.Second
 	flightsAtMost = 3
 )
 
-// Refresh reads a resource definition's replicas, unless a reading that has ended began no longer ago than maxAge; with 0 it reads them
-// now. Along with them it reads everything that decides on their state and quorum (nodes, which are at most 300 ms old; groups and controller
-// properties, which are at most one second old; the definition, which is at most five), and returns the outcome. Concurrent callers share
-// the requests; a caller that asks for many resources is served before the next one (see [Together]).
-// It works whether or not the event stream does. The error matches ErrNotFound when LINSTOR has no such definition, and the nodes have
-// been asked for then, too; after any other error LINSTOR could not be asked, and nothing may be concluded.
+// Refresh reads a resource definition's replicas, unless a reading that began no longer ago than maxAge has ended. It also reads what decides
+// on their state and quorum, if that is older than a moment: the nodes, groups, controller properties and the definition. Concurrent callers
+// share requests; a caller that asks for many resources is served before the next one (see [Together]). It works whether or not the event
+// stream does. The error matches ErrNotFound if LINSTOR has no such definition. After any other error nothing may be concluded.
 func (f *Feed) Refresh(ctx context.Context, resource string, maxAge time.Duration) (Resource, error) {
 	name := f.store.displayName(resource)
 	if err := f.refresh(ctx, name, maxAge); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
-// Sight asks LINSTOR to which nodes it has a connection, and before and after that what it calls them. It works whether or not the event
-// stream does. It makes LINSTOR ask its satellites: it is for who suspects that it is blind.
+// Sight reads to which nodes LINSTOR has a connection, and before and after that whether it calls them ONLINE. LINSTOR asks its satellites for
+// that, so only callers that suspect it to be stale should ask. It works whether or not the event stream does.
 func (f *Feed) Sight(ctx context.Context) (failover.Sight, error) {
 	at := span{start: time.Now()}
 	if err := f.readNodes(ctx, at.start); err != nil {
@@ -27,7 +27,7 @@ func (f *Feed) Sight(ctx context.Context) (failover.Sight, error) {
 	return f.store.sight(pools, at), nil
 }
 
-// sight puts together what was read of the pools and of the nodes in a span.
+// sight combines what was read of the pools and of the nodes in a span.
 func (s *Store) sight(pools []client.Pool, at span) failover.Sight {
 	connected := map[string]failover.Fact[bool]{}
 	for _, pool := range pools {
@@ -56,8 +56,8 @@ func (s *Store) sight(pools []client.Pool, at span) failover.Sight {
 	return result
 }
 
-// Void takes it that LINSTOR is blind for exactly these nodes, by name in lower case, since those times: until it sees them again its
-// words on them are void, and unknown. After that they count from then on only.
+// Void makes everything unknown that LINSTOR reports of exactly these nodes, by name in lower case: it has had no connection to them since those
+// times. Once it has one again, what it reports counts from then on.
 func (s *Store) Void(nodes map[string]time.Time, now time.Time) {
 	var changed []string
 	s.mu.Lock()
@@ -77,14 +77,14 @@ func (s *Store) Void(nodes map[string]time.Time, now time.Time) {
 	s.notify(changed...)
 }
 
-// isBlindFor tells whether LINSTOR is known to be blind for a node. The lock must be held.
+// isBlindFor reports whether LINSTOR is known to have no connection to a node that it calls ONLINE. The lock must be held.
 func (s *Store) isBlindFor(node string) bool {
 	n := s.nodes[node]
 	return n != nil && n.blind != 0
 }
 
-// doubted returns the replica with everything unknown that LINSTOR says of it while it is blind for its node, and held since it sees
-// again at the earliest.
+// doubted returns the replica with everything unknown while LINSTOR has no connection to its node, and after that with no fact that has held
+// for longer than the connection.
 func (n *nodeEntry) doubted(r Replica) Replica {
 	switch {
 	case n.blind != 0:

@@ -13,7 +13,7 @@ import (
 // maxReasons is how many reasons of an outage are logged: LINSTOR could answer something else each time.
 const maxReasons = 10
 
-// Status tells how well LINSTOR can be heard.
+// Status is the state of the connection to LINSTOR.
 type Status struct {
 	// Connected is set while the event stream stands: LINSTOR has answered on it, or everything could be
 	// read by REST since its request was sent (an idle LINSTOR answers with the first event only).
@@ -130,7 +130,7 @@ func (f *Feed) lost(err error) {
 	}
 }
 
-// newReason tells whether an outage has not had this reason so far, whatever the numbers in it, which ports and times are.
+// newReason reports whether an outage has not had this reason so far. Numbers in it, such as ports and times, do not count.
 func (f *Feed) newReason(text string) bool {
 	key := strings.Map(func(r rune) rune {
 		if unicode.IsDigit(r) {

@@ -11,8 +11,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
-// Store is what LINSTOR has said, and since when. It is safe for concurrent use. Nothing stays in it that
-// LINSTOR no longer lists.
+// Store is the state that LINSTOR reports, and since when. It is safe for concurrent use.
 type Store struct {
 	mu sync.RWMutex
 	// resources by folded name of the resource definition.
@@ -63,10 +62,10 @@ type entry struct {
 	shrunk stamp
 	// heard is when the newest event came that changed something.
 	heard stamp
-	// old is set where LINSTOR had the resource before it was followed. read is set once its replicas have been read.
+	// old is set if LINSTOR had the resource before this process followed it. read is set once its replicas have been read.
 	old, read bool
-	// wanted is the setting that LINSTOR wants; nil before it is known. wantedAt is since when, and wantedRead the end of the reading
-	// that told so.
+	// wanted is the setting that LINSTOR wants; nil before it is known. wantedAt is since when, and wantedRead the end of the reading that
+	// showed it.
 	wanted               *failover.Setting
 	wantedAt, wantedRead stamp
 	// byUser is set where a person has set the quorum of wanted, or had until then: unmarked is the end of the first reading that no
@@ -85,10 +84,10 @@ type nodeEntry struct {
 	Node
 	// away is the start of the newest list that did not show it ONLINE, and back the end of the first one that did again.
 	away, back stamp
-	// alive is when it last showed a sign of life other than LINSTOR's word.
+	// alive is when it last showed a sign of life that did not come from LINSTOR.
 	alive stamp
-	// blind is since when LINSTOR is known to have no connection to it and to call it ONLINE all the same; 0 while it is not. sighted is
-	// when that last ended.
+	// blind is since when LINSTOR is known to have had no connection to it while it calls it ONLINE; 0 if it has one. sighted is when that last
+	// ended.
 	blind, sighted stamp
 }
 
@@ -119,7 +118,7 @@ type Node struct {
 	Name string
 	// Satellite is set for nodes that can have resources: of type SATELLITE, COMBINED or a remote kind.
 	Satellite bool
-	// Online tells whether the node's satellite is ONLINE.
+	// Online is whether the node's satellite is ONLINE.
 	Online Fact[bool]
 	// Leaving is set while the node has the flag DELETE or EVICTED.
 	Leaving bool
@@ -133,7 +132,7 @@ type Node struct {
 	LastOnline time.Time
 }
 
-// Word is what is known by LINSTOR's word of whether the node's satellite is ONLINE: nothing while LINSTOR is blind for it.
+// Word returns whether LINSTOR reports the node's satellite ONLINE; unknown while LINSTOR has no connection to it.
 func (n Node) Word() Fact[bool] {
 	if n.Blind {
 		return Fact[bool]{Since: n.Online.Since, Confirmed: n.Online.Confirmed}
@@ -318,7 +317,7 @@ func (s *Store) quorum(d *definitionEntry) (value string, byUser bool, by stamp)
 	return effectiveQuorum(d.quorum, group, s.controller), byUser, lastSet(d.quorum, group, s.controller)
 }
 
-// inDoubt tells whether the definition was not read since replicas or their disks have changed, upon which LINSTOR adapts the quorum.
+// inDoubt reports whether the definition was not read since replicas or their disks changed: LINSTOR adapts the quorum to them.
 func (e *entry) inDoubt(d *definitionEntry) bool { return d == nil || d.read < e.reshaped }
 
 // listedNames returns the display names of all resource definitions that LINSTOR lists or that have replicas.

@@ -13,11 +13,9 @@ import (
 )
 
 const (
-	// streamLife is how long a stream is followed before another takes its place. A stream can be dead although its connection stands.
-	// LINSTOR begins each one with all current values, which shows what a dead one has missed.
+	// streamLife is how long a stream is followed before another takes its place: a stream can be dead although its connection is open.
 	streamLife = 15 * time.Minute
-	// streamSettle is how long a stream without events must stand before it counts as connected: where LINSTOR
-	// refuses it, that comes sooner.
+	// streamSettle is how long a stream without events must be open before it counts as connected. If LINSTOR refuses it, that comes sooner.
 	streamSettle = time.Second
 )
 
@@ -62,8 +60,8 @@ func (f *Feed) follow(ctx context.Context) error {
 	}
 }
 
-// renewed opens the stream that takes the place of another. Both are open for a moment, so that no event is missed. LINSTOR begins the
-// new one with all current values, and sends these to the other one, too: if nothing comes there, it is dead and may have missed events.
+// renewed opens the stream that takes the place of another. Both are open for a moment, so no event is missed. LINSTOR begins the new one with
+// all current values, and sends them to every other stream, too. If none of them comes by the old one, it is dead and may have missed events.
 func (f *Feed) renewed(ctx context.Context, base *url.URL, present *stream) (*stream, error) {
 	before := present.events.Load()
 	next, err := f.openStream(ctx, base, streamSettle)
@@ -94,8 +92,8 @@ func (s *stream) close() {
 	<-s.ended
 }
 
-// openStream opens a stream, and returns it once its request is on the wire, or if settle is not zero once its first event has come or that
-// time has passed.
+// openStream opens a stream. It returns once the request is on the wire, or, if settle is not zero, once the first event has come or that time
+// has passed.
 func (f *Feed) openStream(ctx context.Context, base *url.URL, settle time.Duration) (*stream, error) {
 	s := &stream{sent: make(chan struct{}), open: make(chan struct{}), ended: make(chan struct{})}
 	ctx, s.cancel = context.WithCancel(ctx)
@@ -148,7 +146,7 @@ func (f *Feed) handler(s *stream) client.Handler {
 	}
 }
 
-// hear applies an event, and has its resource read if it brought news or the store lacks the replica.
+// hear applies an event. It has the resource read if that was news, or if the store does not have the replica.
 func (f *Feed) hear(ev client.Event, at time.Time) {
 	f.heard(at)
 	if f.Status().Synced {

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// turn is a reading of one resource that somebody waits for. Those of a caller that asks for many resources come before those of the next
-// caller: it has all it needs that much sooner.
+// turn is a live read of one resource. All those of one caller come before those of the next, so each caller has everything it needs as early
+// as possible.
 type turn struct {
 	caller int64
 	begins chan struct{}
@@ -18,7 +18,7 @@ type callerKey struct{}
 
 var lastCaller atomic.Int64
 
-// Together returns a context for a caller that asks for many resources: they are read before those of whoever asks later.
+// Together returns a context for a caller that asks for many resources. They are read before those of later callers.
 func Together(ctx context.Context) context.Context {
 	return context.WithValue(ctx, callerKey{}, lastCaller.Add(1))
 }
@@ -30,8 +30,8 @@ func callerOf(ctx context.Context) int64 {
 	return lastCaller.Add(1)
 }
 
-// turn waits until it is the caller's turn to read a resource, which lasts until done is called. atOnce have it at a time, whatever is read
-// for others: a reading that hangs keeps nobody from an act.
+// turn waits until the caller may read a resource, and is over when done is called. atOnce callers have a turn at a time, whatever else is
+// read: a poll that hangs delays no act.
 func (s *schedule) turn(ctx context.Context) (done func(), err error) {
 	one := &turn{caller: callerOf(ctx), begins: make(chan struct{})}
 	s.mu.Lock()
@@ -48,7 +48,7 @@ func (s *schedule) turn(ctx context.Context) (done func(), err error) {
 	defer s.mu.Unlock()
 	if i := slices.Index(s.turns, one); i >= 0 {
 		s.turns = slices.Delete(s.turns, i, i+1)
-	} else { // it has come at the same time
+	} else { // it began at the same time
 		s.acting--
 		s.giveTurns()
 	}
@@ -63,7 +63,7 @@ func (s *schedule) turnEnds() {
 	s.ring()
 }
 
-// giveTurns lets begin who may. The lock must be held.
+// giveTurns gives turns to the first callers. The lock must be held.
 func (s *schedule) giveTurns() {
 	for len(s.turns) > 0 && s.acting < atOnce {
 		close(s.turns[0].begins)
@@ -72,7 +72,7 @@ func (s *schedule) giveTurns() {
 	}
 }
 
-// mayRead reports whether a resource may be read for which nobody waits. The lock must be held.
+// mayRead reports whether a resource may be read that no act waits for. The lock must be held.
 func (s *schedule) mayRead() bool {
 	if len(s.turns) > 0 {
 		return s.reading < spared

@@ -9,7 +9,7 @@ import (
 )
 
 // form adds the setting that LINSTOR wants of a resource to what each of its nodes may run, as soon as it is known, and takes out what
-// evidence has overtaken. now is the end of a reading. It tells whether that changed anything. The lock must be held.
+// evidence has overtaken. now is the end of a reading. It reports whether that changed anything. The lock must be held.
 //
 // A reading of a resource is the list of its replicas and then the definition. LINSTOR writes both in one step, so that the other order
 // could make up a setting that never was, and that no node would ever be known to have left behind. This order can do so only where the
@@ -58,7 +58,7 @@ func (e *entry) want(quorum string, byUser bool, now stamp) {
 	}
 }
 
-// fits tells whether LINSTOR may have set a quorum by itself for the replicas that were listed: majority takes three disks, or two and a
+// fits reports whether LINSTOR may have set a quorum by itself for the replicas that were listed: majority takes three disks, or two and a
 // replica without one. Where there are two disks alone, and no person has set it, it came with replicas that came after the list: LINSTOR has
 // never wanted it with those of the list, and a node that has met them need not have heard of it. A single disk is a majority of its own,
 // whoever has set that, and fences nothing.
@@ -66,7 +66,7 @@ func fits(s *failover.Setting) bool {
 	return s.Quorum != quorumMajority || len(s.Diskful) != 2 || len(s.Diskless) > 0
 }
 
-// isByUser tells whether a person may have brought the quorum that is wanted now, where the levels say so or not. Who takes his own one back
+// isByUser reports whether a person may have brought the quorum that is wanted now, where the levels say so or not. Who takes his own one back
 // changes the quorum as well, and LINSTOR sends that as little as the one that was set, but it leaves no mark: until a definition has been
 // read since the mark was missed, it is that. read is when the definition was, and now the end of this reading.
 func (e *entry) isByUser(marked bool, read, now stamp) bool {
@@ -205,7 +205,7 @@ func (s *Store) found(e *entry, node string, at span) replicaEntry {
 	return replica
 }
 
-// isOnline tells whether the newest list of nodes shows a node ONLINE, and LINSTOR is not blind for it. The lock must be held.
+// isOnline reports whether the newest list of nodes shows a node ONLINE, and LINSTOR is not blind for it. The lock must be held.
 func (s *Store) isOnline(node string) bool {
 	n := s.nodes[node]
 	return n != nil && n.blind == 0 && isTrue(n.Online)

@@ -50,10 +50,10 @@ type Entry struct {
 	Details string `json:"details"`
 }
 
-// IsError tells whether what the entry is about has not happened.
+// IsError reports whether what the entry is about has not happened.
 func (e Entry) IsError() bool { return uint64(e.RetCode)&golinstor.MaskBitsType == golinstor.MaskError } //nolint:gosec // the same bits
 
-// has tells whether the entry is of a return code, as golinstor has it, whatever it is about.
+// has reports whether the entry is of a return code, as golinstor has it, whatever it is about.
 func (e Entry) has(code uint64) bool {
 	const bits = golinstor.MaskBitsType | golinstor.MaskBitsCode
 	return uint64(e.RetCode)&bits == code&bits //nolint:gosec // the same bits

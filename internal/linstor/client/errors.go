@@ -47,7 +47,7 @@ func (e *StatusError) Is(target error) bool {
 	return target == ErrNotFound && e.Code == http.StatusNotFound && e.Linstor
 }
 
-// final tells whether a working LINSTOR controller has answered, so that no other need be asked.
+// final reports whether a working LINSTOR controller has answered, so that no other need be asked.
 func (e *StatusError) final() bool {
 	return e.Linstor && e.Code < http.StatusInternalServerError ||
 		e.Code == http.StatusUnauthorized || e.Code == http.StatusForbidden

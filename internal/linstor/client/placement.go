@@ -50,7 +50,7 @@ const (
 	verifying   = "Verify"
 )
 
-// Copies tells whether data is copied by the connection, or is about to be.
+// Copies reports whether data is copied by the connection, or is about to be.
 func (r Replication) Copies() bool {
 	return r.State != "" && r.State != established && r.State != off && !strings.HasPrefix(r.State, verifying)
 }

@@ -42,7 +42,7 @@ func (c *Client) StoragePools(ctx context.Context) ([]Pool, error) {
 	return list[Pool](ctx, c, kindPools, c.requestTimeout, "/v1/view/storage-pools")
 }
 
-// AnswersFor tells whether LINSTOR answers in time for what it has to ask the satellite of a node. One that is given up meanwhile is
+// AnswersFor reports whether LINSTOR answers in time for what it has to ask the satellite of a node. One that is given up meanwhile is
 // none that keeps anybody waiting.
 func (c *Client) AnswersFor(ctx context.Context, node string, patience time.Duration) (bool, error) {
 	_, err := list[struct{}](ctx, c, kindSatellite, patience, filtered("/v1/view/resources", "nodes", []string{node})+"&limit=1")

@@ -84,12 +84,12 @@ type Definition struct {
 // Group is a resource group of /v1/resource-groups; golinstor's type loses nothing of it.
 type Group = lapi.ResourceGroup
 
-// AnyFlag tells whether one of the wanted flags is set.
+// AnyFlag reports whether one of the wanted flags is set.
 func AnyFlag(flags []string, wanted ...string) bool {
 	return slices.ContainsFunc(flags, func(flag string) bool { return slices.Contains(wanted, flag) })
 }
 
-// IsDRBD tells whether the top layer is DRBD.
+// IsDRBD reports whether the top layer is DRBD.
 func (w Resource) IsDRBD() bool { return w.LayerObject.Type == LayerDRBD }
 
 // Values returns the DRBD values, of which all are absent while LINSTOR has none.
@@ -108,7 +108,7 @@ func (w Resource) IsInUse() *bool {
 	return w.State.InUse
 }
 
-// Reports tells whether LINSTOR has any dynamic state of the resource.
+// Reports reports whether LINSTOR has any dynamic state of the resource.
 func (w Resource) Reports() bool {
 	v := w.Values()
 	return w.State != nil || v.MayPromote != nil || v.PromotionScore != nil || len(v.Connections) > 0
