@@ -2,15 +2,12 @@ package controllers
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
@@ -26,13 +23,8 @@ func (r *EvacuationReconciler) noteProgress(ctx context.Context, node *corev1.No
 	case progress != nil:
 		value = progress.String()
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": node.UID, "annotations": map[string]any{cluster.AnnotationEvacuation: value}},
-	})
-	if err != nil {
-		return err
-	}
-	if err := r.client.Patch(ctx, target(node), client.RawPatch(types.MergePatchType, patch)); err != nil {
+	patch := mergePatch(node.UID, "", map[string]any{cluster.AnnotationEvacuation: value}, nil)
+	if err := r.client.Patch(ctx, target(node), patch); err != nil {
 		return fmt.Errorf("noting the evacuation of node %s: %w", node.Name, err)
 	}
 	delete(node.Annotations, cluster.AnnotationEvacuation)
@@ -46,15 +38,7 @@ func (r *EvacuationReconciler) noteProgress(ctx context.Context, node *corev1.No
 // process may lead that has told LINSTOR.
 func (r *EvacuationReconciler) takeBack(ctx context.Context, node *corev1.Node, plan evacuation.Plan) error {
 	path := "/metadata/annotations/" + strings.ReplaceAll(cluster.AnnotationEvacuation, "/", "~1")
-	patch, err := json.Marshal([]jsonPatch{
-		{"test", "/metadata/uid", node.UID},
-		{"test", path, plan.Step.Asking.String()},
-		{"replace", path, plan.Progress.String()},
-	})
-	if err != nil {
-		return err
-	}
-	err = r.client.Patch(ctx, target(node), client.RawPatch(types.JSONPatchType, patch))
+	err := r.client.Patch(ctx, target(node), replacePatch(node.UID, path, plan.Step.Asking.String(), plan.Progress.String()))
 	if apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -86,13 +70,8 @@ func (r *EvacuationReconciler) showConditions(ctx context.Context, node *corev1.
 	if len(changes) == 0 || !news && now.Sub(mind.written) < evacuation.Interval {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": node.UID}, "status": map[string]any{"conditions": changes},
-	})
-	if err != nil {
-		return err
-	}
-	if err := r.client.Status().Patch(ctx, target(node), client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
+	patch := mergePatch(node.UID, "", nil, map[string]any{"status": map[string]any{"conditions": changes}})
+	if err := r.client.Status().Patch(ctx, target(node), patch); err != nil {
 		return fmt.Errorf("showing the evacuation of node %s in its conditions: %w", node.Name, err)
 	}
 	r.memory.note(mind, wanted, now)

@@ -216,15 +216,9 @@ func annotate(ctx context.Context, c client.Client, va *storagev1.VolumeAttachme
 	if text != "" {
 		value = text
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": va.UID, "resourceVersion": va.ResourceVersion, "annotations": map[string]any{cluster.AnnotationMayRun: value},
-	}})
-	if err != nil {
-		return err
-	}
 	target := &storagev1.VolumeAttachment{}
 	target.Name = va.Name
-	err = c.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
+	err := c.Patch(ctx, target, mergePatch(va.UID, va.ResourceVersion, map[string]any{cluster.AnnotationMayRun: value}, nil))
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("writing annotation %s of VolumeAttachment %s: %w", cluster.AnnotationMayRun, va.Name, err)
 	}

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -95,29 +93,14 @@ func (v *volumesInUse) patch(
 		if len(taken) == 0 {
 			return nil
 		}
-		patch, err := json.Marshal([]jsonPatch{
-			{"test", "/metadata/uid", node.UID},
-			{"test", "/status/volumesInUse", node.Status.VolumesInUse},
-			{"replace", "/status/volumesInUse", left},
-		})
-		if err != nil {
-			return err
-		}
 		if err := inTime(); err != nil {
 			return err
 		}
-		err = v.client.Status().Patch(ctx, node, client.RawPatch(types.JSONPatchType, patch))
+		err := v.client.Status().Patch(ctx, node, replacePatch(node.UID, "/status/volumesInUse", node.Status.VolumesInUse, left))
 		if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 			return fmt.Errorf("releasing volumes from node %s: %w", name, err)
 		}
 		return err
 	})
 	return taken, err
-}
-
-// jsonPatch is one operation of a patch by RFC 6902. The API server refuses the whole patch as invalid where a test fails.
-type jsonPatch struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
 }
