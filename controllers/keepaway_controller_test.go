@@ -71,7 +71,7 @@ func (s *steps) tainted(effect corev1.TaintEffect, causes string, left time.Dura
 	node := s.node()
 	node.Annotations = map[string]string{cluster.AnnotationKeepAway: string(mark)}
 	if effect != "" {
-		setTaint(node, effect)
+		setTaint(node, cluster.TaintLostQuorum, effect)
 	}
 	s.must(s.api.Update(s.ctx, node))
 }
@@ -177,7 +177,7 @@ func TestWhenATaintEnds(t *testing.T) {
 		"not where somebody else has set it": {
 			change: func(s *steps) {
 				node := s.node()
-				setTaint(node, hard)
+				setTaint(node, cluster.TaintLostQuorum, hard)
 				s.must(s.api.Update(s.ctx, node))
 			}, effect: hard,
 		},
@@ -244,7 +244,7 @@ func TestWhichChangesOfANodeAreLookedAt(t *testing.T) {
 		node := &corev1.Node{}
 		node.Annotations = map[string]string{cluster.AnnotationKeepAway: "{\"reason\":\"QuorumLost\"}"}
 		node.Status.VolumesInUse = []corev1.UniqueVolumeName{"a"}
-		setTaint(node, corev1.TaintEffectNoSchedule)
+		setTaint(node, cluster.TaintLostQuorum, corev1.TaintEffectNoSchedule)
 		after := node.DeepCopy()
 		tc.change(after)
 		if got := concernsNode(event.UpdateEvent{ObjectOld: node, ObjectNew: after}); got != tc.want {

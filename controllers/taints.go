@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
@@ -42,10 +43,10 @@ type taintNote struct {
 	Expires   time.Time          `json:"expires"`
 }
 
-// taints owns the taints of ours: lost-quorum on nodes that lost their storage, and node-silent on nodes whose silent kubelet ran a pod of
-// LINSTOR. They keep the scheduler from placing the replacement there again, since Kubernetes takes a dead node for ready for up to 50 seconds.
-// Each is set on its cause, renewed while that lasts, and removed when it is gone, when Kubernetes' own taint has taken over, or when nobody
-// has confirmed it for taintExpiry.
+// taints owns our taints: lost-quorum on nodes that lost their storage, and node-silent on nodes whose silent kubelet ran a pod of LINSTOR.
+// They keep the scheduler from placing the replacement there again, because Kubernetes takes a dead node for ready for up to 50 seconds.
+// Each has a cause, an effect and an expiry. It is set when its cause appears and renewed while that lasts. It is removed when the cause is gone,
+// when Kubernetes' own taint has taken over, or when nobody has confirmed the cause for taintExpiry.
 type taints struct {
 	client      client.Client
 	cache, live client.Reader
@@ -66,7 +67,24 @@ type taints struct {
 
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=patch
 
-// keepAway taints a node for the volumes that it lost, unless that is switched off or the node takes no pods anyway.
+// change changes the taints of a node and their annotation, and returns the node as it was before; nil if there is none. The list of taints is
+// replaced as a whole: the patch holds only against the version that was read.
+func (t *taints) change(ctx context.Context, name string, edit func(*corev1.Node) (changed bool, err error)) (before *corev1.Node, err error) {
+	return before, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		var node corev1.Node
+		if err := t.live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+			before = nil
+			return client.IgnoreNotFound(err)
+		}
+		before = node.DeepCopy()
+		if changed, err := edit(&node); err != nil || !changed {
+			return err
+		}
+		return t.client.Patch(ctx, &node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	})
+}
+
+// keepAway taints a node for the volumes that it lost, unless that is switched off. That it cannot is no error if no pod comes there anyway.
 func (t *taints) keepAway(ctx context.Context, name string, lost []*volume) error {
 	if t.disabled {
 		return nil
@@ -76,31 +94,68 @@ func (t *taints) keepAway(ctx context.Context, name string, lost []*volume) erro
 		return err
 	}
 	first := lost[0]
-	note := taintNote{
+	cause := taintNote{
 		Owner: t.owner, Reason: first.d.Reason, Effect: effect, Since: first.in.Now.UTC(), Expires: first.in.Now.Add(taintExpiry).UTC(),
 	}
 	var volumes []string
 	for _, v := range lost {
-		note.Resources, volumes = append(note.Resources, v.in.Resource.Name), append(volumes, v.pv.Name)
+		cause.Resources, volumes = append(cause.Resources, v.in.Resource.Name), append(volumes, v.pv.Name)
 	}
-	node, written, err := t.set(ctx, name, note)
-	if err != nil {
+	var note taintNote
+	var changed, added bool
+	node, err := t.change(ctx, name, func(node *corev1.Node) (_ bool, err error) {
+		note, changed, added, err = cause.addTo(node)
+		return changed, err
+	})
+	switch {
+	case err != nil && cause.dispensable(node, err):
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot taint a node, to which no pods come anyway", "node", name)
+		return nil
+	case err != nil:
 		return fmt.Errorf("keeping pods away from node %s: %w", name, err)
+	case !changed:
+		return nil
 	}
-	if written.any {
-		message := "Tainted node"
-		if !written.taint {
-			message = "Added the cause of a taint" // it is there already, or that of Kubernetes is
-		}
-		ctrl.LoggerFrom(ctx).Info(message, "node", name, "taint", cluster.TaintLostQuorum, "effect", written.effect, "volumes", volumes,
-			"reason", first.d.Reason, "message", first.d.Message)
+	message := "Added the cause of a taint" // it is there already, or that of Kubernetes is
+	if added {
+		message = "Tainted node"
 	}
-	if written.first {
+	ctrl.LoggerFrom(ctx).Info(message, "node", name, "taint", cluster.TaintLostQuorum, "effect", note.Effect, "volumes", volumes,
+		"reason", first.d.Reason, "message", first.d.Message)
+	if added && !cluster.HasTaint(node, cluster.TaintLostQuorum, "") {
 		t.metrics.Taint("set")
 		t.recorder.Eventf(nodeRef(node), nil, corev1.EventTypeWarning, EventNodeLost, actionTaint, "%s",
 			truncated(fmt.Sprintf("new pods are kept away from node %s, which lost %s: %s", name, named("volume", volumes), because(first.d))))
 	}
 	return nil
+}
+
+// addTo adds a cause of the taint lost-quorum to a node. It returns the node's note, whether the node was changed, and whether it has a new taint.
+func (cause taintNote) addTo(node *corev1.Node) (note taintNote, changed, added bool, err error) {
+	old, ours := noteOf(node)
+	if !ours && cluster.HasTaint(node, cluster.TaintLostQuorum, "") {
+		return old, false, false, nil // set by somebody else, who will take it away
+	}
+	note = old.with(cause)
+	if added = !takenOver(node) && !cluster.HasTaint(node, cluster.TaintLostQuorum, note.Effect); added {
+		setTaint(node, cluster.TaintLostQuorum, note.Effect)
+	} else if ours && note.equal(old) {
+		return note, false, false, nil
+	}
+	return note, true, added, note.writeTo(node)
+}
+
+// dispensable reports whether pods are kept away from the node although the cause could not be added. A conflict passes, and with the annotation
+// our taint follows if that of Kubernetes leaves first.
+func (cause taintNote) dispensable(node *corev1.Node, err error) bool {
+	if node == nil {
+		return false
+	}
+	_, ours := noteOf(node)
+	if apierrors.IsConflict(err) && ours && (takenOver(node) || cluster.HasTaint(node, cluster.TaintLostQuorum, cause.Effect)) {
+		return true
+	}
+	return node.Spec.Unschedulable || takenOver(node) && !apierrors.IsConflict(err)
 }
 
 // effect returns the hardest effect that one of the losses calls for.
@@ -146,106 +201,25 @@ func (t *taints) otherStates(ctx context.Context, in failover.Input) ([]failover
 	return states, nil
 }
 
-// taintWrite is what was written of a taint and its annotation.
-type taintWrite struct {
-	// any is set if anything was written, taint if the taint was, and first if the node was not tainted before.
-	any, taint, first bool
-	effect            corev1.TaintEffect
-}
-
-// set taints the node. That it cannot is no error if no pod comes there anyway. node is the node as it was read, nil if there is none.
-func (t *taints) set(ctx context.Context, name string, note taintNote) (node *corev1.Node, written taintWrite, err error) {
-	noted := false
-	err = retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
-		node, noted, written = nil, false, taintWrite{}
-		var read corev1.Node
-		if err := t.live.Get(ctx, client.ObjectKey{Name: name}, &read); err != nil {
-			return client.IgnoreNotFound(err)
-		}
-		node = read.DeepCopy()
-		_, ours := noteOf(node)
-		noted = ours && (takenOver(node) || cluster.HasTaint(node, cluster.TaintLostQuorum, note.Effect))
-		written, err = t.add(ctx, &read, note)
-		return err
-	})
-	// If the taint is there, only a further cause of it was to be added, which can wait for another volume.
-	if err == nil || noted && apierrors.IsConflict(err) {
-		return node, written, nil
-	}
-	// A conflict passes, and with the annotation our taint follows if that of Kubernetes leaves first.
-	if node != nil && (node.Spec.Unschedulable || takenOver(node) && !apierrors.IsConflict(err)) {
-		ctrl.LoggerFrom(ctx).Error(err, "Cannot taint a node, to which no pods come anyway", "node", name)
-		return node, written, nil
-	}
-	return node, written, err
-}
-
-// add sets the taint and its annotation if they are not there yet.
-func (t *taints) add(ctx context.Context, node *corev1.Node, note taintNote) (taintWrite, error) {
-	before := node.DeepCopy()
-	written := taintWrite{any: true}
-	old, ours := noteOf(node)
-	switch {
-	case ours:
-		note = old.with(note)
-	case cluster.HasTaint(node, cluster.TaintLostQuorum, ""):
-		return taintWrite{}, nil // set by somebody else, who will take it away
-	default:
-		note = taintNote{Owner: note.Owner, Reason: note.Reason, Effect: note.Effect, Since: note.Since, Expires: note.Expires}.with(note)
-	}
-	if !takenOver(node) && !cluster.HasTaint(node, cluster.TaintLostQuorum, note.Effect) {
-		written.taint, written.first = true, !cluster.HasTaint(node, cluster.TaintLostQuorum, "")
-		setTaint(node, note.Effect)
-	} else if ours && note.equal(old) {
-		return taintWrite{}, nil
-	}
-	written.effect = note.Effect
-	return written, t.write(ctx, before, node, &note)
-}
-
-// with returns the note with further causes. A hard taint stays hard; an expiry is put off only when half of it is over, so that a node with
-// many lost volumes is not written for each.
-func (n taintNote) with(cause taintNote) taintNote {
-	n.Resources = slices.Clone(n.Resources)
-	for _, resource := range cause.Resources {
-		if !slices.Contains(n.Resources, resource) && len(n.Resources) < taintResources {
-			n.Resources = append(n.Resources, resource)
-		}
-	}
-	if n.Effect != corev1.TaintEffectNoSchedule {
-		n.Effect = cause.Effect
-	}
-	if cause.Expires.Sub(n.Expires) > taintExpiry/2 {
-		n.Owner, n.Expires = cause.Owner, cause.Expires
-	}
-	return n
-}
-
-func (n taintNote) equal(other taintNote) bool {
-	return n.Effect == other.Effect && n.Expires.Equal(other.Expires) && slices.Equal(n.Resources, other.Resources)
-}
-
-// keepAwaySilent keeps new pods away from a node whose kubelet is silent.
+// keepAwaySilent taints a node whose kubelet is silent, unless no pod comes there anyway.
 func (t *taints) keepAwaySilent(ctx context.Context, name string) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		var node corev1.Node
-		if err := t.live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
-			return client.IgnoreNotFound(err)
+	takesPods := false
+	_, err := t.change(ctx, name, func(node *corev1.Node) (changed bool, err error) {
+		takesPods = !node.Spec.Unschedulable && !takenOver(node) && !cluster.HasTaint(node, cluster.TaintNodeSilent, "")
+		if takesPods && !t.disabled {
+			setTaint(node, cluster.TaintNodeSilent, corev1.TaintEffectNoSchedule)
 		}
-		if node.Spec.Unschedulable || takenOver(&node) || cluster.HasTaint(&node, cluster.TaintNodeSilent, "") {
-			return nil
-		}
-		if t.disabled {
-			return errors.New("--disable-node-taints forbids to keep the replacement away: waiting until Kubernetes calls the node unreachable")
-		}
-		before := node.DeepCopy()
-		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: cluster.TaintNodeSilent, Effect: corev1.TaintEffectNoSchedule})
-		if err := t.patch(ctx, before, &node); err != nil {
-			return fmt.Errorf("keeping pods away from node %s: %w", name, err)
-		}
-		logTaint(ctx, "Tainted node", name, cluster.TaintNodeSilent, "its kubelet is silent")
-		return nil
+		return takesPods && !t.disabled, nil
 	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("keeping pods away from node %s: %w", name, err)
+	case takesPods && t.disabled:
+		return errors.New("--disable-node-taints forbids to keep the replacement away: waiting until Kubernetes calls the node unreachable")
+	case takesPods:
+		logTaint(ctx, "Tainted node", name, cluster.TaintNodeSilent, "its kubelet is silent")
+	}
+	return nil
 }
 
 // tidy renews the taints of a node and removes them with their cause, and returns when to check that again.
@@ -268,96 +242,117 @@ func (t *taints) tidy(ctx context.Context, name string, state *nodeState) (next 
 	state.taintChecked = t.clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
-	var errs []error
-	if ours {
-		errs = append(errs, t.tidyLostQuorum(ctx, name, state))
-	}
-	if silent {
-		errs = append(errs, t.tidySilent(ctx, name, state))
-	}
-	if err := errors.Join(errs...); err != nil {
+	var reports []func()
+	_, err := t.change(ctx, name, func(node *corev1.Node) (changed bool, err error) {
+		reports = nil
+		for _, taint := range t.on(ctx, node, state) {
+			report, err := t.tend(ctx, node, taint)
+			if err != nil {
+				return false, err
+			}
+			if report != nil {
+				reports = append(reports, report)
+			}
+		}
+		return len(reports) > 0, nil
+	})
+	if err != nil {
 		t.metrics.Failed(metrics.StepUntaint, err)
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot tidy the taints of a node", "node", name)
+		return taintInterval
+	}
+	for _, report := range reports {
+		report()
 	}
 	return taintInterval
 }
 
-// tidyLostQuorum renews or removes the taint lost-quorum.
-func (t *taints) tidyLostQuorum(ctx context.Context, name string, state *nodeState) error {
-	var node corev1.Node
-	if err := t.live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
-		return client.IgnoreNotFound(err)
+// taint is one of our taints on a node.
+type taint struct {
+	key   string
+	note  taintNote // of node-silent only what this process remembers
+	cause failover.TaintCause
+}
+
+// on returns our taints on a node.
+func (t *taints) on(ctx context.Context, node *corev1.Node, state *nodeState) (all []taint) {
+	if note, ours := noteOf(node); ours {
+		all = append(all, taint{cluster.TaintLostQuorum, note, t.causeOfLoss(ctx, node.Name, note, state)})
 	}
-	note, ours := noteOf(&node)
-	if !ours {
-		return nil
+	if cluster.HasTaint(node, cluster.TaintNodeSilent, "") {
+		cause := t.causeOfSilence(node.Name, state)
+		all = append(all, taint{cluster.TaintNodeSilent, taintNote{Expires: state.silenceSeen.Add(taintExpiry)}, cause})
 	}
-	cause := t.cause(ctx, name, note, state)
-	before, now := node.DeepCopy(), t.clock.Now()
+	return all
+}
+
+// tend renews or removes a taint. It returns how to report that; nil if nothing changes.
+func (t *taints) tend(ctx context.Context, node *corev1.Node, taint taint) (report func(), err error) {
+	note, now, tainted := taint.note, t.clock.Now(), cluster.HasTaint(node, taint.key, "")
+	lasts := taint.cause == failover.TaintCauseLasts
 	message, why := "Renewed taint of node", string(note.Reason)
-	switch tainted := cluster.HasTaint(&node, cluster.TaintLostQuorum, ""); {
-	case cause == failover.TaintCauseGone, now.After(note.Expires):
-		clearTaint(&node, cluster.TaintLostQuorum)
-		if err := t.write(ctx, before, &node, nil); err != nil {
-			return fmt.Errorf("letting pods return to node %s: %w", name, err)
-		}
-		t.untainted(ctx, &node, note.Resources, cause != failover.TaintCauseGone)
-		return nil
-	case t.agents() != "":
-		return nil // which set the same taint: it expires if its cause does not end
-	case takenOver(&node) && tainted:
-		clearTaint(&node, cluster.TaintLostQuorum)
-		message, why = "Untainted node", takenOverWhy
-	case !takenOver(&node) && !tainted && !t.disabled:
-		setTaint(&node, note.Effect)
+	switch {
+	case taint.cause == failover.TaintCauseGone, !now.Before(note.Expires):
+		return t.remove(ctx, node, taint), nil
+	case taint.key == cluster.TaintLostQuorum && t.agents() != "":
+		return nil, nil // they set the same taint: it expires if its cause does not end
+	case takenOver(node) && tainted:
+		clearTaint(node, taint.key)
+		message, why = "Untainted node", "Kubernetes itself keeps pods away by now"
+	case !takenOver(node) && !tainted && !t.disabled:
+		setTaint(node, taint.key, note.Effect)
 		message = "Tainted node"
-	case cause != failover.TaintCauseLasts, note.Expires.Sub(now) > taintExpiry/2:
-		return nil
+	case !lasts, note.Expires.Sub(now) > taintExpiry/2:
+		return nil, nil
 	}
-	if note.Owner = t.owner; cause == failover.TaintCauseLasts {
+	if taint.key == cluster.TaintNodeSilent {
+		return func() { logTaint(ctx, message, node.Name, taint.key, why) }, nil
+	}
+	if note.Owner = t.owner; lasts {
 		note.Expires = now.Add(taintExpiry).UTC()
 	}
-	if err := t.write(ctx, before, &node, &note); err != nil {
-		return fmt.Errorf("renewing the taint of node %s: %w", name, err)
-	}
-	logTaint(ctx, message, name, cluster.TaintLostQuorum, why, "resources", note.Resources, "effect", note.Effect)
-	return nil
+	return func() {
+		logTaint(ctx, message, node.Name, taint.key, why, "resources", note.Resources, "effect", note.Effect)
+	}, note.writeTo(node)
 }
 
-// tidySilent removes the taint node-silent once the kubelet is heard of again, Kubernetes keeps pods away itself, or nobody has known anything
-// of the kubelet for too long.
-func (t *taints) tidySilent(ctx context.Context, name string, state *nodeState) error {
-	known, now := t.kubelets.Node(name), t.clock.Now()
+// remove removes a taint whose cause is gone, or that has expired, and returns how to report that.
+func (t *taints) remove(ctx context.Context, node *corev1.Node, taint taint) (report func()) {
+	clearTaint(node, taint.key)
+	change, why, gone := "expired", "nobody has confirmed the cause for too long", taint.cause == failover.TaintCauseGone
+	if taint.key == cluster.TaintNodeSilent {
+		if gone {
+			why = "its kubelet is heard of again"
+		}
+		return func() { logTaint(ctx, "Untainted node", node.Name, taint.key, why) }
+	}
+	if gone {
+		change, why = "removed", "the node has its storage back"
+	}
+	delete(node.Annotations, cluster.AnnotationKeepAway)
+	return func() {
+		logTaint(ctx, "Untainted node", node.Name, taint.key, why, "resources", taint.note.Resources)
+		t.metrics.Taint(change)
+		t.recorder.Eventf(nodeRef(node), nil, corev1.EventTypeNormal, EventNodeRegained, actionUntaint, "%s", truncated(fmt.Sprintf(
+			"new pods are no longer kept away from node %s, which had lost %s: %s", node.Name, named("resource", taint.note.Resources), why)))
+	}
+}
+
+// causeOfSilence returns whether a node's kubelet is silent. If nobody knows, the taint expires.
+func (t *taints) causeOfSilence(node string, state *nodeState) failover.TaintCause {
+	known := t.kubelets.Node(node)
 	if state.silenceSeen.IsZero() || known.LeaseSilent(t.settings.KubeletSilence) {
-		state.silenceSeen = now
+		state.silenceSeen = t.clock.Now()
 	}
-	var node corev1.Node
-	if err := t.live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
-		return client.IgnoreNotFound(err)
+	if known.LeaseFresh(failover.ForceSilence) {
+		return failover.TaintCauseGone
 	}
-	why := ""
-	switch {
-	case known.LeaseFresh(failover.ForceSilence):
-		why = "its kubelet is heard of again"
-	case takenOver(&node):
-		why = takenOverWhy
-	case now.Sub(state.silenceSeen) >= taintExpiry:
-		why = untaintedFor(true)
-	default:
-		return nil
-	}
-	before := node.DeepCopy()
-	clearTaint(&node, cluster.TaintNodeSilent)
-	if err := t.patch(ctx, before, &node); err != nil {
-		return fmt.Errorf("letting pods return to node %s: %w", name, err)
-	}
-	logTaint(ctx, "Untainted node", name, cluster.TaintNodeSilent, why)
-	return nil
+	return failover.TaintCauseUnknown
 }
 
-// cause returns whether the cause of the taint lasts. If LINSTOR cannot be asked, or does not know, it counts as lasting; if LINSTOR answers and
-// does not list the node, it is unknown for good.
-func (t *taints) cause(ctx context.Context, node string, note taintNote, state *nodeState) failover.TaintCause {
+// causeOfLoss returns whether the cause of the taint lost-quorum lasts. If LINSTOR cannot be asked, or does not know, it counts as lasting. If
+// LINSTOR answers and does not list the node, it will never be known.
+func (t *taints) causeOfLoss(ctx context.Context, node string, note taintNote, state *nodeState) failover.TaintCause {
 	if t.leaving(ctx, node, note, state) {
 		return failover.TaintCauseLasts
 	}
@@ -367,14 +362,11 @@ func (t *taints) cause(ctx context.Context, node string, note taintNote, state *
 	var reads sync.WaitGroup
 	for i, name := range note.Resources {
 		reads.Go(func() {
-			var fresh failover.Resource
-			err := safely(func() (err error) { fresh, err = t.linstor.Refresh(ctx, name, 0); return err })
+			err := safely(func() error { _, err := t.linstor.Refresh(ctx, name, 0); return err })
 			if answered[i] = err == nil || errors.Is(err, linstor.ErrNotFound); !answered[i] {
 				ctrl.LoggerFrom(ctx).Info("Cannot ask LINSTOR about the cause of a taint", "node", node, "resource", name, "error", err.Error())
 			}
-			if err == nil {
-				causes[i] = t.causeBy(node, &fresh)
-			} else if known, ok := t.linstor.Resource(name); ok {
+			if known, ok := t.linstor.Resource(name); ok {
 				causes[i] = t.causeBy(node, &known)
 			} else { // LINSTOR no longer lists it
 				causes[i] = t.causeBy(node, nil)
@@ -429,67 +421,51 @@ func (t *taints) leaving(ctx context.Context, node string, note taintNote, state
 	return false
 }
 
-// write patches the node's taints and the annotation; a nil note takes that away.
-func (t *taints) write(ctx context.Context, before, node *corev1.Node, note *taintNote) error {
-	if note == nil {
-		delete(node.Annotations, cluster.AnnotationKeepAway)
-		return t.patch(ctx, before, node)
+// with returns the note with further causes. A hard taint stays hard; an expiry is put off only when half of it is over, so that a node with
+// many lost volumes is not written for each.
+func (n taintNote) with(cause taintNote) taintNote {
+	n.Resources = slices.Clone(n.Resources)
+	for _, resource := range cause.Resources {
+		if !slices.Contains(n.Resources, resource) && len(n.Resources) < taintResources {
+			n.Resources = append(n.Resources, resource)
+		}
 	}
-	text, err := json.Marshal(note)
-	if err != nil {
-		return err
+	if n.Effect != corev1.TaintEffectNoSchedule {
+		n.Effect = cause.Effect
 	}
-	if node.Annotations == nil {
-		node.Annotations = make(map[string]string)
+	if n.Since.IsZero() {
+		n.Reason, n.Since = cause.Reason, cause.Since
 	}
-	node.Annotations[cluster.AnnotationKeepAway] = string(text)
-	return t.patch(ctx, before, node)
+	if cause.Expires.Sub(n.Expires) > taintExpiry/2 {
+		n.Owner, n.Expires = cause.Owner, cause.Expires
+	}
+	return n
 }
 
-// patch writes a node. The list of taints is replaced as a whole: the patch holds only against the version that was read.
-func (t *taints) patch(ctx context.Context, before, node *corev1.Node) error {
-	return t.client.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+func (n taintNote) equal(other taintNote) bool {
+	return n.Effect == other.Effect && n.Expires.Equal(other.Expires) && slices.Equal(n.Resources, other.Resources)
 }
 
-// untainted reports that the taint lost-quorum was taken off, for which those resources were the cause.
-func (t *taints) untainted(ctx context.Context, node *corev1.Node, resources []string, expired bool) {
-	change, why := "removed", untaintedFor(expired)
-	if expired {
-		change = "expired"
+// writeTo writes the note into the annotation of a node.
+func (n taintNote) writeTo(node *corev1.Node) error {
+	text, err := json.Marshal(n)
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, cluster.AnnotationKeepAway, string(text))
+	return err
+}
+
+// noteOf returns the note of a node; false if the taint lost-quorum is not ours.
+func noteOf(node *corev1.Node) (note taintNote, ours bool) {
+	text, ours := node.Annotations[cluster.AnnotationKeepAway]
+	if json.Unmarshal([]byte(text), &note) != nil {
+		return taintNote{}, ours // unreadable: it has expired
 	}
-	logTaint(ctx, "Untainted node", node.Name, cluster.TaintLostQuorum, why, "resources", resources)
-	t.metrics.Taint(change)
-	t.recorder.Eventf(nodeRef(node), nil, corev1.EventTypeNormal, EventNodeRegained, actionUntaint, "%s",
-		truncated(fmt.Sprintf("new pods are no longer kept away from node %s, which had lost %s: %s", node.Name, named("resource", resources), why)))
+	// Anybody who may annotate nodes must not have us ask LINSTOR a thousand questions.
+	note.Resources = note.Resources[:min(len(note.Resources), taintResources)]
+	return note, ours
 }
 
 func logTaint(ctx context.Context, message, node, taint, why string, more ...any) {
 	ctrl.LoggerFrom(ctx).Info(message, slices.Concat([]any{"node", node, "taint", taint}, more, []any{"reason", why})...)
-}
-
-// takenOverWhy is the log text for a node that Kubernetes itself keeps pods away from.
-const takenOverWhy = "Kubernetes itself keeps pods away by now"
-
-// untaintedFor returns the log text for a taint that has expired, or whose cause is gone.
-func untaintedFor(expired bool) string {
-	if expired {
-		return "nobody has confirmed the cause for too long"
-	}
-	return "the node has its storage back"
-}
-
-func noteOf(node *corev1.Node) (taintNote, bool) {
-	var note taintNote
-	text, ok := node.Annotations[cluster.AnnotationKeepAway]
-	if !ok {
-		return note, false
-	}
-	if err := json.Unmarshal([]byte(text), &note); err != nil {
-		return taintNote{}, true // ours, and unreadable: it has expired
-	}
-	// Whoever may annotate nodes must not have us ask LINSTOR a thousand questions.
-	note.Resources = note.Resources[:min(len(note.Resources), taintResources)]
-	return note, true
 }
 
 // takenOver reports whether Kubernetes itself keeps new pods away from the node. With the effect NoExecute alone its taint does not: most pods
@@ -498,12 +474,12 @@ func takenOver(node *corev1.Node) bool {
 	return cluster.HasTaint(node, corev1.TaintNodeUnreachable, corev1.TaintEffectNoSchedule)
 }
 
-func setTaint(node *corev1.Node, effect corev1.TaintEffect) {
+func setTaint(node *corev1.Node, key string, effect corev1.TaintEffect) {
 	if effect != corev1.TaintEffectNoSchedule {
 		effect = corev1.TaintEffectPreferNoSchedule // whatever an annotation says
 	}
-	clearTaint(node, cluster.TaintLostQuorum)
-	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: cluster.TaintLostQuorum, Effect: effect})
+	clearTaint(node, key)
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: effect})
 }
 
 func clearTaint(node *corev1.Node, key string) {
