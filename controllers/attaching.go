@@ -16,7 +16,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 )
@@ -216,8 +215,7 @@ func (a *Attaching) tellFailure(ctx context.Context, w waiting) error {
 	}
 	if at := (telling{va.UID, EventDetachFailed}); !a.told[at] {
 		a.told[at] = true
-		a.recorder.Eventf(typed(&storagev1.VolumeAttachment{ObjectMeta: va.ObjectMeta}, "storage.k8s.io/v1", "VolumeAttachment"), pvRef(w.pv),
-			corev1.EventTypeWarning, EventDetachFailed, actionDetach, "%s", truncated(note))
+		a.recorder.Eventf(attachmentRef(va.Name, va.UID), pvRef(w.pv), corev1.EventTypeWarning, EventDetachFailed, actionDetach, "%s", truncated(note))
 	}
 	return nil
 }
@@ -230,7 +228,8 @@ func (a *Attaching) tell(ctx context.Context, pod *corev1.Pod, pv *corev1.Persis
 	}
 	a.told[at] = true
 	ctrl.LoggerFrom(ctx).Info("Told a pod", "pod", cluster.Key(pod.Namespace, pod.Name), "volume", pv.Name, "reason", reason, "message", note)
-	a.recorder.Eventf(podRef(failover.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}), pvRef(pv), corev1.EventTypeWarning, reason, actionAttach, "%s", truncated(note))
+	a.recorder.Eventf(podRef(pod.Namespace, pod.Name, pod.UID), pvRef(pv), corev1.EventTypeWarning, reason, actionAttach,
+		"%s", truncated(note))
 }
 
 // forget forgets what was told of attachments that do not wait any more.

@@ -3,7 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -16,42 +16,43 @@ import (
 // showBystanders counts the pods that the controller does nothing about although they could be moved. The cache has selected pods only:
 // all are read past it, a part at a time.
 func (g *Gauges) showBystanders(ctx context.Context) error {
-	unselected, next := 0, ""
-	return wait.PollUntilContextCancel(ctx, partsApart, true, func(ctx context.Context) (done bool, err error) {
+	unselected := 0
+	err := eachPod(ctx, g.live, partsApart, func(pod *corev1.Pod) error {
+		missed, err := g.isUnselected(ctx, pod)
+		if missed {
+			unselected++
+		}
+		return err
+	})
+	if err == nil {
+		g.metrics.Unselected(unselected)
+	}
+	return err
+}
+
+// eachPod visits all pods past the cache, a part at a time. The next part is read some time after the one before.
+func eachPod(ctx context.Context, live client.Reader, apart time.Duration, visit func(*corev1.Pod) error, options ...client.ListOption) error {
+	next := ""
+	return wait.PollUntilContextCancel(ctx, apart, true, func(ctx context.Context) (done bool, err error) {
 		var pods corev1.PodList
-		if err := g.live.List(ctx, &pods, client.Limit(listedAtOnce), client.Continue(next)); err != nil {
+		if err := live.List(ctx, &pods, append(options, client.Limit(listedAtOnce), client.Continue(next))...); err != nil {
 			return false, fmt.Errorf("listing pods: %w", err)
 		}
 		for i := range pods.Items {
-			missed, err := g.isUnselected(ctx, &pods.Items[i])
-			if err != nil {
+			if err := visit(&pods.Items[i]); err != nil {
 				return false, err
 			}
-			if missed {
-				unselected++
-			}
 		}
-		if next = pods.Continue; next != "" {
-			return false, nil
-		}
-		g.metrics.Unselected(unselected)
-		return true, nil
+		next = pods.Continue
+		return next == "", nil
 	})
 }
 
-// isUnselected tells whether a pod uses a volume of ours and is not selected, although it could be moved.
+// isUnselected reports whether a pod uses a volume of ours and is not selected, although it could be moved.
 func (g *Gauges) isUnselected(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	if g.selector.Matches(labels.Set(pod.Labels)) || !cluster.Movable(pod) {
 		return false, nil
 	}
-	for _, claim := range cluster.ClaimsOf(pod) {
-		bound, err := g.volumes.OfClaim(ctx, claim)
-		if err != nil {
-			return false, fmt.Errorf("finding the volume of claim %s: %w", claim, err)
-		}
-		if slices.ContainsFunc(bound, func(pv *corev1.PersistentVolume) bool { return g.volumes.Resource(pv) != "" }) {
-			return true, nil
-		}
-	}
-	return false, nil
+	volumes, err := g.volumes.OfPod(ctx, pod)
+	return len(volumes) > 0, err
 }

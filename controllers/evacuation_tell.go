@@ -180,7 +180,7 @@ func (r *EvacuationReconciler) tellPods(ctx context.Context, node string, mind *
 			news := toldPod{pod.UID, v.Reason}
 			if !mind.pods[news] && len(mind.pods) < toldVolumes && pod.Status.Phase == corev1.PodPending && pod.DeletionTimestamp == nil && !cluster.HasRun(pod) {
 				mind.pods[news] = true
-				r.event(typed(&corev1.Pod{ObjectMeta: pod.ObjectMeta}, "v1", "Pod"), corev1.EventTypeWarning, string(v.Reason), fmt.Sprintf(
+				r.event(podRef(pod.Namespace, pod.Name, pod.UID), corev1.EventTypeWarning, string(v.Reason), fmt.Sprintf(
 					"node %s is being evacuated, and volume %s is not safe elsewhere yet: %s", node, name, v.Message))
 			}
 		}

@@ -225,10 +225,7 @@ func (h *haltSwitch) tell(ctx context.Context, guard string) {
 	}
 	log.Info("Guard changed", "closed", closed, "message", note)
 	if uid != "" {
-		// Without the UID "kubectl describe deployment" does not show the Event.
-		ref := typed(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
-			Namespace: deployment.Namespace, Name: deployment.Name, UID: uid,
-		}}, "apps/v1", "Deployment")
-		h.recorder.Eventf(ref, nil, kind, reason, actionRefuse, "%s", truncated(note))
+		regarding := ref("apps/v1", "Deployment", deployment.Namespace, deployment.Name, uid)
+		h.recorder.Eventf(regarding, nil, kind, reason, actionRefuse, "%s", truncated(note))
 	}
 }

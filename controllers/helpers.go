@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -49,7 +48,7 @@ func (h *helpers) look(ctx context.Context) (int, error) {
 		if owner == nil {
 			continue
 		}
-		volumes, err := h.volumesHeld(ctx, helper)
+		volumes, err := h.volumes.OfPod(ctx, helper)
 		if err != nil {
 			return len(h.told), err
 		}
@@ -65,30 +64,12 @@ func (h *helpers) look(ctx context.Context) (int, error) {
 	return len(missed), nil
 }
 
-// volumesHeld returns the names of the volumes of ours that a pod uses.
-func (h *helpers) volumesHeld(ctx context.Context, pod *corev1.Pod) ([]string, error) {
-	var volumes []string
-	for _, claim := range cluster.ClaimsOf(pod) {
-		bound, err := h.volumes.OfClaim(ctx, claim)
-		if err != nil {
-			return nil, fmt.Errorf("finding the volume of claim %s: %w", claim, err)
-		}
-		for _, pv := range bound {
-			if h.volumes.Resource(pv) != "" {
-				volumes = append(volumes, pv.Name)
-			}
-		}
-	}
-	return volumes, nil
-}
-
 // tell tells the helper and the pod that it helps.
 func (h *helpers) tell(helper, owner *corev1.Pod, volumes []string) {
 	note := truncated(fmt.Sprintf("pod %s holds volume %s for pod %s and is not selected itself: without it pod %s is moved, and the "+
 		"volume stays attached to the lost node; %s (selected is: %s)", cluster.Key(helper.Namespace, helper.Name), strings.Join(volumes, ", "),
 		owner.Name, owner.Name, cluster.HelperRemedy, h.selector))
 	for _, pod := range []*corev1.Pod{owner, helper} {
-		ref := typed(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}, "v1", "Pod")
-		h.recorder.Eventf(ref, nil, corev1.EventTypeWarning, string(failover.HelperNotSelected), actionRefuse, "%s", note)
+		h.recorder.Eventf(podRef(pod.Namespace, pod.Name, pod.UID), nil, corev1.EventTypeWarning, string(failover.HelperNotSelected), actionRefuse, "%s", note)
 	}
 }

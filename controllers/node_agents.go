@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -99,21 +98,13 @@ func (a *nodeAgents) list(ctx context.Context) (map[string]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	running, next := make(map[string]int), ""
-	for {
-		var pods corev1.PodList
-		if err := a.live.List(ctx, &pods, client.MatchingLabelsSelector{Selector: selector}, client.Limit(listedAtOnce), client.Continue(next)); err != nil {
-			return nil, fmt.Errorf("listing the pods of DaemonSets: %w", err)
+	running := make(map[string]int)
+	return running, eachPod(ctx, a.live, 0, func(pod *corev1.Pod) error {
+		if cluster.IsNodeAgent(pod) && cluster.Runs(pod) {
+			running[cluster.Key(pod.Namespace, metav1.GetControllerOfNoCopy(pod).Name)]++
 		}
-		for i := range pods.Items {
-			if pod := &pods.Items[i]; cluster.IsNodeAgent(pod) && cluster.Runs(pod) {
-				running[cluster.Key(pod.Namespace, metav1.GetControllerOfNoCopy(pod).Name)]++
-			}
-		}
-		if next = pods.Continue; next == "" {
-			return running, nil
-		}
-	}
+		return nil
+	}, client.MatchingLabelsSelector{Selector: selector})
 }
 
 // count is how many run, as far as is known.

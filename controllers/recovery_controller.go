@@ -309,7 +309,6 @@ func (r *Recovery) tell(ctx context.Context, pod *corev1.Pod, d failover.Decisio
 		ctrl.LoggerFrom(ctx).Info("Decided", "pod", cluster.Key(pod.Namespace, pod.Name), "node", pod.Spec.NodeName,
 			"verdict", d.Verdict, "reason", d.Reason, "message", d.Message)
 	}
-	ref := typed(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}, "v1", "Pod")
 	var note strings.Builder
 	if cause != "" {
 		note.WriteString(cause + " " + pod.Spec.NodeName + ": ")
@@ -318,5 +317,5 @@ func (r *Recovery) tell(ctx context.Context, pod *corev1.Pod, d failover.Decisio
 		note.WriteString("deleted gracefully: ")
 	}
 	note.WriteString(strings.TrimSpace(d.Message))
-	r.recorder.Eventf(ref, nil, corev1.EventTypeWarning, string(d.Reason), action, "%s", truncated(note.String()))
+	r.recorder.Eventf(podRef(pod.Namespace, pod.Name, pod.UID), nil, corev1.EventTypeWarning, string(d.Reason), action, "%s", truncated(note.String()))
 }

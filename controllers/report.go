@@ -10,7 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -128,7 +128,7 @@ func (r *reporter) explain(ctx context.Context, state *nodeState, v *volume) (af
 		what = fmt.Sprintf("the pod waits for volume %s, which pod %s/%s on node %s uses: ", v.pv.Name, holder.Namespace, holder.Name, v.in.Node.Name)
 	}
 	for _, pod := range told {
-		r.event(podRef(pod), pvRef(v.pv), string(word.Reason), actionRefuse, what+word.Message)
+		r.event(podRef(pod.Namespace, pod.Name, pod.UID), pvRef(v.pv), string(word.Reason), actionRefuse, what+word.Message)
 	}
 	return word.After
 }
@@ -187,16 +187,10 @@ func (r *reporter) doesNotGo(
 	ctx context.Context, state *nodeState, v *volume, pod failover.Pod, reason failover.Reason, log, message string,
 ) {
 	name, p := cluster.Key(pod.Namespace, pod.Name), v.state.inProgress()
-	if p.stuck[name] == reason {
-		return
-	}
-	for _, other := range state.volumes {
+	for _, other := range state.volumes { // this one as well
 		if other.progress != nil && other.progress.stuck[name] == reason {
-			reason, message = "", ""
+			return
 		}
-	}
-	if reason == "" {
-		return
 	}
 	if p.stuck == nil {
 		p.stuck = make(map[string]failover.Reason)
@@ -205,7 +199,7 @@ func (r *reporter) doesNotGo(
 	r.metrics.Blocked(reason)
 	ctrl.LoggerFrom(ctx).Info(log, "volume", v.pv.Name, "resource", v.in.Resource.Name, "node", v.in.Node.Name,
 		"pod", name, "reason", reason, "message", message)
-	r.event(podRef(pod), pvRef(v.pv), string(reason), actionDelete, message)
+	r.event(podRef(pod.Namespace, pod.Name, pod.UID), pvRef(v.pv), string(reason), actionDelete, message)
 }
 
 // podDeleted reports that a pod was deleted.
@@ -223,8 +217,7 @@ func (r *reporter) podDeleted(ctx context.Context, d deletion) {
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleted pod", "node", v.in.Node.Name, "volumes", volumes, "pod", cluster.Key(d.pod.Namespace, d.pod.Name),
 		"mode", d.How, "gracePeriodSeconds", d.grace, "reason", v.d.Reason, "message", v.d.Message)
-	ref := typed(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.pod.Namespace, Name: d.pod.Name, UID: d.pod.UID}}, "v1", "Pod")
-	r.event(ref, pvRef(v.pv), EventForceDeleted, action, fmt.Sprintf(
+	r.event(podRef(d.pod.Namespace, d.pod.Name, d.pod.UID), pvRef(v.pv), EventForceDeleted, action, fmt.Sprintf(
 		"pod deleted because a used volume is marked as failing: %s, for %s on node %s: %s", mode, named("volume", volumes), v.in.Node.Name, because(v.d)))
 }
 
@@ -236,9 +229,7 @@ func (r *reporter) detached(ctx context.Context, v *volume, done string) {
 	v.state.wasDetached(attachment, v.d, r.clock.Now())
 	v.state.leaveToKubernetes(attachment.UID, r.clock.Now())
 	r.metrics.AttachmentDeleted()
-	ref := typed(&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: attachment.Name, UID: attachment.UID}},
-		"storage.k8s.io/v1", "VolumeAttachment")
-	r.event(ref, pvRef(v.pv), EventForceDetached, actionDetach, fmt.Sprintf(
+	r.event(attachmentRef(attachment.Name, attachment.UID), pvRef(v.pv), EventForceDetached, actionDetach, fmt.Sprintf(
 		"volume detached because it is marked as failing: volume %s from node %s: %s", v.pv.Name, v.in.Node.Name, because(v.d)))
 }
 
@@ -254,10 +245,10 @@ func (r *reporter) failedOver(ctx context.Context, node string, pv *corev1.Persi
 	known.move, known.deleted = nil, nil
 	r.metrics.FailoverCompleted(m.reason)
 	r.arrivals.add(arrival{pv.Name, node, now})
-	if claim := claimRef(pv); claim != nil {
+	if claim := pv.Spec.ClaimRef; claim != nil {
 		// What is related distinguishes one fail-over of the claim from the next.
-		related := typed(&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: to.Name, UID: to.UID}}, "storage.k8s.io/v1", "VolumeAttachment")
-		r.event(claim, related, EventFailedOver, actionMove, fmt.Sprintf("volume %s failed over from node %s to node %s%s, and is attached there: %s",
+		regarding := ref("v1", "PersistentVolumeClaim", claim.Namespace, claim.Name, claim.UID)
+		r.event(regarding, attachmentRef(to.Name, to.UID), EventFailedOver, actionMove, fmt.Sprintf("volume %s failed over from node %s to node %s%s, and is attached there: %s",
 			pv.Name, node, to.Spec.NodeName, took, because(failover.Decision{Reason: m.reason, Message: m.message})))
 	}
 	ctrl.LoggerFrom(ctx).Info("Failed over", "volume", pv.Name, "from", node, "to", to.Spec.NodeName, "seconds", m.seconds(), "reason", m.reason)
@@ -294,31 +285,24 @@ func truncated(note string) string {
 	return note
 }
 
-func podRef(pod failover.Pod) runtime.Object {
-	return typed(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}, "v1", "Pod")
+func podRef(namespace, name string, uid types.UID) runtime.Object {
+	return ref("v1", "Pod", namespace, name, uid)
 }
 
 func pvRef(pv *corev1.PersistentVolume) runtime.Object {
-	return typed(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: pv.Name, UID: pv.UID}}, "v1", "PersistentVolume")
+	return ref("v1", "PersistentVolume", "", pv.Name, pv.UID)
 }
 
-// nodeRef refers to a node by its UID, without which "kubectl describe node" does not show the Event.
-func nodeRef(node *corev1.Node) runtime.Object {
-	return typed(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID}}, "v1", "Node")
+func nodeRef(node *corev1.Node) runtime.Object { return ref("v1", "Node", "", node.Name, node.UID) }
+
+func attachmentRef(name string, uid types.UID) runtime.Object {
+	return ref("storage.k8s.io/v1", "VolumeAttachment", "", name, uid)
 }
 
-func claimRef(pv *corev1.PersistentVolume) runtime.Object {
-	ref := pv.Spec.ClaimRef
-	if ref == nil {
-		return nil
+// ref refers to an object by its UID, without which "kubectl describe" does not show the Event.
+func ref(apiVersion, kind, namespace, name string, uid types.UID) runtime.Object {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: apiVersion, Kind: kind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid},
 	}
-	return typed(&corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, UID: ref.UID},
-	}, "v1", "PersistentVolumeClaim")
-}
-
-// typed names the kind in the object itself, as Events want it.
-func typed[T runtime.Object](o T, apiVersion, kind string) T {
-	o.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
-	return o
 }

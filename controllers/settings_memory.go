@@ -32,29 +32,20 @@ type settingsMemory struct {
 	linstor Linstor
 
 	mu sync.Mutex
-	// told is what the attachments of each volume have said.
-	told map[string][]wordOfAttachment
+	// told is what the attachments of each volume have said, by UID.
+	told map[string]map[types.UID]version
 	// written is when this process wrote an attachment of a volume last.
 	written map[string]time.Time
 }
 
-// wordOfAttachment is what an attachment says that nodes may run, in one of its versions; 0 is an unknown one.
-type wordOfAttachment struct {
-	uid     types.UID
-	text    string
-	version uint64
-}
-
-// wordOf returns what an attachment has said; nothing, in an unknown version, where it is not among those that have.
-func wordOf(all []wordOfAttachment, uid types.UID) wordOfAttachment {
-	if i := slices.IndexFunc(all, func(one wordOfAttachment) bool { return one.uid == uid }); i >= 0 {
-		return all[i]
-	}
-	return wordOfAttachment{uid: uid}
+// version is the annotation of an attachment in one of its versions; 0 is an unknown one.
+type version struct {
+	number uint64
+	text   string
 }
 
 func newSettingsMemory(word Linstor) *settingsMemory {
-	return &settingsMemory{linstor: word, told: make(map[string][]wordOfAttachment), written: make(map[string]time.Time)}
+	return &settingsMemory{linstor: word, told: make(map[string]map[types.UID]version), written: make(map[string]time.Time)}
 }
 
 // take unites what the attachments of a volume say of its resource with what this process knows. What none of them says any more that one
@@ -64,23 +55,17 @@ func (m *settingsMemory) take(volume, resource string, attachments []storagev1.V
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.told[volume]
-	said := make([]wordOfAttachment, 0, len(attachments))
-	var all, news []string
-	withdrawn := []string{}
+	said := make(map[types.UID]version, len(attachments))
+	var all, news, withdrawn []string
 	for _, va := range attachments {
-		version, _ := strconv.ParseUint(va.ResourceVersion, 10, 64)
-		last := wordOf(before, va.UID)
-		if version < last.version {
-			said, all = append(said, last), append(all, last.text) // another reconciler has looked later, and is here first
-			continue
+		number, _ := strconv.ParseUint(va.ResourceVersion, 10, 64)
+		last, newest := before[va.UID], version{number, va.Annotations[cluster.AnnotationMayRun]}
+		if newest.number < last.number {
+			newest = last // the reconciler of another node has read a later version
 		}
-		text, was := va.Annotations[cluster.AnnotationMayRun], last.text
-		said, all = append(said, wordOfAttachment{va.UID, text, version}), append(all, text)
-		if text != "" && text != was {
-			news = append(news, text)
-		}
-		if was != "" && text != was {
-			withdrawn = append(withdrawn, was)
+		said[va.UID], all = newest, append(all, newest.text)
+		if newest.text != last.text {
+			news, withdrawn = append(news, newest.text), append(withdrawn, last.text)
 		}
 	}
 	if m.told[volume] = said; len(said) == 0 {
@@ -94,7 +79,7 @@ func (m *settingsMemory) take(volume, resource string, attachments []storagev1.V
 	for _, text := range news {
 		if sets, err := cluster.ParseMayRun(text); err != nil {
 			errs = append(errs, fmt.Errorf("an attachment of volume %s: %w", volume, err))
-		} else {
+		} else if sets != nil {
 			m.linstor.Unite(resource, sets, now)
 		}
 	}
@@ -105,9 +90,6 @@ func (m *settingsMemory) take(volume, resource string, attachments []storagev1.V
 func united(texts []string) (all linstor.Sets, ok bool) {
 	all = linstor.Sets{}
 	for _, text := range texts {
-		if text == "" {
-			continue
-		}
 		sets, err := cluster.ParseMayRun(text)
 		if err != nil {
 			return nil, false
@@ -119,7 +101,7 @@ func united(texts []string) (all linstor.Sets, ok bool) {
 	return all, true
 }
 
-// lacks tells whether some texts say anything that sets do not.
+// lacks reports whether some texts say anything that sets do not.
 func lacks(sets linstor.Sets, texts []string) bool {
 	for _, text := range texts {
 		was, err := cluster.ParseMayRun(text)

@@ -9,21 +9,20 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
 
-// MayRun returns what an attachment says that nodes may run of its resource; nil where it says nothing.
+// MayRun returns what nodes may run of a resource by the annotation of its attachment; nil if there is none.
 func MayRun(va *storagev1.VolumeAttachment) (linstor.Sets, error) {
-	text := va.Annotations[AnnotationMayRun]
-	if text == "" {
-		return nil, nil
-	}
-	sets, err := ParseMayRun(text)
+	sets, err := ParseMayRun(va.Annotations[AnnotationMayRun])
 	if err != nil {
 		return nil, fmt.Errorf("attachment %s: %w", va.Name, err)
 	}
 	return sets, nil
 }
 
-// ParseMayRun reads the value of AnnotationMayRun.
+// ParseMayRun reads the value of AnnotationMayRun. It returns nil if that is empty.
 func ParseMayRun(text string) (linstor.Sets, error) {
+	if text == "" {
+		return nil, nil
+	}
 	var sets linstor.Sets
 	if err := json.Unmarshal([]byte(text), &sets); err != nil {
 		return nil, fmt.Errorf("reading annotation %s: %w", AnnotationMayRun, err)
