@@ -12,7 +12,7 @@ import (
 // attacherImage ends the name of the image of the CSI attacher, which stands beside the driver.
 const attacherImage = "csi-attacher"
 
-// attaches tells whether a pod of LINSTOR itself is one of its CSI controller, which attaches volumes.
+// attaches reports whether a pod of LINSTOR itself is one of its CSI controller, which attaches volumes.
 func attaches(pod *corev1.Pod) bool {
 	if pod.Labels[cluster.ComponentLabel] == cluster.AttacherComponent {
 		return true

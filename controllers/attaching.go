@@ -11,43 +11,28 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 )
 
 const (
-	// attachingInterval is how often attachments are looked at: twice before attachPatience is over.
-	attachingInterval = 5 * time.Second
 	// attachPatience is how long an attach or detach may take before it is asked what it waits for: with all well it takes a second.
 	attachPatience = 10 * time.Second
 	// satellitesInterval is how far apart the questions to satellites are while something waits. While none of them is late and nothing else
 	// comes to wait it grows to satellitesIntervalMax: what waits then may wait for days, for another reason, and each question makes each
 	// satellite look at its pools.
 	satellitesInterval    = 15 * time.Second
-	satellitesIntervalMax = 5 * time.Minute
+	satellitesIntervalMax = 20 * satellitesInterval
 )
 
 // Attaching tells why volumes of selected pods are not attached or detached where nobody else says it: a satellite that keeps
 // LINSTOR, and with it the CSI driver, waiting, a detach that fails, and a tie-breaker that the detach has left on the lost node. It runs on the
 // leader only, asks LINSTOR only while something waits, and changes nothing.
 type Attaching struct {
-	volumes     cluster.Volumes
-	pods        cluster.Pods
-	attachments cluster.Attachments
-	inputs      cluster.Inputs
-	live        cluster.Live
-	kubelets    *cluster.Kubelets
-	linstor     Linstor
-	clock       clock.PassiveClock
-	serverTime  *servertime.Clock
-	recorder    events.EventRecorder
-	metrics     *metrics.Metrics
-	arrivals    *arrivals
+	shared
+
+	arrivals *arrivals
 
 	// The following is of one goroutine only.
 
@@ -115,7 +100,7 @@ func (a *Attaching) lookForWaiting(ctx context.Context) error {
 	return nil
 }
 
-// due tells whether the satellites are to be asked now, and takes it that they are and that none will be late.
+// due reports whether the satellites are to be asked now, and takes it that they are and that none will be late.
 func (a *Attaching) due(all []waiting) bool {
 	if slices.ContainsFunc(all, func(w waiting) bool { return !a.about[w.attachment.UID] }) {
 		a.pause = satellitesInterval
@@ -162,7 +147,7 @@ func (a *Attaching) waiting(ctx context.Context) ([]waiting, error) {
 	return all, nil
 }
 
-// overdue tells whether an attachment should have been attached, or be gone, by now.
+// overdue reports whether an attachment should have been attached, or be gone, by now.
 func (a *Attaching) overdue(va *storagev1.VolumeAttachment) bool {
 	since := va.CreationTimestamp.Time
 	if va.DeletionTimestamp != nil {

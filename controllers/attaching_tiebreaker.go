@@ -15,7 +15,7 @@ const (
 	// tieBreakerAfter is how long after a volume has moved its tie-breaker is looked for: LINSTOR makes one while the volume is detached.
 	tieBreakerAfter = 10 * time.Second
 	// tieBreakerEnd is when that is given up for volumes of which nothing could be read.
-	tieBreakerEnd = 5 * time.Minute
+	tieBreakerEnd = 30 * tieBreakerAfter
 )
 
 // arrival is a volume that was taken off a lost node and is attached elsewhere.

@@ -17,7 +17,7 @@ import (
 // all are read past it, a part at a time.
 func (g *Gauges) showBystanders(ctx context.Context) error {
 	unselected := 0
-	err := eachPod(ctx, g.live, partsApart, func(pod *corev1.Pod) error {
+	err := eachPod(ctx, g.api, partsApart, func(pod *corev1.Pod) error {
 		missed, err := g.isUnselected(ctx, pod)
 		if missed {
 			unselected++

@@ -1,14 +1,13 @@
-// Package controllers connects what LINSTOR and Kubernetes say with the policy of internal/failover, and does what the
-// policy decides.
+// Package controllers gives what LINSTOR and Kubernetes report to the policy of internal/failover, and does what the policy decides.
 //
-// Everything that a fail-over touches is a node's: its pods, its taint, its volumes in use, its Lease, its attachments. Two reconcilers, both
-// keyed by node name:
+// Everything that a fail-over touches belongs to a node: its pods, its taint, its volumes in use, its Lease, its attachments. There are two
+// reconcilers, both keyed by node name:
 //
 //   - NodeReconciler runs on every replica. It decides each volume on the node; the leader acts on what is lost there.
 //   - EvacuationReconciler runs on the leader only and lets nodes leave on purpose, and come back (internal/evacuation, PlanFor).
 //
-// Beside them, Recovery brings LINSTOR's own pods back where they were lost together with a node, or where linstorSight, on every replica,
-// has found that LINSTOR sees none of its satellites any more.
+// Recovery brings LINSTOR's own pods back if they were lost together with a node, or if linstorSight, on every replica, has found that LINSTOR has no
+// connection to its satellites any more.
 package controllers
 
 import (
@@ -20,8 +19,8 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
 
-// Linstor is what the controllers need of LINSTOR. Refresh, Answers and Sight ask LINSTOR now, Poll soon, and Keep every second; everything
-// else answers from memory.
+// Linstor is what the controllers need of LINSTOR. Refresh, Answers and Sight ask LINSTOR now, Poll soon, and Keep every second. Everything else
+// answers from memory.
 type Linstor interface {
 	Resource(name string) (linstor.Resource, bool)
 	Refresh(ctx context.Context, name string, maxAge time.Duration) (linstor.Resource, error)
@@ -34,18 +33,18 @@ type Linstor interface {
 	Counts() (replicas, reporting int)
 	Undecided(name string, before time.Time) (arrivals []time.Time)
 	Answers(ctx context.Context) error
-	// Sight asks to which nodes LINSTOR has a connection, and Void makes its words on those unknown that it is blind for.
+	// Sight asks to which nodes LINSTOR has a connection. Void makes unknown what it reports of nodes to which it has none.
 	Sight(ctx context.Context) (failover.Sight, error)
 	Void(nodes map[string]time.Time, now time.Time)
 	// Unanswering returns the nodes that are ONLINE and keep LINSTOR waiting.
 	Unanswering(ctx context.Context) ([]string, error)
-	// Alive notes a sign of life of a node other than LINSTOR's word.
+	// Alive records a sign of life of a node that does not come from LINSTOR.
 	Alive(node string, at time.Time)
-	// Doubts, Unite and Retract carry over what nodes may run from one process to the other.
+	// Doubts, Unite and Retract hand unconfirmed settings over from one process to another.
 	Doubts(resource string) (sets linstor.Sets, since time.Time)
 	Unite(resource string, sets linstor.Sets, at time.Time)
 	Retract(resource string, still linstor.Sets, at time.Time)
-	// Gone are replicas that LINSTOR no longer lists, and that are kept in mind until Forget.
+	// Gone returns replicas that LINSTOR no longer lists, and that are remembered until Forget.
 	Gone() []linstor.Place
 	Forget(place linstor.Place)
 	// Placed, CopyDefinitions, Marks, MarksOf, SnapshotsOn and CanSpareNodes ask LINSTOR what must be known of nodes that are evacuated.
@@ -55,7 +54,7 @@ type Linstor interface {
 	MarksOf(ctx context.Context, names []string) ([]evacuation.Mark, error)
 	SnapshotsOn(ctx context.Context, node string) (int, error)
 	CanSpareNodes(ctx context.Context) (bool, error)
-	// Autoplace, Evacuate, Restore and ChangeDefinition are all that LINSTOR is ever told.
+	// Autoplace, Evacuate, Restore and ChangeDefinition are the only changes in LINSTOR.
 	Autoplace(ctx context.Context, resource string, nodes []string) (linstor.Answer, error)
 	Evacuate(ctx context.Context, node string, doNotTarget []string) (linstor.Answer, error)
 	Restore(ctx context.Context, node string) (linstor.Answer, error)

@@ -4,25 +4,19 @@ import (
 	"context"
 	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
 
-// goneInterval is how often replicas that LINSTOR no longer lists are looked at.
+// goneInterval is how often replicas that LINSTOR no longer lists are checked.
 const goneInterval = time.Minute
 
-// goneReplicas forgets what is remembered of replicas that LINSTOR no longer lists once their node has no attachment of theirs any more:
-// nobody would be removed for them. It runs on every replica, and changes nothing in the cluster.
-type goneReplicas struct {
-	volumes     cluster.Volumes
-	attachments cluster.Attachments
-	kubelets    *cluster.Kubelets
-	linstor     Linstor
-}
+// goneReplicas forgets replicas that LINSTOR no longer lists once they are not attached to their node any more: no pod would be deleted because of
+// them. It runs on every replica, and changes nothing in the cluster.
+type goneReplicas struct{ shared }
 
 func (g *goneReplicas) forget(ctx context.Context) error {
 	if !g.linstor.Status().Synced {
-		return nil // what an attachment has told of may be listed by LINSTOR yet
+		return nil // LINSTOR may still list them
 	}
 	for _, place := range g.linstor.Gone() {
 		used, err := g.isAttached(ctx, place)
@@ -36,7 +30,7 @@ func (g *goneReplicas) forget(ctx context.Context) error {
 	return nil
 }
 
-// isAttached tells whether a volume of the resource is attached to the node.
+// isAttached reports whether a volume of the resource is attached to the node.
 func (g *goneReplicas) isAttached(ctx context.Context, place linstor.Place) (bool, error) {
 	volumes, err := g.volumes.OfResource(ctx, place.Resource)
 	if err != nil {

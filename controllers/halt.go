@@ -21,47 +21,43 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
 
-// haltAge is how old an answer of haltSwitch may be; a mass failure asks hundreds of times a second.
+// haltAge is how old an answer of haltSwitch may be; in a mass failure it is asked hundreds of times a second.
 const haltAge = 500 * time.Millisecond
 
-// haltTimeout ends a question that nobody answers, for whoever asks next.
-const haltTimeout = 10 * time.Second
-
-// haltSwitch tells what forbids every removal at the moment: the guard against a suspect view, a pause, node agents of 1.x, a dry run.
+// haltSwitch knows what forbids every removal at the moment: the guard, a pause, node agents of 1.x, a dry run.
 type haltSwitch struct {
 	linstor  Linstor
 	live     client.Reader
 	clock    clock.PassiveClock
 	metrics  *metrics.Metrics
 	recorder events.EventRecorder
-	lost     func() map[string]bool // nodes with a volume whose loss speaks of the node, by their names in LINSTOR
-	// spared are the nodes, by their names in LINSTOR, all of whose data was safe elsewhere when they went; nil for none.
+	lost     func() map[string]bool // nodes that lost a volume for a reason that concerns the whole node, by their names in LINSTOR
+	// spared returns the nodes, by their names in LINSTOR, that were taken out when all their data was safe elsewhere; nil if there are none.
 	spared func() map[string]bool
 	limit  failover.Limit
-	pod    types.NamespacedName // of this process; empty where it runs in none
+	pod    types.NamespacedName // of this process; empty if there is none
 	dryRun bool
-	agents func() string // why node agents of 1.x forbid it; empty where they do not
+	agents func() string // why node agents of 1.x forbid it; empty if they do not
 
 	asks singleflight.Group // of one answer at a time
 
 	mu sync.Mutex
-	// deployment is the one whose annotation pauses; empty as long as it is neither named nor found by the pod.
+	// deployment is the one whose annotation pauses fail-over; empty as long as it is neither named nor found by the pod.
 	deployment types.NamespacedName
 	// halt is the newest answer, to a question that was asked at that time.
 	halt   failover.Halt
 	asked  time.Time
 	memory failover.GuardMemory
-	// told is set while the last that was said of the guard is that it has closed.
+	// told is set if the guard was reported to be active.
 	told bool
-	// uid is the last known UID of the Deployment; empty where it was never read. owed is set while what was said could have no Event
-	// for that.
+	// uid is the last known UID of the Deployment; empty if it was never read. owed is set if that was reported without an Event for lack of it.
 	uid  types.UID
 	owed bool
 }
 
-// now returns what forbids every removal, at most haltAge old when it is asked for: however long the API takes for the
-// answer, it serves all who have waited for it. Whoever has no time to wait must take it that all is paused, and nobody else must.
-// An answer from before LINSTOR was heard says nothing of what LINSTOR shows.
+// now returns what forbids every removal by an answer that is at most haltAge old when it is asked for. However long the API takes for the answer, it
+// serves all callers that have waited for it. Callers that cannot wait must assume that fail-over is paused. An answer from before LINSTOR was heard
+// does not count.
 func (h *haltSwitch) now(ctx context.Context) failover.Halt {
 	now := h.clock.Now()
 	heard := h.linstor.Status().SyncedSince
@@ -73,7 +69,7 @@ func (h *haltSwitch) now(ctx context.Context) failover.Halt {
 			return halt
 		}
 		answered := h.asks.DoChan("", func() (any, error) {
-			asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), haltTimeout)
+			asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), answersWithin)
 			defer cancel()
 			h.ask(asking)
 			return nil, nil
@@ -103,8 +99,8 @@ func (h *haltSwitch) ask(ctx context.Context) {
 	h.tell(ctx, halt.Guard)
 }
 
-// observe has the guard look at the nodes, which it must every few seconds, on every replica: it acts on what they were before. That
-// the guard has opened is said by whoever said that it has closed.
+// observe has the guard observe the nodes: it compares them with what they were a few seconds before. Only the process that reported that the guard
+// is active reports that it is inactive.
 func (h *haltSwitch) observe(ctx context.Context) {
 	if guard := h.guard(h.clock.Now()); guard == "" {
 		h.tell(ctx, guard)
@@ -118,7 +114,7 @@ func (h *haltSwitch) guard(now time.Time) string {
 	return h.memory.Observe(view, h.limit)
 }
 
-// imagined returns what the guard would say if a node were lost at that time, too.
+// imagined returns why the guard would be active if a node were lost at that time, too.
 func (h *haltSwitch) imagined(now time.Time) func(node string) string {
 	view, known := h.view(now), make(map[string]string)
 	return func(node string) string {
@@ -152,7 +148,7 @@ func (h *haltSwitch) view(now time.Time) failover.View {
 			Name: node.Name, Online: node.Online.Known && node.Online.Value,
 			LastOnline: node.LastOnline, LostVolume: lost[node.Name],
 		}
-		// A node that was taken out on purpose says nothing of the others, and is none that might be lost.
+		// A node that was taken out on purpose is not lost, and the others are not suspect because of it.
 		if spared[node.Name] && (!satellite.Online || satellite.LostVolume) {
 			continue
 		}
@@ -163,8 +159,8 @@ func (h *haltSwitch) view(now time.Time) failover.View {
 
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get,namespace=ha-controller,roleName=piraeus-ha-controller-manager
 
-// paused reads the annotation that pauses fail-over for all. What cannot be read counts as paused: whoever set the
-// annotation relies on it. A Deployment that is not there pauses nothing.
+// paused reads the annotation that pauses all fail-over. If it cannot be read, fail-over counts as paused: a person who has set it relies on it. A
+// Deployment that does not exist pauses nothing.
 func (h *haltSwitch) paused(ctx context.Context) string {
 	name, err := h.pausing(ctx)
 	if err != nil {
@@ -187,7 +183,7 @@ func (h *haltSwitch) paused(ctx context.Context) string {
 	return ""
 }
 
-// pausing returns the Deployment whose annotation pauses, the one that runs this process if none was named. A pod never changes its
+// pausing returns the Deployment whose annotation pauses fail-over; the one that runs this process if none was named. A pod never changes its
 // Deployment.
 func (h *haltSwitch) pausing(ctx context.Context) (types.NamespacedName, error) {
 	h.mu.Lock()
@@ -202,11 +198,11 @@ func (h *haltSwitch) pausing(ctx context.Context) (types.NamespacedName, error) 
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.deployment = name // none where no Deployment runs this process
+	h.deployment = name // empty if no Deployment runs this process
 	return name, nil
 }
 
-// tell says when the guard closes or opens.
+// tell reports when the guard becomes active or inactive.
 func (h *haltSwitch) tell(ctx context.Context, guard string) {
 	closed := guard != ""
 	h.metrics.Guard(closed)

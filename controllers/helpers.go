@@ -19,20 +19,19 @@ import (
 // pod of the virtual machine controls them and does not name their claims. KubeVirt copies none of its labels to them.
 var hotPlugged = client.MatchingLabels{"kubevirt.io": "hotplug-disk"}
 
-// helpers tells of the helpers of selected pods that are not selected themselves. The cache has selected pods only: those of KubeVirt are
-// read past it. It changes nothing.
+// helpers reports the helpers of selected pods that are not selected themselves. The cache has selected pods only, and those of KubeVirt are read live.
+// It changes nothing.
 type helpers struct {
 	live     client.Reader
 	volumes  cluster.Volumes
 	pods     cluster.Pods
 	selector labels.Selector
 	recorder events.EventRecorder
-	// told are the helpers that pods were told of.
+	// told are the helpers that were reported.
 	told map[types.UID]bool
 }
 
-// look tells the pods of each helper once, and returns how many helpers there are that are not selected; with an error, how many there
-// were when they could be read the last time.
+// look reports each helper once, and returns how many helpers are not selected; with an error, how many there were when they could last be read.
 func (h *helpers) look(ctx context.Context) (int, error) {
 	var pods corev1.PodList
 	if err := h.live.List(ctx, &pods, hotPlugged); err != nil {
@@ -64,7 +63,7 @@ func (h *helpers) look(ctx context.Context) (int, error) {
 	return len(missed), nil
 }
 
-// tell tells the helper and the pod that it helps.
+// tell records an Event on the helper and on the pod that it helps.
 func (h *helpers) tell(helper, owner *corev1.Pod, volumes []string) {
 	note := truncated(fmt.Sprintf("pod %s holds volume %s for pod %s and is not selected itself: without it pod %s is moved, and the "+
 		"volume stays attached to the lost node; %s (selected is: %s)", cluster.Key(helper.Namespace, helper.Name), strings.Join(volumes, ", "),

@@ -210,7 +210,6 @@ func TestATaintThatComesMeanwhileStays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSteps(t)
-		s.taints.inputs.Linstor = wellOn{}
 		done := false
 		s.model.Fail(func(r apimodel.Request) error {
 			if r.Actor != "test" && r.Kind == "Node" && r.Verb == apimodel.VerbPatch && !done {

@@ -126,7 +126,6 @@ func TestTheTaintHasTheEffectThatTheOtherVolumesAllow(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := newSteps(t)
-				s.taints.inputs.Linstor = wellOn{}
 				tc.change(s)
 				s.ensure("pvc-db", tc.state, 0)
 				if got := s.effect(); got != tc.want {
@@ -144,7 +143,6 @@ func TestATaintHasManyCausesAndOneWriter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSteps(t)
-		s.taints.inputs.Linstor = wellOn{}
 		s.otherVolume("other", virtual.Driver)
 		reads := s.nodeRequests(apimodel.VerbGet)
 		for _, step := range []struct {

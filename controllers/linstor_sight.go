@@ -8,35 +8,19 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
 
-const (
-	// sightInterval is how often it is seen whether LINSTOR may be blind, and how often it is asked while it seems so: it answers from
-	// memory then.
-	sightInterval = time.Second
-	// sightCalm is how often it is asked while it sees the nodes whose kubelets are silent: it asks all its satellites for that.
-	sightCalm = 30 * time.Second
-	// sightTimeout is how long LINSTOR may take to answer. One that gives a satellite up takes 7 s, and sees by that.
-	sightTimeout = 10 * time.Second
-)
+// sightCalm is how often LINSTOR is asked while it is connected to the nodes whose kubelets are silent: it asks all its satellites for that.
+const sightCalm = 30 * time.Second
 
 // linstorSight finds out whether LINSTOR is blind: whether it has no connection to a node that it calls ONLINE. It asks only while a kubelet is
 // silent whose node LINSTOR calls ONLINE, and as long as LINSTOR is blind. It runs on every replica, since the words of a blind LINSTOR are
 // void for all, and changes nothing.
 type linstorSight struct {
-	inputs   cluster.Inputs
-	live     cluster.Live
-	kubelets *cluster.Kubelets
-	linstor  Linstor
-	clock    clock.PassiveClock
-	settings failover.Settings
-	metrics  *metrics.Metrics
+	shared
 
 	mu     sync.Mutex
 	memory failover.Blindness
@@ -55,7 +39,7 @@ func (l *linstorSight) check(ctx context.Context) error {
 	return nil
 }
 
-// due tells whether LINSTOR is to be asked now.
+// due reports whether LINSTOR is to be asked now.
 func (l *linstorSight) due() bool {
 	doubtful := l.doubtful()
 	known := !slices.ContainsFunc(doubtful, func(node string) bool { return !slices.Contains(l.about, node) })
@@ -86,9 +70,9 @@ func (l *linstorSight) suspects() bool {
 	return l.memory.Suspects()
 }
 
-// look asks LINSTOR, and draws the conclusions.
+// look asks LINSTOR to which nodes it has a connection.
 func (l *linstorSight) look(ctx context.Context) {
-	asking, cancel := context.WithTimeout(ctx, sightTimeout)
+	asking, cancel := context.WithTimeout(ctx, answersWithin) // if LINSTOR gives up a satellite, that takes it 7 s
 	defer cancel()
 	sight, err := l.linstor.Sight(asking)
 	l.mu.Lock()
@@ -105,7 +89,7 @@ func (l *linstorSight) look(ctx context.Context) {
 	l.tell(ctx, before, after, err)
 }
 
-// tell tells the log when that has changed.
+// tell logs when that has changed.
 func (*linstorSight) tell(ctx context.Context, before, after map[string]time.Time, err error) {
 	log := ctrl.LoggerFrom(ctx)
 	switch {

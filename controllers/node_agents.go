@@ -19,41 +19,38 @@ import (
 )
 
 const (
-	// agentsInterval is how often node agents of 1.x are looked for while none runs: nobody brings them often.
+	// agentsInterval is how often pods are listed to find node agents of 1.x while none runs, and all pods to find those that are not selected.
 	agentsInterval = 5 * time.Minute
 	// agentsSoon is how often while one runs, so that fail-over goes on soon after the last one has gone.
-	agentsSoon = 15 * time.Second
-	// agentsRetry is how soon they are looked for again after a look has failed.
-	agentsRetry = 5 * time.Second
+	agentsSoon = 3 * checkInterval
 	// agentsMemory is for how long it is believed that none runs.
 	agentsMemory = 3 * agentsInterval
 	// listedAtOnce is how many pods one answer of the API server has when many are listed.
 	listedAtOnce = 500
 )
 
-// failureOfAgents says in the log what cannot be done.
+// failureOfAgents is the log message if they cannot be looked for.
 const failureOfAgents = "Cannot tell whether node agents of 1.x run"
 
 // ofDaemonSets selects the pods that may be of a DaemonSet. The controllers of DaemonSets and of StatefulSets set the first label on each of
 // their pods, that of StatefulSets the second one as well.
 const ofDaemonSets = appsv1.ControllerRevisionHashLabelKey + ",!" + appsv1.StatefulSetPodNameLabel
 
-// nodeAgents knows whether node agents of 1.x run. They remove pods and attachments by rules of their own, so that this controller only
-// observes as long as one does. Every replica looks for them, so that a new leader need not begin with a list of pods. It changes nothing.
+// nodeAgents knows whether node agents of 1.x run. They remove pods and attachments by their own rules: this controller only observes as long as
+// one runs. Every replica lists them, and a new leader need not wait for a list of pods. It changes nothing.
 type nodeAgents struct {
 	live  client.Reader
 	clock clock.PassiveClock
 
 	mu sync.Mutex
-	// running is how many run, by the DaemonSet that they are of. looked is when they were looked for with success the last time, and tried
-	// when they were looked for at all.
+	// running is how many run, by DaemonSet. looked is when they were last listed, and tried when that was last tried.
 	running       map[string]int
 	looked, tried time.Time
-	// failure is why the last look has failed; nil where it has not.
+	// failure is why they could not be listed the last time; nil if they were.
 	failure error
 }
 
-// keep looks for them when it is time to.
+// keep lists them if that is due.
 func (a *nodeAgents) keep(ctx context.Context) error {
 	if !a.due() {
 		return nil
@@ -66,14 +63,14 @@ func (a *nodeAgents) due() bool {
 	defer a.mu.Unlock()
 	every := agentsInterval
 	if a.failure != nil || a.looked.IsZero() {
-		every = agentsRetry
+		every = checkInterval
 	} else if len(a.running) > 0 {
 		every = agentsSoon
 	}
 	return a.tried.IsZero() || a.clock.Now().Sub(a.tried) >= every
 }
 
-// look looks for them now.
+// look lists them now.
 func (a *nodeAgents) look(ctx context.Context) error {
 	now := a.clock.Now()
 	running, err := a.list(ctx)
@@ -107,7 +104,7 @@ func (a *nodeAgents) list(ctx context.Context) (map[string]int, error) {
 	}, client.MatchingLabelsSelector{Selector: selector})
 }
 
-// count is how many run, as far as is known.
+// count returns how many run, as far as is known.
 func (a *nodeAgents) count() (n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -117,8 +114,8 @@ func (a *nodeAgents) count() (n int) {
 	return n
 }
 
-// halts says why this controller only observes; it is empty where no agent runs. Of agents that were seen it is believed that they run until
-// a look shows that they do not; that none does is believed for some time, and before the first look it is not known.
+// halts returns why this controller only observes; empty if no agent runs. Agents that were listed count as running until a list shows that they do
+// not. That none runs counts for some time, and is unknown before the first list.
 func (a *nodeAgents) halts() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get,namespace=ha-controller,roleName=piraeus-ha-controller-manager
 // +kubebuilder:rbac:groups=apps,resources=replicasets,verbs=get,namespace=ha-controller,roleName=piraeus-ha-controller-manager
 
-// deploymentOf returns the Deployment that runs a pod, by the owner references of the pod and of its ReplicaSet: each way of installing
-// gives it a name of its own. The name is empty where no Deployment runs the pod, or where there is no such pod.
+// deploymentOf returns the Deployment that runs a pod, from the owner references of the pod and of its ReplicaSet: its name depends on how it was
+// installed. The name is empty if no Deployment runs the pod, or if there is no such pod.
 func deploymentOf(ctx context.Context, live client.Reader, pod types.NamespacedName) (types.NamespacedName, error) {
 	owner := types.NamespacedName{Namespace: pod.Namespace}
 	if pod.Name == "" {
@@ -31,7 +31,7 @@ func deploymentOf(ctx context.Context, live client.Reader, pod types.NamespacedN
 	return owner, err
 }
 
-// ownerOf returns the name of the controller of an object where it is of that kind; empty where it is not, or where there is no such object.
+// ownerOf returns the name of the controller of an object if it is of that kind; empty if it is not, or if there is no such object.
 func ownerOf(
 	ctx context.Context, live client.Reader, name types.NamespacedName, kind schema.GroupVersionKind, ownerKind string,
 ) (string, error) {

@@ -9,19 +9,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// periodic does something regularly for as long as the process runs, or leads. What fails is tried again the next time,
-// and the log says so when it begins, when it changes, and once a minute.
+// periodic does something regularly as long as the process runs, or leads. What fails is tried again the next time. The log reports the failure when it
+// begins, when it changes, and once a minute.
 type periodic struct {
 	name  string
 	every time.Duration
-	// onLeader is set where it is done by the leader only.
+	// onLeader is set if only the leader does it.
 	onLeader bool
 	do       func(context.Context) error
-	// failure says in the log what cannot be done.
+	// failure is the log message if it fails.
 	failure string
 }
 
-// sayAgain is how often the log says what fails again and again in the same words.
+// sayAgain is how often the log repeats the same failure.
 const sayAgain = time.Minute
 
 var _ manager.LeaderElectionRunnable = periodic{}

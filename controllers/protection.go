@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
@@ -15,24 +14,24 @@ import (
 )
 
 const (
-	// protectionInterval is how often the forecast for all selected pods is made again. Where there are so many that it takes
-	// more than a thousandth of that it is made less often, but at least every protectionIntervalMax.
+	// protectionInterval is how often the forecast for all selected pods is made. If that takes more than a thousandth of it, because there are many, it
+	// is made less often, but at least every protectionIntervalMax.
 	protectionInterval    = time.Minute
-	protectionIntervalMax = 10 * time.Minute
+	protectionIntervalMax = 10 * protectionInterval
 	protectionShare       = 1000
 )
 
-// Protection keeps the metric of unprotected pods: those that would not be moved if their node were lost now. It runs
-// on the leader only, and asks nobody but for the helpers of KubeVirt: all else that it looks at is in memory.
+// Protection keeps the metric of unprotected pods: those that would not be moved if their node were lost now. It runs on the leader only. It lists the
+// helpers of KubeVirt; everything else is in memory.
 type Protection struct {
+	shared
+
 	survey  *cluster.Survey
-	clock   clock.PassiveClock
 	helpers *helpers
 	halt    *haltSwitch
-	metrics *metrics.Metrics
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable, so that each pod is counted once.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: each pod is counted once.
 func (*Protection) NeedLeaderElection() bool { return true }
 
 // Start implements manager.Runnable. What cannot be read now is read the next time.
@@ -79,8 +78,8 @@ func (p *Protection) count(ctx context.Context) error {
 	return err // the others are counted all the same
 }
 
-// protectionOf is what the loss of its node would mean for a pod: the worst that it would for one of its volumes. It has a reason where
-// the pod would stay, or nobody can tell.
+// protectionOf returns what the loss of its node would mean for a pod: the worst that it means for one of its volumes. There is a reason if the pod
+// would stay, or if that is unknown.
 func protectionOf(uses []cluster.Use) (worst metrics.Protection, reason failover.Reason) {
 	if len(uses) == 0 {
 		return metrics.NoVolume, ""

@@ -56,7 +56,7 @@ func newPatient() patient {
 	}
 }
 
-// Wait returns when an Event may be written, or with an error where ctx ends before.
+// Wait returns when an Event may be written, or with an error if ctx ends before.
 func (p patient) Wait(ctx context.Context) error {
 	if p.atOnce.TryAccept() {
 		return nil

@@ -18,14 +18,14 @@ func isLinstorController(pod *corev1.Pod) bool {
 	return pod.Labels[cluster.ComponentLabel] == linstorController
 }
 
-// blindness is a node that LINSTOR is proven to be blind for, and until when that may be acted on.
+// blindness is a node to which LINSTOR is proven to have no connection, and until when that proof holds.
 type blindness struct {
 	node  string
 	until time.Time
 }
 
-// wasRestarted tells whether a pod, or the one that it replaces, may have been deleted lately because LINSTOR was blind. What another leader
-// has done is not known: any pod may be its replacement that has come before this process led.
+// wasRestarted reports whether a pod, or the one that it replaces, may have been deleted lately because LINSTOR was blind. Another leader may have
+// done that: any pod that is older than this leadership may be a replacement.
 func (r *Recovery) wasRestarted(pod *corev1.Pod, now time.Time) bool {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
@@ -33,12 +33,11 @@ func (r *Recovery) wasRestarted(pod *corev1.Pod, now time.Time) bool {
 	}
 	created := r.serverTime.Local(pod.CreationTimestamp.Time)
 	at := r.restarted[owner.UID]
-	// Several pods of one owner are deleted by one look.
+	// Several pods of one owner are deleted at the same time.
 	return at != now && now.Sub(at) < failover.BlindRetry || created.Before(r.begun) && now.Sub(created) < failover.BlindRetry
 }
 
-// restart deletes the pod of a blind LINSTOR controller, where that was decided, and says so once. Its node is well: the replacement may
-// come to it again.
+// restart deletes the pod of a blind LINSTOR controller if that was decided. Its node is up: the replacement may come to it again.
 func (r *Recovery) restart(ctx context.Context, now time.Time, blind blindness, pod *corev1.Pod, d failover.Decision) error {
 	if d.Verdict != failover.Lost {
 		r.tell(ctx, pod, d, actionRefuse, "")

@@ -10,48 +10,29 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 )
 
-const (
-	// recoveryInterval is how often pods of LINSTOR itself are looked at while a kubelet is silent.
-	recoveryInterval = time.Second
-	// answerTimeout is how long LINSTOR may take to answer whether it is there, which it does from memory.
-	answerTimeout = 3 * time.Second
-)
+// answerTimeout is how long LINSTOR may take to answer a request that it answers from memory.
+const answerTimeout = 3 * time.Second
 
-// Recovery brings back LINSTOR itself where it was lost together with a node: without the LINSTOR controller and the CSI
-// controller no volume can be moved, and Kubernetes takes minutes to start them elsewhere. It deletes their pods
-// plainly, so that their ReplicaSets replace them, and keeps the replacements away from the lost node. It runs on the
-// leader only.
+// Recovery brings back LINSTOR itself if it was lost together with a node: no volume can be moved without the LINSTOR controller and the CSI
+// controller, and Kubernetes takes minutes to start them elsewhere. It deletes their pods gracefully, and their ReplicaSets replace them. It keeps
+// the replacements away from the lost node. It runs on the leader only.
 type Recovery struct {
-	client     client.Client
-	cache      client.Reader
-	live       client.Reader
-	leases     cluster.Live
-	volumes    cluster.Volumes
-	inputs     cluster.Inputs
-	kubelets   *cluster.Kubelets
-	linstor    Linstor
-	clock      clock.PassiveClock
-	serverTime *servertime.Clock
-	settings   failover.Settings
-	spared     func() map[string]bool // nodes, by their names in LINSTOR, that were taken out on purpose
-	recorder   events.EventRecorder
-	metrics    *metrics.Metrics
-	halt       *haltSwitch
+	shared
+
+	spared func() map[string]bool // nodes, by their names in LINSTOR, that were taken out on purpose
+	halt   *haltSwitch
 	// selector selects the pods; nil means none.
 	selector labels.Selector
 	limit    failover.Limit
@@ -70,7 +51,7 @@ type Recovery struct {
 	begun time.Time
 }
 
-// look replaces the pods that are lost. While all kubelets are heard of, it asks nobody.
+// look replaces the pods that are lost. While no kubelet is silent, it asks nobody.
 func (r *Recovery) look(ctx context.Context) error {
 	if r.begun.IsZero() {
 		r.begun = r.clock.Now()
@@ -85,7 +66,7 @@ func (r *Recovery) look(ctx context.Context) error {
 	return r.replaceOn(ctx, nodes.Items)
 }
 
-// replaceOn replaces the pods that are lost with silent ones of the nodes.
+// replaceOn replaces the pods that are lost if one of the nodes is silent.
 func (r *Recovery) replaceOn(ctx context.Context, nodes []corev1.Node) error {
 	silent := r.kubelets.Silent(r.settings.KubeletSilence, math.MaxInt64)
 	known := func(n corev1.Node) bool { return slices.Contains(silent, n.Name) }
@@ -99,7 +80,7 @@ func (r *Recovery) replaceOn(ctx context.Context, nodes []corev1.Node) error {
 	return r.replace(ctx)
 }
 
-// replace decides on each of the pods on silent nodes, from a fresh look at everything.
+// replace decides on each of the pods on silent nodes, after reading everything live.
 func (r *Recovery) replace(ctx context.Context) error {
 	var blind blindness
 	var err error
@@ -109,7 +90,7 @@ func (r *Recovery) replace(ctx context.Context) error {
 	if lost, err := r.lostWithNodes(ctx, blind); err != nil || len(lost) == 0 {
 		return err
 	}
-	// A LINSTOR that is away takes its time to show it. Everything else is read after that, and is old by its first question.
+	// A LINSTOR that is away does not answer in time. Everything else is read after that, and counts from when it was asked for.
 	asking, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	answers := r.linstor.Answers(asking) == nil
@@ -122,10 +103,10 @@ func (r *Recovery) replace(ctx context.Context) error {
 		return err
 	}
 	var nodes corev1.NodeList
-	if err := r.live.List(ctx, &nodes); err != nil {
+	if err := r.api.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	// A deletion that takes its time makes the look old for the pods after it: the next look begins with those.
+	// After a deletion that takes long, what was read is too old for the other pods: the next time those come first.
 	slices.SortStableFunc(lost, func(a, b corev1.Pod) int { return r.tried[a.UID].Compare(r.tried[b.UID]) })
 	var errs []error // that of one pod keeps no other from being replaced
 	for i := range lost {
@@ -149,7 +130,7 @@ func (r *Recovery) replaceOne(ctx context.Context, now time.Time, answers bool, 
 	return r.follow(ctx, now, pod, d, again)
 }
 
-// again returns the input of a decision with what is known now of the nodes, and of what forbids all deletions.
+// again returns the input of a decision with what is known now of the nodes, and what forbids all deletions now.
 func (r *Recovery) again(ctx context.Context, in failover.Recovery, nodes []corev1.Node, pod *corev1.Pod) failover.Recovery {
 	in.Halt = r.halt.now(ctx)
 	in.Now, in.Node = r.clock.Now(), r.inputs.Node(pod.Spec.NodeName)
@@ -163,10 +144,10 @@ func (r *Recovery) again(ctx context.Context, in failover.Recovery, nodes []core
 	return in
 }
 
-// lostWithNodes lists the pods on nodes with a silent kubelet; where LINSTOR is blind, its controller's pod as well.
+// lostWithNodes lists the pods on nodes with a silent kubelet; if LINSTOR is blind, its controller's pod as well.
 func (r *Recovery) lostWithNodes(ctx context.Context, blind blindness) ([]corev1.Pod, error) {
 	var pods corev1.PodList
-	if err := r.live.List(ctx, &pods, client.MatchingLabelsSelector{Selector: r.selector}); err != nil {
+	if err := r.api.List(ctx, &pods, client.MatchingLabelsSelector{Selector: r.selector}); err != nil {
 		return nil, fmt.Errorf("listing the pods %s: %w", r.selector, err)
 	}
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool {
@@ -183,7 +164,7 @@ func (r *Recovery) listen(ctx context.Context, pods []corev1.Pod) error {
 			continue
 		}
 		heard[pod.Spec.NodeName] = true
-		if err := r.leases.Lease(ctx, pod.Spec.NodeName); err != nil {
+		if err := r.live.Lease(ctx, pod.Spec.NodeName); err != nil {
 			return err
 		}
 	}
@@ -210,7 +191,7 @@ func (r *Recovery) input(
 		if err != nil {
 			return in, fmt.Errorf("finding the volume of claim %s: %w", claim, err)
 		}
-		// Of a claim without a volume nobody knows what it will be.
+		// A claim without a volume may get one of ours.
 		ours := func(pv *corev1.PersistentVolume) bool { return r.volumes.Resource(pv) != "" }
 		if in.Pod.Storage == "" && (len(bound) == 0 || slices.ContainsFunc(bound, ours)) {
 			in.Pod.Storage = claim
@@ -239,8 +220,8 @@ func (r *Recovery) online(now time.Time) (nodes, online int) {
 	return nodes, online
 }
 
-// ready tells whether a node could run the pod: its kubelet is alive, and the pod's affinity and tolerations let it go
-// there. Kubernetes marks nodes that are not ready by taints. Whether there is room is for the scheduler.
+// ready reports whether a node could run the pod: its kubelet is up, and the pod's affinity and tolerations allow the node. Kubernetes taints nodes
+// that are not ready. The scheduler knows whether there is room.
 func (r *Recovery) ready(ctx context.Context, node *corev1.Node, pod *corev1.Pod) bool {
 	if node.Spec.Unschedulable || !r.kubelets.Node(node.Name).LeaseFresh(failover.ForceSilence) {
 		return false
@@ -251,7 +232,7 @@ func (r *Recovery) ready(ctx context.Context, node *corev1.Node, pod *corev1.Pod
 	return cluster.Untolerated(ctx, node, pod) == ""
 }
 
-// follow does what was decided on a pod, and says so once. Before the deletion it decides again.
+// follow does what was decided on a pod. To taint the node may take long: it decides again right before the deletion.
 func (r *Recovery) follow(ctx context.Context, now time.Time, pod *corev1.Pod, d failover.Decision, again func() failover.Decision) error {
 	if d.Verdict == failover.Lost {
 		if err := r.taints.keepAwaySilent(ctx, pod.Spec.NodeName); err != nil {
@@ -271,8 +252,7 @@ func (r *Recovery) follow(ctx context.Context, now time.Time, pod *corev1.Pod, d
 	return err
 }
 
-// remove deletes a pod plainly as it was in the live list, unless it is too late for that: all may be well again, and the next look tells. It
-// returns whether the pod was deleted.
+// remove deletes a pod gracefully as it was in the live list, unless the decision is too old. It reports whether it did.
 func (r *Recovery) remove(
 	ctx context.Context, pod *corev1.Pod, d failover.Decision, until time.Time, cause string,
 ) (deleted bool, err error) {
@@ -285,7 +265,10 @@ func (r *Recovery) remove(
 	defer cancel()
 	err = r.client.Delete(timed, pod, client.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion})
 	r.patience.answered(timed, err)
-	if client.IgnoreNotFound(err) != nil {
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
 		return false, fmt.Errorf("deleting pod %s: %w", cluster.Key(pod.Namespace, pod.Name), err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleted pod of LINSTOR", "pod", cluster.Key(pod.Namespace, pod.Name), "node", pod.Spec.NodeName,
@@ -296,10 +279,10 @@ func (r *Recovery) remove(
 	return true, nil
 }
 
-// lostWithNode begins what is told of a pod that is lost with its node.
+// lostWithNode begins the Event of a pod that is lost with its node.
 const lostWithNode = "a pod that every fail-over needs is lost with node"
 
-// tell says what was decided on a pod when it is news; that nothing is lost is none.
+// tell records an Event of what was decided on a pod if that is news. That nothing is lost is no news.
 func (r *Recovery) tell(ctx context.Context, pod *corev1.Pod, d failover.Decision, action, cause string) {
 	if d.Verdict == failover.NotLost || r.told[pod.UID] == d.Reason {
 		return

@@ -27,10 +27,10 @@ func TestWhichNodesOfLinstorAreAwaited(t *testing.T) {
 	evicted.Leaving, auxiliary.Satellite = true, false
 	away := node(false, true, 0)
 	away.Name = "away"
-	r := &Recovery{spared: func() map[string]bool { return map[string]bool{"away": true} }, linstor: listedNodes{nodes: []linstor.Node{
+	r := &Recovery{spared: func() map[string]bool { return map[string]bool{"away": true} }, shared: shared{linstor: listedNodes{nodes: []linstor.Node{
 		node(true, true, 0), node(true, true, failover.MaxAge), node(true, true, failover.MaxAge+1), node(false, true, 0), node(true, false, 0),
 		evicted, auxiliary, away,
-	}}}
+	}}}}
 	if nodes, online := r.online(now); nodes != 5 || online != 2 {
 		t.Errorf("%d of %d nodes are ONLINE, want 2 of 5", online, nodes)
 	}

@@ -11,8 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
@@ -66,15 +64,12 @@ const noteLimit = 1024
 
 // reporter reports what was decided and done, in the log, in Events and in metrics.
 type reporter struct {
-	linstor  Linstor
-	clock    clock.PassiveClock
-	inputs   cluster.Inputs
-	recorder events.EventRecorder
-	metrics  *metrics.Metrics
+	shared
+
 	arrivals *arrivals
 }
 
-// say reports what was decided of a volume, if that is news, and why nothing is done about a loss. It returns when to do that again.
+// say reports what was decided of a volume, if that is news, and why a loss is not acted on. It returns when to do that again.
 func (r *reporter) say(ctx context.Context, state *nodeState, v *volume) (after time.Duration) {
 	r.report(ctx, v)
 	return r.explain(ctx, state, v)
@@ -105,7 +100,7 @@ func (r *reporter) explain(ctx context.Context, state *nodeState, v *volume) (af
 	}
 	word := v.state.wait.Observe(v.in, v.d, failure, pods)
 	if word.After > 0 && v.d.After == 0 {
-		// Nobody has LINSTOR asked about what nothing can follow from, and its silence would pass for calm.
+		// Nothing else polls a volume about which nothing can be done.
 		r.linstor.Poll(v.in.Resource.Name)
 	}
 	told := state.untold(v.state, word)
@@ -133,7 +128,7 @@ func (r *reporter) explain(ctx context.Context, state *nodeState, v *volume) (af
 	return word.After
 }
 
-// untold returns the pods of a word that were not told its reason because of another volume on the node.
+// untold returns the pods to which the reason was not reported because of another volume on the node.
 func (s *nodeState) untold(of *volumeState, word failover.Word) (pods []failover.Pod) {
 	for _, pod := range word.Pods {
 		known := false
@@ -258,13 +253,13 @@ func (r *reporter) event(regarding, related runtime.Object, reason, action, note
 	r.recorder.Eventf(regarding, related, corev1.EventTypeWarning, reason, action, "%s", truncated(note))
 }
 
-// because says why something was done.
+// because returns why something was done.
 func because(d failover.Decision) string { return string(d.Reason) + ": " + d.Message }
 
 // namesInNote is how many names a note has of many.
 const namesInNote = 5
 
-// named says which of a kind are meant; of many, the first ones and how many more.
+// named lists the names of some objects of a kind; if there are many, the first ones and how many more.
 func named(kind string, names []string) string {
 	if len(names) > 1 {
 		kind += "s"
@@ -276,7 +271,7 @@ func named(kind string, names []string) string {
 	return kind + " " + strings.Join(names, ", ") + more
 }
 
-// truncated makes a text that has words of others in it fit for the note of an Event: one line, valid, and not too long.
+// truncated makes a text the valid note of an Event, in one line, although others may have written a part of it.
 func truncated(note string) string {
 	note = strings.ToValidUTF8(strings.Join(strings.Fields(note), " "), "?")
 	if len(note) > noteLimit {

@@ -22,8 +22,8 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
 
-// doubtLasts is how long it must be in doubt which setting a node runs until that is kept for other processes. Where LINSTOR changes a
-// setting by itself, the nodes show within a second or two that they have applied it.
+// doubtLasts is how long a setting must be unconfirmed until that is written for other processes. If LINSTOR itself changes a setting, the nodes show
+// within a second or two that they have applied it.
 const doubtLasts = 10 * time.Second
 
 // settingsMemory keeps what nodes may run of a resource on the resource's attachments, so that it outlives this process: a setting
@@ -32,7 +32,7 @@ type settingsMemory struct {
 	linstor Linstor
 
 	mu sync.Mutex
-	// told is what the attachments of each volume have said, by UID.
+	// told are the annotations of the attachments of each volume, by UID.
 	told map[string]map[types.UID]version
 	// written is when this process wrote an attachment of a volume last.
 	written map[string]time.Time
@@ -48,10 +48,10 @@ func newSettingsMemory(word Linstor) *settingsMemory {
 	return &settingsMemory{linstor: word, told: make(map[string]map[types.UID]version), written: make(map[string]time.Time)}
 }
 
-// take unites what the attachments of a volume say of its resource with what this process knows. What none of them says any more that one
-// said before is over, be it a part of it: evidence has overtaken it. With the attachment itself nothing is.
+// take adds the annotations of the attachments of a volume to what this process knows of its resource. Settings that no annotation has any more were
+// confirmed, and are removed. If the attachment itself is deleted, they were not.
 func (m *settingsMemory) take(volume, resource string, attachments []storagev1.VolumeAttachment, now time.Time) error {
-	// Held until all is united: whoever finds nothing new here may write over what the attachments say.
+	// Held until all is united: otherwise another worker finds nothing new here, and overwrites the annotations.
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.told[volume]
@@ -86,7 +86,7 @@ func (m *settingsMemory) take(volume, resource string, attachments []storagev1.V
 	return errors.Join(errs...)
 }
 
-// united returns all that some texts say; false where one of them cannot be understood, and might say anything.
+// united returns the settings of all texts; false if one of them cannot be read.
 func united(texts []string) (all linstor.Sets, ok bool) {
 	all = linstor.Sets{}
 	for _, text := range texts {
@@ -101,7 +101,7 @@ func united(texts []string) (all linstor.Sets, ok bool) {
 	return all, true
 }
 
-// lacks reports whether some texts say anything that sets do not.
+// lacks reports whether some texts have a setting that sets do not have.
 func lacks(sets linstor.Sets, texts []string) bool {
 	for _, text := range texts {
 		was, err := cluster.ParseMayRun(text)
@@ -129,9 +129,8 @@ func (m *settingsMemory) forget(volume string) {
 
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=patch
 
-// write writes what nodes may run of the resource of a volume on its attachments while that is in doubt for long, and takes it off when it is
-// not any more. It tells when to come back. Nothing waits for it: a conflict means that the attachment has changed, upon which it
-// is looked at again.
+// write writes the unconfirmed settings of the resource of a volume on its attachments, and removes them once they are confirmed. It returns when to
+// do that again. After a conflict the next reconcile does it.
 func (m *settingsMemory) write(
 	ctx context.Context, c client.Client, volume, resource string, attachments []storagev1.VolumeAttachment, now time.Time,
 ) (time.Duration, error) {
@@ -151,7 +150,7 @@ func (m *settingsMemory) write(
 	for i := range attachments {
 		va := &attachments[i]
 		_, err := cluster.MayRun(va)
-		// What cannot be understood is left for a person to see, unless there is something to be kept.
+		// What cannot be read is left for a person to see, unless there is something to write.
 		if va.Annotations[cluster.AnnotationMayRun] != text && va.DeletionTimestamp == nil && (err == nil || text != "") {
 			stale = append(stale, va)
 		}
@@ -171,8 +170,8 @@ func (m *settingsMemory) write(
 	return 0, nil
 }
 
-// mayWrite tells for how long the attachments of a volume are not written again, and notes that they are where that is over. While one leader
-// follows the other both may write, and each may know what the other does not.
+// mayWrite returns how long the attachments of a volume must not be written again. If that is zero, it counts them as written. While the leadership
+// changes, two processes may write, and each may know what the other does not.
 func (m *settingsMemory) mayWrite(volume string, now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

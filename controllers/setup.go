@@ -24,7 +24,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 )
 
-// Config is what the controllers are made of. Every field is required unless it says otherwise.
+// Config configures the controllers. Every field is required unless its comment says otherwise.
 type Config struct {
 	// Driver is the CSI driver's name, which is also the attacher's.
 	Driver string
@@ -34,7 +34,7 @@ type Config struct {
 	RecoverSelector labels.Selector
 	// Settings are the policy's settings.
 	Settings failover.Settings
-	// Linstor is LINSTOR's word.
+	// Linstor is what is known of LINSTOR.
 	Linstor Linstor
 	// Metrics are counted in.
 	Metrics *metrics.Metrics
@@ -42,34 +42,34 @@ type Config struct {
 	Recorder events.EventRecorder
 	// Clock defaults to the real one.
 	Clock clock.PassiveClock
-	// ServerTime is the API server's clock; nil where it is the same as ours.
+	// ServerTime is the API server's clock; nil if that is the same as ours.
 	ServerTime *servertime.Clock
-	// Renewed tells when this process began the newest renewal of its Lease of the leader election, by the same clock; it is zero
-	// while the process does not lead. nil where it stands for no election: then the unanimous grace never applies.
+	// Renewed returns when this process began the newest renewal of its Lease of the leader election, by the same clock; zero while it does not
+	// lead. It is nil if there is no election: then the unanimous grace never applies.
 	Renewed func() time.Time
-	// Owner is this process's name in the mark of a taint.
+	// Owner is this process's name in the annotation of a taint.
 	Owner string
-	// ShutdownTaints are keys of taints that say that a node was switched off.
+	// ShutdownTaints are the keys of taints by which a node counts as switched off.
 	ShutdownTaints []string
-	// FastDetach releases volumes from their lost node, so that Kubernetes need not wait for its kubelet.
+	// FastDetach releases volumes from their lost node: otherwise Kubernetes waits for its kubelet.
 	FastDetach bool
 	// MaxLostNodes is how much of the cluster may seem lost at once before nothing is removed any more.
 	MaxLostNodes failover.Limit
-	// Evacuation are the settings of evacuations; nil where nodes with the taint are left alone.
+	// Evacuation are the settings of evacuations; nil if nodes with the taint are left alone.
 	Evacuation *evacuation.Settings
-	// PauseDeployment is the Deployment whose annotation pauses fail-over for all; where its name is empty, it is the one that runs Pod.
+	// PauseDeployment is the Deployment whose annotation pauses all fail-over. If its name is empty, it is the one that runs Pod.
 	PauseDeployment types.NamespacedName
-	// Pod is the pod that this process runs in; its name is empty where it runs in none.
+	// Pod is the pod that this process runs in; its name is empty if there is none.
 	Pod types.NamespacedName
-	// DryRun makes the controllers only say what they would do.
+	// DryRun makes the controllers report what they would do, and do nothing.
 	DryRun bool
 	// DisableNodeTaints leaves nodes that lost their storage untainted.
 	DisableNodeTaints bool
-	// ReconcileInterval is how often a volume that is not in its normal state is looked at again.
+	// ReconcileInterval is how often the node of a volume that is not healthy is reconciled.
 	ReconcileInterval time.Duration
-	// OperationsTimeout bounds one reconciliation.
+	// OperationsTimeout bounds a request to the API.
 	OperationsTimeout time.Duration
-	// Concurrency is how many nodes are worked on at a time.
+	// Concurrency is how many nodes are reconciled at a time.
 	Concurrency int
 }
 
@@ -79,11 +79,13 @@ const retryLimit = 10 * time.Second
 // firstRetry is how soon it is tried again for the first time.
 const firstRetry = 50 * time.Millisecond
 
-// guardInterval is how often the guard looks at the nodes, on every replica: it acts on what they were before.
+// checkInterval is how often that is checked which changes slowly: the causes of our taints, what the gauges show, and what attachments wait for.
+const checkInterval = 5 * time.Second
+
+// guardInterval is how often the guard observes the nodes, on every replica: it compares them with what they were before.
 const guardInterval = 2 * time.Second
 
-// SetUp adds the controllers and what they remember to the manager, and returns the latter. Those that act, or speak, wait
-// for leadership.
+// SetUp adds the controllers to the manager, and returns what they remember. Those that act, or record Events, wait for leadership.
 func SetUp(ctx context.Context, mgr ctrl.Manager, cfg Config) (*Memory, error) {
 	parts, err := setUp(ctx, mgr, cfg)
 	return &Memory{parts}, err
@@ -123,7 +125,7 @@ func (p parts) addTo(mgr ctrl.Manager, cfg Config) error {
 			return fmt.Errorf("adding %T: %w", part, err)
 		}
 	}
-	runnables := append(p.periodics(), p.protection, p.gauges, p.node.leader)
+	runnables := append(p.periodics(), p.protection, p.node.leader)
 	if cfg.Evacuation != nil && !cfg.DryRun {
 		runnables = append(runnables, periodic{
 			name: "left-marks", every: evacuation.Interval, onLeader: true, do: p.leftMarks.takeOff,
@@ -146,15 +148,20 @@ func (p parts) periodics() []manager.Runnable {
 			name: "gone-replicas", every: goneInterval, do: p.gone.forget,
 			failure: "Cannot look up who uses replicas that LINSTOR no longer lists",
 		},
-		periodic{name: "node-agents", every: agentsRetry, do: p.agents.keep, failure: failureOfAgents},
-		periodic{name: "linstor-sight", every: sightInterval, do: p.sight.check},
+		periodic{name: "node-agents", every: checkInterval, do: p.agents.keep, failure: failureOfAgents},
+		periodic{name: "linstor-sight", every: silenceInterval, do: p.sight.check},
 		periodic{
-			name: "recovery", every: recoveryInterval, onLeader: true, do: p.recovery.look,
+			name: "recovery", every: silenceInterval, onLeader: true, do: p.recovery.look,
 			failure: "Cannot look after the pods of LINSTOR itself",
 		},
 		periodic{
-			name: "attaching", every: attachingInterval, onLeader: true, do: p.attaching.look,
+			name: "attaching", every: checkInterval, onLeader: true, do: p.attaching.look,
 			failure: "Cannot tell what attachments wait for",
+		},
+		periodic{name: "gauges", every: checkInterval, onLeader: true, do: p.gauges.show, failure: "Cannot count tainted nodes"},
+		periodic{
+			name: "bystanders", every: agentsInterval, onLeader: true, do: p.gauges.showBystanders,
+			failure: "Cannot count the pods that are not selected",
 		},
 	}
 }
@@ -172,7 +179,7 @@ func controllerOptions(cfg Config) controller.Options {
 // Memory is what the controllers remember of fail-overs.
 type Memory struct{ parts parts }
 
-// Lines lists what is not over: one line for each volume of which something was reported. Nothing is left of it when all is well.
+// Lines lists what is not over, a line for each volume about which something was reported. It is empty when all volumes are healthy.
 func (m *Memory) Lines() []string { return m.parts.node.reports.lines() }
 
 // parts are the reconcilers and runnables, wired.
@@ -189,6 +196,25 @@ type parts struct {
 	leftMarks  *leftMarks
 }
 
+// shared is what the parts of the controller have in common. Everything but client only reads.
+type shared struct {
+	client client.Client
+	// cache has the selected pods only. api reads the API server, live that in the terms of the policy.
+	cache, api  client.Reader
+	live        cluster.Live
+	linstor     Linstor
+	clock       clock.PassiveClock
+	serverTime  *servertime.Clock
+	settings    failover.Settings
+	kubelets    *cluster.Kubelets
+	volumes     cluster.Volumes
+	pods        cluster.Pods
+	attachments cluster.Attachments
+	inputs      cluster.Inputs
+	recorder    events.EventRecorder
+	metrics     *metrics.Metrics
+}
+
 func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, live client.Reader) parts {
 	kubelets.OnRenewal(func(node string, at time.Time) { cfg.Linstor.Alive(kubelets.Satellite(node), at) })
 	reading := cluster.Config{
@@ -196,6 +222,11 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 		Clock: cfg.Clock, ServerTime: cfg.ServerTime, Renewed: cfg.Renewed,
 	}
 	of := cluster.NewReaders(reading)
+	all := shared{
+		client: c, cache: cache, api: live, linstor: cfg.Linstor, clock: cfg.Clock, serverTime: cfg.ServerTime, settings: cfg.Settings,
+		kubelets: kubelets, volumes: of.Volumes, pods: of.Pods, attachments: of.Attachments, inputs: of.Inputs, live: of.Live,
+		recorder: cfg.Recorder, metrics: cfg.Metrics,
+	}
 	reports, moved := &nodeReports{}, &arrivals{}
 	agents := &nodeAgents{live: live, clock: cfg.Clock}
 	var leaving evacuation.Settings
@@ -212,24 +243,16 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 	}
 	marks := newMarker(cfg.Linstor, cfg.Metrics)
 	left := &leftMarks{cache: cache, live: live, linstor: cfg.Linstor, marker: marks, kubelets: kubelets, halt: halt, clock: cfg.Clock}
-	sight := &linstorSight{
-		inputs: of.Inputs, live: of.Live, kubelets: kubelets, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings, metrics: cfg.Metrics,
-	}
-	taints := &taints{
-		client: c, cache: cache, live: live, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings, kubelets: kubelets,
-		volumes: of.Volumes, attachments: of.Attachments, inputs: of.Inputs, recorder: cfg.Recorder, metrics: cfg.Metrics,
-		owner: cfg.Owner, disabled: cfg.DisableNodeTaints, agents: agents.halts,
-	}
+	sight := &linstorSight{shared: all}
+	taints := &taints{shared: all, owner: cfg.Owner, disabled: cfg.DisableNodeTaints, agents: agents.halts}
 	return parts{
 		node: &NodeReconciler{
 			client: c, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings, driver: cfg.Driver, kubelets: kubelets,
 			volumes: of.Volumes, pods: of.Pods, attachments: of.Attachments, inputs: of.Inputs, live: of.Live, taints: taints,
 			inUse: &volumesInUse{client: c, live: live}, memory: newSettingsMemory(cfg.Linstor), metrics: cfg.Metrics, halt: halt,
-			reporter: &reporter{
-				linstor: cfg.Linstor, clock: cfg.Clock, inputs: of.Inputs, recorder: cfg.Recorder, metrics: cfg.Metrics, arrivals: moved,
-			},
-			leader:  &leadership{nodes: func(ctx context.Context) []string { return nodeNames(ctx, cache) }},
-			reports: reports, timeout: cfg.OperationsTimeout, reconcileInterval: cfg.ReconcileInterval,
+			reporter: &reporter{shared: all, arrivals: moved},
+			leader:   &leadership{nodes: func(ctx context.Context) []string { return nodeNames(ctx, cache) }},
+			reports:  reports, timeout: cfg.OperationsTimeout, reconcileInterval: cfg.ReconcileInterval,
 			fastDetach: cfg.FastDetach, dryRun: cfg.DryRun,
 		},
 		agents: agents,
@@ -239,30 +262,20 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 			timeout: cfg.OperationsTimeout,
 		},
 		leftMarks: left,
-		gone:      &goneReplicas{volumes: of.Volumes, attachments: of.Attachments, kubelets: kubelets, linstor: cfg.Linstor},
+		gone:      &goneReplicas{all},
 		sight:     sight,
 		protection: &Protection{
-			survey: cluster.NewSurvey(reading), clock: cfg.Clock, halt: halt, metrics: cfg.Metrics,
+			shared: all, survey: cluster.NewSurvey(reading), halt: halt,
 			helpers: &helpers{
 				live: live, volumes: of.Volumes, pods: of.Pods, selector: cfg.Selector, recorder: cfg.Recorder, told: make(map[types.UID]bool),
 			},
 		},
-		gauges: &Gauges{
-			cache: cache, live: live, volumes: of.Volumes, kubelets: kubelets, selector: cfg.Selector, silence: cfg.Settings.KubeletSilence,
-			reports: reports, halt: halt, agents: agents, metrics: cfg.Metrics,
-		},
-		attaching: &Attaching{
-			volumes: of.Volumes, pods: of.Pods, attachments: of.Attachments, inputs: of.Inputs, live: of.Live, kubelets: kubelets,
-			linstor: cfg.Linstor, clock: cfg.Clock, serverTime: cfg.ServerTime,
-			recorder: cfg.Recorder, metrics: cfg.Metrics, arrivals: moved, told: make(map[telling]bool),
-		},
+		gauges:    &Gauges{shared: all, selector: cfg.Selector, reports: reports, halt: halt, agents: agents},
+		attaching: &Attaching{shared: all, arrivals: moved, told: make(map[telling]bool)},
 		recovery: &Recovery{
-			client: c, cache: cache, live: live, leases: of.Live, volumes: of.Volumes, inputs: of.Inputs, kubelets: kubelets, linstor: cfg.Linstor,
-			clock: cfg.Clock, serverTime: cfg.ServerTime, settings: cfg.Settings, spared: spared,
-			recorder: cfg.Recorder, metrics: cfg.Metrics, halt: halt, selector: cfg.RecoverSelector,
-			limit: cfg.MaxLostNodes, timeout: cfg.OperationsTimeout, sight: sight,
-			taints: taints,
-			told:   make(map[types.UID]failover.Reason), replaced: make(map[types.UID]time.Time), restarted: make(map[types.UID]time.Time),
+			shared: all, spared: spared, halt: halt, selector: cfg.RecoverSelector, limit: cfg.MaxLostNodes, timeout: cfg.OperationsTimeout,
+			taints: taints, sight: sight,
+			told: make(map[types.UID]failover.Reason), replaced: make(map[types.UID]time.Time), restarted: make(map[types.UID]time.Time),
 			tried: make(map[types.UID]time.Time),
 		},
 	}

@@ -49,7 +49,7 @@ func TestASatelliteKeepsEveryAttachWaiting(t *testing.T) {
 		}
 		w.Linstor.Reconnect(nodeT)
 		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
-		w.pass(attachingInterval)
+		w.pass(checkInterval)
 		if p.shows("satellites_not_answering", 1) || p.shows("attachments_waiting", 1) {
 			t.Errorf("the metrics still show it:\n%s", p.metrics())
 		}

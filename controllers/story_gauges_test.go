@@ -111,7 +111,7 @@ func TestWhatTheControllerDoesNotLookAfterIsCounted(t *testing.T) {
 			agent.OwnerReferences[0].Name = "ha"
 			agent.Spec.Containers = []corev1.Container{{Name: "ha", Image: "registry.example.com:5000/piraeus-ha-controller:v1.3.0@sha256:0"}}
 		})
-		w.pass(agentsInterval + 2*agentsRetry)
+		w.pass(agentsInterval + 2*checkInterval)
 		w.must(p.parts.gauges.showBystanders(w.ctx))
 		if n := p.shown("unselected_pods"); n != 1 {
 			t.Errorf("%g pods are not selected, want 1", n)
@@ -157,7 +157,7 @@ func TestManyPodsAreCountedWithoutHurry(t *testing.T) {
 		}
 		w.pass(time.Second)
 		gauges := *p.parts.gauges
-		gauges.live = onePodAtATime{gauges.live}
+		gauges.api = onePodAtATime{gauges.api}
 		started := time.Now()
 		w.must(gauges.showBystanders(w.ctx))
 		if n, took := p.shown("unselected_pods"), time.Since(started); n != 3 || took < 2*partsApart {

@@ -386,6 +386,29 @@ func TestLinstorsPodIsNotDeletedByWhatWasReadLongAgo(t *testing.T) {
 	}
 }
 
+// Its user takes the label off the pod after it was listed.
+func TestLinstorsPodStaysIfItIsNotSelectedAnyMoreWhenItIsDeleted(t *testing.T) {
+	linstorOnA(t, recovering(), func(w *world, _ *process) {
+		changed := false
+		w.ofController(func(r apimodel.Request) error {
+			if r.Verb != apimodel.VerbDelete || r.Name != "linstor-1" || changed {
+				return nil
+			}
+			changed = true
+			pod := w.pod("linstor-1")
+			pod.Labels = nil
+			w.must(w.Client().Update(w.ctx, pod))
+			return nil
+		})
+		w.crashWithLinstor()
+		w.until(time.Minute, "LINSTOR's pod is to be deleted", func() bool { return changed })
+		w.pass(time.Minute)
+		if got := w.removed("linstor-1"); len(got) > 0 {
+			t.Error("a pod was deleted that was not selected any more")
+		}
+	})
+}
+
 // The CSI controller was on the node too, and something else waits for a volume. A driver that starts before LINSTOR has its nodes back
 // would take them all for CONNECTED for a minute.
 func TestLinstorAndItsCSIControllerWereOnTheNodeThatCrashed(t *testing.T) {

@@ -5,16 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,10 +27,14 @@ import (
 const (
 	// taintExpiry is how long a taint stays that nobody renews.
 	taintExpiry = 10 * time.Minute
-	// taintInterval is how often the cause of a taint is checked: a node that is well again may wait that long for pods.
-	taintInterval = 5 * time.Second
 	// taintResources is how many causes are remembered; the taint of a node with more ends with those.
 	taintResources = 20
+)
+
+// Log messages.
+const (
+	wasTainted   = "Tainted node"
+	wasUntainted = "Untainted node"
 )
 
 // taintNote is the value of AnnotationKeepAway. The taint lost-quorum is ours only while it is there.
@@ -48,19 +52,10 @@ type taintNote struct {
 // Each has a cause, an effect and an expiry. It is set when its cause appears and renewed while that lasts. It is removed when the cause is gone,
 // when Kubernetes' own taint has taken over, or when nobody has confirmed the cause for taintExpiry.
 type taints struct {
-	client      client.Client
-	cache, live client.Reader
-	linstor     Linstor
-	clock       clock.PassiveClock
-	settings    failover.Settings
-	kubelets    *cluster.Kubelets
-	volumes     cluster.Volumes
-	attachments cluster.Attachments
-	inputs      cluster.Inputs
-	recorder    events.EventRecorder
-	metrics     *metrics.Metrics
-	owner       string
-	disabled    bool
+	shared
+
+	owner    string
+	disabled bool
 	// agents returns why node agents of 1.x forbid to taint, which do that themselves; empty if they do not.
 	agents func() string
 }
@@ -72,7 +67,7 @@ type taints struct {
 func (t *taints) change(ctx context.Context, name string, edit func(*corev1.Node) (changed bool, err error)) (before *corev1.Node, err error) {
 	return before, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var node corev1.Node
-		if err := t.live.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+		if err := t.api.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 			before = nil
 			return client.IgnoreNotFound(err)
 		}
@@ -89,7 +84,7 @@ func (t *taints) keepAway(ctx context.Context, name string, lost []*volume) erro
 	if t.disabled {
 		return nil
 	}
-	effect, err := t.effect(ctx, lost)
+	effect, err := t.effect(ctx, name, lost)
 	if err != nil {
 		return err
 	}
@@ -102,10 +97,10 @@ func (t *taints) keepAway(ctx context.Context, name string, lost []*volume) erro
 		cause.Resources, volumes = append(cause.Resources, v.in.Resource.Name), append(volumes, v.pv.Name)
 	}
 	var note taintNote
-	var changed, added bool
-	node, err := t.change(ctx, name, func(node *corev1.Node) (_ bool, err error) {
-		note, changed, added, err = cause.addTo(node)
-		return changed, err
+	var done string
+	node, err := t.change(ctx, name, func(node *corev1.Node) (changed bool, err error) {
+		note, done, err = cause.addTo(node)
+		return done != "", err
 	})
 	switch {
 	case err != nil && cause.dispensable(node, err):
@@ -113,16 +108,12 @@ func (t *taints) keepAway(ctx context.Context, name string, lost []*volume) erro
 		return nil
 	case err != nil:
 		return fmt.Errorf("keeping pods away from node %s: %w", name, err)
-	case !changed:
+	case done == "":
 		return nil
 	}
-	message := "Added the cause of a taint" // it is there already, or that of Kubernetes is
-	if added {
-		message = "Tainted node"
-	}
-	ctrl.LoggerFrom(ctx).Info(message, "node", name, "taint", cluster.TaintLostQuorum, "effect", note.Effect, "volumes", volumes,
+	ctrl.LoggerFrom(ctx).Info(done, "node", name, "taint", cluster.TaintLostQuorum, "effect", note.Effect, "volumes", volumes,
 		"reason", first.d.Reason, "message", first.d.Message)
-	if added && !cluster.HasTaint(node, cluster.TaintLostQuorum, "") {
+	if done == wasTainted && !cluster.HasTaint(node, cluster.TaintLostQuorum, "") {
 		t.metrics.Taint("set")
 		t.recorder.Eventf(nodeRef(node), nil, corev1.EventTypeWarning, EventNodeLost, actionTaint, "%s",
 			truncated(fmt.Sprintf("new pods are kept away from node %s, which lost %s: %s", name, named("volume", volumes), because(first.d))))
@@ -130,75 +121,64 @@ func (t *taints) keepAway(ctx context.Context, name string, lost []*volume) erro
 	return nil
 }
 
-// addTo adds a cause of the taint lost-quorum to a node. It returns the node's note, whether the node was changed, and whether it has a new taint.
-func (cause taintNote) addTo(node *corev1.Node) (note taintNote, changed, added bool, err error) {
+// addTo adds a cause of the taint lost-quorum to a node, and returns its note and what was done; empty if nothing had to be.
+func (n taintNote) addTo(node *corev1.Node) (note taintNote, done string, err error) {
 	old, ours := noteOf(node)
-	if !ours && cluster.HasTaint(node, cluster.TaintLostQuorum, "") {
-		return old, false, false, nil // set by somebody else, who will take it away
-	}
-	note = old.with(cause)
-	if added = !takenOver(node) && !cluster.HasTaint(node, cluster.TaintLostQuorum, note.Effect); added {
+	switch note = old.with(n); {
+	case !ours && cluster.HasTaint(node, cluster.TaintLostQuorum, ""):
+		return note, "", nil // set by somebody else, who will take it away
+	case !takenOver(node) && !cluster.HasTaint(node, cluster.TaintLostQuorum, note.Effect):
 		setTaint(node, cluster.TaintLostQuorum, note.Effect)
-	} else if ours && note.equal(old) {
-		return note, false, false, nil
+		done = wasTainted
+	case !ours || !note.equal(old):
+		done = "Added the cause of a taint" // it is there already, or that of Kubernetes is
+	default:
+		return note, "", nil
 	}
-	return note, true, added, note.writeTo(node)
+	return note, done, note.writeTo(node)
 }
 
 // dispensable reports whether pods are kept away from the node although the cause could not be added. A conflict passes, and with the annotation
 // our taint follows if that of Kubernetes leaves first.
-func (cause taintNote) dispensable(node *corev1.Node, err error) bool {
-	if node == nil {
-		return false
+func (n taintNote) dispensable(node *corev1.Node, err error) bool {
+	switch {
+	case node == nil, node.Spec.Unschedulable:
+		return node != nil
+	case !apierrors.IsConflict(err):
+		return takenOver(node)
 	}
 	_, ours := noteOf(node)
-	if apierrors.IsConflict(err) && ours && (takenOver(node) || cluster.HasTaint(node, cluster.TaintLostQuorum, cause.Effect)) {
-		return true
-	}
-	return node.Spec.Unschedulable || takenOver(node) && !apierrors.IsConflict(err)
+	return ours && (takenOver(node) || cluster.HasTaint(node, cluster.TaintLostQuorum, n.Effect))
 }
 
 // effect returns the hardest effect that one of the losses calls for.
-func (t *taints) effect(ctx context.Context, lost []*volume) (corev1.TaintEffect, error) {
-	for _, v := range lost {
-		others, err := t.otherStates(ctx, v.in)
+func (t *taints) effect(ctx context.Context, node string, lost []*volume) (corev1.TaintEffect, error) {
+	attachments, err := t.attachments.On(ctx, node)
+	if err != nil {
+		return "", err
+	}
+	states, in := make(map[string]failover.State), lost[0].in // of all volumes that are attached there
+	for _, va := range attachments {
+		pv, err := t.volumes.Get(ctx, *va.Spec.Source.PersistentVolumeName)
 		if err != nil {
 			return "", err
 		}
-		state := v.d.State
+		if pv != nil {
+			resource := t.inputs.Resource(t.volumes.Resource(pv))
+			states[pv.Name] = failover.StateOf(failover.Input{Now: in.Now, Settings: in.Settings, Node: in.Node, Resource: resource})
+		}
+	}
+	for _, v := range lost {
+		state, others := v.d.State, maps.Clone(states)
 		if state == failover.Unreachable && v.in.Node.LeaseFresh(failover.ForceSilence) {
 			state = failover.Unknown // its kubelet is up: the other volumes there decide
 		}
-		if failover.KeepAwayEffect(state, others) == corev1.TaintEffectNoSchedule {
+		delete(others, v.pv.Name)
+		if failover.KeepAwayEffect(state, slices.Collect(maps.Values(others))) == corev1.TaintEffectNoSchedule {
 			return corev1.TaintEffectNoSchedule, nil
 		}
 	}
 	return corev1.TaintEffectPreferNoSchedule, nil
-}
-
-// otherStates returns the states of the other volumes attached to the node.
-func (t *taints) otherStates(ctx context.Context, in failover.Input) ([]failover.State, error) {
-	attachments, err := t.attachments.On(ctx, in.Node.Name)
-	if err != nil {
-		return nil, err
-	}
-	var states []failover.State
-	for _, va := range attachments {
-		name := *va.Spec.Source.PersistentVolumeName
-		if name == in.Volume.Name {
-			continue
-		}
-		pv, err := t.volumes.Get(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		if pv != nil {
-			states = append(states, failover.StateOf(failover.Input{
-				Now: in.Now, Settings: in.Settings, Node: in.Node, Resource: t.inputs.Resource(t.volumes.Resource(pv)),
-			}))
-		}
-	}
-	return states, nil
 }
 
 // keepAwaySilent taints a node whose kubelet is silent, unless no pod comes there anyway.
@@ -217,7 +197,7 @@ func (t *taints) keepAwaySilent(ctx context.Context, name string) error {
 	case takesPods && t.disabled:
 		return errors.New("--disable-node-taints forbids to keep the replacement away: waiting until Kubernetes calls the node unreachable")
 	case takesPods:
-		logTaint(ctx, "Tainted node", name, cluster.TaintNodeSilent, "its kubelet is silent")
+		logTaint(ctx, wasTainted, name, cluster.TaintNodeSilent, "its kubelet is silent")
 	}
 	return nil
 }
@@ -236,7 +216,7 @@ func (t *taints) tidy(ctx context.Context, name string, state *nodeState) (next 
 	if !ours && !silent {
 		return 0
 	}
-	if left := taintInterval - t.clock.Now().Sub(state.taintChecked); left > 0 {
+	if left := checkInterval - t.clock.Now().Sub(state.taintChecked); left > 0 {
 		return left
 	}
 	state.taintChecked = t.clock.Now()
@@ -259,12 +239,12 @@ func (t *taints) tidy(ctx context.Context, name string, state *nodeState) (next 
 	if err != nil {
 		t.metrics.Failed(metrics.StepUntaint, err)
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot tidy the taints of a node", "node", name)
-		return taintInterval
+		return checkInterval
 	}
 	for _, report := range reports {
 		report()
 	}
-	return taintInterval
+	return checkInterval
 }
 
 // taint is one of our taints on a node.
@@ -298,10 +278,10 @@ func (t *taints) tend(ctx context.Context, node *corev1.Node, taint taint) (repo
 		return nil, nil // they set the same taint: it expires if its cause does not end
 	case takenOver(node) && tainted:
 		clearTaint(node, taint.key)
-		message, why = "Untainted node", "Kubernetes itself keeps pods away by now"
+		message, why = wasUntainted, "Kubernetes itself keeps pods away by now"
 	case !takenOver(node) && !tainted && !t.disabled:
 		setTaint(node, taint.key, note.Effect)
-		message = "Tainted node"
+		message = wasTainted
 	case !lasts, note.Expires.Sub(now) > taintExpiry/2:
 		return nil, nil
 	}
@@ -324,14 +304,14 @@ func (t *taints) remove(ctx context.Context, node *corev1.Node, taint taint) (re
 		if gone {
 			why = "its kubelet is heard of again"
 		}
-		return func() { logTaint(ctx, "Untainted node", node.Name, taint.key, why) }
+		return func() { logTaint(ctx, wasUntainted, node.Name, taint.key, why) }
 	}
 	if gone {
 		change, why = "removed", "the node has its storage back"
 	}
 	delete(node.Annotations, cluster.AnnotationKeepAway)
 	return func() {
-		logTaint(ctx, "Untainted node", node.Name, taint.key, why, "resources", taint.note.Resources)
+		logTaint(ctx, wasUntainted, node.Name, taint.key, why, "resources", taint.note.Resources)
 		t.metrics.Taint(change)
 		t.recorder.Eventf(nodeRef(node), nil, corev1.EventTypeNormal, EventNodeRegained, actionUntaint, "%s", truncated(fmt.Sprintf(
 			"new pods are no longer kept away from node %s, which had lost %s: %s", node.Name, named("resource", taint.note.Resources), why)))
@@ -400,25 +380,18 @@ func (t *taints) causeBy(node string, resource *failover.Resource) failover.Tain
 // is gone, must not hold the taint for ever.
 func (t *taints) leaving(ctx context.Context, node string, note taintNote, state *nodeState) bool {
 	attachments, err := t.attachments.On(ctx, node)
-	if err != nil {
-		return true
-	}
-	for _, va := range attachments {
-		name := *va.Spec.Source.PersistentVolumeName
+	return err != nil || slices.ContainsFunc(attachments, func(va storagev1.VolumeAttachment) bool {
+		name, annotated := *va.Spec.Source.PersistentVolumeName, va.Annotations[cluster.AnnotationFailOver] != ""
 		if v := state.volumes[name]; v != nil && v.begunBy() == va.UID {
 			return true
 		}
-		annotated := va.Annotations[cluster.AnnotationFailOver] != ""
 		if !annotated && va.DeletionTimestamp == nil {
-			continue
+			return false
 		}
 		pv, err := t.volumes.Get(ctx, name)
-		if err != nil || pv != nil && (annotated || len(note.Resources) == taintResources ||
-			slices.Contains(note.Resources, t.volumes.Resource(pv))) {
-			return true
-		}
-	}
-	return false
+		return err != nil || pv != nil && (annotated || len(note.Resources) == taintResources ||
+			slices.Contains(note.Resources, t.volumes.Resource(pv)))
+	})
 }
 
 // with returns the note with further causes. A hard taint stays hard; an expiry is put off only when half of it is over, so that a node with

@@ -5,26 +5,20 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// volumesInUse takes volumes out of nodes' status.volumesInUse, the field by which a kubelet holds back a detach.
+// volumesInUse takes volumes out of nodes' status.volumesInUse, with which a kubelet delays a detach.
 type volumesInUse struct {
 	client   client.Client
 	live     client.Reader
 	deniedBy sync.Once
 }
-
-// releaseRetry is how a release is tried again that somebody else's change to the list has overtaken: at once, as each
-// volume of the node waits for it.
-var releaseRetry = wait.Backoff{Steps: 12, Duration: 5 * time.Millisecond, Factor: 1.5, Jitter: 0.1, Cap: 200 * time.Millisecond}
 
 // +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
 
@@ -67,13 +61,13 @@ func (v *volumesInUse) release(
 	return released, nil
 }
 
-// patch takes volumes out of the list. It tests the list that it has read, not the node's version: the list is all that it
-// rests on, and Kubernetes writes the rest of the status many times a second while it detaches. The test does not know of pods that have come to
-// the node: their kubelet adds no volume that is still in the list. It returns the volumes that it has taken out.
+// patch takes volumes out of the list, and returns those that were there. The patch tests the list that was read, not the node's version, because
+// Kubernetes writes the rest of the status many times a second while it detaches. The test does not notice pods that have come to the node: their
+// kubelet adds no volume that is still in the list.
 func (v *volumesInUse) patch(
 	ctx context.Context, name string, release []corev1.UniqueVolumeName, read *corev1.Node, inTime func() error,
 ) (taken []corev1.UniqueVolumeName, err error) {
-	err = retry.OnError(releaseRetry, apierrors.IsInvalid, func() error {
+	err = retry.OnError(retry.DefaultBackoff, apierrors.IsInvalid, func() error {
 		taken = nil
 		node := read
 		if read = nil; node == nil {
