@@ -52,22 +52,19 @@ type nodeAgents struct {
 
 // keep lists them if that is due.
 func (a *nodeAgents) keep(ctx context.Context) error {
-	if !a.due() {
-		return nil
-	}
-	return a.look(ctx)
-}
-
-func (a *nodeAgents) due() bool {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	every := agentsInterval
 	if a.failure != nil || a.looked.IsZero() {
 		every = checkInterval
 	} else if len(a.running) > 0 {
 		every = agentsSoon
 	}
-	return a.tried.IsZero() || a.clock.Now().Sub(a.tried) >= every
+	due := a.clock.Now().Sub(a.tried) >= every
+	a.mu.Unlock()
+	if !due {
+		return nil
+	}
+	return a.look(ctx)
 }
 
 // look lists them now.

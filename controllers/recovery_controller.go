@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -60,23 +61,18 @@ func (r *Recovery) look(ctx context.Context) error {
 	if err := r.cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
-	defer cancel()
-	defer r.patience.learn(r.timeout)
-	return r.replaceOn(ctx, nodes.Items)
-}
-
-// replaceOn replaces the pods that are lost if one of the nodes is silent.
-func (r *Recovery) replaceOn(ctx context.Context, nodes []corev1.Node) error {
 	silent := r.kubelets.Silent(r.settings.KubeletSilence, math.MaxInt64)
 	known := func(n corev1.Node) bool { return slices.Contains(silent, n.Name) }
-	if r.selector == nil || len(silent) == 0 || !slices.ContainsFunc(nodes, known) {
+	if r.selector == nil || len(silent) == 0 || !slices.ContainsFunc(nodes.Items, known) {
 		clear(r.told)
 		clear(r.replaced)
 		clear(r.tried)
 		r.patience.limit = 0
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	defer r.patience.learn(r.timeout)
 	return r.replace(ctx)
 }
 
@@ -301,4 +297,64 @@ func (r *Recovery) tell(ctx context.Context, pod *corev1.Pod, d failover.Decisio
 	}
 	note.WriteString(strings.TrimSpace(d.Message))
 	r.recorder.Eventf(podRef(pod.Namespace, pod.Name, pod.UID), nil, corev1.EventTypeWarning, string(d.Reason), action, "%s", truncated(note.String()))
+}
+
+// linstorController is the component that the Piraeus Operator calls the LINSTOR controller.
+const linstorController = "linstor-controller"
+
+func isLinstorController(pod *corev1.Pod) bool {
+	return pod.Labels[cluster.ComponentLabel] == linstorController
+}
+
+// blindness is a node to which LINSTOR is proven to have no connection, and until when that proof holds.
+type blindness struct {
+	node  string
+	until time.Time
+}
+
+// wasRestarted reports whether a pod, or the one that it replaces, may have been deleted lately because LINSTOR was blind. Another leader may have
+// done that: any pod that is older than this leadership may be a replacement.
+func (r *Recovery) wasRestarted(pod *corev1.Pod, now time.Time) bool {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil {
+		return false
+	}
+	created := r.serverTime.Local(pod.CreationTimestamp.Time)
+	at := r.restarted[owner.UID]
+	// Several pods of one owner are deleted at the same time.
+	return at != now && now.Sub(at) < failover.BlindRetry || created.Before(r.begun) && now.Sub(created) < failover.BlindRetry
+}
+
+// restart deletes the pod of a blind LINSTOR controller if that was decided. Its node is up: the replacement may come to it again.
+func (r *Recovery) restart(ctx context.Context, now time.Time, blind blindness, pod *corev1.Pod, d failover.Decision) error {
+	if d.Verdict != failover.Lost {
+		r.tell(ctx, pod, d, actionRefuse, "")
+		return nil
+	}
+	until := now.Add(failover.ActAge) // the pods of one LINSTOR are deleted one after the other
+	if blind.until.Before(until) {
+		until = blind.until
+	}
+	deleted, err := r.remove(ctx, pod, d, until, "")
+	if owner := metav1.GetControllerOf(pod); deleted && owner != nil {
+		r.restarted[owner.UID], r.replaced[owner.UID] = now, now
+	}
+	return err
+}
+
+// attacherImage ends the name of the image of the CSI attacher, which stands beside the driver.
+const attacherImage = "csi-attacher"
+
+// attaches reports whether a pod of LINSTOR itself is one of its CSI controller, which attaches volumes.
+func attaches(pod *corev1.Pod) bool {
+	if pod.Labels[cluster.ComponentLabel] == cluster.AttacherComponent {
+		return true
+	}
+	for _, c := range pod.Spec.Containers {
+		name, _, _ := strings.Cut(c.Image, "@")
+		if base, _, _ := strings.Cut(path.Base(name), ":"); base == attacherImage {
+			return true
+		}
+	}
+	return false
 }

@@ -115,17 +115,15 @@ func setUp(ctx context.Context, mgr ctrl.Manager, cfg Config) (parts, error) {
 
 // addTo adds them to the manager.
 func (p parts) addTo(mgr ctrl.Manager, cfg Config) error {
-	for _, part := range []interface {
-		setup(ctrl.Manager, controller.Options) error
-	}{p.node, p.evacuation} {
-		if part == p.evacuation && cfg.Evacuation == nil {
-			continue
-		}
-		if err := part.setup(mgr, controllerOptions(cfg)); err != nil {
-			return fmt.Errorf("adding %T: %w", part, err)
+	if err := p.node.setup(mgr, controllerOptions(cfg)); err != nil {
+		return fmt.Errorf("adding the controller of nodes: %w", err)
+	}
+	if cfg.Evacuation != nil {
+		if err := p.evacuation.setup(mgr, controllerOptions(cfg)); err != nil {
+			return fmt.Errorf("adding the controller of evacuations: %w", err)
 		}
 	}
-	runnables := append(p.periodics(), p.protection, p.node.leader)
+	runnables := append(p.periodics(), p.node.leader)
 	if cfg.Evacuation != nil && !cfg.DryRun {
 		runnables = append(runnables, periodic{
 			name: "left-marks", every: evacuation.Interval, onLeader: true, do: p.leftMarks.takeOff,
@@ -157,6 +155,9 @@ func (p parts) periodics() []manager.Runnable {
 		periodic{
 			name: "attaching", every: checkInterval, onLeader: true, do: p.attaching.look,
 			failure: "Cannot tell what attachments wait for",
+		},
+		periodic{
+			name: "protection", every: protectionInterval, onLeader: true, do: p.protection.keep, failure: "Cannot tell how many pods are protected",
 		},
 		periodic{name: "gauges", every: checkInterval, onLeader: true, do: p.gauges.show, failure: "Cannot count tainted nodes"},
 		periodic{
@@ -236,7 +237,13 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 	}
 	halt := &haltSwitch{
 		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: cfg.Recorder,
-		lost:   func() map[string]bool { return satelliteNames(kubelets, reports.lost()) },
+		lost: func() map[string]bool {
+			named := make(map[string]bool)
+			for node := range reports.lost() {
+				named[kubelets.Satellite(node)] = true
+			}
+			return named
+		},
 		spared: spared,
 		limit:  cfg.MaxLostNodes, deployment: cfg.PauseDeployment, pod: cfg.Pod, dryRun: cfg.DryRun,
 		agents: agents.halts,
@@ -266,9 +273,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 		sight:     sight,
 		protection: &Protection{
 			shared: all, survey: cluster.NewSurvey(reading), halt: halt,
-			helpers: &helpers{
-				live: live, volumes: of.Volumes, pods: of.Pods, selector: cfg.Selector, recorder: cfg.Recorder, told: make(map[types.UID]bool),
-			},
+			helpers: &helpers{shared: all, selector: cfg.Selector, told: make(map[types.UID]bool)},
 		},
 		gauges:    &Gauges{shared: all, selector: cfg.Selector, reports: reports, halt: halt, agents: agents},
 		attaching: &Attaching{shared: all, arrivals: moved, told: make(map[telling]bool)},
@@ -279,15 +284,6 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 			tried: make(map[types.UID]time.Time),
 		},
 	}
-}
-
-// satelliteNames returns a set of nodes by their names in LINSTOR.
-func satelliteNames(kubelets *cluster.Kubelets, nodes map[string]bool) map[string]bool {
-	named := make(map[string]bool, len(nodes))
-	for node, is := range nodes {
-		named[kubelets.Satellite(node)] = is
-	}
-	return named
 }
 
 // nodeNames returns the names of all nodes.

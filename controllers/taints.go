@@ -141,14 +141,15 @@ func (n taintNote) addTo(node *corev1.Node) (note taintNote, done string, err er
 // dispensable reports whether pods are kept away from the node although the cause could not be added. A conflict passes, and with the annotation
 // our taint follows if that of Kubernetes leaves first.
 func (n taintNote) dispensable(node *corev1.Node, err error) bool {
-	switch {
-	case node == nil, node.Spec.Unschedulable:
-		return node != nil
-	case !apierrors.IsConflict(err):
-		return takenOver(node)
+	if node == nil {
+		return false
 	}
-	_, ours := noteOf(node)
-	return ours && (takenOver(node) || cluster.HasTaint(node, cluster.TaintLostQuorum, n.Effect))
+	kept := takenOver(node)
+	if apierrors.IsConflict(err) {
+		_, ours := noteOf(node)
+		kept = ours && (kept || cluster.HasTaint(node, cluster.TaintLostQuorum, n.Effect))
+	}
+	return kept || node.Spec.Unschedulable
 }
 
 // effect returns the hardest effect that one of the losses calls for.

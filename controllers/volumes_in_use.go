@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,44 +32,17 @@ func (v *volumesInUse) read(ctx context.Context, name string) *corev1.Node {
 	return &node
 }
 
-// release removes volumes from the node's list. The caller knows that no pod on the node uses them, as long as inTime returns no error. read is
-// the node if it was read. A missing permission is no error: it is reported once, and Kubernetes detaches in its own time. It returns the
-// handles of the volumes that were in the list.
+// release removes volumes from the node's list, and returns the handles of those that were there. The caller knows that no pod on the node uses them,
+// as long as inTime returns no error. read is the node if it was read. A missing permission is no error: it is reported once, and Kubernetes detaches
+// in its own time.
+//
+// The patch tests the list that was read, not the node's version, because Kubernetes writes the rest of the status many times a second while it
+// detaches. The test does not notice pods that have come to the node: their kubelet adds no volume that is still in the list.
 func (v *volumesInUse) release(
-	ctx context.Context, node, driver string, handles []string, read *corev1.Node, inTime func() error,
-) ([]string, error) {
-	names := make([]corev1.UniqueVolumeName, len(handles))
-	for i, handle := range handles {
-		names[i] = corev1.UniqueVolumeName("kubernetes.io/csi/" + driver + "^" + handle)
-	}
-	taken, err := v.patch(ctx, node, names, read, inTime)
-	if apierrors.IsForbidden(err) {
-		v.deniedBy.Do(func() {
-			ctrl.LoggerFrom(ctx).Error(err, "Cannot release volumes from dead nodes, so that Kubernetes takes up to a minute "+
-				"longer to attach them elsewhere; grant patch on nodes/status or set --fast-detach=false")
-		})
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var released []string
-	for i, handle := range handles {
-		if slices.Contains(taken, names[i]) {
-			released = append(released, handle)
-		}
-	}
-	return released, nil
-}
-
-// patch takes volumes out of the list, and returns those that were there. The patch tests the list that was read, not the node's version, because
-// Kubernetes writes the rest of the status many times a second while it detaches. The test does not notice pods that have come to the node: their
-// kubelet adds no volume that is still in the list.
-func (v *volumesInUse) patch(
-	ctx context.Context, name string, release []corev1.UniqueVolumeName, read *corev1.Node, inTime func() error,
-) (taken []corev1.UniqueVolumeName, err error) {
+	ctx context.Context, name, driver string, handles []string, read *corev1.Node, inTime func() error,
+) (released []string, err error) {
 	err = retry.OnError(retry.DefaultBackoff, apierrors.IsInvalid, func() error {
-		taken = nil
+		released = nil
 		node := read
 		if read = nil; node == nil {
 			node = &corev1.Node{}
@@ -78,23 +52,29 @@ func (v *volumesInUse) patch(
 		}
 		left := make([]corev1.UniqueVolumeName, 0, len(node.Status.VolumesInUse))
 		for _, inUse := range node.Status.VolumesInUse {
-			if slices.Contains(release, inUse) {
-				taken = append(taken, inUse)
+			if handle, ours := strings.CutPrefix(string(inUse), "kubernetes.io/csi/"+driver+"^"); ours && slices.Contains(handles, handle) {
+				released = append(released, handle)
 			} else {
 				left = append(left, inUse)
 			}
 		}
-		if len(taken) == 0 {
+		if len(released) == 0 {
 			return nil
 		}
 		if err := inTime(); err != nil {
 			return err
 		}
-		err := v.client.Status().Patch(ctx, node, replacePatch(node.UID, "/status/volumesInUse", node.Status.VolumesInUse, left))
-		if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
-			return fmt.Errorf("releasing volumes from node %s: %w", name, err)
-		}
-		return err
+		return v.client.Status().Patch(ctx, node, replacePatch(node.UID, "/status/volumesInUse", node.Status.VolumesInUse, left))
 	})
-	return taken, err
+	if apierrors.IsForbidden(err) {
+		v.deniedBy.Do(func() {
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot release volumes from dead nodes, so that Kubernetes takes up to a minute "+
+				"longer to attach them elsewhere; grant patch on nodes/status or set --fast-detach=false")
+		})
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("releasing volumes from node %s: %w", name, err)
+	}
+	return released, nil
 }

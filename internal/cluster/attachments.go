@@ -18,7 +18,7 @@ type Attachments struct {
 	driver string
 }
 
-// Ours tells whether an attachment is of our driver, and of a PersistentVolume.
+// Ours reports whether an attachment is of our driver, and of a PersistentVolume.
 func (a Attachments) Ours(va *storagev1.VolumeAttachment) bool {
 	return va.Spec.Attacher == a.driver && va.Spec.Source.PersistentVolumeName != nil
 }
@@ -67,7 +67,7 @@ func attachmentFacts(attachments []storagev1.VolumeAttachment, selected []corev1
 	return nil
 }
 
-// waits tells whether a pod, elsewhere than on the node, has not run yet.
+// waits reports whether a pod, elsewhere than on the node, has not run yet.
 func waits(pod *corev1.Pod, node string) bool {
 	return pod.Spec.NodeName != node && pod.DeletionTimestamp == nil && !HasRun(pod)
 }

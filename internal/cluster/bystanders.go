@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Movable tells whether a pod could be moved as far as its phase, its owner and its annotations go. A pod that another pod controls, as
+// Movable reports whether a pod could be moved as far as its phase, its owner and its annotations go. A pod that another pod controls, as
 // a helper of KubeVirt, follows that one.
 func Movable(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
@@ -19,14 +19,14 @@ func Movable(pod *corev1.Pod) bool {
 // agentNames are the images of the agent design, and the DaemonSets that its installers create.
 var agentNames = []string{"piraeus-ha-controller", "linstor-ha-controller", "ha-controller"}
 
-// IsNodeAgent tells whether a pod is a node agent of 1.x.
+// IsNodeAgent reports whether a pod is a node agent of 1.x.
 func IsNodeAgent(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	return owner != nil && owner.Kind == daemonSet && (slices.Contains(agentNames, owner.Name) ||
 		slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return slices.Contains(agentNames, ImageName(c.Image)) }))
 }
 
-// Runs tells whether a pod is ready on a node. One on a node that Kubernetes does not hear of is not.
+// Runs reports whether a pod is ready on a node. One on a node that Kubernetes does not hear of is not.
 func Runs(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && !Ended(pod) && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue

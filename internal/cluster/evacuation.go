@@ -121,7 +121,7 @@ func condition(node *corev1.Node, kind corev1.NodeConditionType) *evacuation.Con
 	return nil
 }
 
-// IsEvacuated tells whether an evacuation concerns a node: it has the taint, or something that an evacuation has left there.
+// IsEvacuated reports whether an evacuation concerns a node: it has the taint, or something that an evacuation has left there.
 func IsEvacuated(node *corev1.Node) bool {
 	_, noted := node.Annotations[AnnotationEvacuation]
 	conditions := EvacuationConditions(node)
@@ -312,7 +312,7 @@ func (e Evacuations) claims(ctx context.Context, resource string, places []*core
 	return claims, nil
 }
 
-// allowsAny tells whether the node affinity of a volume allows one of the nodes.
+// allowsAny reports whether the node affinity of a volume allows one of the nodes.
 func allowsAny(pv *corev1.PersistentVolume, nodes []*corev1.Node) (bool, error) {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return len(nodes) > 0, nil

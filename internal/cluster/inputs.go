@@ -50,7 +50,7 @@ func (i *Inputs) On(ctx context.Context, pv *corev1.PersistentVolume, node strin
 	return in, err == nil && concerns(in), err
 }
 
-// concerns tells whether a volume and a node concern each other.
+// concerns reports whether a volume and a node concern each other.
 func concerns(in failover.Input) bool {
 	return len(in.Pods) > 0 || in.Attachment != nil && (in.Attachment.Marked || in.Attachment.Awaited)
 }

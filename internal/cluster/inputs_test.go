@@ -122,16 +122,6 @@ func TestAttachmentFacts(t *testing.T) {
 	}
 }
 
-// knownSince is a LINSTOR that was asked for each resource at some time.
-type knownSince map[string]time.Time
-
-func (k knownSince) Resource(name string) (linstor.Resource, bool) {
-	at, ok := k[name]
-	return linstor.Resource{Name: name, Known: ok, Confirmed: at}, ok
-}
-func (knownSince) Node(string) (linstor.Node, bool) { return linstor.Node{}, false }
-func (knownSince) Status() linstor.Status           { return linstor.Status{} }
-
 // An attachment that was deleted here is looked at for a while, as long as the node's kubelet could claim the volume again.
 func TestAnAttachmentThatWasDeletedLingers(t *testing.T) {
 	t.Parallel()

@@ -61,7 +61,7 @@ type taintSeen struct {
 	came time.Time
 }
 
-// see returns what is known of the taint once the node was seen at a time, with it if set is true. known tells whether the node was seen before.
+// see returns what is known of the taint once the node was seen at a time, with it if set is true. known reports whether the node was seen before.
 func (t taintSeen) see(set, known bool, at time.Time) taintSeen {
 	switch {
 	case !set:
@@ -151,7 +151,7 @@ func (k *Kubelets) ObserveNode(node *corev1.Node) {
 	k.boots[node.Name] = boot
 }
 
-// isSpared tells whether a node is evacuated, and all of its data is safe elsewhere, or was when it was last seen.
+// isSpared reports whether a node is evacuated, and all of its data is safe elsewhere, or was when it was last seen.
 func isSpared(node *corev1.Node) bool {
 	progress, ok := EvacuationProgress(node)
 	return ok && progress.Safe != nil && HasTaint(node, evacuation.TaintKey, corev1.TaintEffectNoSchedule)
@@ -174,7 +174,7 @@ func (k *Kubelets) Spared() map[string]bool {
 	return spared
 }
 
-// isShutdown tells whether a taint says that the node was switched off.
+// isShutdown reports whether a taint says that the node was switched off.
 func (k *Kubelets) isShutdown(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return slices.Contains(k.shutdownTaint, t.Key) })
 }
@@ -215,7 +215,7 @@ func (k *Kubelets) Node(name string) failover.Node {
 	return node
 }
 
-// HasTaint tells whether a node has a taint of that key, with that effect or, where it is empty, with any.
+// HasTaint reports whether a node has a taint of that key, with that effect or, where it is empty, with any.
 func HasTaint(node *corev1.Node, key string, effect corev1.TaintEffect) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 		return t.Key == key && (effect == "" || t.Effect == effect)

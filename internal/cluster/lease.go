@@ -49,7 +49,7 @@ func (l leaseSeen) gap() time.Duration {
 	return min(max(slices.Max(l.gaps), l.duration/4), l.duration)
 }
 
-// silent tells whether the Lease has not been renewed for d, or for longer where its kubelet renews more rarely than is usual.
+// silent reports whether the Lease has not been renewed for d, or for longer where its kubelet renews more rarely than is usual.
 func (l leaseSeen) silent(now time.Time, d time.Duration) bool {
 	return now.Sub(l.seen) >= l.patience(d)
 }
@@ -140,7 +140,7 @@ func (k *Kubelets) unlearn(node string) {
 	k.leases[node] = lease
 }
 
-// watchAlive tells whether Leases can be believed: when most of them fall silent together, it is the API that was
+// watchAlive reports whether Leases can be believed: when most of them fall silent together, it is the API that was
 // away, or this process, and not the nodes.
 func (k *Kubelets) watchAlive(now time.Time) bool {
 	silent, counted := 0, 0

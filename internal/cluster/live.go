@@ -163,7 +163,7 @@ func (l Live) confirmBinding(ctx context.Context, bound []*corev1.PersistentVolu
 // 15 s by default (--pvclaimbinder-sync-period), with time to spare.
 const bindingResync = time.Minute
 
-// isClaimLost tells whether the claim of a volume is Lost. Only that of a young one can be: a volume whose node affinity changes is replaced by
+// isClaimLost reports whether the claim of a volume is Lost. Only that of a young one can be: a volume whose node affinity changes is replaced by
 // another of its name, and the claim is Lost until the controller manager has looked again. A pod that is evicted meanwhile cannot be placed,
 // and its volume stays attached for up to a minute more.
 func (l Live) isClaimLost(ctx context.Context, pv *corev1.PersistentVolume) (bool, error) {

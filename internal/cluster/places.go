@@ -89,14 +89,14 @@ func (s *Survey) refusing(volumes []placedVolume, node *corev1.Node) (byAffinity
 	return byAffinity, byLinstor
 }
 
-// notReady tells whether Kubernetes says of a node that it is not ready, or does not know.
+// notReady reports whether Kubernetes says of a node that it is not ready, or does not know.
 func notReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
 	})
 }
 
-// cordoned tells whether a node takes no new pods, this one included: the scheduler lets pods through that tolerate the taint of a cordon.
+// cordoned reports whether a node takes no new pods, this one included: the scheduler lets pods through that tolerate the taint of a cordon.
 func cordoned(ctx context.Context, node *corev1.Node, pod *corev1.Pod) bool {
 	taint := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 	return node.Spec.Unschedulable &&

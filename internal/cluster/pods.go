@@ -113,7 +113,7 @@ func (p Pods) helped(ctx context.Context, helper *corev1.Pod) (*corev1.Pod, erro
 	return &owner, nil
 }
 
-// helpsExempt tells whether one of the pods of the helper's node controls it and is exempt.
+// helpsExempt reports whether one of the pods of the helper's node controls it and is exempt.
 func helpsExempt(helper *corev1.Pod, node []corev1.Pod) bool {
 	ref := ownerOf(helper)
 	return ref != nil && slices.ContainsFunc(node, func(pod corev1.Pod) bool { return pod.UID == ref.UID && isExempt(&pod) })
@@ -171,7 +171,7 @@ func podFacts(pod *corev1.Pod, selector labels.Selector, claims []string) failov
 	return facts
 }
 
-// staysOutOfService tells whether who has these tolerations tolerates the taint of a node that is out of service for good, whatever its value: which
+// staysOutOfService reports whether who has these tolerations tolerates the taint of a node that is out of service for good, whatever its value: which
 // one it has is not known here.
 func staysOutOfService(tolerations []corev1.Toleration) bool {
 	tolerates := false
@@ -203,7 +203,7 @@ func containersOf(pod *corev1.Pod) []corev1.ContainerStatus {
 	return slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 }
 
-// HasRun tells whether any container of the pod has started.
+// HasRun reports whether any container of the pod has started.
 func HasRun(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(containersOf(pod), func(c corev1.ContainerStatus) bool {
 		return c.State.Running != nil || c.State.Terminated != nil || c.LastTerminationState.Terminated != nil
@@ -232,7 +232,7 @@ func startOf(pod *corev1.Pod) (started, runningSince time.Time) {
 	return started, runningSince
 }
 
-// mountsReadOnly tells whether the pod asks for the claims ("namespace/claim") read-only everywhere it uses one.
+// mountsReadOnly reports whether the pod asks for the claims ("namespace/claim") read-only everywhere it uses one.
 func mountsReadOnly(pod *corev1.Pod, claims []string) bool {
 	used := false
 	for _, volume := range pod.Spec.Volumes {
@@ -247,7 +247,7 @@ func mountsReadOnly(pod *corev1.Pod, claims []string) bool {
 	return used
 }
 
-// uses tells whether the pod is one of those that hold one of the claims ("namespace/claim"). A pod that has ended by itself
+// uses reports whether the pod is one of those that hold one of the claims ("namespace/claim"). A pod that has ended by itself
 // holds nothing any more, as for Kubernetes' attach/detach controller; one that a fail-over has marked as
 // failed does, until its object is gone.
 func uses(pod *corev1.Pod, claims []string) bool {
@@ -321,13 +321,13 @@ func (p Pods) others(ctx context.Context, pod *corev1.Pod, except *corev1.Persis
 	return all, nil
 }
 
-// safeSource tells whether a volume that is no claim can be had on any node.
+// safeSource reports whether a volume that is no claim can be had on any node.
 func safeSource(source corev1.VolumeSource) bool {
 	return source.ConfigMap != nil || source.Secret != nil || source.Projected != nil ||
 		source.DownwardAPI != nil || source.EmptyDir != nil || source.Image != nil
 }
 
-// sharedWithoutAttachment tells whether a volume may be used by many nodes and is not attached to this one by
+// sharedWithoutAttachment reports whether a volume may be used by many nodes and is not attached to this one by
 // any driver, like a network file system.
 func (p Pods) sharedWithoutAttachment(ctx context.Context, pv *corev1.PersistentVolume, node string) (bool, error) {
 	nodeLocal := pv.Spec.HostPath != nil || pv.Spec.Local != nil // on each node another one, whatever its modes say
@@ -341,7 +341,7 @@ func (p Pods) sharedWithoutAttachment(ctx context.Context, pv *corev1.Persistent
 	return !slices.ContainsFunc(attachments.Items, func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName == node }), nil
 }
 
-// Ended tells whether a pod has run to its end.
+// Ended reports whether a pod has run to its end.
 func Ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

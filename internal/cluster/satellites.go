@@ -55,7 +55,7 @@ func (s *Satellites) Satellite(node string) string {
 	return strings.ToLower(node)
 }
 
-// isNamed tells whether the driver has said by which name it knows a node.
+// isNamed reports whether the driver has said by which name it knows a node.
 func (s *Satellites) isNamed(node string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

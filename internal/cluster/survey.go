@@ -121,7 +121,7 @@ func (s *Survey) Strangers(ctx context.Context, namespace, node string) ([]Use, 
 	return all, nil
 }
 
-// visits tells whether Each visits a pod: it is selected, or it helps one that is.
+// visits reports whether Each visits a pod: it is selected, or it helps one that is.
 func (s *Survey) visits(ctx context.Context, pod *corev1.Pod) (visited, helps bool, err error) {
 	if s.readers.Pods.selected(pod) {
 		return true, false, nil

@@ -160,7 +160,7 @@ func claimOf(pv *corev1.PersistentVolume) string {
 	return Key(pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)
 }
 
-// IsToBeBound tells whether a volume names a claim and the controller manager has not bound it yet.
+// IsToBeBound reports whether a volume names a claim and the controller manager has not bound it yet.
 func IsToBeBound(pv *corev1.PersistentVolume) bool {
 	return pv.Spec.ClaimRef != nil && pv.Status.Phase == corev1.VolumePending
 }
@@ -173,7 +173,7 @@ func handleOf(pv *corev1.PersistentVolume) string {
 	return pv.Spec.CSI.Driver + "^" + pv.Spec.CSI.VolumeHandle
 }
 
-// sameVolume tells whether two PersistentVolumes are the same CSI volume.
+// sameVolume reports whether two PersistentVolumes are the same CSI volume.
 func sameVolume(a, b *corev1.PersistentVolume) bool {
 	return a.Name == b.Name || handleOf(a) != "" && handleOf(a) == handleOf(b)
 }
@@ -192,7 +192,7 @@ func volumeFacts(pv *corev1.PersistentVolume) failover.Volume {
 	}
 }
 
-// isNFSExport tells whether consumers mount the volume by NFS.
+// isNFSExport reports whether consumers mount the volume by NFS.
 func isNFSExport(pv *corev1.PersistentVolume) bool {
 	_, nfs := pv.Spec.CSI.VolumeAttributes[nfsExport]
 	return nfs
