@@ -8,14 +8,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
 
 const (
@@ -32,24 +29,15 @@ const (
 // NodeReconciler moves workloads away from a node that lost their volumes. It runs on every replica: a standby decides and keeps LINSTOR's
 // state fresh, so that a new leader inherits running grace periods. It never creates pods, their owners do.
 type NodeReconciler struct {
-	client      client.Client
-	linstor     Linstor
-	clock       clock.PassiveClock
-	settings    failover.Settings
-	driver      string
-	kubelets    *cluster.Kubelets
-	volumes     cluster.Volumes
-	pods        cluster.Pods
-	attachments cluster.Attachments
-	inputs      cluster.Inputs
-	live        cluster.Live
-	taints      *taints
-	inUse       *volumesInUse
-	memory      *settingsMemory
-	reporter    *reporter
-	metrics     *metrics.Metrics
-	halt        *haltSwitch
-	leader      *leadership
+	shared
+
+	driver   string
+	taints   *taints
+	inUse    *volumesInUse
+	memory   *settingsMemory
+	reporter *reporter
+	halt     *haltSwitch
+	leader   *leadership
 
 	states  sync.Map // of *nodeState, by node: each is only used by the worker of its node
 	reports *nodeReports

@@ -254,12 +254,10 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 	taints := &taints{shared: all, owner: cfg.Owner, disabled: cfg.DisableNodeTaints, agents: agents.halts}
 	return parts{
 		node: &NodeReconciler{
-			client: c, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings, driver: cfg.Driver, kubelets: kubelets,
-			volumes: of.Volumes, pods: of.Pods, attachments: of.Attachments, inputs: of.Inputs, live: of.Live, taints: taints,
-			inUse: &volumesInUse{client: c, live: live}, memory: newSettingsMemory(cfg.Linstor), metrics: cfg.Metrics, halt: halt,
-			reporter: &reporter{shared: all, arrivals: moved},
-			leader:   &leadership{nodes: func(ctx context.Context) []string { return nodeNames(ctx, cache) }},
-			reports:  reports, timeout: cfg.OperationsTimeout, reconcileInterval: cfg.ReconcileInterval,
+			shared: all, driver: cfg.Driver, taints: taints, inUse: &volumesInUse{client: c, live: live}, memory: newSettingsMemory(cfg.Linstor),
+			halt: halt, reporter: &reporter{shared: all, arrivals: moved},
+			leader:  &leadership{nodes: func(ctx context.Context) []string { return nodeNames(ctx, cache) }},
+			reports: reports, timeout: cfg.OperationsTimeout, reconcileInterval: cfg.ReconcileInterval,
 			fastDetach: cfg.FastDetach, dryRun: cfg.DryRun,
 		},
 		agents: agents,

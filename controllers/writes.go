@@ -167,7 +167,7 @@ func (r *NodeReconciler) annotateOne(ctx context.Context, v *volume) error {
 	}
 	r.aged(metrics.WriteMark, v)
 	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: v.in.Attachment.Name}}
-	if err := r.client.Patch(ctx, va, annotationPatch(v.in.Attachment.UID, string(text))); err != nil {
+	if err := r.client.Patch(ctx, va, failOverPatch(v.in.Attachment.UID, string(text))); err != nil {
 		return fmt.Errorf("annotating VolumeAttachment %s: %w", va.Name, err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Annotated attachment", "node", v.in.Node.Name, "volume", v.pv.Name, "volumeAttachment", va.Name, "pods", pods,
@@ -175,12 +175,9 @@ func (r *NodeReconciler) annotateOne(ctx context.Context, v *volume) error {
 	return nil
 }
 
-// annotationPatch sets the fail-over annotation of the attachment of that UID, or takes it away if the value is nil.
-func annotationPatch(attachment types.UID, value any) client.Patch {
-	patch, _ := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": attachment, "annotations": map[string]any{cluster.AnnotationFailOver: value},
-	}})
-	return client.RawPatch(types.MergePatchType, patch)
+// failOverPatch sets the fail-over annotation of an attachment, or removes it if the value is nil.
+func failOverPatch(attachment types.UID, value any) client.Patch {
+	return mergePatch(attachment, "", map[string]any{cluster.AnnotationFailOver: value}, nil)
 }
 
 // deletion is a pod that is deleted, and the volumes of the reconcile that it uses.
@@ -377,15 +374,7 @@ func (r *NodeReconciler) takeBackDisrupted(ctx context.Context, pod *corev1.Pod)
 
 // patchStatus patches the status of a pod of that version, or of any if it is empty. The pod gets the version that this has made.
 func (r *NodeReconciler) patchStatus(ctx context.Context, pod *corev1.Pod, version string, status map[string]any) error {
-	meta := map[string]any{"uid": pod.UID}
-	if version != "" {
-		meta["resourceVersion"] = version
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": meta, "status": status})
-	if err != nil {
-		return err
-	}
-	return r.client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, patch))
+	return r.client.Status().Patch(ctx, pod, mergePatch(pod.UID, version, nil, map[string]any{"status": status}))
 }
 
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=delete
@@ -522,7 +511,7 @@ func (r *NodeReconciler) takeBackAnnotations(ctx context.Context, state *nodeSta
 			return err
 		}
 		va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: v.in.Attachment.Name}}
-		err := r.client.Patch(ctx, va, annotationPatch(v.in.Attachment.UID, nil))
+		err := r.client.Patch(ctx, va, failOverPatch(v.in.Attachment.UID, nil))
 		if err == nil {
 			ctrl.LoggerFrom(ctx).Info("Took annotation off attachment", "node", v.in.Node.Name, "volume", v.pv.Name,
 				"volumeAttachment", va.Name, "reason", v.d.Reason)
