@@ -105,7 +105,7 @@ func TestFaultsOfLinstor(t *testing.T) {
 			seen: counts("linstor_stream_reconnects_total", "reason=lost"),
 		},
 		"the event stream is half open": {
-			begin: func(w *world, _ *process) { w.Linstor.SilenceStreams() }, limit: 90 * time.Second, lasts: 10 * time.Minute,
+			begin: func(w *world, _ *process) { w.Linstor.SilenceStreams() }, limit: 90 * time.Second, lasts: 16 * time.Minute,
 			seen: counts("linstor_stream_reconnects_total", "reason=dead"),
 		},
 		"an error event comes and the stream ends": {

@@ -113,13 +113,18 @@ func TestWhatHasNotChangedForTwoMinutesIsReadEveryEightSeconds(t *testing.T) {
 		}
 		for name, change := range map[string]func(){
 			"a reading shows a change": func() {
-				fake.change(func() { fake.resources[2].LayerObject.DRBD.PromotionScore = new(7) })
+				fake.change(func() { fake.resources[2].LayerObject.DRBD.PromotionScore = new(*fake.resources[2].LayerObject.DRBD.PromotionScore + 1) })
 				settle(calmEvery)
 			},
 			"an event reports one": func() { fake.promotion("r0", "node-b", new(true)); settle(time.Second) },
 			"a node has gone": func() {
 				fake.change(func() { fake.nodes[1].ConnectionStatus = "OFFLINE" })
 				settle(calmEvery)
+			},
+			"an act reads it live": func() {
+				if _, err := feed.Refresh(t.Context(), "r0", 0); err != nil {
+					t.Fatal(err)
+				}
 			},
 		} {
 			change()

@@ -41,6 +41,7 @@ func (f *Feed) Refresh(ctx context.Context, resource string, maxAge time.Duratio
 
 func (f *Feed) refresh(ctx context.Context, name string, maxAge time.Duration) error {
 	asked := time.Now()
+	f.schedule.changed(name) // an act decides again before each of its writes, by what is polled
 	done, err := f.schedule.turn(ctx)
 	if err != nil {
 		return err
