@@ -63,7 +63,7 @@ func (l *leftMarks) takeOff(ctx context.Context) error {
 		l.ask()
 	}
 	occasion, is := l.due()
-	if !is || l.halt.now(ctx) != (failover.Halt{}) {
+	if !is || l.halt.now(ctx, haltAge) != (failover.Halt{}) {
 		return nil
 	}
 	asked := l.clock.Now()

@@ -64,7 +64,7 @@ func (r *EvacuationReconciler) begin(ctx context.Context, node *corev1.Node, min
 	case node.Annotations[cluster.AnnotationKeepAway] != "":
 		in.FailOver = "the node has lost storage, and new pods are kept away from it"
 	}
-	in.Halt = r.halt.now(ctx)
+	in.Halt = r.halt.now(ctx, haltAge)
 	in.Nodes, err = r.nodes(ctx, node)
 	return in, err
 }

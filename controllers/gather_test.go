@@ -203,7 +203,7 @@ func TestHaltIsAskedForTwiceASecond(t *testing.T) {
 		want  int
 	}{{0, 1}, {0, 1}, {haltAge - 1, 1}, {1, 2}, {time.Minute, 3}} {
 		now = now.Add(step.after)
-		h.now(t.Context())
+		h.now(t.Context(), haltAge)
 		if asked != step.want {
 			t.Errorf("asked %d times by %s, want %d", asked, now.Sub(start.Time), step.want)
 		}

@@ -50,7 +50,7 @@ func (g *Gauges) show(ctx context.Context) error {
 	})
 	g.metrics.Volumes(verdicts)
 	g.metrics.BlockedNow(blocked)
-	g.metrics.Paused(g.halt.now(ctx).Paused != "")
+	g.metrics.Paused(g.halt.now(ctx, haltAge).Paused != "")
 	g.metrics.NodeAgents(g.agents.count())
 	g.metrics.SilentKubelets(len(g.kubelets.Silent(g.settings.KubeletSilence, math.MaxInt64)))
 	tainted, err := g.tainted(ctx)

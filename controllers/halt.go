@@ -22,7 +22,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
 
-// haltAge is how old an answer of haltSwitch may be; in a mass failure it is asked hundreds of times a second.
+// haltAge is from which age on an answer of haltSwitch is replaced; in a mass failure it is asked hundreds of times a second.
 const haltAge = 500 * time.Millisecond
 
 // haltSwitch knows what forbids every removal at the moment: the guard, a pause, node agents of 1.x, a dry run.
@@ -56,10 +56,10 @@ type haltSwitch struct {
 	owed bool
 }
 
-// now returns what forbids every removal by an answer that is at most haltAge old when it is asked for. However long the API takes for the answer, it
-// serves all callers that have waited for it. Callers that cannot wait must assume that fail-over is paused. An answer from before LINSTOR was heard
-// does not count.
-func (h *haltSwitch) now(ctx context.Context) failover.Halt {
+// now returns what forbids every removal by an answer of the API that is at most that old, but for the guard, which needs none. However long the
+// API takes for the answer, it serves all callers that have waited for it. Callers that cannot wait must assume that fail-over is paused. An answer
+// from before LINSTOR was heard does not count. If the answer is older than haltAge, the API is asked for the next one, and nobody waits for that.
+func (h *haltSwitch) now(ctx context.Context, age time.Duration) failover.Halt {
 	now := h.clock.Now()
 	heard := h.linstor.Status().SyncedSince
 	if heard.After(now) {
@@ -69,21 +69,29 @@ func (h *haltSwitch) now(ctx context.Context) failover.Halt {
 		h.mu.Lock()
 		halt, asked := h.halt, h.asked
 		h.mu.Unlock()
-		if asked.After(now.Add(-haltAge)) && !asked.Before(heard) {
+		if asked.After(now.Add(-age)) && !asked.Before(heard) {
+			if !asked.After(now.Add(-haltAge)) {
+				h.refresh(ctx)
+				halt.Guard = h.guard(now)
+			}
 			return halt
 		}
-		answered := h.asks.DoChan("", func() (any, error) {
-			asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), answersWithin)
-			defer cancel()
-			h.ask(asking)
-			return nil, nil
-		})
 		select {
-		case <-answered:
+		case <-h.refresh(ctx):
 		case <-ctx.Done():
 			return failover.Halt{Paused: fmt.Sprintf("cannot ask in time whether fail-over is paused: %v", ctx.Err()), DryRun: h.dryRun}
 		}
 	}
+}
+
+// refresh asks for the next answer, unless that is under way.
+func (h *haltSwitch) refresh(ctx context.Context) (answered <-chan singleflight.Result) {
+	return h.asks.DoChan("", func() (any, error) {
+		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), answersWithin)
+		defer cancel()
+		h.ask(asking)
+		return nil, nil
+	})
 }
 
 // ask asks for the next answer.

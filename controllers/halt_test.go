@@ -164,11 +164,11 @@ func TestTheGuardIsAskedAgainOnceLinstorIsHeard(t *testing.T) {
 		linstor: returning{now: &now, heard: start.Add(haltAge / 10)}, clock: clockAt{&now}, metrics: metrics.New(), recorder: &eventLog{},
 		lost: func() map[string]bool { return nil }, live: deploymentThatIsThere(t), deployment: haDeployment,
 	}
-	if halt := h.now(t.Context()); halt.Guard != "" {
+	if halt := h.now(t.Context(), haltAge); halt.Guard != "" {
 		t.Fatalf("while LINSTOR shows nothing: %q", halt.Guard)
 	}
 	now = now.Add(haltAge / 5)
-	if halt := h.now(t.Context()); halt.Guard == "" {
+	if halt := h.now(t.Context(), haltAge); halt.Guard == "" {
 		t.Error("the guard is open although no satellite is ONLINE")
 	}
 }
@@ -237,7 +237,7 @@ func TestASlowAnswerServesAllWhoHaveWaitedForIt(t *testing.T) {
 			for range callers {
 				all.Go(func() {
 					<-time.After(after)
-					if h.now(t.Context()).Paused != "" {
+					if h.now(t.Context(), haltAge).Paused != "" {
 						n.Add(1)
 					}
 				})
@@ -279,7 +279,7 @@ func TestOnlyWhoHasNoTimeToWaitIsPaused(t *testing.T) {
 				<-time.After(after)
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
-				if halt := h.now(ctx); (halt.Paused != "") != paused || !halt.DryRun {
+				if halt := h.now(ctx, haltAge); (halt.Paused != "") != paused || !halt.DryRun {
 					t.Errorf("who asks after %s and waits for %s is told %+v, want paused: %t", after, patience, halt, paused)
 				}
 			}
@@ -292,7 +292,7 @@ func TestOnlyWhoHasNoTimeToWaitIsPaused(t *testing.T) {
 			all.Go(caller)
 		}
 		all.Wait()
-		if halt := h.now(t.Context()); halt.Paused != "" {
+		if halt := h.now(t.Context(), haltAge); halt.Paused != "" {
 			t.Errorf("afterwards all are paused: %s", halt.Paused)
 		}
 	})
@@ -321,7 +321,7 @@ func TestTheGuardSaysThatItHasOpenedThoughNobodyAsks(t *testing.T) {
 	pass()
 	h.observe(t.Context()) // only who would act says that it must not
 	want()
-	if halt := h.now(t.Context()); halt.Guard == "" {
+	if halt := h.now(t.Context(), haltAge); halt.Guard == "" {
 		t.Error("the guard is open")
 	}
 	want(EventGuardTripped)
@@ -349,7 +349,7 @@ func TestTheGuardIsToldOfOnceTheDeploymentIsKnown(t *testing.T) {
 		linstor: satellites{}, clock: clockAt{&now}, metrics: metrics.New(), recorder: said, limit: failover.Limit{},
 		lost: func() map[string]bool { return map[string]bool{nodeA: true} }, live: m.Client("one"), deployment: haDeployment,
 	}
-	h.now(t.Context())
+	h.now(t.Context(), haltAge)
 	if got := said.reasons("Deployment", haDeployment.Name); len(got) > 0 {
 		t.Fatalf("told without knowing the UID: %v", got)
 	}
@@ -359,7 +359,7 @@ func TestTheGuardIsToldOfOnceTheDeploymentIsKnown(t *testing.T) {
 	}
 	for range 3 {
 		now = now.Add(time.Second)
-		h.now(t.Context())
+		h.now(t.Context(), haltAge)
 	}
 	if got := said.reasons("Deployment", haDeployment.Name); !slices.Equal(got, []string{EventGuardTripped}) || len(said.anonymous()) > 0 {
 		t.Errorf("told %v, of which without a UID %v", got, said.anonymous())

@@ -83,7 +83,7 @@ func (s *steps) ensure(resource string, state failover.State, later time.Duratio
 func (s *steps) tryEnsure(resource string, state failover.State, later time.Duration) error {
 	v := s.volume()
 	v.in.Now, v.in.Resource.Name, v.d.State = v.in.Now.Add(later), resource, state
-	return s.taints.keepAway(s.ctx, nodeA, []*volume{v})
+	return s.taints.keepAway(s.ctx, nodeRead(s.T, s.model, nodeA), []*volume{v})
 }
 
 func TestTheTaintHasTheEffectThatTheOtherVolumesAllow(t *testing.T) {
@@ -192,7 +192,7 @@ func TestManyLossesOfANodeAreNotedTogether(t *testing.T) {
 			v.in.Resource.Name, v.d.State = fmt.Sprint("pvc-", i), failover.Unreachable
 			lost = append(lost, v)
 		}
-		s.must(s.taints.keepAway(s.ctx, nodeA, lost))
+		s.must(s.taints.keepAway(s.ctx, nodeRead(s.T, s.model, nodeA), lost))
 		mark, _ := noteOf(s.node())
 		if len(mark.Resources) != taintResources || *writes != 1 || s.effect() != corev1.TaintEffectNoSchedule {
 			t.Errorf("%d causes by %d writes, taint %q; want %d by one, and NoSchedule", len(mark.Resources), *writes, s.effect(), taintResources)

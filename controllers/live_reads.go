@@ -22,14 +22,14 @@ const linstorTimeout = failover.ActAge
 
 // liveReads are what an act rests on besides the volumes' inputs.
 type liveReads struct {
-	// inUse is the Node if volumes may be released there and it could be read, else nil.
-	inUse *corev1.Node
+	// node is the Node; nil if there is none.
+	node *corev1.Node
 	// claims has the pods that may be deleted: the API confirms which volumes they use.
 	claims map[types.UID]bool
 }
 
 // readLive reads past every cache what the fate of the lost volumes rests on, in two waves. The first one reads all at the same time: LINSTOR's
-// state of their resources, the node's Lease and taints, the attachments, and all pods of the node, selected or not. The second one reads what only
+// state of their resources, the Node and its Lease, the attachments, and all pods of the node, selected or not. The second one reads what only
 // that list shows: the state of other resources of these pods, and the claims of those that would be deleted. A volume of which something could
 // not be read has an error.
 func (r *NodeReconciler) readLive(ctx context.Context, state *nodeState, volumes []*volume) liveReads {
@@ -40,6 +40,7 @@ func (r *NodeReconciler) readLive(ctx context.Context, state *nodeState, volumes
 	resources := &resourcesRead{linstor: r.linstor, errs: make(map[string]error)}
 	began := r.clock.Now()
 	read, err := r.readNode(ctx, state, volumes, resources, &reads)
+	r.halt.refresh(ctx) // for the decision that follows
 	if err != nil {
 		r.metrics.Failed(metrics.StepLook, err)
 		for _, v := range volumes {
@@ -82,20 +83,16 @@ func (r *NodeReconciler) readNode(
 	api, cancel := state.within(ctx, r.timeout)
 	defer cancel()
 	read := cluster.Reading{Node: state.node}
-	var offErr, attachmentsErr, podsErr error
+	var nodeErr, attachmentsErr, podsErr error
 	atTheSameTime(
 		func() { r.readLease(api, state.node) },
-		func() { read.Off, offErr = r.live.Off(api, state.node) },
+		func() { reads.node, nodeErr = r.live.Node(api, state.node) },
 		func() { read.Attachments, attachmentsErr = r.readAttachments(api, state.node, volumes) },
 		func() { read.Pods, podsErr = r.live.PodsOn(api, state.node) },
 		func() { resources.read(ctx, volumes) },
-		func() {
-			if r.fastDetach && slices.ContainsFunc(volumes, func(v *volume) bool { return len(v.in.Pods) == 0 }) {
-				reads.inUse = r.inUse.read(api, state.node)
-			}
-		},
 	)
-	err := errors.Join(offErr, attachmentsErr, podsErr)
+	read.Off = r.live.Off(reads.node)
+	err := errors.Join(nodeErr, attachmentsErr, podsErr)
 	if err != nil {
 		state.answered(api, err)
 	}
@@ -245,8 +242,11 @@ func (a *resourcesRead) errorOf(v *volume) error {
 // decideAgain decides the volumes once more, by what the store, the guard and the pause say now. It returns those of which nothing has failed
 // or is held, and their plan.
 func (r *NodeReconciler) decideAgain(ctx context.Context, state *nodeState, volumes []*volume) ([]*volume, failover.Plan) {
-	hold := r.halt.now(ctx)
 	open := slices.DeleteFunc(slices.Clone(volumes), func(v *volume) bool { return v.err != nil || v.held })
+	if len(open) == 0 {
+		return nil, failover.Plan{}
+	}
+	hold := r.halt.now(ctx, state.wait())
 	inputs := make([]failover.Input, len(open))
 	for i, v := range open {
 		r.keep(v.resources, state.wait()) // for the decision after this one

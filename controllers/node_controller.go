@@ -85,7 +85,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 	lost, rest := split(volumes)
 	r.settle(ctx, state, rest)
 	if len(lost) > 0 {
-		if r.mayAct(ctx, lost) {
+		if r.mayAct(ctx, state, lost) {
 			reads := r.readLive(ctx, state, lost)
 			r.write(ctx, state, lost, reads)
 		}
@@ -185,8 +185,8 @@ func (r *NodeReconciler) settle(ctx context.Context, state *nodeState, rest []*v
 
 // mayAct reports whether anything may be done about the lost volumes now: nothing holds all fail-over, and for one of them at least it is time
 // to try again.
-func (r *NodeReconciler) mayAct(ctx context.Context, lost []*volume) bool {
-	if hold := r.halt.now(ctx); hold.Guard != "" || hold.Paused != "" || hold.Agents != "" {
+func (r *NodeReconciler) mayAct(ctx context.Context, state *nodeState, lost []*volume) bool {
+	if hold := r.halt.now(ctx, state.wait()); hold.Guard != "" || hold.Paused != "" || hold.Agents != "" {
 		for _, v := range lost {
 			v.in.Halt = hold
 			v.d = failover.Decide(v.in)
@@ -238,9 +238,9 @@ func (r *NodeReconciler) conclude(ctx context.Context, state *nodeState, lost []
 	}
 }
 
-// tidy takes back what has lost its cause, and writes what a successor must know.
+// tidy takes back what has lost its cause, and writes what a successor must know. It waits while a fail-over can go on at once.
 func (r *NodeReconciler) tidy(ctx context.Context, state *nodeState, volumes, rest []*volume) {
-	if r.dryRun {
+	if r.dryRun || state.next == atOnce {
 		return
 	}
 	r.takeBackAnnotations(ctx, state, rest)

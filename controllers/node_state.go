@@ -76,19 +76,19 @@ type volumeState struct {
 	retryAt  time.Time
 }
 
-// tried records how a try to move the volume ended. After a failure the next try waits: twice as long each time, up to a second if nobody
-// answered, because an API server that returns must not be waited for, and up to retryLimit if the API server refused.
+// tried records how a try to move the volume ended. If nobody answered, the next one begins after a second: an API server that returns is not
+// waited for. If the API server refused, it waits twice as long each time, up to retryLimit.
 func (v *volumeState) tried(err error, now time.Time) {
 	if v.failure = err; err == nil {
 		v.failures = 0
 		return
 	}
-	limit := lookAgain
+	wait := lookAgain
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		limit = retryLimit
+		wait = min(firstRetry<<min(v.failures, 10), retryLimit)
+		v.failures++
 	}
-	v.retryAt = now.Add(min(firstRetry<<min(v.failures, 10), limit))
-	v.failures++
+	v.retryAt = now.Add(wait)
 }
 
 // retryIn returns how long to wait before the next try to move the volume; not above zero if none has to wait.

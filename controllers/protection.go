@@ -47,7 +47,7 @@ func (p *Protection) keep(ctx context.Context) error {
 }
 
 func (p *Protection) count(ctx context.Context) error {
-	halt, guard := p.halt.now(ctx), p.halt.imagined(p.clock.Now())
+	halt, guard := p.halt.now(ctx, haltAge), p.halt.imagined(p.clock.Now())
 	counts, protections := make(map[failover.Reason]int), make(map[metrics.Protection]int)
 	err := p.survey.Each(ctx, "", func(pod *corev1.Pod, uses []cluster.Use) {
 		for i := range uses {

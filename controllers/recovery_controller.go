@@ -128,7 +128,7 @@ func (r *Recovery) replaceOne(ctx context.Context, now time.Time, answers bool, 
 
 // again returns the input of a decision with what is known now of the nodes, and what forbids all deletions now.
 func (r *Recovery) again(ctx context.Context, in failover.Recovery, nodes []corev1.Node, pod *corev1.Pod) failover.Recovery {
-	in.Halt = r.halt.now(ctx)
+	in.Halt = r.halt.now(ctx, haltAge)
 	in.Now, in.Node = r.clock.Now(), r.inputs.Node(pod.Spec.NodeName)
 	in.Online = failover.Fact[bool]{}
 	if known, ok := r.linstor.Node(in.Node.Satellite); ok {

@@ -136,7 +136,7 @@ func TestDetaching(t *testing.T) {
 				s.setMark("begun")
 				s.withoutPod()
 				tc.change(s)
-				s.r.detach(s.ctx, s.state, []*volume{s.lost()}, nil)
+				s.r.detach(s.ctx, s.state, []*volume{s.lost()}, nodeRead(t, s.model, nodeA))
 				if attached := s.attachment() != nil; attached != tc.attached || s.released() != tc.released {
 					t.Errorf("attached %t, released %t, want %t and %t", attached, s.released(), tc.attached, tc.released)
 				}
@@ -184,7 +184,7 @@ func TestAPodStaysWhereAStepBeforeHasFailed(t *testing.T) {
 				s := newLost(t)
 				v := s.lost()
 				tc.change(s)
-				s.r.write(s.ctx, s.state, []*volume{v}, liveReads{claims: confirmed(v)})
+				s.r.write(s.ctx, s.state, []*volume{v}, liveReads{nodeRead(t, s.model, nodeA), confirmed(v)})
 				pod := s.pod()
 				if gone := pod == nil || pod.DeletionTimestamp != nil; gone != tc.gone {
 					t.Errorf("the pod is gone: %t, want %t (%v, %+v)", gone, tc.gone, v.err, v.d)
@@ -219,7 +219,7 @@ func TestAFailOverHasBegunOnceADeletionMayHaveHappened(t *testing.T) {
 		v := s.lost()
 		s.view.Pause()
 		s.r.client = unansweredDeletions{s.r.client}
-		s.r.write(s.ctx, s.state, []*volume{v}, liveReads{claims: confirmed(v)})
+		s.r.write(s.ctx, s.state, []*volume{v}, liveReads{nodeRead(t, s.model, nodeA), confirmed(v)})
 		if pod := s.pod(); v.err == nil || pod != nil && pod.DeletionTimestamp == nil {
 			t.Fatalf("the pod should be deleted, and nobody know of it: %v", v.err)
 		}

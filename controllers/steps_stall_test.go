@@ -79,7 +79,7 @@ func TestNothingIsReleasedOrDetachedByAnOldList(t *testing.T) {
 				s.withoutPod()
 				v := s.lost()
 				v.listed = time.Now().Add(-tc.age)
-				s.r.release(s.ctx, s.state, []*volume{v}, nil)
+				s.r.release(s.ctx, s.state, []*volume{v}, nodeRead(t, s.model, nodeA))
 				if s.released() != tc.sent || v.held == tc.sent || v.err != nil {
 					t.Errorf("released %t, held %t, error %v", s.released(), v.held, v.err)
 				}

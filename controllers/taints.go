@@ -63,27 +63,35 @@ type taints struct {
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=patch
 
 // change changes the taints of a node and their annotation, and returns the node as it was before; nil if there is none. The list of taints is
-// replaced as a whole: the patch holds only against the version that was read.
-func (t *taints) change(ctx context.Context, name string, edit func(*corev1.Node) (changed bool, err error)) (before *corev1.Node, err error) {
+// replaced as a whole: the patch holds only against the version that was read. read is the node if the caller has read it; on a conflict it is read
+// again.
+func (t *taints) change(
+	ctx context.Context, name string, read *corev1.Node, edit func(*corev1.Node) (changed bool, err error),
+) (before *corev1.Node, err error) {
 	return before, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		var node corev1.Node
-		if err := t.api.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
-			before = nil
-			return client.IgnoreNotFound(err)
+		if before = read; before == nil {
+			before = &corev1.Node{}
+			if err := t.api.Get(ctx, client.ObjectKey{Name: name}, before); err != nil {
+				before = nil
+				return client.IgnoreNotFound(err)
+			}
 		}
-		before = node.DeepCopy()
-		if changed, err := edit(&node); err != nil || !changed {
+		read = nil
+		node := before.DeepCopy()
+		if changed, err := edit(node); err != nil || !changed {
 			return err
 		}
-		return t.client.Patch(ctx, &node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		return t.client.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	})
 }
 
-// keepAway taints a node for the volumes that it lost, unless that is switched off. That it cannot is no error if no pod comes there anyway.
-func (t *taints) keepAway(ctx context.Context, name string, lost []*volume) error {
-	if t.disabled {
+// keepAway taints a node, as it was read, for the volumes that it lost, unless that is switched off or there is no such node. That it cannot is no
+// error if no pod comes there anyway.
+func (t *taints) keepAway(ctx context.Context, read *corev1.Node, lost []*volume) error {
+	if t.disabled || read == nil {
 		return nil
 	}
+	name := read.Name
 	effect, err := t.effect(ctx, name, lost)
 	if err != nil {
 		return err
@@ -98,7 +106,7 @@ func (t *taints) keepAway(ctx context.Context, name string, lost []*volume) erro
 	}
 	var note taintNote
 	var done string
-	node, err := t.change(ctx, name, func(node *corev1.Node) (changed bool, err error) {
+	node, err := t.change(ctx, name, read, func(node *corev1.Node) (changed bool, err error) {
 		note, done, err = cause.addTo(node)
 		return done != "", err
 	})
@@ -185,7 +193,7 @@ func (t *taints) effect(ctx context.Context, node string, lost []*volume) (corev
 // keepAwaySilent taints a node whose kubelet is silent, unless no pod comes there anyway.
 func (t *taints) keepAwaySilent(ctx context.Context, name string) error {
 	takesPods := false
-	_, err := t.change(ctx, name, func(node *corev1.Node) (changed bool, err error) {
+	_, err := t.change(ctx, name, nil, func(node *corev1.Node) (changed bool, err error) {
 		takesPods = !node.Spec.Unschedulable && !takenOver(node) && !cluster.HasTaint(node, cluster.TaintNodeSilent, "")
 		if takesPods && !t.disabled {
 			setTaint(node, cluster.TaintNodeSilent, corev1.TaintEffectNoSchedule)
@@ -224,7 +232,7 @@ func (t *taints) tidy(ctx context.Context, name string, state *nodeState) (next 
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
 	var reports []func()
-	_, err := t.change(ctx, name, func(node *corev1.Node) (changed bool, err error) {
+	_, err := t.change(ctx, name, nil, func(node *corev1.Node) (changed bool, err error) {
 		reports = nil
 		for _, taint := range t.on(ctx, node, state) {
 			report, err := t.tend(ctx, node, taint)

@@ -23,33 +23,26 @@ type volumesInUse struct {
 
 // +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
 
-// read reads the node; nil if that fails.
-func (v *volumesInUse) read(ctx context.Context, name string) *corev1.Node {
-	var node corev1.Node
-	if v.live.Get(ctx, client.ObjectKey{Name: name}, &node) != nil {
-		return nil
-	}
-	return &node
-}
-
-// release removes volumes from the node's list, and returns the handles of those that were there. The caller knows that no pod on the node uses them,
-// as long as inTime returns no error. read is the node if it was read. A missing permission is no error: it is reported once, and Kubernetes detaches
-// in its own time.
+// release removes volumes from the list of a node as it was read, nil if there is none, and returns the handles of those that were there. The
+// caller knows that no pod on the node uses them, as long as inTime returns no error. If the list has changed since, the node is read again. A missing
+// permission is no error: it is reported once, and Kubernetes detaches in its own time.
 //
 // The patch tests the list that was read, not the node's version, because Kubernetes writes the rest of the status many times a second while it
 // detaches. The test does not notice pods that have come to the node: their kubelet adds no volume that is still in the list.
 func (v *volumesInUse) release(
-	ctx context.Context, name, driver string, handles []string, read *corev1.Node, inTime func() error,
+	ctx context.Context, read *corev1.Node, driver string, handles []string, inTime func() error,
 ) (released []string, err error) {
+	if read == nil {
+		return nil, nil
+	}
+	node, overtaken := read.DeepCopy(), false
 	err = retry.OnError(retry.DefaultBackoff, apierrors.IsInvalid, func() error {
-		released = nil
-		node := read
-		if read = nil; node == nil {
-			node = &corev1.Node{}
-			if err := v.live.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+		if released = nil; overtaken {
+			if err := v.live.Get(ctx, client.ObjectKeyFromObject(read), node); err != nil {
 				return client.IgnoreNotFound(err)
 			}
 		}
+		overtaken = true
 		left := make([]corev1.UniqueVolumeName, 0, len(node.Status.VolumesInUse))
 		for _, inUse := range node.Status.VolumesInUse {
 			if handle, ours := strings.CutPrefix(string(inUse), "kubernetes.io/csi/"+driver+"^"); ours && slices.Contains(handles, handle) {
@@ -74,7 +67,7 @@ func (v *volumesInUse) release(
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("releasing volumes from node %s: %w", name, err)
+		return nil, fmt.Errorf("releasing volumes from node %s: %w", read.Name, err)
 	}
 	return released, nil
 }

@@ -17,6 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -56,6 +57,16 @@ func isPatchOfNode(r apimodel.Request) bool {
 	return r.Actor == "writer" && r.Verb == apimodel.VerbPatch && r.Kind == "Node"
 }
 
+// nodeRead is a node as it is now; nil if there is none.
+func nodeRead(t *testing.T, m *apimodel.Model, name string) *corev1.Node {
+	t.Helper()
+	node, err := cluster.Live{Reader: m.Client("test")}.Node(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
 func TestManyVolumesAreReleasedByOnePatch(t *testing.T) {
 	t.Parallel()
 	var handles []string
@@ -70,7 +81,7 @@ func TestManyVolumesAreReleasedByOnePatch(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := inUse.release(t.Context(), nodeA, virtual.Driver, handles, nil, inTimeAlways); err != nil {
+	if _, err := inUse.release(t.Context(), nodeRead(t, m, nodeA), virtual.Driver, handles, inTimeAlways); err != nil {
 		t.Error(err)
 	}
 	if diff := cmp.Diff([]corev1.UniqueVolumeName{inUseName("kept")}, volumesLeft(t, m)); diff != "" {
@@ -172,13 +183,14 @@ func TestReleasing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m, inUse := nodeWithVolumes(t, "pvc-1", "pvc-2")
-			if c.fail != nil {
-				m.Fail(c.fail(m))
-			}
 			if c.node == "" {
 				c.node = nodeA
 			}
-			if _, err := inUse.release(ctrl.LoggerInto(t.Context(), logr.Discard()), c.node, virtual.Driver, []string{c.handle}, nil, inTimeAlways); (err != nil) != c.failed {
+			node := nodeRead(t, m, c.node)
+			if c.fail != nil {
+				m.Fail(c.fail(m))
+			}
+			if _, err := inUse.release(ctrl.LoggerInto(t.Context(), logr.Discard()), node, virtual.Driver, []string{c.handle}, inTimeAlways); (err != nil) != c.failed {
 				t.Errorf("error: %v", err)
 			}
 			var want []corev1.UniqueVolumeName
@@ -204,7 +216,7 @@ func TestAMissingPermissionToReleaseIsSaidOnce(t *testing.T) {
 	var said []string
 	log := funcr.New(func(_, args string) { said = append(said, args) }, funcr.Options{})
 	for _, handle := range []string{"pvc-1", "pvc-2", "pvc-1"} {
-		if _, err := inUse.release(ctrl.LoggerInto(t.Context(), log), nodeA, virtual.Driver, []string{handle}, nil, inTimeAlways); err != nil {
+		if _, err := inUse.release(ctrl.LoggerInto(t.Context(), log), nodeRead(t, m, nodeA), virtual.Driver, []string{handle}, inTimeAlways); err != nil {
 			t.Error(err)
 		}
 	}
@@ -246,11 +258,11 @@ func TestReleasesOfOneNodeInARow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m, inUse := nodeWithVolumes(t, "pvc-1", "pvc-2", "pvc-3")
-			if _, err := inUse.release(t.Context(), nodeA, virtual.Driver, []string{"pvc-1"}, nil, inTimeAlways); err != nil {
+			if _, err := inUse.release(t.Context(), nodeRead(t, m, nodeA), virtual.Driver, []string{"pvc-1"}, inTimeAlways); err != nil {
 				t.Fatal(err)
 			}
 			tc.between(t, m)
-			if _, err := inUse.release(t.Context(), nodeA, virtual.Driver, []string{tc.second}, nil, inTimeAlways); err != nil {
+			if _, err := inUse.release(t.Context(), nodeRead(t, m, nodeA), virtual.Driver, []string{tc.second}, inTimeAlways); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.left, volumesLeft(t, m)); diff != "" {

@@ -56,8 +56,8 @@ func (r *NodeReconciler) unused(state *nodeState, v *volume) error {
 
 // write does what the lost volumes call for, kind after kind. Before each kind all are decided again, and what is no longer lost is left alone.
 func (r *NodeReconciler) write(ctx context.Context, state *nodeState, lost []*volume, reads liveReads) {
-	r.detach(ctx, state, lost, reads.inUse)
-	r.keepPodsAway(ctx, state, lost)
+	r.detach(ctx, state, lost, reads.node)
+	r.keepPodsAway(ctx, state, lost, reads.node)
 	r.annotate(ctx, state, lost)
 	r.deletePods(ctx, state, lost, reads.claims)
 }
@@ -100,7 +100,7 @@ func safely(do func() error) (err error) {
 
 // keepPodsAway taints the node before the first of its pods is deleted. If that fails, the replacements might be placed there again, and
 // nothing is deleted.
-func (r *NodeReconciler) keepPodsAway(ctx context.Context, state *nodeState, lost []*volume) {
+func (r *NodeReconciler) keepPodsAway(ctx context.Context, state *nodeState, lost []*volume, node *corev1.Node) {
 	open, plan := r.decideAgain(ctx, state, lost)
 	remove := due(open, plan, failover.StepRemove)
 	if len(remove) == 0 {
@@ -111,7 +111,7 @@ func (r *NodeReconciler) keepPodsAway(ctx context.Context, state *nodeState, los
 	}
 	ctx, cancel := state.within(ctx, r.timeout)
 	defer cancel()
-	err := r.taints.keepAway(ctx, state.node, remove)
+	err := r.taints.keepAway(ctx, node, remove)
 	if state.answered(ctx, err); err == nil {
 		return
 	}
@@ -381,7 +381,7 @@ func (r *NodeReconciler) patchStatus(ctx context.Context, pod *corev1.Pod, versi
 
 // detach takes volumes off the node after the last pods there that used them are gone: they are released from the volumes in use there, and
 // their attachments deleted. A pod may come back with its node at any time, so that the deletions follow another list.
-func (r *NodeReconciler) detach(ctx context.Context, state *nodeState, lost []*volume, inUse *corev1.Node) {
+func (r *NodeReconciler) detach(ctx context.Context, state *nodeState, lost []*volume, node *corev1.Node) {
 	open, plan := r.decideAgain(ctx, state, lost)
 	detach := due(open, plan, failover.StepDetach)
 	if len(detach) == 0 {
@@ -394,7 +394,7 @@ func (r *NodeReconciler) detach(ctx context.Context, state *nodeState, lost []*v
 	}
 	if r.fastDetach {
 		// Kubernetes waits until the kubelet reports that a volume is unmounted, which a dead one never does.
-		r.release(ctx, state, detach, inUse)
+		r.release(ctx, state, detach, node)
 	}
 	var attached []*volume
 	for _, v := range detach {
@@ -409,8 +409,8 @@ func (r *NodeReconciler) detach(ctx context.Context, state *nodeState, lost []*v
 	r.deleteAttachments(ctx, state, attached)
 }
 
-// release takes volumes out of what the node calls in use. inUse is the Node if it was read.
-func (r *NodeReconciler) release(ctx context.Context, state *nodeState, volumes []*volume, inUse *corev1.Node) {
+// release takes volumes out of what the node calls in use.
+func (r *NodeReconciler) release(ctx context.Context, state *nodeState, volumes []*volume, node *corev1.Node) {
 	handles := make([]string, len(volumes))
 	for i, v := range volumes {
 		handles[i] = v.pv.Spec.CSI.VolumeHandle
@@ -419,7 +419,7 @@ func (r *NodeReconciler) release(ctx context.Context, state *nodeState, volumes 
 	timed, cancel := state.within(ctx, r.timeout)
 	defer cancel()
 	inTime := func() error { return r.unused(state, volumes[0]) } // all were listed and decided together
-	released, err := r.inUse.release(timed, state.node, r.driver, handles, inUse, inTime)
+	released, err := r.inUse.release(timed, node, r.driver, handles, inTime)
 	if state.answered(timed, err); err != nil && !errors.Is(err, errTooLate) {
 		r.metrics.Failed(metrics.StepRelease, err)
 	}

@@ -246,26 +246,32 @@ type Off struct {
 	NotReady bool
 }
 
-// Off reads whether taints say that the node is switched off or out of service, where the cache says so. By such a taint a person
-// vouches for a node that does not answer, and nothing else shows that it was taken off since.
-func (l Live) Off(ctx context.Context, name string) (Off, error) {
-	if believed := l.kubelets.Node(name); !believed.Shutdown && !believed.OutOfService {
-		return Off{}, nil
-	}
+// Node reads a node; nil if there is none of that name.
+func (l Live) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	var node corev1.Node
 	err := l.Reader.Get(ctx, client.ObjectKey{Name: name}, &node)
 	if apierrors.IsNotFound(err) {
-		return Off{}, nil
+		return nil, nil
 	}
 	if err != nil {
-		return Off{}, fmt.Errorf("reading the taints of node %s: %w", name, err)
+		return nil, fmt.Errorf("reading node %s: %w", name, err)
 	}
-	return Off{
-		Shutdown:     l.kubelets.isShutdown(&node),
-		OutOfService: HasTaint(&node, corev1.TaintNodeOutOfService, ""),
-		Evicts:       HasTaint(&node, corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute),
-		NotReady:     notReady(&node),
-	}, nil
+	return &node, nil
+}
+
+// Off returns whether taints say that a node, nil if there is none, is switched off or out of service. By such a taint a person vouches for a node
+// that does not answer.
+func (l Live) Off(node *corev1.Node) Off {
+	if node == nil {
+		return Off{}
+	}
+	off := Off{
+		Shutdown:     l.kubelets.isShutdown(node),
+		OutOfService: HasTaint(node, corev1.TaintNodeOutOfService, ""),
+		Evicts:       HasTaint(node, corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute),
+	}
+	off.NotReady = (off.Shutdown || off.OutOfService) && notReady(node)
+	return off
 }
 
 // confirm corrects what the cache says of a node by what was read of it. By what moves pods sooner, both have to agree.

@@ -51,7 +51,9 @@ func TestThatANodeIsOffIsReadPastTheCache(t *testing.T) {
 		"one that is shut down and, since a moment ago, out of service": {
 			[]func(*corev1.Node){off}, []func(*corev1.Node){off, outOfService}, Off{Shutdown: true, OutOfService: true, Evicts: true},
 		},
-		"one that the cache does not call off is not asked for": {[]func(*corev1.Node){well}, []func(*corev1.Node){outOfService}, Off{}},
+		"one that is out of service, which the cache does not show yet": {
+			[]func(*corev1.Node){well}, []func(*corev1.Node){outOfService}, Off{OutOfService: true, Evicts: true},
+		},
 		"one that is gone": {[]func(*corev1.Node){off}, nil, Off{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,8 +73,9 @@ func TestThatANodeIsOffIsReadPastTheCache(t *testing.T) {
 			}
 			kubelets := NewKubelets(clock.RealClock{}, "", []string{"off"})
 			kubelets.ObserveNode(node(tc.cached))
-			got, err := Live{Reader: api, kubelets: kubelets}.Off(t.Context(), nodeA)
-			if err != nil || got != tc.want {
+			live := Live{Reader: api, kubelets: kubelets}
+			read, err := live.Node(t.Context(), nodeA)
+			if got := live.Off(read); err != nil || got != tc.want {
 				t.Errorf("%+v, %v, want %+v", got, err, tc.want)
 			}
 		})

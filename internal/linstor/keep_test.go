@@ -113,7 +113,9 @@ func TestWhatHasNotChangedForTwoMinutesIsReadEveryEightSeconds(t *testing.T) {
 		}
 		for name, change := range map[string]func(){
 			"a reading shows a change": func() {
-				fake.change(func() { fake.resources[2].LayerObject.DRBD.PromotionScore = new(*fake.resources[2].LayerObject.DRBD.PromotionScore + 1) })
+				fake.change(func() {
+					fake.resources[2].LayerObject.DRBD.PromotionScore = new(*fake.resources[2].LayerObject.DRBD.PromotionScore + 1)
+				})
 				settle(calmEvery)
 			},
 			"an event reports one": func() { fake.promotion("r0", "node-b", new(true)); settle(time.Second) },
