@@ -15,11 +15,12 @@ const (
 	spared = 6
 	// pollEvery is how often a polled resource is read, and the nodes with it. What failed is repeated after as long.
 	pollEvery = time.Second
-	// standbyEvery is the same in a process that does not lead. It begins no more than 16 readings a second, standbyApart apart.
+	// standbyEvery is the same in a process that does not lead. It begins no more than 16 readings a second, standbyApart apart. It is also how
+	// often the nodes are read if nothing is polled that may change.
 	standbyEvery = 5 * time.Second
 	standbyApart = time.Second / 16
-	// calmEvery is how often a polled resource is read that has not changed for calmAfter, and the nodes if nothing else is polled. It is
-	// below MaxGap, so each reading confirms the one before.
+	// calmEvery is how often a polled resource is read that has not changed for calmAfter. It is below MaxGap, so each reading
+	// confirms the one before.
 	calmEvery = 8 * time.Second
 	calmAfter = 2 * time.Minute
 	// nodesHinted is how often the nodes are read for hintFor after LINSTOR has lost the state of a replica or has received one again: a
@@ -36,7 +37,7 @@ const (
 	evidenceEvery = pollEvery / 2
 	// resyncAgain is when a failed resync is repeated. It costs LINSTOR more than other readings.
 	resyncAgain = 5 * time.Second
-	// passesApart is how far apart the loop looks through all resources.
+	// passesApart is how far apart the loop looks through more resources than are read at a time.
 	passesApart = 5 * time.Millisecond
 )
 
@@ -103,8 +104,7 @@ type schedule struct {
 	polled int
 	// turns are the readings that acts wait for. They come first.
 	turns []*turn
-	// urgent and regular wait for their turn after that, the oldest first: what was asked for comes before what is polled. A resource may be
-	// in both.
+	// urgent and regular wait for their turn after that, the oldest first: what was asked for comes before what is polled.
 	urgent, regular []*single
 	// acting is how many resources are read for acts, and reading how many for others.
 	acting, reading int
@@ -181,7 +181,10 @@ func (s *schedule) change(resource string, change func(*single)) {
 	}
 	wasAsked := !one.asked.IsZero()
 	if change(one); one.queued && !wasAsked && one.isAsked(time.Now()) {
-		s.urgent = append(s.urgent, one)
+		if i := slices.Index(s.regular, one); i >= 0 {
+			s.regular = slices.Delete(s.regular, i, i+1)
+			s.urgent = append(s.urgent, one)
+		}
 	}
 	s.ring()
 }
@@ -233,7 +236,7 @@ func (s *schedule) nodesEvery(now time.Time) time.Duration {
 	case s.polled > 0:
 		return pollEvery
 	}
-	return calmEvery
+	return standbyEvery
 }
 
 // definitionsEvery returns how often all definitions are read. The schedule's lock must be held.
@@ -275,11 +278,15 @@ func (f *Feed) pollNext(s *single) (read time.Time) {
 	return read
 }
 
-// take returns the lists to be read now, queues the resources that are due, and returns when the next one is.
-func (s *schedule) take(now time.Time, pollNext func(*single) time.Time) (lists []*list, next time.Time) {
+// take returns the lists to be read now, queues the resources that are due, and returns when the next one is, and when to look for others at the
+// soonest.
+func (s *schedule) take(now time.Time, pollNext func(*single) time.Time) (lists []*list, next, soonest time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next = now.Add(definitionsEvery)
+	next, soonest = now.Add(definitionsEvery), now
+	if len(s.singles) > atOnce {
+		soonest = now.Add(passesApart)
+	}
 	before := len(s.regular)
 	s.polled = 0
 	for key, one := range s.singles {
@@ -318,7 +325,7 @@ func (s *schedule) take(now time.Time, pollNext func(*single) time.Time) (lists 
 		l.busy, l.asked, l.begun = true, false, now
 		lists = append(lists, l)
 	}
-	return lists, next
+	return lists, next, soonest
 }
 
 // begin returns the resource to be read now; nil if none waits, or others come first. A reading that began after somebody asked, or a moment
@@ -333,11 +340,8 @@ func (s *schedule) begin(now time.Time, pollNext func(*single) time.Time) *singl
 		}
 		one := (*queue)[0]
 		*queue = (*queue)[1:]
-		if !one.queued {
-			continue
-		}
 		one.queued = false
-		if read := pollNext(one); one.isAsked(now) && !read.Before(one.asked) {
+		if read := pollNext(one); one.isAsked(now) && read.After(one.asked) {
 			one.asked = time.Time{}
 		}
 		if !one.isAsked(now) && (!one.isPolled(now) || one.next.After(now)) {
@@ -365,14 +369,14 @@ func (f *Feed) readWanted(ctx context.Context) {
 	defer f.schedule.run(false)
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
-	// looked is when everything was last looked through, and next is when that is due again. ready is when a standby may begin its next reading.
-	var looked, next, ready time.Time
+	// next is when the loop looks through everything again, and soonest is when it does so if it is woken. ready is when a standby may begin its
+	// next reading.
+	var next, soonest, ready time.Time
 	for {
 		now := time.Now()
 		if !now.Before(next) {
 			var lists []*list
-			lists, next = f.schedule.take(now, f.pollNext)
-			looked = now
+			lists, next, soonest = f.schedule.take(now, f.pollNext)
 			for _, l := range lists {
 				tasks.Go(func() { f.readList(ctx, l) })
 			}
@@ -396,7 +400,7 @@ func (f *Feed) readWanted(ctx context.Context) {
 			return
 		case <-time.After(time.Until(until)):
 		case <-f.schedule.wake:
-			next = earlier(next, looked.Add(passesApart))
+			next = earlier(next, soonest)
 		}
 	}
 }
