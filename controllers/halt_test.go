@@ -401,10 +401,10 @@ func TestWhichNodesHaveALostVolume(t *testing.T) {
 		}, false},
 	} {
 		state := &nodeState{volumes: make(map[string]*volumeState)}
-		state.volume("db").decided(decision(failover.Blocked, failover.QuorumLost, failover.PrimaryWithoutQuorum))
-		state.volume("well").decided(decision(failover.NotLost, "", failover.PrimaryUp))
+		state.volume("db").decided(decision(failover.Blocked, failover.QuorumLost, failover.PrimaryWithoutQuorum), time.Now())
+		state.volume("well").decided(decision(failover.NotLost, "", failover.PrimaryUp), time.Now())
 		for _, d := range tc.then {
-			state.volume("db").decided(d)
+			state.volume("db").decided(d, time.Now())
 		}
 		if got := state.report().lost; got != tc.want {
 			t.Errorf("%s: %t, want %t", name, got, tc.want)

@@ -15,7 +15,8 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
-// A loss that lasts costs LINSTOR next to nothing, however many replicas of the controller there are.
+// A loss that lasts costs LINSTOR little, with three replicas of the controller, which cost 57 requests a minute when all is well. Volumes that could
+// be moved, but for a gate, are read every eight seconds by the leader, and now and then by the others.
 func TestALossThatLastsForAnHourCostsLinstorLittle(t *testing.T) {
 	const volumes, standbys = 10, 2
 	for name, tc := range map[string]struct {
@@ -23,15 +24,18 @@ func TestALossThatLastsForAnHourCostsLinstorLittle(t *testing.T) {
 		workload func(*virtual.Workload)
 		paused   bool
 		reason   failover.Reason // that is reported in the end
+		limit    int             // requests a minute
 	}{
-		"the volumes have moved, and the node stays dead": {},
-		"fail-over is paused":                             {paused: true, reason: failover.Paused},
-		"the volumes have no quorum":                      {volume: func(v *virtual.Volume) { v.Quorum = "off" }, reason: failover.NoQuorum},
+		"the volumes have moved, and the node stays dead": {limit: 60},
+		"fail-over is paused":                             {paused: true, reason: failover.Paused, limit: 155},
+		"the volumes have no quorum": {
+			volume: func(v *virtual.Volume) { v.Quorum = "off" }, reason: failover.NoQuorum, limit: 155,
+		},
 		"the pods are exempt": {workload: func(v *virtual.Workload) {
 			v.Annotations = map[string]string{cluster.AnnotationIgnore: ""}
-		}, reason: failover.Exempt},
+		}, reason: failover.Exempt, limit: 155},
 		"there is no survivor": {
-			volume: func(v *virtual.Volume) { v.Diskful, v.TieBreaker = []string{nodeA}, "" },
+			volume: func(v *virtual.Volume) { v.Diskful, v.TieBreaker = []string{nodeA}, "" }, limit: 90,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,8 +63,8 @@ func TestALossThatLastsForAnHourCostsLinstorLittle(t *testing.T) {
 				}
 				const minutes = 10
 				all, kinds := w.asked(minutes * time.Minute)
-				if all > 60*minutes {
-					w.Errorf("%d requests within %d minutes, want at most 60 a minute: %v", all, minutes, kinds)
+				if all > tc.limit*minutes {
+					w.Errorf("%d requests within %d minutes, want at most %d a minute: %v", all, minutes, tc.limit, kinds)
 				}
 			})
 		})

@@ -103,7 +103,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 func (r *NodeReconciler) decide(state *nodeState, volumes []*volume) {
 	for _, v := range volumes {
 		v.d = failover.Decide(v.in)
-		v.state.decided(v.d)
+		v.state.decided(v.d, v.in.Now)
 		if v.d.After > 0 { // as long as LINSTOR is polled, on standbys too
 			state.again(min(v.d.After, lookAgain))
 		}
@@ -123,16 +123,23 @@ func fellSilent(node failover.Node) bool {
 
 // poll has LINSTOR polled about the volumes that could become lost. It has LINSTOR asked once about all volumes on a node whose kubelet has
 // fallen silent, because a stream of events that a firewall has dropped reports nothing, and about a volume whose pod has just begun to run,
-// because no event comes with that. It asks about what seems unhealthy as often as its node is reconciled, because an event may have been missed.
+// because no event comes with that. It asks about what seems unhealthy now and then, because an event may have been missed.
 func (r *NodeReconciler) poll(volumes []*volume) {
 	for _, v := range volumes {
 		switch {
 		case v.d.After > 0:
 			r.keep(v.resources, 0)
-		case fellSilent(v.in.Node), v.in.AwaitsUse(), isUnhealthy(v.d.State) && v.in.Now.Sub(v.in.Resource.Confirmed) >= r.reconcileInterval:
+		case fellSilent(v.in.Node), v.in.AwaitsUse(), isUnhealthy(v.d.State) && v.isOld():
 			r.linstor.Poll(v.resources[0])
 		}
 	}
+}
+
+// isOld reports whether LINSTOR has to be asked again about an unhealthy volume: after ten seconds, and ever more rarely, down to once a minute,
+// while nothing changes.
+func (v *volume) isOld() bool {
+	age := min(max(retryLimit, v.in.Now.Sub(v.state.since)/12), time.Minute)
+	return v.in.Now.Sub(v.in.Resource.Confirmed) >= age
 }
 
 // keep has LINSTOR polled about resources during a wait, and for a while after it.
@@ -230,7 +237,7 @@ func (r *NodeReconciler) conclude(ctx context.Context, state *nodeState, lost []
 		if keepAway := (*keepAwayError)(nil); errors.As(v.err, &keepAway) {
 			v.d.Verdict, v.d.Reason, v.d.Message, v.err = failover.Blocked, failover.KeepAwayFailed, keepAway.Error(), nil
 		}
-		v.state.decided(v.d)
+		v.state.decided(v.d, v.in.Now)
 		state.again(r.reporter.say(ctx, state, v))
 	}
 	for text, volumes := range failed {

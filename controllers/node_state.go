@@ -54,9 +54,10 @@ func (s *nodeState) requeue() reconcile.Result {
 
 // volumeState is what is remembered of one volume on one node.
 type volumeState struct {
-	// verdict and reason are those of the newest decision.
+	// verdict and reason are those of the newest decision, and since is when they became so.
 	verdict failover.Verdict
 	reason  failover.Reason
+	since   time.Time
 	// lostWithNode is set while the volume is lost for a reason that concerns the whole node.
 	lostWithNode bool
 	// wait is what was reported of a loss that nothing is done about.
@@ -150,8 +151,10 @@ func (v *volumeState) inProgress() *progress {
 }
 
 // decided records the newest decision. If it is not known whether the node has lost the volume, what was known before remains.
-func (v *volumeState) decided(d failover.Decision) {
-	v.verdict, v.reason = d.Verdict, d.Reason
+func (v *volumeState) decided(d failover.Decision, now time.Time) {
+	if v.verdict != d.Verdict || v.reason != d.Reason {
+		v.verdict, v.reason, v.since = d.Verdict, d.Reason, now
+	}
 	switch {
 	case failover.SpeaksOfTheNode(d.Loss):
 		v.lostWithNode = true

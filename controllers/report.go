@@ -99,7 +99,7 @@ func (r *reporter) explain(ctx context.Context, state *nodeState, v *volume) (af
 		failure = v.err.Error()
 	}
 	word := v.state.wait.Observe(v.in, v.d, failure, pods)
-	if word.After > 0 && v.d.After == 0 {
+	if word.After > 0 && v.d.After == 0 && v.isOld() {
 		// Nothing else polls a volume about which nothing can be done.
 		r.linstor.Poll(v.in.Resource.Name)
 	}

@@ -47,7 +47,7 @@ func TestTheLostNodesAreToldByTheirNamesInLinstor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSteps(t)
 		s.r.kubelets.ObserveCSINode(csiNode(nodeA, storagev1.CSINodeDriver{Name: virtual.Driver, NodeID: "A"}))
-		s.state.volume(s.pv.Name).decided(failover.Decision{Verdict: failover.Lost, Loss: failover.NodeUnreachable})
+		s.state.volume(s.pv.Name).decided(failover.Decision{Verdict: failover.Lost, Loss: failover.NodeUnreachable}, time.Now())
 		s.r.publish(s.state)
 		if lost := s.r.halt.lost(); len(lost) != 1 || !lost["a"] {
 			t.Errorf("lost are %v, want a", lost)

@@ -342,8 +342,8 @@ func (t *taints) causeOfSilence(node string, state *nodeState) failover.TaintCau
 // causeOfLoss returns whether the cause of the taint lost-quorum lasts. If LINSTOR cannot be asked, or does not know, it counts as lasting. If
 // LINSTOR answers and does not list the node, it will never be known.
 func (t *taints) causeOfLoss(ctx context.Context, node string, note taintNote, state *nodeState) failover.TaintCause {
-	if t.leaving(ctx, node, note, state) {
-		return failover.TaintCauseLasts
+	if t.leaving(ctx, node, note, state) || t.causeBy(node, nil) == failover.TaintCauseLasts {
+		return failover.TaintCauseLasts // whatever LINSTOR shows of the resources
 	}
 	ctx, cancel := context.WithTimeout(ctx, linstorTimeout)
 	defer cancel()

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// MaxAge is the age from which on a value read from LINSTOR is unknown. It is read every second; where many are, or LINSTOR is slow,
-	// that takes longer.
-	MaxAge = 5 * time.Second
+	// MaxAge is the age from which on a value read from LINSTOR is unknown. It is read every second, and every eight once it has been the same
+	// for long. Nothing is written by it: an act decides again by values of ActAge at most.
+	MaxAge = 10 * time.Second
 	// ActAge is how old may be what an act rests on, which is read for it.
 	ActAge = 2 * time.Second
 )

@@ -158,8 +158,11 @@ func (f *Feed) pollAgain(resource string) {
 // Keep has a resource polled until then. Each call extends that. It never blocks.
 func (f *Feed) Keep(resource string, until time.Time) {
 	f.schedule.change(resource, func(s *single) {
-		if now := time.Now(); !s.isPolled(now) {
+		switch now := time.Now(); {
+		case !s.isPolled(now):
 			s.next, s.changed = now, now
+		case s.every > calmEvery && f.leads():
+			s.every, s.next = calmEvery, now
 		}
 		if until.After(s.until) {
 			s.until = until
@@ -195,7 +198,7 @@ func (s *schedule) changed(resource string) {
 	defer s.mu.Unlock()
 	if one := s.singles[fold(resource)]; one != nil {
 		one.changed = time.Now()
-		if one.every == calmEvery {
+		if one.every >= calmEvery {
 			one.next = one.changed
 			s.ring()
 		}
@@ -267,8 +270,10 @@ func (f *Feed) pollNext(s *single) (read time.Time) {
 	switch {
 	case f.store.isUnsure(s.name):
 		s.every = pollEvery
-	case time.Since(s.changed) >= calmAfter:
+	case time.Since(s.changed) >= calmAfter && f.leads():
 		s.every = calmEvery
+	case time.Since(s.changed) >= calmAfter:
+		s.every = definitionsEvery // a leader that has just begun reads it at once
 	case !f.leads():
 		s.every = standbyEvery
 	default:
