@@ -1,23 +1,21 @@
 package main
 
 const (
-	liveFile        = "internal/cluster/live.go"
-	volumesFile     = "internal/cluster/volumes.go"
 	attachmentsFile = "internal/cluster/attachments.go"
-	inputsFile      = "internal/cluster/inputs.go"
 	haltFile        = "controllers/halt.go"
 	inUseFile       = "controllers/volumes_in_use.go"
-	keepAwayFile    = "controllers/keepaway.go"
+	inputsFile      = "internal/cluster/inputs.go"
 	leaseFile       = "internal/cluster/lease.go"
-	lookFile        = "controllers/failover_look.go"
+	liveFile        = "internal/cluster/live.go"
+	liveReadsFile   = "controllers/live_reads.go"
 	marksFile       = "internal/evacuation/marks.go"
+	nodeFile        = "controllers/node_controller.go"
 	planFile        = "internal/failover/plan.go"
 	podsFile        = "internal/cluster/pods.go"
-	requestsFile    = "controllers/requests.go"
-	roundFile       = "controllers/failover_controller.go"
-	volumeFile      = "controllers/volume_controller.go"
-	detachFile      = "controllers/failover_detach.go"
-	writesFile      = "controllers/failover_writes.go"
+	reportFile      = "controllers/report.go"
+	taintsFile      = "controllers/taints.go"
+	volumesFile     = "internal/cluster/volumes.go"
+	writesFile      = "controllers/writes.go"
 )
 
 // edits are the protections that the source does not show as conditions. What stands between « and » in the source is what
@@ -25,23 +23,27 @@ const (
 var edits = []edit{
 	// Preconditions.
 	{
-		"a pod is deleted by its name alone", "controllers/pod_deletion.go",
-		"«client.Preconditions{UID: &pod.UID}»", "mutantInstead(§, client.Preconditions{}, …)",
+		"a pod is deleted by its name alone", writesFile,
+		"«client.Preconditions{UID: &d.pod.UID, ResourceVersion: &version}»", "mutantInstead(§, client.Preconditions{}, …)",
 	},
 	{
-		"a pod's condition is set by its name alone", writesFile,
-		`"metadata": map[string]any{«"uid"»: pod.UID}`, `mutantInstead(§, "none", …)`,
+		"a pod is deleted in any version", writesFile,
+		"ResourceVersion: «&version»", "mutantInstead(§, nil, …)",
 	},
 	{
-		"an attachment is marked by its name alone", writesFile,
-		"markPatch(«in.Attachment.UID», string(text))", `mutantInstead(§, "", …)`,
+		"a pod's status is written by its name alone", writesFile,
+		`map[string]any{«"uid"»: pod.UID}`, `mutantInstead(§, "none", …)`,
 	},
 	{
-		"a mark is taken off an attachment by its name alone", volumeFile,
-		"markPatch(«in.Attachment.UID», nil)", `mutantInstead(§, "", …)`,
+		"an attachment is annotated by its name alone", writesFile,
+		"annotationPatch(«v.in.Attachment.UID», string(text))", `mutantInstead(§, "", …)`,
 	},
 	{
-		"an attachment is deleted by its name alone", detachFile,
+		"an annotation is taken off an attachment by its name alone", writesFile,
+		"annotationPatch(«v.in.Attachment.UID», nil)", `mutantInstead(§, "", …)`,
+	},
+	{
+		"an attachment is deleted by its name alone", writesFile,
 		"«client.Preconditions{UID: &attachment.UID}»", "mutantInstead(§, client.Preconditions{}, …)",
 	},
 	{
@@ -52,19 +54,14 @@ var edits = []edit{
 		"volumesInUse of another node of that name is replaced", inUseFile, `{«"test"», "/metadata/uid"`, `mutantInstead(§, "replace", …)`,
 	},
 	{
-		"taints are replaced in any version", keepAwayFile,
+		"taints are replaced in any version", taintsFile,
 		"«client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})»", "mutantInstead(§, client.MergeFrom(before), …)",
 	},
 
 	// Fresh reads.
 	{
-		"nothing is read anew before a removal", roundFile,
-		"«r.look(ctx, node, more, lost)»\n", "if mutantIs(§) { for _, v := range lost { v.in.Asked = r.clock.Now() } } else { … }",
-	},
-	{
-		"LINSTOR is not asked before a removal", "controllers/failover_words.go",
-		"_, err := «w.linstor.Refresh(ctx, resource, w.maxAge)»\n",
-		"func() (any, error) { if mutantIs(§) { return nil, nil }; return … }()",
+		"LINSTOR is not asked before a removal", liveReadsFile,
+		"«a.linstor.Refresh(ctx, resource, 0)»", "func() (any, error) { if mutantIs(§) { return nil, nil }; return … }()",
 	},
 	{
 		"only selected pods are looked at before a removal", liveFile,
@@ -79,40 +76,47 @@ var edits = []edit{
 		"«l.Reader».List(ctx, &list)", "mutantInstead(§, l.volumes.cache, …)",
 	},
 	{
-		"a look counts from its end", inputsFile, "in.Asked, in.Listed = «read.Began», read.Listed", "mutantInstead(§, i.clock.Now(), …)",
+		"a list of pods counts from its answer", liveReadsFile,
+		"users[i], «began»", "mutantInstead(§, r.clock.Now(), …)",
 	},
 	{
-		"a list of pods counts from its answer", inputsFile,
-		"in.Asked, in.Listed = read.Began, «read.Listed»", "mutantInstead(§, i.clock.Now(), …)",
-	},
-	{
-		"LINSTOR's word counts from when it was read", inputsFile, "«notAfter(&in.Asked, in.Resource)»", "if !mutantIs(§) { … }",
-	},
-	{
-		"something is deleted by a look that has become old", writesFile,
-		"bool { return «r.age(in) > failover.MaxAge» }", "(… && !mutantIs(§))",
-	},
-	{
-		"a write is sent although its look has become old meanwhile", writesFile,
-		"return «sendby.With(ctx, r.freshUntil(in))»", "mutantInstead(§, ctx, …)",
-	},
-	{
-		"a release may rest on an old look", detachFile, "r.driver, handles, «until»)", "mutantYears(§, 1, …)",
-	},
-	{
-		"an attachment is deleted by the pods that were listed before the release", detachFile,
-		"users, usersErr = «r.live.UsersOf(ctx, v.pv, pods)»",
-		"func() ([]corev1.Pod, error) { if mutantIs(§) { return nil, nil }; return … }()",
+		"an attachment is deleted by the pods that were listed before the release", writesFile,
+		"«r.live.UsersOf(timed, v.pv, pods)»", "func() ([]corev1.Pod, error) { if mutantIs(§) { return nil, nil }; return … }()",
 	},
 	{
 		"volumesInUse is taken from an old read", inUseFile,
-		"err = retry.OnError(releaseRetry, apierrors.IsInvalid, func() error {\n\t\ttaken = nil\n\t\tvar node corev1.Node\n\t\tif err :=",
-		"var node corev1.Node\n\terr = retry.OnError(releaseRetry, apierrors.IsInvalid, func() error {\n\t\ttaken = nil\n\t\tif node.Name != \"\" {\n\t\t} else if err :=",
+		"if read = «nil»;", "mutantInstead(§, read, …)",
 	},
 
 	{
 		"LINSTOR is restarted by a Lease of the cache", "controllers/linstor_sight.go",
 		"if err := «l.live.Lease(ctx, node)»; err != nil {", "func() error { if mutantIs(§) { return nil }; return … }()",
+	},
+
+	// What is decided, read and remembered again, because a process may stand still and an act takes time.
+	{
+		"nothing is decided again before a kind of write", liveReadsFile,
+		"v.in = «r.inputs.Again(v.in, v.off)»", "mutantInstead(§, v.in, …)",
+	},
+	{
+		"LINSTOR is not polled during an act", writesFile,
+		"defer «r.polling(ctx, lost)»()", "func() context.CancelFunc { if mutantIs(§) { return func() {} }; return … }()",
+	},
+	{
+		"that a fail-over has begun is only known once the cache shows it", writesFile,
+		"inProgress().begun = «v.in.Attachment.UID»", `mutantInstead(§, "", …)`,
+	},
+	{
+		"a deleted attachment is forgotten before Kubernetes has noticed", nodeFile,
+		"return «v.lingering(r.clock.Now())»", "mutantInstead(§, nil, …)",
+	},
+	{
+		"a volume is forgotten while its PersistentVolume is created again", nodeFile,
+		"; «recreated» {", "(… && !mutantIs(§))",
+	},
+	{
+		"a pod of LINSTOR is deleted by what was decided before its node was tainted", "controllers/recovery_controller.go",
+		"d = «again()»", "mutantInstead(§, d, …)",
 	},
 
 	// The order of the steps.
@@ -130,11 +134,6 @@ var edits = []edit{
 		"«removal.Volumes = append(removal.Volumes, volume)»", "if !mutantIs(§) { … }",
 	},
 	{
-		"a pod goes although the mark of one of its lost volumes failed", writesFile,
-		"slices.ContainsFunc(«removal.Volumes», func(i int) bool { return !volumes[i].goesOn() })",
-		"mutantInstead(§, []int{removal.By}, …)",
-	},
-	{
 		"the first way to remove a pod wins", planFile,
 		"if «slices.Index(strongest, how) < slices.Index(strongest, removal.How)» {", "(… && !mutantIs(§))",
 	},
@@ -144,48 +143,34 @@ var edits = []edit{
 	},
 	{
 		"pods are removed and nothing keeps the next away", writesFile,
-		"return «r.keepAway.Ensure(ctx, node, losses)»\n", "func() error { if mutantIs(§) { return nil }; return … }()",
+		"«r.taints.keepAway(ctx, node, remove)»", "func() error { if mutantIs(§) { return nil }; return … }()",
 	},
 	{
 		"pods are removed although the next can not be kept away", writesFile,
-		"«v.d.Verdict, v.d.Reason, v.d.Message, v.d.After = failover.Blocked, failover.KeepAwayFailed, err.Error(), retryAct»",
-		"if !mutantIs(§) { … }",
+		"for _, v := range remove {\n\t\t«v.held = true»", "if !mutantIs(§) { … }",
 	},
 	{
-		"pods are removed before it is known whether the next are kept away", writesFile,
-		"case errors.Is(err, errUnanswered):\n\t\t\t«v.fail(err)»", "if !mutantIs(§) { … }",
-	},
-	{
-		"pods are removed without a mark", writesFile, "return «r.mark(ctx, known[i])»",
-		"func() error { if mutantIs(§) { return nil }; return … }()",
-	},
-	{
-		"every pod is removed by force", writesFile, "if «how == failover.RemoveForce» {", "(… || mutantIs(§))",
-	},
-	{
-		"the phase of a pod that is asked to stop becomes Failed", writesFile, "if «force» {", "(… || mutantIs(§))",
-	},
-	{
-		"the volume is not released from its node", detachFile, "if «r.fastDetach» {", "(… && !mutantIs(§))",
+		"pods are removed without an annotation", writesFile,
+		"«r.annotateOne(ctx, missing[i])»", "func() error { if mutantIs(§) { return nil }; return … }()",
 	},
 
 	{
-		"a round does not take over what others have said that nodes may run", "controllers/failover_lost.go",
-		"if _, err := «r.gather.attachments(ctx, pv)»; err != nil {",
-		"func() (any, error) { if mutantIs(§) { return nil, nil }; return … }()",
+		"a reconcile does not take over what others have written that nodes may run", nodeFile,
+		"«r.memory.take(name, resource, attachments, r.clock.Now())»", "func() error { if mutantIs(§) { return nil }; return … }()",
 	},
 
 	// What is said.
 	{
-		"nobody looks at the volumes of a node whose kubelet falls silent", volumeFile,
-		"range «r.kubelets.Silent(r.settings.KubeletSilence, r.settings.KubeletSilence+2*silentInterval)» {", "mutantInstead(§, nil, …)",
+		"a node is not reconciled when its kubelet falls silent", "controllers/node_events.go",
+		"«r.kubelets.Silent(span, span+2*silenceInterval)»", "mutantInstead(§, nil, …)",
 	},
 	{
-		"a rejected step is told to nobody", roundFile, "r.reporter.say(ctx, v.pv, v.in, v.d, «v.failure()»)", "mutantInstead(§, nil, …)",
+		"a rejected step is reported to nobody", reportFile,
+		"failure = «v.err.Error()»", `mutantInstead(§, "", …)`,
 	},
 	{
-		"an Event of a node does not say which", "controllers/events.go",
-		"corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: «node.UID»}}", `mutantInstead(§, "", …)`,
+		"an Event of a node does not say which", reportFile,
+		"Name: node.Name, UID: «node.UID»", `mutantInstead(§, "", …)`,
 	},
 	{
 		"an Event of the Deployment does not say which", haltFile,
@@ -231,7 +216,8 @@ var edits = []edit{
 
 	// What holds everything back.
 	{
-		"what holds back is not asked for before a removal", roundFile, "v.in.Halt = «halt»\n\t\tlook[i]", "mutantInstead(§, v.in.Halt, …)",
+		"what holds back is not asked for before a removal", liveReadsFile,
+		"v.in.Halt = «halt»", "mutantInstead(§, v.in.Halt, …)",
 	},
 	{
 		"an unreadable pause is none", haltFile,
@@ -280,7 +266,7 @@ var edits = []edit{
 		"the definition may be older than the replicas", storeFile, "return d == nil || «d.read < e.reshaped»", "(… && !mutantIs(§))",
 	},
 	{
-		"the definition is not read again when replicas have changed", refreshFile, "if «!f.store.settingsInDoubt(name)» {", "(… || mutantIs(§))",
+		"the definition is not read again when replicas have changed", refreshFile, "«!f.store.settingsInDoubt(name)»", "(… || mutantIs(§))",
 	},
 	{
 		"the definition is not read again once a replica has gone", "internal/linstor/apply_settings.go",

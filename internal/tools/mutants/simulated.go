@@ -15,7 +15,7 @@ const (
 	returnFile     = "internal/evacuation/return.go"
 	stateFile      = "internal/failover/state.go"
 	witnessFile    = "internal/failover/witness.go"
-	feedFile       = "internal/linstor/follow.go"
+	readingFile    = "internal/linstor/reading.go"
 	goneFile       = "internal/linstor/gone.go"
 	mayRunFile     = "internal/linstor/mayrun.go"
 	refreshFile    = "internal/linstor/refresh.go"
@@ -52,7 +52,7 @@ var simulated = []edit{
 		"nodes have the same names in LINSTOR", satellitesFile, `name := s.names[node]; «name != ""» {`, "(… && !mutantIs(§))",
 	},
 	{
-		"a pod that has ended holds its volumes", podsFile, "if «Ended(pod) && !disrupted(pod)» {", "(… && !mutantIs(§))",
+		"a pod that has ended holds its volumes", podsFile, "if «Ended(pod) && !Disrupted(pod)» {", "(… && !mutantIs(§))",
 	},
 	{
 		"a pod that others have disrupted is marked by a fail-over", podsFile,
@@ -172,14 +172,19 @@ var simulated = []edit{
 
 	// How it is read.
 	{
-		"definitions are not read by themselves", "internal/linstor/compare.go", "if err := «f.readSettings(ctx)»; err != nil {",
-		"func() error { if mutantIs(§) { return nil }; return … }()",
+		"definitions are not read by themselves", readingFile, "listDefinitions: {read: «f.readDefinitions»",
+		"mutantInstead(§, func(context.Context) error { return nil }, …)",
 	},
 	{
-		"groups and controller are not read by themselves", feedFile, "«tasks.Go(func() { f.readLevelsRegularly(ctx) })»", "if !mutantIs(§) { … }",
+		"groups are not read by themselves", readingFile, "listGroups:      {read: «f.readGroups»",
+		"mutantInstead(§, func(context.Context) error { return nil }, …)",
 	},
 	{
-		"the definition is not read at once when replicas have changed", refreshFile, "if «!f.store.settingsInDoubt(name)» {", "(… || mutantIs(§))",
+		"the controller's properties are not read by themselves", readingFile, "listController:  {read: «f.readController»",
+		"mutantInstead(§, func(context.Context) error { return nil }, …)",
+	},
+	{
+		"the definition is not read at once when replicas have changed", refreshFile, "«!f.store.settingsInDoubt(name)»", "(… || mutantIs(§))",
 	},
 
 	// How it is remembered.
@@ -191,8 +196,8 @@ var simulated = []edit{
 	},
 	{
 		"what was kept is over with the attachment", memoryFile, "withdrawn := «[]string{}»",
-		"func() (gone []string) { if mutantIs(§) { for uid, was := range before { if !slices.ContainsFunc(attachments, " +
-			"func(va storagev1.VolumeAttachment) bool { return va.UID == uid }) { gone = append(gone, was.text) } } }; return append(gone, …...) }()",
+		"func() (gone []string) { if mutantIs(§) { for _, was := range before { if !slices.ContainsFunc(attachments, " +
+			"func(va storagev1.VolumeAttachment) bool { return va.UID == was.uid }) { gone = append(gone, was.text) } } }; return append(gone, …...) }()",
 	},
 
 	// Nodes that leave on purpose: the gates.

@@ -45,17 +45,15 @@ var targets = []target{
 	{
 		folder: "controllers",
 		only: []string{
-			"bell.go", "explain.go", "failover_controller.go", "failover_detach.go", "failover_look.go", "failover_lost.go",
-			"failover_words.go", "failover_writes.go", "gather.go", "halt.go", "keepaway.go", "keepaway_controller.go",
-			"linstor_sight.go", "losses.go", "pod_deletion.go", "recovery_blind.go", "requests.go", "volume_controller.go", "volumes_in_use.go",
+			"halt.go", "linstor_sight.go", "live_reads.go", "node_controller.go", "node_events.go", "node_state.go", "recovery_blind.go", "report.go",
+			"taints.go", "volumes_in_use.go", "writes.go",
 		},
 		skip: []string{
-			"tell", "remembered", "logTaint", "untaintedFor", // words
-			"imagined",               // a forecast
-			"noteArrival", "decided", // metrics
-			"retryAct", "haltAge", "haltTimeout", "keepAwayInterval", "keepAwayExpiry", "settingsTimeout", // pace
-			"answersWithin", "changesApart", "firstReads", "lastReads", "lastWords", "lateWords", // pace
-			"sightInterval", "sightCalm", "sightTimeout", // pace
+			"tell", "untaintedFor", "named", "truncated", "lines", "seconds", // words
+			"imagined",             // a forecast
+			"aged", "decidedSince", // metrics
+			"lookAgain", "atOnce", "pollFor", "pollSilentFor", "answersWithin", "changesApart", "silenceInterval", // pace
+			"haltAge", "haltTimeout", "taintInterval", "taintExpiry", "sightInterval", "sightCalm", "sightTimeout", // pace
 		},
 	},
 }
