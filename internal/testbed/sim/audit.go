@@ -29,8 +29,6 @@ type reading struct {
 	// at is when the list of replicas was asked for.
 	at       time.Time
 	resource linstor.Resource
-	// writable are the nodes that could write both when the reading began and when it ended.
-	writable map[string]bool
 	// silent is since when satellites have not been heard; frozen are those that LINSTOR takes for ONLINE all the same.
 	silent map[string]time.Time
 	frozen map[string]bool
@@ -54,20 +52,18 @@ type act struct {
 type acts struct {
 	mu  sync.Mutex
 	all map[types.UID]*act
-	// pods are those seen by a live list, and when the last one was asked for. One list may serve several acts. removable are those that were
-	// not to stay by it.
-	pods, removable map[types.UID]time.Time
+	// removable are the pods that were not to stay by a live list, and when the last one was asked for. One list may serve several acts.
+	removable map[types.UID]time.Time
 }
 
 // listed notes that a live list had pods.
 func (a *acts) listed(asked time.Time, pods []corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.pods == nil {
-		a.pods, a.removable = make(map[types.UID]time.Time), make(map[types.UID]time.Time)
+	if a.removable == nil {
+		a.removable = make(map[types.UID]time.Time)
 	}
 	for i := range pods {
-		a.pods[pods[i].UID] = asked
 		if !isSpared(&pods[i]) && !helpsExempt(&pods[i], pods) {
 			a.removable[pods[i].UID] = asked
 		}
@@ -78,7 +74,7 @@ func (a *acts) listed(asked time.Time, pods []corev1.Pod) {
 // its time.
 const actAge = 40 * time.Second
 
-// factsAge is how old the facts may be that explain a needless restart.
+// factsAge is how old the facts may be that explain a needless restart, or a volume that was taken from under a pod that has just come.
 const factsAge = 5 * time.Second
 
 // stays tells whether a pod was to stay by each live list that a deletion may rest on.
@@ -123,48 +119,48 @@ func (l *witness) Resource(name string) (linstor.Resource, bool) {
 // Refresh is the reading that precedes a deletion.
 func (l *witness) Refresh(ctx context.Context, name string, maxAge time.Duration) (linstor.Resource, error) {
 	w := l.process.world
-	before := w.writers(name)
 	r, err := l.memory.Refresh(ctx, name, maxAge)
 	if err != nil {
 		return r, err
-	}
-	after := w.writers(name)
-	writable := make(map[string]bool)
-	for node := range before {
-		writable[node] = after[node]
 	}
 	w.mu.Lock()
 	silent, frozen := maps.Clone(w.silent), w.oldWords()
 	w.mu.Unlock()
 	truth := w.DRBD.Inspect(name)
 	l.process.acts.of(ctx, func(a *act) {
-		a.readings[strings.ToLower(name)] = reading{r.Confirmed, r, writable, silent, frozen, truth}
+		a.readings[strings.ToLower(name)] = reading{r.Confirmed, r, silent, frozen, truth}
 	})
 	return r, nil
 }
 
-// reading returns what an act has read of a resource, and whether that is fresh. A poll may have read it again since.
-func (p *process) reading(a *act, resource string) (reading, bool) {
+// reading returns what a process knows of a resource in an act: what the act has read, or what a poll has since. How old that is does not count,
+// but what it leads to.
+func (p *process) reading(a *act, resource string) reading {
 	r, ok := a.readings[strings.ToLower(resource)]
+	if ok && time.Since(r.at) <= failover.ActAge {
+		return r
+	}
+	w := p.world
+	again, known := p.store.Resource(resource)
 	if !ok {
-		return r, false
+		w.mu.Lock()
+		r.silent, r.frozen = maps.Clone(w.silent), w.oldWords()
+		w.mu.Unlock()
+		r.truth = w.DRBD.Inspect(resource)
 	}
-	if again, known := p.store.Resource(resource); known && time.Since(r.at) > failover.ActAge {
+	if known || !ok {
 		r.at, r.resource = again.Confirmed, again
-		now := p.world.writers(resource)
-		maps.DeleteFunc(r.writable, func(node string, _ bool) bool { return !now[node] })
 	}
-	return r, time.Since(r.at) <= failover.ActAge
+	return r
 }
 
 // basis is what a deletion rests on, as it is when the request is sent: the API may take its time.
 type basis struct {
-	readings map[string]reading // by resource, those that are fresh
-	stale    map[string]time.Time
+	readings map[string]reading // by resource
 	reason   failover.Reason
-	// listed is set if the pod was in a live list, and the deletion names the version of it.
-	listed bool
-	// spared is set if it was to stay by each of these.
+	// writes are the resources that the node can write, and healthy those that it could write during all of the last moments.
+	writes, healthy map[string]bool
+	// spared is set if the pod was to stay by each live list of the last moments.
 	spared bool
 	// keptBy is a pod that is to stay and uses a volume of the pod, too.
 	keptBy string
@@ -173,25 +169,21 @@ type basis struct {
 }
 
 // basis returns what the act rests on that ctx belongs to.
-func (p *process) basis(ctx context.Context, volumes []Volume, pod *corev1.Pod, options *client.DeleteOptions) basis {
-	b := basis{readings: make(map[string]reading), stale: make(map[string]time.Time)}
+func (p *process) basis(ctx context.Context, node string, volumes []Volume, pod *corev1.Pod) basis {
+	b := basis{readings: make(map[string]reading), writes: make(map[string]bool), healthy: make(map[string]bool)}
 	p.world.watchSatellites()
 	b.lost, b.well = p.world.lostNodes()
 	p.acts.of(ctx, func(a *act) {
 		for _, v := range volumes {
-			if r, ok := p.reading(a, v.Resource()); ok {
-				b.readings[v.Resource()] = r
-			} else {
-				b.stale[v.Resource()] = r.at
-			}
+			at := place{v.Resource(), node}
+			b.readings[at.what] = p.reading(a, at.what)
+			b.writes[at.what], b.healthy[at.what] = p.world.writesNow(at), p.world.hasWritten(at)
 		}
 		if pod == nil {
 			return
 		}
 		b.reason = a.reasons[pod.UID]
-		uid := options.Preconditions
-		b.listed = uid != nil && uid.UID != nil && uid.ResourceVersion != nil && time.Since(p.acts.pods[*uid.UID]) <= actAge
-		b.spared = b.listed && p.acts.stays(*uid.UID)
+		b.spared = p.acts.stays(pod.UID)
 	})
 	if pod != nil {
 		b.keptBy = p.world.keptBy(pod, func(uid types.UID) bool {
@@ -232,7 +224,7 @@ func (p *process) sendAnyway(ctx context.Context, verb string, o client.Object) 
 		return err
 	}
 	_, kind, _ := strings.Cut(fmt.Sprintf("%T", o), ".")
-	p.world.arrivesNow(verb + " " + kind)
+	p.world.changesNow(verb+" "+kind, o)
 	return nil
 }
 
@@ -313,7 +305,7 @@ func (c *auditedClient) Delete(ctx context.Context, o client.Object, opts ...cli
 		if err := w.oracle.Get(ctx, client.ObjectKeyFromObject(o), &pod); err != nil {
 			return c.Client.Delete(ctx, o, opts...)
 		}
-		basis := c.process.basis(ctx, w.volumesOf(&pod), &pod, options)
+		basis := c.process.basis(ctx, home(&pod), w.volumesOf(&pod), &pod)
 		silence := w.silentFor(home(&pod)) // when the request was sent, however long it is under way
 		err := c.Client.Delete(ctx, o, opts...)
 		switch {
@@ -321,7 +313,7 @@ func (c *auditedClient) Delete(ctx context.Context, o client.Object, opts ...cli
 		case pod.Labels[componentLabel] != "":
 			w.auditRecovery(&pod, silence, options)
 		default:
-			w.auditRemoval(basis, &pod, silence, options)
+			w.auditRemoval(basis, o.GetUID(), &pod, silence, options)
 		}
 		return err
 	case *storagev1.VolumeAttachment:
@@ -330,7 +322,7 @@ func (c *auditedClient) Delete(ctx context.Context, o client.Object, opts ...cli
 			return c.Client.Delete(ctx, o, opts...)
 		}
 		v := w.volumeNamed(*va.Spec.Source.PersistentVolumeName)
-		users, basis := w.users(ctx, va.Spec.NodeName, v.Handle), c.process.basis(ctx, []Volume{v}, nil, nil)
+		users, basis := w.users(ctx, va.Spec.NodeName, v.Handle), c.process.basis(ctx, w.Satellite(va.Spec.NodeName), []Volume{v}, nil)
 		err := c.Client.Delete(ctx, o, opts...)
 		if err == nil {
 			w.count("attachment deleted")

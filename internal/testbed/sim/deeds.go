@@ -97,8 +97,11 @@ type faults struct {
 	replaced *process
 	// stalls is what every second act of the controllers meets; nothing where that is no StallAct.
 	stalls Step
-	// arrivals are the workloads of which a pod arrives at the controller's next write, by verb and kind.
-	arrivals map[string]string
+	// atWrite is what happens at the controller's next write, by verb and kind, and hangsNext is how long the next request of a verb and kind hangs.
+	atWrite   map[string]Step
+	hangsNext map[string]time.Duration
+	// hungRequest is when one did last.
+	hungRequest time.Time
 	// vouchedAt is when a taint came that says that a node does not run, and untainted when one was last taken off.
 	vouchedAt map[vouching]time.Time
 	untainted map[string]time.Time
@@ -111,7 +114,7 @@ func newFaults() faults {
 		frozen: make(map[string]bool), silent: make(map[string]time.Time), kubelet: make(map[string]bool),
 		linstorUp: time.Now(), hung: make(map[string]chan struct{}), belated: make(map[string]bool), hangsLater: make(map[string]time.Duration), pending: make(map[string]bool), changed: make(map[string]bool), damaged: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
 		migrated: make(map[string]bool), evicted: make(map[string]bool),
-		shown: make(map[string][]shown), forgotten: make(map[string]time.Time), failedAgain: make(map[place]bool), late: make(map[string]bool), byPerson: make(map[string]bool), setAbove: make(map[string]time.Time), returned: make(map[string]time.Time), changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), arrivals: make(map[string]string), forced: make(map[place]bool), vouchedAt: make(map[vouching]time.Time), untainted: make(map[string]time.Time),
+		shown: make(map[string][]shown), forgotten: make(map[string]time.Time), failedAgain: make(map[place]bool), late: make(map[string]bool), byPerson: make(map[string]bool), setAbove: make(map[string]time.Time), returned: make(map[string]time.Time), changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), atWrite: make(map[string]Step), hangsNext: make(map[string]time.Duration), forced: make(map[place]bool), vouchedAt: make(map[vouching]time.Time), untainted: make(map[string]time.Time),
 	}
 }
 
@@ -198,7 +201,13 @@ var onLinstor = map[Deed]func(w *world, s Step){
 	EndStalls:       (*world).stall,
 	Overlap:         func(w *world, _ Step) { w.overlap() },
 	EndOverlap:      func(w *world, _ Step) { w.endOverlap() },
-	ArriveAtWrite:   (*world).arriveAtWrite,
+	ArriveAtWrite:   (*world).waitForWrite,
+	UnlabelAtWrite:  (*world).waitForWrite,
+	ExemptAtWrite:   (*world).waitForWrite,
+	LabelAtWrite:    (*world).waitForWrite,
+	HangRequest:     (*world).hangRequest,
+	LagAPI:          (*world).disturb,
+	EndLag:          (*world).disturb,
 	LeaveEnded:      func(w *world, s Step) { w.leaveEnded(s.On, s.Value) },
 	Spare:           func(w *world, s Step) { w.spare(s.On, s.Value) },
 	SpareNoMore:     func(w *world, s Step) { w.spareNoMore(s.On) },

@@ -56,21 +56,37 @@ func (w *world) leaveEnded(of, phase string) {
 	w.must(w.Client().Update(w.ctx, pod))
 }
 
-// arriveAtWrite lets a pod arrive before the controller's next write of a verb and kind.
-func (w *world) arriveAtWrite(s Step) {
+// waitForWrite lets a step wait for the controller's next write of a verb and kind.
+func (w *world) waitForWrite(s Step) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.arrivals[s.Value] = s.On
+	w.atWrite[s.Value] = s
 }
 
-// arrivesNow lets the pod arrive that waits for a write, where the workload's own pod is.
-func (w *world) arrivesNow(write string) {
+// changesNow lets happen what waits for a write: a pod arrives where the workload's own pod is, or a pod changes, which is the one that is written.
+func (w *world) changesNow(write string, o client.Object) {
 	w.mu.Lock()
-	of := w.arrivals[write]
-	delete(w.arrivals, write)
-	own := w.pods[podKey(of)]
+	s := w.atWrite[write]
+	delete(w.atWrite, write)
+	own, of := w.pods[podKey(s.On)], s.On
 	w.mu.Unlock()
-	if of == "" || own == nil || own.Spec.NodeName == "" {
+	if pod, ok := o.(*corev1.Pod); ok && pod.Labels[componentLabel] == "" && s.What != ArriveAtWrite {
+		of = pod.Name
+	}
+	switch s.What {
+	case UnlabelAtWrite, ExemptAtWrite, LabelAtWrite:
+		w.count(ChangedAtWrite)
+		w.note("at " + write + ": " + string(s.What) + " " + of)
+	}
+	switch s.What {
+	case UnlabelAtWrite:
+		w.spare(of, "label")
+	case ExemptAtWrite:
+		w.spare(of, "annotation")
+	case LabelAtWrite:
+		w.editPod(of, func(pod *corev1.Pod) { metav1.SetMetaDataLabel(&pod.ObjectMeta, selectedLabel, "remove") })
+	}
+	if s.What != ArriveAtWrite || own == nil || own.Spec.NodeName == "" {
 		return
 	}
 	pod := w.like(of, of+"-late")

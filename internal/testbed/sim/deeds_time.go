@@ -28,7 +28,7 @@ func (t trouble) concerns(r apimodel.Request) bool {
 const hanging = 30 * time.Second
 
 // onRequests are the deeds that disturb requests of the controllers, with those that end it.
-var onRequests = map[Deed]Deed{SlowAPI: FastAPI, RejectAPI: AcceptAPI, HangAPI: UnhangAPI}
+var onRequests = map[Deed]Deed{SlowAPI: FastAPI, RejectAPI: AcceptAPI, HangAPI: UnhangAPI, LagAPI: EndLag}
 
 // disturb lets the controllers' requests meet trouble, or no longer.
 func (w *world) disturb(s Step) {
@@ -47,9 +47,12 @@ func (w *world) disturb(s Step) {
 	}
 }
 
+// actorOf returns the name of the controller's process that sends a request; false if it is none of those.
+func actorOf(r apimodel.Request) (string, bool) { return strings.CutPrefix(r.Actor, actorPrefix) }
+
 // troubled tells which trouble a request of a controller meets.
 func (w *world) troubled(deed Deed, r apimodel.Request) (trouble, bool) {
-	if !strings.HasPrefix(r.Actor, actorPrefix) {
+	if _, ours := actorOf(r); !ours {
 		return trouble{}, false
 	}
 	w.mu.Lock()
@@ -62,6 +65,12 @@ func (w *world) troubled(deed Deed, r apimodel.Request) (trouble, bool) {
 // the API server's patience, and sees only writes.
 func (w *world) delay(r apimodel.Request) time.Duration {
 	if t, ok := w.troubled(HangAPI, r); ok && isWrite(r) {
+		return t.d
+	}
+	if d := w.hangsNow(r); d > 0 {
+		return d
+	}
+	if t, ok := w.troubled(LagAPI, r); ok {
 		return t.d
 	}
 	if t, ok := w.troubled(SlowAPI, r); ok {
@@ -92,7 +101,7 @@ func (w *world) reject(r apimodel.Request) error {
 func (w *world) troubledNow() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.troubles) > 0 || w.stalls.What == StallAct
+	return len(w.troubles) > 0 || w.stalls.What == StallAct || !w.hungRequest.IsZero() && time.Since(w.hungRequest) < hungFor
 }
 
 func (w *world) freezeMachine(node string, frozen bool) {

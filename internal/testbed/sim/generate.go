@@ -23,6 +23,8 @@ func Generate(seed uint64) History {
 		return tell(seed)
 	case isOrdinary(seed):
 		return GenerateOrdinary(seed)
+	case isMass(seed):
+		return massLoss(seed)
 	}
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0)), history: History{Seed: seed}}
 	g.drawWorld()
@@ -50,7 +52,7 @@ func Generate(seed uint64) History {
 		g.sort()
 	}
 	g.history.Length = max(g.space(), 30*time.Second) + rest
-	return stallSome(leave(g.history))
+	return amidSome(stallSome(leave(g.history)))
 }
 
 func (g *generator) drawPlots() {
@@ -175,7 +177,7 @@ var undo = map[Deed]Deed{
 	CutLinstor: RestoreLinstor, CutAPI: RestoreAPI, FailAPI: RecoverAPI, PauseCache: ResumeCache, CloseVolume: OpenVolume,
 	FailDisk: ReplaceDisk, MigrateTo: EndMigration, ForbidTaints: AllowTaints, ForbidRelease: AllowRelease, DisturbAPI: CalmAPI,
 	StallAct: EndStalls, Pause: Unpause, Evict: RestoreNode, FreezeMachine: ThawMachine, HangPools: FreePools, HangResource: FreeResource, FreezeProcess: ThawProcess, Overlap: EndOverlap,
-	SlowAPI: FastAPI, RejectAPI: AcceptAPI, HangAPI: UnhangAPI, BreakAdjust: MendAdjust, CreateAgain: BindAgain,
+	SlowAPI: FastAPI, LagAPI: EndLag, RejectAPI: AcceptAPI, HangAPI: UnhangAPI, BreakAdjust: MendAdjust, CreateAgain: BindAgain,
 }
 
 // faultsOfNodes, faultsOfProcesses and faultsOfAll can happen at any time.

@@ -131,7 +131,7 @@ var Kinds = []Kind{
 	SetOnDefinition, SetOnGroup, SetOnController, AdjustFailed, AdjustHung, SentByReconnect, ChangedAroundLoss,
 	AgainHeardNone, AgainHeardOne, AgainHeardTwo, TieBreakerByLinstor, TieBreakerSet,
 	ReplicaAddedAway, ReplicaRemovedAway, ReplicaToggledAway, NodeLost, DatabaseRestored, ClientsOfCSI, Story,
-	Stalls, QualifiedNames, UnknownNode,
+	Stalls, StallsRecovered, ChangesAtWrite, OneHangs, EvenlySlow, TenLost, QualifiedNames, UnknownNode,
 	LeavesAmid, LeavesAfter, LastCopiesOnly, Everything, SecondLeaves, Drained, Cordoned, Tolerating, Untainted, SafePowerOff, DiskFails,
 	PoolFull, LinstorRestarts, NodeFails, OperatorRuns, AffinityRuns, PinnedForGood, Balances, Snapshots, ByAnother, MeansNothing,
 	GroupLists, ReplicaGoes, KubeletSilent, PausedMeanwhile, MostLost, CopyUnsure, AmidMove, ValueChanges,

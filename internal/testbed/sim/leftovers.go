@@ -25,7 +25,7 @@ const ruleLeftovers = "something was left over when all was well again"
 func (w *world) mend() {
 	nodes := w.history.World.Nodes
 	w.mendPlanned()
-	for _, deed := range []Deed{RecoverAPI, AllowTaints, AllowRelease, CalmAPI, FastAPI, AcceptAPI, UnhangAPI, EndOverlap, Unpause, FastLinstor} {
+	for _, deed := range []Deed{RecoverAPI, AllowTaints, AllowRelease, CalmAPI, FastAPI, AcceptAPI, UnhangAPI, EndLag, EndStalls, EndOverlap, Unpause, FastLinstor} {
 		w.do(Step{What: deed})
 	}
 	w.Linstor.Start()

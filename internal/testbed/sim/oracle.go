@@ -21,12 +21,11 @@ import (
 
 // The invariants, by the names under which they are reported.
 const (
-	// RuleWritable: no pod is force-deleted whose node could still commit a write to one of its volumes at the fresh
-	// read that precedes the deletion.
+	// RuleWritable: no pod is force-deleted whose node can commit a write to one of its volumes, and could during all of the last moments.
 	RuleWritable = "a pod was deleted by force although its node could still write"
-	// RuleHarmless: none is deleted at all unless its node can no longer write one of its volumes.
+	// RuleHarmless: none is deleted at all unless its node cannot write one of its volumes, or could not a moment ago.
 	RuleHarmless = "a pod was deleted although its node could still write all its volumes"
-	// ruleSelected: none is deleted that was not selected, or is exempt.
+	// ruleSelected: none is deleted that is not selected, or is exempt, when the API deletes it.
 	ruleSelected = "a pod was deleted that must not be"
 	// ruleTogether: none is deleted that would wait elsewhere for a volume which another pod keeps on its node.
 	ruleTogether = "a pod was deleted although another one keeps a volume of it"
@@ -36,8 +35,6 @@ const (
 	ruleDemoted = "a pod was deleted as Demoted although its volume was open a while ago"
 	// ruleEarly: a pod that is deleted before the confirmed grace has passed was lost to three networks.
 	ruleEarly = "a pod was deleted early although three networks did not agree"
-	// RuleFresh: what precedes a deletion is read at most 2 s before.
-	RuleFresh = "something was deleted without a fresh read"
 	// ruleUnknown: nothing is done on an unknown alone.
 	ruleUnknown = "something was done without positive evidence"
 	// RuleInUse: no attachment is deleted or released while a pod on its node uses the volume.
@@ -83,8 +80,11 @@ func (w *world) volumeNamed(name string) Volume {
 	return Volume{Name: name, Handle: w.VolumeNamed(name).Handle, Kind: Filesystem, Quorum: "off", ephemeral: true}
 }
 
-// auditRemoval holds the deletion of a pod against the invariants.
-func (w *world) auditRemoval(b basis, pod *corev1.Pod, silence time.Duration, options *client.DeleteOptions) {
+// NeedlessRestart counts the pods that were deleted although their node could write all their volumes again.
+const NeedlessRestart = "needless restart of a healthy workload, by facts of the last five seconds"
+
+// auditRemoval holds the deletion of a pod against the invariants. meant is the UID of the one that was decided on.
+func (w *world) auditRemoval(b basis, meant types.UID, pod *corev1.Pod, silence time.Duration, options *client.DeleteOptions) {
 	node, reason := home(pod), b.reason
 	forced := options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0
 	what := fmt.Sprintf("pod %s on %s (%s, by force: %t)", pod.Name, node, reason, forced)
@@ -92,8 +92,10 @@ func (w *world) auditRemoval(b basis, pod *corev1.Pod, silence time.Duration, op
 	w.count(fmt.Sprintf("removed by force: %t", forced))
 
 	w.auditView(b, what)
-	if !b.listed {
-		w.violated(ruleIdentity, "%s: its UID was not among those just read", what)
+	if deleted := w.deletedAs(pod); deleted.UID != meant {
+		w.violated(ruleIdentity, "%s: its UID is %s, and %s was meant", what, deleted.UID, meant)
+	} else if isSpared(deleted) {
+		w.violated(ruleSelected, "%s, with the labels %v and the annotations %v", what, deleted.Labels, deleted.Annotations)
 	}
 	spec, known := w.workload(pod.Name)
 	if strings.Contains(pod.Name, endedInfix) || b.spared || known && (spec.Exempt || spec.Unsafe && !w.history.World.Reckless || spec.Owner != "") {
@@ -103,24 +105,20 @@ func (w *world) auditRemoval(b basis, pod *corev1.Pod, silence time.Duration, op
 		w.violated(ruleTogether, "%s: %s", what, b.keptBy)
 	}
 	var writable []string
-	lost, evidence, open := false, false, time.Duration(0)
+	lost, evidence, needless, open := false, false, true, time.Duration(0)
 	taken, one := pardons{}, "" // one volume was taken for lost, and the others are taken with it
 	for _, v := range w.volumesOf(pod) {
-		r, ok := b.readings[v.Resource()]
-		if v.Kind == NFSExport || v.ephemeral && !(ok && w.history.World.Planned.Is) {
+		if v.Kind == NFSExport || v.ephemeral && !w.history.World.Planned.Is {
 			continue // balancing, or a copy, gives an ephemeral volume a second disk, and with it quorum
 		}
-		if !ok {
-			w.violated(RuleFresh, "%s: resource %s was read at %s", what, v.Resource(), b.stale[v.Resource()].Sub(w.started)-settling)
-			continue
-		}
-		w.takes(v, node, forced && !r.writable[node])
-		held := r.writable[node] || reason != failover.Demoted && r.promotable(node)
-		if r.writable[node] && !v.ephemeral { // that goes with its pod, and nobody else will ever write it
+		r, healthy := b.readings[v.Resource()], b.healthy[v.Resource()]
+		w.takes(v, node, forced && !healthy)
+		held := healthy || reason != failover.Demoted && r.promotable(node)
+		if healthy && !v.ephemeral { // that goes with its pod, and nobody else will ever write it
 			writable = append(writable, v.Resource())
 			taken.add(w.pardon(v, node, r.excused(node, true)))
 		}
-		lost = lost || !held
+		lost, needless = lost || !held, needless && b.writes[v.Resource()]
 		if held {
 			one = cmp.Or(one, w.pardon(v, node, r.misled(node, reason)))
 		}
@@ -132,6 +130,10 @@ func (w *world) auditRemoval(b basis, pod *corev1.Pod, silence time.Duration, op
 	} else if forced && len(writable) > 0 {
 		w.breach(RuleWritable, what, writable, taken.all())
 	}
+	if lost && needless {
+		w.count(NeedlessRestart)
+		w.note("NEEDLESS RESTART: " + what)
+	}
 	if !evidence {
 		w.violated(ruleUnknown, "%s", what)
 	}
@@ -141,6 +143,27 @@ func (w *world) auditRemoval(b basis, pod *corev1.Pod, silence time.Duration, op
 	if reason == failover.Demoted && open < grace.KnownGrace && !w.switchedOff(node) {
 		w.breach(ruleDemoted, fmt.Sprintf("%s: closed for %s", what, open), writable, one)
 	}
+}
+
+// deletedAs returns a pod as it was when the API deleted it; the pod itself where that is not known.
+func (w *world) deletedAs(pod *corev1.Pod) *corev1.Pod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if deleted := w.deleted[client.ObjectKeyFromObject(pod)]; deleted != nil {
+		return deleted
+	}
+	return pod
+}
+
+// writesNow tells whether a node can write a resource.
+func (w *world) writesNow(at place) bool { return w.DRBD.CanWrite(at.what, at.node) }
+
+// hasWritten tells whether a node can write a resource, and could during all of the last moments.
+func (w *world) hasWritten(at place) bool {
+	w.mu.Lock()
+	since := w.writing[at]
+	w.mu.Unlock()
+	return w.writesNow(at) && time.Since(since) > factsAge
 }
 
 // keptBy returns the name of a pod on the node of another one, there since before the look, that is not to go and uses a volume of it; empty where
@@ -276,6 +299,8 @@ func (w *world) workload(name string) (Workload, bool) {
 type user struct {
 	name  string
 	bound time.Time
+	// runs is set once its containers run.
+	runs bool
 }
 
 // users returns the pods on a node of Kubernetes that use a volume of that handle.
@@ -290,19 +315,19 @@ func (w *world) users(ctx context.Context, node, handle string) []user {
 		}
 		for _, v := range w.volumesOf(pod) {
 			if v.Handle == handle {
-				users = append(users, user{pod.Name, w.boundAt(pod)})
+				users = append(users, user{pod.Name, w.boundAt(pod), pod.Status.Phase == corev1.PodRunning})
 			}
 		}
 	}
 	return users
 }
 
-// usedUnder holds it against the invariant that a volume was taken from under pods. Who arrived after the look that the write
-// rests on could not be seen.
+// usedUnder holds it against the invariant that a volume was taken from under pods. Who arrived after the list that the write
+// rests on could not be seen, and does not run yet.
 func (w *world) usedUnder(users []user, format string, args ...any) {
 	var seen, unseen []string
 	for _, u := range users {
-		if time.Since(u.bound) <= failover.ActAge {
+		if time.Since(u.bound) <= factsAge && !u.runs {
 			unseen = append(unseen, u.name)
 		} else {
 			seen = append(seen, u.name)
@@ -339,13 +364,9 @@ func (w *world) auditDetach(b basis, v Volume, va *storagev1.VolumeAttachment, u
 		return
 	}
 	w.usedUnder(users, "attachment %s was deleted", va.Name)
-	r, ok := b.readings[v.Resource()]
-	if !ok {
-		w.violated(RuleFresh, "attachment %s", va.Name)
-		return
-	}
-	w.takes(v, node, !r.writable[node])
-	if r.writable[node] && v.Kind != NFSExport && !w.usedByOther(v, node) {
+	r, healthy := b.readings[v.Resource()], b.healthy[v.Resource()]
+	w.takes(v, node, !healthy)
+	if healthy && v.Kind != NFSExport && !w.usedByOther(v, node) {
 		w.breach(ruleForeign, "attachment "+va.Name, []string{v.Resource()}, w.pardon(v, node, r.excused(node, true)))
 	}
 	if !w.positive(r, node) {

@@ -31,6 +31,11 @@ func (w *world) observe(c apimodel.Change) {
 		w.mu.Unlock()
 		return
 	}
+	if pod, ok := c.Old.(*corev1.Pod); ok && c.Verb == apimodel.VerbDelete && strings.HasPrefix(c.Actor, actorPrefix) {
+		w.mu.Lock()
+		w.deleted[client.ObjectKeyFromObject(pod)] = pod
+		w.mu.Unlock()
+	}
 	if _, ok := c.Old.(*corev1.Pod); ok && c.New == nil {
 		w.mu.Lock()
 		delete(w.pods, client.ObjectKeyFromObject(c.Old))
@@ -64,7 +69,13 @@ func (w *world) observe(c apimodel.Change) {
 func (w *world) observeStorage(resource, node string) {
 	state, ok := w.DRBD.Replica(resource, node)
 	at := place{resource, node}
+	writes := w.writesNow(at)
 	w.mu.Lock()
+	if _, wrote := w.writing[at]; !writes {
+		delete(w.writing, at)
+	} else if !wrote {
+		w.writing[at] = time.Now()
+	}
 	if ok && state.Open == 0 {
 		delete(w.taken, at)
 		delete(w.forced, at)

@@ -119,7 +119,7 @@ var reached = []string{
 	"decided: NotLost NoSurvivor", "decided: NotLost PrimaryConnected", "decided: NotLost PrimaryHealthy",
 	"decided: NotLost VolumeStarting", "decided: NotLost VolumeUnused", "decided: Undecided StateUnknown",
 	"decided: Undecided TooFewWitnesses", "event: LinstorBlind", "pods of LINSTOR deleted", sim.BlindRestarted, "well in the end",
-	sim.Explained, sim.Stalled, sim.StalledArrival,
+	sim.Explained, sim.Stalled, sim.StalledArrival, sim.StalledRecovery, sim.ChangedAtWrite, sim.RequestHung,
 	sim.ReachedSafe, sim.ReachedLeaving, sim.ReachedEvacuated, sim.ReachedReturned, sim.SwitchedOff, sim.SafeAsked, sim.GoneAsked,
 }
 

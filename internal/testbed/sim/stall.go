@@ -25,10 +25,14 @@ const Stalls Kind = "time: every second act stalls between decision and request,
 // withPods is the value of a StallAct during which pods arrive.
 const withPods = "and a pod arrives meanwhile"
 
-// Stalled counts the stalls, and StalledArrival the pods that arrived meanwhile.
+// withStorage is the value of one during which the node has its storage back.
+const withStorage = "and the node has its storage back meanwhile"
+
+// Stalled counts the stalls, StalledArrival the pods that arrived meanwhile, and StalledRecovery the nodes that had their storage back.
 const (
-	Stalled        = "an act stalled between its decision and its requests"
-	StalledArrival = "a pod arrived while an act stalled"
+	StalledRecovery = "a node had its storage back while an act stalled"
+	Stalled         = "an act stalled between its decision and its requests"
+	StalledArrival  = "a pod arrived while an act stalled"
 )
 
 // Stall returns the history with stalls of that length from the beginning to the end.
@@ -91,7 +95,7 @@ func (p *process) stalls(node string) bool {
 	w.mu.Lock()
 	s := w.stalls
 	w.mu.Unlock()
-	if s.What != StallAct || p.freezer.frozen() || p.moments.Add(1)%2 != 0 {
+	if s.What != StallAct || p.freezer.frozen() || (p.moments.Add(1)+int64(s.At/time.Millisecond))%2 != 0 {
 		return false
 	}
 	w.count(Stalled)
@@ -99,8 +103,11 @@ func (p *process) stalls(node string) bool {
 	p.freezer.stop()
 	p.view.Pause()
 	time.AfterFunc(s.For, func() { p.freeze(false) })
-	if s.Value == withPods {
+	switch s.Value {
+	case withPods:
 		time.AfterFunc(time.Millisecond, func() { w.arriveOn(node) })
+	case withStorage:
+		time.AfterFunc(time.Millisecond, func() { w.recoverStorage(node) })
 	}
 	return true
 }

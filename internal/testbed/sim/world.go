@@ -52,6 +52,10 @@ type world struct {
 	explanations
 	satellites
 	planned
+	// writing is since when a node can write a resource: what is there if it cannot is old. deleted are the pods as they were when the API
+	// deleted them last.
+	writing map[place]time.Time
+	deleted map[types.NamespacedName]*corev1.Pod
 	// opened is since when a resource has not been open for writing on a node; zero while it is.
 	closed map[place]time.Time
 	// denied is what each node says of its connection to another.
@@ -123,7 +127,8 @@ func newWorld(ctx context.Context, h History, story bool) *world {
 		outcome: Outcome{Counts: make(map[string]int)}, faults: newFaults(), closed: make(map[place]time.Time), denied: make(map[edge]denial), renewed: make(map[string]time.Time),
 		resumed: make(map[string]time.Time),
 		pods:    make(map[types.NamespacedName]*corev1.Pod),
-		taken:   make(map[place]taking), bound: make(map[types.UID]time.Time), liveness: newLiveness(), explanations: newExplanations(), satellites: newSatellites(), planned: newPlanned(),
+		writing: make(map[place]time.Time), deleted: make(map[types.NamespacedName]*corev1.Pod),
+		taken: make(map[place]taking), bound: make(map[types.UID]time.Time), liveness: newLiveness(), explanations: newExplanations(), satellites: newSatellites(), planned: newPlanned(),
 	}
 	w.Cluster = virtual.New(ctx, virtual.Options{
 		DRBD: drbd.Options{

@@ -1,0 +1,189 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
+)
+
+// What happens while an act is under way: each request of it takes time, and the world changes between them.
+
+// What else can happen at a write, or to single requests.
+const (
+	UnlabelAtWrite Deed = "take a pod's label off right before the controller writes"
+	ExemptAtWrite  Deed = "exempt a pod right before the controller writes"
+	LabelAtWrite   Deed = "label a pod right before the controller writes"
+	HangRequest    Deed = "let one request of the controller hang"
+	LagAPI         Deed = "let each request of the controller to the API take that long"
+	EndLag         Deed = "let the API answer at once"
+)
+
+// Kinds of such histories.
+const (
+	StallsRecovered Kind = "time: every second act stalls between decision and request, and the node has its storage back meanwhile"
+	ChangesAtWrite  Kind = "pods: labels or annotations change between a look and its write"
+	OneHangs        Kind = "time: a single API request hangs, by verb and kind"
+	EvenlySlow      Kind = "time: an API server that needs 0.7, 1.5 or 2.5 s for each request"
+	TenLost         Kind = "time: ten nodes are lost at once"
+)
+
+// ChangedAtWrite counts the pods that changed at a write, and RequestHung the requests that hung.
+const (
+	ChangedAtWrite = "a pod's label or annotation changed between a look and its write"
+	RequestHung    = "a single request hung"
+)
+
+const (
+	// hangsFor is how long a single request hangs: longer than anybody waits for an answer.
+	hangsFor = time.Minute
+	// hungFor is how long a fail-over may take longer for one request that hangs.
+	hungFor = 15 * time.Second
+)
+
+// reads are what the controllers read in an act.
+var reads = []string{"list Pod", "get Lease", "get Node", "get VolumeAttachment", "list VolumeAttachment", "get PersistentVolumeClaim"}
+
+// untidyActs are drawn by random numbers of their own, so that all other steps of a seed stay what they are.
+var untidyActs = []untidiness{
+	{StallsRecovered, (*generator).stallAndRecover},
+	{ChangesAtWrite, (*generator).changeAtWrite},
+	{OneHangs, (*generator).hangOne},
+	{EvenlySlow, (*generator).lag},
+}
+
+func amidSome(h History) History {
+	g := &generator{Rand: rand.New(rand.NewPCG(h.Seed, 3)), history: h}
+	steps := len(h.Steps)
+	g.untidy(untidyActs)
+	if len(g.history.Steps) > steps {
+		g.sort()
+		g.history.Length = max(g.history.Length, g.space()+time.Second)
+	}
+	return g.history
+}
+
+// loss is when a node is lost in whose act something happens: the first thing that happens anyway, or a loss that is added.
+func (g *generator) loss(deeds ...Deed) time.Duration {
+	at := g.around()
+	if g.chance(60) {
+		g.nodeFault(at, 10*time.Minute, pick(g, deeds...), g.home())
+	}
+	return at
+}
+
+// stallAndRecover lets acts stall while the node that they are about is well again.
+func (g *generator) stallAndRecover() bool {
+	at := g.loss(Isolate, Isolate, IsolateDRBD)
+	g.fault(at+g.milliseconds(0, 5*time.Second), g.milliseconds(30*time.Second, 2*time.Minute),
+		Step{What: StallAct, For: pick(g, 3*time.Second, 6*time.Second), Value: withStorage}, EndStalls)
+	return true
+}
+
+// changeAtWrite lets a pod change right before it is written, or before something else is that concerns it.
+func (g *generator) changeAtWrite() bool {
+	at := g.loss(Crash, Isolate, Isolate, IsolateDRBD)
+	write := pick(g, append([]string{"delete Pod", "delete Pod", "patch Pod"}, writes...)...)
+	g.add(at, Step{What: pick(g, UnlabelAtWrite, ExemptAtWrite, LabelAtWrite), On: g.someWorkload().Name, Value: write})
+	return true
+}
+
+// hangOne lets single requests hang.
+func (g *generator) hangOne() bool {
+	at := g.loss(Crash, Isolate, IsolateDRBD)
+	for range 1 + g.IntN(2) {
+		g.add(at+g.milliseconds(0, 15*time.Second), Step{What: HangRequest, Value: pick(g, append(append([]string{}, reads...), writes...)...)})
+	}
+	return true
+}
+
+// lag lets the API be slow for a while, which begins before a loss or amid the act.
+func (g *generator) lag() bool {
+	at := g.loss(Crash, Isolate, IsolateDRBD)
+	s := Step{What: LagAPI, For: pick(g, 700*time.Millisecond, 1500*time.Millisecond, 2500*time.Millisecond)}
+	g.fault(at+g.milliseconds(0, 15*time.Second), g.milliseconds(20*time.Second, 2*time.Minute), s, EndLag)
+	return true
+}
+
+// hangRequest lets the next request of a verb and kind hang.
+func (w *world) hangRequest(s Step) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hangsNext[s.Value] = hangsFor
+}
+
+// hangsNow returns how long a request hangs that is the next of its verb and kind.
+func (w *world) hangsNow(r apimodel.Request) time.Duration {
+	if _, ours := actorOf(r); !ours {
+		return 0
+	}
+	w.mu.Lock()
+	what := string(r.Verb) + " " + r.Kind
+	d := w.hangsNext[what]
+	if delete(w.hangsNext, what); d > 0 {
+		w.hungRequest = time.Now()
+	}
+	w.mu.Unlock()
+	if d > 0 {
+		w.count(RequestHung)
+		w.note("request hangs: " + what + " " + r.Name)
+	}
+	return d
+}
+
+// recoverStorage gives a node of Kubernetes its networks back, if its machine runs.
+func (w *world) recoverStorage(node string) {
+	name := w.Satellite(node)
+	if w.ctx.Err() != nil || name == "" || !w.DRBD.Up(name) {
+		return
+	}
+	w.count(StalledRecovery)
+	w.note("STEP " + node + " has its storage back")
+	w.DRBD.Rejoin(name)
+	w.Linstor.RestoreSatellite(name)
+	w.RestoreKubelet(node)
+}
+
+// massEvery is in how many histories ten nodes are lost at once.
+const massEvery = 40
+
+// isMass tells whether ten nodes are lost at once in a seed's history. It is none that tells a story, and none that is ordinary.
+func isMass(seed uint64) bool { return seed%massEvery == 17 }
+
+// massLoss returns the history of a cluster that loses ten of its nodes at once, for good or for a while.
+func massLoss(seed uint64) History {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 4)), history: History{Seed: seed}}
+	w := &g.history.World
+	const lost, all = 10, 22
+	for i := range all {
+		w.Nodes = append(w.Nodes, "node-"+string(rune('a'+i)))
+	}
+	w.Processes, w.Replay = pick(g, 1, 2), linstorsim.Immediately
+	w.Lag, w.PingTimeout, w.Detect = 50*time.Millisecond, 6*time.Second, make(map[string]time.Duration)
+	g.drawDetection()
+	at, span := g.milliseconds(0, 10*time.Second), pick(g, 10*time.Minute, g.milliseconds(5*time.Second, 40*time.Second))
+	deed := pick(g, Crash, Crash, Isolate, IsolateDRBD)
+	for i := range lost {
+		own, second, third := w.Nodes[i], w.Nodes[lost+i], w.Nodes[lost+(i+1)%(all-lost)]
+		v := Volume{Name: fmt.Sprintf("v%d", i), Handle: fmt.Sprintf("pvc-v%d", i), Kind: Filesystem, Diskful: []string{own, second}, TieBreaker: third}
+		w.Volumes = append(w.Volumes, v)
+		w.Workloads = append(w.Workloads, Workload{
+			Name: fmt.Sprintf("pod-%d", i), Volumes: []string{v.Name}, Nodes: []string{own, second, third}, Selected: true, Stop: time.Second,
+		})
+		g.nodeFault(at+g.milliseconds(0, time.Second), span, deed, own)
+	}
+	switch g.IntN(4) {
+	case 0:
+		g.lag()
+	case 1:
+		g.hangOne()
+	case 2:
+		g.fault(at, time.Minute, Step{What: SlowLinstor, For: g.milliseconds(20*time.Millisecond, 100*time.Millisecond)}, FastLinstor)
+	}
+	g.drew(TenLost)
+	g.sort()
+	g.history.Length = g.space() + 80*time.Second
+	return g.history
+}
