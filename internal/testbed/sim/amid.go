@@ -2,8 +2,15 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
@@ -16,6 +23,7 @@ const (
 	UnlabelAtWrite Deed = "take a pod's label off right before the controller writes"
 	ExemptAtWrite  Deed = "exempt a pod right before the controller writes"
 	LabelAtWrite   Deed = "label a pod right before the controller writes"
+	RecoverAtWrite Deed = "give a node its networks back right before the controller writes"
 	HangRequest    Deed = "let one request of the controller hang"
 	LagAPI         Deed = "let each request of the controller to the API take that long"
 	EndLag         Deed = "let the API answer at once"
@@ -77,9 +85,13 @@ func (g *generator) loss(deeds ...Deed) time.Duration {
 // stallAndRecover lets acts stall while the node that they are about is well again.
 func (g *generator) stallAndRecover() bool {
 	at := g.loss(Isolate, Isolate, IsolateDRBD)
-	g.fault(at+g.milliseconds(0, 5*time.Second), g.milliseconds(30*time.Second, 2*time.Minute),
-		Step{What: StallAct, For: pick(g, 3*time.Second, 6*time.Second), Value: withStorage}, EndStalls)
+	g.fault(at+g.milliseconds(0, 5*time.Second), g.milliseconds(30*time.Second, 2*time.Minute), g.stallOnce(), EndStalls)
 	return true
+}
+
+// stallOnce is a stall at one of the moments of an act, while its node is well again.
+func (g *generator) stallOnce() Step {
+	return Step{What: StallAct, For: pick(g, 3*time.Second, 6*time.Second, 6*time.Second), On: strconv.Itoa(1 + g.IntN(8)), Value: withStorage}
 }
 
 // changeAtWrite lets a pod change right before it is written, or before something else is that concerns it.
@@ -186,4 +198,174 @@ func massLoss(seed uint64) History {
 	g.sort()
 	g.history.Length = g.space() + 80*time.Second
 	return g.history
+}
+
+// actEvery is in how many histories a story of an act is told: a short one in a tidy world, that ends badly as soon as one thing is not done again
+// amid the act. Random histories meet that moment seldom.
+const actEvery = 16
+
+// isActStory tells whether such a story is told in a seed's history.
+func isActStory(seed uint64) bool { return seed%actEvery == 12 }
+
+// actStories are told in turn.
+var actStories = []func(*storyteller){
+	(*storyteller).stalled, (*storyteller).changedAmid, (*storyteller).recoveredAmid, (*storyteller).linstorsNode, (*storyteller).slowly,
+	(*storyteller).claimedAgain, (*storyteller).createdAgainAmid, (*storyteller).oldCache,
+}
+
+// stalled lets the process stall at one of the moments of an act.
+func (g *storyteller) stalled() {
+	g.do(pick(g.generator, Isolate, Isolate, IsolateDRBD), g.a)
+	g.add(g.at+time.Second, g.stallOnce())
+	g.drew(StallsRecovered)
+}
+
+// changedAmid lets the pod change right before something is written.
+func (g *storyteller) changedAmid() {
+	g.do(pick(g.generator, Crash, Isolate), g.a)
+	g.add(g.at, Step{What: pick(g.generator, UnlabelAtWrite, ExemptAtWrite), On: "pod-0", Value: pick(g.generator, "delete Pod", "patch VolumeAttachment", "patch Node")})
+	g.drew(ChangesAtWrite)
+}
+
+// recoveredAmid lets the node be well again right before something is written, by an API that takes its time.
+func (g *storyteller) recoveredAmid() {
+	g.add(g.at, Step{What: LagAPI, For: pick(g.generator, 700*time.Millisecond, 1500*time.Millisecond, 2500*time.Millisecond)})
+	g.do(Isolate, g.a)
+	g.add(g.at, Step{What: RecoverAtWrite, Node: g.a, Value: pick(g.generator, "patch Node", "patch VolumeAttachment", "delete Pod")})
+	g.drew(EvenlySlow)
+}
+
+// linstorsNode lets the kubelet of a node with pods of LINSTOR be heard again right before the node is tainted for them.
+func (g *storyteller) linstorsNode() {
+	g.add(g.at, Step{What: LagAPI, For: pick(g.generator, 700*time.Millisecond, 1500*time.Millisecond)})
+	g.do(SilenceKubelet, g.d)
+	g.add(g.at, Step{What: RecoverAtWrite, Node: g.d, Value: "patch Node"})
+	g.drew(EvenlySlow)
+}
+
+// slowly lets the API be slow while a node is lost.
+func (g *storyteller) slowly() {
+	g.add(g.at, Step{What: LagAPI, For: pick(g.generator, 700*time.Millisecond, 1500*time.Millisecond, 2500*time.Millisecond)})
+	g.do(pick(g.generator, Crash, Isolate), g.a)
+	g.after(70*time.Second, 80*time.Second).add(g.at, Step{What: Replay})
+	g.drew(EvenlySlow)
+}
+
+// claimedAgain loses the storage of a node whose kubelet lives, and may claim a volume again.
+func (g *storyteller) claimedAgain() {
+	g.cutStorage(g.a)
+	g.history.World.Lag = pick(g.generator, 50*time.Millisecond, 500*time.Millisecond)
+}
+
+// createdAgainAmid deletes the PersistentVolume amid the act and creates it again.
+func (g *storyteller) createdAgainAmid() {
+	if g.chance(50) {
+		g.cutStorage(g.a)
+	} else {
+		g.do(Crash, g.a)
+	}
+	g.add(g.at, Step{What: ReplaceAtWrite, On: "v0", Value: pick(g.generator, "patch Node", "delete Pod", "delete VolumeAttachment", "patch VolumeAttachment"), For: g.milliseconds(200*time.Millisecond, 3*time.Second)})
+}
+
+// oldCache lets the cache lag behind the act, and stand still from some write on.
+func (g *storyteller) oldCache() {
+	g.history.World.Lag = pick(g.generator, 500*time.Millisecond, 2*time.Second)
+	g.do(pick(g.generator, Crash, Isolate), g.a)
+	g.add(g.at+g.milliseconds(9*time.Second, 20*time.Second), Step{What: PauseCache, On: "0"})
+	g.after(35*time.Second, 45*time.Second).add(g.at, Step{What: ResumeCache, On: "0"})
+}
+
+// ReplaceAtWrite is as [CreateAgain], but the PersistentVolume does not exist for a while.
+const ReplaceAtWrite Deed = "delete the PersistentVolume right before the controller writes, and create it again"
+
+// replaceVolume deletes a PersistentVolume, as somebody does who changes its node affinity, and creates it again.
+func (w *world) replaceVolume(name string, after time.Duration) {
+	var pv corev1.PersistentVolume
+	if w.Client().Get(w.ctx, client.ObjectKey{Name: name}, &pv) != nil {
+		return
+	}
+	again := pv.DeepCopy()
+	again.UID, again.ResourceVersion, again.DeletionTimestamp, again.Finalizers = "", "", nil, nil
+	pv.Finalizers = nil
+	if w.Client().Update(w.ctx, &pv) != nil || client.IgnoreNotFound(w.Client().Delete(w.ctx, &pv)) != nil {
+		return
+	}
+	w.count(Replaced)
+	time.AfterFunc(after, func() {
+		if w.ctx.Err() == nil {
+			_ = w.Client().Create(w.ctx, again)
+			again.Status = pv.Status
+			_ = w.Client().Status().Update(w.ctx, again)
+		}
+	})
+}
+
+// Replaced counts the PersistentVolumes that were created again amid an act.
+const Replaced = "a PersistentVolume was created again amid an act"
+
+// RuleDetached is that a volume is detached in time from a node that has lost it, once the controllers have removed its pods there.
+const RuleDetached = "a volume was not detached in time"
+
+// detachPatience is how long that may take: Kubernetes itself takes a minute.
+const detachPatience = 20 * time.Second
+
+// vacates notes that the controllers have removed a pod of a volume from a node.
+func (w *world) vacates(v Volume, node string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.vacated[place{v.Name, node}] = time.Time{}
+}
+
+// checkDetached looks for volumes that are still attached to nodes from which the controllers have removed their pods.
+func (w *world) checkDetached() {
+	w.mu.Lock()
+	vacated := maps.Clone(w.vacated)
+	w.mu.Unlock()
+	able := w.mayAct() && !w.awaitsReports() && !w.forbidRelease.Load()
+	for at, since := range vacated {
+		v := w.volumeNamed(at.what)
+		attached := slices.ContainsFunc(w.attachments(w.kube(at.node)), func(va storagev1.VolumeAttachment) bool {
+			return *va.Spec.Source.PersistentVolumeName == at.what
+		})
+		switch {
+		case !attached:
+			w.mu.Lock()
+			delete(w.vacated, at)
+			w.mu.Unlock()
+			continue
+		case !able || v.ephemeral || w.isPending(v) || len(w.users(w.ctx, w.kube(at.node), v.Handle)) > 0 || !w.stillLost(v, at.node) || !w.movable(v, at.node):
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		case time.Since(since) > detachPatience+w.lagPatience():
+			w.violated(RuleDetached, "volume %s from %s, for %s", at.what, at.node, time.Since(since))
+			since = time.Now()
+		}
+		w.mu.Lock()
+		w.vacated[at] = since
+		w.mu.Unlock()
+	}
+}
+
+// stillLost tells whether a node is down, or has no quorum for a volume, whether it is in use or not.
+func (w *world) stillLost(v Volume, node string) bool {
+	state, ok := w.DRBD.Replica(v.Resource(), node)
+	if !ok {
+		return w.isLost(v, node)
+	}
+	return !state.HasQuorum && !w.frozen[node] && !w.isBlind()
+}
+
+// lagPatience is how much longer everything may take while each request of the controllers takes its time, and for a while after that.
+func (w *world) lagPatience() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	const requests = 25
+	if t, ok := w.troubles[LagAPI]; ok {
+		return requests * t.d
+	}
+	if w.lag > 0 && time.Since(w.lagEnded) < time.Minute {
+		return requests * w.lag
+	}
+	return 0
 }

@@ -265,6 +265,7 @@ func (c *auditedClient) Patch(ctx context.Context, o client.Object, patch client
 		w.must(err)
 		c.noteReason(ctx, data)
 	}
+	defer c.process.decides(ctx)
 	return c.Client.Patch(ctx, o, patch, opts...)
 }
 
@@ -392,6 +393,7 @@ func (s *auditedStatus) release(
 			inUse = append(inUse, w.usersOfHandle(ctx, o.GetName(), string(name))...)
 		}
 	}
+	defer s.process.decides(ctx)
 	err := s.SubResourceWriter.Patch(ctx, o, patch, opts...)
 	if err == nil {
 		w.auditRelease(o.GetName(), released, inUse)

@@ -100,6 +100,11 @@ type faults struct {
 	// atWrite is what happens at the controller's next write, by verb and kind, and hangsNext is how long the next request of a verb and kind hangs.
 	atWrite   map[string]Step
 	hangsNext map[string]time.Duration
+	// lag is how long each request of the controllers took at last, and lagEnded is when that ended.
+	lag      time.Duration
+	lagEnded time.Time
+	// vacated are the volumes whose pods the controllers have removed from nodes, and since when they should be detached; zero while they need not.
+	vacated map[place]time.Time
 	// hungRequest is when one did last.
 	hungRequest time.Time
 	// vouchedAt is when a taint came that says that a node does not run, and untainted when one was last taken off.
@@ -114,7 +119,7 @@ func newFaults() faults {
 		frozen: make(map[string]bool), silent: make(map[string]time.Time), kubelet: make(map[string]bool),
 		linstorUp: time.Now(), hung: make(map[string]chan struct{}), belated: make(map[string]bool), hangsLater: make(map[string]time.Duration), pending: make(map[string]bool), changed: make(map[string]bool), damaged: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
 		migrated: make(map[string]bool), evicted: make(map[string]bool),
-		shown: make(map[string][]shown), forgotten: make(map[string]time.Time), failedAgain: make(map[place]bool), late: make(map[string]bool), byPerson: make(map[string]bool), setAbove: make(map[string]time.Time), returned: make(map[string]time.Time), changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), atWrite: make(map[string]Step), hangsNext: make(map[string]time.Duration), forced: make(map[place]bool), vouchedAt: make(map[vouching]time.Time), untainted: make(map[string]time.Time),
+		shown: make(map[string][]shown), forgotten: make(map[string]time.Time), failedAgain: make(map[place]bool), late: make(map[string]bool), byPerson: make(map[string]bool), setAbove: make(map[string]time.Time), returned: make(map[string]time.Time), changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), atWrite: make(map[string]Step), hangsNext: make(map[string]time.Duration), vacated: make(map[place]time.Time), forced: make(map[place]bool), vouchedAt: make(map[vouching]time.Time), untainted: make(map[string]time.Time),
 	}
 }
 
@@ -205,6 +210,8 @@ var onLinstor = map[Deed]func(w *world, s Step){
 	UnlabelAtWrite:  (*world).waitForWrite,
 	ExemptAtWrite:   (*world).waitForWrite,
 	LabelAtWrite:    (*world).waitForWrite,
+	RecoverAtWrite:  (*world).waitForWrite,
+	ReplaceAtWrite:  (*world).waitForWrite,
 	HangRequest:     (*world).hangRequest,
 	LagAPI:          (*world).disturb,
 	EndLag:          (*world).disturb,

@@ -86,6 +86,12 @@ func (w *world) changesNow(write string, o client.Object) {
 	case LabelAtWrite:
 		w.editPod(of, func(pod *corev1.Pod) { metav1.SetMetaDataLabel(&pod.ObjectMeta, selectedLabel, "remove") })
 	}
+	switch s.What {
+	case RecoverAtWrite:
+		w.recoverStorage(w.kube(s.Node))
+	case ReplaceAtWrite:
+		w.replaceVolume(s.On, s.For)
+	}
 	if s.What != ArriveAtWrite || own == nil || own.Spec.NodeName == "" {
 		return
 	}

@@ -39,7 +39,9 @@ func (w *world) disturb(s Step) {
 			w.troubles[begin] = trouble{s.Value, s.For}
 		}
 		if s.What == end {
-			if _, ok := w.troubles[begin]; ok {
+			if t, ok := w.troubles[begin]; ok && begin == LagAPI {
+				w.lag, w.lagEnded = t.d, time.Now()
+			} else if ok {
 				w.troubleEnded = time.Now()
 			}
 			delete(w.troubles, begin)
@@ -101,7 +103,8 @@ func (w *world) reject(r apimodel.Request) error {
 func (w *world) troubledNow() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.troubles) > 0 || w.stalls.What == StallAct || !w.hungRequest.IsZero() && time.Since(w.hungRequest) < hungFor
+	_, lags := w.troubles[LagAPI]
+	return len(w.troubles) > boolInt(lags) || w.stalls.What == StallAct || !w.hungRequest.IsZero() && time.Since(w.hungRequest) < hungFor
 }
 
 func (w *world) freezeMachine(node string, frozen bool) {

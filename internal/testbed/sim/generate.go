@@ -23,6 +23,8 @@ func Generate(seed uint64) History {
 		return tell(seed)
 	case isOrdinary(seed):
 		return GenerateOrdinary(seed)
+	case isActStory(seed):
+		return tell(seed)
 	case isMass(seed):
 		return massLoss(seed)
 	}

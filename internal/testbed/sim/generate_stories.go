@@ -39,7 +39,11 @@ func tell(seed uint64) History {
 	w.Volumes = []Volume{{Name: "v0", Handle: "pvc-v0", Kind: Filesystem, Diskful: []string{g.a, g.b}, TieBreaker: g.c}}
 	w.Workloads = []Workload{{Name: "pod-0", Volumes: []string{"v0"}, Nodes: slices.Clone(w.Nodes), Selected: true, Stop: time.Second}}
 	g.at = g.milliseconds(0, 5*time.Second)
-	stories[seed/storyEvery%uint64(len(stories))](g)
+	if isActStory(seed) {
+		actStories[seed/actEvery%uint64(len(actStories))](g)
+	} else {
+		stories[seed/storyEvery%uint64(len(stories))](g)
+	}
 	g.drew(Story)
 	g.sort()
 	g.history.Length = g.space() + pick(g.generator, 45*time.Second, 80*time.Second)

@@ -25,6 +25,10 @@ const ruleLeftovers = "something was left over when all was well again"
 func (w *world) mend() {
 	nodes := w.history.World.Nodes
 	w.mendPlanned()
+	w.mu.Lock()
+	clear(w.atWrite)
+	clear(w.hangsNext)
+	w.mu.Unlock()
 	for _, deed := range []Deed{RecoverAPI, AllowTaints, AllowRelease, CalmAPI, FastAPI, AcceptAPI, UnhangAPI, EndLag, EndStalls, EndOverlap, Unpause, FastLinstor} {
 		w.do(Step{What: deed})
 	}

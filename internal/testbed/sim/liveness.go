@@ -52,6 +52,7 @@ func (w *world) check() {
 	w.checkPlanned()
 	w.checkWriters()
 	w.checkLiveness()
+	w.checkDetached()
 	w.checkExplained()
 }
 
@@ -77,7 +78,7 @@ func (w *world) checkLiveness() {
 				since = last
 			}
 			due[pod.UID] = since
-			if time.Since(since) > w.applicable(home(pod))+patience && !w.isStuck(pod.UID) {
+			if time.Since(since) > w.applicable(home(pod))+patience+w.lagPatience() && !w.isStuck(pod.UID) {
 				w.violated(RuleLiveness, "pod %s on %s has been there for %s", pod.Name, home(pod), time.Since(since))
 				due[pod.UID] = time.Now() // once per grace
 			}

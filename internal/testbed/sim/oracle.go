@@ -113,6 +113,7 @@ func (w *world) auditRemoval(b basis, meant types.UID, pod *corev1.Pod, silence 
 		}
 		r, healthy := b.readings[v.Resource()], b.healthy[v.Resource()]
 		w.takes(v, node, forced && !healthy)
+		w.vacates(v, node)
 		held := healthy || reason != failover.Demoted && r.promotable(node)
 		if healthy && !v.ephemeral { // that goes with its pod, and nobody else will ever write it
 			writable = append(writable, v.Resource())

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,8 +26,8 @@ const Stalls Kind = "time: every second act stalls between decision and request,
 // withPods is the value of a StallAct during which pods arrive.
 const withPods = "and a pod arrives meanwhile"
 
-// withStorage is the value of one during which the node has its storage back.
-const withStorage = "and the node has its storage back meanwhile"
+// withStorage is the value of one during which the node has its storage back. It is the only one: On says at which moment.
+const withStorage = "once, and the node has its storage back meanwhile"
 
 // Stalled counts the stalls, StalledArrival the pods that arrived meanwhile, and StalledRecovery the nodes that had their storage back.
 const (
@@ -66,9 +67,12 @@ func (w *world) stall(s Step) {
 		w.troubleEnded = time.Now()
 	}
 	w.stalls = s
+	for _, p := range w.processes {
+		p.moments.Store(0)
+	}
 }
 
-// decides notes that an act on a node reads what forbids all removals: it decides right after that.
+// decides notes that an act on a node has read what forbids all removals, or has written something: it decides right after that.
 func (p *process) decides(ctx context.Context) {
 	if of := workOf(ctx); of.controller == "node" {
 		p.deciding.Store(&of.name)
@@ -95,7 +99,7 @@ func (p *process) stalls(node string) bool {
 	w.mu.Lock()
 	s := w.stalls
 	w.mu.Unlock()
-	if s.What != StallAct || p.freezer.frozen() || (p.moments.Add(1)+int64(s.At/time.Millisecond))%2 != 0 {
+	if s.What != StallAct || p.freezer.frozen() || !s.stallsAt(p.moments.Add(1)) {
 		return false
 	}
 	w.count(Stalled)
@@ -110,6 +114,14 @@ func (p *process) stalls(node string) bool {
 		time.AfterFunc(time.Millisecond, func() { w.recoverStorage(node) })
 	}
 	return true
+}
+
+// stallsAt tells whether a process stalls at one of the moments at which it may.
+func (s Step) stallsAt(moment int64) bool {
+	if s.Value == withStorage {
+		return strconv.FormatInt(moment, 10) == s.On
+	}
+	return (moment+int64(s.At/time.Millisecond))%2 == 0
 }
 
 // nodeOf returns the node of Kubernetes that a write is about; empty if it is about none.
