@@ -89,9 +89,13 @@ func (g *generator) stallAndRecover() bool {
 	return true
 }
 
+// The moments of an act at which the process may stall are before each request that writes, and after each decision. These are after the last
+// decision before a pod goes by force, and before one goes gracefully, whose condition is written first.
+const afterForce, afterGraceful = "5", "7"
+
 // stallOnce is a stall at one of the moments of an act, while its node is well again.
 func (g *generator) stallOnce() Step {
-	return Step{What: StallAct, For: pick(g, 3*time.Second, 6*time.Second, 6*time.Second), On: strconv.Itoa(1 + g.IntN(8)), Value: withStorage}
+	return Step{What: StallAct, For: pick(g, 3*time.Second, 6*time.Second, 6*time.Second), On: pick(g, afterForce, afterGraceful, strconv.Itoa(1+g.IntN(8))), Value: withStorage}
 }
 
 // changeAtWrite lets a pod change right before it is written, or before something else is that concerns it.
@@ -215,8 +219,16 @@ var actStories = []func(*storyteller){
 
 // stalled lets the process stall at one of the moments of an act.
 func (g *storyteller) stalled() {
-	g.do(pick(g.generator, Isolate, Isolate, IsolateDRBD), g.a)
-	g.add(g.at+time.Second, g.stallOnce())
+	deed, stall := IsolateDRBD, g.stallOnce()
+	stall.On = afterGraceful
+	if g.chance(40) {
+		deed, stall.On, g.history.World.Patient = Isolate, afterForce, true
+	}
+	if g.chance(20) {
+		stall = g.stallOnce()
+	}
+	g.do(deed, g.a)
+	g.add(g.at+time.Second, stall)
 	g.drew(StallsRecovered)
 }
 
@@ -235,12 +247,11 @@ func (g *storyteller) recoveredAmid() {
 	g.drew(EvenlySlow)
 }
 
-// linstorsNode lets the kubelet of a node with pods of LINSTOR be heard again right before the node is tainted for them.
+// linstorsNode lets a node with a pod of LINSTOR be well again right before it is tainted for that.
 func (g *storyteller) linstorsNode() {
-	g.add(g.at, Step{What: LagAPI, For: pick(g.generator, 700*time.Millisecond, 1500*time.Millisecond)})
-	g.do(SilenceKubelet, g.d)
+	g.add(g.at, Step{What: LagAPI, For: g.milliseconds(100*time.Millisecond, 150*time.Millisecond)})
+	g.do(Isolate, g.d)
 	g.add(g.at, Step{What: RecoverAtWrite, Node: g.d, Value: "patch Node"})
-	g.drew(EvenlySlow)
 }
 
 // slowly lets the API be slow while a node is lost.

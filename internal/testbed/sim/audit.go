@@ -364,6 +364,7 @@ func (s *auditedStatus) Patch(ctx context.Context, o client.Object, patch client
 	for _, condition := range content.Status.Conditions {
 		s.process.acts.of(ctx, func(a *act) { a.reasons[o.GetUID()] = failover.Reason(condition.Reason) })
 	}
+	defer s.process.decides(ctx)
 	return s.SubResourceWriter.Patch(ctx, o, patch, opts...)
 }
 
