@@ -9,6 +9,7 @@ const (
 	liveFile        = "internal/cluster/live.go"
 	liveReadsFile   = "controllers/live_reads.go"
 	marksFile       = "internal/evacuation/marks.go"
+	gatherFile      = "controllers/node_gather.go"
 	nodeFile        = "controllers/node_controller.go"
 	planFile        = "internal/failover/plan.go"
 	podsFile        = "internal/cluster/pods.go"
@@ -77,7 +78,7 @@ var edits = []edit{
 	},
 	{
 		"a list of pods counts from its answer", liveReadsFile,
-		"users[i], «began»", "mutantInstead(§, r.clock.Now(), …)",
+		"v.listed, v.off = «began»", "mutantInstead(§, r.clock.Now(), …)",
 	},
 	{
 		"an attachment is deleted by the pods that were listed before the release", writesFile,
@@ -99,23 +100,23 @@ var edits = []edit{
 		"v.in = «r.inputs.Again(v.in, v.off)»", "mutantInstead(§, v.in, …)",
 	},
 	{
-		"LINSTOR is not polled during an act", writesFile,
-		"defer «r.polling(ctx, lost)»()", "func() context.CancelFunc { if mutantIs(§) { return func() {} }; return … }()",
+		"LINSTOR is not polled during an act", nodeFile,
+		"time.Now().Add(«wait+pollFor»)", "func() time.Duration { if mutantIs(§) && wait > 0 { return 0 }; return … }()",
 	},
 	{
 		"that a fail-over has begun is only known once the cache shows it", writesFile,
 		"inProgress().begun = «v.in.Attachment.UID»", `mutantInstead(§, "", …)`,
 	},
 	{
-		"a deleted attachment is forgotten before Kubernetes has noticed", nodeFile,
-		"return «v.lingering(r.clock.Now())»", "mutantInstead(§, nil, …)",
+		"a deleted attachment is forgotten before Kubernetes has noticed", gatherFile,
+		"«v.lingering(r.clock.Now())»", "mutantInstead(§, nil, …)",
 	},
 	{
-		"a volume is forgotten while its PersistentVolume is created again", nodeFile,
+		"a volume is forgotten while its PersistentVolume is created again", gatherFile,
 		"; «recreated» {", "(… && !mutantIs(§))",
 	},
 	{
-		"a pod of LINSTOR is deleted by what was decided before its node was tainted", "controllers/recovery_controller.go",
+		"a pod of LINSTOR is deleted by what was decided before its node was tainted", recoveryFile,
 		"d = «again()»", "mutantInstead(§, d, …)",
 	},
 
@@ -143,11 +144,11 @@ var edits = []edit{
 	},
 	{
 		"pods are removed and nothing keeps the next away", writesFile,
-		"«r.taints.keepAway(ctx, node, remove)»", "func() error { if mutantIs(§) { return nil }; return … }()",
+		"«r.taints.keepAway(ctx, state.node, remove)»", "func() error { if mutantIs(§) { return nil }; return … }()",
 	},
 	{
 		"pods are removed although the next can not be kept away", writesFile,
-		"for _, v := range remove {\n\t\t«v.held = true»", "if !mutantIs(§) { … }",
+		"«v.failed(&keepAwayError{err})»", "if !mutantIs(§) { … }",
 	},
 	{
 		"pods are removed without an annotation", writesFile,
@@ -155,7 +156,7 @@ var edits = []edit{
 	},
 
 	{
-		"a reconcile does not take over what others have written that nodes may run", nodeFile,
+		"a reconcile does not take over what others have written that nodes may run", gatherFile,
 		"«r.memory.take(name, resource, attachments, r.clock.Now())»", "func() error { if mutantIs(§) { return nil }; return … }()",
 	},
 
@@ -217,7 +218,7 @@ var edits = []edit{
 	// What holds everything back.
 	{
 		"what holds back is not asked for before a removal", liveReadsFile,
-		"v.in.Halt = «halt»", "mutantInstead(§, v.in.Halt, …)",
+		"v.in.Halt = «hold»", "mutantInstead(§, v.in.Halt, …)",
 	},
 	{
 		"an unreadable pause is none", haltFile,

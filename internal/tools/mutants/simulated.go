@@ -4,6 +4,7 @@ import "regexp"
 
 const (
 	satellitesFile = "internal/cluster/satellites.go"
+	recoveryFile   = "controllers/recovery_controller.go"
 	memoryFile     = "controllers/settings_memory.go"
 	decideFile     = "internal/failover/decide.go"
 	fencingFile    = "internal/failover/quorum.go"
@@ -34,6 +35,32 @@ var simulated = []edit{
 	{
 		"one answer shows that LINSTOR is blind", "internal/failover/blind.go",
 		"return «u.last.Sub(u.first) >= BlindApart»", "mutantInstead(§, !u.last.IsZero(), …)",
+	},
+
+	// What is done again, because the world changes amid an act. Something else holds the others that edits.go names as well, so that only stories
+	// show them: the live read of LINSTOR, as no decision rests on anything older than two seconds; the age of the live list and the second list, as
+	// a pod that has just come does not run on a node without storage; the memories of a begun fail-over, of a deleted attachment and of a
+	// PersistentVolume that is created again.
+	{
+		"a pod is deleted by its name alone", writesFile, "«client.Preconditions{UID: &d.pod.UID, ResourceVersion: &version}»",
+		"mutantInstead(§, client.Preconditions{}, …)",
+	},
+	{
+		"a pod is deleted in any version", writesFile, "ResourceVersion: «&version»", "mutantInstead(§, nil, …)",
+	},
+	{
+		"nothing is decided again before a kind of write", liveReadsFile, "v.in = «r.inputs.Again(v.in, v.off)»", "mutantInstead(§, v.in, …)",
+	},
+	{
+		"a request is sent however long ago it was decided on", writesFile, "if «r.clock.Now().Sub(v.in.Now) > failover.ActAge» {",
+		"(… && !mutantIs(§))",
+	},
+	{
+		"LINSTOR is not polled during an act", nodeFile, "time.Now().Add(«wait+pollFor»)",
+		"func() time.Duration { if mutantIs(§) && wait > 0 { return 0 }; return … }()",
+	},
+	{
+		"a pod of LINSTOR is deleted by what was decided before its node was tainted", recoveryFile, "d = «again()»", "mutantInstead(§, d, …)",
 	},
 
 	// Who is meant.

@@ -45,13 +45,13 @@ var targets = []target{
 	{
 		folder: "controllers",
 		only: []string{
-			"halt.go", "linstor_sight.go", "live_reads.go", "node_controller.go", "node_events.go", "node_state.go", "recovery_blind.go", "report.go",
+			"halt.go", "linstor_sight.go", "live_reads.go", "node_controller.go", "node_events.go", "node_gather.go", "node_state.go", "patience.go", "recovery_blind.go", "report.go",
 			"taints.go", "volumes_in_use.go", "writes.go",
 		},
 		skip: []string{
 			"tell", "untaintedFor", "named", "truncated", "lines", "seconds", // words
 			"imagined",             // a forecast
-			"aged", "decidedSince", // metrics
+			"aged", "countDecided", // metrics
 			"lookAgain", "atOnce", "pollFor", "pollSilentFor", "answersWithin", "changesApart", "silenceInterval", // pace
 			"haltAge", "haltTimeout", "taintInterval", "taintExpiry", "sightInterval", "sightCalm", "sightTimeout", // pace
 		},
