@@ -122,7 +122,10 @@ func (r *Recovery) replaceOne(ctx context.Context, now time.Time, answers bool, 
 	if in.Blind != "" && in.Pod.Controller {
 		return r.restart(ctx, now, blind, pod, d)
 	}
-	again := func() failover.Decision { return failover.Recover(r.again(ctx, in, nodes, pod)) }
+	again := func() (failover.Decision, time.Time) {
+		in := r.again(ctx, in, nodes, pod)
+		return failover.Recover(in), in.Now
+	}
 	return r.follow(ctx, now, pod, d, again)
 }
 
@@ -228,20 +231,24 @@ func (r *Recovery) ready(ctx context.Context, node *corev1.Node, pod *corev1.Pod
 	return cluster.Untolerated(ctx, node, pod) == ""
 }
 
-// follow does what was decided on a pod. To taint the node may take long: it decides again right before the deletion.
-func (r *Recovery) follow(ctx context.Context, now time.Time, pod *corev1.Pod, d failover.Decision, again func() failover.Decision) error {
+// follow does what was decided on a pod. To taint the node may take long: it decides again right before the deletion, and again returns when that
+// was, too.
+func (r *Recovery) follow(
+	ctx context.Context, now time.Time, pod *corev1.Pod, d failover.Decision, again func() (failover.Decision, time.Time),
+) error {
+	decided := now
 	if d.Verdict == failover.Lost {
 		if err := r.taints.keepAwaySilent(ctx, pod.Spec.NodeName); err != nil {
 			d.Verdict, d.Reason, d.Message = failover.Blocked, failover.KeepAwayFailed, err.Error()
 		} else {
-			d = again()
+			d, decided = again()
 		}
 	}
 	if d.Verdict != failover.Lost {
 		r.tell(ctx, pod, d, actionRefuse, lostWithNode)
 		return nil
 	}
-	deleted, err := r.remove(ctx, pod, d, now.Add(failover.ActAge), lostWithNode)
+	deleted, err := r.remove(ctx, pod, d, decided.Add(failover.ActAge), lostWithNode)
 	if owner := metav1.GetControllerOf(pod); deleted && owner != nil {
 		r.replaced[owner.UID] = now
 	}

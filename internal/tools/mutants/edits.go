@@ -117,7 +117,7 @@ var edits = []edit{
 	},
 	{
 		"a pod of LINSTOR is deleted by what was decided before its node was tainted", recoveryFile,
-		"d = «again()»", "mutantInstead(§, d, …)",
+		"d, decided = «again()»", "func() (failover.Decision, time.Time) { if mutantIs(§) { return d, r.clock.Now() }; return … }()",
 	},
 
 	// The order of the steps.
