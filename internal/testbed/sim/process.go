@@ -117,7 +117,7 @@ func (w *world) startProcess(name string) *process {
 		Driver: virtual.Driver, Selector: podSelector, RecoverSelector: recoverSelector, Settings: grace,
 		Linstor: &witness{memory: memory{p.store, p.feed}, process: p}, Metrics: metrics.New(), Owner: name,
 		ShutdownTaints: []string{shutdownTaint}, FastDetach: true, MaxLostNodes: failover.Limit{Percent: true, Value: 50},
-		DryRun: w.history.World.DryRun, ReconcileInterval: 10 * time.Second, OperationsTimeout: 30 * time.Second, Concurrency: 3,
+		DryRun: w.history.World.DryRun, ReconcileInterval: 10 * time.Second, OperationsTimeout: 30 * time.Second, Concurrency: 100,
 		PauseDeployment: deployment, ServerTime: servertime.New(), Evacuation: w.history.World.Planned.settings(),
 	}
 	p.config.Settings.RemoveUnsafePods = w.history.World.Reckless
