@@ -63,7 +63,7 @@ var untidyActs = []untidiness{
 }
 
 func amidSome(h History) History {
-	g := &generator{Rand: rand.New(rand.NewPCG(h.Seed, 3)), history: h}
+	g := &generator{Rand: rand.New(rand.NewPCG(h.Seed, 5)), history: h}
 	steps := len(h.Steps)
 	g.untidy(untidyActs)
 	if len(g.history.Steps) > steps {
@@ -170,7 +170,7 @@ func isMass(seed uint64) bool { return seed%massEvery == 17 }
 
 // massLoss returns the history of a cluster that loses ten of its nodes at once, for good or for a while.
 func massLoss(seed uint64) History {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 4)), history: History{Seed: seed}}
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, 6)), history: History{Seed: seed}}
 	w := &g.history.World
 	const lost, all = 10, 22
 	for i := range all {

@@ -10,7 +10,7 @@ import (
 )
 
 // leavesIn is in how many histories of a hundred that are neither stories nor ordinary a node leaves on purpose: more than a third of all.
-const leavesIn = 46
+const leavesIn = 48
 
 // leave lets nodes leave in some histories, beside all that happens there or after it was mended. It draws by random numbers of its own:
 // what was drawn before is as it was.
