@@ -242,7 +242,7 @@ func (w *world) hasLost(pod *corev1.Pod) bool {
 func (w *world) noteSpeaker() {
 	leader := w.processes[w.leader]
 	able := !leader.leading.IsZero() && leader.reachesAPI() && !leader.freezer.frozen() && !leader.cacheOld && !w.apiDown.Load() &&
-		!w.troubledNow() && time.Since(leader.begun) >= w.history.World.Late
+		!w.troubledNow() && w.lagPatience() == 0 && time.Since(leader.begun) >= w.history.World.Late
 	switch {
 	case !able:
 		w.able, w.speaker = time.Time{}, nil

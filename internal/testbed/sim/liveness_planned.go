@@ -348,7 +348,7 @@ func (w *world) mayLeave(name string) bool {
 	w.mu.Lock()
 	alone := len(w.tainted) == 1 && len(w.byOther) == 0 && !w.restored && len(w.adjusts) == 0 && len(w.hung) == 0 && len(w.flags) == 0
 	w.mu.Unlock()
-	if !alone || len(w.ailing) > 0 || len(w.pending) > 0 || w.isBlind() || !w.canAct() || w.hasTaint(name, cluster.TaintLostQuorum) || w.failsOver(w.kube(name)) {
+	if !alone || len(w.ailing) > 0 || len(w.pending) > 0 || w.isBlind() || !w.canAct() || w.lagPatience() > 0 || w.hasTaint(name, cluster.TaintLostQuorum) || w.failsOver(w.kube(name)) {
 		return false
 	}
 	for _, node := range w.history.World.Nodes {

@@ -27,7 +27,7 @@ func (w *world) checkWords() {
 	w.mu.Lock()
 	tainted := slices.Sorted(maps.Keys(w.tainted))
 	w.mu.Unlock()
-	able := w.canAct() && !w.isBlind() && len(w.hung) == 0 && len(w.pending) == 0 &&
+	able := w.canAct() && w.lagPatience() == 0 && !w.isBlind() && len(w.hung) == 0 && len(w.pending) == 0 &&
 		!slices.ContainsFunc(w.history.World.Nodes, func(node string) bool { return w.hanging[node] })
 	for _, name := range tainted {
 		node, _ := w.leaverOf(name)
