@@ -11,6 +11,7 @@ const (
 	marksFile       = "internal/evacuation/marks.go"
 	gatherFile      = "controllers/node_gather.go"
 	nodeFile        = "controllers/node_controller.go"
+	patchFile       = "controllers/patch.go"
 	planFile        = "internal/failover/plan.go"
 	podsFile        = "internal/cluster/pods.go"
 	reportFile      = "controllers/report.go"
@@ -33,26 +34,27 @@ var edits = []edit{
 	},
 	{
 		"a pod's status is written by its name alone", writesFile,
-		`map[string]any{«"uid"»: pod.UID}`, `mutantInstead(§, "none", …)`,
+		"mergePatch(«pod.UID», version", `mutantInstead(§, "", …)`,
 	},
 	{
 		"an attachment is annotated by its name alone", writesFile,
-		"annotationPatch(«v.in.Attachment.UID», string(text))", `mutantInstead(§, "", …)`,
+		"failOverPatch(«v.in.Attachment.UID», string(text))", `mutantInstead(§, "", …)`,
 	},
 	{
 		"an annotation is taken off an attachment by its name alone", writesFile,
-		"annotationPatch(«v.in.Attachment.UID», nil)", `mutantInstead(§, "", …)`,
+		"failOverPatch(«v.in.Attachment.UID», nil)", `mutantInstead(§, "", …)`,
 	},
 	{
 		"an attachment is deleted by its name alone", writesFile,
 		"«client.Preconditions{UID: &attachment.UID}»", "mutantInstead(§, client.Preconditions{}, …)",
 	},
 	{
-		"volumesInUse is replaced whatever it has become", inUseFile,
-		`{«"test"», "/status/volumesInUse"`, `mutantInstead(§, "replace", …)`,
+		"volumesInUse is replaced whatever it has become", patchFile,
+		`operation(«"test"», path, before)`, `mutantInstead(§, "replace", …)`,
 	},
 	{
-		"volumesInUse of another node of that name is replaced", inUseFile, `{«"test"», "/metadata/uid"`, `mutantInstead(§, "replace", …)`,
+		"volumesInUse of another node of that name is replaced", patchFile,
+		`operation(«"test"», "/metadata/uid"`, `mutantInstead(§, "replace", …)`,
 	},
 	{
 		"taints are replaced in any version", taintsFile,
@@ -171,11 +173,11 @@ var edits = []edit{
 	},
 	{
 		"an Event of a node does not say which", reportFile,
-		"Name: node.Name, UID: «node.UID»", `mutantInstead(§, "", …)`,
+		"node.Name, «node.UID»", `mutantInstead(§, "", …)`,
 	},
 	{
 		"an Event of the Deployment does not say which", haltFile,
-		"Name: deployment.Name, UID: «uid»,", `mutantInstead(§, "", …)`,
+		"deployment.Name, «uid»)", `mutantInstead(§, "", …)`,
 	},
 
 	// Whose it is.

@@ -179,7 +179,7 @@ var simulated = []edit{
 		"LINSTOR sets a majority for any replicas", "internal/linstor/wanted.go", "(byUser || «fits(wanted)»)", "(… || mutantIs(§))",
 	},
 	{
-		"a connection that was there shows what is applied", mayRunFile, "p.node == peer.Node && «p.first >= listed»", "(… || mutantIs(§))",
+		"a connection that was there shows what is applied", mayRunFile, "p.node == other.Node && «p.first >= listed»", "(… || mutantIs(§))",
 	},
 	{
 		"one connection shows what is applied", mayRunFile, "«return false»\n\t\t}\n\t\tmet = true", "if !mutantIs(§) { … }; continue",
@@ -201,15 +201,15 @@ var simulated = []edit{
 	// How it is read.
 	{
 		"definitions are not read by themselves", readingFile, "listDefinitions: {read: «f.readDefinitions»",
-		"mutantInstead(§, func(context.Context) error { return nil }, …)",
+		"func(ctx context.Context, at time.Time) error { if mutantIs(§) { return nil }; return …(ctx, at) }",
 	},
 	{
 		"groups are not read by themselves", readingFile, "listGroups:      {read: «f.readGroups»",
-		"mutantInstead(§, func(context.Context) error { return nil }, …)",
+		"func(ctx context.Context, at time.Time) error { if mutantIs(§) { return nil }; return …(ctx, at) }",
 	},
 	{
 		"the controller's properties are not read by themselves", readingFile, "listController:  {read: «f.readController»",
-		"mutantInstead(§, func(context.Context) error { return nil }, …)",
+		"func(ctx context.Context, at time.Time) error { if mutantIs(§) { return nil }; return …(ctx, at) }",
 	},
 	{
 		"the definition is not read at once when replicas have changed", refreshFile, "«!f.store.settingsInDoubt(name)»", "(… || mutantIs(§))",
@@ -217,15 +217,15 @@ var simulated = []edit{
 
 	// How it is remembered.
 	{
-		"what nodes may run is not kept", memoryFile, "if «sets != nil» {", "(… && !mutantIs(§))",
+		"what nodes may run is not kept", memoryFile, "text := \"\"\n\tif «sets != nil» {", "(… && !mutantIs(§))",
 	},
 	{
 		"what other processes have kept is not taken over", memoryFile, "«m.linstor.Unite(resource, sets, now)»", "if !mutantIs(§) { … }",
 	},
 	{
-		"what was kept is over with the attachment", memoryFile, "withdrawn := «[]string{}»",
-		"func() (gone []string) { if mutantIs(§) { for _, was := range before { if !slices.ContainsFunc(attachments, " +
-			"func(va storagev1.VolumeAttachment) bool { return va.UID == was.uid }) { gone = append(gone, was.text) } } }; return append(gone, …...) }()",
+		"what was kept is over with the attachment", memoryFile, "lacks(still, «withdrawn»)",
+		"append(func() (gone []string) { if mutantIs(§) { for uid, was := range before { if _, still := said[uid]; !still { " +
+			"gone = append(gone, was.text) } } }; return gone }(), …...)",
 	},
 
 	// Nodes that leave on purpose: the gates.

@@ -45,7 +45,7 @@ var targets = []target{
 	{
 		folder: "controllers",
 		only: []string{
-			"halt.go", "linstor_sight.go", "live_reads.go", "node_controller.go", "node_events.go", "node_gather.go", "node_state.go", "patience.go", "recovery_blind.go", "report.go",
+			"halt.go", "linstor_sight.go", "live_reads.go", "node_controller.go", "node_events.go", "node_gather.go", "node_state.go", "patience.go", "report.go",
 			"taints.go", "volumes_in_use.go", "writes.go",
 		},
 		skip: []string{
@@ -54,6 +54,14 @@ var targets = []target{
 			"aged", "countDecided", // metrics
 			"lookAgain", "atOnce", "pollFor", "pollSilentFor", "answersWithin", "changesApart", "silenceInterval", // pace
 			"haltAge", "haltTimeout", "taintInterval", "taintExpiry", "sightInterval", "sightCalm", "sightTimeout", // pace
+		},
+	},
+	{
+		folder: "controllers",
+		only:   []string{"recovery_controller.go"},
+		skip: []string{ // all but the rules for a LINSTOR that is blind
+			"look", "replace", "replaceOne", "again", "lostWithNodes", "listen", "input", "online", "ready", "follow", "remove", "tell",
+			"isLinstorController", "attaches", "recoveryInterval", "answerTimeout",
 		},
 	},
 }
