@@ -92,8 +92,9 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 		r.conclude(ctx, state, lost)
 	}
 	r.tidy(ctx, state, volumes, rest)
-	if state.learn(r.timeout); len(lost) == 0 {
-		state.limit = 0
+	state.learn(r.timeout)
+	if !slices.ContainsFunc(volumes, func(v *volume) bool { return v.d.Verdict != failover.NotLost }) {
+		state.limit = 0 // else the API is as slow when it is known again that a volume is lost
 	}
 	r.publish(state)
 	return state.requeue(), nil
