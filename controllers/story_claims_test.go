@@ -156,6 +156,29 @@ func TestAClaimThatCannotBeReadIsTold(t *testing.T) {
 	})
 }
 
+// The watches have been dead for two minutes. Meanwhile a claim is deleted and created again, and its pod may write to another volume by now.
+func TestAPodOfAClaimThatWasCreatedAgainBehindDeadWatchesStays(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		pod := w.pod("db-0")
+		p.view.Pause()
+		w.pass(2 * time.Minute)
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data-db"}}
+		w.must(w.Client().Delete(w.ctx, claim))
+		claim = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data-db"}}
+		claim.Spec.VolumeName = "another"
+		w.must(w.Client().Create(w.ctx, claim))
+		w.Crash(nodeA)
+		w.pass(2 * time.Minute)
+		w.wantStill(pod)
+		if w.attachment("db", nodeA) == nil {
+			t.Error("the volume was detached")
+		}
+		if !w.told(p, "claim default/data-db has PersistentVolume \"another\" by now") {
+			t.Error("nobody was told why")
+		}
+	})
+}
+
 // A PersistentVolume that was created again, such as with another node affinity, names its claim before it is Bound. Nothing is detached
 // meanwhile as if nobody used it.
 func TestNobodyKnowsWhoUsesAPersistentVolumeThatIsPending(t *testing.T) {
