@@ -120,7 +120,7 @@ func TestWhatGoesOnWithoutAPermission(t *testing.T) {
 			})
 		})
 	}
-	for _, missing := range without(all, "get deployments", "list "+pods, "get "+attachments) {
+	for _, missing := range without(all, "get deployments", "get "+nodes, "list "+pods, "get "+attachments) {
 		shown[missing] = true
 		t.Run("a fail-over is finished without "+missing.String(), func(t *testing.T) {
 			sceneWith(t, virtual.Options{}, cfg, func(w *world, p *process) {

@@ -17,9 +17,6 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
 
-// linstorTimeout bounds a live read of LINSTOR: an older answer would be useless.
-const linstorTimeout = failover.ActAge
-
 // liveReads are what an act rests on besides the volumes' inputs.
 type liveReads struct {
 	// node is the Node; nil if there is none.
@@ -194,7 +191,7 @@ type resourcesRead struct {
 
 // read reads all resources of the volumes that were not read yet, at the same time.
 func (a *resourcesRead) read(ctx context.Context, volumes []*volume) {
-	ctx, cancel := context.WithTimeout(linstor.Together(ctx), linstorTimeout)
+	ctx, cancel := context.WithTimeout(linstor.Together(ctx), listAge) // after the reads of nodes that were lost before
 	defer cancel()
 	var reads sync.WaitGroup
 	for _, v := range volumes {

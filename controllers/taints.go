@@ -345,7 +345,7 @@ func (t *taints) causeOfLoss(ctx context.Context, node string, note taintNote, s
 	if t.leaving(ctx, node, note, state) || t.causeBy(node, nil) == failover.TaintCauseLasts {
 		return failover.TaintCauseLasts // whatever LINSTOR shows of the resources
 	}
-	ctx, cancel := context.WithTimeout(ctx, linstorTimeout)
+	ctx, cancel := context.WithTimeout(ctx, failover.ActAge)
 	defer cancel()
 	causes, answered := make([]failover.TaintCause, len(note.Resources)), make([]bool, len(note.Resources))
 	var reads sync.WaitGroup

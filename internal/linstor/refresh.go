@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
@@ -47,6 +49,8 @@ func (f *Feed) refresh(ctx context.Context, name string, maxAge time.Duration) e
 		return err
 	}
 	defer done()
+	ctx, cancel := context.WithTimeout(ctx, failover.ActAge) // an older answer would be useless
+	defer cancel()
 	now := time.Now()
 	var all errgroup.Group // that there is no such definition must not end the read of the nodes
 	all.Go(func() error { return f.readNodes(ctx, now.Add(-nodesAge)) })
