@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,6 +16,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/safely"
 )
 
 // liveReads are what an act rests on besides the volumes' inputs.
@@ -45,68 +47,55 @@ func (r *NodeReconciler) readLive(ctx context.Context, state *nodeState, volumes
 		}
 		return reads
 	}
-	api, cancel := state.within(ctx, r.timeout)
-	defer cancel()
+	r.readUsers(ctx, state, volumes, read, began)
+	resources.read(ctx, volumes) // of pods that the cache does not know
+	r.each(volumes, func(v *volume) error {
+		err := resources.errorOf(v)
+		if err == nil {
+			v.in, err = r.inputs.Confirmed(ctx, v.pv, read, v.live, r.remembered(v.state))
+		}
+		return err
+	})
+	r.readClaims(ctx, state, volumes, reads.claims)
+	return reads
+}
+
+// readUsers finds out which of the pods that were read on the node use each volume, and on which resources that lets a decision rest.
+func (r *NodeReconciler) readUsers(ctx context.Context, state *nodeState, volumes []*volume, read cluster.Reading, began time.Time) {
+	api, done := state.within(ctx, r.timeout)
+	defer done()
 	r.each(volumes, func(v *volume) (err error) {
-		v.listed, v.off = began, read.Off
+		v.listed, v.off = began, read.Off // the list is as old as its request
 		if v.live, err = r.live.UsersOf(api, v.pv, read.Pods); err == nil {
 			v.resources, err = r.pods.Resources(api, v.pv, v.live)
 		}
 		return err
 	})
-	resources.read(ctx, volumes) // of pods that the cache does not know
-	r.each(volumes, func(v *volume) (err error) {
-		if err := resources.errorOf(v); err != nil {
-			return err
-		}
-		v.in, err = r.inputs.Confirmed(api, v.pv, read, v.live, r.remembered(v.state))
-		return err
-	})
-	r.readClaims(api, volumes, reads.claims)
-	var errs []error
-	for _, v := range volumes {
-		if resources.errorOf(v) == nil { // else it is LINSTOR that is late
-			errs = append(errs, v.err)
-		}
-	}
-	state.answered(api, errs...)
-	return reads
 }
 
 // readNode is the first wave of readLive.
 func (r *NodeReconciler) readNode(
 	ctx context.Context, state *nodeState, volumes []*volume, resources *resourcesRead, reads *liveReads,
 ) (cluster.Reading, error) {
-	api, cancel := state.within(ctx, r.timeout)
-	defer cancel()
+	api, done := state.within(ctx, r.timeout)
+	defer done()
 	read := cluster.Reading{Node: state.node}
-	var nodeErr, attachmentsErr, podsErr error
-	atTheSameTime(
-		func() { r.readLease(api, state.node) },
-		func() { reads.node, nodeErr = r.live.Node(api, state.node) },
-		func() { read.Attachments, attachmentsErr = r.readAttachments(api, state.node, volumes) },
-		func() { read.Pods, podsErr = r.live.PodsOn(api, state.node) },
-		func() { resources.read(ctx, volumes) },
+	err := atTheSameTime(
+		func() (err error) { reads.node, err = r.live.Node(api, state.node); return err },
+		func() (err error) { read.Attachments, err = r.readAttachments(api, state.node, volumes); return err },
+		func() (err error) { read.Pods, err = r.live.PodsOn(api, state.node); return err },
+		func() error { r.readLease(api, state.node); return nil },
+		func() error { resources.read(ctx, volumes); return nil },
 	)
 	read.Off = r.live.Off(reads.node)
-	err := errors.Join(nodeErr, attachmentsErr, podsErr)
-	if err != nil {
-		state.answered(api, err)
-	}
 	return read, err
 }
 
-// atTheSameTime does things at the same time. A panic in one of them counts as nothing done.
-func atTheSameTime(do ...func()) {
-	var all sync.WaitGroup
-	for _, one := range do {
-		all.Go(func() {
-			if err := safely(func() error { one(); return nil }); err != nil {
-				ctrl.Log.Error(err, "Cannot read what an act rests on")
-			}
-		})
-	}
-	all.Wait()
+// atTheSameTime does things at the same time, and returns their errors.
+func atTheSameTime(do ...func() error) error {
+	errs := make([]error, len(do))
+	limited(len(do), func(i int) { errs[i] = safely.Do(do[i]) })
+	return errors.Join(errs...)
 }
 
 // each does something for all volumes at the same time of which nothing has failed yet.
@@ -117,7 +106,7 @@ func (r *NodeReconciler) each(volumes []*volume, do func(v *volume) error) {
 			continue
 		}
 		all.Go(func() {
-			if v.err = safely(func() error { return do(v) }); v.err != nil {
+			if v.err = safely.Do(func() error { return do(v) }); v.err != nil {
 				r.metrics.Failed(metrics.StepLook, v.err)
 			}
 		})
@@ -155,7 +144,9 @@ func (r *NodeReconciler) readLease(ctx context.Context, node string) {
 
 // readClaims confirms which volumes the pods use that would be deleted now. A claim may have been deleted and created again under its name, and
 // the cache may not show that for as long as its watch is dead. A pod with a claim that is not confirmed holds up its volumes.
-func (r *NodeReconciler) readClaims(ctx context.Context, volumes []*volume, confirmed map[types.UID]bool) {
+func (r *NodeReconciler) readClaims(ctx context.Context, state *nodeState, volumes []*volume, confirmed map[types.UID]bool) {
+	api, done := state.within(ctx, r.timeout)
+	defer done()
 	var open []*volume
 	var inputs []failover.Input
 	for _, v := range volumes {
@@ -163,14 +154,13 @@ func (r *NodeReconciler) readClaims(ctx context.Context, volumes []*volume, conf
 			open, inputs = append(open, v), append(inputs, v.in)
 		}
 	}
-	plan := failover.PlanFor(inputs)
-	errs := make([]error, len(plan.Removals))
+	removals := slices.DeleteFunc(failover.PlanFor(inputs).Removals, func(removal failover.PodRemoval) bool { return !removal.IsDue() })
+	errs := make([]error, len(removals))
 	limited(len(errs), func(i int) {
-		if removal := plan.Removals[i]; removal.IsDue() {
-			errs[i] = safely(func() error { return r.live.ConfirmClaims(ctx, open[removal.By].livePod(removal.Pod.UID)) })
-		}
+		removal := removals[i]
+		errs[i] = safely.Do(func() error { return r.live.ConfirmClaims(api, open[removal.By].livePod(removal.Pod.UID)) })
 	})
-	for i, removal := range plan.Removals {
+	for i, removal := range removals {
 		if errs[i] == nil {
 			confirmed[removal.Pod.UID] = true
 			continue
@@ -191,7 +181,7 @@ type resourcesRead struct {
 
 // read reads all resources of the volumes that were not read yet, at the same time.
 func (a *resourcesRead) read(ctx context.Context, volumes []*volume) {
-	ctx, cancel := context.WithTimeout(linstor.Together(ctx), listAge) // after the reads of nodes that were lost before
+	ctx, cancel := context.WithTimeout(linstor.Together(ctx), 2*failover.ActAge) // half of that to wait for its turn
 	defer cancel()
 	var reads sync.WaitGroup
 	for _, v := range volumes {
@@ -200,7 +190,7 @@ func (a *resourcesRead) read(ctx context.Context, volumes []*volume) {
 				continue
 			}
 			reads.Go(func() {
-				err := safely(func() error {
+				err := safely.Do(func() error {
 					_, err := a.linstor.Refresh(ctx, resource, 0)
 					return err
 				})
@@ -230,11 +220,16 @@ func (a *resourcesRead) errorOf(v *volume) error {
 	defer a.mu.Unlock()
 	for i, resource := range v.resources {
 		if err := a.errs[resource]; err != nil && (i == 0 || !errors.Is(err, linstor.ErrNotFound)) {
-			return fmt.Errorf("reading resource %s from LINSTOR: %w", resource, err)
+			return &linstorError{fmt.Errorf("reading resource %s from LINSTOR: %w", resource, err)}
 		}
 	}
 	return nil
 }
+
+// linstorError is why LINSTOR's state of a volume is not known. It says nothing about the API server.
+type linstorError struct{ error }
+
+func (e *linstorError) Unwrap() error { return e.error }
 
 // decideAgain decides the volumes once more, by what the store, the guard and the pause say now. It returns those of which nothing has failed
 // or is held, and their plan.

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -92,12 +93,32 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 		r.conclude(ctx, state, lost)
 	}
 	r.tidy(ctx, state, volumes, rest)
-	state.learn(r.timeout)
-	if !slices.ContainsFunc(volumes, func(v *volume) bool { return v.d.Verdict != failover.NotLost }) {
-		state.limit = 0 // else the API is as slow when it is known again that a volume is lost
+	if state.learn(nobodyAnswered(lost), r.timeout); !slices.ContainsFunc(volumes, mayBeLost) {
+		state.limit = 0 // else the API is as slow in the next reconcile
 	}
 	r.publish(state)
 	return state.requeue(), nil
+}
+
+// nobodyAnswered reports whether nothing could be decided or done because the API server has not answered in time.
+func nobodyAnswered(lost []*volume) bool {
+	tried := 0
+	for _, v := range lost {
+		if v.held {
+			continue
+		}
+		linstor := (*linstorError)(nil)
+		if !errors.Is(v.err, context.DeadlineExceeded) || errors.As(v.err, &linstor) {
+			return false
+		}
+		tried++
+	}
+	return tried > 0
+}
+
+// mayBeLost reports whether a volume is lost, may become so, or may be so for all that is known.
+func mayBeLost(v *volume) bool {
+	return v.d.Verdict == failover.Lost || v.d.Verdict == failover.Pending || v.d.Verdict == failover.Undecided
 }
 
 // decide decides each volume, and when to decide it again although nothing may have happened.
@@ -177,6 +198,8 @@ func split(volumes []*volume) (lost, rest []*volume) {
 			rest = append(rest, v)
 		}
 	}
+	// Requests that nobody answered the last time go last.
+	slices.SortStableFunc(lost, func(a, b *volume) int { return cmp.Compare(min(1, a.state.failures), min(1, b.state.failures)) })
 	return lost, rest
 }
 
@@ -251,7 +274,12 @@ func (r *NodeReconciler) tidy(ctx context.Context, state *nodeState, volumes, re
 	if r.dryRun || state.next == atOnce {
 		return
 	}
-	r.takeBackAnnotations(ctx, state, rest)
+	if now := r.clock.Now(); !now.Before(state.takeBackAt) {
+		if r.takeBackAnnotations(ctx, state, rest) || r.takeBackDisrupted(ctx, r.disrupted(ctx, state.node, rest)) {
+			state.takeBackAt = now.Add(retryLimit)
+			state.again(retryLimit)
+		}
+	}
 	state.again(r.taints.tidy(ctx, state.node, state))
 	r.writeSettings(ctx, state, volumes)
 }
@@ -269,5 +297,6 @@ func (r *NodeReconciler) publish(state *nodeState) {
 		r.reports.withdraw(state.node)
 		return
 	}
+	r.states.Store(state.node, state)
 	r.reports.publish(state.node, state.report())
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -35,6 +36,8 @@ type nodeState struct {
 	next time.Duration
 	// taintChecked is when the cause of our taints was last checked, and silenceSeen when that of the taint node-silent was last seen.
 	taintChecked, silenceSeen time.Time
+	// takeBackAt is when to try again to take back annotations and conditions; zero unless that has failed.
+	takeBackAt time.Time
 	patience
 }
 
@@ -85,11 +88,17 @@ func (v *volumeState) tried(err error, now time.Time) {
 		return
 	}
 	wait := lookAgain
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+	if isRefused(err) {
 		wait = min(firstRetry<<min(v.failures, 10), retryLimit)
-		v.failures++
 	}
+	v.failures++
 	v.retryAt = now.Add(wait)
+}
+
+// isRefused reports whether the API server refused a request. An answer that it is away comes from a proxy in front of it.
+func isRefused(err error) bool {
+	status := apierrors.APIStatus(nil)
+	return errors.As(err, &status) && status.Status().Code < http.StatusBadGateway
 }
 
 // retryIn returns how long to wait before the next try to move the volume; not above zero if none has to wait.

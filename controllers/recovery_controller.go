@@ -72,7 +72,6 @@ func (r *Recovery) look(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	defer r.patience.learn(r.timeout)
 	return r.replace(ctx)
 }
 
@@ -264,10 +263,10 @@ func (r *Recovery) remove(
 		return false, nil
 	}
 	r.tried[pod.UID] = r.clock.Now()
-	timed, cancel := r.patience.within(ctx, r.timeout)
-	defer cancel()
+	timed, done := r.patience.within(ctx, r.timeout)
 	err = r.client.Delete(timed, pod, client.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion})
-	r.patience.answered(timed, err)
+	done()
+	r.patience.learn(errors.Is(err, context.DeadlineExceeded), r.timeout)
 	switch {
 	case apierrors.IsNotFound(err):
 		return false, nil

@@ -122,7 +122,7 @@ func TestTheConditionOfAPodThatAnotherLeaderEndedStays(t *testing.T) {
 				s.must(s.api.Update(s.ctx, pod))
 				s.must(s.r.patchStatus(s.ctx, pod, pod.ResourceVersion, map[string]any{"conditions": s.r.disruption(s.d)}))
 				tc.meanwhile(s, pod)
-				s.r.takeBackDisrupted(s.ctx, pod)
+				s.r.takeBackDisrupted(s.ctx, []*corev1.Pod{pod})
 				if now := s.pod(); cluster.Disrupted(now) != tc.stays {
 					t.Errorf("the condition stays: %t, want %t", cluster.Disrupted(now), tc.stays)
 				}

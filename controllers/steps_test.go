@@ -126,7 +126,7 @@ func (s *steps) tryRemove(how failover.Removal) error {
 	case deleted:
 		s.r.reporter.podDeleted(s.ctx, due[0])
 	case due[0].set:
-		s.r.takeBackDisrupted(s.ctx, due[0].pod)
+		s.r.takeBackDisrupted(s.ctx, []*corev1.Pod{due[0].pod})
 	}
 	return err
 }

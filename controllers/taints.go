@@ -22,6 +22,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/safely"
 )
 
 const (
@@ -68,7 +69,7 @@ type taints struct {
 func (t *taints) change(
 	ctx context.Context, name string, read *corev1.Node, edit func(*corev1.Node) (changed bool, err error),
 ) (before *corev1.Node, err error) {
-	return before, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if before = read; before == nil {
 			before = &corev1.Node{}
 			if err := t.api.Get(ctx, client.ObjectKey{Name: name}, before); err != nil {
@@ -83,6 +84,7 @@ func (t *taints) change(
 		}
 		return t.client.Patch(ctx, node, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	})
+	return before, err
 }
 
 // keepAway taints a node, as it was read, for the volumes that it lost, unless that is switched off or there is no such node. That it cannot is no
@@ -215,6 +217,7 @@ func (t *taints) keepAwaySilent(ctx context.Context, name string) error {
 func (t *taints) tidy(ctx context.Context, name string, state *nodeState) (next time.Duration) {
 	var node corev1.Node
 	if err := t.cache.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+		state.silenceSeen = time.Time{}
 		return 0 // a node that is gone has no taints
 	}
 	_, ours := noteOf(&node)
@@ -248,7 +251,8 @@ func (t *taints) tidy(ctx context.Context, name string, state *nodeState) (next 
 	if err != nil {
 		t.metrics.Failed(metrics.StepUntaint, err)
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot tidy the taints of a node", "node", name)
-		return checkInterval
+		state.taintChecked = t.clock.Now().Add(retryLimit - checkInterval)
+		return retryLimit
 	}
 	for _, report := range reports {
 		report()
@@ -351,7 +355,7 @@ func (t *taints) causeOfLoss(ctx context.Context, node string, note taintNote, s
 	var reads sync.WaitGroup
 	for i, name := range note.Resources {
 		reads.Go(func() {
-			err := safely(func() error { _, err := t.linstor.Refresh(ctx, name, 0); return err })
+			err := safely.Do(func() error { _, err := t.linstor.Refresh(ctx, name, 0); return err })
 			if answered[i] = err == nil || errors.Is(err, linstor.ErrNotFound); !answered[i] {
 				ctrl.LoggerFrom(ctx).Info("Cannot ask LINSTOR about the cause of a taint", "node", node, "resource", name, "error", err.Error())
 			}

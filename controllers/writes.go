@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/safely"
 )
 
 const (
@@ -66,15 +66,14 @@ func (r *NodeReconciler) write(ctx context.Context, state *nodeState, lost []*vo
 func (r *NodeReconciler) send(
 	ctx context.Context, state *nodeState, step metrics.Step, n int, request func(ctx context.Context, i int) error,
 ) []error {
-	ctx, cancel := state.within(ctx, r.timeout)
-	defer cancel()
+	ctx, done := state.within(ctx, r.timeout)
+	defer done()
 	errs := make([]error, n)
 	limited(n, func(i int) {
-		if errs[i] = safely(func() error { return request(ctx, i) }); errs[i] != nil && !errors.Is(errs[i], errTooLate) {
+		if errs[i] = safely.Do(func() error { return request(ctx, i) }); errs[i] != nil && !errors.Is(errs[i], errTooLate) {
 			r.metrics.Failed(step, errs[i])
 		}
 	})
-	state.answered(ctx, errs...)
 	return errs
 }
 
@@ -88,16 +87,6 @@ func limited(n int, do func(i int)) {
 	_ = all.Wait()
 }
 
-// safely makes an error of a panic, which in a goroutine would end the process.
-func safely(do func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return do()
-}
-
 // keepPodsAway taints the node before the first of its pods is deleted. If that fails, the replacements might be placed there again, and
 // nothing is deleted.
 func (r *NodeReconciler) keepPodsAway(ctx context.Context, state *nodeState, lost []*volume, node *corev1.Node) {
@@ -109,10 +98,10 @@ func (r *NodeReconciler) keepPodsAway(ctx context.Context, state *nodeState, los
 	for _, v := range remove {
 		r.reporter.report(ctx, v)
 	}
-	ctx, cancel := state.within(ctx, r.timeout)
-	defer cancel()
+	ctx, done := state.within(ctx, r.timeout)
+	defer done()
 	err := r.taints.keepAway(ctx, node, remove)
-	if state.answered(ctx, err); err == nil {
+	if err == nil {
 		return
 	}
 	r.metrics.Failed(metrics.StepTaint, err)
@@ -201,12 +190,13 @@ func (d deletion) needsCondition() bool { return d.outlives() && !cluster.Disrup
 // +kubebuilder:rbac:groups="",resources=pods,verbs=delete
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 
-// deletePods deletes the pods for which there is something to do, all of whose lost volumes are annotated. If one should be gone by now, its
-// volumes can be detached at once.
+// deletePods deletes the pods for which there is something to do, all of whose lost volumes are annotated. After a forced deletion the node is
+// reconciled again at once, because the volumes can be detached.
 func (r *NodeReconciler) deletePods(ctx context.Context, state *nodeState, lost []*volume, confirmed map[types.UID]bool) {
 	deletions := r.deletions(ctx, state, lost, confirmed)
+	var condition []*corev1.Pod // to be taken back
 	if slices.ContainsFunc(deletions, deletion.needsCondition) {
-		deletions = r.stillDue(ctx, state, lost, r.setDisrupted(ctx, state, deletions))
+		deletions, condition = r.stillDue(ctx, state, lost, confirmed, r.setDisrupted(ctx, state, deletions))
 	}
 	for i, d := range deletions {
 		if d.How == failover.RemoveGracefully {
@@ -230,15 +220,16 @@ func (r *NodeReconciler) deletePods(ctx context.Context, state *nodeState, lost 
 				state.again(atOnce)
 			}
 		case d.set:
-			r.takeBackDisrupted(ctx, d.pod)
+			condition = append(condition, d.pod)
 		}
 		if errs[i] != nil {
 			d.by.failed(errs[i])
 		}
 	}
+	r.takeBackDisrupted(ctx, condition)
 }
 
-// deletions returns the deletions that the lost volumes call for of pods with confirmed claims, and reports the pods that do not go.
+// deletions returns the deletions that the lost volumes call for of pods with confirmed claims, and reports pods that are stuck or kept by finalizers.
 func (r *NodeReconciler) deletions(ctx context.Context, state *nodeState, lost []*volume, confirmed map[types.UID]bool) (due []deletion) {
 	open, plan := r.decideAgain(ctx, state, lost)
 	for _, removal := range plan.Removals {
@@ -263,19 +254,21 @@ func (r *NodeReconciler) deletions(ctx context.Context, state *nodeState, lost [
 	return due
 }
 
-// stillDue returns the deletions that the volumes still call for, and takes back the condition of the other pods.
-func (r *NodeReconciler) stillDue(ctx context.Context, state *nodeState, lost []*volume, deletions []deletion) (due []deletion) {
-	_, plan := r.decideAgain(ctx, state, lost)
+// stillDue returns the deletions that the volumes still call for after the condition was set, and the pods from which it must be taken back.
+func (r *NodeReconciler) stillDue(
+	ctx context.Context, state *nodeState, lost []*volume, confirmed map[types.UID]bool, deletions []deletion,
+) (due []deletion, condition []*corev1.Pod) {
+	again := r.deletions(ctx, state, lost, confirmed)
 	for _, d := range deletions {
-		i := slices.IndexFunc(plan.Removals, func(removal failover.PodRemoval) bool { return removal.Pod.UID == d.pod.UID })
-		if i >= 0 && plan.Removals[i].IsDue() {
-			d.How = plan.Removals[i].How
-			due = append(due, d)
+		i := slices.IndexFunc(again, func(other deletion) bool { return other.pod.UID == d.pod.UID })
+		if i >= 0 {
+			again[i].pod, again[i].set = d.pod, d.set
+			due = append(due, again[i])
 		} else if d.set {
-			r.takeBackDisrupted(ctx, d.pod)
+			condition = append(condition, d.pod)
 		}
 	}
-	return due
+	return due, condition
 }
 
 // isHeld reports whether a pod uses a lost volume for which a step has failed, or that is held.
@@ -328,9 +321,9 @@ func (r *NodeReconciler) deletePod(ctx context.Context, d deletion) (deleted boo
 	}
 	if d.How == failover.RemoveForce && d.outlives() {
 		// No kubelet is left to end the pod, and the finalizer of a Job's pod waits for that. With the condition it still counts as a user.
-		err := r.patchStatus(ctx, d.pod, "", map[string]any{"phase": corev1.PodFailed, "conditions": r.disruption(d.by.d)})
+		err = r.patchStatus(ctx, d.pod, "", map[string]any{"phase": corev1.PodFailed, "conditions": r.disruption(d.by.d)})
 		if client.IgnoreNotFound(err) != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Cannot set the pod's phase", "pod", cluster.Key(d.pod.Namespace, d.pod.Name))
+			return !d.Pod.Unended, fmt.Errorf("setting the phase of pod %s: %w", cluster.Key(d.pod.Namespace, d.pod.Name), err)
 		}
 	}
 	return !d.Pod.Unended, nil
@@ -344,11 +337,26 @@ func (r *NodeReconciler) disruption(d failover.Decision) []corev1.PodCondition {
 	}}
 }
 
-// takeBackDisrupted takes the condition back, unless the pod has been deleted meanwhile. Another leader may have done that: without the condition,
-// the pod that it ended would count as no user, and its volume would be detached under it.
-func (r *NodeReconciler) takeBackDisrupted(ctx context.Context, pod *corev1.Pod) {
+// takeBackDisrupted takes the condition back from pods, but not from those that have been deleted meanwhile. Another leader may have done that:
+// without the condition, a pod that has ended no longer counts as a user, and its volume would be detached under it.
+func (r *NodeReconciler) takeBackDisrupted(ctx context.Context, pods []*corev1.Pod) (failed bool) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
+	errs := make([]error, len(pods))
+	limited(len(pods), func(i int) {
+		errs[i] = safely.Do(func() error { return r.takeBackCondition(ctx, pods[i]) })
+	})
+	for i, err := range errs {
+		if err != nil {
+			failed = true
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot take back the pod's DisruptionTarget condition", "pod",
+				cluster.Key(pods[i].Namespace, pods[i].Name))
+		}
+	}
+	return failed
+}
+
+func (r *NodeReconciler) takeBackCondition(ctx context.Context, pod *corev1.Pod) error {
 	err := retry.OnError(retry.DefaultRetry, apierrors.IsConflict, func() error {
 		err := r.patchStatus(ctx, pod, pod.ResourceVersion, map[string]any{
 			"conditions": []map[string]any{{"$patch": "delete", "type": corev1.DisruptionTarget}},
@@ -365,11 +373,9 @@ func (r *NodeReconciler) takeBackDisrupted(ctx context.Context, pod *corev1.Pod)
 			return nil
 		}
 		pod.ResourceVersion = onNode[at].ResourceVersion
-		return err
+		return err // with the new version
 	})
-	if client.IgnoreNotFound(err) != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Cannot take back the pod's DisruptionTarget condition", "pod", cluster.Key(pod.Namespace, pod.Name))
-	}
+	return client.IgnoreNotFound(err)
 }
 
 // patchStatus patches the status of a pod of that version, or of any if it is empty. The pod gets the version that this has made.
@@ -416,11 +422,11 @@ func (r *NodeReconciler) release(ctx context.Context, state *nodeState, volumes 
 		handles[i] = v.pv.Spec.CSI.VolumeHandle
 		r.aged(metrics.WriteRelease, v)
 	}
-	timed, cancel := state.within(ctx, r.timeout)
-	defer cancel()
+	timed, done := state.within(ctx, r.timeout)
+	defer done()
 	inTime := func() error { return r.unused(state, volumes[0]) } // all were listed and decided together
 	released, err := r.inUse.release(timed, node, r.driver, handles, inTime)
-	if state.answered(timed, err); err != nil && !errors.Is(err, errTooLate) {
+	if err != nil && !errors.Is(err, errTooLate) {
 		r.metrics.Failed(metrics.StepRelease, err)
 	}
 	var names, reasons []string
@@ -444,11 +450,10 @@ func (r *NodeReconciler) deleteAttachments(ctx context.Context, state *nodeState
 	if len(volumes) == 0 {
 		return
 	}
-	timed, cancel := state.within(ctx, r.timeout)
-	defer cancel()
+	timed, done := state.within(ctx, r.timeout)
+	defer done()
 	listed := r.clock.Now()
 	pods, err := r.live.PodsOn(timed, state.node)
-	state.answered(timed, err)
 	r.each(volumes, func(v *volume) error {
 		if err != nil {
 			return err
@@ -498,7 +503,7 @@ func (r *NodeReconciler) aged(write metrics.Write, v *volume) {
 }
 
 // takeBackAnnotations takes the annotation off the attachments of volumes that are not lost any more and whose pods stay.
-func (r *NodeReconciler) takeBackAnnotations(ctx context.Context, state *nodeState, volumes []*volume) {
+func (r *NodeReconciler) takeBackAnnotations(ctx context.Context, state *nodeState, volumes []*volume) (failed bool) {
 	var noted []*volume
 	for _, v := range volumes {
 		if a := v.in.Attachment; a != nil && a.Noted && !a.Deleting && v.d.Verdict == failover.NotLost {
@@ -524,9 +529,30 @@ func (r *NodeReconciler) takeBackAnnotations(ctx context.Context, state *nodeSta
 	for i, err := range errs {
 		if err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Cannot take the fail-over annotation off", "volume", noted[i].pv.Name)
-			state.again(retryLimit)
+			failed = true
 		}
 	}
+	return failed
+}
+
+// disrupted returns the pods with our condition on volumes that are not lost: the process that set it has ended before it deleted them, or the answer
+// of the API came too late.
+func (r *NodeReconciler) disrupted(ctx context.Context, node string, volumes []*volume) (pods []*corev1.Pod) {
+	for _, v := range volumes {
+		if v.d.Verdict != failover.NotLost {
+			continue
+		}
+		users, err := r.pods.Of(ctx, v.pv)
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot look up the pods of a volume in the cache", "volume", v.pv.Name)
+		}
+		for _, pod := range users {
+			if pod.Spec.NodeName == node && cluster.Disrupted(&pod) && pod.DeletionTimestamp == nil && !cluster.Ended(&pod) {
+				pods = append(pods, pod.DeepCopy())
+			}
+		}
+	}
+	return pods
 }
 
 // stays reports whether pods use the volume on the node, of which none is being deleted. If the cache has none and the volume is in use, they may
