@@ -371,7 +371,7 @@ func (w *world) stillLost(v Volume, node string) bool {
 func (w *world) lagPatience() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	const requests = 25
+	const requests = 40 // those of a pod that is deleted gracefully, and then by force
 	if t, ok := w.troubles[LagAPI]; ok {
 		return requests * t.d
 	}
