@@ -91,7 +91,7 @@ func (w *world) auditRecovery(pod *corev1.Pod, silence time.Duration, options *c
 	if uid := options.Preconditions; uid == nil || uid.UID == nil || *uid.UID != pod.UID || options.GracePeriodSeconds != nil {
 		w.violated(ruleRecovery, "%s: not plainly, or not by its UID", what)
 	}
-	if silence < grace.KubeletSilence {
+	if silence < grace.KubeletSilence && silence > w.history.World.Lag { // else the controller could not have heard of the renewal
 		w.auditRestart(what)
 	}
 	if leaving := leavingFor(pod); leaving > failover.ActAge {
