@@ -87,8 +87,7 @@ var edits = []edit{
 		"«r.live.UsersOf(timed, v.pv, pods)»", "func() ([]corev1.Pod, error) { if mutantIs(§) { return nil, nil }; return … }()",
 	},
 	{
-		"volumesInUse is taken from an old read", inUseFile,
-		"if read = «nil»;", "mutantInstead(§, read, …)",
+		"volumesInUse is taken from an old read", inUseFile, "«overtaken = true»", "if !mutantIs(§) { … }",
 	},
 
 	{
@@ -146,7 +145,7 @@ var edits = []edit{
 	},
 	{
 		"pods are removed and nothing keeps the next away", writesFile,
-		"«r.taints.keepAway(ctx, state.node, remove)»", "func() error { if mutantIs(§) { return nil }; return … }()",
+		"«r.taints.keepAway(ctx, node, remove)»", "func() error { if mutantIs(§) { return nil }; return … }()",
 	},
 	{
 		"pods are removed although the next can not be kept away", writesFile,
