@@ -18,6 +18,7 @@ import (
 // A loss that lasts costs LINSTOR little, with three replicas of the controller, which cost 57 requests a minute when all is well. Volumes that could
 // be moved, but for a gate, are read every eight seconds by the leader, and now and then by the others.
 func TestALossThatLastsForAnHourCostsLinstorLittle(t *testing.T) {
+	t.Parallel()
 	const volumes, standbys = 10, 2
 	for name, tc := range map[string]struct {
 		volume   func(*virtual.Volume)

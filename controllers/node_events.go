@@ -192,7 +192,7 @@ func (*leadership) NeedLeaderElection() bool { return true }
 // Start implements manager.Runnable.
 func (l *leadership) Start(ctx context.Context) error {
 	l.ctx.Store(&ctx)
-	defer l.ctx.Store(nil)
+	defer l.ctx.Store(nil) //nolint:contextcheck // no request gets it
 	if q := l.queue.Load(); q != nil {
 		for _, node := range l.nodes(ctx) {
 			(*q).Add(requestFor(node))

@@ -74,6 +74,7 @@ func (b *busyLinstor) mostByStandbys(within time.Duration) (most int) {
 
 // Ten nodes with 110 pods each crash. Three replicas of the controller read LINSTOR, but only the leader is in a hurry.
 func TestThousandPodsOfTenNodesDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
 	m := mass{nodes: 30, lost: 10, volumes: 110, standbys: 2}
 	definitions, several := m.lost*m.volumes, 1
 	if underRace || testing.Short() {

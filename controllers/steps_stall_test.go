@@ -101,12 +101,12 @@ func TestTheConditionOfAPodThatAnotherLeaderEndedStays(t *testing.T) {
 		stays     bool
 	}{
 		"nothing happens meanwhile": {func(*steps, *corev1.Pod) {}, false},
-		"something else of the pod is changed": {func(s *steps, pod *corev1.Pod) {
+		"something else of the pod is changed": {func(s *steps, _ *corev1.Pod) {
 			now := s.pod()
 			now.Annotations = map[string]string{"changed": "yes"}
 			s.must(s.api.Update(s.ctx, now))
 		}, false},
-		"another leader deletes and ends it": {func(s *steps, pod *corev1.Pod) {
+		"another leader deletes and ends it": {func(s *steps, _ *corev1.Pod) {
 			s.must(s.api.Delete(s.ctx, s.pod(), client.GracePeriodSeconds(0)))
 			patch, err := json.Marshal(map[string]any{"status": map[string]any{"phase": corev1.PodFailed, "conditions": s.r.disruption(s.d)}})
 			s.must(err)

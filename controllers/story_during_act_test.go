@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 )
 
@@ -102,8 +103,13 @@ func TestAPodThatIsTakenOutOfFailOverDuringTheActStays(t *testing.T) {
 			node  string
 			loss  func(*world)
 		}{
-			{toTaint, "dead", crash}, {toMark, "dead", crash}, {toDelete, "dead", crash},
-			{toTaint, "running", lose}, {toMark, "running", lose}, {toCondition, "running", lose}, {toDelete, "running", lose},
+			{toTaint, "dead", crash},
+			{toMark, "dead", crash},
+			{toDelete, "dead", crash},
+			{toTaint, "running", lose},
+			{toMark, "running", lose},
+			{toCondition, "running", lose},
+			{toDelete, "running", lose},
 		} {
 			t.Run(name+" right before the controller could "+tc.write.String()+" of a "+tc.node+" node", func(t *testing.T) {
 				scene(t, func(w *world, _ *process) {
@@ -178,4 +184,15 @@ func TestThePhaseOfAPodThatAFinalizerKeepsIsWrittenInTheEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A process sets the condition and ends before it deletes the pod, and the volume works again.
+func TestAConditionThatAProcessLeftIsTakenBack(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		pod := w.pod("db-0")
+		condition := p.parts.node.disruption(failover.Decision{Reason: failover.QuorumLost, Message: "gone"})
+		w.must(p.parts.node.patchStatus(w.ctx, pod.DeepCopy(), "", map[string]any{"conditions": condition}))
+		w.until(30*time.Second, "the condition is taken back", func() bool { return !cluster.Disrupted(w.pod("db-0")) })
+		w.wantStill(pod)
+	})
 }

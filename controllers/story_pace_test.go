@@ -147,7 +147,7 @@ func TestASlowAPIMakesAFailOverSlower(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := defaults()
 			pausable(&cfg)
-			sceneWith(t, virtual.Options{}, cfg, func(w *world, p *process) {
+			sceneWith(t, virtual.Options{}, cfg, func(w *world, _ *process) {
 				w.addDeployment()
 				w.API.Delay(func(r apimodel.Request) time.Duration {
 					if strings.HasPrefix(r.Actor, controllerActor) {

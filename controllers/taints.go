@@ -368,7 +368,7 @@ func (t *taints) causeOfLoss(ctx context.Context, node string, note taintNote, s
 	}
 	reads.Wait()
 	if len(note.Resources) == 0 {
-		causes = append(causes, t.causeBy(node, nil))
+		causes = []failover.TaintCause{t.causeBy(node, nil)}
 	}
 	_, listed := t.linstor.Node(t.kubelets.Satellite(node))
 	switch {

@@ -37,30 +37,30 @@ func (f *Fact[T]) expire(age time.Duration, now time.Time) {
 
 // facts returns all facts of a replica but those of its connections. A fact that is added to Replica is added here: whatever compares, ages
 // or voids facts visits these.
-func (r *Replica) facts() []AnyFact {
-	return []AnyFact{&r.Online, &r.Reports, &r.MayPromote, &r.InUse, &r.Score}
+func (a *Replica) facts() []AnyFact {
+	return []AnyFact{&a.Online, &a.Reports, &a.MayPromote, &a.InUse, &a.Score}
 }
 
 // ChangeFacts has each fact of a replica changed, those of its connections included. They get a map of their own: others may share the old one.
-func (r *Replica) ChangeFacts(change func(AnyFact)) {
-	for _, f := range r.facts() {
+func (a *Replica) ChangeFacts(change func(AnyFact)) {
+	for _, f := range a.facts() {
 		change(f)
 	}
-	connections := make(map[string]Fact[bool], len(r.Connections))
-	for peer, connected := range r.Connections {
+	connections := make(map[string]Fact[bool], len(a.Connections))
+	for peer, connected := range a.Connections {
 		change(&connected)
 		connections[peer] = connected
 	}
-	r.Connections = connections
+	a.Connections = connections
 }
 
 // SaysSameAs reports whether each fact of two replicas is the same, whenever it is.
-func (r *Replica) SaysSameAs(other *Replica) bool {
+func (a *Replica) SaysSameAs(other *Replica) bool {
 	others := other.facts()
-	for i, f := range r.facts() {
+	for i, f := range a.facts() {
 		if !f.SameAs(others[i]) {
 			return false
 		}
 	}
-	return maps.EqualFunc(r.Connections, other.Connections, func(a, b Fact[bool]) bool { return a.SameAs(&b) })
+	return maps.EqualFunc(a.Connections, other.Connections, func(one, two Fact[bool]) bool { return one.SameAs(&two) })
 }

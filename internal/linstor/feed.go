@@ -56,7 +56,7 @@ type Feed struct {
 func NewFeed(client *Client, store *Store, log logr.Logger, opts Options) *Feed {
 	opts.ResyncInterval = cmp.Or(opts.ResyncInterval, defaultResyncInterval)
 	f := &Feed{client: client, store: store, opts: opts, log: log, metrics: client.metrics}
-	f.life, f.end = context.WithCancel(context.Background())
+	f.life, f.end = context.WithCancel(context.Background()) //nolint:forbidigo // Start ends it
 	f.schedule = newSchedule(f.lists())
 	store.Subscribe(f.schedule.changed)
 	return f

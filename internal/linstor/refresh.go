@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
-
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 

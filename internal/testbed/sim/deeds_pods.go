@@ -73,20 +73,17 @@ func (w *world) changesNow(write string, o client.Object) {
 	if pod, ok := o.(*corev1.Pod); ok && pod.Labels[componentLabel] == "" && s.What != ArriveAtWrite {
 		of = pod.Name
 	}
-	switch s.What {
-	case UnlabelAtWrite, ExemptAtWrite, LabelAtWrite:
+	if s.What == UnlabelAtWrite || s.What == ExemptAtWrite || s.What == LabelAtWrite {
 		w.count(ChangedAtWrite)
 		w.note("at " + write + ": " + string(s.What) + " " + of)
 	}
-	switch s.What {
+	switch s.What { //nolint:exhaustive // the others do not happen at a write
 	case UnlabelAtWrite:
 		w.spare(of, "label")
 	case ExemptAtWrite:
 		w.spare(of, "annotation")
 	case LabelAtWrite:
 		w.editPod(of, func(pod *corev1.Pod) { metav1.SetMetaDataLabel(&pod.ObjectMeta, selectedLabel, "remove") })
-	}
-	switch s.What {
 	case RecoverAtWrite:
 		w.recoverStorage(w.kube(s.Node))
 	case ReplaceAtWrite:

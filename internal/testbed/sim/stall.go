@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -160,11 +161,4 @@ func (w *world) arriveOn(node string) {
 	}
 }
 
-func uses(p Workload, volume string) bool {
-	for _, v := range p.Volumes {
-		if v == volume {
-			return true
-		}
-	}
-	return false
-}
+func uses(p Workload, volume string) bool { return slices.Contains(p.Volumes, volume) }
