@@ -143,6 +143,20 @@ func TestWhatGoesOnWithoutAPermission(t *testing.T) {
 			})
 		})
 	}
+	toReadNodes := permission{"get", "", "nodes"}
+	shown[toReadNodes] = true
+	t.Run("nothing is removed without "+toReadNodes.String(), func(t *testing.T) {
+		sceneWith(t, virtual.Options{}, cfg, func(w *world, _ *process) {
+			w.addDeployment()
+			pod := w.pod("db-0")
+			w.revoke(toReadNodes)
+			w.Crash(nodeA)
+			w.pass(2 * time.Minute)
+			w.wantStill(pod)
+			w.API.Fail(nil)
+			w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		})
+	})
 	for _, p := range all {
 		if !shown[p] {
 			t.Errorf("nothing shows what goes on without %s", p)
