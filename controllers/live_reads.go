@@ -19,27 +19,27 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/safely"
 )
 
-// liveReads are what an act rests on besides the volumes' inputs.
+// liveReads are what an act depends on besides the volumes' inputs.
 type liveReads struct {
 	// node is the Node; nil if there is none.
 	node *corev1.Node
-	// claims has the pods that may be deleted: the API confirms which volumes they use.
+	// claims has the pods whose claims were read, and are bound as the cache says. No other pod may be deleted.
 	claims map[types.UID]bool
 }
 
-// readLive reads past every cache what the fate of the lost volumes rests on, in two waves. The first one reads all at the same time: LINSTOR's
-// state of their resources, the Node and its Lease, the attachments, and all pods of the node, selected or not. The second one reads what only
-// that list shows: the state of other resources of these pods, and the claims of those that would be deleted. A volume of which something could
-// not be read has an error.
+// readLive reads everything that an act depends on, from LINSTOR and the API server instead of caches, in two waves. The first one reads at the same
+// time LINSTOR's state of the lost resources, the Node and its Lease, the attachments, and all pods of the node, selected or not. The second one reads
+// what only that list shows: the state of other resources of these pods, and the claims of those that would be deleted. A volume has an error if
+// something about it could not be read.
 func (r *NodeReconciler) readLive(ctx context.Context, state *nodeState, volumes []*volume) liveReads {
 	for _, v := range volumes {
-		r.keep(v.resources, 2*state.wait())
+		r.keep(v.resources, 2*state.wait()) // one wait for each wave
 	}
 	reads := liveReads{claims: make(map[types.UID]bool)}
 	resources := &resourcesRead{linstor: r.linstor, errs: make(map[string]error)}
 	began := r.clock.Now()
 	read, err := r.readNode(ctx, state, volumes, resources, &reads)
-	r.halt.refresh(ctx) // for the decision that follows
+	r.halt.refresh(ctx) // nobody waits for it: the answer is there when decideAgain needs it
 	if err != nil {
 		r.metrics.Failed(metrics.StepLook, err)
 		for _, v := range volumes {
@@ -48,7 +48,7 @@ func (r *NodeReconciler) readLive(ctx context.Context, state *nodeState, volumes
 		return reads
 	}
 	r.readUsers(ctx, state, volumes, read, began)
-	resources.read(ctx, volumes) // of pods that the cache does not know
+	resources.read(ctx, volumes) // those of pods that the cache does not have
 	r.each(volumes, func(v *volume) error {
 		err := resources.errorOf(v)
 		if err == nil {
@@ -60,7 +60,7 @@ func (r *NodeReconciler) readLive(ctx context.Context, state *nodeState, volumes
 	return reads
 }
 
-// readUsers finds out which of the pods that were read on the node use each volume, and on which resources that lets a decision rest.
+// readUsers finds out which of the pods that were read on the node use each volume, and on which resources its decision depends then.
 func (r *NodeReconciler) readUsers(ctx context.Context, state *nodeState, volumes []*volume, read cluster.Reading, began time.Time) {
 	api, done := state.within(ctx, r.timeout)
 	defer done()
@@ -98,7 +98,7 @@ func atTheSameTime(do ...func() error) error {
 	return errors.Join(errs...)
 }
 
-// each does something for all volumes at the same time of which nothing has failed yet.
+// each does something for all volumes at the same time, except for those that have an error.
 func (r *NodeReconciler) each(volumes []*volume, do func(v *volume) error) {
 	var all sync.WaitGroup
 	for _, v := range volumes {
@@ -131,8 +131,8 @@ func (r *NodeReconciler) readAttachments(ctx context.Context, node string, volum
 	return r.live.Attachments(ctx, names)
 }
 
-// readLease reads the Lease of a node whose kubelet seems silent: the cache may be behind. If that fails, no more is known than before, and
-// nothing but the unanimous grace rests on more.
+// readLease reads the Lease of a node whose kubelet seems silent, because the cache may be behind. That it fails does no harm: only the unanimous grace
+// needs it.
 func (r *NodeReconciler) readLease(ctx context.Context, node string) {
 	if r.settings.UnanimousGrace >= r.settings.ConfirmedGrace || !r.kubelets.Node(node).LeaseSilent(failover.ForceSilence) {
 		return
@@ -142,8 +142,8 @@ func (r *NodeReconciler) readLease(ctx context.Context, node string) {
 	}
 }
 
-// readClaims confirms which volumes the pods use that would be deleted now. A claim may have been deleted and created again under its name, and
-// the cache may not show that for as long as its watch is dead. A pod with a claim that is not confirmed holds up its volumes.
+// readClaims confirms which volumes are used by the pods that would be deleted now. A claim may have been deleted and created again under its name,
+// and a cache whose watch is dead does not show that. If the claims of a pod are not confirmed, its volumes wait.
 func (r *NodeReconciler) readClaims(ctx context.Context, state *nodeState, volumes []*volume, confirmed map[types.UID]bool) {
 	api, done := state.within(ctx, r.timeout)
 	defer done()
@@ -172,7 +172,7 @@ func (r *NodeReconciler) readClaims(ctx context.Context, state *nodeState, volum
 	}
 }
 
-// resourcesRead are the resources that were read from LINSTOR, and why some could not be.
+// resourcesRead has the resources that were read from LINSTOR, and why some could not be.
 type resourcesRead struct {
 	linstor Linstor
 	mu      sync.Mutex
@@ -203,7 +203,7 @@ func (a *resourcesRead) read(ctx context.Context, volumes []*volume) {
 	reads.Wait()
 }
 
-// has reports whether a resource has been asked for, and records that it is from now on.
+// has reports whether a resource has been read before, and records that it is read now.
 func (a *resourcesRead) has(resource string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -214,7 +214,7 @@ func (a *resourcesRead) has(resource string) bool {
 	return has
 }
 
-// errorOf returns why not all is known of a volume. That LINSTOR has none of the resources but the lost one is an answer, too.
+// errorOf returns why not all is known about a volume. LINSTOR may not have a resource other than the volume's own: that is an answer, too.
 func (a *resourcesRead) errorOf(v *volume) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -231,8 +231,8 @@ type linstorError struct{ error }
 
 func (e *linstorError) Unwrap() error { return e.error }
 
-// decideAgain decides the volumes once more, by what the store, the guard and the pause say now. It returns those of which nothing has failed
-// or is held, and their plan.
+// decideAgain decides the volumes again by the present state of the store, the guard and the pause. It returns the volumes that are neither held nor
+// have an error, and their plan.
 func (r *NodeReconciler) decideAgain(ctx context.Context, state *nodeState, volumes []*volume) ([]*volume, failover.Plan) {
 	open := slices.DeleteFunc(slices.Clone(volumes), func(v *volume) bool { return v.err != nil || v.held })
 	if len(open) == 0 {
@@ -253,7 +253,7 @@ func (r *NodeReconciler) decideAgain(ctx context.Context, state *nodeState, volu
 	return open, plan
 }
 
-// due returns the volumes whose next step by a plan is that one.
+// due returns the volumes for which the plan has that step.
 func due(volumes []*volume, plan failover.Plan, step failover.Step) (some []*volume) {
 	for i, v := range volumes {
 		if plan.Volumes[i].Step == step {
@@ -273,7 +273,7 @@ func (v *volume) livePod(uid types.UID) *corev1.Pod {
 	return nil
 }
 
-// failed records why a step of a volume failed. If it was too late, nothing is wrong: the volume waits for the next reconcile.
+// failed records why a step of a volume failed. That it was too late is no failure: the volume waits for the next reconcile.
 func (v *volume) failed(err error) {
 	if errors.Is(err, errTooLate) {
 		v.held = true

@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// lookAgain is how soon a node is reconciled again while something is in progress there and nothing else calls for it.
+	// lookAgain is how soon a node is reconciled again while something is in progress there and no event comes.
 	lookAgain = time.Second
-	// atOnce is how soon it is reconciled again if more can be done now.
+	// atOnce is how soon a node is reconciled again if the next step is already possible.
 	atOnce = time.Millisecond
-	// pollFor is how much longer than an act LINSTOR is polled about a volume that could become lost.
+	// pollFor is how long LINSTOR is still polled about a volume after a reconcile, or after the wait of an act.
 	pollFor = 5 * time.Second
-	// pollSilentFor is how long LINSTOR is polled about the volumes of a node after its kubelet has fallen silent.
+	// pollSilentFor is how long the volumes of a node are polled after its kubelet has fallen silent.
 	pollSilentFor = 40 * time.Second
 )
 
-// NodeReconciler moves workloads away from a node that lost their volumes. It runs on every replica: a standby decides and keeps LINSTOR's
-// state fresh, so that a new leader inherits running grace periods. It never creates pods, their owners do.
+// NodeReconciler removes pods from a node that has lost their LINSTOR volumes, and detaches the volumes. It runs on every replica: a standby decides
+// and keeps LINSTOR's state fresh, so a new leader inherits running grace periods. Pods are created again by their own controllers.
 type NodeReconciler struct {
 	shared
 
@@ -40,7 +40,7 @@ type NodeReconciler struct {
 	halt     *haltSwitch
 	leader   *leadership
 
-	states  sync.Map // of *nodeState, by node: each is only used by the worker of its node
+	states  sync.Map // of *nodeState, by node: each is used only by the worker of that key
 	reports *nodeReports
 
 	timeout           time.Duration
@@ -53,23 +53,24 @@ type NodeReconciler struct {
 type volume struct {
 	pv    *corev1.PersistentVolume
 	state *volumeState
-	// in is what is known of it, and d the newest decision.
+	// in is the input of the decision, and d the newest decision.
 	in failover.Input
 	d  failover.Decision
-	// resources are all resources of LINSTOR that the decision rests on, its own first.
+	// resources are all resources of LINSTOR on which the decision depends, its own first.
 	resources []string
 	// err is why it could not be read or a step failed.
 	err error
-	// off is what the Node says of being off, live are the pods of the live list that use the volume, and listed is when that was requested.
+	// off has the taints of the live Node that say that it is off, live are the pods of the live list that use the volume, and listed is when that
+	// list was requested.
 	off    cluster.Off
 	live   []corev1.Pod
 	listed time.Time
-	// held is set once nothing more is done about it in this reconcile.
+	// held is set if nothing more is done about the volume in this reconcile.
 	held bool
 }
 
-// Reconcile does for one node what has to be done now. The node need not exist any more: its volumes may still be attached there. It returns no
-// error: a step that fails is reported, and repeated when the state of the node says so.
+// Reconcile takes the next steps for one node. The Node may be gone by now, and its volumes still attached there. Reconcile never returns an error: a
+// step that fails is reported, and the node is reconciled again in time to repeat it.
 func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	state, began := r.stateOf(req.Name), time.Now()
 	volumes := r.gather(ctx, state)
@@ -94,7 +95,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 	}
 	r.tidy(ctx, state, volumes, rest)
 	if state.learn(nobodyAnswered(lost), r.timeout); !slices.ContainsFunc(volumes, mayBeLost) {
-		state.limit = 0 // else the API is as slow in the next reconcile
+		state.limit = 0 // while something may be lost, the API is assumed to be as slow in the next reconcile
 	}
 	r.publish(state)
 	return state.requeue(), nil
@@ -121,12 +122,12 @@ func mayBeLost(v *volume) bool {
 	return v.d.Verdict == failover.Lost || v.d.Verdict == failover.Pending || v.d.Verdict == failover.Undecided
 }
 
-// decide decides each volume, and when to decide it again although nothing may have happened.
+// decide decides each volume, and when to decide it again if no event comes.
 func (r *NodeReconciler) decide(state *nodeState, volumes []*volume) {
 	for _, v := range volumes {
 		v.d = failover.Decide(v.in)
 		v.state.decided(v.d, v.in.Now)
-		if v.d.After > 0 { // as long as LINSTOR is polled, on standbys too
+		if v.d.After > 0 { // LINSTOR is polled, on standbys too
 			state.again(min(v.d.After, lookAgain))
 		}
 		if v.d.Reason != failover.PrimaryHealthy {
@@ -138,14 +139,14 @@ func (r *NodeReconciler) decide(state *nodeState, volumes []*volume) {
 	}
 }
 
-// fellSilent reports whether the node's kubelet has fallen silent a moment ago.
+// fellSilent reports whether the node's kubelet has been silent for less than pollSilentFor.
 func fellSilent(node failover.Node) bool {
 	return node.LeaseSilent(failover.ForceSilence) && node.LeaseSilence < pollSilentFor
 }
 
-// poll has LINSTOR polled about the volumes that could become lost. It has LINSTOR asked once about all volumes on a node whose kubelet has
-// fallen silent, because a stream of events that a firewall has dropped reports nothing, and about a volume whose pod has just begun to run,
-// because no event comes with that. It asks about what seems unhealthy now and then, because an event may have been missed.
+// poll has LINSTOR polled about volumes that could become lost. LINSTOR is asked once about each volume on a node whose kubelet has just fallen
+// silent, because a stream of events that a firewall has dropped reports nothing; about a volume whose pod has just begun to run, because that
+// causes no event; and now and then about an unhealthy volume, because an event may have been missed.
 func (r *NodeReconciler) poll(volumes []*volume) {
 	for _, v := range volumes {
 		switch {
@@ -157,8 +158,8 @@ func (r *NodeReconciler) poll(volumes []*volume) {
 	}
 }
 
-// isOld reports whether LINSTOR has to be asked again about an unhealthy volume: after ten seconds, and ever more rarely, down to once a minute,
-// while nothing changes.
+// isOld reports whether LINSTOR has to be asked again about an unhealthy volume: every ten seconds at first, and once a minute when nothing has
+// changed for twelve minutes.
 func (v *volume) isOld() bool {
 	age := min(max(retryLimit, v.in.Now.Sub(v.state.since)/12), time.Minute)
 	return v.in.Now.Sub(v.in.Resource.Confirmed) >= age
@@ -176,7 +177,7 @@ func isUnhealthy(state failover.State) bool {
 	return slices.Contains([]failover.State{failover.Unknown, failover.Unreachable, failover.PrimaryWithoutQuorum, failover.IOErrors}, state)
 }
 
-// countDecided counts how long the events waited that came before these decisions.
+// countDecided records how long events waited for these decisions.
 func (r *NodeReconciler) countDecided(volumes []*volume, began time.Time) {
 	for _, v := range volumes {
 		for _, arrival := range r.linstor.Undecided(v.resources[0], began) {
@@ -185,8 +186,8 @@ func (r *NodeReconciler) countDecided(volumes []*volume, began time.Time) {
 	}
 }
 
-// split separates the volumes that are lost, or of which nothing but a live read of the node's Lease is missing for that, from the rest. A
-// volume whose detach is left to Kubernetes for a moment belongs to the rest.
+// split returns the volumes to act on, and the rest. The former are lost, or would be if a live read of the node's Lease confirmed its silence. A
+// volume whose detach is left to Kubernetes for now belongs to the rest.
 func split(volumes []*volume) (lost, rest []*volume) {
 	for _, v := range volumes {
 		if wait := v.state.waitForKubernetes(v.in); wait > 0 {
@@ -198,24 +199,24 @@ func split(volumes []*volume) (lost, rest []*volume) {
 			rest = append(rest, v)
 		}
 	}
-	// Requests that nobody answered the last time go last.
+	// What failed the last time goes last.
 	slices.SortStableFunc(lost, func(a, b *volume) int { return cmp.Compare(min(1, a.state.failures), min(1, b.state.failures)) })
 	return lost, rest
 }
 
-// settle reports what was decided of volumes that are not lost, and ends the fail-over of those that work again under pods that stay.
+// settle reports the decisions on volumes that are not lost. The fail-over of a volume ends if it works again and its pods are not being deleted.
 func (r *NodeReconciler) settle(ctx context.Context, state *nodeState, rest []*volume) {
 	for _, v := range rest {
 		state.again(v.d.After)
 		state.again(r.reporter.say(ctx, state, v))
-		if v.d.Verdict == failover.NotLost && (v.d.Reason == failover.PrimaryHealthy || v.d.Reason == failover.VolumeUnused) && stay(v.in) {
+		if v.d.Verdict == failover.NotLost && (v.d.Reason == failover.PrimaryHealthy || v.d.Reason == failover.VolumeUnused) && podsStay(v.in) {
 			v.state.move = nil
 		}
 	}
 }
 
-// mayAct reports whether anything may be done about the lost volumes now: nothing holds all fail-over, and for one of them at least it is time
-// to try again.
+// mayAct reports whether anything may be done about the lost volumes now: nothing holds all fail-over, and at least one of them does not wait for
+// its next try. A dry run holds nothing here: its live reads make its reports exact, and the policy plans no step.
 func (r *NodeReconciler) mayAct(ctx context.Context, state *nodeState, lost []*volume) bool {
 	if hold := r.halt.now(ctx, state.wait()); hold.Guard != "" || hold.Paused != "" || hold.Agents != "" {
 		for _, v := range lost {
@@ -243,7 +244,7 @@ func (r *NodeReconciler) conclude(ctx context.Context, state *nodeState, lost []
 		switch {
 		case v.held && wait > 0:
 			v.err = v.state.failure
-		case !v.held:
+		case !v.held: // else it was too late for a step, or a pod came: neither success nor failure
 			v.state.tried(v.err, r.clock.Now())
 			wait = v.state.retryIn(r.clock.Now())
 			if v.err != nil {
@@ -269,7 +270,8 @@ func (r *NodeReconciler) conclude(ctx context.Context, state *nodeState, lost []
 	}
 }
 
-// tidy takes back what has lost its cause, and writes what a successor must know. It waits while a fail-over can go on at once.
+// tidy removes our annotations, conditions and taints when their cause is gone, and writes what a successor must know. It does nothing while the
+// next step of a fail-over is already possible.
 func (r *NodeReconciler) tidy(ctx context.Context, state *nodeState, volumes, rest []*volume) {
 	if r.dryRun || state.next == atOnce {
 		return
@@ -290,7 +292,7 @@ func (r *NodeReconciler) stateOf(node string) *nodeState {
 	return known.(*nodeState)
 }
 
-// publish publishes what others may know of the node. Of a node without volumes nothing is remembered.
+// publish publishes what others may know of the node. A node without volumes is forgotten.
 func (r *NodeReconciler) publish(state *nodeState) {
 	if len(state.volumes) == 0 && state.silenceSeen.IsZero() {
 		r.states.Delete(state.node)

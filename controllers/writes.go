@@ -26,19 +26,20 @@ import (
 )
 
 const (
-	// answersWithin is how long a reconcile waits for the answer to a write that takes something back.
+	// answersWithin is how long a reconcile waits for the answers to requests of clean-up.
 	answersWithin = 10 * time.Second
-	// requestsAtOnce is how many of one kind are sent at the same time; the API server rejects too many.
+	// requestsAtOnce is how many requests of one step are sent at the same time; the API server rejects too many.
 	requestsAtOnce = 100
-	// listAge is how old the live list of pods may be that a release or a detach rests on.
+	// listAge is how old the live list of pods may be on which a release or a detach depends.
 	listAge = 5 * time.Second
 )
 
-// errTooLate is why a request was not sent that rests on old facts: the process stood still, or the API was slow. The next reconcile decides again.
+// errTooLate is why a request was not sent: the facts on which it depends are too old, because the process stood still or the API was slow. The next
+// reconcile decides again.
 var errTooLate = errors.New("too much time has passed since the decision")
 
-// inTime returns an error if too much time has passed since a volume was decided. No precondition can replace that: those of a pod's deletion
-// speak of the pod, not of LINSTOR, and those of a release or a detach do not know of pods that have come to the node.
+// inTime returns an error if too much time has passed since a volume was decided. No precondition can replace that: those of a pod's deletion do not
+// cover LINSTOR's state, and those of a release or a detach do not cover pods that have come to the node.
 func (r *NodeReconciler) inTime(v *volume) error {
 	if r.clock.Now().Sub(v.in.Now) > failover.ActAge {
 		return errTooLate
@@ -46,7 +47,7 @@ func (r *NodeReconciler) inTime(v *volume) error {
 	return nil
 }
 
-// unused returns an error if the live list is too old that shows that no pod uses the volume. If the API is slow, it may be older.
+// unused returns an error if the live list that shows the volume unused is too old. It may be older if the API is slow.
 func (r *NodeReconciler) unused(state *nodeState, v *volume) error {
 	if r.clock.Now().Sub(v.listed) > max(listAge, 2*state.wait()) {
 		return errTooLate
@@ -54,7 +55,8 @@ func (r *NodeReconciler) unused(state *nodeState, v *volume) error {
 	return r.inTime(v)
 }
 
-// write does what the lost volumes call for, kind after kind. Before each kind all are decided again, and what is no longer lost is left alone.
+// write takes the next step for each lost volume, one kind of step after the other. Before each kind all volumes are decided again, and those that are
+// no longer lost are left alone.
 func (r *NodeReconciler) write(ctx context.Context, state *nodeState, lost []*volume, reads liveReads) {
 	r.detach(ctx, state, lost, reads.node)
 	r.keepPodsAway(ctx, state, lost, reads.node)
@@ -124,8 +126,7 @@ type failOverNote struct {
 	Time   time.Time       `json:"time"`
 }
 
-// annotate writes on the attachments that their fail-over has begun, so that any later leader finishes it although the pods that were the
-// cause are gone.
+// annotate writes on the attachments that their fail-over has begun, so that any later leader finishes it even after the pods are gone.
 func (r *NodeReconciler) annotate(ctx context.Context, state *nodeState, lost []*volume) {
 	open, plan := r.decideAgain(ctx, state, lost)
 	missing := slices.DeleteFunc(due(open, plan, failover.StepRemove), func(v *volume) bool {
@@ -174,14 +175,14 @@ type deletion struct {
 	failover.PodRemoval
 	by    *volume
 	users []*volume
-	// pod is the pod of the live list, and of the version that our condition has made if that is set.
+	// pod is a copy of the pod of the live list. If set, our condition was set, and the copy has the version that this has made.
 	pod *corev1.Pod
 	set bool
-	// grace is how many seconds the pod is given.
+	// grace is the grace period of the deletion in seconds.
 	grace int64
 }
 
-// outlives reports whether the object of the pod stays for a while, because the pod is given time or has finalizers.
+// outlives reports whether the object of the pod stays for a while after its deletion, because of a grace period or finalizers.
 func (d deletion) outlives() bool { return d.How != failover.RemoveForce || d.Pod.Finalizers }
 
 // needsCondition reports whether the condition is set before the deletion.
@@ -276,8 +277,8 @@ func isHeld(lost []*volume, pod types.UID) bool {
 	return slices.ContainsFunc(lost, func(v *volume) bool { return (v.err != nil || v.held) && v.livePod(pod) != nil })
 }
 
-// setDisrupted sets the condition of the pods whose objects outlive their deletion. It returns those that are to be deleted: what has changed
-// since the live list is left to the next reconcile. That the condition cannot be set is no obstacle.
+// setDisrupted sets the condition on the pods whose objects outlive their deletion. It returns the pods to delete: those that have changed since the
+// live list are left to the next reconcile. A pod is deleted even if its condition cannot be set.
 func (r *NodeReconciler) setDisrupted(ctx context.Context, state *nodeState, deletions []deletion) (due []deletion) {
 	errs := r.send(ctx, state, metrics.StepDelete, len(deletions), func(ctx context.Context, i int) error {
 		d := &deletions[i]
@@ -303,12 +304,12 @@ func (r *NodeReconciler) setDisrupted(ctx context.Context, state *nodeState, del
 	return due
 }
 
-// deletePod deletes a pod as it was in the live list: if anything of it has changed since, the next reconcile sees that.
+// deletePod deletes a pod if it is still as it was in the live list. If it has changed, it is left to the next reconcile.
 func (r *NodeReconciler) deletePod(ctx context.Context, d deletion) (deleted bool, err error) {
 	if err := r.inTime(d.by); err != nil {
 		return false, err
 	}
-	if !d.Pod.Unended { // else that deletion was accepted before, and only the phase is missing
+	if !d.Pod.Unended { // else our deletion was accepted before, and only the phase is missing
 		r.aged(metrics.WriteRemove, d.by)
 		version := d.pod.ResourceVersion
 		err = r.client.Delete(ctx, d.pod, client.GracePeriodSeconds(d.grace), client.Preconditions{UID: &d.pod.UID, ResourceVersion: &version})
@@ -320,7 +321,7 @@ func (r *NodeReconciler) deletePod(ctx context.Context, d deletion) (deleted boo
 		}
 	}
 	if d.How == failover.RemoveForce && d.outlives() {
-		// No kubelet is left to end the pod, and the finalizer of a Job's pod waits for that. With the condition it still counts as a user.
+		// No kubelet is left to end the pod, and the finalizer of a Job's pod waits for that. Because of the condition, the pod still counts as a user.
 		err = r.patchStatus(ctx, d.pod, "", map[string]any{"phase": corev1.PodFailed, "conditions": r.disruption(d.by.d)})
 		if client.IgnoreNotFound(err) != nil {
 			return !d.Pod.Unended, fmt.Errorf("setting the phase of pod %s: %w", cluster.Key(d.pod.Namespace, d.pod.Name), err)
@@ -385,8 +386,8 @@ func (r *NodeReconciler) patchStatus(ctx context.Context, pod *corev1.Pod, versi
 
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=delete
 
-// detach takes volumes off the node after the last pods there that used them are gone: they are released from the volumes in use there, and
-// their attachments deleted. A pod may come back with its node at any time, so that the deletions follow another list.
+// detach takes volumes off the node once no pod there uses them: it releases them from the Node's volumes in use, and deletes their attachments. The
+// node may return with a pod at any time, so another list precedes the deletion of attachments.
 func (r *NodeReconciler) detach(ctx context.Context, state *nodeState, lost []*volume, node *corev1.Node) {
 	open, plan := r.decideAgain(ctx, state, lost)
 	detach := due(open, plan, failover.StepDetach)
@@ -415,7 +416,7 @@ func (r *NodeReconciler) detach(ctx context.Context, state *nodeState, lost []*v
 	r.deleteAttachments(ctx, state, attached)
 }
 
-// release takes volumes out of what the node calls in use.
+// release removes volumes from the Node's volumes in use.
 func (r *NodeReconciler) release(ctx context.Context, state *nodeState, volumes []*volume, node *corev1.Node) {
 	handles := make([]string, len(volumes))
 	for i, v := range volumes {
@@ -445,7 +446,7 @@ func (r *NodeReconciler) release(ctx context.Context, state *nodeState, volumes 
 	}
 }
 
-// deleteAttachments deletes those of volumes that no pod uses by a list of now.
+// deleteAttachments deletes the attachments of volumes that a fresh list shows unused.
 func (r *NodeReconciler) deleteAttachments(ctx context.Context, state *nodeState, volumes []*volume) {
 	if len(volumes) == 0 {
 		return
@@ -459,7 +460,7 @@ func (r *NodeReconciler) deleteAttachments(ctx context.Context, state *nodeState
 			return err
 		}
 		users, err := r.live.UsersOf(timed, v.pv, pods)
-		v.held, v.listed = len(users) > 0, listed // the next reconcile sees to them
+		v.held, v.listed = len(users) > 0, listed // the next reconcile deals with those pods
 		return err
 	})
 	open, plan := r.decideAgain(ctx, state, volumes)
@@ -497,12 +498,12 @@ func (r *NodeReconciler) deleteAttachment(ctx context.Context, state *nodeState,
 	return "Deleted attachment", nil
 }
 
-// aged records how old LINSTOR's state is on which a write rests.
+// aged records the age of LINSTOR's state on which a write depends.
 func (r *NodeReconciler) aged(write metrics.Write, v *volume) {
 	r.metrics.WriteSent(write, v.in.Now.Sub(v.in.Resource.Confirmed))
 }
 
-// takeBackAnnotations takes the annotation off the attachments of volumes that are not lost any more and whose pods stay.
+// takeBackAnnotations removes the annotation from the attachments of volumes that are no longer lost and whose pods stay. It reports whether that failed.
 func (r *NodeReconciler) takeBackAnnotations(ctx context.Context, state *nodeState, volumes []*volume) (failed bool) {
 	var noted []*volume
 	for _, v := range volumes {
@@ -512,7 +513,7 @@ func (r *NodeReconciler) takeBackAnnotations(ctx context.Context, state *nodeSta
 	}
 	errs := r.send(ctx, state, metrics.StepMark, len(noted), func(ctx context.Context, i int) error {
 		v := noted[i]
-		if stays, err := r.stays(ctx, v); err != nil || !stays {
+		if stays, err := r.podsStayLive(ctx, v); err != nil || !stays {
 			return err
 		}
 		va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: v.in.Attachment.Name}}
@@ -555,11 +556,11 @@ func (r *NodeReconciler) disrupted(ctx context.Context, node string, volumes []*
 	return pods
 }
 
-// stays reports whether pods use the volume on the node, of which none is being deleted. If the cache has none and the volume is in use, they may
+// podsStayLive reports whether pods use the volume on the node, of which none is being deleted. If the cache has none and the volume is in use, they may
 // not be selected any more, and the API is asked.
-func (r *NodeReconciler) stays(ctx context.Context, v *volume) (bool, error) {
+func (r *NodeReconciler) podsStayLive(ctx context.Context, v *volume) (bool, error) {
 	if len(v.in.Pods) > 0 || v.d.Reason != failover.PrimaryHealthy {
-		return stay(v.in), nil
+		return podsStay(v.in), nil
 	}
 	pods, err := r.live.PodsOn(ctx, v.in.Node.Name)
 	if err != nil {
@@ -573,8 +574,8 @@ func (r *NodeReconciler) stays(ctx context.Context, v *volume) (bool, error) {
 	return len(users) > 0 && !ends, nil
 }
 
-// stay reports whether pods use the volume on a node, of which none is being deleted.
-func stay(in failover.Input) bool {
+// podsStay reports whether pods use the volume on a node, of which none is being deleted.
+func podsStay(in failover.Input) bool {
 	for _, pod := range in.Pods {
 		if !pod.DeleteBy.IsZero() {
 			return false
