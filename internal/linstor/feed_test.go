@@ -25,7 +25,7 @@ func TestFeedSyncsFromALinstorThatWithholdsHeaders(t *testing.T) {
 		fake.pvc1()
 		n.serve(t, host, fake)
 		feed := startFeed(t, n, "http://linstor", logr.Discard())
-		settle(streamSettle + 2*passesApart)
+		settle(streamSettle + 10*time.Millisecond)
 
 		status := feed.Status()
 		if !status.Connected || !status.Synced || !status.LastEvent.IsZero() || status.LastError != "" {

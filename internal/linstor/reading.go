@@ -3,7 +3,6 @@ package linstor
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 )
@@ -15,10 +14,10 @@ const (
 	spared = 6
 	// pollEvery is how often a polled resource is read, and the nodes with it. What failed is repeated after as long.
 	pollEvery = time.Second
-	// standbyEvery is the same in a process that does not lead. It begins no more than 16 readings a second, standbyApart apart. It is also how
-	// often the nodes are read if nothing is polled that may change.
+	// standbyEvery is the same in a process that does not lead. It begins no more than atOnce readings a second, standbyApart apart. It is also
+	// how often the nodes are read if nothing is polled that may change, and when a failed resync is repeated, which costs LINSTOR more than others.
 	standbyEvery = 5 * time.Second
-	standbyApart = time.Second / 16
+	standbyApart = pollEvery / atOnce
 	// calmEvery is how often a polled resource is read that has not changed for calmAfter. It is below MaxGap, so each reading
 	// confirms the one before.
 	calmEvery = 8 * time.Second
@@ -35,10 +34,6 @@ const (
 	definitionsPolled = definitionAge - pollEvery
 	// evidenceEvery is how often the store is asked which resources must be read for evidence.
 	evidenceEvery = pollEvery / 2
-	// resyncAgain is when a failed resync is repeated. It costs LINSTOR more than other readings.
-	resyncAgain = 5 * time.Second
-	// passesApart is how far apart the loop looks through more resources than are read at a time.
-	passesApart = 5 * time.Millisecond
 )
 
 // list is something that LINSTOR has one of. The loop reads it by the clock.
@@ -73,8 +68,7 @@ type single struct {
 	every       time.Duration
 	// changed is when the store last changed, or when polling began.
 	changed time.Time
-	// queued is set until its reading begins, and busy until that ends.
-	queued, busy bool
+	busy    bool
 }
 
 func (s *single) isAsked(now time.Time) bool { return !s.asked.IsZero() && !s.asked.After(now) }
@@ -91,6 +85,14 @@ func (s *single) due(now time.Time) time.Time {
 	return earlier(s.asked, s.next)
 }
 
+// before reports whether a resource is read before another one: if it was asked for, or else if it is due for longer.
+func (s *single) before(other *single, now time.Time) bool {
+	if asked := s.isAsked(now); asked != other.isAsked(now) {
+		return asked
+	}
+	return s.due(now).Before(other.due(now))
+}
+
 // schedule has everything that the loop reads.
 type schedule struct {
 	lists map[string]*list
@@ -104,12 +106,12 @@ type schedule struct {
 	polled int
 	// turns are the readings that acts wait for. They come first.
 	turns []*turn
-	// urgent and regular wait for their turn after that, the oldest first: what was asked for comes before what is polled.
-	urgent, regular []*single
 	// acting is how many resources are read for acts, and reading how many for others.
 	acting, reading int
 	// hinted is until when the nodes are read often.
 	hinted time.Time
+	// ready is when a standby may begin its next reading.
+	ready time.Time
 }
 
 // Names of the lists.
@@ -136,7 +138,7 @@ func (f *Feed) lists() map[string]*list {
 		listDefinitions: {read: f.readDefinitions, every: f.definitionsEvery, again: pollEvery},
 		listEvidence:    {read: f.awaitEvidence, every: every(evidenceEvery), again: pollEvery},
 		// The first one follows the first stream.
-		listResync: {read: f.resync, every: every(f.opts.ResyncInterval), again: resyncAgain, begun: time.Now()},
+		listResync: {read: f.resync, every: every(f.opts.ResyncInterval), again: standbyEvery, begun: time.Now()},
 	}
 }
 
@@ -182,13 +184,7 @@ func (s *schedule) change(resource string, change func(*single)) {
 		one = &single{name: resource, every: pollEvery}
 		s.singles[fold(resource)] = one
 	}
-	wasAsked := !one.asked.IsZero()
-	if change(one); one.queued && !wasAsked && one.isAsked(time.Now()) {
-		if i := slices.Index(s.regular, one); i >= 0 {
-			s.regular = slices.Delete(s.regular, i, i+1)
-			s.urgent = append(s.urgent, one)
-		}
-	}
+	change(one)
 	s.ring()
 }
 
@@ -267,58 +263,51 @@ func (f *Feed) leads() bool {
 // then, standbys read it every second, too: only that shows that it has not changed.
 func (f *Feed) pollNext(s *single) (read time.Time) {
 	read = f.store.listReadAt(s.name)
+	calm := time.Since(s.changed) >= calmAfter
 	switch {
-	case f.store.isUnsure(s.name):
+	case f.store.isUnsure(s.name) || !calm && f.leads():
 		s.every = pollEvery
-	case time.Since(s.changed) >= calmAfter && f.leads():
-		s.every = calmEvery
-	case time.Since(s.changed) >= calmAfter:
-		s.every = definitionsEvery // a leader that has just begun reads it at once
-	case !f.leads():
+	case !calm:
 		s.every = standbyEvery
+	case f.leads():
+		s.every = calmEvery
 	default:
-		s.every = pollEvery
+		s.every = definitionsEvery // a leader that has just begun reads it at once
 	}
 	s.next = read.Add(s.every)
 	return read
 }
 
-// take returns the lists to be read now, queues the resources that are due, and returns when the next one is, and when to look for others at the
-// soonest.
-func (s *schedule) take(now time.Time, pollNext func(*single) time.Time) (lists []*list, next, soonest time.Time) {
+// take returns the lists and the resources to be read now, and when the next one is. A resource that somebody else has read since it was
+// asked for, or a moment ago, needs no reading.
+func (f *Feed) take(now time.Time) (lists []*list, singles []*single, next time.Time) {
+	s := &f.schedule
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next, soonest = now.Add(definitionsEvery), now
-	if len(s.singles) > atOnce {
-		soonest = now.Add(passesApart)
-	}
-	before := len(s.regular)
-	s.polled = 0
-	for key, one := range s.singles {
-		if one.isPolled(now) && one.every < calmEvery {
-			s.polled++
+	next = now.Add(definitionsEvery)
+	for s.mayRead() {
+		if s.ready.After(now) {
+			next = earlier(next, s.ready)
+			break
 		}
-		if one.queued || one.busy {
-			continue
-		}
-		if one.asked.IsZero() && !one.isPolled(now) {
-			delete(s.singles, key)
-			continue
-		}
-		if !one.isAsked(now) && !one.due(now).After(now) { // somebody else may have read it
-			pollNext(one)
-		}
-		if due := one.due(now); due.After(now) {
+		one, due := s.first(now)
+		if one == nil {
 			next = earlier(next, due)
+			break
+		}
+		read := f.pollNext(one)
+		if one.isAsked(now) {
+			one.asked, one.busy = time.Time{}, !read.After(one.asked)
+		}
+		if one.busy = one.busy || one.isPolled(now) && !one.next.After(now); !one.busy {
 			continue
 		}
-		if one.queued = true; one.isAsked(now) {
-			s.urgent = append(s.urgent, one)
-		} else {
-			s.regular = append(s.regular, one)
+		s.reading++
+		singles = append(singles, one)
+		if !f.leads() {
+			s.ready = now.Add(standbyApart)
 		}
 	}
-	slices.SortFunc(s.regular[before:], func(a, b *single) int { return a.next.Compare(b.next) })
 	for _, l := range s.lists {
 		if l.busy {
 			continue
@@ -330,35 +319,28 @@ func (s *schedule) take(now time.Time, pollNext func(*single) time.Time) (lists 
 		l.busy, l.asked, l.begun = true, false, now
 		lists = append(lists, l)
 	}
-	return lists, next, soonest
+	return lists, singles, next
 }
 
-// begin returns the resource to be read now; nil if none waits, or others come first. A reading that began after somebody asked, or a moment
-// ago, makes another one needless.
-func (s *schedule) begin(now time.Time, pollNext func(*single) time.Time) *single {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for s.mayRead() && len(s.urgent)+len(s.regular) > 0 {
-		queue := &s.urgent
-		if len(*queue) == 0 {
-			queue = &s.regular
+// first returns the resource to be read first; nil if none is due, and then when the next one is. The lock must be held.
+func (s *schedule) first(now time.Time) (first *single, next time.Time) {
+	next = now.Add(definitionsEvery)
+	s.polled = 0
+	for key, one := range s.singles {
+		if one.isPolled(now) && one.every < calmEvery {
+			s.polled++
 		}
-		one := (*queue)[0]
-		*queue = (*queue)[1:]
-		one.queued = false
-		if read := pollNext(one); one.isAsked(now) && read.After(one.asked) {
-			one.asked = time.Time{}
+		switch due := one.due(now); {
+		case one.busy:
+		case one.asked.IsZero() && !one.isPolled(now):
+			delete(s.singles, key)
+		case due.After(now):
+			next = earlier(next, due)
+		case first == nil || one.before(first, now):
+			first = one
 		}
-		if !one.isAsked(now) && (!one.isPolled(now) || one.next.After(now)) {
-			continue
-		}
-		if one.busy = true; one.isAsked(now) {
-			one.asked = time.Time{}
-		}
-		s.reading++
-		return one
 	}
-	return nil
+	return first, next
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -374,38 +356,19 @@ func (f *Feed) readWanted(ctx context.Context) {
 	defer f.schedule.run(false)
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
-	// next is when the loop looks through everything again, and soonest is when it does so if it is woken. ready is when a standby may begin its
-	// next reading.
-	var next, soonest, ready time.Time
 	for {
-		now := time.Now()
-		if !now.Before(next) {
-			var lists []*list
-			lists, next, soonest = f.schedule.take(now, f.pollNext)
-			for _, l := range lists {
-				tasks.Go(func() { f.readList(ctx, l) })
-			}
+		lists, singles, next := f.take(time.Now())
+		for _, l := range lists {
+			tasks.Go(func() { f.readList(ctx, l) })
 		}
-		for !now.Before(ready) {
-			one := f.schedule.begin(now, f.pollNext)
-			if one == nil {
-				break
-			}
-			if !f.leads() {
-				ready = now.Add(standbyApart)
-			}
+		for _, one := range singles {
 			tasks.Go(func() { f.readSingle(ctx, one) })
-		}
-		until := next
-		if ready.After(now) {
-			until = earlier(next, ready)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(time.Until(until)):
+		case <-time.After(time.Until(next)):
 		case <-f.schedule.wake:
-			next = earlier(next, soonest)
 		}
 	}
 }

@@ -124,7 +124,7 @@ func TestAnExpiredCertificateIsRefusedUntilItIsRenewed(t *testing.T) {
 			return &tls.Config{Certificates: []tls.Certificate{*cert.Load()}, MaxVersion: tls.VersionTLS12}
 		})
 		feed := securedFeed(t, n, map[string]string{envRootCA: pemOf(ca.cert)}, lines)
-		settle(streamSettle + 2*passesApart)
+		settle(streamSettle + 10*time.Millisecond)
 		if !feed.Status().Synced {
 			t.Fatalf("status: %+v", feed.Status())
 		}
