@@ -8,8 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
-	"time"
 
 	golinstor "github.com/LINBIT/golinstor"
 	lapi "github.com/LINBIT/golinstor/client"
@@ -23,12 +23,8 @@ const (
 	kindProperties = "properties"
 )
 
-const (
-	// callTimeout is the deadline of a call: LINSTOR answers once its satellites have, for each resource of a node.
-	callTimeout = 2 * time.Minute
-	// maxAnswer bounds how much of an answer is read. LINSTOR has several entries for each resource of a node.
-	maxAnswer = 16 << 20
-)
+// maxAnswer bounds how much of an answer is read. LINSTOR has several entries for each resource of a node.
+const maxAnswer = 16 << 20
 
 // ErrNotSent is why a call has certainly not reached LINSTOR: there was no connection to send it by. Any other error leaves that open.
 var ErrNotSent = errors.New("not sent")
@@ -91,55 +87,51 @@ func (a Answer) NotMoved() []string {
 
 // Autoplace has LINSTOR place one more replica of a definition on one of the nodes. They must not be none, which LINSTOR takes for all.
 func (c *Client) Autoplace(ctx context.Context, definition string, nodes []string) (Answer, error) {
-	path, err := under("/v1/resource-definitions/", definition)
-	if err != nil {
-		return Answer{}, err
-	}
 	if len(nodes) == 0 {
 		return Answer{}, fmt.Errorf("placing a replica of %s: no node was named, which LINSTOR takes for any", definition)
 	}
 	request := lapi.AutoPlaceRequest{SelectFilter: lapi.AutoSelectFilter{AdditionalPlaceCount: 1, NodeNameList: nodes}}
-	return c.call(ctx, kindAutoplace, http.MethodPost, path+"/autoplace", request)
+	return c.call(ctx, kindAutoplace, http.MethodPost, definitionPath(definition)+"/autoplace", request)
 }
 
 // Evacuate has LINSTOR move everything off a node, but not to the others that are named.
 func (c *Client) Evacuate(ctx context.Context, node string, doNotTarget []string) (Answer, error) {
-	path, err := under("/v1/nodes/", node)
-	if err != nil {
-		return Answer{}, err
-	}
 	var body any // none where there is nothing to say, which older versions do not understand
 	if len(doNotTarget) > 0 {
 		body = lapi.NodeEvacuate{DoNotTarget: doNotTarget}
 	}
-	return c.call(ctx, kindEvacuate, http.MethodPut, path+"/evacuate", body)
+	return c.call(ctx, kindEvacuate, http.MethodPut, nodePath(node)+"/evacuate", body)
 }
 
 // Restore takes back that LINSTOR was told to evacuate a node. It deletes nothing.
 func (c *Client) Restore(ctx context.Context, node string) (Answer, error) {
-	path, err := under("/v1/nodes/", node)
-	if err != nil {
-		return Answer{}, err
-	}
-	return c.call(ctx, kindRestore, http.MethodPut, path+"/restore", lapi.NodeRestore{})
+	return c.call(ctx, kindRestore, http.MethodPut, nodePath(node)+"/restore", lapi.NodeRestore{})
 }
 
 // ChangeDefinition sets and removes properties of a resource definition.
 func (c *Client) ChangeDefinition(ctx context.Context, definition string, set map[string]string, remove []string) (Answer, error) {
-	path, err := under("/v1/resource-definitions/", definition)
-	if err != nil {
-		return Answer{}, err
-	}
-	return c.call(ctx, kindProperties, http.MethodPut, path, lapi.GenericPropsModify{OverrideProps: set, DeleteProps: remove})
+	return c.call(ctx, kindProperties, http.MethodPut, definitionPath(definition), lapi.GenericPropsModify{OverrideProps: set, DeleteProps: remove})
 }
 
 // call has LINSTOR do something. It asks the endpoint in use and no other: LINSTOR may be at work on a call that was not answered, and none
 // of them may be made twice. An answer that is LINSTOR's list is one whatever its status, and no error.
-func (c *Client) call(ctx context.Context, kind, method, path string, body any) (answer Answer, err error) {
+func (c *Client) call(ctx context.Context, kind, method, path string, body any) (Answer, error) {
 	base, _ := c.Endpoint()
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, satelliteTimeout)
 	defer cancel()
-	defer func() { c.observe(kind, outcome(answer, err)) }()
+	answer, err := c.callTo(ctx, base, method, path, body)
+	outcome := err
+	if err == nil && answer.Code/100 != 2 {
+		outcome = &StatusError{Code: answer.Code, Linstor: true}
+	}
+	c.observe(kind, outcome)
+	if err != nil {
+		err = fmt.Errorf("LINSTOR controller %s: %s: %w", base.Host, kind, err)
+	}
+	return answer, err
+}
+
+func (c *Client) callTo(ctx context.Context, base *url.URL, method, path string, body any) (answer Answer, err error) {
 	header := http.Header{"Accept": {mediaJSON}}
 	var text []byte
 	if body != nil {
@@ -150,27 +142,18 @@ func (c *Client) call(ctx context.Context, kind, method, path string, body any) 
 	}
 	resp, err := c.send(ctx, method, base, path, header, text)
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-		return Answer{}, fmt.Errorf("LINSTOR controller %s: %s: %w: %w", base.Host, kind, ErrNotSent, err)
+		return Answer{}, fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
 	if err != nil {
-		return Answer{}, fmt.Errorf("LINSTOR controller %s: %s: %w", base.Host, kind, err)
+		return Answer{}, err
 	}
 	defer closeBody(resp)
 	answer.Code = resp.StatusCode
-	text, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return answer, fmt.Errorf("LINSTOR controller %s: %s: the answer broke off: %w", base.Host, kind, err)
+	if text, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer)); err != nil {
+		return answer, fmt.Errorf("the answer broke off: %w", err)
 	}
 	if err := json.Unmarshal(text, &answer.Entries); err != nil && (resp.StatusCode/100 != 2 || len(text) > 0) {
-		return answer, fmt.Errorf("LINSTOR controller %s: %s: %w", base.Host, kind, &StatusError{Code: resp.StatusCode, Message: OneLine(string(text))})
+		return answer, &StatusError{Code: resp.StatusCode, Message: OneLine(string(text))}
 	}
 	return answer, nil
-}
-
-// outcome converts the result of a call to the error that the metrics count.
-func outcome(answer Answer, err error) error {
-	if err == nil && answer.Code/100 != 2 {
-		return &StatusError{Code: answer.Code, Linstor: true}
-	}
-	return err
 }

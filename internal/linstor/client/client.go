@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 )
@@ -16,8 +17,8 @@ import (
 const (
 	// DefaultRequestTimeout is the deadline of a small REST request.
 	DefaultRequestTimeout = 10 * time.Second
-	// viewTimeout is the deadline of the view of all resources, for which LINSTOR asks its satellites, and waits for those that hang.
-	viewTimeout = 2 * time.Minute
+	// satelliteTimeout is the deadline of a request that LINSTOR answers once its satellites have, also those that hang.
+	satelliteTimeout = 2 * time.Minute
 	// minRequestTimeout bounds how far the deadline shrinks when several endpoints share it.
 	minRequestTimeout = 3 * time.Second
 )
@@ -179,11 +180,12 @@ func (c *Client) getJSON(ctx context.Context, base *url.URL, path string, decode
 
 // send sends a request. Its errors name neither the URL, which the caller knows, nor any header.
 func (c *Client) send(ctx context.Context, method string, base *url.URL, path string, header http.Header, body []byte) (*http.Response, error) {
-	var reader io.Reader
-	if body != nil {
-		reader = bytes.NewReader(body)
+	for name := range strings.SplitSeq(path[1:], "/") {
+		if name == "" || name == "." || name == ".." { // it would lead elsewhere, escaped or not
+			return nil, fmt.Errorf("LINSTOR can have nothing of the name %q: %w", name, ErrNotFound)
+		}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, base.String()+path, reader)
+	req, err := http.NewRequestWithContext(ctx, method, base.String()+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("make request: %w", err)
 	}

@@ -66,7 +66,7 @@ type Snapshot struct {
 // Placed reads all resources with the states of their disks. LINSTOR asks its satellites for that, and waits
 // for those that hang; ctx limits how long.
 func (c *Client) Placed(ctx context.Context) ([]PlacedResource, error) {
-	return list[PlacedResource](ctx, c, kindPlaced, viewTimeout, "/v1/view/resources")
+	return list[PlacedResource](ctx, c, kindPlaced, satelliteTimeout, "/v1/view/resources")
 }
 
 // Marked reads the resource definitions that have a property of that name.

@@ -56,11 +56,7 @@ func (c *Client) Definitions(ctx context.Context, names ...string) ([]Definition
 
 // Definition reads one resource definition.
 func (c *Client) Definition(ctx context.Context, name string) (Definition, error) {
-	path, err := under("/v1/resource-definitions/", name)
-	if err != nil {
-		return Definition{}, err
-	}
-	return document[Definition](ctx, c, kindDefinition, path)
+	return document[Definition](ctx, c, kindDefinition, definitionPath(name))
 }
 
 // Groups reads all resource groups.
@@ -71,25 +67,16 @@ func (c *Client) Groups(ctx context.Context) ([]Group, error) {
 // Resources reads the resources of one definition. LINSTOR answers it from memory, whatever state its
 // satellites are in.
 func (c *Client) Resources(ctx context.Context, definition string) ([]Resource, error) {
-	path, err := under("/v1/resource-definitions/", definition)
-	if err != nil {
-		return nil, err
-	}
-	return list[Resource](ctx, c, kindResources, c.requestTimeout, path+"/resources")
+	return list[Resource](ctx, c, kindResources, c.requestTimeout, definitionPath(definition)+"/resources")
 }
 
-// under returns the path of what has a name. Dots alone, and nothing, would lead elsewhere whatever is escaped: LINSTOR has no
-// such names.
-func under(path, name string) (string, error) {
-	if name == "" || name == "." || name == ".." {
-		return "", fmt.Errorf("LINSTOR can have nothing of the name %q: %w", name, ErrNotFound)
-	}
-	return path + url.PathEscape(name), nil
-}
+func definitionPath(name string) string { return "/v1/resource-definitions/" + url.PathEscape(name) }
+
+func nodePath(name string) string { return "/v1/nodes/" + url.PathEscape(name) }
 
 // View reads all resources that have volumes. It is large, hence decoded element by element, and slow while a satellite hangs.
 func (c *Client) View(ctx context.Context) ([]Resource, error) {
-	return list[Resource](ctx, c, kindView, viewTimeout, "/v1/view/resources")
+	return list[Resource](ctx, c, kindView, satelliteTimeout, "/v1/view/resources")
 }
 
 // filtered returns the path of a list of those that are named, or of all.
