@@ -12,11 +12,8 @@ import (
 // replica that the event is of, and whether it brought news. Events create nothing: they may be older than a deletion.
 func (s *Store) ApplyEvent(ev client.Event, at time.Time) (known, changed bool) {
 	s.mu.Lock()
-	var replica *replicaEntry
 	e := s.resources[fold(ev.Resource)]
-	if e != nil {
-		replica = e.replica(fold(ev.Node))
-	}
+	replica := e.replica(fold(ev.Node))
 	if replica == nil {
 		s.mu.Unlock()
 		return false, false
@@ -57,23 +54,19 @@ const maxUndecided = 16
 // Undecided returns, once, when those events on a resource arrived that changed something, before the given time. It is for
 // whoever measures how long events wait; where nobody asks, the oldest few are kept.
 func (s *Store) Undecided(resource string, before time.Time) (arrivals []time.Time) {
-	s.mu.RLock()
-	e := s.resources[fold(resource)]
-	none := e == nil || len(e.undecided) == 0
-	s.mu.RUnlock()
-	if none {
-		return nil // without keeping anybody from the store, for that is asked with each decision
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e = s.resources[fold(resource)]; e == nil {
+	e := s.resources[fold(resource)]
+	if e == nil {
 		return nil
 	}
-	n := 0
-	for n < len(e.undecided) && !e.undecided[n].After(before) {
-		n++
-	}
-	arrivals, e.undecided = e.undecided[:n:n], e.undecided[n:]
+	e.undecided = slices.DeleteFunc(e.undecided, func(at time.Time) bool {
+		decided := !at.After(before)
+		if decided {
+			arrivals = append(arrivals, at)
+		}
+		return decided
+	})
 	return arrivals
 }
 

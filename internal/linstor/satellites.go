@@ -23,15 +23,15 @@ const (
 // for each volume that it attaches. Each node is asked through LINSTOR, for itself; LINSTOR answers for others in the meantime, or
 // this is an error.
 func (f *Feed) Unanswering(ctx context.Context) ([]string, error) {
-	if err := f.readNodes(ctx, time.Now().Add(-sharedAge)); err != nil {
-		return nil, fmt.Errorf("ask LINSTOR for its nodes: %w", err)
+	if err := f.Answers(ctx); err != nil {
+		return nil, err
 	}
 	var mu sync.Mutex
 	var late []string
 	tasks, asking := errgroup.WithContext(ctx)
 	tasks.SetLimit(unansweringReads)
 	for _, node := range f.store.Nodes() {
-		if !node.Online.Known || !node.Online.Value {
+		if !isTrue(node.Online) {
 			continue
 		}
 		tasks.Go(func() error {
@@ -56,7 +56,7 @@ func (f *Feed) Unanswering(ctx context.Context) ([]string, error) {
 	}
 	late = slices.DeleteFunc(late, func(name string) bool {
 		node, ok := f.store.Node(name)
-		return !ok || !node.Online.Known || !node.Online.Value
+		return !ok || !isTrue(node.Online)
 	})
 	slices.Sort(late)
 	return late, nil

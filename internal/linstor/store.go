@@ -104,6 +104,9 @@ type definitionEntry struct {
 
 // replica returns the entry of the replica on a node, named in lower case; nil where there is none.
 func (e *entry) replica(node string) *replicaEntry {
+	if e == nil {
+		return nil
+	}
 	for i := range e.replicas {
 		if e.replicas[i].Node == node {
 			return &e.replicas[i]

@@ -1,7 +1,6 @@
 package linstor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/url"
@@ -35,7 +34,7 @@ func (f *Feed) follow(ctx context.Context) error {
 		return err
 	}
 	base, moved := f.client.Endpoint()
-	present, err := f.openStream(ctx, base, 0)
+	present, err := f.openStream(ctx, base, nil)
 	if err != nil {
 		return err
 	}
@@ -64,25 +63,29 @@ func (f *Feed) follow(ctx context.Context) error {
 // all current values, and sends them to every other stream, too. If none of them comes by the old one, it is dead and may have missed events.
 func (f *Feed) renewed(ctx context.Context, base *url.URL, present *stream) (*stream, error) {
 	before := present.events.Load()
-	next, err := f.openStream(ctx, base, streamSettle)
+	next, err := f.openStream(ctx, base, present)
 	if err != nil {
 		return nil, err
 	}
-	present.replaced.Store(true)
-	if !sleep(ctx, streamSettle) || present.events.Load() == before && next.events.Load() > 0 {
+	select {
+	case <-next.ended:
+		return nil, next.err
+	case <-time.After(streamSettle):
+	}
+	if present.events.Load() == before && next.events.Load() > 0 {
 		next.close()
-		return nil, cmp.Or(ctx.Err(), errStreamDead)
+		return nil, errStreamDead
 	}
 	return next, nil
 }
 
 // stream is a connection to LINSTOR's event stream.
 type stream struct {
-	sent, open, ended chan struct{}
+	sent, ended chan struct{}
 	// err is valid once ended is closed.
 	err    error
 	cancel context.CancelFunc
-	// events is how many have come. replaced is set once another stream brings them.
+	// events is how many have come. replaced is set once another stream has brought one.
 	events   atomic.Int64
 	replaced atomic.Bool
 }
@@ -92,39 +95,34 @@ func (s *stream) close() {
 	<-s.ended
 }
 
-// openStream opens a stream. It returns once the request is on the wire, or, if settle is not zero, once the first event has come or that time
-// has passed.
-func (f *Feed) openStream(ctx context.Context, base *url.URL, settle time.Duration) (*stream, error) {
-	s := &stream{sent: make(chan struct{}), open: make(chan struct{}), ended: make(chan struct{})}
+// openStream opens a stream that takes the place of another one; that is nil for the first. It returns once the request is on the wire.
+func (f *Feed) openStream(ctx context.Context, base *url.URL, before *stream) (*stream, error) {
+	s := &stream{sent: make(chan struct{}), ended: make(chan struct{})}
 	ctx, s.cancel = context.WithCancel(ctx)
 	go func() {
 		defer close(s.ended)
-		s.err = f.client.Promotions(ctx, base, f.handler(s))
+		defer s.cancel()
+		s.err = f.client.Promotions(ctx, base, f.handler(s, before))
 	}()
-	ready := s.open
-	if settle == 0 {
-		ready = s.sent
-	}
-	var settled <-chan time.Time
-	if settle > 0 {
-		settled = time.After(settle)
-	}
 	select {
 	case <-s.ended:
-		s.cancel()
 		return nil, s.err
-	case <-ready:
-	case <-settled:
+	case <-s.sent:
+		return s, nil
 	}
-	return s, nil
 }
 
 // handler applies what a stream brings, in the order in which it comes.
-func (f *Feed) handler(s *stream) client.Handler {
+func (f *Feed) handler(s, before *stream) client.Handler {
 	var logged sync.Once
 	return client.Handler{
 		Sent: func() { close(s.sent) },
-		Open: func() { close(s.open); f.connected() },
+		Open: func() {
+			if before != nil {
+				before.replaced.Store(true)
+			}
+			f.connected()
+		},
 		Promotion: func(ev client.Event) {
 			if s.events.Add(1); s.replaced.Load() {
 				return
@@ -133,14 +131,14 @@ func (f *Feed) handler(s *stream) client.Handler {
 			f.hear(ev, time.Now())
 		},
 		Skipped: func(eventType string, err error) {
-			label := eventLabelUnknown
+			label, reason := eventLabelUnknown, "unknown type"
 			if err != nil {
-				label = eventLabelUndecodable
+				label, reason = eventLabelUndecodable, err.Error()
 			}
 			f.metrics.events.WithLabelValues(label).Inc()
 			logged.Do(func() {
 				f.log.Info("Skipping an event of LINSTOR that can not be understood, and all like it",
-					"type", client.OneLine(eventType), "reason", errorText(err))
+					"type", client.OneLine(eventType), "reason", client.OneLine(reason))
 			})
 		},
 	}
@@ -160,11 +158,4 @@ func (f *Feed) hear(ev client.Event, at time.Time) {
 		f.schedule.hint(at)
 	}
 	f.Poll(ev.Resource)
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return "unknown type"
-	}
-	return client.OneLine(err.Error())
 }
