@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
@@ -203,52 +203,35 @@ func (f *Feed) Marks(ctx context.Context) ([]evacuation.Mark, error) {
 // MarksOf reads what the named resource definitions say of balancing and of us, and takes it over: where it is as wanted already, nothing is
 // written after which they would be read again. Those that do not exist are left out.
 func (f *Feed) MarksOf(ctx context.Context, names []string) ([]evacuation.Mark, error) {
+	at := span{start: time.Now()}
 	definitions, err := f.definitionsOf(ctx, names)
 	if err != nil {
 		return nil, fmt.Errorf("ask LINSTOR for the marks of resource definitions: %w", err)
 	}
+	at.end = time.Now()
 	marks := make([]evacuation.Mark, 0, len(definitions))
 	for _, d := range definitions {
 		marks = append(marks, evacuation.MarkOf(d.Name, d.Props))
+		f.store.applyDefinition(d, at)
 	}
-	f.store.takeMarks(marks)
 	return marks, nil
 }
 
-// takeMarks takes over the marks of known definitions, and nothing else of them.
-func (s *Store) takeMarks(marks []evacuation.Mark) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, mark := range marks {
-		if d := s.definitions[fold(mark.Resource)]; d != nil {
-			d.mark = mark
-		}
-	}
-}
+// namesAtOnce is how many definitions one request names: a name has up to 48 characters, and LINSTOR's HTTP server takes 8 KiB of headers, of
+// which a token may need more than one.
+const namesAtOnce = 80
 
-// maxQuery bounds the query of a request for many definitions in bytes: LINSTOR's HTTP server takes 8 KiB of headers, of which a token may
-// need more than one.
-const maxQuery = 6000
-
-// definitionsOf reads the named resource definitions, by as many requests as it takes: a node may have more volumes than the query of one has room for.
+// definitionsOf reads the named resource definitions with as many requests as it takes.
 func (f *Feed) definitionsOf(ctx context.Context, names []string) (definitions []client.Definition, err error) {
-	for len(names) > 0 {
-		n, bytes := 0, 0
-		for n < len(names) && (n == 0 || bytes+queryBytes(names[n]) <= maxQuery) {
-			bytes += queryBytes(names[n])
-			n++
-		}
-		some, err := f.client.Definitions(ctx, names[:n]...)
+	for some := range slices.Chunk(names, namesAtOnce) {
+		read, err := f.client.Definitions(ctx, some...)
 		if err != nil {
 			return nil, err
 		}
-		definitions, names = append(definitions, some...), names[n:]
+		definitions = append(definitions, read...)
 	}
 	return definitions, nil
 }
-
-// queryBytes is how many bytes of a query the name of a resource definition takes.
-func queryBytes(name string) int { return len("resource_definitions=&") + len(url.QueryEscape(name)) }
 
 // SnapshotsOn reads how many snapshots have data on a node.
 func (f *Feed) SnapshotsOn(ctx context.Context, node string) (int, error) {
@@ -267,25 +250,17 @@ func (f *Feed) SnapshotsOn(ctx context.Context, node string) (int, error) {
 	return n, nil
 }
 
-// sparingSince is the first minor version of LINSTOR 1 that can be told which nodes an evacuation must not use.
-const sparingSince = 33
+// sparingSince is the first version of LINSTOR that accepts nodes which an evacuation must not use.
+var sparingSince = utilversion.MustParseGeneric("1.33")
 
-// CanSpareNodes reads whether LINSTOR can be told which nodes an evacuation must not use: since 1.33.
+// CanSpareNodes reads whether LINSTOR accepts nodes which an evacuation must not use.
 func (f *Feed) CanSpareNodes(ctx context.Context) (bool, error) {
 	version, err := f.client.Version(ctx)
 	if err != nil {
 		return false, fmt.Errorf("ask LINSTOR for its version: %w", err)
 	}
-	return sparesNodes(version.Version), nil
-}
-
-// sparesNodes reports whether a version is 1.33 or later. One that cannot be read is not.
-func sparesNodes(version string) bool {
-	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
-	minor, _, _ := strings.Cut(rest, ".")
-	x, errMajor := strconv.Atoi(major)
-	y, errMinor := strconv.Atoi(minor)
-	return errMajor == nil && errMinor == nil && (x > 1 || x == 1 && y >= sparingSince)
+	known, err := utilversion.ParseGeneric(version.Version)
+	return err == nil && known.AtLeast(sparingSince), nil //nolint:nilerr // an unknown version is an old one
 }
 
 // Answer is what LINSTOR answers to a call.
