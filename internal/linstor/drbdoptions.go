@@ -1,6 +1,7 @@
 package linstor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -70,16 +71,10 @@ const optionReads = 8
 // a LINSTOR satellite does: resource, resource definition, resource group, node, controller. Definitions that
 // LINSTOR does not have are left out.
 func (c *Client) Settings(ctx context.Context, definitions, keys []string) ([]Setting, error) {
-	nodes, err := c.Nodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	groups, err := c.Groups(ctx)
-	if err != nil {
-		return nil, err
-	}
-	controller, err := c.ControllerProps(ctx)
-	if err != nil {
+	nodes, errNodes := c.Nodes(ctx)
+	groups, errGroups := c.Groups(ctx)
+	controller, errController := c.ControllerProps(ctx)
+	if err := cmp.Or(errNodes, errGroups, errController); err != nil {
 		return nil, err
 	}
 	upper := upperLevels{nodes: map[string]client.Node{}, groups: map[string]client.Group{}, controller: controller}
@@ -97,12 +92,13 @@ func (c *Client) Settings(ctx context.Context, definitions, keys []string) ([]Se
 	for _, name := range definitions {
 		tasks.Go(func() error {
 			definition, err := c.Definition(ctx, name)
-			if err != nil {
-				return ignoreNotFound(err)
+			resources, errResources := c.Resources(ctx, name)
+			err = cmp.Or(err, errResources)
+			if errors.Is(err, ErrNotFound) {
+				return nil
 			}
-			resources, err := c.Resources(ctx, name)
 			if err != nil {
-				return ignoreNotFound(err)
+				return err
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -117,13 +113,6 @@ func (c *Client) Settings(ctx context.Context, definitions, keys []string) ([]Se
 		})
 	}
 	return all, tasks.Wait()
-}
-
-func ignoreNotFound(err error) error {
-	if errors.Is(err, ErrNotFound) {
-		return nil
-	}
-	return err
 }
 
 // upperLevels are the properties above the resource definition, by folded name.

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -39,9 +38,7 @@ func (t *authTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	req.Header.Set("User-Agent", t.userAgent)
 	req.Header.Del("Authorization")
-	if authorization := t.authorization(req); authorization != "" {
-		req.Header.Set("Authorization", authorization)
-	}
+	t.authorize(req)
 	return t.base.RoundTrip(req)
 }
 
@@ -52,28 +49,22 @@ func (t *authTransport) CloseIdleConnections() {
 	}
 }
 
-// authorization returns the header for the request's target: a token wins over LS_USERNAME, which wins
+// authorize sets the header for the request's target: a token wins over LS_USERNAME, which wins
 // over credentials in the URL. A plain connection gets none where TLS was configured.
-func (t *authTransport) authorization(req *http.Request) string {
+func (t *authTransport) authorize(req *http.Request) {
 	e, ok := t.hosts[strings.ToLower(req.URL.Hostname())]
 	if !ok || (e.url.Scheme == "https" && req.URL.Scheme != "https") {
-		return ""
+		return
 	}
-	if token := t.currentToken(); token != "" {
-		return "Bearer " + token
-	}
-	if t.username != "" {
-		return basic(t.username, t.password)
-	}
-	if e.user != nil {
+	switch token := t.currentToken(); {
+	case token != "":
+		req.Header.Set("Authorization", "Bearer "+token)
+	case t.username != "":
+		req.SetBasicAuth(t.username, t.password)
+	case e.user != nil:
 		password, _ := e.user.Password()
-		return basic(e.user.Username(), password)
+		req.SetBasicAuth(e.user.Username(), password)
 	}
-	return ""
-}
-
-func basic(username, password string) string {
-	return "Basic " + base64.StdEncoding.EncodeToString([]byte(username+":"+password))
 }
 
 // currentToken reads the token file again, since tokens are rotated in place. While it is being replaced

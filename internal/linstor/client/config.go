@@ -54,7 +54,7 @@ func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 	if cfg.tls, err = tlsFromEnv(lookup); err != nil {
 		return Config{}, err
 	}
-	if cfg.endpoints, err = parseEndpoints(value(envControllers), cfg.tls.set); err != nil {
+	if cfg.endpoints, err = parseEndpoints(value(envControllers), cfg.tls.ca != nil || cfg.tls.cert != nil); err != nil {
 		return Config{}, fmt.Errorf("environment variable %s: %w", envControllers, err)
 	}
 	if path, ok := lookup(envBearerTokenFile); ok {

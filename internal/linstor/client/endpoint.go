@@ -42,11 +42,10 @@ func parseEndpoints(value string, tls bool) ([]endpoint, error) {
 		}
 		endpoints = append(endpoints, e)
 	}
-	if len(endpoints) > 0 {
-		return endpoints, nil
+	if len(endpoints) == 0 {
+		return parseEndpoints(defaultHost, tls)
 	}
-	e, err := parseEndpoint(defaultHost, tls)
-	return []endpoint{e}, err
+	return endpoints, nil
 }
 
 func parseEndpoint(raw string, tls bool) (endpoint, error) {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -27,31 +28,23 @@ func (m material) read() ([]byte, error) {
 
 // tlsFiles is where trust and identity for TLS come from.
 type tlsFiles struct {
-	// set is true when any of the variables exists; it decides on LINSTOR's default scheme.
-	set  bool
 	ca   *material
 	cert *material
 	key  *material
 }
 
 func tlsFromEnv(lookup func(string) (string, bool)) (tlsFiles, error) {
-	ca, err := materialFromEnv(lookup, envRootCA)
-	if err != nil {
-		return tlsFiles{}, err
-	}
-	cert, err := materialFromEnv(lookup, envUserCert)
-	if err != nil {
-		return tlsFiles{}, err
-	}
-	key, err := materialFromEnv(lookup, envUserKey)
-	if err != nil {
+	ca, errCA := materialFromEnv(lookup, envRootCA)
+	cert, errCert := materialFromEnv(lookup, envUserCert)
+	key, errKey := materialFromEnv(lookup, envUserKey)
+	if err := cmp.Or(errCA, errCert, errKey); err != nil {
 		return tlsFiles{}, err
 	}
 	if (cert == nil) != (key == nil) {
 		return tlsFiles{}, fmt.Errorf("environment variables %s and %s (or with the suffix %s): set both or none",
 			envUserCert, envUserKey, fileSuffix)
 	}
-	files := tlsFiles{set: ca != nil || cert != nil, ca: ca, cert: cert, key: key}
+	files := tlsFiles{ca: ca, cert: cert, key: key}
 	if _, _, err := files.roots(); err != nil {
 		return tlsFiles{}, err
 	}
