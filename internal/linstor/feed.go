@@ -95,12 +95,10 @@ func (f *Feed) keepFollowing(ctx context.Context) {
 
 // sleep waits for d, or until ctx is done, which it reports as false.
 func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	}
 }

@@ -100,7 +100,6 @@ type schedule struct {
 	wake chan struct{}
 
 	mu      sync.Mutex
-	running bool
 	singles map[string]*single // by folded name
 	// polled is how many of them are polled that are not calm.
 	polled int
@@ -142,8 +141,7 @@ func (f *Feed) lists() map[string]*list {
 	}
 }
 
-// Poll asks for a reading of one resource definition at once. It never blocks. Before the feed has started it does nothing: the first
-// thing a feed does is to read everything.
+// Poll asks for a reading of one resource definition at once. It never blocks.
 func (f *Feed) Poll(resource string) {
 	f.schedule.change(resource, func(s *single) { s.asked = time.Now() })
 }
@@ -176,9 +174,6 @@ func (f *Feed) Keep(resource string, until time.Time) {
 func (s *schedule) change(resource string, change func(*single)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.running {
-		return
-	}
 	one := s.singles[fold(resource)]
 	if one == nil {
 		one = &single{name: resource, every: pollEvery}
@@ -352,8 +347,6 @@ func earlier(a, b time.Time) time.Time {
 
 // readWanted reads what is wanted until ctx is done.
 func (f *Feed) readWanted(ctx context.Context) {
-	f.schedule.run(true)
-	defer f.schedule.run(false)
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	for {
@@ -371,12 +364,6 @@ func (f *Feed) readWanted(ctx context.Context) {
 		case <-f.schedule.wake:
 		}
 	}
-}
-
-func (s *schedule) run(on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.running = on
 }
 
 func (f *Feed) readList(ctx context.Context, l *list) {

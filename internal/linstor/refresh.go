@@ -18,9 +18,8 @@ const (
 	sharedAge     = pollEvery
 	definitionAge = 5 * time.Second
 	nodesAge      = 300 * time.Millisecond
-	// askAgain is when a request without an answer is sent again: LINSTOR answers from memory, and a request that was lost with its connection
-	// is never answered. flightsAtMost is how often it is sent.
-	askAgain      = time.Second
+	// flightsAtMost is how often a request is sent that is not answered within pollEvery: LINSTOR answers from memory, and a request that was
+	// lost with its connection is never answered.
 	flightsAtMost = 3
 )
 
@@ -92,7 +91,7 @@ func (f *Feed) share(
 				return began, read(f.life)
 			})
 			go func() { results <- <-flight }()
-			again = time.After(askAgain)
+			again = time.After(pollEvery)
 			flights++
 		}
 		select {
@@ -153,7 +152,15 @@ func (f *Feed) readDefinitions(ctx context.Context, notBefore time.Time) error {
 // readDefinition reads one definition.
 func (f *Feed) readDefinition(ctx context.Context, name string, notBefore time.Time) error {
 	readAt := func() time.Time { return f.store.definitionReadAt(name) }
-	return f.share(ctx, "definition "+fold(name), flightsAtMost, notBefore, readAt, func(ctx context.Context) error { return f.fetchDefinition(ctx, name) })
+	return f.share(ctx, "definition "+fold(name), flightsAtMost, notBefore, readAt, func(ctx context.Context) error {
+		began := time.Now()
+		read := func(ctx context.Context) (client.Definition, error) { return f.client.Definition(ctx, name) }
+		err := fetch(ctx, f, read, f.store.applyDefinition)
+		if errors.Is(err, ErrNotFound) {
+			f.store.remove(name, span{start: began, end: time.Now()})
+		}
+		return err
+	})
 }
 
 // fetch reads something and applies it.
@@ -183,20 +190,6 @@ func (f *Feed) raised(names []string) {
 		f.schedule.ask(listDefinitions)
 		f.pollAll(f.store.unsettledOf(names))
 	}
-}
-
-func (f *Feed) fetchDefinition(ctx context.Context, name string) error {
-	at := span{start: time.Now()}
-	definition, err := f.client.Definition(ctx, name)
-	at.end = time.Now()
-	if errors.Is(err, ErrNotFound) {
-		f.store.remove(name, at)
-	}
-	if err != nil {
-		return err
-	}
-	f.store.applyDefinition(definition, at)
-	return nil
 }
 
 // fetchList reads the replicas of one resource definition into the store.

@@ -71,7 +71,7 @@ func (s *Store) Void(nodes map[string]time.Time, now time.Time) {
 		default:
 			n.blind, n.sighted = 0, stampOf(now)
 		}
-		changed = append(changed, s.namesOn(name)...)
+		changed = append(changed, s.namesWhere(func(e *entry) bool { return e.replica(name) != nil })...)
 	}
 	s.mu.Unlock()
 	s.notify(changed...)

@@ -258,11 +258,6 @@ func (s *Store) notify(names ...string) {
 	}
 }
 
-// namesOn returns the names of the resources with a replica on a node. The lock must be held.
-func (s *Store) namesOn(node string) []string {
-	return s.namesWhere(func(e *entry) bool { return e.replica(node) != nil })
-}
-
 // namesWhere returns the names of some resources. The lock must be held.
 func (s *Store) namesWhere(match func(*entry) bool) []string {
 	var names []string

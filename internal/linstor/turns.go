@@ -45,12 +45,13 @@ func (s *schedule) turn(ctx context.Context) (done func(), err error) {
 	case <-ctx.Done():
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if i := slices.Index(s.turns, one); i >= 0 {
+	i := slices.Index(s.turns, one)
+	if i >= 0 {
 		s.turns = slices.Delete(s.turns, i, i+1)
-	} else { // it began at the same time
-		s.acting--
-		s.giveTurns()
+	}
+	s.mu.Unlock()
+	if i < 0 { // it began at the same time
+		s.turnEnds()
 	}
 	return nil, ctx.Err()
 }
@@ -74,8 +75,5 @@ func (s *schedule) giveTurns() {
 
 // mayRead reports whether a resource may be read that no act waits for. The lock must be held.
 func (s *schedule) mayRead() bool {
-	if len(s.turns) > 0 {
-		return s.reading < spared
-	}
-	return s.acting+s.reading < atOnce || s.reading < spared
+	return s.reading < spared || len(s.turns) == 0 && s.acting+s.reading < atOnce
 }
