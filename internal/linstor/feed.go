@@ -49,7 +49,7 @@ type Feed struct {
 	mu     sync.Mutex
 	status Status
 	// outage has the reasons that were logged of an outage, so that each is logged once. It is empty while there is none.
-	outage map[string]bool
+	outage []string
 }
 
 // NewFeed returns a feed of the store. Nothing runs before Start.

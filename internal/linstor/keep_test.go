@@ -252,8 +252,8 @@ func TestKeptResourcesAreReadAgainWhenLinstorIsBack(t *testing.T) {
 			}
 		})
 		settle(30 * time.Second)
-		if feed.Status().LastError == "" {
-			t.Error("nothing is said of the outage")
+		if gather(t, feed.metrics)["requests_total nodes 503"] == 0 {
+			t.Error("no metric shows the outage")
 		}
 		fake.change(func() { fake.intercept = nil })
 		back := time.Now()

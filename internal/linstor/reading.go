@@ -371,26 +371,13 @@ func (f *Feed) readList(ctx context.Context, l *list) {
 	if err != nil && ctx.Err() == nil {
 		f.failed(err)
 	}
-	if f.schedule.ended(l, err) {
-		f.recovered()
-	}
-}
-
-// ended records the end of the reading of a list, and reports whether the newest reading of each list succeeded.
-func (s *schedule) ended(l *list, err error) (all bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	f.schedule.mu.Lock()
+	defer f.schedule.mu.Unlock()
 	l.busy, l.failed = false, time.Time{}
 	if err != nil {
 		l.failed = time.Now()
 	}
-	s.ring()
-	for _, other := range s.lists {
-		if !other.failed.IsZero() {
-			return false
-		}
-	}
-	return true
+	f.schedule.ring()
 }
 
 // readSingle reads a resource, and its settings if they may have changed with it. A failed reading is repeated while somebody wants it, or

@@ -3,9 +3,9 @@ package linstor
 import (
 	"context"
 	"errors"
-	"strings"
+	"regexp"
+	"slices"
 	"time"
-	"unicode"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
@@ -25,10 +25,6 @@ type Status struct {
 	// LastConfirmed is the start of the newest successful REST read, or the arrival of the newest event if
 	// that was later; zero when LINSTOR never answered.
 	LastConfirmed time.Time
-	// LastEvent is when the newest event came; zero when none ever did.
-	LastEvent time.Time
-	// LastError is the newest failure since LINSTOR was last reached completely, else empty.
-	LastError string
 }
 
 // Status returns the feed's state.
@@ -45,15 +41,6 @@ func (f *Feed) confirmed(at time.Time) {
 	if at.After(f.status.LastConfirmed) {
 		f.status.LastConfirmed = at
 	}
-}
-
-// heard notes the arrival of an event.
-func (f *Feed) heard(at time.Time) {
-	f.confirmed(at)
-	f.metrics.heard()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.status.LastEvent = at
 }
 
 // connected notes that the stream stands.
@@ -87,27 +74,14 @@ func (f *Feed) synced(since time.Time) {
 	if !f.status.Synced {
 		f.status.SyncedSince = time.Now()
 	}
-	f.status.Synced, f.status.LastError = true, ""
+	f.status.Synced = true
 }
 
-// recovered notes that the newest reading of each list succeeded. A request that was sent before everything was read may have failed after.
-func (f *Feed) recovered() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.status.Synced {
-		f.status.LastError = ""
-	}
-}
-
-// failed notes a failure that does not end the connection.
+// failed logs a failure that does not end the connection.
 func (f *Feed) failed(err error) {
-	if errors.Is(err, context.Canceled) {
-		return
+	if !errors.Is(err, context.Canceled) {
+		f.log.V(1).Info("A request to LINSTOR failed", "reason", err.Error())
 	}
-	f.mu.Lock()
-	f.status.LastError = client.OneLine(err.Error())
-	f.mu.Unlock()
-	f.log.V(1).Info("A request to LINSTOR failed", "reason", err.Error())
 }
 
 // lost notes that the connection has ended, or could not be made. Each reason is logged once in an outage: the stream often
@@ -130,23 +104,17 @@ func (f *Feed) lost(err error) {
 	}
 }
 
-// newReason reports whether an outage has not had this reason so far. Numbers in it, such as ports and times, do not count.
+var digits = regexp.MustCompile("[0-9]+")
+
+// newReason reports whether an outage has not had this reason so far. Ports and times in it do not count.
 func (f *Feed) newReason(text string) bool {
-	key := strings.Map(func(r rune) rune {
-		if unicode.IsDigit(r) {
-			return -1
-		}
-		return r
-	}, text)
+	text = digits.ReplaceAllString(text, "")
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.outage[key] || len(f.outage) == maxReasons {
+	if slices.Contains(f.outage, text) || len(f.outage) == maxReasons {
 		return false
 	}
-	if f.outage == nil {
-		f.outage = map[string]bool{}
-	}
-	f.outage[key] = true
+	f.outage = append(f.outage, text)
 	return true
 }
 

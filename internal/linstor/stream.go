@@ -146,7 +146,8 @@ func (f *Feed) handler(s, before *stream) client.Handler {
 
 // hear applies an event. It has the resource read if that was news, or if the store does not have the replica.
 func (f *Feed) hear(ev client.Event, at time.Time) {
-	f.heard(at)
+	f.confirmed(at)
+	f.metrics.heard()
 	if f.Status().Synced {
 		f.store.announce(ev, at)
 	}
