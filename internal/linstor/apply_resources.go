@@ -94,9 +94,6 @@ func (s *Store) takeList(name string, list []client.Resource, at span) (changed,
 	}
 	created := e == nil
 	if created {
-		if d := s.definitions[fold(name)]; d != nil {
-			name = d.name
-		}
 		e = s.add(name)
 	}
 	changed, reshaped = s.follow(e, at, func(at span) { s.replace(e, list, at) })
@@ -188,7 +185,7 @@ func lists(list []client.Resource, node string) bool {
 
 // add creates the entry of a resource definition. The lock must be held.
 func (s *Store) add(name string) *entry {
-	if d := s.definitions[fold(name)]; d != nil && d.name == name {
+	if d := s.definitions[fold(name)]; d != nil {
 		name = d.name // one string for both
 	}
 	e := &entry{name: name, old: !s.complete}

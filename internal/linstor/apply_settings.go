@@ -5,14 +5,10 @@ import (
 	"strings"
 	"time"
 
+	golinstor "github.com/LINBIT/golinstor"
+
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
-)
-
-// Types of nodes that have no resources.
-const (
-	nodeTypeController = "CONTROLLER"
-	nodeTypeAuxiliary  = "AUXILIARY"
 )
 
 // applyNodes takes over the complete list of nodes and reports whether anything about a node has changed.
@@ -70,7 +66,7 @@ func (n *nodeEntry) take(w client.Node, at span) {
 		online = new(w.ConnectionStatus == client.StatusOnline)
 	}
 	n.Online = observe(n.Online, online, at)
-	n.Satellite = w.Type != nodeTypeController && w.Type != nodeTypeAuxiliary
+	n.Satellite = !strings.EqualFold(w.Type, golinstor.ValNodeTypeCtrl) && !strings.EqualFold(w.Type, golinstor.ValNodeTypeAux)
 	n.Leaving = client.AnyFlag(w.Flags, client.FlagDelete, client.FlagEvicted)
 	n.Evacuating = client.AnyFlag(w.Flags, client.FlagEvacuate)
 	n.NoTarget = strings.EqualFold(w.Props[client.PropAutoplaceTarget], "false")

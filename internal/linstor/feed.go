@@ -22,13 +22,6 @@ type Options struct {
 	Elected <-chan struct{}
 }
 
-// backoff returns how long to wait before each of several tries to connect: 500 ms, doubling up to 10 s, with jitter; after a minute from
-// the beginning.
-func backoff() wait.DelayFunc {
-	return wait.Backoff{Duration: 500 * time.Millisecond, Cap: 8 * time.Second, Factor: 2, Jitter: 0.25, Steps: 10}.
-		DelayWithReset(clock.RealClock{}, time.Minute)
-}
-
 // Feed keeps a store up to date with LINSTOR. It is a runnable of the controller manager and runs on every
 // replica of the Deployment, leading or not. One connection brings events (stream.go), one loop reads what is wanted (reading.go).
 type Feed struct {
@@ -69,7 +62,6 @@ func (f *Feed) NeedLeaderElection() bool { return false }
 // Start follows LINSTOR until ctx is done, and returns nil then. It absorbs every error: an outage of
 // LINSTOR must not end the process that is there for outages.
 func (f *Feed) Start(ctx context.Context) error {
-	defer f.end()
 	var reading sync.WaitGroup
 	reading.Go(func() { f.readWanted(ctx) })
 	f.keepFollowing(ctx)
@@ -80,9 +72,10 @@ func (f *Feed) Start(ctx context.Context) error {
 	return nil
 }
 
-// keepFollowing makes one connection after the other until ctx is done.
+// keepFollowing makes one connection after the other until ctx is done. Delays between failures double. They begin anew after a minute.
 func (f *Feed) keepFollowing(ctx context.Context) {
-	delay := backoff()
+	delay := wait.Backoff{Duration: pollEvery / 2, Factor: 2, Steps: 4, Jitter: 0.25}. // up to 8 s
+												DelayWithReset(clock.RealClock{}, time.Minute)
 	for {
 		err := f.follow(ctx)
 		if ctx.Err() != nil {

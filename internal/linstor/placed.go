@@ -241,10 +241,8 @@ func (f *Feed) SnapshotsOn(ctx context.Context, node string) (int, error) {
 	}
 	n := 0
 	for _, s := range snapshots {
-		for _, holder := range s.Nodes {
-			if fold(holder) == fold(node) {
-				n++
-			}
+		if slices.ContainsFunc(s.Nodes, func(holder string) bool { return fold(holder) == fold(node) }) {
+			n++
 		}
 	}
 	return n, nil
@@ -290,8 +288,6 @@ func (f *Feed) ChangeDefinition(ctx context.Context, change evacuation.Change) (
 	if err != nil {
 		return answer, err
 	}
-	if err := f.readDefinition(ctx, change.Resource, time.Now()); err != nil {
-		f.failed(err) // the next look takes it for what it was, and asks for the same again
-	}
+	f.failed(f.readDefinition(ctx, change.Resource, time.Now())) // then the next snapshot has the old state, and asks for the same again
 	return answer, nil
 }

@@ -368,9 +368,7 @@ func (f *Feed) readWanted(ctx context.Context) {
 
 func (f *Feed) readList(ctx context.Context, l *list) {
 	err := l.read(ctx, time.Now())
-	if err != nil && ctx.Err() == nil {
-		f.failed(err)
-	}
+	f.failed(err)
 	f.schedule.mu.Lock()
 	defer f.schedule.mu.Unlock()
 	l.busy, l.failed = false, time.Time{}
@@ -387,9 +385,7 @@ func (f *Feed) readSingle(ctx context.Context, one *single) {
 	name := f.store.displayName(one.name)
 	never := func() time.Time { return time.Time{} } // whatever else has read it
 	err := f.readReplicas(ctx, "poll", name, began, never)
-	if err != nil && ctx.Err() == nil {
-		f.failed(err)
-	}
+	f.failed(err)
 	connected := f.Status().Connected
 	f.schedule.mu.Lock()
 	defer f.schedule.mu.Unlock()

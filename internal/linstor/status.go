@@ -79,7 +79,7 @@ func (f *Feed) synced(since time.Time) {
 
 // failed logs a failure that does not end the connection.
 func (f *Feed) failed(err error) {
-	if !errors.Is(err, context.Canceled) {
+	if err != nil && !errors.Is(err, context.Canceled) {
 		f.log.V(1).Info("A request to LINSTOR failed", "reason", err.Error())
 	}
 }

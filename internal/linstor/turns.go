@@ -23,17 +23,11 @@ func Together(ctx context.Context) context.Context {
 	return context.WithValue(ctx, callerKey{}, lastCaller.Add(1))
 }
 
-func callerOf(ctx context.Context) int64 {
-	if caller, ok := ctx.Value(callerKey{}).(int64); ok {
-		return caller
-	}
-	return lastCaller.Add(1)
-}
-
 // turn waits until the caller may read a resource, and is over when done is called. atOnce callers have a turn at a time, whatever else is
 // read: a poll that hangs delays no act.
 func (s *schedule) turn(ctx context.Context) (done func(), err error) {
-	one := &turn{caller: callerOf(ctx), begins: make(chan struct{})}
+	caller, _ := ctx.Value(callerKey{}).(int64)
+	one := &turn{caller: cmp.Or(caller, lastCaller.Add(1)), begins: make(chan struct{})}
 	s.mu.Lock()
 	at, _ := slices.BinarySearchFunc(s.turns, one.caller+1, func(t *turn, caller int64) int { return cmp.Compare(t.caller, caller) })
 	s.turns = slices.Insert(s.turns, at, one)

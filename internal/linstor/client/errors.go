@@ -35,8 +35,7 @@ func (e *StatusError) Error() string {
 	if e.Message != "" {
 		text += ": " + e.Message
 	}
-	switch e.Code {
-	case http.StatusUnauthorized, http.StatusForbidden:
+	if e.Code == http.StatusUnauthorized || e.Code == http.StatusForbidden {
 		text += "; check " + envBearerTokenFile + " or " + envUsername + " and " + envPassword
 	}
 	return text

@@ -5,13 +5,6 @@ import (
 	"strings"
 )
 
-const (
-	kindPlaced    = "placed resources"
-	kindMarked    = "marked definitions"
-	kindSnapshots = "snapshots"
-	kindVersion   = "version"
-)
-
 // PropMigrateFrom on a resource names the node from which LINSTOR moves it; on the source it is the source itself, and stays when the move
 // is done or given up.
 const PropMigrateFrom = "MigrateFrom"
@@ -57,10 +50,7 @@ func (r Replication) Copies() bool {
 
 // Snapshot is a snapshot of /v1/view/snapshots.
 type Snapshot struct {
-	Name         string   `json:"name"`
-	ResourceName string   `json:"resource_name"`
-	Nodes        []string `json:"nodes"`
-	Flags        []string `json:"flags"`
+	Nodes []string `json:"nodes"`
 }
 
 // Placed reads all resources with the states of their disks. LINSTOR asks its satellites for that, and waits
@@ -83,8 +73,6 @@ func (c *Client) Snapshots(ctx context.Context) ([]Snapshot, error) {
 type Version struct {
 	// Version is its release, such as "1.33.1".
 	Version string `json:"version"`
-	// REST is that of its interface, such as "1.27.0".
-	REST string `json:"rest_api_version"`
 }
 
 // Version reads which LINSTOR it is.

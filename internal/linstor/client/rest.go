@@ -24,6 +24,10 @@ const (
 	kindPools       = "storage pools"
 	kindSatellite   = "satellite"
 	kindStream      = "event stream"
+	kindPlaced      = "placed resources"
+	kindMarked      = "marked definitions"
+	kindSnapshots   = "snapshots"
+	kindVersion     = "version"
 )
 
 // Kinds returns all kinds of requests, as errors and metrics name them.

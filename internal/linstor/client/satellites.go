@@ -46,12 +46,10 @@ func (c *Client) StoragePools(ctx context.Context) ([]Pool, error) {
 // none that keeps anybody waiting.
 func (c *Client) AnswersFor(ctx context.Context, node string, patience time.Duration) (bool, error) {
 	_, err := list[struct{}](ctx, c, kindSatellite, patience, filtered("/v1/view/resources", "nodes", []string{node})+"&limit=1")
-	var late NoAnswerError
-	var status *StatusError
-	switch {
-	case errors.As(err, &late):
+	if _, late := errors.AsType[NoAnswerError](err); late {
 		return false, nil
-	case errors.As(err, &status) && status.Code >= 500:
+	}
+	if status, ok := errors.AsType[*StatusError](err); ok && status.Code >= 500 {
 		return true, nil
 	}
 	return err == nil, err
