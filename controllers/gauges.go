@@ -40,13 +40,9 @@ func (g *Gauges) show(ctx context.Context) error {
 		_ = g.agents.look(ctx) // if this fails, it is tried again and reported then
 	}
 	verdicts, blocked := make(map[failover.Verdict]int), make(map[failover.Reason]int)
-	g.reports.each(func(_ string, report *nodeReport) {
-		for verdict, n := range report.verdicts {
-			verdicts[verdict] += n
-		}
-		for reason, n := range report.blocked {
-			blocked[reason] += n
-		}
+	g.reports.each(func(_, _ string, report volumeReport) {
+		verdicts[report.verdict]++
+		blocked[report.blocks]++
 	})
 	g.metrics.Volumes(verdicts)
 	g.metrics.BlockedNow(blocked)

@@ -406,7 +406,9 @@ func TestWhichNodesHaveALostVolume(t *testing.T) {
 		for _, d := range tc.then {
 			state.volume("db").decided(d, time.Now())
 		}
-		if got := state.report().lost; got != tc.want {
+		reports := &nodeReports{}
+		reports.publish(nodeA, state.report())
+		if got := reports.lost()[nodeA]; got != tc.want {
 			t.Errorf("%s: %t, want %t", name, got, tc.want)
 		}
 	}

@@ -2,8 +2,6 @@ package controllers
 
 import (
 	"errors"
-	"fmt"
-	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -141,6 +139,15 @@ func (m move) seconds() map[metrics.Stage]float64 {
 		seconds[stage] = math.Round(d.Seconds()*1000) / 1000
 	}
 	return seconds
+}
+
+// report returns what others may know of the volumes.
+func (s *nodeState) report() map[string]volumeReport {
+	report := make(map[string]volumeReport, len(s.volumes))
+	for name, v := range s.volumes {
+		report[name] = v.report()
+	}
+	return report
 }
 
 // volume returns the state of a volume, a new one if there is none.
@@ -321,76 +328,45 @@ func (v *volumeState) over(now time.Time) bool {
 	return v.move == nil && v.lingering(now) == nil
 }
 
-// lines lists what is not over, for a person who looks for leftovers.
-func (s *nodeState) lines() (lines []string) {
-	for _, name := range slices.Sorted(maps.Keys(s.volumes)) {
-		v := s.volumes[name]
-		if v.progress != nil {
-			lines = append(lines, fmt.Sprintf("reported of volume %s on node %s: %s %s", name, s.node, v.progress.reported, v.progress.reason))
-		}
-		if !v.wait.Over() {
-			lines = append(lines, fmt.Sprintf("a wait of volume %s on node %s", name, s.node))
-		}
+// volumeReport is the copy of the state of a volume on a node that others read.
+type volumeReport struct {
+	verdict failover.Verdict // the newest one
+	blocks  failover.Reason
+	// reported and reason are those of the decision that was last reported; empty while nothing is wrong.
+	reported failover.Verdict
+	reason   failover.Reason
+	// lost is set while the volume is lost for a reason that concerns the whole node, moving while its fail-over from the node is in progress,
+	// and waits while a loss is not acted on.
+	lost, moving, waits bool
+}
+
+func (v *volumeState) report() volumeReport {
+	report := volumeReport{
+		verdict: v.verdict, blocks: v.blocks(), lost: v.lostWithNode, moving: v.move != nil, waits: !v.wait.Over(),
 	}
-	return lines
-}
-
-// nodeReport is the copy of a node's state that others read. Nobody changes it.
-type nodeReport struct {
-	// lost is set while a volume is lost for a reason that concerns the whole node.
-	lost bool
-	// verdicts counts the volumes on the node by verdict, and blocked those about which nothing is done by reason.
-	verdicts map[failover.Verdict]int
-	blocked  map[failover.Reason]int
-	// moving are the volumes whose fail-over from the node is in progress.
-	moving []string
-	lines  []string
-	// decisions are the verdict and the reason that were last reported, by volume.
-	decisions map[string]reportedDecision
-}
-
-type reportedDecision struct {
-	verdict failover.Verdict
-	reason  failover.Reason
-}
-
-// report returns a copy for others.
-func (s *nodeState) report() *nodeReport {
-	report := &nodeReport{
-		verdicts: make(map[failover.Verdict]int), blocked: make(map[failover.Reason]int), decisions: make(map[string]reportedDecision),
-		lines: s.lines(),
-	}
-	for name, v := range s.volumes {
-		report.lost = report.lost || v.lostWithNode
-		if v.verdict != "" {
-			report.verdicts[v.verdict]++
-		}
-		if reason := v.blocks(); reason != "" {
-			report.blocked[reason]++
-		}
-		if v.move != nil {
-			report.moving = append(report.moving, name)
-		}
-		if v.progress != nil {
-			report.decisions[name] = reportedDecision{v.progress.reported, v.progress.reason}
-		}
+	if v.progress != nil {
+		report.reported, report.reason = v.progress.reported, v.progress.reason
 	}
 	return report
 }
 
-// nodeReports are the reports of all nodes. Everybody may read them.
+// nodeReports are the reports of all volumes, by their name, on all nodes. Everybody may read them.
 type nodeReports struct {
-	nodes sync.Map // of *nodeReport, by node
+	nodes sync.Map // of map[string]volumeReport, by node; nobody changes one that is there
 }
 
-func (r *nodeReports) publish(node string, report *nodeReport) { r.nodes.Store(node, report) }
+func (r *nodeReports) publish(node string, report map[string]volumeReport) {
+	r.nodes.Store(node, report)
+}
 
 func (r *nodeReports) withdraw(node string) { r.nodes.Delete(node) }
 
-// each visits all reports.
-func (r *nodeReports) each(visit func(node string, report *nodeReport)) {
-	r.nodes.Range(func(node, report any) bool {
-		visit(node.(string), report.(*nodeReport))
+// each visits the reports of all volumes on all nodes.
+func (r *nodeReports) each(visit func(node, volume string, report volumeReport)) {
+	r.nodes.Range(func(node, volumes any) bool {
+		for volume, report := range volumes.(map[string]volumeReport) {
+			visit(node.(string), volume, report)
+		}
 		return true
 	})
 }
@@ -398,7 +374,7 @@ func (r *nodeReports) each(visit func(node string, report *nodeReport)) {
 // lost returns the nodes that have lost a volume for a reason that concerns the whole node.
 func (r *nodeReports) lost() map[string]bool {
 	lost := make(map[string]bool)
-	r.each(func(node string, report *nodeReport) {
+	r.each(func(node, _ string, report volumeReport) {
 		if report.lost {
 			lost[node] = true
 		}
@@ -408,17 +384,11 @@ func (r *nodeReports) lost() map[string]bool {
 
 // movingFrom returns the nodes from which a fail-over of a volume is in progress.
 func (r *nodeReports) movingFrom(volume string) (nodes []string) {
-	r.each(func(node string, report *nodeReport) {
-		if slices.Contains(report.moving, volume) {
-			nodes = append(nodes, node)
+	r.nodes.Range(func(node, volumes any) bool {
+		if volumes.(map[string]volumeReport)[volume].moving {
+			nodes = append(nodes, node.(string))
 		}
+		return true
 	})
 	return nodes
-}
-
-// lines lists what is not over on any node.
-func (r *nodeReports) lines() (lines []string) {
-	r.each(func(_ string, report *nodeReport) { lines = append(lines, report.lines...) })
-	slices.Sort(lines)
-	return lines
 }

@@ -22,7 +22,7 @@ func (p *process) wantNothingLeft() {
 	w := p.world
 	w.Helper()
 	synctest.Wait()
-	if lines := p.parts.node.reports.lines(); len(lines) > 0 {
+	if lines := (&Memory{p.parts}).Lines(); len(lines) > 0 {
 		w.Errorf("left in the memory: %v", lines)
 	}
 	for _, name := range []string{nodeA, nodeB, nodeT} {

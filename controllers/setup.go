@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -181,7 +182,18 @@ func controllerOptions(cfg Config) controller.Options {
 type Memory struct{ parts parts }
 
 // Lines lists what is not over, a line for each volume about which something was reported. It is empty when all volumes are healthy.
-func (m *Memory) Lines() []string { return m.parts.node.reports.lines() }
+func (m *Memory) Lines() (lines []string) {
+	m.parts.node.reports.each(func(node, volume string, report volumeReport) {
+		if report.reported != "" {
+			lines = append(lines, fmt.Sprintf("reported of volume %s on node %s: %s %s", volume, node, report.reported, report.reason))
+		}
+		if report.waits {
+			lines = append(lines, fmt.Sprintf("a wait of volume %s on node %s", volume, node))
+		}
+	})
+	slices.Sort(lines)
+	return lines
+}
 
 // parts are the reconcilers and runnables, wired.
 type parts struct {

@@ -206,7 +206,7 @@ func TestNothingIsExplainedWhileAllIsWell(t *testing.T) {
 				if told := p.events.reasons("Pod", "db-0"); len(told) > 0 {
 					t.Errorf("the pod is told %v", told)
 				}
-				if left := p.parts.node.reports.lines(); len(left) > 0 {
+				if left := (&Memory{p.parts}).Lines(); len(left) > 0 {
 					t.Errorf("left behind: %v", left)
 				}
 			})

@@ -454,9 +454,9 @@ func TestNothingIsRememberedOfAVolumeThatIsDeletedDuringARound(t *testing.T) {
 				if lines := (&Memory{p.parts}).Lines(); len(lines) > 0 {
 					t.Errorf("the controller remembers: %s", strings.Join(lines, "; "))
 				}
-				p.parts.node.reports.each(func(node string, report *nodeReport) {
-					if report.verdicts[failover.Lost]+report.verdicts[failover.Blocked] > 0 {
-						t.Errorf("volumes are counted on node %s: %v", node, report.verdicts)
+				p.parts.node.reports.each(func(node, volume string, report volumeReport) {
+					if report.verdict == failover.Lost || report.verdict == failover.Blocked {
+						t.Errorf("volume %s is counted on node %s: %v", volume, node, report.verdict)
 					}
 				})
 			})

@@ -376,9 +376,9 @@ func TestEachStageOfAFailOverIsTimed(t *testing.T) {
 		w.Return(nodeA)
 		w.pass(5 * time.Minute)
 		p.wantTimedOnce()
-		p.parts.node.reports.each(func(node string, report *nodeReport) {
-			if len(report.moving) > 0 {
-				t.Errorf("still expected to arrive from %s: %v", node, report.moving)
+		p.parts.node.reports.each(func(node, volume string, report volumeReport) {
+			if report.moving {
+				t.Errorf("still expected to arrive from %s: %s", node, volume)
 			}
 		})
 	})

@@ -244,9 +244,9 @@ func TestAWorkloadThatStaysHasNotFailedOver(t *testing.T) {
 		if words := w.words("Failed over"); len(words) > 0 {
 			t.Errorf("ends: %q", words)
 		}
-		p.parts.node.reports.each(func(node string, report *nodeReport) {
-			if len(report.moving) > 0 {
-				t.Errorf("still expected to arrive from %s: %v", node, report.moving)
+		p.parts.node.reports.each(func(node, volume string, report volumeReport) {
+			if report.moving {
+				t.Errorf("still expected to arrive from %s: %s", node, volume)
 			}
 		})
 	})

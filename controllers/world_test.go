@@ -312,9 +312,9 @@ func (w *world) cordon(name string) error {
 
 // said returns what the process told last about a volume on a node; nothing when all is well.
 func (p *process) said(volume, node string) (failover.Verdict, failover.Reason) {
-	if report, ok := p.parts.node.reports.nodes.Load(node); ok {
-		d := report.(*nodeReport).decisions[volume]
-		return d.verdict, d.reason
+	if volumes, ok := p.parts.node.reports.nodes.Load(node); ok {
+		report := volumes.(map[string]volumeReport)[volume]
+		return report.reported, report.reason
 	}
 	return "", ""
 }
