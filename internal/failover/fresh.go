@@ -54,8 +54,6 @@ func freshFact[T comparable](f Fact[T], now time.Time) Fact[T] {
 	return f
 }
 
-func fresh(confirmed, now time.Time) bool { return within(MaxAge, confirmed, now) }
-
 // live tells whether something was read a moment ago, as what an act rests on must be.
 func live(read, now time.Time) bool { return within(ActAge, read, now) }
 

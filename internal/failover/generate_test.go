@@ -210,14 +210,14 @@ func forgotten[T comparable](f Fact[T], stale bool) Fact[T] {
 // confirm lets every fact that is fresh now be read again at a later time.
 func confirm(r *Replica, later time.Time) {
 	again := func(f *Fact[bool]) {
-		if fresh(f.Confirmed, now) {
+		if within(MaxAge, f.Confirmed, now) {
 			f.Confirmed = later
 		}
 	}
 	for _, f := range []*Fact[bool]{&r.Online, &r.Reports, &r.MayPromote, &r.InUse} {
 		again(f)
 	}
-	if fresh(r.Score.Confirmed, now) {
+	if within(MaxAge, r.Score.Confirmed, now) {
 		r.Score.Confirmed = later
 	}
 	connections := maps.Clone(r.Connections)
