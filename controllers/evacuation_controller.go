@@ -8,8 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,7 +18,6 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
 
 const (
@@ -33,21 +30,14 @@ const (
 // EvacuationReconciler lets nodes leave that have the taint piraeus.io/evacuate, and takes that back when the taint goes. What to do is for
 // internal/evacuation to say: one step at a time, from a fresh look.
 type EvacuationReconciler struct {
-	client   client.Client
-	cache    client.Reader
-	live     client.Reader
-	linstor  Linstor
-	marker   *marker
-	left     *leftMarks
-	clock    clock.PassiveClock
-	reader   cluster.Evacuations
-	pods     cluster.Pods
-	volumes  cluster.Volumes
-	halt     *haltSwitch
-	lost     func() map[string]bool // nodes with a volume whose loss speaks of the node
-	settings evacuation.Settings
-	recorder events.EventRecorder
-	metrics  *metrics.Metrics
+	shared
+
+	marker *marker
+	left   *leftMarks
+	reader cluster.Evacuations
+	halt   *haltSwitch
+	lost   func() map[string]bool // nodes with a volume whose loss speaks of the node
+	limits evacuation.Settings
 	// timeout bounds one look.
 	timeout time.Duration
 
@@ -86,7 +76,7 @@ func concernsEvacuation(before, after client.Object) bool {
 // Reconcile looks at one node that is evacuated, or was.
 func (r *EvacuationReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var node corev1.Node
-	if err := r.live.Get(ctx, req.NamespacedName, &node); client.IgnoreNotFound(err) != nil {
+	if err := r.api.Get(ctx, req.NamespacedName, &node); client.IgnoreNotFound(err) != nil {
 		err = fmt.Errorf("reading node %s: %w", req.Name, err)
 		if r.cache.Get(ctx, req.NamespacedName, &node) != nil || !cluster.IsEvacuated(&node) {
 			return reconcile.Result{}, err

@@ -75,7 +75,7 @@ func (r *EvacuationReconciler) evacuate(ctx context.Context, node *corev1.Node, 
 // stillLeaves tells whether the node has the taints that the look has seen and has lost nothing since: LINSTOR's moves outlive a restore.
 func (r *EvacuationReconciler) stillLeaves(ctx context.Context, node *corev1.Node) bool {
 	var now corev1.Node
-	if err := r.live.Get(ctx, client.ObjectKeyFromObject(node), &now); err != nil {
+	if err := r.api.Get(ctx, client.ObjectKeyFromObject(node), &now); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot read whether the node is still to leave, so that LINSTOR is not told")
 		return false
 	}

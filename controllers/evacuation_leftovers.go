@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,12 +21,10 @@ import (
 // themselves, such as because the Node object was deleted. LINSTOR is asked for them once when a process begins to lead, whenever a node is forgotten, and
 // when LINSTOR was away: it may have an old database since.
 type leftMarks struct {
-	cache, live client.Reader
-	linstor     Linstor
-	marker      *marker
-	kubelets    *cluster.Kubelets
-	halt        *haltSwitch
-	clock       clock.PassiveClock
+	shared
+
+	marker *marker
+	halt   *haltSwitch
 
 	// synced is since when LINSTOR had been followed when it was last looked.
 	synced time.Time
@@ -101,7 +98,7 @@ func (l *leftMarks) orphans(ctx context.Context, marks []evacuation.Mark) (gone 
 	for _, mark := range marks {
 		gone = append(gone, mark.Nodes...)
 	}
-	for _, reader := range []client.Reader{l.cache, l.live} {
+	for _, reader := range []client.Reader{l.cache, l.api} {
 		if len(gone) == 0 {
 			return nil, nil
 		}

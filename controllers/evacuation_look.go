@@ -40,7 +40,7 @@ func (r *EvacuationReconciler) look(ctx context.Context, node *corev1.Node, mind
 // known is what the node itself says.
 func (r *EvacuationReconciler) known(node *corev1.Node, mind *evacuee) evacuation.Input {
 	in := evacuation.Input{
-		Now: r.clock.Now(), Settings: r.settings, Node: node.Name, Conditions: cluster.EvacuationConditions(node), Memory: mind.memory,
+		Now: r.clock.Now(), Settings: r.limits, Node: node.Name, Conditions: cluster.EvacuationConditions(node), Memory: mind.memory,
 	}
 	if progress, ok := cluster.EvacuationProgress(node); ok {
 		in.Progress = &progress

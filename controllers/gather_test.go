@@ -194,9 +194,10 @@ func TestHaltIsAskedForTwiceASecond(t *testing.T) {
 	now := start.Time
 	asked := 0
 	h := &haltSwitch{
-		agents:  noAgents,
-		linstor: noLinstor{}, clock: clockAt{&now}, metrics: metrics.New(), lost: func() map[string]bool { asked++; return nil },
-		limit: failover.Limit{Percent: true, Value: 50}, recorder: &eventLog{},
+		shared: shared{linstor: noLinstor{}, clock: clockAt{&now}, metrics: metrics.New(), recorder: &eventLog{}},
+		agents: noAgents, spared: nobody,
+		lost:  func() map[string]bool { asked++; return nil },
+		limit: failover.Limit{Percent: true, Value: 50},
 	}
 	for _, step := range []struct {
 		after time.Duration

@@ -10,16 +10,14 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
 
 // haltAge is from which age on an answer of haltSwitch is replaced; in a mass failure it is asked hundreds of times a second.
@@ -27,13 +25,10 @@ const haltAge = 500 * time.Millisecond
 
 // haltSwitch knows what forbids every removal at the moment: the guard, a pause, node agents of 1.x, a dry run.
 type haltSwitch struct {
-	linstor  Linstor
-	live     client.Reader
-	clock    clock.PassiveClock
-	metrics  *metrics.Metrics
-	recorder events.EventRecorder
-	lost     func() map[string]bool // nodes that lost a volume for a reason that concerns the whole node, by their names in LINSTOR
-	// spared returns the nodes, by their names in LINSTOR, that were taken out when all their data was safe elsewhere; nil if there are none.
+	shared
+
+	lost func() map[string]bool // nodes that lost a volume for a reason that concerns the whole node, by their names in LINSTOR
+	// spared returns the nodes, by their names in LINSTOR, that were taken out when all their data was safe elsewhere.
 	spared func() map[string]bool
 	limit  failover.Limit
 	pod    types.NamespacedName // of this process; empty if there is none
@@ -41,19 +36,19 @@ type haltSwitch struct {
 	agents func() string // why node agents of 1.x forbid it; empty if they do not
 
 	asks singleflight.Group // of one answer at a time
+	// deployment is the one whose annotation pauses fail-over; empty as long as it is neither named nor found by the pod. Only ask uses it.
+	deployment types.NamespacedName
 
 	mu sync.Mutex
-	// deployment is the one whose annotation pauses fail-over; empty as long as it is neither named nor found by the pod.
-	deployment types.NamespacedName
 	// halt is the newest answer, to a question that was asked at that time.
 	halt   failover.Halt
 	asked  time.Time
 	memory failover.GuardMemory
 	// told is set if the guard was reported to be active.
 	told bool
-	// uid is the last known UID of the Deployment; empty if it was never read. owed is set if that was reported without an Event for lack of it.
-	uid  types.UID
-	owed bool
+	// regarding is the Deployment; nil if there is none or it was never read. owed is set if that was reported without an Event for lack of it.
+	regarding runtime.Object
+	owed      bool
 }
 
 // now returns what forbids every removal by an answer of the API that is at most that old, but for the guard, which needs none. However long the
@@ -136,11 +131,7 @@ func (h *haltSwitch) imagined(now time.Time) func(node string) string {
 
 // view is the cluster as LINSTOR shows it.
 func (h *haltSwitch) view(now time.Time) failover.View {
-	lost := h.lost()
-	var spared map[string]bool
-	if h.spared != nil {
-		spared = h.spared()
-	}
+	lost, spared := h.lost(), h.spared()
 	view := failover.View{Now: now, Up: h.linstor.Status().SyncedSince}
 	if view.WarmsUp() {
 		view.Replicas, view.Reporting = h.linstor.Counts()
@@ -167,7 +158,11 @@ func (h *haltSwitch) view(now time.Time) failover.View {
 // paused reads the annotation that pauses all fail-over. If it cannot be read, fail-over counts as paused: a person who has set it relies on it. A
 // Deployment that does not exist pauses nothing.
 func (h *haltSwitch) paused(ctx context.Context) string {
-	name, err := h.pausing(ctx)
+	var err error
+	if h.deployment.Name == "" { // a pod never changes its Deployment
+		h.deployment, err = deploymentOf(ctx, h.api, h.pod)
+	}
+	name := h.deployment
 	if err != nil {
 		return fmt.Sprintf("cannot find the Deployment whose annotation pauses fail-over (name it by --pause-deployment): %v", err)
 	}
@@ -176,11 +171,13 @@ func (h *haltSwitch) paused(ctx context.Context) string {
 	}
 	var deployment metav1.PartialObjectMetadata
 	deployment.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
-	if err := h.live.Get(ctx, name, &deployment); client.IgnoreNotFound(err) != nil {
+	if err := h.api.Get(ctx, name, &deployment); client.IgnoreNotFound(err) != nil {
 		return fmt.Sprintf("cannot read whether Deployment %s pauses fail-over: %v", name, err)
 	}
 	h.mu.Lock()
-	h.uid = deployment.UID
+	if h.regarding = nil; deployment.UID != "" {
+		h.regarding = ref("apps/v1", "Deployment", name.Namespace, name.Name, deployment.UID)
+	}
 	h.mu.Unlock()
 	if value, ok := deployment.Annotations[cluster.AnnotationPause]; ok && value != "false" {
 		return fmt.Sprintf("annotation %s of Deployment %s pauses all fail-over", cluster.AnnotationPause, name)
@@ -188,45 +185,24 @@ func (h *haltSwitch) paused(ctx context.Context) string {
 	return ""
 }
 
-// pausing returns the Deployment whose annotation pauses fail-over; the one that runs this process if none was named. A pod never changes its
-// Deployment.
-func (h *haltSwitch) pausing(ctx context.Context) (types.NamespacedName, error) {
-	h.mu.Lock()
-	name := h.deployment
-	h.mu.Unlock()
-	if name.Name != "" {
-		return name, nil
-	}
-	name, err := deploymentOf(ctx, h.live, h.pod)
-	if err != nil {
-		return name, err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.deployment = name // empty if no Deployment runs this process
-	return name, nil
-}
-
 // tell reports when the guard becomes active or inactive.
 func (h *haltSwitch) tell(ctx context.Context, guard string) {
 	closed := guard != ""
 	h.metrics.Guard(closed)
 	h.mu.Lock()
-	news, uid := closed != h.told || h.owed && h.uid != "", h.uid
-	h.told, h.owed = closed, (news || h.owed) && uid == ""
-	deployment := h.deployment
+	regarding := h.regarding
+	news := closed != h.told || h.owed && regarding != nil
+	h.told, h.owed = closed, (news || h.owed) && regarding == nil
 	h.mu.Unlock()
 	if !news {
 		return
 	}
-	log := ctrl.LoggerFrom(ctx)
 	reason, note, kind := EventGuardOpened, "the view of the cluster is no longer suspect: fail-over goes on", corev1.EventTypeNormal
 	if closed {
 		reason, note, kind = EventGuardTripped, guard, corev1.EventTypeWarning
 	}
-	log.Info("Guard changed", "closed", closed, "message", note)
-	if uid != "" {
-		regarding := ref("apps/v1", "Deployment", deployment.Namespace, deployment.Name, uid)
+	ctrl.LoggerFrom(ctx).Info("Guard changed", "closed", closed, "message", note)
+	if regarding != nil {
 		h.recorder.Eventf(regarding, nil, kind, reason, actionRefuse, "%s", truncated(note))
 	}
 }
@@ -237,31 +213,26 @@ func (h *haltSwitch) tell(ctx context.Context, guard string) {
 // deploymentOf returns the Deployment that runs a pod, from the owner references of the pod and of its ReplicaSet: its name depends on how it was
 // installed. The name is empty if no Deployment runs the pod, or if there is no such pod.
 func deploymentOf(ctx context.Context, live client.Reader, pod types.NamespacedName) (types.NamespacedName, error) {
-	owner := types.NamespacedName{Namespace: pod.Namespace}
-	if pod.Name == "" {
-		return owner, nil
+	name := pod
+	for _, up := range []struct {
+		from schema.GroupVersionKind
+		to   string
+	}{
+		{corev1.SchemeGroupVersion.WithKind("Pod"), "ReplicaSet"},
+		{appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "Deployment"},
+	} {
+		if name.Name == "" {
+			break
+		}
+		var object metav1.PartialObjectMetadata
+		object.SetGroupVersionKind(up.from)
+		if err := live.Get(ctx, name, &object); client.IgnoreNotFound(err) != nil {
+			return types.NamespacedName{}, fmt.Errorf("reading %s %s: %w", up.from.Kind, name, err)
+		}
+		name.Name = ""
+		if owner := metav1.GetControllerOfNoCopy(&object); owner != nil && owner.Kind == up.to {
+			name.Name = owner.Name
+		}
 	}
-	replicaSet, err := ownerOf(ctx, live, pod, corev1.SchemeGroupVersion.WithKind("Pod"), "ReplicaSet")
-	if err != nil || replicaSet == "" {
-		return owner, err
-	}
-	owner.Name = replicaSet
-	owner.Name, err = ownerOf(ctx, live, owner, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "Deployment")
-	return owner, err
-}
-
-// ownerOf returns the name of the controller of an object if it is of that kind; empty if it is not, or if there is no such object.
-func ownerOf(
-	ctx context.Context, live client.Reader, name types.NamespacedName, kind schema.GroupVersionKind, ownerKind string,
-) (string, error) {
-	var object metav1.PartialObjectMetadata
-	object.SetGroupVersionKind(kind)
-	if err := live.Get(ctx, name, &object); client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("reading %s %s: %w", kind.Kind, name, err)
-	}
-	owner := metav1.GetControllerOf(&object)
-	if owner == nil || owner.Kind != ownerKind {
-		return "", nil
-	}
-	return owner.Name, nil
+	return name, nil
 }

@@ -56,7 +56,7 @@ func TestWhatPauses(t *testing.T) {
 			if tc.unreadable {
 				m.Fail(func(apimodel.Request) error { return errors.New("no") })
 			}
-			h := &haltSwitch{agents: noAgents, live: m.Client("one"), deployment: key}
+			h := &haltSwitch{shared: shared{api: m.Client("one")}, deployment: key}
 			if got := h.paused(t.Context()); (got != "") != tc.want {
 				t.Errorf("paused: %q, want %t", got, tc.want)
 			}
@@ -110,7 +110,7 @@ func TestTheDeploymentThatPausesIsTheOwn(t *testing.T) {
 				}
 				return nil
 			})
-			h := &haltSwitch{agents: noAgents, live: m.Client("one"), pod: client.ObjectKey{Namespace: "ha", Name: "ours-7f-x"}}
+			h := &haltSwitch{shared: shared{api: m.Client("one")}, pod: client.ObjectKey{Namespace: "ha", Name: "ours-7f-x"}}
 			for range 2 {
 				if got := h.paused(t.Context()); (got != "") != tc.want {
 					t.Errorf("paused: %q, want %t", got, tc.want)
@@ -160,9 +160,9 @@ func TestTheGuardIsAskedAgainOnceLinstorIsHeard(t *testing.T) {
 	t.Parallel()
 	now := start.Time
 	h := &haltSwitch{
-		agents:  noAgents,
-		linstor: returning{now: &now, heard: start.Add(haltAge / 10)}, clock: clockAt{&now}, metrics: metrics.New(), recorder: &eventLog{},
-		lost: func() map[string]bool { return nil }, live: deploymentThatIsThere(t), deployment: haDeployment,
+		shared: shared{linstor: returning{now: &now, heard: start.Add(haltAge / 10)}, api: deploymentThatIsThere(t), clock: clockAt{&now}, metrics: metrics.New(), recorder: &eventLog{}},
+		agents: noAgents, spared: nobody,
+		lost: nobody, deployment: haDeployment,
 	}
 	if halt := h.now(t.Context(), haltAge); halt.Guard != "" {
 		t.Fatalf("while LINSTOR shows nothing: %q", halt.Guard)
@@ -191,7 +191,8 @@ func TestWhoCountsForTheGuard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := &haltSwitch{
-				agents: noAgents, linstor: satellites{}, limit: failover.Limit{},
+				shared: shared{linstor: satellites{}},
+				agents: noAgents, limit: failover.Limit{},
 				lost: func() map[string]bool { return tc.lost }, spared: func() map[string]bool { return tc.spared },
 			}
 			got := h.guard(start.Time)
@@ -227,9 +228,10 @@ func TestASlowAnswerServesAllWhoHaveWaitedForIt(t *testing.T) {
 			return 0
 		})
 		h := &haltSwitch{
-			agents: noAgents,
-			live:   m.Client("one"), deployment: key, linstor: satellites{}, clock: clock.RealClock{}, metrics: metrics.New(),
-			lost: func() map[string]bool { return nil },
+			shared: shared{linstor: satellites{}, api: m.Client("one"), clock: clock.RealClock{}, metrics: metrics.New()},
+			agents: noAgents, spared: nobody,
+			deployment: key,
+			lost:       nobody,
 		}
 		ask := func(callers int, after time.Duration) (paused int32) {
 			var all sync.WaitGroup
@@ -270,9 +272,10 @@ func TestOnlyWhoHasNoTimeToWaitIsPaused(t *testing.T) {
 		}
 		m.Delay(func(apimodel.Request) time.Duration { return haltAge / 2 })
 		h := &haltSwitch{
-			agents: noAgents,
-			live:   m.Client("one"), deployment: key, linstor: satellites{}, clock: clock.RealClock{}, metrics: metrics.New(), dryRun: true,
-			lost: func() map[string]bool { return nil },
+			shared: shared{linstor: satellites{}, api: m.Client("one"), clock: clock.RealClock{}, metrics: metrics.New()},
+			agents: noAgents, spared: nobody,
+			deployment: key, dryRun: true,
+			lost: nobody,
 		}
 		ask := func(after, patience time.Duration, paused bool) func() {
 			return func() {
@@ -305,9 +308,10 @@ func TestTheGuardSaysThatItHasOpenedThoughNobodyAsks(t *testing.T) {
 	said := &eventLog{}
 	now := start.Time
 	h := &haltSwitch{
-		agents:  noAgents,
-		linstor: satellites{}, clock: clockAt{&now}, metrics: metrics.New(), recorder: said, limit: failover.Limit{},
-		lost: func() map[string]bool { return lost }, live: deploymentThatIsThere(t), deployment: haDeployment,
+		shared: shared{linstor: satellites{}, api: deploymentThatIsThere(t), clock: clockAt{&now}, metrics: metrics.New(), recorder: said},
+		agents: noAgents, spared: nobody,
+		limit: failover.Limit{},
+		lost:  func() map[string]bool { return lost }, deployment: haDeployment,
 	}
 	pass := func() { now = now.Add(2 * time.Second) }
 	want := func(reasons ...string) {
@@ -345,9 +349,10 @@ func TestTheGuardIsToldOfOnceTheDeploymentIsKnown(t *testing.T) {
 	m := apimodel.New()
 	said, now := &eventLog{}, start.Time
 	h := &haltSwitch{
-		agents:  noAgents,
-		linstor: satellites{}, clock: clockAt{&now}, metrics: metrics.New(), recorder: said, limit: failover.Limit{},
-		lost: func() map[string]bool { return map[string]bool{nodeA: true} }, live: m.Client("one"), deployment: haDeployment,
+		shared: shared{linstor: satellites{}, api: m.Client("one"), clock: clockAt{&now}, metrics: metrics.New(), recorder: said},
+		agents: noAgents, spared: nobody,
+		limit: failover.Limit{},
+		lost:  func() map[string]bool { return map[string]bool{nodeA: true} }, deployment: haDeployment,
 	}
 	h.now(t.Context(), haltAge)
 	if got := said.reasons("Deployment", haDeployment.Name); len(got) > 0 {
@@ -416,3 +421,6 @@ func TestWhichNodesHaveALostVolume(t *testing.T) {
 
 // noAgents says that no node agent of 1.x runs.
 func noAgents() string { return "" }
+
+// nobody says that no node was taken out on purpose, or has lost a volume.
+func nobody() map[string]bool { return nil }

@@ -242,13 +242,13 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 	}
 	reports, moved := &nodeReports{}, &arrivals{}
 	agents := &nodeAgents{live: live, clock: cfg.Clock}
-	var leaving evacuation.Settings
+	var limits evacuation.Settings
 	spared := func() map[string]bool { return nil }
 	if cfg.Evacuation != nil {
-		leaving, spared = *cfg.Evacuation, kubelets.Spared
+		limits, spared = *cfg.Evacuation, kubelets.Spared
 	}
 	halt := &haltSwitch{
-		linstor: cfg.Linstor, live: live, clock: cfg.Clock, metrics: cfg.Metrics, recorder: cfg.Recorder,
+		shared: all,
 		lost: func() map[string]bool {
 			named := make(map[string]bool)
 			for node := range reports.lost() {
@@ -256,12 +256,10 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 			}
 			return named
 		},
-		spared: spared,
-		limit:  cfg.MaxLostNodes, deployment: cfg.PauseDeployment, pod: cfg.Pod, dryRun: cfg.DryRun,
-		agents: agents.halts,
+		spared: spared, limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, pod: cfg.Pod, dryRun: cfg.DryRun, agents: agents.halts,
 	}
 	marks := newMarker(cfg.Linstor, cfg.Metrics)
-	left := &leftMarks{cache: cache, live: live, linstor: cfg.Linstor, marker: marks, kubelets: kubelets, halt: halt, clock: cfg.Clock}
+	left := &leftMarks{shared: all, marker: marks, halt: halt}
 	sight := &linstorSight{shared: all}
 	taints := &taints{shared: all, owner: cfg.Owner, disabled: cfg.DisableNodeTaints, agents: agents.halts}
 	return parts{
@@ -274,8 +272,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 		},
 		agents: agents,
 		evacuation: &EvacuationReconciler{
-			client: c, cache: cache, live: live, linstor: cfg.Linstor, marker: marks, left: left, clock: cfg.Clock, reader: cluster.NewEvacuations(reading), pods: of.Pods, volumes: of.Volumes,
-			halt: halt, lost: reports.lost, settings: leaving, recorder: cfg.Recorder, metrics: cfg.Metrics,
+			shared: all, marker: marks, left: left, reader: cluster.NewEvacuations(reading), halt: halt, lost: reports.lost, limits: limits,
 			timeout: cfg.OperationsTimeout,
 		},
 		leftMarks: left,
