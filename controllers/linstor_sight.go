@@ -32,13 +32,6 @@ type linstorSight struct {
 	about []string
 }
 
-func (l *linstorSight) check(ctx context.Context) error {
-	if l.due() {
-		l.look(ctx)
-	}
-	return nil
-}
-
 // due reports whether LINSTOR is to be asked now.
 func (l *linstorSight) due() bool {
 	doubtful := l.doubtful()
@@ -70,8 +63,11 @@ func (l *linstorSight) suspects() bool {
 	return l.memory.Suspects()
 }
 
-// look asks LINSTOR to which nodes it has a connection.
-func (l *linstorSight) look(ctx context.Context) {
+// check asks LINSTOR to which nodes it has a connection, if that is due.
+func (l *linstorSight) check(ctx context.Context) error {
+	if !l.due() {
+		return nil
+	}
 	asking, cancel := context.WithTimeout(ctx, answersWithin) // if LINSTOR gives up a satellite, that takes it 7 s
 	defer cancel()
 	sight, err := l.linstor.Sight(asking)
@@ -87,6 +83,7 @@ func (l *linstorSight) look(ctx context.Context) {
 	l.linstor.Void(after, l.clock.Now())
 	l.metrics.Blind(len(after))
 	l.tell(ctx, before, after, err)
+	return nil
 }
 
 // tell logs when that has changed.
@@ -103,18 +100,21 @@ func (*linstorSight) tell(ctx context.Context, before, after map[string]time.Tim
 	}
 }
 
-// proof returns a node that LINSTOR is proven to be blind for, and until when that may be acted on; empty where there is none. The Lease of
-// each such node is read past the cache first.
-func (l *linstorSight) proof(ctx context.Context) (name string, until time.Time, err error) {
+// blindness is a node to which LINSTOR is proven to have no connection, and until when that may be acted on.
+type blindness struct {
+	node  string
+	until time.Time
+}
+
+// proof returns a node that LINSTOR is proven to be blind for; an empty one if there is none. The Lease of each such node is read past the cache
+// first.
+func (l *linstorSight) proof(ctx context.Context) (blind blindness, err error) {
 	l.mu.Lock()
 	memory := l.memory.Clone()
 	l.mu.Unlock()
-	proven := func(node string) bool {
-		end, ok := memory.Proof(l.inputs.Node(node), l.clock.Now(), l.settings.KubeletSilence)
-		if ok {
-			until = end
-		}
-		return ok
+	proven := func(node string) (is bool) {
+		blind.until, is = memory.Proof(l.inputs.Node(node), l.clock.Now(), l.settings.KubeletSilence)
+		return is
 	}
 	silent := l.kubelets.Silent(l.settings.KubeletSilence, math.MaxInt64)
 	slices.Sort(silent)
@@ -123,11 +123,12 @@ func (l *linstorSight) proof(ctx context.Context) (name string, until time.Time,
 			continue
 		}
 		if err := l.live.Lease(ctx, node); err != nil {
-			return "", time.Time{}, err
+			return blindness{}, err
 		}
 		if proven(node) {
-			return node, until, nil
+			blind.node = node
+			return blind, nil
 		}
 	}
-	return "", time.Time{}, nil
+	return blindness{}, nil
 }

@@ -57,13 +57,9 @@ func (r *Recovery) look(ctx context.Context) error {
 	if r.begun.IsZero() {
 		r.begun = r.clock.Now()
 	}
-	var nodes corev1.NodeList
-	if err := r.cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing nodes: %w", err)
-	}
 	silent := r.kubelets.Silent(r.settings.KubeletSilence, math.MaxInt64)
-	known := func(n corev1.Node) bool { return slices.Contains(silent, n.Name) }
-	if r.selector == nil || len(silent) == 0 || !slices.ContainsFunc(nodes.Items, known) {
+	isSilent := func(node string) bool { return slices.Contains(silent, node) }
+	if r.selector == nil || len(silent) == 0 || !slices.ContainsFunc(r.nodeNames(ctx), isSilent) {
 		clear(r.told)
 		clear(r.replaced)
 		clear(r.tried)
@@ -77,9 +73,8 @@ func (r *Recovery) look(ctx context.Context) error {
 
 // replace decides on each of the pods on silent nodes, after reading everything live.
 func (r *Recovery) replace(ctx context.Context) error {
-	var blind blindness
-	var err error
-	if blind.node, blind.until, err = r.sight.proof(ctx); err != nil {
+	blind, err := r.sight.proof(ctx)
+	if err != nil {
 		return err
 	}
 	if lost, err := r.lostWithNodes(ctx, blind); err != nil || len(lost) == 0 {
@@ -94,8 +89,14 @@ func (r *Recovery) replace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.listen(ctx, lost); err != nil {
-		return err
+	var names []string
+	for i := range lost {
+		names = append(names, lost[i].Spec.NodeName)
+	}
+	for _, name := range distinct(names) { // the cache may not have heard of a renewal yet
+		if err := r.live.Lease(ctx, name); err != nil {
+			return err
+		}
 	}
 	var nodes corev1.NodeList
 	if err := r.api.List(ctx, &nodes); err != nil {
@@ -117,15 +118,35 @@ func (r *Recovery) replaceOne(ctx context.Context, now time.Time, answers bool, 
 		return err
 	}
 	in.Blind = blind.node
-	d := failover.Recover(in)
-	if in.Blind != "" && in.Pod.Controller {
-		return r.restart(ctx, now, blind, pod, d)
+	d, until, cause := failover.Recover(in), now.Add(failover.ActAge), lostWithNode
+	restart := in.Blind != "" && in.Pod.Controller
+	switch {
+	case restart: // its node is up: the replacement may come to it again
+		cause = ""
+		if blind.until.Before(until) {
+			until = blind.until
+		}
+	case d.Verdict != failover.Lost:
+	default:
+		if err := r.taints.keepAwaySilent(ctx, pod.Spec.NodeName); err != nil {
+			d.Verdict, d.Reason, d.Message = failover.Blocked, failover.KeepAwayFailed, err.Error()
+			break
+		}
+		in = r.again(ctx, in, nodes, pod) // to taint the node may take long
+		d, until = failover.Recover(in), in.Now.Add(failover.ActAge)
 	}
-	again := func() (failover.Decision, time.Time) {
-		in := r.again(ctx, in, nodes, pod)
-		return failover.Recover(in), in.Now
+	if d.Verdict != failover.Lost {
+		r.tell(ctx, pod, d, actionRefuse, cause)
+		return nil
 	}
-	return r.follow(ctx, now, pod, d, again)
+	deleted, err := r.remove(ctx, pod, d, until, cause)
+	if owner := metav1.GetControllerOfNoCopy(pod); deleted && owner != nil {
+		r.replaced[owner.UID] = now
+		if restart {
+			r.restarted[owner.UID] = now
+		}
+	}
+	return err
 }
 
 // again returns the input of a decision with what is known now of the nodes, and what forbids all deletions now.
@@ -154,29 +175,11 @@ func (r *Recovery) lostWithNodes(ctx context.Context, blind blindness) ([]corev1
 	}), nil
 }
 
-// listen reads the Leases of the pods' nodes past the cache, which may not have heard of a renewal yet.
-func (r *Recovery) listen(ctx context.Context, pods []corev1.Pod) error {
-	heard := map[string]bool{}
-	for _, pod := range pods {
-		if heard[pod.Spec.NodeName] {
-			continue
-		}
-		heard[pod.Spec.NodeName] = true
-		if err := r.live.Lease(ctx, pod.Spec.NodeName); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // input collects what the decision on one pod rests on.
 func (r *Recovery) input(
 	ctx context.Context, now time.Time, answers bool, pod *corev1.Pod, nodes []corev1.Node,
 ) (failover.Recovery, error) {
-	in := failover.Recovery{
-		Silence: r.settings.KubeletSilence, Answers: answers, Limit: r.limit,
-	}
-	in = r.again(ctx, in, nodes, pod)
+	in := r.again(ctx, failover.Recovery{Silence: r.settings.KubeletSilence, Answers: answers, Limit: r.limit}, nodes, pod)
 	in.Pod.Attaches = attaches(pod)
 	in.Pod.Leaving, in.Pod.Controller, in.Pod.Restarted = pod.DeletionTimestamp != nil, isLinstorController(pod), r.wasRestarted(pod, now)
 	if owner := metav1.GetControllerOf(pod); owner != nil {
@@ -230,30 +233,6 @@ func (r *Recovery) ready(ctx context.Context, node *corev1.Node, pod *corev1.Pod
 	return cluster.Untolerated(ctx, node, pod) == ""
 }
 
-// follow does what was decided on a pod. To taint the node may take long: it decides again right before the deletion, and again returns when that
-// was, too.
-func (r *Recovery) follow(
-	ctx context.Context, now time.Time, pod *corev1.Pod, d failover.Decision, again func() (failover.Decision, time.Time),
-) error {
-	decided := now
-	if d.Verdict == failover.Lost {
-		if err := r.taints.keepAwaySilent(ctx, pod.Spec.NodeName); err != nil {
-			d.Verdict, d.Reason, d.Message = failover.Blocked, failover.KeepAwayFailed, err.Error()
-		} else {
-			d, decided = again()
-		}
-	}
-	if d.Verdict != failover.Lost {
-		r.tell(ctx, pod, d, actionRefuse, lostWithNode)
-		return nil
-	}
-	deleted, err := r.remove(ctx, pod, d, decided.Add(failover.ActAge), lostWithNode)
-	if owner := metav1.GetControllerOf(pod); deleted && owner != nil {
-		r.replaced[owner.UID] = now
-	}
-	return err
-}
-
 // remove deletes a pod gracefully as it was in the live list, unless the decision is too old. It reports whether it did.
 func (r *Recovery) remove(
 	ctx context.Context, pod *corev1.Pod, d failover.Decision, until time.Time, cause string,
@@ -294,15 +273,14 @@ func (r *Recovery) tell(ctx context.Context, pod *corev1.Pod, d failover.Decisio
 		ctrl.LoggerFrom(ctx).Info("Decided", "pod", cluster.Key(pod.Namespace, pod.Name), "node", pod.Spec.NodeName,
 			"verdict", d.Verdict, "reason", d.Reason, "message", d.Message)
 	}
-	var note strings.Builder
-	if cause != "" {
-		note.WriteString(cause + " " + pod.Spec.NodeName + ": ")
-	}
+	note := d.Message
 	if action == actionDelete {
-		note.WriteString("deleted gracefully: ")
+		note = "deleted gracefully: " + note
 	}
-	note.WriteString(strings.TrimSpace(d.Message))
-	r.recorder.Eventf(podRef(pod.Namespace, pod.Name, pod.UID), nil, corev1.EventTypeWarning, string(d.Reason), action, "%s", truncated(note.String()))
+	if cause != "" {
+		note = cause + " " + pod.Spec.NodeName + ": " + note
+	}
+	r.recorder.Eventf(podRef(pod.Namespace, pod.Name, pod.UID), nil, corev1.EventTypeWarning, string(d.Reason), action, "%s", truncated(note))
 }
 
 // linstorController is the component that the Piraeus Operator calls the LINSTOR controller.
@@ -310,12 +288,6 @@ const linstorController = "linstor-controller"
 
 func isLinstorController(pod *corev1.Pod) bool {
 	return pod.Labels[cluster.ComponentLabel] == linstorController
-}
-
-// blindness is a node to which LINSTOR is proven to have no connection, and until when that proof holds.
-type blindness struct {
-	node  string
-	until time.Time
 }
 
 // wasRestarted reports whether a pod, or the one that it replaces, may have been deleted lately because LINSTOR was blind. Another leader may have
@@ -329,23 +301,6 @@ func (r *Recovery) wasRestarted(pod *corev1.Pod, now time.Time) bool {
 	at := r.restarted[owner.UID]
 	// Several pods of one owner are deleted at the same time.
 	return at != now && now.Sub(at) < failover.BlindRetry || created.Before(r.begun) && now.Sub(created) < failover.BlindRetry
-}
-
-// restart deletes the pod of a blind LINSTOR controller if that was decided. Its node is up: the replacement may come to it again.
-func (r *Recovery) restart(ctx context.Context, now time.Time, blind blindness, pod *corev1.Pod, d failover.Decision) error {
-	if d.Verdict != failover.Lost {
-		r.tell(ctx, pod, d, actionRefuse, "")
-		return nil
-	}
-	until := now.Add(failover.ActAge) // the pods of one LINSTOR are deleted one after the other
-	if blind.until.Before(until) {
-		until = blind.until
-	}
-	deleted, err := r.remove(ctx, pod, d, until, "")
-	if owner := metav1.GetControllerOf(pod); deleted && owner != nil {
-		r.restarted[owner.UID], r.replaced[owner.UID] = now, now
-	}
-	return err
 }
 
 // attacherImage ends the name of the image of the CSI attacher, which stands beside the driver.

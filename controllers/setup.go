@@ -266,7 +266,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 		node: &NodeReconciler{
 			shared: all, driver: cfg.Driver, taints: taints, inUse: &volumesInUse{client: c, live: live}, memory: newSettingsMemory(cfg.Linstor),
 			halt: halt, reporter: &reporter{shared: all, arrivals: moved},
-			leader:  &leadership{nodes: func(ctx context.Context) []string { return nodeNames(ctx, cache) }},
+			leader:  &leadership{nodes: all.nodeNames},
 			reports: reports, timeout: cfg.OperationsTimeout, reconcileInterval: cfg.ReconcileInterval,
 			fastDetach: cfg.FastDetach, dryRun: cfg.DryRun,
 		},
@@ -294,9 +294,9 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 }
 
 // nodeNames returns the names of all nodes.
-func nodeNames(ctx context.Context, cache client.Reader) (names []string) {
+func (s *shared) nodeNames(ctx context.Context) (names []string) {
 	var nodes corev1.NodeList
-	if err := cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot list the nodes in the cache")
 	}
 	for i := range nodes.Items {
