@@ -34,7 +34,8 @@ const (
 type Attaching struct {
 	shared
 
-	arrivals *arrivals
+	// moved are the volumes (of arrival) that were moved a moment ago.
+	moved *sync.Map
 
 	// The following is of one goroutine only.
 
@@ -46,8 +47,6 @@ type Attaching struct {
 	late []string
 	// told are those that were told, by object and reason.
 	told map[telling]bool
-	// moved are the volumes that were moved a moment ago.
-	moved []arrival
 }
 
 // telling is what was told to whom.
@@ -251,18 +250,17 @@ type arrival struct {
 // lookForTieBreakers tells the pods of a volume that was moved when its only tie-breaker is on the node that was lost: LINSTOR makes one of
 // the replica of a user without a disk.
 func (a *Attaching) lookForTieBreakers(ctx context.Context) error {
-	a.moved = append(a.moved, a.arrivals.take()...)
 	now := a.clock.Now()
 	var failed error
-	a.moved = slices.DeleteFunc(a.moved, func(moved arrival) bool {
-		if failed != nil || now.Sub(moved.at) < tieBreakerAfter {
-			return false
+	a.moved.Range(func(key, _ any) bool {
+		moved := key.(arrival)
+		if now.Sub(moved.at) < tieBreakerAfter {
+			return true
 		}
-		if err := a.lookForTieBreaker(ctx, moved); err != nil {
-			failed = err
-			return now.Sub(moved.at) > tieBreakerEnd
+		if failed = a.lookForTieBreaker(ctx, moved); failed == nil || now.Sub(moved.at) > tieBreakerEnd {
+			a.moved.Delete(moved)
 		}
-		return true
+		return failed == nil
 	})
 	return failed
 }
@@ -294,24 +292,4 @@ func (a *Attaching) lookForTieBreaker(ctx context.Context, moved arrival) error 
 		}
 	}
 	return nil
-}
-
-// arrivals are the volumes that have arrived elsewhere since somebody asked.
-type arrivals struct {
-	mu  sync.Mutex
-	all []arrival
-}
-
-func (a *arrivals) add(one arrival) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.all = append(a.all, one)
-}
-
-func (a *arrivals) take() []arrival {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	all := a.all
-	a.all = nil
-	return all
 }

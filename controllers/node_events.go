@@ -43,7 +43,7 @@ func (r *NodeReconciler) setup(mgr ctrl.Manager, options controller.Options) err
 	options.ReconciliationTimeout = 0 // each request has its own
 	return ctrl.NewControllerManagedBy(mgr).Named("node").WithOptions(options).
 		For(&corev1.Node{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: concernsNode})).
-		Watches(&corev1.PersistentVolume{}, r.enqueues(r.nodesOfPV)).
+		Watches(&corev1.PersistentVolume{}, r.enqueues(func(ctx context.Context, o client.Object) []string { return r.nodesOf(ctx, o.GetName()) })).
 		Watches(&corev1.Pod{}, r.enqueues(r.nodesOfPod)).
 		Watches(&storagev1.VolumeAttachment{}, r.enqueues(r.nodesOfAttachment)).
 		WatchesRawSource(r.storeChanges()).
@@ -77,11 +77,6 @@ func (r *NodeReconciler) enqueues(nodes func(context.Context, client.Object) []s
 
 func requestFor(node string) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKey{Name: node}}
-}
-
-// nodesOfPV returns the nodes that a change of a PersistentVolume concerns.
-func (r *NodeReconciler) nodesOfPV(ctx context.Context, o client.Object) []string {
-	return r.nodesOf(ctx, o.GetName())
 }
 
 // nodesOfPod returns the nodes that a change of a pod concerns: its own, and those to which its volumes are attached.

@@ -129,16 +129,7 @@ type move struct {
 	begun   time.Time
 	suspect time.Time // zero if another process saw the first sign of the loss
 	left    time.Time // when the attachment was deleted; zero before that
-	took    map[metrics.Stage]time.Duration
-}
-
-// seconds returns the durations of the stages for the log.
-func (m move) seconds() map[metrics.Stage]float64 {
-	seconds := make(map[metrics.Stage]float64, len(m.took))
-	for stage, d := range m.took {
-		seconds[stage] = math.Round(d.Seconds()*1000) / 1000
-	}
-	return seconds
+	seconds map[metrics.Stage]float64
 }
 
 // report returns what others may know of the volumes.
@@ -215,7 +206,7 @@ func (v *volumeState) blocks() failover.Reason {
 
 // begin records that the fail-over has begun.
 func (v *volumeState) begin(d failover.Decision, now time.Time) {
-	v.move = &move{reason: d.Reason, message: d.Message, begun: now, took: make(map[metrics.Stage]time.Duration)}
+	v.move = &move{reason: d.Reason, message: d.Message, begun: now, seconds: make(map[metrics.Stage]float64)}
 	if v.progress != nil {
 		v.move.suspect = v.progress.suspect
 	}
@@ -225,7 +216,7 @@ func (v *volumeState) begin(d failover.Decision, now time.Time) {
 func (v *volumeState) took(m *metrics.Metrics, stage metrics.Stage, d time.Duration) {
 	m.Took(stage, d)
 	if v.move != nil {
-		v.move.took[stage] = d
+		v.move.seconds[stage] = math.Round(d.Seconds()*1000) / 1000
 	}
 }
 

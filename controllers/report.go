@@ -3,7 +3,9 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,7 +68,7 @@ const noteLimit = 1024
 type reporter struct {
 	shared
 
-	arrivals *arrivals
+	moved *sync.Map // of Attaching
 }
 
 // say reports what was decided of a volume, if that is news, and why a loss is not acted on. It returns when to do that again.
@@ -129,17 +131,15 @@ func (r *reporter) explain(ctx context.Context, state *nodeState, v *volume) (af
 }
 
 // untold returns the pods to which the reason was not reported because of another volume on the node.
-func (s *nodeState) untold(of *volumeState, word failover.Word) (pods []failover.Pod) {
-	for _, pod := range word.Pods {
-		known := false
+func (s *nodeState) untold(of *volumeState, word failover.Word) []failover.Pod {
+	return slices.DeleteFunc(word.Pods, func(pod failover.Pod) bool {
 		for _, other := range s.volumes {
-			known = known || other != of && other.wait.Told(pod.UID, word.Reason)
+			if other != of && other.wait.Told(pod.UID, word.Reason) {
+				return true
+			}
 		}
-		if !known {
-			pods = append(pods, pod)
-		}
-	}
-	return pods
+		return false
+	})
 }
 
 // concerned returns the selected pods on the node that use the volume or, if none of them is selected, those that wait for it on other nodes.
@@ -150,13 +150,8 @@ func (r *reporter) concerned(ctx context.Context, v *volume) ([]failover.Pod, er
 	return r.inputs.Waiting(ctx, v.pv, v.in.Node.Name)
 }
 
-func selectedOf(pods []failover.Pod) (selected []failover.Pod) {
-	for _, pod := range pods {
-		if pod.Selected {
-			selected = append(selected, pod)
-		}
-	}
-	return selected
+func selectedOf(pods []failover.Pod) []failover.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(pod failover.Pod) bool { return !pod.Selected })
 }
 
 // stuck reports that a pod does not terminate on a node that could still write.
@@ -239,14 +234,14 @@ func (r *reporter) failedOver(ctx context.Context, node string, pv *corev1.Persi
 	}
 	known.move, known.deleted = nil, nil
 	r.metrics.FailoverCompleted(m.reason)
-	r.arrivals.add(arrival{pv.Name, node, now})
+	r.moved.Store(arrival{pv.Name, node, now}, nil)
 	if claim := pv.Spec.ClaimRef; claim != nil {
 		// What is related distinguishes one fail-over of the claim from the next.
 		regarding := ref("v1", "PersistentVolumeClaim", claim.Namespace, claim.Name, claim.UID)
 		r.event(regarding, attachmentRef(to.Name, to.UID), EventFailedOver, actionMove, fmt.Sprintf("volume %s failed over from node %s to node %s%s, and is attached there: %s",
 			pv.Name, node, to.Spec.NodeName, took, because(failover.Decision{Reason: m.reason, Message: m.message})))
 	}
-	ctrl.LoggerFrom(ctx).Info("Failed over", "volume", pv.Name, "from", node, "to", to.Spec.NodeName, "seconds", m.seconds(), "reason", m.reason)
+	ctrl.LoggerFrom(ctx).Info("Failed over", "volume", pv.Name, "from", node, "to", to.Spec.NodeName, "seconds", m.seconds, "reason", m.reason)
 }
 
 func (r *reporter) event(regarding, related runtime.Object, reason, action, note string) {
