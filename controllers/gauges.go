@@ -49,28 +49,20 @@ func (g *Gauges) show(ctx context.Context) error {
 	g.metrics.Paused(g.halt.now(ctx, haltAge).Paused != "")
 	g.metrics.NodeAgents(g.agents.count())
 	g.metrics.SilentKubelets(len(g.kubelets.Silent(g.settings.KubeletSilence, math.MaxInt64)))
-	tainted, err := g.tainted(ctx)
-	if err == nil {
-		g.metrics.Tainted(tainted)
-	}
-	return err
-}
-
-// tainted counts nodes by the taints of ours that they have.
-func (g *Gauges) tainted(ctx context.Context) (map[metrics.Taint]int, error) {
 	var nodes corev1.NodeList
 	if err := g.cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing nodes: %w", err)
+		return fmt.Errorf("listing nodes: %w", err)
 	}
-	counts := make(map[metrics.Taint]int)
+	tainted := make(map[metrics.Taint]int)
 	for i := range nodes.Items {
 		for key, taint := range map[string]metrics.Taint{cluster.TaintLostQuorum: metrics.LostQuorum, cluster.TaintNodeSilent: metrics.NodeSilent} {
 			if cluster.HasTaint(&nodes.Items[i], key, "") {
-				counts[taint]++
+				tainted[taint]++
 			}
 		}
 	}
-	return counts, nil
+	g.metrics.Tainted(tainted)
+	return nil
 }
 
 // showBystanders counts the pods that the controller does nothing about although they could be moved. The cache has selected pods only:

@@ -43,9 +43,9 @@ type nodeAgents struct {
 	clock clock.PassiveClock
 
 	mu sync.Mutex
-	// running is how many run, by DaemonSet. looked is when they were last listed, and tried when that was last tried.
-	running       map[string]int
-	looked, tried time.Time
+	// running is how many run, by DaemonSet. looked is when they were last listed, and due when they are listed again.
+	running     map[string]int
+	looked, due time.Time
 	// failure is why they could not be listed the last time; nil if they were.
 	failure error
 }
@@ -53,13 +53,7 @@ type nodeAgents struct {
 // keep lists them if that is due.
 func (a *nodeAgents) keep(ctx context.Context) error {
 	a.mu.Lock()
-	every := agentsInterval
-	if a.failure != nil || a.looked.IsZero() {
-		every = checkInterval
-	} else if len(a.running) > 0 {
-		every = agentsSoon
-	}
-	due := a.clock.Now().Sub(a.tried) >= every
+	due := !a.clock.Now().Before(a.due)
 	a.mu.Unlock()
 	if !due {
 		return nil
@@ -73,8 +67,8 @@ func (a *nodeAgents) look(ctx context.Context) error {
 	running, err := a.list(ctx)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.tried, a.failure = now, err
-	if err != nil {
+	if a.failure = err; err != nil {
+		a.due = now.Add(checkInterval)
 		return err
 	}
 	if news := !maps.Equal(running, a.running); news && len(running) > 0 {
@@ -82,7 +76,10 @@ func (a *nodeAgents) look(ctx context.Context) error {
 	} else if news {
 		ctrl.LoggerFrom(ctx).Info("Node agents of 1.x run no more, so that fail-over goes on")
 	}
-	a.running, a.looked = running, now
+	a.running, a.looked, a.due = running, now, now.Add(agentsInterval)
+	if len(running) > 0 {
+		a.due = now.Add(agentsSoon)
+	}
 	return nil
 }
 

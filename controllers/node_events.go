@@ -178,7 +178,7 @@ func (r *NodeReconciler) silences() source.Source {
 type leadership struct {
 	nodes func(ctx context.Context) []string // to reconcile when this process begins to lead
 	queue atomic.Pointer[queue]
-	ctx   atomic.Pointer[context.Context] // of the leadership; nil while this process does not lead
+	ctx   atomic.Pointer[context.Context] // of the leadership; nil before it
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -187,7 +187,6 @@ func (*leadership) NeedLeaderElection() bool { return true }
 // Start implements manager.Runnable.
 func (l *leadership) Start(ctx context.Context) error {
 	l.ctx.Store(&ctx)
-	defer l.ctx.Store(nil) //nolint:contextcheck // no request gets it
 	if q := l.queue.Load(); q != nil {
 		for _, node := range l.nodes(ctx) {
 			(*q).Add(requestFor(node))

@@ -149,11 +149,11 @@ func (r *NodeReconciler) arrived(
 	stays := func(va storagev1.VolumeAttachment) bool {
 		return va.Spec.NodeName == node && va.DeletionTimestamp == nil
 	}
-	if known.move.left.IsZero() {
+	if !known.move.left {
 		if slices.ContainsFunc(attachments, stays) {
 			return
 		}
-		known.move.left = r.clock.Now() // Kubernetes has detached it itself
+		known.move.left, known.move.since = true, r.clock.Now() // Kubernetes has detached it itself
 	}
 	for i := range attachments {
 		if va := &attachments[i]; va.Spec.NodeName != node && va.Status.Attached {

@@ -126,9 +126,9 @@ type progress struct {
 type move struct {
 	reason  failover.Reason
 	message string
-	begun   time.Time
 	suspect time.Time // zero if another process saw the first sign of the loss
-	left    time.Time // when the attachment was deleted; zero before that
+	left    bool      // the attachment is deleted
+	since   time.Time // when that was or, before that, when the fail-over began
 	seconds map[metrics.Stage]float64
 }
 
@@ -206,7 +206,7 @@ func (v *volumeState) blocks() failover.Reason {
 
 // begin records that the fail-over has begun.
 func (v *volumeState) begin(d failover.Decision, now time.Time) {
-	v.move = &move{reason: d.Reason, message: d.Message, begun: now, seconds: make(map[metrics.Stage]float64)}
+	v.move = &move{reason: d.Reason, message: d.Message, since: now, seconds: make(map[metrics.Stage]float64)}
 	if v.progress != nil {
 		v.move.suspect = v.progress.suspect
 	}
@@ -262,7 +262,7 @@ func (v *volumeState) wasDetached(attachment failover.Attachment, d failover.Dec
 		v.begin(d, now)
 		v.move.suspect = time.Time{}
 	}
-	v.move.left = now
+	v.move.left, v.move.since = true, now
 }
 
 // leaveToKubernetes records that the attachment is being deleted, and that the rest is left to Kubernetes.
@@ -307,14 +307,8 @@ func (v *volumeState) leave() {
 
 // over reports whether nothing is left to remember of a volume that does not concern the node any more.
 func (v *volumeState) over(now time.Time) bool {
-	if v.move != nil {
-		since := v.move.left
-		if since.IsZero() {
-			since = v.move.begun
-		}
-		if now.Sub(since) > moveMemory {
-			v.move = nil
-		}
+	if v.move != nil && now.Sub(v.move.since) > moveMemory {
+		v.move = nil
 	}
 	return v.move == nil && v.lingering(now) == nil
 }

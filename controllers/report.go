@@ -226,7 +226,7 @@ func (r *reporter) detached(ctx context.Context, v *volume, done string) {
 // failedOver reports that a volume is attached to another node, which ends its fail-over.
 func (r *reporter) failedOver(ctx context.Context, node string, pv *corev1.PersistentVolume, known *volumeState, to *storagev1.VolumeAttachment) {
 	m, now, took := known.move, r.clock.Now(), ""
-	known.took(r.metrics, metrics.StageAttached, now.Sub(m.left))
+	known.took(r.metrics, metrics.StageAttached, now.Sub(m.since))
 	if !m.suspect.IsZero() {
 		total := now.Sub(m.suspect)
 		known.took(r.metrics, metrics.StageTotal, total)

@@ -61,7 +61,7 @@ func newSteps(t *testing.T) *steps {
 	parts := assemble(cfg, cluster.NewKubelets(cfg.Clock, cfg.Driver, nil), controller, view, controller)
 	s.must(parts.agents.look(s.ctx))
 	s.r, s.taints, s.leaves, s.linstors = parts.node, parts.node.taints, parts.evacuation, parts.recovery
-	s.state, s.taints.inputs.Linstor = s.r.stateOf(nodeA), wellOn{}
+	s.state, s.taints.inputs.Linstor, s.r.halt.linstor = s.r.stateOf(nodeA), wellOn{}, noLinstor{}
 
 	s.pv = &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "db"}}
 	s.pv.Spec.PersistentVolumeSource = csi(virtual.Driver, "pvc-db")
