@@ -49,7 +49,6 @@ type Attaching struct {
 	told map[telling]bool
 }
 
-// telling is what was told to whom.
 type telling struct {
 	object types.UID
 	what   string
@@ -67,7 +66,6 @@ func (a *Attaching) look(ctx context.Context) error {
 	return errors.Join(a.lookForTieBreakers(ctx), a.lookForWaiting(ctx))
 }
 
-// lookForWaiting tells of the attachments that wait.
 func (a *Attaching) lookForWaiting(ctx context.Context) error {
 	all, err := a.waiting(ctx)
 	if err != nil {
@@ -201,12 +199,11 @@ func (a *Attaching) tellFailure(ctx context.Context, w waiting) error {
 	}
 	if at := (telling{va.UID, EventDetachFailed}); !a.told[at] {
 		a.told[at] = true
-		a.recorder.Eventf(attachmentRef(va.Name, va.UID), pvRef(w.pv), corev1.EventTypeWarning, EventDetachFailed, actionDetach, "%s", truncated(note))
+		a.event(attachmentRef(va.Name, va.UID), pvRef(w.pv), EventDetachFailed, actionDetach, note)
 	}
 	return nil
 }
 
-// tell tells a pod something once.
 func (a *Attaching) tell(ctx context.Context, pod *corev1.Pod, pv *corev1.PersistentVolume, reason, of, note string) {
 	at := telling{pod.UID, reason + " " + of}
 	if a.told[at] {
@@ -214,8 +211,7 @@ func (a *Attaching) tell(ctx context.Context, pod *corev1.Pod, pv *corev1.Persis
 	}
 	a.told[at] = true
 	ctrl.LoggerFrom(ctx).Info("Told a pod", "pod", cluster.Key(pod.Namespace, pod.Name), "volume", pv.Name, "reason", reason, "message", note)
-	a.recorder.Eventf(podRef(pod.Namespace, pod.Name, pod.UID), pvRef(pv), corev1.EventTypeWarning, reason, actionAttach,
-		"%s", truncated(note))
+	a.event(podRef(pod.Namespace, pod.Name, pod.UID), pvRef(pv), reason, actionAttach, note)
 }
 
 // forget forgets what was told of attachments that do not wait any more.

@@ -2,7 +2,10 @@ package controllers
 
 import (
 	"context"
+	"slices"
 	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
@@ -36,15 +39,11 @@ func (g *goneReplicas) isAttached(ctx context.Context, place linstor.Place) (boo
 	if err != nil {
 		return false, err
 	}
+	there := func(va storagev1.VolumeAttachment) bool { return g.kubelets.Satellite(va.Spec.NodeName) == place.Node }
 	for _, volume := range volumes {
 		attachments, err := g.attachments.Of(ctx, volume)
-		if err != nil {
-			return false, err
-		}
-		for _, va := range attachments {
-			if g.kubelets.Satellite(va.Spec.NodeName) == place.Node {
-				return true, nil
-			}
+		if err != nil || slices.ContainsFunc(attachments, there) {
+			return true, err
 		}
 	}
 	return false, nil

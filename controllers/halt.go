@@ -89,7 +89,6 @@ func (h *haltSwitch) refresh(ctx context.Context) (answered <-chan singleflight.
 	})
 }
 
-// ask asks for the next answer.
 func (h *haltSwitch) ask(ctx context.Context) {
 	now := h.clock.Now()
 	halt := failover.Halt{Guard: h.guard(now), Paused: h.paused(ctx), Agents: h.agents(), DryRun: h.dryRun}

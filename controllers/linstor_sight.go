@@ -86,7 +86,6 @@ func (l *linstorSight) check(ctx context.Context) error {
 	return nil
 }
 
-// tell logs when that has changed.
 func (*linstorSight) tell(ctx context.Context, before, after map[string]time.Time, err error) {
 	log := ctrl.LoggerFrom(ctx)
 	switch {

@@ -50,7 +50,6 @@ type nodeAgents struct {
 	failure error
 }
 
-// keep lists them if that is due.
 func (a *nodeAgents) keep(ctx context.Context) error {
 	a.mu.Lock()
 	due := !a.clock.Now().Before(a.due)
@@ -61,7 +60,6 @@ func (a *nodeAgents) keep(ctx context.Context) error {
 	return a.look(ctx)
 }
 
-// look lists them now.
 func (a *nodeAgents) look(ctx context.Context) error {
 	now := a.clock.Now()
 	running, err := a.list(ctx)

@@ -31,7 +31,6 @@ const (
 	silenceInterval = time.Second
 )
 
-// queue is that of the controller.
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // +kubebuilder:rbac:groups="",resources=persistentvolumes,verbs=list;watch
@@ -68,10 +67,9 @@ func (r *NodeReconciler) enqueues(nodes func(context.Context, client.Object) []s
 		}
 	}
 	return handler.Funcs{
-		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, q, e.Object) },
-		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, q, e.ObjectNew) },
-		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, q, e.Object) },
-		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { add(ctx, q, e.Object) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, q, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, q, e.ObjectNew) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, q, e.Object) },
 	}
 }
 
@@ -196,7 +194,6 @@ func (l *leadership) Start(ctx context.Context) error {
 	return nil
 }
 
-// enqueues takes the queue of the controller.
 func (l *leadership) enqueues(_ context.Context, q queue) error {
 	l.queue.Store(&q)
 	return nil

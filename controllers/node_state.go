@@ -132,7 +132,6 @@ type move struct {
 	seconds map[metrics.Stage]float64
 }
 
-// report returns what others may know of the volumes.
 func (s *nodeState) report() map[string]volumeReport {
 	report := make(map[string]volumeReport, len(s.volumes))
 	for name, v := range s.volumes {
@@ -204,7 +203,6 @@ func (v *volumeState) blocks() failover.Reason {
 	return v.wait.Blocks()
 }
 
-// begin records that the fail-over has begun.
 func (v *volumeState) begin(d failover.Decision, now time.Time) {
 	v.move = &move{reason: d.Reason, message: d.Message, since: now, seconds: make(map[metrics.Stage]float64)}
 	if v.progress != nil {
@@ -212,7 +210,6 @@ func (v *volumeState) begin(d failover.Decision, now time.Time) {
 	}
 }
 
-// took records how long a stage of the fail-over took.
 func (v *volumeState) took(m *metrics.Metrics, stage metrics.Stage, d time.Duration) {
 	m.Took(stage, d)
 	if v.move != nil {
@@ -220,7 +217,6 @@ func (v *volumeState) took(m *metrics.Metrics, stage metrics.Stage, d time.Durat
 	}
 }
 
-// podDeleted records that a pod of the volume was deleted.
 func (v *volumeState) podDeleted(m *metrics.Metrics, d failover.Decision, now time.Time) {
 	p := v.inProgress()
 	if !p.removing.IsZero() {
@@ -234,7 +230,6 @@ func (v *volumeState) podDeleted(m *metrics.Metrics, d failover.Decision, now ti
 	}
 }
 
-// podsGone records that no pod uses the volume any more.
 func (v *volumeState) podsGone(m *metrics.Metrics, now time.Time) {
 	p := v.inProgress()
 	if !p.gone.IsZero() {
@@ -254,7 +249,6 @@ func (v *volumeState) wasReleased(m *metrics.Metrics, now time.Time) {
 	}
 }
 
-// wasDetached records that this process deleted the attachment.
 func (v *volumeState) wasDetached(attachment failover.Attachment, d failover.Decision, now time.Time) {
 	attachment.Deleting, attachment.Marked = true, true
 	v.deleted, v.deletedAt = &attachment, now
@@ -346,7 +340,6 @@ func (r *nodeReports) publish(node string, report map[string]volumeReport) {
 
 func (r *nodeReports) withdraw(node string) { r.nodes.Delete(node) }
 
-// each visits the reports of all volumes on all nodes.
 func (r *nodeReports) each(visit func(node, volume string, report volumeReport)) {
 	r.nodes.Range(func(node, volumes any) bool {
 		for volume, report := range volumes.(map[string]volumeReport) {

@@ -18,7 +18,6 @@ type patience struct {
 	stood bool          // this process stood still during a wait
 }
 
-// wait returns how long the API may take for an answer now.
 func (p *patience) wait() time.Duration { return max(p.limit, firstPatience) }
 
 // within returns a context for requests to the API, which may take as long as that at most, and what to call when they are answered.

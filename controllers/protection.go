@@ -35,7 +35,6 @@ type Protection struct {
 	due     time.Time // when they are counted again
 }
 
-// keep counts the pods if that is due.
 func (p *Protection) keep(ctx context.Context) error {
 	began := time.Now()
 	if began.Before(p.due) {
@@ -149,10 +148,10 @@ func (h *helpers) look(ctx context.Context) (int, error) {
 
 // tell records an Event on the helper and on the pod that it helps.
 func (h *helpers) tell(helper, owner *corev1.Pod, volumes []string) {
-	note := truncated(fmt.Sprintf("pod %s holds volume %s for pod %s and is not selected itself: without it pod %s is moved, and the "+
+	note := fmt.Sprintf("pod %s holds volume %s for pod %s and is not selected itself: without it pod %s is moved, and the "+
 		"volume stays attached to the lost node; %s (selected is: %s)", cluster.Key(helper.Namespace, helper.Name), strings.Join(volumes, ", "),
-		owner.Name, owner.Name, cluster.HelperRemedy, h.selector))
+		owner.Name, owner.Name, cluster.HelperRemedy, h.selector)
 	for _, pod := range []*corev1.Pod{owner, helper} {
-		h.recorder.Eventf(podRef(pod.Namespace, pod.Name, pod.UID), nil, corev1.EventTypeWarning, string(failover.HelperNotSelected), actionRefuse, "%s", note)
+		h.event(podRef(pod.Namespace, pod.Name, pod.UID), nil, string(failover.HelperNotSelected), actionRefuse, note)
 	}
 }

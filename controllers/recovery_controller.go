@@ -111,7 +111,6 @@ func (r *Recovery) replace(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// replaceOne decides on one of them, and does what follows.
 func (r *Recovery) replaceOne(ctx context.Context, now time.Time, answers bool, blind blindness, pod *corev1.Pod, nodes []corev1.Node) error {
 	in, err := r.input(ctx, now, answers, pod, nodes)
 	if err != nil {
@@ -280,7 +279,7 @@ func (r *Recovery) tell(ctx context.Context, pod *corev1.Pod, d failover.Decisio
 	if cause != "" {
 		note = cause + " " + pod.Spec.NodeName + ": " + note
 	}
-	r.recorder.Eventf(podRef(pod.Namespace, pod.Name, pod.UID), nil, corev1.EventTypeWarning, string(d.Reason), action, "%s", truncated(note))
+	r.event(podRef(pod.Namespace, pod.Name, pod.UID), nil, string(d.Reason), action, note)
 }
 
 // linstorController is the component that the Piraeus Operator calls the LINSTOR controller.

@@ -192,7 +192,6 @@ func (r *reporter) doesNotGo(
 	r.event(podRef(pod.Namespace, pod.Name, pod.UID), pvRef(v.pv), string(reason), actionDelete, message)
 }
 
-// podDeleted reports that a pod was deleted.
 func (r *reporter) podDeleted(ctx context.Context, d deletion) {
 	volumes := make([]string, len(d.users))
 	for i, v := range d.users {
@@ -211,7 +210,6 @@ func (r *reporter) podDeleted(ctx context.Context, d deletion) {
 		"pod deleted because a used volume is marked as failing: %s, for %s on node %s: %s", mode, named("volume", volumes), v.in.Node.Name, because(v.d)))
 }
 
-// detached reports that the attachment of a volume was deleted.
 func (r *reporter) detached(ctx context.Context, v *volume, done string) {
 	attachment := *v.in.Attachment
 	ctrl.LoggerFrom(ctx).Info(done, "node", v.in.Node.Name, "volume", v.pv.Name, "volumeAttachment", attachment.Name,
@@ -244,11 +242,11 @@ func (r *reporter) failedOver(ctx context.Context, node string, pv *corev1.Persi
 	ctrl.LoggerFrom(ctx).Info("Failed over", "volume", pv.Name, "from", node, "to", to.Spec.NodeName, "seconds", m.seconds, "reason", m.reason)
 }
 
-func (r *reporter) event(regarding, related runtime.Object, reason, action, note string) {
-	r.recorder.Eventf(regarding, related, corev1.EventTypeWarning, reason, action, "%s", truncated(note))
+// event records a Warning.
+func (s *shared) event(regarding, related runtime.Object, reason, action, note string) {
+	s.recorder.Eventf(regarding, related, corev1.EventTypeWarning, reason, action, "%s", truncated(note))
 }
 
-// because returns why something was done.
 func because(d failover.Decision) string { return string(d.Reason) + ": " + d.Message }
 
 // namesInNote is how many names a note has of many.

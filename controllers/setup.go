@@ -115,7 +115,6 @@ func setUp(ctx context.Context, mgr ctrl.Manager, cfg Config) (parts, error) {
 	return parts, parts.addTo(mgr, cfg)
 }
 
-// addTo adds them to the manager.
 func (p parts) addTo(mgr ctrl.Manager, cfg Config) error {
 	if err := p.node.setup(mgr, controllerOptions(cfg)); err != nil {
 		return fmt.Errorf("adding the controller of nodes: %w", err)
@@ -140,7 +139,6 @@ func (p parts) addTo(mgr ctrl.Manager, cfg Config) error {
 	return nil
 }
 
-// periodics are what is done regularly.
 func (p parts) periodics() []manager.Runnable {
 	return []manager.Runnable{
 		periodic{name: "guard", every: guardInterval, do: func(ctx context.Context) error { p.node.halt.observe(ctx); return nil }},
@@ -294,7 +292,6 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 	}
 }
 
-// nodeNames returns the names of all nodes.
 func (s *shared) nodeNames(ctx context.Context) (names []string) {
 	var nodes corev1.NodeList
 	if err := s.cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {

@@ -125,8 +125,8 @@ func (t *taints) keepAway(ctx context.Context, read *corev1.Node, lost []*volume
 		"reason", first.d.Reason, "message", first.d.Message)
 	if done == wasTainted && !cluster.HasTaint(node, cluster.TaintLostQuorum, "") {
 		t.metrics.Taint("set")
-		t.recorder.Eventf(nodeRef(node), nil, corev1.EventTypeWarning, EventNodeLost, actionTaint, "%s",
-			truncated(fmt.Sprintf("new pods are kept away from node %s, which lost %s: %s", name, named("volume", volumes), because(first.d))))
+		t.event(nodeRef(node), nil, EventNodeLost, actionTaint,
+			fmt.Sprintf("new pods are kept away from node %s, which lost %s: %s", name, named("volume", volumes), because(first.d)))
 	}
 	return nil
 }
@@ -432,7 +432,6 @@ func (n taintNote) equal(other taintNote) bool {
 	return n.Effect == other.Effect && n.Expires.Equal(other.Expires) && slices.Equal(n.Resources, other.Resources)
 }
 
-// writeTo writes the note into the annotation of a node.
 func (n taintNote) writeTo(node *corev1.Node) error {
 	text, err := json.Marshal(n)
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, cluster.AnnotationKeepAway, string(text))
