@@ -93,8 +93,16 @@ func (a *Attaching) lookForWaiting(ctx context.Context) error {
 			a.pause = satellitesInterval
 		}
 	}
-	if len(a.late) > 0 {
-		a.tellLate(ctx, all)
+	if len(a.late) == 0 {
+		return nil
+	}
+	nodes := strings.Join(a.late, ", ")
+	note := fmt.Sprintf("attaching waits: node %s does not answer LINSTOR, which calls it ONLINE; linstor node reconnect %s ends that",
+		nodes, strings.Join(a.late, " "))
+	for _, w := range all {
+		for i := range w.pods {
+			a.tell(ctx, &w.pods[i], w.pv, EventAttachWaits, nodes, note)
+		}
 	}
 	return nil
 }
@@ -167,18 +175,6 @@ func (a *Attaching) waitingPods(ctx context.Context, va *storagev1.VolumeAttachm
 		return p.DeletionTimestamp != nil || p.Spec.NodeName == "" || cluster.HasRun(&p) ||
 			(p.Spec.NodeName == va.Spec.NodeName) != (va.DeletionTimestamp == nil)
 	}), nil
-}
-
-// tellLate tells the pods which satellites keep LINSTOR waiting.
-func (a *Attaching) tellLate(ctx context.Context, all []waiting) {
-	nodes := strings.Join(a.late, ", ")
-	note := fmt.Sprintf("attaching waits: node %s does not answer LINSTOR, which calls it ONLINE; linstor node reconnect %s ends that",
-		nodes, strings.Join(a.late, " "))
-	for _, w := range all {
-		for i := range w.pods {
-			a.tell(ctx, &w.pods[i], w.pv, EventAttachWaits, nodes, note)
-		}
-	}
 }
 
 // tellFailure tells of a detach that fails. Kubernetes tells the pod only that the volume is still attached.

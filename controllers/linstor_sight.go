@@ -37,8 +37,10 @@ func (l *linstorSight) due() bool {
 	doubtful := l.doubtful()
 	known := !slices.ContainsFunc(doubtful, func(node string) bool { return !slices.Contains(l.about, node) })
 	now := l.clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	switch {
-	case l.suspects():
+	case l.memory.Suspects():
 	case len(doubtful) == 0:
 		l.about = nil
 		return false
@@ -55,12 +57,6 @@ func (l *linstorSight) doubtful() []string {
 		node, _ := l.linstor.Node(l.kubelets.Satellite(name))
 		return !node.Online.Known || !node.Online.Value
 	})
-}
-
-func (l *linstorSight) suspects() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.memory.Suspects()
 }
 
 // check asks LINSTOR to which nodes it has a connection, if that is due.

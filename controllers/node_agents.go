@@ -29,9 +29,6 @@ const (
 	listedAtOnce = 500
 )
 
-// failureOfAgents is the log message if they cannot be looked for.
-const failureOfAgents = "Cannot tell whether node agents of 1.x run"
-
 // ofDaemonSets selects the pods that may be of a DaemonSet. The controllers of DaemonSets and of StatefulSets set the first label on each of
 // their pods, that of StatefulSets the second one as well.
 const ofDaemonSets = appsv1.ControllerRevisionHashLabelKey + ",!" + appsv1.StatefulSetPodNameLabel

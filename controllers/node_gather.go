@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -44,10 +45,7 @@ func (r *NodeReconciler) candidates(ctx context.Context, state *nodeState) ([]st
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for name := range state.volumes {
-		names = append(names, name)
-	}
+	names := slices.Collect(maps.Keys(state.volumes))
 	for i := range attachments {
 		names = append(names, *attachments[i].Spec.Source.PersistentVolumeName)
 	}

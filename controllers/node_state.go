@@ -203,11 +203,8 @@ func (v *volumeState) blocks() failover.Reason {
 	return v.wait.Blocks()
 }
 
-func (v *volumeState) begin(d failover.Decision, now time.Time) {
-	v.move = &move{reason: d.Reason, message: d.Message, since: now, seconds: make(map[metrics.Stage]float64)}
-	if v.progress != nil {
-		v.move.suspect = v.progress.suspect
-	}
+func (v *volumeState) begin(d failover.Decision, suspect, now time.Time) {
+	v.move = &move{reason: d.Reason, message: d.Message, suspect: suspect, since: now, seconds: make(map[metrics.Stage]float64)}
 }
 
 func (v *volumeState) took(m *metrics.Metrics, stage metrics.Stage, d time.Duration) {
@@ -224,7 +221,7 @@ func (v *volumeState) podDeleted(m *metrics.Metrics, d failover.Decision, now ti
 	}
 	p.removing = now
 	m.FailoverBegun(d.Reason)
-	v.begin(d, now)
+	v.begin(d, p.suspect, now)
 	if !p.suspect.IsZero() {
 		v.took(m, metrics.StageDecide, now.Sub(p.suspect))
 	}
@@ -253,8 +250,7 @@ func (v *volumeState) wasDetached(attachment failover.Attachment, d failover.Dec
 	attachment.Deleting, attachment.Marked = true, true
 	v.deleted, v.deletedAt = &attachment, now
 	if v.move == nil { // another process has begun it
-		v.begin(d, now)
-		v.move.suspect = time.Time{}
+		v.begin(d, time.Time{}, now)
 	}
 	v.move.left, v.move.since = true, now
 }

@@ -117,7 +117,7 @@ func (r *Recovery) replaceOne(ctx context.Context, now time.Time, answers bool, 
 		return err
 	}
 	in.Blind = blind.node
-	d, until, cause := failover.Recover(in), now.Add(failover.ActAge), lostWithNode
+	d, until, cause := failover.Recover(in), now.Add(failover.ActAge), "a pod that every fail-over needs is lost with node"
 	restart := in.Blind != "" && in.Pod.Controller
 	switch {
 	case restart: // its node is up: the replacement may come to it again
@@ -152,10 +152,8 @@ func (r *Recovery) replaceOne(ctx context.Context, now time.Time, answers bool, 
 func (r *Recovery) again(ctx context.Context, in failover.Recovery, nodes []corev1.Node, pod *corev1.Pod) failover.Recovery {
 	in.Halt = r.halt.now(ctx, haltAge)
 	in.Now, in.Node = r.clock.Now(), r.inputs.Node(pod.Spec.NodeName)
-	in.Online = failover.Fact[bool]{}
-	if known, ok := r.linstor.Node(in.Node.Satellite); ok {
-		in.Online = known.Word()
-	}
+	known, _ := r.linstor.Node(in.Node.Satellite)
+	in.Online = known.Word()
 	in.Nodes, in.OnlineNodes = r.online(in.Now)
 	in.Silent, in.Kubelets = r.kubelets.Count(r.settings.KubeletSilence)
 	in.ReadyNode = slices.ContainsFunc(nodes, func(n corev1.Node) bool { return n.Name != pod.Spec.NodeName && r.ready(ctx, &n, pod) })
@@ -236,8 +234,7 @@ func (r *Recovery) ready(ctx context.Context, node *corev1.Node, pod *corev1.Pod
 func (r *Recovery) remove(
 	ctx context.Context, pod *corev1.Pod, d failover.Decision, until time.Time, cause string,
 ) (deleted bool, err error) {
-	left := until.Sub(r.clock.Now())
-	if left <= 0 {
+	if !r.clock.Now().Before(until) {
 		return false, nil
 	}
 	r.tried[pod.UID] = r.clock.Now()
@@ -259,9 +256,6 @@ func (r *Recovery) remove(
 	return true, nil
 }
 
-// lostWithNode begins the Event of a pod that is lost with its node.
-const lostWithNode = "a pod that every fail-over needs is lost with node"
-
 // tell records an Event of what was decided on a pod if that is news. That nothing is lost is no news.
 func (r *Recovery) tell(ctx context.Context, pod *corev1.Pod, d failover.Decision, action, cause string) {
 	if d.Verdict == failover.NotLost || r.told[pod.UID] == d.Reason {
@@ -282,11 +276,9 @@ func (r *Recovery) tell(ctx context.Context, pod *corev1.Pod, d failover.Decisio
 	r.event(podRef(pod.Namespace, pod.Name, pod.UID), nil, string(d.Reason), action, note)
 }
 
-// linstorController is the component that the Piraeus Operator calls the LINSTOR controller.
-const linstorController = "linstor-controller"
-
+// isLinstorController reports whether a pod is one of what the Piraeus Operator calls the LINSTOR controller.
 func isLinstorController(pod *corev1.Pod) bool {
-	return pod.Labels[cluster.ComponentLabel] == linstorController
+	return pod.Labels[cluster.ComponentLabel] == "linstor-controller"
 }
 
 // wasRestarted reports whether a pod, or the one that it replaces, may have been deleted lately because LINSTOR was blind. Another leader may have
@@ -302,17 +294,14 @@ func (r *Recovery) wasRestarted(pod *corev1.Pod, now time.Time) bool {
 	return at != now && now.Sub(at) < failover.BlindRetry || created.Before(r.begun) && now.Sub(created) < failover.BlindRetry
 }
 
-// attacherImage ends the name of the image of the CSI attacher, which stands beside the driver.
-const attacherImage = "csi-attacher"
-
-// attaches reports whether a pod of LINSTOR itself is one of its CSI controller, which attaches volumes.
+// attaches reports whether a pod of LINSTOR itself is one of its CSI controller: there the CSI attacher stands beside the driver.
 func attaches(pod *corev1.Pod) bool {
 	if pod.Labels[cluster.ComponentLabel] == cluster.AttacherComponent {
 		return true
 	}
 	for _, c := range pod.Spec.Containers {
 		name, _, _ := strings.Cut(c.Image, "@")
-		if base, _, _ := strings.Cut(path.Base(name), ":"); base == attacherImage {
+		if base, _, _ := strings.Cut(path.Base(name), ":"); base == "csi-attacher" {
 			return true
 		}
 	}

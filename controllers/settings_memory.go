@@ -13,6 +13,7 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -162,8 +163,14 @@ func (m *settingsMemory) write(
 		return left, nil
 	}
 	for _, va := range stale {
-		if err := annotate(ctx, c, va, text); err != nil {
-			return 0, err
+		var value any
+		if text != "" {
+			value = text
+		}
+		target := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: va.Name}}
+		err := c.Patch(ctx, target, mergePatch(va.UID, va.ResourceVersion, map[string]any{cluster.AnnotationMayRun: value}, nil))
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return 0, fmt.Errorf("writing annotation %s of VolumeAttachment %s: %w", cluster.AnnotationMayRun, va.Name, err)
 		}
 		ctrl.LoggerFrom(ctx).V(1).Info("Kept what nodes may run of a resource", "resource", resource, "volumeAttachment", va.Name, "sets", text)
 	}
@@ -190,18 +197,4 @@ func sorted(sets linstor.Sets) linstor.Sets {
 		})
 	}
 	return sets
-}
-
-func annotate(ctx context.Context, c client.Client, va *storagev1.VolumeAttachment, text string) error {
-	var value any
-	if text != "" {
-		value = text
-	}
-	target := &storagev1.VolumeAttachment{}
-	target.Name = va.Name
-	err := c.Patch(ctx, target, mergePatch(va.UID, va.ResourceVersion, map[string]any{cluster.AnnotationMayRun: value}, nil))
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("writing annotation %s of VolumeAttachment %s: %w", cluster.AnnotationMayRun, va.Name, err)
-	}
-	return nil
 }

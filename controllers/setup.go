@@ -146,7 +146,7 @@ func (p parts) periodics() []manager.Runnable {
 			name: "gone-replicas", every: goneInterval, do: p.gone.forget,
 			failure: "Cannot look up who uses replicas that LINSTOR no longer lists",
 		},
-		periodic{name: "node-agents", every: checkInterval, do: p.agents.keep, failure: failureOfAgents},
+		periodic{name: "node-agents", every: checkInterval, do: p.agents.keep, failure: "Cannot tell whether node agents of 1.x run"},
 		periodic{name: "linstor-sight", every: silenceInterval, do: p.sight.check},
 		periodic{
 			name: "recovery", every: silenceInterval, onLeader: true, do: p.recovery.look,

@@ -69,12 +69,10 @@ type taints struct {
 func (t *taints) change(
 	ctx context.Context, name string, read *corev1.Node, edit func(*corev1.Node) (changed bool, err error),
 ) (before *corev1.Node, err error) {
-	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
 		if before = read; before == nil {
-			before = &corev1.Node{}
-			if err := t.api.Get(ctx, client.ObjectKey{Name: name}, before); err != nil {
-				before = nil
-				return client.IgnoreNotFound(err)
+			if before, err = t.live.Node(ctx, name); err != nil || before == nil {
+				return err
 			}
 		}
 		read = nil
