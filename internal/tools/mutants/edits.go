@@ -118,7 +118,7 @@ var edits = []edit{
 	},
 	{
 		"a pod of LINSTOR is deleted by what was decided before its node was tainted", recoveryFile,
-		"d, decided = «again()»", "func() (failover.Decision, time.Time) { if mutantIs(§) { return d, r.clock.Now() }; return … }()",
+		"d, until = «failover.Recover(in)», in.Now", "func() failover.Decision { if mutantIs(§) { return d }; return … }()",
 	},
 
 	// The order of the steps.
@@ -176,7 +176,7 @@ var edits = []edit{
 	},
 	{
 		"an Event of the Deployment does not say which", haltFile,
-		"deployment.Name, «uid»)", `mutantInstead(§, "", …)`,
+		"name.Name, «deployment.UID»)", `mutantInstead(§, "", …)`,
 	},
 
 	// Whose it is.

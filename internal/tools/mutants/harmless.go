@@ -22,7 +22,7 @@ var harmless = map[string]string{
 	"controllers/linstor_sight.go: proof: never !proven(node)":                                                "a Lease is read that need not be",
 	"controllers/recovery_controller.go: wasRestarted: now.Sub(at) < failover.BlindRetry with <=":             "ten minutes later it is deleted a second later",
 	"controllers/recovery_controller.go: wasRestarted: now.Sub(created) < failover.BlindRetry with <=":        "ten minutes later it is deleted a second later",
-	"controllers/recovery_controller.go: restart: without owner != nil":                                       "a pod without an owner is never deleted",
+	"controllers/recovery_controller.go: replaceOne: without owner != nil":                                    "a pod without an owner is never deleted",
 	"controllers/halt.go: view: without node.Online.Known":                                                    "what is not known has the value false",
 	"controllers/taints.go: effect: without state == failover.Unreachable":                                    "all other states allow the same effect as an unknown one",
 	"controllers/taints.go: tend: note.Expires.Sub(now) > taintExpiry/2 with >=":                              "the taint is renewed an instant earlier",

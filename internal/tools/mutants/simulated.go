@@ -60,8 +60,8 @@ var simulated = []edit{
 		"func() time.Duration { if mutantIs(§) && wait > 0 { return 0 }; return … }()",
 	},
 	{
-		"a pod of LINSTOR is deleted by what was decided before its node was tainted", recoveryFile, "d, decided = «again()»",
-		"func() (failover.Decision, time.Time) { if mutantIs(§) { return d, r.clock.Now() }; return … }()",
+		"a pod of LINSTOR is deleted by what was decided before its node was tainted", recoveryFile, "d, until = «failover.Recover(in)», in.Now",
+		"func() failover.Decision { if mutantIs(§) { return d }; return … }()",
 	},
 
 	// Who is meant.

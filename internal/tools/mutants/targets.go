@@ -60,7 +60,7 @@ var targets = []target{
 		folder: "controllers",
 		only:   []string{"recovery_controller.go"},
 		skip: []string{ // all but the rules for a LINSTOR that is blind
-			"look", "replace", "replaceOne", "again", "lostWithNodes", "listen", "input", "online", "ready", "follow", "remove", "tell",
+			"look", "replace", "again", "lostWithNodes", "input", "online", "ready", "remove", "tell",
 			"isLinstorController", "attaches", "recoveryInterval", "answerTimeout",
 		},
 	},
