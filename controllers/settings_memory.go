@@ -169,7 +169,7 @@ func (m *settingsMemory) write(
 		}
 		target := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: va.Name}}
 		err := c.Patch(ctx, target, mergePatch(va.UID, va.ResourceVersion, map[string]any{cluster.AnnotationMayRun: value}, nil))
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 			return 0, fmt.Errorf("writing annotation %s of VolumeAttachment %s: %w", cluster.AnnotationMayRun, va.Name, err)
 		}
 		ctrl.LoggerFrom(ctx).V(1).Info("Kept what nodes may run of a resource", "resource", resource, "volumeAttachment", va.Name, "sets", text)
