@@ -267,7 +267,7 @@ func TestFaultsOfTheEndOfARecovery(t *testing.T) {
 				w.until(30*time.Second, "LINSTOR's pod is deleted", func() bool { return len(w.removed("linstor-1")) > 0 })
 				struck := w.refuses(permission{"patch", "", "nodes"}, failure.err)
 				w.RestoreKubelet(nodeA)
-				w.until(time.Minute, "the taint is off", func() bool { return !w.silenced(nodeA) })
+				w.until(2*time.Minute, "the taint is off", func() bool { return !w.silenced(nodeA) })
 				w.wantStruck(permission{"patch", "", "nodes"}, struck.Load())
 				if !w.told(p, failure.words) {
 					t.Error("the log does not say why the taint stayed")

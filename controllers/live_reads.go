@@ -39,7 +39,7 @@ func (r *NodeReconciler) readLive(ctx context.Context, state *nodeState, volumes
 	resources := &resourcesRead{linstor: r.linstor, errs: make(map[string]error)}
 	began := r.clock.Now()
 	read, err := r.readNode(ctx, state, volumes, resources, &reads)
-	r.halt.refresh(ctx) // nobody waits for it: the answer is there when decideAgain needs it
+	r.halt.refresh(ctx) // nobody waits for it, and the answer is there when decideAgain needs it
 	if err != nil {
 		r.metrics.Failed(metrics.StepLook, err)
 		for _, v := range volumes {
@@ -238,7 +238,7 @@ func (r *NodeReconciler) decideAgain(ctx context.Context, state *nodeState, volu
 	if len(open) == 0 {
 		return nil, failover.Plan{}
 	}
-	hold := r.halt.now(ctx, state.wait())
+	hold := r.halt.now(ctx, state.holdAge(r.clock.Now()))
 	inputs := make([]failover.Input, len(open))
 	for i, v := range open {
 		r.keep(v.resources, state.wait()) // for the decision after this one

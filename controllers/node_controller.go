@@ -91,10 +91,11 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 			reads := r.readLive(ctx, state, lost)
 			r.write(ctx, state, lost, reads)
 		}
+		state.learn(nobodyAnswered(lost), r.timeout)
 		r.conclude(ctx, state, lost)
 	}
 	r.tidy(ctx, state, volumes, rest)
-	if state.learn(nobodyAnswered(lost), r.timeout); !slices.ContainsFunc(volumes, mayBeLost) {
+	if len(lost) == 0 && !slices.ContainsFunc(rest, mayBeLost) {
 		state.limit = 0 // while something may be lost, the API is assumed to be as slow in the next reconcile
 	}
 	r.publish(state)
@@ -117,7 +118,7 @@ func nobodyAnswered(lost []*volume) bool {
 	return tried > 0
 }
 
-// mayBeLost reports whether a volume is lost, may become so, or may be so for all that is known.
+// mayBeLost reports whether a volume that is not to be acted on may become lost, or may be lost for all that is known.
 func mayBeLost(v *volume) bool {
 	return v.d.Verdict == failover.Lost || v.d.Verdict == failover.Pending || v.d.Verdict == failover.Undecided
 }
@@ -218,7 +219,7 @@ func (r *NodeReconciler) settle(ctx context.Context, state *nodeState, rest []*v
 // mayAct reports whether anything may be done about the lost volumes now: nothing holds all fail-over, and at least one of them does not wait for
 // its next try. A dry run holds nothing here: its live reads make its reports exact, and the policy plans no step.
 func (r *NodeReconciler) mayAct(ctx context.Context, state *nodeState, lost []*volume) bool {
-	if hold := r.halt.now(ctx, state.wait()); hold.Guard != "" || hold.Paused != "" || hold.Agents != "" {
+	if hold := r.halt.now(ctx, state.holdAge(r.clock.Now())); hold.Guard != "" || hold.Paused != "" || hold.Agents != "" {
 		for _, v := range lost {
 			v.in.Halt = hold
 			v.d = failover.Decide(v.in)

@@ -34,6 +34,8 @@ type nodeState struct {
 	next time.Duration
 	// taintChecked is when the cause of our taints was last checked, and silenceSeen when that of the taint node-silent was last seen.
 	taintChecked, silenceSeen time.Time
+	// decidedAt is when the lost volumes were last decided.
+	decidedAt time.Time
 	// takeBackAt is when to try again to take back annotations and conditions; zero unless that has failed.
 	takeBackAt time.Time
 	patience
@@ -44,6 +46,17 @@ func (s *nodeState) again(after time.Duration) {
 	if after > 0 && (s.next == 0 || after < s.next) {
 		s.next = after
 	}
+}
+
+// holdAge returns how old the answer may be that nothing holds fail-over: it must have been asked for since the lost volumes were last decided or, if
+// the API is slow, within the wait for it.
+func (s *nodeState) holdAge(now time.Time) time.Duration {
+	since := now.Sub(s.decidedAt)
+	s.decidedAt = now
+	if s.limit > 0 {
+		return s.wait()
+	}
+	return max(min(since, s.wait()), haltAge)
 }
 
 // requeue returns when the node is reconciled again, as the result of a reconcile.

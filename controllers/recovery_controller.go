@@ -132,7 +132,10 @@ func (r *Recovery) replaceOne(ctx context.Context, now time.Time, answers bool, 
 			break
 		}
 		in = r.again(ctx, in, nodes, pod) // to taint the node may take long
-		d, until = failover.Recover(in), in.Now.Add(failover.ActAge)
+		d = failover.Recover(in)
+		if until = now.Add(2 * listAge); in.Now.Add(failover.ActAge).Before(until) { // what was read live is as old as the first request for it
+			until = in.Now.Add(failover.ActAge)
+		}
 	}
 	if d.Verdict != failover.Lost {
 		r.tell(ctx, pod, d, actionRefuse, cause)

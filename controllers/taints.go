@@ -249,8 +249,10 @@ func (t *taints) tidy(ctx context.Context, name string, state *nodeState) (next 
 	if err != nil {
 		t.metrics.Failed(metrics.StepUntaint, err)
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot tidy the taints of a node", "node", name)
-		state.taintChecked = t.clock.Now().Add(retryLimit - checkInterval)
-		return retryLimit
+		if isRefused(err) {
+			state.taintChecked = t.clock.Now().Add(retryLimit - checkInterval)
+		}
+		return checkInterval
 	}
 	for _, report := range reports {
 		report()
