@@ -118,7 +118,7 @@ var edits = []edit{
 	},
 	{
 		"a pod of LINSTOR is deleted by what was decided before its node was tainted", recoveryFile,
-		"d, until = «failover.Recover(in)», in.Now", "func() failover.Decision { if mutantIs(§) { return d }; return … }()",
+		"d = «failover.Recover(in)»\n\t\tif until", "func() failover.Decision { if mutantIs(§) { return d }; return … }()",
 	},
 
 	// The order of the steps.
