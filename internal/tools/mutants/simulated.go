@@ -60,7 +60,7 @@ var simulated = []edit{
 		"func() time.Duration { if mutantIs(§) && wait > 0 { return 0 }; return … }()",
 	},
 	{
-		"a pod of LINSTOR is deleted by what was decided before its node was tainted", recoveryFile, "d, until = «failover.Recover(in)», in.Now",
+		"a pod of LINSTOR is deleted by what was decided before its node was tainted", recoveryFile, "d = «failover.Recover(in)»\n\t\tif until",
 		"func() failover.Decision { if mutantIs(§) { return d }; return … }()",
 	},
 
