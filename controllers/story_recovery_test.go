@@ -365,7 +365,7 @@ func TestLinstorsPodIsNotDeletedByWhatWasReadLongAgo(t *testing.T) {
 		takes   time.Duration
 		deleted bool
 	}{
-		"the nodes are listed within a second":  {time.Second, true},
+		"the nodes are listed within a second":   {time.Second, true},
 		"the nodes are listed in three seconds":  {3 * time.Second, true},
 		"the nodes are listed in twelve seconds": {12 * time.Second, false},
 	} {
