@@ -5,18 +5,16 @@ import (
 	"strings"
 	"time"
 
-	golinstor "github.com/LINBIT/golinstor"
-
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
-// applyNodes takes over the complete list of nodes and reports whether anything about a node has changed.
-func (s *Store) applyNodes(list []client.Node, at span) bool {
+// applyNodes takes over the complete list of nodes.
+func (s *Store) applyNodes(list []client.Node, at span) {
 	s.mu.Lock()
 	if at.start.Before(s.nodesRead.start) {
 		s.mu.Unlock()
-		return false
+		return
 	}
 	before := s.nodesRead
 	s.nodesRead = at
@@ -56,7 +54,6 @@ func (s *Store) applyNodes(list []client.Node, at span) bool {
 	names = append(names, s.bearOut(stampOf(at.end))...)
 	s.mu.Unlock()
 	s.notify(names...)
-	return len(changed) > 0
 }
 
 // take takes over what a list says of a node.
@@ -66,7 +63,7 @@ func (n *nodeEntry) take(w client.Node, at span) {
 		online = new(w.ConnectionStatus == client.StatusOnline)
 	}
 	n.Online = observe(n.Online, online, at)
-	n.Satellite = !strings.EqualFold(w.Type, golinstor.ValNodeTypeCtrl) && !strings.EqualFold(w.Type, golinstor.ValNodeTypeAux)
+	n.Satellite = client.HasSatellite(w)
 	n.Leaving = client.AnyFlag(w.Flags, client.FlagDelete, client.FlagEvicted)
 	n.Evacuating = client.AnyFlag(w.Flags, client.FlagEvacuate)
 	n.NoTarget = strings.EqualFold(w.Props[client.PropAutoplaceTarget], "false")

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 const filteredView = "/v1/view/resources?"
@@ -44,18 +42,6 @@ func inCrowdWith(t *testing.T, opts Options, many int, story func(t *testing.T, 
 		fake.forget()
 		story(t, fake, feed)
 	})
-}
-
-// reshape takes the disk of each replica, or gives it back: LINSTOR may adapt all settings to that.
-func (f *fakeLinstor) reshape() {
-	for i := range f.resources {
-		r := &f.resources[i]
-		if r.Flags != nil {
-			r.Flags = nil
-		} else {
-			r.Flags = []string{client.FlagDiskless}
-		}
-	}
 }
 
 // singles counts the lists that were read one by one.

@@ -258,7 +258,7 @@ func (f *Feed) CanSpareNodes(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("ask LINSTOR for its version: %w", err)
 	}
 	known, err := utilversion.ParseGeneric(version.Version)
-	return err == nil && known.AtLeast(sparingSince), nil //nolint:nilerr // an unknown version is an old one
+	return err == nil && known.AtLeast(sparingSince), nil // an unknown version is an old one
 }
 
 // Answer is what LINSTOR answers to a call.

@@ -2,7 +2,9 @@ package client
 
 import (
 	"slices"
+	"strings"
 
+	golinstor "github.com/LINBIT/golinstor"
 	lapi "github.com/LINBIT/golinstor/client"
 )
 
@@ -69,6 +71,11 @@ type Connection struct {
 
 // Node is a node of /v1/nodes; golinstor's type loses nothing of it.
 type Node = lapi.Node
+
+// HasSatellite reports whether a node has a satellite: it is neither a controller nor an auxiliary node.
+func HasSatellite(n Node) bool {
+	return !strings.EqualFold(n.Type, golinstor.ValNodeTypeCtrl) && !strings.EqualFold(n.Type, golinstor.ValNodeTypeAux)
+}
 
 // Definition is a resource definition of /v1/resource-definitions. It is not golinstor's, which fails on the
 // whole list when one definition has a kind of layer that it does not know.
