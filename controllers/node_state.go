@@ -36,8 +36,8 @@ type nodeState struct {
 	taintChecked, silenceSeen time.Time
 	// decidedAt is when the lost volumes were last decided.
 	decidedAt time.Time
-	// takeBackAt is when to try again to take back annotations and conditions; zero unless that has failed.
-	takeBackAt time.Time
+	// takeBackAt is when to try again to take back annotations and conditions, and releaseAt when to release volumes; zero unless that has failed.
+	takeBackAt, releaseAt time.Time
 	patience
 }
 

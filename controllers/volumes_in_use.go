@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,11 +22,14 @@ type volumesInUse struct {
 	deniedBy sync.Once
 }
 
+// errDenied is why nothing was released: the permission is missing.
+var errDenied = errors.New("the permission to patch nodes/status is missing")
+
 // +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
 
 // release removes volumes from the list of a node as it was read, nil if there is none, and returns the handles of those that were there. The
 // caller knows that no pod on the node uses them, as long as inTime returns no error. If the list has changed since, the node is read again. A missing
-// permission is no error: it is reported once, and Kubernetes detaches in its own time.
+// permission is reported once; the error matches errDenied then, and Kubernetes detaches in its own time.
 //
 // The patch tests the list that was read, not the node's version, because Kubernetes writes the rest of the status many times a second while it
 // detaches. The test does not notice pods that have come to the node: their kubelet adds no volume that is still in the list.
@@ -64,7 +68,7 @@ func (v *volumesInUse) release(
 			ctrl.LoggerFrom(ctx).Error(err, "Cannot release volumes from dead nodes, so that Kubernetes takes up to a minute "+
 				"longer to attach them elsewhere; grant patch on nodes/status or set --fast-detach=false")
 		})
-		return nil, nil
+		return nil, errDenied
 	}
 	if err != nil {
 		return nil, fmt.Errorf("releasing volumes from node %s: %w", read.Name, err)

@@ -156,8 +156,8 @@ func TestReleasing(t *testing.T) {
 				}
 			},
 		},
-		"a permission that is missing is no error": {
-			handle: "pvc-1", left: []string{"pvc-1", "pvc-2"},
+		"a permission that is missing": {
+			handle: "pvc-1", left: []string{"pvc-1", "pvc-2"}, failed: true,
 			fail: func(*apimodel.Model) func(apimodel.Request) error {
 				return func(r apimodel.Request) error {
 					if isPatchOfNode(r) {
@@ -216,7 +216,7 @@ func TestAMissingPermissionToReleaseIsSaidOnce(t *testing.T) {
 	var said []string
 	log := funcr.New(func(_, args string) { said = append(said, args) }, funcr.Options{})
 	for _, handle := range []string{"pvc-1", "pvc-2", "pvc-1"} {
-		if _, err := inUse.release(ctrl.LoggerInto(t.Context(), log), nodeRead(t, m, nodeA), virtual.Driver, []string{handle}, inTimeAlways); err != nil {
+		if _, err := inUse.release(ctrl.LoggerInto(t.Context(), log), nodeRead(t, m, nodeA), virtual.Driver, []string{handle}, inTimeAlways); !errors.Is(err, errDenied) {
 			t.Error(err)
 		}
 	}

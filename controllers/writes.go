@@ -399,7 +399,7 @@ func (r *NodeReconciler) detach(ctx context.Context, state *nodeState, lost []*v
 		r.reporter.report(ctx, v)
 		v.state.podsGone(r.metrics, now)
 	}
-	if r.fastDetach {
+	if r.fastDetach && !now.Before(state.releaseAt) {
 		// Kubernetes waits until the kubelet reports that a volume is unmounted, which a dead one never does.
 		r.release(ctx, state, detach, node)
 	}
@@ -427,6 +427,10 @@ func (r *NodeReconciler) release(ctx context.Context, state *nodeState, volumes 
 	defer done()
 	inTime := func() error { return r.unused(state, volumes[0]) } // all were listed and decided together
 	released, err := r.inUse.release(timed, node, r.driver, handles, inTime)
+	if errors.Is(err, errDenied) { // the attachments are deleted all the same
+		state.releaseAt = r.clock.Now().Add(retryLimit)
+		return
+	}
 	if err != nil && !errors.Is(err, errTooLate) {
 		r.metrics.Failed(metrics.StepRelease, err)
 	}
