@@ -3,6 +3,7 @@ package linstor
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -109,6 +110,8 @@ type schedule struct {
 	acting, reading int
 	// hinted is until when the nodes are read often.
 	hinted time.Time
+	// wasPolled is set if the newest reading that nobody waits for was of a polled resource.
+	wasPolled bool
 	// ready is when a standby may begin its next reading.
 	ready time.Time
 }
@@ -285,23 +288,12 @@ func (f *Feed) take(now time.Time) (lists []*list, singles []*single, next time.
 			next = earlier(next, s.ready)
 			break
 		}
-		one, due := s.first(now)
-		if one == nil {
+		polled, asked, due := s.first(now)
+		if len(polled)+len(asked) == 0 {
 			next = earlier(next, due)
 			break
 		}
-		read := f.pollNext(one)
-		if one.isAsked(now) {
-			one.asked, one.busy = time.Time{}, !read.After(one.asked)
-		}
-		if one.busy = one.busy || one.isPolled(now) && !one.next.After(now); !one.busy {
-			continue
-		}
-		s.reading++
-		singles = append(singles, one)
-		if !f.leads() {
-			s.ready = now.Add(standbyApart)
-		}
+		singles = append(singles, f.begin(polled, asked, now)...)
 	}
 	for _, l := range s.lists {
 		if l.busy {
@@ -317,8 +309,37 @@ func (f *Feed) take(now time.Time) (lists []*list, singles []*single, next time.
 	return lists, singles, next
 }
 
-// first returns the resource to be read first; nil if none is due, and then when the next one is. The lock must be held.
-func (s *schedule) first(now time.Time) (first *single, next time.Time) {
+// begin has as many of the resources read as may be, in turn one that is polled and one that is not: neither thousands of events nor thousands of
+// polls hold up the others. The schedule's lock must be held.
+func (f *Feed) begin(polled, asked []*single, now time.Time) (begun []*single) {
+	s := &f.schedule
+	for s.mayRead() && !s.ready.After(now) && len(polled)+len(asked) > 0 {
+		from := &polled
+		if len(polled) == 0 || s.wasPolled && len(asked) > 0 {
+			from = &asked
+		}
+		one := (*from)[0]
+		*from = (*from)[1:]
+		read := f.pollNext(one)
+		if one.isAsked(now) {
+			one.asked, one.busy = time.Time{}, !read.After(one.asked)
+		}
+		if one.busy = one.busy || one.isPolled(now) && !one.next.After(now); !one.busy {
+			continue
+		}
+		s.reading++
+		s.wasPolled = from == &polled
+		begun = append(begun, one)
+		if !f.leads() {
+			s.ready = now.Add(standbyApart)
+		}
+	}
+	return begun
+}
+
+// first returns the resources to be read first, those that are polled and others that were asked for, and when the next one is due. The lock must
+// be held.
+func (s *schedule) first(now time.Time) (polled, asked []*single, next time.Time) {
 	next = now.Add(definitionsEvery)
 	s.polled = 0
 	for key, one := range s.singles {
@@ -331,11 +352,27 @@ func (s *schedule) first(now time.Time) (first *single, next time.Time) {
 			delete(s.singles, key)
 		case due.After(now):
 			next = earlier(next, due)
-		case first == nil || one.before(first, now):
-			first = one
+		case one.isPolled(now):
+			polled = one.among(polled, now)
+		default:
+			asked = one.among(asked, now)
 		}
 	}
-	return first, next
+	return polled, asked, next
+}
+
+// among adds a resource to the first of those that are due, of which no more are read at a time.
+func (s *single) among(first []*single, now time.Time) []*single {
+	at, _ := slices.BinarySearchFunc(first, s, func(other, s *single) int {
+		if s.before(other, now) {
+			return 1
+		}
+		return -1
+	})
+	if at == atOnce {
+		return first
+	}
+	return slices.Insert(first, at, s)[:min(len(first)+1, atOnce)]
 }
 
 func earlier(a, b time.Time) time.Time {
