@@ -240,6 +240,30 @@ func TestAFreshReadingDoesNotQueueBehindAllThatIsKept(t *testing.T) {
 	}
 }
 
+// An event comes for each of three thousand resources, which takes LINSTOR seconds to answer. A volume that may be lost must stay known meanwhile.
+func TestAStormOfEventsHoldsUpNoPoll(t *testing.T) {
+	const many, storm = 3100, 3000
+	inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+		fake.delaySingles(100 * time.Millisecond)
+		for i := range many - storm { // more than can be read at a time
+			feed.Keep(fmt.Sprintf("r%d", i), time.Now().Add(time.Hour))
+		}
+		settle(5 * time.Second)
+		for i := many - storm; i < many; i++ {
+			feed.Poll(fmt.Sprintf("r%d", i))
+		}
+		begin := time.Now()
+		if got := gap(feed, many-storm, 45*time.Second); got > 2500*time.Millisecond {
+			t.Errorf("a gap of %s between two readings of what is polled", got)
+		}
+		for i := many - storm; i < many; i++ {
+			if read := feed.store.listReadAt(fmt.Sprintf("r%d", i)); read.Before(begin) {
+				t.Fatalf("r%d has not been read within 45 s", i)
+			}
+		}
+	})
+}
+
 func TestKeptResourcesAreReadAgainWhenLinstorIsBack(t *testing.T) {
 	const many = 100
 	inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
