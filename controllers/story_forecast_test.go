@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -110,7 +111,7 @@ func TestForecastsComeTrue(t *testing.T) {
 				if f := forecastOf(w, p, "db-0"); f.Outlook != c.want || f.Reason != c.reason {
 					t.Errorf("the forecast is %s (%s: %s), want %s (%s)", f.Outlook, f.Reason, f.Message, c.want, c.reason)
 				}
-				w.must(p.parts.protection.count(w.ctx))
+				w.countProtection(p)
 				w.Crash(nodeA)
 				w.pass(3 * time.Minute)
 				if moved := len(w.removed("db-0")) > 0; moved != (c.want == failover.Protected) {
@@ -127,7 +128,7 @@ func exempt(x *virtual.Workload) { x.Annotations = map[string]string{cluster.Ann
 func TestUnprotectedPodsAreCounted(t *testing.T) {
 	scene(t, func(w *world, p *process) {
 		count := func(reason failover.Reason) float64 {
-			w.must(p.parts.protection.count(w.ctx))
+			w.countProtection(p)
 			return unprotected(t, p, reason)
 		}
 		if n := count(failover.NoSurvivor); n != 0 {
@@ -143,6 +144,18 @@ func TestUnprotectedPodsAreCounted(t *testing.T) {
 			t.Errorf("%g pods are unprotected because LINSTOR is away, want 1", n)
 		}
 	})
+}
+
+// countProtection counts how the pods are protected as the leader does, and shares nothing with it that either changes.
+func (w *world) countProtection(p *process) {
+	w.Helper()
+	of := p.parts.protection
+	h := of.helpers
+	counts := &Protection{
+		shared: of.shared, survey: of.survey, halt: of.halt,
+		helpers: &helpers{shared: h.shared, selector: h.selector, told: make(map[types.UID]bool)},
+	}
+	w.must(counts.count(w.ctx))
 }
 
 func unprotected(t *testing.T, p *process, reason failover.Reason) float64 {

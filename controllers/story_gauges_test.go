@@ -119,7 +119,7 @@ func TestWhatTheControllerDoesNotLookAfterIsCounted(t *testing.T) {
 		if n := p.shown("node_agents"); n != 1 {
 			t.Errorf("%g node agents run, want 1", n)
 		}
-		w.must(p.parts.protection.count(w.ctx))
+		w.countProtection(p)
 		if n := p.shown("pods protection=Unprotected"); n != 1 {
 			t.Errorf("%g pods are unprotected beside the agent, want 1", n)
 		}

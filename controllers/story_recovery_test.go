@@ -3,6 +3,7 @@ package controllers
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -390,19 +391,18 @@ func TestLinstorsPodIsNotDeletedByWhatWasReadLongAgo(t *testing.T) {
 // Its user takes the label off the pod after it was listed.
 func TestLinstorsPodStaysIfItIsNotSelectedAnyMoreWhenItIsDeleted(t *testing.T) {
 	linstorOnA(t, recovering(), func(w *world, _ *process) {
-		changed := false
+		var changed atomic.Bool
 		w.ofController(func(r apimodel.Request) error {
-			if r.Verb != apimodel.VerbDelete || r.Name != "linstor-1" || changed {
+			if r.Verb != apimodel.VerbDelete || r.Name != "linstor-1" || changed.Swap(true) {
 				return nil
 			}
-			changed = true
 			pod := w.pod("linstor-1")
 			pod.Labels = nil
 			w.must(w.Client().Update(w.ctx, pod))
 			return nil
 		})
 		w.crashWithLinstor()
-		w.until(time.Minute, "LINSTOR's pod is to be deleted", func() bool { return changed })
+		w.until(time.Minute, "LINSTOR's pod is to be deleted", changed.Load)
 		w.pass(time.Minute)
 		if got := w.removed("linstor-1"); len(got) > 0 {
 			t.Error("a pod was deleted that was not selected any more")
