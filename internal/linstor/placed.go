@@ -203,18 +203,27 @@ func (f *Feed) Marks(ctx context.Context) ([]evacuation.Mark, error) {
 // MarksOf reads what the named resource definitions say of balancing and of us, and takes it over: where it is as wanted already, nothing is
 // written after which they would be read again. Those that do not exist are left out.
 func (f *Feed) MarksOf(ctx context.Context, names []string) ([]evacuation.Mark, error) {
-	at := span{start: time.Now()}
 	definitions, err := f.definitionsOf(ctx, names)
 	if err != nil {
 		return nil, fmt.Errorf("ask LINSTOR for the marks of resource definitions: %w", err)
 	}
-	at.end = time.Now()
 	marks := make([]evacuation.Mark, 0, len(definitions))
 	for _, d := range definitions {
 		marks = append(marks, evacuation.MarkOf(d.Name, d.Props))
-		f.store.applyDefinition(d, at)
 	}
+	f.store.takeMarks(marks)
 	return marks, nil
+}
+
+// takeMarks takes over the marks of known definitions, and nothing else: their settings are as old as the levels above, with which they are read.
+func (s *Store) takeMarks(marks []evacuation.Mark) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, mark := range marks {
+		if d := s.definitions[fold(mark.Resource)]; d != nil {
+			d.mark = mark
+		}
+	}
 }
 
 // namesAtOnce is how many definitions one request names: a name has up to 48 characters, and LINSTOR's HTTP server takes 8 KiB of headers, of
