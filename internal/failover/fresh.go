@@ -54,7 +54,7 @@ func freshFact[T comparable](f Fact[T], now time.Time) Fact[T] {
 	return f
 }
 
-// live tells whether something was read a moment ago, as what an act rests on must be.
+// live reports whether something was read a moment ago, as what an act rests on must be.
 func live(read, now time.Time) bool { return within(ActAge, read, now) }
 
 func within(age time.Duration, read, now time.Time) bool {

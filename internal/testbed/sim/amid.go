@@ -165,7 +165,7 @@ func (w *world) recoverStorage(node string) {
 // massEvery is in how many histories ten nodes are lost at once.
 const massEvery = 40
 
-// isMass tells whether ten nodes are lost at once in a seed's history. It is none that tells a story, and none that is ordinary.
+// isMass reports whether ten nodes are lost at once in a seed's history. It is none that tells a story, and none that is ordinary.
 func isMass(seed uint64) bool { return seed%massEvery == 17 }
 
 // massLoss returns the history of a cluster that loses ten of its nodes at once, for good or for a while.
@@ -208,7 +208,7 @@ func massLoss(seed uint64) History {
 // amid the act. Random histories meet that moment seldom.
 const actEvery = 16
 
-// isActStory tells whether such a story is told in a seed's history.
+// isActStory reports whether such a story is told in a seed's history.
 func isActStory(seed uint64) bool { return seed%actEvery == 12 }
 
 // actStories are told in turn.
@@ -358,7 +358,7 @@ func (w *world) checkDetached() {
 	}
 }
 
-// stillLost tells whether a node is down, or has no quorum for a volume, whether it is in use or not.
+// stillLost reports whether a node is down, or has no quorum for a volume, whether it is in use or not.
 func (w *world) stillLost(v Volume, node string) bool {
 	state, ok := w.DRBD.Replica(v.Resource(), node)
 	if !ok {

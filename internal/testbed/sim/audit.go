@@ -77,7 +77,7 @@ const actAge = 40 * time.Second
 // factsAge is how old the facts may be that explain a needless restart, or a volume that was taken from under a pod that has just come.
 const factsAge = 5 * time.Second
 
-// stays tells whether a pod was to stay by each live list that a deletion may rest on.
+// stays reports whether a pod was to stay by each live list that a deletion may rest on.
 func (a *acts) stays(uid types.UID) bool { return time.Since(a.removable[uid]) > actAge }
 
 // helpsExempt tells whether a pod of the node is exempt of which this one is the helper.

@@ -227,7 +227,7 @@ func (w *world) neverStarts(v Volume) bool {
 	})
 }
 
-// timers are those of a process that nobody needs: of a node all of whose volumes are in use where they should be, nobody asks for another
+// timers are those of a process that are superfluous: if all volumes of a node are in use where they should be, nobody asks for another
 // reconcile.
 func (w *world) timers(p *process) (left []string) {
 	p.mu.Lock()

@@ -156,10 +156,10 @@ func (w *world) deletedAs(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// writesNow tells whether a node can write a resource.
+// writesNow reports whether a node can write a resource.
 func (w *world) writesNow(at place) bool { return w.DRBD.CanWrite(at.what, at.node) }
 
-// hasWritten tells whether a node can write a resource, and could during all of the last moments.
+// hasWritten reports whether a node can write a resource, and could during all of the last moments.
 func (w *world) hasWritten(at place) bool {
 	w.mu.Lock()
 	since := w.writing[at]

@@ -117,7 +117,7 @@ func (p *process) stalls(node string) bool {
 	return true
 }
 
-// stallsAt tells whether a process stalls at one of the moments at which it may.
+// stallsAt reports whether a process stalls at one of the moments at which it may.
 func (s Step) stallsAt(moment int64) bool {
 	if s.Value == withStorage {
 		return strconv.FormatInt(moment, 10) == s.On
