@@ -40,7 +40,7 @@ const (
 	ExcuseVouched = "a person has said of a node that could write that it does not run"
 	// ExcuseHidden: a loss has no Event because LINSTOR shows nothing of it, and the kubelet lives.
 	ExcuseHidden = "nobody could know of a loss, since the kubelet lived and LINSTOR told nothing"
-	// ExcuseUnannounced: a loss has no Event yet because LINSTOR has not announced it, and is compared with once a minute.
+	// ExcuseUnannounced: a loss has no Event yet because LINSTOR has not announced it, and everything is read again every ten minutes only.
 	ExcuseUnannounced = "nobody could know of a loss yet, which LINSTOR does not announce"
 	// ExcuseNothingThere: the kubelet of a pod that has not run is one of most that are silent, or is for too short a time, and LINSTOR shows no replica there.
 	ExcuseNothingThere = "nobody could know of a loss, since the kubelet's silence did not count, and LINSTOR had nothing there"

@@ -163,7 +163,7 @@ func (w *world) checkLoss(pod *corev1.Pod, l *loss) {
 		}
 	}
 	hidden := w.hidden(home(pod))
-	unannounced := hidden == "" && time.Since(l.since) < compared && w.unannounced(pod)
+	unannounced := hidden == "" && time.Since(l.since) < resynced && w.unannounced(pod)
 	nothingThere := hidden == "" && w.nothingThere(pod)
 	switch {
 	case hidden != "", unannounced, nothingThere:
@@ -270,7 +270,7 @@ func (w *world) hidden(node string) string {
 }
 
 // unannounced tells whether the leader has been shown nothing of a loss: no event tells of a quorum that is lost where nobody can take
-// over, so that only the next comparison does. A kubelet that is silent is noticed without LINSTOR.
+// over, so that only the next resync does. A kubelet that is silent is noticed without LINSTOR.
 func (w *world) unannounced(pod *corev1.Pod) bool {
 	leader, node := w.processes[w.leader], home(pod)
 	if w.heardNothing(leader, node) {

@@ -127,9 +127,12 @@ func (w *world) silence(node string) time.Duration {
 	return time.Duration(float64(grace.KubeletSilence) * float64(every) / float64(usualRenewal))
 }
 
-// compared is how long the feed may take to find out that its stream is dead: it compares what it was told once a minute, and
-// looks twice. The kubelet's silence is sooner, but there need be none.
-const compared = 80 * time.Second
+const (
+	// compared is how long a dead stream may hide a loss: a silent kubelet or a pod that starts has LINSTOR asked sooner.
+	compared = 80 * time.Second
+	// resynced is how long the feed may take to find out what LINSTOR does not announce: the time between two resyncs, and a reading.
+	resynced = 10*time.Minute + 20*time.Second
+)
 
 // memoryAge is how long a process takes at most until it has heard of every node.
 const memoryAge = 5 * time.Second
