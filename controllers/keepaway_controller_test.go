@@ -143,7 +143,7 @@ func TestWhenATaintEnds(t *testing.T) {
 		"nor while its pods are being removed, whose mark the cache does not show yet": {
 			change: func(s *steps) {
 				s.tainted(hard, "pvc-db", time.Hour)
-				s.state.volume("db").inProgress().begun = s.in.Attachment.UID
+				s.state.volume("db").progress.begun = s.in.Attachment.UID
 			}, effect: hard, marked: true,
 		},
 		"when it expires all the same": {

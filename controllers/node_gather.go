@@ -104,7 +104,7 @@ func (r *NodeReconciler) gatherVolume(ctx context.Context, name string, state *n
 
 // remembered returns what this process knows of a volume although no object shows it.
 func (r *NodeReconciler) remembered(v *volumeState) cluster.Remembered {
-	known := cluster.Remembered{Begun: v.begunBy()}
+	known := cluster.Remembered{Begun: v.progress.begun}
 	if r.fastDetach { // else a kubelet claims no volume that was released
 		known.Deleted = v.lingering(r.clock.Now())
 	}

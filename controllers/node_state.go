@@ -76,8 +76,8 @@ type volumeState struct {
 	lostWithNode bool
 	// wait is what was reported of a loss that nothing is done about.
 	wait failover.Wait
-	// progress is that of the fail-over; nil while nothing is wrong.
-	progress *progress
+	// progress is that of the fail-over; the zero value while nothing is wrong.
+	progress progress
 	// move is set from the first deletion of a pod until the volume is attached elsewhere.
 	move *move
 	// deleted is the attachment that this process deleted, at that time; nil if none.
@@ -161,14 +161,6 @@ func (s *nodeState) volume(name string) *volumeState {
 	return s.volumes[name]
 }
 
-// inProgress returns the state of the fail-over, a new one if there is none.
-func (v *volumeState) inProgress() *progress {
-	if v.progress == nil {
-		v.progress = &progress{}
-	}
-	return v.progress
-}
-
 // decided records the newest decision. If it is not known whether the node has lost the volume, what was known before remains.
 func (v *volumeState) decided(d failover.Decision, now time.Time) {
 	if v.verdict != d.Verdict || v.reason != d.Reason {
@@ -186,15 +178,15 @@ func (v *volumeState) decided(d failover.Decision, now time.Time) {
 // changed records that a decision is reported, and reports whether it is news. That nothing is wrong is never news, and ends the fail-over.
 // That nothing is known ends none that has begun.
 func (v *volumeState) changed(d failover.Decision, now time.Time) bool {
+	p := &v.progress
 	if d.Verdict == failover.NotLost || d.Verdict == failover.Undecided {
-		p := v.progress
-		if p == nil || d.Verdict == failover.Undecided && (!p.removing.IsZero() || len(p.stuck) > 0) {
+		if d.Verdict == failover.Undecided && (!p.removing.IsZero() || len(p.stuck) > 0) {
 			return false
 		}
-		v.progress = nil
-		return p.reported != d.Verdict
+		was := p.reported
+		*p = progress{}
+		return was != "" && was != d.Verdict
 	}
-	p := v.inProgress()
 	if p.suspect.IsZero() {
 		p.suspect = now
 	}
@@ -205,8 +197,8 @@ func (v *volumeState) changed(d failover.Decision, now time.Time) bool {
 
 // blocks returns why nothing is done about a loss, or why a pod does not go; empty if neither is so or nobody was told.
 func (v *volumeState) blocks() failover.Reason {
-	if p := v.progress; p != nil && p.gone.IsZero() {
-		for _, reason := range p.stuck {
+	if v.progress.gone.IsZero() {
+		for _, reason := range v.progress.stuck {
 			return reason
 		}
 	}
@@ -228,7 +220,7 @@ func (v *volumeState) took(m *metrics.Metrics, stage metrics.Stage, d time.Durat
 }
 
 func (v *volumeState) podDeleted(m *metrics.Metrics, d failover.Decision, now time.Time) {
-	p := v.inProgress()
+	p := &v.progress
 	if !p.removing.IsZero() {
 		return
 	}
@@ -241,7 +233,7 @@ func (v *volumeState) podDeleted(m *metrics.Metrics, d failover.Decision, now ti
 }
 
 func (v *volumeState) podsGone(m *metrics.Metrics, now time.Time) {
-	p := v.inProgress()
+	p := &v.progress
 	if !p.gone.IsZero() {
 		return
 	}
@@ -253,7 +245,7 @@ func (v *volumeState) podsGone(m *metrics.Metrics, now time.Time) {
 
 // wasReleased records that the volume is not among the volumes in use any more.
 func (v *volumeState) wasReleased(m *metrics.Metrics, now time.Time) {
-	if p := v.inProgress(); !p.released && !p.gone.IsZero() && v.deleted == nil {
+	if p := &v.progress; !p.released && !p.gone.IsZero() && v.deleted == nil {
 		p.released = true
 		v.took(m, metrics.StageRelease, now.Sub(p.gone))
 	}
@@ -270,14 +262,13 @@ func (v *volumeState) wasDetached(attachment failover.Attachment, d failover.Dec
 
 // leaveToKubernetes records that the attachment is being deleted, and that the rest is left to Kubernetes.
 func (v *volumeState) leaveToKubernetes(attachment types.UID, now time.Time) {
-	p := v.inProgress()
-	p.detaching, p.detachSeen = attachment, now
+	v.progress.detaching, v.progress.detachSeen = attachment, now
 }
 
 // waitForKubernetes returns how long a volume need not be looked at whose attachment is being deleted; zero if there is something to do.
 func (v *volumeState) waitForKubernetes(in failover.Input) time.Duration {
-	p := v.progress
-	if p == nil || in.Attachment == nil || in.Attachment.UID != p.detaching || len(in.Pods) > 0 {
+	p := &v.progress
+	if in.Attachment == nil || in.Attachment.UID != p.detaching || len(in.Pods) > 0 {
 		return 0
 	}
 	wait := lookAgain // a kubelet that is up may claim the volume again
@@ -285,14 +276,6 @@ func (v *volumeState) waitForKubernetes(in failover.Input) time.Duration {
 		wait = retryLimit
 	}
 	return max(0, wait-in.Now.Sub(p.detachSeen))
-}
-
-// begunBy returns the attachment by which a pod used the volume that this process began to delete; empty if there is none.
-func (v *volumeState) begunBy() types.UID {
-	if v.progress == nil {
-		return ""
-	}
-	return v.progress.begun
 }
 
 // lingering returns the attachment that this process deleted, while the attach/detach controller may not have noticed; else nil.
@@ -305,7 +288,7 @@ func (v *volumeState) lingering(now time.Time) *failover.Attachment {
 
 // leave forgets what concerned the volume on the node. The move is remembered until the volume is attached elsewhere.
 func (v *volumeState) leave() {
-	v.verdict, v.reason, v.lostWithNode, v.wait, v.progress = "", "", false, failover.Wait{}, nil
+	v.verdict, v.reason, v.lostWithNode, v.wait, v.progress = "", "", false, failover.Wait{}, progress{}
 }
 
 // over reports whether nothing is left to remember of a volume that does not concern the node any more.
@@ -329,13 +312,10 @@ type volumeReport struct {
 }
 
 func (v *volumeState) report() volumeReport {
-	report := volumeReport{
-		verdict: v.verdict, blocks: v.blocks(), lost: v.lostWithNode, moving: v.move != nil, waits: !v.wait.Over(),
+	return volumeReport{
+		verdict: v.verdict, blocks: v.blocks(), reported: v.progress.reported, reason: v.progress.reason,
+		lost: v.lostWithNode, moving: v.move != nil, waits: !v.wait.Over(),
 	}
-	if v.progress != nil {
-		report.reported, report.reason = v.progress.reported, v.progress.reason
-	}
-	return report
 }
 
 // nodeReports are the reports of all volumes, by their name, on all nodes. Everybody may read them.

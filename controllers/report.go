@@ -176,9 +176,9 @@ func (r *reporter) heldByFinalizer(ctx context.Context, state *nodeState, v *vol
 func (r *reporter) doesNotGo(
 	ctx context.Context, state *nodeState, v *volume, pod failover.Pod, reason failover.Reason, log, message string,
 ) {
-	name, p := cluster.Key(pod.Namespace, pod.Name), v.state.inProgress()
+	name, p := cluster.Key(pod.Namespace, pod.Name), &v.state.progress
 	for _, other := range state.volumes { // this one as well
-		if other.progress != nil && other.progress.stuck[name] == reason {
+		if other.progress.stuck[name] == reason {
 			return
 		}
 	}

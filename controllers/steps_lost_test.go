@@ -223,7 +223,7 @@ func TestAFailOverHasBegunOnceADeletionMayHaveHappened(t *testing.T) {
 		if pod := s.pod(); v.err == nil || pod != nil && pod.DeletionTimestamp == nil {
 			t.Fatalf("the pod should be deleted, and nobody know of it: %v", v.err)
 		}
-		if v.state.begunBy() != s.attachment().UID {
+		if v.state.progress.begun != s.attachment().UID {
 			t.Error("nobody would detach the volume")
 		}
 	})

@@ -395,7 +395,7 @@ func (t *taints) leaving(ctx context.Context, node string, note taintNote, state
 	attachments, err := t.attachments.On(ctx, node)
 	return err != nil || slices.ContainsFunc(attachments, func(va storagev1.VolumeAttachment) bool {
 		name, annotated := *va.Spec.Source.PersistentVolumeName, va.Annotations[cluster.AnnotationFailOver] != ""
-		if v := state.volumes[name]; v != nil && v.begunBy() == va.UID {
+		if v := state.volumes[name]; v != nil && v.progress.begun == va.UID {
 			return true
 		}
 		if !annotated && va.DeletionTimestamp == nil {

@@ -205,7 +205,7 @@ func (r *NodeReconciler) deletePods(ctx context.Context, state *nodeState, lost 
 		}
 		for _, v := range d.users {
 			if v.in.Attachment != nil { // the API may delete the pod, and the answer get lost
-				v.state.inProgress().begun = v.in.Attachment.UID
+				v.state.progress.begun = v.in.Attachment.UID
 			}
 		}
 	}

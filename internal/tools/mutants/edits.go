@@ -106,7 +106,7 @@ var edits = []edit{
 	},
 	{
 		"that a fail-over has begun is only known once the cache shows it", writesFile,
-		"inProgress().begun = «v.in.Attachment.UID»", `mutantInstead(§, "", …)`,
+		"progress.begun = «v.in.Attachment.UID»", `mutantInstead(§, "", …)`,
 	},
 	{
 		"a deleted attachment is forgotten before Kubernetes has noticed", gatherFile,
