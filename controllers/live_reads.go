@@ -50,9 +50,12 @@ func (r *NodeReconciler) readLive(ctx context.Context, state *nodeState, volumes
 	r.readUsers(ctx, state, volumes, read, began)
 	resources.read(ctx, volumes) // those of pods that the cache does not have
 	r.each(volumes, func(v *volume) error {
-		err := resources.errorOf(v)
+		if err := resources.errorOf(v); err != nil {
+			return err
+		}
+		in, err := r.inputs.Confirmed(ctx, v.pv, read, v.live, r.remembered(v.state))
 		if err == nil {
-			v.in, err = r.inputs.Confirmed(ctx, v.pv, read, v.live, r.remembered(v.state))
+			v.in = in
 		}
 		return err
 	})

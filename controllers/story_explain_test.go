@@ -4,12 +4,14 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
@@ -137,6 +139,30 @@ func TestTheReplacementIsToldWhyItsVolumeIsNotDetached(t *testing.T) {
 		}
 		w.API.Fail(nil)
 		w.until(3*time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+	})
+}
+
+// The attachment cannot be read, and now and then neither can whether fail-over is paused. What the pod was told is not forgotten.
+func TestAPodIsToldOnceOfEachThingThatCannotBeRead(t *testing.T) {
+	cfg := defaults()
+	cfg.PauseDeployment = types.NamespacedName{Namespace: "ha-controller", Name: "piraeus-ha-controller"}
+	sceneWith(t, virtual.Options{}, cfg, func(w *world, p *process) {
+		var asked atomic.Int64
+		w.ofController(func(r apimodel.Request) error {
+			if r.Verb != apimodel.VerbGet || r.Kind != "VolumeAttachment" && (r.Kind != "Deployment" || asked.Add(1)%20 != 0) {
+				return nil
+			}
+			return apierrors.NewServerTimeout(schema.GroupResource{Resource: strings.ToLower(r.Kind)}, string(r.Verb), 1)
+		})
+		w.Crash(nodeA)
+		w.pass(2 * time.Minute)
+		told := p.events.reasons("Pod", "db-0")
+		slices.Sort(told)
+		if want := []string{string(failover.Paused), string(failover.StepFailed)}; !slices.Equal(told, want) {
+			t.Errorf("the pod is told %v, want %v", told, want)
+		}
+		w.API.Fail(nil)
+		w.until(time.Minute, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 	})
 }
 

@@ -336,7 +336,7 @@ func (w *world) checkDetached() {
 	for at, since := range vacated {
 		v := w.volumeNamed(at.what)
 		attached := slices.ContainsFunc(w.attachments(w.kube(at.node)), func(va storagev1.VolumeAttachment) bool {
-			return *va.Spec.Source.PersistentVolumeName == at.what
+			return *va.Spec.Source.PersistentVolumeName == at.what && va.DeletionTimestamp == nil // else the CSI attacher has yet to detach it
 		})
 		switch {
 		case !attached:
@@ -344,7 +344,8 @@ func (w *world) checkDetached() {
 			delete(w.vacated, at)
 			w.mu.Unlock()
 			continue
-		case !able || v.ephemeral || w.isPending(v) || len(w.users(w.ctx, w.kube(at.node), v.Handle)) > 0 || !w.stillLost(v, at.node) || !w.movable(v, at.node):
+		case !able || v.ephemeral || w.isPending(v) || len(w.users(w.ctx, w.kube(at.node), v.Handle)) > 0 || w.usedByOther(v, at.node) ||
+			!w.stillLost(v, at.node) || !w.movable(v, at.node):
 			since = time.Time{}
 		case since.IsZero():
 			since = time.Now()
