@@ -27,18 +27,21 @@ type liveReads struct {
 	claims map[types.UID]bool
 }
 
-// readLive reads everything that an act depends on, from LINSTOR and the API server instead of caches, in two waves. The first one reads at the same
-// time LINSTOR's state of the lost resources, the Node and its Lease, the attachments, and all pods of the node, selected or not. The second one reads
-// what only that list shows: the state of other resources of these pods, and the claims of those that would be deleted. A volume has an error if
-// something about it could not be read.
+// readLive reads everything that an act depends on, from LINSTOR and the API server instead of caches. It first reads at the same time LINSTOR's state
+// of the lost resources, the Node and its Lease, the attachments, and all pods of the node, selected or not; and then what only that list shows: the
+// state of other resources of these pods, and the claims of those that would be deleted. A volume has an error if something about it could not be read.
 func (r *NodeReconciler) readLive(ctx context.Context, state *nodeState, volumes []*volume) liveReads {
 	for _, v := range volumes {
-		r.keep(v.resources, 2*state.wait()) // one wait for each wave
+		r.keep(v.resources, 2*state.wait()) // for the first reads, and for the claims
 	}
 	reads := liveReads{claims: make(map[types.UID]bool)}
 	resources := &resourcesRead{linstor: r.linstor, errs: make(map[string]error)}
 	began := r.clock.Now()
-	read, err := r.readNode(ctx, state, volumes, resources, &reads)
+	var read cluster.Reading
+	err := atTheSameTime(
+		func() (err error) { read, err = r.readNode(ctx, state, volumes, &reads); return err },
+		func() error { resources.read(ctx, volumes); return nil },
+	)
 	r.halt.refresh(ctx) // nobody waits for it, and the answer is there when decideAgain needs it
 	if err != nil {
 		r.metrics.Failed(metrics.StepLook, err)
@@ -69,17 +72,19 @@ func (r *NodeReconciler) readUsers(ctx context.Context, state *nodeState, volume
 	defer done()
 	r.each(volumes, func(v *volume) (err error) {
 		v.listed, v.off = began, read.Off // the list is as old as its request
-		if v.live, err = r.live.UsersOf(api, v.pv, read.Pods); err == nil {
-			v.resources, err = r.pods.Resources(api, v.pv, v.live)
+		if v.live, err = r.live.UsersOf(api, v.pv, read.Pods); err != nil {
+			return err
+		}
+		resources, err := r.pods.Resources(api, v.pv, v.live)
+		if err == nil {
+			v.resources = resources
 		}
 		return err
 	})
 }
 
-// readNode is the first wave of readLive.
-func (r *NodeReconciler) readNode(
-	ctx context.Context, state *nodeState, volumes []*volume, resources *resourcesRead, reads *liveReads,
-) (cluster.Reading, error) {
+// readNode reads the Node and its Lease, the attachments of the volumes, and all pods of the node.
+func (r *NodeReconciler) readNode(ctx context.Context, state *nodeState, volumes []*volume, reads *liveReads) (cluster.Reading, error) {
 	api, done := state.within(ctx, r.timeout)
 	defer done()
 	read := cluster.Reading{Node: state.node}
@@ -88,7 +93,6 @@ func (r *NodeReconciler) readNode(
 		func() (err error) { read.Attachments, err = r.readAttachments(api, state.node, volumes); return err },
 		func() (err error) { read.Pods, err = r.live.PodsOn(api, state.node); return err },
 		func() error { r.readLease(api, state.node); return nil },
-		func() error { resources.read(ctx, volumes); return nil },
 	)
 	read.Off = r.live.Off(reads.node)
 	return read, err
@@ -184,12 +188,12 @@ type resourcesRead struct {
 
 // read reads all resources of the volumes that were not read yet, at the same time.
 func (a *resourcesRead) read(ctx context.Context, volumes []*volume) {
-	ctx, cancel := context.WithTimeout(linstor.Together(ctx), 2*failover.ActAge) // half of that to wait for its turn
+	ctx, cancel := context.WithTimeout(linstor.Together(ctx), 2*failover.ActAge) // the feed asks for 16 at a time: half to wait, half for the answer
 	defer cancel()
 	var reads sync.WaitGroup
 	for _, v := range volumes {
 		for _, resource := range v.resources {
-			if v.err != nil || a.has(resource) {
+			if v.err != nil || !a.begin(resource) {
 				continue
 			}
 			reads.Go(func() {
@@ -206,15 +210,15 @@ func (a *resourcesRead) read(ctx context.Context, volumes []*volume) {
 	reads.Wait()
 }
 
-// has reports whether a resource has been read before, and records that it is read now.
-func (a *resourcesRead) has(resource string) bool {
+// begin records that a resource is read now; false if it has been read before.
+func (a *resourcesRead) begin(resource string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, has := a.errs[resource]
-	if !has {
-		a.errs[resource] = nil
+	if _, has := a.errs[resource]; has {
+		return false
 	}
-	return has
+	a.errs[resource] = nil
+	return true
 }
 
 // errorOf returns why not all is known about a volume. LINSTOR may not have a resource other than the volume's own: that is an answer, too.
@@ -229,7 +233,7 @@ func (a *resourcesRead) errorOf(v *volume) error {
 	return nil
 }
 
-// linstorError is why LINSTOR's state of a volume is not known. It says nothing about the API server.
+// linstorError reports why LINSTOR's state of a volume is not known. It says nothing about the API server.
 type linstorError struct{ error }
 
 func (e *linstorError) Unwrap() error { return e.error }

@@ -96,7 +96,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 	}
 	r.tidy(ctx, state, volumes, rest)
 	if len(lost) == 0 && !slices.ContainsFunc(rest, mayBeLost) {
-		state.limit = 0 // while something may be lost, the API is assumed to be as slow in the next reconcile
+		state.limit = 0 // nothing is at stake; else the API is assumed to be as slow in the next reconcile
 	}
 	r.publish(state)
 	return state.requeue(), nil
@@ -140,14 +140,14 @@ func (r *NodeReconciler) decide(state *nodeState, volumes []*volume) {
 	}
 }
 
-// fellSilent reports whether the node's kubelet has been silent for less than pollSilentFor.
+// fellSilent reports whether the node's kubelet counts as silent, and has been so for less than pollSilentFor.
 func fellSilent(node failover.Node) bool {
 	return node.LeaseSilent(failover.ForceSilence) && node.LeaseSilence < pollSilentFor
 }
 
-// poll has LINSTOR polled about volumes that could become lost. LINSTOR is asked once about each volume on a node whose kubelet has just fallen
-// silent, because a stream of events that a firewall has dropped reports nothing; about a volume whose pod has just begun to run, because that
-// causes no event; and now and then about an unhealthy volume, because an event may have been missed.
+// poll has LINSTOR polled about volumes that could become lost. LINSTOR is also asked about each volume on a node whose kubelet has fallen silent, in
+// each reconcile until pollSilentFor, because a stream of events that a firewall has dropped reports nothing; about a volume whose pod has just begun to
+// run, because that causes no event; and now and then about an unhealthy volume, because an event may have been missed.
 func (r *NodeReconciler) poll(volumes []*volume) {
 	for _, v := range volumes {
 		switch {
@@ -245,7 +245,7 @@ func (r *NodeReconciler) conclude(ctx context.Context, state *nodeState, lost []
 		switch {
 		case v.held && wait > 0:
 			v.err = v.state.failure
-		case !v.held: // else it was too late for a step, or a pod came: neither success nor failure
+		case !v.held: // one that was held only now has neither succeeded nor failed: it was too late for a step, or a pod came
 			v.state.tried(v.err, r.clock.Now())
 			wait = v.state.retryIn(r.clock.Now())
 			if v.err != nil {
@@ -256,9 +256,6 @@ func (r *NodeReconciler) conclude(ctx context.Context, state *nodeState, lost []
 			state.again(max(wait, atOnce))
 		} else {
 			state.again(v.d.After)
-			if v.d.Verdict == failover.Lost && v.state.waitForKubernetes(v.in) == 0 {
-				state.again(lookAgain)
-			}
 		}
 		if keepAway := (*keepAwayError)(nil); errors.As(v.err, &keepAway) {
 			v.d.Verdict, v.d.Reason, v.d.Message, v.err = failover.Blocked, failover.KeepAwayFailed, keepAway.Error(), nil
@@ -278,7 +275,8 @@ func (r *NodeReconciler) tidy(ctx context.Context, state *nodeState, volumes, re
 		return
 	}
 	if now := r.clock.Now(); !now.Before(state.takeBackAt) {
-		if r.takeBackAnnotations(ctx, state, rest) || r.takeBackDisrupted(ctx, r.disrupted(ctx, state.node, rest)) {
+		failed := r.takeBackAnnotations(ctx, state, rest)
+		if r.takeBackDisrupted(ctx, r.disrupted(ctx, state.node, rest)) || failed {
 			state.takeBackAt = now.Add(retryLimit)
 			state.again(retryLimit)
 		}
@@ -293,7 +291,7 @@ func (r *NodeReconciler) stateOf(node string) *nodeState {
 	return known.(*nodeState)
 }
 
-// publish publishes what others may know of the node. A node without volumes is forgotten.
+// publish publishes what others may know of the node. A node without volumes is forgotten, unless we have tainted it as silent.
 func (r *NodeReconciler) publish(state *nodeState) {
 	if len(state.volumes) == 0 && state.silenceSeen.IsZero() {
 		r.states.Delete(state.node)

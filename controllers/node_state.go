@@ -288,7 +288,7 @@ func (v *volumeState) lingering(now time.Time) *failover.Attachment {
 
 // leave forgets what concerned the volume on the node. The move is remembered until the volume is attached elsewhere.
 func (v *volumeState) leave() {
-	v.verdict, v.reason, v.lostWithNode, v.wait, v.progress = "", "", false, failover.Wait{}, progress{}
+	*v = volumeState{move: v.move, deleted: v.deleted, deletedAt: v.deletedAt}
 }
 
 // over reports whether nothing is left to remember of a volume that does not concern the node any more.

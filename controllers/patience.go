@@ -30,7 +30,7 @@ func (p *patience) within(ctx context.Context, limit time.Duration) (context.Con
 	}
 }
 
-// learn adapts the patience after a reconcile in which nobody answered, or somebody did.
+// learn doubles the wait after a reconcile in which nobody answered, unless this process stood still.
 func (p *patience) learn(late bool, limit time.Duration) {
 	if late && !p.stood {
 		p.limit = min(2*p.wait(), limit)

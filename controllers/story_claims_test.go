@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -146,14 +147,16 @@ func (s *steps) volumeNaming(name string, phase corev1.PersistentVolumePhase) {
 }
 
 // Nothing is removed by a claim that cannot be read.
-func TestAClaimThatCannotBeReadIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSteps(t)
-		s.r.live.Reader = noClaims{s.r.live.Reader}
-		if err := s.r.live.ConfirmClaims(s.ctx, s.pod()); err == nil || !strings.Contains(err.Error(), "default/data-db") {
-			t.Errorf("ConfirmClaims = %v, want an error that names the claim", err)
-		}
-	})
+func TestAClaimOrPersistentVolumeThatCannotBeReadIsTold(t *testing.T) {
+	for _, kind := range []client.Object{&corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSteps(t)
+			s.r.live.Reader = without{s.r.live.Reader, kind}
+			if err := s.r.live.ConfirmClaims(s.ctx, s.pod()); err == nil || !strings.Contains(err.Error(), "default/data-db") {
+				t.Errorf("without %T, ConfirmClaims = %v, want an error that names the claim", kind, err)
+			}
+		})
+	}
 }
 
 // The watches have been dead for two minutes. Meanwhile a claim is deleted and created again, and its pod may write to another volume by now.
@@ -268,11 +271,14 @@ func TestTwoPodsOnTwoVolumesOfOneHandleMoveTogether(t *testing.T) {
 	})
 }
 
-// noClaims is an API by which no claim can be read.
-type noClaims struct{ client.Reader }
+// without is an API by which no object of a kind can be read.
+type without struct {
+	client.Reader
+	kind client.Object
+}
 
-func (f noClaims) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
-	if _, ok := o.(*corev1.PersistentVolumeClaim); ok {
+func (f without) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	if reflect.TypeOf(o) == reflect.TypeOf(f.kind) {
 		return errors.New("no")
 	}
 	return f.Reader.Get(ctx, key, o, options...)

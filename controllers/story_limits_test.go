@@ -123,6 +123,27 @@ func TestWhatIsRefusedForLongIsTriedSixTimesAMinuteAtMost(t *testing.T) {
 	}
 }
 
+// Each of the pod's two volumes is lost, and each would have the pod deleted.
+func TestARefusedDeletionOfAPodWithTwoVolumesIsTriedSixTimesAMinuteAtMost(t *testing.T) {
+	groupOfOne(t, func(w *world, _ *process) {
+		var tries atomic.Int64
+		w.ofController(func(r apimodel.Request) error {
+			if needs(r) != toDelete {
+				return nil
+			}
+			tries.Add(1)
+			return apierrors.NewForbidden(schema.GroupResource{}, "both-0", errors.New("no"))
+		})
+		w.Crash(nodeA)
+		w.pass(time.Minute)
+		before := tries.Load()
+		w.pass(time.Minute)
+		if tried := tries.Load() - before; before == 0 || tried > 6 {
+			w.Errorf("tried %d times in the first minute, and %d times in the second", before, tried)
+		}
+	})
+}
+
 // linesOf is how many lines a process has written to its log.
 func (w *world) linesOf(p *process) (n int) {
 	w.mu.Lock()

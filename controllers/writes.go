@@ -26,16 +26,16 @@ import (
 )
 
 const (
-	// answersWithin is how long a reconcile waits for the answers to requests of clean-up.
+	// answersWithin is how long the answers may take for which no step waits: of clean-up, and whether fail-over is paused.
 	answersWithin = 10 * time.Second
 	// requestsAtOnce is how many requests of one step are sent at the same time; the API server rejects too many.
 	requestsAtOnce = 100
-	// listAge is how old the live list of pods may be on which a release or a detach depends.
+	// listAge is how old the live list of pods may be on which a release or a detach depends; older if the API is slow.
 	listAge = 5 * time.Second
 )
 
-// errTooLate is why a request was not sent: the facts on which it depends are too old, because the process stood still or the API was slow. The next
-// reconcile decides again.
+// errTooLate reports that a request was not sent: the facts on which it depends are too old, because the process stood still or the API was slow. The
+// next reconcile decides again.
 var errTooLate = errors.New("too much time has passed since the decision")
 
 // inTime returns an error if too much time has passed since a volume was decided. No precondition can replace that: those of a pod's deletion do not
@@ -55,8 +55,8 @@ func (r *NodeReconciler) unused(state *nodeState, v *volume) error {
 	return r.inTime(v)
 }
 
-// write takes the next step for each lost volume, one kind of step after the other. Before each kind all volumes are decided again, and those that are
-// no longer lost are left alone.
+// write takes the next step for each lost volume, from the last kind of step to the first: what one of them changes must be read before the next one.
+// Before each kind all volumes are decided again, and those that are no longer lost are left alone.
 func (r *NodeReconciler) write(ctx context.Context, state *nodeState, lost []*volume, reads liveReads) {
 	r.detach(ctx, state, lost, reads.node)
 	r.keepPodsAway(ctx, state, lost, reads.node)
@@ -102,17 +102,19 @@ func (r *NodeReconciler) keepPodsAway(ctx context.Context, state *nodeState, los
 	}
 	ctx, done := state.within(ctx, r.timeout)
 	defer done()
-	err := r.taints.keepAway(ctx, node, remove)
+	err := r.inTime(remove[0]) // all were decided together
 	if err == nil {
-		return
+		if err = r.taints.keepAway(ctx, node, remove); err == nil {
+			return
+		}
+		r.metrics.Failed(metrics.StepTaint, err)
 	}
-	r.metrics.Failed(metrics.StepTaint, err)
 	for _, v := range remove {
 		v.failed(&keepAwayError{err})
 	}
 }
 
-// keepAwayError is why the node of lost volumes could not be tainted.
+// keepAwayError reports why the node of lost volumes could not be tainted.
 type keepAwayError struct{ error }
 
 func (e *keepAwayError) Unwrap() error { return e.error }
@@ -175,7 +177,7 @@ type deletion struct {
 	failover.PodRemoval
 	by    *volume
 	users []*volume
-	// pod is a copy of the pod of the live list. If set, our condition was set, and the copy has the version that this has made.
+	// pod is a copy of the pod of the live list. set is set if this reconcile has set our condition, and the copy has the version that this has made.
 	pod *corev1.Pod
 	set bool
 	// grace is the grace period of the deletion in seconds.
@@ -223,8 +225,8 @@ func (r *NodeReconciler) deletePods(ctx context.Context, state *nodeState, lost 
 		case d.set:
 			condition = append(condition, d.pod)
 		}
-		if errs[i] != nil {
-			d.by.failed(errs[i])
+		for _, v := range d.users {
+			v.failed(errs[i])
 		}
 	}
 	r.takeBackDisrupted(ctx, condition)
@@ -274,7 +276,9 @@ func (r *NodeReconciler) stillDue(
 
 // isHeld reports whether a pod uses a lost volume for which a step has failed, or that is held.
 func isHeld(lost []*volume, pod types.UID) bool {
-	return slices.ContainsFunc(lost, func(v *volume) bool { return (v.err != nil || v.held) && v.livePod(pod) != nil })
+	return slices.ContainsFunc(lost, func(v *volume) bool {
+		return (v.err != nil || v.held) && (v.livePod(pod) != nil || slices.ContainsFunc(v.in.Pods, func(p failover.Pod) bool { return p.UID == pod }))
+	})
 }
 
 // setDisrupted sets the condition on the pods whose objects outlive their deletion. It returns the pods to delete: those that have changed since the
@@ -338,7 +342,7 @@ func (r *NodeReconciler) disruption(d failover.Decision) []corev1.PodCondition {
 	}}
 }
 
-// takeBackDisrupted takes the condition back from pods, but not from those that have been deleted meanwhile. Another leader may have done that:
+// takeBackDisrupted takes the condition back from pods, but not from those that have ended or been deleted meanwhile. Another leader may have done that:
 // without the condition, a pod that has ended no longer counts as a user, and its volume would be detached under it.
 func (r *NodeReconciler) takeBackDisrupted(ctx context.Context, pods []*corev1.Pod) (failed bool) {
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)

@@ -166,7 +166,7 @@ func podFacts(pod *corev1.Pod, selector labels.Selector, claims []string) failov
 			facts.Deleted = facts.DeleteBy.Add(-time.Duration(*grace) * time.Second)
 		}
 		facts.Forced = pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
-		facts.Unended = facts.Forced && facts.Finalizers && Disrupted(pod) && !Ended(pod)
+		facts.Unended = facts.Forced && facts.Finalizers && !Ended(pod)
 	}
 	return facts
 }

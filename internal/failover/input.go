@@ -220,7 +220,7 @@ type Pod struct {
 	// Finalizers is set when others must let its object go before it ends. The cache does not have it; a pod that was read for a
 	// removal does.
 	Finalizers bool
-	// Unended is set when this controller has deleted it by force, finalizers keep its object, and its phase does not say yet that it has ended.
+	// Unended is set when it has been deleted by force, finalizers keep its object, and its phase does not say yet that it has ended.
 	Unended bool
 	// Owned is set when a controller would re-create it.
 	Owned bool

@@ -50,8 +50,9 @@ var missedElsewhere = []verb{
 	{"ha-controller", "apps", "replicasets", "get"},
 	// TestAPodThatFinalizersKeepGoesWithoutItsCondition.
 	{"", "", "pods/status", "patch"},
-	// TestAClaimThatCannotBeReadIsTold.
+	// TestAClaimOrPersistentVolumeThatCannotBeReadIsTold.
 	{"", "", "persistentvolumeclaims", "get"},
+	{"", "", "persistentvolumes", "get"},
 	// TestEventsThatCannotBeWritten.
 	{"", "events.k8s.io", "events", "create"},
 	{"", "events.k8s.io", "events", "patch"},
