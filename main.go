@@ -129,12 +129,12 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if _, err := controllers.SetUp(ctx, mgr, cfg); err != nil {
 		return err
 	}
-	monitor := permissions.NewMonitor(mgr.GetClient(), permissions.Required(leaderelection.Namespace(opts), opts),
+	review := permissions.NewReview(mgr.GetClient(), permissions.Required(leaderelection.Namespace(opts), opts),
 		cfg.Metrics.MissingPermissions, log.WithName("permissions"))
-	if err := addProbes(mgr, monitor); err != nil {
+	if err := addProbes(mgr, review); err != nil {
 		return err
 	}
-	go monitor.Run(ctx) // the manager would not start it where what it caches may not be listed
+	go review.Run(ctx) // the manager would not start it if the controller may not list what it caches
 	log.Info("Starting", "version", version.String(), "attacher", opts.AttacherName, "podLabelSelector", opts.PodLabelSelector)
 	return mgr.Start(ctx)
 }
@@ -246,7 +246,7 @@ func ownPod(opts options.Options) types.NamespacedName {
 }
 
 // addProbes serves /healthz, which says that the process is alive whatever LINSTOR does, and /readyz.
-func addProbes(mgr ctrl.Manager, monitor *permissions.Monitor) error {
+func addProbes(mgr ctrl.Manager, review *permissions.Review) error {
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding /healthz: %w", err)
 	}
@@ -261,10 +261,8 @@ func addProbes(mgr ctrl.Manager, monitor *permissions.Monitor) error {
 	if err := mgr.AddReadyzCheck("cache", ready); err != nil {
 		return fmt.Errorf("adding /readyz: %w", err)
 	}
-	for name, check := range monitor.Checks() {
-		if err := mgr.AddReadyzCheck(name, check); err != nil {
-			return fmt.Errorf("adding %q to /readyz: %w", name, err)
-		}
+	if err := mgr.AddReadyzCheck("permissions", review.Passed); err != nil {
+		return fmt.Errorf("adding the permissions to /readyz: %w", err)
 	}
 	return nil
 }

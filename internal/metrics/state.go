@@ -61,7 +61,7 @@ func newState() state {
 		dryRun: gauge("dry_run", "1 where --dry-run makes the controller only say what it would do."),
 		guard:  gauge("guard_tripped", "1 while so much of the cluster seems lost at once that nothing is removed, else 0."),
 		permissions: gauge("missing_permissions",
-			"Permissions that the controller lacks, by its last question to the API server; NaN while that is not known."),
+			"Permissions that the controller lacks, which it asks for at its start until it has all; NaN while that is unknown."),
 		blind: gauge("linstor_blind_nodes", "Nodes that LINSTOR calls ONLINE without a connection to them, as far as a silent kubelet has "+
 			"led to the question; nothing is done by its words on them."),
 		attaching: gauge("attachments_waiting", "Attachments of volumes that selected pods wait for, which are not attached, or not "+
@@ -141,7 +141,7 @@ func (m *Metrics) Guard(closed bool) { show(m.state.guard, closed) }
 // Blind shows for how many nodes LINSTOR is blind.
 func (m *Metrics) Blind(nodes int) { m.state.blind.Set(float64(nodes)) }
 
-// MissingPermissions shows how many permissions the controller lacks; NaN where that is not known.
+// MissingPermissions shows how many permissions the controller lacked when it asked last; NaN while that is unknown.
 func (m *Metrics) MissingPermissions(n float64) { m.state.permissions.Set(n) }
 
 // AttachmentsWaiting shows how many attachments wait for longer than is usual.

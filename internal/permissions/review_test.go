@@ -24,19 +24,20 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
 )
 
-// world answers the questions of a monitor, and has what it shows and logs.
+// world answers the questions of a review, and has what it shows and logs.
 type world struct {
 	*testing.T
-	monitor *Monitor
-	mu      sync.Mutex
+	review *Review
+	mu     sync.Mutex
 	// denied are the permissions that the API server denies, as "verb resource"; refused is its answer to every question otherwise.
 	denied  []string
 	refused error
+	asked   int
 	shown   float64
 	logged  []string
 }
 
-// inWorld starts a monitor in a world after before, and runs the test in which time does not pass by itself.
+// inWorld starts a review in a world after before, and runs the test in which time does not pass by itself.
 func inWorld(t *testing.T, before, test func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -49,23 +50,24 @@ func inWorld(t *testing.T, before, test func(*world)) {
 			a := review.Spec.ResourceAttributes
 			w.mu.Lock()
 			defer w.mu.Unlock()
+			w.asked++
 			review.Status.Allowed = !slices.Contains(w.denied, a.Verb+" "+a.Resource)
 			return w.refused
 		}
 		api := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{Create: answer}).Build()
 		log := funcr.New(func(_, line string) { w.change(func() { w.logged = append(w.logged, line) }) }, funcr.Options{})
-		w.monitor = NewMonitor(api, Required("ha-controller", options.Default()), func(n float64) { w.change(func() { w.shown = n }) }, log)
+		w.review = NewReview(api, Required("ha-controller", options.Default()), func(n float64) { w.change(func() { w.shown = n }) }, log)
 		before(w)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); w.monitor.Run(ctx) }()
+		go func() { defer close(done); w.review.Run(ctx) }()
 		defer func() { cancel(); <-done }()
 		synctest.Wait()
 		test(w)
 	})
 }
 
-// change changes what the API server or the monitor says.
+// change changes what the API server or the review says.
 func (w *world) change(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,23 +79,11 @@ func (w *world) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// unmet returns the names of the conditions of being ready that are not met.
-func (w *world) unmet() []string {
-	var names []string
-	for name, check := range w.monitor.Checks() {
-		if check(nil) != nil {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// is compares what the monitor says: unmet conditions, the number that it shows, and the lines that it has logged since the last time.
-func (w *world) is(unmet []string, shown float64, lines ...string) {
+// is compares what the review says: whether it has passed, the number that it shows, and the lines that it has logged since the last time.
+func (w *world) is(passed bool, shown float64, lines ...string) {
 	w.Helper()
-	if diff := cmp.Diff(unmet, w.unmet()); diff != "" {
-		w.Errorf("conditions that are not met (-want +got):\n%s", diff)
+	if err := w.review.Passed(nil); (err == nil) != passed {
+		w.Errorf("it has passed with %v, want %t", err, passed)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,57 +104,43 @@ func (w *world) is(unmet []string, shown float64, lines ...string) {
 // deny takes permissions away.
 func deny(permissions ...string) func(*world) { return func(w *world) { w.denied = permissions } }
 
-func TestAControllerWithAllPermissionsIsReadyAndSaysNothing(t *testing.T) {
+func TestAControllerWithAllPermissionsIsReadyAndAsksOnce(t *testing.T) {
 	t.Parallel()
 	inWorld(t, deny(), func(w *world) {
-		w.is(nil, 0)
+		w.is(true, 0)
+		asked := w.asked
 		w.pass(time.Hour)
-		w.is(nil, 0)
+		w.is(true, 0)
+		if asked == 0 || w.asked != asked {
+			t.Errorf("it has asked %d times at its start, and %d times an hour later", asked, w.asked)
+		}
 	})
 }
 
 func TestAControllerThatLacksAPermissionAtItsStartIsReadyOnceItHasIt(t *testing.T) {
 	t.Parallel()
 	inWorld(t, deny("patch nodes", "delete volumeattachments"), func(w *world) {
-		lacks := []string{"may delete volumeattachments.storage.k8s.io", "may patch nodes", "may patch nodes --subresource=status"}
-		w.is(lacks, 3, "patch nodes, patch nodes --subresource=status, delete volumeattachments.storage.k8s.io")
-		w.pass(9 * time.Minute)
-		w.is(lacks, 3) // it has been said
-		w.change(func() { w.denied = nil })
-		w.pass(startInterval)
-		w.is(nil, 0, "All permissions are there")
-	})
-}
-
-func TestPermissionsThatAreTakenAwayLaterAreTold(t *testing.T) {
-	t.Parallel()
-	inWorld(t, deny(), func(w *world) {
+		w.is(false, 3, "patch nodes, patch nodes --subresource=status, delete volumeattachments.storage.k8s.io")
+		w.pass(time.Hour)
+		w.is(false, 3) // it has been logged
 		w.change(func() { w.denied = []string{"list pods"} })
 		w.pass(interval)
-		w.is(nil, 1, "list pods")
-		w.pass(interval - missingInterval)
-		w.is(nil, 1)
-		w.pass(missingInterval)
-		w.is(nil, 1, "list pods") // it lasts
-		w.change(func() { w.denied = []string{"list pods", "watch pods"} })
-		w.pass(missingInterval)
-		w.is(nil, 2, "list pods, watch pods")
+		w.is(false, 1, "list pods")
 		w.change(func() { w.denied = nil })
-		w.pass(missingInterval)
-		w.is(nil, 0, "All permissions are there")
+		w.pass(interval)
+		w.is(true, 0, "All permissions are granted")
 	})
 }
 
-func TestAnAPIServerThatIsAwayTellsNothing(t *testing.T) {
+func TestWithoutAnAnswerOfTheAPIServerItIsNotReady(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) { w.refused = errors.New("connection refused") }, func(w *world) {
-		w.is([]string{"permissions"}, math.NaN(), "connection refused")
+		w.is(false, math.NaN(), "connection refused")
+		w.pass(time.Hour)
+		w.is(false, math.NaN())
 		w.change(func() { w.refused = nil })
-		w.pass(startInterval)
-		w.is(nil, 0, "All permissions are there")
-		w.change(func() { w.refused = errors.New("connection refused") })
 		w.pass(interval)
-		w.is(nil, math.NaN(), "connection refused")
+		w.is(true, 0, "All permissions are granted")
 	})
 }
 
@@ -172,15 +148,15 @@ func TestWhoMayNotAskIsReadyAndSaysSo(t *testing.T) {
 	t.Parallel()
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "selfsubjectaccessreviews"}, "", errors.New("not for you"))
 	inWorld(t, func(w *world) { w.refused = forbidden }, func(w *world) {
-		w.is(nil, math.NaN(), "not for you")
+		w.is(true, math.NaN(), "not for you")
 	})
 }
 
 func TestBeforeTheFirstAnswerItIsNotReady(t *testing.T) {
 	t.Parallel()
-	m := NewMonitor(nil, nil, func(float64) {}, funcr.New(func(string, string) {}, funcr.Options{}))
-	if err := m.Checks()["permissions"](nil); !errors.Is(err, errUntold) {
-		t.Errorf("ready with %v before the first answer", err)
+	r := NewReview(nil, nil, func(float64) {}, funcr.New(func(string, string) {}, funcr.Options{}))
+	if r.Passed(nil) == nil {
+		t.Error("ready before the first answer")
 	}
 }
 
