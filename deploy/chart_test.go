@@ -404,7 +404,6 @@ func TestAReleaseOfAnotherNameIsOfItsOwn(t *testing.T) {
 		}
 	}
 	o := parsed(t, deploymentOf(t, all).Spec.Template.Spec.Containers[0])
-	// The check looks for roles by the name of the Deployment.
 	if !slices.Contains(ids(all), "ClusterRole /second-piraeus-ha-controller-manager") {
 		t.Errorf("the roles have other names: %v", ids(all))
 	}

@@ -34,7 +34,7 @@ func attachable(b *bench, affinity *corev1.VolumeNodeAffinity) {
 	for i := range pvs.Items {
 		pvs.Items[i].ResourceVersion = ""
 		pvs.Items[i].Spec.NodeAffinity = affinity
-		b.roles = append(b.roles, &pvs.Items[i])
+		b.objects = append(b.objects, &pvs.Items[i])
 	}
 }
 
@@ -45,7 +45,7 @@ func attachComplaints() map[string]complaint {
 	here := &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{}}
 	codes := []string{"TieBreakerGone", "AttachWaits", "OldDriver", "NoAutoplaceTarget", "NodeCacheTimeout", "RemoteAccess"}
 	driver := func(image string, driver, attacher []string) func(*bench) {
-		return func(b *bench) { b.roles = append(b.roles, csiController(image, driver, attacher)) }
+		return func(b *bench) { b.objects = append(b.objects, csiController(image, driver, attacher)) }
 	}
 	quiet := func(provoke func(*bench)) complaint {
 		return complaint{provoke: provoke, status: StatusProtected, silent: codes}

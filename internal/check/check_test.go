@@ -41,6 +41,13 @@ func property(key, value string) func(*bench) {
 	return func(b *bench) { b.Linstor.SetControllerProperty(key, value) }
 }
 
+// deny has the API server deny one permission.
+func deny(b *bench) {
+	b.denied = func(a authorizationv1.ResourceAttributes, _ string) bool {
+		return a.Resource == "nodes" && a.Subresource == "status" && a.Verb == "patch"
+	}
+}
+
 // complaint is something that is wrong with a cluster, and what the check says of it.
 type complaint struct {
 	provoke func(*bench)
@@ -329,42 +336,6 @@ func complaints() map[string]complaint {
 				b.deployment.Spec.Template.Spec.Containers[0].Args = append(
 					b.deployment.Spec.Template.Spec.Containers[0].Args, "--fast-detach=false", "--evacuation=false")
 			}, status: StatusProtected, silent: []string{"MissingPermission"},
-		},
-		"somebody has overwritten the roles": {
-			provoke: func(b *bench) {
-				deny(b)
-				b.roles = overwrittenRoles()
-			}, status: StatusUnprotected,
-			says: []string{
-				"ERROR MissingPermission",
-				`- ClusterRole piraeus-ha-controller-manager does not give them: its rules were last written by "some-operator" at ` +
-					"2026-02-03 04:05:06Z, owner LinstorCluster linstorcluster, label app.kubernetes.io/managed-by=some-operator",
-				`- ClusterRoleBinding piraeus-ha-controller-manager does not give them: its subjects were last written by "kubectl"`,
-				"- patch nodes --subresource=status",
-				"Remedy: apply the roles of deploy/all.yaml again, and let nobody else write roles of these names",
-			},
-		},
-		"the roles are those of the manifest, and yet a permission is missing": {
-			provoke: func(b *bench) {
-				deny(b)
-				b.roles = shippedClusterRoles()
-			}, status: StatusUnprotected, says: []string{"ERROR MissingPermission"}, silent: []string{"ClusterRole"},
-		},
-		"the roles have been deleted": {
-			provoke: func(b *bench) {
-				b.denied = func(authorizationv1.ResourceAttributes, string) bool { return true }
-			}, status: StatusUnprotected,
-			says: []string{
-				"ClusterRole piraeus-ha-controller-manager does not exist", "ClusterRoleBinding piraeus-ha-controller-manager does not exist",
-				"Role kube-node-lease/piraeus-ha-controller-manager does not exist", "RoleBinding ha-controller/piraeus-ha-controller-manager does not exist",
-			},
-		},
-		"a permission is missing, and the roles may not be read": {
-			provoke: func(b *bench) {
-				deny(b)
-				b.hidden = true
-			}, status: StatusUnprotected,
-			says: []string{"- who has changed the roles could not be read: run the check from outside of the cluster, by --kubeconfig"},
 		},
 		"a permission of the controller's account is missing, asked from outside": {
 			provoke: func(b *bench) {

@@ -41,9 +41,8 @@ type bench struct {
 	*virtual.Cluster
 	ctx        context.Context //nolint:containedctx // of the bubble
 	deployment *appsv1.Deployment
-	// roles are the roles and bindings that there are, hidden those that may not be read.
-	roles  []client.Object
-	hidden bool
+	// objects are those that the check reads beside the Deployment.
+	objects []client.Object
 	// denied tells which reviews the API server answers with no.
 	denied func(authorizationv1.ResourceAttributes, string) bool
 	// unanswered is the error of such a review.
@@ -158,7 +157,7 @@ func (b *bench) changeNode(name string, change func(*corev1.Node)) {
 // lead has a process of the controller start on a node, and lead.
 func (b *bench) lead(node string) {
 	b.Helper()
-	b.roles = append(b.roles, &coordinationv1.Lease{
+	b.objects = append(b.objects, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ha-controller", Name: "piraeus-ha-controller"},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("ha-0"), LeaseDurationSeconds: new(int32(3600))},
 	})
@@ -231,9 +230,6 @@ func (b *bench) api() client.Client {
 			if _, namespace := o.(*corev1.Namespace); namespace && b.secretive {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, key.Name, errors.New("not for you"))
 			}
-			if _, deployment := o.(*appsv1.Deployment); b.hidden && !deployment {
-				return apierrors.NewForbidden(schema.GroupResource{Resource: "roles"}, key.Name, errors.New("not for you"))
-			}
 			return c.Get(ctx, key, o, opts...)
 		},
 		Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
@@ -254,7 +250,7 @@ func (b *bench) api() client.Client {
 	for _, name := range []string{"default", "empty"} {
 		builder = builder.WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	builder = builder.WithObjects(b.roles...).WithReturnManagedFields()
+	builder = builder.WithObjects(b.objects...)
 	if b.deployment != nil {
 		builder = builder.WithObjects(b.deployment)
 	}

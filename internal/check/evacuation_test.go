@@ -14,7 +14,7 @@ import (
 func storagePod(tolerations ...corev1.Toleration) func(*bench) {
 	return func(b *bench) {
 		b.taint(nodeA, evacuation.TaintKey)
-		b.roles = append(b.roles, &corev1.Pod{
+		b.objects = append(b.objects, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "piraeus", Name: "csi-node-1", Labels: map[string]string{cluster.ComponentLabel: "linstor-csi-node"}},
 			Spec:       corev1.PodSpec{NodeName: nodeA, Tolerations: tolerations},
 		})

@@ -50,8 +50,6 @@ type Facts struct {
 	Attaching Attaching
 	// Evacuations is what is known of nodes that are evacuated.
 	Evacuations Evacuations
-	// RolesAtFault tells of the shipped roles and bindings that do not give what is denied, and who has written them last.
-	RolesAtFault []string
 	// PermissionsError says why the permissions could not be found out; empty when they could.
 	PermissionsError string
 	// Agents are the DaemonSets, as "namespace/name", that have pods of the controller of 1.x, and RunningAgents those of which one runs.

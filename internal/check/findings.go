@@ -69,8 +69,6 @@ func installation(f Facts) []Finding {
 		finding := Finding{
 			Severity: Error, Code: MissingPermission, Message: "the controller lacks permissions",
 			Remedy: "apply the roles of deploy/all.yaml again, and let nobody else write roles of these names",
-			// The command prints the first ones only.
-			Objects: slices.Clone(f.RolesAtFault),
 		}
 		for _, p := range f.Denied {
 			finding.Objects = append(finding.Objects, p.String())

@@ -68,7 +68,6 @@ func (s sources) gather(ctx context.Context, c commandLine) (Facts, error) {
 	if facts.Denied, err = permissions.Denied(ctx, s.api, account, permissions.Required(c.controller.Namespace, d.options)); err != nil {
 		facts.PermissionsError = err.Error()
 	}
-	facts.RolesAtFault = rolesAtFault(ctx, s.api, c.controller.Name, d.account, facts.Denied)
 	if c.node != "" {
 		facts.Node = &Node{Name: c.node, Satellite: strings.ToLower(c.node)}
 	}
