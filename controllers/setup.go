@@ -103,15 +103,14 @@ func setUp(ctx context.Context, mgr ctrl.Manager, cfg Config) (parts, error) {
 			return parts{}, err
 		}
 	}
-	indexed, err := cluster.NewIndexReader(ctx, mgr.GetCache(), cfg.Driver)
-	if err != nil {
+	if err := cluster.AddIndexes(ctx, mgr.GetFieldIndexer(), cfg.Driver); err != nil {
 		return parts{}, err
 	}
 	kubelets := cluster.NewKubelets(cfg.Clock, cfg.Driver, cfg.ShutdownTaints)
 	if err := kubelets.Follow(ctx, mgr.GetCache()); err != nil {
 		return parts{}, err
 	}
-	parts := assemble(cfg, kubelets, mgr.GetClient(), indexed, mgr.GetAPIReader())
+	parts := assemble(cfg, kubelets, mgr.GetClient(), mgr.GetCache(), mgr.GetAPIReader())
 	return parts, parts.addTo(mgr, cfg)
 }
 

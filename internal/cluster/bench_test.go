@@ -40,20 +40,6 @@ func BenchmarkGatherAndDecide(b *testing.B) {
 	}
 }
 
-// From LINSTOR's word on a resource to the volumes that have to be looked at.
-func BenchmarkVolumesOfResource(b *testing.B) {
-	c, _ := crowdCache(b)
-	volumes := Volumes{cache: c, driver: virtual.Driver}
-	b.ReportAllocs()
-	n := 0
-	for b.Loop() {
-		n++
-		if volumes, err := volumes.OfResource(b.Context(), crowdName(n%crowdSize)); err != nil || len(volumes) != 1 {
-			b.Fatalf("%d volumes, %v", len(volumes), err)
-		}
-	}
-}
-
 // The memory that a volume with its pod and its attachment takes in the cache, as B/volume.
 func BenchmarkCacheFootprint(b *testing.B) {
 	var before, after runtime.MemStats

@@ -49,15 +49,14 @@ func crowdCache(tb testing.TB) (client.Reader, labels.Selector) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	indexed, err := NewIndexReader(tb.Context(), c, virtual.Driver)
-	if err != nil {
+	if err := AddIndexes(tb.Context(), c, virtual.Driver); err != nil {
 		tb.Fatal(err)
 	}
 	go func() { _ = c.Start(tb.Context()) }()
 	if !c.WaitForCacheSync(tb.Context()) {
 		tb.Fatal("the cache was not filled")
 	}
-	return indexed, selector
+	return c, selector
 }
 
 // crowdLister lists the objects of a kind that the crowd consists of.

@@ -89,6 +89,9 @@ func (m *Manager) GetAPIReader() client.Reader { return m.client }
 // GetCache implements cluster.Cluster.
 func (m *Manager) GetCache() cache.Cache { return m.cache }
 
+// GetFieldIndexer implements cluster.Cluster.
+func (m *Manager) GetFieldIndexer() client.FieldIndexer { return m.cache }
+
 // GetScheme implements cluster.Cluster.
 func (m *Manager) GetScheme() *runtime.Scheme { return scheme.Scheme }
 

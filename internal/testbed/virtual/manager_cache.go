@@ -43,12 +43,6 @@ type informer struct {
 	object client.Object
 }
 
-func (i *informer) GetIndexer() toolscache.Indexer { return i.cache.Indexer(i.object) }
-
-func (i *informer) AddIndexers(indexers toolscache.Indexers) error {
-	return i.GetIndexer().AddIndexers(indexers)
-}
-
 func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
 	kind := reflect.TypeOf(i.object)
 	context.AfterFunc(i.cache.ctx, i.cache.OnUpdate(func(u apimodel.Update) {

@@ -29,7 +29,6 @@ type View struct {
 
 	mu       sync.Mutex
 	kinds    map[string]toolscache.Indexer
-	indexers map[string]toolscache.Indexers
 	handlers []*func(Update)
 	queue    []Change
 	relisted []Update // known to the View, and not told yet
@@ -55,10 +54,7 @@ func (m *Model) View(lag time.Duration, selects func(client.Object) bool) *View 
 	if selects == nil {
 		selects = func(client.Object) bool { return true }
 	}
-	v := &View{
-		selects: selects, lag: lag,
-		kinds: make(map[string]toolscache.Indexer), indexers: make(map[string]toolscache.Indexers),
-	}
+	v := &View{selects: selects, lag: lag, kinds: make(map[string]toolscache.Indexer)}
 	m.OnChange(v.take)
 	return v
 }
@@ -143,13 +139,6 @@ func (v *View) wait(ctx context.Context) error {
 
 // WaitForCacheSync waits until the View has started, and tells whether it has.
 func (v *View) WaitForCacheSync(ctx context.Context) bool { return v.wait(ctx) == nil }
-
-// Indexer returns the store of the objects of a kind, to which indexes may be added. It is safe for concurrent use.
-func (v *View) Indexer(o client.Object) toolscache.Indexer {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.kind(kindOf(o))
-}
 
 // Pause lets the View see nothing more, like a watch that is dead and does not know it.
 func (v *View) Pause() {
@@ -284,28 +273,18 @@ func (v *View) transformed(o client.Object) client.Object {
 // kind returns the store of a kind; the lock is held.
 func (v *View) kind(kind string) toolscache.Indexer {
 	if v.kinds[kind] == nil {
-		if v.indexers[kind] == nil {
-			v.indexers[kind] = toolscache.Indexers{}
-		}
-		v.kinds[kind] = toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, v.indexers[kind])
+		v.kinds[kind] = toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{})
 	}
 	return v.kinds[kind]
 }
 
-// IndexField lets List find objects of a kind by a field. All fields of a kind must be indexed before its first object
-// is written.
+// IndexField lets List find objects of a kind by a field, those that the View has already included.
 func (v *View) IndexField(_ context.Context, o client.Object, field string, extract client.IndexerFunc) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	kind := kindOf(o)
-	if v.kinds[kind] != nil {
-		return fmt.Errorf("index %s of kind %s comes after the first object", field, kind)
-	}
-	if v.indexers[kind] == nil {
-		v.indexers[kind] = toolscache.Indexers{}
-	}
-	v.indexers[kind][field] = func(o any) ([]string, error) { return extract(o.(client.Object)), nil }
-	return nil
+	return v.kind(kindOf(o)).AddIndexers(toolscache.Indexers{
+		field: func(o any) ([]string, error) { return extract(o.(client.Object)), nil },
+	})
 }
 
 // Get reads one object from the cache.
@@ -327,7 +306,8 @@ func (v *View) Get(ctx context.Context, key client.ObjectKey, out client.Object,
 	return nil
 }
 
-// List reads objects from the cache, sorted by name. It knows namespaces, label selectors and one indexed field.
+// List reads objects from the cache, sorted by name. It knows namespaces, label selectors and one indexed field. It returns copies, unless
+// client.UnsafeDisableDeepCopy asks for the cache's own objects.
 func (v *View) List(ctx context.Context, out client.ObjectList, opts ...client.ListOption) error {
 	if err := v.wait(ctx); err != nil {
 		return err
@@ -346,7 +326,11 @@ func (v *View) List(ctx context.Context, out client.ObjectList, opts ...client.L
 	})
 	items := make([]runtime.Object, 0, len(found))
 	for _, o := range found {
-		items = append(items, o.DeepCopyObject())
+		if options.UnsafeDisableDeepCopy != nil && *options.UnsafeDisableDeepCopy {
+			items = append(items, o)
+		} else {
+			items = append(items, o.DeepCopyObject())
+		}
 	}
 	return meta.SetList(out, items)
 }

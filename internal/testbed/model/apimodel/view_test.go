@@ -155,7 +155,14 @@ func TestAViewIsSearchedByIndex(t *testing.T) {
 	if err := view.List(t.Context(), &pods, client.MatchingFields{"unknown": "x"}); err == nil {
 		t.Error("a field without an index was searched")
 	}
+	err = view.IndexField(t.Context(), &corev1.Pod{}, "late", func(o client.Object) []string { return []string{o.GetName()} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := view.List(t.Context(), &pods, client.MatchingFields{"late": "web-0"}); err != nil || len(pods.Items) != 1 {
+		t.Errorf("pods by an index that came after them: %v, %v", pods.Items, err)
+	}
 	if err := view.IndexField(t.Context(), &corev1.Pod{}, "late", nil); err == nil {
-		t.Error("an index was added to a kind with objects")
+		t.Error("an index was added a second time")
 	}
 }
