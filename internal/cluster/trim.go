@@ -14,13 +14,13 @@ import (
 )
 
 // Trim returns a function that drops from an object what nobody here looks at before it goes into a cache: most of what
-// thousands of pods, volumes and attachments consist of. What it leaves, many objects share. Of a pod's labels it leaves
-// those that the selector asks for, or all without one.
+// thousands of pods, volumes and attachments consist of. Objects with the same labels, or the same placement, share them. Of a pod's
+// labels it leaves those that the selector asks for, or all without one.
 //
 // The function changes the object itself and returns it. A trimmed object may be patched by what has changed, and must never
 // be updated as a whole.
 func Trim(selector labels.Selector) toolscache.TransformFunc {
-	t := &trimmer{same: make(map[string]string), labels: make(map[string]map[string]string), places: make(map[string]*placement)}
+	t := &trimmer{labels: make(map[string]map[string]string), places: make(map[string]*placement)}
 	if selector != nil {
 		t.keys = make(map[string]bool)
 		requirements, _ := selector.Requirements()
@@ -31,18 +31,17 @@ func Trim(selector labels.Selector) toolscache.TransformFunc {
 	return t.trim
 }
 
-// trimmer knows what many objects have in common, so that it is kept once.
+// trimmer knows the labels and the placements that many objects have in common, and retains each of them once.
 type trimmer struct {
 	// keys of the labels that are kept; nil for all.
 	keys map[string]bool
 
 	mu     sync.Mutex
-	same   map[string]string
 	labels map[string]map[string]string
 	places map[string]*placement
 }
 
-// manySame bounds how many strings and sets of labels are kept for sharing. In a larger cluster they are shared less well.
+// manySame bounds how many sets of labels, and how many placements, are retained for sharing. In a larger cluster they are shared less well.
 const manySame = 10000
 
 const daemonSet = "DaemonSet"
@@ -73,11 +72,10 @@ func (t *trimmer) trim(o any) (any, error) {
 		t.volume(o)
 	case *storagev1.VolumeAttachment:
 		t.meta(&o.ObjectMeta, AnnotationFailOver, AnnotationMayRun)
-		o.Spec.Attacher, o.Spec.NodeName = t.once(o.Spec.Attacher), t.once(o.Spec.NodeName)
 		o.Status = storagev1.VolumeAttachmentStatus{Attached: o.Status.Attached}
 	case *storagev1.CSINode:
 		for i, driver := range o.Spec.Drivers {
-			o.Spec.Drivers[i] = storagev1.CSINodeDriver{Name: t.once(driver.Name), NodeID: driver.NodeID}
+			o.Spec.Drivers[i] = storagev1.CSINodeDriver{Name: driver.Name, NodeID: driver.NodeID}
 		}
 	case *corev1.Node:
 		o.Status = corev1.NodeStatus{
@@ -88,22 +86,9 @@ func (t *trimmer) trim(o any) (any, error) {
 	return o, nil
 }
 
-// once returns the string of that content which other objects have already.
-func (t *trimmer) once(s string) string {
-	if known, ok := t.same[s]; ok {
-		return known
-	}
-	if len(t.same) >= manySame {
-		clear(t.same)
-	}
-	s = strings.Clone(s)
-	t.same[s] = s
-	return s
-}
-
 // meta keeps some annotations, the labels that are selected by, and what owner controls the object.
 func (t *trimmer) meta(m *metav1.ObjectMeta, annotations ...string) {
-	m.Namespace, m.GenerateName, m.Finalizers = t.once(m.Namespace), "", nil
+	m.GenerateName, m.Finalizers = "", nil
 	maps.DeleteFunc(m.Annotations, func(key, _ string) bool { return !slices.Contains(annotations, key) })
 	if len(m.Annotations) == 0 {
 		m.Annotations = nil
@@ -114,7 +99,7 @@ func (t *trimmer) meta(m *metav1.ObjectMeta, annotations ...string) {
 	}
 	m.OwnerReferences = slices.DeleteFunc(m.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Controller == nil || !*r.Controller })
 	for i, owner := range m.OwnerReferences {
-		kept := metav1.OwnerReference{Kind: t.once(owner.Kind), Controller: &controlling}
+		kept := metav1.OwnerReference{Kind: owner.Kind, Controller: &controlling}
 		switch owner.Kind {
 		case daemonSet:
 			kept.Name = owner.Name
@@ -144,7 +129,7 @@ func (t *trimmer) labelsOnce(set map[string]string) map[string]string {
 func (t *trimmer) pod(pod *corev1.Pod) {
 	where := t.placementOnce(placementOf(pod))
 	spec := corev1.PodSpec{
-		NodeName: t.once(pod.Spec.NodeName), Volumes: decisiveVolumes(pod.Spec.Volumes),
+		NodeName: pod.Spec.NodeName, Volumes: decisiveVolumes(pod.Spec.Volumes),
 		NodeSelector: where.NodeSelector, Affinity: where.Affinity, Tolerations: where.Tolerations,
 	}
 	owner := metav1.GetControllerOfNoCopy(pod)
@@ -152,26 +137,22 @@ func (t *trimmer) pod(pod *corev1.Pod) {
 	if ofDaemonSet {
 		// Its name and the images tell which are node agents, and its readiness which of them run.
 		for _, c := range pod.Spec.Containers {
-			spec.Containers = append(spec.Containers, corev1.Container{Image: t.once(c.Image)})
+			spec.Containers = append(spec.Containers, corev1.Container{Image: c.Image})
 		}
 	}
 	pod.Spec = spec
 	conditions := make([]corev1.PodCondition, 0, 1)
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled || c.Type == corev1.DisruptionTarget || c.Type == corev1.PodReady && ofDaemonSet {
-			kept := corev1.PodCondition{
-				Type:   corev1.PodConditionType(t.once(string(c.Type))),
-				Status: corev1.ConditionStatus(t.once(string(c.Status))), LastTransitionTime: c.LastTransitionTime,
-			}
+			kept := corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}
 			if c.Type == corev1.DisruptionTarget && strings.HasPrefix(c.Message, DisruptedBy) {
 				kept.Message = DisruptedBy
 			}
 			conditions = append(conditions, kept)
 		}
 	}
-	phase := corev1.PodPhase(t.once(string(pod.Status.Phase)))
 	pod.Status = corev1.PodStatus{
-		Phase: phase, Conditions: conditions,
+		Phase: pod.Status.Phase, Conditions: conditions,
 		InitContainerStatuses: decisiveStatuses(pod.Status.InitContainerStatuses),
 		ContainerStatuses:     decisiveStatuses(pod.Status.ContainerStatuses),
 	}
@@ -213,9 +194,8 @@ func decisiveVolumes(all []corev1.Volume) []corev1.Volume {
 }
 
 func (t *trimmer) volume(pv *corev1.PersistentVolume) {
-	spec := corev1.PersistentVolumeSpec{NodeAffinity: t.placementOnce(placement{Volume: pv.Spec.NodeAffinity}).Volume}
-	for _, mode := range pv.Spec.AccessModes {
-		spec.AccessModes = append(spec.AccessModes, corev1.PersistentVolumeAccessMode(t.once(string(mode))))
+	spec := corev1.PersistentVolumeSpec{
+		NodeAffinity: t.placementOnce(placement{Volume: pv.Spec.NodeAffinity}).Volume, AccessModes: pv.Spec.AccessModes,
 	}
 	if slices.Contains(pv.Spec.MountOptions, mountedReadOnly) {
 		spec.MountOptions = readOnlyOptions
@@ -228,7 +208,7 @@ func (t *trimmer) volume(pv *corev1.PersistentVolume) {
 	}
 	if claim := pv.Spec.ClaimRef; claim != nil {
 		spec.ClaimRef = &corev1.ObjectReference{
-			Kind: t.once(claim.Kind), APIVersion: t.once(claim.APIVersion), Namespace: t.once(claim.Namespace), Name: claim.Name, UID: claim.UID,
+			Kind: claim.Kind, APIVersion: claim.APIVersion, Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
 		}
 	}
 	if pv.Spec.HostPath != nil { // of these only the kind counts
@@ -238,14 +218,11 @@ func (t *trimmer) volume(pv *corev1.PersistentVolume) {
 		spec.Local = &corev1.LocalVolumeSource{}
 	}
 	if csi := pv.Spec.CSI; csi != nil {
-		spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: t.once(csi.Driver), VolumeHandle: csi.VolumeHandle, ReadOnly: csi.ReadOnly}
-		if csi.VolumeHandle == pv.Name {
-			spec.CSI.VolumeHandle = pv.Name
-		}
+		spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: csi.Driver, VolumeHandle: csi.VolumeHandle, ReadOnly: csi.ReadOnly}
 		if value, ok := csi.VolumeAttributes[nfsExport]; ok {
 			spec.CSI.VolumeAttributes = map[string]string{nfsExport: value}
 		}
 	}
 	pv.Spec = spec
-	pv.Status = corev1.PersistentVolumeStatus{Phase: corev1.PersistentVolumePhase(t.once(string(pv.Status.Phase)))}
+	pv.Status = corev1.PersistentVolumeStatus{Phase: pv.Status.Phase}
 }
