@@ -151,7 +151,7 @@ func newLinstorClient(opts options.Options) (*linstor.Client, error) {
 		return nil, err
 	}
 	counters := linstor.NewMetrics()
-	metrics.Registry.MustRegister(append(counters.Collectors(), linstor.Certificates(config))...)
+	metrics.Registry.MustRegister(counters.Collectors()...)
 	return linstor.NewClient(config, counters,
 		linstor.ClientOptions{UserAgent: version.UserAgent(), RequestTimeout: opts.OperationsTimeout})
 }

@@ -3,8 +3,6 @@ package linstor
 import (
 	"cmp"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
@@ -23,9 +21,6 @@ var ErrNotFound = client.ErrNotFound
 func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 	return client.ConfigFromEnv(lookup)
 }
-
-// Certificates returns a collector of when the certificates of a configuration end.
-func Certificates(cfg Config) prometheus.Collector { return client.Certificates(cfg) }
 
 // Client sends requests to LINSTOR controllers, and counts them.
 type Client struct {
