@@ -146,9 +146,8 @@ func TestAnExpiredCertificateIsRefusedUntilItIsRenewed(t *testing.T) {
 	})
 }
 
-// The authority is replaced by another one, and LINSTOR's certificate with it: first the file of the client, then LINSTOR,
-// and in between the file is broken for a moment.
-func TestTheAuthorityIsReadAgainWhenItIsRotated(t *testing.T) {
+// The file has another authority, and LINSTOR has a certificate of that one: the controller trusts it once it has restarted.
+func TestANewAuthorityIsTrustedAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, fake, lines := newNetwork(), newFakeLinstor(), &logLines{}
 		fake.pvc1()
@@ -159,31 +158,27 @@ func TestTheAuthorityIsReadAgainWhenItIsRotated(t *testing.T) {
 			return &tls.Config{Certificates: []tls.Certificate{*cert.Load()}, MaxVersion: tls.VersionTLS12}
 		})
 		dir := t.TempDir()
-		file := write(t, dir, "ca.crt", pemOf(first.cert))
-		feed := securedFeed(t, n, map[string]string{envRootCA + fileSuffix: file}, lines)
-		synced := func(when string) {
-			t.Helper()
-			settle(11 * time.Second)
-			if status := feed.Status(); !status.Synced || !status.Connected {
-				t.Fatalf("%s: %+v", when, status)
-			}
+		variables := map[string]string{envRootCA + fileSuffix: write(t, dir, "ca.crt", pemOf(first.cert))}
+		feed := securedFeed(t, n, variables, lines)
+		settle(11 * time.Second)
+		if status := feed.Status(); !status.Synced || !status.Connected {
+			t.Fatalf("at the start: %+v", status)
 		}
-		synced("at the start")
-
-		write(t, dir, "ca.crt", "-----BEGIN CERTIFI")
-		fake.cut()
-		n.close()
-		synced("while the file is being written")
 
 		write(t, dir, "ca.crt", pemOf(second.cert))
+		cert.Store(new(second.issue(t, 24*time.Hour)))
 		fake.cut()
 		n.close()
 		settle(time.Minute)
 		if status := feed.Status(); status.Connected || !strings.Contains(lines.all(), "authority") {
-			t.Errorf("status with the certificate of an authority that is trusted no more: %+v", status)
+			t.Errorf("with a certificate of an authority that was not there at the start: %+v", status)
 		}
-		cert.Store(new(second.issue(t, 24*time.Hour)))
-		synced("with the certificate of the new authority")
+
+		restarted := securedFeed(t, n, variables, lines)
+		settle(11 * time.Second)
+		if status := restarted.Status(); !status.Synced || !status.Connected {
+			t.Errorf("after a restart: %+v", status)
+		}
 	})
 }
 

@@ -38,10 +38,10 @@ type Config struct {
 //   - LS_BEARER_TOKEN_FILE: a file with the bearer token, raw or as {"token": "..."}. It is read again
 //     for each request and wins over basic authentication.
 //   - LS_ROOT_CA, LS_USER_CERTIFICATE, LS_USER_KEY: PEM text, or with the suffix _FILE, which wins, the
-//     path of a PEM file. The client's certificate and key are read again for each TLS handshake, the
-//     authority's certificate for each request.
+//     path of a PEM file. The client's certificate and key are read again for each TLS handshake. The
+//     authority's certificate is read here only.
 //
-// All files are read once here, so that a fault in them shows at start-up. An error names the variable
+// All files are read here, so that a fault in them shows at start-up. An error names the variable
 // and the fault, and never a secret.
 func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 	value := func(name string) string {
@@ -54,7 +54,7 @@ func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 	if cfg.tls, err = tlsFromEnv(lookup); err != nil {
 		return Config{}, err
 	}
-	if cfg.endpoints, err = parseEndpoints(value(envControllers), cfg.tls.ca != nil || cfg.tls.cert != nil); err != nil {
+	if cfg.endpoints, err = parseEndpoints(value(envControllers), cfg.tls.roots != nil || cfg.tls.cert != nil); err != nil {
 		return Config{}, fmt.Errorf("environment variable %s: %w", envControllers, err)
 	}
 	if path, ok := lookup(envBearerTokenFile); ok {

@@ -137,7 +137,7 @@ func TestClientCertificateIsReadPerHandshake(t *testing.T) {
 	newCert, newKey := certificate(t)
 	write(t, dir, "tls.crt", string(newCert))
 	write(t, dir, "tls.key", string(newKey))
-	pair, err := cfg.tls.config(nil).GetClientCertificate(nil)
+	pair, err := cfg.tls.config().GetClientCertificate(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,9 +28,10 @@ func (m material) read() ([]byte, error) {
 
 // tlsFiles is where trust and identity for TLS come from.
 type tlsFiles struct {
-	ca   *material
-	cert *material
-	key  *material
+	// roots are the trusted authorities; nil means those of the system.
+	roots *x509.CertPool
+	cert  *material
+	key   *material
 }
 
 func tlsFromEnv(lookup func(string) (string, bool)) (tlsFiles, error) {
@@ -44,9 +45,12 @@ func tlsFromEnv(lookup func(string) (string, bool)) (tlsFiles, error) {
 		return tlsFiles{}, fmt.Errorf("environment variables %s and %s (or with the suffix %s): set both or none",
 			envUserCert, envUserKey, fileSuffix)
 	}
-	files := tlsFiles{ca: ca, cert: cert, key: key}
-	if _, _, err := files.roots(); err != nil {
-		return tlsFiles{}, err
+	files := tlsFiles{cert: cert, key: key}
+	if ca != nil {
+		var err error
+		if files.roots, err = ca.pool(); err != nil {
+			return tlsFiles{}, err
+		}
 	}
 	if cert != nil {
 		if _, err := files.keyPair(); err != nil {
@@ -70,21 +74,17 @@ func materialFromEnv(lookup func(string) (string, bool), name string) (*material
 	return nil, nil
 }
 
-// roots reads the certificates of the authorities as they are now, and returns their text as well. They are nil, for those
-// of the system, where none are given.
-func (f tlsFiles) roots() (*x509.CertPool, []byte, error) {
-	if f.ca == nil {
-		return nil, nil, nil
-	}
-	pem, err := f.ca.read()
+// pool returns the certificates in the PEM text.
+func (m material) pool() (*x509.CertPool, error) {
+	pem, err := m.read()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, nil, fmt.Errorf("environment variable %s: no PEM certificate found", f.ca.variable)
+		return nil, fmt.Errorf("environment variable %s: no PEM certificate found", m.variable)
 	}
-	return pool, pem, nil
+	return pool, nil
 }
 
 // keyPair reads the client's certificate and key as they are now.
@@ -104,10 +104,10 @@ func (f tlsFiles) keyPair() (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// config returns the TLS settings of a transport that trusts the given authorities. The client's pair is read per
-// handshake, because certificates are rotated in place.
-func (f tlsFiles) config(roots *x509.CertPool) *tls.Config {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
+// config returns the TLS settings of a transport. The client's pair is read for each handshake, because such certificates are rotated
+// in place.
+func (f tlsFiles) config() *tls.Config {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: f.roots}
 	if f.cert != nil {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return f.keyPair()
