@@ -245,7 +245,8 @@ func (w *world) timers(p *process) (left []string) {
 			}
 			for _, v := range w.volumesOf(pod) {
 				never = never || w.neverStarts(v)
-				other = other || !opens(v) || w.history.World.shared(v)
+				// LINSTOR does not announce that one of several users has opened a volume again: that is read with the next resync.
+				other = other || !opens(v) || v.Shared || w.history.World.shared(v)
 			}
 		}
 		switch {
