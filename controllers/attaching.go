@@ -2,11 +2,9 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +13,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
 
 const (
@@ -29,13 +26,10 @@ const (
 )
 
 // Attaching tells why volumes of selected pods are not attached or detached where nobody else says it: a satellite that keeps
-// LINSTOR, and with it the CSI driver, waiting, a detach that fails, and a tie-breaker that the detach has left on the lost node. It runs on the
-// leader only, asks LINSTOR only while something waits, and changes nothing.
+// LINSTOR, and with it the CSI driver, waiting, and a detach that fails. It runs on the leader only, asks LINSTOR only while something waits, and
+// changes nothing.
 type Attaching struct {
 	shared
-
-	// moved are the volumes (of arrival) that were moved a moment ago.
-	moved *sync.Map
 
 	// The following is of one goroutine only.
 
@@ -61,12 +55,7 @@ type waiting struct {
 	pods       []corev1.Pod
 }
 
-// look looks at both, whether or not the other can be told.
 func (a *Attaching) look(ctx context.Context) error {
-	return errors.Join(a.lookForTieBreakers(ctx), a.lookForWaiting(ctx))
-}
-
-func (a *Attaching) lookForWaiting(ctx context.Context) error {
 	all, err := a.waiting(ctx)
 	if err != nil {
 		return err
@@ -224,64 +213,4 @@ func (a *Attaching) forget(all []waiting) {
 			delete(a.told, at)
 		}
 	}
-}
-
-const (
-	// tieBreakerAfter is how long after a volume has moved its tie-breaker is looked for: LINSTOR makes one while the volume is detached.
-	tieBreakerAfter = 10 * time.Second
-	// tieBreakerEnd is when that is given up for volumes of which nothing could be read.
-	tieBreakerEnd = 30 * tieBreakerAfter
-)
-
-// arrival is a volume that was taken off a lost node and is attached elsewhere.
-type arrival struct {
-	volume, node string
-	at           time.Time
-}
-
-// lookForTieBreakers tells the pods of a volume that was moved when its only tie-breaker is on the node that was lost: LINSTOR makes one of
-// the replica of a user without a disk.
-func (a *Attaching) lookForTieBreakers(ctx context.Context) error {
-	now := a.clock.Now()
-	var failed error
-	a.moved.Range(func(key, _ any) bool {
-		moved := key.(arrival)
-		if now.Sub(moved.at) < tieBreakerAfter {
-			return true
-		}
-		if failed = a.lookForTieBreaker(ctx, moved); failed == nil || now.Sub(moved.at) > tieBreakerEnd {
-			a.moved.Delete(moved)
-		}
-		return failed == nil
-	})
-	return failed
-}
-
-func (a *Attaching) lookForTieBreaker(ctx context.Context, moved arrival) error {
-	pv, err := a.volumes.Get(ctx, moved.volume)
-	if err != nil || pv == nil {
-		return err
-	}
-	name := a.volumes.Resource(pv)
-	if _, err := a.linstor.Refresh(ctx, name, 0); errors.Is(err, linstor.ErrNotFound) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("reading resource %s: %w", name, err)
-	}
-	node, gone := a.inputs.Resource(name).TieBreakerGone()
-	if !gone || node != a.kubelets.Satellite(moved.node) {
-		return nil
-	}
-	pods, err := a.pods.Of(ctx, pv)
-	if err != nil {
-		return fmt.Errorf("looking up the pods of volume %s: %w", pv.Name, err)
-	}
-	note := fmt.Sprintf("the only tie-breaker of resource %s is on node %s, which is not ONLINE: the loss of another node would take its quorum; "+
-		"bring the node back, or add one on a node that is ONLINE: linstor resource create --drbd-diskless NODE %s", name, node, name)
-	for i := range pods {
-		if pods[i].DeletionTimestamp == nil {
-			a.tell(ctx, &pods[i], pv, EventTieBreakerGone, name, note)
-		}
-	}
-	return nil
 }

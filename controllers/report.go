@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,8 +39,6 @@ const (
 	EventAttachWaits = "AttachWaits"
 	// EventDetachFailed on an attachment, and on the pods that wait for it: the CSI driver cannot detach the volume.
 	EventDetachFailed = "DetachFailed"
-	// EventTieBreakerGone on a pod that was moved: the only tie-breaker of its volume is on the node that was lost.
-	EventTieBreakerGone = "TieBreakerGone"
 )
 
 // Actions of Events: what was done, or not done.
@@ -67,8 +64,6 @@ const noteLimit = 1024
 // reporter reports what was decided and done, in the log, in Events and in metrics.
 type reporter struct {
 	shared
-
-	moved *sync.Map // of Attaching
 }
 
 // say reports what was decided of a volume, if that is news, and why a loss is not acted on. It returns when to do that again.
@@ -232,7 +227,6 @@ func (r *reporter) failedOver(ctx context.Context, node string, pv *corev1.Persi
 	}
 	known.move, known.deleted = nil, nil
 	r.metrics.FailoverCompleted(m.reason)
-	r.moved.Store(arrival{pv.Name, node, now}, nil)
 	if claim := pv.Spec.ClaimRef; claim != nil {
 		// What is related distinguishes one fail-over of the claim from the next.
 		regarding := ref("v1", "PersistentVolumeClaim", claim.Namespace, claim.Name, claim.UID)

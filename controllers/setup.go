@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -238,7 +237,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 		kubelets: kubelets, volumes: of.Volumes, pods: of.Pods, attachments: of.Attachments, inputs: of.Inputs, live: of.Live,
 		recorder: cfg.Recorder, metrics: cfg.Metrics,
 	}
-	reports, moved := &nodeReports{}, &sync.Map{}
+	reports := &nodeReports{}
 	agents := &nodeAgents{live: live, clock: cfg.Clock}
 	var limits evacuation.Settings
 	spared := func() map[string]bool { return nil }
@@ -263,7 +262,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 	return parts{
 		node: &NodeReconciler{
 			shared: all, driver: cfg.Driver, taints: taints, inUse: &volumesInUse{client: c, live: live}, memory: newSettingsMemory(cfg.Linstor),
-			halt: halt, reporter: &reporter{shared: all, moved: moved},
+			halt: halt, reporter: &reporter{shared: all},
 			leader:  &leadership{nodes: all.nodeNames},
 			reports: reports, timeout: cfg.OperationsTimeout, reconcileInterval: cfg.ReconcileInterval,
 			fastDetach: cfg.FastDetach, dryRun: cfg.DryRun,
@@ -281,7 +280,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 			helpers: &helpers{shared: all, selector: cfg.Selector, told: make(map[types.UID]bool)},
 		},
 		gauges:    &Gauges{shared: all, selector: cfg.Selector, reports: reports, halt: halt, agents: agents},
-		attaching: &Attaching{shared: all, moved: moved, told: make(map[telling]bool)},
+		attaching: &Attaching{shared: all, told: make(map[telling]bool)},
 		recovery: &Recovery{
 			shared: all, spared: spared, halt: halt, selector: cfg.RecoverSelector, limit: cfg.MaxLostNodes, timeout: cfg.OperationsTimeout,
 			taints: taints, sight: sight,

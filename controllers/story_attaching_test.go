@@ -84,63 +84,22 @@ func TestAnOldDriverCannotDetachWhatIsInUse(t *testing.T) {
 	})
 }
 
-func TestTheOnlyTieBreakerStaysOnTheLostNode(t *testing.T) {
-	remote(t, func(w *world, p *process) {
+func TestTheNodeOfAUserWithoutADiskCrashes(t *testing.T) {
+	remote(t, func(w *world, _ *process) {
 		w.Crash(nodeA)
 		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
-		w.until(20*time.Second, "an Event says it", func() bool {
-			return p.says(EventTieBreakerGone, "Pod", "db-0", nodeA, "linstor resource create --drbd-diskless NODE pvc-db")
-		})
 	})
 }
 
-func TestATieBreakerThatIsThereIsNotSpokenOf(t *testing.T) {
+func TestAnAttachThatSucceedsHasNoEvent(t *testing.T) {
 	scene(t, func(w *world, p *process) {
 		w.Crash(nodeA)
 		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 		w.pass(time.Minute)
-		for _, reason := range []string{EventTieBreakerGone, EventAttachWaits, EventDetachFailed} {
+		for _, reason := range []string{EventAttachWaits, EventDetachFailed} {
 			if p.says(reason, "Pod", "db-0") {
 				t.Errorf("an Event says %s", reason)
 			}
-		}
-	})
-}
-
-// A volume has moved, and LINSTOR cannot be asked for its tie-breaker. What else waits is looked at all the same.
-func TestAnAttachmentThatWaitsIsCountedWhileATieBreakerCannotBeRead(t *testing.T) {
-	scene(t, func(w *world, p *process) {
-		w.volume("late")
-		w.Crash(nodeA)
-		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
-		w.Linstor.Stop()
-		w.workload("late", selected, func(x *virtual.Workload) { x.Nodes = []string{nodeB} })
-		w.until(30*time.Second, "the attachment that waits is counted", func() bool { return p.shows("attachments_waiting", 1) })
-		w.Linstor.Start()
-		w.until(time.Minute, "the workload that waited runs", func() bool { return w.runs("late-0", nodeB) })
-	})
-}
-
-// Each resource has a tie-breaker of its own.
-func TestAPodIsToldOfEachTieBreakerThatStaysOnTheLostNode(t *testing.T) {
-	inWorld(t, virtual.Options{}, func(w *world) {
-		cfg := defaults()
-		p := w.startProcess("one", cfg)
-		p.leads()
-		for _, name := range []string{"db", "log"} {
-			w.volume(name, func(v *virtual.Volume) { v.Diskful, v.TieBreaker = []string{nodeB, nodeT}, "" })
-		}
-		w.workload("db", selected, func(x *virtual.Workload) { x.Claims = []string{"data-db", "data-log"} })
-		w.pass(time.Minute)
-		w.wantRunning("db-0", nodeA)
-		w.Crash(nodeA)
-		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
-		w.until(20*time.Second, "Events say it of both", func() bool {
-			return p.says(EventTieBreakerGone, "Pod", "db-0", "pvc-db") && p.says(EventTieBreakerGone, "Pod", "db-0", "pvc-log")
-		})
-		w.pass(10 * time.Minute)
-		if got := p.events.count(EventTieBreakerGone, "db-0"); got != 2 {
-			t.Errorf("the pod was told %d times, want twice", got)
 		}
 	})
 }
