@@ -36,8 +36,6 @@ type Linstor interface {
 	// Sight asks to which nodes LINSTOR has a connection. Void makes unknown what it reports of nodes to which it has none.
 	Sight(ctx context.Context) (failover.Sight, error)
 	Void(nodes map[string]time.Time, now time.Time)
-	// Unanswering returns the nodes that are ONLINE and keep LINSTOR waiting.
-	Unanswering(ctx context.Context) ([]string, error)
 	// Alive records a sign of life of a node that does not come from LINSTOR.
 	Alive(node string, at time.Time)
 	// Doubts, Unite and Retract hand unconfirmed settings over from one process to another.

@@ -12,10 +12,10 @@ func TestWhatAReplicaDoesThatDoesNotLead(t *testing.T) {
 	t.Parallel()
 	want := map[string]bool{
 		"guard": true, "gone-replicas": true, "node-agents": true, "linstor-sight": true,
-		"recovery": false, "attaching": false, "protection": false, "gauges": false, "bystanders": false,
+		"recovery": false, "protection": false, "gauges": false, "bystanders": false,
 	}
 	p := parts{
-		gone: &goneReplicas{}, agents: &nodeAgents{}, sight: &linstorSight{}, recovery: &Recovery{}, attaching: &Attaching{},
+		gone: &goneReplicas{}, agents: &nodeAgents{}, sight: &linstorSight{}, recovery: &Recovery{},
 	}
 	got := make(map[string]bool)
 	for _, runnable := range p.periodics() {

@@ -35,10 +35,6 @@ const (
 	EventGuardOpened = "GuardOpened"
 	// EventFailedOver on a claim: its volume was moved off a node that lost it, and is attached to another one.
 	EventFailedOver = "FailedOver"
-	// EventAttachWaits on a pod: its volume is not attached because a satellite does not answer LINSTOR.
-	EventAttachWaits = "AttachWaits"
-	// EventDetachFailed on an attachment, and on the pods that wait for it: the CSI driver cannot detach the volume.
-	EventDetachFailed = "DetachFailed"
 )
 
 // Actions of Events: what was done, or not done.
@@ -50,7 +46,6 @@ const (
 	actionTaint   = "Tainting"
 	actionUntaint = "Untainting"
 	actionRefuse  = "FailOver"
-	actionAttach  = "Attaching"
 )
 
 // heldAfter is how long the object of a pod that was deleted without grace may stay before that is worth an Event: most finalizers go within seconds.

@@ -80,7 +80,7 @@ const retryLimit = 10 * time.Second
 // firstRetry is how soon it is tried again for the first time.
 const firstRetry = 50 * time.Millisecond
 
-// checkInterval is how often that is checked which changes slowly: the causes of our taints, what the gauges show, and what attachments wait for.
+// checkInterval is how often that is checked which changes slowly: the causes of our taints, and what the gauges show.
 const checkInterval = 5 * time.Second
 
 // guardInterval is how often the guard observes the nodes, on every replica: it compares them with what they were before.
@@ -151,10 +151,6 @@ func (p parts) periodics() []manager.Runnable {
 			failure: "Cannot look after the pods of LINSTOR itself",
 		},
 		periodic{
-			name: "attaching", every: checkInterval, onLeader: true, do: p.attaching.look,
-			failure: "Cannot tell what attachments wait for",
-		},
-		periodic{
 			name: "protection", every: protectionInterval, onLeader: true, do: p.protection.keep, failure: "Cannot tell how many pods are protected",
 		},
 		periodic{name: "gauges", every: checkInterval, onLeader: true, do: p.gauges.show, failure: "Cannot count tainted nodes"},
@@ -199,7 +195,6 @@ type parts struct {
 	gone       *goneReplicas
 	recovery   *Recovery
 	sight      *linstorSight
-	attaching  *Attaching
 	gauges     *Gauges
 	agents     *nodeAgents
 	evacuation *EvacuationReconciler
@@ -279,8 +274,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 			shared: all, survey: cluster.NewSurvey(reading), halt: halt,
 			helpers: &helpers{shared: all, selector: cfg.Selector, told: make(map[types.UID]bool)},
 		},
-		gauges:    &Gauges{shared: all, selector: cfg.Selector, reports: reports, halt: halt, agents: agents},
-		attaching: &Attaching{shared: all, told: make(map[telling]bool)},
+		gauges: &Gauges{shared: all, selector: cfg.Selector, reports: reports, halt: halt, agents: agents},
 		recovery: &Recovery{
 			shared: all, spared: spared, halt: halt, selector: cfg.RecoverSelector, limit: cfg.MaxLostNodes, timeout: cfg.OperationsTimeout,
 			taints: taints, sight: sight,

@@ -24,7 +24,6 @@ const (
 	eventForceDeleted  = "ForceDeleted"
 	eventForceDetached = "ForceDetached"
 	eventFailedOver    = "FailedOver"
-	eventDetachFailed  = "DetachFailed"
 	actionFailOver     = "FailOver"
 )
 
@@ -263,9 +262,9 @@ func (r records) attachment(va *storagev1.VolumeAttachment, f *Failover) {
 	old := va.Annotations[cluster.AnnotationFailOver] != "" || node == f.From && va.CreationTimestamp.Time.Before(f.Steps[0].Time)
 	switch {
 	case old && va.DeletionTimestamp != nil:
-		f.Open = append(f.Open, "the attachment to "+node+" is deleted and has not ended"+r.detachError(va.Name))
+		f.Open = append(f.Open, "the attachment to "+node+" is deleted and has not ended"+detachError(va))
 	case old:
-		f.Open = append(f.Open, "the volume is not detached from "+node+" yet"+r.detachError(va.Name))
+		f.Open = append(f.Open, "the volume is not detached from "+node+" yet"+detachError(va))
 	case va.Status.Attached:
 		f.To = node
 	default:
@@ -331,14 +330,12 @@ func (r records) markOf(volume string) *beginning {
 	return nil
 }
 
-// detachError returns what the CSI driver last said against a detach, after a colon.
-func (r records) detachError(attachment string) string {
-	for i := len(r.events) - 1; i >= 0; i-- {
-		if e := &r.events[i]; e.Reason == eventDetachFailed && e.Regarding.Name == attachment {
-			return ": " + e.Note
-		}
+// detachError returns why the CSI driver could not detach a volume, after a colon; empty if it reports no error.
+func detachError(va *storagev1.VolumeAttachment) string {
+	if va.Status.DetachError == nil {
+		return ""
 	}
-	return ""
+	return ": " + va.Status.DetachError.Message
 }
 
 // waiting returns what was last said of the pods that are still there.

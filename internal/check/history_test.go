@@ -107,6 +107,7 @@ func begun(volume string) []client.Object {
 	old.Finalizers, old.DeletionTimestamp = []string{"example.com/hold"}, new(metav1.NewTime(crashedAt.Add(16*time.Second)))
 	va := attached(volume, nodeA, -time.Hour, true)
 	va.Annotations = map[string]string{cluster.AnnotationFailOver: `{"pods":["old"],"reason":"QuorumLost","time":"2026-05-04T11:02:19Z"}`}
+	va.Status.DetachError = &storagev1.VolumeError{Message: "the driver says no"}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeA}}
 	node.Spec.Taints = []corev1.Taint{{Key: cluster.TaintLostQuorum, Effect: corev1.TaintEffectNoSchedule}}
 	return []client.Object{
@@ -114,7 +115,6 @@ func begun(volume string) []client.Object {
 		event(volume+"-1", 16*time.Second, "ForceDeleted", "Deleting",
 			"pod deleted because a used volume is marked as failing: gracefully, for volumes pv-first, pv-"+volume+" on node node-a: QuorumLost: no quorum",
 			ref("Pod", "default", volume+"-0", "old"), ref("PersistentVolume", "", "pv-first", "")),
-		event(volume+"-2", 40*time.Second, "DetachFailed", "Detaching", "the driver says no", ref("VolumeAttachment", "", va.Name, ""), nil),
 	}
 }
 
@@ -226,7 +226,7 @@ otherwise.
 2026-05-04T11:02:19Z claim default/data-db, resource pvc-db: from node-a to nowhere yet
   why: QuorumLost: its Event is not there any more
   11:02:19 the attachment to node-a is marked
-  open: the volume is not detached from node-a yet
+  open: the volume is not detached from node-a yet: the driver says no
   open: no pod asks for the volume now
 
 1 fail-over, something is open of 1.
@@ -298,7 +298,7 @@ func TestEventsAreThoseOfTheController(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
 		eventForceDeleted: controllers.EventForceDeleted, eventForceDetached: controllers.EventForceDetached,
-		eventFailedOver: controllers.EventFailedOver, eventDetachFailed: controllers.EventDetachFailed,
+		eventFailedOver: controllers.EventFailedOver,
 	} {
 		if got != want {
 			t.Errorf("the check looks for %s, the controller says %s", got, want)

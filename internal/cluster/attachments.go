@@ -23,11 +23,6 @@ func (a Attachments) Ours(va *storagev1.VolumeAttachment) bool {
 	return va.Spec.Attacher == a.driver && va.Spec.Source.PersistentVolumeName != nil
 }
 
-// Changing returns the attachments that are not attached yet, or are being detached.
-func (a Attachments) Changing(ctx context.Context) ([]storagev1.VolumeAttachment, error) {
-	return a.list(ctx, client.MatchingFields{indexAttachmentChanging: changing})
-}
-
 // Of returns the attachments of a volume.
 func (a Attachments) Of(ctx context.Context, volume string) ([]storagev1.VolumeAttachment, error) {
 	return a.list(ctx, client.MatchingFields{indexAttachmentVolume: volume})

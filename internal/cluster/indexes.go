@@ -25,9 +25,6 @@ const (
 	indexAttachmentVolume = "persistentVolume"
 	// indexAttachmentNode finds VolumeAttachments by node.
 	indexAttachmentNode = "node"
-	// indexAttachmentChanging finds VolumeAttachments that are not attached yet, or are being detached, by changing.
-	indexAttachmentChanging = "changing"
-	changing                = "true"
 )
 
 // index is one searchable field of one kind.
@@ -65,12 +62,6 @@ func indexes(driver string) []index {
 		}},
 		{&storagev1.VolumeAttachment{}, indexAttachmentNode, func(o client.Object) []string {
 			return []string{o.(*storagev1.VolumeAttachment).Spec.NodeName}
-		}},
-		{&storagev1.VolumeAttachment{}, indexAttachmentChanging, func(o client.Object) []string {
-			if va := o.(*storagev1.VolumeAttachment); va.Status.Attached && va.DeletionTimestamp == nil {
-				return nil
-			}
-			return []string{changing}
 		}},
 	}
 }

@@ -199,7 +199,7 @@ func (l Live) Attachments(ctx context.Context, names []string) (AttachmentsRead,
 	read := make([]attachmentRead, len(names))
 	var reads sync.WaitGroup
 	for i, name := range names {
-		reads.Go(func() { read[i].VolumeAttachment, read[i].err = l.Attachment(ctx, name) })
+		reads.Go(func() { read[i].VolumeAttachment, read[i].err = l.attachment(ctx, name) })
 	}
 	reads.Wait()
 	all := AttachmentsRead{byName: make(map[string]attachmentRead, len(names))}
@@ -223,8 +223,8 @@ func (l Live) listAttachments(ctx context.Context) (AttachmentsRead, error) {
 
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=get
 
-// Attachment returns an attachment as it is now; nil where there is none of that name.
-func (l Live) Attachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
+// attachment returns an attachment as it is now; nil if there is none of that name.
+func (l Live) attachment(ctx context.Context, name string) (*storagev1.VolumeAttachment, error) {
 	var va storagev1.VolumeAttachment
 	err := l.Reader.Get(ctx, client.ObjectKey{Name: name}, &va)
 	if apierrors.IsNotFound(err) {

@@ -36,7 +36,7 @@ type state struct {
 	volumes, blocked, protection, unprotected, tainted *prometheus.GaugeVec
 
 	unselected, agents, silent, paused, dryRun, guard prometheus.Gauge
-	permissions, blind, attaching, satellites         prometheus.Gauge
+	permissions, blind                                prometheus.Gauge
 }
 
 // ofLeader ends the help of what other replicas show as 0.
@@ -64,10 +64,6 @@ func newState() state {
 			"Permissions that the controller lacks, which it asks for at its start until it has all; NaN while that is unknown."),
 		blind: gauge("linstor_blind_nodes", "Nodes that LINSTOR calls ONLINE without a connection to them, as far as a silent kubelet has "+
 			"led to the question; nothing is done by its words on them."),
-		attaching: gauge("attachments_waiting", "Attachments of volumes that selected pods wait for, which are not attached, or not "+
-			"detached, after 10 s; "+ofLeader),
-		satellites: gauge("satellites_not_answering", "Nodes that LINSTOR calls ONLINE and that do not answer it within 5 s, so that nothing "+
-			"can be attached; asked for while attachments wait; "+ofLeader),
 	}
 	set(s.volumes, verdicts, nil)
 	set(s.blocked, failover.Reasons(), nil)
@@ -95,7 +91,7 @@ func set[V ~string](shown *prometheus.GaugeVec, known []V, counts map[V]int) {
 func (s state) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		s.volumes, s.blocked, s.protection, s.unprotected, s.tainted, s.unselected, s.agents, s.silent, s.paused, s.dryRun, s.guard,
-		s.permissions, s.blind, s.attaching, s.satellites,
+		s.permissions, s.blind,
 	}
 }
 
@@ -143,12 +139,6 @@ func (m *Metrics) Blind(nodes int) { m.state.blind.Set(float64(nodes)) }
 
 // MissingPermissions shows how many permissions the controller lacked when it asked last; NaN while that is unknown.
 func (m *Metrics) MissingPermissions(n float64) { m.state.permissions.Set(n) }
-
-// AttachmentsWaiting shows how many attachments wait for longer than is usual.
-func (m *Metrics) AttachmentsWaiting(n int) { m.state.attaching.Set(float64(n)) }
-
-// SatellitesNotAnswering shows how many satellites keep LINSTOR waiting.
-func (m *Metrics) SatellitesNotAnswering(n int) { m.state.satellites.Set(float64(n)) }
 
 func show(g prometheus.Gauge, on bool) {
 	if on {
