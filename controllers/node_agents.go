@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -19,13 +20,13 @@ import (
 )
 
 const (
-	// agentsInterval is how often pods are listed to find node agents of 1.x while none runs, and all pods to find those that are not selected.
+	// agentsInterval is how often pods are listed to find node agents of 1.x while none runs.
 	agentsInterval = 5 * time.Minute
 	// agentsSoon is how often while one runs, so that fail-over goes on soon after the last one has gone.
 	agentsSoon = 3 * checkInterval
 	// agentsMemory is for how long it is believed that none runs.
 	agentsMemory = 3 * agentsInterval
-	// listedAtOnce is how many pods one answer of the API server has when many are listed.
+	// listedAtOnce is how many pods one answer of the API server has.
 	listedAtOnce = 500
 )
 
@@ -85,12 +86,20 @@ func (a *nodeAgents) list(ctx context.Context) (map[string]int, error) {
 		return nil, err
 	}
 	running := make(map[string]int)
-	return running, eachPod(ctx, a.live, 0, func(pod *corev1.Pod) error {
-		if cluster.IsNodeAgent(pod) && cluster.Runs(pod) {
-			running[cluster.Key(pod.Namespace, metav1.GetControllerOfNoCopy(pod).Name)]++
+	for next := ""; ; {
+		var pods corev1.PodList
+		if err := a.live.List(ctx, &pods, client.MatchingLabelsSelector{Selector: selector}, client.Limit(listedAtOnce), client.Continue(next)); err != nil {
+			return nil, fmt.Errorf("listing pods: %w", err)
 		}
-		return nil
-	}, client.MatchingLabelsSelector{Selector: selector})
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; cluster.IsNodeAgent(pod) && cluster.Runs(pod) {
+				running[cluster.Key(pod.Namespace, metav1.GetControllerOfNoCopy(pod).Name)]++
+			}
+		}
+		if next = pods.Continue; next == "" {
+			return running, nil
+		}
+	}
 }
 
 // count returns how many run, as far as is known.

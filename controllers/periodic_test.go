@@ -12,7 +12,7 @@ func TestWhatAReplicaDoesThatDoesNotLead(t *testing.T) {
 	t.Parallel()
 	want := map[string]bool{
 		"guard": true, "gone-replicas": true, "node-agents": true, "linstor-sight": true,
-		"recovery": false, "protection": false, "gauges": false, "bystanders": false,
+		"recovery": false, "protection": false, "gauges": false,
 	}
 	p := parts{
 		gone: &goneReplicas{}, agents: &nodeAgents{}, sight: &linstorSight{}, recovery: &Recovery{},

@@ -154,10 +154,6 @@ func (p parts) periodics() []manager.Runnable {
 			name: "protection", every: protectionInterval, onLeader: true, do: p.protection.keep, failure: "Cannot tell how many pods are protected",
 		},
 		periodic{name: "gauges", every: checkInterval, onLeader: true, do: p.gauges.show, failure: "Cannot count tainted nodes"},
-		periodic{
-			name: "bystanders", every: agentsInterval, onLeader: true, do: p.gauges.showBystanders,
-			failure: "Cannot count the pods that are not selected",
-		},
 	}
 }
 
@@ -274,7 +270,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, li
 			shared: all, survey: cluster.NewSurvey(reading), halt: halt,
 			helpers: &helpers{shared: all, selector: cfg.Selector, told: make(map[types.UID]bool)},
 		},
-		gauges: &Gauges{shared: all, selector: cfg.Selector, reports: reports, halt: halt, agents: agents},
+		gauges: &Gauges{shared: all, reports: reports, halt: halt, agents: agents},
 		recovery: &Recovery{
 			shared: all, spared: spared, halt: halt, selector: cfg.RecoverSelector, limit: cfg.MaxLostNodes, timeout: cfg.OperationsTimeout,
 			taints: taints, sight: sight,

@@ -93,29 +93,19 @@ func TestABlockedVolumeIsShownAsLongAsItIs(t *testing.T) {
 	})
 }
 
-// Pods that nobody has selected, and agents that do the work in another way, are counted by what the API lists: the cache has neither. What an
-// agent means for pods is foreseen.
-func TestWhatTheControllerDoesNotLookAfterIsCounted(t *testing.T) {
+// Agents that do the work in another way are counted by what the API lists: the cache does not have them. What an agent means for pods is foreseen.
+func TestANodeAgentIsCounted(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		cfg := defaults()
 		p := w.startProcess("one", cfg)
 		p.leads()
-		for _, name := range []string{"selected", "missed", "exempt", "daemon"} {
-			w.volume(name)
-		}
+		w.volume("selected")
 		w.workload("selected", selected)
-		w.workload("missed", nil)
-		w.workload("exempt", nil, exempt)
-		w.workload("daemon", nil, func(x *virtual.Workload) { x.Owner = "DaemonSet" })
 		w.replaceAgent(w.agent(nodeT), func(agent *corev1.Pod) {
 			agent.OwnerReferences[0].Name = "ha"
 			agent.Spec.Containers = []corev1.Container{{Name: "ha", Image: "registry.example.com:5000/piraeus-ha-controller:v1.3.0@sha256:0"}}
 		})
 		w.pass(agentsInterval + 2*checkInterval)
-		w.must(p.parts.gauges.showBystanders(w.ctx))
-		if n := p.shown("unselected_pods"); n != 1 {
-			t.Errorf("%g pods are not selected, want 1", n)
-		}
 		if n := p.shown("node_agents"); n != 1 {
 			t.Errorf("%g node agents run, want 1", n)
 		}
@@ -146,22 +136,18 @@ func (r onePodAtATime) List(ctx context.Context, list client.ObjectList, options
 	return nil
 }
 
-// Where there are more pods than one answer has, the parts are a second apart, and all of them are counted.
-func TestManyPodsAreCountedWithoutHurry(t *testing.T) {
+// Agents are counted in all parts of an answer.
+func TestAgentsAreCountedInEachPartOfTheAnswer(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		p := w.startProcess("one", defaults())
 		p.leads()
-		for _, name := range []string{"a", "b", "c"} {
-			w.volume(name)
-			w.workload(name, nil)
+		for _, node := range []string{nodeA, nodeB, nodeT} {
+			w.agent(node)
 		}
-		w.pass(time.Second)
-		gauges := *p.parts.gauges
-		gauges.api = onePodAtATime{gauges.api}
-		started := time.Now()
-		w.must(gauges.showBystanders(w.ctx))
-		if n, took := p.shown("unselected_pods"), time.Since(started); n != 3 || took < 2*partsApart {
-			t.Errorf("%g pods are counted in %s, want 3 in %s", n, took, 2*partsApart)
+		agents := &nodeAgents{live: onePodAtATime{p.parts.agents.live}, clock: p.parts.agents.clock}
+		w.must(agents.look(w.ctx))
+		if n := agents.count(); n != 3 {
+			t.Errorf("%d node agents run, want 3", n)
 		}
 	})
 }

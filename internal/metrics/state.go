@@ -35,8 +35,7 @@ const (
 type state struct {
 	volumes, blocked, protection, unprotected, tainted *prometheus.GaugeVec
 
-	unselected, agents, silent, paused, dryRun, guard prometheus.Gauge
-	permissions, blind                                prometheus.Gauge
+	agents, silent, paused, dryRun, guard, permissions, blind prometheus.Gauge
 }
 
 // ofLeader ends the help of what other replicas show as 0.
@@ -51,8 +50,6 @@ func newState() state {
 		unprotected: gauges("unprotected_pods", "Selected pods, and KubeVirt's helpers of such, that would not be moved if their node were "+
 			"lost now, each under the first reason; "+ofLeader, "reason"),
 		tainted: gauges("tainted_nodes", "Nodes with a taint of the controller's, by the taint; "+ofLeader, "taint"),
-		unselected: gauge("unselected_pods", "Pods that use a volume of the driver and could be moved, but are not selected, counted every "+
-			"five minutes; "+ofLeader),
 		agents: gauge("node_agents", "Node agents of 1.x that run, which do the same work in another way; while there is one, this "+
 			"controller only observes; "+ofLeader),
 		silent: gauge("silent_kubelets", "Kubelets that have not renewed their Lease for --kubelet-silence; none while most seem silent; "+
@@ -90,7 +87,7 @@ func set[V ~string](shown *prometheus.GaugeVec, known []V, counts map[V]int) {
 
 func (s state) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		s.volumes, s.blocked, s.protection, s.unprotected, s.tainted, s.unselected, s.agents, s.silent, s.paused, s.dryRun, s.guard,
+		s.volumes, s.blocked, s.protection, s.unprotected, s.tainted, s.agents, s.silent, s.paused, s.dryRun, s.guard,
 		s.permissions, s.blind,
 	}
 }
@@ -115,9 +112,6 @@ func (m *Metrics) Unprotected(counts map[failover.Reason]int) {
 func (m *Metrics) Tainted(counts map[Taint]int) {
 	set(m.state.tainted, []Taint{LostQuorum, NodeSilent}, counts)
 }
-
-// Unselected shows how many pods use a volume of ours and are not selected.
-func (m *Metrics) Unselected(pods int) { m.state.unselected.Set(float64(pods)) }
 
 // NodeAgents shows how many node agents of 1.x run.
 func (m *Metrics) NodeAgents(pods int) { m.state.agents.Set(float64(pods)) }
