@@ -41,7 +41,6 @@ import (
 	failovermetrics "github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/permissions"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/version"
 )
 
@@ -99,12 +98,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	serverTime := servertime.New()
 	config, err := opts.RESTConfig()
 	if err != nil {
 		return err
 	}
-	config.Wrap(serverTime.Transport)
 	var lease *leaderelection.Lease
 	if opts.LeaderElection {
 		if lease, err = leaderelection.Lock(opts, config); err != nil {
@@ -122,7 +119,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err := mgr.Add(view.Feed); err != nil {
 		return fmt.Errorf("adding the LINSTOR feed: %w", err)
 	}
-	cfg := controllerConfig(opts, view, serverTime)
+	cfg := controllerConfig(opts, view)
 	if lease != nil {
 		cfg.Renewed = lease.Renewed
 	}
@@ -208,7 +205,7 @@ func metricsOptions(opts options.Options) metricsserver.Options {
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-func controllerConfig(opts options.Options, view linstorView, serverTime *servertime.Clock) controllers.Config {
+func controllerConfig(opts options.Options, view linstorView) controllers.Config {
 	counters := failovermetrics.New()
 	counters.DryRun(opts.DryRun)
 	metrics.Registry.MustRegister(append(counters.Collectors(), failovermetrics.BuildInfo())...)
@@ -220,7 +217,6 @@ func controllerConfig(opts options.Options, view linstorView, serverTime *server
 		Settings:          opts.Settings(),
 		Linstor:           view,
 		Metrics:           counters,
-		ServerTime:        serverTime,
 		Owner:             opts.LeaderElectionLeaseName,
 		ShutdownTaints:    opts.ShutdownTaints,
 		FastDetach:        opts.FastDetach,

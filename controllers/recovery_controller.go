@@ -291,7 +291,7 @@ func (r *Recovery) wasRestarted(pod *corev1.Pod, now time.Time) bool {
 	if owner == nil {
 		return false
 	}
-	created := r.serverTime.Local(pod.CreationTimestamp.Time)
+	created := pod.CreationTimestamp.Time // by the API server's clock: if that is off, LINSTOR is restarted once more, or ten minutes later
 	at := r.restarted[owner.UID]
 	// Several pods of one owner are deleted at the same time.
 	return at != now && now.Sub(at) < failover.BlindRetry || created.Before(r.begun) && now.Sub(created) < failover.BlindRetry

@@ -154,7 +154,7 @@ func (r *reporter) stuck(ctx context.Context, state *nodeState, v *volume, pod f
 
 // heldByFinalizer reports that the object of a pod stays that was deleted without grace: only finalizers can keep it.
 func (r *reporter) heldByFinalizer(ctx context.Context, state *nodeState, v *volume, pod failover.Pod) {
-	if !pod.Forced || v.in.Now.Sub(pod.DeleteBy) < heldAfter {
+	if !pod.Forced || v.in.Now.Sub(pod.GraceEnds()) < heldAfter {
 		return
 	}
 	r.doesNotGo(ctx, state, v, pod, failover.HeldByFinalizer, "Pod is held", fmt.Sprintf(

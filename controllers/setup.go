@@ -22,7 +22,6 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 )
 
 // Config configures the controllers. Every field is required unless its comment says otherwise.
@@ -43,8 +42,6 @@ type Config struct {
 	Recorder events.EventRecorder
 	// Clock defaults to the real one.
 	Clock clock.PassiveClock
-	// ServerTime is the API server's clock; nil if that is the same as ours.
-	ServerTime *servertime.Clock
 	// Renewed returns when this process began the newest renewal of its Lease of the leader election, by the same clock; zero while it does not
 	// lead. It is nil if there is no election: then the unanimous grace never applies.
 	Renewed func() time.Time
@@ -109,7 +106,11 @@ func setUp(ctx context.Context, mgr ctrl.Manager, cfg Config) (parts, error) {
 	if err := kubelets.Follow(ctx, mgr.GetCache()); err != nil {
 		return parts{}, err
 	}
-	parts := assemble(cfg, kubelets, mgr.GetClient(), mgr.GetCache(), mgr.GetAPIReader())
+	sightings := cluster.NewSightings(cfg.Clock)
+	if err := sightings.Follow(ctx, mgr.GetCache()); err != nil {
+		return parts{}, err
+	}
+	parts := assemble(cfg, kubelets, sightings, mgr.GetClient(), mgr.GetCache(), mgr.GetAPIReader())
 	return parts, parts.addTo(mgr, cfg)
 }
 
@@ -205,7 +206,6 @@ type shared struct {
 	live        cluster.Live
 	linstor     Linstor
 	clock       clock.PassiveClock
-	serverTime  *servertime.Clock
 	settings    failover.Settings
 	kubelets    *cluster.Kubelets
 	volumes     cluster.Volumes
@@ -216,15 +216,15 @@ type shared struct {
 	metrics     *metrics.Metrics
 }
 
-func assemble(cfg Config, kubelets *cluster.Kubelets, c client.Client, cache, live client.Reader) parts {
+func assemble(cfg Config, kubelets *cluster.Kubelets, sightings *cluster.Sightings, c client.Client, cache, live client.Reader) parts {
 	kubelets.OnRenewal(func(node string, at time.Time) { cfg.Linstor.Alive(kubelets.Satellite(node), at) })
 	reading := cluster.Config{
 		Cache: cache, Live: live, Driver: cfg.Driver, Selector: cfg.Selector, Settings: cfg.Settings, Linstor: cfg.Linstor, Kubelets: kubelets,
-		Clock: cfg.Clock, ServerTime: cfg.ServerTime, Renewed: cfg.Renewed,
+		Clock: cfg.Clock, Sightings: sightings, Renewed: cfg.Renewed,
 	}
 	of := cluster.NewReaders(reading)
 	all := shared{
-		client: c, cache: cache, api: live, linstor: cfg.Linstor, clock: cfg.Clock, serverTime: cfg.ServerTime, settings: cfg.Settings,
+		client: c, cache: cache, api: live, linstor: cfg.Linstor, clock: cfg.Clock, settings: cfg.Settings,
 		kubelets: kubelets, volumes: of.Volumes, pods: of.Pods, attachments: of.Attachments, inputs: of.Inputs, live: of.Live,
 		recorder: cfg.Recorder, metrics: cfg.Metrics,
 	}

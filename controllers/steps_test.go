@@ -58,7 +58,7 @@ func newSteps(t *testing.T) *steps {
 	s.must(cluster.AddIndexes(s.ctx, view, cfg.Driver))
 	controller := s.model.Client(controllerActor + "one")
 	cfg.Recorder = s.events
-	parts := assemble(cfg, cluster.NewKubelets(cfg.Clock, cfg.Driver, nil), controller, view, controller)
+	parts := assemble(cfg, cluster.NewKubelets(cfg.Clock, cfg.Driver, nil), nil, controller, view, controller)
 	s.must(parts.agents.look(s.ctx))
 	s.r, s.taints, s.leaves, s.linstors = parts.node, parts.node.taints, parts.evacuation, parts.recovery
 	s.state, s.taints.inputs.Linstor, s.r.halt.linstor = s.r.stateOf(nodeA), wellOn{}, noLinstor{}
@@ -82,7 +82,7 @@ func newSteps(t *testing.T) *steps {
 	s.d = failover.Decision{Verdict: failover.Lost, Reason: failover.NodeUnreachable, State: failover.Unreachable, Message: "gone"}
 	s.in = failover.Input{
 		Now: time.Now(), Settings: cfg.Settings, Volume: failover.Volume{Name: "db"}, Node: failover.Node{Name: nodeA},
-		Pods:       []failover.Pod{{Namespace: "default", Name: "db-0", UID: pod.UID, Created: time.Now()}},
+		Pods:       []failover.Pod{{Namespace: "default", Name: "db-0", UID: pod.UID}},
 		Attachment: &failover.Attachment{Name: "csi-db", UID: va.UID, Attached: true},
 	}
 	return s
@@ -363,7 +363,7 @@ func TestWhenAMarkEnds(t *testing.T) {
 		"not while that is not known":      {func(s *steps) { s.d.Verdict = failover.Undecided }, true},
 		"not while nobody uses the volume": {func(s *steps) { s.in.Pods = nil }, true},
 		"not while a pod is on its way out": {func(s *steps) {
-			s.in.Pods = append(s.in.Pods, failover.Pod{DeleteBy: time.Now()})
+			s.in.Pods = append(s.in.Pods, failover.Pod{Terminating: true})
 		}, true},
 		"not while the attachment is being deleted": {func(s *steps) { s.in.Attachment.Deleting = true }, true},
 		"not where there is none":                   {func(s *steps) { s.in.Attachment.Noted = false }, true},

@@ -3,117 +3,99 @@ package controllers
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
-// wrongClock is a controller that leads by default settings, and whose clock is behind that of the API server by so much.
-func wrongClock(t *testing.T, behind time.Duration, tell func(w *world, p *process)) {
+// clocks are clocks that jump, by how they do: that of the API server, and that of a node.
+var clocks = map[string]func(w *world, by time.Duration){
+	"of the API server": func(w *world, by time.Duration) { w.API.SetClock(by) },
+	"of the node":       func(w *world, by time.Duration) { w.SetClock(nodeA, by) },
+}
+
+// whileClocksJump tells a story once for each clock and jump: before this process starts, before the volume is there, and right before the fault.
+func whileClocksJump(t *testing.T, tell func(w *world, jump func(at int))) {
 	t.Helper()
-	inWorld(t, virtual.Options{}, func(w *world) {
-		w.API.SetClock(behind)
-		cfg := defaults()
-		cfg.ServerTime = servertime.New()
-		cfg.ServerTime.Learn(time.Now(), time.Now(), w.API.Now().Time)
-		p := w.startProcess("one", cfg)
-		p.leads()
-		tell(w, p)
+	for whose, set := range clocks {
+		for _, by := range []time.Duration{-2 * time.Hour, -10 * time.Minute, 10 * time.Minute, 2 * time.Hour} {
+			for when := range 3 {
+				t.Run(fmt.Sprintf("the clock %s jumps by %s, at moment %d", whose, by, when), func(t *testing.T) {
+					inWorld(t, virtual.Options{}, func(w *world) {
+						jump := func(at int) {
+							if at == when {
+								set(w, by)
+							}
+						}
+						jump(0)
+						w.startProcess("one", defaults()).leads()
+						tell(w, jump)
+					})
+				})
+			}
+		}
+	}
+}
+
+func TestAFailOverTakesAsLongWhileClocksJump(t *testing.T) {
+	whileClocksJump(t, func(w *world, jump func(at int)) {
+		jump(1)
+		w.volume("db")
+		w.workload("db", selected)
+		w.pass(2 * time.Minute)
+		w.wantRunning("db-0", nodeA)
+		jump(2)
+		w.Crash(nodeA)
+		w.until(15*time.Second, "the pod is removed", func() bool { return len(w.removed("db-0")) > 0 })
+		w.until(15*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 	})
 }
 
-// Objects have the API server's times, and a grace is no longer and no shorter for what the controller's own clock shows.
-func TestTheControllersClockIsWrong(t *testing.T) {
-	for _, behind := range []time.Duration{0, 10 * time.Minute, -10 * time.Minute} {
-		t.Run(fmt.Sprintf("by %s, and a node crashes", behind), func(t *testing.T) {
-			wrongClock(t, behind, func(w *world, _ *process) {
-				w.volume("db")
-				w.workload("db", selected)
-				w.pass(2 * time.Minute)
-				w.wantRunning("db-0", nodeA)
-				w.Crash(nodeA)
-				w.until(15*time.Second, "the pod is removed", func() bool { return len(w.removed("db-0")) > 0 })
-				w.until(15*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
-			})
-		})
-		t.Run(fmt.Sprintf("by %s, and a pod is placed on a node that crashed before", behind), func(t *testing.T) {
-			wrongClock(t, behind, func(w *world, _ *process) {
-				w.volume("db")
-				w.pass(time.Minute)
-				w.Crash(nodeA)
-				w.pass(30 * time.Second)
-				w.workload("db", selected, func(workload *virtual.Workload) { workload.Nodes, workload.Tolerant = []string{nodeA}, true })
-				took := w.untilRemoved(2*time.Minute, "db-0")
-				if took < 44*time.Second || took > 50*time.Second {
-					t.Errorf("the pod is removed after %s, want the known grace", took)
-				}
-			})
-		})
-	}
+func TestAPodThatNeverRanWaitsAsLongWhileClocksJump(t *testing.T) {
+	whileClocksJump(t, func(w *world, jump func(at int)) {
+		w.volume("db")
+		w.pass(time.Minute)
+		w.Crash(nodeA)
+		w.pass(30 * time.Second)
+		jump(1)
+		w.workload("db", selected, func(workload *virtual.Workload) { workload.Nodes, workload.Tolerant = []string{nodeA}, true })
+		jump(2)
+		if took := w.untilRemoved(2*time.Minute, "db-0"); took < 44*time.Second || took > 50*time.Second {
+			w.Errorf("the pod is removed after %s, want the known grace", took)
+		}
+	})
 }
 
-// When a container started is told by the clock of its node. By one that is fast it started after its volume was last in use.
-func TestTheClockOfANodeIsWrongThatIsDemoted(t *testing.T) {
-	t.Parallel()
-	for _, skew := range []time.Duration{-time.Hour, 10 * time.Minute, time.Hour} {
-		t.Run(skew.String(), func(t *testing.T) {
-			inWorld(t, virtual.Options{}, func(w *world) {
-				w.startProcess("one", defaults()).leads()
-				w.SetClock(nodeA, skew)
-				w.pass(time.Minute)
-				w.volume("db")
-				w.workload("db", selected)
-				w.pass(2 * time.Minute)
-				w.wantRunning("db-0", nodeA)
-				w.DRBD.Close("pvc-db", nodeA)
-				if took := w.untilRemoved(2*time.Minute, "db-0"); took < 44*time.Second || took > 50*time.Second {
-					t.Errorf("the pod is removed after %s, want the known grace", took)
-				}
-			})
-		})
-	}
+func TestADemotedVolumeIsMovedAsSoonWhileClocksJump(t *testing.T) {
+	whileClocksJump(t, func(w *world, jump func(at int)) {
+		jump(1)
+		w.pass(time.Minute)
+		w.volume("db")
+		w.workload("db", selected)
+		w.pass(2 * time.Minute)
+		w.wantRunning("db-0", nodeA)
+		jump(2)
+		w.DRBD.Close("pvc-db", nodeA)
+		if took := w.untilRemoved(2*time.Minute, "db-0"); took < 44*time.Second || took > 50*time.Second {
+			w.Errorf("the pod is removed after %s, want the known grace", took)
+		}
+	})
 }
 
-// Every time of an object is turned into one of our clock.
-func TestTimesOfObjectsAreTurnedIntoOurs(t *testing.T) {
-	t.Parallel()
-	const behind = 10 * time.Minute
-	synctest.Test(t, func(t *testing.T) {
-		s := newSteps(t)
-		s.r.inputs.Linstor = noLinstor{}
-		pod := s.pod()
-		pod.DeletionTimestamp = new(metav1.NewTime(start.Add(time.Hour)))
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: start}},
-		}}
-		inputs := &s.r.inputs
-		read, err := s.r.readAttachments(s.ctx, nodeA, []*volume{s.volume()})
-		s.must(err)
-		reading := cluster.Reading{Node: nodeA, Attachments: read}
-		before, err := inputs.Confirmed(s.ctx, s.pv, reading, []corev1.Pod{*pod}, cluster.Remembered{})
-		s.must(err)
-		inputs.ServerTime = servertime.New()
-		inputs.ServerTime.Learn(start.Time, start.Time, start.Add(behind))
-		now, err := inputs.Confirmed(s.ctx, s.pv, reading, []corev1.Pod{*pod}, cluster.Remembered{})
-		s.must(err)
-		for name, at := range map[string][2]time.Time{
-			"the creation of the pod":        {before.Pods[0].Created, now.Pods[0].Created},
-			"the binding of the pod":         {before.Pods[0].Bound, now.Pods[0].Bound},
-			"the start of a container":       {before.Pods[0].Started, now.Pods[0].Started},
-			"the start of one that runs":     {before.Pods[0].RunningSince, now.Pods[0].RunningSince},
-			"the end of the pod's grace":     {before.Pods[0].DeleteBy, now.Pods[0].DeleteBy},
-			"the creation of the attachment": {before.Attachment.Created, now.Attachment.Created},
-			"the creation of the volume":     {before.Volume.Created, now.Volume.Created},
-		} {
-			if at[0].IsZero() || at[0].Sub(at[1]) != behind {
-				t.Errorf("%s is %s, was %s", name, at[1], at[0])
-			}
+// The node is up and has lost its storage: the pod gets its grace period, and goes by force after that.
+func TestAPodThatDoesNotStopGoesAsSoonWhileClocksJump(t *testing.T) {
+	whileClocksJump(t, func(w *world, jump func(at int)) {
+		jump(1)
+		w.volume("db")
+		w.workload("db", selected, func(workload *virtual.Workload) { workload.StopTime = 5 * time.Minute })
+		w.pass(2 * time.Minute)
+		w.DRBD.Isolate(nodeA)
+		w.until(20*time.Second, "the pod is being deleted", func() bool { pod := w.pod("db-0"); return pod != nil && pod.DeletionTimestamp != nil })
+		jump(2)
+		begun := time.Now()
+		w.until(30*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		if took := time.Since(begun); took < 9*time.Second {
+			w.Errorf("the pod went after %s, want its grace period of 10 s to pass", took)
 		}
 	})
 }

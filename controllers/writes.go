@@ -585,7 +585,7 @@ func (r *NodeReconciler) podsStayLive(ctx context.Context, v *volume) (bool, err
 // podsStay reports whether pods use the volume on a node, of which none is being deleted.
 func podsStay(in failover.Input) bool {
 	for _, pod := range in.Pods {
-		if !pod.DeleteBy.IsZero() {
+		if pod.Terminating {
 			return false
 		}
 	}

@@ -52,7 +52,6 @@ func attachmentFacts(attachments []storagev1.VolumeAttachment, selected []corev1
 			Name:     va.Name,
 			UID:      va.UID,
 			Attached: va.Status.Attached,
-			Created:  va.CreationTimestamp.Time,
 			Deleting: va.DeletionTimestamp != nil,
 			Marked:   marked,
 			Noted:    marked,

@@ -1,6 +1,6 @@
 // Package cluster says what Kubernetes knows of volumes, of the pods that use them and of the nodes that these are on, in the terms of
 // internal/failover. It only reads: from the cache by [Volumes], [Pods], [Attachments] and [Inputs], past the cache by [Live], and from
-// what this process has seen change by [Kubelets].
+// what this process has seen change by [Kubelets] and [Sightings].
 package cluster
 
 import (
@@ -12,7 +12,6 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 )
 
 // shared lets the cache hand out its own objects, which must not be changed: each event of LINSTOR leads to several lists, of
@@ -44,8 +43,8 @@ type Config struct {
 	Kubelets *Kubelets
 	// Clock defaults to the real one.
 	Clock clock.PassiveClock
-	// ServerTime is the API server's clock; nil where it is the same as ours.
-	ServerTime *servertime.Clock
+	// Sightings are when objects were first seen; nil if all that there is counts as known for long.
+	Sightings *Sightings
 	// Renewed tells when this process began the newest renewal of its own Lease, that of the leader election; nil where it has none.
 	Renewed func() time.Time
 }
@@ -71,8 +70,8 @@ func NewReaders(cfg Config) Readers {
 		Volumes: volumes, Pods: pods, Attachments: attachments,
 		Inputs: Inputs{
 			Linstor: cfg.Linstor, volumes: volumes, pods: pods, attachments: attachments, kubelets: cfg.Kubelets, clock: cfg.Clock,
-			ServerTime: cfg.ServerTime, settings: cfg.Settings, renewed: cfg.Renewed,
+			sightings: cfg.Sightings, settings: cfg.Settings, renewed: cfg.Renewed,
 		},
-		Live: Live{Reader: cfg.Live, Clock: cfg.Clock, volumes: volumes, kubelets: cfg.Kubelets, serverTime: cfg.ServerTime},
+		Live: Live{Reader: cfg.Live, Clock: cfg.Clock, volumes: volumes, kubelets: cfg.Kubelets, sightings: cfg.Sightings},
 	}
 }

@@ -12,20 +12,18 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 )
 
 // Inputs gathers the inputs of decisions.
 type Inputs struct {
 	// Linstor is LINSTOR's last word.
 	Linstor Linstor
-	// ServerTime turns the times of objects into those of our clock.
-	ServerTime *servertime.Clock
 
 	volumes     Volumes
 	pods        Pods
 	attachments Attachments
 	kubelets    *Kubelets
+	sightings   *Sightings
 	clock       clock.PassiveClock
 	settings    failover.Settings
 	renewed     func() time.Time
@@ -148,7 +146,7 @@ func (i *Inputs) input(
 		Attachment:       attachment,
 		LinstorConfirmed: i.Linstor.Status().LastConfirmed,
 	}
-	in.Volume.Created = i.ServerTime.Local(in.Volume.Created)
+	in.Volume.Since = i.sightings.since(pv.UID)
 	if i.renewed != nil {
 		in.Renewed = i.renewed()
 	}
@@ -175,22 +173,13 @@ func (i *Inputs) input(
 	return in, nil
 }
 
-// pod returns what is known of a pod that uses the volume by the claims, and its other volumes. Its times are the API server's, and those of its
-// containers the kubelet's. They are turned into those of our clock.
+// pod returns what is known of a pod that uses the volume by the claims, and its other volumes.
 func (i *Inputs) pod(
 	ctx context.Context, pod *corev1.Pod, pv *corev1.PersistentVolume, claims []string, read *Reading,
 ) (failover.Pod, []podVolume, error) {
 	facts := podFacts(pod, i.pods.selector, claims)
-	for _, at := range []*time.Time{&facts.Created, &facts.Bound, &facts.DeleteBy, &facts.Deleted} {
-		*at = i.ServerTime.Local(*at)
-	}
-	for _, at := range []*time.Time{&facts.Started, &facts.RunningSince} {
-		if local, known := i.kubelets.Local(pod.Spec.NodeName, *at); known {
-			*at = local
-		} else {
-			*at = i.ServerTime.Local(*at)
-		}
-	}
+	seen := i.sightings.pod(pod, facts.Selected)
+	facts.Since, facts.Ran, facts.Deleting = seen.since, seen.ran, seen.deleting
 	helped, err := i.pods.helped(ctx, pod)
 	if err != nil {
 		return failover.Pod{}, nil, err
@@ -281,7 +270,7 @@ func (i *Inputs) attachment(
 	if facts == nil {
 		return nil
 	}
-	facts.Created = i.ServerTime.Local(facts.Created)
+	facts.Since = i.sightings.since(facts.UID)
 	facts.Marked = facts.Marked || known.Begun == facts.UID
 	return facts
 }

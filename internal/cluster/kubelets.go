@@ -110,17 +110,20 @@ func onChange[T any](observe, forget func(*T)) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { apply(o, observe) },
 		UpdateFunc: func(_, o any) { apply(o, observe) },
-		DeleteFunc: func(o any) {
-			if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-				o = last.Obj
-			}
-			apply(o, forget)
-		},
+		DeleteFunc: func(o any) { apply(lastOf(o), forget) },
 	}
 }
 
-func apply[T any](o any, f func(*T)) {
-	if object, ok := o.(*T); ok {
+// lastOf returns the last known state of an object that was deleted.
+func lastOf(o any) any {
+	if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+		return last.Obj
+	}
+	return o
+}
+
+func apply[T any](o any, f func(T)) {
+	if object, ok := o.(T); ok {
 		f(object)
 	}
 }

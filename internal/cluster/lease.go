@@ -58,18 +58,6 @@ func (l leaseSeen) patience(d time.Duration) time.Duration {
 	return failover.Node{LeaseGap: l.gap()}.Patience(d)
 }
 
-// Local returns the time of this machine at which the clock of the node's kubelet showed t, which may be hours off those of all others; false
-// while nothing is known of that clock. It is late by as long as the newest renewal of the kubelet's Lease took to be seen.
-func (k *Kubelets) Local(node string, t time.Time) (time.Time, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	lease, known := k.leases[node]
-	if !known || t.IsZero() {
-		return t, known
-	}
-	return t.Add(lease.seen.Round(0).Sub(lease.renewed)), true
-}
-
 // ObserveLease records a Lease of a kubelet.
 func (k *Kubelets) ObserveLease(lease *coordinationv1.Lease) {
 	if lease.Namespace != LeaseNamespace || lease.Spec.RenewTime == nil {

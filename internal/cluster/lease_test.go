@@ -194,30 +194,6 @@ func TestHowOftenALeaseIsRenewed(t *testing.T) {
 	}
 }
 
-// The clock of a kubelet is a year behind. What it has not told remains unknown.
-func TestTheClockOfAKubelet(t *testing.T) {
-	t.Parallel()
-	now := start.Time
-	k := NewKubelets(clockAt{&now}, "", nil)
-	k.ObserveLease(lease(nodeA, 0))
-	for name, tc := range map[string]struct {
-		node     string
-		at, want time.Time
-		known    bool
-	}{
-		"a time of a kubelet whose clock is known": {nodeA, start.AddDate(-1, 0, 0).Add(-time.Minute), start.Add(-time.Minute), true},
-		"a time that it has not told":              {nodeA, time.Time{}, time.Time{}, true},
-		"a time of another kubelet":                {nodeB, start.Time, start.Time, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got, known := k.Local(tc.node, tc.at); !got.Equal(tc.want) || known != tc.known {
-				t.Errorf("%s, known: %t; want %s, %t", got, known, tc.want, tc.known)
-			}
-		})
-	}
-}
-
 // A Lease that was never renewed tells nothing of its kubelet.
 func TestALeaseThatWasNeverRenewedTellsNothing(t *testing.T) {
 	t.Parallel()

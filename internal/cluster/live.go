@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 )
 
 // listFrom is from how many attachments on they are read by one list of all: the API has no selector for those of a driver or a node.
@@ -29,9 +28,9 @@ type Live struct {
 	// Clock tells how old a pod is.
 	Clock clock.PassiveClock
 
-	volumes    Volumes
-	kubelets   *Kubelets
-	serverTime *servertime.Clock
+	volumes   Volumes
+	kubelets  *Kubelets
+	sightings *Sightings
 }
 
 // PodsOn returns all pods on a node, selected or not. The list has no resourceVersion, by which the API server answers with nothing older
@@ -167,7 +166,7 @@ const bindingResync = time.Minute
 // another of its name, and the claim is Lost until the controller manager has looked again. A pod that is evicted meanwhile cannot be placed,
 // and its volume stays attached for up to a minute more.
 func (l Live) isClaimLost(ctx context.Context, pv *corev1.PersistentVolume) (bool, error) {
-	if pv.Spec.ClaimRef == nil || l.Clock.Now().Sub(l.serverTime.Local(pv.CreationTimestamp.Time)) >= bindingResync {
+	if pv.Spec.ClaimRef == nil || l.Clock.Now().Sub(l.sightings.since(pv.UID)) >= bindingResync {
 		return false, nil
 	}
 	var claim corev1.PersistentVolumeClaim

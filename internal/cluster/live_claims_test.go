@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"k8s.io/utils/clock"
 	"testing"
 	"time"
 
@@ -8,8 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 )
 
 // claimsWorld is the API server with the claims of volumesWorld, each bound to the volume of its name, and who reads them past the cache.
@@ -26,7 +25,7 @@ func claimsWorld(t *testing.T) (Live, client.Client) {
 			pv.Spec.ClaimRef.UID = claim.UID
 		})
 	}
-	return Live{Reader: api, volumes: pods.volumes, serverTime: servertime.New()}, api
+	return Live{Reader: api, volumes: pods.volumes, sightings: NewSightings(clock.RealClock{})}, api
 }
 
 // changed changes an object of the API server.
@@ -157,15 +156,17 @@ func TestOnlyTheClaimOfAYoungVolumeIsLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			live, api := claimsWorld(t)
-			now := start.Add(tc.age)
-			live.Clock = clockAt{&now}
+			now := start.Time
+			live.Clock, live.sightings = clockAt{&now}, NewSightings(clockAt{&now})
 			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}}
 			if err := api.Status().Patch(t.Context(), claim, client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"`+tc.phase+`"}}`))); err != nil {
 				t.Fatal(err)
 			}
-			pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data", CreationTimestamp: start}}
+			pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data", UID: "data"}}
 			bind(pv, "shop", "data")
 			orNothing(tc.change)(pv)
+			live.sightings.Observe(pv, false)
+			now = now.Add(tc.age)
 			got, err := live.isClaimLost(t.Context(), pv)
 			if err != nil || got != tc.want {
 				t.Errorf("lost: %t, %v, want %t", got, err, tc.want)

@@ -142,9 +142,8 @@ func podFacts(pod *corev1.Pod, selector labels.Selector, claims []string) failov
 		Namespace: pod.Namespace,
 		Name:      pod.Name,
 		UID:       pod.UID,
-		Created:   pod.CreationTimestamp.Time,
-		Bound:     boundAt(pod),
 		HasRun:    HasRun(pod),
+		Runs:      runs(pod),
 		ReadOnly:  mountsReadOnly(pod, claims),
 		Selected:  selector.Matches(labels.Set(pod.Labels)),
 		Exempt:    isExempt(pod),
@@ -157,14 +156,9 @@ func podFacts(pod *corev1.Pod, selector labels.Selector, claims []string) failov
 	if owner != nil && owner.Kind == podKind {
 		facts.HelperOf = owner.Name
 	}
-	facts.Started, facts.RunningSince = startOf(pod)
 	facts.Finalizers = len(pod.Finalizers) > 0
 	if pod.DeletionTimestamp != nil {
-		// The API server sets it to the end of the grace, not to its start.
-		facts.DeleteBy, facts.Deleted = pod.DeletionTimestamp.Time, pod.DeletionTimestamp.Time
-		if grace := pod.DeletionGracePeriodSeconds; grace != nil {
-			facts.Deleted = facts.DeleteBy.Add(-time.Duration(*grace) * time.Second)
-		}
+		facts.Terminating, facts.Grace = true, time.Duration(graceOf(pod))*time.Second
 		facts.Forced = pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 		facts.Unended = facts.Forced && facts.Finalizers && !Ended(pod)
 	}
@@ -188,15 +182,6 @@ func staysOutOfService(tolerations []corev1.Toleration) bool {
 	return tolerates
 }
 
-func boundAt(pod *corev1.Pod) time.Time {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
-			return c.LastTransitionTime.Time
-		}
-	}
-	return pod.CreationTimestamp.Time
-}
-
 // containersOf returns the states of all containers of a pod, init containers first: the kubelet starts none of either kind before all
 // volumes are mounted.
 func containersOf(pod *corev1.Pod) []corev1.ContainerStatus {
@@ -210,26 +195,9 @@ func HasRun(pod *corev1.Pod) bool {
 	})
 }
 
-// startOf returns when the first container of the pod started that is known of, and the first one of those that run; zero where there
-// is none.
-func startOf(pod *corev1.Pod) (started, runningSince time.Time) {
-	first := func(known *time.Time, at metav1.Time) {
-		if !at.IsZero() && (known.IsZero() || at.Time.Before(*known)) {
-			*known = at.Time
-		}
-	}
-	for _, c := range containersOf(pod) {
-		if running := c.State.Running; running != nil {
-			first(&started, running.StartedAt)
-			first(&runningSince, running.StartedAt)
-		}
-		for _, state := range []corev1.ContainerState{c.State, c.LastTerminationState} {
-			if state.Terminated != nil {
-				first(&started, state.Terminated.StartedAt)
-			}
-		}
-	}
-	return started, runningSince
+// runs reports whether a container of the pod runs.
+func runs(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(containersOf(pod), func(c corev1.ContainerStatus) bool { return c.State.Running != nil })
 }
 
 // mountsReadOnly reports whether the pod asks for the claims ("namespace/claim") read-only everywhere it uses one.

@@ -153,9 +153,6 @@ func TestPodFacts(t *testing.T) {
 		return func(p *corev1.Pod) { p.Status.InitContainerStatuses = s }
 	}
 	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
-	endedAfter := func(started metav1.Time) corev1.ContainerState {
-		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: started}}
-	}
 	cases := map[string]struct {
 		pod  func(*corev1.Pod)
 		want func(*failover.Pod)
@@ -214,27 +211,9 @@ func TestPodFacts(t *testing.T) {
 			pod:  owner("Node", true),
 			want: func(f *failover.Pod) { f.Owned, f.NodeBound = true, true },
 		},
-		"a pod is bound when it was scheduled": {
-			pod: func(p *corev1.Pod) {
-				p.Status.Conditions = []corev1.PodCondition{
-					{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: after(time.Minute)},
-				}
-			},
-			want: func(f *failover.Pod) { f.Bound = after(time.Minute).Time },
-		},
-		"a pod is not bound by other conditions, nor while it can not be scheduled": {
-			pod: func(p *corev1.Pod) {
-				p.Status.Conditions = []corev1.PodCondition{
-					{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: after(time.Minute)},
-					{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, LastTransitionTime: after(time.Hour)},
-				}
-			},
-		},
-		"it runs since its longest running container": {
-			pod: status(running(after(2*time.Minute)), running(after(time.Minute)), corev1.ContainerStatus{State: ended}),
-			want: func(f *failover.Pod) {
-				f.HasRun, f.Started, f.RunningSince = true, after(time.Minute).Time, after(time.Minute).Time
-			},
+		"it runs while one of its containers does": {
+			pod:  status(corev1.ContainerStatus{State: ended}, running(after(time.Minute))),
+			want: func(f *failover.Pod) { f.HasRun, f.Runs = true, true },
 		},
 		"it has run when a container has ended": {
 			pod:  status(corev1.ContainerStatus{State: ended}),
@@ -245,39 +224,15 @@ func TestPodFacts(t *testing.T) {
 			want: func(f *failover.Pod) { f.HasRun = true },
 		},
 		"it has run while an init container runs, and runs": {
-			pod: initStatus(running(after(time.Minute))),
-			want: func(f *failover.Pod) {
-				f.HasRun, f.Started, f.RunningSince = true, after(time.Minute).Time, after(time.Minute).Time
-			},
+			pod:  initStatus(running(after(time.Minute))),
+			want: func(f *failover.Pod) { f.HasRun, f.Runs = true, true },
 		},
 		"it has run when an init container has ended": {
-			pod:  initStatus(corev1.ContainerStatus{State: endedAfter(start)}),
-			want: func(f *failover.Pod) { f.HasRun, f.Started = true, start.Time },
+			pod:  initStatus(corev1.ContainerStatus{State: ended}),
+			want: func(f *failover.Pod) { f.HasRun = true },
 		},
 		"it has not run while an init container waits": {
 			pod: initStatus(corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}),
-		},
-		"it has started with a sidecar, though another container runs only since later": {
-			pod: func(p *corev1.Pod) {
-				initStatus(running(after(time.Minute)))(p)
-				status(running(after(2 * time.Minute)))(p)
-			},
-			want: func(f *failover.Pod) {
-				f.HasRun, f.Started, f.RunningSince = true, after(time.Minute).Time, after(time.Minute).Time
-			},
-		},
-		"it has started with an init container that has ended, before one that runs": {
-			pod: func(p *corev1.Pod) {
-				initStatus(corev1.ContainerStatus{State: endedAfter(start)})(p)
-				status(running(after(time.Minute)))(p)
-			},
-			want: func(f *failover.Pod) { f.HasRun, f.Started, f.RunningSince = true, start.Time, after(time.Minute).Time },
-		},
-		"it has started with the container that was restarted": {
-			pod: status(corev1.ContainerStatus{
-				State: running(after(time.Minute)).State, LastTerminationState: endedAfter(start),
-			}),
-			want: func(f *failover.Pod) { f.HasRun, f.Started, f.RunningSince = true, start.Time, after(time.Minute).Time },
 		},
 		"it has not run while its containers wait": {
 			pod: status(corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}),
@@ -304,14 +259,14 @@ func TestPodFacts(t *testing.T) {
 		},
 		"a terminating pod of which no grace is told": {
 			pod:  func(p *corev1.Pod) { p.DeletionTimestamp = new(after(time.Hour)) },
-			want: func(f *failover.Pod) { f.DeleteBy, f.Deleted = after(time.Hour).Time, after(time.Hour).Time },
+			want: func(f *failover.Pod) { f.Terminating = true },
 		},
 		"a terminating pod": {
 			pod: func(p *corev1.Pod) {
 				p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(after(time.Hour)), new(int64(30))
 			},
 			want: func(f *failover.Pod) {
-				f.DeleteBy, f.Deleted = after(time.Hour).Time, after(time.Hour-30*time.Second).Time
+				f.Terminating, f.Grace = true, 30*time.Second
 			},
 		},
 		"a pod that was deleted by force": {
@@ -319,15 +274,15 @@ func TestPodFacts(t *testing.T) {
 				p.DeletionTimestamp, p.DeletionGracePeriodSeconds = new(after(time.Hour)), new(int64(0))
 			},
 			want: func(f *failover.Pod) {
-				f.DeleteBy, f.Deleted, f.Forced = after(time.Hour).Time, after(time.Hour).Time, true
+				f.Terminating, f.Forced = true, true
 			},
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0", UID: "uid", CreationTimestamp: start}}
-			want := failover.Pod{Namespace: "shop", Name: "web-0", UID: "uid", Created: start.Time, Bound: start.Time}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0", UID: "uid"}}
+			want := failover.Pod{Namespace: "shop", Name: "web-0", UID: "uid"}
 			orNothing(c.pod)(pod)
 			orNothing(c.want)(&want)
 			if diff := cmp.Diff(want, podFacts(pod, selector, []string{"shop/data"})); diff != "" {

@@ -143,8 +143,8 @@ func (t *trimmer) pod(pod *corev1.Pod) {
 	pod.Spec = spec
 	conditions := make([]corev1.PodCondition, 0, 1)
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled || c.Type == corev1.DisruptionTarget || c.Type == corev1.PodReady && ofDaemonSet {
-			kept := corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}
+		if c.Type == corev1.DisruptionTarget || c.Type == corev1.PodReady && ofDaemonSet {
+			kept := corev1.PodCondition{Type: c.Type, Status: c.Status}
 			if c.Type == corev1.DisruptionTarget && strings.HasPrefix(c.Message, DisruptedBy) {
 				kept.Message = DisruptedBy
 			}
@@ -158,17 +158,17 @@ func (t *trimmer) pod(pod *corev1.Pod) {
 	}
 }
 
-// decisiveStatuses leaves of each container whether and when it has started.
+// decisiveStatuses leaves of each container whether it runs, and whether it has.
 func decisiveStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	if len(all) == 0 {
 		return nil
 	}
 	decisive := func(state corev1.ContainerState) (kept corev1.ContainerState) {
 		if state.Running != nil {
-			kept.Running = &corev1.ContainerStateRunning{StartedAt: state.Running.StartedAt}
+			kept.Running = &corev1.ContainerStateRunning{}
 		}
 		if state.Terminated != nil {
-			kept.Terminated = &corev1.ContainerStateTerminated{StartedAt: state.Terminated.StartedAt}
+			kept.Terminated = &corev1.ContainerStateTerminated{}
 		}
 		return kept
 	}

@@ -185,7 +185,6 @@ func volumeFacts(pv *corev1.PersistentVolume) failover.Volume {
 		func(m corev1.PersistentVolumeAccessMode) bool { return m != corev1.ReadOnlyMany })
 	return failover.Volume{
 		Name:      pv.Name,
-		Created:   pv.CreationTimestamp.Time,
 		NFSExport: isNFSExport(pv),
 		Block:     pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock,
 		ReadOnly:  readOnly,

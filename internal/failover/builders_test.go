@@ -54,13 +54,13 @@ func healthy() Input {
 			KubeletSilence: 20 * time.Second,
 			DeletionGrace:  10 * time.Second,
 		},
-		Volume: Volume{Name: "pv-1", Created: ago(time.Hour)},
+		Volume: Volume{Name: "pv-1", Since: ago(time.Hour)},
 		Node:   Node{Name: nodeA, LeaseKnown: true, LeaseSilence: 3 * time.Second, BootSince: ago(2 * time.Hour)},
 		Resource: Resource{
 			Name: "pvc-1", Known: true, DRBD: true, Volumes: 1, Confirmed: now, SetSince: ago(time.Hour), Quorum: "majority",
 			Replicas: []Replica{primary(nodeA), secondary(nodeB), tieBreaker(nodeT)},
 		},
-		Attachment:       &Attachment{Name: "csi-1", UID: "attachment", Attached: true, Created: ago(time.Hour)},
+		Attachment:       &Attachment{Name: "csi-1", UID: "attachment", Attached: true, Since: ago(time.Hour)},
 		Pods:             []Pod{runningPod("web-0")},
 		LinstorConfirmed: now,
 	}
@@ -126,9 +126,14 @@ func everywhereAsListed(in *Input) {
 
 func runningPod(name string) Pod {
 	return Pod{
-		Namespace: "default", Name: name, Created: ago(time.Hour), Bound: ago(time.Hour), RunningSince: ago(time.Hour),
+		Namespace: "default", Name: name, Since: ago(time.Hour), Ran: ago(time.Hour), Runs: true,
 		HasRun: true, Selected: true, Owned: true, Places: Places{Known: true, Fit: true},
 	}
+}
+
+// terminates lets a pod be terminating, with so much of its grace period left.
+func terminates(left time.Duration) func(*Pod) {
+	return func(p *Pod) { p.Terminating, p.Grace, p.Deleting = true, time.Minute, now.Add(left-time.Minute) }
 }
 
 // crashed is the same volume a minute after A lost power: LINSTOR says OFFLINE, no peer reaches A, the others may promote.

@@ -16,7 +16,7 @@ func TestGraces(t *testing.T) {
 		return edited(at(nodeB, func(r *Replica) { r.MayPromote = held(true, d) }), at(nodeT, func(r *Replica) { r.MayPromote = held(true, d) }))
 	}
 	shutDown := func(in *Input) { in.Node.Shutdown = true }
-	notRun := thePod(func(p *Pod) { p.HasRun, p.RunningSince = false, time.Time{} })
+	notRun := thePod(func(p *Pod) { p.HasRun, p.Runs = false, false })
 	newGrace := func(d time.Duration) edit { return func(in *Input) { in.Settings.NewGrace = d } }
 	lostFor := func(d time.Duration) edit {
 		return edited(survivors(d), at(nodeA, func(r *Replica) { r.Online, r.Reports = held(false, d), held(false, d) }), func(in *Input) {
@@ -25,8 +25,8 @@ func TestGraces(t *testing.T) {
 			}
 		})
 	}
-	podAge := func(d time.Duration) edit { return thePod(func(p *Pod) { p.Created, p.Bound = ago(d), ago(d) }) }
-	volumeAge := func(d time.Duration) edit { return func(in *Input) { in.Volume.Created = ago(d) } }
+	podAge := func(d time.Duration) edit { return thePod(func(p *Pod) { p.Since = ago(d) }) }
+	volumeAge := func(d time.Duration) edit { return func(in *Input) { in.Volume.Since = ago(d) } }
 
 	cases := map[string]struct {
 		from  func() Input
@@ -46,7 +46,7 @@ func TestGraces(t *testing.T) {
 		"a demoted replica under a young pod waits the new grace": {
 			from: demoted, edit: newGrace(50 * time.Second), want: 50 * time.Second,
 			clock: func(d time.Duration) edit {
-				return edited(podAge(d), thePod(func(p *Pod) { p.RunningSince = ago(d) }),
+				return edited(podAge(d), thePod(func(p *Pod) { p.Ran = ago(d) }),
 					at(nodeA, func(r *Replica) { r.LastInUse = ago(d) }))
 			},
 		},
@@ -125,18 +125,15 @@ func TestClockStartsAtTheLatest(t *testing.T) {
 			return at(nodeT, func(r *Replica) { r.Online = held(true, d) })
 		}},
 		"the attachment exists": {isolated, func(d time.Duration) edit {
-			return func(in *Input) { in.Attachment.Created = ago(d) }
-		}},
-		"the pod exists": {isolated, func(d time.Duration) edit {
-			return thePod(func(p *Pod) { p.Created = ago(d) })
+			return func(in *Input) { in.Attachment.Since = ago(d) }
 		}},
 		"the pod is bound to the node": {isolated, func(d time.Duration) edit {
-			return thePod(func(p *Pod) { p.Bound = ago(d) })
+			return thePod(func(p *Pod) { p.Since = ago(d) })
 		}},
 		"the youngest of several pods is bound to the node": {crashed, func(d time.Duration) edit {
 			return func(in *Input) {
 				in.Pods = append(in.Pods, runningPod("web-1"))
-				in.Pods[1].Bound = ago(d)
+				in.Pods[1].Since = ago(d)
 			}
 		}},
 		"a replica that fails its IO does so": {ioErrors, func(d time.Duration) edit {

@@ -12,7 +12,7 @@ import (
 func TestCornersOfTheVerdict(t *testing.T) {
 	t.Parallel()
 
-	notRun := func(p *Pod) { p.HasRun, p.RunningSince = false, time.Time{} }
+	notRun := func(p *Pod) { p.HasRun, p.Runs = false, false }
 	awaited := func(in *Input) { in.Pods, in.Attachment.Awaited = nil, true }
 	noSurvivor := edited(
 		at(nodeB, func(r *Replica) { r.MayPromote = held(false, time.Minute) }),
@@ -45,7 +45,7 @@ func TestCornersOfTheVerdict(t *testing.T) {
 			from: gone, edit: func(in *Input) { in.Pods, in.Attachment = nil, nil }, want: NotLost, reason: VolumeStarting,
 		},
 		"a replica that is gone for long is lost a grace after the pod came": {
-			from: gone, edit: thePod(func(p *Pod) { p.Bound = ago(44 * time.Second) }), want: Pending, reason: ReplicaGone,
+			from: gone, edit: thePod(func(p *Pod) { p.Since = ago(44 * time.Second) }), want: Pending, reason: ReplicaGone,
 		},
 		"two tie-breakers that deny do not outvote both disks, of which one is silent": {
 			from: crashed, edit: edited(secondTieBreaker, silent(nodeB), theLease(time.Second)), want: Undecided, reason: TooFewWitnesses,
@@ -188,7 +188,7 @@ func TestCornersOfTheWitnesses(t *testing.T) {
 func TestCornersOfRemoval(t *testing.T) {
 	t.Parallel()
 
-	over := thePod(func(p *Pod) { p.DeleteBy = ago(time.Second) })
+	over := thePod(terminates(-time.Second))
 	noSurvivor := edited(
 		at(nodeB, func(r *Replica) { r.MayPromote = held(false, time.Minute) }),
 		at(nodeT, func(r *Replica) { r.MayPromote = held(false, time.Minute) }))

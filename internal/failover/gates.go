@@ -184,12 +184,12 @@ func gateOutOfService(s situation) (Reason, string) {
 // may delete it once more, or its garbage collector ends it.
 func (s situation) movedByKubernetes(pod Pod) bool {
 	switch {
-	case !pod.terminating():
+	case !pod.Terminating:
 		return s.Node.Evicts && !pod.StaysOutOfService
 	case s.Node.NotReady:
 		return true
 	default:
-		return s.Now.Sub(pod.Deleted) < evictionSettled
+		return s.Now.Sub(pod.Deleting) < evictionSettled
 	}
 }
 

@@ -70,7 +70,7 @@ func gateScenarios() map[string]scenario {
 		"a pod with a claim without a volume stays": blocked(OtherVolumeUnavailable, thePod(func(p *Pod) { p.UnboundClaim = "shop/wal" })),
 		"also where unsafe volumes are allowed": blocked(OtherVolumeUnavailable, thePod(func(p *Pod) { p.UnboundClaim = "shop/wal" }),
 			func(in *Input) { in.Settings.RemoveUnsafePods = true }),
-		"a terminating pod passes the same gates": blocked(Exempt, thePod(func(p *Pod) { p.Exempt, p.DeleteBy = true, ago(time.Minute) })),
+		"a terminating pod passes the same gates": blocked(Exempt, thePod(func(p *Pod) { p.Exempt, p.Terminating = true, true })),
 
 		"another volume with a survivor moves along":             open(otherVolume(func(*Input) {})),
 		"another volume without a survivor stays on a dead node": blocked(OtherVolumeUnavailable, otherVolume(noSurvivor)),
@@ -171,7 +171,7 @@ func stays(p *Pod) { p.StaysOutOfService = true }
 
 // deleted has somebody delete the pod so long ago.
 func deleted(age time.Duration) func(*Input) {
-	return thePod(func(p *Pod) { p.Deleted, p.DeleteBy = ago(age), ago(age-30*time.Second) })
+	return thePod(func(p *Pod) { p.Terminating, p.Deleting, p.Grace = true, ago(age), 30*time.Second })
 }
 
 // What a gate says is why it is shut.

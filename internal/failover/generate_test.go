@@ -93,7 +93,8 @@ func anyResource(t *rapid.T) Resource {
 
 func anyPod(t *rapid.T) Pod {
 	p := Pod{
-		Namespace: "default", Name: "web-0", Created: anyTime(t), Bound: anyTime(t), RunningSince: anyTime(t), DeleteBy: anyTime(t), Deleted: anyTime(t),
+		Namespace: "default", Name: "web-0", Since: anyTime(t), Ran: anyTime(t), Runs: rapid.Bool().Draw(t, "runs"), Deleting: anyTime(t),
+		Terminating: rapid.Bool().Draw(t, "terminating"), Grace: anyAge(t),
 		HasRun: rapid.Bool().Draw(t, "has run"), ReadOnly: rapid.Bool().Draw(t, "read-only"), Forced: rapid.Bool().Draw(t, "forced"),
 		Selected: rapid.Bool().Draw(t, "selected"), Exempt: rapid.Bool().Draw(t, "exempt"), Owned: rapid.Bool().Draw(t, "owned"),
 		NodeBound: rapid.Bool().Draw(t, "node-bound"), UnsafeVolume: rapid.SampledFrom([]string{"", "cache"}).Draw(t, "unsafe volume"),
@@ -122,7 +123,7 @@ func anyInput(t *rapid.T) Input {
 	in.Attachment = nil
 	if rapid.Bool().Draw(t, "attachment") {
 		in.Attachment = &Attachment{
-			Created: anyTime(t), Attached: rapid.Bool().Draw(t, "attached"),
+			Since: anyTime(t), Attached: rapid.Bool().Draw(t, "attached"),
 			Marked: rapid.Bool().Draw(t, "marked"), Awaited: rapid.Bool().Draw(t, "awaited"),
 		}
 	}

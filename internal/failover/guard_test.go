@@ -386,7 +386,7 @@ func TestADecisionTellsTheLossBehindAGate(t *testing.T) {
 		"a crashed node with an exempt pod":          {apply(crashed(), exempt), Blocked, NodeUnreachable},
 		"a volume closed under an exempt pod":        {apply(demoted(), exempt), Blocked, Demoted},
 		"a node without quorum, by an exempt pod":    {apply(isolated(), exempt), Blocked, QuorumLost},
-		"a crashed node whose pod has been there 1s": {apply(crashed(), func(in *Input) { in.Pods[0].Bound = ago(time.Second) }), Pending, NodeUnreachable},
+		"a crashed node whose pod has been there 1s": {apply(crashed(), func(in *Input) { in.Pods[0].Since = ago(time.Second) }), Pending, NodeUnreachable},
 	} {
 		if d := Decide(tc.input); d.Verdict != tc.verdict || d.Loss != tc.loss {
 			t.Errorf("%s: %s for %q, want %s for %q", name, d.Verdict, d.Loss, tc.verdict, tc.loss)

@@ -92,8 +92,8 @@ type Halt struct {
 type Volume struct {
 	// Name is the PersistentVolume's name.
 	Name string
-	// Created is the PersistentVolume's creation time.
-	Created time.Time
+	// Since is when this process first saw the PersistentVolume; zero if it was there when the watch began.
+	Since time.Time
 	// NFSExport is set for volumes that consumers mount by NFS.
 	NFSExport bool
 	// Block is set for raw block volumes, which nobody need hold open.
@@ -177,8 +177,8 @@ type Attachment struct {
 	UID types.UID
 	// Attached is its status.
 	Attached bool
-	// Created is when it was created, the earliest time it can have been attached.
-	Created time.Time
+	// Since is when this process first saw it; zero if it was there when the watch began.
+	Since time.Time
 	// Deleting is set once it has been deleted and waits for the attacher.
 	Deleting bool
 	// Marked is set when a fail-over has begun for it.
@@ -195,18 +195,19 @@ type Pod struct {
 	Namespace, Name string
 	// UID is the pod's UID.
 	UID types.UID
-	// Created is when the pod was created, Bound when it was bound to A.
-	Created, Bound time.Time
-	// Started is the earliest known start of a container, of those that have ended and of init containers too; zero when none is known.
-	Started time.Time
-	// RunningSince is the start of its longest running container, init containers included; zero when none runs.
-	RunningSince time.Time
-	// HasRun is set once a container of the pod has run on A, an init container too: its volumes were mounted before.
+	// Since is when this process first saw the pod on A; zero if it was there when the watch began.
+	Since time.Time
+	// HasRun is set once a container of the pod has run on A, an init container too: its volumes were mounted before. Ran is when this
+	// process first saw that, and Runs is set while a container runs.
 	HasRun bool
+	Ran    time.Time
+	Runs   bool
 	// ReadOnly is set when the pod mounts the claim read-only.
 	ReadOnly bool
-	// DeleteBy is the end of its deletion grace, and Deleted the beginning, to the second; zero when the pod is not terminating.
-	DeleteBy, Deleted time.Time
+	// Terminating is set while it is being deleted, with a grace period of Grace in whole seconds. Deleting is since when this process has seen that.
+	Terminating bool
+	Grace       time.Duration
+	Deleting    time.Time
 	// Forced is set once it has been deleted without grace: its object stays for its finalizers only, or because that deletion
 	// was cut off.
 	Forced bool
@@ -241,8 +242,8 @@ type Pod struct {
 	Places Places
 }
 
-// terminating tells whether the pod has been deleted and is still there.
-func (p Pod) terminating() bool { return !p.DeleteBy.IsZero() }
+// GraceEnds returns when the deletion grace of a terminating pod ends, by what this process saw: never before the kubelet's time is over.
+func (p Pod) GraceEnds() time.Time { return p.Deleting.Add(p.Grace) }
 
 // OtherVolume is another LINSTOR volume of a pod.
 type OtherVolume struct {

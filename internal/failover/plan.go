@@ -92,7 +92,7 @@ var strongest = []Removal{RemoveForce, RemoveGracefully, RemovalStuck, RemovalRu
 func untilDue(in Input) (after time.Duration) {
 	after = lookAgain
 	for _, pod := range in.Pods {
-		if left := pod.DeleteBy.Sub(in.Now); left > 0 {
+		if left := pod.GraceEnds().Sub(in.Now); left > 0 {
 			after = min(after, left)
 		}
 	}

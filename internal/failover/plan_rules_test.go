@@ -6,7 +6,7 @@ import "testing"
 func TestAPodWhoseTimeIsUpAtThisMomentIsLookedAtAgainSoon(t *testing.T) {
 	t.Parallel()
 	in := isolated()
-	in.Pods[0].DeleteBy = in.Now
+	terminates(0)(&in.Pods[0])
 	if plan := PlanFor([]Input{in}); plan.Volumes[0].Step != StepRemove || plan.Volumes[0].After != lookAgain {
 		t.Errorf("step %q, and a look in %s, want %q and %s", plan.Volumes[0].Step, plan.Volumes[0].After, StepRemove, lookAgain)
 	}

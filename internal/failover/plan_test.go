@@ -36,7 +36,7 @@ var halfSilent = theLease(15 * time.Second)
 // stopped lets the pods have had their time to stop.
 func stopped(in *Input) {
 	for i := range in.Pods {
-		in.Pods[i].DeleteBy = ago(time.Second)
+		terminates(-time.Second)(&in.Pods[i])
 	}
 }
 
@@ -124,7 +124,7 @@ func TestPlanFor(t *testing.T) {
 			planned{[]Step{StepRemove, StepRemove}, []string{"both Force by 1 of [0 1]"}},
 		},
 		"a pod that may have its time to stop is planned, as it holds its volume": {
-			[]scenario{{from: isolated, edit: edited(db, thePod(func(p *Pod) { p.DeleteBy = now.Add(5 * time.Second) }))}},
+			[]scenario{{from: isolated, edit: edited(db, thePod(terminates(5*time.Second)))}},
 			planned{[]Step{StepRemove}, []string{"db Running by 0 of [0]"}},
 		},
 		"a node without volumes needs nothing": {},
@@ -175,7 +175,7 @@ func TestAStepIsLookedAtAgainSoonAndWhenAPodHasHadItsTime(t *testing.T) {
 			for i, left := range c.left {
 				pod := runningPod(fmt.Sprint("web-", i))
 				if pod.UID = types.UID(pod.Name); left != none {
-					pod.DeleteBy = now.Add(left)
+					terminates(left)(&pod)
 				}
 				in.Pods = append(in.Pods, pod)
 			}

@@ -154,7 +154,7 @@ func TestAConnectedWitnessPreventsALoss(t *testing.T) {
 		}
 		for _, pod := range in.Pods {
 			in.Resource.DRBD = true
-			pod.DeleteBy = ago(time.Minute)
+			terminates(-time.Minute)(&pod)
 			if _, ok := in.Resource.Replica(nodeA); !ok || RemovalOf(in, pod) != RemoveForce {
 				continue
 			}

@@ -9,10 +9,6 @@ import (
 // one renewal interval of 10 s and a margin.
 const ForceSilence = 12 * time.Second
 
-// rounding is how much later the end of a grace may seem to be than it was given: the API server writes it, and tells its own time, in
-// whole seconds. Without that the deletion would be repeated, and told of again and again, until the difference has passed.
-const rounding = 2 * time.Second
-
 // Removal is how a pod that must go is removed.
 type Removal string
 
@@ -40,9 +36,9 @@ func RemovalOf(in Input, pod Pod) Removal {
 		return RemoveForce
 	}
 	switch {
-	case !pod.terminating(), pod.DeleteBy.After(s.Now.Add(s.Settings.DeletionGrace + rounding)):
+	case !pod.Terminating, pod.Grace > s.Settings.DeletionGrace && pod.GraceEnds().After(s.Now.Add(s.Settings.DeletionGrace)):
 		return RemoveGracefully
-	case pod.DeleteBy.After(s.Now):
+	case pod.GraceEnds().After(s.Now):
 		return RemovalRunning
 	case s.writable(s.Resource), s.anyOtherWritable(pod):
 		return RemovalStuck

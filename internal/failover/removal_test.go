@@ -8,7 +8,7 @@ import (
 func TestRemovalOf(t *testing.T) {
 	t.Parallel()
 
-	deleteBy := func(left time.Duration) edit { return thePod(func(p *Pod) { p.DeleteBy = now.Add(left) }) }
+	deleteBy := func(left time.Duration) edit { return thePod(terminates(left)) }
 	over := deleteBy(-1)
 	alive := theLease(3 * time.Second)
 	twoVolumes := func(in *Input) { in.Resource.Volumes = 2 }
@@ -29,7 +29,7 @@ func TestRemovalOf(t *testing.T) {
 	forgotten := func(in *Input) { in.Resource.Left = nil }
 	isGone := at(nodeA, func(r *Replica) { r.Gone = true })
 
-	forced := thePod(func(p *Pod) { p.Forced, p.DeleteBy = true, ago(time.Minute) })
+	forced := thePod(func(p *Pod) { p.Forced, p.Terminating, p.Deleting = true, true, ago(time.Minute) })
 	cases := map[string]struct {
 		from func() Input
 		edit edit
@@ -66,9 +66,9 @@ func TestRemovalOf(t *testing.T) {
 		},
 		"a terminating pod has its time":            {from: isolated, edit: deleteBy(10 * time.Second), want: RemovalRunning},
 		"a terminating pod has its time to the end": {from: isolated, edit: deleteBy(1), want: RemovalRunning},
-		"a longer time to terminate is shortened":   {from: isolated, edit: deleteBy(12*time.Second + 1), want: RemoveGracefully},
-		"the time that it was just given is not, though the API counts whole seconds": {
-			from: isolated, edit: deleteBy(12 * time.Second), want: RemovalRunning,
+		"a longer time to terminate is shortened":   {from: isolated, edit: deleteBy(10*time.Second + 1), want: RemoveGracefully},
+		"the time that it was just given is not, even if that was seen a moment later": {
+			from: isolated, edit: thePod(func(p *Pod) { p.Terminating, p.Grace, p.Deleting = true, 10*time.Second, now.Add(1) }), want: RemovalRunning,
 		},
 		"a pod that cannot write any more goes by force when its time is over": {
 			from: isolated, edit: over, want: RemoveForce,

@@ -77,10 +77,10 @@ func TestUnanimousGrace(t *testing.T) {
 			edit: edited(at(nodeB, func(r *Replica) { r.MayPromote = held(true, 13*ms) }), at(nodeT, func(r *Replica) { r.MayPromote = held(true, 13*ms) })),
 		},
 		"the pod was bound to the node a moment ago": {
-			from: unanimous, edit: thePod(func(p *Pod) { p.Bound = ago(900 * ms) }), want: Pending, reason: NodeUnreachable,
+			from: unanimous, edit: thePod(func(p *Pod) { p.Since = ago(900 * ms) }), want: Pending, reason: NodeUnreachable,
 		},
 		"the attachment is a moment old": {
-			from: unanimous, edit: func(in *Input) { in.Attachment.Created = ago(900 * ms) }, want: Pending, reason: NodeUnreachable,
+			from: unanimous, edit: func(in *Input) { in.Attachment.Since = ago(900 * ms) }, want: Pending, reason: NodeUnreachable,
 		},
 		"a witness still reaches the node": {
 			from: unanimous, edit: at(nodeT, func(r *Replica) { r.Connections[nodeA] = held(true, 2*time.Second) }),
@@ -179,7 +179,7 @@ func TestUnanimousGrace(t *testing.T) {
 			want: Lost, reason: NodeUnreachable,
 		},
 		"a pod that never ran waits for the known grace": {
-			from: unanimous, edit: thePod(func(p *Pod) { p.HasRun, p.RunningSince = false, time.Time{} }),
+			from: unanimous, edit: thePod(func(p *Pod) { p.HasRun, p.Runs = false, false }),
 			want: Pending, reason: NodeUnreachable,
 		},
 		"the node answers LINSTOR as a Primary without quorum": {

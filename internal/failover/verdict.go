@@ -206,10 +206,10 @@ func (s situation) notInUse() finding {
 func (s situation) workloadSince() time.Time {
 	var since time.Time
 	if s.Attachment != nil {
-		since = s.Attachment.Created
+		since = s.Attachment.Since
 	}
 	for _, pod := range s.Pods {
-		since = latest(since, pod.Created, pod.Bound)
+		since = latest(since, pod.Since)
 	}
 	return since
 }
@@ -243,14 +243,9 @@ func (s situation) readOnly() bool {
 	return len(s.Pods) > 0
 }
 
-// mountedSince tells whether a pod of which a container runs now had started one already when the volume was last in use.
+// mountedSince tells whether a pod of which a container runs now had run already when the volume was last in use.
 func (in Input) mountedSince(lastInUse time.Time) bool {
-	for _, pod := range in.Pods {
-		if !pod.ReadOnly && !pod.RunningSince.IsZero() && pod.startedBy(lastInUse) {
-			return true
-		}
-	}
-	return false
+	return !lastInUse.IsZero() && slices.ContainsFunc(in.Pods, func(pod Pod) bool { return !pod.ReadOnly && pod.Runs && !pod.Ran.After(lastInUse) })
 }
 
 // AwaitsUse reports whether a pod runs that may write to the volume, and the volume was not seen in use since the pod started. LINSTOR
@@ -258,19 +253,13 @@ func (in Input) mountedSince(lastInUse time.Time) bool {
 func (in Input) AwaitsUse() bool {
 	replica, ok := in.Resource.Replica(in.Node.satellite())
 	return ok && !in.mountedSince(replica.LastInUse) &&
-		slices.ContainsFunc(in.Pods, func(pod Pod) bool { return !pod.ReadOnly && !pod.RunningSince.IsZero() })
-}
-
-// startedBy tells whether a container of the pod, not necessarily one that runs now, had started by then.
-func (p Pod) startedBy(at time.Time) bool {
-	by := func(started time.Time) bool { return !started.IsZero() && !started.After(at) }
-	return by(p.Started) || by(p.RunningSince)
+		slices.ContainsFunc(in.Pods, func(pod Pod) bool { return !pod.ReadOnly && pod.Runs })
 }
 
 func (s situation) demotedGrace() time.Duration {
-	youngest := s.Volume.Created
+	youngest := s.Volume.Since
 	for _, pod := range s.Pods {
-		youngest = latest(youngest, pod.Created)
+		youngest = latest(youngest, pod.Since)
 	}
 	if s.Now.Sub(youngest) < s.Settings.NewGrace {
 		return s.Settings.NewGrace

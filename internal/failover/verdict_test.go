@@ -18,7 +18,7 @@ func verdictScenarios() map[string]scenario {
 	)
 	reached := connectedTo(nodeA, true)
 	primaryElsewhere := at(nodeB, func(r *Replica) { r.InUse = held(true, time.Minute) })
-	notRun := thePod(func(p *Pod) { p.HasRun, p.RunningSince = false, time.Time{} })
+	notRun := thePod(func(p *Pod) { p.HasRun, p.Runs = false, false })
 	detached := func(in *Input) { in.Attachment.Attached = false }
 	noAttachment := func(in *Input) { in.Attachment = nil }
 	block := func(in *Input) { in.Volume.Block = true }
@@ -113,17 +113,15 @@ func verdictScenarios() map[string]scenario {
 		"a Secondary is lost although another node is Primary": {
 			from: demoted, edit: primaryElsewhere, want: Lost, reason: Demoted,
 		},
-		"a Secondary under a container that started after the volume was in use is not lost": {
-			from: demoted, edit: thePod(func(p *Pod) { p.RunningSince = ago(59 * time.Second) }), want: NotLost, reason: VolumeUnused,
+		"a Secondary under a pod that was first seen to run after the volume was in use is not lost": {
+			from: demoted, edit: thePod(func(p *Pod) { p.Ran = ago(59 * time.Second) }), want: NotLost, reason: VolumeUnused,
 		},
-		"a Secondary under a container that started after another had used the volume is lost": {
-			from: demoted, edit: thePod(func(p *Pod) { p.Started, p.RunningSince = ago(time.Hour), ago(59*time.Second) }), want: Lost, reason: Demoted,
+		"a Secondary that was never seen in use is not lost, however long its pod has run": {
+			from: demoted, edit: edited(thePod(func(p *Pod) { p.Ran = time.Time{} }), at(nodeA, func(r *Replica) { r.LastInUse = time.Time{} })),
+			want: NotLost, reason: VolumeUnused,
 		},
 		"a Secondary under a pod without a running container is not lost": {
-			from: demoted, edit: thePod(func(p *Pod) { p.RunningSince = time.Time{} }), want: NotLost, reason: VolumeUnused,
-		},
-		"a Secondary under a pod whose containers have ended is not lost": {
-			from: demoted, edit: thePod(func(p *Pod) { p.Started, p.RunningSince = ago(time.Hour), time.Time{} }), want: NotLost, reason: VolumeUnused,
+			from: demoted, edit: thePod(func(p *Pod) { p.Runs = false }), want: NotLost, reason: VolumeUnused,
 		},
 		"a Secondary on a node whose kubelet renews every 30 s is lost after 29 s of silence": {
 			from: demoted, edit: edited(theLease(29*time.Second), theGap(30*time.Second)), want: Lost, reason: Demoted,
@@ -171,7 +169,7 @@ func verdictScenarios() map[string]scenario {
 			from: demoted, edit: func(in *Input) {
 				reader := runningPod("reader-0")
 				reader.ReadOnly = true
-				in.Pods[0].RunningSince = ago(time.Second)
+				in.Pods[0].Ran = ago(time.Second)
 				in.Pods = append(in.Pods, reader)
 			}, want: NotLost, reason: VolumeUnused,
 		},

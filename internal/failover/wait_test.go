@@ -103,7 +103,7 @@ func TestWhatALossThatWaitsIsSaidOf(t *testing.T) {
 	partly := edited(fresh, silent(nodeB), withThirdDisk)
 	young := edited(fresh, at(nodeB, func(r *Replica) { r.MayPromote = held(true, time.Second) }))
 	migrated := edited(fresh, at(nodeB, func(r *Replica) { r.InUse = held(true, time.Minute) }))
-	starting := thePod(func(p *Pod) { p.HasRun, p.RunningSince = false, time.Time{} })
+	starting := thePod(func(p *Pod) { p.HasRun, p.Runs = false, false })
 	stale := func(in *Input) { in.LinstorConfirmed = in.Now.Add(-time.Minute) }
 	cannotWrite := func(in *Input) { noSurvivor(in) }
 	exempt := thePod(func(p *Pod) { p.Exempt = true })

@@ -192,6 +192,7 @@ var onLinstor = map[Deed]func(w *world, s Step){
 	AllowTaints:     func(w *world, _ Step) { w.forbidTaints.Store(false) },
 	ForbidRelease:   func(w *world, _ Step) { w.forbidRelease.Store(true) },
 	AllowRelease:    func(w *world, _ Step) { w.forbidRelease.Store(false) },
+	JumpClock:       func(w *world, s Step) { w.API.SetClock(w.API.Clock() + s.For) },
 	DisturbAPI:      func(w *world, _ Step) { w.disturbed.Store(true) },
 	CalmAPI:         func(w *world, _ Step) { w.disturbed.Store(false) },
 	Pause:           func(w *world, _ Step) { w.pause("true") },

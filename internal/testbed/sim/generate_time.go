@@ -163,6 +163,9 @@ func (g *generator) startLate() bool {
 func (g *generator) setClock() bool {
 	off := g.milliseconds(time.Second, pick(g, 10*time.Second, 2*time.Minute, 10*time.Minute))
 	g.history.World.Clock = pick(g, off, -off)
+	if g.chance(50) {
+		g.add(g.moment(), Step{What: JumpClock, For: pick(g, -2*time.Hour, -10*time.Minute, 10*time.Minute, 2*time.Hour)})
+	}
 	return true
 }
 

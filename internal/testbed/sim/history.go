@@ -258,6 +258,7 @@ const (
 	AllowTaints     Deed = "allow it to taint"
 	ForbidRelease   Deed = "forbid the controller to release volumes"
 	AllowRelease    Deed = "allow it to release volumes"
+	JumpClock       Deed = "let the API server's clock jump"
 	DisturbAPI      Deed = "let every third request of the controller to the API fail"
 	CalmAPI         Deed = "let the controller's requests succeed"
 	Pause           Deed = "pause fail-over"

@@ -79,7 +79,7 @@ func (s Step) String() string {
 			b.WriteString(" " + word)
 		}
 	}
-	if s.For > 0 {
+	if s.For != 0 {
 		fmt.Fprintf(&b, " (%s)", s.For)
 	}
 	return b.String()

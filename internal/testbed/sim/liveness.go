@@ -42,9 +42,6 @@ func (w *world) check() {
 	w.look()
 	w.watchSatellites()
 	for _, p := range w.processes {
-		if p.reachesAPI() {
-			p.config.ServerTime.Learn(time.Now(), time.Now(), w.API.Now().Time)
-		}
 		if p.synced.IsZero() && p.feed.Status().Synced {
 			p.synced = time.Now()
 		}

@@ -20,7 +20,6 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/servertime"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -118,7 +117,7 @@ func (w *world) startProcess(name string) *process {
 		Linstor: &witness{memory: memory{p.store, p.feed}, process: p}, Metrics: metrics.New(), Owner: name,
 		ShutdownTaints: []string{shutdownTaint}, FastDetach: true, MaxLostNodes: failover.Limit{Percent: true, Value: 50},
 		DryRun: w.history.World.DryRun, ReconcileInterval: 10 * time.Second, OperationsTimeout: 30 * time.Second, Concurrency: 100,
-		PauseDeployment: deployment, ServerTime: servertime.New(), Evacuation: w.history.World.Planned.settings(),
+		PauseDeployment: deployment, Evacuation: w.history.World.Planned.settings(),
 	}
 	p.config.Settings.RemoveUnsafePods = w.history.World.Reckless
 	if w.history.World.Patient {

@@ -40,7 +40,7 @@ var targets = []target{
 	{
 		folder: "internal/cluster",
 		// places.go and survey.go are forecasts, and the others decide nothing.
-		only: []string{"attachments.go", "indexes.go", "inputs.go", "kubelets.go", "lease.go", "live.go", "pods.go", "satellites.go", "volumes.go"},
+		only: []string{"attachments.go", "indexes.go", "inputs.go", "kubelets.go", "lease.go", "live.go", "pods.go", "satellites.go", "sightings.go", "volumes.go"},
 	},
 	{
 		folder: "controllers",
