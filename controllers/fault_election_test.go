@@ -85,7 +85,7 @@ func (*apiLock) Describe() string   { return "the Lease" }
 func (p *process) stands() (leads <-chan struct{}) {
 	p.world.Helper()
 	began := make(chan struct{})
-	lock := manners.Wrap(&apiLock{client: p.world.API.Client(controllerActor + p.name), identity: p.name}, retryPeriod)
+	lock := manners.Wrap(&apiLock{client: p.world.API.Client(controllerActor + p.name), identity: p.name})
 	p.lease.Store(lock)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:          lock,

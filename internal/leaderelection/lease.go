@@ -2,44 +2,39 @@ package leaderelection
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
-	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
 const (
-	// youth is how long a process counts as a newcomer: longer than a Lease takes to expire, and longer than any grace period that began
-	// before it did may need to end.
-	youth = time.Minute
-	// lately is how long ago somebody must have led for others to be expected.
+	// youth is how old a process must be to stand for election: by then it has seen what the nodes run, and since when.
+	youth = 30 * time.Second
+	// lately is how long ago somebody must have held the Lease for an older process to be expected.
 	lately = time.Minute
 )
 
-// Lease is the Lease of the election. It knows when this process has renewed it, which the unanimous grace rests on, and has a process that
-// has just started let the others go first. It is safe for concurrent use.
+// errYoung is why a process does not take over the Lease.
+var errYoung = errors.New("this process was started less than " + youth.String() + " ago, and lets an older one lead")
+
+// Lease is the Lease of the election. A process that has just been started does not stand for it, and it knows when this process has renewed it, on
+// which the unanimous grace depends. It is safe for concurrent use.
 type Lease struct {
 	resourcelock.Interface
 	started time.Time
-	// courtesy is how long a newcomer gives the others to take over a Lease.
-	courtesy time.Duration
 
 	mu      sync.Mutex
 	last    resourcelock.LeaderElectionRecord
 	renewed time.Time
 }
 
-// Wrap returns the Lease of a process that starts now and whose replicas try for it every retryPeriod.
-func Wrap(lock resourcelock.Interface, retryPeriod time.Duration) *Lease {
-	// client-go adds up to JitterFactor times the period to it. Another replica may see the last renewal that late, and
-	// try that late again once it has expired.
-	courtesy := time.Duration(2 * (1 + leaderelection.JitterFactor) * float64(retryPeriod))
-	return &Lease{Interface: lock, started: time.Now(), courtesy: courtesy}
-}
+// Wrap returns the Lease of a process that starts now.
+func Wrap(lock resourcelock.Interface) *Lease { return &Lease{Interface: lock, started: time.Now()} }
 
 // Renewed returns when this process began the newest renewal that the API has answered with success, by the machine's clock; the zero
-// time where the process has none, because it does not lead.
+// time if the process has none, because it does not lead.
 func (l *Lease) Renewed() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,22 +57,16 @@ func (l *Lease) Create(ctx context.Context, record resourcelock.LeaderElectionRe
 	return l.write(record, func() error { return l.Interface.Create(ctx, record) })
 }
 
-// Update implements resourcelock.Interface. A newcomer has not seen what the nodes run and when a loss began, and the other replicas have.
-// So before it takes over a Lease that somebody held lately, it gives them the time in which each of them tries once. Its write names the
-// version that it has read, and fails if one of them was quicker.
+// Update implements resourcelock.Interface. It fails if a young process would take over the Lease.
 func (l *Lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	if record.HolderIdentity == l.Identity() && l.yields() {
-		select {
-		case <-time.After(l.courtesy):
-		case <-ctx.Done():
-			return ctx.Err() //nolint:wrapcheck // client-go asks what kind it is
-		}
+	if record.HolderIdentity == l.Identity() && l.isYoung() {
+		return errYoung
 	}
 	return l.write(record, func() error { return l.Interface.Update(ctx, record) })
 }
 
-// yields tells whether others may go first.
-func (l *Lease) yields() bool {
+// isYoung reports whether this process leaves the Lease to older ones. If the clock of who held it last is off, it waits in vain at worst.
+func (l *Lease) isYoung() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.last.HolderIdentity != l.Identity() && time.Since(l.started) < youth && time.Since(l.last.RenewTime.Time) < lately

@@ -70,7 +70,7 @@ func (l *lease) renewed() (t time.Time) {
 // join starts a process by the default durations of the options and returns what ends it: with a word, or without.
 func (l *lease) join(t *testing.T, identity string) (end func(releases bool)) {
 	t.Helper()
-	dead := &mortal{Interface: Wrap(&client{lease: l, identity: identity}, 2*time.Second)}
+	dead := &mortal{Interface: Wrap(&client{lease: l, identity: identity})}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: dead, LeaseDuration: 10 * time.Second, RenewDeadline: 5 * time.Second, RetryPeriod: 2 * time.Second,
 		ReleaseOnCancel: true, Callbacks: leaderelection.LeaderCallbacks{
@@ -137,10 +137,13 @@ func TestReplicasThatHaveSeenMoreGoFirst(t *testing.T) {
 func TestANewcomerLeadsWhereNobodyElseDoes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		releases bool
+		pause    time.Duration // before it starts
 		within   time.Duration
 	}{
-		"after a leader that was killed":       {within: 24 * time.Second},
-		"after a leader that was asked to end": {releases: true, within: 10 * time.Second},
+		"once it is half a minute old, after a leader that was killed":       {within: 33 * time.Second},
+		"once it is half a minute old, after a leader that was asked to end": {releases: true, within: 33 * time.Second},
+		"soon, if nobody has held the Lease for a minute":                    {pause: time.Minute, within: 15 * time.Second},
+		"at once, if the last leader gave it up a minute ago":                {releases: true, pause: time.Minute, within: 6 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -152,6 +155,7 @@ func TestANewcomerLeadsWhereNobodyElseDoes(t *testing.T) {
 				}
 				pass(2 * time.Minute)
 				end(tc.releases)
+				pass(tc.pause)
 				started := time.Now()
 				defer l.join(t, "again")(false)
 				pass(tc.within)
@@ -207,7 +211,7 @@ func TestALeaderThatCannotRenewItsLeaseStopsBeforeItExpires(t *testing.T) {
 		lock := &silent{client: &client{lease: &l, identity: "leader"}, since: time.Now().Add(time.Minute)}
 		stopped := make(chan struct{})
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-			Lock:          Wrap(lock, 2*time.Second),
+			Lock:          Wrap(lock),
 			LeaseDuration: 10 * time.Second, RenewDeadline: 5 * time.Second, RetryPeriod: 2 * time.Second,
 			ReleaseOnCancel: true, Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() { close(stopped) },
@@ -227,8 +231,26 @@ func TestALeaderThatCannotRenewItsLeaseStopsBeforeItExpires(t *testing.T) {
 	})
 }
 
-// The one that has seen more may try a little later: it is given the time.
-func TestAReplicaThatIsHalfAMinuteOldLetsOthersGoFirst(t *testing.T) {
+// The leader is lost right after a rollout, when each replica has been ready for minReadySeconds: the next one leads as soon as the Lease may be taken.
+func TestAReplicaThatIsHalfAMinuteOldLeadsAsSoonAsTheLeaseExpires(t *testing.T) {
+	for range 20 { // the times of all tries are random
+		synctest.Test(t, func(t *testing.T) {
+			var l lease
+			end := l.join(t, "leader")
+			synctest.Wait()
+			pass(2 * time.Second)
+			defer l.join(t, "next")(false)
+			pass(35 * time.Second)
+			end(false)
+			pass(15 * time.Second) // the Lease's 10 s, and a retry of up to 4.4 s
+			if got := l.holder(); got != "next" {
+				t.Errorf("%q leads, want the next one", got)
+			}
+		})
+	}
+}
+
+func TestANewcomerLetsAnOlderReplicaLead(t *testing.T) {
 	for range 20 { // the times of all tries are random
 		synctest.Test(t, func(t *testing.T) {
 			var l lease
@@ -237,7 +259,7 @@ func TestAReplicaThatIsHalfAMinuteOldLetsOthersGoFirst(t *testing.T) {
 			defer l.join(t, "standby")(false)
 			pass(2 * time.Minute)
 			defer l.join(t, "young")(false)
-			pass(30 * time.Second)
+			pass(5 * time.Second)
 			end(false)
 			pass(30 * time.Second)
 			if got := l.holder(); got != "standby" {

@@ -43,7 +43,7 @@ func Lock(opts options.Options, config *rest.Config) (*Lease, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making Lease %s/%s: %w", namespace, opts.LeaderElectionResourceName, err)
 	}
-	return Wrap(lock, opts.RetryPeriod), nil
+	return Wrap(lock), nil
 }
 
 // Namespace returns where the controller's own objects are: the namespace that the options give, else that of the pod,
