@@ -42,6 +42,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/permissions"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/version"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/watches"
 )
 
 // shutdownTimeout is how long running reconciliations may take to end before the leader's Lease is released. It is
@@ -108,7 +109,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			return err
 		}
 	}
-	mgr, err := newManager(opts, config, lease, log)
+	dead := watches.New(watches.Pace{}, log.WithName("watches"))
+	mgr, err := newManager(opts, config, lease, dead, log)
 	if err != nil {
 		return err
 	}
@@ -123,7 +125,12 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if lease != nil {
 		cfg.Renewed = lease.Renewed
 	}
-	if _, err := controllers.SetUp(ctx, mgr, cfg); err != nil {
+	memory, err := controllers.SetUp(ctx, mgr, cfg)
+	if err != nil {
+		return err
+	}
+	dead.Elected, dead.Acting, dead.Dead = mgr.Elected(), memory.Acting, cfg.Metrics.DeadWatch
+	if err := endWithDeadWatches(mgr, dead, opts, config); err != nil {
 		return err
 	}
 	review := permissions.NewReview(mgr.GetClient(), permissions.Required(leaderelection.Namespace(opts), opts),
@@ -154,7 +161,9 @@ func newLinstorClient(opts options.Options) (*linstor.Client, error) {
 }
 
 // newManager returns a manager that stands for election by the lease, unless that is nil.
-func newManager(opts options.Options, config *rest.Config, lease *leaderelection.Lease, log logr.Logger) (ctrl.Manager, error) {
+func newManager(
+	opts options.Options, config *rest.Config, lease *leaderelection.Lease, dead *watches.Watches, log logr.Logger,
+) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(scheme))
 	utilruntime.Must(storagev1.AddToScheme(scheme))
@@ -170,6 +179,7 @@ func newManager(opts options.Options, config *rest.Config, lease *leaderelection
 		Cache: cache.Options{
 			DefaultTransform:            cluster.Trim(opts.PodSelector),
 			ReaderFailOnMissingInformer: true,
+			NewInformer:                 dead.NewInformer,
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Pod{}:           {Label: opts.PodSelector},
 				&coordinationv1.Lease{}: {Namespaces: map[string]cache.Config{cluster.LeaseNamespace: {}}},
@@ -230,6 +240,25 @@ func controllerConfig(opts options.Options, view linstorView) controllers.Config
 		OperationsTimeout: opts.OperationsTimeout,
 		Concurrency:       opts.Concurrency,
 	}
+}
+
+// endWithDeadWatches lets this process end when one of its watches is dead. Without a leader election nothing shows that.
+func endWithDeadWatches(mgr ctrl.Manager, dead *watches.Watches, opts options.Options, config *rest.Config) (err error) {
+	if !opts.LeaderElection {
+		return nil
+	}
+	dead.Live = func(ctx context.Context) (string, error) {
+		var lease coordinationv1.Lease
+		err := mgr.GetAPIReader().Get(ctx, client.ObjectKey{Namespace: leaderelection.Namespace(opts), Name: opts.LeaderElectionResourceName}, &lease)
+		return lease.ResourceVersion, err
+	}
+	if dead.Turn, err = leaderelection.Turn(opts, config); err != nil {
+		return err
+	}
+	if err := mgr.Add(dead); err != nil {
+		return fmt.Errorf("adding the search for dead watches: %w", err)
+	}
+	return nil
 }
 
 // ownPod is the pod that this process runs in, as the manifest tells it by the downward API; its name is empty where it does not.

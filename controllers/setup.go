@@ -171,6 +171,14 @@ func controllerOptions(cfg Config) controller.Options {
 // Memory is what the controllers remember of fail-overs.
 type Memory struct{ parts parts }
 
+// Acting reports whether a volume is lost, or in its grace period.
+func (m *Memory) Acting() (acting bool) {
+	m.parts.node.reports.each(func(_, _ string, report volumeReport) {
+		acting = acting || report.verdict == failover.Lost || report.verdict == failover.Pending
+	})
+	return acting
+}
+
 // Lines lists what is not over, a line for each volume about which something was reported. It is empty when all volumes are healthy.
 func (m *Memory) Lines() (lines []string) {
 	m.parts.node.reports.each(func(node, volume string, report volumeReport) {

@@ -60,7 +60,7 @@ func (s *Sightings) Follow(ctx context.Context, informers cache.Informers) error
 
 func (s *Sightings) handler() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(o any, first bool) { apply(o, func(o client.Object) { s.Observe(o, first) }) },
+		AddFunc:    func(o any, first bool) { apply(o, func(o client.Object) { s.Observe(o, first) }) },
 		UpdateFunc: func(old, o any) { s.change(old, o) },
 		DeleteFunc: func(o any) { apply(lastOf(o), s.Forget) },
 	}

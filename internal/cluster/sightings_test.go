@@ -70,7 +70,9 @@ func TestSightings(t *testing.T) {
 		"a grace period that is shortened counts from then": {
 			tell: []func(h toolscache.ResourceEventHandler){
 				func(h toolscache.ResourceEventHandler) { h.OnAdd(leaves(watched("1"), 30), true) },
-				func(h toolscache.ResourceEventHandler) { h.OnUpdate(leaves(watched("1"), 30), leaves(watched("1"), 10)) },
+				func(h toolscache.ResourceEventHandler) {
+					h.OnUpdate(leaves(watched("1"), 30), leaves(watched("1"), 10))
+				},
 			},
 			pod: leaves(watched("1"), 10), want: sighting{node: nodeA, deleting: at(1), grace: 10},
 		},

@@ -242,7 +242,7 @@ func TestAReplicaThatIsHalfAMinuteOldLeadsAsSoonAsTheLeaseExpires(t *testing.T) 
 			defer l.join(t, "next")(false)
 			pass(35 * time.Second)
 			end(false)
-			pass(15 * time.Second) // the Lease's 10 s, and a retry of up to 4.4 s
+			pass(19 * time.Second) // the Lease's 10 s since it was last seen to change, and up to 4.4 s until it is looked at, before and after
 			if got := l.holder(); got != "next" {
 				t.Errorf("%q leads, want the next one", got)
 			}

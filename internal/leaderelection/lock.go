@@ -29,6 +29,14 @@ const defaultNamespace = "ha-controller"
 // cannot renew it waits for one request more, to release it, and then ends: by the defaults 9.5 s after its last renewal, before
 // another one may lead.
 func Lock(opts options.Options, config *rest.Config) (*Lease, error) {
+	lock, err := lockNamed(opts.LeaderElectionResourceName, opts, config)
+	if err != nil {
+		return nil, err
+	}
+	return Wrap(lock), nil
+}
+
+func lockNamed(name string, opts options.Options, config *rest.Config) (resourcelock.Interface, error) {
 	namespace := Namespace(opts)
 	config = rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
 	config.Timeout = opts.RenewDeadline / 2
@@ -36,14 +44,14 @@ func Lock(opts options.Options, config *rest.Config) (*Lease, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the Kubernetes API for the leader election: %w", err)
 	}
-	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, namespace, opts.LeaderElectionResourceName,
+	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, namespace, name,
 		clients.CoreV1(), clients.CoordinationV1(), resourcelock.ResourceLockConfig{
 			Identity: opts.LeaderElectionLeaseName + identitySeparator + string(uuid.NewUUID()),
 		})
 	if err != nil {
-		return nil, fmt.Errorf("making Lease %s/%s: %w", namespace, opts.LeaderElectionResourceName, err)
+		return nil, fmt.Errorf("making Lease %s/%s: %w", namespace, name, err)
 	}
-	return Wrap(lock), nil
+	return lock, nil
 }
 
 // Namespace returns where the controller's own objects are: the namespace that the options give, else that of the pod,

@@ -47,6 +47,7 @@ type Metrics struct {
 	stages      *prometheus.HistogramVec
 	taints      *prometheus.CounterVec
 	recovered   prometheus.Counter
+	deadWatches *prometheus.CounterVec
 	latency     prometheus.Histogram
 	ages        *prometheus.HistogramVec
 
@@ -75,6 +76,8 @@ func New() *Metrics {
 			"Changes of keep-away taints, by change: set, removed, or expired where nobody confirmed the cause.", "change"),
 		recovered: counter("linstor_pods_deleted_total",
 			"Pods of LINSTOR itself that were deleted because they were lost with their node, or because LINSTOR was blind."),
+		deadWatches: counters("dead_watches_total",
+			"Watches of the API that were found to deliver nothing although it answers; the process ends soon after.", "kind"),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "event_to_decision_seconds",
 			Help:    "Time from the arrival of an event of LINSTOR that changed something to the first decision that knew of it.",
@@ -116,7 +119,7 @@ func counters(name, help string, labels ...string) *prometheus.CounterVec {
 // Collectors returns everything to register.
 func (m *Metrics) Collectors() []prometheus.Collector {
 	return append(append(m.state.collectors(), m.evacuations.collectors()...),
-		m.failovers, m.completed, m.errors, m.pods, m.attachments, m.blocked, m.stages, m.taints, m.recovered, m.latency, m.ages)
+		m.failovers, m.completed, m.errors, m.pods, m.attachments, m.blocked, m.stages, m.taints, m.recovered, m.deadWatches, m.latency, m.ages)
 }
 
 // Lead notes that this process leads.
@@ -140,6 +143,9 @@ func (m *Metrics) AttachmentDeleted() { m.attachments.Inc() }
 
 // Recovered counts a deleted pod of LINSTOR itself.
 func (m *Metrics) Recovered() { m.recovered.Inc() }
+
+// DeadWatch counts a dead watch of objects of a kind.
+func (m *Metrics) DeadWatch(kind string) { m.deadWatches.WithLabelValues(kind).Inc() }
 
 // Blocked counts a fail-over that a gate forbids, or that has waited for long.
 func (m *Metrics) Blocked(reason failover.Reason) { m.blocked.WithLabelValues(string(reason)).Inc() }
