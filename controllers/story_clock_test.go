@@ -38,6 +38,7 @@ func whileClocksJump(t *testing.T, tell func(w *world, jump func(at int))) {
 }
 
 func TestAFailOverTakesAsLongWhileClocksJump(t *testing.T) {
+	t.Parallel()
 	whileClocksJump(t, func(w *world, jump func(at int)) {
 		jump(1)
 		w.volume("db")
@@ -52,6 +53,7 @@ func TestAFailOverTakesAsLongWhileClocksJump(t *testing.T) {
 }
 
 func TestAPodThatNeverRanWaitsAsLongWhileClocksJump(t *testing.T) {
+	t.Parallel()
 	whileClocksJump(t, func(w *world, jump func(at int)) {
 		w.volume("db")
 		w.pass(time.Minute)
@@ -67,6 +69,7 @@ func TestAPodThatNeverRanWaitsAsLongWhileClocksJump(t *testing.T) {
 }
 
 func TestADemotedVolumeIsMovedAsSoonWhileClocksJump(t *testing.T) {
+	t.Parallel()
 	whileClocksJump(t, func(w *world, jump func(at int)) {
 		jump(1)
 		w.pass(time.Minute)
@@ -84,6 +87,7 @@ func TestADemotedVolumeIsMovedAsSoonWhileClocksJump(t *testing.T) {
 
 // The node is up and has lost its storage: the pod gets its grace period, and goes by force after that.
 func TestAPodThatDoesNotStopGoesAsSoonWhileClocksJump(t *testing.T) {
+	t.Parallel()
 	whileClocksJump(t, func(w *world, jump func(at int)) {
 		jump(1)
 		w.volume("db")

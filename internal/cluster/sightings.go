@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -120,7 +119,12 @@ func (s sighting) next(o client.Object, now time.Time) sighting {
 }
 
 // graceOf returns the grace period of the deletion of a pod in seconds.
-func graceOf(pod *corev1.Pod) int64 { return ptr.Deref(pod.DeletionGracePeriodSeconds, 0) }
+func graceOf(pod *corev1.Pod) (seconds int64) {
+	if grace := pod.DeletionGracePeriodSeconds; grace != nil {
+		seconds = *grace
+	}
+	return seconds
+}
 
 // since returns when an object was first seen. One that nobody was told of yet is new.
 func (s *Sightings) since(object types.UID) time.Time {

@@ -61,6 +61,7 @@ func (a *api) ends(t *testing.T, leads, acts bool, turn func(context.Context) er
 func atOnce(context.Context) error { return nil }
 
 func TestAProcessWithADeadWatchEnds(t *testing.T) {
+	t.Parallel()
 	deaf := func(a *api) { a.deaf.Store(true) }
 	for name, tc := range map[string]struct {
 		what        func(a *api)
