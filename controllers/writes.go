@@ -187,8 +187,10 @@ type deletion struct {
 // outlives reports whether the object of the pod stays for a while after its deletion, because of a grace period or finalizers.
 func (d deletion) outlives() bool { return d.How != failover.RemoveForce || d.Pod.Finalizers }
 
-// needsCondition reports whether the condition is set before the deletion.
-func (d deletion) needsCondition() bool { return d.outlives() && !cluster.Disrupted(d.pod) }
+// needsCondition reports whether the condition is set before the deletion. If only the phase is missing, it comes with that.
+func (d deletion) needsCondition() bool {
+	return d.outlives() && !d.Pod.Unended && !cluster.Disrupted(d.pod)
+}
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=delete
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch

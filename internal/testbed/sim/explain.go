@@ -299,8 +299,8 @@ func (w *world) nothingThere(pod *corev1.Pod) bool {
 	leader, node := w.processes[w.leader], home(pod)
 	return !hasRun(pod) && !w.heardNothing(leader, node) && !slices.ContainsFunc(w.volumesOf(pod), func(v Volume) bool {
 		shown, _ := leader.store.Resource(v.Resource())
-		_, there := shown.Replica(node)
-		return there || len(shown.Replicas) == 0
+		a, there := shown.Replica(node)
+		return there && !a.Gone || len(shown.Replicas) == 0
 	})
 }
 
