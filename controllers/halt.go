@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/safely"
 )
 
 // haltAge is from which age on an answer of haltSwitch is replaced; in a mass failure it is asked hundreds of times a second.
@@ -72,7 +74,10 @@ func (h *haltSwitch) now(ctx context.Context, age time.Duration) failover.Halt {
 			return halt
 		}
 		select {
-		case <-h.refresh(ctx):
+		case answer := <-h.refresh(ctx):
+			if answer.Err != nil {
+				return failover.Halt{Paused: fmt.Sprintf("cannot tell whether fail-over is paused: %v", answer.Err), DryRun: h.dryRun}
+			}
 		case <-ctx.Done():
 			return failover.Halt{Paused: fmt.Sprintf("cannot ask in time whether fail-over is paused: %v", ctx.Err()), DryRun: h.dryRun}
 		}
@@ -84,7 +89,11 @@ func (h *haltSwitch) refresh(ctx context.Context) (answered <-chan singleflight.
 	return h.asks.DoChan("", func() (any, error) {
 		asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), answersWithin)
 		defer cancel()
-		h.ask(asking)
+		err := safely.Do(func() error { h.ask(asking); return nil })
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot tell whether something holds fail-over")
+			return nil, errors.New("this is a bug, and the log has its stack")
+		}
 		return nil, nil
 	})
 }

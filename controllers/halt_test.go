@@ -260,6 +260,33 @@ func TestASlowAnswerServesAllWhoHaveWaitedForIt(t *testing.T) {
 	})
 }
 
+// A bug must not end the process, and what cannot be told holds fail-over.
+func TestAPanicHoldsFailOverUntilAnAnswerComes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var panics atomic.Int32
+		panics.Store(2)
+		h := &haltSwitch{
+			shared: shared{linstor: satellites{}, api: apimodel.New().Client("one"), clock: clock.RealClock{}, metrics: metrics.New()},
+			agents: noAgents, spared: nobody,
+			lost: func() map[string]bool {
+				if panics.Add(-1) >= 0 {
+					panic("a bug")
+				}
+				return nil
+			},
+		}
+		for range 2 {
+			if halt := h.now(t.Context(), haltAge); halt.Paused == "" {
+				t.Error("nothing holds fail-over after a panic")
+			}
+		}
+		if halt := h.now(t.Context(), haltAge); halt.Paused != "" {
+			t.Errorf("fail-over is held: %s", halt.Paused)
+		}
+	})
+}
+
 // Whoever has no time left to wait must take it that all is paused. Those who have are not told so.
 func TestOnlyWhoHasNoTimeToWaitIsPaused(t *testing.T) {
 	t.Parallel()

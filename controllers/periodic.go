@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/safely"
 )
 
 // periodic does something regularly as long as the process runs, or leads. What fails is tried again the next time. The log reports the failure when it
@@ -36,7 +38,7 @@ func (p periodic) Start(ctx context.Context) error {
 	var last string // of its errors, and when that was said
 	var said time.Time
 	wait.NonSlidingUntilWithContext(ctx, func(ctx context.Context) {
-		err := p.do(ctx)
+		err := safely.Do(func() error { return p.do(ctx) })
 		switch {
 		case err == nil, ctx.Err() != nil:
 			last = ""
