@@ -76,6 +76,24 @@ func TestALossThatLastsForAnHourCostsLinstorLittle(t *testing.T) {
 	}
 }
 
+// A process that starts reads everything at once. A standby may read 16 resources a second: it must not read each of thousands by itself as well.
+func TestAProcessThatStartsReadsHealthyVolumesOnlyTogether(t *testing.T) {
+	inWorld(t, virtual.Options{}, func(w *world) {
+		p, later := w.startProcess("one", defaults()), w.newView(defaults())
+		p.leads()
+		for i := range 60 {
+			name := fmt.Sprintf("db%d", i)
+			w.volume(name)
+			w.workload(name, selected)
+		}
+		w.pass(3 * time.Minute)
+		w.startProcessOn("standby", defaults(), later)
+		if _, kinds := w.asked(2 * time.Minute); kinds["standby /v1/view/resources"] != 1 || kinds["standby /v1/resource-definitions/*/resources"] > 6 {
+			w.Errorf("the standby reads %v, want everything at once", kinds)
+		}
+	})
+}
+
 // asked lets time pass, and returns how often the replicas of the controller have asked LINSTOR meanwhile, and each of them for what.
 func (w *world) asked(during time.Duration) (all int, kinds map[string]int) {
 	var mu sync.Mutex

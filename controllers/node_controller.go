@@ -149,11 +149,12 @@ func fellSilent(node failover.Node) bool {
 // each reconcile until pollSilentFor, because a stream of events that a firewall has dropped reports nothing; about a volume whose pod has just begun to
 // run, because that causes no event; and now and then about an unhealthy volume, because an event may have been missed.
 func (r *NodeReconciler) poll(volumes []*volume) {
+	synced := r.linstor.Status().Synced // else everything is being read
 	for _, v := range volumes {
 		switch {
 		case v.d.After > 0:
 			r.keep(v.resources, 0)
-		case fellSilent(v.in.Node), v.in.AwaitsUse(), isUnhealthy(v.d.State) && v.isOld():
+		case fellSilent(v.in.Node), v.in.AwaitsUse(), isUnhealthy(v.d.State) && v.isOld() && synced:
 			r.linstor.Poll(v.resources[0])
 		}
 	}

@@ -41,6 +41,8 @@ type Feed struct {
 
 	mu     sync.Mutex
 	status Status
+	// early are the events of replicas that the store did not have, while everything is being read.
+	early []early
 	// outage has the reasons that were logged of an outage, so that each is logged once. It is empty while there is none.
 	outage []string
 }

@@ -149,6 +149,15 @@ func (f *Feed) Poll(resource string) {
 	f.schedule.change(resource, func(s *single) { s.asked = time.Now() })
 }
 
+// answered takes back what was asked for: everything has just been read.
+func (s *schedule) answered() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.singles {
+		one.asked = time.Time{}
+	}
+}
+
 // pollAgain asks for a reading after a second, if none is asked for.
 func (f *Feed) pollAgain(resource string) {
 	f.schedule.change(resource, func(s *single) {

@@ -70,11 +70,20 @@ func (f *Feed) synced(since time.Time) {
 	}
 	f.connected()
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	if !f.status.Synced {
 		f.status.SyncedSince = time.Now()
 	}
 	f.status.Synced = true
+	waiting := f.early
+	f.early = nil
+	f.mu.Unlock()
+	if len(waiting) == 0 {
+		return
+	}
+	f.schedule.answered()
+	for _, event := range waiting {
+		f.hear(event.Event, event.at)
+	}
 }
 
 // failed logs a failure that does not end the connection.
@@ -122,6 +131,6 @@ func (f *Feed) disconnected() {
 	f.store.deafens()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.status.Connected, f.status.Synced, f.status.SyncedSince = false, false, time.Time{}
+	f.status.Connected, f.status.Synced, f.status.SyncedSince, f.early = false, false, time.Time{}, nil
 	f.metrics.connected.Set(0)
 }

@@ -144,7 +144,14 @@ func (f *Feed) handler(s, before *stream) client.Handler {
 	}
 }
 
-// hear applies an event. It has the resource read if that was news, or if the store does not have the replica.
+// early is an event that is applied again once everything has been read.
+type early struct {
+	client.Event
+	at time.Time
+}
+
+// hear applies an event. It has the resource read if that was news, or if the store does not have the replica. LINSTOR begins a stream with the values of
+// all replicas: when everything has been read, few of these are news.
 func (f *Feed) hear(ev client.Event, at time.Time) {
 	f.confirmed(at)
 	f.metrics.heard()
@@ -154,6 +161,13 @@ func (f *Feed) hear(ev client.Event, at time.Time) {
 	known, changed := f.store.ApplyEvent(ev, at)
 	if known && !changed {
 		return
+	}
+	if !known {
+		f.mu.Lock()
+		if !f.status.Synced {
+			f.early = append(f.early, early{ev, at})
+		}
+		f.mu.Unlock()
 	}
 	if ev.MayPromote == nil {
 		f.schedule.hint(at)
