@@ -339,7 +339,7 @@ func (c *cluster) waitGrownUp(ctx context.Context) error {
 		}
 		for _, pod := range pods.Items {
 			for _, s := range pod.Status.ContainerStatuses {
-				if s.State.Running == nil || time.Since(s.State.Running.StartedAt.Time) <= 35*time.Second {
+				if s.State.Running == nil || time.Since(s.State.Running.StartedAt.Time) <= time.Minute {
 					return false, fmt.Errorf("%s is one", pod.Name)
 				}
 			}

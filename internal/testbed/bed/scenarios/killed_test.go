@@ -114,7 +114,7 @@ func hasGrownUpStandby(s *bedtest.Scenario) bool {
 	return slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
 		return pod.Name != leader && len(pod.Status.ContainerStatuses) > 0 && !slices.ContainsFunc(pod.Status.ContainerStatuses,
 			func(c corev1.ContainerStatus) bool {
-				return c.State.Running == nil || time.Since(c.State.Running.StartedAt.Time) <= 35*time.Second
+				return c.State.Running == nil || time.Since(c.State.Running.StartedAt.Time) <= time.Minute
 			})
 	})
 }
