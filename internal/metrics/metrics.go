@@ -47,7 +47,7 @@ type Metrics struct {
 	stages      *prometheus.HistogramVec
 	taints      *prometheus.CounterVec
 	recovered   prometheus.Counter
-	deadWatches *prometheus.CounterVec
+	deadWatches prometheus.Counter
 	latency     prometheus.Histogram
 	ages        *prometheus.HistogramVec
 
@@ -76,8 +76,8 @@ func New() *Metrics {
 			"Changes of keep-away taints, by change: set, removed, or expired where nobody confirmed the cause.", "change"),
 		recovered: counter("linstor_pods_deleted_total",
 			"Pods of LINSTOR itself that were deleted because they were lost with their node, or because LINSTOR was blind."),
-		deadWatches: counters("dead_watches_total",
-			"Watches of the API that were found to deliver nothing although it answers; the process ends soon after.", "kind"),
+		deadWatches: counter("dead_watches_total",
+			"Times that a watch of the API was found to deliver nothing although the API answers; the process ends soon after."),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: namespace, Name: "event_to_decision_seconds",
 			Help:    "Time from the arrival of an event of LINSTOR that changed something to the first decision that knew of it.",
@@ -144,8 +144,8 @@ func (m *Metrics) AttachmentDeleted() { m.attachments.Inc() }
 // Recovered counts a deleted pod of LINSTOR itself.
 func (m *Metrics) Recovered() { m.recovered.Inc() }
 
-// DeadWatch counts a dead watch of objects of a kind.
-func (m *Metrics) DeadWatch(kind string) { m.deadWatches.WithLabelValues(kind).Inc() }
+// DeadWatch counts a dead watch. The log names the kind of its objects.
+func (m *Metrics) DeadWatch(string) { m.deadWatches.Inc() }
 
 // Blocked counts a fail-over that a gate forbids, or that has waited for long.
 func (m *Metrics) Blocked(reason failover.Reason) { m.blocked.WithLabelValues(string(reason)).Inc() }
