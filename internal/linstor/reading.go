@@ -64,6 +64,8 @@ type single struct {
 	name string
 	// asked is when somebody asked for a reading, which a later one answers; zero if there is none to come.
 	asked time.Time
+	// early is set if nothing but an early event has asked.
+	early bool
 	// until is when polling ends. every is how often it is read until then, and next is when it is next.
 	until, next time.Time
 	every       time.Duration
@@ -146,15 +148,26 @@ func (f *Feed) lists() map[string]*list {
 
 // Poll asks for a reading of one resource definition at once. It never blocks.
 func (f *Feed) Poll(resource string) {
-	f.schedule.change(resource, func(s *single) { s.asked = time.Now() })
+	f.schedule.change(resource, func(s *single) { s.asked, s.early = time.Now(), false })
 }
 
-// answered takes back what was asked for: everything has just been read.
+// pollEarly asks for a reading at once, unless everything is read before.
+func (f *Feed) pollEarly(resource string) {
+	f.schedule.change(resource, func(s *single) {
+		if s.asked.IsZero() {
+			s.asked, s.early = time.Now(), true
+		}
+	})
+}
+
+// answered takes back what early events have asked for: everything has just been read.
 func (s *schedule) answered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, one := range s.singles {
-		one.asked = time.Time{}
+		if one.early {
+			one.asked, one.early = time.Time{}, false
+		}
 	}
 }
 

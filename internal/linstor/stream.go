@@ -162,15 +162,23 @@ func (f *Feed) hear(ev client.Event, at time.Time) {
 	if known && !changed {
 		return
 	}
-	if !known {
-		f.mu.Lock()
-		if !f.status.Synced {
-			f.early = append(f.early, early{ev, at})
-		}
-		f.mu.Unlock()
+	if !known && f.isEarly(ev, at) {
+		f.pollEarly(ev.Resource)
+		return
 	}
 	if ev.MayPromote == nil {
 		f.schedule.hint(at)
 	}
 	f.Poll(ev.Resource)
+}
+
+// isEarly reports whether everything is still being read, and keeps an event for when it has been.
+func (f *Feed) isEarly(ev client.Event, at time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.status.Synced {
+		return false
+	}
+	f.early = append(f.early, early{ev, at})
+	return true
 }
