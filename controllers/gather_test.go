@@ -63,9 +63,11 @@ func TestCandidates(t *testing.T) {
 				s.r.inputs.Linstor = noLinstor{}
 				tc.change(s)
 				for _, node := range []string{nodeA, nodeB} {
-					in, there, err := s.r.inputs.On(s.ctx, s.pv, node, cluster.Remembered{})
+					attachments, err := s.r.attachments.Of(s.ctx, s.pv.Name)
 					s.must(err)
-					if in.Resource.Name != "pvc-db" || in.Resource.Known {
+					in, there, err := s.r.inputs.On(s.ctx, s.pv, attachments, node, cluster.Remembered{})
+					s.must(err)
+					if there && (in.Resource.Name != "pvc-db" || in.Resource.Known) {
 						t.Errorf("what LINSTOR does not know is taken for known: %+v", in.Resource)
 					}
 					if there && in.Attachment != nil && in.Attachment.Name != "csi-db" {

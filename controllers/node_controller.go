@@ -128,8 +128,8 @@ func (r *NodeReconciler) decide(state *nodeState, volumes []*volume) {
 	for _, v := range volumes {
 		v.d = failover.Decide(v.in)
 		v.state.decided(v.d, v.in.Now)
-		if v.d.After > 0 { // LINSTOR is polled, on standbys too
-			state.again(min(v.d.After, lookAgain))
+		if v.d.After > 0 { // LINSTOR is polled until then, on standbys too
+			state.again(min(v.d.After, pollFor-lookAgain))
 		}
 		if v.d.Reason != failover.PrimaryHealthy {
 			state.again(r.reconcileInterval)
@@ -277,7 +277,7 @@ func (r *NodeReconciler) tidy(ctx context.Context, state *nodeState, volumes, re
 	}
 	if now := r.clock.Now(); !now.Before(state.takeBackAt) {
 		failed := r.takeBackAnnotations(ctx, state, rest)
-		if r.takeBackDisrupted(ctx, r.disrupted(ctx, state.node, rest)) || failed {
+		if r.takeBackDisrupted(ctx, r.disrupted(ctx, rest)) || failed {
 			state.takeBackAt = now.Add(retryLimit)
 			state.again(retryLimit)
 		}

@@ -89,7 +89,7 @@ func (r *NodeReconciler) gatherVolume(ctx context.Context, name string, state *n
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot read which quorum settings are unconfirmed", "volume", name)
 	}
 	r.arrived(ctx, state.node, pv, known, attachments)
-	in, concerns, err := r.inputs.On(ctx, pv, state.node, r.remembered(known))
+	in, concerns, err := r.inputs.On(ctx, pv, attachments, state.node, r.remembered(known))
 	if err != nil {
 		return nil, err
 	}

@@ -548,17 +548,18 @@ func (r *NodeReconciler) takeBackAnnotations(ctx context.Context, state *nodeSta
 
 // disrupted returns the pods with our condition on volumes that are not lost: the process that set it has ended before it deleted them, or the answer
 // of the API came too late.
-func (r *NodeReconciler) disrupted(ctx context.Context, node string, volumes []*volume) (pods []*corev1.Pod) {
+func (r *NodeReconciler) disrupted(ctx context.Context, volumes []*volume) (pods []*corev1.Pod) {
 	for _, v := range volumes {
-		if v.d.Verdict != failover.NotLost {
-			continue
-		}
-		users, err := r.pods.Of(ctx, v.pv)
-		if err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Cannot look up the pods of a volume in the cache", "volume", v.pv.Name)
-		}
-		for _, pod := range users {
-			if pod.Spec.NodeName == node && cluster.Disrupted(&pod) && pod.DeletionTimestamp == nil && !cluster.Ended(&pod) {
+		for _, user := range v.in.Pods {
+			if v.d.Verdict != failover.NotLost || user.Terminating {
+				continue
+			}
+			var pod corev1.Pod
+			err := r.cache.Get(ctx, client.ObjectKey{Namespace: user.Namespace, Name: user.Name}, &pod, client.UnsafeDisableDeepCopy)
+			if client.IgnoreNotFound(err) != nil {
+				ctrl.LoggerFrom(ctx).Error(err, "Cannot look up a pod in the cache", "pod", cluster.Key(user.Namespace, user.Name))
+			}
+			if pod.UID == user.UID && cluster.Disrupted(&pod) && pod.DeletionTimestamp == nil && !cluster.Ended(&pod) {
 				pods = append(pods, pod.DeepCopy())
 			}
 		}

@@ -30,7 +30,11 @@ func BenchmarkGatherAndDecide(b *testing.B) {
 		if err != nil || len(pods) != 1 {
 			b.Fatalf("%d pods, %v", len(pods), err)
 		}
-		in, ok, err := readers.Inputs.On(b.Context(), &pv, pods[0].Spec.NodeName, Remembered{})
+		attachments, err := readers.Attachments.Of(b.Context(), pv.Name)
+		if err != nil {
+			b.Fatal(err)
+		}
+		in, ok, err := readers.Inputs.On(b.Context(), &pv, attachments, pods[0].Spec.NodeName, Remembered{})
 		if err != nil || !ok {
 			b.Fatalf("%t, %v", ok, err)
 		}

@@ -37,20 +37,26 @@ type Remembered struct {
 	Deleted *failover.Attachment
 }
 
-// On returns what is known of a volume on a node; false if they do not concern each other: no selected pod there uses the volume, and no
-// fail-over has to finish its attachment.
-func (i *Inputs) On(ctx context.Context, pv *corev1.PersistentVolume, node string, known Remembered) (in failover.Input, ok bool, err error) {
-	pods, attachments, err := i.users(ctx, pv)
+// On returns what is known of a volume, with these attachments, on a node; false if they do not concern each other: no selected pod there uses the
+// volume, and no fail-over has to finish its attachment.
+func (i *Inputs) On(
+	ctx context.Context, pv *corev1.PersistentVolume, attachments []storagev1.VolumeAttachment, node string, known Remembered,
+) (in failover.Input, ok bool, err error) {
+	pods, err := i.pods.Of(ctx, pv)
 	if err != nil {
 		return failover.Input{}, false, err
 	}
-	in, err = i.input(ctx, pv, node, onNode(pods, node), i.attachment(attachments, pods, node, known), nil, known)
-	return in, err == nil && concerns(in), err
+	attachment := i.attachment(attachments, pods, node, known)
+	if pods = onNode(pods, node); len(pods) == 0 && known.Deleted == nil && !isUnfinished(attachment) {
+		return failover.Input{}, false, nil
+	}
+	in, err = i.input(ctx, pv, node, pods, attachment, nil, known)
+	return in, err == nil && (len(in.Pods) > 0 || isUnfinished(in.Attachment)), err
 }
 
-// concerns reports whether a volume and a node concern each other.
-func concerns(in failover.Input) bool {
-	return len(in.Pods) > 0 || in.Attachment != nil && (in.Attachment.Marked || in.Attachment.Awaited)
+// isUnfinished reports whether a fail-over has to finish an attachment.
+func isUnfinished(attachment *failover.Attachment) bool {
+	return attachment != nil && (attachment.Marked || attachment.Awaited)
 }
 
 // users returns the pods in the cache that use the volume, and its attachments.
@@ -155,6 +161,9 @@ func (i *Inputs) input(
 		if in.Attachment, err = i.lingering(ctx, pv, in, known.Deleted); err != nil {
 			return failover.Input{}, err
 		}
+	}
+	if len(pods) == 0 {
+		return in, nil
 	}
 	claims, err := i.volumes.claims(ctx, pv)
 	if err != nil {

@@ -28,7 +28,7 @@ type Volumes struct {
 // Get returns a volume of our driver; nil where there is none of that name.
 func (v Volumes) Get(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	var pv corev1.PersistentVolume
-	err := v.cache.Get(ctx, client.ObjectKey{Name: name}, &pv)
+	err := v.cache.Get(ctx, client.ObjectKey{Name: name}, &pv, shared)
 	if apierrors.IsNotFound(err) || err == nil && v.Resource(&pv) == "" {
 		return nil, nil
 	}
