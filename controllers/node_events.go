@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// changesApart is how long changes are collected: a node that dies changes a hundred volumes at once, and its pods a dozen times each.
+	// changesApart is how long changes of pods and attachments are collected: a hundred pods that fail over change a dozen times each.
 	changesApart = 100 * time.Millisecond
 	// silenceInterval is how often kubelets are checked for silence.
 	silenceInterval = time.Second
@@ -59,7 +59,7 @@ func concernsNode(e event.UpdateEvent) bool {
 		before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID || !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
 }
 
-// enqueues returns a handler that enqueues the nodes that an object concerns, a little later.
+// enqueues returns a handler that enqueues the nodes that an object concerns, those of a pod's or an attachment's changes a little later.
 func (r *NodeReconciler) enqueues(nodes func(context.Context, client.Object) []string) handler.EventHandler {
 	add := func(ctx context.Context, q queue, o client.Object) {
 		for _, node := range nodes(ctx, o) {
@@ -147,7 +147,7 @@ func (r *NodeReconciler) storeChanges() source.Source {
 			}
 			for _, volume := range volumes {
 				for _, node := range r.nodesOf(ctx, volume) {
-					q.AddAfter(requestFor(node), changesApart)
+					q.Add(requestFor(node))
 				}
 			}
 		})

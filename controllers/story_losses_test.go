@@ -163,7 +163,7 @@ func TestANodeThatIsNoLongerSaidToBeSwitchedOffIsBelievedToRunWhatItMay(t *testi
 		w.cutOff(nodeA)
 		w.pass(time.Minute)
 		wantMajority(w)
-		w.pass(time.Minute + changesApart)
+		w.pass(time.Minute)
 		p.wantSaid(nodeA, failover.QuorumUnconfirmed)
 		w.shutDown(nodeA)
 		w.pass(3 * time.Second)
@@ -187,7 +187,7 @@ func TestANodeThatIsNoLongerOutOfServiceIsBelievedToRunWhatItMay(t *testing.T) {
 		w.pass(time.Minute)
 		wantMajority(w)
 		w.forceDelete("db-0") // its replacement waits on B for the volume
-		w.pass(time.Minute + changesApart)
+		w.pass(time.Minute)
 		p.wantSaid(nodeA, failover.QuorumUnconfirmed)
 		w.API.Delay(func(r apimodel.Request) time.Duration { // Kubernetes, which believes the taint at once, is slow
 			if r.Actor == virtual.ActorAttach && r.Verb == apimodel.VerbDelete {
@@ -516,7 +516,7 @@ func declaredOff(t *testing.T, tell func(w *world, p *process), edits ...func(*v
 		w.Crash(nodeA)
 		w.pass(time.Minute)
 		wantMajority(w)
-		w.pass(time.Minute + changesApart)
+		w.pass(time.Minute)
 		p.wantSaid(nodeA, failover.QuorumUnconfirmed)
 		w.taint(nodeA, corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute)
 		tell(w, p)

@@ -98,7 +98,7 @@ func TestTheLogTellsEachWriteOfAFailOverAndItsEnd(t *testing.T) {
 		}
 		ends := w.words("Failed over")
 		if len(ends) != 1 || !containsAll(ends[0], []string{
-			`"volume"="db" "from"="node-a" "to"="node-b"`, `"decide"=4.9`, `"pods_gone"=0`, `"release"=0`, `"attached"=0.1`, `"total"=5`, why,
+			`"volume"="db" "from"="node-a" "to"="node-b"`, `"decide"=5`, `"pods_gone"=0`, `"release"=0`, `"attached"=0.1`, `"total"=5.1`, why,
 		}) {
 			t.Errorf("ends: %q", ends)
 		}
@@ -132,7 +132,7 @@ func TestTheEventsOfAFailOverNameNodeAndVolume(t *testing.T) {
 			"NodeStorageQuorumLost of Node node-a: new pods are kept away from node node-a, which lost volume db: " + why,
 			"ForceDeleted of Pod db-0: pod deleted because a used volume is marked as failing: by force, for volume db on node node-a: " + why,
 			"ForceDetached of VolumeAttachment csi-db-node-a: volume detached because it is marked as failing: volume db from node node-a: " + why,
-			"FailedOver of PersistentVolumeClaim data-db: volume db failed over from node node-a to node node-b 5.0 s after the first sign of the loss, and is attached there: " + why,
+			"FailedOver of PersistentVolumeClaim data-db: volume db failed over from node node-a to node node-b 5.1 s after the first sign of the loss, and is attached there: " + why,
 			"NodeStorageQuorumRegained of Node node-a: new pods are no longer kept away from node node-a, which had lost resource pvc-db: " +
 				"the node has its storage back",
 		}
