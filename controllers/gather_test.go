@@ -67,7 +67,7 @@ func TestCandidates(t *testing.T) {
 					s.must(err)
 					in, there, err := s.r.inputs.On(s.ctx, s.pv, attachments, node, cluster.Remembered{})
 					s.must(err)
-					if there && (in.Resource.Name != "pvc-db" || in.Resource.Known) {
+					if in.Resource.Known || there && in.Resource.Name != "pvc-db" {
 						t.Errorf("what LINSTOR does not know is taken for known: %+v", in.Resource)
 					}
 					if there && in.Attachment != nil && in.Attachment.Name != "csi-db" {

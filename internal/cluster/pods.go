@@ -260,9 +260,6 @@ func (p Pods) others(ctx context.Context, pod *corev1.Pod, except *corev1.Persis
 			continue
 		}
 		claim, ephemeral := Key(pod.Namespace, name), volume.Ephemeral != nil
-		if claim == claimOf(except) {
-			continue
-		}
 		bound, err := p.volumes.OfClaim(ctx, claim)
 		if err != nil {
 			return otherVolumes{}, err
