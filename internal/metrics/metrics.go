@@ -145,7 +145,7 @@ func (m *Metrics) AttachmentDeleted() { m.attachments.Inc() }
 func (m *Metrics) Recovered() { m.recovered.Inc() }
 
 // DeadWatch counts a dead watch. The log names the kind of its objects.
-func (m *Metrics) DeadWatch(string) { m.deadWatches.Inc() }
+func (m *Metrics) DeadWatch() { m.deadWatches.Inc() }
 
 // Blocked counts a fail-over that a gate forbids, or that has waited for long.
 func (m *Metrics) Blocked(reason failover.Reason) { m.blocked.WithLabelValues(string(reason)).Inc() }

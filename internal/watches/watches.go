@@ -38,8 +38,8 @@ type Watches struct {
 	Acting func() bool
 	// Turn waits until no other replica ends. It returns an error if ctx ends before.
 	Turn func(ctx context.Context) error
-	// Dead counts a dead watch of objects of a kind.
-	Dead func(kind string)
+	// Dead counts a dead watch.
+	Dead func()
 
 	pace Pace
 	log  logr.Logger
@@ -110,7 +110,7 @@ func (w *Watches) Start(ctx context.Context) error {
 				continue
 			}
 			dead = time.Now()
-			w.Dead(kind)
+			w.Dead()
 			w.log.Error(nil, "A watch of the API is dead: this process ends soon, and its container is started again", "kind", kind)
 		}
 		if time.Since(dead) < w.goesOn() {

@@ -47,7 +47,7 @@ func (a *api) ends(t *testing.T, leads, acts bool, turn func(context.Context) er
 		close(elected)
 	}
 	w := New(Pace{}, logr.Discard())
-	w.Live, w.Elected, w.Acting, w.Turn, w.Dead = a.live, elected, func() bool { return acts }, turn, func(string) {}
+	w.Live, w.Elected, w.Acting, w.Turn, w.Dead = a.live, elected, func() bool { return acts }, turn, func() {}
 	w.Add("*v1.Pod", a.watched)
 	ended := make(chan time.Time, 1)
 	go func() {

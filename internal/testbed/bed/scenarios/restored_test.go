@@ -61,7 +61,7 @@ func TestAProcessWhoseWatchesAreDeafSinceEtcdWasRestoredEnds(t *testing.T) {
 	}, 100*time.Millisecond)
 
 	found := watches.New(watches.Pace{Every: time.Second, Behind: time.Hour}, logr.Discard())
-	found.Elected, found.Acting, found.Dead = make(chan struct{}), func() bool { return false }, func(string) {}
+	found.Elected, found.Acting, found.Dead = make(chan struct{}), func() bool { return false }, func() {}
 	found.Turn = func(context.Context) error { return nil }
 	found.Live = func(ctx context.Context) (string, error) {
 		var live coordinationv1.Lease
