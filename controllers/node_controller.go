@@ -73,18 +73,22 @@ type volume struct {
 // step that fails is reported, and the node is reconciled again in time to repeat it.
 func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	state, began := r.stateOf(req.Name), time.Now()
+	if rest := state.rest(r.clock.Now()); rest > 0 {
+		return reconcile.Result{RequeueAfter: rest}, nil
+	}
 	volumes := r.gather(ctx, state)
 	r.decide(state, volumes)
 	r.poll(volumes)
 	r.countDecided(volumes, began)
 	r.publish(state)
+	lost, rest := split(volumes)
+	state.calm = len(lost) == 0 && !state.moves()
 
 	ctx, cancel, leads := r.leader.while(ctx)
 	defer cancel()
 	if !leads {
-		return state.requeue(), nil
+		return state.requeue(r.clock.Now()), nil
 	}
-	lost, rest := split(volumes)
 	r.settle(ctx, state, rest)
 	if len(lost) > 0 {
 		if r.mayAct(ctx, state, lost) {
@@ -99,7 +103,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 		state.limit = 0 // nothing is at stake; else the API is assumed to be as slow in the next reconcile
 	}
 	r.publish(state)
-	return state.requeue(), nil
+	return state.requeue(r.clock.Now()), nil
 }
 
 // nobodyAnswered reports whether nothing could be decided or done because the API server has not answered in time.
@@ -288,7 +292,7 @@ func (r *NodeReconciler) tidy(ctx context.Context, state *nodeState, volumes, re
 
 // stateOf returns the state of a node.
 func (r *NodeReconciler) stateOf(node string) *nodeState {
-	known, _ := r.states.LoadOrStore(node, &nodeState{node: node, volumes: make(map[string]*volumeState)})
+	known, _ := r.states.LoadOrStore(node, newNodeState(node))
 	return known.(*nodeState)
 }
 

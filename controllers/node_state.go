@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -26,12 +27,24 @@ const (
 	recreatedWithin = time.Minute
 )
 
+// How many changes of a node from which nothing moves are reconciled at once, and how many in a second after that.
+const (
+	changesAtOnce    = 4
+	changesPerSecond = 2
+)
+
 // nodeState is what one process remembers of a node. Only the worker that reconciles the node reads or changes it.
 type nodeState struct {
 	node    string
 	volumes map[string]*volumeState
 	// next is when the node is reconciled again; zero if only a change calls for that.
 	next time.Duration
+	// due is when that is; zero if only a change calls for that. changes limits how often changes alone have the node reconciled while nothing
+	// moves from it.
+	due     time.Time
+	changes *rate.Limiter
+	// calm is set if the newest reconcile found no volume lost or on its way to another node.
+	calm bool
 	// taintChecked is when the cause of our taints was last checked, and silenceSeen when that of the taint node-silent was last seen.
 	taintChecked, silenceSeen time.Time
 	// decidedAt is when the lost volumes were last decided.
@@ -39,6 +52,10 @@ type nodeState struct {
 	// takeBackAt is when to try again to take back annotations and conditions, and releaseAt when to release volumes; zero unless that has failed.
 	takeBackAt, releaseAt time.Time
 	patience
+}
+
+func newNodeState(node string) *nodeState {
+	return &nodeState{node: node, volumes: make(map[string]*volumeState), changes: rate.NewLimiter(changesPerSecond, changesAtOnce)}
 }
 
 // again has the node reconciled after that time, unless that is sooner anyway; zero calls for nothing.
@@ -59,11 +76,38 @@ func (s *nodeState) holdAge(now time.Time) time.Duration {
 	return max(min(since, s.wait()), haltAge)
 }
 
+// rest returns how long a reconcile has to wait that a change has called for, because each leads to a decision on all volumes of the node; zero if it
+// may begin.
+func (s *nodeState) rest(now time.Time) time.Duration {
+	left := s.due.Sub(now)
+	if !s.calm || !s.due.IsZero() && left <= 0 || s.changes.AllowN(now, 1) {
+		return 0
+	}
+	rest := time.Duration(float64(time.Second) * (1 - s.changes.TokensAt(now)) / float64(s.changes.Limit()))
+	if !s.due.IsZero() {
+		rest = min(rest, left)
+	}
+	return max(rest, atOnce)
+}
+
 // requeue returns when the node is reconciled again, as the result of a reconcile.
-func (s *nodeState) requeue() reconcile.Result {
+func (s *nodeState) requeue(now time.Time) reconcile.Result {
 	after := s.next
-	s.next = 0
+	s.next, s.due = 0, time.Time{}
+	if after > 0 {
+		s.due = now.Add(after)
+	}
 	return reconcile.Result{RequeueAfter: after}
+}
+
+// moves reports whether a volume is on its way to another node.
+func (s *nodeState) moves() bool {
+	for _, v := range s.volumes {
+		if v.move != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // volumeState is what is remembered of one volume on one node.

@@ -2,7 +2,8 @@
 // restore of etcd, or behind a proxy that keeps a connection open, an informer may stay deaf for hours.
 //
 // What the watches should have reached shows the Lease of the election: its leader writes it every two seconds, and the API server reads a single object
-// from etcd. A list would not do: the API server answers it from a cache of its own, which is as deaf as the informer once etcd was restored.
+// from etcd. A list would not do: the API server answers it from a cache of its own, which is as deaf as the informer once etcd was restored. But a list of a
+// kind that never changes is what makes the API server find out how far etcd is, and tell its watches: etcd by its defaults says so every ten minutes only.
 package watches
 
 import (
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 )
@@ -54,6 +56,7 @@ type Watches struct {
 type watch struct {
 	kind    string
 	version func() string
+	list    func(ctx context.Context) error
 	// reached is the resourceVersion that it had reached when it was last compared.
 	reached uint64
 	// behind is one that it had not reached since then.
@@ -80,15 +83,18 @@ func (w *Watches) NewInformer(
 	lw toolscache.ListerWatcher, o runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 ) toolscache.SharedIndexInformer {
 	informer := toolscache.NewSharedIndexInformer(lw, o, resync, indexers)
-	w.Add(fmt.Sprintf("%T", o), informer.LastSyncResourceVersion)
+	w.Add(fmt.Sprintf("%T", o), informer.LastSyncResourceVersion, func(ctx context.Context) error {
+		_, err := toolscache.ToListerWithContext(lw).ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+		return err
+	})
 	return informer
 }
 
-// Add adds a watch of objects of a kind. version returns the resourceVersion that it has reached.
-func (w *Watches) Add(kind string, version func() string) {
+// Add adds a watch of objects of a kind. version returns the resourceVersion that it has reached, and list has the API server list the kind.
+func (w *Watches) Add(kind string, version func() string, list func(ctx context.Context) error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.all = append(w.all, &watch{kind: kind, version: version})
+	w.all = append(w.all, &watch{kind: kind, version: version, list: list})
 }
 
 // NeedLeaderElection makes the manager run it on every replica.
@@ -159,6 +165,8 @@ func (w *Watches) deadOne(ctx context.Context) (dead string) {
 	for i, one := range w.all {
 		if one.isDead(reached[i], lease, w.pace.Behind) {
 			dead = one.kind
+		} else if err := one.list(ctx); err != nil {
+			w.log.V(1).Info("Cannot list objects whose watch is checked", "kind", one.kind, "error", err.Error())
 		}
 	}
 	return dead
