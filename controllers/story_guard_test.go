@@ -87,7 +87,7 @@ func TestThreeOfFiveNodesSeemLostForTwoMinutes(t *testing.T) {
 		w.pass(10 * time.Second)
 		w.Crash(nodeA)
 		crashed := time.Now()
-		w.pass(failover.GuardQuiet)
+		w.pass(failover.GuardQuiet - 10*time.Second) // since T and D were cut off
 		w.wantUntouched()
 		for _, name := range names {
 			if got := p.events.reasons("Pod", name+"-0"); !slices.Equal(got, []string{string(failover.GuardTripped)}) {

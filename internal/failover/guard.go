@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// GuardQuiet is how long the cluster takes to find its shape: after the last node was newly lost, and after LINSTOR came back, because
-	// satellites return one by one, and until then everything looks lost.
+	// GuardQuiet is how long a node counts as newly lost, and how long LINSTOR may not know all replicas after it came back: satellites return
+	// one by one, and until then everything looks lost.
 	GuardQuiet = 2 * time.Minute
 )
 
@@ -86,14 +86,12 @@ type View struct {
 // zero value is the memory of a process that has just started. It must see the view every few seconds.
 type GuardMemory struct {
 	nodes map[string]guarded
-	// last is when a node was newly lost for the last time, whatever became of it.
-	last time.Time
 }
 
 // guarded is a node as the guard last saw it.
 type guarded struct {
-	// newly is set while the node is newly lost.
-	newly bool
+	// lost is when the node was newly lost; zero if it was not, or for longer than GuardQuiet.
+	lost time.Time
 	// online and lastOnline are what LINSTOR said.
 	online     bool
 	lastOnline time.Time
@@ -109,7 +107,8 @@ func (v View) WarmsUp() bool { return v.Up.IsZero() || v.Now.Sub(v.Up) < GuardQu
 // that the nodes are gone.
 //
 // A node is newly lost when its satellite leaves ONLINE, when a volume there is lost, or when the process sees it for the first
-// time and it is not healthy. It remains so until it is healthy, or no node was newly lost for GuardQuiet.
+// time and it is not healthy. It remains so until it is healthy, or for GuardQuiet.
+// After an outage of LINSTOR that time begins anew.
 func (m *GuardMemory) Observe(v View, limit Limit) string {
 	m.remember(v)
 	if v.WarmsUp() && 2*v.Reporting < v.Replicas {
@@ -121,7 +120,7 @@ func (m *GuardMemory) Observe(v View, limit Limit) string {
 		switch {
 		case s.healthy():
 			healthy++
-		case m.nodes[s.Name].newly:
+		case !m.nodes[s.Name].lost.IsZero():
 			lost = append(lost, s.Name)
 		}
 	}
@@ -135,7 +134,7 @@ func (m *GuardMemory) Observe(v View, limit Limit) string {
 
 // Imagine tells what Observe would if the node were lost this moment, too. It remembers nothing.
 func (m *GuardMemory) Imagine(v View, node string, limit Limit) string {
-	imagined := GuardMemory{nodes: maps.Clone(m.nodes), last: m.last}
+	imagined := GuardMemory{nodes: maps.Clone(m.nodes)}
 	v.Satellites = slices.Clone(v.Satellites)
 	for i := range v.Satellites {
 		s := &v.Satellites[i]
@@ -153,20 +152,15 @@ func (m *GuardMemory) remember(v View) {
 	for _, s := range v.Satellites {
 		before, known := m.nodes[s.Name]
 		after, lost := before.then(s)
-		if lost || !known && !s.healthy() {
-			after.newly, m.last = true, v.Now
+		switch {
+		case lost || !known && !s.healthy():
+			after.lost = v.Now
+		case !v.Up.IsZero() && v.Now.Sub(latest(after.lost, v.Up)) >= GuardQuiet: // nobody knows more of it while LINSTOR is away
+			after.lost = time.Time{}
 		}
 		nodes[s.Name] = after
 	}
 	m.nodes = nodes
-	// While LINSTOR is away nobody knows whether another node is lost.
-	if v.Up.IsZero() || v.Now.Sub(latest(m.last, v.Up)) < GuardQuiet {
-		return
-	}
-	for name, node := range m.nodes {
-		node.newly = false
-		m.nodes[name] = node
-	}
 }
 
 // then returns the node as it is seen next, and whether it is newly lost by that. One that is already is not so again.
@@ -178,9 +172,9 @@ func (g guarded) then(s Satellite) (after guarded, lost bool) {
 	if s.healthy() {
 		return after, false
 	}
-	after.newly, after.lostVolume = g.newly, g.lostVolume || s.LostVolume
+	after.lost, after.lostVolume = g.lost, g.lostVolume || s.LostVolume
 	left, turned := g.online && !s.Online, !g.lostVolume && s.LostVolume
-	return after, !g.newly && (left || turned)
+	return after, g.lost.IsZero() && (left || turned)
 }
 
 // abbreviated names the first few.
