@@ -4,6 +4,8 @@ package cluster
 const (
 	// AnnotationIgnore on a pod exempts it from fail-over, whatever its value.
 	AnnotationIgnore = "drbd.linbit.com/ignore-fail-over"
+	// AnnotationUnsafe with the value "true" on a pod lets it be moved although it has volumes that may not survive that.
+	AnnotationUnsafe = "drbd.linbit.com/fail-over-unsafe-volumes"
 	// AnnotationPause on the controller's own Deployment pauses fail-over for all, unless its value is "false".
 	AnnotationPause = "drbd.linbit.com/pause-fail-over"
 	// AnnotationFailOver on a VolumeAttachment marks a fail-over that has begun, for whoever leads next.

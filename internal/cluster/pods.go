@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
@@ -34,6 +33,11 @@ func (p Pods) Of(ctx context.Context, pv *corev1.PersistentVolume) ([]corev1.Pod
 	if err != nil {
 		return nil, err
 	}
+	return p.by(ctx, claims)
+}
+
+// by returns the pods that use a volume by one of the claims ("namespace/claim").
+func (p Pods) by(ctx context.Context, claims []string) ([]corev1.Pod, error) {
 	var all []corev1.Pod
 	for i, claim := range claims {
 		pods, err := p.list(ctx, client.MatchingFields{indexPodClaims: claim})
@@ -254,7 +258,7 @@ func (p Pods) others(ctx context.Context, pod *corev1.Pod, except *corev1.Persis
 	for _, volume := range pod.Spec.Volumes {
 		name := claimName(pod, volume)
 		if name == "" {
-			if !safeSource(volume.VolumeSource) {
+			if !isEverywhere(pod, volume) {
 				all.unsafe = cmp.Or(all.unsafe, volume.Name)
 			}
 			continue
@@ -275,13 +279,7 @@ func (p Pods) others(ctx context.Context, pod *corev1.Pod, except *corev1.Persis
 				all.ours = append(all.ours, podVolume{pv, ephemeral})
 				continue
 			}
-			survives := ephemeral
-			if !survives {
-				if survives, err = p.sharedWithoutAttachment(ctx, pv, pod.Spec.NodeName); err != nil {
-					return otherVolumes{}, err
-				}
-			}
-			if !survives {
+			if !ephemeral && !isSharedFileSystem(pv) {
 				all.unsafe = cmp.Or(all.unsafe, volume.Name)
 			}
 		}
@@ -289,24 +287,31 @@ func (p Pods) others(ctx context.Context, pod *corev1.Pod, except *corev1.Persis
 	return all, nil
 }
 
-// safeSource reports whether a volume that is no claim can be had on any node.
-func safeSource(source corev1.VolumeSource) bool {
-	return source.ConfigMap != nil || source.Secret != nil || source.Projected != nil ||
-		source.DownwardAPI != nil || source.EmptyDir != nil || source.Image != nil
+// isEverywhere reports whether a pod can have a volume, which is no claim, on any node with the same content, or needs none: an inline CSI volume is
+// ephemeral, and a directory of the host that no container can write has what each host has.
+func isEverywhere(pod *corev1.Pod, volume corev1.Volume) bool {
+	source := volume.VolumeSource
+	return source.ConfigMap != nil || source.Secret != nil || source.Projected != nil || source.DownwardAPI != nil || source.EmptyDir != nil ||
+		source.Image != nil || source.CSI != nil || source.NFS != nil || source.HostPath != nil && isReadOnly(pod, volume.Name)
 }
 
-// sharedWithoutAttachment reports whether a volume may be used by many nodes and is not attached to this one by
-// any driver, like a network file system.
-func (p Pods) sharedWithoutAttachment(ctx context.Context, pv *corev1.PersistentVolume, node string) (bool, error) {
+// isReadOnly reports whether all containers that mount a volume of a pod do so read-only, and there are any.
+func isReadOnly(pod *corev1.Pod, volume string) bool {
+	var mounts []corev1.VolumeMount
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		mounts = append(mounts, c.VolumeMounts...)
+	}
+	for _, c := range pod.Spec.EphemeralContainers {
+		mounts = append(mounts, c.VolumeMounts...)
+	}
+	mounts = slices.DeleteFunc(mounts, func(m corev1.VolumeMount) bool { return m.Name != volume })
+	return len(mounts) > 0 && !slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool { return !m.ReadOnly })
+}
+
+// isSharedFileSystem reports whether a volume of another driver is a file system that many nodes may use.
+func isSharedFileSystem(pv *corev1.PersistentVolume) bool {
 	nodeLocal := pv.Spec.HostPath != nil || pv.Spec.Local != nil // on each node another one, whatever its modes say
-	if nodeLocal || !slices.Contains(pv.Spec.AccessModes, corev1.ReadWriteMany) {
-		return false, nil
-	}
-	var attachments storagev1.VolumeAttachmentList
-	if err := p.cache.List(ctx, &attachments, client.MatchingFields{indexAttachmentVolume: pv.Name}, shared); err != nil {
-		return false, err
-	}
-	return !slices.ContainsFunc(attachments.Items, func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName == node }), nil
+	return !nodeLocal && !isBlock(pv) && slices.Contains(pv.Spec.AccessModes, corev1.ReadWriteMany)
 }
 
 // Ended reports whether a pod has run to its end.

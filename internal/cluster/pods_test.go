@@ -405,6 +405,9 @@ func TestVolumesOfAPod(t *testing.T) {
 	t.Parallel()
 	source := func(s corev1.VolumeSource) []corev1.Volume { return []corev1.Volume{{Name: "v", VolumeSource: s}} }
 	directory := corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}}
+	mounting := func(readOnly bool) corev1.Container {
+		return corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "v", ReadOnly: readOnly}}}
+	}
 	claims := func(names ...string) []corev1.Volume {
 		var volumes []corev1.Volume
 		for _, name := range names {
@@ -413,10 +416,12 @@ func TestVolumesOfAPod(t *testing.T) {
 		return volumes
 	}
 	cases := map[string]struct {
-		volumes []corev1.Volume
-		others  []string
-		unsafe  string
-		unbound string
+		volumes    []corev1.Volume
+		containers []corev1.Container
+		init       []corev1.Container
+		others     []string
+		unsafe     string
+		unbound    string
 	}{
 		"the volume itself is neither":               {volumes: claims("data")},
 		"another volume of ours":                     {volumes: claims("data", "wal"), others: []string{"wal"}},
@@ -427,7 +432,7 @@ func TestVolumesOfAPod(t *testing.T) {
 		"a claim whose volume is created again":      {volumes: claims("data", "again"), unbound: "shop/again"},
 		"the first such claim is named":              {volumes: claims("unbound", "again"), unbound: "shop/unbound"},
 		"a shared volume without attachment":         {volumes: claims("data", "share")},
-		"a shared volume that is attached is unsafe": {volumes: claims("data", "attached-share"), unsafe: "attached-share"},
+		"a shared volume that is attached":           {volumes: claims("data", "attached-share")},
 		"the first unsafe one is named":              {volumes: claims("foreign", "unbound", "directory"), unsafe: "foreign", unbound: "shop/unbound"},
 		"a config map":                               {volumes: source(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}})},
 		"a secret":                                   {volumes: source(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{}})},
@@ -441,13 +446,24 @@ func TestVolumesOfAPod(t *testing.T) {
 		}},
 		"a directory of the node is unsafe":     {volumes: source(directory), unsafe: "v"},
 		"the first of two directories is named": {volumes: append(source(directory), corev1.Volume{Name: "w", VolumeSource: directory}), unsafe: "v"},
-		"an inline CSI volume is unsafe":        {volumes: source(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{}}), unsafe: "v"},
+		"an inline CSI volume":                  {volumes: source(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{}})},
+		"an inline share":                       {volumes: source(corev1.VolumeSource{NFS: &corev1.NFSVolumeSource{}})},
+		"a directory of the node that all containers mount read-only": {
+			volumes: source(directory), containers: []corev1.Container{mounting(true), mounting(true)},
+		},
+		"a directory of the node that one of them can write is unsafe": {
+			volumes: source(directory), containers: []corev1.Container{mounting(true), mounting(false)}, unsafe: "v",
+		},
+		"a directory of the node that an init container can write is unsafe": {
+			volumes: source(directory), containers: []corev1.Container{mounting(true)}, init: []corev1.Container{mounting(false)}, unsafe: "v",
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0"}}
 			pod.Spec.NodeName, pod.Spec.Volumes = nodeA, c.volumes
+			pod.Spec.Containers, pod.Spec.InitContainers = c.containers, c.init
 			pods, _ := volumesWorld(t)
 			all, err := pods.others(t.Context(), pod, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}})
 			if err != nil {
@@ -470,8 +486,8 @@ func TestVolumesOfAPod(t *testing.T) {
 func TestAClaimWithSeveralVolumesIsAsSafeAsTheLeastSafe(t *testing.T) {
 	t.Parallel()
 	for name, handles := range map[string][]string{
-		"the first one is not safe": {"attached-share", "share"},
-		"the last one is not safe":  {"share", "attached-share"},
+		"the first one is not safe": {"foreign", "share"},
+		"the last one is not safe":  {"share", "foreign"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -65,7 +65,7 @@ func (t *trimmer) trim(o any) (any, error) {
 	defer t.mu.Unlock()
 	switch o := o.(type) {
 	case *corev1.Pod:
-		t.meta(&o.ObjectMeta, AnnotationIgnore)
+		t.meta(&o.ObjectMeta, AnnotationIgnore, AnnotationUnsafe)
 		t.pod(o)
 	case *corev1.PersistentVolume:
 		t.meta(&o.ObjectMeta, "")
@@ -129,7 +129,7 @@ func (t *trimmer) labelsOnce(set map[string]string) map[string]string {
 func (t *trimmer) pod(pod *corev1.Pod) {
 	where := t.placementOnce(placementOf(pod))
 	spec := corev1.PodSpec{
-		NodeName: pod.Spec.NodeName, Volumes: decisiveVolumes(pod.Spec.Volumes),
+		NodeName: pod.Spec.NodeName, Volumes: decisiveVolumes(pod),
 		NodeSelector: where.NodeSelector, Affinity: where.Affinity, Tolerations: where.Tolerations,
 	}
 	owner := metav1.GetControllerOfNoCopy(pod)
@@ -180,11 +180,11 @@ func decisiveStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 }
 
 // decisiveVolumes leaves the volumes that are claims, or that may not survive a move.
-func decisiveVolumes(all []corev1.Volume) []corev1.Volume {
+func decisiveVolumes(pod *corev1.Pod) []corev1.Volume {
 	safe := func(v corev1.Volume) bool {
-		return v.PersistentVolumeClaim == nil && v.Ephemeral == nil && safeSource(v.VolumeSource)
+		return v.PersistentVolumeClaim == nil && v.Ephemeral == nil && isEverywhere(pod, v)
 	}
-	kept := slices.Clone(slices.DeleteFunc(all, safe)) // in an array no larger than it need be
+	kept := slices.Clone(slices.DeleteFunc(pod.Spec.Volumes, safe)) // in an array no larger than it need be
 	for i := range kept {
 		if kept[i].Ephemeral != nil {
 			kept[i].Ephemeral = &corev1.EphemeralVolumeSource{} // only the kind counts
