@@ -109,7 +109,9 @@ func TestTheAttachmentIsConfirmed(t *testing.T) {
 		s.r.inputs.Linstor = noLinstor{}
 		view := s.view
 		confirm := func() (*failover.Attachment, error) {
-			read, err := s.r.readAttachments(s.ctx, nodeA, []*volume{{pv: s.pv}})
+			known, err := s.r.attachments.Of(s.ctx, s.pv.Name)
+			s.must(err)
+			read, err := s.r.readAttachments(s.ctx, nodeA, []*volume{{pv: s.pv, attachments: known}})
 			s.must(err)
 			in, err := s.r.inputs.Confirmed(s.ctx, s.pv, cluster.Reading{Node: nodeA, Attachments: read}, nil, cluster.Remembered{})
 			return in.Attachment, err

@@ -84,6 +84,19 @@ func (h *haltSwitch) now(ctx context.Context, age time.Duration) failover.Halt {
 	}
 }
 
+// known returns what forbids every removal by the newest answer of the API, and asks for the next one if that is older than haltAge. Nobody waits for it.
+func (h *haltSwitch) known(ctx context.Context) failover.Halt {
+	now := h.clock.Now()
+	h.mu.Lock()
+	halt, asked := h.halt, h.asked
+	h.mu.Unlock()
+	if !asked.After(now.Add(-haltAge)) {
+		h.refresh(ctx)
+	}
+	halt.Guard, halt.DryRun = h.guard(now), h.dryRun
+	return halt
+}
+
 // refresh asks for the next answer, unless that is under way.
 func (h *haltSwitch) refresh(ctx context.Context) (answered <-chan singleflight.Result) {
 	return h.asks.DoChan("", func() (any, error) {

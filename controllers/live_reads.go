@@ -125,11 +125,7 @@ func (r *NodeReconciler) each(volumes []*volume, do func(v *volume) error) {
 func (r *NodeReconciler) readAttachments(ctx context.Context, node string, volumes []*volume) (cluster.AttachmentsRead, error) {
 	var names []string
 	for _, v := range volumes {
-		known, err := r.attachments.Of(ctx, v.pv.Name)
-		if err != nil {
-			return cluster.AttachmentsRead{}, err
-		}
-		for _, va := range known {
+		for _, va := range v.attachments {
 			if va.Spec.NodeName == node {
 				names = append(names, va.Name)
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -51,8 +52,9 @@ type NodeReconciler struct {
 
 // volume is a volume on the node as one reconcile sees it.
 type volume struct {
-	pv    *corev1.PersistentVolume
-	state *volumeState
+	pv          *corev1.PersistentVolume
+	attachments []storagev1.VolumeAttachment // in the cache, to all nodes
+	state       *volumeState
 	// in is the input of the decision, and d the newest decision.
 	in failover.Input
 	d  failover.Decision
@@ -131,9 +133,10 @@ func mayBeLost(v *volume) bool {
 func (r *NodeReconciler) decide(state *nodeState, volumes []*volume) {
 	for _, v := range volumes {
 		v.d = failover.Decide(v.in)
-		v.state.decided(v.d, v.in.Now)
+		v.decided()
+		v.state.interruption.observe(v.in, v.d)
 		if v.d.After > 0 { // LINSTOR is polled until then, on standbys too
-			state.again(min(v.d.After, pollFor-lookAgain))
+			state.again(min(r.decideNext(v.d), pollFor-lookAgain))
 		}
 		if v.d.Reason != failover.PrimaryHealthy {
 			state.again(r.reconcileInterval)
@@ -141,6 +144,22 @@ func (r *NodeReconciler) decide(state *nodeState, volumes []*volume) {
 		if fellSilent(v.in.Node) {
 			state.again(lookAgain)
 		}
+	}
+}
+
+// decideNext returns when a volume is decided again that is polled. What polling changes has it decided before, so a long grace is left to that.
+func (r *NodeReconciler) decideNext(d failover.Decision) time.Duration {
+	if d.GraceLeft > max(pollFor, r.settings.ConfirmedGrace) {
+		return pollFor - lookAgain
+	}
+	return d.After
+}
+
+// decided records the newest decision.
+func (v *volume) decided() {
+	v.state.decided(v.d, v.in.Now)
+	if v.d.Verdict == failover.NotLost && v.in.Attachment != nil && v.in.Attachment.Noted {
+		v.state.healthy = v.in.Attachment.UID // what happens now is another fail-over
 	}
 }
 
@@ -213,8 +232,12 @@ func split(volumes []*volume) (lost, rest []*volume) {
 // settle reports the decisions on volumes that are not lost. The fail-over of a volume ends if it works again and its pods are not being deleted.
 func (r *NodeReconciler) settle(ctx context.Context, state *nodeState, rest []*volume) {
 	for _, v := range rest {
-		state.again(v.d.After)
+		state.again(r.decideNext(v.d))
+		if v.d.Verdict == failover.Pending {
+			v.in.Halt = r.halt.known(ctx) // a move that it forbids is not announced
+		}
 		state.again(r.reporter.say(ctx, state, v))
+		r.reporter.interrupted(v)
 		if v.d.Verdict == failover.NotLost && (v.d.Reason == failover.PrimaryHealthy || v.d.Reason == failover.VolumeUnused) && podsStay(v.in) {
 			v.state.move = nil
 		}
@@ -265,7 +288,7 @@ func (r *NodeReconciler) conclude(ctx context.Context, state *nodeState, lost []
 		if keepAway := (*keepAwayError)(nil); errors.As(v.err, &keepAway) {
 			v.d.Verdict, v.d.Reason, v.d.Message, v.err = failover.Blocked, failover.KeepAwayFailed, keepAway.Error(), nil
 		}
-		v.state.decided(v.d, v.in.Now)
+		v.decided()
 		state.again(r.reporter.say(ctx, state, v))
 	}
 	for text, volumes := range failed {

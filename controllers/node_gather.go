@@ -99,12 +99,12 @@ func (r *NodeReconciler) gatherVolume(ctx context.Context, name string, state *n
 		}
 		return nil, nil
 	}
-	return &volume{pv: pv, state: known, in: in, resources: resourcesOf(in)}, nil
+	return &volume{pv: pv, attachments: attachments, state: known, in: in, resources: resourcesOf(in)}, nil
 }
 
 // remembered returns what this process knows of a volume although no object shows it.
 func (r *NodeReconciler) remembered(v *volumeState) cluster.Remembered {
-	known := cluster.Remembered{Begun: v.progress.begun}
+	known := cluster.Remembered{Begun: v.progress.begun, Healthy: v.healthy}
 	if r.fastDetach { // else a kubelet claims no volume that was released
 		known.Deleted = v.lingering(r.clock.Now())
 	}

@@ -127,6 +127,10 @@ type volumeState struct {
 	// deleted is the attachment that this process deleted, at that time; nil if none.
 	deleted   *failover.Attachment
 	deletedAt time.Time
+	// healthy is the annotated attachment whose volume was not lost since; empty if there is none. interruption is the newest loss of quorum that made
+	// writes fail.
+	healthy      types.UID
+	interruption interruption
 	// missing is since when the volume has had no PersistentVolume; zero if it has one.
 	missing time.Time
 	// failure is why the last try to move the volume failed, failures how many tries in a row have, and retryAt when the next one begins.

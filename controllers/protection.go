@@ -33,6 +33,8 @@ type Protection struct {
 	helpers *helpers
 	halt    *haltSwitch
 	due     time.Time // when they are counted again
+	// unbound are the pods that ran with a claim without a volume when they were last counted, and whether that was reported.
+	unbound map[types.UID]bool
 }
 
 func (p *Protection) keep(ctx context.Context) error {
@@ -48,6 +50,7 @@ func (p *Protection) keep(ctx context.Context) error {
 func (p *Protection) count(ctx context.Context) error {
 	halt, guard := p.halt.now(ctx, haltAge), p.halt.imagined(p.clock.Now())
 	counts, protections := make(map[failover.Reason]int), make(map[metrics.Protection]int)
+	unbound := make(map[types.UID]bool)
 	err := p.survey.Each(ctx, "", func(pod *corev1.Pod, uses []cluster.Use) {
 		for i := range uses {
 			if uses[i].Input.Node.Name == "" {
@@ -55,6 +58,14 @@ func (p *Protection) count(ctx context.Context) error {
 			}
 			uses[i].Input.Halt = halt
 			uses[i].Input.Halt.Guard = guard(uses[i].Input.Node.Satellite)
+		}
+		if claim := unboundClaim(uses); claim != "" && cluster.HasRun(pod) && pod.DeletionTimestamp == nil {
+			told, seen := p.unbound[pod.UID]
+			if unbound[pod.UID] = seen; seen && !told {
+				p.event(podRef(pod.Namespace, pod.Name, pod.UID), nil, string(failover.OtherVolumeUnavailable), actionRefuse, fmt.Sprintf(
+					"the pod runs, and no PersistentVolume is bound to its claim %s: nobody knows what it writes, and it is not moved if its node is lost; "+
+						"it ends when the claim has its volume again, or the pod is deleted", claim))
+			}
 		}
 		protection, reason := protectionOf(uses)
 		if reason != "" {
@@ -67,11 +78,22 @@ func (p *Protection) count(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.unbound = unbound
 	missed, err := p.helpers.look(ctx)
 	counts[failover.HelperNotSelected] += missed
 	p.metrics.Unprotected(counts)
 	p.metrics.Protected(protections)
 	return err // the others are counted all the same
+}
+
+// unboundClaim returns the first claim that no PersistentVolume is bound to; empty if there is none.
+func unboundClaim(uses []cluster.Use) string {
+	for _, use := range uses {
+		if use.Volume == "" {
+			return use.Claim
+		}
+	}
+	return ""
 }
 
 // protectionOf returns what the loss of its node would mean for a pod: the worst that it means for one of its volumes. There is a reason if the pod

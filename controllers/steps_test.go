@@ -97,8 +97,10 @@ func (s *steps) must(err error) {
 
 // volume is what a round knows of it.
 func (s *steps) volume() *volume {
+	attachments, err := s.r.attachments.Of(s.ctx, s.pv.Name)
+	s.must(err)
 	v := &volume{
-		pv: s.pv, state: s.state.volume("db"), in: s.in, d: s.d, resources: []string{"pvc-db"}, listed: time.Now(),
+		pv: s.pv, attachments: attachments, state: s.state.volume("db"), in: s.in, d: s.d, resources: []string{"pvc-db"}, listed: time.Now(),
 	}
 	if pod := s.pod(); pod != nil {
 		v.live = []corev1.Pod{*pod}

@@ -121,34 +121,32 @@ func (e *keepAwayError) Unwrap() error { return e.error }
 
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=patch
 
-// failOverNote is the value of AnnotationFailOver.
-type failOverNote struct {
-	Pods   []types.UID     `json:"pods"`
-	Reason failover.Reason `json:"reason"`
-	Time   time.Time       `json:"time"`
-}
-
-// annotate writes on the attachments that their fail-over has begun, so that any later leader finishes it even after the pods are gone.
+// annotate writes on the attachments that their fail-over has begun, why, and of which pods, so that any later leader finishes it even after the pods
+// are gone.
 func (r *NodeReconciler) annotate(ctx context.Context, state *nodeState, lost []*volume) {
 	open, plan := r.decideAgain(ctx, state, lost)
 	missing := slices.DeleteFunc(due(open, plan, failover.StepRemove), func(v *volume) bool {
-		return v.in.Attachment == nil || v.in.Attachment.Noted
+		return v.in.Attachment == nil || v.in.Attachment.Noted && v.in.HasBegun()
 	})
 	errs := r.send(ctx, state, metrics.StepMark, len(missing), func(ctx context.Context, i int) error { return r.annotateOne(ctx, missing[i]) })
 	for i, v := range missing {
+		if errs[i] != nil && v.in.Attachment.Noted { // of an earlier fail-over, which serves a successor, too
+			ctrl.LoggerFrom(ctx).Error(errs[i], "Cannot renew the fail-over annotation", "volume", v.pv.Name)
+			continue
+		}
 		if v.failed(errs[i]); errs[i] == nil {
 			noted := *v.in.Attachment
-			noted.Marked, noted.Noted = true, true
-			v.in.Attachment = &noted
+			noted.Marked, noted.Noted, noted.Reason, noted.Pods = true, true, v.d.Reason, podUIDs(v.in.Pods)
+			v.in.Attachment, v.state.healthy = &noted, ""
 		}
 	}
 }
 
 func (r *NodeReconciler) annotateOne(ctx context.Context, v *volume) error {
-	note := failOverNote{Reason: v.d.Reason, Time: v.in.Now.UTC()}
+	note := cluster.FailOverNote{Pods: podUIDs(v.in.Pods), Reason: v.d.Reason, Time: v.in.Now.UTC()}
 	var pods []string
 	for _, pod := range v.in.Pods {
-		note.Pods, pods = append(note.Pods, pod.UID), append(pods, cluster.Key(pod.Namespace, pod.Name))
+		pods = append(pods, cluster.Key(pod.Namespace, pod.Name))
 	}
 	text, err := json.Marshal(note)
 	if err != nil {
@@ -165,6 +163,13 @@ func (r *NodeReconciler) annotateOne(ctx context.Context, v *volume) error {
 	ctrl.LoggerFrom(ctx).Info("Annotated attachment", "node", v.in.Node.Name, "volume", v.pv.Name, "volumeAttachment", va.Name, "pods", pods,
 		"reason", v.d.Reason)
 	return nil
+}
+
+func podUIDs(pods []failover.Pod) (uids []types.UID) {
+	for _, pod := range pods {
+		uids = append(uids, pod.UID)
+	}
+	return uids
 }
 
 // failOverPatch sets the fail-over annotation of an attachment, or removes it if the value is nil.
@@ -598,12 +603,9 @@ func podsStay(in failover.Input) bool {
 // writeSettings writes on the attachments of volumes which quorum settings are unconfirmed.
 func (r *NodeReconciler) writeSettings(ctx context.Context, state *nodeState, volumes []*volume) {
 	after := make([]time.Duration, len(volumes))
-	errs := r.send(ctx, state, metrics.StepMark, len(volumes), func(ctx context.Context, i int) error {
+	errs := r.send(ctx, state, metrics.StepMark, len(volumes), func(ctx context.Context, i int) (err error) {
 		v := volumes[i]
-		attachments, err := r.attachments.Of(ctx, v.pv.Name)
-		if err == nil {
-			after[i], err = r.memory.write(ctx, r.client, v.pv.Name, v.resources[0], attachments, r.clock.Now())
-		}
+		after[i], err = r.memory.write(ctx, r.client, v.pv.Name, v.resources[0], v.attachments, r.clock.Now())
 		return err
 	})
 	for i, v := range volumes {

@@ -2,11 +2,14 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -41,13 +44,25 @@ func (a Attachments) list(ctx context.Context, options ...client.ListOption) ([]
 	return slices.DeleteFunc(list.Items, func(va storagev1.VolumeAttachment) bool { return !a.Ours(&va) }), nil
 }
 
+// FailOverNote is the value of AnnotationFailOver.
+type FailOverNote struct {
+	// Pods are the UIDs of the pods that used the volume on the node.
+	Pods []types.UID `json:"pods"`
+	// Reason is why the fail-over has begun.
+	Reason failover.Reason `json:"reason"`
+	// Time is when that was, by the clock of the process that has begun it.
+	Time time.Time `json:"time"`
+}
+
 // attachmentFacts returns the attachment to the node; selected are all selected pods that use the volume.
 func attachmentFacts(attachments []storagev1.VolumeAttachment, selected []corev1.Pod, node string) *failover.Attachment {
 	for _, va := range attachments {
 		if va.Spec.NodeName != node {
 			continue
 		}
-		_, marked := va.Annotations[AnnotationFailOver]
+		text, marked := va.Annotations[AnnotationFailOver]
+		var note FailOverNote
+		_ = json.Unmarshal([]byte(text), &note) // what cannot be read says only that it has begun
 		return &failover.Attachment{
 			Name:     va.Name,
 			UID:      va.UID,
@@ -55,6 +70,8 @@ func attachmentFacts(attachments []storagev1.VolumeAttachment, selected []corev1
 			Deleting: va.DeletionTimestamp != nil,
 			Marked:   marked,
 			Noted:    marked,
+			Reason:   note.Reason,
+			Pods:     note.Pods,
 			Awaited:  slices.ContainsFunc(selected, func(pod corev1.Pod) bool { return pod.Spec.NodeName != "" && waits(&pod, node) }),
 		}
 	}

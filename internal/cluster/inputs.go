@@ -33,6 +33,8 @@ type Inputs struct {
 type Remembered struct {
 	// Begun is the attachment by which a pod used the volume that the caller began to delete; empty if there is none.
 	Begun types.UID
+	// Healthy is the attachment whose volume was not lost since it was last annotated; empty if there is none.
+	Healthy types.UID
 	// Deleted is the attachment that the caller deleted, while the attach/detach controller may not have noticed; else nil.
 	Deleted *failover.Attachment
 }
@@ -42,7 +44,11 @@ type Remembered struct {
 func (i *Inputs) On(
 	ctx context.Context, pv *corev1.PersistentVolume, attachments []storagev1.VolumeAttachment, node string, known Remembered,
 ) (in failover.Input, ok bool, err error) {
-	pods, err := i.pods.Of(ctx, pv)
+	claims, err := i.volumes.claims(ctx, pv)
+	if err != nil {
+		return failover.Input{}, false, err
+	}
+	pods, err := i.pods.by(ctx, claims)
 	if err != nil {
 		return failover.Input{}, false, err
 	}
@@ -50,7 +56,7 @@ func (i *Inputs) On(
 	if pods = onNode(pods, node); len(pods) == 0 && known.Deleted == nil && !isUnfinished(attachment) {
 		return failover.Input{}, false, nil
 	}
-	in, err = i.input(ctx, pv, node, pods, attachment, nil, known)
+	in, err = i.input(ctx, pv, claims, node, pods, attachment, nil, known)
 	return in, err == nil && (len(in.Pods) > 0 || isUnfinished(in.Attachment)), err
 }
 
@@ -86,7 +92,11 @@ func (i *Inputs) Confirmed(
 	if err != nil {
 		return failover.Input{}, err
 	}
-	in, err := i.input(ctx, pv, read.Node, pods, attachment, &read, known)
+	claims, err := i.volumes.claims(ctx, pv)
+	if err != nil {
+		return failover.Input{}, err
+	}
+	in, err := i.input(ctx, pv, claims, read.Node, pods, attachment, &read, known)
 	read.Off.confirm(&in.Node)
 	in.Live = true
 	return in, err
@@ -138,10 +148,10 @@ func (i *Inputs) confirmedAttachment(
 	return i.attachment(confirmed, selected, read.Node, known), nil
 }
 
-// input joins what is known of a volume on a node; read is what a look has read there, nil without one.
+// input joins what is known of a volume, which pods use by the claims, on a node; read is what a look has read there, nil without one.
 func (i *Inputs) input(
-	ctx context.Context, pv *corev1.PersistentVolume, node string, pods []corev1.Pod, attachment *failover.Attachment, read *Reading,
-	known Remembered,
+	ctx context.Context, pv *corev1.PersistentVolume, claims []string, node string, pods []corev1.Pod, attachment *failover.Attachment,
+	read *Reading, known Remembered,
 ) (failover.Input, error) {
 	in := failover.Input{
 		Now:              i.clock.Now(),
@@ -162,13 +172,6 @@ func (i *Inputs) input(
 			return failover.Input{}, err
 		}
 	}
-	if len(pods) == 0 {
-		return in, nil
-	}
-	claims, err := i.volumes.claims(ctx, pv)
-	if err != nil {
-		return failover.Input{}, err
-	}
 	for at := range pods {
 		facts, others, err := i.pod(ctx, &pods[at], pv, claims, read)
 		if err != nil {
@@ -176,6 +179,9 @@ func (i *Inputs) input(
 		}
 		if facts.Others, err = i.others(ctx, &pods[at], others, read); err != nil {
 			return failover.Input{}, err
+		}
+		if facts.Terminating && attachment != nil && slices.Contains(attachment.Pods, facts.UID) {
+			facts.Begun = i.sightings.failsOver(facts.UID)
 		}
 		in.Pods = append(in.Pods, facts)
 	}
@@ -199,6 +205,9 @@ func (i *Inputs) pod(
 		return failover.Pod{}, nil, err
 	}
 	facts.UnsafeVolume, facts.UnboundClaim = others.unsafe, others.unbound
+	if pod.Annotations[AnnotationUnsafe] == "true" {
+		facts.UnsafeVolume = ""
+	}
 	return facts, others.ours, nil
 }
 
@@ -218,7 +227,7 @@ func (i *Inputs) others(ctx context.Context, pod *corev1.Pod, volumes []podVolum
 func (i *Inputs) other(v podVolume) failover.OtherVolume {
 	return failover.OtherVolume{
 		Name: v.Name, Resource: i.Resource(i.volumes.Resource(v.PersistentVolume)), NFSExport: isNFSExport(v.PersistentVolume),
-		Shared: slices.Contains(v.Spec.AccessModes, corev1.ReadWriteMany), Ephemeral: v.ephemeral,
+		Shared: slices.Contains(v.Spec.AccessModes, corev1.ReadWriteMany), Ephemeral: v.ephemeral, Block: isBlock(v.PersistentVolume),
 	}
 }
 
@@ -281,6 +290,9 @@ func (i *Inputs) attachment(
 	}
 	facts.Since = i.sightings.since(facts.UID)
 	facts.Marked = facts.Marked || known.Begun == facts.UID
+	if known.Healthy == facts.UID {
+		facts.Reason, facts.Pods = "", nil
+	}
 	return facts
 }
 
@@ -320,7 +332,7 @@ func onNode(pods []corev1.Pod, node string) []corev1.Pod {
 func (i *Inputs) Resource(name string) failover.Resource {
 	known, ok := i.Linstor.Resource(name)
 	if !ok {
-		return failover.Resource{Name: name}
+		return failover.Resource{Name: name, Missing: i.Linstor.Status().Synced}
 	}
 	return known
 }

@@ -218,7 +218,7 @@ func TestAnAttachmentThatWasDeletedLingersUntilAPodComes(t *testing.T) {
 	pods, _ := volumesWorld(t)
 	inputs, pv := dataInputs(t, pods)
 	for _, there := range [][]corev1.Pod{nil, {podWith("data")}} {
-		in, err := inputs.input(t.Context(), pv, nodeA, there, nil, nil, Remembered{Deleted: &failover.Attachment{Name: "csi-data"}})
+		in, err := inputs.input(t.Context(), pv, nil, nodeA, there, nil, nil, Remembered{Deleted: &failover.Attachment{Name: "csi-data"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +243,7 @@ func TestTheHelperOfAnExemptPodIsExempt(t *testing.T) {
 				t.Fatal(err)
 			}
 			helper.OwnerReferences = []metav1.OwnerReference{{Kind: podKind, Name: owner.Name, UID: owner.UID, Controller: new(true)}}
-			in, err := inputs.input(t.Context(), pv, nodeA, []corev1.Pod{helper}, nil, nil, Remembered{})
+			in, err := inputs.input(t.Context(), pv, nil, nodeA, []corev1.Pod{helper}, nil, nil, Remembered{})
 			if err != nil || len(in.Pods) != 1 || in.Pods[0].Exempt != exempt {
 				t.Errorf("%+v, %v, want it to be exempt: %t", in.Pods, err, exempt)
 			}

@@ -36,6 +36,8 @@ type sighting struct {
 	// deleting is when the deletion of the pod with that grace period was first seen.
 	deleting time.Time
 	grace    int64
+	// begun is since when the pod has been seen both being deleted and in the annotation of a fail-over.
+	begun time.Time
 }
 
 // NewSightings returns an empty memory.
@@ -137,6 +139,22 @@ func (s *Sightings) since(object types.UID) time.Time {
 		return known.since
 	}
 	return s.clock.Now()
+}
+
+// failsOver records that a fail-over of a pod that is being deleted has begun, and returns since when that has been known. It is zero for a pod that is
+// not watched.
+func (s *Sightings) failsOver(pod types.UID) time.Time {
+	if s == nil {
+		return time.Time{}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, has := s.seen[pod]
+	if has && known.begun.IsZero() {
+		known.begun = s.clock.Now()
+		s.seen[pod] = known
+	}
+	return known.begun
 }
 
 // pod returns what is known of a pod that was read now, if it is among those that are watched. Of others nothing is known: all that they show has been

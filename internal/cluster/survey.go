@@ -179,7 +179,11 @@ func (s *Survey) inputOn(ctx context.Context, nodes []corev1.Node, pv *corev1.Pe
 		return failover.Input{}, err
 	}
 	inputs, present := &s.readers.Inputs, onNode(pods, node)
-	in, err := inputs.input(ctx, pv, node, present, inputs.attachment(attachments, pods, node, Remembered{}), nil, Remembered{})
+	claims, err := s.readers.Volumes.claims(ctx, pv)
+	if err != nil {
+		return failover.Input{}, err
+	}
+	in, err := inputs.input(ctx, pv, claims, node, present, inputs.attachment(attachments, pods, node, Remembered{}), nil, Remembered{})
 	if err != nil {
 		return failover.Input{}, err
 	}

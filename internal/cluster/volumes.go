@@ -186,9 +186,14 @@ func volumeFacts(pv *corev1.PersistentVolume) failover.Volume {
 	return failover.Volume{
 		Name:      pv.Name,
 		NFSExport: isNFSExport(pv),
-		Block:     pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock,
+		Block:     isBlock(pv),
+		Shared:    slices.Contains(modes, corev1.ReadWriteMany),
 		ReadOnly:  readOnly,
 	}
+}
+
+func isBlock(pv *corev1.PersistentVolume) bool {
+	return pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock
 }
 
 // isNFSExport reports whether consumers mount the volume by NFS.

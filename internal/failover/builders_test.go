@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // The nodes of the tests: A and B have a disk, T is the tie-breaker. Cases that need a third disk add C.
@@ -209,6 +210,29 @@ func connectedTo(node string, connected bool) edit {
 			}
 		}
 	}
+}
+
+// begunFor lets a fail-over of a pod have begun because its node lost the quorum.
+func begunFor(pod string) edit {
+	return func(in *Input) {
+		in.Pods[0].UID = "web-0"
+		in.Attachment.Marked, in.Attachment.Noted, in.Attachment.Reason, in.Attachment.Pods = true, true, QuorumLost, []types.UID{types.UID(pod)}
+	}
+}
+
+// justNow lets A have changed its state a moment ago.
+var justNow = at(nodeA, func(r *Replica) { r.InUse = held(false, 100*time.Millisecond) })
+
+// oneSeesAPrimary lets the tie-breaker be connected to A, and see a Primary.
+var oneSeesAPrimary = at(nodeT, func(r *Replica) {
+	r.MayPromote, r.Connections = held(false, time.Minute), map[string]Fact[bool]{nodeA: held(true, time.Minute)}
+})
+
+// kubeletDead is the volume after kubelet and containers of A died while its kernel lives: Secondary, connected, and every node may promote it.
+func kubeletDead() Input {
+	in := demoted()
+	in.Node.LeaseSilence = time.Minute
+	return in
 }
 
 // replicaOf returns the replica on a node for an edit in place.

@@ -65,8 +65,12 @@ func judge(s situation) Decision {
 		d.Verdict, d.Reason, d.Message = NotLost, f.reason, f.message
 		return d
 	}
-	d.Loss = f.reason
 	left := remaining(s, f)
+	if s.HasBegun() {
+		f.reason, left = s.Attachment.Reason, wait{}
+		d.Reason = f.reason
+	}
+	d.Loss = f.reason
 	if left.rest > 0 {
 		d.Verdict, d.GraceLeft, d.After, d.ReadLease = Pending, left.rest, min(left.rest, left.again), left.readLease
 		d.Message = fmt.Sprintf("%s; the grace of %s has not passed", f.message, f.grace)
@@ -75,14 +79,19 @@ func judge(s situation) Decision {
 	if left.early {
 		d.Message = f.message + ", nor does Kubernetes hear of it"
 	}
-	for _, g := range gates {
-		if reason, message := g.check(s); reason != "" {
-			d.Verdict, d.Reason, d.Message = Blocked, reason, message
-			return d
-		}
+	if reason, message := gated(s); reason != "" {
+		d.Verdict, d.Reason, d.Message = Blocked, reason, message
+		return d
 	}
 	d.Verdict = Lost
 	return d
+}
+
+// HasBegun reports whether a fail-over of these pods has begun, which goes on under its first reason while the volume is lost: our own deletion of a pod
+// changes what LINSTOR shows, because the pod closes the device.
+func (in Input) HasBegun() bool {
+	begun := func(pod Pod) bool { return slices.Contains(in.Attachment.Pods, pod.UID) }
+	return in.Attachment != nil && in.Attachment.Reason != "" && !slices.ContainsFunc(in.Pods, func(pod Pod) bool { return !begun(pod) })
 }
 
 // tempered adjusts the grace of a loss to what is known of the workload and of the node.
@@ -95,8 +104,11 @@ func tempered(s situation, f finding) finding {
 		}
 		f.grace, f.unanimous = max(f.grace, s.Settings.KnownGrace), false
 	}
-	if s.Node.Shutdown {
+	if s.Node.Shutdown && (f.reason != NodeUnreachable || !s.witness.met) { // else its kernel is up
 		f.grace = 0
+	}
+	if s.shared() && s.cond.state == Unreachable { // its peers have the time to see it again
+		f.grace, f.unanimous = max(f.grace, s.Settings.KnownGrace), false
 	}
 	if starting {
 		f.grace = max(f.grace, backoff(s))

@@ -80,11 +80,9 @@ func Foresee(in Input) Forecast {
 		}
 		return result
 	}
-	for _, g := range gates {
-		if reason, message := g.check(s); reason != "" {
-			result.Outlook, result.Reason, result.Message = Unprotected, reason, message
-			return result
-		}
+	if reason, message := gated(s); reason != "" {
+		result.Outlook, result.Reason, result.Message = Unprotected, reason, message
+		return result
 	}
 	if reason, message := nowhere(in.Pods); reason != "" {
 		result.Outlook, result.Reason, result.Message = Unprotected, reason, message

@@ -30,6 +30,16 @@ var gates = []gate{
 	{"the controller may act", gateDryRun},
 }
 
+// gated returns what forbids a removal although the storage is lost; an empty reason if nothing does.
+func gated(s situation) (Reason, string) {
+	for _, g := range gates {
+		if reason, message := g.check(s); reason != "" {
+			return reason, message
+		}
+	}
+	return "", ""
+}
+
 // untilBack is what ends the doubt about a node that nobody reaches.
 func untilBack(node Node) string {
 	old := ""
@@ -41,7 +51,7 @@ func untilBack(node Node) string {
 }
 
 func gateQuorum(s situation) (Reason, string) {
-	reason, message := fencing(s.Resource, s.Node.satellite(), s.witness, basisOf(s.cond.state, s.witness))
+	reason, message := fencing(s.Resource, s.Node.satellite(), s.witness, s.basis(s.witness))
 	switch {
 	case reason == NoQuorum && s.cond.state == Unreachable:
 		message += ": " + untilBack(s.Node) + "; set DrbdOptions/Resource/quorum to majority when it is back"
@@ -110,7 +120,8 @@ func gateAlone(s situation, pod Pod) (Reason, string) {
 	case pod.UnboundClaim != "":
 		return OtherVolumeUnavailable, fmt.Sprintf("it is not known which volume the pod's claim %s has: no PersistentVolume is bound to it", pod.UnboundClaim)
 	case pod.UnsafeVolume != "" && !s.Settings.RemoveUnsafePods:
-		return UnsafeVolume, fmt.Sprintf("the pod's volume %q may not survive a move", pod.UnsafeVolume)
+		return UnsafeVolume, fmt.Sprintf("the pod's volume %q may not survive a move; if the pod can start without what is in it, annotate it: "+
+			"drbd.linbit.com/fail-over-unsafe-volumes=true", pod.UnsafeVolume)
 	}
 	return "", ""
 }

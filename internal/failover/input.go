@@ -98,6 +98,8 @@ type Volume struct {
 	NFSExport bool
 	// Block is set for raw block volumes, which nobody need hold open.
 	Block bool
+	// Shared is set where it may be used on several nodes at a time.
+	Shared bool
 	// ReadOnly is set when no consumer writes by the volume's own words.
 	ReadOnly bool
 }
@@ -185,6 +187,9 @@ type Attachment struct {
 	Marked bool
 	// Noted is set when the attachment says so itself, for whoever leads next.
 	Noted bool
+	// Reason and Pods are why that fail-over has begun, and of which pods; empty if that is not known, or the volume was healthy since.
+	Reason Reason
+	Pods   []types.UID
 	// Awaited is set when a selected pod with the same claim waits on another node.
 	Awaited bool
 }
@@ -208,6 +213,8 @@ type Pod struct {
 	Terminating bool
 	Grace       time.Duration
 	Deleting    time.Time
+	// Begun is since when this process has seen that the pod is being deleted and a fail-over of it has begun; zero if that is not so.
+	Begun time.Time
 	// Forced is set once it has been deleted without grace: its object stays for its finalizers only, or because that deletion
 	// was cut off.
 	Forced bool
@@ -227,7 +234,7 @@ type Pod struct {
 	Owned bool
 	// NodeBound is set when that controller would re-create it on the same node.
 	NodeBound bool
-	// UnsafeVolume names its first volume that may not survive a move; empty when all do.
+	// UnsafeVolume names its first volume that may not survive a move; empty when all do, or its annotation says that this does not matter.
 	UnsafeVolume string
 	// UnboundClaim names its first claim of which no PersistentVolume is known to be bound, so that nobody knows what it writes there; empty
 	// where there is none.
@@ -245,6 +252,15 @@ type Pod struct {
 // GraceEnds returns when the deletion grace of a terminating pod ends, by what this process saw: never before the kubelet's time is over.
 func (p Pod) GraceEnds() time.Time { return p.Deleting.Add(p.Grace) }
 
+// forceAt returns when a terminating pod may be removed by force: when it has had the deletion grace since our own deletion. An earlier deletion
+// may have had a longer one. The API server counts ours from that, but a kubelet does not shorten a stop that is under way.
+func (p Pod) forceAt(grace time.Duration) time.Time {
+	if p.Begun.IsZero() {
+		return p.GraceEnds()
+	}
+	return latest(p.GraceEnds(), p.Begun.Add(grace))
+}
+
 // OtherVolume is another LINSTOR volume of a pod.
 type OtherVolume struct {
 	// Name is the PersistentVolume's name.
@@ -257,6 +273,8 @@ type OtherVolume struct {
 	Shared bool
 	// Ephemeral is set for a generic ephemeral volume, which is re-created with its pod.
 	Ephemeral bool
+	// Block is set for raw block volumes, which nobody need hold open.
+	Block bool
 	// Users are the other pods on A that use it, or another volume of its resource. What is known of them leaves out their other volumes.
 	Users []Pod
 }
@@ -265,8 +283,8 @@ type OtherVolume struct {
 type Resource struct {
 	// Name is the resource definition's display name.
 	Name string
-	// Known is false when LINSTOR's list of the resource has not been read.
-	Known bool
+	// Known is false when LINSTOR's list of the resource has not been read. Missing is set if LINSTOR has been read and does not know the resource.
+	Known, Missing bool
 	// Confirmed is when the list of replicas was last read as a whole.
 	Confirmed time.Time
 	// SetSince is since when the set of nodes with a replica has been the same without a gap. It is the clock of "there is no replica
@@ -279,6 +297,9 @@ type Resource struct {
 	// Quorum is the value of DrbdOptions/Resource/quorum that LINSTOR wants, merged over resource definition, resource group and
 	// controller; "off" when it is set nowhere, and empty while not all of these levels have been read.
 	Quorum string
+	// FailsIO is set if writes fail on a node without quorum, by on-no-quorum=io-error. TwoPrimaries is set if DRBD accepts two Primaries. Both are merged
+	// like Quorum, and false while they are not known.
+	FailsIO, TwoPrimaries bool
 	// InDoubt is set while the quorum may be another than that: LINSTOR adapts it when replicas come and go, and it was not read since.
 	InDoubt bool
 	// Left are the nodes, in lower case, whose replica went while the node's satellite was ONLINE, and so has really gone.
@@ -300,6 +321,8 @@ type Replica struct {
 	Leaving bool
 	// Online tells whether the node's satellite is ONLINE, the only connection status under which its values reach LINSTOR.
 	Online Fact[bool]
+	// OtherVersion is set while the satellite is not ONLINE because it is of another version than LINSTOR's controller.
+	OtherVersion bool
 	// Blind is set while LINSTOR is known to have no connection to the node, which it calls ONLINE: all that it says is unknown.
 	Blind bool
 	// Reports tells whether LINSTOR has any dynamic state of the replica at all.

@@ -33,11 +33,17 @@ func obstacle(r Resource, replica Replica, lost string) string {
 
 // unheard says why LINSTOR has no word of a replica now.
 func unheard(r Replica) string {
-	if r.Blind {
+	switch {
+	case r.Blind:
 		return "is ONLINE in LINSTOR, which has no connection to it"
+	case r.OtherVersion:
+		return otherVersion
 	}
 	return "is not ONLINE in LINSTOR"
 }
+
+// otherVersion is what there is to say of a satellite with which LINSTOR does not talk for its version.
+const otherVersion = "has a satellite of another version than LINSTOR's controller (VERSION_MISMATCH): finish the upgrade of LINSTOR"
 
 // reaches tells whether a replica is or is connected to a peer.
 func reaches(replica, peer Replica) bool {

@@ -59,12 +59,21 @@ func PlanFor(look []Input) Plan {
 			for _, pod := range in.Pods {
 				plan.remove(known, in, i, pod)
 			}
+		case in.Attachment != nil && in.mayBeOpen():
+			v.After = lookAgain
 		case in.Attachment != nil:
 			v.Step, v.After = StepDetach, lookAgain
 		}
 		plan.Volumes[i] = v
 	}
 	return plan
+}
+
+// mayBeOpen reports whether a shared volume may be open on a node whose kubelet is up: who detaches it there has two nodes write it.
+func (in Input) mayBeOpen() bool {
+	s := situation{Input: in.freshened()}
+	replica, ok := s.Resource.Replica(in.Node.satellite())
+	return s.shared() && !in.Node.LeaseSilent(ForceSilence) && (ok || !s.Resource.Known) && !replica.InUse.is(false)
 }
 
 // remove plans the removal of a pod for one of its lost volumes. Where they differ, the one that can do most decides: each rests on
@@ -92,7 +101,7 @@ var strongest = []Removal{RemoveForce, RemoveGracefully, RemovalStuck, RemovalRu
 func untilDue(in Input) (after time.Duration) {
 	after = lookAgain
 	for _, pod := range in.Pods {
-		if left := pod.GraceEnds().Sub(in.Now); left > 0 {
+		if left := pod.forceAt(in.Settings.DeletionGrace).Sub(in.Now); left > 0 {
 			after = min(after, left)
 		}
 	}

@@ -66,7 +66,8 @@ func TestLossHasItsEvidence(t *testing.T) {
 				survivor = true
 			}
 			speaks := r.Online.is(true) && (r.Connections[nodeA].is(true) || r.InUse.is(true))
-			if speaks && d.Reason != ForcedIOErrors && d.Reason != Demoted {
+			closed := d.Reason == NodeUnreachable && in.Node.LeaseSilent(in.Settings.KubeletSilence) && r.MayPromote.is(true) && !r.InUse.is(true)
+			if speaks && !closed && d.Reason != ForcedIOErrors && d.Reason != Demoted {
 				t.Fatalf("%s although %s is connected to the node or Primary", d.Reason, r.Node)
 			}
 		}

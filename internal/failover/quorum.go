@@ -17,10 +17,12 @@ const (
 	bySilence
 )
 
-// basisOf is what a loss of R on A rests on.
-func basisOf(state State, t testimony) basis {
+// basis is what a loss of R on A rests on.
+func (s situation) basis(t testimony) basis {
 	switch {
-	case state != Unreachable && state != PrimaryWithoutQuorum:
+	case s.cond.state == Secondary && s.Node.LeaseSilent(s.Settings.KubeletSilence):
+		return bySilence // no kubelet would see to it that A stays so
+	case s.cond.state != Unreachable && s.cond.state != PrimaryWithoutQuorum:
 		return byAnswer
 	case t.full:
 		return byWitnesses

@@ -32,15 +32,16 @@ func RemovalOf(in Input, pod Pod) Removal {
 		return RemovalRunning
 	}
 	s := assess(in.freshened())
-	if s.cond.state == Unreachable && s.Node.LeaseSilent(ForceSilence) && s.othersFenced(pod) {
+	_, closed := s.nobodyPrimary(s.Resource)
+	if (s.cond.state == Unreachable || s.cond.state == Secondary && closed) && s.Node.LeaseSilent(ForceSilence) && s.othersFenced(pod) {
 		return RemoveForce
 	}
 	switch {
 	case !pod.Terminating, pod.Grace > s.Settings.DeletionGrace && pod.GraceEnds().After(s.Now.Add(s.Settings.DeletionGrace)):
 		return RemoveGracefully
-	case pod.GraceEnds().After(s.Now):
+	case pod.forceAt(s.Settings.DeletionGrace).After(s.Now):
 		return RemovalRunning
-	case s.writable(s.Resource), s.anyOtherWritable(pod):
+	case s.writable(s.Resource), s.anyOtherWritable(pod), s.shared() && !s.Node.LeaseSilent(ForceSilence):
 		return RemovalStuck
 	default:
 		return RemoveForce
@@ -54,7 +55,8 @@ func (s situation) othersFenced(pod Pod) bool {
 
 // otherFenced is othersFenced for one volume. A generic ephemeral one is the pod's own: nobody else will ever write it. One that is
 // mounted by NFS is shared by its nature, and A has no DRBD relation to it. Of one that another node has in use at the same time, as it
-// may, nothing but what its peers say of their connections to A counts: that there is a Primary is no sign of A.
+// may, nothing but what its peers say of their connections to A counts: that there is a Primary is no sign of A. One that no node has open counts,
+// too, as for a loss for that reason.
 func (s situation) otherFenced(other OtherVolume) bool {
 	if other.Ephemeral || other.NFSExport {
 		return true
@@ -67,6 +69,9 @@ func (s situation) otherFenced(other OtherVolume) bool {
 	_, survivor := survivorOf(r, s.Node.satellite())
 	if other.Shared && usedElsewhere(r, s.Node.satellite()) {
 		t, survivor = t.ofConnections(), true
+	}
+	if _, closed := s.nobodyPrimary(r); closed && !other.Block {
+		t.connected = false
 	}
 	return survivor && !t.connected && s.fenced(r, t)
 }
@@ -100,6 +105,10 @@ func (s situation) writable(r Resource) bool {
 
 // fenced tells whether quorum keeps A, which does not answer, from writing R.
 func (s situation) fenced(r Resource, t testimony) bool {
-	reason, _ := fencing(r, s.Node.satellite(), t, basisOf(Unreachable, t))
+	b := bySilence
+	if t.full {
+		b = byWitnesses
+	}
+	reason, _ := fencing(r, s.Node.satellite(), t, b)
 	return reason == ""
 }

@@ -127,7 +127,27 @@ func TestRemovalOf(t *testing.T) {
 
 		"another volume that is cut off too goes by force": {from: crashed, edit: otherVolume(unreachable), want: RemoveForce},
 		"another volume that a peer reaches asks for peace": {
-			from: crashed, edit: otherVolume(edited(unreachable, connectedTo(nodeA, true))), want: RemoveGracefully,
+			from: crashed, edit: otherVolume(edited(unreachable, oneSeesAPrimary)), want: RemoveGracefully,
+		},
+		"another volume that a peer reaches and no node has open asks for nothing": {
+			from: crashed, edit: otherVolume(edited(unreachable, connectedTo(nodeA, true))), want: RemoveForce,
+		},
+		"another raw block volume that a peer reaches asks for peace": {
+			from: crashed, edit: edited(otherVolume(edited(unreachable, connectedTo(nodeA, true))), thePod(func(p *Pod) { p.Others[0].Block = true })),
+			want: RemoveGracefully,
+		},
+		"a node without a kubelet, whose containers are dead": {from: kubeletDead, want: RemoveForce},
+		"a pod that stops since somebody else's deletion has the grace since ours": {
+			from: isolated, edit: thePod(func(p *Pod) {
+				p.Terminating, p.Grace, p.Deleting, p.Begun = true, time.Second, ago(9*time.Second), ago(9*time.Second)
+			}),
+			want: RemovalRunning,
+		},
+		"and is removed by force after it": {
+			from: isolated, edit: thePod(func(p *Pod) {
+				p.Terminating, p.Grace, p.Deleting, p.Begun = true, time.Second, ago(9*time.Second), ago(10*time.Second)
+			}),
+			want: RemoveForce,
 		},
 		"another volume without a survivor and without witnesses asks for peace": {
 			from: crashed, edit: otherVolume(edited(unreachable, noSurvivor, silent(nodeT))), want: RemoveGracefully,

@@ -47,6 +47,7 @@ var rules = []rule{
 	{"an unknown state is read again", ruleUnknown},
 	{"a healthy Primary is never lost", rulePrimaryHealthy},
 	{"nothing is lost while nobody could take over", ruleNoSurvivor},
+	{"a volume is lost with its kubelet if no node has it open", ruleNobodyPrimary},
 	{"nothing is lost while a peer reaches it or another node is Primary", rulePrimaryConnected},
 	{"a silent node or a Primary without quorum is lost once its peers agree", ruleIsolated},
 	{"a replica that fails its IO is lost if it was in use", ruleForcedIOErrors},
@@ -82,6 +83,12 @@ func ruleBlind(s situation) (finding, bool) {
 }
 
 func ruleUnknown(s situation) (finding, bool) {
+	if s.Resource.Missing {
+		return finding{
+			reason: StateUnknown, unsure: true,
+			message: "LINSTOR does not know resource " + s.Resource.Name + ": restore it, or delete the PersistentVolume",
+		}, true
+	}
 	return finding{
 		reason: StateUnknown, unsure: true,
 		message: "LINSTOR's word on the node is incomplete or too old",
@@ -100,6 +107,53 @@ func ruleNoSurvivor(s situation) (finding, bool) {
 		}, true
 	}
 	return finding{reason: NoSurvivor, message: "no other node could take over the volume"}, !s.survivor
+}
+
+// ruleNobodyPrimary is for a node whose kubelet and containers are dead while its kernel lives, so that DRBD there is connected.
+func ruleNobodyPrimary(s situation) (finding, bool) {
+	since, closed := s.nobodyPrimary(s.Resource)
+	return finding{
+		reason: NodeUnreachable, lost: true, grace: s.Settings.KnownGrace,
+		since:   latest(since, s.survives, s.workloadSince(), s.Now.Add(-s.Node.LeaseSilence)),
+		message: "the node's kubelet is silent, and no node has the volume open",
+	}, closed && (s.cond.state == Unreachable || s.cond.state == Secondary) && !s.Volume.Block && !s.readOnly()
+}
+
+// shared reports whether DRBD may accept a second Primary of the volume, or of another one of its pods: raw block that several nodes may use, for which
+// the CSI driver sets allow-two-primaries when it publishes the volume on a second node, or whatever has that set.
+func (s situation) shared() bool {
+	if s.Volume.Block && s.Volume.Shared || s.Resource.TwoPrimaries {
+		return true
+	}
+	for _, pod := range s.Pods {
+		if slices.ContainsFunc(pod.Others, func(o OtherVolume) bool { return o.Block && o.Shared || o.Resource.TwoPrimaries }) {
+			return true
+		}
+	}
+	return false
+}
+
+// nobodyPrimary reports whether A's kubelet is silent and DRBD shows that no node is Primary, and since when it does: every witness that is connected
+// to A may be promoted. It is false if none is connected.
+func (s situation) nobodyPrimary(r Resource) (since time.Time, is bool) {
+	if !s.Node.LeaseSilent(s.Settings.KubeletSilence) || r.TwoPrimaries {
+		return time.Time{}, false
+	}
+	for _, replica := range r.Replicas {
+		to := replica.Connections[s.Node.satellite()]
+		switch {
+		case replica.Node == s.Node.satellite():
+			if replica.Online.is(true) && !replica.InUse.is(false) && !replica.Reports.is(false) {
+				return time.Time{}, false
+			}
+		case !replica.Online.is(true):
+		case knowsOfPrimary(replica), to.is(true) && !replica.MayPromote.is(true):
+			return time.Time{}, false
+		case to.is(true):
+			is, since = true, latest(since, to.Since, replica.MayPromote.Since, replica.Online.Since)
+		}
+	}
+	return since, is
 }
 
 func rulePrimaryConnected(s situation) (finding, bool) {

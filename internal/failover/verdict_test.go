@@ -74,7 +74,53 @@ func verdictScenarios() map[string]scenario {
 			from: isolated, edit: reached, want: NotLost, reason: PrimaryConnected,
 		},
 		"a node that LINSTOR misses and a witness reaches is not lost, silent kubelet or not": {
-			from: crashed, edit: reached, want: NotLost, reason: PrimaryConnected,
+			from: crashed, edit: oneSeesAPrimary, want: NotLost, reason: PrimaryConnected,
+		},
+		"a node that LINSTOR misses, whose kubelet is up, and that a witness reaches is not lost though no node is Primary": {
+			from: crashed, edit: edited(reached, theLease(0)), want: NotLost, reason: PrimaryConnected,
+		},
+		"a node without a kubelet is lost if every witness that reaches it may be promoted": {
+			from: crashed, edit: reached, want: Lost, reason: NodeUnreachable, state: Unreachable,
+		},
+		"a node without a kubelet is lost if its satellite says that it is Secondary, too": {
+			from: kubeletDead, want: Lost, reason: NodeUnreachable, state: Secondary,
+		},
+		"a node without a kubelet is not lost while a witness sees a Primary": {
+			from: kubeletDead, edit: oneSeesAPrimary, want: Undecided, reason: StateUnknown,
+		},
+		"a node without a kubelet is not lost while it is Primary": {
+			from: kubeletDead, edit: at(nodeA, func(r *Replica) { r.InUse = held(true, time.Minute) }), want: NotLost, reason: PrimaryHealthy,
+		},
+		"a node without a kubelet is not lost with raw block, which nobody need hold open": {
+			from: kubeletDead, edit: func(in *Input) { in.Volume.Block = true }, want: NotLost, reason: VolumeUnused,
+		},
+		"a node without a kubelet is not lost with a volume that is only read": {
+			from: kubeletDead, edit: func(in *Input) { in.Volume.ReadOnly = true }, want: NotLost, reason: VolumeUnused,
+		},
+		"a fail-over that has begun goes on under its first reason without a second grace, once the pod has closed the device": {
+			from: ioErrors, edit: edited(begunFor("web-0"), justNow), want: Lost, reason: QuorumLost,
+		},
+		"so it does when its pods are gone": {
+			from: ioErrors, edit: edited(begunFor("web-0"), justNow, func(in *Input) { in.Pods, in.Attachment.Marked = nil, true }),
+			want: Lost, reason: QuorumLost,
+		},
+		"another pod of the volume has a grace of its own": {
+			from: ioErrors, edit: edited(begunFor("web-1"), justNow), want: Pending, reason: ForcedIOErrors,
+		},
+		"a fail-over that has begun does not go on if the volume works again": {
+			from: healthy, edit: begunFor("web-0"), want: NotLost, reason: PrimaryHealthy,
+		},
+		"a node without a kubelet waits for the known grace": {
+			from: kubeletDead, edit: theLease(44 * time.Second), want: Pending, reason: NodeUnreachable,
+		},
+		"a node without a kubelet waits for it even if it is said to be off, as its peers reach it": {
+			from: kubeletDead, edit: edited(theLease(44*time.Second), func(in *Input) { in.Node.Shutdown = true }), want: Pending, reason: NodeUnreachable,
+		},
+		"a node without a kubelet is not lost if it is not known what it runs": {
+			from: kubeletDead, edit: unborne, want: Blocked, reason: QuorumUnconfirmed,
+		},
+		"a node without a kubelet is not lost if it is not known what a survivor runs": {
+			from: kubeletDead, edit: at(nodeB, func(r *Replica) { r.Begun = false }), want: Blocked, reason: QuorumUnconfirmed,
 		},
 		"a dead node is not lost while another node is Primary": {
 			from: crashed, edit: primaryElsewhere, want: NotLost, reason: PrimaryConnected,
@@ -128,9 +174,6 @@ func verdictScenarios() map[string]scenario {
 		},
 		"a Secondary that was never in use is not lost": {
 			from: demoted, edit: at(nodeA, func(r *Replica) { r.LastInUse = time.Time{} }), want: NotLost, reason: VolumeUnused,
-		},
-		"a Secondary on a node with a silent kubelet is not lost": {
-			from: demoted, edit: theLease(20 * time.Second), want: Undecided, reason: StateUnknown,
 		},
 		"a Secondary on a node whose Lease nobody knows is not lost": {
 			from: demoted, edit: func(in *Input) { in.Node.LeaseKnown = false }, want: Undecided, reason: StateUnknown,

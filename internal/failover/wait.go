@@ -108,7 +108,7 @@ func (w *Wait) Observe(in Input, d Decision, failure string, pods []Pod) Word {
 	}
 	w.note(pods, word)
 	if len(word.Pods) > 0 {
-		word.Message = message + endOf(in, reason)
+		word.Message = message + endOf(in, reason) + unfinishedUpgrade(in)
 	}
 	return word
 }
@@ -181,6 +181,9 @@ func waitsFor(in Input, d Decision, failure string) (Reason, string, seeming) {
 		}
 		return d.Reason, d.Message + "; " + step, looksLost
 	case d.Verdict == Pending:
+		if reason, message := gated(assess(in)); reason != "" { // else it would be a false promise
+			return reason, message, looksLost
+		}
 		return d.Reason, fmt.Sprintf("%s; it is moved in %s unless that changes", d.Message, d.GraceLeft.Round(time.Second)), looksLost
 	case d.Verdict == Blocked:
 		return d.Reason, d.Message, looksLost
@@ -215,7 +218,7 @@ func (s situation) unwell() bool {
 		return true
 	case !s.started():
 		return false
-	case s.Resource.Known && s.Node.Unlisted:
+	case s.Resource.Missing, s.Resource.Known && s.Node.Unlisted:
 		return true
 	case s.cond.state == IOErrors:
 		return !s.Volume.Block && !s.readOnly()
@@ -229,10 +232,10 @@ func endOf(in Input, reason Reason) string {
 	switch reason { //nolint:exhaustive // of all others the message says it
 	case NoSurvivor:
 		return among(others(in.Resource, a, func(r Replica) string { return cmp.Or(contact(r, a), obstacle(in.Resource, r, a)) })) +
-			"; it ends when one of these nodes can take over, or node " + in.Node.Name + " is back"
+			"; it ends when one of these nodes can take over, or node " + in.Node.Name + " is back" + switchOff(in)
 	case PrimaryConnected:
 		return among(others(in.Resource, a, func(r Replica) string { return contact(r, a) })) +
-			"; it is moved once none of these is so any more"
+			"; it is moved once none of these is so any more" + switchOff(in)
 	case TooFewWitnesses:
 		return among(others(in.Resource, a, func(r Replica) string { return silence(r, a) })) +
 			"; it is moved once these are heard, or the node's kubelet is silent too"
@@ -252,6 +255,23 @@ func endOf(in Input, reason Reason) string {
 		return "; it is tried again until it succeeds"
 	}
 	return ""
+}
+
+// unfinishedUpgrade says so if LINSTOR does not talk to the node because of its version; its peers are named with what they say.
+func unfinishedUpgrade(in Input) string {
+	if a, _ := in.Resource.Replica(in.Node.satellite()); !a.OtherVersion {
+		return ""
+	}
+	return "; " + in.Node.Name + " " + otherVersion
+}
+
+// switchOff says what a person can do about a node whose kernel serves DRBD while its kubelet is silent, as after the failure of its system disk.
+func switchOff(in Input) string {
+	s := assess(in)
+	if !s.Node.LeaseSilent(s.Settings.KubeletSilence) || !s.witness.met {
+		return ""
+	}
+	return "; DRBD on node " + in.Node.Name + " is connected although its kubelet is silent: switch the node off, which ends this within a minute"
 }
 
 // others lists what there is to be said of the replicas of R on other nodes.

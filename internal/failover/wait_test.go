@@ -359,7 +359,7 @@ func TestAWordNamesWhoStandsInTheWay(t *testing.T) {
 	}{
 		"nobody can take over": {crashed, noSurvivor, "", []string{"node-b has no quorum, or no up-to-date data", "node-t has no quorum", "is back"}},
 		"a witness sees the node": {
-			crashed, at(nodeT, func(r *Replica) { r.Connections[nodeA] = held(true, time.Minute) }), "", []string{": node-t is connected to node-a;"},
+			crashed, oneSeesAPrimary, "", []string{": node-t is connected to node-a;"},
 		},
 		"the other side of a migration": {
 			crashed, at(nodeB, func(r *Replica) { r.InUse = held(true, time.Minute) }), "", []string{": node-b is Primary itself;"},
@@ -378,6 +378,16 @@ func TestAWordNamesWhoStandsInTheWay(t *testing.T) {
 		"the kubelet is silent and nobody can take over": {crashed, noSurvivor, "", []string{"no other node could take over the volume: "}},
 		"how long a grace is": {
 			crashed, func(in *Input) { in.Settings.ConfirmedGrace = 90 * time.Second }, "", []string{"it is moved in 30s"},
+		},
+		"a grace after which a gate forbids the move": {
+			crashed, edited(wants("off"), func(in *Input) { in.Settings.ConfirmedGrace = 90 * time.Second }), "", []string{"goes on writing: it ends when"},
+		},
+		"a system disk is dead, and DRBD goes on in the kernel": {
+			healthy, edited(theLease(time.Minute), at(nodeA, func(r *Replica) { r.Online, r.Reports = held(false, time.Minute), held(false, time.Minute) })),
+			"", []string{"switch the node off"},
+		},
+		"the same, and a peer may be promoted for LINSTOR": {
+			crashed, oneSeesAPrimary, "", []string{"switch the node off"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

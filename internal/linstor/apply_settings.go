@@ -63,6 +63,7 @@ func (n *nodeEntry) take(w client.Node, at span) {
 		online = new(w.ConnectionStatus == client.StatusOnline)
 	}
 	n.Online = observe(n.Online, online, at)
+	n.OtherVersion = w.ConnectionStatus == client.StatusVersionMismatch
 	n.Satellite = client.HasSatellite(w)
 	n.Leaving = client.AnyFlag(w.Flags, client.FlagDelete, client.FlagEvicted)
 	n.Evacuating = client.AnyFlag(w.Flags, client.FlagEvacuate)

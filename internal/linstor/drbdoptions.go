@@ -15,7 +15,7 @@ import (
 // drbd.conf(5).
 const (
 	// OptionOnNoQuorum is suspend-io, DRBD's default, or io-error.
-	OptionOnNoQuorum = "DrbdOptions/Resource/on-no-quorum"
+	OptionOnNoQuorum = client.PropOnNoQuorum
 	// OptionOnNoDataAccessible is io-error, DRBD's default, or suspend-io.
 	OptionOnNoDataAccessible = "DrbdOptions/Resource/on-no-data-accessible"
 	// OptionOnSuspendedPrimaryOutdated is disconnect, DRBD's default, or force-secondary.

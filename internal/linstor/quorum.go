@@ -9,19 +9,27 @@ import (
 const (
 	// quorumOff is DRBD's default for quorum.
 	quorumOff = "off"
+	// failsIO is the value of on-no-quorum by which writes fail without quorum, instead of waiting for it.
+	failsIO = "io-error"
 	// quorumMajority is what LINSTOR sets by itself where there are replicas enough.
 	quorumMajority = "majority"
 )
 
+// isYes reports whether an option of DRBD is on. LINSTOR accepts both words.
+func isYes(value string) bool { return value == "yes" || value == "true" }
+
 // setByUser is the value of client.PropQuorumSetBy where a person has set the quorum, and not LINSTOR itself.
 const setByUser = "user"
 
-// level is the value of DrbdOptions/Resource/quorum at one level, empty when it is not set there. The zero level has not
-// been read.
+// level has the values of properties of DRBD at one level. value is that of DrbdOptions/Resource/quorum, empty when it is not set there. The zero level
+// has not been read.
 type level struct {
 	value string
 	// byUser is set where a person has set the value.
 	byUser bool
+	// onNoQuorum and twoPrimaries are the values of DrbdOptions/Resource/on-no-quorum and DrbdOptions/Net/allow-two-primaries, empty where they are
+	// not set.
+	onNoQuorum, twoPrimaries string
 	// since is the end of the read that first showed this value, and changed is set where another one was read before.
 	since   stamp
 	changed bool
@@ -31,11 +39,14 @@ func (l level) read() bool { return l.since != 0 }
 
 // observeLevel returns the level after props have been read.
 func observeLevel(old level, props map[string]string, at span) level {
-	seen := level{value: props[client.PropQuorum], byUser: props[client.PropQuorumSetBy] == setByUser}
-	if old.read() && old.value == seen.value && old.byUser == seen.byUser {
-		return old
+	seen := level{
+		value: props[client.PropQuorum], byUser: props[client.PropQuorumSetBy] == setByUser,
+		onNoQuorum: props[client.PropOnNoQuorum], twoPrimaries: props[client.PropTwoPrimaries],
+		since: stampOf(at.end), changed: old.read(),
 	}
-	seen.since, seen.changed = stampOf(at.end), old.read()
+	if old.read() && old.value == seen.value && old.byUser == seen.byUser {
+		seen.since, seen.changed = old.since, old.changed
+	}
 	return seen
 }
 

@@ -1,6 +1,7 @@
 package linstor
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -123,6 +124,8 @@ type Node struct {
 	Satellite bool
 	// Online is whether the node's satellite is ONLINE.
 	Online Fact[bool]
+	// OtherVersion is set while the satellite is of another version than LINSTOR's controller, which does not talk to it then.
+	OtherVersion bool
 	// Leaving is set while the node has the flag DELETE or EVICTED.
 	Leaving bool
 	// Evacuating is set while the node has the flag EVACUATE. It says nothing of what its replicas are worth.
@@ -286,13 +289,16 @@ func (s *Store) snapshot(e *entry) Resource {
 		r.Volumes = max(r.Volumes, int(replica.volumes))
 		out := replica.replica()
 		if node := s.nodes[out.Node]; node != nil {
-			out.Online = node.Online
+			out.Online, out.OtherVersion = node.Online, node.OtherVersion
 			out.Leaving = out.Leaving || node.Leaving
 			out = node.doubted(out)
 		}
 		r.Replicas = append(r.Replicas, out)
 	}
 	r.Quorum, _, _ = s.quorum(definition)
+	levels := s.levels(definition)
+	r.FailsIO = cmp.Or(levels[0].onNoQuorum, levels[1].onNoQuorum, levels[2].onNoQuorum) == failsIO
+	r.TwoPrimaries = isYes(cmp.Or(levels[0].twoPrimaries, levels[1].twoPrimaries, levels[2].twoPrimaries))
 	r.InDoubt = e.inDoubt(definition)
 	r.Left = e.left
 	for _, node := range slices.Sorted(maps.Keys(s.gone[fold(e.name)])) {
@@ -307,12 +313,22 @@ func (s *Store) quorum(d *definitionEntry) (value string, byUser bool, by stamp)
 	if d == nil {
 		return "", false, 0
 	}
+	l := s.levels(d)
+	byUser = l[0].byUser || l[1].byUser || l[2].byUser
+	return effectiveQuorum(l[0], l[1], l[2]), byUser, lastSet(l[:]...)
+}
+
+// levels returns the levels at which LINSTOR lets an option of DRBD be set for a definition, the highest first: itself, its group, the controller. The
+// lock must be held.
+func (s *Store) levels(d *definitionEntry) [3]level {
+	if d == nil {
+		return [3]level{2: s.controller}
+	}
 	group := level{since: 1} // none
 	if d.group != "" {
 		group = s.groups[d.group]
 	}
-	byUser = d.quorum.byUser || group.byUser || s.controller.byUser
-	return effectiveQuorum(d.quorum, group, s.controller), byUser, lastSet(d.quorum, group, s.controller)
+	return [3]level{d.quorum, group, s.controller}
 }
 
 // inDoubt reports whether the definition was not read since replicas or their disks changed: LINSTOR adapts the quorum to them.

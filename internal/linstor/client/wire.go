@@ -12,7 +12,8 @@ import (
 const (
 	LayerDRBD = "DRBD"
 
-	StatusOnline = "ONLINE"
+	StatusOnline          = "ONLINE"
+	StatusVersionMismatch = "VERSION_MISMATCH"
 
 	FlagDelete       = "DELETE"
 	FlagDRBDDelete   = "DRBD_DELETE"
@@ -29,6 +30,8 @@ const (
 	connectionUnknown = "Unknown"
 
 	PropQuorum          = "DrbdOptions/Resource/quorum"
+	PropOnNoQuorum      = "DrbdOptions/Resource/on-no-quorum"
+	PropTwoPrimaries    = "DrbdOptions/Net/allow-two-primaries"
 	PropAutoplaceTarget = "AutoplaceTarget"
 	PropQuorumSetBy     = "Internal/Drbd/QuorumSetBy"
 )

@@ -1,0 +1,45 @@
+package controllers
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+)
+
+// interruption is a time in which a node had no quorum for a volume in use, and which ended before the volume was moved. With on-no-quorum=io-error,
+// writes have failed then, and a file system that has seen that stays read-only although DRBD is healthy.
+type interruption struct {
+	began, ended time.Time // zero if there was none, or while it lasts
+	pods         []types.UID
+}
+
+// observe records what a decision says of the quorum.
+func (i *interruption) observe(in failover.Input, d failover.Decision) {
+	without := d.State == failover.PrimaryWithoutQuorum || d.State == failover.Unreachable && d.Loss == failover.NodeUnreachable
+	switch {
+	case without && in.Resource.FailsIO && (i.began.IsZero() || !i.ended.IsZero()):
+		*i = interruption{began: in.Now, pods: podUIDs(in.Pods)}
+	case d.State == failover.PrimaryUp && !i.began.IsZero() && i.ended.IsZero():
+		i.ended = in.Now
+	}
+}
+
+// interrupted reports an interruption that has ended to the pods that used the volume all the time.
+func (r *reporter) interrupted(v *volume) {
+	i := &v.state.interruption
+	if i.ended.IsZero() {
+		return
+	}
+	for _, pod := range v.in.Pods {
+		if pod.Selected && !pod.Terminating && !pod.ReadOnly && slices.Contains(i.pods, pod.UID) {
+			r.event(podRef(pod.Namespace, pod.Name, pod.UID), pvRef(v.pv), EventStorageInterrupted, actionRefuse, fmt.Sprintf(
+				"node %s had no quorum for volume %s for %s, and writes have failed (on-no-quorum is io-error): restart the pod if its file system is read-only",
+				v.in.Node.Name, v.pv.Name, i.ended.Sub(i.began).Round(time.Second)))
+		}
+	}
+	*i = interruption{}
+}
