@@ -434,7 +434,13 @@ func complaints() map[string]complaint {
 			provoke: func(b *bench) {
 				c := &b.deployment.Spec.Template.Spec.Containers[0]
 				c.Args = append(c.Args, "--reboot-nodes")
-			}, status: StatusProtected, says: []string{"INFO ControllerUnknown", "reboot-nodes"},
+			}, status: StatusProtected, says: []string{"INFO ControllerUnknown", "reboot-nodes", "correct the arguments"},
+		},
+		"the controller does not start with an argument": {
+			provoke: func(b *bench) {
+				c := &b.deployment.Spec.Template.Spec.Containers[0]
+				c.Args, b.deployment.Status.ReadyReplicas = append(c.Args, "--max-lost-nodes=many"), 0
+			}, status: StatusUnprotected, says: []string{"ERROR ControllerNotRunning", "max-lost-nodes", "correct the arguments"},
 		},
 		"the node agents of 1.x run as well": {
 			provoke: nodeAgent(corev1.ConditionTrue), status: StatusUnprotected, says: []string{

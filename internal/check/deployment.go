@@ -63,7 +63,7 @@ func readDeployment(ctx context.Context, c client.Reader, name types.NamespacedN
 	result.options, err = options.Parse(slices.Concat(args, overrides))
 	if err != nil && len(args) > 0 {
 		// The controller refuses them as well, unless its release is another one.
-		result.Error = "its arguments are not understood: " + err.Error()
+		result.Arguments = err.Error()
 		result.options, err = options.Parse(slices.Concat(shippedArguments, overrides))
 	}
 	if other := result.options.PauseDeployment; other != "" && other != name.Name {

@@ -80,6 +80,8 @@ type Controller struct {
 	Name string
 	// Error says why it could not be read; empty when it could.
 	Error string
+	// Arguments says which of its arguments is not understood; empty when all are.
+	Arguments string
 	// Missing is set when there is no such Deployment.
 	Missing bool
 	// Linstor is the LINSTOR that it uses, as LS_CONTROLLERS says it; empty where that is not known.

@@ -59,6 +59,18 @@ func installation(f Facts) []Finding {
 			Message: "could not read Deployment " + c.Name + ", its options are taken to be the defaults: " + c.Error,
 			Remedy:  "use an account that may get the Deployment, or name it by --controller=namespace/name",
 		})
+	case c.Arguments != "" && c.Ready == 0:
+		all = append(all, Finding{
+			Severity: Error, Code: ControllerNotRunning,
+			Message: "no replica of Deployment " + c.Name + " is ready, and its arguments are not understood: " + c.Arguments,
+			Remedy:  "correct the arguments of the Deployment, with which the controller does not start",
+		})
+	case c.Arguments != "":
+		all = append(all, Finding{
+			Severity: Info, Code: ControllerUnknown,
+			Message: "the arguments of Deployment " + c.Name + " are not understood, and the defaults are assumed: " + c.Arguments,
+			Remedy:  "if its release is another one, use the check of that, by kubectl exec; else correct the arguments, with which the controller does not start again",
+		})
 	case c.Error == "" && c.Ready == 0:
 		all = append(all, Finding{
 			Severity: Error, Code: ControllerNotRunning, Message: "no replica of Deployment " + c.Name + " is ready",
