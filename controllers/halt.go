@@ -46,8 +46,9 @@ type haltSwitch struct {
 	halt   failover.Halt
 	asked  time.Time
 	memory failover.GuardMemory
-	// told is set if the guard was reported to be active.
-	told bool
+	// told is set if the guard was reported to be active, and refused is LINSTOR's answer that was reported.
+	told    bool
+	refused string
 	// regarding is the Deployment; nil if there is none or it was never read. owed is set if that was reported without an Event for lack of it.
 	regarding runtime.Object
 	owed      bool
@@ -125,6 +126,22 @@ func (h *haltSwitch) ask(ctx context.Context) {
 func (h *haltSwitch) observe(ctx context.Context) {
 	if guard := h.guard(h.clock.Now()); guard == "" {
 		h.tell(ctx, guard)
+	}
+	h.tellRefused()
+}
+
+// tellRefused reports that LINSTOR takes the controller for somebody who may not read.
+func (h *haltSwitch) tellRefused() {
+	refused := h.linstor.Status().Refused
+	h.mu.Lock()
+	news := refused != h.refused && h.regarding != nil
+	if news {
+		h.refused = refused
+	}
+	regarding := h.regarding
+	h.mu.Unlock()
+	if news && refused != "" {
+		h.event(regarding, nil, EventLinstorRefuses, actionRefuse, "nothing is moved, because LINSTOR does not answer: "+refused)
 	}
 }
 

@@ -33,6 +33,8 @@ const (
 	EventGuardTripped = "GuardTripped"
 	// EventGuardOpened on the controller's Deployment: the view of the cluster is no longer suspect.
 	EventGuardOpened = "GuardOpened"
+	// EventLinstorRefuses on the controller's Deployment: LINSTOR does not accept the controller's token, user or certificate.
+	EventLinstorRefuses = "LinstorRefuses"
 	// EventStorageInterrupted on a pod: writes have failed for a while, and its file system may be read-only.
 	EventStorageInterrupted = "StorageInterrupted"
 	// EventFailedOver on a claim: its volume was moved off a node that lost it, and is attached to another one.

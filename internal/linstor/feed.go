@@ -39,6 +39,9 @@ type Feed struct {
 	life context.Context //nolint:containedctx // see above
 	end  context.CancelFunc
 
+	// refused has the answer by which LINSTOR refuses to be read.
+	refused chan error
+
 	mu     sync.Mutex
 	status Status
 	// early are the events of replicas that the store did not have, while everything is being read.
@@ -50,7 +53,7 @@ type Feed struct {
 // NewFeed returns a feed of the store. Nothing runs before Start.
 func NewFeed(client *Client, store *Store, log logr.Logger, opts Options) *Feed {
 	opts.ResyncInterval = cmp.Or(opts.ResyncInterval, defaultResyncInterval)
-	f := &Feed{client: client, store: store, opts: opts, log: log, metrics: client.metrics}
+	f := &Feed{client: client, store: store, opts: opts, log: log, metrics: client.metrics, refused: make(chan error, 1)}
 	f.life, f.end = context.WithCancel(context.Background()) //nolint:forbidigo // Start ends it
 	f.schedule = newSchedule(f.lists())
 	store.Subscribe(f.schedule.changed)

@@ -107,6 +107,59 @@ func TestFeedReconnectsAfterADroppedStream(t *testing.T) {
 	})
 }
 
+// A token that is revoked ends no stream that was opened with it.
+func TestFeedIsNotConnectedToALinstorThatRefusesToBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake, lines := newNetwork(), newFakeLinstor(), &logLines{}
+		fake.pvc1()
+		n.serve(t, host, fake)
+		feed := startFeed(t, n, "http://linstor", lines.logger())
+		settle(10 * time.Second)
+		refuse := func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusUnauthorized); return true }
+		fake.change(func() { fake.intercept = refuse })
+		settle(standbyEvery + time.Second)
+		status := feed.Status()
+		if status.Connected || status.Synced || !strings.Contains(status.Refused, envBearerTokenFile) {
+			t.Errorf("status while every request is refused: %+v", status)
+		}
+		if got := strings.Count(lines.all(), envBearerTokenFile); got != 1 {
+			t.Errorf("the log names the variable %d times:\n%s", got, lines.all())
+		}
+		fake.change(func() { fake.intercept = nil })
+		settle(10 * time.Second)
+		if status := feed.Status(); !status.Synced || status.Refused != "" {
+			t.Errorf("status afterwards: %+v", status)
+		}
+	})
+}
+
+// A proxy may end the stream once a minute, because LINSTOR sends nothing by it while nothing happens.
+func TestAStreamThatIsOpenedAgainIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, fake := newNetwork(), newFakeLinstor()
+		fake.pvc1()
+		n.serve(t, host, fake)
+		feed := startFeed(t, n, "http://linstor", logr.Discard())
+		settle(10 * time.Second)
+		since := feed.Status().SyncedSince
+		for range 5 {
+			fake.cut()
+			settle(time.Minute)
+			if status := feed.Status(); !status.Synced || !status.SyncedSince.Equal(since) {
+				t.Errorf("status after the stream was opened again: %+v, want it followed since %s", status, since)
+			}
+		}
+		fake.change(func() {
+			fake.intercept = func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusBadGateway); return true }
+		})
+		fake.cut()
+		settle(10 * time.Second)
+		if status := feed.Status(); !status.SyncedSince.IsZero() {
+			t.Errorf("status while LINSTOR is away: %+v", status)
+		}
+	})
+}
+
 // A connection may stand although nothing comes by it any more, and no end of it either.
 func TestFeedNoticesAHalfOpenStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -20,8 +20,11 @@ type Status struct {
 	Connected bool
 	// Synced is set when everything has been read since the event stream was opened.
 	Synced bool
-	// SyncedSince is since when Synced has been set; zero while it is not.
+	// SyncedSince is since when LINSTOR has been followed without an outage; zero before everything was read, and during an outage. That the stream is
+	// opened again is no outage if LINSTOR answers at once.
 	SyncedSince time.Time
+	// Refused is LINSTOR's answer if it takes this process for somebody who may not read, with what to check; empty if it does not.
+	Refused string
 	// LastConfirmed is the start of the newest successful REST read, or the arrival of the newest event if
 	// that was later; zero when LINSTOR never answered.
 	LastConfirmed time.Time
@@ -47,7 +50,7 @@ func (f *Feed) confirmed(at time.Time) {
 func (f *Feed) connected() {
 	f.mu.Lock()
 	was := f.status.Connected
-	f.status.Connected, f.outage = true, nil
+	f.status.Connected, f.status.Refused, f.outage = true, "", nil
 	f.mu.Unlock()
 	if was {
 		return
@@ -70,7 +73,7 @@ func (f *Feed) synced(since time.Time) {
 	}
 	f.connected()
 	f.mu.Lock()
-	if !f.status.Synced {
+	if f.status.SyncedSince.IsZero() {
 		f.status.SyncedSince = time.Now()
 	}
 	f.status.Synced = true
@@ -86,10 +89,17 @@ func (f *Feed) synced(since time.Time) {
 	}
 }
 
-// failed logs a failure that does not end the connection.
+// failed logs a failure. If LINSTOR refuses to be read, the stream ends, which it would not by itself: its token was good when it was opened.
 func (f *Feed) failed(err error) {
-	if err != nil && !errors.Is(err, context.Canceled) {
-		f.log.V(1).Info("A request to LINSTOR failed", "reason", err.Error())
+	if err == nil || errors.Is(err, context.Canceled) {
+		return
+	}
+	f.log.V(1).Info("A request to LINSTOR failed", "reason", err.Error())
+	if client.IsUnauthorized(err) {
+		select {
+		case f.refused <- err:
+		default:
+		}
 	}
 }
 
@@ -108,6 +118,11 @@ func (f *Feed) lost(err error) {
 	f.disconnected()
 
 	text := client.OneLine(err.Error())
+	if client.IsUnauthorized(err) {
+		f.mu.Lock()
+		f.status.Refused = text
+		f.mu.Unlock()
+	}
 	if f.newReason(text) {
 		f.log.Info("No promotion events from LINSTOR, connecting again until it answers", "reason", text)
 	}
@@ -131,6 +146,13 @@ func (f *Feed) disconnected() {
 	f.store.deafens()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.status.Connected, f.status.Synced, f.status.SyncedSince, f.early = false, false, time.Time{}, nil
+	f.status.Connected, f.status.Synced, f.early = false, false, nil
 	f.metrics.connected.Set(0)
+}
+
+// away notes that LINSTOR does not answer.
+func (f *Feed) away() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.status.SyncedSince = time.Time{}
 }

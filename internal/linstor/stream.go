@@ -31,7 +31,12 @@ var (
 // stream are no sign of anything: LINSTOR sends them with the first event.
 func (f *Feed) follow(ctx context.Context) error {
 	if err := f.readNodes(ctx, time.Now()); err != nil {
+		f.away()
 		return err
+	}
+	select {
+	case <-f.refused: // an answer to an earlier request
+	default:
 	}
 	base, moved := f.client.Endpoint()
 	present, err := f.openStream(ctx, base, nil)
@@ -48,6 +53,8 @@ func (f *Feed) follow(ctx context.Context) error {
 			return present.err
 		case <-moved:
 			return errEndpointMoved
+		case err := <-f.refused:
+			return err
 		case <-time.After(streamLife):
 		}
 		next, err := f.renewed(ctx, base, present)

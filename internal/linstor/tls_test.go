@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -95,8 +96,8 @@ func TestLinstorThatDemandsACertificateRefusesAClientWithoutOne(t *testing.T) {
 		})
 		feed := securedFeed(t, n, map[string]string{envRootCA: pemOf(ca.cert)}, lines)
 		settle(time.Minute)
-		if status := feed.Status(); status.Connected || lines.all() == "" {
-			t.Errorf("status without a certificate: %+v", status)
+		if status := feed.Status(); status.Connected || !strings.Contains(lines.all(), "check "+envUserCert) {
+			t.Errorf("status without a certificate: %+v, log:\n%s", status, lines.all())
 		}
 	})
 }
@@ -144,4 +145,44 @@ func TestFeedFollowsARedirectToTLS(t *testing.T) {
 			t.Errorf("%d requests came without the credentials", count)
 		}
 	})
+}
+
+// initialize-token-auth of LINSTOR 1.34 turns HTTPS on with a certificate that names no host.
+func TestErrorsOfTLSNameTheWayOut(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cert func(ca authority) tls.Certificate
+		env  func(ca authority) map[string]string
+		want string
+	}{
+		"a certificate that names no host": {
+			cert: func(ca authority) tls.Certificate {
+				return tls.Certificate{Certificate: [][]byte{ca.cert.Raw}, PrivateKey: ca.key}
+			},
+			env: func(ca authority) map[string]string { return map[string]string{envRootCA: pemOf(ca.cert)} }, want: "no_https",
+		},
+		"a certificate of an unknown authority": {
+			cert: func(ca authority) tls.Certificate { return ca.issue(t, time.Hour) },
+			env:  func(authority) map[string]string { return map[string]string{envControllers: "https://linstor:3371"} }, want: envRootCA,
+		},
+		"HTTP is spoken to HTTPS": {
+			cert: func(ca authority) tls.Certificate { return ca.issue(t, time.Hour) },
+			env:  func(authority) map[string]string { return map[string]string{envControllers: "http://linstor:3371"} }, want: envControllers,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n, fake, lines := newNetwork(), newFakeLinstor(), &logLines{}
+				ca := newAuthority(t)
+				cert := tc.cert(ca)
+				secured(t, n, fake, func() *tls.Config {
+					return &tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: tls.VersionTLS12}
+				})
+				feed := securedFeed(t, n, tc.env(ca), lines)
+				settle(10 * time.Second)
+				if feed.Status().Connected || !strings.Contains(lines.all(), tc.want) {
+					t.Errorf("the log does not name %s:\n%s", tc.want, lines.all())
+				}
+			})
+		})
+	}
 }

@@ -32,6 +32,8 @@ type Client struct {
 	endpoints      []endpoint
 	requestTimeout time.Duration
 	observe        func(kind string, err error)
+	// anonymous is set if there is no certificate of the client.
+	anonymous bool
 
 	mu      sync.Mutex
 	current int
@@ -78,6 +80,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 	return &Client{
 		http:           &http.Client{Transport: newAuthTransport(opts.RoundTripper, cfg, opts.UserAgent)},
 		endpoints:      cfg.endpoints,
+		anonymous:      cfg.tls.cert == nil,
 		requestTimeout: max(share, min(minRequestTimeout, opts.RequestTimeout)),
 		observe:        opts.Observe,
 		moved:          make(chan struct{}),
@@ -192,7 +195,8 @@ func (c *Client) send(ctx context.Context, method string, base *url.URL, path st
 	req.Header = header
 	resp, err := c.http.Do(req)
 	if urlErr, ok := errors.AsType[*url.Error](err); ok {
-		err = urlErr.Err
+		secure := strings.HasPrefix(urlErr.URL, "https:") // also if it was redirected there
+		err = explained(urlErr.Err, c.anonymous && secure)
 	}
 	return resp, err
 }

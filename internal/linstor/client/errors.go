@@ -1,6 +1,8 @@
 package client
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,12 +40,45 @@ func (e *StatusError) Error() string {
 	if e.Code == http.StatusUnauthorized || e.Code == http.StatusForbidden {
 		text += "; check " + envBearerTokenFile + " or " + envUsername + " and " + envPassword
 	}
+	if e.Code == http.StatusBadRequest && !e.Linstor {
+		text += "; does LINSTOR serve HTTPS there? initialize-token-auth without no_https turns it on; check " + envControllers
+	}
 	return text
 }
 
 // Is makes errors.Is(err, ErrNotFound) true for LINSTOR's own 404.
 func (e *StatusError) Is(target error) bool {
 	return target == ErrNotFound && e.Code == http.StatusNotFound && e.Linstor
+}
+
+// IsUnauthorized reports whether LINSTOR has answered that it does not know who asks.
+func IsUnauthorized(err error) bool {
+	statusErr, ok := errors.AsType[*StatusError](err)
+	return ok && statusErr.Code == http.StatusUnauthorized
+}
+
+// explained adds to an error of a connection what a person can do about it, as far as that is known. anonymous is set for TLS without a certificate of
+// the client.
+func explained(err error, anonymous bool) error {
+	var (
+		name      x509.HostnameError
+		authority x509.UnknownAuthorityError
+		record    tls.RecordHeaderError
+	)
+	switch {
+	case errors.As(err, &name) && len(name.Certificate.DNSNames)+len(name.Certificate.IPAddresses) == 0:
+		return fmt.Errorf("%w: LINSTOR's certificate names no host, so that nothing can trust it, as initialize-token-auth makes it; "+
+			"use that with no_https, or give LINSTOR a keystore of your own", err)
+	case errors.As(err, &name), errors.As(err, &authority):
+		return fmt.Errorf("%w; check the certificate of LINSTOR's controller, and %s", err, envRootCA)
+	case errors.As(err, &record):
+		return fmt.Errorf("%w; does LINSTOR serve HTTP there? check %s", err, envControllers)
+	case strings.Contains(err.Error(), "malformed HTTP response"):
+		return fmt.Errorf("%w; does LINSTOR serve HTTPS there? initialize-token-auth without no_https turns it on; check %s", err, envControllers)
+	case anonymous && (errors.Is(err, io.EOF) || strings.Contains(err.Error(), "remote error: tls")):
+		return fmt.Errorf("%w; LINSTOR closes the connection to who has no certificate if it wants one: check %s and %s", err, envUserCert, envUserKey)
+	}
+	return err
 }
 
 // final reports whether a working LINSTOR controller has answered, so that no other need be asked.
