@@ -75,7 +75,9 @@ type volume struct {
 // step that fails is reported, and the node is reconciled again in time to repeat it.
 func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	state, began := r.stateOf(req.Name), time.Now()
-	if rest := state.rest(r.clock.Now()); rest > 0 {
+	ctx, cancel, leads := r.leader.while(ctx)
+	defer cancel()
+	if rest := state.rest(r.clock.Now(), leads); rest > 0 {
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}
 	volumes := r.gather(ctx, state)
@@ -85,9 +87,6 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 	r.publish(state)
 	lost, rest := split(volumes)
 	state.calm = len(lost) == 0 && !state.moves()
-
-	ctx, cancel, leads := r.leader.while(ctx)
-	defer cancel()
 	if !leads {
 		return state.requeue(r.clock.Now()), nil
 	}

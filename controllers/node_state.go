@@ -77,13 +77,17 @@ func (s *nodeState) holdAge(now time.Time) time.Duration {
 }
 
 // rest returns how long a reconcile has to wait that a change has called for, because each leads to a decision on all volumes of the node; zero if it
-// may begin.
-func (s *nodeState) rest(now time.Time) time.Duration {
+// may begin. On a standby, which does nothing about it, each costs as much as all that a leader may begin at once.
+func (s *nodeState) rest(now time.Time, leads bool) time.Duration {
+	cost := 1
+	if !leads {
+		cost = changesAtOnce
+	}
 	left := s.due.Sub(now)
-	if !s.calm || !s.due.IsZero() && left <= 0 || s.changes.AllowN(now, 1) {
+	if !s.calm || !s.due.IsZero() && left <= 0 || s.changes.AllowN(now, cost) {
 		return 0
 	}
-	rest := time.Duration(float64(time.Second) * (1 - s.changes.TokensAt(now)) / float64(s.changes.Limit()))
+	rest := time.Duration(float64(time.Second) * (float64(cost) - s.changes.TokensAt(now)) / float64(s.changes.Limit()))
 	if !s.due.IsZero() {
 		rest = min(rest, left)
 	}
