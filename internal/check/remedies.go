@@ -9,7 +9,8 @@ import (
 
 // remedies are what to do about each reason for which a pod would not be moved. docs/reasons.md says the same.
 var remedies = map[failover.Reason]string{
-	failover.PrimaryConnected: "nothing, if two nodes may use the volume at once; else stop the workload on the other node",
+	failover.PrimaryConnected: "nothing, if two nodes may use the volume at once; else stop the workload on the other node, or, " +
+		"if only the kernel of the node lives, as after the failure of its system disk, switch it off",
 	failover.NoSurvivor: "look at linstor node list and linstor resource list: bring nodes back, let synchronizations end, " +
 		"or place another replica",
 	failover.StateUnknown: "look at linstor resource list; the resource must exist, and LINSTOR must be able to be asked",
@@ -29,14 +30,15 @@ var remedies = map[failover.Reason]string{
 		"the pod where it is there",
 	failover.NoOwner:      "let a StatefulSet, Deployment or another controller own the pod",
 	failover.NodeBound:    "let a StatefulSet or Deployment own the pod, not a DaemonSet or the node itself",
-	failover.UnsafeVolume: "use no such volume, or set --fail-over-unsafe-pods if the pod can start without what is in it",
+	failover.UnsafeVolume: "use no such volume; or, if the pod can start without what is in it, annotate its template with " +
+		cluster.AnnotationUnsafe + ": \"true\", or set --fail-over-unsafe-pods for all",
 	failover.OtherVolumeUnavailable: "see to the other volume first: it needs a replica elsewhere, quorum, and its nodes ONLINE; " +
 		"linstor resource list shows them",
 	failover.SharedVolume: "delete the other pod, on a node that is switched off by --force --grace-period=0; or select it too, where a controller " +
 		"owns it, or give it a volume of its own",
 	failover.NoReadyNode: "uncordon nodes or bring them back, or let the pod and its volumes go to more of them: by its node selector, " +
 		"affinity and tolerations, by the node affinity of the volumes, and by LINSTOR's property AutoplaceTarget",
-	failover.LinstorStale: "look at the LINSTOR controller, and whether LS_CONTROLLERS leads to it",
+	failover.LinstorStale: "look at the LINSTOR controller, and whether LS_CONTROLLERS leads to it; if it refuses the controller, at LINSTOR's token or user",
 	failover.GuardTripped: "look at linstor node list; it opens by itself when enough nodes are back, or two minutes after the last one was lost; " +
 		"--max-lost-nodes is the limit",
 	failover.OutOfService: "take the taint node.kubernetes.io/out-of-service off the node when it is back",

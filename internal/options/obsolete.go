@@ -19,6 +19,7 @@ var obsolete = map[string]string{
 	"drbd-status-interval":  byEvents,
 	"fail-over-timeout":     "see --confirmed-loss-grace-period and --unanimous-loss-grace-period",
 	"health-bind-address":   "see --leader-election-healtz-port",
+	"satellite-pod-label":   "satellites are those that LINSTOR lists; nothing takes its place",
 	"node-name":             "one Deployment looks after all nodes; nothing takes its place",
 	"vmodule":               "see --v",
 	"log-flush-frequency":   "see --v",

@@ -35,6 +35,35 @@ func TestTheArgumentsOfANodeAgentAreAccepted(t *testing.T) {
 	}
 }
 
+// No option of an earlier release ends the program.
+func TestEveryOptionOfAnEarlierReleaseIsAccepted(t *testing.T) {
+	t.Parallel()
+	first := []string{
+		"attacher-name=x", "known-resource-grace-period=1m", "new-resource-grace-period=1m", "reconcile-interval=10s", "pod-label-selector=a=b",
+		"kubeconfig=", "leader-election=true", "leader-election-healtz-port=8080", "leader-election-lease-name=x", "leader-election-namespace=x",
+	}
+	agent := []string{
+		"node-name=x", "drbd-status-interval=5s", "fail-over-timeout=5s", "grace-period-seconds=10", "operations-timeout=30s",
+		"reconcile-interval=10s", "resync-interval=5m", "health-bind-address=:8000",
+	}
+	for release, options := range map[string][]string{
+		"0.1.0, 0.1.1":   first,
+		"0.1.2 to 0.3.0": append(slices.Clone(first), "leader-election-resource-name=x"),
+		"1.0.0, 1.0.1":   agent,
+		"1.1.0 to 1.1.4": append(slices.Clone(agent), "fail-over-unsafe-pods=true"),
+		"1.2.0 to 1.2.3": append(slices.Clone(agent), "fail-over-unsafe-pods=true", "satellite-pod-label=app.kubernetes.io/component=linstor-satellite"),
+		"1.3.0 to 1.3.2": append(slices.Clone(agent), "fail-over-unsafe-pods=true", "satellite-pod-label=a=b", "disable-node-taints=true"),
+	} {
+		var args []string
+		for _, option := range options {
+			args = append(args, "--"+option)
+		}
+		if _, err := Parse(args); err != nil {
+			t.Errorf("the arguments of %s: %v", release, err)
+		}
+	}
+}
+
 // What means nothing is in no list of options, and names no option that there is none of.
 func TestAnObsoleteOptionIsNoOption(t *testing.T) {
 	t.Parallel()
