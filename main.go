@@ -206,9 +206,26 @@ func newManager(
 func metricsOptions(opts options.Options) metricsserver.Options {
 	result := metricsserver.Options{BindAddress: opts.MetricsBindAddress, SecureServing: opts.MetricsSecure}
 	if opts.MetricsSecure {
-		result.FilterProvider = filters.WithAuthenticationAndAuthorization
+		result.FilterProvider = reviewedSlowly
 	}
 	return result
+}
+
+// Each token that comes to the metrics port costs a TokenReview: those of strangers must not take the place of a fail-over's requests.
+const (
+	reviewsPerSecond = 5
+	reviewsAtOnce    = 10
+)
+
+// reviewedSlowly authenticates and authorizes clients of the metrics server, with a client of its own that is limited. An answer is good for a minute.
+func reviewedSlowly(config *rest.Config, _ *http.Client) (metricsserver.Filter, error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst, config.RateLimiter = reviewsPerSecond, reviewsAtOnce, nil
+	own, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("making the client for TokenReviews: %w", err)
+	}
+	return filters.WithAuthenticationAndAuthorization(config, own)
 }
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;create;update,namespace=ha-controller,roleName=piraeus-ha-controller-manager

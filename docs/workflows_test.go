@@ -57,6 +57,10 @@ func TestActionsArePinnedByTheDigestOfACommit(t *testing.T) {
 
 	for name, text := range workflows(t) {
 		for _, match := range used.FindAllStringSubmatch(text, -1) {
+			if strings.HasPrefix(match[1], "./") {
+				continue // of the same commit
+			}
+
 			action := pinned.FindStringSubmatch(match[1])
 			if action == nil {
 				t.Errorf("%s uses %s, want it pinned as owner/name@digest # v1.2.3", name, match[1])
@@ -95,6 +99,31 @@ func TestAWorkflowMayDoNothingByDefault(t *testing.T) {
 			if j.Permissions["contents"] == "" {
 				t.Errorf("job %s of %s does not say what it may do", job, name)
 			}
+		}
+	}
+}
+
+func TestAReleasePublishesOnlyWhatItsOwnRunHasTested(t *testing.T) {
+	t.Parallel()
+
+	var workflow struct {
+		Jobs map[string]struct {
+			Needs string `json:"needs"`
+			Uses  string `json:"uses"`
+		} `json:"jobs"`
+	}
+	if err := yaml.Unmarshal([]byte(workflows(t)["release.yml"]), &workflow); err != nil {
+		t.Fatal(err)
+	}
+
+	for name := range workflow.Jobs {
+		job := name
+		for workflow.Jobs[job].Needs != "" {
+			job = workflow.Jobs[job].Needs
+		}
+
+		if workflow.Jobs[job].Uses != "./.github/workflows/test.yml" {
+			t.Errorf("job %s begins before the tests have passed", name)
 		}
 	}
 }

@@ -163,7 +163,7 @@ func replicasIn(t *testing.T, tree any) ([]Replica, bool) {
 
 func decodedList[T any](document []byte) ([]T, error) {
 	var list []T
-	err := client.DecodeList(bytes.NewReader(document), func(element T) { list = append(list, element) })
+	err := client.DecodeList(bytes.NewReader(document), func(T) string { return "any" }, func(element T) { list = append(list, element) })
 	return list, err
 }
 

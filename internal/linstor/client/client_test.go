@@ -33,6 +33,10 @@ func TestClientSaysWhatIsWrongInOneLine(t *testing.T) {
 		},
 		"503":                   {page{503, "text/html", "<html>\n</html>"}, "503 Service Unavailable", false},
 		"JSON that breaks off":  {page{200, "application/json", `[{"name":"a"`}, "can not decode the answer", false},
+		"entries without names": {page{200, "application/json", `[{"name":"a"},{}]`}, "element 1 has no name", false},
+		"more entries than there can be": {
+			page{200, "application/json", "[" + strings.Repeat(`{"name":"a"},`, maxElements) + `{"name":"a"}]`}, "more than 200000 elements", false,
+		},
 		"JSON of another shape": {page{200, "application/json", `{"a":1}`}, "can not decode the answer", false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -50,23 +50,24 @@ func (r Replication) Copies() bool {
 
 // Snapshot is a snapshot of /v1/view/snapshots.
 type Snapshot struct {
+	Name  string   `json:"name"`
 	Nodes []string `json:"nodes"`
 }
 
 // Placed reads all resources with the states of their disks. LINSTOR asks its satellites for that, and waits
 // for those that hang; ctx limits how long.
 func (c *Client) Placed(ctx context.Context) ([]PlacedResource, error) {
-	return list[PlacedResource](ctx, c, kindPlaced, satelliteTimeout, "/v1/view/resources")
+	return list(ctx, c, kindPlaced, satelliteTimeout, "/v1/view/resources", func(r PlacedResource) string { return r.name() })
 }
 
 // Marked reads the resource definitions that have a property of that name.
 func (c *Client) Marked(ctx context.Context, property string) ([]Definition, error) {
-	return list[Definition](ctx, c, kindMarked, c.requestTimeout, filtered("/v1/resource-definitions", "props", []string{property}))
+	return list(ctx, c, kindMarked, c.requestTimeout, filtered("/v1/resource-definitions", "props", []string{property}), Definition.name)
 }
 
 // Snapshots reads all snapshots.
 func (c *Client) Snapshots(ctx context.Context) ([]Snapshot, error) {
-	return list[Snapshot](ctx, c, kindSnapshots, c.requestTimeout, "/v1/view/snapshots")
+	return list(ctx, c, kindSnapshots, c.requestTimeout, "/v1/view/snapshots", func(s Snapshot) string { return s.Name })
 }
 
 // Version is what LINSTOR says of itself.

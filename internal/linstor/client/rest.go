@@ -6,9 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
+)
+
+// How large a list may be: 50,000 replicas take 75 MB.
+const (
+	maxList     = 256 << 20
+	maxElements = 200_000
 )
 
 // Kinds of requests, as errors and metrics name them.
@@ -41,7 +48,7 @@ func Kinds() []string {
 
 // Nodes reads all nodes.
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
-	return list[Node](ctx, c, kindNodes, c.requestTimeout, "/v1/nodes")
+	return list(ctx, c, kindNodes, c.requestTimeout, "/v1/nodes", func(n Node) string { return n.Name })
 }
 
 // ControllerProps reads the properties of the controller.
@@ -55,7 +62,7 @@ func (c *Client) Definitions(ctx context.Context, names ...string) ([]Definition
 	if len(names) > 0 {
 		kind = kindSomeDefs
 	}
-	return list[Definition](ctx, c, kind, c.requestTimeout, filtered("/v1/resource-definitions", "resource_definitions", names))
+	return list(ctx, c, kind, c.requestTimeout, filtered("/v1/resource-definitions", "resource_definitions", names), Definition.name)
 }
 
 // Definition reads one resource definition.
@@ -65,13 +72,13 @@ func (c *Client) Definition(ctx context.Context, name string) (Definition, error
 
 // Groups reads all resource groups.
 func (c *Client) Groups(ctx context.Context) ([]Group, error) {
-	return list[Group](ctx, c, kindGroups, c.requestTimeout, "/v1/resource-groups")
+	return list(ctx, c, kindGroups, c.requestTimeout, "/v1/resource-groups", func(g Group) string { return g.Name })
 }
 
 // Resources reads the resources of one definition. LINSTOR answers it from memory, whatever state its
 // satellites are in.
 func (c *Client) Resources(ctx context.Context, definition string) ([]Resource, error) {
-	return list[Resource](ctx, c, kindResources, c.requestTimeout, definitionPath(definition)+"/resources")
+	return list(ctx, c, kindResources, c.requestTimeout, definitionPath(definition)+"/resources", Resource.name)
 }
 
 func definitionPath(name string) string { return "/v1/resource-definitions/" + url.PathEscape(name) }
@@ -80,7 +87,7 @@ func nodePath(name string) string { return "/v1/nodes/" + url.PathEscape(name) }
 
 // View reads all resources that have volumes. It is large, hence decoded element by element, and slow while a satellite hangs.
 func (c *Client) View(ctx context.Context) ([]Resource, error) {
-	return list[Resource](ctx, c, kindView, satelliteTimeout, "/v1/view/resources")
+	return list(ctx, c, kindView, satelliteTimeout, "/v1/view/resources", Resource.name)
 }
 
 // filtered returns the path of a list of those that are named, or of all.
@@ -100,24 +107,25 @@ func document[T any](ctx context.Context, c *Client, kind, path string) (T, erro
 	var value T
 	err := c.get(ctx, kind, c.requestTimeout, path, func(body io.Reader) error {
 		value = *new(T)
-		return json.NewDecoder(body).Decode(&value)
+		return json.NewDecoder(http.MaxBytesReader(nil, io.NopCloser(body), maxAnswer)).Decode(&value)
 	})
 	return value, err
 }
 
-// list reads a JSON list.
-func list[T any](ctx context.Context, c *Client, kind string, timeout time.Duration, path string) ([]T, error) {
+// list reads a JSON list of elements that have a name.
+func list[T any](ctx context.Context, c *Client, kind string, timeout time.Duration, path string, name func(T) string) ([]T, error) {
 	var all []T
 	err := c.get(ctx, kind, timeout, path, func(body io.Reader) error {
 		all = nil
-		return DecodeList(body, func(element T) { all = append(all, element) })
+		return DecodeList(body, name, func(element T) { all = append(all, element) })
 	})
 	return all, err
 }
 
-// DecodeList decodes a JSON list one element at a time.
-func DecodeList[T any](body io.Reader, each func(T)) error {
-	decoder := json.NewDecoder(body)
+// DecodeList decodes a JSON list one element at a time. It returns an error for a list that is larger than any of LINSTOR's, or that has an element
+// without a name: what is kept of an element can be a hundred times as large as its text.
+func DecodeList[T any](body io.Reader, name func(T) string, each func(T)) error {
+	decoder := json.NewDecoder(http.MaxBytesReader(nil, io.NopCloser(body), maxList))
 	if token, err := decoder.Token(); err != nil {
 		return err
 	} else if token != json.Delim('[') {
@@ -127,6 +135,12 @@ func DecodeList[T any](body io.Reader, each func(T)) error {
 		var element T
 		if err := decoder.Decode(&element); err != nil {
 			return fmt.Errorf("element %d: %w", n, err)
+		}
+		switch {
+		case n == maxElements:
+			return fmt.Errorf("more than %d elements", maxElements)
+		case name(element) == "":
+			return fmt.Errorf("element %d has no name", n)
 		}
 		each(element)
 	}

@@ -39,13 +39,13 @@ func (p Pool) IsConnected() *bool {
 
 // StoragePools reads all storage pools. LINSTOR asks every satellite for it that it has a connection to, and waits for those that hang.
 func (c *Client) StoragePools(ctx context.Context) ([]Pool, error) {
-	return list[Pool](ctx, c, kindPools, c.requestTimeout, "/v1/view/storage-pools")
+	return list(ctx, c, kindPools, c.requestTimeout, "/v1/view/storage-pools", func(p Pool) string { return p.NodeName })
 }
 
 // AnswersFor reports whether LINSTOR answers in time for what it has to ask the satellite of a node. One that is given up meanwhile is
 // none that keeps anybody waiting.
 func (c *Client) AnswersFor(ctx context.Context, node string, patience time.Duration) (bool, error) {
-	_, err := list[struct{}](ctx, c, kindSatellite, patience, filtered("/v1/view/resources", "nodes", []string{node})+"&limit=1")
+	_, err := list(ctx, c, kindSatellite, patience, filtered("/v1/view/resources", "nodes", []string{node})+"&limit=1", Resource.name)
 	if _, late := errors.AsType[NoAnswerError](err); late {
 		return false, nil
 	}

@@ -51,6 +51,14 @@ type Resource struct {
 	State *State `json:"state"`
 }
 
+// name is empty unless both the resource and its node have one.
+func (w Resource) name() string {
+	if w.NodeName == "" {
+		return ""
+	}
+	return w.Name
+}
+
 // State is what a satellite says of a resource as a whole.
 type State struct {
 	InUse *bool `json:"in_use"`
@@ -90,6 +98,8 @@ type Definition struct {
 		Type string `json:"type"`
 	} `json:"layer_data"`
 }
+
+func (w Definition) name() string { return w.Name }
 
 // Group is a resource group of /v1/resource-groups; golinstor's type loses nothing of it.
 type Group = lapi.ResourceGroup
