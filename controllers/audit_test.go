@@ -93,7 +93,7 @@ func (w *world) auditDetach(_ apimodel.Change, va *storagev1.VolumeAttachment) {
 		w.Error(err)
 	}
 	for i := range pods.Items {
-		seen := time.Since(pods.Items[i].CreationTimestamp.Time) > failover.ActAge || cluster.HasRun(&pods.Items[i])
+		seen := w.API.Now().Sub(pods.Items[i].CreationTimestamp.Time) > failover.ActAge || cluster.HasRun(&pods.Items[i])
 		holds := !cluster.Ended(&pods.Items[i]) || disrupted(&pods.Items[i])
 		if seen && holds && slices.Contains(cluster.ClaimsOf(&pods.Items[i]), cluster.Key(volume.Namespace, volume.Claim)) {
 			w.Errorf("after %s: attachment %s was deleted under pod %s", at, va.Name, pods.Items[i].Name)

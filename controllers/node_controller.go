@@ -230,10 +230,11 @@ func split(volumes []*volume) (lost, rest []*volume) {
 
 // settle reports the decisions on volumes that are not lost. The fail-over of a volume ends if it works again and its pods are not being deleted.
 func (r *NodeReconciler) settle(ctx context.Context, state *nodeState, rest []*volume) {
+	hold := sync.OnceValue(func() failover.Halt { return r.halt.known(ctx) })
 	for _, v := range rest {
 		state.again(r.decideNext(v.d))
 		if v.d.Verdict == failover.Pending {
-			v.in.Halt = r.halt.known(ctx) // a move that it forbids is not announced
+			v.in.Halt = hold() // a move that it forbids is not announced
 		}
 		state.again(r.reporter.say(ctx, state, v))
 		r.reporter.interrupted(v)

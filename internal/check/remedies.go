@@ -28,8 +28,8 @@ var remedies = map[failover.Reason]string{
 	failover.HelperNotSelected: cluster.HelperRemedy,
 	failover.Exempt: "take the annotation off: kubectl -n NAMESPACE annotate pod POD drbd.linbit.com/ignore-fail-over-, and off the template of " +
 		"the pod where it is there",
-	failover.NoOwner:      "let a StatefulSet, Deployment or another controller own the pod",
-	failover.NodeBound:    "let a StatefulSet or Deployment own the pod, not a DaemonSet or the node itself",
+	failover.NoOwner:   "let a StatefulSet, Deployment or another controller own the pod",
+	failover.NodeBound: "let a StatefulSet or Deployment own the pod, not a DaemonSet or the node itself",
 	failover.UnsafeVolume: "use no such volume; or, if the pod can start without what is in it, annotate its template with " +
 		cluster.AnnotationUnsafe + ": \"true\", or set --fail-over-unsafe-pods for all",
 	failover.OtherVolumeUnavailable: "see to the other volume first: it needs a replica elsewhere, quorum, and its nodes ONLINE; " +

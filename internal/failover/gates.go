@@ -136,10 +136,14 @@ func gateVolumes(s situation, pod Pod) (Reason, string) {
 			continue
 		}
 		for _, user := range other.Users {
+			why := "the volume is not lost, or may be written there" // then the user stays, and holds it
 			if reason, message := gateAlone(s, user); reason != "" {
-				return SharedVolume, fmt.Sprintf("pod %s/%s uses the pod's volume %s too and would not be removed (%s: %s)",
-					user.Namespace, user.Name, other.Name, reason, message)
+				why = fmt.Sprintf("%s: %s", reason, message)
+			} else if s.otherFenced(other) {
+				continue
 			}
+			return SharedVolume, fmt.Sprintf("pod %s/%s uses the pod's volume %s too and would not be removed (%s)",
+				user.Namespace, user.Name, other.Name, why)
 		}
 	}
 	return "", ""

@@ -32,6 +32,56 @@ var untidyPeople = []untidiness{
 	{SlowResource, (*generator).slowResource},
 	{SparedAmid, (*generator).spareAmid},
 	{CreatedAgain, (*generator).createAgain},
+	{DeadKubelet, (*generator).killKubelet},
+	{ProxyCuts, (*generator).cutStreams},
+	{StopsSlowly, (*generator).stopBefore},
+	{DeafForLong, func(g *generator) bool {
+		g.fault(g.around(), g.milliseconds(time.Minute, 3*time.Minute), Step{What: PauseCache, On: g.process()}, ResumeCache)
+		return true
+	}},
+	{Interrupted, func(g *generator) bool {
+		g.history.World.IOError = true
+		g.nodeFault(g.moment(), g.milliseconds(6*time.Second, 16*time.Second), IsolateDRBD, g.home())
+		return true
+	}},
+}
+
+// killKubelet ends the kubelet of a node and the containers there, sometimes its satellite, too. A pod may open its volume again meanwhile.
+func (g *generator) killKubelet() bool {
+	node, at, span := g.home(), g.around(), g.milliseconds(20*time.Second, 3*time.Minute)
+	g.nodeFault(at, span, SilenceKubelet, node)
+	if g.chance(40) {
+		g.nodeFault(at, span, StopSatellite, node)
+	}
+	for _, v := range g.history.World.Volumes {
+		if v.Released == "" {
+			closed := span
+			if g.chance(20) {
+				closed = g.span()
+			}
+			g.fault(at, closed, Step{What: CloseVolume, On: v.Name, Node: node}, OpenVolume)
+		}
+	}
+	return true
+}
+
+// cutStreams ends the event streams once a minute, while nodes are lost one after the other.
+func (g *generator) cutStreams() bool {
+	for at := g.moment(); at < 4*time.Minute; at += time.Minute {
+		g.add(at, Step{What: DropStreams})
+	}
+	g.nodeFault(g.moment(), g.span(), Crash, g.other(g.home()))
+	g.nodeFault(g.milliseconds(2*time.Minute, 200*time.Second), g.span(), pick(g, Crash, Isolate), g.home())
+	return true
+}
+
+// stopBefore deletes a pod that takes long to stop, before its node is lost.
+func (g *generator) stopBefore() bool {
+	at, pod := g.moment(), g.workload()
+	g.add(at, Step{What: StopSlowly, On: pod.Name, For: pick(g, 20*time.Second, time.Minute, 5*time.Minute)})
+	g.add(at+time.Second, Step{What: DeletePod, On: pod.Name})
+	g.nodeFault(at+g.milliseconds(2*time.Second, 40*time.Second), g.span(), pick(g, IsolateDRBD, Isolate, Crash), pod.Nodes[0])
+	return true
 }
 
 // atGrace is the value of a hang that begins some time after a grace has.

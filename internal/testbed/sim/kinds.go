@@ -56,6 +56,11 @@ const (
 	OutOfService     Kind = "time: node taken out of service by a person, and back"
 	HangingResource  Kind = "time: LINSTOR answers on all resources but one"
 	SlowResource     Kind = "time: LINSTOR is slower on one of two volumes of a lost node"
+	DeadKubelet      Kind = "time: a kubelet dies with its containers, and the kernel lives"
+	ProxyCuts        Kind = "time: a proxy cuts the event streams once a minute"
+	StopsSlowly      Kind = "time: a pod has been stopping for long when its node is lost"
+	DeafForLong      Kind = "time: the watches of the controller are dead for minutes"
+	Interrupted      Kind = "time: a node without quorum fails writes, and regains it within the grace"
 	OwnNotices       Kind = "time: DRBD notices after 6 to 11.5 s, each end of a link at its own time"
 )
 
@@ -128,6 +133,7 @@ var Kinds = []Kind{
 	LongInit, EndedEvicted, EndedFailed, EndedDone, ToleratesAll, ArrivesLate, HotPlugHelper, SparedAmid,
 	BlipBeforeCut, AllCutTogether, SlowRequests, RejectedRequests, HangingWebhooks, FrozenProcess, TwoLeaders, LateInformers, ClockOff,
 	RareRenewals, FrozenMachine, HangingPools, BlindLinstor, OutOfService, HangingResource, SlowResource, OwnPings, OwnNotices, Flaps,
+	DeadKubelet, ProxyCuts, StopsSlowly, DeafForLong, Interrupted,
 	SetOnDefinition, SetOnGroup, SetOnController, AdjustFailed, AdjustHung, SentByReconnect, ChangedAroundLoss,
 	AgainHeardNone, AgainHeardOne, AgainHeardTwo, TieBreakerByLinstor, TieBreakerSet,
 	ReplicaAddedAway, ReplicaRemovedAway, ReplicaToggledAway, NodeLost, DatabaseRestored, ClientsOfCSI, Story,

@@ -75,7 +75,7 @@ func (w *world) checkLiveness() {
 				since = last
 			}
 			due[pod.UID] = since
-			if time.Since(since) > w.applicable(home(pod))+patience+w.lagPatience() && !w.isStuck(pod.UID) {
+			if time.Since(since) > w.applicableTo(p, home(pod))+patience+w.lagPatience() && !w.isStuck(pod.UID) {
 				w.violated(RuleLiveness, "pod %s on %s has been there for %s", pod.Name, home(pod), time.Since(since))
 				due[pod.UID] = time.Now() // once per grace
 			}
@@ -101,6 +101,14 @@ func (w *world) lastBound(pod *corev1.Pod) (last time.Time) {
 		}
 	}
 	return last
+}
+
+// applicableTo is the grace that applies to a pod: the longer one also if DRBD may accept a second Primary of a volume.
+func (w *world) applicableTo(p Workload, node string) time.Duration {
+	if slices.ContainsFunc(p.Volumes, func(name string) bool { v := w.volume(name); return v.Shared && v.Kind != Filesystem }) {
+		return grace.KnownGrace + w.silence(node)
+	}
+	return w.applicable(node)
 }
 
 // applicable is the grace that applies: the longer one for a leader that does not remember the node, which then also

@@ -114,7 +114,7 @@ func (w *world) auditRemoval(b basis, meant types.UID, pod *corev1.Pod, silence 
 		r, healthy := b.readings[v.Resource()], b.healthy[v.Resource()]
 		w.takes(v, node, forced && !healthy)
 		w.vacates(v, node)
-		held := healthy || reason != failover.Demoted && r.promotable(node)
+		held := healthy || reason != failover.Demoted && r.promotable(node) && !w.abandoned(v, silence, reason)
 		if healthy && !v.ephemeral { // that goes with its pod, and nobody else will ever write it
 			writable = append(writable, v.Resource())
 			taken.add(w.pardon(v, node, r.excused(node, true)))
@@ -144,6 +144,12 @@ func (w *world) auditRemoval(b basis, meant types.UID, pod *corev1.Pod, silence 
 	if reason == failover.Demoted && open < grace.KnownGrace && !w.switchedOff(node) {
 		w.breach(ruleDemoted, fmt.Sprintf("%s: closed for %s", what, open), writable, one)
 	}
+}
+
+// abandoned tells whether the kubelet was silent for the known grace, and no node has a volume open that a pod must hold open.
+func (w *world) abandoned(v Volume, silence time.Duration, reason failover.Reason) bool {
+	open := func(node string) bool { return w.writesNow(place{v.Resource(), node}) }
+	return reason == failover.NodeUnreachable && silence >= grace.KnownGrace-factsAge && v.Kind == Filesystem && !slices.ContainsFunc(w.history.World.Nodes, open)
 }
 
 // deletedAs returns a pod as it was when the API deleted it; the pod itself where that is not known.

@@ -42,24 +42,15 @@ type running struct {
 	gone bool
 }
 
-// stop begins to stop the containers, within d.
+// stop begins to stop the containers, within d. A stop that is under way is not shortened.
 func (r *running) stop(d time.Duration) {
 	switch r.state {
 	case waiting, starting:
 		r.state = stopped
 	case initializing, started:
 		r.state, r.at = stopping, time.Now().Add(d)
-	case stopping:
-		r.at = minTime(r.at, time.Now().Add(d))
-	case stopped:
+	case stopping, stopped:
 	}
-}
-
-func minTime(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // work goes on with one pod and returns when to look again.

@@ -82,8 +82,11 @@ func (w writer) deletePod(ctx context.Context, pod *corev1.Pod, asked *int64) er
 			return nil
 		}
 		grace = min(grace, left)
-		started := pod.DeletionTimestamp.Add(-time.Duration(left) * time.Second)
-		pod.DeletionTimestamp = new(metav1.NewTime(started.Add(time.Duration(grace) * time.Second)))
+		ends := pod.DeletionTimestamp.Add(-time.Duration(left-grace) * time.Second)
+		if now := w.Now().Time; left > 0 && ends.Before(now) { // the grace is over, and the pod is still given a moment
+			ends, grace = now, min(grace, 1)
+		}
+		pod.DeletionTimestamp = new(metav1.NewTime(ends))
 	} else {
 		pod.DeletionTimestamp = new(metav1.NewTime(w.Now().Add(time.Duration(grace) * time.Second)))
 	}

@@ -143,7 +143,11 @@ func TestDeletingAPod(t *testing.T) {
 		"a finalizer keeps a pod whose grace was taken": {
 			pod:   finalizer,
 			steps: []step{{grace: new(int64(10))}, {after: 2 * time.Second, grace: new(int64(0))}, {after: time.Second, grace: new(int64(0))}},
-			want:  state{Until: 0, Grace: 0},
+			want:  state{Until: 2 * time.Second, Grace: 0},
+		},
+		"a deletion with a grace that is over counts for a second": {
+			steps: []step{{grace: new(int64(600))}, {after: time.Minute, grace: new(int64(10))}},
+			want:  state{Until: time.Minute, Grace: 1},
 		},
 	}
 	for name, c := range cases {

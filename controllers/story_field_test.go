@@ -1,0 +1,178 @@
+package controllers
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
+)
+
+// These are faults that were seen in clusters of users, or with real kubelets and a real LINSTOR.
+
+// kubeletDies ends the kubelet of a node and its containers, while the kernel serves DRBD.
+func (w *world) kubeletDies(node, volume string) {
+	w.SilenceKubelet(node)
+	w.DRBD.Close("pvc-"+volume, node)
+}
+
+func TestAKubeletDiesWithItsContainersWhileTheKernelLives(t *testing.T) {
+	for name, satellite := range map[string]func(*world){
+		"and its satellite lives": func(*world) {},
+		"and its satellite, too":  func(w *world) { w.Linstor.StopSatellite(nodeA) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene(t, func(w *world, p *process) {
+				w.kubeletDies(nodeA, "db")
+				satellite(w)
+				took := w.until(90*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+				if took < 45*time.Second {
+					t.Errorf("it has moved after %s, want the known grace to pass", took)
+				}
+				if graces := w.graces("db-0"); len(graces) == 0 || graces[0] != 0 {
+					t.Errorf("graces %v, want a removal by force: no kubelet is there to answer", graces)
+				}
+				if _, reason := p.said("db", nodeA); reason != "" && reason != failover.NodeUnreachable {
+					t.Errorf("reason %s", reason)
+				}
+			})
+		})
+	}
+}
+
+func TestAPodThatOpensItsVolumeAgainIsLeftAlone(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.kubeletDies(nodeA, "db")
+		w.pass(30 * time.Second)
+		w.must(w.DRBD.Open("pvc-db", nodeA, false))
+		w.pass(5 * time.Minute)
+		w.wantUntouched()
+	})
+}
+
+// The pod of a living node that fails its IO closes the device when it stops, and the replica is no longer Primary.
+func TestAFailoverGoesOnUnderItsFirstReasonWithoutASecondGrace(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		w.must(w.DRBD.SetOption("pvc-db", "on-no-quorum", "io-error"))
+		w.API.Delay(attachesLate)
+		w.claimsAgain(nodeA, 3) // a real kubelet reports volumes that are free every ten seconds
+		w.DRBD.Isolate(nodeA)
+		w.untilRemoved(30*time.Second, "db-0")
+		w.until(30*time.Second, "the pod is gone", func() bool { pod := w.pod("db-0"); return pod == nil || pod.Spec.NodeName != nodeA })
+		took := w.until(30*time.Second, "the attachment is deleted", func() bool { return w.attachment("db", nodeA) == nil })
+		if took > 2*time.Second {
+			t.Errorf("the volume was detached %s after its pod was gone", took)
+		}
+		p.events.mu.Lock()
+		defer p.events.mu.Unlock()
+		for _, e := range p.events.events {
+			if e.reason == EventForceDetached && !strings.Contains(e.note, string(failover.QuorumLost)) {
+				t.Errorf("the detach has another reason: %s", e.note)
+			}
+		}
+	})
+}
+
+// The API server counts our deletion from the first one, and has its pod end a second later. A kubelet does not shorten a stop that is under way.
+func TestAPodThatStoppedSlowlyBeforeTheLossIsGivenItsGraceSinceOurDeletion(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.Change(client.ObjectKey{Namespace: "default", Name: "db-0"}, func(wl *virtual.Workload) { wl.StopTime = 10 * time.Minute })
+		w.must(w.Client().Delete(w.ctx, w.pod("db-0"), client.GracePeriodSeconds(600)))
+		w.pass(time.Minute)
+		w.DRBD.Isolate(nodeA)
+		w.untilRemoved(30*time.Second, "db-0")
+		ours := time.Now()
+		w.until(time.Minute, "it is removed by force", func() bool { return slices.Contains(w.graces("db-0"), 0) })
+		if took := time.Since(ours); took < 9*time.Second || took > 12*time.Second {
+			t.Errorf("it was removed by force %s after our first deletion, want 10s", took)
+		}
+	})
+}
+
+func TestAnInterruptionThatEndsBeforeTheGraceIsReportedWhereWritesHaveFailed(t *testing.T) {
+	for option, want := range map[string]bool{"io-error": true, "suspend-io": false} {
+		t.Run(option, func(t *testing.T) {
+			scene(t, func(w *world, p *process) {
+				w.must(w.DRBD.SetOption("pvc-db", "on-no-quorum", option))
+				w.Linstor.SetDefinitionProperty("pvc-db", "DrbdOptions/Resource/on-no-quorum", option)
+				w.pass(2 * time.Minute)
+				w.DRBD.Isolate(nodeA)
+				w.survivorReady("db")
+				w.pass(2 * time.Second)
+				w.DRBD.Rejoin(nodeA)
+				w.pass(time.Minute)
+				w.wantRunning("db-0", nodeA)
+				if told := slices.Contains(p.events.reasons("Pod", "db-0"), EventStorageInterrupted); told != want {
+					t.Errorf("events of the pod: %v, want %s: %t", p.events.reasons("Pod", "db-0"), EventStorageInterrupted, want)
+				}
+			})
+		})
+	}
+}
+
+func TestAPodWhoseClaimHasNoVolumeIsReported(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		pv := read[corev1.PersistentVolume](w, "", "db")
+		before := pv.DeepCopy()
+		pv.Status.Phase = corev1.VolumeReleased // its claim was deleted
+		w.must(w.Client().Status().Patch(w.ctx, pv, client.MergeFrom(before)))
+		w.pass(3 * time.Minute)
+		if got := p.events.reasons("Pod", "db-0"); !slices.Equal(got, []string{string(failover.OtherVolumeUnavailable)}) {
+			t.Errorf("events of the pod: %v", got)
+		}
+	})
+}
+
+// A move is not announced that a gate forbids when its time comes.
+func TestNoMoveIsAnnouncedThatAGateForbids(t *testing.T) {
+	cfg := defaults()
+	pausable(&cfg)
+	cfg.Settings.ConfirmedGrace, cfg.Settings.UnanimousGrace = 2*time.Minute, 2*time.Minute
+	sceneWith(t, virtual.Options{}, cfg, func(w *world, p *process) {
+		w.addDeployment()
+		w.pause(true)
+		w.pass(time.Minute)
+		w.Crash(nodeA)
+		w.pass(90 * time.Second)
+		if got := p.events.reasons("Pod", "db-0"); !slices.Equal(got, []string{string(failover.Paused)}) {
+			t.Errorf("events of the pod: %v, want that fail-over is paused", got)
+		}
+	})
+}
+
+// The CSI driver lets DRBD accept two Primaries for raw block that several nodes may use.
+func TestASharedVolumeIsDetachedFromALivingNodeOnlyOnceItIsNotInUse(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.Linstor.SetDefinitionProperty("pvc-db", "DrbdOptions/Net/allow-two-primaries", "yes")
+		w.pass(2 * time.Minute)
+		w.DRBD.Isolate(nodeA)
+		w.untilRemoved(30*time.Second, "db-0")
+		w.forceDelete("db-0") // an impatient user; its process hangs in a write
+		w.pass(30 * time.Second)
+		if w.attachment("db", nodeA) == nil {
+			t.Error("the volume was detached while it is in use on the node")
+		}
+		if calls := w.did(apimodel.VerbDelete, "VolumeAttachment"); len(calls) > 0 {
+			t.Errorf("%d attachments were deleted", len(calls))
+		}
+	})
+}
+
+func TestASharedVolumeOfAnUnreachableNodeWaitsForTheKnownGrace(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.Linstor.SetDefinitionProperty("pvc-db", "DrbdOptions/Net/allow-two-primaries", "yes")
+		w.pass(2 * time.Minute)
+		w.Crash(nodeA)
+		took := w.until(90*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
+		if took < 45*time.Second {
+			t.Errorf("it has moved after %s", took)
+		}
+	})
+}
