@@ -57,14 +57,26 @@ func TestAPodThatOpensItsVolumeAgainIsLeftAlone(t *testing.T) {
 	})
 }
 
+// reportsLate has the kubelet of a node report for a while that volumes are in use which are free: it does so with each node status.
+func (w *world) reportsLate(node string, d time.Duration) {
+	until := time.Now().Add(d)
+	w.API.OnChange(func(c apimodel.Change) {
+		if c.Actor != "kubelet/"+node || c.Kind != "Node" || !c.Status || time.Now().After(until) {
+			return
+		}
+		written := c.New.(*corev1.Node).DeepCopy()
+		written.Status.VolumesInUse, written.ResourceVersion = c.Old.(*corev1.Node).Status.VolumesInUse, ""
+		w.must(w.Client().Status().Update(w.ctx, written))
+	})
+}
+
 // The pod of a living node that fails its IO closes the device when it stops, and the replica is no longer Primary.
 func TestAFailoverGoesOnUnderItsFirstReasonWithoutASecondGrace(t *testing.T) {
 	scene(t, func(w *world, p *process) {
 		w.must(w.DRBD.SetOption("pvc-db", "on-no-quorum", "io-error"))
-		w.API.Delay(attachesLate)
-		w.claimsAgain(nodeA, 3) // a real kubelet reports volumes that are free every ten seconds
 		w.DRBD.Isolate(nodeA)
 		w.untilRemoved(30*time.Second, "db-0")
+		w.reportsLate(nodeA, 10*time.Second)
 		w.until(30*time.Second, "the pod is gone", func() bool { pod := w.pod("db-0"); return pod == nil || pod.Spec.NodeName != nodeA })
 		took := w.until(30*time.Second, "the attachment is deleted", func() bool { return w.attachment("db", nodeA) == nil })
 		if took > 2*time.Second {
