@@ -146,8 +146,8 @@ func TestWhenATaintEnds(t *testing.T) {
 				s.state.volume("db").progress.begun = s.in.Attachment.UID
 			}, effect: hard, marked: true,
 		},
-		"when it expires all the same": {
-			change: func(s *steps) { s.tainted(hard, "pvc-db", -time.Second); s.setMark("begun") }, writes: 1,
+		"nor when it expires meanwhile: it is renewed": {
+			change: func(s *steps) { s.tainted(hard, "pvc-db", -time.Second); s.setMark("begun") }, effect: hard, marked: true, writes: 1,
 		},
 		"not while LINSTOR does not list the node, but it is not renewed": {
 			change: func(s *steps) { s.tainted(hard, "pvc-db", taintExpiry/4); s.unlisted = true }, effect: hard, marked: true,

@@ -1,15 +1,17 @@
 package controllers
 
 import (
+	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	corev1 "k8s.io/api/core/v1"
-
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
@@ -185,6 +187,91 @@ func TestASharedVolumeOfAnUnreachableNodeWaitsForTheKnownGrace(t *testing.T) {
 		took := w.until(90*time.Second, "the workload runs on B", func() bool { return w.runs("db-0", nodeB) })
 		if took < 45*time.Second {
 			t.Errorf("it has moved after %s", took)
+		}
+	})
+}
+
+// The pod may have a finalizer: without the deletion it must not count as ended.
+func TestAPodWhoseDeletionIsRejectedIsAsItWasOnceItsNodeHasTheStorageBack(t *testing.T) {
+	for name, change := range map[string]func(*virtual.Workload){
+		"without a finalizer": func(*virtual.Workload) {},
+		"with a finalizer":    func(w *virtual.Workload) { w.Finalizers = []string{"example.com/keeps"} },
+	} {
+		for cut, lose := range map[string]struct{ away, back func(*world) }{
+			"its node is cut off": {
+				func(w *world) { w.DRBD.Isolate(nodeA); w.Linstor.CutSatellite(nodeA); w.SilenceKubelet(nodeA) },
+				func(w *world) { w.DRBD.Rejoin(nodeA); w.Linstor.RestoreSatellite(nodeA); w.RestoreKubelet(nodeA) },
+			},
+			"its DRBD is cut off": {func(w *world) { w.DRBD.Isolate(nodeA) }, func(w *world) { w.DRBD.Rejoin(nodeA) }},
+		} {
+			t.Run(name+", "+cut, func(t *testing.T) {
+				inWorld(t, virtual.Options{}, func(w *world) {
+					p := w.startProcess("one", defaults())
+					p.leads()
+					w.volume("db")
+					w.workload("db", selected, change)
+					w.pass(time.Minute)
+					w.API.Fail(func(r apimodel.Request) error {
+						if r.Actor == controllerActor+"one" && r.Verb == apimodel.VerbDelete && r.Kind == "Pod" {
+							return errors.New("rejected by a webhook")
+						}
+						return nil
+					})
+					lose.away(w)
+					w.pass(40 * time.Second)
+					lose.back(w)
+					w.pass(time.Minute)
+					w.wantRunning("db-0", nodeA)
+					if pod := w.pod("db-0"); disrupted(pod) || pod.Status.Phase != corev1.PodRunning {
+						t.Errorf("the pod is left as %s with the conditions %v", pod.Status.Phase, pod.Status.Conditions)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Kubernetes would evict every pod of the node.
+func TestAnAnnotationCannotGiveATaintTheEffectNoExecute(t *testing.T) {
+	scene(t, func(w *world, _ *process) {
+		w.DRBD.Isolate(nodeA)
+		w.until(30*time.Second, "the node is tainted", func() bool { return w.tainted(nodeA) != "" })
+		node := w.node(nodeA)
+		before := node.DeepCopy()
+		text := node.Annotations[cluster.AnnotationKeepAway]
+		node.Annotations[cluster.AnnotationKeepAway] = strings.ReplaceAll(text, string(w.tainted(nodeA)), string(corev1.TaintEffectNoExecute))
+		node.Spec.Taints = nil
+		w.must(w.Client().Patch(w.ctx, node, client.MergeFrom(before)))
+		for range 300 {
+			w.pass(time.Second)
+			if w.tainted(nodeA) == corev1.TaintEffectNoExecute {
+				w.Fatal("the node is tainted with NoExecute")
+			}
+		}
+	})
+}
+
+// The clock of the leader that wrote it was behind.
+func TestATaintIsRenewedWhileItsCauseLastsWhateverItsExpirySays(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		w.DRBD.Isolate(nodeA)
+		w.until(30*time.Second, "the node is tainted", func() bool { return w.tainted(nodeA) != "" })
+		p.stops()
+		node := w.node(nodeA)
+		before := node.DeepCopy()
+		var note map[string]any
+		w.must(json.Unmarshal([]byte(node.Annotations[cluster.AnnotationKeepAway]), &note))
+		note["expires"] = time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
+		text, err := json.Marshal(note)
+		w.must(err)
+		node.Annotations[cluster.AnnotationKeepAway] = string(text)
+		w.must(w.Client().Patch(w.ctx, node, client.MergeFrom(before)))
+		w.startProcess("two", defaults()).leads()
+		for range 600 {
+			w.pass(time.Second)
+			if w.tainted(nodeA) == "" {
+				w.Fatal("the taint was removed while the node has no storage")
+			}
 		}
 	})
 }

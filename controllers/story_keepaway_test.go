@@ -175,7 +175,7 @@ func TestTheTaintStaysAsLongAsItsCause(t *testing.T) {
 	})
 }
 
-func TestAnotherLeaderRemovesAnExpiredTaint(t *testing.T) {
+func TestAnotherLeaderRenewsAnExpiredTaintWhileItsCauseLasts(t *testing.T) {
 	inWorld(t, virtual.Options{}, func(w *world) {
 		cfg := defaults()
 		first, second := w.startProcess("one", cfg), w.startProcess("two", cfg)
@@ -192,7 +192,12 @@ func TestAnotherLeaderRemovesAnExpiredTaint(t *testing.T) {
 			t.Fatal("somebody has removed the taint")
 		}
 		second.leads()
-		w.until(time.Minute, "A is untainted", func() bool {
+		w.pass(11 * time.Minute)
+		if w.tainted(nodeA) == "" {
+			t.Fatal("the taint is gone although the node has not come back")
+		}
+		w.plugIn(nodeA)
+		w.until(2*time.Minute, "A is untainted", func() bool {
 			return w.tainted(nodeA) == "" && w.node(nodeA).Annotations[cluster.AnnotationKeepAway] == ""
 		})
 	})

@@ -285,7 +285,7 @@ func (t *taints) tend(ctx context.Context, node *corev1.Node, taint taint) (repo
 	lasts := taint.cause == failover.TaintCauseLasts
 	message, why := "Renewed taint of node", string(note.Reason)
 	switch {
-	case taint.cause == failover.TaintCauseGone, !now.Before(note.Expires):
+	case taint.cause == failover.TaintCauseGone, !lasts && !now.Before(note.Expires): // another clock may have written that
 		return t.remove(ctx, node, taint), nil
 	case taint.key == cluster.TaintLostQuorum && t.agents() != "":
 		return nil, nil // they set the same taint: it expires if its cause does not end
