@@ -37,7 +37,9 @@ type EvacuationReconciler struct {
 	reader cluster.Evacuations
 	halt   *haltSwitch
 	lost   func() map[string]bool // nodes with a volume whose loss speaks of the node
-	limits evacuation.Settings
+	// failsOver reports whether a volume of a node is lost by now, for whatever reason.
+	failsOver func(node string) bool
+	limits    evacuation.Settings
 	// timeout bounds one look.
 	timeout time.Duration
 

@@ -47,7 +47,7 @@ func (r *EvacuationReconciler) do(ctx context.Context, node *corev1.Node, mind *
 
 // mayChange tells whether a definition may still be changed for a node that was seen so: what was seen is not old, and the node has lost nothing since.
 func (r *EvacuationReconciler) mayChange(node string, in evacuation.Input) func() bool {
-	return func() bool { return r.inTime(evacuation.Properties, in.Linstor.Asked) && !r.lost()[node] }
+	return func() bool { return r.inTime(evacuation.Properties, in.Linstor.Asked) && !r.failsOver(node) }
 }
 
 // evacuate tells LINSTOR to move everything off a node. That it is told is noted before: should this process end in between, whoever leads next must take
@@ -79,7 +79,7 @@ func (r *EvacuationReconciler) stillLeaves(ctx context.Context, node *corev1.Nod
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot read whether the node is still to leave, so that LINSTOR is not told")
 		return false
 	}
-	return now.UID == node.UID && equality.Semantic.DeepEqual(now.Spec.Taints, node.Spec.Taints) && !r.lost()[node.Name]
+	return now.UID == node.UID && equality.Semantic.DeepEqual(now.Spec.Taints, node.Spec.Taints) && !r.failsOver(node.Name)
 }
 
 // placing has the copies of one node at a time begin, so that each look counts those of the others: so many may be in progress, and no more. The zero value

@@ -65,7 +65,7 @@ func TestAMarkIsSetOnlyWhileItsLookCounts(t *testing.T) {
 						cancel()
 					}
 				}}
-				r := &EvacuationReconciler{shared: shared{clock: clock.RealClock{}}, lost: func() map[string]bool { return lost }}
+				r := &EvacuationReconciler{shared: shared{clock: clock.RealClock{}}, failsOver: func(node string) bool { return lost[node] }}
 				in := evacuation.Input{}
 				in.Linstor.Asked = time.Now()
 				refused := newMarker(l, metrics.New()).mark(ctx, r.mayChange(nodeA, in), "a", []string{"a", "b"})
@@ -89,7 +89,7 @@ func TestMarksForWhichThereWasNoTimeAreNoFailure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := &slowMarks{takes: evacuation.Properties.MaxAge() + 1, meanwhile: func() {}, refuses: c.refuses}
-				r := &EvacuationReconciler{shared: shared{clock: clock.RealClock{}}, lost: func() map[string]bool { return nil }}
+				r := &EvacuationReconciler{shared: shared{clock: clock.RealClock{}}, failsOver: func(string) bool { return false }}
 				in := evacuation.Input{}
 				in.Linstor.Asked = time.Now()
 				words := newMarker(l, metrics.New()).do(t.Context(), r.mayChange(nodeA, in), evacuation.Step{Node: "a", Mark: []string{"a", "b", "c"}})

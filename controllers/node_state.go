@@ -401,6 +401,16 @@ func (r *nodeReports) lost() map[string]bool {
 	return lost
 }
 
+// failsOver reports whether a volume of a node is lost.
+func (r *nodeReports) failsOver(node string) (is bool) {
+	volumes, _ := r.nodes.Load(node)
+	reports, _ := volumes.(map[string]volumeReport)
+	for _, report := range reports {
+		is = is || report.lost || report.verdict == failover.Lost
+	}
+	return is
+}
+
 // movingFrom returns the nodes from which a fail-over of a volume is in progress.
 func (r *nodeReports) movingFrom(volume string) (nodes []string) {
 	r.nodes.Range(func(node, volumes any) bool {
