@@ -2,6 +2,10 @@ package deploy
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
@@ -52,6 +57,44 @@ func TestRemovalLeavesNothingBehind(t *testing.T) {
 	defer cancel()
 	if b.WaitFor(ctx, "something to come back", func() (bool, error) { return len(leftBehind(t, b)) > 0, nil }) == nil {
 		t.Errorf("back are %s", strings.Join(leftBehind(t, b), ", "))
+	}
+}
+
+// agentTaints are those of the node agents of 1.x.
+var agentTaints = []string{"drbd.linbit.com/lost-quorum", "drbd.linbit.com/force-io-error"}
+
+// TestTheTaintsOfTheAgentsAreTakenOff runs the commands of docs/migrating.md on nodes with both taints, with either and with none.
+func TestTheTaintsOfTheAgentsAreTakenOff(t *testing.T) {
+	t.Parallel()
+	b := bedtest.Own(t, "agent-taints", bed.Options{})
+	for i := range 4 {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i)}}
+		for bit, key := range agentTaints {
+			if i&(1<<bit) != 0 {
+				node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
+			}
+		}
+		if err := b.Client.Create(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile("../docs/migrating.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range regexp.MustCompile(`(?m)^ *kubectl (taint nodes .*)$`).FindAllStringSubmatch(string(text), -1) {
+		_, _ = kubectl(t, b, line[1]) // nodes without the taint are called errors
+	}
+	var nodes corev1.NodeList
+	if err := b.Client.List(t.Context(), &nodes); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes.Items {
+		for _, taint := range node.Spec.Taints {
+			if slices.Contains(agentTaints, taint.Key) {
+				t.Errorf("node %s still has the taint %s", node.Name, taint.Key)
+			}
+		}
 	}
 }
 
