@@ -193,6 +193,7 @@ func TestASharedVolumeOfAnUnreachableNodeWaitsForTheKnownGrace(t *testing.T) {
 
 // The pod may have a finalizer: without the deletion it must not count as ended.
 func TestAPodWhoseDeletionIsRejectedIsAsItWasOnceItsNodeHasTheStorageBack(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*virtual.Workload){
 		"without a finalizer": func(*virtual.Workload) {},
 		"with a finalizer":    func(w *virtual.Workload) { w.Finalizers = []string{"example.com/keeps"} },

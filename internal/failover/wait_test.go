@@ -384,7 +384,8 @@ func TestAWordNamesWhoStandsInTheWay(t *testing.T) {
 		},
 		"a system disk is dead, and DRBD goes on in the kernel": {
 			healthy, edited(theLease(time.Minute), at(nodeA, func(r *Replica) { r.Online, r.Reports = held(false, time.Minute), held(false, time.Minute) })),
-			"", []string{"switch the node off"},
+			"",
+			[]string{"switch the node off"},
 		},
 		"the same, and a peer may be promoted for LINSTOR": {
 			crashed, oneSeesAPrimary, "", []string{"switch the node off"},

@@ -40,7 +40,7 @@ type Feed struct {
 	end  context.CancelFunc
 
 	// refused has the answer by which LINSTOR refuses to be read.
-	refused chan error
+	refused chan refusal
 
 	mu     sync.Mutex
 	status Status
@@ -53,7 +53,7 @@ type Feed struct {
 // NewFeed returns a feed of the store. Nothing runs before Start.
 func NewFeed(client *Client, store *Store, log logr.Logger, opts Options) *Feed {
 	opts.ResyncInterval = cmp.Or(opts.ResyncInterval, defaultResyncInterval)
-	f := &Feed{client: client, store: store, opts: opts, log: log, metrics: client.metrics, refused: make(chan error, 1)}
+	f := &Feed{client: client, store: store, opts: opts, log: log, metrics: client.metrics, refused: make(chan refusal, 1)}
 	f.life, f.end = context.WithCancel(context.Background()) //nolint:forbidigo // Start ends it
 	f.schedule = newSchedule(f.lists())
 	store.Subscribe(f.schedule.changed)

@@ -89,6 +89,9 @@ func (f *Feed) synced(since time.Time) {
 	}
 }
 
+// refusal is why LINSTOR refuses to be read.
+type refusal struct{ err error }
+
 // failed logs a failure. If LINSTOR refuses to be read, the stream ends, which it would not by itself: its token was good when it was opened.
 func (f *Feed) failed(err error) {
 	if err == nil || errors.Is(err, context.Canceled) {
@@ -97,7 +100,7 @@ func (f *Feed) failed(err error) {
 	f.log.V(1).Info("A request to LINSTOR failed", "reason", err.Error())
 	if client.IsUnauthorized(err) {
 		select {
-		case f.refused <- err:
+		case f.refused <- refusal{err}:
 		default:
 		}
 	}

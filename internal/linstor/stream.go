@@ -53,8 +53,8 @@ func (f *Feed) follow(ctx context.Context) error {
 			return present.err
 		case <-moved:
 			return errEndpointMoved
-		case err := <-f.refused:
-			return err
+		case refusal := <-f.refused:
+			return refusal.err
 		case <-time.After(streamLife):
 		}
 		next, err := f.renewed(ctx, base, present)

@@ -207,13 +207,16 @@ var edits = []edit{
 	},
 	{
 		"every volume of a pod may move", podsFile,
-		"return «source.ConfigMap != nil || source.Secret != nil || source.Projected != nil ||\n\t\tsource.DownwardAPI != nil || source.EmptyDir != nil»",
+		"return «source.ConfigMap != nil || source.Secret != nil || source.Projected != nil || source.DownwardAPI != nil || source.EmptyDir != nil ||\n\t\t" +
+			"source.Image != nil || source.CSI != nil || source.NFS != nil || source.HostPath != nil && isReadOnly(pod, volume.Name)»",
 		"(… || mutantIs(§))",
 	},
 	{
-		"every volume that many nodes may use counts as not attached", podsFile,
-		"«!slices.ContainsFunc(attachments.Items, func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName == node })», nil",
-		"(… || mutantIs(§))",
+		"a directory of the node that some container can write may move", podsFile,
+		"«!slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool { return !m.ReadOnly })»", "(… || mutantIs(§))",
+	},
+	{
+		"every volume of another driver that many nodes may use is a file system", podsFile, "«!isBlock(pv)»", "(… || mutantIs(§))",
 	},
 
 	// What holds everything back.

@@ -188,7 +188,7 @@ var simulated = []edit{
 		"a person's quorum counts as set with the next replica", mayRunFile, "if «one.byUserAt != 0» {", "(… && !mutantIs(§))",
 	},
 	{
-		"a person's quorum on the controller counts as LINSTOR's own", "internal/linstor/store.go", "|| «s.controller.byUser»\n",
+		"a person's quorum on the controller counts as LINSTOR's own", "internal/linstor/store.go", "|| «l[2].byUser»\n",
 		"(… && !mutantIs(§))",
 	},
 	{
