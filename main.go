@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
@@ -109,7 +111,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 			return err
 		}
 	}
-	dead := watches.New(watches.Pace{}, log.WithName("watches"))
+	dead := watches.New(watches.Pace{Behind: watchesBehind(config)}, log.WithName("watches"))
 	mgr, err := newManager(opts, config, lease, dead, log)
 	if err != nil {
 		return err
@@ -201,6 +203,32 @@ func newManager(
 		return nil, fmt.Errorf("connecting to the Kubernetes API: %w", err)
 	}
 	return mgr, nil
+}
+
+// What a watch of a kind that never changes is told of etcd's progress: API servers from 1.31 on ask etcd for it if a list wants it. Others wait for
+// etcd's own reports, which come every ten minutes by default.
+const (
+	asksEtcd     = "1.31"
+	etcdReports  = 12 * time.Minute
+	askedVersion = 5 * time.Second
+)
+
+// watchesBehind returns how long a watch may be behind before it counts as dead; 0 for the default.
+func watchesBehind(config *rest.Config) time.Duration {
+	config = rest.CopyConfig(config)
+	config.Timeout = askedVersion
+	asked, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return etcdReports
+	}
+	server, err := asked.ServerVersion()
+	if err != nil {
+		return etcdReports
+	}
+	if version, err := utilversion.ParseGeneric(server.GitVersion); err != nil || version.LessThan(utilversion.MustParseGeneric(asksEtcd)) {
+		return etcdReports
+	}
+	return 0
 }
 
 func metricsOptions(opts options.Options) metricsserver.Options {

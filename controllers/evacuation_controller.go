@@ -36,7 +36,6 @@ type EvacuationReconciler struct {
 	left   *leftMarks
 	reader cluster.Evacuations
 	halt   *haltSwitch
-	lost   func() map[string]bool // nodes with a volume whose loss speaks of the node
 	// failsOver reports whether a volume of a node is lost by now, for whatever reason.
 	failsOver func(node string) bool
 	limits    evacuation.Settings

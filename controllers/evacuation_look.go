@@ -57,7 +57,7 @@ func (r *EvacuationReconciler) begin(ctx context.Context, node *corev1.Node, min
 	}
 	in.Attachments = evacuation.Attachments{Volumes: attached}
 	switch {
-	case r.lost()[node.Name]:
+	case r.failsOver(node.Name):
 		in.FailOver = "the node has lost its storage"
 	case failingOver != "":
 		in.FailOver = "volume " + failingOver + " is being failed over from there"

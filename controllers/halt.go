@@ -141,7 +141,7 @@ func (h *haltSwitch) tellRefused() {
 	regarding := h.regarding
 	h.mu.Unlock()
 	if news && refused != "" {
-		h.event(regarding, nil, EventLinstorRefuses, actionRefuse, "nothing is moved, because LINSTOR does not answer: "+refused)
+		h.event(regarding, nil, EventLinstorRefuses, actionRefuse, "nothing is moved, because LINSTOR refuses the controller: "+refused)
 	}
 }
 

@@ -10,6 +10,9 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
+// interruptionNews is for how long the end of an interruption is news.
+const interruptionNews = time.Minute
+
 // interruption is a time in which a node had no quorum for a volume in use, and which ended before the volume was moved. With on-no-quorum=io-error,
 // writes have failed then, and a file system that has seen that stays read-only although DRBD is healthy.
 type interruption struct {
@@ -19,7 +22,8 @@ type interruption struct {
 
 // observe records what a decision says of the quorum.
 func (i *interruption) observe(in failover.Input, d failover.Decision) {
-	without := d.State == failover.PrimaryWithoutQuorum || d.State == failover.Unreachable && d.Loss == failover.NodeUnreachable
+	reached := slices.ContainsFunc(in.Resource.Replicas, func(r failover.Replica) bool { return r.Connections[in.Node.Satellite].Value })
+	without := d.State == failover.PrimaryWithoutQuorum || d.State == failover.Unreachable && d.Loss == failover.NodeUnreachable && !reached
 	switch {
 	case without && in.Resource.FailsIO && (i.began.IsZero() || !i.ended.IsZero()):
 		*i = interruption{began: in.Now, pods: podUIDs(in.Pods)}
@@ -32,6 +36,10 @@ func (i *interruption) observe(in failover.Input, d failover.Decision) {
 func (r *reporter) interrupted(v *volume) {
 	i := &v.state.interruption
 	if i.ended.IsZero() {
+		return
+	}
+	if r.clock.Now().Sub(i.ended) > interruptionNews { // while another process led, which has reported it
+		*i = interruption{}
 		return
 	}
 	for _, pod := range v.in.Pods {

@@ -33,7 +33,7 @@ const (
 	EventGuardTripped = "GuardTripped"
 	// EventGuardOpened on the controller's Deployment: the view of the cluster is no longer suspect.
 	EventGuardOpened = "GuardOpened"
-	// EventLinstorRefuses on the controller's Deployment: LINSTOR does not accept the controller's token, user or certificate.
+	// EventLinstorRefuses on the controller's Deployment: LINSTOR does not accept the controller's token or user.
 	EventLinstorRefuses = "LinstorRefuses"
 	// EventStorageInterrupted on a pod: writes have failed for a while, and its file system may be read-only.
 	EventStorageInterrupted = "StorageInterrupted"

@@ -268,7 +268,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, sightings *cluster.Sightin
 		},
 		agents: agents,
 		evacuation: &EvacuationReconciler{
-			shared: all, marker: marks, left: left, reader: cluster.NewEvacuations(reading), halt: halt, lost: reports.lost, failsOver: reports.failsOver, limits: limits,
+			shared: all, marker: marks, left: left, reader: cluster.NewEvacuations(reading), halt: halt, failsOver: reports.failsOver, limits: limits,
 			timeout: cfg.OperationsTimeout,
 		},
 		leftMarks: left,

@@ -288,7 +288,7 @@ func (t *taints) tend(ctx context.Context, node *corev1.Node, taint taint) (repo
 	case taint.cause == failover.TaintCauseGone, !lasts && !now.Before(note.Expires): // another clock may have written that
 		return t.remove(ctx, node, taint), nil
 	case taint.key == cluster.TaintLostQuorum && t.agents() != "":
-		return nil, nil // they set the same taint: it expires if its cause does not end
+		return nil, nil // they set the same taint, and it is not renewed
 	case takenOver(node) && tainted:
 		clearTaint(node, taint.key)
 		message, why = wasUntainted, "Kubernetes itself keeps pods away by now"

@@ -138,6 +138,12 @@ func (r *NodeReconciler) annotate(ctx context.Context, state *nodeState, lost []
 			noted := *v.in.Attachment
 			noted.Marked, noted.Noted, noted.Reason, noted.Pods = true, true, v.d.Reason, podUIDs(v.in.Pods)
 			v.in.Attachment, v.state.healthy = &noted, ""
+			v.in.Pods = slices.Clone(v.in.Pods)
+			for p := range v.in.Pods {
+				if pod := &v.in.Pods[p]; pod.Terminating && pod.Begun.IsZero() {
+					pod.Begun = r.clock.Now() // since then it has the deletion grace
+				}
+			}
 		}
 	}
 }

@@ -220,6 +220,9 @@ func begunFor(pod string) edit {
 	}
 }
 
+// twoPrimaries lets DRBD accept a second Primary.
+func twoPrimaries(in *Input) { in.Resource.TwoPrimaries = true }
+
 // justNow lets A have changed its state a moment ago.
 var justNow = at(nodeA, func(r *Replica) { r.InUse = held(false, 100*time.Millisecond) })
 

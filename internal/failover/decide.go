@@ -67,8 +67,10 @@ func judge(s situation) Decision {
 	}
 	left := remaining(s, f)
 	if s.HasBegun() {
-		f.reason, left = s.Attachment.Reason, wait{}
-		d.Reason = f.reason
+		f.reason = s.Attachment.Reason
+		if d.Reason = f.reason; !s.shared() || s.cond.state != Unreachable { // such a volume has a grace of its own
+			left = wait{}
+		}
 	}
 	d.Loss = f.reason
 	if left.rest > 0 {
@@ -124,7 +126,11 @@ const maxBackoff = 5 * time.Minute
 // lost by then. Where Kubernetes places one replacement after the other there, each stays half as long again as the one
 // before, and no memory is needed for that.
 func backoff(s situation) time.Duration {
-	return min(s.workloadSince().Sub(s.cond.since)/2, maxBackoff)
+	lost := s.cond.since
+	if s.cond.state == Secondary { // it may have been so for days
+		lost = s.Now.Add(-s.Node.LeaseSilence)
+	}
+	return min(s.workloadSince().Sub(lost)/2, maxBackoff)
 }
 
 // wait is how long a loss must still hold.

@@ -58,7 +58,7 @@ func gateQuorum(s situation) (Reason, string) {
 	case reason == NoQuorum:
 		message += ": set DrbdOptions/Resource/quorum to majority on its resource group"
 	case reason != QuorumUnconfirmed:
-	case s.cond.state == Unreachable && (s.Node.SwitchedOff || s.Node.TakenOut):
+	case s.cond.state == Unreachable && (s.Node.SwitchedOff || s.Node.TakenOut) && !s.witness.met: // else its kernel is up
 		return "", "" // somebody has said so, who knows
 	case s.cond.state == Unreachable:
 		message += ": " + untilBack(s.Node)
@@ -136,6 +136,9 @@ func gateVolumes(s situation, pod Pod) (Reason, string) {
 			continue
 		}
 		for _, user := range other.Users {
+			if slices.ContainsFunc(s.Pods, func(goes Pod) bool { return goes.UID == user.UID }) {
+				continue // it goes with this volume
+			}
 			why := "the volume is not lost, or may be written there" // then the user stays, and holds it
 			if reason, message := gateAlone(s, user); reason != "" {
 				why = fmt.Sprintf("%s: %s", reason, message)

@@ -121,17 +121,22 @@ func gateScenarios() map[string]scenario {
 		})),
 
 		"a pod that may not go keeps the other volume of the pod, and so the pod": blocked(SharedVolume, otherVolume(func(*Input) {}),
-			ofOther(func(o *OtherVolume) { o.Users = []Pod{{Selected: true, Owned: true, Exempt: true}} })),
+			ofOther(func(o *OtherVolume) { o.Users = []Pod{{UID: "user", Selected: true, Owned: true, Exempt: true}} })),
 		"so does one of several, and one with a volume that may not survive a move": blocked(SharedVolume, otherVolume(func(*Input) {}),
 			ofOther(func(o *OtherVolume) {
-				o.Users = []Pod{{Selected: true, Owned: true}, {Selected: true, Owned: true, UnsafeVolume: "cache"}}
+				o.Users = []Pod{{UID: "user", Selected: true, Owned: true}, {UID: "user", Selected: true, Owned: true, UnsafeVolume: "cache"}}
 			})),
 		"a pod that may go keeps none": open(otherVolume(func(*Input) {}),
-			ofOther(func(o *OtherVolume) { o.Users = []Pod{{Selected: true, Owned: true}} })),
+			ofOther(func(o *OtherVolume) { o.Users = []Pod{{UID: "user", Selected: true, Owned: true}} })),
 		"a pod that would stay with a volume that is not lost keeps the pod": blocked(SharedVolume,
-			func(in *Input) { *in = isolated() }, otherVolume(func(in *Input) { *in = healthy() }), ofOther(func(o *OtherVolume) { o.Users = []Pod{{Selected: true, Owned: true}} })),
+			func(in *Input) { *in = isolated() }, otherVolume(func(in *Input) { *in = healthy() }), ofOther(func(o *OtherVolume) { o.Users = []Pod{{UID: "user", Selected: true, Owned: true}} })),
 		"so does one with a volume whose quorum does not fence": blocked(SharedVolume,
-			otherVolume(wants("1")), ofOther(func(o *OtherVolume) { o.Users = []Pod{{Selected: true, Owned: true}} })),
+			otherVolume(wants("1")), ofOther(func(o *OtherVolume) { o.Users = []Pod{{UID: "user", Selected: true, Owned: true}} })),
+		"nor does one that shares both volumes, and goes with this one": {
+			from: isolated, want: Lost, reason: QuorumLost,
+			edit: edited(thePod(func(p *Pod) { p.UID = "one" }), second(func(p *Pod) { p.UID = "two" }), otherVolume(func(in *Input) { *in = healthy() }),
+				ofOther(func(o *OtherVolume) { o.Users = []Pod{{UID: "two", Selected: true, Owned: true}} })),
+		},
 		"none keeps an other volume that both nodes may use": open(otherVolume(func(*Input) {}),
 			ofOther(func(o *OtherVolume) { o.Shared, o.Users = true, []Pod{{}} })),
 		"none keeps an other volume that is mounted by NFS": open(otherVolume(func(*Input) {}),

@@ -69,11 +69,11 @@ func PlanFor(look []Input) Plan {
 	return plan
 }
 
-// mayBeOpen reports whether a shared volume may be open on a node whose kubelet is up: who detaches it there has two nodes write it.
+// mayBeOpen reports whether a shared volume may be open on a node that LINSTOR or Kubernetes hears. If it were detached there, two nodes could write it.
 func (in Input) mayBeOpen() bool {
-	s := situation{Input: in.freshened()}
-	replica, ok := s.Resource.Replica(in.Node.satellite())
-	return s.shared() && !in.Node.LeaseSilent(ForceSilence) && (ok || !s.Resource.Known) && !replica.InUse.is(false)
+	s := assess(in.freshened())
+	replica, _ := s.Resource.Replica(s.Node.satellite())
+	return s.shared() && !s.isAway() && !s.Resource.hasLeft(s.Node.satellite()) && !replica.InUse.is(false)
 }
 
 // remove plans the removal of a pod for one of its lost volumes. Where they differ, the one that can do most decides: each rests on

@@ -41,11 +41,16 @@ func RemovalOf(in Input, pod Pod) Removal {
 		return RemoveGracefully
 	case pod.forceAt(s.Settings.DeletionGrace).After(s.Now):
 		return RemovalRunning
-	case s.writable(s.Resource), s.anyOtherWritable(pod), s.shared() && !s.Node.LeaseSilent(ForceSilence):
+	case s.writable(s.Resource), s.anyOtherWritable(pod), s.shared() && !s.isAway():
 		return RemovalStuck
 	default:
 		return RemoveForce
 	}
+}
+
+// isAway reports whether A is silent to LINSTOR and to Kubernetes.
+func (s situation) isAway() bool {
+	return s.cond.state == Unreachable && s.Node.LeaseSilent(ForceSilence)
 }
 
 // othersFenced tells whether no other LINSTOR volume of the pod can be written on A either, by the same evidence that condemns this one.

@@ -136,6 +136,9 @@ func TestRemovalOf(t *testing.T) {
 			from: crashed, edit: edited(otherVolume(edited(unreachable, connectedTo(nodeA, true))), thePod(func(p *Pod) { p.Others[0].Block = true })),
 			want: RemoveGracefully,
 		},
+		"a shared volume on a node that LINSTOR hears is never taken by force": {
+			from: isolated, edit: edited(twoPrimaries, thePod(terminates(-time.Second))), want: RemovalStuck,
+		},
 		"a node without a kubelet, whose containers are dead": {from: kubeletDead, want: RemoveForce},
 		"a pod that stops since somebody else's deletion has the grace since ours": {
 			from: isolated, edit: thePod(func(p *Pod) {

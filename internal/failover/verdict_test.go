@@ -116,6 +116,13 @@ func verdictScenarios() map[string]scenario {
 		"a node without a kubelet waits for it even if it is said to be off, as its peers reach it": {
 			from: kubeletDead, edit: edited(theLease(44*time.Second), func(in *Input) { in.Node.Shutdown = true }), want: Pending, reason: NodeUnreachable,
 		},
+		"nor if it is said to be switched off while its peers reach it": {
+			from: crashed, edit: edited(reached, unborne, func(in *Input) { in.Node.Shutdown, in.Node.SwitchedOff = true, true }),
+			want: Blocked, reason: QuorumUnconfirmed,
+		},
+		"a shared volume of a node that falls silent amid its fail-over has its own grace": {
+			from: crashed, edit: edited(begunFor("web-0"), twoPrimaries, at(nodeT, func(r *Replica) { r.Connections[nodeA] = held(false, 30*time.Second) })), want: Pending, reason: QuorumLost,
+		},
 		"a node without a kubelet is not lost if it is not known what it runs": {
 			from: kubeletDead, edit: unborne, want: Blocked, reason: QuorumUnconfirmed,
 		},

@@ -268,7 +268,10 @@ func unfinishedUpgrade(in Input) string {
 // switchOff says what a person can do about a node whose kernel serves DRBD while its kubelet is silent, as after the failure of its system disk.
 func switchOff(in Input) string {
 	s := assess(in)
-	if !s.Node.LeaseSilent(s.Settings.KubeletSilence) || !s.witness.met {
+	primary := slices.ContainsFunc(in.Resource.Replicas, func(r Replica) bool {
+		return r.Node != s.Node.satellite() && r.Online.is(true) && r.Connections[s.Node.satellite()].is(true) && seesPrimary(r)
+	})
+	if !s.Node.LeaseSilent(s.Settings.KubeletSilence) || !primary {
 		return ""
 	}
 	return "; DRBD on node " + in.Node.Name + " is connected although its kubelet is silent: switch the node off, which ends this within a minute"

@@ -52,6 +52,7 @@ func (f *Feed) follow(ctx context.Context) error {
 		case <-present.ended:
 			return present.err
 		case <-moved:
+			f.away() // the controller before did not answer
 			return errEndpointMoved
 		case refusal := <-f.refused:
 			return refusal.err

@@ -164,12 +164,19 @@ func (w *Watches) deadOne(ctx context.Context) (dead string) {
 	w.lease = lease
 	for i, one := range w.all {
 		if one.isDead(reached[i], lease, w.pace.Behind) {
-			dead = one.kind
-		} else if err := one.list(ctx); err != nil {
-			w.log.V(1).Info("Cannot list objects whose watch is checked", "kind", one.kind, "error", err.Error())
+			return one.kind
 		}
 	}
-	return dead
+	var lists sync.WaitGroup
+	for _, one := range w.all {
+		lists.Go(func() {
+			if err := one.list(ctx); err != nil {
+				w.log.V(1).Info("Cannot list objects whose watch is checked", "kind", one.kind, "error", err.Error())
+			}
+		})
+	}
+	lists.Wait()
+	return ""
 }
 
 // isDead reports whether a watch that has reached a version is dead: the Lease is older than what it had reached at the last comparison, and was written
