@@ -54,14 +54,10 @@ func (w *world) openVolume(s Step) {
 
 // runsOn tells whether a pod with the volume runs on the node.
 func (w *world) runsOn(volume, node string) bool {
-	for _, p := range w.history.World.Workloads {
-		var pod corev1.Pod
-		if !slices.Contains(p.Volumes, volume) || w.Client().Get(w.ctx, podKey(p.Name), &pod) != nil {
-			continue
-		}
-		if home(&pod) == node && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
-			return true
-		}
-	}
-	return false
+	var pods corev1.PodList
+	w.must(w.oracle.List(w.ctx, &pods))
+	return slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
+		return home(&pod) == node && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil &&
+			slices.ContainsFunc(w.volumesOf(&pod), func(v Volume) bool { return v.Name == volume })
+	})
 }
