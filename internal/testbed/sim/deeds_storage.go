@@ -52,6 +52,17 @@ func (w *world) openVolume(s Step) {
 	}
 }
 
+// openVolumes opens all volumes again that were closed under their pods.
+func (w *world) openVolumes() {
+	for _, node := range w.history.World.Nodes {
+		for _, v := range w.history.World.Volumes {
+			for range w.mounts[place{v.Resource(), node}] {
+				w.openVolume(Step{On: v.Name, Node: node})
+			}
+		}
+	}
+}
+
 // runsOn tells whether a pod with the volume runs on the node.
 func (w *world) runsOn(volume, node string) bool {
 	var pods corev1.PodList

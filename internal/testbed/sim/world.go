@@ -348,7 +348,10 @@ func (w *world) play() {
 	w.pass(time.Until(begin.Add(w.history.Length)))
 	w.note("STEP all is mended")
 	w.mend()
-	w.pass(mending)
+	const reconnected = 10 * time.Second
+	w.pass(reconnected)
+	w.openVolumes()
+	w.pass(mending - reconnected)
 	w.checkLeftovers()
 }
 
