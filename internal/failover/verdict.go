@@ -109,14 +109,15 @@ func ruleNoSurvivor(s situation) (finding, bool) {
 	return finding{reason: NoSurvivor, message: "no other node could take over the volume"}, !s.survivor
 }
 
-// ruleNobodyPrimary is for a node whose kubelet and containers are dead while its kernel lives, so that DRBD there is connected.
+// ruleNobodyPrimary is for a node whose kubelet and containers are dead while its kernel lives, so that DRBD there is connected. It answers once
+// that has been so for the known grace: until then the node may be starting, and its DRBD is there before its satellite and its kubelet.
 func ruleNobodyPrimary(s situation) (finding, bool) {
 	since, closed := s.nobodyPrimary(s.Resource)
+	since = latest(since, s.survives, s.workloadSince(), s.Now.Add(-s.Node.LeaseSilence))
 	return finding{
-		reason: NodeUnreachable, lost: true, grace: s.Settings.KnownGrace,
-		since:   latest(since, s.survives, s.workloadSince(), s.Now.Add(-s.Node.LeaseSilence)),
+		reason: NodeUnreachable, lost: true, grace: s.Settings.KnownGrace, since: since,
 		message: "the node's kubelet is silent, and no node has the volume open",
-	}, closed && (s.cond.state == Unreachable || s.cond.state == Secondary) && !s.Volume.Block && !s.readOnly()
+	}, closed && s.Now.Sub(since) >= s.Settings.KnownGrace && (s.cond.state == Unreachable || s.cond.state == Secondary) && !s.Volume.Block && !s.readOnly()
 }
 
 // shared reports whether DRBD may accept a second Primary of the volume, or of another one of its pods: raw block that several nodes may use, for which

@@ -111,10 +111,13 @@ func verdictScenarios() map[string]scenario {
 			from: healthy, edit: begunFor("web-0"), want: NotLost, reason: PrimaryHealthy,
 		},
 		"a node without a kubelet waits for the known grace": {
-			from: kubeletDead, edit: theLease(44 * time.Second), want: Pending, reason: NodeUnreachable,
+			from: kubeletDead, edit: theLease(44 * time.Second), want: Undecided, reason: StateUnknown,
 		},
 		"a node without a kubelet waits for it even if it is said to be off, as its peers reach it": {
-			from: kubeletDead, edit: edited(theLease(44*time.Second), func(in *Input) { in.Node.Shutdown = true }), want: Pending, reason: NodeUnreachable,
+			from: kubeletDead, edit: edited(theLease(44*time.Second), func(in *Input) { in.Node.Shutdown = true }), want: Undecided, reason: StateUnknown,
+		},
+		"so does one that LINSTOR misses": {
+			from: crashed, edit: edited(reached, theLease(44*time.Second)), want: NotLost, reason: PrimaryConnected,
 		},
 		"nor if it is said to be switched off while its peers reach it": {
 			from: crashed, edit: edited(reached, unborne, func(in *Input) { in.Node.Shutdown, in.Node.SwitchedOff = true, true }),
