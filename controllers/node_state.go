@@ -29,7 +29,7 @@ const (
 
 // How many changes of a node from which nothing moves are reconciled at once, and how many in a second after that.
 const (
-	changesAtOnce    = 4
+	changesAtOnce    = 8
 	changesPerSecond = 2
 )
 
@@ -77,11 +77,11 @@ func (s *nodeState) holdAge(now time.Time) time.Duration {
 }
 
 // rest returns how long a reconcile has to wait that a change has called for, because each leads to a decision on all volumes of the node; zero if it
-// may begin. On a standby, which does nothing about it, each costs as much as all that a leader may begin at once.
+// may begin. On a standby, which does nothing about it, each costs as much as half of what a leader may begin at once.
 func (s *nodeState) rest(now time.Time, leads bool) time.Duration {
 	cost := 1
 	if !leads {
-		cost = changesAtOnce
+		cost = changesAtOnce / 2
 	}
 	left := s.due.Sub(now)
 	if !s.calm || !s.due.IsZero() && left <= 0 || s.changes.AllowN(now, cost) {
