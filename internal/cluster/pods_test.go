@@ -382,6 +382,10 @@ func volumesWorld(t *testing.T) (Pods, client.Client) {
 	add("web-0-scratch", foreign, corev1.ReadWriteOnce)
 	add("share", foreign, corev1.ReadWriteMany)
 	add("attached-share", foreign, corev1.ReadWriteMany)
+	add("disk-for-many", foreign, corev1.ReadWriteMany)
+	changed(t, api, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "disk-for-many"}}, func(pv *corev1.PersistentVolume) {
+		pv.Spec.VolumeMode = new(corev1.PersistentVolumeBlock)
+	})
 	add("directory", corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv"}}, corev1.ReadWriteMany)
 	add("disk", corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/srv"}}, corev1.ReadWriteMany)
 	again := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "again"}}
@@ -431,6 +435,7 @@ func TestVolumesOfAPod(t *testing.T) {
 		"a claim without a volume":                   {volumes: claims("data", "unbound"), unbound: "shop/unbound"},
 		"a claim whose volume is created again":      {volumes: claims("data", "again"), unbound: "shop/again"},
 		"the first such claim is named":              {volumes: claims("unbound", "again"), unbound: "shop/unbound"},
+		"raw block for many nodes is unsafe":         {volumes: claims("data", "disk-for-many"), unsafe: "disk-for-many"},
 		"a shared volume without attachment":         {volumes: claims("data", "share")},
 		"a shared volume that is attached":           {volumes: claims("data", "attached-share")},
 		"the first unsafe one is named":              {volumes: claims("foreign", "unbound", "directory"), unsafe: "foreign", unbound: "shop/unbound"},

@@ -127,6 +127,12 @@ func TestPlanFor(t *testing.T) {
 			[]scenario{{from: isolated, edit: edited(db, thePod(terminates(5*time.Second)))}},
 			planned{[]Step{StepRemove}, []string{"db Running by 0 of [0]"}},
 		},
+		"a shared volume stays attached to a node that is heard while it is in use there": {
+			[]scenario{{from: isolated, edit: edited(markedOnly, twoPrimaries)}}, planned{[]Step{""}, nil},
+		},
+		"and is detached once it is not": {
+			[]scenario{{from: ioErrors, edit: edited(markedOnly, twoPrimaries)}}, planned{[]Step{StepDetach}, nil},
+		},
 		"a node without volumes needs nothing": {},
 	}
 	for name, c := range cases {

@@ -219,6 +219,47 @@ var edits = []edit{
 		"every volume of another driver that many nodes may use is a file system", podsFile, "«!isBlock(pv)»", "(… || mutantIs(§))",
 	},
 
+	// A kernel without a kubelet, and volumes with two Primaries.
+	{
+		"a node without a kubelet is lost while a peer may not be promoted", "internal/failover/verdict.go",
+		"case knowsOfPrimary(replica), «to.is(true) && !replica.MayPromote.is(true)»:", "(… && !mutantIs(§))",
+	},
+	{
+		"a node without a kubelet is lost with raw block", "internal/failover/verdict.go",
+		"(s.cond.state == Unreachable || s.cond.state == Secondary) && «!s.Volume.Block» && !s.readOnly()\n}", "(… || mutantIs(§))",
+	},
+	{
+		"a shared volume has no longer grace", decideFile, "if «s.shared() && s.cond.state == Unreachable» {", "(… && !mutantIs(§))",
+	},
+	{
+		"a shared volume is detached while it is in use", planFile,
+		"return s.shared() && !s.isAway() && !s.Resource.hasLeft(s.Node.satellite()) && «!replica.InUse.is(false)»", "(… && !mutantIs(§))",
+	},
+	{
+		"a shared volume is taken by force from a node that is heard", "internal/failover/removal.go",
+		"«s.shared() && !s.isAway()»:", "(… && !mutantIs(§))",
+	},
+	{
+		"a fail-over goes on for pods that it has not begun for", decideFile,
+		"«!slices.ContainsFunc(in.Pods, func(pod Pod) bool { return !begun(pod) })»", "(… || mutantIs(§))",
+	},
+	{
+		"the grace before a removal by force counts from the first deletion", "internal/failover/input.go",
+		"return «latest(p.GraceEnds(), p.Begun.Add(grace))»", "mutantInstead(§, p.GraceEnds(), …)",
+	},
+	{
+		"a move is announced that a gate forbids", "internal/failover/wait.go",
+		"if reason, message := gated(assess(in)); «reason != \"\"» {", "(… && !mutantIs(§))",
+	},
+	{
+		"a pod goes without one that holds a volume of it that is not lost", "internal/failover/gates.go",
+		"} else if «s.otherFenced(other)» {", "(… || mutantIs(§))",
+	},
+	{
+		"a node stays newly lost for good", "internal/failover/guard.go",
+		"«!v.Up.IsZero() && v.Now.Sub(latest(after.lost, v.Up)) >= GuardQuiet»:", "(… && !mutantIs(§))",
+	},
+
 	// What holds everything back.
 	{
 		"what holds back is not asked for before a removal", liveReadsFile,
