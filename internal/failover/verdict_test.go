@@ -88,6 +88,10 @@ func verdictScenarios() map[string]scenario {
 		"a node without a kubelet is not lost while a witness sees a Primary": {
 			from: kubeletDead, edit: oneSeesAPrimary, want: Undecided, reason: StateUnknown,
 		},
+		"a node without a kubelet is not lost while a witness that reaches it may not be promoted, whatever its score": {
+			from: kubeletDead, edit: edited(oneSeesAPrimary, at(nodeT, func(r *Replica) { r.Score = Fact[int]{} })),
+			want: Undecided, reason: StateUnknown,
+		},
 		"a node without a kubelet is not lost while it is Primary": {
 			from: kubeletDead, edit: at(nodeA, func(r *Replica) { r.InUse = held(true, time.Minute) }), want: NotLost, reason: PrimaryHealthy,
 		},
