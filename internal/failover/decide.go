@@ -68,7 +68,8 @@ func judge(s situation) Decision {
 	left := remaining(s, f)
 	if s.HasBegun() {
 		f.reason = s.Attachment.Reason
-		if d.Reason = f.reason; !s.shared() || s.cond.state != Unreachable { // such a volume has a grace of its own
+		// A shared volume has a grace of its own, and replicas that have just changed, as when the volume is attached elsewhere, are read within a second.
+		if d.Reason = f.reason; !s.Resource.InDoubt && (!s.shared() || s.cond.state != Unreachable) {
 			left = wait{}
 		}
 	}

@@ -108,6 +108,9 @@ func verdictScenarios() map[string]scenario {
 			from: ioErrors, edit: edited(begunFor("web-0"), justNow, func(in *Input) { in.Pods, in.Attachment.Marked = nil, true }),
 			want: Lost, reason: QuorumLost,
 		},
+		"one whose replicas have just changed, as when the volume is attached elsewhere, says nothing of that within the grace": {
+			from: ioErrors, edit: edited(begunFor("web-0"), justNow, func(in *Input) { in.Resource.InDoubt = true }), want: Pending, reason: QuorumLost,
+		},
 		"another pod of the volume has a grace of its own": {
 			from: ioErrors, edit: edited(begunFor("web-1"), justNow), want: Pending, reason: ForcedIOErrors,
 		},
