@@ -128,6 +128,18 @@ func leavingNodes() map[string]sim.History {
 			},
 			Length: 300 * time.Second,
 		},
+		"a node is told to leave while its thin pools hang and it fails over a volume that was open without quorum": {
+			World: unlinking(planned(world(4, []sim.Volume{
+				{Name: "v0", Handle: "pvc-v0", Kind: sim.Block, Diskful: nodes("a", "b", "c"), Pinned: true},
+				{Name: "v1", Handle: "pvc-v1", Kind: sim.ReadOnly, Diskful: nodes("a"), Quorum: "2", Pinned: true},
+				{Name: "w", Handle: "pvc-w", Kind: sim.Block, Diskful: nodes("a", "b"), Claim: "data-v0", Released: "alive"},
+			}, stopping(pod("pod-0", "b", "v0"), 20*time.Second), pod("pod-1", "a", "v1")))),
+			Steps: []sim.Step{
+				at("4.262s", sim.IsolateDRBD, "b", ""), at("7.613s", sim.CloseVolume, "b", "v0"), at("10.571s", sim.HangPools, "b", ""),
+				at("17.987s", sim.Leave, "b", ""), at("28.795s", sim.FreePools, "b", ""),
+			},
+			Length: 163 * time.Second,
+		},
 		"a node is taken out and back with an operator and a LINSTOR that is restarted": {
 			World: planned(world(4, []sim.Volume{
 				{Name: "v0", Handle: "pvc-v0", Kind: sim.Filesystem, Diskful: nodes("a")},
@@ -164,5 +176,16 @@ func scratching(w sim.Workload) sim.Workload {
 func planned(w sim.World) sim.World {
 	w.Planned = sim.Planned{Is: true, SyncRate: 100 * 1024, MaxNodes: 1, MaxCopies: 4}
 	w.TieBreakers = true
+	return w
+}
+
+// unlinking is a cluster in which each end of a link takes its own time to notice that the other one is gone, and LINSTOR a bit less.
+func unlinking(w sim.World) sim.World {
+	w.Clients, w.PingTimeout, w.Replay = true, 5548*time.Millisecond, 300*time.Millisecond
+	w.Links = map[string]time.Duration{
+		"node-a node-b": 11187 * time.Millisecond, "node-b node-a": 9806 * time.Millisecond, "node-c node-b": 10546 * time.Millisecond,
+		"node-b node-c": 7802 * time.Millisecond,
+	}
+	w.Planned.MaxCopies = 4
 	return w
 }
