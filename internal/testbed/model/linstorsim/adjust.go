@@ -220,6 +220,14 @@ func (s *Server) carryOut(j job, result *outcome) {
 		err = s.cluster.Adjust(j.resource, j.config)
 	}
 	result.failed = result.failed || err != nil
+	s.onNode(j.config.Replica.Node, func(n *node) {
+		switch {
+		case fault == AdjustHangs: // the command is given up, and no resource named
+			n.report("ChildProcessTimeoutException", "External command timed out")
+		case fault == AdjustFailsAtOptions || fault == AdjustFailsAtPeers || err != nil:
+			n.report("ResourceException", "Failed to adjust DRBD resource "+j.resource)
+		}
+	})
 }
 
 func (s *Server) adjustFault(nodeName, resourceName string) (fault AdjustFault) {

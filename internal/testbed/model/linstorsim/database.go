@@ -135,7 +135,7 @@ func (s *Server) RestoreDatabase(snapshot *Snapshot) {
 }
 
 // Evict lets LINSTOR give up a node that is not ONLINE: its replicas are INACTIVE, no peer has a connection to them any
-// more, and another node gets the disk, the tie-breaker's first of all. LINSTOR does not talk to the node until
+// more, and another node gets the disk that it had, the tie-breaker's first of all. LINSTOR does not talk to the node until
 // [Server.RestoreNode].
 func (s *Server) Evict(nodeName string) error {
 	s.mu.Lock()
@@ -150,20 +150,24 @@ func (s *Server) Evict(nodeName string) error {
 	}
 	n.flags, n.evicted = []string{FlagDelete, FlagEvicted}, true
 	var touched []string
+	var replaced []func()
 	s.eachOn(n, func(d *definition, rsc *resource) {
 		diskful := !rsc.has(FlagDiskless)
 		rsc.flags = append(slices.DeleteFunc(slices.Clone(rsc.flags), func(flag string) bool {
 			return flag == FlagDelete || flag == FlagDRBDDelete
 		}), FlagInactive, FlagEvicted)
-		if diskful && d.drbd() {
+		if diskful && d.drbd() { // nothing takes the place of a tie-breaker (recording 23)
 			s.replace(d)
+			replaced = append(replaced, func() { s.secondCommit(d, rsc, func() { s.automatics(d) }) })
 		}
-		s.automatics(d)
 		touched = append(touched, d.name)
 	})
 	s.mu.Unlock()
 	for _, name := range touched {
 		s.send(name)
+	}
+	for _, commit := range replaced {
+		commit()
 	}
 	return nil
 }

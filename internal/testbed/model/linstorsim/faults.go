@@ -23,7 +23,7 @@ func (s *Server) Hears(nodeName string) bool {
 // StopSatellite ends the satellite process on a node. It closes its connection: the controller knows at once.
 func (s *Server) StopSatellite(nodeName string) {
 	s.onNode(nodeName, func(n *node) {
-		n.running, n.pending = false, nil
+		n.running, n.pending, n.process = false, nil, n.process+1
 		if n.reachable {
 			s.closedByPeer(n)
 		} else {
@@ -143,7 +143,7 @@ func (s *Server) SetPingTimeout(nodeName string, d time.Duration) {
 // Crash takes the power from a node: DRBD and satellite are gone without a word.
 func (s *Server) Crash(nodeName string) {
 	s.onNode(nodeName, func(n *node) {
-		n.running, n.broken, n.pending = false, true, nil
+		n.running, n.broken, n.pending, n.process = false, true, nil, n.process+1
 		s.fallSilent(n)
 	})
 	s.cluster.Crash(s.displayName(nodeName))

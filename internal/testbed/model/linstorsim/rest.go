@@ -34,6 +34,7 @@ const (
 	KindGroup             Kind = "group"
 	KindControllerProps   Kind = "controller-properties"
 	KindVersion           Kind = "version"
+	KindErrorReports      Kind = "error-reports"
 	KindStoragePools      Kind = "storage-pools"
 	KindHealth            Kind = "health"
 	KindSnapshots         Kind = "snapshots"
@@ -119,6 +120,7 @@ func (s *Server) routes() *http.ServeMux {
 	handle("GET /v1/controller/properties", KindControllerProps, s.serveControllerProps)
 	handle("GET /v1/view/snapshots", KindSnapshots, s.serveSnapshots)
 	handle("GET /v1/view/storage-pools", KindStoragePools, s.serveStoragePools)
+	handle("GET /v1/error-reports", KindErrorReports, s.serveErrorReports)
 	handle("GET /v1/controller/version", KindVersion, s.serveVersion)
 	handle("GET /health", KindHealth, func(http.ResponseWriter, *http.Request) {})
 	handle("/", KindOther, func(w http.ResponseWriter, r *http.Request) {

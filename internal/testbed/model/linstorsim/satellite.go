@@ -21,6 +21,9 @@ type node struct {
 
 	// running and reachable are the truth: the satellite process runs, and packets reach it.
 	running, reachable bool
+	// process is the number of the satellite's process, and written are the reports of what went wrong in it and in earlier ones.
+	process int
+	written []errorReport
 	// broken is set when the satellite process of the present connection is gone without having closed it.
 	broken bool
 	// poolKiB is the capacity of its storage pool; 0 where that has room for everything.

@@ -52,7 +52,7 @@ func (s *Server) serveView(w http.ResponseWriter, r *http.Request) {
 // errGivenUp says that a satellite that was asked something has been given up.
 var errGivenUp = errors.New("satellite was given up")
 
-// askSatellites waits for every satellite with thin volumes of the selected resources to answer. It fails with
+// askSatellites waits for every satellite with a replica of the selected resources to answer, be it a tie-breaker (recording 23). It fails with
 // [errGivenUp] when the controller gives one of them up meanwhile.
 func (s *Server) askSatellites(ctx context.Context, filter viewFilter) error {
 	if s.options.ThickPools {
@@ -67,7 +67,7 @@ func (s *Server) askSatellites(ctx context.Context, filter viewFilter) error {
 	for _, key := range filter.resources.keys(s.definitions) {
 		for _, rsc := range s.definitions[key].resources {
 			n := rsc.node
-			if n.unnoticed() || rsc.has(FlagDiskless) || !filter.selects(rsc) {
+			if n.unnoticed() || !filter.selects(rsc) {
 				continue
 			}
 			if n.unsettled != nil {
