@@ -38,11 +38,11 @@ type Linstor interface {
 	Void(nodes map[string]time.Time, now time.Time)
 	// Alive records a sign of life of a node that does not come from LINSTOR.
 	Alive(node string, at time.Time)
-	// Doubts, Unite and Retract hand unconfirmed settings over from one process to another.
-	Doubts(resource string) (sets linstor.Sets, since time.Time)
-	Unite(resource string, sets linstor.Sets, at time.Time)
-	Retract(resource string, still linstor.Sets, at time.Time)
-	// Gone returns replicas that LINSTOR no longer lists, and that are remembered until Forget.
+	// Unconfirmed, Tell and Untell carry over from one process to the other which nodes are not known to run quorum, and since when.
+	Unconfirmed(resource string) map[string]time.Time
+	Tell(resource string, nodes map[string]time.Time, at time.Time)
+	Untell(resource string, still []string, at time.Time)
+	// Gone are replicas that LINSTOR no longer lists, and that are kept in mind until Forget.
 	Gone() []linstor.Place
 	Forget(place linstor.Place)
 	// Placed, CopyDefinitions, Marks, MarksOf, SnapshotsOn and CanSpareNodes ask LINSTOR what must be known of nodes that are evacuated.

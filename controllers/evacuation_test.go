@@ -68,8 +68,16 @@ func inEvacuationOf(t *testing.T, in evacuationIn, cfg Config, story func(*evacu
 	})
 }
 
-// note notes what LINSTOR is told by the controller, and lets it through.
+// note notes what LINSTOR is told by the controller, and lets it through. LINSTOR takes a millisecond for what it is asked: an answer of the moment in which
+// something changes would be older than the change.
 func (e *evacuating) note(_ http.ResponseWriter, r *http.Request) bool {
+	if r.Method == http.MethodGet && !strings.HasPrefix(r.URL.Path, "/v1/events") {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-r.Context().Done():
+		case <-e.ctx.Done():
+		}
+	}
 	if r.Method == http.MethodGet || !strings.HasPrefix(r.UserAgent(), "piraeus-ha-controller") {
 		return false
 	}

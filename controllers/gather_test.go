@@ -215,7 +215,9 @@ func TestHaltIsAskedForTwiceASecond(t *testing.T) {
 	}
 }
 
-func (noLinstor) Doubts(string) (linstor.Sets, time.Time) { return nil, time.Time{} }
+func (noLinstor) Unconfirmed(string) map[string]time.Time      { return nil }
+func (noLinstor) Tell(string, map[string]time.Time, time.Time) {}
+func (noLinstor) Untell(string, []string, time.Time)           {}
 
 func (noLinstor) Nodes() []linstor.Node             { return nil }
 func (noLinstor) Node(string) (linstor.Node, bool)  { return linstor.Node{}, false }

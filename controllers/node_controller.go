@@ -36,7 +36,7 @@ type NodeReconciler struct {
 	driver   string
 	taints   *taints
 	inUse    *volumesInUse
-	memory   *settingsMemory
+	memory   *quorumMemory
 	reporter *reporter
 	halt     *haltSwitch
 	leader   *leadership
@@ -310,7 +310,7 @@ func (r *NodeReconciler) tidy(ctx context.Context, state *nodeState, volumes, re
 		}
 	}
 	state.again(r.taints.tidy(ctx, state.node, state))
-	r.writeSettings(ctx, state, volumes)
+	r.writeUnconfirmed(ctx, state, volumes)
 }
 
 // stateOf returns the state of a node.

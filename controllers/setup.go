@@ -260,7 +260,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, sightings *cluster.Sightin
 	taints := &taints{shared: all, owner: cfg.Owner, disabled: cfg.DisableNodeTaints, agents: agents.halts}
 	return parts{
 		node: &NodeReconciler{
-			shared: all, driver: cfg.Driver, taints: taints, inUse: &volumesInUse{client: c, live: live}, memory: newSettingsMemory(cfg.Linstor),
+			shared: all, driver: cfg.Driver, taints: taints, inUse: &volumesInUse{client: c, live: live}, memory: newQuorumMemory(cfg.Linstor),
 			halt: halt, reporter: &reporter{shared: all},
 			leader:  &leadership{nodes: all.nodeNames},
 			reports: reports, timeout: cfg.OperationsTimeout, reconcileInterval: cfg.ReconcileInterval,

@@ -33,17 +33,16 @@ func (lostOnA) Resource(name string) (linstor.Resource, bool) {
 	fact := func(value bool) linstor.Fact[bool] {
 		return linstor.Fact[bool]{Value: value, Known: true, Since: since, Confirmed: now}
 	}
-	runs := []*failover.Setting{{Quorum: "majority", Diskful: []string{nodeA, nodeB}, Diskless: []string{nodeT}}}
 	peer := func(node string, diskless bool) linstor.Replica {
 		return linstor.Replica{
 			Node: node, Diskless: diskless, Online: fact(true), Reports: fact(true), MayPromote: fact(!diskless), InUse: fact(false),
-			Connections: map[string]linstor.Fact[bool]{nodeA: fact(false)}, MayRun: runs, Begun: true,
+			Connections: map[string]linstor.Fact[bool]{nodeA: fact(false)}, Confirmed: true,
 		}
 	}
 	return linstor.Resource{
 		Name: name, Known: true, Confirmed: now, SetSince: since, DRBD: true, Volumes: 1, Quorum: "majority",
 		Replicas: []linstor.Replica{
-			{Node: nodeA, Online: fact(false), Reports: fact(false), MayRun: runs, Begun: true}, peer(nodeB, false), peer(nodeT, true),
+			{Node: nodeA, Online: fact(false), Reports: fact(false), Confirmed: true}, peer(nodeB, false), peer(nodeT, true),
 		},
 	}, true
 }

@@ -100,7 +100,7 @@ func TestWhatTheNodesMayRunOutlivesAStartWithoutLinstor(t *testing.T) {
 		w.pass(time.Minute)
 		w.Linstor.SetControllerProperty(linstorsim.PropQuorum, "majority")
 		w.pass(2 * time.Minute)
-		if kept := w.attachment("db", nodeA).Annotations[cluster.AnnotationMayRun]; !strings.Contains(kept, "off") {
+		if kept := w.attachment("db", nodeA).Annotations[cluster.AnnotationUnconfirmed]; !strings.Contains(kept, nodeA) {
 			t.Fatalf("the attachment says %q of what the nodes may run", kept)
 		}
 		p.stops()

@@ -332,13 +332,13 @@ func TestTheMemoryIsKeptWhileADeletionIsRejected(t *testing.T) {
 			return nil
 		})
 		w.Crash(nodeA)
-		w.pass(10 * time.Second)
+		w.pass(30 * time.Second)
 		w.Linstor.SetDefinitionProperty("pvc-db", linstorsim.PropQuorum, "all")
 		w.pass(time.Minute)
 		if !w.told(p, "a webhook") {
 			t.Fatal("no deletion was rejected")
 		}
-		if kept := w.attachment("db", nodeA).Annotations[cluster.AnnotationMayRun]; !strings.Contains(kept, "all") {
+		if kept := w.attachment("db", nodeA).Annotations[cluster.AnnotationUnconfirmed]; !strings.Contains(kept, nodeA) {
 			t.Errorf("the attachment says %q of what the nodes may run", kept)
 		}
 	})

@@ -273,8 +273,8 @@ func keepsSettings(c apimodel.Change) bool {
 		return false
 	}
 	before, after := maps.Clone(c.Old.GetAnnotations()), maps.Clone(c.New.GetAnnotations())
-	delete(before, cluster.AnnotationMayRun)
-	delete(after, cluster.AnnotationMayRun)
+	delete(before, cluster.AnnotationUnconfirmed)
+	delete(after, cluster.AnnotationUnconfirmed)
 	return maps.Equal(before, after)
 }
 

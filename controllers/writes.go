@@ -606,17 +606,18 @@ func podsStay(in failover.Input) bool {
 	return len(in.Pods) > 0
 }
 
-// writeSettings writes on the attachments of volumes which quorum settings are unconfirmed.
-func (r *NodeReconciler) writeSettings(ctx context.Context, state *nodeState, volumes []*volume) {
+// writeUnconfirmed writes on the node's attachments which nodes are not known to run the quorum of their resources.
+func (r *NodeReconciler) writeUnconfirmed(ctx context.Context, state *nodeState, volumes []*volume) {
 	after := make([]time.Duration, len(volumes))
 	errs := r.send(ctx, state, metrics.StepMark, len(volumes), func(ctx context.Context, i int) (err error) {
 		v := volumes[i]
-		after[i], err = r.memory.write(ctx, r.client, v.pv.Name, v.resources[0], v.attachments, r.clock.Now())
+		own := slices.DeleteFunc(slices.Clone(v.attachments), func(va storagev1.VolumeAttachment) bool { return va.Spec.NodeName != state.node })
+		after[i], err = r.memory.write(ctx, r.client, v.resources[0], own, r.clock.Now())
 		return err
 	})
 	for i, v := range volumes {
 		if state.again(after[i]); errs[i] != nil {
-			ctrl.LoggerFrom(ctx).Error(errs[i], "Cannot write which quorum settings are unconfirmed", "volume", v.pv.Name)
+			ctrl.LoggerFrom(ctx).Error(errs[i], "Cannot write which nodes are unconfirmed", "volume", v.pv.Name)
 			state.again(retryLimit)
 		}
 	}

@@ -38,11 +38,11 @@ func recall(ctx context.Context, reader client.Reader, store *linstor.Store, use
 		if volume == nil || resources[*volume] == "" {
 			continue
 		}
-		sets, err := cluster.MayRun(va)
+		nodes, err := cluster.Unconfirmed(va)
 		if err != nil {
 			return err
 		}
-		store.Unite(resources[*volume], sets, time.Now())
+		store.Tell(resources[*volume], nodes, time.Now())
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func beliefs(f Facts) []Finding {
 // doubts says in one line for each node why it is not known to run the quorum that LINSTOR shows, and what to do there.
 func doubts(in failover.Input, message string) []string {
 	r := in.Resource
-	inDoubt := func(replica failover.Replica) bool { return len(replica.MayRun) > 1 }
+	inDoubt := func(replica failover.Replica) bool { return !replica.Unconfirmed.IsZero() }
 	// What the pod's node may run comes first: what the others may run counts only where that is settled.
 	found := slices.DeleteFunc(slices.Clone(r.Replicas), func(replica failover.Replica) bool {
 		return replica.Node != cmp.Or(in.Node.Satellite, in.Node.Name) || !inDoubt(replica)
@@ -94,17 +94,8 @@ func doubts(in failover.Input, message string) []string {
 		if replica.Online.Known && !replica.Online.Value {
 			remedy = fmt.Sprintf("bring %s back", replica.Node)
 		}
-		lines = append(lines, fmt.Sprintf("%s: not moved, because %s may still run %s: %s", r.Name, replica.Node, differing(r, replica), remedy))
+		lines = append(lines, fmt.Sprintf("%s: not moved, because it has not been known since %s that %s runs quorum %s: %s",
+			r.Name, replica.Unconfirmed.UTC().Format(time.RFC3339), replica.Node, r.Quorum, remedy))
 	}
 	return lines
-}
-
-// differing says what a replica may run that LINSTOR does not show.
-func differing(r failover.Resource, replica failover.Replica) string {
-	for _, setting := range replica.MayRun {
-		if setting.Quorum != r.Quorum {
-			return fmt.Sprintf("quorum %s (LINSTOR shows %s)", setting.Quorum, r.Quorum)
-		}
-	}
-	return "other replicas than LINSTOR shows"
 }

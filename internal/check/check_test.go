@@ -102,45 +102,25 @@ func complaints() map[string]complaint {
 		"a node may still run what LINSTOR no longer shows": {
 			provoke: func(b *bench) {
 				other(virtual.Volume{}, nil)(b)
-				b.remember("pvc-other", linstor.Sets{nodeA: {
-					{Quorum: "off", Diskful: []string{nodeA, nodeB}, Diskless: []string{nodeT}},
-					{Quorum: "majority", Diskful: []string{nodeA, nodeB}, Diskless: []string{nodeT}},
-				}})
+				b.remember("pvc-other", nodeA)
 			}, status: StatusUnprotected,
 			says: []string{
-				"other-0", "majority/off", "Unprotected", "QuorumUnconfirmed",
-				"QUORUM x/y: LINSTOR shows x, and the pod's node may still run y.", "ERROR QuorumUnconfirmed",
-				"- pvc-other: not moved, because node-a may still run quorum off (LINSTOR shows majority): restart linstor-satellite on node-a",
+				"other-0", "majority", "Unprotected", "QuorumUnconfirmed",
+				"ERROR QuorumUnconfirmed",
+				"- pvc-other: not moved, because it has not been known since 1999-12-31T03:04:05Z that node-a runs quorum majority: restart linstor-satellite on node-a",
 				"Remedy: restart linstor-satellite on the node, which leaves DRBD alone", "1 protected, 1 not",
 			},
 		},
 		"a node that may run something else is away": {
 			provoke: func(b *bench) {
-				b.remember("pvc-db", linstor.Sets{nodeA: {
-					{Quorum: "off", Diskful: []string{nodeA, nodeB}, Diskless: []string{nodeT}},
-					{Quorum: "majority", Diskful: []string{nodeA, nodeB}, Diskless: []string{nodeT}},
-				}})
+				b.remember("pvc-db", nodeA)
 				b.Crash(nodeA)
 				b.pass(time.Minute)
 			}, status: StatusUnprotected,
-			says: []string{"ERROR QuorumUnconfirmed", "- pvc-db: not moved, because node-a may still run quorum off (LINSTOR shows majority): bring node-a back"},
-		},
-		"a node may still count the votes of other replicas": {
-			provoke: func(b *bench) {
-				b.remember("pvc-db", linstor.Sets{nodeA: {
-					{Quorum: "majority", Diskful: []string{nodeA}},
-					{Quorum: "majority", Diskful: []string{nodeA, nodeB}, Diskless: []string{nodeT}},
-				}})
-			}, status: StatusUnprotected,
-			says: []string{"- pvc-db: not moved, because node-a may still run other replicas than LINSTOR shows: restart linstor-satellite on node-a"},
-		},
-		"another process remembers what LINSTOR shows": {
-			provoke: func(b *bench) {
-				b.remember("pvc-db", linstor.Sets{nodeA: {{Quorum: "majority", Diskful: []string{nodeA, nodeB}, Diskless: []string{nodeT}}}})
-			}, status: StatusProtected, says: []string{"Protected 5s"}, silent: []string{"QuorumUnconfirmed"},
+			says: []string{"ERROR QuorumUnconfirmed", "- pvc-db: not moved, because it has not been known since 1999-12-31T03:04:05Z that node-a runs quorum majority: bring node-a back"},
 		},
 		"what another process remembers cannot be read": {
-			provoke: func(b *bench) { b.annotateAttachments("pvc-db", "no JSON") }, status: StatusUnknown,
+			provoke: func(b *bench) { b.annotateAttachments("pvc-db", cluster.AnnotationMayRun, "no JSON") }, status: StatusUnknown,
 			says: []string{"ERROR KubernetesUnreadable", cluster.AnnotationMayRun, "Could not tell"},
 		},
 		"quorum is set on the controller": {
@@ -491,7 +471,7 @@ func complaints() map[string]complaint {
 			provoke: func(b *bench) { b.Linstor.StopSatellite(nodeT) }, status: StatusUnprotected, silent: []string{"LinstorBlind"},
 		},
 		"LINSTOR has yet to give a satellite up": {
-			provoke: func(b *bench) { b.Linstor.CutSatellite(nodeT) }, status: StatusProtected, silent: []string{"LinstorBlind"},
+			provoke: func(b *bench) { b.Linstor.CutSatellite(nodeT) }, status: StatusUnprotected, silent: []string{"LinstorBlind"},
 		},
 		"the loss of one more node would be one too many": {
 			provoke: func(b *bench) { b.crashTwoOfFive(); b.pass(time.Minute) }, status: StatusUnprotected,

@@ -3,7 +3,6 @@ package check
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -167,15 +166,20 @@ func (b *bench) lead(node string) {
 	b.pass(2 * time.Second)
 }
 
-// remember has the attachments of a resource's volume say what nodes may run of it, as the leader writes it there.
-func (b *bench) remember(resource string, sets linstor.Sets) {
+// unconfirmedSince is since when the leader knew of that.
+var unconfirmedSince = time.Date(1999, 12, 31, 3, 4, 5, 0, time.UTC)
+
+// remember has the attachments of a resource's volume say which nodes are unconfirmed, as the leader writes it there.
+func (b *bench) remember(resource string, nodes ...string) {
 	b.Helper()
-	text, err := json.Marshal(sets)
-	b.must(err)
-	b.annotateAttachments(resource, string(text))
+	since := make(map[string]time.Time, len(nodes))
+	for _, node := range nodes {
+		since[node] = unconfirmedSince
+	}
+	b.annotateAttachments(resource, cluster.AnnotationUnconfirmed, cluster.FormatUnconfirmed(since))
 }
 
-func (b *bench) annotateAttachments(resource, text string) {
+func (b *bench) annotateAttachments(resource, annotation, text string) {
 	b.Helper()
 	var pvs corev1.PersistentVolumeList
 	b.must(b.Client().List(b.ctx, &pvs))
@@ -189,7 +193,7 @@ func (b *bench) annotateAttachments(resource, text string) {
 				*va.Spec.Source.PersistentVolumeName != pv.Name {
 				continue
 			}
-			va.Annotations = map[string]string{cluster.AnnotationMayRun: text}
+			va.Annotations = map[string]string{annotation: text}
 			b.must(b.Client().Update(b.ctx, va))
 			found = true
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
@@ -50,7 +49,7 @@ func row(use cluster.Use, leadingSince time.Time) Row {
 			r.Offline++
 		}
 	}
-	r.Quorum = quorum(in)
+	r.Quorum = cmp.Or(in.Resource.Quorum, "unknown")
 	switch {
 	case use.Volume == "":
 		r.Verdict, r.Reason, r.Message = failover.Starting, failover.VolumeStarting, "the claim is not bound to a volume"
@@ -68,19 +67,6 @@ func row(use cluster.Use, leadingSince time.Time) Row {
 		}
 	}
 	return r
-}
-
-// quorum returns the quorum that LINSTOR wants, and those beside it that the pod's node may still run.
-func quorum(in failover.Input) string {
-	distinct := []string{cmp.Or(in.Resource.Quorum, "unknown")}
-	for _, replica := range in.Resource.Replicas {
-		for _, setting := range replica.MayRun {
-			if replica.Node == in.Node.Satellite {
-				distinct = appendNew(distinct, setting.Quorum)
-			}
-		}
-	}
-	return strings.Join(distinct, "/")
 }
 
 // verdict sums the report up. What is known to be unprotected outweighs what could not be told.

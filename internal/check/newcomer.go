@@ -70,7 +70,7 @@ func unlearnt(r failover.Resource, node string) failover.Resource {
 	r.Replicas = slices.Clone(r.Replicas)
 	for i := range r.Replicas {
 		if r.Replicas[i].Node == node {
-			r.Replicas[i].Begun = false
+			r.Replicas[i].Confirmed = false
 		}
 	}
 	return r

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -67,9 +66,6 @@ func (r Report) table() []byte {
 			_, _ = fmt.Fprintln(t, strings.Join(row.columns(), "\t"))
 		}
 		_ = t.Flush()
-		if slices.ContainsFunc(r.Volumes, func(row Row) bool { return strings.Contains(row.Quorum, "/") }) {
-			wrap(&b, "QUORUM x/y: ", "LINSTOR shows x, and the pod's node may still run y.", "  ")
-		}
 		b.WriteString("\n")
 	}
 	r.evacuated(&b)

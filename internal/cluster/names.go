@@ -10,8 +10,10 @@ const (
 	AnnotationPause = "drbd.linbit.com/pause-fail-over"
 	// AnnotationFailOver on a VolumeAttachment marks a fail-over that has begun, for whoever leads next.
 	AnnotationFailOver = "drbd.linbit.com/fail-over"
-	// AnnotationMayRun on a VolumeAttachment keeps which settings nodes may run of the resource beside the one that LINSTOR shows, for
-	// whoever has not seen LINSTOR show them.
+	// AnnotationUnconfirmed on a VolumeAttachment names the nodes that are not known to run the quorum of its resource, for whoever has not
+	// seen what has made that so.
+	AnnotationUnconfirmed = "drbd.linbit.com/quorum-unconfirmed"
+	// AnnotationMayRun is what version 2 wrote instead. It is read, and removed once there is evidence of each node in it.
 	AnnotationMayRun = "drbd.linbit.com/may-run"
 	// AnnotationKeepAway on a node describes who keeps pods away from it, why, and until when.
 	AnnotationKeepAway = "drbd.linbit.com/keep-away"

@@ -71,7 +71,7 @@ func (t *trimmer) trim(o any) (any, error) {
 		t.meta(&o.ObjectMeta, "")
 		t.volume(o)
 	case *storagev1.VolumeAttachment:
-		t.meta(&o.ObjectMeta, AnnotationFailOver, AnnotationMayRun)
+		t.meta(&o.ObjectMeta, AnnotationFailOver, AnnotationUnconfirmed, AnnotationMayRun)
 		o.Status = storagev1.VolumeAttachmentStatus{Attached: o.Status.Attached}
 	case *storagev1.CSINode:
 		for i, driver := range o.Spec.Drivers {

@@ -3,8 +3,9 @@ package evacuation
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evidence"
 )
 
 const (
@@ -178,27 +179,6 @@ func joined(a, b Replica) bool {
 	return said && !denied
 }
 
-// quorumMajority and quorumAll are values of the quorum beside numbers.
-const (
-	quorumMajority = "majority"
-	quorumAll      = "all"
-)
-
-// votes is how many disks of so many DRBD needs; 0 where it needs none. A quorum that is not known may be a majority.
-func (v Volume) votes(disks int) int {
-	switch v.Quorum {
-	case quorumMajority, "":
-		return disks/2 + 1
-	case quorumAll:
-		return disks
-	}
-	n, err := strconv.Atoi(v.Quorum)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
 // voting are the words on a disk that has a vote.
 var voting = []string{diskUpToDate, diskInconsistent, diskSyncTarget, "Consistent", "Outdated"}
 
@@ -209,7 +189,7 @@ func (v Volume) hasVote(r Replica) bool {
 
 // keepsQuorum tells whether the volume would have quorum without N, by each setting that its nodes may run.
 func (s situation) keepsQuorum(v Volume) bool {
-	for _, v.Quorum = range append([]string{v.Quorum}, v.MayRun...) {
+	for _, v.Quorum = range append([]string{v.Quorum}, v.OtherQuorums...) {
 		if !s.keepsWanted(v) {
 			return false
 		}
@@ -221,40 +201,28 @@ func (s situation) keepsQuorum(v Volume) bool {
 // it is connected to. Of two parts that are not connected to each other both may have a quorum that is a number.
 func (s situation) keepsWanted(v Volume) bool {
 	here, _ := v.on(s.self.Satellite)
-	return v.votes(1) == 0 || slices.ContainsFunc(v.Replicas, func(r Replica) bool {
+	return v.needsNone() || slices.ContainsFunc(v.Replicas, func(r Replica) bool {
 		return v.upToDate(r) && s.remains(r) && s.quorate(v, r) && v.keepsUp(r, here)
 	})
 }
+
+// needsNone tells whether LINSTOR wants no quorum.
+func (v Volume) needsNone() bool { return evidence.Tally{Disks: 1}.Holds(v.Quorum) }
 
 // remains tells whether a replica is there without N.
 func (s situation) remains(r Replica) bool {
 	return r.Node != s.self.Satellite && s.node(r.Node).Online == Yes && !r.has(flagDelete, flagDRBDDelete, flagInactive)
 }
 
-// quorate tells whether a replica would have quorum without N. DRBD counts the replicas with a disk; where it wants a majority of an even
-// number and exactly one is missing, the tie-breakers decide.
+// quorate tells whether a replica would have quorum without N. A disk that has failed still counts as one to be had.
 func (s situation) quorate(v Volume, base Replica) bool {
-	voters, present, breakers, breakersPresent := 0, 0, 0, 0
+	var votes evidence.Tally
 	for _, r := range v.Replicas {
 		if r.has(flagInactive) {
 			continue
 		}
-		here := 0
-		if s.remains(r) && joined(base, r) {
-			here = 1
-		}
-		switch {
-		case r.Client: // has no vote
-		case r.Diskless:
-			breakers, breakersPresent = breakers+1, breakersPresent+here
-		case v.hasVote(r):
-			voters, present = voters+1, present+here
-		default: // it still counts as one to be had
-			voters++
-		}
+		kind := evidence.KindOf(r.Diskless, r.Client)
+		votes.Add(kind, s.remains(r) && joined(base, r) && (kind != evidence.WithDisk || v.hasVote(r)))
 	}
-	if present >= v.votes(voters) {
-		return true
-	}
-	return (v.Quorum == quorumMajority || v.Quorum == "") && 2*present == voters && 2*breakersPresent > breakers
+	return votes.Holds(v.Quorum)
 }

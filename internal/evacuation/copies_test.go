@@ -3,6 +3,8 @@ package evacuation
 import (
 	"slices"
 	"testing"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evidence"
 )
 
 // TestGoodCopyElsewhere has each clause of what a good copy is.
@@ -88,7 +90,7 @@ func TestWordsOnADisk(t *testing.T) {
 			t.Errorf("a copy that is not connected is good where the disk here is %q: %t", word, got)
 		}
 		three := volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC, state(word)))
-		three.Quorum = quorumMajority
+		three.Quorum = evidence.Majority
 		if got := assess(tainted(Everything, with(three))).keepsQuorum(three); got != want.votes {
 			t.Errorf("a disk that is %q makes a majority with another: %t", word, got)
 		}

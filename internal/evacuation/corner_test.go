@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evidence"
 )
 
 // TestActive has whose evacuation is at work by its conditions.
@@ -79,7 +81,7 @@ func TestQuorumWithoutTheNode(t *testing.T) {
 		"the tie-breaker of a disk alone":         {[]Replica{diskless(nodeA), disk(nodeB), disk(nodeC)}, gone(nodeC), false},
 	} {
 		v := volume("pvc-1", test.replicas...)
-		v.Quorum = quorumMajority
+		v.Quorum = evidence.Majority
 		s := assess(tainted(Everything, with(v), test.edit))
 		if got := s.keepsQuorum(v); got != test.keeps {
 			t.Errorf("%s: %t, want %t", name, got, test.keeps)
@@ -94,7 +96,7 @@ func TestQuorumWithoutTheNode(t *testing.T) {
 func TestCorners(t *testing.T) {
 	t.Parallel()
 	ahead := alsoLeaving(nodeD, 2*time.Hour, Conditions{Safe: &Condition{Reason: Copying}})
-	majority := func(v Volume) Volume { v.Quorum = quorumMajority; return v }
+	majority := func(v Volume) Volume { v.Quorum = evidence.Majority; return v }
 	wants := func(n int) edit { return func(in *Input) { in.Volumes[0].PlaceCount = n } }
 	removing := func() Replica { r := diskless(nodeA); r.Flags = []string{"DISK_REMOVING"}; return r }
 	runRows(t, map[string]row{
@@ -371,7 +373,7 @@ func TestUnlistedNodes(t *testing.T) {
 	t.Parallel()
 	stranger := edited(alsoLeaving(nodeD, time.Minute, Conditions{}), the(nodeD, func(n *Node) { n.Listed = false }))
 	v := volume("pvc-1", disk(nodeA), disk(nodeB), diskless(nodeC))
-	v.Quorum = quorumMajority
+	v.Quorum = evidence.Majority
 	plan := PlanFor(tainted(Everything, with(v), stranger))
 	if plan.Step.Call != Evacuate || slices.Contains(plan.Step.DoNotTarget, nodeD) {
 		t.Errorf("LINSTOR is told %+v", plan.Step)
@@ -385,7 +387,7 @@ func TestUnlistedNodes(t *testing.T) {
 	}
 	for _, flag := range []string{flagDelete, flagDRBDDelete, flagInactive} {
 		three := volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC, flagged(flag)))
-		three.Quorum = quorumMajority
+		three.Quorum = evidence.Majority
 		if plan := PlanFor(tainted(Everything, with(three), evacuating)); len(plan.QuorumOff) != 1 {
 			t.Errorf("a disk flagged %s counts: %v", flag, plan.QuorumOff)
 		}

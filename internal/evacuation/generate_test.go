@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evidence"
 )
 
 // often draws the first value in most cases, so that many inputs are well enough for something to be done.
@@ -70,7 +72,7 @@ func anyProgress(t *rapid.T, in *Input) {
 
 func anyVolume(t *rapid.T, name string) Volume {
 	v := volume(name)
-	v.DRBD, v.Quorum = often(t, "drbd", true, false), rapid.SampledFrom([]string{"off", quorumMajority, quorumAll, "2"}).Draw(t, "quorum")
+	v.DRBD, v.Quorum = often(t, "drbd", true, false), rapid.SampledFrom([]string{"off", evidence.Majority, evidence.All, "2"}).Draw(t, "quorum")
 	v.Claims[0].Attached, v.Claims[0].Elsewhere = often(t, "pv attached", false, true), often(t, "elsewhere", true, false)
 	v.PlaceCount = often(t, "last place count", 4, 0, 1, 2)
 	if often(t, "mark", false, true) {

@@ -132,8 +132,8 @@ type Volume struct {
 	DRBD bool
 	// Quorum is how many of the disks LINSTOR wants DRBD to need: "majority", "all" or a number; "off" for none, and empty where that is not known.
 	Quorum string
-	// MayRun are other quorums that nodes may run: LINSTOR shows what it wants, and a node goes on by what it applied last.
-	MayRun []string
+	// OtherQuorums are other quorums that nodes may run: LINSTOR shows what it wants, and a node goes on by what it applied last.
+	OtherQuorums []string
 	// UserQuorum is set where a person has set that, so that LINSTOR does not change it.
 	UserQuorum bool
 	// Replicas are all replicas.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evidence"
 )
 
 const (
@@ -311,7 +313,7 @@ func (s situation) quorumOff() []string {
 	var names []string
 	for _, v := range s.mine {
 		after := s.disksAfter(v)
-		if v.Quorum == quorumMajority && !v.UserQuorum && (after < minority || after == minority && places <= minority) {
+		if v.Quorum == evidence.Majority && !v.UserQuorum && (after < minority || after == minority && places <= minority) {
 			names = append(names, s.volumeState(v).name())
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evidence"
 )
 
 // TestQuorumOff has of which volumes LINSTOR will switch quorum off.
@@ -12,7 +14,7 @@ func TestQuorumOff(t *testing.T) {
 	t.Parallel()
 	majority := func(replicas ...Replica) edit {
 		v := volume("pvc-1", replicas...)
-		v.Quorum = quorumMajority
+		v.Quorum = evidence.Majority
 		return with(v)
 	}
 	three := func(in *Input) { in.Nodes = in.Nodes[:3] }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evidence"
 )
 
 // wanted is what a row of a table expects of a plan. Empty conditions are none.
@@ -209,7 +211,7 @@ func stateRows() map[string]row {
 			mode: LastCopies,
 			edit: edited(func(in *Input) {
 				in.Volumes = []Volume{volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC))}
-				in.Volumes[0].Quorum = quorumMajority
+				in.Volumes[0].Quorum = evidence.Majority
 			}, the(nodeC, func(n *Node) { n.Online = No })),
 			want: wanted{Blocked, "False QuorumWouldBeLost", "", Nothing, "because node-c is not ONLINE"},
 		},
@@ -231,7 +233,7 @@ func stateRows() map[string]row {
 			mode: LastCopies,
 			edit: edited(func(in *Input) {
 				in.Volumes = []Volume{volume("pvc-1", diskless(nodeA), disk(nodeB), disk(nodeC))}
-				in.Volumes[0].Quorum = quorumMajority
+				in.Volumes[0].Quorum = evidence.Majority
 			}, the(nodeC, func(n *Node) { n.Online = No })),
 			want: wanted{Blocked, "False QuorumWouldBeLost", "", Nothing, "no quorum"},
 		},
@@ -239,7 +241,7 @@ func stateRows() map[string]row {
 			mode: LastCopies,
 			edit: func(in *Input) {
 				in.Volumes = []Volume{volume("pvc-1", disk(nodeA), disk(nodeB, connected(nodeA)), disk(nodeC, connected(nodeA)))}
-				in.Volumes[0].Quorum = quorumMajority
+				in.Volumes[0].Quorum = evidence.Majority
 			},
 			want: wanted{Blocked, "False QuorumWouldBeLost", "", Nothing, "no quorum"},
 		},
@@ -247,7 +249,7 @@ func stateRows() map[string]row {
 			mode: LastCopies,
 			edit: func(in *Input) {
 				in.Volumes = []Volume{volume("pvc-1", diskless(nodeA), disk(nodeB), disk(nodeC, state("Failed")))}
-				in.Volumes[0].Quorum = quorumMajority
+				in.Volumes[0].Quorum = evidence.Majority
 			},
 			want: wanted{Blocked, "False QuorumWouldBeLost", "", Nothing, "no quorum"},
 		},
@@ -255,7 +257,7 @@ func stateRows() map[string]row {
 			mode: LastCopies,
 			edit: func(in *Input) {
 				in.Volumes = []Volume{volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC))}
-				in.Volumes[0].Quorum = quorumAll
+				in.Volumes[0].Quorum = evidence.All
 			},
 			want: wanted{Blocked, "False QuorumWouldBeLost", "", Nothing, "no quorum"},
 		},

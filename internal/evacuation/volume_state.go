@@ -146,7 +146,7 @@ func noQuorumWithout(s situation, v Volume) string {
 		message += ", because " + names + " is not ONLINE"
 	}
 	if s.keepsWanted(v) {
-		message += "; by what LINSTOR wants (" + quoted(v.Quorum) + ") it would, but its nodes may still run " + few(v.MayRun) + ": restart linstor-satellite there"
+		message += "; by what LINSTOR wants (" + quoted(v.Quorum) + ") it would, but its nodes may still run " + few(v.OtherQuorums) + ": restart linstor-satellite there"
 	}
 	return message
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evidence"
 )
 
 // The nodes of the tests: A and B have a disk, T is the tie-breaker. Cases that need a third disk add C.
@@ -73,7 +75,7 @@ func primary(node string) Replica {
 		Online: held(true, time.Hour), Reports: held(true, time.Hour), MayPromote: held(false, time.Hour),
 		InUse: held(true, time.Hour), Score: held(10102, time.Hour),
 		Connections: map[string]Fact[bool]{nodeB: held(true, time.Hour), nodeT: held(true, time.Hour)},
-		MayRun:      []*Setting{usual("majority")}, Begun: true,
+		Confirmed:   true,
 	}
 }
 
@@ -83,7 +85,7 @@ func secondary(node string) Replica {
 		Online: held(true, time.Hour), Reports: held(true, time.Hour), MayPromote: held(false, time.Hour),
 		InUse: held(false, time.Hour), Score: held(10102, time.Hour),
 		Connections: map[string]Fact[bool]{nodeA: held(true, time.Hour)},
-		MayRun:      []*Setting{usual("majority")}, Begun: true,
+		Confirmed:   true,
 	}
 }
 
@@ -94,20 +96,26 @@ func tieBreaker(node string) Replica {
 	return r
 }
 
-// usual is a setting with the replicas of healthy.
-func usual(quorum string) *Setting { return setting(quorum, []string{nodeA, nodeB}, nodeT) }
-
-func setting(quorum string, diskful []string, diskless ...string) *Setting {
-	return &Setting{Quorum: quorum, Diskful: diskful, Diskless: diskless}
+// setting is a quorum, and whose votes count in it.
+type setting struct {
+	quorum            string
+	diskful, diskless []string
 }
 
-// mayRun lets a node run one of several settings, the newest last.
-func mayRun(node string, settings ...*Setting) edit {
-	return at(node, func(r *Replica) { r.MayRun = settings })
+// usual is a setting with the replicas of healthy.
+func usual(quorum string) setting { return with(quorum, []string{nodeA, nodeB}, nodeT) }
+
+func with(quorum string, diskful []string, diskless ...string) setting {
+	return setting{quorum, diskful, diskless}
+}
+
+// mayRun lets a node run one of several settings.
+func mayRun(node string, settings ...setting) edit {
+	return at(node, func(r *Replica) { r.Confirmed, r.Votes = observed(settings) })
 }
 
 // unborne lets it be unknown which setting A runs.
-var unborne = at(nodeA, func(r *Replica) { r.Begun = false })
+var unborne = at(nodeA, func(r *Replica) { r.Confirmed = false })
 
 // wants lets LINSTOR want a quorum, and everybody run it.
 func wants(quorum string) edit {
@@ -119,9 +127,8 @@ func wants(quorum string) edit {
 
 // everywhereAsListed lets everybody run what LINSTOR wants.
 func everywhereAsListed(in *Input) {
-	wanted := in.Resource.wanted(in.Resource.Quorum)
 	for i := range in.Resource.Replicas {
-		in.Resource.Replicas[i].MayRun = []*Setting{&wanted}
+		in.Resource.Replicas[i].Confirmed, in.Resource.Replicas[i].Votes = in.Resource.fences(), nil
 	}
 }
 
@@ -270,7 +277,7 @@ func hasLostDisks(r *Replica) {
 // blindFor lets LINSTOR be blind for a node: nothing that it says of the replica there is known.
 func blindFor(node string) edit {
 	return at(node, func(r *Replica) {
-		*r = Replica{Node: node, Diskless: r.Diskless, Blind: true, LastInUse: r.LastInUse, MayRun: r.MayRun, Begun: r.Begun}
+		*r = Replica{Node: node, Diskless: r.Diskless, Blind: true, LastInUse: r.LastInUse, Confirmed: r.Confirmed, Votes: r.Votes}
 	})
 }
 
@@ -356,4 +363,35 @@ func runScenarios(t *testing.T, scenarios map[string]scenario) {
 // theGap is how long A's kubelet takes from one renewal to the next.
 func theGap(d time.Duration) edit {
 	return func(in *Input) { in.Node.LeaseGap = d }
+}
+
+// observed is what can be known of a node that runs one of several settings.
+func observed(settings []setting) (confirmed bool, votes []evidence.Vote) {
+	confirmed = len(settings) > 0
+	kinds := map[string]evidence.Kind{}
+	for i, s := range settings {
+		confirmed = confirmed && evidence.Fences(s.quorum, len(s.diskful))
+		here := map[string]evidence.Kind{}
+		for _, n := range s.diskful {
+			here[n] = evidence.WithDisk
+		}
+		for _, n := range s.diskless {
+			here[n] = evidence.WithoutDisk
+		}
+		for n, kind := range here {
+			if _, ok := kinds[n]; !ok && i > 0 {
+				kinds[n] = evidence.Absent
+			}
+			kinds[n] |= kind
+		}
+		for n := range kinds {
+			if _, ok := here[n]; !ok {
+				kinds[n] |= evidence.Absent
+			}
+		}
+	}
+	for n, kind := range kinds {
+		votes = append(votes, evidence.Vote{Node: n, May: kind})
+	}
+	return confirmed, votes
 }

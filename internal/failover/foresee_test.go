@@ -130,7 +130,7 @@ func forecasts() map[string]forecast {
 		"quorum off":                      bad(NoQuorum, "goes on writing", quorum("off")),
 		"quorum that is not known":        bad(QuorumUnconfirmed, "not been read", quorum("")),
 		"a quorum of one":                 bad(NoQuorum, "goes on writing", quorum("1")),
-		"A may not know of its quorum":    bad(QuorumUnconfirmed, "may still run", mayRun(nodeA, usual("off"), usual("majority"))),
+		"A may not know of its quorum":    bad(QuorumUnconfirmed, "not known that node", mayRun(nodeA, usual("off"), usual("majority"))),
 		"no pod asks any more":            bad(NotSelected, "no selected pod", func(in *Input) { in.Pods = nil }, func(in *Input) { in.Attachment = nil }),
 		"an exempt pod":                   bad(Exempt, "exempts", thePod(func(p *Pod) { p.Exempt = true })),
 		"a helper that is not selected":   bad(HelperNotSelected, "helper of pod vm", thePod(func(p *Pod) { p.Selected, p.HelperOf = false, "vm" })),
@@ -236,10 +236,8 @@ func TestAnythingIsForeseen(t *testing.T) {
 			t.Fatalf("%s although everything is halted: %+v", f.Outlook, in.Halt)
 		}
 		if a, ok := in.Resource.Replica(in.Node.Name); ok && !in.Node.TakenOut && !a.provesQuorum(in.Resource) {
-			for _, s := range a.MayRun {
-				if !a.Begun || !s.fences() {
-					t.Fatalf("%s although the node may run %+v", f.Outlook, s)
-				}
+			if !a.Confirmed {
+				t.Fatalf("%s although the node is not known to run quorum", f.Outlook)
 			}
 		}
 		for _, pod := range in.Pods {

@@ -52,13 +52,10 @@ func anyQuorum() *rapid.Generator[string] {
 	return rapid.SampledFrom([]string{"majority", "all", "off", "", "1", "2", "many"})
 }
 
-func anySetting(t *rapid.T) *Setting {
+func anySetting(t *rapid.T) setting {
 	nodes := rapid.SliceOfDistinct(anyNode(), rapid.ID).Draw(t, "nodes of a setting")
 	disks := rapid.IntRange(0, len(nodes)).Draw(t, "disks of a setting")
-	return &Setting{
-		Quorum:  anyQuorum().Draw(t, "quorum of a setting"),
-		Diskful: slices.Sorted(slices.Values(nodes[:disks])), Diskless: slices.Sorted(slices.Values(nodes[disks:])),
-	}
+	return with(anyQuorum().Draw(t, "quorum of a setting"), nodes[:disks], nodes[disks:]...)
 }
 
 func anyReplica(t *rapid.T, node string) Replica {
@@ -71,9 +68,14 @@ func anyReplica(t *rapid.T, node string) Replica {
 	for range rapid.IntRange(0, 3).Draw(t, "connections") {
 		r.Connections[anyNode().Draw(t, "peer")] = anyBool(t)
 	}
-	r.Begun, r.Gone = rapid.IntRange(0, 4).Draw(t, "begun") > 0, rapid.IntRange(0, 9).Draw(t, "gone") == 0
+	r.Confirmed, r.Gone = rapid.IntRange(0, 4).Draw(t, "begun") > 0, rapid.IntRange(0, 9).Draw(t, "gone") == 0
+	var settings []setting
 	for range rapid.IntRange(0, 2).Draw(t, "settings") {
-		r.MayRun = append(r.MayRun, anySetting(t))
+		settings = append(settings, anySetting(t))
+	}
+	if len(settings) > 0 {
+		confirmed, votes := observed(settings)
+		r.Confirmed, r.Votes = r.Confirmed && confirmed, votes
 	}
 	return r
 }
@@ -164,7 +166,7 @@ func anyStory(t *rapid.T) Input {
 		case 7:
 			in.Node.LeaseSilence = anyAge(t)
 		case 8:
-			r.Begun = false
+			r.Confirmed = false
 		case 9:
 			in.Node.LeaseKnown = !in.Node.LeaseKnown
 		}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evidence"
 )
 
 const (
@@ -346,11 +348,14 @@ type Replica struct {
 	// Gone is set where LINSTOR no longer lists the replica, and it is not known that its node has let it go: LINSTOR forgets replicas
 	// (node lost, a database restored) that may still be written to. The rest is what was known of it.
 	Gone bool
-	// MayRun are the settings that its node may run, the newest last: each that LINSTOR was seen to want since the last one that the
-	// node is known to have applied. Snapshots share it.
-	MayRun []*Setting
-	// Begun is set once the node is known to have applied one of them; until then it may run anything.
-	Begun bool
+	// Confirmed is set where the node is known to have applied what LINSTOR wanted at some time since the quorum has fenced at every reading.
+	Confirmed bool
+	// Unconfirmed is since when that is not known; zero where it is, or nothing is known of the node.
+	Unconfirmed time.Time
+	// Proven is set where that was seen, and not only what LINSTOR wanted at first trusted.
+	Proven bool
+	// Votes are whom it counts in its quorum, itself included; nil where nothing was seen of that. Snapshots share it.
+	Votes []evidence.Vote
 }
 
 // Replica returns the replica on the named node.

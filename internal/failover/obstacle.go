@@ -1,6 +1,10 @@
 package failover
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evidence"
+)
 
 // obstacle says why DRBD would not let a replica be promoted after the node was lost, empty when it would. It follows
 // drbd-utils' may promote (drbdsetup_events2.c, compute_promotion_info): a replica may be promoted if it has
@@ -72,18 +76,19 @@ func dataWithout(r Resource, replica Replica, lost string) bool {
 
 // quorateWithout tells whether a replica has quorum with the replicas that it reaches now, but for the lost node.
 func quorateWithout(r Resource, replica Replica, lost string) bool {
-	var votes votes
-	for _, peer := range r.Replicas {
-		votes.add(peer, peer.Node != lost && reaches(replica, peer))
+	var votes evidence.Tally
+	for _, vote := range r.votesOf(replica) {
+		peer := Replica{Node: vote.Node, Diskless: vote.May == evidence.WithoutDisk, Client: vote.May == evidence.Absent}
+		votes.Add(peer.kind(), peer.Node != lost && reaches(replica, peer))
 	}
 	switch r.Quorum {
 	case "off", "":
 		return true // a gate of its own finds that
 	case "majority":
-		return votes.couldHoldQuorum()
+		return votes.CouldHold()
 	case "all":
-		return votes.diskfulHeld == votes.diskful
+		return votes.DisksHeld == votes.Disks
 	}
 	n, err := strconv.Atoi(r.Quorum)
-	return err != nil || votes.diskfulHeld >= n
+	return err != nil || votes.DisksHeld >= n
 }

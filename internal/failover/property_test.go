@@ -224,15 +224,10 @@ func mayWriteBy(in Input) string {
 	switch {
 	case !ok && slices.Contains(in.Resource.Left, nodeA):
 		return ""
-	case !ok || !a.Begun && !a.provesQuorum(in.Resource):
+	case !ok || !a.Confirmed && !a.provesQuorum(in.Resource):
 		return "nobody knows what the node runs"
 	case a.provesQuorum(in.Resource):
 		return ""
-	}
-	for _, s := range a.MayRun {
-		if !s.fences() {
-			return "the node may run quorum " + s.Quorum
-		}
 	}
 	return ""
 }

@@ -3,9 +3,11 @@ package failover
 import (
 	"fmt"
 	"slices"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evidence"
 )
 
-// basis is what a loss rests on, and so what must be known of each setting that A may run.
+// basis is what a loss rests on.
 type basis int
 
 const (
@@ -31,11 +33,10 @@ func (s situation) basis(t testimony) basis {
 	}
 }
 
-// fencing tells whether quorum keeps A from writing R, whatever A runs; if not, or if that is not known, why. A goes on by the
-// setting that it applied last. LINSTOR shows the one that it wants. So every setting that A may run must fence it, and
-// nothing stands in for the evidence of which those are: no waiting, no silence and no absence.
+// fencing tells whether quorum keeps A from writing R; if not, or if that is not known, why. A goes on by what it applied last: it must have been
+// seen to apply something since the quorum has fenced at every reading.
 func fencing(r Resource, node string, t testimony, b basis) (Reason, string) {
-	a, ok := r.Replica(node) // where there is none: one that has begun nothing
+	a, ok := r.Replica(node) // where there is none: one of which nothing is known
 	if !ok && r.hasLeft(node) {
 		return "", ""
 	}
@@ -45,44 +46,51 @@ func fencing(r Resource, node string, t testimony, b basis) (Reason, string) {
 	if a.provesQuorum(r) {
 		return "", ""
 	}
+	mine := r.votesOf(a)
 	switch {
-	case !a.Begun || len(a.MayRun) == 0:
-		return QuorumUnconfirmed, fmt.Sprintf("it is not known what node %s runs of resource %s", node, r.Name)
+	case !a.Confirmed:
+		return QuorumUnconfirmed, fmt.Sprintf("it is not known that node %s runs resource %s with quorum", node, r.Name)
 	case r.InDoubt:
 		return QuorumUnconfirmed, fmt.Sprintf("the replicas of resource %s have just changed", r.Name)
+	case !a.Gone && !evidence.Outvotes(r.Quorum, mine):
+		return QuorumUnconfirmed, fmt.Sprintf("node %s may count more replicas of resource %s than quorum %s is enough for", node, r.Name, r.Quorum)
+	case b == byAnswer:
+		return "", ""
 	}
-	for _, setting := range a.MayRun {
-		if why := unfenced(r, node, t, b, *setting); why != "" {
-			return QuorumUnconfirmed, fmt.Sprintf("node %s may still run resource %s with %s", node, r.Name, why)
+	return r.others(a, mine, t, b)
+}
+
+// others tells whether those by whose word A could write, or a survivor be promoted, run quorum and count whom A counts. Who has no disk takes the word
+// of one that has.
+func (r Resource) others(a Replica, mine []evidence.Vote, t testimony, b basis) (Reason, string) {
+	for _, replica := range r.Replicas {
+		near := a.Diskless && !replica.Diskless && !t.heard[replica.Node] && evidence.Counts(mine, replica.Node)
+		backs := b != byWitnesses && (survives(replica) || r.lendsData(replica))
+		switch {
+		case replica.Node == a.Node, !near && !backs:
+		case !replica.Confirmed:
+			return QuorumUnconfirmed, fmt.Sprintf("it is not known that node %s runs resource %s with quorum", replica.Node, r.Name)
+		case !evidence.Alike(mine, r.votesOf(replica)):
+			return QuorumUnconfirmed, fmt.Sprintf("node %s may count other replicas of resource %s than node %s does", replica.Node, r.Name, a.Node)
 		}
-	}
-	if b == bySilence {
-		return survivorsFence(r)
 	}
 	return "", ""
 }
 
-// votesLeaving returns the replicas with a vote that are on their way out. Nodes that LINSTOR reaches count them no longer, and others do.
-func (r Resource) votesLeaving() (nodes []string) {
-	for _, replica := range r.Replicas {
-		if replica.Leaving && !replica.Client {
-			nodes = append(nodes, replica.Node)
-		}
-	}
-	return nodes
+// lendsData tells whether a survivor may be promoted by the data of a replica. One that does not know A says to others that they may take them.
+func (r Resource) lendsData(replica Replica) bool {
+	return !replica.Diskless && slices.ContainsFunc(r.Replicas, func(s Replica) bool { return survives(s) && s.Connections[replica.Node].is(true) })
 }
 
-// wantedFences tells whether the setting that LINSTOR wants fences A, and the newest that A may run.
+// wantedFences tells whether what LINSTOR wants fences A. Of one that is gone it counts what was so when it went.
 func wantedFences(r Resource, a Replica) (Reason, string) {
-	if r.Quorum == "" {
+	switch {
+	case a.Gone && a.Confirmed:
+		return "", ""
+	case r.Quorum == "":
 		return QuorumUnconfirmed, fmt.Sprintf("the quorum of resource %s has not been read yet", r.Name)
-	}
-	newest := r.wanted(r.Quorum)
-	if a.Gone && len(a.MayRun) > 0 {
-		newest = *a.MayRun[len(a.MayRun)-1]
-	}
-	if !newest.fences() {
-		return NoQuorum, fmt.Sprintf("resource %s has quorum %s, so that a node that is cut off goes on writing", r.Name, newest.Quorum)
+	case !r.fences():
+		return NoQuorum, fmt.Sprintf("resource %s has quorum %s, so that a node that is cut off goes on writing", r.Name, r.Quorum)
 	}
 	return "", ""
 }
@@ -90,47 +98,7 @@ func wantedFences(r Resource, a Replica) (Reason, string) {
 // provesQuorum tells whether A says itself that its quorum works: it is Primary and may not write. DRBD reports one score for all
 // volumes of a resource, so that with several of them the score proves nothing of each.
 func (a Replica) provesQuorum(r Resource) bool {
-	return !a.Gone && r.Volumes == 1 && a.Online.is(true) && a.InUse.is(true) && a.Score.is(0)
-}
-
-// unfenced says why a setting that A may run might let it write, empty where it does not.
-func unfenced(r Resource, node string, t testimony, b basis, setting Setting) string {
-	switch {
-	case !setting.fences():
-		return "quorum " + setting.Quorum
-	case b == byWitnesses && !t.denies(r, node, setting):
-		return fmt.Sprintf("the replicas %s, of which too few could be asked", setting.replicas())
-	case b == bySilence && !setting.sameReplicas(r.wanted("")):
-		return fmt.Sprintf("the replicas %s, which are others now", setting.replicas())
-	}
-	return ""
-}
-
-func (s Setting) sameReplicas(other Setting) bool {
-	return slices.Equal(s.Diskful, other.Diskful) && slices.Equal(s.Diskless, other.Diskless)
-}
-
-func (s Setting) replicas() string {
-	return fmt.Sprintf("%v and without a disk %v", s.Diskful, s.Diskless)
-}
-
-// survivorsFence tells whether every setting that a survivor may run takes the quorum from A where the survivor has it: by other replicas than
-// A counts, both may have one. A itself has passed before.
-func survivorsFence(r Resource) (Reason, string) {
-	if leaving := r.votesLeaving(); len(leaving) > 0 {
-		return QuorumUnconfirmed, fmt.Sprintf("the replicas of resource %s on %v are on their way out: the survivors count them no longer, and the node may", r.Name, leaving)
-	}
-	wanted := r.wanted("")
-	for _, replica := range r.Replicas {
-		if !survives(replica) {
-			continue
-		}
-		open := func(setting *Setting) bool { return !setting.fences() || !setting.sameReplicas(wanted) }
-		if !replica.Begun || slices.ContainsFunc(replica.MayRun, open) {
-			return QuorumUnconfirmed, fmt.Sprintf("it is not known that node %s runs resource %s with quorum, by the replicas of now", replica.Node, r.Name)
-		}
-	}
-	return "", ""
+	return !a.Gone && !a.Diskless && r.Volumes == 1 && a.Online.is(true) && a.InUse.is(true) && a.Score.is(0)
 }
 
 // hasLeft tells whether the replica on a node went while its satellite was ONLINE: nothing of R is left there.

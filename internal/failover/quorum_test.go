@@ -8,7 +8,7 @@ import (
 )
 
 // A node goes on by the setting that it applied last, whatever LINSTOR shows.
-func TestWhatANodeMayRun(t *testing.T) {
+func TestWhatANodeIsKnownToRun(t *testing.T) {
 	t.Parallel()
 
 	blocked := func(reason Reason, edits ...edit) scenario {
@@ -24,7 +24,7 @@ func TestWhatANodeMayRun(t *testing.T) {
 	twoVolumes := func(in *Input) { in.Resource.Volumes = 2 }
 	left := func(nodes ...string) edit { return func(in *Input) { in.Resource.Left = nodes } }
 	// On C there was a disk once.
-	three := setting("majority", []string{nodeA, nodeB, nodeC})
+	three := with("majority", []string{nodeA, nodeB, nodeC})
 	isGone := at(nodeA, func(r *Replica) { r.Gone = true })
 	tooFew := edited(silent(nodeT), theLease(time.Minute))
 	leaves := func(node string) edit { return at(node, func(r *Replica) { r.Leaving = true }) }
@@ -44,19 +44,19 @@ func TestWhatANodeMayRun(t *testing.T) {
 
 		"a disk that the node may count on, and of which nobody knows, moves nothing":   blocked(QuorumUnconfirmed, mayRun(nodeA, three, majority)),
 		"a disk that went while its node was ONLINE gives no vote":                      open(mayRun(nodeA, three, majority), left(nodeC)),
-		"a tie-breaker that the node may count on, and of which nobody knows, may vote": blocked(QuorumUnconfirmed, mayRun(nodeA, setting("majority", []string{nodeA, nodeB}, nodeC), majority)),
-		"a tie-breaker that has become a disk denies as well as before":                 open(withThirdDisk, mayRun(nodeA, setting("majority", []string{nodeA, nodeB, nodeT}, nodeC), setting("majority", []string{nodeA, nodeB, nodeC}, nodeT))),
+		"a tie-breaker that the node may count on, and of which nobody knows, may vote": blocked(QuorumUnconfirmed, mayRun(nodeA, with("majority", []string{nodeA, nodeB}, nodeC), majority)),
+		"a tie-breaker that has become a disk denies as well as before":                 open(withThirdDisk, mayRun(nodeA, with("majority", []string{nodeA, nodeB, nodeT}, nodeC), with("majority", []string{nodeA, nodeB, nodeC}, nodeT))),
 		"one that has become a disk and is silent may be a vote for the node": blocked(QuorumUnconfirmed,
-			withThirdDisk, silent(nodeC), mayRun(nodeA, setting("majority", []string{nodeA, nodeB}, nodeC), setting("majority", []string{nodeA, nodeB, nodeC}, nodeT))),
+			withThirdDisk, silent(nodeC), mayRun(nodeA, with("majority", []string{nodeA, nodeB}, nodeC), with("majority", []string{nodeA, nodeB, nodeC}, nodeT))),
 
 		"with too few witnesses the node must run the replicas of now":                 open(tooFew),
 		"with too few witnesses other replicas move nothing":                           blocked(QuorumUnconfirmed, tooFew, mayRun(nodeA, three, majority), left(nodeC)),
-		"with too few witnesses another disk than now moves nothing":                   blocked(QuorumUnconfirmed, tooFew, mayRun(nodeA, setting("majority", []string{nodeA, nodeC}, nodeT), majority)),
-		"with too few witnesses another tie-breaker than now moves nothing":            blocked(QuorumUnconfirmed, tooFew, mayRun(nodeA, setting("majority", []string{nodeA, nodeB}, nodeC), majority)),
+		"with too few witnesses another disk than now moves nothing":                   blocked(QuorumUnconfirmed, tooFew, mayRun(nodeA, with("majority", []string{nodeA, nodeC}, nodeT), majority)),
+		"with too few witnesses another tie-breaker than now moves nothing":            blocked(QuorumUnconfirmed, tooFew, mayRun(nodeA, with("majority", []string{nodeA, nodeB}, nodeC), majority)),
 		"with too few witnesses a silent replica may run off":                          open(tooFew, mayRun(nodeT, off, majority)),
 		"with too few witnesses a survivor that may run off moves nothing":             blocked(QuorumUnconfirmed, tooFew, mayRun(nodeB, off, majority)),
 		"with too few witnesses a survivor that may run other replicas moves nothing":  blocked(QuorumUnconfirmed, tooFew, mayRun(nodeB, three, majority)),
-		"with too few witnesses a survivor of which nobody knows what it runs neither": blocked(QuorumUnconfirmed, tooFew, at(nodeB, func(r *Replica) { r.Begun = false })),
+		"with too few witnesses a survivor of which nobody knows what it runs neither": blocked(QuorumUnconfirmed, tooFew, at(nodeB, func(r *Replica) { r.Confirmed = false })),
 		"with too few witnesses a replica on its way out moves nothing":                blocked(QuorumUnconfirmed, tooFew, leaves(nodeT)),
 		"nor does that of the node":                                                    blocked(QuorumUnconfirmed, tooFew, leaves(nodeA)),
 		"where every witness has spoken the node's may be on its way out":              open(leaves(nodeA)),
@@ -71,7 +71,7 @@ func TestWhatANodeMayRun(t *testing.T) {
 		"a replica that fails its IO must run quorum":                  answers(ioErrors, Blocked, QuorumUnconfirmed, mayRun(nodeA, off, majority)),
 		"a replica that left once and is back must run quorum":         answers(ioErrors, Blocked, QuorumUnconfirmed, mayRun(nodeA, off, majority), left(nodeA)),
 		"a replica that fails its IO need not run the disks of now":    answers(ioErrors, Lost, ForcedIOErrors, mayRun(nodeA, three, majority)),
-		"a Primary that cannot write all of its volumes must":          answers(isolated, Blocked, QuorumUnconfirmed, mayRun(nodeA, three, majority), twoVolumes),
+		"a Primary that cannot write all of its volumes must":          answers(isolated, Undecided, TooFewWitnesses, mayRun(nodeA, three, majority), twoVolumes),
 		"and is lost where it does":                                    answers(isolated, Lost, QuorumLost, twoVolumes),
 		"a demoted replica must run quorum":                            answers(demoted, Blocked, QuorumUnconfirmed, mayRun(nodeA, off, majority)),
 
@@ -90,7 +90,7 @@ func TestWhatANodeMayRun(t *testing.T) {
 			from: crashed, edit: isGone, want: Lost, reason: NodeUnreachable, state: Unreachable,
 		},
 		"what it may run counts on": blocked(QuorumUnconfirmed, isGone, mayRun(nodeA, off, majority)),
-		"also that it ran off last": blocked(NoQuorum, isGone, mayRun(nodeA, off)),
+		"also that it ran off last": blocked(QuorumUnconfirmed, isGone, mayRun(nodeA, off)),
 		"what a forgotten replica may run moves nothing where nobody knows it": blocked(QuorumUnconfirmed, isGone, mayRun(nodeA)),
 		"a replica that was never listed is one that does not answer, and of which nothing is known": {
 			from: gone, edit: left(), want: Blocked, reason: QuorumUnconfirmed, state: Unreachable,
@@ -114,8 +114,8 @@ func TestADoubtAboutQuorumSaysWhatEndsIt(t *testing.T) {
 		words []string
 		never []string
 	}{
-		"a node that answers": {ioErrors, doubt, []string{nodeA, "pvc-1", "quorum off", "restart linstor-satellite"}, nil},
-		"a node that is away": {crashed, doubt, []string{nodeA, "pvc-1", "quorum off", "is back", "out-of-service"}, []string{"set Drbd", "restart"}},
+		"a node that answers": {ioErrors, doubt, []string{nodeA, "pvc-1", "not known", "restart linstor-satellite"}, nil},
+		"a node that is away": {crashed, doubt, []string{nodeA, "pvc-1", "not known", "is back", "out-of-service"}, []string{"set Drbd", "restart"}},
 		"no quorum at a node that is away": {
 			crashed, wants("off"), []string{"is back", "quorum to majority"}, []string{"controller"},
 		},

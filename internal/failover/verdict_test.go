@@ -137,7 +137,7 @@ func verdictScenarios() map[string]scenario {
 			from: kubeletDead, edit: unborne, want: Blocked, reason: QuorumUnconfirmed,
 		},
 		"a node without a kubelet is not lost if it is not known what a survivor runs": {
-			from: kubeletDead, edit: at(nodeB, func(r *Replica) { r.Begun = false }), want: Blocked, reason: QuorumUnconfirmed,
+			from: kubeletDead, edit: at(nodeB, func(r *Replica) { r.Confirmed = false }), want: Blocked, reason: QuorumUnconfirmed,
 		},
 		"a dead node is not lost while another node is Primary": {
 			from: crashed, edit: primaryElsewhere, want: NotLost, reason: PrimaryConnected,

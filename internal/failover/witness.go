@@ -1,8 +1,9 @@
 package failover
 
 import (
-	"slices"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evidence"
 )
 
 // survivorOf returns since when R could have been taken over by a node other than A, and whether it
@@ -34,17 +35,19 @@ func (a Replica) outdates(peer Replica) bool {
 	return peer.Connections[a.Node].is(false) && a.Rejoined[peer.Node].After(peer.Heard)
 }
 
-// isWithoutQuorum tells whether a replica that may be promoted has no majority with it by its own connections. It runs without quorum
-// then, whatever LINSTOR shows, and its word says nothing of whether A can write. A counts only where the replica says that it is
-// connected to it: who would take over from A can not rest on A's vote unseen. Where node is empty there is no A.
+// isWithoutQuorum tells whether a replica that may be promoted runs without quorum, whatever LINSTOR shows, so that its word says nothing of
+// whether A can write: it has no majority of those whom it counts with it by its own connections, and it is not known to run quorum, by which DRBD
+// leaves out those that have left in order. A counts only where the replica says that it is connected to it. Where node is empty there is no A.
 func isWithoutQuorum(r Resource, survivor Replica, node string) bool {
-	var votes votes // held: by the survivor, with whom it is not known to have lost; itself it does not list
-	for _, peer := range r.Replicas {
-		there := survivor.Connections[peer.Node]
-		unseen := !there.Known && peer.Node != node
-		votes.add(peer, unseen || there.is(true) || peer.Diskless && survivor.Diskless)
+	if survivor.Confirmed && survivor.Proven && r.Quorum == evidence.Majority && !r.InDoubt {
+		return false
 	}
-	return !votes.couldHoldQuorum()
+	votes := r.votesOf(survivor)
+	adds := evidence.MayLackDisk(votes, survivor.Node) && !survivor.Client // to half of the disks
+	return !evidence.CouldHold(votes, !adds, func(peer string) bool {
+		there := survivor.Connections[peer]
+		return peer == survivor.Node || there.is(true) || !there.Known && peer != node
+	})
 }
 
 // runsWithoutQuorum names a node that says R may be promoted there although it cannot have quorum; empty where none does.
@@ -79,20 +82,20 @@ func survives(r Replica) bool {
 // peers alone that do not deny it; or a replica without a disk says that it may be promoted while all peers whose
 // data that would need have none, or no quorum.
 func hearPeers(r Resource, survivor Replica, node string) (agreed time.Time, contradicted bool) {
-	var votes votes // held: by the survivor, with whom nobody denies; it does not deny itself
+	var votes evidence.Tally // held: by the survivor, with whom nobody denies; it does not deny itself
 	denied := false
 	for _, peer := range r.Replicas {
 		if peer.Node == node {
-			votes.add(peer, false)
+			votes.Add(peer.kind(), false)
 			continue
 		}
 		since, denies := compareEnds(survivor, peer)
 		agreed = latest(agreed, since)
 		denied = denied || denies
 		there := survivor.Connections[peer.Node]
-		votes.add(peer, !denies && (!there.Known || there.Value))
+		votes.Add(peer.kind(), !denies && (!there.Known || there.Value))
 	}
-	return agreed, denied && !votes.couldHoldQuorum() || hasNoSource(r, survivor, node)
+	return agreed, denied && !votes.CouldHold() || hasNoSource(r, survivor, node)
 }
 
 // compareEnds compares what a survivor and a peer say of their connection: since when they have agreed, or that the peer
@@ -145,34 +148,15 @@ func (t testimony) ofConnections() testimony {
 	return t
 }
 
-// denies tells whether A could not hold quorum by a setting that it may run, even together with everyone who could not be asked, of whom
-// one is that is not listed any more, unless its replica has really gone.
-func (t testimony) denies(r Resource, node string, s Setting) bool {
-	var votes votes // held: by A, if it reaches everyone who is silent
-	disklessA := slices.Contains(s.Diskless, node)
-	silent := func(peer string, diskless bool) bool {
-		return peer == node || diskless && disklessA || !t.heard[peer] && !r.hasLeft(peer)
-	}
-	for _, peer := range s.Diskful {
-		votes.add(Replica{}, silent(peer, false))
-	}
-	for _, peer := range s.Diskless {
-		votes.add(Replica{Diskless: true}, silent(peer, true))
-	}
-	return !t.connected && votes.diskful > 0 && !votes.couldHoldQuorum()
-}
-
 // testimonyOn asks every witness of A: each replica on another node whose satellite is ONLINE and which
 // reports its DRBD connection to A explicitly, in words no older than A's own. A peer that has no entry for A is unknown, not
 // disconnected. Two diskless replicas have no connection to each other in DRBD, so that an entry saying
 // "not connected" is no denial between them.
 func testimonyOn(r Resource, node string) testimony {
 	t := testimony{heard: make(map[string]bool, len(r.Replicas))}
-	var votes votes // held: by A, if it reaches everyone who is silent
 	a, _ := r.Replica(node)
 	for _, replica := range r.Replicas {
 		if replica.Node == node {
-			votes.add(replica, true)
 			continue
 		}
 		connection := replica.Connections[node]
@@ -180,9 +164,12 @@ func testimonyOn(r Resource, node string) testimony {
 		t.hear(replica, witness && connection.Value)
 		t.since = latest(t.since, connection.Since, spokenSince(replica))
 		t.heard[replica.Node] = witness
-		votes.add(replica, !witness || a.Diskless && replica.Diskless)
 	}
-	t.outvoted = votes.diskful > 0 && !votes.couldHoldQuorum()
+	// A has with it, at most, everyone who is silent.
+	mine := r.votesOf(a)
+	t.outvoted = evidence.HasDisks(mine) && !evidence.CouldHold(mine, !evidence.MayLackDisk(mine, node), func(peer string) bool {
+		return peer == node || !t.heard[peer] && !r.hasLeft(peer)
+	})
 	t.full = !t.connected && t.outvoted
 	return t
 }
@@ -211,35 +198,4 @@ func spokenSince(r Replica) time.Time {
 // (drbdsetup_events2.c, compute_promotion_info). It contradicts a peer whose own word is seconds old.
 func seesPrimary(r Replica) bool {
 	return r.MayPromote.is(false) && r.Score.Known && r.Score.Value > 0
-}
-
-// votes counts replicas with and without a disk, and those of them that a side could hold.
-type votes struct{ diskful, diskfulHeld, diskless, disklessHeld int }
-
-func (v *votes) add(r Replica, held bool) {
-	switch {
-	case r.Client: // has none
-	case r.Diskless:
-		v.diskless++
-		v.disklessHeld += count(held)
-	default:
-		v.diskful++
-		v.diskfulHeld += count(held)
-	}
-}
-
-// couldHoldQuorum is DRBD's rule (drbd_state.c, calc_quorum) at its most generous: a majority of
-// the diskful replicas has quorum; with exactly half of them the majority of the diskless ones decides.
-func (v votes) couldHoldQuorum() bool {
-	if 2*v.diskfulHeld == v.diskful {
-		return 2*v.disklessHeld > v.diskless
-	}
-	return 2*v.diskfulHeld > v.diskful
-}
-
-func count(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

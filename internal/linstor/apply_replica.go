@@ -12,11 +12,15 @@ import (
 func (s *Store) take(r *replicaEntry, w client.Resource, at span) {
 	values := w.Values()
 	r.drbd = w.IsDRBD()
+	kind := r.kind()
 	r.volumes = int32(min(len(values.Volumes), math.MaxInt32))
 	r.Diskless = client.AnyFlag(w.Flags, client.FlagDiskless, client.FlagDRBDDiskless)
 	r.Client = r.Diskless && client.AnyFlag(values.Flags, client.FlagClient)
 	r.Leaving = client.AnyFlag(w.Flags, client.FlagDelete, client.FlagDRBDDelete, client.FlagEvicted, client.FlagInactive)
 
+	if r.read != 0 && r.kind() != kind {
+		r.toggled = stampOf(at.end)
+	}
 	before := r.Replica
 	r.MayPromote = observe(r.MayPromote, values.MayPromote, at)
 	r.InUse = observe(r.InUse, w.IsInUse(), at)
@@ -42,7 +46,7 @@ func (s *Store) connect(r *replicaEntry, values client.DRBD, at span) (news bool
 		node := s.nodeName(name)
 		i, known := slices.BinarySearchFunc(peers, node, func(p peer, node string) int { return strings.Compare(p.node, node) })
 		if !known {
-			peers = slices.Insert(peers, i, peer{node: node, first: stampOf(at.end)})
+			peers = slices.Insert(peers, i, peer{node: node})
 		}
 		p, old := &peers[i], r.connection(node)
 		p.listed, p.connected = true, observe(old, c.IsConnected(), at)

@@ -122,7 +122,7 @@ func (s *Store) remove(name string, at span) {
 	e := s.resources[key]
 	gone := e != nil && !at.start.Before(e.set.Confirmed)
 	if gone {
-		s.drop(e)
+		s.drop(e, stampOf(at.end))
 	}
 	s.mu.Unlock()
 	if gone {
@@ -195,8 +195,9 @@ func (s *Store) add(name string) *entry {
 
 // replace makes the list the whole of e. The lock must be held.
 func (s *Store) replace(e *entry, list []client.Resource, at span) {
-	before, lacked := len(e.replicas), stampOf(e.set.Confirmed)
-	s.bury(e, func(node string) bool { return !lists(list, node) })
+	before, lacked := len(e.replicas), e.began
+	e.began = max(stampOf(at.start), e.began+1) // no two lists begin at once
+	s.bury(e, stampOf(at.end), func(node string) bool { return !lists(list, node) })
 	if len(e.replicas) < before {
 		e.shrunk = stampOf(at.end)
 	}
@@ -224,10 +225,11 @@ func (s *Store) replace(e *entry, list []client.Resource, at span) {
 			e.replicas = slices.Insert(e.replicas, i, s.found(e, node, at))
 			replica = &e.replicas[i]
 			replica.lacked = lacked
+			e.brought, e.lacked = true, lacked
 		}
 		if stampOf(at.start) >= replica.read {
 			s.take(replica, r, at)
-			e.meet(replica, s.isOnline(node), s.events, at)
+			s.meet(e, replica, at)
 			if replica.Reports.Value && !s.isOnline(node) {
 				s.early = stampOf(at.end)
 			}

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// listsAwaited is for how long after a replica has come a resource is read often of which evidence is awaited: a node that meets it
+	// listsAwaited is for how long after a replica has come, or a disk, a resource is read often of which evidence is awaited: a node that meets it
 	// shows by that what it has applied.
 	listsAwaited = 15 * time.Second
 	// listsApart is how far these readings are apart.
@@ -45,9 +45,10 @@ func (s *Store) awaitsLists(now time.Time) (names []string) {
 		due := false
 		for i := range e.replicas {
 			r := &e.replicas[i]
-			due = due || r.listed != 0 && now.Sub(r.listed.time()) < listsAwaited && age >= listsApart
+			came := max(r.listed, r.toggled)
+			due = due || came != 0 && now.Sub(came.time()) < listsAwaited && age >= listsApart
 			n := s.nodes[r.Node]
-			due = due || !r.runs.settled() && n != nil && n.back > n.away && n.away >= e.wantedRead && r.read < n.back && age >= listsApart
+			due = due || r.evidence.Awaits(&e.fence) && n != nil && n.back > n.away && r.read < n.back && age >= listsApart
 		}
 		if due {
 			names = append(names, e.name)

@@ -73,6 +73,8 @@ func (f *fakeLinstor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.stream(w, r)
 	case "/v1/nodes":
 		f.answer(w, func() any { return f.nodes })
+	case "/v1/error-reports":
+		f.answer(w, func() any { return []client.ErrorReport{} })
 	case "/v1/controller/properties":
 		f.answer(w, func() any { return f.controller })
 	case "/v1/resource-groups":
@@ -285,9 +287,18 @@ func (f *fakeLinstor) pvc1() {
 	}
 	f.definitions = []client.Definition{definition("PVC-1", "majority")}
 	f.resources = []client.Resource{
-		resource("PVC-1", "Node-A", true, 10102, false),
-		resource("PVC-1", "node-b", false, 10102, false),
+		met(resource("PVC-1", "Node-A", true, 10102, false), "node-b"),
+		met(resource("PVC-1", "node-b", false, 10102, false), "Node-A"),
 	}
+}
+
+// met has a replica show connections.
+func met(r client.Resource, peers ...string) client.Resource {
+	r.LayerObject.DRBD.Connections = map[string]client.Connection{}
+	for _, peer := range peers {
+		r.LayerObject.DRBD.Connections[peer] = client.Connection{Connected: new(true), Message: "Connected"}
+	}
+	return r
 }
 
 func definition(name, quorum string) client.Definition {

@@ -59,13 +59,13 @@ func (s *Store) placed(resources []client.PlacedResource) []evacuation.Volume {
 				volume.PlaceCount, volume.Mark = s.placeCounts[d.group], d.mark
 			}
 			if volume.UserQuorum {
-				volume.MayRun = s.otherQuorums(key, volume.Quorum)
+				volume.OtherQuorums = s.otherQuorums(key, volume.Quorum)
 			}
 			volumes = append(volumes, volume)
 		}
 		if client.AnyFlag(r.Flags, client.FlagDelete, client.FlagDRBDDelete) {
 			// What LINSTOR changes by itself it sends, but not what it finds while a deletion waits for a node: after a full sync of another one.
-			volumes[at].MayRun = s.otherQuorums(key, volumes[at].Quorum)
+			volumes[at].OtherQuorums = s.otherQuorums(key, volumes[at].Quorum)
 		}
 		volumes[at].DRBD = volumes[at].DRBD || r.IsDRBD() // one replica with another stack of layers does not speak for the others
 		volumes[at].Replicas = append(volumes[at].Replicas, placedReplica(r))
@@ -87,10 +87,8 @@ func (s *Store) otherQuorums(key, wanted string) (others []string) {
 		return nil
 	}
 	for i := range e.replicas {
-		for _, m := range e.replicas[i].runs.members {
-			if q := m.setting.Quorum; q != wanted && !slices.Contains(others, q) {
-				others = append(others, q)
-			}
+		if q := e.replicas[i].evidence.Other(&e.fence); q != "" && q != wanted && !slices.Contains(others, q) {
+			others = append(others, q)
 		}
 	}
 	slices.Sort(others)

@@ -296,7 +296,7 @@ func TestAnEvacuationIsToldWhatNodesMayStillRun(t *testing.T) {
 			var r client.PlacedResource
 			r.Name, r.NodeName, r.Flags = "R", "a", tc.flags
 			placed := w.placed([]client.PlacedResource{r})
-			if diff := cmp.Diff(tc.want, placed[0].MayRun); diff != "" {
+			if diff := cmp.Diff(tc.want, placed[0].OtherQuorums); diff != "" {
 				t.Error(diff)
 			}
 		})

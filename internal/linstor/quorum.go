@@ -11,8 +11,6 @@ const (
 	quorumOff = "off"
 	// failsIO is the value of on-no-quorum by which writes fail without quorum, instead of waiting for it.
 	failsIO = "io-error"
-	// quorumMajority is what LINSTOR sets by itself where there are replicas enough.
-	quorumMajority = "majority"
 )
 
 // isYes reports whether an option of DRBD is on. LINSTOR accepts both words.
@@ -30,9 +28,8 @@ type level struct {
 	// onNoQuorum and twoPrimaries are the values of DrbdOptions/Resource/on-no-quorum and DrbdOptions/Net/allow-two-primaries, empty where they are
 	// not set.
 	onNoQuorum, twoPrimaries string
-	// since is the end of the read that first showed this value, and changed is set where another one was read before.
-	since   stamp
-	changed bool
+	// since is the end of the read that first showed this value.
+	since stamp
 }
 
 func (l level) read() bool { return l.since != 0 }
@@ -42,10 +39,10 @@ func observeLevel(old level, props map[string]string, at span) level {
 	seen := level{
 		value: props[client.PropQuorum], byUser: props[client.PropQuorumSetBy] == setByUser,
 		onNoQuorum: props[client.PropOnNoQuorum], twoPrimaries: props[client.PropTwoPrimaries],
-		since: stampOf(at.end), changed: old.read(),
+		since: stampOf(at.end),
 	}
 	if old.read() && old.value == seen.value && old.byUser == seen.byUser {
-		seen.since, seen.changed = old.since, old.changed
+		seen.since = old.since
 	}
 	return seen
 }
@@ -57,15 +54,4 @@ func effectiveQuorum(definition, group, controller level) string {
 		return ""
 	}
 	return cmp.Or(definition.value, group.value, controller.value, quorumOff)
-}
-
-// lastSet returns when the newest of the values that a person may have set was first seen; 0 where none has. A level that LINSTOR had
-// without such a mark from the first reading on was set by nobody while it was read.
-func lastSet(levels ...level) (newest stamp) {
-	for _, l := range levels {
-		if l.byUser || l.changed {
-			newest = max(newest, l.since)
-		}
-	}
-	return newest
 }

@@ -125,6 +125,7 @@ const (
 	listGroups      = "groups"
 	listDefinitions = "definitions"
 	listEvidence    = "evidence"
+	listReports     = "error reports"
 	listResync      = "resync"
 )
 
@@ -141,6 +142,7 @@ func (f *Feed) lists() map[string]*list {
 		listGroups:      {read: f.readGroups, every: every(levelsEvery), again: pollEvery},
 		listDefinitions: {read: f.readDefinitions, every: f.definitionsEvery, again: pollEvery},
 		listEvidence:    {read: f.awaitEvidence, every: every(evidenceEvery), again: pollEvery},
+		listReports:     {read: f.awaitReports, every: every(evidenceEvery), again: pollEvery},
 		// The first one follows the first stream.
 		listResync: {read: f.resync, every: every(f.opts.ResyncInterval), again: standbyEvery, begun: time.Now()},
 	}

@@ -3,6 +3,8 @@ package linstor
 import (
 	"slices"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evidence"
 )
 
 // stamp is a moment by which the store orders what it has read, in nanoseconds since epoch; 0 is the zero time.
@@ -40,7 +42,11 @@ type replicaEntry struct {
 	lacked stamp
 	// reporting is since when each list has had a state of it, and no event reported that there is none.
 	reporting stamp
-	runs      mayRun
+	// toggled is the end of the last list that showed it with another kind of vote than before; 0 where none has.
+	toggled  stamp
+	evidence evidence.Node
+	// forgotten is the end of the first list without it, of one that is gone.
+	forgotten stamp
 	volumes   int32
 	// returned is set if LINSTOR lists the replica again after it had disappeared from the list for an unknown reason.
 	returned bool
@@ -52,8 +58,6 @@ type replicaEntry struct {
 // peer is a node to which a replica has reported a connection.
 type peer struct {
 	node string
-	// first is the end of the list that first showed the connection.
-	first stamp
 	// connected is whether it is Connected, and listed is set if the newest list shows the connection at all.
 	connected Fact[bool]
 	listed    bool
@@ -83,7 +87,6 @@ func (r *replicaEntry) connection(node string) Fact[bool] {
 // replica returns the Replica as it is handed out.
 func (r *replicaEntry) replica() Replica {
 	out := r.Replica
-	out.MayRun, out.Begun = r.runs.settings, r.runs.begun
 	out.Connections = make(map[string]Fact[bool], len(r.peers))
 	for _, p := range r.peers {
 		if p.listed {

@@ -160,7 +160,7 @@ func TestTheWordsOfABlindLinstorAreUnknown(t *testing.T) {
 			t.Errorf("fact %d of A is known: %t, since %s, want unknown since %s", i, f.Known, f.Since, since)
 		}
 	}
-	if !a.Blind || len(a.Connections) == 0 || !a.Begun || len(a.MayRun) != 1 {
+	if !a.Blind || len(a.Connections) == 0 || !a.Confirmed {
 		t.Errorf("A is %+v", a)
 	}
 	if b.Blind || !b.Online.Known || !b.Score.Known {
@@ -197,12 +197,12 @@ func TestWhatABlindLinstorShowsIsNoEvidence(t *testing.T) {
 	w.first()
 	w.Void(map[string]time.Time{"a": time.Now()}, time.Now())
 	w.live(60)
-	if w.replica(t, "a").Begun || !w.replica(t, "b").Begun {
-		t.Errorf("it is known what A runs: %t, and what B runs: %t", w.replica(t, "a").Begun, w.replica(t, "b").Begun)
+	if w.replica(t, "a").Confirmed || !w.replica(t, "b").Confirmed {
+		t.Errorf("it is known what A runs: %t, and what B runs: %t", w.replica(t, "a").Confirmed, w.replica(t, "b").Confirmed)
 	}
 	w.Void(nil, time.Now())
 	w.live(12)
-	if !w.replica(t, "a").Begun {
+	if !w.replica(t, "a").Confirmed {
 		t.Error("it is not known what A runs although LINSTOR sees it again")
 	}
 }
@@ -229,12 +229,12 @@ func TestAMinuteUnderABlindLinstorShowsOfNoSettingThatItWasApplied(t *testing.T)
 	w.live(30)
 	w.Void(map[string]time.Time{"a": w.at(w.now)}, w.at(w.now))
 	w.live(300)
-	w.want("a", "off a+b, majority a+b")
+	w.unconfirmed("a")
 	w.Void(nil, w.at(w.now))
 	w.live(59)
-	w.want("a", "off a+b, majority a+b")
+	w.unconfirmed("a")
 	w.live(2)
-	w.want("a", "majority a+b")
+	w.confirmed("a")
 }
 
 // A volume that LINSTOR shows in use as it was an hour ago need not have been since.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evidence"
 )
 
 // Store is the state that LINSTOR reports, and since when. It is safe for concurrent use.
@@ -65,14 +65,13 @@ type entry struct {
 	heard stamp
 	// old is set if LINSTOR had the resource before this process followed it. read is set once its replicas have been read.
 	old, read bool
-	// wanted is the setting that LINSTOR wants; nil before it is known. wantedAt is since when, and wantedRead the end of the reading that
-	// showed it.
-	wanted               *failover.Setting
-	wantedAt, wantedRead stamp
-	// byUser is set where a person has set the quorum of wanted, or had until then: unmarked is the end of the first reading that no
-	// longer said so; 0 while it is said.
-	byUser   bool
-	unmarked stamp
+	// fence is since when what LINSTOR wants has fenced.
+	fence evidence.Fence
+	// began is the start of the newest list.
+	began stamp
+	// brought is set where a replica has come since it was judged, and lacked is the start of the last list without it.
+	brought bool
+	lacked  stamp
 	// left are the nodes whose replica went while the node was ONLINE.
 	left []string
 	// replicas are sorted by node.
@@ -87,6 +86,10 @@ type nodeEntry struct {
 	away, back stamp
 	// alive is when it last showed a sign of life that did not come from LINSTOR.
 	alive stamp
+	// reports are the error reports of its satellite.
+	reports *evidence.Reports
+	// reportsAsked is when they were asked for last.
+	reportsAsked time.Time
 	// blind is since when LINSTOR is known to have had no connection to it while it calls it ONLINE; 0 if it has one. sighted is when that last
 	// ended.
 	blind, sighted stamp
@@ -288,6 +291,8 @@ func (s *Store) snapshot(e *entry) Resource {
 		r.DRBD = r.DRBD || replica.drbd
 		r.Volumes = max(r.Volumes, int(replica.volumes))
 		out := replica.replica()
+		out.Unconfirmed = moment(replica.evidence.Since(&e.fence))
+		out.Confirmed, out.Proven, out.Votes = replica.evidence.Confirmed(&e.fence), replica.evidence.Proven(), s.votes(e, replica)
 		if node := s.nodes[out.Node]; node != nil {
 			out.Online, out.OtherVersion = node.Online, node.OtherVersion
 			out.Leaving = out.Leaving || node.Leaving
@@ -302,20 +307,21 @@ func (s *Store) snapshot(e *entry) Resource {
 	r.InDoubt = e.inDoubt(definition)
 	r.Left = e.left
 	for _, node := range slices.Sorted(maps.Keys(s.gone[fold(e.name)])) {
-		r.Replicas = append(r.Replicas, s.goneReplica(s.gone[fold(e.name)][node]))
+		r.Replicas = append(r.Replicas, s.goneReplica(e, s.gone[fold(e.name)][node]))
 	}
 	return r
 }
 
-// quorum returns the quorum that LINSTOR wants of a definition, whether a person has set it, and by when at the latest. The lock must be
-// held.
-func (s *Store) quorum(d *definitionEntry) (value string, byUser bool, by stamp) {
+// quorum returns the quorum that LINSTOR wants of a definition, whether LINSTOR says of a level that a person has set it there, and whether a person
+// has: a level without such a mark, above the definition, is a person's as well if it is in force. The lock must be held.
+func (s *Store) quorum(d *definitionEntry) (value string, marked, byUser bool) {
 	if d == nil {
-		return "", false, 0
+		return "", false, false
 	}
 	l := s.levels(d)
-	byUser = l[0].byUser || l[1].byUser || l[2].byUser
-	return effectiveQuorum(l[0], l[1], l[2]), byUser, lastSet(l[:]...)
+	marked = l[0].byUser || l[1].byUser || l[2].byUser
+	byUser = marked || l[0].value == "" && l[1].value+l[2].value != ""
+	return effectiveQuorum(l[0], l[1], l[2]), marked, byUser
 }
 
 // levels returns the levels at which LINSTOR lets an option of DRBD be set for a definition, the highest first: itself, its group, the controller. The

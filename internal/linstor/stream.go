@@ -123,9 +123,11 @@ func (f *Feed) openStream(ctx context.Context, base *url.URL, before *stream) (*
 // handler applies what a stream brings, in the order in which it comes.
 func (f *Feed) handler(s, before *stream) client.Handler {
 	var logged sync.Once
+	var opened time.Time
 	return client.Handler{
 		Sent: func() { close(s.sent) },
 		Open: func() {
+			opened = time.Now()
 			if before != nil {
 				before.replaced.Store(true)
 			}
@@ -136,7 +138,8 @@ func (f *Feed) handler(s, before *stream) client.Handler {
 				return
 			}
 			f.metrics.events.WithLabelValues(client.EventMayPromote).Inc()
-			f.hear(ev, time.Now())
+			at := time.Now()
+			f.hear(ev, at, at.Sub(opened) < streamSettle)
 		},
 		Skipped: func(eventType string, err error) {
 			label, reason := eventLabelUnknown, "unknown type"
@@ -159,15 +162,15 @@ type early struct {
 }
 
 // hear applies an event. It has the resource read if that was news, or if the store does not have the replica. LINSTOR begins a stream with the values of
-// all replicas: when everything has been read, few of these are news.
-func (f *Feed) hear(ev client.Event, at time.Time) {
+// all replicas, a replay: when everything has been read, few of these are news. Later LINSTOR says a value again where a replica has got a disk, or lost it.
+func (f *Feed) hear(ev client.Event, at time.Time, replay bool) {
 	f.confirmed(at)
 	f.metrics.heard()
 	if f.Status().Synced {
 		f.store.announce(ev, at)
 	}
 	known, changed := f.store.ApplyEvent(ev, at)
-	if known && !changed {
+	if known && !changed && replay {
 		return
 	}
 	if !known && f.isEarly(ev, at) {

@@ -6,10 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
+
+// beginAfter is that of the evidence.
+const beginAfter = 10 * time.Second
 
 // world is a LINSTOR with one resource, R, which a store reads along a time line. Each reading takes place in no time; w.now is in
 // seconds.
@@ -24,6 +27,8 @@ type world struct {
 	// nodes has the connection status of the nodes that LINSTOR lists. silent are those whose Lease is.
 	nodes  map[string]string
 	silent map[string]bool
+	// reports are the error reports of satellites.
+	reports map[string][]client.ErrorReport
 }
 
 // inWorld is a replica as its node and LINSTOR show it.
@@ -39,7 +44,7 @@ func newWorld(t *testing.T, quorum string, replicas ...string) *world {
 	t.Helper()
 	w := &world{
 		storeTest: newStoreTest(), t: t, quorum: quorum,
-		replicas: map[string]*inWorld{}, nodes: map[string]string{}, silent: map[string]bool{},
+		replicas: map[string]*inWorld{}, nodes: map[string]string{}, silent: map[string]bool{}, reports: map[string][]client.ErrorReport{},
 	}
 	for _, node := range []string{"a", "b", "c", "d", "e"} {
 		w.nodes[node] = client.StatusOnline
@@ -60,8 +65,8 @@ func knownWorld(t *testing.T, quorum string, replicas ...string) *world {
 	w.first()
 	w.live(12)
 	for node := range w.replicas {
-		if r := w.replica(t, node); !r.Begun || len(r.MayRun) != 1 {
-			t.Fatalf("it is not known what %s runs: %s", node, w.runs(node))
+		if r := w.replica(t, node); !r.Confirmed && quorum != "off" {
+			t.Fatalf("it is not known what %s runs", node)
 		}
 	}
 	return w
@@ -202,6 +207,12 @@ func (w *world) readNodes() {
 		list = append(list, client.Node{Name: node, Type: "SATELLITE", ConnectionStatus: w.nodes[node]})
 	}
 	w.applyNodes(list, w.read(w.now))
+	for node, status := range w.nodes {
+		if status == client.StatusOnline {
+			at := w.read(w.now)
+			w.applyReports(node, w.reports[node], at.start, at)
+		}
+	}
 }
 
 // wait lets time pass without any reading.
@@ -238,58 +249,17 @@ func (w *world) set(quorum string) { w.quorum, w.byUser = quorum, true }
 // adapt is LINSTOR's setting of the quorum by itself.
 func (w *world) adapt(quorum string) { w.quorum, w.byUser = quorum, false }
 
-// runs tells what a node may run: "off a+b, majority a+b/t", or that of "anything".
-func (w *world) runs(node string) string {
+// confirmed checks that a node is known to have applied the quorum that LINSTOR wants, and that this one fences.
+func (w *world) confirmed(node string) { w.t.Helper(); w.isConfirmed(node, true) }
+
+// unconfirmed checks that it is not.
+func (w *world) unconfirmed(node string) { w.t.Helper(); w.isConfirmed(node, false) }
+
+func (w *world) isConfirmed(node string, want bool) {
 	w.t.Helper()
-	r := w.replica(w.t, node)
-	text := setOf(r)
-	if !r.Begun {
-		text = "anything: " + text
+	if r := w.replica(w.t, node); r.Confirmed != want {
+		w.t.Errorf("at %g s %s is confirmed: %t, want %t (votes %v)", w.now, node, r.Confirmed, want, r.Votes)
 	}
-	if r.Gone {
-		text = "gone: " + text
-	}
-	return text
-}
-
-// want checks what a node may run.
-func (w *world) want(node, runs string) {
-	w.t.Helper()
-	if got := w.runs(node); got != runs {
-		w.t.Errorf("at %g s %s may run\n  %s, want\n  %s", w.now, node, got, runs)
-	}
-}
-
-// setOf tells what the node of a replica may run, the newest last: "off a+b, majority a+b/t" where t has no disk.
-func setOf(r Replica) string {
-	all := make([]string, 0, len(r.MayRun))
-	for _, setting := range r.MayRun {
-		all = append(all, settingText(*setting))
-	}
-	return strings.Join(all, ", ")
-}
-
-func settingText(s failover.Setting) string {
-	text := s.Quorum + " " + strings.Join(s.Diskful, "+")
-	if len(s.Diskless) > 0 {
-		text += "/" + strings.Join(s.Diskless, "+")
-	}
-	return text
-}
-
-// settingsOf is the reverse of setOf.
-func settingsOf(text string) []failover.Setting {
-	var all []failover.Setting
-	for one := range strings.SplitSeq(text, ", ") {
-		quorum, votes, _ := strings.Cut(one, " ")
-		diskful, diskless, some := strings.Cut(votes, "/")
-		s := failover.Setting{Quorum: quorum, Diskful: strings.Split(diskful, "+")}
-		if some {
-			s.Diskless = strings.Split(diskless, "+")
-		}
-		all = append(all, s)
-	}
-	return all
 }
 
 // story is what happens in a world, with what nodes may run in between.

@@ -44,6 +44,8 @@ func readings(t *testing.T, line recordings.Line) map[string]func(*Client) (any,
 		return map[string]func(*Client) (any, error){"view": func(c *Client) (any, error) { return c.View(ctx) }}
 	case strings.HasSuffix(path, "/resources"):
 		return map[string]func(*Client) (any, error){"list": func(c *Client) (any, error) { return c.Resources(ctx, "pvc-db") }}
+	case path == "/v1/error-reports":
+		return map[string]func(*Client) (any, error){"error reports": func(c *Client) (any, error) { return c.ErrorReports(ctx, "node-a") }}
 	case path == "/v1/view/storage-pools":
 		return map[string]func(*Client) (any, error){"pools": func(c *Client) (any, error) { return c.StoragePools(ctx) }}
 	}
@@ -121,6 +123,8 @@ func lengthOf(value any) int {
 	case map[string]any:
 		return len(v)
 	case map[string]string:
+		return len(v)
+	case []ErrorReport:
 		return len(v)
 	case []Pool:
 		return len(v)

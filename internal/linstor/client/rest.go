@@ -30,6 +30,7 @@ const (
 	kindSomeDefs    = "some resource definitions"
 	kindPools       = "storage pools"
 	kindSatellite   = "satellite"
+	kindReports     = "error reports"
 	kindStream      = "event stream"
 	kindPlaced      = "placed resources"
 	kindMarked      = "marked definitions"
@@ -41,7 +42,7 @@ const (
 func Kinds() []string {
 	return []string{
 		kindNodes, kindController, kindDefinitions, kindDefinition, kindGroups, kindResources, kindView, kindSomeDefs, kindPools,
-		kindSatellite, kindStream, kindPlaced, kindMarked, kindSnapshots, kindVersion,
+		kindSatellite, kindReports, kindStream, kindPlaced, kindMarked, kindSnapshots, kindVersion,
 		kindAutoplace, kindEvacuate, kindRestore, kindProperties,
 	}
 }

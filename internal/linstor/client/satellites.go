@@ -54,3 +54,18 @@ func (c *Client) AnswersFor(ctx context.Context, node string, patience time.Dura
 	}
 	return err == nil, err
 }
+
+// ErrorReport is one of /v1/error-reports.
+type ErrorReport struct {
+	// FileName is "ErrorReport-PROCESS-NODE-NUMBER.log"; PROCESS changes with each start of the satellite.
+	FileName         string `json:"filename"`
+	Exception        string `json:"exception"`
+	ExceptionMessage string `json:"exception_message"`
+}
+
+// ErrorReports reads the error reports of a node's satellite, the newest last. LINSTOR asks the satellite for them. Where it has no connection to it, it
+// answers that there are none.
+func (c *Client) ErrorReports(ctx context.Context, node string) ([]ErrorReport, error) {
+	path := filtered("/v1/error-reports", "node", []string{node})
+	return list(ctx, c, kindReports, c.requestTimeout, path, func(r ErrorReport) string { return r.FileName })
+}

@@ -17,7 +17,7 @@ var tolerances = []struct {
 	by time.Duration
 }{
 	{"events: the stream", time.Second},
-	{"events:", 250 * time.Millisecond},
+	{"events:", 300 * time.Millisecond},
 	{"nodes:", 250 * time.Millisecond},
 	{"list:", 250 * time.Millisecond},
 	{"view:", 250 * time.Millisecond},

@@ -24,6 +24,8 @@ const (
 		"and quorum is reckoned anew when it is set"
 	// busy is that real satellites do one thing after the other.
 	busy = "node-c was still busy with its new disk when it was told of node-d; the model's satellite hears of both at once"
+	// twoCommits is that LINSTOR asks for a disk first and drops the flags of a diskless replica later.
+	twoCommits = "the flags that say that a disk is being added were there for a quarter of a second; the model adds it in one commit"
 )
 
 // differences are all of them. Each must be there.
@@ -82,6 +84,31 @@ var differences = []difference{
 	{
 		file: "20-evicted", tracks: []string{"list: connection to node-d of node-c"}, why: busy,
 		recorded: "nothing, Connected true", simulated: "nothing, Connecting false, Connected true",
+	},
+	{
+		file: "21-adjust-fails-again", tracks: []string{"events: may_promote of node-c"}, why: smallModel,
+		recorded: "false", simulated: "false, true",
+	},
+	{
+		file: "21-adjust-fails-again", tracks: []string{"list: may_promote of node-c", "view: may_promote of node-c"}, why: smallModel,
+		recorded: "nothing, false", simulated: "nothing, false, true",
+	},
+	{
+		file: "21-adjust-fails-again", tracks: []string{"list: score of node-c", "view: score of node-c"}, why: smallModel,
+		recorded: "nothing, 0", simulated: "nothing, 1",
+	},
+	{
+		file: "22-lost-after-eviction", tracks: []string{"list: flags of node-c", "view: flags of node-c"}, why: twoCommits,
+		recorded:  "DISKLESS DRBD_DISKLESS TIE_BREAKER, DISKLESS DISK_ADDING DISK_ADD_REQUESTED DRBD_DISKLESS, nothing",
+		simulated: "DISKLESS DRBD_DISKLESS TIE_BREAKER, nothing",
+	},
+	{
+		file: "22-lost-after-eviction", tracks: []string{"view: may_promote of node-c"}, why: twoCommits,
+		recorded: "false, nothing, false, true", simulated: "false, true",
+	},
+	{
+		file: "22-lost-after-eviction", tracks: []string{"view: score of node-c"}, why: twoCommits,
+		recorded: "2, 1, nothing, 10102, 10101", simulated: "2, 1, 10102, 10101",
 	},
 }
 

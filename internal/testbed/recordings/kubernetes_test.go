@@ -33,7 +33,7 @@ var selected = labels.Set{"linstor.csi.linbit.com/on-storage-lost": "remove"}
 
 // silenced are the recordings, by number, in which the kubelet of the pod's node is gone from the fault on.
 var silenced = map[string]bool{
-	"03": true, "04": true, "11": true, "12": true, "13": true, "14": true, "15": true, "17": true, "20": true,
+	"03": true, "04": true, "11": true, "12": true, "13": true, "14": true, "15": true, "17": true, "20": true, "21": true, "22": true,
 }
 
 // losesKubelet tells whether the kubelet of the pod's node is gone from the fault on.

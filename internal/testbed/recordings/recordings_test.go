@@ -32,6 +32,9 @@ var stories = []struct{ file, story string }{
 	{"18-demoted", "a volume is closed under its running pod"},
 	{"19-evacuate", "a node is evacuated while the volume is in use on another"},
 	{"20-evicted", "LINSTOR evicts a lost node and its peers forget the connection to it"},
+	{"21-adjust-fails-again", "quorum is set, and the node of the pod fails to apply it again after its satellite was restarted"},
+	{"22-lost-after-eviction", "a node is evicted, another gets its disk, and the node of the pod is lost after that"},
+	{"23-tie-breaker-evicted", "the node of the tie-breaker is evicted"},
 }
 
 // leases are the phases in which a kubelet can be when it dies.

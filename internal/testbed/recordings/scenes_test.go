@@ -205,6 +205,48 @@ var scenes = map[string]scene{
 		adjusting: map[string]time.Duration{"node-b": 60 * ms, "node-c": 60 * ms, "node-d": 550 * ms},
 		unasked:   []deed{{seconds(79.1), func(l *lab) { l.must(l.linstor.Evict("node-a")) }}},
 	},
+	"21-adjust-fails-again": {
+		replicas: two, quorum: drbd.QuorumOff,
+		linstor:   linstorsim.Options{PingTimeout: 6445 * ms, FirstReconnect: 21 * time.Second, SyncDuration: 900 * ms},
+		adjusting: map[string]time.Duration{"node-c": 700 * ms},
+		deeds: map[string]func(*lab){
+			"majority set on the definition, adjust fails on node-a": func(l *lab) {
+				l.linstor.SetAdjustFault("node-a", resourceName, linstorsim.AdjustFailsAtOptions)
+				l.call("/v1/resource-definitions/pvc-db")
+			},
+			"satellite of node-a killed and started again; adjust goes on failing": func(l *lab) {
+				l.linstor.StopSatellite("node-a")
+				l.linstor.RestoreSatellite("node-a")
+			},
+			"node-a ONLINE again": func(*lab) {}, // LINSTOR connects to it by itself
+		},
+	},
+	"22-lost-after-eviction": {
+		replicas: usual,
+		drbd: drbd.Options{ConnectDelay: 100 * ms, Detect: noticing(map[string]time.Duration{
+			"node-a node-b": 10030 * ms, "node-c node-b": 10030 * ms, "node-c node-a": 10764 * ms, "node-d node-a": 10764 * ms,
+		})},
+		linstor:   linstorsim.Options{PingTimeout: 6828 * ms, CommitDelay: 400 * ms},
+		adjusting: map[string]time.Duration{"node-c": 200 * ms, "node-d": 550 * ms},
+		deeds: map[string]func(*lab){
+			"power loss of node-b": func(l *lab) { l.linstor.Crash("node-b") },
+			"linstor node evict node-b": func(l *lab) {
+				time.AfterFunc(100*ms, func() { l.must(l.linstor.Evict("node-b")) })
+			},
+			"power loss of node-a: satellite silent without FIN, DRBD gone": func(l *lab) {
+				l.linstor.SetPingTimeout("node-a", 6020*ms)
+				l.linstor.Crash("node-a")
+			},
+		},
+	},
+	"23-tie-breaker-evicted": {
+		replicas: usual,
+		linstor:  linstorsim.Options{PingTimeout: 7009 * ms},
+		deeds: map[string]func(*lab){
+			"power loss of node-c":      func(l *lab) { l.linstor.Crash("node-c") },
+			"linstor node evict node-c": func(l *lab) { l.must(l.linstor.Evict("node-c")) },
+		},
+	},
 }
 
 // common are the deeds of more than one recording.
@@ -227,7 +269,7 @@ var common = map[string]func(*lab){
 }
 
 // noticed begins what DRBD does by itself: the model needs to know at the fault when that will be.
-var noticed = []string{"the peers' DRBD notices the loss", "DRBD has noticed"}
+var noticed = []string{"the peers' DRBD notices the loss", "DRBD has noticed", "its peers notice"}
 
 // deedsOf returns what is done in a recording, in order.
 func (s scene) deedsOf(t *testing.T, transcript *recordings.Transcript) []deed {

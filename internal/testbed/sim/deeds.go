@@ -70,6 +70,11 @@ type faults struct {
 	mounts map[place]int
 	// byPerson are those of which a person has set the quorum; returned is when a satellite was heard again last.
 	byPerson map[string]bool
+	// runs is the quorum that a node runs, and runsSince since when.
+	runs      map[place]string
+	runsSince map[place]time.Time
+	// marked is when a person has set the quorum of the definition last, be it to what it was.
+	marked map[string]time.Time
 	// setAbove is when somebody has set the quorum of the group or of the controller last.
 	setAbove map[string]time.Time
 	returned map[string]time.Time
@@ -119,13 +124,14 @@ func newFaults() faults {
 		frozen: make(map[string]bool), silent: make(map[string]time.Time), kubelet: make(map[string]bool),
 		linstorUp: time.Now(), hung: make(map[string]chan struct{}), belated: make(map[string]bool), hangsLater: make(map[string]time.Duration), pending: make(map[string]bool), changed: make(map[string]bool), damaged: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
 		migrated: make(map[string]bool), evicted: make(map[string]bool),
-		shown: make(map[string][]shown), forgotten: make(map[string]time.Time), failedAgain: make(map[place]bool), late: make(map[string]bool), byPerson: make(map[string]bool), setAbove: make(map[string]time.Time), returned: make(map[string]time.Time), changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), atWrite: make(map[string]Step), hangsNext: make(map[string]time.Duration), vacated: make(map[place]time.Time), forced: make(map[place]bool), vouchedAt: make(map[vouching]time.Time), untainted: make(map[string]time.Time),
+		shown: make(map[string][]shown), forgotten: make(map[string]time.Time), failedAgain: make(map[place]bool), late: make(map[string]bool), byPerson: make(map[string]bool), marked: make(map[string]time.Time), runs: make(map[place]string), runsSince: make(map[place]time.Time), setAbove: make(map[string]time.Time), returned: make(map[string]time.Time), changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), atWrite: make(map[string]Step), hangsNext: make(map[string]time.Duration), vacated: make(map[place]time.Time), forced: make(map[place]bool), vouchedAt: make(map[vouching]time.Time), untainted: make(map[string]time.Time),
 	}
 }
 
 // onNode is what happens to a node.
 var onNode = map[Deed]func(w *world, node string){
 	Crash:             func(w *world, node string) { w.Crash(w.kube(node)) },
+	ShutDown:          (*world).shutDown,
 	Return:            func(w *world, node string) { w.Return(w.kube(node)) },
 	Isolate:           func(w *world, node string) { w.Linstor.Isolate(node); w.cutKubelet(node, true) },
 	Rejoin:            (*world).rejoin,
@@ -344,16 +350,25 @@ func (w *world) pause(value string) {
 	w.must(w.Client().Update(w.ctx, &d))
 }
 
+// evict lets LINSTOR give a node up, or takes that back. One that is ONLINE is only flagged.
 func (w *world) evict(node string, evicted bool) {
 	w.evicted[node] = evicted
+	before := w.wanted()
 	switch {
-	case evicted:
+	case evicted && w.Linstor.ConnectionStatus(node) == linstorsim.Online:
 		w.Linstor.SetNodeFlags(node, linstorsim.FlagDelete, linstorsim.FlagEvicted)
-	case w.history.World.Planned.Is:
-		_ = w.Linstor.RestoreNode(node) // with the flags of its replicas
+	case evicted:
+		_ = w.Linstor.Evict(node)
 	default:
-		w.Linstor.SetNodeFlags(node)
+		_ = w.Linstor.RestoreNode(node)
 	}
+	w.compare(before)
+}
+
+// shutDown switches a node off in order: its DRBD says goodbye to its peers, and then the machine is gone.
+func (w *world) shutDown(node string) {
+	w.DRBD.Shutdown(node)
+	w.Crash(w.kube(node))
 }
 
 // volume returns the volume of that name.

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -13,6 +14,9 @@ func (w *world) setQuorum(s Step) {
 	resource := w.resource(s.On)
 	before := w.wanted()
 	w.sets(resource)
+	w.mu.Lock()
+	w.marked[resource] = time.Now()
+	w.mu.Unlock()
 	w.Linstor.SetDefinitionProperty(resource, linstorsim.PropQuorum, s.Value)
 	w.compare(before)
 }

@@ -173,7 +173,7 @@ func (g *generator) fault(at, span time.Duration, s Step, undo Deed) {
 
 // undo is the word that ends a fault.
 var undo = map[Deed]Deed{
-	Crash: Return, Isolate: Rejoin, IsolateDRBD: RejoinDRBD, CutLink: HealLink, CutResource: HealResource,
+	Crash: Return, ShutDown: Return, Isolate: Rejoin, IsolateDRBD: RejoinDRBD, CutLink: HealLink, CutResource: HealResource,
 	CutSatellite: RestoreSatellite, StopSatellite: RestoreSatellite, FreezeSatellite: UnfreezeSatellite,
 	SilenceKubelet: RestoreKubelet, ShutdownTaint: ShutdownUntaint, TakeOutOfService: PutIntoService, TakeOutForNew: PutIntoService, StopLinstor: StartLinstor, SlowLinstor: FastLinstor,
 	CutLinstor: RestoreLinstor, CutAPI: RestoreAPI, FailAPI: RecoverAPI, PauseCache: ResumeCache, CloseVolume: OpenVolume,

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
@@ -18,6 +19,9 @@ var untidySettings = []untidiness{
 	{AgainHeardNone, func(g *generator) bool { return g.quorumAgain(0) }},
 	{AgainHeardOne, func(g *generator) bool { return g.quorumAgain(1) }},
 	{AgainHeardTwo, func(g *generator) bool { return g.quorumAgain(2) }},
+	{AgainUnread, (*generator).quorumUnread},
+	{EvictedByLinstor, (*generator).evictAway},
+	{LeftInOrder, (*generator).leaveInOrder},
 	{TieBreakerByLinstor, (*generator).automateTieBreaker},
 	{TieBreakerSet, (*generator).setTieBreaker},
 	{ReplicaAddedAway, func(g *generator) bool { return g.changeReplicaAway(AddReplica) }},
@@ -112,12 +116,55 @@ func (g *generator) quorumAgain(heard int) bool {
 	default:
 		g.nodeFault(on+apart(), g.span(), Isolate, node)
 	}
-	deed := pick(g, SetQuorum, SetQuorum, SetGroupQuorum)
+	deed := pick(g, SetQuorum, SetQuorum, SetGroupQuorum, SetControllerQuorum)
 	g.add(off, Step{What: deed, On: v.Name, Value: "off"})
 	g.add(on, Step{What: deed, On: v.Name, Value: "majority"})
 	if heard < 2 && cut == CutSatellite {
 		g.nodeFault(g.later(on), g.span(), Isolate, node)
 	}
+	return true
+}
+
+// quorumUnread sets quorum off and to majority again while the controllers are cut off from LINSTOR for a part of that time.
+func (g *generator) quorumUnread() bool {
+	at, v := g.moment(), g.firstVolume()
+	for i := range g.history.World.Processes {
+		g.fault(at+g.milliseconds(-3*time.Second, 10*time.Second), g.milliseconds(time.Second, 20*time.Second),
+			Step{What: CutLinstor, On: strconv.Itoa(i)}, RestoreLinstor)
+	}
+	deed := pick(g, SetQuorum, SetGroupQuorum, SetControllerQuorum)
+	for _, quorum := range []string{"off", "majority"} {
+		at += g.milliseconds(100*time.Millisecond, 15*time.Second)
+		g.add(at, Step{What: deed, On: v.Name, Value: quorum})
+	}
+	g.nodeFault(g.later(at), g.span(), pick(g, Isolate, Isolate, Crash), g.home())
+	return true
+}
+
+// evictAway lets LINSTOR evict a node that is away; the pod's node is lost some time after that, or is the one that was evicted.
+func (g *generator) evictAway() bool {
+	g.history.World.TieBreakers = true
+	at, home := g.moment(), g.home()
+	node := pick(g, home, g.other(home), g.other(home), g.other(home))
+	g.nodeFault(at, g.span(), pick(g, Crash, Isolate), node)
+	at += g.milliseconds(8*time.Second, 40*time.Second)
+	g.fault(at, g.span(), Step{What: Evict, Node: node}, RestoreNode)
+	if node != home {
+		g.nodeFault(at+g.milliseconds(time.Second, 90*time.Second), g.span(), pick(g, Crash, Crash, Isolate), home)
+	}
+	return true
+}
+
+// leaveInOrder lets a node be shut down in order, and the pod's node be lost some time after that.
+func (g *generator) leaveInOrder() bool {
+	at, home := g.moment(), g.home()
+	v := g.firstVolume()
+	node := pick(g, append([]string{g.other(home)}, v.Diskful...)...)
+	if node == home {
+		node = g.other(home)
+	}
+	g.nodeFault(at, g.span(), ShutDown, node)
+	g.nodeFault(at+g.milliseconds(time.Second, 60*time.Second), g.span(), pick(g, Crash, Crash, Isolate), home)
 	return true
 }
 

@@ -198,6 +198,7 @@ type Deed string
 // What can happen. The word that undoes a fault follows it.
 const (
 	Crash             Deed = "crash"
+	ShutDown          Deed = "shut down in order"
 	Return            Deed = "return"
 	Isolate           Deed = "isolate from all networks"
 	Rejoin            Deed = "rejoin all networks"

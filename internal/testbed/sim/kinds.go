@@ -76,6 +76,9 @@ const (
 	AgainHeardNone      Kind = "settings: majority, off, majority, of which the node heard none"
 	AgainHeardOne       Kind = "settings: majority, off, majority, of which the node heard one"
 	AgainHeardTwo       Kind = "settings: majority, off, majority, of which the node heard both"
+	AgainUnread         Kind = "settings: majority, off, majority, while LINSTOR does not answer"
+	EvictedByLinstor    Kind = "settings: LINSTOR evicts a node, and another one is lost after that"
+	LeftInOrder         Kind = "settings: a node is shut down in order, and another one is lost after that"
 	TieBreakerByLinstor Kind = "settings: LINSTOR adds or removes tie-breakers"
 	TieBreakerSet       Kind = "settings: tie-breakers switched off and on"
 	ReplicaAddedAway    Kind = "settings: replica added while a node is away"
@@ -135,7 +138,7 @@ var Kinds = []Kind{
 	RareRenewals, FrozenMachine, HangingPools, BlindLinstor, OutOfService, HangingResource, SlowResource, OwnPings, OwnNotices, Flaps,
 	DeadKubelet, ProxyCuts, StopsSlowly, DeafForLong, Interrupted,
 	SetOnDefinition, SetOnGroup, SetOnController, AdjustFailed, AdjustHung, SentByReconnect, ChangedAroundLoss,
-	AgainHeardNone, AgainHeardOne, AgainHeardTwo, TieBreakerByLinstor, TieBreakerSet,
+	AgainHeardNone, AgainHeardOne, AgainHeardTwo, AgainUnread, EvictedByLinstor, LeftInOrder, TieBreakerByLinstor, TieBreakerSet,
 	ReplicaAddedAway, ReplicaRemovedAway, ReplicaToggledAway, NodeLost, DatabaseRestored, ClientsOfCSI, Story,
 	Stalls, StallsRecovered, ChangesAtWrite, OneHangs, EvenlySlow, TenLost, QualifiedNames, UnknownNode,
 	LeavesAmid, LeavesAfter, LastCopiesOnly, Everything, SecondLeaves, Drained, Cordoned, Tolerating, Untainted, SafePowerOff, DiskFails,

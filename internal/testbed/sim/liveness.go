@@ -323,6 +323,8 @@ func (w *world) notAsked(v Volume, node string) string {
 		return "the volume is an export of NFS"
 	case w.changed[v.Resource()]:
 		return "somebody has changed settings or replicas"
+	case !w.marked[v.Resource()].IsZero():
+		return "a person has set the quorum of the definition, and may have done so twice between two readings"
 	case w.hangs(v.Resource()):
 		return "LINSTOR does not answer on the resource"
 	case !w.fenced(v):

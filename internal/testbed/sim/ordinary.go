@@ -218,7 +218,11 @@ func (w *world) maybeUnknown(resource string) bool {
 	unheard := resource == newResource && w.history.crashesUnheard()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return restarted || unheard || w.byPerson[resource] && !w.heardSince(w.changedAt[resource].Add(hearing))
+	set := w.changedAt[resource]
+	if marked := w.marked[resource]; marked.After(set) {
+		set = marked
+	}
+	return restarted || unheard || w.byPerson[resource] && !w.heardSince(set.Add(hearing))
 }
 
 // crashesUnheard tells whether a node crashes before anybody can know what it runs of the new volume, whose making nobody may have heard.
@@ -236,10 +240,14 @@ func (h History) crashesUnheard() bool {
 	})
 }
 
-// heardSince tells whether every satellite has been restarted by a moment, which only a person's quorum needs; the lock is held.
+// heardSince tells whether every satellite has come back after a moment, and stayed for a minute, which only a person's quorum needs; the lock is held.
 func (w *world) heardSince(moment time.Time) bool {
 	for _, node := range w.history.World.Nodes {
-		if w.returned[node].Before(moment) {
+		until := time.Now()
+		if silent, is := w.silent[node]; is {
+			until = silent
+		}
+		if w.returned[node].Before(moment) || until.Sub(w.returned[node]) < hearing {
 			return false
 		}
 	}

@@ -46,7 +46,7 @@ func (w *world) look() {
 	}
 }
 
-// unseen tells whether LINSTOR has never shown, for as long as it takes to be read for sure, the quorum that a node runs.
+// unseen tells whether LINSTOR has not shown, for as long as it takes to be read for sure, the quorum that a node runs, since the node has begun to.
 func (w *world) unseen(resource, node string) bool {
 	state, ok := w.DRBD.Replica(resource, node)
 	if !ok {
@@ -54,7 +54,10 @@ func (w *world) unseen(resource, node string) bool {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	all := w.shown[resource]
+	all, began := w.shown[resource], w.runsSince[place{resource, node}]
+	if w.late[node] {
+		began = began.Add(-adjustLate)
+	}
 	for i, s := range all {
 		until, enough := time.Now(), readEvery
 		if i+1 < len(all) {
@@ -63,7 +66,7 @@ func (w *world) unseen(resource, node string) bool {
 				enough = readAboveEvery
 			}
 		}
-		if s.quorum == state.Quorum && until.Sub(s.since) >= enough {
+		if s.quorum == state.Quorum && until.Sub(s.since) >= enough && !until.Before(began) {
 			return false
 		}
 	}
@@ -73,13 +76,16 @@ func (w *world) unseen(resource, node string) bool {
 // apart is a survivor of a resource that has run without quorum while it had no connection to a node.
 type apart struct{ resource, node, survivor string }
 
-// noteApart notes since when survivors of a resource have run with quorum off apart from a node: their data is the newest for whoever asks there.
+// noteApart notes since when nodes have run the quorum that they run, and since when survivors of a resource have run with quorum off apart from a node: their data is the newest for whoever asks there.
 // Once both are connected again DRBD knows better.
 func (w *world) noteApart(resource string) {
 	states := w.DRBD.Inspect(resource)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for node, state := range states {
+		if at := (place{resource, node}); w.runs[at] != state.Quorum {
+			w.runs[at], w.runsSince[at] = state.Quorum, time.Now()
+		}
 		for survivor, other := range states {
 			key := apart{resource, node, survivor}
 			if state.Connections[survivor] == drbd.Connected {

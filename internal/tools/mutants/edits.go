@@ -1,23 +1,29 @@
 package main
 
 const (
-	attachmentsFile = "internal/cluster/attachments.go"
-	haltFile        = "controllers/halt.go"
-	inUseFile       = "controllers/volumes_in_use.go"
-	inputsFile      = "internal/cluster/inputs.go"
-	leaseFile       = "internal/cluster/lease.go"
-	liveFile        = "internal/cluster/live.go"
-	liveReadsFile   = "controllers/live_reads.go"
-	marksFile       = "internal/evacuation/marks.go"
-	gatherFile      = "controllers/node_gather.go"
-	nodeFile        = "controllers/node_controller.go"
-	patchFile       = "controllers/patch.go"
-	planFile        = "internal/failover/plan.go"
-	podsFile        = "internal/cluster/pods.go"
-	reportFile      = "controllers/report.go"
-	taintsFile      = "controllers/taints.go"
-	volumesFile     = "internal/cluster/volumes.go"
-	writesFile      = "controllers/writes.go"
+	attachmentsFile   = "internal/cluster/attachments.go"
+	fenceFile         = "internal/evidence/fence.go"
+	fencingFile       = "internal/failover/quorum.go"
+	memoryFile        = "controllers/quorum_memory.go"
+	nodeEvidenceFile  = "internal/evidence/node.go"
+	storeEvidenceFile = "internal/linstor/evidence.go"
+	votesFile         = "internal/evidence/votes.go"
+	haltFile          = "controllers/halt.go"
+	inUseFile         = "controllers/volumes_in_use.go"
+	inputsFile        = "internal/cluster/inputs.go"
+	leaseFile         = "internal/cluster/lease.go"
+	liveFile          = "internal/cluster/live.go"
+	liveReadsFile     = "controllers/live_reads.go"
+	marksFile         = "internal/evacuation/marks.go"
+	gatherFile        = "controllers/node_gather.go"
+	nodeFile          = "controllers/node_controller.go"
+	patchFile         = "controllers/patch.go"
+	planFile          = "internal/failover/plan.go"
+	podsFile          = "internal/cluster/pods.go"
+	reportFile        = "controllers/report.go"
+	taintsFile        = "controllers/taints.go"
+	volumesFile       = "internal/cluster/volumes.go"
+	writesFile        = "controllers/writes.go"
 )
 
 // edits are the protections that the source does not show as conditions. What stands between « and » in the source is what
@@ -283,27 +289,48 @@ var edits = []edit{
 		"leaseSeen{renewed: renewed, seen: «now»,", "mutantInstead(§, renewed, …)",
 	},
 
-	// What a node may run, as far as no history but a test alone can show it: each of these is held by another rule as well.
+	// What a node runs: what is asked of it.
+	{"a node need not be known to run quorum", fencingFile, "case «!a.Confirmed»:", "(… && !mutantIs(§))"},
+	{"a node may count more disks than LINSTOR shows", fencingFile, "case «!a.Gone && !evidence.Outvotes(r.Quorum, mine)»:", "(… && !mutantIs(§))"},
+	{"a disk beside a node without one may run anything", fencingFile, "near := «a.Diskless && !replica.Diskless && !t.heard[replica.Node] && evidence.Counts(mine, replica.Node)»", "(… && !mutantIs(§))"},
+	{"a survivor may run anything", fencingFile, "(«survives(replica)» || r.lendsData(replica))", "(… && !mutantIs(§))"},
+	{"whose data a survivor takes may run anything", fencingFile, "(survives(replica) || «r.lendsData(replica)»)", "(… && !mutantIs(§))"},
+	{"a survivor need not run quorum", fencingFile, "case «!replica.Confirmed»:", "(… && !mutantIs(§))"},
+	{"a survivor may count other replicas", fencingFile, "case «!evidence.Alike(mine, r.votesOf(replica))»:", "(… && !mutantIs(§))"},
+	{"who may count other replicas counts the same", votesFile, "return «!v.certain()» }", "(… && !mutantIs(§))"},
+	{"a node without a disk has only the votes that it knows", votesFile, "half := «!hasDisk» &&", "(… && !mutantIs(§))"},
+	{"a node without quorum survives", witnessFile, "if contradicted || «isWithoutQuorum(r, replica, node)» {", "(… && !mutantIs(§))"},
+
+	// What shows that it has applied what LINSTOR wants.
+	{"the first reading is believed at once", nodeEvidenceFile, "case «s.LastOnline >= n.first+beginAfter» &&", "(… || mutantIs(§))"},
+	{"the first reading is believed of a node whose Lease is not renewed", nodeEvidenceFile, "&& «s.Alive > n.first» &&", "(… || mutantIs(§))"},
+	{"every replica counts as created while LINSTOR was followed", nodeEvidenceFile, "case «n.Created»:", "(… || mutantIs(§))"},
+	{"a peer that came with the node shows what is applied", nodeEvidenceFile, "&& «p.Lacked > x.Lacked» {", "(… || mutantIs(§))"},
+	{"a peer that was there shows what is applied", nodeEvidenceFile, "&& «n.peers[at].first >= p.Listed» &&", "(… || mutantIs(§))"},
+	{"a person's quorum counts as applied with the next replica", nodeEvidenceFile, "if «person» {\n", "(… && !mutantIs(§))"},
+	{"a node need not list each peer", nodeEvidenceFile, "n.first == 0 || «!n.listsAll(x)» {", "(… && !mutantIs(§))"},
+	{"a node that is back shows at once what is applied", nodeEvidenceFile, "max(s.Back, x.Since, s.Sighted)+«adjustedAfter»", "mutantInstead(§, 0, …)"},
 	{
-		"a first setting is believed of a node that is not ONLINE any more", mayRunFile, "|| «!isTrue(n.Online)»:", "(… && !mutantIs(§))",
+		"error reports say nothing", nodeEvidenceFile, "(!f.person || «s.Reports.clear(x.Resource, s.Away, s.Back+adjustedAfter)»)",
+		"(… || mutantIs(§))",
 	},
+	{"error reports of an older satellite count", "internal/evidence/reports.go", "«process(one.ID) == present» &&", "(… || mutantIs(§))"},
+	{"a disk that LINSTOR has changed is counted as it is now", nodeEvidenceFile, "if «p.Toggled > n.applied» &&", "(… && !mutantIs(§))"},
+	{"a node that sees each disk may not count one", nodeEvidenceFile, "x.UpToDate > 0 && «x.UpToDate == n.visible(x)» {", "(… && !mutantIs(§))"},
+	{"a peer that LINSTOR has forgotten has no vote", nodeEvidenceFile, "&& «forgotten(p.node) <= n.applied» })", "(… || mutantIs(§))"},
+	{"a replica that is back runs what LINSTOR wants", nodeEvidenceFile, "if «n.gone && !n.frozen» {", "(… && !mutantIs(§))"},
+	{"a quorum that a person sets anew was applied before", fenceFile, "turned := «r.Marked && !f.last.Marked»", "(… && !mutantIs(§))"},
 	{
-		"a first setting is believed of a node that reports nothing", mayRunFile,
-		"case «!r.Reports.Value» ||", "(… && !mutantIs(§))",
-	},
-	{
-		"a replica that was there counts as created by an event", wantedFile,
+		"a replica that was there counts as created by an event", storeEvidenceFile,
 		"case «replica.listed != 0 && !replica.returned && (!replica.Reports.Value || stampOf(at)-replica.listed <= stamp(announceFor))»:",
 		"(… || mutantIs(§))",
 	},
-	{
-		"a replica that is back counts as created by an event", wantedFile,
-		"case replica.listed != 0 && «!replica.returned» &&", "(… || mutantIs(§))",
-	},
-	{
-		"a node that is back shows what is applied before it reports", mayRunFile,
-		"|| «!r.Reports.Value || r.read < n.back» {", "((…) && !mutantIs(§))",
-	},
+	{"a replica that is back counts as created by an event", storeEvidenceFile, "case replica.listed != 0 && «!replica.returned» &&", "(… || mutantIs(§))"},
+	{"an event that says nothing new has nothing read", "internal/linstor/stream.go", "if known && !changed && «replay» {", "(… || mutantIs(§))"},
+
+	// How that is remembered.
+	{"which nodes are unconfirmed is not kept", memoryFile, "if «text != \"\"» {", "(… && !mutantIs(§))"},
+	{"what other processes have kept is not taken over", memoryFile, "«m.linstor.Tell(resource, news, now)»", "if !mutantIs(§) { … }"},
 	{
 		"nothing is kept of a replica that LINSTOR forgot", goneFile,
 		"case «!online || r.read < s.events || inUse || !r.InUse.Known && !r.Leaving»:", "(… && !mutantIs(§))",
@@ -317,9 +344,6 @@ var edits = []edit{
 	{
 		"the definition is not read again once a replica has gone", "internal/linstor/apply_settings.go",
 		"|| «e.shrunk != 0 && d.read < e.shrunk+stamp(shrunkApart)»", "(… && !mutantIs(§))",
-	},
-	{
-		"a node that has left shows what is applied", mayRunFile, "|| «n.back <= n.away» ||", "(… && !mutantIs(§))",
 	},
 
 	// Nodes that leave on purpose.

@@ -12,7 +12,6 @@ var harmless = map[string]string{
 	"internal/failover/verdict.go: ruleForcedIOErrors: without replica.LastInUse.IsZero()": "the zero time is before the workload came in any case",
 	"internal/failover/verdict.go: ruleSecondary: never s.cond.state != Secondary":         "the last rule: every other state has its answer by then",
 	"internal/failover/wait.go: Observe: len(word.Pods) > 0 with >=":                       "words for nobody are not said",
-	"internal/failover/witness.go: couldHoldQuorum: 2*v.diskfulHeld > v.diskful with >=":   "exactly half is answered before",
 
 	"internal/evacuation/copies.go: goodElsewhere: without r.Node != s.self.Satellite": "the node itself leaves, and has no good copy in any case",
 	"internal/evacuation/copies.go: onItsWay: without r.Node != s.self.Satellite":      "the node itself leaves, and no copy is on its way to it",

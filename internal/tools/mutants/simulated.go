@@ -5,9 +5,7 @@ import "regexp"
 const (
 	satellitesFile = "internal/cluster/satellites.go"
 	recoveryFile   = "controllers/recovery_controller.go"
-	memoryFile     = "controllers/settings_memory.go"
 	decideFile     = "internal/failover/decide.go"
-	fencingFile    = "internal/failover/quorum.go"
 	copiesFile     = "internal/evacuation/copies.go"
 	copyFile       = "internal/evacuation/copy.go"
 	evacInputFile  = "internal/evacuation/input.go"
@@ -18,10 +16,8 @@ const (
 	witnessFile    = "internal/failover/witness.go"
 	readingFile    = "internal/linstor/reading.go"
 	goneFile       = "internal/linstor/gone.go"
-	mayRunFile     = "internal/linstor/mayrun.go"
 	refreshFile    = "internal/linstor/refresh.go"
 	storeFile      = "internal/linstor/store.go"
-	wantedFile     = "internal/linstor/wanted.go"
 )
 
 // simulated are the rules that the random simulation has to miss by itself, however well other tests know them: what is switched off
@@ -120,82 +116,20 @@ var simulated = []edit{
 		"max(«s.Settings.UnanimousGrace»-s.Now.Sub(f.since),", "mutantInstead(§, 0, …)",
 	},
 
-	// What is asked of the settings that a node may run.
-	{
-		"only the newest setting must fence", fencingFile, "for _, setting := range «a.MayRun» {",
-		"mutantInstead(§, a.MayRun[len(a.MayRun)-1:], …)",
-	},
-	{
-		"a setting need not fence", fencingFile, "case «!setting.fences()»:", "(… && !mutantIs(§))",
-	},
-	{
-		"what was not seen to begin counts as known", fencingFile, "case «!a.Begun || len(a.MayRun) == 0»:",
-		"((…) && (!mutantIs(§) || len(a.MayRun) == 0))",
-	},
-	{
-		"witnesses need not deny that the node has quorum by each setting", fencingFile,
-		"case «b == byWitnesses && !t.denies(r, node, setting)»:", "(… && !mutantIs(§))",
-	},
+	// Whose word counts.
 	{
 		"a replica that LINSTOR forgot denies that it is connected", witnessFile, "«!t.heard[peer] && !r.hasLeft(peer)»\n",
 		"(… && !(mutantIs(§) && func() bool { known, ok := r.Replica(peer); return !ok || known.Gone }()))",
-	},
-	{
-		"too few witnesses suffice although the replicas were others", fencingFile,
-		`case «b == bySilence && !setting.sameReplicas(r.wanted(""))»:`, "(… && !mutantIs(§))",
-	},
-	{
-		"too few witnesses suffice although a survivor may count other replicas", fencingFile,
-		`!setting.fences() || «!setting.sameReplicas(wanted)» }`, "(… && !mutantIs(§))",
-	},
-	{
-		"too few witnesses suffice although a replica is on its way out", fencingFile, "if leaving := r.votesLeaving(); «len(leaving) > 0»",
-		"(… && !mutantIs(§))",
 	},
 	{
 		"a pod is removed by force whatever its other volumes run", "internal/failover/removal.go",
 		"s.Node.LeaseSilent(ForceSilence) && «s.othersFenced(pod)»", "(… || mutantIs(§))",
 	},
 
-	// What a node may run: how it begins.
-	{
-		"a first setting is believed at once", mayRunFile, "first != 0 && «stampOf(n.LastOnline) >= first+stamp(beginAfter)»", "(… || mutantIs(§))",
-	},
-	{
-		"a first setting is believed of a node whose Lease is not renewed", mayRunFile, "«n.alive > first»", "(… || mutantIs(§))",
-	},
-	{
-		"every replica counts as created by what LINSTOR wants", mayRunFile, "case «r.runs.created»:", "(… || mutantIs(§))",
-	},
-
-	// How it changes.
-	{
-		"a setting takes the place of those before", mayRunFile, "m.set(append(«rest», one), read)", "mutantInstead(§, nil, …)",
-	},
-	{
-		"a connection to any new replica shows what is applied", mayRunFile, "peer.listed != 0 && «peer.listed >= wanted»", "(… || mutantIs(§))",
-	},
-	{
-		"LINSTOR sets a majority for any replicas", "internal/linstor/wanted.go", "(byUser || «fits(wanted)»)", "(… || mutantIs(§))",
-	},
-	{
-		"a connection that was there shows what is applied", mayRunFile, "p.node == other.Node && «p.first >= listed»", "(… || mutantIs(§))",
-	},
-	{
-		"one connection shows what is applied", mayRunFile, "«return false»\n\t\t}\n\t\tmet = true", "if !mutantIs(§) { … }; continue",
-	},
-	{
-		"a person's quorum counts as set with the next replica", mayRunFile, "if «one.byUserAt != 0» {", "(… && !mutantIs(§))",
-	},
+	// Who has set a quorum.
 	{
 		"a person's quorum on the controller counts as LINSTOR's own", "internal/linstor/store.go", "|| «l[2].byUser»\n",
 		"(… && !mutantIs(§))",
-	},
-	{
-		"a reconnect before the reading shows what is applied", mayRunFile, "if «n.away < one.read» ||", "(… && !mutantIs(§))",
-	},
-	{
-		"a node that is back shows at once what is applied", mayRunFile, "max(n.back, r.reporting, n.sighted)+«stamp(adjustedAfter)»", "mutantInstead(§, 0, …)",
 	},
 
 	// How it is read.
@@ -213,19 +147,6 @@ var simulated = []edit{
 	},
 	{
 		"the definition is not read at once when replicas have changed", refreshFile, "«!f.store.settingsInDoubt(name)»", "(… || mutantIs(§))",
-	},
-
-	// How it is remembered.
-	{
-		"what nodes may run is not kept", memoryFile, "text := \"\"\n\tif «sets != nil» {", "(… && !mutantIs(§))",
-	},
-	{
-		"what other processes have kept is not taken over", memoryFile, "«m.linstor.Unite(resource, sets, now)»", "if !mutantIs(§) { … }",
-	},
-	{
-		"what was kept is over with the attachment", memoryFile, "lacks(still, «withdrawn»)",
-		"append(func() (gone []string) { if mutantIs(§) { for uid, was := range before { if _, still := said[uid]; !still { " +
-			"gone = append(gone, was.text) } } }; return gone }(), …...)",
 	},
 
 	// Nodes that leave on purpose: the gates.
@@ -294,7 +215,7 @@ var simulated = []edit{
 		"a good copy may be on a node that leaves", evacInputFile, "return «len(n.Evacuate) > 0» || n.SwitchedOff", "(… && !mutantIs(§))",
 	},
 	{
-		"a volume needs no quorum without the node", copiesFile, "return «v.votes(1) == 0» || slices", "(… || mutantIs(§))",
+		"a volume needs no quorum without the node", copiesFile, "return «v.needsNone()» || slices", "(… || mutantIs(§))",
 	},
 
 	// Where copies go, and that they stay.

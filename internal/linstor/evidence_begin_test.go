@@ -6,7 +6,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
-func TestANodeMayRunAnythingUntilItIsKnownToRunTheFirstSetting(t *testing.T) {
+func TestANodeIsUnconfirmedUntilItIsKnownToRunWhatWasReadFirst(t *testing.T) {
 	t.Parallel()
 	story{
 		"ten seconds after the reading a node list shows it ONLINE": func(w *world) {
@@ -15,16 +15,16 @@ func TestANodeMayRunAnythingUntilItIsKnownToRunTheFirstSetting(t *testing.T) {
 			w.Alive("a", w.at(w.now))
 			w.wait(4.9)
 			w.readNodes()
-			w.want("a", "anything: majority a+b/c")
+			w.unconfirmed("a")
 			w.wait(0.1)
 			w.readNodes()
-			w.want("a", "majority a+b/c")
+			w.confirmed("a")
 		},
 		"the node list was asked for before and came after that": func(w *world) {
 			w.first()
 			w.live(9)
 			w.applyNodes([]client.Node{{Name: "a", ConnectionStatus: client.StatusOnline}}, span{start: w.at(9.9), end: w.at(11)})
-			w.want("a", "anything: majority a+b/c")
+			w.unconfirmed("a")
 		},
 		"the setting was read late": func(w *world) {
 			w.now = 5
@@ -36,21 +36,21 @@ func TestANodeMayRunAnythingUntilItIsKnownToRunTheFirstSetting(t *testing.T) {
 			w.define()
 			w.now = 18.9
 			w.readNodes()
-			w.want("a", "anything: majority a+b/c")
+			w.unconfirmed("a")
 			w.now = 19
 			w.readNodes()
-			w.want("a", "anything: majority a+b/c") // its Lease was renewed before the reading ended
+			w.unconfirmed("a") // its Lease was renewed before the reading ended
 			w.Alive("a", w.at(19))
 			w.now = 20
 			w.readNodes()
-			w.want("a", "majority a+b/c")
+			w.confirmed("a")
 		},
 		"its Lease is silent: LINSTOR calls a dead node ONLINE": func(w *world) {
 			w.silent["a"] = true
 			w.first()
 			w.live(600)
-			w.want("a", "anything: majority a+b/c")
-			w.want("b", "majority a+b/c")
+			w.unconfirmed("a")
+			w.confirmed("b")
 		},
 		"its Lease was renewed before the reading": func(w *world) {
 			w.readNodes()
@@ -58,22 +58,22 @@ func TestANodeMayRunAnythingUntilItIsKnownToRunTheFirstSetting(t *testing.T) {
 			w.silent["a"] = true
 			w.first()
 			w.live(600)
-			w.want("a", "anything: majority a+b/c")
+			w.unconfirmed("a")
 		},
 		"it is OFFLINE": func(w *world) {
 			w.nodes["a"] = "OFFLINE"
 			w.first()
 			w.live(600)
-			w.want("a", "anything: majority a+b/c")
+			w.unconfirmed("a")
 		},
 		"LINSTOR has no state of its replica": func(w *world) {
 			w.replicas["a"].quiet = true
 			w.first()
 			w.live(600)
-			w.want("a", "anything: majority a+b/c")
+			w.unconfirmed("a")
 			w.replicas["a"].quiet = false
 			w.look()
-			w.want("a", "majority a+b/c")
+			w.confirmed("a")
 		},
 		"LINSTOR has a state of its replica again, but not of its satellite": func(w *world) {
 			w.replicas["a"].quiet = true
@@ -82,10 +82,10 @@ func TestANodeMayRunAnythingUntilItIsKnownToRunTheFirstSetting(t *testing.T) {
 			w.nodes["a"] = "CONNECTED"
 			w.replicas["a"].quiet = false
 			w.live(5)
-			w.want("a", "anything: majority a+b/c")
+			w.unconfirmed("a")
 			w.nodes["a"] = client.StatusOnline
 			w.live(1)
-			w.want("a", "majority a+b/c")
+			w.confirmed("a")
 		},
 		"its first word comes late": func(w *world) {
 			w.replicas["a"].quiet = true
@@ -94,7 +94,7 @@ func TestANodeMayRunAnythingUntilItIsKnownToRunTheFirstSetting(t *testing.T) {
 			w.replicas["a"].quiet = false
 			w.says("a")
 			w.look()
-			w.want("a", "anything: majority a+b/c")
+			w.unconfirmed("a")
 		},
 		"LINSTOR wants another setting meanwhile": func(w *world) {
 			w.first()
@@ -102,18 +102,18 @@ func TestANodeMayRunAnythingUntilItIsKnownToRunTheFirstSetting(t *testing.T) {
 			w.set("off")
 			w.define()
 			w.live(6)
-			w.want("a", "majority a+b/c, off a+b/c")
+			w.unconfirmed("a")
 		},
 		"an event that LINSTOR repeats when the stream begins": func(w *world) {
 			w.first()
 			w.says("a")
 			w.live(9)
-			w.want("a", "anything: majority a+b/c")
+			w.unconfirmed("a")
 		},
 	}.run(t, func(t *testing.T) *world { t.Helper(); return newWorld(t, "majority", "a", "b", "c/") })
 }
 
-func TestANodeRunsTheSettingByWhichItCreatedAReplica(t *testing.T) {
+func TestANodeHasAppliedThatByWhichItCreatedItsReplica(t *testing.T) {
 	t.Parallel()
 	story{
 		"its first word came before the list": func(w *world) {
@@ -121,26 +121,26 @@ func TestANodeRunsTheSettingByWhichItCreatedAReplica(t *testing.T) {
 			w.says("a")
 			w.wait(0.1)
 			w.look()
-			w.want("a", "off a")
+			w.confirmed("a")
 		},
 		"its first word came after the list": func(w *world) {
 			w.add("a")
 			w.replicas["a"].quiet = true
 			w.look()
-			w.want("a", "anything: off a")
+			w.unconfirmed("a")
 			w.live(3)
 			w.replicas["a"].quiet = false
 			w.says("a")
-			w.want("a", "anything: off a") // until a list shows that it reports
+			w.unconfirmed("a") // until a list shows that it reports
 			w.look()
-			w.want("a", "off a")
+			w.confirmed("a")
 		},
 		"its word came long before the list": func(w *world) {
 			w.add("a")
 			w.says("a")
 			w.wait(10.1)
 			w.look()
-			w.want("a", "anything: off a")
+			w.unconfirmed("a")
 		},
 		"its word comes when it has long been listed, and reports": func(w *world) {
 			w.add("a")
@@ -148,46 +148,30 @@ func TestANodeRunsTheSettingByWhichItCreatedAReplica(t *testing.T) {
 			w.live(12)
 			w.says("a")
 			w.look()
-			w.want("a", "anything: off a")
+			w.unconfirmed("a")
 		},
 		"a word without a value is none": func(w *world) {
 			w.add("a")
 			w.announce(client.Event{Resource: "R", Node: "a"}, w.at(w.now))
 			w.look()
-			w.want("a", "anything: off a")
+			w.unconfirmed("a")
 		},
 		"no word comes": func(w *world) {
 			w.add("a")
 			w.live(9)
-			w.want("a", "anything: off a")
+			w.unconfirmed("a")
 			w.live(3)
-			w.want("a", "off a")
+			w.confirmed("a")
 		},
 		"it was placed together with others, which it does not report yet": func(w *world) {
 			w.add("a")
 			w.add("b")
 			w.says("a")
 			w.look()
-			w.want("a", "anything: off a+b")
+			w.unconfirmed("a")
 			w.meet("b")
 			w.look()
-			w.want("a", "off a+b")
-		},
-		"it was placed together with another one, and neither has a disk": func(w *world) {
-			w.add("a")
-			w.says("a")
-			w.live(1)
-			w.add("c/")
-			w.add("d/")
-			w.says("c")
-			w.wait(0.1)
-			w.look()
-			w.want("c", "off a/c+d")
-			w.want("a", "off a, off a/c+d")
-			w.meet("c")
-			w.meet("d")
-			w.look()
-			w.want("a", "off a/c+d")
+			w.confirmed("a")
 		},
 		"it was there before, for all that is known": func(w *world) {
 			w.add("a")
@@ -196,14 +180,14 @@ func TestANodeRunsTheSettingByWhichItCreatedAReplica(t *testing.T) {
 			w.live(1)
 			w.remove("a")
 			w.live(1)
-			w.adapt("majority")
+			w.set("majority")
 			w.nodes["a"], w.silent["a"] = client.StatusOnline, false
 			w.add("a")
 			w.says("a")
 			w.look()
-			w.want("a", "off a, majority a")
+			w.unconfirmed("a")
 		},
-	}.run(t, func(t *testing.T) *world { t.Helper(); return emptyWorld(t, "off") })
+	}.run(t, func(t *testing.T) *world { t.Helper(); return emptyWorld(t, "all") })
 }
 
 // A volume as linstor-csi makes it: one replica alone, and then the rest, for which LINSTOR sets the quorum.
@@ -228,12 +212,12 @@ func TestANewVolumeIsNotHeldUp(t *testing.T) {
 			rest(w, func() {
 				w.adapt("majority")
 				w.list()
-				w.want("a", "off a")
+				w.unconfirmed("a")
 				w.wait(0.05)
 				w.define()
-				w.want("a", "off a, majority a+b/c")
+				w.unconfirmed("a")
 			})
-			w.want("a", "majority a+b/c")
+			w.confirmed("a")
 		},
 		"the definition comes before the list": func(w *world) {
 			w.add("a")
@@ -244,11 +228,11 @@ func TestANewVolumeIsNotHeldUp(t *testing.T) {
 				w.define()
 				w.wait(0.05)
 				w.list()
-				w.want("a", "off a, majority a")
+				w.unconfirmed("a")
 				w.define()
-				w.want("a", "off a, majority a, majority a+b/c")
+				w.unconfirmed("a")
 			})
-			w.want("a", "majority a+b/c")
+			w.confirmed("a")
 		},
 		"the definition is older than the list": func(w *world) {
 			w.add("a")
@@ -259,7 +243,7 @@ func TestANewVolumeIsNotHeldUp(t *testing.T) {
 				w.wait(0.05)
 				w.adapt("majority")
 				w.list()
-				w.want("a", "off a")
+				w.unconfirmed("a")
 				if r, _ := w.Resource("R"); !r.InDoubt {
 					w.t.Error("LINSTOR may have adapted the quorum to the new replicas, and that is not said")
 				}
@@ -268,7 +252,7 @@ func TestANewVolumeIsNotHeldUp(t *testing.T) {
 			if r, _ := w.Resource("R"); r.InDoubt {
 				w.t.Error("the quorum is still in doubt")
 			}
-			w.want("a", "majority a+b/c")
+			w.confirmed("a")
 		},
 		"a person has set a quorum on the group": func(w *world) {
 			w.quorum = ""
@@ -276,9 +260,9 @@ func TestANewVolumeIsNotHeldUp(t *testing.T) {
 			w.add("a")
 			w.says("a")
 			w.look()
-			w.want("a", "majority a")
+			w.confirmed("a")
 			rest(w, w.look)
-			w.want("a", "majority a+b/c")
+			w.confirmed("a")
 		},
 		"the same, and its first word comes after the list": func(w *world) {
 			w.quorum = ""
@@ -288,7 +272,7 @@ func TestANewVolumeIsNotHeldUp(t *testing.T) {
 			w.says("a")
 			w.look()
 			rest(w, w.look)
-			w.want("a", "majority a+b/c")
+			w.confirmed("a")
 		},
 	}.run(t, func(t *testing.T) *world { t.Helper(); return emptyWorld(t, "off") })
 }
@@ -305,12 +289,12 @@ func TestANewReplicaNeedNotRunTheQuorumOfReplicasThatAreNotListedYet(t *testing.
 	w.add("c/")
 	w.adapt("majority")
 	w.define()
-	w.want("a", "anything: majority a+b")
+	w.unconfirmed("a")
 	w.live(300)
-	w.want("a", "anything: majority a+b, majority a+b/c")
+	w.unconfirmed("a")
 	w.meet("c")
 	w.live(3)
-	w.want("a", "majority a+b/c")
+	w.confirmed("a")
 }
 
 // The list tells of the second replica, and the definition, read after it, of the quorum that LINSTOR has set with the third one.
@@ -328,10 +312,10 @@ func TestWhoHasMetTheReplicasOfAListNeedNotRunTheQuorumOfLaterOnes(t *testing.T)
 	w.add("c/")
 	w.adapt("majority")
 	w.define()
-	w.want("a", "off a, majority a+b")
+	w.unconfirmed("a")
 	w.live(300)
-	w.want("a", "off a, majority a+b, majority a+b/c")
+	w.unconfirmed("a")
 	w.meet("c")
 	w.live(3)
-	w.want("a", "majority a+b/c")
+	w.confirmed("a")
 }

@@ -26,32 +26,31 @@ func TestANewVolumeOfWhichNoEventWasHeard(t *testing.T) {
 		w.meet("c")
 		w.live(300)
 	}
-	const doubted = "majority a, majority a+b/c"
 	story{
 		"a person has set the quorum on the group long before": func(w *world) {
 			group(w)
 			w.live(10)
 			comes(w)
-			w.want("a", "majority a+b/c")
+			w.confirmed("a")
 		},
 		"a person has set it less than ten seconds before": func(w *world) {
 			group(w)
 			w.live(9)
 			comes(w)
-			w.want("a", doubted)
+			w.confirmed("a")
 		},
 		"a person has set it on the controller long before": func(w *world) {
 			w.applyControllerProps(byUser, w.read(w.now))
 			w.live(10)
 			comes(w)
-			w.want("a", "majority a+b/c")
+			w.confirmed("a")
 		},
 		"a person has set it on the group long before, and on the controller just now": func(w *world) {
 			group(w)
 			w.live(60)
 			w.applyControllerProps(byUser, w.read(w.now))
 			comes(w)
-			w.want("a", doubted)
+			w.confirmed("a")
 		},
 		"a person has set it on the group long before, and taken another one off the controller just now": func(w *world) {
 			group(w)
@@ -59,14 +58,14 @@ func TestANewVolumeOfWhichNoEventWasHeard(t *testing.T) {
 			w.live(60)
 			w.applyControllerProps(nil, w.read(w.now))
 			comes(w)
-			w.want("a", doubted)
+			w.confirmed("a")
 		},
 		"a person has set it on the group long before, and on the volume itself": func(w *world) {
 			group(w)
 			w.live(60)
 			w.set("majority")
 			comes(w)
-			w.want("a", doubted)
+			w.confirmed("a")
 		},
 		"a person sets it on the group once the volume is there": func(w *world) {
 			w.quorum = "off"
@@ -81,7 +80,7 @@ func TestANewVolumeOfWhichNoEventWasHeard(t *testing.T) {
 			w.meet("b")
 			w.meet("c")
 			w.live(300)
-			w.want("a", "off a, "+doubted)
+			w.unconfirmed("a")
 		},
 	}.run(t, func(t *testing.T) *world { t.Helper(); return emptyWorld(t, "") })
 }

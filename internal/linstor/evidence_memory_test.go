@@ -1,30 +1,35 @@
 package linstor
 
 import (
+	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// tell has another process say what a node may run.
-func (w *world) tell(node, settings string) {
-	w.Unite("r", Sets{node: settingsOf(settings)}, w.at(w.now))
-}
+// tell has another process say that it is not known what a node runs.
+func (w *world) tell(node string) { w.Tell("r", map[string]time.Time{node: {}}, w.at(w.now)) }
 
 // told checks what is to be kept for other processes, and since when there has been something.
-func (w *world) told(want Sets, since float64) {
+func (w *world) told(want []string, since float64) {
 	w.t.Helper()
-	got, at := w.Doubts("r")
-	if diff := cmp.Diff(want, got); diff != "" {
+	all := w.Unconfirmed("r")
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(all))); diff != "" {
 		w.t.Errorf("at %g s to be kept: %s", w.now, diff)
 	}
-	if want != nil && !at.Equal(w.at(since)) {
-		w.t.Errorf("at %g s there is something to be kept since %v, want %v", w.now, at, w.at(since))
+	for _, at := range all {
+		if !at.Before(w.at(since)) {
+			return
+		}
+	}
+	if len(want) > 0 {
+		w.t.Errorf("at %g s there is something to be kept since %v, want %g", w.now, all, since)
 	}
 }
 
-func TestWhatANodeMayRunIsKeptForOthersWhileThatIsSeveralThings(t *testing.T) {
+func TestWhichNodesAreUnconfirmedIsToldToOthers(t *testing.T) {
 	t.Parallel()
 	story{
 		"it runs what LINSTOR wants": func(w *world) { w.told(nil, 0) },
@@ -33,16 +38,16 @@ func TestWhatANodeMayRunIsKeptForOthersWhileThatIsSeveralThings(t *testing.T) {
 			w.set("majority")
 			w.define()
 			w.live(10)
-			all := Sets{"a": settingsOf("off a+b, majority a+b"), "b": settingsOf("off a+b, majority a+b")}
+			all := []string{"a", "b"}
 			w.told(all, 20)
 			w.set("all")
 			w.define()
 			w.restart("a")
 			w.live(60)
-			w.told(Sets{"a": settingsOf("all a+b"), "b": settingsOf("off a+b, majority a+b, all a+b")}, 20)
+			w.told([]string{"b"}, 20)
 			w.set("off")
 			w.define()
-			w.told(Sets{"a": settingsOf("all a+b, off a+b"), "b": settingsOf("majority a+b, all a+b, off a+b")}, 20)
+			w.told(nil, 0) // while the quorum does not fence there is nothing to be known
 			w.restart("b")
 			w.restart("a")
 			w.live(60)
@@ -56,72 +61,63 @@ func TestWhatANodeMayRunIsKeptForOthersWhileThatIsSeveralThings(t *testing.T) {
 			delete(w.replicas, "a")
 			w.restart("b")
 			w.live(60)
-			w.want("b", "majority b")
-			w.told(Sets{"a": settingsOf("off a+b, majority a+b"), "b": settingsOf("majority b")}, 12)
+			w.confirmed("b")
+			w.told([]string{"a"}, 12)
 		},
 	}.run(t, worldOf("off", "a", "b"))
 }
 
-func TestWhatAnotherProcessHasSeenIsUnitedWithWhatThisOneHas(t *testing.T) {
+func TestANodeThatAnotherProcessHasNamedIsUnconfirmedUntilThereIsEvidence(t *testing.T) {
 	t.Parallel()
 	story{
 		"as older than that": func(w *world) {
 			w.changed = nil
-			w.tell("a", "off a+b, all a+b, majority a+b")
-			w.want("a", "off a+b, all a+b, majority a+b")
+			w.tell("a")
+			w.unconfirmed("a")
 			if !slices.Equal(w.changed, []string{"R"}) {
 				w.t.Errorf("told of %v", w.changed)
 			}
 		},
-		"where it says nothing new nothing changes": func(w *world) {
-			w.changed = nil
-			w.tell("a", "majority a+b")
-			w.want("a", "majority a+b")
-			w.told(nil, 0)
-			if len(w.changed) > 0 {
-				w.t.Errorf("told of %v", w.changed)
-			}
-		},
 		"its nodes are named in any case": func(w *world) {
-			w.tell("A", "off a+b")
-			w.want("a", "off a+b, majority a+b")
+			w.tell("A")
+			w.unconfirmed("a")
 		},
 		"a restart of the satellite that came before shows nothing": func(w *world) {
 			w.restart("a")
 			w.live(70)
-			w.tell("a", "off a+b")
+			w.tell("a")
 			w.live(70)
-			w.want("a", "off a+b, majority a+b")
+			w.unconfirmed("a")
 			w.restart("a")
 			w.live(60)
-			w.want("a", "majority a+b")
+			w.confirmed("a")
 		},
 		"a replica that came before shows nothing, and one that comes now does": func(w *world) {
 			w.add("c/")
 			w.meet("c")
 			w.live(1)
-			w.want("a", "majority a+b/c")
+			w.confirmed("a")
 			w.wait(1)
-			w.tell("a", "off a+b")
+			w.tell("a")
 			w.live(70)
-			w.want("a", "off a+b, majority a+b/c")
+			w.unconfirmed("a")
 			w.add("d")
 			w.live(1)
 			w.meet("d")
 			w.live(1)
-			w.want("a", "majority a+b+d/c")
+			w.confirmed("a")
 		},
 		"it no longer says so": func(w *world) {
-			w.tell("a", "off a+b")
+			w.tell("a")
 			w.changed = nil
-			w.Retract("R", nil, w.at(w.now))
-			w.want("a", "majority a+b")
+			w.Untell("R", nil, w.at(w.now))
+			w.confirmed("a")
 			w.told(nil, 0)
 			if !slices.Equal(w.changed, []string{"R"}) {
 				w.t.Errorf("told of %v", w.changed)
 			}
 			w.changed = nil
-			w.Retract("R", nil, w.at(w.now))
+			w.Untell("R", nil, w.at(w.now))
 			if len(w.changed) > 0 {
 				w.t.Errorf("told of %v", w.changed)
 			}
@@ -129,20 +125,20 @@ func TestWhatAnotherProcessHasSeenIsUnitedWithWhatThisOneHas(t *testing.T) {
 		"it no longer says so, but this one has seen it, too": func(w *world) {
 			w.set("off")
 			w.define()
-			w.tell("a", "all a+b, majority a+b, off a+b")
-			w.want("a", "all a+b, majority a+b, off a+b")
-			w.Retract("R", nil, w.at(w.now))
-			w.want("a", "majority a+b, off a+b")
+			w.tell("a")
+			w.unconfirmed("a")
+			w.Untell("R", nil, w.at(w.now))
+			w.unconfirmed("a")
 		},
 		"the replica was taken down": func(w *world) {
 			w.remove("b")
 			w.live(1)
-			w.tell("b", "off a+b, majority a+b")
+			w.tell("b")
 			w.isGone("b", false, true)
 		},
 		"LINSTOR does not list the replica, and this process never saw it": func(w *world) {
-			w.tell("c", "off a+b+c, majority a+b+c")
-			w.want("c", "gone: anything: off a+b+c, majority a+b+c")
+			w.tell("c")
+			w.unconfirmed("c")
 			w.isGone("c", true, false)
 		},
 	}.run(t, worldOf("majority", "a", "b"))
@@ -154,51 +150,51 @@ func TestAProcessThatStartsIsTold(t *testing.T) {
 	story{
 		"after its first reading": func(w *world) {
 			w.first()
-			w.tell("a", "off a+b, majority a+b")
+			w.tell("a")
 			w.live(12)
-			w.want("a", "off a+b, majority a+b")
-			w.want("b", "majority a+b")
+			w.unconfirmed("a")
+			w.confirmed("b")
 		},
 		"before its first reading": func(w *world) {
-			w.tell("a", "off a+b, majority a+b")
+			w.tell("a")
 			w.first()
-			w.want("a", "anything: off a+b, majority a+b")
+			w.unconfirmed("a")
 			w.live(12)
-			w.want("a", "off a+b, majority a+b")
+			w.unconfirmed("a")
 			w.live(300) // ONLINE for long, but its satellite was never away
-			w.want("a", "off a+b, majority a+b")
-			w.Retract("R", nil, w.at(w.now))
-			w.want("a", "majority a+b")
+			w.unconfirmed("a")
+			w.Untell("R", nil, w.at(w.now))
+			w.confirmed("a")
 		},
 		"before its first reading, and the satellite restarts": func(w *world) {
-			w.tell("a", "off a+b, majority a+b")
+			w.tell("a")
 			w.first()
 			w.live(12)
 			w.restart("a")
 			w.live(60)
-			w.want("a", "majority a+b")
+			w.confirmed("a")
 		},
 		"before its first reading, of another quorum than LINSTOR wants now": func(w *world) {
-			w.tell("a", "off a+b, all a+b")
+			w.tell("a")
 			w.first()
 			w.live(300)
-			w.want("a", "off a+b, all a+b, majority a+b")
+			w.unconfirmed("a")
 		},
 		"of a node that LINSTOR no longer lists": func(w *world) {
 			delete(w.replicas, "a")
 			delete(w.nodes, "a")
-			w.tell("a", "off a+b, majority a+b")
+			w.tell("a")
 			w.first()
 			w.live(300)
-			w.want("a", "gone: anything: off a+b, majority a+b")
-			w.want("b", "majority b")
-			w.Retract("R", nil, w.at(w.now))
-			w.want("a", "gone: anything: off a+b, majority a+b")
+			w.unconfirmed("a")
+			w.confirmed("b")
+			w.Untell("R", nil, w.at(w.now))
+			w.unconfirmed("a")
 		},
 		"of a node that is listed later, and has its word": func(w *world) {
 			a := w.replicas["a"]
 			delete(w.replicas, "a")
-			w.tell("a", "off a+b, majority a+b")
+			w.tell("a")
 			w.first()
 			w.live(5)
 			w.replicas["a"] = a
@@ -207,7 +203,7 @@ func TestAProcessThatStartsIsTold(t *testing.T) {
 			w.look()
 			w.says("a")
 			w.look()
-			w.want("a", "anything: off a+b, majority a+b")
+			w.unconfirmed("a")
 		},
 	}.run(t, func(t *testing.T) *world { t.Helper(); return newWorld(t, "majority", "a", "b") })
 }
@@ -218,9 +214,9 @@ func TestAForecastAssumesThatNodesRunWhatLinstorWants(t *testing.T) {
 	w := newWorld(t, "majority", "a", "b")
 	w.Assume()
 	w.first()
-	w.want("a", "anything: majority a+b")
-	w.tell("b", "off a+b")
+	w.unconfirmed("a")
+	w.tell("b")
 	w.Assume()
-	w.want("a", "majority a+b")
-	w.want("b", "off a+b, majority a+b")
+	w.confirmed("a")
+	w.unconfirmed("b")
 }
