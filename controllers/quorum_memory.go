@@ -81,7 +81,11 @@ func (m *quorumMemory) take(volume, resource string, attachments []storagev1.Vol
 		for _, node := range minus(now.nodes, union(last.nodes, m.wrote[va.UID].nodes)) {
 			news[node] = says[node]
 		}
-		withdrawn = union(withdrawn, minus(last.nodes, now.nodes))
+		gone := minus(last.nodes, now.nodes)
+		withdrawn = union(withdrawn, gone)
+		if own, ok := m.wrote[va.UID]; ok { // who writes them again knows something new
+			m.wrote[va.UID] = wrote{own.at, minus(own.nodes, gone)}
+		}
 	}
 	for uid := range before {
 		if _, there := after[uid]; !there {

@@ -15,12 +15,15 @@
 //
 //	| Evidence                                                                | AppliedAt                                                |
 //	| ----------------------------------------------------------------------- | -------------------------------------------------------- |
-//	| X lists a new peer                                                      | start of LINSTOR's last list of R that lacked the peer   |
+//	| X lists a peer that came later than X                                   | start of LINSTOR's last list of R that lacked the peer;  |
+//	|                                                                         | ten seconds earlier if a person set the quorum           |
 //	| X created its replica while LINSTOR was followed                        | start of LINSTOR's last list of R that lacked the replica |
 //	| X's satellite went away and has been back, reporting, for a minute;     | the last moment at which X was seen not ONLINE           |
-//	| if a person set the quorum: no new error report since (Reports)         |                                                          |
+//	| if a person set the quorum, or it came without a replica: no new error  |                                                          |
+//	| report since of a failed adjust of R or storage command (Reports)       |                                                          |
 //	| first sight: ONLINE ten seconds after the first reading, with a sign of | none: what the first reading showed counts as applied    |
-//	| life other than LINSTOR's word; if a person set it: no error report     |                                                          |
+//	| life other than LINSTOR's word; if a person set the quorum: no error    |                                                          |
+//	| report of a failed adjust of R                                          |                                                          |
 //
 // What another process has written of X (Tell) is over with evidence that is newer than that.
 //

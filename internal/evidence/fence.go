@@ -57,8 +57,8 @@ type Fence struct {
 	// person is set once a person was seen to have set the quorum: from then on every change may be a person's, who sets and takes back at any
 	// moment, while LINSTOR changes it in the step in which it adds a replica.
 	person bool
-	// early is set where the quorum came with a replica that is not listed yet.
-	early bool
+	// early is set where the quorum came with a replica that is not listed yet, and alone where it came without one: no peer shows that it was applied.
+	early, alone bool
 }
 
 // Since is FencingSince: 0 where it has fenced from the first reading on, and Never while it does not.
@@ -69,8 +69,9 @@ func (f *Fence) Since() Moment {
 	return f.since
 }
 
-// IsByUser tells whether a person has set the quorum, or had.
-func (f *Fence) IsByUser() bool { return f.person }
+// NeedsReports tells whether the return of a satellite shows only with its error reports that the quorum was applied: a person has set it, or had, or it
+// came without a replica.
+func (f *Fence) NeedsReports() bool { return f.person || f.alone }
 
 // Judge takes over a reading. It tells whether that changed since when the quorum has fenced.
 func (f *Fence) Judge(r Reading) (changed bool) {
@@ -79,6 +80,9 @@ func (f *Fence) Judge(r Reading) (changed bool) {
 	f.early = f.isEarly(r)
 	f.since = f.begins(r, was)
 	f.early = f.early && f.since != Never
+	if f.since != was.since {
+		f.alone = f.since == r.End+1
+	}
 	if !first && was.last.Quorum != r.Quorum {
 		f.before, f.changed = was.last.Quorum, r.End
 	}

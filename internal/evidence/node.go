@@ -139,7 +139,7 @@ func (n *Node) See(x Replica, s Satellite, f *Fence) (changed bool) {
 	if met := n.met(x, f.person); met > 0 {
 		changed = n.apply(met, true)
 	}
-	if rejoined(x, s) && (!f.person || s.Reports.clear(x.Resource, s.Away, s.Back+adjustedAfter)) {
+	if rejoined(x, s) && (!f.NeedsReports() || s.Reports.clear(x.Resource, s.Away, s.Back+adjustedAfter)) {
 		changed = n.apply(s.Away, true) || changed
 	}
 	if !n.begun {

@@ -44,6 +44,12 @@ func (s *story) sets() {
 	s.fence.Judge(Reading{Quorum: Majority, ByUser: true, Marked: true, Disks: 2, Diskless: 1, End: at(50)})
 }
 
+// turns lets LINSTOR set the quorum off and back by itself, read at 40 s and at 50 s, while the replicas stay.
+func (s *story) turns() {
+	s.fence.Judge(Reading{Quorum: "off", Disks: 1, Diskless: 2, End: at(40)})
+	s.fence.Judge(Reading{Quorum: Majority, Disks: 2, Diskless: 1, End: at(50)})
+}
+
 // restarts lets the satellite of x be away from 60 s to 70 s, and be ONLINE for a minute and more after that.
 func (s *story) restarts() {
 	s.satellite.Away, s.satellite.Back, s.satellite.LastOnline = at(60), at(70), at(140)
@@ -84,6 +90,12 @@ func TestWhatCountsAsEvidence(t *testing.T) {
 		"a storage command that hung": {
 			happens: []func(*story){(*story).sets, (*story).restarts, reports(131,
 				Report{ID: "ErrorReport-1-x-1.log", Exception: "ChildProcessTimeoutException", Message: "External command timed out"})},
+		},
+		"a quorum that LINSTOR set without a new replica":           {happens: []func(*story){(*story).turns}},
+		"a restart after that, without a look at its error reports": {happens: []func(*story){(*story).turns, (*story).restarts}},
+		"a restart after that, and an adjust that failed again":     {happens: []func(*story){(*story).turns, (*story).restarts, reports(131, failed)}},
+		"a restart after that, and no error report a minute later": {
+			happens: []func(*story){(*story).turns, (*story).restarts, reports(131)}, confirmed: true,
 		},
 		"a restart of less than a minute ago": {
 			happens: []func(*story){(*story).sets, (*story).restarts, func(s *story) { s.satellite.LastOnline = at(129) }, reports(131)},
@@ -135,6 +147,15 @@ func TestFirstSightNeedsANodeThatIsAlive(t *testing.T) {
 		"not ONLINE any more":                                    {func(s *story) { s.satellite.Online = false }, false},
 		"reporting nothing":                                      {func(s *story) { s.replica.Reporting = false }, false},
 		"named by another process":                               {func(s *story) { s.node.Tell(at(5), at(5)) }, false},
+		"a person's quorum, without a look at its error reports": {func(s *story) { s.fence.person = true }, false},
+		"a person's quorum, and a storage command that failed once": {func(s *story) {
+			s.fence.person = true
+			s.satellite.Reports = s.satellite.Reports.With([]Report{{ID: "ErrorReport-1-x-1.log", Message: "External command timed out"}}, at(12))
+		}, true},
+		"a person's quorum, and an adjust that failed": {func(s *story) {
+			s.fence.person = true
+			s.satellite.Reports = s.satellite.Reports.With([]Report{{ID: "ErrorReport-1-x-1.log", Message: "Failed to adjust DRBD resource pvc-1"}}, at(12))
+		}, false},
 		"created while LINSTOR was followed, before any of that": {func(s *story) { s.node.Created, s.satellite.Alive, s.replica.Lacked = true, 0, at(9) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -35,8 +35,8 @@ func (r *Reports) With(list []Report, start Moment) *Reports {
 	return next
 }
 
-// clear tells whether a reading that began after one moment shows that nothing of R has failed since another: no report is new that tells of a
-// failed adjust of R, or of a failed storage command. What an older process of the satellite has reported does not count.
+// clear tells whether a reading that began after one moment shows that nothing of R has failed since another: no report is new that tells of a failed adjust
+// of R, or of a failed storage command. Since ever, which is 0, only those count that name R. What an older process of the satellite has reported does not.
 func (r *Reports) clear(resource string, since, after Moment) bool {
 	if r == nil || r.asked < after {
 		return false
@@ -47,7 +47,7 @@ func (r *Reports) clear(resource string, since, after Moment) bool {
 	present := process(r.list[len(r.list)-1].ID)
 	return !slices.ContainsFunc(r.list, func(one Report) bool {
 		isNew := since == 0 || r.known[one.ID] >= since
-		return isNew && process(one.ID) == present && one.concerns(resource)
+		return isNew && process(one.ID) == present && (one.names(resource) || since != 0 && one.isOfStorage())
 	})
 }
 
@@ -57,14 +57,15 @@ func process(id string) string {
 	return process
 }
 
-// concerns tells whether a report tells of a failed adjust of R, or of a failed storage command, which may have kept the satellite from adjusting anything. A
-// report that names another resource does not.
-func (r Report) concerns(resource string) bool {
-	message, resource := strings.ToLower(r.Message), strings.ToLower(resource)
-	if slices.Contains(strings.FieldsFunc(message, func(c rune) bool { return strings.ContainsRune(" '\"`,;:()/", c) }), resource) {
-		return true
-	}
-	text := strings.ToLower(r.Exception) + " " + message
+// names tells whether a report tells of R.
+func (r Report) names(resource string) bool {
+	words := strings.FieldsFunc(strings.ToLower(r.Message), func(c rune) bool { return strings.ContainsRune(" '\"`,;:()/", c) })
+	return slices.Contains(words, strings.ToLower(resource))
+}
+
+// isOfStorage tells whether a report tells of a failed storage command, which may have kept the satellite from adjusting anything.
+func (r Report) isOfStorage() bool {
+	text := strings.ToLower(r.Exception + " " + r.Message)
 	return slices.ContainsFunc([]string{"storage", "command", "extcmd", "childprocess", "timeout", "timed out"},
 		func(word string) bool { return strings.Contains(text, word) })
 }

@@ -64,7 +64,7 @@ func fencing(r Resource, node string, t testimony, b basis) (Reason, string) {
 // of one that has.
 func (r Resource) others(a Replica, mine []evidence.Vote, t testimony, b basis) (Reason, string) {
 	for _, replica := range r.Replicas {
-		near := a.Diskless && !replica.Diskless && !t.heard[replica.Node] && evidence.Counts(mine, replica.Node)
+		near := evidence.MayLackDisk(mine, a.Node) && !replica.Diskless && !t.heard[replica.Node] && evidence.Counts(mine, replica.Node)
 		backs := b != byWitnesses && (survives(replica) || r.lendsData(replica))
 		switch {
 		case replica.Node == a.Node, !near && !backs:
@@ -98,7 +98,7 @@ func wantedFences(r Resource, a Replica) (Reason, string) {
 // provesQuorum tells whether A says itself that its quorum works: it is Primary and may not write. DRBD reports one score for all
 // volumes of a resource, so that with several of them the score proves nothing of each.
 func (a Replica) provesQuorum(r Resource) bool {
-	return !a.Gone && !a.Diskless && r.Volumes == 1 && a.Online.is(true) && a.InUse.is(true) && a.Score.is(0)
+	return !a.Gone && !a.Diskless && !evidence.MayLackDisk(r.votesOf(a), a.Node) && r.Volumes == 1 && a.Online.is(true) && a.InUse.is(true) && a.Score.is(0)
 }
 
 // hasLeft tells whether the replica on a node went while its satellite was ONLINE: nothing of R is left there.

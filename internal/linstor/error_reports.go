@@ -71,7 +71,7 @@ func (s *Store) needsReports(now time.Time) (nodes []string) {
 	due := map[string]bool{}
 	for key := range s.unsettled {
 		e := s.resources[key]
-		if e == nil || !e.fence.IsByUser() {
+		if e == nil || !e.fence.NeedsReports() {
 			continue
 		}
 		for i := range e.replicas {

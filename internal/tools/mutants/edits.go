@@ -292,7 +292,7 @@ var edits = []edit{
 	// What a node runs: what is asked of it.
 	{"a node need not be known to run quorum", fencingFile, "case «!a.Confirmed»:", "(… && !mutantIs(§))"},
 	{"a node may count more disks than LINSTOR shows", fencingFile, "case «!a.Gone && !evidence.Outvotes(r.Quorum, mine)»:", "(… && !mutantIs(§))"},
-	{"a disk beside a node without one may run anything", fencingFile, "near := «a.Diskless && !replica.Diskless && !t.heard[replica.Node] && evidence.Counts(mine, replica.Node)»", "(… && !mutantIs(§))"},
+	{"a disk beside a node without one may run anything", fencingFile, "near := «evidence.MayLackDisk(mine, a.Node) && !replica.Diskless && !t.heard[replica.Node] && evidence.Counts(mine, replica.Node)»", "(… && !mutantIs(§))"},
 	{"a survivor may run anything", fencingFile, "(«survives(replica)» || r.lendsData(replica))", "(… && !mutantIs(§))"},
 	{"whose data a survivor takes may run anything", fencingFile, "(survives(replica) || «r.lendsData(replica)»)", "(… && !mutantIs(§))"},
 	{"a survivor need not run quorum", fencingFile, "case «!replica.Confirmed»:", "(… && !mutantIs(§))"},
@@ -311,7 +311,7 @@ var edits = []edit{
 	{"a node need not list each peer", nodeEvidenceFile, "n.first == 0 || «!n.listsAll(x)» {", "(… && !mutantIs(§))"},
 	{"a node that is back shows at once what is applied", nodeEvidenceFile, "max(s.Back, x.Since, s.Sighted)+«adjustedAfter»", "mutantInstead(§, 0, …)"},
 	{
-		"error reports say nothing", nodeEvidenceFile, "(!f.person || «s.Reports.clear(x.Resource, s.Away, s.Back+adjustedAfter)»)",
+		"error reports say nothing", nodeEvidenceFile, "(!f.NeedsReports() || «s.Reports.clear(x.Resource, s.Away, s.Back+adjustedAfter)»)",
 		"(… || mutantIs(§))",
 	},
 	{"error reports of an older satellite count", "internal/evidence/reports.go", "«process(one.ID) == present» &&", "(… || mutantIs(§))"},

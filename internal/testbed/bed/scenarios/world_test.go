@@ -113,7 +113,7 @@ func annotationsLeft(s *bedtest.Scenario) (left []string) {
 	}
 	for _, o := range objects {
 		for key := range o.GetAnnotations() {
-			if strings.HasPrefix(key, "drbd.linbit.com/") && key != cluster.AnnotationMayRun {
+			if strings.HasPrefix(key, "drbd.linbit.com/") && key != cluster.AnnotationUnconfirmed {
 				left = append(left, o.GetName()+": "+key)
 			}
 		}
