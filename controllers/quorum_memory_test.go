@@ -178,6 +178,21 @@ func TestAProcessIgnoresWhatItWroteItself(t *testing.T) {
 	}
 }
 
+// Another leader has seen evidence, and after that something that this process has missed.
+func TestAProcessTakesOverWhatOthersWriteAnew(t *testing.T) {
+	t.Parallel()
+	m := newMemoryTest(t)
+	m.word.nodes = since(m.now.Add(-time.Hour))
+	m.write()
+	m.take()
+	m.say("")
+	m.take()
+	m.say(nodeA)
+	if m.take(); len(m.word.told) != 1 || !slices.Equal(m.word.told[0], []string{nodeA}) {
+		t.Errorf("told of %v", m.word.told)
+	}
+}
+
 func TestWhatAnAttachmentSaysIsTakenOverOnce(t *testing.T) {
 	t.Parallel()
 	m := newMemoryTest(t)
