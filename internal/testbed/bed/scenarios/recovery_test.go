@@ -34,6 +34,10 @@ func TestLinstorRunsOnTheLostNode(t *testing.T) {
 		// One may have read twice; that all follow the events tells that the others are there, too.
 		return s.LINSTOR.Requests()[linstorsim.KindView] >= 3 && s.LINSTOR.Streams() >= 3
 	})
+	read := s.LINSTOR.Requests()[linstorsim.KindNodes]
+	waitUntil(s, "all of them to read on: a volume that is made before is not seen to be new", func() bool {
+		return s.LINSTOR.Requests()[linstorsim.KindNodes] >= read+6
+	})
 	w := s.Workload("db")
 	s.Start(w)
 
