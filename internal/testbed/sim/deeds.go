@@ -46,6 +46,8 @@ type faults struct {
 	// pausedAt is since when, if it is set.
 	pausedAt time.Time
 	evicted  map[string]bool
+	// gaveUp are those of them whose disks others have got.
+	gaveUp map[string]bool
 	// answer is how long LINSTOR takes to answer, on the replicas of slowOn only if that is set.
 	answer atomic.Int64
 	slowOn atomic.Pointer[string]
@@ -123,7 +125,7 @@ func newFaults() faults {
 	return faults{
 		frozen: make(map[string]bool), silent: make(map[string]time.Time), kubelet: make(map[string]bool),
 		linstorUp: time.Now(), hung: make(map[string]chan struct{}), belated: make(map[string]bool), hangsLater: make(map[string]time.Duration), pending: make(map[string]bool), changed: make(map[string]bool), damaged: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
-		migrated: make(map[string]bool), evicted: make(map[string]bool),
+		migrated: make(map[string]bool), evicted: make(map[string]bool), gaveUp: make(map[string]bool),
 		shown: make(map[string][]shown), forgotten: make(map[string]time.Time), failedAgain: make(map[place]bool), late: make(map[string]bool), byPerson: make(map[string]bool), marked: make(map[string]time.Time), runs: make(map[place]string), runsSince: make(map[place]time.Time), setAbove: make(map[string]time.Time), returned: make(map[string]time.Time), changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), atWrite: make(map[string]Step), hangsNext: make(map[string]time.Duration), vacated: make(map[place]time.Time), forced: make(map[place]bool), vouchedAt: make(map[vouching]time.Time), untainted: make(map[string]time.Time),
 	}
 }
@@ -152,6 +154,8 @@ var onNode = map[Deed]func(w *world, node string){
 	PutIntoService:    func(w *world, node string) { w.taint(node, outOfServiceTaint, false) },
 	Evict:             func(w *world, node string) { w.evict(node, true) },
 	RestoreNode:       func(w *world, node string) { w.evict(node, false) },
+	GiveUp:            func(w *world, node string) { w.giveUp(node, true) },
+	TakeBack:          func(w *world, node string) { w.giveUp(node, false) },
 	HangPools:         func(w *world, node string) { w.Linstor.HangPools(node, true) },
 	FreePools:         func(w *world, node string) { w.Linstor.HangPools(node, false) },
 	FreezeMachine:     func(w *world, node string) { w.freezeMachine(node, true) },
@@ -350,18 +354,29 @@ func (w *world) pause(value string) {
 	w.must(w.Client().Update(w.ctx, &d))
 }
 
-// evict lets LINSTOR give a node up, or takes that back. One that is ONLINE is only flagged.
+// evict flags a node as one that LINSTOR has given up, or takes that back.
 func (w *world) evict(node string, evicted bool) {
 	w.evicted[node] = evicted
-	before := w.wanted()
 	switch {
-	case evicted && w.Linstor.ConnectionStatus(node) == linstorsim.Online:
-		w.Linstor.SetNodeFlags(node, linstorsim.FlagDelete, linstorsim.FlagEvicted)
 	case evicted:
-		_ = w.Linstor.Evict(node)
+		w.Linstor.SetNodeFlags(node, linstorsim.FlagDelete, linstorsim.FlagEvicted)
+	case w.history.World.Planned.Is:
+		_ = w.Linstor.RestoreNode(node) // with the flags of its replicas
 	default:
+		w.Linstor.SetNodeFlags(node)
+	}
+}
+
+// giveUp lets LINSTOR evict a node that is away, or takes that back: others get its disks.
+func (w *world) giveUp(node string, evicted bool) {
+	before := w.wanted()
+	if evicted {
+		w.gaveUp[node] = w.Linstor.Evict(node) == nil
+	} else if w.gaveUp[node] {
+		w.gaveUp[node] = false
 		_ = w.Linstor.RestoreNode(node)
 	}
+	w.evicted[node] = w.evicted[node] || w.gaveUp[node]
 	w.compare(before)
 }
 

@@ -178,7 +178,7 @@ var undo = map[Deed]Deed{
 	SilenceKubelet: RestoreKubelet, ShutdownTaint: ShutdownUntaint, TakeOutOfService: PutIntoService, TakeOutForNew: PutIntoService, StopLinstor: StartLinstor, SlowLinstor: FastLinstor,
 	CutLinstor: RestoreLinstor, CutAPI: RestoreAPI, FailAPI: RecoverAPI, PauseCache: ResumeCache, CloseVolume: OpenVolume,
 	FailDisk: ReplaceDisk, MigrateTo: EndMigration, ForbidTaints: AllowTaints, ForbidRelease: AllowRelease, DisturbAPI: CalmAPI,
-	StallAct: EndStalls, Pause: Unpause, Evict: RestoreNode, FreezeMachine: ThawMachine, HangPools: FreePools, HangResource: FreeResource, FreezeProcess: ThawProcess, Overlap: EndOverlap,
+	StallAct: EndStalls, Pause: Unpause, Evict: RestoreNode, GiveUp: TakeBack, FreezeMachine: ThawMachine, HangPools: FreePools, HangResource: FreeResource, FreezeProcess: ThawProcess, Overlap: EndOverlap,
 	SlowAPI: FastAPI, LagAPI: EndLag, RejectAPI: AcceptAPI, HangAPI: UnhangAPI, BreakAdjust: MendAdjust, CreateAgain: BindAgain,
 }
 

@@ -148,7 +148,7 @@ func (g *generator) evictAway() bool {
 	node := pick(g, home, g.other(home), g.other(home), g.other(home))
 	g.nodeFault(at, g.span(), pick(g, Crash, Isolate), node)
 	at += g.milliseconds(8*time.Second, 40*time.Second)
-	g.fault(at, g.span(), Step{What: Evict, Node: node}, RestoreNode)
+	g.fault(at, g.span(), Step{What: GiveUp, Node: node}, TakeBack)
 	if node != home {
 		g.nodeFault(at+g.milliseconds(time.Second, 90*time.Second), g.span(), pick(g, Crash, Crash, Isolate), home)
 	}

@@ -266,6 +266,8 @@ const (
 	Unpause         Deed = "end the pause"
 	Evict           Deed = "evict the node from LINSTOR"
 	RestoreNode     Deed = "restore the node in LINSTOR"
+	GiveUp          Deed = "let LINSTOR give the node up"
+	TakeBack        Deed = "let LINSTOR take the node back"
 
 	HangPools     Deed = "let the thin pools hang"
 	FreePools     Deed = "let the thin pools answer"

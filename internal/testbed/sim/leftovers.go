@@ -72,6 +72,7 @@ func (w *world) mend() {
 		for _, deed := range []Deed{UnfreezeSatellite, ThawMachine, FreePools, Return, Rejoin, RejoinDRBD, RestoreSatellite, RestoreKubelet, ShutdownUntaint, PutIntoService} {
 			w.do(Step{What: deed, Node: node})
 		}
+		w.do(Step{What: TakeBack, Node: node})
 		if w.evicted[node] || !w.history.World.Planned.Is {
 			w.do(Step{What: RestoreNode, Node: node})
 		}
