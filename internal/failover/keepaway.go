@@ -33,7 +33,7 @@ const (
 )
 
 // TaintCauseOf is what is known of the cause of a taint on A by one of the resources that caused it, or by the node alone where there is none.
-// A replica that is being deleted, or is inactive, is no cause: it never has quorum again, and no pod needs the node for it.
+// A replica that is being deleted, is inactive, or is not listed any more, is no cause: it never has quorum again, and no pod needs the node for it.
 func TaintCauseOf(now time.Time, node Node, settings Settings, online Fact[bool], resource *Resource) TaintCause {
 	switch online = freshFact(online, now); {
 	case node.LeaseSilent(settings.KubeletSilence), online.is(false):
@@ -48,7 +48,7 @@ func TaintCauseOf(now time.Time, node Node, settings Settings, online Fact[bool]
 	switch {
 	case !fresh.Known:
 		return TaintCauseUnknown
-	case ok && !replica.Leaving && !(replica.Score.Known && replica.Score.Value > 0):
+	case ok && !replica.Leaving && !replica.Gone && !(replica.Score.Known && replica.Score.Value > 0):
 		return TaintCauseLasts
 	}
 	return TaintCauseGone

@@ -43,6 +43,8 @@ func TestTaintCauseOf(t *testing.T) {
 	silentNode := Node{Name: nodeA, LeaseKnown: true, LeaseSilence: 20 * time.Second}
 	leaving := crashed()
 	at(nodeA, func(r *Replica) { r.Leaving = true })(&leaving)
+	forgotten := crashed()
+	at(nodeA, func(r *Replica) { r.Gone = true })(&forgotten)
 	cases := map[string]struct {
 		node   Node
 		online Fact[bool]
@@ -55,6 +57,7 @@ func TestTaintCauseOf(t *testing.T) {
 		"a volume that has become Secondary with data is no cause":       {alive, online, resourceOf(demoted()), TaintCauseGone},
 		"a volume without a replica on the node any more is no cause":    {alive, online, resourceOf(gone()), TaintCauseGone},
 		"a replica that is being deleted, or is inactive, is no cause":   {alive, online, resourceOf(leaving), TaintCauseGone},
+		"a replica that LINSTOR has forgotten is no cause":               {alive, online, resourceOf(forgotten), TaintCauseGone},
 		"an OFFLINE node is one":                                         {alive, held(false, time.Minute), nil, TaintCauseLasts},
 		"a silent kubelet is one":                                        {silentNode, online, resourceOf(healthy()), TaintCauseLasts},
 		"a silent kubelet is one whatever LINSTOR says":                  {silentNode, untold[bool](time.Minute), nil, TaintCauseLasts},
