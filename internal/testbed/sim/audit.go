@@ -185,6 +185,11 @@ func (p *process) basis(ctx context.Context, node string, volumes []Volume, pod 
 		b.reason = a.reasons[pod.UID]
 		b.spared = p.acts.stays(pod.UID)
 	})
+	if pod != nil && b.reason == "" { // what is begun is repeated by the mark
+		p.world.mu.Lock()
+		b.reason = p.world.marks[pod.UID]
+		p.world.mu.Unlock()
+	}
 	if pod != nil {
 		b.keptBy = p.world.keptBy(pod, func(uid types.UID) bool {
 			p.acts.mu.Lock()
@@ -287,6 +292,12 @@ func (c *auditedClient) noteReason(ctx context.Context, patch []byte) {
 			a.reasons[uid] = mark.Reason
 		}
 	})
+	w := c.process.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, uid := range mark.Pods {
+		w.marks[uid] = mark.Reason
+	}
 }
 
 func (c *auditedClient) Status() client.SubResourceWriter {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -75,6 +76,8 @@ type faults struct {
 	// runs is the quorum that a node runs, and runsSince since when.
 	runs      map[place]string
 	runsSince map[place]time.Time
+	// marks are the reasons in the marks of attachments, by the pods that they name.
+	marks map[types.UID]failover.Reason
 	// marked is when a person has set the quorum of the definition last, be it to what it was.
 	marked map[string]time.Time
 	// setAbove is when somebody has set the quorum of the group or of the controller last.
@@ -126,7 +129,7 @@ func newFaults() faults {
 		frozen: make(map[string]bool), silent: make(map[string]time.Time), kubelet: make(map[string]bool),
 		linstorUp: time.Now(), hung: make(map[string]chan struct{}), belated: make(map[string]bool), hangsLater: make(map[string]time.Duration), pending: make(map[string]bool), changed: make(map[string]bool), damaged: make(map[string]bool), mounts: make(map[place]int), migrations: make(map[string]string),
 		migrated: make(map[string]bool), evicted: make(map[string]bool), gaveUp: make(map[string]bool),
-		shown: make(map[string][]shown), forgotten: make(map[string]time.Time), failedAgain: make(map[place]bool), late: make(map[string]bool), byPerson: make(map[string]bool), marked: make(map[string]time.Time), runs: make(map[place]string), runsSince: make(map[place]time.Time), setAbove: make(map[string]time.Time), returned: make(map[string]time.Time), changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), atWrite: make(map[string]Step), hangsNext: make(map[string]time.Duration), vacated: make(map[place]time.Time), forced: make(map[place]bool), vouchedAt: make(map[vouching]time.Time), untainted: make(map[string]time.Time),
+		shown: make(map[string][]shown), forgotten: make(map[string]time.Time), failedAgain: make(map[place]bool), late: make(map[string]bool), byPerson: make(map[string]bool), marks: make(map[types.UID]failover.Reason), marked: make(map[string]time.Time), runs: make(map[place]string), runsSince: make(map[place]time.Time), setAbove: make(map[string]time.Time), returned: make(map[string]time.Time), changedAt: make(map[string]time.Time), adjusts: make(map[place]bool), troubles: make(map[Deed]trouble), machines: make(map[string]bool), atWrite: make(map[string]Step), hangsNext: make(map[string]time.Duration), vacated: make(map[place]time.Time), forced: make(map[place]bool), vouchedAt: make(map[vouching]time.Time), untainted: make(map[string]time.Time),
 	}
 }
 

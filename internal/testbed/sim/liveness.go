@@ -323,8 +323,8 @@ func (w *world) notAsked(v Volume, node string) string {
 		return "the volume is an export of NFS"
 	case w.changed[v.Resource()]:
 		return "somebody has changed settings or replicas"
-	case !w.marked[v.Resource()].IsZero():
-		return "a person has set the quorum of the definition, and may have done so twice between two readings"
+	case w.setAnew(v.Resource()):
+		return "a person has set the quorum of the definition, may have done so twice between two readings, and not all satellites have come back since"
 	case w.hangs(v.Resource()):
 		return "LINSTOR does not answer on the resource"
 	case !w.fenced(v):
@@ -335,6 +335,14 @@ func (w *world) notAsked(v Volume, node string) string {
 		return "the leader was started too late to learn what the node runs"
 	}
 	return ""
+}
+
+// setAnew tells whether a person has set the quorum of the definition, and not each satellite has come back since that was read for sure.
+func (w *world) setAnew(resource string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	marked := w.marked[resource]
+	return !marked.IsZero() && !w.heardSince(marked.Add(readEvery))
 }
 
 // learned tells whether the leader has run for long enough, while LINSTOR heard the node, to know what that runs.

@@ -149,8 +149,7 @@ func (w *world) auditRemoval(b basis, meant types.UID, pod *corev1.Pod, silence 
 // abandoned tells whether the kubelet was silent for the known grace, and no node has a volume open that a pod must hold open.
 func (w *world) abandoned(v Volume, silence time.Duration, reason failover.Reason) bool {
 	open := func(node string) bool { return w.writesNow(place{v.Resource(), node}) }
-	again := reason == "" // of a deletion that is sent again no reason is known
-	return (again || reason == failover.NodeUnreachable) && silence >= grace.KnownGrace-factsAge && v.Kind == Filesystem && !slices.ContainsFunc(w.history.World.Nodes, open)
+	return reason == failover.NodeUnreachable && silence >= grace.KnownGrace-factsAge && v.Kind == Filesystem && !slices.ContainsFunc(w.history.World.Nodes, open)
 }
 
 // deletedAs returns a pod as it was when the API deleted it; the pod itself where that is not known.
