@@ -86,7 +86,7 @@ func (r *NodeReconciler) gatherVolume(ctx context.Context, name string, state *n
 	}
 	resource := r.volumes.Resource(pv)
 	if err := r.memory.take(name, resource, attachments, r.clock.Now()); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Cannot read which quorum settings are unconfirmed", "volume", name)
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot read which nodes are unconfirmed", "volume", name)
 	}
 	r.arrived(ctx, state.node, pv, known, attachments)
 	in, concerns, err := r.inputs.On(ctx, pv, attachments, state.node, r.remembered(known))

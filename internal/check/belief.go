@@ -15,7 +15,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
 
-// recall takes over what the controllers have kept on the attachments: which settings nodes may run beside the one that LINSTOR shows.
+// recall takes over what the controllers have kept on the attachments: which nodes are not known to run the quorum that LINSTOR shows.
 func recall(ctx context.Context, reader client.Reader, store *linstor.Store, uses []cluster.Use) error {
 	resources := make(map[string]string)
 	for _, use := range uses {

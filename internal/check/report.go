@@ -52,7 +52,7 @@ type Row struct {
 	Diskful  int `json:"diskful"`
 	Diskless int `json:"diskless"`
 	Offline  int `json:"offline,omitempty"`
-	// Quorum is the setting that LINSTOR shows, and, after a slash, those beside it that the pod's node may still run.
+	// Quorum is the one that LINSTOR wants.
 	Quorum string `json:"quorum,omitempty"`
 	// State is the state of the resource on the pod's node.
 	State failover.State `json:"state,omitempty"`

@@ -63,7 +63,7 @@ const (
 	NFSExport Reason = "NFSExport"
 	// NoQuorum : R's quorum setting does not fence A.
 	NoQuorum Reason = "NoQuorum"
-	// QuorumUnconfirmed : A may run another quorum, or other replicas, than LINSTOR shows, by which it could write.
+	// QuorumUnconfirmed : A, or who would take over, is not known to run the quorum that LINSTOR shows, or to count the same disks.
 	QuorumUnconfirmed Reason = "QuorumUnconfirmed"
 	// NotSelected : no selected pod asks for the volume.
 	NotSelected Reason = "NotSelected"

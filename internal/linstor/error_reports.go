@@ -19,7 +19,7 @@ const (
 	reportsAtOnce = 4
 )
 
-// awaitReports reads the error reports of those satellites of whose nodes the evidence needs them. One that cannot be asked keeps no other waiting.
+// awaitReports reads the error reports of those satellites of whose nodes the evidence needs them. One that is slow to answer keeps the next reading waiting, as long as a request may take.
 func (f *Feed) awaitReports(ctx context.Context, now time.Time) error {
 	var reads errgroup.Group
 	reads.SetLimit(reportsAtOnce)

@@ -182,8 +182,8 @@ func (f *Feed) pollAll(names []string) {
 	}
 }
 
-// raised follows a change of a quorum above the definitions: LINSTOR rewrites them with it. The resources of which a node may run another
-// setting than LINSTOR wants are read as well: a replica that came before the quorum changed must not be found long after it, as if it
+// raised follows a change of a quorum above the definitions: LINSTOR rewrites them with it. The resources of which evidence is
+// awaited are read as well: a replica that came before the quorum changed must not be found long after it, as if it
 // proved that the quorum was applied.
 func (f *Feed) raised(names []string) {
 	if len(names) > 0 {

@@ -46,7 +46,7 @@ type Store struct {
 	gone map[string]map[string]*replicaEntry
 	// announced is when an event came of a replica that was not listed.
 	announced map[Place]stamp
-	// unsettled are the folded names of the resources of which a node may run another setting than LINSTOR wants.
+	// unsettled are the folded names of the resources of which evidence is awaited.
 	unsettled map[string]bool
 
 	subscribers map[*func(string)]struct{}
