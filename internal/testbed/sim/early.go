@@ -14,8 +14,11 @@ import (
 // edge is the connection of a resource that one node has, or had, to another.
 type edge struct{ resource, from, to string }
 
-// denial is since when a node has not been connected to another, and until when that was so; zero while it is.
-type denial struct{ since, until time.Time }
+// denial is since when a node has not been connected to another, and until when that was so; zero while it is. A newcomer never was connected.
+type denial struct {
+	since, until time.Time
+	newcomer     bool
+}
 
 // observeDenials notes who is connected to whom. Who is connected for less than MaxAge may not have been seen so, and counts as denied
 // throughout.
@@ -37,6 +40,8 @@ func (d denial) observe(connected bool) denial {
 	case connected && d.until.IsZero():
 		d.until = time.Now()
 	case connected:
+	case d == denial{}:
+		return denial{since: time.Now(), newcomer: true}
 	case d.since.IsZero(), !d.until.IsZero() && time.Since(d.until) >= failover.ActAge:
 		return denial{since: time.Now()}
 	default:
@@ -58,6 +63,9 @@ func (w *world) deniedFor(r reading, resource, node string) time.Duration {
 		for at, d := range w.denied {
 			if at.resource != resource || at.to != node || !counts(at.from) {
 				continue
+			}
+			if d.newcomer && time.Since(d.since) < failover.ActAge {
+				continue // the request may have crossed its coming
 			}
 			if d.since.IsZero() || !d.until.IsZero() {
 				return time.Time{}, true
