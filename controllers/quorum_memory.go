@@ -152,8 +152,13 @@ func (m *quorumMemory) write(ctx context.Context, c client.Client, resource stri
 			next = sooner(next, left)
 			continue
 		}
-		if err := annotate(ctx, c, va, text, keep); err != nil {
+		written, err := annotate(ctx, c, va, text, keep)
+		if err != nil { // it may have been written all the same
 			return next, err
+		}
+		if !written {
+			m.unwritten(va.UID)
+			continue
 		}
 		ctrl.LoggerFrom(ctx).V(1).Info("Kept which nodes are unconfirmed", "resource", resource, "volumeAttachment", va.Name, "nodes", text)
 	}
@@ -180,7 +185,15 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-func annotate(ctx context.Context, c client.Client, va *storagev1.VolumeAttachment, text string, keep bool) error {
+// unwritten notes that an attachment was not written after all: whatever it says is another's word.
+func (m *quorumMemory) unwritten(va types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.wrote[va] = wrote{at: m.wrote[va].at}
+}
+
+// annotate reports whether it has written what an attachment is to say. One that has changed or gone meanwhile is no error.
+func annotate(ctx context.Context, c client.Client, va *storagev1.VolumeAttachment, text string, keep bool) (written bool, err error) {
 	annotations := map[string]any{cluster.AnnotationUnconfirmed: nil}
 	if text != "" {
 		annotations[cluster.AnnotationUnconfirmed] = text
@@ -189,9 +202,9 @@ func annotate(ctx context.Context, c client.Client, va *storagev1.VolumeAttachme
 		annotations[cluster.AnnotationMayRun] = nil
 	}
 	target := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: va.Name}}
-	err := c.Patch(ctx, target, mergePatch(va.UID, va.ResourceVersion, annotations, nil))
+	err = c.Patch(ctx, target, mergePatch(va.UID, va.ResourceVersion, annotations, nil))
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("writing annotation %s of VolumeAttachment %s: %w", cluster.AnnotationUnconfirmed, va.Name, err)
+		return false, fmt.Errorf("writing annotation %s of VolumeAttachment %s: %w", cluster.AnnotationUnconfirmed, va.Name, err)
 	}
-	return nil
+	return err == nil, nil
 }

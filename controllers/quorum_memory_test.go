@@ -193,6 +193,20 @@ func TestAProcessTakesOverWhatOthersWriteAnew(t *testing.T) {
 	}
 }
 
+func TestAProcessTakesOverWhatItCouldNotWriteItself(t *testing.T) {
+	t.Parallel()
+	m := newMemoryTest(t)
+	m.word.nodes = since(m.now.Add(-time.Hour))
+	stale := m.listed()
+	m.say(nodeA)
+	if _, err := m.memory.write(m.ctx, m.r.client, "pvc-db", stale, m.now); err != nil {
+		t.Fatal(err)
+	}
+	if m.take(); len(m.word.told) != 1 || !slices.Equal(m.word.told[0], []string{nodeA}) {
+		t.Errorf("told of %v", m.word.told)
+	}
+}
+
 func TestWhatAnAttachmentSaysIsTakenOverOnce(t *testing.T) {
 	t.Parallel()
 	m := newMemoryTest(t)
