@@ -73,7 +73,7 @@ func TestCandidates(t *testing.T) {
 					if there && in.Attachment != nil && in.Attachment.Name != "csi-db" {
 						t.Errorf("node %s has the attachment %s", node, in.Attachment.Name)
 					}
-					volumes := s.r.gather(s.ctx, s.r.stateOf(node))
+					volumes := s.r.gather(s.ctx, s.r.stateOf(node), nil)
 					if want := slices.Contains(tc.want, node); there != want || (len(volumes) == 1) != want {
 						t.Errorf("node %s: there is an input %t, %d volumes; want %t", node, there, len(volumes), want)
 					}

@@ -42,6 +42,7 @@ type NodeReconciler struct {
 	leader   *leadership
 
 	states  sync.Map // of *nodeState, by node: each is used only by the worker of that key
+	changed *changedVolumes
 	reports *nodeReports
 
 	timeout           time.Duration
@@ -77,16 +78,10 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 	state, began := r.stateOf(req.Name), time.Now()
 	ctx, cancel, leads := r.leader.while(ctx)
 	defer cancel()
-	if rest := state.rest(r.clock.Now(), leads); rest > 0 {
-		return reconcile.Result{RequeueAfter: rest}, nil
-	}
-	volumes := r.gather(ctx, state)
-	r.decide(state, volumes)
+	volumes, lost, rest := r.decideChanged(ctx, state, r.changed.take(req.Name))
 	r.poll(volumes)
 	r.countDecided(volumes, began)
 	r.publish(state)
-	lost, rest := split(volumes)
-	state.calm = len(lost) == 0 && !state.moves()
 	if !leads {
 		return state.requeue(r.clock.Now()), nil
 	}
@@ -100,7 +95,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 		r.conclude(ctx, state, lost)
 	}
 	r.tidy(ctx, state, volumes, rest)
-	if len(lost) == 0 && !slices.ContainsFunc(rest, mayBeLost) {
+	if len(lost) == 0 && !state.atStake() {
 		state.limit = 0 // nothing is at stake; else the API is assumed to be as slow in the next reconcile
 	}
 	r.publish(state)
@@ -123,9 +118,22 @@ func nobodyAnswered(lost []*volume) bool {
 	return tried > 0
 }
 
-// mayBeLost reports whether a volume that is not to be acted on may become lost, or may be lost for all that is known.
-func mayBeLost(v *volume) bool {
-	return v.d.Verdict == failover.Lost || v.d.Verdict == failover.Pending || v.d.Verdict == failover.Undecided
+// decideChanged decides the volumes that have changed, and returns those to act on and the rest as well. It decides all of the node if any may be
+// concerned, if it is time for that, or if one is lost or on its way to another node.
+func (r *NodeReconciler) decideChanged(ctx context.Context, state *nodeState, changed []string) (volumes, lost, rest []*volume) {
+	if !state.calm || state.isDue(r.clock.Now()) {
+		changed = nil
+	}
+	if len(changed) > 0 {
+		state.again(state.due.Sub(r.clock.Now())) // for the others
+	}
+	volumes = r.gather(ctx, state, changed)
+	r.decide(state, volumes)
+	lost, rest = split(volumes)
+	if state.calm = len(lost) == 0 && !state.moves(); !state.calm && len(changed) > 0 {
+		return r.decideChanged(ctx, state, nil)
+	}
+	return volumes, lost, rest
 }
 
 // decide decides each volume, and when to decide it again if no event comes.

@@ -41,10 +41,13 @@ func (r *NodeReconciler) setup(mgr ctrl.Manager, options controller.Options) err
 	options.NeedLeaderElection = new(false)
 	options.ReconciliationTimeout = 0 // each request has its own
 	return ctrl.NewControllerManagedBy(mgr).Named("node").WithOptions(options).
-		For(&corev1.Node{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: concernsNode})).
-		Watches(&corev1.PersistentVolume{}, r.enqueues(func(ctx context.Context, o client.Object) []string { return r.nodesOf(ctx, o.GetName()) })).
-		Watches(&corev1.Pod{}, r.enqueues(r.nodesOfPod)).
-		Watches(&storagev1.VolumeAttachment{}, r.enqueues(r.nodesOfAttachment)).
+		Watches(&corev1.Node{}, r.enqueues(0, func(_ context.Context, o client.Object) []string { return []string{o.GetName()} }),
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: concernsNode})).
+		Watches(&corev1.PersistentVolume{}, r.enqueues(changesApart, func(ctx context.Context, o client.Object) []string {
+			return r.nodesOf(ctx, o.GetName())
+		})).
+		Watches(&corev1.Pod{}, r.enqueues(changesApart, r.nodesOfPod)).
+		Watches(&storagev1.VolumeAttachment{}, r.enqueues(changesApart, r.nodesOfAttachment)).
 		WatchesRawSource(r.storeChanges()).
 		WatchesRawSource(r.silences()).
 		WatchesRawSource(source.Func(r.leader.enqueues)).
@@ -59,11 +62,12 @@ func concernsNode(e event.UpdateEvent) bool {
 		before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID || !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
 }
 
-// enqueues returns a handler that enqueues the nodes that an object concerns, those of a pod's or an attachment's changes a little later.
-func (r *NodeReconciler) enqueues(nodes func(context.Context, client.Object) []string) handler.EventHandler {
+// enqueues returns a handler that enqueues the nodes that an object concerns after a while.
+func (r *NodeReconciler) enqueues(after time.Duration, nodes func(context.Context, client.Object) []string) handler.EventHandler {
 	add := func(ctx context.Context, q queue, o client.Object) {
 		for _, node := range nodes(ctx, o) {
-			q.AddAfter(requestFor(node), changesApart)
+			r.changed.addAll(node)
+			q.AddAfter(requestFor(node), after)
 		}
 	}
 	return handler.Funcs{
@@ -137,7 +141,7 @@ func distinct(names []string) []string {
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
 }
 
-// storeChanges enqueues the nodes that a change in the store concerns. The change itself is not carried.
+// storeChanges enqueues the nodes that a change in the store concerns, with the volumes. The change itself is not carried.
 func (r *NodeReconciler) storeChanges() source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {
 		unsubscribe := r.linstor.Subscribe(func(resource string) {
@@ -147,6 +151,7 @@ func (r *NodeReconciler) storeChanges() source.Source {
 			}
 			for _, volume := range volumes {
 				for _, node := range r.nodesOf(ctx, volume) {
+					r.changed.add(node, volume)
 					q.Add(requestFor(node))
 				}
 			}
@@ -162,6 +167,7 @@ func (r *NodeReconciler) silences() source.Source {
 		check := periodic{name: "silence", every: silenceInterval, do: func(context.Context) error {
 			for _, span := range []time.Duration{failover.ForceSilence, r.settings.KubeletSilence} {
 				for _, node := range r.kubelets.Silent(span, span+2*silenceInterval) {
+					r.changed.addAll(node)
 					q.Add(requestFor(node))
 				}
 			}
@@ -174,9 +180,10 @@ func (r *NodeReconciler) silences() source.Source {
 
 // leadership knows whether this process leads. It is a runnable of the leader.
 type leadership struct {
-	nodes func(ctx context.Context) []string // to reconcile when this process begins to lead
-	queue atomic.Pointer[queue]
-	ctx   atomic.Pointer[context.Context] // of the leadership; nil before it
+	nodes   func(ctx context.Context) []string // to reconcile when this process begins to lead
+	changed *changedVolumes
+	queue   atomic.Pointer[queue]
+	ctx     atomic.Pointer[context.Context] // of the leadership; nil before it
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -187,6 +194,7 @@ func (l *leadership) Start(ctx context.Context) error {
 	l.ctx.Store(&ctx)
 	if q := l.queue.Load(); q != nil {
 		for _, node := range l.nodes(ctx) {
+			l.changed.addAll(node)
 			(*q).Add(requestFor(node))
 		}
 	}

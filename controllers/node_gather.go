@@ -14,13 +14,15 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
-// gather collects what the caches know of the volumes on the node, and forgets what does not concern it any more. A volume that cannot be looked
-// up waits for the next reconcile.
-func (r *NodeReconciler) gather(ctx context.Context, state *nodeState) (volumes []*volume) {
-	names, err := r.candidates(ctx, state)
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Cannot look up the volumes of a node in the cache", "node", state.node)
-		state.again(lookAgain)
+// gather collects what the caches know of the named volumes on the node, of all if none is named, and forgets what does not concern it any more. A
+// volume that cannot be looked up waits for the next reconcile.
+func (r *NodeReconciler) gather(ctx context.Context, state *nodeState, names []string) (volumes []*volume) {
+	if len(names) == 0 {
+		all, err := r.candidates(ctx, state)
+		if names = all; err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Cannot look up the volumes of a node in the cache", "node", state.node)
+			state.again(lookAgain)
+		}
 	}
 	for _, name := range names {
 		v, err := r.gatherVolume(ctx, name, state)

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -27,22 +26,14 @@ const (
 	recreatedWithin = time.Minute
 )
 
-// How many changes of a node from which nothing moves are reconciled at once, and how many in a second after that.
-const (
-	changesAtOnce    = 8
-	changesPerSecond = 2
-)
-
 // nodeState is what one process remembers of a node. Only the worker that reconciles the node reads or changes it.
 type nodeState struct {
 	node    string
 	volumes map[string]*volumeState
 	// next is when the node is reconciled again; zero if only a change calls for that.
 	next time.Duration
-	// due is when that is; zero if only a change calls for that. changes limits how often changes alone have the node reconciled while nothing
-	// moves from it.
-	due     time.Time
-	changes *rate.Limiter
+	// due is when that is; zero if only a change calls for that.
+	due time.Time
 	// calm is set if the newest reconcile found no volume lost or on its way to another node.
 	calm bool
 	// taintChecked is when the cause of our taints was last checked, and silenceSeen when that of the taint node-silent was last seen.
@@ -55,7 +46,7 @@ type nodeState struct {
 }
 
 func newNodeState(node string) *nodeState {
-	return &nodeState{node: node, volumes: make(map[string]*volumeState), changes: rate.NewLimiter(changesPerSecond, changesAtOnce)}
+	return &nodeState{node: node, volumes: make(map[string]*volumeState)}
 }
 
 // again has the node reconciled after that time, unless that is sooner anyway; zero calls for nothing.
@@ -76,23 +67,8 @@ func (s *nodeState) holdAge(now time.Time) time.Duration {
 	return max(min(since, s.wait()), haltAge)
 }
 
-// rest returns how long a reconcile has to wait that a change has called for, because each leads to a decision on all volumes of the node; zero if it
-// may begin. On a standby, which does nothing about it, each costs as much as half of what a leader may begin at once.
-func (s *nodeState) rest(now time.Time, leads bool) time.Duration {
-	cost := 1
-	if !leads {
-		cost = changesAtOnce / 2
-	}
-	left := s.due.Sub(now)
-	if !s.calm || !s.due.IsZero() && left <= 0 || s.changes.AllowN(now, cost) {
-		return 0
-	}
-	rest := time.Duration(float64(time.Second) * (float64(cost) - s.changes.TokensAt(now)) / float64(s.changes.Limit()))
-	if !s.due.IsZero() {
-		rest = min(rest, left)
-	}
-	return max(rest, atOnce)
-}
+// isDue reports whether it is time to reconcile the node although nothing has changed.
+func (s *nodeState) isDue(now time.Time) bool { return !s.due.IsZero() && !now.Before(s.due) }
 
 // requeue returns when the node is reconciled again, as the result of a reconcile.
 func (s *nodeState) requeue(now time.Time) reconcile.Result {
@@ -108,6 +84,16 @@ func (s *nodeState) requeue(now time.Time) reconcile.Result {
 func (s *nodeState) moves() bool {
 	for _, v := range s.volumes {
 		if v.move != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// atStake reports whether a volume was lost when it was last decided, may become lost, or may be lost for all that is known.
+func (s *nodeState) atStake() bool {
+	for _, v := range s.volumes {
+		if v.verdict == failover.Lost || v.verdict == failover.Pending || v.verdict == failover.Undecided {
 			return true
 		}
 	}

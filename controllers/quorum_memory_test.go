@@ -229,7 +229,7 @@ func TestARoundTakesOverWhatAnAttachmentSays(t *testing.T) {
 	m := newMemoryTest(t)
 	m.r.memory, m.r.inputs.Linstor = m.memory, noLinstor{}
 	m.say(nodeA)
-	m.r.gather(m.ctx, m.state)
+	m.r.gather(m.ctx, m.state, nil)
 	if len(m.word.told) != 1 {
 		t.Errorf("%d words were united, want that of the attachment", len(m.word.told))
 	}
@@ -383,7 +383,7 @@ func TestWhichNodesAreUnconfirmedIsForgottenWithTheVolume(t *testing.T) {
 		known bool
 	}{{m.pv, true}, {m.attachment(), false}} {
 		m.must(m.api.Delete(m.ctx, step.gone))
-		m.r.gather(m.ctx, m.state)
+		m.r.gather(m.ctx, m.state, nil)
 		if _, known := m.memory.said["db"]; known != step.known {
 			t.Errorf("after %T %s has gone, it is remembered: %t", step.gone, step.gone.GetName(), known)
 		}

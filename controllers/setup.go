@@ -258,12 +258,13 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, sightings *cluster.Sightin
 	left := &leftMarks{shared: all, marker: marks, halt: halt}
 	sight := &linstorSight{shared: all}
 	taints := &taints{shared: all, owner: cfg.Owner, disabled: cfg.DisableNodeTaints, agents: agents.halts}
+	changed := newChangedVolumes()
 	return parts{
 		node: &NodeReconciler{
 			shared: all, driver: cfg.Driver, taints: taints, inUse: &volumesInUse{client: c, live: live}, memory: newQuorumMemory(cfg.Linstor),
 			halt: halt, reporter: &reporter{shared: all},
-			leader:  &leadership{nodes: all.nodeNames},
-			reports: reports, timeout: cfg.OperationsTimeout, reconcileInterval: cfg.ReconcileInterval,
+			leader:  &leadership{nodes: all.nodeNames, changed: changed},
+			changed: changed, reports: reports, timeout: cfg.OperationsTimeout, reconcileInterval: cfg.ReconcileInterval,
 			fastDetach: cfg.FastDetach, dryRun: cfg.DryRun,
 		},
 		agents: agents,
