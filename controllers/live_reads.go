@@ -134,8 +134,7 @@ func (r *NodeReconciler) readAttachments(ctx context.Context, node string, volum
 	return r.live.Attachments(ctx, names)
 }
 
-// readLease reads the Lease of a node whose kubelet seems silent, because the cache may be behind. That it fails does no harm: only the unanimous grace
-// needs it.
+// readLease reads the Lease of a node whose kubelet seems silent, because the cache may be behind. If that fails, --unanimous-grace does not apply.
 func (r *NodeReconciler) readLease(ctx context.Context, node string) {
 	if r.settings.UnanimousGrace >= r.settings.ConfirmedGrace || !r.kubelets.Node(node).LeaseSilent(failover.ForceSilence) {
 		return
@@ -182,14 +181,14 @@ type resourcesRead struct {
 	errs    map[string]error
 }
 
-// read reads all resources of the volumes that were not read yet, at the same time.
+// read reads all resources of the volumes that are not held and were not read yet, at the same time.
 func (a *resourcesRead) read(ctx context.Context, volumes []*volume) {
-	ctx, cancel := context.WithTimeout(linstor.Together(ctx), 2*failover.ActAge) // the feed asks for 16 at a time: half to wait, half for the answer
+	ctx, cancel := context.WithTimeout(linstor.Together(ctx), 2*failover.ActAge) // half to wait for a turn, half for the answer
 	defer cancel()
 	var reads sync.WaitGroup
 	for _, v := range volumes {
 		for _, resource := range v.resources {
-			if v.err != nil || !a.begin(resource) {
+			if v.err != nil || v.held || !a.begin(resource) {
 				continue
 			}
 			reads.Go(func() {

@@ -154,7 +154,8 @@ func (r *NodeReconciler) decide(state *nodeState, volumes []*volume) {
 	}
 }
 
-// decideNext returns when a volume is decided again that is polled. What polling changes has it decided before, so a long grace is left to that.
+// decideNext returns when a volume is decided again that is polled. A change that polling finds has it decided sooner, so a long grace needs no timer
+// of its own.
 func (r *NodeReconciler) decideNext(d failover.Decision) time.Duration {
 	if d.GraceLeft > max(pollFor, r.settings.ConfirmedGrace) {
 		return pollFor - lookAgain
@@ -236,7 +237,7 @@ func split(volumes []*volume) (lost, rest []*volume) {
 	return lost, rest
 }
 
-// settle reports the decisions on volumes that are not lost. The fail-over of a volume ends if it works again and its pods are not being deleted.
+// settle reports the decisions on volumes that need no step now. The fail-over of a volume ends if it works again and its pods are not being deleted.
 func (r *NodeReconciler) settle(ctx context.Context, state *nodeState, rest []*volume) {
 	hold := sync.OnceValue(func() failover.Halt { return r.halt.known(ctx) })
 	for _, v := range rest {
@@ -281,7 +282,7 @@ func (r *NodeReconciler) conclude(ctx context.Context, state *nodeState, lost []
 		switch {
 		case v.held && wait > 0:
 			v.err = v.state.failure
-		case !v.held: // one that was held only now has neither succeeded nor failed: it was too late for a step, or a pod came
+		case !v.held || v.err != nil: // one that is held since this reconcile, because it was too late or a pod came, has neither succeeded nor failed
 			v.state.tried(v.err, r.clock.Now())
 			wait = v.state.retryIn(r.clock.Now())
 			if v.err != nil {

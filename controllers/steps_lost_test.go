@@ -203,7 +203,8 @@ func TestAPodGoesOnlyWhenAllItsLostVolumesAreAnnotated(t *testing.T) {
 		noted.Noted = true
 		annotated.in.Attachment = &noted
 		not.err = errors.New("no answer")
-		s.r.deletePods(s.ctx, s.state, []*volume{annotated, not}, confirmed(annotated))
+		both := []*volume{annotated, not}
+		s.r.deletePods(s.ctx, s.state, removal{both, both, confirmed(annotated)})
 		if pod := s.pod(); pod == nil || pod.DeletionTimestamp != nil {
 			t.Error("the pod is gone, and one of its volumes has no annotation")
 		}

@@ -127,7 +127,7 @@ func (s *steps) tryRemove(how failover.Removal) error {
 	switch {
 	case deleted:
 		s.r.reporter.podDeleted(s.ctx, due[0])
-	case due[0].set:
+	case due[0].conditionSet:
 		s.r.takeBackDisrupted(s.ctx, []*corev1.Pod{due[0].pod})
 	}
 	return err

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// answersWithin is how long the answers may take for which no step waits: of clean-up, and whether fail-over is paused.
+	// answersWithin is the timeout of requests that no step waits for: clean-up, and the question whether fail-over is paused.
 	answersWithin = 10 * time.Second
 	// requestsAtOnce is how many requests of one step are sent at the same time; the API server rejects too many.
 	requestsAtOnce = 100
@@ -55,13 +55,22 @@ func (r *NodeReconciler) unused(state *nodeState, v *volume) error {
 	return r.inTime(v)
 }
 
-// write takes the next step for each lost volume, from the last kind of step to the first: what one of them changes must be read before the next one.
-// Before each kind all volumes are decided again, and those that are no longer lost are left alone.
+// write detaches the lost volumes that no pod on the node uses any more, and removes the pods that use the others. No volume is detached in the reconcile
+// that removes its pods: everything is read again in between. Before each kind of request all volumes are decided again, and those that are no longer
+// lost are left alone.
 func (r *NodeReconciler) write(ctx context.Context, state *nodeState, lost []*volume, reads liveReads) {
 	r.detach(ctx, state, lost, reads.node)
-	r.keepPodsAway(ctx, state, lost, reads.node)
-	r.annotate(ctx, state, lost)
-	r.deletePods(ctx, state, lost, reads.claims)
+	if used := r.keepPodsAway(ctx, state, lost, reads.node); len(used) > 0 {
+		r.annotate(ctx, state, used)
+		r.deletePods(ctx, state, removal{lost, used, reads.claims})
+	}
+}
+
+// removal is what the deletion of pods depends on: the lost volumes, those of them that pods use whose node was tainted, and the pods whose claims are
+// confirmed.
+type removal struct {
+	lost, used []*volume
+	confirmed  map[types.UID]bool
 }
 
 // send makes n requests at the same time, waits for their answers, and returns their errors.
@@ -89,29 +98,29 @@ func limited(n int, do func(i int)) {
 	_ = all.Wait()
 }
 
-// keepPodsAway taints the node before the first of its pods is deleted. If that fails, the replacements might be placed there again, and
-// nothing is deleted.
-func (r *NodeReconciler) keepPodsAway(ctx context.Context, state *nodeState, lost []*volume, node *corev1.Node) {
+// keepPodsAway taints the node before the first of its pods is deleted, and returns the volumes whose pods may be deleted then. If it fails, the
+// replacements might be placed there again, and nothing is deleted.
+func (r *NodeReconciler) keepPodsAway(ctx context.Context, state *nodeState, lost []*volume, node *corev1.Node) (used []*volume) {
 	open, plan := r.decideAgain(ctx, state, lost)
-	remove := due(open, plan, failover.StepRemove)
-	if len(remove) == 0 {
-		return
+	if used = due(open, plan, failover.StepRemove); len(used) == 0 {
+		return nil
 	}
-	for _, v := range remove {
+	for _, v := range used {
 		r.reporter.report(ctx, v)
 	}
 	ctx, done := state.within(ctx, r.timeout)
 	defer done()
-	err := r.inTime(remove[0]) // all were decided together
+	err := r.inTime(used[0]) // all were decided together
 	if err == nil {
-		if err = r.taints.keepAway(ctx, node, remove); err == nil {
-			return
+		if err = r.taints.keepAway(ctx, node, used); err == nil {
+			return used
 		}
 		r.metrics.Failed(metrics.StepTaint, err)
 	}
-	for _, v := range remove {
+	for _, v := range used {
 		v.failed(&keepAwayError{err})
 	}
+	return nil
 }
 
 // keepAwayError reports why the node of lost volumes could not be tainted.
@@ -123,8 +132,8 @@ func (e *keepAwayError) Unwrap() error { return e.error }
 
 // annotate writes on the attachments that their fail-over has begun, why, and of which pods, so that any later leader finishes it even after the pods
 // are gone.
-func (r *NodeReconciler) annotate(ctx context.Context, state *nodeState, lost []*volume) {
-	open, plan := r.decideAgain(ctx, state, lost)
+func (r *NodeReconciler) annotate(ctx context.Context, state *nodeState, used []*volume) {
+	open, plan := r.decideAgain(ctx, state, used)
 	missing := slices.DeleteFunc(due(open, plan, failover.StepRemove), func(v *volume) bool {
 		return v.in.Attachment == nil || v.in.Attachment.Noted && v.in.HasBegun()
 	})
@@ -188,9 +197,9 @@ type deletion struct {
 	failover.PodRemoval
 	by    *volume
 	users []*volume
-	// pod is a copy of the pod of the live list. set is set if this reconcile has set our condition, and the copy has the version that this has made.
-	pod *corev1.Pod
-	set bool
+	// pod is a copy of the pod of the live list. If this reconcile has set our condition on the pod, the copy has the version after that.
+	pod          *corev1.Pod
+	conditionSet bool
 	// grace is the grace period of the deletion in seconds.
 	grace int64
 }
@@ -198,7 +207,7 @@ type deletion struct {
 // outlives reports whether the object of the pod stays for a while after its deletion, because of a grace period or finalizers.
 func (d deletion) outlives() bool { return d.How != failover.RemoveForce || d.Pod.Finalizers }
 
-// needsCondition reports whether the condition is set before the deletion. If only the phase is missing, it comes with that.
+// needsCondition reports whether the condition is set before the deletion. If only the phase Failed is left to be set, both are set in one request.
 func (d deletion) needsCondition() bool {
 	return d.outlives() && !d.Pod.Unended && !cluster.Disrupted(d.pod)
 }
@@ -208,11 +217,11 @@ func (d deletion) needsCondition() bool {
 
 // deletePods deletes the pods for which there is something to do, all of whose lost volumes are annotated. After a forced deletion the node is
 // reconciled again at once, because the volumes can be detached.
-func (r *NodeReconciler) deletePods(ctx context.Context, state *nodeState, lost []*volume, confirmed map[types.UID]bool) {
-	deletions := r.deletions(ctx, state, lost, confirmed)
+func (r *NodeReconciler) deletePods(ctx context.Context, state *nodeState, by removal) {
+	deletions := r.deletions(ctx, state, by)
 	var condition []*corev1.Pod // to be taken back
 	if slices.ContainsFunc(deletions, deletion.needsCondition) {
-		deletions, condition = r.stillDue(ctx, state, lost, confirmed, r.setDisrupted(ctx, state, deletions))
+		deletions, condition = r.stillDue(ctx, state, by, r.setDisrupted(ctx, state, deletions))
 	}
 	for i, d := range deletions {
 		if d.How == failover.RemoveGracefully {
@@ -235,7 +244,7 @@ func (r *NodeReconciler) deletePods(ctx context.Context, state *nodeState, lost 
 			if r.reporter.podDeleted(ctx, d); d.How == failover.RemoveForce {
 				state.again(atOnce)
 			}
-		case d.set:
+		case d.conditionSet:
 			condition = append(condition, d.pod)
 		}
 		for _, v := range d.users {
@@ -246,23 +255,23 @@ func (r *NodeReconciler) deletePods(ctx context.Context, state *nodeState, lost 
 }
 
 // deletions returns the deletions that the lost volumes call for of pods with confirmed claims, and reports pods that are stuck or kept by finalizers.
-func (r *NodeReconciler) deletions(ctx context.Context, state *nodeState, lost []*volume, confirmed map[types.UID]bool) (due []deletion) {
-	open, plan := r.decideAgain(ctx, state, lost)
-	for _, removal := range plan.Removals {
-		d := deletion{PodRemoval: removal, by: open[removal.By]}
+func (r *NodeReconciler) deletions(ctx context.Context, state *nodeState, by removal) (due []deletion) {
+	open, plan := r.decideAgain(ctx, state, by.used)
+	for _, pod := range plan.Removals {
+		d := deletion{PodRemoval: pod, by: open[pod.By]}
 		ready := true
-		for _, i := range removal.Volumes {
+		for _, i := range pod.Volumes {
 			d.users = append(d.users, open[i])
 			ready = ready && (open[i].in.Attachment == nil || open[i].in.Attachment.Noted)
 		}
-		live := d.by.livePod(removal.Pod.UID)
+		live := d.by.livePod(pod.Pod.UID)
 		switch {
-		case !ready || live == nil || isHeld(lost, removal.Pod.UID):
-		case removal.How == failover.RemovalStuck:
-			r.reporter.stuck(ctx, state, d.by, removal.Pod)
-		case removal.How == failover.RemovalRunning:
-			r.reporter.heldByFinalizer(ctx, state, d.by, removal.Pod)
-		case confirmed[removal.Pod.UID]:
+		case !ready || live == nil || isHeld(by.lost, pod.Pod.UID):
+		case pod.How == failover.RemovalStuck:
+			r.reporter.stuck(ctx, state, d.by, pod.Pod)
+		case pod.How == failover.RemovalRunning:
+			r.reporter.heldByFinalizer(ctx, state, d.by, pod.Pod)
+		case by.confirmed[pod.Pod.UID]:
 			d.pod = live.DeepCopy()
 			due = append(due, d)
 		}
@@ -272,15 +281,15 @@ func (r *NodeReconciler) deletions(ctx context.Context, state *nodeState, lost [
 
 // stillDue returns the deletions that the volumes still call for after the condition was set, and the pods from which it must be taken back.
 func (r *NodeReconciler) stillDue(
-	ctx context.Context, state *nodeState, lost []*volume, confirmed map[types.UID]bool, deletions []deletion,
+	ctx context.Context, state *nodeState, by removal, deletions []deletion,
 ) (due []deletion, condition []*corev1.Pod) {
-	again := r.deletions(ctx, state, lost, confirmed)
+	again := r.deletions(ctx, state, by)
 	for _, d := range deletions {
 		i := slices.IndexFunc(again, func(other deletion) bool { return other.pod.UID == d.pod.UID })
 		if i >= 0 {
-			again[i].pod, again[i].set = d.pod, d.set
+			again[i].pod, again[i].conditionSet = d.pod, d.conditionSet
 			due = append(due, again[i])
-		} else if d.set {
+		} else if d.conditionSet {
 			condition = append(condition, d.pod)
 		}
 	}
@@ -306,7 +315,7 @@ func (r *NodeReconciler) setDisrupted(ctx context.Context, state *nodeState, del
 			return err
 		}
 		err := r.patchStatus(ctx, d.pod, d.pod.ResourceVersion, map[string]any{"conditions": r.disruption(d.by.d)})
-		d.set = err == nil
+		d.conditionSet = err == nil
 		return err
 	})
 	for i, d := range deletions {
@@ -338,7 +347,7 @@ func (r *NodeReconciler) deletePod(ctx context.Context, d deletion) (deleted boo
 		}
 	}
 	if d.How == failover.RemoveForce && d.outlives() {
-		// No kubelet is left to end the pod, and the finalizer of a Job's pod waits for that. Because of the condition, the pod still counts as a user.
+		// No kubelet is left to end the pod, and the finalizer of a Job's pod waits for that. A Failed pod with our condition still counts as a user.
 		err = r.patchStatus(ctx, d.pod, "", map[string]any{"phase": corev1.PodFailed, "conditions": r.disruption(d.by.d)})
 		if client.IgnoreNotFound(err) != nil {
 			return !d.Pod.Unended, fmt.Errorf("setting the phase of pod %s: %w", cluster.Key(d.pod.Namespace, d.pod.Name), err)

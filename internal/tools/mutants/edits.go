@@ -151,7 +151,7 @@ var edits = []edit{
 	},
 	{
 		"pods are removed and nothing keeps the next away", writesFile,
-		"«r.taints.keepAway(ctx, node, remove)»", "func() error { if mutantIs(§) { return nil }; return … }()",
+		"«r.taints.keepAway(ctx, node, used)»", "func() error { if mutantIs(§) { return nil }; return … }()",
 	},
 	{
 		"pods are removed although the next can not be kept away", writesFile,
