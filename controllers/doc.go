@@ -19,8 +19,8 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
 
-// Linstor is what the controllers need of LINSTOR. Refresh, Answers and Sight ask LINSTOR now, Poll soon, and Keep every second. Everything else
-// answers from memory.
+// Linstor is what every part of the controller may ask of LINSTOR. Refresh and Answers ask LINSTOR now, Poll soon, and Keep every second. Everything
+// else answers from memory.
 type Linstor interface {
 	Resource(name string) (linstor.Resource, bool)
 	Refresh(ctx context.Context, name string, maxAge time.Duration) (linstor.Resource, error)
@@ -33,26 +33,50 @@ type Linstor interface {
 	Counts() (replicas, reporting int)
 	Undecided(name string, before time.Time) (arrivals []time.Time)
 	Answers(ctx context.Context) error
-	// Sight asks to which nodes LINSTOR has a connection. Void makes unknown what it reports of nodes to which it has none.
-	Sight(ctx context.Context) (failover.Sight, error)
-	Void(nodes map[string]time.Time, now time.Time)
+}
+
+// Feed is all that the parts together need of LINSTOR.
+type Feed interface {
+	Linstor
+	LinstorSight
+	Confirmations
+	GoneReplicas
+	LinstorPlaces
 	// Alive records a sign of life of a node that does not come from LINSTOR.
 	Alive(node string, at time.Time)
-	// Unconfirmed, Tell and Untell carry over from one process to the other which nodes are not known to run quorum, and since when.
+}
+
+// LinstorSight is whom LINSTOR can see.
+type LinstorSight interface {
+	// Sight asks to which nodes LINSTOR has a connection.
+	Sight(ctx context.Context) (failover.Sight, error)
+	// Void makes unknown what LINSTOR reports of nodes to which it has had no connection since then.
+	Void(nodes map[string]time.Time, now time.Time)
+}
+
+// Confirmations carries over from one process to the other which nodes are not known to run the quorum of a resource, and since when.
+type Confirmations interface {
 	Unconfirmed(resource string) map[string]time.Time
 	Tell(resource string, nodes map[string]time.Time, at time.Time)
 	Untell(resource string, still []string, at time.Time)
-	// Gone are replicas that LINSTOR no longer lists, and that are kept in mind until Forget.
+}
+
+// GoneReplicas are replicas that LINSTOR no longer lists, and that are kept in mind until Forget.
+type GoneReplicas interface {
 	Gone() []linstor.Place
 	Forget(place linstor.Place)
-	// Placed, CopyDefinitions, Marks, MarksOf, SnapshotsOn and CanSpareNodes ask LINSTOR what must be known of nodes that are evacuated.
+}
+
+// LinstorPlaces is what nodes that are taken out on purpose need of LINSTOR: which replicas are where, and the only changes that the controller makes
+// there.
+type LinstorPlaces interface {
 	Placed(ctx context.Context) (volumes []evacuation.Volume, asked time.Time, err error)
 	CopyDefinitions(ctx context.Context, names []string) (map[string]evacuation.Definition, error)
 	Marks(ctx context.Context) ([]evacuation.Mark, error)
 	MarksOf(ctx context.Context, names []string) ([]evacuation.Mark, error)
 	SnapshotsOn(ctx context.Context, node string) (int, error)
 	CanSpareNodes(ctx context.Context) (bool, error)
-	// Autoplace, Evacuate, Restore and ChangeDefinition are the only changes in LINSTOR.
+
 	Autoplace(ctx context.Context, resource string, nodes []string) (linstor.Answer, error)
 	Evacuate(ctx context.Context, node string, doNotTarget []string) (linstor.Answer, error)
 	Restore(ctx context.Context, node string) (linstor.Answer, error)

@@ -32,6 +32,7 @@ const (
 type EvacuationReconciler struct {
 	shared
 
+	places LinstorPlaces
 	marker *marker
 	left   *leftMarks
 	reader cluster.Evacuations

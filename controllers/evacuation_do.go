@@ -36,7 +36,7 @@ func (r *EvacuationReconciler) do(ctx context.Context, node *corev1.Node, mind *
 	case evacuation.Evacuate:
 		return r.evacuate(ctx, node, mind, in, plan)
 	case evacuation.Restore:
-		answer, err := r.linstor.Restore(ctx, plan.Step.Node)
+		answer, err := r.places.Restore(ctx, plan.Step.Node)
 		mind.outcome(evacuation.Restore, answered(ctx, r.metrics, evacuation.Restore, node.Name, answer, err), r.clock.Now())
 	case evacuation.Properties:
 		mind.outcome(evacuation.Properties, r.marker.do(ctx, r.mayChange(node.Name, in), plan.Step), r.clock.Now())
@@ -58,7 +58,7 @@ func (r *EvacuationReconciler) evacuate(ctx context.Context, node *corev1.Node, 
 	if err := r.noteProgress(ctx, node, plan.Step.Asking); err != nil {
 		log.Error(err, "Cannot note that LINSTOR is to be told, so that it is not")
 	} else if r.stillLeaves(ctx, node) && r.inTime(plan.Step.Call, in.Linstor.Asked) {
-		answer, err := r.linstor.Evacuate(ctx, plan.Step.Node, plan.Step.DoNotTarget)
+		answer, err := r.places.Evacuate(ctx, plan.Step.Node, plan.Step.DoNotTarget)
 		answered(ctx, r.metrics, evacuation.Evacuate, node.Name, answer, err)
 		mind.memory.NotMoved = strings.Join(firstOf(answer.NotMoved()), "; ")
 		sent = !errors.Is(err, linstor.ErrNotSent)
@@ -171,7 +171,7 @@ func withoutMark(copies []evacuation.Copy) []string {
 func (r *EvacuationReconciler) copyOne(
 	ctx context.Context, in evacuation.Input, c evacuation.Copy,
 ) (metrics.CopyResult, *evacuation.Refusal) {
-	answer, err := r.linstor.Autoplace(ctx, c.Resource, c.Targets)
+	answer, err := r.places.Autoplace(ctx, c.Resource, c.Targets)
 	answered(ctx, r.metrics, evacuation.Autoplace, c.Resource, answer, err)
 	if err != nil {
 		return metrics.CopyFailed, refused(in, evacuation.SilenceHolds, "LINSTOR has not answered")

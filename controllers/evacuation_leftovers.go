@@ -23,6 +23,7 @@ import (
 type leftMarks struct {
 	shared
 
+	places LinstorPlaces
 	marker *marker
 	halt   *haltSwitch
 
@@ -67,7 +68,7 @@ func (l *leftMarks) takeOff(ctx context.Context) error {
 	inTime := func() bool { return l.clock.Now().Sub(asked) <= evacuation.Properties.MaxAge() }
 	var gone []string
 	refused, err := l.marker.change(ctx, inTime, func(ctx context.Context) (marks []evacuation.Mark, err error) {
-		if marks, err = l.linstor.Marks(ctx); err != nil {
+		if marks, err = l.places.Marks(ctx); err != nil {
 			return nil, err
 		}
 		gone, err = l.orphans(ctx, marks)

@@ -107,7 +107,7 @@ func (r *EvacuationReconciler) read(
 
 // place asks LINSTOR where everything is, and adds what Kubernetes says of that.
 func (r *EvacuationReconciler) place(ctx context.Context, node *corev1.Node, in *evacuation.Input) error {
-	volumes, asked, err := r.linstor.Placed(ctx)
+	volumes, asked, err := r.places.Placed(ctx)
 	if err != nil {
 		in.Linstor.Problem = oneLine(err)
 		return nil
@@ -134,19 +134,19 @@ func (r *EvacuationReconciler) place(ctx context.Context, node *corev1.Node, in 
 func (r *EvacuationReconciler) readMore(ctx context.Context, in *evacuation.Input, needs evacuation.Needs) error {
 	var err error
 	if needs.Snapshots {
-		in.Snapshots.N, err = r.linstor.SnapshotsOn(ctx, in.Satellite())
+		in.Snapshots.N, err = r.places.SnapshotsOn(ctx, in.Satellite())
 		if in.Snapshots.Known = err == nil; err != nil {
 			return err
 		}
 	}
 	if needs.Marked {
-		in.Marked.All, err = r.linstor.Marks(ctx)
+		in.Marked.All, err = r.places.Marks(ctx)
 		if in.Marked.Known = err == nil; err != nil {
 			return err
 		}
 	}
 	if needs.Version {
-		in.Version.Spares, err = r.linstor.CanSpareNodes(ctx)
+		in.Version.Spares, err = r.places.CanSpareNodes(ctx)
 		if in.Version.Known = err == nil; err != nil {
 			return err
 		}
@@ -154,7 +154,7 @@ func (r *EvacuationReconciler) readMore(ctx context.Context, in *evacuation.Inpu
 	if len(needs.Definitions) == 0 {
 		return nil
 	}
-	definitions, err := r.linstor.CopyDefinitions(ctx, needs.Definitions)
+	definitions, err := r.places.CopyDefinitions(ctx, needs.Definitions)
 	if err != nil {
 		return err
 	}

@@ -17,13 +17,13 @@ import (
 // marker changes our marks on resource definitions. A mark is a list of nodes in one property: of two who read it, and then write what they
 // make of it, the second would take away what the first has added. So that is done one after the other, and each reads what is there then.
 type marker struct {
-	linstor Linstor
+	places  LinstorPlaces
 	metrics *metrics.Metrics
 	turn    *semaphore.Weighted
 }
 
-func newMarker(l Linstor, m *metrics.Metrics) *marker {
-	return &marker{linstor: l, metrics: m, turn: semaphore.NewWeighted(1)}
+func newMarker(places LinstorPlaces, m *metrics.Metrics) *marker {
+	return &marker{places: places, metrics: m, turn: semaphore.NewWeighted(1)}
 }
 
 // change reads definitions and writes to each what is wanted of it; nil is nothing. It returns LINSTOR's words on those that it has not changed, by
@@ -49,7 +49,7 @@ func (m *marker) change(
 			refused[strings.ToLower(change.Resource)] = notTold
 			continue
 		}
-		answer, err := m.linstor.ChangeDefinition(ctx, *change)
+		answer, err := m.places.ChangeDefinition(ctx, *change)
 		if words := answered(ctx, m.metrics, evacuation.Properties, change.Resource, answer, err); words != "" {
 			refused[strings.ToLower(change.Resource)] = words
 		}
@@ -63,7 +63,7 @@ func (m *marker) mark(ctx context.Context, may func() bool, node string, definit
 		return nil
 	}
 	refused, err := m.change(ctx, may,
-		func(ctx context.Context) ([]evacuation.Mark, error) { return m.linstor.MarksOf(ctx, definitions) },
+		func(ctx context.Context) ([]evacuation.Mark, error) { return m.places.MarksOf(ctx, definitions) },
 		func(mark evacuation.Mark) *evacuation.Change { return mark.With(node) })
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot mark resource definitions to keep copies of them from LINSTOR's balancing")
@@ -87,7 +87,7 @@ func (m *marker) do(ctx context.Context, may func() bool, step evacuation.Step) 
 // unmark takes the mark for a node, by its name in LINSTOR, off definitions. It returns why LINSTOR has not taken all off; empty
 // where it has, or was not told of the rest.
 func (m *marker) unmark(ctx context.Context, may func() bool, node string, definitions []string) string {
-	refused, err := m.change(ctx, may, m.linstor.Marks, func(mark evacuation.Mark) *evacuation.Change {
+	refused, err := m.change(ctx, may, m.places.Marks, func(mark evacuation.Mark) *evacuation.Change {
 		if !slices.Contains(definitions, mark.Resource) {
 			return nil
 		}

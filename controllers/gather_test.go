@@ -20,7 +20,7 @@ import (
 )
 
 // noLinstor knows nothing.
-type noLinstor struct{ Linstor }
+type noLinstor struct{ Feed }
 
 func (noLinstor) Resource(string) (linstor.Resource, bool) {
 	return linstor.Resource{Name: "not this"}, false

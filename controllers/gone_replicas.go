@@ -15,19 +15,23 @@ const goneInterval = time.Minute
 
 // goneReplicas forgets replicas that LINSTOR no longer lists once they are not attached to their node any more: no pod would be deleted because of
 // them. It runs on every replica, and changes nothing in the cluster.
-type goneReplicas struct{ shared }
+type goneReplicas struct {
+	shared
+
+	gone GoneReplicas
+}
 
 func (g *goneReplicas) forget(ctx context.Context) error {
 	if !g.linstor.Status().Synced {
 		return nil // LINSTOR may still list them
 	}
-	for _, place := range g.linstor.Gone() {
+	for _, place := range g.gone.Gone() {
 		used, err := g.isAttached(ctx, place)
 		if err != nil {
 			return err
 		}
 		if !used {
-			g.linstor.Forget(place)
+			g.gone.Forget(place)
 		}
 	}
 	return nil

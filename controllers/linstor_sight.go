@@ -22,6 +22,8 @@ const sightCalm = 30 * time.Second
 type linstorSight struct {
 	shared
 
+	sight LinstorSight
+
 	mu     sync.Mutex
 	memory failover.Blindness
 
@@ -66,7 +68,7 @@ func (l *linstorSight) check(ctx context.Context) error {
 	}
 	asking, cancel := context.WithTimeout(ctx, answersWithin) // if LINSTOR gives up a satellite, that takes it 7 s
 	defer cancel()
-	sight, err := l.linstor.Sight(asking)
+	sight, err := l.sight.Sight(asking)
 	l.mu.Lock()
 	before := l.memory.Nodes()
 	if err == nil {
@@ -76,7 +78,7 @@ func (l *linstorSight) check(ctx context.Context) error {
 	}
 	after := l.memory.Nodes()
 	l.mu.Unlock()
-	l.linstor.Void(after, l.clock.Now())
+	l.sight.Void(after, l.clock.Now())
 	l.metrics.Blind(len(after))
 	l.tell(ctx, before, after, err)
 	return nil

@@ -27,7 +27,7 @@ const unconfirmedLasts = 10 * time.Second
 // quorumMemory keeps which nodes are not known to run the quorum of a resource on the resource's attachments, so that it outlives this process, which
 // has seen why. The leader writes, and every process takes it over.
 type quorumMemory struct {
-	linstor Linstor
+	linstor Confirmations
 
 	mu sync.Mutex
 	// said is what the attachments of each volume have said.
@@ -47,7 +47,7 @@ type wrote struct {
 	nodes []string
 }
 
-func newQuorumMemory(word Linstor) *quorumMemory {
+func newQuorumMemory(word Confirmations) *quorumMemory {
 	return &quorumMemory{linstor: word, said: map[string]map[types.UID]saidOf{}, wrote: map[types.UID]wrote{}}
 }
 

@@ -35,7 +35,7 @@ type Config struct {
 	// Settings are the policy's settings.
 	Settings failover.Settings
 	// Linstor is what is known of LINSTOR.
-	Linstor Linstor
+	Linstor Feed
 	// Metrics are counted in.
 	Metrics *metrics.Metrics
 	// Recorder writes the Events; it defaults to one with limits of its own.
@@ -255,8 +255,8 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, sightings *cluster.Sightin
 		spared: spared, limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, pod: cfg.Pod, dryRun: cfg.DryRun, agents: agents.halts,
 	}
 	marks := newMarker(cfg.Linstor, cfg.Metrics)
-	left := &leftMarks{shared: all, marker: marks, halt: halt}
-	sight := &linstorSight{shared: all}
+	left := &leftMarks{shared: all, places: cfg.Linstor, marker: marks, halt: halt}
+	sight := &linstorSight{shared: all, sight: cfg.Linstor}
 	taints := &taints{shared: all, owner: cfg.Owner, disabled: cfg.DisableNodeTaints, agents: agents.halts}
 	changed := newChangedVolumes()
 	return parts{
@@ -269,11 +269,11 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, sightings *cluster.Sightin
 		},
 		agents: agents,
 		evacuation: &EvacuationReconciler{
-			shared: all, marker: marks, left: left, reader: cluster.NewEvacuations(reading), halt: halt, failsOver: reports.failsOver, limits: limits,
+			shared: all, places: cfg.Linstor, marker: marks, left: left, reader: cluster.NewEvacuations(reading), halt: halt, failsOver: reports.failsOver, limits: limits,
 			timeout: cfg.OperationsTimeout,
 		},
 		leftMarks: left,
-		gone:      &goneReplicas{all},
+		gone:      &goneReplicas{all, cfg.Linstor},
 		sight:     sight,
 		protection: &Protection{
 			shared: all, survey: cluster.NewSurvey(reading), halt: halt,

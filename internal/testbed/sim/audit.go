@@ -107,7 +107,7 @@ type witness struct {
 	process *process
 }
 
-var _ controllers.Linstor = (*witness)(nil)
+var _ controllers.Feed = (*witness)(nil)
 
 // Resource is what the controllers decide on.
 func (l *witness) Resource(name string) (linstor.Resource, bool) {
