@@ -168,3 +168,35 @@ func TestFreshReadingsAreNoOlderThanTheirCalls(t *testing.T) {
 		callers.Wait()
 	})
 }
+
+// Each time that anybody opens a stream, LINSTOR sends the values of all replicas to every stream.
+func TestStreamsThatOthersOpenHaveFewResourcesRead(t *testing.T) {
+	const many = 300
+	inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+		settle(time.Minute)
+		fake.forget()
+		for range 3 {
+			for i := range many {
+				fake.promotion(fmt.Sprintf("r%d", i), "node-b", new(false))
+			}
+			settle(5 * time.Minute)
+		}
+		if n := fake.singles(); n > 3*2*atOnce {
+			t.Errorf("%d lists were read one by one", n)
+		}
+	})
+}
+
+// LINSTOR says a value again where a replica has got a disk, or lost it.
+func TestAValueThatIsSentAgainHasItsResourceRead(t *testing.T) {
+	inCrowd(t, 10, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
+		fake.promotion("r3", "node-b", new(false)) // the first event opens the stream
+		settle(time.Minute)
+		fake.forget()
+		fake.promotion("r3", "node-b", new(false))
+		settle(time.Second)
+		if n := fake.count("/v1/resource-definitions/r3/resources"); n != 1 {
+			t.Errorf("it was read %d times", n)
+		}
+	})
+}

@@ -85,7 +85,7 @@ func (f *Feed) synced(since time.Time) {
 	}
 	f.schedule.answered()
 	for _, event := range waiting {
-		f.hear(event.Event, event.at, true)
+		f.hear(event.Event, event.at)
 	}
 }
 

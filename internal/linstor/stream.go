@@ -123,11 +123,9 @@ func (f *Feed) openStream(ctx context.Context, base *url.URL, before *stream) (*
 // handler applies what a stream brings, in the order in which it comes.
 func (f *Feed) handler(s, before *stream) client.Handler {
 	var logged sync.Once
-	var opened time.Time
 	return client.Handler{
 		Sent: func() { close(s.sent) },
 		Open: func() {
-			opened = time.Now()
 			if before != nil {
 				before.replaced.Store(true)
 			}
@@ -138,8 +136,7 @@ func (f *Feed) handler(s, before *stream) client.Handler {
 				return
 			}
 			f.metrics.events.WithLabelValues(client.EventMayPromote).Inc()
-			at := time.Now()
-			f.hear(ev, at, at.Sub(opened) < streamSettle)
+			f.hear(ev, time.Now())
 		},
 		Skipped: func(eventType string, err error) {
 			label, reason := eventLabelUnknown, "unknown type"
@@ -161,16 +158,17 @@ type early struct {
 	at time.Time
 }
 
-// hear applies an event. It has the resource read if that was news, or if the store does not have the replica. LINSTOR begins a stream with the values of
-// all replicas, a replay: when everything has been read, few of these are news. Later LINSTOR says a value again where a replica has got a disk, or lost it.
-func (f *Feed) hear(ev client.Event, at time.Time, replay bool) {
+// hear applies an event. It has the resource read if that was news, or if the store does not have the replica. LINSTOR sends a value again if the replica has
+// got a disk, or lost it, so the resource is read then, too; but also the values of all replicas each time that anybody opens a stream: of many values
+// that are sent again only the first have their resources read.
+func (f *Feed) hear(ev client.Event, at time.Time) {
 	f.confirmed(at)
 	f.metrics.heard()
 	if f.Status().Synced {
 		f.store.announce(ev, at)
 	}
 	known, changed := f.store.ApplyEvent(ev, at)
-	if known && !changed && replay {
+	if known && !changed && !f.sentAgain.AllowN(at, 1) {
 		return
 	}
 	if !known && f.isEarly(ev, at) {

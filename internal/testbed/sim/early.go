@@ -106,7 +106,7 @@ func (w *world) auditEarly(b basis, pod *corev1.Pod, silence time.Duration, what
 			}
 		}
 	}
-	if denied == 0 || denied >= grace.ConfirmedGrace || w.switchedOff(node) {
+	if denied == 0 || denied >= grace.ConfirmedGrace || w.wasSwitchedOff(node) {
 		return
 	}
 	w.count("removed early")
@@ -120,4 +120,12 @@ func (w *world) auditEarly(b basis, pod *corev1.Pod, silence time.Duration, what
 	case silence > failover.ActAge && silence < failover.ForceSilence:
 		w.violated(ruleEarly, "%s: the node's Lease was renewed %s ago", what, silence)
 	}
+}
+
+// wasSwitchedOff tells whether somebody has said that the node is off, or takes that back while the request is on its way.
+func (w *world) wasSwitchedOff(node string) bool {
+	w.mu.Lock()
+	until := w.untainted[node]
+	w.mu.Unlock()
+	return w.switchedOff(node) || !until.IsZero() && time.Since(until) < failover.ActAge
 }
