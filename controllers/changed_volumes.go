@@ -7,7 +7,7 @@ import (
 )
 
 // changedVolumes has the volumes of each node whose resources have changed in LINSTOR since the node was last reconciled. While nothing is lost
-// there, no other volume is decided: a storm of events would lead to a decision on every volume in the cluster for each of them.
+// there and nothing else calls for a reconcile, no other volume of the node is decided: each event of a storm would have all of them decided.
 type changedVolumes struct {
 	mu sync.Mutex
 	// onNode are the names of the volumes, by node; an empty set stands for all of them.
@@ -40,7 +40,7 @@ func (c *changedVolumes) addAll(node string) {
 	c.onNode[node] = nil
 }
 
-// take returns the volumes that have changed, and forgets them. It returns none if any volume may be concerned.
+// take returns the volumes that have changed, and forgets them. None stands for all: something else has changed, or nothing was recorded.
 func (c *changedVolumes) take(node string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -46,7 +46,7 @@ type Feed interface {
 	Alive(node string, at time.Time)
 }
 
-// LinstorSight is whom LINSTOR can see.
+// LinstorSight is to which satellites LINSTOR has a connection.
 type LinstorSight interface {
 	// Sight asks to which nodes LINSTOR has a connection.
 	Sight(ctx context.Context) (failover.Sight, error)

@@ -134,7 +134,8 @@ func (r *NodeReconciler) readAttachments(ctx context.Context, node string, volum
 	return r.live.Attachments(ctx, names)
 }
 
-// readLease reads the Lease of a node whose kubelet seems silent, because the cache may be behind. If that fails, --unanimous-grace does not apply.
+// readLease reads the Lease of a node whose kubelet seems silent, because the cache may be behind. If that fails, the
+// --unanimous-loss-grace-period does not apply.
 func (r *NodeReconciler) readLease(ctx context.Context, node string) {
 	if r.settings.UnanimousGrace >= r.settings.ConfirmedGrace || !r.kubelets.Node(node).LeaseSilent(failover.ForceSilence) {
 		return

@@ -118,14 +118,14 @@ func nobodyAnswered(lost []*volume) bool {
 	return tried > 0
 }
 
-// decideChanged decides the volumes that have changed, and returns those to act on and the rest as well. It decides all of the node if any may be
-// concerned, if it is time for that, or if one is lost or on its way to another node.
+// decideChanged decides the volumes that have changed. It decides all of the node if any may be concerned, if it is time for that, or if one is lost or on
+// its way to another node. It also returns which of the decided volumes are to be acted on, and the rest.
 func (r *NodeReconciler) decideChanged(ctx context.Context, state *nodeState, changed []string) (volumes, lost, rest []*volume) {
 	if !state.calm || state.isDue(r.clock.Now()) {
 		changed = nil
 	}
-	if len(changed) > 0 {
-		state.again(state.due.Sub(r.clock.Now())) // for the others
+	if state.others = (time.Time{}); len(changed) > 0 {
+		state.others = state.due
 	}
 	volumes = r.gather(ctx, state, changed)
 	r.decide(state, volumes)
@@ -311,13 +311,14 @@ func (r *NodeReconciler) tidy(ctx context.Context, state *nodeState, volumes, re
 	if r.dryRun || state.next == atOnce {
 		return
 	}
-	if now := r.clock.Now(); !now.Before(state.takeBackAt) {
+	now := r.clock.Now()
+	if !now.Before(state.takeBackAt) {
 		failed := r.takeBackAnnotations(ctx, state, rest)
 		if r.takeBackDisrupted(ctx, r.disrupted(ctx, rest)) || failed {
 			state.takeBackAt = now.Add(retryLimit)
-			state.again(retryLimit)
 		}
 	}
+	state.again(state.takeBackAt.Sub(now))
 	state.again(r.taints.tidy(ctx, state.node, state))
 	r.writeUnconfirmed(ctx, state, volumes)
 }

@@ -32,8 +32,8 @@ type nodeState struct {
 	volumes map[string]*volumeState
 	// next is when the node is reconciled again; zero if only a change calls for that.
 	next time.Duration
-	// due is when that is; zero if only a change calls for that.
-	due time.Time
+	// due is when that is, and others is when that was to be before a reconcile that decides only some volumes; zero if only a change calls for that.
+	due, others time.Time
 	// calm is set if the newest reconcile found no volume lost or on its way to another node.
 	calm bool
 	// taintChecked is when the cause of our taints was last checked, and silenceSeen when that of the taint node-silent was last seen.
@@ -72,12 +72,15 @@ func (s *nodeState) isDue(now time.Time) bool { return !s.due.IsZero() && !now.B
 
 // requeue returns when the node is reconciled again, as the result of a reconcile.
 func (s *nodeState) requeue(now time.Time) reconcile.Result {
-	after := s.next
-	s.next, s.due = 0, time.Time{}
-	if after > 0 {
-		s.due = now.Add(after)
+	due := s.others
+	if next := now.Add(s.next); s.next > 0 && (due.IsZero() || next.Before(due)) {
+		due = next
 	}
-	return reconcile.Result{RequeueAfter: after}
+	s.next, s.due, s.others = 0, due, time.Time{}
+	if due.IsZero() {
+		return reconcile.Result{}
+	}
+	return reconcile.Result{RequeueAfter: max(due.Sub(now), atOnce)}
 }
 
 // moves reports whether a volume is on its way to another node.

@@ -34,3 +34,26 @@ func (p *process) wantNothingLeft() {
 		}
 	}
 }
+
+// A node whose other volumes change all the time is still reconciled when the grace of one ends.
+func TestATimerStaysWhereItIsWhileOtherVolumesAreDecided(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := newNodeState(nodeA)
+	s.again(time.Second)
+	s.requeue(start)
+	for i := range 3 {
+		now := start.Add(time.Duration(i+1) * 300 * time.Millisecond)
+		s.others = s.due
+		s.again(5 * time.Second)
+		if got, want := s.requeue(now).RequeueAfter, start.Add(time.Second).Sub(now); got != want {
+			t.Errorf("the node is reconciled again after %s, want %s", got, want)
+		}
+	}
+	if now := start.Add(time.Second); !s.isDue(now) {
+		t.Error("it is not time for the volume whose grace has ended")
+	}
+	if got := s.requeue(start.Add(time.Second)); got.RequeueAfter != 0 {
+		t.Errorf("the node is reconciled again after %s although nothing calls for that", got.RequeueAfter)
+	}
+}

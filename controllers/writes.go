@@ -66,8 +66,8 @@ func (r *NodeReconciler) write(ctx context.Context, state *nodeState, lost []*vo
 	}
 }
 
-// removal is what the deletion of pods depends on: the lost volumes, those of them that pods use whose node was tainted, and the pods whose claims are
-// confirmed.
+// removal is what the deletion of pods depends on: all lost volumes; those of them whose pods may be deleted, because no replacement can come; and the
+// pods whose claims are confirmed.
 type removal struct {
 	lost, used []*volume
 	confirmed  map[types.UID]bool

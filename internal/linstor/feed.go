@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/singleflight"
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 )
@@ -40,9 +39,6 @@ type Feed struct {
 	life context.Context //nolint:containedctx // see above
 	end  context.CancelFunc
 
-	// sentAgain limits how many resources are read because a value was sent again.
-	sentAgain *rate.Limiter
-
 	// refused has the answer by which LINSTOR refuses to be read.
 	refused chan refusal
 
@@ -57,10 +53,7 @@ type Feed struct {
 // NewFeed returns a feed of the store. Nothing runs before Start.
 func NewFeed(client *Client, store *Store, log logr.Logger, opts Options) *Feed {
 	opts.ResyncInterval = cmp.Or(opts.ResyncInterval, defaultResyncInterval)
-	f := &Feed{
-		client: client, store: store, opts: opts, log: log, metrics: client.metrics, refused: make(chan refusal, 1),
-		sentAgain: rate.NewLimiter(rate.Every(pollEvery), atOnce),
-	}
+	f := &Feed{client: client, store: store, opts: opts, log: log, metrics: client.metrics, refused: make(chan refusal, 1)}
 	f.life, f.end = context.WithCancel(context.Background()) //nolint:forbidigo // Start ends it
 	f.schedule = newSchedule(f.lists())
 	store.Subscribe(f.schedule.changed)

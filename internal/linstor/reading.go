@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
 const (
@@ -35,6 +37,8 @@ const (
 	definitionsPolled = definitionAge - pollEvery
 	// evidenceEvery is how often the store is asked which resources must be read for evidence.
 	evidenceEvery = pollEvery / 2
+	// replayLasts is how long the values of one resource may take that LINSTOR sends again because a stream was opened.
+	replayLasts = pollEvery / 2
 )
 
 // list is something that LINSTOR has one of. The loop reads it by the clock.
@@ -64,8 +68,11 @@ type single struct {
 	name string
 	// asked is when somebody asked for a reading, which a later one answers; zero if there is none to come.
 	asked time.Time
-	// early is set if nothing but an early event has asked.
+	// early is set if nothing but an early event has asked, or a value that was sent again.
 	early bool
+	// again are the nodes whose values were sent again, and againSince is when the first of them was.
+	again      []string
+	againSince time.Time
 	// until is when polling ends. every is how often it is read until then, and next is when it is next.
 	until, next time.Time
 	every       time.Duration
@@ -173,6 +180,30 @@ func (s *schedule) answered() {
 	}
 }
 
+// pollUnlessReplayed asks for a reading in a moment, because a value was sent again: a replica has got a disk, or lost it. If the values of all replicas are
+// sent again by then, somebody has opened a stream, and nothing is read.
+func (f *Feed) pollUnlessReplayed(ev client.Event, at time.Time) {
+	r, _ := f.store.Resource(ev.Resource)
+	s := &f.schedule
+	s.mu.Lock()
+	defer s.mu.Unlock() // the loop wakes soon enough by itself
+	one := s.single(ev.Resource)
+	if at.Sub(one.againSince) > replayLasts {
+		one.again, one.againSince = nil, at
+	}
+	if node := fold(ev.Node); !slices.Contains(one.again, node) {
+		one.again = append(one.again, node)
+	}
+	switch {
+	case len(one.again) < len(r.Replicas):
+		if one.asked.IsZero() && !(one.isPolled(at) && one.every <= pollEvery) {
+			one.asked, one.early = at.Add(replayLasts), true
+		}
+	case one.early:
+		one.asked, one.early = time.Time{}, false
+	}
+}
+
 // pollAgain asks for a reading after a second, if none is asked for.
 func (f *Feed) pollAgain(resource string) {
 	f.schedule.change(resource, func(s *single) {
@@ -201,13 +232,18 @@ func (f *Feed) Keep(resource string, until time.Time) {
 func (s *schedule) change(resource string, change func(*single)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	change(s.single(resource))
+	s.ring()
+}
+
+// single returns what is wanted of a resource, at first nothing. The lock must be held.
+func (s *schedule) single(resource string) *single {
 	one := s.singles[fold(resource)]
 	if one == nil {
 		one = &single{name: resource, every: pollEvery}
 		s.singles[fold(resource)] = one
 	}
-	change(one)
-	s.ring()
+	return one
 }
 
 // changed ends the calm of a resource that is polled.

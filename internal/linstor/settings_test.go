@@ -134,7 +134,7 @@ func TestAReplicaOfWhichLinstorSaysTheSameAgainIsRead(t *testing.T) {
 		settle(time.Minute)
 		requests := fake.record()
 		fake.promotion("PVC-1", "node-b", new(false))
-		settle(200 * time.Millisecond)
+		settle(time.Second)
 		for _, r := range requests() {
 			if r.path == "/v1/resource-definitions/PVC-1/resources" {
 				return

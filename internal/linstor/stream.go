@@ -158,9 +158,7 @@ type early struct {
 	at time.Time
 }
 
-// hear applies an event. It has the resource read if that was news, or if the store does not have the replica. LINSTOR sends a value again if the replica has
-// got a disk, or lost it, so the resource is read then, too; but also the values of all replicas each time that anybody opens a stream: of many values
-// that are sent again only the first have their resources read.
+// hear applies an event. It has the resource read if that was news, if the store does not have the replica, or if only this replica's value was sent again.
 func (f *Feed) hear(ev client.Event, at time.Time) {
 	f.confirmed(at)
 	f.metrics.heard()
@@ -168,7 +166,8 @@ func (f *Feed) hear(ev client.Event, at time.Time) {
 		f.store.announce(ev, at)
 	}
 	known, changed := f.store.ApplyEvent(ev, at)
-	if known && !changed && !f.sentAgain.AllowN(at, 1) {
+	if known && !changed {
+		f.pollUnlessReplayed(ev, at)
 		return
 	}
 	if !known && f.isEarly(ev, at) {

@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
@@ -285,30 +288,40 @@ var (
 var groupLeader = Group{
 	Name: "loss of the leader", Rows: []string{rowLeader.Key}, Calm: true,
 	run: func(ctx context.Context, s Settings) (Results, error) {
-		var losses []loss
+		var losses, afterRollouts []loss
 		err := withCluster(ctx, s, "leader", bed.Options{}, func(ctx context.Context, c *cluster) error {
 			trios, err := newTrios(ctx, c, 1)
 			if err != nil {
 				return err
 			}
-			for range s.Runs {
-				l, err := loseLeaderToo(ctx, trios[0])
+			for i := range s.Runs + min(s.Runs, rollouts) {
+				prepare, to := c.waitGrownUp, &losses
+				if i >= s.Runs {
+					prepare, to = c.rollOut, &afterRollouts
+				}
+				l, err := loseLeaderToo(ctx, trios[0], prepare)
 				if err != nil {
 					return err
 				}
-				losses = append(losses, l)
+				*to = append(*to, l)
 			}
 			return nil
 		})
-		all := toRunning(variant{name: "the leader's node crashes as well"}, losses, Limit{Median, 14}, Limit{Worst, 17})
-		return Results{rowLeader.Key: {all}}, err
+		limits := []Limit{{Median, 14}, {Worst, 17}}
+		return Results{rowLeader.Key: {
+			toRunning(variant{name: "the leader's node crashes as well"}, losses, limits...),
+			toRunning(variant{name: "the same, 35 s after the last replica of a rollout became ready"}, afterRollouts, limits...),
+		}}, err
 	},
 }
 
-// loseLeaderToo crashes the pod's node and the leader's at once, and heals both. It waits until the other replicas are no
-// newcomers: those of the last loss came back only a moment ago, which is not what a cluster loses its leader with.
-func loseLeaderToo(ctx context.Context, t *trio) (loss, error) {
-	if err := t.waitGrownUp(ctx); err != nil {
+// rollouts is how many losses follow a rollout of the controller, which takes two minutes.
+const rollouts = 5
+
+// loseLeaderToo crashes the pod's node and the leader's at once, and heals both. Before that, it prepares the replicas of the controller: those of the
+// last loss came back only a moment ago, which is not what a cluster loses its leader with.
+func loseLeaderToo(ctx context.Context, t *trio, prepare func(context.Context) error) (loss, error) {
+	if err := prepare(ctx); err != nil {
 		return loss{}, err
 	}
 	node, err := t.LeaderNode(ctx)
@@ -346,4 +359,25 @@ func (c *cluster) waitGrownUp(ctx context.Context) error {
 		}
 		return len(pods.Items) > 0, nil
 	})
+}
+
+// rollOut replaces all replicas of the controller, and returns 35 s after the last one has become ready.
+func (c *cluster) rollOut(ctx context.Context) error {
+	patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"restarted":%q}}}}}`, time.Now())
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: bed.ControllerNamespace, Name: bed.ControllerName}}
+	if err := c.Client.Patch(ctx, d, client.RawPatch(types.StrategicMergePatchType, []byte(patch))); err != nil {
+		return fmt.Errorf("restart the controller: %w", err)
+	}
+	waiting, cancel := context.WithTimeout(ctx, lossTimeout)
+	defer cancel()
+	if err := c.WaitFor(waiting, "the rollout of the controller to end", func() (bool, error) {
+		if err := c.Client.Get(waiting, client.ObjectKeyFromObject(d), d); err != nil {
+			return false, err
+		}
+		s := d.Status
+		return s.ObservedGeneration >= d.Generation && s.Replicas == *d.Spec.Replicas && s.UpdatedReplicas == s.Replicas && s.AvailableReplicas == s.Replicas, nil
+	}); err != nil {
+		return err
+	}
+	return pause(ctx, 35*time.Second-time.Duration(d.Spec.MinReadySeconds)*time.Second)
 }
