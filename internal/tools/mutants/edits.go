@@ -326,7 +326,10 @@ var edits = []edit{
 		"(… || mutantIs(§))",
 	},
 	{"a replica that is back counts as created by an event", storeEvidenceFile, "case replica.listed != 0 && «!replica.returned» &&", "(… || mutantIs(§))"},
-	{"an event that says nothing new has nothing read", "internal/linstor/stream.go", "if known && !changed && «replay» {", "(… || mutantIs(§))"},
+	{"an event that says nothing new has nothing read", "internal/linstor/stream.go", "«f.pollUnlessReplayed(ev, at)»", "if !mutantIs(§) { … }"},
+	{"a replay has every resource read", "internal/linstor/reading.go", "case «one.early»:", "(… && !mutantIs(§))"},
+	{"what has changed in Kubernetes is not decided", "controllers/node_events.go", "«r.changed.addAll(node)»\n\t\t\tq.AddAfter", "if !mutantIs(§) { … }"},
+	{"timers of other volumes end with a reconcile of some", nodeFile, "«state.others = state.due»", "if !mutantIs(§) { … }"},
 
 	// How that is remembered.
 	{"which nodes are unconfirmed is not kept", memoryFile, "if «text != \"\"» {", "(… && !mutantIs(§))"},
