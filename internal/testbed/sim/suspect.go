@@ -11,8 +11,9 @@ import (
 const ruleSuspect = "a pod was deleted while most of the nodes seemed lost at once"
 
 const (
-	// suspectFor is for how long a node that has left ONLINE counts at least, but for a tick in which only LINSTOR knew.
-	suspectFor = 2*time.Minute - 2*tick
+	// suspectFor is for how long a node that has left ONLINE counts at least, but for a tick in which only LINSTOR knew: it counts from the loss of its
+	// first volume, and LINSTOR may take seven seconds more to miss the satellite.
+	suspectFor = failover.GuardQuiet - 7*time.Second - 2*tick
 	// suspectAfter is how long it must have left ONLINE for everybody who may delete anything to know.
 	suspectAfter = 5 * time.Second
 )
