@@ -263,7 +263,7 @@ func (w *world) hidden(node string) string {
 		return "LINSTOR does not answer"
 	case w.frozen[node], w.isBlind(), w.Linstor.ConnectionStatus(node) == linstorsim.Online && (w.machines[node] || !w.Linstor.Hears(node)):
 		return "LINSTOR shows old words"
-	case !w.silenced.IsZero() && time.Since(w.silenced) < compared:
+	case !w.silenced.IsZero() && time.Since(w.silenced) < resynced:
 		return "LINSTOR's stream is dead"
 	}
 	return ""

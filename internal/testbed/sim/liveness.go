@@ -133,7 +133,7 @@ func (w *world) silence(node string) time.Duration {
 }
 
 const (
-	// compared is how long a dead stream may hide a loss: a silent kubelet or a pod that starts has LINSTOR asked sooner.
+	// compared is how long after a stream has died nothing need be moved in time.
 	compared = 80 * time.Second
 	// resynced is how long the feed may take to find out what LINSTOR does not announce: the time between two resyncs, and a reading.
 	resynced = 10*time.Minute + 20*time.Second
