@@ -292,24 +292,24 @@ func (w *world) checkProgress(name string) {
 	}
 	conditions := cluster.EvacuationConditions(node)
 	syncs := w.syncs()
+	if w.fulfils(name, conditions.Safe, w.lacksCopy) {
+		d.fine.safe = time.Now()
+	}
+	if w.fulfils(name, conditions.Evacuated, w.lacksPlace) {
+		d.fine.gone = time.Now()
+	}
 	if time.Since(d.safe) > syncs+safeTime {
 		w.reach(SafeAsked)
-		switch c := conditions.Safe; {
-		case w.fulfils(name, c, w.lacksCopy):
-			d.fine.safe = time.Now()
-		case !d.reported && time.Since(d.fine.safe) > catchUp && time.Since(w.lastDrain) > catchUp:
+		if !d.reported && time.Since(d.fine.safe) > catchUp && time.Since(w.lastDrain) > catchUp {
 			d.reported = true
-			w.violated(RuleSafeInTime, "node %s for %s: %v", name, time.Since(d.safe), c)
+			w.violated(RuleSafeInTime, "node %s for %s: %v", name, time.Since(d.safe), conditions.Safe)
 		}
 	}
 	if mode == evacuation.Everything && !d.gone.IsZero() && time.Since(d.gone) > 2*syncs+goneTime {
 		w.reach(GoneAsked)
-		switch c := conditions.Evacuated; {
-		case w.fulfils(name, c, w.lacksPlace):
-			d.fine.gone = time.Now()
-		case !d.reported && time.Since(d.fine.gone) > catchUp && time.Since(w.lastDrain) > catchUp:
+		if !d.reported && time.Since(d.fine.gone) > catchUp && time.Since(w.lastDrain) > catchUp {
 			d.reported = true
-			w.violated(RuleGoneInTime, "node %s for %s: %v", name, time.Since(d.gone), c)
+			w.violated(RuleGoneInTime, "node %s for %s: %v", name, time.Since(d.gone), conditions.Evacuated)
 		}
 	}
 	w.due[name] = d
