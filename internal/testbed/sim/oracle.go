@@ -104,6 +104,9 @@ func (w *world) auditRemoval(b basis, meant types.UID, pod *corev1.Pod, silence 
 	if b.keptBy != "" {
 		w.violated(ruleTogether, "%s: %s", what, b.keptBy)
 	}
+	w.mu.Lock()
+	begun := w.marks[meant] == reason // what a fail-over that has begun finds closed under the pod is lost without another grace
+	w.mu.Unlock()
 	var writable []string
 	lost, evidence, needless, open := false, false, true, time.Duration(0)
 	taken, one := pardons{}, "" // one volume was taken for lost, and the others are taken with it
@@ -114,7 +117,7 @@ func (w *world) auditRemoval(b basis, meant types.UID, pod *corev1.Pod, silence 
 		r, healthy := b.readings[v.Resource()], b.healthy[v.Resource()]
 		w.takes(v, node, forced && !healthy)
 		w.vacates(v, node)
-		held := healthy || reason != failover.Demoted && r.promotable(node) && !w.abandoned(v, silence, reason)
+		held := healthy || reason != failover.Demoted && r.promotable(node) && !w.abandoned(v, silence, reason) && !(begun && w.closedFor(v.Resource(), node) > 0)
 		if healthy && !v.ephemeral { // that goes with its pod, and nobody else will ever write it
 			writable = append(writable, v.Resource())
 			taken.add(w.pardon(v, node, r.excused(node, true)))
