@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
 
@@ -181,7 +182,7 @@ func (s *schedule) answered() {
 }
 
 // pollUnlessReplayed asks for a reading in a moment, because a value was sent again: a replica has got a disk, or lost it. If the values of all replicas are
-// sent again by then, somebody has opened a stream, and nothing is read.
+// sent again by then, somebody has opened a stream, and nothing is read, unless the volume is not known to be in use: its opening may have been missed.
 func (f *Feed) pollUnlessReplayed(ev client.Event, at time.Time) {
 	r, _ := f.store.Resource(ev.Resource)
 	s := &f.schedule
@@ -195,7 +196,7 @@ func (f *Feed) pollUnlessReplayed(ev client.Event, at time.Time) {
 		one.again = append(one.again, node)
 	}
 	switch {
-	case len(one.again) < len(r.Replicas):
+	case len(one.again) < len(r.Replicas) || !slices.ContainsFunc(r.Replicas, isInUse):
 		if one.asked.IsZero() && !(one.isPolled(at) && one.every <= pollEvery) {
 			one.asked, one.early = at.Add(replayLasts), true
 		}
@@ -203,6 +204,8 @@ func (f *Feed) pollUnlessReplayed(ev client.Event, at time.Time) {
 		one.asked, one.early = time.Time{}, false
 	}
 }
+
+func isInUse(r failover.Replica) bool { return r.InUse.Value }
 
 // pollAgain asks for a reading after a second, if none is asked for.
 func (f *Feed) pollAgain(resource string) {
