@@ -154,8 +154,8 @@ func (r *NodeReconciler) decide(state *nodeState, volumes []*volume) {
 	}
 }
 
-// decideNext returns when a volume is decided again that is polled. A change that polling finds has it decided sooner, so a long grace needs no timer
-// of its own.
+// decideNext returns when a volume is decided again that is polled. If polling finds a change, it is decided sooner, so a long grace needs no timer of
+// its own.
 func (r *NodeReconciler) decideNext(d failover.Decision) time.Duration {
 	if d.GraceLeft > max(pollFor, r.settings.ConfirmedGrace) {
 		return pollFor - lookAgain

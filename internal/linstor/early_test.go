@@ -24,3 +24,17 @@ func TestAResyncAnswersEarlyEventsOnly(t *testing.T) {
 		}
 	}
 }
+
+// A reading that failed is asked for again, and nobody's opening a stream takes that back.
+func TestAReplayTakesBackNothingThatOthersHaveAskedFor(t *testing.T) {
+	t.Parallel()
+	f := NewFeed(&Client{}, NewStore(), logr.Discard(), Options{})
+	f.pollEarly("failed")
+	one := f.schedule.singles["failed"]
+	f.begin(nil, []*single{one}, one.asked)
+	f.pollAgain("failed")
+	f.schedule.answered()
+	if one.asked.IsZero() {
+		t.Error("it is not asked for any more")
+	}
+}

@@ -385,7 +385,8 @@ func (f *Feed) begin(polled, asked []*single, now time.Time) (begun []*single) {
 		*from = (*from)[1:]
 		read := f.pollNext(one)
 		if one.isAsked(now) {
-			one.asked, one.busy = time.Time{}, !read.After(one.asked)
+			one.busy = !read.After(one.asked)
+			one.asked, one.early = time.Time{}, false
 		}
 		if one.busy = one.busy || one.isPolled(now) && !one.next.After(now); !one.busy {
 			continue
