@@ -1,7 +1,5 @@
 package failover
 
-import "slices"
-
 // Verdict is what follows from the state of a volume on one node.
 type Verdict string
 
@@ -104,18 +102,3 @@ const (
 	// HeldByFinalizer : the pod was deleted without grace, and its finalizers keep its object.
 	HeldByFinalizer Reason = "HeldByFinalizer"
 )
-
-// Losses returns the reasons for a loss.
-func Losses() []Reason {
-	return []Reason{QuorumLost, NodeUnreachable, ForcedIOErrors, Demoted, ReplicaGone}
-}
-
-// Reasons returns every reason, in the order of their declaration.
-func Reasons() []Reason {
-	return slices.Concat(Losses(), []Reason{
-		PrimaryHealthy, PrimaryConnected, NoSurvivor, VolumeStarting, VolumeUnused, TooFewWitnesses, StateUnknown, LinstorBlind,
-		NotDRBD, NFSExport, NoQuorum, QuorumUnconfirmed, NotSelected, HelperNotSelected, Exempt, NoOwner, NodeBound, UnsafeVolume,
-		OtherVolumeUnavailable, SharedVolume, NoReadyNode, OutOfService, LinstorStale, GuardTripped, Paused, NodeAgentRuns, DryRun,
-		KeepAwayFailed, StepFailed, StuckOnNode, HeldByFinalizer,
-	})
-}

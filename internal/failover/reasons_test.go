@@ -5,8 +5,6 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
-	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,25 +28,22 @@ func TestEveryReasonIsReached(t *testing.T) {
 	if diff := cmp.Diff(declaredReasons(t), got); diff != "" {
 		t.Errorf("reasons (-declared +reached):\n%s", diff)
 	}
-	if diff := cmp.Diff(documentedReasons(t), got); diff != "" {
-		t.Errorf("reasons (-documented +reached):\n%s", diff)
+	if diff := cmp.Diff(got, slices.Sorted(slices.Values(Reasons()))); diff != "" {
+		t.Errorf("reasons (-reached +explained):\n%s", diff)
 	}
 }
 
-// documentedReasons reads the reasons from the tables of docs/reasons.md.
-func documentedReasons(t *testing.T) []Reason {
-	t.Helper()
-	page, err := os.ReadFile("../../docs/reasons.md")
-	if err != nil {
-		t.Fatal(err)
+func TestEveryReasonIsExplainedInFewWords(t *testing.T) {
+	t.Parallel()
+	for _, e := range Explanations() {
+		words := len(strings.Fields(e.Meaning)) + len(strings.Fields(e.Remedy))
+		if e.Meaning == "" || e.Remedy == "" || words > 60 {
+			t.Errorf("%s is explained in %d words", e.Reason, words)
+		}
+		if !strings.HasSuffix(e.Meaning, ".") || strings.HasSuffix(e.Remedy, ".") {
+			t.Errorf("%s has no sentence, or one too many", e.Reason)
+		}
 	}
-	text, _, _ := strings.Cut(string(page), "## Further findings")
-	var reasons []Reason
-	for _, match := range regexp.MustCompile("(?m)^\\| `([A-Z][A-Za-z]+)` \\|").FindAllStringSubmatch(text, -1) {
-		reasons = append(reasons, Reason(match[1]))
-	}
-	slices.Sort(reasons)
-	return reasons
 }
 
 // declaredReasons reads the Reason constants from the source, so that none is forgotten.
