@@ -17,13 +17,13 @@ func (o *Options) table() []option {
 		row("pod-label-selector", &o.PodLabelSelector, "linstor.csi.linbit.com/on-storage-lost=remove",
 			"label selector of the pods that may be removed", selector),
 		row("recover-pod-selector", &o.RecoverPodSelector, "",
-			"label selector of the pods of LINSTOR itself that are deleted when they are lost with their node, and the LINSTOR controller's also "+
-				"when LINSTOR is blind; empty for none; the manifest sets it to those of the Piraeus Operator", ifGiven(selector)),
+			"label selector of LINSTOR's own pods, which are deleted if they are lost with their node, the LINSTOR controller's also if LINSTOR is blind; "+
+				"none if empty; the manifest selects those of the Piraeus Operator", ifGiven(selector)),
 
 		row("confirmed-loss-grace-period", &o.ConfirmedLossGracePeriod, 5*time.Second,
 			"how long a loss must last that all other replicas confirm", notNegative),
 		row("unanimous-loss-grace-period", &o.UnanimousLossGracePeriod, time.Second,
-			"how long a loss must last on which DRBD, LINSTOR and Kubernetes agree; off where it is not shorter than "+
+			"how long a loss must last on which DRBD, LINSTOR and Kubernetes agree; off if it is not shorter than "+
 				"--confirmed-loss-grace-period, or without --leader-election", notNegative),
 		row("known-resource-grace-period", &o.KnownResourceGracePeriod, 45*time.Second,
 			"how long any other loss must last", notNegative),
@@ -31,22 +31,20 @@ func (o *Options) table() []option {
 			"how long a loss must last while the pod or the resource is younger than this", notNegative),
 		row("kubelet-silence", &o.KubeletSilence, 20*time.Second,
 			"how long a kubelet must not have renewed its Lease to count as silent, at least "+MinKubeletSilence.String()+
-				"; longer where it renews more rarely than every 10s",
+				"; longer if it renews more rarely than every 10s",
 			atLeast(MinKubeletSilence, ", because a kubelet renews its Lease every 10s and a shorter silence means nothing")),
 		row("reconcile-interval", &o.ReconcileInterval, 10*time.Second,
-			"how often a volume that is lost but cannot be moved is looked at again", positive),
+			"how often a volume that is lost but cannot be moved is checked again", positive),
 		row("resync-interval", &o.ResyncInterval, 10*time.Minute,
 			"how often everything known of LINSTOR is read again", positive),
 		row("operations-timeout", &o.OperationsTimeout, 30*time.Second,
-			"deadline of one look at a volume or a node, of each write of a fail-over, and of each request to LINSTOR; what is not done by then "+
-				"is done by the next look", positive),
+			"deadline of one reconcile, of each write of a fail-over, and of each request to LINSTOR; the next reconcile does the rest", positive),
 
 		row("max-lost-nodes", &o.MaxLostNodes, "50%",
-			"how many nodes, or which percentage of them, may be lost within a short time before nothing is removed any more; those that have been "+
-				"away for long do not count", limit),
+			"how many nodes, or what percentage of them, may be newly lost before nothing is removed; nodes that were lost long ago do not count", limit),
 		row("pause-deployment", &o.PauseDeployment, "",
-			"Deployment, in the namespace of the leader election, whose annotation drbd.linbit.com/pause-fail-over pauses all fail-over; empty for "+
-				"the one that runs the controller, which it finds by the owners of its own pod (POD_NAME and POD_NAMESPACE)", ifGiven(objectName)),
+			"Deployment, in the namespace of the leader election, whose annotation drbd.linbit.com/pause-fail-over pauses all fail-over; if empty, "+
+				"the one that owns the controller's pod (POD_NAME and POD_NAMESPACE)", ifGiven(objectName)),
 		repeated("shutdown-taint", &o.ShutdownTaints, ShutdownTaint,
 			"key of a further taint that says that a node is shut down, beside "+ShutdownTaint+"; may be repeated", taintKey),
 		row("fail-over-unsafe-pods", &o.FailOverUnsafePods, false,
@@ -70,11 +68,11 @@ func (o *Options) table() []option {
 			"how many copies for nodes that are evacuated may be in progress in the cluster", atLeast(1, "")),
 
 		row("concurrency", &o.Concurrency, 100,
-			"how many nodes are worked on at the same time; all lost volumes of a node are worked on together", atLeast(1, "")),
+			"how many nodes are reconciled at the same time, each with all its lost volumes", atLeast(1, "")),
 		row("metrics-bind-address", &o.MetricsBindAddress, ":8443",
 			"address of the metrics server, or 0 to switch it off", metricsAddress),
 		row("metrics-secure", &o.MetricsSecure, true,
-			"serve metrics by HTTPS and only to clients that Kubernetes authorizes for /metrics; without, everybody who reaches "+
+			"serve metrics with HTTPS and only to clients that Kubernetes authorizes for /metrics; without, everybody who reaches "+
 				"--metrics-bind-address may read them"),
 		row("pprof-bind-address", &o.PprofBindAddress, "",
 			"address of Go's profiler, of this host only; off if not given", ifGiven(addressOfThisHost)),
@@ -92,7 +90,7 @@ func (o *Options) table() []option {
 		row("leader-elect-retry-period", &o.RetryPeriod, 2*time.Second,
 			"time between two tries to get or renew the Lease", positive),
 		row("leader-election", &o.LeaderElection, false,
-			"elect a leader; needed where several replicas run, and set by the manifest").notForChart(),
+			"elect a leader; needed if several replicas run, and set by the manifest").notForChart(),
 		row("leader-election-healtz-port", &o.LeaderElectionHealthzPort, 8080,
 			"port of /healthz and /readyz", port).notForChart(),
 		row("leader-election-lease-name", &o.LeaderElectionLeaseName, "",
