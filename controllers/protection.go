@@ -172,7 +172,7 @@ func (h *helpers) look(ctx context.Context) (int, error) {
 func (h *helpers) tell(helper, owner *corev1.Pod, volumes []string) {
 	note := fmt.Sprintf("pod %s holds volume %s for pod %s and is not selected itself: without it pod %s is moved, and the "+
 		"volume stays attached to the lost node; %s (selected is: %s)", cluster.Key(helper.Namespace, helper.Name), strings.Join(volumes, ", "),
-		owner.Name, owner.Name, cluster.HelperRemedy, h.selector)
+		owner.Name, owner.Name, failover.RemedyOf(failover.HelperNotSelected), h.selector)
 	for _, pod := range []*corev1.Pod{owner, helper} {
 		h.event(podRef(pod.Namespace, pod.Name, pod.UID), nil, string(failover.HelperNotSelected), actionRefuse, note)
 	}

@@ -47,7 +47,7 @@ func blindFor(ctx context.Context, feed *linstor.Feed, memory *linstor.Store) []
 // sight tells where LINSTOR is blind.
 func sight(f Facts) []Finding {
 	return withObjects(Finding{
-		Severity: Error, Code: Code(failover.LinstorBlind), Objects: f.Blind, Remedy: remedies[failover.LinstorBlind],
+		Severity: Error, Code: Code(failover.LinstorBlind), Objects: f.Blind, Remedy: failover.RemedyOf(failover.LinstorBlind),
 		Message: "LINSTOR calls these nodes ONLINE and has no connection to them: it would not notice that one is lost",
 	})
 }

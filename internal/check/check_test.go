@@ -426,14 +426,14 @@ func complaints() map[string]complaint {
 			provoke: nodeAgent(corev1.ConditionTrue), status: StatusUnprotected, says: []string{
 				"default/db-0", "Unprotected NodeAgentRuns",
 				"ERROR NodeAgent: node agents of 1.x run and move pods", "this controller only observes", "- piraeus-datastore/agents",
-				"Remedy: remove the agents: delete the DaemonSet",
+				"Remedy: delete the agents' DaemonSet",
 				"ERROR NodeAgentRuns: works now, and would not be moved", "node agents of 1.x run (DaemonSet piraeus-datastore/agents)",
-				"Remedy: remove the agents: delete the DaemonSet",
+				"Remedy: delete the agents' DaemonSet",
 			},
 		},
 		"node agents of 1.x are there that do not run": {
 			provoke: nodeAgent(corev1.ConditionFalse), status: StatusProtected,
-			says:   []string{"WARNING NodeAgent: there are node agents of 1.x; none runs now", "- piraeus-datastore/agents", "delete the DaemonSet"},
+			says:   []string{"WARNING NodeAgent: there are node agents of 1.x; none runs now", "- piraeus-datastore/agents", "delete the agents' DaemonSet"},
 			silent: []string{"NodeAgentRuns"},
 		},
 		"fail-over is paused": {

@@ -99,7 +99,7 @@ func installation(f Facts) []Finding {
 		Remedy:  filled("once the storage of the node is well: kubectl taint node NODE "+cluster.TaintLostQuorum+"-", "NODE", f.ForeignTaints),
 	})...)
 	agents := Finding{
-		Severity: Warning, Code: NodeAgent, Objects: f.Agents, Remedy: remedies[failover.NodeAgentRuns],
+		Severity: Warning, Code: NodeAgent, Objects: f.Agents, Remedy: failover.RemedyOf(failover.NodeAgentRuns),
 		Message: "there are node agents of 1.x; none runs now, but once one does this controller only observes",
 	}
 	if len(f.RunningAgents) > 0 {

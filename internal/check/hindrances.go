@@ -1,7 +1,6 @@
 package check
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -46,7 +45,7 @@ func reasonsOf(rows []Row) []failover.Reason {
 }
 
 func hindrance(f Facts, rows []Row, p plight, reason failover.Reason) Finding {
-	finding := Finding{Severity: Error, Code: Code(reason), Message: p.message, Remedy: cmp.Or(remedies[reason], remedyOfOthers)}
+	finding := Finding{Severity: Error, Code: Code(reason), Message: p.message, Remedy: failover.RemedyOf(reason)}
 	if reason == failover.Paused {
 		finding.Remedy = named(finding.Remedy, f.Controller.Name, "NAME")
 	}

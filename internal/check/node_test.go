@@ -160,7 +160,7 @@ ERROR Paused: works now, and would not be moved if its node were lost next
   - pod default/db-0, resource pvc-db, if node-a were lost: annotation drbd.linbit.com/pause-fail-over of
     Deployment ha-controller/piraeus-ha-controller pauses all fail-over
   Remedy: end the pause: kubectl -n ha-controller annotate deployment/piraeus-ha-controller
-    drbd.linbit.com/pause-fail-over-; where the Deployment cannot be read, apply the roles of deploy/all.yaml
+    drbd.linbit.com/pause-fail-over-; if the Deployment cannot be read, apply the roles of deploy/all.yaml
     again
 
 If node-a were lost now, no pod would move, and 1 pod would stay.
@@ -214,7 +214,7 @@ ERROR LinstorUnreachable: LINSTOR controller linstor:3370: read nodes: EOF
 
 ERROR StateUnknown: could not be told
   - pod default/db-0, resource pvc-db: LINSTOR's word on the node is incomplete or too old
-  Remedy: look at linstor resource list; the resource must exist, and LINSTOR must be able to be asked
+  Remedy: look at linstor resource list; the resource must exist, and LINSTOR must answer
 
 If node-a were lost now, no pod would move, it cannot be told of 1, and no pod would stay.
 `,

@@ -47,12 +47,3 @@ func TestTable(t *testing.T) {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
 }
-
-func TestEveryHindranceHasARemedy(t *testing.T) {
-	t.Parallel()
-	for _, reason := range failover.Hindrances() {
-		if Remedy(reason) == "" {
-			t.Errorf("there is no remedy for %s", reason)
-		}
-	}
-}

@@ -83,10 +83,6 @@ func (p Pods) Resources(ctx context.Context, pv *corev1.PersistentVolume, pods [
 	return resources, nil
 }
 
-// HelperRemedy says what to do about a helper that is not selected.
-const HelperRemedy = "select the helper too: kubectl label -n NAMESPACE pod HELPER LABEL, which helps after a loss as well; KubeVirt has no " +
-	"template for helpers: have those to come labelled by a mutating admission policy"
-
 // MissedBy returns the selected pod for which a helper, which is not selected itself, holds volumes on the same node; nil where there is
 // none. It would be moved without them.
 func (p Pods) MissedBy(ctx context.Context, helper *corev1.Pod) (*corev1.Pod, error) {

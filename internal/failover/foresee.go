@@ -38,16 +38,6 @@ type Forecast struct {
 	Grace time.Duration
 }
 
-// Hindrances returns every reason for which Foresee finds a workload unprotected, or cannot tell, in the order of
-// their declaration.
-func Hindrances() []Reason {
-	return []Reason{
-		PrimaryConnected, NoSurvivor, StateUnknown, LinstorBlind, NotDRBD, NFSExport, NoQuorum, QuorumUnconfirmed, NotSelected, HelperNotSelected,
-		Exempt, NoOwner, NodeBound, UnsafeVolume, OtherVolumeUnavailable, SharedVolume, NoReadyNode, OutOfService, LinstorStale, GuardTripped,
-		Paused, NodeAgentRuns, DryRun,
-	}
-}
-
 // Foresee answers what would become of the workload if A were lost this moment: it changes the input into what
 // LINSTOR and Kubernetes would say a while later, and applies the rules and gates of Decide to that. Unlike Decide it
 // takes every value as last read, however old it is: nothing is done on its answer. And it asks for a node that could run the pods.

@@ -41,8 +41,8 @@ func checkNamesAll(s *bedtest.Scenario) {
 			{string(check.DRBDOption), linstor.OptionOnNoDataAccessible, "suspend-io"},
 			{string(check.DRBDOption), linstor.OptionOnSuspendedPrimaryOutdated, "force-secondary"},
 			{string(check.DRBDOption), linstor.OptionRRConflict, "retry-connect"},
-			{string(check.NodeAgent), "agents", "delete the DaemonSet"},
-			{string(failover.NodeAgentRuns), "well", "delete the DaemonSet"},
+			{string(check.NodeAgent), "agents", "delete the agents' DaemonSet"},
+			{string(failover.NodeAgentRuns), "well", "delete the agents' DaemonSet"},
 			{string(check.MissingPermission), "patch nodes", "deploy/all.yaml"},
 		} {
 			if !slices.ContainsFunc(report.Findings, func(f check.Finding) bool {
