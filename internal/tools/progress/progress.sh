@@ -41,7 +41,7 @@ count() {
 		'go: downloading '*) modules=$((modules + 1)) ;;
 		esac
 		if due; then say "$modules modules downloaded" >&2; fi
-	done < <(ticking go build -n "$@" | grep --line-buffered -E '^(# [^ ]|go: |$)')
+	done < <(ticking go build -n "$@" | grep --line-buffered -E '^(# [^ ]+$|go: |$)')
 	echo $packages
 }
 

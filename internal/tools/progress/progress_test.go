@@ -67,7 +67,7 @@ func TestABuildShowsHowFarItIs(t *testing.T) {
 if [[ $2 == -n ]]; then
 	echo "go: downloading example.com/module v1.0.0" >&2
 	seen 2
-	for i in {1..40}; do printf '#\n# example.com/%d\n#\ncompile\n' $i; done
+	for i in {1..40}; do printf '#\n# example.com/%d\n#\n\n# import config\ncompile\n' $i; done
 	exit
 fi
 for i in {1..10}; do echo example.com/$i; done
