@@ -40,7 +40,8 @@ count() {
 		'# '*) packages=$((packages + 1)) ;;
 		'go: downloading '*) modules=$((modules + 1)) ;;
 		esac
-		if due; then say "$modules modules downloaded" >&2; fi
+		due || continue
+		if ((modules > 0)); then say "$modules modules downloaded" >&2; else say "looking for what is not built yet" >&2; fi
 	done < <(ticking go build -n "$@" | grep --line-buffered -E '^(# [^ ]+$|go: |$)')
 	echo $packages
 }
