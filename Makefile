@@ -51,24 +51,27 @@ TEST_FIRST    := ./internal/testbed/bed/scenarios ./deploy ./controllers
 MAINTAINERS := ^TestWith(Helm|Promtool|Prometheus)
 TESTED      := '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}'
 
-# $(call run-tests,packages,arguments) tests the packages that have tests.
+# $(call run-tests,packages,arguments) tests the packages that have tests. Vet, which would read all dependencies first, has a target of its own,
+# and nobody debugs these programs.
 define run-tests
 	@packages=$$(go list -f $(TESTED) $(1)) && $(PROGRESS) test $$(sort -u <<<"$$packages" | wc -l) \
 		bin/gotestsum --format testname --format-hide-empty-pkg --hide-summary skipped -- \
-		$(RACE) -shuffle=on -timeout $(TEST_TIMEOUT) -p $(TEST_PACKAGES) -parallel $(TEST_PARALLEL) $(2) $$packages
+		-vet=off -ldflags='-s -w' -shuffle=on -timeout $(TEST_TIMEOUT) -p $(TEST_PACKAGES) -parallel $(TEST_PARALLEL) $(2) $$packages
 endef
 
 .PHONY: test
 test: testbed bin/gotestsum ## Run the tests, those on a real control plane included
 	@$(PROGRESS) build "what is tested" $(firstword $(RACE)) ./...
-	$(call run-tests,$(TEST_FIRST) ./...,-skip '$(MAINTAINERS)')
+	$(call run-tests,$(TEST_FIRST) ./...,$(RACE) -short -skip '$(MAINTAINERS)')
 
 .PHONY: test-all
 test-all: test test-maintainers ## Run all tests, those for maintainers included
 
+# The race detector, and -short, cut short what the second run plays at its full length.
 .PHONY: test-maintainers
-test-maintainers: testbed bin/gotestsum helm bin/promtool bin/prometheus ## Run only the tests with Helm, Prometheus and the image
-	$(call run-tests,./deploy ./internal/testbed/bed/monitoring,-run '$(MAINTAINERS)')
+test-maintainers: testbed bin/gotestsum helm bin/promtool bin/prometheus ## Run only what make test leaves out: what needs Helm or Prometheus, the image, the longest stories
+	$(call run-tests,./deploy ./internal/testbed/bed/monitoring,$(RACE) -run '$(MAINTAINERS)')
+	$(call run-tests,./controllers ./internal/failover)
 	@for module in $(MONITORING) $(IMAGE) $(BENCHCHART); do (cd $$module && echo "testing $$module" && go test ./...) || exit 1; done
 
 bin/gotestsum: internal/tools/pinned/go.mod
