@@ -47,8 +47,8 @@ TEST_PARALLEL ?= 16
 TEST_PACKAGES ?= 4
 TEST_FIRST    := ./internal/testbed/bed/scenarios ./deploy ./controllers
 
-# Tests of this name need what only maintainers build.
-MAINTAINERS := ^TestWith(Helm|Promtool|Prometheus)
+# Tests of these names need what only maintainers build, or take the longest.
+MAINTAINERS := ^Test(With(Helm|Promtool|Prometheus)|AnyProcessIsKilled|EvacuationsInTrouble)
 TESTED      := '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}'
 
 # $(call run-tests,packages,arguments) tests the packages that have tests. Vet, which would read all dependencies first, has a target of its own,
@@ -70,7 +70,7 @@ test-all: test test-maintainers ## Run all tests, those for maintainers included
 # The race detector, and -short, cut short what the second run plays at its full length.
 .PHONY: test-maintainers
 test-maintainers: testbed bin/gotestsum helm bin/promtool bin/prometheus ## Run only what make test leaves out: what needs Helm or Prometheus, the image, the longest stories
-	$(call run-tests,./deploy ./internal/testbed/bed/monitoring,$(RACE) -run '$(MAINTAINERS)')
+	$(call run-tests,./internal/testbed/bed/scenarios ./internal/testbed/bed/monitoring ./deploy,$(RACE) -run '$(MAINTAINERS)')
 	$(call run-tests,./controllers ./internal/failover ./internal/testbed/sim)
 	@for module in $(MONITORING) $(IMAGE) $(BENCHCHART); do (cd $$module && echo "testing $$module" && go test ./...) || exit 1; done
 
