@@ -71,7 +71,7 @@ test-all: test test-maintainers ## Run all tests, those for maintainers included
 .PHONY: test-maintainers
 test-maintainers: testbed bin/gotestsum helm bin/promtool bin/prometheus ## Run only what make test leaves out: what needs Helm or Prometheus, the image, the longest stories
 	$(call run-tests,./internal/testbed/bed/scenarios ./internal/testbed/bed/monitoring ./deploy,$(RACE) -run '$(MAINTAINERS)')
-	$(call run-tests,./controllers ./internal/failover ./internal/testbed/sim)
+	$(call run-tests,./controllers ./internal/failover ./internal/linstor ./internal/testbed/sim)
 	@for module in $(MONITORING) $(IMAGE) $(BENCHCHART); do (cd $$module && echo "testing $$module" && go test ./...) || exit 1; done
 
 bin/gotestsum: internal/tools/pinned/go.mod

@@ -210,6 +210,9 @@ func TestTLSIsAtLeast12(t *testing.T) {
 }
 
 func TestFeedFollowsTenThousandResources(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes the race detector half a minute: make test-all plays it")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		const count = 10_000
 		n, fake := newNetwork(), newFakeLinstor()
