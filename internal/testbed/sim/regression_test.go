@@ -12,18 +12,17 @@ import (
 
 // TestRegressions plays histories that once broke an invariant, or what is expected of one, each with the steps that it takes.
 func TestRegressions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes the race detector minutes: make test-all plays it")
+	}
 	t.Parallel()
 	histories := crowdedTimes()
 	maps.Copy(histories, untidyWorlds())
 	maps.Copy(histories, leavingNodes())
-	times := 3 // what is due at the same instant runs in any order
-	if testing.Short() {
-		times = 1
-	}
 	for name, h := range histories {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for range times {
+			for range 3 { // what is due at the same instant runs in any order
 				o := sim.Run(t, h, true)
 				for _, v := range o.Violations {
 					t.Error(v)
