@@ -210,9 +210,7 @@ func TestTLSIsAtLeast12(t *testing.T) {
 }
 
 func TestFeedFollowsTenThousandResources(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes the race detector half a minute: make test-all plays it")
-	}
+	atLength(t)
 	synctest.Test(t, func(t *testing.T) {
 		const count = 10_000
 		n, fake := newNetwork(), newFakeLinstor()
