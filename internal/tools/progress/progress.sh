@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shows how far a command is that compiles or tests for minutes, with a line at least every ten seconds:
+# Shows how far a command is that compiles or tests for minutes, with a line about every ten seconds:
 #
 #	progress.sh build WHAT ARGUMENTS        runs go build, counts the packages that it compiles, and estimates the time left
 #	progress.sh test PACKAGES gotestsum ... shows each package when it ends, and counts the tests
@@ -62,7 +62,7 @@ build() {
 		if [[ $line =~ ^[^\ :]+$ ]]; then done=$((done + 1)); elif [[ $line ]]; then echo "$line"; fi
 		due || continue
 		if ((done >= total)); then
-			say "linking, the last step"
+			say "the last packages, and linking"
 		elif ((done > 0)); then
 			say "$done of $total packages, $(left $((SECONDS - began)) $done "$total") left"
 		else

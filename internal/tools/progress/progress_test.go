@@ -75,7 +75,7 @@ seen 4
 for i in {11..40}; do echo example.com/$i; done
 seen 5
 `, true, []string{"build", "the program", "-o", "program", "."},
-		"building the program", "1 modules downloaded", "40 packages to compile", "10 of 40 packages, less than a minute left", "linking, the last step")
+		"building the program", "1 modules downloaded", "40 packages to compile", "10 of 40 packages, less than a minute left", "the last packages, and linking")
 }
 
 func TestABuildThatFailsSaysWhy(t *testing.T) {
