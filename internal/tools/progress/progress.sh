@@ -14,7 +14,7 @@ shown=$SECONDS
 
 # ticking runs a command, and adds an empty line to its output once in a while: a shell cannot wait for a line and for the time.
 ticking() {
-	(while sleep $((pause / 2 + 1)) >/dev/null; do echo; done) 2>/dev/null &
+	(while sleep 2 >/dev/null; do echo; done) 2>/dev/null &
 	local ticker=$! code
 	trap 'kill $ticker 2>/dev/null' EXIT
 	"$@" 2>&1
