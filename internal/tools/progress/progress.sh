@@ -73,11 +73,12 @@ build() {
 
 run() {
 	local line packages=0 tests=0 last=
+	echo "testing $of packages"
 	ticking "$@" | while IFS= read -r line; do
 		if [[ $line =~ ^(PASS|SKIP|FAIL)\ .*\([0-9.]+s\)$ ]]; then
 			tests=$((tests + 1)) last=$line
 			if [[ $line == FAIL* ]]; then say "$line"; fi
-		elif [[ $line =~ ^(PASS|FAIL)\ [^\ ]+(\ \(cached\))?$ ]]; then
+		elif [[ $line =~ ^(PASS|FAIL)\ [^\ ]+(\ \([^\)]*\))?$ ]]; then
 			packages=$((packages + 1))
 			say "[$packages/$of] $line"
 		elif [[ $line ]]; then
