@@ -10,6 +10,9 @@ MODULE  := github.com/piraeusdatastore/piraeus-ha-controller
 VERSION ?= $(shell git describe --tags --dirty --match 'v[0-9]*' 2>/dev/null | sed 's/^v//')
 COMMIT  ?= $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null)
 
+# Shows how far a build or a test run is.
+PROGRESS := $(CURDIR)/internal/tools/progress/progress.sh
+
 # The race detector needs a C compiler; without one the tests run all the same. Each package runs on one core with it:
 # where two run timers of one synctest bubble at once, the detector itself fails (golang/go issue 78156).
 RACE := $(if $(shell command -v $$(go env CC) 2>/dev/null),-race -cpu 1)
@@ -31,7 +34,7 @@ build: bin/piraeus-ha-controller ## Build the controller into bin/
 .PHONY: bin/piraeus-ha-controller
 bin/piraeus-ha-controller:
 	@mkdir -p bin
-	@CGO_ENABLED=0 go build -trimpath -buildvcs=false \
+	@CGO_ENABLED=0 $(PROGRESS) build "the controller" -trimpath -buildvcs=false \
 		-ldflags "-X $(MODULE)/internal/version.version=$(VERSION) -X $(MODULE)/internal/version.revision=$(COMMIT)" -o $@ .
 
 # Each scenario on the test bed bounds what it waits for; this ends only what hangs.
@@ -44,12 +47,37 @@ TEST_PARALLEL ?= 16
 TEST_PACKAGES ?= 4
 TEST_FIRST    := ./internal/testbed/bed/scenarios ./deploy ./controllers
 
+# Tests of these names need what only maintainers build, or take the longest.
+MAINTAINERS := ^Test(With(Helm|Promtool|Prometheus)|AnyProcessIsKilled|EvacuationsInTrouble)
+TESTED      := '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}'
+
+# $(call run-tests,packages,arguments) tests the packages that have tests. Vet, which would read all dependencies first, has a target of its own,
+# and nobody debugs these programs.
+define run-tests
+	@packages=$$(go list -f $(TESTED) $(1)) && $(PROGRESS) test $$(sort -u <<<"$$packages" | wc -l) \
+		bin/gotestsum --format testname --format-hide-empty-pkg --hide-summary skipped -- \
+		-vet=off -ldflags='-s -w' -shuffle=on -timeout $(TEST_TIMEOUT) -p $(TEST_PACKAGES) -parallel $(TEST_PARALLEL) $(2) $$packages
+endef
+
 .PHONY: test
-test: testbed helm bin/promtool bin/prometheus ## Run all tests, those on a real control plane included
-	go test $(RACE) -shuffle=on -timeout $(TEST_TIMEOUT) -p $(TEST_PACKAGES) -parallel $(TEST_PARALLEL) $(TEST_FIRST) ./...
-	cd $(MONITORING) && go test ./...
-	cd $(IMAGE) && go test ./...
-	cd $(BENCHCHART) && go test ./...
+test: testbed bin/gotestsum ## Run the tests, those on a real control plane included
+	@$(PROGRESS) build "what is tested" $(firstword $(RACE)) $$(go list -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' ./...)
+	$(call run-tests,$(TEST_FIRST) ./...,$(RACE) -short -skip '$(MAINTAINERS)')
+
+.PHONY: test-all
+test-all: test test-maintainers ## Run all tests, those for maintainers included
+
+# The race detector, and -short, cut short what the second run plays at its full length.
+.PHONY: test-maintainers
+test-maintainers: testbed bin/gotestsum helm bin/promtool bin/prometheus ## Run only what make test leaves out: what needs Helm or Prometheus, the image, the longest stories
+	$(call run-tests,./internal/testbed/bed/scenarios ./internal/testbed/bed/monitoring ./deploy,$(RACE) -run '$(MAINTAINERS)')
+	$(call run-tests,./controllers ./internal/failover ./internal/linstor ./internal/testbed/sim)
+	@for module in $(MONITORING) $(IMAGE) $(BENCHCHART); do (cd $$module && echo "testing $$module" && go test ./...) || exit 1; done
+
+bin/gotestsum: internal/tools/pinned/go.mod
+	@mkdir -p bin
+	@CGO_ENABLED=0 $(PROGRESS) build gotestsum -modfile=$< -trimpath -o $@ gotest.tools/gotestsum
+	@touch $@
 
 FUZZTIME ?= 30s
 
@@ -115,12 +143,17 @@ soak: testbed ## Break things at random on the test bed for MINUTES (default 30;
 	@go run ./internal/testbed/cmd/soak -duration=$(MINUTES)m $(if $(SEED),-seed=$(SEED))
 
 .PHONY: demo
-demo: testbed ## Watch a fail-over: a node is crashed in a cluster on this machine (EVACUATE=1: one is rebooted on purpose)
-	@go run ./internal/testbed/cmd/demo $(if $(EVACUATE),-evacuate)
+demo: testbed bin/demo ## Watch a fail-over: a node is crashed in a cluster on this machine (EVACUATE=1: one is rebooted on purpose)
+	@bin/demo $(if $(EVACUATE),-evacuate)
 
 .PHONY: playground
-playground: testbed ## Keep such a cluster running, to crash and return nodes by hand
-	@go run ./internal/testbed/cmd/playground
+playground: testbed bin/playground ## Keep such a cluster running, to crash and return nodes by hand
+	@bin/playground
+
+# Built as the controller is, so that nothing is compiled twice.
+.PHONY: bin/demo bin/playground
+bin/demo bin/playground:
+	@CGO_ENABLED=0 $(PROGRESS) build "the $(@F)" -trimpath -buildvcs=false -o $@ ./internal/testbed/cmd/$(@F)
 
 RUNS ?= 10
 
@@ -157,14 +190,10 @@ COMPONENTS   := etcd kube-apiserver kube-controller-manager kube-scheduler kubec
 .PHONY: testbed
 testbed: bin/controlplane $(addprefix bin/,$(COMPONENTS)) bin/csi-attacher build ## Build what the test bed runs into bin/
 
-# $(call build-module,what,minutes,package,ldflags) builds a package of the control plane's module and
-# counts the compiled packages, so that a first build of minutes does not look like a hang.
+# $(call build-module,what,package,ldflags) builds a package of the control plane's module.
 define build-module
 	@mkdir -p bin
-	@echo "building $(1): about $(2) minutes the first time, seconds afterwards"
-	@cd $(CONTROLPLANE) && CGO_ENABLED=0 go build -v -trimpath -ldflags "-s -w $(4)" -o $(CURDIR)/$@ $(3) 2>&1 \
-		| awk '/^[^ :]+$$/ {if (++n % 100 == 0) {print "  " n " packages compiled"; fflush()} next} {print}'; \
-		exit $${PIPESTATUS[0]}
+	@cd $(CONTROLPLANE) && CGO_ENABLED=0 $(PROGRESS) build "$(1)" -trimpath -ldflags "-s -w $(3)" -o $(CURDIR)/$@ $(2)
 	@touch $@
 endef
 
@@ -172,17 +201,17 @@ kubernetes-version = $(shell cd $(CONTROLPLANE) && go list -m -f '{{.Version}}' 
 attacher-version   = $(shell cd $(CONTROLPLANE) && go list -m -f '{{.Version}}' github.com/kubernetes-csi/external-attacher/v4)
 
 bin/controlplane: $(CONTROLPLANE)/go.mod $(CONTROLPLANE)/go.sum $(wildcard $(CONTROLPLANE)/*.go)
-	$(call build-module,the control plane $(kubernetes-version),5,.,-X k8s.io/component-base/version.gitVersion=$(kubernetes-version))
+	$(call build-module,Kubernetes' control plane $(kubernetes-version),.,-X k8s.io/component-base/version.gitVersion=$(kubernetes-version))
 
 $(addprefix bin/,$(COMPONENTS)): | bin/controlplane
 	@ln -sf controlplane $@
 
 bin/csi-attacher: $(CONTROLPLANE)/go.mod $(CONTROLPLANE)/go.sum
-	$(call build-module,the CSI attacher $(attacher-version),4,github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher,-X main.version=$(attacher-version))
+	$(call build-module,the CSI attacher $(attacher-version),github.com/kubernetes-csi/external-attacher/v4/cmd/csi-attacher,-X main.version=$(attacher-version))
 
 .PHONY: alerts
 alerts: testbed bin/prometheus ## Have a real Prometheus watch the test bed while things break: each alert fires, and rests again
-	MONITORING=1 go test ./internal/testbed/bed/monitoring -count 1 -timeout 30m -v
+	go test ./internal/testbed/bed/monitoring -run '$(MAINTAINERS)' -count 1 -timeout 30m -v
 
 MONITORING := internal/tools/monitoring
 
@@ -191,8 +220,7 @@ prometheus-version = $(shell cd $(MONITORING) && go list -m -f '{{.Version}}' gi
 
 bin/prometheus bin/promtool: $(MONITORING)/go.mod $(MONITORING)/go.sum
 	@mkdir -p bin
-	@echo "building $(@F) $(prometheus-version): about 3 minutes the first time, seconds afterwards"
-	@cd $(MONITORING) && CGO_ENABLED=0 go build -trimpath -tags remove_all_sd -ldflags "-s -w" -o $(CURDIR)/$@ \
+	@cd $(MONITORING) && CGO_ENABLED=0 $(PROGRESS) build "$(@F) $(prometheus-version)" -trimpath -tags remove_all_sd -ldflags "-s -w" -o $(CURDIR)/$@ \
 		github.com/prometheus/prometheus/cmd/$(@F)
 	@touch $@
 
@@ -233,11 +261,10 @@ CHART_SCHEMA  = bin/helm-tool schema -i $(CHART)/values.yaml | go run ./internal
 .PHONY: helm
 helm: bin/helm3 bin/helm4 bin/helm-tool ## Build what the chart is made and tried with into bin/
 
-# $(call build-helm,what,minutes,package,ldflags)
+# $(call build-helm,what,package,ldflags)
 define build-helm
 	@mkdir -p bin
-	@echo "building $(1): about $(2) minutes the first time, seconds afterwards"
-	@cd $(HELM_TOOLS) && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w $(4)" -o $(CURDIR)/$@ $(3)
+	@cd $(HELM_TOOLS) && CGO_ENABLED=0 $(PROGRESS) build "$(1)" -trimpath -ldflags "-s -w $(3)" -o $(CURDIR)/$@ $(2)
 	@touch $@
 endef
 
@@ -246,13 +273,13 @@ helm3-kubernetes = $(foreach package,pkg/chartutil pkg/lint/rules,-X helm.sh/hel
 	-X helm.sh/helm/v3/$(package).k8sVersionMinor=$(word 2,$(subst ., ,$(shell cd $(HELM_TOOLS) && go list -m -f '{{.Version}}' k8s.io/client-go))))
 
 bin/helm3: $(HELM_TOOLS)/go.mod $(HELM_TOOLS)/go.sum
-	$(call build-helm,Helm 3,4,helm.sh/helm/v3/cmd/helm,$(helm3-kubernetes))
+	$(call build-helm,Helm 3,helm.sh/helm/v3/cmd/helm,$(helm3-kubernetes))
 
 bin/helm4: $(HELM_TOOLS)/go.mod $(HELM_TOOLS)/go.sum
-	$(call build-helm,Helm 4,5,helm.sh/helm/v4/cmd/helm)
+	$(call build-helm,Helm 4,helm.sh/helm/v4/cmd/helm)
 
 bin/helm-tool: $(HELM_TOOLS)/go.mod $(HELM_TOOLS)/go.sum
-	$(call build-helm,helm-tool,1,github.com/cert-manager/helm-tool)
+	$(call build-helm,helm-tool,github.com/cert-manager/helm-tool)
 
 .PHONY: chart
 chart: helm ## Generate the chart's roles, schema and README, and lint it with both majors of Helm

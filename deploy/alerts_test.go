@@ -148,7 +148,7 @@ func TestAlertsAskForMetricsThatThereAre(t *testing.T) {
 
 // Each alert fires when it should, and not in the nearest case in which it should not. The texts of the alerts are left out: promtool
 // would have every test repeat them.
-func TestAlertsFireWhenTheyShould(t *testing.T) {
+func TestWithPromtoolAlertsFireWhenTheyShould(t *testing.T) {
 	t.Parallel()
 
 	const cases = "testdata/alerts.yaml"
@@ -189,7 +189,7 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 }
 
 // The texts of the alerts are templates.
-func TestPrometheusTakesTheAlerts(t *testing.T) {
+func TestWithPromtoolTheAlertsAreAccepted(t *testing.T) {
 	t.Parallel()
 
 	rules, err := yaml.Marshal(map[string]any{"groups": alertGroups(t)})
@@ -242,6 +242,7 @@ func firings(t *testing.T, content []byte) (fires, rests map[string]bool) {
 // tool runs promtool and returns what it says.
 func tool(t *testing.T, args ...string) (string, error) {
 	t.Helper()
+	forMaintainers(t, "TestWithPromtool")
 
 	if _, err := os.Stat(promtool); err != nil {
 		t.Fatalf("%v; run `make bin/promtool` first", err)

@@ -85,3 +85,11 @@ func mustKubectl(t *testing.T, b *bed.Bed, words string, more ...string) string 
 	}
 	return out
 }
+
+// forMaintainers fails a test whose name does not say what it needs: `make test` leaves out by these names what only `make test-all` builds.
+func forMaintainers(t *testing.T, prefix string) {
+	t.Helper()
+	if !strings.HasPrefix(t.Name(), prefix) {
+		t.Fatalf("begin the name of %s with %s, or `make test` runs it without what it needs", t.Name(), prefix)
+	}
+}

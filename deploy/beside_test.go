@@ -50,11 +50,11 @@ func waysToInstall(t *testing.T) map[string]way {
 	return ways
 }
 
-// TestItStandsBesideThePiraeusOperator installs the controller in each way before, after and between what the operator applies, and
+// TestWithHelmItStandsBesideThePiraeusOperator installs the controller in each way before, after and between what the operator applies, and
 // removes either: the controller has its permissions while it is there, and the operator's objects are as it wants them while they are.
 //
 //nolint:tparallel // all apply objects of the same names
-func TestItStandsBesideThePiraeusOperator(t *testing.T) {
+func TestWithHelmItStandsBesideThePiraeusOperator(t *testing.T) {
 	t.Parallel()
 	b := apiServer(t)
 	takeTurn(t)

@@ -30,6 +30,7 @@ var majors = []string{"helm3", "helm4"}
 // helm returns the command that runs a major of Helm with folders of its own, so that it finds nothing of who runs the test.
 func helm(t *testing.T, major string, args ...string) *exec.Cmd {
 	t.Helper()
+	forMaintainers(t, "TestWithHelm")
 	binary, err := filepath.Abs(filepath.Join("..", "bin", major))
 	if err != nil {
 		t.Fatal(err)
@@ -65,9 +66,9 @@ func valuesFile(t *testing.T, values string) string {
 	return strconv.Quote(file) // the folder has the name of the test, and Helm separates files by commas
 }
 
-// TestTheChartRendersTheShippedManifest compares the chart's default values with config/default. They differ in the name of the
+// TestWithHelmTheChartRendersTheShippedManifest compares the chart's default values with config/default. They differ in the name of the
 // ServiceAccount and in Helm's labels, and only the manifest has the namespace, which Helm makes itself.
-func TestTheChartRendersTheShippedManifest(t *testing.T) {
+func TestWithHelmTheChartRendersTheShippedManifest(t *testing.T) {
 	t.Parallel()
 	want := byID(readObjects(t, "all.yaml"))
 	delete(want, "Namespace /"+namespace)
@@ -139,8 +140,8 @@ func byID(all []*unstructured.Unstructured) map[string]*unstructured.Unstructure
 	return m
 }
 
-// TestBothMajorsOfHelmRenderTheSame with every value that changes something.
-func TestBothMajorsOfHelmRenderTheSame(t *testing.T) {
+// TestWithHelmBothMajorsRenderTheSame with every value that changes something.
+func TestWithHelmBothMajorsRenderTheSame(t *testing.T) {
 	t.Parallel()
 	for _, values := range []string{"", everything} {
 		three, four := parseObjects(t, render(t, "helm3", values)), parseObjects(t, render(t, "helm4", values))
@@ -150,8 +151,8 @@ func TestBothMajorsOfHelmRenderTheSame(t *testing.T) {
 	}
 }
 
-// TestBothMajorsOfHelmFindNoFault with the chart, and make an archive of it.
-func TestBothMajorsOfHelmFindNoFault(t *testing.T) {
+// TestWithHelmBothMajorsFindNoFault with the chart, and make an archive of it.
+func TestWithHelmBothMajorsFindNoFault(t *testing.T) {
 	t.Parallel()
 	for _, major := range majors {
 		for _, values := range []string{"", everything} {
@@ -184,8 +185,8 @@ priorityAndFairness: {enabled: true}
 monitoring: {enabled: true, labels: {release: prometheus}, annotations: {grafana_folder: Storage}}
 `
 
-// TestValuesReachTheDeployment renders the values that switch everything on, and reads them back from the Deployment.
-func TestValuesReachTheDeployment(t *testing.T) {
+// TestWithHelmValuesReachTheDeployment renders the values that switch everything on, and reads them back from the Deployment.
+func TestWithHelmValuesReachTheDeployment(t *testing.T) {
 	t.Parallel()
 	d := deploymentOf(t, rendered(t, everything))
 	spec := d.Spec.Template.Spec
@@ -214,8 +215,8 @@ func TestValuesReachTheDeployment(t *testing.T) {
 	}
 }
 
-// TestValuesSwitchObjectsOnAndOff lists the objects that single values add to the default ones or take from them.
-func TestValuesSwitchObjectsOnAndOff(t *testing.T) {
+// TestWithHelmValuesSwitchObjectsOnAndOff lists the objects that single values add to the default ones or take from them.
+func TestWithHelmValuesSwitchObjectsOnAndOff(t *testing.T) {
 	t.Parallel()
 	base := ids(rendered(t, ""))
 	for values, want := range map[string]struct{ added, removed []string }{
@@ -245,8 +246,8 @@ func TestValuesSwitchObjectsOnAndOff(t *testing.T) {
 	}
 }
 
-// TestValuesOf1xWorkOn renders what users of 1.3 may have set, with the defaults of its chart among them.
-func TestValuesOf1xWorkOn(t *testing.T) {
+// TestWithHelmValuesOf1xWorkOn renders what users of 1.3 may have set, with the defaults of its chart among them.
+func TestWithHelmValuesOf1xWorkOn(t *testing.T) {
 	t.Parallel()
 	d := deploymentOf(t, rendered(t, `
 options: {v: 4, failOverTimeout: 10s, drbd-status-interval: 2s, grace-period-seconds: "20", reconcile-interval: 5s, operationsTimeout: 1m}
@@ -280,8 +281,8 @@ affinity: {}
 	}
 }
 
-// TestTolerationsOfOnesOwnAreNotDoubled where they name the taints that the chart adds.
-func TestTolerationsOfOnesOwnAreNotDoubled(t *testing.T) {
+// TestWithHelmTolerationsOfOnesOwnAreNotDoubled where they name the taints that the chart adds.
+func TestWithHelmTolerationsOfOnesOwnAreNotDoubled(t *testing.T) {
 	t.Parallel()
 	d := deploymentOf(t, rendered(t, `tolerations: [{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 60}]`))
 	var seconds []int64
@@ -294,8 +295,8 @@ func TestTolerationsOfOnesOwnAreNotDoubled(t *testing.T) {
 	}
 }
 
-// TestValuesThatCannotBeMeantAreRefused by a sentence that says what to do, or by the schema.
-func TestValuesThatCannotBeMeantAreRefused(t *testing.T) {
+// TestWithHelmValuesThatCannotBeMeantAreRefused by a sentence that says what to do, or by the schema.
+func TestWithHelmValuesThatCannotBeMeantAreRefused(t *testing.T) {
 	t.Parallel()
 	for values, says := range map[string]string{
 		"securityContext: {privileged: true}": "securityContext.privileged: the controller of 2.x",
@@ -321,8 +322,8 @@ func TestValuesThatCannotBeMeantAreRefused(t *testing.T) {
 	}
 }
 
-// TestTheSchemaKnowsTheOptionsOfTheProgram and no others, and the chart passes each on.
-func TestTheSchemaKnowsTheOptionsOfTheProgram(t *testing.T) {
+// TestWithHelmTheSchemaKnowsTheOptionsOfTheProgram and no others, and the chart passes each on.
+func TestWithHelmTheSchemaKnowsTheOptionsOfTheProgram(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile(chart + "/values.schema.json")
 	if err != nil {
@@ -380,9 +381,9 @@ func kebabCase(name string) string {
 	return strings.ToLower(b.String())
 }
 
-// TestAReleaseOfAnotherNameIsOfItsOwn renders it for a namespace where another release may be: no name is shared, and the program is told
+// TestWithHelmAReleaseOfAnotherNameIsOfItsOwn renders it for a namespace where another release may be: no name is shared, and the program is told
 // the names.
-func TestAReleaseOfAnotherNameIsOfItsOwn(t *testing.T) {
+func TestWithHelmAReleaseOfAnotherNameIsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	all := parseObjects(t, output(t, helm(t, "helm4", "template", "second", chart, "--namespace=piraeus-datastore")))
 	first := ids(rendered(t, ""))
@@ -403,8 +404,8 @@ func TestAReleaseOfAnotherNameIsOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestTheNetworkPolicyLetsTheControllerReachLinstor also where that has another port.
-func TestTheNetworkPolicyLetsTheControllerReachLinstor(t *testing.T) {
+// TestWithHelmTheNetworkPolicyLetsTheControllerReachLinstor also where that has another port.
+func TestWithHelmTheNetworkPolicyLetsTheControllerReachLinstor(t *testing.T) {
 	t.Parallel()
 	for endpoint, port := range map[string]string{
 		"https://linstor.example.com:8443":                                "8443",
@@ -431,8 +432,8 @@ func TestTheNetworkPolicyLetsTheControllerReachLinstor(t *testing.T) {
 	}
 }
 
-// TestMonitoringFollowsTheMetrics where they are served without TLS, and is refused where they are off.
-func TestMonitoringFollowsTheMetrics(t *testing.T) {
+// TestWithHelmMonitoringFollowsTheMetrics where they are served without TLS, and is refused where they are off.
+func TestWithHelmMonitoringFollowsTheMetrics(t *testing.T) {
 	t.Parallel()
 	o := byID(rendered(t, "{monitoring: {enabled: true}, options: {metrics-secure: false}}"))["ServiceMonitor "+namespace+"/"+name]
 	endpoints, _, err := unstructured.NestedSlice(o.Object, "spec", "endpoints")
@@ -449,8 +450,8 @@ func TestMonitoringFollowsTheMetrics(t *testing.T) {
 	}
 }
 
-// TestMonitoringIsThatOfTheManifests renders it and compares it with config/extras/monitoring, but for names and labels.
-func TestMonitoringIsThatOfTheManifests(t *testing.T) {
+// TestWithHelmMonitoringIsThatOfTheManifests renders it and compares it with config/extras/monitoring, but for names and labels.
+func TestWithHelmMonitoringIsThatOfTheManifests(t *testing.T) {
 	t.Parallel()
 	base := ids(rendered(t, ""))
 	all := rendered(t, "monitoring: {enabled: true, labels: {release: prometheus}, annotations: {grafana_folder: Storage}}")
@@ -500,8 +501,8 @@ func asJSON(t *testing.T, value any) (plain any) {
 	return plain
 }
 
-// TestTheNotesSayWhatMatters after an installation.
-func TestTheNotesSayWhatMatters(t *testing.T) {
+// TestWithHelmTheNotesSayWhatMatters after an installation.
+func TestWithHelmTheNotesSayWhatMatters(t *testing.T) {
 	t.Parallel()
 	for values, says := range map[string][]string{
 		"": {

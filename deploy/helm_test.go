@@ -26,9 +26,9 @@ import (
 // nodeAgents makes the objects of the chart's last release of 1.x, a DaemonSet of node agents.
 const nodeAgents = "testdata/chart-1.3.3"
 
-// TestHelmPutsTheControllerInThePlaceOfNodeAgents upgrades releases of 1.3.3, one with the default values and one with values of its
+// TestWithHelmTheControllerTakesThePlaceOfNodeAgents upgrades releases of 1.3.3, one with the default values and one with values of its
 // owner, in a cluster; a node crashes, and the workload moves. A rollback brings the agents back, and an uninstall leaves nothing.
-func TestHelmPutsTheControllerInThePlaceOfNodeAgents(t *testing.T) {
+func TestWithHelmTheControllerTakesThePlaceOfNodeAgents(t *testing.T) {
 	t.Parallel()
 	for _, major := range majors {
 		t.Run(major, func(t *testing.T) {
@@ -145,8 +145,8 @@ func (r release) isGone() {
 	}
 }
 
-// TestHelmRefusesTheOldDefaultsBySentence upgrades with --reuse-values, which brings the defaults of the old chart in place of the new.
-func TestHelmRefusesTheOldDefaultsBySentence(t *testing.T) {
+// TestWithHelmTheOldDefaultsAreRefusedBySentence upgrades with --reuse-values, which brings the defaults of the old chart in place of the new.
+func TestWithHelmTheOldDefaultsAreRefusedBySentence(t *testing.T) {
 	t.Parallel()
 	b := apiServer(t)
 	takeTurn(t)
@@ -162,11 +162,11 @@ func TestHelmRefusesTheOldDefaultsBySentence(t *testing.T) {
 	}
 }
 
-// TestTheAPIServerAcceptsTheChart by a strict dry run of what the default values make, and those that switch everything on, and admits the
+// TestWithHelmTheAPIServerAcceptsTheChart by a strict dry run of what the default values make, and those that switch everything on, and admits the
 // pods to a namespace with the Pod Security Standard "restricted".
 //
 //nolint:tparallel // all apply objects of the same names
-func TestTheAPIServerAcceptsTheChart(t *testing.T) {
+func TestWithHelmTheAPIServerAcceptsTheChart(t *testing.T) {
 	t.Parallel()
 	b := apiServer(t)
 	takeTurn(t)

@@ -19,11 +19,11 @@ type reader struct {
 	folder string
 }
 
-// TestTheCommandsOfTheInstallationPageWork follows docs/installation.md chapter by chapter: what it shows of a file is written, and each
+// TestWithHelmTheCommandsOfTheInstallationPageWork follows docs/installation.md chapter by chapter: what it shows of a file is written, and each
 // command is run. What a chapter has installed goes before the next one. TestRemovalLeavesNothingBehind follows the last chapter.
 //
 //nolint:tparallel // all apply objects of the same names
-func TestTheCommandsOfTheInstallationPageWork(t *testing.T) {
+func TestWithHelmTheCommandsOfTheInstallationPageWork(t *testing.T) {
 	t.Parallel()
 	b := apiServer(t)
 	takeTurn(t)
@@ -39,9 +39,9 @@ func TestTheCommandsOfTheInstallationPageWork(t *testing.T) {
 	}
 }
 
-// TestTheCommandsOfTheChartsReadmeWork follows the README of the chart, with a release of the node agents before the chapter that
+// TestWithHelmTheCommandsOfTheChartsReadmeWork follows the README of the chart, with a release of the node agents before the chapter that
 // upgrades one.
-func TestTheCommandsOfTheChartsReadmeWork(t *testing.T) {
+func TestWithHelmTheCommandsOfTheChartsReadmeWork(t *testing.T) {
 	t.Parallel()
 	b := apiServer(t)
 	takeTurn(t)

@@ -121,6 +121,7 @@ func (f *fakeLinstor) delaySingles(d time.Duration) {
 }
 
 func TestThousandPollsEverySecondKeepAllClocksRunning(t *testing.T) {
+	atLength(t)
 	const many = 1000
 	inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
 		fake.delaySingles(5 * time.Millisecond)

@@ -392,3 +392,11 @@ func settle(d time.Duration) {
 	<-time.After(d) // virtual time: only ever called in a bubble
 	synctest.Wait()
 }
+
+// atLength skips a test that takes the race detector half a minute or more in short runs: "make test-all" plays it.
+func atLength(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("make test-all plays it")
+	}
+}

@@ -192,6 +192,7 @@ func TestFeedNoticesAHalfOpenStream(t *testing.T) {
 
 // The next stream is open before the last one ends.
 func TestFeedMissesNothingWhenItTakesAnotherStream(t *testing.T) {
+	atLength(t)
 	synctest.Test(t, func(t *testing.T) {
 		n, fake := newNetwork(), newFakeLinstor()
 		fake.pvc1()

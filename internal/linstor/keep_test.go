@@ -182,6 +182,7 @@ func TestAKeptResourceIsNotReadAgainWhereOthersHaveItRead(t *testing.T) {
 }
 
 func TestThousandKeptResourcesAreReadEverySecond(t *testing.T) {
+	atLength(t)
 	const many = 1000
 	inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
 		fake.delaySingles(8 * time.Millisecond)
@@ -242,6 +243,7 @@ func TestAFreshReadingDoesNotQueueBehindAllThatIsKept(t *testing.T) {
 
 // An event comes for each of three thousand resources, which takes LINSTOR seconds to answer. A volume that may be lost must stay known meanwhile.
 func TestAStormOfEventsHoldsUpNoPoll(t *testing.T) {
+	atLength(t)
 	const many, storm = 3100, 3000
 	inCrowd(t, many, func(t *testing.T, fake *fakeLinstor, feed *Feed) {
 		fake.delaySingles(100 * time.Millisecond)

@@ -210,6 +210,7 @@ func TestTLSIsAtLeast12(t *testing.T) {
 }
 
 func TestFeedFollowsTenThousandResources(t *testing.T) {
+	atLength(t)
 	synctest.Test(t, func(t *testing.T) {
 		const count = 10_000
 		n, fake := newNetwork(), newFakeLinstor()

@@ -44,6 +44,7 @@ type Bed struct {
 	spawn   *spawner
 	control *controlPlane
 
+	firstPort          int    // of the block of ports that nobody else uses
 	linstorAddr        string // host and port of the simulated LINSTOR
 	csiSocket          string // of the CSI driver's controller service
 	attacherKubeconfig string
@@ -79,7 +80,11 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 		networks: map[string]nodeNetwork{}, profilers: map[string]int{}, components: map[Component]*component{},
 		mayEnd: options.RestartComponents, restarts: map[Component]int{},
 	}
+	if err := b.reservePorts(ctx); err != nil {
+		return nil, fmt.Errorf("test bed: %w", err)
+	}
 	if err := b.startSpawner(); err != nil {
+		b.Stop()
 		return nil, err
 	}
 	steps := []step{

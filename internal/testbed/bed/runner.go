@@ -85,7 +85,7 @@ func (r *runner) launch(ctx context.Context, pod *corev1.Pod) (*launched, error)
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(3)
+	ports, err := r.bed.freePorts(3)
 	if err != nil {
 		return nil, err
 	}
@@ -221,11 +221,22 @@ func readinessPath(container *corev1.Container) string {
 }
 
 // The ports that programs are told to listen on lie below those that Linux gives to outgoing connections (ip_local_port_range): of these one
-// may be taken again before the program listens.
-const firstPort, endPort = 20000, 30000
+// may be taken again before the program listens. Each bed has a block of its own, so that no other bed takes one then either.
+const firstPort, endPort, portBlock = 20000, 30000, 200
 
-// freePorts returns n ports of the loopback interface that nobody listens on.
-func freePorts(n int) ([]int, error) {
+// reservePorts takes a block of ports until Stop.
+func (b *Bed) reservePorts(ctx context.Context) error {
+	block, release, err := UserSlots("ports", (endPort-firstPort)/portBlock).Take(ctx)
+	if err != nil {
+		return fmt.Errorf("ports: %w", err)
+	}
+	b.cleanup(release)
+	b.firstPort = firstPort + block*portBlock
+	return nil
+}
+
+// freePorts returns n ports of the bed's block that nobody listens on.
+func (b *Bed) freePorts(n int) ([]int, error) {
 	var listeners []net.Listener
 	defer func() { // at the end, so that no port is given twice
 		for _, listener := range listeners {
@@ -233,14 +244,16 @@ func freePorts(n int) ([]int, error) {
 		}
 	}()
 	var ports []int
-	for taken := 0; len(ports) < n; {
-		port := firstPort + rand.IntN(endPort-firstPort)
+	for _, i := range rand.Perm(portBlock) {
+		port := b.firstPort + i
 		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			listeners, ports = append(listeners, listener), append(ports, port)
-		} else if taken++; taken == 100 {
-			return nil, fmt.Errorf("looking for a free port from %d to %d: %w", firstPort, endPort, err)
+		if err != nil {
+			continue
+		}
+		listeners, ports = append(listeners, listener), append(ports, port)
+		if len(ports) == n {
+			return ports, nil
 		}
 	}
-	return ports, nil
+	return nil, fmt.Errorf("%d of the ports from %d to %d are free, want %d", len(ports), b.firstPort, b.firstPort+portBlock-1, n)
 }

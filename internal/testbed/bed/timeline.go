@@ -3,10 +3,8 @@ package bed
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"k8s.io/client-go/informers"
@@ -137,16 +135,48 @@ func (t *Timeline) add(who string, by author, format string, args ...any) {
 	t.steps = append(t.steps, observation{Step: Step{At: time.Now(), Who: who, What: fmt.Sprintf(format, args...)}, by: by})
 }
 
-// Steps returns what happened since a time, in order, with the authors that the API server's audit log
-// names. Repetitions of a step by the same author are left out.
-func (t *Timeline) Steps(since time.Time) ([]Step, error) {
+// settled is how long after a step its author is known: the API server may write its audit log after it tells watchers.
+const settled = time.Second
+
+// Follow tells each step since a time, in order, as soon as its author is known, which the API server's audit log names. Once ctx has
+// ended it tells the rest. Repetitions of a step by the same author are left out.
+func (t *Timeline) Follow(ctx context.Context, since time.Time, tell func(Step)) error {
+	ticker := time.NewTicker(2 * pollInterval)
+	defer ticker.Stop()
+	told := 0
+	for over := false; ; {
+		steps, err := t.since(since)
+		if err != nil {
+			return err
+		}
+		for ; told < len(steps); told++ {
+			step := steps[told]
+			if !over && step.by != (author{}) && time.Since(step.At) < settled {
+				break
+			}
+			tell(step.Step)
+		}
+		if over {
+			return nil
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			over = true
+			time.Sleep(settled)
+		}
+	}
+}
+
+// since returns what happened since a time, in order, with the authors that are known by now.
+func (t *Timeline) since(since time.Time) ([]observation, error) {
 	requests, err := t.bed.Requests(since)
 	if err != nil {
 		return nil, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var steps []Step
+	var steps []observation
 	for _, o := range t.steps {
 		if o.At.Before(since) {
 			continue
@@ -154,12 +184,11 @@ func (t *Timeline) Steps(since time.Time) ([]Step, error) {
 		if who := o.by.find(requests, o.At); who != "" {
 			o.Who = who
 		}
-		same := func(s Step) bool { return s.Who == o.Who && s.What == o.What }
+		same := func(s observation) bool { return s.Who == o.Who && s.What == o.What }
 		if !slices.ContainsFunc(steps, same) {
-			steps = append(steps, o.Step)
+			steps = append(steps, o)
 		}
 	}
-	slices.SortStableFunc(steps, func(a, b Step) int { return a.At.Compare(b.At) })
 	return steps, nil
 }
 
@@ -179,18 +208,4 @@ func (a author) find(requests []Request, seen time.Time) string {
 		}
 	}
 	return who
-}
-
-// PrintSteps prints steps with the seconds since zero, one per line.
-func PrintSteps(out io.Writer, zero time.Time, steps []Step) error {
-	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	for _, s := range steps {
-		if _, err := fmt.Fprintf(table, "%7.1f s\t%s\t%s\n", s.At.Sub(zero).Seconds(), s.Who, s.What); err != nil {
-			return fmt.Errorf("print the timeline: %w", err)
-		}
-	}
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("print the timeline: %w", err)
-	}
-	return nil
 }

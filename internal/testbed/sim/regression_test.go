@@ -12,6 +12,9 @@ import (
 
 // TestRegressions plays histories that once broke an invariant, or what is expected of one, each with the steps that it takes.
 func TestRegressions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes the race detector minutes: make test-all plays it")
+	}
 	t.Parallel()
 	histories := crowdedTimes()
 	maps.Copy(histories, untidyWorlds())

@@ -37,6 +37,9 @@ func TestSimulation(t *testing.T) {
 		replay(t)
 		return
 	}
+	if testing.Short() {
+		*seeds = min(*seeds, 10)
+	}
 	first := rand.Uint64() >> 20
 	if *fresh > 0 {
 		t.Logf("%d fresh seeds from %d on", *fresh, first)

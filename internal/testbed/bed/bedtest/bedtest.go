@@ -24,8 +24,14 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 )
 
-// startTimeout bounds bringing up a bed with the controller, on a machine that has other things to do.
-const startTimeout = 3 * time.Minute
+const (
+	// startTimeout bounds bringing up a bed with the controller, on a machine that has other things to do.
+	startTimeout = 3 * time.Minute
+	// ownBeds is how many tests of this user may run a bed of their own at a time on this machine, whatever packages and test
+	// runs they belong to. A bed is a whole control plane: many that start together on few cores take longer to become ready than a
+	// scenario waits, and each test would be faster after the others.
+	ownBeds = 3
+)
 
 var shared struct {
 	once sync.Once
@@ -87,7 +93,7 @@ func Empty(t *testing.T, name string, options bed.Options) *bed.Bed {
 
 func own(t *testing.T, name string, options bed.Options, start func(string, bed.Options) (*bed.Bed, error)) *bed.Bed {
 	t.Helper()
-	release, err := ownSlots().take(t.Context())
+	_, release, err := bed.UserSlots("slots", ownBeds).Take(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,11 +78,8 @@ func (w *watched) workloads() (safe, alone bed.Workload) {
 }
 
 // Everything that wakes somebody up is made to happen, one after the other, and ended again: each alert fires, and rests again. While
-// volumes are blocked and others have just been moved, the dashboard is asked for all that it shows.
-func TestAlertsFireAndRest(t *testing.T) {
-	if os.Getenv("MONITORING") == "" {
-		t.Skip("it takes a quarter of an hour: run make alerts")
-	}
+// volumes are blocked and others have just been moved, the dashboard is asked for all that it shows. This takes a quarter of an hour.
+func TestWithPrometheusAlertsFireAndRest(t *testing.T) {
 	w := watch(t, "monitoring")
 	safe, alone := w.workloads()
 	for _, act := range append(losses(safe), []act{

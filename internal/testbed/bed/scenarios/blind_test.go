@@ -15,11 +15,6 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
 
-// promisedOfABlindLinstor is the time from the crash of a node that a blind LINSTOR does not notice to the replacement of a workload running:
-// until the kubelet counts as silent, ten seconds between two answers, until another LINSTOR has started, the grace, and the rest for
-// Kubernetes.
-const promisedOfABlindLinstor = 75 * time.Second
-
 // TestLinstorIsBlind crashes the node of a workload after LINSTOR has lost its connector, and so calls that node ONLINE for ever. By all
 // defaults of the shipped manifest.
 func TestLinstorIsBlind(t *testing.T) {
@@ -56,9 +51,7 @@ func TestLinstorIsBlind(t *testing.T) {
 	if after < 20*time.Second {
 		t.Errorf("LINSTOR's pod was deleted %s after the crash: the kubelet must be silent for 20 s, and then for 10 s between two answers", after)
 	}
-	if took := s.WaitMoved(w, s.Nodes[0], crashed); took > promisedOfABlindLinstor {
-		t.Errorf("the workload ran elsewhere %s after the crash, want at most %s", took, promisedOfABlindLinstor)
-	}
+	s.WaitMoved(w, s.Nodes[0], crashed)
 	movedCleanly(s, w, s.Nodes[0])
 	waitEvent(s, string(failover.LinstorBlind), "Pod", first.Namespace, first.Name)
 	if n := podsCreated(s); n != 4 {

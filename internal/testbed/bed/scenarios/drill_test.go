@@ -17,13 +17,13 @@ import (
 const (
 	// drillPage is the page that TestDrill follows, in the repository.
 	drillPage = "docs/drill.md"
-	// drillSlack is how much later than the page says something may be seen, on a machine that has other things to do.
-	drillSlack = 20 * time.Second
+	// drillSlack is how long after the time that the page says nobody waits for something any more. How fast it is, the benchmarks say.
+	drillSlack = 2 * time.Minute
 	// drillLook is the time between two looks at the same thing.
 	drillLook = time.Second
 	// drillBlink is how much later than what follows from it something may be seen: each program that shows something has a delay of its
 	// own, and a look takes its time.
-	drillBlink = 3 * time.Second
+	drillBlink = 10 * time.Second
 )
 
 // drill is somebody who follows the page with a workload and a node of their own.

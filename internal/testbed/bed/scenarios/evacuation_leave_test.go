@@ -35,14 +35,10 @@ func leave(d *departure) {
 	d.wantTold(evacuation.Evacuate, 0)
 	d.drain(leaving)
 	for _, w := range workloads {
-		d.wantDown(w, downFor)
+		d.waitDrained(w)
 	}
 	d.waitEvacuated(leaving)
-	took := time.Since(tainted)
-	d.T.Logf("%s has left %.1f s after its taint", leaving, took.Seconds())
-	if limit := 2*syncTime + 2*time.Minute; took > limit {
-		d.T.Errorf("that took %s, want at most %s", took, limit)
-	}
+	d.T.Logf("%s has left %.1f s after its taint", leaving, time.Since(tainted).Seconds())
 	if n := len(d.told(evacuation.Evacuate)); n > 2 {
 		d.T.Errorf("LINSTOR was told %d times to evacuate a node", n)
 	}
@@ -63,11 +59,10 @@ func noFourthNode(d *departure) {
 	leaving, w := d.Nodes[0], d.triple("three")
 	d.startAll(w)
 	d.taint(leaving, evacuation.Everything)
-	if took := d.waitSafe(leaving); took > safeAfter {
-		d.T.Errorf("%s was safe after %s, want at once", leaving, took)
-	}
+	d.waitSafe(leaving)
+	d.wantTold(evacuation.Autoplace, 0)
 	d.drain(leaving)
-	d.wantDown(w, downFor)
+	d.waitDrained(w)
 	d.waitSays(leaving, evacuation.StorageEvacuated, evacuation.False, evacuation.NoTarget, "1 replica left")
 	d.kubectl("uncordon", leaving)
 	d.untaint(leaving)
@@ -86,7 +81,7 @@ func quorumOff(d *departure) {
 	d.waitSafe(leaving)
 	d.drain(leaving)
 	waitEvent(d.Scenario, "QuorumWillBeOff", "Node", "", leaving)
-	d.wantDown(w, downFor)
+	d.waitDrained(w)
 	d.waitSays(leaving, evacuation.StorageEvacuated, evacuation.True, evacuation.NothingLeft, "quorum off for 1 volume")
 	if quorum := d.props(volumeOf(w))[linstorsim.PropQuorum]; quorum != drbd.QuorumOff {
 		d.T.Errorf("the scenario is void: the volume has the quorum %s", quorum)
@@ -156,13 +151,13 @@ func crashWhileLeaving(d *departure) {
 	d.taint(leaving, evacuation.Everything)
 	d.waitSafe(leaving)
 	d.drain(leaving)
-	d.wantDown(two, downFor)
-	d.wantDown(three, downFor)
+	d.waitDrained(two)
+	d.waitDrained(three)
 	d.waitTold(evacuation.Evacuate, leaving)
 	d.Crash(leaving)
 	d.waitSays(leaving, evacuation.StorageEvacuated, evacuation.StatusUnknown, evacuation.SatelliteOffline)
 	calls := len(d.told(evacuation.Evacuate))
-	pass(d.Scenario, promised)
+	pass(d.Scenario, usual)
 	for _, w := range []bed.Workload{two, three} {
 		pod, err := d.WaitRunning(d.Ctx, w)
 		d.Must(err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/bedtest"
 )
 
 // reboot takes a node out and back of which three volumes exist nowhere else: they are copied, the node is drained and switched off, and it comes
@@ -28,18 +29,18 @@ func reboot(d *departure) {
 
 	tainted := time.Now()
 	d.taint(leaving, evacuation.LastCopies)
-	d.kubectl("wait", "--for=condition="+evacuation.StorageSafe, "node/"+leaving, "--timeout="+(syncTime+safeAfter).String())
+	d.kubectl("wait", "--for=condition="+evacuation.StorageSafe, "node/"+leaving, "--timeout="+bedtest.Timeout.String())
 	d.T.Logf("%s is safe %.1f s after its taint", leaving, time.Since(tainted).Seconds())
 	d.wantTold(evacuation.Autoplace, local)
 	d.wantTold(evacuation.Autoplace, local, pinned...)
 	d.drain(leaving)
 	for _, w := range workloads {
-		d.wantDown(w, downFor)
+		d.waitDrained(w)
 	}
 
 	created := podsCreated(d.Scenario)
 	d.Crash(leaving)
-	pass(d.Scenario, promised)
+	pass(d.Scenario, usual)
 	d.waitSays(leaving, evacuation.StorageSafe, evacuation.StatusUnknown, evacuation.SatelliteOffline)
 	d.Return(leaving)
 	waitReturned(d, leaving, workloads)

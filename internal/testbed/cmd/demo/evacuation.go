@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -33,17 +32,18 @@ const (
 
 // evacuate brings up a cluster, takes a node out of it that has the only copy of a volume, switches it off, and takes it back.
 func evacuate(ctx context.Context) error {
-	fmt.Print("A node with the only copy of a volume is rebooted\n\nStarting a cluster on this machine:\n")
-	began := time.Now()
-	progress := func(step string) { fmt.Printf("  %5.1f s  %s\n", time.Since(began).Seconds(), step) }
+	fmt.Println("A node with the only copy of a volume is rebooted")
+	t := newTeller()
+	defer t.stop()
+	t.begin("Starting a cluster on this machine")
 	b, err := bed.Start(ctx, bed.Options{
-		Progress: progress, SyncRate: syncRate, LINSTOR: linstorsim.Options{TieBreakers: true}, Driver: csidriver.Options{NodeCache: time.Second},
+		Progress: t.step, SyncRate: syncRate, LINSTOR: linstorsim.Options{TieBreakers: true}, Driver: csidriver.Options{NodeCache: time.Second},
 	})
 	if err != nil {
 		return err
 	}
 	defer b.Stop()
-	d := departure{scenario: scenario{bed: b, progress: progress}}
+	d := departure{scenario: scenario{bed: b, teller: t}}
 	err = d.run(ctx)
 	fmt.Printf("\nLogs of all parts: %s\n\n", b.LogDir)
 	return err
@@ -61,15 +61,15 @@ type departure struct {
 	told map[evacuation.Call]int // how often LINSTOR was told what
 }
 
-// run deploys all, takes the node out and back, and prints the timeline, also of what has failed.
+// run deploys all, takes the node out and back, and tells what happens.
 func (d *departure) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reboot)
 	defer cancel()
-	d.progress("the high availability controller from deploy/all.yaml, 3 replicas")
+	d.teller.say("the high availability controller from deploy/all.yaml, 3 replicas")
 	if err := d.bed.DeployController(ctx); err != nil {
 		return err
 	}
-	d.progress("nodes node-1, node-2, node-3")
+	d.teller.say("nodes node-1, node-2, node-3")
 	var err error
 	if d.nodes, err = d.bed.AddNodes(ctx, "node", 3); err != nil {
 		return err
@@ -82,12 +82,11 @@ func (d *departure) run(ctx context.Context) error {
 	}
 	d.told = map[evacuation.Call]int{}
 	d.bed.LINSTOR.Intercept(d.note)
-	fmt.Print("\nRebooting node-1 ...\n\n")
-	start := time.Now()
+	start := d.teller.begin("Rebooting node-1")
+	end := follow(ctx, d.timeline, start, d.teller)
 	storyErr := d.story(ctx)
-	steps, err := d.timeline.Steps(start)
-	if err := errors.Join(err, bed.PrintSteps(os.Stdout, start, steps)); err != nil {
-		return err
+	if _, err := end(); err != nil {
+		return errors.Join(storyErr, err)
 	}
 	fmt.Println()
 	for _, line := range d.took {
@@ -101,7 +100,7 @@ func (d *departure) deployBoth(ctx context.Context) error {
 	d.selected = d.workload(orders)
 	d.only = d.workload(ledger)
 	d.only.Volumes[0].Nodes, d.only.Volumes[0].Diskful, d.only.Volumes[0].Pinned = d.nodes[:1], true, true
-	d.progress(fmt.Sprintf("two StatefulSets on node-1: %s, whose volume has a replica elsewhere, and %s, whose volume has none", orders, ledger))
+	d.teller.say("two StatefulSets on node-1: %s, whose volume has a replica elsewhere, and %s, whose volume has none", orders, ledger)
 	for _, w := range []bed.Workload{d.selected, d.only} {
 		if err := d.bed.Deploy(ctx, w); err != nil {
 			return err

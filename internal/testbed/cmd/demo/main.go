@@ -1,6 +1,6 @@
 // Command demo shows one fail-over from beginning to end: it brings up a cluster on this machine, runs
-// a database with a LINSTOR volume on it, takes the power from the database's node, and prints who did
-// what until the database runs again, with the seconds since the crash.
+// a database with a LINSTOR volume on it, takes the power from the database's node, and prints who does
+// what while it happens, with the seconds since the crash, until the database runs again.
 //
 // With -evacuate it shows a planned loss instead: a node with the only copy of a volume is made safe by a taint, drained, switched off and
 // taken back.
@@ -76,16 +76,20 @@ func run(ctx context.Context, compare bool) error {
 // show brings up a cluster, crashes a node in it and returns the time from the crash to the replacement
 // running.
 func show(ctx context.Context, title string, args []string) (time.Duration, error) {
-	fmt.Printf("%s\n\nStarting a cluster on this machine:\n", title)
-	began := time.Now()
-	progress := func(step string) { fmt.Printf("  %5.1f s  %s\n", time.Since(began).Seconds(), step) }
-	b, err := bed.Start(ctx, bed.Options{ControllerArgs: args, Progress: progress})
+	fmt.Println(title)
+	t := newTeller()
+	defer t.stop()
+	t.begin("Starting a cluster on this machine")
+	b, err := bed.Start(ctx, bed.Options{ControllerArgs: args, Progress: t.step})
 	if err != nil {
 		return 0, err
 	}
 	defer b.Stop()
-	s := scenario{bed: b, progress: progress}
+	s := scenario{bed: b, teller: t}
 	if err := s.deploy(ctx); err != nil {
+		return 0, err
+	}
+	if err := s.check(ctx, "What check says while all is well"); err != nil {
 		return 0, err
 	}
 	took, err := s.crash(ctx)
@@ -97,7 +101,7 @@ func show(ctx context.Context, title string, args []string) (time.Duration, erro
 func printComparison(fast, slow time.Duration) {
 	fmt.Println("From the crash to the replacement Running:")
 	row := func(seconds, what string) { fmt.Printf("  %12s   %s\n", seconds, what) }
-	row(fmt.Sprintf("%.1f s", fast.Seconds()), "this run; the first 10 s are DRBD noticing that its peer is gone")
+	row(fmt.Sprintf("%.1f s", fast.Seconds()), "this run")
 	if slow > 0 {
 		row(fmt.Sprintf("%.1f s", slow.Seconds()), "this run, deleting attachments only (--fast-detach=false): Kubernetes looks once a minute")
 	}

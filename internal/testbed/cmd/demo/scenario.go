@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -29,8 +31,8 @@ const (
 
 // scenario is the crash of a node with two databases of which one is selected for fail-over.
 type scenario struct {
-	bed      *bed.Bed
-	progress func(string)
+	bed    *bed.Bed
+	teller *teller
 
 	nodes               []string
 	selected, bystander bed.Workload
@@ -41,11 +43,11 @@ type scenario struct {
 func (s *scenario) deploy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, bedTimeout)
 	defer cancel()
-	s.progress("the high availability controller from deploy/all.yaml, 3 replicas")
+	s.teller.say("the high availability controller from deploy/all.yaml, 3 replicas")
 	if err := s.bed.DeployController(ctx); err != nil {
 		return err
 	}
-	s.progress("nodes node-1, node-2, node-3")
+	s.teller.say("nodes node-1, node-2, node-3")
 	var err error
 	if s.nodes, err = s.bed.AddNodes(ctx, "node", 3); err != nil {
 		return err
@@ -53,8 +55,8 @@ func (s *scenario) deploy(ctx context.Context) error {
 	s.selected = s.workload(orders)
 	s.bystander = s.workload(archive)
 	s.bystander.Unselected = true
-	s.progress(fmt.Sprintf("two StatefulSets on node-1: %s (labelled %s=%s) and %s (not labelled)",
-		orders, bed.SelectedLabel, bed.SelectedValue, archive))
+	s.teller.say("two StatefulSets on node-1: %s (labelled %s=%s) and %s (not labelled)",
+		orders, bed.SelectedLabel, bed.SelectedValue, archive)
 	for _, w := range []bed.Workload{s.selected, s.bystander} {
 		if err := s.bed.Deploy(ctx, w); err != nil {
 			return err
@@ -75,8 +77,7 @@ func (s *scenario) workload(name string) bed.Workload {
 	}
 }
 
-// crash takes the power from the first node, prints the timeline and returns the time until the
-// selected database runs again.
+// crash takes the power from the first node, tells what happens, and returns the time until the selected database runs again.
 func (s *scenario) crash(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, failover)
 	defer cancel()
@@ -84,25 +85,26 @@ func (s *scenario) crash(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	fmt.Printf("\nTaking the power from %s ...\n\n", s.nodes[0])
-	crashed := time.Now()
+	crashed := s.teller.begin("Taking the power from " + s.nodes[0])
+	story := follow(ctx, timeline, crashed, s.teller)
 	timeline.Note("you", "power loss on "+s.nodes[0])
 	s.bed.Crash(s.nodes[0])
 	_, runErr := s.bed.WaitRunning(ctx, s.selected, s.nodes[1:]...)
 	took := time.Since(crashed)
-	steps, err := timeline.Steps(crashed)
-	if err := errors.Join(err, bed.PrintSteps(os.Stdout, crashed, steps)); err != nil {
-		return 0, err
+	steps, err := story()
+	if err := errors.Join(err, runErr); err != nil {
+		return 0, fmt.Errorf("the replacement does not run: %w", err)
 	}
-	if runErr != nil {
-		return 0, fmt.Errorf("the replacement does not run: %w", runErr)
+	fmt.Printf("\nWhere the %.1f seconds from the crash to the replacement Running went:\n", took.Seconds())
+	for _, p := range parts(steps, crashed, orders+"-0", orders+"-data") {
+		fmt.Printf("  %5.1f s  %s\n", p.took.Seconds(), p.what)
 	}
-	fmt.Printf("\n  crash -> Running: %.1f s\n", took.Seconds())
+	fmt.Println()
 	if err := s.checkUntouched(ctx, crashed); err != nil {
 		return 0, fmt.Errorf("something was touched that was not selected: %w", err)
 	}
-	fmt.Printf("  %s, which is not labelled, was left alone: its pod, its attachment, its entry in volumesInUse\n", archive)
-	return took, nil
+	fmt.Printf("%s, which is not labelled, was left alone: its pod, its attachment, its entry in volumesInUse.\n", archive)
+	return took, s.show(ctx, "What the Events of the pod say", "kubectl", "events", "--namespace="+namespace, "--for=pod/"+orders+"-0")
 }
 
 // checkUntouched fails if anything was done to the bystander, or by the controller to anything but the
@@ -138,6 +140,37 @@ func (s *scenario) checkUntouched(ctx context.Context, since time.Time) error {
 	}
 	if !slices.Contains(node.Status.VolumesInUse, kubelet.UniqueVolumeName(csidriver.Name, archive+"-data")) {
 		return fmt.Errorf("the volume of %s is missing in volumesInUse of %s", archive, s.nodes[0])
+	}
+	return nil
+}
+
+// show prints a command that you could give, and what it prints.
+func (s *scenario) show(ctx context.Context, title, program string, args ...string) error {
+	fmt.Printf("\n%s:\n\n$ %s %s\n", title, program, strings.Join(args, " "))
+	return s.run(ctx, program, args...)
+}
+
+// check prints what the controller's command answers to whether the databases would survive now.
+func (s *scenario) check(ctx context.Context, title string) error {
+	fmt.Printf("\n%s:\n\n$ kubectl -n %s exec deploy/%s -- /%[3]s check\n", title, bed.ControllerNamespace, bed.ControllerName)
+	err := s.run(ctx, bed.ControllerName, "check", "--namespace="+namespace) // no container runs here
+	if exit, failed := errors.AsType[*exec.ExitError](err); failed && exit.ExitCode() > 0 {
+		return nil // so it ends if a pod is unprotected
+	}
+	return err
+}
+
+// run runs a program of the test bed as an administrator of the cluster and passes on what it prints.
+func (s *scenario) run(ctx context.Context, program string, args ...string) error {
+	root, err := bed.Root()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(root, "bin", program), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.bed.Kubeconfig, "LS_CONTROLLERS="+s.bed.LINSTORURL())
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w", program, err)
 	}
 	return nil
 }

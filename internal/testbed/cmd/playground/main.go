@@ -3,11 +3,11 @@
 // Without arguments it brings up the cluster of `make demo` and prints what can be done with it. With
 // arguments it talks to the playground that runs in the same checkout:
 //
-//	playground crash node-1      takes the power from a node
-//	playground return node-1     boots it again
-//	playground isolate node-1    takes the network from a node that goes on running
-//	playground rejoin node-1     gives it back
-//	playground status            shows nodes, LINSTOR's view of them, and pods
+//	bin/playground crash node-1      takes the power from a node
+//	bin/playground return node-1     boots it again
+//	bin/playground isolate node-1    takes the network from a node that goes on running
+//	bin/playground rejoin node-1     gives it back
+//	bin/playground status            shows nodes, LINSTOR's view of them, and pods
 package main
 
 import (

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -27,6 +28,14 @@ func serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	unlock, err := bed.Lock(filepath.Join(root, ".testbed", "playground.lock"))
+	if errors.Is(err, bed.ErrLocked) {
+		return errors.New("one is running already in this checkout: stop it by Ctrl-C first")
+	}
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	began := time.Now()
 	progress := func(step string) { fmt.Printf("  %5.1f s  %s\n", time.Since(began).Seconds(), step) }
 	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
@@ -72,10 +81,6 @@ func serve(ctx context.Context) error {
 
 // listen opens the control socket; one that a killed playground left behind is replaced.
 func listen(ctx context.Context, socket string) (net.Listener, error) {
-	if conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket); err == nil {
-		_ = conn.Close()
-		return nil, fmt.Errorf("one is running already in this checkout, it answers on %s", socket)
-	}
 	_ = os.Remove(socket)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", socket)
 	if err != nil {
@@ -120,8 +125,8 @@ The cluster runs until Ctrl-C. In another terminal, in the same folder:
   bin/kubectl get events --all-namespaces --watch
   bin/kubectl get volumeattachments,nodes
 
-  go run ./internal/testbed/cmd/playground crash node-1     # and: return, isolate, rejoin
-  go run ./internal/testbed/cmd/playground status
+  bin/playground crash node-1     # and: return, isolate, rejoin
+  bin/playground status
 
   LS_CONTROLLERS=%s bin/piraeus-ha-controller check     # instead of kubectl exec: no container runs here
   tail -F %s/piraeus-ha-controller-*.log                # instead of kubectl logs
