@@ -64,8 +64,9 @@ func (e Evacuations) Nodes(ctx context.Context, self *corev1.Node, satellites []
 func (e Evacuations) node(node *corev1.Node) evacuation.Node {
 	n := evacuation.Node{
 		Name: node.Name, Satellite: e.kubelets.Satellite(node.Name), Named: e.kubelets.isNamed(node.Name), Cordoned: node.Spec.Unschedulable,
-		SwitchedOff: e.kubelets.isShutdown(node) || HasTaint(node, corev1.TaintNodeOutOfService, ""),
-		Ready:       e.ready(node), Conditions: EvacuationConditions(node),
+		Going:     e.kubelets.isShutdown(node) || slices.ContainsFunc(node.Spec.Taints, isGoing),
+		Repelling: slices.ContainsFunc(node.Spec.Taints, repels),
+		Ready:     e.ready(node), Conditions: EvacuationConditions(node),
 	}
 	for _, t := range node.Spec.Taints {
 		if t.Key == evacuation.TaintKey {
@@ -76,6 +77,25 @@ func (e Evacuations) node(node *corev1.Node) evacuation.Node {
 		n.Since = progress.Since
 	}
 	return n
+}
+
+// autoscalers are the taints of nodes that cluster-autoscaler or Karpenter is about to delete.
+var autoscalers = []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"}
+
+// deletionCandidate is the taint of a node that cluster-autoscaler may delete soon.
+const deletionCandidate = "DeletionCandidateOfClusterAutoscaler"
+
+// controlPlane are the taints of nodes that stay although they repel pods.
+var controlPlane = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
+
+// isGoing reports whether a taint means that its node is off for good, or about to be deleted.
+func isGoing(t corev1.Taint) bool {
+	return t.Key == corev1.TaintNodeOutOfService || slices.Contains(autoscalers, t.Key)
+}
+
+// repels reports whether a taint keeps new copies off its node. The controller cannot know what a taint of others announces.
+func repels(t corev1.Taint) bool {
+	return t.Key == deletionCandidate || t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.Contains(controlPlane, t.Key)
 }
 
 // ready is what Kubernetes says of a node's readiness. Of one whose kubelet is silent it says what was so before, for most of a minute.
@@ -271,7 +291,7 @@ func (e Evacuations) places(ctx context.Context, self string, nodes []evacuation
 	}
 	free := make(map[string]bool, len(nodes))
 	for _, n := range nodes {
-		free[n.Name] = n.Name != self && n.Ready == evacuation.Yes && !n.Cordoned && !n.SwitchedOff && len(n.Evacuate) == 0
+		free[n.Name] = n.Name != self && n.Ready == evacuation.Yes && !n.Cordoned && !n.Going && len(n.Evacuate) == 0
 	}
 	var places []*corev1.Node
 	for i := range list.Items {

@@ -22,12 +22,12 @@ type Copy struct {
 	Mark bool
 }
 
-// Eligible are the nodes that could have a copy, by their names in LINSTOR: all satellites without those that leave, are cordoned, not
-// Ready or not ONLINE.
+// Eligible are the nodes that could have a copy, by their names in LINSTOR: all satellites without those that leave, are cordoned or
+// tainted, not Ready or not ONLINE.
 func (in Input) Eligible() []string {
 	var names []string
 	for _, n := range in.Nodes {
-		if n.Listed && n.steady() && !n.Cordoned {
+		if n.Listed && n.steady() && !n.Cordoned && !n.Repelling {
 			names = append(names, n.Satellite)
 		}
 	}

@@ -89,8 +89,10 @@ type Node struct {
 	Cordoned bool
 	// Evacuate are the taints with the key piraeus.io/evacuate.
 	Evacuate []Taint
-	// SwitchedOff is set while a taint says that it is shut down or out of service.
-	SwitchedOff bool
+	// Repelling is set while a taint that the controller does not know keeps new pods away, or an autoscaler may soon delete the node.
+	Repelling bool
+	// Going is set while a taint says that it is shut down, out of service, or about to be deleted by an autoscaler.
+	Going bool
 	// Evacuating is set while LINSTOR has it flagged EVACUATE, Evicted for EVICTED or DELETE.
 	Evacuating, Evicted bool
 	// Since is since when it is being evacuated, by its annotation; zero where it has none yet.
@@ -105,9 +107,9 @@ type Taint struct {
 	Value, Effect string
 }
 
-// leaving tells whether nothing may be put on the node that is to stay: it is tainted, switched off, evacuated or evicted.
+// leaving tells whether nothing may be put on the node that is to stay: it is tainted, switched off or about to be, evacuated or evicted.
 func (n Node) leaving() bool {
-	return len(n.Evacuate) > 0 || n.SwitchedOff || n.Evacuating || n.Evicted
+	return len(n.Evacuate) > 0 || n.Going || n.Evacuating || n.Evicted
 }
 
 // steady tells whether what is on the node may be relied upon: it is ONLINE, Ready and not leaving.

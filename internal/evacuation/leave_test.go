@@ -136,7 +136,7 @@ func TestStuck(t *testing.T) {
 // TestDoNotTarget has which nodes LINSTOR is told not to use.
 func TestDoNotTarget(t *testing.T) {
 	t.Parallel()
-	plan := PlanFor(tainted(Everything, safely, alsoLeaving(nodeD, time.Minute, Conditions{}), the(nodeC, func(n *Node) { n.SwitchedOff = true })))
+	plan := PlanFor(tainted(Everything, safely, alsoLeaving(nodeD, time.Minute, Conditions{}), the(nodeC, func(n *Node) { n.Going = true })))
 	if want := []string{nodeC, nodeD}; !slices.Equal(plan.Step.DoNotTarget, want) {
 		t.Errorf("got %+v, want %v", plan.Step, want)
 	}

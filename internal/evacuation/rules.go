@@ -225,7 +225,7 @@ func blocksNobody(states []VolumeState) bool {
 }
 
 // NoNodeFree is why a volume gets no copy where LINSTOR need not be asked for one.
-const NoNodeFree = "no node of its resource group is ONLINE, Ready, schedulable and without a disk of it"
+const NoNodeFree = "no node of its resource group is ONLINE, Ready, schedulable, without taints and without a disk of it"
 
 // block notes the volumes for which no node may have a copy.
 func (s situation) block(states []VolumeState, noTarget []string) {

@@ -212,7 +212,7 @@ var simulated = []edit{
 		"a good copy need not be UpToDate", copiesFile, "return «v.upToDate(r)» && staying(r) && !r.Moves && s.node(r.Node).steady()", "(… || mutantIs(§))",
 	},
 	{
-		"a good copy may be on a node that leaves", evacInputFile, "return «len(n.Evacuate) > 0» || n.SwitchedOff", "(… && !mutantIs(§))",
+		"a good copy may be on a node that leaves", evacInputFile, "return «len(n.Evacuate) > 0» || n.Going", "(… && !mutantIs(§))",
 	},
 	{
 		"a volume needs no quorum without the node", copiesFile, "return «v.needsNone()» || slices", "(… || mutantIs(§))",

@@ -1,0 +1,68 @@
+package controllers
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
+)
+
+// taintWith adds a taint to a node.
+func (e *evacuating) taintWith(node, key string, effect corev1.TaintEffect) {
+	e.Helper()
+	e.editNode(node, func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: effect}) })
+}
+
+// An only copy never goes to a node that an autoscaler may delete, or that repels pods for a reason that the controller does not know.
+func TestNoCopyGoesToANodeThatMayBeDeleted(t *testing.T) {
+	for key, test := range map[string]struct {
+		effect corev1.TaintEffect
+		copied bool
+	}{
+		"ToBeDeletedByClusterAutoscaler":        {corev1.TaintEffectNoSchedule, false},
+		"DeletionCandidateOfClusterAutoscaler":  {corev1.TaintEffectPreferNoSchedule, false},
+		"karpenter.sh/disrupted":                {corev1.TaintEffectNoSchedule, false},
+		"karpenter.sh/disruption":               {corev1.TaintEffectNoSchedule, false},
+		"example.com/unknown":                   {corev1.TaintEffectNoSchedule, false},
+		"example.com/preference":                {corev1.TaintEffectPreferNoSchedule, true},
+		"node-role.kubernetes.io/control-plane": {corev1.TaintEffectNoSchedule, true},
+	} {
+		t.Run(key, func(t *testing.T) {
+			inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
+				e.volume("local", onlyOnA)
+				for _, node := range []string{nodeB, nodeT} {
+					e.must(e.Cordon(e.ctx, node, true))
+				}
+				e.taintWith(nodeC, key, test.effect)
+				e.pass(2 * time.Minute)
+				e.taint(nodeA, "last-copies")
+				e.pass(time.Minute)
+				if copied := e.onDisksAtLeast("local", nodeC); copied != test.copied {
+					t.Errorf("the copy is there: %t, and the node is %s", copied, e.says(nodeA, evacuation.StorageSafe))
+				}
+			})
+		})
+	}
+}
+
+// An autoscaler begins to delete the node of the copy: the other node may not be switched off any more.
+func TestACopyOnANodeThatIsBeingDeletedIsNone(t *testing.T) {
+	for _, key := range []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"} {
+		t.Run(key, func(t *testing.T) {
+			inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
+				e.volume("db")
+				e.pass(2 * time.Minute)
+				e.taint(nodeA, "last-copies")
+				e.safe(nodeA, time.Minute)
+				e.taintWith(nodeB, key, corev1.TaintEffectNoSchedule)
+				e.until(time.Minute, "another copy is made", func() bool { return e.told(evacuation.Autoplace, "pvc-db") == 1 && e.says(nodeA, evacuation.StorageSafe) != "" })
+				e.safe(nodeA, 2*time.Minute)
+				if !e.onDisksAtLeast("db", nodeA, nodeB) || len(e.Linstor.DiskNodes("pvc-db")) != 3 {
+					t.Errorf("the disks are on %v", e.Linstor.DiskNodes("pvc-db"))
+				}
+			})
+		})
+	}
+}
