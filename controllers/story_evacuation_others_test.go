@@ -1,12 +1,14 @@
 package controllers
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
 
 // taintWith adds a taint to a node.
@@ -65,4 +67,25 @@ func TestACopyOnANodeThatIsBeingDeletedIsNone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A person wants LINSTOR to balance a volume, and it would remove the only copy within two hours: the node is not called safe before that.
+func TestACopyThatAPersonLetsLinstorRemoveIsNotSafe(t *testing.T) {
+	inEvacuationOf(t, evacuationIn{nodes: []string{nodeC}, balancing: true}, defaults(), func(e *evacuating, _ *process) {
+		e.Linstor.SetPlacement("DfltRscGrp", linstorsim.Placement{PlaceCount: 1})
+		e.volume("local", onlyOnA)
+		e.Linstor.SetDefinitionProperty("pvc-local", evacuation.PropBalance, "true")
+		e.pass(time.Hour)
+		e.taint(nodeA, "last-copies")
+		e.until(2*time.Minute, "there is a copy", func() bool { return len(e.Linstor.DiskNodes("pvc-local")) > 1 })
+		for range 30 {
+			e.pass(2 * time.Second)
+			if got := e.says(nodeA, evacuation.StorageSafe); strings.HasPrefix(got, "True") {
+				t.Fatalf("the node is %s", got)
+			}
+		}
+		if got := e.props("pvc-local")[evacuation.PropBalance]; got != "true" {
+			t.Errorf("what the person has set is %q now", got)
+		}
+	})
 }

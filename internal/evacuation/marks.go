@@ -57,18 +57,28 @@ type Change struct {
 // With returns what keeps a copy for a node, by its name in LINSTOR, from LINSTOR's balancing; nil where nothing is to be done, because it is so
 // already or a person has decided.
 func (m Mark) With(node string) *Change {
-	switch {
-	case slices.Contains(m.Nodes, node):
-		return nil
-	case len(m.Nodes) > 0:
+	set := make(map[string]string)
+	if m.Balance == "" {
+		set[PropBalance] = balanceOff
+	}
+	if !m.settled(node) {
 		nodes := append(slices.Clone(m.Nodes), node)
 		slices.Sort(nodes)
-		return &Change{Resource: m.Resource, Set: map[string]string{PropMark: strings.Join(nodes, ",")}}
-	case m.Balance != "":
+		set[PropMark] = strings.Join(nodes, ",")
+	}
+	if len(set) == 0 {
 		return nil
 	}
-	return &Change{Resource: m.Resource, Set: map[string]string{PropMark: node, PropBalance: balanceOff}}
+	return &Change{Resource: m.Resource, Set: set}
 }
+
+// settled reports whether the definition needs no mark for a node: it has one, or a person has decided on balancing.
+func (m Mark) settled(node string) bool {
+	return slices.Contains(m.Nodes, node) || len(m.Nodes) == 0 && m.Balance != ""
+}
+
+// balances reports whether LINSTOR's balancing may remove replicas of the definition.
+func (m Mark) balances() bool { return !strings.EqualFold(m.Balance, balanceOff) }
 
 // exposed tells whether LINSTOR's balancing may take all copies that a volume has on other nodes, and is not kept from that. Balancing removes
 // disks that are UpToDate until there are as many as the group wants, whether or not N is to leave, and none while one syncs. So it can take
@@ -85,14 +95,14 @@ func (s situation) exposed(v Volume) bool {
 		}
 	}
 	here, _ := v.on(s.self.Satellite)
-	return !here.Diskless && disks-v.PlaceCount >= copies && v.Mark.With(s.self.Satellite) != nil
+	return !here.Diskless && disks-v.PlaceCount >= copies && (v.Mark.balances() || !v.Mark.settled(s.self.Satellite))
 }
 
-// exposedCopies are the definitions of volumes with a good copy that balancing may take.
+// exposedCopies are the definitions of volumes with a good copy that balancing may take, unless a person wants that.
 func (s situation) exposedCopies() []string {
 	var names []string
 	for _, v := range s.mine {
-		if s.goodElsewhere(v) && s.exposed(v) {
+		if s.goodElsewhere(v) && s.exposed(v) && v.Mark.With(s.self.Satellite) != nil {
 			names = append(names, v.Resource)
 		}
 	}

@@ -37,6 +37,25 @@ func TestMarkBeforeCopy(t *testing.T) {
 	}
 }
 
+// A copy that a person lets LINSTOR's balancing remove is none, whether or not the definition has a mark.
+func TestACopyThatBalancingMayRemoveIsNotSafe(t *testing.T) {
+	t.Parallel()
+	for name, props := range map[string]map[string]string{
+		"without a mark": {PropBalance: "true"},
+		"with a mark":    {PropBalance: "true", PropMark: nodeA},
+	} {
+		for _, mode := range []Mode{LastCopies, Everything} {
+			in := tainted(mode, with(volume("pvc-1", disk(nodeA), disk(nodeB))), func(in *Input) {
+				in.Volumes[0].PlaceCount, in.Volumes[0].Mark = 1, MarkOf("pvc-1", props)
+			})
+			plan := PlanFor(in)
+			if conditionText(plan.Conditions.Safe) != "False BalancingEnabled" || plan.Step.Call != Nothing {
+				t.Errorf("%s: %+v", name, plan)
+			}
+		}
+	}
+}
+
 // TestCopiesThatAreKept has which copies that there are already are kept from LINSTOR's balancing, before the node is called safe.
 func TestCopiesThatAreKept(t *testing.T) {
 	t.Parallel()
@@ -66,9 +85,10 @@ func TestCopiesThatAreKept(t *testing.T) {
 		"no copy while another one is on its way": {
 			edited(with(volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC, syncing(10)))), wants(2, nil)), false,
 		},
-		"no copy where a person has decided on balancing": {edited(two, wants(1, map[string]string{PropBalance: "true"})), false},
-		"no copy that is kept already":                    {edited(two, wants(1, ours)), false},
-		"no copy of what the node has no disk of":         {edited(with(volume("pvc-1", diskless(nodeA), disk(nodeB), disk(nodeC))), wants(1, nil)), false},
+		"no copy where a person has switched balancing off":                 {edited(two, wants(1, map[string]string{PropBalance: "False"})), false},
+		"also a copy of which somebody has taken off that balancing is off": {edited(two, wants(1, map[string]string{PropMark: nodeA})), true},
+		"no copy that is kept already":                                      {edited(two, wants(1, ours)), false},
+		"no copy of what the node has no disk of":                           {edited(with(volume("pvc-1", diskless(nodeA), disk(nodeB), disk(nodeC))), wants(1, nil)), false},
 		"also a copy that is kept for another node": {
 			edited(two, wants(1, map[string]string{PropBalance: "false", PropMark: nodeD})), true,
 		},

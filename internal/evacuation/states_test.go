@@ -207,6 +207,13 @@ func stateRows() map[string]row {
 			mode: LastCopies, edit: edited(attached, func(in *Input) { in.Volumes[0].Claims[0].Elsewhere = false }),
 			want: wanted{Blocked, "False AffinityPinned", "", Nothing, "PersistentVolume pvc-1"},
 		},
+		"a copy that a person lets balancing remove is named": {
+			mode: LastCopies,
+			edit: edited(with(volume("pvc-1", disk(nodeA), disk(nodeB))), func(in *Input) {
+				in.Volumes[0].PlaceCount, in.Volumes[0].Mark.Balance = 1, "true"
+			}),
+			want: wanted{Blocked, "False BalancingEnabled", "", Nothing, "BalanceResourcesEnabled=true"},
+		},
 		"a volume that would have no quorum without the node is named": {
 			mode: LastCopies,
 			edit: edited(func(in *Input) {

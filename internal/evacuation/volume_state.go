@@ -111,6 +111,9 @@ func volumeSurplus(s situation, v Volume, _ Replica) (Reason, string) {
 	if !s.goodElsewhere(v) || !s.exposed(v) {
 		return "", ""
 	}
+	if v.Mark.With(s.self.Satellite) == nil {
+		return BalancingEnabled, "LINSTOR's balancing may remove its copy: a person has set " + PropBalance + "=" + v.Mark.Balance + " on the resource definition"
+	}
 	if failed := s.Memory.Failed[Properties]; failed.Times > 0 {
 		return LinstorRefuses, "LINSTOR's balancing may remove its copy, and LINSTOR does not switch it off: " + failed.Words
 	}
@@ -203,7 +206,7 @@ func volumeNoSource(s situation, v Volume, _ Replica) (Reason, string) {
 // volumeCutOff holds off a further copy where one was made for N already, or is not to be, and DRBD on N is connected to none of those that are
 // UpToDate, such as while its network is down: otherwise each node would get one. A first one is worth a try, since only one connection may be missing.
 func volumeCutOff(s situation, v Volume, _ Replica) (Reason, string) {
-	if v.Mark.With(s.self.Satellite) != nil {
+	if !v.Mark.settled(s.self.Satellite) {
 		return "", ""
 	}
 	var names []string
