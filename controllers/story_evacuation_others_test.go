@@ -59,11 +59,39 @@ func TestACopyOnANodeThatIsBeingDeletedIsNone(t *testing.T) {
 				e.taint(nodeA, "last-copies")
 				e.safe(nodeA, time.Minute)
 				e.taintWith(nodeB, key, corev1.TaintEffectNoSchedule)
-				e.until(time.Minute, "another copy is made", func() bool { return e.told(evacuation.Autoplace, "pvc-db") == 1 && e.says(nodeA, evacuation.StorageSafe) != "" })
+				e.until(time.Minute, "another copy is made", func() bool {
+					return e.told(evacuation.Autoplace, "pvc-db") == 1 && e.says(nodeA, evacuation.StorageSafe) != ""
+				})
 				e.safe(nodeA, 2*time.Minute)
 				if !e.onDisksAtLeast("db", nodeA, nodeB) || len(e.Linstor.DiskNodes("pvc-db")) != 3 {
 					t.Errorf("the disks are on %v", e.Linstor.DiskNodes("pvc-db"))
 				}
+			})
+		})
+	}
+}
+
+// A pod writes with DRBD's protocol A, by which a write is done before the copy has it: the node is safe only once it is drained.
+func TestANodeIsNotSafeWhileAPodWritesAsynchronously(t *testing.T) {
+	for name, set := range map[string]func(*linstorsim.Server){
+		"by the definition": func(l *linstorsim.Server) { l.SetDefinitionProperty("pvc-db", "DrbdOptions/Net/protocol", "A") },
+		"by LINSTOR":        func(l *linstorsim.Server) { l.SetControllerProperty("DrbdOptions/Net/protocol", "B") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
+				e.volume("db")
+				set(e.Linstor)
+				e.workload("db", selected)
+				e.pass(2 * time.Minute)
+				e.taint(nodeA, "last-copies")
+				for range 60 {
+					e.pass(time.Second)
+					if got := e.says(nodeA, evacuation.StorageSafe); strings.HasPrefix(got, "True") {
+						t.Fatalf("the node is %s", got)
+					}
+				}
+				e.drained(nodeA)
+				e.safe(nodeA, time.Minute)
 			})
 		})
 	}

@@ -138,6 +138,8 @@ type Volume struct {
 	OtherQuorums []string
 	// UserQuorum is set where a person has set that, so that LINSTOR does not change it.
 	UserQuorum bool
+	// Asynchronous is set if a write is done before all copies have it: DRBD's protocol is A or B.
+	Asynchronous bool
 	// Replicas are all replicas.
 	Replicas []Replica
 	// Claims are the PersistentVolumes on it.

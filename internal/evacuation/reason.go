@@ -49,6 +49,8 @@ const (
 	NotDRBD Reason = "NotDRBD"
 	// AffinityPinned : the PersistentVolume allows no other node that could run its pod.
 	AffinityPinned Reason = "AffinityPinned"
+	// AsynchronousWrites : the volume is in use, and its copies may lack what was written last.
+	AsynchronousWrites Reason = "AsynchronousWrites"
 	// BalancingEnabled : a person lets LINSTOR's balancing remove the copy.
 	BalancingEnabled Reason = "BalancingEnabled"
 	// QuorumWouldBeLost : without the node the volume would have no quorum, because another one is away already.
@@ -76,7 +78,7 @@ func Reasons() []Reason {
 	return []Reason{
 		WrongEffect, UnknownMode, NotASatellite,
 		FailingOver, GuardTripped, Paused, NodeAgentRuns, DryRun, SatelliteOffline, LinstorStale, LinstorRefuses, EvacuatedByOther, AnotherNodeFirst,
-		Copying, NoTarget, PeerOffline, NotDRBD, AffinityPinned, BalancingEnabled, QuorumWouldBeLost, CopiedElsewhere,
+		Copying, NoTarget, PeerOffline, NotDRBD, AffinityPinned, AsynchronousWrites, BalancingEnabled, QuorumWouldBeLost, CopiedElsewhere,
 		WaitingForDrain, NFSExport, Leaving, LeavingStalled, NothingLeft,
 	}
 }

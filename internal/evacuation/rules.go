@@ -209,14 +209,14 @@ func unsafe(states []VolumeState) bool {
 }
 
 // blocksNobody tells whether all that is not safe elsewhere keeps nothing else from leaving: LINSTOR leaves alone what has no DRBD layer,
-// what is pinned to the node is attached there, and a replica without a disk has nothing to be moved.
+// what is pinned to the node is attached there, what writes asynchronously is in use there, and a replica without a disk has nothing to be moved.
 func blocksNobody(states []VolumeState) bool {
 	for _, v := range states {
 		if v.Diskless {
 			continue
 		}
 		switch v.Reason {
-		case CopiedElsewhere, NotDRBD, AffinityPinned, QuorumWouldBeLost:
+		case CopiedElsewhere, NotDRBD, AffinityPinned, QuorumWouldBeLost, AsynchronousWrites:
 		default:
 			return false
 		}

@@ -207,6 +207,10 @@ func stateRows() map[string]row {
 			mode: LastCopies, edit: edited(attached, func(in *Input) { in.Volumes[0].Claims[0].Elsewhere = false }),
 			want: wanted{Blocked, "False AffinityPinned", "", Nothing, "PersistentVolume pvc-1"},
 		},
+		"a volume that writes asynchronously is named": {
+			mode: LastCopies, edit: with(func() Volume { v := volume("pvc-1", disk(nodeA, inUse), disk(nodeB)); v.Asynchronous = true; return v }()),
+			want: wanted{Blocked, "False AsynchronousWrites", "", Nothing, "drain the node first"},
+		},
 		"a copy that a person lets balancing remove is named": {
 			mode: LastCopies,
 			edit: edited(with(volume("pvc-1", disk(nodeA), disk(nodeB))), func(in *Input) {

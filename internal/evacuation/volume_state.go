@@ -94,10 +94,8 @@ func volumeDiskless(s situation, v Volume, r Replica) (Reason, string) {
 		return "", ""
 	case v.DRBD && !s.hasData(v):
 		return PeerOffline, "none of its disks is known to be UpToDate on a node that is ONLINE"
-	case !s.keepsQuorum(v):
-		return QuorumWouldBeLost, noQuorumWithout(s, v)
 	}
-	return usable(v)
+	return s.usable(v, r)
 }
 
 func volumeNotDRBD(_ situation, v Volume, _ Replica) (Reason, string) {
@@ -120,18 +118,21 @@ func volumeSurplus(s situation, v Volume, _ Replica) (Reason, string) {
 	return Copying, "LINSTOR's balancing, which may remove its copy, is being switched off"
 }
 
-func volumeCopied(s situation, v Volume, _ Replica) (Reason, string) {
+func volumeCopied(s situation, v Volume, r Replica) (Reason, string) {
 	if !s.goodElsewhere(v) {
 		return "", ""
 	}
-	if !s.keepsQuorum(v) {
-		return QuorumWouldBeLost, noQuorumWithout(s, v)
-	}
-	return usable(v)
+	return s.usable(v, r)
 }
 
-// usable tells whether the PersistentVolumes that are attached to N may be used on another node.
-func usable(v Volume) (Reason, string) {
+// usable returns CopiedElsewhere if a volume with data elsewhere may be used there when N, with that replica, is switched off; else why not.
+func (s situation) usable(v Volume, here Replica) (Reason, string) {
+	switch {
+	case !s.keepsQuorum(v):
+		return QuorumWouldBeLost, noQuorumWithout(s, v)
+	case v.Asynchronous && here.InUse != No:
+		return AsynchronousWrites, "it is in use, and DRBD's protocol is not C: what was written last may be on no other disk; drain the node first"
+	}
 	for _, pv := range v.Claims {
 		switch {
 		case pv.Attached && !pv.Elsewhere:

@@ -1,6 +1,7 @@
 package linstor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,9 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
+
+// synchronous is DRBD's protocol, the default, by which a write is done only once it is on the disks of all peers that are connected.
+const synchronous = "C"
 
 // unknownDone is how much of a sync is done where nobody says.
 const unknownDone = -1
@@ -55,6 +59,9 @@ func (s *Store) placed(resources []client.PlacedResource) []evacuation.Volume {
 			index[key] = at
 			volume := evacuation.Volume{Resource: r.Name}
 			if d := s.definitions[key]; d != nil {
+				levels := s.levels(d)
+				protocol := cmp.Or(levels[0].protocol, levels[1].protocol, levels[2].protocol)
+				volume.Asynchronous = protocol != "" && !strings.EqualFold(protocol, synchronous)
 				volume.Quorum, volume.UserQuorum, _ = s.quorum(d)
 				volume.PlaceCount, volume.Mark = s.placeCounts[d.group], d.mark
 			}
