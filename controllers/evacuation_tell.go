@@ -136,9 +136,8 @@ func (r *EvacuationReconciler) announceWarnings(
 	if plan.State == evacuation.Refused && news(in.Conditions.Safe, plan.Conditions.Safe) {
 		r.event(ref, corev1.EventTypeWarning, string(plan.Conditions.Safe.Reason), plan.Conditions.Safe.Message)
 	}
-	if plan.Step.Call == evacuation.Evacuate && plan.Step.Asking.Asks == 1 && len(plan.QuorumOff) > 0 {
-		r.event(ref, corev1.EventTypeWarning, EventQuorumWillBeOff, fmt.Sprintf("without this node LINSTOR has no place for a tie-breaker, and switches "+
-			"quorum off for %s: until it is back, or another node is there, they cannot fail over", named("volume", plan.QuorumOff)))
+	if plan.Step.Call == evacuation.Evacuate && plan.Step.Asking.Asks == 1 {
+		r.announceQuorumOff(ref, plan)
 	}
 	for _, v := range plan.Volumes {
 		if v.Reason == evacuation.CopiedElsewhere {
@@ -151,6 +150,21 @@ func (r *EvacuationReconciler) announceWarnings(
 			r.recorder.Eventf(ref, r.volumeRef(ctx, v), corev1.EventTypeWarning, string(v.Reason), actionEvacuate, "%s", truncated(v.Resource+": "+v.Message))
 		}
 		r.tellPods(ctx, node.Name, mind, v)
+	}
+}
+
+// announceQuorumOff has an Event of the volumes of which LINSTOR is going to switch quorum off, and why.
+func (r *EvacuationReconciler) announceQuorumOff(ref runtime.Object, plan evacuation.Plan) {
+	var why []string
+	if len(plan.QuorumOff) > 0 {
+		why = append(why, fmt.Sprintf("without this node LINSTOR has no place for a tie-breaker, and switches quorum off for %s: until it is back, or another "+
+			"node is there, they cannot fail over", named("volume", plan.QuorumOff)))
+	}
+	if len(plan.SingleDisk) > 0 {
+		why = append(why, fmt.Sprintf("LINSTOR keeps a single disk of %s, as the resource group wants, and a single disk has no quorum", named("volume", plan.SingleDisk)))
+	}
+	if len(why) > 0 {
+		r.event(ref, corev1.EventTypeWarning, EventQuorumWillBeOff, strings.Join(why, "; "))
 	}
 }
 

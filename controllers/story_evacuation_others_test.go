@@ -97,6 +97,24 @@ func TestANodeIsNotSafeWhileAPodWritesAsynchronously(t *testing.T) {
 	}
 }
 
+// A volume of which its group wants one disk leaves a node, and there is place for a tie-breaker: the node is told why its quorum goes.
+func TestANodeIsToldTheTrueReasonWhyQuorumIsSwitchedOff(t *testing.T) {
+	inEvacuation(t, defaults(), func(e *evacuating, p *process) {
+		e.Linstor.SetPlacement("DfltRscGrp", linstorsim.Placement{PlaceCount: 1})
+		e.volume("local", onlyOnA)
+		e.pass(2 * time.Minute)
+		e.taint(nodeA, "")
+		e.gone(nodeA, 10*time.Minute)
+		p.events.mu.Lock()
+		defer p.events.mu.Unlock()
+		for _, event := range p.events.events {
+			if event.reason == EventQuorumWillBeOff && (strings.Contains(event.note, "tie-breaker") || !strings.Contains(event.note, "a single disk of volume local")) {
+				t.Errorf("the node was told %q", event.note)
+			}
+		}
+	})
+}
+
 // A person wants LINSTOR to balance a volume, and it would remove the only copy within two hours: the node is not called safe before that.
 func TestACopyThatAPersonLetsLinstorRemoveIsNotSafe(t *testing.T) {
 	inEvacuationOf(t, evacuationIn{nodes: []string{nodeC}, balancing: true}, defaults(), func(e *evacuating, _ *process) {

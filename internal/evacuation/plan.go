@@ -132,8 +132,10 @@ type Plan struct {
 	Volumes []VolumeState
 	// NoTarget are the volumes for which no node may have a copy, so that LINSTOR need not be asked.
 	NoTarget []string
-	// QuorumOff are the volumes of which LINSTOR will switch quorum off once N has left.
+	// QuorumOff are the volumes of which LINSTOR will switch quorum off once N has left, because there is no place for a tie-breaker.
 	QuorumOff []string
+	// SingleDisk are those of which it will do so because it keeps one disk only.
+	SingleDisk []string
 	// Unfinished are the volumes that LINSTOR may still move off N, although it was told to restore it.
 	Unfinished []string
 	// Needs are what must be read first; then nothing else of the plan counts.
