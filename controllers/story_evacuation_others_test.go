@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
@@ -112,6 +113,31 @@ func TestANodeIsToldTheTrueReasonWhyQuorumIsSwitchedOff(t *testing.T) {
 				t.Errorf("the node was told %q", event.note)
 			}
 		}
+	})
+}
+
+// LINSTOR's auto-evict gives a node up while it is switched off: the node says what ends that, tainted or not, and returns once it is done.
+func TestANodeThatLinstorEvictsSaysHowItReturns(t *testing.T) {
+	inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
+		e.volume("db")
+		e.pass(2 * time.Minute)
+		e.taint(nodeA, "last-copies")
+		e.safe(nodeA, time.Minute)
+		e.Crash(nodeA)
+		e.pass(time.Minute)
+		e.must(e.Linstor.Evict(nodeA))
+		e.Return(nodeA)
+		e.pass(time.Minute)
+		for _, tainted := range []bool{true, false} {
+			c := cluster.EvacuationConditions(e.node(nodeA)).Safe
+			if c == nil || c.Reason != "Evicted" || !strings.Contains(c.Message, "linstor node restore node-a") {
+				t.Errorf("tainted: %t, the node is %+v", tainted, c)
+			}
+			e.untaint(nodeA)
+			e.pass(30 * time.Second)
+		}
+		e.must(e.Linstor.RestoreNode(nodeA))
+		e.returned(nodeA)
 	})
 }
 

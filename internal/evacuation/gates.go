@@ -23,6 +23,7 @@ var halts = []gate{
 // hindrances are what it waits for beside that, before it tells LINSTOR to do anything for N, whatever that is.
 var hindrances = []gate{
 	{"LINSTOR has answered", hindranceStale},
+	{"LINSTOR has not evicted the node", hindranceEvicted},
 	{"LINSTOR reaches the node", hindranceOffline},
 }
 
@@ -64,6 +65,11 @@ func haltFailOver(s situation) (Reason, string) {
 
 func hindranceStale(s situation) (Reason, string) {
 	return when(s.Linstor.Problem != "", LinstorStale, s.Linstor.Problem)
+}
+
+func hindranceEvicted(s situation) (Reason, string) {
+	return when(s.self.Evicted, Evicted, "LINSTOR has evicted the node while it was off, or is told to delete it, and does not reach it any more: once it runs again, linstor node restore "+
+		s.self.Satellite)
 }
 
 func hindranceOffline(s situation) (Reason, string) {

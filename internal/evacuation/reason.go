@@ -27,6 +27,8 @@ const (
 	DryRun Reason = "DryRun"
 	// SatelliteOffline : LINSTOR does not reach the node.
 	SatelliteOffline Reason = "SatelliteOffline"
+	// Evicted : LINSTOR has given the node up while it was off.
+	Evicted Reason = "Evicted"
 	// LinstorStale : LINSTOR, or the Kubernetes API, could not be asked, or its answer is too old.
 	LinstorStale Reason = "LinstorStale"
 	// LinstorRefuses : LINSTOR does not do what it was told when a node returns, or to keep a copy from its balancing.
@@ -77,7 +79,7 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		WrongEffect, UnknownMode, NotASatellite,
-		FailingOver, GuardTripped, Paused, NodeAgentRuns, DryRun, SatelliteOffline, LinstorStale, LinstorRefuses, EvacuatedByOther, AnotherNodeFirst,
+		FailingOver, GuardTripped, Paused, NodeAgentRuns, DryRun, SatelliteOffline, Evicted, LinstorStale, LinstorRefuses, EvacuatedByOther, AnotherNodeFirst,
 		Copying, NoTarget, PeerOffline, NotDRBD, AffinityPinned, AsynchronousWrites, BalancingEnabled, QuorumWouldBeLost, CopiedElsewhere,
 		WaitingForDrain, NFSExport, Leaving, LeavingStalled, NothingLeft,
 	}

@@ -207,6 +207,10 @@ func stateRows() map[string]row {
 			mode: LastCopies, edit: edited(attached, func(in *Input) { in.Volumes[0].Claims[0].Elsewhere = false }),
 			want: wanted{Blocked, "False AffinityPinned", "", Nothing, "PersistentVolume pvc-1"},
 		},
+		"a node that LINSTOR has evicted is to be restored": {
+			mode: LastCopies, edit: the(nodeA, func(n *Node) { n.Evicted, n.Online = true, No }),
+			want: wanted{Waiting, "Unknown Evicted", "", Nothing, "linstor node restore node-a"},
+		},
 		"a volume that writes asynchronously is named": {
 			mode: LastCopies, edit: with(func() Volume { v := volume("pvc-1", disk(nodeA, inUse), disk(nodeB)); v.Asynchronous = true; return v }()),
 			want: wanted{Blocked, "False AsynchronousWrites", "", Nothing, "drain the node first"},
