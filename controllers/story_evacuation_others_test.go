@@ -141,6 +141,26 @@ func TestANodeThatLinstorEvictsSaysHowItReturns(t *testing.T) {
 	})
 }
 
+// The watches of the leader are dead when somebody says that the node of the copy is switched off: the other one is not called safe any more.
+func TestANodeIsNotCalledSafeByADeadWatch(t *testing.T) {
+	inEvacuation(t, defaults(), func(e *evacuating, p *process) {
+		e.volume("db")
+		e.pass(2 * time.Minute)
+		e.taint(nodeA, "last-copies")
+		e.safe(nodeA, time.Minute)
+		p.view.Pause()
+		defer p.view.Resume()
+		for _, node := range []string{nodeT, nodeC} {
+			e.must(e.Cordon(e.ctx, node, true))
+		}
+		e.taintWith(nodeB, "node.cloudprovider.kubernetes.io/shutdown", corev1.TaintEffectNoSchedule)
+		e.pass(evacuation.Interval + 2*time.Second)
+		if got := e.says(nodeA, evacuation.StorageSafe); strings.HasPrefix(got, "True") {
+			t.Errorf("the node is %s", got)
+		}
+	})
+}
+
 // A person wants LINSTOR to balance a volume, and it would remove the only copy within two hours: the node is not called safe before that.
 func TestACopyThatAPersonLetsLinstorRemoveIsNotSafe(t *testing.T) {
 	inEvacuationOf(t, evacuationIn{nodes: []string{nodeC}, balancing: true}, defaults(), func(e *evacuating, _ *process) {

@@ -32,11 +32,11 @@ func NewEvacuations(cfg Config) Evacuations {
 	return Evacuations{cache: cfg.Cache, live: cfg.Live, readers: NewReaders(cfg), kubelets: cfg.Kubelets, silence: cfg.Settings.KubeletSilence}
 }
 
-// Nodes returns all nodes of Kubernetes, as the cache has them, and with them what LINSTOR says of its satellites. self takes the place of
-// the one of its name.
+// Nodes returns all nodes of Kubernetes, past the cache, whose watch may be dead, and with them what LINSTOR says of its satellites. self takes the
+// place of the one of its name.
 func (e Evacuations) Nodes(ctx context.Context, self *corev1.Node, satellites []linstor.Node) ([]evacuation.Node, error) {
 	var list corev1.NodeList
-	if err := e.cache.List(ctx, &list, shared); err != nil {
+	if err := e.live.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	all := []evacuation.Node{e.node(self)}
