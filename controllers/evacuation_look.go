@@ -65,6 +65,9 @@ func (r *EvacuationReconciler) begin(ctx context.Context, node *corev1.Node, min
 		in.FailOver = "the node has lost storage, and new pods are kept away from it"
 	}
 	in.Halt = r.halt.now(ctx, haltAge)
+	if in.Cluster, err = r.reader.Cluster(ctx); err != nil {
+		return in, err
+	}
 	in.Nodes, err = r.nodes(ctx, node)
 	return in, err
 }

@@ -83,8 +83,11 @@ func (e *evacuating) note(_ http.ResponseWriter, r *http.Request) bool {
 	}
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/") // v1, nodes, name, evacuate
 	call := "properties"
-	if len(path) > 3 {
+	switch {
+	case len(path) > 3:
 		call = path[3]
+	case path[1] == "nodes":
+		call = "node"
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -1,11 +1,15 @@
 package controllers
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
@@ -158,6 +162,61 @@ func TestANodeIsNotCalledSafeByADeadWatch(t *testing.T) {
 		if got := e.says(nodeA, evacuation.StorageSafe); strings.HasPrefix(got, "True") {
 			t.Errorf("the node is %s", got)
 		}
+	})
+}
+
+// claims has a node say that it was asked to leave, as its kubelet may, and that it is another one in LINSTOR.
+func (e *evacuating) claims(node, satellite string) {
+	e.Helper()
+	e.editNode(node, func(n *corev1.Node) {
+		at := time.Now().Add(-time.Hour)
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, cluster.AnnotationEvacuation, evacuation.Progress{Since: at, Asked: &at, Asks: 1}.String())
+	})
+	var drivers storagev1.CSINode
+	e.must(e.Client().Get(e.ctx, client.ObjectKey{Name: node}, &drivers))
+	drivers.Spec.Drivers[0].NodeID = satellite
+	e.must(e.Client().Update(e.ctx, &drivers))
+}
+
+// A person evacuates node A in LINSTOR, and a kubelet annotates its node as if the controller had done so: the next leader restores no node by that.
+func TestAnAnnotationAloneRestoresNoNode(t *testing.T) {
+	for name, annotated := range map[string]string{"its own": nodeA, "another one that poses as it": nodeB} {
+		t.Run(name, func(t *testing.T) {
+			inEvacuation(t, defaults(), func(e *evacuating, p *process) {
+				e.volume("db")
+				e.pass(2 * time.Minute)
+				e.must(e.Linstor.Evacuate(nodeA))
+				p.stops()
+				e.claims(annotated, nodeA)
+				e.next.leads()
+				e.pass(5 * time.Minute)
+				if e.told(evacuation.Restore, "") > 0 || !slices.Contains(e.flags(nodeA), "EVACUATE") {
+					t.Errorf("LINSTOR was told %v", e.calls)
+				}
+			})
+		})
+	}
+}
+
+// A kubelet poses in LINSTOR as a node that the controller has evacuated: nobody restores that one while it is unknown which it is.
+func TestANodeOfTwoNamesakesIsUnknown(t *testing.T) {
+	inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
+		e.volume("db")
+		e.pass(2 * time.Minute)
+		e.taint(nodeA, "")
+		e.until(10*time.Minute, "LINSTOR is told", func() bool { return e.told(evacuation.Evacuate, nodeA) > 0 })
+		e.claims(nodeB, nodeA)
+		e.pass(time.Minute)
+		if e.told(evacuation.Restore, "") > 0 {
+			t.Errorf("LINSTOR was told %v", e.calls)
+		}
+		if got := e.says(nodeA, evacuation.StorageSafe); got != "False NotASatellite" {
+			t.Errorf("the node is %s", got)
+		}
+		e.claims(nodeB, nodeB)
+		e.gone(nodeA, 10*time.Minute)
+		e.untaint(nodeA)
+		e.returned(nodeA)
 	})
 }
 

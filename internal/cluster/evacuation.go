@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,11 +28,34 @@ type Evacuations struct {
 	readers     Readers
 	kubelets    *Kubelets
 	silence     time.Duration
+	cluster     *clusterID
+}
+
+// clusterID is what tells this cluster from others, once it was read.
+type clusterID struct {
+	mu  sync.Mutex
+	uid types.UID
+}
+
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+
+// Cluster returns what tells this cluster from others that use the same LINSTOR.
+func (e Evacuations) Cluster(ctx context.Context) (string, error) {
+	e.cluster.mu.Lock()
+	defer e.cluster.mu.Unlock()
+	if e.cluster.uid == "" {
+		var system corev1.Namespace
+		if err := e.live.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system); err != nil {
+			return "", fmt.Errorf("reading which cluster this is: %w", err)
+		}
+		e.cluster.uid = system.UID
+	}
+	return string(e.cluster.uid), nil
 }
 
 // NewEvacuations returns a reader by a configuration.
 func NewEvacuations(cfg Config) Evacuations {
-	return Evacuations{cache: cfg.Cache, live: cfg.Live, readers: NewReaders(cfg), kubelets: cfg.Kubelets, silence: cfg.Settings.KubeletSilence}
+	return Evacuations{cache: cfg.Cache, live: cfg.Live, readers: NewReaders(cfg), kubelets: cfg.Kubelets, silence: cfg.Settings.KubeletSilence, cluster: &clusterID{}}
 }
 
 // Nodes returns all nodes of Kubernetes, past the cache, whose watch may be dead, and with them what LINSTOR says of its satellites. self takes the
@@ -45,6 +71,7 @@ func (e Evacuations) Nodes(ctx context.Context, self *corev1.Node, satellites []
 			all = append(all, e.node(&list.Items[i]))
 		}
 	}
+	unknowTwins(all)
 	for _, satellite := range satellites {
 		i := slices.IndexFunc(all, func(n evacuation.Node) bool { return n.Satellite == satellite.Name })
 		if i < 0 { // it is no node of Kubernetes, or not any more
@@ -52,12 +79,25 @@ func (e Evacuations) Nodes(ctx context.Context, self *corev1.Node, satellites []
 			all = append(all, evacuation.Node{Satellite: satellite.Name})
 		}
 		n := &all[i]
-		n.Listed, n.Evacuating, n.Evicted = satellite.Satellite, satellite.Evacuating, satellite.Leaving
+		n.Listed, n.Evacuating, n.Evicted, n.Evacuator = satellite.Satellite, satellite.Evacuating, satellite.Leaving, satellite.Evacuator
 		if word := satellite.Word(); word.Known {
 			n.Online = evacuation.AnswerOf(&word.Value)
 		}
 	}
 	return all, nil
+}
+
+// unknowTwins makes unknown which satellite a node is if another one claims the same: a kubelet writes the name that the CSI driver gave it.
+func unknowTwins(nodes []evacuation.Node) {
+	claims := make(map[string]int, len(nodes))
+	for _, n := range nodes {
+		claims[n.Satellite]++
+	}
+	for i := range nodes {
+		if claims[nodes[i].Satellite] > 1 {
+			nodes[i].Satellite = ""
+		}
+	}
 }
 
 // node is what Kubernetes says of a node.

@@ -166,9 +166,9 @@ func gateOwn(s situation) (Reason, string) {
 	return when(s.byOther(), EvacuatedByOther, "somebody else has told LINSTOR to evacuate the node")
 }
 
-// byOther tells whether N has the flag EVACUATE, or one of its replicas, although this controller has never asked for it.
+// byOther tells whether N has the flag EVACUATE, or one of its replicas, although this cluster has never asked for it.
 func (s situation) byOther() bool {
-	if s.Progress.asked() {
+	if s.ours(s.self) {
 		return false
 	}
 	return s.self.Evacuating || slices.ContainsFunc(s.mine, func(v Volume) bool {

@@ -211,7 +211,7 @@ func TestEvery(t *testing.T) {
 		case Autoplace:
 			places(t, s, plan)
 		case Restore:
-			if !in.Progress.asked() || !s.self.Evacuating {
+			if s.self.Evacuator != in.Cluster || !s.self.Evacuating {
 				t.Fatal("a flag is taken off that is not ours")
 			}
 		case Properties, Nothing:

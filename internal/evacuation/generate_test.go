@@ -29,6 +29,7 @@ func anyInput() *rapid.Generator[Input] {
 			n.Online, n.Ready = often(t, "online", Yes, No, Unknown), often(t, "ready", Yes, No, Unknown)
 			n.Listed, n.Cordoned = often(t, "listed", true, false), often(t, "cordoned", false, true)
 			n.Going, n.Evicted, n.Evacuating = often(t, "off", false, true), often(t, "evicted", false, true), often(t, "flag", false, true)
+			n.Evacuator = often(t, "evacuator", "", cluster, "other")
 			if i > 0 && often(t, "tainted", false, true) {
 				n.Evacuate = []Taint{{Value: rapid.SampledFrom([]string{"", "last-copies"}).Draw(t, "value"), Effect: "NoSchedule"}}
 				n.Since = ago("since")

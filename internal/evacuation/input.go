@@ -35,6 +35,8 @@ func AnswerOf(value *bool) Answer {
 type Input struct {
 	Now      time.Time
 	Settings Settings
+	// Cluster tells this cluster from others that use the same LINSTOR.
+	Cluster string
 	// Node is N's name in Kubernetes, by which Nodes has it.
 	Node string
 	// Nodes are all nodes of Kubernetes and all satellites of LINSTOR.
@@ -75,7 +77,7 @@ type Settings struct {
 type Node struct {
 	// Name is its name in Kubernetes; empty for a satellite that is no node there.
 	Name string
-	// Satellite is its name in LINSTOR, in lower case.
+	// Satellite is its name in LINSTOR, in lower case; empty if another node claims the same, so that nobody knows which it is.
 	Satellite string
 	// Named is set where that is what the CSI driver there has said, and not only the same name.
 	Named bool
@@ -95,6 +97,8 @@ type Node struct {
 	Going bool
 	// Evacuating is set while LINSTOR has it flagged EVACUATE, Evicted for EVICTED or DELETE.
 	Evacuating, Evicted bool
+	// Evacuator is the cluster that has, or had, LINSTOR evacuate it, as LINSTOR says; empty if none has.
+	Evacuator string
 	// Since is since when it is being evacuated, by its annotation; zero where it has none yet.
 	Since time.Time
 	// Conditions are those of it that this controller sets.

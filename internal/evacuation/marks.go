@@ -7,7 +7,7 @@ import (
 
 // The properties of a resource definition that an evacuation sets, and removes.
 const (
-	// PropMark names the leaving nodes for which the definition has a copy, separated by commas.
+	// PropMark names the leaving nodes for which the definition has a copy, separated by commas. On a node it is the cluster that has LINSTOR evacuate it.
 	PropMark = "Aux/piraeus.io/evacuation"
 	// PropBalance lets LINSTOR's balancing remove surplus replicas of the definition: "false" keeps it from that.
 	PropBalance = "BalanceResourcesEnabled"

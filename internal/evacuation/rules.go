@@ -53,6 +53,9 @@ func (s situation) begun() *Progress {
 	if s.Progress != nil {
 		p = *s.Progress
 	}
+	if mode == LastCopies {
+		p.Asked, p.Asks, p.QuorumOff = nil, 0, 0
+	}
 	if p.Mode = mode; p.Since.IsZero() {
 		p.Since = s.Now.UTC()
 		if !s.self.Since.IsZero() {

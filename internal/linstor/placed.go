@@ -296,6 +296,14 @@ func (f *Feed) Restore(ctx context.Context, node string) (Answer, error) {
 	return f.client.Restore(ctx, node)
 }
 
+// OwnNode writes down in LINSTOR which cluster has it evacuate a node; an empty one takes that off.
+func (f *Feed) OwnNode(ctx context.Context, node, cluster string) (Answer, error) {
+	if cluster == "" {
+		return f.client.ChangeNode(ctx, node, nil, []string{evacuation.PropMark})
+	}
+	return f.client.ChangeNode(ctx, node, map[string]string{evacuation.PropMark: cluster}, nil)
+}
+
 // ChangeDefinition changes the properties of a resource definition, and reads it again.
 func (f *Feed) ChangeDefinition(ctx context.Context, change evacuation.Change) (Answer, error) {
 	answer, err := f.client.ChangeDefinition(ctx, change.Resource, change.Set, change.Delete)

@@ -230,7 +230,7 @@ var simulated = []edit{
 		"LINSTOR's balancing removes copies", copyFile, "Mark: «v.Definition.Mark.With(s.self.Satellite) != nil»", "(… && !mutantIs(§))",
 	},
 	{
-		"a node is restored that somebody else has evacuated", returnFile, "if s.self.Evacuating && «s.Progress.asked()» {", "(… || mutantIs(§))",
+		"a node is restored that somebody else has evacuated", returnFile, "if s.self.Evacuating && «s.ours(s.self)» {", "(… || mutantIs(§))",
 	},
 
 	// What LINSTOR forgets.
