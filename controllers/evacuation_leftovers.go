@@ -15,6 +15,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
 
 // leftMarks takes marks off resource definitions that nobody else takes off: those for nodes that are not evacuated any more, and have not returned by
@@ -24,9 +25,14 @@ type leftMarks struct {
 	shared
 
 	places LinstorPlaces
+	reader cluster.Evacuations
 	marker *marker
 	halt   *haltSwitch
 
+	// idle is since when this process has seen nodes without a flag, of which LINSTOR says that this cluster has evacuated them.
+	idle map[string]time.Time
+	// flags is LINSTOR's last refusal to restore a node.
+	flags evacuation.Failure
 	// synced is since when LINSTOR had been followed when it was last looked.
 	synced time.Time
 
@@ -34,6 +40,53 @@ type leftMarks struct {
 	// wanted counts the occasions, done is how many of them are over.
 	wanted, done int
 	failure      evacuation.Failure
+}
+
+// lateFor is for how long LINSTOR may still begin to evacuate a node, whoever waits for its answer.
+const lateFor = 10 * time.Minute
+
+// takeBack takes back what is left in LINSTOR.
+func (l *leftMarks) takeBack(ctx context.Context) error {
+	return errors.Join(l.takeOff(ctx), l.restore(ctx))
+}
+
+// restore takes back flags that have come after their node had returned, and forgets nodes to which none can come any more.
+func (l *leftMarks) restore(ctx context.Context) error {
+	cluster, err := l.reader.Cluster(ctx)
+	if err != nil {
+		return err
+	}
+	ours := slices.DeleteFunc(l.linstor.Nodes(), func(n linstor.Node) bool { return n.Evacuator != cluster })
+	if len(ours) == 0 || l.halt.now(ctx, haltAge) != (failover.Halt{}) {
+		return nil
+	}
+	nodes, err := l.reader.Stages(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range ours {
+		stage, known := nodes[n.Name]
+		if n.Evacuating || stage.Leaves {
+			delete(l.idle, n.Name)
+		}
+		switch online := n.Word(); {
+		case n.Evacuating && known && !stage.Evacuated && online.Known && online.Value && !l.flags.Holds(l.clock.Now()):
+			ctrl.LoggerFrom(ctx).Info("LINSTOR has begun to evacuate a node that is to stay by now: restoring it", "node", n.Name)
+			answer, err := l.places.Restore(ctx, n.Name)
+			words := answered(ctx, l.metrics, evacuation.Restore, n.Name, answer, err)
+			if l.flags = l.flags.Again(l.clock.Now(), words); words == "" {
+				l.flags = evacuation.Failure{}
+			}
+		case n.Evacuating, stage.Leaves:
+		case l.idle[n.Name].IsZero():
+			l.idle[n.Name] = l.clock.Now()
+		case l.clock.Now().Sub(l.idle[n.Name]) >= lateFor:
+			answer, err := l.places.OwnNode(ctx, n.Name, "")
+			answered(ctx, l.metrics, evacuation.Properties, n.Name, answer, err)
+			delete(l.idle, n.Name)
+		}
+	}
+	return nil
 }
 
 // ask has marks looked for soon.

@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -218,6 +220,78 @@ func TestANodeOfTwoNamesakesIsUnknown(t *testing.T) {
 		e.untaint(nodeA)
 		e.returned(nodeA)
 	})
+}
+
+// late has LINSTOR begin to evacuate node A only so much later, and not answer who asks for that.
+func (e *evacuating) late(begins time.Duration) {
+	e.Linstor.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/evacuate") {
+			return e.note(w, r)
+		}
+		e.note(w, r)
+		time.AfterFunc(begins, func() {
+			late := httptest.NewRequestWithContext(e.ctx, http.MethodPut, r.URL.Path, http.NoBody)
+			e.Linstor.Intercept(e.note)
+			e.Linstor.ServeHTTP(httptest.NewRecorder(), late)
+		})
+		hold(r, time.Hour)
+		return true
+	})
+}
+
+// LINSTOR begins to evacuate the node when it is to stay by then: its flag is taken back, and it returns.
+func TestAFlagThatComesLateIsTakenBack(t *testing.T) {
+	stays := map[string]func(*evacuating){
+		"the taint is gone":            func(e *evacuating) { e.untaint(nodeA) },
+		"the taint asks for copies":    func(e *evacuating) { e.taint(nodeA, "last-copies") },
+		"the taint goes after a while": func(e *evacuating) { e.taint(nodeA, "last-copies"); e.pass(100 * time.Second); e.untaint(nodeA) },
+	}
+	for name, test := range map[string]struct {
+		begins  time.Duration
+		changes bool
+	}{
+		"after half a minute and with another leader": {30 * time.Second, true},
+		"after two minutes and a half":                {150 * time.Second, false},
+		"after eight minutes and with another leader": {8 * time.Minute, true},
+	} {
+		for why, stay := range stays {
+			t.Run(name+", and "+why, func(t *testing.T) {
+				inEvacuation(t, defaults(), func(e *evacuating, p *process) {
+					e.volume("db")
+					e.pass(2 * time.Minute)
+					e.late(test.begins)
+					e.taint(nodeA, "")
+					e.until(2*time.Minute, "LINSTOR is told", func() bool { return e.told(evacuation.Evacuate, nodeA) > 0 })
+					if test.changes {
+						p.stops()
+						e.next.leads()
+					}
+					e.pass(5 * time.Second)
+					stay(e)
+					e.pass(test.begins + 2*time.Minute)
+					if flags := e.flags(nodeA); slices.Contains(flags, "EVACUATE") || e.told(evacuation.Restore, nodeA) == 0 {
+						t.Errorf("the node has %v, and LINSTOR was told %v", flags, e.calls)
+					}
+					e.untaint(nodeA)
+					e.returned(nodeA)
+					e.pass(12 * time.Minute)
+					if owner := e.owner(nodeA); owner != "" {
+						t.Errorf("LINSTOR still says that %s has the node evacuated", owner)
+					}
+				})
+			})
+		}
+	}
+}
+
+// owner is which cluster has LINSTOR evacuate a node, as LINSTOR says.
+func (e *evacuating) owner(node string) string {
+	e.Helper()
+	var n struct {
+		Props map[string]string `json:"props"`
+	}
+	e.ask("/v1/nodes/"+node, &n)
+	return n.Props[evacuation.PropMark]
 }
 
 // A person wants LINSTOR to balance a volume, and it would remove the only copy within two hours: the node is not called safe before that.

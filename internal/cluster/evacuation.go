@@ -188,6 +188,32 @@ func IsEvacuated(node *corev1.Node) bool {
 	return noted || HasTaint(node, evacuation.TaintKey, "") || conditions.Safe != nil || conditions.Evacuated != nil
 }
 
+// Stage is how far a node has got that may be evacuated.
+type Stage struct {
+	// Evacuated is set while an evacuation concerns it, Leaves while its taint has everything leave it.
+	Evacuated, Leaves bool
+}
+
+// Stages returns how far nodes have got, past the cache, by their names in LINSTOR.
+func (e Evacuations) Stages(ctx context.Context) (map[string]Stage, error) {
+	var list corev1.NodeList
+	if err := e.live.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	stages := make(map[string]Stage, len(list.Items))
+	for i := range list.Items {
+		node := &list.Items[i]
+		name := e.kubelets.Satellite(node.Name)
+		stage := stages[name] // of two that claim one name either counts
+		stage.Evacuated = stage.Evacuated || IsEvacuated(node)
+		stage.Leaves = stage.Leaves || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+			return t.Key == evacuation.TaintKey && t.Value == string(evacuation.Everything)
+		})
+		stages[name] = stage
+	}
+	return stages, nil
+}
+
 // AttachmentsOn returns the PersistentVolumes of ours that are attached to a node, or about to be, past the cache.
 func (e Evacuations) AttachmentsOn(ctx context.Context, node string) ([]string, error) {
 	var list storagev1.VolumeAttachmentList
