@@ -39,11 +39,16 @@ type leftMarks struct {
 	mu sync.Mutex
 	// wanted counts the occasions, done is how many of them are over.
 	wanted, done int
-	failure      evacuation.Failure
+	// again is when they are looked for once more: LINSTOR may set a property minutes after it was told. It is zero if they need not be.
+	again   time.Time
+	failure evacuation.Failure
 }
 
 // lateFor is for how long LINSTOR may still begin to evacuate a node, whoever waits for its answer.
 const lateFor = 10 * time.Minute
+
+// leftAgain is after how long marks are looked for once more. It is longer than the controller waits for LINSTOR's answer.
+const leftAgain = 4 * time.Minute
 
 // takeBack takes back what is left in LINSTOR.
 func (l *leftMarks) takeBack(ctx context.Context) error {
@@ -93,13 +98,16 @@ func (l *leftMarks) restore(ctx context.Context) error {
 func (l *leftMarks) ask() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.wanted, l.failure = l.wanted+1, evacuation.Failure{}
+	l.wanted, l.failure, l.again = l.wanted+1, evacuation.Failure{}, l.clock.Now().Add(leftAgain)
 }
 
 // due returns which occasion is to be looked at; false where none is, or it is too early after a failure.
 func (l *leftMarks) due() (occasion int, is bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if now := l.clock.Now(); !l.again.IsZero() && !now.Before(l.again) {
+		l.wanted, l.again = l.wanted+1, time.Time{}
+	}
 	return l.wanted, l.wanted > l.done && !l.failure.Holds(l.clock.Now())
 }
 

@@ -39,12 +39,12 @@ func (r *EvacuationReconciler) look(ctx context.Context, node *corev1.Node, mind
 
 // known is what the node itself says.
 func (r *EvacuationReconciler) known(node *corev1.Node, mind *evacuee) evacuation.Input {
-	in := evacuation.Input{
-		Now: r.clock.Now(), Settings: r.limits, Node: node.Name, Conditions: cluster.EvacuationConditions(node), Memory: mind.memory,
-	}
+	in := evacuation.Input{Now: r.clock.Now(), Settings: r.limits, Node: node.Name, Conditions: cluster.EvacuationConditions(node)}
 	if progress, ok := cluster.EvacuationProgress(node); ok {
 		in.Progress = &progress
+		mind.asked(progress, in.Now)
 	}
+	in.Memory = mind.memory
 	return in
 }
 

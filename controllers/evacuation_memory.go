@@ -27,6 +27,8 @@ type evacuee struct {
 	conditions evacuation.Conditions
 
 	memory      evacuation.Memory
+	// asks is how often LINSTOR was told to evacuate the node, as its annotation said last.
+	asks int
 	fingerprint string
 	// snapshots are those on the node that were counted last.
 	snapshots evacuation.Count
@@ -93,6 +95,13 @@ func (e *evacuees) overlay(nodes []evacuation.Node) {
 		if known := e.nodes[nodes[i].Name]; known != nil && len(nodes[i].Evacuate) > 0 {
 			nodes[i].Since, nodes[i].Conditions = known.since, known.conditions
 		}
+	}
+}
+
+// asked notes when this process has learned how often LINSTOR was told to evacuate the node.
+func (m *evacuee) asked(progress evacuation.Progress, now time.Time) {
+	if m.asks != progress.Asks {
+		m.asks, m.memory.Asked = progress.Asks, now
 	}
 }
 

@@ -124,7 +124,7 @@ func (r *EvacuationReconciler) announceStages(node *corev1.Node, in evacuation.I
 
 func (r *EvacuationReconciler) took(stage metrics.EvacuationStage, in evacuation.Input, plan evacuation.Plan) {
 	if plan.Progress != nil {
-		r.metrics.EvacuationTook(stage, in.Now.Sub(plan.Progress.Since))
+		r.metrics.EvacuationTook(stage, max(0, in.Now.Sub(plan.Progress.Since))) // another clock may have begun
 	}
 }
 

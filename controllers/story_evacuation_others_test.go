@@ -1,10 +1,13 @@
 package controllers
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -292,6 +295,57 @@ func (e *evacuating) owner(node string) string {
 	}
 	e.ask("/v1/nodes/"+node, &n)
 	return n.Props[evacuation.PropMark]
+}
+
+// The leader before had a clock that is a day ahead: LINSTOR is told again all the same.
+func TestAClockThatIsADayAheadStallsNothing(t *testing.T) {
+	inEvacuation(t, defaults(), func(e *evacuating, p *process) {
+		e.volume("db")
+		e.workload("db", selected)
+		e.pass(2 * time.Minute)
+		e.taint(nodeA, "")
+		e.safe(nodeA, time.Minute)
+		p.stops()
+		e.editNode(nodeA, func(n *corev1.Node) {
+			progress, _ := cluster.EvacuationProgress(n)
+			at := time.Now().Add(24 * time.Hour)
+			progress.Asked, progress.Asks = &at, 1
+			metav1.SetMetaDataAnnotation(&n.ObjectMeta, cluster.AnnotationEvacuation, progress.String())
+		})
+		e.next.leads()
+		e.drained(nodeA)
+		e.gone(nodeA, 15*time.Minute)
+		e.untaint(nodeA)
+		e.returned(nodeA)
+	})
+}
+
+// LINSTOR sets the mark of a copy minutes after it was told, when the node has returned: the mark is taken off.
+func TestAMarkThatComesLateIsTakenOff(t *testing.T) {
+	inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
+		e.volume("local", onlyOnA)
+		e.pass(2 * time.Minute)
+		var set atomic.Bool
+		e.Linstor.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+			if r.Method != http.MethodPut || !strings.HasSuffix(r.URL.Path, "/pvc-local") {
+				return e.note(w, r)
+			}
+			body, _ := io.ReadAll(r.Body)
+			time.AfterFunc(150*time.Second, func() {
+				late := httptest.NewRequestWithContext(e.ctx, http.MethodPut, r.URL.Path, bytes.NewReader(body))
+				e.Linstor.Intercept(e.note)
+				e.Linstor.ServeHTTP(httptest.NewRecorder(), late)
+				set.Store(e.props("pvc-local")[evacuation.PropMark] != "")
+			})
+			hold(r, time.Hour)
+			return true
+		})
+		e.taint(nodeA, "last-copies")
+		e.pass(20 * time.Second)
+		e.untaint(nodeA)
+		e.until(5*time.Minute, "the mark is set", set.Load)
+		e.unmarked("pvc-local", 6*time.Minute)
+	})
 }
 
 // A person wants LINSTOR to balance a volume, and it would remove the only copy within two hours: the node is not called safe before that.

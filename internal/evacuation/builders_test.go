@@ -132,7 +132,7 @@ var safely = with(volume("pvc-1", disk(nodeA), disk(nodeB)))
 func asked(ago time.Duration, times int) edit {
 	return edited(func(in *Input) {
 		at := now.Add(-ago)
-		in.Progress.Asked, in.Progress.Asks = &at, times
+		in.Progress.Asked, in.Progress.Asks, in.Memory.Asked = &at, times, at
 	}, the(nodeA, func(n *Node) { n.Evacuating, n.Evacuator = true, cluster }))
 }
 

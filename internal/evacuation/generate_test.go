@@ -64,7 +64,7 @@ func anyProgress(t *rapid.T, in *Input) {
 	if rapid.Bool().Draw(t, "was asked") {
 		at := now.Add(-time.Hour)
 		in.Progress.Asked, in.Progress.Asks = &at, rapid.IntRange(1, 6).Draw(t, "asks")
-		in.Memory.Unchanged = now.Add(-time.Hour)
+		in.Memory.Unchanged, in.Memory.Asked = now.Add(-time.Hour), at
 	}
 	if often(t, "refused", false, true) {
 		in.Memory.Refused = map[string]Refusal{"pvc-1": {Until: now.Add(time.Minute), Words: "none", Nodes: in.Eligible()}}

@@ -253,6 +253,8 @@ type Version struct {
 type Memory struct {
 	// Unchanged is since when nothing has changed on N; zero where that is not known.
 	Unchanged time.Time
+	// Asked is since when this process knows that LINSTOR was told as often as the annotation says; what the annotation says of the time is another clock's.
+	Asked time.Time
 	// Refused are LINSTOR's refusals to place a copy, by resource definition.
 	Refused map[string]Refusal
 	// Failed are the calls of [Restore] and [Properties] that have failed since LINSTOR last did what it was told by one.

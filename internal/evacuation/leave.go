@@ -193,7 +193,7 @@ func (s situation) due() bool {
 		return true
 	}
 	wait := askAgain[min(max(s.Progress.Asks, 1), len(askAgain))-1]
-	return s.unchanged() && s.Now.Sub(*s.Progress.Asked) >= wait
+	return s.unchanged() && !s.Memory.Asked.IsZero() && s.Now.Sub(s.Memory.Asked) >= wait
 }
 
 // unchanged tells whether nothing has changed for a while, by what this process has seen.
