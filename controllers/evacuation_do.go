@@ -121,7 +121,7 @@ func (r *EvacuationReconciler) copy(ctx context.Context, node *corev1.Node, mind
 		return false
 	}
 	defer func() { r.placing.end(r.clock.Now()) }()
-	unmarked := r.marker.mark(ctx, r.mayChange(node.Name, in), step.Node, withoutMark(step.Copies))
+	unmarked := r.marker.mark(ctx, r.mayChange(node.Name, in), step.Entry, withoutMark(step.Copies))
 	// The look and the marks may have taken so long that all is different.
 	if !r.inTime(step.Call, in.Linstor.Asked) || !r.stillLeaves(ctx, node) {
 		return true

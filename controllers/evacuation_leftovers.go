@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,11 +58,11 @@ func (l *leftMarks) takeBack(ctx context.Context) error {
 
 // restore takes back flags that have come after their node had returned, and forgets nodes to which none can come any more.
 func (l *leftMarks) restore(ctx context.Context) error {
-	cluster, err := l.reader.Cluster(ctx)
+	id, err := l.reader.Cluster(ctx)
 	if err != nil {
 		return err
 	}
-	ours := slices.DeleteFunc(l.linstor.Nodes(), func(n linstor.Node) bool { return n.Evacuator != cluster })
+	ours := slices.DeleteFunc(l.linstor.Nodes(), func(n linstor.Node) bool { return n.Evacuator != id })
 	if len(ours) == 0 || l.halt.now(ctx, haltAge) != (failover.Halt{}) {
 		return nil
 	}
@@ -154,11 +155,15 @@ func (l *leftMarks) takeOff(ctx context.Context) error {
 // errUnknownName is why no mark is taken off for the time being.
 var errUnknownName = errors.New("LINSTOR knows no node of that name: a mark may be for it by another one")
 
-// orphans are the nodes of marks, by their names in LINSTOR, that are not evacuated any more. Marks are read first, and then nodes: what is marked was tainted
+// orphans are the entries of this cluster's nodes in marks that are not evacuated any more. Marks are read first, and then nodes: what is marked was tainted
 // before. The cache is asked whether there are any, and the API whether that is so.
 func (l *leftMarks) orphans(ctx context.Context, marks []evacuation.Mark) (gone []string, err error) {
-	for _, mark := range marks {
-		gone = append(gone, mark.Nodes...)
+	id, err := l.reader.Cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, mark := range marks { // those of other clusters are theirs
+		gone = append(gone, slices.DeleteFunc(slices.Clone(mark.Nodes), func(entry string) bool { return !strings.HasSuffix(entry, evacuation.Entry("", id)) })...)
 	}
 	for _, reader := range []client.Reader{l.cache, l.api} {
 		if len(gone) == 0 {
@@ -174,7 +179,7 @@ func (l *leftMarks) orphans(ctx context.Context, marks []evacuation.Mark) (gone 
 				continue
 			}
 			satellite := l.kubelets.Satellite(node.Name)
-			gone = slices.DeleteFunc(gone, func(name string) bool { return name == satellite })
+			gone = slices.DeleteFunc(gone, func(name string) bool { return name == evacuation.Entry(satellite, id) })
 			if known, is := l.linstor.Node(satellite); len(gone) > 0 && (!is || !known.Satellite) {
 				return nil, fmt.Errorf("evacuated node %s: %w", node.Name, errUnknownName)
 			}

@@ -39,7 +39,7 @@ func (r *EvacuationReconciler) look(ctx context.Context, node *corev1.Node, mind
 
 // known is what the node itself says.
 func (r *EvacuationReconciler) known(node *corev1.Node, mind *evacuee) evacuation.Input {
-	in := evacuation.Input{Now: r.clock.Now(), Settings: r.limits, Node: node.Name, Conditions: cluster.EvacuationConditions(node)}
+	in := evacuation.Input{Now: r.clock.Now(), Settings: r.limits, Installation: r.installation, Node: node.Name, Conditions: cluster.EvacuationConditions(node)}
 	if progress, ok := cluster.EvacuationProgress(node); ok {
 		in.Progress = &progress
 		mind.asked(progress, in.Now)

@@ -26,9 +26,9 @@ type evacuee struct {
 	since      time.Time
 	conditions evacuation.Conditions
 
-	memory      evacuation.Memory
+	memory evacuation.Memory
 	// asks is how often LINSTOR was told to evacuate the node, as its annotation said last.
-	asks int
+	asks        int
 	fingerprint string
 	// snapshots are those on the node that were counted last.
 	snapshots evacuation.Count
@@ -41,6 +41,8 @@ type evacuee struct {
 	told       map[string]evacuation.Reason
 	pods       map[toldPod]bool
 	progressed time.Time
+	// standsBack is set once it was said that another installation evacuates the node.
+	standsBack bool
 }
 
 // toldPod is a pod that was told something.

@@ -30,6 +30,8 @@ const (
 	EventStorageEvacuated = "StorageEvacuated"
 	// EventStorageReturned on a node: its evacuation has ended, and nothing of it is left.
 	EventStorageReturned = "StorageReturned"
+	// EventAnotherInstallation on a node: another installation of the controller evacuates it.
+	EventAnotherInstallation = "AnotherInstallation"
 	// EventUnfinishedMove on a node: LINSTOR may still move volumes off it.
 	EventUnfinishedMove = "UnfinishedMove"
 )

@@ -45,6 +45,8 @@ type Config struct {
 	// Renewed returns when this process began the newest renewal of its Lease of the leader election, by the same clock; zero while it does not
 	// lead. It is nil if there is no election: then the unanimous grace never applies.
 	Renewed func() time.Time
+	// Installation tells this controller, with all of its processes, from others in the cluster.
+	Installation string
 	// Owner is this process's name in the annotation of a taint.
 	Owner string
 	// ShutdownTaints are the keys of taints by which a node counts as switched off.
@@ -271,7 +273,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, sightings *cluster.Sightin
 		agents: agents,
 		evacuation: &EvacuationReconciler{
 			shared: all, places: cfg.Linstor, marker: marks, left: left, reader: reader, halt: halt, failsOver: reports.failsOver, limits: limits,
-			timeout: cfg.OperationsTimeout,
+			timeout: cfg.OperationsTimeout, installation: cfg.Installation,
 		},
 		leftMarks: left,
 		gone:      &goneReplicas{all, cfg.Linstor},

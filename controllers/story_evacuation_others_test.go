@@ -348,6 +348,56 @@ func TestAMarkThatComesLateIsTakenOff(t *testing.T) {
 	})
 }
 
+// Another Kubernetes cluster uses the same LINSTOR, and evacuates a node of its own: what it has written into LINSTOR stays.
+func TestWhatAnotherClusterHasWrittenStays(t *testing.T) {
+	inEvacuation(t, defaults(), func(e *evacuating, p *process) {
+		e.volume("db")
+		e.Linstor.SetDefinitionProperty("pvc-db", evacuation.PropMark, "node-x@other")
+		e.Linstor.SetDefinitionProperty("pvc-db", evacuation.PropBalance, "false")
+		e.must(e.Linstor.SetNodeProperty(nodeT, evacuation.PropMark, "other"))
+		e.Linstor.SetNodeFlags(nodeT, linstorsim.FlagEvacuate)
+		e.pass(2 * time.Minute)
+		e.taint(nodeA, "last-copies")
+		e.safe(nodeA, time.Minute)
+		e.untaint(nodeA)
+		e.pass(time.Minute)
+		p.stops()
+		e.next.leads()
+		e.pass(15 * time.Minute)
+		if props := e.props("pvc-db"); props[evacuation.PropMark] != "node-x@other" || props[evacuation.PropBalance] != "false" {
+			t.Errorf("the definition has %v", props)
+		}
+		if flags := e.flags(nodeT); !slices.Contains(flags, "EVACUATE") || e.owner(nodeT) != "other" {
+			t.Errorf("the other cluster's node has %v, by %q", flags, e.owner(nodeT))
+		}
+	})
+}
+
+// Two installations of the controller run in one cluster: one evacuates, the other says so and does nothing.
+func TestASecondInstallationStandsBack(t *testing.T) {
+	inEvacuation(t, defaults(), func(e *evacuating, p *process) {
+		cfg := defaults()
+		cfg.Installation = "elsewhere/piraeus-ha-controller"
+		second := e.startProcess("three", cfg)
+		second.leads()
+		e.volume("local", onlyOnA)
+		e.pass(2 * time.Minute)
+		e.taint(nodeA, "")
+		e.gone(nodeA, 10*time.Minute)
+		writes := e.statusWrites()
+		e.pass(5 * time.Minute)
+		if n := e.statusWrites() - writes; n > 0 || e.told(evacuation.Autoplace, "") != 1 || e.told(evacuation.Evacuate, "") > 2 {
+			t.Errorf("%d writes, and LINSTOR was told %v", n, e.calls)
+		}
+		first, other := len(eventsOf(p, nodeA, EventAnotherInstallation)), len(eventsOf(second, nodeA, EventAnotherInstallation))
+		if first+other != 1 {
+			t.Errorf("%d and %d Events say that there are two", first, other)
+		}
+		e.untaint(nodeA)
+		e.returned(nodeA)
+	})
+}
+
 // A person wants LINSTOR to balance a volume, and it would remove the only copy within two hours: the node is not called safe before that.
 func TestACopyThatAPersonLetsLinstorRemoveIsNotSafe(t *testing.T) {
 	inEvacuationOf(t, evacuationIn{nodes: []string{nodeC}, balancing: true}, defaults(), func(e *evacuating, _ *process) {

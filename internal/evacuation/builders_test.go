@@ -13,6 +13,8 @@ const (
 	nodeD = "node-d"
 
 	cluster = "this"
+	markA   = nodeA + "@" + cluster
+	markB   = nodeB + "@" + cluster
 )
 
 var now = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
@@ -157,4 +159,4 @@ func failed(call Call, times int, ago time.Duration) edit {
 }
 
 // markedForA is that the volume has a mark for the node.
-func markedForA(in *Input) { in.Marked.All = []Mark{{"pvc-1", []string{nodeA}, "false"}} }
+func markedForA(in *Input) { in.Marked.All = []Mark{{"pvc-1", []string{markA}, "false"}} }

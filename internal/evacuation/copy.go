@@ -72,7 +72,7 @@ func (s situation) copies(wanted []Volume) (copies []Copy, unread []string, noTa
 			noTarget = append(noTarget, v.Resource)
 			continue
 		}
-		copies = append(copies, Copy{Resource: v.Resource, Targets: targets, Mark: v.Definition.Mark.With(s.self.Satellite) != nil})
+		copies = append(copies, Copy{Resource: v.Resource, Targets: targets, Mark: v.Definition.Mark.With(s.entry()) != nil})
 	}
 	return copies, unread, noTarget
 }

@@ -254,7 +254,7 @@ func TestCorners(t *testing.T) {
 		"a mark goes with the disk, while others are left": {
 			edit: edited(safely, asked(time.Second, 1), func(in *Input) {
 				in.Volumes = append(in.Volumes, volume("pvc-2", diskless(nodeA), disk(nodeB)))
-				in.Marked.All = []Mark{{"pvc-1", []string{nodeA}, "false"}, {"pvc-2", []string{nodeA}, "false"}}
+				in.Marked.All = []Mark{{"pvc-1", []string{markA}, "false"}, {"pvc-2", []string{markA}, "false"}}
 			}),
 			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Properties, ""},
 		},

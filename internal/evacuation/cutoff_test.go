@@ -14,7 +14,7 @@ func TestACopyThatIsCutOff(t *testing.T) {
 		v.Mark = MarkOf("pvc-1", props)
 		return with(v)
 	}
-	ours := map[string]string{PropBalance: balanceOff, PropMark: nodeA}
+	ours := map[string]string{PropBalance: balanceOff, PropMark: markA}
 	ofAnother := map[string]string{PropBalance: balanceOff, PropMark: nodeD}
 	copied := wanted{CopyingState, "False Copying", "", Autoplace, ""}
 	blocked := wanted{Blocked, "False PeerOffline", "", Nothing, "pvc-1: its disk here is not connected to that on node-b"}

@@ -45,7 +45,7 @@ func anyInput() *rapid.Generator[Input] {
 		in.Attachments.Read = ago("attachments")
 		in.Attachments.Volumes = often(t, "attached", nil, []string{"pvc-1"})
 		in.Snapshots = often(t, "snapshots", Count{Known: true}, Count{}, Count{true, 2})
-		in.Marked = often(t, "marked", Marks{Known: true}, Marks{}, Marks{true, []Mark{{"pvc-0", []string{nodeA, nodeB}, "false"}}})
+		in.Marked = often(t, "marked", Marks{Known: true}, Marks{}, Marks{true, []Mark{{"pvc-0", []string{markA, markB}, "false"}}})
 		in.Version = often(t, "version", Version{true, true}, Version{true, false}, Version{})
 		in.Settings = Settings{MaxNodes: rapid.IntRange(1, 2).Draw(t, "nodes"), MaxCopies: rapid.IntRange(1, 3).Draw(t, "copies")}
 		anyProgress(t, &in)
@@ -77,7 +77,7 @@ func anyVolume(t *rapid.T, name string) Volume {
 	v.Claims[0].Attached, v.Claims[0].Elsewhere = often(t, "pv attached", false, true), often(t, "elsewhere", true, false)
 	v.PlaceCount = often(t, "last place count", 4, 0, 1, 2)
 	if often(t, "mark", false, true) {
-		v.Mark = Mark{name, []string{nodeA}, "false"}
+		v.Mark = Mark{name, []string{markA}, "false"}
 	}
 	v.Definition.PlaceCount = rapid.IntRange(1, 3).Draw(t, "place count")
 	v.Definition.Nodes = often(t, "list", nil, []string{nodeB}, []string{nodeA})

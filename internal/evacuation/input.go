@@ -35,8 +35,8 @@ func AnswerOf(value *bool) Answer {
 type Input struct {
 	Now      time.Time
 	Settings Settings
-	// Cluster tells this cluster from others that use the same LINSTOR.
-	Cluster string
+	// Cluster tells this cluster from others that use the same LINSTOR, Installation this controller from others in the cluster.
+	Cluster, Installation string
 	// Node is N's name in Kubernetes, by which Nodes has it.
 	Node string
 	// Nodes are all nodes of Kubernetes and all satellites of LINSTOR.

@@ -29,7 +29,7 @@ func TestQuorumOff(t *testing.T) {
 		"three disks, of which none can move":        {edited(three, majority(disk(nodeA), disk(nodeB), disk(nodeC))), false},
 		"three disks, of which LINSTOR wants two":    {edited(three, majority(disk(nodeA), disk(nodeB), disk(nodeC)), wants(2)), true},
 		"two disks, of which LINSTOR wants one": {edited(majority(disk(nodeA), disk(nodeB), diskless(nodeC)), wants(1), func(in *Input) {
-			in.Volumes[0].Mark = Mark{"pvc-1", []string{nodeA}, "false"}
+			in.Volumes[0].Mark = Mark{"pvc-1", []string{markA}, "false"}
 		}), false},
 		"the same on four nodes":                    {edited(majority(disk(nodeA), disk(nodeB), disk(nodeC)), wants(2)), false},
 		"a fourth node that is evicted is no place": {edited(majority(disk(nodeA), disk(nodeB), diskless(nodeC)), the(nodeD, func(n *Node) { n.Evicted = true })), true},

@@ -63,8 +63,8 @@ func (c Call) MaxAge() time.Duration {
 // Step is what to tell LINSTOR.
 type Step struct {
 	Call Call
-	// Node is N by its name in LINSTOR, as this look has found it; empty where nothing is told.
-	Node string
+	// Node is N by its name in LINSTOR, as this look has found it, and Entry that in marks; empty where nothing is told.
+	Node, Entry string
 	// Copies are those to make by Autoplace.
 	Copies []Copy
 	// Asking is what the annotation is to say before Evacuate is sent, so that whoever leads next knows whose flag it is; nil with other calls. Where

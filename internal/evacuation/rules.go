@@ -38,7 +38,7 @@ func PlanFor(in Input) Plan {
 // timely names in a step the node that it is about, and puts one off that rests on an old look.
 func (s situation) timely(plan Plan) Plan {
 	if plan.Step.Call != Nothing {
-		plan.Step.Node = s.self.Satellite
+		plan.Step.Node, plan.Step.Entry = s.self.Satellite, s.entry()
 	}
 	if plan.Step.Call != Nothing && s.Now.Sub(s.Linstor.Asked) > plan.Step.Call.MaxAge() {
 		plan.Step, plan.Again = Step{}, Interval
@@ -56,6 +56,7 @@ func (s situation) begun() *Progress {
 	if mode == LastCopies {
 		p.Asked, p.Asks, p.QuorumOff = nil, 0, 0
 	}
+	p.By = s.Installation
 	if p.Mode = mode; p.Since.IsZero() {
 		p.Since = s.Now.UTC()
 		if !s.self.Since.IsZero() {

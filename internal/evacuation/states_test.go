@@ -336,7 +336,7 @@ func stateRows() map[string]row {
 			edit: edited(safely, asked(time.Hour, 1), untainted), want: wanted{Returning, "", "", Restore, ""},
 		},
 		"then the marks go": {
-			edit: edited(safely, untainted, func(in *Input) { in.Marked.All = []Mark{{Resource: "pvc-1", Nodes: []string{nodeA}, Balance: "false"}} }),
+			edit: edited(safely, untainted, func(in *Input) { in.Marked.All = []Mark{{Resource: "pvc-1", Nodes: []string{markA}, Balance: "false"}} }),
 			want: wanted{Returning, "", "", Properties, ""},
 		},
 		"then it is as it was": {edit: edited(safely, untainted), want: wanted{Returned, "", "", Nothing, ""}},
@@ -376,7 +376,7 @@ func failureRows() map[string]row {
 		},
 		"a mark that LINSTOR does not take off holds up nothing that leaves": {
 			edit: edited(safely, asked(2*time.Minute, 1), unchangedFrom(time.Hour), failed(Properties, 3, time.Minute), func(in *Input) {
-				in.Marked.All = []Mark{{"pvc-2", []string{nodeA}, "false"}}
+				in.Marked.All = []Mark{{"pvc-2", []string{markA}, "false"}}
 			}),
 			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Evacuate, ""},
 		},

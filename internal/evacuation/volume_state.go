@@ -109,7 +109,7 @@ func volumeSurplus(s situation, v Volume, _ Replica) (Reason, string) {
 	if !s.goodElsewhere(v) || !s.exposed(v) {
 		return "", ""
 	}
-	if v.Mark.With(s.self.Satellite) == nil {
+	if v.Mark.With(s.entry()) == nil {
 		return BalancingEnabled, "LINSTOR's balancing may remove its copy: a person has set " + PropBalance + "=" + v.Mark.Balance + " on the resource definition"
 	}
 	if failed := s.Memory.Failed[Properties]; failed.Times > 0 {
@@ -207,7 +207,7 @@ func volumeNoSource(s situation, v Volume, _ Replica) (Reason, string) {
 // volumeCutOff holds off a further copy where one was made for N already, or is not to be, and DRBD on N is connected to none of those that are
 // UpToDate, such as while its network is down: otherwise each node would get one. A first one is worth a try, since only one connection may be missing.
 func volumeCutOff(s situation, v Volume, _ Replica) (Reason, string) {
-	if !v.Mark.settled(s.self.Satellite) {
+	if !v.Mark.settled(s.entry()) {
 		return "", ""
 	}
 	var names []string

@@ -227,7 +227,7 @@ var simulated = []edit{
 		"LINSTOR may evacuate to a node that leaves", leaveFile, "plan.Step.DoNotTarget = «s.otherLeaving()»", "mutantInstead(§, nil, …)",
 	},
 	{
-		"LINSTOR's balancing removes copies", copyFile, "Mark: «v.Definition.Mark.With(s.self.Satellite) != nil»", "(… && !mutantIs(§))",
+		"LINSTOR's balancing removes copies", copyFile, "Mark: «v.Definition.Mark.With(s.entry()) != nil»", "(… && !mutantIs(§))",
 	},
 	{
 		"a node is restored that somebody else has evacuated", returnFile, "if s.self.Evacuating && «s.ours(s.self)» {", "(… || mutantIs(§))",
