@@ -272,6 +272,7 @@ func controllerConfig(opts options.Options, view linstorView) controllers.Config
 		Settings:          opts.Settings(),
 		Linstor:           view,
 		Metrics:           counters,
+		Installation:      leaderelection.Namespace(opts) + "/" + opts.LeaderElectionResourceName,
 		Owner:             opts.LeaderElectionLeaseName,
 		ShutdownTaints:    opts.ShutdownTaints,
 		FastDetach:        opts.FastDetach,

@@ -80,5 +80,6 @@ type LinstorPlaces interface {
 	Autoplace(ctx context.Context, resource string, nodes []string) (linstor.Answer, error)
 	Evacuate(ctx context.Context, node string, doNotTarget []string) (linstor.Answer, error)
 	Restore(ctx context.Context, node string) (linstor.Answer, error)
+	OwnNode(ctx context.Context, node, cluster string) (linstor.Answer, error)
 	ChangeDefinition(ctx context.Context, change evacuation.Change) (linstor.Answer, error)
 }

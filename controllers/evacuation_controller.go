@@ -40,6 +40,8 @@ type EvacuationReconciler struct {
 	// failsOver reports whether a volume of a node is lost by now, for whatever reason.
 	failsOver func(node string) bool
 	limits    evacuation.Settings
+	// installation tells this controller from others in the cluster.
+	installation string
 	// timeout bounds one look.
 	timeout time.Duration
 
@@ -91,6 +93,10 @@ func (r *EvacuationReconciler) Reconcile(ctx context.Context, req reconcile.Requ
 		return reconcile.Result{}, nil
 	}
 	mind := r.memory.of(&node, r.clock.Now())
+	if progress, _ := cluster.EvacuationProgress(&node); progress.By != "" && progress.By != r.installation {
+		r.standBack(&node, mind, progress.By)
+		return reconcile.Result{RequeueAfter: evacuation.Interval}, nil
+	}
 	in, plan, err := r.look(ctx, &node, mind)
 	switch {
 	case err != nil:
@@ -126,6 +132,16 @@ func (r *EvacuationReconciler) unread(ctx context.Context, node *corev1.Node, mi
 	in := r.known(node, mind)
 	plan := evacuation.Unread(in.Conditions, in.Progress, why)
 	return plan.Again, r.tell(ctx, node, mind, in, plan)
+}
+
+// standBack leaves a node to another installation of the controller, and says so once.
+func (r *EvacuationReconciler) standBack(node *corev1.Node, mind *evacuee, other string) {
+	if mind.standsBack {
+		return
+	}
+	mind.standsBack = true
+	r.event(nodeRef(node), corev1.EventTypeWarning, EventAnotherInstallation, fmt.Sprintf("installation %s of the controller evacuates the node, so %s does not: "+
+		"run one of them; if %s is gone for good, kubectl annotate node %s %s-", other, r.installation, other, node.Name, cluster.AnnotationEvacuation))
 }
 
 // forget forgets a node that is not evacuated any more, or that there is no more.

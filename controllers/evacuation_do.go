@@ -57,7 +57,7 @@ func (r *EvacuationReconciler) evacuate(ctx context.Context, node *corev1.Node, 
 	log := ctrl.LoggerFrom(ctx)
 	if err := r.noteProgress(ctx, node, plan.Step.Asking); err != nil {
 		log.Error(err, "Cannot note that LINSTOR is to be told, so that it is not")
-	} else if r.stillLeaves(ctx, node) && r.inTime(plan.Step.Call, in.Linstor.Asked) {
+	} else if r.owns(ctx, in, plan.Step.Node) && r.stillLeaves(ctx, node) && r.inTime(plan.Step.Call, in.Linstor.Asked) {
 		answer, err := r.places.Evacuate(ctx, plan.Step.Node, plan.Step.DoNotTarget)
 		answered(ctx, r.metrics, evacuation.Evacuate, node.Name, answer, err)
 		mind.memory.NotMoved = strings.Join(firstOf(answer.NotMoved()), "; ")
@@ -70,6 +70,15 @@ func (r *EvacuationReconciler) evacuate(ctx context.Context, node *corev1.Node, 
 		log.Error(err, "Cannot take back the note that LINSTOR was told, which it was not")
 	}
 	return false
+}
+
+// owns notes in LINSTOR that a flag EVACUATE on the node is this cluster's, and returns whether LINSTOR says so.
+func (r *EvacuationReconciler) owns(ctx context.Context, in evacuation.Input, node string) bool {
+	if known, _ := r.linstor.Node(node); known.Evacuator == in.Cluster {
+		return true
+	}
+	answer, err := r.places.OwnNode(ctx, node, in.Cluster)
+	return answered(ctx, r.metrics, evacuation.Properties, node, answer, err) == ""
 }
 
 // stillLeaves tells whether the node has the taints that the look has seen and has lost nothing since: LINSTOR's moves outlive a restore.
@@ -112,7 +121,7 @@ func (r *EvacuationReconciler) copy(ctx context.Context, node *corev1.Node, mind
 		return false
 	}
 	defer func() { r.placing.end(r.clock.Now()) }()
-	unmarked := r.marker.mark(ctx, r.mayChange(node.Name, in), step.Node, withoutMark(step.Copies))
+	unmarked := r.marker.mark(ctx, r.mayChange(node.Name, in), step.Entry, withoutMark(step.Copies))
 	// The look and the marks may have taken so long that all is different.
 	if !r.inTime(step.Call, in.Linstor.Asked) || !r.stillLeaves(ctx, node) {
 		return true

@@ -39,12 +39,12 @@ func (r *EvacuationReconciler) look(ctx context.Context, node *corev1.Node, mind
 
 // known is what the node itself says.
 func (r *EvacuationReconciler) known(node *corev1.Node, mind *evacuee) evacuation.Input {
-	in := evacuation.Input{
-		Now: r.clock.Now(), Settings: r.limits, Node: node.Name, Conditions: cluster.EvacuationConditions(node), Memory: mind.memory,
-	}
+	in := evacuation.Input{Now: r.clock.Now(), Settings: r.limits, Installation: r.installation, Node: node.Name, Conditions: cluster.EvacuationConditions(node)}
 	if progress, ok := cluster.EvacuationProgress(node); ok {
 		in.Progress = &progress
+		mind.asked(progress, in.Now)
 	}
+	in.Memory = mind.memory
 	return in
 }
 
@@ -65,6 +65,9 @@ func (r *EvacuationReconciler) begin(ctx context.Context, node *corev1.Node, min
 		in.FailOver = "the node has lost storage, and new pods are kept away from it"
 	}
 	in.Halt = r.halt.now(ctx, haltAge)
+	if in.Cluster, err = r.reader.Cluster(ctx); err != nil {
+		return in, err
+	}
 	in.Nodes, err = r.nodes(ctx, node)
 	return in, err
 }

@@ -57,14 +57,14 @@ func (m *marker) change(
 	return refused, nil
 }
 
-// mark marks definitions for a node, by its name in LINSTOR. It returns LINSTOR's words on those that have no mark now, by their names in lower case.
-func (m *marker) mark(ctx context.Context, may func() bool, node string, definitions []string) (refused map[string]string) {
+// mark marks definitions for a node, by its entry. It returns LINSTOR's words on those that have no mark now, by their names in lower case.
+func (m *marker) mark(ctx context.Context, may func() bool, entry string, definitions []string) (refused map[string]string) {
 	if len(definitions) == 0 {
 		return nil
 	}
 	refused, err := m.change(ctx, may,
 		func(ctx context.Context) ([]evacuation.Mark, error) { return m.places.MarksOf(ctx, definitions) },
-		func(mark evacuation.Mark) *evacuation.Change { return mark.With(node) })
+		func(mark evacuation.Mark) *evacuation.Change { return mark.With(entry) })
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot mark resource definitions to keep copies of them from LINSTOR's balancing")
 		refused = make(map[string]string, len(definitions))
@@ -79,19 +79,19 @@ func (m *marker) mark(ctx context.Context, may func() bool, node string, definit
 // not told of the rest.
 func (m *marker) do(ctx context.Context, may func() bool, step evacuation.Step) string {
 	if len(step.Mark) == 0 {
-		return m.unmark(ctx, may, step.Node, step.Unmark)
+		return m.unmark(ctx, may, step.Entry, step.Unmark)
 	}
-	return notDone(ctx, m.mark(ctx, may, step.Node, step.Mark), nil)
+	return notDone(ctx, m.mark(ctx, may, step.Entry, step.Mark), nil)
 }
 
-// unmark takes the mark for a node, by its name in LINSTOR, off definitions. It returns why LINSTOR has not taken all off; empty
+// unmark takes the mark for a node, by its entry, off definitions. It returns why LINSTOR has not taken all off; empty
 // where it has, or was not told of the rest.
-func (m *marker) unmark(ctx context.Context, may func() bool, node string, definitions []string) string {
+func (m *marker) unmark(ctx context.Context, may func() bool, entry string, definitions []string) string {
 	refused, err := m.change(ctx, may, m.places.Marks, func(mark evacuation.Mark) *evacuation.Change {
 		if !slices.Contains(definitions, mark.Resource) {
 			return nil
 		}
-		return mark.Without(node)
+		return mark.Without(entry)
 	})
 	return notDone(ctx, refused, err)
 }

@@ -26,7 +26,9 @@ type evacuee struct {
 	since      time.Time
 	conditions evacuation.Conditions
 
-	memory      evacuation.Memory
+	memory evacuation.Memory
+	// asks is how often LINSTOR was told to evacuate the node, as its annotation said last.
+	asks        int
 	fingerprint string
 	// snapshots are those on the node that were counted last.
 	snapshots evacuation.Count
@@ -39,6 +41,8 @@ type evacuee struct {
 	told       map[string]evacuation.Reason
 	pods       map[toldPod]bool
 	progressed time.Time
+	// standsBack is set once it was said that another installation evacuates the node.
+	standsBack bool
 }
 
 // toldPod is a pod that was told something.
@@ -93,6 +97,13 @@ func (e *evacuees) overlay(nodes []evacuation.Node) {
 		if known := e.nodes[nodes[i].Name]; known != nil && len(nodes[i].Evacuate) > 0 {
 			nodes[i].Since, nodes[i].Conditions = known.since, known.conditions
 		}
+	}
+}
+
+// asked notes when this process has learned how often LINSTOR was told to evacuate the node.
+func (m *evacuee) asked(progress evacuation.Progress, now time.Time) {
+	if m.asks != progress.Asks {
+		m.asks, m.memory.Asked = progress.Asks, now
 	}
 }
 

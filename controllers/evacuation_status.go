@@ -23,7 +23,11 @@ func (r *EvacuationReconciler) noteProgress(ctx context.Context, node *corev1.No
 	case progress != nil:
 		value = progress.String()
 	}
-	patch := mergePatch(node.UID, "", map[string]any{cluster.AnnotationEvacuation: value}, nil)
+	version := ""
+	if !noted { // of two installations that begin at once, one fails
+		version = node.ResourceVersion
+	}
+	patch := mergePatch(node.UID, version, map[string]any{cluster.AnnotationEvacuation: value}, nil)
 	if err := r.client.Patch(ctx, target(node), patch); err != nil {
 		return fmt.Errorf("noting the evacuation of node %s: %w", node.Name, err)
 	}

@@ -30,6 +30,8 @@ const (
 	EventStorageEvacuated = "StorageEvacuated"
 	// EventStorageReturned on a node: its evacuation has ended, and nothing of it is left.
 	EventStorageReturned = "StorageReturned"
+	// EventAnotherInstallation on a node: another installation of the controller evacuates it.
+	EventAnotherInstallation = "AnotherInstallation"
 	// EventUnfinishedMove on a node: LINSTOR may still move volumes off it.
 	EventUnfinishedMove = "UnfinishedMove"
 )
@@ -124,7 +126,7 @@ func (r *EvacuationReconciler) announceStages(node *corev1.Node, in evacuation.I
 
 func (r *EvacuationReconciler) took(stage metrics.EvacuationStage, in evacuation.Input, plan evacuation.Plan) {
 	if plan.Progress != nil {
-		r.metrics.EvacuationTook(stage, in.Now.Sub(plan.Progress.Since))
+		r.metrics.EvacuationTook(stage, max(0, in.Now.Sub(plan.Progress.Since))) // another clock may have begun
 	}
 }
 
@@ -136,9 +138,8 @@ func (r *EvacuationReconciler) announceWarnings(
 	if plan.State == evacuation.Refused && news(in.Conditions.Safe, plan.Conditions.Safe) {
 		r.event(ref, corev1.EventTypeWarning, string(plan.Conditions.Safe.Reason), plan.Conditions.Safe.Message)
 	}
-	if plan.Step.Call == evacuation.Evacuate && plan.Step.Asking.Asks == 1 && len(plan.QuorumOff) > 0 {
-		r.event(ref, corev1.EventTypeWarning, EventQuorumWillBeOff, fmt.Sprintf("without this node LINSTOR has no place for a tie-breaker, and switches "+
-			"quorum off for %s: until it is back, or another node is there, they cannot fail over", named("volume", plan.QuorumOff)))
+	if plan.Step.Call == evacuation.Evacuate && plan.Step.Asking.Asks == 1 {
+		r.announceQuorumOff(ref, plan)
 	}
 	for _, v := range plan.Volumes {
 		if v.Reason == evacuation.CopiedElsewhere {
@@ -151,6 +152,21 @@ func (r *EvacuationReconciler) announceWarnings(
 			r.recorder.Eventf(ref, r.volumeRef(ctx, v), corev1.EventTypeWarning, string(v.Reason), actionEvacuate, "%s", truncated(v.Resource+": "+v.Message))
 		}
 		r.tellPods(ctx, node.Name, mind, v)
+	}
+}
+
+// announceQuorumOff has an Event of the volumes of which LINSTOR is going to switch quorum off, and why.
+func (r *EvacuationReconciler) announceQuorumOff(ref runtime.Object, plan evacuation.Plan) {
+	var why []string
+	if len(plan.QuorumOff) > 0 {
+		why = append(why, fmt.Sprintf("without this node LINSTOR has no place for a tie-breaker, and switches quorum off for %s: until it is back, or another "+
+			"node is there, they cannot fail over", named("volume", plan.QuorumOff)))
+	}
+	if len(plan.SingleDisk) > 0 {
+		why = append(why, fmt.Sprintf("LINSTOR keeps a single disk of %s, as the resource group wants, and a single disk has no quorum", named("volume", plan.SingleDisk)))
+	}
+	if len(why) > 0 {
+		r.event(ref, corev1.EventTypeWarning, EventQuorumWillBeOff, strings.Join(why, "; "))
 	}
 }
 

@@ -83,8 +83,11 @@ func (e *evacuating) note(_ http.ResponseWriter, r *http.Request) bool {
 	}
 	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/") // v1, nodes, name, evacuate
 	call := "properties"
-	if len(path) > 3 {
+	switch {
+	case len(path) > 3:
 		call = path[3]
+	case path[1] == "nodes":
+		call = "node"
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -196,7 +199,18 @@ func (e *evacuating) props(resource string) map[string]string {
 		Props map[string]string `json:"props"`
 	}
 	e.ask("/v1/resource-definitions/"+resource, &d)
+	if mark := d.Props[evacuation.PropMark]; mark != "" {
+		d.Props[evacuation.PropMark] = strings.ReplaceAll(mark, evacuation.Entry("", e.clusterID()), "")
+	}
 	return d.Props
+}
+
+// clusterID is the UID of the namespace kube-system.
+func (e *evacuating) clusterID() string {
+	e.Helper()
+	var system corev1.Namespace
+	e.must(e.Client().Get(e.ctx, client.ObjectKey{Name: "kube-system"}, &system))
+	return string(system.UID)
 }
 
 // flags are the flags of a node in LINSTOR.

@@ -69,6 +69,7 @@ func defaults() Config {
 	return Config{
 		MaxLostNodes: limit,
 		Evacuation:   &evacuation.Settings{MaxNodes: 1, MaxCopies: 4},
+		Installation: "piraeus-datastore/piraeus-ha-controller",
 		Driver:       virtual.Driver,
 		Selector:     selector,
 		Settings: failover.Settings{

@@ -45,6 +45,8 @@ type Config struct {
 	// Renewed returns when this process began the newest renewal of its Lease of the leader election, by the same clock; zero while it does not
 	// lead. It is nil if there is no election: then the unanimous grace never applies.
 	Renewed func() time.Time
+	// Installation tells this controller, with all of its processes, from others in the cluster.
+	Installation string
 	// Owner is this process's name in the annotation of a taint.
 	Owner string
 	// ShutdownTaints are the keys of taints by which a node counts as switched off.
@@ -126,8 +128,8 @@ func (p parts) addTo(mgr ctrl.Manager, cfg Config) error {
 	runnables := append(p.periodics(), p.node.leader)
 	if cfg.Evacuation != nil && !cfg.DryRun {
 		runnables = append(runnables, periodic{
-			name: "left-marks", every: evacuation.Interval, onLeader: true, do: p.leftMarks.takeOff,
-			failure: "Cannot take off the marks on resource definitions of nodes that are not evacuated any more",
+			name: "left-marks", every: evacuation.Interval, onLeader: true, do: p.leftMarks.takeBack,
+			failure: "Cannot take back what evacuations have left in LINSTOR",
 		})
 	}
 	for _, runnable := range runnables {
@@ -255,7 +257,8 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, sightings *cluster.Sightin
 		spared: spared, limit: cfg.MaxLostNodes, deployment: cfg.PauseDeployment, pod: cfg.Pod, dryRun: cfg.DryRun, agents: agents.halts,
 	}
 	marks := newMarker(cfg.Linstor, cfg.Metrics)
-	left := &leftMarks{shared: all, places: cfg.Linstor, marker: marks, halt: halt}
+	reader := cluster.NewEvacuations(reading)
+	left := &leftMarks{shared: all, places: cfg.Linstor, reader: reader, marker: marks, halt: halt, idle: make(map[string]time.Time)}
 	sight := &linstorSight{shared: all, sight: cfg.Linstor}
 	taints := &taints{shared: all, owner: cfg.Owner, disabled: cfg.DisableNodeTaints, agents: agents.halts}
 	changed := newChangedVolumes()
@@ -269,8 +272,8 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, sightings *cluster.Sightin
 		},
 		agents: agents,
 		evacuation: &EvacuationReconciler{
-			shared: all, places: cfg.Linstor, marker: marks, left: left, reader: cluster.NewEvacuations(reading), halt: halt, failsOver: reports.failsOver, limits: limits,
-			timeout: cfg.OperationsTimeout,
+			shared: all, places: cfg.Linstor, marker: marks, left: left, reader: reader, halt: halt, failsOver: reports.failsOver, limits: limits,
+			timeout: cfg.OperationsTimeout, installation: cfg.Installation,
 		},
 		leftMarks: left,
 		gone:      &goneReplicas{all, cfg.Linstor},

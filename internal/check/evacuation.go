@@ -96,18 +96,23 @@ func (s sources) evacuations(ctx context.Context, cfg cluster.Config, feed *lins
 			}
 		}
 	}
-	found.Marked = leftMarks(marks, concerned)
+	cluster, err := reader.Cluster(ctx)
+	if err != nil {
+		return found, err
+	}
+	found.Marked = leftMarks(marks, cluster, concerned)
 	slices.Sort(found.Flagged)
 	slices.Sort(found.Moves)
 	return found, nil
 }
 
 // leftMarks are the marks for nodes that no evacuation concerns, as "resource: node".
-func leftMarks(marks []evacuation.Mark, concerned map[string]bool) []string {
+func leftMarks(marks []evacuation.Mark, cluster string, concerned map[string]bool) []string {
 	var left []string
 	for _, mark := range marks {
-		for _, node := range mark.Nodes {
-			if !concerned[node] {
+		for _, entry := range mark.Nodes {
+			node, ours := strings.CutSuffix(entry, evacuation.Entry("", cluster))
+			if ours && !concerned[node] {
 				left = append(left, mark.Resource+": "+node)
 			}
 		}

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,18 +28,41 @@ type Evacuations struct {
 	readers     Readers
 	kubelets    *Kubelets
 	silence     time.Duration
+	cluster     *clusterID
+}
+
+// clusterID is what tells this cluster from others, once it was read.
+type clusterID struct {
+	mu  sync.Mutex
+	uid types.UID
+}
+
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+
+// Cluster returns what tells this cluster from others that use the same LINSTOR.
+func (e Evacuations) Cluster(ctx context.Context) (string, error) {
+	e.cluster.mu.Lock()
+	defer e.cluster.mu.Unlock()
+	if e.cluster.uid == "" {
+		var system corev1.Namespace
+		if err := e.live.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system); err != nil {
+			return "", fmt.Errorf("reading which cluster this is: %w", err)
+		}
+		e.cluster.uid = system.UID
+	}
+	return string(e.cluster.uid), nil
 }
 
 // NewEvacuations returns a reader by a configuration.
 func NewEvacuations(cfg Config) Evacuations {
-	return Evacuations{cache: cfg.Cache, live: cfg.Live, readers: NewReaders(cfg), kubelets: cfg.Kubelets, silence: cfg.Settings.KubeletSilence}
+	return Evacuations{cache: cfg.Cache, live: cfg.Live, readers: NewReaders(cfg), kubelets: cfg.Kubelets, silence: cfg.Settings.KubeletSilence, cluster: &clusterID{}}
 }
 
-// Nodes returns all nodes of Kubernetes, as the cache has them, and with them what LINSTOR says of its satellites. self takes the place of
-// the one of its name.
+// Nodes returns all nodes of Kubernetes, past the cache, whose watch may be dead, and with them what LINSTOR says of its satellites. self takes the
+// place of the one of its name.
 func (e Evacuations) Nodes(ctx context.Context, self *corev1.Node, satellites []linstor.Node) ([]evacuation.Node, error) {
 	var list corev1.NodeList
-	if err := e.cache.List(ctx, &list, shared); err != nil {
+	if err := e.live.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	all := []evacuation.Node{e.node(self)}
@@ -45,6 +71,7 @@ func (e Evacuations) Nodes(ctx context.Context, self *corev1.Node, satellites []
 			all = append(all, e.node(&list.Items[i]))
 		}
 	}
+	unknowTwins(all)
 	for _, satellite := range satellites {
 		i := slices.IndexFunc(all, func(n evacuation.Node) bool { return n.Satellite == satellite.Name })
 		if i < 0 { // it is no node of Kubernetes, or not any more
@@ -52,7 +79,7 @@ func (e Evacuations) Nodes(ctx context.Context, self *corev1.Node, satellites []
 			all = append(all, evacuation.Node{Satellite: satellite.Name})
 		}
 		n := &all[i]
-		n.Listed, n.Evacuating, n.Evicted = satellite.Satellite, satellite.Evacuating, satellite.Leaving
+		n.Listed, n.Evacuating, n.Evicted, n.Evacuator = satellite.Satellite, satellite.Evacuating, satellite.Leaving, satellite.Evacuator
 		if word := satellite.Word(); word.Known {
 			n.Online = evacuation.AnswerOf(&word.Value)
 		}
@@ -60,12 +87,26 @@ func (e Evacuations) Nodes(ctx context.Context, self *corev1.Node, satellites []
 	return all, nil
 }
 
+// unknowTwins makes unknown which satellite a node is if another one claims the same: a kubelet writes the name that the CSI driver gave it.
+func unknowTwins(nodes []evacuation.Node) {
+	claims := make(map[string]int, len(nodes))
+	for _, n := range nodes {
+		claims[n.Satellite]++
+	}
+	for i := range nodes {
+		if claims[nodes[i].Satellite] > 1 {
+			nodes[i].Satellite = ""
+		}
+	}
+}
+
 // node is what Kubernetes says of a node.
 func (e Evacuations) node(node *corev1.Node) evacuation.Node {
 	n := evacuation.Node{
 		Name: node.Name, Satellite: e.kubelets.Satellite(node.Name), Named: e.kubelets.isNamed(node.Name), Cordoned: node.Spec.Unschedulable,
-		SwitchedOff: e.kubelets.isShutdown(node) || HasTaint(node, corev1.TaintNodeOutOfService, ""),
-		Ready:       e.ready(node), Conditions: EvacuationConditions(node),
+		Going:     e.kubelets.isShutdown(node) || slices.ContainsFunc(node.Spec.Taints, isGoing),
+		Repelling: slices.ContainsFunc(node.Spec.Taints, repels),
+		Ready:     e.ready(node), Conditions: EvacuationConditions(node),
 	}
 	for _, t := range node.Spec.Taints {
 		if t.Key == evacuation.TaintKey {
@@ -76,6 +117,25 @@ func (e Evacuations) node(node *corev1.Node) evacuation.Node {
 		n.Since = progress.Since
 	}
 	return n
+}
+
+// autoscalers are the taints of nodes that cluster-autoscaler or Karpenter is about to delete.
+var autoscalers = []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"}
+
+// deletionCandidate is the taint of a node that cluster-autoscaler may delete soon.
+const deletionCandidate = "DeletionCandidateOfClusterAutoscaler"
+
+// controlPlane are the taints of nodes that stay although they repel pods.
+var controlPlane = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
+
+// isGoing reports whether a taint means that its node is off for good, or about to be deleted.
+func isGoing(t corev1.Taint) bool {
+	return t.Key == corev1.TaintNodeOutOfService || slices.Contains(autoscalers, t.Key)
+}
+
+// repels reports whether a taint keeps new copies off its node. The controller cannot know what a taint of others announces.
+func repels(t corev1.Taint) bool {
+	return t.Key == deletionCandidate || t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.Contains(controlPlane, t.Key)
 }
 
 // ready is what Kubernetes says of a node's readiness. Of one whose kubelet is silent it says what was so before, for most of a minute.
@@ -126,6 +186,32 @@ func IsEvacuated(node *corev1.Node) bool {
 	_, noted := node.Annotations[AnnotationEvacuation]
 	conditions := EvacuationConditions(node)
 	return noted || HasTaint(node, evacuation.TaintKey, "") || conditions.Safe != nil || conditions.Evacuated != nil
+}
+
+// Stage is how far a node has got that may be evacuated.
+type Stage struct {
+	// Evacuated is set while an evacuation concerns it, Leaves while its taint has everything leave it.
+	Evacuated, Leaves bool
+}
+
+// Stages returns how far nodes have got, past the cache, by their names in LINSTOR.
+func (e Evacuations) Stages(ctx context.Context) (map[string]Stage, error) {
+	var list corev1.NodeList
+	if err := e.live.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	stages := make(map[string]Stage, len(list.Items))
+	for i := range list.Items {
+		node := &list.Items[i]
+		name := e.kubelets.Satellite(node.Name)
+		stage := stages[name] // of two that claim one name either counts
+		stage.Evacuated = stage.Evacuated || IsEvacuated(node)
+		stage.Leaves = stage.Leaves || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+			return t.Key == evacuation.TaintKey && t.Value == string(evacuation.Everything)
+		})
+		stages[name] = stage
+	}
+	return stages, nil
 }
 
 // AttachmentsOn returns the PersistentVolumes of ours that are attached to a node, or about to be, past the cache.
@@ -271,7 +357,7 @@ func (e Evacuations) places(ctx context.Context, self string, nodes []evacuation
 	}
 	free := make(map[string]bool, len(nodes))
 	for _, n := range nodes {
-		free[n.Name] = n.Name != self && n.Ready == evacuation.Yes && !n.Cordoned && !n.SwitchedOff && len(n.Evacuate) == 0
+		free[n.Name] = n.Name != self && n.Ready == evacuation.Yes && !n.Cordoned && !n.Going && len(n.Evacuate) == 0
 	}
 	var places []*corev1.Node
 	for i := range list.Items {

@@ -11,6 +11,10 @@ const (
 	nodeB = "node-b"
 	nodeC = "node-c"
 	nodeD = "node-d"
+
+	cluster = "this"
+	markA   = nodeA + "@" + cluster
+	markB   = nodeB + "@" + cluster
 )
 
 var now = time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
@@ -29,7 +33,7 @@ func edited(edits ...edit) edit {
 // tainted is an input in which all is well: four nodes, A has the taint with that value and a volume of which it has the only disk.
 func tainted(mode Mode, edits ...edit) Input {
 	in := Input{
-		Now: now, Settings: Settings{MaxNodes: 1, MaxCopies: 4}, Node: nodeA, Linstor: Linstor{Asked: now.Add(-time.Second)},
+		Now: now, Settings: Settings{MaxNodes: 1, MaxCopies: 4}, Cluster: cluster, Node: nodeA, Linstor: Linstor{Asked: now.Add(-time.Second)},
 		Attachments: Attachments{Read: now.Add(-time.Second)}, Snapshots: Count{Known: true}, Marked: Marks{Known: true},
 		Version: Version{Known: true, Spares: true}, Progress: &Progress{Mode: mode, Since: now.Add(-time.Hour)},
 		Volumes: []Volume{volume("pvc-1", disk(nodeA))},
@@ -130,8 +134,8 @@ var safely = with(volume("pvc-1", disk(nodeA), disk(nodeB)))
 func asked(ago time.Duration, times int) edit {
 	return edited(func(in *Input) {
 		at := now.Add(-ago)
-		in.Progress.Asked, in.Progress.Asks = &at, times
-	}, the(nodeA, func(n *Node) { n.Evacuating = true }))
+		in.Progress.Asked, in.Progress.Asks, in.Memory.Asked = &at, times, at
+	}, the(nodeA, func(n *Node) { n.Evacuating, n.Evacuator = true, cluster }))
 }
 
 func untainted(in *Input) { the(nodeA, func(n *Node) { n.Evacuate = nil })(in) }
@@ -155,4 +159,4 @@ func failed(call Call, times int, ago time.Duration) edit {
 }
 
 // markedForA is that the volume has a mark for the node.
-func markedForA(in *Input) { in.Marked.All = []Mark{{"pvc-1", []string{nodeA}, "false"}} }
+func markedForA(in *Input) { in.Marked.All = []Mark{{"pvc-1", []string{markA}, "false"}} }

@@ -44,7 +44,7 @@ func TestGoodCopyElsewhere(t *testing.T) {
 		"a node that is cordoned":            {the(nodeB, func(n *Node) { n.Cordoned = true }), true},
 		"a node that leaves":                 {the(nodeB, func(n *Node) { n.Evacuate = []Taint{{"", "NoSchedule"}} }), false},
 		"a node with any such taint":         {the(nodeB, func(n *Node) { n.Evacuate = []Taint{{"what", "NoExecute"}} }), false},
-		"a node that is switched off":        {the(nodeB, func(n *Node) { n.SwitchedOff = true }), false},
+		"a node that is switched off":        {the(nodeB, func(n *Node) { n.Going = true }), false},
 		"a node flagged EVACUATE":            {the(nodeB, func(n *Node) { n.Evacuating = true }), false},
 		"a node flagged EVICTED":             {the(nodeB, func(n *Node) { n.Evicted = true }), false},
 	}
@@ -122,7 +122,7 @@ func TestTargets(t *testing.T) {
 		"all but the node itself":   {group(), []string{nodeB, nodeC, nodeD}},
 		"those of the group's list": {group(nodeA, nodeC), []string{nodeC}},
 		"none that leaves":          {alsoLeaving(nodeC, 1, Conditions{}), []string{nodeB, nodeD}},
-		"none that is switched off": {the(nodeC, func(n *Node) { n.SwitchedOff = true }), []string{nodeB, nodeD}},
+		"none that is switched off": {the(nodeC, func(n *Node) { n.Going = true }), []string{nodeB, nodeD}},
 		"none that is evicted":      {the(nodeC, func(n *Node) { n.Evicted = true }), []string{nodeB, nodeD}},
 		"none that others evacuate": {the(nodeC, func(n *Node) { n.Evacuating = true }), []string{nodeB, nodeD}},
 		"none that is cordoned":     {the(nodeC, func(n *Node) { n.Cordoned = true }), []string{nodeB, nodeD}},

@@ -22,12 +22,12 @@ type Copy struct {
 	Mark bool
 }
 
-// Eligible are the nodes that could have a copy, by their names in LINSTOR: all satellites without those that leave, are cordoned, not
-// Ready or not ONLINE.
+// Eligible are the nodes that could have a copy, by their names in LINSTOR: all satellites without those that leave, are cordoned or
+// tainted, not Ready or not ONLINE.
 func (in Input) Eligible() []string {
 	var names []string
 	for _, n := range in.Nodes {
-		if n.Listed && n.steady() && !n.Cordoned {
+		if n.Listed && n.steady() && !n.Cordoned && !n.Repelling {
 			names = append(names, n.Satellite)
 		}
 	}
@@ -72,7 +72,7 @@ func (s situation) copies(wanted []Volume) (copies []Copy, unread []string, noTa
 			noTarget = append(noTarget, v.Resource)
 			continue
 		}
-		copies = append(copies, Copy{Resource: v.Resource, Targets: targets, Mark: v.Definition.Mark.With(s.self.Satellite) != nil})
+		copies = append(copies, Copy{Resource: v.Resource, Targets: targets, Mark: v.Definition.Mark.With(s.entry()) != nil})
 	}
 	return copies, unread, noTarget
 }

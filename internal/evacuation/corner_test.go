@@ -254,7 +254,7 @@ func TestCorners(t *testing.T) {
 		"a mark goes with the disk, while others are left": {
 			edit: edited(safely, asked(time.Second, 1), func(in *Input) {
 				in.Volumes = append(in.Volumes, volume("pvc-2", diskless(nodeA), disk(nodeB)))
-				in.Marked.All = []Mark{{"pvc-1", []string{nodeA}, "false"}, {"pvc-2", []string{nodeA}, "false"}}
+				in.Marked.All = []Mark{{"pvc-1", []string{markA}, "false"}, {"pvc-2", []string{markA}, "false"}}
 			}),
 			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Properties, ""},
 		},
@@ -453,39 +453,22 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// TestStaying has that a node that was to lose everything, and then only gives copies, is told of as one of which LINSTOR was told nothing.
-func TestStaying(t *testing.T) {
+// A node of which only last copies are made has not been told to leave, and a flag is ours only if LINSTOR says so.
+func TestANodeThatStaysIsNotToldToLeave(t *testing.T) {
 	t.Parallel()
-	restored := the(nodeA, func(n *Node) { n.Evacuating = false })
-	for name, c := range map[string]struct {
-		in    Input
-		asked bool
-	}{
-		"once LINSTOR has restored it":          {tainted(LastCopies, safely, asked(time.Hour, 2), restored), false},
-		"not while it is flagged":               {tainted(LastCopies, safely, asked(time.Hour, 2)), true},
-		"not while the answer may still come":   {tainted(LastCopies, safely, asked(time.Minute, 1), restored), true},
-		"not while LINSTOR does not answer":     {tainted(LastCopies, safely, asked(time.Hour, 2), restored, func(in *Input) { in.Linstor.Problem = "no answer" }), true},
-		"not before LINSTOR was read":           {tainted(LastCopies, safely, asked(time.Hour, 2), restored, func(in *Input) { in.Linstor = Linstor{} }), true},
-		"not where LINSTOR does not list it":    {tainted(LastCopies, safely, asked(time.Hour, 2), restored, the(nodeA, func(n *Node) { n.Listed = false })), true},
-		"not where everything is to leave":      {tainted(Everything, safely, asked(time.Hour, 2), restored), true},
-		"not where it is to leave nothing more": {tainted(LastCopies, safely, asked(time.Hour, 2), restored, untainted, func(in *Input) { in.Marked.Known = false }), true},
-	} {
-		before := *c.in.Progress
-		plan := PlanFor(c.in)
-		if got := plan.Progress.asked(); got != c.asked {
-			t.Errorf("%s: LINSTOR was told: %t, want %t", name, got, c.asked)
-		}
-		if *c.in.Progress != before {
-			t.Errorf("%s: the input was changed", name)
-		}
+	in := tainted(LastCopies, safely, asked(time.Hour, 2), func(in *Input) { in.Progress.QuorumOff = 3 })
+	if plan := PlanFor(in); plan.Step.Call != Restore || plan.Progress.Asks != 0 || plan.Progress.asked() || plan.Progress.QuorumOff != 0 {
+		t.Errorf("with a flag of ours: %+v", plan)
 	}
-	stays := PlanFor(tainted(LastCopies, safely, asked(time.Hour, 2), restored, func(in *Input) { in.Progress.QuorumOff = 3 })).Progress
-	if stays.Asks != 0 || stays.QuorumOff != 0 {
-		t.Errorf("what LINSTOR was told stays noted: %+v", stays)
-	}
-	foreign := tainted(LastCopies, safely, the(nodeA, func(n *Node) { n.Evacuating = true }), func(in *Input) { in.Progress = stays })
-	if plan := PlanFor(foreign); plan.Step.Call != Nothing || plan.Conditions.Safe.Reason != EvacuatedByOther {
-		t.Errorf("a flag of somebody else after that: %+v", plan)
+	for name, evacuator := range map[string]string{"nobody's": "", "another cluster's": "other"} {
+		the(nodeA, func(n *Node) { n.Evacuator = evacuator })(&in)
+		if plan := PlanFor(in); plan.Step.Call != Nothing || plan.Conditions.Safe.Reason != EvacuatedByOther {
+			t.Errorf("with a flag that is %s: %+v", name, plan)
+		}
+		returns := PlanFor(tainted(LastCopies, safely, asked(time.Hour, 2), untainted, the(nodeA, func(n *Node) { n.Evacuator = evacuator })))
+		if returns.Step.Call != Nothing {
+			t.Errorf("a node returns with a flag that is %s: %+v", name, returns)
+		}
 	}
 }
 
@@ -495,7 +478,7 @@ func TestAnotherName(t *testing.T) {
 	unlisted := the(nodeA, func(n *Node) { n.Listed, n.Evacuating = false, false })
 	other := func(evacuating bool, name string) edit {
 		return func(in *Input) {
-			in.Nodes = append(in.Nodes, Node{Name: name, Satellite: "n1", Listed: true, Online: Yes, Evacuating: evacuating})
+			in.Nodes = append(in.Nodes, Node{Name: name, Satellite: "n1", Listed: true, Online: Yes, Evacuating: evacuating, Evacuator: cluster})
 		}
 	}
 	for name, c := range map[string]struct {

@@ -14,7 +14,7 @@ func TestACopyThatIsCutOff(t *testing.T) {
 		v.Mark = MarkOf("pvc-1", props)
 		return with(v)
 	}
-	ours := map[string]string{PropBalance: balanceOff, PropMark: nodeA}
+	ours := map[string]string{PropBalance: balanceOff, PropMark: markA}
 	ofAnother := map[string]string{PropBalance: balanceOff, PropMark: nodeD}
 	copied := wanted{CopyingState, "False Copying", "", Autoplace, ""}
 	blocked := wanted{Blocked, "False PeerOffline", "", Nothing, "pvc-1: its disk here is not connected to that on node-b"}
@@ -28,7 +28,7 @@ func TestACopyThatIsCutOff(t *testing.T) {
 		"none where a person's own setting leaves no trace of the try": {says(map[string]string{PropBalance: "true"}, apart(nodeA), apart(nodeB)), blocked},
 		"another one where the first is not good":                      {says(ours, apart(nodeA), disk(nodeB, state("Outdated"), connected())), copied},
 		"another one where the first is on a node that leaves": {
-			edited(says(ours, apart(nodeA), apart(nodeB)), the(nodeB, func(n *Node) { n.SwitchedOff = true })), copied,
+			edited(says(ours, apart(nodeA), apart(nodeB)), the(nodeB, func(n *Node) { n.Going = true })), copied,
 		},
 		"all of them are named": {
 			says(ours, apart(nodeA), apart(nodeC), apart(nodeB)), wanted{Blocked, "False PeerOffline", "", Nothing, "node-b, node-c"},

@@ -55,6 +55,12 @@ var explanations = []Explanation{
 		"see to the node; nothing, if you have switched it off",
 	},
 	{
+		Evicted,
+		"LINSTOR has evicted the node while it was off, or is told to delete it, and does not connect to it again by itself. The conditions are Unknown, " +
+			"also after the taint has gone.",
+		"`linstor node restore NODE` once the node is back",
+	},
+	{
 		LinstorStale,
 		"LINSTOR or the Kubernetes API did not answer in time, or LINSTOR's answer is incomplete: it has no replica for a PersistentVolume that is " +
 			"Bound or attached to the node. The conditions are Unknown. The message has the error.",
@@ -86,7 +92,7 @@ var explanations = []Explanation{
 		NoTarget,
 		"LINSTOR has no node for a copy, or has reported nothing of a new one for three minutes. It is tried again every ten minutes, and when nodes " +
 			"change. The message has LINSTOR's words.",
-		"add a node or room in its storage pool, or uncordon one; if `StorageSafe` has this reason, do not switch the node off",
+		"add a node or room in its storage pool, uncordon one, or take off a taint that keeps pods off; if `StorageSafe` has this reason, do not switch the node off",
 	},
 	{
 		PeerOffline,
@@ -104,6 +110,18 @@ var explanations = []Explanation{
 		"The volume is attached here, and its PersistentVolume allows no other node that is Ready and schedulable. Its pod would stay Pending. Normal " +
 			"for 15 seconds after a PersistentVolume was replaced.",
 		"run linstor-affinity-controller, or use a StorageClass with `allowRemoteVolumeAccess`",
+	},
+	{
+		AsynchronousWrites,
+		"The volume is in use, and DRBD's protocol is A or B, so copies may lack what was written last. `StorageSafe` is False until nothing uses the " +
+			"volume here.",
+		"drain the node, then wait for `StorageSafe`",
+	},
+	{
+		BalancingEnabled,
+		"LINSTOR's balancing may remove the only good copy elsewhere, because a person has set `BalanceResourcesEnabled` on the resource definition. " +
+			"`StorageSafe` is False, and the controller leaves the property alone.",
+		"`linstor resource-definition set-property RESOURCE BalanceResourcesEnabled`, without a value",
 	},
 	{
 		QuorumWouldBeLost,

@@ -23,6 +23,7 @@ var halts = []gate{
 // hindrances are what it waits for beside that, before it tells LINSTOR to do anything for N, whatever that is.
 var hindrances = []gate{
 	{"LINSTOR has answered", hindranceStale},
+	{"LINSTOR has not evicted the node", hindranceEvicted},
 	{"LINSTOR reaches the node", hindranceOffline},
 }
 
@@ -64,6 +65,11 @@ func haltFailOver(s situation) (Reason, string) {
 
 func hindranceStale(s situation) (Reason, string) {
 	return when(s.Linstor.Problem != "", LinstorStale, s.Linstor.Problem)
+}
+
+func hindranceEvicted(s situation) (Reason, string) {
+	return when(s.self.Evicted, Evicted, "LINSTOR has evicted the node while it was off, or is told to delete it, and does not reach it any more: once it runs again, linstor node restore "+
+		s.self.Satellite)
 }
 
 func hindranceOffline(s situation) (Reason, string) {
@@ -160,9 +166,9 @@ func gateOwn(s situation) (Reason, string) {
 	return when(s.byOther(), EvacuatedByOther, "somebody else has told LINSTOR to evacuate the node")
 }
 
-// byOther tells whether N has the flag EVACUATE, or one of its replicas, although this controller has never asked for it.
+// byOther tells whether N has the flag EVACUATE, or one of its replicas, although this cluster has never asked for it.
 func (s situation) byOther() bool {
-	if s.Progress.asked() {
+	if s.ours(s.self) {
 		return false
 	}
 	return s.self.Evacuating || slices.ContainsFunc(s.mine, func(v Volume) bool {

@@ -211,7 +211,7 @@ func TestEvery(t *testing.T) {
 		case Autoplace:
 			places(t, s, plan)
 		case Restore:
-			if !in.Progress.asked() || !s.self.Evacuating {
+			if s.self.Evacuator != in.Cluster || !s.self.Evacuating {
 				t.Fatal("a flag is taken off that is not ours")
 			}
 		case Properties, Nothing:
@@ -267,7 +267,7 @@ func independentlyGood(t *rapid.T, s situation, v Volume) {
 	for _, r := range v.Replicas {
 		n := s.node(r.Node)
 		if r.Node == s.self.Satellite || r.Diskless || len(r.Flags) > 0 && !onlyToggling(r.Flags) || n.Online != Yes || n.Ready != Yes ||
-			len(n.Evacuate) > 0 || n.SwitchedOff || n.Evacuating || n.Evicted || len(r.Disks) == 0 {
+			len(n.Evacuate) > 0 || n.Going || n.Evacuating || n.Evicted || len(r.Disks) == 0 {
 			continue
 		}
 		all := true

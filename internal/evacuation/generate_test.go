@@ -28,7 +28,8 @@ func anyInput() *rapid.Generator[Input] {
 			n := &in.Nodes[i]
 			n.Online, n.Ready = often(t, "online", Yes, No, Unknown), often(t, "ready", Yes, No, Unknown)
 			n.Listed, n.Cordoned = often(t, "listed", true, false), often(t, "cordoned", false, true)
-			n.SwitchedOff, n.Evicted, n.Evacuating = often(t, "off", false, true), often(t, "evicted", false, true), often(t, "flag", false, true)
+			n.Going, n.Evicted, n.Evacuating = often(t, "off", false, true), often(t, "evicted", false, true), often(t, "flag", false, true)
+			n.Evacuator = often(t, "evacuator", "", cluster, "other")
 			if i > 0 && often(t, "tainted", false, true) {
 				n.Evacuate = []Taint{{Value: rapid.SampledFrom([]string{"", "last-copies"}).Draw(t, "value"), Effect: "NoSchedule"}}
 				n.Since = ago("since")
@@ -44,7 +45,7 @@ func anyInput() *rapid.Generator[Input] {
 		in.Attachments.Read = ago("attachments")
 		in.Attachments.Volumes = often(t, "attached", nil, []string{"pvc-1"})
 		in.Snapshots = often(t, "snapshots", Count{Known: true}, Count{}, Count{true, 2})
-		in.Marked = often(t, "marked", Marks{Known: true}, Marks{}, Marks{true, []Mark{{"pvc-0", []string{nodeA, nodeB}, "false"}}})
+		in.Marked = often(t, "marked", Marks{Known: true}, Marks{}, Marks{true, []Mark{{"pvc-0", []string{markA, markB}, "false"}}})
 		in.Version = often(t, "version", Version{true, true}, Version{true, false}, Version{})
 		in.Settings = Settings{MaxNodes: rapid.IntRange(1, 2).Draw(t, "nodes"), MaxCopies: rapid.IntRange(1, 3).Draw(t, "copies")}
 		anyProgress(t, &in)
@@ -63,7 +64,7 @@ func anyProgress(t *rapid.T, in *Input) {
 	if rapid.Bool().Draw(t, "was asked") {
 		at := now.Add(-time.Hour)
 		in.Progress.Asked, in.Progress.Asks = &at, rapid.IntRange(1, 6).Draw(t, "asks")
-		in.Memory.Unchanged = now.Add(-time.Hour)
+		in.Memory.Unchanged, in.Memory.Asked = now.Add(-time.Hour), at
 	}
 	if often(t, "refused", false, true) {
 		in.Memory.Refused = map[string]Refusal{"pvc-1": {Until: now.Add(time.Minute), Words: "none", Nodes: in.Eligible()}}
@@ -76,7 +77,7 @@ func anyVolume(t *rapid.T, name string) Volume {
 	v.Claims[0].Attached, v.Claims[0].Elsewhere = often(t, "pv attached", false, true), often(t, "elsewhere", true, false)
 	v.PlaceCount = often(t, "last place count", 4, 0, 1, 2)
 	if often(t, "mark", false, true) {
-		v.Mark = Mark{name, []string{nodeA}, "false"}
+		v.Mark = Mark{name, []string{markA}, "false"}
 	}
 	v.Definition.PlaceCount = rapid.IntRange(1, 3).Draw(t, "place count")
 	v.Definition.Nodes = often(t, "list", nil, []string{nodeB}, []string{nodeA})

@@ -35,6 +35,8 @@ func AnswerOf(value *bool) Answer {
 type Input struct {
 	Now      time.Time
 	Settings Settings
+	// Cluster tells this cluster from others that use the same LINSTOR, Installation this controller from others in the cluster.
+	Cluster, Installation string
 	// Node is N's name in Kubernetes, by which Nodes has it.
 	Node string
 	// Nodes are all nodes of Kubernetes and all satellites of LINSTOR.
@@ -75,7 +77,7 @@ type Settings struct {
 type Node struct {
 	// Name is its name in Kubernetes; empty for a satellite that is no node there.
 	Name string
-	// Satellite is its name in LINSTOR, in lower case.
+	// Satellite is its name in LINSTOR, in lower case; empty if another node claims the same, so that nobody knows which it is.
 	Satellite string
 	// Named is set where that is what the CSI driver there has said, and not only the same name.
 	Named bool
@@ -89,10 +91,14 @@ type Node struct {
 	Cordoned bool
 	// Evacuate are the taints with the key piraeus.io/evacuate.
 	Evacuate []Taint
-	// SwitchedOff is set while a taint says that it is shut down or out of service.
-	SwitchedOff bool
+	// Repelling is set while a taint that the controller does not know keeps new pods away, or an autoscaler may soon delete the node.
+	Repelling bool
+	// Going is set while a taint says that it is shut down, out of service, or about to be deleted by an autoscaler.
+	Going bool
 	// Evacuating is set while LINSTOR has it flagged EVACUATE, Evicted for EVICTED or DELETE.
 	Evacuating, Evicted bool
+	// Evacuator is the cluster that has, or had, LINSTOR evacuate it, as LINSTOR says; empty if none has.
+	Evacuator string
 	// Since is since when it is being evacuated, by its annotation; zero where it has none yet.
 	Since time.Time
 	// Conditions are those of it that this controller sets.
@@ -105,9 +111,9 @@ type Taint struct {
 	Value, Effect string
 }
 
-// leaving tells whether nothing may be put on the node that is to stay: it is tainted, switched off, evacuated or evicted.
+// leaving tells whether nothing may be put on the node that is to stay: it is tainted, switched off or about to be, evacuated or evicted.
 func (n Node) leaving() bool {
-	return len(n.Evacuate) > 0 || n.SwitchedOff || n.Evacuating || n.Evicted
+	return len(n.Evacuate) > 0 || n.Going || n.Evacuating || n.Evicted
 }
 
 // steady tells whether what is on the node may be relied upon: it is ONLINE, Ready and not leaving.
@@ -136,6 +142,8 @@ type Volume struct {
 	OtherQuorums []string
 	// UserQuorum is set where a person has set that, so that LINSTOR does not change it.
 	UserQuorum bool
+	// Asynchronous is set if a write is done before all copies have it: DRBD's protocol is A or B.
+	Asynchronous bool
 	// Replicas are all replicas.
 	Replicas []Replica
 	// Claims are the PersistentVolumes on it.
@@ -245,6 +253,8 @@ type Version struct {
 type Memory struct {
 	// Unchanged is since when nothing has changed on N; zero where that is not known.
 	Unchanged time.Time
+	// Asked is since when this process knows that LINSTOR was told as often as the annotation says; what the annotation says of the time is another clock's.
+	Asked time.Time
 	// Refused are LINSTOR's refusals to place a copy, by resource definition.
 	Refused map[string]Refusal
 	// Failed are the calls of [Restore] and [Properties] that have failed since LINSTOR last did what it was told by one.

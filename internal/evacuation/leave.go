@@ -151,7 +151,7 @@ func (s situation) ask(plan Plan) Plan {
 	progress := *plan.Progress
 	now := s.Now.UTC()
 	progress.Asked, progress.Asks = &now, progress.Asks+1
-	plan.QuorumOff = s.quorumOff()
+	plan.QuorumOff, plan.SingleDisk = s.quorumOff()
 	if progress.Asks == 1 {
 		progress.QuorumOff = len(plan.QuorumOff)
 	}
@@ -193,7 +193,7 @@ func (s situation) due() bool {
 		return true
 	}
 	wait := askAgain[min(max(s.Progress.Asks, 1), len(askAgain))-1]
-	return s.unchanged() && s.Now.Sub(*s.Progress.Asked) >= wait
+	return s.unchanged() && !s.Memory.Asked.IsZero() && s.Now.Sub(s.Memory.Asked) >= wait
 }
 
 // unchanged tells whether nothing has changed for a while, by what this process has seen.
@@ -301,24 +301,29 @@ func (s situation) unreadTraps() []string {
 	return names
 }
 
-// quorumOff are the volumes of which LINSTOR will switch quorum off: with one disk it keeps no majority, and with two only where a third node has a place
-// for a tie-breaker, and N has none any more. A volume that cannot move at all keeps what it has.
-func (s situation) quorumOff() []string {
+// quorumOff returns the volumes of which LINSTOR will switch quorum off: with two disks it keeps a majority only if a third node has a place for a
+// tie-breaker, and N has none any more; with a single disk it keeps none. A volume that cannot move at all keeps what it has.
+func (s situation) quorumOff() (noPlace, single []string) {
 	places := 0
 	for _, n := range s.Nodes {
 		if n.Listed && n.Name != s.Node && !n.Evacuating && !n.Evicted {
 			places++
 		}
 	}
-	var names []string
 	for _, v := range s.mine {
-		after := s.disksAfter(v)
-		if v.Quorum == evidence.Majority && !v.UserQuorum && (after < minority || after == minority && places <= minority) {
-			names = append(names, s.volumeState(v).name())
+		if v.Quorum != evidence.Majority || v.UserQuorum {
+			continue
+		}
+		switch after := s.disksAfter(v); {
+		case after < minority:
+			single = append(single, s.volumeState(v).name())
+		case after == minority && places <= minority:
+			noPlace = append(noPlace, s.volumeState(v).name())
 		}
 	}
-	slices.Sort(names)
-	return names
+	slices.Sort(noPlace)
+	slices.Sort(single)
+	return noPlace, single
 }
 
 // disksAfter is how many disks the volume has once N has left: as many as now, but where there are enough elsewhere LINSTOR does not replace the one on N.

@@ -29,8 +29,8 @@ func TestQuorumOff(t *testing.T) {
 		"three disks, of which none can move":        {edited(three, majority(disk(nodeA), disk(nodeB), disk(nodeC))), false},
 		"three disks, of which LINSTOR wants two":    {edited(three, majority(disk(nodeA), disk(nodeB), disk(nodeC)), wants(2)), true},
 		"two disks, of which LINSTOR wants one": {edited(majority(disk(nodeA), disk(nodeB), diskless(nodeC)), wants(1), func(in *Input) {
-			in.Volumes[0].Mark = Mark{"pvc-1", []string{nodeA}, "false"}
-		}), true},
+			in.Volumes[0].Mark = Mark{"pvc-1", []string{markA}, "false"}
+		}), false},
 		"the same on four nodes":                    {edited(majority(disk(nodeA), disk(nodeB), disk(nodeC)), wants(2)), false},
 		"a fourth node that is evicted is no place": {edited(majority(disk(nodeA), disk(nodeB), diskless(nodeC)), the(nodeD, func(n *Node) { n.Evicted = true })), true},
 		"a quorum that a person has set is not changed": {
@@ -136,7 +136,7 @@ func TestStuck(t *testing.T) {
 // TestDoNotTarget has which nodes LINSTOR is told not to use.
 func TestDoNotTarget(t *testing.T) {
 	t.Parallel()
-	plan := PlanFor(tainted(Everything, safely, alsoLeaving(nodeD, time.Minute, Conditions{}), the(nodeC, func(n *Node) { n.SwitchedOff = true })))
+	plan := PlanFor(tainted(Everything, safely, alsoLeaving(nodeD, time.Minute, Conditions{}), the(nodeC, func(n *Node) { n.Going = true })))
 	if want := []string{nodeC, nodeD}; !slices.Equal(plan.Step.DoNotTarget, want) {
 		t.Errorf("got %+v, want %v", plan.Step, want)
 	}

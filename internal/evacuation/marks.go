@@ -7,7 +7,7 @@ import (
 
 // The properties of a resource definition that an evacuation sets, and removes.
 const (
-	// PropMark names the leaving nodes for which the definition has a copy, separated by commas.
+	// PropMark names the leaving nodes for which the definition has a copy, each with its cluster ([Entry]), separated by commas. On a node it is the cluster that has LINSTOR evacuate it.
 	PropMark = "Aux/piraeus.io/evacuation"
 	// PropBalance lets LINSTOR's balancing remove surplus replicas of the definition: "false" keeps it from that.
 	PropBalance = "BalanceResourcesEnabled"
@@ -20,7 +20,7 @@ const balanceOff = "false"
 type Mark struct {
 	// Resource is the resource definition.
 	Resource string
-	// Nodes are those of our mark, in lower case; none where it has none.
+	// Nodes are the entries of our mark, in lower case, also those of other clusters; none where it has none.
 	Nodes []string
 	// Balance is the value of PropBalance; empty where it is not set there.
 	Balance string
@@ -45,6 +45,12 @@ func MarkOf(resource string, props map[string]string) Mark {
 	return m
 }
 
+// Entry names a node of LINSTOR in a mark, and the cluster that evacuates it: others use the same LINSTOR.
+func Entry(node, cluster string) string { return node + "@" + strings.ToLower(cluster) }
+
+// entry names N.
+func (s situation) entry() string { return Entry(s.self.Satellite, s.Cluster) }
+
 // Change is a change of a resource definition's properties.
 type Change struct {
 	// Resource is the resource definition.
@@ -54,21 +60,31 @@ type Change struct {
 	Delete []string
 }
 
-// With returns what keeps a copy for a node, by its name in LINSTOR, from LINSTOR's balancing; nil where nothing is to be done, because it is so
+// With returns what keeps a copy for a node, by its [Entry], from LINSTOR's balancing; nil where nothing is to be done, because it is so
 // already or a person has decided.
-func (m Mark) With(node string) *Change {
-	switch {
-	case slices.Contains(m.Nodes, node):
-		return nil
-	case len(m.Nodes) > 0:
-		nodes := append(slices.Clone(m.Nodes), node)
+func (m Mark) With(entry string) *Change {
+	set := make(map[string]string)
+	if m.Balance == "" {
+		set[PropBalance] = balanceOff
+	}
+	if !m.settled(entry) {
+		nodes := append(slices.Clone(m.Nodes), entry)
 		slices.Sort(nodes)
-		return &Change{Resource: m.Resource, Set: map[string]string{PropMark: strings.Join(nodes, ",")}}
-	case m.Balance != "":
+		set[PropMark] = strings.Join(nodes, ",")
+	}
+	if len(set) == 0 {
 		return nil
 	}
-	return &Change{Resource: m.Resource, Set: map[string]string{PropMark: node, PropBalance: balanceOff}}
+	return &Change{Resource: m.Resource, Set: set}
 }
+
+// settled reports whether the definition needs no mark for a node: it has one, or a person has decided on balancing.
+func (m Mark) settled(entry string) bool {
+	return slices.Contains(m.Nodes, entry) || len(m.Nodes) == 0 && m.Balance != ""
+}
+
+// balances reports whether LINSTOR's balancing may remove replicas of the definition.
+func (m Mark) balances() bool { return !strings.EqualFold(m.Balance, balanceOff) }
 
 // exposed tells whether LINSTOR's balancing may take all copies that a volume has on other nodes, and is not kept from that. Balancing removes
 // disks that are UpToDate until there are as many as the group wants, whether or not N is to leave, and none while one syncs. So it can take
@@ -85,24 +101,24 @@ func (s situation) exposed(v Volume) bool {
 		}
 	}
 	here, _ := v.on(s.self.Satellite)
-	return !here.Diskless && disks-v.PlaceCount >= copies && v.Mark.With(s.self.Satellite) != nil
+	return !here.Diskless && disks-v.PlaceCount >= copies && (v.Mark.balances() || !v.Mark.settled(s.entry()))
 }
 
-// exposedCopies are the definitions of volumes with a good copy that balancing may take.
+// exposedCopies are the definitions of volumes with a good copy that balancing may take, unless a person wants that.
 func (s situation) exposedCopies() []string {
 	var names []string
 	for _, v := range s.mine {
-		if s.goodElsewhere(v) && s.exposed(v) {
+		if s.goodElsewhere(v) && s.exposed(v) && v.Mark.With(s.entry()) != nil {
 			names = append(names, v.Resource)
 		}
 	}
 	return names
 }
 
-// Without returns what takes nodes out of the mark, by their names in LINSTOR, and the balancing with the last of them unless a person has
+// Without returns what takes nodes out of the mark, by their entries, and the balancing with the last of them unless a person has
 // changed that since; nil where none of them is in it.
-func (m Mark) Without(nodes ...string) *Change {
-	left := slices.DeleteFunc(slices.Clone(m.Nodes), func(name string) bool { return slices.Contains(nodes, name) })
+func (m Mark) Without(entries ...string) *Change {
+	left := slices.DeleteFunc(slices.Clone(m.Nodes), func(name string) bool { return slices.Contains(entries, name) })
 	switch {
 	case len(left) == len(m.Nodes):
 		return nil
@@ -121,7 +137,7 @@ func (m Mark) Without(nodes ...string) *Change {
 func (s situation) unmark(returning bool) []string {
 	var names []string
 	for _, m := range s.Marked.All {
-		if slices.Contains(m.Nodes, s.self.Satellite) && (returning || !s.hasDisk(m.Resource)) {
+		if slices.Contains(m.Nodes, s.entry()) && (returning || !s.hasDisk(m.Resource)) {
 			names = append(names, m.Resource)
 		}
 	}

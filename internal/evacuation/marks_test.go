@@ -16,23 +16,42 @@ func TestMarkBeforeCopy(t *testing.T) {
 		want  *Change
 	}{
 		"balancing is switched off": {
-			nil, &Change{Resource: "pvc-1", Set: map[string]string{PropMark: nodeA, PropBalance: "false"}},
+			nil, &Change{Resource: "pvc-1", Set: map[string]string{PropMark: markA, PropBalance: "false"}},
 		},
 		"what a person has set is not touched":   {map[string]string{PropBalance: "true"}, nil},
 		"what a person has switched off neither": {map[string]string{PropBalance: "false"}, nil},
-		"what is marked for the node stays":      {map[string]string{PropBalance: "false", PropMark: nodeA}, nil},
+		"what is marked for the node stays":      {map[string]string{PropBalance: "false", PropMark: markA}, nil},
 		"what is marked for another is for this, too": {
-			map[string]string{PropBalance: "false", PropMark: nodeB},
-			&Change{Resource: "pvc-1", Set: map[string]string{PropMark: nodeA + "," + nodeB}},
+			map[string]string{PropBalance: "false", PropMark: markB},
+			&Change{Resource: "pvc-1", Set: map[string]string{PropMark: markA + "," + markB}},
 		},
 	} {
 		mark := MarkOf("pvc-1", test.props)
-		if got := mark.With(nodeA); !reflect.DeepEqual(got, test.want) {
+		if got := mark.With(markA); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}
 		plan := PlanFor(tainted(Everything, func(in *Input) { in.Volumes[0].Definition.Mark = mark }))
 		if got := plan.Step.Copies[0].Mark; got != (test.want != nil) {
 			t.Errorf("%s: the plan marks it %t", name, got)
+		}
+	}
+}
+
+// A copy that a person lets LINSTOR's balancing remove is none, whether or not the definition has a mark.
+func TestACopyThatBalancingMayRemoveIsNotSafe(t *testing.T) {
+	t.Parallel()
+	for name, props := range map[string]map[string]string{
+		"without a mark": {PropBalance: "true"},
+		"with a mark":    {PropBalance: "true", PropMark: markA},
+	} {
+		for _, mode := range []Mode{LastCopies, Everything} {
+			in := tainted(mode, with(volume("pvc-1", disk(nodeA), disk(nodeB))), func(in *Input) {
+				in.Volumes[0].PlaceCount, in.Volumes[0].Mark = 1, MarkOf("pvc-1", props)
+			})
+			plan := PlanFor(in)
+			if conditionText(plan.Conditions.Safe) != "False BalancingEnabled" || plan.Step.Call != Nothing {
+				t.Errorf("%s: %+v", name, plan)
+			}
 		}
 	}
 }
@@ -46,7 +65,7 @@ func TestCopiesThatAreKept(t *testing.T) {
 	two := with(volume("pvc-1", disk(nodeA), disk(nodeB)))
 	three := with(volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC)))
 	offline := the(nodeC, func(n *Node) { n.Online = No })
-	ours := map[string]string{PropBalance: "false", PropMark: nodeA}
+	ours := map[string]string{PropBalance: "false", PropMark: markA}
 	for name, test := range map[string]struct {
 		edit edit
 		kept bool // else the node is safe at once
@@ -66,9 +85,10 @@ func TestCopiesThatAreKept(t *testing.T) {
 		"no copy while another one is on its way": {
 			edited(with(volume("pvc-1", disk(nodeA), disk(nodeB), disk(nodeC, syncing(10)))), wants(2, nil)), false,
 		},
-		"no copy where a person has decided on balancing": {edited(two, wants(1, map[string]string{PropBalance: "true"})), false},
-		"no copy that is kept already":                    {edited(two, wants(1, ours)), false},
-		"no copy of what the node has no disk of":         {edited(with(volume("pvc-1", diskless(nodeA), disk(nodeB), disk(nodeC))), wants(1, nil)), false},
+		"no copy where a person has switched balancing off":                 {edited(two, wants(1, map[string]string{PropBalance: "False"})), false},
+		"also a copy of which somebody has taken off that balancing is off": {edited(two, wants(1, map[string]string{PropMark: markA})), true},
+		"no copy that is kept already":                                      {edited(two, wants(1, ours)), false},
+		"no copy of what the node has no disk of":                           {edited(with(volume("pvc-1", diskless(nodeA), disk(nodeB), disk(nodeC))), wants(1, nil)), false},
 		"also a copy that is kept for another node": {
 			edited(two, wants(1, map[string]string{PropBalance: "false", PropMark: nodeD})), true,
 		},
@@ -115,8 +135,8 @@ func TestMarksGo(t *testing.T) {
 	marked := func(props map[string]string) edit {
 		return func(in *Input) { in.Marked = Marks{true, []Mark{MarkOf("pvc-1", props)}} }
 	}
-	ours := map[string]string{PropBalance: "false", PropMark: nodeA}
-	both := map[string]string{PropBalance: "false", PropMark: nodeA + ", Node-B"}
+	ours := map[string]string{PropBalance: "false", PropMark: markA}
+	both := map[string]string{PropBalance: "false", PropMark: markA + ", Node-B"}
 	all := Change{Resource: "pvc-1", Delete: []string{PropMark, PropBalance}}
 	gone := edited(with(volume("pvc-1", diskless(nodeA), disk(nodeC))), asked(time.Hour, 1))
 	other := alsoLeaving(nodeB, time.Minute, Conditions{Safe: &Condition{}})
@@ -135,9 +155,9 @@ func TestMarksGo(t *testing.T) {
 		"only this node where nobody evacuates the other any more": {
 			edited(gone, marked(both)), []Change{{Resource: "pvc-1", Set: map[string]string{PropMark: "node-b"}}},
 		},
-		"none of others": {edited(gone, marked(map[string]string{PropBalance: "false", PropMark: nodeB})), nil},
+		"none of others": {edited(gone, marked(map[string]string{PropBalance: "false", PropMark: markB})), nil},
 		"only the mark where a person has set balancing since": {
-			edited(gone, marked(map[string]string{PropBalance: "true", PropMark: nodeA})), []Change{{Resource: "pvc-1", Delete: []string{PropMark}}},
+			edited(gone, marked(map[string]string{PropBalance: "true", PropMark: markA})), []Change{{Resource: "pvc-1", Delete: []string{PropMark}}},
 		},
 		"none of a definition without a mark": {edited(gone, marked(map[string]string{PropBalance: "false"})), nil},
 	} {
@@ -146,7 +166,7 @@ func TestMarksGo(t *testing.T) {
 		var got []Change
 		for _, resource := range plan.Step.Unmark {
 			i := slices.IndexFunc(in.Marked.All, func(m Mark) bool { return m.Resource == resource })
-			got = append(got, *in.Marked.All[i].Without(plan.Step.Node))
+			got = append(got, *in.Marked.All[i].Without(plan.Step.Entry))
 		}
 		if !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %+v, want %+v by %+v", name, got, test.want, plan)
@@ -157,8 +177,8 @@ func TestMarksGo(t *testing.T) {
 // TestMarkOfOthers has that a mark which does not name a node is left alone, also where a person has switched balancing off.
 func TestMarkOfOthers(t *testing.T) {
 	t.Parallel()
-	for _, mark := range []Mark{{"pvc-1", []string{nodeB}, balanceOff}, {"pvc-1", nil, balanceOff}} {
-		if change := mark.Without(nodeA); change != nil {
+	for _, mark := range []Mark{{"pvc-1", []string{markB}, balanceOff}, {"pvc-1", nil, balanceOff}} {
+		if change := mark.Without(markA); change != nil {
 			t.Errorf("of %+v is made %+v", mark, change)
 		}
 	}
@@ -210,8 +230,8 @@ func TestProgressIsWrittenInTheFormOfTheFirstRelease(t *testing.T) {
 // TestMarksOfOthersStay has that a mark without the node is none to change.
 func TestMarksOfOthersStay(t *testing.T) {
 	t.Parallel()
-	for _, m := range []Mark{{}, {"pvc-1", []string{nodeB}, "false"}} {
-		if change := m.Without(nodeA); change != nil {
+	for _, m := range []Mark{{}, {"pvc-1", []string{markB}, "false"}} {
+		if change := m.Without(markA); change != nil {
 			t.Errorf("%+v: got %+v", m, change)
 		}
 	}

@@ -79,7 +79,7 @@ func TestOldLinstor(t *testing.T) {
 	old := edited(safely, func(in *Input) { in.Version.Spares, in.Settings.MaxNodes = false, 3 })
 	waiting := Conditions{Safe: &Condition{Status: True, Reason: CopiedElsewhere}, Evacuated: &Condition{Status: False, Reason: WaitingForDrain}}
 	left := Conditions{Safe: waiting.Safe, Evacuated: &Condition{Status: True, Reason: NothingLeft}}
-	if plan := PlanFor(tainted(Everything, old, the(nodeD, func(n *Node) { n.SwitchedOff = true }))); plan.Step.Call != Evacuate || plan.Step.DoNotTarget != nil {
+	if plan := PlanFor(tainted(Everything, old, the(nodeD, func(n *Node) { n.Going = true }))); plan.Step.Call != Evacuate || plan.Step.DoNotTarget != nil {
 		t.Errorf("alone it is not told without a body: %+v", plan.Step)
 	}
 	if plan := PlanFor(tainted(Everything, old, alsoLeaving(nodeD, 2*time.Hour, waiting))); plan.Step.Call != Nothing {

@@ -63,8 +63,8 @@ func (c Call) MaxAge() time.Duration {
 // Step is what to tell LINSTOR.
 type Step struct {
 	Call Call
-	// Node is N by its name in LINSTOR, as this look has found it; empty where nothing is told.
-	Node string
+	// Node is N by its name in LINSTOR, as this look has found it, and Entry that in marks; empty where nothing is told.
+	Node, Entry string
 	// Copies are those to make by Autoplace.
 	Copies []Copy
 	// Asking is what the annotation is to say before Evacuate is sent, so that whoever leads next knows whose flag it is; nil with other calls. Where
@@ -132,8 +132,10 @@ type Plan struct {
 	Volumes []VolumeState
 	// NoTarget are the volumes for which no node may have a copy, so that LINSTOR need not be asked.
 	NoTarget []string
-	// QuorumOff are the volumes of which LINSTOR will switch quorum off once N has left.
+	// QuorumOff are the volumes of which LINSTOR will switch quorum off once N has left, because there is no place for a tie-breaker.
 	QuorumOff []string
+	// SingleDisk are those of which it will do so because it keeps one disk only.
+	SingleDisk []string
 	// Unfinished are the volumes that LINSTOR may still move off N, although it was told to restore it.
 	Unfinished []string
 	// Needs are what must be read first; then nothing else of the plan counts.

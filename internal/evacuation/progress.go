@@ -18,6 +18,8 @@ const (
 
 // Progress is what the annotation of a node says of its evacuation, for whoever leads next.
 type Progress struct {
+	// By is the installation of the controller that evacuates the node: another one stands back.
+	By string `json:"by,omitempty"`
 	// Mode is the value of the taint.
 	Mode Mode `json:"mode"`
 	// Since is when the evacuation began: nodes go in this order.

@@ -18,6 +18,7 @@ const (
 	NodeAgentRuns    Reason = "NodeAgentRuns"
 	DryRun           Reason = "DryRun"
 	SatelliteOffline Reason = "SatelliteOffline"
+	Evicted          Reason = "Evicted"
 	LinstorStale     Reason = "LinstorStale"
 	LinstorRefuses   Reason = "LinstorRefuses"
 	EvacuatedByOther Reason = "EvacuatedByOther"
@@ -26,13 +27,15 @@ const (
 
 // Reasons for which the data is not safe elsewhere, or is.
 const (
-	Copying           Reason = "Copying"
-	NoTarget          Reason = "NoTarget"
-	PeerOffline       Reason = "PeerOffline"
-	NotDRBD           Reason = "NotDRBD"
-	AffinityPinned    Reason = "AffinityPinned"
-	QuorumWouldBeLost Reason = "QuorumWouldBeLost"
-	CopiedElsewhere   Reason = "CopiedElsewhere"
+	Copying            Reason = "Copying"
+	NoTarget           Reason = "NoTarget"
+	PeerOffline        Reason = "PeerOffline"
+	NotDRBD            Reason = "NotDRBD"
+	AffinityPinned     Reason = "AffinityPinned"
+	AsynchronousWrites Reason = "AsynchronousWrites"
+	BalancingEnabled   Reason = "BalancingEnabled"
+	QuorumWouldBeLost  Reason = "QuorumWouldBeLost"
+	CopiedElsewhere    Reason = "CopiedElsewhere"
 )
 
 // Reasons for which not everything has left, or has.

@@ -20,6 +20,9 @@ func ruleReturn(s situation) (Plan, bool) {
 	if plan, ok := ruleUnread(s); ok {
 		return plan, true
 	}
+	if s.self.Satellite == "" {
+		return s.held(NotASatellite, twoClaim), true
+	}
 	if name := s.namesake(); !s.self.Listed && !s.self.Named && s.Progress.asked() && name != "" {
 		return s.held(NotASatellite, "LINSTOR lists no node "+s.self.Satellite+", and has "+name+" flagged EVACUATE, which may be it by another name: start the "+
 			"CSI driver on the node, which tells; or see to "+name+" by linstor node restore, or linstor node lost"), true
@@ -30,7 +33,7 @@ func ruleReturn(s situation) (Plan, bool) {
 	if reason, message := first(hindrances, s); reason != "" {
 		return s.held(reason, message), true
 	}
-	if s.self.Evacuating && s.Progress.asked() {
+	if s.self.Evacuating && s.ours(s.self) {
 		return s.takesBack(Step{Call: Restore}), true
 	}
 	if !s.Marked.Known {
@@ -42,10 +45,10 @@ func ruleReturn(s situation) (Plan, bool) {
 	return Plan{State: Returned, Unfinished: s.moves()}, true
 }
 
-// namesake is a node of LINSTOR that is flagged EVACUATE and is none of Kubernetes by any name that is known; empty where there is none.
+// namesake is a node of LINSTOR that this cluster has had evacuated and is none of Kubernetes by any name that is known; empty where there is none.
 func (s situation) namesake() string {
 	for _, n := range s.Nodes {
-		if n.Name == "" && n.Evacuating {
+		if n.Name == "" && n.Evacuating && s.ours(n) {
 			return n.Satellite
 		}
 	}

@@ -38,7 +38,7 @@ func PlanFor(in Input) Plan {
 // timely names in a step the node that it is about, and puts one off that rests on an old look.
 func (s situation) timely(plan Plan) Plan {
 	if plan.Step.Call != Nothing {
-		plan.Step.Node = s.self.Satellite
+		plan.Step.Node, plan.Step.Entry = s.self.Satellite, s.entry()
 	}
 	if plan.Step.Call != Nothing && s.Now.Sub(s.Linstor.Asked) > plan.Step.Call.MaxAge() {
 		plan.Step, plan.Again = Step{}, Interval
@@ -53,6 +53,10 @@ func (s situation) begun() *Progress {
 	if s.Progress != nil {
 		p = *s.Progress
 	}
+	if mode == LastCopies {
+		p.Asked, p.Asks, p.QuorumOff = nil, 0, 0
+	}
+	p.By = s.Installation
 	if p.Mode = mode; p.Since.IsZero() {
 		p.Since = s.Now.UTC()
 		if !s.self.Since.IsZero() {
@@ -209,14 +213,14 @@ func unsafe(states []VolumeState) bool {
 }
 
 // blocksNobody tells whether all that is not safe elsewhere keeps nothing else from leaving: LINSTOR leaves alone what has no DRBD layer,
-// what is pinned to the node is attached there, and a replica without a disk has nothing to be moved.
+// what is pinned to the node is attached there, what writes asynchronously is in use there, and a replica without a disk has nothing to be moved.
 func blocksNobody(states []VolumeState) bool {
 	for _, v := range states {
 		if v.Diskless {
 			continue
 		}
 		switch v.Reason {
-		case CopiedElsewhere, NotDRBD, AffinityPinned, QuorumWouldBeLost:
+		case CopiedElsewhere, NotDRBD, AffinityPinned, QuorumWouldBeLost, AsynchronousWrites:
 		default:
 			return false
 		}
@@ -225,7 +229,7 @@ func blocksNobody(states []VolumeState) bool {
 }
 
 // NoNodeFree is why a volume gets no copy where LINSTOR need not be asked for one.
-const NoNodeFree = "no node of its resource group is ONLINE, Ready, schedulable and without a disk of it"
+const NoNodeFree = "no node of its resource group is ONLINE, Ready, schedulable, without taints and without a disk of it"
 
 // block notes the volumes for which no node may have a copy.
 func (s situation) block(states []VolumeState, noTarget []string) {

@@ -28,21 +28,11 @@ func assess(in Input) situation {
 		}
 	}
 	slices.SortFunc(s.mine, func(a, b Volume) int { return cmp.Compare(a.Resource, b.Resource) })
-	if s.hasStayed() {
-		progress := *s.Progress
-		progress.Asked, progress.Asks, progress.QuorumOff = nil, 0, 0
-		s.Progress = &progress
-	}
 	return s
 }
 
-// hasStayed tells whether LINSTOR was told to move everything, and has been told since that the node stays: a flag that comes later is somebody else's.
-// An answer that has not come by then does not come any more.
-func (s situation) hasStayed() bool {
-	mode, refused, _ := s.self.mode()
-	return s.Progress.asked() && mode == LastCopies && refused == "" && !s.self.Evacuating && s.Linstor.Problem == "" &&
-		!s.Linstor.Asked.IsZero() && s.Linstor.Asked.Sub(*s.Progress.Asked) >= unchangedFor
-}
+// ours reports whether a flag EVACUATE on a node is this cluster's. Only LINSTOR says so: a kubelet may annotate its own node.
+func (s situation) ours(n Node) bool { return n.Evacuator != "" && n.Evacuator == s.Cluster }
 
 // Satellite is N's name in LINSTOR; empty where Nodes does not have it.
 func (in Input) Satellite() string { return assess(in).self.Satellite }
@@ -83,11 +73,17 @@ func (n Node) mode() (mode Mode, refused Reason, message string) {
 				quoted(string(LastCopies)) + " or empty"
 		}
 	}
+	if n.Satellite == "" {
+		return mode, NotASatellite, twoClaim
+	}
 	if !n.Listed {
 		return mode, NotASatellite, "LINSTOR lists no node " + n.Satellite + " that could have replicas"
 	}
 	return mode, "", ""
 }
+
+// twoClaim is why it is not known which node of LINSTOR a node is.
+const twoClaim = "another node claims the same name in LINSTOR, so that nobody knows which node it is: compare the node IDs in kubectl get csinodes -o yaml"
 
 // TaintKey is the key of the taint that has a node evacuated.
 const TaintKey = "piraeus.io/evacuate"

@@ -207,6 +207,21 @@ func stateRows() map[string]row {
 			mode: LastCopies, edit: edited(attached, func(in *Input) { in.Volumes[0].Claims[0].Elsewhere = false }),
 			want: wanted{Blocked, "False AffinityPinned", "", Nothing, "PersistentVolume pvc-1"},
 		},
+		"a node that LINSTOR has evicted is to be restored": {
+			mode: LastCopies, edit: the(nodeA, func(n *Node) { n.Evicted, n.Online = true, No }),
+			want: wanted{Waiting, "Unknown Evicted", "", Nothing, "linstor node restore node-a"},
+		},
+		"a volume that writes asynchronously is named": {
+			mode: LastCopies, edit: with(func() Volume { v := volume("pvc-1", disk(nodeA, inUse), disk(nodeB)); v.Asynchronous = true; return v }()),
+			want: wanted{Blocked, "False AsynchronousWrites", "", Nothing, "drain the node first"},
+		},
+		"a copy that a person lets balancing remove is named": {
+			mode: LastCopies,
+			edit: edited(with(volume("pvc-1", disk(nodeA), disk(nodeB))), func(in *Input) {
+				in.Volumes[0].PlaceCount, in.Volumes[0].Mark.Balance = 1, "true"
+			}),
+			want: wanted{Blocked, "False BalancingEnabled", "", Nothing, "BalanceResourcesEnabled=true"},
+		},
 		"a volume that would have no quorum without the node is named": {
 			mode: LastCopies,
 			edit: edited(func(in *Input) {
@@ -321,7 +336,7 @@ func stateRows() map[string]row {
 			edit: edited(safely, asked(time.Hour, 1), untainted), want: wanted{Returning, "", "", Restore, ""},
 		},
 		"then the marks go": {
-			edit: edited(safely, untainted, func(in *Input) { in.Marked.All = []Mark{{Resource: "pvc-1", Nodes: []string{nodeA}, Balance: "false"}} }),
+			edit: edited(safely, untainted, func(in *Input) { in.Marked.All = []Mark{{Resource: "pvc-1", Nodes: []string{markA}, Balance: "false"}} }),
 			want: wanted{Returning, "", "", Properties, ""},
 		},
 		"then it is as it was": {edit: edited(safely, untainted), want: wanted{Returned, "", "", Nothing, ""}},
@@ -361,7 +376,7 @@ func failureRows() map[string]row {
 		},
 		"a mark that LINSTOR does not take off holds up nothing that leaves": {
 			edit: edited(safely, asked(2*time.Minute, 1), unchangedFrom(time.Hour), failed(Properties, 3, time.Minute), func(in *Input) {
-				in.Marked.All = []Mark{{"pvc-2", []string{nodeA}, "false"}}
+				in.Marked.All = []Mark{{"pvc-2", []string{markA}, "false"}}
 			}),
 			want: wanted{LeavingState, "True CopiedElsewhere", "False Leaving", Evacuate, ""},
 		},

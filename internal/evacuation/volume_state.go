@@ -94,10 +94,8 @@ func volumeDiskless(s situation, v Volume, r Replica) (Reason, string) {
 		return "", ""
 	case v.DRBD && !s.hasData(v):
 		return PeerOffline, "none of its disks is known to be UpToDate on a node that is ONLINE"
-	case !s.keepsQuorum(v):
-		return QuorumWouldBeLost, noQuorumWithout(s, v)
 	}
-	return usable(v)
+	return s.usable(v, r)
 }
 
 func volumeNotDRBD(_ situation, v Volume, _ Replica) (Reason, string) {
@@ -111,24 +109,30 @@ func volumeSurplus(s situation, v Volume, _ Replica) (Reason, string) {
 	if !s.goodElsewhere(v) || !s.exposed(v) {
 		return "", ""
 	}
+	if v.Mark.With(s.entry()) == nil {
+		return BalancingEnabled, "LINSTOR's balancing may remove its copy: a person has set " + PropBalance + "=" + v.Mark.Balance + " on the resource definition"
+	}
 	if failed := s.Memory.Failed[Properties]; failed.Times > 0 {
 		return LinstorRefuses, "LINSTOR's balancing may remove its copy, and LINSTOR does not switch it off: " + failed.Words
 	}
 	return Copying, "LINSTOR's balancing, which may remove its copy, is being switched off"
 }
 
-func volumeCopied(s situation, v Volume, _ Replica) (Reason, string) {
+func volumeCopied(s situation, v Volume, r Replica) (Reason, string) {
 	if !s.goodElsewhere(v) {
 		return "", ""
 	}
-	if !s.keepsQuorum(v) {
-		return QuorumWouldBeLost, noQuorumWithout(s, v)
-	}
-	return usable(v)
+	return s.usable(v, r)
 }
 
-// usable tells whether the PersistentVolumes that are attached to N may be used on another node.
-func usable(v Volume) (Reason, string) {
+// usable returns CopiedElsewhere if a volume with data elsewhere may be used there when N, with that replica, is switched off; else why not.
+func (s situation) usable(v Volume, here Replica) (Reason, string) {
+	switch {
+	case !s.keepsQuorum(v):
+		return QuorumWouldBeLost, noQuorumWithout(s, v)
+	case v.Asynchronous && here.InUse != No:
+		return AsynchronousWrites, "it is in use, and DRBD's protocol is not C: what was written last may be on no other disk; drain the node first"
+	}
 	for _, pv := range v.Claims {
 		switch {
 		case pv.Attached && !pv.Elsewhere:
@@ -203,7 +207,7 @@ func volumeNoSource(s situation, v Volume, _ Replica) (Reason, string) {
 // volumeCutOff holds off a further copy where one was made for N already, or is not to be, and DRBD on N is connected to none of those that are
 // UpToDate, such as while its network is down: otherwise each node would get one. A first one is worth a try, since only one connection may be missing.
 func volumeCutOff(s situation, v Volume, _ Replica) (Reason, string) {
-	if v.Mark.With(s.self.Satellite) != nil {
+	if !v.Mark.settled(s.entry()) {
 		return "", ""
 	}
 	var names []string

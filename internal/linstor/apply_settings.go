@@ -67,6 +67,7 @@ func (n *nodeEntry) take(w client.Node, at span) {
 	n.Satellite = client.HasSatellite(w)
 	n.Leaving = client.AnyFlag(w.Flags, client.FlagDelete, client.FlagEvicted)
 	n.Evacuating = client.AnyFlag(w.Flags, client.FlagEvacuate)
+	n.Evacuator = w.Props[evacuation.PropMark]
 	n.NoTarget = strings.EqualFold(w.Props[client.PropAutoplaceTarget], "false")
 	switch {
 	case !n.Online.Known:

@@ -1,6 +1,7 @@
 package linstor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,9 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
+
+// synchronous is DRBD's protocol, the default, by which a write is done only once it is on the disks of all peers that are connected.
+const synchronous = "C"
 
 // unknownDone is how much of a sync is done where nobody says.
 const unknownDone = -1
@@ -55,6 +59,9 @@ func (s *Store) placed(resources []client.PlacedResource) []evacuation.Volume {
 			index[key] = at
 			volume := evacuation.Volume{Resource: r.Name}
 			if d := s.definitions[key]; d != nil {
+				levels := s.levels(d)
+				protocol := cmp.Or(levels[0].protocol, levels[1].protocol, levels[2].protocol)
+				volume.Asynchronous = protocol != "" && !strings.EqualFold(protocol, synchronous)
 				volume.Quorum, volume.UserQuorum, _ = s.quorum(d)
 				volume.PlaceCount, volume.Mark = s.placeCounts[d.group], d.mark
 			}
@@ -287,6 +294,14 @@ func (f *Feed) Evacuate(ctx context.Context, node string, doNotTarget []string) 
 // Restore takes back that LINSTOR was told to evacuate a node.
 func (f *Feed) Restore(ctx context.Context, node string) (Answer, error) {
 	return f.client.Restore(ctx, node)
+}
+
+// OwnNode writes down in LINSTOR which cluster has it evacuate a node; an empty one takes that off.
+func (f *Feed) OwnNode(ctx context.Context, node, cluster string) (Answer, error) {
+	if cluster == "" {
+		return f.client.ChangeNode(ctx, node, nil, []string{evacuation.PropMark})
+	}
+	return f.client.ChangeNode(ctx, node, map[string]string{evacuation.PropMark: cluster}, nil)
 }
 
 // ChangeDefinition changes the properties of a resource definition, and reads it again.

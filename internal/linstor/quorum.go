@@ -25,9 +25,9 @@ type level struct {
 	value string
 	// byUser is set where a person has set the value.
 	byUser bool
-	// onNoQuorum and twoPrimaries are the values of DrbdOptions/Resource/on-no-quorum and DrbdOptions/Net/allow-two-primaries, empty where they are
-	// not set.
-	onNoQuorum, twoPrimaries string
+	// onNoQuorum, twoPrimaries and protocol are the values of DrbdOptions/Resource/on-no-quorum, DrbdOptions/Net/allow-two-primaries and
+	// DrbdOptions/Net/protocol, empty where they are not set.
+	onNoQuorum, twoPrimaries, protocol string
 	// since is the end of the read that first showed this value.
 	since stamp
 }
@@ -38,7 +38,7 @@ func (l level) read() bool { return l.since != 0 }
 func observeLevel(old level, props map[string]string, at span) level {
 	seen := level{
 		value: props[client.PropQuorum], byUser: props[client.PropQuorumSetBy] == setByUser,
-		onNoQuorum: props[client.PropOnNoQuorum], twoPrimaries: props[client.PropTwoPrimaries],
+		onNoQuorum: props[client.PropOnNoQuorum], twoPrimaries: props[client.PropTwoPrimaries], protocol: props[client.PropProtocol],
 		since: stampOf(at.end),
 	}
 	if old.read() && old.value == seen.value && old.byUser == seen.byUser {

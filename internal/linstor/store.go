@@ -133,6 +133,8 @@ type Node struct {
 	Leaving bool
 	// Evacuating is set while the node has the flag EVACUATE. It says nothing of what its replicas are worth.
 	Evacuating bool
+	// Evacuator is the cluster that has, or had, LINSTOR evacuate the node; empty if none has.
+	Evacuator string
 	// Blind is set while LINSTOR is known to have no connection to it, whatever it calls it.
 	Blind bool
 	// NoTarget is set while LINSTOR places no new replica there, not even one without a disk, by the property AutoplaceTarget.

@@ -58,6 +58,7 @@ var required = []struct {
 }{
 	{resource: "nodes", verbs: []string{"get", "list", "patch", "watch"}},
 	{resource: "nodes/status", verbs: []string{"patch"}, idle: func(o options.Options) bool { return !o.FastDetach && !o.Evacuation }},
+	{resource: "namespaces", verbs: []string{"get"}, idle: func(o options.Options) bool { return !o.Evacuation }},
 	{resource: "pods", verbs: []string{"delete", "list", "watch"}},
 	{resource: "pods/status", verbs: []string{"patch"}},
 	{resource: "persistentvolumes", verbs: []string{"get", "list", "watch"}},

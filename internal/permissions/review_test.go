@@ -175,9 +175,9 @@ func TestWhatOptionsSwitchOffIsNotAskedFor(t *testing.T) {
 				"update leases.coordination.k8s.io --namespace=own",
 			},
 		},
-		"no evacuation":                       {func(o *options.Options) { o.Evacuation = false }, nil},
+		"no evacuation":                       {func(o *options.Options) { o.Evacuation = false }, []string{"get namespaces"}},
 		"a slow detach":                       {func(o *options.Options) { o.FastDetach = false }, nil},
-		"a slow detach without an evacuation": {func(o *options.Options) { o.FastDetach, o.Evacuation = false, false }, []string{"patch nodes --subresource=status"}},
+		"a slow detach without an evacuation": {func(o *options.Options) { o.FastDetach, o.Evacuation = false, false }, []string{"patch nodes --subresource=status", "get namespaces"}},
 		"a Deployment by name": {
 			func(o *options.Options) { o.PauseDeployment = "ours" }, []string{"get replicasets.apps --namespace=own", "get pods --namespace=own"},
 		},

@@ -108,6 +108,11 @@ func (c *Client) Restore(ctx context.Context, node string) (Answer, error) {
 	return c.call(ctx, kindRestore, http.MethodPut, nodePath(node)+"/restore", lapi.NodeRestore{})
 }
 
+// ChangeNode sets and removes properties of a node.
+func (c *Client) ChangeNode(ctx context.Context, node string, set map[string]string, remove []string) (Answer, error) {
+	return c.call(ctx, kindProperties, http.MethodPut, nodePath(node), lapi.GenericPropsModify{OverrideProps: set, DeleteProps: remove})
+}
+
 // ChangeDefinition sets and removes properties of a resource definition.
 func (c *Client) ChangeDefinition(ctx context.Context, definition string, set map[string]string, remove []string) (Answer, error) {
 	return c.call(ctx, kindProperties, http.MethodPut, definitionPath(definition), lapi.GenericPropsModify{OverrideProps: set, DeleteProps: remove})

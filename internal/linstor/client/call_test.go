@@ -25,19 +25,21 @@ func calls(t *testing.T) map[string]func(*Client) (Answer, error) {
 		"set properties": func(c *Client) (Answer, error) {
 			return c.ChangeDefinition(ctx, "pvc-1", map[string]string{"k": "v"}, nil)
 		},
-		"removed properties": func(c *Client) (Answer, error) { return c.ChangeDefinition(ctx, "pvc-1", nil, []string{"k"}) },
+		"set properties of a node": func(c *Client) (Answer, error) { return c.ChangeNode(ctx, "a", map[string]string{"k": "v"}, nil) },
+		"removed properties":       func(c *Client) (Answer, error) { return c.ChangeDefinition(ctx, "pvc-1", nil, []string{"k"}) },
 	}
 }
 
 func TestWhatACallSends(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
-		"autoplace":          `POST /v1/resource-definitions/pvc%2F1/autoplace {"select_filter":{"additional_place_count":1,"node_name_list":["b","c"]}}`,
-		"evacuate":           `PUT /v1/nodes/a/evacuate {"do_not_target":["b"]}`,
-		"evacuate, no body":  `PUT /v1/nodes/a/evacuate `,
-		"restore":            `PUT /v1/nodes/a/restore {}`,
-		"set properties":     `PUT /v1/resource-definitions/pvc-1 {"override_props":{"k":"v"}}`,
-		"removed properties": `PUT /v1/resource-definitions/pvc-1 {"delete_props":["k"]}`,
+		"autoplace":                `POST /v1/resource-definitions/pvc%2F1/autoplace {"select_filter":{"additional_place_count":1,"node_name_list":["b","c"]}}`,
+		"evacuate":                 `PUT /v1/nodes/a/evacuate {"do_not_target":["b"]}`,
+		"evacuate, no body":        `PUT /v1/nodes/a/evacuate `,
+		"restore":                  `PUT /v1/nodes/a/restore {}`,
+		"set properties":           `PUT /v1/resource-definitions/pvc-1 {"override_props":{"k":"v"}}`,
+		"set properties of a node": `PUT /v1/nodes/a {"override_props":{"k":"v"}}`,
+		"removed properties":       `PUT /v1/resource-definitions/pvc-1 {"delete_props":["k"]}`,
 	}
 	for name, call := range calls(t) {
 		sent := ""

@@ -31,6 +31,7 @@ const (
 
 	PropQuorum          = "DrbdOptions/Resource/quorum"
 	PropOnNoQuorum      = "DrbdOptions/Resource/on-no-quorum"
+	PropProtocol        = "DrbdOptions/Net/protocol"
 	PropTwoPrimaries    = "DrbdOptions/Net/allow-two-primaries"
 	PropAutoplaceTarget = "AutoplaceTarget"
 	PropQuorumSetBy     = "Internal/Drbd/QuorumSetBy"

@@ -66,6 +66,8 @@ const (
 	ExcuseNoTarget = "a node that leaves is not safe or evacuated in time: no node could have a copy, or a pool was full"
 	// ExcuseNeverFilled: a Primary never fills a disk that was replaced under it.
 	ExcuseNeverFilled = "a node that leaves is not safe or evacuated in time: a disk that was replaced under a pod is never filled"
+	// ExcuseBalances: a person lets LINSTOR's balancing remove copies of a volume.
+	ExcuseBalances = "a node that leaves is not safe in time: a person lets LINSTOR's balancing remove copies"
 	// ExcuseUnlisted: LINSTOR lists no disk of a volume that somebody claims, so that nobody knows what is left of it, or is to delete the last one.
 	ExcuseUnlisted = "a node that leaves is not safe in time: LINSTOR keeps no disk of a volume that somebody claims"
 )
@@ -73,7 +75,7 @@ const (
 // Excuses are all of them.
 var Excuses = []string{
 	ExcuseOldWords, ExcuseUnseen, ExcuseForgotten, ExcuseFailedAgain, ExcuseArrived, ExcuseBegun, ExcuseDemoted, ExcuseUnusable, ExcuseNeverStarts, ExcuseDelayed, ExcuseSighted, ExcuseDamaged, ExcuseUnfenced, ExcusePerson, ExcuseVouched, ExcuseHidden, ExcuseUnannounced, ExcuseNothingThere, ExcuseAnotherNode, ExcuseDatabase,
-	ExcuseBelated, ExcuseDeleted, ExcuseCopyDeleted, ExcuseBalanced, ExcuseTaken, ExcusePinned, ExcuseQuorumLost, ExcuseNoTarget, ExcuseNeverFilled, ExcuseUnlisted,
+	ExcuseBelated, ExcuseDeleted, ExcuseCopyDeleted, ExcuseBalanced, ExcuseTaken, ExcusePinned, ExcuseQuorumLost, ExcuseNoTarget, ExcuseNeverFilled, ExcuseBalances, ExcuseUnlisted,
 }
 
 // asked notes that in this history a pod had to be moved in time.

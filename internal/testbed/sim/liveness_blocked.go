@@ -36,6 +36,10 @@ func (w *world) blockedBy(name string, reason evacuation.Reason, hindered func(v
 		if some(func(v Volume) bool { return v.Pinned }) {
 			return ExcusePinned
 		}
+	case evacuation.BalancingEnabled:
+		if some(func(v Volume) bool { return w.balanceOf(v.Resource()) == "true" }) {
+			return ExcuseBalances
+		}
 	case evacuation.QuorumWouldBeLost:
 		if some(func(v Volume) bool { return w.losesQuorum(v.Resource(), name) || w.mayRunAnother(v.Resource()) }) {
 			return ExcuseQuorumLost

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
@@ -96,6 +97,7 @@ func New(ctx context.Context, options Options) *Cluster {
 		volumes: make(map[string]Volume), wakers: make(map[string][]*waker), domain: options.Domain, placed: options.Placed,
 	}
 	c.user = c.API.Client(ActorUser)
+	_ = c.user.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}})
 	c.view = c.API.View(0, nil)
 	_ = c.view.IndexField(ctx, &corev1.Pod{}, nodeField, func(o client.Object) []string {
 		return []string{o.(*corev1.Pod).Spec.NodeName}

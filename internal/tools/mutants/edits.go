@@ -363,11 +363,11 @@ var edits = []edit{
 		"Attachments: «s.Now.Sub(s.Attachments.Read) > MaxAge»,", "(… && !mutantIs(§))",
 	},
 	{
-		"LINSTOR's balancing is not kept from a copy", marksFile, "Set: map[string]string{PropMark: node, «PropBalance»: balanceOff}",
+		"LINSTOR's balancing is not kept from a copy", marksFile, "set[«PropBalance»] = balanceOff",
 		`mutantInstead(§, "none", …)`,
 	},
 	{
-		"a copy has no mark by which the balancing is found again", marksFile, "Set: map[string]string{«PropMark»: node, PropBalance: balanceOff}",
+		"a copy has no mark by which the balancing is found again", marksFile, "set[«PropMark»] = strings.Join",
 		`mutantInstead(§, "none", …)`,
 	},
 	{

@@ -212,7 +212,7 @@ var simulated = []edit{
 		"a good copy need not be UpToDate", copiesFile, "return «v.upToDate(r)» && staying(r) && !r.Moves && s.node(r.Node).steady()", "(… || mutantIs(§))",
 	},
 	{
-		"a good copy may be on a node that leaves", evacInputFile, "return «len(n.Evacuate) > 0» || n.SwitchedOff", "(… && !mutantIs(§))",
+		"a good copy may be on a node that leaves", evacInputFile, "return «len(n.Evacuate) > 0» || n.Going", "(… && !mutantIs(§))",
 	},
 	{
 		"a volume needs no quorum without the node", copiesFile, "return «v.needsNone()» || slices", "(… || mutantIs(§))",
@@ -227,10 +227,10 @@ var simulated = []edit{
 		"LINSTOR may evacuate to a node that leaves", leaveFile, "plan.Step.DoNotTarget = «s.otherLeaving()»", "mutantInstead(§, nil, …)",
 	},
 	{
-		"LINSTOR's balancing removes copies", copyFile, "Mark: «v.Definition.Mark.With(s.self.Satellite) != nil»", "(… && !mutantIs(§))",
+		"LINSTOR's balancing removes copies", copyFile, "Mark: «v.Definition.Mark.With(s.entry()) != nil»", "(… && !mutantIs(§))",
 	},
 	{
-		"a node is restored that somebody else has evacuated", returnFile, "if s.self.Evacuating && «s.Progress.asked()» {", "(… || mutantIs(§))",
+		"a node is restored that somebody else has evacuated", returnFile, "if s.self.Evacuating && «s.ours(s.self)» {", "(… || mutantIs(§))",
 	},
 
 	// What LINSTOR forgets.
