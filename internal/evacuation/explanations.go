@@ -92,7 +92,7 @@ var explanations = []Explanation{
 		NoTarget,
 		"LINSTOR has no node for a copy, or has reported nothing of a new one for three minutes. It is tried again every ten minutes, and when nodes " +
 			"change. The message has LINSTOR's words.",
-		"add a node or room in its storage pool, uncordon one, or take off a taint that keeps pods off; if `StorageSafe` has this reason, do not switch the node off",
+		"add a node or room in its pool, uncordon one, or remove its taint; if `StorageSafe` has this reason, leave the node on",
 	},
 	{
 		PeerOffline,
