@@ -81,7 +81,8 @@ func (c *controlPlane) configure(binDir string) error {
 	}
 	// envtest turns the ServiceAccount admission off, for lack of a controller-manager. Here is one.
 	api.Configure().Disable("disable-admission-plugins").
-		Set("authorization-mode", "Node", "RBAC")
+		Set("authorization-mode", "Node", "RBAC").
+		Set("enable-admission-plugins", "NodeRestriction")
 	flags, err := c.auditFlags()
 	for name, value := range flags {
 		api.Configure().Set(name, value)

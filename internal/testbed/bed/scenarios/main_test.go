@@ -21,7 +21,7 @@ import (
 const (
 	// promised is the time from a crash to the replacement Running that a scenario accepts: 10 s until
 	// DRBD notices, 5 s of grace, the rest for Kubernetes and a machine that has other things to do.
-	promised = 25 * time.Second
+	promised = 40 * time.Second
 	// stopping is what a living node may take in addition: the grace for the pod to stop, and then force.
 	stopping = 20 * time.Second
 	// patience is longer than any grace of the controller, with its default arguments.
