@@ -185,7 +185,7 @@ microbench: ## Run the Go benchmarks BENCH_COUNT times (default 6) and print the
 ##@ Test bed
 
 CONTROLPLANE := internal/testbed/bed/controlplane
-COMPONENTS   := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl
+COMPONENTS   := etcd kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl
 
 .PHONY: testbed
 testbed: bin/controlplane $(addprefix bin/,$(COMPONENTS)) bin/csi-attacher build ## Build what the test bed runs into bin/

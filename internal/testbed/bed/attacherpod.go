@@ -5,52 +5,46 @@ import (
 	"fmt"
 	"path/filepath"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/machine"
 )
 
 // CSIComponent is the value of [ComponentLabel] for the pods of LINSTOR's CSI controller. In the test bed such a pod is
 // the CSI attacher. Once there has been one, no other attacher runs; without any, the attacher belongs to no node.
 const CSIComponent = "linstor-csi-controller"
 
-// attacherRunner lets the CSI attacher run in a pod, and the CSI driver beside it, which begins anew with each pod and knows nothing.
-type attacherRunner struct{ bed *Bed }
-
-// runs tells whether a pod is one of the CSI controller.
-func (attacherRunner) runs(pod *corev1.Pod) bool { return pod.Labels[ComponentLabel] == CSIComponent }
-
-// start starts the attacher of a pod. It reaches the API as its node does.
-func (r attacherRunner) start(ctx context.Context, pod *corev1.Pod, ready func(bool)) (kubelet.Process, error) {
-	network, err := r.bed.networkOf(pod.Spec.NodeName)
+// startAttacherIn starts the CSI attacher in a container, and the CSI driver beside it, which begins anew with each pod and knows nothing.
+// The attacher reaches the API as its node does.
+func (b *Bed) startAttacherIn(ctx context.Context, c machine.Container) (machine.Process, error) {
+	network, err := b.networkOf(c.Node)
 	if err != nil {
 		return nil, err
 	}
-	config, err := clientcmd.LoadFromFile(r.bed.attacherKubeconfig)
+	config, err := clientcmd.LoadFromFile(b.attacherKubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig of the CSI attacher: %w", err)
 	}
 	for _, cluster := range config.Clusters {
 		cluster.Server = "https://" + network.api.addr()
 	}
-	path := filepath.Join(r.bed.dir, string(pod.UID)+".kubeconfig")
+	meta := c.Pod.GetMetadata()
+	path := filepath.Join(b.dir, meta.GetUid()+".kubeconfig")
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		return nil, fmt.Errorf("kubeconfig of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return nil, fmt.Errorf("kubeconfig of pod %s/%s: %w", meta.GetNamespace(), meta.GetName(), err)
 	}
-	r.bed.mu.Lock()
-	own := r.bed.components[Attacher]
-	delete(r.bed.components, Attacher)
-	r.bed.mu.Unlock()
+	b.mu.Lock()
+	own := b.components[Attacher]
+	delete(b.components, Attacher)
+	b.mu.Unlock()
 	if own != nil {
 		own.retire()
 	}
-	r.bed.Driver.Restart(r.bed.driverOptions())
-	p, err := r.bed.spawnAttacher(pod.Name, path)
+	b.Driver.Restart(b.driverOptions())
+	p, err := b.spawnAttacher(meta.GetName(), path)
 	if err != nil {
 		return nil, err
 	}
 	context.AfterFunc(ctx, func() { p.stop(0) })
-	ready(true)
 	return podProcess{p}, nil
 }

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
@@ -35,8 +34,6 @@ type Bed struct {
 	LINSTOR *linstorsim.Server
 	// Driver is the controller service of the CSI driver.
 	Driver *csidriver.Driver
-	// Fleet is the simulated kubelets.
-	Fleet *kubelet.Fleet
 
 	binDir  string
 	dir     string // temporary: etcd's data, keys, kubeconfigs, sockets
@@ -51,6 +48,7 @@ type Bed struct {
 	names              *nameServer // nil without
 
 	mu          sync.Mutex
+	nodes       map[string]*Node
 	networks    map[string]nodeNetwork   // by node
 	profilers   map[string]int           // ports of Go's profiler, by pod of the controller
 	components  map[Component]*component // of the control plane, which have to run as long as the bed
@@ -77,7 +75,7 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 	}
 	b := &Bed{
 		LogDir: options.LogDir, binDir: options.BinDir, options: options,
-		networks: map[string]nodeNetwork{}, profilers: map[string]int{}, components: map[Component]*component{},
+		nodes: map[string]*Node{}, networks: map[string]nodeNetwork{}, profilers: map[string]int{}, components: map[Component]*component{},
 		mayEnd: options.RestartComponents, restarts: map[Component]int{},
 	}
 	if err := b.reservePorts(ctx); err != nil {
@@ -98,7 +96,7 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 		steps = append(steps,
 			step{"kube-controller-manager and kube-scheduler", b.startControllers},
 			step{"CSI attacher", b.startAttacher},
-			step{"simulated kubelets", b.startNodes})
+			step{"nodes", b.startNodes})
 	}
 	for _, step := range steps {
 		options.Progress(step.what)
@@ -129,6 +127,16 @@ func (b *Bed) Err() error {
 	return errors.Join(b.failures...)
 }
 
+// note lets Err tell of an error, if it is one.
+func (b *Bed) note(err error) {
+	if err == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failures = append(b.failures, err)
+}
+
 // cleanup registers what Stop has to do, before everything registered earlier.
 func (b *Bed) cleanup(f func()) {
 	b.mu.Lock()
@@ -142,11 +150,7 @@ func (b *Bed) serve(serve func(ctx context.Context) error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := serve(ctx); err != nil {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.failures = append(b.failures, err)
-		}
+		b.note(serve(ctx))
 	}()
 	b.cleanup(func() { cancel(); <-done })
 }

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
@@ -83,10 +82,10 @@ func loseNodeByHand(ctx context.Context, t *testing.T, b *bed.Bed, name string, 
 	if removeInUse {
 		must(t, forgetVolume(ctx, b, nodes[0], name))
 	}
-	must(t, b.Client.Delete(ctx, &storagev1.VolumeAttachment{ObjectMeta: objectMeta(kubelet.AttachmentName(csidriver.Name, name, nodes[0]))}))
+	must(t, b.Client.Delete(ctx, &storagev1.VolumeAttachment{ObjectMeta: objectMeta(csidriver.AttachmentName(name, nodes[0]))}))
 	moved := &storagev1.VolumeAttachment{}
 	must(t, b.WaitFor(ctx, "the attachment of "+name+" on "+nodes[1], func() (bool, error) {
-		err := b.Client.Get(ctx, client.ObjectKey{Name: kubelet.AttachmentName(csidriver.Name, name, nodes[1])}, moved)
+		err := b.Client.Get(ctx, client.ObjectKey{Name: csidriver.AttachmentName(name, nodes[1])}, moved)
 		return moved.Status.Attached, err
 	}))
 	took := time.Since(began)
@@ -110,7 +109,7 @@ func forgetVolume(ctx context.Context, b *bed.Bed, node, handle string) error {
 	}
 	before := n.DeepCopy()
 	n.Status.VolumesInUse = slices.DeleteFunc(n.Status.VolumesInUse, func(v corev1.UniqueVolumeName) bool {
-		return v == kubelet.UniqueVolumeName(csidriver.Name, handle)
+		return v == csidriver.UniqueVolumeName(handle)
 	})
 	return b.Client.Status().Patch(ctx, &n, client.MergeFrom(before))
 }

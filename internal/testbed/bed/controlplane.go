@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -26,6 +27,7 @@ type controlPlane struct {
 	spawn  *spawner
 	logs   []*os.File
 
+	users sync.Mutex // envtest adds one user at a time
 	// admin may do everything.
 	admin *rest.Config
 }
@@ -81,7 +83,8 @@ func (c *controlPlane) configure(binDir string) error {
 	}
 	// envtest turns the ServiceAccount admission off, for lack of a controller-manager. Here is one.
 	api.Configure().Disable("disable-admission-plugins").
-		Set("authorization-mode", "Node", "RBAC")
+		Set("authorization-mode", "Node", "RBAC").
+		Set("enable-admission-plugins", "NodeRestriction")
 	flags, err := c.auditFlags()
 	for name, value := range flags {
 		api.Configure().Set(name, value)
@@ -129,6 +132,8 @@ func rateLimit(qps int) []string {
 // kubeconfig writes a kubeconfig with a certificate for a user and returns its path. Users named
 // system:<component> have the roles that every cluster has for that component.
 func (c *controlPlane) kubeconfig(user string, groups ...string) (string, error) {
+	c.users.Lock()
+	defer c.users.Unlock()
 	account, err := c.env.AddUser(envtest.User{Name: user, Groups: groups}, nil)
 	if err != nil {
 		return "", fmt.Errorf("certificate of user %s: %w", user, err)

@@ -9,8 +9,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
 )
 
 // Names of the shipped manifest.
@@ -22,12 +20,6 @@ const (
 
 	controllerAccount = "ha-controller"
 )
-
-// controlPlaneNode keeps workloads away from the nodes of the high availability controller.
-var controlPlaneNode = kubelet.NodeOptions{
-	Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""},
-	Taints: []corev1.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}},
-}
 
 // DeployController applies the shipped manifest by kubectl and waits until all replicas of the high
 // availability controller are ready and one of them leads.

@@ -2,12 +2,12 @@ package bed
 
 import (
 	"context"
+	"net"
+	"strconv"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/machine"
 )
 
 const (
@@ -18,68 +18,66 @@ const (
 	LINSTORComponent = "linstor-controller"
 	// LINSTORStart is how long the LINSTOR controller takes to answer after its container was started.
 	LINSTORStart = 10 * time.Second
+	// LINSTORPort is where the simulated LINSTOR answers at the address of its pod.
+	LINSTORPort = 3370
 )
 
-// linstorRunner lets the simulated LINSTOR run in a pod.
-type linstorRunner struct{ bed *Bed }
-
-// runs tells whether a pod is one of the LINSTOR controller.
-func (linstorRunner) runs(pod *corev1.Pod) bool {
-	return pod.Labels[ComponentLabel] == LINSTORComponent
-}
-
-// start starts LINSTOR in a pod. Where the pod's node crashes, nobody is told: connections to LINSTOR are silent until
-// another one answers at its address, and end then.
-func (r linstorRunner) start(ctx context.Context, ready func(bool)) kubelet.Process {
-	p := &linstorProcess{bed: r.bed, done: make(chan struct{})}
+// startLINSTOR starts the simulated LINSTOR in a container. If the container's node crashes, nobody is told: connections to LINSTOR are
+// silent until another one answers at its address, and end then.
+func (b *Bed) startLINSTOR(ctx context.Context, c machine.Container) (machine.Process, error) {
+	p := &linstorProcess{bed: b, done: make(chan struct{})}
 	starting := time.AfterFunc(LINSTORStart, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.ended {
+		if closed(p.done) {
 			return
 		}
-		r.bed.LINSTOR.Start()
-		r.bed.cutAllLINSTOR(false)
-		ready(true)
+		b.LINSTOR.Start()
+		b.cutAllLINSTOR(false)
+		var err error
+		p.port, err = newRelay(net.JoinHostPort(c.IP, strconv.Itoa(LINSTORPort)), b.linstorAddr) // for the probes of the kubelet
+		b.note(err)
 	})
 	context.AfterFunc(ctx, func() {
 		starting.Stop()
-		r.bed.cutAllLINSTOR(true)
-		_ = p.Kill()
+		b.cutAllLINSTOR(true)
+		p.Kill()
 	})
-	r.bed.LINSTOR.Stop()
-	return p
+	b.LINSTOR.Stop()
+	return p, nil
 }
 
-// linstorProcess is the simulated LINSTOR in the terms of a kubelet.
+// linstorProcess is the simulated LINSTOR in the terms of a machine.
 type linstorProcess struct {
 	bed  *Bed
 	done chan struct{}
 
-	mu    sync.Mutex
-	ended bool
+	mu   sync.Mutex
+	port *relay // nil until LINSTOR answers
 }
 
-// Terminate implements kubelet.Process.
-func (p *linstorProcess) Terminate() error { return p.Kill() }
+// Terminate implements machine.Process.
+func (p *linstorProcess) Terminate() { p.Kill() }
 
-// Kill implements kubelet.Process.
-func (p *linstorProcess) Kill() error {
+// Kill implements machine.Process.
+func (p *linstorProcess) Kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.ended {
-		p.ended = true
-		p.bed.LINSTOR.Stop()
-		close(p.done)
+	if closed(p.done) {
+		return
 	}
-	return nil
+	p.bed.LINSTOR.Stop()
+	if p.port != nil {
+		p.port.close()
+	}
+	close(p.done)
 }
 
-// Wait implements kubelet.Process.
-func (p *linstorProcess) Wait() int {
-	<-p.done
-	return 0
-}
+// Done implements machine.Process.
+func (p *linstorProcess) Done() <-chan struct{} { return p.done }
+
+// ExitCode implements machine.Process.
+func (p *linstorProcess) ExitCode() int { return 0 }
 
 // cutAllLINSTOR cuts or mends the way to LINSTOR for the processes on all nodes.
 func (b *Bed) cutAllLINSTOR(cut bool) {

@@ -10,23 +10,12 @@ import (
 	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 )
 
 // nodeNetwork is what the processes on a node reach the API and LINSTOR through.
 type nodeNetwork struct{ api, linstor *relay }
-
-// storage is what kubelets see of DRBD.
-type storage struct{ *drbd.Cluster }
-
-// IOHangs implements kubelet.IOHanger.
-func (s storage) IOHangs(resource, node string) bool {
-	state, ok := s.Replica(resource, node)
-	return ok && state.IO == drbd.IOSuspended
-}
 
 // AddNodes adds n nodes, named <prefix>-1 and so on, each a Kubernetes node, a LINSTOR satellite and a
 // member of the DRBD network, and waits until Kubernetes calls them Ready and they are no strangers any more, see renewals.
@@ -34,22 +23,19 @@ func (b *Bed) AddNodes(ctx context.Context, prefix string, n int) ([]string, err
 	for i := range n {
 		b.LINSTOR.AddNode(nodeName(prefix, i))
 	}
-	return b.addNodes(ctx, prefix, n, kubelet.NodeOptions{})
+	return b.addNodes(ctx, prefix, n)
 }
 
 // nodeName returns the name of the i-th node that AddNodes adds.
 func nodeName(prefix string, i int) string { return fmt.Sprintf("%s-%d", prefix, i+1) }
 
-// addNodes adds Kubernetes nodes, which LINSTOR need not know, with options of their own.
-func (b *Bed) addNodes(ctx context.Context, prefix string, n int, options kubelet.NodeOptions) ([]string, error) {
+// addNodes adds Kubernetes nodes, which LINSTOR need not know, with flags for their kubelets.
+func (b *Bed) addNodes(ctx context.Context, prefix string, n int, flags ...string) ([]string, error) {
 	names := make([]string, n)
-	group, groupCtx := errgroup.WithContext(ctx)
+	var group errgroup.Group
 	for i := range names {
 		names[i] = nodeName(prefix, i)
-		group.Go(func() error {
-			_, err := b.Fleet.AddNode(groupCtx, names[i], options)
-			return err
-		})
+		group.Go(func() error { return b.addNode(names[i], flags) })
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
@@ -59,6 +45,7 @@ func (b *Bed) addNodes(ctx context.Context, prefix string, n int, options kubele
 		done func(ctx context.Context, node string) (bool, error)
 	}{
 		{"be Ready", b.nodeReady},
+		{"register their CSI drivers", b.nodeAttaches},
 		{"renew their Leases", b.nodeKnown},
 	} {
 		if err := b.WaitFor(ctx, fmt.Sprintf("nodes %v to %s", names, wait.what), func() (bool, error) {
@@ -112,34 +99,67 @@ func (b *Bed) nodeReady(ctx context.Context, name string) (bool, error) {
 	return false, fmt.Errorf("node %s has no Ready condition", name)
 }
 
+// nodeAttaches reports whether the kubelet of a node has registered the CSI driver.
+func (b *Bed) nodeAttaches(ctx context.Context, name string) (bool, error) {
+	var node storagev1.CSINode
+	err := b.Client.Get(ctx, client.ObjectKey{Name: name}, &node)
+	return len(node.Spec.Drivers) > 0, err
+}
+
 // Crash takes the power from nodes: kubelet, containers, satellite, DRBD and processes are gone at once.
 func (b *Bed) Crash(nodes ...string) {
 	b.each(nodes, func(node string) {
 		b.LINSTOR.Crash(node)
-		if k := b.Fleet.Kubelet(node); k != nil {
-			k.Crash()
+		if n := b.Node(node); n != nil {
+			n.crash()
 		}
 	})
 }
 
-// ShutDown lets the kubelets of nodes end their pods before the power goes, see kubelet.Kubelet.ShutDown: within grace, to which the
-// shutdownGracePeriod of their configuration is set. The power goes with Crash.
-func (b *Bed) ShutDown(ctx context.Context, grace time.Duration, nodes ...string) {
+// ShutDown announces to the kubelets of nodes that the machines will be switched off. It returns when all their pods have ended
+// and all volumes are unmounted, when Options.ShutdownGrace has passed, or with ctx. The power goes with Crash.
+func (b *Bed) ShutDown(ctx context.Context, nodes ...string) {
+	ctx, cancel := context.WithTimeout(ctx, b.options.ShutdownGrace)
+	defer cancel()
 	b.each(nodes, func(node string) {
-		if k := b.Fleet.Kubelet(node); k != nil {
-			k.ShutDown(ctx, grace)
+		if n := b.Node(node); n != nil {
+			n.shutDown(ctx)
 		}
 	})
 }
 
-// Return boots nodes that crashed or were shut down.
+// Return boots nodes that crashed or were shut down, and starts kubelets that were killed. A node that runs stays as it is.
 func (b *Bed) Return(nodes ...string) {
 	b.each(nodes, func(node string) {
 		b.LINSTOR.Return(node)
-		if k := b.Fleet.Kubelet(node); k != nil {
-			k.Boot()
+		if n := b.Node(node); n != nil {
+			b.note(n.boot(driverStart))
 		}
 	})
+}
+
+// Retire takes nodes out of Kubernetes, and ends their kubelets. LINSTOR and DRBD keep them.
+func (b *Bed) Retire(ctx context.Context, nodes ...string) error {
+	for _, name := range nodes {
+		b.mu.Lock()
+		n := b.nodes[name]
+		delete(b.nodes, name)
+		b.mu.Unlock()
+		if n == nil {
+			continue
+		}
+		n.crash()
+		lease := &coordinationv1.Lease{}
+		lease.Namespace, lease.Name = corev1.NamespaceNodeLease, name
+		node := &corev1.Node{}
+		node.Name = name
+		for _, o := range []client.Object{lease, node} {
+			if err := client.IgnoreNotFound(b.Client.Delete(ctx, o)); err != nil {
+				return fmt.Errorf("retire node %s: %w", name, err)
+			}
+		}
+	}
+	return nil
 }
 
 // PartitionAPI cuts nodes off from the Kubernetes API. Their containers run on.
@@ -154,18 +174,11 @@ func (b *Bed) setAPI(nodes []string, cut bool) {
 		if n, err := b.networkOf(node); err == nil {
 			n.api.setCut(cut)
 		}
-		switch k := b.Fleet.Kubelet(node); {
-		case k == nil:
-		case cut:
-			k.PartitionAPI()
-		default:
-			k.HealAPI()
-		}
 	})
 }
 
 // StrandAPI leaves the connections of now between processes on nodes and the API without a far end, as when the API server that they lead
-// to has lost its power: nobody is told, and new ones lead to another server. Kubelets go on.
+// to has lost its power: nobody is told, and new ones lead to another server.
 func (b *Bed) StrandAPI(nodes ...string) {
 	b.each(nodes, func(node string) {
 		if n, err := b.networkOf(node); err == nil {
@@ -242,8 +255,8 @@ func (b *Bed) networkOf(node string) (nodeNetwork, error) {
 	if n, ok := b.networks[node]; ok {
 		return n, nil
 	}
-	api, apiErr := newRelay(b.control.address())
-	linstor, linstorErr := newRelay(b.linstorAddr)
+	api, apiErr := newRelay(anyPort, b.control.address())
+	linstor, linstorErr := newRelay(anyPort, b.linstorAddr)
 	if err := errors.Join(apiErr, linstorErr); err != nil {
 		return nodeNetwork{}, fmt.Errorf("network of node %s: %w", node, err)
 	}

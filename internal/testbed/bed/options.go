@@ -44,6 +44,11 @@ type Options struct {
 	ControllerNodes int
 	// ControllerArgs are appended to the arguments that the manifest gives to the controller.
 	ControllerArgs []string
+	// NodeStatusUpdateFrequency is how often a kubelet posts the status of its node, and with it which volumes it uses: 10 s, the default
+	// of kubelets, by default.
+	NodeStatusUpdateFrequency time.Duration
+	// ShutdownGrace is the shutdownGracePeriod of the kubelets. 0 leaves the default: they do nothing before a shutdown.
+	ShutdownGrace time.Duration
 	// RestartBackoff is the longest time between two starts of a process that ended again and again: that of
 	// kubelets, 5 minutes, by default.
 	RestartBackoff time.Duration
@@ -85,6 +90,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.LINSTOR.Durations == (linstorsim.Durations{}) && !o.Bare {
 		o.LINSTOR.Durations = linstorsim.RealDurations()
 	}
+	if o.NodeStatusUpdateFrequency == 0 {
+		o.NodeStatusUpdateFrequency = 10 * time.Second
+	}
 	if o.ControllerNodes == 0 {
 		o.ControllerNodes = 3
 	}
@@ -92,7 +100,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Progress = func(string) {}
 	}
 	for _, binary := range []string{
-		"controlplane", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "csi-attacher",
+		"controlplane", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl", "csi-attacher",
 	} {
 		if _, err := os.Stat(filepath.Join(o.BinDir, binary)); err != nil {
 			return o, fmt.Errorf("test bed: %w; run `make testbed` first", err)

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// relay is a cable: it passes TCP connections on from a loopback port of its own, and can be cut. While
+// relay is a cable: it passes TCP connections on from a loopback address of its own, and can be cut. While
 // it is cut nothing passes and nothing is refused, as when a network drops every packet; what was sent
 // meanwhile arrives when it is mended, as by TCP's retransmissions.
 type relay struct {
@@ -22,9 +22,12 @@ type relay struct {
 	stranded chan struct{} // closed when the connections of now are stranded
 }
 
-// newRelay opens a port that leads to target.
-func newRelay(target string) (*relay, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+// anyPort is an address of which the kernel chooses the port.
+const anyPort = "127.0.0.1:0"
+
+// newRelay listens at an address that leads to target.
+func newRelay(address, target string) (*relay, error) {
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("relay to %s: %w", target, err)
 	}

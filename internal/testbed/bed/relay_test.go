@@ -39,7 +39,7 @@ func TestRelay(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	target := echo(t)
 	defer func() { _ = target.Close() }()
-	r, err := newRelay(target.Addr().String())
+	r, err := newRelay(anyPort, target.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestConnectionsThatAreStrandedStaySilentAndNewOnesDoNot(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	target := echo(t)
 	defer func() { _ = target.Close() }()
-	r, err := newRelay(target.Addr().String())
+	r, err := newRelay(anyPort, target.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

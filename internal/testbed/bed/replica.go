@@ -3,14 +3,16 @@ package bed
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -51,29 +53,78 @@ func (b *Bed) StartReplica(ctx context.Context, name string) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	clientset, err := b.clientset()
+	p, err := b.replicaProgram(ctx, pod)
 	if err != nil {
 		return nil, err
 	}
-	p, err := (&runner{bed: b, client: clientset}).launch(ctx, pod)
+	l, err := b.launch(p)
 	if err != nil {
 		return nil, err
 	}
 	r := &Replica{
-		Name: name, PID: p.cmd.Process.Pid, Started: time.Now(), process: p.process, ready: make(chan struct{}),
-		MetricsURL: "http://127.0.0.1:" + strconv.Itoa(p.metrics) + "/metrics",
+		Name: name, PID: l.cmd.Process.Pid, Started: time.Now(), process: l.process, ready: make(chan struct{}),
+		MetricsURL: "http://127.0.0.1:" + strconv.Itoa(l.metrics) + "/metrics",
 	}
-	b.cleanup(func() { p.stop(0) })
-	var first sync.Once
-	go probe(p.done, p.readiness, func(ready bool) {
-		if ready {
-			first.Do(func() {
-				r.readyAt = time.Now()
-				close(r.ready)
-			})
-		}
-	})
+	b.cleanup(func() { l.stop(0) })
+	go r.awaitReady("http://" + l.probes + "/readyz")
 	return r, nil
+}
+
+// replicaProgram returns what a kubelet would make of the pod.
+func (b *Bed) replicaProgram(ctx context.Context, pod *corev1.Pod) (program, error) {
+	clientset, err := b.clientset()
+	if err != nil {
+		return program{}, err
+	}
+	token, err := clientset.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, pod.Spec.ServiceAccountName,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+			ExpirationSeconds: new(int64((24 * time.Hour).Seconds())), // nobody renews it
+			BoundObjectRef:    &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
+		}}, metav1.CreateOptions{})
+	if err != nil {
+		return program{}, fmt.Errorf("token for pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	p := program{
+		namespace: pod.Namespace, pod: pod.Name, uid: string(pod.UID), node: pod.Spec.NodeName,
+		account: clientcmdapi.AuthInfo{Token: token.Status.Token},
+	}
+	container := &pod.Spec.Containers[0]
+	env, err := podEnv(pod, container)
+	if err != nil {
+		return program{}, err
+	}
+	for _, e := range env {
+		p.env = append(p.env, e.Name+"="+e.Value)
+	}
+	for _, arg := range container.Args {
+		p.args = append(p.args, expand(arg, env))
+	}
+	return p, nil
+}
+
+// awaitReady asks the process whether it is ready until it is.
+func (r *Replica) awaitReady(url string) {
+	client := http.Client{Timeout: time.Second}
+	defer client.CloseIdleConnections()
+	ticker := time.NewTicker(250 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-r.process.done:
+			return
+		case <-ticker.C:
+		}
+		resp, err := client.Get(url)
+		if err != nil {
+			continue
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode < http.StatusBadRequest {
+			r.readyAt = time.Now()
+			close(r.ready)
+			return
+		}
+	}
 }
 
 // replicaPod creates the pod that the process has its identity of, from the manifest's Deployment.

@@ -5,220 +5,175 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/machine"
 )
 
-// runner runs the pods of the high availability controller as processes: with the arguments and the
-// environment of their pod spec and a token of their ServiceAccount. What can not be the same on one
-// machine is overridden: ports, and the addresses of the API and of LINSTOR, which go through the
-// relays of the pod's node unless Options say otherwise. The simulated LINSTOR and the CSI attacher run in pods too, where there
-// are pods for them.
-type runner struct {
-	bed    *Bed
-	client kubernetes.Interface
-}
+// runner runs the containers of the high availability controller as processes, with the arguments, the environment and the token that
+// the kubelet gives them. What can not be the same on one machine is overridden: ports, and the addresses of the API and of LINSTOR,
+// which go through the relays of the node unless Options say otherwise. The simulated LINSTOR and the CSI attacher run in pods too, if
+// there are pods for them.
+type runner struct{ bed *Bed }
 
-// Runs implements kubelet.Runner.
-func (r *runner) Runs(pod *corev1.Pod) bool {
-	return isController(pod) || linstorRunner{r.bed}.runs(pod) || attacherRunner{r.bed}.runs(pod)
-}
-
-// isController tells whether a pod runs the high availability controller, whatever installed it. The node agents of 1.x have the same
-// image and another command.
-func isController(pod *corev1.Pod) bool {
-	c := pod.Spec.Containers[0]
-	return strings.Contains(c.Image, "/"+ControllerName+":") && !slices.Contains(c.Args, "/agent")
-}
-
-// Start implements kubelet.Runner.
-func (r *runner) Start(ctx context.Context, pod *corev1.Pod, ready func(bool)) (kubelet.Process, error) {
-	if linstor := (linstorRunner{r.bed}); linstor.runs(pod) {
-		return linstor.start(ctx, ready), nil
+// Start implements machine.Runner.
+func (r runner) Start(ctx context.Context, c machine.Container) (machine.Process, error) {
+	switch labels := c.Pod.GetLabels(); {
+	case labels[ComponentLabel] == LINSTORComponent:
+		return r.bed.startLINSTOR(ctx, c)
+	case labels[ComponentLabel] == CSIComponent:
+		return r.bed.startAttacherIn(ctx, c)
+	case isController(c):
+		return r.bed.startController(ctx, c)
 	}
-	if attacher := (attacherRunner{r.bed}); attacher.runs(pod) {
-		return attacher.start(ctx, pod, ready)
+	return nil, nil
+}
+
+// isController reports whether a container is one of the high availability controller, whatever installed it. The node agents of 1.x
+// have the same image and another command.
+func isController(c machine.Container) bool {
+	return strings.Contains(c.Config.GetImage().GetUserSpecifiedImage(), "/"+ControllerName+":") && !slices.Contains(c.Config.GetArgs(), "/agent")
+}
+
+// tokenPath is where the kubelet mounts the token of a pod's ServiceAccount.
+const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+// startController starts the process of a container of the high availability controller.
+func (b *Bed) startController(ctx context.Context, c machine.Container) (machine.Process, error) {
+	meta := c.Pod.GetMetadata()
+	p := program{namespace: meta.GetNamespace(), pod: meta.GetName(), uid: meta.GetUid(), node: c.Node, args: c.Config.GetArgs()}
+	for _, e := range c.Config.GetEnvs() {
+		p.env = append(p.env, e.GetKey()+"="+string(e.GetValue()))
 	}
-	p, err := r.launch(ctx, pod)
+	for _, m := range c.Config.GetMounts() {
+		if m.GetContainerPath() == tokenPath {
+			p.account.TokenFile = filepath.Join(m.GetHostPath(), "token")
+		}
+	}
+	l, err := b.launch(p)
 	if err != nil {
 		return nil, err
 	}
-	context.AfterFunc(ctx, func() { p.stop(0) })
-	go probe(p.done, p.readiness, ready)
-	return podProcess{p.process}, nil
+	context.AfterFunc(ctx, func() { l.stop(0) })
+	// The kubelet asks the address of the pod.
+	probes, err := newRelay(net.JoinHostPort(c.IP, controllerProbes), l.probes)
+	if err != nil {
+		l.stop(0)
+		return nil, err
+	}
+	go func() { <-l.done; probes.close() }()
+	return podProcess{l.process}, nil
 }
 
-// launched is a process that runs a pod.
+// controllerProbes is the port of the shipped manifest for probes.
+const controllerProbes = "8080"
+
+// program is what a process of the high availability controller runs with.
+type program struct {
+	namespace, pod, uid, node string
+	args, env                 []string
+	account                   clientcmdapi.AuthInfo
+}
+
+// launched is such a process.
 type launched struct {
 	*process
-	readiness string // URL
-	metrics   int    // port
+	probes  string // address
+	metrics int    // port
 }
 
-// launch starts the process of a pod.
-func (r *runner) launch(ctx context.Context, pod *corev1.Pod) (*launched, error) {
-	api, linstor, err := r.bed.addressesOf(pod.Spec.NodeName)
+// launch starts a process of the high availability controller.
+func (b *Bed) launch(of program) (*launched, error) {
+	api, linstor, err := b.addressesOf(of.node)
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig, err := r.kubeconfig(ctx, pod, api)
+	kubeconfig, err := b.podConfig(of, api)
 	if err != nil {
 		return nil, err
 	}
-	container := &pod.Spec.Containers[0]
-	env, err := podEnv(pod, container)
-	if err != nil {
-		return nil, err
-	}
-	ports, err := r.bed.freePorts(3)
+	ports, err := b.freePorts(3)
 	if err != nil {
 		return nil, err
 	}
 	probes, metrics, profiler := ports[0], ports[1], ports[2]
-	env = append(env, corev1.EnvVar{Name: "KUBECONFIG", Value: kubeconfig})
 	tokenFile := ""
-	if r.bed.options.BearerToken {
-		tokenFile = filepath.Join(r.bed.dir, string(pod.UID)+".token")
+	if b.options.BearerToken {
+		tokenFile = filepath.Join(b.dir, of.uid+".token")
 	}
-	planted, err := SecretEnv(r.bed.namedLINSTOR(linstor), tokenFile)
+	planted, err := SecretEnv(b.namedLINSTOR(linstor), tokenFile)
 	if err != nil {
 		return nil, err
 	}
-	for name, value := range planted {
-		env = append(env, corev1.EnvVar{Name: name, Value: value})
-	}
-	args := append(slices.Clone(container.Args),
+	args := append(slices.Clone(of.args),
 		"--leader-election-healtz-port="+strconv.Itoa(probes),
 		"--metrics-bind-address=127.0.0.1:"+strconv.Itoa(metrics))
-	if r.bed.options.Profiling {
+	if b.options.Profiling {
 		args = append(args, "--pprof-bind-address=127.0.0.1:"+strconv.Itoa(profiler))
-		r.bed.mu.Lock()
-		r.bed.profilers[pod.Name] = profiler
-		r.bed.mu.Unlock()
+		b.mu.Lock()
+		b.profilers[of.pod] = profiler
+		b.mu.Unlock()
 	}
-	args = append(args, r.bed.options.ControllerArgs...)
-	cmd := exec.Command(filepath.Join(r.bed.binDir, "piraeus-ha-controller"))
-	for _, arg := range args {
-		cmd.Args = append(cmd.Args, expand(arg, env))
+	cmd := exec.Command(filepath.Join(b.binDir, "piraeus-ha-controller"), append(args, b.options.ControllerArgs...)...)
+	cmd.Env = append(slices.Clone(of.env), "KUBECONFIG="+kubeconfig)
+	for name, value := range planted {
+		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	for _, e := range env {
-		cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
-	}
-	if r.bed.names != nil {
-		if cmd, err = r.bed.names.resolvedBy(cmd); err != nil {
+	if b.names != nil {
+		if cmd, err = b.names.resolvedBy(cmd); err != nil {
 			return nil, err
 		}
 	}
-	p, err := r.bed.spawn.start(cmd, pod.Name, r.bed.LogDir)
+	p, err := b.spawn.start(cmd, of.pod, b.LogDir)
 	if err != nil {
 		return nil, err
 	}
-	r.bed.noteProcess(ControllerProcess{
-		Pod: pod.Name, PID: p.cmd.Process.Pid, MetricsURL: fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics),
+	b.noteProcess(ControllerProcess{
+		Pod: of.pod, PID: p.cmd.Process.Pid, MetricsURL: fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics),
 		ProbesURL: fmt.Sprintf("http://127.0.0.1:%d", probes),
 	})
-	readiness := fmt.Sprintf("http://127.0.0.1:%d%s", probes, readinessPath(container))
-	return &launched{process: p, readiness: readiness, metrics: metrics}, nil
+	return &launched{process: p, probes: fmt.Sprintf("127.0.0.1:%d", probes), metrics: metrics}, nil
 }
 
-// kubeconfig writes a kubeconfig that reaches the API at addr as the pod's ServiceAccount.
-func (r *runner) kubeconfig(ctx context.Context, pod *corev1.Pod, addr string) (string, error) {
-	token, err := r.client.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, pod.Spec.ServiceAccountName,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-			// Nobody renews the token, so that it has to last for the longest playground.
-			ExpirationSeconds: new(int64((24 * time.Hour).Seconds())),
-			BoundObjectRef:    &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
-		}}, metav1.CreateOptions{})
-	if err != nil {
-		return "", fmt.Errorf("token for pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
+// podConfig writes a kubeconfig that reaches the API at addr as the pod's ServiceAccount.
+func (b *Bed) podConfig(of program, addr string) (string, error) {
 	const name = "testbed"
-	path := filepath.Join(r.bed.dir, string(pod.UID)+".kubeconfig")
+	path := filepath.Join(b.dir, of.uid+".kubeconfig")
 	if err := clientcmd.WriteToFile(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{name: {
-			Server: "https://" + addr, CertificateAuthorityData: r.bed.Config.CAData,
+			Server: "https://" + addr, CertificateAuthorityData: b.Config.CAData,
 		}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: token.Status.Token}},
-		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name, Namespace: pod.Namespace}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: &of.account},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name, Namespace: of.namespace}},
 		CurrentContext: name,
 	}, path); err != nil {
-		return "", fmt.Errorf("kubeconfig for pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return "", fmt.Errorf("kubeconfig for pod %s/%s: %w", of.namespace, of.pod, err)
 	}
 	return path, nil
 }
 
-// podProcess is a process in the terms of a kubelet.
+// podProcess is a process in the terms of a machine.
 type podProcess struct{ *process }
 
-// Terminate implements kubelet.Process.
-func (p podProcess) Terminate() error { return p.signal(syscall.SIGTERM) }
+// Terminate implements machine.Process. A process that has ended meanwhile is no error.
+func (p podProcess) Terminate() { _ = p.signal(syscall.SIGTERM) }
 
-// Kill implements kubelet.Process.
-func (p podProcess) Kill() error { return p.signal(syscall.SIGKILL) }
+// Kill implements machine.Process.
+func (p podProcess) Kill() { _ = p.signal(syscall.SIGKILL) }
 
-// Wait implements kubelet.Process.
-func (p podProcess) Wait() int {
-	<-p.done
-	return p.cmd.ProcessState.ExitCode()
-}
+// Done implements machine.Process.
+func (p podProcess) Done() <-chan struct{} { return p.done }
 
-// How often readiness is asked for: of a process that is not ready more often than in any manifest, because a bed waits for
-// it; of one that is ready as in the shipped one.
-const (
-	probePeriod      = 250 * time.Millisecond
-	readyProbePeriod = 5 * time.Second
-)
-
-// probe reports what a readiness endpoint answers, until done is closed.
-func probe(done <-chan struct{}, url string, ready func(bool)) {
-	client := http.Client{Timeout: time.Second}
-	defer client.CloseIdleConnections()
-	ticker := time.NewTicker(probePeriod)
-	defer ticker.Stop()
-	was := false
-	for {
-		select {
-		case <-done:
-			return
-		case <-ticker.C:
-		}
-		is := false
-		if resp, err := client.Get(url); err == nil {
-			is = resp.StatusCode < http.StatusBadRequest
-			_ = resp.Body.Close()
-		}
-		if is != was {
-			ready(is)
-			was = is
-			if ticker.Reset(probePeriod); is {
-				ticker.Reset(readyProbePeriod)
-			}
-		}
-	}
-}
-
-// readinessPath returns the path that the container's readiness probe asks.
-func readinessPath(container *corev1.Container) string {
-	if p := container.ReadinessProbe; p != nil && p.HTTPGet != nil {
-		return "/" + strings.TrimPrefix(p.HTTPGet.Path, "/")
-	}
-	return "/readyz"
-}
+// ExitCode implements machine.Process.
+func (p podProcess) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
 
 // The ports that programs are told to listen on lie below those that Linux gives to outgoing connections (ip_local_port_range): of these one
 // may be taken again before the program listens. Each bed has a block of its own, so that no other bed takes one then either.

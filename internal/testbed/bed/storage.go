@@ -13,7 +13,6 @@ import (
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
@@ -78,32 +77,13 @@ func (b *Bed) spawnAttacher(name, kubeconfig string) (*process, error) {
 	return b.spawn.start(exec.Command(filepath.Join(b.binDir, "csi-attacher"), args...), name, b.LogDir)
 }
 
-// startNodes starts the simulated kubelets and the nodes for the high availability controller.
-func (b *Bed) startNodes(ctx context.Context) error {
-	client, err := b.clientset()
-	if err != nil {
-		return err
-	}
-	log, err := b.logger("kubelets")
-	if err != nil {
-		return err
-	}
-	if b.Fleet, err = kubelet.NewFleet(kubelet.Config{
-		RestConfig: b.Config,
-		Storage:    storage{b.DRBD},
-		Runner:     &runner{bed: b, client: client},
-		Timings:    kubelet.Timings{CrashLoopMax: b.options.RestartBackoff},
-		Logger:     log,
-	}); err != nil {
-		return err
-	}
-	fleetCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	b.cleanup(func() { b.Fleet.Stop(); cancel() })
-	if err := b.Fleet.Start(fleetCtx); err != nil {
-		return err
-	}
-	_, err = b.addNodes(ctx, "control", max(b.options.ControllerNodes, 0), controlPlaneNode)
-	return err
+// storage is what the nodes see of DRBD.
+type storage struct{ *drbd.Cluster }
+
+// IOHangs implements machine.Storage.
+func (s storage) IOHangs(resource, node string) bool {
+	state, ok := s.Replica(resource, node)
+	return ok && state.IO == drbd.IOSuspended
 }
 
 // logger returns a logger to a file of its own.

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/affinity"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
@@ -138,7 +137,7 @@ func (v Volume) spec() linstorsim.ResourceSpec {
 // owner returns the StatefulSet or Deployment.
 func (w Workload) owner() client.Object {
 	meta := metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}
-	template := w.template()
+	template := w.Template()
 	selector := &metav1.LabelSelector{MatchLabels: w.Selector()}
 	if w.Deployment {
 		return &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{
@@ -156,8 +155,8 @@ const appLabel = "app.kubernetes.io/name"
 // Selector returns the labels by which the workload's pods are selected.
 func (w Workload) Selector() map[string]string { return map[string]string{appLabel: w.Name} }
 
-// template returns the pods' template.
-func (w Workload) template() corev1.PodTemplateSpec {
+// Template returns the pods' template.
+func (w Workload) Template() corev1.PodTemplateSpec {
 	t := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: w.Selector(), Annotations: w.Annotations},
 		Spec: corev1.PodSpec{
@@ -240,7 +239,7 @@ func (b *Bed) WaitRunning(ctx context.Context, w Workload, nodes ...string) (cor
 // Attached tells whether a volume is attached to a node. Volumes are named by their handle.
 func (b *Bed) Attached(ctx context.Context, handle, node string) (bool, error) {
 	var attachment storagev1.VolumeAttachment
-	name := kubelet.AttachmentName(csidriver.Name, handle, node)
+	name := csidriver.AttachmentName(handle, node)
 	if err := b.Client.Get(ctx, client.ObjectKey{Name: name}, &attachment); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 )
 
@@ -94,7 +93,7 @@ func deleteAttachments(ctx context.Context, group *errgroup.Group, w *crowd) {
 	for _, pod := range w.pods {
 		group.Go(func() error {
 			va := &storagev1.VolumeAttachment{}
-			va.Name = kubelet.AttachmentName(csidriver.Name, volumeOf(pod), w.node)
+			va.Name = csidriver.AttachmentName(volumeOf(pod), w.node)
 			if err := w.Client.Delete(ctx, va); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("delete attachment %s: %w", va.Name, err)
 			}

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
@@ -117,7 +116,7 @@ func (s *state) fillNodes(ctx context.Context) error {
 		node.Status.NodeInfo.BootID = "boot-" + node.Name
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
 		for v := i; v < stateVolumes; v += stateNodes {
-			name := kubelet.UniqueVolumeName(csidriver.Name, stateVolume(v))
+			name := csidriver.UniqueVolumeName(stateVolume(v))
 			node.Status.VolumesInUse = append(node.Status.VolumesInUse, name)
 			node.Status.VolumesAttached = append(node.Status.VolumesAttached, corev1.AttachedVolume{Name: name})
 		}
@@ -182,7 +181,7 @@ func (s *state) fillVolumes(ctx context.Context) error {
 		attachments := s.client.StorageV1().VolumeAttachments()
 		va, err := attachments.Create(ctx, &storagev1.VolumeAttachment{
 			ObjectMeta: metav1.ObjectMeta{
-				Name:       kubelet.AttachmentName(csidriver.Name, stateVolume(i), stateNode(i)),
+				Name:       csidriver.AttachmentName(stateVolume(i), stateNode(i)),
 				Finalizers: []string{"external-attacher/linstor-csi-linbit-com"},
 			},
 			Spec: storagev1.VolumeAttachmentSpec{

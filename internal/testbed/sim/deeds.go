@@ -149,6 +149,7 @@ var onNode = map[Deed]func(w *world, node string){
 	UnfreezeSatellite: (*world).unfreeze,
 	SilenceKubelet:    func(w *world, node string) { w.cutKubelet(node, true) },
 	RestoreKubelet:    func(w *world, node string) { w.cutKubelet(node, false) },
+	RestartKubelet:    (*world).restartKubelet,
 	RestartEvents:     func(w *world, node string) { w.Linstor.RestartEvents(node) },
 	ShutdownTaint:     func(w *world, node string) { w.taint(node, switchedOffTaint, true) },
 	ShutdownUntaint:   func(w *world, node string) { w.taint(node, switchedOffTaint, false) },
@@ -341,6 +342,11 @@ func (w *world) cutKubelet(node string, cut bool) {
 	} else {
 		w.RestoreKubelet(w.kube(node))
 	}
+}
+
+func (w *world) restartKubelet(node string) {
+	w.kubelet[node] = false
+	w.RestartKubelet(w.kube(node))
 }
 
 // deployment is the controller's own, whose annotation pauses fail-over.

@@ -219,7 +219,11 @@ func (g *generator) anyFault(at, span time.Duration) {
 }
 
 func (g *generator) nodeFault(at, span time.Duration, deed Deed, node string) {
-	g.fault(at, span, Step{What: deed, Node: node}, undo[deed])
+	end := undo[deed]
+	if deed == SilenceKubelet && g.chance(50) {
+		end = RestartKubelet
+	}
+	g.fault(at, span, Step{What: deed, Node: node}, end)
 }
 
 func (g *generator) faultOfAll() Step {

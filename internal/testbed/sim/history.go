@@ -215,6 +215,7 @@ const (
 	UnfreezeSatellite Deed = "unfreeze"
 	SilenceKubelet    Deed = "cut the kubelet off from the API"
 	RestoreKubelet    Deed = "restore the kubelet"
+	RestartKubelet    Deed = "start the kubelet again, without a boot"
 	RestartEvents     Deed = "restart events2"
 	ShutdownTaint     Deed = "taint as switched off"
 	ShutdownUntaint   Deed = "remove the taint"

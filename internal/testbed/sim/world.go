@@ -202,6 +202,9 @@ func (w *world) build() {
 	}))
 	for _, node := range w.history.World.Nodes {
 		w.must(w.Add(w.ctx, virtual.Node{Name: w.kube(node), RenewInterval: w.history.World.Renew[node]}))
+		if w.history.Seed%2 == 0 {
+			w.SetStatus(w.kube(node), 10*time.Second)
+		}
 	}
 	for node, d := range w.history.World.Pings {
 		w.Linstor.SetPingTimeout(node, d)

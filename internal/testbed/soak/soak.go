@@ -65,7 +65,7 @@ type runner struct {
 // process of the controller, so that they live long enough to see a trend. An error means that it could not go on.
 func Run(ctx context.Context, o Options) (Report, error) {
 	b, err := bed.Start(ctx, bed.Options{
-		DRBDDetection: time.Second, LINSTOR: linstorsim.Options{ReconnectInterval: 2 * time.Second},
+		NodeStatusUpdateFrequency: time.Second, DRBDDetection: time.Second, LINSTOR: linstorsim.Options{ReconnectInterval: 2 * time.Second},
 		// The address is of this machine only, and what is read there is no secret.
 		ControllerArgs: []string{"--confirmed-loss-grace-period=2s", "--metrics-secure=false"},
 		// Processes are killed more often than in any cluster.

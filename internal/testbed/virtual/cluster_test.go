@@ -176,3 +176,79 @@ func TestANodeThatReturnsStartsItsPodsAgain(t *testing.T) {
 		}
 	})
 }
+
+func TestAPodStartsOnlyWhenItsNodeReportsTheVolumeInUse(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.SetStatus("node-b", time.Minute)
+		c.Crash("node-a")
+		c.pass(time.Minute + time.Second) // the next status of node-b comes in 59 s
+		c.remove(0)
+		var node corev1.Node
+		c.must(c.Client().Get(c.ctx, client.ObjectKey{Name: "node-a"}, &node))
+		node.Status.VolumesInUse = nil
+		c.must(c.Client().Status().Update(c.ctx, &node))
+		c.pass(30 * time.Second)
+		if c.runs("node-b") {
+			t.Error("the pod runs before its node reports the volume in use")
+		}
+		c.pass(35 * time.Second)
+		if !c.runs("node-b") || len(c.inUse("node-b")) != 1 {
+			t.Errorf("in use: %v, pod: %+v", c.inUse("node-b"), c.pod())
+		}
+	})
+}
+
+func TestAKubeletThatWasStartedAgainUnmountsBeforeItStops(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.Change(client.ObjectKeyFromObject(c.pod()), func(w *virtual.Workload) { w.StopTime = time.Minute })
+		c.SilenceKubelet("node-a")
+		c.pass(time.Minute) // until the scheduler knows that the node is silent
+		c.remove(0)
+		c.RestartKubelet("node-a")
+		c.pass(5 * time.Second)
+		if replica, _ := c.DRBD.Replica("pvc-db", "node-a"); len(c.inUse("node-a")) != 0 || replica.Open != 1 {
+			t.Errorf("in use: %v, open: %d; want the volume unmounted and still open", c.inUse("node-a"), replica.Open)
+		}
+	})
+}
+
+func TestAContainerHasTwoSecondsToStop(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.Change(client.ObjectKeyFromObject(c.pod()), func(w *virtual.Workload) { w.StopTime = time.Minute })
+		open := func() int {
+			replica, _ := c.DRBD.Replica("pvc-db", "node-a")
+			return replica.Open
+		}
+		c.remove(1)
+		c.pass(1500 * time.Millisecond)
+		if open() != 1 {
+			t.Error("the containers were killed after a second")
+		}
+		c.pass(time.Second)
+		if open() != 0 {
+			t.Error("the containers still run")
+		}
+	})
+}
+
+func TestAPodWaitsForTheDriverOfANodeThatBoots(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.Crash("node-a")
+		c.pass(time.Minute)
+		c.Return("node-a")
+		c.pass(3 * time.Second)
+		if replica, _ := c.DRBD.Replica("pvc-db", "node-a"); replica.Open != 0 {
+			t.Error("the volume is mounted without a driver")
+		}
+		c.pass(10 * time.Second)
+		if !c.runs("node-a") {
+			t.Errorf("pod: %+v", c.pod())
+		}
+	})
+}
+
+func (c *cluster) inUse(node string) []corev1.UniqueVolumeName {
+	var n corev1.Node
+	c.must(c.Client().Get(c.ctx, client.ObjectKey{Name: node}, &n))
+	return n.Status.VolumesInUse
+}

@@ -5,8 +5,10 @@
 // It is made for testing/synctest bubbles: hours pass in milliseconds, and nothing opens a socket. What it does
 // follows what was measured on a real control plane:
 //
-//   - A kubelet renews its Lease every 10 s, starts a pod once its volumes are attached, opens their devices, stops pods
-//     gracefully, and keeps the node's status.volumesInUse. A process whose IO hangs does not stop.
+//   - A kubelet renews its Lease every 10 s and posts the node's status every second: that it is Ready, its boot, and volumesInUse.
+//     It starts a pod once the status shows its volumes, they are attached, and the CSI driver has registered, 3 s after a boot. It
+//     opens their devices, and stops pods gracefully, within 2 s at least. It does not shorten a stop that is under way. A process
+//     whose IO hangs does not stop. A kubelet that is started again unmounts the volumes of deleted pods before it stops them.
 //   - The attach/detach controller attaches a volume to one node only, waits for volumesInUse before it detaches, up
 //     to six minutes, and finds out that somebody else deleted an attachment only every 60 s.
 //   - The CSI attacher gives the driver (csidriver) a minute for each attach and detach, ten at a time, and lets one that has failed wait

@@ -22,6 +22,7 @@ func (c *Cluster) Return(node string) {
 		if !k.up {
 			k.up, k.frozen = true, false
 			k.boot++
+			k.posted, k.driver = time.Time{}, time.Now().Add(driverStart)
 		}
 	})
 }
@@ -34,6 +35,17 @@ func (c *Cluster) SilenceKubelet(node string) {
 // RestoreKubelet undoes SilenceKubelet.
 func (c *Cluster) RestoreKubelet(node string) {
 	c.onKubelet(node, func(k *kubelet) { k.heard = true })
+}
+
+// RestartKubelet ends a kubelet and starts it again, without a boot. Containers go on. If pods were deleted meanwhile, the kubelet unmounts
+// their volumes before it stops their containers.
+func (c *Cluster) RestartKubelet(node string) {
+	c.onKubelet(node, func(k *kubelet) {
+		k.heard, k.posted = true, time.Time{}
+		for _, r := range k.pods {
+			r.unseen = true
+		}
+	})
 }
 
 // Freeze stops everything on a node, as a hypervisor does that moves its machine: no packet comes or goes. Nothing there knows
@@ -56,6 +68,11 @@ func (c *Cluster) Thaw(node string) {
 // SetLease changes the duration of a node's Lease, which its kubelet renews four times in that time.
 func (c *Cluster) SetLease(node string, duration time.Duration) {
 	c.onKubelet(node, func(k *kubelet) { k.interval = duration / leaseFactor })
+}
+
+// SetStatus changes how often the kubelet of a node posts the node's status.
+func (c *Cluster) SetStatus(node string, every time.Duration) {
+	c.onKubelet(node, func(k *kubelet) { k.status = every })
 }
 
 // SetClock lets the clock of a node be wrong by so much. Its kubelet writes it into its Lease.

@@ -14,18 +14,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// renewInterval is how often a kubelet renews its Lease and corrects its node's status.
-const renewInterval = 10 * time.Second
+const (
+	// renewInterval is how often a kubelet renews its Lease.
+	renewInterval = 10 * time.Second
+	// statusInterval is how often a kubelet posts the node's status. Kubernetes' default is 10 s.
+	statusInterval = time.Second
+	// driverStart is how long the CSI driver takes to register after a boot.
+	driverStart = 3 * time.Second
+	// leastGrace is the least time that a container gets between SIGTERM and SIGKILL.
+	leastGrace = 2 * time.Second
+)
 
 // kubelet is one node's machine and kubelet.
 type kubelet struct {
 	*Cluster
 	node string
-	// host is the node's name in LINSTOR and DRBD, and interval how often the Lease is renewed.
-	host     string
-	interval time.Duration
-	client   client.Client
-	waker    *waker
+	// host is the node's name in LINSTOR and DRBD, interval how often the Lease is renewed, and status how often the status is posted.
+	host             string
+	interval, status time.Duration
+	client           client.Client
+	waker            *waker
 
 	mu      sync.Mutex
 	up      bool // the machine runs
@@ -33,6 +41,10 @@ type kubelet struct {
 	frozen  bool // nothing runs, and nothing notices
 	boot    int
 	renewed time.Time
+	// posted is when the kubelet has posted the node's status.
+	posted time.Time
+	// driver is when the CSI driver registers.
+	driver time.Time
 	// skew is by how much the node's clock is wrong.
 	skew time.Duration
 	pods map[types.UID]*running
@@ -40,7 +52,7 @@ type kubelet struct {
 
 func newKubelet(c *Cluster, node string) *kubelet {
 	return &kubelet{
-		Cluster: c, node: node, host: c.Satellite(node), interval: renewInterval, client: c.API.Client("kubelet/" + node), up: true, heard: true, boot: 1,
+		Cluster: c, node: node, host: c.Satellite(node), interval: renewInterval, status: statusInterval, client: c.API.Client("kubelet/" + node), up: true, heard: true, boot: 1,
 		pods: make(map[types.UID]*running),
 	}
 }
@@ -53,24 +65,31 @@ func (k *kubelet) sync(ctx context.Context) time.Duration {
 	}
 	next := k.interval
 	if k.heard {
-		due := time.Since(k.renewed) >= k.interval
-		if due {
+		if time.Since(k.renewed) >= k.interval {
 			k.renew(ctx)
 		}
-		if next = k.interval - time.Since(k.renewed); next <= 0 {
-			next = again // the API did not answer
+		next = min(wait(k.renewed.Add(k.interval)), k.observe(ctx))
+		if time.Since(k.posted) >= k.status {
+			k.report(ctx)
 		}
-		next = min(next, k.observe(ctx))
-		k.report(ctx, due)
+		next = min(next, wait(k.posted.Add(k.status)))
 	}
 	// Containers stop and start without the API, too.
 	for _, r := range k.sorted() {
 		next = min(next, k.work(ctx, r))
-	}
-	if k.heard {
-		k.report(ctx, false)
+		if r.state == stopped && r.gone {
+			delete(k.pods, r.uid)
+		}
 	}
 	return max(next, time.Millisecond)
+}
+
+// wait returns how long it is until something is due. What is overdue has failed, because the API did not answer.
+func wait(due time.Time) time.Duration {
+	if left := time.Until(due); left > 0 {
+		return left
+	}
+	return again
 }
 
 // renew renews the Lease.
@@ -104,7 +123,7 @@ func (k *kubelet) observe(ctx context.Context) time.Duration {
 			r = &running{uid: pod.UID, started: hasStarted(pod)}
 			k.pods[pod.UID] = r
 		}
-		r.pod = pod
+		r.pod, r.unseen = pod, false
 		if pod.DeletionTimestamp != nil {
 			r.stop(k.stopTime(pod))
 		}
@@ -112,6 +131,7 @@ func (k *kubelet) observe(ctx context.Context) time.Duration {
 	for uid, r := range k.pods {
 		if !present[uid] {
 			r.gone = true
+			r.unmounted = r.unmounted || r.unseen
 			r.stop(k.stopTime(r.pod))
 		}
 	}
@@ -123,46 +143,42 @@ func (k *kubelet) stopTime(pod *corev1.Pod) time.Duration {
 	if w := k.workload(client.ObjectKeyFromObject(pod)); w != nil {
 		stop = w.StopTime
 	}
-	if grace := pod.DeletionGracePeriodSeconds; grace != nil && *grace > 0 {
-		stop = min(stop, time.Duration(*grace)*time.Second) // SIGKILL
+	if grace := pod.DeletionGracePeriodSeconds; grace != nil {
+		stop = min(stop, max(time.Duration(*grace)*time.Second, leastGrace)) // SIGKILL
 	}
 	return stop
 }
 
-// report brings the node's status in line: the boot and the volumes in use. Everything is written on a
-// change here, and what others have changed is corrected with the next renewal.
-func (k *kubelet) report(ctx context.Context, correct bool) {
+// report posts the node's status: the boot, that it is Ready, and the volumes in use. Nothing of it is posted in between.
+func (k *kubelet) report(ctx context.Context) {
 	volumes := make(map[corev1.UniqueVolumeName]bool)
-	changed := correct
-	for _, r := range k.sorted() {
-		inUse := r.state != stopped
-		changed = changed || inUse != r.reported
-		r.reported = inUse
+	for _, r := range k.pods {
+		if r.state == stopped || r.unmounted {
+			continue
+		}
 		for _, v := range k.volumesOf(r.pod) {
-			if inUse {
-				volumes[v.inUse()] = true
-			}
+			volumes[v.inUse()] = true
 		}
-		if r.state == stopped && r.gone {
-			delete(k.pods, r.uid)
-		}
-	}
-	if !changed {
-		return
 	}
 	var node corev1.Node
 	if k.client.Get(ctx, client.ObjectKey{Name: k.node}, &node) != nil {
 		return
 	}
 	names := slices.Sorted(maps.Keys(volumes))
-	if slices.Equal(names, node.Status.VolumesInUse) && node.Status.NodeInfo.BootID == bootID(k.node, k.boot) {
-		return
+	unknown := isUnknown(&node)
+	if unknown || !slices.Equal(names, node.Status.VolumesInUse) || node.Status.NodeInfo.BootID != bootID(k.node, k.boot) {
+		node.Status.VolumesInUse = names
+		node.Status.NodeInfo.BootID = bootID(k.node, k.boot)
+		if unknown {
+			setReady(&node, corev1.ConditionTrue)
+		}
+		if k.client.Status().Update(ctx, &node) != nil {
+			return
+		}
 	}
-	node.Status.VolumesInUse = names
-	node.Status.NodeInfo.BootID = bootID(k.node, k.boot)
-	if k.client.Status().Update(ctx, &node) != nil {
-		k.renewed = time.Time{} // try again with the next renewal, which is now
-		k.waker.ring()
+	k.posted = time.Now()
+	for _, r := range k.pods {
+		r.reported = true
 	}
 }
 

@@ -54,6 +54,9 @@ func (n *nodeLifecycle) taint(ctx context.Context, name string, unreachable bool
 	if n.view.Get(ctx, client.ObjectKey{Name: name}, &node) != nil {
 		return false
 	}
+	if !unreachable && isUnknown(&node) {
+		return false // the kubelet has not said so yet
+	}
 	own := func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnreachable }
 	if slices.ContainsFunc(node.Spec.Taints, own) == unreachable {
 		return true
@@ -67,13 +70,18 @@ func (n *nodeLifecycle) taint(ctx context.Context, name string, unreachable bool
 	if n.client.Update(ctx, &node) != nil {
 		return false
 	}
-	// The kubelet itself says that it is Ready again.
-	status := corev1.ConditionTrue
-	if unreachable {
-		status = corev1.ConditionUnknown
+	if !unreachable {
+		return true
 	}
-	setReady(&node, status)
+	setReady(&node, corev1.ConditionUnknown)
 	return n.client.Status().Update(ctx, &node) == nil
+}
+
+// isUnknown reports whether the node lifecycle controller has set the condition Ready, and the kubelet has not set it since.
+func isUnknown(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown
+	})
 }
 
 // setReady sets the condition Ready of a node.

@@ -36,8 +36,12 @@ type running struct {
 	opened []mount
 	// started is set if a container of the pod has run before.
 	started bool
-	// reported is set while the node's status shows its volumes.
+	// reported is set once the node's status has shown its volumes.
 	reported bool
+	// unseen is set while a kubelet that was started again has not read the pod.
+	unseen bool
+	// unmounted is set if a kubelet that was started again has unmounted its volumes before its containers stop.
+	unmounted bool
 	// gone is set once the object is gone.
 	gone bool
 }
@@ -58,6 +62,9 @@ func (k *kubelet) work(ctx context.Context, r *running) time.Duration {
 	switch r.state {
 	case waiting:
 		if !k.heard || !k.attached(ctx, r.pod) {
+			return again
+		}
+		if len(k.volumesOf(r.pod)) > 0 && (!r.reported || time.Now().Before(k.driver)) {
 			return again
 		}
 		start := time.Second
@@ -144,7 +151,6 @@ func (k *kubelet) leave(ctx context.Context, r *running) time.Duration {
 	if !k.heard || r.gone {
 		return idle
 	}
-	k.report(ctx, false)
 	err := k.client.Delete(ctx, r.pod.DeepCopy(), client.GracePeriodSeconds(0), client.Preconditions{UID: &r.uid})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return again

@@ -128,6 +128,9 @@ func startEmpty(name string, options bed.Options) (*bed.Bed, error) {
 	}
 	folder := fmt.Sprintf("%s-%s-%d", time.Now().Format("2006-01-02T15-04-05"), name, os.Getpid())
 	options.BearerToken = true
+	if options.NodeStatusUpdateFrequency == 0 {
+		options.NodeStatusUpdateFrequency = time.Second // scenarios wait for enough
+	}
 	options.LogDir = filepath.Join(root, ".testbed", folder)
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()

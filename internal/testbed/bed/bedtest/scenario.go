@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 )
 
@@ -54,7 +53,19 @@ func New(t *testing.T, b *bed.Bed, n int) *Scenario {
 	s.guard()
 	t.Cleanup(func() {
 		b.Rejoin(s.Nodes...)
-		b.Return(s.Nodes...)
+		if b != shared.bed {
+			b.Return(s.Nodes...)
+			return
+		}
+		// The others need the processor time, and the kernel has few inotify instances.
+		for _, node := range s.Nodes {
+			b.LINSTOR.Return(node)
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		defer cancel()
+		if err := b.Retire(ctx, s.Nodes...); err != nil {
+			t.Error(err)
+		}
 	})
 	return s
 }
@@ -172,7 +183,7 @@ func (s *Scenario) owns(r bed.Request) bool {
 	}
 	for _, resource := range s.DRBD.Resources() {
 		for _, node := range s.Nodes {
-			if strings.HasPrefix(resource, s.Name+"-") && r.Name == kubelet.AttachmentName(csidriver.Name, resource, node) {
+			if strings.HasPrefix(resource, s.Name+"-") && r.Name == csidriver.AttachmentName(resource, node) {
 				return true
 			}
 		}

@@ -1,5 +1,5 @@
 // Command controlplane is a Kubernetes control plane in one binary: it runs the component whose
-// name it was started under (kube-apiserver, kube-controller-manager, kube-scheduler, kubectl or etcd).
+// name it was started under (kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubectl or etcd).
 //
 // One binary instead of five saves four links of the same 150 MB of code. The test bed reaches the
 // components by symbolic links.
@@ -31,11 +31,16 @@ func main() {
 		os.Exit(cli.Run(controllermanager.NewControllerManagerCommand()))
 	case "kube-scheduler":
 		os.Exit(cli.Run(scheduler.NewSchedulerCommand()))
+	case "kubelet":
+		if err := kubelet(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, "kubelet:", err)
+			os.Exit(1)
+		}
 	case "kubectl":
 		os.Exit(cli.Run(kubectl.NewDefaultKubectlCommand()))
 	default:
 		fmt.Fprintf(os.Stderr, "controlplane: started as %q; start it through a link named etcd, kube-apiserver, "+
-			"kube-controller-manager, kube-scheduler or kubectl\n", name)
+			"kube-controller-manager, kube-scheduler, kubelet or kubectl\n", name)
 		os.Exit(2)
 	}
 }

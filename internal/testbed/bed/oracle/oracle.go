@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 )
 
@@ -155,7 +154,7 @@ func (o *Oracle) objections(r bed.Request) []string {
 		return o.ofPod(r)
 	case "delete volumeattachments":
 		for key := range o.writable {
-			if r.Name == kubelet.AttachmentName(csidriver.Name, key.resource, key.node) && o.couldWrite(key.resource, key.node, r.At) {
+			if r.Name == csidriver.AttachmentName(key.resource, key.node) && o.couldWrite(key.resource, key.node, r.At) {
 				return []string{fmt.Sprintf("%s could write %s", key.node, key.resource)}
 			}
 		}

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 )
 
@@ -58,8 +57,8 @@ func TestObjections(t *testing.T) {
 		"a pod that nobody has seen":        {request: bed.Request{At: after, Verb: "delete", Resource: "pods", Body: deleted("new")}, want: "nobody has seen"},
 		"a pod by its name alone":           {request: bed.Request{At: after, Verb: "delete", Resource: "pods", Body: json.RawMessage(`{}`)}, want: "nobody has seen"},
 		"the announcement of a wrong one":   {request: bed.Request{At: before, Verb: "patch", Resource: "pods/status", Body: json.RawMessage(`{"metadata":{"uid":"db"}}`)}, want: "could write"},
-		"a detach from the lost node":       {request: bed.Request{At: after, Verb: "delete", Resource: "volumeattachments", Name: kubelet.AttachmentName(csidriver.Name, "data", "a")}},
-		"a detach from a node that writes":  {request: bed.Request{At: after, Verb: "delete", Resource: "volumeattachments", Name: kubelet.AttachmentName(csidriver.Name, "data", "b")}, want: "b could write data"},
+		"a detach from the lost node":       {request: bed.Request{At: after, Verb: "delete", Resource: "volumeattachments", Name: csidriver.AttachmentName("data", "a")}},
+		"a detach from a node that writes":  {request: bed.Request{At: after, Verb: "delete", Resource: "volumeattachments", Name: csidriver.AttachmentName("data", "b")}, want: "b could write data"},
 		"a change that takes nothing away":  {request: bed.Request{At: before, Verb: "patch", Resource: "nodes"}},
 		"a detach of what nobody knows yet": {request: bed.Request{At: before, Verb: "delete", Resource: "volumeattachments", Name: "csi-of-another-driver"}},
 	} {

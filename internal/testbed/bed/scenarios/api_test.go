@@ -13,7 +13,6 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/bedtest"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 )
 
@@ -69,7 +68,7 @@ func apiSemantics(s *bedtest.Scenario) {
 		s.T.Errorf("patching volumesInUse of a version long gone: %v, want a conflict", err)
 	}
 	if !inUse(s, on, volumeOf(w)) {
-		s.T.Errorf("volume %s is not in use any more: %s", volumeOf(w), kubelet.UniqueVolumeName(csidriver.Name, volumeOf(w)))
+		s.T.Errorf("volume %s is not in use any more: %s", volumeOf(w), csidriver.UniqueVolumeName(volumeOf(w)))
 	}
 	forbidden(s, c, &second)
 }

@@ -2,7 +2,6 @@ package scenarios_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -14,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/bedtest"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/machine"
 )
 
 // frozenSurvivor lets LINSTOR say of one node for ever that it may be promoted, and nothing any more of
@@ -75,7 +74,8 @@ func slowRestart(s *bedtest.Scenario) {
 	w := s.Workload("db")
 	w.Nodes = s.Nodes[:1]
 	first := s.Start(w)
-	patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{%q:%q}}}}}`, kubelet.AnnotationMountDelay, mountDelay)
+	s.Node(s.Nodes[0]).DelayMounts(mountDelay)
+	patch := []byte(`{"spec":{"template":{"metadata":{"annotations":{"updated":"true"}}}}}`)
 	s.Must(s.Client.Patch(s.Ctx, &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}},
 		client.RawPatch(types.MergePatchType, patch)))
 
@@ -112,7 +112,7 @@ func slowRestart(s *bedtest.Scenario) {
 func unopenedBlock(s *bedtest.Scenario) {
 	w := s.Workload("vm")
 	w.Volumes[0].Kubernetes.Block = true
-	w.Annotations = map[string]string{kubelet.AnnotationOpenBlock: "false"}
+	w.Annotations = map[string]string{machine.AnnotationOpenBlock: "false"}
 	pod := s.Start(w)
 	leftAlone(s, patience, pod)
 	if !mayPromote(s, volumeOf(w), s.Nodes[1]) {

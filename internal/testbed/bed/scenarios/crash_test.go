@@ -9,7 +9,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/bedtest"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/machine"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 )
 
@@ -31,7 +31,7 @@ func crash(s *bedtest.Scenario) {
 	movedCleanly(s, selected, lost)
 	s.T.Logf("attached elsewhere %s after the pod was removed", attachDelay(s, volumeOf(selected)))
 	waitEvent(s, eventForceDeleted, "Pod", s.Name, pod.Name)
-	waitEvent(s, eventForceDetached, "VolumeAttachment", "", kubelet.AttachmentName(csidriver.Name, volumeOf(selected), lost))
+	waitEvent(s, eventForceDetached, "VolumeAttachment", "", csidriver.AttachmentName(volumeOf(selected), lost))
 	waitEvent(s, eventNodeLost, "Node", "", lost)
 
 	s.Unchanged(bystander, 10*time.Second)
@@ -53,7 +53,7 @@ func crash(s *bedtest.Scenario) {
 // crashWhileTerminating is a crash in the middle of a long goodbye.
 func crashWhileTerminating(s *bedtest.Scenario) {
 	w := s.Workload("db")
-	w.Annotations = map[string]string{kubelet.AnnotationStopDelay: "10m"}
+	w.Annotations = map[string]string{machine.AnnotationStopDelay: "10m"}
 	w.Mutate = func(template *corev1.PodTemplateSpec) { template.Spec.TerminationGracePeriodSeconds = new(int64(600)) }
 	pod := s.Start(w)
 	s.Must(s.Client.Delete(s.Ctx, &pod))

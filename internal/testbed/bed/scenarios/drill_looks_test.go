@@ -12,7 +12,7 @@ import (
 func runsOnSuspended(d *drill) {
 	d.T.Helper()
 	state, _ := d.DRBD.Replica(d.resource, d.node)
-	if d.Fleet.Kubelet(d.node).BootID() != d.bootID || state.Open == 0 {
+	if d.Node(d.node).BootID() != d.bootID || state.Open == 0 {
 		d.T.Errorf("the process of the old pod does not run on: the volume is open %d times", state.Open)
 	}
 	status, err := d.show(d.fill("drbdsetup status RESOURCE"))

@@ -81,7 +81,7 @@ func newDrill(t *testing.T, b *bed.Bed) *drill {
 	d := &drill{Scenario: s, workload: s.Workload("db"), node: s.Nodes[0]}
 	d.resource = volumeOf(d.workload)
 	d.pod = s.Start(d.workload)
-	d.bootID = b.Fleet.Kubelet(d.node).BootID()
+	d.bootID = b.Node(d.node).BootID()
 	d.prepareShell()
 	return d
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
@@ -103,6 +104,11 @@ func piraeus(s *bedtest.Scenario, component string) bed.Workload {
 		Mutate: func(template *corev1.PodTemplateSpec) {
 			template.Spec.Tolerations = []corev1.Toleration{
 				{Key: taintLostQuorum, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+			}
+			if component == bed.LINSTORComponent {
+				template.Spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
+					TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(bed.LINSTORPort)},
+				}}
 			}
 		},
 	}

@@ -36,6 +36,15 @@ func TestScenarios(t *testing.T) {
 			"one bad volume taints its node softly":                         oneBadVolume,
 			"a taint ends where Kubernetes has its own":                     handedOver,
 			"a pod with hanging IO moves off a node without DRBD's network": cutSuspended,
+			"a node returns 8 s after its crash":                            returnsAfter(8 * time.Second),
+			"a node returns 11 s after its crash":                           returnsAfter(11 * time.Second),
+			"a node returns 60 s after its crash":                           returnsAfter(time.Minute),
+			"a kubelet is killed amid a fail-over and starts 2 s later":     kubeletKilled(2 * time.Second),
+			"a kubelet is killed amid a fail-over and starts 40 s later":    kubeletKilled(40 * time.Second),
+			"a pod stays whose kubelet is stopped for a minute":             kubeletFrozen,
+			"a pod moves whose kubelet is stopped for a minute":             kubeletFrozenAmid,
+			"a pod that was stopping when its node lost DRBD moves":         cutWhileTerminating,
+			"pods of a Deployment and a Job move, others stay":              ownersOfAllKinds,
 			"a pod with failing IO moves off a node without DRBD's network": cutFailing,
 		} {
 			t.Run(name, func(t *testing.T) {

@@ -26,6 +26,7 @@ const (
 func TestShutdowns(t *testing.T) {
 	t.Parallel()
 	b := bedtest.Own(t, "scenarios-shutdowns", bed.Options{
+		ShutdownGrace: shutdownGrace, NodeStatusUpdateFrequency: 10 * time.Second, // that of most clusters, see gracefulShutdown
 		KubeAPIQPS: 50, // the stories are clusters of their own, and share a control plane
 		Driver:     csidriver.Options{NodeCache: time.Second}, ControllerArgs: []string{"--shutdown-taint=" + poweredOff},
 	})
@@ -60,17 +61,15 @@ func gracefulShutdown(d *shutdown) {
 	d.start(web)
 	d.meet() // and not later: the kubelet must not live until its next periodic status
 	d.from("the shutdown began")
-	d.ShutDown(d.Ctx, shutdownGrace, d.node)
+	d.ShutDown(d.Ctx, d.node)
 	d.tell("the pods have ended and their volumes are unmounted")
 	d.powerOff()
 	d.wantFailed(web)
 	for _, w := range d.all() {
-		if !inUse(d.Scenario, d.node, volumeOf(w)) || attachmentOf(d.Scenario, volumeOf(w), d.node) == "" {
-			d.T.Errorf("volume %s should seem to be in use and attached", volumeOf(w))
-		}
 		d.waitReplaced(w)
 	}
-	left := attachmentOf(d.Scenario, volumeOf(d.other), d.node)
+	// The node's status rarely comes between the last unmount and the end of the power.
+	seemsInUse, left := inUse(d.Scenario, d.node, volumeOf(d.other)), attachmentOf(d.Scenario, volumeOf(d.other), d.node)
 	for _, w := range []bed.Workload{d.db, web} {
 		d.WaitMoved(w, d.node, d.off)
 		d.tell(w.Name + " runs elsewhere")
@@ -81,7 +80,7 @@ func gracefulShutdown(d *shutdown) {
 	d.wantFailed(web)
 	d.waitReady(corev1.ConditionUnknown)
 	pass(d.Scenario, 3*time.Second)
-	if attachmentOf(d.Scenario, volumeOf(d.other), d.node) != left {
+	if seemsInUse && attachmentOf(d.Scenario, volumeOf(d.other), d.node) != left {
 		d.T.Error("the volume of a pod that is not selected should be left to Kubernetes")
 	}
 	d.comeBack()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/bedtest"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/machine"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/drbd"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
@@ -50,7 +50,7 @@ func newShutdown(t *testing.T, b *bed.Bed, others *sync.WaitGroup) *shutdown {
 // workload returns a workload whose containers take their time to stop.
 func (d *shutdown) workload(name string) bed.Workload {
 	w := d.Workload(name)
-	w.Annotations = map[string]string{kubelet.AnnotationStopDelay: "2s"}
+	w.Annotations = map[string]string{machine.AnnotationStopDelay: "2s"}
 	return w
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/bedtest"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 )
 
@@ -68,14 +67,14 @@ func keptAway(s *bedtest.Scenario, name string) bool {
 // inUse tells whether a node's volumesInUse lists a volume.
 func inUse(s *bedtest.Scenario, node, volume string) bool {
 	s.T.Helper()
-	return slices.Contains(nodeOf(s, node).Status.VolumesInUse, kubelet.UniqueVolumeName(csidriver.Name, volume))
+	return slices.Contains(nodeOf(s, node).Status.VolumesInUse, csidriver.UniqueVolumeName(volume))
 }
 
 // attachmentOf returns the UID of the attachment of a volume to a node, empty if there is none.
 func attachmentOf(s *bedtest.Scenario, volume, node string) types.UID {
 	s.T.Helper()
 	var va storagev1.VolumeAttachment
-	s.Must(client.IgnoreNotFound(s.Client.Get(s.Ctx, client.ObjectKey{Name: kubelet.AttachmentName(csidriver.Name, volume, node)}, &va)))
+	s.Must(client.IgnoreNotFound(s.Client.Get(s.Ctx, client.ObjectKey{Name: csidriver.AttachmentName(volume, node)}, &va)))
 	return va.UID
 }
 
@@ -281,7 +280,7 @@ func attachDelay(s *bedtest.Scenario, volumes ...string) time.Duration {
 	var names []string
 	for _, volume := range volumes {
 		for _, node := range s.Nodes[1:] {
-			names = append(names, kubelet.AttachmentName(csidriver.Name, volume, node))
+			names = append(names, csidriver.AttachmentName(volume, node))
 		}
 	}
 	all, err := s.Requests(s.Began)

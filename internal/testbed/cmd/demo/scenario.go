@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/kubelet"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 )
 
@@ -111,7 +110,7 @@ func (s *scenario) crash(ctx context.Context) (time.Duration, error) {
 // selected pod, its attachment and the crashed node.
 func (s *scenario) checkUntouched(ctx context.Context, since time.Time) error {
 	attachment := func(volume string) string {
-		return kubelet.AttachmentName(csidriver.Name, volume, s.nodes[0])
+		return csidriver.AttachmentName(volume, s.nodes[0])
 	}
 	requests, err := s.bed.ControllerRequests(since)
 	if err != nil {
@@ -138,7 +137,7 @@ func (s *scenario) checkUntouched(ctx context.Context, since time.Time) error {
 	if err := s.bed.Client.Get(ctx, client.ObjectKey{Name: s.nodes[0]}, &node); err != nil {
 		return err
 	}
-	if !slices.Contains(node.Status.VolumesInUse, kubelet.UniqueVolumeName(csidriver.Name, archive+"-data")) {
+	if !slices.Contains(node.Status.VolumesInUse, csidriver.UniqueVolumeName(archive+"-data")) {
 		return fmt.Errorf("the volume of %s is missing in volumesInUse of %s", archive, s.nodes[0])
 	}
 	return nil

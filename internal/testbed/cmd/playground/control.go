@@ -26,7 +26,7 @@ func handler(b *bed.Bed) http.Handler {
 	} {
 		mux.HandleFunc("POST /"+action+"/{node}", func(w http.ResponseWriter, r *http.Request) {
 			node := r.PathValue("node")
-			if b.Fleet.Kubelet(node) == nil {
+			if b.Node(node) == nil {
 				http.Error(w, "there is no node "+node, http.StatusNotFound)
 				return
 			}
@@ -56,12 +56,12 @@ func status(ctx context.Context, out io.Writer, b *bed.Bed) error {
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	line := func(columns ...any) { _, _ = fmt.Fprintf(table, "%v\t%v\t%v\n", columns...) }
 	line("NODE", "POWER", "LINSTOR")
-	for _, k := range b.Fleet.Kubelets() {
+	for _, n := range b.Nodes() {
 		power := "off"
-		if k.On() {
+		if n.On() {
 			power = "on"
 		}
-		line(k.Node(), power, b.LINSTOR.ConnectionStatus(k.Node()))
+		line(n.Name, power, b.LINSTOR.ConnectionStatus(n.Name))
 	}
 	line("", "", "")
 	line("POD", "NODE", "PHASE")
