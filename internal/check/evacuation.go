@@ -96,22 +96,20 @@ func (s sources) evacuations(ctx context.Context, cfg cluster.Config, feed *lins
 			}
 		}
 	}
-	cluster, err := reader.Cluster(ctx)
-	if err != nil {
-		return found, err
+	if id, err := cluster.ID(ctx, s.api); err == nil { // else nobody knows whose marks are whose
+		found.Marked = leftMarks(marks, id, concerned)
 	}
-	found.Marked = leftMarks(marks, cluster, concerned)
 	slices.Sort(found.Flagged)
 	slices.Sort(found.Moves)
 	return found, nil
 }
 
 // leftMarks are the marks for nodes that no evacuation concerns, as "resource: node".
-func leftMarks(marks []evacuation.Mark, cluster string, concerned map[string]bool) []string {
+func leftMarks(marks []evacuation.Mark, id string, concerned map[string]bool) []string {
 	var left []string
 	for _, mark := range marks {
 		for _, entry := range mark.Nodes {
-			node, ours := strings.CutSuffix(entry, evacuation.Entry("", cluster))
+			node, ours := strings.CutSuffix(entry, evacuation.Entry("", id))
 			if ours && !concerned[node] {
 				left = append(left, mark.Resource+": "+node)
 			}

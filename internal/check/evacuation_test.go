@@ -1,6 +1,8 @@
 package check
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,7 +46,14 @@ func (b *bench) young() {
 // marked is that the volume has the mark of an evacuation for nodes.
 func marked(nodes string) func(*bench) {
 	return func(b *bench) {
-		b.Linstor.SetDefinitionProperty("pvc-db", evacuation.PropMark, nodes)
+		var system corev1.Namespace
+		b.must(b.Client().Get(b.ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system))
+		b.objects = append(b.objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system.Name, UID: system.UID}})
+		var entries []string
+		for node := range strings.SplitSeq(nodes, ",") {
+			entries = append(entries, evacuation.Entry(node, string(system.UID)))
+		}
+		b.Linstor.SetDefinitionProperty("pvc-db", evacuation.PropMark, strings.Join(entries, ","))
 		b.Linstor.SetDefinitionProperty("pvc-db", evacuation.PropBalance, "false")
 	}
 }

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,24 +32,29 @@ type Evacuations struct {
 
 // clusterID is what tells this cluster from others, once it was read.
 type clusterID struct {
-	mu  sync.Mutex
-	uid types.UID
+	mu sync.Mutex
+	id string
 }
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 
-// Cluster returns what tells this cluster from others that use the same LINSTOR.
-func (e Evacuations) Cluster(ctx context.Context) (string, error) {
+// ID reads what tells this cluster from others that use the same LINSTOR. The reader must not be a cache.
+func ID(ctx context.Context, api client.Reader) (string, error) {
+	var system corev1.Namespace
+	if err := api.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system); err != nil {
+		return "", fmt.Errorf("reading which cluster this is: %w", err)
+	}
+	return string(system.UID), nil
+}
+
+// Cluster returns the [ID] of this cluster.
+func (e Evacuations) Cluster(ctx context.Context) (id string, err error) {
 	e.cluster.mu.Lock()
 	defer e.cluster.mu.Unlock()
-	if e.cluster.uid == "" {
-		var system corev1.Namespace
-		if err := e.live.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system); err != nil {
-			return "", fmt.Errorf("reading which cluster this is: %w", err)
-		}
-		e.cluster.uid = system.UID
+	if e.cluster.id == "" {
+		e.cluster.id, err = ID(ctx, e.live)
 	}
-	return string(e.cluster.uid), nil
+	return e.cluster.id, err
 }
 
 // NewEvacuations returns a reader by a configuration.

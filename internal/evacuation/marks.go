@@ -7,7 +7,8 @@ import (
 
 // The properties of a resource definition that an evacuation sets, and removes.
 const (
-	// PropMark names the leaving nodes for which the definition has a copy, each with its cluster ([Entry]), separated by commas. On a node it is the cluster that has LINSTOR evacuate it.
+	// PropMark names the leaving nodes for which the definition has a copy, each with its cluster ([Entry]), separated by commas.
+	// On a node it is the cluster that has LINSTOR evacuate it.
 	PropMark = "Aux/piraeus.io/evacuation"
 	// PropBalance lets LINSTOR's balancing remove surplus replicas of the definition: "false" keeps it from that.
 	PropBalance = "BalanceResourcesEnabled"

@@ -17,6 +17,8 @@ const (
 	DrainNode     Deed = "drain"
 	Cordon        Deed = "cordon"
 	Uncordon      Deed = "uncordon"
+	ScaleDown     Deed = "taint by an autoscaler that is about to delete the node"
+	ScaleUp       Deed = "remove the autoscaler's taint"
 	SwitchOffSafe Deed = "switch off once it has been StorageSafe for 30 s"
 	FillPool      Deed = "fill the storage pool"
 	EmptyPool     Deed = "empty the storage pool"
@@ -46,6 +48,8 @@ var onPlanned = map[Deed]func(w *world, s Step){
 	},
 	Cordon:        func(w *world, s Step) { w.must(w.Cluster.Cordon(w.ctx, w.kube(s.Node), true)) },
 	Uncordon:      func(w *world, s Step) { w.must(w.Cluster.Cordon(w.ctx, w.kube(s.Node), false)) },
+	ScaleDown:     func(w *world, s Step) { w.scale(s, true) },
+	ScaleUp:       func(w *world, s Step) { w.scale(s, false) },
 	SwitchOffSafe: func(w *world, s Step) { w.armed[s.Node] = true },
 	FillPool:      func(w *world, s Step) { w.fillPool(s.Node, 1) },
 	EmptyPool:     func(w *world, s Step) { w.fillPool(s.Node, 0) },
@@ -79,6 +83,17 @@ func (w *world) leave(node, value string) {
 	w.mu.Unlock()
 	w.retaint(node, leaveTaint(value), true)
 }
+
+// scale has an autoscaler taint a node that it is about to delete, or spare it after all.
+func (w *world) scale(s Step, down bool) {
+	w.mu.Lock()
+	keepSince(w.doomed, s.Node, down)
+	w.mu.Unlock()
+	w.retaint(s.Node, corev1.Taint{Key: autoscalerTaint, Effect: corev1.TaintEffectNoSchedule}, down)
+}
+
+// autoscalerTaint is that of Karpenter.
+const autoscalerTaint = "karpenter.sh/disrupted"
 
 // replicaFlags are those of a replica that a person has LINSTOR delete or deactivate, and whose satellite has not done so yet.
 var replicaFlags = []string{linstorsim.FlagDelete, linstorsim.FlagDRBDDelete, linstorsim.FlagInactive}
@@ -168,6 +183,7 @@ func (w *world) mendPlanned() {
 	for _, node := range w.history.World.Nodes {
 		w.do(Step{What: Stay, Node: node})
 		w.do(Step{What: Uncordon, Node: node})
+		w.do(Step{What: ScaleUp, Node: node})
 		w.do(Step{What: EmptyPool, Node: node})
 		for _, v := range w.history.World.Volumes {
 			w.do(Step{What: UnflagReplica, On: v.Name, Node: node})

@@ -264,6 +264,9 @@ func (g *leaver) also() {
 			g.nodeFault(at+g.milliseconds(0, 5*time.Second), span, pick(g.generator, Crash, Isolate, CutSatellite), node)
 		}
 	}
+	if g.maybe(17, Autoscaled) {
+		g.fault(g.around(), g.span(), Step{What: ScaleDown, Node: g.other(g.node)}, ScaleUp)
+	}
 }
 
 // unsure switches the quorum of a volume off, so that nothing but the copy itself tells whether it may be relied upon: a person has it deleted or

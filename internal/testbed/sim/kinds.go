@@ -104,6 +104,7 @@ const (
 	SafePowerOff    Kind = "leaving: switched off when StorageSafe"
 	DiskFails       Kind = "leaving: a disk fails"
 	PoolFull        Kind = "leaving: a storage pool is full"
+	Autoscaled      Kind = "leaving: an autoscaler is about to delete another node"
 	LinstorRestarts Kind = "leaving: LINSTOR is restarted"
 	NodeFails       Kind = "leaving: a node fails meanwhile"
 	OperatorRuns    Kind = "leaving: an operator restores nodes"
@@ -142,7 +143,7 @@ var Kinds = []Kind{
 	ReplicaAddedAway, ReplicaRemovedAway, ReplicaToggledAway, NodeLost, DatabaseRestored, ClientsOfCSI, Story,
 	Stalls, StallsRecovered, ChangesAtWrite, OneHangs, EvenlySlow, TenLost, QualifiedNames, UnknownNode,
 	LeavesAmid, LeavesAfter, LastCopiesOnly, Everything, SecondLeaves, Drained, Cordoned, Tolerating, Untainted, SafePowerOff, DiskFails,
-	PoolFull, LinstorRestarts, NodeFails, OperatorRuns, AffinityRuns, PinnedForGood, Balances, Snapshots, ByAnother, MeansNothing,
+	PoolFull, Autoscaled, LinstorRestarts, NodeFails, OperatorRuns, AffinityRuns, PinnedForGood, Balances, Snapshots, ByAnother, MeansNothing,
 	GroupLists, ReplicaGoes, KubeletSilent, PausedMeanwhile, MostLost, CopyUnsure, AmidMove, ValueChanges,
 }
 

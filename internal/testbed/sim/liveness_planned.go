@@ -392,5 +392,5 @@ func (w *world) syncs() time.Duration {
 func (w *world) schedulable(name string) bool {
 	var node corev1.Node
 	w.must(w.oracle.Get(w.ctx, client.ObjectKey{Name: w.kube(name)}, &node))
-	return !node.Spec.Unschedulable && !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return strings.HasPrefix(t.Key, "piraeus.io/") })
+	return !node.Spec.Unschedulable && !slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return strings.HasPrefix(t.Key, "piraeus.io/") || t.Key == autoscalerTaint })
 }

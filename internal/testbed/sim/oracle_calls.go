@@ -65,6 +65,9 @@ func (w *world) touch(resource string) {
 func (w *world) mustBeKnownToLeave(node string) bool {
 	w.mu.Lock()
 	since, tainted := w.tainted[node]
+	if doomed, is := w.doomed[node]; is && (!tainted || doomed.Before(since)) {
+		since, tainted = doomed, true
+	}
 	w.mu.Unlock()
 	return tainted && time.Since(since) > failover.ActAge+w.history.World.Lag && !w.cacheIsOld() && w.Linstor.ConnectionStatus(node) != ""
 }

@@ -82,6 +82,8 @@ type planned struct {
 	stays map[string]time.Time
 	// leftSafe are the nodes that were StorageSafe when LINSTOR lost them: they do not count for the guard.
 	leftSafe map[string]bool
+	// doomed is since when an autoscaler has been about to delete a node.
+	doomed map[string]time.Time
 	// failedAt is when a disk of a resource has failed last.
 	failedAt map[string]time.Time
 	// flags are those of replicas that somebody has LINSTOR delete or deactivate, and that are still there.
@@ -112,7 +114,7 @@ type planned struct {
 
 func newPlanned() planned {
 	return planned{
-		flags: make(map[place]replicaFlag),
+		flags: make(map[place]replicaFlag), doomed: make(map[string]time.Time),
 		armed: make(map[string]bool), full: make(map[string]bool), byOther: make(map[string]bool), touched: make(map[string]bool), unbalanced: make(map[string]bool), begun: make(map[string]bool),
 		personal: make(map[place]bool), copies: make(map[place]string), added: make(map[string]int), leavings: make(map[string]int), disks: make(map[string]map[string]bool),
 		takenFrom: make(map[string]time.Time), unsafe: make(map[string]time.Time), safe: make(map[string]time.Time), tainted: make(map[string]time.Time), stays: make(map[string]time.Time), ailing: make(map[string]time.Time),

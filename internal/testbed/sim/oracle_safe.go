@@ -117,8 +117,9 @@ func (w *world) hasReliable(resource, than string, ready bool) bool {
 func (w *world) mayKeep(name string) bool {
 	w.mu.Lock()
 	_, leaves := w.tainted[name]
+	_, doomed := w.doomed[name]
 	w.mu.Unlock()
-	return !leaves && w.Linstor.ConnectionStatus(name) == linstorsim.Online && !w.machines[name] && !w.evicted[name] &&
+	return !leaves && !doomed && w.Linstor.ConnectionStatus(name) == linstorsim.Online && !w.machines[name] && !w.evicted[name] &&
 		!w.switchedOff(name) && !w.isOutOfService(name)
 }
 
