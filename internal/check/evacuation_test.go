@@ -1,6 +1,8 @@
 package check
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,9 +16,8 @@ import (
 func storagePod(tolerations ...corev1.Toleration) func(*bench) {
 	return func(b *bench) {
 		b.taint(nodeA, evacuation.TaintKey)
-		b.objects = append(b.objects, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "piraeus", Name: "csi-node-1", Labels: map[string]string{cluster.ComponentLabel: "linstor-csi-node"}},
-			Spec:       corev1.PodSpec{NodeName: nodeA, Tolerations: tolerations},
+		b.pod("piraeus", "csi-node-1", nodeA, func(pod *corev1.Pod) {
+			pod.Labels, pod.Spec.Tolerations = map[string]string{cluster.ComponentLabel: "linstor-csi-node"}, tolerations
 		})
 	}
 }
@@ -82,7 +83,7 @@ func evacuationComplaints() map[string]complaint {
 			says: []string{"EVACUATED NODE"}, silent: []string{"TaintNotTolerated"},
 		},
 		"a node has the flag without the taint": {
-			provoke: func(b *bench) { b.Linstor.SetNodeFlags(nodeT, "EVACUATE") }, status: StatusProtected,
+			provoke: func(b *bench) { b.Linstor.SetNodeFlags(nodeT, "EVACUATE"); b.pass(10 * time.Second) }, status: StatusProtected,
 			says: []string{"WARNING FlaggedWithoutTaint", "node-t", "linstor node restore node-t"}, silent: []string{"EVACUATED NODE"},
 		},
 		"a resource definition has a mark for a node that is not evacuated": {

@@ -18,6 +18,8 @@ type Use struct {
 	Namespace, Pod, Claim string
 	// Volume is the PersistentVolume, empty while the claim is not bound to one.
 	Volume string
+	// Anywhere is set if the volume's node affinity rules no node out.
+	Anywhere bool
 	// Input is what is known of the volume on the pod's node. Its node has no name while the pod is not bound.
 	Input failover.Input
 }
@@ -165,7 +167,7 @@ func (s *Survey) use(ctx context.Context, nodes []corev1.Node, pod *corev1.Pod, 
 	if s.readers.Volumes.Resource(pv) == "" {
 		return Use{}, false, nil
 	}
-	use.Volume = pv.Name
+	use.Volume, use.Anywhere = pv.Name, pv.Spec.NodeAffinity == nil
 	if use.Input, err = s.inputOn(ctx, nodes, pv, pod.Spec.NodeName); err != nil {
 		return Use{}, false, fmt.Errorf("gathering what is known of volume %s: %w", pv.Name, err)
 	}

@@ -265,7 +265,9 @@ func TestTheForecastOfALostVolumeSaysWhatTheDecisionSays(t *testing.T) {
 	t.Parallel()
 	for name, edit := range map[string]edit{
 		"the survivor runs without quorum": edited(
-			at(nodeB, func(r *Replica) { r.Connections = map[string]Fact[bool]{nodeA: held(false, time.Minute), nodeT: held(false, time.Minute)} }),
+			at(nodeB, func(r *Replica) {
+				r.Connections = map[string]Fact[bool]{nodeA: held(false, time.Minute), nodeT: held(false, time.Minute)}
+			}),
 			at(nodeT, func(r *Replica) { r.MayPromote = held(false, time.Minute) })),
 		"nobody can take over": edited(
 			at(nodeB, func(r *Replica) { r.MayPromote, r.Score = held(false, time.Minute), held(0, time.Minute) }),

@@ -1,17 +1,14 @@
-package check
+package forecast
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
@@ -66,42 +63,27 @@ const (
 	linstorNotice = 9500 * time.Millisecond
 )
 
-// onNode leaves of the facts those that are about the node.
-func (f Facts) onNode() Facts {
-	name := f.Node.Name
-	kept := map[string]bool{}
-	f.Uses = slices.DeleteFunc(slices.Clone(f.Uses), func(use cluster.Use) bool { return use.Input.Node.Name != name })
-	for _, use := range f.Uses {
-		kept[use.Input.Resource.Name] = true
-	}
-	f.Settings = slices.DeleteFunc(slices.Clone(f.Settings), func(s linstor.Setting) bool { return !kept[s.Resource] })
-	f.Bystanders = slices.DeleteFunc(slices.Clone(f.Bystanders), func(b Bystander) bool { return b.Node != name })
-	f.ForeignTaints = slices.DeleteFunc(slices.Clone(f.ForeignTaints), func(node string) bool { return node != name })
-	f.Idle = nil // they stay wherever they are
-	return f
-}
-
 // lossOf tells what the loss of the node would do; the rows are those of its selected pods.
-func lossOf(f Facts, rows []Row) *NodeLoss {
-	loss := &NodeLoss{Name: f.Node.Name, Satellite: f.Node.Satellite, Pods: []PodLoss{}}
+func lossOf(f Facts, rows, strangers []Row) *NodeLoss {
+	loss := &NodeLoss{Name: f.Lost.Name, Satellite: f.Lost.Satellite, Pods: []PodLoss{}}
 	late := time.Duration(0)
-	if f.Node.Leader != "" {
-		late = f.Node.Takeover
+	if f.Lost.Leader != "" {
+		late = f.Lost.Takeover
 		loss.Notes = append(loss.Notes, fmt.Sprintf("pod %s leads the controller and would be lost too: another one takes over within %s, which is counted in above",
-			f.Node.Leader, late))
+			f.Lost.Leader, late))
 	}
-	if f.Node.Linstor != "" {
+	if f.Lost.Linstor != "" {
 		loss.Notes = append(loss.Notes, fmt.Sprintf("pod %s is the LINSTOR controller and would be lost too: nothing moves before another one runs, which is not counted above",
-			f.Node.Linstor))
+			f.Lost.Linstor))
 	}
 	for _, r := range rows {
-		loss.add(r, late+noticed(f.Settings, r.Resource), true)
+		loss.add(r, late+noticed(f.Options, r.Resource, f.Lost.Satellite), true)
 	}
-	for _, use := range f.Strangers {
-		loss.add(row(use, f.LeadingSince), 0, false)
+	for _, r := range strangers {
+		loss.add(r, 0, false)
 	}
 	slices.SortStableFunc(loss.Pods, func(a, b PodLoss) int {
-		return cmp.Or(cmp.Compare(order(a.Fate), order(b.Fate)), strings.Compare(a.name(), b.name()))
+		return cmp.Or(cmp.Compare(order(a.Fate), order(b.Fate)), strings.Compare(a.Name(), b.Name()))
 	})
 	return loss
 }
@@ -109,7 +91,8 @@ func lossOf(f Facts, rows []Row) *NodeLoss {
 // order puts what moves first, and what stays last.
 func order(fate Fate) int { return slices.Index([]Fate{Moves, Unsure, Stays}, fate) }
 
-func (p PodLoss) name() string { return p.Namespace + "/" + p.Pod }
+// Name returns "namespace/name".
+func (p PodLoss) Name() string { return p.Namespace + "/" + p.Pod }
 
 // add takes one volume into account: a pod stays where one of its volumes keeps it.
 func (l *NodeLoss) add(r Row, notice time.Duration, selected bool) {
@@ -128,7 +111,7 @@ func (l *NodeLoss) add(r Row, notice time.Duration, selected bool) {
 		p.Fate = Unsure
 	case failover.Unprotected, failover.Starting:
 	}
-	at := slices.IndexFunc(l.Pods, func(other PodLoss) bool { return other.name() == p.name() })
+	at := slices.IndexFunc(l.Pods, func(other PodLoss) bool { return other.Name() == p.Name() })
 	if at < 0 {
 		l.Pods = append(l.Pods, p)
 		return
@@ -151,20 +134,12 @@ func later(a, b string) bool {
 func seconds(d time.Duration) string { return strconv.Itoa(int(math.Ceil(d.Seconds()))) + "s" }
 
 // noticed returns how long it takes at most until DRBD and LINSTOR say that a node is gone that had the resource.
-func noticed(settings []linstor.Setting, resource string) time.Duration {
-	ping := time.Duration(0)
-	for _, s := range settings {
-		if s.Resource != resource || s.Key != linstor.OptionPingInt {
-			continue
-		}
-		value, err := strconv.Atoi(s.Value)
-		if err != nil {
-			ping = max(ping, defaultPing)
-			continue
-		}
-		ping = max(ping, time.Duration(value)*time.Second)
+func noticed(options linstor.DRBDOptions, resource, node string) time.Duration {
+	ping := defaultPing
+	if seconds, err := strconv.Atoi(options.Setting(resource, node, linstor.OptionPingInt).Value); err == nil {
+		ping = time.Duration(seconds) * time.Second
 	}
-	return max(cmp.Or(ping, defaultPing)+pingExcess, linstorNotice)
+	return max(ping+pingExcess, linstorNotice)
 }
 
 // absent says why there is nothing to be told of the node that is asked about; empty where there is.
@@ -208,18 +183,18 @@ func nothingOn(f Facts) string {
 	if f.Namespace != "" {
 		who += " of namespace " + f.Namespace
 	}
-	text := fmt.Sprintf("%s on node %s uses a volume of %s: its loss would move nothing", who, f.Node.Name, f.Driver)
-	if f.Node.Unlisted {
-		text = "node " + f.Node.Name + " is no satellite of LINSTOR, and " + text
+	text := fmt.Sprintf("%s on node %s uses a volume of %s: its loss would move nothing", who, f.Lost.Name, f.Driver)
+	if f.Lost.Unlisted {
+		text = "node " + f.Lost.Name + " is no satellite of LINSTOR, and " + text
 	}
 	return text
 }
 
 // sentence says how many pods would have which fate.
 func sentence(f Facts, report Report, counts map[Fate]int) string {
-	text, move, stay := fmt.Sprintf("if %s were lost now, ", f.Node.Name), would("move"), would("stay")
+	text, move, stay := fmt.Sprintf("if %s were lost now, ", f.Lost.Name), would("move"), would("stay")
 	if slices.ContainsFunc(report.Volumes, func(r Row) bool { return r.Lost }) {
-		text, move, stay = "storage is lost on "+f.Node.Name+" already: ", does("move"), does("stay")
+		text, move, stay = "storage is lost on "+f.Lost.Name+" already: ", does("move"), does("stay")
 	}
 	last := ""
 	for _, p := range report.Node.Pods {
@@ -235,7 +210,7 @@ func sentence(f Facts, report Report, counts map[Fate]int) string {
 		text += fmt.Sprintf(", it cannot be told of %d", n)
 	}
 	text += ", and " + stay(counts[Stays])
-	if f.Node.Unlisted {
+	if f.Lost.Unlisted {
 		text += "; the node is no satellite of LINSTOR"
 	}
 	return text
@@ -263,42 +238,5 @@ func number(n int) string {
 		return "1 pod"
 	default:
 		return fmt.Sprintf("%d pods", n)
-	}
-}
-
-// table writes the pods of the node, and why those stay that no finding explains.
-func (l *NodeLoss) table(b *bytes.Buffer) {
-	if len(l.Pods) == 0 {
-		return
-	}
-	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "POD\tFATE\tWITHIN\tRESOURCES\tREASON")
-	moves := false
-	for _, p := range l.Pods {
-		moves = moves || p.Fate == Moves
-		resources := make([]string, len(p.Resources))
-		for i, r := range p.Resources {
-			resources[i] = shortened(r, resourceWidth)
-		}
-		_, _ = fmt.Fprintln(t, strings.Join([]string{
-			shortened(p.name(), podWidth), strings.ToLower(string(p.Fate)), dashed(p.Within), dashed(strings.Join(resources, ",")), dashed(string(p.Reason)),
-		}, "\t"))
-	}
-	_ = t.Flush()
-	if moves {
-		wrap(b, "WITHIN: ", "from the loss to the removal of the pod at the latest, with the time that DRBD needs to notice. Kubernetes starts it "+
-			"elsewhere about a second later, and its own start comes on top.", "  ")
-	}
-	b.WriteString("\n")
-	for _, p := range l.Pods {
-		if p.Fate != Moves && !p.Selected {
-			wrap(b, "- ", fmt.Sprintf("pod %s stays: %s", p.name(), p.Message), "  ")
-		}
-	}
-	for _, note := range l.Notes {
-		wrap(b, "- ", note, "  ")
-	}
-	if !bytes.HasSuffix(b.Bytes(), []byte("\n\n")) {
-		b.WriteString("\n")
 	}
 }

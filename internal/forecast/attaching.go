@@ -1,8 +1,6 @@
-package check
+package forecast
 
 import (
-	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
@@ -20,11 +17,10 @@ import (
 type Attaching struct {
 	// Unanswering are the nodes that are ONLINE and do not answer LINSTOR.
 	Unanswering []string
-	// Drivers are the pods of the CSI controller, as far as they could be read.
+	// Drivers are the pods of the CSI controller.
 	Drivers []Driver
-	// Strays are volumes whose pods may land where no replica is, as "resource: node, node", and NoTargets those of which such a node
-	// takes no new replica.
-	Strays, NoTargets []string
+	// Nodes are the satellites on which pods can use volumes.
+	Nodes []linstor.Node
 }
 
 // Driver is one pod of the CSI controller.
@@ -54,53 +50,34 @@ var (
 // firstGoodDriver is the version of the driver from which on it lets go of what is in use on a node that lives.
 var firstGoodDriver = [2]int{1, 12}
 
-// attaching reads what attaching rests on, past the cache: of pods that has neither images nor arguments.
-func attaching(ctx context.Context, api client.Reader, uses []cluster.Use, nodes []linstor.Node, registered map[string]bool) (Attaching, error) {
-	var found Attaching
-	var pods corev1.PodList
-	if err := api.List(ctx, &pods, client.MatchingLabels{cluster.ComponentLabel: cluster.AttacherComponent}); err != nil {
-		return found, fmt.Errorf("listing the pods of the CSI controller: %w", err)
+// strays collects volumes whose pods may land where no replica is, as "resource: node, node", and those of which such a node takes no new replica.
+type strays struct{ remote, noTarget names }
+
+func (s strays) add(use cluster.Use, nodes []linstor.Node) {
+	if !use.Anywhere || !use.Input.Resource.Known || use.Input.Volume.NFSExport {
+		return
 	}
-	for i := range pods.Items {
-		found.Drivers = append(found.Drivers, driverOf(&pods.Items[i]))
-	}
-	slices.SortFunc(found.Drivers, func(a, b Driver) int { return cmp.Compare(a.Pod, b.Pod) })
-	var volumes corev1.PersistentVolumeList
-	if err := api.List(ctx, &volumes); err != nil {
-		return found, fmt.Errorf("listing volumes: %w", err)
-	}
-	anywhere := map[string]bool{}
-	for _, pv := range volumes.Items {
-		anywhere[pv.Name] = pv.Spec.NodeAffinity == nil
-	}
-	nodes = slices.DeleteFunc(nodes, func(node linstor.Node) bool { return !registered[node.Name] || !node.Satellite })
-	for _, use := range uses {
-		if use.Volume == "" || !anywhere[use.Volume] || !use.Input.Resource.Known || use.Input.Volume.NFSExport {
-			continue
+	var remote, noTarget []string
+	for _, node := range nodes {
+		replica, ok := use.Input.Resource.Replica(node.Name)
+		switch {
+		case ok && !replica.Gone:
+		case use.Input.Resource.Attachable(node.Name, node.NoTarget):
+			remote = append(remote, node.Name)
+		default:
+			noTarget = append(noTarget, node.Name)
 		}
-		found.Strays = appendNodes(found.Strays, use, nodes, false)
-		found.NoTargets = appendNodes(found.NoTargets, use, nodes, true)
 	}
-	return found, nil
+	if len(remote) > 0 {
+		s.remote[use.Input.Resource.Name+": "+firstOf(remote)] = true
+	}
+	if len(noTarget) > 0 {
+		s.noTarget[use.Input.Resource.Name+": "+firstOf(noTarget)] = true
+	}
 }
 
 // namedFirst is how many nodes a finding names of one volume, or pods of one node.
 const namedFirst = 3
-
-// appendNodes adds the nodes without a replica of a volume on which LINSTOR places one, or does not, if there are any. It names the
-// first few: a cluster of a hundred nodes has a hundred.
-func appendNodes(list []string, use cluster.Use, nodes []linstor.Node, noTarget bool) []string {
-	var without []string
-	for _, node := range nodes {
-		if use.Input.Resource.Attachable(node.Name, node.NoTarget) != noTarget && !hasReplica(use, node.Name) {
-			without = append(without, node.Name)
-		}
-	}
-	if len(without) == 0 {
-		return list
-	}
-	return appendNew(list, use.Input.Resource.Name+": "+firstOf(without))
-}
 
 // firstOf names the first few of many names, and counts the others.
 func firstOf(names []string) string {
@@ -110,17 +87,8 @@ func firstOf(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-func hasReplica(use cluster.Use, node string) bool {
-	for _, replica := range use.Input.Resource.Replicas {
-		if replica.Node == node && !replica.Gone {
-			return true
-		}
-	}
-	return false
-}
-
-// driverOf reads the images and arguments of a pod of the CSI controller.
-func driverOf(pod *corev1.Pod) Driver {
+// DriverOf reads the images and arguments of a pod of the CSI controller.
+func DriverOf(pod *corev1.Pod) Driver {
 	d := Driver{Pod: pod.Namespace + "/" + pod.Name}
 	for _, c := range pod.Spec.Containers {
 		switch name := cluster.ImageName(c.Image); {
@@ -174,7 +142,7 @@ func olderThan(version string, other [2]int) bool {
 }
 
 // attachments tells what attaching waits for, or would.
-func attachments(a Attaching) []Finding {
+func attachments(a Attaching, s strays) []Finding {
 	late := Finding{
 		Severity: Error, Code: AttachWaits, Objects: a.Unanswering,
 		Message: "attaching waits: LINSTOR calls these nodes ONLINE and they do not answer it, so that no volume can be attached or detached",
@@ -191,13 +159,13 @@ func attachments(a Attaching) []Finding {
 		Remedy:  "give the CSI driver of the CSI controller --node-cache-timeout=" + advisedNodeCache.String(),
 	}
 	stray := Finding{
-		Severity: Info, Code: RemoteAccess, Objects: a.Strays,
+		Severity: Info, Code: RemoteAccess, Objects: s.remote.sorted(),
 		Message: "pods may land where no replica of their volume is: attaching it there takes 45 to 61 seconds while another node of the volume hangs",
 		Remedy: "keep pods where replicas are, by allowRemoteVolumeAccess: \"false\" in the StorageClass or by their affinity; or give the CSI attacher " +
 			"--timeout=" + attacherTimeout.String(),
 	}
 	closed := Finding{
-		Severity: Warning, Code: NoAutoplaceTarget, Objects: a.NoTargets,
+		Severity: Warning, Code: NoAutoplaceTarget, Objects: s.noTarget.sorted(),
 		Message: "pods may land where no replica of their volume is and LINSTOR places none, by the node's property AutoplaceTarget: the volume is never attached there",
 		Remedy:  "keep these pods off these nodes by their affinity, or: linstor node set-property NODE AutoplaceTarget True",
 	}

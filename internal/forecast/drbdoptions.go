@@ -1,4 +1,4 @@
-package check
+package forecast
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
 
@@ -29,7 +30,7 @@ type advice struct {
 	consequence string
 }
 
-var advices = []advice{
+var advices = [...]advice{
 	{
 		linstor.OptionOnNoQuorum, suspendIO, ioError, suspendIO,
 		"a short loss of quorum makes file systems read-only, and they stay so under a pod that need not be moved",
@@ -48,8 +49,8 @@ var advices = []advice{
 	},
 }
 
-// optionKeys returns the properties to read.
-func optionKeys() []string {
+// OptionKeys returns the properties of LINSTOR that the report needs.
+func OptionKeys() []string {
 	keys := []string{linstor.OptionPingInt}
 	for _, a := range advices {
 		keys = append(keys, a.key)
@@ -57,38 +58,63 @@ func optionKeys() []string {
 	return keys
 }
 
+// classPrefix begins the parameter of a StorageClass that linstor-csi writes into the resource group.
+const classPrefix = "property.linstor.csi.linbit.com/"
+
 // place is where a property is set. All resource definitions are one place, or there could be a finding for each.
 type place struct {
 	level  linstor.Level
 	object string
 }
 
-// drbdOptions finds the options that leave a node stuck, one finding for each place where one is set.
-func drbdOptions(settings []linstor.Setting) []Finding {
-	suspending := suspendingReplicas(settings)
-	var all []Finding
-	for _, a := range advices {
-		found := map[place][]string{}
-		for _, s := range settings {
-			if s.Key != a.key || cmp.Or(s.Value, a.byDefault) != a.bad {
+// optionsFound finds the options that leave a node stuck, one finding for each place where one is set.
+type optionsFound struct {
+	options linstor.DRBDOptions
+	found   [len(advices)]map[place]names
+}
+
+// add looks at the options of a resource on each of its nodes.
+func (o *optionsFound) add(r failover.Resource) {
+	if !o.options.Has(r.Name) {
+		return
+	}
+	for _, replica := range r.Replicas {
+		suspends := false
+		for i, a := range advices {
+			s := o.options.Setting(r.Name, replica.Node, a.key)
+			value := cmp.Or(s.Value, a.byDefault)
+			suspends = suspends || a.good == suspendIO && value == suspendIO
+			if value != a.bad || a.key == linstor.OptionOnSuspendedPrimaryOutdated && !suspends {
 				continue
 			}
-			if a.key == linstor.OptionOnSuspendedPrimaryOutdated && !suspending[replica{s.Resource, s.Node}] {
-				continue
-			}
-			p := place{s.Level, s.Object}
-			if s.Level == linstor.LevelDefinition {
-				p.object = ""
-			}
-			found[p] = appendNew(found[p], s.Resource)
+			o.note(i, s, r.Name)
 		}
-		for _, p := range slices.SortedFunc(maps.Keys(found), comparePlaces) {
-			resources := found[p]
-			slices.Sort(resources)
+	}
+}
+
+// note notes that a resource has an option that an advice is about.
+func (o *optionsFound) note(advice int, s linstor.Setting, resource string) {
+	p := place{s.Level, s.Object}
+	if s.Level == linstor.LevelDefinition {
+		p.object = ""
+	}
+	if o.found[advice] == nil {
+		o.found[advice] = make(map[place]names)
+	}
+	if o.found[advice][p] == nil {
+		o.found[advice][p] = names{}
+	}
+	o.found[advice][p][resource] = true
+}
+
+func (o *optionsFound) findings() (all []Finding) {
+	for i, a := range advices {
+		for _, p := range slices.SortedFunc(maps.Keys(o.found[i]), comparePlaces) {
+			resources := o.found[i][p].sorted()
 			all = append(all, Finding{
 				Severity: Warning, Code: DRBDOption, Objects: resources,
 				Message: fmt.Sprintf("%s is %s %s, so that %s", a.key, a.bad, where(p), a.consequence),
-				Remedy:  filled(setProperty(p, a.key, a.good), "RESOURCE", resources),
+				Remedy:  filled(setProperty(p, a.key, a.good)+"; for new volumes, in the StorageClass: "+classPrefix+a.key+": "+a.good, "RESOURCE", resources),
 			})
 		}
 	}
@@ -99,22 +125,6 @@ func comparePlaces(a, b place) int {
 	return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.object, b.object))
 }
 
-// replica is a resource on one node.
-type replica struct{ resource, node string }
-
-// suspendingReplicas returns those on which DRBD suspends reads and writes rather than fails them.
-func suspendingReplicas(settings []linstor.Setting) map[replica]bool {
-	suspending := map[replica]bool{}
-	for _, s := range settings {
-		for _, a := range advices {
-			if a.key == s.Key && a.good == suspendIO && cmp.Or(s.Value, a.byDefault) == suspendIO {
-				suspending[replica{s.Resource, s.Node}] = true
-			}
-		}
-	}
-	return suspending
-}
-
 func where(p place) string {
 	switch p.level {
 	case linstor.LevelDefault:
@@ -123,8 +133,6 @@ func where(p place) string {
 		return "for the whole cluster"
 	case linstor.LevelDefinition:
 		return "on the resource definitions"
-	case linstor.LevelResource:
-		return "on the replicas of node " + p.object
 	default:
 		return fmt.Sprintf("on %s %s", p.level, p.object)
 	}
@@ -133,8 +141,6 @@ func where(p place) string {
 // setProperty returns the command that sets a property where it is set now, or for the whole cluster.
 func setProperty(p place, key, value string) string {
 	switch p.level {
-	case linstor.LevelResource:
-		return fmt.Sprintf("linstor resource set-property %s RESOURCE %s %s", p.object, key, value)
 	case linstor.LevelDefinition:
 		return fmt.Sprintf("linstor resource-definition set-property RESOURCE %s %s", key, value)
 	case linstor.LevelDefault, linstor.LevelController:

@@ -1,19 +1,15 @@
-package check
+package forecast
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
 
 // Bystander is a pod that uses a volume of the driver and is not selected, although it could be moved.
@@ -22,83 +18,6 @@ type Bystander struct {
 	Pod, Node string
 	// Lost is set where that node is not ready, or not ONLINE in LINSTOR.
 	Lost bool
-}
-
-// bystanders finds them by what the reader holds anyway. Pods that would not be moved if they were selected are left out.
-func bystanders(
-	ctx context.Context, reader client.Reader, namespace, driver string, selector labels.Selector, satellites []linstor.Node,
-) ([]Bystander, error) {
-	claims, err := claimsOf(ctx, reader, driver)
-	if err != nil {
-		return nil, err
-	}
-	lost, err := lostNodes(ctx, reader, satellites)
-	if err != nil {
-		return nil, err
-	}
-	var pods corev1.PodList
-	if err := reader.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("listing pods: %w", err)
-	}
-	var found []Bystander
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if !selector.Matches(labels.Set(pod.Labels)) && cluster.Movable(pod) && usesOne(pod, claims) {
-			found = append(found, Bystander{Pod: pod.Namespace + "/" + pod.Name, Node: pod.Spec.NodeName, Lost: lost[pod.Spec.NodeName]})
-		}
-	}
-	slices.SortFunc(found, func(a, b Bystander) int { return strings.Compare(a.Pod, b.Pod) })
-	return found, nil
-}
-
-// claimsOf returns the claims, as "namespace/name", whose volume is of a driver.
-func claimsOf(ctx context.Context, reader client.Reader, driver string) (map[string]bool, error) {
-	var volumes corev1.PersistentVolumeList
-	if err := reader.List(ctx, &volumes); err != nil {
-		return nil, fmt.Errorf("listing volumes: %w", err)
-	}
-	claims := map[string]bool{}
-	for i := range volumes.Items {
-		spec := &volumes.Items[i].Spec
-		if spec.CSI != nil && spec.CSI.Driver == driver && spec.ClaimRef != nil {
-			claims[spec.ClaimRef.Namespace+"/"+spec.ClaimRef.Name] = true
-		}
-	}
-	return claims, nil
-}
-
-// lostNodes returns the nodes that are not ready in Kubernetes, or not ONLINE in LINSTOR, which notices a loss much sooner.
-func lostNodes(ctx context.Context, reader client.Reader, satellites []linstor.Node) (map[string]bool, error) {
-	offline := map[string]bool{}
-	for _, s := range satellites {
-		offline[s.Name] = s.Satellite && s.Online.Known && !s.Online.Value
-	}
-	var nodes corev1.NodeList
-	if err := reader.List(ctx, &nodes); err != nil {
-		return nil, fmt.Errorf("listing nodes: %w", err)
-	}
-	lost := map[string]bool{}
-	for i := range nodes.Items {
-		node := &nodes.Items[i]
-		unready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-			return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
-		})
-		lost[node.Name] = unready || offline[strings.ToLower(node.Name)]
-	}
-	return lost, nil
-}
-
-// usesOne tells whether a pod uses one of the claims.
-func usesOne(pod *corev1.Pod, claims map[string]bool) bool {
-	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-		switch {
-		case v.PersistentVolumeClaim != nil:
-			return claims[pod.Namespace+"/"+v.PersistentVolumeClaim.ClaimName]
-		case v.Ephemeral != nil:
-			return claims[pod.Namespace+"/"+pod.Name+"-"+v.Name]
-		}
-		return false
-	})
 }
 
 // counted counts them in words, those on lost nodes first; empty where there is none.

@@ -1,4 +1,4 @@
-package check
+package cluster
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -27,11 +26,11 @@ func TestATrimmedPodTellsTheSame(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: "db-0", UID: "pod", CreationTimestamp: at, Labels: map[string]string{"move": "me", "app": "db"},
-			Annotations:     map[string]string{cluster.AnnotationIgnore: "", "large": "value"},
+			Annotations:     map[string]string{AnnotationIgnore: "", "large": "value"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "db", UID: "owner", Controller: new(true)}},
 		},
 		Spec: corev1.PodSpec{
-			NodeName: nodeA, ServiceAccountName: "db", Tolerations: []corev1.Toleration{{Key: "any", Operator: corev1.TolerationOpExists}},
+			NodeName: "node-a", ServiceAccountName: "db", Tolerations: []corev1.Toleration{{Key: "any", Operator: corev1.TolerationOpExists}},
 			NodeSelector: map[string]string{"disk": "fast"},
 			Affinity:     zoned("a", "b"),
 			Containers:   []corev1.Container{{Name: "db", Image: "db:1", Command: []string{"db"}, Env: []corev1.EnvVar{{Name: "A", Value: "b"}}}},
@@ -53,7 +52,7 @@ func TestATrimmedPodTellsTheSame(t *testing.T) {
 	for name, selector := range map[string]labels.Selector{"all labels": nil, "selected labels": movable(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o, err := cluster.Trim(selector)(pod.DeepCopy())
+			o, err := Trim(selector)(pod.DeepCopy())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +107,7 @@ func (i indexer) IndexField(_ context.Context, o client.Object, field string, ex
 }
 
 // surveyed returns what a survey knows of a pod that uses a volume of ours.
-func surveyed(t *testing.T, pod *corev1.Pod) []cluster.Use {
+func surveyed(t *testing.T, pod *corev1.Pod) []Use {
 	t.Helper()
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, time.March, 1, 13, 0, 0, 0, time.UTC))
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "db"}}
@@ -127,14 +126,17 @@ func surveyed(t *testing.T, pod *corev1.Pod) []cluster.Use {
 		node.Name = name
 		builder.WithObjects(node)
 	}
-	if err := cluster.AddIndexes(t.Context(), indexer{builder}, virtual.Driver); err != nil {
+	if err := AddIndexes(t.Context(), indexer{builder}, virtual.Driver); err != nil {
 		t.Fatal(err)
 	}
 	memory := linstor.NewStore()
-	survey := cluster.NewSurvey(cluster.Config{
+	survey := NewSurvey(Config{
 		Cache: builder.Build(), Driver: virtual.Driver, Selector: movable(t), Clock: clock,
-		Linstor:  view{memory, linstor.NewFeed(&linstor.Client{}, memory, logr.Discard(), linstor.Options{})},
-		Kubelets: cluster.NewKubelets(clock, virtual.Driver, nil),
+		Linstor: struct {
+			*linstor.Store
+			*linstor.Feed
+		}{memory, linstor.NewFeed(&linstor.Client{}, memory, logr.Discard(), linstor.Options{})},
+		Kubelets: NewKubelets(clock, virtual.Driver, nil),
 	})
 	uses, idle, err := survey.Uses(t.Context(), "")
 	if err != nil || len(uses) != 1 || len(idle) > 0 {

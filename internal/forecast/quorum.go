@@ -1,77 +1,34 @@
-package check
+package forecast
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"time"
 
-	storagev1 "k8s.io/api/storage/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 )
 
-// recall takes over what the controllers have kept on the attachments: which nodes are not known to run the quorum that LINSTOR shows.
-func recall(ctx context.Context, reader client.Reader, store *linstor.Store, uses []cluster.Use) error {
-	resources := make(map[string]string)
-	for _, use := range uses {
-		if use.Volume != "" {
-			resources[use.Volume] = use.Input.Resource.Name
-		}
-		for _, pod := range use.Input.Pods {
-			for _, other := range pod.Others {
-				resources[other.Name] = other.Resource.Name
-			}
-		}
-	}
-	var attachments storagev1.VolumeAttachmentList
-	if err := reader.List(ctx, &attachments); err != nil {
-		return fmt.Errorf("listing attachments: %w", err)
-	}
-	for i := range attachments.Items {
-		va := &attachments.Items[i]
-		volume := va.Spec.Source.PersistentVolumeName
-		if volume == nil || resources[*volume] == "" {
-			continue
-		}
-		nodes, err := cluster.Unconfirmed(va)
-		if err != nil {
-			return err
-		}
-		store.Tell(resources[*volume], nodes, time.Now())
-	}
-	return nil
-}
-
-// beliefs tells where a node may run another quorum than LINSTOR shows, or shows that it does.
-func beliefs(f Facts) []Finding {
+// quorums says where a node may run another quorum than LINSTOR shows, or shows that it does.
+func quorums(f Facts, without names) []Finding {
 	var all []Finding
-	if f.ControllerQuorum != "" {
+	if quorum := f.Options.QuorumOfController(); quorum != "" {
 		all = append(all, Finding{
 			Severity: Warning, Code: QuorumOnController,
 			Message: fmt.Sprintf("%s is %s on the LINSTOR controller: LINSTOR shows it on every resource definition at once, but "+
-				"satellites are not told, and their nodes may go on with what they ran before", linstor.OptionQuorum, f.ControllerQuorum),
+				"satellites are not told, and their nodes may go on with what they ran before", linstor.OptionQuorum, quorum),
 			Remedy: fmt.Sprintf("while all nodes are ONLINE: linstor resource-group set-property GROUP %s %s, or the same on the resource "+
-				"definitions, instead; then restart linstor-satellite on each node, which leaves DRBD alone", linstor.OptionQuorum, f.ControllerQuorum),
+				"definitions, instead; then restart linstor-satellite on each node, which leaves DRBD alone", linstor.OptionQuorum, quorum),
 		})
 	}
-	without := Finding{
-		Severity: Error, Code: WithoutQuorum,
+	return append(all, withObjects(Finding{
+		Severity: Error, Code: WithoutQuorum, Objects: without.sorted(),
 		Message: "these replicas reach no majority, and DRBD would promote them all the same, because their nodes run without quorum, whatever " +
 			"LINSTOR shows: none of them counts as a node that could take over",
 		Remedy: "restart linstor-satellite on the node, which leaves DRBD alone; set quorum on the resource group or definition, not on the " +
 			"controller",
-	}
-	for _, use := range f.Uses {
-		for _, node := range failover.WithoutQuorum(use.Input.Resource) {
-			without.Objects = appendNew(without.Objects, use.Input.Resource.Name+" on "+node)
-		}
-	}
-	return append(all, withObjects(without)...)
+	})...)
 }
 
 // doubts says in one line for each node why it is not known to run the quorum that LINSTOR shows, and what to do there.

@@ -1,4 +1,4 @@
-package check
+package forecast
 
 import (
 	"fmt"
@@ -15,14 +15,14 @@ type plight struct {
 // plights returns them in the order of their urgency: what is lost now comes before what would be.
 func plights() []plight {
 	return []plight{
-		{"stuck now: the storage is lost on the pod's node, and the pod is not moved", Row.stuck},
+		{"stuck now: the storage is lost on the pod's node, and the pod is not moved", Row.Stuck},
 		{"the storage is lost on the pod's node now, and the pod is being moved", func(r Row) bool { return r.Verdict == failover.Failing }},
 		{"could not be told", func(r Row) bool { return r.Verdict == failover.Untold }},
 		{"works now, and would not be moved if its node were lost next", Row.endangered},
 	}
 }
 
-// hindrances tells every reason for which pods are not protected, so that each in the column REASON is explained.
+// hindrances explains every reason for which pods are not protected, each in the column REASON.
 func hindrances(f Facts, rows []Row) []Finding {
 	var all []Finding
 	for _, p := range plights() {
@@ -47,10 +47,10 @@ func reasonsOf(rows []Row) []failover.Reason {
 func hindrance(f Facts, rows []Row, p plight, reason failover.Reason) Finding {
 	finding := Finding{Severity: Error, Code: Code(reason), Message: p.message, Remedy: failover.RemedyOf(reason)}
 	if reason == failover.Paused {
-		finding.Remedy = named(finding.Remedy, f.Controller.Name, "NAME")
+		finding.Remedy = named(finding.Remedy, f.Deployment, "NAME")
 	}
-	var resources, pods []string
-	for i, r := range rows {
+	resources, pods, told := names{}, names{}, names{}
+	for _, r := range rows {
 		if r.Reason != reason || !p.has(r) {
 			continue
 		}
@@ -60,15 +60,18 @@ func hindrance(f Facts, rows []Row, p plight, reason failover.Reason) Finding {
 		if r.Passes {
 			finding.Remedy = remedyOfWaiting
 		}
-		resources, pods = appendNew(resources, r.Resource), appendNew(pods, r.Namespace+"/"+r.Pod)
-		for _, line := range explained(f, i, r) {
-			finding.Objects = appendNew(finding.Objects, line)
+		resources[r.Resource], pods[r.Namespace+"/"+r.Pod] = true, true
+		for _, line := range r.explained() {
+			if !told[line] {
+				told[line], finding.Objects = true, append(finding.Objects, line)
+			}
 		}
 	}
-	finding.Remedy = filled(finding.Remedy, "RESOURCE", resources)
+	finding.Remedy = filled(finding.Remedy, "RESOURCE", resources.sorted())
 	if len(pods) == 1 {
-		finding.Remedy = named(finding.Remedy, pods[0], "HELPER")
-		finding.Remedy = named(finding.Remedy, pods[0], "POD")
+		pod := pods.sorted()[0]
+		finding.Remedy = named(finding.Remedy, pod, "HELPER")
+		finding.Remedy = named(finding.Remedy, pod, "POD")
 	}
 	if label := assignments(f.Selector); label != "" {
 		finding.Remedy = filled(finding.Remedy, "LABEL", []string{label})
@@ -77,9 +80,9 @@ func hindrance(f Facts, rows []Row, p plight, reason failover.Reason) Finding {
 }
 
 // explained says of one volume what the finding is about.
-func explained(f Facts, i int, r Row) []string {
-	if r.Reason == failover.QuorumUnconfirmed && r.Verdict != failover.Failing {
-		return doubts(f.Uses[i].Input, r.Message)
+func (r Row) explained() []string {
+	if len(r.Doubts) > 0 {
+		return r.Doubts
 	}
 	text := fmt.Sprintf("pod %s/%s, resource %s", r.Namespace, r.Pod, r.Resource)
 	switch {
@@ -87,7 +90,7 @@ func explained(f Facts, i int, r Row) []string {
 		text += fmt.Sprintf(", if %s were lost: %s", r.Node, r.Message)
 	case r.Verdict == failover.Failing:
 		text += fmt.Sprintf(" on %s: %s; the pod is moved once that has lasted for %s", r.Node, r.Message, r.Grace)
-	case r.stuck():
+	case r.Stuck():
 		text += fmt.Sprintf(" on %s: %s", r.Node, r.Message)
 	default:
 		text += ": " + r.Message

@@ -1,29 +1,51 @@
-package check
+package forecast
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
-// Status is the exit status of the command.
-type Status int
+// Version is that of the Report's JSON. One that does not know it cannot read it.
+const Version = 1
 
-const (
-	// StatusProtected : every selected pod would be moved if its node were lost now, or none is selected.
-	StatusProtected Status = 0
-	// StatusUnprotected : some would not.
-	StatusUnprotected Status = 1
-	// StatusUnknown : it could not be told, and nothing is known to be unprotected.
-	StatusUnknown Status = 2
-)
+// Path is where every replica serves its report, on its loopback interface only. Its parameters are "namespace" and "node".
+const Path = "/forecast"
 
-// Report is the answer, as -o json and -o yaml print it. Lists are sorted, so that two reports of the same state are the
-// same.
+// Question says which pods are asked about.
+type Question struct {
+	// Namespace is theirs; empty for all.
+	Namespace string
+	// Node is the one whose loss is asked about; empty if it is each pod's own.
+	Node string
+}
+
+// Process is the replica of the controller that answers.
+type Process struct {
+	// Pod is its "namespace/name"; empty outside of a cluster.
+	Pod string `json:"pod,omitempty"`
+	// Leads is set if it is the leader. A standby has a guard and clocks of its own, and does not act.
+	Leads bool `json:"leads"`
+	// Leader is the pod that holds the Lease, as "namespace/name"; empty if none does, or that is unknown.
+	Leader string `json:"leader,omitempty"`
+	// Started is when it was started.
+	Started time.Time `json:"started"`
+}
+
+// Report is the answer of a replica. Lists are sorted, so two reports of the same state are the same.
 type Report struct {
+	// Version is that of this format.
+	Version int `json:"version"`
+	// Process is the replica that answers.
+	Process Process `json:"process"`
 	// Verdict sums up: Protected, Unprotected or Unknown.
 	Verdict failover.Outlook `json:"verdict"`
 	// Message is the verdict in words.
 	Message string `json:"message"`
-	// Selector and Driver are by what pods and volumes were looked for.
+	// Selector and Driver are what pods and volumes are selected by.
 	Selector string `json:"selector"`
 	Driver   string `json:"driver"`
 	// Node is what the loss of the node asked about would do; only with --node, and where there is that node. Volumes and Findings are
@@ -68,6 +90,8 @@ type Row struct {
 	Grace string `json:"grace,omitempty"`
 	// Passes is set where what keeps the pod from being moved passes by itself within half a minute.
 	Passes bool `json:"passes,omitempty"`
+	// Doubts say of which node it is unknown what it runs, since when, and what ends that.
+	Doubts []string `json:"doubts,omitempty"`
 }
 
 // Severity says what a finding means for the selected pods.
@@ -93,8 +117,6 @@ const (
 	LinstorUnreachable Code = "LinstorUnreachable"
 	// ControllerNotRunning : no replica of the controller is available.
 	ControllerNotRunning Code = "ControllerNotRunning"
-	// ControllerUnknown : the controller's Deployment could not be read, so that its options are not known.
-	ControllerUnknown Code = "ControllerUnknown"
 	// MissingPermission : the controller may not do what it has to.
 	MissingPermission Code = "MissingPermission"
 	// PermissionsUnknown : what the controller may do could not be found out.
@@ -143,7 +165,7 @@ const (
 // Codes returns all codes that are no reason of a decision.
 func Codes() []Code {
 	return []Code{
-		KubernetesUnreadable, LinstorUnreachable, ControllerNotRunning, ControllerUnknown, MissingPermission, PermissionsUnknown,
+		KubernetesUnreadable, LinstorUnreachable, ControllerNotRunning, MissingPermission, PermissionsUnknown,
 		TooFewReplicas, NoTieBreaker, TieBreakerGone, AttachWaits, OldDriver, NoAutoplaceTarget, NodeCacheTimeout, RemoteAccess,
 		QuorumOnController, WithoutQuorum, DRBDOption, NodeAgent, ForeignTaint, UnfinishedMove, FlaggedWithoutTaint,
 		LeftoverMark, TaintNotTolerated, NoVolume, NotSelectedPods,
@@ -162,14 +184,15 @@ type Finding struct {
 	Remedy string `json:"remedy"`
 }
 
-// Status returns the exit status that the report stands for.
-func (r Report) Status() Status {
-	switch r.Verdict {
-	case failover.Protected:
-		return StatusProtected
-	case failover.Unprotected:
-		return StatusUnprotected
-	default:
-		return StatusUnknown
+// Decode reads a report.
+func Decode(r io.Reader) (Report, error) {
+	var report Report
+	if err := json.NewDecoder(r).Decode(&report); err != nil {
+		return Report{}, fmt.Errorf("reading the report: %w", err)
 	}
+	if report.Version != Version {
+		return Report{}, fmt.Errorf("the controller answers in version %d of the report, and this program reads %d: use the one of the controller's release",
+			report.Version, Version)
+	}
+	return report, nil
 }
