@@ -42,9 +42,12 @@ func attachable(b *bench, affinity *corev1.VolumeNodeAffinity) {
 func attachComplaints() map[string]complaint {
 	const good = "quay.io/piraeusdatastore/piraeus-csi:v1.12.0"
 	short, quick, slow := []string{"--node-cache-timeout=5s"}, []string{"--timeout", "15s"}, []string{"--timeout=1m"}
-	here := &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-		MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{nodeA, nodeB, nodeT}}},
-	}}}}
+	here := &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{}}
+	for _, node := range []string{nodeA, nodeB, nodeT} {
+		here.Required.NodeSelectorTerms = append(here.Required.NodeSelectorTerms, corev1.NodeSelectorTerm{
+			MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
+		})
+	}
 	codes := []string{"TieBreakerGone", "AttachWaits", "OldDriver", "NoAutoplaceTarget", "NodeCacheTimeout", "RemoteAccess"}
 	driver := func(image string, driver, attacher []string) func(*bench) {
 		return func(b *bench) { b.must(b.Client().Create(b.ctx, csiController(image, driver, attacher))) }

@@ -343,7 +343,7 @@ func complaints() map[string]complaint {
 		},
 		"LINSTOR is away": {
 			provoke: func(b *bench) { b.Linstor.Stop(); b.pass(time.Minute) }, status: StatusUnprotected,
-			says: []string{"default/db-0", "Unknown", "StateUnknown", "ERROR LinstorUnreachable", "LS_CONTROLLERS", "The controller could not do its work"},
+			says: []string{"default/db-0", "Unprotected", "LinstorStale", "ERROR LinstorUnreachable", "LS_CONTROLLERS", "ERROR LinstorStale"},
 		},
 		"LINSTOR has just gone": {
 			provoke: func(b *bench) { b.Linstor.Stop() }, status: StatusUnprotected,
@@ -444,7 +444,7 @@ func (b *bench) pauses() {
 func nodeAgent(ready corev1.ConditionStatus) func(*bench) {
 	return func(b *bench) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "piraeus-datastore", Name: "ha-controller-x7k2p",
+			Namespace: "piraeus-datastore", Name: "ha-controller-x7k2p", Labels: map[string]string{appsv1.ControllerRevisionHashLabelKey: "1"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agents", UID: "1", Controller: new(true)}},
 		}}
 		pod.Spec.NodeName = nodeT
@@ -465,7 +465,7 @@ func TestCheck(t *testing.T) {
 				c.provoke(b)
 				out, status := b.check(c.args...)
 				if status != c.status {
-					t.Errorf("exit status %d, want %d", status, c.status)
+					t.Errorf("exit status %d, want %d:\n%s", status, c.status, out)
 				}
 				// Lines are wrapped anywhere between words.
 				rest := strings.Join(strings.Fields(out), " ")

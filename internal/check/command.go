@@ -76,7 +76,7 @@ func Command(plugin bool, status *Status) *cobra.Command {
 		if help {
 			return cmd.Help()
 		}
-		ask, err := c.asker(cmd.Flags())
+		ask, err := c.asker()
 		if err == nil {
 			*status, err = run(cmd.Context(), c, ask, cmd.OutOrStdout())
 		}

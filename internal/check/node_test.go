@@ -209,9 +209,21 @@ loss would move nothing.
 		"LINSTOR does not answer": {
 			provoke: func(b *bench) { b.Linstor.Stop(); b.pass(time.Minute) },
 			args:    []string{"--node", nodeA}, status: StatusUnprotected, answer: `
-POD           FATE     WITHIN  RESOURCES  REASON
-default/db-0  unknown  -       pvc-db     StateUnknown
+POD           FATE   WITHIN  RESOURCES  REASON
+default/db-0  stays  -       pvc-db     LinstorStale
 
+ERROR LinstorUnreachable: ask LINSTOR for its nodes: LINSTOR controller linstor:3370: read nodes: EOF
+  Remedy: let LS_CONTROLLERS of the controller's Deployment name the LINSTOR controllers, and check
+    LS_ROOT_CA_FILE and the other LS_* variables; without LINSTOR nothing is ever moved
+
+ERROR LinstorStale: works now, and would not be moved if its node were lost next
+  - pod default/db-0, resource pvc-db, if node-a were lost: LINSTOR has not confirmed anything for more than
+    10s
+  Remedy: look at the LINSTOR controller, and whether LS_CONTROLLERS leads to it; if it refuses the
+    controller, at LINSTOR's token or user
+
+The controller could not do its work, see the findings; else, if node-a were lost now, no pod would move, and
+1 pod would stay.
 `,
 		},
 	}

@@ -32,7 +32,7 @@ const (
 )
 
 // asker returns who asks.
-func (c *commandLine) asker(*pflag.FlagSet) (asker, error) {
+func (c *commandLine) asker() (asker, error) {
 	if !c.plugin {
 		return here, nil
 	}
@@ -55,8 +55,8 @@ func (c *commandLine) asker(*pflag.FlagSet) (asker, error) {
 // kubectl runs a command in a pod by kubectl exec, which knows how to get there, and returns what the command writes.
 func (c *commandLine) kubectl(ctx context.Context, pod types.NamespacedName, command ...string) ([]byte, error) {
 	var args []string
-	c.own.Visit(func(f *pflag.Flag) {
-		if f.Name != "namespace" {
+	c.own.VisitAll(func(f *pflag.Flag) {
+		if f.Changed && f.Name != "namespace" {
 			args = append(args, "--"+f.Name+"="+f.Value.String())
 		}
 	})
