@@ -358,6 +358,7 @@ verify: bin/helm-tool ## Fail if what is generated, the format or go.mod is not 
 		cp $(CHART_FILES) $$tmp && go run ./internal/tools/chartschema obsolete > $$tmp/obsolete.yaml && diff -u $(CHART)/files $$tmp && $(CHART_SCHEMA) | diff -u $(CHART)/values.schema.json - && \
 		cp $(CHART)/README.md $$tmp && bin/helm-tool inject -i $(CHART)/values.yaml -o $$tmp/README.md && diff -u $(CHART)/README.md $$tmp/README.md \
 		|| { echo 'The chart is not current: run "make chart" and commit the result.' >&2; exit 1; }
+	@go test ./docs -run Page || { echo 'Pages in docs/ are not current: run "make docs" and commit the result.' >&2; exit 1; }
 	@set -o pipefail; $(DASHBOARD) | diff -u $(DASHBOARD_JSON) - \
 		|| { echo 'The dashboard is not current: run "make dashboard" and commit the result.' >&2; exit 1; }
 	@LC_ALL=C grep -aq "blob:$$(git hash-object $(DASHBOARD_JSON))" docs/dashboard.png \

@@ -62,32 +62,40 @@ func TestMetricsPageIsWhatTheRegistrySays(t *testing.T) {
 	compareGenerated(t, "metrics.md", table.String())
 }
 
-// compareGenerated compares the generated part of a page, or writes it.
-func compareGenerated(t *testing.T, name, want string) {
+// compareGenerated compares the generated parts of a page, or writes them.
+func compareGenerated(t *testing.T, name string, wants ...string) {
 	t.Helper()
 
-	page, err := os.ReadFile(name)
+	file, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	above, rest, found := strings.Cut(string(page), generatedFrom)
-	got, below, ends := strings.Cut(rest, generatedTo)
+	var page strings.Builder
 
-	if !found || !ends {
-		t.Fatalf("%s does not say where its generated part begins and ends", name)
+	rest := string(file)
+
+	for _, want := range wants {
+		above, part, found := strings.Cut(rest, generatedFrom)
+		got, below, ends := strings.Cut(part, generatedTo)
+
+		if !found || !ends {
+			t.Fatalf("%s does not say where its generated parts begin and end", name)
+		}
+
+		page.WriteString(above + generatedFrom + want + generatedTo)
+
+		rest = below
+
+		if diff := cmp.Diff(want, got); diff != "" && !*write {
+			t.Errorf("%s is not current, run \"make docs\" (-want +got):\n%s", name, diff)
+		}
 	}
 
 	if *write {
-		if err := os.WriteFile(name, []byte(above+generatedFrom+want+generatedTo+below), 0o600); err != nil {
+		if err := os.WriteFile(name, []byte(page.String()+rest), 0o600); err != nil {
 			t.Fatal(err)
 		}
-
-		return
-	}
-
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s is not current, run \"make docs\" (-want +got):\n%s", name, diff)
 	}
 }
 

@@ -2,6 +2,7 @@
 package docs
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -14,102 +15,91 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/check"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/forecast"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
-// row is a row of a table whose first column is one word of code.
-var row = regexp.MustCompile("(?m)^\\| `([A-Z][A-Za-z]+)` \\|(.*)\\|$")
-
-// rows returns the rows of reasons.md, those of the reasons, those of the codes of check, those of LINSTOR's own pods and those of evacuations: the
-// name and the other columns without marks of code.
-func rows(t *testing.T) (reasons, codes, recoveries, evacuations [][]string) {
-	t.Helper()
-
-	page, err := os.ReadFile("reasons.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	above, below, found := strings.Cut(string(page), "## Further findings")
-	if !found {
-		t.Fatal("reasons.md has no section of the further findings of check")
-	}
-
-	below, recovery, found := strings.Cut(below, "## LINSTOR's own pods")
-	if !found {
-		t.Fatal("reasons.md has no section of LINSTOR's own pods")
-	}
-
-	recovery, leaving, found := strings.Cut(recovery, "## Nodes that are evacuated")
-	if !found {
-		t.Fatal("reasons.md has no section of nodes that are evacuated")
-	}
-
-	parse := func(text string) (all [][]string) {
-		for _, match := range row.FindAllStringSubmatch(text, -1) {
-			columns := []string{match[1]}
-			for column := range strings.SplitSeq(match[2], "|") {
-				columns = append(columns, strings.ReplaceAll(strings.TrimSpace(column), "`", ""))
-			}
-
-			all = append(all, columns)
-		}
-
-		return all
-	}
-
-	return parse(above), parse(below), parse(recovery), parse(leaving)
-}
-
-func names(rows [][]string) []string {
-	all := make([]string, len(rows))
-	for i, columns := range rows {
-		all[i] = columns[0]
-	}
-
-	return all
-}
-
-func TestEveryReasonIsExplained(t *testing.T) {
+// The page has a heading for every reason, with what the tables of reasons say.
+func TestReasonsPageIsWhatTheTablesSay(t *testing.T) {
 	t.Parallel()
 
-	documented, _, recoveries, leaving := rows(t)
-	if diff := cmp.Diff(reasons(t, "failover/reason.go"), names(documented)); diff != "" {
-		t.Errorf("reasons in reasons.md, in the order of the source (-want +got):\n%s", diff)
-	}
+	var parts []string
 
-	if diff := cmp.Diff(reasons(t, "failover/recover.go"), names(recoveries)); diff != "" {
-		t.Errorf("reasons of LINSTOR's own pods in reasons.md, in the order of the source (-want +got):\n%s", diff)
-	}
+	for _, group := range []failover.Group{failover.GroupLost, failover.GroupNotLost, failover.GroupBlocked, failover.GroupRecovery} {
+		var foreseen []string
 
-	var listed []string
-	for _, reason := range failover.Reasons() {
-		listed = append(listed, string(reason))
-	}
+		var sections strings.Builder
 
-	if diff := cmp.Diff(reasons(t, "failover/reason.go"), listed); diff != "" {
-		t.Errorf("reasons that metrics know, in the order of the source (-want +got):\n%s", diff)
-	}
+		for _, e := range failover.Explanations() {
+			if e.Group != group {
+				continue
+			}
 
-	if diff := cmp.Diff(reasons(t, "evacuation/reason.go"), names(leaving)); diff != "" {
-		t.Errorf("reasons of evacuations in reasons.md, in the order of the source (-want +got):\n%s", diff)
-	}
+			if e.Foreseen {
+				foreseen = append(foreseen, "`"+string(e.Reason)+"`")
+			}
 
-	listed = nil
-	for _, reason := range evacuation.Reasons() {
-		listed = append(listed, string(reason))
-	}
-
-	if diff := cmp.Diff(reasons(t, "evacuation/reason.go"), listed); diff != "" {
-		t.Errorf("reasons of evacuations that are listed, in the order of the source (-want +got):\n%s", diff)
-	}
-
-	for _, columns := range slices.Concat(documented, recoveries, leaving) {
-		if len(columns) != 4 || slices.Contains(columns, "") {
-			t.Errorf("%s has no meaning, effect or remedy: %q", columns[0], columns)
+			sections.WriteString(section(string(e.Reason), e.Meaning, e.Remedy))
 		}
+
+		if len(foreseen) > 0 {
+			parts = append(parts, "`check` and the metric `piraeus_ha_controller_unprotected_pods` foresee: "+strings.Join(foreseen, ", ")+".\n"+sections.String())
+		} else {
+			parts = append(parts, sections.String())
+		}
+	}
+
+	var sections strings.Builder
+
+	for _, e := range evacuation.Explanations() {
+		heading := string(e.Reason)
+		if slices.Contains(failover.Reasons(), failover.Reason(e.Reason)) {
+			heading += " of an evacuation"
+		}
+
+		sections.WriteString(section(heading, e.Meaning, e.Remedy))
+	}
+
+	compareGenerated(t, "reasons.md", append(parts, sections.String())...)
+}
+
+func section(heading, meaning, remedy string) string {
+	return fmt.Sprintf("\n### %s\n\n%s\n\n**Remedy:** %s.\n", heading, meaning, remedy)
+}
+
+func TestEveryReasonIsExplainedInFewWords(t *testing.T) {
+	t.Parallel()
+
+	short := func(reason, meaning, remedy string) {
+		words := len(strings.Fields(meaning)) + len(strings.Fields(remedy))
+		if meaning == "" || remedy == "" || words > 60 {
+			t.Errorf("%s is explained in %d words, at most 60 are allowed", reason, words)
+		}
+
+		if !strings.HasSuffix(meaning, ".") || strings.HasSuffix(remedy, ".") {
+			t.Errorf("%s: the meaning must end with a full stop, and the remedy without one", reason)
+		}
+	}
+
+	var decisions, evacuations []string
+
+	for _, e := range failover.Explanations() {
+		decisions = append(decisions, string(e.Reason))
+		short(string(e.Reason), e.Meaning, e.Remedy)
+	}
+
+	for _, e := range evacuation.Explanations() {
+		evacuations = append(evacuations, string(e.Reason))
+		short(string(e.Reason), e.Meaning, e.Remedy)
+	}
+
+	if diff := cmp.Diff(reasons(t, "failover/reason.go"), decisions); diff != "" {
+		t.Errorf("reasons of fail-overs, in the order of the source (-declared +explained):\n%s", diff)
+	}
+
+	if diff := cmp.Diff(reasons(t, "evacuation/reason.go"), evacuations); diff != "" {
+		t.Errorf("reasons of evacuations, in the order of the source (-declared +explained):\n%s", diff)
 	}
 }
 
@@ -145,27 +135,27 @@ func TestEveryEventIsExplained(t *testing.T) {
 	}
 }
 
-func TestTheCheckGivesTheSameRemedies(t *testing.T) {
-	t.Parallel()
-
-	documented, _, _, _ := rows(t)
-	for _, columns := range documented {
-		if remedy := check.Remedy(failover.Reason(columns[0])); remedy != "" && remedy != columns[3] {
-			t.Errorf("remedy of %s in reasons.md and in the check differ:\n%s\n%s", columns[0], columns[3], remedy)
-		}
-	}
-}
-
 func TestEveryCodeOfTheCheckIsExplained(t *testing.T) {
 	t.Parallel()
 
-	var want []string
-	for _, code := range check.Codes() {
+	page, err := os.ReadFile("reasons.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, findings, _ := strings.Cut(string(page), "## Further findings")
+	findings, _, _ = strings.Cut(findings, "\n## ")
+
+	var want, documented []string
+	for _, code := range forecast.Codes() {
 		want = append(want, string(code))
 	}
 
-	_, documented, _, _ := rows(t)
-	if diff := cmp.Diff(want, names(documented)); diff != "" {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z][A-Za-z]+)` \\|").FindAllStringSubmatch(findings, -1) {
+		documented = append(documented, row[1])
+	}
+
+	if diff := cmp.Diff(want, documented); diff != "" {
 		t.Errorf("codes in reasons.md, in the order of the source (-want +got):\n%s", diff)
 	}
 }

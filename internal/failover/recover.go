@@ -5,22 +5,6 @@ import (
 	"time"
 )
 
-// Reasons of decisions on pods of LINSTOR itself. Where one of the other reasons fits, that one is given.
-const (
-	// LinstorGone : the pod's node is gone, and without the pod nothing can fail over.
-	LinstorGone Reason = "LinstorGone"
-	// NodeAlive : the kubelet of the pod's node is not known to be silent.
-	NodeAlive Reason = "NodeAlive"
-	// LinstorAnswers : LINSTOR answers, and does not say that the pod's node is gone.
-	LinstorAnswers Reason = "LinstorAnswers"
-	// PodLeaving : the pod is being deleted already, or another of its owner's was a moment ago.
-	PodLeaving Reason = "PodLeaving"
-	// LinstorFirst : the pod attaches volumes, and LINSTOR does not answer yet, or most of its nodes are not ONLINE.
-	LinstorFirst Reason = "LinstorFirst"
-	// NeedsStorage : the pod uses a volume that cannot be attached elsewhere before LINSTOR runs.
-	NeedsStorage Reason = "NeedsStorage"
-)
-
 // Recovery is everything that the decision on one pod of LINSTOR itself rests on: the LINSTOR controller, or what
 // attaches its volumes.
 type Recovery struct {
