@@ -15,9 +15,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/forecast"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/forecast"
 )
 
 // The page has a heading for every reason, with what the tables of reasons say.

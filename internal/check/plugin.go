@@ -2,6 +2,7 @@ package check
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,11 +26,8 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
 )
 
-const (
-	// containerName is the controller's container in its pods, and program the program there.
-	containerName = "controller"
-	program       = "/piraeus-ha-controller"
-)
+// program is the program in the controller's pods.
+const program = "/piraeus-ha-controller"
 
 // asker returns who asks.
 func (c *commandLine) asker() (asker, error) {
@@ -60,7 +58,7 @@ func (c *commandLine) kubectl(ctx context.Context, pod types.NamespacedName, com
 			args = append(args, "--"+f.Name+"="+f.Value.String())
 		}
 	})
-	args = append(args, "--namespace="+pod.Namespace, "exec", pod.Name, "--container="+containerName, "--")
+	args = append(args, "--namespace="+pod.Namespace, "exec", pod.Name, "--")
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "kubectl", append(args, command...)...) //nolint:gosec // arguments, not a shell's line
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -187,10 +185,13 @@ func notRunning(message string, reasons []string, remedy string) forecast.Findin
 	return forecast.Finding{Severity: forecast.Error, Code: forecast.ControllerNotRunning, Message: message, Objects: reasons, Remedy: remedy}
 }
 
+// defaultContainer is the annotation of a pod that names the container which kubectl exec goes to.
+const defaultContainer = "kubectl.kubernetes.io/default-container"
+
 // whyNotRunning returns why the controller does not run in a pod; empty if it does.
 func whyNotRunning(pod *corev1.Pod) string {
 	for _, c := range pod.Status.ContainerStatuses {
-		if c.Name != containerName || c.State.Running != nil {
+		if c.Name != cmp.Or(pod.Annotations[defaultContainer], c.Name) || c.State.Running != nil {
 			continue
 		}
 		why := string(pod.Status.Phase)

@@ -42,7 +42,7 @@ func (f *fleet) replica(name string, ready bool, change ...func(*corev1.Pod)) {
 	}
 	pod.Status = corev1.PodStatus{
 		Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: status}},
-		ContainerStatuses: []corev1.ContainerStatus{{Name: containerName, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "controller", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
 	}
 	for _, c := range change {
 		c(&pod)
@@ -260,9 +260,8 @@ func TestKubectlIsGivenTheClusterThatWasAskedFor(t *testing.T) {
 		t.Errorf("an answer with exit status 1 counts: %q, %v", out, err)
 	}
 	args, err := os.ReadFile(filepath.Join(dir, "args"))
-	want := "--context=production --namespace=ha-controller exec ha-0 --container=controller -- /piraeus-ha-controller check "
+	want := "--context=production --namespace=ha-controller exec ha-0 -- /piraeus-ha-controller check "
 	if err != nil || string(args) != want {
 		t.Errorf("kubectl got %q, want %q, %v", args, want, err)
 	}
 }
-

@@ -85,12 +85,12 @@ func (r *runner) launch(ctx context.Context, pod *corev1.Pod) (*launched, error)
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(3)
+	ports, err := freePorts(4)
 	if err != nil {
 		return nil, err
 	}
-	probes, metrics, profiler := ports[0], ports[1], ports[2]
-	env = append(env, corev1.EnvVar{Name: "KUBECONFIG", Value: kubeconfig})
+	probes, metrics, profiler, forecasts := ports[0], ports[1], ports[2], ports[3]
+	env = append(env, corev1.EnvVar{Name: "KUBECONFIG", Value: kubeconfig}, corev1.EnvVar{Name: "FORECAST_PORT", Value: strconv.Itoa(forecasts)})
 	tokenFile := ""
 	if r.bed.options.BearerToken {
 		tokenFile = filepath.Join(r.bed.dir, string(pod.UID)+".token")
@@ -130,7 +130,7 @@ func (r *runner) launch(ctx context.Context, pod *corev1.Pod) (*launched, error)
 	}
 	r.bed.noteProcess(ControllerProcess{
 		Pod: pod.Name, PID: p.cmd.Process.Pid, MetricsURL: fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics),
-		ProbesURL: fmt.Sprintf("http://127.0.0.1:%d", probes),
+		ProbesURL: fmt.Sprintf("http://127.0.0.1:%d", probes), ForecastPort: forecasts,
 	})
 	readiness := fmt.Sprintf("http://127.0.0.1:%d%s", probes, readinessPath(container))
 	return &launched{process: p, readiness: readiness, metrics: metrics}, nil
