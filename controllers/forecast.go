@@ -239,6 +239,8 @@ func (f *Forecaster) surroundings(ctx context.Context, facts *forecast.Facts, ev
 		}
 	}
 	slices.Sort(facts.ForeignTaints)
+	facts.Together, facts.MaxLostNodes = f.together(nodes.Items), f.halt.limit.String()
+	facts.Replicas = everyone.siblings[everyone.owner]
 	registered := f.kubelets.Registered()
 	facts.Attaching.Nodes = slices.DeleteFunc(f.linstor.Nodes(), func(node linstor.Node) bool { return !registered[node.Name] || !node.Satellite })
 	facts.Attaching.Drivers = everyone.drivers
@@ -253,6 +255,26 @@ func (f *Forecaster) surroundings(ctx context.Context, facts *forecast.Facts, ev
 	slices.SortFunc(facts.Bystanders, func(a, b forecast.Bystander) int { return strings.Compare(a.Pod, b.Pod) })
 	facts.Deserted = facts.Namespace != "" && facts.KubernetesError == "" && everyone.inNamespace == 0
 	return nil
+}
+
+// together returns the zones whose nodes are more than may be lost at once. One zone that has all nodes has no other to move to.
+func (f *Forecaster) together(nodes []corev1.Node) (found []string) {
+	zones, all := make(map[string][]string), 0
+	for i := range nodes {
+		if satellite, _ := f.linstor.Node(f.kubelets.Satellite(nodes[i].Name)); satellite.Satellite {
+			all++
+			zone := nodes[i].Labels[corev1.LabelTopologyZone]
+			zones[zone] = append(zones[zone], nodes[i].Name)
+		}
+	}
+	for zone, names := range zones {
+		if zone != "" && len(names) > 1 && len(names) < all && f.halt.limit.Exceeded(len(names), all) {
+			slices.Sort(names)
+			found = append(found, zone+": "+strings.Join(names, ", "))
+		}
+	}
+	slices.Sort(found)
+	return found
 }
 
 // lost finds out whether there is the node that is asked about, if one is, and what runs on it that every fail-over needs.

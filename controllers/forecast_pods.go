@@ -4,10 +4,12 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
@@ -38,13 +40,16 @@ type census struct {
 	storage []corev1.Pod
 	// onNode are the pods on the node that is asked about.
 	onNode []censusPod
+	// owner owns the pod of this process, and siblings are the nodes of the ready pods in its namespace, by their owner.
+	owner    types.UID
+	siblings map[types.UID][]string
 }
 
 type censusPod struct{ name, component string }
 
 // take reads all pods.
 func (c *census) take(ctx context.Context) error {
-	c.agents = make(map[string]bool)
+	c.agents, c.siblings = make(map[string]bool), make(map[types.UID][]string)
 	var failure error
 	err := cluster.EachPod(ctx, c.asked.API, labels.Everything(), func(pod *corev1.Pod) {
 		if err := c.see(ctx, pod); err != nil {
@@ -65,6 +70,14 @@ func (c *census) see(ctx context.Context, pod *corev1.Pod) error {
 	}
 	if pod.Spec.NodeName == c.question.Node && !cluster.Ended(pod) {
 		c.onNode = append(c.onNode, censusPod{name, component})
+	}
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && pod.Namespace == c.ownNamespace() {
+		if name == c.pod {
+			c.owner = owner.UID
+		}
+		if cluster.Runs(pod) {
+			c.siblings[owner.UID] = append(c.siblings[owner.UID], pod.Spec.NodeName)
+		}
 	}
 	switch {
 	case cluster.IsNodeAgent(pod):
@@ -94,6 +107,12 @@ func (c *census) see(ctx context.Context, pod *corev1.Pod) error {
 	}
 	c.others = append(c.others, *trimmed.(*corev1.Pod))
 	return nil
+}
+
+// ownNamespace returns the namespace of this process's pod; empty if there is none.
+func (c *census) ownNamespace() string {
+	namespace, _, _ := strings.Cut(c.pod, "/")
+	return namespace
 }
 
 func (c *census) runningAgents() (running []string) {

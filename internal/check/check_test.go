@@ -72,8 +72,8 @@ func complaints() map[string]complaint {
 			silent: []string{"ERROR", "WARNING", "INFO", "Remedy"},
 		},
 		"no pod is selected": {
-			config: selectsNone, provoke: func(*bench) {}, status: StatusProtected,
-			says: []string{`No pod selected by "app=none"`, "nothing to protect"}, silent: []string{"REPLICAS"},
+			config: selectsNone, provoke: func(*bench) {}, status: StatusUnprotected,
+			says: []string{"WARNING NothingSelected", "- default/db-0 on node-a", `No pod selected by "app=none"`, "nothing is moved"}, silent: []string{"REPLICAS", "kubectl label"},
 		},
 		"the namespace has none": {
 			provoke: func(*bench) {}, args: []string{"-n", "empty"}, status: StatusProtected,
@@ -285,6 +285,34 @@ func complaints() map[string]complaint {
 			},
 			silent: []string{"on-suspended-primary-outdated is"}, // nothing suspends
 		},
+		"DRBD acknowledges writes early": {
+			provoke: func(b *bench) { b.Linstor.SetDefinitionProperty("pvc-db", linstor.OptionProtocol, "A") }, status: StatusProtected,
+			says: []string{
+				"WARNING DRBDOption: DrbdOptions/Net/protocol is A on the resource definitions", "a fail-over may lose it", "- pvc-db",
+				"linstor resource-definition set-property pvc-db DrbdOptions/Net/protocol C", "property.linstor.csi.linbit.com/DrbdOptions/Net/protocol: C",
+			},
+		},
+		"LINSTOR evicts nodes": {
+			provoke: func(b *bench) { property(linstor.OptionEvict, "True")(b); property(linstor.OptionEvictAfter, "60")(b) }, status: StatusProtected,
+			says: []string{"INFO AutoEvict: LINSTOR evicts a node that was OFFLINE for 60 minutes", "a replica fewer", "comes back empty", "linstor controller set-property"},
+		},
+		"LINSTOR evicts nodes after its default time": {
+			provoke: property(linstor.OptionEvict, "true"), status: StatusProtected, says: []string{"INFO AutoEvict", "OFFLINE for its default time"},
+		},
+		"all replicas run on one node": {
+			provoke: func(b *bench) { b.replicas(nodeB, nodeB, nodeB) }, status: StatusProtected,
+			says: []string{"WARNING ReplicasOnOneNode: all 3 replicas of the controller run on one node", "- node-b"},
+		},
+		"the replicas are spread": {
+			provoke: func(b *bench) { b.replicas(nodeB, nodeB, nodeT) }, status: StatusProtected, silent: []string{"ReplicasOnOneNode"},
+		},
+		"a zone has more nodes than may be lost at once": {
+			provoke: func(b *bench) { b.zone("east", nodeA, nodeB); b.zone("west", nodeT) }, status: StatusProtected,
+			says: []string{"WARNING LostTogether", "--max-lost-nodes=50%", "- east: node-a, node-b"}, silent: []string{"west"},
+		},
+		"all nodes are in one zone": {
+			provoke: func(b *bench) { b.zone("east", nodeA, nodeB, nodeT) }, status: StatusProtected, silent: []string{"LostTogether"},
+		},
 		"a permission is missing": {
 			provoke: func(b *bench) { b.denied = []string{"patch nodes --subresource=status"} }, status: StatusUnprotected,
 			says: []string{"ERROR MissingPermission", "- patch nodes --subresource=status", "deploy/all.yaml", "could not do its work"},
@@ -438,6 +466,36 @@ func (b *bench) pauses() {
 	deployment.Annotations = map[string]string{cluster.AnnotationPause: "true"}
 	b.must(b.Client().Update(b.ctx, &deployment))
 	b.pass(time.Second)
+}
+
+// replicas adds the pods of the controller, the first of which is the one that answers.
+func (b *bench) replicas(nodes ...string) {
+	b.Helper()
+	for i, node := range nodes {
+		b.pod("ha-controller", fmt.Sprintf("ha-%d", i), node, func(pod *corev1.Pod) {
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "ha", UID: "set", Controller: new(true)}}
+		})
+		b.podStatus("ha-controller", fmt.Sprintf("ha-%d", i), func(status *corev1.PodStatus) {
+			status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		})
+	}
+}
+
+// podStatus changes the status of a pod.
+func (b *bench) podStatus(namespace, name string, change func(*corev1.PodStatus)) {
+	b.Helper()
+	var pod corev1.Pod
+	b.must(b.Client().Get(b.ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod))
+	change(&pod.Status)
+	b.must(b.Client().Status().Update(b.ctx, &pod))
+}
+
+// zone puts nodes into a zone.
+func (b *bench) zone(name string, nodes ...string) {
+	b.Helper()
+	for _, node := range nodes {
+		b.changeNode(node, func(node *corev1.Node) { node.Labels = map[string]string{corev1.LabelTopologyZone: name} })
+	}
 }
 
 // nodeAgent adds a node agent of 1.x that is ready or not.

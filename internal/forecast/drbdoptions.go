@@ -17,6 +17,7 @@ const (
 	forceSecondary = "force-secondary"
 	disconnect     = "disconnect"
 	retryConnect   = "retry-connect"
+	synchronous    = "C"
 )
 
 // advice is what a DRBD option should be, and what happens otherwise on a node that lost its peers or its data.
@@ -24,34 +25,39 @@ type advice struct {
 	key string
 	// byDefault is DRBD's value where no level of LINSTOR sets one.
 	byDefault string
-	// bad are the values that leave a node in need of help, good is the one to set instead.
-	bad, good string
+	// bad are the values that leave a node in need of help, or data unsafe, good is the one to set instead.
+	bad  []string
+	good string
 	// consequence completes "so that ...".
 	consequence string
 }
 
 var advices = [...]advice{
 	{
-		linstor.OptionOnNoQuorum, suspendIO, ioError, suspendIO,
+		linstor.OptionOnNoQuorum, suspendIO, []string{ioError}, suspendIO,
 		"a short loss of quorum makes file systems read-only, and they stay so under a pod that need not be moved",
 	},
 	{
-		linstor.OptionOnNoDataAccessible, ioError, ioError, suspendIO,
+		linstor.OptionOnNoDataAccessible, ioError, []string{ioError}, suspendIO,
 		"a short loss of all disks makes file systems read-only, and they stay so under a pod that need not be moved",
 	},
 	{
-		linstor.OptionOnSuspendedPrimaryOutdated, disconnect, disconnect, forceSecondary,
+		linstor.OptionOnSuspendedPrimaryOutdated, disconnect, []string{disconnect}, forceSecondary,
 		"a node that returns after another one took over keeps its reads and writes suspended, and its old pod never ends until the node restarts",
 	},
 	{
-		linstor.OptionRRConflict, disconnect, disconnect, retryConnect,
+		linstor.OptionRRConflict, disconnect, []string{disconnect}, retryConnect,
 		"a node that returns after another one took over stays disconnected until somebody connects it by hand",
+	},
+	{
+		linstor.OptionProtocol, synchronous, []string{"A", "B"}, synchronous,
+		"DRBD acknowledges a write before it is on a peer's disk, and a fail-over may lose it",
 	},
 }
 
 // OptionKeys returns the properties of LINSTOR that the report needs.
 func OptionKeys() []string {
-	keys := []string{linstor.OptionPingInt}
+	keys := []string{linstor.OptionPingInt} // those of the controller are read whatever their names
 	for _, a := range advices {
 		keys = append(keys, a.key)
 	}
@@ -63,8 +69,8 @@ const classPrefix = "property.linstor.csi.linbit.com/"
 
 // place is where a property is set. All resource definitions are one place, or there could be a finding for each.
 type place struct {
-	level  linstor.Level
-	object string
+	level         linstor.Level
+	object, value string
 }
 
 // optionsFound finds the options that leave a node stuck, one finding for each place where one is set.
@@ -84,9 +90,10 @@ func (o *optionsFound) add(r failover.Resource) {
 			s := o.options.Setting(r.Name, replica.Node, a.key)
 			value := cmp.Or(s.Value, a.byDefault)
 			suspends = suspends || a.good == suspendIO && value == suspendIO
-			if value != a.bad || a.key == linstor.OptionOnSuspendedPrimaryOutdated && !suspends {
+			if !slices.Contains(a.bad, value) || a.key == linstor.OptionOnSuspendedPrimaryOutdated && !suspends {
 				continue
 			}
+			s.Value = value
 			o.note(i, s, r.Name)
 		}
 	}
@@ -94,7 +101,7 @@ func (o *optionsFound) add(r failover.Resource) {
 
 // note notes that a resource has an option that an advice is about.
 func (o *optionsFound) note(advice int, s linstor.Setting, resource string) {
-	p := place{s.Level, s.Object}
+	p := place{s.Level, s.Object, s.Value}
 	if s.Level == linstor.LevelDefinition {
 		p.object = ""
 	}
@@ -113,7 +120,7 @@ func (o *optionsFound) findings() (all []Finding) {
 			resources := o.found[i][p].sorted()
 			all = append(all, Finding{
 				Severity: Warning, Code: DRBDOption, Objects: resources,
-				Message: fmt.Sprintf("%s is %s %s, so that %s", a.key, a.bad, where(p), a.consequence),
+				Message: fmt.Sprintf("%s is %s %s, so that %s", a.key, p.value, where(p), a.consequence),
 				Remedy:  filled(setProperty(p, a.key, a.good)+"; for new volumes, in the StorageClass: "+classPrefix+a.key+": "+a.good, "RESOURCE", resources),
 			})
 		}
@@ -122,7 +129,7 @@ func (o *optionsFound) findings() (all []Finding) {
 }
 
 func comparePlaces(a, b place) int {
-	return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.object, b.object))
+	return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.object, b.object), cmp.Compare(a.value, b.value))
 }
 
 func where(p place) string {

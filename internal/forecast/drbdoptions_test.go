@@ -26,7 +26,7 @@ func TestOptionsAreToBeChangedWhereTheyAreSet(t *testing.T) {
 	}
 	found := optionsFound{}
 	put := func(resource string, level linstor.Level, object string) {
-		found.note(slices.IndexFunc(advices[:], func(a advice) bool { return a.key == linstor.OptionRRConflict }), linstor.Setting{Level: level, Object: object}, resource)
+		found.note(slices.IndexFunc(advices[:], func(a advice) bool { return a.key == linstor.OptionRRConflict }), linstor.Setting{Value: "disconnect", Level: level, Object: object}, resource)
 	}
 	put("by-definition-too", linstor.LevelDefinition, "by-definition-too")
 	put("by-definition", linstor.LevelDefinition, "by-definition")

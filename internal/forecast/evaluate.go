@@ -149,6 +149,9 @@ func verdict(f Facts, report Report) (failover.Outlook, string) {
 	if f.Deserted {
 		return failover.Untold, fmt.Sprintf("no pod is in namespace %s, if there is such a namespace: the controller may not read namespaces", f.Namespace)
 	}
+	if f.nothingSelected(len(report.Volumes)) {
+		return failover.Unprotected, fmt.Sprintf("no %s uses a volume of %s, and %d others do: nothing is moved", selected, f.Driver, len(f.Bystanders))
+	}
 	if len(report.Volumes) == 0 {
 		return failover.Protected, fmt.Sprintf("no %s uses a volume of %s: there is nothing to protect", selected, f.Driver) + counted(f.Bystanders)
 	}

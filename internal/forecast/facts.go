@@ -29,6 +29,11 @@ type Facts struct {
 	// Denied are the permissions that the controller lacks, and PermissionsError says why that is unknown.
 	Denied           []string
 	PermissionsError string
+	// Replicas are the nodes on which the ready replicas of the controller run.
+	Replicas []string
+	// Together are the zones with more nodes than MaxLostNodes allows to be lost at once, as "zone: node, node".
+	Together     []string
+	MaxLostNodes string
 	// ForeignTaints are the nodes with the controller's taint that somebody else has set.
 	ForeignTaints []string
 	// Attaching is what is known of how volumes are attached, Evacuations of nodes that are evacuated.

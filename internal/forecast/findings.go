@@ -2,6 +2,7 @@ package forecast
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
@@ -14,7 +15,7 @@ func (e *Evaluation) findings() []Finding {
 	all := slices.Concat(
 		// What keeps everything from working comes first, then why pods are not protected, then what else bears on that.
 		access(f), sight(f), installation(f), hindrances(f, e.volumes), e.tiebreakers.findings(), attachments(f.Attaching, e.strays),
-		quorums(f, e.without), e.options.findings(), leftovers(f.Evacuations), unselected(f), labelling(f, e.idle),
+		quorums(f, e.without), e.options.findings(), eviction(f), fleet(f), leftovers(f.Evacuations), unselected(f, len(e.volumes)), labelling(f, e.idle),
 	)
 	order := []Severity{Error, Warning, Info}
 	slices.SortStableFunc(all, func(a, b Finding) int {
@@ -124,6 +125,31 @@ func (t tiebreakers) findings() []Finding {
 	few.Remedy, tie.Remedy = filled(few.Remedy, "RESOURCE", few.Objects), filled(tie.Remedy, "RESOURCE", tie.Objects)
 	gone.Remedy = filled(gone.Remedy, "RESOURCE", t.left.sorted())
 	return withObjects(few, tie, gone)
+}
+
+// fleet says where the controller's replicas and LINSTOR's nodes may be lost together.
+func fleet(f Facts) []Finding {
+	var all []Finding
+	if node := f.onOneNode(); node != "" {
+		all = append(all, Finding{
+			Severity: Warning, Code: ReplicasOnOneNode, Objects: []string{node},
+			Message: fmt.Sprintf("all %d replicas of the controller run on one node: if that is lost, nothing is moved before Kubernetes has started another", len(f.Replicas)),
+			Remedy:  "let topologySpreadConstraints of the Deployment spread them, as deploy/all.yaml does, then delete one of the pods",
+		})
+	}
+	return append(all, withObjects(Finding{
+		Severity: Warning, Code: LostTogether, Objects: f.Together,
+		Message: fmt.Sprintf("these zones have more nodes than --max-lost-nodes=%s allows to be lost at once: if such a zone is lost, nothing is moved for two minutes", f.MaxLostNodes),
+		Remedy:  "if a zone is lost as a whole where you are, raise --max-lost-nodes to its share of the nodes",
+	})...)
+}
+
+// onOneNode returns the node on which all replicas of the controller run, if there are several; empty if they are spread.
+func (f Facts) onOneNode() string {
+	if len(f.Replicas) < 2 || slices.ContainsFunc(f.Replicas, func(node string) bool { return node != f.Replicas[0] }) {
+		return ""
+	}
+	return f.Replicas[0]
 }
 
 // labelling lists the pods that are selected in vain.

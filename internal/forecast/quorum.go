@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -29,6 +30,24 @@ func quorums(f Facts, without names) []Finding {
 		Remedy: "restart linstor-satellite on the node, which leaves DRBD alone; set quorum on the resource group or definition, not on the " +
 			"controller",
 	})...)
+}
+
+// eviction says what LINSTOR makes of a node that stays away.
+func eviction(f Facts) []Finding {
+	if f.Lost != nil || !strings.EqualFold(f.Options.Controller(linstor.OptionEvict), "true") {
+		return nil // without it a volume has a replica fewer until the node is back
+	}
+	after := "its default time"
+	if minutes := f.Options.Controller(linstor.OptionEvictAfter); minutes != "" {
+		after = minutes + " minutes"
+	}
+	return []Finding{{
+		Severity: Info, Code: AutoEvict,
+		Message: fmt.Sprintf("LINSTOR evicts a node that was OFFLINE for %s (%s), and places its replicas elsewhere: until then volumes have a replica "+
+			"fewer and the loss of one more node may stop them, and later the node comes back empty", after, linstor.OptionEvictAfter),
+		Remedy: fmt.Sprintf("let %s be longer than a repair takes: linstor controller set-property %s MINUTES; or let no node be evicted: linstor controller "+
+			"set-property %s false, with which redundancy comes back only with the node", linstor.OptionEvictAfter, linstor.OptionEvictAfter, linstor.OptionEvict),
+	}}
 }
 
 // doubts says in one line for each node why it is not known to run the quorum that LINSTOR shows, and what to do there.

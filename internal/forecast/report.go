@@ -144,6 +144,12 @@ const (
 	WithoutQuorum Code = "WithoutQuorum"
 	// DRBDOption : a DRBD option leaves a node that lost its quorum or its data in need of help by hand.
 	DRBDOption Code = "DRBDOption"
+	// AutoEvict : LINSTOR replaces the replicas of a node that stays away.
+	AutoEvict Code = "AutoEvict"
+	// ReplicasOnOneNode : all replicas of the controller run on one node.
+	ReplicasOnOneNode Code = "ReplicasOnOneNode"
+	// LostTogether : the nodes of a zone are more than may be lost at once.
+	LostTogether Code = "LostTogether"
 	// NodeAgent : there are pods of the high availability controller of 1.x, an agent on every node.
 	NodeAgent Code = "NodeAgent"
 	// ForeignTaint : a node has the taint of lost storage that this controller has not set.
@@ -156,6 +162,8 @@ const (
 	LeftoverMark Code = "LeftoverMark"
 	// TaintNotTolerated : a pod of Piraeus on a node that is evacuated does not tolerate its taint.
 	TaintNotTolerated Code = "TaintNotTolerated"
+	// NothingSelected : no pod is selected, and pods use volumes of the driver.
+	NothingSelected Code = "NothingSelected"
 	// NoVolume : a selected pod uses no volume of the driver, so that it is never moved.
 	NoVolume Code = "NoVolume"
 	// NotSelectedPods : pods use a volume of the driver and are not selected, so that they are never moved.
@@ -167,8 +175,8 @@ func Codes() []Code {
 	return []Code{
 		KubernetesUnreadable, LinstorUnreachable, ControllerNotRunning, MissingPermission, PermissionsUnknown,
 		TooFewReplicas, NoTieBreaker, TieBreakerGone, AttachWaits, OldDriver, NoAutoplaceTarget, NodeCacheTimeout, RemoteAccess,
-		QuorumOnController, WithoutQuorum, DRBDOption, NodeAgent, ForeignTaint, UnfinishedMove, FlaggedWithoutTaint,
-		LeftoverMark, TaintNotTolerated, NoVolume, NotSelectedPods,
+		QuorumOnController, WithoutQuorum, DRBDOption, AutoEvict, ReplicasOnOneNode, LostTogether, NodeAgent, ForeignTaint, UnfinishedMove, FlaggedWithoutTaint,
+		LeftoverMark, TaintNotTolerated, NothingSelected, NoVolume, NotSelectedPods,
 	}
 }
 

@@ -46,8 +46,13 @@ func (b Bystander) where() string {
 	return b.Pod + " on " + b.Node
 }
 
+// nothingSelected reports whether the controller looks after nothing although there is something: a typo in its selector looks like that.
+func (f Facts) nothingSelected(volumes int) bool {
+	return volumes == 0 && len(f.Bystanders) > 0 && f.Namespace == "" && f.Lost == nil
+}
+
 // unselected tells of the pods that nothing moves because nobody has selected them.
-func unselected(f Facts) []Finding {
+func unselected(f Facts, volumes int) []Finding {
 	var lost, others, lostWhere, othersWhere []string
 	for _, b := range f.Bystanders {
 		if b.Lost {
@@ -55,6 +60,13 @@ func unselected(f Facts) []Finding {
 		} else {
 			others, othersWhere = append(others, b.Pod), append(othersWhere, b.where())
 		}
+	}
+	if f.nothingSelected(volumes) {
+		return []Finding{{
+			Severity: Warning, Code: NothingSelected, Objects: slices.Concat(lostWhere, othersWhere),
+			Message: fmt.Sprintf("no pod with a volume of %s matches --pod-label-selector=%s, and these pods have one", f.Driver, f.Selector),
+			Remedy:  "correct --pod-label-selector in the controller's Deployment; or, if it is as you want it, give the templates of these pods labels that match",
+		}}
 	}
 	stuck := Finding{
 		Severity: Warning, Code: NotSelectedPods, Objects: lostWhere, Remedy: remedyOfUnselected(f.Selector, lost),

@@ -18,10 +18,18 @@ const (
 	OptionOnSuspendedPrimaryOutdated = "DrbdOptions/Resource/on-suspended-primary-outdated"
 	// OptionRRConflict is disconnect, DRBD's default, retry-connect and others.
 	OptionRRConflict = "DrbdOptions/Net/rr-conflict"
+	// OptionProtocol is C, DRBD's default, or A or B, with which a peer need not have written what was acknowledged.
+	OptionProtocol = "DrbdOptions/Net/protocol"
 )
 
 // OptionPingInt is after how many idle seconds DRBD asks a peer whether it is there; 10 by default.
 const OptionPingInt = "DrbdOptions/Net/ping-int"
+
+// Properties of LINSTOR's controller that say whether, and after how many minutes, LINSTOR replaces the replicas of a node that is OFFLINE.
+const (
+	OptionEvict      = "DrbdOptions/AutoEvictAllowEviction"
+	OptionEvictAfter = "DrbdOptions/AutoEvictAfterTime"
+)
 
 // OptionQuorum is DRBD's quorum: off, majority, all or a number.
 const OptionQuorum = client.PropQuorum
