@@ -57,6 +57,7 @@ type Forecaster struct {
 	feed       Feed
 	evacuation cluster.Evacuations
 	halt       *haltSwitch
+	reports    *nodeReports
 	leader     *leadership
 	started    time.Time
 	pod        string // of this process, as "namespace/name"; empty if there is none
@@ -132,6 +133,11 @@ func (f *Forecaster) visit(ctx context.Context, facts *forecast.Facts, everyone 
 	err := survey.Each(ctx, facts.Namespace, func(pod *corev1.Pod, uses []cluster.Use) {
 		hold(uses)
 		evaluation.Add(pod.Namespace, pod.Name, uses)
+		for i := range uses {
+			if f.reports.interrupted(pod.Spec.NodeName, uses[i].Volume, pod.UID) {
+				evaluation.Interrupted(pod.Namespace, pod.Name, uses[i].Volume)
+			}
+		}
 	})
 	if err != nil || facts.Lost == nil {
 		return err

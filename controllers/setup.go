@@ -295,7 +295,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, sightings *cluster.Sightin
 			helpers: &helpers{shared: all, selector: cfg.Selector, told: make(map[types.UID]bool)},
 		},
 		forecaster: &Forecaster{
-			shared: all, asked: cfg.Asked, reading: reading, feed: cfg.Linstor, evacuation: evacuations, halt: halt, leader: leader,
+			shared: all, asked: cfg.Asked, reading: reading, feed: cfg.Linstor, evacuation: evacuations, halt: halt, reports: reports, leader: leader,
 			started: cfg.Clock.Now(), pod: podName(cfg.Pod),
 		},
 		gauges: &Gauges{shared: all, reports: reports, halt: halt, agents: agents},

@@ -313,6 +313,17 @@ func complaints() map[string]complaint {
 		"all nodes are in one zone": {
 			provoke: func(b *bench) { b.zone("east", nodeA, nodeB, nodeT) }, status: StatusProtected, silent: []string{"LostTogether"},
 		},
+		"a node had no quorum for a while, and writes have failed": {
+			config: slow, provoke: interrupt, status: StatusProtected,
+			says: []string{"WARNING StorageInterrupted", "- pod default/db-0, volume db", "Remedy: restart the pod", "kubectl -n default delete pod db-0"},
+		},
+		"a pod has been replaced since its node had no quorum": {
+			config: slow, provoke: func(b *bench) {
+				interrupt(b)
+				b.must(b.Client().Delete(b.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "db-0"}}))
+				b.pass(time.Minute)
+			}, status: StatusProtected, silent: []string{"StorageInterrupted"},
+		},
 		"a permission is missing": {
 			provoke: func(b *bench) { b.denied = []string{"patch nodes --subresource=status"} }, status: StatusUnprotected,
 			says: []string{"ERROR MissingPermission", "- patch nodes --subresource=status", "deploy/all.yaml", "could not do its work"},
@@ -466,6 +477,17 @@ func (b *bench) pauses() {
 	deployment.Annotations = map[string]string{cluster.AnnotationPause: "true"}
 	b.must(b.Client().Update(b.ctx, &deployment))
 	b.pass(time.Second)
+}
+
+// interrupt takes quorum from the node of the volume "db" for a moment, in which writes fail.
+func interrupt(b *bench) {
+	b.must(b.DRBD.SetOption("pvc-db", "on-no-quorum", "io-error"))
+	b.Linstor.SetDefinitionProperty("pvc-db", linstor.OptionOnNoQuorum, "io-error")
+	b.pass(2 * time.Minute)
+	b.DRBD.Isolate(nodeA)
+	b.pass(30 * time.Second)
+	b.DRBD.Rejoin(nodeA)
+	b.pass(5 * time.Minute)
 }
 
 // replicas adds the pods of the controller, the first of which is the one that answers.

@@ -25,13 +25,14 @@ type Evaluation struct {
 	without     names // quorum: "resource on node"
 	options     optionsFound
 	strays      strays
+	interrupted interrupted
 }
 
 // Evaluate begins the evaluation of facts.
 func Evaluate(f Facts) *Evaluation {
 	return &Evaluation{
 		facts: f, volumes: []Row{}, idle: names{}, tiebreakers: newTiebreakers(), without: names{}, options: optionsFound{options: f.Options},
-		strays: strays{remote: names{}, noTarget: names{}},
+		strays: strays{remote: names{}, noTarget: names{}}, interrupted: interrupted{names{}, names{}},
 	}
 }
 

@@ -14,7 +14,7 @@ func (e *Evaluation) findings() []Finding {
 	f := e.facts
 	all := slices.Concat(
 		// What keeps everything from working comes first, then why pods are not protected, then what else bears on that.
-		access(f), sight(f), installation(f), hindrances(f, e.volumes), e.tiebreakers.findings(), attachments(f.Attaching, e.strays),
+		access(f), sight(f), installation(f), hindrances(f, e.volumes), e.tiebreakers.findings(), e.interrupted.findings(), attachments(f.Attaching, e.strays),
 		quorums(f, e.without), e.options.findings(), eviction(f), fleet(f), leftovers(f.Evacuations), unselected(f, len(e.volumes)), labelling(f, e.idle),
 	)
 	order := []Severity{Error, Warning, Info}

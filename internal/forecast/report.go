@@ -162,6 +162,8 @@ const (
 	LeftoverMark Code = "LeftoverMark"
 	// TaintNotTolerated : a pod of Piraeus on a node that is evacuated does not tolerate its taint.
 	TaintNotTolerated Code = "TaintNotTolerated"
+	// StorageInterrupted : writes of a pod have failed for a while, and its file system may be read-only.
+	StorageInterrupted Code = "StorageInterrupted"
 	// NothingSelected : no pod is selected, and pods use volumes of the driver.
 	NothingSelected Code = "NothingSelected"
 	// NoVolume : a selected pod uses no volume of the driver, so that it is never moved.
@@ -176,7 +178,7 @@ func Codes() []Code {
 		KubernetesUnreadable, LinstorUnreachable, ControllerNotRunning, MissingPermission, PermissionsUnknown,
 		TooFewReplicas, NoTieBreaker, TieBreakerGone, AttachWaits, OldDriver, NoAutoplaceTarget, NodeCacheTimeout, RemoteAccess,
 		QuorumOnController, WithoutQuorum, DRBDOption, AutoEvict, ReplicasOnOneNode, LostTogether, NodeAgent, ForeignTaint, UnfinishedMove, FlaggedWithoutTaint,
-		LeftoverMark, TaintNotTolerated, NothingSelected, NoVolume, NotSelectedPods,
+		LeftoverMark, TaintNotTolerated, StorageInterrupted, NothingSelected, NoVolume, NotSelectedPods,
 	}
 }
 
