@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -105,7 +106,7 @@ func (f *Forecaster) evaluate(ctx context.Context, facts *forecast.Facts) (*fore
 			facts.LinstorError = err.Error()
 		}
 	}
-	for _, read := range []func(context.Context, *forecast.Facts, *census) error{f.surroundings, f.evacuations, f.lost} {
+	for _, read := range []func(context.Context, *forecast.Facts, *census) error{f.surroundings, f.evacuations, f.lost, f.unclaimed, f.detaching} {
 		if err := read(ctx, facts, everyone); err != nil {
 			return nil, err
 		}
@@ -281,6 +282,38 @@ func (f *Forecaster) together(nodes []corev1.Node) (found []string) {
 	}
 	slices.Sort(found)
 	return found
+}
+
+// detachesWithin is how long an attacher may take to detach before that is worth a finding, and detaching reads how many attachments at most.
+const (
+	detachesWithin = time.Minute
+	mostDetaching  = 50
+)
+
+// detaching finds the attachments that Kubernetes has deleted, and that wait for the CSI attacher.
+func (f *Forecaster) detaching(ctx context.Context, facts *forecast.Facts, _ *census) error {
+	var attachments storagev1.VolumeAttachmentList
+	if err := f.cache.List(ctx, &attachments, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing VolumeAttachments: %w", err)
+	}
+	for i := range attachments.Items {
+		va := &attachments.Items[i]
+		if va.Spec.Attacher != f.reading.Driver || va.DeletionTimestamp == nil || f.clock.Now().Sub(va.DeletionTimestamp.Time) < detachesWithin ||
+			va.Spec.Source.PersistentVolumeName == nil || len(facts.Attaching.Detaching) == mostDetaching {
+			continue
+		}
+		text := fmt.Sprintf("volume %s from node %s", *va.Spec.Source.PersistentVolumeName, va.Spec.NodeName)
+		var live storagev1.VolumeAttachment // the cache has no errors
+		if err := f.asked.API.Get(ctx, client.ObjectKeyFromObject(va), &live); err != nil {
+			continue // it is gone, or its error is unknown
+		}
+		if live.Status.DetachError != nil {
+			text += ": " + oneLine(errors.New(live.Status.DetachError.Message))
+		}
+		facts.Attaching.Detaching = append(facts.Attaching.Detaching, text)
+	}
+	slices.Sort(facts.Attaching.Detaching)
+	return nil
 }
 
 // lost finds out whether there is the node that is asked about, if one is, and what runs on it that every fail-over needs.

@@ -39,6 +39,8 @@ const (
 	EventLinstorRefuses = "LinstorRefuses"
 	// EventStorageInterrupted on a pod: writes have failed for a while, and its file system may be read-only.
 	EventStorageInterrupted = "StorageInterrupted"
+	// EventInUseWithoutPod on a pod that waits for a volume: it is in use on a node where Kubernetes knows no pod that uses it.
+	EventInUseWithoutPod = "InUseWithoutPod"
 	// EventFailedOver on a claim: its volume was moved off a node that lost it, and is attached to another one.
 	EventFailedOver = "FailedOver"
 )

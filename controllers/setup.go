@@ -293,6 +293,7 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, sightings *cluster.Sightin
 		protection: &Protection{
 			shared: all, survey: cluster.NewSurvey(reading), halt: halt,
 			helpers: &helpers{shared: all, selector: cfg.Selector, told: make(map[types.UID]bool)},
+			waiting: &waiting{shared: all, told: make(map[types.UID]bool)},
 		},
 		forecaster: &Forecaster{
 			shared: all, asked: cfg.Asked, reading: reading, feed: cfg.Linstor, evacuation: evacuations, halt: halt, reports: reports, leader: leader,

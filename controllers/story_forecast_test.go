@@ -154,6 +154,7 @@ func (w *world) countProtection(p *process) {
 	counts := &Protection{
 		shared: of.shared, survey: of.survey, halt: of.halt,
 		helpers: &helpers{shared: h.shared, selector: h.selector, told: make(map[types.UID]bool)},
+		waiting: &waiting{shared: h.shared, told: make(map[types.UID]bool)},
 	}
 	w.must(counts.count(w.ctx))
 }

@@ -63,7 +63,7 @@ func (s *Survey) placedVolumes(
 }
 
 func placed(pv *corev1.PersistentVolume, resource failover.Resource) placedVolume {
-	v := placedVolume{name: pv.Name, resource: resource, attached: resource.Known && !isNFSExport(pv)}
+	v := placedVolume{name: pv.Name, resource: resource, attached: resource.Known && !IsNFSExport(pv)}
 	if affinity := pv.Spec.NodeAffinity; affinity != nil && affinity.Required != nil {
 		// The API server has validated it; one that cannot be read is one that no node is known to fit.
 		if v.affinity, _ = nodeaffinity.NewNodeSelector(affinity.Required); v.affinity == nil {

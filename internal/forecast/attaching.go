@@ -17,6 +17,8 @@ import (
 type Attaching struct {
 	// Unanswering are the nodes that are ONLINE and do not answer LINSTOR.
 	Unanswering []string
+	// Detaching are the attachments that Kubernetes has deleted and that wait for the CSI attacher, with its error.
+	Detaching []string
 	// Drivers are the pods of the CSI controller.
 	Drivers []Driver
 	// Nodes are the satellites on which pods can use volumes.
@@ -148,6 +150,11 @@ func attachments(a Attaching, s strays) []Finding {
 		Message: "attaching waits: LINSTOR calls these nodes ONLINE and they do not answer it, so that no volume can be attached or detached",
 		Remedy:  filled("linstor node reconnect NODE ends it at once; then look at what hangs there, such as lvs", "NODE", a.Unanswering),
 	}
+	detaching := Finding{
+		Severity: Warning, Code: DetachWaits, Objects: a.Detaching,
+		Message: "Kubernetes has let go of these volumes, and the CSI attacher has not detached them for a minute: they cannot be attached elsewhere",
+		Remedy:  "see to the error; if there is none, look whether the CSI controller runs, and at the log of its csi-attacher",
+	}
 	old := Finding{
 		Severity: Warning, Code: OldDriver,
 		Message: "the CSI driver is older than 1.12: it cannot detach a volume from a node that lives, has no disk of it and has lost DRBD's network",
@@ -182,5 +189,5 @@ func attachments(a Attaching, s strays) []Finding {
 	if quick {
 		stray.Objects = nil
 	}
-	return withObjects(late, old, closed, cache, stray)
+	return withObjects(late, detaching, old, closed, cache, stray)
 }

@@ -26,13 +26,14 @@ type Evaluation struct {
 	options     optionsFound
 	strays      strays
 	interrupted interrupted
+	unended     names // "pod on node"
 }
 
 // Evaluate begins the evaluation of facts.
 func Evaluate(f Facts) *Evaluation {
 	return &Evaluation{
 		facts: f, volumes: []Row{}, idle: names{}, tiebreakers: newTiebreakers(), without: names{}, options: optionsFound{options: f.Options},
-		strays: strays{remote: names{}, noTarget: names{}}, interrupted: interrupted{names{}, names{}},
+		strays: strays{remote: names{}, noTarget: names{}}, interrupted: interrupted{names{}, names{}}, unended: names{},
 	}
 }
 
@@ -50,12 +51,25 @@ func (e *Evaluation) Add(namespace, pod string, uses []cluster.Use) {
 		if use.Volume == "" {
 			continue
 		}
+		e.end(use.Input)
 		e.tiebreakers.add(r, use.Input.Resource)
 		for _, node := range failover.WithoutQuorum(use.Input.Resource) {
 			e.without[use.Input.Resource.Name+" on "+node] = true
 		}
 		e.options.add(use.Input.Resource)
 		e.strays.add(use, e.facts.Attaching.Nodes)
+	}
+}
+
+// endsWithin is how long after its grace a pod may still run.
+const endsWithin = time.Minute
+
+// end notes the pods that run although their grace is over and their kubelet is up.
+func (e *Evaluation) end(in failover.Input) {
+	for _, pod := range in.Pods {
+		if pod.Terminating && pod.Runs && in.Now.Sub(pod.GraceEnds()) >= endsWithin && in.Node.LeaseFresh(in.Settings.KubeletSilence) {
+			e.unended[cluster.Key(pod.Namespace, pod.Name)+" on "+in.Node.Name] = true
+		}
 	}
 }
 

@@ -34,6 +34,8 @@ type Facts struct {
 	// Together are the zones with more nodes than MaxLostNodes allows to be lost at once, as "zone: node, node".
 	Together     []string
 	MaxLostNodes string
+	// Unclaimed are volumes in use on a node where Kubernetes knows no pod that uses them, as "volume NAME on node NODE".
+	Unclaimed []string
 	// ForeignTaints are the nodes with the controller's taint that somebody else has set.
 	ForeignTaints []string
 	// Attaching is what is known of how volumes are attached, Evacuations of nodes that are evacuated.

@@ -14,7 +14,7 @@ func (e *Evaluation) findings() []Finding {
 	f := e.facts
 	all := slices.Concat(
 		// What keeps everything from working comes first, then why pods are not protected, then what else bears on that.
-		access(f), sight(f), installation(f), hindrances(f, e.volumes), e.tiebreakers.findings(), e.interrupted.findings(), attachments(f.Attaching, e.strays),
+		access(f), sight(f), installation(f), hindrances(f, e.volumes), e.tiebreakers.findings(), e.interrupted.findings(), unended(f, e.unended), attachments(f.Attaching, e.strays),
 		quorums(f, e.without), e.options.findings(), eviction(f), fleet(f), leftovers(f.Evacuations), unselected(f, len(e.volumes)), labelling(f, e.idle),
 	)
 	order := []Severity{Error, Warning, Info}
@@ -150,6 +150,19 @@ func (f Facts) onOneNode() string {
 		return ""
 	}
 	return f.Replicas[0]
+}
+
+// unended says what does not end although it should have: a use without a pod, and pods past their grace.
+func unended(f Facts, pods names) []Finding {
+	return withObjects(Finding{
+		Severity: Error, Code: InUseWithoutPod, Objects: f.Unclaimed,
+		Message: "these volumes are in use on a node where Kubernetes knows no pod that uses them: no pod elsewhere can use them",
+		Remedy:  "look on the node for what holds the volume, such as a process or a mount that a pod has left (fuser, findmnt), and end it, or restart the node",
+	}, Finding{
+		Severity: Warning, Code: RuntimeStuck, Objects: pods.sorted(),
+		Message: "the container runtime does not end these pods: their grace is over for a minute, their kubelet is up, and a container runs",
+		Remedy:  "look at the logs of the kubelet and of the container runtime on the node, and for processes in state D; restart the node if nothing else ends them",
+	})
 }
 
 // labelling lists the pods that are selected in vain.

@@ -130,6 +130,12 @@ const (
 	TieBreakerGone Code = "TieBreakerGone"
 	// AttachWaits : a node that is ONLINE does not answer LINSTOR, so that nothing can be attached.
 	AttachWaits Code = "AttachWaits"
+	// DetachWaits : a volume that Kubernetes has let go waits for the CSI attacher.
+	DetachWaits Code = "DetachWaits"
+	// InUseWithoutPod : a volume is in use on a node where Kubernetes knows no pod that uses it.
+	InUseWithoutPod Code = "InUseWithoutPod"
+	// RuntimeStuck : a container runtime does not end a pod.
+	RuntimeStuck Code = "RuntimeStuck"
 	// OldDriver : the CSI driver is older than 1.12.
 	OldDriver Code = "OldDriver"
 	// NoAutoplaceTarget : a pod may land where no replica is and LINSTOR places none.
@@ -176,7 +182,7 @@ const (
 func Codes() []Code {
 	return []Code{
 		KubernetesUnreadable, LinstorUnreachable, ControllerNotRunning, MissingPermission, PermissionsUnknown,
-		TooFewReplicas, NoTieBreaker, TieBreakerGone, AttachWaits, OldDriver, NoAutoplaceTarget, NodeCacheTimeout, RemoteAccess,
+		TooFewReplicas, NoTieBreaker, TieBreakerGone, AttachWaits, DetachWaits, InUseWithoutPod, RuntimeStuck, OldDriver, NoAutoplaceTarget, NodeCacheTimeout, RemoteAccess,
 		QuorumOnController, WithoutQuorum, DRBDOption, AutoEvict, ReplicasOnOneNode, LostTogether, NodeAgent, ForeignTaint, UnfinishedMove, FlaggedWithoutTaint,
 		LeftoverMark, TaintNotTolerated, StorageInterrupted, NothingSelected, NoVolume, NotSelectedPods,
 	}
