@@ -118,7 +118,7 @@ func (f *Forecaster) evaluate(ctx context.Context, facts *forecast.Facts) (*fore
 // visit takes one pod after the other into the evaluation.
 func (f *Forecaster) visit(ctx context.Context, facts *forecast.Facts, everyone *census, evaluation *forecast.Evaluation) error {
 	reading := f.reading
-	reading.Cache = cluster.WithPods(reading.Cache, everyone.others)
+	reading.Cache, reading.Neighbours = cluster.WithPods(reading.Cache, everyone.others), &everyone.neighbours
 	survey := cluster.NewSurvey(reading)
 	halt, guard := f.halt.now(ctx, haltAge), f.halt.imagined(f.clock.Now())
 	hold := func(uses []cluster.Use) {

@@ -30,6 +30,7 @@ type census struct {
 	trim     toolscache.TransformFunc
 
 	inNamespace int
+	neighbours  cluster.Neighbours
 	// others are not selected and use a volume of ours, and bystanders are those of them that could be moved.
 	others     []corev1.Pod
 	bystanders []forecast.Bystander
@@ -91,7 +92,9 @@ func (c *census) see(ctx context.Context, pod *corev1.Pod) error {
 			Spec:       corev1.PodSpec{NodeName: pod.Spec.NodeName, Tolerations: pod.Spec.Tolerations},
 		})
 	}
-	if c.reading.Selector.Matches(labels.Set(pod.Labels)) {
+	selected := c.reading.Selector.Matches(labels.Set(pod.Labels))
+	c.neighbours.Add(pod, selected)
+	if selected {
 		return nil
 	}
 	volumes, err := c.volumes.OfPod(ctx, pod)

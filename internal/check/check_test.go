@@ -342,6 +342,22 @@ func complaints() map[string]complaint {
 			}, status: StatusProtected,
 			says: []string{"WARNING DetachWaits: Kubernetes has let go of these volumes", "- volume db from node node-a", "Remedy: see to the error"},
 		},
+		"the pod must stay apart from pods on every other node": {
+			provoke: func(b *bench) {
+				for _, node := range []string{nodeA, nodeB, nodeT} {
+					b.changeNode(node, func(n *corev1.Node) { n.Labels = map[string]string{corev1.LabelHostname: node} })
+				}
+				apart := corev1.PodAffinityTerm{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}}
+				b.changePod("db-0", func(pod *corev1.Pod) {
+					pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+						RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{apart},
+					}}
+				})
+				for _, node := range []string{nodeB, nodeT} {
+					b.pod("default", "x-"+node, node, func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "x"} })
+				}
+			}, status: StatusUnprotected, says: []string{"ERROR NoReadyNode", "2 because the pod's required anti-affinity to other pods"},
+		},
 		"a permission is missing": {
 			provoke: func(b *bench) { b.denied = []string{"patch nodes --subresource=status"} }, status: StatusUnprotected,
 			says: []string{"ERROR MissingPermission", "- patch nodes --subresource=status", "deploy/all.yaml", "could not do its work"},
@@ -534,6 +550,15 @@ func (b *bench) replicas(nodes ...string) {
 			status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		})
 	}
+}
+
+// changePod changes a pod.
+func (b *bench) changePod(name string, change func(*corev1.Pod)) {
+	b.Helper()
+	var pod corev1.Pod
+	b.must(b.Client().Get(b.ctx, client.ObjectKey{Namespace: "default", Name: name}, &pod))
+	change(&pod)
+	b.must(b.Client().Update(b.ctx, &pod))
 }
 
 // podStatus changes the status of a pod.

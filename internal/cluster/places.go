@@ -26,6 +26,7 @@ func (s *Survey) places(ctx context.Context, nodes []corev1.Node, volumes []plac
 		fits, err := wanted.Match(node)
 		place.Unwanted = err != nil || !fits
 		place.Volume, place.Unattachable = s.refusing(volumes, node)
+		place.Crowded = s.neighbours.refuses(pod, node, nodes)
 		obstacle := place.Obstacle()
 		if obstacle == "" {
 			return failover.Places{Known: true, Fit: true}

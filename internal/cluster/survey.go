@@ -29,12 +29,14 @@ type Survey struct {
 	readers  Readers
 	cache    client.Reader
 	kubelets *Kubelets
+	// neighbours are all pods; nil if they are not known.
+	neighbours *Neighbours
 }
 
 // NewSurvey returns a survey by a configuration, of which it needs nothing that is live. Where the cache holds pods that are not selected
 // too, the survey sees those that share a volume with a selected one.
 func NewSurvey(cfg Config) *Survey {
-	return &Survey{readers: NewReaders(cfg), cache: cfg.Cache, kubelets: cfg.Kubelets}
+	return &Survey{readers: NewReaders(cfg), cache: cfg.Cache, kubelets: cfg.Kubelets, neighbours: cfg.Neighbours}
 }
 
 // Uses returns the volumes of ours of all selected pods of a namespace, or of all with an empty one, sorted by pod and
