@@ -5,11 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
 )
 
-// The page is what the command line says of itself.
-func TestConfigurationPageIsWhatTheOptionsSay(t *testing.T) {
+// The page is what the tables of options and of environment variables say.
+func TestConfigurationPageIsWhatTheTablesSay(t *testing.T) {
 	t.Parallel()
 
 	var table strings.Builder
@@ -25,5 +26,18 @@ func TestConfigurationPageIsWhatTheOptionsSay(t *testing.T) {
 		fmt.Fprintf(&table, "| `--%s` | %s | %s. |\n", f.Name, value, strings.ToUpper(f.Usage[:1])+f.Usage[1:])
 	}
 
-	compareGenerated(t, "configuration.md", table.String())
+	var variables strings.Builder
+
+	variables.WriteString("| Variable | Meaning |\n| --- | --- |\n")
+
+	for _, v := range linstor.Variables() {
+		name := "`" + v.Name + "`"
+		if v.File {
+			name = "`" + v.Name + "_FILE` or " + name
+		}
+
+		fmt.Fprintf(&variables, "| %s | %s |\n", name, v.Meaning)
+	}
+
+	compareGenerated(t, "configuration.md", table.String(), variables.String())
 }

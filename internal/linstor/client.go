@@ -12,12 +12,17 @@ type (
 	Config = client.Config
 	// ClientOptions are the settings of a Client.
 	ClientOptions = client.Options
+	// Variable is an environment variable that ConfigFromEnv reads.
+	Variable = client.Variable
 )
+
+// Variables returns every variable that ConfigFromEnv reads.
+func Variables() []Variable { return client.Variables() }
 
 // ErrNotFound is what LINSTOR's own "not found" matches with errors.Is.
 var ErrNotFound = client.ErrNotFound
 
-// ConfigFromEnv reads the LS_* variables by lookup, which is os.LookupEnv outside of tests.
+// ConfigFromEnv reads the Variables by lookup, which is os.LookupEnv outside of tests.
 func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 	return client.ConfigFromEnv(lookup)
 }

@@ -18,6 +18,27 @@ const (
 	fileSuffix         = "_FILE"
 )
 
+// Variable is an environment variable that ConfigFromEnv reads, for docs/configuration.md.
+type Variable struct {
+	Name string
+	// File is set if the name with _FILE is another variable: the path of a file with the value.
+	File    bool
+	Meaning string
+}
+
+// Variables returns every variable.
+func Variables() []Variable {
+	return []Variable{
+		{envControllers, false, "URLs of the LINSTOR controllers, separated by commas. The port is 3370, with TLS 3371, unless given. All are tried."},
+		{envUsername, false, "Name of a LINSTOR user."},
+		{envPassword, false, "Password of that user."},
+		{envBearerTokenFile, false, "File with a bearer token, used instead of name and password."},
+		{envRootCA, true, "Certificate of the authority that signed LINSTOR's: path of a file, or the PEM text itself."},
+		{envUserCert, true, "Certificate with which the controller authenticates."},
+		{envUserKey, true, "Key of that certificate."},
+	}
+}
+
 // Config tells where the LINSTOR controllers are and how to authenticate to them. It prints without
 // its secrets.
 type Config struct {
@@ -28,21 +49,13 @@ type Config struct {
 	tls       tlsFiles
 }
 
-// ConfigFromEnv reads the LS_* variables by lookup, which is os.LookupEnv outside of tests:
+// ConfigFromEnv reads the [Variables] by lookup, which is os.LookupEnv outside of tests.
 //
-//   - LS_CONTROLLERS: comma-separated URLs, or hosts with an optional port; blanks around them do not
-//     matter. The schemes are http, https, linstor (https where any of the certificate variables is
-//     set, else http) and linstor+ssl. The port defaults to 3370, with TLS to 3371; without the
-//     variable the controller is expected on localhost.
-//   - LS_USERNAME, LS_PASSWORD: HTTP basic authentication.
-//   - LS_BEARER_TOKEN_FILE: a file with the bearer token, raw or as {"token": "..."}. It is read again
-//     for each request and wins over basic authentication.
-//   - LS_ROOT_CA, LS_USER_CERTIFICATE, LS_USER_KEY: PEM text, or with the suffix _FILE, which wins, the
-//     path of a PEM file. The client's certificate and key are read again for each TLS handshake. The
-//     authority's certificate is read here only.
+// LS_CONTROLLERS may have hosts instead of URLs, and the schemes http, https, linstor (https if any of the certificate variables is set, else
+// http) and linstor+ssl; without it the controller is expected on localhost. A token file has the token raw or as {"token": "..."}.
 //
-// All files are read here, so that a fault in them shows at start-up. An error names the variable
-// and the fault, and never a secret.
+// All files are read here, so that a fault in them shows at start-up; the token again for each request, and the client's certificate and key
+// for each TLS handshake. An error names the variable and the fault, and never a secret.
 func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 	value := func(name string) string {
 		v, _ := lookup(name)

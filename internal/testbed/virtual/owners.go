@@ -46,6 +46,9 @@ func (o *owners) keep(ctx context.Context, w *Workload) bool {
 	}
 	pod := &corev1.Pod{}
 	err := o.view.Get(ctx, w.Key(), pod)
+	if apierrors.IsNotFound(err) { // of a pod that it has just created, the view may not show anything yet
+		err = o.owner.Get(ctx, w.Key(), pod)
+	}
 	switch {
 	case apierrors.IsNotFound(err) && w.Gone:
 		return true

@@ -29,12 +29,6 @@ func main() {
 	}
 }
 
-// chartsOwn are the options that the chart sets itself, or that make no sense in a pod.
-var chartsOwn = []string{
-	"kubeconfig", "leader-election", "leader-election-healtz-port", "leader-election-lease-name", "leader-election-namespace",
-	"leader-election-resource-name", "version",
-}
-
 // schema is a part of a JSON schema.
 type schema map[string]any
 
@@ -88,7 +82,7 @@ func properties() map[string]schema {
 		add(flag.Name, schema{"description": "Means nothing any more: " + flag.Usage, "deprecated": true})
 	}
 	for _, flag := range options.Flags() {
-		if !slices.Contains(chartsOwn, flag.Name) {
+		if !flag.NotForChart {
 			add(flag.Name, option(flag))
 		}
 	}
@@ -98,7 +92,7 @@ func properties() map[string]schema {
 // option returns the schema of one option. YAML reads what looks like a number or a switch as such, whatever the program makes of it.
 func option(flag options.Flag) schema {
 	types := []string{"string", "number", "boolean"}
-	if flag.Name == "shutdown-taint" { // may be repeated
+	if flag.Repeated {
 		types = append(types, "array")
 	}
 	of := schema{"description": flag.Usage, "type": types}

@@ -42,8 +42,8 @@ func checkNamesAll(s *bedtest.Scenario) {
 			{string(forecast.DRBDOption), linstor.OptionOnNoDataAccessible, "suspend-io"},
 			{string(forecast.DRBDOption), linstor.OptionOnSuspendedPrimaryOutdated, "force-secondary"},
 			{string(forecast.DRBDOption), linstor.OptionRRConflict, "retry-connect"},
-			{string(forecast.NodeAgent), "agents", "delete the DaemonSet"},
-			{string(failover.NodeAgentRuns), "well", "delete the DaemonSet"},
+			{string(forecast.NodeAgent), "agents", "delete the agents' DaemonSet"},
+			{string(failover.NodeAgentRuns), "well", "delete the agents' DaemonSet"},
 			{string(forecast.MissingPermission), "patch nodes", "deploy/all.yaml"},
 		} {
 			if !slices.ContainsFunc(report.Findings, func(f forecast.Finding) bool {
