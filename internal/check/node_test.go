@@ -60,7 +60,7 @@ ERROR NoQuorum: works now, and would not be moved if its node were lost next
     back
   Remedy: while all its nodes are ONLINE: linstor resource-definition set-property pvc-other
     DrbdOptions/Resource/quorum majority, with three replicas or a tie-breaker; then restart linstor-satellite
-    on each of them
+    on each of them, which leaves DRBD alone; do not set it on the controller
 
 If node-a were lost now, 1 pod would move within 17s, and 2 pods would stay.
 `,
