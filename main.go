@@ -127,8 +127,14 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if lease != nil {
 		cfg.Renewed = lease.Renewed
 	}
+	if cfg.Asked, err = asked(opts, config, mgr.GetScheme()); err != nil {
+		return err
+	}
 	memory, err := controllers.SetUp(ctx, mgr, cfg)
 	if err != nil {
+		return err
+	}
+	if err := serveForecasts(ctx, memory, log.WithName("forecast")); err != nil {
 		return err
 	}
 	dead.Elected, dead.Acting, dead.Dead = mgr.Elected(), memory.Acting, cfg.Metrics.DeadWatch

@@ -42,6 +42,8 @@ type Feed interface {
 	Confirmations
 	GoneReplicas
 	LinstorPlaces
+	// Unanswering returns the nodes that LINSTOR calls ONLINE and that do not answer it.
+	Unanswering(ctx context.Context) ([]string, error)
 	// Alive records a sign of life of a node that does not come from LINSTOR.
 	Alive(node string, at time.Time)
 }
@@ -73,6 +75,7 @@ type LinstorPlaces interface {
 	Placed(ctx context.Context) (volumes []evacuation.Volume, asked time.Time, err error)
 	CopyDefinitions(ctx context.Context, names []string) (map[string]evacuation.Definition, error)
 	Marks(ctx context.Context) ([]evacuation.Mark, error)
+	Moves(ctx context.Context) ([]linstor.Place, error)
 	MarksOf(ctx context.Context, names []string) ([]evacuation.Mark, error)
 	SnapshotsOn(ctx context.Context, node string) (int, error)
 	CanSpareNodes(ctx context.Context) (bool, error)

@@ -18,12 +18,17 @@ const interruptionNews = time.Minute
 type interruption struct {
 	began, ended time.Time // zero if there was none, or while it lasts
 	pods         []types.UID
+	// told is set once it was reported, or another process has done so.
+	told bool
 }
 
 // observe records what a decision says of the quorum.
 func (i *interruption) observe(in failover.Input, d failover.Decision) {
 	reached := slices.ContainsFunc(in.Resource.Replicas, func(r failover.Replica) bool { return r.Connections[in.Node.Satellite].Value })
 	without := d.State == failover.PrimaryWithoutQuorum || d.State == failover.Unreachable && d.Loss == failover.NodeUnreachable && !reached
+	if !slices.ContainsFunc(in.Pods, func(pod failover.Pod) bool { return slices.Contains(i.pods, pod.UID) }) {
+		*i = interruption{} // nobody is left to whom it matters
+	}
 	switch {
 	case without && in.Resource.FailsIO && (i.began.IsZero() || !i.ended.IsZero()):
 		*i = interruption{began: in.Now, pods: podUIDs(in.Pods)}
@@ -35,11 +40,10 @@ func (i *interruption) observe(in failover.Input, d failover.Decision) {
 // interrupted reports an interruption that has ended to the pods that used the volume all the time.
 func (r *reporter) interrupted(v *volume) {
 	i := &v.state.interruption
-	if i.ended.IsZero() {
+	if i.ended.IsZero() || i.told {
 		return
 	}
-	if r.clock.Now().Sub(i.ended) > interruptionNews { // while another process led, which has reported it
-		*i = interruption{}
+	if i.told = true; r.clock.Now().Sub(i.ended) > interruptionNews { // while another process led, which has reported it
 		return
 	}
 	for _, pod := range v.in.Pods {
@@ -49,5 +53,4 @@ func (r *reporter) interrupted(v *volume) {
 				v.in.Node.Name, v.pv.Name, i.ended.Sub(i.began).Round(time.Second)))
 		}
 	}
-	*i = interruption{}
 }

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -26,8 +25,6 @@ const (
 	agentsSoon = 3 * checkInterval
 	// agentsMemory is for how long it is believed that none runs.
 	agentsMemory = 3 * agentsInterval
-	// listedAtOnce is how many pods one answer of the API server has.
-	listedAtOnce = 500
 )
 
 // ofDaemonSets selects the pods that may be of a DaemonSet. The controllers of DaemonSets and of StatefulSets set the first label on each of
@@ -86,20 +83,12 @@ func (a *nodeAgents) list(ctx context.Context) (map[string]int, error) {
 		return nil, err
 	}
 	running := make(map[string]int)
-	for next := ""; ; {
-		var pods corev1.PodList
-		if err := a.live.List(ctx, &pods, client.MatchingLabelsSelector{Selector: selector}, client.Limit(listedAtOnce), client.Continue(next)); err != nil {
-			return nil, fmt.Errorf("listing pods: %w", err)
+	err = cluster.EachPod(ctx, a.live, selector, func(pod *corev1.Pod) {
+		if cluster.IsNodeAgent(pod) && cluster.Runs(pod) {
+			running[cluster.Key(pod.Namespace, metav1.GetControllerOfNoCopy(pod).Name)]++
 		}
-		for i := range pods.Items {
-			if pod := &pods.Items[i]; cluster.IsNodeAgent(pod) && cluster.Runs(pod) {
-				running[cluster.Key(pod.Namespace, metav1.GetControllerOfNoCopy(pod).Name)]++
-			}
-		}
-		if next = pods.Continue; next == "" {
-			return running, nil
-		}
-	}
+	})
+	return running, err
 }
 
 // count returns how many run, as far as is known.

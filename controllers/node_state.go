@@ -350,11 +350,18 @@ type volumeReport struct {
 	// lost is set while the volume is lost for a reason that concerns the whole node, moving while its fail-over from the node is in progress,
 	// and waits while a loss is not acted on.
 	lost, moving, waits bool
+	// interrupted are the pods whose writes may have failed in an interruption that has ended.
+	interrupted []types.UID
 }
 
 func (v *volumeState) report() volumeReport {
+	var interrupted []types.UID
+	if !v.interruption.ended.IsZero() {
+		interrupted = v.interruption.pods
+	}
 	return volumeReport{
-		verdict: v.verdict, blocks: v.blocks(), reported: v.progress.reported, reason: v.progress.reason,
+		interrupted: interrupted,
+		verdict:     v.verdict, blocks: v.blocks(), reported: v.progress.reported, reason: v.progress.reason,
 		lost: v.lostWithNode, moving: v.move != nil, waits: !v.wait.Over(),
 	}
 }
@@ -398,6 +405,13 @@ func (r *nodeReports) failsOver(node string) (is bool) {
 		is = is || report.lost || report.verdict == failover.Lost
 	}
 	return is
+}
+
+// interrupted reports whether writes of a pod to a volume may have failed in an interruption that has ended.
+func (r *nodeReports) interrupted(node, volume string, pod types.UID) bool {
+	volumes, _ := r.nodes.Load(node)
+	reports, _ := volumes.(map[string]volumeReport)
+	return slices.Contains(reports[volume].interrupted, pod)
 }
 
 // movingFrom returns the nodes from which a fail-over of a volume is in progress.

@@ -169,6 +169,7 @@ func (p *process) stops() {
 type recorded struct {
 	reason, kind, name, note string
 	uid                      types.UID
+	annotations              map[string]string
 }
 
 // eventLog is a recorder that remembers.
@@ -177,7 +178,11 @@ type eventLog struct {
 	events []recorded
 }
 
-func (l *eventLog) Eventf(regarding, _ runtime.Object, _, reason, _, note string, args ...any) {
+func (l *eventLog) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
+	l.AnnotatedEventf(regarding, related, nil, kind, reason, action, note, args...)
+}
+
+func (l *eventLog) AnnotatedEventf(regarding, _ runtime.Object, annotations map[string]string, _, reason, _, note string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	accessor, err := meta.Accessor(regarding)
@@ -188,7 +193,7 @@ func (l *eventLog) Eventf(regarding, _ runtime.Object, _, reason, _, note string
 	if len(args) == 1 {
 		text, _ = args[0].(string)
 	}
-	l.events = append(l.events, recorded{reason, regarding.GetObjectKind().GroupVersionKind().Kind, accessor.GetName(), text, accessor.GetUID()})
+	l.events = append(l.events, recorded{reason, regarding.GetObjectKind().GroupVersionKind().Kind, accessor.GetName(), text, accessor.GetUID(), annotations})
 }
 
 // anonymous returns the Events without the UID of their object: "kubectl describe" finds an object's Events by that.

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -31,6 +32,7 @@ type Protection struct {
 
 	survey  *cluster.Survey
 	helpers *helpers
+	waiting *waiting
 	halt    *haltSwitch
 	due     time.Time // when they are counted again
 	// unbound are the pods that ran with a claim without a volume when they were last counted, and whether that was reported.
@@ -67,6 +69,7 @@ func (p *Protection) count(ctx context.Context) error {
 						"it ends when the claim has its volume again, or the pod is deleted", claim))
 			}
 		}
+		p.waiting.see(pod, uses)
 		protection, reason := protectionOf(uses)
 		if reason != "" {
 			counts[reason]++
@@ -83,7 +86,7 @@ func (p *Protection) count(ctx context.Context) error {
 	counts[failover.HelperNotSelected] += missed
 	p.metrics.Unprotected(counts)
 	p.metrics.Protected(protections)
-	return err // the others are counted all the same
+	return errors.Join(err, p.waiting.tell(ctx)) // the others are counted all the same
 }
 
 // unboundClaim returns the first claim that no PersistentVolume is bound to; empty if there is none.

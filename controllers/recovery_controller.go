@@ -281,7 +281,7 @@ func (r *Recovery) tell(ctx context.Context, pod *corev1.Pod, d failover.Decisio
 
 // isLinstorController reports whether a pod is one of what the Piraeus Operator calls the LINSTOR controller.
 func isLinstorController(pod *corev1.Pod) bool {
-	return pod.Labels[cluster.ComponentLabel] == "linstor-controller"
+	return pod.Labels[cluster.ComponentLabel] == linstorController
 }
 
 // wasRestarted reports whether a pod, or the one that it replaces, may have been deleted lately because LINSTOR was blind. Another leader may have

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
@@ -37,6 +39,8 @@ const (
 	EventLinstorRefuses = "LinstorRefuses"
 	// EventStorageInterrupted on a pod: writes have failed for a while, and its file system may be read-only.
 	EventStorageInterrupted = "StorageInterrupted"
+	// EventInUseWithoutPod on a pod that waits for a volume: it is in use on a node where Kubernetes knows no pod that uses it.
+	EventInUseWithoutPod = "InUseWithoutPod"
 	// EventFailedOver on a claim: its volume was moved off a node that lost it, and is attached to another one.
 	EventFailedOver = "FailedOver"
 )
@@ -200,7 +204,7 @@ func (r *reporter) podDeleted(ctx context.Context, d deletion) {
 	}
 	ctrl.LoggerFrom(ctx).Info("Deleted pod", "node", v.in.Node.Name, "volumes", volumes, "pod", cluster.Key(d.pod.Namespace, d.pod.Name),
 		"mode", d.How, "gracePeriodSeconds", d.grace, "reason", v.d.Reason, "message", v.d.Message)
-	r.event(podRef(d.pod.Namespace, d.pod.Name, d.pod.UID), pvRef(v.pv), EventForceDeleted, action, fmt.Sprintf(
+	r.timed(v.state.move, podRef(d.pod.Namespace, d.pod.Name, d.pod.UID), pvRef(v.pv), EventForceDeleted, action, fmt.Sprintf(
 		"pod deleted because a used volume is marked as failing: %s, for %s on node %s: %s", mode, named("volume", volumes), v.in.Node.Name, because(v.d)))
 }
 
@@ -211,7 +215,7 @@ func (r *reporter) detached(ctx context.Context, v *volume, done string) {
 	v.state.wasDetached(attachment, v.d, r.clock.Now())
 	v.state.leaveToKubernetes(attachment.UID, r.clock.Now())
 	r.metrics.AttachmentDeleted()
-	r.event(attachmentRef(attachment.Name, attachment.UID), pvRef(v.pv), EventForceDetached, actionDetach, fmt.Sprintf(
+	r.timed(v.state.move, attachmentRef(attachment.Name, attachment.UID), pvRef(v.pv), EventForceDetached, actionDetach, fmt.Sprintf(
 		"volume detached because it is marked as failing: volume %s from node %s: %s", v.pv.Name, v.in.Node.Name, because(v.d)))
 }
 
@@ -229,7 +233,7 @@ func (r *reporter) failedOver(ctx context.Context, node string, pv *corev1.Persi
 	if claim := pv.Spec.ClaimRef; claim != nil {
 		// What is related distinguishes one fail-over of the claim from the next.
 		regarding := ref("v1", "PersistentVolumeClaim", claim.Namespace, claim.Name, claim.UID)
-		r.event(regarding, attachmentRef(to.Name, to.UID), EventFailedOver, actionMove, fmt.Sprintf("volume %s failed over from node %s to node %s%s, and is attached there: %s",
+		r.timed(m, regarding, attachmentRef(to.Name, to.UID), EventFailedOver, actionMove, fmt.Sprintf("volume %s failed over from node %s to node %s%s, and is attached there: %s",
 			pv.Name, node, to.Spec.NodeName, took, because(failover.Decision{Reason: m.reason, Message: m.message})))
 	}
 	ctrl.LoggerFrom(ctx).Info("Failed over", "volume", pv.Name, "from", node, "to", to.Spec.NodeName, "seconds", m.seconds, "reason", m.reason)
@@ -238,6 +242,18 @@ func (r *reporter) failedOver(ctx context.Context, node string, pv *corev1.Persi
 // event records a Warning.
 func (s *shared) event(regarding, related runtime.Object, reason, action, note string) {
 	s.recorder.Eventf(regarding, related, corev1.EventTypeWarning, reason, action, "%s", truncated(note))
+}
+
+// timed records a Warning with the seconds that each stage of a fail-over took so far.
+func (s *shared) timed(m *move, regarding, related runtime.Object, reason, action, note string) {
+	recorder, ok := s.recorder.(events.AnnotatedEventRecorder)
+	if !ok || m == nil {
+		s.event(regarding, related, reason, action, note)
+		return
+	}
+	seconds, _ := json.Marshal(m.seconds) //nolint:errchkjson // numbers
+	recorder.AnnotatedEventf(regarding, related, map[string]string{cluster.AnnotationSeconds: string(seconds)}, corev1.EventTypeWarning, reason, action,
+		"%s", truncated(note))
 }
 
 func because(d failover.Decision) string { return string(d.Reason) + ": " + d.Message }

@@ -21,6 +21,7 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/forecast"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
 
@@ -69,6 +70,8 @@ type Config struct {
 	ReconcileInterval time.Duration
 	// OperationsTimeout bounds a request to the API.
 	OperationsTimeout time.Duration
+	// Asked is what a forecast asks of others.
+	Asked Asked
 	// Concurrency is how many nodes are reconciled at a time.
 	Concurrency int
 }
@@ -113,6 +116,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, cfg Config) (parts, error) {
 		return parts{}, err
 	}
 	parts := assemble(cfg, kubelets, sightings, mgr.GetClient(), mgr.GetCache(), mgr.GetAPIReader())
+	parts.forecaster.synced = mgr.GetCache().WaitForCacheSync
 	return parts, parts.addTo(mgr, cfg)
 }
 
@@ -181,6 +185,11 @@ func (m *Memory) Acting() (acting bool) {
 	return acting
 }
 
+// Forecast answers a question about what would become of the selected pods.
+func (m *Memory) Forecast(ctx context.Context, q forecast.Question) forecast.Report {
+	return m.parts.forecaster.Forecast(ctx, q)
+}
+
 // Lines lists what is not over, a line for each volume about which something was reported. It is empty when all volumes are healthy.
 func (m *Memory) Lines() (lines []string) {
 	m.parts.node.reports.each(func(node, volume string, report volumeReport) {
@@ -206,6 +215,7 @@ type parts struct {
 	agents     *nodeAgents
 	evacuation *EvacuationReconciler
 	leftMarks  *leftMarks
+	forecaster *Forecaster
 }
 
 // shared is what the parts of the controller have in common. Everything but client only reads.
@@ -262,11 +272,15 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, sightings *cluster.Sightin
 	sight := &linstorSight{shared: all, sight: cfg.Linstor}
 	taints := &taints{shared: all, owner: cfg.Owner, disabled: cfg.DisableNodeTaints, agents: agents.halts}
 	changed := newChangedVolumes()
+	leader := &leadership{nodes: all.nodeNames, changed: changed}
+	if cfg.Asked.API == nil {
+		cfg.Asked.API = live
+	}
 	return parts{
 		node: &NodeReconciler{
 			shared: all, driver: cfg.Driver, taints: taints, inUse: &volumesInUse{client: c, live: live}, memory: newQuorumMemory(cfg.Linstor),
 			halt: halt, reporter: &reporter{shared: all},
-			leader:  &leadership{nodes: all.nodeNames, changed: changed},
+			leader:  leader,
 			changed: changed, reports: reports, timeout: cfg.OperationsTimeout, reconcileInterval: cfg.ReconcileInterval,
 			fastDetach: cfg.FastDetach, dryRun: cfg.DryRun,
 		},
@@ -281,6 +295,11 @@ func assemble(cfg Config, kubelets *cluster.Kubelets, sightings *cluster.Sightin
 		protection: &Protection{
 			shared: all, survey: cluster.NewSurvey(reading), halt: halt,
 			helpers: &helpers{shared: all, selector: cfg.Selector, told: make(map[types.UID]bool)},
+			waiting: &waiting{shared: all, told: make(map[types.UID]bool)},
+		},
+		forecaster: &Forecaster{
+			shared: all, asked: cfg.Asked, reading: reading, feed: cfg.Linstor, evacuation: reader, halt: halt, reports: reports, leader: leader,
+			started: cfg.Clock.Now(), pod: podName(cfg.Pod),
 		},
 		gauges: &Gauges{shared: all, reports: reports, halt: halt, agents: agents},
 		recovery: &Recovery{

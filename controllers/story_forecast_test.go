@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,22 +13,20 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/forecast"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
 
-// forecastOf returns what the process foresees for a pod with one volume.
-func forecastOf(w *world, p *process, pod string) failover.Forecast {
+// forecastOf returns what the process foretells for a pod with one volume.
+func forecastOf(w *world, p *process, pod string) forecast.Row {
 	w.Helper()
-	uses, _, err := p.parts.protection.survey.Uses(w.ctx, "default")
-	w.must(err)
-	for _, use := range uses {
-		if use.Pod == pod {
-			return failover.Foresee(use.Input)
-		}
+	report := p.parts.forecaster.Forecast(w.ctx, forecast.Question{Namespace: "default"})
+	i := slices.IndexFunc(report.Volumes, func(r forecast.Row) bool { return r.Pod == pod })
+	if i < 0 {
+		w.Fatalf("no volume of pod %s is known: %+v", pod, report)
 	}
-	w.Fatalf("no volume of pod %s is known", pod)
-	return failover.Forecast{}
+	return report.Volumes[i]
 }
 
 // A forecast is worth what comes true: whatever is wrong with a workload, the pod moves after its node is lost exactly
@@ -108,8 +107,8 @@ func TestForecastsComeTrue(t *testing.T) {
 					// What no event announces is known with the next resync.
 					w.pass(11 * time.Minute)
 				}
-				if f := forecastOf(w, p, "db-0"); f.Outlook != c.want || f.Reason != c.reason {
-					t.Errorf("the forecast is %s (%s: %s), want %s (%s)", f.Outlook, f.Reason, f.Message, c.want, c.reason)
+				if f := forecastOf(w, p, "db-0"); f.Verdict != c.want || f.Reason != c.reason {
+					t.Errorf("the forecast is %s (%s: %s), want %s (%s)", f.Verdict, f.Reason, f.Message, c.want, c.reason)
 				}
 				w.countProtection(p)
 				w.Crash(nodeA)
@@ -154,6 +153,7 @@ func (w *world) countProtection(p *process) {
 	counts := &Protection{
 		shared: of.shared, survey: of.survey, halt: of.halt,
 		helpers: &helpers{shared: h.shared, selector: h.selector, told: make(map[types.UID]bool)},
+		waiting: &waiting{shared: h.shared, told: make(map[types.UID]bool)},
 	}
 	w.must(counts.count(w.ctx))
 }
@@ -239,11 +239,11 @@ func TestNoNodeIsForeseenWhereNoneCouldRunThePod(t *testing.T) {
 				c.before(w)
 				w.pass(2 * time.Minute)
 				f := forecastOf(w, p, "db-0")
-				if c.message == "" && f.Outlook != failover.Protected {
-					t.Errorf("the forecast is %s (%s: %s), want it protected", f.Outlook, f.Reason, f.Message)
+				if c.message == "" && f.Verdict != failover.Protected {
+					t.Errorf("the forecast is %s (%s: %s), want it protected", f.Verdict, f.Reason, f.Message)
 				}
-				if c.message != "" && (f.Outlook != failover.Unprotected || f.Reason != failover.NoReadyNode || !strings.Contains(f.Message, c.message)) {
-					t.Errorf("the forecast is %s (%s: %s), want NoReadyNode with %q", f.Outlook, f.Reason, f.Message, c.message)
+				if c.message != "" && (f.Verdict != failover.Unprotected || f.Reason != failover.NoReadyNode || !strings.Contains(f.Message, c.message)) {
+					t.Errorf("the forecast is %s (%s: %s), want NoReadyNode with %q", f.Verdict, f.Reason, f.Message, c.message)
 				}
 			})
 		})

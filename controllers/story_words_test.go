@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -16,6 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -307,6 +310,29 @@ func TestWhatFailsAgainAndAgainIsSaidOnceAMinute(t *testing.T) {
 			if said := lines.Load() - before; said != step.lines {
 				t.Errorf("%v for %s is said by %d lines, want %d", step.failure, step.lasts, said, step.lines)
 			}
+		}
+	})
+}
+
+// Past fail-overs are Events that carry their figures: nobody needs to read a text for them.
+func TestTheEventsOfAFailOverCarryTheSecondsOfEachStage(t *testing.T) {
+	scene(t, func(w *world, p *process) {
+		w.Crash(nodeA)
+		w.until(time.Minute, "the volume has failed over", func() bool { return p.events.has(EventFailedOver, "PersistentVolumeClaim", "data-db") })
+		took := make(map[string]map[metrics.Stage]float64)
+		for _, e := range p.events.events {
+			if text, ok := e.annotations[cluster.AnnotationSeconds]; ok {
+				seconds := make(map[metrics.Stage]float64)
+				w.must(json.Unmarshal([]byte(text), &seconds))
+				took[e.reason] = seconds
+			}
+		}
+		if len(took) != 3 || took[EventForceDeleted][metrics.StageDecide] <= 0 || took[EventForceDeleted][metrics.StageTotal] > 0 {
+			t.Errorf("the Events carry %v", took)
+		}
+		done := took[EventFailedOver]
+		if len(done) != 5 || done[metrics.StageTotal] < done[metrics.StageDecide]+done[metrics.StagePodsGone] {
+			t.Errorf("the last Event carries %v", done)
 		}
 	})
 }

@@ -511,7 +511,7 @@ func TestWithHelmTheNotesSayWhatMatters(t *testing.T) {
 		},
 		"manageAllPods: true":                 {"It moves every pod", "drbd.linbit.com/ignore-fail-over"},
 		"dryRun: true":                        {"dryRun is set"},
-		"fullnameOverride: mine":              {"check --controller=ha-controller/mine"},
+		"fullnameOverride: mine":              {"exec deploy/mine -- /piraeus-ha-controller check"},
 		"options: {fail-over-timeout: 10s}":   {"options.fail-over-timeout means nothing any more", "confirmed-loss-grace-period"},
 		"options: {drbdStatusInterval: 10s}":  {"options.drbdStatusInterval means nothing any more"},
 		"linstor: {endpoint: http://linstor}": {"follows LINSTOR at http://linstor."},

@@ -15,9 +15,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/check"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/forecast"
 )
 
 // The page has a heading for every reason, with what the tables of reasons say.
@@ -147,7 +147,7 @@ func TestEveryCodeOfTheCheckIsExplained(t *testing.T) {
 	findings, _, _ = strings.Cut(findings, "\n## ")
 
 	var want, documented []string
-	for _, code := range check.Codes() {
+	for _, code := range forecast.Codes() {
 		want = append(want, string(code))
 	}
 

@@ -29,12 +29,12 @@ func csiController(image string, driver, attacher []string) *corev1.Pod {
 // attachable lets the check see the volumes as they are in the API, and a fourth node.
 func attachable(b *bench, affinity *corev1.VolumeNodeAffinity) {
 	b.must(b.AddNode(b.ctx, "node-d"))
+	b.pass(10 * time.Second)
 	var pvs corev1.PersistentVolumeList
 	b.must(b.Client().List(b.ctx, &pvs))
 	for i := range pvs.Items {
-		pvs.Items[i].ResourceVersion = ""
 		pvs.Items[i].Spec.NodeAffinity = affinity
-		b.objects = append(b.objects, &pvs.Items[i])
+		b.must(b.Client().Update(b.ctx, &pvs.Items[i]))
 	}
 }
 
@@ -43,9 +43,14 @@ func attachComplaints() map[string]complaint {
 	const good = "quay.io/piraeusdatastore/piraeus-csi:v1.12.0"
 	short, quick, slow := []string{"--node-cache-timeout=5s"}, []string{"--timeout", "15s"}, []string{"--timeout=1m"}
 	here := &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{}}
+	for _, node := range []string{nodeA, nodeB, nodeT} {
+		here.Required.NodeSelectorTerms = append(here.Required.NodeSelectorTerms, corev1.NodeSelectorTerm{
+			MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}},
+		})
+	}
 	codes := []string{"TieBreakerGone", "AttachWaits", "OldDriver", "NoAutoplaceTarget", "NodeCacheTimeout", "RemoteAccess"}
 	driver := func(image string, driver, attacher []string) func(*bench) {
-		return func(b *bench) { b.objects = append(b.objects, csiController(image, driver, attacher)) }
+		return func(b *bench) { b.must(b.Client().Create(b.ctx, csiController(image, driver, attacher))) }
 	}
 	quiet := func(provoke func(*bench)) complaint {
 		return complaint{provoke: provoke, status: StatusProtected, silent: codes}
@@ -66,7 +71,7 @@ func attachComplaints() map[string]complaint {
 		b.pass(time.Minute)
 	}, "ERROR TieBreakerGone", "- pvc-remote: node-d", "linstor resource create --drbd-diskless NODE pvc-remote")
 	gone.says = append([]string{"ERROR NoSurvivor", "no other node could take over"}, gone.says...)
-	gone.status = StatusUnprotected
+	gone.status, gone.silent = StatusUnprotected, nil
 	return map[string]complaint{
 		"a driver of now":        quiet(driver(good, short, quick)),
 		"a driver that is newer": quiet(driver("piraeus-csi:v2.0.0-rc.1@sha256:0", short, quick)),
@@ -82,6 +87,7 @@ func attachComplaints() map[string]complaint {
 			for _, node := range []string{"node-e", "node-f", "node-g", "node-h"} {
 				b.must(b.AddNode(b.ctx, node))
 			}
+			b.pass(10 * time.Second)
 		}, "INFO RemoteAccess", "- pvc-db: node-d, node-e, node-f and 2 more"),
 		"pods may land anywhere, and nobody knows the attacher": says(func(b *bench) { attachable(b, nil) }, "INFO RemoteAccess"),
 		"pods may land anywhere, and the attacher is quick":     quiet(func(b *bench) { attachable(b, nil); driver(good, short, quick)(b) }),
@@ -89,6 +95,7 @@ func attachComplaints() map[string]complaint {
 		"pods may land where nothing is placed": says(func(b *bench) {
 			attachable(b, nil)
 			b.must(b.Linstor.SetNodeProperty("node-d", linstorsim.PropAutoplaceTarget, "False"))
+			b.pass(10 * time.Second)
 			driver(good, short, quick)(b)
 		}, "WARNING NoAutoplaceTarget", "AutoplaceTarget", "- pvc-db: node-d"),
 		"a satellite hangs": says(func(b *bench) { b.Linstor.HangPools(nodeB, true) },

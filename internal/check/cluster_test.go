@@ -3,26 +3,32 @@ package check
 import (
 	"bytes"
 	"context"
-	"errors"
+	"encoding/json"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/evacuation"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/forecast"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/options"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/apimodel"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/virtual"
 )
@@ -34,69 +40,153 @@ const (
 	nodeT = "node-t"
 )
 
-// bench is a cluster in a bubble, and what the check sees of it.
+// bench is a cluster in a bubble, with a replica of the controller that leads.
 type bench struct {
 	*testing.T
 	*virtual.Cluster
-	ctx        context.Context //nolint:containedctx // of the bubble
-	deployment *appsv1.Deployment
-	// objects are those that the check reads beside the Deployment.
-	objects []client.Object
-	// denied tells which reviews the API server answers with no.
-	denied func(authorizationv1.ResourceAttributes, string) bool
-	// unanswered is the error of such a review.
-	unanswered error
-	// secretive is set where namespaces may not be read.
-	secretive bool
-	// refused is the error of reading the Kubernetes API.
-	refused error
-	own     bool
-	lookup  func(string) (string, bool)
-	view    *apimodel.View
+	ctx    context.Context //nolint:containedctx // of the bubble
+	config controllers.Config
+	memory *controllers.Memory
+	api    *readerThatFails
+	// leader is the pod that holds the Lease, and denied are the permissions that are missing.
+	leader string
+	denied []string
+	// end ends the replica, and stops wait for each that there was.
+	end   func()
+	stops []func()
+	// unreviewed is why the permissions are unknown.
+	unreviewed error
 }
 
+// readerThatFails reads, unless it is to fail.
+type readerThatFails struct {
+	client.Reader
+
+	err error
+}
+
+func (r *readerThatFails) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if r.err != nil {
+		return r.err
+	}
+	return r.Reader.List(ctx, list, opts...)
+}
+
+// linstorView is LINSTOR as the controllers see it.
+type linstorView struct {
+	*linstor.Store
+	*linstor.Feed
+}
+
+// controllerPod is the pod of the replica.
+var controllerPod = types.NamespacedName{Namespace: "ha-controller", Name: "ha-0"}
+
 // onBench runs a test in a cluster of three nodes with the selected pod "db-0" on node A, which has run for a while on
-// the volume "db".
-func onBench(t *testing.T, test func(*bench)) {
+// the volume "db". The replica has the settings of a command line without options, but for what change does.
+func onBench(t *testing.T, change func(*bench), test func(*bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		b := &bench{
-			T: t, Cluster: virtual.New(ctx, virtual.Options{}), ctx: ctx, own: true, deployment: shippedDeployment(),
-			denied: func(authorizationv1.ResourceAttributes, string) bool { return false },
-			lookup: func(name string) (string, bool) { return "http://linstor:3370", name == "LS_CONTROLLERS" },
-		}
+		b := &bench{T: t, Cluster: virtual.New(ctx, virtual.Options{}), ctx: ctx, leader: controllerPod.String(), end: func() {}}
 		defer func() {
 			cancel()
+			for _, stop := range b.stops {
+				stop()
+			}
 			b.Stop()
 		}()
-		b.view = b.API.View(0, nil)
-		b.view.Transform(cluster.Trim(nil))
-		b.must(cluster.AddIndexes(ctx, b.view, virtual.Driver))
+		b.config = b.defaults()
+		if change != nil {
+			change(b)
+		}
+		b.must(b.Client().Create(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ha-controller", Name: "piraeus-ha-controller"}}))
+		b.restart()
 		for _, node := range []string{nodeA, nodeB, nodeT} {
 			b.must(b.AddNode(ctx, node))
 		}
 		b.volume(virtual.Volume{Name: "db"})
 		b.workload(virtual.Workload{Name: "db-0", Claims: []string{"data-db"}})
+		b.pod("empty", "idle", nodeA)
 		b.pass(time.Minute)
 		test(b)
 	})
 }
 
-func shippedDeployment() *appsv1.Deployment {
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ha-controller", Name: "piraeus-ha-controller"}}
-	d.Spec.Template.Spec.ServiceAccountName = "ha-controller"
-	d.Spec.Template.Spec.Containers = []corev1.Container{{
-		Name: "controller",
-		Args: []string{"--leader-election=true", "--leader-election-lease-name=$(POD_NAME)", "--leader-election-namespace=$(POD_NAMESPACE)"},
-		Env:  []corev1.EnvVar{field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace")},
-	}}
-	d.Status.ReadyReplicas = 3
-	return d
+// selects returns a selector.
+func selects(text string) labels.Selector {
+	selector, err := labels.Parse(text)
+	if err != nil {
+		panic(err) // a fault of the test
+	}
+	return selector
 }
 
-func field(name, path string) corev1.EnvVar {
-	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
+func (b *bench) defaults() controllers.Config {
+	b.api = &readerThatFails{Reader: b.API.Client("asked")}
+	defaults := options.Default()
+	return controllers.Config{
+		Driver: virtual.Driver, Selector: selects(defaults.PodLabelSelector), Settings: defaults.Settings(), Recorder: events.NewFakeRecorder(1000),
+		Owner: "ha-0", ShutdownTaints: defaults.ShutdownTaints, FastDetach: true, MaxLostNodes: failover.Limit{Percent: true, Value: 50},
+		Evacuation: &evacuation.Settings{MaxNodes: 1, MaxCopies: 4}, PauseDeployment: types.NamespacedName{Namespace: "ha-controller", Name: "piraeus-ha-controller"},
+		Pod: controllerPod, ReconcileInterval: defaults.ReconcileInterval, OperationsTimeout: defaults.OperationsTimeout, Concurrency: defaults.Concurrency,
+		Asked: controllers.Asked{
+			API: b.api, Takeover: 12 * time.Second, Options: b.linstorClient().DRBDOptions,
+			Denied: func(context.Context) ([]string, error) { return b.denied, b.unreviewed },
+			Leader: func(context.Context) (string, error) { return b.leader, nil },
+		},
+	}
+}
+
+func (b *bench) linstorClient() *linstor.Client {
+	b.Helper()
+	config, err := linstor.ConfigFromEnv(func(name string) (string, bool) { return "http://linstor:3370", name == "LS_CONTROLLERS" })
+	b.must(err)
+	c, err := linstor.NewClient(config, nil, linstor.ClientOptions{DialContext: b.Network.DialContext})
+	b.must(err)
+	b.Cleanup(c.CloseIdleConnections)
+	return c
+}
+
+// start starts a replica, which leads. It ends with the context, and stop waits for that.
+func (b *bench) start(ctx context.Context) (stop func()) {
+	b.Helper()
+	selector := b.config.Selector
+	view := b.API.View(0, func(o client.Object) bool {
+		_, isPod := o.(*corev1.Pod)
+		return !isPod || selector.Matches(labels.Set(o.GetLabels()))
+	})
+	view.Transform(cluster.Trim(selector))
+	b.know(view)
+	manager := virtual.NewManager(ctx, b.API.Client("controller"), view, logr.Discard())
+	seen := linstorView{Store: linstor.NewStore()}
+	seen.Feed = linstor.NewFeed(b.linstorClient(), seen.Store, logr.Discard(), linstor.Options{Elected: manager.Elected()})
+	b.config.Linstor, b.config.Metrics = seen, metrics.New()
+	var err error
+	b.memory, err = controllers.SetUp(ctx, manager, b.config)
+	b.must(err)
+	var feed sync.WaitGroup
+	feed.Go(func() { _ = seen.Start(ctx) })
+	manager.Begin(ctx)
+	manager.Lead(ctx)
+	return func() {
+		manager.Wait()
+		feed.Wait()
+	}
+}
+
+// know lets a view of the API begin with what there is.
+func (b *bench) know(view *apimodel.View) {
+	b.Helper()
+	for _, list := range []client.ObjectList{
+		&corev1.NodeList{}, &storagev1.CSINodeList{}, &corev1.PersistentVolumeList{}, &storagev1.VolumeAttachmentList{}, &corev1.PodList{}, &coordinationv1.LeaseList{},
+	} {
+		b.must(b.API.Client("audit").List(b.ctx, list))
+		objects, err := meta.ExtractList(list)
+		b.must(err)
+		for _, o := range objects {
+			view.Know(o.(client.Object))
+		}
+	}
 }
 
 func (b *bench) must(err error) {
@@ -153,17 +243,20 @@ func (b *bench) changeNode(name string, change func(*corev1.Node)) {
 	b.must(b.Client().Update(b.ctx, &node))
 }
 
-// lead has a process of the controller start on a node, and lead.
-func (b *bench) lead(node string) {
+// slow lets a loss last long before anything is done about it.
+func slow(b *bench) {
+	b.config.Settings.ConfirmedGrace, b.config.Settings.UnanimousGrace = time.Hour, time.Hour
+}
+
+// pod adds a pod that nothing runs.
+func (b *bench) pod(namespace, name, node string, change ...func(*corev1.Pod)) {
 	b.Helper()
-	b.objects = append(b.objects, &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ha-controller", Name: "piraeus-ha-controller"},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("ha-0"), LeaseDurationSeconds: new(int32(3600))},
-	})
-	b.must(b.Client().Create(b.ctx, &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ha-controller", Name: "ha-0"}, Spec: corev1.PodSpec{NodeName: node},
-	}))
-	b.pass(2 * time.Second)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PodSpec{NodeName: node}}
+	for _, f := range change {
+		f(pod)
+	}
+	b.must(b.Client().Create(b.ctx, pod))
+	b.pass(time.Second)
 }
 
 // unconfirmedSince is since when the leader knew of that.
@@ -206,75 +299,26 @@ func (b *bench) annotateAttachments(resource, annotation, text string) {
 // check runs the command and returns what it prints, and the exit status.
 func (b *bench) check(args ...string) (string, Status) {
 	b.Helper()
-	c, err := parseCommandLine(args)
+	c, err := parseCommandLine(false, args)
 	b.must(err)
 	var out bytes.Buffer
-	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
-	defer cancel()
-	status, err := b.sources().report(ctx, c, &out)
+	status, err := run(b.ctx, c, b.ask, &out)
 	b.must(err)
 	return out.String(), status
 }
 
-func (b *bench) sources() sources {
-	s := sources{api: b.api(), own: b.own, open: b.open}
-	config, err := linstor.ConfigFromEnv(b.lookup)
-	if err == nil {
-		s.linstor, err = linstor.NewClient(config, nil, linstor.ClientOptions{DialContext: b.Network.DialContext})
-		b.Cleanup(s.linstor.CloseIdleConnections)
-	}
-	s.linstorError = err
-	return s
+// ask asks the replica as the command does, but for the network.
+func (b *bench) ask(ctx context.Context, q forecast.Question) (forecast.Report, error) {
+	text, err := json.Marshal(b.memory.Forecast(ctx, q))
+	b.must(err)
+	return forecast.Decode(bytes.NewReader(text))
 }
 
-// api has the Deployment and answers reviews.
-func (b *bench) api() client.Client {
-	builder := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithInterceptorFuncs(interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if _, namespace := o.(*corev1.Namespace); namespace && b.secretive {
-				return apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, key.Name, errors.New("not for you"))
-			}
-			return c.Get(ctx, key, o, opts...)
-		},
-		Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
-			if b.unanswered != nil {
-				return b.unanswered
-			}
-			switch review := o.(type) {
-			case *authorizationv1.SelfSubjectAccessReview:
-				review.Status.Allowed = !b.denied(*review.Spec.ResourceAttributes, "")
-			case *authorizationv1.SubjectAccessReview:
-				review.Status.Allowed = !b.denied(*review.Spec.ResourceAttributes, review.Spec.User)
-			default:
-				b.Errorf("the check creates %T", o)
-			}
-			return nil
-		},
-	})
-	for _, name := range []string{"default", "empty"} {
-		builder = builder.WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	}
-	builder = builder.WithObjects(b.objects...)
-	if b.deployment != nil {
-		builder = builder.WithObjects(b.deployment)
-	}
-	return builder.Build()
-}
-
-// open lets the kubelets' memory know what the view has.
-func (b *bench) open(_ context.Context, _ string, kubelets *cluster.Kubelets) (client.Reader, error) {
-	if b.refused != nil {
-		return nil, b.refused
-	}
-	b.view.OnUpdate(func(u apimodel.Update) {
-		switch o := u.New.(type) {
-		case *coordinationv1.Lease:
-			kubelets.ObserveLease(o)
-		case *storagev1.CSINode:
-			kubelets.ObserveCSINode(o)
-		case *corev1.Node:
-			kubelets.ObserveNode(o)
-		}
-	})
-	return b.view, nil
+// restart starts the replica anew: it remembers nothing.
+func (b *bench) restart() {
+	b.Helper()
+	b.end()
+	ctx, end := context.WithCancel(b.ctx)
+	b.end = end
+	b.stops = append(b.stops, b.start(ctx))
 }

@@ -7,7 +7,33 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/forecast"
 )
+
+// Status is the exit status of the command.
+type Status int
+
+const (
+	// StatusProtected : every selected pod would be moved if its node were lost now, or none has a volume.
+	StatusProtected Status = 0
+	// StatusUnprotected : some would not.
+	StatusUnprotected Status = 1
+	// StatusUnknown : it is not known, and nothing is known to be unprotected.
+	StatusUnknown Status = 2
+)
+
+func statusOf(r forecast.Report) Status {
+	switch r.Verdict {
+	case failover.Protected:
+		return StatusProtected
+	case failover.Unprotected:
+		return StatusUnprotected
+	default:
+		return StatusUnknown
+	}
+}
 
 // CommandError is why there is no report, such as a fault of the command line.
 type CommandError struct{ error }
@@ -17,20 +43,27 @@ func (e *CommandError) Unwrap() error { return e.error }
 
 const usage = `Tells which selected pods would survive the loss of their node now, and what to change where they would not.
 
-LINSTOR is found by the environment variables LS_CONTROLLERS, LS_USER_CERTIFICATE and so on. The options of the running
-controller are read from its Deployment. Nothing is changed.
+%s Nothing is changed.
 
-Exit status: 0 all are protected, or none is selected; 1 some are not; 2 it could not be told. With --events, 1 says that something
-is open.`
+Exit status: 0 all are protected, or none has a volume; 1 some are not; 2 it is not known.`
 
-// Command is the command, whose report it writes to its output. It sets the exit status; where it fails with a [CommandError], that is
-// StatusUnknown.
-func Command(status *Status) *cobra.Command {
-	var c commandLine
+// Who is asked.
+const (
+	asksHere   = "It asks the replica of the controller in this pod."
+	asksLeader = "It asks the replica of the controller that leads, by kubectl exec."
+)
+
+// asker asks a replica.
+type asker func(context.Context, forecast.Question) (forecast.Report, error)
+
+// Command is the command, which writes the report to its output. A plugin of kubectl asks the leader in the cluster; otherwise the replica in this pod
+// is asked. It sets the exit status; if it fails with a [CommandError], that is StatusUnknown.
+func Command(plugin bool, status *Status) *cobra.Command {
+	c := commandLine{plugin: plugin}
 	cmd := &cobra.Command{
-		Use:                   "check [-n namespace] [--node name | --events] [-o table|json|yaml] [--option=value ...]",
+		Use:                   "check [-n namespace] [--node name] [-o table|json|yaml]",
 		Short:                 "Tell what would survive the loss of its node now",
-		Long:                  usage,
+		Long:                  fmt.Sprintf(usage, map[bool]string{true: asksLeader, false: asksHere}[plugin]),
 		DisableFlagsInUseLine: true,
 		DisableFlagParsing:    true, // the old spelling first
 	}
@@ -43,7 +76,11 @@ func Command(status *Status) *cobra.Command {
 		if help {
 			return cmd.Help()
 		}
-		if *status, err = run(cmd.Context(), c, cmd.OutOrStdout()); err != nil {
+		ask, err := c.asker()
+		if err == nil {
+			*status, err = run(cmd.Context(), c, ask, cmd.OutOrStdout())
+		}
+		if err != nil {
 			return &CommandError{err}
 		}
 		return nil
@@ -51,7 +88,7 @@ func Command(status *Status) *cobra.Command {
 	return cmd
 }
 
-// parse reads the arguments, and tells whether help is asked for.
+// parse reads the arguments, and reports whether help is asked for.
 func (c *commandLine) parse(cmd *cobra.Command, args []string) (help bool, err error) {
 	cmd.DisableFlagParsing = false
 	cmd.InitDefaultHelpFlag()
@@ -65,43 +102,32 @@ func (c *commandLine) parse(cmd *cobra.Command, args []string) (help bool, err e
 	if fs.NArg() > 0 {
 		return false, fmt.Errorf("reading the command line: unexpected argument %q", fs.Arg(0))
 	}
-	return false, c.finish(fs)
+	return false, c.finish()
 }
 
-func run(ctx context.Context, c commandLine, stdout io.Writer) (Status, error) {
-	s, err := connect(c, os.LookupEnv)
-	if err != nil {
-		return StatusUnknown, err
-	}
+// run asks and prints.
+func run(ctx context.Context, c commandLine, ask asker, stdout io.Writer) (Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	return s.report(ctx, c, stdout)
-}
-
-// report gathers, evaluates and prints.
-func (s sources) report(ctx context.Context, c commandLine, stdout io.Writer) (Status, error) {
-	answer, err := s.answer(ctx, c)
+	report, err := ask(ctx, forecast.Question{Namespace: c.namespace, Node: c.node})
 	if err != nil {
 		return StatusUnknown, err
 	}
-	if err := write(stdout, c.format, answer); err != nil {
+	if err := write(stdout, c.format, report); err != nil {
 		return StatusUnknown, fmt.Errorf("writing the report: %w", err)
 	}
-	return answer.Status(), nil
+	return statusOf(report), nil
 }
 
-// answer tells what was asked for: what would be, or what has been.
-func (s sources) answer(ctx context.Context, c commandLine) (answer, error) {
-	if c.events {
-		read, err := s.readRecords(ctx, c)
-		if err != nil {
-			return nil, err
-		}
-		return tell(read), nil
-	}
-	facts, err := s.gather(ctx, c)
+// here asks the replica in this pod.
+func here(ctx context.Context, q forecast.Question) (forecast.Report, error) {
+	port, err := forecast.Port(os.LookupEnv)
 	if err != nil {
-		return nil, err
+		return forecast.Report{}, err
 	}
-	return Evaluate(facts), nil
+	report, err := forecast.Ask(ctx, port, q)
+	if err != nil {
+		return report, fmt.Errorf("asking the controller in this pod, which is where this command works (elsewhere use kubectl piraeus-ha check): %w", err)
+	}
+	return report, nil
 }

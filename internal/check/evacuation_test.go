@@ -2,6 +2,7 @@ package check
 
 import (
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,9 +17,8 @@ import (
 func storagePod(tolerations ...corev1.Toleration) func(*bench) {
 	return func(b *bench) {
 		b.taint(nodeA, evacuation.TaintKey)
-		b.objects = append(b.objects, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "piraeus", Name: "csi-node-1", Labels: map[string]string{cluster.ComponentLabel: "linstor-csi-node"}},
-			Spec:       corev1.PodSpec{NodeName: nodeA, Tolerations: tolerations},
+		b.pod("piraeus", "csi-node-1", nodeA, func(pod *corev1.Pod) {
+			pod.Labels, pod.Spec.Tolerations = map[string]string{cluster.ComponentLabel: "linstor-csi-node"}, tolerations
 		})
 	}
 }
@@ -46,9 +46,9 @@ func (b *bench) young() {
 // marked is that the volume has the mark of an evacuation for nodes.
 func marked(nodes string) func(*bench) {
 	return func(b *bench) {
+		b.Helper()
 		var system corev1.Namespace
 		b.must(b.Client().Get(b.ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system))
-		b.objects = append(b.objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system.Name, UID: system.UID}})
 		var entries []string
 		for node := range strings.SplitSeq(nodes, ",") {
 			entries = append(entries, evacuation.Entry(node, string(system.UID)))
@@ -91,7 +91,7 @@ func evacuationComplaints() map[string]complaint {
 			says: []string{"EVACUATED NODE"}, silent: []string{"TaintNotTolerated"},
 		},
 		"a node has the flag without the taint": {
-			provoke: func(b *bench) { b.Linstor.SetNodeFlags(nodeT, "EVACUATE") }, status: StatusProtected,
+			provoke: func(b *bench) { b.Linstor.SetNodeFlags(nodeT, "EVACUATE"); b.pass(10 * time.Second) }, status: StatusProtected,
 			says: []string{"WARNING FlaggedWithoutTaint", "node-t", "linstor node restore node-t"}, silent: []string{"EVACUATED NODE"},
 		},
 		"a resource definition has a mark for a node that is not evacuated": {

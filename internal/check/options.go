@@ -22,50 +22,51 @@ const (
 	formatYAML  = "yaml"
 )
 
-// commandLine is the command line of the check. Its flags are those of kubectl where they mean the same.
+// defaultDeployment is the Deployment of the shipped manifest.
+const defaultDeployment = "piraeus-ha-controller"
+
+// commandLine is the command line of the check. Its flags are those of kubectl if they mean the same.
 type commandLine struct {
 	format     string
 	namespace  string
 	everywhere bool
 	node       string
-	events     bool
-	// cluster says how to reach the Kubernetes API.
+	timeout    time.Duration
+
+	// plugin is set if kubectl runs it. What follows is of a plugin only.
+	plugin bool
+	// cluster says how to reach the Kubernetes API, and own are the options that say so.
 	cluster    *genericclioptions.ConfigFlags
+	own        *pflag.FlagSet
 	deployment string // as it was given
 	controller types.NamespacedName
-	timeout    time.Duration
-	// overrides are options of the controller, as on its command line, that were given to the check.
-	overrides []string
-}
-
-// Options of the controller that the check takes, too.
-var overridable = []struct{ name, usage string }{
-	{"attacher-name", "name of the CSI driver, if not that of the running controller"},
-	{"pod-label-selector", "label selector of the pods, if not that of the running controller"},
 }
 
 // addFlags binds the options to fs.
 func (c *commandLine) addFlags(fs *pflag.FlagSet) {
-	c.cluster = genericclioptions.NewConfigFlags(true)
-	c.cluster.CacheDir, c.cluster.DisableCompression = nil, nil // nothing is kept, and nothing compressed
-	c.cluster.AddFlags(fs)
-	fs.Lookup("namespace").Usage = "only look at pods of this namespace"
+	const namespaceUsage = "only look at pods of this namespace"
+	if c.plugin {
+		c.cluster = genericclioptions.NewConfigFlags(true)
+		c.cluster.CacheDir, c.cluster.DisableCompression = nil, nil // nothing is kept, and nothing compressed
+		c.cluster.Namespace = &c.namespace
+		c.own = pflag.NewFlagSet("kubectl", pflag.ContinueOnError)
+		c.cluster.AddFlags(c.own)
+		c.own.Lookup("namespace").Usage = namespaceUsage
+		fs.AddFlagSet(c.own)
+		fs.StringVar(&c.deployment, "controller", leaderelection.Namespace(options.Default())+"/"+defaultDeployment,
+			"namespace/name of the controller's Deployment")
+	} else {
+		fs.StringVarP(&c.namespace, "namespace", "n", "", namespaceUsage)
+	}
 	fs.BoolVarP(&c.everywhere, "all-namespaces", "A", false, "look at the pods of all namespaces, as without --namespace")
 	fs.StringVarP(&c.format, "output", "o", formatTable, "format of the report: table, json or yaml")
 	fs.StringVar(&c.node, "node", "", "tell what would become of the pods of this node if it were lost now")
-	fs.BoolVar(&c.events, "events", false, "tell by Events and marks what the last fail-overs did, and what is still open of them")
-	fs.StringVar(&c.deployment, "controller", leaderelection.Namespace(options.Default())+"/"+defaultDeployment,
-		"namespace/name of the controller's Deployment")
 	fs.DurationVar(&c.timeout, "timeout", time.Minute, "how long the check may take")
-	for _, o := range overridable {
-		fs.String(o.name, "", o.usage)
-	}
 	fs.SortFlags = true
 }
 
-// finish takes what the flags say, and returns what is wrong with it before anything is asked.
-func (c *commandLine) finish(fs *pflag.FlagSet) error {
-	c.namespace = *c.cluster.Namespace
+// finish returns what is wrong with the options before anything is asked.
+func (c *commandLine) finish() error {
 	if !slices.Contains([]string{formatTable, formatJSON, formatYAML}, c.format) {
 		return fmt.Errorf("invalid option -o=%q: must be table, json or yaml", c.format)
 	}
@@ -75,20 +76,14 @@ func (c *commandLine) finish(fs *pflag.FlagSet) error {
 	if c.everywhere && c.namespace != "" {
 		return errors.New("invalid options --all-namespaces and --namespace: they contradict each other")
 	}
-	if c.events && c.node != "" {
-		return errors.New("invalid options --events and --node: the one asks about what has been, the other about what would be")
+	if !c.plugin {
+		return nil
 	}
 	var ok bool
 	if c.controller.Namespace, c.controller.Name, ok = strings.Cut(c.deployment, "/"); !ok || c.controller.Name == "" {
 		return fmt.Errorf("invalid option --controller=%q: must be namespace/name of the controller's Deployment", c.deployment)
 	}
-	for _, o := range overridable {
-		if f := fs.Lookup(o.name); f.Changed {
-			c.overrides = append(c.overrides, "--"+o.name+"="+f.Value.String())
-		}
-	}
-	_, err := options.Parse(c.overrides)
-	return err
+	return nil
 }
 
 // doubled gives the options that are spelt with one dash, as earlier releases took them, a second one.

@@ -3,7 +3,6 @@ package check
 import (
 	"bytes"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,18 +16,15 @@ func TestFaultsOfTheCommandLine(t *testing.T) {
 		args []string
 		says string
 	}{
-		"a format that does not exist":       {[]string{"-o", "xml"}, `-o="xml": must be table, json or yaml`},
-		"an option that does not exist":      {[]string{"--force"}, "--help"},
-		"an argument that is no option":      {[]string{"default"}, `unexpected argument "default"`},
-		"a Deployment without a namespace":   {[]string{"--controller=ha"}, "namespace/name"},
-		"a duration without a unit":          {[]string{"--timeout=10"}, "a duration has a unit, such as 10s"},
-		"all namespaces and one":             {[]string{"-A", "-n", "shop"}, "they contradict each other"},
-		"what has been and what would be":    {[]string{"--events", "--node=a"}, "the other about what would be"},
-		"a context that is not there":        {[]string{"--context=none"}, "none"},
-		"no time":                            {[]string{"--timeout=0s"}, "greater than zero"},
-		"a selector that selects everything": {[]string{"--pod-label-selector="}, "--pod-label-selector"},
-		"a selector that is none":            {[]string{"--pod-label-selector=a=b=c"}, "--pod-label-selector"},
-		"a kubeconfig that is not there":     {[]string{"--kubeconfig=/does/not/exist"}, "/does/not/exist"},
+		"a format that does not exist":     {[]string{"-o", "xml"}, `-o="xml": must be table, json or yaml`},
+		"an option that does not exist":    {[]string{"--force"}, "--help"},
+		"an argument that is no option":    {[]string{"default"}, `unexpected argument "default"`},
+		"a Deployment without a namespace": {[]string{"--controller=ha"}, "namespace/name"},
+		"a duration without a unit":        {[]string{"--timeout=10"}, "a duration has a unit, such as 10s"},
+		"all namespaces and one":           {[]string{"-A", "-n", "shop"}, "they contradict each other"},
+		"a context that is not there":      {[]string{"--context=none"}, "none"},
+		"no time":                          {[]string{"--timeout=0s"}, "greater than zero"},
+		"a kubeconfig that is not there":   {[]string{"--kubeconfig=/does/not/exist"}, "/does/not/exist"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +45,7 @@ func execute(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
 	var status Status
-	cmd := Command(&status)
+	cmd := Command(true, &status)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetOut(&out)
 	cmd.SetErr(&out)
@@ -66,7 +62,7 @@ func TestHelp(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, option := range []string{
-			"  check [-n namespace] [--node name | --events]", "-A, --all-namespaces ", "--context string ", "--kubeconfig string ",
+			"  check [-n namespace] [--node name]", "-A, --all-namespaces ", "--context string ", "--kubeconfig string ",
 			"-n, --namespace string ", "-o, --output string ", "(default \"table\")", "(default \"ha-controller/piraeus-ha-controller\")", "(default 1m0s)",
 		} {
 			if !strings.Contains(out, option) {
@@ -77,8 +73,8 @@ func TestHelp(t *testing.T) {
 }
 
 // parseCommandLine parses a command line as the command does.
-func parseCommandLine(args []string) (commandLine, error) {
-	var c commandLine
+func parseCommandLine(plugin bool, args []string) (commandLine, error) {
+	c := commandLine{plugin: plugin}
 	cmd := &cobra.Command{Use: "check", DisableFlagParsing: true}
 	c.addFlags(cmd.Flags())
 	_, err := c.parse(cmd, args)
@@ -88,16 +84,16 @@ func parseCommandLine(args []string) (commandLine, error) {
 func TestOneDashOrTwo(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"-namespace", "shop", "-output", "yaml", "-timeout=5s", "-attacher-name=a"},
-		{"--namespace=shop", "-oyaml", "--timeout", "5s", "--attacher-name=a"},
-		{"-n", "shop", "-o=yaml", "-timeout", "5s", "-attacher-name", "a"},
-		{"-n=shop", "-o", "yaml", "--timeout=5s", "--attacher-name", "a"},
+		{"-namespace", "shop", "-output", "yaml", "-timeout=5s"},
+		{"--namespace=shop", "-oyaml", "--timeout", "5s"},
+		{"-n", "shop", "-o=yaml", "-timeout", "5s"},
+		{"-n=shop", "-o", "yaml", "--timeout=5s"},
 	} {
-		c, err := parseCommandLine(args)
+		c, err := parseCommandLine(true, args)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.namespace != "shop" || c.format != formatYAML || c.timeout != 5*time.Second || !slices.Equal(c.overrides, []string{"--attacher-name=a"}) {
+		if c.namespace != "shop" || c.format != formatYAML || c.timeout != 5*time.Second {
 			t.Errorf("%q is read as %+v", args, c)
 		}
 	}

@@ -12,16 +12,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/forecast"
 )
 
-// answer is what the command prints.
-type answer interface {
-	table() []byte
-	Status() Status
-}
-
-// write prints an answer in one of the formats.
-func write(w io.Writer, format string, r answer) error {
+// write prints a report in one of the formats.
+func write(w io.Writer, format string, r forecast.Report) error {
 	var text []byte
 	var err error
 	switch format {
@@ -31,7 +26,7 @@ func write(w io.Writer, format string, r answer) error {
 	case formatYAML:
 		text, err = yaml.Marshal(r)
 	default:
-		text = r.table()
+		text = table(r)
 	}
 	if err != nil {
 		return err
@@ -54,31 +49,46 @@ const (
 	nodeWidth     = 16
 )
 
-func (r Report) table() []byte {
+func table(r forecast.Report) []byte {
 	var b bytes.Buffer // writing to it does not fail
+	if !r.Process.Leads && r.Process.Pod != "" {
+		standby(&b, r.Process)
+	}
 	switch {
 	case r.Node != nil:
-		r.Node.table(&b)
+		nodeTable(&b, r.Node)
 	case len(r.Volumes) > 0:
 		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 		_, _ = fmt.Fprintln(t, "POD\tRESOURCE\tNODE\tREPLICAS\tQUORUM\tSTATE\tVERDICT\tREASON")
 		for _, row := range r.Volumes {
-			_, _ = fmt.Fprintln(t, strings.Join(row.columns(), "\t"))
+			_, _ = fmt.Fprintln(t, strings.Join(columns(row), "\t"))
 		}
 		_ = t.Flush()
 		b.WriteString("\n")
 	}
-	r.evacuated(&b)
+	evacuated(&b, r.Evacuations)
 	for _, f := range r.Findings {
-		f.print(&b)
+		printFinding(&b, f)
 	}
 	wrap(&b, "", capital(r.Message)+".", "")
 	return b.Bytes()
 }
 
+// standby says that the answer is not the leader's.
+func standby(b *bytes.Buffer, p forecast.Process) {
+	text := "pod " + p.Pod + " answers, which does not lead: its guard and its clocks are its own, and the leader may know more. "
+	if namespace, leader, ok := strings.Cut(p.Leader, "/"); ok {
+		text += fmt.Sprintf("To ask the leader: kubectl -n %s exec %s -- %s check", namespace, leader, program)
+	} else {
+		text += "No other is known to lead."
+	}
+	wrap(b, "STANDBY: ", text, "  ")
+	b.WriteString("\n")
+}
+
 func capital(sentence string) string { return strings.ToUpper(sentence[:1]) + sentence[1:] }
 
-func (r Row) columns() []string {
+func columns(r forecast.Row) []string {
 	replicas := "-"
 	if r.Diskful+r.Diskless > 0 {
 		replicas = strconv.Itoa(r.Diskful) + "+" + strconv.Itoa(r.Diskless)
@@ -90,7 +100,7 @@ func (r Row) columns() []string {
 	if r.Verdict == failover.Protected {
 		verdict, reason = verdict+" "+r.Grace, "-"
 	}
-	if r.stuck() {
+	if r.Stuck() {
 		verdict += ", stuck"
 	}
 	return []string{
@@ -115,7 +125,7 @@ func shortened(s string, width int) string {
 	return s[:head] + "…" + s[len(s)-(width-1-head):]
 }
 
-func (f Finding) print(b *bytes.Buffer) {
+func printFinding(b *bytes.Buffer, f forecast.Finding) {
 	wrap(b, fmt.Sprintf("%s %s: ", strings.ToUpper(string(f.Severity)), f.Code), f.Message, "  ")
 	for i, o := range f.Objects {
 		if i == listed {

@@ -8,17 +8,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/forecast"
 )
 
 func TestTable(t *testing.T) {
 	t.Parallel()
-	long := Finding{Severity: Warning, Code: DRBDOption, Message: "an option is not as it should be", Remedy: "set it"}
+	long := forecast.Finding{Severity: forecast.Warning, Code: forecast.DRBDOption, Message: "an option is not as it should be", Remedy: "set it"}
 	for i := range 12 {
 		long.Objects = append(long.Objects, fmt.Sprintf("pvc-%02d", i))
 	}
-	r := Report{
+	r := forecast.Report{
 		Verdict: failover.Unprotected, Message: "some would not survive",
-		Volumes: []Row{
+		Volumes: []forecast.Row{
 			{
 				Namespace: "databases", Pod: "orders-postgresql-primary-cluster-0", Node: "worker-17.rack-3.example.com", Claim: "data",
 				Resource: "pvc-0f9d3a52-6a1f-4d28-9c53-3f1b2f8e7a10", Diskful: 2, Diskless: 1, Quorum: "majority",
@@ -28,7 +29,7 @@ func TestTable(t *testing.T) {
 				Namespace: "default", Pod: "web-0", Claim: "data", Verdict: failover.Starting, Reason: failover.VolumeStarting,
 			},
 		},
-		Findings: []Finding{long},
+		Findings: []forecast.Finding{long},
 	}
 	want := strings.Join([]string{
 		"POD                             RESOURCE          NODE              REPLICAS  QUORUM    STATE           VERDICT       REASON",
@@ -43,7 +44,7 @@ func TestTable(t *testing.T) {
 		"Some would not survive.",
 		"",
 	}, "\n")
-	if diff := cmp.Diff(want, string(r.table())); diff != "" {
+	if diff := cmp.Diff(want, string(table(r))); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
 }

@@ -2,7 +2,6 @@ package check
 
 import (
 	"fmt"
-	"testing"
 	"time"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
@@ -57,10 +56,11 @@ func unselectedComplaints() map[string]complaint {
 			says: []string{"- default/web-0 on node-a", "- default/web-11 on", "- default/web-9 on"},
 		},
 		"no pod is selected, and some have a volume": {
-			provoke: unselectedWeb(2, nil), args: []string{"--pod-label-selector=app=none"}, status: StatusProtected,
+			provoke: unselectedWeb(2, nil), config: selectsNone, status: StatusUnprotected,
 			says: []string{
-				"- default/db-0 on node-a", "- default/web-0 on", "No pod selected by", "there is nothing to protect; 3 pods are not selected and would stay",
-			},
+				"WARNING NothingSelected: no pod with a volume of linstor.csi.linbit.com matches --pod-label-selector=app=none", "- default/db-0 on node-a", "- default/web-0 on",
+				"Remedy: correct --pod-label-selector in the controller's Deployment", "No pod selected by", "3 others do: nothing is moved",
+			}, silent: []string{"NotSelectedPods", "kubectl label"},
 		},
 		"a pod that is not selected is on a lost node": {
 			provoke: func(b *bench) {
@@ -83,21 +83,5 @@ func unselectedComplaints() map[string]complaint {
 		"a pod that is not selected is in another namespace": {
 			provoke: unselectedWeb(1, nil), args: []string{"-n", "empty"}, status: StatusProtected, silent: []string{"NotSelectedPods"},
 		},
-	}
-}
-
-func TestTheLabelsThatASelectorAsksFor(t *testing.T) {
-	t.Parallel()
-	for selector, want := range map[string]string{
-		"a=b":           "a=b",
-		"a in (y,x)":    "a=x",
-		"a=b,c":         "a=b c=true",
-		"a!=b":          "",
-		"a=b,!c":        "",
-		"no, selector(": "",
-	} {
-		if got := assignments(selector); got != want {
-			t.Errorf("%q asks for %q, want %q", selector, got, want)
-		}
 	}
 }

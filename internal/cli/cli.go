@@ -83,7 +83,7 @@ func command(name string, plugin bool, status *check.Status) *cobra.Command {
 	if !plugin {
 		root.SetHelpFunc(helpOfController(root.HelpFunc()))
 	}
-	root.AddCommand(check.Command(status), &cobra.Command{
+	root.AddCommand(check.Command(plugin, status), &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), version.String())

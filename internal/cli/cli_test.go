@@ -32,7 +32,7 @@ func TestCalls(t *testing.T) {
 		"help tells of the controller and the commands": {
 			args: []string{here, "help"}, prints: []string{"Usage: piraeus-ha-controller [--option=value ...]", "piraeus-ha-controller check", "--grace-period-seconds"},
 		},
-		"help tells of the check":     {args: []string{here, "help", "check"}, prints: []string{"  piraeus-ha-controller check [-n namespace]", "--context"}},
+		"help tells of the check":     {args: []string{here, "help", "check"}, prints: []string{"  piraeus-ha-controller check [-n namespace]", "--node"}},
 		"version":                     {args: []string{here, "version"}, prints: []string{version.String()}},
 		"a command that is not there": {args: []string{here, "chek"}, status: 1, prompts: `piraeus-ha-controller: unknown command "chek" for "piraeus-ha-controller"`},
 		"a fault of the check": {

@@ -37,6 +37,7 @@ func crowdCache(tb testing.TB) (client.Reader, labels.Selector) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("PersistentVolume"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	mapper.Add(storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"), meta.RESTScopeRoot)
 	c, err := cache.New(&rest.Config{}, cache.Options{
 		HTTPClient: http.DefaultClient, Mapper: mapper, Scheme: scheme.Scheme, DefaultTransform: Trim(selector),
@@ -75,6 +76,8 @@ func crowdLister(kind kruntime.Object) toolscache.ListerWatcher {
 				volumes.Items = append(volumes.Items, crowdVolume(i))
 			}
 			return volumes
+		case *corev1.Node:
+			return &corev1.NodeList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: nodeA}}}}
 		default:
 			attachments := &storagev1.VolumeAttachmentList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 			for i := range crowdSize {

@@ -45,6 +45,8 @@ type Config struct {
 	Clock clock.PassiveClock
 	// Sightings are when objects were first seen; nil if all that there is counts as known for long.
 	Sightings *Sightings
+	// Neighbours are all pods, for a survey that is to know which nodes they keep each other from; nil where that is not asked for.
+	Neighbours *Neighbours
 	// Renewed tells when this process began the newest renewal of its own Lease, that of the leader election; nil where it has none.
 	Renewed func() time.Time
 }

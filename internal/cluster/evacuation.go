@@ -277,7 +277,7 @@ func (e Evacuations) Unlisted(ctx context.Context, node string, listed []evacuat
 		resource := e.readers.Volumes.Resource(pv)
 		there[pv.Name] = resource != ""
 		switch {
-		case resource != "" && !here[strings.ToLower(resource)] && held[pv.Name] && !isNFSExport(pv):
+		case resource != "" && !here[strings.ToLower(resource)] && held[pv.Name] && !IsNFSExport(pv):
 			unlisted = append(unlisted, pv.Name)
 		case resource == "" || known[strings.ToLower(resource)]:
 		case slices.Contains(attached, pv.Name):
@@ -388,7 +388,7 @@ func (e Evacuations) claims(ctx context.Context, resource string, places []*core
 		if pv == nil {
 			continue
 		}
-		claim := evacuation.PersistentVolume{Name: name, Attached: slices.Contains(attached, name), NFSExport: isNFSExport(pv)}
+		claim := evacuation.PersistentVolume{Name: name, Attached: slices.Contains(attached, name), NFSExport: IsNFSExport(pv)}
 		if claim.Elsewhere, err = allowsAny(pv, places); err != nil {
 			return nil, err
 		}

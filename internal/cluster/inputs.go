@@ -226,7 +226,7 @@ func (i *Inputs) others(ctx context.Context, pod *corev1.Pod, volumes []podVolum
 // other returns what is known of another volume of a pod, but for its users.
 func (i *Inputs) other(v podVolume) failover.OtherVolume {
 	return failover.OtherVolume{
-		Name: v.Name, Resource: i.Resource(i.volumes.Resource(v.PersistentVolume)), NFSExport: isNFSExport(v.PersistentVolume),
+		Name: v.Name, Resource: i.Resource(i.volumes.Resource(v.PersistentVolume)), NFSExport: IsNFSExport(v.PersistentVolume),
 		Shared: slices.Contains(v.Spec.AccessModes, corev1.ReadWriteMany), Ephemeral: v.ephemeral, Block: isBlock(v.PersistentVolume),
 	}
 }

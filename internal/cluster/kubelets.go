@@ -149,7 +149,7 @@ func (k *Kubelets) ObserveNode(node *corev1.Node) {
 	boot.shutdown = boot.shutdown.see(k.isShutdown(node), known, k.clock.Now())
 	boot.outOfService = boot.outOfService.see(HasTaint(node, corev1.TaintNodeOutOfService, ""), known, k.clock.Now())
 	boot.evicts = HasTaint(node, corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute)
-	boot.notReady = notReady(node)
+	boot.notReady = IsNotReady(node)
 	boot.spared = isSpared(node)
 	k.boots[node.Name] = boot
 }

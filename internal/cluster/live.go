@@ -269,7 +269,7 @@ func (l Live) Off(node *corev1.Node) Off {
 		OutOfService: HasTaint(node, corev1.TaintNodeOutOfService, ""),
 		Evicts:       HasTaint(node, corev1.TaintNodeOutOfService, corev1.TaintEffectNoExecute),
 	}
-	off.NotReady = (off.Shutdown || off.OutOfService) && notReady(node)
+	off.NotReady = (off.Shutdown || off.OutOfService) && IsNotReady(node)
 	return off
 }
 

@@ -17,6 +17,8 @@ const (
 	AnnotationMayRun = "drbd.linbit.com/may-run"
 	// AnnotationKeepAway on a node describes who keeps pods away from it, why, and until when.
 	AnnotationKeepAway = "drbd.linbit.com/keep-away"
+	// AnnotationSeconds on an Event has the seconds that each stage of the fail-over took so far, as JSON.
+	AnnotationSeconds = "drbd.linbit.com/seconds"
 	// TaintLostQuorum is the key of the taint on a node that has lost its storage.
 	TaintLostQuorum = "drbd.linbit.com/lost-quorum"
 	// TaintNodeSilent is the key of the taint on a node whose kubelet is silent and that ran a pod of LINSTOR itself. It is

@@ -22,10 +22,11 @@ func (s *Survey) places(ctx context.Context, nodes []corev1.Node, volumes []plac
 		if node.Name == pod.Spec.NodeName {
 			continue
 		}
-		place := failover.Place{NotReady: notReady(node), Cordoned: cordoned(ctx, node, pod), Taint: Untolerated(ctx, node, pod)}
+		place := failover.Place{NotReady: IsNotReady(node), Cordoned: cordoned(ctx, node, pod), Taint: Untolerated(ctx, node, pod)}
 		fits, err := wanted.Match(node)
 		place.Unwanted = err != nil || !fits
 		place.Volume, place.Unattachable = s.refusing(volumes, node)
+		place.Crowded = s.neighbours.refuses(pod, node, nodes)
 		obstacle := place.Obstacle()
 		if obstacle == "" {
 			return failover.Places{Known: true, Fit: true}
@@ -63,7 +64,7 @@ func (s *Survey) placedVolumes(
 }
 
 func placed(pv *corev1.PersistentVolume, resource failover.Resource) placedVolume {
-	v := placedVolume{name: pv.Name, resource: resource, attached: resource.Known && !isNFSExport(pv)}
+	v := placedVolume{name: pv.Name, resource: resource, attached: resource.Known && !IsNFSExport(pv)}
 	if affinity := pv.Spec.NodeAffinity; affinity != nil && affinity.Required != nil {
 		// The API server has validated it; one that cannot be read is one that no node is known to fit.
 		if v.affinity, _ = nodeaffinity.NewNodeSelector(affinity.Required); v.affinity == nil {
@@ -89,8 +90,8 @@ func (s *Survey) refusing(volumes []placedVolume, node *corev1.Node) (byAffinity
 	return byAffinity, byLinstor
 }
 
-// notReady reports whether Kubernetes says of a node that it is not ready, or does not know.
-func notReady(node *corev1.Node) bool {
+// IsNotReady reports whether Kubernetes says of a node that it is not ready, or does not know.
+func IsNotReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
 	})

@@ -18,6 +18,8 @@ type Use struct {
 	Namespace, Pod, Claim string
 	// Volume is the PersistentVolume, empty while the claim is not bound to one.
 	Volume string
+	// Anywhere is set if the volume's node affinity rules no node out.
+	Anywhere bool
 	// Input is what is known of the volume on the pod's node. Its node has no name while the pod is not bound.
 	Input failover.Input
 }
@@ -27,12 +29,14 @@ type Survey struct {
 	readers  Readers
 	cache    client.Reader
 	kubelets *Kubelets
+	// neighbours are all pods; nil if they are not known.
+	neighbours *Neighbours
 }
 
 // NewSurvey returns a survey by a configuration, of which it needs nothing that is live. Where the cache holds pods that are not selected
 // too, the survey sees those that share a volume with a selected one.
 func NewSurvey(cfg Config) *Survey {
-	return &Survey{readers: NewReaders(cfg), cache: cfg.Cache, kubelets: cfg.Kubelets}
+	return &Survey{readers: NewReaders(cfg), cache: cfg.Cache, kubelets: cfg.Kubelets, neighbours: cfg.Neighbours}
 }
 
 // Uses returns the volumes of ours of all selected pods of a namespace, or of all with an empty one, sorted by pod and
@@ -165,7 +169,7 @@ func (s *Survey) use(ctx context.Context, nodes []corev1.Node, pod *corev1.Pod, 
 	if s.readers.Volumes.Resource(pv) == "" {
 		return Use{}, false, nil
 	}
-	use.Volume = pv.Name
+	use.Volume, use.Anywhere = pv.Name, pv.Spec.NodeAffinity == nil
 	if use.Input, err = s.inputOn(ctx, nodes, pv, pod.Spec.NodeName); err != nil {
 		return Use{}, false, fmt.Errorf("gathering what is known of volume %s: %w", pv.Name, err)
 	}

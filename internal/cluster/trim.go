@@ -158,14 +158,14 @@ func (t *trimmer) pod(pod *corev1.Pod) {
 	}
 }
 
-// decisiveStatuses leaves of each container whether it runs and since when, which the command check prints, and whether it has run.
+// decisiveStatuses leaves of each container whether it runs, and whether it has run.
 func decisiveStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	if len(all) == 0 {
 		return nil
 	}
 	decisive := func(state corev1.ContainerState) (kept corev1.ContainerState) {
 		if state.Running != nil {
-			kept.Running = &corev1.ContainerStateRunning{StartedAt: state.Running.StartedAt}
+			kept.Running = &corev1.ContainerStateRunning{}
 		}
 		if state.Terminated != nil {
 			kept.Terminated = &corev1.ContainerStateTerminated{}

@@ -185,7 +185,7 @@ func volumeFacts(pv *corev1.PersistentVolume) failover.Volume {
 		func(m corev1.PersistentVolumeAccessMode) bool { return m != corev1.ReadOnlyMany })
 	return failover.Volume{
 		Name:      pv.Name,
-		NFSExport: isNFSExport(pv),
+		NFSExport: IsNFSExport(pv),
 		Block:     isBlock(pv),
 		Shared:    slices.Contains(modes, corev1.ReadWriteMany),
 		ReadOnly:  readOnly,
@@ -196,8 +196,8 @@ func isBlock(pv *corev1.PersistentVolume) bool {
 	return pv.Spec.VolumeMode != nil && *pv.Spec.VolumeMode == corev1.PersistentVolumeBlock
 }
 
-// isNFSExport reports whether consumers mount the volume by NFS.
-func isNFSExport(pv *corev1.PersistentVolume) bool {
+// IsNFSExport reports whether consumers mount the volume by NFS.
+func IsNFSExport(pv *corev1.PersistentVolume) bool {
 	_, nfs := pv.Spec.CSI.VolumeAttributes[nfsExport]
 	return nfs
 }

@@ -284,9 +284,6 @@ func (n *Node) Untell() (changed bool) {
 	return changed
 }
 
-// Assume takes it that X runs what LINSTOR wants, where nobody has said otherwise.
-func (n *Node) Assume() { n.begun = n.begun || n.first != 0 }
-
 // Leave takes it that LINSTOR no longer lists X, of which nothing shows that it has let the replica go.
 func (n *Node) Leave(f *Fence, now Moment) {
 	n.frozen = n.Confirmed(f)

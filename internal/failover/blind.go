@@ -2,6 +2,7 @@ package failover
 
 import (
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -119,4 +120,19 @@ func (b *Blindness) Proof(n Node, now time.Time, silence time.Duration) (until t
 	from := latest(node.first, node.last.Add(-proofSpan))
 	ok = node.apart() && live(node.last, now) && n.LeaseKnown && n.LeaseSilence-now.Sub(from) >= n.Patience(silence)
 	return node.last.Add(ActAge), ok
+}
+
+// Void returns R with everything unknown that LINSTOR says of the nodes, in lower case, for which it is blind.
+func (r Resource) Void(nodes []string, now time.Time) Resource {
+	if len(nodes) == 0 {
+		return r
+	}
+	r.Replicas = slices.Clone(r.Replicas)
+	for i := range r.Replicas {
+		if replica := &r.Replicas[i]; slices.Contains(nodes, replica.Node) {
+			replica.Blind = true
+			replica.ChangeFacts(func(f AnyFact) { f.Void(now) })
+		}
+	}
+	return r
 }

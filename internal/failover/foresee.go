@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -33,6 +34,8 @@ type Forecast struct {
 	Message string
 	// Loss is the reason for which the storage is lost already; empty where it is not.
 	Loss Reason
+	// Lost is set if the volume does not work on A now, whether or not moving the workload would help: the forecast is about this loss then.
+	Lost bool
 	// Grace is how long a loss would have to last at most until the workload is moved, be it that not all networks agree on it;
 	// meaningful while it is protected.
 	Grace time.Duration
@@ -44,6 +47,30 @@ type Forecast struct {
 func Foresee(in Input) Forecast {
 	s := assess(in)
 	present := find(s)
+	result := imagine(s, present)
+	result.Lost = present.lost || s.broken()
+	if result.Lost && !present.lost && result.Outlook == Unprotected && present.reason != result.Reason && slices.Contains(Hindrances(), present.reason) {
+		result.Reason, result.Message = present.reason, present.message // as Decide says, and the Event
+	}
+	return result
+}
+
+// broken reports whether the volume does not work on A. If only A's satellite is silent, A works on, and its peers are connected to it.
+func (s situation) broken() bool {
+	switch s.cond.state {
+	case PrimaryWithoutQuorum, IOErrors:
+		return true
+	case Unreachable:
+		return !slices.ContainsFunc(s.Resource.Replicas, func(r Replica) bool {
+			return r.Online.is(true) && r.Connections[s.Node.satellite()].is(true)
+		})
+	}
+	return false
+}
+
+// imagine returns the forecast by what A's loss would change, if it is not lost already.
+func imagine(s situation, present finding) Forecast {
+	in := s.Input
 	result := Forecast{State: s.cond.state, Reason: present.reason, Message: present.message}
 	obstacles := ""
 	if present.lost {

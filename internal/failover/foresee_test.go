@@ -259,3 +259,29 @@ func TestForeseenGrace(t *testing.T) {
 		t.Errorf("with all peers as witnesses the grace is %s, want %s", f.Grace, in.Settings.ConfirmedGrace)
 	}
 }
+
+// A pod that is stuck gets the same reason by its forecast as by the decision, which its Event has.
+func TestTheForecastOfALostVolumeSaysWhatTheDecisionSays(t *testing.T) {
+	t.Parallel()
+	for name, edit := range map[string]edit{
+		"the survivor runs without quorum": edited(
+			at(nodeB, func(r *Replica) {
+				r.Connections = map[string]Fact[bool]{nodeA: held(false, time.Minute), nodeT: held(false, time.Minute)}
+			}),
+			at(nodeT, func(r *Replica) { r.MayPromote = held(false, time.Minute) })),
+		"nobody can take over": edited(
+			at(nodeB, func(r *Replica) { r.MayPromote, r.Score = held(false, time.Minute), held(0, time.Minute) }),
+			at(nodeT, func(r *Replica) { r.MayPromote, r.Score = held(false, time.Minute), held(0, time.Minute) })),
+		"quorum is off": wants("off"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := crashed()
+			edit(&in)
+			d, f := Decide(in), Foresee(in)
+			if d.Reason != f.Reason || !f.Lost {
+				t.Errorf("decided: %s: %s\nforetold: %s: %s (lost: %t)", d.Reason, d.Message, f.Reason, f.Message, f.Lost)
+			}
+		})
+	}
+}

@@ -45,6 +45,9 @@ func (l Limit) String() string {
 	return strconv.Itoa(l.Value)
 }
 
+// Exceeded reports whether the loss of so many nodes of all at once makes the guard active.
+func (l Limit) Exceeded(lost, all int) bool { return l.exceeded(lost, all) }
+
 // exceeded tells whether lost of all nodes are more than the limit.
 func (l Limit) exceeded(lost, all int) bool {
 	if l.Percent {

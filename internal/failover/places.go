@@ -17,6 +17,8 @@ type Place struct {
 	Taint string
 	// Unwanted is set where the pod's node selector or its required node affinity rules the node out.
 	Unwanted bool
+	// Crowded is set where other pods keep the pod away, by its required anti-affinity or its spread (DoNotSchedule).
+	Crowded bool
 	// Volume names the first volume of the pod that cannot be used on the node by its node affinity; empty where all can.
 	Volume string
 	// Unattachable names the first volume of the pod that LINSTOR would not let be attached to the node; empty where it would all.
@@ -32,6 +34,8 @@ func (p Place) Obstacle() string {
 		return fmt.Sprintf("LINSTOR has no replica of volume %s there and places none", p.Unattachable)
 	case p.Unwanted:
 		return "the pod's node selector or affinity rules it out"
+	case p.Crowded:
+		return "the pod's required anti-affinity to other pods, or its topology spread (DoNotSchedule), rules it out"
 	case p.Cordoned:
 		return "it is cordoned"
 	case p.NotReady:

@@ -14,6 +14,7 @@ func TestWhyANodeCouldNotRunAPod(t *testing.T) {
 		"a volume cannot be used there":   {Place{Volume: "pv-1"}, "volume pv-1"},
 		"LINSTOR places nothing there":    {Place{Unattachable: "pv-1"}, "places none"},
 		"the pod's affinity":              {Place{Unwanted: true}, "affinity"},
+		"other pods":                      {Place{Crowded: true}, "anti-affinity"},
 		"a cordon":                        {Place{Cordoned: true}, "cordoned"},
 		"it is not ready":                 {Place{NotReady: true}, "not ready"},
 		"a taint":                         {Place{Taint: "dedicated"}, "taint dedicated"},

@@ -66,3 +66,9 @@ func Namespace(opts options.Options) string {
 	}
 	return strings.TrimSpace(string(namespace))
 }
+
+// PodOf returns the name of the pod of an identity.
+func PodOf(identity string) string {
+	pod, _, _ := strings.Cut(identity, identitySeparator)
+	return pod
+}

@@ -3,10 +3,6 @@ package linstor
 import (
 	"cmp"
 	"context"
-	"errors"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor/client"
 )
@@ -22,30 +18,27 @@ const (
 	OptionOnSuspendedPrimaryOutdated = "DrbdOptions/Resource/on-suspended-primary-outdated"
 	// OptionRRConflict is disconnect, DRBD's default, retry-connect and others.
 	OptionRRConflict = "DrbdOptions/Net/rr-conflict"
+	// OptionProtocol is C, DRBD's default, or A or B, with which a peer need not have written what was acknowledged.
+	OptionProtocol = "DrbdOptions/Net/protocol"
 )
 
 // OptionPingInt is after how many idle seconds DRBD asks a peer whether it is there; 10 by default.
 const OptionPingInt = "DrbdOptions/Net/ping-int"
 
+// Properties of LINSTOR's controller that say whether, and after how many minutes, LINSTOR replaces the replicas of a node that is OFFLINE.
+const (
+	OptionEvict      = "DrbdOptions/AutoEvictAllowEviction"
+	OptionEvictAfter = "DrbdOptions/AutoEvictAfterTime"
+)
+
 // OptionQuorum is DRBD's quorum: off, majority, all or a number.
 const OptionQuorum = client.PropQuorum
-
-// QuorumOfController returns the quorum that a person has set on LINSTOR's controller, empty where nobody has. LINSTOR shows it on every
-// resource definition, and tells no satellite.
-func (c *Client) QuorumOfController(ctx context.Context) (string, error) {
-	props, err := c.ControllerProps(ctx)
-	if err != nil || props[client.PropQuorumSetBy] != setByUser {
-		return "", err
-	}
-	return props[client.PropQuorum], nil
-}
 
 // Level is where a property is set. A satellite uses the highest level that sets it.
 type Level string
 
-// The levels, the highest first. LevelDefault means that no level sets the property.
+// The levels, the highest first. LevelDefault means that no level sets the property. Options of a single replica are not looked at.
 const (
-	LevelResource   Level = "resource"
 	LevelDefinition Level = "resource-definition"
 	LevelGroup      Level = "resource-group"
 	LevelNode       Level = "node"
@@ -53,92 +46,84 @@ const (
 	LevelDefault    Level = ""
 )
 
-// Setting is the value of a property in force for one resource.
+// Setting is the value of a property in force for the replica of a resource on a node.
 type Setting struct {
-	// Resource is the resource definition, by the name that was asked for, and Node the node.
-	Resource, Node string
-	// Key is the property and Value its value, empty where no level sets it: then DRBD's default is in force.
-	Key, Value string
+	// Value is empty if no level sets it: then DRBD's default is in force.
+	Value string
 	// Level is where it is set, and Object the name of the definition, group or node there.
 	Level  Level
 	Object string
 }
 
-// optionReads is how many definitions are read at a time.
-const optionReads = 8
+// properties are those of one object, and the group of a definition.
+type properties struct {
+	name, group string
+	props       map[string]string
+}
 
-// Settings reads what is in force of some properties for each resource of some definitions. It merges the levels as
-// a LINSTOR satellite does: resource, resource definition, resource group, node, controller. Definitions that
-// LINSTOR does not have are left out.
-func (c *Client) Settings(ctx context.Context, definitions, keys []string) ([]Setting, error) {
+// DRBDOptions are LINSTOR's properties of some names, as they were read at one time. The zero value has none.
+type DRBDOptions struct {
+	definitions, groups, nodes map[string]properties // by folded name
+	controller                 map[string]string
+}
+
+// DRBDOptions reads the properties of these names, wherever they are set but on a single replica.
+func (c *Client) DRBDOptions(ctx context.Context, keys []string) (DRBDOptions, error) {
+	definitions, errDefinitions := c.DefinitionProps(ctx, keys)
 	nodes, errNodes := c.Nodes(ctx)
 	groups, errGroups := c.Groups(ctx)
 	controller, errController := c.ControllerProps(ctx)
-	if err := cmp.Or(errNodes, errGroups, errController); err != nil {
-		return nil, err
+	if err := cmp.Or(errDefinitions, errNodes, errGroups, errController); err != nil {
+		return DRBDOptions{}, err
 	}
-	upper := upperLevels{nodes: map[string]client.Node{}, groups: map[string]client.Group{}, controller: controller}
+	o := DRBDOptions{
+		definitions: make(map[string]properties, len(definitions)), groups: make(map[string]properties), nodes: make(map[string]properties), controller: controller,
+	}
+	for _, d := range definitions {
+		o.definitions[fold(d.Name)] = properties{name: d.Name, props: d.Props, group: d.ResourceGroupName}
+	}
 	for _, n := range nodes {
-		upper.nodes[fold(n.Name)] = n
+		o.nodes[fold(n.Name)] = properties{name: n.Name, props: n.Props}
 	}
 	for _, g := range groups {
-		upper.groups[fold(g.Name)] = g
+		o.groups[fold(g.Name)] = properties{name: g.Name, props: g.Props}
 	}
-
-	var mu sync.Mutex
-	var all []Setting
-	tasks, ctx := errgroup.WithContext(ctx)
-	tasks.SetLimit(optionReads)
-	for _, name := range definitions {
-		tasks.Go(func() error {
-			definition, err := c.Definition(ctx, name)
-			resources, errResources := c.Resources(ctx, name)
-			err = cmp.Or(err, errResources)
-			if errors.Is(err, ErrNotFound) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for _, r := range resources {
-				for _, key := range keys {
-					s := upper.setting(definition, r, key)
-					s.Resource = name
-					all = append(all, s)
-				}
-			}
-			return nil
-		})
-	}
-	return all, tasks.Wait()
+	return o, nil
 }
 
-// upperLevels are the properties above the resource definition, by folded name.
-type upperLevels struct {
-	nodes      map[string]client.Node
-	groups     map[string]client.Group
-	controller map[string]string
+// Has reports whether LINSTOR has a resource definition of that name.
+func (o DRBDOptions) Has(resource string) bool {
+	_, ok := o.definitions[fold(resource)]
+	return ok
 }
 
-// setting finds the highest level that sets a property.
-func (u upperLevels) setting(d client.Definition, r client.Resource, key string) Setting {
-	group, node := u.groups[fold(d.ResourceGroupName)], u.nodes[fold(r.NodeName)]
-	for _, l := range []struct {
-		level  Level
-		object string
-		props  map[string]string
+// Controller returns a property of the controller; empty if it is not set there.
+func (o DRBDOptions) Controller(key string) string { return o.controller[key] }
+
+// QuorumOfController returns the quorum that a person has set on LINSTOR's controller, empty if nobody has. LINSTOR shows it on every
+// resource definition, and tells no satellite.
+func (o DRBDOptions) QuorumOfController() string {
+	if o.controller[client.PropQuorumSetBy] != setByUser {
+		return ""
+	}
+	return o.controller[client.PropQuorum]
+}
+
+// Setting finds the highest level that sets a property, as a LINSTOR satellite does.
+func (o DRBDOptions) Setting(resource, node, key string) Setting {
+	definition := o.definitions[fold(resource)]
+	for _, l := range [...]struct {
+		level Level
+		properties
 	}{
-		{LevelResource, r.NodeName, r.Props},
-		{LevelDefinition, d.Name, d.Props},
-		{LevelGroup, group.Name, group.Props},
-		{LevelNode, node.Name, node.Props},
-		{LevelController, "", u.controller},
+		{LevelDefinition, definition},
+		{LevelGroup, o.groups[fold(definition.group)]},
+		{LevelNode, o.nodes[fold(node)]},
+		{LevelController, properties{props: o.controller}},
 	} {
 		if value := l.props[key]; value != "" {
-			return Setting{Node: fold(r.NodeName), Key: key, Value: value, Level: l.level, Object: l.object}
+			return Setting{Value: value, Level: l.level, Object: l.name}
 		}
 	}
-	return Setting{Node: fold(r.NodeName), Key: key}
+	return Setting{}
 }

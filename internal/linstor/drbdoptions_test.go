@@ -1,7 +1,6 @@
 package linstor
 
 import (
-	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -17,15 +16,14 @@ func TestSettingsComeFromTheHighestLevel(t *testing.T) {
 		client := testClient(t, n, "http://linstor")
 		setting := func(node string) Setting {
 			t.Helper()
-			settings, err := client.Settings(t.Context(), []string{"PVC-1", "no-such-definition"}, []string{OptionRRConflict})
+			options, err := client.DRBDOptions(t.Context(), []string{OptionRRConflict})
 			if err != nil {
 				t.Fatal(err)
 			}
-			i := slices.IndexFunc(settings, func(s Setting) bool { return s.Node == node })
-			if i < 0 {
-				t.Fatalf("no setting of node %s among %+v", node, settings)
+			if !options.Has("PVC-1") || options.Has("no-such-definition") {
+				t.Errorf("the definitions are others: %+v", options)
 			}
-			return settings[i]
+			return options.Setting("PVC-1", node, OptionRRConflict)
 		}
 		node := fold(fake.resources[0].NodeName)
 		steps := []struct {
@@ -46,16 +44,10 @@ func TestSettingsComeFromTheHighestLevel(t *testing.T) {
 				func() { fake.definitions[0].Props[OptionRRConflict] = "4" },
 				Setting{Value: "4", Level: LevelDefinition, Object: fake.definitions[0].Name},
 			},
-			{
-				func() { fake.resources[0].Props = map[string]string{OptionRRConflict: "5"} },
-				Setting{Value: "5", Level: LevelResource, Object: fake.resources[0].NodeName},
-			},
 		}
 		for _, step := range steps {
 			fake.change(step.change)
-			want := step.want
-			want.Resource, want.Node, want.Key = "PVC-1", node, OptionRRConflict
-			if diff := cmp.Diff(want, setting(node)); diff != "" {
+			if diff := cmp.Diff(step.want, setting(node)); diff != "" {
 				t.Errorf("setting (-want +got):\n%s", diff)
 			}
 		}
@@ -68,8 +60,8 @@ func TestSettingsComeFromTheHighestLevel(t *testing.T) {
 func TestSettingsFailWhenLinstorCanNotBeAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := testClient(t, newNetwork(), "http://linstor")
-		if settings, err := client.Settings(t.Context(), nil, nil); err == nil {
-			t.Errorf("settings of a LINSTOR that is not there: %+v", settings)
+		if options, err := client.DRBDOptions(t.Context(), nil); err == nil {
+			t.Errorf("options of a LINSTOR that is not there: %+v", options)
 		}
 	})
 }

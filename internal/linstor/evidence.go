@@ -332,16 +332,4 @@ func (s *Store) eachReplica(resource string, visit func(*replicaEntry)) {
 	}
 }
 
-// Assume takes it that each node runs what LINSTOR wants, where nobody has said otherwise. It is for who forecasts what the controller
-// would do and has just come: nothing may be removed by it.
-func (s *Store) Assume() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, e := range s.resources {
-		for i := range e.replicas {
-			e.replicas[i].evidence.Assume()
-		}
-	}
-}
-
 func (e *entry) hasLeft(node string) bool { return slices.Contains(e.left, node) }

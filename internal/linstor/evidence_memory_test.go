@@ -207,16 +207,3 @@ func TestAProcessThatStartsIsTold(t *testing.T) {
 		},
 	}.run(t, func(t *testing.T) *world { t.Helper(); return newWorld(t, "majority", "a", "b") })
 }
-
-// Who forecasts what the controller would do has just come, and removes nothing.
-func TestAForecastAssumesThatNodesRunWhatLinstorWants(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "majority", "a", "b")
-	w.Assume()
-	w.first()
-	w.unconfirmed("a")
-	w.tell("b")
-	w.Assume()
-	w.confirmed("a")
-	w.unconfirmed("b")
-}

@@ -160,6 +160,22 @@ func diskState(text string) (word string, done float64) {
 	return word, done
 }
 
+// Moves returns the replicas that LINSTOR has in mind to move elsewhere, by their sources.
+func (f *Feed) Moves(ctx context.Context) (sources []Place, err error) {
+	resources, err := f.client.Migrating(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask LINSTOR which resources it moves: %w", err)
+	}
+	for i := range resources { // a move is noted on its source, or on its target
+		source := fold(resources[i].Props[client.PropMigrateFrom])
+		known, _ := f.store.Resource(resources[i].Name)
+		if r, ok := known.Replica(source); ok && !r.Gone {
+			sources = append(sources, Place{Resource: resources[i].Name, Node: source})
+		}
+	}
+	return sources, nil
+}
+
 // CopyDefinitions reads what must be known of resource definitions before they are copied. Those that do not exist are left out.
 func (f *Feed) CopyDefinitions(ctx context.Context, names []string) (map[string]evacuation.Definition, error) {
 	definitions, err := f.definitionsOf(ctx, names)

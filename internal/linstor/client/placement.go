@@ -60,6 +60,11 @@ func (c *Client) Placed(ctx context.Context) ([]PlacedResource, error) {
 	return list(ctx, c, kindPlaced, satelliteTimeout, "/v1/view/resources", func(r PlacedResource) string { return r.name() })
 }
 
+// Migrating reads the resources that have the property MigrateFrom.
+func (c *Client) Migrating(ctx context.Context) ([]Resource, error) {
+	return list(ctx, c, kindPlaced, satelliteTimeout, filtered("/v1/view/resources", "props", []string{PropMigrateFrom}), Resource.name)
+}
+
 // Marked reads the resource definitions that have a property of that name.
 func (c *Client) Marked(ctx context.Context, property string) ([]Definition, error) {
 	return list(ctx, c, kindMarked, c.requestTimeout, filtered("/v1/resource-definitions", "props", []string{property}), Definition.name)

@@ -66,6 +66,27 @@ func (c *Client) Definitions(ctx context.Context, names ...string) ([]Definition
 	return list(ctx, c, kind, c.requestTimeout, filtered("/v1/resource-definitions", "resource_definitions", names), Definition.name)
 }
 
+// DefinitionProps reads all resource definitions, with no other properties than those of the given names.
+func (c *Client) DefinitionProps(ctx context.Context, keys []string) ([]Definition, error) {
+	var all []Definition
+	err := c.get(ctx, kindDefinitions, c.requestTimeout, "/v1/resource-definitions", func(body io.Reader) error {
+		all = nil
+		return DecodeList(body, Definition.name, func(d Definition) {
+			slim := Definition{Name: d.Name, ResourceGroupName: d.ResourceGroupName}
+			for _, key := range keys {
+				if value := d.Props[key]; value != "" {
+					if slim.Props == nil {
+						slim.Props = make(map[string]string)
+					}
+					slim.Props[key] = value
+				}
+			}
+			all = append(all, slim)
+		})
+	})
+	return all, err
+}
+
 // Definition reads one resource definition.
 func (c *Client) Definition(ctx context.Context, name string) (Definition, error) {
 	return document[Definition](ctx, c, kindDefinition, definitionPath(name))

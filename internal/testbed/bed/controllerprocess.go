@@ -17,6 +17,8 @@ type ControllerProcess struct {
 	MetricsURL string
 	// ProbesURL is where it answers the kubelet's probes, without a path.
 	ProbesURL string
+	// ForecastPort is where it answers the command check.
+	ForecastPort int
 	// Starts is how often a process of the pod was started.
 	Starts int
 }

@@ -100,11 +100,11 @@ func (b *Bed) launch(of program) (*launched, error) {
 	if err != nil {
 		return nil, err
 	}
-	ports, err := b.freePorts(3)
+	ports, err := b.freePorts(4)
 	if err != nil {
 		return nil, err
 	}
-	probes, metrics, profiler := ports[0], ports[1], ports[2]
+	probes, metrics, profiler, forecasts := ports[0], ports[1], ports[2], ports[3]
 	tokenFile := ""
 	if b.options.BearerToken {
 		tokenFile = filepath.Join(b.dir, of.uid+".token")
@@ -123,7 +123,7 @@ func (b *Bed) launch(of program) (*launched, error) {
 		b.mu.Unlock()
 	}
 	cmd := exec.Command(filepath.Join(b.binDir, "piraeus-ha-controller"), append(args, b.options.ControllerArgs...)...)
-	cmd.Env = append(slices.Clone(of.env), "KUBECONFIG="+kubeconfig)
+	cmd.Env = append(slices.Clone(of.env), "KUBECONFIG="+kubeconfig, "FORECAST_PORT="+strconv.Itoa(forecasts))
 	for name, value := range planted {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
@@ -138,7 +138,7 @@ func (b *Bed) launch(of program) (*launched, error) {
 	}
 	b.noteProcess(ControllerProcess{
 		Pod: of.pod, PID: p.cmd.Process.Pid, MetricsURL: fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics),
-		ProbesURL: fmt.Sprintf("http://127.0.0.1:%d", probes),
+		ProbesURL: fmt.Sprintf("http://127.0.0.1:%d", probes), ForecastPort: forecasts,
 	})
 	return &launched{process: p, probes: fmt.Sprintf("127.0.0.1:%d", probes), metrics: metrics}, nil
 }

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/piraeusdatastore/piraeus-ha-controller/internal/check"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/forecast"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/bedtest"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
@@ -31,9 +31,9 @@ func TestLinstorIsBlind(t *testing.T) {
 	w := s.Workload("db")
 	pod := s.Start(w)
 	s.LINSTOR.LoseConnector()
-	report, _ := runCheck(s, adminKubeconfig(s), s.LINSTORURL())
-	if !slices.ContainsFunc(report.Findings, func(f check.Finding) bool {
-		return f.Code == check.Code(failover.LinstorBlind) && slices.Contains(f.Objects, s.Nodes[0])
+	report, _ := runCheck(s)
+	if !slices.ContainsFunc(report.Findings, func(f forecast.Finding) bool {
+		return f.Code == forecast.Code(failover.LinstorBlind) && slices.Contains(f.Objects, s.Nodes[0])
 	}) {
 		t.Errorf("the check does not say that LINSTOR is blind: %+v", report.Findings)
 	}

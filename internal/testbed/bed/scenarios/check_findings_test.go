@@ -13,6 +13,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/check"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/forecast"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/linstor"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/permissions"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
@@ -27,25 +28,25 @@ func checkNamesAll(s *bedtest.Scenario) {
 	stuckByOptions(s)
 	defer runAgent(s, s.Nodes[0])()
 	withoutPermission(s, "nodes/status", "patch", func() {
-		report, status := runCheck(s, adminKubeconfig(s), s.LINSTORURL())
+		report, status := runCheck(s)
 		if status != check.StatusUnprotected {
 			s.T.Errorf("exit status %d, want %d", status, check.StatusUnprotected)
 		}
 		for _, want := range []struct{ code, about, remedy string }{
 			{string(failover.NoQuorum), "off", "DrbdOptions/Resource/quorum majority"},
-			{string(check.TooFewReplicas), "single", "--place-count 2"},
-			{string(check.NoTieBreaker), "alone", "auto-add-quorum-tiebreaker"},
+			{string(forecast.TooFewReplicas), "single", "--place-count 2"},
+			{string(forecast.NoTieBreaker), "alone", "auto-add-quorum-tiebreaker"},
 			{string(failover.UnsafeVolume), "unsafe", "--fail-over-unsafe-pods"},
 			{string(failover.NoOwner), "orphan", "let a StatefulSet"},
-			{string(check.DRBDOption), linstor.OptionOnNoQuorum, "suspend-io"},
-			{string(check.DRBDOption), linstor.OptionOnNoDataAccessible, "suspend-io"},
-			{string(check.DRBDOption), linstor.OptionOnSuspendedPrimaryOutdated, "force-secondary"},
-			{string(check.DRBDOption), linstor.OptionRRConflict, "retry-connect"},
-			{string(check.NodeAgent), "agents", "delete the agents' DaemonSet"},
+			{string(forecast.DRBDOption), linstor.OptionOnNoQuorum, "suspend-io"},
+			{string(forecast.DRBDOption), linstor.OptionOnNoDataAccessible, "suspend-io"},
+			{string(forecast.DRBDOption), linstor.OptionOnSuspendedPrimaryOutdated, "force-secondary"},
+			{string(forecast.DRBDOption), linstor.OptionRRConflict, "retry-connect"},
+			{string(forecast.NodeAgent), "agents", "delete the agents' DaemonSet"},
 			{string(failover.NodeAgentRuns), "well", "delete the agents' DaemonSet"},
-			{string(check.MissingPermission), "patch nodes", "deploy/all.yaml"},
+			{string(forecast.MissingPermission), "patch nodes", "deploy/all.yaml"},
 		} {
-			if !slices.ContainsFunc(report.Findings, func(f check.Finding) bool {
+			if !slices.ContainsFunc(report.Findings, func(f forecast.Finding) bool {
 				return string(f.Code) == want.code && strings.Contains(f.Message+" "+strings.Join(f.Objects, " "), want.about) &&
 					strings.Contains(f.Remedy, want.remedy)
 			}) {
@@ -56,10 +57,6 @@ func checkNamesAll(s *bedtest.Scenario) {
 			s.T.Logf("findings: %+v", report.Findings)
 		}
 	})
-	report, status := runCheck(s, adminKubeconfig(s), "http://127.0.0.1:1")
-	if status != check.StatusUnknown || report.Findings[0].Code != check.LinstorUnreachable {
-		s.T.Errorf("exit status %d without LINSTOR, findings %+v", status, report.Findings)
-	}
 }
 
 // wronglyReplicated starts workloads whose volumes could not be taken over.
@@ -153,18 +150,4 @@ func waitPermission(s *bedtest.Scenario, namespace, account string, right author
 		s.Must(s.Client.Create(s.Ctx, review))
 		return review.Status.Allowed == allowed
 	})
-}
-
-// adminKubeconfig returns a kubeconfig of somebody who may do everything.
-func adminKubeconfig(s *bedtest.Scenario) string {
-	s.T.Helper()
-	account := metav1.ObjectMeta{Namespace: s.Name, Name: "admin"}
-	s.Must(client.IgnoreAlreadyExists(s.Client.Create(s.Ctx, &corev1.ServiceAccount{ObjectMeta: account})))
-	s.Must(client.IgnoreAlreadyExists(s.Client.Create(s.Ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: s.Name + "-admin"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}},
-	})))
-	waitPermission(s, account.Namespace, account.Name, authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Resource: "*"}, true)
-	return kubeconfig(s, account.Namespace, account.Name)
 }

@@ -2,11 +2,11 @@ package scenarios_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,17 +18,18 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/check"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/forecast"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed/bedtest"
 )
 
-// The command, run with the permissions of the shipped ServiceAccount and nothing more, tells protected workloads from
-// others, before anything is lost.
+// The command tells protected workloads from others, before anything is lost. The controller answers with the permissions of the shipped ServiceAccount
+// and nothing more.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	s := bedtest.New(t, bedtest.Shared(t), 3)
 	s.Start(s.Workload("db"))
-	report, status := runCheck(s, accountKubeconfig(s), s.LINSTORURL())
+	report, status := runCheck(s)
 	if status != check.StatusProtected || len(report.Volumes) != 1 || len(report.Findings) != 0 {
 		t.Errorf("exit status %d for a protected workload, report %+v", status, report)
 	}
@@ -38,56 +39,41 @@ func TestCheck(t *testing.T) {
 	w.Nodes = s.Nodes[:2]
 	w.Volumes[0].Quorum = "majority"
 	s.Start(w)
-	report, status = runCheck(s, accountKubeconfig(s), s.LINSTORURL())
+	report, status = runCheck(s)
 	if status != check.StatusUnprotected || len(report.Volumes) != 2 || report.Volumes[0].Reason != failover.NoSurvivor {
 		t.Errorf("exit status %d beside a workload without tie-breaker, report %+v", status, report)
 	}
-	if len(report.Findings) != 2 || report.Findings[0].Code != check.Code(failover.NoSurvivor) || report.Findings[1].Code != check.NoTieBreaker {
+	if len(report.Findings) != 2 || report.Findings[0].Code != forecast.Code(failover.NoSurvivor) || report.Findings[1].Code != forecast.NoTieBreaker {
 		t.Errorf("findings %+v, want that nobody could take over, since the tie-breaker is missing", report.Findings)
 	}
 }
 
-// An account that may read nothing is told so at once.
-func TestCheckWithoutPermissions(t *testing.T) {
-	t.Parallel()
-	s := bedtest.New(t, bedtest.Shared(t), 0)
-	report, status := runCheck(s, kubeconfig(s, "kube-system", "default"), s.LINSTORURL())
-	if status != check.StatusUnknown || len(report.Findings) == 0 || report.Findings[0].Code != check.KubernetesUnreadable {
-		t.Errorf("exit status %d, report %+v, want that the API cannot be read", status, report)
-	}
-}
-
 // runCheck runs the command for the scenario's namespace.
-func runCheck(s *bedtest.Scenario, kubeconfig, linstor string) (check.Report, check.Status) {
+func runCheck(s *bedtest.Scenario) (forecast.Report, check.Status) {
 	s.T.Helper()
-	out, problems, status := checkPrints(s, kubeconfig, linstor, "json")
+	out, problems, status := checkPrints(s, "json")
 	if problems != "" {
 		s.T.Errorf("the check writes to standard error: %s", problems)
 	}
-	var report check.Report
-	if err := json.Unmarshal([]byte(out), &report); err != nil {
-		s.T.Fatalf("the report is no JSON: %v\n%s", err, out)
+	report, err := forecast.Decode(strings.NewReader(out))
+	if err != nil {
+		s.T.Fatalf("%v\n%s", err, out)
 	}
 	// On a bed that others share there is always a node without a replica, and nothing that keeps a pod from it; and others lose nodes.
-	report.Findings = slices.DeleteFunc(report.Findings, func(f check.Finding) bool {
+	report.Findings = slices.DeleteFunc(report.Findings, func(f forecast.Finding) bool {
 		own := func(object string) bool { return strings.HasPrefix(object, s.Name+"-") }
-		return f.Code == check.RemoteAccess || f.Code == check.AttachWaits && !slices.ContainsFunc(f.Objects, own)
+		return f.Code == forecast.RemoteAccess || f.Code == forecast.AttachWaits && !slices.ContainsFunc(f.Objects, own)
 	})
 	return report, status
 }
 
-// checkPrints runs the command with all planted credentials, and returns what it printed in a format. It tells none of them.
-func checkPrints(s *bedtest.Scenario, kubeconfig, linstor, format string) (out, problems string, status check.Status) {
+// checkPrints runs the command where the leader runs, and returns what it printed in a format. It tells no planted credential.
+func checkPrints(s *bedtest.Scenario, format string) (out, problems string, status check.Status) {
 	s.T.Helper()
 	root, err := bed.Root()
 	s.Must(err)
-	cmd := exec.CommandContext(s.Ctx, filepath.Join(root, "bin", "piraeus-ha-controller"),
-		"check", "--kubeconfig="+kubeconfig, "--namespace="+s.Name, "-o", format)
-	planted, err := bed.SecretEnv(strings.TrimPrefix(linstor, "http://"), filepath.Join(s.T.TempDir(), "token"))
-	s.Must(err)
-	for name, value := range planted {
-		cmd.Env = append(cmd.Env, name+"="+value)
-	}
+	cmd := exec.CommandContext(s.Ctx, filepath.Join(root, "bin", "piraeus-ha-controller"), "check", "--namespace="+s.Name, "-o", format)
+	cmd.Env = []string{forecastsOfLeader(s)}
 	var printed, complained bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &printed, &complained
 	err = cmd.Run()
@@ -98,6 +84,22 @@ func checkPrints(s *bedtest.Scenario, kubeconfig, linstor, format string) (out, 
 		s.T.Errorf("the check tells the %s", strings.Join(told, ", "))
 	}
 	return printed.String(), complained.String(), check.Status(cmd.ProcessState.ExitCode())
+}
+
+// forecastsOfLeader is the environment variable by which the command asks the leader: all processes of the bed are on one host.
+func forecastsOfLeader(s *bedtest.Scenario) (env string) {
+	s.T.Helper()
+	waitUntil(s, "the leader to answer", func() bool {
+		for _, p := range s.ControllerProcesses() {
+			report, err := forecast.Ask(s.Ctx, p.ForecastPort, forecast.Question{Namespace: s.Name})
+			if err == nil && report.Process.Leads {
+				env = "FORECAST_PORT=" + strconv.Itoa(p.ForecastPort)
+				return true
+			}
+		}
+		return false
+	})
+	return env
 }
 
 // accountKubeconfig returns a kubeconfig of the controller's ServiceAccount.

@@ -44,7 +44,6 @@ func crash(s *bedtest.Scenario) {
 		s.T.Error("the pod that was not selected, or its attachment, is not the same as before")
 	}
 	movedCleanly(s, selected, lost)
-	tellsTheCrash(s, volumeOf(selected), lost)
 	if n := podsCreated(s); n != 3 {
 		s.T.Errorf("%d pods were created, want two and one replacement", n)
 	}

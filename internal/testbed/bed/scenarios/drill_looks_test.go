@@ -29,13 +29,9 @@ func logsOfAll(d *drill, command string) {
 	shows(func(_ *drill, shown string) bool { return strings.Count(shown, bed.ControllerName+"-") == 3 })(d, pods)
 }
 
-// tellsTheStory is expected of "check --events" after the fail-over.
-func tellsTheStory(d *drill, shown string) bool {
-	_, story, found := strings.Cut(shown, "claim "+d.Name+"/"+d.resource+", resource "+d.resource+": from "+d.node+" to ")
-	story, _, _ = strings.Cut(story, "\n2") // the next begins with its time
-	return found && strings.Contains(story, "pod "+d.Name+"/"+d.pod.Name+" is deleted by force") &&
-		strings.Contains(story, "the volume is detached from "+d.node) && strings.Contains(story, "the volume is attached to ") &&
-		!strings.Contains(story, "open:")
+// tellsTheSeconds is expected of the Events after the fail-over.
+func tellsTheSeconds(_ *drill, shown string) bool {
+	return strings.Contains(shown, "drbd.linbit.com/seconds") && strings.Contains(shown, "total")
 }
 
 // actedInOrder tells whether the controller has acted as the page says, in its order: taint, mark, deletion, release.

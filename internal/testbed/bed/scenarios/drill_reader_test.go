@@ -22,7 +22,7 @@ func (d *drill) prepareShell() {
 	}
 	common := []string{"HOME=" + home, "PATH=" + home + string(os.PathListSeparator) + os.Getenv("PATH")}
 	d.shell = append(slices.Clone(common), "KUBECONFIG="+d.Kubeconfig)
-	d.account = append(slices.Clone(common), "KUBECONFIG="+accountKubeconfig(d.Scenario), "LS_CONTROLLERS="+d.LINSTORURL())
+	d.common = common
 }
 
 var placeholder = regexp.MustCompile(`\b(NODE|RESOURCE|NAMESPACE|POD)\b`)
@@ -56,9 +56,9 @@ func onlyTogether(*drill, string) {}
 // show runs a command and returns what it prints. What the bed has no program for is asked of the bed.
 func (d *drill) show(command string) (string, error) {
 	d.T.Helper()
-	// No kubelet of the bed can run a program in a container: it is run here, with the account and the LINSTOR of the pod.
+	// No kubelet of the bed can run a program in a container: it is run here, and asks the leader.
 	if inside, found := strings.CutPrefix(command, inController); found {
-		return d.run(bed.ControllerName+" "+inside, d.account)
+		return d.run(bed.ControllerName+" "+inside, append(slices.Clone(d.common), forecastsOfLeader(d.Scenario)))
 	}
 	switch words := strings.Fields(command); {
 	case words[0] == "kubectl":

@@ -35,7 +35,7 @@ type drill struct {
 	bootID   string     // of that node before
 	resource string
 	shell    []string // the environment of the commands
-	account  []string // the environment of those that run in the controller's pod
+	common   []string // the environment of all that the reader runs
 	lost     time.Time
 
 	pods, events, attachments *terminal

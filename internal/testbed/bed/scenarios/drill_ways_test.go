@@ -82,10 +82,13 @@ var afterDrill = []drillStep{
 
 var drillWays = []drillWay{
 	{
-		title:     "Power off",
-		lose:      []drillStep{{"sync; echo o > /proc/sysrq-trigger", func(d *drill, _ string) { d.lose(d.Crash) }}},
-		sights:    powerOffSights,
-		meanwhile: []drillStep{{"kubectl piraeus-ha check --events", shows(tellsTheStory)}},
+		title:  "Power off",
+		lose:   []drillStep{{"sync; echo o > /proc/sysrq-trigger", func(d *drill, _ string) { d.lose(d.Crash) }}},
+		sights: powerOffSights,
+		meanwhile: []drillStep{{
+			"kubectl get events -n NAMESPACE --field-selector reportingComponent=piraeus-ha-controller,reason=FailedOver -o jsonpath='{.items[*].metadata.annotations}'",
+			shows(tellsTheSeconds),
+		}},
 		back: []drillStep{
 			{waitForNode, func(d *drill, command string) {
 				d.Return(d.node) // "Switch the node on."
