@@ -72,6 +72,29 @@ func (c *census) see(ctx context.Context, pod *corev1.Pod) error {
 	if pod.Spec.NodeName == c.question.Node && !cluster.Ended(pod) {
 		c.onNode = append(c.onNode, censusPod{name, component})
 	}
+	c.seeComponent(pod, name, component)
+	selected := c.reading.Selector.Matches(labels.Set(pod.Labels))
+	c.neighbours.Add(pod, selected)
+	if selected {
+		return nil
+	}
+	volumes, err := c.volumes.OfPod(ctx, pod)
+	if err != nil || len(volumes) == 0 {
+		return err
+	}
+	if asked && cluster.Movable(pod) {
+		c.bystanders = append(c.bystanders, forecast.Bystander{Pod: name, Node: pod.Spec.NodeName})
+	}
+	trimmed, err := c.trim(pod)
+	if err != nil {
+		return err
+	}
+	c.others = append(c.others, *trimmed.(*corev1.Pod))
+	return nil
+}
+
+// seeComponent takes in a pod of ours or of Piraeus.
+func (c *census) seeComponent(pod *corev1.Pod, name, component string) {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && pod.Namespace == c.ownNamespace() {
 		if name == c.pod {
 			c.owner = owner.UID
@@ -92,24 +115,6 @@ func (c *census) see(ctx context.Context, pod *corev1.Pod) error {
 			Spec:       corev1.PodSpec{NodeName: pod.Spec.NodeName, Tolerations: pod.Spec.Tolerations},
 		})
 	}
-	selected := c.reading.Selector.Matches(labels.Set(pod.Labels))
-	c.neighbours.Add(pod, selected)
-	if selected {
-		return nil
-	}
-	volumes, err := c.volumes.OfPod(ctx, pod)
-	if err != nil || len(volumes) == 0 {
-		return err
-	}
-	if asked && cluster.Movable(pod) {
-		c.bystanders = append(c.bystanders, forecast.Bystander{Pod: name, Node: pod.Spec.NodeName})
-	}
-	trimmed, err := c.trim(pod)
-	if err != nil {
-		return err
-	}
-	c.others = append(c.others, *trimmed.(*corev1.Pod))
-	return nil
 }
 
 // ownNamespace returns the namespace of this process's pod; empty if there is none.

@@ -99,21 +99,27 @@ func (r replicas) ask(ctx context.Context, q forecast.Question) (forecast.Report
 		return forecast.Report{}, fmt.Errorf("listing the controller's pods: %w", err)
 	}
 	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
-	var reasons []string
-	if report, failed := r.first(ctx, q, running(pods.Items, true)); report != nil {
+	report, reasons := r.first(ctx, q, running(pods.Items, true))
+	if report != nil {
 		return *report, nil
-	} else if reasons = failed; ctx.Err() != nil {
-		return forecast.Report{}, fmt.Errorf("no replica has answered in time: %s", strings.Join(failed, "; "))
+	}
+	if ctx.Err() != nil {
+		return forecast.Report{}, fmt.Errorf("no replica has answered in time: %s", strings.Join(reasons, "; "))
 	}
 	report, failed := r.first(ctx, q, running(pods.Items, false))
 	if report != nil { // it knows why it is not ready
 		report.Findings = slices.Insert(report.Findings, 0, notRunning("no replica of Deployment "+r.controller.String()+" is ready", reasons, lookAtThem))
 		return *report, nil
 	}
-	reasons = append(reasons, failed...)
-	for i := range pods.Items {
-		if why := whyNotRunning(&pods.Items[i]); why != "" {
-			reasons = append(reasons, pods.Items[i].Name+": "+why)
+	reasons = slices.Concat(reasons, failed, whyNone(&deployment, pods.Items))
+	return absent(fmt.Sprintf("no replica of Deployment %s answers", r.controller), reasons, lookAtThem), nil
+}
+
+// whyNone returns why none of the pods of a Deployment runs.
+func whyNone(deployment *appsv1.Deployment, pods []corev1.Pod) (reasons []string) {
+	for i := range pods {
+		if why := whyNotRunning(&pods[i]); why != "" {
+			reasons = append(reasons, pods[i].Name+": "+why)
 		}
 	}
 	for _, c := range deployment.Status.Conditions {
@@ -121,10 +127,10 @@ func (r replicas) ask(ctx context.Context, q forecast.Question) (forecast.Report
 			reasons = append(reasons, c.Message)
 		}
 	}
-	if len(pods.Items) == 0 && len(reasons) == 0 {
+	if len(pods) == 0 && len(reasons) == 0 {
 		reasons = append(reasons, "it has no pod: see its replicas")
 	}
-	return absent(fmt.Sprintf("no replica of Deployment %s answers", r.controller), reasons, lookAtThem), nil
+	return reasons
 }
 
 // running returns the pods in which the controller runs and is ready, or is not.
