@@ -34,23 +34,33 @@ type advice struct {
 
 var advices = [...]advice{
 	{
-		linstor.OptionOnNoQuorum, suspendIO, []string{ioError}, suspendIO,
+		linstor.OptionOnNoQuorum, suspendIO,
+		[]string{ioError},
+		suspendIO,
 		"a short loss of quorum makes file systems read-only, and they stay so under a pod that need not be moved",
 	},
 	{
-		linstor.OptionOnNoDataAccessible, ioError, []string{ioError}, suspendIO,
+		linstor.OptionOnNoDataAccessible, ioError,
+		[]string{ioError},
+		suspendIO,
 		"a short loss of all disks makes file systems read-only, and they stay so under a pod that need not be moved",
 	},
 	{
-		linstor.OptionOnSuspendedPrimaryOutdated, disconnect, []string{disconnect}, forceSecondary,
+		linstor.OptionOnSuspendedPrimaryOutdated, disconnect,
+		[]string{disconnect},
+		forceSecondary,
 		"a node that returns after another one took over keeps its reads and writes suspended, and its old pod never ends until the node restarts",
 	},
 	{
-		linstor.OptionRRConflict, disconnect, []string{disconnect}, retryConnect,
+		linstor.OptionRRConflict, disconnect,
+		[]string{disconnect},
+		retryConnect,
 		"a node that returns after another one took over stays disconnected until somebody connects it by hand",
 	},
 	{
-		linstor.OptionProtocol, synchronous, []string{"A", "B"}, synchronous,
+		linstor.OptionProtocol, synchronous,
+		[]string{"A", "B"},
+		synchronous,
 		"DRBD acknowledges a write before it is on a peer's disk, and a fail-over may lose it",
 	},
 }
