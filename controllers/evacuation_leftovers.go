@@ -72,27 +72,32 @@ func (l *leftMarks) restore(ctx context.Context) error {
 	}
 	for _, n := range ours {
 		stage, known := nodes[n.Name]
-		if n.Evacuating || stage.Leaves {
-			delete(l.idle, n.Name)
-		}
-		switch online := n.Word(); {
-		case n.Evacuating && known && !stage.Evacuated && online.Known && online.Value && !l.flags.Holds(l.clock.Now()):
-			ctrl.LoggerFrom(ctx).Info("LINSTOR has begun to evacuate a node that is to stay by now: restoring it", "node", n.Name)
-			answer, err := l.places.Restore(ctx, n.Name)
-			words := answered(ctx, l.metrics, evacuation.Restore, n.Name, answer, err)
-			if l.flags = l.flags.Again(l.clock.Now(), words); words == "" {
-				l.flags = evacuation.Failure{}
-			}
-		case n.Evacuating, stage.Leaves:
-		case l.idle[n.Name].IsZero():
-			l.idle[n.Name] = l.clock.Now()
-		case l.clock.Now().Sub(l.idle[n.Name]) >= lateFor:
-			answer, err := l.places.OwnNode(ctx, n.Name, "")
-			answered(ctx, l.metrics, evacuation.Properties, n.Name, answer, err)
-			delete(l.idle, n.Name)
-		}
+		l.takeBackFrom(ctx, n, stage, known && !stage.Evacuated)
 	}
 	return nil
+}
+
+// takeBackFrom takes a flag of this cluster off a node that is to stay; else, once none can come any more, what says that it is this cluster's.
+func (l *leftMarks) takeBackFrom(ctx context.Context, n linstor.Node, stage cluster.Stage, stays bool) {
+	now := l.clock.Now()
+	switch since := l.idle[n.Name]; {
+	case n.Evacuating || stage.Leaves:
+		delete(l.idle, n.Name)
+		if online := n.Word(); stays && online.Known && online.Value && !l.flags.Holds(now) {
+			ctrl.LoggerFrom(ctx).Info("LINSTOR has begun to evacuate a node that is to stay by now: restoring it", "node", n.Name)
+			answer, err := l.places.Restore(ctx, n.Name)
+			l.flags = l.flags.Again(now, answered(ctx, l.metrics, evacuation.Restore, n.Name, answer, err))
+			if l.flags.Words == "" {
+				l.flags = evacuation.Failure{}
+			}
+		}
+	case since.IsZero():
+		l.idle[n.Name] = now
+	case now.Sub(since) >= lateFor:
+		answer, err := l.places.OwnNode(ctx, n.Name, "")
+		answered(ctx, l.metrics, evacuation.Properties, n.Name, answer, err)
+		delete(l.idle, n.Name)
+	}
 }
 
 // ask has marks looked for soon.

@@ -20,12 +20,8 @@ func ruleReturn(s situation) (Plan, bool) {
 	if plan, ok := ruleUnread(s); ok {
 		return plan, true
 	}
-	if s.self.Satellite == "" {
-		return s.held(NotASatellite, twoClaim), true
-	}
-	if name := s.namesake(); !s.self.Listed && !s.self.Named && s.Progress.asked() && name != "" {
-		return s.held(NotASatellite, "LINSTOR lists no node "+s.self.Satellite+", and has "+name+" flagged EVACUATE, which may be it by another name: start the "+
-			"CSI driver on the node, which tells; or see to "+name+" by linstor node restore, or linstor node lost"), true
+	if why := s.unknownName(); why != "" {
+		return s.held(NotASatellite, why), true
 	}
 	if !s.self.Listed {
 		s.self.Online, s.self.Evacuating = Yes, false // LINSTOR has forgotten the node: there is nobody to wait for
@@ -43,6 +39,19 @@ func ruleReturn(s situation) (Plan, bool) {
 		return s.takesBack(Step{Call: Properties, Unmark: marked}), true
 	}
 	return Plan{State: Returned, Unfinished: s.moves()}, true
+}
+
+// unknownName is why it is not known which node of LINSTOR a node is that returns; empty if it is.
+func (s situation) unknownName() string {
+	if s.self.Satellite == "" {
+		return twoClaim
+	}
+	name := s.namesake()
+	if s.self.Listed || s.self.Named || !s.Progress.asked() || name == "" {
+		return ""
+	}
+	return "LINSTOR lists no node " + s.self.Satellite + ", and has " + name + " flagged EVACUATE, which may be it by another name: start the " +
+		"CSI driver on the node, which tells; or see to " + name + " by linstor node restore, or linstor node lost"
 }
 
 // namesake is a node of LINSTOR that this cluster has had evacuated and is none of Kubernetes by any name that is known; empty where there is none.
