@@ -130,11 +130,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if cfg.Asked, err = asked(opts, config, mgr.GetScheme()); err != nil {
 		return err
 	}
-	memory, err := controllers.SetUp(ctx, mgr, cfg)
+	memory, err := setUp(ctx, mgr, cfg, log)
 	if err != nil {
-		return err
-	}
-	if err := serveForecasts(ctx, memory, log.WithName("forecast")); err != nil {
 		return err
 	}
 	dead.Elected, dead.Acting, dead.Dead = mgr.Elected(), memory.Acting, cfg.Metrics.DeadWatch
@@ -292,6 +289,15 @@ func controllerConfig(opts options.Options, view linstorView) controllers.Config
 		OperationsTimeout: opts.OperationsTimeout,
 		Concurrency:       opts.Concurrency,
 	}
+}
+
+// setUp adds the controllers to the manager, and serves their forecast.
+func setUp(ctx context.Context, mgr ctrl.Manager, cfg controllers.Config, log logr.Logger) (*controllers.Memory, error) {
+	memory, err := controllers.SetUp(ctx, mgr, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return memory, serveForecasts(ctx, memory, log.WithName("forecast"))
 }
 
 // endWithDeadWatches lets this process end when one of its watches is dead. Without a leader election nothing shows that.

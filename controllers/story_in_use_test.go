@@ -9,6 +9,7 @@ import (
 
 // A pod that waits for a volume which nobody seems to use is told where it is in use: Kubernetes waits without a word.
 func TestAPodThatWaitsForAVolumeInUseWithoutAPodIsTold(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		holds func(*world)
 		told  bool

@@ -503,7 +503,7 @@ func complaints() map[string]complaint {
 // selectsNone starts the replica with a selector that no pod has.
 func selectsNone(b *bench) { b.config.Selector = selects("app=none") }
 
-// pauses pauses fail-over.
+// pauses has fail-over paused.
 func (b *bench) pauses() {
 	b.Helper()
 	var deployment appsv1.Deployment

@@ -247,7 +247,7 @@ func TestAnotherLinstorOutsideChangesNothing(t *testing.T) { //nolint:parallelte
 func TestKubectlIsGivenTheClusterThatWasAskedFor(t *testing.T) {
 	dir := t.TempDir()
 	script := "#!/bin/sh\necho \"$@\" >&2\necho '{\"version\":1}'\nprintf '%s ' \"$@\" > " + filepath.Join(dir, "args") + "\nexit 1\n"
-	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte(script), 0o700); err != nil { //nolint:gosec // to be run
+	if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))

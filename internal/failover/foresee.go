@@ -57,15 +57,12 @@ func Foresee(in Input) Forecast {
 
 // broken reports whether the volume does not work on A. If only A's satellite is silent, A works on, and its peers are connected to it.
 func (s situation) broken() bool {
-	switch s.cond.state {
-	case PrimaryWithoutQuorum, IOErrors:
-		return true
-	case Unreachable:
+	if s.cond.state == Unreachable {
 		return !slices.ContainsFunc(s.Resource.Replicas, func(r Replica) bool {
 			return r.Online.is(true) && r.Connections[s.Node.satellite()].is(true)
 		})
 	}
-	return false
+	return s.cond.state == PrimaryWithoutQuorum || s.cond.state == IOErrors
 }
 
 // imagine returns the forecast by what A's loss would change, if it is not lost already.

@@ -12,10 +12,10 @@ import (
 
 // TestRegressions plays histories that once broke an invariant, or what is expected of one, each with the steps that it takes.
 func TestRegressions(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it takes the race detector minutes: make test-all plays it")
 	}
-	t.Parallel()
 	histories := crowdedTimes()
 	maps.Copy(histories, untidyWorlds())
 	maps.Copy(histories, leavingNodes())
