@@ -69,8 +69,8 @@ test-all: test test-maintainers ## Run all tests, those for maintainers included
 
 # The race detector, and -short, cut short what the second run plays at its full length.
 .PHONY: test-maintainers
-test-maintainers: testbed bin/gotestsum helm bin/promtool bin/prometheus ## Run only what make test leaves out: what needs Helm or Prometheus, the image, the longest stories
-	$(call run-tests,./internal/testbed/bed/scenarios ./internal/testbed/bed/monitoring ./deploy,$(RACE) -run '$(MAINTAINERS)')
+test-maintainers: testbed bin/gotestsum helm bin/promtool bin/prometheus ## Run only what make test leaves out: what needs Helm or promtool, the image, the longest stories (make alerts is apart)
+	$(call run-tests,./internal/testbed/bed/scenarios ./deploy,$(RACE) -run '$(MAINTAINERS)')
 	$(call run-tests,./controllers ./internal/failover ./internal/linstor ./internal/testbed/sim)
 	@for module in $(MONITORING) $(IMAGE) $(BENCHCHART); do (cd $$module && echo "testing $$module" && go test ./...) || exit 1; done
 
