@@ -121,6 +121,9 @@ func (f *Forecaster) visit(ctx context.Context, facts *forecast.Facts, everyone 
 	reading.Cache, reading.Neighbours = cluster.WithPods(reading.Cache, everyone.others), &everyone.neighbours
 	survey := cluster.NewSurvey(reading)
 	halt, guard := f.halt.now(ctx, haltAge), f.halt.imagined(f.clock.Now())
+	if len(facts.RunningAgents) > 0 { // this process lists them every five minutes
+		halt.Agents = cluster.AgentsRun(facts.RunningAgents)
+	}
 	hold := func(uses []cluster.Use) {
 		for i := range uses {
 			in := &uses[i].Input
