@@ -35,6 +35,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/controllers"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/asking"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cli"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
@@ -127,7 +128,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if lease != nil {
 		cfg.Renewed = lease.Renewed
 	}
-	if cfg.Asked, err = asked(opts, config, mgr.GetScheme()); err != nil {
+	if cfg.Asked, err = asking.New(opts, config, mgr.GetScheme()); err != nil {
 		return err
 	}
 	memory, err := setUp(ctx, mgr, cfg, log)
@@ -297,7 +298,7 @@ func setUp(ctx context.Context, mgr ctrl.Manager, cfg controllers.Config, log lo
 	if err != nil {
 		return nil, err
 	}
-	return memory, serveForecasts(ctx, memory, log.WithName("forecast"))
+	return memory, asking.Serve(ctx, memory, log.WithName("forecast"))
 }
 
 // endWithDeadWatches lets this process end when one of its watches is dead. Without a leader election nothing shows that.

@@ -1,4 +1,5 @@
-package main
+// Package asking makes the clients by which a forecast asks, and serves forecasts.
+package asking
 
 import (
 	"context"
@@ -27,8 +28,8 @@ const (
 	askedAtOnce    = 50
 )
 
-// asked returns what a forecast asks of others, with clients of its own.
-func asked(opts options.Options, config *rest.Config, scheme *runtime.Scheme) (controllers.Asked, error) {
+// New returns what a forecast asks of others, with clients of its own. It returns an error if the settings of LINSTOR or of the API server are invalid.
+func New(opts options.Options, config *rest.Config, scheme *runtime.Scheme) (controllers.Asked, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = askedPerSecond, askedAtOnce
 	api, err := client.New(config, client.Options{Scheme: scheme})
@@ -68,8 +69,9 @@ func asked(opts options.Options, config *rest.Config, scheme *runtime.Scheme) (c
 	return result, nil
 }
 
-// serveForecasts serves forecasts from now on, also while the state of the cluster has not been read: then that is the answer.
-func serveForecasts(ctx context.Context, memory *controllers.Memory, log logr.Logger) error {
+// Serve serves forecasts from now on until ctx ends, also while the state of the cluster has not been read: then that is the answer. It returns an error
+// if FORECAST_PORT is no port.
+func Serve(ctx context.Context, memory *controllers.Memory, log logr.Logger) error {
 	port, err := forecast.Port(os.LookupEnv)
 	if err != nil {
 		return err
