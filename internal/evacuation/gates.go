@@ -166,7 +166,7 @@ func gateOwn(s situation) (Reason, string) {
 	return when(s.byOther(), EvacuatedByOther, "somebody else has told LINSTOR to evacuate the node")
 }
 
-// byOther tells whether N has the flag EVACUATE, or one of its replicas, although this cluster has never asked for it.
+// byOther reports whether N has the flag EVACUATE, or one of its replicas, although this cluster has never asked for it.
 func (s situation) byOther() bool {
 	if s.ours(s.self) {
 		return false

@@ -111,7 +111,7 @@ type Taint struct {
 	Value, Effect string
 }
 
-// leaving tells whether nothing may be put on the node that is to stay: it is tainted, switched off or about to be, evacuated or evicted.
+// leaving reports whether nothing may be put on the node that is to stay: it is tainted, switched off or about to be, evacuated or evicted.
 func (n Node) leaving() bool {
 	return len(n.Evacuate) > 0 || n.Going || n.Evacuating || n.Evicted
 }

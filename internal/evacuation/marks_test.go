@@ -37,7 +37,7 @@ func TestMarkBeforeCopy(t *testing.T) {
 	}
 }
 
-// A copy that a person lets LINSTOR's balancing remove is none, whether or not the definition has a mark.
+// A copy does not count if a person lets LINSTOR's balancing remove it, with a mark on the definition or without.
 func TestACopyThatBalancingMayRemoveIsNotSafe(t *testing.T) {
 	t.Parallel()
 	for name, props := range map[string]map[string]string{
