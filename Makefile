@@ -61,7 +61,7 @@ endef
 
 .PHONY: test
 test: testbed bin/gotestsum ## Run the tests, those on a real control plane included
-	@$(PROGRESS) build "what is tested" $(firstword $(RACE)) $$(go list -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' ./...)
+	@$(PROGRESS) build "what is tested" $(firstword $(RACE)) $$(go list -f '{{if and .GoFiles (ne .Name "main")}}{{.ImportPath}}{{end}}' ./...)
 	$(call run-tests,$(TEST_FIRST) ./...,$(RACE) -short -skip '$(MAINTAINERS)')
 
 .PHONY: test-all

@@ -10,7 +10,8 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
 )
 
-// interruptionNews is for how long the end of an interruption is news.
+// interruptionNews is for how long the end of an interruption is news. Another one that begins so soon after it is no news: the pods have just
+// been told.
 const interruptionNews = time.Minute
 
 // interruption is a time in which a node had no quorum for a volume in use, and which ended before the volume was moved. With on-no-quorum=io-error,
@@ -30,7 +31,7 @@ func (i *interruption) observe(in failover.Input, d failover.Decision) {
 		*i = interruption{} // nobody is left to whom it matters
 	}
 	switch {
-	case without && in.Resource.FailsIO && (i.began.IsZero() || !i.ended.IsZero()):
+	case without && in.Resource.FailsIO && (i.began.IsZero() || !i.ended.IsZero() && in.Now.Sub(i.ended) > interruptionNews):
 		*i = interruption{began: in.Now, pods: podUIDs(in.Pods)}
 	case d.State == failover.PrimaryUp && !i.began.IsZero() && i.ended.IsZero():
 		i.ended = in.Now
