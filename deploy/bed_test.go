@@ -16,7 +16,7 @@ import (
 )
 
 // startTimeout bounds the start of a test bed on a machine that has other things to do.
-const startTimeout = 3 * time.Minute
+const startTimeout = 10 * time.Minute
 
 // api is an API server without anything that acts on what it stores, which all tests of manifests share.
 var api struct {

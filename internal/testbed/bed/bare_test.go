@@ -23,7 +23,7 @@ func TestBareBed(t *testing.T) {
 	log.SetLogger(logr.Discard())
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) }) // after Stop
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	b, err := bed.Start(ctx, bed.Options{Bare: true, Direct: true, Profiling: true})
 	must(t, err)

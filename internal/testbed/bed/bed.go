@@ -9,6 +9,9 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -180,7 +183,7 @@ func (b *Bed) startSpawner() error {
 }
 
 // startControlPlane starts the real etcd and API server.
-func (b *Bed) startControlPlane(context.Context) error {
+func (b *Bed) startControlPlane(ctx context.Context) error {
 	var err error
 	if b.control, err = startControlPlane(b.spawn, b.binDir, b.dir, b.LogDir); err != nil {
 		return err
@@ -193,8 +196,13 @@ func (b *Bed) startControlPlane(context.Context) error {
 	if b.Client, err = client.New(b.Config, client.Options{}); err != nil {
 		return fmt.Errorf("client: %w", err)
 	}
-	b.Kubeconfig, err = b.control.kubeconfig("admin", "system:masters")
-	return err
+	if b.Kubeconfig, err = b.control.kubeconfig("admin", "system:masters"); err != nil {
+		return err
+	}
+	// The API server creates it a moment later, and Events about nodes need it.
+	return wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		return b.Client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceDefault}, &corev1.Namespace{}) == nil, nil
+	})
 }
 
 // startControllers starts the rest of the real Kubernetes.

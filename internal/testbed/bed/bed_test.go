@@ -30,7 +30,7 @@ func TestBedIsFaithful(t *testing.T) {
 	log.SetLogger(logr.Discard())
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) }) // after Stop
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	b, err := bed.Start(ctx, bed.Options{ControllerNodes: -1, DRBDDetection: drbd.Immediately})
 	if err != nil {

@@ -160,13 +160,13 @@ var errEnded = errors.New("it ended, and should run as long as the test bed")
 
 // etcd returns how etcd is killed and started again.
 func (c *controlPlane) etcd() *component {
-	etcd := c.env.ControlPlane.Etcd
+	etcd := c.plane.Etcd
 	return c.component(etcd.Stop, etcd.Start, func() string { return etcd.URL.Host })
 }
 
 // apiServer returns how the API server is killed and started again.
 func (c *controlPlane) apiServer() *component {
-	api := c.env.ControlPlane.GetAPIServer()
+	api := c.plane.GetAPIServer()
 	return c.component(api.Stop, api.Start, api.SecureServing.HostPort)
 }
 

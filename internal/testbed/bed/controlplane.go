@@ -15,13 +15,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
+// startTimeout bounds the start of etcd, and that of the API server, on a machine that has much else to do.
+const startTimeout = 5 * time.Minute
+
 // controlPlane is a real etcd, kube-apiserver, kube-controller-manager and kube-scheduler.
 //
 // Flags that a production cluster leaves at their defaults are left there too (node monitor grace
 // period, attach/detach reconciler, taint eviction, pod garbage collection): their timing is what the
 // controller has to live with.
 type controlPlane struct {
-	env    *envtest.Environment
+	plane  envtest.ControlPlane
 	dir    string // kubeconfigs and keys
 	logDir string
 	spawn  *spawner
@@ -35,9 +38,7 @@ type controlPlane struct {
 // startControlPlane starts etcd and the API server and returns once the API answers. The rest follows
 // by controllers.
 func startControlPlane(spawn *spawner, binDir, dir, logDir string) (*controlPlane, error) {
-	c := &controlPlane{dir: dir, logDir: logDir, spawn: spawn, env: &envtest.Environment{
-		ControlPlaneStartTimeout: time.Minute, // a loaded machine takes its time
-	}}
+	c := &controlPlane{dir: dir, logDir: logDir, spawn: spawn}
 	if err := c.configure(binDir); err != nil {
 		return nil, err
 	}
@@ -47,31 +48,44 @@ func startControlPlane(spawn *spawner, binDir, dir, logDir string) (*controlPlan
 		return nil, fmt.Errorf("set %s: %w", parentVariable, err)
 	}
 	var err error
-	spawn.do(func() { c.admin, err = c.env.Start() })
+	spawn.do(func() { err = c.begin() })
 	if err != nil {
 		c.stop()
 		return nil, fmt.Errorf("start etcd and kube-apiserver (logs in %s): %w", logDir, err)
 	}
-	c.admin.QPS = -1
 	return c, nil
+}
+
+// begin starts etcd and the API server. envtest's Environment would give up where the namespace "default" is not there within five seconds.
+func (c *controlPlane) begin() error {
+	if err := c.plane.Start(); err != nil {
+		return err
+	}
+	admin, err := c.plane.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, &rest.Config{QPS: -1})
+	if err != nil {
+		return err
+	}
+	c.admin = admin.Config()
+	return nil
 }
 
 // configure names binaries, logs and flags to envtest.
 func (c *controlPlane) configure(binDir string) error {
-	api := c.env.ControlPlane.GetAPIServer()
+	api := c.plane.GetAPIServer()
 	api.Path = filepath.Join(binDir, "kube-apiserver")
-	c.env.ControlPlane.Etcd = &envtest.Etcd{Path: filepath.Join(binDir, "etcd"), DataDir: filepath.Join(c.dir, "etcd")}
+	c.plane.Etcd = &envtest.Etcd{Path: filepath.Join(binDir, "etcd"), DataDir: filepath.Join(c.dir, "etcd")}
+	api.StartTimeout, c.plane.Etcd.StartTimeout = startTimeout, startTimeout
 	// Nobody waits for their last words: they are to be killed, and their data is thrown away in the end.
-	api.StopTimeout, c.env.ControlPlane.Etcd.StopTimeout = time.Millisecond, time.Millisecond
-	c.env.ControlPlane.KubectlPath = filepath.Join(binDir, "kubectl")
+	api.StopTimeout, c.plane.Etcd.StopTimeout = time.Millisecond, time.Millisecond
+	c.plane.KubectlPath = filepath.Join(binDir, "kubectl")
 	api.CertDir = filepath.Join(c.dir, "apiserver")
-	for _, dir := range []string{c.env.ControlPlane.Etcd.DataDir, api.CertDir} {
+	for _, dir := range []string{c.plane.Etcd.DataDir, api.CertDir} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("folder of the control plane: %w", err)
 		}
 	}
 	for name, streams := range map[string][2]*io.Writer{
-		"etcd":           {&c.env.ControlPlane.Etcd.Out, &c.env.ControlPlane.Etcd.Err},
+		"etcd":           {&c.plane.Etcd.Out, &c.plane.Etcd.Err},
 		"kube-apiserver": {&api.Out, &api.Err},
 	} {
 		log, err := os.Create(filepath.Join(c.logDir, name+".log"))
@@ -94,7 +108,7 @@ func (c *controlPlane) configure(binDir string) error {
 
 // controllers returns how the controller-manager and the scheduler are started.
 func (c *controlPlane) controllers(binDir string, options Options) (map[Component]func() (*process, error), error) {
-	certDir := c.env.ControlPlane.GetAPIServer().CertDir
+	certDir := c.plane.GetAPIServer().CertDir
 	caFile := filepath.Join(c.dir, "ca.crt")
 	if err := os.WriteFile(caFile, c.admin.CAData, 0o600); err != nil {
 		return nil, fmt.Errorf("write the API server's CA: %w", err)
@@ -134,7 +148,7 @@ func rateLimit(qps int) []string {
 func (c *controlPlane) kubeconfig(user string, groups ...string) (string, error) {
 	c.users.Lock()
 	defer c.users.Unlock()
-	account, err := c.env.AddUser(envtest.User{Name: user, Groups: groups}, nil)
+	account, err := c.plane.AddUser(envtest.User{Name: user, Groups: groups}, c.admin)
 	if err != nil {
 		return "", fmt.Errorf("certificate of user %s: %w", user, err)
 	}
@@ -158,12 +172,12 @@ func (b *Bed) Kubectl(ctx context.Context, args ...string) (string, error) {
 
 // address returns host and port of the API server.
 func (c *controlPlane) address() string {
-	return c.env.ControlPlane.GetAPIServer().SecureServing.HostPort()
+	return c.plane.GetAPIServer().SecureServing.HostPort()
 }
 
 // stop ends etcd and the API server.
 func (c *controlPlane) stop() {
-	_ = c.env.Stop() // what refuses is killed when the spawner closes
+	_ = c.plane.Stop() // what refuses is killed when the spawner closes
 	for _, log := range c.logs {
 		_ = log.Close()
 	}

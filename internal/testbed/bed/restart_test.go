@@ -17,7 +17,7 @@ func TestAComponentEndsByItself(t *testing.T) {
 	for name, restart := range map[string]bool{"and is started again": true, "which is an error": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 			defer cancel()
 			b, err := Start(ctx, Options{Bare: true, RestartComponents: restart})
 			if err != nil {

@@ -26,7 +26,7 @@ import (
 
 const (
 	// startTimeout bounds bringing up a bed with the controller, on a machine that has other things to do.
-	startTimeout = 3 * time.Minute
+	startTimeout = 10 * time.Minute
 	// ownBeds is how many tests of this user may run a bed of their own at a time on this machine, whatever packages and test
 	// runs they belong to. A bed is a whole control plane: many that start together on few cores take longer to become ready than a
 	// scenario waits, and each test would be faster after the others.

@@ -15,8 +15,8 @@ import (
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/csidriver"
 )
 
-// Timeout bounds everything that a scenario waits for.
-const Timeout = 3 * time.Minute
+// Timeout ends a scenario that hangs. One that waits beside many others on few cores takes minutes.
+const Timeout = 10 * time.Minute
 
 // Scenario is a test's part of a bed: its own nodes, and a namespace and volumes with its own name.
 //
@@ -61,7 +61,7 @@ func New(t *testing.T, b *bed.Bed, n int) *Scenario {
 		for _, node := range s.Nodes {
 			b.LINSTOR.Return(node)
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), Timeout)
 		defer cancel()
 		if err := b.Retire(ctx, s.Nodes...); err != nil {
 			t.Error(err)

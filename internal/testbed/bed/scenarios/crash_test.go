@@ -159,7 +159,6 @@ func removedByHand(s *bedtest.Scenario) {
 // putBack is somebody who is quicker than the controller, and so gets the replacement placed on the dead
 // node, which Kubernetes takes for a good one for most of a minute.
 func putBack(s *bedtest.Scenario) {
-	takeTime(s) // each gap in what is known of LINSTOR begins the grace of 45 s anew
 	w := s.Workload("db")
 	pod := s.Start(w)
 	crashed := time.Now()

@@ -79,7 +79,6 @@ func crowd(s *bedtest.Scenario) {
 // tenTimes crashes the node of a pod, or takes DRBD's network from it, again and again. LINSTOR restarts
 // in between.
 func tenTimes(s *bedtest.Scenario) {
-	takeTime(s)
 	w := s.Workload("db")
 	w.Volumes[0].Diskful = true
 	w.Volumes[0].Options = map[string]string{drbd.OptionOnNoQuorum: drbd.OnNoQuorumIOError}

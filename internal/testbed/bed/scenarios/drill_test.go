@@ -77,7 +77,6 @@ func TestDrill(t *testing.T) {
 func newDrill(t *testing.T, b *bed.Bed) *drill {
 	t.Helper()
 	s := bedtest.New(t, b, 3)
-	takeTime(s)
 	d := &drill{Scenario: s, workload: s.Workload("db"), node: s.Nodes[0]}
 	d.resource = volumeOf(d.workload)
 	d.pod = s.Start(d.workload)

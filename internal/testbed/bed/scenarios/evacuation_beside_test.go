@@ -46,7 +46,6 @@ func TestEvacuationsBesideEachOther(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				d := &departure{Scenario: bedtest.New(t, b, 4), calls: calls, fenced: true}
-				takeTime(d.Scenario)
 				play(d)
 			})
 		}

@@ -91,7 +91,6 @@ type departure struct {
 func (d *departure) on(t *testing.T) *departure {
 	t.Helper()
 	part := &departure{Scenario: d.Within(t), calls: d.calls, fenced: d.fenced}
-	takeTime(part.Scenario)
 	part.Began = time.Now()
 	return part
 }

@@ -11,7 +11,6 @@ import (
 
 // oneBadVolume is one volume that loses its connections on a node whose other volume is well.
 func oneBadVolume(s *bedtest.Scenario) {
-	takeTime(s) // twice the longest grace
 	lost := s.Nodes[0]
 	bad, good := s.Workload("bad"), s.Workload("good")
 	bad.Volumes[0].Options = map[string]string{drbd.OptionOnNoQuorum: drbd.OnNoQuorumIOError}
@@ -39,7 +38,6 @@ func oneBadVolume(s *bedtest.Scenario) {
 
 // handedOver is a node that stays dead until Kubernetes keeps pods away from it itself.
 func handedOver(s *bedtest.Scenario) {
-	takeTime(s) // Kubernetes' own taint comes after 50 s
 	lost := s.Nodes[0]
 	w := s.Workload("db")
 	s.Start(w)

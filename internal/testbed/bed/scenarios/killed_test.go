@@ -24,7 +24,6 @@ func TestAnyProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	b := bedtest.Own(t, "scenarios-killed", quick)
 	s := bedtest.New(t, b, 3)
-	takeTime(s)
 	w := s.Workload("db")
 	w.Volumes[0].Diskful = true
 	w.Volumes[0].Options = map[string]string{drbd.OptionOnNoQuorum: drbd.OnNoQuorumIOError}

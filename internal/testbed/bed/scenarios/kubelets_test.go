@@ -19,7 +19,6 @@ import (
 // returnsAfter is a node that crashes and boots again before its fail-over, amid it or after it.
 func returnsAfter(d time.Duration) func(*bedtest.Scenario) {
 	return func(s *bedtest.Scenario) {
-		takeTime(s)
 		w := s.Workload("db")
 		s.Start(w)
 		crashed := time.Now()
@@ -36,7 +35,6 @@ func returnsAfter(d time.Duration) func(*bedtest.Scenario) {
 // kubeletKilled is a living node that loses DRBD's network. Its kubelet ends amid the fail-over, and starts again later.
 func kubeletKilled(d time.Duration) func(*bedtest.Scenario) {
 	return func(s *bedtest.Scenario) {
-		takeTime(s)
 		w := failing(s)
 		s.Start(w)
 		cut := time.Now()
@@ -71,7 +69,6 @@ func kubeletFrozen(s *bedtest.Scenario) {
 
 // kubeletFrozenAmid is a living node that loses DRBD's network while its kubelet is stopped, which goes on after the fail-over.
 func kubeletFrozenAmid(s *bedtest.Scenario) {
-	takeTime(s)
 	w := failing(s)
 	s.Start(w)
 	frozen := time.Now()
@@ -136,7 +133,6 @@ func settled(s *bedtest.Scenario, w bed.Workload) {
 
 // ownersOfAllKinds is the crash of a node with pods of a Deployment, a Job and a DaemonSet, and a static pod.
 func ownersOfAllKinds(s *bedtest.Scenario) {
-	takeTime(s)
 	lost := s.Nodes[0]
 	web, job, daemon := s.Workload("web"), s.Workload("job"), s.Workload("daemon")
 	web.Deployment = true

@@ -22,7 +22,6 @@ var wantOfMemory = regexp.MustCompile(`out of memory|cannot allocate memory`)
 // outOfMemory lets the leader run out of memory after it has removed a pod and before that is gone, for which a finalizer
 // gives the time.
 func outOfMemory(s *bedtest.Scenario) {
-	takeTime(s)
 	const finalizer = "testbed.piraeus.io/wait"
 	w := s.Workload("db")
 	w.Volumes[0].Diskful = true

@@ -65,7 +65,6 @@ var missedElsewhere = []verb{
 func TestEachVerbIsNeeded(t *testing.T) {
 	t.Parallel()
 	s := bedtest.New(t, bedtest.Shared(t), 0)
-	takeTime(s) // many starts of the program
 	roles := shippedRoles(s)
 	var all []verb
 	for _, role := range roles {

@@ -2,7 +2,6 @@ package scenarios_test
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -118,13 +117,6 @@ func annotationsLeft(s *bedtest.Scenario) (left []string) {
 		}
 	}
 	return left
-}
-
-// takeTime gives a scenario twice the usual time.
-func takeTime(s *bedtest.Scenario) {
-	ctx, cancel := context.WithTimeout(s.T.Context(), 2*bedtest.Timeout)
-	s.T.Cleanup(cancel)
-	s.Ctx = ctx
 }
 
 // pass lets time pass.
