@@ -99,26 +99,31 @@ func unboundClaim(uses []cluster.Use) string {
 	return ""
 }
 
-// protectionOf returns what the loss of its node would mean for a pod: the worst that it means for one of its volumes. There is a reason if the pod
-// would stay, or if that is unknown.
-func protectionOf(uses []cluster.Use) (worst metrics.Protection, reason failover.Reason) {
+// protectionOf returns what the loss of its node would mean for a pod: the worst that it means for one of its volumes, but that one volume which is
+// protected takes those with it that are not, as check has it. There is a reason if the pod would stay, or if that is unknown.
+func protectionOf(uses []cluster.Use) (metrics.Protection, failover.Reason) {
 	if len(uses) == 0 {
 		return metrics.NoVolume, ""
 	}
-	found := make(map[failover.Outlook]bool)
+	found := make(map[failover.Outlook]failover.Reason)
 	for _, use := range uses {
 		if use.Input.Node.Name == "" {
-			found[failover.Starting] = true
+			found[failover.Starting] = failover.VolumeStarting
 			continue
 		}
 		f := failover.Foresee(use.Input)
-		if f.Outlook == failover.Unprotected || f.Outlook == failover.Untold {
-			return metrics.Protection(f.Outlook), f.Reason
+		found[f.Outlook] = f.Reason
+	}
+	if _, moved := found[failover.Protected]; moved {
+		delete(found, failover.Unprotected)
+	}
+	for _, outlook := range []failover.Outlook{failover.Unprotected, failover.Untold} {
+		if reason, is := found[outlook]; is {
+			return metrics.Protection(outlook), reason
 		}
-		found[f.Outlook] = true
 	}
 	for _, outlook := range []failover.Outlook{failover.Failing, failover.Starting} {
-		if found[outlook] {
+		if _, is := found[outlook]; is {
 			return metrics.Protection(outlook), ""
 		}
 	}

@@ -77,6 +77,9 @@ func TestForecastsComeTrue(t *testing.T) {
 			volume: []func(*virtual.Volume){disks(nodeA, nodeB, nodeC)}, before: func(w *world) { w.Crash(nodeC) },
 			want: failover.Unprotected, reason: failover.NoSurvivor,
 		},
+		"a volume of its own that goes with it": {
+			workload: func(x *virtual.Workload) { x.Ephemeral = []string{"scratch"} }, want: failover.Protected, reason: failover.PrimaryHealthy,
+		},
 		"survivor and tie-breaker have lost each other": {
 			before: func(w *world) { w.DRBD.CutLink(nodeB, nodeT) }, want: failover.Unprotected, reason: failover.NoSurvivor,
 		},
@@ -110,11 +113,17 @@ func TestForecastsComeTrue(t *testing.T) {
 				if f := forecastOf(w, p, "db-0"); f.Verdict != c.want || f.Reason != c.reason {
 					t.Errorf("the forecast is %s (%s: %s), want %s (%s)", f.Verdict, f.Reason, f.Message, c.want, c.reason)
 				}
+				if report := p.parts.forecaster.Forecast(w.ctx, forecast.Question{Namespace: "default"}); report.Verdict != c.want {
+					t.Errorf("the forecast is %s of all pods, want %s: %s", report.Verdict, c.want, report.Message)
+				}
 				w.countProtection(p)
+				if n := unprotected(t, p, failover.NoSurvivor); n != 0 && c.want == failover.Protected {
+					t.Errorf("%g pods are counted as without a survivor, want none", n)
+				}
 				w.Crash(nodeA)
 				w.pass(3 * time.Minute)
 				if moved := len(w.removed("db-0")) > 0; moved != (c.want == failover.Protected) {
-					t.Errorf("the pod was moved: %t", moved)
+					t.Errorf("the pod was moved: %t; its Events: %v", moved, p.events.reasons("Pod", "db-0"))
 				}
 			})
 		})

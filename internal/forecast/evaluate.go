@@ -42,6 +42,7 @@ func (e *Evaluation) Add(namespace, pod string, uses []cluster.Use) {
 	if len(uses) == 0 && e.facts.Lost == nil { // else they stay wherever they are
 		e.idle[cluster.Key(namespace, pod)] = true
 	}
+	first := len(e.volumes)
 	for _, use := range uses {
 		if e.facts.Lost != nil && use.Input.Node.Name != e.facts.Lost.Name {
 			continue
@@ -58,6 +59,19 @@ func (e *Evaluation) Add(namespace, pod string, uses []cluster.Use) {
 		}
 		e.options.add(use.Input.Resource)
 		e.strays.add(use, e.facts.Attaching.Nodes)
+	}
+	carry(e.volumes[first:])
+}
+
+// carry takes it that a pod is moved as soon as one of its volumes is lost, if no gate speaks against it, and the gates of each have asked for
+// the others. One that cannot be used elsewhere is no such gate where it goes with its pod, as a generic ephemeral volume does.
+func carry(rows []Row) {
+	i := slices.IndexFunc(rows, func(r Row) bool { return r.Verdict == failover.Protected })
+	for j := range rows {
+		if r := &rows[j]; i >= 0 && r.endangered() {
+			r.Verdict, r.Grace = failover.Protected, rows[i].Grace
+			r.Message = fmt.Sprintf("the pod is moved for volume %s, and does not wait for this one: %s", rows[i].Volume, r.Message)
+		}
 	}
 }
 

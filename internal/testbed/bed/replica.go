@@ -25,6 +25,8 @@ type Replica struct {
 	PID int
 	// MetricsURL is where it serves metrics.
 	MetricsURL string
+	// ForecastPort is where it answers the command check.
+	ForecastPort int
 	// Started is when the process was started.
 	Started time.Time
 
@@ -63,7 +65,7 @@ func (b *Bed) StartReplica(ctx context.Context, name string) (*Replica, error) {
 	}
 	r := &Replica{
 		Name: name, PID: l.cmd.Process.Pid, Started: time.Now(), process: l.process, ready: make(chan struct{}),
-		MetricsURL: "http://127.0.0.1:" + strconv.Itoa(l.metrics) + "/metrics",
+		MetricsURL: "http://127.0.0.1:" + strconv.Itoa(l.metrics) + "/metrics", ForecastPort: l.forecasts,
 	}
 	b.cleanup(func() { l.stop(0) })
 	go r.awaitReady("http://" + l.probes + "/readyz")

@@ -86,8 +86,9 @@ type program struct {
 // launched is such a process.
 type launched struct {
 	*process
-	probes  string // address
-	metrics int    // port
+	probes string // address
+
+	metrics, forecasts int // ports
 }
 
 // launch starts a process of the high availability controller.
@@ -140,7 +141,7 @@ func (b *Bed) launch(of program) (*launched, error) {
 		Pod: of.pod, PID: p.cmd.Process.Pid, MetricsURL: fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics),
 		ProbesURL: fmt.Sprintf("http://127.0.0.1:%d", probes), ForecastPort: forecasts,
 	})
-	return &launched{process: p, probes: fmt.Sprintf("127.0.0.1:%d", probes), metrics: metrics}, nil
+	return &launched{process: p, probes: fmt.Sprintf("127.0.0.1:%d", probes), metrics: metrics, forecasts: forecasts}, nil
 }
 
 // podConfig writes a kubeconfig that reaches the API at addr as the pod's ServiceAccount.

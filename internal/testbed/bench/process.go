@@ -53,6 +53,15 @@ func memory(pid int, field string) (float64, error) {
 	return kib / 1024, nil
 }
 
+// resetPeak lets the greatest size of a process begin anew with what it has now.
+func resetPeak(pid int) error {
+	const peak = "5" // proc(5), clear_refs
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte(peak), 0); err != nil {
+		return fmt.Errorf("greatest size of process %d: %w", pid, err)
+	}
+	return nil
+}
+
 // metrics are what a process says of itself.
 type metrics map[string]*dto.MetricFamily
 

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/forecast"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/bed"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/testbed/model/linstorsim"
 )
@@ -23,6 +24,9 @@ const (
 	maxReady    = 10  // s
 	maxReads    = 100 // of single resources after a start, of 10,000
 	maxDecision = 100 // ms
+
+	maxForecast    = 2  // s
+	maxForecastRSS = 20 // MiB
 )
 
 const (
@@ -317,5 +321,34 @@ func (s *state) idle(ctx context.Context, replicas []*bed.Replica) ([]Measure, e
 		}
 		peak.Values = append(peak.Values, round3(most))
 	}
-	return []Measure{rss, load, requests, answers, peak}, nil
+	took, grown, err := s.forecasts(ctx, replicas)
+	return []Measure{rss, load, requests, answers, peak, took, grown}, err
+}
+
+// forecasts asks the processes for forecasts of all selected pods, as the command check does.
+func (s *state) forecasts(ctx context.Context, replicas []*bed.Replica) (took, grown Measure, err error) {
+	var times []time.Duration
+	grown = Measure{What: "RSS that a forecast of all selected pods takes at most", Unit: "MiB", Limits: []Limit{{Worst, maxForecastRSS}}}
+	for _, r := range replicas {
+		before, err := memory(r.PID, "VmRSS")
+		if err != nil {
+			return took, grown, err
+		}
+		if err := resetPeak(r.PID); err != nil {
+			return took, grown, err
+		}
+		asked := time.Now()
+		report, err := forecast.Ask(ctx, r.ForecastPort, forecast.Question{})
+		if err != nil {
+			return took, grown, err
+		}
+		times = append(times, time.Since(asked))
+		most, err := memory(r.PID, "VmHWM")
+		if err != nil {
+			return took, grown, err
+		}
+		grown.Values = append(grown.Values, round3(most-before))
+		s.say("forecast: %d volumes, %s, %.0f MiB", len(report.Volumes), time.Since(asked).Round(time.Millisecond), most-before)
+	}
+	return seconds("forecast of all selected pods", times, Limit{Worst, maxForecast}), grown, nil
 }
