@@ -103,6 +103,10 @@ sim: ## Play random histories against the controller in virtual time (SEEDS=2000
 	@GOGC=1000 go test ./internal/testbed/sim -run '^TestSimulation$$' -count=1 -v -timeout 120m -args \
 		$(if $(SEED),-sim.seed=$(SEED) -sim.only=$(ONLY),-sim.seeds=$(SEEDS) -sim.fresh=$(FRESH)) $(if $(ORDINARY),-sim.ordinary) $(if $(LEAVING),-sim.leaving) | grep -v '^=== '; exit $${PIPESTATUS[0]}
 
+.PHONY: foretold
+foretold: ## Compare what check foretells with what becomes of pods in the first 500 histories
+	@go test ./internal/testbed/sim -run '^TestForecastsOfHistories' -count=1 -v -timeout 30m -args -sim.foretold=500 | grep -E 'seed|foretold|forecasts'; exit $${PIPESTATUS[0]}
+
 # The times stand at the end of the page, below its last heading.
 .PHONY: reliability
 reliability: testbed ## Measure again the recovery times in docs/reliability.md

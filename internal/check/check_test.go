@@ -145,9 +145,9 @@ func complaints() map[string]complaint {
 		"the other disk's node is away": {
 			provoke: func(b *bench) { b.Crash(nodeB); b.pass(3 * time.Minute) }, status: StatusUnprotected,
 			says: []string{
-				"2+1 (1 off)", "NoSurvivor", "ERROR NoSurvivor: works now, and would not be moved if its node were lost next",
+				"2+1 (1 offline)", "NoSurvivor", "ERROR NoSurvivor: works now, and would not be moved if its node were lost next",
 				"if node-a were lost: no other node could take over: node-b is not ONLINE in LINSTOR", "linstor node list",
-				"No selected pod is stuck now; some pods would not survive the next loss, that of node-a: 0 protected, 1 not",
+				"No selected pod is stuck now; 1 pod is well, and would not be moved after the next loss, that of node-a: 0 protected, 1 not",
 			},
 		},
 		"a volume is not safe": {
@@ -171,7 +171,7 @@ func complaints() map[string]complaint {
 			provoke: func(b *bench) {
 				b.workload(virtual.Workload{Name: "guest-0", Claims: []string{"data-db"}, Labels: map[string]string{"app": "guest"}})
 				b.pass(time.Minute)
-			}, status: StatusUnprotected, says: []string{"ERROR SharedVolume", "guest-0", "delete the other pod"},
+			}, status: StatusUnprotected, says: []string{"ERROR SharedVolume", "guest-0", "select the other pod too"},
 		},
 		"a selected pod has no volume of ours": {
 			provoke: func(b *bench) { b.workload(virtual.Workload{Name: "idle-0"}); b.pass(time.Minute) }, status: StatusProtected,
@@ -259,7 +259,7 @@ func complaints() map[string]complaint {
 		},
 		"only the satellite of the pod's node is silent": {
 			provoke: func(b *bench) { b.Crash(nodeB); b.pass(time.Minute); b.Linstor.StopSatellite(nodeA) }, status: StatusUnprotected,
-			says: []string{"No selected pod is stuck now; some pods would not survive the next loss"}, silent: []string{", stuck"},
+			says: []string{"No selected pod is stuck now; 1 pod is well, and would not be moved after the next loss"}, silent: []string{", stuck"},
 		},
 		"DRBD options leave a node stuck": {
 			provoke: func(b *bench) {

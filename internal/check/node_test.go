@@ -54,13 +54,13 @@ WITHIN: from the loss to the removal of the pod at the latest, with the time tha
 
 ERROR NoQuorum: works now, and would not be moved if its node were lost next
   - pod default/other-0, resource pvc-other, if node-a were lost: resource pvc-other has quorum off, so that a
-    node that is cut off goes on writing: it ends when node node-a is back; or, if you have switched that node
-    off yourself, by kubectl taint node node-a node.kubernetes.io/out-of-service=nodeshutdown:NoExecute;
-    setting quorum ends nothing while the node is away; set DrbdOptions/Resource/quorum to majority when it is
-    back
+    node that is cut off goes on writing: it ends when node node-a is back; or switch that node off, make sure
+    that it is, and run kubectl taint node node-a node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, by
+    which Kubernetes removes all of its pods; setting quorum ends nothing while the node is away; set
+    DrbdOptions/Resource/quorum to majority when it is back
   Remedy: while all its nodes are ONLINE: linstor resource-definition set-property pvc-other
     DrbdOptions/Resource/quorum majority, with three replicas or a tie-breaker; then restart linstor-satellite
-    on each of them, which leaves DRBD alone; do not set it on the controller
+    on each of them, which interrupts no I/O; not by linstor controller set-property
 
 If node-a were lost now, 1 pod would move within 17s, and 2 pods would stay.
 `,

@@ -94,7 +94,7 @@ func columns(r forecast.Row) []string {
 		replicas = strconv.Itoa(r.Diskful) + "+" + strconv.Itoa(r.Diskless)
 	}
 	if r.Offline > 0 {
-		replicas += fmt.Sprintf(" (%d off)", r.Offline)
+		replicas += fmt.Sprintf(" (%d offline)", r.Offline)
 	}
 	verdict, reason := string(r.Verdict), string(r.Reason)
 	if r.Verdict == failover.Protected {

@@ -114,7 +114,7 @@ var explanations = []Explanation{
 		NoQuorum, GroupBlocked, true,
 		"The node may go on writing, because the quorum that it runs is off or too low. Or the only survivor runs without quorum.",
 		"while all its nodes are ONLINE: `linstor resource-definition set-property RESOURCE DrbdOptions/Resource/quorum majority`, with three " +
-			"replicas or a tie-breaker; then restart linstor-satellite on each of them, which leaves DRBD alone; do not set it on the controller",
+			"replicas or a tie-breaker; then restart linstor-satellite on each of them, which interrupts no I/O; not by `linstor controller set-property`",
 	},
 	{
 		QuorumUnconfirmed, GroupBlocked, true,
@@ -144,19 +144,20 @@ var explanations = []Explanation{
 	{
 		NoOwner, GroupBlocked, true,
 		"Nothing would create the pod again.",
-		"let a StatefulSet, Deployment or another controller own the pod",
+		"now: switch the node off, delete the pod by `kubectl delete pod POD --force --grace-period=0`, and create it again; for good: let a " +
+			"StatefulSet, Deployment or another controller own it",
 	},
 	{
 		NodeBound, GroupBlocked, true,
 		"The pod's owner, such as a DaemonSet, would create it again on the same node.",
-		"let a StatefulSet or Deployment own the pod, not a DaemonSet or the node itself",
+		"let a StatefulSet or Deployment own the pod, not a DaemonSet or, as a static pod, the node",
 	},
 	{
 		UnsafeVolume, GroupBlocked, true,
 		"The pod has another volume that may not exist elsewhere: a `hostPath` that a container can write, or one of another driver for one node. " +
 			"Read-only `hostPath`, NFS and ReadWriteMany are safe.",
-		"use no such volume; or, if the pod can start without it, annotate its template with `drbd.linbit.com/fail-over-unsafe-volumes: \"true\"`, or " +
-			"set `--fail-over-unsafe-pods` for all",
+		"if the pod can start without it, `kubectl annotate pod POD drbd.linbit.com/fail-over-unsafe-volumes=true`, and its template for good; or set " +
+			"`--fail-over-unsafe-pods` for all; or use no such volume",
 	},
 	{
 		OtherVolumeUnavailable, GroupBlocked, true,
@@ -166,7 +167,8 @@ var explanations = []Explanation{
 	{
 		SharedVolume, GroupBlocked, true,
 		"Another pod on the node uses the volume, another volume of its resource, or another LINSTOR volume of the pod, and may not be removed.",
-		"delete the other pod, with `--force --grace-period=0` if its node is switched off; or select it too, or give it a volume of its own",
+		"select the other pod too, by its label, which helps after a loss as well; or delete it, with `--force --grace-period=0` if its node is " +
+			"switched off; or give it a volume of its own",
 	},
 	{
 		NoReadyNode, GroupBlocked, true,

@@ -46,8 +46,9 @@ func untilBack(node Node) string {
 	if node.OutOfService {
 		old = ", once that taint is taken off, which may be older than the last sign of life from the node"
 	}
-	return fmt.Sprintf("it ends when node %s is back; or, if you have switched that node off yourself, by kubectl taint node %s "+
-		"node.kubernetes.io/out-of-service=nodeshutdown:NoExecute%s; setting quorum ends nothing while the node is away", node.Name, node.Name, old)
+	return fmt.Sprintf("it ends when node %s is back; or switch that node off, make sure that it is, and run kubectl taint node %s "+
+		"node.kubernetes.io/out-of-service=nodeshutdown:NoExecute%s, by which Kubernetes removes all of its pods; setting quorum ends nothing while the "+
+		"node is away", node.Name, node.Name, old)
 }
 
 func gateQuorum(s situation) (Reason, string) {

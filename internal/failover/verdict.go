@@ -103,7 +103,7 @@ func ruleNoSurvivor(s situation) (finding, bool) {
 	if node := runsWithoutQuorum(s.Resource, s.Node.satellite()); node != "" && !s.survivor {
 		return finding{
 			reason:  NoQuorum,
-			message: "node " + node + " may promote the resource without a majority: it runs without quorum, whatever LINSTOR shows",
+			message: "node " + node + " runs without quorum, whatever LINSTOR shows: it would promote the resource while another node writes",
 		}, true
 	}
 	return finding{reason: NoSurvivor, message: "no other node could take over the volume"}, !s.survivor

@@ -244,7 +244,7 @@ func endOf(in Input, reason Reason) string {
 	case LinstorBlind:
 		return "; it ends when the LINSTOR controller is restarted, which --recover-pod-selector lets this controller do"
 	case SharedVolume:
-		return "; it ends when that pod is gone (of a node that is switched off it goes with kubectl delete pod --force --grace-period=0), or may be removed as well"
+		return "; it ends when that pod may be removed as well, or is gone (of a node that is switched off it goes with kubectl delete pod --force --grace-period=0)"
 	case Paused:
 		return "; it ends when somebody takes the annotation off"
 	case LinstorStale:

@@ -424,13 +424,13 @@ func TestAWordOnAGateSaysWhatOpensIt(t *testing.T) {
 		want []string
 	}{
 		"a pod beside is not selected": {
-			beside(func(p *Pod) { p.Selected = false }), []string{"/backup uses the resource too", "not selected", "is gone", "or may be removed as well"},
+			beside(func(p *Pod) { p.Selected = false }), []string{"/backup uses the resource too", "not selected", "is gone", "may be removed as well"},
 		},
 		"a pod beside is exempt": {
-			beside(func(p *Pod) { p.Exempt = true }), []string{"/backup uses the resource too", "exempts the pod", "is gone", "or may be removed as well"},
+			beside(func(p *Pod) { p.Exempt = true }), []string{"/backup uses the resource too", "exempts the pod", "is gone", "may be removed as well"},
 		},
 		"somebody has paused fail-over": {func(in *Input) { in.Halt.Paused = "paused" }, []string{"takes the annotation off"}},
-		"quorum is off":                 {wants("off"), []string{"goes on writing", "is back", "switched that node off", "quorum to majority"}},
+		"quorum is off":                 {wants("off"), []string{"goes on writing", "is back", "switch that node off", "quorum to majority"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -226,8 +226,7 @@ func (r Row) endangered() bool { return !r.Lost && r.Verdict == failover.Unprote
 
 // headline says what is lost now, and what would not survive the next loss.
 func headline(rows []Row) string {
-	stuck, moving, lost, next := names{}, names{}, names{}, names{}
-	endangered := false
+	stuck, moving, lost, next, nodes := names{}, names{}, names{}, names{}, names{}
 	for _, r := range rows {
 		pod := r.Namespace + "/" + r.Pod
 		switch {
@@ -236,7 +235,7 @@ func headline(rows []Row) string {
 		case r.Verdict == failover.Failing:
 			moving[pod] = true
 		case r.endangered():
-			endangered, next[r.Node] = true, true
+			next[pod], nodes[r.Node] = true, true
 		}
 	}
 	text := "no selected pod is stuck now"
@@ -246,8 +245,8 @@ func headline(rows []Row) string {
 	if len(moving) > 0 {
 		text += fmt.Sprintf("; %s being moved", pods(len(moving)))
 	}
-	if endangered {
-		text += "; some pods would not survive the next loss, that of " + firstOf(next.sorted())
+	if len(next) > 0 {
+		text += fmt.Sprintf("; %s well, and would not be moved after the next loss, that of %s", pods(len(next)), firstOf(nodes.sorted()))
 	}
 	return text
 }
