@@ -39,13 +39,11 @@ type Foretold struct {
 
 // True tells whether it has come true; said is false where the forecast said nothing of the removal. NoReadyNode is about what comes after it.
 func (f Foretold) True() (is, said bool) {
-	if f.Reason == failover.NoReadyNode {
-		return false, false
-	}
-	switch f.Verdict {
-	case failover.Protected:
+	switch {
+	case f.Reason == failover.NoReadyNode:
+	case f.Verdict == failover.Protected:
 		return f.Removed, true
-	case failover.Unprotected:
+	case f.Verdict == failover.Unprotected:
 		return !f.Removed, true
 	}
 	return false, false
