@@ -30,8 +30,12 @@ func (e *evacuating) statusWrites() int {
 
 // A node with many volumes costs LINSTOR a few requests while it waits for its drain, and the API nothing; a node without the taint costs nothing.
 func TestWhatAWaitingNodeCosts(t *testing.T) {
+	volumes := 500
+	if underRace || testing.Short() {
+		volumes = 100
+	}
 	inEvacuation(t, defaults(), func(e *evacuating, _ *process) {
-		const volumes, looking = 500, 10 * time.Minute
+		const looking = 10 * time.Minute
 		for i := range volumes {
 			e.volume(fmt.Sprintf("v%d", i))
 		}
