@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,13 +27,7 @@ type Evacuations struct {
 	readers     Readers
 	kubelets    *Kubelets
 	silence     time.Duration
-	cluster     *clusterID
-}
-
-// clusterID is what tells this cluster from others, once it was read.
-type clusterID struct {
-	mu sync.Mutex
-	id string
+	cluster     *atomic.Pointer[string] // its ID, once it was read
 }
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
@@ -49,17 +43,19 @@ func ID(ctx context.Context, api client.Reader) (string, error) {
 
 // Cluster returns the [ID] of this cluster.
 func (e Evacuations) Cluster(ctx context.Context) (id string, err error) {
-	e.cluster.mu.Lock()
-	defer e.cluster.mu.Unlock()
-	if e.cluster.id == "" {
-		e.cluster.id, err = ID(ctx, e.live)
+	if read := e.cluster.Load(); read != nil {
+		return *read, nil
 	}
-	return e.cluster.id, err
+	if id, err = ID(ctx, e.live); err != nil { // of several that ask at first each asks for itself: one that hangs holds up no other
+		return "", err
+	}
+	e.cluster.Store(&id)
+	return id, nil
 }
 
 // NewEvacuations returns a reader by a configuration.
 func NewEvacuations(cfg Config) Evacuations {
-	return Evacuations{cache: cfg.Cache, live: cfg.Live, readers: NewReaders(cfg), kubelets: cfg.Kubelets, silence: cfg.Settings.KubeletSilence, cluster: &clusterID{}}
+	return Evacuations{cache: cfg.Cache, live: cfg.Live, readers: NewReaders(cfg), kubelets: cfg.Kubelets, silence: cfg.Settings.KubeletSilence, cluster: new(atomic.Pointer[string])}
 }
 
 // Nodes returns all nodes of Kubernetes, past the cache, whose watch may be dead, and with them what LINSTOR says of its satellites. self takes the
