@@ -88,7 +88,7 @@ func complaints() map[string]complaint {
 			provoke: other(virtual.Volume{Quorum: "off"}, nil), status: StatusUnprotected,
 			says: []string{
 				"other-0", "off", "Unprotected", "NoQuorum", "ERROR NoQuorum", "pod default/other-0, resource pvc-other, if node-a were lost: ",
-				"Remedy: while all its nodes are ONLINE: linstor resource-definition set-property pvc-other DrbdOptions/Resource/quorum majority",
+				"Remedy: for good, while all its nodes are ONLINE: linstor resource-definition set-property pvc-other DrbdOptions/Resource/quorum majority",
 				"1 protected, 1 not",
 			},
 		},

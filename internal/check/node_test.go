@@ -58,7 +58,7 @@ ERROR NoQuorum: works now, and would not be moved if its node were lost next
     that it is, and run kubectl taint node node-a node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, by
     which Kubernetes removes all of its pods; setting quorum ends nothing while the node is away; set
     DrbdOptions/Resource/quorum to majority when it is back
-  Remedy: while all its nodes are ONLINE: linstor resource-definition set-property pvc-other
+  Remedy: for good, while all its nodes are ONLINE: linstor resource-definition set-property pvc-other
     DrbdOptions/Resource/quorum majority, with three replicas or a tie-breaker; then restart linstor-satellite
     on each of them, which interrupts no I/O; not by linstor controller set-property
 

@@ -113,7 +113,7 @@ var explanations = []Explanation{
 	{
 		NoQuorum, GroupBlocked, true,
 		"The node may go on writing, because the quorum that it runs is off or too low. Or the only survivor runs without quorum.",
-		"while all its nodes are ONLINE: `linstor resource-definition set-property RESOURCE DrbdOptions/Resource/quorum majority`, with three " +
+		"for good, while all its nodes are ONLINE: `linstor resource-definition set-property RESOURCE DrbdOptions/Resource/quorum majority`, with three " +
 			"replicas or a tie-breaker; then restart linstor-satellite on each of them, which interrupts no I/O; not by `linstor controller set-property`",
 	},
 	{
@@ -150,7 +150,7 @@ var explanations = []Explanation{
 	{
 		NodeBound, GroupBlocked, true,
 		"The pod's owner, such as a DaemonSet, would create it again on the same node.",
-		"let a StatefulSet or Deployment own the pod, not a DaemonSet or, as a static pod, the node",
+		"now: bring the node back; for good: let a StatefulSet or Deployment own the pod, not a DaemonSet or, as a static pod, the node",
 	},
 	{
 		UnsafeVolume, GroupBlocked, true,
