@@ -14,6 +14,7 @@ import (
 
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/cluster"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/failover"
+	"github.com/piraeusdatastore/piraeus-ha-controller/internal/forecast"
 	"github.com/piraeusdatastore/piraeus-ha-controller/internal/metrics"
 )
 
@@ -99,31 +100,25 @@ func unboundClaim(uses []cluster.Use) string {
 	return ""
 }
 
-// protectionOf returns what the loss of its node would mean for a pod: the worst that it means for one of its volumes, but that one volume which is
-// protected takes those with it that are not, as check has it. There is a reason if the pod would stay, or if that is unknown.
-func protectionOf(uses []cluster.Use) (metrics.Protection, failover.Reason) {
+// protectionOf returns what the loss of its node would mean for a pod: the worst that it means for one of its volumes. There is a reason if the pod
+// would stay, or if that is unknown.
+func protectionOf(uses []cluster.Use) (worst metrics.Protection, reason failover.Reason) {
 	if len(uses) == 0 {
 		return metrics.NoVolume, ""
 	}
-	found := make(map[failover.Outlook]failover.Reason)
-	for _, use := range uses {
-		if use.Input.Node.Name == "" {
-			found[failover.Starting] = failover.VolumeStarting
+	found := make(map[failover.Outlook]bool)
+	for i, f := range forecast.Foresee(uses) {
+		if uses[i].Input.Node.Name == "" {
+			found[failover.Starting] = true
 			continue
 		}
-		f := failover.Foresee(use.Input)
-		found[f.Outlook] = f.Reason
-	}
-	if _, moved := found[failover.Protected]; moved {
-		delete(found, failover.Unprotected)
-	}
-	for _, outlook := range []failover.Outlook{failover.Unprotected, failover.Untold} {
-		if reason, is := found[outlook]; is {
-			return metrics.Protection(outlook), reason
+		if f.Outlook == failover.Unprotected || f.Outlook == failover.Untold {
+			return metrics.Protection(f.Outlook), f.Reason
 		}
+		found[f.Outlook] = true
 	}
 	for _, outlook := range []failover.Outlook{failover.Failing, failover.Starting} {
-		if _, is := found[outlook]; is {
+		if found[outlook] {
 			return metrics.Protection(outlook), ""
 		}
 	}

@@ -194,7 +194,6 @@ func TestNothingIsMovedUntilItIsKnownWhetherNodeAgentsRun(t *testing.T) {
 
 // That no agent runs is believed for a while, and that one runs until it is seen that it does not.
 func TestWhatIsKnownOfNodeAgentsIsBelieved(t *testing.T) {
-	long(t)
 	inWorld(t, virtual.Options{}, func(w *world) {
 		var failure error
 		w.ofController(func(apimodel.Request) error { return failure })

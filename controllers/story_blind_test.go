@@ -115,7 +115,6 @@ func TestThatLinstorIsBlindIsSaid(t *testing.T) {
 }
 
 func TestALinstorThatIsNotProvenBlindIsLeftAlone(t *testing.T) {
-	long(t)
 	for name, tc := range map[string]struct {
 		lose func(*world)
 		// most is how often LINSTOR may be asked for its storage pools in five minutes.

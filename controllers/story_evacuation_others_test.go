@@ -244,7 +244,6 @@ func (e *evacuating) late(begins time.Duration) {
 
 // LINSTOR begins to evacuate the node when it is to stay by then: its flag is taken back, and it returns.
 func TestAFlagThatComesLateIsTakenBack(t *testing.T) {
-	long(t)
 	stays := map[string]func(*evacuating){
 		"the taint is gone":            func(e *evacuating) { e.untaint(nodeA) },
 		"the taint asks for copies":    func(e *evacuating) { e.taint(nodeA, "last-copies") },

@@ -123,7 +123,6 @@ func TestStoryOfAnOperatorThatRestores(t *testing.T) {
 
 // LINSTOR's balancing removes surplus disks that are not in use. The copy that a pod is to use soon is one.
 func TestStoryOfBalancing(t *testing.T) {
-	long(t)
 	inEvacuationOf(t, evacuationIn{nodes: []string{nodeC}, balancing: true}, defaults(), func(e *evacuating, _ *process) {
 		e.Linstor.SetPlacement("DfltRscGrp", linstorsim.Placement{PlaceCount: 1})
 		e.SetAffinityController(e.ctx, true)

@@ -46,7 +46,7 @@ func (e Evacuations) Cluster(ctx context.Context) (id string, err error) {
 	if read := e.cluster.Load(); read != nil {
 		return *read, nil
 	}
-	if id, err = ID(ctx, e.live); err != nil { // of several that ask at first each asks for itself: one that hangs holds up no other
+	if id, err = ID(ctx, e.live); err != nil { // without a lock: a request that hangs must not delay other callers
 		return "", err
 	}
 	e.cluster.Store(&id)

@@ -42,6 +42,6 @@ func TestWhoAsksWhichClusterThisIsWaitsForNobodyElse(t *testing.T) {
 			t.Error("an API server that does not answer has said which cluster this is")
 		}
 	case <-time.After(time.Minute):
-		t.Error("a request that hangs holds up another one, whose time is over")
+		t.Error("a request that hangs delays a caller whose context has ended")
 	}
 }

@@ -144,13 +144,13 @@ var explanations = []Explanation{
 	{
 		NoOwner, GroupBlocked, true,
 		"Nothing would create the pod again.",
-		"now: switch the node off, delete the pod by `kubectl delete pod POD --force --grace-period=0`, and create it again; for good: let a " +
+		"after a loss: switch the node off, delete the pod by `kubectl delete pod POD --force --grace-period=0`, and create it again; for good: let a " +
 			"StatefulSet, Deployment or another controller own it",
 	},
 	{
 		NodeBound, GroupBlocked, true,
 		"The pod's owner, such as a DaemonSet, would create it again on the same node.",
-		"now: bring the node back; for good: let a StatefulSet or Deployment own the pod, not a DaemonSet or, as a static pod, the node",
+		"after a loss: bring the node back; for good: let a StatefulSet or Deployment own the pod, not a DaemonSet or, as a static pod, the node",
 	},
 	{
 		UnsafeVolume, GroupBlocked, true,

@@ -103,7 +103,7 @@ func ruleNoSurvivor(s situation) (finding, bool) {
 	if node := runsWithoutQuorum(s.Resource, s.Node.satellite()); node != "" && !s.survivor {
 		return finding{
 			reason:  NoQuorum,
-			message: "node " + node + " runs without quorum, whatever LINSTOR shows: it would promote the resource while another node writes",
+			message: "node " + node + " runs without quorum, whatever LINSTOR shows: it would promote the resource although another node may write",
 		}, true
 	}
 	return finding{reason: NoSurvivor, message: "no other node could take over the volume"}, !s.survivor

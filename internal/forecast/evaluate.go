@@ -42,12 +42,10 @@ func (e *Evaluation) Add(namespace, pod string, uses []cluster.Use) {
 	if len(uses) == 0 && e.facts.Lost == nil { // else they stay wherever they are
 		e.idle[cluster.Key(namespace, pod)] = true
 	}
-	first := len(e.volumes)
-	for _, use := range uses {
-		if e.facts.Lost != nil && use.Input.Node.Name != e.facts.Lost.Name {
-			continue
-		}
-		r := e.row(use)
+	uses = slices.DeleteFunc(slices.Clone(uses), func(use cluster.Use) bool { return e.facts.Lost != nil && use.Input.Node.Name != e.facts.Lost.Name })
+	for i, foreseen := range Foresee(uses) {
+		use := uses[i]
+		r := e.row(use, foreseen)
 		e.volumes = append(e.volumes, r)
 		if use.Volume == "" {
 			continue
@@ -59,19 +57,6 @@ func (e *Evaluation) Add(namespace, pod string, uses []cluster.Use) {
 		}
 		e.options.add(use.Input.Resource)
 		e.strays.add(use, e.facts.Attaching.Nodes)
-	}
-	carry(e.volumes[first:])
-}
-
-// carry takes it that a pod is moved as soon as one of its volumes is lost, if no gate speaks against it, and the gates of each have asked for
-// the others. One that cannot be used elsewhere is no such gate where it goes with its pod, as a generic ephemeral volume does.
-func carry(rows []Row) {
-	i := slices.IndexFunc(rows, func(r Row) bool { return r.Verdict == failover.Protected })
-	for j := range rows {
-		if r := &rows[j]; i >= 0 && r.endangered() {
-			r.Verdict, r.Grace = failover.Protected, rows[i].Grace
-			r.Message = fmt.Sprintf("the pod is moved for volume %s, and does not wait for this one: %s", rows[i].Volume, r.Message)
-		}
 	}
 }
 
@@ -89,9 +74,9 @@ func (e *Evaluation) end(in failover.Input) {
 
 // AddStranger takes in the volumes of a pod that is not selected, on the node whose loss is asked about.
 func (e *Evaluation) AddStranger(uses []cluster.Use) {
-	for _, use := range uses {
-		if use.Volume != "" {
-			e.strangers = append(e.strangers, e.row(use))
+	for i, foreseen := range Foresee(uses) {
+		if uses[i].Volume != "" {
+			e.strangers = append(e.strangers, e.row(uses[i], foreseen))
 		}
 	}
 }
@@ -120,7 +105,7 @@ func (e *Evaluation) Report() Report {
 	return report
 }
 
-func (e *Evaluation) row(use cluster.Use) Row {
+func (e *Evaluation) row(use cluster.Use, foreseen failover.Forecast) Row {
 	in := use.Input
 	r := Row{
 		Namespace: use.Namespace, Pod: use.Pod, Node: in.Node.Name,
@@ -143,22 +128,22 @@ func (e *Evaluation) row(use cluster.Use) Row {
 	case r.Node == "":
 		r.Verdict, r.Reason, r.Message = failover.Starting, failover.VolumeStarting, "the pod is not bound to a node"
 	default:
-		e.foretell(&r, in)
+		e.foretell(&r, in, foreseen)
 	}
 	return r
 }
 
 // foretell fills in what the loss of the node would mean.
-func (e *Evaluation) foretell(r *Row, in failover.Input) {
-	forecast := failover.Foresee(in)
+func (e *Evaluation) foretell(r *Row, in failover.Input, forecast failover.Forecast) {
 	r.State, r.Verdict, r.Reason, r.Message = forecast.State, forecast.Outlook, forecast.Reason, forecast.Message
 	r.Lost = forecast.Lost
 	heard := in.Now.Add(-in.Node.LeaseSilence)
-	if r.Reason == failover.QuorumUnconfirmed && !r.Lost && heard.Sub(e.facts.Process.Started) < learning {
+	unconfirmed := r.Reason == failover.QuorumUnconfirmed && r.Verdict != failover.Protected
+	if unconfirmed && !r.Lost && heard.Sub(e.facts.Process.Started) < learning {
 		r.Passes, r.Message = true, fmt.Sprintf("this process of the controller started %s ago, and knows %s after its start what node %s runs: nothing "+
 			"is moved from there until then", in.Now.Sub(e.facts.Process.Started).Round(time.Second), learning, in.Node.Name)
 	}
-	if r.Reason == failover.QuorumUnconfirmed && r.Verdict != failover.Failing && !r.Passes {
+	if unconfirmed && r.Verdict != failover.Failing && !r.Passes {
 		r.Doubts = doubts(in, r.Message)
 	}
 	if r.Verdict == failover.Protected || r.Verdict == failover.Failing {

@@ -37,7 +37,7 @@ type Foretold struct {
 	Events []string
 }
 
-// True tells whether it has come true; said is false where the forecast said nothing of the removal. NoReadyNode is about what comes after it.
+// True reports whether it has come true; said is false where the forecast said nothing of the removal. NoReadyNode is about what comes after it.
 func (f Foretold) True() (is, said bool) {
 	switch {
 	case f.Reason == failover.NoReadyNode:
@@ -49,8 +49,8 @@ func (f Foretold) True() (is, said bool) {
 	return false, false
 }
 
-// Foretell plays the beginning of a history, up to a half of it, asks the leader what would become of each pod if its node were lost, and lets the node with the
-// most selected pods crash. Nothing else happens. Told is what was foretold for its pods.
+// Foretell plays the beginning of a history, up to a half of it, and asks the leader for a forecast. Then the node with the most selected pods crashes, and
+// nothing else happens. Told is what was foretold for its pods.
 func Foretell(t *testing.T, h History, story bool) (told []Foretold, lines []string) {
 	t.Helper()
 	h.Steps = h.Steps[:len(h.Steps)*int(h.Seed%4)/6]

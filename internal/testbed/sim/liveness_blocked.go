@@ -100,19 +100,20 @@ func (w *world) isForgotten() bool {
 	})
 }
 
-// lacksCopy tells whether a volume on a node has no copy elsewhere that is known to be as good, and no node that could have one.
+// lacksCopy reports whether a volume on a node has no copy elsewhere that is known to be as good, and no node that could have one.
 func (w *world) lacksCopy(v Volume, name string) bool {
 	return w.hasDisk(v, name) && (!w.hasReliable(v.Resource(), name, true) || w.mayMove(v, name) || w.isApart(v.Resource(), name)) && !w.hasTarget(v)
 }
 
-// isApart tells whether a replica is connected to none of its peers: what they have may be old.
+// isApart reports whether a replica has peers and is connected to none: what they have may be old.
 func (w *world) isApart(resource, node string) bool {
-	for _, connection := range w.DRBD.Inspect(resource)[node].Connections {
+	connections := w.DRBD.Inspect(resource)[node].Connections
+	for _, connection := range connections {
 		if connection == drbd.Connected {
 			return false
 		}
 	}
-	return true
+	return len(connections) > 0
 }
 
 // mayMove tells whether LINSTOR says of each disk elsewhere that it moves it away, which it leaves there also when it has forgotten the move.
